@@ -1,0 +1,173 @@
+package shardmap
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// decoder reads the parts of an encoded map from b. Its first error sticks;
+// after it every read gives zero values.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) failf(format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf("%w: %s", ErrCodec, fmt.Sprintf(format, args...))
+	}
+	d.b = nil
+}
+
+// bytes returns the next n bytes, or nil.
+func (d *decoder) bytes(n int, what string) []byte {
+	if d.err != nil {
+		return nil
+	}
+	if n > len(d.b) {
+		d.failf("ends within %s", what)
+		return nil
+	}
+	out := d.b[:n]
+	d.b = d.b[n:]
+	return out
+}
+
+func (d *decoder) byte() byte {
+	if b := d.bytes(1, "version"); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+// uvarint reads a number up to limit in its shortest form.
+func (d *decoder) uvarint(what string, limit uint64) uint64 {
+	if d.err != nil {
+		return 0
+	}
+	v, n := binary.Uvarint(d.b)
+	switch {
+	case n == 0:
+		d.failf("ends within %s", what)
+	case n < 0 || v > limit:
+		d.failf("%s above %d", what, limit)
+	case n > 1 && d.b[n-1] == 0:
+		d.failf("%s in a longer form than needed", what)
+	}
+	if d.err != nil {
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+// members reads the member table. Its capacity follows the bytes that are there,
+// not the number they claim.
+func (d *decoder) members() []Member {
+	n := int(d.uvarint("members", MaxMembers))
+	members := make([]Member, 0, min(n, len(d.b)/3)) // a member takes at least 3 bytes
+	for range n {
+		id := NodeID(d.bytes(int(d.uvarint("length of id", MaxID)), "id"))
+		mb := Member{ID: id, Weight: uint32(d.uvarint("weight", MaxWeight))}
+		if d.err != nil {
+			return nil
+		}
+		if err := mb.check(); err != nil {
+			d.failf("%v", err)
+			return nil
+		}
+		if k := len(members); k > 0 && members[k-1].ID >= id {
+			d.failf("member %q not after %q", id, members[k-1].ID)
+			return nil
+		}
+		members = append(members, mb)
+	}
+	return members
+}
+
+// epochs reads the table of ownership epochs: newest first, none twice, none
+// above that of the map.
+func (d *decoder) epochs(last Epoch, shards int) []Epoch {
+	n := int(d.uvarint("ownership epochs", uint64(shards)))
+	table := make([]Epoch, 0, min(n, len(d.b)))
+	for i := range n {
+		dist := d.uvarint("distance of ownership epoch", uint64(last))
+		if d.err != nil {
+			return nil
+		}
+		if i > 0 && dist == 0 {
+			d.failf("ownership epoch %d twice", last)
+			return nil
+		}
+		last -= Epoch(dist)
+		table = append(table, last)
+	}
+	return table
+}
+
+// owners reads the owner of each shard.
+func (d *decoder) owners(shards, members int) []int16 {
+	width := ownerWidth(members)
+	u := unpacker{b: d.bytes((shards*width+7)/8, "owners")}
+	if d.err != nil {
+		return nil
+	}
+	owners := make([]int16, shards)
+	for s := range owners {
+		o := u.take(width)
+		if o > uint64(members) {
+			d.failf("owner %d of shard %d among %d members", o, s, members)
+			return nil
+		}
+		owners[s] = int16(o) - 1
+	}
+	if !u.clean() {
+		d.failf("owners not padded with zeros")
+	}
+	return owners
+}
+
+// since reads the ownership epoch of each owned shard. Every epoch of the table
+// must be used, or there would be several tables for one map.
+func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
+	if d.err != nil {
+		return nil
+	}
+	owned := 0
+	for _, o := range owners {
+		if o != none {
+			owned++
+		}
+	}
+	if (owned > 0) != (len(table) > 0) {
+		d.failf("%d ownership epochs for %d owned shards", len(table), owned)
+		return nil
+	}
+	width := indexWidth(len(table))
+	u := unpacker{b: d.bytes((owned*width+7)/8, "since")}
+	if d.err != nil {
+		return nil
+	}
+	since := make([]Epoch, len(owners))
+	used := make([]bool, len(table))
+	for s, o := range owners {
+		if o == none {
+			continue
+		}
+		i := u.take(width)
+		if i >= uint64(len(table)) {
+			d.failf("ownership epoch %d of shard %d among %d", i, s, len(table))
+			return nil
+		}
+		since[s], used[i] = table[i], true
+	}
+	if !u.clean() {
+		d.failf("since not padded with zeros")
+	}
+	for i, ok := range used {
+		if !ok {
+			d.failf("ownership epoch %d unused", table[i])
+		}
+	}
+	return since
+}
