@@ -1,0 +1,111 @@
+package ack
+
+import (
+	"fmt"
+
+	"shardway/shardmap"
+)
+
+// Entries start with codecVersion and their kind. Numbers are unsigned varints,
+// texts and maps carry their length. An unknown version is refused with both
+// numbers, because a node that skips what others apply would differ from them.
+const codecVersion = 1
+
+const (
+	kindBirth byte = iota + 1
+	kindProposal
+	kindCommit
+)
+
+const (
+	// MaxShards is the largest number of shards of a cluster.
+	MaxShards = 65536
+	maxText   = 64
+	maxMap    = 1 << 20
+)
+
+type birth struct {
+	cluster string
+	shards  int
+}
+
+type dropping struct {
+	node    shardmap.NodeID
+	cause   Cause
+	strikes uint32
+}
+
+type proposal struct {
+	base  shardmap.Epoch
+	want  *shardmap.Map
+	drops []dropping
+}
+
+type commit struct {
+	epoch  shardmap.Epoch
+	digest [32]byte
+}
+
+// EncodeBirth returns the entry that gives a new cluster its id (1 to 64 bytes)
+// and its number of shards (1 to MaxShards). Only the first one counts.
+func EncodeBirth(cluster string, shards int) []byte {
+	w := writer{b: []byte{codecVersion, kindBirth}}
+	w.text(cluster)
+	w.uint(uint64(shards))
+	return w.b
+}
+
+func encodeProposal(p proposal) ([]byte, error) {
+	m, err := p.want.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("ack: encode proposal: %w", err)
+	}
+	w := writer{b: append(make([]byte, 0, len(m)+64), codecVersion, kindProposal)}
+	w.uint(uint64(p.base))
+	w.bytes(m)
+	w.uint(uint64(len(p.drops)))
+	for _, d := range p.drops {
+		w.text(string(d.node))
+		w.byte(byte(d.cause))
+		w.uint(uint64(d.strikes))
+	}
+	return w.b, nil
+}
+
+func encodeCommit(c commit) []byte {
+	w := writer{b: []byte{codecVersion, kindCommit}}
+	w.uint(uint64(c.epoch))
+	w.b = append(w.b, c.digest[:]...)
+	return w.b
+}
+
+// decodeCommand returns a birth, a proposal or a commit.
+func decodeCommand(b []byte) (any, error) {
+	r := reader{b: b}
+	r.version()
+	var c any
+	switch kind := r.byte(); kind {
+	case kindBirth:
+		c = birth{cluster: r.text(1, maxText), shards: int(r.uint(1, MaxShards))}
+	case kindProposal:
+		p := proposal{base: shardmap.Epoch(r.uint(0, maxUint)), want: r.shardMap()}
+		for range r.uint(0, maxDrops) {
+			d := dropping{node: shardmap.NodeID(r.text(1, maxText)), cause: r.cause(), strikes: uint32(r.uint(0, maxUint32))}
+			if r.err != nil {
+				break
+			}
+			p.drops = append(p.drops, d)
+		}
+		c = p
+	case kindCommit:
+		x := commit{epoch: shardmap.Epoch(r.uint(1, maxUint))}
+		copy(x.digest[:], r.take(len(x.digest)))
+		c = x
+	default:
+		r.fail(fmt.Sprintf("kind %d", kind))
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}

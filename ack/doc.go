@@ -1,0 +1,32 @@
+// Package ack holds the protocol by which nodes agree on a shard map and on who
+// may serve: pure machines without goroutines, clock or I/O.
+//
+// # The machines
+//
+// State is the replicated state. It is immutable: Apply takes one log entry and
+// returns the next State. It alone decides which proposal counts and which
+// commit is void, so a leader that acts on old knowledge can do no harm.
+//
+// Leader runs a map change (a round) and grants leases. It lives for one term of
+// one Raft leader; a new term makes a new Leader. Both jobs are one machine
+// because they must decide in one step: from the step that submits a commit on,
+// a lease needs an acknowledgement of that very map.
+//
+// Follower tells what its node must stop, drain and acknowledge. Holder keeps
+// the node's lease. Every node runs both, the leader's node too.
+//
+//	             Heard, Tick, Applied …             heartbeats, answers
+//	Leader  ──►  Step(now, Message) []Effect   ◄──►  Holder, Follower
+//	                   │
+//	                   └► Submit ► Raft log ► State.Apply ► Applied ► both
+//
+// The caller owns each machine from one goroutine. now is the time since an
+// origin of the caller's choice on a clock that never runs backwards; two nodes
+// never compare theirs. All that is assumed of clocks is that the rates of any
+// two differ by less than 10 %.
+//
+// # The rules
+//
+// DESIGN sections 4 and 5 name the rules and PROTOCOL-WHY what breaks without
+// each; comments here say "rule N" and "why N" for them.
+package ack

@@ -1,0 +1,147 @@
+package ack
+
+import (
+	"time"
+
+	"shardway/shardmap"
+)
+
+// heard takes a heartbeat and answers it. What does not name exactly the own
+// term is not answered at all (why 2).
+func (l *Leader) heard(now time.Duration, m Heard) {
+	if m.Term != l.o.Term || l.grants.revoked {
+		return
+	}
+	n := l.node(m.Node)
+	if n.heard() && m.Boot < n.beat.Boot {
+		l.refuse(n, m, Answer{Refusal: RefusedBoot, Known: n.beat.Boot})
+		return
+	}
+	if a := l.elsewhere(now, n, m); a.Refusal != 0 {
+		l.refuse(n, m, a)
+		return
+	}
+	if m.Boot == n.beat.Boot && m.Nonce == n.beat.Nonce && m.Number <= n.beat.Number {
+		return // repeated or overtaken
+	}
+	if m.Boot != n.beat.Boot || m.Nonce != n.beat.Nonce {
+		n.reset(now, m.Boot)
+		delete(l.failing, n.id)
+	}
+	n.beat, n.from, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now
+	n.evidence, n.unknownGone = 0, false
+	l.echoed(now, n)
+	l.follows(now, n)
+	l.answer(now, n)
+}
+
+// elsewhere refuses a second process under a node's id (DESIGN section 5) until
+// the first one's connection is gone, or it has been silent for DeadAfter, and
+// its lease has certainly run out. A quick restart meets only the second half.
+func (l *Leader) elsewhere(now time.Duration, n *member, m Heard) Answer {
+	if !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {
+		return Answer{}
+	}
+	if gone := n.closed || n.crashed() || now-n.lastHeard > l.t.DeadAfter; !gone {
+		l.emit(Noted{Kind: NoteDuplicate, Node: n.id, Reason: n.from + " and " + m.From})
+		return Answer{Refusal: RefusedDuplicate, Known: n.beat.Boot, Elsewhere: n.from}
+	}
+	if n.leased && now <= n.lastGrant+l.t.leaseEnd() {
+		return Answer{Refusal: RefusedDuplicate, Known: n.beat.Boot}
+	}
+	return Answer{}
+}
+
+func (l *Leader) refuse(n *member, m Heard, a Answer) {
+	a.Term, a.Boot, a.Beat, a.Epoch = l.o.Term, m.Boot, m.Number, l.state.Last().Epoch()
+	l.emit(Reply{To: n.id, Answer: a})
+}
+
+// echoed takes the confirmation that the heartbeat brings, and judges the link.
+func (l *Leader) echoed(now time.Duration, n *member) {
+	fresh := false
+	if n.beat.Echo.Term == l.o.Term {
+		if at, ok := n.sentAt(n.beat.Echo.Number); ok {
+			n.echoAt = max(n.echoAt, at)
+			l.grants.confirm(n.beat.Server, at)
+			fresh = now-at <= l.t.freshness()
+		}
+	}
+	if !fresh {
+		n.streak = 0
+		return
+	}
+	n.streak++
+	n.lastFresh = now
+}
+
+// follows notes since when the node's log has been behind (why 16).
+func (l *Leader) follows(now time.Duration, n *member) {
+	switch {
+	case n.beat.Applied >= l.state.Committed().Epoch():
+		n.behindSince = -1
+	case n.behindSince < 0:
+		n.behindSince = max(now, l.committed)
+	}
+}
+
+// answer grants what may be granted. It must come after the acknowledgement of
+// the heartbeat was taken.
+func (l *Leader) answer(now time.Duration, n *member) {
+	l.answers++
+	a := Answer{
+		Term: l.o.Term, Number: l.answers, Boot: n.beat.Boot, Beat: n.beat.Number,
+		Epoch: l.state.Last().Epoch(), OK: n.beat.Acked == l.state.Last().Epoch(),
+		MapStays: n.beat.Leaving && l.nobodyStays(now),
+	}
+	if l.mayServe(now, n) {
+		a.Serve = l.grants.grant(now)
+	}
+	if a.Serve > 0 {
+		n.leased, n.lastGrant = true, now
+	}
+	n.answerSent(now, l.answers)
+	l.emit(Reply{To: n.id, Answer: a})
+}
+
+// mayServe reports whether the node may have a lease at all. See DESIGN section
+// 5; each line is one of its conditions.
+func (l *Leader) mayServe(now time.Duration, n *member) bool {
+	if !l.barrier || n.beat.Goodbye || n.beat.Gateway || n.removed {
+		return false
+	}
+	// From the step that submits Commit(p) on, p must have been acknowledged.
+	if need := max(l.state.Committed().Epoch(), l.committing); n.beat.Acked < need || need == 0 {
+		return false
+	}
+	// A node left out gets nothing until it has acknowledged that: else its
+	// shards could never be taken (why 14). One that an operator removed, too.
+	if d, ok := l.state.Drop(n.id); ok && d.InForce && n.beat.Acked < d.Epoch {
+		return false
+	}
+	if n.echoAt < 0 || now-n.echoAt > l.t.DeadAfter/2 {
+		return false
+	}
+	q, ok := l.grants.quorum()
+	return ok && (n.leased || q > n.firstHeard)
+}
+
+// nobodyStays reports that no member of the map that routes will own anything:
+// then that map stays (rule 10) and a leaving node need not wait.
+func (l *Leader) nobodyStays(now time.Duration) bool {
+	for _, n := range l.nodes {
+		if l.eligible(now, n) {
+			return false
+		}
+	}
+	for _, m := range l.state.Last().Members() {
+		if l.eligible(now, l.node(m.ID)) {
+			return false
+		}
+	}
+	return true
+}
+
+// acked reports whether the node's present boot has acknowledged e or a later
+// proposal.
+func (n *member) acked(e shardmap.Epoch) bool { return n.heard() && n.beat.Acked >= e }

@@ -1,0 +1,153 @@
+package ack
+
+import (
+	"time"
+
+	"shardway/shardmap"
+)
+
+// MaxMessage is the largest encoded Heartbeat or Answer, in bytes.
+const MaxMessage = 512
+
+// Echo names an answer of a leader: a number alone would be read by the next
+// leader as its own, later, answer (why 6).
+type Echo struct{ Term, Number uint64 }
+
+// Heartbeat is what a node tells the leader every Timing.Heartbeat, and at once
+// when it has something to acknowledge or says goodbye.
+type Heartbeat struct {
+	Node shardmap.NodeID
+	// Server is the node's Raft server id, node/disk: a wiped disk does not
+	// confirm for the voter it replaces.
+	Server string
+	// Boot orders the starts of a node; Nonce tells two processes with the same
+	// boot apart (a copied data directory); Number orders the heartbeats of a boot.
+	Boot, Nonce, Number uint64
+	// Echo is the newest answer this boot has seen. It is read before Term.
+	Echo Echo
+	// Term is the node's Raft term.
+	Term uint64
+	// Applied is the committed epoch the node has applied; Acked the last
+	// proposal in the log that this boot has applied and drained for.
+	Applied, Acked shardmap.Epoch
+	// Running counts the requests it still drains.
+	Running uint32
+	// Weight is the node's share in the map.
+	Weight uint32
+	// Unhealthy reports that its app does not answer, Leaving that it wants to
+	// own nothing, Goodbye that it admits and runs nothing any more, Gateway that
+	// it never owns anything.
+	Unhealthy, Leaving, Goodbye, Gateway bool
+}
+
+// Refusal tells a node why its heartbeat did not count.
+type Refusal uint8
+
+// The refusals.
+const (
+	// RefusedBoot: a higher boot of this node is known. It takes the next one.
+	RefusedBoot Refusal = iota + 1
+	// RefusedDuplicate: another process with this node's id is connected.
+	RefusedDuplicate
+)
+
+// Answer is the leader's answer to one heartbeat.
+type Answer struct {
+	// Term and Number name the answer; Boot and Beat the heartbeat it answers.
+	Term, Number, Boot, Beat uint64
+	// OK is true if the heartbeat acknowledged the last map proposed; Epoch names
+	// that map either way (G5).
+	OK    bool
+	Epoch shardmap.Epoch
+	// Serve is for how long the node may admit requests, counted from the moment
+	// it sent the heartbeat. Zero: no lease.
+	Serve time.Duration
+	// MapStays tells a leaving node that nobody is left to take its shards.
+	MapStays bool
+	// Refusal is zero unless the heartbeat did not count. Known is the highest
+	// boot known of the node, Elsewhere the address of the other process.
+	Refusal   Refusal
+	Known     uint64
+	Elsewhere string
+}
+
+const (
+	flagUnhealthy = 1 << iota
+	flagLeaving
+	flagGoodbye
+	flagGateway
+)
+
+func flags(set ...bool) byte {
+	var f byte
+	for i, on := range set {
+		if on {
+			f |= 1 << i
+		}
+	}
+	return f
+}
+
+// MarshalBinary returns the heartbeat as it travels. It does not fail.
+func (h Heartbeat) MarshalBinary() ([]byte, error) {
+	w := writer{b: []byte{codecVersion}}
+	w.text(string(h.Node))
+	w.text(h.Server)
+	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Running), uint64(h.Weight)} {
+		w.uint(v)
+	}
+	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway))
+	return w.b, nil
+}
+
+// UnmarshalBinary reads what MarshalBinary wrote; else ErrCorrupt.
+func (h *Heartbeat) UnmarshalBinary(b []byte) error {
+	r := reader{b: b}
+	r.version()
+	*h = Heartbeat{
+		Node: shardmap.NodeID(r.text(1, maxText)), Server: r.text(0, 2*maxText),
+		Boot: r.uint(1, maxUint), Nonce: r.uint(0, maxUint), Number: r.uint(1, maxUint),
+		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
+		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
+		Running: uint32(r.uint(0, maxUint32)), Weight: uint32(r.uint(1, maxWeight)),
+	}
+	f := r.byte()
+	if f >= flagGateway<<1 {
+		r.fail("unknown flag")
+	}
+	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = f&flagUnhealthy != 0, f&flagLeaving != 0, f&flagGoodbye != 0, f&flagGateway != 0
+	return r.end()
+}
+
+// MarshalBinary returns the answer as it travels. It does not fail.
+func (a Answer) MarshalBinary() ([]byte, error) {
+	w := writer{b: []byte{codecVersion}}
+	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.Beat, uint64(a.Epoch), uint64(max(a.Serve, 0))} {
+		w.uint(v)
+	}
+	w.byte(flags(a.OK, a.MapStays))
+	w.byte(byte(a.Refusal))
+	w.uint(a.Known)
+	w.text(a.Elsewhere[:min(len(a.Elsewhere), 2*maxText)])
+	return w.b, nil
+}
+
+// UnmarshalBinary reads what MarshalBinary wrote; else ErrCorrupt.
+func (a *Answer) UnmarshalBinary(b []byte) error {
+	r := reader{b: b}
+	r.version()
+	*a = Answer{
+		Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), Beat: r.uint(1, maxUint),
+		Epoch: shardmap.Epoch(r.uint(0, maxUint)), Serve: time.Duration(r.uint(0, uint64(maxServe))),
+	}
+	f := r.byte()
+	if f > 3 {
+		r.fail("unknown flag")
+	}
+	a.OK, a.MapStays = f&1 != 0, f&2 != 0
+	if a.Refusal = Refusal(r.byte()); a.Refusal > RefusedDuplicate {
+		r.fail("unknown refusal")
+	}
+	a.Known, a.Elsewhere = r.uint(0, maxUint), r.text(0, 2*maxText)
+	return r.end()
+}

@@ -1,0 +1,111 @@
+package ack
+
+import "time"
+
+// sentKept is how many sent heartbeats a Holder remembers. An answer to an older
+// one grants nothing.
+const sentKept = 64
+
+// Holder keeps a node's lease: its permission to admit requests for its own
+// shards. The zero Holder is not usable; see NewHolder.
+type Holder struct {
+	t    Timing
+	boot uint64
+
+	number uint64
+	sent   [sentKept]sending
+	echo   Echo
+
+	until    time.Duration // the lease runs until here
+	held     bool          // a lease is in force; false from its end or a pause on
+	ended    time.Duration // when the last lease ended
+	cut      bool          // what it admitted has been cut since
+	lastTick time.Duration
+}
+
+type sending struct {
+	number uint64
+	at     time.Duration
+}
+
+// NewHolder returns a Holder without a lease. Its first tick must follow at once.
+func NewHolder(t Timing, boot uint64, now time.Duration) *Holder {
+	return &Holder{t: t, boot: boot, lastTick: now, cut: true}
+}
+
+// Boot returns the boot under which the node sends heartbeats.
+func (h *Holder) Boot() uint64 { return h.boot }
+
+// Reboot gives the node a higher boot within the same process. Its lease is void
+// and its old heartbeats are forgotten. Nothing that was admitted under the old
+// boot may still run: the leader takes a new boot as the end of the old one.
+func (h *Holder) Reboot(boot uint64) {
+	if boot <= h.boot {
+		return
+	}
+	h.boot, h.number, h.echo = boot, 0, Echo{}
+	h.sent = [sentKept]sending{}
+	h.held = false
+}
+
+// Beat numbers the next heartbeat and notes when it is sent: the lease that
+// answers it counts from here. It returns the number and the echo to send.
+func (h *Holder) Beat(now time.Duration) (number uint64, echo Echo) {
+	h.number++
+	h.sent[h.number%sentKept] = sending{h.number, now}
+	return h.number, h.echo
+}
+
+// Answered takes an answer. raftTerm is the node's own Raft term, read after the
+// answer arrived. It reports whether the answer counted; one to another boot, or
+// of a term below raftTerm, does not.
+func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
+	h.Tick(now)
+	if a.Boot != h.boot || a.Term < raftTerm || a.Refusal != 0 {
+		return false
+	}
+	if a.Term > h.echo.Term || a.Term == h.echo.Term && a.Number > h.echo.Number {
+		h.echo = Echo{a.Term, a.Number}
+	}
+	s := h.sent[a.Beat%sentKept]
+	if s.number != a.Beat || a.Serve <= 0 {
+		return true
+	}
+	// Leases only ever grow: what a leader granted, it waits for.
+	if until := s.at + min(a.Serve, h.t.Lease); until > now && (!h.held || until > h.until) {
+		h.until, h.held, h.cut = until, true, false
+	}
+	return true
+}
+
+// Tick ends a lease that has run out. A jump of more than a quarter lease since
+// the last tick means that the node was paused: the lease is void until renewed.
+func (h *Holder) Tick(now time.Duration) {
+	paused := now-h.lastTick > h.t.Lease/4
+	h.lastTick = now
+	if h.held && (paused || now >= h.until) {
+		h.held = false
+		h.ended = h.until
+	}
+}
+
+// Until returns when the lease ends, and false without one.
+func (h *Holder) Until() (time.Duration, bool) { return h.until, h.held }
+
+// Left returns how much of the lease is left, zero without one.
+func (h *Holder) Left(now time.Duration) time.Duration {
+	if !h.held {
+		return 0
+	}
+	return max(h.until-now, 0)
+}
+
+// CutDue reports, once for each lease that ended, that what the node still runs
+// must be cut now: soon another node may own its shards.
+func (h *Holder) CutDue(now time.Duration) bool {
+	if h.held || h.cut || now < h.ended+h.t.CutAfter() {
+		return false
+	}
+	h.cut = true
+	return true
+}

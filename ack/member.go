@@ -1,0 +1,72 @@
+package ack
+
+import (
+	"time"
+
+	"shardway/shardmap"
+)
+
+// answersKept is how many answers per node a Leader remembers: at one per
+// heartbeat far more than any of its bounds looks back.
+const answersKept = 64
+
+// member is what a leader knows of one node, all of it heard in its own term.
+type member struct {
+	id     shardmap.NodeID
+	beat   Heartbeat // the newest of the present boot; zero Boot: not heard in this term
+	from   string
+	closed bool // its connection broke and nothing came since
+
+	firstHeard time.Duration // of the present boot
+	lastHeard  time.Duration
+	lastFresh  time.Duration // when a heartbeat last echoed a fresh answer
+	streak     int           // fresh heartbeats in a row
+	echoAt     time.Duration // when the newest echoed answer was sent; negative: none
+
+	leased      bool          // the present boot has had a lease
+	rebooted    bool          // newer than a boot heard in this term
+	lastGrant   time.Duration // of any boot; before the first: the election
+	behindSince time.Duration // its applied epoch is below the committed one since; negative: it is not
+
+	evidence    uint64 // the boot that crash evidence names; zero: none
+	unknownGone bool   // evidence came before any heartbeat of this term
+	evidenceAt  time.Duration
+	removed     bool // by an operator's word
+	wasSilent   bool // for NoteSilent and NoteBack
+	answers     [answersKept]sending
+}
+
+// heard reports whether the node sent a heartbeat in this leader's term.
+func (m *member) heard() bool { return m.beat.Boot != 0 }
+
+// silent reports that no heartbeat came lately that shows both directions of
+// the link to work. A boot just heard has as long to show it.
+func (m *member) silent(now time.Duration, t Timing) bool {
+	return now-max(m.lastFresh, m.firstHeard) > t.freshness()
+}
+
+// crashed reports whether there is evidence that the node's present boot, or the
+// one before this leader's election, is gone.
+func (m *member) crashed() bool { return m.unknownGone || m.evidence != 0 && m.evidence >= m.beat.Boot }
+
+// reset forgets what belonged to an earlier boot or process. What was granted to
+// that one stays: its lease may still run. Only a higher boot shows that the
+// process before it is gone: it holds the lock of the same data directory.
+func (m *member) reset(now time.Duration, boot uint64) {
+	m.rebooted = m.heard() && boot > m.beat.Boot
+	m.firstHeard, m.streak, m.echoAt = now, 0, -1
+	m.leased, m.removed = false, false
+	m.behindSince = -1
+}
+
+// answerSent notes an answer and returns its number.
+func (m *member) answerSent(now time.Duration, number uint64) {
+	m.answers[number%answersKept] = sending{number, now}
+}
+
+// sentAt returns when the answer of this number was sent, and false if it is too
+// old to be remembered or never was sent.
+func (m *member) sentAt(number uint64) (time.Duration, bool) {
+	s := m.answers[number%answersKept]
+	return s.at, number != 0 && s.number == number
+}

@@ -1,0 +1,110 @@
+package ack
+
+import (
+	"time"
+
+	"shardway/shardmap"
+)
+
+// Message is what a Leader can be told.
+type Message interface{ message() }
+
+type (
+	// Tick tells that time has passed. One every 10 ms or so.
+	Tick struct{}
+	// TermRead tells the leader's node's own Raft term. Before is a moment before
+	// it was read. It precedes every Heard and Tick (why 5).
+	TermRead struct {
+		Before time.Duration
+		Term   uint64
+	}
+	// Heard is a heartbeat from the given address.
+	Heard struct {
+		Heartbeat
+		From string
+	}
+	// Closed tells that the process behind (Node, Nonce) closed its heartbeat
+	// connection.
+	Closed struct {
+		Node  shardmap.NodeID
+		Nonce uint64
+	}
+	// Applied brings the newest state of the leader's own log.
+	Applied struct{ State *State }
+	// BarrierApplied tells that all that earlier leaders committed is applied.
+	// Started is when the barrier was issued, after the election.
+	BarrierApplied struct{ Started time.Duration }
+	// SubmitFailed tells that a Submit certainly did not enter the log.
+	SubmitFailed struct{}
+	// Voters names the Raft servers that vote, from the latest configuration in
+	// the leader's own log.
+	Voters struct{ Servers []string }
+	// Evidence tells that the heartbeat connection of a boot broke and that a
+	// redial, begun after the leader's election, was refused.
+	Evidence struct {
+		Node shardmap.NodeID
+		Boot uint64
+	}
+	// Remove is an operator's word that a node runs nothing any more and will not
+	// come back under its present boot.
+	Remove struct{ Node shardmap.NodeID }
+)
+
+func (Tick) message()           {}
+func (TermRead) message()       {}
+func (Heard) message()          {}
+func (Closed) message()         {}
+func (Applied) message()        {}
+func (BarrierApplied) message() {}
+func (SubmitFailed) message()   {}
+func (Voters) message()         {}
+func (Evidence) message()       {}
+func (Remove) message()         {}
+
+// Effect is what a Leader wants done.
+type Effect interface{ effect() }
+
+type (
+	// Reply answers a heartbeat.
+	Reply struct {
+		To shardmap.NodeID
+		Answer
+	}
+	// Submit puts an entry into the log, then a barrier that nobody waits for
+	// (rule 9). Commit tells a commit from a proposal.
+	Submit struct {
+		Entry  []byte
+		Commit bool
+	}
+	// StepDown gives up leadership.
+	StepDown struct{ Reason string }
+	// Noted is an event for the log and the metrics.
+	Noted struct {
+		Kind  NoteKind
+		Node  shardmap.NodeID
+		Epoch shardmap.Epoch
+		Cause Cause
+		Moved int
+		// Reason tells why a round began, or by which rule a shard was taken.
+		Reason string
+	}
+)
+
+func (Reply) effect()    {}
+func (Submit) effect()   {}
+func (StepDown) effect() {}
+func (Noted) effect()    {}
+
+// NoteKind is the kind of a Noted event.
+type NoteKind uint8
+
+// The events.
+const (
+	NoteProposing  NoteKind = iota + 1 // Moved, Reason
+	NoteDropped                        // Node, Cause
+	NoteCommitting                     // Epoch
+	NoteTaken                          // Node, Reason: an owner that did not acknowledge
+	NoteDuplicate                      // Node, Reason: the two addresses
+	NoteSilent                         // Node
+	NoteBack                           // Node
+)

@@ -1,0 +1,317 @@
+package ack
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// reconcile looks at the present state alone and moves the round on: whatever
+// the last message was, it is only a hint that something may have changed.
+func (l *Leader) reconcile(now time.Duration) {
+	if l.down || l.grants.revoked {
+		return
+	}
+	if !l.barrier {
+		if now-l.elected > l.t.DeadAfter {
+			l.stepDown("barrier not applied within dead-after")
+		}
+		return
+	}
+	// One entry at a time (rule 1): what is on its way decides what comes next.
+	if !l.state.Born() || l.submitting || l.committing != 0 {
+		return
+	}
+	l.watch(now)
+	want, reason := l.want(now)
+	switch {
+	case reason == "":
+		l.wantSince = -1
+		if l.mine() {
+			l.tryCommit(now)
+		}
+	case l.wantSince < 0:
+		l.wantSince = now
+	}
+	if l.wantSince >= 0 && (now-l.wantSince >= coalesce || !l.settled && !l.state.Open()) {
+		l.propose(now, want, reason)
+	}
+}
+
+// want returns the map that ought to be, and why it must be proposed; no reason
+// if the last map in the log is the one and a round of this term has it.
+func (l *Leader) want(now time.Duration) (*shardmap.Map, string) {
+	members := l.members(now)
+	want, same := l.assign(members)
+	switch {
+	case l.state.Committed().Epoch() == 0 && len(members) == 0:
+		return nil, ""
+	case l.state.Open() && !l.mine():
+		return want, "found an open proposal"
+	case !l.state.Open() && !l.settled:
+		return want, "new leader"
+	case same:
+		return nil, ""
+	}
+	return want, l.why(want)
+}
+
+// assignment remembers the last answer of assign: the question is asked at every
+// step and changes seldom.
+type assignment struct {
+	members    []shardmap.Member
+	base, last *shardmap.Map
+	want       *shardmap.Map
+	sameAsLast bool
+}
+
+// assign returns the map for members, and whether it is the last one proposed.
+// Without members the map that routes stays (rule 10).
+func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
+	base, last := l.state.Committed(), l.state.Last()
+	if a := l.memo; a.want != nil && a.base == base && a.last == last && slices.Equal(a.members, members) {
+		return a.want, a.sameAsLast
+	}
+	want := base
+	if len(members) > 0 {
+		want = shardmap.Assign(base, members)
+	}
+	l.memo = assignment{members: slices.Clone(members), base: base, last: last, want: want, sameAsLast: want.SameAs(last)}
+	return want, l.memo.sameAsLast
+}
+
+// why names the first cause for want, in the words of metrics.
+func (l *Leader) why(want *shardmap.Map) string {
+	last := l.state.Last()
+	for _, m := range last.Members() {
+		if want.Has(m.ID) {
+			continue
+		}
+		n := l.node(m.ID)
+		switch {
+		case l.failing[m.ID] != 0:
+			return l.failing[m.ID].String()
+		case n.crashed():
+			return CauseCrashed.String()
+		case n.beat.Leaving || n.beat.Goodbye:
+			return "leave"
+		case n.beat.Unhealthy:
+			return "app-unhealthy"
+		default:
+			return CauseSilent.String()
+		}
+	}
+	for _, m := range want.Members() {
+		if !last.Has(m.ID) {
+			return "join"
+		}
+	}
+	return "weight"
+}
+
+// members returns the nodes that the map ought to have, ordered by id.
+func (l *Leader) members(now time.Duration) []shardmap.Member {
+	last := l.state.Last()
+	for _, m := range last.Members() {
+		l.node(m.ID)
+	}
+	ms := l.eligibleNow[:0]
+	for id, n := range l.nodes {
+		if !l.eligible(now, n) {
+			continue
+		}
+		m := shardmap.Member{ID: id, Weight: n.beat.Weight}
+		if !n.heard() {
+			i := slices.IndexFunc(last.Members(), func(m shardmap.Member) bool { return m.ID == id })
+			m.Weight = last.Members()[i].Weight
+		}
+		ms = append(ms, m)
+	}
+	slices.SortFunc(ms, func(a, b shardmap.Member) int { return cmp.Compare(a.ID, b.ID) })
+	l.eligibleNow = ms
+	return ms
+}
+
+// eligible reports whether the node may be in the next map.
+func (l *Leader) eligible(now time.Duration, n *member) bool {
+	if n.removed || n.beat.Unhealthy || n.beat.Leaving || n.beat.Goodbye || n.beat.Gateway || n.crashed() || l.failing[n.id] != 0 {
+		return false
+	}
+	d, _ := l.state.Drop(n.id)
+	switch {
+	case d.InForce && d.Cause.slow():
+		// Rule 3: it must have acknowledged the proposal that dropped it, and bear
+		// the pause of those who miss again and again.
+		since, ok := l.droppedAt[n.id]
+		if !ok {
+			since = l.elected
+		}
+		return n.acked(d.Epoch) && n.acked(l.state.Committed().Epoch()) && !n.silent(now, l.t) && now-since >= damping(d.Strikes)
+	case d.InForce || !l.state.Last().Has(n.id):
+		return n.streak >= backStreak && !n.silent(now, l.t) && n.acked(l.state.Committed().Epoch())
+	case !n.heard():
+		// An election by itself moves nothing (rule 4, why 18).
+		return now-l.elected < l.t.DeadAfter
+	}
+	return !n.silent(now, l.t)
+}
+
+// watch notes who has gone silent, missed the deadline for acknowledgements, or
+// stays behind.
+func (l *Leader) watch(now time.Duration) {
+	last := l.state.Last()
+	for _, m := range last.Members() {
+		n := l.node(m.ID)
+		if silent := n.heard() && n.silent(now, l.t); silent != n.wasSilent {
+			n.wasSilent = silent
+			kind := NoteBack
+			if silent {
+				kind = NoteSilent
+			}
+			l.emit(Noted{Kind: kind, Node: n.id})
+		}
+		if n.behindSince >= 0 && !n.silent(now, l.t) && now-n.behindSince > l.t.AckDeadline() {
+			l.failing[n.id] = CauseBehind
+		}
+	}
+	if !l.mine() || now-l.began <= l.t.AckDeadline() {
+		return
+	}
+	missed, acked := 0, 0
+	for _, m := range last.Members() {
+		n := l.node(m.ID)
+		switch {
+		case n.acked(last.Epoch()):
+			acked++
+		case n.heard() && !n.silent(now, l.t):
+			missed++
+			l.failing[n.id] = CauseMissedAck
+		}
+	}
+	if acked == 0 && missed > 0 {
+		l.stepDown("nobody acknowledged")
+	}
+}
+
+// propose submits a proposal of want, computed from the committed map, with a
+// record of everybody who is dropped and why.
+func (l *Leader) propose(now time.Duration, want *shardmap.Map, reason string) {
+	if want == nil {
+		return
+	}
+	p := proposal{base: l.state.Committed().Epoch(), want: want}
+	for id, cause := range l.leftOut(now, want) {
+		p.drops = append(p.drops, dropping{node: id, cause: cause, strikes: l.strikes(now, id, cause)})
+	}
+	slices.SortFunc(p.drops, func(a, b dropping) int { return cmp.Compare(a.node, b.node) })
+	entry, err := encodeProposal(p)
+	if err != nil {
+		// Assign makes no map that cannot be encoded.
+		panic(err)
+	}
+	l.wantSince, l.submitting = -1, true
+	l.emit(Noted{Kind: NoteProposing, Epoch: p.base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: reason})
+	for _, d := range p.drops {
+		l.emit(Noted{Kind: NoteDropped, Node: d.node, Cause: d.cause})
+	}
+	l.emit(Submit{Entry: entry})
+}
+
+// leftOut returns whom want drops, with the cause: members of the map that
+// routes or of the last proposal that neither leave nor have a sick app.
+func (l *Leader) leftOut(now time.Duration, want *shardmap.Map) map[shardmap.NodeID]Cause {
+	out := map[shardmap.NodeID]Cause{}
+	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Last().Members()) {
+		n := l.node(m.ID)
+		if want.Has(m.ID) {
+			continue
+		}
+		d, _ := l.state.Drop(m.ID)
+		switch {
+		case l.failing[m.ID] != 0:
+			out[m.ID] = l.failing[m.ID]
+		case d.InForce:
+			// Dropped already, and the cause has not changed: keep the record, for
+			// its epoch is what the node has to acknowledge.
+		case n.crashed():
+			out[m.ID] = CauseCrashed
+		case n.silent(now, l.t) || !n.heard():
+			out[m.ID] = CauseSilent
+		}
+	}
+	return out
+}
+
+// strikes counts missed acknowledgements within dampWindow of one another. A new
+// leader does not know when the last one was and counts it from its election.
+func (l *Leader) strikes(now time.Duration, id shardmap.NodeID, c Cause) uint32 {
+	d, ok := l.state.Drop(id)
+	if !c.slow() {
+		return d.Strikes
+	}
+	since, known := l.droppedAt[id]
+	if !known {
+		since = l.elected
+	}
+	if !ok || now-since > dampWindow {
+		return 1
+	}
+	return d.Strikes + 1
+}
+
+// tryCommit submits the commit of the open proposal once every member has
+// acknowledged it and no owner that it leaves out may still serve (G4, rule 5).
+func (l *Leader) tryCommit(now time.Duration) {
+	p := l.state.Last()
+	for _, m := range p.Members() {
+		if !l.node(m.ID).acked(p.Epoch()) {
+			return
+		}
+	}
+	base := l.state.Committed()
+	var taken []Noted
+	for _, m := range base.Members() {
+		if p.Has(m.ID) || base.Count(m.ID) == 0 {
+			continue
+		}
+		how := l.takeable(now, l.node(m.ID), p.Epoch())
+		if how == "" {
+			return
+		}
+		taken = append(taken, Noted{Kind: NoteTaken, Node: m.ID, Epoch: p.Epoch(), Reason: how})
+	}
+	for _, n := range taken {
+		l.emit(n)
+	}
+	// From this step on a lease needs an acknowledgement of p.
+	l.committing, l.submitting = p.Epoch(), true
+	l.emit(Noted{Kind: NoteCommitting, Epoch: p.Epoch()})
+	l.emit(Submit{Entry: encodeCommit(commit{epoch: p.Epoch(), digest: p.Digest()}), Commit: true})
+}
+
+// takeable tells by which rule the shards of a node that p leaves out may be
+// taken, or "" if they may not be yet (end of DESIGN section 5).
+func (l *Leader) takeable(now time.Duration, n *member, p shardmap.Epoch) string {
+	sinceGrant := now - n.lastGrant
+	switch {
+	case n.acked(p):
+		return "acknowledged"
+	case n.beat.Goodbye:
+		return "goodbye"
+	case n.rebooted && !n.leased:
+		return "new-boot"
+	case n.removed:
+		return "removed"
+	case sinceGrant >= l.t.DeadAfter:
+		return "silence"
+	case !n.crashed() || l.o.Fence == FenceStrict || now-n.evidenceAt < l.t.RestartGrace:
+		return ""
+	case l.o.Fence == FenceRefused:
+		return "refusal"
+	case sinceGrant > l.t.leaseEnd():
+		return "evidence"
+	}
+	return ""
+}

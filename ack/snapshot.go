@@ -1,0 +1,82 @@
+package ack
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"shardway/shardmap"
+)
+
+// MarshalBinary returns the whole state, an open proposal included (rule 8). The
+// same state gives the same bytes on every node.
+func (s *State) MarshalBinary() ([]byte, error) {
+	w := writer{b: []byte{codecVersion}}
+	w.uint(s.index)
+	w.uint(s.ignored)
+	w.text(s.cluster)
+	w.uint(s.lastTerm)
+	m, err := s.committed.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("ack: snapshot: %w", err)
+	}
+	w.bytes(m)
+	w.bool(s.Open())
+	if s.Open() {
+		if m, err = s.last.MarshalBinary(); err != nil {
+			return nil, fmt.Errorf("ack: snapshot: %w", err)
+		}
+		w.bytes(m)
+	}
+	w.uint(uint64(len(s.drops)))
+	for _, id := range slices.Sorted(maps.Keys(s.drops)) {
+		d := s.drops[id]
+		w.text(string(id))
+		w.uint(uint64(d.Epoch))
+		w.byte(byte(d.Cause))
+		w.uint(uint64(d.Strikes))
+		w.bool(d.InForce)
+	}
+	return w.b, nil
+}
+
+// DecodeState reads what MarshalBinary wrote. The error names what is wrong;
+// it is ErrCorrupt for every input that MarshalBinary cannot have written.
+func DecodeState(b []byte) (*State, error) {
+	r := reader{b: b}
+	r.version()
+	s := &State{
+		index:    r.uint(0, maxUint),
+		ignored:  r.uint(0, maxUint),
+		cluster:  r.text(0, maxText),
+		lastTerm: r.uint(0, maxUint),
+	}
+	s.committed = r.shardMap()
+	s.last = s.committed
+	if r.bool() {
+		s.last = r.shardMap()
+	}
+	if n := r.uint(0, maxDrops); n > 0 {
+		s.drops = make(map[shardmap.NodeID]Drop, min(n, 64))
+		last := shardmap.NodeID("")
+		for range n {
+			id := shardmap.NodeID(r.text(1, maxText))
+			d := Drop{Epoch: shardmap.Epoch(r.uint(0, maxUint)), Cause: r.cause(), Strikes: uint32(r.uint(0, maxUint32)), InForce: r.bool()}
+			if r.err == nil && id <= last {
+				r.fail("drops out of order")
+			}
+			if r.err != nil {
+				break
+			}
+			s.drops[id] = d
+			last = id
+		}
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	if s.last != s.committed && (s.last.Len() != s.committed.Len() || s.last.Epoch() <= s.committed.Epoch()) {
+		return nil, fmt.Errorf("%w: open proposal %d does not follow map %d", ErrCorrupt, s.last.Epoch(), s.committed.Epoch())
+	}
+	return s, nil
+}

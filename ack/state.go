@@ -1,0 +1,217 @@
+package ack
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"shardway/shardmap"
+)
+
+// ErrCorrupt reports a log entry or snapshot that no version of this program
+// wrote. A node that meets one must stop: going on, it would differ from the
+// others without knowing.
+var ErrCorrupt = errors.New("ack: corrupt entry")
+
+// maxDrops bounds how many drop records a State keeps; the oldest that is not in
+// force goes first.
+const maxDrops = 4096
+
+// Cause tells why a node was dropped from the map.
+type Cause uint8
+
+// The causes of a drop.
+const (
+	CauseSilent Cause = iota + 1
+	CauseCrashed
+	CauseMissedAck
+	CauseBehind
+	CauseRemoved
+)
+
+var causeNames = [...]string{CauseSilent: "silent", CauseCrashed: "crashed", CauseMissedAck: "missed-ack", CauseBehind: "behind", CauseRemoved: "removed"}
+
+// String returns the cause as logs and metrics spell it.
+func (c Cause) String() string {
+	if c == 0 || int(c) >= len(causeNames) {
+		return fmt.Sprintf("Cause(%d)", uint8(c))
+	}
+	return causeNames[c]
+}
+
+// slow reports whether a node dropped for c was heard but did not follow: it
+// must show first that it follows again.
+func (c Cause) slow() bool { return c == CauseMissedAck || c == CauseBehind }
+
+// Drop is what the log remembers about a node that was left out of a map.
+type Drop struct {
+	// Epoch names the proposal that left it out.
+	Epoch shardmap.Epoch
+	Cause Cause
+	// Strikes counts its missed acknowledgements in a row.
+	Strikes uint32
+	// InForce is true until a proposal has the node again.
+	InForce bool
+}
+
+// State is the replicated state. It never changes: Apply returns a new one.
+type State struct {
+	cluster   string
+	committed *shardmap.Map
+	last      *shardmap.Map // the last proposal; == committed when none is open
+	lastTerm  uint64
+	drops     map[shardmap.NodeID]Drop
+	index     uint64
+	ignored   uint64
+}
+
+// NewState returns the state before the first log entry: no cluster, no shards.
+func NewState() *State {
+	m := shardmap.New(0)
+	return &State{committed: m, last: m}
+}
+
+// Born reports whether the cluster's id and number of shards are known.
+func (s *State) Born() bool { return s.cluster != "" }
+
+// Cluster returns the cluster's id, empty before its birth.
+func (s *State) Cluster() string { return s.cluster }
+
+// Shards returns the number of shards, fixed at birth.
+func (s *State) Shards() int { return s.committed.Len() }
+
+// Committed returns the map that routes. Its epoch is zero before the first.
+func (s *State) Committed() *shardmap.Map { return s.committed }
+
+// Last returns the last proposal in the log, committed or not.
+func (s *State) Last() *shardmap.Map { return s.last }
+
+// LastTerm returns the Raft term in which Last was proposed.
+func (s *State) LastTerm() uint64 { return s.lastTerm }
+
+// Open reports whether the last proposal is not committed.
+func (s *State) Open() bool { return s.last.Epoch() != s.committed.Epoch() }
+
+// Drop returns what is remembered about node's last drop.
+func (s *State) Drop(node shardmap.NodeID) (Drop, bool) {
+	d, ok := s.drops[node]
+	return d, ok
+}
+
+// Dropped reports whether a drop of node is in force.
+func (s *State) Dropped(node shardmap.NodeID) bool { return s.drops[node].InForce }
+
+// Index returns the Raft index of the last entry applied.
+func (s *State) Index() uint64 { return s.index }
+
+// Ignored counts the proposals and commits that came too late to count.
+func (s *State) Ignored() uint64 { return s.ignored }
+
+// Outcome tells what an entry did.
+type Outcome uint8
+
+// The outcomes of Apply.
+const (
+	OutcomeBorn Outcome = iota + 1
+	OutcomeProposed
+	OutcomeCommitted
+	OutcomeIgnored
+)
+
+// Apply returns the state after the entry cmd at the given Raft index and term.
+// An entry that comes too late is ignored and counted. ErrCorrupt, or an entry
+// of an unknown version, leaves s as it was: the node must stop.
+func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
+	c, err := decodeCommand(cmd)
+	if err != nil {
+		return s, 0, fmt.Errorf("log entry %d: %w", index, err)
+	}
+	n := *s
+	n.index = index
+	switch c := c.(type) {
+	case birth:
+		return n.born(c)
+	case proposal:
+		return n.proposed(term, c)
+	case commit:
+		return n.commit(c)
+	default:
+		return s, 0, fmt.Errorf("log entry %d: %w", index, ErrCorrupt)
+	}
+}
+
+// The methods below change the copy that Apply made.
+
+func (s *State) ignore() (*State, Outcome, error) {
+	s.ignored++
+	return s, OutcomeIgnored, nil
+}
+
+func (s *State) born(c birth) (*State, Outcome, error) {
+	if s.Born() {
+		return s.ignore()
+	}
+	s.cluster = c.cluster
+	s.committed = shardmap.New(c.shards)
+	s.last = s.committed
+	return s, OutcomeBorn, nil
+}
+
+// proposed takes a proposal if it was computed from the map that routes now
+// (rule 2, why 9). The state, not the proposer, sets ownership epochs.
+func (s *State) proposed(term uint64, c proposal) (*State, Outcome, error) {
+	if !s.Born() || c.base != s.committed.Epoch() || c.want.Len() != s.committed.Len() {
+		return s.ignore()
+	}
+	epoch := shardmap.Epoch(s.index)
+	s.last = c.want.Settle(s.committed, epoch)
+	s.lastTerm = term
+	s.drops = maps.Clone(s.drops)
+	if s.drops == nil {
+		s.drops = map[shardmap.NodeID]Drop{}
+	}
+	for _, m := range s.last.Members() {
+		if d, ok := s.drops[m.ID]; ok {
+			d.InForce = false
+			s.drops[m.ID] = d
+		}
+	}
+	for _, d := range c.drops {
+		if !s.last.Has(d.node) {
+			s.drops[d.node] = Drop{Epoch: epoch, Cause: d.cause, Strikes: d.strikes, InForce: true}
+		}
+	}
+	s.forgetDrops()
+	return s, OutcomeProposed, nil
+}
+
+// commit takes a commit only of the very map proposed last.
+func (s *State) commit(c commit) (*State, Outcome, error) {
+	if !s.Open() || c.epoch != s.last.Epoch() || c.digest != s.last.Digest() {
+		return s.ignore()
+	}
+	s.committed = s.last
+	return s, OutcomeCommitted, nil
+}
+
+// forgetDrops keeps the records bounded, the same way on every node.
+func (s *State) forgetDrops() {
+	if len(s.drops) <= maxDrops {
+		return
+	}
+	rank := func(d Drop) int {
+		if d.InForce {
+			return 1
+		}
+		return 0
+	}
+	ids := slices.SortedFunc(maps.Keys(s.drops), func(a, b shardmap.NodeID) int {
+		da, db := s.drops[a], s.drops[b]
+		return cmp.Or(cmp.Compare(rank(da), rank(db)), cmp.Compare(da.Epoch, db.Epoch), cmp.Compare(a, b))
+	})
+	for _, id := range ids[:len(ids)-maxDrops] {
+		delete(s.drops, id)
+	}
+}

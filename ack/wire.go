@@ -1,0 +1,142 @@
+package ack
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"shardway/shardmap"
+)
+
+const (
+	maxUint   = math.MaxUint64
+	maxUint32 = math.MaxUint32
+	maxWeight = 1000
+	// maxServe bounds a lease as it travels; leases are far shorter.
+	maxServe = time.Hour
+)
+
+// writer appends to b; it cannot fail.
+type writer struct{ b []byte }
+
+func (w *writer) byte(v byte)   { w.b = append(w.b, v) }
+func (w *writer) uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
+
+func (w *writer) bytes(v []byte) {
+	w.uint(uint64(len(v)))
+	w.b = append(w.b, v...)
+}
+
+func (w *writer) text(v string) {
+	w.uint(uint64(len(v)))
+	w.b = append(w.b, v...)
+}
+
+func (w *writer) bool(v bool) {
+	if v {
+		w.byte(1)
+		return
+	}
+	w.byte(0)
+}
+
+// reader consumes b. The first error sticks; after it every read gives zero.
+type reader struct {
+	b   []byte
+	err error
+}
+
+func (r *reader) fail(what string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s", ErrCorrupt, what)
+		r.b = nil
+	}
+}
+
+// version consumes the codec's version.
+func (r *reader) version() {
+	if v := r.byte(); v != codecVersion {
+		r.fail(fmt.Sprintf("version %d, this program knows %d", v, codecVersion))
+	}
+}
+
+func (r *reader) take(n int) []byte {
+	if r.err == nil && n > len(r.b) {
+		r.fail("cut short")
+	}
+	if r.err != nil {
+		return nil
+	}
+	v := r.b[:n]
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) byte() byte {
+	if v := r.take(1); v != nil {
+		return v[0]
+	}
+	return 0
+}
+
+func (r *reader) bool() bool {
+	v := r.byte()
+	if v > 1 {
+		r.fail("not a truth value")
+	}
+	return v == 1
+}
+
+func (r *reader) uint(least, most uint64) uint64 {
+	if r.err != nil {
+		return 0
+	}
+	v, n := binary.Uvarint(r.b)
+	switch {
+	case n <= 0:
+		r.fail("bad number")
+		return 0
+	case n > 1 && r.b[n-1] == 0:
+		r.fail("number with padding")
+		return 0
+	case v < least || v > most:
+		r.fail(fmt.Sprintf("number %d out of bounds %d to %d", v, least, most))
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) text(least, most int) string {
+	return string(r.take(int(r.uint(uint64(least), uint64(most)))))
+}
+
+func (r *reader) cause() Cause {
+	c := Cause(r.byte())
+	if r.err == nil && (c == 0 || int(c) >= len(causeNames)) {
+		r.fail(c.String())
+	}
+	return c
+}
+
+func (r *reader) shardMap() *shardmap.Map {
+	b := r.take(int(r.uint(0, maxMap)))
+	if r.err != nil {
+		return nil
+	}
+	m, err := shardmap.Decode(b)
+	if err != nil {
+		r.fail(err.Error())
+		return nil
+	}
+	return m
+}
+
+// end returns the first error, and one for bytes that are left over.
+func (r *reader) end() error {
+	if r.err == nil && len(r.b) > 0 {
+		r.fail(fmt.Sprintf("%d bytes too many", len(r.b)))
+	}
+	return r.err
+}
