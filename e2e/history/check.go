@@ -1,0 +1,193 @@
+//go:build linux
+
+package history
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// History is everything that was seen. The order of its slices does not matter.
+type History struct {
+	Answers []Answer
+	Runs    []Run
+	Stops   []Stop
+}
+
+// Rules are what a test knows beside the history. Zero is the strictest.
+type Rules struct {
+	// Shards is the cluster's number of shards; 0 leaves the hash unchecked.
+	Shards int
+	// Excuse gives the reason why a failed answer is right here, empty if it is
+	// not. Nil excuses nothing.
+	Excuse func(*Answer) string
+	// CutNotice is how late an app may notice that its node gave a request up,
+	// and so how far such a run may reach into the next owner's. 0 is 250 ms.
+	CutNotice time.Duration
+}
+
+// Check judges h by the rules.
+func Check(h History, rules Rules) *Report {
+	if rules.CutNotice == 0 {
+		rules.CutNotice = 250 * time.Millisecond
+	}
+	r := &Report{Requests: len(h.Answers), Runs: len(h.Runs), Excused: make(map[string]int)}
+	runs := make(map[string][]Run, len(h.Answers))
+	for _, run := range h.Runs {
+		runs[run.ID] = append(runs[run.ID], run)
+	}
+	asked := make(map[string]bool, len(h.Answers))
+	for i := range h.Answers {
+		a := &h.Answers[i]
+		if asked[a.ID] {
+			r.add(SecondAnswer, "%s %s has two answers", a.Method, a.ID)
+		}
+		asked[a.ID] = true
+		r.answer(a, runs[a.ID], rules)
+	}
+	shards := make(map[uint32][]Run)
+	for _, run := range h.Runs {
+		if !asked[run.ID] {
+			r.add(UnknownRun, "%s ran %s %q, key %q", run.App, run.Method, run.ID, run.Key)
+		}
+		r.headers(run, rules)
+		shards[run.Shard] = append(shards[run.Shard], run)
+	}
+	r.Shards = len(shards)
+	for _, in := range shards {
+		r.shard(in, h.Stops, rules)
+	}
+	return r
+}
+
+// answer judges one request: what its client got, and what ran for it.
+func (r *Report) answer(a *Answer, runs []Run, rules Rules) {
+	if len(a.Attempts) > 1 {
+		r.Reattempts++
+	}
+	if a.Extra > 0 {
+		r.add(SecondAnswer, "%s %s: %d bytes after the answer", a.Method, a.ID, a.Extra)
+	}
+	if !safe(a.Method) && len(runs) > 1 {
+		r.add(DoubleRun, "%s %s ran on %s (epoch %d) and on %s (epoch %d)",
+			a.Method, a.ID, runs[0].App, runs[0].Epoch, runs[1].App, runs[1].Epoch)
+	}
+	if a.OK() {
+		r.Answered++
+		r.run(a, runs)
+		return
+	}
+	if rules.Excuse != nil {
+		if why := rules.Excuse(a); why != "" {
+			r.Excused[why]++
+			return
+		}
+	}
+	switch {
+	case a.Status == 0:
+		r.add(Lost, "%s %s, key %q: %s", a.Method, a.ID, a.Key, a.last())
+	case a.Cut:
+		r.add(CutAnswer, "%s %s, key %q: %d bytes, then %s", a.Method, a.ID, a.Key, a.Bytes, a.last())
+	default:
+		r.add(Failed, "%s %s, key %q at %s after %v: %d %s %s", a.Method, a.ID, a.Key, a.target(),
+			time.Duration(a.Done()-a.Sent()), a.Status, a.Error, a.Detail)
+	}
+}
+
+// run judges the app's answer to one request against its runs.
+func (r *Report) run(a *Answer, runs []Run) {
+	if a.EchoID != a.ID {
+		r.add(WrongAnswer, "%s %s got the answer to %q", a.Method, a.ID, a.EchoID)
+		return
+	}
+	if len(runs) == 0 {
+		r.add(NoRun, "%s %s was answered by %q", a.Method, a.ID, a.App)
+		return
+	}
+	if !slices.ContainsFunc(runs, func(run Run) bool { return run.App == a.App }) {
+		r.add(WrongAnswer, "%s %s was answered by %q and ran on %q", a.Method, a.ID, a.App, runs[0].App)
+	}
+}
+
+// headers judges what one run was told.
+func (r *Report) headers(run Run, rules Rules) {
+	if run.Epoch == 0 || run.Key == "" {
+		r.add(BadHeader, "%s ran %s with key %q and epoch %d", run.App, run.ID, run.Key, run.Epoch)
+	}
+	if run.Node != run.App {
+		r.add(BadHeader, "%s ran %s for node %q", run.App, run.ID, run.Node)
+	}
+	if n := uint64(rules.Shards); n > 0 {
+		if want := xxhash.Sum64String(run.Key) % n; uint64(run.Shard) != want {
+			r.add(BadHeader, "key %q ran in shard %d, want %d", run.Key, run.Shard, want)
+		}
+	}
+}
+
+// shard judges the runs of one shard among each other.
+func (r *Report) shard(runs []Run, stops []Stop, rules Rules) {
+	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.Start, b.Start) })
+	owners := make(map[uint64]string)
+	open := make(map[string]Run) // per app, the run that ends last
+	var newest, last Run
+	for _, run := range runs {
+		if at, ok := owners[run.Epoch]; !ok {
+			owners[run.Epoch] = run.App
+		} else if at != run.App {
+			r.add(SharedEpoch, "shard %d epoch %d at %s and, for %s, at %s", run.Shard, run.Epoch, at, run.ID, run.App)
+		}
+		if run.Epoch < newest.Epoch {
+			r.add(StaleEpoch, "shard %d: %s ran %s with epoch %d, %v after %s began %s with epoch %d", run.Shard,
+				run.App, run.ID, run.Epoch, time.Duration(run.Start-newest.Start), newest.App, newest.ID, newest.Epoch)
+		} else {
+			newest = run
+		}
+		for app, other := range open {
+			if app != run.App && other.end() > run.Start {
+				r.overlap(other, run, stops, rules)
+			}
+		}
+		if other, ok := open[run.App]; !ok || run.end() > other.end() {
+			open[run.App] = run
+		}
+		if last.App != "" && last.App != run.App {
+			r.Handovers++
+		}
+		last = run
+	}
+}
+
+// overlap judges two runs of a shard at different nodes, later begun before
+// earlier had ended.
+func (r *Report) overlap(earlier, later Run, stops []Stop, rules Rules) {
+	for _, s := range stops {
+		if s.touches(earlier) {
+			r.Outside++
+			return
+		}
+	}
+	if earlier.Cut && earlier.End-later.Start < int64(rules.CutNotice) {
+		r.Outside++
+		return
+	}
+	r.add(TwoOwners, "shard %d: %s ran %s (epoch %d) while %s ran %s (epoch %d), for %v", later.Shard, earlier.App, earlier.ID,
+		earlier.Epoch, later.App, later.ID, later.Epoch, time.Duration(min(earlier.end(), later.end())-later.Start))
+}
+
+func (a *Answer) last() string {
+	if len(a.Attempts) == 0 {
+		return "never sent"
+	}
+	t := a.Attempts[len(a.Attempts)-1]
+	return t.Target + ": " + t.Err
+}
+
+func (a *Answer) target() string {
+	if len(a.Attempts) == 0 {
+		return ""
+	}
+	return a.Attempts[len(a.Attempts)-1].Target
+}

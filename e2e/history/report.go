@@ -1,0 +1,86 @@
+//go:build linux
+
+package history
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// shown bounds how many violations an error prints.
+const shown = 20
+
+// Report is what Check found.
+type Report struct {
+	// Requests were sent, Answered got the app's whole 200.
+	Requests, Answered int
+	// Reattempts counts requests that took more than one attempt.
+	Reattempts int
+	// Runs were seen in the apps, Shards distinct shards among them.
+	Runs, Shards int
+	// Handovers counts changes of node along the runs of a shard.
+	Handovers int
+	// Excused counts failed answers by the reason that Rules.Excuse gave.
+	Excused map[string]int
+	// Outside counts overlaps outside the guarantee: they touch a Stop, or an
+	// app noticed late that its request had been cut.
+	Outside int
+	// Violations are the broken promises.
+	Violations []Violation
+}
+
+func (r *Report) add(k Kind, format string, args ...any) {
+	r.Violations = append(r.Violations, Violation{k, fmt.Sprintf(format, args...)})
+}
+
+// Count is the number of violations of kind k.
+func (r *Report) Count(k Kind) int {
+	n := 0
+	for _, v := range r.Violations {
+		if v.Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+// Err is nil if nothing was violated; else it lists the first violations.
+func (r *Report) Err() error {
+	if len(r.Violations) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "history: %d violations (%s)", len(r.Violations), r)
+	for i, v := range r.Violations {
+		if i == shown {
+			b.WriteString("\n\t…")
+			break
+		}
+		b.WriteString("\n\t" + v.String())
+	}
+	return errors.New(b.String())
+}
+
+// String is the report in one line.
+func (r *Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d requests, %d answered, %d re-attempted, %d runs in %d shards, %d handovers",
+		r.Requests, r.Answered, r.Reattempts, r.Runs, r.Shards, r.Handovers)
+	for _, why := range slices.Sorted(maps.Keys(r.Excused)) {
+		fmt.Fprintf(&b, ", %d excused: %s", r.Excused[why], why)
+	}
+	if r.Outside > 0 {
+		fmt.Fprintf(&b, ", %d overlaps outside the guarantee", r.Outside)
+	}
+	by := make(map[Kind]int)
+	for _, v := range r.Violations {
+		by[v.Kind]++
+	}
+	for _, k := range slices.Sorted(maps.Keys(by)) {
+		fmt.Fprintf(&b, ", %d %s", by[k], k)
+	}
+	return b.String()
+}

@@ -1,0 +1,64 @@
+//go:build linux
+
+package history
+
+import (
+	"fmt"
+)
+
+// Kind says which promise a Violation breaks.
+type Kind int
+
+// The kinds of violations.
+const (
+	// Lost: a request without an answer.
+	Lost Kind = iota + 1
+	// Failed: an answer that is an error and that no rule excuses.
+	Failed
+	// CutAnswer: an answer whose body ended early.
+	CutAnswer
+	// SecondAnswer: bytes after an answer that nobody had asked for, or two
+	// answers under one id.
+	SecondAnswer
+	// WrongAnswer: the answer to another request, or by an app that never ran it.
+	WrongAnswer
+	// NoRun: an answer of the app without a run in an app.
+	NoRun
+	// DoubleRun: an unsafe request that ran more than once.
+	DoubleRun
+	// UnknownRun: a run of a request that no client sent.
+	UnknownRun
+	// TwoOwners: a shard ran on two nodes at overlapping times.
+	TwoOwners
+	// SharedEpoch: one ownership epoch of a shard at two nodes.
+	SharedEpoch
+	// StaleEpoch: a run began under an older ownership epoch than one before it.
+	StaleEpoch
+	// BadHeader: a run whose Shardway headers are missing or contradict the key,
+	// the method or the node.
+	BadHeader
+)
+
+var kinds = [...]string{
+	Lost: "lost", Failed: "failed", CutAnswer: "cut answer", SecondAnswer: "second answer",
+	WrongAnswer: "wrong answer", NoRun: "answer without a run", DoubleRun: "double run",
+	UnknownRun: "run of an unknown request", TwoOwners: "two owners", SharedEpoch: "epoch at two nodes",
+	StaleEpoch: "stale epoch", BadHeader: "bad header",
+}
+
+// String names the kind.
+func (k Kind) String() string {
+	if k < 1 || int(k) >= len(kinds) {
+		return fmt.Sprintf("Kind(%d)", int(k))
+	}
+	return kinds[k]
+}
+
+// Violation is one broken promise.
+type Violation struct {
+	Kind Kind
+	Text string
+}
+
+// String is the violation in one line.
+func (v Violation) String() string { return v.Kind.String() + ": " + v.Text }
