@@ -1,0 +1,182 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"shardway/e2e/history"
+)
+
+// app is the recording app. Its methods may run on any goroutine.
+type app struct {
+	name string
+	out  io.Writer
+
+	mu     sync.Mutex
+	runs   []history.Run
+	counts map[string]uint64 // per key
+	gates  map[string]*gate
+}
+
+// gate is a name under which requests hang.
+type gate struct {
+	open    chan struct{}
+	waiting int
+}
+
+func newApp(name string, out io.Writer) *app {
+	return &app{name: name, out: out, counts: make(map[string]uint64), gates: make(map[string]*gate)}
+}
+
+// ServeHTTP tells work from control by the header that only a node sets.
+func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Shardway-Shard") != "" {
+		a.work(w, r)
+		return
+	}
+	q := r.URL.Query()
+	switch r.URL.Path {
+	case "/records":
+		a.mu.Lock()
+		runs := append([]history.Run{}, a.runs...)
+		a.mu.Unlock()
+		reply(w, runs)
+	case "/executions":
+		reply(w, a.executions(q.Get("id")))
+	case "/release":
+		a.release(q.Get("name"))
+	case "/hanging":
+		a.mu.Lock()
+		n := a.gate(q.Get("name")).waiting
+		a.mu.Unlock()
+		reply(w, n)
+	default:
+		fmt.Fprintln(w, a.name)
+	}
+}
+
+func reply(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// work is one run: recorded when it starts and again when it ends.
+func (a *app) work(w http.ResponseWriter, r *http.Request) {
+	run, count := a.begin(r)
+	var broken error
+	defer func() {
+		run.Cut = broken != nil || r.Context().Err() != nil
+		a.end(run)
+	}()
+	// The whole body is read first: only then does the server notice a client
+	// that leaves.
+	if _, broken = io.Copy(io.Discard, r.Body); broken != nil {
+		return
+	}
+	b := readBehaviour(r.Header)
+	if b.die == "before" {
+		die()
+	}
+	if b.hang != "" && !a.wait(r, b.hang) {
+		return
+	}
+	b.answer(w, r, a.name, run, count)
+}
+
+func (a *app) begin(r *http.Request) (run history.Run, count uint64) {
+	h := r.Header
+	shard, err := strconv.ParseUint(h.Get("Shardway-Shard"), 10, 32)
+	epoch, err2 := strconv.ParseUint(h.Get("Shardway-Epoch"), 10, 64)
+	if err != nil || err2 != nil {
+		epoch = 0 // the checker reports it
+	}
+	run = history.Run{
+		App: a.name, Node: h.Get("Shardway-Node"), Shard: uint32(shard), Epoch: epoch,
+		Key: h.Get("Shardway-Key"), ID: h.Get("App-Id"), Method: r.Method,
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	run.Start = history.Now()
+	run.Seq = uint64(len(a.runs))
+	a.runs = append(a.runs, run)
+	a.counts[run.Key]++
+	a.write(run)
+	return run, a.counts[run.Key]
+}
+
+func (a *app) end(run history.Run) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	run.End = history.Now()
+	a.runs[run.Seq] = run
+	a.write(run)
+}
+
+// write appends one line. A test that loses records must not pass.
+func (a *app) write(run history.Run) {
+	b, err := json.Marshal(run)
+	if err == nil {
+		_, err = a.out.Write(append(b, '\n'))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("app: records cannot be written: %v", err))
+	}
+}
+
+func (a *app) executions(id string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, run := range a.runs {
+		if run.ID == id {
+			n++
+		}
+	}
+	return n
+}
+
+// gate is called with mu held.
+func (a *app) gate(name string) *gate {
+	g, ok := a.gates[name]
+	if !ok {
+		g = &gate{open: make(chan struct{})}
+		a.gates[name] = g
+	}
+	return g
+}
+
+// wait hangs until the gate opens; false if the client left first.
+func (a *app) wait(r *http.Request, name string) bool {
+	a.mu.Lock()
+	g := a.gate(name)
+	g.waiting++
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		g.waiting--
+		a.mu.Unlock()
+	}()
+	select {
+	case <-g.open:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+func (a *app) release(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g := a.gate(name)
+	select {
+	case <-g.open:
+	default:
+		close(g.open)
+	}
+}

@@ -1,0 +1,95 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"shardway/e2e/history"
+)
+
+// behaviour is what a request's App-… headers ask for.
+type behaviour struct {
+	delay        time.Duration
+	hang, die    string
+	chunks, size int
+}
+
+// readBehaviour takes what it understands: a test that writes nonsense sees it
+// in the answer.
+func readBehaviour(h http.Header) behaviour {
+	b := behaviour{hang: h.Get("App-Hang"), die: h.Get("App-Die")}
+	b.delay, _ = time.ParseDuration(h.Get("App-Delay"))
+	b.chunks, _ = strconv.Atoi(h.Get("App-Chunks"))
+	b.size, _ = strconv.Atoi(h.Get("App-Size"))
+	return b
+}
+
+// answer writes the answer, as slowly as asked for. It returns early if the
+// client leaves.
+func (b behaviour) answer(w http.ResponseWriter, r *http.Request, name string, run history.Run, count uint64) {
+	body, err := json.Marshal(map[string]any{
+		"app": name, "id": run.ID, "key": run.Key, "shard": run.Shard, "epoch": run.Epoch, "count": count,
+	})
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	if pad := b.size - len(body); pad > 0 {
+		body = append(body, bytes.Repeat([]byte(" "), pad)...)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("App-Name", name)
+	h.Set("App-Id", run.ID)
+	h.Set("App-Count", strconv.FormatUint(count, 10))
+	if b.chunks < 2 {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	for i, part := range split(body, max(b.chunks, 1)) {
+		if b.delay > 0 && !pause(r, b.delay) {
+			return
+		}
+		if b.die == "amid" && i == max(b.chunks, 1)/2 {
+			die()
+		}
+		if _, err := w.Write(part); err != nil {
+			return
+		}
+		if b.chunks > 1 {
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+// split cuts b into n parts, none empty while there are bytes enough.
+func split(b []byte, n int) [][]byte {
+	parts := make([][]byte, 0, n)
+	for i := range n {
+		parts = append(parts, b[len(b)*i/n:len(b)*(i+1)/n])
+	}
+	return parts
+}
+
+// pause waits for d; false if the client left first.
+func pause(r *http.Request, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// die is what kill -9 does to the app.
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}

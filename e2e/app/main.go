@@ -1,0 +1,71 @@
+//go:build linux
+
+// Command app is the app behind each node of an e2e test. It records every
+// request that reaches it, on the clock of history.Now, into a file of its own:
+// what it saw outlives the node, the test and the app itself.
+//
+// A request says in its headers how it wants to be treated:
+//
+//	App-Id        the client's id of the request; comes back in the answer
+//	App-Delay     wait that long before the answer (a Go duration)
+//	App-Hang      wait for POST /release?name=… with this name
+//	App-Chunks    answer in that many chunks, App-Delay before each
+//	App-Size      answer with a body of that many bytes
+//	App-Die       kill the app: "before" or "amid" the answer
+//
+// The answer is JSON (app, id, key, shard, epoch, count), padded with spaces to
+// App-Size; App-Name, App-Id and App-Count are in its head too.
+//
+// Requests without a Shardway-Shard header do not come through a node: they
+// control the app. GET /records lists the runs, GET /executions?id=… counts
+// those of one request, POST /release?name=… frees what hangs under that name,
+// now and later; GET /hanging?name=… counts it.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:forbidigo // a program of its own
+	}
+}
+
+func run() error {
+	name := flag.String("name", "app", "name of the app: the node it stands behind")
+	listen := flag.String("listen", "127.0.0.1:0", "address to serve at")
+	records := flag.String("records", "", "file to append the runs to")
+	flag.Parse()
+	file, err := os.OpenFile(*records, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("app: records: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", *listen)
+	if err != nil {
+		return fmt.Errorf("app: %w", err)
+	}
+	srv := &http.Server{Handler: newApp(*name, file), ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-ctx.Done()
+		_ = srv.Close()
+	}()
+	if err := srv.Serve(ln); err != http.ErrServerClosed {
+		return fmt.Errorf("app: %w", err)
+	}
+	<-done
+	return file.Close()
+}
