@@ -1,0 +1,7 @@
+// Package logs turns what Serf, memberlist and Raft log into zerolog lines.
+//
+// The libraries call an error what heals by itself: a peer that is down gives
+// one "failed to heartbeat" every few milliseconds. So their levels are lowered
+// (error to warn, the rest to debug), and the same message is written at most
+// once in ten seconds, with the number of those left out.
+package logs

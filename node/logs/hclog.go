@@ -1,0 +1,88 @@
+package logs
+
+import (
+	"fmt"
+	"io"
+	"log"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/rs/zerolog"
+)
+
+// Hclog returns a logger for a HashiCorp library called name, for example
+// "raft". Its lines become lines of l with the key and value pairs as fields.
+func Hclog(l zerolog.Logger, name string) hclog.InterceptLogger {
+	level := hclog.Error
+	if l.GetLevel() <= zerolog.DebugLevel {
+		level = hclog.Trace
+	}
+	il := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: name, Level: level, Output: io.Discard})
+	il.RegisterSink(&sink{log: l.With().Str("lib", name).Logger(), limit: newLimit()})
+	return il
+}
+
+// Std returns a logger for a library that knows only the standard library's
+// and starts each line with a level in brackets, as memberlist and Serf do.
+func Std(l zerolog.Logger, name string) *log.Logger {
+	return Hclog(l, name).StandardLoggerIntercept(&hclog.StandardLoggerOptions{InferLevels: true})
+}
+
+// sink writes the lines of one library.
+type sink struct {
+	log   zerolog.Logger
+	limit *limit
+}
+
+var _ hclog.SinkAdapter = (*sink)(nil)
+
+// Accept writes one line. Any goroutine of the library may call it.
+func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
+	var e *zerolog.Event
+	switch level {
+	case hclog.Error:
+		e = s.log.Warn()
+	case hclog.Warn, hclog.Info:
+		e = s.log.Debug()
+	case hclog.NoLevel, hclog.Trace, hclog.Debug, hclog.Off:
+		e = s.log.Trace()
+	}
+	if !e.Enabled() {
+		return
+	}
+	if level == hclog.Error {
+		left, ok := s.limit.pass(msg)
+		if !ok {
+			return
+		}
+		if left > 0 {
+			e = e.Int("left_out", left)
+		}
+	}
+	for i := 0; i+1 < len(args); i += 2 {
+		e = field(e, fmt.Sprint(args[i]), args[i+1])
+	}
+	e.Msg(msg)
+}
+
+// field adds one pair in the form that reads best.
+func field(e *zerolog.Event, key string, value any) *zerolog.Event {
+	switch v := value.(type) {
+	case error:
+		return e.AnErr(key, v)
+	case hclog.Format:
+		if len(v) == 0 {
+			return e
+		}
+		f, ok := v[0].(string)
+		if !ok {
+			return e.Interface(key, v)
+		}
+		return e.Str(key, fmt.Sprintf(f, v[1:]...))
+	case fmt.Stringer:
+		return e.Stringer(key, v)
+	case string:
+		return e.Str(key, v)
+	default:
+		return e.Interface(key, v)
+	}
+}
