@@ -1,0 +1,30 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// Cluster is what the proxy asks of the node around it. All methods are called
+// from any number of goroutines; Table, Admit and LeaseLeft once and more per
+// request, so they neither lock nor allocate.
+type Cluster interface {
+	// Table returns the routing table of this moment: one atomic load, never nil.
+	Table() *Table
+	// Admit asks leave to run a request for s on the local app. It raises the
+	// shard's in-flight count and then looks at table and lease again; release
+	// lowers the count, once. The epoch is the shard's ownership epoch. The
+	// error is a Refusal.
+	Admit(s shardmap.Shard) (epoch uint64, release func(), err error)
+	// LeaseLeft returns for how long this node may still serve, by the precise
+	// clock. It is asked right before the first byte goes to the app.
+	LeaseLeft() time.Duration
+	// Await waits until this node has applied both epochs, and returns false
+	// when ctx ended first.
+	Await(ctx context.Context, committed, proposed uint64) bool
+	// Dial opens a stream for forwarded requests to a node.
+	Dial(ctx context.Context, node string) (net.Conn, error)
+}

@@ -1,0 +1,53 @@
+package proxy
+
+import "strconv"
+
+// Refusal tells why a node did not run a request for a shard. It travels from
+// owner to ingress as the value of Shardway-Refused.
+type Refusal uint8
+
+const (
+	// RefusedNotOwner means that the shard's owner is another node, or none.
+	RefusedNotOwner Refusal = iota + 1
+	// RefusedHeld means that the shard is held: it moves, or all are paused.
+	RefusedHeld
+	// RefusedNoLease means that the node has no lease.
+	RefusedNoLease
+	// RefusedNoApp means that the app took no connection. Only this package uses
+	// it: nothing was sent, so the ingress may wait and ask again.
+	RefusedNoApp
+	// RefusedBusy means that every connection to the app is in use. Only this
+	// package uses it.
+	RefusedBusy
+)
+
+// String returns the value as it stands in Shardway-Refused.
+func (r Refusal) String() string {
+	switch r {
+	case RefusedNotOwner:
+		return "not-owner"
+	case RefusedHeld:
+		return "held"
+	case RefusedNoLease:
+		return "no-lease"
+	case RefusedNoApp:
+		return "no-app"
+	case RefusedBusy:
+		return "busy"
+	}
+	return "Refusal(" + strconv.Itoa(int(r)) + ")"
+}
+
+// Error makes a Refusal the error of Cluster.Admit. Being one byte wide, it
+// becomes an error without an allocation.
+func (r Refusal) Error() string { return "proxy: refused: " + r.String() }
+
+// refusalOf reads the value of Shardway-Refused; ok is false for any other.
+func refusalOf(v []byte) (r Refusal, ok bool) {
+	for r := RefusedNotOwner; r <= RefusedBusy; r++ {
+		if string(v) == r.String() {
+			return r, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,113 @@
+package proxy
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"shardway/shardmap"
+)
+
+// TableSpec is what a Table is made from.
+type TableSpec struct {
+	// Generation counts tables: it grows at every swap, also when only the
+	// lease came back, for requests wait for a generation newer than the one
+	// they saw.
+	Generation uint64
+	// Committed and Proposed are the epochs of the committed map and of the last
+	// proposal that went into the table. A node that has applied no proposal
+	// since the commit says the committed epoch twice, or less than it.
+	Committed, Proposed uint64
+	// Shards is the number of shards.
+	Shards int
+	// Route is asked once for each shard, in order.
+	Route func(s shardmap.Shard) Route
+}
+
+// Table says of each shard what becomes of its requests. It never changes once
+// made: a node makes a new one and stores it in one atomic pointer.
+type Table struct {
+	generation, committed, proposed uint64
+	index                           []uint16 // shard → place in routes
+	routes                          []Route  // each kind of route once
+	mapValue                        []byte   // value of Shardway-Map
+}
+
+// NewTable makes a Table. It panics if there are more than 65 536 shards or
+// different routes: the number of shards is bounded where a cluster is born.
+func NewTable(spec TableSpec) *Table {
+	t := &Table{
+		generation: spec.Generation,
+		committed:  spec.Committed,
+		proposed:   spec.Proposed,
+		index:      make([]uint16, spec.Shards),
+		mapValue:   appendMap(nil, spec.Committed, spec.Proposed),
+	}
+	places := make(map[Route]uint16)
+	for s := range t.index {
+		r := spec.Route(shardmap.Shard(s))
+		i, ok := places[r]
+		if !ok {
+			if len(t.routes) > math.MaxUint16 {
+				panic(fmt.Sprintf("proxy: more than %d routes", math.MaxUint16+1))
+			}
+			i = uint16(len(t.routes))
+			places[r] = i
+			t.routes = append(t.routes, r)
+		}
+		t.index[s] = i
+	}
+	return t
+}
+
+// Generation returns the number of the table: it grows at every swap.
+func (t *Table) Generation() uint64 { return t.generation }
+
+// Committed returns the epoch of the committed map.
+func (t *Table) Committed() uint64 { return t.committed }
+
+// Proposed returns the epoch of the last proposal.
+func (t *Table) Proposed() uint64 { return t.proposed }
+
+// Shards returns the number of shards.
+func (t *Table) Shards() int { return len(t.index) }
+
+// Route returns what becomes of requests for s. The value is shared: it is not
+// to be changed. It panics unless s < t.Shards().
+func (t *Table) Route(s shardmap.Shard) *Route { return &t.routes[t.index[s]] }
+
+// appendMap appends the value of Shardway-Map: both epochs, decimal.
+func appendMap(dst []byte, committed, proposed uint64) []byte {
+	dst = strconv.AppendUint(dst, committed, 10)
+	dst = append(dst, ' ')
+	return strconv.AppendUint(dst, proposed, 10)
+}
+
+// parseMap reads the value of Shardway-Map. Anything but two decimal numbers
+// with one space between them gives ok false.
+func parseMap(v []byte) (committed, proposed uint64, ok bool) {
+	for i, c := range v {
+		if c != ' ' {
+			continue
+		}
+		committed, ok1 := parseUint(v[:i])
+		proposed, ok2 := parseUint(v[i+1:])
+		return committed, proposed, ok1 && ok2
+	}
+	return 0, 0, false
+}
+
+// parseUint reads a decimal number without sign, and without allocating.
+func parseUint(v []byte) (n uint64, ok bool) {
+	if len(v) == 0 || len(v) > 20 {
+		return 0, false
+	}
+	for _, c := range v {
+		d := uint64(c) - '0'
+		if d > 9 || n > (math.MaxUint64-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, true
+}
