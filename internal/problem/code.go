@@ -1,0 +1,116 @@
+package problem
+
+import "net/http"
+
+// HeaderError is the header that carries the Code of a problem. An answer
+// without it is the app's.
+const HeaderError = "Shardway-Error"
+
+// ContentType is the media type of a problem (RFC 9457, section 3).
+const ContentType = "application/problem+json"
+
+// typePrefix makes a Code a URI reference for the member "type". The code names
+// the problem wholly: there is no page behind it.
+const typePrefix = "urn:shardway:"
+
+// Code names a kind of problem. It is the value of Shardway-Error and never
+// changes its meaning: clients and alerts match on it.
+type Code string
+
+// What the proxy answers on the app port.
+const (
+	NoKey           Code = "no-key"
+	NoLeader        Code = "no-leader"
+	QueueFull       Code = "queue-full"
+	QueueTimeout    Code = "queue-timeout"
+	UpstreamRefused Code = "upstream-refused"
+	UpstreamTimeout Code = "upstream-timeout"
+	UpstreamBroken  Code = "upstream-broken"
+	// UpstreamBusy is for a request beyond the connections allowed to the app.
+	UpstreamBusy    Code = "upstream-busy"
+	PeerUnreachable Code = "peer-unreachable"
+	// Misrouted is for a request that reached a node that may not serve it and
+	// may not be forwarded again.
+	Misrouted  Code = "misrouted"
+	BadRequest Code = "bad-request"
+	TooLarge   Code = "too-large"
+	// Draining is for a request cut because its shard or its node was leaving.
+	Draining Code = "draining"
+)
+
+// What only the ops server answers.
+const (
+	NotReady             Code = "not-ready"
+	NotFound             Code = "not-found"
+	MethodNotAllowed     Code = "method-not-allowed"
+	UnsupportedMediaType Code = "unsupported-media-type"
+	Forbidden            Code = "forbidden"
+	Conflict             Code = "conflict"
+	Internal             Code = "internal"
+)
+
+// Status returns the HTTP status that c is answered with unless the problem
+// says otherwise: 500 for a code unknown here.
+func (c Code) Status() int {
+	status, _ := c.defaults()
+	return status
+}
+
+// Title returns the short sentence that belongs to c, or c itself when c is
+// unknown here.
+func (c Code) Title() string {
+	_, title := c.defaults()
+	return title
+}
+
+func (c Code) defaults() (status int, title string) {
+	switch c {
+	case NoKey:
+		return http.StatusBadRequest, "The request carries no shard key."
+	case NoLeader:
+		return http.StatusServiceUnavailable, "No leader: this part of the cluster may not serve."
+	case QueueFull:
+		return http.StatusServiceUnavailable, "Too many requests are waiting for their shard's owner."
+	case QueueTimeout:
+		return http.StatusServiceUnavailable, "The shard had no certain owner in time."
+	case UpstreamRefused:
+		return http.StatusBadGateway, "The app does not accept connections."
+	case UpstreamTimeout:
+		return http.StatusGatewayTimeout, "The app did not answer in time."
+	case UpstreamBroken:
+		return http.StatusBadGateway, "The connection to the app broke."
+	case UpstreamBusy:
+		return http.StatusServiceUnavailable, "All connections allowed to the app are in use."
+	case PeerUnreachable:
+		return http.StatusBadGateway, "The owning node cannot be reached."
+	case Misrouted:
+		return http.StatusMisdirectedRequest, "This node may not serve the shard."
+	case BadRequest:
+		return http.StatusBadRequest, "The request is malformed."
+	case TooLarge:
+		return http.StatusRequestEntityTooLarge, "The request is too large."
+	case Draining:
+		return http.StatusBadGateway, "The request was cut: its shard was moving away."
+	}
+	return c.opsDefaults()
+}
+
+func (c Code) opsDefaults() (status int, title string) {
+	switch c {
+	case NotReady:
+		return http.StatusServiceUnavailable, "The node is not ready."
+	case NotFound:
+		return http.StatusNotFound, "There is nothing here."
+	case MethodNotAllowed:
+		return http.StatusMethodNotAllowed, "The method is not allowed here."
+	case UnsupportedMediaType:
+		return http.StatusUnsupportedMediaType, "The body is not JSON."
+	case Forbidden:
+		return http.StatusForbidden, "The request is not allowed."
+	case Conflict:
+		return http.StatusConflict, "The cluster refused the action."
+	case Internal:
+		return http.StatusInternalServerError, "Something went wrong in the node."
+	}
+	return http.StatusInternalServerError, string(c)
+}

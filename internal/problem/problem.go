@@ -1,0 +1,176 @@
+package problem
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Problem is one answer. It is small and meant to be a value on the stack; the
+// zero value of each field but Code leaves its member out or takes the code's
+// default.
+type Problem struct {
+	Code Code
+	// Status is the HTTP status. Zero takes the code's.
+	Status int
+	// Title is the same for every problem of a kind. Empty takes the code's.
+	Title string
+	// Detail says what happened this time and what to do about it.
+	Detail string
+	// RetryAfter tells the client when to come again, rounded up to seconds.
+	RetryAfter time.Duration
+
+	// Node is the id of the node that answers.
+	Node string
+	// Shard counts only if HasShard is set: shard 0 is a shard.
+	Shard    uint32
+	HasShard bool
+	// Epoch is that of the map the node routed by.
+	Epoch uint64
+	// Reason is one word that tells problems of one code apart: why a shard was
+	// held, which bound was reached.
+	Reason string
+	// Param and Value name what in the request is at fault.
+	Param string
+	Value string
+}
+
+// New returns the problem of a code with a detail.
+func New(code Code, detail string) *Problem {
+	return &Problem{Code: code, Detail: detail}
+}
+
+// Newf is New with a format.
+func Newf(code Code, format string, args ...any) *Problem {
+	return New(code, fmt.Sprintf(format, args...))
+}
+
+// Error returns the code and the detail, or the title when there is no detail.
+func (p *Problem) Error() string {
+	if p.Detail == "" {
+		return string(p.Code) + ": " + p.title()
+	}
+	return string(p.Code) + ": " + p.Detail
+}
+
+// StatusCode returns the HTTP status to answer with.
+func (p *Problem) StatusCode() int {
+	if p.Status != 0 {
+		return p.Status
+	}
+	return p.Code.Status()
+}
+
+// RetryAfterSeconds returns the value of the header Retry-After, rounded up so
+// that nobody comes too early: 0 means no header.
+func (p *Problem) RetryAfterSeconds() int {
+	if p.RetryAfter <= 0 {
+		return 0
+	}
+	return int((p.RetryAfter + time.Second - 1) / time.Second)
+}
+
+func (p *Problem) title() string {
+	if p.Title != "" {
+		return p.Title
+	}
+	return p.Code.Title()
+}
+
+// AppendJSON appends p as a JSON object, without a newline, and returns the
+// longer slice. Strings may hold any bytes.
+func (p *Problem) AppendJSON(dst []byte) []byte {
+	dst = append(dst, `{"type":"`+typePrefix...)
+	dst = appendEscaped(dst, string(p.Code))
+	dst = append(dst, `","title":"`...)
+	dst = appendEscaped(dst, p.title())
+	dst = append(dst, `","status":`...)
+	dst = strconv.AppendInt(dst, int64(p.StatusCode()), 10)
+	dst = appendMember(dst, "detail", p.Detail)
+	dst = append(dst, `,"code":"`...)
+	dst = appendEscaped(dst, string(p.Code))
+	dst = append(dst, '"')
+	dst = appendMember(dst, "reason", p.Reason)
+	dst = appendMember(dst, "node", p.Node)
+	if p.HasShard {
+		dst = append(dst, `,"shard":`...)
+		dst = strconv.AppendUint(dst, uint64(p.Shard), 10)
+	}
+	if p.Epoch != 0 {
+		dst = append(dst, `,"epoch":`...)
+		dst = strconv.AppendUint(dst, p.Epoch, 10)
+	}
+	dst = appendMember(dst, "param", p.Param)
+	dst = appendMember(dst, "value", p.Value)
+	if s := p.RetryAfterSeconds(); s > 0 {
+		dst = append(dst, `,"retry_after":`...)
+		dst = strconv.AppendInt(dst, int64(s), 10)
+	}
+	return append(dst, '}')
+}
+
+// Write answers a request with p. The header must not have been written.
+func Write(w http.ResponseWriter, p *Problem) {
+	body := append(p.AppendJSON(make([]byte, 0, 512)), '\n')
+	h := w.Header()
+	h.Set("Content-Type", ContentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set(HeaderError, string(p.Code))
+	if s := p.RetryAfterSeconds(); s > 0 {
+		h.Set("Retry-After", strconv.Itoa(s))
+	}
+	w.WriteHeader(p.StatusCode())
+	// The client may have gone: nobody is left to tell.
+	_, _ = w.Write(body)
+}
+
+// Decode is the reverse of AppendJSON, for the side that receives a problem.
+// Members it does not know are ignored (RFC 9457, section 3.2).
+func Decode(b []byte) (*Problem, error) {
+	var m struct {
+		Title      string  `json:"title"`
+		Status     int     `json:"status"`
+		Detail     string  `json:"detail"`
+		Code       Code    `json:"code"`
+		Reason     string  `json:"reason"`
+		Node       string  `json:"node"`
+		Shard      *uint32 `json:"shard"`
+		Epoch      uint64  `json:"epoch"`
+		Param      string  `json:"param"`
+		Value      string  `json:"value"`
+		RetryAfter uint16  `json:"retry_after"`
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return nil, fmt.Errorf("problem: decode: %w", err)
+	}
+	if m.Code == "" {
+		return nil, errors.New("problem: decode: no code")
+	}
+	p := &Problem{
+		Code: m.Code, Status: m.Status, Title: m.Title, Detail: m.Detail, Reason: m.Reason, Node: m.Node,
+		Epoch: m.Epoch, Param: m.Param, Value: m.Value, RetryAfter: time.Duration(m.RetryAfter) * time.Second,
+	}
+	if p.Status < 400 || p.Status > 599 {
+		p.Status = 0 // a status from elsewhere must not make WriteHeader panic
+	}
+	if m.Shard != nil {
+		p.Shard, p.HasShard = *m.Shard, true
+	}
+	return p, nil
+}
+
+func appendMember(dst []byte, name, value string) []byte {
+	if value == "" {
+		return dst
+	}
+	dst = append(dst, `,"`...)
+	dst = append(dst, name...)
+	dst = append(dst, `":"`...)
+	dst = appendEscaped(dst, value)
+	return append(dst, '"')
+}
