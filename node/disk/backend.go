@@ -1,0 +1,27 @@
+package disk
+
+import "github.com/hashicorp/raft"
+
+// backend is where a Dir keeps its files: a directory or a Memory.
+type backend interface {
+	// read returns a file's content, or an error that is fs.ErrNotExist.
+	read(name string) ([]byte, error)
+	// write replaces a file; it is durable when write returns.
+	write(name string, data []byte) error
+	// path returns where a file of the libraries lies, "" if nowhere.
+	path(name string) string
+	// foreign names something that only a directory in use holds, or "".
+	foreign() string
+	// stores opens the stores under Raft.
+	stores(o StoreOptions) (rawStores, error)
+	// unlock lets the next Open have it.
+	unlock() error
+}
+
+// rawStores are the stores without guard and cache.
+type rawStores struct {
+	logs   raft.LogStore
+	stable raft.StableStore
+	snaps  raft.SnapshotStore
+	close  func() error
+}

@@ -1,0 +1,257 @@
+package disk_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shardway/node/disk"
+)
+
+func mustOpen(t *testing.T, path, node string) *disk.Dir {
+	t.Helper()
+	d, err := disk.Open(path, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", parts)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("error %q does not contain %q", err, p)
+		}
+	}
+}
+
+func TestIdentityStaysAndBootsCount(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "data")
+	var node, id string
+	for boot := uint64(1); boot <= 3; boot++ {
+		d := mustOpen(t, path, "")
+		if boot == 1 {
+			node, id = d.Node(), d.Disk()
+			if !strings.HasPrefix(node, "n-") || len(node) != 8 || len(id) < 13 {
+				t.Fatalf("node %q disk %q, want n-xxxxxx and at least 8 random bytes", node, id)
+			}
+		}
+		if d.Node() != node || d.Disk() != id || d.Boot() != boot {
+			t.Fatalf("opened %q %q boot %d, want %q %q boot %d", d.Node(), d.Disk(), d.Boot(), node, id, boot)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fi, err := os.Stat(path)
+	if err != nil || fi.Mode().Perm() != 0o700 {
+		t.Errorf("mode %v, %v, want 0700", fi.Mode(), err)
+	}
+}
+
+func TestAnotherNodeIDIsRefused(t *testing.T) {
+	path := t.TempDir()
+	if err := mustOpen(t, path, "a").Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := disk.Open(path, "b")
+	wantError(t, err, `"a"`, `"b"`, "--node")
+	if got := mustOpen(t, path, "a").Boot(); got != 2 {
+		t.Errorf("boot %d after a refused one, want 2", got)
+	}
+}
+
+func TestBadNodeIDsAreRefused(t *testing.T) {
+	for _, id := range []string{"a/b", "a b", strings.Repeat("x", 65), "ä"} {
+		if d, err := disk.Open(t.TempDir(), id); err == nil {
+			t.Errorf("Open accepted node id %q", id)
+			_ = d.Close()
+		}
+	}
+}
+
+func TestDirectoryInUseIsRefused(t *testing.T) {
+	path := t.TempDir()
+	d := mustOpen(t, path, "a")
+	_, err := disk.Open(path, "a")
+	wantError(t, err, path, "in use", "pid ", "--data")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustOpen(t, path, "a").Boot(); got != 2 {
+		t.Errorf("boot %d, want 2: a refused Open must not count", got)
+	}
+}
+
+func TestUnusableDirectoryIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := disk.Open(file, "")
+	wantError(t, err, file, "--data")
+
+	if os.Getuid() == 0 {
+		return // Root may write anywhere.
+	}
+	ro := filepath.Join(t.TempDir(), "ro")
+	if err := os.Mkdir(ro, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	_, err = disk.Open(ro, "")
+	wantError(t, err, ro, "writable", "--data")
+}
+
+func TestUnknownFormatIsRefused(t *testing.T) {
+	path := t.TempDir()
+	if err := mustOpen(t, path, "a").Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"identity.json", "boot.json"} {
+		old, err := os.ReadFile(filepath.Join(path, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		newer := strings.Replace(string(old), `"format":1`, `"format":2`, 1)
+		if err := os.WriteFile(filepath.Join(path, name), []byte(newer), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err = disk.Open(path, "")
+		wantError(t, err, name, "format 2", "format 1")
+		if err := os.WriteFile(filepath.Join(path, name), old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLostIdentityIsRefused(t *testing.T) {
+	path := t.TempDir()
+	if err := mustOpen(t, path, "a").Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(path, "identity.json")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := disk.Open(path, "a")
+	wantError(t, err, "identity.json", "boot.json")
+}
+
+func TestDamagedFileIsRefused(t *testing.T) {
+	path := t.TempDir()
+	if err := mustOpen(t, path, "a").Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(path, "boot.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := disk.Open(path, "a")
+	wantError(t, err, "boot.json", "damaged")
+}
+
+func TestClusterIsKept(t *testing.T) {
+	path := t.TempDir()
+	d := mustOpen(t, path, "")
+	if id, n := d.Cluster(); id != "" || n != 0 {
+		t.Fatalf("new directory has cluster %q, %d shards", id, n)
+	}
+	if err := d.SetCluster("c-1", 1024); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, d.SetCluster("c-2", 1024), "c-1", "c-2")
+	wantError(t, d.SetCluster("c-1", 512), "1024", "512")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if id, n := mustOpen(t, path, "").Cluster(); id != "c-1" || n != 1024 {
+		t.Errorf("cluster %q, %d shards after a restart, want c-1, 1024", id, n)
+	}
+}
+
+func TestRaiseGoesAboveTheBootTold(t *testing.T) {
+	path := t.TempDir()
+	d := mustOpen(t, path, "")
+	for _, c := range []struct{ told, want uint64 }{{0, 1}, {1, 1}, {7, 8}, {3, 8}, {8, 8}, {9, 10}} {
+		if got, err := d.Raise(c.told); err != nil || got != c.want || d.Boot() != c.want {
+			t.Errorf("Raise(%d) = %d, %v; Boot() = %d, want %d", c.told, got, err, d.Boot(), c.want)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustOpen(t, path, "").Boot(); got != 11 {
+		t.Errorf("boot %d after a restart, want 11", got)
+	}
+	if _, err := d.Raise(100); err == nil {
+		t.Error("a closed directory raised its boot")
+	}
+}
+
+// A process that is killed leaves no lock behind, only its pid.
+func TestKilledHolderDoesNotLock(t *testing.T) {
+	path := t.TempDir()
+	if os.Getenv("DISK_TEST_DIR") != "" {
+		if _, err := disk.Open(os.Getenv("DISK_TEST_DIR"), ""); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = os.Stdout.WriteString("open\n")
+		select {}
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledHolderDoesNotLock$")
+	cmd.Env = append(os.Environ(), "DISK_TEST_DIR="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = disk.Open(path, "")
+	wantError(t, err, "in use")
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if got := mustOpen(t, path, "").Boot(); got != 2 {
+		t.Errorf("boot %d, want 2", got)
+	}
+}
+
+func TestMemorySurvivesACrash(t *testing.T) {
+	m := disk.NewMemory()
+	a, err := m.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Open(""); err == nil {
+		t.Error("Memory opened twice")
+	}
+	if err := m.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := m.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Node() != b.Node() || a.Disk() != b.Disk() || b.Boot() != 2 {
+		t.Errorf("reopened as %q %q boot %d, want %q %q boot 2", b.Node(), b.Disk(), b.Boot(), a.Node(), a.Disk())
+	}
+	if err := a.SetCluster("c", 8); err == nil {
+		t.Error("the crashed node wrote")
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Open(""); err == nil {
+		t.Error("closing the crashed node unlocked the directory of its successor")
+	}
+}

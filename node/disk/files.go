@@ -1,0 +1,171 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bberrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	lockFile   = "lock"
+	gossipFile = "gossip"
+	raftDir    = "raft"
+	logFile    = "log.db"
+
+	dirMode  = 0o700
+	fileMode = 0o600
+)
+
+// files is a backend in a directory of the file system.
+type files struct {
+	dir  string
+	lock *os.File
+}
+
+// openFiles makes the directory if there is none, and takes its lock.
+func openFiles(dir string) (*files, error) {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, unusable(dir, err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return nil, unusable(dir, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("disk: data directory %q is in use by another process%s: stop it, or name another directory with --data", dir, holder(f))
+		}
+		return nil, fmt.Errorf("disk: lock data directory %q: %w", dir, err)
+	}
+	b := &files{dir: dir, lock: f}
+	if err := b.sign(); err != nil {
+		return nil, errors.Join(unusable(dir, err), b.unlock())
+	}
+	return b, nil
+}
+
+// unusable says what to do about a directory that cannot be written.
+func unusable(dir string, err error) error {
+	return fmt.Errorf("disk: data directory %q is not usable: make it writable for this user, or name another with --data: %w", dir, err)
+}
+
+// holder returns " (pid 7)" from the lock file of another process, if it says.
+func holder(f *os.File) string {
+	b, err := io.ReadAll(io.LimitReader(f, 32))
+	if err != nil {
+		return ""
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (pid %d)", pid)
+}
+
+// sign writes our pid into the lock file. That it is synced shows, too, that
+// the directory can be written.
+func (b *files) sign() error {
+	if err := b.lock.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := b.lock.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0); err != nil {
+		return err
+	}
+	return b.lock.Sync()
+}
+
+func (b *files) unlock() error {
+	if err := b.lock.Truncate(0); err != nil {
+		return errors.Join(err, b.lock.Close())
+	}
+	return b.lock.Close()
+}
+
+func (b *files) read(name string) ([]byte, error) {
+	return os.ReadFile(b.path(name))
+}
+
+// write puts data under another name first and renames it, so that a crash
+// leaves the old content or the new one. The directory is synced as well: the
+// rename itself must not be lost.
+func (b *files) write(name string, data []byte) error {
+	tmp := b.path(name + ".tmp")
+	if err := writeSynced(tmp, data); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, b.path(name)); err != nil {
+		return err
+	}
+	return syncDir(b.dir)
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Sync(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return f.Close()
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (b *files) path(name string) string { return filepath.Join(b.dir, name) }
+
+func (b *files) foreign() string {
+	for _, name := range []string{bootFile, clusterFile, raftDir} {
+		if _, err := os.Stat(b.path(name)); !errors.Is(err, fs.ErrNotExist) {
+			return name
+		}
+	}
+	return ""
+}
+
+func (b *files) stores(o StoreOptions) (rawStores, error) {
+	dir := b.path(raftDir)
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return rawStores{}, unusable(b.dir, err)
+	}
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, o.hclog())
+	if err != nil {
+		return rawStores{}, fmt.Errorf("disk: snapshots in %q: %w", dir, err)
+	}
+	db, err := raftboltdb.New(raftboltdb.Options{
+		Path: filepath.Join(dir, logFile),
+		BoltOptions: &bbolt.Options{
+			Timeout:        lockTimeout,
+			NoFreelistSync: true,
+			FreelistType:   bbolt.FreelistMapType,
+		},
+	})
+	if errors.Is(err, bberrors.ErrTimeout) {
+		return rawStores{}, fmt.Errorf("disk: raft log %q is in use by another process", filepath.Join(dir, logFile))
+	}
+	if err != nil {
+		return rawStores{}, fmt.Errorf("disk: raft log %q: %w", filepath.Join(dir, logFile), err)
+	}
+	return rawStores{logs: db, stable: db, snaps: snaps, close: db.Close}, nil
+}

@@ -1,0 +1,115 @@
+package disk
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// guard stands between Raft and its stores: what fails goes no further.
+type guard struct {
+	timeout  time.Duration
+	failed   func(error)
+	hung     func(bool)
+	released chan struct{} // latch
+
+	once    sync.Once
+	stop    sync.Once
+	err     atomic.Pointer[error]
+	pending atomic.Int64
+}
+
+// read runs a call that only reads. It returns only what Raft may see: nil, or
+// an error that pass accepts.
+func (g *guard) read(op string, pass func(error) bool, f func() error) error {
+	g.live()
+	err := caught(f)
+	if err == nil || pass != nil && pass(err) {
+		return err
+	}
+	g.fail(op, err)
+	return err
+}
+
+// write runs a call that writes, and reports it while it hangs. It returns only
+// if it succeeded.
+func (g *guard) write(op string, f func() error) error {
+	g.live()
+	g.pending.Add(1)
+	slow := g.watch()
+	err := caught(f)
+	g.pending.Add(-1)
+	slow()
+	// A write that was under way when the node stopped must not be answered to
+	// others: who asked takes it for lost, as after a crash.
+	g.live()
+	if err != nil {
+		g.fail(op, err)
+	}
+	return err
+}
+
+// watch reports a hung write until the returned func is called.
+func (g *guard) watch() (stop func()) {
+	if g.timeout < 0 || g.hung == nil {
+		return func() {}
+	}
+	fired := make(chan struct{})
+	t := time.AfterFunc(g.timeout, func() {
+		defer close(fired)
+		g.hung(true)
+	})
+	return func() {
+		if !t.Stop() {
+			<-fired
+			g.hung(false)
+		}
+	}
+}
+
+// caught turns a panic of the store, bbolt's way to report damage, into an error.
+func caught(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("store panicked: %v", p)
+		}
+	}()
+	return f()
+}
+
+// fail reports the first error and does not return: the goroutine ends when the
+// stores are released. Its deferred calls run, so Raft's bookkeeping of its
+// goroutines stays right and Shutdown can be awaited.
+func (g *guard) fail(op string, err error) {
+	g.once.Do(func() {
+		err = fmt.Errorf("disk: %s: %w", op, err)
+		g.err.Store(&err)
+		if g.failed != nil {
+			g.failed(err)
+		}
+	})
+	<-g.released
+	runtime.Goexit()
+}
+
+// live ends the goroutine if the stores are released.
+func (g *guard) live() {
+	select {
+	case <-g.released:
+		runtime.Goexit()
+	default:
+	}
+}
+
+func (g *guard) first() error {
+	if p := g.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (g *guard) release() { g.stop.Do(func() { close(g.released) }) }
+
+func (g *guard) writing() int64 { return g.pending.Load() }

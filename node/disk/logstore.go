@@ -1,0 +1,53 @@
+package disk
+
+import (
+	"errors"
+
+	"github.com/hashicorp/raft"
+)
+
+// logStore is a guarded raft.LogStore.
+type logStore struct {
+	g *guard
+	s raft.LogStore
+}
+
+var _ raft.LogStore = (*logStore)(nil)
+
+func (l *logStore) FirstIndex() (uint64, error) {
+	var n uint64
+	err := l.g.read("read first log index", nil, func() (err error) {
+		n, err = l.s.FirstIndex()
+		return err
+	})
+	return n, err
+}
+
+func (l *logStore) LastIndex() (uint64, error) {
+	var n uint64
+	err := l.g.read("read last log index", nil, func() (err error) {
+		n, err = l.s.LastIndex()
+		return err
+	})
+	return n, err
+}
+
+// GetLog passes on that there is no such entry: that is how Raft learns that a
+// follower needs a snapshot.
+func (l *logStore) GetLog(index uint64, log *raft.Log) error {
+	return l.g.read("read log entry", missing, func() error { return l.s.GetLog(index, log) })
+}
+
+func missing(err error) bool { return errors.Is(err, raft.ErrLogNotFound) }
+
+func (l *logStore) StoreLog(log *raft.Log) error {
+	return l.g.write("write log", func() error { return l.s.StoreLog(log) })
+}
+
+func (l *logStore) StoreLogs(logs []*raft.Log) error {
+	return l.g.write("write log", func() error { return l.s.StoreLogs(logs) })
+}
+
+func (l *logStore) DeleteRange(first, last uint64) error {
+	return l.g.write("delete log entries", func() error { return l.s.DeleteRange(first, last) })
+}
