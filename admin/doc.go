@@ -1,0 +1,15 @@
+// Package admin is the operator's side of a node: the ops HTTP server, the JSON
+// it speaks, and the client that the commands use.
+//
+// Server answers from what Cluster tells it and keeps nothing itself. Cluster is
+// implemented by package node; each of its methods is called from the goroutine
+// of one request, many at a time, and answers from a snapshot without waiting,
+// except WaitMap and Do. Any node answers any request: what only the leader can
+// do, Do passes to it.
+//
+// Every request, whatever its path, passes Server.guard first; that is the place
+// for whatever must hold for all of them.
+//
+// The names in the JSON are fixed: scripts read them. A field may be added, none
+// renamed.
+package admin

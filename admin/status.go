@@ -1,0 +1,60 @@
+package admin
+
+// Status is the answer of GET /status: one node's view.
+type Status struct {
+	Node     string `json:"node"`
+	Boot     uint64 `json:"boot"`
+	Cluster  string `json:"cluster"` // empty until the node belongs to one
+	Version  string `json:"version"`
+	State    string `json:"state"`  // starting, joining, operational, electing, resharding, draining, stopping
+	Role     string `json:"role"`   // leader, follower, candidate or gateway
+	Leader   string `json:"leader"` // node id; empty while none is known
+	Term     uint64 `json:"term"`
+	Epoch    uint64 `json:"epoch"`    // of the committed map; 0 before the first
+	Proposed uint64 `json:"proposed"` // of the last proposal in the log
+	LeaseMS  int64  `json:"lease_ms"` // what is left of the lease; 0 without one
+	UptimeS  int64  `json:"uptime_s"`
+
+	Shards ShardCounts `json:"shards"`
+	Queue  QueueCounts `json:"queue"`
+	Nodes  []Node      `json:"nodes"` // sorted by id
+
+	// Warnings are sentences about what works but should not stay so, such as a
+	// cluster of two voters. None leaves the member out.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// ShardCounts counts shards as the answering node sees them.
+type ShardCounts struct {
+	Total    int `json:"total"`
+	Owned    int `json:"owned"` // by the answering node
+	Moving   int `json:"moving"`
+	Orphaned int `json:"orphaned"`
+}
+
+// QueueCounts tells what waits at the answering node.
+type QueueCounts struct {
+	Waiting int   `json:"waiting"`
+	Bytes   int64 `json:"bytes"`
+}
+
+// Node is one node of the cluster.
+type Node struct {
+	ID        string            `json:"id"`
+	State     string            `json:"state"` // joining, active, draining, cordoned, failed, left
+	Role      string            `json:"role"`  // leader, follower or gateway
+	Voter     bool              `json:"voter"`
+	Weight    uint32            `json:"weight"`
+	Zone      string            `json:"zone"`
+	Shards    int               `json:"shards"`    // owned in the committed map
+	Endpoints map[string]string `json:"endpoints"` // name without "ep." → address
+	App       string            `json:"app"`       // healthy, unhealthy, unknown, or none for a gateway
+	HeardMS   int64             `json:"heard_ms"`  // since its last heartbeat reached the leader; -1: not known here
+}
+
+// NodeList is the answer of GET /v1/nodes.
+type NodeList struct {
+	Leader string `json:"leader"`
+	Epoch  uint64 `json:"epoch"`
+	Nodes  []Node `json:"nodes"`
+}
