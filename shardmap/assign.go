@@ -2,7 +2,6 @@ package shardmap
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -103,26 +102,30 @@ func targets(shards int, members []Member, owned []int) []int {
 // which go with the orphans to the members below. counts must be right before;
 // they are not kept right.
 func (m *Map) rebalance(target []int) {
-	var r receivers
+	r := receivers{wants: make([]int, len(m.members)), first: make([]int16, len(m.owners))}
 	for i, mb := range m.members {
-		if want := target[i] - m.counts[i]; want > 0 {
-			r.add(i, xxhash.Sum64String(string(mb.ID)), want)
+		if r.wants[i] = target[i] - m.counts[i]; r.wants[i] > 0 {
+			r.index = append(r.index, int16(i))
+			r.hash = append(r.hash, xxhash.Sum64String(string(mb.ID)))
 		}
 	}
-	if len(r.member) == 0 {
-		return
+	if len(r.index) == 0 {
+		return // whoever is above its target leaves another below
+	}
+	for s := range r.first {
+		r.first[s] = none
 	}
 	m.giveUp(target, &r)
 	for s, o := range m.owners {
 		if o == none {
-			m.owners[s] = r.take(salt(s))
+			m.owners[s] = r.take(s)
 		}
 	}
 }
 
 // giveUp orphans what members own above their target. A member gives up the
-// shards that a receiver scores highest: a node that was away and is back so
-// gets much of what it had before, while its caches or files may still be of use.
+// shards that a receiver scores highest, so a node that was away and is back gets
+// much of what it had before, while its caches or files may still be of use.
 func (m *Map) giveUp(target []int, r *receivers) {
 	// One bucket of owned shards for each member above its target.
 	bucket := make([][]uint64, len(m.members))
@@ -132,76 +135,51 @@ func (m *Map) giveUp(target []int, r *receivers) {
 		}
 	}
 	for s, o := range m.owners {
-		if o == none || bucket[o] == nil {
-			continue
+		if o != none && bucket[o] != nil {
+			// The shard makes the low 16 bits of the score: no two are equal.
+			bucket[o] = append(bucket[o], r.best(s)&^(MaxShards-1)|uint64(s))
 		}
-		var score uint64
-		if target[o] > 0 { // else all of them go and need no order
-			_, score = r.best(salt(s))
-		}
-		// The shard is the low 16 bits: keys are distinct, and sort without a
-		// comparison function.
-		bucket[o] = append(bucket[o], score&^(MaxShards-1)|uint64(s))
 	}
 	for i, keys := range bucket {
 		if keys == nil {
 			continue
 		}
-		slices.Sort(keys)
+		split(keys, target[i])
 		for _, k := range keys[target[i]:] {
 			m.owners[k%MaxShards] = none
 		}
 	}
 }
 
-// receivers are the members below their target. Two slices run in parallel, so
-// that the loop over all of them touches nothing but hashes.
-type receivers struct {
-	hash   []uint64
-	member []receiver
-}
-
-type receiver struct {
-	index int16
-	wants int
-}
-
-func (r *receivers) add(index int, hash uint64, wants int) {
-	r.hash = append(r.hash, hash)
-	r.member = append(r.member, receiver{index: int16(index), wants: wants})
-}
-
-// best returns the place of the receiver with the highest rendezvous score for a
-// shard, and that score. Equal scores go to the lower id.
-func (r *receivers) best(salt uint64) (at int, score uint64) {
-	at = none
-	for i, h := range r.hash {
-		hi, lo := bits.Mul64(h^salt, 0x9e3779b97f4a7c15)
-		if v := hi ^ lo; v > score || at == none {
-			at, score = i, v
+// split reorders keys, no two of which are equal, so that the n smallest come
+// first (quickselect): linear, where sorting a member that owns all of 65 536
+// shards takes longer than the rest of Assign. The keys are hashes, so the middle
+// one is as good a pivot as any.
+func split(keys []uint64, n int) {
+	for n > 0 && n < len(keys) {
+		pivot := keys[len(keys)/2]
+		i, j := 0, len(keys)-1
+		for i <= j {
+			for keys[i] < pivot {
+				i++
+			}
+			for keys[j] > pivot {
+				j--
+			}
+			if i <= j {
+				keys[i], keys[j] = keys[j], keys[i]
+				i++
+				j--
+			}
+		}
+		// keys[:j+1] ≤ pivot ≤ keys[i:], and what lies between equals the pivot.
+		switch {
+		case n <= j:
+			keys = keys[:j+1]
+		case n > i:
+			keys, n = keys[i:], n-i
+		default:
+			return
 		}
 	}
-	return at, score
-}
-
-// take gives a shard to the best receiver and returns its index. It panics if
-// none is left: as many shards are free as the receivers want.
-func (r *receivers) take(salt uint64) int16 {
-	at, _ := r.best(salt)
-	rc := &r.member[at]
-	index := rc.index
-	if rc.wants--; rc.wants == 0 {
-		r.hash = slices.Delete(r.hash, at, at+1)
-		r.member = slices.Delete(r.member, at, at+1)
-	}
-	return index
-}
-
-// salt spreads a shard number over 64 bits (the finalizer of splitmix64), since
-// neighbours would otherwise prefer the same nodes.
-func salt(s int) uint64 {
-	z := (uint64(s) + 1) * 0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }

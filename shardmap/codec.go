@@ -83,7 +83,7 @@ func (m *Map) Digest() [32]byte {
 
 // Decode reads what MarshalBinary wrote and refuses anything else: other
 // versions, values out of bounds, a second way to say the same, bytes left over.
-// It allocates no more than a small multiple of len(b) and keeps no part of it.
+// Whatever b says, it allocates less than a megabyte, and it keeps no part of b.
 func Decode(b []byte) (*Map, error) {
 	d := decoder{b: b}
 	if v := d.byte(); d.err == nil && v != codecVersion {

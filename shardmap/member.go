@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// Limits of what a map can name; Check and Decode enforce them.
+// Limits of what a map can name: Assign stays within them, Decode insists.
 const (
 	MaxMembers = 1024
 	MaxID      = 64 // bytes
 	MaxWeight  = 1000
 )
 
-// ErrMember reports a member that no map can hold. Check and Decode wrap it.
+// ErrMember reports a member that no map can hold. Check wraps it.
 var ErrMember = errors.New("shardmap: unusable member")
 
 // NodeID names a node. The empty id is no node: it marks an orphaned shard.

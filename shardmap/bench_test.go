@@ -1,0 +1,76 @@
+package shardmap_test
+
+import (
+	"testing"
+
+	"shardway/shardmap"
+)
+
+func BenchmarkLookup(b *testing.B) {
+	m := shardmap.Assign(shardmap.New(1024), nodes(10))
+	key := []byte("tenant-4711")
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = m.Owner(shardmap.OfBytes(key, m.Len()))
+	}
+}
+
+func BenchmarkAssign(b *testing.B) {
+	fresh := shardmap.New(shardmap.MaxShards)
+	all := nodes(100)
+	full := step(fresh, all)
+	most := step(fresh, all[:99])
+	half := step(fresh, all[:50])
+	one := step(fresh, all[:1])
+	for _, bb := range []struct {
+		name string
+		prev *shardmap.Map
+		to   []shardmap.Member
+	}{
+		{"first", fresh, all},
+		{"same", full, all},
+		{"join", most, all},
+		{"leave", full, all[:99]},
+		{"double", half, all},
+		{"halve", full, all[:50]},
+		{"one-to-100", one, all},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				shardmap.Assign(bb.prev, bb.to)
+			}
+		})
+	}
+}
+
+func BenchmarkCodec(b *testing.B) {
+	m := step(step(shardmap.New(shardmap.MaxShards), nodes(100)), nodes(99))
+	enc, err := m.MarshalBinary()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("encode", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := m.MarshalBinary(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := shardmap.Decode(enc); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.ReportMetric(float64(len(enc)), "bytes")
+}
+
+func BenchmarkSettle(b *testing.B) {
+	base := step(shardmap.New(shardmap.MaxShards), nodes(100))
+	next := shardmap.Assign(base, nodes(99))
+	for b.Loop() {
+		next.Settle(base, 9)
+	}
+}

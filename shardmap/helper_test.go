@@ -1,0 +1,161 @@
+package shardmap_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"shardway/shardmap"
+)
+
+// same returns members of weight 1.
+func same(ids ...shardmap.NodeID) []shardmap.Member {
+	var members []shardmap.Member
+	for _, id := range ids {
+		members = append(members, shardmap.Member{ID: id, Weight: 1})
+	}
+	return members
+}
+
+// nodes returns n members of weight 1 called n000, n001 …
+func nodes(n int) []shardmap.Member {
+	var members []shardmap.Member
+	for i := range n {
+		members = append(members, shardmap.Member{ID: shardmap.NodeID(fmt.Sprintf("n%03d", i)), Weight: 1})
+	}
+	return members
+}
+
+// step assigns and settles at the next epoch.
+func step(base *shardmap.Map, members []shardmap.Member) *shardmap.Map {
+	return shardmap.Assign(base, members).Settle(base, base.Epoch()+1)
+}
+
+// randomMembers draws up to n members from a pool of n ids, so that successive
+// draws overlap. Half of the draws have equal weights.
+func randomMembers(r *rand.Rand, n int) []shardmap.Member {
+	pool := nodes(n)
+	r.Shuffle(n, func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
+	pool = pool[:r.IntN(n+1)]
+	if r.IntN(2) == 0 {
+		for i := range pool {
+			pool[i].Weight = 1 + r.Uint32N(shardmap.MaxWeight)
+		}
+	}
+	return pool
+}
+
+// quotaFloor returns the whole part of a member's weighted quota and whether
+// there is a fraction.
+func quotaFloor(shards int, mb shardmap.Member, members []shardmap.Member) (floor int, fraction bool) {
+	total := 0
+	for _, o := range members {
+		total += int(o.Weight)
+	}
+	return shards * int(mb.Weight) / total, shards*int(mb.Weight)%total != 0
+}
+
+// leastMoves is the theoretical minimum: the orphans and what is owned by
+// strangers, plus Σ max(0, owned − target), over every way to round the quotas.
+// It tries all of them with a small table: best[k] is the least sum when k
+// members were rounded up.
+func leastMoves(prev *shardmap.Map, members []shardmap.Member) int {
+	loose := prev.Len()
+	for _, mb := range members {
+		loose -= prev.Count(mb.ID)
+	}
+	const never = 1 << 30
+	best := []int{0}
+	left := prev.Len()
+	for _, mb := range members {
+		floor, fraction := quotaFloor(prev.Len(), mb, members)
+		left -= floor
+		owned := prev.Count(mb.ID)
+		next := make([]int, len(best)+1)
+		for k := range next {
+			next[k] = never
+			if k < len(best) {
+				next[k] = best[k] + max(0, owned-floor)
+			}
+			if k > 0 && fraction {
+				next[k] = min(next[k], best[k-1]+max(0, owned-floor-1))
+			}
+		}
+		best = next
+	}
+	return loose + best[left]
+}
+
+// checkAssign reports every promise of Assign that got, made from prev and
+// members, breaks. Members must be distinct and within bounds.
+func checkAssign(t *testing.T, prev *shardmap.Map, members []shardmap.Member, got *shardmap.Map) {
+	t.Helper()
+	if got.Len() != prev.Len() || got.Epoch() != prev.Epoch() {
+		t.Fatalf("Assign gave %d shards at epoch %d, want %d at %d", got.Len(), got.Epoch(), prev.Len(), prev.Epoch())
+	}
+	checkBooks(t, got)
+	moves := shardmap.Diff(prev, got)
+	if len(members) == 0 {
+		if got.Orphans() != got.Len() {
+			t.Fatalf("%d orphans without members, want all %d", got.Orphans(), got.Len())
+		}
+		return
+	}
+	if got.Orphans() != 0 {
+		t.Fatalf("%d orphans with %d members, want 0", got.Orphans(), len(members))
+	}
+	for _, mb := range members {
+		floor, fraction := quotaFloor(got.Len(), mb, members)
+		n := got.Count(mb.ID)
+		if n != floor && (n != floor+1 || !fraction) {
+			t.Fatalf("%q (weight %d) owns %d of %d shards, want %d (or one more: %v)", mb.ID, mb.Weight, n, got.Len(), floor, fraction)
+		}
+	}
+	if want := leastMoves(prev, members); len(moves) != want {
+		t.Fatalf("%d moves, want %d", len(moves), want)
+	}
+	moved := make(map[shardmap.Shard]bool)
+	for _, mv := range moves {
+		moved[mv.Shard] = true
+	}
+	for s := range shardmap.Shard(got.Len()) {
+		want := prev.OwnedSince(s)
+		if moved[s] {
+			want = 0
+		}
+		if e := got.OwnedSince(s); e != want {
+			t.Fatalf("OwnedSince(%d) = %d, want %d (moved: %v)", s, e, want, moved[s])
+		}
+	}
+}
+
+// checkBooks checks that the ways to ask a map agree with each other.
+func checkBooks(t *testing.T, m *shardmap.Map) {
+	t.Helper()
+	if !slices.IsSortedFunc(m.Members(), func(a, b shardmap.Member) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	}) {
+		t.Fatalf("members not sorted: %v", m.Members())
+	}
+	owned := 0
+	for i, mb := range m.Members() {
+		n := 0
+		for s := range m.Shards(mb.ID) {
+			if m.Owner(s) != mb.ID || m.OwnerIndex(s) != i {
+				t.Fatalf("Owner(%d) = %q, index %d, want %q, %d", s, m.Owner(s), m.OwnerIndex(s), mb.ID, i)
+			}
+			n++
+		}
+		if n != m.Count(mb.ID) || !m.Has(mb.ID) {
+			t.Fatalf("Shards(%q) has %d, Count says %d", mb.ID, n, m.Count(mb.ID))
+		}
+		owned += n
+	}
+	if owned+m.Orphans() != m.Len() {
+		t.Fatalf("%d owned and %d orphans of %d shards", owned, m.Orphans(), m.Len())
+	}
+}
