@@ -1,0 +1,83 @@
+package peer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// encodeAccepted and encodeRefused make the port's message. Head, all
+// versions: magic, version (1 byte), status (1), length of the body (2, big
+// endian). Body when refused, all versions: the reason in UTF-8. Body when
+// accepted, version 1: boot (8), then cluster, node, disk, each with its
+// length (1) before it.
+func encodeAccepted(self Identity) ([]byte, error) {
+	b := answerHeader(accepted)
+	b = binary.BigEndian.AppendUint64(b, self.Boot)
+	b, err := appendIDs(b, self.Cluster, self.Node, self.Disk)
+	if err != nil {
+		return nil, err
+	}
+	return finishAnswer(b), nil
+}
+
+func encodeRefused(e *RefusedError) []byte {
+	reason := e.Reason
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	}
+	return finishAnswer(append(answerHeader(byte(e.Code)), reason...))
+}
+
+func answerHeader(status byte) []byte {
+	b := make([]byte, answerHead, 128)
+	copy(b, magic)
+	b[len(magic)] = Version
+	b[len(magic)+1] = status
+	return b
+}
+
+func finishAnswer(b []byte) []byte {
+	binary.BigEndian.PutUint16(b[answerHead-2:], uint16(len(b)-answerHead))
+	return b
+}
+
+// readAnswer reads exactly one answer: the other side's identity, or its
+// refusal as a *RefusedError without the node's name.
+func readAnswer(r io.Reader) (Identity, error) {
+	var head [answerHead]byte
+	if err := readMagic(r, head[:]); err != nil {
+		return Identity{}, err
+	}
+	body, err := readBody(r, binary.BigEndian.Uint16(head[answerHead-2:]))
+	if err != nil {
+		return Identity{}, err
+	}
+	v, status := head[len(magic)], head[len(magic)+1]
+	switch {
+	case status == 0:
+		return Identity{}, fmt.Errorf("%w: status 0", errMalformed)
+	case status != accepted:
+		reason := strings.ToValidUTF8(string(body), "\uFFFD")
+		return Identity{}, &RefusedError{Code: Refusal(status), Reason: reason}
+	case v != Version:
+		return Identity{}, refuse(RefusedVersion,
+			"it answers in peer protocol %d, this node speaks %d", v, Version)
+	}
+	return decodeAccepted(body)
+}
+
+func decodeAccepted(b []byte) (Identity, error) {
+	if len(b) < 8 {
+		return Identity{}, fmt.Errorf("%w: %d bytes", errMalformed, len(b))
+	}
+	id := Identity{Boot: binary.BigEndian.Uint64(b)}
+	if err := cutIDs(b[8:], &id.Cluster, &id.Node, &id.Disk); err != nil {
+		return Identity{}, err
+	}
+	if id.Node == "" {
+		return Identity{}, fmt.Errorf("%w: empty node id", errMalformed)
+	}
+	return id, nil
+}

@@ -1,0 +1,41 @@
+package peer
+
+import "fmt"
+
+// Kind says what a stream is for. The numbers are part of the protocol.
+type Kind uint8
+
+// The kinds of streams. Zero is none.
+const (
+	// Raft carries the log between consensus servers. Its dialer names the
+	// disk as well as the node.
+	Raft Kind = iota + 1
+	// Heartbeat carries heartbeats, acknowledgements and their answers.
+	Heartbeat
+	// Forward carries requests from an ingress node to an owner.
+	Forward
+	// Control carries everything else: questions before a cluster exists, and
+	// what a node passes to the leader. It alone is open to a node that
+	// belongs to no cluster yet.
+	Control
+)
+
+// kinds is one more than the last Kind.
+const kinds = int(Control) + 1
+
+func (k Kind) known() bool { return k >= Raft && k <= Control }
+
+func (k Kind) String() string {
+	switch k {
+	case Raft:
+		return "raft"
+	case Heartbeat:
+		return "heartbeat"
+	case Forward:
+		return "forward"
+	case Control:
+		return "control"
+	default:
+		return fmt.Sprintf("Kind(%d)", uint8(k))
+	}
+}

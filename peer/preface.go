@@ -1,0 +1,139 @@
+package peer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// Version is the protocol version this node speaks. A peer of another version
+// is refused with both numbers; there is no negotiation yet.
+const Version = 1
+
+const (
+	magic = "SHWY"
+	// maxBody bounds what follows the fixed head of either message. It is the
+	// same in every version, so that a refusal can always be read.
+	maxBody = 1024
+	// maxID bounds each id in it.
+	maxID = 64
+	// maxReason keeps a refusal within maxBody, whatever the ids in it.
+	maxReason = 768
+
+	helloHead  = len(magic) + 1 + 2     // magic, version, length
+	answerHead = len(magic) + 1 + 1 + 2 // magic, version, status, length
+
+	accepted = 1
+)
+
+// hello is the dialer's message. Head, all versions: magic, version (1 byte),
+// length of the body (2, big endian). Body, version 1: kind (1), boot (8),
+// then cluster, node, disk, wanted node, wanted disk, each with its length (1)
+// before it.
+type hello struct {
+	kind     Kind
+	from     Identity
+	wantNode string
+	wantDisk string
+}
+
+func (h hello) encode() ([]byte, error) {
+	b := make([]byte, helloHead, 128)
+	copy(b, magic)
+	b[len(magic)] = Version
+	b = append(b, byte(h.kind))
+	b = binary.BigEndian.AppendUint64(b, h.from.Boot)
+	b, err := appendIDs(b, h.from.Cluster, h.from.Node, h.from.Disk, h.wantNode, h.wantDisk)
+	if err != nil {
+		return nil, err
+	}
+	binary.BigEndian.PutUint16(b[len(magic)+1:], uint16(len(b)-helloHead))
+	return b, nil
+}
+
+// readHello reads exactly one hello. The version is checked after the body was
+// read, so that the refusal is not eaten by the reset of an unread socket.
+func readHello(r io.Reader) (hello, error) {
+	var head [helloHead]byte
+	if err := readMagic(r, head[:]); err != nil {
+		return hello{}, err
+	}
+	body, err := readBody(r, binary.BigEndian.Uint16(head[len(magic)+1:]))
+	if err != nil {
+		return hello{}, err
+	}
+	if v := head[len(magic)]; v != Version {
+		return hello{}, refuse(RefusedVersion,
+			"the dialer speaks peer protocol %d, this node speaks %d", v, Version)
+	}
+	return decodeHello(body)
+}
+
+func decodeHello(b []byte) (hello, error) {
+	if len(b) < 9 {
+		return hello{}, fmt.Errorf("%w: %d bytes", errMalformed, len(b))
+	}
+	h := hello{kind: Kind(b[0])}
+	h.from.Boot = binary.BigEndian.Uint64(b[1:9])
+	err := cutIDs(b[9:], &h.from.Cluster, &h.from.Node, &h.from.Disk, &h.wantNode, &h.wantDisk)
+	if err != nil {
+		return hello{}, err
+	}
+	if h.from.Node == "" || h.wantNode == "" {
+		return hello{}, fmt.Errorf("%w: empty node id", errMalformed)
+	}
+	return h, nil
+}
+
+// readMagic fills head and checks that it begins as ours. It looks at the magic
+// before it waits for the rest: who speaks something else may send less.
+func readMagic(r io.Reader, head []byte) error {
+	if _, err := io.ReadFull(r, head[:len(magic)]); err != nil {
+		return err
+	}
+	if string(head[:len(magic)]) != magic {
+		return fmt.Errorf("%w: begins with %q", errNotPeer, head[:len(magic)])
+	}
+	_, err := io.ReadFull(r, head[len(magic):])
+	return err
+}
+
+func readBody(r io.Reader, n uint16) ([]byte, error) {
+	if n > maxBody {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", errMalformed, n, maxBody)
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func appendIDs(b []byte, ids ...string) ([]byte, error) {
+	for _, id := range ids {
+		if len(id) > maxID {
+			return nil, fmt.Errorf("peer: id %q has %d bytes, at most %d allowed", id, len(id), maxID)
+		}
+		b = append(b, byte(len(id)))
+		b = append(b, id...)
+	}
+	return b, nil
+}
+
+// cutIDs is the inverse of appendIDs and wants b to end with the last id.
+func cutIDs(b []byte, ids ...*string) error {
+	for _, id := range ids {
+		if len(b) == 0 {
+			return fmt.Errorf("%w: cut short", errMalformed)
+		}
+		n := int(b[0])
+		if n > maxID || n > len(b)-1 {
+			return fmt.Errorf("%w: id of %d bytes", errMalformed, n)
+		}
+		*id, b = string(b[1:1+n]), b[1+n:]
+	}
+	if len(b) != 0 {
+		return fmt.Errorf("%w: %d bytes too many", errMalformed, len(b))
+	}
+	return nil
+}

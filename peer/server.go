@@ -1,0 +1,215 @@
+package peer
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// server is one call of Serve.
+type server struct {
+	p  *Port
+	ln net.Listener
+	wg sync.WaitGroup
+
+	mu sync.Mutex
+	// closed means that no connection may be added any more.
+	closed bool
+	// young holds the net.Conns that are not through the preface, the oldest
+	// first.
+	young list.List
+	// conns holds the streams that are.
+	conns map[*Conn]struct{}
+}
+
+func newServer(p *Port, ln net.Listener) *server {
+	return &server{p: p, ln: ln, conns: make(map[*Conn]struct{})}
+}
+
+func (s *server) run(ctx context.Context) error {
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	s.wg.Go(func() {
+		<-ctx.Done()
+		_ = s.ln.Close()
+		s.closeAll()
+	})
+	err := s.accept(ctx)
+	cancel()
+	s.wg.Wait()
+	if outer.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// accept takes connections until ctx ends or the listener breaks. Errors that
+// may pass, such as no free descriptor, are waited out.
+func (s *server) accept(ctx context.Context) error {
+	const least, most = 5 * time.Millisecond, time.Second
+	pause := least
+	for {
+		raw, err := s.ln.Accept()
+		if err == nil {
+			pause = least
+			s.wg.Go(func() { s.serve(ctx, raw) })
+			continue
+		}
+		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if s.p.quiet.fresh(err.Error()) {
+			s.p.o.Log.Error().Err(err).Msg("peer connection not accepted")
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+		pause = min(2*pause, most)
+	}
+}
+
+// serve takes one connection through the preface to its handler.
+func (s *server) serve(ctx context.Context, raw net.Conn) {
+	c := s.greet(ctx, raw)
+	if c == nil {
+		_ = raw.Close()
+		return
+	}
+	s.p.handlers[c.kind](ctx, c)
+}
+
+// greet speaks the port's part on raw. It returns nil when nothing came of it;
+// closing raw is the caller's then.
+func (s *server) greet(ctx context.Context, raw net.Conn) *Conn {
+	young := s.add(raw)
+	if young == nil {
+		return nil
+	}
+	defer s.drop(young)
+	ctx, cancel := context.WithTimeout(ctx, s.p.o.HandshakeTimeout)
+	defer cancel()
+	_ = raw.SetDeadline(time.Now().Add(s.p.o.HandshakeTimeout))
+	under := raw
+	if s.p.o.WrapServer != nil {
+		w, err := s.p.o.WrapServer(ctx, raw)
+		if err != nil {
+			s.broken(raw, err)
+			return nil
+		}
+		under = w
+	}
+	h, err := readHello(under)
+	if err != nil {
+		s.unreadable(under, err)
+		return nil
+	}
+	if re := s.p.admit(h); re != nil {
+		s.refuse(under, re, h.from.Node)
+		return nil
+	}
+	return s.enter(raw, under, h)
+}
+
+// enter makes a stream of a connection whose preface is right, and tells the
+// dialer so.
+func (s *server) enter(raw, under net.Conn, h hello) *Conn {
+	p := s.p
+	s.p.tune(raw, h.kind)
+	c := &Conn{Conn: under, kind: h.kind, peer: h.from}
+	if n := p.open[h.kind].Add(1); n > int64(p.o.MaxConns) {
+		p.open[h.kind].Add(-1)
+		s.refuse(under, refuse(RefusedBusy, "%d streams of kind %s are open, as many as may be",
+			p.o.MaxConns, h.kind), h.from.Node)
+		return nil
+	}
+	c.onClose = func() {
+		p.open[c.kind].Add(-1)
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}
+	if !s.welcome(raw, c) {
+		_ = c.Close()
+		return nil
+	}
+	p.counts.accepted.Add(1)
+	return c
+}
+
+// welcome sends the acceptance and keeps c, so that it is closed with the
+// port. It reports whether c may go to its handler.
+func (s *server) welcome(raw net.Conn, c *Conn) bool {
+	b, err := encodeAccepted(s.p.self())
+	if err != nil {
+		s.broken(raw, err)
+		return false
+	}
+	if _, err := c.Conn.Write(b); err != nil {
+		s.broken(raw, err)
+		return false
+	}
+	if err := raw.SetDeadline(time.Time{}); err != nil {
+		s.broken(raw, err)
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+// add takes raw among the young, closing the oldest if they are too many. It
+// returns nil when the port is closing.
+func (s *server) add(raw net.Conn) *list.Element {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	var oldest net.Conn
+	if s.young.Len() >= s.p.o.MaxHandshakes {
+		oldest, _ = s.young.Remove(s.young.Front()).(net.Conn)
+	}
+	e := s.young.PushBack(raw)
+	s.mu.Unlock()
+	if oldest != nil {
+		s.p.counts.evicted.Add(1)
+		_ = oldest.Close()
+	}
+	return e
+}
+
+func (s *server) drop(e *list.Element) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.young.Remove(e) // does nothing if add has removed it
+}
+
+// closeAll closes what was accepted and lets nothing more in.
+func (s *server) closeAll() {
+	s.mu.Lock()
+	s.closed = true
+	var all []net.Conn
+	for e := s.young.Front(); e != nil; e = e.Next() {
+		if c, ok := e.Value.(net.Conn); ok {
+			all = append(all, c)
+		}
+	}
+	for c := range s.conns {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		_ = c.Close()
+	}
+}

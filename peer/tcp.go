@@ -1,0 +1,36 @@
+package peer
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// dialTCP is the zero value of Options.Dial. The settings common to dialed and
+// accepted connections are made in tune.
+func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// tune sets what a stream of the kind wants of TCP. Connections of other types
+// are left alone. Errors are not: a socket that takes no options is dead, and
+// the next read or write says so better.
+func (p *Port) tune(c net.Conn, k Kind) {
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	_ = t.SetNoDelay(true)
+	// Idle pooled streams of a host that vanished are found in about 25 s.
+	_ = t.SetKeepAliveConfig(net.KeepAliveConfig{
+		Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3,
+	})
+	d := p.o.UserTimeout
+	if k == Forward {
+		d = p.o.ForwardTimeout
+	}
+	if d > 0 {
+		setUserTimeout(t, d)
+	}
+}

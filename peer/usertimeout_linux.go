@@ -1,0 +1,21 @@
+package peer
+
+import (
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// setUserTimeout lets the kernel break t when sent bytes stay unacknowledged,
+// or a closed window stays closed, for d.
+func setUserTimeout(t *net.TCPConn, d time.Duration) {
+	rc, err := t.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = rc.Control(func(fd uintptr) {
+		ms := max(int(d.Milliseconds()), 1) // zero would mean the kernel's default
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, ms)
+	})
+}
