@@ -1,0 +1,186 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// GossipPort is the port of a join address that names none.
+const GossipPort = "7946"
+
+// checkBind judges an address to listen on: host:port, the host may be empty.
+func checkBind(s string) *flaw {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return &flaw{"not an address", "write host:port, like 127.0.0.1:8080, :8080 or [::1]:8080"}
+	}
+	if host != "" && !hostLike(host) {
+		return &flaw{strconv.Quote(host) + " is neither an IP address nor a name", "write host:port, like 127.0.0.1:8080, :8080 or [::1]:8080"}
+	}
+	return checkPort(port)
+}
+
+// checkPort judges a port. Zero would choose a new port at every start, and the
+// others could not know it.
+func checkPort(s string) *flaw {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 {
+		return &flaw{strconv.Quote(s) + " is no port", "give a fixed port from 1 to 65535"}
+	}
+	return nil
+}
+
+// checkReach judges an address that others dial: host:port, no wildcard.
+func checkReach(s string) *flaw {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return &flaw{"not an address", "write host:port, like 10.0.0.5:7946 or [2001:db8::5]:7946"}
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		return &flaw{"nobody can dial an address without a host", "write the address at which the other nodes reach this one, like 10.0.0.5:" + port}
+	}
+	if !hostLike(host) {
+		return &flaw{strconv.Quote(host) + " is neither an IP address nor a name", "write host:port, like 10.0.0.5:7946"}
+	}
+	return checkPort(port)
+}
+
+// checkJoin judges an address or a name of the cluster; the port may be left
+// out.
+func checkJoin(s string) *flaw {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return nil
+	}
+	if !strings.Contains(s, ":") {
+		if hostLike(s) {
+			return nil
+		}
+		return &flaw{"neither an address nor a name", "write host:port or a name that DNS knows (A, AAAA or SRV)"}
+	}
+	return checkReach(s)
+}
+
+// hostLike reports whether s is an IP address or looks like a DNS name.
+func hostLike(s string) bool {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return true
+	}
+	return len(s) <= 253 && regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`).MatchString(s)
+}
+
+// loopback reports whether nobody beyond this machine can reach a bind address.
+// A name counts only if it is localhost: what others resolve to is not known.
+func loopback(bind string) bool {
+	host, _, err := net.SplitHostPort(bind)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
+}
+
+// overlap reports whether two bind addresses cannot both be listened on.
+func overlap(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB {
+		return false
+	}
+	return wildcard(hostA) || wildcard(hostB) || canonical(hostA) == canonical(hostB)
+}
+
+// serves reports whether who dials target certainly reaches the listener at
+// bind. With a wildcard that is known of loopback only: the same port on another
+// host is another program.
+func serves(bind, target string) bool {
+	host, _, err := net.SplitHostPort(bind)
+	return err == nil && overlap(bind, target) && (!wildcard(host) || loopback(target))
+}
+
+func wildcard(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+func canonical(host string) string {
+	if host == "localhost" {
+		return "127.0.0.1"
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().String()
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// withPort completes an advertised host by the port that is listened on.
+func withPort(advertise, bind string) string {
+	_, port, err := net.SplitHostPort(bind)
+	if advertise == "" || err != nil {
+		return advertise
+	}
+	if ip, err := netip.ParseAddr(advertise); err == nil {
+		return net.JoinHostPort(ip.String(), port)
+	}
+	if strings.Contains(advertise, ":") {
+		return advertise
+	}
+	return net.JoinHostPort(advertise, port)
+}
+
+// checkUpstream judges the address of the app.
+func checkUpstream(s string) *flaw {
+	const remedy = "write http://host:port, like http://127.0.0.1:9000"
+	if strings.HasPrefix(s, "unix:") {
+		return &flaw{"apps on a Unix socket are not supported in this version", "let the app listen on TCP and " + remedy}
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || !strings.Contains(s, "://"):
+		return &flaw{"not a URL", remedy}
+	case u.Scheme == "https":
+		return &flaw{"apps behind TLS are not supported in this version", remedy}
+	case u.Scheme != "http":
+		return &flaw{strconv.Quote(u.Scheme) + " is not supported", remedy}
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
+		return &flaw{"only a host and a port have a place here", remedy}
+	case u.Hostname() == "" || !hostLike(u.Hostname()):
+		return &flaw{"there is no host in it", remedy}
+	}
+	if u.Port() == "" {
+		return nil
+	}
+	return checkPort(u.Port())
+}
+
+// UpstreamAddress returns the app's address as host:port; empty for a gateway
+// and for an upstream that Validate refuses.
+func (c *Config) UpstreamAddress() string {
+	if c.Upstream == "" || checkUpstream(c.Upstream) != nil {
+		return ""
+	}
+	u, err := url.Parse(c.Upstream)
+	if err != nil {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// checkEndpoint judges one announced endpoint.
+func checkEndpoint(e Endpoint) *flaw {
+	switch e.Name {
+	case "http", "peer", "admin":
+		return &flaw{"the node announces this one itself", "choose another name"}
+	}
+	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9_.-]{0,30}[a-z0-9])?$`).MatchString(e.Name) {
+		return &flaw{"no name for an endpoint", "use up to 32 small letters, digits, dots and dashes"}
+	}
+	return checkReach(e.Address)
+}

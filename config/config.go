@@ -1,0 +1,162 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Fence says what must have happened before the shards of a node that went
+// silent may be served elsewhere.
+type Fence string
+
+// The fences, from the most careful to the quickest.
+const (
+	// FenceStrict waits for dead-after, whatever the evidence says.
+	FenceStrict Fence = "strict"
+	// FenceLease takes a crash for one once the node's lease has certainly run
+	// out.
+	FenceLease Fence = "lease"
+	// FenceRefused takes a refused connection at its word.
+	FenceRefused Fence = "refused"
+)
+
+// Pause says what stops while the shard map changes.
+type Pause string
+
+// The two ways to pause.
+const (
+	// PauseMoving holds only the shards that change their owner.
+	PauseMoving Pause = "moving"
+	// PauseCluster starts nothing anywhere until the new map is committed.
+	PauseCluster Pause = "cluster"
+)
+
+// Missing says what becomes of a request without a key.
+type Missing string
+
+// The answers to a request without a key.
+const (
+	// MissingReject answers 400 and names what was looked for.
+	MissingReject Missing = "reject"
+	// MissingLocal serves it by the app of the node that accepted it.
+	MissingLocal Missing = "local"
+	// MissingHashPath takes the path as the key.
+	MissingHashPath Missing = "hash-path"
+	// MissingCookie gives the client a random key in a cookie.
+	MissingCookie Missing = "cookie"
+)
+
+// LogFormat is how log lines look.
+type LogFormat string
+
+// The log formats. LogAuto is console on a terminal and JSON elsewhere.
+const (
+	LogAuto    LogFormat = "auto"
+	LogConsole LogFormat = "console"
+	LogJSON    LogFormat = "json"
+)
+
+// Route gives the requests below a path prefix their own key sources.
+type Route struct {
+	Prefix string   // begins with a slash
+	Keys   []string // key sources, tried in order; never empty
+}
+
+// Endpoint is one address that a node announces besides its own.
+type Endpoint struct {
+	Name    string
+	Address string // host:port
+}
+
+// Config holds every setting of a node. Default and Load make it; the zero
+// value is not usable. The slices are shared: nobody changes them.
+type Config struct {
+	File string // the YAML file; empty: none
+
+	Node   string // empty: the id kept in the data directory
+	Data   string // directory of the Raft log, the snapshots and the identity
+	Zone   string // empty: none
+	Weight int    // 1..1000
+
+	Upstream      string // http://host:port; empty: a gateway, which owns nothing
+	UpstreamConns int
+	Health        string // path of the app's health check; empty: connect only
+
+	Listen          string
+	Admin           string
+	Gossip          string
+	GossipAdvertise string // empty: the address of the route towards the first join
+	Peer            string
+	PeerAdvertise   string // empty: as GossipAdvertise, with the port of Peer
+	Probes          string // empty: probes are answered on Admin only
+	ProbePath       string // empty: the app port answers no probe
+	Endpoints       []Endpoint
+
+	Join            []string // host:port, or a name to look up
+	Expect          int      // how many nodes start the cluster together
+	Shards          int
+	Voters          int
+	DeadServerAfter time.Duration // zero: a dead voter is never removed
+
+	Keys           []string // key sources, tried in order; never empty
+	Routes         []Route  // longest prefix first
+	OnMissing      Missing
+	TrustedProxies []netip.Prefix
+	Expose         bool
+
+	Heartbeat       time.Duration
+	Lease           time.Duration
+	DeadAfter       time.Duration
+	DrainTimeout    time.Duration
+	StreamGrace     time.Duration
+	RestartGrace    time.Duration // zero: a restart is not waited for
+	ShutdownTimeout time.Duration
+	Fence           Fence
+	Pause           Pause
+
+	QueueRequests int
+	QueueBytes    int64
+	QueueWait     time.Duration
+	BodyBuffer    int64
+
+	SecretFile string // refused by Validate: this version has no secrets
+	Insecure   bool
+
+	LogLevel  string
+	LogFormat LogFormat
+
+	// from says where a setting's value came from; a missing one is the default.
+	from map[string]string
+}
+
+// Default returns the settings of a node that nobody configured: it runs on one
+// machine, as a cluster of its own.
+func Default() Config {
+	var c Config
+	for _, s := range settings() {
+		if len(s.def) == 0 {
+			continue
+		}
+		if f := s.bind(&c).set(s.def); f != nil {
+			panic("config: bad default for " + s.name + ": " + f.wrong)
+		}
+	}
+	return c
+}
+
+// Gateway reports whether the node routes and owns nothing.
+func (c *Config) Gateway() bool { return c.Upstream == "" }
+
+// source says where the value of a setting came from.
+func (c *Config) source(name string) string {
+	if from, ok := c.from[name]; ok {
+		return from
+	}
+	return "default"
+}
+
+// given reports whether somebody chose the value of a setting.
+func (c *Config) given(name string) bool {
+	_, ok := c.from[name]
+	return ok
+}

@@ -1,0 +1,52 @@
+package config
+
+import "strings"
+
+// Flag is what the help says about a setting.
+type Flag struct {
+	Name    string // without the dashes
+	Metavar string // stands for the value; empty: a switch
+	Env     string // environment variable
+	YAML    string // key in the file; empty: there is none
+	Default string // in words; empty: none
+	Group   string // heading
+	Help    string
+	Many    bool // may be repeated
+}
+
+// Flags returns all settings in the order of the help.
+func Flags() []Flag {
+	table := settings()
+	flags := make([]Flag, len(table))
+	for i, s := range table {
+		f := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.def, ","), Group: s.group, Help: s.help, Many: s.many}
+		if !s.flagged {
+			f.YAML = s.yaml()
+		}
+		if s.shown != "" {
+			f.Default = s.shown
+		}
+		flags[i] = f
+	}
+	return flags
+}
+
+// Value is a setting as it is in effect.
+type Value struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	From  string `json:"from"` // "flag", a variable's name, "shardway.yaml:12", "default"
+}
+
+// Values returns what every setting is and where that came from.
+func (c *Config) Values() []Value {
+	table := settings()
+	values := make([]Value, 0, len(table)+len(c.Routes))
+	for _, s := range table {
+		values = append(values, Value{Key: s.name, Value: s.bind(c).String(), From: c.source(s.name)})
+	}
+	for _, r := range c.Routes {
+		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: strings.Join(r.Keys, ","), From: c.source(routesKey)})
+	}
+	return values
+}

@@ -1,0 +1,146 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// envPrefix begins the name of every environment variable that is read.
+const envPrefix = "SHARDWAY_"
+
+// given is what one place says about a setting.
+type given struct {
+	texts []string
+	from  string
+}
+
+// layer is one place that settings come from: setting name → what it says.
+type layer map[string]given
+
+// flagLayer reads the command line: --name value, --name=value, and for a
+// switch --name, --name=false or --no-name. The last of several counts, except
+// for lists.
+func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
+	l, problems := make(layer), []Problem(nil)
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--help" || arg == "-h" {
+			return nil, nil, true
+		}
+		name, val, inline := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if !strings.HasPrefix(arg, "--") || name == "" {
+			problems = append(problems, Problem{Key: arg, From: "argument", Wrong: "nothing is expected here", Remedy: "settings begin with two dashes, like --node " + strconv.Quote(arg)})
+			continue
+		}
+		s, known := lookup(table, name)
+		if !known && !inline && strings.HasPrefix(name, "no-") {
+			if s, known = lookup(table, strings.TrimPrefix(name, "no-")); known && s.metavar == "" {
+				val, inline = "false", true
+			} else {
+				known = false
+			}
+		}
+		if !known {
+			problems = append(problems, unknownFlag(table, name))
+			if !inline && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+				i++ // its value, most likely
+			}
+			continue
+		}
+		switch {
+		case inline:
+		case s.metavar == "":
+			val = "true"
+		case i+1 < len(args) && !strings.HasPrefix(args[i+1], "--"):
+			i++
+			val = args[i]
+		default:
+			problems = append(problems, Problem{Key: s.name, From: "flag", Wrong: "the value is missing", Remedy: "write --" + s.name + " " + s.metavar})
+			continue
+		}
+		l.add(s, val)
+	}
+	return l, problems, false
+}
+
+// add notes one occurrence of a flag.
+func (l layer) add(s setting, val string) {
+	g := given{texts: []string{val}, from: "flag"}
+	if s.many {
+		g.texts = append(l[s.name].texts, split(val)...)
+	}
+	l[s.name] = g
+}
+
+func unknownFlag(table []setting, name string) Problem {
+	p := Problem{Key: "--" + name, From: "flag", Wrong: "there is no such flag", Remedy: "shardway run --help lists them all"}
+	if near := nearest(name, names(table, func(s setting) string { return s.name })); near != "" {
+		p.Remedy = "did you mean --" + near + "? " + p.Remedy
+	}
+	return p
+}
+
+// envLayer reads the environment. An empty variable counts as none. A variable
+// of ours that is no setting is a mistake only when it is close to one: others
+// may use the prefix too, Kubernetes for one.
+func envLayer(table []setting, environ []string) (layer, []Problem) {
+	l, problems := make(layer), []Problem(nil)
+	known := names(table, setting.env)
+	foreign := regexp.MustCompile(`(_SERVICE_HOST|_SERVICE_PORT(_.*)?|_PORT(_\d+_.*)?)$`)
+	for _, kv := range environ {
+		name, val, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, envPrefix) || val == "" {
+			continue
+		}
+		if i := slices.Index(known, name); i >= 0 {
+			s, g := table[i], given{texts: []string{val}, from: name}
+			if s.many {
+				g.texts = split(val)
+			}
+			l[s.name] = g
+			continue
+		}
+		if near := nearest(name[len(envPrefix):], bare(known)); near != "" && !foreign.MatchString(name) {
+			problems = append(problems, Problem{Key: name, Value: val, From: "environment", Wrong: "there is no such setting", Remedy: "did you mean " + envPrefix + near + "?"})
+		}
+	}
+	return l, problems
+}
+
+// bare removes the common prefix, which would make all names look alike.
+func bare(known []string) []string {
+	out := make([]string, len(known))
+	for i, k := range known {
+		out[i] = strings.TrimPrefix(k, envPrefix)
+	}
+	return out
+}
+
+// split takes a list apart that is written as one text.
+func split(s string) []string {
+	var out []string
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+func lookup(table []setting, name string) (setting, bool) {
+	i := slices.IndexFunc(table, func(s setting) bool { return s.name == name })
+	if i < 0 {
+		return setting{}, false
+	}
+	return table[i], true
+}
+
+func names(table []setting, name func(setting) string) []string {
+	out := make([]string, len(table))
+	for i, s := range table {
+		out[i] = name(s)
+	}
+	return out
+}

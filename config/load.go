@@ -1,0 +1,92 @@
+package config
+
+import "errors"
+
+// ErrHelp reports that the command line asks for help, with --help or -h.
+var ErrHelp = errors.New("config: help wanted")
+
+// Load reads the settings from the command line (without the command's name),
+// the environment (as os.Environ returns it) and the YAML file that one of the
+// two names, which read returns. The error is an *Error with every mistake, those
+// of Validate included, or ErrHelp. The Config is returned with an error too:
+// what was understood stands in it.
+func Load(args, environ []string, read func(path string) ([]byte, error)) (Config, error) {
+	table := settings()
+	c := Default()
+	c.from = make(map[string]string)
+	flags, problems, help := flagLayer(table, args)
+	if help {
+		return c, ErrHelp
+	}
+	env, wrong := envLayer(table, environ)
+	problems = append(problems, wrong...)
+	layers := []layer{flags, env}
+	if f := openFile(table, layers, read); f != nil {
+		problems = append(problems, f.problems...)
+		layers = append(layers, f.layer)
+		c.Routes = f.routes
+		if f.from != "" {
+			c.from[routesKey] = f.from
+		}
+	}
+	broken := make(map[string]bool)
+	for _, s := range table {
+		if p, ok := c.take(s, layers); !ok {
+			problems = append(problems, p)
+			broken[s.name] = true
+		}
+	}
+	c.complete()
+	problems = append(problems, c.judge(broken)...)
+	return c, failure(problems)
+}
+
+// openFile reads the file that the first of the layers names.
+func openFile(table []setting, layers []layer, read func(string) ([]byte, error)) *file {
+	for _, l := range layers {
+		g, ok := l["config"]
+		if !ok {
+			continue
+		}
+		path := g.texts[0]
+		if path == "" {
+			return nil
+		}
+		data, err := read(path)
+		if err != nil {
+			return &file{problems: []Problem{{
+				Key: "config", Value: path, From: g.from, Wrong: err.Error(), Remedy: "name a file that can be read",
+			}}}
+		}
+		return parseFile(table, path, data)
+	}
+	return nil
+}
+
+// take sets s from the first layer that has it.
+func (c *Config) take(s setting, layers []layer) (Problem, bool) {
+	for _, l := range layers {
+		g, ok := l[s.name]
+		if !ok {
+			continue
+		}
+		c.from[s.name] = g.from
+		v := s.bind(c)
+		f := v.set(g.texts)
+		if f == nil {
+			return Problem{}, true
+		}
+		return Problem{Key: s.name, Value: join(g.texts), From: g.from, Wrong: f.wrong, Remedy: f.remedy}, false
+	}
+	return Problem{}, true
+}
+
+// complete derives what was left open: ports of advertised hosts, and a stream
+// grace that fits into a shorter drain timeout.
+func (c *Config) complete() {
+	c.GossipAdvertise = withPort(c.GossipAdvertise, c.Gossip)
+	c.PeerAdvertise = withPort(c.PeerAdvertise, c.Peer)
+	if !c.given("stream-grace") {
+		c.StreamGrace = min(c.StreamGrace, c.DrainTimeout)
+	}
+}

@@ -1,0 +1,211 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+	"time"
+)
+
+// setting is one row of the table: all that is known about a key.
+type setting struct {
+	name    string              // with dashes
+	def     []string            // the default as somebody would write it; empty: none
+	shown   string              // the default in words, where def does not tell it
+	metavar string              // what stands for the value in the help; empty: a switch
+	many    bool                // a list: the flag may be repeated
+	group   string              // heading in the help
+	help    string              // one line
+	bind    func(*Config) value // its place
+	flagged bool                // no YAML key: flag and environment only
+}
+
+func (s setting) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}
+
+func (s setting) yaml() string { return strings.ReplaceAll(s.name, "-", "_") }
+
+// row keeps the table below in columns.
+func row(name, metavar, def, help string, bind func(*Config) value) setting {
+	s := setting{name: name, metavar: metavar, help: help, bind: bind}
+	if def != "" {
+		s.def = []string{def}
+	}
+	return s
+}
+
+func (s setting) list() setting            { s.many = true; return s }
+func (s setting) inWords(d string) setting { s.shown = d; return s }
+func (s setting) withoutYAML() setting     { s.flagged = true; return s }
+func grouped(g string, rows ...setting) []setting {
+	for i := range rows {
+		rows[i].group = g
+	}
+	return rows
+}
+
+// settings returns the table. Its order is that of the help and of the problems.
+func settings() []setting {
+	var all []setting
+	all = append(all, nodeSettings()...)
+	all = append(all, addressSettings()...)
+	all = append(all, clusterSettings()...)
+	all = append(all, requestSettings()...)
+	all = append(all, timingSettings()...)
+	all = append(all, queueSettings()...)
+	return append(all, operationSettings()...)
+}
+
+func nodeSettings() []setting {
+	return grouped("Node",
+		row("config", "FILE", "", "YAML file with the keys below (dashes become underscores)",
+			func(c *Config) value { return text{p: &c.File} }).withoutYAML(),
+		row("node", "ID", "", "this node's id",
+			func(c *Config) value { return text{&c.Node, checkID} }).inWords("kept in the data directory"),
+		row("data", "DIR", "./data", "directory of the Raft log, the snapshots and the identity",
+			func(c *Config) value { return text{p: &c.Data} }),
+		row("upstream", "URL", "", "the app, http://host:port",
+			func(c *Config) value { return text{&c.Upstream, checkUpstream} }).inWords("none: a gateway"),
+		row("upstream-conns", "N", "1024", "at most so many connections at once to the app",
+			func(c *Config) value { return number{&c.UpstreamConns, 1, 65535} }),
+		row("health", "PATH", "", "path of the app's health check",
+			func(c *Config) value { return text{&c.Health, checkPath} }).inWords("connect only"),
+		row("weight", "N", "1", "this node's share of the shards, beside the other nodes' weights",
+			func(c *Config) value { return number{&c.Weight, 1, 1000} }),
+		row("zone", "NAME", "", "where this node stands, as shown in /status",
+			func(c *Config) value { return text{&c.Zone, checkID} }),
+	)
+}
+
+func addressSettings() []setting {
+	return grouped("Addresses",
+		row("listen", "ADDR", ":8080", "app traffic",
+			func(c *Config) value { return text{&c.Listen, checkBind} }),
+		row("admin", "ADDR", "127.0.0.1:8081", "status, metrics and commands",
+			func(c *Config) value { return text{&c.Admin, checkBind} }),
+		row("gossip", "ADDR", "127.0.0.1:7946", "Serf, TCP and UDP",
+			func(c *Config) value { return text{&c.Gossip, checkBind} }),
+		row("gossip-advertise", "ADDR", "", "where the others reach --gossip",
+			func(c *Config) value { return text{&c.GossipAdvertise, checkReach} }).inWords("the address on the way to the first --join"),
+		row("peer", "ADDR", "127.0.0.1:7947", "Raft, heartbeats and forwarded requests",
+			func(c *Config) value { return text{&c.Peer, checkBind} }),
+		row("peer-advertise", "ADDR", "", "where the others reach --peer",
+			func(c *Config) value { return text{&c.PeerAdvertise, checkReach} }).inWords("the address on the way to the first --join"),
+		row("endpoint", "NAME=ADDR", "", "a further address that this node announces",
+			func(c *Config) value { return endpoints{&c.Endpoints} }).list(),
+		row("probes", "ADDR", "", "/livez and /readyz on an address of their own",
+			func(c *Config) value { return text{&c.Probes, checkBind} }),
+		row("probe-path", "PATH", "", "a path on the app port that the node answers itself",
+			func(c *Config) value { return text{&c.ProbePath, checkPath} }),
+	)
+}
+
+func clusterSettings() []setting {
+	return grouped("Cluster",
+		row("join", "ADDR", "", "gossip address or DNS name of the cluster",
+			func(c *Config) value { return list{&c.Join, checkJoin} }).list(),
+		row("expect", "N", "1", "start the cluster when so many nodes are there",
+			func(c *Config) value { return number{&c.Expect, 1, maxVoters} }),
+		row("shards", "N", "1024", "number of shards, fixed when the cluster is born",
+			func(c *Config) value { return number{&c.Shards, 1, 65536} }),
+		row("voters", "N", "5", "at most so many members vote",
+			func(c *Config) value { return number{&c.Voters, 1, maxVoters} }),
+		row("dead-server-after", "DURATION", "off", "remove a dead voter after this time, with quorum to spare",
+			func(c *Config) value { return span{&c.DeadServerAfter, time.Second, 30 * 24 * time.Hour, true} }),
+		row("fence", "strict|lease|refused", "lease", "when the shards of a silent node may be taken",
+			func(c *Config) value { return choice[Fence]{&c.Fence, []Fence{FenceStrict, FenceLease, FenceRefused}} }),
+		row("pause", "moving|cluster", "moving", "what pauses while the shard map changes",
+			func(c *Config) value { return choice[Pause]{&c.Pause, []Pause{PauseMoving, PauseCluster}} }),
+	)
+}
+
+func requestSettings() []setting {
+	return grouped("Requests",
+		row("key", "SOURCE", "header:X-Shard-Key", "where a request's key is: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip; tried in order",
+			func(c *Config) value { return list{&c.Keys, checkKeySource} }).list(),
+		row("on-missing", "reject|local|hash-path|cookie", "reject", "what becomes of a request without a key",
+			func(c *Config) value {
+				return choice[Missing]{&c.OnMissing, []Missing{MissingReject, MissingLocal, MissingHashPath, MissingCookie}}
+			}),
+		row("trusted-proxies", "CIDR", "", "networks whose X-Forwarded-* headers are believed",
+			func(c *Config) value { return prefixes{&c.TrustedProxies} }).list(),
+		row("expose", "", "", "tell clients the node and the shard that answered",
+			func(c *Config) value { return toggle{&c.Expose} }),
+	)
+}
+
+func timingSettings() []setting {
+	return grouped("Timing",
+		row("heartbeat", "DURATION", "100ms", "how often a node tells the leader that it lives",
+			func(c *Config) value { return span{&c.Heartbeat, 5 * time.Millisecond, time.Minute, false} }),
+		row("lease", "DURATION", "500ms", "for how long a node may serve after it heard from the leader",
+			func(c *Config) value { return span{&c.Lease, 20 * time.Millisecond, 4 * time.Minute, false} }),
+		row("dead-after", "DURATION", "2.5s", "when a silent node's shards may be taken without evidence",
+			func(c *Config) value { return span{&c.DeadAfter, 50 * time.Millisecond, time.Hour, false} }),
+		row("drain-timeout", "DURATION", "5s", "how long a request may finish where its shard was",
+			func(c *Config) value { return span{&c.DrainTimeout, 10 * time.Millisecond, time.Hour, false} }),
+		row("stream-grace", "DURATION", "5s", "how long a tunnel lives on when its shard moves, within --drain-timeout",
+			func(c *Config) value { return span{&c.StreamGrace, 0, time.Hour, false} }),
+		row("restart-grace", "DURATION", "0s", "how long a crashed node's return is waited for before its shards move",
+			func(c *Config) value { return span{&c.RestartGrace, 0, time.Hour, false} }),
+		row("shutdown-timeout", "DURATION", "30s", "how long stopping may take, all steps together",
+			func(c *Config) value { return span{&c.ShutdownTimeout, 100 * time.Millisecond, 24 * time.Hour, false} }),
+	)
+}
+
+func queueSettings() []setting {
+	return grouped("Waiting room",
+		row("queue-requests", "N", "10000", "at most so many requests wait",
+			func(c *Config) value { return number{&c.QueueRequests, 1, 10_000_000} }),
+		row("queue-bytes", "SIZE", "64MiB", "at most so many bytes wait",
+			func(c *Config) value { return size{&c.QueueBytes, 1 << 10, 1 << 40} }),
+		row("queue-wait", "DURATION", "10s", "no request waits longer",
+			func(c *Config) value { return span{&c.QueueWait, time.Millisecond, time.Hour, false} }),
+		row("body-buffer", "SIZE", "64KiB", "bodies up to this size are kept, so that the request can be sent again",
+			func(c *Config) value { return size{&c.BodyBuffer, 1 << 10, 1 << 30} }),
+	)
+}
+
+func operationSettings() []setting {
+	return grouped("Operation",
+		row("secret-file", "FILE", "", "the cluster's secret (not supported in this version)",
+			func(c *Config) value { return text{&c.SecretFile, checkSecretFile} }),
+		row("insecure", "", "", "let gossip, peer and admin listen beyond this machine without a secret",
+			func(c *Config) value { return toggle{&c.Insecure} }),
+		row("log-level", "debug|info|warn|error", "info", "the least important lines that are written",
+			func(c *Config) value { return choice[string]{&c.LogLevel, []string{"debug", "info", "warn", "error"}} }),
+		row("log-format", "console|json", "auto", "how log lines look",
+			func(c *Config) value {
+				return choice[LogFormat]{&c.LogFormat, []LogFormat{LogConsole, LogJSON, LogAuto}}
+			}).inWords("console on a terminal, else json"),
+	)
+}
+
+// maxVoters keeps a quorum small: each entry of the log waits for it.
+const maxVoters = 9
+
+// checkID judges the name of a node or a zone. It stands in Serf tags, in Raft's
+// server ids (before a slash) and in headers.
+func checkID(s string) *flaw {
+	if len(s) <= 64 && regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`).MatchString(s) {
+		return nil
+	}
+	return &flaw{"not a name", "use up to 64 letters, digits, dots, dashes and underscores, a letter or digit at both ends"}
+}
+
+// checkPath judges the path of a probe or a health check.
+func checkPath(s string) *flaw {
+	if !strings.HasPrefix(s, "/") || strings.ContainsAny(s, " \t\r\n#") {
+		return &flaw{"not a path", "write it like /healthz"}
+	}
+	return nil
+}
+
+// checkSecretFile refuses every secret: nobody shall believe in a protection
+// that is not there.
+func checkSecretFile(string) *flaw {
+	return &flaw{
+		"secrets are not supported in this version, nothing would be protected",
+		"leave it out; without a secret gossip, peer and admin listen on loopback, or anywhere with --insecure",
+	}
+}

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"slices"
+	"time"
+)
+
+// The constants that stand beside the configured timings.
+const (
+	// AckSlack is the time for an acknowledgement after drain-timeout.
+	AckSlack = time.Second
+	// SilentHeartbeats is the number of heartbeats after which a node counts as
+	// silent.
+	SilentHeartbeats = 5
+	// leaveSlack is the time for handing over leadership and leaving.
+	leaveSlack = time.Second
+	// election is the time in which a leader is usually found.
+	election = time.Second
+)
+
+// Bound is a condition between timings.
+type Bound struct {
+	Rule    string `json:"rule"`    // "heartbeat ≤ lease / 4"
+	Figures string `json:"figures"` // "100ms ≤ 125ms"
+	Holds   bool   `json:"holds"`
+	Advice  bool   `json:"advice"` // recommended only: a node starts without it
+	Why     string `json:"why"`
+
+	keys   []string // the settings in it; the first is the one to change
+	remedy string
+}
+
+// concerns reports whether a setting of the bound is among the given ones.
+func (b Bound) concerns(names map[string]bool) bool {
+	return slices.ContainsFunc(b.keys, func(k string) bool { return names[k] })
+}
+
+// Figure is a time that follows from the settings.
+type Figure struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Why   string `json:"why"`
+}
+
+// Explanation is what the timings mean together.
+type Explanation struct {
+	Bounds  []Bound  `json:"bounds"`
+	Figures []Figure `json:"figures"`
+}
+
+// Explain returns the conditions between the timings and what follows from them.
+func (c *Config) Explain() Explanation {
+	return Explanation{Bounds: c.Bounds(), Figures: c.Figures()}
+}
+
+// Silent is how long a node may be unheard before the leader acts.
+func (c *Config) Silent() time.Duration { return SilentHeartbeats * c.Heartbeat }
+
+// LeaseRunOut is when the last lease of a crashed node has certainly run out:
+// the rates of two clocks may differ by 10 %.
+func (c *Config) LeaseRunOut() time.Duration { return c.Lease + c.Lease/10 }
+
+// CutAfter is how long running requests go on after the end of a lease. A node
+// whose clock runs 10 % slow still ends them before dead-after.
+func (c *Config) CutAfter() time.Duration { return c.DeadAfter*85/100 - c.Lease }
+
+// AckDeadline is how long the leader waits for a node's acknowledgement.
+func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + AckSlack }
+
+// Bounds returns every condition between the timings, held or not.
+func (c *Config) Bounds() []Bound { return append(c.musts(), c.advice()...) }
+
+func (c *Config) musts() []Bound {
+	twoLeases := 2 * c.LeaseRunOut()
+	bounds := []Bound{
+		{
+			Rule: "heartbeat ≤ lease / 4", Figures: short(c.Heartbeat) + " ≤ " + short(c.Lease/4), Holds: 4*c.Heartbeat <= c.Lease,
+			Why:  "a lease outlives three lost heartbeats, and a pause of a quarter lease is noticed",
+			keys: []string{"heartbeat", "lease"}, remedy: "lower heartbeat to " + short(c.Lease/4) + ", or raise lease to " + short(4*c.Heartbeat),
+		},
+		{
+			Rule: "2 × lease + 10 % < dead-after", Figures: short(twoLeases) + " < " + short(c.DeadAfter), Holds: twoLeases < c.DeadAfter,
+			Why:  "a node is refused leases once its last echo is dead-after / 2 old; that is later than the end of the lease it has, though clocks differ by 10 %",
+			keys: []string{"dead-after", "lease"}, remedy: "raise dead-after above " + short(twoLeases) + ", or lower lease below " + short(c.DeadAfter*10/22),
+		},
+		{
+			Rule: "0.85 × dead-after − lease > 0", Figures: short(c.CutAfter()) + " > 0s", Holds: c.CutAfter() > 0,
+			Why:  "running requests are cut that long after the lease ended, before their shards may be taken",
+			keys: []string{"dead-after", "lease"}, remedy: "raise dead-after, or lower lease",
+		},
+		{
+			Rule: "5 × heartbeat ≤ dead-after / 2", Figures: short(c.Silent()) + " ≤ " + short(c.DeadAfter/2), Holds: c.Silent() <= c.DeadAfter/2,
+			Why:  "a round without a silent node begins before that node is refused leases",
+			keys: []string{"heartbeat", "dead-after"}, remedy: "lower heartbeat to " + short(c.DeadAfter/10) + ", or raise dead-after to " + short(2*c.Silent()),
+		},
+		{
+			Rule: "stream-grace ≤ drain-timeout", Figures: short(c.StreamGrace) + " ≤ " + short(c.DrainTimeout), Holds: c.StreamGrace <= c.DrainTimeout,
+			Why:  "what still runs at drain-timeout is cut, tunnels too",
+			keys: []string{"stream-grace", "drain-timeout"}, remedy: "lower stream-grace to " + short(c.DrainTimeout) + ", or raise drain-timeout",
+		},
+		{
+			Rule: "shutdown-timeout ≥ drain-timeout + 2s", Figures: short(c.ShutdownTimeout) + " ≥ " + short(c.AckDeadline()+leaveSlack), Holds: c.ShutdownTimeout >= c.AckDeadline()+leaveSlack,
+			Why:  "a node that stops hands its shards over (drain-timeout + 1s) and leaves (1s)",
+			keys: []string{"shutdown-timeout", "drain-timeout"}, remedy: "raise shutdown-timeout to " + short(c.AckDeadline()+leaveSlack) + ", or lower drain-timeout",
+		},
+		{
+			Rule: "restart-grace < queue-wait", Figures: short(c.RestartGrace) + " < " + short(c.QueueWait), Holds: c.RestartGrace < c.QueueWait,
+			Why:  "requests for the shards of a crashed node wait as long as its return is waited for",
+			keys: []string{"restart-grace", "queue-wait"}, remedy: "lower restart-grace below " + short(c.QueueWait) + ", or raise queue-wait",
+		},
+	}
+	if c.DeadServerAfter == 0 {
+		return bounds
+	}
+	return append(bounds, Bound{
+		Rule: "dead-server-after ≥ 2 × dead-after", Figures: short(c.DeadServerAfter) + " ≥ " + short(2*c.DeadAfter), Holds: c.DeadServerAfter >= 2*c.DeadAfter,
+		Why:  "a voter is removed only when its shards have long been taken",
+		keys: []string{"dead-server-after", "dead-after"}, remedy: "raise dead-server-after to " + short(2*c.DeadAfter) + ", or write off",
+	})
+}
+
+func (c *Config) advice() []Bound {
+	return []Bound{
+		{
+			Rule: "0.85 × dead-after − lease ≥ 1s", Figures: short(c.CutAfter()) + " ≥ " + short(election), Holds: c.CutAfter() >= election, Advice: true,
+			Why:  "else a usual election cuts running requests",
+			keys: []string{"dead-after", "lease"}, remedy: "raise dead-after",
+		},
+		{
+			Rule: "queue-wait ≥ dead-after + 1s", Figures: short(c.QueueWait) + " ≥ " + short(c.DeadAfter+election), Holds: c.QueueWait >= c.DeadAfter+election, Advice: true,
+			Why:  "else requests get 503 before the shards of a lost node are taken",
+			keys: []string{"queue-wait", "dead-after"}, remedy: "raise queue-wait",
+		},
+		{
+			Rule: "queue-wait ≥ drain-timeout + 1s", Figures: short(c.QueueWait) + " ≥ " + short(c.AckDeadline()), Holds: c.QueueWait >= c.AckDeadline(), Advice: true,
+			Why:  "else requests get 503 while a slow one finishes where its shard was",
+			keys: []string{"queue-wait", "drain-timeout"}, remedy: "raise queue-wait",
+		},
+	}
+}
+
+// Figures returns the times that follow from the settings.
+func (c *Config) Figures() []Figure {
+	taken := c.LeaseRunOut()
+	switch c.Fence {
+	case FenceStrict:
+		taken = c.DeadAfter
+	case FenceRefused:
+		taken = 0
+	case FenceLease:
+	}
+	return []Figure{
+		{"silent after", short(c.Silent()), "five heartbeats: the leader begins a round without the node"},
+		{"crashed node's shards after", short(taken), "with evidence of the crash and fence " + string(c.Fence)},
+		{"silent node's shards after", short(c.DeadAfter), "without evidence (dead-after)"},
+		{"running requests cut after", short(c.CutAfter()), "counted from the end of the lease (0.85 × dead-after − lease)"},
+		{"acknowledgement due after", short(c.AckDeadline()), "drain-timeout + 1s; a node that misses it is dropped"},
+	}
+}

@@ -1,0 +1,77 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/config"
+)
+
+func TestDefaultTimingsHoldEveryBound(t *testing.T) {
+	c := config.Default()
+	for _, b := range c.Explain().Bounds {
+		if !b.Holds {
+			t.Errorf("%s does not hold: %s", b.Rule, b.Figures)
+		}
+		if b.Why == "" || b.Figures == "" {
+			t.Errorf("%s is not explained: %+v", b.Rule, b)
+		}
+	}
+}
+
+func TestFiguresFollowFromTheTimings(t *testing.T) {
+	c := config.Default()
+	got := map[string]time.Duration{"silent": c.Silent(), "run out": c.LeaseRunOut(), "cut": c.CutAfter(), "ack": c.AckDeadline()}
+	want := map[string]time.Duration{"silent": 500 * time.Millisecond, "run out": 550 * time.Millisecond, "cut": 1625 * time.Millisecond, "ack": 6 * time.Second}
+	for k, w := range want {
+		if got[k] != w {
+			t.Errorf("%s = %v, want %v", k, got[k], w)
+		}
+	}
+}
+
+func TestFenceDecidesWhenShardsAreTaken(t *testing.T) {
+	for fence, want := range map[config.Fence]string{config.FenceStrict: "2.5s", config.FenceLease: "550ms", config.FenceRefused: "0s"} {
+		c := config.Default()
+		c.Fence = fence
+		for _, f := range c.Figures() {
+			if strings.HasPrefix(f.Name, "crashed") && f.Value != want {
+				t.Errorf("fence %s: shards after %s, want %s", fence, f.Value, want)
+			}
+		}
+	}
+}
+
+// Whatever passes the bounds keeps the promise behind them: what a node runs
+// without a lease is over before its shards may be taken, with clocks 10 % apart.
+func TestRunningRequestsEndBeforeTheirShardsAreTaken(t *testing.T) {
+	for lease := 20 * time.Millisecond; lease < 10*time.Second; lease += 137 * time.Millisecond {
+		for dead := 50 * time.Millisecond; dead < 30*time.Second; dead += 311 * time.Millisecond {
+			c := config.Default()
+			c.Lease, c.DeadAfter, c.Heartbeat = lease, dead, min(lease/4, dead/10)
+			if c.Validate() != nil {
+				continue
+			}
+			if cut := (c.Lease + c.CutAfter()) * 11 / 10; cut >= dead || c.CutAfter() <= 0 {
+				t.Fatalf("lease %v, dead-after %v: requests run until %v", lease, dead, cut)
+			}
+		}
+	}
+}
+
+func TestAdviceDoesNotRefuse(t *testing.T) {
+	c, err := config.Load([]string{"--queue-wait=1s", "--dead-after=1.2s"}, nil, files(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var broken int
+	for _, b := range c.Bounds() {
+		if b.Advice && !b.Holds {
+			broken++
+		}
+	}
+	if broken != 3 {
+		t.Errorf("%d pieces of advice not followed, want 3", broken)
+	}
+}

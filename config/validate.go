@@ -1,0 +1,168 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Validate judges the settings one by one and beside each other. The error is
+// an *Error with every mistake.
+func (c *Config) Validate() error {
+	return failure(c.judge(nil))
+}
+
+// judge finds every mistake. Settings that could not even be read are left out:
+// what stands in their place is not what somebody wanted.
+func (c *Config) judge(broken map[string]bool) []Problem {
+	skip := make(map[string]bool)
+	for name := range broken {
+		skip[name] = true
+	}
+	var problems []Problem
+	add := func(name string, f *flaw) {
+		if f != nil {
+			problems = append(problems, c.problem(name, f))
+			skip[name] = true
+		}
+	}
+	for _, s := range settings() {
+		if !skip[s.name] {
+			add(s.name, s.bind(c).check())
+		}
+	}
+	add(routesKey, c.checkRoutes())
+	for _, r := range c.rules() {
+		if skip[r.key] || r.beside != "" && skip[r.beside] || r.holds {
+			continue
+		}
+		problems = append(problems, c.problem(r.key, &flaw{r.wrong, r.remedy}))
+	}
+	for _, b := range c.Bounds() {
+		if b.Holds || b.Advice || b.concerns(skip) {
+			continue
+		}
+		problems = append(problems, c.problem(b.keys[0], &flaw{"breaks " + b.Rule + ": " + b.Why, b.remedy}))
+	}
+	return problems
+}
+
+// problem says what is wrong with the value that a setting has.
+func (c *Config) problem(name string, f *flaw) Problem {
+	p := Problem{Key: name, From: c.source(name), Wrong: f.wrong, Remedy: f.remedy}
+	if s, ok := lookup(settings(), name); ok {
+		p.Value = s.bind(c).String()
+	}
+	return p
+}
+
+// rule is a condition between settings that are no timings.
+type rule struct {
+	key    string // the setting to change
+	beside string // the setting it is compared to; empty: none
+	holds  bool
+	wrong  string
+	remedy string
+}
+
+func (c *Config) rules() []rule {
+	rules := []rule{
+		{"data", "", c.Data != "", "there is nowhere to keep the node's identity", "name a directory, like ./data"},
+		{"key", "", len(c.Keys) > 0, "there is no source for a request's key", "name at least one, like header:X-Shard-Key"},
+		{"on-missing", "upstream", c.OnMissing != MissingLocal || !c.Gateway(), "a gateway has no app of its own", "name the app with --upstream, or choose reject, hash-path or cookie"},
+		{
+			"expect", "voters", c.Expect <= c.Voters,
+			"the nodes that start a cluster are its first voters, and only " + strconv.Itoa(c.Voters) + " may vote (voters)",
+			"expect at most " + strconv.Itoa(c.Voters) + ", the others join by themselves",
+		},
+		{"body-buffer", "queue-bytes", c.BodyBuffer <= c.QueueBytes, "a body of this size could not wait: queue-bytes is " + bytes(c.QueueBytes), "lower it, or raise queue-bytes"},
+	}
+	rules = append(rules, c.requiredRules()...)
+	rules = append(rules, c.exposureRules()...)
+	return append(rules, c.collisionRules()...)
+}
+
+// requiredRules: these addresses have defaults, and no node works without them.
+func (c *Config) requiredRules() []rule {
+	var rules []rule
+	for _, b := range c.binds() {
+		if b.name != "probes" {
+			rules = append(rules, rule{b.name, "", b.addr != "", "there is no address to listen on", "write host:port"})
+		}
+	}
+	return rules
+}
+
+// exposureRules: without a secret nothing but app traffic and probes leaves the
+// machine, unless somebody says so aloud.
+func (c *Config) exposureRules() []rule {
+	var rules []rule
+	for _, b := range c.binds() {
+		if b.public || b.addr == "" {
+			continue
+		}
+		_, port, _ := strings.Cut(b.addr[strings.LastIndex(b.addr, ":"):], ":")
+		rules = append(rules, rule{
+			b.name, "insecure", c.Insecure || loopback(b.addr),
+			"others could reach it, and no secret protects it",
+			"listen on loopback (127.0.0.1:" + port + "), or add --insecure if everyone who reaches it may be trusted",
+		})
+	}
+	return rules
+}
+
+// bind is an address that the node listens on.
+type bind struct {
+	name   string
+	addr   string
+	public bool // meant for others, secret or not
+}
+
+func (c *Config) binds() []bind {
+	return []bind{
+		{"listen", c.Listen, true},
+		{"admin", c.Admin, false},
+		{"gossip", c.Gossip, false},
+		{"peer", c.Peer, false},
+		{"probes", c.Probes, true},
+	}
+}
+
+// collisionRules: every listener has a port of its own, and the app is none of
+// them.
+func (c *Config) collisionRules() []rule {
+	var rules []rule
+	all := c.binds()
+	for i, b := range all {
+		for _, earlier := range all[:i] {
+			rules = append(rules, rule{
+				b.name, earlier.name, !overlap(earlier.addr, b.addr),
+				"the same address as " + earlier.name + " (" + earlier.addr + ")", "give it a port of its own",
+			})
+		}
+		rules = append(rules, rule{
+			"upstream", b.name, !serves(b.addr, c.UpstreamAddress()),
+			"this node itself listens there (" + b.name + " " + b.addr + ")", "name the address of the app",
+		})
+	}
+	return rules
+}
+
+// checkRoutes judges the table of path prefixes.
+func (c *Config) checkRoutes() *flaw {
+	for _, r := range c.Routes {
+		if f := checkPath(r.Prefix); f != nil {
+			return &flaw{strconv.Quote(r.Prefix) + " is no path prefix", "begin it with a slash"}
+		}
+		if len(r.Keys) == 0 {
+			return &flaw{"there is no key source for " + strconv.Quote(r.Prefix), "write one, like header:X-Tenant"}
+		}
+		for _, k := range r.Keys {
+			if f := checkKeySource(k); f != nil {
+				return &flaw{strconv.Quote(r.Prefix) + ": " + strconv.Quote(k) + ": " + f.wrong, f.remedy}
+			}
+		}
+	}
+	return nil
+}
+
+func join(texts []string) string { return strings.Join(texts, ",") }

@@ -1,0 +1,182 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/config"
+)
+
+// One mistake each: the line names the key, the value, the place and the way
+// out.
+func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
+	tests := []struct {
+		name string
+		args string // separated by blanks
+		env  string
+		yaml string
+		want string // the whole line, or its beginning when it ends in "…"
+	}{
+		{name: "unknown flag", args: "--lesae 1s", want: `--lesae (flag): there is no such flag; did you mean --lease? shardway run --help lists them all`},
+		{name: "flag without value", args: "--node --insecure", want: `node (flag): the value is missing; write --node ID`},
+		{name: "argument", args: "a", want: `a (argument): nothing is expected here; …`},
+		{name: "misspelt variable", env: "SHARDWAY_DRAIN_TIMOUT=5s", want: `SHARDWAY_DRAIN_TIMOUT = "5s" (environment): there is no such setting; did you mean SHARDWAY_DRAIN_TIMEOUT?`},
+		{name: "unreadable file", args: "--config x.yaml", want: `config = "x.yaml" (flag): open x.yaml: file does not exist; name a file that can be read`},
+		{name: "unknown key", yaml: "node: a\nqueue_wiat: 5s\n", want: `queue_wiat (f.yaml:2): there is no such key; did you mean queue_wait?`},
+		{name: "dashes in the file", yaml: "queue-wait: 5s\n", want: `queue-wait (f.yaml:1): there is no such key; did you mean queue_wait?`},
+		{name: "the file in the file", yaml: "config: g.yaml\n", want: `config (f.yaml:1): there is no such key; remove it`},
+		{name: "key far from any", yaml: "kubernetes: 1\n", want: `kubernetes (f.yaml:1): there is no such key; remove it`},
+		{name: "double key", yaml: "node: a\nnode: b\n", want: `f.yaml:2: "node" is there twice, first in line 1; keep one of them`},
+		{name: "double route", yaml: "routes:\n  /a: ip\n  /a: host\n", want: `routes (f.yaml:3): "/a" is there twice, first in line 2; keep one of them`},
+		{name: "broken YAML", yaml: "node: [a\n", want: `f.yaml:1: …`},
+		{name: "not a table", yaml: "- a\n", want: `f.yaml:1: the file is not a table of settings; write lines like node: a`},
+		{name: "two documents", yaml: "node: a\n---\nnode: b\n", want: `f.yaml:3: a second document begins here; keep all settings in one`},
+		{name: "list for a text", yaml: "\nnode: [a]\n", want: `node (f.yaml:2): the value has the wrong form; write node: ID`},
+		{name: "table for a list", yaml: "join: {a: b}\n", want: `join (f.yaml:1): the value has the wrong form; write join: [ADDR]`},
+		{name: "nothing for a number", yaml: "shards:\n", want: `shards (f.yaml:1): the value has the wrong form; write shards: 1024`},
+		{name: "routes no table", yaml: "routes: host\n", want: `routes (f.yaml:1): the value is not a table; write one line for each prefix, like /api: [header:X-Tenant, ip]`},
+		{name: "route without slash", yaml: "routes:\n  api: host\n", want: `routes (f.yaml:1): "api" is no path prefix; begin it with a slash`},
+		{name: "route without source", yaml: "routes:\n  /api: []\n", want: `routes (f.yaml:1): there is no key source for "/api"; …`},
+		{name: "route with a bad source", yaml: "routes:\n  /api: [ip, header]\n", want: `routes (f.yaml:1): "/api": "header": the source "header" needs the name of a header; write header:X-Shard-Key`},
+		{name: "bare duration", env: "SHARDWAY_LEASE=5", want: `lease = "5" (SHARDWAY_LEASE): not a duration; name the unit: 5s or 5ms`},
+		{name: "duration", args: "--lease soon", want: `lease = "soon" (flag): not a duration; write it like 500ms, 2.5s or 1m`},
+		{name: "short duration", args: "--dead-server-after 1ms", want: `dead-server-after = "1ms" (flag): out of bounds; give a duration from 1s to 720h, or off`},
+		{name: "size", yaml: "queue_bytes: 64MB\n", want: `queue-bytes = "64MB" (f.yaml:1): not a size; write it like 64KiB, 64MiB or 1GiB`},
+		{name: "small size", args: "--queue-bytes 12", want: `queue-bytes = "12B" (flag): out of bounds; give a size from 1KiB to 1TiB`},
+		{name: "number", args: "--shards many", want: `shards = "many" (flag): not a whole number; give a number from 1 to 65536`},
+		{name: "large number", args: "--shards 100000", want: `shards = "100000" (flag): out of bounds; give a number from 1 to 65536`},
+		{name: "switch", yaml: "insecure: yes\n", want: `insecure = "yes" (f.yaml:1): neither true nor false; write true or false`},
+		{name: "choice", args: "--fence none", want: `fence = "none" (flag): there is no such choice; choose one of strict, lease, refused`},
+		{name: "node", args: "--node a/b", want: `node = "a/b" (flag): not a name; …`},
+		{name: "no data", args: "--data=", want: `data (flag): there is nowhere to keep the node's identity; name a directory, like ./data`},
+		{name: "address", args: "--listen 8080", want: `listen = "8080" (flag): not an address; write host:port, like 127.0.0.1:8080, :8080 or [::1]:8080`},
+		{name: "IPv6 without brackets", args: "--listen ::1:8080", want: `listen = "::1:8080" (flag): not an address; …`},
+		{name: "host", args: "--listen a_b!:8080", want: `listen = "a_b!:8080" (flag): "a_b!" is neither an IP address nor a name; …`},
+		{name: "port zero", args: "--listen :0", want: `listen = ":0" (flag): "0" is no port; give a fixed port from 1 to 65535`},
+		{name: "no address", args: "--peer=", want: `peer (flag): there is no address to listen on; write host:port`},
+		{name: "advertised wildcard", args: "--gossip-advertise 0.0.0.0:7946", want: `gossip-advertise = "0.0.0.0:7946" (flag): nobody can dial an address without a host; …`},
+		{name: "join without host", args: "--join :7946", want: `join = ":7946" (flag): ":7946": nobody can dial an address without a host; …`},
+		{name: "join", args: "--join a,b! ", want: `join = "a,b!" (flag): "b!": neither an address nor a name; …`},
+		{name: "endpoint form", args: "--endpoint grpc", want: `endpoint = "grpc" (flag): "grpc" is no endpoint; write it like grpc=10.0.0.5:9000`},
+		{name: "endpoint name", args: "--endpoint G=a:1", want: `endpoint = "G=a:1" (flag): "G": no name for an endpoint; …`},
+		{name: "endpoint of the node", args: "--endpoint http=a:1", want: `endpoint = "http=a:1" (flag): "http": the node announces this one itself; choose another name`},
+		{name: "endpoint twice", args: "--endpoint a=a:1 --endpoint a=b:1", want: `endpoint = "a=a:1,a=b:1" (flag): "a" is there twice; …`},
+		{name: "endpoint address", args: "--endpoint a=:1", want: `endpoint = "a=:1" (flag): "a": nobody can dial an address without a host; …`},
+		{name: "network", args: "--trusted-proxies 10.0.0.0/33", want: `trusted-proxies = "10.0.0.0/33" (flag): "10.0.0.0/33" is no network; …`},
+		{name: "unix upstream", args: "--upstream unix:/run/app.sock", want: `upstream = "unix:/run/app.sock" (flag): apps on a Unix socket are not supported in this version; …`},
+		{name: "TLS upstream", args: "--upstream https://a", want: `upstream = "https://a" (flag): apps behind TLS are not supported in this version; …`},
+		{name: "upstream without scheme", args: "--upstream 127.0.0.1:9000", want: `upstream = "127.0.0.1:9000" (flag): not a URL; write http://host:port, like http://127.0.0.1:9000`},
+		{name: "upstream with path", args: "--upstream http://a/b", want: `upstream = "http://a/b" (flag): only a host and a port have a place here; …`},
+		{name: "upstream is this node", args: "--upstream http://localhost:8080", want: `upstream = "http://localhost:8080" (flag): this node itself listens there (listen :8080); name the address of the app`},
+		{name: "health", args: "--health healthz", want: `health = "healthz" (flag): not a path; write it like /healthz`},
+		{name: "key source", args: "--key heeder:X", want: `key = "heeder:X" (flag): "heeder:X": "heeder" is no key source; did you mean "header"? …`},
+		{name: "no key source", args: "--key=", want: `key (flag): there is no source for a request's key; name at least one, like header:X-Shard-Key`},
+		{name: "local without an app", args: "--on-missing local", want: `on-missing = "local" (flag): a gateway has no app of its own; …`},
+		{name: "secret", args: "--secret-file s", want: `secret-file = "s" (flag): secrets are not supported in this version, nothing would be protected; leave it out; …`},
+		{name: "gossip beyond loopback", args: "--gossip :7946", want: `gossip = ":7946" (flag): others could reach it, and no secret protects it; listen on loopback (127.0.0.1:7946), or add --insecure if everyone who reaches it may be trusted`},
+		{name: "peer beyond loopback", args: "--peer 10.0.0.1:7947", want: `peer = "10.0.0.1:7947" (flag): others could reach it, …`},
+		{name: "admin beyond loopback", args: "--admin [::]:8081", want: `admin = "[::]:8081" (flag): others could reach it, …`},
+		{name: "port taken by another setting", args: "--admin 127.0.0.1:8080", want: `admin = "127.0.0.1:8080" (flag): the same address as listen (:8080); give it a port of its own`},
+		{name: "more starters than voters", args: "--expect 5 --voters 3", want: `expect = "5" (flag): the nodes that start a cluster are its first voters, and only 3 may vote (voters); expect at most 3, the others join by themselves`},
+		{name: "body larger than the room", args: "--body-buffer 2MiB --queue-bytes 1MiB", want: `body-buffer = "2MiB" (flag): a body of this size could not wait: queue-bytes is 1MiB; …`},
+		{name: "heartbeat", args: "--heartbeat 200ms", want: `heartbeat = "200ms" (flag): breaks heartbeat ≤ lease / 4: …`},
+		{name: "default heartbeat under a short lease", args: "--lease 200ms", want: `heartbeat = "100ms" (default): breaks heartbeat ≤ lease / 4: a lease outlives three lost heartbeats, and a pause of a quarter lease is noticed; lower heartbeat to 50ms, or raise lease to 400ms`},
+		{name: "dead-after", args: "--dead-after 1.1s", want: `dead-after = "1.1s" (flag): breaks 2 × lease + 10 % < dead-after: …`},
+		{name: "stream grace", args: "--stream-grace 6s", want: `stream-grace = "6s" (flag): breaks stream-grace ≤ drain-timeout: …`},
+		{name: "shutdown", args: "--drain-timeout 29s", want: `shutdown-timeout = "30s" (default): breaks shutdown-timeout ≥ drain-timeout + 2s: …`},
+		{name: "restart grace", args: "--restart-grace 10s", want: `restart-grace = "10s" (flag): breaks restart-grace < queue-wait: …`},
+		{name: "dead server", args: "--dead-server-after 4s", want: `dead-server-after = "4s" (flag): breaks dead-server-after ≥ 2 × dead-after: …`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			args := strings.Fields(tt.args)
+			if tt.yaml != "" {
+				args = append(args, "--config=f.yaml")
+			}
+			_, err := config.Load(args, []string{tt.env}, yamlFile(tt.yaml))
+			ps := problems(t, err)
+			if len(ps) != 1 {
+				t.Fatalf("%d problems, want 1:\n%v", len(ps), err)
+			}
+			got := ps[0].String()
+			head, cut := strings.CutSuffix(tt.want, "…")
+			if matches := got == tt.want || cut && strings.HasPrefix(got, head); !matches {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			if ps[0].Remedy == "" {
+				t.Error("there is no remedy")
+			}
+		})
+	}
+}
+
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+	_, err := config.Load(
+		[]string{"--config=f.yaml", "--bogus", "--shards=0", "--gossip=0.0.0.0:7946"},
+		[]string{"SHARDWAY_LEASE=x", "SHARDWAY_FENSE=strict"},
+		yamlFile("nod: a\nqueue_bytes: lots\nkey: [path:0]\n"))
+	var keys []string
+	for _, p := range problems(t, err) {
+		keys = append(keys, p.Key)
+	}
+	want := "--bogus SHARDWAY_FENSE nod lease queue-bytes shards key gossip"
+	if got := strings.Join(keys, " "); got != want {
+		t.Errorf("problems with %s, want %s", got, want)
+	}
+	if lines := strings.Count(err.Error(), "\n") + 1; lines != len(keys) {
+		t.Errorf("the error has %d lines, want %d", lines, len(keys))
+	}
+}
+
+// A value that cannot be read says nothing about the others: no conclusions are
+// drawn from the default that stands in its place.
+func TestNoConclusionsFromAnUnreadableValue(t *testing.T) {
+	_, err := config.Load([]string{"--lease=x", "--heartbeat=1s", "--dead-after=11s"}, nil, files(nil))
+	if ps := problems(t, err); len(ps) != 1 || ps[0].Key != "lease" {
+		t.Errorf("problems = %v, want one with lease", err)
+	}
+}
+
+func TestInsecureOpensTheThreePorts(t *testing.T) {
+	_, err := config.Load([]string{"--insecure", "--gossip=:7946", "--peer=0.0.0.0:7947", "--admin=10.0.0.1:8081"}, nil, files(nil))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLoopbackNeedsNoSecret(t *testing.T) {
+	_, err := config.Load([]string{"--gossip=[::1]:7946", "--peer=localhost:7947", "--admin=127.0.0.9:8081"}, nil, files(nil))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAppOnAnotherHostMayHaveTheSamePort(t *testing.T) {
+	if _, err := config.Load([]string{"--upstream=http://app:8080"}, nil, files(nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestValidateJudgesAConfigMadeInCode(t *testing.T) {
+	c := config.Default()
+	if err := c.Validate(); err != nil {
+		t.Fatalf("Default is refused: %v", err)
+	}
+	c.Lease, c.Shards = time.Second, 0
+	ps := problems(t, c.Validate())
+	if len(ps) != 1 || ps[0].Key != "shards" {
+		t.Errorf("Validate with no shards: %v", ps)
+	}
+	c.Keys = nil
+	if ps := problems(t, c.Validate()); len(ps) != 2 {
+		t.Errorf("Validate with no shards and no keys: %v", ps)
+	}
+}
+
+func TestShortDrainShortensTheDefaultStreamGrace(t *testing.T) {
+	c, err := config.Load([]string{"--drain-timeout=1s"}, nil, files(nil))
+	if err != nil || c.StreamGrace != time.Second {
+		t.Errorf("StreamGrace = %v, %v; want 1s", c.StreamGrace, err)
+	}
+}
