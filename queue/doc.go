@@ -1,0 +1,42 @@
+// Package queue is the bounded waiting room for requests whose shard has no
+// certain owner at the moment.
+//
+// A request waits where its client is connected, until the routing table is
+// replaced, its time is over or its client has gone. Then it looks at the new
+// table itself: the room knows nothing about owners.
+//
+//	t, err := room.Enter(shard, size) // ErrFull, ErrShare: refuse the request
+//	defer t.Leave()
+//	for {
+//		table := load()
+//		if … served by table … { t.Leave(); …; return }
+//		if err := t.Wait(done, table.Generation, 0); err != nil { … ErrTimeout, ErrGone … }
+//	}
+//
+// # Bounds
+//
+// The room limits the number of requests, their bytes and the time of each, the
+// latter from Enter on, however often it waits. While other shards have requests
+// in the room, one shard may take no more than a quarter of the places.
+//
+// # No lost wake-ups
+//
+// Tables carry a generation that only grows. Wait names the one that the caller
+// has looked at and returns at once if there is a newer one, so it does not matter
+// whether the table is replaced before, while or after the request gets to wait.
+//
+// # Ramped release
+//
+//	         Wait                Wake                ramp
+//	outside ──────► idle line ──────► due line ──────────► awake ──┐
+//	   ▲               │ back-off, deadline, gone │                │
+//	   └───────────────┴──────────────────────────┴── Leave, Wait ─┘
+//
+// Wake does not let everybody go at once. Those it concerns get in the due line,
+// in the order in which they began to wait, and Options.Batch of them go. The next
+// one goes when one of these leaves or waits again. One that does neither within
+// Options.Pace counts no longer, lest a few slow owners keep the rest waiting.
+//
+// A Room has no goroutine. Its methods may be called from any goroutine; a Ticket
+// belongs to the one that entered.
+package queue

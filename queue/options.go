@@ -1,0 +1,35 @@
+package queue
+
+import "time"
+
+// Options are the bounds of a Room.
+type Options struct {
+	Requests int           // in the room at once; zero: 10 000, below zero: none may wait
+	Bytes    int64         // of them all together; zero: 64 MiB, below zero: only requests without bytes
+	Wait     time.Duration // of one request, from Enter on; zero: 10 s
+
+	// Batch is how many are awakened at once after the table was replaced; zero: 64.
+	Batch int
+	// Pace is how long an awakened request that neither leaves nor waits again
+	// keeps others from being awakened; zero: 50 ms.
+	Pace time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.Requests == 0 {
+		o.Requests = 10_000
+	}
+	if o.Bytes == 0 {
+		o.Bytes = 64 << 20
+	}
+	if o.Wait <= 0 {
+		o.Wait = 10 * time.Second
+	}
+	if o.Batch <= 0 {
+		o.Batch = 64
+	}
+	if o.Pace <= 0 {
+		o.Pace = 50 * time.Millisecond
+	}
+	return o
+}

@@ -1,0 +1,131 @@
+package queue
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// What Enter and Wait return. The proxy makes answers of them.
+var (
+	// ErrFull reports that the room has no place or not enough bytes left.
+	ErrFull = errors.New("queue: full")
+	// ErrShare reports that the shard has its share of the places, while requests
+	// for other shards wait too.
+	ErrShare = errors.New("queue: shard has its share")
+	// ErrTimeout reports that the request has waited as long as it may.
+	ErrTimeout = errors.New("queue: waited too long")
+	// ErrGone reports that the client has gone.
+	ErrGone = errors.New("queue: client gone")
+)
+
+// Room is the waiting room of one node. Make it with New.
+type Room struct {
+	opt Options
+
+	mu         sync.Mutex
+	generation uint64         // of the newest table
+	shards     map[uint32]int // tickets per shard; no zeros
+	idle       line           // waiting, have looked at the newest table
+	due        line           // waiting, a newer table is there: the ramp lets them go
+	awake      int            // released in this round, neither left nor waiting again
+	round      uint64         // of the ramp, from 1; see pace
+	pacing     bool           // the pace timer runs
+	stats      Stats          // Due is not kept here
+}
+
+// New returns an empty room.
+func New(o Options) *Room {
+	return &Room{opt: o.withDefaults(), shards: make(map[uint32]int), round: 1}
+}
+
+// Enter takes a place for a request of so many bytes for shard, and starts its
+// time. The caller must call Leave, once it has the ticket. The error is ErrFull
+// or ErrShare.
+func (r *Room) Enter(shard uint32, bytes int64) (*Ticket, error) {
+	bytes = max(bytes, 0)
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stats.Waiting >= r.opt.Requests || bytes > 0 && bytes > r.opt.Bytes-r.stats.Bytes {
+		r.stats.RefusedFull++
+		return nil, ErrFull
+	}
+	own := r.shards[shard]
+	if others := r.stats.Waiting - own; others > 0 && own >= max(r.opt.Requests/4, 1) {
+		r.stats.RefusedShare++
+		return nil, ErrShare
+	}
+	r.shards[shard]++
+	r.stats.Waiting++
+	r.stats.Bytes += bytes
+	r.stats.Entered++
+	return &Ticket{
+		room:     r,
+		shard:    shard,
+		bytes:    bytes,
+		deadline: now.Add(r.opt.Wait),
+		ready:    make(chan struct{}, 1),
+	}, nil
+}
+
+// Wake tells the room that a table of this generation can be loaded. Whoever
+// waits having seen only older ones is due. A generation that is not newer than
+// the last is ignored, so calls may overtake each other.
+func (r *Room) Wake(generation uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if generation <= r.generation {
+		return
+	}
+	r.generation = generation
+	for t := r.idle.head; t != nil; {
+		next := t.next
+		// A caller may load a table before Wake tells of it.
+		if t.seen < generation {
+			r.idle.remove(t)
+			r.due.push(t)
+		}
+		t = next
+	}
+	r.release()
+}
+
+// Stats returns the figures of this moment.
+func (r *Room) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st := r.stats
+	st.Due = r.due.n
+	return st
+}
+
+// release lets as many of those due go as the ramp allows. With mu held.
+func (r *Room) release() {
+	for r.due.head != nil && r.awake < r.opt.Batch {
+		t := r.due.head
+		r.due.remove(t)
+		t.round = r.round
+		r.awake++
+		r.stats.Awakened++
+		t.ready <- struct{}{} // has room: a ticket gets in line only when it is empty
+	}
+	if r.due.head != nil && !r.pacing {
+		r.pacing = true
+		time.AfterFunc(r.opt.Pace, r.pace)
+	}
+}
+
+// pace begins a new round of the ramp: those awakened in the last one no longer
+// keep others waiting. The timer that calls it runs only while somebody is due.
+func (r *Room) pace() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pacing = false
+	if r.due.head == nil {
+		return
+	}
+	r.round++
+	r.awake = 0
+	r.release()
+}

@@ -1,0 +1,17 @@
+package queue
+
+// Stats is what a Room holds at one moment and what it has seen since New.
+// Entered = Waiting + WentOn + TimedOut + Gone at any time.
+type Stats struct {
+	Waiting int   // tickets that have not left, awakened ones included
+	Bytes   int64 // of these
+	Due     int   // of these, how many the ramp has not reached yet
+
+	Entered      uint64 // tickets given out
+	WentOn       uint64 // left for another reason than the two below
+	TimedOut     uint64 // left after ErrTimeout
+	Gone         uint64 // left after ErrGone
+	RefusedFull  uint64 // got ErrFull
+	RefusedShare uint64 // got ErrShare
+	Awakened     uint64 // releases by the ramp: several per ticket if its shard stays without an owner
+}

@@ -1,0 +1,157 @@
+package queue
+
+import "time"
+
+// Ticket is a request's place in a Room. It belongs to one goroutine.
+type Ticket struct {
+	room     *Room
+	shard    uint32
+	bytes    int64
+	deadline time.Time
+	ready    chan struct{} // one message: the ramp let this ticket go
+
+	// Guarded by room.mu.
+	in         *line   // the line it is in, if any
+	prev, next *Ticket // in that line
+	seen       uint64  // the generation it waits to be replaced
+	round      uint64  // of the ramp in which it was released; 0: it does not count
+	overtime   bool    // had its look after the deadline
+	outcome    error   // ErrTimeout, ErrGone
+	left       bool
+}
+
+// Wait blocks until it is worth looking at the table again and then returns nil:
+// when there is one of a generation above seen (at once, if it is there already),
+// and after limit, if that is above zero, whether or not anything changed (the
+// back-off after a refusal). Otherwise the error is ErrTimeout when the request
+// has waited as long as it may, counted from Enter, or ErrGone when done was
+// closed, or Leave called. A nil done never closes.
+//
+// A request whose time is over while a newer table is there, as one that the ramp
+// has not reached, may look at it once more.
+func (t *Ticket) Wait(done <-chan struct{}, seen uint64, limit time.Duration) error {
+	r := t.room
+	left := time.Until(t.deadline)
+	r.mu.Lock()
+	t.rest()
+	if t.left || closed(done) {
+		t.outcome = ErrGone
+		r.mu.Unlock()
+		return ErrGone
+	}
+	if seen < r.generation || left <= 0 {
+		defer r.mu.Unlock()
+		return t.now(seen, left <= 0)
+	}
+	t.seen = seen
+	r.idle.push(t)
+	r.mu.Unlock()
+
+	pause := left
+	if limit > 0 {
+		pause = min(left, limit)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-t.ready:
+		return nil
+	case <-done:
+		return t.giveUp()
+	case <-timer.C:
+		return t.expire(pause == left)
+	}
+}
+
+// Leave gives the place back. It may be called more than once.
+//
+// Call it as soon as the request has found its owner: until then it counts among
+// those that the room holds and that the ramp has let go.
+func (t *Ticket) Leave() {
+	r := t.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.left {
+		return
+	}
+	t.left = true
+	if t.in != nil {
+		t.in.remove(t)
+	}
+	if r.shards[t.shard]--; r.shards[t.shard] == 0 {
+		delete(r.shards, t.shard)
+	}
+	r.stats.Waiting--
+	r.stats.Bytes -= t.bytes
+	switch t.outcome {
+	case ErrTimeout:
+		r.stats.TimedOut++
+	case ErrGone:
+		r.stats.Gone++
+	default:
+		r.stats.WentOn++
+	}
+	t.rest()
+}
+
+// rest ends the ticket's part in the ramp and lets the next one go. With mu held.
+func (t *Ticket) rest() {
+	r := t.room
+	if t.round == r.round {
+		r.awake--
+		r.release()
+	}
+	t.round = 0
+}
+
+// now decides without waiting: over says that the time of the request is. With
+// mu held.
+func (t *Ticket) now(seen uint64, over bool) error {
+	if seen < t.room.generation && !t.overtime {
+		t.overtime = over
+		return nil
+	}
+	t.outcome = ErrTimeout
+	return ErrTimeout
+}
+
+// giveUp ends a Wait whose client has gone. If the ramp let the ticket go in the
+// same moment, it is the next one's turn.
+func (t *Ticket) giveUp() error {
+	t.room.mu.Lock()
+	defer t.room.mu.Unlock()
+	t.stepOut()
+	t.rest()
+	t.outcome = ErrGone
+	return ErrGone
+}
+
+// expire ends a Wait after its time: that of the back-off, or of the request.
+func (t *Ticket) expire(over bool) error {
+	t.room.mu.Lock()
+	defer t.room.mu.Unlock()
+	if released := t.stepOut(); released || !over {
+		return nil
+	}
+	return t.now(t.seen, true)
+}
+
+// stepOut takes the ticket out of its line, and reports whether the ramp had
+// already done so. With mu held.
+func (t *Ticket) stepOut() (released bool) {
+	if t.in != nil {
+		t.in.remove(t)
+		return false
+	}
+	<-t.ready // sent under mu
+	return true
+}
+
+func closed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
