@@ -1,0 +1,231 @@
+//go:build linux
+
+package netns
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// nowhere is a link address that no host has.
+const nowhere = "02:00:00:00:0b:ad"
+
+// patience bounds one ip command.
+const patience = 10 * time.Second
+
+// Net is a set of hosts and their wires. It is not safe for concurrent use.
+type Net struct {
+	name  string // starts the names of its devices
+	hosts []*Host
+}
+
+// Host is one network namespace.
+type Host struct {
+	// Namespace is its name, for ip netns exec.
+	Namespace string
+	// Data is its address among the hosts, Control the one that the test uses.
+	Data, Control string
+
+	index   int
+	blocked []int // hosts that it cannot send to
+	cut     bool
+}
+
+// Available says why namespaces cannot be used here; nil if they can.
+func Available() error {
+	if os.Geteuid() != 0 {
+		return errors.New("netns: network namespaces need root")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		return fmt.Errorf("netns: %w", err)
+	}
+	return nil
+}
+
+// New makes a network of n hosts, numbered from 0, all connected. serial tells
+// the networks of one process apart.
+func New(serial, n int) (*Net, error) {
+	if err := Available(); err != nil {
+		return nil, err
+	}
+	if err := sweep(); err != nil {
+		return nil, err
+	}
+	subnet, err := freeSubnet(serial)
+	if err != nil {
+		return nil, err
+	}
+	t := &Net{name: fmt.Sprintf("sw%s-%d", strconv.FormatInt(int64(os.Getpid()), 36), serial)}
+	if err := t.build(subnet, n); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+// build makes the two bridges, then the hosts. subnet is the "10.x.y" of the
+// hosts among themselves; the control network is the one after it.
+func (t *Net) build(subnet [2]int, n int) error {
+	data, control := t.name+"b", t.name+"c"
+	for _, bridge := range []string{data, control} {
+		if err := ip("link", "add", bridge, "type", "bridge"); err != nil {
+			return err
+		}
+		if err := ip("link", "set", bridge, "up"); err != nil {
+			return err
+		}
+	}
+	if err := ip("addr", "add", fmt.Sprintf("10.%d.%d.254/24", subnet[0], subnet[1]+1), "dev", control); err != nil {
+		return err
+	}
+	for i := range n {
+		h := &Host{
+			Namespace: fmt.Sprintf("%sn%d", t.name, i), index: i,
+			Data:    fmt.Sprintf("10.%d.%d.%d", subnet[0], subnet[1], i+1),
+			Control: fmt.Sprintf("10.%d.%d.%d", subnet[0], subnet[1]+1, i+1),
+		}
+		t.hosts = append(t.hosts, h)
+		if err := t.connect(h, data, control); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect makes h's namespace and its two links.
+func (t *Net) connect(h *Host, data, control string) error {
+	if err := ip("netns", "add", h.Namespace); err != nil {
+		return err
+	}
+	if err := ip("-n", h.Namespace, "link", "set", "lo", "up"); err != nil {
+		return err
+	}
+	for _, l := range []struct{ outer, inner, bridge, addr string }{
+		{t.wire(h.index), "data0", data, h.Data},
+		{fmt.Sprintf("%sk%d", t.name, h.index), "ctl0", control, h.Control},
+	} {
+		for _, args := range [][]string{
+			{"link", "add", l.outer, "type", "veth", "peer", "name", l.inner, "netns", h.Namespace},
+			{"link", "set", l.outer, "master", l.bridge, "up"},
+			{"-n", h.Namespace, "addr", "add", l.addr + "/24", "dev", l.inner},
+			{"-n", h.Namespace, "link", "set", l.inner, "up"},
+		} {
+			if err := ip(args...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wire is the outer end of a host's data link.
+func (t *Net) wire(i int) string { return fmt.Sprintf("%sd%d", t.name, i) }
+
+// Host returns host i.
+func (t *Net) Host(i int) *Host { return t.hosts[i] }
+
+// Isolate cuts host i off from all the others.
+func (t *Net) Isolate(i int) error {
+	t.hosts[i].cut = true
+	return ip("link", "set", t.wire(i), "nomaster")
+}
+
+// Block drops what host from sends to host to; the other direction works on.
+func (t *Net) Block(from, to int) error {
+	h := t.hosts[from]
+	h.blocked = append(h.blocked, to)
+	return ip("-n", h.Namespace, "neigh", "replace", t.hosts[to].Data, "lladdr", nowhere, "dev", "data0", "nud", "permanent")
+}
+
+// Cut drops everything between two hosts.
+func (t *Net) Cut(a, b int) error {
+	return errors.Join(t.Block(a, b), t.Block(b, a))
+}
+
+// Heal mends every wire.
+func (t *Net) Heal() error {
+	var errs []error
+	for _, h := range t.hosts {
+		if h.cut {
+			errs = append(errs, ip("link", "set", t.wire(h.index), "master", t.name+"b"))
+			h.cut = false
+		}
+		for _, to := range h.blocked {
+			errs = append(errs, ip("-n", h.Namespace, "neigh", "del", t.hosts[to].Data, "dev", "data0"))
+		}
+		h.blocked = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Close removes the hosts and the bridges. The processes in them must have
+// ended.
+func (t *Net) Close() error {
+	var errs []error
+	for _, h := range t.hosts {
+		errs = append(errs, ip("netns", "del", h.Namespace))
+	}
+	for _, link := range links() {
+		if strings.HasPrefix(link, t.name) {
+			errs = append(errs, removeLink(link))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeLink does not mind that the link is gone: the end of a namespace takes
+// its links along, a moment later.
+func removeLink(name string) error {
+	err := ip("link", "del", name)
+	if err != nil && slices.Contains(links(), name) {
+		return err
+	}
+	return nil
+}
+
+// Command is the command line that runs args in the host. The process keeps its
+// pid through it.
+func (h *Host) Command(args ...string) []string {
+	return append([]string{"ip", "netns", "exec", h.Namespace}, args...)
+}
+
+// freeSubnet finds two neighbouring /24 networks that the machine does not use.
+func freeSubnet(serial int) ([2]int, error) {
+	for try := range 200 {
+		s := [2]int{128 + (os.Getpid()+try)%100, serial * 2 % 250}
+		out, err := output("-o", "route", "show", "to", "root", fmt.Sprintf("10.%d.0.0/16", s[0]))
+		if err != nil {
+			return s, err
+		}
+		mine := fmt.Sprintf("10.%d.%d.", s[0], s[1]+1)
+		if !strings.Contains(out, mine) {
+			return s, nil
+		}
+	}
+	return [2]int{}, errors.New("netns: no free subnet below 10.128.0.0/9")
+}
+
+func ip(args ...string) error {
+	_, err := output(args...)
+	return err
+}
+
+func output(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "ip", args...) //nolint:gosec // the arguments are this package's own
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("netns: ip %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return string(out), nil
+}

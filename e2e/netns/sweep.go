@@ -1,0 +1,61 @@
+//go:build linux
+
+package netns
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ours matches the names that New gives, with the pid of the process.
+var ours = regexp.MustCompile(`^sw([0-9a-z]+)-[0-9]+[bcdkn][0-9]*$`)
+
+// sweep removes what processes left behind that are no more.
+func sweep() error {
+	var errs []error
+	spaces, err := os.ReadDir("/run/netns")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, e := range spaces {
+		if orphaned(e.Name()) {
+			errs = append(errs, ip("netns", "del", e.Name()))
+		}
+	}
+	for _, link := range links() {
+		if orphaned(link) {
+			errs = append(errs, removeLink(link))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// orphaned tells whether name is ours and its process is gone.
+func orphaned(name string) bool {
+	m := ours.FindStringSubmatch(name)
+	if m == nil {
+		return false
+	}
+	pid, err := strconv.ParseInt(m[1], 36, 32)
+	return err == nil && errors.Is(syscall.Kill(int(pid), 0), syscall.ESRCH)
+}
+
+// links are the names of the network devices of this namespace.
+func links() []string {
+	out, err := output("-o", "link", "show")
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) > 1 {
+			name, _, _ := strings.Cut(strings.TrimSuffix(f[1], ":"), "@")
+			names = append(names, name)
+		}
+	}
+	return names
+}
