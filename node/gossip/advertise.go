@@ -1,0 +1,116 @@
+package gossip
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Advertise returns the address that others should use for a port bound at
+// bind: advertise if it is given; else bind itself if it names a host; else the
+// address of the route towards the first join; else the machine's only address.
+// Where several would do it refuses to guess and names them. Without a port in
+// advertise it is bind's. Other ports of the node may use it too.
+func Advertise(ctx context.Context, bind, advertise string, join []string, r Resolver) (netip.AddrPort, error) {
+	host, port := splitHostPort(bind)
+	if advertise != "" {
+		h, p := splitHostPort(advertise)
+		host = h
+		if p != "" {
+			port = p
+		}
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("gossip: address %q: port: %w", bind+advertise, err)
+	}
+	ip, err := advertiseHost(ctx, host, join, r)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), nil
+}
+
+func advertiseHost(ctx context.Context, host string, join []string, r Resolver) (netip.Addr, error) {
+	if host == "localhost" {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
+	}
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case err == nil && !ip.IsUnspecified():
+		return ip, nil
+	case err != nil && host != "":
+		all, err := r.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			return netip.Addr{}, fmt.Errorf("gossip: advertise address %q: %w", host, err)
+		}
+		return all[0], nil
+	}
+	for _, j := range join {
+		all, err := resolve(ctx, r, j)
+		if err != nil || len(all) == 0 {
+			continue
+		}
+		if ip, err := route(ctx, all[0]); err == nil {
+			return ip, nil
+		}
+	}
+	return onlyAddress(ip.Is4())
+}
+
+// route returns the address that packets towards to would come from. Nothing is
+// sent: connecting a UDP socket only asks the kernel for the route.
+func route(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "udp", to.String())
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer c.Close()
+	local, err := netip.ParseAddrPort(c.LocalAddr().String())
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return local.Addr().Unmap(), nil
+}
+
+// onlyAddress returns the machine's one address that others can reach.
+func onlyAddress(v4 bool) (netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("gossip: addresses of this machine: %w", err)
+	}
+	return pick(all, v4)
+}
+
+// pick returns the one address among all that is neither loopback nor
+// link-local. IPv4 goes before IPv6, because most machines have both.
+func pick(all []net.Addr, v4only bool) (netip.Addr, error) {
+	var four, six []string
+	for _, a := range all {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil || !p.Addr().IsGlobalUnicast() {
+			continue
+		}
+		if p.Addr().Is4() {
+			four = append(four, p.Addr().String())
+		} else {
+			six = append(six, p.Addr().String())
+		}
+	}
+	use := four
+	if len(four) == 0 && !v4only {
+		use = six
+	}
+	if len(use) != 1 {
+		have := "none"
+		if len(use) > 1 {
+			have = strings.Join(use, ", ")
+		}
+		return netip.Addr{}, fmt.Errorf("gossip: which address should the others use? This machine has %s: say it with --gossip-advertise", have)
+	}
+	return netip.ParseAddr(use[0])
+}

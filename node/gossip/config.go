@@ -1,0 +1,127 @@
+package gossip
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/hashicorp/serf/serf"
+
+	"shardway/node/logs"
+)
+
+// config returns Serf's settings. Gossip is the net under the heartbeats: its
+// failure detection is as fast as a busy machine allows without false alarms.
+func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
+	tags, err := g.tags.Load().encode()
+	if err != nil {
+		return nil, err
+	}
+	mc, err := g.memberlist(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := serf.DefaultConfig()
+	c.NodeName = g.o.Name
+	c.Tags = tags
+	c.EventCh = g.events
+	c.MemberlistConfig = mc
+	c.Merge = g.gate
+	c.EnableNameConflictResolution = false
+	c.DisableCoordinates = true
+	c.BroadcastTimeout = time.Second
+	c.LeavePropagateDelay = 300 * time.Millisecond
+	c.ReconnectInterval = 2 * time.Second
+	c.ReconnectTimeout = time.Hour
+	c.TombstoneTimeout = time.Hour
+	c.ReapInterval = 5 * time.Second
+	c.SnapshotPath = g.o.SnapshotPath
+	c.RejoinAfterLeave = true
+	c.LogOutput = nil
+	c.Logger = logs.Std(g.o.Log, "serf")
+	return c, nil
+}
+
+func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
+	mc := memberlist.DefaultLANConfig()
+	mc.ProbeInterval = 500 * time.Millisecond
+	mc.ProbeTimeout = 200 * time.Millisecond
+	mc.SuspicionMult = 4
+	mc.GossipInterval = 100 * time.Millisecond
+	mc.PushPullInterval = 10 * time.Second
+	mc.TCPTimeout = 2 * time.Second // A join waits for it at an address that drops packets.
+	mc.DeadNodeReclaimTime = 5 * time.Second
+	mc.LogOutput = nil
+	mc.Logger = logs.Std(g.o.Log, "memberlist")
+	if len(g.o.Keys) > 0 {
+		ring, err := memberlist.NewKeyring(g.o.Keys, g.o.Keys[0])
+		if err != nil {
+			return nil, fmt.Errorf("gossip: keys: %w", err)
+		}
+		mc.Keyring = ring
+	}
+	return mc, g.addresses(ctx, mc)
+}
+
+// addresses sets where to listen and what to advertise.
+func (g *Gossip) addresses(ctx context.Context, mc *memberlist.Config) error {
+	if g.o.Transport != nil {
+		mc.Transport = g.o.Transport
+		adv, err := netip.ParseAddrPort(g.o.Advertise)
+		if err != nil {
+			return fmt.Errorf("gossip: advertise %q: %w", g.o.Advertise, err)
+		}
+		mc.AdvertiseAddr, mc.AdvertisePort = adv.Addr().String(), int(adv.Port())
+		return nil
+	}
+	host, port, err := bindAddr(g.o.Bind)
+	if err != nil {
+		return err
+	}
+	mc.BindAddr, mc.BindPort = host.String(), port
+	adv, err := Advertise(ctx, g.o.Bind, g.o.Advertise, g.o.Join, g.o.Resolver)
+	if err != nil {
+		return err
+	}
+	mc.AdvertiseAddr, mc.AdvertisePort = adv.Addr().String(), int(adv.Port())
+	return nil
+}
+
+// bindAddr reads "host:port". Without a host it is all addresses, of both
+// families where the machine has IPv6.
+func bindAddr(s string) (netip.Addr, int, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return netip.Addr{}, 0, fmt.Errorf("gossip: listen address %q: want host:port: %w", s, err)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return netip.Addr{}, 0, fmt.Errorf("gossip: listen address %q: port: %w", s, err)
+	}
+	switch host {
+	case "":
+		if hasIPv6() {
+			return netip.IPv6Unspecified(), int(n), nil
+		}
+		return netip.IPv4Unspecified(), int(n), nil
+	case "localhost":
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), int(n), nil
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Addr{}, 0, fmt.Errorf("gossip: listen address %q: want an IP address: %w", s, err)
+	}
+	return ip, int(n), nil
+}
+
+func hasIPv6() bool {
+	c, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6unspecified})
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}

@@ -1,0 +1,215 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/serf/serf"
+	"github.com/rs/zerolog"
+)
+
+// Gossip is this node's membership.
+type Gossip struct {
+	o    Options
+	log  zerolog.Logger
+	gate *gate
+	tags atomic.Pointer[Tags]
+
+	serf   *serf.Serf // set by Listen
+	self   netip.AddrPort
+	events chan serf.Event
+
+	changed chan struct{} // 1: hint
+	retag   chan struct{} // 1: hint
+	refused chan *RefusedError
+	joinErr atomic.Pointer[error]
+	warned  atomic.Int64 // when a refusal was last logged, UnixNano
+}
+
+// New checks the options. It opens nothing.
+func New(o Options) (*Gossip, error) {
+	o.defaults()
+	if o.Name == "" {
+		return nil, errors.New("gossip: member without a name")
+	}
+	if _, err := o.Tags.encode(); err != nil {
+		return nil, err
+	}
+	g := &Gossip{
+		o:       o,
+		log:     o.Log,
+		events:  make(chan serf.Event, 1024), // LIBRARIES: Serf holds its lock while it sends.
+		changed: make(chan struct{}, 1),
+		retag:   make(chan struct{}, 1),
+		refused: make(chan *RefusedError, 1),
+	}
+	tags := o.Tags
+	g.tags.Store(&tags)
+	g.gate = &gate{self: o.Name, mine: &g.tags, told: g.logRefusal}
+	return g, nil
+}
+
+// Listen opens the gossip port and starts Serf. Run must follow; it ends what
+// Listen started.
+func (g *Gossip) Listen(ctx context.Context) error {
+	conf, err := g.config(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := serf.Create(conf)
+	if err != nil {
+		if strings.Contains(err.Error(), "address already in use") {
+			return fmt.Errorf("gossip: %s is taken, perhaps by another node: stop it, or name another address with --gossip: %w", g.o.Bind, err)
+		}
+		return fmt.Errorf("gossip: listen on %s: %w", g.o.Bind, err)
+	}
+	g.serf = s
+	local := s.Memberlist().LocalNode()
+	ip, _ := netip.AddrFromSlice(local.Addr)
+	g.self = netip.AddrPortFrom(ip.Unmap(), local.Port)
+	return nil
+}
+
+// Addr returns the address that the others use, once Listen was called.
+func (g *Gossip) Addr() netip.AddrPort { return g.self }
+
+// Run keeps this node among the others until ctx ends, then shuts Serf down.
+// It returns when everything that it and Listen started has been told to end;
+// timers of the libraries may sleep on for seconds.
+func (g *Gossip) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(g.drain)
+	wg.Go(func() { g.retagging(ctx) })
+	wg.Go(func() { g.joining(ctx) })
+	<-ctx.Done()
+	err := g.serf.Shutdown()
+	wg.Wait()
+	if err != nil {
+		return fmt.Errorf("gossip: shutdown: %w", err)
+	}
+	return nil
+}
+
+// drain takes every event: one that is left blocks membership itself.
+func (g *Gossip) drain() {
+	for {
+		select {
+		case <-g.events:
+			hint(g.changed)
+		case <-g.serf.ShutdownCh():
+			return
+		}
+	}
+}
+
+func hint(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Changed gives a hint that Members may have changed.
+func (g *Gossip) Changed() <-chan struct{} { return g.changed }
+
+// Members returns every member that gossip remembers, sorted by id.
+func (g *Gossip) Members() []Member { return members(g.serf.Members()) }
+
+// Refused reports that the cluster this node tried to join refuses it, or it
+// the cluster, while it is alone. The last one is kept until it is taken.
+func (g *Gossip) Refused() <-chan *RefusedError { return g.refused }
+
+// Alone returns nil if another node is there, else why none was reached yet.
+func (g *Gossip) Alone() error {
+	if !g.alone() {
+		return nil
+	}
+	if p := g.joinErr.Load(); p != nil {
+		return *p
+	}
+	return errors.New("gossip: no other node seen yet")
+}
+
+func (g *Gossip) alone() bool {
+	for _, m := range g.serf.Members() {
+		if m.Name != g.o.Name && m.Status == serf.StatusAlive && m.Tags[tagNode] != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// SetTags changes what the node says about itself. It is checked by the new
+// values at once; Run tells the others.
+func (g *Gossip) SetTags(t Tags) error {
+	if _, err := t.encode(); err != nil {
+		return err
+	}
+	g.tags.Store(&t)
+	hint(g.retag)
+	return nil
+}
+
+// retagging tells the others the newest tags. Only this goroutine calls Serf's
+// SetTags, which is not made for several.
+func (g *Gossip) retagging(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.retag:
+		}
+		m, err := g.tags.Load().encode()
+		if err == nil {
+			err = g.serf.SetTags(m)
+		}
+		if err != nil && ctx.Err() == nil {
+			// The tags are set; what failed is the first telling. Push and pull go on.
+			g.log.Debug().Err(err).Msg("tags not yet told to the others")
+		}
+		hint(g.changed)
+	}
+}
+
+// Leave says goodbye to the others, so that they see this node as left and not
+// as failed. It may be followed only by the end of Run.
+func (g *Gossip) Leave(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- g.serf.Leave() }() // Ends by Serf's own timeouts, about 2.5 s.
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("gossip: leave: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("gossip: leave: %w", ctx.Err())
+	}
+}
+
+// logRefusal logs at most one refusal in ten seconds: an intruder is asked about
+// with every packet.
+func (g *Gossip) logRefusal(e *RefusedError) {
+	now := time.Now().UnixNano()
+	last := g.warned.Load()
+	if now-last < int64(10*time.Second) || !g.warned.CompareAndSwap(last, now) {
+		return
+	}
+	g.log.Warn().Str("peer", e.Member).Str("addr", e.Addr).Str("what", e.What).
+		Str("mine", e.Mine).Str("theirs", e.Theirs).Msg("refused a member of another cluster")
+}
+
+// splitHostPort splits an address whose port may be missing.
+func splitHostPort(addr string) (host, port string) {
+	if h, p, err := net.SplitHostPort(addr); err == nil {
+		return h, p
+	}
+	return strings.Trim(addr, "[]"), ""
+}

@@ -1,0 +1,159 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/serf/serf"
+)
+
+const (
+	// settling is how long after the start a node goes on joining though it
+	// sees others: they may not see it yet, as long as they take its old
+	// address for the one that counts.
+	settling      = 30 * time.Second
+	settlingPause = 3 * time.Second
+	// steadyPause is how often a node that sees others looks for islands: join
+	// addresses that are no members.
+	steadyPause = 30 * time.Second
+	logPause    = time.Minute
+	// patience is how long a start may take before joining in vain is logged.
+	patience = 3 * time.Second
+)
+
+// joiner is the state of the join loop.
+type joiner struct {
+	g       *Gossip
+	started time.Time
+	pause   time.Duration
+	logNext time.Time
+}
+
+// joining asks the join addresses until ctx ends: all the time while alone, and
+// now and then later.
+func (g *Gossip) joining(ctx context.Context) {
+	if len(g.o.Join) == 0 {
+		return
+	}
+	now := time.Now()
+	j := &joiner{g: g, started: now, pause: g.o.RetryMin, logNext: now.Add(patience)}
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		j.round(ctx)
+		t.Reset(j.next())
+	}
+}
+
+// next returns the pause before the next round, with jitter.
+func (j *joiner) next() time.Duration {
+	d := steadyPause
+	switch {
+	case j.g.alone():
+		d = j.pause
+		j.pause = min(j.pause*3/2, j.g.o.RetryMax)
+	case time.Since(j.started) < settling:
+		d, j.pause = settlingPause, j.g.o.RetryMin
+	default:
+		j.pause = j.g.o.RetryMin
+	}
+	return d/2 + rand.N(d) //nolint:gosec // Jitter is no secret.
+}
+
+// round joins each address once, until another node is seen.
+func (j *joiner) round(ctx context.Context) {
+	g := j.g
+	wasAlone := g.alone()
+	settled := time.Since(j.started) >= settling
+	targets, err := g.targets(ctx, !wasAlone && settled)
+	for _, to := range targets {
+		if ctx.Err() != nil {
+			return
+		}
+		if e := g.join(to); e != nil {
+			err = e
+			continue
+		}
+		if wasAlone && !g.alone() {
+			break
+		}
+	}
+	if !g.alone() {
+		g.joinErr.Store(nil)
+		return
+	}
+	if err == nil {
+		err = fmt.Errorf("gossip: no other node at %s", strings.Join(g.o.Join, ", "))
+	}
+	g.joinErr.Store(&err)
+	j.report(err)
+}
+
+// report logs a round in vain once a minute, and keeps a refusal for Refused.
+func (j *joiner) report(err error) {
+	var r *RefusedError
+	if errors.As(err, &r) {
+		select {
+		case <-j.g.refused:
+		default:
+		}
+		j.g.refused <- r // Room: only this goroutine sends.
+	}
+	if now := time.Now(); !now.Before(j.logNext) {
+		j.logNext = now.Add(logPause)
+		j.g.log.Warn().Err(err).Strs("join", j.g.o.Join).Msg("no other node reached, trying on")
+	}
+}
+
+// targets returns where to join, in random order so that a dead address does
+// not always come first. Members that are alive are left out if asked.
+func (g *Gossip) targets(ctx context.Context, skipMembers bool) ([]netip.AddrPort, error) {
+	skip := map[netip.AddrPort]bool{g.self: true}
+	if skipMembers {
+		for _, m := range g.serf.Members() {
+			if m.Status == serf.StatusAlive {
+				skip[newMember(m).Addr] = true
+			}
+		}
+	}
+	var out []netip.AddrPort
+	var err error
+	for _, name := range g.o.Join {
+		all, e := resolve(ctx, g.o.Resolver, name)
+		if e != nil {
+			err = e
+		}
+		for _, a := range all {
+			if !skip[a] {
+				skip[a] = true
+				out = append(out, a)
+			}
+		}
+	}
+	rand.Shuffle(len(out), func(i, k int) { out[i], out[k] = out[k], out[i] })
+	return out, err
+}
+
+// join exchanges the whole state with one address. memberlist flattens errors to
+// text, so a refusal of our own is recognised by its text.
+func (g *Gossip) join(to netip.AddrPort) error {
+	g.gate.last.Store(nil)
+	_, err := g.serf.Join([]string{to.String()}, true)
+	if err == nil {
+		return nil
+	}
+	if r := g.gate.last.Load(); r != nil && strings.Contains(err.Error(), r.Error()) {
+		return r
+	}
+	return fmt.Errorf("gossip: join %s: %w", to, err)
+}

@@ -1,0 +1,142 @@
+package gossip
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// protocol is the version of the tags and of what they promise.
+const protocol = 1
+
+// maxTags is memberlist's limit for a member's encoded tags.
+const maxTags = 512
+
+const (
+	tagProtocol = "v"
+	tagNode     = "node"
+	tagDisk     = "disk"
+	tagCluster  = "cluster"
+	tagShards   = "shards"
+	tagRole     = "role"
+	tagExpect   = "expect"
+	tagWeight   = "weight"
+	tagZone     = "zone"
+	tagVersion  = "version"
+	tagEndpoint = "ep."
+)
+
+// Tags is what a member says about itself. A zero field is not sent.
+type Tags struct {
+	// Node is the node's id; empty: the member only announces endpoints.
+	Node string
+	// Disk is the id of its data directory.
+	Disk string
+	// Cluster is the cluster it belongs to; empty: none yet.
+	Cluster string
+	// Shards is the number of shards it was started with.
+	Shards int
+	// Role is "node" or "gateway".
+	Role string
+	// Expect is how many nodes it wants before the cluster is born.
+	Expect int
+	// Weight is its share of the shards.
+	Weight uint32
+	// Zone is where it stands.
+	Zone string
+	// Version is the version of the program.
+	Version string
+	// Endpoints are addresses by name, without the "ep." of the tag.
+	Endpoints map[string]string
+}
+
+// encode returns the tags as Serf has them, or an error if they are too long.
+func (t Tags) encode() (map[string]string, error) {
+	m := map[string]string{tagProtocol: strconv.Itoa(protocol)}
+	text := func(key, v string) {
+		if v != "" {
+			m[key] = v
+		}
+	}
+	number := func(key string, n int) {
+		if n != 0 {
+			m[key] = strconv.Itoa(n)
+		}
+	}
+	text(tagNode, t.Node)
+	text(tagDisk, t.Disk)
+	text(tagCluster, t.Cluster)
+	number(tagShards, t.Shards)
+	text(tagRole, t.Role)
+	number(tagExpect, t.Expect)
+	number(tagWeight, int(t.Weight))
+	text(tagZone, t.Zone)
+	text(tagVersion, t.Version)
+	for name, addr := range t.Endpoints {
+		text(tagEndpoint+name, addr)
+	}
+	if n := encodedLen(m); n > maxTags {
+		return nil, fmt.Errorf("gossip: what this node says about itself takes %d bytes, at most %d fit: shorten --zone, or announce fewer or shorter endpoints (%d with --endpoint and the node's own)", n, maxTags, len(t.Endpoints))
+	}
+	return m, nil
+}
+
+// encodedLen is the length of m as Serf encodes it: a type byte, and a msgpack
+// map of the old format, without extensions.
+func encodedLen(m map[string]string) int {
+	n := 2
+	if len(m) > 15 {
+		n += 2
+	}
+	text := func(s string) {
+		n += 1 + len(s)
+		if len(s) > 31 {
+			n += 2
+		}
+	}
+	for k, v := range m {
+		text(k)
+		text(v)
+	}
+	return n
+}
+
+// decode reads the tags of a member. The version is checked first: with another
+// one the rest may mean anything.
+func decode(m map[string]string) (Tags, error) {
+	if v := m[tagProtocol]; v != strconv.Itoa(protocol) {
+		return Tags{}, fmt.Errorf("gossip: member speaks version %q, this node version %d", v, protocol)
+	}
+	t := Tags{
+		Node:    m[tagNode],
+		Disk:    m[tagDisk],
+		Cluster: m[tagCluster],
+		Role:    m[tagRole],
+		Zone:    m[tagZone],
+		Version: m[tagVersion],
+	}
+	var err error
+	number := func(key string, bits int) uint64 {
+		s, ok := m[key]
+		if !ok || err != nil {
+			return 0
+		}
+		n, e := strconv.ParseUint(s, 10, bits)
+		if e != nil {
+			err = fmt.Errorf("gossip: tag %s: %w", key, e)
+		}
+		return n
+	}
+	t.Shards = int(number(tagShards, 31))
+	t.Expect = int(number(tagExpect, 31))
+	t.Weight = uint32(number(tagWeight, 32))
+	for k, v := range m {
+		if name, ok := strings.CutPrefix(k, tagEndpoint); ok && name != "" {
+			if t.Endpoints == nil {
+				t.Endpoints = make(map[string]string)
+			}
+			t.Endpoints[name] = v
+		}
+	}
+	return t, err
+}
