@@ -1,0 +1,96 @@
+# Shardway. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# Tools are pinned here and not in go.mod: users who build Shardway need none.
+GOLANGCI_LINT_VERSION := v2.15.0
+BIN := $(CURDIR)/.bin
+GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+BINARY := shardway
+FUZZTIME ?= 20s
+ROUNDS ?= 10
+
+# Whole clusters are tested apart: one package at a time, with the real binary.
+UNIT = $$(go list ./... | grep -v '^shardway/e2e')
+E2E = $$(go list ./e2e/... 2>/dev/null | grep -v '^shardway/e2e/chaos')
+CHAOS = $$(if [ -d e2e/chaos ]; then go list ./e2e/chaos/...; fi)
+
+# stage runs a command under a name and prints its time: $(call stage,name,command).
+define stage
+	@echo "== $(1)"; start=$$SECONDS; status=0; ( $(2) ) || status=$$?; \
+	echo "== $(1): $$((SECONDS - start)) s"; exit $$status
+endef
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
+
+.PHONY: build
+build: ## build the binary
+	@go build -o $(BINARY) .
+
+.PHONY: run
+run: build ## start three nodes with a sample app on this machine
+	@./$(BINARY) demo
+
+.PHONY: test
+test: test-unit test-e2e test-chaos ## all tests: units with the race detector, then clusters, then chaos
+
+.PHONY: test-unit
+test-unit:
+	$(call stage,unit tests with the race detector,go test -race -timeout 10m $(UNIT))
+
+.PHONY: test-e2e
+test-e2e: test-unit build
+	$(call stage,whole clusters,pkgs="$(E2E)"; [ -z "$$pkgs" ] || go test -count=1 -p 1 -timeout 20m $$pkgs)
+
+.PHONY: test-chaos
+test-chaos: test-e2e
+	$(call stage,chaos,pkgs="$(CHAOS)"; [ -z "$$pkgs" ] || go test -count=1 -p 1 -timeout 20m $$pkgs)
+
+.PHONY: e2e
+e2e: build ## only the tests of whole clusters, chaos too
+	$(call stage,whole clusters and chaos,go test -count=1 -p 1 -timeout 40m ./e2e/...)
+
+.PHONY: check
+check: lint ## what a commit needs: formatting, vet, lint, module files, unit tests without the race detector
+	@go mod verify >/dev/null
+	$(call stage,unit tests,go test $(UNIT))
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## golangci-lint
+	$(call stage,lint,$(GOLANGCI_LINT) run ./...)
+
+.PHONY: bench
+bench: build ## benchmarks of the packages, then of whole clusters
+	$(call stage,benchmarks of packages,go test -run '^$$' -bench . -benchmem $(UNIT))
+	$(call stage,benchmarks of clusters,pkgs="$(E2E)"; [ -z "$$pkgs" ] || go test -run '^$$' -bench . -benchtime 1x -p 1 -timeout 60m $$pkgs)
+
+.PHONY: soak
+soak: build ## clusters and chaos again and again (ROUNDS=10)
+	$(call stage,soak,go test -count=$(ROUNDS) -failfast -p 1 -timeout 24h ./e2e/...)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target in turn (FUZZTIME=20s each)
+	@for pkg in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "== $$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+.PHONY: tools
+tools: $(GOLANGCI_LINT) ## install the pinned tools below .bin
+
+# The version is in the name, so a new pin installs anew. The module proxy may
+# fail for a moment: three tries.
+$(GOLANGCI_LINT):
+	@for try in 1 2 3; do \
+		if GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION); then \
+			mv $(BIN)/golangci-lint $@; exit 0; \
+		fi; \
+		echo "golangci-lint was not installed (try $$try of 3)" >&2; sleep 5; \
+	done; exit 1

@@ -1,0 +1,151 @@
+// Package layering_test holds the directions of the imports: every package's own
+// line says which of the others it may know. A package without a line fails, so
+// that nobody adds one without deciding where it stands.
+package layering_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "shardway"
+
+// allowed lists for each package (below the module's path) which of our packages
+// it may import. A pattern that ends in "/..." means the package and all below.
+func allowed() map[string][]string {
+	return map[string][]string{
+		// Pure.
+		"shardmap": {},
+		"ack":      {"shardmap"},
+		"config":   {},
+		// Beside each other, below proxy.
+		"queue":     {"shardmap"},
+		"endpoints": {"shardmap"},
+		"peer":      {"internal/clock"},
+		// The data path.
+		"proxy/h1": {},
+		"proxy":    {"proxy/h1", "shardmap", "queue", "endpoints", "peer", "internal/problem", "internal/clock"},
+		// The operator's side.
+		"admin": {"shardmap", "internal/problem"},
+		// The composition.
+		"node":           {"node/...", "ack", "admin", "config", "endpoints", "peer", "proxy", "proxy/h1", "queue", "shardmap", "internal/clock", "internal/problem"},
+		"node/consensus": {"node/disk", "node/logs", "internal/clock"},
+		"node/disk":      {"node/logs", "internal/clock"},
+		"node/gossip":    {"node/logs", "endpoints", "internal/clock"},
+		"node/logs":      {},
+		// The ends.
+		"internal/clock":   {},
+		"internal/problem": {},
+		"internal/simnet":  {},
+		"internal/demo":    {"admin", "shardmap"},
+		"internal/cli":     {"admin", "config", "node", "internal/demo"},
+		"":                 {"internal/cli"},
+	}
+}
+
+// free lists the packages that this test does not judge: tests are their only
+// users.
+func free(pkg string) bool { return pkg == "e2e" || strings.HasPrefix(pkg, "e2e/") }
+
+// listed is what `go list -json` tells about a package.
+type listed struct {
+	ImportPath string
+	GoFiles    []string // none: only tests
+	Imports    []string
+	Deps       []string
+}
+
+// list asks the go command about packages of this module.
+func list(t *testing.T, args ...string) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-e", "-json=ImportPath,GoFiles,Imports,Deps"}, args...)...)
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var all []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var l listed
+		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+}
+
+// own returns the path below the module, and whether the package is ours.
+func own(importPath string) (string, bool) {
+	if importPath == module {
+		return "", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+// matches reports whether one of the patterns names pkg.
+func matches(pkg string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if below, ok := strings.CutSuffix(p, "/..."); ok {
+			return pkg == below || strings.HasPrefix(pkg, below+"/")
+		}
+		return pkg == p
+	})
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	table := allowed()
+	for _, l := range list(t, "./...") {
+		pkg, _ := own(l.ImportPath)
+		if free(pkg) || len(l.GoFiles) == 0 {
+			continue
+		}
+		patterns, ok := table[pkg]
+		if !ok {
+			t.Errorf("package %q has no line in this test: say what it may import", pkg)
+			continue
+		}
+		for _, imp := range l.Imports {
+			if other, ours := own(imp); ours && !matches(other, patterns) {
+				t.Errorf("package %q imports %q, which is not below it", pkg, other)
+			}
+		}
+	}
+}
+
+// The directions say who may know whom directly; these are the packages that
+// must not get in through others either.
+func TestWhatMustStayOut(t *testing.T) {
+	tests := []struct {
+		packages []string
+		out      []string // our packages and foreign modules
+	}{
+		{[]string{"shardmap", "ack"}, []string{"net", "math/rand", "math/rand/v2", "github.com/rs/zerolog"}},
+		{[]string{"queue", "endpoints", "peer", "proxy", "admin", "config"}, []string{"github.com/hashicorp", "go.etcd.io/bbolt", module + "/node"}},
+		{[]string{"queue", "endpoints", "peer", "proxy", "admin"}, []string{module + "/config"}},
+		{[]string{""}, []string{"testing", "github.com/coder/websocket", module + "/e2e", module + "/internal/simnet"}},
+	}
+	byPath := make(map[string]listed)
+	for _, l := range list(t, "./...") {
+		byPath[l.ImportPath] = l
+	}
+	for _, tt := range tests {
+		for _, pkg := range tt.packages {
+			for _, dep := range byPath[path.Join(module, pkg)].Deps {
+				if slices.ContainsFunc(tt.out, func(o string) bool { return dep == o || strings.HasPrefix(dep, o+"/") }) {
+					t.Errorf("package %q depends on %s", pkg, dep)
+				}
+			}
+		}
+	}
+}
