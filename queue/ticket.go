@@ -143,8 +143,12 @@ func (t *Ticket) stepOut() (released bool) {
 		t.in.remove(t)
 		return false
 	}
-	<-t.ready // sent under mu
-	return true
+	select {
+	case <-t.ready: // was sent under mu, so it is there
+		return true
+	default: // left meanwhile, which the caller should not do
+		return false
+	}
 }
 
 func closed(done <-chan struct{}) bool {
