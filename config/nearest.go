@@ -5,11 +5,11 @@ import "strings"
 // nearest returns the word that a misspelt one most likely meant, or "" when
 // none is close. A word that begins with the misspelt one counts as close.
 func nearest(word string, words []string) string {
-	best, least := "", max(2, len(word)/3)+1
+	best, least := "", max(1, len(word)/4)+1
 	for _, w := range words {
 		d := distance(word, w)
 		if len(word) >= 3 && strings.HasPrefix(w, word) {
-			d = min(d, 2)
+			d = min(d, 1)
 		}
 		if d < least {
 			best, least = w, d
