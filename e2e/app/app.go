@@ -66,17 +66,21 @@ func reply(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// work is one run: recorded when it starts and again when it ends.
+// work is one run: recorded when it starts and again when it ends, which is just
+// before the last bytes of its answer are written. Whoever has read those may
+// rely on the run's being over.
 func (a *app) work(w http.ResponseWriter, r *http.Request) {
 	run, count := a.begin(r)
-	var broken error
+	ended := false
 	defer func() {
-		run.Cut = broken != nil || r.Context().Err() != nil
-		a.end(run)
+		if !ended {
+			run.Cut = true
+			a.end(run)
+		}
 	}()
 	// The whole body is read first: only then does the server notice a client
 	// that leaves.
-	if _, broken = io.Copy(io.Discard, r.Body); broken != nil {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return
 	}
 	b := readBehaviour(r.Header)
@@ -86,7 +90,10 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 	if b.hang != "" && !a.wait(r, b.hang) {
 		return
 	}
-	b.answer(w, r, a.name, run, count)
+	b.answer(w, r, a.name, run, count, func() {
+		ended = true
+		a.end(run)
+	})
 }
 
 func (a *app) begin(r *http.Request) (run history.Run, count uint64) {

@@ -31,9 +31,9 @@ func readBehaviour(h http.Header) behaviour {
 	return b
 }
 
-// answer writes the answer, as slowly as asked for. It returns early if the
-// client leaves.
-func (b behaviour) answer(w http.ResponseWriter, r *http.Request, name string, run history.Run, count uint64) {
+// answer writes the answer, as slowly as asked for, and calls last before its
+// last bytes. It returns early if the client leaves.
+func (b behaviour) answer(w http.ResponseWriter, r *http.Request, name string, run history.Run, count uint64, last func()) {
 	body, err := json.Marshal(map[string]any{
 		"app": name, "id": run.ID, "key": run.Key, "shard": run.Shard, "epoch": run.Epoch, "count": count,
 	})
@@ -51,12 +51,16 @@ func (b behaviour) answer(w http.ResponseWriter, r *http.Request, name string, r
 	if b.chunks < 2 {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
-	for i, part := range split(body, max(b.chunks, 1)) {
+	parts := split(body, max(b.chunks, 1))
+	for i, part := range parts {
 		if b.delay > 0 && !pause(r, b.delay) {
 			return
 		}
-		if b.die == "amid" && i == max(b.chunks, 1)/2 {
+		if b.die == "amid" && i == len(parts)/2 {
 			die()
+		}
+		if i == len(parts)-1 {
+			last()
 		}
 		if _, err := w.Write(part); err != nil {
 			return
