@@ -1,0 +1,144 @@
+package simnet
+
+import (
+	"time"
+)
+
+// window is how many unread bytes one direction of a stream holds.
+const window = 256 << 10
+
+// stream is a connected pair of ends.
+type stream struct {
+	a, b *conn
+}
+
+// half is one direction of a stream.
+type half struct {
+	from, to       *Host
+	writer, reader *conn
+
+	// segs is what is not read yet, in order; size their bytes.
+	segs []segment
+	size int
+	// last is when the last one arrives: none overtakes.
+	last time.Time
+	// holding means that from some segment on they wait for the way to open.
+	holding bool
+	// hold tells the turns of holding apart, for the timer of each.
+	hold int
+	// ended means that the end was sent.
+	ended bool
+	// gone means that the reader closed; bytes go nowhere then. resetAt is
+	// when the writer learns so, after his next write.
+	gone    bool
+	resetAt time.Time
+}
+
+// segment is bytes, or the end of a half.
+type segment struct {
+	at   time.Time
+	held bool
+	data []byte
+	// end is io.EOF or the reader's error; nil for bytes.
+	end error
+}
+
+// arrived reports whether the reader has the segment.
+func (s *segment) arrived(now time.Time) bool {
+	return !s.held && !now.Before(s.at)
+}
+
+// send puts a segment on the way, or holds it if there is none.
+func (h *half) send(n *Net, s segment) {
+	if !h.holding && !n.sends(h) {
+		h.startHolding(n)
+	}
+	if s.held = h.holding; !s.held {
+		h.schedule(n, &s)
+	}
+	h.segs = append(h.segs, s)
+	h.size += len(s.data)
+	if s.end != nil {
+		h.ended = true
+	}
+	h.reader.wake.fire()
+}
+
+// sends reports whether what is written now leaves the host and gets through.
+func (n *Net) sends(h *half) bool {
+	return h.from.state != frozen && n.open(h.from.m, h.to.m)
+}
+
+func (h *half) schedule(n *Net, s *segment) {
+	s.held = false
+	s.at = time.Now().Add(n.link(h.from.m, h.to.m).segment(n.rng))
+	if s.at.Before(h.last) {
+		s.at = h.last
+	}
+	h.last = s.at
+}
+
+// startHolding begins a time in which nothing gets through.
+func (h *half) startHolding(n *Net) {
+	h.holding = true
+	h.hold++
+	if n.o.UserTimeout <= 0 {
+		return
+	}
+	turn := h.hold
+	time.AfterFunc(n.o.UserTimeout, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		// A frozen process keeps its connections: its kernel is alive.
+		if h.holding && h.hold == turn && h.from.state != frozen {
+			h.writer.fail(errSilence)
+		}
+	})
+}
+
+// review follows a change of hosts or ways: what was on its way over a cut
+// is held, what was held goes on where it can.
+func (h *half) review(n *Net) {
+	now := time.Now()
+	switch open := n.open(h.from.m, h.to.m); {
+	case !open && !h.holding:
+		for i := range h.segs {
+			if h.segs[i].at.After(now) {
+				if !h.holding {
+					h.startHolding(n)
+				}
+				h.segs[i].held = true
+			}
+		}
+	case open && h.holding && n.sends(h):
+		h.holding = false
+		for i := range h.segs {
+			if h.segs[i].held {
+				h.schedule(n, &h.segs[i])
+			}
+		}
+		h.reader.wake.fire()
+	}
+}
+
+// discard drops what the reader will never read.
+func (h *half) discard() {
+	h.gone = true
+	h.segs, h.size = nil, 0
+	h.writer.wake.fire()
+}
+
+// drop drops what has not arrived, the end included.
+func (h *half) drop() {
+	now := time.Now()
+	for i := range h.segs {
+		if h.segs[i].arrived(now) {
+			continue
+		}
+		for _, s := range h.segs[i:] {
+			h.size -= len(s.data)
+		}
+		h.segs = h.segs[:i]
+		return
+	}
+}

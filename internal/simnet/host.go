@@ -1,0 +1,120 @@
+package simnet
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+)
+
+// state is what a host's process does.
+type state uint8
+
+const (
+	running state = iota + 1
+	frozen
+	// dead covers crashed and vanished: the handle stays so.
+	dead
+)
+
+func (s state) String() string {
+	switch s {
+	case running:
+		return "running"
+	case frozen:
+		return "frozen"
+	case dead:
+		return "dead"
+	default:
+		return fmt.Sprintf("state(%d)", uint8(s))
+	}
+}
+
+// Host is one process on a machine of its own, from its start to its end.
+type Host struct {
+	n     *Net
+	m     *machine
+	state state
+
+	listeners map[uint16]*listener
+	socks     map[uint16]*sock
+	// changed fires when state changes.
+	changed latch
+}
+
+func newHost(n *Net, m *machine) *Host {
+	return &Host{
+		n: n, m: m, state: running,
+		listeners: make(map[uint16]*listener),
+		socks:     make(map[uint16]*sock),
+	}
+}
+
+// Name returns the name given to Net.Host.
+func (h *Host) Name() string { return h.m.name }
+
+// IP returns the host's address.
+func (h *Host) IP() netip.Addr { return h.m.ip }
+
+// Addr returns "ip:port".
+func (h *Host) Addr(port int) string {
+	return net.JoinHostPort(h.m.ip.String(), strconv.Itoa(port))
+}
+
+// Listen listens for streams. The host part of addr may be empty, the host's
+// address, its name or a loopback address; all are the same port. Port 0 takes
+// a free one.
+func (h *Host) Listen(addr string) (net.Listener, error) {
+	h.n.mu.Lock()
+	defer h.n.mu.Unlock()
+	l, err := h.listen(addr)
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: err}
+	}
+	return l, nil
+}
+
+func (h *Host) listen(addr string) (*listener, error) {
+	if h.state == dead {
+		return nil, net.ErrClosed
+	}
+	name, port, err := splitAddr(addr)
+	if err != nil {
+		return nil, err
+	}
+	ip := h.m.ip
+	if name != "" {
+		m, _, err := h.n.find(h.m, addr)
+		if a, perr := netip.ParseAddr(name); perr == nil {
+			ip = a
+			if a.IsUnspecified() {
+				m, err, ip = h.m, nil, h.m.ip
+			}
+		}
+		if err != nil || m != h.m {
+			return nil, errNotHere
+		}
+	}
+	if port == 0 {
+		port = h.freePort()
+	}
+	if h.listeners[port] != nil {
+		return nil, errInUse
+	}
+	l := &listener{h: h, addr: tcpAddr(ip, port)}
+	h.listeners[port] = l
+	return l, nil
+}
+
+// freePort returns a port nobody listens on, for a listener or a dialing side.
+func (h *Host) freePort() uint16 {
+	for {
+		h.m.ports++
+		if h.m.ports < 32768 {
+			h.m.ports = 32768
+		}
+		if h.listeners[h.m.ports] == nil && h.socks[h.m.ports] == nil {
+			return h.m.ports
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package simnet_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/internal/simnet"
+)
+
+// pair returns both ends of a stream from a to port 80 of b.
+func pair(t *testing.T, a, b *simnet.Host) (dialed, accepted net.Conn) {
+	t.Helper()
+	ln, err := b.Listen(":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialed, err = a.Dial(t.Context(), b.Addr(80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err = ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dialed, accepted
+}
+
+// bubble runs f in a bubble with hosts a and b.
+func bubble(t *testing.T, c simnet.Config, f func(t *testing.T, n *simnet.Net, a, b *simnet.Host)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(c)
+		defer n.Close()
+		f(t, n, n.Host("a"), n.Host("b"))
+	})
+}
+
+func write(t *testing.T, c net.Conn, s string) {
+	t.Helper()
+	if _, err := io.WriteString(c, s); err != nil {
+		t.Fatalf("write: %v", err)
+	}
+}
+
+func wantRead(t *testing.T, c net.Conn, want string) {
+	t.Helper()
+	b := make([]byte, len(want))
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
+		t.Fatalf("read %q, %v, want %q", b, err, want)
+	}
+}
+
+func wantReadError(t *testing.T, c net.Conn, want error) {
+	t.Helper()
+	if k, err := c.Read(make([]byte, 8)); !errors.Is(err, want) {
+		t.Fatalf("read = %d, %v, want %v", k, err, want)
+	}
+}
+
+func wantSince(t *testing.T, start time.Time, want time.Duration) {
+	t.Helper()
+	if got := time.Since(start); got != want {
+		t.Fatalf("took %v, want %v", got, want)
+	}
+}
+
+func TestWritesNeedNoReader(t *testing.T) {
+	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+		x, y := pair(t, a, b)
+		write(t, x, "to b")
+		write(t, y, "to a")
+		wantRead(t, x, "to a")
+		wantRead(t, y, "to b")
+	})
+}
+
+func TestFullWindowBlocksUntilRead(t *testing.T) {
+	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+		x, y := pair(t, a, b)
+		data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+		done := make(chan error, 1)
+		go func() {
+			_, err := x.Write(data)
+			done <- errors.Join(err, x.Close())
+		}()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("a write of 1 MiB came through unread: %v", err)
+		default:
+		}
+		got, err := io.ReadAll(y)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("read %d bytes, %v, want the %d sent", len(got), err, len(data))
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestDeadlinesEndReadsAndWrites(t *testing.T) {
+	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+		x, y := pair(t, a, b)
+		start := time.Now()
+		_ = x.SetDeadline(start.Add(time.Second))
+		wantReadError(t, x, os.ErrDeadlineExceeded)
+		wantSince(t, start, time.Second)
+		_ = x.SetDeadline(time.Now().Add(time.Second))
+		_, err := x.Write(make([]byte, 1<<20))
+		var ne net.Error
+		if !errors.As(err, &ne) || !ne.Timeout() {
+			t.Fatalf("write = %v, want a timeout", err)
+		}
+		wantSince(t, start, 2*time.Second)
+		// A deadline moved while somebody waits counts at once.
+		go func() {
+			time.Sleep(time.Second)
+			_ = y.SetReadDeadline(time.Unix(1, 0))
+		}()
+		if _, err := io.Copy(io.Discard, y); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("read = %v, want the deadline", err)
+		}
+		_ = x.SetDeadline(time.Time{})
+		write(t, x, "again")
+	})
+}
+
+func TestHalfCloseLeavesTheOtherHalf(t *testing.T) {
+	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+		x, y := pair(t, a, b)
+		write(t, x, "question")
+		if err := x.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
+			t.Fatalf("write after CloseWrite = %v, want EPIPE", err)
+		}
+		if got, err := io.ReadAll(y); err != nil || string(got) != "question" {
+			t.Fatalf("read %q, %v", got, err)
+		}
+		write(t, y, "answer")
+		_ = y.Close()
+		if got, err := io.ReadAll(x); err != nil || string(got) != "answer" {
+			t.Fatalf("read %q, %v", got, err)
+		}
+	})
+}
+
+func TestCloseEndsBothSides(t *testing.T) {
+	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+		x, y := pair(t, a, b)
+		done := make(chan error, 1)
+		go func() {
+			_, err := x.Read(make([]byte, 1))
+			done <- err
+		}()
+		synctest.Wait()
+		_ = x.Close()
+		if err := <-done; !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("own read = %v, want net.ErrClosed", err)
+		}
+		wantReadError(t, y, io.EOF)
+		write(t, y, "into the void") // TCP takes the first write after a close
+		if _, err := y.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+			t.Fatalf("second write = %v, want EPIPE", err)
+		}
+		if err := x.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("second Close = %v, want net.ErrClosed", err)
+		}
+	})
+}
+
+// The trap that lingering closes are for.
+func TestCloseWithUnreadBytesResets(t *testing.T) {
+	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+		x, y := pair(t, a, b)
+		write(t, x, "unread")
+		write(t, y, "last words")
+		_ = y.Close()
+		wantRead(t, x, "last words")
+		wantReadError(t, x, syscall.ECONNRESET)
+	})
+}
+
+func TestLatencyAndJitterKeepOrder(t *testing.T) {
+	link := simnet.Link{Latency: 10 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.2}
+	bubble(t, simnet.Config{Seed: 7, Link: link}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+		start := time.Now()
+		x, y := pair(t, a, b)
+		if d := time.Since(start); d < 20*time.Millisecond {
+			t.Fatalf("dial took %v, want a round trip of 20ms or more", d)
+		}
+		var want []byte
+		for i := range 200 {
+			want = append(want, byte(i))
+			write(t, x, string([]byte{byte(i)}))
+		}
+		_ = x.Close()
+		got, err := io.ReadAll(y)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("read %v, %v, want 0..199 in order", got, err)
+		}
+	})
+}
+
+func TestDialErrors(t *testing.T) {
+	bubble(t, simnet.Config{}, func(t *testing.T, n *simnet.Net, a, b *simnet.Host) {
+		if _, err := a.Dial(t.Context(), b.Addr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("nobody listens: %v, want ECONNREFUSED", err)
+		}
+		if _, err := a.Dial(t.Context(), "10.9.9.9:80"); !errors.Is(err, syscall.EHOSTUNREACH) {
+			t.Errorf("no such address: %v, want EHOSTUNREACH", err)
+		}
+		n.Cut("b", "a")
+		start := time.Now()
+		_, err := a.DialTimeout("b:80", 3*time.Second)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nothing comes back: %v, want the deadline", err)
+		}
+		wantSince(t, start, 3*time.Second)
+		_, err = a.Dial(context.Background(), "b:80")
+		if !errors.Is(err, syscall.ETIMEDOUT) {
+			t.Errorf("without a deadline: %v, want ETIMEDOUT", err)
+		}
+		if _, err := a.Listen("b:80"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+			t.Errorf("listen on another's address: %v, want EADDRNOTAVAIL", err)
+		}
+	})
+}
+
+func TestHostReachesItselfByLoopback(t *testing.T) {
+	bubble(t, simnet.Config{Link: simnet.Link{Latency: time.Second}}, func(t *testing.T, n *simnet.Net, a, _ *simnet.Host) {
+		ln, err := a.Listen("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Isolate("a")
+		start := time.Now()
+		x, err := a.Dial(t.Context(), ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, x, "me")
+		wantRead(t, y, "me")
+		wantSince(t, start, 0)
+		if _, err := a.Listen(ln.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("second listen = %v, want EADDRINUSE", err)
+		}
+	})
+}
+
+func TestClosedListenerRefusesAndResets(t *testing.T) {
+	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+		ln, err := b.Listen(":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := a.Dial(t.Context(), "b:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = ln.Close()
+		wantReadError(t, x, syscall.ECONNRESET)
+		if _, err := a.Dial(t.Context(), "b:80"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("dial = %v, want ECONNREFUSED", err)
+		}
+		if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept = %v, want net.ErrClosed", err)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package simnet
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// Transport is a memberlist transport on one port of a host, for packets and
+// streams alike.
+type Transport struct {
+	h       *Host
+	port    uint16
+	ln      net.Listener
+	sock    *sock
+	streams chan net.Conn
+
+	done chan struct{}
+	once sync.Once
+	wg   sync.WaitGroup
+}
+
+var _ memberlist.NodeAwareTransport = (*Transport)(nil)
+
+// Transport opens the port, which 0 does not choose. It ends with its Shutdown
+// or the host.
+func (h *Host) Transport(port int) (*Transport, error) {
+	h.n.mu.Lock()
+	defer h.n.mu.Unlock()
+	ln, err := h.listen(h.Addr(port))
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: err}
+	}
+	p := uint16(ln.addr.Port) //nolint:gosec // made from a uint16
+	s := &sock{h: h, port: p, ch: make(chan *memberlist.Packet, sockBuffer)}
+	h.socks[p] = s
+	t := &Transport{h: h, port: p, ln: ln, sock: s, streams: make(chan net.Conn), done: make(chan struct{})}
+	t.wg.Go(t.accept)
+	return t, nil
+}
+
+// accept runs until the listener closes, by Shutdown or a crash.
+func (t *Transport) accept() {
+	for {
+		c, err := t.ln.Accept()
+		if err != nil {
+			return
+		}
+		select {
+		case t.streams <- c:
+		case <-t.done:
+			_ = c.Close()
+			return
+		}
+	}
+}
+
+// FinalAdvertiseAddr returns the host's address and the port.
+func (t *Transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+	return t.h.m.ip.AsSlice(), int(t.port), nil
+}
+
+// WriteTo sends a packet.
+func (t *Transport) WriteTo(b []byte, addr string) (time.Time, error) {
+	now := time.Now()
+	return now, t.h.sendPacket(t.port, b, addr)
+}
+
+// WriteToAddress sends a packet.
+func (t *Transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
+	return t.WriteTo(b, a.Addr)
+}
+
+// PacketCh returns where packets arrive.
+func (t *Transport) PacketCh() <-chan *memberlist.Packet { return t.sock.ch }
+
+// DialTimeout opens a stream.
+func (t *Transport) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
+	return t.h.DialTimeout(addr, d)
+}
+
+// DialAddressTimeout opens a stream.
+func (t *Transport) DialAddressTimeout(a memberlist.Address, d time.Duration) (net.Conn, error) {
+	return t.DialTimeout(a.Addr, d)
+}
+
+// StreamCh returns where accepted streams arrive.
+func (t *Transport) StreamCh() <-chan net.Conn { return t.streams }
+
+// Shutdown closes the port and returns when its goroutine has ended.
+func (t *Transport) Shutdown() error {
+	t.once.Do(func() {
+		close(t.done)
+		_ = t.ln.Close()
+		t.h.n.mu.Lock()
+		t.sock.close()
+		t.h.n.mu.Unlock()
+	})
+	t.wg.Wait()
+	return nil
+}
