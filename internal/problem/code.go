@@ -46,7 +46,9 @@ const (
 	UnsupportedMediaType Code = "unsupported-media-type"
 	Forbidden            Code = "forbidden"
 	Conflict             Code = "conflict"
-	Internal             Code = "internal"
+	// Timeout is for an action whose outcome was not known in time.
+	Timeout  Code = "timeout"
+	Internal Code = "internal"
 )
 
 // Status returns the HTTP status that c is answered with unless the problem
@@ -109,6 +111,8 @@ func (c Code) opsDefaults() (status int, title string) {
 		return http.StatusForbidden, "The request is not allowed."
 	case Conflict:
 		return http.StatusConflict, "The cluster refused the action."
+	case Timeout:
+		return http.StatusGatewayTimeout, "The cluster did not answer in time."
 	case Internal:
 		return http.StatusInternalServerError, "Something went wrong in the node."
 	}

@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"shardway/internal/problem"
+)
+
+// actTimeout bounds an action, its way to the leader included.
+const actTimeout = 30 * time.Second
+
+// act returns the endpoint of a verb. Arguments come in a JSON object or in the
+// query, not in both; the answer is the action as it was understood.
+func (s *Server) act(v Verb) endpoint {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		a, err := readAction(r, v)
+		if err != nil {
+			return err
+		}
+		a.By = r.RemoteAddr
+		// A failure leaves the ordinary timeout, which is no harm.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actTimeout + writeTimeout))
+		ctx, cancel := context.WithTimeout(r.Context(), actTimeout)
+		defer cancel()
+		err = s.cluster.Do(ctx, a)
+		s.log.Info().Str("action", v.String()).Str("node", a.Node).Bool("force", a.Force).Str("by", a.By).Err(err).Msg("action asked for")
+		if err != nil {
+			return fmt.Errorf("%s: %w", v, err)
+		}
+		return writeJSON(w, a)
+	}
+}
+
+// arguments are what a client may say about an action.
+type arguments struct {
+	Node  string `json:"node"`
+	Force bool   `json:"force"`
+}
+
+func readAction(r *http.Request, v Verb) (Action, error) {
+	args, err := readArguments(r, v)
+	if err != nil {
+		return Action{}, err
+	}
+	if v == Remove && args.Node == "" {
+		return Action{}, missing("node", `say which node to remove, as in {"node":"n3"} or ?node=n3`)
+	}
+	return Action{Verb: v, Node: args.Node, Force: args.Force}, nil
+}
+
+func readArguments(r *http.Request, v Verb) (arguments, error) {
+	var names []string
+	if v == Remove {
+		names = []string{"node", "force"}
+	}
+	body, err := io.ReadAll(r.Body) // limited by bounded
+	if err != nil {
+		return arguments{}, err
+	}
+	if len(body) == 0 {
+		return argumentsFromQuery(r, names)
+	}
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		p := problem.Newf(problem.UnsupportedMediaType, "Content-Type = %q is not application/json: send JSON and say so, or put the arguments into the query", r.Header.Get("Content-Type"))
+		p.Param, p.Value = "Content-Type", r.Header.Get("Content-Type")
+		return arguments{}, p
+	}
+	if _, err := query(r); err != nil {
+		return arguments{}, err
+	}
+	return argumentsFromJSON(body, names)
+}
+
+func argumentsFromQuery(r *http.Request, names []string) (arguments, error) {
+	q, err := query(r, names...)
+	if err != nil {
+		return arguments{}, err
+	}
+	force, err := q.truth("force")
+	return arguments{Node: q.str("node"), Force: force}, err
+}
+
+// argumentsFromJSON reads one JSON object with no names but the given ones.
+func argumentsFromJSON(body []byte, names []string) (arguments, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return arguments{}, problem.Newf(problem.BadRequest, "the body is not one JSON object (%v): send one such as {\"node\":\"n3\"}", err)
+	}
+	known := params{}
+	for _, name := range names {
+		known[name] = nil
+	}
+	for name, value := range fields {
+		if !known.has(name) {
+			return arguments{}, badParam(name, string(value), "is not known here: "+choice(names))
+		}
+	}
+	var args arguments
+	d := json.NewDecoder(bytes.NewReader(body))
+	if err := d.Decode(&args); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return arguments{}, badParam(wrong.Field, string(fields[wrong.Field]), "is a "+wrong.Value+": give a "+wrong.Type.String())
+		}
+		return arguments{}, problem.Newf(problem.BadRequest, "the body is not one JSON object (%v): send one such as {\"node\":\"n3\"}", err)
+	}
+	return args, nil
+}

@@ -1,0 +1,211 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"shardway/internal/problem"
+)
+
+// Bounds on what a Client waits for and reads: the largest answer, all shards of
+// the largest map, has about 6 MiB.
+const (
+	dialTimeout     = 3 * time.Second
+	answerTimeout   = 10 * time.Second
+	maxAnswerBytes  = 16 << 20
+	maxAnswerHeader = 64 << 10
+)
+
+// Client asks one node's ops port. It is safe for any number of goroutines. Its
+// errors are fit to be shown to the user: they name the address and what to do.
+// An answer that is a problem can be had with errors.As and *problem.Problem.
+type Client struct {
+	base string // scheme and authority
+	addr string // as the user named it
+	http *http.Client
+}
+
+// NewClient returns a Client for an address, which is host:port, :port for this
+// machine, or a URL without a path.
+func NewClient(addr string) (*Client, error) {
+	base := addr
+	if !strings.Contains(addr, "://") {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil || port == "" {
+			return nil, fmt.Errorf("--admin %q is no address: give host:port, as in 127.0.0.1:8081", addr)
+		}
+		if host == "" {
+			host = "127.0.0.1"
+		}
+		base = "http://" + net.JoinHostPort(host, port)
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
+		return nil, fmt.Errorf("--admin %q is no address: give host:port, as in 127.0.0.1:8081", addr)
+	}
+	dialer := net.Dialer{Timeout: dialTimeout}
+	return &Client{
+		base: u.Scheme + "://" + u.Host,
+		addr: addr,
+		http: &http.Client{
+			// No proxy from the environment stands before an ops port.
+			Transport:     &http.Transport{DialContext: dialer.DialContext, MaxResponseHeaderBytes: maxAnswerHeader},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Status returns the node's view.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	return get[Status](ctx, c, "/status", nil)
+}
+
+// Nodes lists the nodes.
+func (c *Client) Nodes(ctx context.Context) (NodeList, error) {
+	return get[NodeList](ctx, c, "/v1/nodes", nil)
+}
+
+// Shards lists the shards, or only those that node has or is to get unless node
+// is empty.
+func (c *Client) Shards(ctx context.Context, node string) (ShardList, error) {
+	return get[ShardList](ctx, c, "/v1/shards", filter("node", node))
+}
+
+// Endpoints lists the announced endpoints, or only those of a name unless name
+// is empty.
+func (c *Client) Endpoints(ctx context.Context, name string) (EndpointList, error) {
+	return get[EndpointList](ctx, c, "/v1/endpoints", filter("name", name))
+}
+
+// Map returns the committed map.
+func (c *Client) Map(ctx context.Context) (Map, error) {
+	return get[Map](ctx, c, "/v1/map", nil)
+}
+
+// MapAfter returns the committed map as soon as its epoch is above after, or as
+// it is once wait is over; wait is a minute at most.
+func (c *Client) MapAfter(ctx context.Context, after uint64, wait time.Duration) (Map, error) {
+	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "wait": {wait.String()}}
+	return ask[Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + q.Encode(), patience: min(wait, maxWait)})
+}
+
+// Locate tells where a key lives.
+func (c *Client) Locate(ctx context.Context, key string) (Location, error) {
+	return get[Location](ctx, c, "/v1/locate", url.Values{"key": {key}})
+}
+
+// Ready returns nil if the node is ready, else why it is not.
+func (c *Client) Ready(ctx context.Context) error {
+	_, err := c.do(ctx, call{method: http.MethodGet, path: "/readyz"})
+	return err
+}
+
+// Do has an action carried out. By is the server's to fill in.
+func (c *Client) Do(ctx context.Context, a Action) error {
+	body := []byte("{}")
+	if a.Verb == Remove {
+		var err error
+		if body, err = json.Marshal(arguments{Node: a.Node, Force: a.Force}); err != nil {
+			return err
+		}
+	}
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/v1/" + a.Verb.String(), body: body, patience: actTimeout})
+	return err
+}
+
+func filter(name, value string) url.Values {
+	if value == "" {
+		return nil
+	}
+	return url.Values{name: {value}}
+}
+
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	if query != nil {
+		path += "?" + query.Encode()
+	}
+	return ask[T](ctx, c, call{method: http.MethodGet, path: path})
+}
+
+func ask[T any](ctx context.Context, c *Client, x call) (T, error) {
+	var v T
+	b, err := c.do(ctx, x)
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		return v, fmt.Errorf("%s answered %s %s with something else than this version expects (%w): are both of one version?", c.addr, x.method, x.path, err)
+	}
+	return v, nil
+}
+
+// call is one request.
+type call struct {
+	method, path string
+	body         []byte        // nil: none
+	patience     time.Duration // for how long the node may wait before it answers
+}
+
+// do returns the body of an answer with a status of 200.
+func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout+x.patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, x.method, c.base+x.path, bytes.NewReader(x.body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/json")
+	if x.body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes))
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if res.Header.Get("Server") != serverName {
+		return nil, fmt.Errorf("%s is no ops port of Shardway (%s %s: %s): name the node's admin address with --admin ADDR", c.addr, x.method, x.path, res.Status)
+	}
+	if res.StatusCode == http.StatusOK {
+		return b, nil
+	}
+	if p, err := problem.Decode(b); err == nil {
+		return nil, p
+	}
+	return nil, fmt.Errorf("%s answered %s %s with %s", c.addr, x.method, x.path, res.Status)
+}
+
+// explain turns what a connection failed with into what the user can do.
+func (c *Client) explain(err error) error {
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("nothing listens on %s: is the node running? If its admin address is another, name it with --admin ADDR (%w)", c.addr, syscall.ECONNREFUSED)
+	case errors.As(err, &dns):
+		return fmt.Errorf("the name in --admin %s cannot be looked up (%w)", c.addr, dns)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer from %s in time: is it the node's admin address? Name it with --admin ADDR (%w)", c.addr, context.DeadlineExceeded)
+	}
+	return fmt.Errorf("no answer from %s: is it the node's admin address? Name it with --admin ADDR (%w)", c.addr, err)
+}

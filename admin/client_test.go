@@ -1,0 +1,253 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/admin"
+	"shardway/internal/problem"
+)
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+// start serves the cluster on loopback until the test ends, and returns a client
+// and what stops the server and waits for it.
+func start(t *testing.T, c admin.Cluster) (*admin.Client, func()) {
+	t.Helper()
+	ln := listen(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	s := admin.New(admin.Options{Cluster: c, Log: zerolog.Nop()})
+	go func() { done <- s.Serve(ctx, ln) }()
+	client := clientFor(t, ln.Addr().String())
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve = %v, want nil", err)
+		}
+	}
+	t.Cleanup(stop)
+	return client, stop
+}
+
+func clientFor(t *testing.T, addr string) *admin.Client {
+	t.Helper()
+	c, err := admin.NewClient(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestClientReadsWhatTheServerSays(t *testing.T) {
+	f := newFake()
+	c, _ := start(t, f)
+	ctx := t.Context()
+	st, err := c.Status(ctx)
+	if err != nil || st.Node != "n1" || len(st.Nodes) != 2 || st.Nodes[0].Endpoints["http"] != "127.0.0.1:8080" {
+		t.Errorf("Status = %+v, %v", st, err)
+	}
+	if l, err := c.Nodes(ctx); err != nil || l.Leader != "n1" || len(l.Nodes) != 2 {
+		t.Errorf("Nodes = %+v, %v", l, err)
+	}
+	if l, err := c.Shards(ctx, ""); err != nil || len(l.Shards) != 4 {
+		t.Errorf("Shards = %+v, %v", l, err)
+	}
+	if l, err := c.Shards(ctx, "n2"); err != nil || len(l.Shards) != 2 {
+		t.Errorf("Shards(n2) = %+v, %v", l, err)
+	}
+	if l, err := c.Endpoints(ctx, "http"); err != nil || len(l.Endpoints) != 1 {
+		t.Errorf("Endpoints(http) = %+v, %v", l, err)
+	}
+	if m, err := c.Map(ctx); err != nil || m.Epoch != 17 || m.Owners[3] != -1 {
+		t.Errorf("Map = %+v, %v", m, err)
+	}
+	if l, err := c.Locate(ctx, keyOf(2)+""); err != nil || l.Owner != "n2" {
+		t.Errorf("Locate = %+v, %v", l, err)
+	}
+	if l, err := c.Locate(ctx, "a&b=c %"); err != nil || l.Key != "a&b=c %" {
+		t.Errorf("Locate of an odd key = %+v, %v", l, err)
+	}
+	if err := c.Ready(ctx); err != nil {
+		t.Errorf("Ready = %v", err)
+	}
+}
+
+func TestClientActs(t *testing.T) {
+	f := newFake()
+	c, _ := start(t, f)
+	for _, a := range []admin.Action{{Verb: admin.Remove, Node: "n3", Force: true}, {Verb: admin.StepDown}} {
+		if err := c.Do(t.Context(), a); err != nil {
+			t.Errorf("Do(%+v) = %v", a, err)
+		}
+	}
+	did := f.actions()
+	if len(did) != 2 || did[0].Node != "n3" || !did[0].Force || did[1].Verb != admin.StepDown || !strings.HasPrefix(did[0].By, "127.0.0.1:") {
+		t.Errorf("did %+v", did)
+	}
+}
+
+func TestClientHandsProblemsOn(t *testing.T) {
+	f := newFake()
+	f.refuse = admin.ErrNoLeader
+	f.notReady = errors.New("no lease")
+	c, _ := start(t, f)
+	var p *problem.Problem
+	if err := c.Do(t.Context(), admin.Action{Verb: admin.StepDown}); !errors.As(err, &p) || p.Code != problem.NoLeader {
+		t.Errorf("Do = %v, want the problem no-leader", err)
+	}
+	if err := c.Ready(t.Context()); err == nil || err.Error() != "not-ready: no lease" {
+		t.Errorf("Ready = %v, want the reason", err)
+	}
+}
+
+func TestClientLongPollSeesTheCommit(t *testing.T) {
+	f := newFake()
+	f.waiting = make(chan uint64)
+	c, _ := start(t, f)
+	go func() {
+		<-f.waiting
+		f.commit(30)
+	}()
+	if m, err := c.MapAfter(t.Context(), 17, time.Minute); err != nil || m.Epoch != 30 {
+		t.Errorf("MapAfter = %+v, %v, want epoch 30", m, err)
+	}
+}
+
+func TestServeEndsLongPollsWhenStopped(t *testing.T) {
+	f := newFake()
+	f.waiting = make(chan uint64)
+	c, stop := start(t, f)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.MapAfter(t.Context(), 17, time.Minute)
+		failed <- err
+	}()
+	<-f.waiting
+	stop()
+	var p *problem.Problem
+	if err := <-failed; !errors.As(err, &p) || p.Code != problem.NotReady {
+		t.Errorf("MapAfter at a server that stops = %v, want not-ready", err)
+	}
+}
+
+func TestClientSaysThatNothingListens(t *testing.T) {
+	ln := listen(t)
+	addr := ln.Addr().String()
+	_ = ln.Close()
+	_, err := clientFor(t, addr).Status(t.Context())
+	if err == nil || !errors.Is(err, syscall.ECONNREFUSED) || !strings.HasPrefix(err.Error(), "nothing listens on "+addr+": ") || !strings.Contains(err.Error(), "--admin ADDR") {
+		t.Errorf("Status = %v, want that nothing listens there and the flag", err)
+	}
+}
+
+func TestClientKnowsAnAppPortFromAnOpsPort(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		problem.Write(w, problem.New(problem.NoKey, "no header X-Shard-Key"))
+	}))
+	defer srv.Close()
+	addr := srv.Listener.Addr().String()
+	_, err := clientFor(t, addr).Status(t.Context())
+	if err == nil || !strings.HasPrefix(err.Error(), addr+" is no ops port of Shardway (GET /status: 400 Bad Request)") {
+		t.Errorf("Status = %v, want that it is no ops port", err)
+	}
+}
+
+func TestClientGivesUpOnASilentServer(t *testing.T) {
+	ln := listen(t)
+	defer func() { _ = ln.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := clientFor(t, ln.Addr().String()).Status(ctx)
+	if err == nil || !strings.HasPrefix(err.Error(), "no answer from ") || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Status = %v, want no answer in time", err)
+	}
+}
+
+func TestNewClientTakesAddresses(t *testing.T) {
+	for addr, ok := range map[string]bool{
+		"127.0.0.1:8081": true, ":8081": true, "[::1]:8081": true, "node-1:8081": true, "http://node-1:8081": true, "http://node-1:8081/": true,
+		"": false, "8081": false, "node-1": false, "node-1:": false, "https://x:1": false, "http://x:1/status": false, "ftp://x": false, "a:b:c": false, "http://u@x:1": false,
+	} {
+		_, err := admin.NewClient(addr)
+		if (err == nil) != ok {
+			t.Errorf("NewClient(%q) = %v, want ok = %v", addr, err, ok)
+		}
+		if err != nil && !strings.Contains(err.Error(), "--admin") {
+			t.Errorf("NewClient(%q) = %v: does not name --admin", addr, err)
+		}
+	}
+}
+
+func TestProbesServeNothingElse(t *testing.T) {
+	ln := listen(t)
+	f := newFake()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- admin.ServeProbes(ctx, ln, f, zerolog.Nop()) }()
+	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/status": 404, "/debug/pprof/": 404, "/": 404} {
+		res, err := http.Get("http://" + ln.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("GET %s = %s, want %d", path, res.Status, want)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("ServeProbes = %v, want nil", err)
+	}
+}
+
+func TestPanicIsCutAndTheServerGoesOn(t *testing.T) {
+	f := newFake()
+	f.panics = true
+	c, _ := start(t, f)
+	if _, err := c.Status(t.Context()); err == nil {
+		t.Error("Status of a node that panics gave an answer")
+	}
+	if err := c.Ready(t.Context()); err != nil {
+		t.Errorf("Ready after a panic = %v", err)
+	}
+}
+
+func FuzzActionBody(f *testing.F) {
+	f.Add([]byte(`{"node":"n3","force":true}`))
+	f.Add([]byte(`{"node":null}`))
+	f.Add([]byte(`[`))
+	c := newFake()
+	h := handlerOf(c)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		res := ask(t, h, "POST", "/v1/remove", string(b), "Content-Type", "application/json")
+		if res.StatusCode != 200 {
+			_ = problemOf(t, res)
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package admin_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"shardway/admin"
+	"shardway/shardmap"
+)
+
+// fake is a Cluster with three nodes of two shards' worth of state, whose map
+// the test may replace.
+type fake struct {
+	mu struct {
+		sync.Mutex
+		epoch   uint64
+		changed chan struct{}
+		did     []admin.Action
+	}
+	waiting  chan uint64 // one value per WaitMap that begins; nil: not told
+	notReady error
+	refuse   error
+	panics   bool
+}
+
+var _ admin.Cluster = (*fake)(nil)
+
+func newFake() *fake {
+	f := &fake{}
+	f.mu.epoch = 17
+	f.mu.changed = make(chan struct{})
+	return f
+}
+
+func (f *fake) Ready() error { return f.notReady }
+
+func (f *fake) Status() admin.Status {
+	if f.panics {
+		panic("broken")
+	}
+	return admin.Status{
+		Node: "n1", Boot: 4, Cluster: "c0ffee", Version: "1.2.3", State: "resharding", Role: "leader", Leader: "n1",
+		Term: 3, Epoch: f.epoch(), Proposed: 18, LeaseMS: 412, UptimeS: 3700,
+		Shards: admin.ShardCounts{Total: 4, Owned: 2, Moving: 1, Orphaned: 1},
+		Queue:  admin.QueueCounts{Waiting: 5, Bytes: 1024},
+		Nodes: []admin.Node{
+			{
+				ID: "n1", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "east", Shards: 2,
+				Endpoints: map[string]string{"http": "127.0.0.1:8080", "admin": "127.0.0.1:8081"}, App: "healthy",
+			},
+			{ID: "n2<script>", State: "joining", Role: "gateway", Endpoints: map[string]string{}, App: "none", HeardMS: -1},
+		},
+	}
+}
+
+func (f *fake) Shards() admin.ShardList {
+	return admin.ShardList{Epoch: f.epoch(), Proposed: 18, Total: 4, Shards: []admin.Shard{
+		{Shard: 0, State: admin.ShardOwned, Owner: "n1", Epoch: 9},
+		{Shard: 1, State: admin.ShardMoving, Owner: "n1", Epoch: 9, To: "n2"},
+		{Shard: 2, State: admin.ShardOwned, Owner: "n2", Epoch: 17},
+		{Shard: 3, State: admin.ShardOrphaned},
+	}}
+}
+
+func (f *fake) Endpoints() []admin.Endpoint {
+	return []admin.Endpoint{
+		{Node: "db", Kind: admin.KindMember, Name: "sql", Addr: "10.0.0.9:5432"},
+		{Node: "n1", Kind: admin.KindNode, Name: "admin", Addr: "127.0.0.1:8081"},
+		{Node: "n1", Kind: admin.KindNode, Name: "http", Addr: "127.0.0.1:8080"},
+	}
+}
+
+func (f *fake) Map() admin.Map {
+	return admin.Map{
+		Epoch: f.epoch(), Shards: 4, Owners: []int{0, 0, 1, -1},
+		Nodes: []admin.MapNode{{ID: "n1", HTTP: "127.0.0.1:8080"}, {ID: "n2", HTTP: "127.0.0.1:8090"}},
+	}
+}
+
+func (f *fake) WaitMap(ctx context.Context, after uint64) {
+	if f.waiting != nil {
+		f.waiting <- after
+	}
+	for {
+		f.mu.Lock()
+		epoch, changed := f.mu.epoch, f.mu.changed
+		f.mu.Unlock()
+		if epoch > after {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *fake) Do(_ context.Context, a admin.Action) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.did = append(f.mu.did, a)
+	return f.refuse
+}
+
+func (f *fake) epoch() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.epoch
+}
+
+func (f *fake) commit(epoch uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.epoch = epoch
+	close(f.mu.changed)
+	f.mu.changed = make(chan struct{})
+}
+
+func (f *fake) actions() []admin.Action {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.did
+}
+
+// keyOf returns a key that lives in a shard of the fake's map.
+func keyOf(s shardmap.Shard) string {
+	for key := "k"; ; key += "k" {
+		if shardmap.Of(key, 4) == s {
+			return key
+		}
+	}
+}
+
+func handlerOf(c admin.Cluster) http.Handler {
+	return admin.New(admin.Options{Cluster: c, Log: zerolog.Nop()}).Handler()
+}
+
+// ask sends one request to the handler; headers come as name, value, ….
+func ask(t *testing.T, h http.Handler, method, target, body string, headers ...string) *http.Response {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}

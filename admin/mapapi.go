@@ -1,0 +1,111 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"shardway/internal/problem"
+	"shardway/shardmap"
+)
+
+// Waiting for the next map: how long if the client does not say, and at most.
+const (
+	defaultWait = 30 * time.Second
+	maxWait     = time.Minute
+)
+
+// shardMap answers with the committed map. With ?after=EPOCH it first waits,
+// up to ?wait=, for a newer one; when none comes the answer is the map as it is,
+// or 304 for a client that names it in If-None-Match.
+func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
+	q, err := query(r, "after", "wait")
+	if err != nil {
+		return err
+	}
+	after, err := q.number("after")
+	if err != nil {
+		return err
+	}
+	wait, err := q.duration("wait", defaultWait)
+	if err != nil {
+		return err
+	}
+	if q.has("wait") && !q.has("after") {
+		return missing("after", "say with wait which epoch you have, as in ?after=17&wait=30s")
+	}
+	if q.has("after") {
+		s.waitMap(w, r, after, min(wait, maxWait))
+		if r.Context().Err() != nil {
+			return problem.New(problem.NotReady, "the node is stopping: ask another one")
+		}
+	}
+	m := s.committed()
+	tag := `"` + strconv.FormatUint(m.Epoch, 10) + `"`
+	w.Header().Set("ETag", tag)
+	w.Header().Set("Cache-Control", "no-cache")
+	if matches(r.Header.Values("If-None-Match"), tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return writeJSON(w, m)
+}
+
+func (s *Server) waitMap(w http.ResponseWriter, r *http.Request, after uint64, wait time.Duration) {
+	// A failure leaves the ordinary timeout, which is no harm.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout))
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	s.cluster.WaitMap(ctx, after)
+}
+
+// committed returns the committed map with everything that JSON wants filled in.
+func (s *Server) committed() Map {
+	m := s.cluster.Map()
+	m.Hash = HashName
+	m.Nodes = present(m.Nodes)
+	if len(m.Owners) == 0 {
+		m.Owners = slices.Repeat([]int{-1}, m.Shards)
+	}
+	return m
+}
+
+// locate tells where a key lives, by the same map that /v1/map publishes.
+func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
+	q, err := query(r, "key")
+	if err != nil {
+		return err
+	}
+	if !q.has("key") {
+		return missing("key", "give the key that requests carry, as in ?key=alice")
+	}
+	m := s.cluster.Map()
+	if m.Shards < 1 {
+		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
+	}
+	l := Location{Key: q.str("key"), Epoch: m.Epoch}
+	l.Shard = uint32(shardmap.Of(l.Key, m.Shards))
+	if int(l.Shard) < len(m.Owners) {
+		if i := m.Owners[l.Shard]; i >= 0 && i < len(m.Nodes) {
+			l.Owner, l.Endpoint = m.Nodes[i].ID, m.Nodes[i].HTTP
+		}
+	}
+	return writeJSON(w, l)
+}
+
+// matches reports whether If-None-Match names tag. The comparison is weak, as
+// RFC 9110, section 13.1.2 asks.
+func matches(headers []string, tag string) bool {
+	for _, h := range headers {
+		for one := range strings.SplitSeq(h, ",") {
+			one = strings.TrimSpace(one)
+			if one == "*" || strings.TrimPrefix(one, "W/") == tag {
+				return true
+			}
+		}
+	}
+	return false
+}

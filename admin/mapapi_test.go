@@ -1,0 +1,97 @@
+package admin_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestMapHasItsEpochAsETag(t *testing.T) {
+	h := handlerOf(newFake())
+	if got := ask(t, h, "GET", "/v1/map", "").Header.Get("ETag"); got != `"17"` {
+		t.Errorf("ETag = %s, want \"17\"", got)
+	}
+	for value, status := range map[string]int{
+		`"17"`: 304, `W/"17"`: 304, `"3", "17"`: 304, "*": 304, `"16"`: 200, "17": 200, "": 200,
+	} {
+		res := ask(t, h, "GET", "/v1/map", "", "If-None-Match", value)
+		if got := body(t, res); res.StatusCode != status || (status == 304) != (got == "") {
+			t.Errorf("If-None-Match %s = %s %q, want %d", value, res.Status, got, status)
+		}
+	}
+}
+
+// poll asks for the map in a goroutine and returns where the answer will be.
+func poll(ctx context.Context, h http.Handler, target, known string) <-chan *http.Response {
+	got := make(chan *http.Response, 1)
+	go func() {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+		r.Header.Set("If-None-Match", known)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		got <- w.Result()
+	}()
+	return got
+}
+
+func TestLongPollReturnsTheNextMap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		got := poll(t.Context(), handlerOf(f), "/v1/map?after=17&wait=30s", `"17"`)
+		synctest.Wait()
+		f.commit(21)
+		synctest.Wait()
+		select {
+		case res := <-got:
+			if res.StatusCode != 200 || res.Header.Get("ETag") != `"21"` {
+				t.Errorf("answer = %s, ETag %s, want the map of epoch 21", res.Status, res.Header.Get("ETag"))
+			}
+		default:
+			t.Fatal("no answer after the commit")
+		}
+	})
+}
+
+func TestLongPollWaitsAsLongAsAskedAndAMinuteAtMost(t *testing.T) {
+	for target, want := range map[string]time.Duration{
+		"/v1/map?after=17&wait=2s": 2 * time.Second,
+		"/v1/map?after=17&wait=0s": 0,
+		"/v1/map?after=17":         30 * time.Second,
+		"/v1/map?after=17&wait=5h": time.Minute,
+		"/v1/map?after=16&wait=9s": 0, // there is a newer one already
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			res := <-poll(t.Context(), handlerOf(newFake()), target, `"17"`)
+			if took := time.Since(begun); took != want || res.StatusCode != http.StatusNotModified {
+				t.Errorf("GET %s took %v and gave %s, want %v and 304", target, took, res.Status, want)
+			}
+		})
+	}
+}
+
+func TestLongPollWithoutConditionGetsTheMapAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		res := <-poll(t.Context(), handlerOf(newFake()), "/v1/map?after=17&wait=1s", "")
+		if res.StatusCode != 200 || res.Header.Get("ETag") != `"17"` {
+			t.Errorf("answer = %s, ETag %s, want the map of epoch 17", res.Status, res.Header.Get("ETag"))
+		}
+	})
+}
+
+func TestLongPollEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		got := poll(ctx, handlerOf(newFake()), "/v1/map?after=17", "")
+		synctest.Wait()
+		cancel()
+		begun := time.Now()
+		<-got
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("waited %v for a client that had gone", took)
+		}
+	})
+}

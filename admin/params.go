@@ -1,0 +1,93 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"shardway/internal/problem"
+)
+
+// params are the query parameters of a request, each at most once.
+type params url.Values
+
+// query reads the parameters of r, of which only the allowed names may occur: a
+// misspelt one must not be taken for one left out.
+func query(r *http.Request, allowed ...string) (params, error) {
+	v, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, problem.Newf(problem.BadRequest, "the query is malformed (%v): percent-encode it", err)
+	}
+	for name, values := range v {
+		if !slices.Contains(allowed, name) {
+			return nil, badParam(name, values[0], "is not known here: "+choice(allowed))
+		}
+		if len(values) > 1 {
+			return nil, badParam(name, strings.Join(values, ","), "is there more than once: give it once")
+		}
+	}
+	return params(v), nil
+}
+
+func (p params) has(name string) bool { _, ok := p[name]; return ok }
+
+func (p params) str(name string) string { return url.Values(p).Get(name) }
+
+// number returns a whole number, or 0 if it is not there.
+func (p params) number(name string) (uint64, error) {
+	if !p.has(name) {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(p.str(name), 10, 64)
+	if err != nil {
+		return 0, badParam(name, p.str(name), "is no whole number: give one such as 17")
+	}
+	return n, nil
+}
+
+// duration returns a span of time that is not negative, or fallback if it is not
+// there.
+func (p params) duration(name string, fallback time.Duration) (time.Duration, error) {
+	if !p.has(name) {
+		return fallback, nil
+	}
+	d, err := time.ParseDuration(p.str(name))
+	if err != nil || d < 0 {
+		return 0, badParam(name, p.str(name), "is no span of time: give one such as 30s")
+	}
+	return d, nil
+}
+
+// truth returns a truth value, false if it is not there.
+func (p params) truth(name string) (bool, error) {
+	if !p.has(name) {
+		return false, nil
+	}
+	b, err := strconv.ParseBool(p.str(name))
+	if err != nil {
+		return false, badParam(name, p.str(name), "is neither true nor false: give one of them")
+	}
+	return b, nil
+}
+
+// badParam says which part of a request is at fault: name, value and remedy.
+func badParam(name, value, fault string) *problem.Problem {
+	return &problem.Problem{
+		Code: problem.BadRequest, Detail: fmt.Sprintf("%s = %q %s", name, value, fault), Param: name, Value: value,
+	}
+}
+
+func missing(name, remedy string) *problem.Problem {
+	return &problem.Problem{Code: problem.BadRequest, Detail: name + " is missing: " + remedy, Param: name}
+}
+
+func choice(names []string) string {
+	if len(names) == 0 {
+		return "this takes no parameters"
+	}
+	return "use " + strings.Join(names, ", ")
+}

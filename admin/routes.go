@@ -1,0 +1,125 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"shardway/internal/problem"
+)
+
+// endpoint answers one request. An error becomes a problem; nothing may have
+// been written before one is returned.
+type endpoint func(w http.ResponseWriter, r *http.Request) error
+
+// routes maps every path of the ops port.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	get := func(path string, e endpoint) { mux.Handle(path, handle(e, http.MethodGet, http.MethodHead)) }
+	post := func(path string, e endpoint) { mux.Handle(path, handle(e, http.MethodPost)) }
+
+	get("/livez", livez)
+	get("/readyz", readyz(s.cluster))
+	get("/status", s.status)
+	get("/v1/nodes", s.nodes)
+	get("/v1/shards", s.shards)
+	get("/v1/endpoints", s.endpoints)
+	get("/v1/map", s.shardMap)
+	get("/v1/locate", s.locate)
+	for v := Remove; v <= StepDown; v++ {
+		post("/v1/"+v.String(), s.act(v))
+	}
+	if s.metrics != nil {
+		mux.Handle("/metrics", handle(s.metricsEndpoint(), http.MethodGet, http.MethodHead))
+	}
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	get("/{$}", func(w http.ResponseWriter, r *http.Request) error {
+		http.Redirect(w, r, "/status", http.StatusFound)
+		return nil
+	})
+	mux.Handle("/", handle(notFound("/status, /livez, /readyz, /metrics, /debug/pprof/ and /v1/…")))
+	return mux
+}
+
+func (s *Server) metricsEndpoint() endpoint {
+	h := promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: errorLog(s.log)})
+	return func(w http.ResponseWriter, r *http.Request) error {
+		h.ServeHTTP(w, r)
+		return nil
+	}
+}
+
+func notFound(known string) endpoint {
+	return func(_ http.ResponseWriter, r *http.Request) error {
+		return problem.Newf(problem.NotFound, "%q is no path of the ops port: it has %s", r.URL.Path, known)
+	}
+}
+
+// handle adapts an endpoint that takes the given methods, or any if none is
+// given.
+func handle(e endpoint, methods ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var err error
+		if len(methods) > 0 && !slices.Contains(methods, r.Method) {
+			allow := strings.Join(methods, ", ")
+			w.Header().Set("Allow", allow)
+			err = problem.Newf(problem.MethodNotAllowed, "%s %s: use %s", r.Method, r.URL.Path, allow)
+		} else {
+			err = e(w, r)
+		}
+		if err != nil {
+			problem.Write(w, asProblem(err))
+		}
+	})
+}
+
+// asProblem gives an error its code. An error that nobody classified is ours.
+func asProblem(err error) *problem.Problem {
+	var p *problem.Problem
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &tooLarge):
+		return problem.Newf(problem.TooLarge, "the body is longer than %d bytes", tooLarge.Limit)
+	case errors.Is(err, ErrNoLeader):
+		return problem.New(problem.NoLeader, err.Error())
+	case errors.Is(err, ErrUnknownNode):
+		return problem.New(problem.NotFound, err.Error())
+	case errors.Is(err, ErrRefused):
+		return problem.New(problem.Conflict, err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		return problem.New(problem.Timeout, err.Error()+": it may still be carried out; look at /status before you try again")
+	}
+	return problem.New(problem.Internal, err.Error())
+}
+
+// writeJSON answers with v, encoded whole before the first byte goes out.
+func writeJSON(w http.ResponseWriter, v any) error {
+	var b bytes.Buffer
+	if err := json.NewEncoder(&b).Encode(v); err != nil {
+		return err
+	}
+	write(w, "application/json", b.Bytes())
+	return nil
+}
+
+func write(w http.ResponseWriter, contentType string, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	// The client may have gone: nobody is left to tell.
+	_, _ = w.Write(body)
+}

@@ -1,0 +1,89 @@
+package admin
+
+import (
+	"context"
+	"html/template"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+// Options is what a Server is made of.
+type Options struct {
+	// Cluster answers. Required.
+	Cluster Cluster
+	// Metrics feeds /metrics. Nil: there is no /metrics.
+	Metrics prometheus.Gatherer
+	// Log takes the actions and the server's own errors. Zero logs nothing.
+	Log zerolog.Logger
+}
+
+// Server is the ops HTTP server of one node. It is safe for any number of
+// goroutines.
+type Server struct {
+	cluster Cluster
+	metrics prometheus.Gatherer
+	log     zerolog.Logger
+	page    *template.Template
+	handler http.Handler
+}
+
+// New returns a Server that is not listening yet.
+func New(o Options) *Server {
+	s := &Server{cluster: o.Cluster, metrics: o.Metrics, log: o.Log, page: statusPage()}
+	s.handler = s.guard(bounded(s.routes()))
+	return s
+}
+
+// Handler returns the handler of every endpoint, guard included.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Serve answers on ln until ctx ends. It then ends long-polls, waits up to 3 s
+// for other answers, closes every connection and returns nil. It owns ln.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	return serve(ctx, ln, s.handler, s.log)
+}
+
+// Bounds on one client of the ops port. They keep a slow or broken one from
+// holding memory; pprof and long-polls extend the write timeout for themselves.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readBodyTimeout   = 10 * time.Second
+	writeTimeout      = 30 * time.Second
+	idleTimeout       = time.Minute
+	stopTimeout       = 3 * time.Second
+	maxHeaderBytes    = 16 << 10
+	maxBodyBytes      = 64 << 10
+)
+
+// serve runs an HTTP server until ctx ends. ReadTimeout stays zero: its deadline
+// would also end the context of a handler that waits; bounded sets one for bodies.
+func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Logger) error {
+	srv := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readHeaderTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          errorLog(log),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ln) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if srv.Shutdown(stopping) != nil {
+		// The stragglers had their time; Close fails only on a closed listener.
+		_ = srv.Close()
+	}
+	<-done
+	return nil
+}

@@ -1,0 +1,310 @@
+package admin_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"shardway/admin"
+	"shardway/internal/problem"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func body(t *testing.T, res *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs:\n%s, want\n%s", name, got, want)
+	}
+}
+
+func TestJSONHasTheDocumentedNames(t *testing.T) {
+	h := handlerOf(newFake())
+	for name, target := range map[string]string{
+		"status.json":          "/status",
+		"nodes.json":           "/v1/nodes",
+		"shards.json":          "/v1/shards",
+		"shards-n2.json":       "/v1/shards?node=n2",
+		"shards-orphans.json":  "/v1/shards?node=",
+		"shards-none.json":     "/v1/shards?node=n9",
+		"endpoints.json":       "/v1/endpoints",
+		"endpoints-http.json":  "/v1/endpoints?name=http",
+		"map.json":             "/v1/map",
+		"locate.json":          "/v1/locate?key=" + keyOf(2),
+		"locate-orphaned.json": "/v1/locate?key=" + keyOf(3),
+	} {
+		res := ask(t, h, "GET", target, "")
+		if res.StatusCode != 200 || res.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("GET %s = %s, %s", target, res.Status, res.Header.Get("Content-Type"))
+		}
+		golden(t, name, body(t, res))
+	}
+}
+
+func TestEmptyClusterHasEmptyLists(t *testing.T) {
+	h := handlerOf(blank{newFake()})
+	for target, want := range map[string]string{
+		"/v1/nodes":     `{"leader":"","epoch":0,"nodes":[]}`,
+		"/v1/shards":    `{"epoch":0,"proposed":0,"total":0,"shards":[]}`,
+		"/v1/endpoints": `{"endpoints":[]}`,
+		"/v1/map":       `{"epoch":0,"shards":3,"hash":"xxhash64","nodes":[],"owners":[-1,-1,-1]}`,
+	} {
+		if got := body(t, ask(t, h, "GET", target, "")); got != want+"\n" {
+			t.Errorf("GET %s = %s, want %s", target, got, want)
+		}
+	}
+}
+
+// blank is a node that knows nothing yet.
+type blank struct{ *fake }
+
+func (blank) Status() admin.Status        { return admin.Status{} }
+func (blank) Shards() admin.ShardList     { return admin.ShardList{} }
+func (blank) Endpoints() []admin.Endpoint { return nil }
+func (blank) Map() admin.Map              { return admin.Map{Shards: 3} }
+
+func TestBrowserGetsAPage(t *testing.T) {
+	h := handlerOf(newFake())
+	const firefox = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	res := ask(t, h, "GET", "/status", "", "Accept", firefox)
+	page := body(t, res)
+	if got := res.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
+		t.Fatalf("Content-Type = %q, want HTML", got)
+	}
+	for _, want := range []string{
+		"n1", "resharding", "c0ffee", `http-equiv="refresh"`, "412 ms", "17 → 18", "n2&lt;script&gt;",
+		"admin 127.0.0.1:8081 · http 127.0.0.1:8080", "1h1m40s", `value="50"`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("page lacks %q", want)
+		}
+	}
+	for _, never := range []string{"<script", "src=", "http://", "https://", "ZgotmplZ"} {
+		if strings.Contains(page, never) {
+			t.Errorf("page contains %q: it must stand alone and escape", never)
+		}
+	}
+	if csp := res.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
+		t.Errorf("Content-Security-Policy = %q", csp)
+	}
+}
+
+func TestPageOfAnEmptyNodeRenders(t *testing.T) {
+	page := body(t, ask(t, handlerOf(blank{newFake()}), "GET", "/status", "", "Accept", "text/html"))
+	if !strings.Contains(page, "none known yet") || !strings.HasSuffix(page, "</html>\n") {
+		t.Errorf("page is cut or lacks the note:\n%s", page)
+	}
+}
+
+func TestAcceptDecidesTheForm(t *testing.T) {
+	h := handlerOf(newFake())
+	for accept, html := range map[string]bool{
+		"":                                     false,
+		"*/*":                                  false,
+		"application/json":                     false,
+		"text/html":                            true,
+		"text/*":                               true,
+		"text/html;q=0.5, application/json":    false,
+		"text/html, application/json":          false,
+		"text/html;q=0, */*":                   false,
+		"application/json;q=0.1, text/html":    true,
+		"text/html;q=nonsense, */*;q=0.1":      false,
+		"text/html; level=1; q=0.9, */*;q=0.8": true,
+		";;;,,,":                               false,
+	} {
+		res := ask(t, h, "GET", "/status", "", "Accept", accept)
+		if got := strings.HasPrefix(res.Header.Get("Content-Type"), "text/html"); got != html {
+			t.Errorf("Accept %q: HTML = %v, want %v", accept, got, html)
+		}
+		if res.Header.Get("Vary") != "Accept" {
+			t.Errorf("Accept %q: no Vary", accept)
+		}
+	}
+}
+
+func TestProbes(t *testing.T) {
+	f := newFake()
+	h := handlerOf(f)
+	for _, path := range []string{"/livez", "/readyz"} {
+		if res := ask(t, h, "GET", path, ""); res.StatusCode != 200 || body(t, res) != "ok\n" {
+			t.Errorf("GET %s = %s, want ok", path, res.Status)
+		}
+	}
+	f.notReady = errors.New("no lease: no leader since 3s")
+	if res := ask(t, h, "GET", "/livez", ""); res.StatusCode != 200 {
+		t.Errorf("GET /livez = %s, want 200 also when not ready", res.Status)
+	}
+	res := ask(t, h, "GET", "/readyz", "")
+	p := problemOf(t, res)
+	if res.StatusCode != 503 || p.Code != problem.NotReady || p.Detail != "no lease: no leader since 3s" {
+		t.Errorf("GET /readyz = %s %+v, want 503 with the reason", res.Status, p)
+	}
+}
+
+func problemOf(t *testing.T, res *http.Response) *problem.Problem {
+	t.Helper()
+	b := body(t, res)
+	p, err := problem.Decode([]byte(b))
+	if err != nil {
+		t.Fatalf("%s: %v: %s", res.Status, err, b)
+	}
+	if got := res.Header.Get("Shardway-Error"); got != string(p.Code) || res.Header.Get("Content-Type") != problem.ContentType {
+		t.Errorf("Shardway-Error = %q, Content-Type = %q, want %q and a problem", got, res.Header.Get("Content-Type"), p.Code)
+	}
+	return p
+}
+
+func TestMistakesNameWhatAndRemedy(t *testing.T) {
+	f := newFake()
+	h := handlerOf(f)
+	js := []string{"Content-Type", "application/json"}
+	for _, tc := range []struct {
+		method, target, body string
+		headers              []string
+		status               int
+		detail               string
+	}{
+		{"GET", "/nope", "", nil, 404, `"/nope" is no path of the ops port: it has /status, /livez, /readyz, /metrics, /debug/pprof/ and /v1/…`},
+		{"POST", "/status", "", nil, 405, "POST /status: use GET, HEAD"},
+		{"GET", "/v1/remove?node=n2", "", nil, 405, "GET /v1/remove: use POST"},
+		{"GET", "/status?x=1", "", nil, 400, `x = "1" is not known here: this takes no parameters`},
+		{"GET", "/v1/shards?nodes=n1", "", nil, 400, `nodes = "n1" is not known here: use node`},
+		{"GET", "/v1/shards?node=a&node=b", "", nil, 400, `node = "a,b" is there more than once: give it once`},
+		{"GET", "/v1/shards?node=%zz", "", nil, 400, `the query is malformed (invalid URL escape "%zz"): percent-encode it`},
+		{"GET", "/v1/map?after=x", "", nil, 400, `after = "x" is no whole number: give one such as 17`},
+		{"GET", "/v1/map?after=1&wait=soon", "", nil, 400, `wait = "soon" is no span of time: give one such as 30s`},
+		{"GET", "/v1/map?after=1&wait=-1s", "", nil, 400, `wait = "-1s" is no span of time: give one such as 30s`},
+		{"GET", "/v1/map?wait=1s", "", nil, 400, `after is missing: say with wait which epoch you have, as in ?after=17&wait=30s`},
+		{"GET", "/v1/locate", "", nil, 400, "key is missing: give the key that requests carry, as in ?key=alice"},
+		{"POST", "/v1/remove", "", nil, 400, `node is missing: say which node to remove, as in {"node":"n3"} or ?node=n3`},
+		{"POST", "/v1/remove?node=n3&force=perhaps", "", nil, 400, `force = "perhaps" is neither true nor false: give one of them`},
+		{"POST", "/v1/remove", `{"node":"n3"}`, nil, 415, `Content-Type = "" is not application/json: send JSON and say so, or put the arguments into the query`},
+		{"POST", "/v1/remove", `node=n3`, []string{"Content-Type", "text/plain"}, 415, `Content-Type = "text/plain" is not application/json: send JSON and say so, or put the arguments into the query`},
+		{"POST", "/v1/remove", `{"node":3}`, js, 400, `node = "3" is a number: give a string`},
+		{"POST", "/v1/remove", `{"name":"n3"}`, js, 400, `name = "\"n3\"" is not known here: use node, force`},
+		{"POST", "/v1/remove", `{"node":"n3"} {}`, js, 400, `the body is not one JSON object (invalid character '{' after top-level value): send one such as {"node":"n3"}`},
+		{"POST", "/v1/remove?force=true", `{"node":"n3"}`, js, 400, `force = "true" is not known here: this takes no parameters`},
+		{"POST", "/v1/remove", strings.Repeat(" ", 70000), js, 413, "the body is longer than 65536 bytes"},
+		{"POST", "/v1/step-down?node=n3", "", nil, 400, `node = "n3" is not known here: this takes no parameters`},
+	} {
+		res := ask(t, h, tc.method, tc.target, tc.body, tc.headers...)
+		if p := problemOf(t, res); res.StatusCode != tc.status || p.Detail != tc.detail {
+			t.Errorf("%s %s %.20q = %d %q, want %d %q", tc.method, tc.target, tc.body, res.StatusCode, p.Detail, tc.status, tc.detail)
+		}
+		if tc.status == 405 && res.Header.Get("Allow") == "" {
+			t.Errorf("%s %s: no Allow", tc.method, tc.target)
+		}
+	}
+	if did := f.actions(); len(did) != 0 {
+		t.Errorf("mistakes led to actions: %+v", did)
+	}
+}
+
+func TestActionsReachTheCluster(t *testing.T) {
+	js := []string{"Content-Type", "application/json; charset=utf-8"}
+	for _, tc := range []struct {
+		target, body string
+		headers      []string
+		want         admin.Action
+	}{
+		{"/v1/remove?node=n3", "", nil, admin.Action{Verb: admin.Remove, Node: "n3"}},
+		{"/v1/remove?node=n3&force=1", "", nil, admin.Action{Verb: admin.Remove, Node: "n3", Force: true}},
+		{"/v1/remove", `{"node":"n3","force":true}`, js, admin.Action{Verb: admin.Remove, Node: "n3", Force: true}},
+		{"/v1/step-down", "", nil, admin.Action{Verb: admin.StepDown}},
+		{"/v1/step-down", "{}", js, admin.Action{Verb: admin.StepDown}},
+	} {
+		f := newFake()
+		res := ask(t, handlerOf(f), "POST", tc.target, tc.body, tc.headers...)
+		tc.want.By = "192.0.2.1:1234" // httptest's client
+		if did := f.actions(); res.StatusCode != 200 || len(did) != 1 || did[0] != tc.want {
+			t.Errorf("POST %s %s = %s, did %+v, want %+v", tc.target, tc.body, res.Status, did, tc.want)
+		}
+	}
+}
+
+func TestRefusedActionsKeepTheirReason(t *testing.T) {
+	own := problem.New(problem.Conflict, "of the leader's making")
+	for _, tc := range []struct {
+		err    error
+		status int
+		detail string
+	}{
+		{fmt.Errorf("%w: election under way since 2s", admin.ErrNoLeader), 503, "remove: no leader: election under way since 2s"},
+		{fmt.Errorf("%w: %q; known are n1, n2", admin.ErrUnknownNode, "n3"), 404, `remove: unknown node: "n3"; known are n1, n2`},
+		{fmt.Errorf("%w: two voters would remain", admin.ErrRefused), 409, "remove: refused: two voters would remain"},
+		{fmt.Errorf("passed on: %w", own), 409, "of the leader's making"},
+		{errors.New("disk full"), 500, "remove: disk full"},
+	} {
+		f := newFake()
+		f.refuse = tc.err
+		res := ask(t, handlerOf(f), "POST", "/v1/remove?node=n3", "")
+		if p := problemOf(t, res); res.StatusCode != tc.status || p.Detail != tc.detail {
+			t.Errorf("%v = %d %q, want %d %q", tc.err, res.StatusCode, p.Detail, tc.status, tc.detail)
+		}
+	}
+}
+
+func TestPageOfAnotherOriginChangesNothing(t *testing.T) {
+	f := newFake()
+	h := handlerOf(f)
+	res := ask(t, h, "POST", "/v1/remove?node=n3", "", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site")
+	if res.StatusCode != 403 || len(f.actions()) != 0 {
+		t.Errorf("cross-origin POST = %s, did %v, want 403 and nothing", res.Status, f.actions())
+	}
+}
+
+func TestEveryAnswerPassesTheGuard(t *testing.T) {
+	h := admin.New(admin.Options{Cluster: newFake(), Metrics: prometheus.NewRegistry(), Log: zerolog.Nop()}).Handler()
+	for _, path := range []string{"/", "/status", "/livez", "/readyz", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/v1/map", "/nope", "//x"} {
+		h := ask(t, h, "GET", path, "").Header
+		if h.Get("Server") != "shardway-admin" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" {
+			t.Errorf("GET %s did not pass the guard: %v", path, h)
+		}
+	}
+}
+
+func TestMetricsComeFromTheRegistry(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "shardway_test_total", Help: "x"})
+	reg.MustRegister(c)
+	c.Add(3)
+	h := admin.New(admin.Options{Cluster: newFake(), Metrics: reg, Log: zerolog.Nop()}).Handler()
+	if got := body(t, ask(t, h, "GET", "/metrics", "")); !strings.Contains(got, "shardway_test_total 3") {
+		t.Errorf("GET /metrics = %s", got)
+	}
+}
+
+func TestRootLeadsToStatus(t *testing.T) {
+	res := ask(t, handlerOf(newFake()), "GET", "/", "")
+	if res.StatusCode != 302 || res.Header.Get("Location") != "/status" {
+		t.Errorf("GET / = %s to %q", res.Status, res.Header.Get("Location"))
+	}
+}
