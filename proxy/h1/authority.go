@@ -1,0 +1,89 @@
+package h1
+
+// hostByte holds true for the bytes of a reg-name (RFC 3986 section 3.2.2)
+// without the comma: lists of hosts have been used to mislead.
+var hostByte = func() (t [256]bool) {
+	for c := '0'; c <= '9'; c++ {
+		t[c] = true
+	}
+	for c := 'a'; c <= 'z'; c++ {
+		t[c], t[c-'a'+'A'] = true, true
+	}
+	for _, c := range "-._~!$&'()*+;=%" {
+		t[c] = true
+	}
+	return t
+}()
+
+// validAuthority reports whether b is a host with perhaps a port, and nothing
+// else: no user, no list, no path.
+func validAuthority(b []byte) bool {
+	if len(b) == 0 {
+		return false
+	}
+	if b[0] == '[' {
+		return validLiteral(b)
+	}
+	i := 0
+	for i < len(b) && hostByte[b[i]] {
+		if b[i] == '%' && !wholeEscape(b[i:]) {
+			return false
+		}
+		i++
+	}
+	return i > 0 && validPort(b[i:])
+}
+
+// wholeEscape reports whether b starts with a whole percent escape.
+func wholeEscape(b []byte) bool {
+	return len(b) >= 3 && unhex(b[1]) >= 0 && unhex(b[2]) >= 0
+}
+
+// validLiteral judges "[IPv6]" with perhaps a port. Zones and future versions
+// are refused. That the colons and digits make an address is left to whoever
+// dials it: nobody does.
+func validLiteral(b []byte) bool {
+	colons, i := 0, 1
+	for ; i < len(b) && b[i] != ']'; i++ {
+		switch c := b[i]; {
+		case c == ':':
+			colons++
+		case c == '.' || unhex(c) >= 0:
+		default:
+			return false
+		}
+	}
+	return i < len(b) && colons >= 2 && i < 47 && validPort(b[i+1:])
+}
+
+// validPort judges what follows a host: nothing, or a colon and at most five
+// digits.
+func validPort(b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	if b[0] != ':' || len(b) > 6 {
+		return false
+	}
+	n := 0
+	for _, c := range b[1:] {
+		if c < '0' || c > '9' {
+			return false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n <= 65535
+}
+
+// unhex returns the value of a hexadecimal digit, -1 for another byte.
+func unhex(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}

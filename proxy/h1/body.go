@@ -1,0 +1,295 @@
+package h1
+
+import (
+	"errors"
+	"io"
+)
+
+// Refusals of bodies.
+var (
+	errBodyLimit = &Error{413, "the body is too long"}
+	errChunkSize = &Error{400, "a bad chunk size"}
+	errChunkLine = &Error{400, "a chunk line is too long"}
+	errChunkExt  = &Error{400, "a bad chunk extension"}
+	errChunkMore = &Error{400, "too many chunk extensions"}
+	errChunkEnd  = &Error{400, "a chunk that does not end in CRLF"}
+	errTrailer   = &Error{400, "a trailer that does not belong there"}
+	errTrailers  = &Error{400, "too many trailers"}
+)
+
+// errMore says that what is buffered does not suffice to go on.
+var errMore = errors.New("h1: more needed")
+
+// direct is the size from which on body bytes go straight from the socket to
+// where they are wanted, and not by way of the read buffer.
+const direct = 4 << 10
+
+// bodyState is where the reader stands in a body.
+type bodyState uint8
+
+const (
+	inData     bodyState = iota + 1
+	inSize               // at a chunk-size line
+	inDataEnd            // at the CRLF behind chunk data
+	inTrailers           // in the trailer section
+	atEnd
+)
+
+// Body reads the body of one message. A body that is cut ends with
+// io.ErrUnexpectedEOF, a malformed one with an *Error, and only a whole one
+// with io.EOF. Errors stay. It never takes bytes behind the body.
+type Body struct {
+	in    *inlet
+	head  *Head
+	kind  Kind
+	state bodyState
+	reply bool  // of an answer: refusals have status 502
+	left  int64 // of the body (Length) or of the chunk
+	read  int64
+	limit int64 // of read; 0: none
+	ext   int   // bytes of chunk extensions so far
+	err   error
+
+	trailers []byte
+	lines    int
+	begun    bool
+}
+
+func (b *Body) start(in *inlet, h *Head, kind Kind, length int64) {
+	*b = Body{in: in, head: h, kind: kind, trailers: b.trailers[:0]}
+	b.state = atEnd
+	switch kind {
+	case Length:
+		if length > 0 {
+			b.state, b.left = inData, length
+		}
+	case Chunked:
+		b.state = inSize
+	case UntilClose:
+		b.state = inData
+	case NoBody:
+	}
+}
+
+// Kind returns how the end of the body is found.
+func (b *Body) Kind() Kind { return b.kind }
+
+// Done reports whether the body has been read whole, trailers included.
+func (b *Body) Done() bool { return b.state == atEnd }
+
+// Begun reports whether any of the body has been seen. A client that waits for
+// 100 (Continue) may have sent none, and may never.
+func (b *Body) Begun() bool { return b.begun || b.state == atEnd || b.in.buffered() > 0 }
+
+// Remaining returns how much is left of a body of known length, 0 of one that
+// is done, -1 otherwise.
+func (b *Body) Remaining() int64 {
+	switch {
+	case b.state == atEnd:
+		return 0
+	case b.kind == Length:
+		return b.left
+	}
+	return -1
+}
+
+// Received returns the number of body bytes read so far.
+func (b *Body) Received() int64 { return b.read }
+
+// Limit refuses a body of more than n bytes with status 413: at once when its
+// length is declared, else when it gets there. Zero: no limit.
+func (b *Body) Limit(n int64) error {
+	b.limit = n
+	if n > 0 && b.kind == Length && b.read+b.left > n {
+		return b.fail(errBodyLimit)
+	}
+	return nil
+}
+
+// Trailers returns the trailer lines as they came, each with its CRLF, without
+// the empty line. It is valid once Done, until the next message.
+func (b *Body) Trailers() []byte { return b.trailers }
+
+// Read reads some of the body and waits for it if it must.
+func (b *Body) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		n, err := b.take(p)
+		if n > 0 {
+			return n, nil
+		}
+		if err != errMore { //nolint:errorlint // never wrapped
+			return 0, err
+		}
+		if n, err := b.pull(p, true); n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+// Fill reads until p is full or the body done, and tells which. It is for
+// bodies kept in memory.
+func (b *Body) Fill(p []byte) (n int, done bool, err error) {
+	for n < len(p) && b.state != atEnd {
+		m, err := b.Read(p[n:])
+		n += m
+		if err != nil && !errors.Is(err, io.EOF) {
+			return n, false, err
+		}
+	}
+	if b.state != atEnd && n == len(p) && b.kind == Chunked {
+		// The end may be there already.
+		if _, err := b.take(nil); err != nil && !errors.Is(err, io.EOF) && err != errMore { //nolint:errorlint // never wrapped
+			return n, false, err
+		}
+	}
+	return n, b.state == atEnd, nil
+}
+
+// Drain reads and drops the rest of the body, up to limit bytes of it. Nil
+// means that the connection stands at the next message.
+func (b *Body) Drain(limit int64) error {
+	if b.state == atEnd {
+		return nil
+	}
+	if b.kind == Length && b.left > limit || b.kind == UntilClose {
+		return ErrDrainLimit
+	}
+	sink := b.in.pool.get(smallBuffer)
+	defer b.in.pool.put(sink)
+	for {
+		n, err := b.Read(sink)
+		limit -= int64(n)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case limit < 0:
+			return ErrDrainLimit
+		}
+	}
+}
+
+// take moves body bytes from the read buffer to p, errMore when it would have
+// to wait for them. With an empty p it goes up to the next data. It never
+// reads from the socket.
+func (b *Body) take(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	for b.state != inData {
+		if b.state == atEnd {
+			return 0, io.EOF
+		}
+		if err := b.step(); err != nil {
+			if err == errMore { //nolint:errorlint // never wrapped
+				return 0, err
+			}
+			return 0, b.fail(err)
+		}
+	}
+	src := b.in.unread()
+	if len(src) == 0 {
+		return 0, errMore
+	}
+	b.begun = true
+	if b.kind != UntilClose && int64(len(src)) > b.left {
+		src = src[:b.left]
+	}
+	n := copy(p, src)
+	b.in.discard(n)
+	return n, b.took(n)
+}
+
+// took counts n bytes of data.
+func (b *Body) took(n int) error {
+	b.read += int64(n)
+	if b.limit > 0 && b.read > b.limit {
+		return b.fail(errBodyLimit)
+	}
+	if b.kind == UntilClose {
+		return nil
+	}
+	b.left -= int64(n)
+	if b.left == 0 {
+		b.state = atEnd
+		if b.kind == Chunked {
+			b.state = inDataEnd
+		}
+	}
+	return nil
+}
+
+// pull reads from the socket once: data straight into p when that is worth it
+// (then it returns its length), else into the read buffer. Without wait it
+// returns errMore when nothing is there.
+func (b *Body) pull(p []byte, wait bool) (int, error) {
+	in := b.in
+	if wait {
+		if err := in.arm(in.body); err != nil {
+			return 0, b.fail(err)
+		}
+	}
+	b.begun = true
+	if b.state == inData && in.buffered() == 0 && len(p) >= direct && (b.kind != Chunked || b.left >= direct) {
+		return b.pullData(p, wait)
+	}
+	if wait {
+		if err := in.more(); err != nil {
+			return 0, b.ended(err)
+		}
+		return 0, nil
+	}
+	if in.buf != nil && !in.room() {
+		return 0, nil
+	}
+	some, err := in.tryFill()
+	if err != nil {
+		return 0, b.ended(err)
+	}
+	if !some {
+		return 0, errMore
+	}
+	return 0, nil
+}
+
+// pullData reads data straight into p, never past the body.
+func (b *Body) pullData(p []byte, wait bool) (int, error) {
+	if b.kind != UntilClose && int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	if !wait && b.in.sock == nil {
+		return 0, errMore
+	}
+	_, n, err := b.in.receive(p, wait)
+	if n > 0 {
+		return n, b.took(n)
+	}
+	if err != nil {
+		return 0, b.ended(err)
+	}
+	return 0, errMore
+}
+
+// ended turns the end of the stream into what it means for the body.
+func (b *Body) ended(err error) error {
+	if !errors.Is(err, io.EOF) {
+		return b.fail(err)
+	}
+	if b.kind == UntilClose {
+		b.state = atEnd
+		return io.EOF
+	}
+	return b.fail(io.ErrUnexpectedEOF)
+}
+
+func (b *Body) fail(err error) error {
+	if b.reply {
+		err = gatewayError(err)
+	}
+	b.err = err
+	return err
+}

@@ -1,0 +1,195 @@
+package h1
+
+import "bytes"
+
+const (
+	maxChunkLine  = 1 << 10 // of one chunk-size line
+	maxChunkExt   = 4 << 10 // of all chunk extensions of a body
+	maxTrailer    = 8 << 10 // of all trailers
+	maxTrailerNum = 64
+)
+
+// step goes on in the framing of a chunked body, by what is buffered.
+func (b *Body) step() error {
+	src := b.in.unread()
+	if b.state == inDataEnd {
+		if len(src) == 0 || len(src) == 1 && src[0] == '\r' {
+			return errMore
+		}
+		if src[0] != '\r' || src[1] != '\n' {
+			return errChunkEnd
+		}
+		b.in.discard(2)
+		b.state = inSize
+		return nil
+	}
+	n := bytes.IndexByte(src, '\n')
+	limit, long := maxChunkLine, errChunkLine
+	if b.state == inTrailers {
+		limit, long = maxTrailer-len(b.trailers), errTrailers
+	}
+	switch {
+	case n > limit || n < 0 && len(src) > limit:
+		return long
+	case n < 0:
+		return errMore
+	case n == 0 || src[n-1] != '\r':
+		return errBareLF
+	}
+	b.begun = true
+	if err := b.line(src[:n+1]); err != nil {
+		return err
+	}
+	b.in.discard(n + 1)
+	return nil
+}
+
+// line takes a chunk-size line or a trailer line, CRLF included.
+func (b *Body) line(l []byte) error {
+	text := l[:len(l)-2]
+	if b.state == inTrailers {
+		if len(text) == 0 {
+			b.state = atEnd
+			return nil
+		}
+		return b.trailer(l)
+	}
+	size, ext, err := parseChunkSize(text)
+	if err != nil {
+		return err
+	}
+	if b.ext += len(ext); b.ext > maxChunkExt {
+		return errChunkMore
+	}
+	if !validExtensions(ext) {
+		return errChunkExt
+	}
+	b.left, b.state = size, inData
+	if size == 0 {
+		b.state = inTrailers
+	}
+	return nil
+}
+
+// trailer keeps one trailer line. Those that Connection names end here.
+func (b *Body) trailer(text []byte) error {
+	var l line
+	if err := judgeLine(text[:len(text)-2], &l); err != nil {
+		return err
+	}
+	if b.lines++; b.lines > maxTrailerNum {
+		return errTrailers
+	}
+	name := text[:l.colon]
+	if forbiddenTrailer(name, l.field) {
+		return errTrailer
+	}
+	if !b.head.connectionNames(name) {
+		b.trailers = append(b.trailers, text...)
+	}
+	return nil
+}
+
+// parseChunkSize reads 1*HEXDIG, at most 16 digits and 2^62, and returns what
+// follows it.
+func parseChunkSize(b []byte) (int64, []byte, error) {
+	var n uint64
+	i := 0
+	for ; i < len(b); i++ {
+		d := unhex(b[i])
+		if d < 0 {
+			break
+		}
+		if i == 16 {
+			return 0, nil, errChunkSize
+		}
+		n = n<<4 | uint64(d)
+	}
+	if i == 0 || n > 1<<62 || i < len(b) && b[i] != ';' {
+		return 0, nil, errChunkSize
+	}
+	return int64(n), b[i:], nil
+}
+
+// validExtensions judges *( ";" token [ "=" ( token / quoted-string ) ] ).
+func validExtensions(b []byte) bool {
+	for len(b) > 0 {
+		if b[0] != ';' {
+			return false
+		}
+		n := tokenLen(b[1:])
+		if n == 0 {
+			return false
+		}
+		if b = b[1+n:]; len(b) == 0 || b[0] != '=' {
+			continue
+		}
+		b = b[1:]
+		if n = tokenLen(b); n == 0 {
+			n = quotedLen(b)
+		}
+		if n == 0 {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+func tokenLen(b []byte) int {
+	n := 0
+	for n < len(b) && tokenByte[b[n]] {
+		n++
+	}
+	return n
+}
+
+// quotedLen returns the length of the quoted-string that b starts with, 0
+// without one.
+func quotedLen(b []byte) int {
+	if len(b) == 0 || b[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1
+		case c == '\\' && i+1 < len(b):
+			i++
+			if !cleanBytes(b[i : i+1]) {
+				return 0
+			}
+		case !cleanBytes(b[i : i+1]):
+			return 0
+		}
+	}
+	return 0
+}
+
+// forbiddenTrailers are the fields that frame, route, authenticate or change
+// the reading of a message (RFC 9110 section 6.5.1), beside the known ones.
+var forbiddenTrailers = [...]string{
+	"accept", "age", "authorization", "cache-control", "content-encoding", "content-location", "content-range",
+	"content-type", "expires", "if-match", "if-modified-since", "if-none-match", "if-range",
+	"if-unmodified-since", "location", "max-forwards", "pragma", "range", "retry-after", "set-cookie",
+	"vary", "warning", "www-authenticate", "x-real-ip",
+}
+
+// forbiddenFields are the known fields that no trailer may be.
+const forbiddenFields = HopByHop | Shardway | Forwarding | 1<<FieldHost | 1<<FieldContentLength | 1<<FieldContentType |
+	1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldExpect | 1<<FieldDate | 1<<FieldVia | 1<<FieldCookie
+
+func forbiddenTrailer(name []byte, f Field) bool {
+	if forbiddenFields.Has(f) {
+		return true
+	}
+	if f != FieldOther {
+		return false
+	}
+	for _, s := range forbiddenTrailers {
+		if equalFold(name, s) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,91 @@
+package h1
+
+// maxNamed bounds the fields that Connection may name: each is looked for
+// among all lines.
+const maxNamed = 32
+
+// judgeConnection reads the options of all Connection lines and marks the
+// lines they name: those end at this hop.
+func (h *Head) judgeConnection() *Error {
+	named := 0
+	for i := range h.lines {
+		l := &h.lines[i]
+		if l.field != FieldConnection {
+			continue
+		}
+		list, more := h.raw[l.vs:l.ve], true
+		for more {
+			var e []byte
+			e, list, more = cutElement(list)
+			if len(e) == 0 {
+				continue
+			}
+			if !isToken(e) {
+				return errConnection
+			}
+			if h.addOption(e) {
+				continue
+			}
+			if named++; named > maxNamed {
+				return errConnection
+			}
+			h.markNamed(e)
+		}
+	}
+	return nil
+}
+
+// addOption takes the options that have a meaning of their own. The fields
+// they might name are dropped or kept for what they are.
+func (h *Head) addOption(e []byte) bool {
+	switch {
+	case equalFold(e, "close"):
+		h.opts |= optClose
+	case equalFold(e, "keep-alive"):
+		h.opts |= optKeepAlive
+	case equalFold(e, "upgrade"):
+		h.opts |= optUpgrade
+	default:
+		return false
+	}
+	return true
+}
+
+// markNamed marks the lines called name. Those without which the message would
+// mean something else on the next hop stay: naming them is an error of the
+// sender (RFC 9110 section 7.6.1), or an attempt.
+func (h *Head) markNamed(name []byte) {
+	for i := range h.lines {
+		l := &h.lines[i]
+		switch l.field {
+		case FieldHost, FieldContentLength, FieldTransferEncoding, FieldConnection:
+			continue
+		default:
+		}
+		if int(l.colon-l.start) == len(name) && foldEqual(h.raw[l.start:l.colon], name) {
+			l.named = true
+		}
+	}
+}
+
+// connectionNames reports whether Connection names a field, for trailers.
+func (h *Head) connectionNames(name []byte) bool {
+	if !h.seen.Has(FieldConnection) {
+		return false
+	}
+	for i := range h.lines {
+		l := &h.lines[i]
+		if l.field != FieldConnection {
+			continue
+		}
+		list, more := h.raw[l.vs:l.ve], true
+		for more {
+			var e []byte
+			e, list, more = cutElement(list)
+			if len(e) == len(name) && foldEqual(e, name) {
+				return true
+			}
+		}
+	}
+	return false
+}

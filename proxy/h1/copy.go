@@ -1,0 +1,79 @@
+package h1
+
+import (
+	"errors"
+	"io"
+)
+
+// Copy copies b to the body that w writes, as it comes: what is there is put
+// together, and sent as soon as the source has no more for now. It ends when b
+// is done, and leaves the end of the message to Close. rerr is a failure of
+// the source, werr one of the destination; n counts the bytes taken.
+func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
+	for b.state != atEnd {
+		room, err := w.space(wanted(b))
+		if err != nil {
+			return n, nil, err
+		}
+		m, rerr, werr := w.take(b, room)
+		n += int64(m)
+		if errors.Is(rerr, io.EOF) {
+			break
+		}
+		if rerr != nil || werr != nil {
+			return n, rerr, werr
+		}
+	}
+	return n, nil, nil
+}
+
+// wanted returns how much room is of use for the rest of b.
+func wanted(b *Body) int {
+	if b.kind == Length && b.left < streamBuffer {
+		return int(b.left)
+	}
+	if b.kind == Chunked && b.in.buffered() < direct {
+		return direct
+	}
+	return streamBuffer
+}
+
+// take moves what of b is there into room, of which there is at least one
+// byte. When nothing is, it sends what is buffered and waits for more.
+func (w *Writer) take(b *Body, room []byte) (n int, rerr, werr error) {
+	n, rerr = b.takeAll(room)
+	if n > 0 && n < len(room) && b.in.full && errors.Is(rerr, errMore) {
+		// The last read filled its buffer: more may be there, at no wait.
+		var m int
+		m, rerr = b.pull(room[n:], false)
+		n += m
+	}
+	if n == 0 && errors.Is(rerr, errMore) {
+		if w.n > 0 {
+			return 0, nil, w.Flush()
+		}
+		n, rerr = b.pull(room, true)
+	}
+	if errors.Is(rerr, errMore) {
+		rerr = nil
+	}
+	if w.kind == NoBody && n > 0 || w.kind == Length && int64(n) > w.left {
+		return 0, nil, ErrOverrun
+	}
+	w.commit(n)
+	return n, rerr, nil
+}
+
+// takeAll takes what is buffered of b, over chunk borders, as much as room
+// holds.
+func (b *Body) takeAll(room []byte) (int, error) {
+	n := 0
+	for n < len(room) {
+		m, err := b.take(room[n:])
+		n += m
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}

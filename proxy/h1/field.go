@@ -1,0 +1,187 @@
+package h1
+
+// Field numbers the header fields that the proxy treats in some way of its
+// own, so that a filter is one bit test.
+type Field uint8
+
+// The known fields.
+const (
+	// FieldOther is any field without a number of its own.
+	FieldOther Field = iota + 1
+	FieldHost
+	FieldContentLength
+	FieldContentType
+	FieldTransferEncoding
+	FieldConnection
+	FieldKeepAlive
+	FieldProxyConnection
+	FieldProxyAuthenticate
+	FieldProxyAuthorization
+	FieldTE
+	FieldTrailer
+	FieldUpgrade
+	FieldExpect
+	FieldDate
+	FieldServer
+	FieldVia
+	FieldForwarded
+	FieldXForwardedFor
+	FieldXForwardedHost
+	FieldXForwardedProto
+	FieldXRequestID
+	FieldCookie
+	FieldShardwayMap
+	FieldShardwayKey
+	FieldShardwayShard
+	FieldShardwayEpoch
+	FieldShardwayNode
+	FieldShardwayRefused
+	FieldShardwayError
+	// FieldShardwayOther is any other field whose name starts with Shardway-.
+	FieldShardwayOther
+)
+
+// Set is a set of fields.
+type Set uint64
+
+// Sets for Edit.Drop.
+const (
+	// HopByHop always stays behind (RFC 9110 section 7.6.1). Transfer-Encoding
+	// is written anew, Trailer goes along with trailers.
+	HopByHop = Set(1<<FieldConnection | 1<<FieldKeepAlive | 1<<FieldProxyConnection |
+		1<<FieldProxyAuthenticate | 1<<FieldProxyAuthorization | 1<<FieldTE | 1<<FieldUpgrade)
+	// Shardway is every field named Shardway-*.
+	Shardway = Set(1<<FieldShardwayMap | 1<<FieldShardwayKey | 1<<FieldShardwayShard | 1<<FieldShardwayEpoch |
+		1<<FieldShardwayNode | 1<<FieldShardwayRefused | 1<<FieldShardwayError | 1<<FieldShardwayOther)
+	// Forwarding is X-Forwarded-For, -Host, -Proto and Forwarded.
+	Forwarding = Set(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto)
+)
+
+// Of returns the set of fs.
+func Of(fs ...Field) Set {
+	var s Set
+	for _, f := range fs {
+		s |= 1 << f
+	}
+	return s
+}
+
+// Has reports whether f is in s.
+func (s Set) Has(f Field) bool { return s&(1<<f) != 0 }
+
+// classify returns the number of the field called name, which is a token.
+func classify(name []byte) Field {
+	c := name[0] | 0x20
+	switch c {
+	case 's':
+		return classifyS(name)
+	case 'x':
+		return classifyX(name)
+	case 'c', 'p', 't':
+		return classifyCPT(name, c)
+	}
+	switch len(name) {
+	case 3:
+		return pick(name, "via", FieldVia)
+	case 4:
+		if c == 'h' {
+			return pick(name, "host", FieldHost)
+		}
+		return pick(name, "date", FieldDate)
+	case 6:
+		return pick(name, "expect", FieldExpect)
+	case 7:
+		return pick(name, "upgrade", FieldUpgrade)
+	case 9:
+		return pick(name, "forwarded", FieldForwarded)
+	case 10:
+		return pick(name, "keep-alive", FieldKeepAlive)
+	}
+	return FieldOther
+}
+
+func classifyCPT(name []byte, c byte) Field {
+	switch len(name) {
+	case 2:
+		return pick(name, "te", FieldTE)
+	case 6:
+		return pick(name, "cookie", FieldCookie)
+	case 7:
+		return pick(name, "trailer", FieldTrailer)
+	case 10:
+		return pick(name, "connection", FieldConnection)
+	case 12:
+		return pick(name, "content-type", FieldContentType)
+	case 14:
+		return pick(name, "content-length", FieldContentLength)
+	case 16:
+		return pick(name, "proxy-connection", FieldProxyConnection)
+	case 17:
+		return pick(name, "transfer-encoding", FieldTransferEncoding)
+	case 18:
+		return pick(name, "proxy-authenticate", FieldProxyAuthenticate)
+	case 19:
+		if c == 'p' {
+			return pick(name, "proxy-authorization", FieldProxyAuthorization)
+		}
+	}
+	return FieldOther
+}
+
+func classifyX(name []byte) Field {
+	switch len(name) {
+	case 12:
+		return pick(name, "x-request-id", FieldXRequestID)
+	case 15:
+		return pick(name, "x-forwarded-for", FieldXForwardedFor)
+	case 16:
+		return pick(name, "x-forwarded-host", FieldXForwardedHost)
+	case 17:
+		return pick(name, "x-forwarded-proto", FieldXForwardedProto)
+	}
+	return FieldOther
+}
+
+func classifyS(name []byte) Field {
+	const prefix = "shardway-"
+	if len(name) == 6 {
+		return pick(name, "server", FieldServer)
+	}
+	if len(name) < len(prefix) || !equalFold(name[:len(prefix)], prefix) {
+		return FieldOther
+	}
+	rest := name[len(prefix):]
+	for f, s := range shardwayNames {
+		if equalFold(rest, s) {
+			return FieldShardwayMap + Field(f)
+		}
+	}
+	return FieldShardwayOther
+}
+
+// shardwayNames follows the order of the constants from FieldShardwayMap on.
+var shardwayNames = [...]string{"map", "key", "shard", "epoch", "node", "refused", "error"}
+
+// pick returns f when name is lower, else FieldOther.
+func pick(name []byte, lower string, f Field) Field {
+	if equalFold(name, lower) {
+		return f
+	}
+	return FieldOther
+}
+
+// equalFold compares ASCII without regard to case; lower is in lower case.
+func equalFold(b []byte, lower string) bool {
+	if len(b) != len(lower) {
+		return false
+	}
+	for i, c := range b {
+		if c-'A' < 26 {
+			c |= 0x20
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,202 @@
+package h1
+
+import "strconv"
+
+// WriteRequestHead puts the head of r, changed as e says, into the write
+// buffer of c and begins its body. It allocates nothing once the buffer is
+// there, and sends nothing.
+func (c *Conn) WriteRequestHead(r *Request, e *Edit) *Writer {
+	w := &c.out
+	w.reserve(len(r.raw) + len(r.target) + len(r.host) + len(e.Host) + len(e.Extra) + headSlack)
+	p := &pass{Edit: e, head: &r.Head, buf: w.buf[:w.n]}
+	p.kind, p.size = e.Kind, e.Size
+	if p.kind == 0 {
+		p.kind, p.size = r.Body.kind, r.length
+	}
+	p.drop = e.Drop | HopByHop
+	p.text(r.method, ' ')
+	p.text(r.target, ' ')
+	p.buf = append(p.buf, "HTTP/1.1\r\n"...)
+	p.host = r.host
+	if len(e.Host) > 0 {
+		p.host = e.Host
+	}
+	if !r.seen.Has(FieldHost) {
+		p.field("Host: ", p.host)
+	}
+	if r.flags&reqExpect == 0 || e.DropExpect {
+		p.drop |= 1 << FieldExpect
+	}
+	p.trailers = r.flags&reqTrailers != 0
+	p.lines()
+	p.end()
+	return w.started(p)
+}
+
+// WriteResponseHead puts the head of r, changed as e says, into the write
+// buffer of c and begins its body, as WriteRequestHead does.
+func (c *Conn) WriteResponseHead(r *Response, e *Edit) *Writer {
+	w := &c.out
+	w.reserve(len(r.raw) + len(e.Date) + len(e.Extra) + headSlack)
+	p := &pass{Edit: e, head: &r.Head, buf: w.buf[:w.n], answer: true}
+	p.kind, p.size = e.Kind, e.Size
+	if p.kind == 0 {
+		p.kind, p.size = r.kind, r.length
+		// What a body would have been is told where there is none.
+		p.declare = r.kind == NoBody && r.status >= 200 && r.status != 204
+	}
+	p.drop = e.Drop | HopByHop
+	p.buf = append(p.buf, "HTTP/1.1 "...)
+	p.buf = strconv.AppendUint(p.buf, uint64(r.status), 10)
+	p.buf = append(p.buf, ' ')
+	p.buf = append(p.buf, r.Reason()...)
+	p.buf = append(p.buf, "\r\n"...)
+	p.lines()
+	if r.status >= 200 && len(e.Date) > 0 && !p.dated {
+		p.field("Date: ", e.Date)
+	}
+	p.end()
+	return w.started(p)
+}
+
+// headSlack is room for the first line and the lines of our own.
+const headSlack = 256
+
+func (w *Writer) started(p *pass) *Writer {
+	w.n = len(p.buf) // reserve made the room: buf is still the Writer's
+	w.Begin(p.kind, p.size)
+	return w
+}
+
+// pass is one pass over the lines of a head.
+type pass struct {
+	*Edit
+	head     *Head
+	buf      []byte
+	drop     Set
+	kind     Kind
+	size     int64
+	host     []byte
+	answer   bool
+	declare  bool // keep Content-Length and Transfer-Encoding of an answer without body
+	trailers bool // say TE: trailers
+	framed   bool
+	dated    bool
+}
+
+func (p *pass) text(b []byte, end byte) {
+	p.buf = append(p.buf, b...)
+	p.buf = append(p.buf, end)
+}
+
+func (p *pass) field(name string, value []byte) {
+	p.buf = append(p.buf, name...)
+	p.buf = append(p.buf, value...)
+	p.buf = append(p.buf, "\r\n"...)
+}
+
+// lines writes the lines that go on, whole stretches of them at once.
+func (p *pass) lines() {
+	h := p.head
+	run := uint32(h.first)
+	for i := range h.lines {
+		l := &h.lines[i]
+		if l.plain && !l.named && !(p.drop | special).Has(l.field) {
+			continue
+		}
+		p.buf = append(p.buf, h.raw[run:l.start]...)
+		run = l.next
+		switch {
+		case l.named:
+		case p.Upgrade && l.field == FieldUpgrade:
+			p.line(l)
+		case p.drop.Has(l.field):
+		case special.Has(l.field):
+			p.special(l)
+		default:
+			p.line(l)
+		}
+	}
+	p.buf = append(p.buf, h.raw[run:len(h.raw)-2]...)
+}
+
+// special holds the fields that are written in a way of their own.
+const special = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldDate)
+
+func (p *pass) line(l *line) {
+	p.buf = append(p.buf, p.head.raw[l.start:l.colon]...)
+	p.field(": ", p.head.raw[l.vs:l.ve])
+}
+
+func (p *pass) special(l *line) {
+	switch l.field {
+	case FieldHost:
+		if p.answer {
+			p.line(l)
+			return
+		}
+		p.field("Host: ", p.host)
+	case FieldContentLength, FieldTransferEncoding:
+		if p.declare {
+			p.line(l)
+			return
+		}
+		p.frame()
+	case FieldTrailer:
+		if p.kind == Chunked || p.declare {
+			p.line(l)
+		}
+	case FieldDate:
+		if !p.dated {
+			p.line(l)
+		}
+		p.dated = true
+	default:
+	}
+}
+
+// frame writes the line that frames the body, once.
+func (p *pass) frame() {
+	if p.framed {
+		return
+	}
+	p.framed = true
+	switch p.kind {
+	case Length:
+		p.buf = append(p.buf, "Content-Length: "...)
+		p.buf = strconv.AppendInt(p.buf, p.size, 10)
+		p.buf = append(p.buf, "\r\n"...)
+	case Chunked:
+		p.buf = append(p.buf, "Transfer-Encoding: chunked\r\n"...)
+	case NoBody, UntilClose:
+	}
+}
+
+// end writes the lines of this hop, the caller's and the empty one.
+func (p *pass) end() {
+	p.frame()
+	p.buf = append(p.buf, p.Extra...)
+	if p.trailers {
+		p.buf = append(p.buf, "TE: trailers\r\n"...)
+	}
+	if p.Close || p.KeepAlive || p.Upgrade || p.trailers {
+		p.buf = append(p.buf, "Connection: "...)
+		at := len(p.buf)
+		p.option(at, p.Close, "close")
+		p.option(at, p.KeepAlive && !p.Close, "keep-alive")
+		p.option(at, p.Upgrade, "Upgrade")
+		p.option(at, p.trailers, "TE")
+		p.buf = append(p.buf, "\r\n"...)
+	}
+	p.buf = append(p.buf, "\r\n"...)
+}
+
+func (p *pass) option(at int, on bool, name string) {
+	if !on {
+		return
+	}
+	if len(p.buf) > at {
+		p.buf = append(p.buf, ", "...)
+	}
+	p.buf = append(p.buf, name...)
+}

@@ -1,0 +1,32 @@
+//go:build unix && !linux
+
+package h1
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// peerGone reports whether the peer has ended its side or the connection is
+// broken. Unread bytes hide that here. It never waits.
+func peerGone(fd uintptr) bool {
+	n, err := peek(fd)
+	return n == 0 && err == nil || err != nil && !errors.Is(err, unix.EAGAIN)
+}
+
+// quiet reports whether there is nothing to read, no end and no error.
+func quiet(fd uintptr) bool {
+	_, err := peek(fd)
+	return errors.Is(err, unix.EAGAIN)
+}
+
+func peek(fd uintptr) (int, error) {
+	var b [1]byte
+	for {
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}

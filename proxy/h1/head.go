@@ -1,0 +1,262 @@
+package h1
+
+import (
+	"bytes"
+	"iter"
+)
+
+// Refusals of what a head says about its message.
+var (
+	errManyLengths  = &Error{400, "more than one Content-Length"}
+	errBadLength    = &Error{400, "a bad Content-Length"}
+	errManyCodings  = &Error{400, "more than one Transfer-Encoding"}
+	errBadCoding    = &Error{400, "a Transfer-Encoding other than chunked"}
+	errOldCoding    = &Error{400, "Transfer-Encoding in HTTP/1.0"}
+	errLengthCoding = &Error{400, "both Content-Length and Transfer-Encoding"}
+	errConnection   = &Error{400, "a bad Connection header"}
+)
+
+// Head is a judged message head, kept as it came. What its methods return
+// stays valid until the next message is read into it.
+type Head struct {
+	raw   []byte // from the first line to the empty line, both included
+	lines []line
+	first int // length of the first line with its CRLF
+	seen  Set
+
+	minor  uint8
+	opts   option
+	length int64 // Content-Length; -1: none
+
+	scanned int // offset up to which raw is indexed, while it is read
+	parser  parser
+}
+
+// option is what Connection asks for.
+type option uint8
+
+const (
+	optClose option = 1 << iota
+	optKeepAlive
+	optUpgrade
+)
+
+// keepHead is the largest buffer that a Head keeps for its next message.
+const keepHead = 16 << 10
+
+func (h *Head) reset() {
+	if cap(h.raw) > keepHead {
+		h.raw = nil
+	}
+	if h.lines == nil {
+		h.lines = make([]line, 0, 32)
+	}
+	h.raw, h.lines = h.raw[:0], h.lines[:0]
+	h.first, h.seen, h.scanned = 0, 0, 0
+	h.minor, h.opts, h.length = 0, 0, -1
+}
+
+// Raw returns the whole head as it came, the empty line included.
+func (h *Head) Raw() []byte { return h.raw }
+
+// Minor returns the minor version: 0 or 1.
+func (h *Head) Minor() int { return int(h.minor) }
+
+// Fields returns the number of header lines.
+func (h *Head) Fields() int { return len(h.lines) }
+
+// Field returns the name and the value of header line i as they came, without
+// white space around the value.
+func (h *Head) Field(i int) (name, value []byte) {
+	l := &h.lines[i]
+	return h.raw[l.start:l.colon], h.raw[l.vs:l.ve]
+}
+
+// All yields the header lines in order.
+func (h *Head) All() iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		for i := range h.lines {
+			if !yield(h.Field(i)) {
+				return
+			}
+		}
+	}
+}
+
+// Has reports whether a field of that number is there. It is one bit test; not
+// for FieldOther.
+func (h *Head) Has(f Field) bool { return h.seen.Has(f) }
+
+// Known returns the value of the first line of a known field, nil without one.
+func (h *Head) Known(f Field) []byte {
+	if !h.seen.Has(f) {
+		return nil
+	}
+	for i := range h.lines {
+		if l := &h.lines[i]; l.field == f {
+			return h.raw[l.vs:l.ve:l.ve]
+		}
+	}
+	return nil
+}
+
+// Value returns the value of the first line called name, in any case of
+// letters; nil without one.
+func (h *Head) Value(name string) []byte {
+	if i := h.Find(name, 0); i >= 0 {
+		_, v := h.Field(i)
+		return v
+	}
+	return nil
+}
+
+// Find returns the first line called name at from or after it, -1 without one.
+func (h *Head) Find(name string, from int) int {
+	for i := from; i < len(h.lines); i++ {
+		l := &h.lines[i]
+		if int(l.colon-l.start) == len(name) && foldEqual(h.raw[l.start:l.colon], name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// ContentLength returns the declared length, -1 without one. The answer to a
+// HEAD declares one and has no body.
+func (h *Head) ContentLength() int64 { return h.length }
+
+// index judges the lines of b, a head as far as it has been read, from where
+// it left off. It returns the length of the head once its empty line is there,
+// else 0. firstLine judges the first line without its CRLF.
+func (h *Head) index(b []byte, maxLines int, firstLine func([]byte) *Error) (int, *Error) {
+	for {
+		rest := b[h.scanned:]
+		n := bytes.IndexByte(rest, '\n')
+		if n < 0 {
+			return 0, nil
+		}
+		if n == 0 || rest[n-1] != '\r' {
+			return 0, errBareLF
+		}
+		text := rest[:n-1]
+		end := h.scanned + n + 1
+		switch {
+		case h.first == 0:
+			if err := firstLine(text); err != nil {
+				return 0, err
+			}
+			h.first = end
+		case len(text) == 0:
+			return end, nil
+		case len(h.lines) >= maxLines:
+			return 0, errManyLines
+		default:
+			if err := h.add(text, uint32(end)); err != nil {
+				return 0, err
+			}
+		}
+		h.scanned = end
+	}
+}
+
+// add judges one header line, b[scanned:next] without its CRLF.
+func (h *Head) add(text []byte, next uint32) *Error {
+	h.lines = append(h.lines, line{})
+	l := &h.lines[len(h.lines)-1]
+	if err := judgeLine(text, l); err != nil {
+		return err
+	}
+	value := text[l.vs:l.ve]
+	if err := h.judgeField(l.field, value); err != nil {
+		return err
+	}
+	at := uint32(h.scanned)
+	l.start += at
+	l.colon += at
+	l.vs += at
+	l.ve += at
+	l.next = next
+	h.seen |= 1 << l.field
+	return nil
+}
+
+// judgeField judges a field that frames the message.
+func (h *Head) judgeField(f Field, value []byte) *Error {
+	switch f {
+	case FieldContentLength:
+		if h.seen.Has(f) {
+			return errManyLengths
+		}
+		n, ok := parseLength(value)
+		if !ok {
+			return errBadLength
+		}
+		h.length = n
+	case FieldTransferEncoding:
+		if h.seen.Has(f) {
+			return errManyCodings
+		}
+		if !equalFold(value, "chunked") {
+			return errBadCoding
+		}
+	case FieldHost:
+		if h.seen.Has(f) {
+			return errManyHosts
+		}
+	default:
+	}
+	return nil
+}
+
+// judgeFraming judges what only the whole head tells. raw is set by then.
+func (h *Head) judgeFraming() *Error {
+	if h.seen.Has(FieldTransferEncoding) {
+		if h.minor == 0 {
+			return errOldCoding
+		}
+		if h.seen.Has(FieldContentLength) {
+			return errLengthCoding
+		}
+	}
+	if h.seen.Has(FieldConnection) {
+		return h.judgeConnection()
+	}
+	return nil
+}
+
+// parseLength reads 1*DIGIT of at most 18 digits.
+func parseLength(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 18 {
+		return 0, false
+	}
+	var n int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+// persistent tells whether the sender keeps the connection after the message.
+func (h *Head) persistent() bool {
+	if h.opts&optClose != 0 {
+		return false
+	}
+	return h.minor == 1 || h.opts&optKeepAlive != 0
+}
+
+// foldEqual compares ASCII of equal length without regard to case.
+func foldEqual[T string | []byte](b []byte, s T) bool {
+	for i, c := range b {
+		d := s[i]
+		if c == d {
+			continue
+		}
+		if c|0x20 != d|0x20 || c|0x20 < 'a' || c|0x20 > 'z' {
+			return false
+		}
+	}
+	return true
+}

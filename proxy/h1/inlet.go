@@ -1,0 +1,246 @@
+package h1
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// inlet is the reading half of a Conn. buf[r:w] has been read and not been
+// taken. One goroutine owns it; only what mu guards is shared.
+type inlet struct {
+	nc   net.Conn
+	sock *socket // nil: read through nc
+	pool *Buffers
+	size int // of the first buffer
+	max  int // the buffer grows to this for a head
+	body time.Duration
+
+	buf  []byte
+	r, w int
+	few  [16]byte // for fillFirst
+	// full tells that the last read filled all the room it had, so that there
+	// may be more to read at once.
+	full     bool
+	received int64
+	until    time.Time // the deadline that is set; zero: none
+
+	mu struct {
+		sync.Mutex
+		waiting  bool // for the first byte of a request
+		stopIdle bool
+		stopRead bool
+	}
+}
+
+// past is a deadline that has run out, on any clock.
+func past() time.Time { return time.Unix(1, 0) }
+
+func (in *inlet) unread() []byte { return in.buf[in.r:in.w] }
+
+func (in *inlet) buffered() int { return in.w - in.r }
+
+func (in *inlet) discard(n int) {
+	in.r += n
+	if in.r == in.w {
+		in.r, in.w = 0, 0
+	}
+}
+
+// release gives the buffer back unless it holds unread bytes.
+func (in *inlet) release() {
+	if in.buf != nil && in.r == in.w {
+		in.pool.put(in.buf)
+		in.buf, in.r, in.w = nil, 0, 0
+	}
+}
+
+// arm sets the read deadline d from now; one that is near enough stays.
+func (in *inlet) arm(d time.Duration) error {
+	if d <= 0 {
+		if in.until.IsZero() {
+			return nil
+		}
+		return in.setDeadline(time.Time{})
+	}
+	t := time.Now().Add(d)
+	if !in.until.IsZero() && in.until.Sub(t).Abs() <= d/16 {
+		return nil
+	}
+	return in.setDeadline(t)
+}
+
+// setDeadline never lifts the deadline by which StopIdle or StopRead ends a
+// read.
+func (in *inlet) setDeadline(t time.Time) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.mu.stopRead {
+		return ErrStopped
+	}
+	if in.mu.waiting && in.mu.stopIdle {
+		return nil
+	}
+	in.until = t
+	return in.nc.SetReadDeadline(t)
+}
+
+// room makes space behind the unread bytes: it moves them to the front, or
+// into a larger buffer. False: max bytes are unread already.
+func (in *inlet) room() bool {
+	if in.w < len(in.buf) {
+		return true
+	}
+	if in.r > 0 {
+		in.w = copy(in.buf, in.buf[in.r:in.w])
+		in.r = 0
+		return true
+	}
+	if len(in.buf) >= in.max {
+		return false
+	}
+	next := in.pool.get(min(max(2*len(in.buf), in.size), in.max))
+	in.w = copy(next, in.buf)
+	in.pool.put(in.buf)
+	in.buf = next
+	return true
+}
+
+// fill reads once and waits for it. There must be room, or no buffer.
+func (in *inlet) fill() error {
+	if in.buf == nil && in.sock == nil {
+		return in.fillFirst()
+	}
+	var tail []byte
+	if in.buf != nil {
+		tail = in.buf[in.w:]
+	}
+	buf, n, err := in.receive(tail, true)
+	in.filled(buf, n)
+	return err
+}
+
+// fillFirst waits with a few bytes only, so that an idle connection that is
+// not a plain socket holds no buffer either.
+func (in *inlet) fillFirst() error {
+	_, n, err := in.receive(in.few[:], true)
+	if n > 0 {
+		in.buf = in.pool.get(in.size)
+		in.r, in.w = 0, copy(in.buf, in.few[:n])
+	}
+	return err
+}
+
+// tryFill reads once if something is there. There must be room, or no buffer.
+func (in *inlet) tryFill() (bool, error) {
+	if in.sock == nil {
+		return false, nil
+	}
+	var tail []byte
+	if in.buf != nil {
+		tail = in.buf[in.w:]
+	}
+	buf, n, err := in.receive(tail, false)
+	in.filled(buf, n)
+	return n > 0, err
+}
+
+func (in *inlet) filled(buf []byte, n int) {
+	if in.buf == nil && n > 0 {
+		in.buf, in.r, in.w = buf, 0, 0
+	}
+	in.w += n
+}
+
+// receive reads once from the socket into p, or with a socket and a nil p
+// into a borrowed buffer. A read that StopRead ended says ErrStopped.
+func (in *inlet) receive(p []byte, wait bool) ([]byte, int, error) {
+	var n int
+	var err error
+	if in.sock != nil {
+		p, n, err = in.sock.receive(p, wait)
+	} else {
+		n, err = in.nc.Read(p)
+		if n > 0 {
+			err = nil // it comes again with the next read
+		}
+	}
+	in.received += int64(n)
+	in.full = n > 0 && n == len(p)
+	if err == nil || errors.Is(err, io.EOF) {
+		return p, n, err
+	}
+	if !wait && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	in.mu.Lock()
+	if in.mu.stopRead {
+		err = ErrStopped
+	}
+	in.mu.Unlock()
+	return p, n, err
+}
+
+// awaitRequest waits for the first byte of a request, d long at most. It ends
+// with io.EOF when the client closed and with ErrStopped after StopIdle, both
+// only when nothing was read.
+func (in *inlet) awaitRequest(d time.Duration) error {
+	if in.buffered() > 0 {
+		return nil
+	}
+	in.mu.Lock()
+	in.mu.waiting = true
+	stopped := in.mu.stopIdle
+	in.mu.Unlock()
+	var err error
+	if !stopped {
+		if err = in.arm(d); err == nil {
+			err = in.fill()
+		}
+	}
+	in.mu.Lock()
+	in.mu.waiting = false
+	stopped = in.mu.stopIdle
+	in.mu.Unlock()
+	if !stopped || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	// StopIdle may have run the deadline out: lift it, and look a last time.
+	if err := in.setDeadline(time.Time{}); err != nil {
+		return err
+	}
+	if in.buffered() > 0 {
+		return nil
+	}
+	if some, err := in.tryFill(); some || err != nil {
+		return err
+	}
+	return ErrStopped
+}
+
+// await waits up to d for a byte to be there.
+func (in *inlet) await(d time.Duration) (bool, error) {
+	if in.buffered() > 0 {
+		return true, nil
+	}
+	if err := in.arm(d); err != nil {
+		return false, err
+	}
+	err := in.fill()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// more reads once, making room for it. At the limit of a head that is an
+// error of the sender; readers of bodies never have a full buffer.
+func (in *inlet) more() error {
+	if in.buf != nil && !in.room() {
+		return errLongHead
+	}
+	return in.fill()
+}

@@ -1,0 +1,55 @@
+package h1
+
+import "time"
+
+// Options says how a Conn reads and writes. The zero value is usable.
+type Options struct {
+	// Buffers lends the read and write buffers. Nil: each is made anew.
+	Buffers *Buffers
+	// HeadBytes bounds a head, first line included. Zero: 64 KiB.
+	HeadBytes int
+	// TargetBytes bounds the first line of a request. Zero: 16 KiB.
+	TargetBytes int
+	// HeadLines bounds the number of header lines. Zero: 256.
+	HeadLines int
+	// ReadBuffer is the size a read buffer starts with. Zero: 8 KiB, right for
+	// clients. 32 KiB saves a system call per answer of 10 KiB on the upstream
+	// side.
+	ReadBuffer int
+	// Timeouts holds the first timeouts; SetTimeouts replaces them.
+	Timeouts Timeouts
+	// Direct promises that what SyscallConn reads is what Read reads: no TLS,
+	// nothing read ahead. It is implied for *net.TCPConn and *net.UnixConn, and
+	// lets an idle Conn do without a buffer.
+	Direct bool
+}
+
+// Timeouts bounds the waits of a Conn. Zero means no bound. They are kept to
+// within a sixteenth: a deadline near enough is not set again.
+type Timeouts struct {
+	// First is how long the first byte of a head may take: a client's idle
+	// time, or the time to the first byte of an answer.
+	First time.Duration
+	// Head is how long the rest of a head may take once it has begun.
+	Head time.Duration
+	// Body is how long a body may pause.
+	Body time.Duration
+	// Write is how long one write to the socket may take.
+	Write time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.HeadBytes <= 0 {
+		o.HeadBytes = 64 << 10
+	}
+	if o.TargetBytes <= 0 {
+		o.TargetBytes = 16 << 10
+	}
+	if o.HeadLines <= 0 {
+		o.HeadLines = 256
+	}
+	if o.ReadBuffer <= 0 {
+		o.ReadBuffer = smallBuffer
+	}
+	return o
+}

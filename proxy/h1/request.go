@@ -1,0 +1,333 @@
+package h1
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// Refusals of requests.
+var (
+	errRequestLine = &Error{400, "a bad request line"}
+	errMethod      = &Error{400, "a bad method"}
+	errTarget      = &Error{400, "a bad request target"}
+	errConnect     = &Error{405, "CONNECT is not served here"}
+	errVersion     = &Error{505, "a version other than HTTP/1.0 and HTTP/1.1"}
+	errLongTarget  = &Error{414, "the request target is too long"}
+	errNoHost      = &Error{400, "no Host"}
+	errManyHosts   = &Error{400, "more than one Host"}
+	errBadHost     = &Error{400, "a bad Host"}
+	errOtherHost   = &Error{400, "a request target for another host than Host"}
+	errExpectation = &Error{417, "an Expect other than 100-continue"}
+)
+
+// Request is one judged request. Use it again for the next one; the zero value
+// is ready.
+type Request struct {
+	Head
+	// Body reads what follows the head.
+	Body Body
+
+	method []byte
+	target []byte // origin-form or "*"
+	host   []byte
+	form   []byte // the target as it came
+	flags  requestFlag
+	alt    []byte // memory for a target that had to be made
+}
+
+type requestFlag uint8
+
+const (
+	reqExpect   requestFlag = 1 << iota // Expect: 100-continue that counts
+	reqUpgrade                          // asks for another protocol
+	reqTrailers                         // TE: trailers
+)
+
+// ReadRequest reads the next request head into r and judges it; r.Body then
+// reads its body. io.EOF means that the client closed before the first byte
+// of a request, io.ErrUnexpectedEOF that it did in the middle of the head,
+// ErrStopped that StopIdle ended the wait, an *Error what to answer before
+// closing. Bytes behind the request stay buffered.
+func (c *Conn) ReadRequest(r *Request) error {
+	r.reset()
+	if err := c.in.awaitRequest(c.timeouts.First); err != nil {
+		return err
+	}
+	n, err := c.readHead(&r.Head, r.judgeLine, true)
+	if err != nil {
+		return err
+	}
+	r.raw = append(r.raw, c.in.unread()[:n]...)
+	c.in.discard(n)
+	if err := r.judge(); err != nil {
+		return err
+	}
+	kind := NoBody
+	switch {
+	case r.seen.Has(FieldTransferEncoding):
+		kind = Chunked
+	case r.length >= 0:
+		kind = Length
+	}
+	r.Body.start(&c.in, &r.Head, kind, r.length)
+	return nil
+}
+
+// readHead indexes a head while it comes in and returns its length. At least
+// one byte of it is buffered.
+func (c *Conn) readHead(h *Head, firstLine func([]byte) *Error, request bool) (int, error) {
+	in := &c.in
+	for skipped, armed := false, false; ; {
+		b := in.unread()
+		if request && h.first == 0 && len(b) > 0 && b[0] == '\r' {
+			// The empty line of RFC 9112 section 2.2, once.
+			if skipped || len(b) > 1 && b[1] != '\n' {
+				return 0, errLeadingLine
+			}
+			if len(b) > 1 {
+				skipped = true
+				in.discard(2)
+				continue
+			}
+		} else if len(b) > 0 {
+			n, err := c.indexHead(h, b, firstLine, request)
+			if n > 0 || err != nil {
+				return n, err
+			}
+		}
+		if !armed {
+			armed = true
+			if err := in.arm(c.timeouts.Head); err != nil {
+				return 0, err
+			}
+		}
+		if err := in.more(); err != nil {
+			if errors.Is(err, io.EOF) && (len(b) > 0 || !request) {
+				err = io.ErrUnexpectedEOF
+			}
+			return 0, err
+		}
+	}
+}
+
+// indexHead looks at b, what there is of a head: whole, bad, too long, or (0,
+// nil) not yet complete.
+func (c *Conn) indexHead(h *Head, b []byte, firstLine func([]byte) *Error, request bool) (int, error) {
+	if request && !tokenByte[b[0]] {
+		return 0, errMethod // TLS spoken to a plain port need not be waited out
+	}
+	n, err := h.index(b, c.o.HeadLines, firstLine)
+	switch {
+	case err != nil:
+		return 0, err
+	case request && (h.first > c.o.TargetBytes || h.first == 0 && len(b) > c.o.TargetBytes):
+		return 0, errLongTarget
+	case n > c.o.HeadBytes || n == 0 && len(b) >= c.o.HeadBytes:
+		return 0, errLongHead
+	}
+	return n, nil
+}
+
+// judgeLine judges the request line.
+func (r *Request) judgeLine(b []byte) *Error {
+	m := bytes.IndexByte(b, ' ')
+	if m < 0 || !isToken(b[:m]) {
+		return errMethod
+	}
+	rest := b[m+1:]
+	t := bytes.IndexByte(rest, ' ')
+	if t <= 0 {
+		return errRequestLine
+	}
+	minor, err := judgeVersion(rest[t+1:])
+	if err != nil {
+		return err
+	}
+	r.minor = minor
+	for _, c := range rest[:t] {
+		if c <= ' ' || c >= 0x7f || c == '#' {
+			return errTarget
+		}
+	}
+	if string(b[:m]) == "CONNECT" {
+		return errConnect
+	}
+	return nil
+}
+
+// judgeVersion reads an HTTP-version.
+func judgeVersion(b []byte) (uint8, *Error) {
+	switch string(b) {
+	case "HTTP/1.1":
+		return 1, nil
+	case "HTTP/1.0":
+		return 0, nil
+	}
+	if len(b) == 8 && string(b[:5]) == "HTTP/" && b[6] == '.' && b[5]-'0' < 10 && b[7]-'0' < 10 {
+		return 0, errVersion
+	}
+	return 0, errRequestLine
+}
+
+// judge judges the whole head, now in r.raw.
+func (r *Request) judge() *Error {
+	m := bytes.IndexByte(r.raw, ' ')
+	t := r.first - len(" HTTP/1.1\r\n")
+	r.method, r.form = r.raw[:m:m], r.raw[m+1:t:t]
+	if err := r.judgeTarget(); err != nil {
+		return err
+	}
+	if err := r.judgeFraming(); err != nil {
+		return err
+	}
+	return r.judgeWishes()
+}
+
+// judgeTarget finds host and target and checks them against each other.
+func (r *Request) judgeTarget() *Error {
+	r.host, r.target = r.Known(FieldHost), r.form
+	has := r.seen.Has(FieldHost)
+	switch {
+	case has && !validAuthority(r.host):
+		return errBadHost
+	case !has && r.minor == 1:
+		return errNoHost
+	case r.form[0] == '/':
+	case len(r.form) == 1 && r.form[0] == '*':
+		if string(r.method) != "OPTIONS" {
+			return errTarget
+		}
+		return nil
+	default:
+		if err := r.judgeAbsolute(has); err != nil {
+			return err
+		}
+	}
+	path, _, _ := bytes.Cut(r.target, []byte{'?'})
+	for i, c := range path {
+		if c == '%' && !wholeEscape(path[i:]) {
+			return errTarget
+		}
+	}
+	return nil
+}
+
+// judgeAbsolute takes the absolute-form apart. Its authority must be what Host
+// says; an HTTP/1.0 request may come without Host.
+func (r *Request) judgeAbsolute(hasHost bool) *Error {
+	scheme, rest, ok := bytes.Cut(r.form, []byte("://"))
+	if !ok || !equalFold(scheme, "http") && !equalFold(scheme, "https") {
+		return errTarget
+	}
+	end := bytes.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, target := rest[:end:end], rest[end:]
+	switch {
+	case !validAuthority(authority):
+		return errTarget
+	case hasHost && (len(authority) != len(r.host) || !foldEqual(authority, r.host)):
+		return errOtherHost
+	}
+	r.host = authority
+	switch {
+	case len(target) == 0 && string(r.method) == "OPTIONS":
+		target = append(r.alt[:0], '*')
+		r.alt = target
+	case len(target) == 0 || target[0] == '?':
+		target = append(append(r.alt[:0], '/'), target...)
+		r.alt = target
+	}
+	r.target = target
+	return nil
+}
+
+// judgeWishes reads Expect, Upgrade and TE.
+func (r *Request) judgeWishes() *Error {
+	r.flags = 0
+	if r.seen&(1<<FieldExpect|1<<FieldUpgrade|1<<FieldTE) == 0 || r.minor == 0 {
+		return nil
+	}
+	body := r.seen.Has(FieldTransferEncoding) || r.length > 0
+	upgrade := r.opts&optUpgrade != 0 && !body && r.seen.Has(FieldUpgrade)
+	for i := range r.lines {
+		l := &r.lines[i]
+		v := r.raw[l.vs:l.ve]
+		switch l.field {
+		case FieldExpect:
+			if !equalFold(v, "100-continue") {
+				return errExpectation
+			}
+			if body {
+				r.flags |= reqExpect
+			}
+		case FieldUpgrade:
+			upgrade = upgrade && len(v) > 0 && !hasElement(v, "h2c")
+		case FieldTE:
+			if hasElement(v, "trailers") {
+				r.flags |= reqTrailers
+			}
+		default:
+		}
+	}
+	if upgrade {
+		r.flags |= reqUpgrade
+	}
+	return nil
+}
+
+// hasElement reports whether a comma-separated list has an element that is
+// lower, in any case of letters.
+func hasElement(list []byte, lower string) bool {
+	for more := true; more; {
+		var e []byte
+		e, list, more = cutElement(list)
+		if equalFold(e, lower) {
+			return true
+		}
+	}
+	return false
+}
+
+// Method returns the method as it came.
+func (r *Request) Method() []byte { return r.method }
+
+// IsHead reports whether the answer has no body whatever it declares.
+func (r *Request) IsHead() bool { return string(r.method) == "HEAD" }
+
+// Target returns the request target in origin-form, or "*": path and query as
+// they came, an empty "?" included.
+func (r *Request) Target() []byte { return r.target }
+
+// Path returns the target up to the question mark.
+func (r *Request) Path() []byte {
+	p, _, _ := bytes.Cut(r.target, []byte{'?'})
+	return p
+}
+
+// Query returns the target behind the question mark.
+func (r *Request) Query() []byte {
+	_, q, _ := bytes.Cut(r.target, []byte{'?'})
+	return q
+}
+
+// Host returns the host the request is for, with its port if it names one. It
+// is nil only for an HTTP/1.0 request that names none.
+func (r *Request) Host() []byte { return r.host }
+
+// KeepAlive reports whether the client keeps the connection after the answer.
+func (r *Request) KeepAlive() bool { return r.persistent() }
+
+// Expects reports whether the client waits for 100 (Continue) before it sends
+// its body.
+func (r *Request) Expects() bool { return r.flags&reqExpect != 0 }
+
+// Upgrades reports whether the client really asks for another protocol: an
+// HTTP/1.1 request without a body, whose Connection names Upgrade, and that
+// does not ask for h2c. Known(FieldUpgrade) says which.
+func (r *Request) Upgrades() bool { return r.flags&reqUpgrade != 0 }
+
+// WantsTrailers reports whether the client said TE: trailers.
+func (r *Request) WantsTrailers() bool { return r.flags&reqTrailers != 0 }

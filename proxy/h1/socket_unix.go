@@ -1,0 +1,95 @@
+//go:build unix
+
+package h1
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+)
+
+// socket reads a kernel socket below its net.Conn. It can do what Read cannot:
+// borrow the buffer only once there is something to read, and try without
+// waiting. RawConn.Read waits in the runtime's poller as Read does, and costs
+// the same. One goroutine at a time.
+type socket struct {
+	raw  syscall.RawConn
+	step func(fd uintptr) bool // s.read, bound once
+	pool *Buffers
+	size int
+
+	buf  []byte // nil: borrow one
+	wait bool
+	n    int
+	err  error
+}
+
+// newSocket returns nil when nc has to be read through its Read.
+func newSocket(nc net.Conn, o *Options) *socket {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+	default:
+		if !o.Direct {
+			return nil
+		}
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	s := &socket{raw: raw, pool: o.Buffers, size: o.ReadBuffer}
+	s.step = s.read
+	return s
+}
+
+// receive reads into p, or into a borrowed buffer when p is nil. It returns
+// the buffer that holds the n bytes; none is borrowed when n is 0. Without
+// wait, n = 0 and no error mean that nothing is there yet.
+func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
+	s.buf, s.wait, s.n, s.err = p, wait, 0, nil
+	err := s.raw.Read(s.step)
+	buf, n := s.buf, s.n
+	s.buf = nil
+	if err == nil {
+		err = s.err
+	}
+	return buf, n, err
+}
+
+func (s *socket) read(fd uintptr) bool {
+	borrowed := s.buf == nil
+	if borrowed {
+		s.buf = s.pool.get(s.size)
+	}
+	n, err := readFD(int(fd), s.buf)
+	if n > 0 {
+		s.n = n
+		return true
+	}
+	if borrowed {
+		s.pool.put(s.buf)
+		s.buf = nil
+	}
+	if errors.Is(err, syscall.EAGAIN) {
+		return !s.wait
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	s.err = err
+	return true
+}
+
+func readFD(fd int, p []byte) (int, error) {
+	for {
+		n, err := syscall.Read(fd, p)
+		if err != syscall.EINTR { //nolint:errorlint // an errno as it comes
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package h1
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+// watch looks out for the peer's leaving while nobody reads.
+type watch struct {
+	raw  syscall.RawConn
+	step func(fd uintptr) bool // w.look, bound once
+	peer bool                  // gone
+	done chan struct{}         // closed when the goroutine has ended; nil: none runs
+}
+
+func (w *watch) look(fd uintptr) bool {
+	w.peer = peerGone(fd)
+	return w.peer
+}
+
+// rawConn returns the socket below c, nil without one.
+func (c *Conn) rawConn() syscall.RawConn {
+	if c.watch.raw == nil {
+		if sc, ok := c.nc.(syscall.Conn); ok {
+			if raw, err := sc.SyscallConn(); err == nil {
+				c.watch.raw = raw
+			}
+		}
+	}
+	return c.watch.raw
+}
+
+// WatchGone calls gone, once and from another goroutine, when the peer has
+// closed its side or the connection breaks, until StopWatch. Nothing is
+// consumed: it sees a FIN behind bytes that nobody has read (on Linux). It
+// occupies the reading half, so nobody may read before StopWatch; gone must
+// not call it, and must not block. Connections without a socket of their own
+// are not watched.
+//
+// It costs a goroutine: look with Wait at the other side for a few
+// milliseconds first.
+func (c *Conn) WatchGone(gone func()) {
+	w := &c.watch
+	raw := c.rawConn()
+	if raw == nil || w.done != nil || c.in.setDeadline(time.Time{}) != nil {
+		return
+	}
+	if w.step == nil {
+		w.step = w.look
+	}
+	w.peer = false
+	done := make(chan struct{})
+	w.done = done
+	go func() {
+		defer close(done)
+		err := raw.Read(w.step)
+		// The deadline ends the watch, by StopWatch or StopRead. Any other error
+		// is a connection that was closed at this end.
+		if w.peer || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			gone()
+		}
+	}()
+}
+
+// StopWatch ends the watch and returns once it has ended; gone will not be
+// called after that. It reports whether the peer was seen to have left.
+func (c *Conn) StopWatch() bool {
+	w := &c.watch
+	if w.done == nil {
+		return false
+	}
+	_ = c.in.setDeadline(past()) // a closed connection is not waited for
+	<-w.done
+	w.done = nil
+	_ = c.in.setDeadline(time.Time{}) // the next reader sees the error
+	return w.peer
+}
+
+// Alive reports whether an idle connection still looks usable: nothing to
+// read, no end, no error. Bytes that nobody asked for make it unusable too:
+// they would be taken for the next answer. Without a socket to look at, it
+// knows only what is buffered.
+func (c *Conn) Alive() bool {
+	if c.closed.Load() || c.in.buffered() > 0 || c.out.err != nil {
+		return false
+	}
+	raw := c.rawConn()
+	if raw == nil {
+		return true
+	}
+	if c.alive.step == nil {
+		c.alive.step = c.alive.look
+	}
+	return raw.Control(c.alive.step) == nil && c.alive.quiet
+}
+
+// liveness looks at a socket once.
+type liveness struct {
+	step  func(fd uintptr) // l.look, bound once
+	quiet bool
+}
+
+func (l *liveness) look(fd uintptr) { l.quiet = quiet(fd) }
