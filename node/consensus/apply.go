@@ -1,0 +1,75 @@
+package consensus
+
+import (
+	"github.com/hashicorp/raft"
+)
+
+// Apply puts an entry into the log and returns when it is applied here. The
+// followers are nudged then. ErrNotLeader and ErrBusy: nothing was changed;
+// ErrUnknown: it may have been.
+func (r *Raft) Apply(data []byte) error {
+	_, err := r.ApplyIndex(data)
+	return err
+}
+
+// ApplyIndex is Apply that returns the entry's index.
+func (r *Raft) ApplyIndex(data []byte) (uint64, error) {
+	var f raft.ApplyFuture
+	err := r.do(func() error {
+		f = r.raft.Apply(data, enqueue)
+		return f.Error()
+	})
+	if err != nil {
+		return 0, err
+	}
+	r.Nudge()
+	return f.Index(), nil
+}
+
+// Barrier returns when everything that was in the log before is applied here.
+func (r *Raft) Barrier() error {
+	return r.do(func() error { return r.raft.Barrier(enqueue).Error() })
+}
+
+// Nudge lets the followers learn now what is committed: they do with the next
+// entry, else up to 100 ms later. It does not wait.
+func (r *Raft) Nudge() { hint(r.nudge) }
+
+// nudging turns hints into barriers. It is one goroutine: several hints while
+// one is taken are one.
+func (r *Raft) nudging() {
+	for {
+		select {
+		case <-r.stopped:
+			return
+		case <-r.nudge:
+		}
+		if r.raft.State() == raft.Leader {
+			r.raft.Barrier(enqueue)
+		}
+	}
+}
+
+// do runs a request that Raft answers, but not for longer than Raft lives.
+func (r *Raft) do(f func() error) error {
+	select {
+	case <-r.stopped:
+		return translate(raft.ErrRaftShutdown)
+	case <-r.failed:
+		return translate(raft.ErrRaftShutdown)
+	default:
+	}
+	r.pending.Add(1)
+	done := make(chan error, 1)
+	go func() {
+		defer r.pending.Add(-1)
+		done <- f()
+	}()
+	select {
+	case err := <-done:
+		return translate(err)
+	case <-r.stopped:
+	case <-r.failed:
+	}
+	return translate(raft.ErrRaftShutdown)
+}
