@@ -1,0 +1,216 @@
+package simnet_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"shardway/internal/simnet"
+	"shardway/peer"
+)
+
+const peerPort = 7947
+
+// layer is Raft's view of the peer port: addresses are "node/disk".
+type layer struct {
+	net.Listener
+	port *peer.Port
+}
+
+var _ raft.StreamLayer = (*layer)(nil)
+
+func (l *layer) Dial(a raft.ServerAddress, d time.Duration) (net.Conn, error) {
+	node, disk, _ := strings.Cut(string(a), "/")
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return l.port.DialServer(ctx, node, disk, peer.Raft)
+}
+
+// counter is a state machine that counts its entries.
+type counter struct{ n int }
+
+func (c *counter) Apply(*raft.Log) any                 { c.n++; return c.n }
+func (c *counter) Snapshot() (raft.FSMSnapshot, error) { return nil, fmt.Errorf("none") }
+func (c *counter) Restore(r io.ReadCloser) error       { return r.Close() }
+
+// voter is one Raft server on a host; its store outlives its process.
+type voter struct {
+	id    raft.ServerID
+	host  *simnet.Host
+	store *raft.InmemStore
+	snaps *raft.InmemSnapshotStore
+	*raft.Raft
+	transport *raft.NetworkTransport
+	stop      func()
+}
+
+// start runs the peer port and Raft on v's host.
+func (v *voter) start(t *testing.T, lookup func(string) (string, bool), boot uint64) {
+	t.Helper()
+	p := peer.New(peer.Options{
+		Node: v.host.Name(), Disk: "disk-" + v.host.Name(), Boot: boot,
+		Cluster: func() string { return "c1" },
+		Lookup:  lookup, Dial: v.host.Dial,
+	})
+	ln, err := v.host.Listen(v.host.Addr(peerPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &layer{Listener: p.Listener(peer.Raft, ln.Addr()), port: p}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ctx, ln) }()
+	v.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: l, MaxPool: 3, MaxRPCsInFlight: 1, Timeout: 2 * time.Second, Logger: hclog.NewNullLogger(),
+	})
+	c := raft.DefaultConfig()
+	c.LocalID = v.id
+	c.Logger = hclog.NewNullLogger()
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = 500*time.Millisecond, 500*time.Millisecond, 250*time.Millisecond
+	v.Raft, err = raft.NewRaft(c, &counter{}, v.store, v.store, v.snaps, v.transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.stop = func() {
+		if err := v.Shutdown().Error(); err != nil {
+			t.Error(err)
+		}
+		_ = v.transport.Close()
+		v.transport.CloseStreams()
+		cancel()
+		<-served
+	}
+}
+
+// quorum runs f with three voters, each on a host of its own.
+func quorum(t *testing.T, c simnet.Config, f func(t *testing.T, n *simnet.Net, vs []*voter, lookup func(string) (string, bool))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(c)
+		addrs := map[string]string{}
+		lookup := func(node string) (string, bool) { a, ok := addrs[node]; return a, ok }
+		var vs []*voter
+		var conf raft.Configuration
+		for _, name := range []string{"a", "b", "c"} {
+			v := &voter{host: n.Host(name), store: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore()}
+			v.id = raft.ServerID(name + "/disk-" + name)
+			addrs[name] = v.host.Addr(peerPort)
+			conf.Servers = append(conf.Servers, raft.Server{ID: v.id, Address: raft.ServerAddress(v.id)})
+			vs = append(vs, v)
+		}
+		for _, v := range vs {
+			v.start(t, lookup, 1)
+		}
+		defer func() {
+			n.Close()
+			for _, v := range vs {
+				v.stop()
+			}
+		}()
+		if err := vs[0].BootstrapCluster(conf).Error(); err != nil {
+			t.Fatal(err)
+		}
+		f(t, n, vs, lookup)
+	})
+}
+
+// leads waits until exactly one of vs leads and the others follow it.
+func leads(t *testing.T, vs ...*voter) *voter {
+	t.Helper()
+	var leader *voter
+	until(t, "one leader", func() bool {
+		leader = nil
+		for _, v := range vs {
+			if v.State() == raft.Leader {
+				leader = v
+			}
+		}
+		if leader == nil {
+			return false
+		}
+		for _, v := range vs {
+			if _, id := v.LeaderWithID(); id != leader.id || v.CurrentTerm() != leader.CurrentTerm() {
+				return false
+			}
+		}
+		return true
+	})
+	return leader
+}
+
+// without returns vs except v.
+func without(vs []*voter, v *voter) []*voter {
+	var rest []*voter
+	for _, o := range vs {
+		if o != v {
+			rest = append(rest, o)
+		}
+	}
+	return rest
+}
+
+func apply(t *testing.T, v *voter, times int) {
+	t.Helper()
+	for range times {
+		if err := v.Apply([]byte("x"), time.Second).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRaftElectsAndSurvivesLeaderCrash(t *testing.T) {
+	quorum(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, vs []*voter, lookup func(string) (string, bool)) {
+		start := time.Now()
+		first := leads(t, vs...)
+		t.Logf("leader after %v", time.Since(start))
+		apply(t, first, 100)
+		first.host.Crash()
+		start = time.Now()
+		rest := without(vs, first)
+		second := leads(t, rest...)
+		t.Logf("next leader after %v", time.Since(start))
+		apply(t, second, 100)
+
+		first.stop()
+		first.host = first.host.Restart()
+		first.start(t, lookup, 2)
+		until(t, "the crashed one follows and has it all", func() bool {
+			return first.State() == raft.Follower && first.AppliedIndex() == second.AppliedIndex()
+		})
+	})
+}
+
+func TestRaftMinorityLeaderStepsDown(t *testing.T) {
+	quorum(t, simnet.Config{UserTimeout: 5 * time.Second}, func(t *testing.T, n *simnet.Net, vs []*voter, _ func(string) (string, bool)) {
+		first := leads(t, vs...)
+		n.Isolate(first.host.Name())
+		second := leads(t, without(vs, first)...)
+		until(t, "the old leader knows", func() bool { return first.State() != raft.Leader })
+		apply(t, second, 10)
+		time.Sleep(time.Minute)
+		n.Heal()
+		last := leads(t, vs...)
+		until(t, "the cut-off one has caught up", func() bool { return first.AppliedIndex() == last.AppliedIndex() })
+		apply(t, last, 10)
+	})
+}
+
+func TestRaftFrozenLeaderIsReplaced(t *testing.T) {
+	quorum(t, simnet.Config{Link: simnet.Link{Latency: time.Millisecond}}, func(t *testing.T, _ *simnet.Net, vs []*voter, _ func(string) (string, bool)) {
+		first := leads(t, vs...)
+		apply(t, first, 10)
+		first.host.Freeze()
+		second := leads(t, without(vs, first)...)
+		apply(t, second, 10)
+		first.host.Thaw()
+		apply(t, leads(t, vs...), 10)
+	})
+}
