@@ -72,7 +72,8 @@ func Check(name, addr string) error {
 	if host == "" || err == nil && ip.IsUnspecified() {
 		return fmt.Errorf("%w: address %q of %q has no host that others can dial", ErrEndpoint, addr, name)
 	}
-	if err != nil && !goodHost(host) {
+	// ParseAddr takes any text for a zone.
+	if err != nil && !goodHost(host) || ip.Zone() != "" && !goodHost(ip.Zone()) {
 		return fmt.Errorf("%w: host %q of %q is neither an IP address nor a DNS name", ErrEndpoint, host, name)
 	}
 	return nil
