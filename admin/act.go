@@ -106,8 +106,7 @@ func argumentsFromJSON(body []byte, names []string) (arguments, error) {
 	var args arguments
 	d := json.NewDecoder(bytes.NewReader(body))
 	if err := d.Decode(&args); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return arguments{}, badParam(wrong.Field, string(fields[wrong.Field]), "is a "+wrong.Value+": give a "+wrong.Type.String())
 		}
 		return arguments{}, problem.Newf(problem.BadRequest, "the body is not one JSON object (%v): send one such as {\"node\":\"n3\"}", err)

@@ -143,7 +143,7 @@ func handlerOf(c admin.Cluster) http.Handler {
 }
 
 // ask sends one request to the handler; headers come as name, value, ….
-func ask(t *testing.T, h http.Handler, method, target, body string, headers ...string) *http.Response {
+func ask(t *testing.T, h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
 	for i := 0; i < len(headers); i += 2 {
@@ -151,5 +151,5 @@ func ask(t *testing.T, h http.Handler, method, target, body string, headers ...s
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
+	return w
 }

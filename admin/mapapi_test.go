@@ -11,28 +11,28 @@ import (
 
 func TestMapHasItsEpochAsETag(t *testing.T) {
 	h := handlerOf(newFake())
-	if got := ask(t, h, "GET", "/v1/map", "").Header.Get("ETag"); got != `"17"` {
+	if got := ask(t, h, "GET", "/v1/map", "").Header().Get("ETag"); got != `"17"` {
 		t.Errorf("ETag = %s, want \"17\"", got)
 	}
 	for value, status := range map[string]int{
 		`"17"`: 304, `W/"17"`: 304, `"3", "17"`: 304, "*": 304, `"16"`: 200, "17": 200, "": 200,
 	} {
 		res := ask(t, h, "GET", "/v1/map", "", "If-None-Match", value)
-		if got := body(t, res); res.StatusCode != status || (status == 304) != (got == "") {
-			t.Errorf("If-None-Match %s = %s %q, want %d", value, res.Status, got, status)
+		if got := body(res); res.Code != status || (status == 304) != (got == "") {
+			t.Errorf("If-None-Match %s = %d %q, want %d", value, res.Code, got, status)
 		}
 	}
 }
 
 // poll asks for the map in a goroutine and returns where the answer will be.
-func poll(ctx context.Context, h http.Handler, target, known string) <-chan *http.Response {
-	got := make(chan *http.Response, 1)
+func poll(ctx context.Context, h http.Handler, target, known string) <-chan *httptest.ResponseRecorder {
+	got := make(chan *httptest.ResponseRecorder, 1)
 	go func() {
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 		r.Header.Set("If-None-Match", known)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		got <- w.Result()
+		got <- w
 	}()
 	return got
 }
@@ -46,8 +46,8 @@ func TestLongPollReturnsTheNextMap(t *testing.T) {
 		synctest.Wait()
 		select {
 		case res := <-got:
-			if res.StatusCode != 200 || res.Header.Get("ETag") != `"21"` {
-				t.Errorf("answer = %s, ETag %s, want the map of epoch 21", res.Status, res.Header.Get("ETag"))
+			if res.Code != 200 || res.Header().Get("ETag") != `"21"` {
+				t.Errorf("answer = %d, ETag %s, want the map of epoch 21", res.Code, res.Header().Get("ETag"))
 			}
 		default:
 			t.Fatal("no answer after the commit")
@@ -66,8 +66,8 @@ func TestLongPollWaitsAsLongAsAskedAndAMinuteAtMost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
 			res := <-poll(t.Context(), handlerOf(newFake()), target, `"17"`)
-			if took := time.Since(begun); took != want || res.StatusCode != http.StatusNotModified {
-				t.Errorf("GET %s took %v and gave %s, want %v and 304", target, took, res.Status, want)
+			if took := time.Since(begun); took != want || res.Code != http.StatusNotModified {
+				t.Errorf("GET %s took %v and gave %d, want %v and 304", target, took, res.Code, want)
 			}
 		})
 	}
@@ -76,8 +76,8 @@ func TestLongPollWaitsAsLongAsAskedAndAMinuteAtMost(t *testing.T) {
 func TestLongPollWithoutConditionGetsTheMapAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		res := <-poll(t.Context(), handlerOf(newFake()), "/v1/map?after=17&wait=1s", "")
-		if res.StatusCode != 200 || res.Header.Get("ETag") != `"17"` {
-			t.Errorf("answer = %s, ETag %s, want the map of epoch 17", res.Status, res.Header.Get("ETag"))
+		if res.Code != 200 || res.Header().Get("ETag") != `"17"` {
+			t.Errorf("answer = %d, ETag %s, want the map of epoch 17", res.Code, res.Header().Get("ETag"))
 		}
 	})
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"html/template"
 	"net"
 	"net/http"
@@ -84,6 +85,8 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Log
 		// The stragglers had their time; Close fails only on a closed listener.
 		_ = srv.Close()
 	}
-	<-done
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
 	return nil
 }

@@ -4,8 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,14 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func body(t *testing.T, res *http.Response) string {
-	t.Helper()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
+func body(res *httptest.ResponseRecorder) string { return res.Body.String() }
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -62,10 +54,10 @@ func TestJSONHasTheDocumentedNames(t *testing.T) {
 		"locate-orphaned.json": "/v1/locate?key=" + keyOf(3),
 	} {
 		res := ask(t, h, "GET", target, "")
-		if res.StatusCode != 200 || res.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("GET %s = %s, %s", target, res.Status, res.Header.Get("Content-Type"))
+		if res.Code != 200 || res.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("GET %s = %d, %s", target, res.Code, res.Header().Get("Content-Type"))
 		}
-		golden(t, name, body(t, res))
+		golden(t, name, body(res))
 	}
 }
 
@@ -77,7 +69,7 @@ func TestEmptyClusterHasEmptyLists(t *testing.T) {
 		"/v1/endpoints": `{"endpoints":[]}`,
 		"/v1/map":       `{"epoch":0,"shards":3,"hash":"xxhash64","nodes":[],"owners":[-1,-1,-1]}`,
 	} {
-		if got := body(t, ask(t, h, "GET", target, "")); got != want+"\n" {
+		if got := body(ask(t, h, "GET", target, "")); got != want+"\n" {
 			t.Errorf("GET %s = %s, want %s", target, got, want)
 		}
 	}
@@ -95,8 +87,8 @@ func TestBrowserGetsAPage(t *testing.T) {
 	h := handlerOf(newFake())
 	const firefox = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 	res := ask(t, h, "GET", "/status", "", "Accept", firefox)
-	page := body(t, res)
-	if got := res.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
+	page := body(res)
+	if got := res.Header().Get("Content-Type"); got != "text/html; charset=utf-8" {
 		t.Fatalf("Content-Type = %q, want HTML", got)
 	}
 	for _, want := range []string{
@@ -112,13 +104,13 @@ func TestBrowserGetsAPage(t *testing.T) {
 			t.Errorf("page contains %q: it must stand alone and escape", never)
 		}
 	}
-	if csp := res.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
+	if csp := res.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
 		t.Errorf("Content-Security-Policy = %q", csp)
 	}
 }
 
 func TestPageOfAnEmptyNodeRenders(t *testing.T) {
-	page := body(t, ask(t, handlerOf(blank{newFake()}), "GET", "/status", "", "Accept", "text/html"))
+	page := body(ask(t, handlerOf(blank{newFake()}), "GET", "/status", "", "Accept", "text/html"))
 	if !strings.Contains(page, "none known yet") || !strings.HasSuffix(page, "</html>\n") {
 		t.Errorf("page is cut or lacks the note:\n%s", page)
 	}
@@ -141,10 +133,10 @@ func TestAcceptDecidesTheForm(t *testing.T) {
 		";;;,,,":                               false,
 	} {
 		res := ask(t, h, "GET", "/status", "", "Accept", accept)
-		if got := strings.HasPrefix(res.Header.Get("Content-Type"), "text/html"); got != html {
+		if got := strings.HasPrefix(res.Header().Get("Content-Type"), "text/html"); got != html {
 			t.Errorf("Accept %q: HTML = %v, want %v", accept, got, html)
 		}
-		if res.Header.Get("Vary") != "Accept" {
+		if res.Header().Get("Vary") != "Accept" {
 			t.Errorf("Accept %q: no Vary", accept)
 		}
 	}
@@ -154,30 +146,30 @@ func TestProbes(t *testing.T) {
 	f := newFake()
 	h := handlerOf(f)
 	for _, path := range []string{"/livez", "/readyz"} {
-		if res := ask(t, h, "GET", path, ""); res.StatusCode != 200 || body(t, res) != "ok\n" {
-			t.Errorf("GET %s = %s, want ok", path, res.Status)
+		if res := ask(t, h, "GET", path, ""); res.Code != 200 || body(res) != "ok\n" {
+			t.Errorf("GET %s = %d, want ok", path, res.Code)
 		}
 	}
 	f.notReady = errors.New("no lease: no leader since 3s")
-	if res := ask(t, h, "GET", "/livez", ""); res.StatusCode != 200 {
-		t.Errorf("GET /livez = %s, want 200 also when not ready", res.Status)
+	if res := ask(t, h, "GET", "/livez", ""); res.Code != 200 {
+		t.Errorf("GET /livez = %d, want 200 also when not ready", res.Code)
 	}
 	res := ask(t, h, "GET", "/readyz", "")
 	p := problemOf(t, res)
-	if res.StatusCode != 503 || p.Code != problem.NotReady || p.Detail != "no lease: no leader since 3s" {
-		t.Errorf("GET /readyz = %s %+v, want 503 with the reason", res.Status, p)
+	if res.Code != 503 || p.Code != problem.NotReady || p.Detail != "no lease: no leader since 3s" {
+		t.Errorf("GET /readyz = %d %+v, want 503 with the reason", res.Code, p)
 	}
 }
 
-func problemOf(t *testing.T, res *http.Response) *problem.Problem {
+func problemOf(t *testing.T, res *httptest.ResponseRecorder) *problem.Problem {
 	t.Helper()
-	b := body(t, res)
+	b := body(res)
 	p, err := problem.Decode([]byte(b))
 	if err != nil {
-		t.Fatalf("%s: %v: %s", res.Status, err, b)
+		t.Fatalf("%d: %v: %s", res.Code, err, b)
 	}
-	if got := res.Header.Get("Shardway-Error"); got != string(p.Code) || res.Header.Get("Content-Type") != problem.ContentType {
-		t.Errorf("Shardway-Error = %q, Content-Type = %q, want %q and a problem", got, res.Header.Get("Content-Type"), p.Code)
+	if got := res.Header().Get("Shardway-Error"); got != string(p.Code) || res.Header().Get("Content-Type") != problem.ContentType {
+		t.Errorf("Shardway-Error = %q, Content-Type = %q, want %q and a problem", got, res.Header().Get("Content-Type"), p.Code)
 	}
 	return p
 }
@@ -216,10 +208,10 @@ func TestMistakesNameWhatAndRemedy(t *testing.T) {
 		{"POST", "/v1/step-down?node=n3", "", nil, 400, `node = "n3" is not known here: this takes no parameters`},
 	} {
 		res := ask(t, h, tc.method, tc.target, tc.body, tc.headers...)
-		if p := problemOf(t, res); res.StatusCode != tc.status || p.Detail != tc.detail {
-			t.Errorf("%s %s %.20q = %d %q, want %d %q", tc.method, tc.target, tc.body, res.StatusCode, p.Detail, tc.status, tc.detail)
+		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {
+			t.Errorf("%s %s %.20q = %d %q, want %d %q", tc.method, tc.target, tc.body, res.Code, p.Detail, tc.status, tc.detail)
 		}
-		if tc.status == 405 && res.Header.Get("Allow") == "" {
+		if tc.status == 405 && res.Header().Get("Allow") == "" {
 			t.Errorf("%s %s: no Allow", tc.method, tc.target)
 		}
 	}
@@ -244,8 +236,8 @@ func TestActionsReachTheCluster(t *testing.T) {
 		f := newFake()
 		res := ask(t, handlerOf(f), "POST", tc.target, tc.body, tc.headers...)
 		tc.want.By = "192.0.2.1:1234" // httptest's client
-		if did := f.actions(); res.StatusCode != 200 || len(did) != 1 || did[0] != tc.want {
-			t.Errorf("POST %s %s = %s, did %+v, want %+v", tc.target, tc.body, res.Status, did, tc.want)
+		if did := f.actions(); res.Code != 200 || len(did) != 1 || did[0] != tc.want {
+			t.Errorf("POST %s %s = %d, did %+v, want %+v", tc.target, tc.body, res.Code, did, tc.want)
 		}
 	}
 }
@@ -266,8 +258,8 @@ func TestRefusedActionsKeepTheirReason(t *testing.T) {
 		f := newFake()
 		f.refuse = tc.err
 		res := ask(t, handlerOf(f), "POST", "/v1/remove?node=n3", "")
-		if p := problemOf(t, res); res.StatusCode != tc.status || p.Detail != tc.detail {
-			t.Errorf("%v = %d %q, want %d %q", tc.err, res.StatusCode, p.Detail, tc.status, tc.detail)
+		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {
+			t.Errorf("%v = %d %q, want %d %q", tc.err, res.Code, p.Detail, tc.status, tc.detail)
 		}
 	}
 }
@@ -276,15 +268,15 @@ func TestPageOfAnotherOriginChangesNothing(t *testing.T) {
 	f := newFake()
 	h := handlerOf(f)
 	res := ask(t, h, "POST", "/v1/remove?node=n3", "", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site")
-	if res.StatusCode != 403 || len(f.actions()) != 0 {
-		t.Errorf("cross-origin POST = %s, did %v, want 403 and nothing", res.Status, f.actions())
+	if res.Code != 403 || len(f.actions()) != 0 {
+		t.Errorf("cross-origin POST = %d, did %v, want 403 and nothing", res.Code, f.actions())
 	}
 }
 
 func TestEveryAnswerPassesTheGuard(t *testing.T) {
 	h := admin.New(admin.Options{Cluster: newFake(), Metrics: prometheus.NewRegistry(), Log: zerolog.Nop()}).Handler()
 	for _, path := range []string{"/", "/status", "/livez", "/readyz", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/v1/map", "/nope", "//x"} {
-		h := ask(t, h, "GET", path, "").Header
+		h := ask(t, h, "GET", path, "").Header()
 		if h.Get("Server") != "shardway-admin" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" {
 			t.Errorf("GET %s did not pass the guard: %v", path, h)
 		}
@@ -297,14 +289,14 @@ func TestMetricsComeFromTheRegistry(t *testing.T) {
 	reg.MustRegister(c)
 	c.Add(3)
 	h := admin.New(admin.Options{Cluster: newFake(), Metrics: reg, Log: zerolog.Nop()}).Handler()
-	if got := body(t, ask(t, h, "GET", "/metrics", "")); !strings.Contains(got, "shardway_test_total 3") {
+	if got := body(ask(t, h, "GET", "/metrics", "")); !strings.Contains(got, "shardway_test_total 3") {
 		t.Errorf("GET /metrics = %s", got)
 	}
 }
 
 func TestRootLeadsToStatus(t *testing.T) {
 	res := ask(t, handlerOf(newFake()), "GET", "/", "")
-	if res.StatusCode != 302 || res.Header.Get("Location") != "/status" {
-		t.Errorf("GET / = %s to %q", res.Status, res.Header.Get("Location"))
+	if res.Code != 302 || res.Header().Get("Location") != "/status" {
+		t.Errorf("GET / = %d to %q", res.Code, res.Header().Get("Location"))
 	}
 }

@@ -65,6 +65,7 @@ func (c Code) Title() string {
 	return title
 }
 
+// defaults is a table in the form of a switch: it costs no package state.
 func (c Code) defaults() (status int, title string) {
 	switch c {
 	case NoKey:
@@ -93,12 +94,6 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusRequestEntityTooLarge, "The request is too large."
 	case Draining:
 		return http.StatusBadGateway, "The request was cut: its shard was moving away."
-	}
-	return c.opsDefaults()
-}
-
-func (c Code) opsDefaults() (status int, title string) {
-	switch c {
 	case NotReady:
 		return http.StatusServiceUnavailable, "The node is not ready."
 	case NotFound:

@@ -12,6 +12,8 @@ import (
 // Problem is one answer. It is small and meant to be a value on the stack; the
 // zero value of each field but Code leaves its member out or takes the code's
 // default.
+//
+//nolint:errname // RFC 9457 calls it a problem, and so does everybody.
 type Problem struct {
 	Code Code
 	// Status is the HTTP status. Zero takes the code's.

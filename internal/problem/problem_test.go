@@ -20,7 +20,8 @@ func TestAppendJSONHasFixedMembers(t *testing.T) {
 		want string
 	}{
 		{
-			"defaults", problem.Problem{Code: problem.QueueFull},
+			"defaults",
+			problem.Problem{Code: problem.QueueFull},
 			`{"type":"urn:shardway:queue-full","title":"Too many requests are waiting for their shard's owner.","status":503,"code":"queue-full"}`,
 		},
 		{
