@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
@@ -20,6 +21,7 @@ type Memory struct {
 
 	log   *raft.InmemStore
 	snaps *memorySnapshots
+	fault atomic.Pointer[Fault]
 }
 
 var _ backend = (*Memory)(nil)
@@ -60,6 +62,15 @@ func (m *Memory) Crash() error {
 	return d.Close()
 }
 
+// SetFault makes every write of the stores ask f first; nil ends that.
+func (m *Memory) SetFault(f Fault) {
+	if f == nil {
+		m.fault.Store(nil)
+		return
+	}
+	m.fault.Store(&f)
+}
+
 func (m *Memory) read(name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +93,8 @@ func (m *Memory) path(string) string { return "" }
 func (m *Memory) foreign() string { return "" }
 
 func (m *Memory) stores(StoreOptions) (rawStores, error) {
-	return rawStores{logs: m.log, stable: m.log, snaps: m.snaps, close: func() error { return nil }}, nil
+	f := &faulty{InmemStore: m.log, fault: &m.fault}
+	return rawStores{logs: f, stable: f, snaps: m.snaps, close: func() error { return nil }}, nil
 }
 
 func (m *Memory) unlock() error {
