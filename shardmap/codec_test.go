@@ -11,11 +11,11 @@ import (
 	"shardway/shardmap"
 )
 
-func encode(t testing.TB, m *shardmap.Map) []byte {
-	t.Helper()
+func encode(tb testing.TB, m *shardmap.Map) []byte {
+	tb.Helper()
 	b, err := m.MarshalBinary()
 	if err != nil {
-		t.Fatalf("MarshalBinary: %v", err)
+		tb.Fatalf("MarshalBinary: %v", err)
 	}
 	return b
 }
@@ -164,11 +164,11 @@ func TestDecodeRefusesAnythingElse(t *testing.T) {
 	}
 }
 
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
+func unhex(tb testing.TB, s string) []byte {
+	tb.Helper()
 	b, err := hex.DecodeString(s)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }

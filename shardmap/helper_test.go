@@ -18,7 +18,7 @@ func same(ids ...shardmap.NodeID) []shardmap.Member {
 	return members
 }
 
-// nodes returns n members of weight 1 called n000, n001 …
+// nodes returns n members of weight 1 called n000, n001, and so on.
 func nodes(n int) []shardmap.Member {
 	var members []shardmap.Member
 	for i := range n {
