@@ -165,13 +165,14 @@ func TestBackOffEndsByItself(t *testing.T) {
 		r := queue.New(queue.Options{Wait: time.Second})
 		tk := enter(t, r, 1, 0)
 		start := time.Now()
-		for i, limit := range []time.Duration{10, 20, 40, 80, 160, 200} {
+		for i, ms := range []int{10, 20, 40, 80, 160, 200} {
+			limit := time.Duration(ms) * time.Millisecond
 			before := time.Now()
-			if err := tk.Wait(nil, 0, limit*time.Millisecond); err != nil {
+			if err := tk.Wait(nil, 0, limit); err != nil {
 				t.Fatalf("back-off %d: %v", i, err)
 			}
-			if took := time.Since(before); took != limit*time.Millisecond {
-				t.Errorf("back-off %d took %v, want %v", i, took, limit*time.Millisecond)
+			if took := time.Since(before); took != limit {
+				t.Errorf("back-off %d took %v, want %v", i, took, limit)
 			}
 		}
 		// The deadline is nearer than the back-off: it wins.
@@ -277,20 +278,20 @@ func TestShareIsAtLeastOne(t *testing.T) {
 	}
 }
 
-// crowd is a number of tickets in line, in known order.
+// crowd is a number of tickets in line, in known order; they have seen table 0.
 type crowd struct {
 	tickets []*queue.Ticket
 	mu      sync.Mutex
 	awake   []int // in the order in which they returned; not within one instant
 }
 
-func newCrowd(t *testing.T, r *queue.Room, n int, seen uint64) *crowd {
+func newCrowd(t *testing.T, r *queue.Room, n int) *crowd {
 	t.Helper()
 	c := &crowd{}
 	for i := range n {
 		tk := enter(t, r, uint32(i), 0)
 		c.tickets = append(c.tickets, tk)
-		c.wait(i, seen)
+		c.wait(i, 0)
 		synctest.Wait() // so that the order is certain
 	}
 	return c
@@ -321,7 +322,7 @@ func (c *crowd) expect(t *testing.T, want ...int) {
 func TestReleaseIsRampedFirstInFirstOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := queue.New(queue.Options{Batch: 3, Pace: hour, Wait: 2 * hour})
-		c := newCrowd(t, r, 8, 0)
+		c := newCrowd(t, r, 8)
 		c.expect(t)
 		r.Wake(1)
 		c.expect(t, 0, 1, 2)
@@ -356,7 +357,7 @@ func TestReleaseIsRampedFirstInFirstOut(t *testing.T) {
 func TestSecondWakeKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := queue.New(queue.Options{Batch: 2, Pace: hour, Wait: 2 * hour})
-		c := newCrowd(t, r, 4, 0)
+		c := newCrowd(t, r, 4)
 		r.Wake(1)
 		c.expect(t, 0, 1)
 		c.wait(0, 1)
@@ -374,7 +375,7 @@ func TestSecondWakeKeepsTheOrder(t *testing.T) {
 func TestSlowOnesDoNotHoldUpTheRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond})
-		c := newCrowd(t, r, 7, 0)
+		c := newCrowd(t, r, 7)
 		r.Wake(1)
 		c.expect(t, 0, 1)
 		time.Sleep(49 * time.Millisecond)
@@ -420,7 +421,7 @@ func TestGoneInTheMomentOfReleasePassesTheTurnOn(t *testing.T) {
 func TestDeadlineOfADueTicketAllowsOneLastLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := queue.New(queue.Options{Batch: 1, Pace: hour, Wait: time.Second})
-		c := newCrowd(t, r, 1, 0)
+		c := newCrowd(t, r, 1)
 		late := enter(t, r, 9, 0)
 		result := waiting(late, nil, 0, 0)
 		r.Wake(1)

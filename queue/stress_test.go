@@ -90,6 +90,7 @@ func TestRoomSurvivesEverythingAtOnce(t *testing.T) {
 
 // client makes some requests, each with its own fate.
 func client(t *testing.T, r *queue.Room, table *atomic.Uint64, rnd *rand.Rand) {
+	t.Helper()
 	for range 20 {
 		time.Sleep(upTo(rnd, 30*time.Millisecond))
 		tk, err := r.Enter(rnd.Uint32N(8), rnd.Int64N(200))

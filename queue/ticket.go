@@ -1,6 +1,9 @@
 package queue
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Ticket is a request's place in a Room. It belongs to one goroutine.
 type Ticket struct {
@@ -83,10 +86,10 @@ func (t *Ticket) Leave() {
 	}
 	r.stats.Waiting--
 	r.stats.Bytes -= t.bytes
-	switch t.outcome {
-	case ErrTimeout:
+	switch {
+	case errors.Is(t.outcome, ErrTimeout):
 		r.stats.TimedOut++
-	case ErrGone:
+	case errors.Is(t.outcome, ErrGone):
 		r.stats.Gone++
 	default:
 		r.stats.WentOn++
