@@ -65,7 +65,7 @@ func Check(name, addr string) error {
 	if err != nil {
 		return fmt.Errorf("%w: address %q of %q: write host:port, like 10.0.0.5:9000 or [2001:db8::5]:9000", ErrEndpoint, addr, name)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+	if n, e := strconv.ParseUint(port, 10, 16); e != nil || n == 0 {
 		return fmt.Errorf("%w: port %q of %q: use a number from 1 to 65535", ErrEndpoint, port, name)
 	}
 	ip, err := netip.ParseAddr(host)
