@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Flag is what the help says about a setting.
 type Flag struct {
@@ -14,9 +17,9 @@ type Flag struct {
 	Many    bool // may be repeated
 }
 
-// Flags returns all settings in the order of the help.
+// Flags returns the settings in the order of the help.
 func Flags() []Flag {
-	table := settings()
+	table := shown()
 	flags := make([]Flag, len(table))
 	for i, s := range table {
 		f := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.def, ","), Group: s.group, Help: s.help, Many: s.many}
@@ -40,7 +43,7 @@ type Value struct {
 
 // Values returns what every setting is and where that came from.
 func (c *Config) Values() []Value {
-	table := settings()
+	table := shown()
 	values := make([]Value, 0, len(table)+len(c.Routes))
 	for _, s := range table {
 		values = append(values, Value{Key: s.name, Value: s.bind(c).String(), From: c.source(s.name)})
@@ -49,4 +52,9 @@ func (c *Config) Values() []Value {
 		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: strings.Join(r.Keys, ","), From: c.source(routesKey)})
 	}
 	return values
+}
+
+// shown is the table without what is known only to be refused.
+func shown() []setting {
+	return slices.DeleteFunc(settings(), func(s setting) bool { return s.hidden })
 }

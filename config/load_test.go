@@ -172,7 +172,7 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "insecure": "true", "log-level": "warn", "log-format": "json",
 	}
 	for _, f := range config.Flags() {
-		if f.Name == "config" || f.Name == "secret-file" {
+		if f.Name == "config" {
 			continue
 		}
 		want, ok := samples[f.Name]

@@ -17,6 +17,7 @@ type setting struct {
 	help    string              // one line
 	bind    func(*Config) value // its place
 	flagged bool                // no YAML key: flag and environment only
+	hidden  bool                // known only to be refused
 }
 
 func (s setting) env() string {
@@ -37,6 +38,7 @@ func row(name, metavar, def, help string, bind func(*Config) value) setting {
 func (s setting) list() setting            { s.many = true; return s }
 func (s setting) inWords(d string) setting { s.shown = d; return s }
 func (s setting) withoutYAML() setting     { s.flagged = true; return s }
+func (s setting) unshown() setting         { s.hidden = true; return s }
 func grouped(g string, rows ...setting) []setting {
 	for i := range rows {
 		rows[i].group = g
@@ -139,9 +141,9 @@ func timingSettings() []setting {
 		row("heartbeat", "DURATION", "100ms", "how often a node tells the leader that it lives",
 			func(c *Config) value { return span{&c.Heartbeat, 5 * time.Millisecond, time.Minute, false} }),
 		row("lease", "DURATION", "500ms", "for how long a node may serve after it heard from the leader",
-			func(c *Config) value { return span{&c.Lease, 20 * time.Millisecond, 4 * time.Minute, false} }),
+			func(c *Config) value { return span{&c.Lease, 100 * time.Millisecond, 4 * time.Minute, false} }),
 		row("dead-after", "DURATION", "2.5s", "when a silent node's shards may be taken without evidence",
-			func(c *Config) value { return span{&c.DeadAfter, 50 * time.Millisecond, time.Hour, false} }),
+			func(c *Config) value { return span{&c.DeadAfter, 250 * time.Millisecond, time.Hour, false} }),
 		row("drain-timeout", "DURATION", "5s", "how long a request may finish where its shard was",
 			func(c *Config) value { return span{&c.DrainTimeout, 10 * time.Millisecond, time.Hour, false} }),
 		row("stream-grace", "DURATION", "5s", "how long a tunnel lives on when its shard moves, within --drain-timeout",
@@ -168,8 +170,8 @@ func queueSettings() []setting {
 
 func operationSettings() []setting {
 	return grouped("Operation",
-		row("secret-file", "FILE", "", "the cluster's secret (not supported in this version)",
-			func(c *Config) value { return text{&c.SecretFile, checkSecretFile} }),
+		row("secret-file", "FILE", "", "the cluster's secret",
+			func(c *Config) value { return text{&c.SecretFile, checkSecretFile} }).unshown(),
 		row("insecure", "", "", "let gossip, peer and admin listen beyond this machine without a secret",
 			func(c *Config) value { return toggle{&c.Insecure} }),
 		row("log-level", "debug|info|warn|error", "info", "the least important lines that are written",

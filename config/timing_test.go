@@ -46,8 +46,8 @@ func TestFenceDecidesWhenShardsAreTaken(t *testing.T) {
 // Whatever passes the bounds keeps the promise behind them: what a node runs
 // without a lease is over before its shards may be taken, with clocks 10 % apart.
 func TestRunningRequestsEndBeforeTheirShardsAreTaken(t *testing.T) {
-	for lease := 20 * time.Millisecond; lease < 10*time.Second; lease += 137 * time.Millisecond {
-		for dead := 50 * time.Millisecond; dead < 30*time.Second; dead += 311 * time.Millisecond {
+	for lease := 100 * time.Millisecond; lease < 10*time.Second; lease += 137 * time.Millisecond {
+		for dead := 250 * time.Millisecond; dead < 30*time.Second; dead += 311 * time.Millisecond {
 			c := config.Default()
 			c.Lease, c.DeadAfter, c.Heartbeat = lease, dead, min(lease/4, dead/10)
 			if c.Validate() != nil {

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"shardway/config"
+)
+
+type checkCommand struct {
+	Args []string `arg:"" help:"The flags of run, and --json." optional:""`
+}
+
+// report is the JSON of a check.
+type report struct {
+	OK       bool             `json:"ok"`
+	Problems []config.Problem `json:"problems"`
+	Values   []config.Value   `json:"values"`
+	config.Explanation
+}
+
+// Run checks the configuration and explains the timings. What the check found is
+// written to the output; the error only decides on the exit code.
+func (c *checkCommand) Run(s *session) error {
+	args := slices.DeleteFunc(slices.Clone(c.Args), func(a string) bool { return a == "--json" })
+	cfg, err := config.Load(args, s.environ, os.ReadFile)
+	if errors.Is(err, config.ErrHelp) {
+		return checkHelp(s.out)
+	}
+	r := report{OK: err == nil, Problems: []config.Problem{}, Values: cfg.Values(), Explanation: cfg.Explain()}
+	if wrong, ok := errors.AsType[*config.Error](err); ok {
+		r.Problems = wrong.Problems
+	} else if err != nil {
+		return err
+	}
+	write := r.write
+	if len(args) < len(c.Args) {
+		write = func(w io.Writer) error { return writeJSON(w, r) }
+	}
+	if err := write(s.out); err != nil || r.OK {
+		return err
+	}
+	return errReported
+}
+
+// write writes the report for people: the mistakes, or what is in effect. The
+// timings are explained with either, unless all is well among them and something
+// else is not.
+func (r *report) write(w io.Writer) error {
+	for _, p := range r.Problems {
+		if _, err := fmt.Fprintln(w, p); err != nil {
+			return err
+		}
+	}
+	if r.OK {
+		if err := writeValues(w, r.Values); err != nil {
+			return err
+		}
+	}
+	broken := slices.ContainsFunc(r.Bounds, func(b config.Bound) bool { return !b.Holds && !b.Advice })
+	if !r.OK && !broken {
+		return nil
+	}
+	return writeExplanation(w, r.Explanation)
+}
+
+func writeValues(w io.Writer, values []config.Value) error {
+	t := newTable(w, "SETTING", "VALUE", "FROM")
+	for _, v := range values {
+		t.row(v.Key, v.Value, v.From)
+	}
+	return t.flush()
+}
+
+func writeExplanation(w io.Writer, e config.Explanation) error {
+	t := newTable(w, "\nTIMING", "", "HOLDS", "WHY")
+	for _, b := range e.Bounds {
+		t.row(b.Rule, b.Figures, verdict(b), b.Why)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	t = newTable(w, "\nFOLLOWS", "", "WHY")
+	for _, f := range e.Figures {
+		t.row(f.Name, f.Value, f.Why)
+	}
+	return t.flush()
+}
+
+func verdict(b config.Bound) string {
+	switch {
+	case b.Holds:
+		return "yes"
+	case b.Advice:
+		return "no (advice)"
+	}
+	return "NO"
+}

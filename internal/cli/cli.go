@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/alecthomas/kong"
+
+	"shardway/config"
+)
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// errReported ends a command that has already said what is wrong with the
+// configuration.
+var errReported = errors.New("cli: the configuration is wrong")
+
+// grammar is every command.
+type grammar struct {
+	Status    statusCommand    `cmd:"" help:"Show one node's view of the cluster."`
+	Nodes     nodesCommand     `cmd:"" help:"List the nodes."`
+	Shards    shardsCommand    `cmd:"" help:"List the shards and their owners."`
+	Endpoints endpointsCommand `cmd:"" help:"List the addresses that the nodes announce."`
+	Locate    locateCommand    `cmd:"" help:"Show where a key lives."`
+	StepDown  stepDownCommand  `cmd:"" help:"Make the leader hand over its leadership."`
+	Remove    removeCommand    `cmd:"" help:"Take a node out of the cluster for good."`
+	Check     checkCommand     `cmd:"" passthrough:"" help:"Check the configuration of a node; takes the flags of run."`
+	Version   versionCommand   `cmd:"" help:"Show the version."`
+}
+
+// session is what a command gets besides its arguments.
+type session struct {
+	environ []string
+	out     io.Writer
+	err     io.Writer
+}
+
+// Run carries out one command and returns the exit code. The arguments come
+// without the program's name. A command that runs for long, such as run, ends
+// when ctx does.
+func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int {
+	s := &session{environ: environ, out: out, err: errOut}
+	var g grammar
+	exited := false
+	parser, err := kong.New(&g,
+		kong.Name("shardway"),
+		kong.Description("A sharded HTTP reverse proxy for apps that keep state."),
+		kong.Writers(out, errOut),
+		kong.Exit(func(int) { exited = true }), // after the help was written
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	if err != nil {
+		return s.fail(err)
+	}
+	command, err := parser.Parse(args)
+	switch {
+	case exited:
+		return exitOK
+	case err != nil:
+		return s.misused(err)
+	}
+	return s.fail(command.Run(s))
+}
+
+// misused reports a command line that is none.
+func (s *session) misused(err error) int {
+	s.complain(fmt.Sprintf("%v; shardway --help lists the commands", err))
+	return exitUsage
+}
+
+// fail reports what a command ended with.
+func (s *session) fail(err error) int {
+	if err == nil || errors.Is(err, config.ErrHelp) {
+		return exitOK
+	}
+	if errors.Is(err, errReported) {
+		return exitUsage
+	}
+	if wrong, ok := errors.AsType[*config.Error](err); ok {
+		for _, p := range wrong.Problems {
+			s.complain(p)
+		}
+		return exitUsage
+	}
+	s.complain(err)
+	return exitFailed
+}
+
+// complain writes one line about what went wrong. When even that cannot be
+// written there is nobody left to tell.
+func (s *session) complain(what any) {
+	_, _ = fmt.Fprintf(s.err, "shardway: %v\n", what)
+}

@@ -1,0 +1,285 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+	"shardway/internal/cli"
+)
+
+// cluster answers as a cluster of two nodes with four shards would.
+type cluster struct {
+	done chan admin.Action
+}
+
+func (c *cluster) Ready() error { return nil }
+
+func (c *cluster) Status() admin.Status {
+	return admin.Status{
+		Node: "a", Boot: 3, Cluster: "c1", Version: "1", State: "operational", Role: "follower", Leader: "b", Term: 7,
+		Epoch: 12, Proposed: 12, LeaseMS: 412, UptimeS: 182,
+		Shards:   admin.ShardCounts{Total: 4, Owned: 2},
+		Queue:    admin.QueueCounts{Waiting: 1, Bytes: 20},
+		Warnings: []string{"two voters: the loss of either stops the cluster"},
+		Nodes: []admin.Node{
+			{ID: "a", State: "active", Role: "follower", Voter: true, Weight: 1, Shards: 2, App: "healthy", HeardMS: 40, Endpoints: map[string]string{"http": "10.0.0.1:8080"}},
+			{ID: "b\x1b[2J", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "z", Shards: 2, App: "healthy", HeardMS: -1},
+		},
+	}
+}
+
+func (c *cluster) Shards() admin.ShardList {
+	return admin.ShardList{Epoch: 12, Proposed: 12, Total: 4, Shards: []admin.Shard{
+		{Shard: 0, State: "owned", Owner: "a", Epoch: 9},
+		{Shard: 1, State: "owned", Owner: "a", Epoch: 9},
+		{Shard: 2, State: "moving", Owner: "b", Epoch: 9, To: "a"},
+		{Shard: 3, State: "owned", Owner: "b", Epoch: 12},
+	}}
+}
+
+func (c *cluster) Endpoints() []admin.Endpoint {
+	return []admin.Endpoint{{Node: "a", Kind: "node", Name: "grpc", Addr: "10.0.0.1:9"}, {Node: "a", Kind: "node", Name: "http", Addr: "10.0.0.1:8080"}}
+}
+
+func (c *cluster) Map() admin.Map {
+	return admin.Map{Epoch: 12, Shards: 4, Nodes: []admin.MapNode{{ID: "a", HTTP: "10.0.0.1:8080"}}, Owners: []int{0, 0, 0, 0}}
+}
+
+func (c *cluster) WaitMap(context.Context, uint64) {}
+
+func (c *cluster) Do(_ context.Context, a admin.Action) error {
+	if a.Node == "ghost" {
+		return fmt.Errorf("%w: ghost", admin.ErrUnknownNode)
+	}
+	c.done <- a
+	return nil
+}
+
+// serve starts the ops port of a fake node and returns its address.
+func serve(t *testing.T, c *cluster) string {
+	t.Helper()
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- admin.New(admin.Options{Cluster: c}).Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return ln.Addr().String()
+}
+
+// run runs one command line, split at blanks.
+func run(t *testing.T, line string, environ ...string) (code int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = cli.Run(t.Context(), strings.Fields(line), environ, &o, &e)
+	return code, o.String(), e.String()
+}
+
+// rows splits a table at its blanks.
+func rows(out string) [][]string {
+	var all [][]string
+	for line := range strings.Lines(out) {
+		all = append(all, strings.Fields(line))
+	}
+	return all
+}
+
+func TestTablesForPeople(t *testing.T) {
+	addr := serve(t, &cluster{})
+	tests := []struct {
+		line string
+		want []string // lines that must be there, blanks squeezed
+	}{
+		{"status", []string{
+			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned", "lease for 412ms", "up 3m2s",
+			"a active follower yes 2 1 - healthy 40ms ago 10.0.0.1:8080", "warning: two voters: the loss of either stops the cluster",
+		}},
+		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP HEARD HTTP", "b?[2J active leader yes 2 1 z healthy - -"}},
+		{"shards", []string{"0-1 2 owned a 9 -", "2 1 moving b 9 a", "3 1 owned b 12 -"}},
+		{"shards --node=a", []string{"0-1 2 owned a 9 -", "2 1 moving b 9 a"}},
+		{"endpoints --name http", []string{"NODE KIND NAME ADDRESS", "a node http 10.0.0.1:8080"}},
+		{"locate alice", []string{"KEY SHARD OWNER ENDPOINT EPOCH"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.line, func(t *testing.T) {
+			code, out, errOut := run(t, tt.line+" --admin "+addr)
+			if code != 0 || errOut != "" {
+				t.Fatalf("exit %d: %s", code, errOut)
+			}
+			var lines []string
+			for _, r := range rows(out) {
+				lines = append(lines, strings.Join(r, " "))
+			}
+			for _, want := range tt.want {
+				if !slices.Contains(lines, want) {
+					t.Errorf("no line %q in\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+func TestEndpointsOfOtherNamesAreLeftOut(t *testing.T) {
+	_, out, _ := run(t, "endpoints --name http", "SHARDWAY_ADMIN="+serve(t, &cluster{}))
+	if strings.Contains(out, "grpc") || !strings.Contains(out, "10.0.0.1:8080") {
+		t.Errorf("endpoints --name http wrote\n%s", out)
+	}
+}
+
+func TestJSONIsWhatTheNodeAnswers(t *testing.T) {
+	addr := serve(t, &cluster{done: make(chan admin.Action, 2)})
+	for _, line := range []string{"status", "nodes", "shards", "endpoints", "locate alice", "step-down", "remove b", "version", "check"} {
+		line += " --json"
+		if !strings.HasPrefix(line, "version") && !strings.HasPrefix(line, "check") {
+			line += " --admin " + addr
+		}
+		code, out, errOut := run(t, line)
+		var v map[string]any
+		if err := json.Unmarshal([]byte(out), &v); code != 0 || errOut != "" || err != nil || len(v) == 0 {
+			t.Errorf("%s: exit %d, %v, %s\n%s", line, code, err, errOut, out)
+		}
+	}
+	_, out, _ := run(t, "status --json --admin "+addr)
+	var st admin.Status
+	if err := json.Unmarshal([]byte(out), &st); err != nil || st.Term != 7 || len(st.Nodes) != 2 || st.Nodes[0].Endpoints["http"] != "10.0.0.1:8080" {
+		t.Errorf("status --json = %+v, %v", st, err)
+	}
+}
+
+func TestActionsReachTheNode(t *testing.T) {
+	c := &cluster{done: make(chan admin.Action, 1)}
+	addr := serve(t, c)
+	for line, want := range map[string]admin.Action{
+		"step-down":        {Verb: admin.StepDown},
+		"remove b":         {Verb: admin.Remove, Node: "b"},
+		"remove --force b": {Verb: admin.Remove, Node: "b", Force: true},
+	} {
+		code, _, errOut := run(t, line+" --admin="+addr)
+		if code != 0 {
+			t.Errorf("%s: exit %d: %s", line, code, errOut)
+			continue
+		}
+		got := <-c.done
+		got.By = ""
+		if got != want {
+			t.Errorf("%s did %+v, want %+v", line, got, want)
+		}
+	}
+}
+
+func TestFailuresAreOneLineAndOne(t *testing.T) {
+	addr := serve(t, &cluster{})
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := ln.Addr().String()
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{
+		"status --admin " + nobody:       "nothing listens on " + nobody,
+		"status --admin nowhere":         `--admin "nowhere" is no address`,
+		"remove ghost --admin " + addr:   "ghost",
+		"shards --admin http://x/y":      "is no address",
+		"endpoints --admin=" + nobody:    "nothing listens",
+		"locate alice --admin=" + nobody: "nothing listens",
+	} {
+		code, out, errOut := run(t, line)
+		if code != 1 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.HasPrefix(errOut, "shardway: ") || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit %d\nout %s\nerr %s", line, code, out, errOut)
+		}
+	}
+}
+
+func TestWrongUsageIsTwo(t *testing.T) {
+	for line, want := range map[string]string{
+		"":               "expected one of",
+		"bogus":          "bogus",
+		"locate":         "<key>",
+		"status --bogus": "--bogus",
+		"status --jsn":   "--json",
+		"remove --force": "<node>",
+	} {
+		code, out, errOut := run(t, line)
+		if code != 2 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("%q: exit %d\nout %s\nerr %s", line, code, out, errOut)
+		}
+	}
+}
+
+func TestHelpIsNoFailure(t *testing.T) {
+	for line, want := range map[string]string{
+		"--help":        "locate",
+		"status --help": "--admin",
+		"check --help":  "--drain-timeout DURATION",
+		"check -h":      "SHARDWAY_DRAIN_TIMEOUT",
+	} {
+		code, out, errOut := run(t, line)
+		if code != 0 || errOut != "" || !strings.Contains(out, want) {
+			t.Errorf("%q: exit %d, %s\n%s", line, code, errOut, out)
+		}
+	}
+}
+
+func TestCheckShowsWhereValuesComeFrom(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.yaml")
+	if err := os.WriteFile(file, []byte("lease: 800ms\nroutes:\n  /api: host\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errOut := run(t, "check --shards=16 --config "+file, "SHARDWAY_WEIGHT=3")
+	if code != 0 || errOut != "" {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	var lines []string
+	for _, r := range rows(out) {
+		lines = append(lines, strings.Join(r, " "))
+	}
+	for _, want := range []string{
+		"shards 16 flag", "weight 3 SHARDWAY_WEIGHT", "lease 800ms " + file + ":1", "routes /api host " + file + ":2", "peer 127.0.0.1:7947 default",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %q in\n%s", want, out)
+		}
+	}
+	if !strings.Contains(out, "heartbeat ≤ lease / 4") || !strings.Contains(out, "silent after") {
+		t.Errorf("the timings are not explained:\n%s", out)
+	}
+}
+
+func TestCheckReportsEveryMistake(t *testing.T) {
+	code, out, errOut := run(t, "check --shards=0 --gossip=:7946 --bogus")
+	if code != 2 || errOut != "" || strings.Count(out, "\n") != 3 {
+		t.Errorf("exit %d, %s\n%s", code, errOut, out)
+	}
+	code, out, _ = run(t, "check --lease=10s")
+	if code != 2 || !strings.Contains(out, "22s < 2.5s") {
+		t.Errorf("a broken bound is not explained: exit %d\n%s", code, out)
+	}
+	code, out, _ = run(t, "check --json --shards=0")
+	var v struct {
+		OK       bool
+		Problems []struct{ Key, Remedy string }
+	}
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 2 || v.OK || len(v.Problems) != 1 || v.Problems[0].Key != "shards" {
+		t.Errorf("check --json: exit %d, %v\n%s", code, err, out)
+	}
+}

@@ -1,0 +1,27 @@
+package cli
+
+import "context"
+
+type locateCommand struct {
+	Key string `arg:"" help:"The key, as a request carries it."`
+	target
+}
+
+// Run says where a key lives.
+func (c *locateCommand) Run(ctx context.Context, s *session) error {
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	at, err := client.Locate(ctx, c.Key)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(s.out, at)
+	}
+	t := newTable(s.out, "KEY", "SHARD", "OWNER", "ENDPOINT", "EPOCH")
+	t.row(at.Key, at.Shard, at.Owner, at.Endpoint, at.Epoch)
+	return t.flush()
+}

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"shardway/admin"
+)
+
+type nodesCommand struct{ target }
+
+// Run lists the nodes.
+func (c *nodesCommand) Run(ctx context.Context, s *session) error {
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	list, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(s.out, list)
+	}
+	return writeNodes(s.out, list.Nodes)
+}
+
+func writeNodes(w io.Writer, nodes []admin.Node) error {
+	t := newTable(w, "NODE", "STATE", "ROLE", "VOTES", "SHARDS", "WEIGHT", "ZONE", "APP", "HEARD", "HTTP")
+	for _, n := range nodes {
+		t.row(n.ID, n.State, n.Role, yes(n.Voter), n.Shards, n.Weight, n.Zone, n.App, heard(n.HeardMS), n.Endpoints["http"])
+	}
+	return t.flush()
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// heard says how long ago a heartbeat came.
+func heard(ms int64) string {
+	if ms < 0 {
+		return ""
+	}
+	return (time.Duration(ms) * time.Millisecond).String() + " ago"
+}

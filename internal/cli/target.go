@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+
+	"shardway/admin"
+	"shardway/config"
+)
+
+// target is what every command has that asks a node.
+type target struct {
+	Admin string `help:"Admin address of a node; any node will do (else SHARDWAY_ADMIN, else 127.0.0.1:8081)." placeholder:"ADDR"`
+	JSON  bool   `help:"Write JSON."                                                                         name:"json"`
+}
+
+// client returns a client for the node that is meant.
+func (t *target) client(s *session) (*admin.Client, error) {
+	addr := t.Admin
+	if addr == "" {
+		addr = variable(s.environ, "SHARDWAY_ADMIN")
+	}
+	if addr == "" {
+		c := config.Default()
+		addr = c.Admin
+	}
+	return admin.NewClient(addr)
+}
+
+// variable returns the value of an environment variable, the last one if it is
+// there more than once.
+func variable(environ []string, name string) string {
+	for _, kv := range slices.Backward(environ) {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// writeJSON writes v for programs.
+func writeJSON(w io.Writer, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
