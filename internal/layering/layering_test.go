@@ -36,7 +36,7 @@ func allowed() map[string][]string {
 		"admin": {"shardmap", "internal/problem"},
 		// The composition.
 		"node":           {"node/...", "ack", "admin", "config", "endpoints", "peer", "proxy", "proxy/h1", "queue", "shardmap", "internal/clock", "internal/problem"},
-		"node/consensus": {"node/disk", "node/logs", "internal/clock"},
+		"node/consensus": {"node/disk", "node/logs", "peer", "internal/clock"},
 		"node/disk":      {"node/logs", "internal/clock"},
 		"node/gossip":    {"node/logs", "endpoints", "internal/clock"},
 		"node/logs":      {},
