@@ -1,7 +1,8 @@
 package h1
 
 // hostByte holds true for the bytes of a reg-name (RFC 3986 section 3.2.2)
-// without the comma: lists of hosts have been used to mislead.
+// without comma and percent sign: lists and escapes of hosts have been used to
+// mislead, and no client needs them.
 var hostByte = func() (t [256]bool) {
 	for c := '0'; c <= '9'; c++ {
 		t[c] = true
@@ -9,7 +10,7 @@ var hostByte = func() (t [256]bool) {
 	for c := 'a'; c <= 'z'; c++ {
 		t[c], t[c-'a'+'A'] = true, true
 	}
-	for _, c := range "-._~!$&'()*+;=%" {
+	for _, c := range "-._~!$&'()*+;=" {
 		t[c] = true
 	}
 	return t
@@ -26,9 +27,6 @@ func validAuthority(b []byte) bool {
 	}
 	i := 0
 	for i < len(b) && hostByte[b[i]] {
-		if b[i] == '%' && !wholeEscape(b[i:]) {
-			return false
-		}
 		i++
 	}
 	return i > 0 && validPort(b[i:])

@@ -68,6 +68,9 @@ func (c *Conn) Wait(d time.Duration) (bool, error) {
 // Writer returns the writing half.
 func (c *Conn) Writer() *Writer { return &c.out }
 
+// Flush sends what the writing half has buffered.
+func (c *Conn) Flush() error { return c.out.Flush() }
+
 // Rest returns b as what is left of the connection, for tunnels: what is
 // buffered and all that comes until the peer closes its side.
 func (c *Conn) Rest(b *Body) *Body {

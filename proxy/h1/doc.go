@@ -25,7 +25,7 @@
 //
 //	err := client.ReadRequest(req)              // io.EOF: the client is done; *Error: answer Status, then CloseLinger
 //	w := upstream.WriteRequestHead(req, &edit)  // into the write buffer; nothing is sent yet
-//	upstream.Gate(lease)                        // asked right before the first byte is sent
+//	w.Gate(lease)                               // asked right before the first byte is sent
 //	_, rerr, werr := w.Copy(&req.Body)          // rerr: the client's fault, werr: upstream's
 //	err = w.Close(req.Body.Trailers())          // last chunk, trailers, flush
 //	err = upstream.ReadResponse(res, req.Method())  // 1xx come one at a time: call again while res.Interim()

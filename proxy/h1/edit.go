@@ -15,11 +15,16 @@ type Edit struct {
 	Host []byte
 	// Date is added to a final answer that has no Date. Empty: none is.
 	Date []byte
-	// Kind and Size frame the body on this hop. Zero: as the message came; then
-	// an answer to HEAD and a 304 keep what they declare.
+	// Kind and Size frame the body on this hop. Zero: as the message came, but
+	// that an answer that runs until close is sent in chunks, and one in chunks
+	// to an Old client runs until close. An answer to HEAD and a 304 keep what
+	// they declare.
 	Kind Kind
 	Size int64 // for Length
-	// Close writes Connection: close.
+	// Old tells that the receiver of an answer speaks HTTP/1.0.
+	Old bool
+	// Close writes Connection: close. An answer that runs until close has it
+	// anyway.
 	Close bool
 	// KeepAlive writes Connection: keep-alive, for HTTP/1.0 clients.
 	KeepAlive bool

@@ -40,12 +40,10 @@ func (c *Conn) WriteResponseHead(r *Response, e *Edit) *Writer {
 	w.reserve(len(r.raw) + len(e.Date) + len(e.Extra) + headSlack)
 	p := &pass{Edit: e, head: &r.Head, buf: w.buf[:w.n], answer: true}
 	p.kind, p.size = e.Kind, e.Size
-	if p.kind == 0 {
-		p.kind, p.size = r.kind, r.length
-		// What a body would have been is told where there is none.
-		p.declare = r.kind == NoBody && r.status >= 200 && r.status != 204
-	}
 	p.drop = e.Drop | HopByHop
+	if p.kind == 0 {
+		p.asCame(r)
+	}
 	p.buf = append(p.buf, "HTTP/1.1 "...)
 	p.buf = strconv.AppendUint(p.buf, uint64(r.status), 10)
 	p.buf = append(p.buf, ' ')
@@ -57,6 +55,22 @@ func (c *Conn) WriteResponseHead(r *Response, e *Edit) *Writer {
 	}
 	p.end()
 	return w.started(p)
+}
+
+// asCame frames an answer as it came, as far as its receiver understands that.
+func (p *pass) asCame(r *Response) {
+	p.kind, p.size = r.kind, r.length
+	switch {
+	case r.kind == NoBody && r.status >= 200 && r.status != 204:
+		p.declare = true // what a body would have been
+		if p.Old {
+			p.drop |= 1 << FieldTransferEncoding
+		}
+	case r.kind == Chunked && p.Old:
+		p.kind = UntilClose
+	case r.kind == UntilClose && !p.Old:
+		p.kind = Chunked
+	}
 }
 
 // headSlack is room for the first line and the lines of our own.
@@ -179,11 +193,12 @@ func (p *pass) end() {
 	if p.trailers {
 		p.buf = append(p.buf, "TE: trailers\r\n"...)
 	}
-	if p.Close || p.KeepAlive || p.Upgrade || p.trailers {
+	closes := p.Close || p.kind == UntilClose
+	if closes || p.KeepAlive || p.Upgrade || p.trailers {
 		p.buf = append(p.buf, "Connection: "...)
 		at := len(p.buf)
-		p.option(at, p.Close, "close")
-		p.option(at, p.KeepAlive && !p.Close, "keep-alive")
+		p.option(at, closes, "close")
+		p.option(at, p.KeepAlive && !closes, "keep-alive")
 		p.option(at, p.Upgrade, "Upgrade")
 		p.option(at, p.trailers, "TE")
 		p.buf = append(p.buf, "\r\n"...)

@@ -52,6 +52,10 @@ func (w *Writer) Begin(kind Kind, size int64) {
 	}
 }
 
+// Kind returns how the body being written ends; NoBody between two messages.
+// After UntilClose the connection has to be closed.
+func (w *Writer) Kind() Kind { return w.kind }
+
 // Pending returns the number of bytes that are buffered and not sent.
 func (w *Writer) Pending() int { return w.n }
 
