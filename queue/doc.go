@@ -37,6 +37,5 @@
 // one goes when one of these leaves or waits again. One that does neither within
 // Options.Pace counts no longer, lest a few slow owners keep the rest waiting.
 //
-// A Room has no goroutine. Its methods may be called from any goroutine; a Ticket
-// belongs to the one that entered.
+// A Room has no goroutine of its own, and its methods may be called from any.
 package queue

@@ -195,6 +195,19 @@ func TestBackOffEndsEarlyWhenTheTableIsReplaced(t *testing.T) {
 	})
 }
 
+func TestLeaveEndsAWaitUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := queue.New(queue.Options{})
+		tk := enter(t, r, 1, 0)
+		result := waiting(tk, nil, 0, 0)
+		tk.Leave()
+		returned(t, "left", result, queue.ErrGone)
+		if st := balanced(t, r); st.Waiting != 0 {
+			t.Errorf("after Leave: %+v", st)
+		}
+	})
+}
+
 func TestWaitAfterLeaveReportsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := enter(t, queue.New(queue.Options{}), 1, 0)
@@ -348,7 +361,6 @@ func TestReleaseIsRampedFirstInFirstOut(t *testing.T) {
 		if st := balanced(t, r); st.Waiting != 0 || st.WentOn != 8 || st.Due != 0 {
 			t.Errorf("in the end: %+v", st)
 		}
-		time.Sleep(3 * hour) // lets the waiter of ticket 6 end, which left under its feet
 	})
 }
 
@@ -394,25 +406,41 @@ func TestSlowOnesDoNotHoldUpTheRamp(t *testing.T) {
 	})
 }
 
-// The client of an awakened request goes in the same instant. Its turn in the ramp
-// must pass on even before it calls Leave.
+// The client goes just before its request is released: Wait reports it gone, but
+// the ramp has counted it. Its turn must pass on even before it calls Leave.
 func TestGoneInTheMomentOfReleasePassesTheTurnOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for range 200 { // select chooses at random
+		for range 200 { // which of the two comes first is up to the scheduler
 			r := queue.New(queue.Options{Batch: 1, Pace: hour})
 			done := make(chan struct{})
 			first := enter(t, r, 1, 0)
 			a := waiting(first, done, 0, 0)
 			b := waiting(enter(t, r, 2, 0), nil, 0, 0)
-			r.Wake(1)
 			close(done)
-			if err := <-a; err == nil { // it was awake, and finds out now
-				if err := first.Wait(done, 1, 0); !errors.Is(err, queue.ErrGone) {
-					t.Fatalf("Wait = %v, want ErrGone", err)
-				}
-			}
+			r.Wake(1)
+			returned(t, "client gone", a, queue.ErrGone)
 			returned(t, "next in line", b, nil)
 		}
+	})
+}
+
+// A ticket that has passed its turn on by waiting again must not do so once more
+// when it leaves.
+func TestTurnIsPassedOnOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := queue.New(queue.Options{Batch: 1, Pace: hour})
+		c := newCrowd(t, r, 3)
+		r.Wake(1)
+		c.expect(t, 0)
+		done := make(chan struct{})
+		close(done)
+		if err := c.tickets[0].Wait(done, 1, 0); !errors.Is(err, queue.ErrGone) {
+			t.Errorf("Wait = %v, want ErrGone", err)
+		}
+		c.expect(t, 0, 1)
+		c.tickets[0].Leave()
+		c.expect(t, 0, 1)
+		c.tickets[2].Leave()
 	})
 }
 

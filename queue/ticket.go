@@ -2,16 +2,19 @@ package queue
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
-// Ticket is a request's place in a Room. It belongs to one goroutine.
+// Ticket is a request's place in a Room. One goroutine waits on it; any may call
+// Leave.
 type Ticket struct {
 	room     *Room
 	shard    uint32
 	bytes    int64
 	deadline time.Time
-	ready    chan struct{} // one message: the ramp let this ticket go
+	ready    chan struct{} // one message: taken out of its line, by the ramp or Leave
+	left     atomic.Bool   // set under room.mu
 
 	// Guarded by room.mu.
 	in         *line   // the line it is in, if any
@@ -20,7 +23,6 @@ type Ticket struct {
 	round      uint64  // of the ramp in which it was released; 0: it does not count
 	overtime   bool    // had its look after the deadline
 	outcome    error   // ErrTimeout, ErrGone
-	left       bool
 }
 
 // Wait blocks until it is worth looking at the table again and then returns nil:
@@ -37,7 +39,7 @@ func (t *Ticket) Wait(done <-chan struct{}, seen uint64, limit time.Duration) er
 	left := time.Until(t.deadline)
 	r.mu.Lock()
 	t.rest()
-	if t.left || closed(done) {
+	if t.left.Load() || closed(done) {
 		t.outcome = ErrGone
 		r.mu.Unlock()
 		return ErrGone
@@ -58,6 +60,9 @@ func (t *Ticket) Wait(done <-chan struct{}, seen uint64, limit time.Duration) er
 	defer timer.Stop()
 	select {
 	case <-t.ready:
+		if t.left.Load() {
+			return ErrGone
+		}
 		return nil
 	case <-done:
 		return t.giveUp()
@@ -66,7 +71,8 @@ func (t *Ticket) Wait(done <-chan struct{}, seen uint64, limit time.Duration) er
 	}
 }
 
-// Leave gives the place back. It may be called more than once.
+// Leave gives the place back and ends a Wait under way. It may be called more
+// than once.
 //
 // Call it as soon as the request has found its owner: until then it counts among
 // those that the room holds and that the ramp has let go.
@@ -74,12 +80,12 @@ func (t *Ticket) Leave() {
 	r := t.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.left {
+	if t.left.Swap(true) {
 		return
 	}
-	t.left = true
 	if t.in != nil {
 		t.in.remove(t)
+		t.ready <- struct{}{} // has room: see release
 	}
 	if r.shards[t.shard]--; r.shards[t.shard] == 0 {
 		delete(r.shards, t.shard)
@@ -133,25 +139,25 @@ func (t *Ticket) giveUp() error {
 func (t *Ticket) expire(over bool) error {
 	t.room.mu.Lock()
 	defer t.room.mu.Unlock()
-	if released := t.stepOut(); released || !over {
+	released := t.stepOut()
+	switch {
+	case t.left.Load():
+		return ErrGone
+	case released || !over:
 		return nil
 	}
 	return t.now(t.seen, true)
 }
 
-// stepOut takes the ticket out of its line, and reports whether the ramp had
+// stepOut takes the ticket out of its line, and reports whether somebody had
 // already done so. With mu held.
 func (t *Ticket) stepOut() (released bool) {
 	if t.in != nil {
 		t.in.remove(t)
 		return false
 	}
-	select {
-	case <-t.ready: // was sent under mu, so it is there
-		return true
-	default: // left meanwhile, which the caller should not do
-		return false
-	}
+	<-t.ready // sent under mu with the removal, so it is there
+	return true
 }
 
 func closed(done <-chan struct{}) bool {

@@ -246,6 +246,17 @@ func TestTheExtraShardStaysWhereItIs(t *testing.T) {
 	}
 }
 
+// Quotas of 10 shards by weights 6, 5 and 2 are 4.6, 3.8 and 1.5.
+func TestLargestRemaindersAreRoundedUp(t *testing.T) {
+	for i := range 20 { // whatever the names hash to
+		a, b, c := shardmap.NodeID(fmt.Sprint("a", i)), shardmap.NodeID(fmt.Sprint("b", i)), shardmap.NodeID(fmt.Sprint("c", i))
+		m := shardmap.Assign(shardmap.New(10), []shardmap.Member{{ID: a, Weight: 6}, {ID: b, Weight: 5}, {ID: c, Weight: 2}})
+		if m.Count(a) != 5 || m.Count(b) != 4 || m.Count(c) != 1 {
+			t.Errorf("counts %d, %d, %d, want 5, 4, 1", m.Count(a), m.Count(b), m.Count(c))
+		}
+	}
+}
+
 // The extra shards of many small clusters must not all go to the same name.
 func TestTiesAreNotBrokenByTheAlphabet(t *testing.T) {
 	first := 0
