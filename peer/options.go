@@ -45,8 +45,8 @@ type Options struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// WrapClient and WrapServer put a layer such as TLS beneath the preface.
 	// They finish their handshake or return an error, in which case the caller
-	// closes conn; ctx ends with HandshakeTimeout, and conn has its deadline
-	// set. Nil means plain.
+	// closes conn. ctx ends with HandshakeTimeout, and reads and writes of conn
+	// end with it; deadlines of conn are the caller's. Nil means plain.
 	WrapClient func(ctx context.Context, conn net.Conn, node string) (net.Conn, error)
 	WrapServer func(ctx context.Context, conn net.Conn) (net.Conn, error)
 

@@ -1,0 +1,149 @@
+package peer
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func testHello() hello {
+	return hello{
+		kind:     Raft,
+		from:     Identity{Cluster: "c1", Node: "a", Disk: "d1", Boot: 1 << 60},
+		wantNode: strings.Repeat("n", maxID),
+		wantDisk: "d2",
+	}
+}
+
+func TestHelloSurvivesTheWire(t *testing.T) {
+	want := testHello()
+	b, err := want.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bytes.NewReader(append(b, "rest"...))
+	got, err := readHello(r)
+	if err != nil || got != want {
+		t.Errorf("readHello = %+v, %v, want %+v", got, err, want)
+	}
+	if r.Len() != len("rest") {
+		t.Errorf("%d bytes left unread, want %d", r.Len(), len("rest"))
+	}
+}
+
+func TestAnswerSurvivesTheWire(t *testing.T) {
+	want := Identity{Cluster: "c1", Node: "b", Disk: "d2", Boot: 5}
+	b, err := encodeAccepted(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bytes.NewReader(append(b, "rest"...))
+	if got, err := readAnswer(r); err != nil || got != want {
+		t.Errorf("readAnswer = %+v, %v, want %+v", got, err, want)
+	}
+	if r.Len() != len("rest") {
+		t.Errorf("%d bytes left unread, want %d", r.Len(), len("rest"))
+	}
+}
+
+func TestLongestRefusalCanBeRead(t *testing.T) {
+	b := encodeRefused(refuse(RefusedCluster, "%s", strings.Repeat("ü", maxBody)))
+	_, err := readAnswer(bytes.NewReader(b))
+	var re *RefusedError
+	if !errors.As(err, &re) || re.Code != RefusedCluster {
+		t.Fatalf("readAnswer = %v, want the refusal", err)
+	}
+	if want := strings.Repeat("ü", maxReason/2); re.Reason != want {
+		t.Errorf("reason of %d bytes, want %d", len(re.Reason), len(want))
+	}
+}
+
+func TestCutMessagesAreErrors(t *testing.T) {
+	h, err := testHello().encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := encodeAccepted(Identity{Node: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range h {
+		if _, err := readHello(bytes.NewReader(h[:i])); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("hello cut at %d: %v, want an end of file", i, err)
+		}
+	}
+	for i := range a {
+		if _, err := readAnswer(bytes.NewReader(a[:i])); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("answer cut at %d: %v, want an end of file", i, err)
+		}
+	}
+}
+
+func TestEmptyNodeIDsAreMalformed(t *testing.T) {
+	for _, h := range []hello{
+		{kind: Forward, wantNode: "b"},
+		{kind: Forward, from: Identity{Node: "a"}},
+	} {
+		b, err := h.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readHello(bytes.NewReader(b)); !errors.Is(err, errMalformed) {
+			t.Errorf("%+v: %v, want errMalformed", h, err)
+		}
+	}
+}
+
+func FuzzReadHello(f *testing.F) {
+	b, err := testHello().encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add(b[:len(b)-1])
+	f.Add([]byte("SHWY\x02\x00\x00"))
+	f.Add([]byte("SHWY\x01\xff\xff"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		h, err := readHello(bytes.NewReader(in))
+		if err != nil {
+			return
+		}
+		out, err := h.encode()
+		if err != nil {
+			t.Fatalf("%+v was read and cannot be written: %v", h, err)
+		}
+		if !bytes.HasPrefix(in, out) {
+			t.Fatalf("%q was read, %q is written: the form is not unique", in, out)
+		}
+	})
+}
+
+func FuzzReadAnswer(f *testing.F) {
+	b, err := encodeAccepted(Identity{Cluster: "c1", Node: "b", Disk: "d", Boot: 2})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add(encodeRefused(refuse(RefusedNode, "no")))
+	f.Add([]byte("SHWY\x01\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		id, err := readAnswer(bytes.NewReader(in))
+		var re *RefusedError
+		if errors.As(err, &re) && !utf8.ValidString(re.Reason) {
+			t.Fatalf("reason %q is not UTF-8", re.Reason)
+		}
+		if err != nil {
+			return
+		}
+		out, err := encodeAccepted(id)
+		if err != nil {
+			t.Fatalf("%+v was read and cannot be written: %v", id, err)
+		}
+		if !bytes.HasPrefix(in, out) {
+			t.Fatalf("%q was read, %q is written: the form is not unique", in, out)
+		}
+	})
+}
