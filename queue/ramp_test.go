@@ -1,0 +1,200 @@
+package queue_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/queue"
+)
+
+// crowd is a number of tickets in line, in known order; they have seen table 0.
+type crowd struct {
+	tickets []*queue.Ticket
+	mu      sync.Mutex
+	awake   []int // in the order in which they returned; not within one instant
+}
+
+func newCrowd(t *testing.T, r *queue.Room, n int) *crowd {
+	t.Helper()
+	c := &crowd{}
+	for i := range n {
+		tk := enter(t, r, uint32(i), 0)
+		c.tickets = append(c.tickets, tk)
+		c.wait(i, 0)
+		synctest.Wait() // so that the order is certain
+	}
+	return c
+}
+
+func (c *crowd) wait(i int, seen uint64) {
+	go func() {
+		if c.tickets[i].Wait(nil, seen, 0) == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.awake = append(c.awake, i)
+		}
+	}()
+}
+
+// expect fails the test unless exactly these have been awakened so far.
+func (c *crowd) expect(t *testing.T, want ...int) {
+	t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got := slices.Sorted(slices.Values(c.awake))
+	if !slices.Equal(got, want) {
+		t.Fatalf("awake: %v, want %v", got, want)
+	}
+}
+
+func TestReleaseIsRampedFirstInFirstOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := queue.New(queue.Options{Batch: 3, Pace: hour, Wait: 2 * hour})
+		c := newCrowd(t, r, 8)
+		c.expect(t)
+		r.Wake(1)
+		c.expect(t, 0, 1, 2)
+		if st := balanced(t, r); st.Due != 5 || st.Awakened != 3 || st.Waiting != 8 {
+			t.Errorf("after the first batch: %+v", st)
+		}
+		c.tickets[1].Leave()
+		c.tickets[1].Leave()
+		c.expect(t, 0, 1, 2, 3)
+		c.wait(2, 1) // its shard is still without an owner
+		c.expect(t, 0, 1, 2, 3, 4)
+		c.tickets[6].Leave() // leaves from the middle of the line
+		c.expect(t, 0, 1, 2, 3, 4)
+		for _, i := range []int{0, 3, 4} {
+			c.tickets[i].Leave()
+		}
+		c.expect(t, 0, 1, 2, 3, 4, 5, 7)
+		r.Wake(2)
+		c.expect(t, 0, 1, 2, 2, 3, 4, 5, 7)
+		for _, tk := range c.tickets {
+			tk.Leave()
+		}
+		if st := balanced(t, r); st.Waiting != 0 || st.WentOn != 8 || st.Due != 0 {
+			t.Errorf("in the end: %+v", st)
+		}
+	})
+}
+
+// What the ramp has not reached when the next table comes stays in front of those
+// who began to wait later.
+func TestSecondWakeKeepsTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := queue.New(queue.Options{Batch: 2, Pace: hour, Wait: 2 * hour})
+		c := newCrowd(t, r, 4)
+		r.Wake(1)
+		c.expect(t, 0, 1)
+		c.wait(0, 1)
+		c.expect(t, 0, 1, 2)
+		r.Wake(2)
+		c.tickets[1].Leave()
+		c.expect(t, 0, 1, 2, 3)
+		c.tickets[2].Leave()
+		c.expect(t, 0, 0, 1, 2, 3)
+	})
+}
+
+// Without a pace, a batch of requests to an owner that does not answer its dial would keep
+// all others waiting to their deadline.
+func TestSlowOnesDoNotHoldUpTheRamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond})
+		c := newCrowd(t, r, 7)
+		r.Wake(1)
+		c.expect(t, 0, 1)
+		time.Sleep(49 * time.Millisecond)
+		c.expect(t, 0, 1)
+		time.Sleep(time.Millisecond)
+		c.expect(t, 0, 1, 2, 3)
+		c.tickets[0].Leave() // of the round before: no longer counts
+		c.expect(t, 0, 1, 2, 3)
+		c.tickets[2].Leave()
+		c.expect(t, 0, 1, 2, 3, 4)
+		time.Sleep(50 * time.Millisecond)
+		c.expect(t, 0, 1, 2, 3, 4, 5, 6)
+		if st := balanced(t, r); st.Due != 0 {
+			t.Errorf("in the end: %+v", st)
+		}
+	})
+}
+
+// The client goes just before its request is released: Wait reports it gone, but
+// the ramp has counted it. Its turn must pass on even before it calls Leave.
+func TestGoneInTheMomentOfReleasePassesTheTurnOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 200 { // which of the two comes first is up to the scheduler
+			r := queue.New(queue.Options{Batch: 1, Pace: hour})
+			done := make(chan struct{})
+			first := enter(t, r, 1, 0)
+			a := waiting(first, done, 0, 0)
+			b := waiting(enter(t, r, 2, 0), nil, 0, 0)
+			close(done)
+			r.Wake(1)
+			returned(t, "client gone", a, queue.ErrGone)
+			returned(t, "next in line", b, nil)
+		}
+	})
+}
+
+// A ticket that has passed its turn on by waiting again must not do so once more
+// when it leaves.
+func TestTurnIsPassedOnOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := queue.New(queue.Options{Batch: 1, Pace: hour})
+		c := newCrowd(t, r, 3)
+		r.Wake(1)
+		c.expect(t, 0)
+		done := make(chan struct{})
+		close(done)
+		if err := c.tickets[0].Wait(done, 1, 0); !errors.Is(err, queue.ErrGone) {
+			t.Errorf("Wait = %v, want ErrGone", err)
+		}
+		c.expect(t, 0, 1)
+		c.tickets[0].Leave()
+		c.expect(t, 0, 1)
+		c.tickets[2].Leave()
+	})
+}
+
+// A request must not fail for want of time while its owner may just have been
+// found: it gets one more look, and only one.
+func TestDeadlineOfADueTicketAllowsOneLastLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := queue.New(queue.Options{Batch: 1, Pace: hour, Wait: time.Second})
+		c := newCrowd(t, r, 1)
+		late := enter(t, r, 9, 0)
+		result := waiting(late, nil, 0, 0)
+		r.Wake(1)
+		c.expect(t, 0)
+		pending(t, "not reached by the ramp", result)
+		time.Sleep(time.Second)
+		returned(t, "last look", result, nil)
+		r.Wake(2) // even though there is always something newer
+		if err := late.Wait(nil, 1, 0); !errors.Is(err, queue.ErrTimeout) {
+			t.Errorf("Wait after the last look = %v, want ErrTimeout", err)
+		}
+	})
+}
+
+func TestLastLookWhenTheTimeIsOverBetweenTwoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := queue.New(queue.Options{Wait: time.Second})
+		tk := enter(t, r, 1, 0)
+		time.Sleep(2 * time.Second)
+		r.Wake(1)
+		if err := tk.Wait(nil, 0, 0); err != nil {
+			t.Errorf("Wait = %v, want a last look", err)
+		}
+		if err := tk.Wait(nil, 0, 0); !errors.Is(err, queue.ErrTimeout) {
+			t.Errorf("Wait = %v, want ErrTimeout", err)
+		}
+	})
+}
