@@ -24,6 +24,9 @@ type Rules struct {
 	// Excuse gives the reason why a failed answer is right here, empty if it is
 	// not. Nil excuses nothing.
 	Excuse func(*Answer) string
+	// Known are ids of requests that were sent beside those of the history: their
+	// runs are not unknown, their answers are judged elsewhere.
+	Known map[string]bool
 	// CutNotice is how late an app may notice that its node gave a request up,
 	// and so how far such a run may reach into the next owner's. 0 is 250 ms.
 	CutNotice time.Duration
@@ -50,7 +53,7 @@ func Check(h History, rules Rules) *Report {
 	}
 	shards := make(map[uint32][]Run)
 	for _, run := range h.Runs {
-		if !asked[run.ID] {
+		if !asked[run.ID] && !rules.Known[run.ID] {
 			r.add(UnknownRun, "%s ran %s %q, key %q", run.App, run.Method, run.ID, run.Key)
 		}
 		r.headers(run, rules)

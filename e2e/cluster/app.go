@@ -1,0 +1,136 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/history"
+)
+
+// App is the recording app behind a node: a process of its own, which goes on
+// when its node is killed or stopped.
+type App struct {
+	// Addr is where its node and the test reach it.
+	Addr string
+
+	c     *Cluster
+	name  string
+	place place
+	lives []life
+}
+
+// life is one process of an app. Each writes records of its own.
+type life struct {
+	proc    *Process
+	records string
+	died    int64 // reading of history.Now when it was killed
+}
+
+func (a *App) start() error {
+	k := len(a.lives)
+	records := filepath.Join(a.c.dir, fmt.Sprintf("app-%s-%d.records", a.name, k))
+	p, err := a.c.spawn.launch(filepath.Join(a.c.dir, "app-"+a.name+".log"), a.c.dir,
+		a.place.command(a.c.o.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", records))
+	if err != nil {
+		return err
+	}
+	a.lives = append(a.lives, life{proc: p, records: records})
+	return nil
+}
+
+// Start starts the app after Kill, and waits until it answers.
+func (a *App) Start(tb testing.TB) {
+	tb.Helper()
+	if err := a.start(); err != nil {
+		tb.Fatal(err)
+	}
+	Await(tb, "app "+a.name+" serves", func() error { return a.control(tb.Context(), "/", nil) })
+}
+
+// Kill ends the app without a word.
+func (a *App) Kill(tb testing.TB) {
+	tb.Helper()
+	l := &a.lives[len(a.lives)-1]
+	if err := l.proc.kill(); err != nil {
+		tb.Fatal(err)
+	}
+	l.died = history.Now()
+}
+
+// Signal sends a signal to the app.
+func (a *App) Signal(tb testing.TB, sig syscall.Signal) {
+	tb.Helper()
+	if err := a.lives[len(a.lives)-1].proc.Signal(sig); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Release frees the requests that hang under a name, now and later.
+func (a *App) Release(tb testing.TB, name string) {
+	tb.Helper()
+	if err := a.control(tb.Context(), "/release?name="+url.QueryEscape(name), nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// AwaitHanging waits until n requests hang under a name.
+func (a *App) AwaitHanging(tb testing.TB, name string, n int) {
+	tb.Helper()
+	Await(tb, fmt.Sprintf("%d requests hang in app %s", n, a.name), func() error {
+		var got int
+		if err := a.control(tb.Context(), "/hanging?name="+url.QueryEscape(name), &got); err != nil {
+			return err
+		}
+		if got != n {
+			return fmt.Errorf("%d hang", got)
+		}
+		return nil
+	})
+}
+
+// Executions counts the runs of one request in this app.
+func (a *App) Executions(tb testing.TB, id string) int {
+	tb.Helper()
+	var n int
+	if err := a.control(tb.Context(), "/executions?id="+url.QueryEscape(id), &n); err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+func (a *App) control(ctx context.Context, path string, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+a.Addr+path, nil)
+	if err != nil {
+		return err
+	}
+	return a.c.call(r, v)
+}
+
+// runs reads the records of all its lives. What a killed app left unfinished
+// ended with it.
+func (a *App) runs() ([]history.Run, error) {
+	var all []history.Run
+	for _, l := range a.lives {
+		runs, err := history.ReadRuns(l.records)
+		if err != nil {
+			return nil, err
+		}
+		for i := range runs {
+			if runs[i].End == 0 && l.died != 0 {
+				runs[i].End, runs[i].Cut = l.died, true
+			}
+		}
+		all = append(all, runs...)
+	}
+	return all, nil
+}

@@ -1,0 +1,41 @@
+//go:build linux
+
+package cluster
+
+import (
+	"testing"
+	"time"
+)
+
+// Patience is the bound of every wait: only a broken cluster reaches it.
+const Patience = 40 * time.Second
+
+// Await polls until cond returns nil. After Patience it fails the test with
+// what and the last error.
+func Await(tb testing.TB, what string, cond func() error) {
+	tb.Helper()
+	if err := poll(tb, cond); err != nil {
+		tb.Fatalf("%s: %v", what, err)
+	}
+}
+
+func poll(tb testing.TB, cond func() error) error {
+	tb.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(Patience)
+	for {
+		err := cond()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-tb.Context().Done():
+			return tb.Context().Err()
+		}
+	}
+}

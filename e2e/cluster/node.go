@@ -1,0 +1,233 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/history"
+	"shardway/e2e/relay"
+)
+
+// Node is one shardway process, through all its restarts, and what belongs to
+// it. Its methods belong to the goroutine of the test.
+type Node struct {
+	ID string
+	// Addr is where clients reach it, Admin its ops port.
+	Addr, Admin string
+	// Gossip and Peer are where the other nodes reach it.
+	Gossip, Peer string
+	// Data is its data directory.
+	Data string
+	// App is the app behind it.
+	App *App
+	// Relay stands before its peer port; nil unless Options.Relay.
+	Relay *relay.Relay
+
+	c     *Cluster
+	place place
+	flags []string
+	proc  *Process
+	// stopped is the index of the open Stop in the cluster's list, -1 if none.
+	stopped int
+}
+
+// Args is the command line of the node.
+func (n *Node) Args() []string {
+	args := []string{
+		n.c.o.Binaries.Node, "run", "--node", n.ID, "--data", n.Data, "--upstream", "http://" + n.App.Addr,
+		"--listen", n.Addr, "--admin", n.Admin, "--gossip", n.Gossip, "--peer", n.Peer, "--log-format", "json", "--expose",
+	}
+	if n.place.host != nil {
+		args = append(args, "--insecure") // its addresses are not loopback's
+	}
+	if n.Relay != nil {
+		args = append(args, "--peer-advertise", n.Relay.Addr())
+	}
+	return append(args, n.flags...)
+}
+
+// Start starts the node, with these flags beside the ones it always has, and
+// does not wait for anything.
+func (n *Node) Start(tb testing.TB, more ...string) {
+	tb.Helper()
+	if n.Running() {
+		tb.Fatalf("node %s runs already", n.ID)
+	}
+	n.c.endStop(n)
+	p, err := n.c.spawn.launch(n.logFile(), n.c.dir, n.place.command(append(n.Args(), more...)...))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n.proc = p
+}
+
+func (n *Node) logFile() string { return filepath.Join(n.c.dir, "node-"+n.ID+".log") }
+
+// Running tells whether the process has not ended. A stopped one counts.
+func (n *Node) Running() bool { return n.proc != nil && n.proc.Running() }
+
+// Process is the present process, or the last one.
+func (n *Node) Process() *Process { return n.proc }
+
+// Kill is kill -9. The app goes on.
+func (n *Node) Kill(tb testing.TB) {
+	tb.Helper()
+	n.c.beginStop(n)
+	if err := n.proc.kill(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Terminate sends SIGTERM and does not wait.
+func (n *Node) Terminate(tb testing.TB) {
+	tb.Helper()
+	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Stop sends SIGTERM and waits for the end, which must be a good one.
+func (n *Node) Stop(tb testing.TB) {
+	tb.Helper()
+	n.Terminate(tb)
+	n.AwaitExit(tb, 0)
+}
+
+// AwaitExit waits for the process to end with a code.
+func (n *Node) AwaitExit(tb testing.TB, want int) {
+	tb.Helper()
+	code, err := n.proc.Wait(Patience)
+	if err != nil {
+		tb.Fatalf("node %s: %v", n.ID, err)
+	}
+	if code != want {
+		tb.Fatalf("node %s ended with exit code %d, want %d\n%s", n.ID, code, want, n.proc.Output(1000))
+	}
+	n.c.beginStop(n)
+}
+
+// Pause is SIGSTOP; it returns when the process stands still.
+func (n *Node) Pause(tb testing.TB) {
+	tb.Helper()
+	n.c.beginStop(n)
+	if err := n.proc.Signal(syscall.SIGSTOP); err != nil {
+		tb.Fatal(err)
+	}
+	Await(tb, "node "+n.ID+" is stopped", func() error {
+		if !n.proc.stopped() {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+}
+
+// Continue is SIGCONT.
+func (n *Node) Continue(tb testing.TB) {
+	tb.Helper()
+	// The stop ends before the signal: what the node does from now on counts.
+	n.c.endStop(n)
+	if err := n.proc.Signal(syscall.SIGCONT); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Wipe empties the data directory of a node that does not run.
+func (n *Node) Wipe(tb testing.TB) {
+	tb.Helper()
+	if n.Running() {
+		tb.Fatalf("node %s runs: its data cannot be wiped", n.ID)
+	}
+	if err := os.RemoveAll(n.Data); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Status asks the node.
+func (n *Node) Status(ctx context.Context) (Status, error) {
+	var s Status
+	return s, n.ask(ctx, "/status", &s)
+}
+
+// Map asks the node for the committed map.
+func (n *Node) Map(ctx context.Context) (Map, error) {
+	var m Map
+	return m, n.ask(ctx, "/v1/map", &m)
+}
+
+// Metrics asks the node.
+func (n *Node) Metrics(ctx context.Context) (Metrics, error) {
+	var m Metrics
+	return m, n.ask(ctx, "/metrics", &m)
+}
+
+// Ready is nil if /readyz is green, else it says why not.
+func (n *Node) Ready(ctx context.Context) error { return n.ask(ctx, "/readyz", nil) }
+
+func (n *Node) ask(ctx context.Context, path string, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := n.c.get(ctx, "http://"+n.Admin+path, v); err != nil {
+		return fmt.Errorf("node %s: %w", n.ID, err)
+	}
+	return nil
+}
+
+// Do posts an action to the node's ops port, such as "step-down".
+func (n *Node) Do(tb testing.TB, action string, params url.Values) {
+	tb.Helper()
+	if err := n.Try(tb.Context(), action, params); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Try is Do with an error.
+func (n *Node) Try(ctx context.Context, action string, params url.Values) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	u := "http://" + n.Admin + "/v1/" + action
+	if len(params) > 0 {
+		u += "?" + params.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u, nil)
+	if err != nil {
+		return err
+	}
+	return n.c.call(r, nil)
+}
+
+// Await waits until cond holds for the node's status.
+func (n *Node) Await(tb testing.TB, what string, cond func(Status) bool) {
+	tb.Helper()
+	Await(tb, fmt.Sprintf("node %s: %s", n.ID, what), func() error {
+		s, err := n.Status(tb.Context())
+		if err == nil && !cond(s) {
+			err = fmt.Errorf("status %+v", s)
+		}
+		return err
+	})
+}
+
+// beginStop and endStop keep the list of times in which a process did nothing.
+func (c *Cluster) beginStop(n *Node) {
+	if n.stopped < 0 {
+		n.stopped = len(c.stops)
+		c.stops = append(c.stops, history.Stop{Node: n.ID, From: history.Now()})
+	}
+}
+
+func (c *Cluster) endStop(n *Node) {
+	if n.stopped >= 0 {
+		c.stops[n.stopped].Until = history.Now()
+		n.stopped = -1
+	}
+}

@@ -1,0 +1,135 @@
+//go:build linux
+
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is a child of the test.
+type Process struct {
+	// Pid is its process id, and its process group's.
+	Pid int
+	// Log is the file with its output.
+	Log string
+
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and was waited for
+	err  error         // of Wait; read after done
+}
+
+// launch starts args with its output appended to log.
+func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a file of the test
+	if err != nil {
+		return nil, fmt.Errorf("cluster: log: %w", err)
+	}
+	defer func() { _ = out.Close() }()
+	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // a program of the test, ended by signal
+	cmd.Dir = dir
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := s.start(cmd); err != nil {
+		return nil, fmt.Errorf("cluster: start: %w", err)
+	}
+	p := &Process{Pid: cmd.Process.Pid, Log: log, cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = cmd.Wait()
+	}()
+	return p, nil
+}
+
+// Signal sends a signal to the process.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("cluster: %v to %d: %w", sig, p.Pid, err)
+	}
+	return nil
+}
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Running tells whether it has not ended yet.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Wait waits for the end, and returns the exit code (-1: by a signal). It is an
+// error if the process has not ended after the given time.
+func (p *Process) Wait(most time.Duration) (int, error) {
+	t := time.NewTimer(most)
+	defer t.Stop()
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode(), nil
+	case <-t.C:
+		return 0, fmt.Errorf("cluster: process %d has not ended after %v", p.Pid, most)
+	}
+}
+
+// kill ends the process and waits for it.
+func (p *Process) kill() error {
+	if p.Running() {
+		if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+	}
+	<-p.done
+	return nil
+}
+
+// stopped tells whether the kernel has stopped it after SIGSTOP.
+func (p *Process) stopped() bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
+	if err != nil {
+		return false
+	}
+	// The state follows the name, which is in parentheses.
+	_, rest, ok := bytes.Cut(b, []byte(") "))
+	return ok && len(rest) > 0 && rest[0] == 'T'
+}
+
+// Output is what the process wrote so far, at most the last n bytes.
+func (p *Process) Output(n int) string {
+	b, err := os.ReadFile(p.Log)
+	if err != nil {
+		return err.Error()
+	}
+	if len(b) > n {
+		b = b[len(b)-n:]
+		if _, rest, ok := bytes.Cut(b, []byte("\n")); ok {
+			b = rest
+		}
+	}
+	return string(b)
+}
+
+// crash is the first line in the output that says that the program broke.
+func (p *Process) crash() string {
+	b, err := os.ReadFile(p.Log)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		for _, bad := range []string{"panic: ", "fatal error: ", "WARNING: DATA RACE"} {
+			if strings.HasPrefix(line, bad) {
+				return strings.TrimSpace(line)
+			}
+		}
+	}
+	return ""
+}

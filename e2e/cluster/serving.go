@@ -1,0 +1,119 @@
+//go:build linux
+
+package cluster
+
+import (
+	"fmt"
+	"testing"
+)
+
+// AwaitServing waits until the running nodes agree on one leader and on one
+// committed map without orphans, which is even and theirs alone, and hold
+// leases.
+func (c *Cluster) AwaitServing(tb testing.TB) Map {
+	tb.Helper()
+	return c.AwaitServedBy(tb, c.Running()...)
+}
+
+// AwaitServedBy is AwaitServing for some of the nodes: the others may be stopped
+// or cut off.
+func (c *Cluster) AwaitServedBy(tb testing.TB, nodes ...*Node) Map {
+	tb.Helper()
+	var m Map
+	Await(tb, fmt.Sprintf("%d nodes serve", len(nodes)), func() (err error) {
+		m, err = c.serving(tb, nodes)
+		return err
+	})
+	return m
+}
+
+func (c *Cluster) serving(tb testing.TB, nodes []*Node) (Map, error) {
+	tb.Helper()
+	var leader string
+	var m Map
+	for i, n := range nodes {
+		s, err := n.Status(tb.Context())
+		if err != nil {
+			return m, err
+		}
+		if s.State != "operational" || s.LeaseMS <= 0 || s.Epoch == 0 || s.Epoch != s.Proposed {
+			return m, fmt.Errorf("node %s: %s, lease %d ms, epoch %d, proposed %d", n.ID, s.State, s.LeaseMS, s.Epoch, s.Proposed)
+		}
+		if i == 0 {
+			leader = s.Leader
+			if m, err = n.Map(tb.Context()); err != nil {
+				return m, err
+			}
+		}
+		if s.Leader == "" || s.Leader != leader {
+			return m, fmt.Errorf("node %s follows %q, %s follows %q", n.ID, s.Leader, nodes[0].ID, leader)
+		}
+		if s.Epoch != m.Epoch {
+			return m, fmt.Errorf("node %s is at epoch %d, %s at %d", n.ID, s.Epoch, nodes[0].ID, m.Epoch)
+		}
+	}
+	counts := m.Counts()
+	if !m.Even() || len(counts) != min(len(nodes), m.Shards) {
+		return m, fmt.Errorf("the map has counts %v for %d nodes", counts, len(nodes))
+	}
+	for _, n := range nodes {
+		if counts[n.ID] == 0 {
+			return m, fmt.Errorf("node %s owns nothing: %v", n.ID, counts)
+		}
+	}
+	return m, nil
+}
+
+// Leader waits until all running nodes name the same running leader.
+func (c *Cluster) Leader(tb testing.TB) *Node {
+	tb.Helper()
+	return c.LeaderOf(tb, c.Running()...)
+}
+
+// LeaderOf waits until these nodes name the same leader, one of them.
+func (c *Cluster) LeaderOf(tb testing.TB, nodes ...*Node) *Node {
+	tb.Helper()
+	var leader *Node
+	Await(tb, "one leader", func() error {
+		named := make(map[string]int)
+		leader = nil
+		for _, n := range nodes {
+			s, err := n.Status(tb.Context())
+			if err != nil {
+				return err
+			}
+			named[s.Leader]++
+			if s.Leader == n.ID && s.Role == "leader" {
+				leader = n
+			}
+		}
+		if leader == nil || named[leader.ID] != len(nodes) {
+			return fmt.Errorf("leaders named: %v", named)
+		}
+		return nil
+	})
+	return leader
+}
+
+// Follower is a running node that is not the leader.
+func (c *Cluster) Follower(tb testing.TB) *Node {
+	tb.Helper()
+	return c.Others(c.Leader(tb))[0]
+}
+
+// Sum adds up a metric over nodes.
+func (c *Cluster) Sum(tb testing.TB, nodes []*Node, name string, labels ...string) float64 {
+	tb.Helper()
+	sum := 0.0
+	for _, n := range nodes {
+		m, err := n.Metrics(tb.Context())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if !m.Has(name) {
+			tb.Fatalf("node %s has no metric %s", n.ID, name)
+		}
+		sum += m.Sum(name, labels...)
+	}
+	return sum
+}

@@ -1,0 +1,143 @@
+//go:build linux
+
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Status is what GET /status answers.
+type Status struct {
+	Node     string `json:"node"`
+	Boot     uint64 `json:"boot"`
+	Cluster  string `json:"cluster"`
+	Version  string `json:"version"`
+	State    string `json:"state"`
+	Role     string `json:"role"`
+	Leader   string `json:"leader"`
+	Term     uint64 `json:"term"`
+	Epoch    uint64 `json:"epoch"`
+	Proposed uint64 `json:"proposed"`
+	LeaseMS  int64  `json:"lease_ms"`
+	UptimeS  int64  `json:"uptime_s"`
+	Shards   struct {
+		Total    int `json:"total"`
+		Owned    int `json:"owned"`
+		Moving   int `json:"moving"`
+		Orphaned int `json:"orphaned"`
+	} `json:"shards"`
+	Queue struct {
+		Waiting int   `json:"waiting"`
+		Bytes   int64 `json:"bytes"`
+	} `json:"queue"`
+	Nodes    []Member `json:"nodes"`
+	Warnings []string `json:"warnings"`
+}
+
+// Member is one node in a Status.
+type Member struct {
+	ID     string `json:"id"`
+	State  string `json:"state"`
+	Role   string `json:"role"`
+	Voter  bool   `json:"voter"`
+	Shards int    `json:"shards"`
+	App    string `json:"app"`
+}
+
+// Member finds a node in the status; the zero Member if it is not there.
+func (s Status) Member(id string) Member {
+	for _, m := range s.Nodes {
+		if m.ID == id {
+			return m
+		}
+	}
+	return Member{}
+}
+
+// Metrics are the values of GET /metrics, by name and labels as written there.
+type Metrics map[string]float64
+
+// Sum adds up the metrics of a name whose labels contain all the given texts,
+// such as `reason="moving"`.
+func (m Metrics) Sum(name string, labels ...string) float64 {
+	sum := 0.0
+next:
+	for series, v := range m {
+		base, have, _ := strings.Cut(series, "{")
+		if base != name {
+			continue
+		}
+		for _, l := range labels {
+			if !strings.Contains(have, l) {
+				continue next
+			}
+		}
+		sum += v
+	}
+	return sum
+}
+
+// Has tells whether there is any metric of the name.
+func (m Metrics) Has(name string) bool {
+	for series := range m {
+		if base, _, _ := strings.Cut(series, "{"); base == name {
+			return true
+		}
+	}
+	return false
+}
+
+func parseMetrics(r io.Reader) (Metrics, error) {
+	m := make(Metrics)
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		line := lines.Text()
+		i := strings.LastIndexByte(line, ' ')
+		if line == "" || line[0] == '#' || i < 0 {
+			continue
+		}
+		v, err := strconv.ParseFloat(line[i+1:], 64)
+		if err != nil {
+			return nil, fmt.Errorf("cluster: metrics: %w", err)
+		}
+		m[line[:i]] = v
+	}
+	return m, nil
+}
+
+// get reads one resource of an ops port into v, a pointer for JSON.
+func (c *Cluster) get(ctx context.Context, url string, v any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	return c.call(r, v)
+}
+
+// call sends one request to an ops port or an app and decodes the answer.
+func (c *Cluster) call(r *http.Request, v any) error {
+	resp, err := c.ops.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode >= 300 {
+		b, err := io.ReadAll(io.LimitReader(resp.Body, 300))
+		return fmt.Errorf("cluster: %s %s: %s %s %w", r.Method, r.URL, resp.Status, b, err)
+	}
+	switch v := v.(type) {
+	case nil:
+		_, err = io.Copy(io.Discard, resp.Body)
+	case *Metrics:
+		*v, err = parseMetrics(resp.Body)
+	default:
+		err = json.NewDecoder(resp.Body).Decode(v)
+	}
+	return err
+}

@@ -1,0 +1,73 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// watch collects every committed map that nodes report.
+type watch struct {
+	mu        sync.Mutex
+	maps      map[uint64]Map
+	conflicts []string
+}
+
+func newWatch() *watch { return &watch{maps: make(map[uint64]Map)} }
+
+// see notes a map, and that it contradicts another one of its epoch.
+func (w *watch) see(node string, m Map) {
+	if m.Epoch == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, ok := w.maps[m.Epoch]
+	if !ok {
+		w.maps[m.Epoch] = m
+		return
+	}
+	if moves := known.Moves(m); len(moves) > 0 {
+		w.conflicts = append(w.conflicts, fmt.Sprintf("epoch %d names two maps: at %s shard %d is %q's, elsewhere %q's (%d differ)",
+			m.Epoch, node, moves[0].Shard, moves[0].To, moves[0].From, len(moves)))
+	}
+}
+
+// follow polls one node for its next map until ctx ends. A node that is dead or
+// stopped is asked again.
+func (c *Cluster) follow(ctx context.Context, n *Node) {
+	after := uint64(0)
+	for ctx.Err() == nil {
+		var m Map
+		err := c.get(ctx, fmt.Sprintf("http://%s/v1/map?after=%d&wait=3s", n.Admin, after), &m)
+		if err == nil {
+			c.watch.see(n.ID, m)
+			after = m.Epoch
+			continue
+		}
+		after = 0 // a wiped node begins anew
+		t := time.NewTimer(50 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+	}
+}
+
+// Maps returns the committed maps that were seen since the cluster's start, in
+// the order of their epochs. Between two polls of every node one may be missed.
+func (c *Cluster) Maps() []Map {
+	c.watch.mu.Lock()
+	defer c.watch.mu.Unlock()
+	var all []Map
+	for _, epoch := range slices.Sorted(maps.Keys(c.watch.maps)) {
+		all = append(all, c.watch.maps[epoch])
+	}
+	return all
+}
