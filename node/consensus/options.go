@@ -76,14 +76,3 @@ func (o *Options) config(notify chan<- bool) *raft.Config {
 	c.Logger = logs.Hclog(o.Log, "raft")
 	return c
 }
-
-// transport returns the transport over Stream.
-func (o *Options) transport() *raft.NetworkTransport {
-	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream:          o.Stream,
-		MaxPool:         2, // One for appends, one for heartbeats; each keeps 512 KB.
-		MaxRPCsInFlight: 1,
-		Timeout:         o.Timeout,
-		Logger:          logs.Hclog(o.Log, "raft-net"),
-	})
-}

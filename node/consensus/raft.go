@@ -26,7 +26,7 @@ type Raft struct {
 	o     Options
 	log   zerolog.Logger
 	fsm   *machine
-	trans *raft.NetworkTransport
+	trans *transport
 	raft  *raft.Raft
 	fresh bool
 
@@ -61,7 +61,7 @@ func Open(o Options) (*Raft, error) {
 		notify:  make(chan bool, 16),
 	}
 	o.Stores.Watch(r.fail, r.hang)
-	r.trans = o.transport()
+	r.trans = newTransport(&r.o, r.waits)
 	if err := r.start(); err != nil {
 		o.Stores.Release()
 		return nil, errors.Join(err, r.trans.Close(), o.Stream.Close())
@@ -132,6 +132,21 @@ func (r *Raft) hang(on bool) {
 	if r.o.Hung != nil {
 		r.o.Hung(on)
 	}
+}
+
+// waits is asked by the transport about a server that cannot be reached.
+func (r *Raft) waits(id raft.ServerID, term uint64) bool {
+	select {
+	case <-r.stopped:
+		return false
+	case <-r.ready:
+	default:
+		return false
+	}
+	now, leads := r.Leadership()
+	return leads && now == term && slices.ContainsFunc(r.Configuration(), func(s Server) bool {
+		return s.ID == string(id)
+	})
 }
 
 func leaderChange(o *raft.Observation) bool {

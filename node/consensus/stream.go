@@ -95,9 +95,8 @@ func (s *Stream) Accept() (net.Conn, error) {
 	}
 }
 
-// Dial connects to a server. It goes on trying until timeout: each failure that
-// Raft sees doubles the pause before it sends entries to that server again, up
-// to ten seconds, and a server that restarted must not wait for that.
+// Dial connects to a server. It goes on trying until timeout: a server that is
+// just starting must not cost a pause of Raft's.
 func (s *Stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	if string(address) == s.local {
 		return s.self()
@@ -110,18 +109,32 @@ func (s *Stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Co
 	defer cancel()
 	for pause := dialPauseMin; ; pause = min(2*pause, dialPauseMax) {
 		c, err := s.try(ctx, node, disk)
-		if err == nil || hopeless(err) {
-			return c, err
+		if err == nil {
+			return c, nil
+		}
+		d := &dialError{err: err, final: hopeless(err) || s.ctx.Err() != nil}
+		if d.final {
+			return nil, d
 		}
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return nil, err
+			return nil, d
 		}
 	}
 }
+
+// dialError is an error of Dial: nothing was sent.
+type dialError struct {
+	err error
+	// final means that trying on is of no use.
+	final bool
+}
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
 
 // hopeless reports a refusal that no patience changes: the node has another disk.
 func hopeless(err error) bool {

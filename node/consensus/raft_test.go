@@ -1,0 +1,339 @@
+package consensus_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/node/consensus"
+)
+
+func abc() []string { return []string{"a", "b", "c"} }
+
+func numbered(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprint("e", i)
+	}
+	return out
+}
+
+func TestServersJoinAndVote(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		want := []string{g.all[0].id(), g.all[1].id(), g.all[2].id()}
+		for _, s := range g.all {
+			g.until("sees three voters", func() bool { return slices.Equal(s.Voters(), want) })
+		}
+		if err := g.all[0].Bootstrap(); err == nil {
+			t.Error("bootstrapped a second time")
+		}
+		if err := g.all[1].Apply([]byte("x")); !errors.Is(err, consensus.ErrNotLeader) {
+			t.Errorf("Apply at a follower: %v, want ErrNotLeader", err)
+		}
+		if err := g.all[0].Remove(g.all[2].id()); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.all[0].Voters(); !slices.Equal(got, want[:2]) {
+			t.Errorf("Voters() = %v, want %v", got, want[:2])
+		}
+	})
+}
+
+// Without the nudge followers apply up to 100 ms after the leader.
+func TestFollowersApplyAtOnce(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		time.Sleep(time.Second)
+		for i := range 20 {
+			g.apply(l, fmt.Sprint(i))
+			if d := g.agree(i+1, g.all...); d > 5*time.Millisecond {
+				t.Errorf("entry %d applied everywhere %v after Apply returned", i, d)
+			}
+			time.Sleep(37 * time.Millisecond)
+		}
+	})
+}
+
+func TestBarrierComesAfterWhatWasCommitted(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		g.apply(l, numbered(10)...)
+		if err := l.Transfer(); err != nil {
+			t.Fatal(err)
+		}
+		n := g.leader(g.all...)
+		if n == l {
+			t.Fatal("leadership stayed")
+		}
+		if err := n.Barrier(); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(n.fsm.have()); got != 10 {
+			t.Errorf("new leader has %d entries after its barrier, want 10", got)
+		}
+	})
+}
+
+func TestLeadershipIsALevel(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		before := l.Term()
+		for range 3 {
+			if err := l.TransferTo(without(g.all, l)[0].id()); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-l.Changed():
+			case <-time.After(time.Minute):
+				t.Fatal("no hint of a lost leadership")
+			}
+			l = g.leader(g.all...)
+		}
+		if l.Term() < before+3 {
+			t.Errorf("term %d after three leaderships, was %d", l.Term(), before)
+		}
+	})
+}
+
+func TestCrashedLeaderIsReplacedAndReturns(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		g.apply(l, numbered(5)...)
+		l.crash()
+		rest := without(g.all, l)
+		n := g.leader(rest...)
+		g.apply(n, "after")
+		l.restart()
+		if l.Fresh() {
+			t.Error("a restarted server says that it is new")
+		}
+		g.agree(6, g.all...)
+	})
+}
+
+// Each failed dial doubles the library's pause before the next entry, up to 10 s.
+func TestReturningFollowerDoesNotWait(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		f := without(g.all, l)[0]
+		f.crash()
+		for i := range 60 {
+			g.apply(l, fmt.Sprint(i))
+			time.Sleep(time.Second)
+		}
+		f.restart()
+		if d := g.agree(60, g.all...); d > 500*time.Millisecond {
+			t.Errorf("caught up after %v", d)
+		}
+	})
+}
+
+func TestCampaignReplacesACrashedLeaderAtOnce(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		g.apply(l, numbered(3)...)
+		g.agree(3, g.all...)
+		time.Sleep(time.Second) // Until all have the last barrier.
+		rest := without(g.all, l)
+		for i, s := range rest {
+			if got := s.Rank(l.host.Name()); got != i {
+				t.Errorf("Rank of %s = %d, want %d", s.host.Name(), got, i)
+			}
+		}
+		l.crash()
+		if err := rest[0].Campaign(); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if n := g.leader(rest...); n != rest[0] {
+			t.Errorf("%s leads, want the one that campaigned", n.host.Name())
+		}
+		if d := time.Since(start); d > 50*time.Millisecond {
+			t.Errorf("new leader after %v", d)
+		}
+		g.apply(rest[0], "after")
+		g.agree(4, rest...)
+	})
+}
+
+func TestCampaignIsForVotersAndRare(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		f, other := without(g.all, l)[0], without(g.all, l)[1]
+		if err := l.Demote(other.id()); err != nil {
+			t.Fatal(err)
+		}
+		g.until("demoted", func() bool { return other.Rank("") < 0 })
+		if err := other.Campaign(); !errors.Is(err, consensus.ErrNoVote) {
+			t.Errorf("Campaign without a vote: %v, want ErrNoVote", err)
+		}
+		term := l.Term()
+		if err := l.Campaign(); err != nil || l.Term() != term {
+			t.Errorf("Campaign of the leader: %v, term %d, want none in term %d", err, l.Term(), term)
+		}
+		if err := f.Campaign(); err != nil {
+			t.Fatal(err)
+		}
+		if n := g.leader(g.all...); n != f {
+			t.Fatalf("%s leads", n.host.Name())
+		}
+		if err := f.Transfer(); err != nil {
+			t.Fatal(err)
+		}
+		g.leader(g.all...)
+		if err := f.Campaign(); !errors.Is(err, consensus.ErrTooSoon) {
+			t.Errorf("second Campaign: %v, want ErrTooSoon", err)
+		}
+		time.Sleep(time.Second)
+		if err := f.Campaign(); err != nil {
+			t.Errorf("Campaign after two timeouts: %v", err)
+		}
+	})
+}
+
+// A candidate that lacks committed entries loses, and the log keeps them.
+func TestCampaignOfALaggardLosesNothing(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		lag := without(g.all, l)[0]
+		g.net.Isolate(lag.host.Name())
+		g.apply(l, numbered(5)...)
+		last := without(without(g.all, l), lag)[0]
+		g.agree(5, l, last)
+		l.crash()
+		g.net.Heal()
+		if err := lag.Campaign(); err != nil {
+			t.Logf("campaign: %v", err)
+		}
+		if n := g.leader(lag, last); n != last {
+			t.Errorf("%s leads without the committed entries", n.host.Name())
+		}
+		g.agree(5, lag, last)
+	})
+}
+
+func compacting(o *consensus.Options) { o.Trailing, o.SnapshotInterval = 8, time.Second }
+
+func TestRestartAfterCompaction(t *testing.T) {
+	bubble(t, abc(), compacting, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		g.apply(l, numbered(100)...)
+		time.Sleep(10 * time.Second)
+		for _, s := range g.all {
+			s.crash()
+		}
+		for _, s := range g.all {
+			s.restart()
+			if len(s.fsm.have()) == 0 || s.Applied() == 0 {
+				t.Errorf("%s restored nothing from its snapshot", s.host.Name())
+			}
+		}
+		n := g.leader(g.all...)
+		if err := n.Barrier(); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.fsm.have(); !slices.Equal(got, numbered(100)) {
+			t.Errorf("%d entries after the restart, want the same 100", len(got))
+		}
+		g.apply(n, "after")
+		g.agree(101, g.all...)
+	})
+}
+
+func TestFollowerFarBehindGetsASnapshot(t *testing.T) {
+	bubble(t, abc(), compacting, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		f := without(g.all, l)[0]
+		f.crash()
+		g.apply(l, numbered(100)...)
+		time.Sleep(10 * time.Second)
+		f.restart()
+		g.agree(100, g.all...)
+		if err := f.Snapshot(); err != nil {
+			t.Errorf("snapshot of a restored server: %v", err)
+		}
+	})
+}
+
+// A voter whose disk was wiped returns under its name while another is behind
+// and the third dies: it must not help the one that is behind to lead.
+func TestWipedDiskDoesNotVote(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		wiped, behind := without(g.all, l)[0], without(g.all, l)[1]
+		g.net.Isolate(behind.host.Name())
+		g.apply(l, numbered(5)...)
+		wiped.crash()
+		old := wiped.id()
+		wiped.mem = newMemory()
+		wiped.restart()
+		if wiped.id() == old || !wiped.Fresh() {
+			t.Fatalf("server %s after the wipe, was %s", wiped.id(), old)
+		}
+		l.crash()
+		g.net.Heal()
+		start := time.Now()
+		for time.Since(start) < time.Minute {
+			if behind.IsLeader() || wiped.IsLeader() {
+				t.Fatal("a leader without the committed entries")
+			}
+			_ = behind.Campaign()
+			time.Sleep(100 * time.Millisecond)
+		}
+		l.restart()
+		n := g.leader(l, behind)
+		if err := n.Remove(old); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.AddNonvoter(wiped.id()); err != nil {
+			t.Fatal(err)
+		}
+		g.agree(5, g.all...)
+	})
+}
+
+func TestSingleServerServesAlone(t *testing.T) {
+	bubble(t, []string{"a"}, nil, func(t *testing.T, g *group) {
+		s := g.all[0]
+		g.apply(s, numbered(3)...)
+		if err := s.Transfer(); err == nil {
+			t.Error("handed over to nobody")
+		}
+		for range 3 {
+			s.crash()
+			s.restart()
+			g.leader(s)
+			if err := s.Barrier(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.fsm.have(); !slices.Equal(got, numbered(3)) {
+			t.Errorf("entries %v", got)
+		}
+	})
+}
+
+// Requests under way end with the server.
+func TestShutdownEndsRequests(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		g.net.Isolate(l.host.Name())
+		errs := make(chan error, 3)
+		go func() { errs <- l.Apply([]byte("x")) }()
+		go func() { errs <- l.Barrier() }()
+		go func() { errs <- l.AddNonvoter("d/disk") }()
+		synctest.Wait()
+		l.stop()
+		for range 3 {
+			if err := <-errs; !errors.Is(err, consensus.ErrUnknown) {
+				t.Errorf("request under way: %v, want ErrUnknown", err)
+			}
+		}
+		if err := l.Apply([]byte("x")); err == nil {
+			t.Error("Apply after Shutdown")
+		}
+	})
+}
