@@ -89,6 +89,13 @@ func (h *Holder) Tick(now time.Duration) {
 	}
 }
 
+// Void ends the lease at once, whatever was granted.
+func (h *Holder) Void() {
+	if h.held {
+		h.held, h.ended = false, h.until
+	}
+}
+
 // Until returns when the lease ends, and false without one.
 func (h *Holder) Until() (time.Duration, bool) { return h.until, h.held }
 

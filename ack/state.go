@@ -67,9 +67,10 @@ type State struct {
 	ignored   uint64
 }
 
-// NewState returns the state before the first log entry: no cluster, no shards.
+// NewState returns the state before the first log entry: no cluster, and a map
+// of one shard that nobody owns, because there is none of zero.
 func NewState() *State {
-	m := shardmap.New(0)
+	m := shardmap.New(1)
 	return &State{committed: m, last: m}
 }
 
@@ -79,8 +80,13 @@ func (s *State) Born() bool { return s.cluster != "" }
 // Cluster returns the cluster's id, empty before its birth.
 func (s *State) Cluster() string { return s.cluster }
 
-// Shards returns the number of shards, fixed at birth.
-func (s *State) Shards() int { return s.committed.Len() }
+// Shards returns the number of shards, fixed at birth; zero before it.
+func (s *State) Shards() int {
+	if !s.Born() {
+		return 0
+	}
+	return s.committed.Len()
+}
 
 // Committed returns the map that routes. Its epoch is zero before the first.
 func (s *State) Committed() *shardmap.Map { return s.committed }
