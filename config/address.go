@@ -66,8 +66,8 @@ func checkJoin(s string) *flaw {
 
 // hostLike reports whether s is an IP address or looks like a DNS name.
 func hostLike(s string) bool {
-	if _, err := netip.ParseAddr(s); err == nil {
-		return true
+	if ip, err := netip.ParseAddr(s); err == nil {
+		return ip.Zone() == "" || hostLike(ip.Zone()) // ParseAddr takes any text for a zone
 	}
 	return len(s) <= 253 && regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`).MatchString(s)
 }

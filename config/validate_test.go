@@ -53,6 +53,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "address", args: "--listen 8080", want: `listen = "8080" (flag): not an address; write host:port, like 127.0.0.1:8080, :8080 or [::1]:8080`},
 		{name: "IPv6 without brackets", args: "--listen ::1:8080", want: `listen = "::1:8080" (flag): not an address; …`},
 		{name: "host", args: "--listen a_b!:8080", want: `listen = "a_b!:8080" (flag): "a_b!" is neither an IP address nor a name; …`},
+		{name: "zone", args: "--listen [fe80::1%a!]:8080", want: `listen = "[fe80::1%a!]:8080" (flag): "fe80::1%a!" is neither an IP address nor a name; …`},
 		{name: "port zero", args: "--listen :0", want: `listen = ":0" (flag): "0" is no port; give a fixed port from 1 to 65535`},
 		{name: "no address", args: "--peer=", want: `peer (flag): there is no address to listen on; write host:port`},
 		{name: "advertised wildcard", args: "--gossip-advertise 0.0.0.0:7946", want: `gossip-advertise = "0.0.0.0:7946" (flag): nobody can dial an address without a host; …`},
