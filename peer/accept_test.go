@@ -38,9 +38,10 @@ func TestAcceptOutlivesLackOfDescriptors(t *testing.T) {
 		}
 		s := &starved{Listener: ln}
 		s.fails.Store(10)
-		p := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Dial: h.Dial,
-			HandshakeTimeout: time.Minute,
-			Lookup:           func(string) (string, bool) { return h.Addr(1), true }})
+		p := peer.New(peer.Options{
+			Node: "a", Cluster: in("c1"), Dial: h.Dial, HandshakeTimeout: time.Minute,
+			Lookup: func(string) (string, bool) { return h.Addr(1), true },
+		})
 		p.Handle(peer.Forward, echo)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -16,7 +16,7 @@ type Conn struct {
 	peer Identity
 
 	once    sync.Once
-	onClose func()
+	onClose func(*Conn) // nil on the dialing side
 	err     error
 }
 
@@ -61,7 +61,7 @@ func (c *Conn) Close() error {
 	c.once.Do(func() {
 		c.err = c.Conn.Close()
 		if c.onClose != nil {
-			c.onClose()
+			c.onClose(c)
 		}
 	})
 	return c.err

@@ -48,8 +48,7 @@ func (p *Port) dial(ctx context.Context, node, disk string, kind Kind) (*Conn, e
 	c, err := p.greet(ctx, raw, h, node, kind)
 	if err != nil {
 		_ = raw.Close()
-		var re *RefusedError
-		if errors.As(err, &re) {
+		if _, refused := errors.AsType[*RefusedError](err); refused {
 			return nil, err
 		}
 		return nil, fmt.Errorf("greet %q at %s: %w", node, addr, err)
@@ -77,8 +76,7 @@ func (p *Port) greet(ctx context.Context, raw net.Conn, h []byte, node string, k
 	}
 	peer, err := readAnswer(c)
 	if err != nil {
-		var re *RefusedError
-		if errors.As(err, &re) {
+		if re, refused := errors.AsType[*RefusedError](err); refused {
 			re.Node = node
 			return nil, re
 		}

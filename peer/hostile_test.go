@@ -23,34 +23,32 @@ func rawHello(version byte) []byte {
 	return append([]byte{'S', 'H', 'W', 'Y', version, 0, byte(len(body))}, body...)
 }
 
-// hostile runs f in a bubble with port "b" of cluster "c1" on a simulated
-// host, which echoes, and a host for the attacker.
-func hostile(t *testing.T, o peer.Options, f func(t *testing.T, p *peer.Port, bad *simnet.Host)) {
+// hostile returns port "b" of cluster "c1" on a simulated host, which echoes,
+// and a host for the attacker. Both end with the test's bubble.
+func hostile(t *testing.T, o peer.Options) (p *peer.Port, bad *simnet.Host) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		n := simnet.New(simnet.Config{})
-		h, bad := n.Host("b"), n.Host("bad")
-		o.Node, o.Cluster, o.Dial = "b", in("c1"), h.Dial
-		o.Lookup = func(string) (string, bool) { return h.Addr(7947), true }
-		p := peer.New(o)
-		p.Handle(peer.Forward, echo)
-		p.Handle(peer.Heartbeat, echo)
-		ln, err := h.Listen(":7947")
-		if err != nil {
-			t.Fatal(err)
+	n := simnet.New(simnet.Config{})
+	h, bad := n.Host("b"), n.Host("bad")
+	o.Node, o.Cluster, o.Dial = "b", in("c1"), h.Dial
+	o.Lookup = func(string) (string, bool) { return h.Addr(7947), true }
+	p = peer.New(o)
+	p.Handle(peer.Forward, echo)
+	p.Handle(peer.Heartbeat, echo)
+	ln, err := h.Listen(":7947")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve = %v", err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- p.Serve(ctx, ln) }()
-		defer func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("Serve = %v", err)
-			}
-			n.Close()
-		}()
-		f(t, p, bad)
+		n.Close()
 	})
+	return p, bad
 }
 
 func knock(t *testing.T, bad *simnet.Host) net.Conn {
@@ -78,7 +76,8 @@ func wantStream(t *testing.T, p *peer.Port, node string, k peer.Kind) *peer.Conn
 }
 
 func TestUnknownVersionIsToldBothNumbers(t *testing.T) {
-	hostile(t, peer.Options{}, func(t *testing.T, _ *peer.Port, bad *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, bad := hostile(t, peer.Options{})
 		c := knock(t, bad)
 		if _, err := c.Write(rawHello(7)); err != nil {
 			t.Fatal(err)
@@ -104,16 +103,18 @@ func TestAnswerOfUnknownVersionIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() {
-			c, err := ln.Accept()
-			if err != nil {
-				t.Error(err)
+			c, aerr := ln.Accept()
+			if aerr != nil {
+				t.Error(aerr)
 				return
 			}
 			_, _ = io.ReadFull(c, make([]byte, len(rawHello(1))))
 			_, _ = io.WriteString(c, "SHWY\x09\x01\x00\x00")
 		}()
-		p := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Dial: a.Dial,
-			Lookup: func(string) (string, bool) { return b.Addr(1), true }})
+		p := peer.New(peer.Options{
+			Node: "a", Cluster: in("c1"), Dial: a.Dial,
+			Lookup: func(string) (string, bool) { return b.Addr(1), true },
+		})
 		_, err = p.Dial(t.Context(), "b", peer.Forward)
 		var re *peer.RefusedError
 		if !errors.As(err, &re) || re.Code != peer.RefusedVersion || !strings.Contains(re.Reason, "9") {
@@ -123,7 +124,8 @@ func TestAnswerOfUnknownVersionIsRefused(t *testing.T) {
 }
 
 func TestBytesAfterThePrefaceBelongToTheHandler(t *testing.T) {
-	hostile(t, peer.Options{}, func(t *testing.T, _ *peer.Port, bad *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, bad := hostile(t, peer.Options{})
 		c := knock(t, bad)
 		if _, err := c.Write(append(rawHello(1), "early"...)); err != nil {
 			t.Fatal(err)
@@ -137,13 +139,18 @@ func TestBytesAfterThePrefaceBelongToTheHandler(t *testing.T) {
 }
 
 func TestGarbageIsClosedUnanswered(t *testing.T) {
-	hostile(t, peer.Options{}, func(t *testing.T, p *peer.Port, bad *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		p, bad := hostile(t, peer.Options{})
 		for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00", "SHW", "", "SHWX1234567"} {
 			c := knock(t, bad)
 			if _, err := io.WriteString(c, text); err != nil {
 				t.Fatal(err)
 			}
-			_ = c.(interface{ CloseWrite() error }).CloseWrite()
+			w, ok := c.(interface{ CloseWrite() error })
+			if !ok {
+				t.Fatalf("%T has no CloseWrite", c)
+			}
+			_ = w.CloseWrite()
 			if got, _ := io.ReadAll(c); len(got) != 0 {
 				t.Errorf("%q was answered with %q", text, got)
 			}
@@ -162,7 +169,8 @@ func TestMalformedPrefaceIsToldSo(t *testing.T) {
 	short := rawHello(1)
 	short[6]--
 	for _, b := range [][]byte{long, short[:len(short)-1]} {
-		hostile(t, peer.Options{}, func(t *testing.T, _ *peer.Port, bad *simnet.Host) {
+		synctest.Test(t, func(t *testing.T) {
+			_, bad := hostile(t, peer.Options{})
 			c := knock(t, bad)
 			if _, err := c.Write(b); err != nil {
 				t.Fatal(err)
@@ -176,7 +184,8 @@ func TestMalformedPrefaceIsToldSo(t *testing.T) {
 }
 
 func TestSilentDialerIsClosedAfterTheTimeout(t *testing.T) {
-	hostile(t, peer.Options{HandshakeTimeout: 3 * time.Second}, func(t *testing.T, _ *peer.Port, bad *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, bad := hostile(t, peer.Options{HandshakeTimeout: 3 * time.Second})
 		start := time.Now()
 		silent, slow := knock(t, bad), knock(t, bad)
 		go func() {
@@ -207,8 +216,10 @@ func TestSilentPortFailsTheDialInTime(t *testing.T) {
 		if _, err := b.Listen(":1"); err != nil { // never accepts
 			t.Fatal(err)
 		}
-		p := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Dial: a.Dial,
-			Lookup: func(string) (string, bool) { return b.Addr(1), true }})
+		p := peer.New(peer.Options{
+			Node: "a", Cluster: in("c1"), Dial: a.Dial,
+			Lookup: func(string) (string, bool) { return b.Addr(1), true },
+		})
 		start := time.Now()
 		if _, err := p.Dial(t.Context(), "b", peer.Forward); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("dial = %v, want the deadline", err)
@@ -229,7 +240,8 @@ func TestSilentPortFailsTheDialInTime(t *testing.T) {
 }
 
 func TestSilentDialersDoNotKeepPeersOut(t *testing.T) {
-	hostile(t, peer.Options{MaxHandshakes: 8}, func(t *testing.T, p *peer.Port, bad *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		p, bad := hostile(t, peer.Options{MaxHandshakes: 8})
 		var held []net.Conn
 		for range 100 {
 			held = append(held, knock(t, bad))
@@ -246,7 +258,8 @@ func TestSilentDialersDoNotKeepPeersOut(t *testing.T) {
 }
 
 func TestOneKindCannotCrowdOutAnother(t *testing.T) {
-	hostile(t, peer.Options{MaxConns: 4}, func(t *testing.T, p *peer.Port, _ *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := hostile(t, peer.Options{MaxConns: 4})
 		var open []*peer.Conn
 		for range 4 {
 			open = append(open, wantStream(t, p, "b", peer.Forward))
@@ -276,8 +289,10 @@ func TestCrashedNodeLooksRefused(t *testing.T) {
 		defer n.Close()
 		a, b := n.Host("a"), n.Host("b")
 		b.Crash()
-		p := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Dial: a.Dial,
-			Lookup: func(string) (string, bool) { return b.Addr(1), true }})
+		p := peer.New(peer.Options{
+			Node: "a", Cluster: in("c1"), Dial: a.Dial,
+			Lookup: func(string) (string, bool) { return b.Addr(1), true },
+		})
 		if _, err := p.Dial(t.Context(), "b", peer.Heartbeat); !peer.IsRefused(err) {
 			t.Errorf("dial = %v, want IsRefused", err)
 		}

@@ -40,10 +40,10 @@ func (s *server) run(ctx context.Context) error {
 	err := s.accept(ctx)
 	cancel()
 	s.wg.Wait()
-	if outer.Err() != nil {
-		return nil
+	if outer.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // accept takes connections until ctx ends or the listener breaks. Errors that
@@ -114,28 +114,28 @@ func (s *server) greet(ctx context.Context, raw net.Conn) *Conn {
 		s.refuse(under, re, h.from.Node)
 		return nil
 	}
-	return s.enter(raw, under, h)
+	return s.enter(raw, under, h, young)
 }
 
 // enter makes a stream of a connection whose preface is right, and tells the
 // dialer so.
-func (s *server) enter(raw, under net.Conn, h hello) *Conn {
+func (s *server) enter(raw, under net.Conn, h hello, young *list.Element) *Conn {
 	p := s.p
-	s.p.tune(raw, h.kind)
-	c := &Conn{Conn: under, kind: h.kind, peer: h.from}
+	p.tune(raw, h.kind)
 	if n := p.open[h.kind].Add(1); n > int64(p.o.MaxConns) {
 		p.open[h.kind].Add(-1)
 		s.refuse(under, refuse(RefusedBusy, "%d streams of kind %s are open, as many as may be",
 			p.o.MaxConns, h.kind), h.from.Node)
 		return nil
 	}
-	c.onClose = func() {
-		p.open[c.kind].Add(-1)
-		s.mu.Lock()
-		delete(s.conns, c)
-		s.mu.Unlock()
+	c := &Conn{Conn: under, kind: h.kind, peer: h.from, onClose: s.forget}
+	// From here on nobody evicts it: what the dialer is told must hold.
+	if !s.promote(young, c) {
+		_ = c.Close()
+		return nil
 	}
-	if !s.welcome(raw, c) {
+	if err := s.welcome(raw, c); err != nil {
+		s.broken(raw, err)
 		_ = c.Close()
 		return nil
 	}
@@ -143,29 +143,37 @@ func (s *server) enter(raw, under net.Conn, h hello) *Conn {
 	return c
 }
 
-// welcome sends the acceptance and keeps c, so that it is closed with the
-// port. It reports whether c may go to its handler.
-func (s *server) welcome(raw net.Conn, c *Conn) bool {
+// welcome sends the acceptance and lifts the handshake's deadline.
+func (s *server) welcome(raw net.Conn, c *Conn) error {
 	b, err := encodeAccepted(s.p.self())
 	if err != nil {
-		s.broken(raw, err)
-		return false
+		return err
 	}
-	if _, err := c.Conn.Write(b); err != nil {
-		s.broken(raw, err)
-		return false
+	if _, err := c.Write(b); err != nil {
+		return err
 	}
-	if err := raw.SetDeadline(time.Time{}); err != nil {
-		s.broken(raw, err)
-		return false
-	}
+	return raw.SetDeadline(time.Time{})
+}
+
+// promote moves a connection from the young to the streams. It reports false
+// when the port is closing.
+func (s *server) promote(young *list.Element, c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.young.Remove(young)
 	if s.closed {
 		return false
 	}
 	s.conns[c] = struct{}{}
 	return true
+}
+
+// forget ends the bookkeeping of a closed stream.
+func (s *server) forget(c *Conn) {
+	s.p.open[c.kind].Add(-1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
 }
 
 // add takes raw among the young, closing the oldest if they are too many. It
@@ -192,7 +200,7 @@ func (s *server) add(raw net.Conn) *list.Element {
 func (s *server) drop(e *list.Element) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.young.Remove(e) // does nothing if add has removed it
+	s.young.Remove(e) // does nothing if it was evicted or promoted
 }
 
 // closeAll closes what was accepted and lets nothing more in.

@@ -11,9 +11,9 @@ type Stats struct {
 	// Refused counts the refused prefaces.
 	Refused uint64
 	// Broken counts the connections closed for garbage, silence or an end
-	// before the preface was complete.
+	// before they were through the preface.
 	Broken uint64
-	// Evicted counts the connections closed within the preface to make room.
+	// Evicted counts those of the broken that were closed to make room.
 	Evicted uint64
 }
 

@@ -15,7 +15,8 @@ import (
 )
 
 func TestCrashShowsEOFAndRefusal(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		write(t, y, "sent before")
 		b.Crash()
@@ -42,7 +43,8 @@ func TestCrashShowsEOFAndRefusal(t *testing.T) {
 }
 
 func TestCrashWithUnreadBytesResets(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, _ := pair(t, a, b)
 		write(t, x, "unread")
 		b.Crash()
@@ -51,7 +53,8 @@ func TestCrashWithUnreadBytesResets(t *testing.T) {
 }
 
 func TestFrozenHostIsSilentUntilThaw(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		start := time.Now()
 		b.Freeze()
@@ -96,7 +99,8 @@ func TestFrozenHostIsSilentUntilThaw(t *testing.T) {
 // A frozen program's timers run on here; what they close must not look like a
 // crash from outside.
 func TestCloseByFrozenHostIsHeldBack(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		b.Freeze()
 		_ = y.Close()
@@ -109,7 +113,8 @@ func TestCloseByFrozenHostIsHeldBack(t *testing.T) {
 }
 
 func TestKillOfFrozenHostIsACrash(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		b.Freeze()
 		done := make(chan error, 1)
@@ -127,7 +132,8 @@ func TestKillOfFrozenHostIsACrash(t *testing.T) {
 }
 
 func TestVanishIsSilenceUntilRestart(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, _ := pair(t, a, b)
 		b.Vanish()
 		_ = x.SetReadDeadline(time.Now().Add(time.Minute))
@@ -149,7 +155,8 @@ func TestVanishIsSilenceUntilRestart(t *testing.T) {
 
 func TestPartitionHoldsStreamsUntilHeal(t *testing.T) {
 	link := simnet.Link{Latency: 10 * time.Millisecond}
-	bubble(t, simnet.Config{Link: link}, func(t *testing.T, n *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{Link: link})
 		x, y := pair(t, a, b)
 		write(t, x, "arrived;")
 		time.Sleep(10 * time.Millisecond)
@@ -169,7 +176,8 @@ func TestPartitionHoldsStreamsUntilHeal(t *testing.T) {
 }
 
 func TestOneWayCutLeavesTheOtherWay(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, n *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		n.Cut("a", "b")
 		write(t, x, "held")
@@ -210,7 +218,8 @@ func TestGroupsStayTogether(t *testing.T) {
 }
 
 func TestUserTimeoutBreaksTheSender(t *testing.T) {
-	bubble(t, simnet.Config{UserTimeout: 5 * time.Second}, func(t *testing.T, n *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{UserTimeout: 5 * time.Second})
 		x, y := pair(t, a, b)
 		n.Isolate("b")
 		start := time.Now()
@@ -230,7 +239,8 @@ func TestUserTimeoutBreaksTheSender(t *testing.T) {
 }
 
 func TestShortOutageDoesNotBreakStreams(t *testing.T) {
-	bubble(t, simnet.Config{UserTimeout: 5 * time.Second}, func(t *testing.T, n *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{UserTimeout: 5 * time.Second})
 		x, y := pair(t, a, b)
 		for range 3 {
 			n.Isolate("b")
@@ -243,7 +253,8 @@ func TestShortOutageDoesNotBreakStreams(t *testing.T) {
 }
 
 func TestDialGoesThroughOnceHealed(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, n *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{})
 		if _, err := b.Listen(":80"); err != nil {
 			t.Fatal(err)
 		}

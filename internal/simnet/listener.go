@@ -51,8 +51,8 @@ func (l *listener) Close() error {
 
 func (l *listener) close() {
 	l.closed = true
-	if l.h.listeners[uint16(l.addr.Port)] == l { //nolint:gosec // made from a uint16
-		delete(l.h.listeners, uint16(l.addr.Port)) //nolint:gosec // as above
+	if l.h.listeners[uint16(l.addr.Port)] == l {
+		delete(l.h.listeners, uint16(l.addr.Port))
 	}
 	for _, c := range l.queue {
 		c.shut(errReset)

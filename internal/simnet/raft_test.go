@@ -2,7 +2,7 @@ package simnet_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -38,27 +38,28 @@ func (l *layer) Dial(a raft.ServerAddress, d time.Duration) (net.Conn, error) {
 type counter struct{ n int }
 
 func (c *counter) Apply(*raft.Log) any                 { c.n++; return c.n }
-func (c *counter) Snapshot() (raft.FSMSnapshot, error) { return nil, fmt.Errorf("none") }
+func (c *counter) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("none") }
 func (c *counter) Restore(r io.ReadCloser) error       { return r.Close() }
 
 // voter is one Raft server on a host; its store outlives its process.
 type voter struct {
-	id    raft.ServerID
-	host  *simnet.Host
-	store *raft.InmemStore
-	snaps *raft.InmemSnapshotStore
+	id     raft.ServerID
+	host   *simnet.Host
+	lookup func(node string) (string, bool)
+	store  *raft.InmemStore
+	snaps  *raft.InmemSnapshotStore
 	*raft.Raft
 	transport *raft.NetworkTransport
 	stop      func()
 }
 
 // start runs the peer port and Raft on v's host.
-func (v *voter) start(t *testing.T, lookup func(string) (string, bool), boot uint64) {
+func (v *voter) start(t *testing.T, boot uint64) {
 	t.Helper()
 	p := peer.New(peer.Options{
 		Node: v.host.Name(), Disk: "disk-" + v.host.Name(), Boot: boot,
 		Cluster: func() string { return "c1" },
-		Lookup:  lookup, Dial: v.host.Dial,
+		Lookup:  v.lookup, Dial: v.host.Dial,
 	})
 	ln, err := v.host.Listen(v.host.Addr(peerPort))
 	if err != nil {
@@ -86,40 +87,41 @@ func (v *voter) start(t *testing.T, lookup func(string) (string, bool), boot uin
 		_ = v.transport.Close()
 		v.transport.CloseStreams()
 		cancel()
-		<-served
+		if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
 	}
 }
 
-// quorum runs f with three voters, each on a host of its own.
-func quorum(t *testing.T, c simnet.Config, f func(t *testing.T, n *simnet.Net, vs []*voter, lookup func(string) (string, bool))) {
+// quorum returns three voters, each on a host of its own. They end with the
+// test's bubble.
+func quorum(t *testing.T, c simnet.Config) (*simnet.Net, []*voter) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		n := simnet.New(c)
-		addrs := map[string]string{}
-		lookup := func(node string) (string, bool) { a, ok := addrs[node]; return a, ok }
-		var vs []*voter
-		var conf raft.Configuration
-		for _, name := range []string{"a", "b", "c"} {
-			v := &voter{host: n.Host(name), store: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore()}
-			v.id = raft.ServerID(name + "/disk-" + name)
-			addrs[name] = v.host.Addr(peerPort)
-			conf.Servers = append(conf.Servers, raft.Server{ID: v.id, Address: raft.ServerAddress(v.id)})
-			vs = append(vs, v)
-		}
+	n := simnet.New(c)
+	addrs := map[string]string{}
+	var vs []*voter
+	var conf raft.Configuration
+	for _, name := range []string{"a", "b", "c"} {
+		v := &voter{host: n.Host(name), store: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore()}
+		v.id = raft.ServerID(name + "/disk-" + name)
+		v.lookup = func(node string) (string, bool) { a, ok := addrs[node]; return a, ok }
+		addrs[name] = v.host.Addr(peerPort)
+		conf.Servers = append(conf.Servers, raft.Server{ID: v.id, Address: raft.ServerAddress(v.id)})
+		vs = append(vs, v)
+	}
+	for _, v := range vs {
+		v.start(t, 1)
+	}
+	t.Cleanup(func() {
+		n.Close()
 		for _, v := range vs {
-			v.start(t, lookup, 1)
+			v.stop()
 		}
-		defer func() {
-			n.Close()
-			for _, v := range vs {
-				v.stop()
-			}
-		}()
-		if err := vs[0].BootstrapCluster(conf).Error(); err != nil {
-			t.Fatal(err)
-		}
-		f(t, n, vs, lookup)
 	})
+	if err := vs[0].BootstrapCluster(conf).Error(); err != nil {
+		t.Fatal(err)
+	}
+	return n, vs
 }
 
 // leads waits until exactly one of vs leads and the others follow it.
@@ -167,7 +169,8 @@ func apply(t *testing.T, v *voter, times int) {
 }
 
 func TestRaftElectsAndSurvivesLeaderCrash(t *testing.T) {
-	quorum(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, vs []*voter, lookup func(string) (string, bool)) {
+	synctest.Test(t, func(t *testing.T) {
+		_, vs := quorum(t, simnet.Config{})
 		start := time.Now()
 		first := leads(t, vs...)
 		t.Logf("leader after %v", time.Since(start))
@@ -181,7 +184,7 @@ func TestRaftElectsAndSurvivesLeaderCrash(t *testing.T) {
 
 		first.stop()
 		first.host = first.host.Restart()
-		first.start(t, lookup, 2)
+		first.start(t, 2)
 		until(t, "the crashed one follows and has it all", func() bool {
 			return first.State() == raft.Follower && first.AppliedIndex() == second.AppliedIndex()
 		})
@@ -189,7 +192,8 @@ func TestRaftElectsAndSurvivesLeaderCrash(t *testing.T) {
 }
 
 func TestRaftMinorityLeaderStepsDown(t *testing.T) {
-	quorum(t, simnet.Config{UserTimeout: 5 * time.Second}, func(t *testing.T, n *simnet.Net, vs []*voter, _ func(string) (string, bool)) {
+	synctest.Test(t, func(t *testing.T) {
+		n, vs := quorum(t, simnet.Config{UserTimeout: 5 * time.Second})
 		first := leads(t, vs...)
 		n.Isolate(first.host.Name())
 		second := leads(t, without(vs, first)...)
@@ -204,7 +208,8 @@ func TestRaftMinorityLeaderStepsDown(t *testing.T) {
 }
 
 func TestRaftFrozenLeaderIsReplaced(t *testing.T) {
-	quorum(t, simnet.Config{Link: simnet.Link{Latency: time.Millisecond}}, func(t *testing.T, _ *simnet.Net, vs []*voter, _ func(string) (string, bool)) {
+	synctest.Test(t, func(t *testing.T) {
+		_, vs := quorum(t, simnet.Config{Link: simnet.Link{Latency: time.Millisecond}})
 		first := leads(t, vs...)
 		apply(t, first, 10)
 		first.host.Freeze()

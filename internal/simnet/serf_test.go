@@ -80,31 +80,30 @@ func until(t *testing.T, what string, f func() bool) time.Duration {
 	return time.Since(start)
 }
 
-// swarm runs f with three members that have joined.
-func swarm(t *testing.T, c simnet.Config, f func(t *testing.T, n *simnet.Net, m []*member)) {
+// swarm returns three members that have joined. They end with the test's
+// bubble.
+func swarm(t *testing.T, c simnet.Config) (*simnet.Net, []*member) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		n := simnet.New(c)
-		var ms []*member
-		defer func() {
-			n.Close()
-			for _, m := range ms {
-				_ = m.Shutdown()
-			}
-			// Serf leaves goroutines that end with their next tick.
-			time.Sleep(10 * time.Minute)
-		}()
-		for _, name := range []string{"a", "b", "c"} {
-			ms = append(ms, gossip(t, n.Host(name)))
+	n := simnet.New(c)
+	var ms []*member
+	t.Cleanup(func() {
+		n.Close()
+		for _, m := range ms {
+			_ = m.Shutdown()
 		}
-		for _, m := range ms[1:] {
-			if _, err := m.Join([]string{ms[0].host.Addr(gossipPort)}, true); err != nil {
-				t.Fatal(err)
-			}
-		}
-		until(t, "all see all", func() bool { return all(ms, ms, serf.StatusAlive) })
-		f(t, n, ms)
+		// Serf leaves goroutines that end with their next tick.
+		time.Sleep(10 * time.Minute)
 	})
+	for _, name := range []string{"a", "b", "c"} {
+		ms = append(ms, gossip(t, n.Host(name)))
+	}
+	for _, m := range ms[1:] {
+		if _, err := m.Join([]string{ms[0].host.Addr(gossipPort)}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "all see all", func() bool { return all(ms, ms, serf.StatusAlive) })
+	return n, ms
 }
 
 func all(who, whom []*member, want serf.MemberStatus) bool {
@@ -119,7 +118,8 @@ func all(who, whom []*member, want serf.MemberStatus) bool {
 }
 
 func TestSerfSeesCrashAndReturn(t *testing.T) {
-	swarm(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, m []*member) {
+	synctest.Test(t, func(t *testing.T) {
+		_, m := swarm(t, simnet.Config{})
 		m[2].host.Crash()
 		d := until(t, "c failed", func() bool { return all(m[:2], m[2:], serf.StatusFailed) })
 		t.Logf("crash seen by all after %v", d)
@@ -133,7 +133,8 @@ func TestSerfSeesCrashAndReturn(t *testing.T) {
 }
 
 func TestSerfPartitionHeals(t *testing.T) {
-	swarm(t, simnet.Config{}, func(t *testing.T, n *simnet.Net, m []*member) {
+	synctest.Test(t, func(t *testing.T) {
+		n, m := swarm(t, simnet.Config{})
 		n.Partition([]string{"a", "b"}, []string{"c"})
 		until(t, "sides lose each other", func() bool {
 			return all(m[:2], m[2:], serf.StatusFailed) && all(m[2:], m[:2], serf.StatusFailed)
@@ -148,7 +149,8 @@ func TestSerfPartitionHeals(t *testing.T) {
 }
 
 func TestSerfFreezeAndThaw(t *testing.T) {
-	swarm(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, m []*member) {
+	synctest.Test(t, func(t *testing.T) {
+		_, m := swarm(t, simnet.Config{})
 		m[1].host.Freeze()
 		until(t, "b failed", func() bool { return all([]*member{m[0], m[2]}, m[1:2], serf.StatusFailed) })
 		m[1].host.Thaw()
@@ -158,14 +160,16 @@ func TestSerfFreezeAndThaw(t *testing.T) {
 
 func TestSerfStandsLossAndLatency(t *testing.T) {
 	link := simnet.Link{Latency: 20 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.05}
-	swarm(t, simnet.Config{Seed: 1, Link: link}, func(t *testing.T, _ *simnet.Net, m []*member) {
+	synctest.Test(t, func(t *testing.T) {
+		_, m := swarm(t, simnet.Config{Seed: 1, Link: link})
 		time.Sleep(5 * time.Minute)
 		until(t, "all alive", func() bool { return all(m, m, serf.StatusAlive) })
 	})
 }
 
 func TestSerfLeaveIsSeen(t *testing.T) {
-	swarm(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, m []*member) {
+	synctest.Test(t, func(t *testing.T) {
+		_, m := swarm(t, simnet.Config{})
 		if err := m[2].Leave(); err != nil {
 			t.Fatal(err)
 		}

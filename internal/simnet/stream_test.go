@@ -33,20 +33,29 @@ func pair(t *testing.T, a, b *simnet.Host) (dialed, accepted net.Conn) {
 	return dialed, accepted
 }
 
-// bubble runs f in a bubble with hosts a and b.
-func bubble(t *testing.T, c simnet.Config, f func(t *testing.T, n *simnet.Net, a, b *simnet.Host)) {
+// two returns a Net with hosts a and b that ends with the test's bubble.
+func two(t *testing.T, c simnet.Config) (n *simnet.Net, a, b *simnet.Host) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		n := simnet.New(c)
-		defer n.Close()
-		f(t, n, n.Host("a"), n.Host("b"))
-	})
+	n = simnet.New(c)
+	t.Cleanup(n.Close)
+	return n, n.Host("a"), n.Host("b")
 }
 
 func write(t *testing.T, c net.Conn, s string) {
 	t.Helper()
 	if _, err := io.WriteString(c, s); err != nil {
 		t.Fatalf("write: %v", err)
+	}
+}
+
+func closeWrite(t *testing.T, c net.Conn) {
+	t.Helper()
+	w, ok := c.(interface{ CloseWrite() error })
+	if !ok {
+		t.Fatalf("%T has no CloseWrite", c)
+	}
+	if err := w.CloseWrite(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -73,7 +82,8 @@ func wantSince(t *testing.T, start time.Time, want time.Duration) {
 }
 
 func TestWritesNeedNoReader(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		write(t, x, "to b")
 		write(t, y, "to a")
@@ -83,7 +93,8 @@ func TestWritesNeedNoReader(t *testing.T) {
 }
 
 func TestFullWindowBlocksUntilRead(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 		done := make(chan error, 1)
@@ -108,7 +119,8 @@ func TestFullWindowBlocksUntilRead(t *testing.T) {
 }
 
 func TestDeadlinesEndReadsAndWrites(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		start := time.Now()
 		_ = x.SetDeadline(start.Add(time.Second))
@@ -135,12 +147,11 @@ func TestDeadlinesEndReadsAndWrites(t *testing.T) {
 }
 
 func TestHalfCloseLeavesTheOtherHalf(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		write(t, x, "question")
-		if err := x.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		closeWrite(t, x)
 		if _, err := x.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
 			t.Fatalf("write after CloseWrite = %v, want EPIPE", err)
 		}
@@ -156,7 +167,8 @@ func TestHalfCloseLeavesTheOtherHalf(t *testing.T) {
 }
 
 func TestCloseEndsBothSides(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		done := make(chan error, 1)
 		go func() {
@@ -181,7 +193,8 @@ func TestCloseEndsBothSides(t *testing.T) {
 
 // The trap that lingering closes are for.
 func TestCloseWithUnreadBytesResets(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		x, y := pair(t, a, b)
 		write(t, x, "unread")
 		write(t, y, "last words")
@@ -193,7 +206,8 @@ func TestCloseWithUnreadBytesResets(t *testing.T) {
 
 func TestLatencyAndJitterKeepOrder(t *testing.T) {
 	link := simnet.Link{Latency: 10 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.2}
-	bubble(t, simnet.Config{Seed: 7, Link: link}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{Seed: 7, Link: link})
 		start := time.Now()
 		x, y := pair(t, a, b)
 		if d := time.Since(start); d < 20*time.Millisecond {
@@ -213,7 +227,8 @@ func TestLatencyAndJitterKeepOrder(t *testing.T) {
 }
 
 func TestDialErrors(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, n *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{})
 		if _, err := a.Dial(t.Context(), b.Addr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("nobody listens: %v, want ECONNREFUSED", err)
 		}
@@ -238,7 +253,8 @@ func TestDialErrors(t *testing.T) {
 }
 
 func TestHostReachesItselfByLoopback(t *testing.T) {
-	bubble(t, simnet.Config{Link: simnet.Link{Latency: time.Second}}, func(t *testing.T, n *simnet.Net, a, _ *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, _ := two(t, simnet.Config{Link: simnet.Link{Latency: time.Second}})
 		ln, err := a.Listen("127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +279,8 @@ func TestHostReachesItselfByLoopback(t *testing.T) {
 }
 
 func TestClosedListenerRefusesAndResets(t *testing.T) {
-	bubble(t, simnet.Config{}, func(t *testing.T, _ *simnet.Net, a, b *simnet.Host) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{})
 		ln, err := b.Listen(":80")
 		if err != nil {
 			t.Fatal(err)

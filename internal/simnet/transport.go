@@ -33,7 +33,7 @@ func (h *Host) Transport(port int) (*Transport, error) {
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: err}
 	}
-	p := uint16(ln.addr.Port) //nolint:gosec // made from a uint16
+	p := uint16(ln.addr.Port)
 	s := &sock{h: h, port: p, ch: make(chan *memberlist.Packet, sockBuffer)}
 	h.socks[p] = s
 	t := &Transport{h: h, port: p, ln: ln, sock: s, streams: make(chan net.Conn), done: make(chan struct{})}
