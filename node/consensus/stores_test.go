@@ -76,6 +76,7 @@ func TestHungDiskCostsLeadership(t *testing.T) {
 	bubble(t, abc(), nil, func(t *testing.T, g *group) {
 		l := g.leader(g.all...)
 		g.apply(l, "before")
+		time.Sleep(time.Second) // No other write is under way.
 		wait := make(chan struct{})
 		l.mem.SetFault(func(string) error { <-wait; return nil })
 		done := make(chan error, 1)

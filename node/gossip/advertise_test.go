@@ -1,0 +1,89 @@
+package gossip
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// fixed is a resolver that knows one name.
+type fixed struct{}
+
+func (fixed) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	if host == "me.example" {
+		return []netip.Addr{netip.MustParseAddr("2001:db8::7")}, nil
+	}
+	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+}
+
+func (fixed) LookupSRV(_ context.Context, _, _, name string) (string, []*net.SRV, error) {
+	return "", nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+}
+
+func TestAdvertise(t *testing.T) {
+	for _, c := range []struct {
+		bind, advertise string
+		join            []string
+		want            string
+	}{
+		{"127.0.0.1:7946", "", nil, "127.0.0.1:7946"},
+		{"[::1]:7946", "", nil, "[::1]:7946"},
+		{"localhost:7946", "", nil, "127.0.0.1:7946"},
+		{"0.0.0.0:7946", "10.0.0.1", nil, "10.0.0.1:7946"},
+		{":7946", "10.0.0.1:17946", nil, "10.0.0.1:17946"},
+		{":7946", "[2001:db8::1]:1", nil, "[2001:db8::1]:1"},
+		{":7946", "me.example", nil, "[2001:db8::7]:7946"},
+		{":7946", "", []string{"nowhere.example", "127.0.0.1:9"}, "127.0.0.1:7946"},
+		{"0.0.0.0:1", "", []string{"127.0.0.1"}, "127.0.0.1:1"},
+	} {
+		got, err := Advertise(t.Context(), c.bind, c.advertise, c.join, fixed{})
+		if err != nil || got.String() != c.want {
+			t.Errorf("Advertise(%q, %q, %v) = %v, %v, want %s", c.bind, c.advertise, c.join, got, err, c.want)
+		}
+	}
+	for _, bad := range []string{"127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999"} {
+		if got, err := Advertise(t.Context(), bad, "", nil, fixed{}); err == nil {
+			t.Errorf("Advertise(%q) = %v", bad, got)
+		}
+	}
+}
+
+func TestAmbiguousAddressIsNotGuessed(t *testing.T) {
+	nets := func(all ...string) []net.Addr {
+		var out []net.Addr
+		for _, s := range all {
+			ip, n, err := net.ParseCIDR(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.IP = ip
+			out = append(out, n)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		all  []net.Addr
+		v4   bool
+		want string
+	}{
+		{nets("127.0.0.1/8", "::1/128", "10.1.2.3/24", "fe80::1/64"), false, "10.1.2.3"},
+		{nets("127.0.0.1/8", "10.1.2.3/24", "2001:db8::1/64"), false, "10.1.2.3"},
+		{nets("127.0.0.1/8", "2001:db8::1/64"), false, "2001:db8::1"},
+		{nets("127.0.0.1/8", "2001:db8::1/64"), true, ""},
+		{nets("10.1.2.3/24", "192.168.1.1/24"), false, ""},
+		{nets("127.0.0.1/8"), false, ""},
+	} {
+		got, err := pick(c.all, c.v4)
+		if c.want == "" {
+			if err == nil || !strings.Contains(err.Error(), "--gossip-advertise") {
+				t.Errorf("pick(%v) = %v, %v, want a refusal that names the flag", c.all, got, err)
+			}
+			continue
+		}
+		if err != nil || got.String() != c.want {
+			t.Errorf("pick(%v) = %v, %v, want %s", c.all, got, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package gossip_test
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/node/gossip"
+)
+
+func TestThreeNodesMeetAndTellTheirTags(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", node("a"))
+		tags := node("b")
+		tags.Zone, tags.Expect, tags.Weight, tags.Version = "z1", 3, 7, "v1"
+		tags.Endpoints = map[string]string{"http": "10.0.0.2:8080", "peer": "[::1]:7947"}
+		b := s.add("b", tags, a.host.Addr(port))
+		c := s.add("c", node("c"), a.host.Addr(port))
+		if d := s.whole(a, b, c); d > time.Second {
+			t.Errorf("met after %v", d)
+		}
+		for _, m := range c.Members() {
+			if m.ID != "b" {
+				continue
+			}
+			if !m.Node || m.Err != nil || m.Addr.String() != b.host.Addr(port) {
+				t.Errorf("member %+v", m)
+			}
+			if m.Tags.Zone != "z1" || m.Tags.Expect != 3 || m.Tags.Weight != 7 || m.Tags.Shards != 1024 ||
+				m.Tags.Endpoints["peer"] != "[::1]:7947" || len(m.Tags.Endpoints) != 2 {
+				t.Errorf("tags %+v", m.Tags)
+			}
+		}
+		if err := a.Alone(); err != nil {
+			t.Errorf("Alone() = %v among others", err)
+		}
+	})
+}
+
+func TestOrderOfStartDoesNotMatter(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		hosts := []string{s.host("a").Addr(port), s.host("b").Addr(port), s.host("c").Addr(port)}
+		c := s.add("c", node("c"), hosts...)
+		time.Sleep(5 * time.Minute)
+		if c.Alone() == nil {
+			t.Error("Alone() = nil without another node")
+		}
+		b := s.add("b", node("b"), hosts...)
+		time.Sleep(5 * time.Minute)
+		a := s.add("a", node("a"), hosts...)
+		if d := s.whole(a, b, c); d > 3*time.Second {
+			t.Errorf("met after %v", d)
+		}
+	})
+}
+
+func TestJoiningInVainIsLoggedOnceAMinute(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", node("a"), s.host("b").Addr(port), "nowhere.example")
+		time.Sleep(10 * time.Minute)
+		n := 0
+		for _, l := range s.lines() {
+			if strings.Contains(l, "no other node reached") {
+				n++
+			}
+		}
+		if n < 9 || n > 11 {
+			t.Errorf("%d lines in ten minutes", n)
+		}
+		if err := a.Alone(); err == nil {
+			t.Error("Alone() = nil")
+		}
+	})
+}
+
+// Names are asked again while the node is alone.
+func TestNamesAreAskedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", node("a"), "seeds.example", "_gossip._tcp.example")
+		time.Sleep(time.Minute)
+		b := s.add("b", node("b"))
+		s.dns.set("seeds.example", netip.MustParseAddr("10.99.0.1"), b.host.IP(), a.host.IP())
+		if d := s.whole(a, b); d > 5*time.Second {
+			t.Errorf("met after %v", d)
+		}
+	})
+}
+
+func TestServiceRecordsAreJoined(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		b := s.add("b", node("b"))
+		s.dns.srv["_gossip._tcp.example"] = []*net.SRV{{Target: "lost.example.", Port: port}, {Target: "b.example.", Port: port}}
+		s.dns.set("b.example", b.host.IP())
+		a := s.add("a", node("a"), "_gossip._tcp.example")
+		s.whole(a, b)
+	})
+}
+
+func TestOtherClusterIsRefusedByBoth(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", inCluster("a", "one"))
+		b := s.add("b", inCluster("b", "two"), a.host.Addr(port))
+		r := <-b.Refused()
+		for _, part := range []string{`"a"`, a.host.Addr(port), "one", "two", "data directory"} {
+			if !strings.Contains(r.Error(), part) {
+				t.Errorf("refusal %q does not say %q", r, part)
+			}
+		}
+		time.Sleep(time.Minute)
+		if len(a.Members()) != 1 || len(b.Members()) != 1 {
+			t.Errorf("merged: %v, %v", a.Members(), b.Members())
+		}
+		select {
+		case r := <-a.Refused():
+			t.Errorf("the node that was asked reports a refusal of its own: %v", r)
+		default:
+		}
+	})
+}
+
+func TestOtherShardCountIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", inCluster("a", "one"))
+		tags := node("b")
+		tags.Shards = 512
+		b := s.add("b", tags, a.host.Addr(port))
+		r := <-b.Refused()
+		if r.What != "shards" || r.Mine != "512" || r.Theirs != "1024" || !strings.Contains(r.Error(), "--shards 1024") {
+			t.Errorf("refusal %+v: %v", *r, r)
+		}
+		time.Sleep(time.Minute)
+		if len(a.Members()) != 1 {
+			t.Errorf("merged: %v", a.Members())
+		}
+	})
+}
+
+// Two clusters that a node without one would connect stay apart: gossip itself
+// is filtered, not only joins.
+func TestNewNodeDoesNotMergeTwoClusters(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", inCluster("a", "one"))
+		b := s.add("b", inCluster("b", "two"))
+		s.add("c", node("c"), a.host.Addr(port), b.host.Addr(port))
+		time.Sleep(5 * time.Minute)
+		if a.sees("b") != 0 || b.sees("a") != 0 {
+			t.Errorf("a sees b as %v, b sees a as %v", a.sees("b"), b.sees("a"))
+		}
+		if a.sees("c") != gossip.Alive && b.sees("c") != gossip.Alive {
+			t.Error("the new node is in neither")
+		}
+	})
+}
+
+func TestNodeWithoutClusterJoinsAndAdopts(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", inCluster("a", "one"))
+		b := s.add("b", node("b"), a.host.Addr(port))
+		s.whole(a, b)
+		if err := b.SetTags(inCluster("b", "one")); err != nil {
+			t.Fatal(err)
+		}
+		s.until("a sees the new tags", func() bool {
+			for _, m := range a.Members() {
+				if m.ID == "b" && m.Tags.Cluster == "one" {
+					return true
+				}
+			}
+			return false
+		})
+	})
+}
+
+func TestAnnouncersAreShownAndAreNoNodes(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", inCluster("a", "one"))
+		s.add("x", gossip.Tags{Endpoints: map[string]string{"db": "10.1.1.1:5432"}}, a.host.Addr(port))
+		s.until("a sees x", func() bool { return a.sees("x") == gossip.Alive })
+		for _, m := range a.Members() {
+			if m.ID == "x" && (m.Node || m.Tags.Endpoints["db"] != "10.1.1.1:5432") {
+				t.Errorf("member %+v", m)
+			}
+		}
+		if a.Alone() == nil {
+			t.Error("an announcer counts as a node")
+		}
+	})
+}
+
+func TestQuickRestartsLoseNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", node("a"))
+		b := s.add("b", node("b"), a.host.Addr(port))
+		c := s.add("c", node("c"), a.host.Addr(port))
+		s.whole(a, b, c)
+		for i := range 20 {
+			b.host.Crash()
+			b.stop()
+			time.Sleep(time.Duration(i) * 100 * time.Millisecond)
+			b.host = b.host.Restart()
+			b.start("b", node("b"), a.host.Addr(port))
+		}
+		s.whole(a, b, c)
+		time.Sleep(10 * time.Second)
+		s.whole(a, b, c)
+	})
+}
+
+func TestRestartAtAnotherAddress(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", node("a"))
+		b := s.add("b", node("b"), a.host.Addr(port))
+		c := s.add("c", node("c"), a.host.Addr(port))
+		s.whole(a, b, c)
+		b.host.Crash()
+		b.stop()
+		old := b.host.Addr(port)
+		b.host = s.host("elsewhere")
+		b.start("b", node("b"), a.host.Addr(port))
+		d := s.until("all see b at its new address", func() bool {
+			for _, m := range []*member{a, c} {
+				for _, o := range m.Members() {
+					if o.ID == "b" && (o.Status != gossip.Alive || o.Addr.String() == old) {
+						return false
+					}
+				}
+			}
+			return true
+		})
+		t.Logf("seen after %v", d)
+		if d > 30*time.Second {
+			t.Errorf("seen after %v", d)
+		}
+	})
+}
+
+// Nodes that were cut off for longer than Serf remembers find each other again.
+func TestIslandsFindEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		hosts := []string{s.host("a").Addr(port), s.host("c").Addr(port)}
+		a := s.add("a", node("a"), hosts...)
+		b := s.add("b", node("b"), hosts...)
+		s.net.Partition([]string{"a", "b"}, []string{"c", "d"})
+		c := s.add("c", node("c"), hosts...)
+		d := s.add("d", node("d"), hosts...)
+		s.whole(a, b)
+		s.whole(c, d)
+		time.Sleep(3 * time.Hour)
+		s.net.Heal()
+		s.whole(a, b, c, d)
+	})
+}
+
+func TestLeaveIsSeenAndReturns(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", node("a"))
+		b := s.add("b", node("b"), a.host.Addr(port))
+		s.whole(a, b)
+		for len(a.Changed()) > 0 {
+			<-a.Changed()
+		}
+		if err := b.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.host.Crash()
+		b.stop()
+		<-a.Changed()
+		s.until("a sees b left", func() bool { return a.sees("b") == gossip.Left })
+		b.host = b.host.Restart()
+		b.start("b", node("b"), a.host.Addr(port))
+		s.whole(a, b)
+	})
+}
+
+func TestCrashIsSeen(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		a := s.add("a", node("a"))
+		b := s.add("b", node("b"), a.host.Addr(port))
+		c := s.add("c", node("c"), a.host.Addr(port))
+		s.whole(a, b, c)
+		c.host.Crash()
+		d := s.until("failed", func() bool { return a.sees("c") == gossip.Failed && b.sees("c") == gossip.Failed })
+		t.Logf("seen after %v", d)
+	})
+}
+
+func TestTooManyTagsAreRefused(t *testing.T) {
+	tags := node("a")
+	tags.Endpoints = map[string]string{}
+	for _, c := range "abcdefgh" {
+		tags.Endpoints[strings.Repeat(string(c), 30)] = strings.Repeat("x", 40)
+	}
+	_, err := gossip.New(gossip.Options{Tags: tags})
+	if err == nil || !strings.Contains(err.Error(), "512") || !strings.Contains(err.Error(), "--endpoint") {
+		t.Errorf("New: %v", err)
+	}
+}

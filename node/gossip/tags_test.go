@@ -1,0 +1,66 @@
+package gossip
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
+)
+
+// The length that is checked is that of what Serf sends.
+func TestEncodedLenIsSerfs(t *testing.T) {
+	for n := range 40 {
+		m := map[string]string{}
+		for i := range n {
+			m[fmt.Sprintf("key%0*d", i, i)] = strings.Repeat("v", 2*i)
+		}
+		var b bytes.Buffer
+		if err := codec.NewEncoder(&b, &codec.MsgpackHandle{}).Encode(m); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := encodedLen(m), b.Len()+1; got != want {
+			t.Errorf("encodedLen of %d tags = %d, Serf sends %d", n, got, want)
+		}
+	}
+}
+
+func TestTagsRoundTrip(t *testing.T) {
+	for _, want := range []Tags{
+		{},
+		{Node: "a"},
+		{
+			Node: "a", Disk: "d", Cluster: "c", Shards: 65536, Role: "gateway", Expect: 3, Weight: 1000,
+			Zone: "z", Version: "v", Endpoints: map[string]string{"http": "h:1", "x.y": "z"},
+		},
+	} {
+		m, err := want.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decode(m)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("decoded %+v, %v, want %+v", got, err, want)
+		}
+	}
+}
+
+func TestForeignTagsAreErrors(t *testing.T) {
+	for _, m := range []map[string]string{
+		nil,
+		{"v": "2", "node": "a"},
+		{"v": "1", "shards": "-1"},
+		{"v": "1", "shards": "99999999999"},
+		{"v": "1", "weight": "x"},
+		{"v": "1", "expect": ""},
+	} {
+		if got, err := decode(m); err == nil {
+			t.Errorf("decode(%v) = %+v", m, got)
+		}
+	}
+	if _, err := decode(map[string]string{"v": "2"}); err == nil || !strings.Contains(err.Error(), `"2"`) || !strings.Contains(err.Error(), "1") {
+		t.Errorf("another version: %v, want both numbers", err)
+	}
+}
