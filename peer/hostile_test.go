@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"shardway/internal/simnet"
 	"shardway/peer"
 )
@@ -295,6 +297,70 @@ func TestCrashedNodeLooksRefused(t *testing.T) {
 		})
 		if _, err := p.Dial(t.Context(), "b", peer.Heartbeat); !peer.IsRefused(err) {
 			t.Errorf("dial = %v, want IsRefused", err)
+		}
+	})
+}
+
+// Whoever took over the address may not check what it was asked for.
+func TestDialerChecksWhoAnswers(t *testing.T) {
+	for answer, want := range map[string]peer.Refusal{
+		"\x02c1\x01z\x00":  peer.RefusedNode,
+		"\x02c9\x01b\x00":  peer.RefusedCluster,
+		"\x00\x01b\x02d1x": 0, // bytes too many
+		"":                 0,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := simnet.New(simnet.Config{})
+			t.Cleanup(n.Close)
+			a, b := n.Host("a"), n.Host("b")
+			ln, err := b.Listen(":1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				c, aerr := ln.Accept()
+				if aerr != nil {
+					t.Error(aerr)
+					return
+				}
+				_, _ = io.ReadFull(c, make([]byte, len(rawHello(1))))
+				body := "\x00\x00\x00\x00\x00\x00\x00\x01" + answer
+				_, _ = io.WriteString(c, "SHWY\x01\x01\x00"+string([]byte{byte(len(body))})+body)
+			}()
+			p := peer.New(peer.Options{
+				Node: "a", Cluster: in("c1"), Dial: a.Dial,
+				Lookup: func(string) (string, bool) { return b.Addr(1), true },
+			})
+			_, err = p.Dial(t.Context(), "b", peer.Forward)
+			var re *peer.RefusedError
+			if err == nil || errors.As(err, &re) != (want != 0) || (re != nil && re.Code != want) {
+				t.Errorf("answer %q: %v, want refusal %v", answer, err, want)
+			}
+		})
+	}
+}
+
+func TestRefusalIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p, _ := hostile(t, peer.Options{Log: zerolog.New(&log)})
+		refused := func() {
+			t.Helper()
+			if _, err := p.Dial(t.Context(), "b", peer.Control); err == nil {
+				t.Fatal("a kind without a handler was accepted")
+			}
+			synctest.Wait()
+		}
+		for range 10 {
+			refused()
+		}
+		if got := strings.Count(log.String(), "peer stream refused"); got != 1 {
+			t.Errorf("logged %d times in a moment, want once: %s", got, log.String())
+		}
+		time.Sleep(time.Minute)
+		refused()
+		if got := strings.Count(log.String(), "peer stream refused"); got != 2 {
+			t.Errorf("logged %d times after a minute, want twice", got)
 		}
 	})
 }

@@ -270,3 +270,22 @@ func TestDialGoesThroughOnceHealed(t *testing.T) {
 		wantSince(t, start, 7*time.Second)
 	})
 }
+
+func TestLinkChangesWhileStreamsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{})
+		x, y := pair(t, a, b)
+		n.SetLink("a", "b", simnet.Link{Latency: time.Second})
+		start := time.Now()
+		write(t, x, "slow")
+		wantRead(t, y, "slow")
+		wantSince(t, start, time.Second)
+		n.SetLink("a", "b", simnet.Link{Loss: 1})
+		write(t, x, "held")
+		_ = y.SetReadDeadline(time.Now().Add(time.Hour))
+		wantReadError(t, y, os.ErrDeadlineExceeded)
+		_ = y.SetReadDeadline(time.Time{})
+		n.SetLink("a", "b", simnet.Link{})
+		wantRead(t, y, "held")
+	})
+}
