@@ -1,0 +1,106 @@
+package demo
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestPlanTakesTheUsualPorts(t *testing.T) {
+	l, err := plan(func(int) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []nodePlan{
+		{id: "n1", http: 8080, admin: 8181, gossip: 7946, peer: 7956, app: 9001},
+		{id: "n2", http: 8081, admin: 8182, gossip: 7947, peer: 7957, app: 9002},
+		{id: "n3", http: 8082, admin: 8183, gossip: 7948, peer: 7958, app: 9003},
+	}
+	if !slices.Equal(l.nodes, want) {
+		t.Errorf("plan = %+v, want %+v", l.nodes, want)
+	}
+}
+
+func TestPlanGoesAroundTakenPorts(t *testing.T) {
+	asked := map[int]int{}
+	l, err := plan(func(port int) bool {
+		asked[port]++
+		return port != 8081 && (port < 8181 || port > 8300) && (port < 7946 || port > 7957)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []nodePlan{
+		{id: "n1", http: 8080, admin: 8301, gossip: 7958, peer: 7961, app: 9001},
+		{id: "n2", http: 8082, admin: 8302, gossip: 7959, peer: 7962, app: 9002},
+		{id: "n3", http: 8083, admin: 8303, gossip: 7960, peer: 7963, app: 9003},
+	}
+	if !slices.Equal(l.nodes, want) {
+		t.Errorf("plan = %+v, want %+v", l.nodes, want)
+	}
+	for port, n := range asked {
+		if n > 1 {
+			t.Errorf("asked %d times about port %d", n, port)
+		}
+	}
+}
+
+func TestPlanStaysBelowTheSystemsOwnPorts(t *testing.T) {
+	if _, err := plan(func(port int) bool { return port > maxPort }); err == nil || !strings.Contains(err.Error(), "no free port from 8080 to 32767") {
+		t.Errorf("plan = %v, want that no port is free", err)
+	}
+	if _, err := plan(func(port int) bool { return port >= 32765 }); err == nil {
+		t.Error("plan gave out ports twice, or above 32767")
+	}
+}
+
+func TestArguments(t *testing.T) {
+	l, err := plan(func(int) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "run --node n2 --data /d/n2 --upstream http://127.0.0.1:9002 --listen 127.0.0.1:8081 --admin 127.0.0.1:8182" +
+		" --gossip 127.0.0.1:7947 --peer 127.0.0.1:7957 --expect 3 --log-format console" +
+		" --join 127.0.0.1:7946 --join 127.0.0.1:7948 --fence refused"
+	if got := strings.Join(l.runArgs(1, "/d", []string{"--fence", "refused"}), " "); got != want {
+		t.Errorf("runArgs =\n%s, want\n%s", got, want)
+	}
+	if got := strings.Join(l.appArgs(1), " "); got != "demo-app --listen 127.0.0.1:9002" {
+		t.Errorf("appArgs = %s", got)
+	}
+}
+
+func TestTakenPortIsNotFree(t *testing.T) {
+	free := portFree(t.Context())
+	l, err := plan(free)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.nodes[0].app
+	ln := listenOn(t, port)
+	if free(port) {
+		t.Errorf("port %d is free though something listens", port)
+	}
+	_ = ln.Close()
+	if !free(port) {
+		t.Errorf("port %d is not free again", port)
+	}
+}
+
+func TestPrefixerKeepsLinesWhole(t *testing.T) {
+	var b strings.Builder
+	p := &prefixer{w: &b, prefix: "n1 | "}
+	for _, part := range []string{"one\ntw", "o\n", "\n", "thr", "ee\nunfinished"} {
+		if n, err := p.Write([]byte(part)); n != len(part) || err != nil {
+			t.Errorf("Write = %d, %v", n, err)
+		}
+	}
+	if want := "n1 | one\nn1 | two\nn1 | \nn1 | three\n"; b.String() != want {
+		t.Errorf("written = %q, want %q", b.String(), want)
+	}
+	b.Reset()
+	_, _ = p.Write([]byte(strings.Repeat("x", maxLine+1)))
+	if len(p.line) != 0 || b.Len() < maxLine {
+		t.Errorf("a line without an end is kept: %d bytes", len(p.line))
+	}
+}

@@ -1,0 +1,39 @@
+package demo
+
+import (
+	"bytes"
+	"fmt"
+	"text/tabwriter"
+)
+
+// say writes one line for the user. A terminal that is gone changes nothing.
+func (f *fleet) say(format string, args ...any) {
+	_, _ = f.out.Write(fmt.Appendf(nil, format+"\n", args...))
+}
+
+// welcome tells where everything is and what to try.
+func (f *fleet) welcome() {
+	var b bytes.Buffer
+	b.WriteString("\nThree nodes serve, each in front of an app that counts the requests of every key in memory.\n\n")
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	// Writing to a bytes.Buffer cannot fail.
+	_, _ = fmt.Fprintln(w, "  node\tpid\tapp traffic\tstatus page\tits app")
+	for i, n := range f.layout.nodes {
+		_, _ = fmt.Fprintf(w, "  %s\t%d\thttp://%s\thttp://%s/status\thttp://%s (pid %d)\n",
+			n.id, f.nodes[i].pid(), addr(n.http), addr(n.admin), addr(n.app), f.apps[i].pid())
+	}
+	_ = w.Flush()
+	nodes := f.layout.nodes
+	b.WriteString("\nTry in another terminal:\n\n  # one key, one node, whichever port you ask; the count goes up by one each time\n")
+	for _, n := range nodes {
+		fmt.Fprintf(&b, "  curl -H 'X-Shard-Key: alice' http://%s/\n", addr(n.http))
+	}
+	fmt.Fprintf(&b, "\n  # who leads, who owns how much, and where a key lives\n")
+	fmt.Fprintf(&b, "  %s status --admin %s\n", f.o.Command, addr(nodes[0].admin))
+	fmt.Fprintf(&b, "  %s locate alice --admin %s\n", f.o.Command, addr(nodes[0].admin))
+	fmt.Fprintf(&b, "\n  # kill a node while requests run: none fails, its keys go to the others, and it comes back after %v\n", f.o.RestartAfter)
+	fmt.Fprintf(&b, "  while sleep 0.1; do curl -s -H \"X-Shard-Key: $((RANDOM %% 20))\" http://%s/; done\n", addr(nodes[0].http))
+	fmt.Fprintf(&b, "  kill -9 %d\n", f.nodes[len(nodes)-1].pid())
+	fmt.Fprintf(&b, "\nLogs: %s/*.log. Ctrl-C stops everything and removes them.\n\n", f.dir)
+	_, _ = f.out.Write(b.Bytes())
+}
