@@ -215,6 +215,40 @@ func TestCampaignOfALaggardLosesNothing(t *testing.T) {
 	})
 }
 
+// Pre-vote: a follower that was cut off does not depose the leader on its return.
+func TestReturnFromAPartitionDisturbsNobody(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		f := without(g.all, l)[0]
+		term := l.Term()
+		g.net.Isolate(f.host.Name())
+		time.Sleep(time.Minute)
+		g.apply(l, "x")
+		g.net.Heal()
+		g.agree(1, g.all...)
+		time.Sleep(10 * time.Second)
+		if got, leads := l.Leadership(); !leads || got != term {
+			t.Errorf("leads %v in term %d after the return, was %d", leads, got, term)
+		}
+	})
+}
+
+// A frozen leader (SIGSTOP) is replaced, and follows when it thaws.
+func TestFrozenLeaderIsReplaced(t *testing.T) {
+	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+		l := g.leader(g.all...)
+		g.apply(l, "before")
+		l.host.Freeze()
+		rest := without(g.all, l)
+		n := g.leader(rest...)
+		g.apply(n, "meanwhile")
+		time.Sleep(time.Minute)
+		l.host.Thaw()
+		g.leader(g.all...)
+		g.agree(2, g.all...)
+	})
+}
+
 func compacting(o *consensus.Options) { o.Trailing, o.SnapshotInterval = 8, time.Second }
 
 func TestRestartAfterCompaction(t *testing.T) {

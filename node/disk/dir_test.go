@@ -143,6 +143,26 @@ func TestLostIdentityIsRefused(t *testing.T) {
 	wantError(t, err, "identity.json", "boot.json")
 }
 
+// With its log gone but its disk id kept, a voter would vote a second time.
+func TestLostLogIsRefused(t *testing.T) {
+	path := t.TempDir()
+	d := mustOpen(t, path, "a")
+	stores(t, d, disk.StoreOptions{})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = mustOpen(t, path, "a")
+	stores(t, d, disk.StoreOptions{})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(path, "raft")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := mustOpen(t, path, "a").OpenStores(disk.StoreOptions{})
+	wantError(t, err, "log.db", "gone")
+}
+
 func TestDamagedFileIsRefused(t *testing.T) {
 	path := t.TempDir()
 	if err := mustOpen(t, path, "a").Close(); err != nil {

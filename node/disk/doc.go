@@ -5,6 +5,7 @@
 //	identity.json  format, node id, disk id; written once
 //	boot.json      raised and synced by each Open, after the lock is held
 //	cluster.json   cluster id and shard count, once known
+//	raft.json      that the Raft log was made
 //	gossip         Serf's snapshot of the members it saw
 //	raft/          log and snapshots
 //

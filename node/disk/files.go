@@ -136,7 +136,7 @@ func syncDir(path string) error {
 func (b *files) path(name string) string { return filepath.Join(b.dir, name) }
 
 func (b *files) foreign() string {
-	for _, name := range []string{bootFile, clusterFile, raftDir} {
+	for _, name := range []string{bootFile, clusterFile, raftFile, raftDir} {
 		if _, err := os.Stat(b.path(name)); !errors.Is(err, fs.ErrNotExist) {
 			return name
 		}
@@ -144,7 +144,35 @@ func (b *files) foreign() string {
 	return ""
 }
 
+// stores opens the stores. That they were made is kept apart from them: if the
+// log is gone and the disk id is not, the server would vote as if it had never
+// voted before. For the same reason the names of the new files are synced before
+// anything is written to them.
 func (b *files) stores(o StoreOptions) (rawStores, error) {
+	var made raftMade
+	had, err := load(b, raftFile, &made)
+	if err != nil {
+		return rawStores{}, err
+	}
+	if _, err := os.Stat(b.path(raftDir + "/" + logFile)); had && errors.Is(err, fs.ErrNotExist) {
+		return rawStores{}, fmt.Errorf("disk: the raft log %q is gone: restore it, or start with an empty data directory", b.path(raftDir+"/"+logFile))
+	}
+	raw, err := b.open(o)
+	if err != nil || had {
+		return raw, err
+	}
+	err = errors.Join(syncDir(b.path(raftDir)), syncDir(b.dir))
+	if err == nil {
+		err = save(b, raftFile, raftMade{Format: format})
+	}
+	if err != nil {
+		return rawStores{}, errors.Join(err, raw.close())
+	}
+	return raw, nil
+}
+
+// open opens what the libraries keep in raft/.
+func (b *files) open(o StoreOptions) (rawStores, error) {
 	dir := b.path(raftDir)
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return rawStores{}, unusable(b.dir, err)

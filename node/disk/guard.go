@@ -19,6 +19,9 @@ type guard struct {
 	stop    sync.Once
 	err     atomic.Pointer[error]
 	pending atomic.Int64
+
+	mu    sync.Mutex // keeps the calls of hung in order
+	stuck int        // writes that hang
 }
 
 // read runs a call that only reads. It returns only what Raft may see: nil, or
@@ -59,13 +62,24 @@ func (g *guard) watch() (stop func()) {
 	fired := make(chan struct{})
 	t := time.AfterFunc(g.timeout, func() {
 		defer close(fired)
-		g.hung(true)
+		g.count(1)
 	})
 	return func() {
 		if !t.Stop() {
 			<-fired
-			g.hung(false)
+			g.count(-1)
 		}
+	}
+}
+
+// count reports the first of several writes that hang and the end of the last.
+func (g *guard) count(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := g.stuck
+	g.stuck += n
+	if (before == 0) != (g.stuck == 0) {
+		g.hung(g.stuck > 0)
 	}
 }
 

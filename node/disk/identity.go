@@ -17,6 +17,7 @@ const (
 	identityFile = "identity.json"
 	bootFile     = "boot.json"
 	clusterFile  = "cluster.json"
+	raftFile     = "raft.json"
 
 	maxNodeID = 64
 )
@@ -39,6 +40,11 @@ type cluster struct {
 	Format int    `json:"format"`
 	ID     string `json:"cluster"`
 	Shards int    `json:"shards"`
+}
+
+// raftMade is the content of raft.json.
+type raftMade struct {
+	Format int `json:"format"`
 }
 
 // load reads a file of the directory into v. It reports false if there is none.

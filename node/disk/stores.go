@@ -85,7 +85,7 @@ func newStores(raw rawStores, o StoreOptions) (*Stores, error) {
 }
 
 // Watch sets who is told: failed once, of the first error; hung with true when
-// a write takes longer than WriteTimeout and with false when it is through.
+// a write takes longer than WriteTimeout and with false when none does any more.
 // Neither may block. It must be called before Raft uses the stores.
 func (s *Stores) Watch(failed func(error), hung func(bool)) {
 	s.g.failed, s.g.hung = failed, hung

@@ -122,8 +122,9 @@ func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 // Members returns every member that gossip remembers, sorted by id.
 func (g *Gossip) Members() []Member { return members(g.serf.Members()) }
 
-// Refused reports that the cluster this node tried to join refuses it, or it
-// the cluster, while it is alone. The last one is kept until it is taken.
+// Refused reports that this node and the one that it tried to join do not belong
+// together, as long as it has seen no other node since its start. The last one
+// is kept until it is taken.
 func (g *Gossip) Refused() <-chan *RefusedError { return g.refused }
 
 // Alone returns nil if another node is there, else why none was reached yet.

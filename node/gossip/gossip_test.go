@@ -137,6 +137,47 @@ func TestOtherShardCountIsRefused(t *testing.T) {
 	})
 }
 
+// A node that belongs to its cluster does not give up because a newcomer is wrong.
+func TestWrongNewcomerStopsOnlyItself(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		b := s.host("b").Addr(port)
+		a := s.add("a", inCluster("a", "one"), b)
+		tags := node("b")
+		tags.Shards = 512
+		late := s.add("b", tags, a.host.Addr(port))
+		<-late.Refused()
+		time.Sleep(time.Minute)
+		select {
+		case r := <-a.Refused():
+			t.Errorf("refusal reported: %v", r)
+		default:
+		}
+		if a.Alone() == nil {
+			t.Error("merged")
+		}
+	})
+}
+
+// Nor because another cluster has the address of a node that is gone.
+func TestForeignClusterLaterStopsNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, s *swarm) {
+		c := s.host("c").Addr(port)
+		b := s.add("b", inCluster("b", "one"))
+		a := s.add("a", inCluster("a", "one"), b.host.Addr(port), c)
+		s.whole(a, b)
+		time.Sleep(time.Minute)
+		b.host.Crash()
+		s.until("a is alone", func() bool { return a.Alone() != nil })
+		s.add("c", inCluster("c", "two"))
+		time.Sleep(5 * time.Minute)
+		select {
+		case r := <-a.Refused():
+			t.Errorf("refusal reported: %v", r)
+		default:
+		}
+	})
+}
+
 // Two clusters that a node without one would connect stay apart: gossip itself
 // is filtered, not only joins.
 func TestNewNodeDoesNotMergeTwoClusters(t *testing.T) {
@@ -247,7 +288,7 @@ func TestIslandsFindEachOther(t *testing.T) {
 		d := s.add("d", node("d"), hosts...)
 		s.whole(a, b)
 		s.whole(c, d)
-		time.Sleep(3 * time.Hour)
+		time.Sleep(70 * time.Minute) // Serf forgets a failed member after an hour.
 		s.net.Heal()
 		s.whole(a, b, c, d)
 	})

@@ -32,6 +32,7 @@ type joiner struct {
 	started time.Time
 	pause   time.Duration
 	logNext time.Time
+	met     bool // another node was seen since the start
 }
 
 // joining asks the join addresses until ctx ends: all the time while alone, and
@@ -89,6 +90,7 @@ func (j *joiner) round(ctx context.Context) {
 		}
 	}
 	if !g.alone() {
+		j.met = true
 		g.joinErr.Store(nil)
 		return
 	}
@@ -99,10 +101,13 @@ func (j *joiner) round(ctx context.Context) {
 	j.report(err)
 }
 
-// report logs a round in vain once a minute, and keeps a refusal for Refused.
+// report logs a round in vain once a minute, and keeps a refusal for Refused. A
+// node that was among others since its start is where it belongs, whoever has
+// the address now; and a newcomer that disagrees with a cluster is the one that
+// is wrong.
 func (j *joiner) report(err error) {
 	var r *RefusedError
-	if errors.As(err, &r) {
+	if errors.As(err, &r) && !j.met && !r.newcomer {
 		select {
 		case <-j.g.refused:
 		default:

@@ -15,6 +15,8 @@ type RefusedError struct {
 	What string
 	// Mine and Theirs are the two values.
 	Mine, Theirs string
+	// newcomer means that this node is in a cluster and the other in none.
+	newcomer bool
 }
 
 // Error names both values and what to do.
@@ -62,7 +64,13 @@ func (g *gate) NotifyMerge(all []*serf.Member) error {
 // refuse compares what both know. Without a cluster id or shards, as of a
 // member that only announces, there is nothing to compare.
 func refuse(mine *Tags, m *serf.Member) *RefusedError {
-	e := &RefusedError{Member: m.Name, Addr: newMember(*m).Addr.String()}
+	e := &RefusedError{
+		Member: m.Name, Addr: newMember(*m).Addr.String(),
+		newcomer: mine.Cluster != "" && m.Tags[tagCluster] == "",
+	}
+	if foreign(m.Tags) {
+		return nil
+	}
 	if v := m.Tags[tagProtocol]; v != fmt.Sprint(protocol) {
 		e.What, e.Mine, e.Theirs = "version", fmt.Sprint(protocol), fmt.Sprintf("%q", v)
 		return e

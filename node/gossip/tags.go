@@ -101,9 +101,17 @@ func encodedLen(m map[string]string) int {
 	return n
 }
 
+// foreign reports a Serf member of some other make. It may announce endpoints.
+func foreign(m map[string]string) bool {
+	return m[tagProtocol] == "" && m[tagNode] == "" && m[tagCluster] == ""
+}
+
 // decode reads the tags of a member. The version is checked first: with another
 // one the rest may mean anything.
 func decode(m map[string]string) (Tags, error) {
+	if foreign(m) {
+		return Tags{Endpoints: endpoints(m)}, nil
+	}
 	if v := m[tagProtocol]; v != strconv.Itoa(protocol) {
 		return Tags{}, fmt.Errorf("gossip: member speaks version %q, this node version %d", v, protocol)
 	}
@@ -130,13 +138,20 @@ func decode(m map[string]string) (Tags, error) {
 	t.Shards = int(number(tagShards, 31))
 	t.Expect = int(number(tagExpect, 31))
 	t.Weight = uint32(number(tagWeight, 32))
+	t.Endpoints = endpoints(m)
+	return t, err
+}
+
+// endpoints returns what is announced, nil if nothing is.
+func endpoints(m map[string]string) map[string]string {
+	var out map[string]string
 	for k, v := range m {
 		if name, ok := strings.CutPrefix(k, tagEndpoint); ok && name != "" {
-			if t.Endpoints == nil {
-				t.Endpoints = make(map[string]string)
+			if out == nil {
+				out = make(map[string]string)
 			}
-			t.Endpoints[name] = v
+			out[name] = v
 		}
 	}
-	return t, err
+	return out
 }

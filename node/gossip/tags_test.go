@@ -49,7 +49,8 @@ func TestTagsRoundTrip(t *testing.T) {
 
 func TestForeignTagsAreErrors(t *testing.T) {
 	for _, m := range []map[string]string{
-		nil,
+		{"node": "a"},
+		{"cluster": "c"},
 		{"v": "2", "node": "a"},
 		{"v": "1", "shards": "-1"},
 		{"v": "1", "shards": "99999999999"},
@@ -59,6 +60,9 @@ func TestForeignTagsAreErrors(t *testing.T) {
 		if got, err := decode(m); err == nil {
 			t.Errorf("decode(%v) = %+v", m, got)
 		}
+	}
+	if got, err := decode(map[string]string{"ep.db": "x", "dc": "y"}); err != nil || got.Node != "" || got.Endpoints["db"] != "x" {
+		t.Errorf("another program's member: %+v, %v", got, err)
 	}
 	if _, err := decode(map[string]string{"v": "2"}); err == nil || !strings.Contains(err.Error(), `"2"`) || !strings.Contains(err.Error(), "1") {
 		t.Errorf("another version: %v, want both numbers", err)
