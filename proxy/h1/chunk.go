@@ -71,25 +71,6 @@ func (b *Body) line(l []byte) error {
 	return nil
 }
 
-// trailer keeps one trailer line. Those that Connection names end here.
-func (b *Body) trailer(text []byte) error {
-	var l line
-	if err := judgeLine(text[:len(text)-2], &l); err != nil {
-		return err
-	}
-	if b.lines++; b.lines > maxTrailerNum {
-		return errTrailers
-	}
-	name := text[:l.colon]
-	if forbiddenTrailer(name, l.field) {
-		return errTrailer
-	}
-	if !b.head.connectionNames(name) {
-		b.trailers = append(b.trailers, text...)
-	}
-	return nil
-}
-
 // parseChunkSize reads 1*HEXDIG, at most 16 digits and 2^62, and returns what
 // follows it.
 func parseChunkSize(b []byte) (int64, []byte, error) {
@@ -164,32 +145,4 @@ func quotedLen(b []byte) int {
 		}
 	}
 	return 0
-}
-
-// forbiddenTrailers are the fields that frame, route, authenticate or change
-// the reading of a message (RFC 9110 section 6.5.1), beside the known ones.
-var forbiddenTrailers = [...]string{
-	"accept", "age", "authorization", "cache-control", "content-encoding", "content-location", "content-range",
-	"content-type", "expires", "if-match", "if-modified-since", "if-none-match", "if-range",
-	"if-unmodified-since", "location", "max-forwards", "pragma", "range", "retry-after", "set-cookie",
-	"vary", "warning", "www-authenticate", "x-real-ip",
-}
-
-// forbiddenFields are the known fields that no trailer may be.
-const forbiddenFields = HopByHop | Shardway | Forwarding | 1<<FieldHost | 1<<FieldContentLength | 1<<FieldContentType |
-	1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldExpect | 1<<FieldDate | 1<<FieldVia | 1<<FieldCookie
-
-func forbiddenTrailer(name []byte, f Field) bool {
-	if forbiddenFields.Has(f) {
-		return true
-	}
-	if f != FieldOther {
-		return false
-	}
-	for _, s := range forbiddenTrailers {
-		if equalFold(name, s) {
-			return true
-		}
-	}
-	return false
 }

@@ -217,6 +217,11 @@ func (h *Head) judgeFraming() *Error {
 		if h.seen.Has(FieldContentLength) {
 			return errLengthCoding
 		}
+		if h.seen.Has(FieldTrailer) {
+			if err := h.judgeAnnounced(); err != nil {
+				return err
+			}
+		}
 	}
 	if h.seen.Has(FieldConnection) {
 		return h.judgeConnection()

@@ -28,7 +28,8 @@ func (p *parser) reader(head []byte) *bufio.Reader {
 
 // Parse parses the head into h, for those who want fasthttp's look-ups: args
 // of the query, cookies. The target is as it came, absolute-form included.
-// Judged heads parse, but for a Trailer line that names what may not be one.
+// Judged heads parse, but for an HTTP/1.1 Trailer line that names what may not
+// be one on a message without chunks.
 func (r *Request) Parse(h *fasthttp.RequestHeader) error {
 	if err := h.Read(r.parser.reader(r.raw)); err != nil {
 		return fmt.Errorf("h1: %w", err)

@@ -1,0 +1,258 @@
+package h1_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+func TestSocketReadsWithoutWaiting(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{Buffers: new(h1.Buffers), Timeouts: h1.Timeouts{First: 20 * time.Millisecond}})
+	var r h1.Request
+	if err := c.ReadRequest(&r); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("ReadRequest of nothing = %v, want a timeout", err)
+	}
+	c.SetTimeouts(h1.Timeouts{})
+	io.WriteString(far, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab")
+	if err := c.ReadRequest(&r); err != nil {
+		t.Fatal(err)
+	}
+	far.Close()
+	if b, err := io.ReadAll(&r.Body); string(b) != "ab" || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("body = %q, %v, want ab and an unexpected end", b, err)
+	}
+}
+
+func TestStopIdleOnASocketReadsWhatIsThere(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{})
+	io.WriteString(far, header(""))
+	waitReadable(near)
+	c.StopIdle()
+	var r h1.Request
+	if err := c.ReadRequest(&r); err != nil {
+		t.Errorf("ReadRequest of one that had arrived = %v", err)
+	}
+	if err := c.ReadRequest(&r); !errors.Is(err, h1.ErrStopped) {
+		t.Errorf("ReadRequest = %v, want ErrStopped", err)
+	}
+}
+
+// waitReadable returns once nc has something to read.
+func waitReadable(nc net.Conn) {
+	for c := h1.NewConn(nc, h1.Options{}); c.Alive(); {
+		runtime.Gosched()
+	}
+}
+
+func TestLongBodyGoesThroughSockets(t *testing.T) {
+	client, front := tcpPair(t)
+	back, app := tcpPair(t)
+	bufs := new(h1.Buffers)
+	body := bytes.Repeat([]byte("0123456789abcdef"), 256<<10) // 4 MiB
+	for _, head := range []string{"Content-Length: 4194304\r\n", "Transfer-Encoding: chunked\r\n"} {
+		go func() {
+			c := h1.NewConn(client, h1.Options{})
+			w := c.Writer()
+			w.PutString("PUT / HTTP/1.1\r\nHost: h\r\n" + head + "\r\n")
+			w.Begin(h1.Length, int64(len(body)))
+			if strings.HasPrefix(head, "T") {
+				w.Begin(h1.Chunked, 0)
+			}
+			w.Write(body)
+			w.Close(nil)
+		}()
+		copied := make(chan error)
+		go func() {
+			cc := h1.NewConn(front, h1.Options{Buffers: bufs})
+			uc := h1.NewConn(back, h1.Options{Buffers: bufs})
+			var r h1.Request
+			if err := cc.ReadRequest(&r); err != nil {
+				copied <- err
+				return
+			}
+			w := uc.WriteRequestHead(&r, &h1.Edit{})
+			_, rerr, werr := w.Copy(&r.Body)
+			copied <- errors.Join(rerr, werr, w.Close(nil))
+		}()
+		var r h1.Request
+		if err := h1.NewConn(app, h1.Options{}).ReadRequest(&r); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(&r.Body)
+		if !bytes.Equal(got, body) || err != nil {
+			t.Errorf("%d bytes came through, %v", len(got), err)
+		}
+		if err := <-copied; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWatchSeesTheClientLeave(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{})
+	gone := make(chan struct{})
+	c.WatchGone(func() { close(gone) })
+	io.WriteString(far, header("")) // bytes do not hide the FIN, nor count as one
+	far.Close()
+	<-gone
+	if !c.StopWatch() {
+		t.Error("StopWatch() = false after the client left")
+	}
+	var r h1.Request
+	if err := c.ReadRequest(&r); err != nil {
+		t.Errorf("the watch consumed the request: %v", err)
+	}
+}
+
+func TestWatchSeesAReset(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{})
+	gone := make(chan struct{})
+	c.WatchGone(func() { close(gone) })
+	far.(*net.TCPConn).SetLinger(0)
+	far.Close()
+	<-gone
+	c.StopWatch()
+}
+
+func TestStoppedWatchLeavesTheConnectionReadable(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{})
+	var r h1.Request
+	for range 100 {
+		c.WatchGone(func() { t.Error("gone called though the client stayed") })
+		io.WriteString(far, header(""))
+		if c.StopWatch() {
+			t.Fatal("StopWatch() = true though the client stayed")
+		}
+		if err := c.ReadRequest(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.StopWatch() {
+		t.Error("StopWatch() = true without a watch")
+	}
+}
+
+func TestWatchEndsWhenTheConnIsClosed(t *testing.T) {
+	near, _ := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{})
+	gone := make(chan struct{})
+	c.WatchGone(func() { close(gone) })
+	c.Close()
+	<-gone
+	c.StopWatch()
+}
+
+func TestAliveTellsWhatMayBeUsedAgain(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{})
+	if !c.Alive() {
+		t.Error("Alive() = false of a quiet connection")
+	}
+	io.WriteString(far, "x")
+	waitReadable(near)
+	if c.Alive() {
+		t.Error("Alive() = true with bytes nobody asked for")
+	}
+	near, far = tcpPair(t)
+	c = h1.NewConn(near, h1.Options{})
+	far.Close()
+	waitReadable(near)
+	if c.Alive() {
+		t.Error("Alive() = true behind a FIN")
+	}
+	near, _ = tcpPair(t)
+	c = h1.NewConn(near, h1.Options{})
+	c.Close()
+	if c.Alive() {
+		t.Error("Alive() = true of a closed connection")
+	}
+}
+
+func TestLingeringCloseLetsTheAnswerArrive(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{})
+	io.WriteString(far, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n"+strings.Repeat("x", 20<<10))
+	var r h1.Request
+	if err := c.ReadRequest(&r); err != nil {
+		t.Fatal(err)
+	}
+	c.Writer().PutString("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { c.CloseLinger(); close(done) }()
+	io.WriteString(far, strings.Repeat("x", 100<<10))
+	b, err := io.ReadAll(far)
+	if !bytes.HasPrefix(b, []byte("HTTP/1.1 413 ")) || err != nil {
+		t.Errorf("the client got %q, %v, want the answer", b, err)
+	}
+	far.Close()
+	<-done
+}
+
+func TestAbortedUntilCloseAnswerIsReset(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{})
+	w := c.Writer()
+	w.PutString("HTTP/1.1 200 OK\r\n\r\n")
+	w.Begin(h1.UntilClose, 0)
+	io.WriteString(w, "half")
+	w.Flush()
+	w.Abort()
+	c.Close()
+	if b, err := io.ReadAll(far); err == nil {
+		t.Errorf("the client read %q to a clean end", b)
+	}
+}
+
+func TestAbortedChunksHaveNoEnd(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{})
+	w := c.Writer()
+	w.Begin(h1.Chunked, 0)
+	io.WriteString(w, "half")
+	w.Abort()
+	if err := w.Close(nil); err == nil {
+		t.Error("Close after Abort = nil")
+	}
+	c.Close()
+	if b, err := io.ReadAll(far); string(b) != "4\r\nhalf\r\n" || err != nil {
+		t.Errorf("the client got %q, %v", b, err)
+	}
+}
+
+func TestTunnelTakesEarlyBytes(t *testing.T) {
+	client, front := tcpPair(t)
+	c := h1.NewConn(front, h1.Options{})
+	io.WriteString(client, header("Connection: upgrade\r\nUpgrade: x\r\n")+"early")
+	var r h1.Request
+	if err := c.ReadRequest(&r); err != nil || !r.Upgrades() {
+		t.Fatal(err)
+	}
+	io.WriteString(client, " late")
+	client.(*net.TCPConn).CloseWrite()
+	out := new(canned)
+	w := h1.NewConn(out, h1.Options{}).Writer()
+	w.Begin(h1.UntilClose, 0)
+	var b h1.Body
+	if n, rerr, werr := w.Copy(c.Rest(&b)); n != 10 || rerr != nil || werr != nil {
+		t.Errorf("Copy = %d, %v, %v", n, rerr, werr)
+	}
+	if err := w.Close(nil); err != nil || out.sent.String() != "early late" {
+		t.Errorf("through the tunnel came %q, %v", out.sent.String(), err)
+	}
+}
