@@ -3,7 +3,6 @@ package admin
 import (
 	"net/http"
 	"runtime/debug"
-	"time"
 
 	"shardway/internal/problem"
 )
@@ -34,18 +33,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// bounded limits a request's body in size and time, whether a handler reads it
-// or net/http does so to reach the next request.
-func bounded(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 {
-			// Only a connection that is gone already refuses a deadline.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readBodyTimeout))
-			r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
-		}
-		next.ServeHTTP(w, r)
-	})
-}
+// bounded limits a request's body in size; the server's timeout limits it in
+// time, read or not.
+func bounded(next http.Handler) http.Handler { return http.MaxBytesHandler(next, maxBodyBytes) }
 
 // recovered logs a panic of a handler and cuts the connection: whatever was
 // written of the answer must not look whole.

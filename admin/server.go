@@ -52,7 +52,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 // holding memory; pprof and long-polls extend the write timeout for themselves.
 const (
 	readHeaderTimeout = 5 * time.Second
-	readBodyTimeout   = 10 * time.Second
+	readTimeout       = 10 * time.Second // of a whole request; ends with its body
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = time.Minute
 	stopTimeout       = 3 * time.Second
@@ -60,12 +60,12 @@ const (
 	maxBodyBytes      = 64 << 10
 )
 
-// serve runs an HTTP server until ctx ends. ReadTimeout stays zero: its deadline
-// would also end the context of a handler that waits; bounded sets one for bodies.
+// serve runs an HTTP server until ctx ends.
 func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Logger) error {
 	srv := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
