@@ -291,22 +291,34 @@ func (l *Leader) tryCommit(now time.Duration) {
 	l.emit(Submit{Entry: encodeCommit(commit{epoch: p.Epoch(), digest: p.Digest()}), Commit: true})
 }
 
+// awaited reports that RestartGrace asks to wait for the return of a node that
+// crashed, or for one that has just returned to become eligible.
+func (l *Leader) awaited(now time.Duration, n *member) bool {
+	if n.removed || n.beat.Leaving || n.beat.Unhealthy {
+		return false
+	}
+	return n.crashed() && now-n.evidenceAt < l.t.RestartGrace ||
+		n.rebooted && !n.leased && now-n.firstHeard < l.t.RestartGrace
+}
+
 // takeable tells by which rule the shards of a node that p leaves out may be
 // taken, or "" if they may not be yet (end of DESIGN section 5).
 func (l *Leader) takeable(now time.Duration, n *member, p shardmap.Epoch) string {
 	sinceGrant := now - n.lastGrant
 	switch {
-	case n.acked(p):
-		return "acknowledged"
 	case n.beat.Goodbye:
 		return "goodbye"
+	case l.awaited(now, n):
+		return ""
+	case n.acked(p):
+		return "acknowledged"
 	case n.rebooted && !n.leased:
 		return "new-boot"
 	case n.removed:
 		return "removed"
 	case sinceGrant >= l.t.DeadAfter:
 		return "silence"
-	case !n.crashed() || l.o.Fence == FenceStrict || now-n.evidenceAt < l.t.RestartGrace:
+	case !n.crashed() || l.o.Fence == FenceStrict:
 		return ""
 	case l.o.Fence == FenceRefused:
 		return "refusal"
