@@ -17,7 +17,7 @@ import (
 )
 
 // inBubble runs f beside a server of c, in virtual time.
-func inBubble(t *testing.T, c func() admin.Cluster, f func(t *testing.T, dial func() net.Conn)) {
+func inBubble(t *testing.T, c func() admin.Cluster, f func(dial func() net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(simnet.Config{})
@@ -30,7 +30,7 @@ func inBubble(t *testing.T, c func() admin.Cluster, f func(t *testing.T, dial fu
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- admin.New(admin.Options{Cluster: c(), Log: zerolog.Nop()}).Serve(ctx, ln) }()
-		f(t, func() net.Conn {
+		f(func() net.Conn {
 			conn, err := host.Dial(ctx, addr)
 			if err != nil {
 				t.Fatal(err)
@@ -55,6 +55,7 @@ func exchange(t *testing.T, conn net.Conn, raw string) (status int, body string)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = res.Body.Close() }()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ func TestSlowActionIsNotCutShort(t *testing.T) {
 		"query": "POST /v1/remove?node=n3 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
 		"body":  "POST /v1/remove HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"node\":\"n3\"}",
 	} {
-		inBubble(t, func() admin.Cluster { return slow{newFake()} }, func(t *testing.T, dial func() net.Conn) {
+		inBubble(t, func() admin.Cluster { return slow{newFake()} }, func(dial func() net.Conn) {
 			conn := dial()
 			defer func() { _ = conn.Close() }()
 			begun := time.Now()
@@ -93,7 +94,7 @@ func TestSlowActionIsNotCutShort(t *testing.T) {
 }
 
 func TestLongPollOutlivesTheOrdinaryTimeouts(t *testing.T) {
-	inBubble(t, func() admin.Cluster { return newFake() }, func(t *testing.T, dial func() net.Conn) {
+	inBubble(t, func() admin.Cluster { return newFake() }, func(dial func() net.Conn) {
 		conn := dial()
 		defer func() { _ = conn.Close() }()
 		begun := time.Now()
@@ -111,7 +112,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 		"GET /nope HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\n{":                                         10 * time.Second,
 		"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n":                                                               time.Minute, // idle afterwards
 	} {
-		inBubble(t, func() admin.Cluster { return newFake() }, func(t *testing.T, dial func() net.Conn) {
+		inBubble(t, func() admin.Cluster { return newFake() }, func(dial func() net.Conn) {
 			conn := dial()
 			defer func() { _ = conn.Close() }()
 			begun := time.Now()
