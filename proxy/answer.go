@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"shardway/internal/problem"
+	"shardway/proxy/h1"
+)
+
+// answer answers the request with a problem. Its body may still be unread.
+func (c *client) answer(p *problem.Problem) {
+	if c.x.cut {
+		return
+	}
+	status := p.StatusCode()
+	if p.RetryAfter == 0 && status == http.StatusServiceUnavailable {
+		p.RetryAfter = time.Second
+	}
+	p.Node = c.s.o.Node
+	if c.x.sharded {
+		p.Shard, p.HasShard = uint32(c.x.shard), true
+		p.Epoch = c.s.o.Cluster.Table().committed
+	}
+	b := append(c.extra[:0], "Content-Type: "+problem.ContentType+"\r\nCache-Control: no-store\r\n"+problem.HeaderError+": "...)
+	b = append(b, p.Code...)
+	b = append(b, "\r\n"...)
+	if s := p.RetryAfterSeconds(); s > 0 {
+		b = append(b, "Retry-After: "...)
+		b = strconv.AppendInt(b, int64(s), 10)
+		b = append(b, "\r\n"...)
+	}
+	c.extra = b
+	c.s.metrics.problem(p.Code)
+	c.s.metrics.request(c.routeOf(), status)
+	c.s.o.Log.Debug().Str("error", string(p.Code)).Int("status", status).Uint32("shard", uint32(c.x.shard)).
+		Str("detail", p.Detail).Msg("request failed")
+	c.writeAnswer(status, append(p.AppendJSON(make([]byte, 0, 512)), '\n'), b)
+}
+
+// routeOf returns the way the request went as metrics know it: one that waited
+// and never left is held.
+func (c *client) routeOf() Kind {
+	if c.x.route == 0 && c.x.waited {
+		return Held
+	}
+	return c.x.route
+}
+
+// writeAnswer sends an answer of our own with these header lines. A body that
+// is not worth reading away ends the connection.
+func (c *client) writeAnswer(status int, body, lines []byte) {
+	if (!c.x.onDemand || c.x.asked) && !c.mayKeep() {
+		c.x.keep = false
+	}
+	w := c.h.Writer()
+	b := appendStatusLine(make([]byte, 0, 256+len(lines)), status, http.StatusText(status))
+	b = append(b, "Date: "...)
+	b = append(b, c.s.date()...)
+	b = append(b, "\r\n"...)
+	b = append(b, lines...)
+	b = append(b, "Content-Length: "...)
+	b = strconv.AppendInt(b, int64(len(body)), 10)
+	b = append(b, "\r\n"...)
+	switch {
+	case !c.x.keep:
+		b = append(b, "Connection: close\r\n"...)
+	case c.req.Minor() == 0:
+		b = append(b, "Connection: keep-alive\r\n"...)
+	}
+	w.Put(append(b, "\r\n"...))
+	if !c.req.IsHead() {
+		w.Put(body)
+	}
+	if w.Flush() != nil {
+		c.x.cut = true
+	}
+}
+
+// answerFailure answers with what an attempt came to.
+func (c *client) answerFailure(v verdict) {
+	p := &problem.Problem{Code: v.code, Detail: v.detail}
+	if v.reason != 0 {
+		p.Reason = v.reason.String()
+	}
+	if v.code == problem.PeerUnreachable && v.detail != mayHaveRun && c.x.tries == 0 && v.reason != 0 {
+		p.Status = http.StatusServiceUnavailable // it has not run: come again
+	}
+	if v.code == problem.UpstreamRefused {
+		p.RetryAfter = time.Second
+	}
+	c.answer(p)
+}
+
+// answerBad answers bytes that are no proper request, and the connection ends.
+func (c *client) answerBad(bad *h1.Error) {
+	c.x.keep = false
+	p := &problem.Problem{Code: problem.BadRequest, Status: bad.Status(), Detail: bad.Reason()}
+	switch bad.Status() {
+	case http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
+		p.Code = problem.TooLarge
+	}
+	c.answer(p)
+}
+
+// answerSlow answers a head that did not come in time.
+func (c *client) answerSlow() {
+	c.x.keep = false
+	c.answer(&problem.Problem{
+		Code: problem.BadRequest, Status: http.StatusRequestTimeout, Detail: "the head of the request did not come in time",
+	})
+}
+
+// problem counts an answer that the proxy made itself.
+func (m *metrics) problem(code problem.Code) {
+	for i, known := range problemCodes() {
+		if code == known {
+			m.errors[i].Add(1)
+			return
+		}
+	}
+}
+
+// problemCodes lists the codes of this package's answers.
+func problemCodes() [errorCodes]problem.Code {
+	return [errorCodes]problem.Code{
+		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
+		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
+		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.Draining,
+	}
+}
+
+const errorCodes = 13

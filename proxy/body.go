@@ -1,0 +1,206 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"shardway/internal/problem"
+	"shardway/proxy/h1"
+)
+
+// smallBody is the size up to which the memory for a body stays with its
+// connection.
+const smallBody = 4 << 10
+
+// upload is a body on its way out while the answer may come in. A goroutine runs
+// it; the fields are the connection's own but for what the goroutine leaves
+// behind before it sends on done.
+type upload struct {
+	running  bool
+	broken   bool  // the client's body cannot be read any further
+	rerr     error // what was wrong with it
+	overflow bool  // more went out than is kept
+	done     chan struct{}
+}
+
+// takeBuffered moves what has come in of a body that can be kept into c.body,
+// without waiting for more. What is not kept stays where it is until it is sent.
+func (c *client) takeBuffered() error {
+	body := &c.req.Body
+	left := body.Remaining()
+	if left <= 0 || left > int64(c.s.o.BodyBuffer) || c.up.overflow {
+		return nil
+	}
+	n := min(int(left), len(c.h.Buffered()))
+	if n == 0 {
+		return nil
+	}
+	c.makeRoom(len(c.body) + int(left))
+	have := len(c.body)
+	got, _, err := body.Fill(c.body[have : have+n])
+	c.body = c.body[:have+got]
+	return err
+}
+
+// makeRoom gives c.body room for n bytes, at most BodyBuffer.
+func (c *client) makeRoom(n int) {
+	switch {
+	case cap(c.body) >= n:
+	case n <= smallBody:
+		c.body = append(make([]byte, 0, smallBody), c.body...)
+	default:
+		next, ok := c.s.bodies.Get().(*[]byte)
+		if !ok {
+			b := make([]byte, 0, c.s.o.BodyBuffer)
+			next = &b
+		}
+		c.body = append((*next)[:0], c.body...)
+	}
+}
+
+// freeBody forgets what was kept.
+func (c *client) freeBody() {
+	if cap(c.body) > smallBody {
+		b := c.body[:0]
+		c.s.bodies.Put(&b)
+		c.body = nil
+	}
+	c.body = c.body[:0]
+}
+
+// bodyWhole reports whether all of the body is kept, if there is one.
+func (c *client) bodyWhole() bool { return c.req.Body.Done() && !c.up.overflow }
+
+// canReplay reports whether the body can be sent again from its start.
+func (c *client) canReplay() bool { return !c.up.overflow && !c.up.broken }
+
+// startUpload sends the rest of the body from a goroutine, after the first kept
+// bytes of what is there already. The goroutine ends with the body, with the link
+// (closed by who ends the trip) or by stopUpload.
+func (c *client) startUpload(l *link, w *h1.Writer, kept int) {
+	if c.up.done == nil {
+		c.up.done = make(chan struct{}, 1)
+	}
+	c.up.running = true
+	c.uploading.Store(true)
+	go func() {
+		rerr := c.pump(w, kept)
+		c.uploading.Store(false)
+		if rerr == nil {
+			c.gone.arm() // nobody reads any more
+		} else if !errors.Is(rerr, h1.ErrStopped) {
+			// A request that was cut must not look whole to the app.
+			closes, _ := c.slot.cut(causeGone, func(run, string) bool { return true }, nil)
+			closeAll(closes)
+		}
+		c.up.rerr = rerr
+		c.up.done <- struct{}{}
+	}()
+}
+
+// pump copies the body, and keeps it as long as BodyBuffer allows. It returns
+// what was wrong with the client's side; what is wrong with the link shows where
+// the answer is read.
+func (c *client) pump(w *h1.Writer, kept int) error {
+	body := &c.req.Body
+	if _, err := w.Write(c.body[:kept]); err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	switch left := body.Remaining(); {
+	case left > int64(c.s.o.BodyBuffer-len(c.body)):
+		c.up.overflow = true
+	case left > 0:
+		c.makeRoom(len(c.body) + int(left))
+	case left < 0:
+		c.makeRoom(c.s.o.BodyBuffer)
+	}
+	for !c.up.overflow && !body.Done() {
+		have := len(c.body)
+		if have == cap(c.body) {
+			c.up.overflow = true
+			break
+		}
+		n, err := body.Read(c.body[have:cap(c.body)])
+		c.body = c.body[:have+n]
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if _, err := w.Write(c.body[have:]); err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		if body.Done() || body.Kind() == h1.Length && len(c.h.Buffered()) > 0 {
+			continue // more goes out with it
+		}
+		if err := w.Flush(); err != nil {
+			return nil //nolint:nilerr // see above
+		}
+	}
+	if _, rerr, werr := w.Copy(body); rerr != nil || werr != nil {
+		return rerr
+	}
+	_ = w.Close(body.Trailers()) // see above
+	return nil
+}
+
+// stopUpload ends an upload and waits for its goroutine. If it had not come to
+// its end by itself, the client's connection can be read no more.
+func (c *client) stopUpload() {
+	if !c.up.running {
+		return
+	}
+	select {
+	case <-c.up.done:
+	default:
+		c.up.broken = true
+		c.h.StopRead()
+		<-c.up.done
+	}
+	c.endUpload()
+}
+
+// lateUpload is for how long an upload may outlast its answer: an app that has
+// read everything answers before the goroutine here has looked up.
+const lateUpload = 50 * time.Millisecond
+
+// awaitUpload waits a moment for an upload to end; false means that it is still
+// under way.
+func (c *client) awaitUpload() bool {
+	if !c.up.running {
+		return true
+	}
+	timer := time.NewTimer(lateUpload)
+	defer timer.Stop()
+	select {
+	case <-c.up.done:
+		c.endUpload()
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+func (c *client) endUpload() {
+	c.up.running = false
+	if errors.Is(c.up.rerr, h1.ErrStopped) {
+		c.up.rerr = nil
+	}
+	c.up.broken = c.up.broken || c.up.rerr != nil
+}
+
+// badBody ends a request whose body the client broke off or framed badly.
+func (c *client) badBody(err error) verdict {
+	c.up.broken = true
+	var bad *h1.Error
+	switch {
+	case errors.As(err, &bad):
+		c.answerBad(bad)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.answer(&problem.Problem{Code: problem.BadRequest, Status: 408, Detail: "the body of the request stopped coming"})
+	default:
+		c.s.metrics.clientsGone.Add(1)
+		c.x.cut = true
+	}
+	return done
+}

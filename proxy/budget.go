@@ -1,0 +1,36 @@
+package proxy
+
+import "sync/atomic"
+
+const (
+	// budgetPerRetry requests earn one retry: 20 % of requests may go twice.
+	budgetPerRetry = 5
+	// budgetMax bounds what may be saved up: a burst of 1000 retries, about what
+	// runs through a node that dies.
+	budgetMax = 1000 * budgetPerRetry
+)
+
+// budget bounds how often requests that may have reached an app are sent again,
+// so that a failing app is not given its own load a second time. It starts full.
+// What was never sent goes again without it.
+type budget struct {
+	saved atomic.Int64
+}
+
+func (b *budget) fill() { b.saved.Store(budgetMax) }
+
+// earn counts a request. Full, as it nearly always is, it only reads.
+func (b *budget) earn() {
+	if b.saved.Load() < budgetMax {
+		b.saved.Add(1)
+	}
+}
+
+// spend takes one retry out of the budget, if there is one.
+func (b *budget) spend() bool {
+	if b.saved.Add(-budgetPerRetry) >= 0 {
+		return true
+	}
+	b.saved.Add(budgetPerRetry)
+	return false
+}

@@ -1,0 +1,196 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// client is a connection that requests come by: from a client, or, when ingress
+// is set, from another node. Its goroutine runs serve; others reach in through
+// slot, idle, down and the watch.
+type client struct {
+	s       *Server
+	h       *h1.Conn
+	ingress string // the node at the other end; empty: a client
+	from    origin // the client's address
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	slot slot
+	gone watch
+	// idle is when the wait for a request began, by the server's clock; zero
+	// while one runs.
+	idle atomic.Int64
+	// down tells that the connection is being closed from outside, so that no
+	// run begins unseen.
+	down atomic.Bool
+	// uploading tells the sweep that the request is still going out.
+	uploading atomic.Bool
+
+	req h1.Request
+	x   exchange
+	up  upload
+
+	// Memory for one exchange after another.
+	edit    h1.Edit
+	extra   []byte
+	scratch []byte
+	body    []byte
+	gate    func() (time.Duration, error)
+
+	// The sweep's own.
+	seenRun uint32        // the run at the last sweep
+	since   time.Duration // when the sweep first saw it, or saw its body go out
+	moved   time.Duration // since when its shard has been elsewhere; zero: it is not
+}
+
+// newClient makes the client of a connection; serve runs it.
+func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *client {
+	c := &client{s: s, ingress: ingress}
+	o := h1.Options{Buffers: &s.buffers, HeadBytes: s.o.MaxHead, Timeouts: s.clientTimeouts()}
+	if ingress != "" {
+		// How long a stream stays idle is the ingress's affair.
+		o.Timeouts.First = 0
+		o.HeadBytes, o.TargetBytes, o.Direct = peerHead(s.o.MaxHead), s.o.MaxHead, true
+	}
+	c.h = h1.NewConn(conn, o)
+	c.ctx, c.cancel = context.WithCancel(ctx)
+	c.slot.client = c.h
+	c.gate = c.askLease
+	c.gone.init(c.h, c.left)
+	if ingress == "" {
+		c.from.set(conn, s.o.TrustedProxies)
+	}
+	return c
+}
+
+func (s *Server) clientTimeouts() h1.Timeouts {
+	return h1.Timeouts{First: s.o.IdleTimeout, Head: s.o.HeadTimeout, Body: s.o.IdleTimeout, Write: s.o.IdleTimeout}
+}
+
+// serve carries one request after the other until the connection ends.
+func (c *client) serve() {
+	c.s.conns.add(c)
+	defer c.s.conns.remove(c)
+	defer c.cancel()
+	stop := context.AfterFunc(c.ctx, func() { c.shut(causeShutdown) })
+	defer func() {
+		stop()
+		_ = c.h.Close() // the last use of it
+		c.h.Release()
+	}()
+	if c.s.isClosed() {
+		c.h.StopIdle() // came in while Shutdown went through the connections
+	}
+	for c.next() {
+		c.exchange()
+		if !c.settle() {
+			return
+		}
+	}
+}
+
+// next reads a request head; false means that there is none to run.
+func (c *client) next() bool {
+	c.h.Idle()
+	c.idle.Store(int64(c.s.clock.now()))
+	err := c.h.ReadRequest(&c.req)
+	c.idle.Store(0)
+	if err == nil {
+		return true
+	}
+	c.x = exchange{}
+	var bad *h1.Error
+	switch {
+	case errors.As(err, &bad):
+		c.answerBad(bad)
+		c.h.CloseLinger()
+	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.h.Buffered()) > 0:
+		c.answerSlow()
+		c.h.CloseLinger()
+	}
+	return false
+}
+
+// drainLimit is how much of a body that nobody wants is read, so that the
+// connection can go on.
+const drainLimit = 64 << 10
+
+// settle brings the connection to the next request: what is left of the body is
+// read away, or else the connection is closed so that the client can still read
+// its answer. False means that it is closed.
+func (c *client) settle() bool {
+	c.freeBody()
+	if c.x.onDemand && !c.x.asked {
+		return c.x.keep // the ingress has not sent the body and will not
+	}
+	if c.x.cut {
+		return false
+	}
+	body := &c.req.Body
+	if body.Done() {
+		return c.x.keep
+	}
+	if c.x.keep && !c.up.broken && c.drains() {
+		usual := c.h.Timeouts()
+		c.h.SetTimeouts(h1.Timeouts{Body: time.Second})
+		err := body.Drain(drainLimit)
+		c.h.SetTimeouts(usual)
+		if err == nil {
+			return true
+		}
+	}
+	c.h.CloseLinger()
+	return false
+}
+
+// drains reports whether the rest of the body may be worth reading away: it is
+// not known to be too long, and not one that the client may never send.
+func (c *client) drains() bool {
+	body := &c.req.Body
+	return body.Remaining() <= drainLimit && (!c.req.Expects() || body.Begun())
+}
+
+// left is called, from another goroutine, when the client has closed its side.
+func (c *client) left() {
+	if c.down.Load() {
+		return // it was closed here
+	}
+	c.s.metrics.clientsGone.Add(1)
+	c.shut(causeGone)
+}
+
+// shut ends the connection from outside: what it runs is cut, what it waits for
+// is over.
+func (c *client) shut(why cause) {
+	c.down.Store(true)
+	closes, _ := c.slot.cut(why, func(run, string) bool { return true }, nil)
+	closeAll(closes)
+	c.cancel()
+	_ = c.h.Close() // its goroutine meets the error
+}
+
+// begin begins a run, unless the connection is being closed.
+func (c *client) begin(kind Kind, l *link, node *string) bool {
+	flags := uint64(0)
+	if c.x.keyless {
+		flags = slotKeyless
+	}
+	c.slot.begin(kind, c.x.shard, flags, l, node)
+	return !c.down.Load()
+}
+
+// askLease is asked right before the first byte goes to the app.
+func (c *client) askLease() (time.Duration, error) {
+	left := c.s.o.Cluster.LeaseLeft()
+	if left <= 0 {
+		return 0, errNoLease
+	}
+	return left, nil
+}

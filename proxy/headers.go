@@ -1,0 +1,171 @@
+package proxy
+
+import (
+	"strconv"
+
+	"shardway/proxy/h1"
+)
+
+// Headers of our own, as lines to append to.
+const (
+	lineShard    = "Shardway-Shard: "
+	lineEpoch    = "Shardway-Epoch: "
+	lineNode     = "Shardway-Node: "
+	lineKey      = "Shardway-Key: "
+	lineMap      = "Shardway-Map: "
+	lineContinue = headerContinue + ": "
+	lineVia      = "Via: 1.1 shardway\r\n"
+	lineViaOld   = "Via: 1.0 shardway\r\n"
+)
+
+// writeRequestHead puts the head of the request into the link's buffer, with
+// what the next one is to know: another node by which map it was sent, the app
+// whose it is.
+func (c *client) writeRequestHead(p *trip) *h1.Writer {
+	e := &c.edit
+	*e = h1.Edit{Drop: h1.Shardway, Upgrade: c.req.Upgrades(), DropExpect: len(c.body) > 0 || c.req.Body.Done()}
+	b := c.extra[:0]
+	if c.ingress != "" {
+		// What the ingress said of key, shard and client goes on to the app.
+		e.Drop &^= h1.Of(h1.FieldShardwayKey, h1.FieldShardwayShard)
+		e.DropExpect = e.DropExpect || c.x.onDemand && !c.x.clientExpects
+		b = c.appendOwner(b, p.epoch)
+	} else {
+		b = c.appendForwarding(b, e)
+		if !c.x.keyless {
+			b = append(b, lineShard...)
+			b = strconv.AppendUint(b, uint64(c.x.shard), 10)
+			b = append(b, "\r\n"+lineKey...)
+			b = appendFieldValue(b, c.x.key)
+			b = append(b, "\r\n"...)
+		}
+		switch p.r.Kind {
+		case Remote:
+			b = c.appendPeer(b, p)
+		default:
+			b = c.appendOwner(b, p.epoch)
+		}
+	}
+	c.extra, e.Extra = b, b
+	return p.l.WriteRequestHead(&c.req, e)
+}
+
+// appendOwner appends what the app is told by the node that owns the shard.
+func (c *client) appendOwner(b []byte, epoch uint64) []byte {
+	if !c.x.keyless {
+		b = append(b, lineEpoch...)
+		b = strconv.AppendUint(b, epoch, 10)
+		b = append(b, "\r\n"...)
+	}
+	b = append(b, lineNode...)
+	b = append(b, c.s.o.Node...)
+	return append(b, "\r\n"...)
+}
+
+// appendPeer appends what another node is told: the epochs routed by, for a PUT
+// or DELETE the ownership epoch it is bound to, and whether the body waits.
+func (c *client) appendPeer(b []byte, p *trip) []byte {
+	b = append(b, lineMap...)
+	b = append(b, p.t.mapValue...)
+	b = append(b, "\r\n"...)
+	if c.x.safety == idempotentMethod && p.epoch != 0 {
+		b = append(b, lineEpoch...)
+		b = strconv.AppendUint(b, p.epoch, 10)
+		b = append(b, "\r\n"...)
+	}
+	if !p.demand {
+		return b
+	}
+	if c.req.Expects() && len(c.body) == 0 {
+		return append(b, lineContinue+continueClient+"\r\n"...)
+	}
+	return append(b, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)
+}
+
+// Values of headerContinue in requests.
+const (
+	continueClient = "client" // the Expect is the client's: the app sees it
+	continueNode   = "node"   // it is the ingress's
+)
+
+// appendForwarding appends Via and X-Forwarded-*. What a client says of itself
+// counts only if it is a trusted proxy; then it is added to.
+func (c *client) appendForwarding(b []byte, e *h1.Edit) []byte {
+	if c.req.Minor() == 0 {
+		b = append(b, lineViaOld...)
+	} else {
+		b = append(b, lineVia...)
+	}
+	trusted := c.from.trusted
+	if !trusted {
+		e.Drop |= h1.Forwarding
+	}
+	e.Drop |= h1.Of(h1.FieldXForwardedFor)
+	b = append(b, "X-Forwarded-For: "...)
+	if trusted {
+		b = c.appendFormer(b)
+	}
+	b = append(b, c.from.text...)
+	b = append(b, "\r\n"...)
+	if !trusted || !c.req.Has(h1.FieldXForwardedHost) {
+		if host := c.req.Host(); len(host) > 0 {
+			b = append(b, "X-Forwarded-Host: "...)
+			b = append(b, host...)
+			b = append(b, "\r\n"...)
+		}
+	}
+	if !trusted || !c.req.Has(h1.FieldXForwardedProto) {
+		b = append(b, "X-Forwarded-Proto: "...)
+		b = append(b, c.from.proto...)
+		b = append(b, "\r\n"...)
+	}
+	return b
+}
+
+// appendFormer appends what came as X-Forwarded-For, in one list.
+func (c *client) appendFormer(b []byte) []byte {
+	const name = "X-Forwarded-For"
+	for i := c.req.Find(name, 0); i >= 0; i = c.req.Find(name, i+1) {
+		if _, v := c.req.Field(i); len(v) > 0 {
+			b = append(b, v...)
+			b = append(b, ", "...)
+		}
+	}
+	return b
+}
+
+// exposeAnswer adds to an answer for a client what Options.Expose and the sticky
+// cookie ask for.
+func (c *client) exposeAnswer(p *trip, e *h1.Edit) {
+	if c.s.o.Expose {
+		e.Drop |= h1.Of(h1.FieldShardwayNode, h1.FieldShardwayShard)
+		node := c.s.o.Node
+		if p.r.Kind == Remote {
+			node = p.r.Node
+		}
+		c.extra = append(c.extra, lineNode...)
+		c.extra = append(c.extra, node...)
+		c.extra = append(c.extra, "\r\n"...)
+		if !c.x.keyless {
+			c.extra = append(c.extra, lineShard...)
+			c.extra = strconv.AppendUint(c.extra, uint64(c.x.shard), 10)
+			c.extra = append(c.extra, "\r\n"...)
+		}
+	}
+	c.extra = c.appendCookie(c.extra)
+}
+
+// appendFieldValue appends a key as a header value: as it is if it is visible
+// ASCII with single bytes of space inside, else percent-encoded where it is not.
+func appendFieldValue(b, key []byte) []byte {
+	for i, c := range key {
+		inner := i > 0 && i < len(key)-1
+		if c > ' ' && c < 0x7f || c == ' ' && inner {
+			b = append(b, c)
+			continue
+		}
+		const digits = "0123456789ABCDEF"
+		b = append(b, '%', digits[c>>4], digits[c&15])
+	}
+	return b
+}

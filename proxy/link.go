@@ -1,0 +1,108 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// freshFor is for how long after its last use a connection is trusted with a
+// request that must not be sent twice. It is measured in steps of sweepEvery, so
+// it is a step short of a second.
+const freshFor = time.Second - sweepEvery
+
+// errNoLease keeps a request from being sent: the lease ended after admission.
+var errNoLease = errors.New("proxy: no lease")
+
+// link is a connection to the app, or to another node, that carries one request
+// after another. Whoever got it from its pool owns it until put or drop.
+type link struct {
+	*h1.Conn
+	res    h1.Response
+	pool   *pool
+	socket bool          // can be looked at without reading
+	reused bool          // has carried a request before
+	since  time.Duration // by the pool's clock, when it became idle
+}
+
+// newLink wraps a connection just made.
+func (s *Server) newLink(conn net.Conn, o h1.Options) *link {
+	l := &link{}
+	if sc, ok := conn.(syscall.Conn); ok {
+		_, err := sc.SyscallConn()
+		l.socket = err == nil
+	}
+	// The time to the first byte is the sweep's affair.
+	o.Timeouts = h1.Timeouts{Head: s.o.HeadTimeout, Write: s.o.IdleTimeout}
+	o.Buffers = &s.buffers
+	o.ReadBuffer = upstreamRead
+	l.Conn = h1.NewConn(conn, o)
+	return l
+}
+
+// upstreamRead is the size of a read buffer towards the app and other nodes: an
+// answer of some 10 KB comes in one system call.
+const upstreamRead = 32 << 10
+
+// dialUpstream connects to the app.
+func (s *Server) dialUpstream(ctx context.Context) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
+	defer cancel()
+	conn, err := s.o.DialUpstream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.newLink(conn, h1.Options{HeadBytes: s.o.MaxHead}), nil
+}
+
+// dialPeer opens a forwarding stream to a node. How long an answer may take is
+// the owner's affair.
+func (s *Server) dialPeer(ctx context.Context, node string) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
+	defer cancel()
+	conn, err := s.o.Cluster.Dial(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return s.newLink(conn, h1.Options{HeadBytes: peerHead(s.o.MaxHead), Direct: true}), nil
+}
+
+// peerHead bounds heads between nodes: a client's, and what the ingress adds.
+func peerHead(limit int) int { return 2*limit + 4<<10 }
+
+// DialURL returns a function for Options.DialUpstream from the configured
+// address of the app: http://HOST:PORT, HOST:PORT or unix:/PATH.
+func DialURL(address string) (func(ctx context.Context) (net.Conn, error), error) {
+	network, addr := "tcp", address
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		network, addr = "unix", strings.TrimPrefix(path, "//")
+		if addr == "" {
+			return nil, fmt.Errorf("proxy: upstream %q: path missing, as in unix:/run/app.sock", address)
+		}
+	} else if strings.Contains(address, "://") {
+		u, err := url.Parse(address)
+		if err != nil {
+			return nil, fmt.Errorf("proxy: upstream: %w", err)
+		}
+		if u.Scheme != "http" || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
+			return nil, fmt.Errorf("proxy: upstream %q: use http://HOST:PORT or unix:/PATH", address)
+		}
+		if addr = u.Host; u.Port() == "" {
+			addr = net.JoinHostPort(u.Hostname(), "80")
+		}
+	}
+	if network == "tcp" {
+		if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
+			return nil, fmt.Errorf("proxy: upstream %q: use http://HOST:PORT or unix:/PATH", address)
+		}
+	}
+	dialer := &net.Dialer{KeepAlive: 15 * time.Second}
+	return func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, addr) }, nil
+}

@@ -1,0 +1,37 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// peers holds a pool for each node that requests were forwarded to.
+type peers struct {
+	dial    func(ctx context.Context, node string) (*link, error)
+	clock   *coarse
+	maxIdle int
+	pools   sync.Map // node id → *pool
+}
+
+// pool returns the pool of a node.
+func (p *peers) pool(node string) *pool {
+	if v, ok := p.pools.Load(node); ok {
+		return v.(*pool) //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+	made := &pool{clock: p.clock, maxIdle: p.maxIdle}
+	made.dial = func(ctx context.Context) (*link, error) { return p.dial(ctx, node) }
+	v, _ := p.pools.LoadOrStore(node, made)
+	return v.(*pool) //nolint:errcheck,forcetypeassert // as above
+}
+
+// each calls f for every pool.
+func (p *peers) each(f func(*pool)) {
+	p.pools.Range(func(_, v any) bool {
+		f(v.(*pool)) //nolint:errcheck,forcetypeassert // as above
+		return true
+	})
+}
+
+func (p *peers) reap(age time.Duration) { p.each(func(pool *pool) { pool.reap(age) }) }
+func (p *peers) closeIdle()             { p.each((*pool).closeIdle) }

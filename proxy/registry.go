@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"sync"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// sweepEvery is how often the connections are looked over. It is the grain of
+// what is too frequent to have a timer of its own per request.
+const sweepEvery = 50 * time.Millisecond
+
+// registry holds the connections that are open, clients' and other nodes'. While
+// there is one, a goroutine looks them all over every sweepEvery.
+type registry struct {
+	clock *coarse
+	sweep func(list []*client) // called from the sweeping goroutine only
+
+	mu    sync.Mutex
+	conns map[*client]struct{}
+	stop  chan struct{} // closed when the last connection goes
+	empty chan struct{} // closed while there are none and someone waits
+}
+
+// add takes a connection in; the first starts the sweeping goroutine, which ends
+// after the last was removed.
+func (r *registry) add(c *client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conns == nil {
+		r.conns = make(map[*client]struct{})
+	}
+	if r.conns[c] = struct{}{}; len(r.conns) == 1 {
+		r.clock.set()
+		r.stop = make(chan struct{})
+		go r.run(r.stop)
+	}
+}
+
+// remove lets a connection go.
+func (r *registry) remove(c *client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, c)
+	if len(r.conns) > 0 {
+		return
+	}
+	close(r.stop)
+	if r.empty != nil {
+		close(r.empty)
+		r.empty = nil
+	}
+}
+
+// run sweeps until stop is closed.
+func (r *registry) run(stop <-chan struct{}) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	var list []*client
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+		}
+		r.clock.set()
+		list = r.appendAll(list[:0])
+		r.sweep(list)
+		clear(list)
+	}
+}
+
+// appendAll appends the open connections to list.
+func (r *registry) appendAll(list []*client) []*client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.conns {
+		list = append(list, c)
+	}
+	return list
+}
+
+// count returns the number of open connections.
+func (r *registry) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.conns)
+}
+
+// none returns a channel that is closed once no connection is open.
+func (r *registry) none() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.conns) == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if r.empty == nil {
+		r.empty = make(chan struct{})
+	}
+	return r.empty
+}
+
+// cut cuts every run that match names, and returns how many.
+func (r *registry) cut(c cause, match func(r run, node string) bool) int {
+	var closes []*h1.Conn
+	n := 0
+	for _, conn := range r.appendAll(nil) {
+		var cut bool
+		if closes, cut = conn.slot.cut(c, match, closes); cut {
+			n++
+		}
+	}
+	closeAll(closes)
+	return n
+}

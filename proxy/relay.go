@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"shardway/proxy/h1"
+)
+
+// relay passes the answer that has begun to come in on to the client, and ends
+// the trip. From here on there is no other answer: what breaks off is cut.
+func (c *client) relay(p *trip) verdict {
+	res := &p.l.res
+	if !c.slot.mark(slotAnswered) {
+		return c.broken(p, nil)
+	}
+	w := c.h.WriteResponseHead(res, c.editResponse(p, res))
+	_, rerr, werr := w.Copy(&res.Body)
+	if rerr != nil || werr != nil {
+		w.Abort()
+		if why := c.end(p); rerr != nil && why == causeNone {
+			c.s.metrics.answersCut.Add(1)
+		}
+		c.s.metrics.request(c.x.route, res.Status())
+		c.x.cut = true
+		return done
+	}
+	c.s.metrics.request(c.x.route, res.Status())
+	sent := c.awaitUpload() && !c.up.broken
+	if !sent || !res.KeepAlive() {
+		_ = p.l.Close() // then the app runs it no more, as far as can be told
+	}
+	why := c.slot.finish()
+	p.release()
+	// The app is done with the request; the client may take its time.
+	if w.Close(res.Body.Trailers()) != nil {
+		c.x.cut = true
+	}
+	c.stopUpload()
+	c.gone.disarm()
+	if why == causeNone && sent && res.KeepAlive() {
+		if p.demand {
+			p.l.Writer().Discard() // both sides know that the body will not come
+		}
+		p.l.pool.put(p.l)
+	} else {
+		p.l.pool.drop(p.l)
+	}
+	return done
+}
+
+// editResponse says what changes in an answer on its way to the client.
+func (c *client) editResponse(p *trip, res *h1.Response) *h1.Edit {
+	e := &c.edit
+	*e = h1.Edit{Drop: h1.Of(h1.FieldShardwayMap, h1.FieldShardwayRefused), Date: c.s.date()}
+	if p.r.Kind == Local {
+		e.Drop |= h1.Of(h1.FieldShardwayError) // the proxy's own word
+	}
+	c.extra = c.extra[:0]
+	if c.ingress == "" {
+		c.exposeAnswer(p, e)
+	}
+	e.Extra = c.extra
+	e.Kind, e.Size = 0, 0
+	if c.req.Minor() == 0 {
+		c.editForOld(res, e)
+	} else if res.Body.Kind() == h1.UntilClose {
+		e.Kind = h1.Chunked // then it can be told apart from one that was cut
+	}
+	if !c.mayKeep() {
+		c.x.keep, e.Close = false, true
+	}
+	return e
+}
+
+// editForOld frames an answer for an HTTP/1.0 client, which knows no chunks.
+func (c *client) editForOld(res *h1.Response, e *h1.Edit) {
+	switch res.Body.Kind() {
+	case h1.Chunked, h1.UntilClose:
+		e.Kind = h1.UntilClose
+		c.x.keep = false
+	default:
+		e.KeepAlive = c.mayKeep()
+	}
+}
+
+// mayKeep reports whether the connection may carry another request after this
+// one's answer, as far as is known when the answer begins.
+func (c *client) mayKeep() bool {
+	return c.x.keep && !c.s.draining.Load() && (c.up.running || c.req.Body.Done() || c.drains())
+}
+
+// relayInterim passes a 1xx answer on to those who understand it. 100 is for
+// clients that wait for it.
+func (c *client) relayInterim(res *h1.Response) error {
+	if c.req.Minor() == 0 || res.Status() == 100 && !c.req.Expects() {
+		return nil
+	}
+	c.edit = h1.Edit{Drop: h1.Shardway}
+	w := c.h.WriteResponseHead(res, &c.edit)
+	return w.Close(nil)
+}
+
+// headerContinue marks a request whose body the owner has to ask for, and the
+// 100 that does so. Its value says whether the client waits for one of its own.
+const headerContinue = "Shardway-Continue"
+
+// askForBody tells the ingress that the request was admitted.
+func (c *client) askForBody() error {
+	w := c.h.Writer()
+	w.PutString("HTTP/1.1 100 Continue\r\n" + headerContinue + ": 1\r\n\r\n")
+	return w.Flush()
+}

@@ -1,0 +1,242 @@
+package proxy
+
+import (
+	"errors"
+	"os"
+
+	"shardway/internal/problem"
+	"shardway/proxy/h1"
+)
+
+// mayHaveRun is what every answer says that cannot exclude it.
+const mayHaveRun = "the connection broke after the request was sent: it may have run"
+
+// maxTries bounds how often one request is sent that may have run.
+const maxTries = 3
+
+// errNotSwitched reports an answer 101 to a request that did not ask for it.
+var errNotSwitched = errors.New("proxy: 101 without being asked")
+
+// trip is one run of a request over one link. Its run has begun in the slot; who
+// ends it calls release, once, as soon as the app is done with the request or its
+// connection is closed, and gives the link back or drops it.
+type trip struct {
+	l       *link
+	t       *Table
+	r       *Route
+	epoch   uint64 // ownership epoch; zero: unknown
+	release func()
+	demand  bool // the owner asks for the body when it has admitted the request
+}
+
+// run sends the request, once, and relays the answer.
+func (c *client) run(p *trip) verdict {
+	c.x.route = p.r.Kind
+	if err := c.takeBuffered(); err != nil {
+		c.giveBack(p.l)
+		p.release()
+		return c.badBody(err)
+	}
+	p.demand = p.r.Kind == Remote && !c.bodyWhole()
+	before := p.l.Sent()
+	w := c.writeRequestHead(p)
+	if err := c.send(p, w); err != nil {
+		if p.l.Sent() == before {
+			return c.notSent(p, err)
+		}
+		return c.broken(p, err)
+	}
+	if err := c.awaitAnswer(p, w); err != nil {
+		return c.broken(p, err)
+	}
+	res := &p.l.res
+	switch {
+	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused):
+		return c.refused(p)
+	case res.Switches():
+		return c.tunnel(p)
+	}
+	return c.relay(p)
+}
+
+// send sends the head with what is there of the body: all of it, if there is
+// none, or it is kept, or it has come in already. For the rest it begins an
+// upload; of a body on demand nothing is sent yet.
+func (c *client) send(p *trip, w *h1.Writer) error {
+	if p.r.Kind == Local {
+		w.Gate(c.gate)
+	}
+	if p.demand {
+		err := w.Flush()
+		c.gone.arm()
+		return err
+	}
+	if _, err := w.Write(c.body); err != nil {
+		return err
+	}
+	if c.bodyWhole() {
+		if err := w.Close(c.req.Body.Trailers()); err != nil {
+			return err
+		}
+		c.gone.arm()
+		return nil
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if c.x.onDemand && !c.x.asked {
+		// This node has admitted the request and its app takes it: now its body
+		// may come.
+		c.x.asked = true
+		if err := c.askForBody(); err != nil {
+			return err
+		}
+	}
+	c.startUpload(p.l, w, 0)
+	return nil
+}
+
+// notSent ends a trip of which not one byte was sent.
+func (c *client) notSent(p *trip, err error) verdict {
+	if errors.Is(err, errNoLease) {
+		p.l.Writer().Discard()
+		c.giveBack(p.l)
+		p.release()
+		return verdict{step: stepHold, reason: ReasonNoLease, refusal: RefusedNoLease, backoff: true}
+	}
+	why := c.end(p)
+	c.s.metrics.retries[retryUnsent].Add(1)
+	switch {
+	case c.down.Load():
+		return done
+	case why != causeNone || p.l.reused:
+		return verdict{step: stepAgain}
+	}
+	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, detail: err.Error()}
+	if v.code = problem.PeerUnreachable; p.r.Kind == Local {
+		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
+	}
+	return v
+}
+
+// end ends a trip by closing its link, and returns what it was cut for, if it
+// was. The client's body can go no further if it was on its way.
+func (c *client) end(p *trip) cause {
+	why := c.slot.finish()
+	_ = p.l.Close() // before the release: then the app runs it no more, as far as can be told
+	p.release()
+	c.stopUpload()
+	c.gone.disarm()
+	p.l.pool.drop(p.l)
+	return why
+}
+
+// awaitAnswer reads heads until the final one, and passes interim ones on.
+func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
+	res := &p.l.res
+	for {
+		if err := p.l.ReadResponse(res, c.req.Method()); err != nil {
+			return err
+		}
+		switch {
+		case res.Switches() && !c.req.Upgrades():
+			return errNotSwitched
+		case !res.Interim():
+			return nil
+		case res.Status() == 100 && p.r.Kind == Remote && res.Value(headerContinue) != nil:
+			if p.demand {
+				p.demand = false
+				c.gone.disarm()
+				c.startUpload(p.l, w, len(c.body))
+			}
+		default:
+			if err := c.relayInterim(res); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// broken ends a trip that has no answer though something was sent, and decides
+// whether the request may go again.
+func (c *client) broken(p *trip, err error) verdict {
+	why := c.end(p)
+	code := problem.UpstreamBroken
+	if p.r.Kind == Remote {
+		code = problem.PeerUnreachable
+	}
+	var bad *h1.Error
+	switch {
+	case c.down.Load():
+		return done
+	case c.up.rerr != nil:
+		return c.badBody(c.up.rerr)
+	case why == causeDrain:
+		return fail(problem.Draining, "the request was running while its shard moved away, and was cut: it may have run")
+	case why == causeTimeout:
+		return fail(problem.UpstreamTimeout, "the app gave no answer in time: the request may have run")
+	case errors.As(err, &bad):
+		return fail(code, "the answer is malformed: "+bad.Reason())
+	case errors.Is(err, errNotSwitched):
+		return fail(code, "the answer switches protocols without being asked")
+	case errors.Is(err, os.ErrDeadlineExceeded) && why == causeNone:
+		return fail(code, "the answer stopped within its head, or the request was not taken in: it may have run")
+	}
+	return c.goAgain(p, code)
+}
+
+// goAgain decides about a request that may have run (G7).
+func (c *client) goAgain(p *trip, code problem.Code) verdict {
+	c.x.tries++
+	again := c.x.safety == safeMethod
+	if c.x.safety == idempotentMethod {
+		again = p.epoch != 0
+		c.x.ran, c.x.ranEpoch = true, p.epoch
+	}
+	if !again || c.x.tries >= maxTries || !c.canReplay() || !c.s.budget.spend() {
+		return fail(code, mayHaveRun)
+	}
+	c.s.metrics.retries[retryBroken].Add(1)
+	if c.x.tries == 1 {
+		return verdict{step: stepAgain}
+	}
+	return verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, code: code, detail: mayHaveRun}
+}
+
+// refused ends a trip that the owner refused: no byte of it reached an app.
+func (c *client) refused(p *trip) verdict {
+	res := &p.l.res
+	refusal, ok := refusalOf(res.Known(h1.FieldShardwayRefused))
+	if !ok {
+		refusal = RefusedHeld // the word of a newer version
+	}
+	committed, proposed, _ := parseMap(res.Known(h1.FieldShardwayMap))
+	c.stopUpload()
+	c.gone.disarm()
+	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.up.broken
+	if !c.bodyWhole() {
+		p.l.Writer().Discard() // both sides know that the body will not come
+	}
+	if c.slot.finish() == causeNone && whole {
+		p.l.pool.put(p.l)
+	} else {
+		p.l.pool.drop(p.l)
+	}
+	p.release()
+	c.s.metrics.refusals[refusal].Add(1)
+	c.s.metrics.retries[retryRefused].Add(1)
+	switch {
+	case c.down.Load():
+		return done
+	case c.up.broken:
+		return fail(problem.QueueTimeout, "the owner refused the request after part of its body had come")
+	}
+	v := verdict{
+		step: stepHold, reason: ReasonRefused, refusal: refusal, backoff: true,
+		committed: committed, proposed: proposed,
+	}
+	if refusal == RefusedNoApp || refusal == RefusedBusy {
+		v.reason = ReasonUnreachable
+	}
+	return v
+}

@@ -1,0 +1,221 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shardway/proxy/h1"
+	"shardway/shardmap"
+)
+
+// Server carries the requests of one node. Make it with New, give it clients
+// with ServeClients and other nodes' streams with ServePeer, and tell it of
+// changes: Wake after each new table, Cut, CutUpstream and Abandon when the
+// protocol says that something must not run on. It is a prometheus.Collector.
+type Server struct {
+	o        Options
+	upstream *pool // nil in a gateway
+	peers    peers
+	conns    registry
+	budget   budget
+	metrics  *metrics
+	draining atomic.Bool
+	buffers  h1.Buffers
+	bodies   sync.Pool // *[]byte of BodyBuffer
+	keyless  Route     // of requests without a key
+	clock    coarse
+	now      atomic.Pointer[[]byte] // the Date header
+
+	// The sweep's own.
+	second int64
+	reaped time.Duration
+
+	mu struct {
+		sync.Mutex
+		closed    bool
+		listeners map[net.Listener]struct{}
+	}
+}
+
+// New makes a Server. It starts nothing.
+func New(o Options) *Server {
+	s := &Server{o: o.withDefaults(), metrics: newMetrics(), keyless: Route{Kind: Local}}
+	s.clock.set()
+	s.setDate()
+	s.conns.clock, s.conns.sweep = &s.clock, s.sweep
+	s.peers.dial, s.peers.clock, s.peers.maxIdle = s.dialPeer, &s.clock, s.o.PeerConns
+	if s.o.DialUpstream != nil {
+		s.upstream = &pool{dial: s.dialUpstream, clock: &s.clock, max: s.o.UpstreamConns}
+	}
+	s.budget.fill()
+	s.mu.listeners = make(map[net.Listener]struct{})
+	return s
+}
+
+// ServeClients takes connections from ln until ctx ends or Shutdown is called,
+// closes ln, and returns after the last connection it took has been closed: at
+// once when ctx has ended, in their own time after Shutdown. The error is nil
+// then, and the listener's if that broke.
+func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
+	if !s.listen(ln) {
+		return ln.Close()
+	}
+	defer s.unlisten(ln)
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	places := make(chan struct{}, s.o.MaxConns) // one for each open connection
+	for {
+		places <- struct{}{}
+		conn, err := s.accept(ctx, ln)
+		if err != nil {
+			if ctx.Err() != nil || s.isClosed() {
+				return nil
+			}
+			return err
+		}
+		running.Go(func() {
+			defer func() { <-places }()
+			newClient(ctx, s, conn, "").serve()
+		})
+	}
+}
+
+// ServePeer serves one stream of forwarded requests from the node ingress, and
+// returns when the stream has ended or ctx has.
+func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
+	newClient(ctx, s, conn, ingress).serve()
+}
+
+// accept takes the next connection. Out of file descriptors or memory it pauses
+// and tries again, for the listener recovers by itself.
+func (s *Server) accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
+	const first, last = 5 * time.Millisecond, time.Second
+	for pause := first; ; pause = min(2*pause, last) {
+		conn, err := ln.Accept()
+		if err == nil {
+			return conn, nil
+		}
+		if !isTemporary(err) {
+			return nil, err
+		}
+		if pause == first {
+			s.o.Log.Warn().Err(err).Msg("accepting paused")
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// isTemporary reports whether accepting may work again later.
+func isTemporary(err error) bool {
+	var t interface{ Temporary() bool }
+	return !errors.Is(err, net.ErrClosed) && errors.As(err, &t) && t.Temporary()
+}
+
+// Wake makes waiting requests look at the table again; the node calls it after
+// each swap, with the new table's generation.
+func (s *Server) Wake(generation uint64) { s.o.Room.Wake(generation) }
+
+// Cut cuts what runs on the local app for the shards that match names, and
+// returns how many it were. Whoever still waits for the head of an answer gets
+// 502 draining, others lose their connection. The reason is for the metrics.
+func (s *Server) Cut(match func(shardmap.Shard) bool, reason string) int {
+	n := s.conns.cut(causeDrain, func(r run, _ string) bool {
+		return r.kind == Local && r.flags&slotKeyless == 0 && match(r.shard)
+	})
+	s.metrics.cut(reason, n)
+	return n
+}
+
+// CutUpstream cuts everything that runs on the local app, and returns how many
+// it were. Requests that may go again do.
+func (s *Server) CutUpstream(reason string) int {
+	n := s.conns.cut(causeLease, func(r run, _ string) bool { return r.kind == Local })
+	s.metrics.cut(reason, n)
+	return n
+}
+
+// Abandon drops requests forwarded to node for shard s where match says so, and
+// returns how many. Those that may go again do, the others get 502.
+func (s *Server) Abandon(match func(s shardmap.Shard, node string) bool) int {
+	n := s.conns.cut(causeAbandon, func(r run, node string) bool {
+		return r.kind == Remote && match(r.shard, node)
+	})
+	s.metrics.cut(causeAbandon.String(), n)
+	return n
+}
+
+// SetDraining turns draining on or off. While it is on, answers carry
+// Connection: close, and connections that have been idle for a second are closed;
+// new ones are still taken.
+func (s *Server) SetDraining(on bool) { s.draining.Store(on) }
+
+// Shutdown stops accepting, closes idle connections and waits for the others. When
+// ctx ends first it cuts them, waits for their goroutines all the same, and returns
+// ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.SetDraining(true)
+	s.mu.Lock()
+	s.mu.closed = true
+	for ln := range s.mu.listeners {
+		_ = ln.Close()
+	}
+	s.mu.Unlock()
+	defer s.closeIdle()
+	for _, c := range s.conns.appendAll(nil) {
+		c.h.StopIdle()
+	}
+	select {
+	case <-s.conns.none():
+		return nil
+	case <-ctx.Done():
+	}
+	for _, c := range s.conns.appendAll(nil) {
+		c.shut(causeShutdown)
+	}
+	<-s.conns.none()
+	return ctx.Err()
+}
+
+// closeIdle closes the kept connections to the app and to other nodes.
+func (s *Server) closeIdle() {
+	if s.upstream != nil {
+		s.upstream.closeIdle()
+	}
+	s.peers.closeIdle()
+}
+
+// listen notes a listener for Shutdown, which may have been called already.
+func (s *Server) listen(ln net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return false
+	}
+	s.mu.listeners[ln] = struct{}{}
+	return true
+}
+
+func (s *Server) unlisten(ln net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.listeners, ln)
+	_ = ln.Close()
+}
+
+func (s *Server) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.closed
+}

@@ -1,0 +1,112 @@
+package proxy
+
+import (
+	"net/http"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+const (
+	// linkAge is for how long an idle connection to the app or a node is kept.
+	linkAge = time.Minute
+	// lameIdle is for how long a client's connection has to be idle before it is
+	// closed for draining: one used this moment is likely to be used again.
+	lameIdle = time.Second
+)
+
+// sweep looks over the open connections: for what has run long enough to be
+// worth a watch, for apps that do not answer, for upgraded connections whose
+// shard has moved, for idle ones while draining. One goroutine at a time.
+func (s *Server) sweep(list []*client) {
+	now := s.clock.now()
+	s.setDate()
+	t := s.o.Cluster.Table()
+	for _, c := range list {
+		s.sweepRun(c, t, now)
+		if since := c.idle.Load(); since != 0 && s.draining.Load() && now-time.Duration(since) >= lameIdle {
+			c.h.StopIdle()
+		}
+	}
+	if now-s.reaped < time.Second {
+		return
+	}
+	s.reaped = now
+	if s.upstream != nil {
+		s.upstream.reap(linkAge)
+	}
+	s.peers.reap(linkAge)
+}
+
+// sweepRun looks at what a connection runs.
+func (s *Server) sweepRun(c *client, t *Table, now time.Duration) {
+	r := c.slot.load()
+	if r.kind == 0 || r.cause != causeNone {
+		return
+	}
+	if r.number != c.seenRun {
+		c.seenRun, c.since, c.moved = r.number, now, 0
+		return
+	}
+	c.gone.start()
+	switch {
+	case r.flags&slotTunnel != 0:
+		s.sweepTunnel(c, r, t, now)
+	case r.flags&slotAnswered != 0 || r.kind != Local || s.o.FirstByteTimeout < 0:
+	case c.uploading.Load():
+		c.since = now
+	case now-c.since > s.o.FirstByteTimeout:
+		s.cutRun(c, r, causeTimeout)
+	}
+}
+
+// sweepTunnel closes an upgraded connection whose shard has been elsewhere for
+// StreamGrace.
+func (s *Server) sweepTunnel(c *client, r run, t *Table, now time.Duration) {
+	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || stillThere(r, c.slot.node.Load(), t.Route(r.shard)) {
+		c.moved = 0
+		return
+	}
+	if c.moved == 0 {
+		c.moved = now
+	}
+	if now-c.moved >= s.o.StreamGrace {
+		s.cutRun(c, r, causeMoved)
+	}
+}
+
+// stillThere reports whether a run is where the table has its shard, as far as
+// that is certain: a node that lost its lease has not lost the shard.
+func stillThere(r run, node *string, route *Route) bool {
+	switch route.Kind {
+	case Held:
+		return route.Reason == ReasonNoLease || route.Reason == ReasonPaused || r.kind == Remote
+	case Remote:
+		return r.kind == Remote && node != nil && *node == route.Node
+	case Local:
+	}
+	return r.kind == Local
+}
+
+// cutRun cuts one run, if it is still the one that was looked at.
+func (s *Server) cutRun(c *client, r run, why cause) {
+	closes, cut := c.slot.cut(why, func(now run, _ string) bool { return now.number == r.number }, []*h1.Conn(nil))
+	if cut {
+		s.metrics.cut(why.String(), 1)
+		closeAll(closes)
+	}
+}
+
+// date returns the value of a Date header, at most a second and a sweep old.
+func (s *Server) date() []byte { return *s.now.Load() }
+
+// setDate makes it anew when the second has changed.
+func (s *Server) setDate() {
+	second := int64(s.clock.now() / time.Second)
+	if second == s.second {
+		return
+	}
+	s.second = second
+	date := []byte(time.Unix(second, 0).UTC().Format(http.TimeFormat))
+	s.now.Store(&date)
+}

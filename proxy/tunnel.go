@@ -1,0 +1,63 @@
+package proxy
+
+import (
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// tunnel passes an answer 101 on and then bytes, both ways, until both sides
+// have ended. Each end is passed on as the end of one half.
+func (c *client) tunnel(p *trip) verdict {
+	c.stopUpload()
+	c.gone.disarm()
+	if !c.slot.mark(slotAnswered | slotTunnel) {
+		return c.broken(p, nil)
+	}
+	c.x.cut = true
+	c.s.metrics.request(c.x.route, p.l.res.Status())
+	c.s.metrics.tunnels.Add(1)
+	defer c.s.metrics.tunnels.Add(-1)
+	e := c.editResponse(p, &p.l.res)
+	e.Upgrade, e.Close, e.KeepAlive = true, false, false
+	if c.h.WriteResponseHead(&p.l.res, e).Close(nil) == nil {
+		c.carry(p.l)
+	}
+	c.end(p)
+	return done
+}
+
+// carry copies both ways. A connection that goes idle while half closed is
+// given up after IdleTimeout.
+func (c *client) carry(l *link) {
+	usual := c.h.Timeouts()
+	patient := usual
+	patient.Body = 0
+	c.h.SetTimeouts(patient)
+	both := func() { closeAll([]*h1.Conn{l.Conn, c.h}) }
+	up := make(chan struct{})
+	go func() {
+		defer close(up)
+		if !splice(c.h, l.Conn) {
+			both()
+		}
+	}()
+	if !splice(l.Conn, c.h) {
+		both()
+	}
+	timer := time.AfterFunc(c.s.o.IdleTimeout, both)
+	<-up
+	timer.Stop()
+}
+
+// splice copies what comes from one connection to the other until it ends, and
+// passes the end on. False means that the tunnel is broken.
+func splice(from, to *h1.Conn) bool {
+	w := to.Writer()
+	w.Begin(h1.UntilClose, 0)
+	var rest h1.Body
+	if _, rerr, werr := w.Copy(from.Rest(&rest)); rerr != nil || werr != nil {
+		return false
+	}
+	return w.Flush() == nil && to.CloseWrite()
+}
