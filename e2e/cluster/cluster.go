@@ -37,6 +37,9 @@ type Options struct {
 	Net *netns.Net
 	// Relay puts a relay before each peer port. Not with Net.
 	Relay bool
+	// Dir holds data and logs; empty is a directory in memory. It is the
+	// caller's to remove.
+	Dir string
 }
 
 // Cluster is a set of nodes. Its methods belong to the goroutine of the test.
@@ -71,10 +74,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 	for range o.Nodes {
 		c.Prepare(tb, "--expect", fmt.Sprint(o.Nodes))
 	}
-	// Everybody knows everybody's address before anybody starts.
-	for _, n := range c.nodes {
-		n.flags = append(n.flags, c.joins(n)...)
-	}
+	c.Acquaint()
 	for _, n := range c.nodes {
 		n.Start(tb)
 	}
@@ -88,9 +88,12 @@ func New(tb testing.TB, o Options) *Cluster {
 	if o.Shards == 0 {
 		o.Shards = 128
 	}
-	dir, err := Scratch()
-	if err != nil {
-		tb.Fatal(err)
+	dir := o.Dir
+	if dir == "" {
+		var err error
+		if dir, err = Scratch(); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	ports, err := NewPorts()
 	if err != nil {
@@ -139,6 +142,13 @@ func (c *Cluster) Add(tb testing.TB, flags ...string) *Node {
 	n.flags = append(n.flags, c.joins(n)...)
 	n.Start(tb)
 	return n
+}
+
+// Acquaint gives every node the addresses of all the others, before any starts.
+func (c *Cluster) Acquaint() {
+	for _, n := range c.nodes {
+		n.flags = append(n.flags, c.joins(n)...)
+	}
 }
 
 // joins are the addresses of all nodes but n.
@@ -219,9 +229,10 @@ func (c *Cluster) close(tb testing.TB) {
 	if tb.Failed() {
 		c.dump(tb)
 	}
-	if os.Getenv("SHARDWAY_E2E_KEEP") != "" {
+	switch {
+	case os.Getenv("SHARDWAY_E2E_KEEP") != "":
 		tb.Logf("kept: %s", c.dir)
-	} else {
+	case c.o.Dir == "":
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -81,14 +81,21 @@ func (l *Load) Flow(tb testing.TB, n int) {
 }
 
 // Finish stops the load, waits for its answers, and judges everything that
-// happened in the cluster so far. excuse may be nil; see history.Rules.
+// happened in the cluster so far. excuse may be nil; see history.Rules. No other
+// load may be at work: its runs would be nobody's.
 func (l *Load) Finish(tb testing.TB, excuse func(*history.Answer) string) *history.Report {
+	tb.Helper()
+	l.End(tb)
+	return l.c.Judge(tb, excuse)
+}
+
+// End stops the load and waits for its answers; the next Judge takes them.
+func (l *Load) End(tb testing.TB) {
 	tb.Helper()
 	l.c.answers = append(l.c.answers, l.Stop()...)
 	if n := l.client.Unasked(); n > 0 {
 		tb.Errorf("%d bytes came on idle connections", n)
 	}
-	return l.c.Judge(tb, excuse)
 }
 
 // Ask sends one request to one node, once, and returns what came. The next

@@ -1,0 +1,149 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"shardway/e2e/cluster"
+)
+
+// What the demo says, and what the test does after it.
+var (
+	curl = regexp.MustCompile(`curl -H 'X-Shard-Key: (\w+)' (http://\S+)`)
+	kill = regexp.MustCompile(`kill -9 (\d+)`)
+	pids = regexp.MustCompile(`\(pid (\d+)\)|\s(\d+)\s+http://`)
+)
+
+// TestDemoIsWhatItSays starts the demo as make run does and follows what it
+// prints: the same key at each port is answered by the same node and counts up by
+// one; a killed node fails no key; Ctrl-C ends every process.
+func TestDemoIsWhatItSays(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "demo") //nolint:gosec // the binary under test
+	cmd.Dir = t.TempDir()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState != nil {
+			return
+		}
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+		_ = cmd.Wait()
+	})
+	said := welcome(t, bufio.NewScanner(out))
+	var processes []int
+	for _, m := range pids.FindAllStringSubmatch(said, -1) {
+		pid, err := strconv.Atoi(m[1] + m[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		processes = append(processes, pid)
+	}
+	if len(processes) != 6 {
+		t.Errorf("the demo names %d processes, want 3 nodes and 3 apps:\n%s", len(processes), said)
+	}
+	curls := curl.FindAllStringSubmatch(said, -1)
+	if len(curls) != 3 {
+		t.Fatalf("the demo names %d commands like curl, want 3:\n%s", len(curls), said)
+	}
+	var node string
+	for i := range 9 {
+		got := ask(t, curls[i%3][1], curls[i%3][2])
+		if i == 0 {
+			node = got.Node
+		}
+		if got.Node != node || got.Count != i+1 || got.Epoch == 0 {
+			t.Fatalf("request %d to %s: %+v, want count %d from %s", i, curls[i%3][2], got, i+1, node)
+		}
+	}
+	victim := kill.FindStringSubmatch(said)
+	if victim == nil {
+		t.Fatalf("the demo names no process to kill:\n%s", said)
+	}
+	pid, err := strconv.Atoi(victim[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		ask(t, fmt.Sprint("key-", i), curls[0][2])
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the demo ended with %v", err)
+	}
+	for _, pid := range processes {
+		cluster.Await(t, fmt.Sprintf("process %d is gone", pid), func() error {
+			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("kill(%d, 0) = %w", pid, err)
+			}
+			return nil
+		})
+	}
+}
+
+// welcome reads until the demo has said everything, and lets it go on writing.
+func welcome(t *testing.T, lines *bufio.Scanner) string {
+	t.Helper()
+	var b strings.Builder
+	for lines.Scan() {
+		b.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "Ctrl-C") {
+			go func() {
+				for lines.Scan() { // ends with the demo
+				}
+			}()
+			return b.String()
+		}
+	}
+	t.Fatalf("the demo ended before it served:\n%s", &b)
+	return ""
+}
+
+// counted is the sample app's answer.
+type counted struct {
+	Node  string `json:"node"`
+	Shard int    `json:"shard"`
+	Epoch uint64 `json:"epoch"`
+	Count int    `json:"count"`
+}
+
+// ask does what the curl command does.
+func ask(t *testing.T, key, url string) counted {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Shard-Key", key)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var got counted
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("key %q at %s: %s, %v", key, url, resp.Status, err)
+	}
+	return got
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// TestRestartAfterCompaction makes the log long enough that every node keeps a
+// snapshot in place of its beginning, kills them all and starts them again; then
+// a new node joins, which can have the state from a snapshot only.
+func TestRestartAfterCompaction(t *testing.T) {
+	t.Parallel() // it waits for the snapshots most of the time
+	c := start(t, 3)
+	// Each election writes a round, which moves nothing.
+	until := c.AwaitServing(t).Epoch + 400
+	for c.AwaitServing(t).Epoch < until {
+		if err := c.Leader(t).Try(t.Context(), "step-down", nil); err != nil {
+			t.Log(err) // the next one shows whether it matters
+		}
+	}
+	before := c.AwaitServing(t)
+	for _, n := range c.Nodes() {
+		cluster.Await(t, "node "+n.ID+" has a snapshot", snapshot(n))
+	}
+	for _, n := range c.Nodes() {
+		n.Kill(t)
+	}
+	for _, n := range c.Nodes() {
+		n.Start(t)
+	}
+	wantSame(t, before, c.AwaitServing(t))
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	l.Flow(t, shards)
+	d := c.Add(t)
+	after := c.AwaitServing(t)
+	wantMoves(t, before, after)
+	l.Flow(t, shards)
+	l.Finish(t, nil)
+	d.Stop(t)
+}
+
+// snapshot tells whether a node has a complete Raft snapshot on its disk.
+func snapshot(n *cluster.Node) func() error {
+	return func() error {
+		found, err := filepath.Glob(filepath.Join(n.Data, "raft", "snapshots", "*", "state.bin"))
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			if !strings.HasSuffix(filepath.Dir(f), ".tmp") {
+				return nil
+			}
+		}
+		return errors.New("no snapshot")
+	}
+}
+
+// TestWipedVoterElectsNobody has the history that loses a committed map when an
+// empty disk may vote: c is behind, b comes back under its name with nothing, and
+// a, the only one who knows the last map, is dead. b and c must not serve; with a
+// they go on from its map.
+func TestWipedVoterElectsNobody(t *testing.T) {
+	t.Parallel() // it waits for refusals most of the time
+	c := start(t, 3, "--queue-wait", "3s")
+	a, b, behind := c.Node("a"), c.Node("b"), c.Node("c")
+	behind.Kill(t)
+	last := c.AwaitServing(t) // a map that c does not know
+	b.Kill(t)
+	b.Wipe(t)
+	a.Kill(t)
+	b.Start(t)
+	behind.Start(t)
+	for _, n := range []*cluster.Node{b, behind} {
+		cluster.Await(t, "node "+n.ID+" is up", func() error { _, err := n.Status(t.Context()); return err })
+	}
+	// Long enough for many elections, if there could be one.
+	for range 2 {
+		for i, n := range []*cluster.Node{b, behind, b, behind} {
+			r := c.Ask(t, n, load.Request{Key: fmt.Sprint("key-", i), Timeout: time.Minute})
+			if r.Status != http.StatusServiceUnavailable || r.Error != "no-leader" {
+				t.Errorf("node %s answered %d %s, want 503 no-leader", n.ID, r.Status, r.Error)
+			}
+		}
+	}
+	for _, n := range []*cluster.Node{b, behind} {
+		if s, err := n.Status(t.Context()); err != nil || s.Role == "leader" || s.LeaseMS != 0 {
+			t.Errorf("without a, node %s has %+v, %v", n.ID, s, err)
+		}
+	}
+	a.Start(t)
+	after := c.AwaitServing(t)
+	if after.Epoch <= last.Epoch {
+		t.Errorf("epoch %d after %d", after.Epoch, last.Epoch)
+	}
+	for _, m := range last.Moves(after) {
+		if m.To == "a" {
+			t.Errorf("shard %d moved from %s to a: the last map was lost", m.Shard, m.From)
+		}
+	}
+	for _, n := range c.Running() {
+		n.Await(t, "all vote", func(s cluster.Status) bool {
+			return s.Member("a").Voter && s.Member("b").Voter && s.Member("c").Voter
+		})
+	}
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	l.Flow(t, 2*shards)
+	l.Finish(t, nil)
+}

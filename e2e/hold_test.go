@@ -1,0 +1,125 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"net/http"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/load"
+)
+
+// quickDrain shortens what a round waits for, so that a member that does not
+// acknowledge is dropped after 2 s.
+var quickDrain = []string{"--drain-timeout", "1s", "--stream-grace", "1s"}
+
+// TestHeldLogDropsTheMember keeps the log from one follower, whose heartbeats
+// go on: it is heard, and never acknowledges. It serves nothing, the others go on
+// with its shards, and when the log flows again it returns; twice.
+func TestHeldLogDropsTheMember(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Relay: true, Flags: quickDrain})
+	for range 2 {
+		held := c.Follower(t)
+		l := c.Load(t, c.Others(held), cluster.Traffic{})
+		l.Flow(t, seconds/2)
+		before := c.AwaitServing(t)
+		held.Relay.HoldLog()
+		c.Add(t) // a map change that it will not see
+		cluster.Await(t, "the log is held", func() error {
+			if held.Relay.Held() == 0 {
+				return errNotYet
+			}
+			return nil
+		})
+		held.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+		alone := history.Now()
+		without := c.AwaitServedBy(t, c.Others(held)...)
+		l.Flow(t, seconds/2)
+		s, err := held.Status(t.Context())
+		if err != nil || s.LeaseMS != 0 || s.Epoch != before.Epoch || s.Proposed != before.Epoch {
+			t.Errorf("without the log, %s has %+v, %v, want no lease and epoch %d", held.ID, s, err, before.Epoch)
+		}
+		released := history.Now()
+		held.Relay.Release()
+		wantMoves(t, without, c.AwaitServing(t))
+		l.Flow(t, seconds/2)
+		l.Finish(t, nil)
+		for _, run := range c.Runs(t) {
+			if run.App == held.ID && run.Start > alone && run.Start < released {
+				t.Errorf("without the log, %s ran %s", held.ID, run.ID)
+			}
+		}
+	}
+}
+
+// TestHangingRequestsAreCutAfterTheDrain hangs a request in every shard of a
+// node and lets another one join: what hangs in a moving shard is cut with 502
+// draining, what hangs in the others goes on, and the round ends.
+func TestHangingRequestsAreCutAfterTheDrain(t *testing.T) {
+	c := start(t, 3, quickDrain...)
+	n := c.Node("a")
+	before := c.AwaitServing(t)
+	hanging := make(map[int]*cluster.Asking)
+	for _, key := range before.Keys(n.ID, 1) {
+		hanging[load.ShardOf(key, shards)] = c.AskLater(t, n, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate"}})
+	}
+	n.App.AwaitHanging(t, "gate", len(hanging))
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	l.Flow(t, seconds/2)
+	c.Add(t)
+	after := c.AwaitServing(t)
+	l.Flow(t, seconds/2)
+	n.App.Release(t, "gate")
+	l.Finish(t, nil)
+	moved := 0
+	for shard, asking := range hanging {
+		a := asking.Answer(t)
+		switch {
+		case after.Owner(shard) == n.ID:
+			if !a.OK() {
+				t.Errorf("shard %d stayed, its request got %d %s %s", shard, a.Status, a.Error, a.Detail)
+			}
+		default:
+			moved++
+			if a.Status != http.StatusBadGateway || a.Error != "draining" {
+				t.Errorf("shard %d moved, its request got %d %s %s, want 502 draining", shard, a.Status, a.Error, a.Detail)
+			}
+		}
+	}
+	if moved == 0 {
+		t.Error("no shard moved: nothing was tested")
+	}
+}
+
+// TestSlowRequestsFinishBeforeTheyMove has a request in every shard of a node,
+// slower than a round and faster than the drain: the node leaves, and each gets
+// its whole answer.
+func TestSlowRequestsFinishBeforeTheyMove(t *testing.T) {
+	c := start(t, 3)
+	n := c.Follower(t)
+	var slow []*cluster.Asking
+	for i, key := range c.AwaitServing(t).Keys(n.ID, 1) {
+		// Half of them at the leaving node itself, half through another.
+		at := []*cluster.Node{n, c.Others(n)[0]}[i%2]
+		slow = append(slow, c.AskLater(t, at, load.Request{
+			Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate", "App-Chunks": "10", "App-Delay": "50ms", "App-Size": "5000"},
+		}))
+	}
+	n.App.AwaitHanging(t, "gate", len(slow))
+	l := c.Load(t, c.Others(n), cluster.Traffic{})
+	l.Flow(t, seconds/2)
+	n.Terminate(t)
+	c.Others(n)[0].Await(t, "a map without "+n.ID+" is proposed", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
+	n.App.Release(t, "gate")
+	n.AwaitExit(t, 0)
+	c.AwaitServing(t)
+	l.Flow(t, seconds/2)
+	l.Finish(t, nil)
+	for _, asking := range slow {
+		if a := asking.Answer(t); !a.OK() || a.Bytes != 5000 {
+			t.Errorf("slow request: %+v", a)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+	"shardway/shardmap"
+)
+
+// TestColdStartServesEveryShard starts three nodes at once, as a user would, and
+// talks to each of them.
+func TestColdStartServesEveryShard(t *testing.T) {
+	c := start(t, 3)
+	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 500})
+	l.Flow(t, 4*shards)
+	r := l.Finish(t, nil)
+	if r.Shards != shards {
+		t.Errorf("requests ran in %d shards, want %d", r.Shards, shards)
+	}
+}
+
+// TestOneKeyIsCountedByOneApp is the first thing that a user tries: one key at
+// each port, and the count goes up by one.
+func TestOneKeyIsCountedByOneApp(t *testing.T) {
+	c := start(t, 3)
+	owner := c.AwaitServing(t).OwnerOf("alice")
+	for i := range 9 {
+		n := c.Nodes()[i%3]
+		a := c.Ask(t, n, load.Request{Key: "alice", Method: []string{"GET", "POST"}[i%2]})
+		if !a.OK() || a.App != owner || a.Count != uint64(i+1) {
+			t.Fatalf("request %d at %s: %+v, want count %d from %s", i, n.ID, a, i+1, owner)
+		}
+	}
+	if a := c.Ask(t, c.Node("a"), load.Request{}); a.Status != 400 || a.Error != "no-key" {
+		t.Errorf("request without a key: %d %s, want 400 no-key", a.Status, a.Error)
+	}
+}
+
+// TestTwoNodesJoiningTogether ends even every time: the ancestor ended with one
+// node owning everything in most trials.
+func TestTwoNodesJoiningTogether(t *testing.T) {
+	for trial := range trials {
+		t.Run(fmt.Sprint(trial), func(t *testing.T) {
+			c := start(t, 1)
+			before := c.AwaitServing(t)
+			l := c.Load(t, c.Running(), cluster.Traffic{})
+			l.Flow(t, 50)
+			b, d := c.Prepare(t, "--join", c.Node("a").Gossip), c.Prepare(t, "--join", c.Node("a").Gossip)
+			b.Start(t)
+			d.Start(t)
+			after := c.AwaitServing(t)
+			l.Flow(t, 50)
+			l.Finish(t, nil)
+			for _, m := range before.Moves(after) {
+				if m.From != "a" {
+					t.Errorf("shard %d moved from %s to %s", m.Shard, m.From, m.To)
+				}
+			}
+			wantMoves(t, before, after)
+		})
+	}
+}
+
+// TestJoinAndLeaveMoveWhatTheyMust grows a cluster from one node to four and
+// shrinks it again. Assign is pure, so the test knows every map in advance: it
+// sends requests to unmoved shards only, and none of them may be held.
+func TestJoinAndLeaveMoveWhatTheyMust(t *testing.T) {
+	c := start(t, 1)
+	m := c.AwaitServing(t)
+	want := assign(shardmap.New(shards), c.Running())
+	for n := 1; n <= 3; n++ {
+		t.Run(fmt.Sprintf("join of node %d", n+1), func(t *testing.T) {
+			joining := c.Prepare(t, "--join", c.Node("a").Gossip)
+			want = assign(want, append(c.Running(), joining))
+			after := undisturbed(t, c, m, want, c.Running(), func() { joining.Start(t) })
+			if moves := m.Moves(after); len(moves) != shards/(n+1) {
+				t.Errorf("%d shards moved, want %d", len(moves), shards/(n+1))
+			}
+			m = after
+		})
+	}
+	for _, leaving := range []*cluster.Node{c.Node("d"), c.Leader(t)} {
+		t.Run("leave of "+leaving.ID, func(t *testing.T) {
+			owned := m.Counts()[leaving.ID]
+			stay := c.Others(leaving)
+			want = assign(want, stay)
+			after := undisturbed(t, c, m, want, stay, func() { leaving.Stop(t) })
+			moves := m.Moves(after)
+			for _, move := range moves {
+				if move.From != leaving.ID {
+					t.Errorf("shard %d moved from %s, which stays", move.Shard, move.From)
+				}
+			}
+			if len(moves) != owned {
+				t.Errorf("%d shards moved, want the %d of %s", len(moves), owned, leaving.ID)
+			}
+			m = after
+		})
+	}
+}
+
+// undisturbed makes a change under load on what does not move in it, at these
+// nodes, and checks that the cluster ends with the wanted map and that no request
+// was held.
+func undisturbed(t *testing.T, c *cluster.Cluster, m cluster.Map, want *shardmap.Map, nodes []*cluster.Node, change func()) cluster.Map {
+	t.Helper()
+	owner := func(s int) string { return string(want.Owner(shardmap.Shard(s))) }
+	keys := load.KeysIn(shards, 1, func(s int) bool { return m.Owner(s) == owner(s) })
+	const held = "shardway_held_requests_total"
+	before := c.Sum(t, nodes, held)
+	l := c.Load(t, nodes, cluster.Traffic{Rate: 300, Keys: keys})
+	l.Flow(t, 100)
+	change()
+	after := c.AwaitServing(t)
+	l.Flow(t, 100)
+	l.Finish(t, nil)
+	for s := range shards {
+		if after.Owner(s) != owner(s) {
+			t.Fatalf("shard %d is %s's, want %s's: the map is not what Assign makes of the one before", s, after.Owner(s), owner(s))
+		}
+	}
+	if n := c.Sum(t, nodes, held) - before; n != 0 {
+		t.Errorf("%v requests for unmoved shards were held", n)
+	}
+	return after
+}
+
+// assign is the map that follows prev when these are the members.
+func assign(prev *shardmap.Map, nodes []*cluster.Node) *shardmap.Map {
+	var members []shardmap.Member
+	for _, n := range nodes {
+		members = append(members, shardmap.Member{ID: shardmap.NodeID(n.ID), Weight: 1})
+	}
+	next := shardmap.Assign(prev, members)
+	return next.Settle(prev, prev.Epoch()+1)
+}

@@ -1,0 +1,107 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+)
+
+// trials is how often each kind of death is tried here; the benchmark does 20.
+const trials = 3
+
+// TestKillNineFailsNoRequest kills a node that owns a third under load to the
+// others: nothing fails, exactly its shards move, and when it is back it has its
+// share again for as few moves as can be.
+func TestKillNineFailsNoRequest(t *testing.T) {
+	for _, f := range []struct {
+		fence  string
+		trials int
+	}{{"lease", trials}, {"refused", trials}, {"strict", 1}} {
+		t.Run(f.fence, func(t *testing.T) {
+			c := start(t, 3, "--fence", f.fence)
+			for trial := range f.trials {
+				t.Run(fmt.Sprintf("follower %d", trial), func(t *testing.T) { killed(t, c, c.Follower(t)) })
+				t.Run(fmt.Sprintf("leader %d", trial), func(t *testing.T) { killed(t, c, c.Leader(t)) })
+			}
+		})
+	}
+}
+
+func killed(t *testing.T, c *cluster.Cluster, victim *cluster.Node) {
+	before := c.AwaitServing(t)
+	l := c.Load(t, c.Others(victim), cluster.Traffic{})
+	l.Flow(t, 100)
+	victim.Kill(t)
+	died := history.Now()
+	l.Flow(t, 100)
+	without := c.AwaitServing(t)
+	l.Flow(t, 100)
+	l.Finish(t, lostWith(before, victim.ID, died))
+	for _, m := range before.Moves(without) {
+		if m.From != victim.ID {
+			t.Errorf("shard %d moved from %s to %s, which live", m.Shard, m.From, m.To)
+		}
+	}
+	wantMoves(t, before, without)
+	victim.Start(t)
+	wantMoves(t, without, c.AwaitServing(t))
+}
+
+// TestKilledNodeReturnsAtOnce starts a killed node again within a second, before
+// or after its death was noticed: nothing fails, and it has its share again.
+func TestKilledNodeReturnsAtOnce(t *testing.T) {
+	c := start(t, 3)
+	for trial := range trials {
+		for role, choose := range map[string]func(testing.TB) *cluster.Node{"follower": c.Follower, "leader": c.Leader} {
+			t.Run(fmt.Sprintf("%s %d", role, trial), func(t *testing.T) {
+				victim := choose(t)
+				before := c.AwaitServing(t)
+				l := c.Load(t, c.Others(victim), cluster.Traffic{})
+				l.Flow(t, 100)
+				victim.Kill(t)
+				died := history.Now()
+				l.Flow(t, trial*60) // at once, then after 0.3 s and 0.6 s of load
+				victim.Start(t)
+				after := c.AwaitServing(t)
+				l.Flow(t, 100)
+				l.Finish(t, lostWith(before, victim.ID, died))
+				// Away and back again is the most there may be.
+				most := before.Counts()[victim.ID] + shards/3
+				if moves := len(before.Moves(after)); moves > most {
+					t.Errorf("%d shards moved, want %d at most", moves, most)
+				}
+			})
+		}
+	}
+}
+
+// TestAllKilledAndRestarted has the same map again, from disk.
+func TestAllKilledAndRestarted(t *testing.T) {
+	c := start(t, 3)
+	// A further node that joins and leaves makes a map that no start would make.
+	d := c.Add(t)
+	c.AwaitServing(t)
+	d.Stop(t)
+	before := c.AwaitServing(t)
+	for range 2 {
+		nodes := c.Running()
+		for _, n := range nodes {
+			n.Kill(t)
+		}
+		for _, n := range nodes {
+			n.Start(t)
+		}
+		after := c.AwaitServing(t)
+		wantSame(t, before, after)
+		if after.Epoch < before.Epoch {
+			t.Errorf("epoch %d after %d", after.Epoch, before.Epoch)
+		}
+		l := c.Load(t, c.Running(), cluster.Traffic{})
+		l.Flow(t, 2*shards)
+		l.Finish(t, nil)
+	}
+}

@@ -1,0 +1,114 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+)
+
+// shards is the number of shards in these tests: uneven over three and four
+// nodes, and few enough that load covers each of them every second.
+const shards = 128
+
+// scratch and built belong to the whole test run: the binaries are built once.
+var (
+	scratch = sync.OnceValues(cluster.Scratch)
+	built   = sync.OnceValues(func() (cluster.Binaries, error) {
+		dir, err := scratch()
+		if err != nil {
+			return cluster.Binaries{}, err
+		}
+		// Some tests run the binary as another user.
+		if err := os.Chmod(dir, 0o755); err != nil {
+			return cluster.Binaries{}, err
+		}
+		return cluster.Build(context.Background(), dir)
+	})
+)
+
+func TestMain(m *testing.M) {
+	m.Run()
+	if dir, err := scratch(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+}
+
+func binaries(tb testing.TB) cluster.Binaries {
+	tb.Helper()
+	b, err := built()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// start starts n nodes with these flags, which serve when it returns.
+func start(tb testing.TB, n int, flags ...string) *cluster.Cluster {
+	tb.Helper()
+	return cluster.Start(tb, cluster.Options{Binaries: binaries(tb), Nodes: n, Shards: shards, Flags: flags})
+}
+
+// fewestMoves is the number of moves that no even map over the owners of to can
+// do without: what has no owner there, and what is above the quotas, whose
+// remainders go to those who have most.
+func fewestMoves(from, to cluster.Map) int {
+	var nodes []string
+	for id := range to.Counts() {
+		nodes = append(nodes, id)
+	}
+	owned := from.Counts()
+	moves := from.Shards
+	var have []int
+	for _, id := range nodes {
+		have = append(have, owned[id])
+		moves -= owned[id]
+	}
+	slices.Sort(have)
+	slices.Reverse(have)
+	for i, n := range have {
+		quota := from.Shards / len(nodes)
+		if i < from.Shards%len(nodes) {
+			quota++
+		}
+		moves += max(0, n-quota)
+	}
+	return moves
+}
+
+// wantMoves checks that one change moved as few shards as there must be.
+func wantMoves(tb testing.TB, from, to cluster.Map) {
+	tb.Helper()
+	if got, want := len(from.Moves(to)), fewestMoves(from, to); got != want {
+		tb.Errorf("epoch %d → %d moved %d shards, want %d (%v → %v)", from.Epoch, to.Epoch, got, want, from.Counts(), to.Counts())
+	}
+}
+
+// wantSame checks that nothing moved at all.
+func wantSame(tb testing.TB, from, to cluster.Map) {
+	tb.Helper()
+	if moves := from.Moves(to); len(moves) != 0 {
+		tb.Errorf("epoch %d → %d moved %d shards, want none (%v → %v)", from.Epoch, to.Epoch, len(moves), from.Counts(), to.Counts())
+	}
+}
+
+// lostWith excuses what no proxy can save: an unsafe request that was sent to
+// the app of a node that died or stood still, and so may have run. Its answer
+// must say so. until is when the node was dead, and its connections with it, or
+// ran again.
+func lostWith(m cluster.Map, node string, until int64) func(*history.Answer) string {
+	return func(a *history.Answer) string {
+		if a.Status == http.StatusBadGateway && a.Error != "" && !a.Safe() && a.Sent() <= until && m.OwnerOf(a.Key) == node {
+			return fmt.Sprintf("%s may have run at %s: %s", a.Method, node, a.Error)
+		}
+		return ""
+	}
+}

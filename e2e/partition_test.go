@@ -1,0 +1,171 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/load"
+	"shardway/e2e/netns"
+)
+
+// networks numbers the networks of this process.
+var networks atomic.Int32
+
+// startApart starts n nodes, each in a network namespace of its own.
+func startApart(t *testing.T, n int, flags ...string) (*cluster.Cluster, *netns.Net) {
+	t.Helper()
+	if err := netns.Available(); err != nil {
+		t.Skipf("wires cannot be cut here: %v", err)
+	}
+	w, err := netns.New(int(networks.Add(1)), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: n, Shards: shards, Net: w, Flags: flags}), w
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// index is the host of a node in its network.
+func index(n *cluster.Node) int { return int(n.ID[0] - 'a') }
+
+// TestMinorityStopsServing cuts one of three off, a follower and then the leader:
+// it serves nothing and says no-leader, the majority goes on, and when the wire is
+// mended it returns by itself.
+func TestMinorityStopsServing(t *testing.T) {
+	c, w := startApart(t, 3, "--queue-wait", "6s")
+	for _, role := range []struct {
+		name   string
+		choose func(testing.TB) *cluster.Node
+	}{{"follower", c.Follower}, {"leader", c.Leader}} {
+		t.Run(role.name, func(t *testing.T) {
+			minority := role.choose(t)
+			majority := c.Others(minority)
+			before := c.AwaitServing(t)
+			l := c.Load(t, majority, cluster.Traffic{})
+			l.Flow(t, seconds/2)
+			must(t, w.Isolate(index(minority)))
+			minority.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+			alone := history.Now()
+			// Its own key and another's: neither can be served from there.
+			var asking []*cluster.Asking
+			for _, owner := range c.Nodes() {
+				asking = append(asking, c.AskLater(t, minority, load.Request{Key: before.Keys(owner.ID, 1)[0]}))
+			}
+			for i, a := range asking {
+				if got := a.Answer(t); got.Status != http.StatusServiceUnavailable || got.Error != "no-leader" {
+					t.Errorf("cut off, %s answers %d %s %s for a key of %s, want 503 no-leader",
+						minority.ID, got.Status, got.Error, got.Detail, c.Nodes()[i].ID)
+				}
+			}
+			taken := c.AwaitServedBy(t, majority...)
+			l.Flow(t, seconds)
+			if s, err := minority.Status(t.Context()); err != nil || s.LeaseMS != 0 || s.Epoch != before.Epoch {
+				t.Errorf("cut off, %s has %+v, %v", minority.ID, s, err)
+			}
+			must(t, w.Heal())
+			healed := history.Now()
+			wantMoves(t, taken, c.AwaitServing(t))
+			l.Flow(t, seconds/2)
+			l.Finish(t, lostWith(before, minority.ID, healed))
+			for _, run := range c.Runs(t) {
+				if run.App == minority.ID && run.Start > alone && run.Start < healed {
+					t.Errorf("cut off, %s ran %s", minority.ID, run.ID)
+				}
+			}
+		})
+	}
+}
+
+// TestForwardingNeedsNoLease cuts the wire between a follower and the leader and
+// leaves the one to the third node: the follower serves nothing of its own, and
+// forwards what the third node owns.
+func TestForwardingNeedsNoLease(t *testing.T) {
+	c, w := startApart(t, 3, "--queue-wait", "4s")
+	leader := c.Leader(t)
+	cut, third := c.Others(leader)[0], c.Others(leader)[1]
+	before := c.AwaitServing(t)
+	must(t, w.Cut(index(cut), index(leader)))
+	cut.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+	alone := history.Now()
+	for _, key := range before.Keys(third.ID, 1) {
+		if a := c.Ask(t, cut, load.Request{Key: key}); !a.OK() || a.App != third.ID {
+			t.Fatalf("key %q of %s at %s: %d %s %s", key, third.ID, cut.ID, a.Status, a.Error, a.Detail)
+		}
+	}
+	c.AwaitServedBy(t, leader, third)
+	must(t, w.Heal())
+	healed := history.Now()
+	c.AwaitServing(t)
+	for _, run := range c.Runs(t) {
+		if run.App == cut.ID && run.Start > alone && run.Start < healed {
+			t.Errorf("without a lease, %s ran %s", cut.ID, run.ID)
+		}
+	}
+	c.Judge(t, nil)
+}
+
+// TestOneWayLinkCountsAsSilence drops what the leader says to a follower, whose
+// heartbeats still arrive: it loses its shards as if it were silent.
+func TestOneWayLinkCountsAsSilence(t *testing.T) {
+	c, w := startApart(t, 3)
+	leader := c.Leader(t)
+	deaf := c.Others(leader)[0]
+	before := c.AwaitServing(t)
+	others := c.Others(deaf)
+	l := c.Load(t, others, cluster.Traffic{})
+	l.Flow(t, seconds/2)
+	must(t, w.Block(index(leader), index(deaf)))
+	// Whoever leads now: the shards are the others', and nobody else's.
+	taken := c.AwaitServedBy(t, others...)
+	wantMoves(t, before, taken)
+	l.Flow(t, seconds/2)
+	must(t, w.Heal())
+	healed := history.Now()
+	c.AwaitServing(t)
+	l.Flow(t, seconds/2)
+	l.Finish(t, lostWith(before, deaf.ID, healed))
+}
+
+// TestHealedClusterIsOne cuts every wire of a cluster that serves, and mends
+// them: nobody serves without the others, and afterwards all do.
+func TestHealedClusterIsOne(t *testing.T) {
+	c, w := startApart(t, 3)
+	for _, n := range c.Nodes() {
+		must(t, w.Isolate(index(n)))
+	}
+	for _, n := range c.Nodes() {
+		n.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+	}
+	l := c.Load(t, c.Nodes(), cluster.Traffic{Rate: 20, Timeout: time.Minute})
+	l.Flow(t, 20)
+	if n := len(l.Answers()); n != 0 {
+		t.Errorf("%d requests were answered by nodes that are alone", n)
+	}
+	must(t, w.Heal())
+	c.AwaitServing(t)
+	l.Flow(t, 20)
+	l.Finish(t, func(a *history.Answer) string {
+		if a.Status == http.StatusServiceUnavailable {
+			return fmt.Sprintf("no answer within the queue's wait: %s", a.Error)
+		}
+		return ""
+	})
+}

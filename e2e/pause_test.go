@@ -1,0 +1,98 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/load"
+)
+
+// seconds of load at the ordinary rate: faults last for so many requests.
+const seconds = 200
+
+// TestPausedOwnerServesNothingUntilItHasALease stops a follower for 4 s under
+// load. Its shards are taken meanwhile; requests that it took in before, and the
+// ones that clients go on sending to it, are answered by the new owners after it
+// woke.
+func TestPausedOwnerServesNothingUntilItHasALease(t *testing.T) {
+	c := start(t, 3)
+	owner := c.Follower(t)
+	before := c.AwaitServing(t)
+	others := c.Others(owner)
+	everywhere := c.Load(t, c.Running(), cluster.Traffic{Rate: 60})
+	l := c.Load(t, others, cluster.Traffic{})
+	l.Flow(t, seconds/2)
+	owner.Pause(t)
+	l.Flow(t, 4*seconds)
+	taken := c.AwaitServedBy(t, others...)
+	if moves := before.Moves(taken); len(moves) != before.Counts()[owner.ID] {
+		t.Errorf("%d shards moved, want the %d of %s", len(moves), before.Counts()[owner.ID], owner.ID)
+	}
+	owner.Continue(t)
+	woke := history.Now()
+	l.Flow(t, seconds)
+	after := c.AwaitServing(t)
+	wantMoves(t, taken, after)
+	l.Flow(t, seconds/2)
+	everywhere.End(t)
+	r := l.Finish(t, lostWith(before, owner.ID, woke))
+	if r.Handovers == 0 {
+		t.Error("no shard was handed over: nothing was tested")
+	}
+	// The judgement above says that no epoch was stale and no shard was served
+	// twice. What the node began after it woke, it began under a new map.
+	for _, run := range c.Runs(t) {
+		if run.App == owner.ID && run.Start > woke && run.Epoch <= taken.Epoch {
+			t.Errorf("%s ran %s in shard %d with epoch %d, which was taken at %d", owner.ID, run.ID, run.Shard, run.Epoch, taken.Epoch)
+		}
+	}
+}
+
+// TestPausedLeaderCutsNothing stops the leader for 4 s. The others elect one of
+// them and go on; what runs through them runs through the election.
+func TestPausedLeaderCutsNothing(t *testing.T) {
+	c := start(t, 3)
+	leader := c.Leader(t)
+	before := c.AwaitServing(t)
+	others := c.Others(leader)
+	var streams []*cluster.Asking
+	for i, n := range others {
+		key := before.Keys(n.ID, 1)[0]
+		// The owner takes it in itself, so that the stopped node has no part in it.
+		streams = append(streams, c.AskLater(t, n, load.Request{
+			ID: fmt.Sprintf("stream%d", i), Key: key,
+			Header: map[string]string{"App-Chunks": "80", "App-Delay": "100ms", "App-Size": "80000"},
+		}))
+		cluster.Await(t, "the stream runs", func() error {
+			if n.App.Executions(t, fmt.Sprintf("stream%d", i)) != 1 {
+				return errNotYet
+			}
+			return nil
+		})
+	}
+	const cuts = "shardway_cut_requests_total"
+	cut := c.Sum(t, others, cuts)
+	l := c.Load(t, others, cluster.Traffic{})
+	l.Flow(t, seconds/2)
+	leader.Pause(t)
+	l.Flow(t, 4*seconds)
+	c.AwaitServedBy(t, others...)
+	c.LeaderOf(t, others...)
+	leader.Continue(t)
+	woke := history.Now()
+	l.Flow(t, seconds)
+	c.AwaitServing(t)
+	l.Finish(t, lostWith(before, leader.ID, woke))
+	for i, s := range streams {
+		if a := s.Answer(t); !a.OK() || a.Bytes != 80_000 {
+			t.Errorf("stream %d: %+v, want it whole", i, a)
+		}
+	}
+	if n := c.Sum(t, others, cuts) - cut; n != 0 {
+		t.Errorf("%v running requests were cut at the others", n)
+	}
+}

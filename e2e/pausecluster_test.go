@@ -1,0 +1,125 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/load"
+)
+
+var errNotYet = errors.New("not yet")
+
+// TestPauseClusterStartsNothing looks into the time between Proposed and
+// Committed, which it makes long: with --pause cluster no app starts anything in
+// it, and nothing fails. With --pause moving, what does not move goes on, which
+// shows that the test can see a difference.
+func TestPauseClusterStartsNothing(t *testing.T) {
+	for _, pause := range []string{"cluster", "moving"} {
+		t.Run(pause, func(t *testing.T) {
+			c := start(t, 3, "--pause", pause, "--drain-timeout", "15s")
+			t.Run("a node leaves", func(t *testing.T) { leavesSlowly(t, c, pause) })
+			t.Run("an election moves nothing", func(t *testing.T) { electsSlowly(t, c, pause) })
+		})
+	}
+}
+
+// leavesSlowly makes a node leave while a request hangs in it: the round lasts
+// as long as that.
+func leavesSlowly(t *testing.T, c *cluster.Cluster, pause string) {
+	n := c.Follower(t)
+	before := c.AwaitServing(t)
+	hanging := c.AskLater(t, n, load.Request{Key: before.Keys(n.ID, 1)[0], Header: map[string]string{"App-Hang": "gate"}})
+	n.App.AwaitHanging(t, "gate", 1)
+	l := c.Load(t, c.Others(n), cluster.Traffic{})
+	l.Flow(t, seconds/2)
+	n.Terminate(t)
+	from, to := window(t, l, c.Running())
+	n.App.Release(t, "gate")
+	n.AwaitExit(t, 0)
+	if a := hanging.Answer(t); !a.OK() {
+		t.Errorf("the hanging request got %d %s", a.Status, a.Error)
+	}
+	c.AwaitServing(t)
+	l.Flow(t, seconds/2)
+	l.Finish(t, nil)
+	wantStarts(t, c, pause, before, n.ID, from, to)
+	n.Start(t)
+	c.AwaitServing(t)
+}
+
+// electsSlowly makes the leader step down while a node stands still: the new
+// leader counts it as present at first, so its round moves nothing and lasts.
+func electsSlowly(t *testing.T, c *cluster.Cluster, pause string) {
+	before := c.AwaitServing(t)
+	leader := c.Leader(t)
+	still := c.Others(leader)[1]
+	others := c.Others(still)
+	l := c.Load(t, others, cluster.Traffic{})
+	l.Flow(t, seconds/2)
+	still.Pause(t)
+	leader.Do(t, "step-down", nil)
+	from, to := window(t, l, others)
+	still.Continue(t)
+	woke := history.Now()
+	c.AwaitServing(t)
+	l.Flow(t, seconds/2)
+	l.Finish(t, lostWith(before, still.ID, woke))
+	wantStarts(t, c, pause, before, still.ID, from, to)
+}
+
+// window returns two moments between which all these nodes had applied one and
+// the same proposal, and nothing after it.
+func window(t *testing.T, l *cluster.Load, nodes []*cluster.Node) (from, to int64) {
+	t.Helper()
+	var open uint64
+	paused := func() error {
+		open = 0
+		for _, n := range nodes {
+			s, err := n.Status(t.Context())
+			if err != nil {
+				return err
+			}
+			if s.Proposed == s.Epoch || open != 0 && s.Proposed != open {
+				return fmt.Errorf("node %s: epoch %d, proposed %d", n.ID, s.Epoch, s.Proposed)
+			}
+			open = s.Proposed
+		}
+		return nil
+	}
+	cluster.Await(t, "a proposal is open everywhere", paused)
+	first := open
+	l.Flow(t, seconds/5) // what was admitted before it has reached its app
+	from = history.Now()
+	l.Flow(t, seconds/2)
+	to = history.Now()
+	if err := paused(); err != nil || open != first {
+		t.Fatalf("the round ended too early to be looked at: %v", err)
+	}
+	return from, to
+}
+
+// wantStarts checks what began in the window: nothing with --pause cluster;
+// else something, but not in the shards of the node that leaves or stands still.
+func wantStarts(t *testing.T, c *cluster.Cluster, pause string, m cluster.Map, node string, from, to int64) {
+	t.Helper()
+	starts := 0
+	for _, run := range c.Runs(t) {
+		if run.Start < from || run.Start > to {
+			continue
+		}
+		starts++
+		if pause == "cluster" {
+			t.Errorf("%s started %s while the cluster was paused", run.App, run.ID)
+		} else if m.Owner(int(run.Shard)) == node {
+			t.Errorf("%s started %s in shard %d of %s", run.App, run.ID, run.Shard, node)
+		}
+	}
+	if pause != "cluster" && starts == 0 {
+		t.Error("nothing started at all")
+	}
+}

@@ -1,0 +1,142 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+)
+
+// TestRefusalsAreOneLine starts nodes that must not start. Each ends with exit
+// code 1 and one line, which names what is at fault.
+func TestRefusalsAreOneLine(t *testing.T) {
+	c := start(t, 2)
+	a := c.Node("a")
+	t.Run("wrong shard count", func(t *testing.T) {
+		n := newcomer(t, c)
+		refuses(t, with(n, "--join", a.Gossip, "--shards", "64"), "64", fmt.Sprint(shards), "--shards")
+	})
+	t.Run("another cluster's node", func(t *testing.T) {
+		n := newcomer(t, c)
+		other := start(t, 1).Node("a")
+		other.Stop(t)
+		refuses(t, with(n, "--join", a.Gossip, "--shards", fmt.Sprint(shards), "--data", other.Data, "--node", other.ID), "cluster", "--data")
+	})
+	for _, flag := range []string{"--listen", "--admin", "--gossip", "--peer"} {
+		t.Run("taken port of "+flag, func(t *testing.T) {
+			ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = ln.Close() }()
+			refuses(t, with(newcomer(t, c), flag, ln.Addr().String()), ln.Addr().String(), flag)
+		})
+	}
+	t.Run("data directory that is a file", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refuses(t, with(newcomer(t, c), "--data", file), file, "--data")
+	})
+	t.Run("unwritable data directory", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o555); err != nil { //nolint:gosec // it is about the mode
+			t.Fatal(err)
+		}
+		refuses(t, with(newcomer(t, c), "--data", dir), dir, "--data")
+	})
+	t.Run("data directory in use", func(t *testing.T) {
+		refuses(t, with(newcomer(t, c), "--data", a.Data), a.Data, fmt.Sprint(a.Process().Pid))
+	})
+	t.Run("node id in use", func(t *testing.T) {
+		n := newcomer(t, c)
+		refuses(t, with(n, "--node", "b", "--join", a.Gossip, "--shards", fmt.Sprint(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
+	})
+	// The cluster took no notice.
+	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
+	l.Flow(t, 2*shards)
+	l.Finish(t, nil)
+	if epochs := len(c.Maps()); epochs > 2 {
+		t.Errorf("the cluster had %d maps", epochs)
+	}
+}
+
+// newcomer is a command line with addresses and a directory of its own.
+func newcomer(t *testing.T, c *cluster.Cluster) []string {
+	t.Helper()
+	ports, err := cluster.NewPorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ports.Close)
+	args := []string{"--node", "newcomer", "--data", filepath.Join(c.Dir(), "newcomer-"+strings.ReplaceAll(t.Name(), "/", "-"))}
+	for _, flag := range []string{"--listen", "--admin", "--gossip", "--peer"} {
+		port, err := ports.Free()
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, flag, fmt.Sprintf("127.0.0.1:%d", port))
+	}
+	return append(args, "--log-format", "json")
+}
+
+// with replaces or adds flags.
+func with(args []string, flags ...string) []string {
+	for i := 0; i < len(flags); i += 2 {
+		if at := slices.Index(args, flags[i]); at >= 0 {
+			args[at+1] = flags[i+1]
+		} else {
+			args = append(args, flags[i], flags[i+1])
+		}
+	}
+	return args
+}
+
+// refuses runs a node that must end by itself, with one line beside its log.
+func refuses(t *testing.T, args []string, words ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), cluster.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binaries(t).Node, append([]string{"run"}, args...)...) //nolint:gosec // the binary under test
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 && strings.Contains(t.Name(), "unwritable") {
+		const nobody = 65534 // root can write anywhere
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	cmd.WaitDelay = time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Fatalf("shardway run %s: %v, want exit code 1\n%s", strings.Join(args, " "), err, &out)
+	}
+	var said []string
+	for line := range strings.Lines(out.String()) {
+		if !strings.HasPrefix(line, "{") {
+			said = append(said, strings.TrimSpace(line))
+		}
+	}
+	if len(said) != 1 {
+		t.Fatalf("it said %d lines, want 1: %q\n%s", len(said), said, &out)
+	}
+	for _, w := range words {
+		if !strings.Contains(said[0], w) {
+			t.Errorf("it said %q, want it to name %s", said[0], w)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+
+	"shardway/e2e/cluster"
+)
+
+// TestSigtermUnderLoadFailsNothing stops each node in turn, the leader first,
+// while clients talk to all of them, and starts it again: a rolling restart.
+func TestSigtermUnderLoadFailsNothing(t *testing.T) {
+	c := start(t, 3)
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	order := append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...)
+	for _, n := range order {
+		before := c.AwaitServing(t)
+		l.Flow(t, 100)
+		n.Terminate(t)
+		// The process ends only when its shards are somebody else's.
+		n.AwaitExit(t, 0)
+		for _, other := range c.Others(n) {
+			m, err := other.Map(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Counts()[n.ID] != 0 {
+				t.Errorf("%s ended while %s says that it owns %d shards", n.ID, other.ID, m.Counts()[n.ID])
+			}
+		}
+		without := c.AwaitServing(t)
+		wantMoves(t, before, without)
+		l.Flow(t, 100)
+		n.Start(t)
+		wantMoves(t, without, c.AwaitServing(t))
+	}
+	l.Flow(t, 100)
+	l.Finish(t, nil)
+	for _, n := range c.Running() {
+		n.Await(t, "all vote again", func(s cluster.Status) bool {
+			voters := 0
+			for _, m := range s.Nodes {
+				if m.Voter {
+					voters++
+				}
+			}
+			return voters == 3
+		})
+	}
+}
+
+// TestStopOfAllAtOnce stops three nodes together and starts any two of them:
+// stopping a whole cluster takes nobody out of it.
+func TestStopOfAllAtOnce(t *testing.T) {
+	c := start(t, 3)
+	for _, pair := range [][2]string{{"a", "b"}, {"b", "c"}, {"a", "c"}} {
+		t.Run(fmt.Sprint(pair), func(t *testing.T) {
+			before := c.AwaitServing(t)
+			nodes := c.Running()
+			for _, n := range nodes {
+				n.Terminate(t)
+			}
+			for _, n := range nodes {
+				n.AwaitExit(t, 0)
+			}
+			for _, id := range pair {
+				c.Node(id).Start(t)
+			}
+			two := c.AwaitServing(t)
+			l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
+			l.Flow(t, 2*shards)
+			for _, n := range nodes {
+				if !n.Running() {
+					n.Start(t)
+				}
+			}
+			three := c.AwaitServing(t)
+			l.Flow(t, 100)
+			l.Finish(t, nil)
+			if before.Epoch >= two.Epoch || two.Epoch >= three.Epoch {
+				t.Errorf("epochs %d, %d, %d, want them to grow", before.Epoch, two.Epoch, three.Epoch)
+			}
+		})
+	}
+}
+
+// TestLeaverReturns has a node that left for good come back with its disk and
+// with an empty one: it is added again, and votes again.
+func TestLeaverReturns(t *testing.T) {
+	c := start(t, 4)
+	for _, wipe := range []bool{false, true} {
+		n := c.Follower(t)
+		l := c.Load(t, c.Others(n), cluster.Traffic{})
+		n.Stop(t)
+		c.AwaitServing(t)
+		c.Leader(t).Await(t, n.ID+" has left the voters", func(s cluster.Status) bool { return !s.Member(n.ID).Voter })
+		if wipe {
+			n.Wipe(t)
+		}
+		n.Start(t)
+		c.AwaitServing(t)
+		c.Leader(t).Await(t, n.ID+" votes again", func(s cluster.Status) bool { return s.Member(n.ID).Voter })
+		l.Flow(t, 50)
+		l.Finish(t, nil)
+	}
+}
