@@ -298,7 +298,7 @@ func (l *Leader) awaited(now time.Duration, n *member) bool {
 		return false
 	}
 	return n.crashed() && now-n.evidenceAt < l.t.RestartGrace ||
-		n.rebooted && !n.leased && now-n.firstHeard < l.t.RestartGrace
+		n.rebooted && now-n.firstHeard < l.t.RestartGrace
 }
 
 // takeable tells by which rule the shards of a node that p leaves out may be
