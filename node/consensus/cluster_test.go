@@ -94,7 +94,7 @@ type server struct {
 
 // bubble runs f in simulated time with servers named names; the first one makes
 // the cluster and the others are added and promoted.
-func bubble(t *testing.T, names []string, o func(*consensus.Options), f func(t *testing.T, g *group)) {
+func bubble(t *testing.T, names []string, o func(*consensus.Options), f func(g *group)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{t: t, net: simnet.New(simnet.Config{}), addrs: map[string]string{}}
@@ -106,7 +106,7 @@ func bubble(t *testing.T, names []string, o func(*consensus.Options), f func(t *
 			s.start()
 		}
 		g.found()
-		f(t, g)
+		f(g)
 	})
 }
 
@@ -177,7 +177,7 @@ func (s *server) start() {
 			t.Error(err)
 		}
 		cancel()
-		<-served
+		_ = <-served // The host may be dead already.
 		_ = s.dir.Close()
 	}
 }

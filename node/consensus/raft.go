@@ -94,8 +94,7 @@ func (r *Raft) start() error {
 		return err
 	case <-r.failed:
 		r.o.Stores.Release()
-		<-done
-		return r.Err()
+		return errors.Join(r.Err(), <-done)
 	}
 }
 

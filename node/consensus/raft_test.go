@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,8 @@ func numbered(n int) []string {
 }
 
 func TestServersJoinAndVote(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		want := []string{g.all[0].id(), g.all[1].id(), g.all[2].id()}
 		for _, s := range g.all {
 			g.until("sees three voters", func() bool { return slices.Equal(s.Voters(), want) })
@@ -44,11 +46,12 @@ func TestServersJoinAndVote(t *testing.T) {
 
 // Without the nudge followers apply up to 100 ms after the leader.
 func TestFollowersApplyAtOnce(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		time.Sleep(time.Second)
 		for i := range 20 {
-			g.apply(l, fmt.Sprint(i))
+			g.apply(l, strconv.Itoa(i))
 			if d := g.agree(i+1, g.all...); d > 5*time.Millisecond {
 				t.Errorf("entry %d applied everywhere %v after Apply returned", i, d)
 			}
@@ -58,7 +61,8 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 }
 
 func TestBarrierComesAfterWhatWasCommitted(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		g.apply(l, numbered(10)...)
 		if err := l.Transfer(); err != nil {
@@ -78,7 +82,8 @@ func TestBarrierComesAfterWhatWasCommitted(t *testing.T) {
 }
 
 func TestLeadershipIsALevel(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		before := l.Term()
 		for range 3 {
@@ -99,7 +104,8 @@ func TestLeadershipIsALevel(t *testing.T) {
 }
 
 func TestCrashedLeaderIsReplacedAndReturns(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		g.apply(l, numbered(5)...)
 		l.crash()
@@ -116,12 +122,13 @@ func TestCrashedLeaderIsReplacedAndReturns(t *testing.T) {
 
 // Each failed dial doubles the library's pause before the next entry, up to 10 s.
 func TestReturningFollowerDoesNotWait(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		f := without(g.all, l)[0]
 		f.crash()
 		for i := range 60 {
-			g.apply(l, fmt.Sprint(i))
+			g.apply(l, strconv.Itoa(i))
 			time.Sleep(time.Second)
 		}
 		f.restart()
@@ -132,7 +139,8 @@ func TestReturningFollowerDoesNotWait(t *testing.T) {
 }
 
 func TestCampaignReplacesACrashedLeaderAtOnce(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		g.apply(l, numbered(3)...)
 		g.agree(3, g.all...)
@@ -160,7 +168,8 @@ func TestCampaignReplacesACrashedLeaderAtOnce(t *testing.T) {
 }
 
 func TestCampaignIsForVotersAndRare(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		f, other := without(g.all, l)[0], without(g.all, l)[1]
 		if err := l.Demote(other.id()); err != nil {
@@ -196,7 +205,8 @@ func TestCampaignIsForVotersAndRare(t *testing.T) {
 
 // A candidate that lacks committed entries loses, and the log keeps them.
 func TestCampaignOfALaggardLosesNothing(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		lag := without(g.all, l)[0]
 		g.net.Isolate(lag.host.Name())
@@ -217,7 +227,8 @@ func TestCampaignOfALaggardLosesNothing(t *testing.T) {
 
 // Pre-vote: a follower that was cut off does not depose the leader on its return.
 func TestReturnFromAPartitionDisturbsNobody(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		f := without(g.all, l)[0]
 		term := l.Term()
@@ -235,7 +246,7 @@ func TestReturnFromAPartitionDisturbsNobody(t *testing.T) {
 
 // A frozen leader (SIGSTOP) is replaced, and follows when it thaws.
 func TestFrozenLeaderIsReplaced(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)
 		g.apply(l, "before")
 		l.host.Freeze()
@@ -252,7 +263,8 @@ func TestFrozenLeaderIsReplaced(t *testing.T) {
 func compacting(o *consensus.Options) { o.Trailing, o.SnapshotInterval = 8, time.Second }
 
 func TestRestartAfterCompaction(t *testing.T) {
-	bubble(t, abc(), compacting, func(t *testing.T, g *group) {
+	bubble(t, abc(), compacting, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		g.apply(l, numbered(100)...)
 		time.Sleep(10 * time.Second)
@@ -278,7 +290,8 @@ func TestRestartAfterCompaction(t *testing.T) {
 }
 
 func TestFollowerFarBehindGetsASnapshot(t *testing.T) {
-	bubble(t, abc(), compacting, func(t *testing.T, g *group) {
+	bubble(t, abc(), compacting, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		f := without(g.all, l)[0]
 		f.crash()
@@ -295,7 +308,8 @@ func TestFollowerFarBehindGetsASnapshot(t *testing.T) {
 // A voter whose disk was wiped returns under its name while another is behind
 // and the third dies: it must not help the one that is behind to lead.
 func TestWipedDiskDoesNotVote(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		wiped, behind := without(g.all, l)[0], without(g.all, l)[1]
 		g.net.Isolate(behind.host.Name())
@@ -330,7 +344,8 @@ func TestWipedDiskDoesNotVote(t *testing.T) {
 }
 
 func TestSingleServerServesAlone(t *testing.T) {
-	bubble(t, []string{"a"}, nil, func(t *testing.T, g *group) {
+	bubble(t, []string{"a"}, nil, func(g *group) {
+		t := g.t
 		s := g.all[0]
 		g.apply(s, numbered(3)...)
 		if err := s.Transfer(); err == nil {
@@ -352,7 +367,8 @@ func TestSingleServerServesAlone(t *testing.T) {
 
 // Requests under way end with the server.
 func TestShutdownEndsRequests(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		g.net.Isolate(l.host.Name())
 		errs := make(chan error, 3)

@@ -26,7 +26,8 @@ func newMemory() *disk.Memory { return disk.NewMemory() }
 func TestBrokenDiskStopsTheServerInOrder(t *testing.T) {
 	for _, role := range []string{"leader", "follower"} {
 		t.Run(role, func(t *testing.T) {
-			bubble(t, abc(), nil, func(t *testing.T, g *group) {
+			bubble(t, abc(), nil, func(g *group) {
+				t := g.t
 				l := g.leader(g.all...)
 				bad := l
 				if role == "follower" {
@@ -52,7 +53,7 @@ func TestBrokenDiskStopsTheServerInOrder(t *testing.T) {
 }
 
 func TestBrokenTermDoesNotPanic(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)
 		bad := without(g.all, l)[0]
 		bad.mem.SetFault(func(op string) error {
@@ -73,7 +74,8 @@ func TestBrokenTermDoesNotPanic(t *testing.T) {
 // A leader that hangs in fsync goes on sending heartbeats; it must be replaced
 // and follow once the disk is back.
 func TestHungDiskCostsLeadership(t *testing.T) {
-	bubble(t, abc(), nil, func(t *testing.T, g *group) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
 		l := g.leader(g.all...)
 		g.apply(l, "before")
 		time.Sleep(time.Second) // No other write is under way.
@@ -102,7 +104,8 @@ func TestHungDiskCostsLeadership(t *testing.T) {
 }
 
 func TestShutdownDoesNotWaitForeverForAHungDisk(t *testing.T) {
-	bubble(t, []string{"a"}, nil, func(t *testing.T, g *group) {
+	bubble(t, []string{"a"}, nil, func(g *group) {
+		t := g.t
 		s := g.all[0]
 		wait := make(chan struct{})
 		s.mem.SetFault(func(string) error { <-wait; return nil })
@@ -220,27 +223,27 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Bootstrap(); err != nil {
+	if err = r.Bootstrap(); err != nil {
 		t.Fatal(err)
 	}
 	lead(t, r)
-	if err := r.Apply([]byte("x")); err != nil {
+	if err = r.Apply([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Snapshot(); err != nil {
+	if err = r.Snapshot(); err != nil {
 		t.Fatal(err)
 	}
-	if err := stop(); err != nil {
+	if err = stop(); err != nil {
 		t.Fatal(err)
 	}
 	damaged := 0
-	err = filepath.WalkDir(filepath.Join(path, "raft", "snapshots"), func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != "state.bin" {
-			return err
+	err = filepath.WalkDir(filepath.Join(path, "raft", "snapshots"), func(p string, d fs.DirEntry, werr error) error {
+		if werr != nil || d.Name() != "state.bin" {
+			return werr
 		}
-		b, err := os.ReadFile(p)
-		if err != nil {
-			return err
+		b, rerr := os.ReadFile(p)
+		if rerr != nil {
+			return rerr
 		}
 		b[len(b)-1] ^= 1
 		damaged++
@@ -249,7 +252,7 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	if err != nil || damaged != 1 {
 		t.Fatalf("%d snapshots damaged, %v", damaged, err)
 	}
-	if _, _, _, err := alone(t, path); err == nil || !strings.Contains(err.Error(), "snapshot") {
+	if _, _, _, err = alone(t, path); err == nil || !strings.Contains(err.Error(), "snapshot") {
 		t.Errorf("opened with a damaged snapshot: %v", err)
 	}
 }

@@ -71,7 +71,7 @@ func (s *Stream) Serve(ctx context.Context, c net.Conn) {
 	if err != nil {
 		return
 	}
-	defer sc.Close()
+	defer func() { _ = sc.Close() }()
 	select {
 	case s.accepts <- sc:
 	case <-ctx.Done():

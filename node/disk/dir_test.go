@@ -102,7 +102,7 @@ func TestUnusableDirectoryIsRefused(t *testing.T) {
 		return // Root may write anywhere.
 	}
 	ro := filepath.Join(t.TempDir(), "ro")
-	if err := os.Mkdir(ro, 0o500); err != nil {
+	if err = os.Mkdir(ro, 0o500); err != nil {
 		t.Fatal(err)
 	}
 	_, err = disk.Open(ro, "")
@@ -120,7 +120,7 @@ func TestUnknownFormatIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		newer := strings.Replace(string(old), `"format":1`, `"format":2`, 1)
-		if err := os.WriteFile(filepath.Join(path, name), []byte(newer), 0o600); err != nil {
+		if err = os.WriteFile(filepath.Join(path, name), []byte(newer), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, err = disk.Open(path, "")
@@ -229,10 +229,10 @@ func TestKilledHolderDoesNotLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := out.Read(make([]byte, 5)); err != nil {
+	if _, err = out.Read(make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = disk.Open(path, "")
@@ -252,10 +252,10 @@ func TestMemorySurvivesACrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Open(""); err == nil {
+	if _, err = m.Open(""); err == nil {
 		t.Error("Memory opened twice")
 	}
-	if err := m.Crash(); err != nil {
+	if err = m.Crash(); err != nil {
 		t.Fatal(err)
 	}
 	b, err := m.Open("")

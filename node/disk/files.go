@@ -38,12 +38,12 @@ func openFiles(dir string) (*files, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, unusable(dir, err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, fileMode)
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, fileMode) //nolint:gosec // the operator names the directory
 	if err != nil {
 		return nil, unusable(dir, err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("disk: data directory %q is in use by another process%s: stop it, or name another directory with --data", dir, holder(f))
 		}
@@ -112,7 +112,7 @@ func (b *files) write(name string, data []byte) error {
 }
 
 func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode) //nolint:gosec // the operator names the directory
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func writeSynced(path string, data []byte) error {
 }
 
 func syncDir(path string) error {
-	d, err := os.Open(path)
+	d, err := os.Open(path) //nolint:gosec // the operator names the directory
 	if err != nil {
 		return err
 	}
@@ -154,8 +154,9 @@ func (b *files) stores(o StoreOptions) (rawStores, error) {
 	if err != nil {
 		return rawStores{}, err
 	}
-	if _, err := os.Stat(b.path(raftDir + "/" + logFile)); had && errors.Is(err, fs.ErrNotExist) {
-		return rawStores{}, fmt.Errorf("disk: the raft log %q is gone: restore it, or start with an empty data directory", b.path(raftDir+"/"+logFile))
+	log := filepath.Join(b.path(raftDir), logFile)
+	if _, err = os.Stat(log); had && errors.Is(err, fs.ErrNotExist) {
+		return rawStores{}, fmt.Errorf("disk: the raft log %q is gone: restore it, or start with an empty data directory", log)
 	}
 	raw, err := b.open(o)
 	if err != nil || had {

@@ -210,10 +210,10 @@ func TestSnapshotsAreKeptAndBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := half.Write([]byte("ha")); err != nil {
+		if _, err = half.Write([]byte("ha")); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Close(); err != nil {
+		if err = d.Close(); err != nil {
 			t.Fatal(err)
 		}
 		d = open()

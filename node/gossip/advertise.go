@@ -54,8 +54,8 @@ func advertiseHost(ctx context.Context, host string, join []string, r Resolver) 
 		if err != nil || len(all) == 0 {
 			continue
 		}
-		if ip, err := route(ctx, all[0]); err == nil {
-			return ip, nil
+		if local, err := route(ctx, all[0]); err == nil {
+			return local, nil
 		}
 	}
 	return onlyAddress(ip.Is4())
@@ -69,7 +69,7 @@ func route(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	local, err := netip.ParseAddrPort(c.LocalAddr().String())
 	if err != nil {
 		return netip.Addr{}, err

@@ -123,8 +123,8 @@ func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 func (g *Gossip) Members() []Member { return members(g.serf.Members()) }
 
 // Refused reports that this node and the one that it tried to join do not belong
-// together, as long as it has seen no other node since its start. The last one
-// is kept until it is taken.
+// together, as long as it has seen no other node since its start. One is kept
+// until it is taken.
 func (g *Gossip) Refused() <-chan *RefusedError { return g.refused }
 
 // Alone returns nil if another node is there, else why none was reached yet.

@@ -11,7 +11,8 @@ import (
 )
 
 func TestThreeNodesMeetAndTellTheirTags(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", node("a"))
 		tags := node("b")
 		tags.Zone, tags.Expect, tags.Weight, tags.Version = "z1", 3, 7, "v1"
@@ -40,7 +41,8 @@ func TestThreeNodesMeetAndTellTheirTags(t *testing.T) {
 }
 
 func TestOrderOfStartDoesNotMatter(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		hosts := []string{s.host("a").Addr(port), s.host("b").Addr(port), s.host("c").Addr(port)}
 		c := s.add("c", node("c"), hosts...)
 		time.Sleep(5 * time.Minute)
@@ -57,7 +59,8 @@ func TestOrderOfStartDoesNotMatter(t *testing.T) {
 }
 
 func TestJoiningInVainIsLoggedOnceAMinute(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", node("a"), s.host("b").Addr(port), "nowhere.example")
 		time.Sleep(10 * time.Minute)
 		n := 0
@@ -77,7 +80,8 @@ func TestJoiningInVainIsLoggedOnceAMinute(t *testing.T) {
 
 // Names are asked again while the node is alone.
 func TestNamesAreAskedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", node("a"), "seeds.example", "_gossip._tcp.example")
 		time.Sleep(time.Minute)
 		b := s.add("b", node("b"))
@@ -89,7 +93,7 @@ func TestNamesAreAskedAgain(t *testing.T) {
 }
 
 func TestServiceRecordsAreJoined(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
 		b := s.add("b", node("b"))
 		s.dns.srv["_gossip._tcp.example"] = []*net.SRV{{Target: "lost.example.", Port: port}, {Target: "b.example.", Port: port}}
 		s.dns.set("b.example", b.host.IP())
@@ -99,7 +103,8 @@ func TestServiceRecordsAreJoined(t *testing.T) {
 }
 
 func TestOtherClusterIsRefusedByBoth(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", inCluster("a", "one"))
 		b := s.add("b", inCluster("b", "two"), a.host.Addr(port))
 		r := <-b.Refused()
@@ -121,7 +126,8 @@ func TestOtherClusterIsRefusedByBoth(t *testing.T) {
 }
 
 func TestOtherShardCountIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", inCluster("a", "one"))
 		tags := node("b")
 		tags.Shards = 512
@@ -139,13 +145,16 @@ func TestOtherShardCountIsRefused(t *testing.T) {
 
 // A node that belongs to its cluster does not give up because a newcomer is wrong.
 func TestWrongNewcomerStopsOnlyItself(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		b := s.host("b").Addr(port)
 		a := s.add("a", inCluster("a", "one"), b)
 		tags := node("b")
 		tags.Shards = 512
 		late := s.add("b", tags, a.host.Addr(port))
-		<-late.Refused()
+		if r := <-late.Refused(); r.Mine != "512" {
+			t.Errorf("refusal %v", r)
+		}
 		time.Sleep(time.Minute)
 		select {
 		case r := <-a.Refused():
@@ -160,7 +169,8 @@ func TestWrongNewcomerStopsOnlyItself(t *testing.T) {
 
 // Nor because another cluster has the address of a node that is gone.
 func TestForeignClusterLaterStopsNobody(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		c := s.host("c").Addr(port)
 		b := s.add("b", inCluster("b", "one"))
 		a := s.add("a", inCluster("a", "one"), b.host.Addr(port), c)
@@ -181,7 +191,8 @@ func TestForeignClusterLaterStopsNobody(t *testing.T) {
 // Two clusters that a node without one would connect stay apart: gossip itself
 // is filtered, not only joins.
 func TestNewNodeDoesNotMergeTwoClusters(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", inCluster("a", "one"))
 		b := s.add("b", inCluster("b", "two"))
 		s.add("c", node("c"), a.host.Addr(port), b.host.Addr(port))
@@ -196,7 +207,8 @@ func TestNewNodeDoesNotMergeTwoClusters(t *testing.T) {
 }
 
 func TestNodeWithoutClusterJoinsAndAdopts(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", inCluster("a", "one"))
 		b := s.add("b", node("b"), a.host.Addr(port))
 		s.whole(a, b)
@@ -215,7 +227,8 @@ func TestNodeWithoutClusterJoinsAndAdopts(t *testing.T) {
 }
 
 func TestAnnouncersAreShownAndAreNoNodes(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", inCluster("a", "one"))
 		s.add("x", gossip.Tags{Endpoints: map[string]string{"db": "10.1.1.1:5432"}}, a.host.Addr(port))
 		s.until("a sees x", func() bool { return a.sees("x") == gossip.Alive })
@@ -231,7 +244,7 @@ func TestAnnouncersAreShownAndAreNoNodes(t *testing.T) {
 }
 
 func TestQuickRestartsLoseNobody(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
 		c := s.add("c", node("c"), a.host.Addr(port))
@@ -250,7 +263,8 @@ func TestQuickRestartsLoseNobody(t *testing.T) {
 }
 
 func TestRestartAtAnotherAddress(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
 		c := s.add("c", node("c"), a.host.Addr(port))
@@ -277,9 +291,10 @@ func TestRestartAtAnotherAddress(t *testing.T) {
 	})
 }
 
-// Nodes that were cut off for longer than Serf remembers find each other again.
+// Nodes that never heard of each other, so Serf reconnects nobody, meet as soon as
+// their join addresses can be reached.
 func TestIslandsFindEachOther(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
 		hosts := []string{s.host("a").Addr(port), s.host("c").Addr(port)}
 		a := s.add("a", node("a"), hosts...)
 		b := s.add("b", node("b"), hosts...)
@@ -288,14 +303,15 @@ func TestIslandsFindEachOther(t *testing.T) {
 		d := s.add("d", node("d"), hosts...)
 		s.whole(a, b)
 		s.whole(c, d)
-		time.Sleep(70 * time.Minute) // Serf forgets a failed member after an hour.
+		time.Sleep(5 * time.Minute)
 		s.net.Heal()
 		s.whole(a, b, c, d)
 	})
 }
 
 func TestLeaveIsSeenAndReturns(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
 		s.whole(a, b)
@@ -316,7 +332,8 @@ func TestLeaveIsSeenAndReturns(t *testing.T) {
 }
 
 func TestCrashIsSeen(t *testing.T) {
-	bubble(t, func(t *testing.T, s *swarm) {
+	bubble(t, func(s *swarm) {
+		t := s.t
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
 		c := s.add("c", node("c"), a.host.Addr(port))

@@ -109,10 +109,9 @@ func (j *joiner) report(err error) {
 	var r *RefusedError
 	if errors.As(err, &r) && !j.met && !r.newcomer {
 		select {
-		case <-j.g.refused:
-		default:
+		case j.g.refused <- r:
+		default: // One is enough to stop.
 		}
-		j.g.refused <- r // Room: only this goroutine sends.
 	}
 	if now := time.Now(); !now.Before(j.logNext) {
 		j.logNext = now.Add(logPause)
@@ -145,6 +144,7 @@ func (g *Gossip) targets(ctx context.Context, skipMembers bool) ([]netip.AddrPor
 			}
 		}
 	}
+	//nolint:gosec // The order is no secret.
 	rand.Shuffle(len(out), func(i, k int) { out[i], out[k] = out[k], out[i] })
 	return out, err
 }

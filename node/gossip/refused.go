@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/hashicorp/serf/serf"
@@ -71,12 +72,12 @@ func refuse(mine *Tags, m *serf.Member) *RefusedError {
 	if foreign(m.Tags) {
 		return nil
 	}
-	if v := m.Tags[tagProtocol]; v != fmt.Sprint(protocol) {
-		e.What, e.Mine, e.Theirs = "version", fmt.Sprint(protocol), fmt.Sprintf("%q", v)
+	if v := m.Tags[tagProtocol]; v != strconv.Itoa(protocol) {
+		e.What, e.Mine, e.Theirs = "version", strconv.Itoa(protocol), fmt.Sprintf("%q", v)
 		return e
 	}
-	if theirs := m.Tags[tagShards]; theirs != "" && mine.Shards != 0 && theirs != fmt.Sprint(mine.Shards) {
-		e.What, e.Mine, e.Theirs = tagShards, fmt.Sprint(mine.Shards), theirs
+	if theirs := m.Tags[tagShards]; theirs != "" && mine.Shards != 0 && theirs != strconv.Itoa(mine.Shards) {
+		e.What, e.Mine, e.Theirs = tagShards, strconv.Itoa(mine.Shards), theirs
 		return e
 	}
 	if theirs := m.Tags[tagCluster]; theirs != "" && mine.Cluster != "" && theirs != mine.Cluster {

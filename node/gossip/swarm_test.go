@@ -67,7 +67,7 @@ func (n *names) set(host string, ips ...netip.Addr) {
 	n.ips[host] = ips
 }
 
-func bubble(t *testing.T, f func(t *testing.T, s *swarm)) {
+func bubble(t *testing.T, f func(s *swarm)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &swarm{t: t, made: map[string]*simnet.Host{}, net: simnet.New(simnet.Config{}), dns: &names{ips: map[string][]netip.Addr{}, srv: map[string][]*net.SRV{}}}
@@ -78,7 +78,7 @@ func bubble(t *testing.T, f func(t *testing.T, s *swarm)) {
 			}
 			time.Sleep(10 * time.Minute) // The libraries' goroutines end with their next tick.
 		}()
-		f(t, s)
+		f(s)
 	})
 }
 

@@ -24,7 +24,7 @@ func Hclog(l zerolog.Logger, name string) hclog.InterceptLogger {
 // Std returns a logger for a library that knows only the standard library's
 // and starts each line with a level in brackets, as memberlist and Serf do.
 func Std(l zerolog.Logger, name string) *log.Logger {
-	return Hclog(l, name).StandardLoggerIntercept(&hclog.StandardLoggerOptions{InferLevels: true})
+	return Hclog(l, name).StandardLogger(&hclog.StandardLoggerOptions{InferLevels: true})
 }
 
 // sink writes the lines of one library.
