@@ -183,7 +183,7 @@ func floor(b *testing.B, c *cluster.Cluster) {
 			}
 		}))
 		redial.add(timed(func() {
-			if conn, err := net.Dial("tcp", "127.0.0.1:1"); err == nil { //nolint:noctx // refused at once
+			if conn, err := net.Dial("tcp", "127.0.0.1:1"); err == nil {
 				_ = conn.Close()
 			}
 		}))

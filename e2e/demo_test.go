@@ -29,14 +29,14 @@ var (
 // prints: the same key at each port is answered by the same node and counts up by
 // one; a killed node fails no key; Ctrl-C ends every process.
 func TestDemoIsWhatItSays(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "demo") //nolint:gosec // the binary under test
+	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "demo")
 	cmd.Dir = t.TempDir()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -49,9 +49,9 @@ func TestDemoIsWhatItSays(t *testing.T) {
 	said := welcome(t, bufio.NewScanner(out))
 	var processes []int
 	for _, m := range pids.FindAllStringSubmatch(said, -1) {
-		pid, err := strconv.Atoi(m[1] + m[2])
-		if err != nil {
-			t.Fatal(err)
+		pid, bad := strconv.Atoi(m[1] + m[2])
+		if bad != nil {
+			t.Fatal(bad)
 		}
 		processes = append(processes, pid)
 	}

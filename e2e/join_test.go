@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"shardway/e2e/cluster"
@@ -44,7 +45,7 @@ func TestOneKeyIsCountedByOneApp(t *testing.T) {
 // node owning everything in most trials.
 func TestTwoNodesJoiningTogether(t *testing.T) {
 	for trial := range trials {
-		t.Run(fmt.Sprint(trial), func(t *testing.T) {
+		t.Run(strconv.Itoa(trial), func(t *testing.T) {
 			c := start(t, 1)
 			before := c.AwaitServing(t)
 			l := c.Load(t, c.Running(), cluster.Traffic{})

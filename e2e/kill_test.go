@@ -32,6 +32,7 @@ func TestKillNineFailsNoRequest(t *testing.T) {
 }
 
 func killed(t *testing.T, c *cluster.Cluster, victim *cluster.Node) {
+	t.Helper()
 	before := c.AwaitServing(t)
 	l := c.Load(t, c.Others(victim), cluster.Traffic{})
 	l.Flow(t, 100)

@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -18,12 +17,13 @@ import (
 // networks numbers the networks of this process.
 var networks atomic.Int32
 
-// startApart starts n nodes, each in a network namespace of its own.
-func startApart(t *testing.T, n int, flags ...string) (*cluster.Cluster, *netns.Net) {
+// startApart starts three nodes, each in a network namespace of its own.
+func startApart(t *testing.T, flags ...string) (*cluster.Cluster, *netns.Net) {
 	t.Helper()
 	if err := netns.Available(); err != nil {
 		t.Skipf("wires cannot be cut here: %v", err)
 	}
+	const n = 3
 	w, err := netns.New(int(networks.Add(1)), n)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func index(n *cluster.Node) int { return int(n.ID[0] - 'a') }
 // it serves nothing and says no-leader, the majority goes on, and when the wire is
 // mended it returns by itself.
 func TestMinorityStopsServing(t *testing.T) {
-	c, w := startApart(t, 3, "--queue-wait", "6s")
+	c, w := startApart(t, "--queue-wait", "6s")
 	for _, role := range []struct {
 		name   string
 		choose func(testing.TB) *cluster.Node
@@ -98,7 +98,7 @@ func TestMinorityStopsServing(t *testing.T) {
 // leaves the one to the third node: the follower serves nothing of its own, and
 // forwards what the third node owns.
 func TestForwardingNeedsNoLease(t *testing.T) {
-	c, w := startApart(t, 3, "--queue-wait", "4s")
+	c, w := startApart(t, "--queue-wait", "4s")
 	leader := c.Leader(t)
 	cut, third := c.Others(leader)[0], c.Others(leader)[1]
 	before := c.AwaitServing(t)
@@ -125,7 +125,7 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 // TestOneWayLinkCountsAsSilence drops what the leader says to a follower, whose
 // heartbeats still arrive: it loses its shards as if it were silent.
 func TestOneWayLinkCountsAsSilence(t *testing.T) {
-	c, w := startApart(t, 3)
+	c, w := startApart(t)
 	leader := c.Leader(t)
 	deaf := c.Others(leader)[0]
 	before := c.AwaitServing(t)
@@ -147,7 +147,7 @@ func TestOneWayLinkCountsAsSilence(t *testing.T) {
 // TestHealedClusterIsOne cuts every wire of a cluster that serves, and mends
 // them: nobody serves without the others, and afterwards all do.
 func TestHealedClusterIsOne(t *testing.T) {
-	c, w := startApart(t, 3)
+	c, w := startApart(t)
 	for _, n := range c.Nodes() {
 		must(t, w.Isolate(index(n)))
 	}
@@ -164,7 +164,7 @@ func TestHealedClusterIsOne(t *testing.T) {
 	l.Flow(t, 20)
 	l.Finish(t, func(a *history.Answer) string {
 		if a.Status == http.StatusServiceUnavailable {
-			return fmt.Sprintf("no answer within the queue's wait: %s", a.Error)
+			return "no answer within the queue's wait: " + a.Error
 		}
 		return ""
 	})

@@ -31,6 +31,7 @@ func TestPauseClusterStartsNothing(t *testing.T) {
 // leavesSlowly makes a node leave while a request hangs in it: the round lasts
 // as long as that.
 func leavesSlowly(t *testing.T, c *cluster.Cluster, pause string) {
+	t.Helper()
 	n := c.Follower(t)
 	before := c.AwaitServing(t)
 	hanging := c.AskLater(t, n, load.Request{Key: before.Keys(n.ID, 1)[0], Header: map[string]string{"App-Hang": "gate"}})
@@ -55,6 +56,7 @@ func leavesSlowly(t *testing.T, c *cluster.Cluster, pause string) {
 // electsSlowly makes the leader step down while a node stands still: the new
 // leader counts it as present at first, so its round moves nothing and lasts.
 func electsSlowly(t *testing.T, c *cluster.Cluster, pause string) {
+	t.Helper()
 	before := c.AwaitServing(t)
 	leader := c.Leader(t)
 	still := c.Others(leader)[1]

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,13 +28,13 @@ func TestRefusalsAreOneLine(t *testing.T) {
 	a := c.Node("a")
 	t.Run("wrong shard count", func(t *testing.T) {
 		n := newcomer(t, c)
-		refuses(t, with(n, "--join", a.Gossip, "--shards", "64"), "64", fmt.Sprint(shards), "--shards")
+		refuses(t, with(n, "--join", a.Gossip, "--shards", "64"), "64", strconv.Itoa(shards), "--shards")
 	})
 	t.Run("another cluster's node", func(t *testing.T) {
 		n := newcomer(t, c)
 		other := start(t, 1).Node("a")
 		other.Stop(t)
-		refuses(t, with(n, "--join", a.Gossip, "--shards", fmt.Sprint(shards), "--data", other.Data, "--node", other.ID), "cluster", "--data")
+		refuses(t, with(n, "--join", a.Gossip, "--shards", strconv.Itoa(shards), "--data", other.Data, "--node", other.ID), "cluster", "--data")
 	})
 	for _, flag := range []string{"--listen", "--admin", "--gossip", "--peer"} {
 		t.Run("taken port of "+flag, func(t *testing.T) {
@@ -54,17 +55,17 @@ func TestRefusalsAreOneLine(t *testing.T) {
 	})
 	t.Run("unwritable data directory", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := os.Chmod(dir, 0o555); err != nil { //nolint:gosec // it is about the mode
+		if err := os.Chmod(dir, 0o555); err != nil {
 			t.Fatal(err)
 		}
 		refuses(t, with(newcomer(t, c), "--data", dir), dir, "--data")
 	})
 	t.Run("data directory in use", func(t *testing.T) {
-		refuses(t, with(newcomer(t, c), "--data", a.Data), a.Data, fmt.Sprint(a.Process().Pid))
+		refuses(t, with(newcomer(t, c), "--data", a.Data), a.Data, strconv.Itoa(a.Process().Pid))
 	})
 	t.Run("node id in use", func(t *testing.T) {
 		n := newcomer(t, c)
-		refuses(t, with(n, "--node", "b", "--join", a.Gossip, "--shards", fmt.Sprint(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
+		refuses(t, with(n, "--node", "b", "--join", a.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
 	})
 	// The cluster took no notice.
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
@@ -111,7 +112,7 @@ func refuses(t *testing.T, args []string, words ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), cluster.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binaries(t).Node, append([]string{"run"}, args...)...) //nolint:gosec // the binary under test
+	cmd := exec.CommandContext(ctx, binaries(t).Node, append([]string{"run"}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() == 0 && strings.Contains(t.Name(), "unwritable") {
 		const nobody = 65534 // root can write anywhere

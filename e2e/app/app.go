@@ -57,7 +57,7 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mu.Unlock()
 		reply(w, n)
 	default:
-		fmt.Fprintln(w, a.name)
+		reply(w, a.name)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -72,7 +73,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 	tb.Helper()
 	c := New(tb, o)
 	for range o.Nodes {
-		c.Prepare(tb, "--expect", fmt.Sprint(o.Nodes))
+		c.Prepare(tb, "--expect", strconv.Itoa(o.Nodes))
 	}
 	c.Acquaint()
 	for _, n := range c.nodes {
@@ -128,7 +129,7 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	}
 	n.App = &App{c: c, name: id, place: n.place, Addr: n.place.control(c.port(tb))}
 	n.App.Start(tb)
-	n.flags = slices.Concat([]string{"--shards", fmt.Sprint(c.o.Shards)}, c.o.Flags, flags)
+	n.flags = slices.Concat([]string{"--shards", strconv.Itoa(c.o.Shards)}, c.o.Flags, flags)
 	c.nodes = append(c.nodes, n)
 	c.watchers.Go(func() { c.follow(c.watching, n) })
 	return n

@@ -3,8 +3,6 @@
 package cluster
 
 import (
-	"strings"
-
 	"shardway/e2e/load"
 )
 
@@ -75,14 +73,4 @@ func (m Map) Moves(to Map) []Move {
 // Keys finds n keys for each shard that node owns.
 func (m Map) Keys(node string, n int) []string {
 	return load.KeysIn(m.Shards, n, func(s int) bool { return m.Owner(s) == node })
-}
-
-// names tells everything about the map but its epoch.
-func (m Map) names() string {
-	var b strings.Builder
-	for s := range m.Shards {
-		b.WriteString(m.Owner(s))
-		b.WriteByte(' ')
-	}
-	return b.String()
 }

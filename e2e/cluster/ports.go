@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -63,7 +64,7 @@ func (p *Ports) Free() (int, error) {
 
 // lock is nil if another process holds the port.
 func (p *Ports) lock(port int) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(p.dir, fmt.Sprint(port)), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(p.dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: ports: %w", err)
 	}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Fprintln(os.Stdout, p.Pid)
+	_, _ = fmt.Fprintln(os.Stdout, p.Pid)
 	<-p.done
 }
 
@@ -103,7 +103,7 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -160,7 +160,7 @@ func TestScratchSweepsWhatTheDeadLeft(t *testing.T) {
 	}
 	defer func() { _ = os.RemoveAll(mine) }()
 	dead := filepath.Join(filepath.Dir(mine), scratchPrefix+"60466175-x") // beyond any pid
-	if err := os.Mkdir(dead, 0o700); err != nil {
+	if err = os.Mkdir(dead, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	other, err := Scratch()

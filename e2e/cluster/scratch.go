@@ -29,7 +29,7 @@ func Scratch() (string, error) {
 	var errs []error
 	for _, dir := range old {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), scratchPrefix), "-")
-		if n, err := strconv.Atoi(pid); err == nil && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
+		if n, bad := strconv.Atoi(pid); bad == nil && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
 			errs = append(errs, os.RemoveAll(dir))
 		}
 	}

@@ -128,8 +128,8 @@ func (c *Cluster) call(r *http.Request, v any) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= 300 {
-		b, err := io.ReadAll(io.LimitReader(resp.Body, 300))
-		return fmt.Errorf("cluster: %s %s: %s %s %w", r.Method, r.URL, resp.Status, b, err)
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // what came of it
+		return fmt.Errorf("cluster: %s %s: %s %s", r.Method, r.URL, resp.Status, b)
 	}
 	switch v := v.(type) {
 	case nil:

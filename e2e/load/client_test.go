@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -228,7 +229,7 @@ func TestGeneratorKeepsItsRateAndEveryAnswer(t *testing.T) {
 	defer srv.Close()
 	g := load.Start(t.Context(), load.Options{
 		Client: client(t, strings.TrimPrefix(srv.URL, "http://")), Rate: 500, Keys: load.Keys(7), Prefix: "g",
-		Make: func(n int, r *load.Request) { r.Header = map[string]string{"N": fmt.Sprint(n)} },
+		Make: func(n int, r *load.Request) { r.Header = map[string]string{"N": strconv.Itoa(n)} },
 	})
 	for tick := time.NewTicker(time.Millisecond); g.Begun() < 200; {
 		<-tick.C

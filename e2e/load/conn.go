@@ -48,10 +48,10 @@ func (c *conn) Read(p []byte) (int, error) {
 // the connection may carry another.
 func (c *conn) exchange(r Request, a *history.Answer, deadline time.Time) (keep bool, err error) {
 	c.got = false
-	if err := c.SetDeadline(deadline); err != nil {
+	if err = c.SetDeadline(deadline); err != nil {
 		return false, err
 	}
-	if _, err := c.Write(r.encode(c.target)); err != nil && !c.answered() {
+	if _, err = c.Write(r.encode(c.target)); err != nil && !c.answered() {
 		return false, err
 	}
 	resp, err := c.head(r)
@@ -114,8 +114,8 @@ func (c *conn) look() (open bool, extra int) {
 	}
 	var buf [64]byte
 	err = raw.Read(func(fd uintptr) bool {
-		n, _, err := syscall.Recvfrom(int(fd), buf[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		open = errors.Is(err, syscall.EAGAIN)
+		n, _, got := syscall.Recvfrom(int(fd), buf[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		open = errors.Is(got, syscall.EAGAIN)
 		extra = max(n, 0)
 		return true
 	})

@@ -38,7 +38,7 @@ func server(addr string) {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Fprintln(os.Stdout, "listening")
+	_, _ = fmt.Fprintln(os.Stdout, "listening")
 	for {
 		c, err := ln.Accept()
 		if err != nil {
@@ -54,7 +54,7 @@ func talk(addr string) {
 		panic(err)
 	}
 	in, answers := bufio.NewScanner(os.Stdin), bufio.NewReader(c)
-	fmt.Fprintln(os.Stdout, "connected")
+	_, _ = fmt.Fprintln(os.Stdout, "connected")
 	for in.Scan() {
 		_ = c.SetDeadline(time.Now().Add(time.Second))
 		_, _ = fmt.Fprintln(c, in.Text())
@@ -69,7 +69,7 @@ func talk(addr string) {
 				break
 			}
 		}
-		fmt.Fprintln(os.Stdout, got)
+		_, _ = fmt.Fprintln(os.Stdout, got)
 	}
 }
 

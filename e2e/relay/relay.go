@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -68,12 +69,7 @@ func (r *Relay) Close() error {
 // HoldKinds keeps back everything that is said on streams of these kinds.
 func (r *Relay) HoldKinds(kinds ...Kind) {
 	r.set(func(k Kind, _ []byte) bool {
-		for _, held := range kinds {
-			if k == held {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(kinds, k)
 	})
 }
 
@@ -160,18 +156,18 @@ func (r *Relay) forward(ctx context.Context, to io.Writer, from io.Reader) error
 	r.mu.Lock()
 	r.seen[kind]++
 	r.mu.Unlock()
-	if _, err := to.Write(append(head, rest...)); err != nil {
+	if _, err := to.Write(slices.Concat(head, rest)); err != nil {
 		return err
 	}
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			if err := r.gate(ctx, kind, buf[:n]); err != nil {
-				return err
+			if held := r.gate(ctx, kind, buf[:n]); held != nil {
+				return held
 			}
-			if _, err := to.Write(buf[:n]); err != nil {
-				return err
+			if _, broken := to.Write(buf[:n]); broken != nil {
+				return broken
 			}
 		}
 		if err != nil {
