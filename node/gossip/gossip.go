@@ -30,7 +30,8 @@ type Gossip struct {
 	retag   chan struct{} // 1: hint
 	refused chan *RefusedError
 	joinErr atomic.Pointer[error]
-	warned  atomic.Int64 // when a refusal was last logged, UnixNano
+	leaving sync.WaitGroup // Leave calls under way, also those that nobody waits for
+	warned  atomic.Int64   // when a refusal was last logged, UnixNano
 }
 
 // New checks the options. It opens nothing.
@@ -89,6 +90,7 @@ func (g *Gossip) Run(ctx context.Context) error {
 	wg.Go(func() { g.retagging(ctx) })
 	wg.Go(func() { g.joining(ctx) })
 	<-ctx.Done()
+	g.leaving.Wait() // memberlist panics when it is shut down while it leaves
 	err := g.serf.Shutdown()
 	wg.Wait()
 	if err != nil {
@@ -183,7 +185,7 @@ func (g *Gossip) retagging(ctx context.Context) {
 // as failed. It may be followed only by the end of Run.
 func (g *Gossip) Leave(ctx context.Context) error {
 	done := make(chan error, 1)
-	go func() { done <- g.serf.Leave() }() // Ends by Serf's own timeouts, about 2.5 s.
+	g.leaving.Go(func() { done <- g.serf.Leave() }) // Ends by Serf's own timeouts, about 2.5 s.
 	select {
 	case err := <-done:
 		if err != nil {
