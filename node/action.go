@@ -1,0 +1,119 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/node/gossip"
+	"shardway/shardmap"
+)
+
+// Do carries an action out, through the leader wherever it is.
+func (n *Node) Do(ctx context.Context, a admin.Action) error {
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	if l := n.leading.Load(); l != nil {
+		return l.do(ctx, a)
+	}
+	leader := n.raft.Leader()
+	if leader == "" {
+		return fmt.Errorf("%w is known to node %q: is a majority of the voters up?", admin.ErrNoLeader, n.self)
+	}
+	return n.ask(ctx, leader, request{What: askDo, Action: a}, nil)
+}
+
+// do carries an action out on the leader.
+func (l *leading) do(ctx context.Context, a admin.Action) error {
+	l.log.Info().Stringer("action", a.Verb).Str("node", a.Node).Bool("force", a.Force).Str("by", a.By).Msg("action asked for")
+	switch a.Verb {
+	case admin.StepDown:
+		if err := l.raft.Transfer(); err != nil {
+			return fmt.Errorf("%w: leadership not handed over: %w", admin.ErrRefused, err)
+		}
+		return nil
+	case admin.Remove:
+		return l.remove(ctx, a)
+	}
+	return fmt.Errorf("%w: unknown action %s", admin.ErrRefused, a.Verb)
+}
+
+// remove takes a node out of the configuration for good. One that still runs is
+// refused: it would be added again at once.
+func (l *leading) remove(ctx context.Context, a admin.Action) error {
+	voters, others := l.n.servers()
+	server := serverOf(slices.Concat(voters, others), a.Node)
+	s := l.n.fsm.state.Load()
+	id := shardmap.NodeID(a.Node)
+	if server == "" && !s.Committed().Has(id) {
+		return fmt.Errorf("%w %q: `shardway nodes` lists them", admin.ErrUnknownNode, a.Node)
+	}
+	if a.Node == string(l.n.self) {
+		return fmt.Errorf("%w: node %q leads; `shardway step-down` first, then stop it", admin.ErrRefused, a.Node)
+	}
+	views, _ := l.view(ctx)
+	if v, ok := viewOf(views, a.Node); ok && v.HeardAgo >= 0 && !v.Silent || l.n.alive(a.Node) {
+		return fmt.Errorf("%w: node %q still runs and would be added again: stop it first (SIGTERM hands its shards over)", admin.ErrRefused, a.Node)
+	}
+	if s.Committed().Count(id) > 0 && !a.Force {
+		return fmt.Errorf("%w: node %q still owns %d shards; wait until they are taken, or vouch with --force that it and its app are gone", admin.ErrRefused, a.Node, s.Committed().Count(id))
+	}
+	if a.Force {
+		l.tell(ctx, ack.Remove{Node: id})
+	}
+	if server == "" {
+		return nil
+	}
+	if slices.Contains(voters, server) && len(voters) == 2 {
+		return fmt.Errorf("%w: %q is one of two voters, and the library can wedge when two become one: add a node first", admin.ErrRefused, a.Node)
+	}
+	if err := l.raft.Remove(server); err != nil {
+		return fmt.Errorf("%w: %w", admin.ErrRefused, err)
+	}
+	return nil
+}
+
+// letGo takes the server of a node that stops out of the configuration, if that
+// leaves enough voters; else it stays a member, which is no error.
+func (l *leading) letGo(ctx context.Context, from, server string) error {
+	if nodeOf(server) != from {
+		return fmt.Errorf("%w: node %q asks for server %q", admin.ErrRefused, from, server)
+	}
+	views, _ := l.view(ctx)
+	if !l.n.mayLeave(server, views) {
+		return nil
+	}
+	return l.raft.Remove(server)
+}
+
+// tell gives the loop a message and waits until it has taken it.
+func (l *leading) tell(ctx context.Context, m ack.Message) {
+	select {
+	case l.messages <- m:
+	case <-l.done:
+	case <-ctx.Done():
+	}
+}
+
+// alive reports whether gossip sees a node.
+func (n *Node) alive(node string) bool {
+	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool {
+		return m.ID == node && m.Node && m.Status == gossip.Alive
+	})
+}
+
+// leaveRaft asks the leader to take this node's server out of the configuration.
+func (n *Node) leaveRaft(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	leader := n.raft.Leader()
+	if leader == "" || leader == string(n.self) {
+		return
+	}
+	if err := n.ask(ctx, leader, request{What: askLeave, Server: n.server}, nil); err != nil {
+		n.log.Debug().Err(err).Msg("stays in the configuration")
+	}
+}

@@ -1,0 +1,123 @@
+package node
+
+import (
+	"context"
+	"sync"
+
+	"shardway/ack"
+	"shardway/peer"
+)
+
+// inbound is a heartbeat on its way to the leader loop, and where its answer
+// goes.
+type inbound struct {
+	hb     ack.Heartbeat
+	from   string
+	answer func(ack.Answer) // does not block
+}
+
+// serveBeats reads the heartbeats of one node while this node leads. Answers go
+// out from a goroutine of their own: the leader loop never waits for a socket.
+func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
+	defer c.Close()
+	answers := make(chan ack.Answer, 1)
+	var writer sync.WaitGroup
+	writing, stop := context.WithCancel(ctx)
+	defer writer.Wait()
+	defer stop()
+	writer.Go(func() { writeAnswers(writing, c, answers) })
+	answer := func(a ack.Answer) { replace(answers, a) }
+
+	var buf []byte
+	var last ack.Heartbeat
+	for {
+		b, err := peer.ReadFrame(c, buf, ack.MaxMessage)
+		if err != nil {
+			break
+		}
+		buf = b
+		var hb ack.Heartbeat
+		if err := hb.UnmarshalBinary(b); err != nil || string(hb.Node) != c.Node() {
+			n.log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", string(hb.Node)).Msg("heartbeat not understood")
+			break
+		}
+		last = hb
+		n.deliver(ctx, inbound{hb: hb, from: c.RemoteAddr().String(), answer: answer})
+	}
+	if ctx.Err() == nil && last.Boot != 0 {
+		n.tellLeading(ack.Closed{Node: last.Node, Nonce: last.Nonce})
+		if !last.Goodbye {
+			n.suspects.broke(string(last.Node), last.Boot)
+		}
+	}
+}
+
+func writeAnswers(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case a := <-answers:
+			b, err := a.MarshalBinary()
+			if err == nil {
+				err = peer.WriteFrame(c, b)
+			}
+			if err != nil {
+				c.Close()
+				return
+			}
+		}
+	}
+}
+
+// deliver gives a heartbeat to the leader loop if this node leads.
+func (n *Node) deliver(ctx context.Context, in inbound) {
+	l := n.leading.Load()
+	if l == nil {
+		return
+	}
+	select {
+	case l.beats <- in:
+	case <-l.done:
+	case <-ctx.Done():
+	}
+}
+
+// deliverLocal brings this node's own heartbeat to its own leader loop. It must
+// not block: a heartbeat that finds the loop busy is one that got lost.
+func (n *Node) deliverLocal(hb ack.Heartbeat) {
+	l := n.leading.Load()
+	if l == nil {
+		return
+	}
+	replace(l.own, inbound{hb: hb, from: "local", answer: func(a ack.Answer) { replace(n.ownAnswers, a) }})
+}
+
+// tellLeading gives the leader loop, if there is one, a message that is not a
+// heartbeat.
+func (n *Node) tellLeading(m ack.Message) {
+	l := n.leading.Load()
+	if l == nil {
+		return
+	}
+	select {
+	case l.messages <- m:
+	case <-l.done:
+	}
+}
+
+// relayOwnAnswers brings answers of the own leader loop to the agent.
+func (n *Node) relayOwnAnswers(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case a := <-n.ownAnswers:
+			select {
+			case n.agent.answers <- a:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}

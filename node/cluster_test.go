@@ -1,0 +1,236 @@
+package node_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+func bubble(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
+}
+
+// three starts a, b and c and waits until they serve.
+func three(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	bubble(t, func(t *testing.T, w *world) {
+		w.start("a")
+		w.start("b")
+		w.start("c")
+		w.untilSettled("a", "b", "c")
+		f(t, w)
+	})
+}
+
+func (w *world) committed() *shardmap.Map { return w.running()[0].node.State().Committed() }
+
+// follower returns a node that does not lead.
+func (w *world) follower() *process {
+	for _, p := range w.running() {
+		if !p.node.Leads() {
+			return p
+		}
+	}
+	return nil
+}
+
+// others returns the names of the running nodes but p, sorted.
+func (w *world) others(p *process) []string {
+	var out []string
+	for _, r := range w.running() {
+		if r != p {
+			out = append(out, r.name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// untilVoters waits until every node's log says that n nodes vote. A leader that
+// dies while it promotes one can leave a configuration that raft v1.7.3 elects
+// nobody in until that leader returns: a voter refuses its vote to a candidate
+// that is no voter in its own, older, log.
+func (w *world) untilVoters(n int) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("%d voters", n), func() bool {
+		for _, p := range w.running() {
+			voters := 0
+			for _, s := range p.node.Status().Nodes {
+				if s.Voter {
+					voters++
+				}
+			}
+			if voters != n {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestThreeNodesServeEvenly(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		for _, m := range w.committed().Members() {
+			if got := w.committed().Count(m.ID); got != shards/3 {
+				t.Errorf("Count(%s) = %d, want %d", m.ID, got, shards/3)
+			}
+		}
+	})
+}
+
+func TestJoinMovesTheNewcomersShareOnly(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		before := w.committed()
+		w.start("d")
+		w.untilSettled("a", "b", "c", "d")
+		moves := shardmap.Diff(before, w.committed())
+		if want := shards / 4; len(moves) != want {
+			t.Errorf("a join moved %d shards, want %d", len(moves), want)
+		}
+		for _, m := range moves {
+			if m.To != "d" {
+				t.Errorf("shard %d moved to %s, want the newcomer", m.Shard, m.To)
+			}
+		}
+	})
+}
+
+func TestLeaveMovesTheLeaversShardsOnly(t *testing.T) {
+	for _, who := range []string{"leader", "follower"} {
+		t.Run(who, func(t *testing.T) {
+			three(t, func(t *testing.T, w *world) {
+				w.untilVoters(3)
+				before := w.committed()
+				p := w.follower()
+				if who == "leader" {
+					p = w.leader()
+				}
+				p.terminate()
+				if p.err != nil {
+					t.Fatalf("Run() = %v, want nil", p.err)
+				}
+				w.untilSettled(w.others(p)...)
+				for _, m := range shardmap.Diff(before, w.committed()) {
+					if string(m.From) != p.name {
+						t.Errorf("shard %d moved from %s, which stays", m.Shard, m.From)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestCrashedNodesShardsAreTaken(t *testing.T) {
+	for _, who := range []string{"leader", "follower"} {
+		t.Run(who, func(t *testing.T) {
+			three(t, func(t *testing.T, w *world) {
+				w.untilVoters(3)
+				p := w.follower()
+				if who == "leader" {
+					p = w.leader()
+				}
+				rest := w.others(p)
+				began := time.Now()
+				p.kill()
+				w.untilSettled(rest...)
+				t.Logf("served again after %v", time.Since(began))
+				p.restart()
+				w.untilSettled("a", "b", "c")
+			})
+		})
+	}
+}
+
+func TestSilentNodesShardsAreTaken(t *testing.T) {
+	for _, who := range []string{"leader", "follower"} {
+		t.Run(who, func(t *testing.T) {
+			three(t, func(t *testing.T, w *world) {
+				w.untilVoters(3)
+				p := w.follower()
+				if who == "leader" {
+					p = w.leader()
+				}
+				rest := w.others(p)
+				began := time.Now()
+				w.net.Isolate(p.name)
+				w.until("the minority has no lease", func() bool { return !p.node.Leased() })
+				w.untilSettled(rest...)
+				t.Logf("served again after %v", time.Since(began))
+				w.net.Heal()
+				w.untilSettled("a", "b", "c")
+			})
+		})
+	}
+}
+
+func TestTwoNodesJoiningTogetherGiveAnEvenMap(t *testing.T) {
+	for i := range 50 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.start("a")
+				w.untilSettled("a")
+				w.start("b")
+				time.Sleep(time.Duration(i) * 2 * time.Millisecond)
+				w.start("c")
+				w.untilSettled("a", "b", "c")
+				for _, m := range w.committed().Members() {
+					if got := w.committed().Count(m.ID); got != shards/3 {
+						t.Errorf("Count(%s) = %d, want %d", m.ID, got, shards/3)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAllKilledAndRestartedServeTheSameMap(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		w.untilVoters(3)
+		before := w.committed()
+		for _, p := range w.running() {
+			p.kill()
+		}
+		for _, n := range w.names {
+			w.all[n].restart()
+		}
+		w.untilSettled("a", "b", "c")
+		if moves := shardmap.Diff(before, w.committed()); len(moves) != 0 {
+			t.Errorf("a restart of all moved %d shards, want 0", len(moves))
+		}
+	})
+}
+
+func TestAllStoppedAndAnyTwoRestartedServe(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		w.untilVoters(3)
+		for _, p := range w.running() {
+			p.stop()
+		}
+		for _, n := range w.names {
+			<-w.all[n].done
+			w.all[n].host.Crash()
+			if err := w.all[n].err; err != nil {
+				t.Fatalf("Run() of %s = %v, want nil", n, err)
+			}
+		}
+		w.all["b"].restart()
+		w.all["c"].restart()
+		w.untilSettled("b", "c")
+	})
+}
+
+func TestThreeExpectEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.tune = func(o *node.Options) { o.Expect = 3 }
+		w.start("c")
+		w.start("b")
+		w.start("a")
+		w.untilSettled("a", "b", "c")
+	})
+}

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"shardway/admin"
+	"shardway/peer"
+)
+
+const (
+	viewTimeout    = 250 * time.Millisecond
+	controlTimeout = 10 * time.Second
+	maxControl     = 1 << 20
+)
+
+// The questions that nodes ask each other on control streams: one question, one
+// reply, each a frame of JSON.
+const (
+	askViews = "views" // of the leader: what it knows of the nodes
+	askDo    = "do"    // of the leader: carry an action out
+	askLeave = "leave" // of the leader: take my server out of the configuration
+	askFound = "found" // of a fresh node: may I found the cluster?
+	askTwin  = "twin"  // of any node: does another process speak under my id?
+)
+
+type request struct {
+	What   string       `json:"what"`
+	Action admin.Action `json:"action,omitzero"`
+	Server string       `json:"server,omitempty"`
+	By     string       `json:"by,omitempty"`
+}
+
+type reply struct {
+	// Fault says which of admin's errors Error is, if one.
+	Fault string          `json:"fault,omitempty"`
+	Error string          `json:"error,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// ask asks a node and reads its reply into value, which may be nil.
+func (n *Node) ask(ctx context.Context, node string, q request, value any) error {
+	c, err := n.port.Dial(ctx, node, peer.Control)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	unhook := context.AfterFunc(ctx, func() { c.Close() })
+	defer unhook()
+	b, err := json.Marshal(q)
+	if err != nil {
+		return fmt.Errorf("node: ask %s: %w", q.What, err)
+	}
+	if err := peer.WriteFrame(c, b); err != nil {
+		return fmt.Errorf("node: ask %q: %w", node, err)
+	}
+	if b, err = peer.ReadFrame(c, nil, maxControl); err != nil {
+		return fmt.Errorf("node: ask %q: %w", node, err)
+	}
+	var r reply
+	if err := json.Unmarshal(b, &r); err != nil {
+		return fmt.Errorf("node: reply of %q: %w", node, err)
+	}
+	if r.Error != "" {
+		return remoteError{text: r.Error, fault: faults[r.Fault]}
+	}
+	if value == nil {
+		return nil
+	}
+	if err := json.Unmarshal(r.Value, value); err != nil {
+		return fmt.Errorf("node: reply of %q: %w", node, err)
+	}
+	return nil
+}
+
+// remoteError is an error that another node returned.
+type remoteError struct {
+	text  string
+	fault error
+}
+
+func (e remoteError) Error() string { return e.text }
+func (e remoteError) Unwrap() error { return e.fault }
+
+var faults = map[string]error{"no-leader": admin.ErrNoLeader, "unknown-node": admin.ErrUnknownNode, "refused": admin.ErrRefused}
+
+func faultOf(err error) string {
+	for name, e := range faults {
+		if errors.Is(err, e) {
+			return name
+		}
+	}
+	return ""
+}
+
+// serveControl answers one question. A stream that asks nothing and closes is a
+// redial that looks whether this node is there.
+func (n *Node) serveControl(ctx context.Context, c *peer.Conn) {
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	unhook := context.AfterFunc(ctx, func() { c.Close() })
+	defer unhook()
+	b, err := peer.ReadFrame(c, nil, maxControl)
+	if err != nil {
+		return
+	}
+	var q request
+	var r reply
+	if err := json.Unmarshal(b, &q); err != nil {
+		r.Error = "node: question not understood: " + err.Error()
+	} else if v, err := n.reply(ctx, c.Node(), q); err != nil {
+		r.Error, r.Fault = err.Error(), faultOf(err)
+	} else if r.Value, err = json.Marshal(v); err != nil {
+		r.Error = err.Error()
+	}
+	if b, err = json.Marshal(r); err == nil {
+		err = peer.WriteFrame(c, b)
+	}
+	if err != nil {
+		n.log.Debug().Err(err).Str("peer", c.Node()).Msg("reply not sent")
+	}
+}
+
+func (n *Node) reply(ctx context.Context, from string, q request) (any, error) {
+	switch q.What {
+	case askFound:
+		return n.founder.promise(from)
+	case askTwin:
+		return n.twinOf(ctx, from, q.Server), nil
+	case askViews:
+		l := n.leading.Load()
+		if l == nil {
+			return nil, admin.ErrNoLeader
+		}
+		v, _ := l.view(ctx)
+		return v, nil
+	case askDo:
+		l := n.leading.Load()
+		if l == nil {
+			return nil, admin.ErrNoLeader
+		}
+		return nil, l.do(ctx, q.Action)
+	case askLeave:
+		l := n.leading.Load()
+		if l == nil {
+			return nil, admin.ErrNoLeader
+		}
+		return nil, l.letGo(ctx, from, q.Server)
+	}
+	return nil, fmt.Errorf("node: unknown question %q: is the other node newer?", q.What)
+}

@@ -1,0 +1,42 @@
+package node
+
+import (
+	"errors"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+var errKilled = errors.New("killed by the test")
+
+// Kill stops the node as a crash does: nothing is handed over.
+func (n *Node) Kill() { n.fail(errKilled) }
+
+// HoldLog makes f run before each log entry is applied.
+func (n *Node) HoldLog(f func()) { n.fsm.hold = f }
+
+// Admits reports whether the node would admit a request for s now, and under
+// which ownership epoch.
+func (n *Node) Admits(s shardmap.Shard) (epoch uint64, ok bool) {
+	epoch, release, err := n.router.Admit(s)
+	if err != nil {
+		return 0, false
+	}
+	release()
+	return epoch, true
+}
+
+// Run1 begins a request for s as the proxy does, for a test to end with release.
+func (n *Node) Run1(s shardmap.Shard) (release func(), ok bool) {
+	_, release, err := n.router.Admit(s)
+	return release, err == nil
+}
+
+// State returns the state that the node routes by.
+func (n *Node) State() *ack.State { return n.router.state.Load() }
+
+// Leased reports whether the node holds a lease.
+func (n *Node) Leased() bool { return n.router.leased() }
+
+// Leads reports whether the node runs the leader's part.
+func (n *Node) Leads() bool { return n.leading.Load() != nil }

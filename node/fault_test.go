@@ -1,0 +1,250 @@
+package node_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+func TestNodeThatNeverAcknowledgesIsDroppedAndReturns(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		rest := w.others(p)
+		p.log.close()
+		w.start("d") // a reason for a round
+		w.until("the others go on without it", func() bool {
+			for _, n := range append(rest, "d") {
+				c := w.all[n].node.State().Committed()
+				if c.Has(shardmap.NodeID(p.name)) || !c.Has("d") || w.all[n].node.State().Open() {
+					return false
+				}
+			}
+			return true
+		})
+		if p.node.Leased() {
+			t.Error("a node that did not acknowledge its drop has a lease")
+		}
+		p.log.open()
+		w.untilSettled("a", "b", "c", "d")
+	})
+}
+
+func TestRunningRequestDelaysTheAcknowledgement(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		before := w.committed()
+		var releases []func()
+		for s := range shardmap.Shard(shards) {
+			if r, ok := w.all["b"].node.Run1(s); ok {
+				releases = append(releases, r)
+			}
+		}
+		w.start("d")
+		w.until("the join is proposed", func() bool { return w.leader().node.State().Open() })
+		for range 20 {
+			time.Sleep(50 * time.Millisecond)
+			w.check()
+			if e := w.leader().node.State().Committed().Epoch(); e != before.Epoch() {
+				t.Fatalf("map %d committed while requests of moving shards run", e)
+			}
+		}
+		for _, r := range releases {
+			r()
+		}
+		w.untilSettled("a", "b", "c", "d")
+	})
+}
+
+func TestRestartWithinTheGraceMovesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.tune = func(o *node.Options) { o.Timing.RestartGrace = 5 * time.Second }
+		w.start("a")
+		w.start("b")
+		w.start("c")
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		before := w.committed()
+		p := w.follower()
+		p.kill()
+		time.Sleep(200 * time.Millisecond)
+		p.restart()
+		w.untilSettled("a", "b", "c")
+		if moves := shardmap.Diff(before, w.committed()); len(moves) != 0 {
+			t.Errorf("a restart within the grace moved %d shards, want 0", len(moves))
+		}
+	})
+}
+
+func TestStepDownMovesNothing(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		w.untilVoters(3)
+		before, old := w.committed(), w.leader()
+		if err := w.follower().node.Do(t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
+			t.Fatalf("Do(step-down) = %v, want nil", err)
+		}
+		w.until("another leads", func() bool { l := w.leader(); return l != nil && l != old })
+		w.untilSettled("a", "b", "c")
+		if moves := shardmap.Diff(before, w.committed()); len(moves) != 0 {
+			t.Errorf("an election moved %d shards, want 0", len(moves))
+		}
+	})
+}
+
+func TestWipedVoterElectsNobody(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		w.untilVoters(3)
+		a, b, c := w.all["a"], w.all["b"], w.all["c"]
+		c.kill()
+		w.untilSettled("a", "b") // c does not have this map
+		last := w.committed()
+		a.kill()
+		b.kill()
+		b.wipe()
+		b.restart()
+		c.restart()
+		for range 400 {
+			time.Sleep(25 * time.Millisecond)
+			w.check()
+			if l := w.leader(); l != nil {
+				t.Fatalf("%s leads though only one of three disks with votes is up", l.name)
+			}
+		}
+		a.restart()
+		w.untilSettled("a", "b", "c")
+		if e := w.committed().Epoch(); e <= last.Epoch() {
+			t.Errorf("Epoch() = %d after the return, want above %d", e, last.Epoch())
+		}
+		w.untilVoters(3)
+	})
+}
+
+func TestMinorityForwardsAndServesNothing(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		w.net.Isolate(p.name)
+		w.until("it has no lease", func() bool { return !p.node.Leased() })
+		for s := range shardmap.Shard(shards) {
+			if _, ok := p.node.Admits(s); ok {
+				t.Fatalf("shard %d is admitted without a lease", s)
+			}
+		}
+		if err := p.node.Ready(); err == nil {
+			t.Error("Ready() = nil on a node without a lease")
+		}
+		w.net.Heal()
+		w.untilSettled("a", "b", "c")
+	})
+}
+
+func TestOneWayLinkCountsAsSilence(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		w.untilVoters(3)
+		l := w.leader()
+		p := w.follower()
+		w.net.Cut(l.name, p.name) // its heartbeats arrive, the answers do not
+		w.until("its shards are taken", func() bool {
+			return !l.node.State().Committed().Has(shardmap.NodeID(p.name)) || w.leader() != l
+		})
+		w.net.Heal()
+		w.untilSettled("a", "b", "c")
+	})
+}
+
+func TestStrictFenceWaitsForDeadAfter(t *testing.T) {
+	for fence, least := range map[ack.Fence]time.Duration{ack.FenceStrict: 2 * time.Second, ack.FenceLease: 400 * time.Millisecond, ack.FenceRefused: 0} {
+		bubble(t, func(t *testing.T, w *world) {
+			w.tune = func(o *node.Options) { o.Fence = fence }
+			w.start("a")
+			w.start("b")
+			w.start("c")
+			w.untilSettled("a", "b", "c")
+			w.untilVoters(3)
+			p := w.follower()
+			rest := w.others(p)
+			began := time.Now()
+			p.kill()
+			w.untilSettled(rest...)
+			if took := time.Since(began); took < least {
+				t.Errorf("fence %d: taken after %v, want at least %v", fence, took, least)
+			}
+		})
+	}
+}
+
+func TestPauseClusterHoldsEverything(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.tune = func(o *node.Options) { o.PauseCluster = true }
+		w.start("a")
+		w.start("b")
+		w.start("c")
+		w.untilSettled("a", "b", "c")
+		b := w.all["b"].node
+		var releases []func()
+		for s := range shardmap.Shard(shards) {
+			if r, ok := b.Run1(s); ok {
+				releases = append(releases, r) // runs on, so the round below stays open
+			}
+		}
+		w.start("d")
+		w.until("the join is proposed", func() bool { return b.State().Open() })
+		for _, p := range w.running() {
+			for s := range shardmap.Shard(shards) {
+				if _, ok := p.node.Admits(s); ok && p.node.State().Open() {
+					t.Fatalf("%s admits shard %d during a round", p.name, s)
+				}
+			}
+		}
+		for _, r := range releases {
+			r()
+		}
+		w.untilSettled("a", "b", "c", "d")
+	})
+}
+
+func TestRemoveTakesADeadNodeOut(t *testing.T) {
+	three(t, func(t *testing.T, w *world) {
+		w.start("d")
+		w.untilSettled("a", "b", "c", "d")
+		w.untilVoters(4)
+		l := w.leader().node
+		if err := l.Do(t.Context(), admin.Action{Verb: admin.Remove, Node: "nobody"}); err == nil {
+			t.Error("Do(remove nobody) = nil, want an error")
+		}
+		d := w.all["d"]
+		if d.node.Leads() {
+			d = w.follower()
+		}
+		rest := w.others(d)
+		if err := w.leader().node.Do(t.Context(), admin.Action{Verb: admin.Remove, Node: d.name}); err == nil {
+			t.Error("removing a running node = nil, want an error")
+		}
+		d.kill()
+		w.untilSettled(rest...)
+		w.until("it is removed", func() bool {
+			return w.leader() != nil && w.leader().node.Do(t.Context(), admin.Action{Verb: admin.Remove, Node: d.name}) == nil
+		})
+		w.untilVoters(3)
+	})
+}
+
+func TestQuickRestartGivesTheNodeItsShareAgain(t *testing.T) {
+	for _, pause := range []time.Duration{0, 200 * time.Millisecond, 540 * time.Millisecond, time.Second} {
+		three(t, func(t *testing.T, w *world) {
+			w.untilVoters(3)
+			p := w.follower()
+			p.kill()
+			time.Sleep(pause)
+			p.restart()
+			w.until("it has left the map or returned", func() bool { return p.node.Leased() })
+			w.untilSettled("a", "b", "c")
+			if got := w.committed().Count(shardmap.NodeID(p.name)); got != shards/3 {
+				t.Errorf("Count(%s) = %d after a restart, want %d", p.name, got, shards/3)
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package node
+
+import (
+	"sync/atomic"
+
+	"shardway/ack"
+)
+
+// fsm is the replicated state as Raft drives it. Apply publishes an immutable
+// State and leaves two hints; it never blocks and never calls Raft.
+type fsm struct {
+	state      atomic.Pointer[ack.State]
+	agentHint  chan struct{} // cap 1
+	leaderHint chan struct{} // cap 1
+	// failed is told of an entry that this program cannot read: the node must
+	// stop before it differs from the others.
+	failed func(error)
+	// hold, when set, runs before each entry: whole-cluster tests hold a log back
+	// with it.
+	hold func()
+	// broken freezes the state after an entry that could not be read. Only
+	// Raft's one FSM goroutine looks at it.
+	broken bool
+}
+
+func newFSM(failed func(error)) *fsm {
+	f := &fsm{agentHint: make(chan struct{}, 1), leaderHint: make(chan struct{}, 1), failed: failed}
+	f.state.Store(ack.NewState())
+	return f
+}
+
+// Apply takes one entry.
+func (f *fsm) Apply(index, term uint64, data []byte) any {
+	if f.hold != nil {
+		f.hold()
+	}
+	if f.broken {
+		return ack.ErrCorrupt
+	}
+	s, outcome, err := f.state.Load().Apply(index, term, data)
+	if err != nil {
+		return f.fail(err)
+	}
+	f.publish(s)
+	return outcome
+}
+
+// Snapshot returns the whole state.
+func (f *fsm) Snapshot() ([]byte, error) { return f.state.Load().MarshalBinary() }
+
+// Restore takes the place of the entries that a snapshot stands for; what must
+// stop, stops as with Apply, because the agent looks at the state alone.
+func (f *fsm) Restore(b []byte) error {
+	s, err := ack.DecodeState(b)
+	if err != nil {
+		return f.fail(err)
+	}
+	f.publish(s)
+	return nil
+}
+
+func (f *fsm) fail(err error) error {
+	f.broken = true
+	f.failed(err)
+	return err
+}
+
+func (f *fsm) publish(s *ack.State) {
+	f.state.Store(s)
+	hint(f.agentHint)
+	hint(f.leaderHint)
+}
+
+// hint leaves a token in a channel of capacity one.
+func hint(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

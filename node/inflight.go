@@ -1,0 +1,61 @@
+package node
+
+import (
+	"sync/atomic"
+
+	"shardway/shardmap"
+)
+
+// inflight counts the requests that run on the local app, by shard. The hot path
+// costs one atomic add to raise and one to lower, and allocates nothing.
+type inflight struct {
+	shards []shardCount
+	// draining is set while somebody waits for counts to reach zero.
+	draining atomic.Bool
+	// zero gets a token when a count reached zero while draining.
+	zero chan struct{}
+}
+
+type shardCount struct {
+	n       atomic.Int32
+	release func() // made once: a closure per request would be an allocation
+}
+
+func newInflight(shards int) *inflight {
+	f := &inflight{shards: make([]shardCount, shards), zero: make(chan struct{}, 1)}
+	for i := range f.shards {
+		c := &f.shards[i]
+		c.release = func() { f.lower(c) }
+	}
+	return f
+}
+
+// raise counts one more request for s and returns what ends it. The caller looks
+// at table and lease only after raise: whoever stops the shard swaps the table
+// first and reads the count then, so one of the two sees the other.
+func (f *inflight) raise(s shardmap.Shard) (release func()) {
+	c := &f.shards[s]
+	c.n.Add(1)
+	return c.release
+}
+
+func (f *inflight) lower(c *shardCount) {
+	if c.n.Add(-1) != 0 || !f.draining.Load() {
+		return
+	}
+	select {
+	case f.zero <- struct{}{}:
+	default:
+	}
+}
+
+// running counts the requests for shards that may not run here.
+func (f *inflight) running(mayRun func(shardmap.Shard) bool) int {
+	total := 0
+	for i := range f.shards {
+		if n := f.shards[i].n.Load(); n > 0 && !mayRun(shardmap.Shard(i)) {
+			total += int(n)
+		}
+	}
+	return total
+}

@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+	"shardway/node/consensus"
+	"shardway/shardmap"
+)
+
+// leading runs one leadership: it owns the ack.Leader of one Raft term. One
+// runs at a time; the next begins after the last has returned.
+type leading struct {
+	n       *Node
+	raft    *consensus.Raft
+	clock   clock.Clock
+	log     zerolog.Logger
+	term    uint64
+	elected time.Time
+
+	beats    chan inbound               // unbuffered
+	own      chan inbound               // cap 1: this node's own newest heartbeat
+	messages chan ack.Message           // unbuffered
+	views    chan chan []ack.MemberView // unbuffered
+	done     chan struct{}              // closed when the loop has ended
+
+	machine *ack.Leader
+	state   *ack.State
+	voters  []string
+	wg      sync.WaitGroup // what waits for Raft; ends with the term or with Raft
+}
+
+func newLeading(n *Node, term uint64) *leading {
+	return &leading{
+		n: n, raft: n.raft, clock: n.o.Clock, term: term, elected: time.Now(),
+		log:      n.log.With().Uint64("term", term).Logger(),
+		beats:    make(chan inbound),
+		own:      make(chan inbound, 1),
+		messages: make(chan ack.Message),
+		views:    make(chan chan []ack.MemberView),
+		done:     make(chan struct{}),
+	}
+}
+
+// run leads until ctx ends or the term is over.
+func (l *leading) run(ctx context.Context) {
+	defer l.wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer close(l.done)
+	now := l.clock.Precise()
+	l.state = l.n.fsm.state.Load()
+	l.machine = ack.NewLeader(ack.LeaderOptions{
+		Server: l.n.server, Term: l.term, Timing: l.n.o.Timing, Fence: l.n.o.Fence, State: l.state,
+	}, now)
+	l.issueBarrier(ctx, now)
+	l.wg.Go(func() { l.n.keepMembers(ctx, l) })
+	t := time.NewTicker(tickEvery)
+	defer t.Stop()
+	for l.leads() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			l.step(ack.Tick{}, nil)
+		case <-l.n.fsm.leaderHint:
+			l.lookAtLog()
+		case in := <-l.beats:
+			l.lookAtLog()
+			l.step(ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
+		case in := <-l.own:
+			l.lookAtLog()
+			l.step(ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
+		case m := <-l.messages:
+			l.lookAtLog()
+			l.step(m, nil)
+		case v := <-l.views:
+			v <- l.machine.View(l.clock.Precise())
+		}
+	}
+}
+
+// leads reports whether the term goes on.
+func (l *leading) leads() bool {
+	term, leads := l.raft.Leadership()
+	return leads && term == l.term
+}
+
+// lookAtLog tells the machine of a newer state before anything that was learnt
+// after it.
+func (l *leading) lookAtLog() {
+	if s := l.n.fsm.state.Load(); s != l.state {
+		l.state = s
+		l.step(ack.Applied{State: s}, nil)
+	}
+}
+
+// step tells the machine the present term and voters first: what it grants in
+// the step is bounded by both.
+func (l *leading) step(m ack.Message, answer func(ack.Answer)) {
+	before := l.clock.Precise()
+	l.perform(l.machine.Step(before, ack.TermRead{Before: before, Term: l.raft.Term()}), nil)
+	if voters := l.raft.Voters(); !slices.Equal(voters, l.voters) {
+		l.voters = voters
+		l.perform(l.machine.Step(l.clock.Precise(), ack.Voters{Servers: voters}), nil)
+	}
+	l.perform(l.machine.Step(l.clock.Precise(), m), answer)
+}
+
+func (l *leading) perform(effects []ack.Effect, answer func(ack.Answer)) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case ack.Reply:
+			if answer != nil {
+				answer(e.Answer)
+			}
+		case ack.Submit:
+			l.submit(e)
+		case ack.StepDown:
+			l.stepDown(e.Reason)
+		case ack.Noted:
+			l.note(e)
+		}
+	}
+}
+
+// submit puts an entry into the log without waiting here. An unknown outcome
+// means that leadership is lost: the next leader finds out.
+func (l *leading) submit(e ack.Submit) {
+	entry := slices.Clone(e.Entry)
+	l.wg.Go(func() {
+		err := l.raft.Apply(entry)
+		if err == nil || errors.Is(err, consensus.ErrUnknown) {
+			return
+		}
+		l.log.Warn().Err(err).Msg("entry not submitted")
+		select {
+		case l.messages <- ack.SubmitFailed{}:
+		case <-l.done:
+		}
+	})
+}
+
+// issueBarrier waits in the background until all that earlier leaders committed
+// is applied here, and makes the cluster if it has none yet.
+func (l *leading) issueBarrier(ctx context.Context, started time.Duration) {
+	l.wg.Go(func() {
+		if err := l.raft.Barrier(); err != nil {
+			l.log.Warn().Err(err).Msg("barrier not applied")
+			return
+		}
+		if !l.n.fsm.state.Load().Born() {
+			if err := l.raft.Apply(ack.EncodeBirth(newClusterID(), l.n.o.Shards)); err != nil {
+				l.log.Warn().Err(err).Msg("cluster not made")
+				return
+			}
+			l.n.watchCluster(l.n.fsm.state.Load()) // at once: others are added in its name
+		}
+		select {
+		case l.messages <- ack.BarrierApplied{Started: started}:
+		case <-l.done:
+		case <-ctx.Done():
+		}
+	})
+}
+
+func (l *leading) stepDown(reason string) {
+	l.log.Warn().Str("reason", reason).Msg("stepped down")
+	l.wg.Go(func() {
+		if err := l.raft.Transfer(); err != nil {
+			l.log.Warn().Err(err).Msg("leadership not handed over")
+		}
+	})
+}
+
+// note logs what the machine decided, and counts it.
+func (l *leading) note(e ack.Noted) {
+	switch e.Kind {
+	case ack.NoteProposing:
+		l.n.metrics.rounds.WithLabelValues(e.Reason).Inc()
+		l.log.Info().Str("reason", e.Reason).Int("moved", e.Moved).Msg("map proposed")
+	case ack.NoteDropped:
+		l.n.metrics.drops.WithLabelValues(e.Cause.String()).Inc()
+		l.log.Warn().Str("node", string(e.Node)).Stringer("cause", e.Cause).Msg("node dropped")
+	case ack.NoteCommitting:
+		l.log.Debug().Uint64("epoch", uint64(e.Epoch)).Msg("all acknowledged: committing")
+	case ack.NoteTaken:
+		l.n.metrics.taken.WithLabelValues(e.Reason).Inc()
+		l.log.Info().Str("node", string(e.Node)).Str("by", e.Reason).Msg("shards taken")
+	case ack.NoteDuplicate:
+		l.log.Warn().Str("node", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: two processes have this id")
+	case ack.NoteSilent:
+		l.log.Warn().Str("node", string(e.Node)).Msg("node silent")
+	case ack.NoteBack:
+		l.log.Info().Str("node", string(e.Node)).Msg("node heard again")
+	}
+}
+
+// view returns what the leader knows of the nodes, and false once it does not
+// lead any more.
+func (l *leading) view(ctx context.Context) ([]ack.MemberView, bool) {
+	v := make(chan []ack.MemberView, 1)
+	select {
+	case l.views <- v:
+		return <-v, true
+	case <-l.done:
+	case <-ctx.Done():
+	}
+	return nil, false
+}
+
+// viewOf returns the view of one node.
+func viewOf(views []ack.MemberView, node string) (ack.MemberView, bool) {
+	i := slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(node) })
+	if i < 0 {
+		return ack.MemberView{HeardAgo: -1, Silent: true}, false
+	}
+	return views[i], true
+}

@@ -1,0 +1,275 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/endpoints"
+	"shardway/node/consensus"
+	"shardway/node/disk"
+	"shardway/node/gossip"
+	"shardway/peer"
+	"shardway/proxy"
+	"shardway/queue"
+	"shardway/shardmap"
+)
+
+// Node is one Shardway process.
+type Node struct {
+	o      Options
+	self   shardmap.NodeID
+	server string
+	log    zerolog.Logger
+
+	port       *peer.Port
+	gossip     *gossip.Gossip
+	stores     *disk.Stores
+	stream     *consensus.Stream
+	raft       *consensus.Raft // set first thing in Run
+	fsm        *fsm
+	router     *router
+	room       *queue.Room
+	proxy      *proxy.Server
+	agent      *agent
+	link       *link
+	suspects   *suspects
+	founder    *founder
+	health     *health // nil for a gateway
+	metrics    *metrics
+	directory  atomic.Pointer[endpoints.Directory]
+	leading    atomic.Pointer[leading]
+	ownAnswers chan ack.Answer // cap 1: the newest answer of the own leader loop
+
+	started  time.Time
+	stopping atomic.Bool
+	failed   chan error // cap 1: the first failure that must stop the node
+	ready    chan struct{}
+}
+
+// New builds a node. It opens nothing but the stores in the data directory.
+func New(o Options) (*Node, error) {
+	n := &Node{
+		o: o, self: shardmap.NodeID(o.Dir.Node()), server: serverID(o.Dir.Node(), o.Dir.Disk()), log: o.Log,
+		ownAnswers: make(chan ack.Answer, 1),
+		failed:     make(chan error, 1),
+		ready:      make(chan struct{}),
+		metrics:    newMetrics(),
+	}
+	if n.o.ShutdownTimeout <= 0 {
+		n.o.ShutdownTimeout = 30 * time.Second
+	}
+	if id, shards := o.Dir.Cluster(); id != "" && shards != o.Shards {
+		return nil, fmt.Errorf("node: the cluster of this data directory has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", shards, o.Shards, shards)
+	}
+	n.directory.Store(endpoints.New(nil))
+	n.port = peer.New(peer.Options{
+		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
+		Cluster: n.cluster, Adopt: n.adopt, Lookup: n.lookup, Dial: o.PeerDial, Log: o.Log,
+	})
+	n.stream = consensus.NewStream(n.server, consensus.Over(n.port))
+	n.fsm = newFSM(n.fail)
+	n.router = newRouter(n.self, o.Shards, o.PauseCluster, o.Clock, n.port)
+	n.room = queue.New(o.Queue)
+	n.proxy = proxy.New(n.proxyOptions())
+	n.suspects = newSuspects(n.port, n.refused)
+	n.founder = &founder{n: n}
+	if !o.Gateway {
+		n.health = &health{check: o.CheckApp, log: o.Log, turn: func() { hint(n.agent.wake) }}
+	}
+	if err := n.open(); err != nil {
+		return nil, err
+	}
+	n.newAgent()
+	return n, nil
+}
+
+func (n *Node) proxyOptions() proxy.Options {
+	p := n.o.Proxy
+	p.Node, p.Cluster, p.Room, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
+	p.Probe = func() (bool, string) {
+		if err := n.Ready(); err != nil {
+			return false, err.Error()
+		}
+		return true, ""
+	}
+	return p
+}
+
+// open opens the stores, and makes gossip and Raft.
+func (n *Node) open() error {
+	var err error
+	if n.gossip, err = gossip.New(gossip.Options{
+		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, Tags: n.tags(),
+		SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Log: n.o.Log,
+	}); err != nil {
+		return err
+	}
+	if n.stores, err = n.o.Dir.OpenStores(disk.StoreOptions{Log: n.o.Log}); err != nil {
+		return err
+	}
+	return nil
+}
+
+// openRaft restores the state and starts Raft.
+func (n *Node) openRaft() error {
+	var err error
+	n.raft, err = consensus.Open(consensus.Options{
+		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, Failed: n.fail, Hung: n.hung, Log: n.o.Log,
+	})
+	return err
+}
+
+func (n *Node) newAgent() {
+	now := n.o.Clock.Precise()
+	a := &agent{
+		self: n.self, server: n.server, nonce: rand.Uint64(), timing: n.o.Timing, weight: max(n.o.Weight, 1), //nolint:gosec // tells processes apart, no secret
+		clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics,
+		raise: func(known uint64) (uint64, error) {
+			boot, err := n.o.Dir.Raise(known)
+			n.port.SetBoot(boot)
+			return boot, err
+		},
+		healthy: func() bool { return n.health == nil || n.health.good.Load() },
+		appKnown: func() bool { return n.health == nil || n.health.known.Load() },
+		gateway:  n.o.Gateway, fail: n.fail,
+		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
+		answers: make(chan ack.Answer), wake: make(chan struct{}, 1),
+		holder: ack.NewHolder(n.o.Timing, n.o.Dir.Boot(), now), follower: ack.NewFollower(n.o.Timing, n.self),
+		duplicate: make(chan string, 1),
+	}
+	a.term = func() uint64 { return n.raft.Term() }
+	n.agent = a
+	n.link = &link{
+		self: n.self, port: n.port, log: n.log, linger: n.o.Timing.DeadAfter,
+		leader: func() string { return n.raft.Leader() }, local: n.deliverLocal, answers: a.answers, broke: n.suspects.broke,
+		out: make(chan ack.Heartbeat, 1),
+	}
+	a.send = n.link.send
+}
+
+// Register adds the node's metrics to r.
+func (n *Node) Register(r prometheus.Registerer) error { return n.metrics.register(r, n) }
+
+// fail stops the node; only the first failure is told.
+func (n *Node) fail(err error) {
+	select {
+	case n.failed <- err:
+	default:
+	}
+}
+
+// hung is told when the disk hangs and when it goes on. Package consensus cuts a
+// leader off that cannot write: it would never be replaced.
+func (n *Node) hung(on bool) {
+	if !on {
+		n.log.Info().Msg("disk answers again")
+		return
+	}
+	n.log.Error().Msg("disk hangs")
+}
+
+// cluster returns the id of the cluster this node belongs to, or "".
+func (n *Node) cluster() string {
+	id, _ := n.o.Dir.Cluster()
+	return id
+}
+
+// adopt makes a cluster that has added this node its own.
+func (n *Node) adopt(cluster string) error {
+	if err := n.o.Dir.SetCluster(cluster, n.o.Shards); err != nil {
+		return err
+	}
+	return n.gossip.SetTags(n.tags())
+}
+
+func (n *Node) lookup(node string) (string, bool) {
+	return n.directory.Load().Addr(node, endpointPeer)
+}
+
+// tags is what this node says about itself by gossip.
+func (n *Node) tags() gossip.Tags {
+	t := gossip.Tags{
+		Node: string(n.self), Disk: n.o.Dir.Disk(), Cluster: n.cluster(), Shards: n.o.Shards, Role: roleNode,
+		Weight: n.o.Weight, Zone: n.o.Zone, Version: n.o.Version, Endpoints: n.o.Endpoints,
+	}
+	if n.o.Gateway {
+		t.Role = roleGateway
+	}
+	if t.Cluster == "" {
+		t.Expect = n.o.Expect
+	}
+	return t
+}
+
+// watchCluster adopts the cluster that this node's own log was born in, and
+// refuses one with another number of shards.
+func (n *Node) watchCluster(s *ack.State) {
+	if !s.Born() || n.cluster() == s.Cluster() && s.Shards() == n.o.Shards {
+		return
+	}
+	if s.Shards() != n.o.Shards {
+		n.fail(fmt.Errorf("node: cluster %s has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", s.Cluster(), s.Shards(), n.o.Shards, s.Shards()))
+		return
+	}
+	if err := n.adopt(s.Cluster()); err != nil {
+		n.fail(err)
+	}
+}
+
+// refused is told that nobody listens where a node was whose heartbeat
+// connection broke: evidence for a leader, and for a voter whose leader it was.
+func (n *Node) refused(node string, boot uint64, began time.Time) (again bool) {
+	if l := n.leading.Load(); l != nil {
+		if began.Before(l.elected) {
+			return true
+		}
+		n.tellLeading(ack.Evidence{Node: shardmap.NodeID(node), Boot: boot})
+		return false
+	}
+	n.campaign(node)
+	return false
+}
+
+var errDuplicate = errors.New("duplicate-node")
+
+// wait returns when there is a reason to stop: nil if it is the end of ctx.
+func (n *Node) wait(ctx context.Context) error {
+	refused := n.gossip.Refused()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-n.failed:
+			return err
+		case r := <-refused:
+			// A node that serves goes on without the one that it cannot join.
+			if n.agent.answered.Load() == 0 {
+				return r
+			}
+			n.log.Warn().Err(r).Msg("not joined")
+		case addr := <-n.agent.duplicate:
+			return fmt.Errorf("node: %w: node id %q is in use by the process at %s: stop that one, or give this one another --node and an empty --data directory", errDuplicate, n.self, addr)
+		}
+	}
+}
+
+func (n *Node) serveApp(ctx context.Context) {
+	if err := n.proxy.ServeClients(ctx, n.o.App); err != nil && ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+		n.fail(fmt.Errorf("node: app listener: %w", err))
+	}
+}
+
+func (n *Node) servePeers(ctx context.Context) {
+	if err := n.port.Serve(ctx, n.o.Peer); err != nil {
+		n.fail(fmt.Errorf("node: peer listener: %w", err))
+	}
+}

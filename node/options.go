@@ -1,0 +1,78 @@
+package node
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+	"shardway/node/disk"
+	"shardway/proxy"
+	"shardway/queue"
+)
+
+const (
+	roleNode    = "node"
+	roleGateway = "gateway"
+
+	endpointHTTP  = "http"
+	endpointPeer  = "peer"
+	endpointAdmin = "admin"
+)
+
+// Options is what a Node is made from. Listeners are opened by the caller, so
+// that a taken port is its first word; the node closes them.
+type Options struct {
+	// Dir is the open data directory; the node closes it.
+	Dir *disk.Dir
+	// Version is the program's.
+	Version string
+	// Shards is the number of shards with which a cluster is born, and that an
+	// existing one must have.
+	Shards int
+	// Weight is the node's share, 1 to 1000; Zone its place, for people.
+	Weight uint32
+	Zone   string
+	// Gateway is true for a node without an app: it routes and owns nothing.
+	Gateway bool
+	// Voters is how many nodes vote at most.
+	Voters int
+	// Expect is how many fresh nodes found a cluster together.
+	Expect int
+	// Join are gossip addresses or names of other nodes.
+	Join []string
+	// Endpoints are announced by name; "peer" is where the others find this node.
+	Endpoints map[string]string
+	// DeadServerAfter removes a voter that was not heard for so long; zero: never.
+	DeadServerAfter time.Duration
+	// ShutdownTimeout bounds the whole stop; zero means 30 s.
+	ShutdownTimeout time.Duration
+
+	Timing ack.Timing
+	Fence  ack.Fence
+	// PauseCluster holds every shard while one moves or the leader is lost.
+	PauseCluster bool
+
+	// App and Peer are the listeners for app traffic and for other nodes.
+	App, Peer net.Listener
+	// GossipBind and GossipAdvertise are host:port; see gossip.Options.
+	GossipBind, GossipAdvertise string
+	// GossipTransport replaces gossip's sockets, and PeerDial TCP, in tests.
+	GossipTransport memberlist.NodeAwareTransport
+	PeerDial        func(ctx context.Context, addr string) (net.Conn, error)
+
+	// Queue bounds what waits; Proxy is the proxy's part. The node fills in
+	// Proxy's Node, Cluster, Room, QueueWait and Probe.
+	Queue queue.Options
+	Proxy proxy.Options
+	// CheckApp checks the app once; nil with a Gateway.
+	CheckApp func(ctx context.Context) error
+
+	// Clock is the one clock of the protocol.
+	Clock clock.Clock
+	Log   zerolog.Logger
+}

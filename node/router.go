@@ -1,0 +1,142 @@
+package node
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+	"shardway/peer"
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+// router is the node as the proxy sees it: table, lease and in-flight counts in
+// one place. Only the agent writes it; any number of requests read it.
+type router struct {
+	self  shardmap.NodeID
+	pause bool // hold everything while a proposal is open or the lease is lost
+	clock clock.Clock
+	port  *peer.Port
+
+	table   atomic.Pointer[proxy.Table]
+	state   atomic.Pointer[ack.State] // what table was made from
+	lease   atomic.Int64              // until when, by the clock; zero without one
+	running *inflight
+
+	mu struct {
+		sync.Mutex
+		swapped chan struct{} // closed at the next swap
+	}
+}
+
+var _ proxy.Cluster = (*router)(nil)
+
+func newRouter(self shardmap.NodeID, shards int, pause bool, c clock.Clock, port *peer.Port) *router {
+	r := &router{self: self, pause: pause, clock: c, port: port, running: newInflight(shards)}
+	r.mu.swapped = make(chan struct{})
+	r.swap(ack.NewState(), false)
+	return r
+}
+
+// swap computes the routing table anew from the committed map and the last
+// proposal, and puts it in the place of the old one. It returns the new table's
+// generation.
+func (r *router) swap(s *ack.State, leased bool) uint64 {
+	var generation uint64 = 1
+	if old := r.table.Load(); old != nil {
+		generation = old.Generation() + 1
+	}
+	t := proxy.NewTable(proxy.TableSpec{
+		Generation: generation,
+		Committed:  uint64(s.Committed().Epoch()),
+		Proposed:   uint64(s.Last().Epoch()),
+		Shards:     len(r.running.shards),
+		Route:      func(sh shardmap.Shard) proxy.Route { return r.route(s, sh, leased) },
+	})
+	r.state.Store(s)
+	r.table.Store(t)
+	r.mu.Lock()
+	close(r.mu.swapped)
+	r.mu.swapped = make(chan struct{})
+	r.mu.Unlock()
+	return generation
+}
+
+// route says where s is served. Only a committed map routes (G3); a proposal
+// holds what it moves.
+func (r *router) route(s *ack.State, sh shardmap.Shard, leased bool) proxy.Route {
+	committed := s.Committed()
+	if committed.Epoch() == 0 {
+		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonNoMap}
+	}
+	owner := committed.Owner(sh)
+	switch {
+	case r.pause && (s.Open() || !leased):
+		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonPaused}
+	case s.Open() && s.Last().Owner(sh) != owner:
+		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving}
+	case owner == "":
+		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonOrphaned}
+	case owner == r.self:
+		return proxy.Route{Kind: proxy.Local, Epoch: uint64(committed.OwnedSince(sh))}
+	}
+	return proxy.Route{Kind: proxy.Remote, Node: string(owner), Epoch: uint64(committed.OwnedSince(sh))}
+}
+
+// Table returns the routing table of this moment.
+func (r *router) Table() *proxy.Table { return r.table.Load() }
+
+// Admit raises the shard's in-flight count, then looks at table and lease.
+func (r *router) Admit(s shardmap.Shard) (epoch uint64, release func(), err error) {
+	release = r.running.raise(s)
+	route := r.table.Load().Route(s)
+	switch {
+	case route.Kind == proxy.Held:
+		err = proxy.RefusedHeld
+	case route.Kind != proxy.Local:
+		err = proxy.RefusedNotOwner
+	case !r.leased():
+		err = proxy.RefusedNoLease
+	default:
+		return route.Epoch, release, nil
+	}
+	release()
+	return 0, nil, err
+}
+
+// leased is the one function that admission and readiness ask.
+func (r *router) leased() bool { return int64(r.clock.Now()) < r.lease.Load() }
+
+// LeaseLeft returns for how long this node may serve, by the precise clock.
+func (r *router) LeaseLeft() time.Duration {
+	return time.Duration(r.lease.Load()) - r.clock.Precise()
+}
+
+// setLease publishes the end of the lease; zero for none.
+func (r *router) setLease(until time.Duration) { r.lease.Store(int64(until)) }
+
+// Await waits until this node routes by both epochs or later ones.
+func (r *router) Await(ctx context.Context, committed, proposed uint64) bool {
+	for {
+		r.mu.Lock()
+		swapped := r.mu.swapped
+		r.mu.Unlock()
+		if t := r.table.Load(); t.Committed() >= committed && t.Proposed() >= proposed {
+			return true
+		}
+		select {
+		case <-swapped:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// Dial opens a stream for forwarded requests to the node.
+func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
+	return r.port.Dial(ctx, node, peer.Forward)
+}

@@ -1,0 +1,261 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"shardway/endpoints"
+	"shardway/node/gossip"
+	"shardway/peer"
+)
+
+const (
+	watchEvery   = 200 * time.Millisecond
+	handoverLook = 10 * time.Millisecond
+	goodbyeWait  = 250 * time.Millisecond
+	raftStop     = 3 * time.Second
+	pairPatience = 10 * time.Second
+)
+
+// Run starts the node and returns when it has stopped. The end of ctx means that
+// it hands its shards over, finishes and leaves; an error stops it at once.
+func (n *Node) Run(ctx context.Context) error {
+	n.started = time.Now()
+	s := &stack{log: n.log}
+	defer s.unwind()
+	base := context.WithoutCancel(ctx)
+	s.push("data directory", func() {
+		if err := n.o.Dir.Close(); err != nil {
+			n.log.Warn().Err(err).Msg("data directory not closed")
+		}
+	})
+	if err := n.startMembership(base, s); err != nil {
+		return err
+	}
+	n.startProtocol(base, s)
+	s.spawn(base, "app traffic", n.serveApp)
+	close(n.ready)
+	n.log.Info().Str("node", string(n.self)).Uint64("boot", n.o.Dir.Boot()).Str("listen", n.o.App.Addr().String()).
+		Str("peer", n.o.Peer.Addr().String()).Str("gossip", n.gossip.Addr().String()).Msg("node started")
+
+	err := n.wait(ctx)
+	if err == nil {
+		n.leave(base)
+	}
+	n.stopping.Store(true)
+	if err != nil {
+		at, cancel := context.WithCancel(base)
+		cancel()
+		_ = n.proxy.Shutdown(at) // at once: what runs is cut
+	}
+	return err
+}
+
+// startMembership starts gossip, Raft and the peer port.
+func (n *Node) startMembership(ctx context.Context, s *stack) error {
+	if err := n.gossip.Listen(ctx); err != nil {
+		return err
+	}
+	if err := n.openRaft(); err != nil {
+		return err
+	}
+	s.push("raft", func() { n.stopRaft(ctx) })
+	s.spawn(ctx, "gossip", func(ctx context.Context) {
+		if err := n.gossip.Run(ctx); err != nil {
+			n.log.Warn().Err(err).Msg("gossip ended badly")
+		}
+	})
+	n.look()
+	s.spawn(ctx, "directory", n.keepDirectory)
+	running, cancel := context.WithCancel(ctx)
+	n.suspects.ctx = running
+	s.push("redials", func() {
+		cancel()
+		n.suspects.wait()
+	})
+	n.port.Handle(peer.Raft, n.stream.Handle)
+	n.port.Handle(peer.Heartbeat, n.serveBeats)
+	n.port.Handle(peer.Control, n.serveControl)
+	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
+	s.spawn(ctx, "peer port", n.servePeers)
+	return nil
+}
+
+// startProtocol starts what needs Raft.
+func (n *Node) startProtocol(ctx context.Context, s *stack) {
+	s.spawn(ctx, "link", n.link.run)
+	s.spawn(ctx, "own answers", n.relayOwnAnswers)
+	s.spawn(ctx, "agent", n.agent.run)
+	if n.health != nil {
+		s.spawn(ctx, "app health", n.health.run)
+	}
+	s.spawn(ctx, "leadership", n.lead)
+	s.spawn(ctx, "founding", n.founder.run)
+	s.spawn(ctx, "twin", n.lookForTwin)
+}
+
+// keepDirectory keeps the addresses of the nodes, and the cluster's id once the
+// log tells it.
+func (n *Node) keepDirectory(ctx context.Context) {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	var pair time.Time // since when two nodes vote; zero: they do not, or it was said
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.gossip.Changed():
+			n.look()
+		case <-t.C:
+			n.watchCluster(n.fsm.state.Load())
+			pair = n.warnOfPair(pair)
+		}
+	}
+}
+
+// warnOfPair says, once it has lasted, that two voters are worse than one: the
+// loss of either stops the cluster.
+func (n *Node) warnOfPair(since time.Time) time.Time {
+	voters, _ := n.servers()
+	switch {
+	case len(voters) != 2:
+		return time.Now()
+	case !since.IsZero() && time.Since(since) > pairPatience:
+		n.log.Warn().Strs("voters", voters).Msg("two voters: the loss of either stops the cluster; add a third node, or a gateway as witness")
+		return time.Time{}
+	}
+	return since
+}
+
+// look rebuilds the directory from what gossip shows now.
+func (n *Node) look() {
+	var all []endpoints.Entry
+	for _, m := range n.gossip.Members() {
+		all = append(all, endpoints.Entry{ID: m.ID, Node: m.Node, Addrs: m.Tags.Endpoints})
+	}
+	n.directory.Store(endpoints.New(all))
+}
+
+// stopRaft waits for Raft to end, but not for a write that hangs.
+func (n *Node) stopRaft(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, raftStop)
+	defer cancel()
+	if err := n.raft.Shutdown(ctx); err != nil {
+		n.log.Warn().Err(err).Msg("raft stopped badly")
+	}
+}
+
+// lead runs one leadership after the other.
+func (n *Node) lead(ctx context.Context) {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.raft.Changed():
+		case <-t.C:
+		}
+		if ctx.Err() != nil || !n.raft.IsLeader() {
+			continue
+		}
+		l := newLeading(n, n.raft.Term())
+		n.metrics.elections.Inc()
+		l.log.Info().Msg("leadership gained")
+		n.leading.Store(l)
+		n.suspects.again()
+		hint(n.agent.wake)
+		l.run(ctx)
+		n.leading.Store(nil)
+		l.log.Info().Msg("leadership ended")
+	}
+}
+
+// campaign makes a voter stand for election at once when its leader's process is
+// gone, in the order of the voters' ids, so that they do not split the vote.
+func (n *Node) campaign(leader string) {
+	rank := n.raft.Rank(leader)
+	if rank < 0 || n.raft.Leader() != leader {
+		return
+	}
+	term := n.raft.Term()
+	wait := time.Duration(rank) * campaignStagger
+	time.AfterFunc(wait, func() {
+		if n.raft.Term() != term || n.raft.IsLeader() || n.stopping.Load() {
+			return
+		}
+		n.log.Info().Str("leader", leader).Msg("leader's process is gone: standing for election")
+		if err := n.raft.Campaign(); err != nil {
+			n.log.Debug().Err(err).Msg("not stood for election")
+		}
+	})
+}
+
+// campaignStagger is what one election takes when nothing goes wrong, several
+// times over.
+const campaignStagger = 100 * time.Millisecond
+
+// leave hands the shards over, finishes what runs, hands leadership over and
+// says goodbye, all within ShutdownTimeout.
+func (n *Node) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, n.o.ShutdownTimeout)
+	defer cancel()
+	n.log.Info().Msg("draining")
+	n.agent.leaving.Store(true)
+	hint(n.agent.wake)
+	n.proxy.SetDraining(true)
+	n.until(ctx, n.handedOver)
+	if err := n.proxy.Shutdown(ctx); err != nil {
+		n.log.Warn().Err(err).Msg("requests still running were cut")
+	}
+	if n.raft.IsLeader() {
+		if err := n.raft.Transfer(); err != nil {
+			n.log.Debug().Err(err).Msg("leadership not handed over")
+		}
+		waiting, stop := context.WithTimeout(ctx, time.Second)
+		n.until(waiting, func() bool { l := n.raft.Leader(); return l != "" && l != string(n.self) })
+		stop()
+	}
+	n.leaveRaft(ctx)
+	n.agent.goodbye.Store(true)
+	said := n.agent.answered.Load()
+	hint(n.agent.wake)
+	saying, stop := context.WithTimeout(ctx, goodbyeWait)
+	n.until(saying, func() bool { return n.agent.answered.Load() > said })
+	stop()
+	if err := n.gossip.Leave(ctx); err != nil {
+		n.log.Debug().Err(err).Msg("gossip not left in time")
+	}
+}
+
+// handedOver reports that nothing is left to wait for: the map is without this
+// node, or stays because nobody else is left, or nobody leads.
+func (n *Node) handedOver() bool {
+	s := n.router.state.Load()
+	silence := n.o.Clock.Precise() - time.Duration(n.agent.answered.Load())
+	return n.last() || !s.Committed().Has(n.self) && !s.Last().Has(n.self) || n.agent.stays.Load() || silence > 2*n.o.Timing.DeadAfter
+}
+
+// last reports that gossip sees no other node.
+func (n *Node) last() bool {
+	return !slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool {
+		return m.Node && m.ID != string(n.self) && m.Status == gossip.Alive
+	})
+}
+
+// until looks for a condition until it holds or ctx ends.
+func (n *Node) until(ctx context.Context, cond func() bool) {
+	t := time.NewTicker(handoverLook)
+	defer t.Stop()
+	for !cond() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// Started is closed once the node serves.
+func (n *Node) Started() <-chan struct{} { return n.ready }

@@ -1,0 +1,283 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+	"shardway/internal/simnet"
+	"shardway/node"
+	"shardway/node/disk"
+	"shardway/proxy"
+	"shardway/queue"
+	"shardway/shardmap"
+)
+
+const shards = 96
+
+// world is a cluster in a bubble: real Serf, real Raft, virtual time.
+type world struct {
+	t     *testing.T
+	net   *simnet.Net
+	tune  func(*node.Options)
+	names []string
+	all   map[string]*process
+
+	digests map[shardmap.Epoch][32]byte // of every map seen committed
+	epochs  map[shardmap.Shard]uint64   // the highest ownership epoch that admitted
+	owners  map[shardmap.Shard]string   // who admitted under it
+}
+
+// process is one node, from its first start on.
+type process struct {
+	w    *world
+	name string
+	host *simnet.Host
+	mem  *disk.Memory
+	log  logGate
+	node *node.Node
+	stop context.CancelFunc
+	done chan struct{}
+	err  error
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{
+		t: t, digests: map[shardmap.Epoch][32]byte{}, epochs: map[shardmap.Shard]uint64{}, owners: map[shardmap.Shard]string{},
+		net: simnet.New(simnet.Config{Seed: 1, Link: simnet.Link{Latency: 200 * time.Microsecond}}), all: map[string]*process{},
+	}
+	t.Cleanup(w.close)
+	return w
+}
+
+// close ends everything inside the bubble.
+func (w *world) close() {
+	for _, n := range w.names {
+		w.all[n].kill()
+	}
+	w.net.Close()
+	time.Sleep(time.Minute) // virtual: timers of the libraries
+}
+
+func (w *world) log(name string) zerolog.Logger {
+	level := zerolog.Disabled
+	if os.Getenv("SHARDWAY_TEST_LOG") != "" {
+		level = zerolog.DebugLevel
+	}
+	return zerolog.New(zerolog.ConsoleWriter{Out: testWriter{w.t}, NoColor: true, TimeFormat: "05.000"}).Level(level).With().Timestamp().Str("n", name).Logger()
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(b []byte) (int, error) { _, err := os.Stderr.Write(b); return len(b), err }
+
+// start starts a new node that joins the first one.
+func (w *world) start(name string) *process {
+	w.t.Helper()
+	p := &process{w: w, name: name, host: w.net.Host(name), mem: disk.NewMemory()}
+	w.all[name] = p
+	w.names = append(w.names, name)
+	p.run()
+	return p
+}
+
+// run starts the process on its host.
+func (p *process) run() {
+	p.w.t.Helper()
+	must := func(err error) {
+		if err != nil {
+			p.w.t.Fatalf("start %s: %v", p.name, err)
+		}
+	}
+	dir, err := p.mem.Open(p.name)
+	must(err)
+	app, err := p.host.Listen(":8080")
+	must(err)
+	peers, err := p.host.Listen(":7947")
+	must(err)
+	gossip, err := p.host.Transport(7946)
+	must(err)
+	// The first node of a test founds the cluster; started again, it joins.
+	var join []string
+	for _, other := range p.w.names {
+		if other != p.name {
+			join = append(join, p.w.all[other].host.Addr(7946))
+		}
+	}
+	o := node.Options{
+		Dir: dir, Version: "test", Shards: shards, Weight: 1, Voters: 5, Expect: 1, Join: join,
+		Endpoints: map[string]string{"http": p.host.Addr(8080), "peer": p.host.Addr(7947)},
+		Timing:    ack.DefaultTiming(), Fence: ack.FenceLease,
+		App: app, Peer: peers, GossipAdvertise: p.host.Addr(7946), GossipTransport: gossip, PeerDial: p.host.Dial,
+		Queue: queue.Options{Wait: 10 * time.Second}, Proxy: proxy.Options{DialUpstream: func(ctx context.Context) (net.Conn, error) { return p.host.Dial(ctx, p.host.Addr(9000)) }},
+		CheckApp: func(context.Context) error { return nil },
+		Clock:    clock.Virtual(), Log: p.w.log(p.name),
+	}
+	if p.w.tune != nil {
+		p.w.tune(&o)
+	}
+	p.node, err = node.New(o)
+	must(err)
+	p.node.HoldLog(p.log.wait)
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop, p.done = stop, make(chan struct{})
+	n := p.node
+	go func(done chan struct{}) { // ends with stop or Kill
+		defer close(done)
+		p.err = n.Run(ctx)
+	}(p.done)
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	select {
+	case <-p.done:
+		return
+	default:
+	}
+	p.host.Crash()
+	_ = p.mem.Crash()
+	p.node.Kill()
+	<-p.done
+	p.stop()
+}
+
+// wipe empties a dead node's data directory.
+func (p *process) wipe() { p.mem = disk.NewMemory() }
+
+// restart starts a killed or stopped node again, with its disk.
+func (p *process) restart() {
+	p.host = p.host.Restart()
+	p.run()
+}
+
+// terminate is SIGTERM; it returns when the process has ended.
+func (p *process) terminate() {
+	p.stop()
+	<-p.done
+	p.host.Crash()
+}
+
+// running returns the processes that run.
+func (w *world) running() []*process {
+	var out []*process
+	for _, n := range w.names {
+		p := w.all[n]
+		select {
+		case <-p.done:
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// until waits, in virtual time, for a condition.
+func (w *world) until(what string, cond func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for !cond() {
+		w.check()
+		if time.Now().After(deadline) {
+			for _, p := range w.running() {
+				s := p.node.State()
+				w.t.Logf("%s: leads %v leased %v committed %d last %d members %v", p.name, p.node.Leads(), p.node.Leased(), s.Committed().Epoch(), s.Last().Epoch(), s.Committed().Members())
+			}
+			w.t.Fatalf("never happened: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// check looks for what must never be: two nodes that admit requests for one
+// shard, an ownership epoch that falls or has two owners, an epoch that names two
+// maps.
+func (w *world) check() {
+	w.t.Helper()
+	for _, p := range w.running() {
+		c := p.node.State().Committed()
+		if c.Epoch() == 0 {
+			continue
+		}
+		if d, ok := w.digests[c.Epoch()]; ok && d != c.Digest() {
+			w.t.Fatalf("epoch %d names two maps", c.Epoch())
+		}
+		w.digests[c.Epoch()] = c.Digest()
+	}
+	for s := range shardmap.Shard(shards) {
+		admits := ""
+		for _, p := range w.running() {
+			epoch, ok := p.node.Admits(s)
+			if !ok {
+				continue
+			}
+			if admits != "" {
+				w.t.Fatalf("%s and %s both admit requests for shard %d", admits, p.name, s)
+			}
+			admits = p.name
+			if epoch < w.epochs[s] || epoch == w.epochs[s] && w.owners[s] != p.name {
+				w.t.Fatalf("%s admits shard %d under ownership epoch %d after %s did under %d", p.name, s, epoch, w.owners[s], w.epochs[s])
+			}
+			w.epochs[s], w.owners[s] = epoch, p.name
+		}
+	}
+}
+
+// logGate holds back what a node's log brings.
+type logGate struct{ shut atomic.Pointer[chan struct{}] }
+
+func (g *logGate) wait() {
+	if c := g.shut.Load(); c != nil {
+		<-*c
+	}
+}
+
+func (g *logGate) close() {
+	c := make(chan struct{})
+	g.shut.Store(&c)
+}
+
+func (g *logGate) open() {
+	if c := g.shut.Swap(nil); c != nil {
+		close(*c)
+	}
+}
+
+// settled reports that these nodes, and no others, serve: one committed map on
+// all of them, nothing open, everybody leased.
+func (w *world) settled(names ...string) bool {
+	var epoch shardmap.Epoch
+	for _, name := range names {
+		p := w.all[name]
+		s := p.node.State()
+		if epoch == 0 {
+			epoch = s.Committed().Epoch()
+		}
+		if epoch == 0 || s.Committed().Epoch() != epoch || s.Open() || !p.node.Leased() || len(s.Committed().Members()) != len(names) || !s.Committed().Has(shardmap.NodeID(name)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) untilSettled(names ...string) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("%v serve", names), func() bool { return w.settled(names...) })
+}
+
+func (w *world) leader() *process {
+	for _, p := range w.running() {
+		if p.node.Leads() {
+			return p
+		}
+	}
+	return nil
+}
