@@ -96,8 +96,11 @@ func (x *exchange) run() error {
 var exchanges = []struct{ name, request, answer string }{
 	{"100B", browserHead, smallAnswer + strings.Repeat("x", 100)},
 	{"10KB", browserHead, strings.Replace(smallAnswer, "100\r\n\r", "10240\r\n\r", 1) + strings.Repeat("x", 10240)},
-	{"chunked", strings.Replace(browserHead, "GET", "POST", 1)[:len(browserHead)-1] + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-T: 1\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("400\r\n"+strings.Repeat("x", 1024)+"\r\n", 20) + "0\r\n\r\n"},
+	{
+		"chunked",
+		strings.Replace(browserHead, "GET", "POST", 1)[:len(browserHead)-1] + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-T: 1\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("400\r\n"+strings.Repeat("x", 1024)+"\r\n", 20) + "0\r\n\r\n",
+	},
 }
 
 func TestExchangesAllocateNothing(t *testing.T) {
@@ -164,7 +167,9 @@ func BenchmarkSocketExchange(b *testing.B) {
 			if _, err := far.Read(p); err != nil {
 				return
 			}
-			far.Write(answer)
+			if _, err := far.Write(answer); err != nil {
+				return
+			}
 		}
 	}()
 	x := newExchange(browserHead, "")

@@ -10,13 +10,13 @@ import (
 )
 
 // tcpPair returns both ends of a loopback connection.
-func tcpPair(t testing.TB) (near, far net.Conn) {
-	t.Helper()
+func tcpPair(tb testing.TB) (near, far net.Conn) {
+	tb.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	defer ln.Close()
+	defer shut(tb, ln)
 	accepted := make(chan net.Conn, 1)
 	go func() {
 		c, _ := ln.Accept()
@@ -24,11 +24,38 @@ func tcpPair(t testing.TB) (near, far net.Conn) {
 	}()
 	near, err = net.Dial("tcp", ln.Addr().String())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	far = <-accepted
-	t.Cleanup(func() { near.Close(); far.Close() })
+	tb.Cleanup(func() { _, _ = near.Close(), far.Close() }) // perhaps a second time
 	return near, far
+}
+
+// say writes s to w.
+func say(tb testing.TB, w io.Writer, s string) {
+	tb.Helper()
+	if _, err := io.WriteString(w, s); err != nil {
+		tb.Error(err)
+	}
+}
+
+// shut closes c.
+func shut(tb testing.TB, c io.Closer) {
+	tb.Helper()
+	if err := c.Close(); err != nil {
+		tb.Error(err)
+	}
+}
+
+// swallow reads n bytes from r and drops them, all there are if n is negative.
+func swallow(tb testing.TB, r io.Reader, n int64) {
+	tb.Helper()
+	if n >= 0 {
+		r = io.LimitReader(r, n)
+	}
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		tb.Error(err)
+	}
 }
 
 func TestForwardedExchangeKeepsWhatIsNotHopByHop(t *testing.T) {
@@ -37,7 +64,7 @@ func TestForwardedExchangeKeepsWhatIsNotHopByHop(t *testing.T) {
 	bufs := new(h1.Buffers)
 	cc := h1.NewConn(front, h1.Options{Buffers: bufs})
 	uc := h1.NewConn(back, h1.Options{Buffers: bufs})
-	io.WriteString(client, "POST /a?x= HTTP/1.1\r\nhOst: h\r\nX-One:1\r\nConnection: X-Gone\r\nx-gone: 1\r\ncontent-length: 5\r\nShardway-Key: z\r\nX-Two:  2 \r\n\r\nhello")
+	say(t, client, "POST /a?x= HTTP/1.1\r\nhOst: h\r\nX-One:1\r\nConnection: X-Gone\r\nx-gone: 1\r\ncontent-length: 5\r\nShardway-Key: z\r\nX-Two:  2 \r\n\r\nhello")
 	var req h1.Request
 	if err := cc.ReadRequest(&req); err != nil {
 		t.Fatal(err)
@@ -54,7 +81,7 @@ func TestForwardedExchangeKeepsWhatIsNotHopByHop(t *testing.T) {
 	if _, err := io.ReadFull(app, got); err != nil || string(got) != want {
 		t.Fatalf("the app got %q, %v, want %q", got, err, want)
 	}
-	io.WriteString(app, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nServer: s\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nX-T: 1\r\n\r\n")
+	say(t, app, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nServer: s\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nX-T: 1\r\n\r\n")
 	var res h1.Response
 	if err := uc.ReadResponse(&res, req.Method()); err != nil {
 		t.Fatal(err)
@@ -68,7 +95,7 @@ func TestForwardedExchangeKeepsWhatIsNotHopByHop(t *testing.T) {
 	}
 	cc.Idle()
 	uc.Idle()
-	front.Close()
+	shut(t, front)
 	all, err := io.ReadAll(client)
 	want = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nServer: s\r\nDate: now\r\n\r\n5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n"
 	if string(all) != want || err != nil {

@@ -51,16 +51,17 @@ func (h *Head) addOption(e []byte) bool {
 	return true
 }
 
+// kept holds the fields that Connection cannot name.
+const kept = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldConnection)
+
 // markNamed marks the lines called name. Those without which the message would
 // mean something else on the next hop stay: naming them is an error of the
 // sender (RFC 9110 section 7.6.1), or an attempt.
 func (h *Head) markNamed(name []byte) {
 	for i := range h.lines {
 		l := &h.lines[i]
-		switch l.field {
-		case FieldHost, FieldContentLength, FieldTransferEncoding, FieldConnection:
+		if kept.Has(l.field) {
 			continue
-		default:
 		}
 		if int(l.colon-l.start) == len(name) && foldEqual(h.raw[l.start:l.colon], name) {
 			l.named = true

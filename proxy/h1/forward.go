@@ -143,29 +143,22 @@ func (p *pass) line(l *line) {
 }
 
 func (p *pass) special(l *line) {
-	switch l.field {
-	case FieldHost:
-		if p.answer {
-			p.line(l)
-			return
-		}
+	switch f := l.field; {
+	case f == FieldHost && !p.answer:
 		p.field("Host: ", p.host)
-	case FieldContentLength, FieldTransferEncoding:
-		if p.declare {
-			p.line(l)
-			return
-		}
+	case f == FieldHost, p.declare && f != FieldDate:
+		p.line(l)
+	case f == FieldContentLength, f == FieldTransferEncoding:
 		p.frame()
-	case FieldTrailer:
-		if p.kind == Chunked || p.declare {
+	case f == FieldTrailer:
+		if p.kind == Chunked {
 			p.line(l)
 		}
-	case FieldDate:
+	case f == FieldDate:
 		if !p.dated {
 			p.line(l)
 		}
 		p.dated = true
-	default:
 	}
 }
 

@@ -16,22 +16,26 @@ func TestRequestHeadsOnTheirWayThrough(t *testing.T) {
 		want     string
 	}{
 		{
-			"order, spelling and empty query stay", "GET /?  HTTP/1.1\r\nb: 1\r\nHost: h\r\nA:2\r\nB: 3\r\n\r\n", h1.Edit{},
+			"order, spelling and empty query stay", "GET /?  HTTP/1.1\r\nb: 1\r\nHost: h\r\nA:2\r\nB: 3\r\n\r\n",
+			h1.Edit{},
 			"GET /? HTTP/1.1\r\nb: 1\r\nHost: h\r\nA:2\r\nB: 3\r\n\r\n",
 		},
 		{
-			"white space around values goes", "GET / HTTP/1.1\r\nHost: \t h \r\nA: \t b c \t\r\nB:\tc\r\nD: e\r\n\r\n", h1.Edit{},
+			"white space around values goes", "GET / HTTP/1.1\r\nHost: \t h \r\nA: \t b c \t\r\nB:\tc\r\nD: e\r\n\r\n",
+			h1.Edit{},
 			"GET / HTTP/1.1\r\nHost: h\r\nA: b c\r\nB: c\r\nD: e\r\n\r\n",
 		},
 		{
 			"hop-by-hop fields go",
 			"GET / HTTP/1.1\r\nHost: h\r\nConnection: close, X-A\r\nKeep-Alive: 1\r\nProxy-Connection: x\r\nProxy-Authorization: x\r\n" +
-				"TE: gzip\r\nUpgrade: h2c\r\nX-A: 1\r\nx-a: 2\r\nX-B: 3\r\nTrailer: q\r\nHTTP2-Settings: x\r\n\r\n", h1.Edit{},
+				"TE: gzip\r\nUpgrade: h2c\r\nX-A: 1\r\nx-a: 2\r\nX-B: 3\r\nTrailer: q\r\nHTTP2-Settings: x\r\n\r\n",
+			h1.Edit{},
 			"GET / HTTP/1.1\r\nHost: h\r\nX-B: 3\r\nHTTP2-Settings: x\r\n\r\n",
 		},
 		{
 			"Connection cannot remove what frames or routes",
-			"POST / HTTP/1.1\r\nHost: h\r\nConnection: Host, Content-Length\r\nContent-Length: 0\r\n\r\n", h1.Edit{},
+			"POST / HTTP/1.1\r\nHost: h\r\nConnection: Host, Content-Length\r\nContent-Length: 0\r\n\r\n",
+			h1.Edit{},
 			"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
 		},
 		{
@@ -40,43 +44,53 @@ func TestRequestHeadsOnTheirWayThrough(t *testing.T) {
 			"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\nX-Forwarded-For: c, d\r\nVia: 1.1 e\r\n\r\n",
 		},
 		{
-			"TE: trailers", "GET / HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nConnection: TE\r\n\r\n", h1.Edit{Close: true},
+			"TE: trailers", "GET / HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nConnection: TE\r\n\r\n",
+			h1.Edit{Close: true},
 			"GET / HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nConnection: close, TE\r\n\r\n",
 		},
 		{
-			"upgrade", "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n", h1.Edit{Upgrade: true},
+			"upgrade", "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n",
+			h1.Edit{Upgrade: true},
 			"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\nConnection: Upgrade\r\n\r\n",
 		},
 		{
-			"absolute-form", "GET http://h:8/a HTTP/1.1\r\nHost: H:8\r\n\r\n", h1.Edit{},
+			"absolute-form", "GET http://h:8/a HTTP/1.1\r\nHost: H:8\r\n\r\n",
+			h1.Edit{},
 			"GET /a HTTP/1.1\r\nHost: h:8\r\n\r\n",
 		},
 		{
-			"HTTP/1.0", "GET / HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\n\r\n", h1.Edit{Host: []byte("up")},
+			"HTTP/1.0", "GET / HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\n\r\n",
+			h1.Edit{Host: []byte("up")},
 			"GET / HTTP/1.1\r\nHost: up\r\n\r\n",
 		},
 		{
-			"another Host in its place", "GET / HTTP/1.1\r\nA: b\r\nHost: h\r\nC: d\r\n\r\n", h1.Edit{Host: []byte("up:1")},
+			"another Host in its place", "GET / HTTP/1.1\r\nA: b\r\nHost: h\r\nC: d\r\n\r\n",
+			h1.Edit{Host: []byte("up:1")},
 			"GET / HTTP/1.1\r\nA: b\r\nHost: up:1\r\nC: d\r\n\r\n",
 		},
 		{
-			"expectation", "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n", h1.Edit{},
+			"expectation", "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n",
+			h1.Edit{},
 			"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n",
 		},
 		{
-			"expectation dropped", "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n", h1.Edit{DropExpect: true},
+			"expectation dropped", "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n",
+			h1.Edit{DropExpect: true},
 			"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n",
 		},
 		{
-			"chunks as a length", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nA: b\r\nTrailer: c\r\n\r\n", h1.Edit{Kind: h1.Length, Size: 7},
+			"chunks as a length", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nA: b\r\nTrailer: c\r\n\r\n",
+			h1.Edit{Kind: h1.Length, Size: 7},
 			"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\nA: b\r\n\r\n",
 		},
 		{
-			"chunks", "POST / HTTP/1.1\r\nHost: h\r\ntransfer-encoding: CHUNKED\r\nTrailer: c\r\n\r\n", h1.Edit{},
+			"chunks", "POST / HTTP/1.1\r\nHost: h\r\ntransfer-encoding: CHUNKED\r\nTrailer: c\r\n\r\n",
+			h1.Edit{},
 			"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: c\r\n\r\n",
 		},
 		{
-			"length written plainly", "POST / HTTP/1.1\r\nHost: h\r\ncontent-LENGTH:\t007\r\n\r\n", h1.Edit{},
+			"length written plainly", "POST / HTTP/1.1\r\nHost: h\r\ncontent-LENGTH:\t007\r\n\r\n",
+			h1.Edit{},
 			"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n\r\n",
 		},
 	}
@@ -107,19 +121,23 @@ func TestAnswerHeadsOnTheirWayThrough(t *testing.T) {
 		kind             h1.Kind
 	}{
 		{
-			"one date", "GET", "HTTP/1.0 200 Fine\r\nDate: a\r\nServer: s\r\ndate: b\r\nContent-Length: 1\r\n\r\n", h1.Edit{Date: date},
+			"one date", "GET", "HTTP/1.0 200 Fine\r\nDate: a\r\nServer: s\r\ndate: b\r\nContent-Length: 1\r\n\r\n",
+			h1.Edit{Date: date},
 			"HTTP/1.1 200 Fine\r\nDate: a\r\nServer: s\r\nContent-Length: 1\r\n\r\n", h1.Length,
 		},
 		{
-			"date added", "GET", "HTTP/1.1 200\r\nContent-Length: 1\r\n\r\n", h1.Edit{Date: date, KeepAlive: true},
+			"date added", "GET", "HTTP/1.1 200\r\nContent-Length: 1\r\n\r\n",
+			h1.Edit{Date: date, KeepAlive: true},
 			"HTTP/1.1 200 \r\nContent-Length: 1\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nConnection: keep-alive\r\n\r\n", h1.Length,
 		},
 		{
-			"no date for interim answers", "GET", "HTTP/1.1 103 Early\r\nLink: a\r\n\r\n", h1.Edit{Date: date},
+			"no date for interim answers", "GET", "HTTP/1.1 103 Early\r\nLink: a\r\n\r\n",
+			h1.Edit{Date: date},
 			"HTTP/1.1 103 Early\r\nLink: a\r\n\r\n", h1.NoBody,
 		},
 		{
-			"until close becomes chunks", "GET", "HTTP/1.0 200 OK\r\nA: b\r\n\r\n", h1.Edit{},
+			"until close becomes chunks", "GET", "HTTP/1.0 200 OK\r\nA: b\r\n\r\n",
+			h1.Edit{},
 			"HTTP/1.1 200 OK\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n", h1.Chunked,
 		},
 		{
@@ -128,27 +146,33 @@ func TestAnswerHeadsOnTheirWayThrough(t *testing.T) {
 			"HTTP/1.1 200 OK\r\nA: b\r\nConnection: close\r\n\r\n", h1.UntilClose,
 		},
 		{
-			"HEAD keeps its length", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", h1.Edit{},
+			"HEAD keeps its length", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+			h1.Edit{},
 			"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", h1.NoBody,
 		},
 		{
-			"HEAD keeps its chunks", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", h1.Edit{},
+			"HEAD keeps its chunks", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+			h1.Edit{},
 			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", h1.NoBody,
 		},
 		{
-			"HEAD for HTTP/1.0 has no chunks", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", h1.Edit{Old: true},
+			"HEAD for HTTP/1.0 has no chunks", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+			h1.Edit{Old: true},
 			"HTTP/1.1 200 OK\r\n\r\n", h1.NoBody,
 		},
 		{
-			"304 keeps its length", "GET", "HTTP/1.1 304 Same\r\nContent-Length: 5\r\nETag: x\r\n\r\n", h1.Edit{},
+			"304 keeps its length", "GET", "HTTP/1.1 304 Same\r\nContent-Length: 5\r\nETag: x\r\n\r\n",
+			h1.Edit{},
 			"HTTP/1.1 304 Same\r\nContent-Length: 5\r\nETag: x\r\n\r\n", h1.NoBody,
 		},
 		{
-			"204 has no length", "GET", "HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n", h1.Edit{},
+			"204 has no length", "GET", "HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n",
+			h1.Edit{},
 			"HTTP/1.1 204 No\r\n\r\n", h1.NoBody,
 		},
 		{
-			"101", "GET", "HTTP/1.1 101 Switch\r\nConnection: upgrade\r\nUpgrade: x\r\nA: b\r\n\r\n", h1.Edit{Upgrade: true},
+			"101", "GET", "HTTP/1.1 101 Switch\r\nConnection: upgrade\r\nUpgrade: x\r\nA: b\r\n\r\n",
+			h1.Edit{Upgrade: true},
 			"HTTP/1.1 101 Switch\r\nUpgrade: x\r\nA: b\r\nConnection: Upgrade\r\n\r\n", h1.NoBody,
 		},
 		{
@@ -237,8 +261,8 @@ func TestWriterPutsSmallChunksTogether(t *testing.T) {
 	w := c.Writer()
 	w.PutString("head\r\n\r\n")
 	w.Begin(h1.Chunked, 0)
-	io.WriteString(w, "hello")
-	io.WriteString(w, strings.Repeat("x", 16))
+	say(t, w, "hello")
+	say(t, w, strings.Repeat("x", 16))
 	if out.sent.Len() != 0 || c.Sent() != 0 || w.Pending() == 0 {
 		t.Error("a small body left before Close")
 	}

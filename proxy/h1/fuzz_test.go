@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -154,11 +155,12 @@ func FuzzResponse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if want, err := theirAnswer(b, method); err != nil || got != want {
+		want, err := theirAnswer(b, method)
+		if err != nil || got != want {
 			t.Fatalf("we read %+v, net/http %+v, %v", got, want, err)
 		}
 		var r h1.Response
-		if err := over(string(b)).ReadResponse(&r, []byte(method)); err != nil {
+		if err = over(string(b)).ReadResponse(&r, []byte(method)); err != nil {
 			t.Fatal(err)
 		}
 		if r.Switches() {
@@ -197,8 +199,8 @@ func theirAnswer(b []byte, method string) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	defer r.Body.Close()
-	reason := strings.TrimPrefix(strings.TrimPrefix(r.Status, fmt.Sprint(r.StatusCode)), " ")
+	defer func() { _ = r.Body.Close() }() // what is wrong with the body, reading it tells
+	reason := strings.TrimPrefix(strings.TrimPrefix(r.Status, strconv.Itoa(r.StatusCode)), " ")
 	o := outcome{first: fmt.Sprintf("%d %s", r.StatusCode, reason), minor: r.ProtoMinor}
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		return o, nil
@@ -234,7 +236,8 @@ func FuzzChunked(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if want, err := theirs([]byte(s)); err != nil || got != want {
+		want, err := theirs([]byte(s))
+		if err != nil || got != want {
 			t.Fatalf("we read %+v, net/http %+v, %v", got, want, err)
 		}
 		again, err := ours(over(forwarded(t, s)))

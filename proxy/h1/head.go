@@ -182,9 +182,9 @@ func (h *Head) add(text []byte, next uint32) *Error {
 
 // judgeField judges a field that frames the message.
 func (h *Head) judgeField(f Field, value []byte) *Error {
-	switch f {
-	case FieldContentLength:
-		if h.seen.Has(f) {
+	again := h.seen.Has(f)
+	if f == FieldContentLength {
+		if again {
 			return errManyLengths
 		}
 		n, ok := parseLength(value)
@@ -192,18 +192,17 @@ func (h *Head) judgeField(f Field, value []byte) *Error {
 			return errBadLength
 		}
 		h.length = n
-	case FieldTransferEncoding:
-		if h.seen.Has(f) {
+	}
+	if f == FieldTransferEncoding {
+		if again {
 			return errManyCodings
 		}
 		if !equalFold(value, "chunked") {
 			return errBadCoding
 		}
-	case FieldHost:
-		if h.seen.Has(f) {
-			return errManyHosts
-		}
-	default:
+	}
+	if f == FieldHost && again {
+		return errManyHosts
 	}
 	return nil
 }

@@ -6,13 +6,14 @@ import "strconv"
 type Kind uint8
 
 const (
-	// NoBody: the message ends with its head.
+	// NoBody says that the message ends with its head.
 	NoBody Kind = iota + 1
-	// Length: Content-Length bytes follow, perhaps none.
+	// Length says that Content-Length bytes follow, perhaps none.
 	Length
-	// Chunked: chunks and a trailer section follow.
+	// Chunked says that chunks and a trailer section follow.
 	Chunked
-	// UntilClose: all that comes until the peer closes. Answers only.
+	// UntilClose says that all that comes until the peer closes is the body, of
+	// answers only.
 	UntilClose
 )
 

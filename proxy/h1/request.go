@@ -255,21 +255,15 @@ func (r *Request) judgeWishes() *Error {
 	for i := range r.lines {
 		l := &r.lines[i]
 		v := r.raw[l.vs:l.ve]
-		switch l.field {
-		case FieldExpect:
-			if !equalFold(v, "100-continue") {
-				return errExpectation
-			}
-			if body {
-				r.flags |= reqExpect
-			}
-		case FieldUpgrade:
-			upgrade = upgrade && len(v) > 0 && !hasElement(v, "h2c")
-		case FieldTE:
-			if hasElement(v, "trailers") {
-				r.flags |= reqTrailers
-			}
-		default:
+		switch f := l.field; {
+		case f == FieldExpect && !equalFold(v, "100-continue"):
+			return errExpectation
+		case f == FieldExpect && body:
+			r.flags |= reqExpect
+		case f == FieldUpgrade && (len(v) == 0 || hasElement(v, "h2c")):
+			upgrade = false
+		case f == FieldTE && hasElement(v, "trailers"):
+			r.flags |= reqTrailers
 		}
 	}
 	if upgrade {

@@ -97,17 +97,18 @@ func TestAcceptedAnswers(t *testing.T) {
 				if err := c.ReadResponse(&r, []byte(tt.method)); err != nil {
 					t.Fatal(err)
 				}
-				got := strconv.Itoa(r.Status()) + " " + string(r.Reason()) + " " + r.Body.Kind().String()
+				var got strings.Builder
+				got.WriteString(strconv.Itoa(r.Status()) + " " + string(r.Reason()) + " " + r.Body.Kind().String())
 				for _, f := range []struct {
 					on   bool
 					name string
 				}{{r.KeepAlive(), " keep"}, {r.Interim(), " interim"}, {r.Switches(), " switches"}} {
 					if f.on {
-						got += f.name
+						got.WriteString(f.name)
 					}
 				}
-				if got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
+				if got.String() != tt.want {
+					t.Errorf("got %q, want %q", got.String(), tt.want)
 				}
 				var h fasthttp.ResponseHeader
 				if err := r.Parse(&h); err != nil || h.StatusCode() != r.Status() {

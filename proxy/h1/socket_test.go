@@ -22,11 +22,11 @@ func TestSocketReadsWithoutWaiting(t *testing.T) {
 		t.Errorf("ReadRequest of nothing = %v, want a timeout", err)
 	}
 	c.SetTimeouts(h1.Timeouts{})
-	io.WriteString(far, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab")
+	say(t, far, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab")
 	if err := c.ReadRequest(&r); err != nil {
 		t.Fatal(err)
 	}
-	far.Close()
+	shut(t, far)
 	if b, err := io.ReadAll(&r.Body); string(b) != "ab" || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("body = %q, %v, want ab and an unexpected end", b, err)
 	}
@@ -35,7 +35,7 @@ func TestSocketReadsWithoutWaiting(t *testing.T) {
 func TestStopIdleOnASocketReadsWhatIsThere(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
-	io.WriteString(far, header(""))
+	say(t, far, header(""))
 	waitReadable(near)
 	c.StopIdle()
 	var r h1.Request
@@ -68,8 +68,12 @@ func TestLongBodyGoesThroughSockets(t *testing.T) {
 			if strings.HasPrefix(head, "T") {
 				w.Begin(h1.Chunked, 0)
 			}
-			w.Write(body)
-			w.Close(nil)
+			if _, err := w.Write(body); err != nil {
+				t.Error(err)
+			}
+			if err := w.Close(nil); err != nil {
+				t.Error(err)
+			}
 		}()
 		copied := make(chan error)
 		go func() {
@@ -103,8 +107,8 @@ func TestWatchSeesTheClientLeave(t *testing.T) {
 	c := h1.NewConn(near, h1.Options{})
 	gone := make(chan struct{})
 	c.WatchGone(func() { close(gone) })
-	io.WriteString(far, header("")) // bytes do not hide the FIN, nor count as one
-	far.Close()
+	say(t, far, header("")) // bytes do not hide the FIN, nor count as one
+	shut(t, far)
 	<-gone
 	if !c.StopWatch() {
 		t.Error("StopWatch() = false after the client left")
@@ -120,8 +124,10 @@ func TestWatchSeesAReset(t *testing.T) {
 	c := h1.NewConn(near, h1.Options{})
 	gone := make(chan struct{})
 	c.WatchGone(func() { close(gone) })
-	far.(*net.TCPConn).SetLinger(0)
-	far.Close()
+	if tcp, ok := far.(*net.TCPConn); !ok || tcp.SetLinger(0) != nil {
+		t.Fatal("the connection cannot be reset")
+	}
+	shut(t, far)
 	<-gone
 	c.StopWatch()
 }
@@ -132,7 +138,7 @@ func TestStoppedWatchLeavesTheConnectionReadable(t *testing.T) {
 	var r h1.Request
 	for range 100 {
 		c.WatchGone(func() { t.Error("gone called though the client stayed") })
-		io.WriteString(far, header(""))
+		say(t, far, header(""))
 		if c.StopWatch() {
 			t.Fatal("StopWatch() = true though the client stayed")
 		}
@@ -150,7 +156,7 @@ func TestWatchEndsWhenTheConnIsClosed(t *testing.T) {
 	c := h1.NewConn(near, h1.Options{})
 	gone := make(chan struct{})
 	c.WatchGone(func() { close(gone) })
-	c.Close()
+	shut(t, c)
 	<-gone
 	c.StopWatch()
 }
@@ -161,21 +167,21 @@ func TestAliveTellsWhatMayBeUsedAgain(t *testing.T) {
 	if !c.Alive() {
 		t.Error("Alive() = false of a quiet connection")
 	}
-	io.WriteString(far, "x")
+	say(t, far, "x")
 	waitReadable(near)
 	if c.Alive() {
 		t.Error("Alive() = true with bytes nobody asked for")
 	}
 	near, far = tcpPair(t)
 	c = h1.NewConn(near, h1.Options{})
-	far.Close()
+	shut(t, far)
 	waitReadable(near)
 	if c.Alive() {
 		t.Error("Alive() = true behind a FIN")
 	}
 	near, _ = tcpPair(t)
 	c = h1.NewConn(near, h1.Options{})
-	c.Close()
+	shut(t, c)
 	if c.Alive() {
 		t.Error("Alive() = true of a closed connection")
 	}
@@ -184,7 +190,7 @@ func TestAliveTellsWhatMayBeUsedAgain(t *testing.T) {
 func TestLingeringCloseLetsTheAnswerArrive(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
-	io.WriteString(far, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n"+strings.Repeat("x", 20<<10))
+	say(t, far, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n"+strings.Repeat("x", 20<<10))
 	var r h1.Request
 	if err := c.ReadRequest(&r); err != nil {
 		t.Fatal(err)
@@ -195,12 +201,12 @@ func TestLingeringCloseLetsTheAnswerArrive(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { c.CloseLinger(); close(done) }()
-	io.WriteString(far, strings.Repeat("x", 100<<10))
+	say(t, far, strings.Repeat("x", 100<<10))
 	b, err := io.ReadAll(far)
 	if !bytes.HasPrefix(b, []byte("HTTP/1.1 413 ")) || err != nil {
 		t.Errorf("the client got %q, %v, want the answer", b, err)
 	}
-	far.Close()
+	shut(t, far)
 	<-done
 }
 
@@ -210,10 +216,12 @@ func TestAbortedUntilCloseAnswerIsReset(t *testing.T) {
 	w := c.Writer()
 	w.PutString("HTTP/1.1 200 OK\r\n\r\n")
 	w.Begin(h1.UntilClose, 0)
-	io.WriteString(w, "half")
-	w.Flush()
+	say(t, w, "half")
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	w.Abort()
-	c.Close()
+	shut(t, c)
 	if b, err := io.ReadAll(far); err == nil {
 		t.Errorf("the client read %q to a clean end", b)
 	}
@@ -224,12 +232,12 @@ func TestAbortedChunksHaveNoEnd(t *testing.T) {
 	c := h1.NewConn(near, h1.Options{})
 	w := c.Writer()
 	w.Begin(h1.Chunked, 0)
-	io.WriteString(w, "half")
+	say(t, w, "half")
 	w.Abort()
 	if err := w.Close(nil); err == nil {
 		t.Error("Close after Abort = nil")
 	}
-	c.Close()
+	shut(t, c)
 	if b, err := io.ReadAll(far); string(b) != "4\r\nhalf\r\n" || err != nil {
 		t.Errorf("the client got %q, %v", b, err)
 	}
@@ -238,13 +246,15 @@ func TestAbortedChunksHaveNoEnd(t *testing.T) {
 func TestTunnelTakesEarlyBytes(t *testing.T) {
 	client, front := tcpPair(t)
 	c := h1.NewConn(front, h1.Options{})
-	io.WriteString(client, header("Connection: upgrade\r\nUpgrade: x\r\n")+"early")
+	say(t, client, header("Connection: upgrade\r\nUpgrade: x\r\n")+"early")
 	var r h1.Request
 	if err := c.ReadRequest(&r); err != nil || !r.Upgrades() {
 		t.Fatal(err)
 	}
-	io.WriteString(client, " late")
-	client.(*net.TCPConn).CloseWrite()
+	say(t, client, " late")
+	if !h1.NewConn(client, h1.Options{}).CloseWrite() {
+		t.Fatal("the connection cannot be half-closed")
+	}
 	out := new(canned)
 	w := h1.NewConn(out, h1.Options{}).Writer()
 	w.Begin(h1.UntilClose, 0)

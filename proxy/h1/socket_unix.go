@@ -88,7 +88,7 @@ func (s *socket) read(fd uintptr) bool {
 func readFD(fd int, p []byte) (int, error) {
 	for {
 		n, err := syscall.Read(fd, p)
-		if err != syscall.EINTR { //nolint:errorlint // an errno as it comes
+		if err != syscall.EINTR {
 			return n, err
 		}
 	}

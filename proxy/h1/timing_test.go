@@ -17,14 +17,15 @@ func piped(t *testing.T, timeouts h1.Timeouts, f func(t *testing.T, c *h1.Conn, 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		defer near.Close()
-		defer far.Close()
+		defer shut(t, near)
+		defer shut(t, far)
 		f(t, h1.NewConn(near, h1.Options{Buffers: new(h1.Buffers), Timeouts: timeouts}), far)
 	})
 }
 
 func TestIdleClientTimesOut(t *testing.T) {
 	piped(t, h1.Timeouts{First: time.Minute, Head: 10 * time.Second}, func(t *testing.T, c *h1.Conn, _ net.Conn) {
+		t.Helper()
 		start := time.Now()
 		var r h1.Request
 		if err := c.ReadRequest(&r); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -41,6 +42,7 @@ func TestIdleClientTimesOut(t *testing.T) {
 
 func TestSlowHeadTimesOutAsAWhole(t *testing.T) {
 	piped(t, h1.Timeouts{First: time.Minute, Head: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+		t.Helper()
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -59,18 +61,19 @@ func TestSlowHeadTimesOutAsAWhole(t *testing.T) {
 		if d := time.Since(start); d > 14*time.Second {
 			t.Errorf("timed out after %v, want about 12s", d)
 		}
-		c.Close()
+		shut(t, c)
 		<-done
 	})
 }
 
 func TestBodyTimesOutWhenItPauses(t *testing.T) {
 	piped(t, h1.Timeouts{Body: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+		t.Helper()
 		go func() {
-			io.WriteString(peer, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n")
+			say(t, peer, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n")
 			for range 5 {
 				time.Sleep(8 * time.Second)
-				io.WriteString(peer, "x")
+				say(t, peer, "x")
 			}
 		}()
 		var r h1.Request
@@ -86,6 +89,7 @@ func TestBodyTimesOutWhenItPauses(t *testing.T) {
 
 func TestWriteTimesOutWhenThePeerDoesNotRead(t *testing.T) {
 	piped(t, h1.Timeouts{Write: 3 * time.Second}, func(t *testing.T, c *h1.Conn, _ net.Conn) {
+		t.Helper()
 		c.Writer().PutString("x")
 		if err := c.Flush(); !errors.Is(err, os.ErrDeadlineExceeded) || c.Sent() != 0 {
 			t.Errorf("Flush = %v, Sent() = %d, want a timeout and 0", err, c.Sent())
@@ -96,6 +100,7 @@ func TestWriteTimesOutWhenThePeerDoesNotRead(t *testing.T) {
 func TestGateIsAskedOnceBeforeTheFirstByte(t *testing.T) {
 	refused := errors.New("no lease")
 	piped(t, h1.Timeouts{Write: time.Minute}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+		t.Helper()
 		w := c.Writer()
 		w.Gate(func() (time.Duration, error) { return 0, refused })
 		w.PutString("first")
@@ -106,7 +111,7 @@ func TestGateIsAskedOnceBeforeTheFirstByte(t *testing.T) {
 		asked := 0
 		w.Gate(func() (time.Duration, error) { asked++; return time.Second, nil })
 		w.PutString("ab")
-		go io.CopyN(io.Discard, peer, 3)
+		go swallow(t, peer, 3)
 		if err := c.Flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -120,6 +125,7 @@ func TestGateIsAskedOnceBeforeTheFirstByte(t *testing.T) {
 		}
 	})
 	piped(t, h1.Timeouts{Write: time.Minute}, func(t *testing.T, c *h1.Conn, _ net.Conn) {
+		t.Helper()
 		c.Writer().Gate(func() (time.Duration, error) { return time.Second, nil })
 		c.Writer().PutString("x")
 		start := time.Now()
@@ -131,6 +137,7 @@ func TestGateIsAskedOnceBeforeTheFirstByte(t *testing.T) {
 
 func TestStopIdleEndsTheWaitAndNotARequest(t *testing.T) {
 	piped(t, h1.Timeouts{First: time.Minute}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+		t.Helper()
 		var r h1.Request
 		done := make(chan error)
 		go func() { done <- c.ReadRequest(&r) }()
@@ -144,13 +151,14 @@ func TestStopIdleEndsTheWaitAndNotARequest(t *testing.T) {
 		}
 	})
 	piped(t, h1.Timeouts{First: time.Minute}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+		t.Helper()
 		var r h1.Request
 		done := make(chan error)
 		go func() { done <- c.ReadRequest(&r) }()
-		io.WriteString(peer, "POST / HTTP/1.1\r\nHost: h\r\n")
+		say(t, peer, "POST / HTTP/1.1\r\nHost: h\r\n")
 		synctest.Wait()
 		c.StopIdle()
-		go io.WriteString(peer, "Content-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		go say(t, peer, "Content-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		if err := <-done; err != nil {
 			t.Errorf("ReadRequest of one that had begun = %v", err)
 		}
@@ -168,7 +176,8 @@ func TestStopIdleEndsTheWaitAndNotARequest(t *testing.T) {
 
 func TestStopReadEndsABody(t *testing.T) {
 	piped(t, h1.Timeouts{Body: time.Minute}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
-		go io.WriteString(peer, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na")
+		t.Helper()
+		go say(t, peer, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na")
 		var r h1.Request
 		if err := c.ReadRequest(&r); err != nil {
 			t.Fatal(err)
@@ -188,10 +197,11 @@ func TestStopReadEndsABody(t *testing.T) {
 
 func TestWaitLooksForAMoment(t *testing.T) {
 	piped(t, h1.Timeouts{}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+		t.Helper()
 		if ok, err := c.Wait(time.Second); ok || err != nil {
 			t.Errorf("Wait = %v, %v, want false", ok, err)
 		}
-		go io.WriteString(peer, "HTTP/1.1 204 No\r\n\r\n")
+		go say(t, peer, "HTTP/1.1 204 No\r\n\r\n")
 		if ok, err := c.Wait(time.Hour); !ok || err != nil {
 			t.Errorf("Wait = %v, %v, want true", ok, err)
 		}
@@ -199,7 +209,7 @@ func TestWaitLooksForAMoment(t *testing.T) {
 		if err := c.ReadResponse(&r, nil); err != nil {
 			t.Error(err)
 		}
-		peer.Close()
+		shut(t, peer)
 		if ok, err := c.Wait(time.Second); ok || !errors.Is(err, io.EOF) {
 			t.Errorf("Wait at the end = %v, %v, want EOF", ok, err)
 		}
@@ -225,19 +235,19 @@ func TestCopySendsWhatIsThereAtOnce(t *testing.T) {
 			}()
 			var got h1.Response
 			peer := h1.NewConn(client, h1.Options{Timeouts: h1.Timeouts{First: time.Second, Body: time.Second}})
-			io.WriteString(app, "HTTP/1.1 200 OK\r\n"+head)
+			say(t, app, "HTTP/1.1 200 OK\r\n"+head)
 			if err := peer.ReadResponse(&got, nil); err != nil {
 				t.Fatalf("the head did not come through: %v", err)
 			}
 			for _, event := range []string{"one", "two", "six"} {
-				io.WriteString(app, event)
+				say(t, app, event)
 				p := make([]byte, 3)
 				if _, err := io.ReadFull(&got.Body, p); err != nil || string(p) != event {
 					t.Fatalf("got %q, %v, want %q at once", p, err, event)
 				}
 			}
-			go io.Copy(io.Discard, client)
-			app.Close()
+			go swallow(t, client, -1)
+			shut(t, app)
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
