@@ -88,7 +88,7 @@ func (o Options) withDefaults() Options {
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 2*time.Second)
 	o.FirstByteTimeout = cmp.Or(o.FirstByteTimeout, 5*time.Minute)
 	if o.Keys == nil {
-		o.Keys = &Keys{sources: []source{{kind: sourceHeader, name: defaultKeyHeader}}}
+		o.Keys, _ = NewKeys(KeySpec{}) // the zero value has no mistakes
 	}
 	return o
 }

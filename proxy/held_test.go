@@ -1,0 +1,140 @@
+package proxy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/proxy"
+	"shardway/queue"
+	"shardway/shardmap"
+)
+
+func TestHeldRequestIsServedByTheNewOwner(t *testing.T) {
+	app := webApp(t, echo)
+	ingress, owner := pair(t, app)
+	ingress.swap(1, 2, held(proxy.ReasonMoving))
+	c := ingress.dial()
+	c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
+	time.Sleep(20 * time.Millisecond)
+	if owner.admitted.Load() != 0 {
+		t.Fatal("a held request was sent")
+	}
+	owner.swap(2, 2, local(2))
+	ingress.swap(2, 2, remote("owner", 2))
+	res, body := c.answer("POST")
+	if body != "POST /x hi" || res.Header.Get("Saw-Shardway-Epoch") != "2" {
+		t.Errorf("answer = %q %v", body, res.Header)
+	}
+}
+
+func TestHeldRequestsRunOutOfTime(t *testing.T) {
+	for reason, code := range map[proxy.Reason]string{
+		proxy.ReasonMoving: "queue-timeout", proxy.ReasonOrphaned: "queue-timeout", proxy.ReasonPaused: "queue-timeout",
+		proxy.ReasonNoMap: "no-leader", proxy.ReasonNoLease: "no-leader",
+	} {
+		n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = 20 * time.Millisecond })
+		n.swap(1, 1, held(reason))
+		c := n.dial()
+		res, body := c.get("/")
+		wantStatus(t, res, body, 503, code)
+		if res.Header.Get("Retry-After") == "" || !strings.Contains(body, reason.String()) {
+			t.Errorf("%v: %v %s", reason, res.Header, body)
+		}
+		n.swap(2, 2, local(2))
+		if res, _ := c.get("/"); res.StatusCode != 200 {
+			t.Errorf("%v: the connection did not live on: %v", reason, res.Status)
+		}
+	}
+}
+
+func TestWithoutLeaseRequestsWaitAtTheOwner(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = 50 * time.Millisecond })
+	n.lease.Store(0)
+	c := n.dial()
+	res, body := c.get("/")
+	wantStatus(t, res, body, 503, "no-leader")
+	n.lease.Store(int64(time.Second))
+	n.refuse.Store(int32(proxy.RefusedNoLease))
+	res, body = c.get("/")
+	wantStatus(t, res, body, 503, "no-leader")
+	n.refuse.Store(0)
+	if res, _ := c.get("/"); res.StatusCode != 200 {
+		t.Errorf("with a lease: %v", res.Status)
+	}
+}
+
+func TestLeaseIsAskedBeforeTheFirstByte(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo))
+	n.lease.Store(0)
+	c := n.dial()
+	c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
+	until(t, "admitted and given back", func() bool { return n.admitted.Load() > 1 })
+	n.lease.Store(int64(time.Hour))
+	if _, body := c.answer("POST"); body != "POST / hi" {
+		t.Errorf("body = %q", body)
+	}
+}
+
+func TestClientThatLeavesGivesItsPlaceBack(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Minute })
+	room := n.room
+	n.swap(1, 2, held(proxy.ReasonMoving))
+	c := n.dial()
+	c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 20000\r\n\r\nunread")
+	until(t, "waiting", func() bool { return room.Stats().Waiting == 1 })
+	_ = c.Close()
+	until(t, "left", func() bool { return room.Stats().Waiting == 0 })
+}
+
+func TestFullQueueIsSaidAtOnce(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
+		o.QueueWait = time.Minute
+		o.Room = queue.New(queue.Options{Requests: 1, Wait: time.Minute})
+	})
+	n.swap(1, 2, held(proxy.ReasonMoving))
+	first := n.dial()
+	first.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	until(t, "waiting", func() bool { return n.room.Stats().Waiting == 1 })
+	res, body := n.dial().get("/")
+	wantStatus(t, res, body, 503, "queue-full")
+	n.swap(2, 2, local(2))
+	if res, _ := first.answer("GET"); res.StatusCode != 200 {
+		t.Errorf("first = %v", res.Status)
+	}
+}
+
+func TestTableWithoutShardsHolds(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo))
+	n.table.Store(proxy.NewTable(proxy.TableSpec{Generation: 10}))
+	c := n.dial()
+	c.send("GET /later HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	until(t, "waiting", func() bool { return n.room.Stats().Waiting == 1 })
+	n.swap(1, 1, local(1))
+	if _, body := c.answer("GET"); body != "GET /later " {
+		t.Errorf("body = %q", body)
+	}
+}
+
+func TestOnlyWhatMovesIsHeld(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo))
+	moving := shardmap.Of("k", shards)
+	n.swap(1, 2, func(s shardmap.Shard) proxy.Route {
+		if s == moving {
+			return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving}
+		}
+		return proxy.Route{Kind: proxy.Local, Epoch: 1}
+	})
+	key := "a"
+	for shardmap.Of(key, shards) == moving {
+		key += "a"
+	}
+	c := n.dial()
+	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\n\r\n", key)
+	if res, _ := c.answer("GET"); res.StatusCode != 200 {
+		t.Errorf("status = %v", res.Status)
+	}
+	if e := n.room.Stats().Entered; e != 0 {
+		t.Errorf("%d requests were held", e)
+	}
+}

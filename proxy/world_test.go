@@ -1,0 +1,337 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/proxy"
+	"shardway/queue"
+	"shardway/shardmap"
+)
+
+const shards = 16
+
+// node is a Server with a cluster around it that the test plays, an app behind
+// it, and listeners on loopback.
+type node struct {
+	*proxy.Server
+	t      *testing.T
+	id     string
+	addr   string // for clients
+	peer   string // for other nodes
+	others map[string]*node
+
+	table     atomic.Pointer[proxy.Table]
+	lease     atomic.Int64 // nanoseconds left
+	refuse    atomic.Int32 // proxy.Refusal of Admit; zero: admit what the table says
+	running   atomic.Int32
+	admitted  atomic.Int32
+	dials     atomic.Int32
+	dialError atomic.Bool
+	route     func(shardmap.Shard) proxy.Route
+	swapped   struct {
+		sync.Mutex
+		ch chan struct{}
+	}
+	release func()
+	room    *queue.Room
+}
+
+func (n *node) Table() *proxy.Table { return n.table.Load() }
+
+func (n *node) Admit(s shardmap.Shard) (uint64, func(), error) {
+	n.running.Add(1)
+	if r := proxy.Refusal(n.refuse.Load()); r != 0 {
+		n.running.Add(-1)
+		return 0, nil, r
+	}
+	r := n.table.Load().Route(s)
+	if r.Kind != proxy.Local {
+		n.running.Add(-1)
+		return 0, nil, proxy.RefusedNotOwner
+	}
+	n.admitted.Add(1)
+	return r.Epoch, n.release, nil
+}
+
+func (n *node) LeaseLeft() time.Duration { return time.Duration(n.lease.Load()) }
+
+func (n *node) Await(ctx context.Context, committed, proposed uint64) bool {
+	for {
+		n.swapped.Lock()
+		ch := n.swapped.ch
+		n.swapped.Unlock()
+		if t := n.table.Load(); t.Committed() >= committed && t.Proposed() >= proposed {
+			return true
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (n *node) Dial(ctx context.Context, id string) (net.Conn, error) {
+	n.dials.Add(1)
+	other := n.others[id]
+	if other == nil || n.dialError.Load() {
+		return nil, errors.New("nobody there")
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", other.peer)
+}
+
+// swap gives the node a new table.
+func (n *node) swap(committed, proposed uint64, route func(shardmap.Shard) proxy.Route) {
+	generation := uint64(1)
+	if old := n.table.Load(); old != nil {
+		generation = old.Generation() + 1
+	}
+	n.table.Store(proxy.NewTable(proxy.TableSpec{
+		Generation: generation, Committed: committed, Proposed: proposed, Shards: shards, Route: route,
+	}))
+	n.swapped.Lock()
+	close(n.swapped.ch)
+	n.swapped.ch = make(chan struct{})
+	n.swapped.Unlock()
+	if n.Server != nil {
+		n.Wake(generation)
+	}
+}
+
+func local(epoch uint64) func(shardmap.Shard) proxy.Route {
+	return func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Local, Epoch: epoch} }
+}
+
+func remote(id string, epoch uint64) func(shardmap.Shard) proxy.Route {
+	return func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Remote, Node: id, Epoch: epoch} }
+}
+
+func held(r proxy.Reason) func(shardmap.Shard) proxy.Route {
+	return func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Held, Reason: r} }
+}
+
+// newNode starts a node that serves every shard itself, in epoch 1.
+func newNode(t *testing.T, id, app string, change ...func(*proxy.Options)) *node {
+	t.Helper()
+	n := &node{t: t, id: id, others: make(map[string]*node)}
+	n.swapped.ch = make(chan struct{})
+	n.lease.Store(int64(time.Hour))
+	n.release = func() { n.running.Add(-1) }
+	n.swap(1, 1, local(1))
+	o := proxy.Options{
+		Node: id, Cluster: n, Log: zerolog.Nop(), QueueWait: 5 * time.Second,
+	}
+	if app != "" {
+		dial, err := proxy.DialURL("http://" + app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.DialUpstream = dial
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	if o.Room == nil {
+		o.Room = queue.New(queue.Options{Wait: o.QueueWait})
+	}
+	n.room = o.Room
+	n.Server = proxy.New(o)
+	clients, peers := listen(t), listen(t)
+	n.addr, n.peer = clients.Addr().String(), peers.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := n.ServeClients(ctx, clients); err != nil {
+			t.Errorf("ServeClients of %s: %v", id, err)
+		}
+	})
+	all.Go(func() {
+		for {
+			conn, err := peers.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { n.ServePeer(ctx, conn, "other") })
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		_ = peers.Close()
+		all.Wait()
+		ended, stop := context.WithTimeout(context.Background(), time.Second)
+		defer stop()
+		if err := n.Shutdown(ended); err != nil {
+			t.Errorf("Shutdown of %s: %v", id, err)
+		}
+		if r := n.running.Load(); r != 0 {
+			t.Errorf("%s ends with %d requests not released", id, r)
+		}
+	})
+	return n
+}
+
+// pair starts an ingress without shards and the owner of all of them.
+func pair(t *testing.T, app string, change ...func(*proxy.Options)) (ingress, owner *node) {
+	t.Helper()
+	owner = newNode(t, "owner", app, change...)
+	ingress = newNode(t, "ingress", "", change...)
+	ingress.others["owner"] = owner
+	ingress.swap(1, 1, remote("owner", 1))
+	return ingress, owner
+}
+
+// ways runs a test with the client's node as the owner, and as one that forwards.
+func ways(t *testing.T, f func(t *testing.T, start func(app string, change ...func(*proxy.Options)) (front, owner *node))) {
+	t.Helper()
+	t.Run("local", func(t *testing.T) {
+		f(t, func(app string, change ...func(*proxy.Options)) (*node, *node) {
+			n := newNode(t, "owner", app, change...)
+			return n, n
+		})
+	})
+	t.Run("remote", func(t *testing.T) {
+		f(t, func(app string, change ...func(*proxy.Options)) (*node, *node) { return pair(t, app, change...) })
+	})
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	return ln
+}
+
+// webApp starts an app of net/http.
+func webApp(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	ln := listen(t)
+	s := &http.Server{Handler: h}
+	go func() { _ = s.Serve(ln) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return ln.Addr().String()
+}
+
+// rawApp starts an app that is handed each connection.
+func rawApp(t *testing.T, serve func(conn net.Conn, r *bufio.Reader)) string {
+	t.Helper()
+	ln := listen(t)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer conn.Close()
+				serve(conn, bufio.NewReader(conn))
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		all.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// client is a raw connection to a node.
+type client struct {
+	net.Conn
+	t *testing.T
+	r *bufio.Reader
+}
+
+func (n *node) dial() *client {
+	n.t.Helper()
+	conn, err := net.Dial("tcp", n.addr)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return &client{Conn: conn, t: n.t, r: bufio.NewReader(conn)}
+}
+
+func (c *client) send(format string, args ...any) {
+	c.t.Helper()
+	if _, err := fmt.Fprintf(c, format, args...); err != nil {
+		c.t.Fatalf("send: %v", err)
+	}
+}
+
+// answer reads one answer with its body.
+func (c *client) answer(method string) (*http.Response, string) {
+	c.t.Helper()
+	res, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	if err != nil {
+		c.t.Fatalf("answer: %v", err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatalf("body of %s: %v", res.Status, err)
+	}
+	return res, string(body)
+}
+
+// get asks for a path with a key and returns the answer.
+func (c *client) get(path string) (*http.Response, string) {
+	c.t.Helper()
+	c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", path)
+	return c.answer("GET")
+}
+
+// closed fails the test unless the node closes the connection now.
+func (c *client) closed() {
+	c.t.Helper()
+	if b, err := c.r.ReadByte(); err == nil {
+		rest, _ := io.ReadAll(c.r)
+		c.t.Fatalf("more came: %q", string(b)+string(rest))
+	}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func wantStatus(t *testing.T, res *http.Response, body string, status int, code string) {
+	t.Helper()
+	if res.StatusCode != status || res.Header.Get("Shardway-Error") != code {
+		t.Fatalf("answer = %d %q %s, want %d %q", res.StatusCode, res.Header.Get("Shardway-Error"), body, status, code)
+	}
+}
+
+func readHead(r *bufio.Reader) (string, error) {
+	var b strings.Builder
+	for {
+		line, err := r.ReadString('\n')
+		b.WriteString(line)
+		if err != nil || line == "\r\n" {
+			return b.String(), err
+		}
+	}
+}
