@@ -56,7 +56,6 @@ type agent struct {
 	echoTerm uint64
 	reboot   uint64 // a higher boot of this node that the leader knows; zero: none
 	inForce  bool   // the lease was in force at the last look
-	dropped  map[shardmap.NodeID]bool
 
 	leaving atomic.Bool // this node wants to own nothing
 	goodbye atomic.Bool // it admits and runs nothing any more

@@ -19,7 +19,7 @@ type inbound struct {
 // serveBeats reads the heartbeats of one node while this node leads. Answers go
 // out from a goroutine of their own: the leader loop never waits for a socket.
 func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
-	defer c.Close()
+	defer hangUp(c)
 	answers := make(chan ack.Answer, 1)
 	var writer sync.WaitGroup
 	writing, stop := context.WithCancel(ctx)
@@ -47,7 +47,7 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 	if ctx.Err() == nil && last.Boot != 0 {
 		n.tellLeading(ack.Closed{Node: last.Node, Nonce: last.Nonce})
 		if !last.Goodbye {
-			n.suspects.broke(string(last.Node), last.Boot)
+			n.suspects.broke(string(last.Node), last.Boot) //nolint:contextcheck // outlives this stream
 		}
 	}
 }
@@ -63,7 +63,7 @@ func writeAnswers(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer) 
 				err = peer.WriteFrame(c, b)
 			}
 			if err != nil {
-				c.Close()
+				hangUp(c)
 				return
 			}
 		}

@@ -3,6 +3,7 @@ package node_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,20 +12,20 @@ import (
 	"shardway/shardmap"
 )
 
-func bubble(t *testing.T, f func(t *testing.T, w *world)) {
+func bubble(t *testing.T, f func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
+	synctest.Test(t, func(t *testing.T) { t.Helper(); f(newWorld(t)) })
 }
 
 // three starts a, b and c and waits until they serve.
-func three(t *testing.T, f func(t *testing.T, w *world)) {
+func three(t *testing.T, f func(w *world)) {
 	t.Helper()
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
 		w.start("a")
 		w.start("b")
 		w.start("c")
 		w.untilSettled("a", "b", "c")
-		f(t, w)
+		f(w)
 	})
 }
 
@@ -75,27 +76,27 @@ func (w *world) untilVoters(n int) {
 }
 
 func TestThreeNodesServeEvenly(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		for _, m := range w.committed().Members() {
 			if got := w.committed().Count(m.ID); got != shards/3 {
-				t.Errorf("Count(%s) = %d, want %d", m.ID, got, shards/3)
+				w.t.Errorf("Count(%s) = %d, want %d", m.ID, got, shards/3)
 			}
 		}
 	})
 }
 
 func TestJoinMovesTheNewcomersShareOnly(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		before := w.committed()
 		w.start("d")
 		w.untilSettled("a", "b", "c", "d")
 		moves := shardmap.Diff(before, w.committed())
 		if want := shards / 4; len(moves) != want {
-			t.Errorf("a join moved %d shards, want %d", len(moves), want)
+			w.t.Errorf("a join moved %d shards, want %d", len(moves), want)
 		}
 		for _, m := range moves {
 			if m.To != "d" {
-				t.Errorf("shard %d moved to %s, want the newcomer", m.Shard, m.To)
+				w.t.Errorf("shard %d moved to %s, want the newcomer", m.Shard, m.To)
 			}
 		}
 	})
@@ -104,7 +105,7 @@ func TestJoinMovesTheNewcomersShareOnly(t *testing.T) {
 func TestLeaveMovesTheLeaversShardsOnly(t *testing.T) {
 	for _, who := range []string{"leader", "follower"} {
 		t.Run(who, func(t *testing.T) {
-			three(t, func(t *testing.T, w *world) {
+			three(t, func(w *world) {
 				w.untilVoters(3)
 				before := w.committed()
 				p := w.follower()
@@ -113,12 +114,12 @@ func TestLeaveMovesTheLeaversShardsOnly(t *testing.T) {
 				}
 				p.terminate()
 				if p.err != nil {
-					t.Fatalf("Run() = %v, want nil", p.err)
+					w.t.Fatalf("Run() = %v, want nil", p.err)
 				}
 				w.untilSettled(w.others(p)...)
 				for _, m := range shardmap.Diff(before, w.committed()) {
 					if string(m.From) != p.name {
-						t.Errorf("shard %d moved from %s, which stays", m.Shard, m.From)
+						w.t.Errorf("shard %d moved from %s, which stays", m.Shard, m.From)
 					}
 				}
 			})
@@ -129,7 +130,7 @@ func TestLeaveMovesTheLeaversShardsOnly(t *testing.T) {
 func TestCrashedNodesShardsAreTaken(t *testing.T) {
 	for _, who := range []string{"leader", "follower"} {
 		t.Run(who, func(t *testing.T) {
-			three(t, func(t *testing.T, w *world) {
+			three(t, func(w *world) {
 				w.untilVoters(3)
 				p := w.follower()
 				if who == "leader" {
@@ -139,7 +140,7 @@ func TestCrashedNodesShardsAreTaken(t *testing.T) {
 				began := time.Now()
 				p.kill()
 				w.untilSettled(rest...)
-				t.Logf("served again after %v", time.Since(began))
+				w.t.Logf("served again after %v", time.Since(began))
 				p.restart()
 				w.untilSettled("a", "b", "c")
 			})
@@ -150,7 +151,7 @@ func TestCrashedNodesShardsAreTaken(t *testing.T) {
 func TestSilentNodesShardsAreTaken(t *testing.T) {
 	for _, who := range []string{"leader", "follower"} {
 		t.Run(who, func(t *testing.T) {
-			three(t, func(t *testing.T, w *world) {
+			three(t, func(w *world) {
 				w.untilVoters(3)
 				p := w.follower()
 				if who == "leader" {
@@ -161,7 +162,7 @@ func TestSilentNodesShardsAreTaken(t *testing.T) {
 				w.net.Isolate(p.name)
 				w.until("the minority has no lease", func() bool { return !p.node.Leased() })
 				w.untilSettled(rest...)
-				t.Logf("served again after %v", time.Since(began))
+				w.t.Logf("served again after %v", time.Since(began))
 				w.net.Heal()
 				w.untilSettled("a", "b", "c")
 			})
@@ -171,8 +172,8 @@ func TestSilentNodesShardsAreTaken(t *testing.T) {
 
 func TestTwoNodesJoiningTogetherGiveAnEvenMap(t *testing.T) {
 	for i := range 50 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			bubble(t, func(w *world) {
 				w.start("a")
 				w.untilSettled("a")
 				w.start("b")
@@ -181,7 +182,7 @@ func TestTwoNodesJoiningTogetherGiveAnEvenMap(t *testing.T) {
 				w.untilSettled("a", "b", "c")
 				for _, m := range w.committed().Members() {
 					if got := w.committed().Count(m.ID); got != shards/3 {
-						t.Errorf("Count(%s) = %d, want %d", m.ID, got, shards/3)
+						w.t.Errorf("Count(%s) = %d, want %d", m.ID, got, shards/3)
 					}
 				}
 			})
@@ -190,7 +191,7 @@ func TestTwoNodesJoiningTogetherGiveAnEvenMap(t *testing.T) {
 }
 
 func TestAllKilledAndRestartedServeTheSameMap(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		w.untilVoters(3)
 		before := w.committed()
 		for _, p := range w.running() {
@@ -201,13 +202,13 @@ func TestAllKilledAndRestartedServeTheSameMap(t *testing.T) {
 		}
 		w.untilSettled("a", "b", "c")
 		if moves := shardmap.Diff(before, w.committed()); len(moves) != 0 {
-			t.Errorf("a restart of all moved %d shards, want 0", len(moves))
+			w.t.Errorf("a restart of all moved %d shards, want 0", len(moves))
 		}
 	})
 }
 
 func TestAllStoppedAndAnyTwoRestartedServe(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		w.untilVoters(3)
 		for _, p := range w.running() {
 			p.stop()
@@ -216,7 +217,7 @@ func TestAllStoppedAndAnyTwoRestartedServe(t *testing.T) {
 			<-w.all[n].done
 			w.all[n].host.Crash()
 			if err := w.all[n].err; err != nil {
-				t.Fatalf("Run() of %s = %v, want nil", n, err)
+				w.t.Fatalf("Run() of %s = %v, want nil", n, err)
 			}
 		}
 		w.all["b"].restart()
@@ -226,7 +227,7 @@ func TestAllStoppedAndAnyTwoRestartedServe(t *testing.T) {
 }
 
 func TestThreeExpectEachOther(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.Expect = 3 }
 		w.start("c")
 		w.start("b")

@@ -47,21 +47,21 @@ func (n *Node) ask(ctx context.Context, node string, q request, value any) error
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	unhook := context.AfterFunc(ctx, func() { c.Close() })
+	defer hangUp(c)
+	unhook := context.AfterFunc(ctx, func() { hangUp(c) })
 	defer unhook()
 	b, err := json.Marshal(q)
 	if err != nil {
 		return fmt.Errorf("node: ask %s: %w", q.What, err)
 	}
-	if err := peer.WriteFrame(c, b); err != nil {
+	if err = peer.WriteFrame(c, b); err != nil {
 		return fmt.Errorf("node: ask %q: %w", node, err)
 	}
 	if b, err = peer.ReadFrame(c, nil, maxControl); err != nil {
 		return fmt.Errorf("node: ask %q: %w", node, err)
 	}
 	var r reply
-	if err := json.Unmarshal(b, &r); err != nil {
+	if err = json.Unmarshal(b, &r); err != nil {
 		return fmt.Errorf("node: reply of %q: %w", node, err)
 	}
 	if r.Error != "" {
@@ -70,7 +70,7 @@ func (n *Node) ask(ctx context.Context, node string, q request, value any) error
 	if value == nil {
 		return nil
 	}
-	if err := json.Unmarshal(r.Value, value); err != nil {
+	if err = json.Unmarshal(r.Value, value); err != nil {
 		return fmt.Errorf("node: reply of %q: %w", node, err)
 	}
 	return nil
@@ -99,30 +99,38 @@ func faultOf(err error) string {
 // serveControl answers one question. A stream that asks nothing and closes is a
 // redial that looks whether this node is there.
 func (n *Node) serveControl(ctx context.Context, c *peer.Conn) {
-	defer c.Close()
+	defer hangUp(c)
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	unhook := context.AfterFunc(ctx, func() { c.Close() })
+	unhook := context.AfterFunc(ctx, func() { hangUp(c) })
 	defer unhook()
 	b, err := peer.ReadFrame(c, nil, maxControl)
 	if err != nil {
 		return
 	}
-	var q request
-	var r reply
-	if err := json.Unmarshal(b, &q); err != nil {
-		r.Error = "node: question not understood: " + err.Error()
-	} else if v, err := n.reply(ctx, c.Node(), q); err != nil {
-		r.Error, r.Fault = err.Error(), faultOf(err)
-	} else if r.Value, err = json.Marshal(v); err != nil {
-		r.Error = err.Error()
-	}
-	if b, err = json.Marshal(r); err == nil {
+	if b, err = json.Marshal(n.answerTo(ctx, c.Node(), b)); err == nil {
 		err = peer.WriteFrame(c, b)
 	}
 	if err != nil {
 		n.log.Debug().Err(err).Str("peer", c.Node()).Msg("reply not sent")
 	}
+}
+
+// answerTo answers one question, whatever its bytes are.
+func (n *Node) answerTo(ctx context.Context, from string, question []byte) reply {
+	var q request
+	if err := json.Unmarshal(question, &q); err != nil {
+		return reply{Error: "node: question not understood: " + err.Error()}
+	}
+	v, err := n.reply(ctx, from, q)
+	if err != nil {
+		return reply{Error: err.Error(), Fault: faultOf(err)}
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return reply{Error: err.Error()}
+	}
+	return reply{Value: b}
 }
 
 func (n *Node) reply(ctx context.Context, from string, q request) (any, error) {

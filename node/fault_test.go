@@ -11,7 +11,7 @@ import (
 )
 
 func TestNodeThatNeverAcknowledgesIsDroppedAndReturns(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		w.untilVoters(3)
 		p := w.follower()
 		rest := w.others(p)
@@ -27,7 +27,7 @@ func TestNodeThatNeverAcknowledgesIsDroppedAndReturns(t *testing.T) {
 			return true
 		})
 		if p.node.Leased() {
-			t.Error("a node that did not acknowledge its drop has a lease")
+			w.t.Error("a node that did not acknowledge its drop has a lease")
 		}
 		p.log.open()
 		w.untilSettled("a", "b", "c", "d")
@@ -35,7 +35,7 @@ func TestNodeThatNeverAcknowledgesIsDroppedAndReturns(t *testing.T) {
 }
 
 func TestRunningRequestDelaysTheAcknowledgement(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		before := w.committed()
 		var releases []func()
 		for s := range shardmap.Shard(shards) {
@@ -49,7 +49,7 @@ func TestRunningRequestDelaysTheAcknowledgement(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			w.check()
 			if e := w.leader().node.State().Committed().Epoch(); e != before.Epoch() {
-				t.Fatalf("map %d committed while requests of moving shards run", e)
+				w.t.Fatalf("map %d committed while requests of moving shards run", e)
 			}
 		}
 		for _, r := range releases {
@@ -60,7 +60,7 @@ func TestRunningRequestDelaysTheAcknowledgement(t *testing.T) {
 }
 
 func TestRestartWithinTheGraceMovesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.Timing.RestartGrace = 5 * time.Second }
 		w.start("a")
 		w.start("b")
@@ -74,28 +74,28 @@ func TestRestartWithinTheGraceMovesNothing(t *testing.T) {
 		p.restart()
 		w.untilSettled("a", "b", "c")
 		if moves := shardmap.Diff(before, w.committed()); len(moves) != 0 {
-			t.Errorf("a restart within the grace moved %d shards, want 0", len(moves))
+			w.t.Errorf("a restart within the grace moved %d shards, want 0", len(moves))
 		}
 	})
 }
 
 func TestStepDownMovesNothing(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		w.untilVoters(3)
 		before, old := w.committed(), w.leader()
-		if err := w.follower().node.Do(t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
-			t.Fatalf("Do(step-down) = %v, want nil", err)
+		if err := w.follower().node.Do(w.t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
+			w.t.Fatalf("Do(step-down) = %v, want nil", err)
 		}
 		w.until("another leads", func() bool { l := w.leader(); return l != nil && l != old })
 		w.untilSettled("a", "b", "c")
 		if moves := shardmap.Diff(before, w.committed()); len(moves) != 0 {
-			t.Errorf("an election moved %d shards, want 0", len(moves))
+			w.t.Errorf("an election moved %d shards, want 0", len(moves))
 		}
 	})
 }
 
 func TestWipedVoterElectsNobody(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		w.untilVoters(3)
 		a, b, c := w.all["a"], w.all["b"], w.all["c"]
 		c.kill()
@@ -110,31 +110,31 @@ func TestWipedVoterElectsNobody(t *testing.T) {
 			time.Sleep(25 * time.Millisecond)
 			w.check()
 			if l := w.leader(); l != nil {
-				t.Fatalf("%s leads though only one of three disks with votes is up", l.name)
+				w.t.Fatalf("%s leads though only one of three disks with votes is up", l.name)
 			}
 		}
 		a.restart()
 		w.untilSettled("a", "b", "c")
 		if e := w.committed().Epoch(); e <= last.Epoch() {
-			t.Errorf("Epoch() = %d after the return, want above %d", e, last.Epoch())
+			w.t.Errorf("Epoch() = %d after the return, want above %d", e, last.Epoch())
 		}
 		w.untilVoters(3)
 	})
 }
 
 func TestMinorityForwardsAndServesNothing(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		w.untilVoters(3)
 		p := w.follower()
 		w.net.Isolate(p.name)
 		w.until("it has no lease", func() bool { return !p.node.Leased() })
 		for s := range shardmap.Shard(shards) {
 			if _, ok := p.node.Admits(s); ok {
-				t.Fatalf("shard %d is admitted without a lease", s)
+				w.t.Fatalf("shard %d is admitted without a lease", s)
 			}
 		}
 		if err := p.node.Ready(); err == nil {
-			t.Error("Ready() = nil on a node without a lease")
+			w.t.Error("Ready() = nil on a node without a lease")
 		}
 		w.net.Heal()
 		w.untilSettled("a", "b", "c")
@@ -142,7 +142,7 @@ func TestMinorityForwardsAndServesNothing(t *testing.T) {
 }
 
 func TestOneWayLinkCountsAsSilence(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		w.untilVoters(3)
 		l := w.leader()
 		p := w.follower()
@@ -157,7 +157,7 @@ func TestOneWayLinkCountsAsSilence(t *testing.T) {
 
 func TestStrictFenceWaitsForDeadAfter(t *testing.T) {
 	for fence, least := range map[ack.Fence]time.Duration{ack.FenceStrict: 2 * time.Second, ack.FenceLease: 400 * time.Millisecond, ack.FenceRefused: 0} {
-		bubble(t, func(t *testing.T, w *world) {
+		bubble(t, func(w *world) {
 			w.tune = func(o *node.Options) { o.Fence = fence }
 			w.start("a")
 			w.start("b")
@@ -170,14 +170,14 @@ func TestStrictFenceWaitsForDeadAfter(t *testing.T) {
 			p.kill()
 			w.untilSettled(rest...)
 			if took := time.Since(began); took < least {
-				t.Errorf("fence %d: taken after %v, want at least %v", fence, took, least)
+				w.t.Errorf("fence %d: taken after %v, want at least %v", fence, took, least)
 			}
 		})
 	}
 }
 
 func TestPauseClusterHoldsEverything(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.PauseCluster = true }
 		w.start("a")
 		w.start("b")
@@ -195,7 +195,7 @@ func TestPauseClusterHoldsEverything(t *testing.T) {
 		for _, p := range w.running() {
 			for s := range shardmap.Shard(shards) {
 				if _, ok := p.node.Admits(s); ok && p.node.State().Open() {
-					t.Fatalf("%s admits shard %d during a round", p.name, s)
+					w.t.Fatalf("%s admits shard %d during a round", p.name, s)
 				}
 			}
 		}
@@ -207,26 +207,26 @@ func TestPauseClusterHoldsEverything(t *testing.T) {
 }
 
 func TestRemoveTakesADeadNodeOut(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		w.start("d")
 		w.untilSettled("a", "b", "c", "d")
 		w.untilVoters(4)
 		l := w.leader().node
-		if err := l.Do(t.Context(), admin.Action{Verb: admin.Remove, Node: "nobody"}); err == nil {
-			t.Error("Do(remove nobody) = nil, want an error")
+		if err := l.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: "nobody"}); err == nil {
+			w.t.Error("Do(remove nobody) = nil, want an error")
 		}
 		d := w.all["d"]
 		if d.node.Leads() {
 			d = w.follower()
 		}
 		rest := w.others(d)
-		if err := w.leader().node.Do(t.Context(), admin.Action{Verb: admin.Remove, Node: d.name}); err == nil {
-			t.Error("removing a running node = nil, want an error")
+		if err := w.leader().node.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: d.name}); err == nil {
+			w.t.Error("removing a running node = nil, want an error")
 		}
 		d.kill()
 		w.untilSettled(rest...)
 		w.until("it is removed", func() bool {
-			return w.leader() != nil && w.leader().node.Do(t.Context(), admin.Action{Verb: admin.Remove, Node: d.name}) == nil
+			return w.leader() != nil && w.leader().node.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: d.name}) == nil
 		})
 		w.untilVoters(3)
 	})
@@ -234,7 +234,7 @@ func TestRemoveTakesADeadNodeOut(t *testing.T) {
 
 func TestQuickRestartGivesTheNodeItsShareAgain(t *testing.T) {
 	for _, pause := range []time.Duration{0, 200 * time.Millisecond, 540 * time.Millisecond, time.Second} {
-		three(t, func(t *testing.T, w *world) {
+		three(t, func(w *world) {
 			w.untilVoters(3)
 			p := w.follower()
 			p.kill()
@@ -243,7 +243,7 @@ func TestQuickRestartGivesTheNodeItsShareAgain(t *testing.T) {
 			w.until("it has left the map or returned", func() bool { return p.node.Leased() })
 			w.untilSettled("a", "b", "c")
 			if got := w.committed().Count(shardmap.NodeID(p.name)); got != shards/3 {
-				t.Errorf("Count(%s) = %d after a restart, want %d", p.name, got, shards/3)
+				w.t.Errorf("Count(%s) = %d after a restart, want %d", p.name, got, shards/3)
 			}
 		})
 	}

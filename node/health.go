@@ -70,16 +70,3 @@ func (h *health) judge(failed int, err error) {
 		h.log.Warn().Err(err).Msg("app not reached yet: this node gets no shards until it answers")
 	}
 }
-
-// word returns the app's state as /status spells it.
-func (h *health) word() string {
-	switch {
-	case h == nil:
-		return "none"
-	case !h.known.Load():
-		return "unknown"
-	case h.good.Load():
-		return "healthy"
-	}
-	return "unhealthy"
-}

@@ -125,8 +125,8 @@ func (k *link) converse(ctx context.Context, node string, c *linkConn) {
 		}
 		return
 	}
-	defer conn.Close()
-	unhook := context.AfterFunc(ctx, func() { conn.Close() })
+	defer hangUp(conn)
+	unhook := context.AfterFunc(ctx, func() { hangUp(conn) })
 	defer unhook()
 	var readers sync.WaitGroup
 	defer readers.Wait()
@@ -146,7 +146,7 @@ func (k *link) converse(ctx context.Context, node string, c *linkConn) {
 				err = peer.WriteFrame(conn, b)
 			}
 			if err != nil {
-				conn.Close()
+				hangUp(conn)
 				<-ended
 				k.ended(ctx, node, conn)
 				return
@@ -154,6 +154,9 @@ func (k *link) converse(ctx context.Context, node string, c *linkConn) {
 		}
 	}
 }
+
+// hangUp ends a stream that says nothing more: whether that fails is all the same.
+func hangUp(c *peer.Conn) { _ = c.Close() }
 
 // ended reports a connection that the other side ended.
 func (k *link) ended(ctx context.Context, node string, conn *peer.Conn) {

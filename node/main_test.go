@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -10,5 +9,5 @@ import (
 
 func TestMain(m *testing.M) {
 	zerolog.TimeFieldFormat = time.RFC3339Nano
-	os.Exit(m.Run())
+	m.Run()
 }

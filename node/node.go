@@ -138,7 +138,7 @@ func (n *Node) newAgent() {
 			n.port.SetBoot(boot)
 			return boot, err
 		},
-		healthy: func() bool { return n.health == nil || n.health.good.Load() },
+		healthy:  func() bool { return n.health == nil || n.health.good.Load() },
 		appKnown: func() bool { return n.health == nil || n.health.known.Load() },
 		gateway:  n.o.Gateway, fail: n.fail,
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,

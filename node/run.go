@@ -164,7 +164,7 @@ func (n *Node) lead(ctx context.Context) {
 		n.metrics.elections.Inc()
 		l.log.Info().Msg("leadership gained")
 		n.leading.Store(l)
-		n.suspects.again()
+		n.suspects.again() //nolint:contextcheck // outlives this leadership
 		hint(n.agent.wake)
 		l.run(ctx)
 		n.leading.Store(nil)

@@ -131,13 +131,14 @@ func (s *storm) restartAll() {
 }
 
 func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
-	bubble(t, func(t *testing.T, w *world) {
+	t.Helper()
+	bubble(t, func(w *world) {
 		s := &storm{world: w, r: rand.New(rand.NewPCG(seed, 1))}
 		defer func() {
 			s.endRuns()
-			if t.Failed() {
+			if w.t.Failed() {
 				for _, line := range s.told {
-					t.Log(line)
+					w.t.Log(line)
 				}
 			}
 		}()
@@ -173,7 +174,7 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 // storms is how many seeds a run takes; SHARDWAY_STORMS asks for more.
 func storms(t *testing.T) (from, count uint64) {
 	t.Helper()
-	count = 12
+	count = 8
 	if v := os.Getenv("SHARDWAY_STORMS"); v != "" {
 		n, err := strconv.ParseUint(v, 10, 32)
 		if err != nil {
@@ -194,12 +195,12 @@ func storms(t *testing.T) (from, count uint64) {
 func TestOneOwnerInAnyStorm(t *testing.T) {
 	from, count := storms(t)
 	for seed := from; seed < from+count; seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { runStorm(t, seed, 3+int(seed%3)*2, 25) })
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { runStorm(t, seed, 3+int(seed%3)*2, 25) })
 	}
 }
 
 func TestLossyNetworkStillServes(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.Expect = 3 }
 		names := []string{"a", "b", "c"}
 		for _, n := range names {
@@ -227,7 +228,7 @@ func TestLossyNetworkStillServes(t *testing.T) {
 }
 
 func TestTwentyJoinsInAStorm(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
 		names := []string{"n00"}
 		w.start("n00")
 		w.untilSettled("n00")
@@ -238,14 +239,14 @@ func TestTwentyJoinsInAStorm(t *testing.T) {
 		w.untilSettled(names...)
 		for _, m := range w.committed().Members() {
 			if c := w.committed().Count(m.ID); c < shards/21 || c > shards/21+1 {
-				t.Errorf("Count(%s) = %d, want %d or one more", m.ID, c, shards/21)
+				w.t.Errorf("Count(%s) = %d, want %d or one more", m.ID, c, shards/21)
 			}
 		}
 	})
 }
 
 func TestRollingRestartKeepsServing(t *testing.T) {
-	three(t, func(t *testing.T, w *world) {
+	three(t, func(w *world) {
 		w.untilVoters(3)
 		for _, n := range []string{"a", "b", "c"} {
 			w.all[n].terminate()

@@ -114,7 +114,7 @@ func (s *suspects) redial(node string, boot uint64) {
 		c, err := s.port.Dial(ctx, node, peer.Control)
 		cancel()
 		if err == nil {
-			_ = c.Close() // it speaks; what is left of the stream says nothing more
+			hangUp(c)
 			return
 		}
 		if peer.IsRefused(err) && !s.refused(node, boot, began) {

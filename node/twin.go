@@ -76,7 +76,7 @@ func (n *Node) twinOf(ctx context.Context, node, server string) string {
 	if err != nil {
 		return ""
 	}
-	defer c.Close()
+	defer hangUp(c)
 	if serverID(node, c.Peer().Disk) == server {
 		return ""
 	}

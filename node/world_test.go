@@ -50,6 +50,7 @@ type process struct {
 }
 
 func newWorld(t *testing.T) *world {
+	t.Helper()
 	w := &world{
 		t: t, digests: map[shardmap.Epoch][32]byte{}, epochs: map[shardmap.Shard]uint64{}, owners: map[shardmap.Shard]string{},
 		net: simnet.New(simnet.Config{Seed: 1, Link: simnet.Link{Latency: 200 * time.Microsecond}}), all: map[string]*process{},
@@ -80,13 +81,12 @@ type testWriter struct{ t *testing.T }
 func (w testWriter) Write(b []byte) (int, error) { _, err := os.Stderr.Write(b); return len(b), err }
 
 // start starts a new node that joins the first one.
-func (w *world) start(name string) *process {
+func (w *world) start(name string) {
 	w.t.Helper()
 	p := &process{w: w, name: name, host: w.net.Host(name), mem: disk.NewMemory()}
 	w.all[name] = p
 	w.names = append(w.names, name)
 	p.run()
-	return p
 }
 
 // run starts the process on its host.
