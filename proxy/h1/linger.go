@@ -48,6 +48,8 @@ func reset(nc net.Conn) error {
 	}
 	if t, ok := nc.(interface{ SetLinger(sec int) error }); ok {
 		_ = t.SetLinger(0) // closing is what is left
+	} else {
+		noLinger(nc)
 	}
 	return nc.Close()
 }

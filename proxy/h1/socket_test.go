@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -210,21 +212,82 @@ func TestLingeringCloseLetsTheAnswerArrive(t *testing.T) {
 	<-done
 }
 
+// wrapped is a connection with something around it, as package peer makes them.
+type wrapped struct{ net.Conn }
+
+func (w wrapped) SyscallConn() (syscall.RawConn, error) {
+	sc, ok := w.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return sc.SyscallConn()
+}
+
 func TestAbortedUntilCloseAnswerIsReset(t *testing.T) {
-	near, far := tcpPair(t)
-	c := h1.NewConn(near, h1.Options{})
-	w := c.Writer()
-	w.PutString("HTTP/1.1 200 OK\r\n\r\n")
-	w.Begin(h1.UntilClose, 0)
-	say(t, w, "half")
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
+	for _, wrap := range []bool{false, true} {
+		near, far := tcpPair(t)
+		if wrap {
+			near = wrapped{near}
+		}
+		c := h1.NewConn(near, h1.Options{})
+		w := c.Writer()
+		w.PutString("HTTP/1.1 200 OK\r\n\r\n")
+		w.Begin(h1.UntilClose, 0)
+		say(t, w, "half")
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		w.Abort()
+		shut(t, c)
+		if b, err := io.ReadAll(far); err == nil {
+			t.Errorf("the client read %q to a clean end", b)
+		}
 	}
-	w.Abort()
-	shut(t, c)
-	if b, err := io.ReadAll(far); err == nil {
-		t.Errorf("the client read %q to a clean end", b)
+}
+
+func TestIdleConnsHoldNoBuffer(t *testing.T) {
+	const conns, most = 200, 4 << 10
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC() // pools forget with the second
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
 	}
+	nears, fars := make([]net.Conn, conns), make([]net.Conn, conns)
+	for i := range nears {
+		nears[i], fars[i] = tcpPair(t)
+	}
+	bufs, idle, before := new(h1.Buffers), make(chan *h1.Conn, conns), heap()
+	var running sync.WaitGroup
+	for _, nc := range nears {
+		running.Go(func() {
+			c := h1.NewConn(nc, h1.Options{Buffers: bufs})
+			var r h1.Request
+			for c.ReadRequest(&r) == nil {
+				c.Writer().PutString("HTTP/1.1 204 No\r\n\r\n")
+				if err := c.Flush(); err != nil {
+					t.Error(err)
+				}
+				c.Idle()
+				idle <- c
+			}
+		})
+	}
+	kept := make([]*h1.Conn, conns)
+	for i, far := range fars {
+		say(t, far, browserHead)
+		kept[i] = <-idle
+	}
+	per := (int64(heap()) - int64(before)) / conns
+	t.Logf("%d bytes of heap per idle connection", per)
+	if per > most {
+		t.Errorf("an idle connection holds %d bytes, want at most %d", per, most)
+	}
+	for _, c := range kept {
+		c.StopIdle()
+	}
+	running.Wait()
 }
 
 func TestAbortedChunksHaveNoEnd(t *testing.T) {

@@ -93,3 +93,18 @@ func readFD(fd int, p []byte) (int, error) {
 		}
 	}
 }
+
+// noLinger makes closing nc a reset where it is TCP below a wrapper.
+func noLinger(nc net.Conn) {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { // closing is what is left
+		_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+	})
+}
