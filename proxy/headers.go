@@ -32,6 +32,9 @@ func (c *client) writeRequestHead(p *trip) *h1.Writer {
 		b = c.appendOwner(b, p.epoch)
 	} else {
 		b = c.appendForwarding(b, e)
+		if len(c.req.Host()) == 0 {
+			e.Host = c.from.local // HTTP/1.0; between nodes and for the app there is one
+		}
 		if !c.x.keyless {
 			b = append(b, lineShard...)
 			b = strconv.AppendUint(b, uint64(c.x.shard), 10)

@@ -12,7 +12,8 @@ type origin struct {
 	addr    netip.Addr // invalid for what has none, as a Unix socket
 	text    string     // addr, or "unknown" (RFC 7239 section 6.2)
 	proto   string
-	trusted bool // one of TrustedProxies
+	trusted bool   // one of TrustedProxies
+	local   []byte // the address it came to, as a Host
 }
 
 func (o *origin) set(conn net.Conn, trusted []netip.Prefix) {
@@ -23,6 +24,10 @@ func (o *origin) set(conn net.Conn, trusted []netip.Prefix) {
 	if a, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
 		o.addr = a.Addr().Unmap().WithZone("")
 		o.text = o.addr.String()
+	}
+	o.local = []byte("localhost")
+	if a, err := netip.ParseAddrPort(conn.LocalAddr().String()); err == nil {
+		o.local = []byte(netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port()).String())
 	}
 	o.trusted = isTrusted(o.addr, trusted)
 }
