@@ -110,7 +110,7 @@ func BenchmarkColdStart(b *testing.B) {
 		for _, n := range c.Nodes() {
 			n.Start(b)
 		}
-		c.AwaitServing(b)
+		c.AwaitShards(b, c.Nodes()...)
 		took.add(history.Now() - began)
 		for _, n := range c.Nodes() {
 			n.Kill(b)

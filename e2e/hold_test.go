@@ -43,7 +43,7 @@ func TestHeldLogDropsTheMember(t *testing.T) {
 		}
 		released := history.Now()
 		held.Relay.Release()
-		wantMoves(t, without, c.AwaitServing(t))
+		wantMoves(t, c, without, c.AwaitServing(t))
 		l.Flow(t, seconds/2)
 		l.Finish(t, nil)
 		for _, run := range c.Runs(t) {

@@ -82,7 +82,7 @@ func TestMinorityStopsServing(t *testing.T) {
 			}
 			must(t, w.Heal())
 			healed := history.Now()
-			wantMoves(t, taken, c.AwaitServing(t))
+			wantMoves(t, c, taken, c.AwaitServing(t))
 			l.Flow(t, seconds/2)
 			l.Finish(t, lostWith(before, minority.ID, healed))
 			for _, run := range c.Runs(t) {
@@ -135,7 +135,7 @@ func TestOneWayLinkCountsAsSilence(t *testing.T) {
 	must(t, w.Block(index(leader), index(deaf)))
 	// Whoever leads now: the shards are the others', and nobody else's.
 	taken := c.AwaitServedBy(t, others...)
-	wantMoves(t, before, taken)
+	wantMoves(t, c, before, taken)
 	l.Flow(t, seconds/2)
 	must(t, w.Heal())
 	healed := history.Now()

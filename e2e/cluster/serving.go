@@ -7,9 +7,12 @@ import (
 	"testing"
 )
 
+// maxVoters is the default of --voters.
+const maxVoters = 5
+
 // AwaitServing waits until the running nodes agree on one leader and on one
-// committed map without orphans, which is even and theirs alone, and hold
-// leases.
+// committed map without orphans, which is even and theirs alone, hold leases, and
+// vote: before that, the loss of one may stop the others.
 func (c *Cluster) AwaitServing(tb testing.TB) Map {
 	tb.Helper()
 	return c.AwaitServedBy(tb, c.Running()...)
@@ -18,6 +21,30 @@ func (c *Cluster) AwaitServing(tb testing.TB) Map {
 // AwaitServedBy is AwaitServing for some of the nodes: the others may be stopped
 // or cut off.
 func (c *Cluster) AwaitServedBy(tb testing.TB, nodes ...*Node) Map {
+	tb.Helper()
+	m := c.AwaitShards(tb, nodes...)
+	Await(tb, fmt.Sprintf("%d nodes vote", len(nodes)), func() error {
+		s, err := nodes[0].Status(tb.Context())
+		if err != nil {
+			return err
+		}
+		voters := 0
+		for _, n := range nodes {
+			if s.Member(n.ID).Voter {
+				voters++
+			}
+		}
+		if voters < min(len(nodes), maxVoters) {
+			return fmt.Errorf("%d voters: %+v", voters, s.Nodes)
+		}
+		return nil
+	})
+	return m
+}
+
+// AwaitShards waits until these nodes serve every shard, whether they vote or
+// not.
+func (c *Cluster) AwaitShards(tb testing.TB, nodes ...*Node) Map {
 	tb.Helper()
 	var m Map
 	Await(tb, fmt.Sprintf("%d nodes serve", len(nodes)), func() (err error) {
@@ -101,7 +128,7 @@ func (c *Cluster) Follower(tb testing.TB) *Node {
 	return c.Others(c.Leader(tb))[0]
 }
 
-// Sum adds up a metric over nodes.
+// Sum adds up a metric over nodes. What was never counted is 0.
 func (c *Cluster) Sum(tb testing.TB, nodes []*Node, name string, labels ...string) float64 {
 	tb.Helper()
 	sum := 0.0
@@ -109,9 +136,6 @@ func (c *Cluster) Sum(tb testing.TB, nodes []*Node, name string, labels ...strin
 		m, err := n.Metrics(tb.Context())
 		if err != nil {
 			tb.Fatal(err)
-		}
-		if !m.Has(name) {
-			tb.Fatalf("node %s has no metric %s", n.ID, name)
 		}
 		sum += m.Sum(name, labels...)
 	}

@@ -18,10 +18,26 @@ type Traffic struct {
 	Rate int
 	// Keys are used in turn; none: one for each shard of the cluster.
 	Keys []string
-	// Make may change the n-th request; see load.Options.
+	// Make may change the n-th request; see load.Options. Nil is Mixed.
 	Make func(n int, r *load.Request)
 	// Timeout bounds each request; 0 is 30 s.
 	Timeout time.Duration
+}
+
+// Mixed gives requests what they have in life: some take their time in the app,
+// some have a big answer, in one piece or in chunks, and some a body too big to be
+// kept for another try. All kinds come as GET and as POST, except the last.
+func Mixed(n int, r *load.Request) {
+	switch n % 20 {
+	case 4, 5:
+		r.Header = map[string]string{"App-Delay": "50ms"}
+	case 8, 9:
+		r.Header = map[string]string{"App-Size": "50000"}
+	case 12, 13:
+		r.Header = map[string]string{"App-Size": "3000", "App-Chunks": "6", "App-Delay": "10ms"}
+	case 17:
+		r.Body = make([]byte, 100_000)
+	}
 }
 
 // Load is a load generator at work on a cluster.
@@ -52,6 +68,9 @@ func (c *Cluster) Load(tb testing.TB, nodes []*Node, t Traffic) *Load {
 	}
 	if len(t.Keys) == 0 {
 		t.Keys = load.KeysIn(c.o.Shards, 1, func(int) bool { return true })
+	}
+	if t.Make == nil {
+		t.Make = Mixed
 	}
 	c.loads++
 	client := load.NewClient(Addrs(nodes), nil)

@@ -3,13 +3,22 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 )
+
+// committed is what a node's log says, with the epoch, when it has applied a
+// committed map.
+const committed = "map committed"
 
 // watch collects every committed map that nodes report.
 type watch struct {
@@ -70,4 +79,27 @@ func (c *Cluster) Maps() []Map {
 		all = append(all, c.watch.maps[epoch])
 	}
 	return all
+}
+
+// Committed returns the epochs that the nodes' logs report as committed, since
+// the cluster's start and in their order: unlike Maps it misses none.
+func (c *Cluster) Committed(tb testing.TB) []uint64 {
+	tb.Helper()
+	seen := make(map[uint64]bool)
+	for _, n := range c.nodes {
+		b, err := os.ReadFile(n.logFile())
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			tb.Fatal(err)
+		}
+		for line := range bytes.Lines(b) {
+			var l struct {
+				Message string `json:"message"`
+				Epoch   uint64 `json:"epoch"`
+			}
+			if json.Unmarshal(line, &l) == nil && l.Message == committed {
+				seen[l.Epoch] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
 }
