@@ -128,7 +128,7 @@ func (a *agent) publishLease() {
 		a.swap(a.follower.State())
 		return
 	}
-	a.burst = 0
+	a.burst, a.nextBeat = 0, 0 // ask at once: a busy machine looks like a pause
 	a.metrics.lapses.Inc()
 	a.log.Warn().Msg("lease lapsed")
 	if a.router.pause {
