@@ -19,7 +19,8 @@ type exchange struct {
 
 	route  Kind // the way it went last; zero: none
 	waited bool // it counted as held
-	tries  int  // times it was sent and may have run
+	tries  int  // times it was sent and may have run, but for stale
+	stale  int  // times it was sent over a used connection that broke
 
 	// ran is set once a PUT or DELETE may have run, in ranEpoch: it goes again
 	// only to the same one, and never if that is zero, unknown.

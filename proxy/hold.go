@@ -111,7 +111,7 @@ func (c *client) expired(v verdict) verdict {
 // link gets a connection: an idle one, a new one, or for the app one that
 // somebody gives back, after a wait. Without one it returns the verdict.
 func (c *client) link(p *pool, kind Kind) (*link, verdict) {
-	fresh := c.x.safety != safeMethod
+	fresh := c.x.safety != safeMethod || c.x.stale > 0 // where one broke, others may have
 	l, dial := p.take(fresh)
 	if l != nil {
 		return l, verdict{}

@@ -11,8 +11,14 @@ import (
 // mayHaveRun is what every answer says that cannot exclude it.
 const mayHaveRun = "the connection broke after the request was sent: it may have run"
 
-// maxTries bounds how often one request is sent that may have run.
-const maxTries = 3
+// maxTries bounds how often one request is sent that may have run, and maxStale
+// how often beside that it meets a connection that had carried others before: of
+// a node that dies they all break, one after the other, and say nothing about the
+// request.
+const (
+	maxTries = 3
+	maxStale = 8
+)
 
 // errNotSwitched reports an answer 101 to a request that did not ask for it.
 var errNotSwitched = errors.New("proxy: 101 without being asked")
@@ -187,7 +193,11 @@ func (c *client) broken(p *trip, err error) verdict {
 
 // goAgain decides about a request that may have run (G7).
 func (c *client) goAgain(p *trip, code problem.Code) verdict {
-	c.x.tries++
+	if p.l.reused && c.x.stale < maxStale {
+		c.x.stale++
+	} else {
+		c.x.tries++
+	}
 	again := c.x.safety == safeMethod
 	if c.x.safety == idempotentMethod {
 		again = p.epoch != 0
@@ -197,7 +207,7 @@ func (c *client) goAgain(p *trip, code problem.Code) verdict {
 		return fail(code, mayHaveRun)
 	}
 	c.s.metrics.retries[retryBroken].Add(1)
-	if c.x.tries == 1 {
+	if c.x.tries+c.x.stale == 1 {
 		return verdict{step: stepAgain}
 	}
 	return verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, code: code, detail: mayHaveRun}
