@@ -24,6 +24,9 @@ var errReported = errors.New("cli: the configuration is wrong")
 
 // grammar is every command.
 type grammar struct {
+	Run       runCommand       `cmd:"" passthrough:"" help:"Run a node."`
+	Demo      demoCommand      `cmd:"" help:"Run three nodes with a sample app on this machine."`
+	DemoApp   demoAppCommand   `cmd:"" help:"Run the sample app alone." hidden:""`
 	Status    statusCommand    `cmd:"" help:"Show one node's view of the cluster."`
 	Nodes     nodesCommand     `cmd:"" help:"List the nodes."`
 	Shards    shardsCommand    `cmd:"" help:"List the shards and their owners."`

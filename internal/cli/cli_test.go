@@ -112,8 +112,8 @@ func TestTablesForPeople(t *testing.T) {
 			"a active follower yes 2 1 - healthy 40ms ago 10.0.0.1:8080", "warning: two voters: the loss of either stops the cluster",
 		}},
 		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP HEARD HTTP", "b?[2J active leader yes 2 1 z healthy - -"}},
-		{"shards", []string{"0-1 2 owned a 9 -", "2 1 moving b 9 a", "3 1 owned b 12 -"}},
-		{"shards --node=a", []string{"0-1 2 owned a 9 -", "2 1 moving b 9 a"}},
+		{"shards", []string{"OWNER STATE TO EPOCH COUNT SHARDS", "a owned - 9 2 0-1", "b moving a 9 1 2", "b owned - 12 1 3"}},
+		{"shards --node=a", []string{"a owned - 9 2 0-1", "b moving a 9 1 2"}},
 		{"endpoints --name http", []string{"NODE KIND NAME ADDRESS", "a node http 10.0.0.1:8080"}},
 		{"locate alice", []string{"KEY SHARD OWNER ENDPOINT EPOCH"}},
 	}

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"strconv"
+	"maps"
+	"slices"
+	"strings"
 
 	"shardway/admin"
 )
@@ -14,7 +17,7 @@ type shardsCommand struct {
 	target
 }
 
-// Run lists the shards, for people in runs that have everything in common.
+// Run lists the shards, for people by what they have in common.
 func (c *shardsCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
@@ -31,26 +34,53 @@ func (c *shardsCommand) Run(ctx context.Context, s *session) error {
 	return writeShards(s.out, list.Shards)
 }
 
+// listed bounds how much of a list of shards is written: whoever wants all of
+// them reads JSON.
+const listed = 48
+
+// group is what shards may have in common.
+type group struct {
+	state, owner, to string
+	epoch            uint64
+}
+
 func writeShards(w io.Writer, shards []admin.Shard) error {
-	t := newTable(w, "SHARDS", "COUNT", "STATE", "OWNER", "EPOCH", "TO")
-	for first := 0; first < len(shards); {
-		end := first + 1
-		for end < len(shards) && follows(shards[end-1], shards[end]) {
-			end++
-		}
-		a, b := shards[first], shards[end-1]
-		name := strconv.FormatUint(uint64(a.Shard), 10)
-		if end-first > 1 {
-			name = fmt.Sprintf("%d-%d", a.Shard, b.Shard)
-		}
-		t.row(name, end-first, a.State, a.Owner, a.Epoch, a.To)
-		first = end
+	members := make(map[group][]uint32)
+	for _, s := range shards {
+		g := group{state: s.State, owner: s.Owner, to: s.To, epoch: s.Epoch}
+		members[g] = append(members[g], s.Shard)
+	}
+	t := newTable(w, "OWNER", "STATE", "TO", "EPOCH", "COUNT", "SHARDS")
+	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
+		t.row(g.owner, g.state, g.to, g.epoch, len(members[g]), ranges(members[g]))
 	}
 	return t.flush()
 }
 
-// follows reports whether b is the shard after a and like it in all else.
-func follows(a, b admin.Shard) bool {
-	a.Shard++
-	return a == b
+func compareGroups(a, b group) int {
+	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.state, b.state), cmp.Compare(a.to, b.to), cmp.Compare(a.epoch, b.epoch))
+}
+
+// ranges writes sorted numbers like 0-3,7,9-12 and stops when that gets long.
+func ranges(numbers []uint32) string {
+	var b strings.Builder
+	for first := 0; first < len(numbers); {
+		end := first + 1
+		for end < len(numbers) && numbers[end] == numbers[end-1]+1 {
+			end++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		if b.Len() > listed {
+			b.WriteString("...")
+			break
+		}
+		fmt.Fprint(&b, numbers[first])
+		if end-first > 1 {
+			fmt.Fprint(&b, "-", numbers[end-1])
+		}
+		first = end
+	}
+	return b.String()
 }

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"shardway/config"
+	"shardway/internal/demo"
+)
+
+type demoCommand struct {
+	Verbose bool     `help:"Show the logs of all processes." short:"v"`
+	Args    []string `arg:""                                 help:"Flags of run for every node, after two dashes, such as -- --fence refused." optional:"" passthrough:""`
+}
+
+// Run runs the demo until ctx ends.
+func (c *demoCommand) Run(ctx context.Context, s *session) error {
+	args := c.Args
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	// A mistake is told once here, and not by three nodes that do not start.
+	if _, err := config.Load(args, nil, os.ReadFile); err != nil {
+		return err
+	}
+	return demo.Run(ctx, demo.Options{Out: s.out, Verbose: c.Verbose, Args: args})
+}
+
+type demoAppCommand struct {
+	Listen string `default:"127.0.0.1:9001" help:"Address to listen on." placeholder:"ADDR"`
+}
+
+// Run runs the sample app alone until ctx ends.
+func (c *demoAppCommand) Run(ctx context.Context, s *session) error {
+	return demo.RunApp(ctx, c.Listen, s.out)
+}

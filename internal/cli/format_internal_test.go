@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"io"
+	"testing"
+
+	"shardway/config"
+)
+
+func TestLogIsJSONUnlessAPersonReads(t *testing.T) {
+	var b writerFunc
+	lines := 0
+	c := config.Default()
+	c.LogLevel = "warn"
+	b = func(p []byte) (int, error) {
+		lines++
+		if p[0] != '{' {
+			t.Errorf("log line %q", p)
+		}
+		return len(p), nil
+	}
+	log := logger(&c, b)
+	log.Info().Msg("left out")
+	log.Warn().Msg("written")
+	if lines != 1 {
+		t.Errorf("%d lines, want 1", lines)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+var _ io.Writer = writerFunc(nil)
+
+func TestLongListsOfShardsAreCut(t *testing.T) {
+	var odd []uint32
+	for s := range uint32(500) {
+		odd = append(odd, 2*s)
+	}
+	if got := ranges(odd); len(got) > listed+10 || got[:6] != "0,2,4," || got[len(got)-4:] != ",..." {
+		t.Errorf("ranges of 500 = %q", got)
+	}
+	if got := ranges([]uint32{1, 2, 3, 5, 7, 8}); got != "1-3,5,7-8" {
+		t.Errorf("ranges = %q", got)
+	}
+}

@@ -1,0 +1,174 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/config"
+	"shardway/internal/clock"
+	"shardway/node"
+	"shardway/node/disk"
+	"shardway/node/gossip"
+	"shardway/proxy"
+	"shardway/queue"
+)
+
+// New opens the ports and the data directory, and builds the node. Version is
+// the program's. The ports come first: a data directory counts its boots.
+func New(ctx context.Context, c *config.Config, version string, log zerolog.Logger) (_ *Process, err error) {
+	p := &Process{log: log}
+	defer func() {
+		if err != nil {
+			p.listen.close()
+		}
+	}()
+	if err = p.listen.open(ctx, c); err != nil {
+		return nil, err
+	}
+	o, err := options(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	o.Version = version
+	if o.Dir, err = disk.Open(c.Data, c.Node); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.Dir.Close())
+		}
+	}()
+	o.App, o.Peer = p.listen.app, p.listen.peer
+	if p.node, err = node.New(o); err != nil {
+		return nil, err
+	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err = p.node.Register(metrics); err != nil {
+		return nil, err
+	}
+	p.admin = admin.New(admin.Options{Cluster: p.node, Metrics: metrics, Log: log})
+	return p, nil
+}
+
+// open opens all ports that the settings name.
+func (l *listeners) open(ctx context.Context, c *config.Config) error {
+	for _, x := range []struct {
+		flag, addr string
+		ln         *net.Listener
+	}{{"listen", c.Listen, &l.app}, {"peer", c.Peer, &l.peer}, {"admin", c.Admin, &l.admin}, {"probes", c.Probes, &l.probes}} {
+		if x.addr == "" {
+			continue
+		}
+		ln, err := listen(ctx, x.flag, x.addr)
+		if err != nil {
+			return err
+		}
+		*x.ln = ln
+	}
+	return nil
+}
+
+// options turns the settings into what a node is made from, all but what has to
+// be opened.
+func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Options, error) {
+	announced, err := announce(ctx, c)
+	if err != nil {
+		return node.Options{}, err
+	}
+	front, err := proxyOptions(c)
+	if err != nil {
+		return node.Options{}, err
+	}
+	o := node.Options{
+		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, Gateway: c.Gateway(),
+		Voters: c.Voters, Expect: c.Expect, Join: c.Join, Endpoints: announced,
+		DeadServerAfter: c.DeadServerAfter, ShutdownTimeout: c.ShutdownTimeout,
+		Timing: ack.Timing{Heartbeat: c.Heartbeat, Lease: c.Lease, DeadAfter: c.DeadAfter, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
+		Fence:  fence(c.Fence), PauseCluster: c.Pause == config.PauseCluster,
+		GossipBind: c.Gossip, GossipAdvertise: c.GossipAdvertise,
+		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait},
+		Proxy: front, Clock: clock.New(), Log: log,
+	}
+	if !c.Gateway() {
+		o.CheckApp = appChecker(c.UpstreamAddress(), c.Health)
+	}
+	return o, nil
+}
+
+func fence(f config.Fence) ack.Fence {
+	switch f {
+	case config.FenceStrict:
+		return ack.FenceStrict
+	case config.FenceRefused:
+		return ack.FenceRefused
+	case config.FenceLease:
+	}
+	return ack.FenceLease
+}
+
+func proxyOptions(c *config.Config) (proxy.Options, error) {
+	spec := proxy.KeySpec{Sources: c.Keys, OnMissing: string(c.OnMissing)}
+	for _, r := range c.Routes {
+		spec.Routes = append(spec.Routes, proxy.KeyRoute{Prefix: r.Prefix, Sources: r.Keys})
+	}
+	keys, err := proxy.NewKeys(spec)
+	if err != nil {
+		return proxy.Options{}, err
+	}
+	o := proxy.Options{
+		Keys: keys, UpstreamConns: c.UpstreamConns, BodyBuffer: int(c.BodyBuffer), StreamGrace: c.StreamGrace,
+		Expose: c.Expose, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
+	}
+	if addr := c.UpstreamAddress(); addr != "" {
+		var dialer net.Dialer
+		o.DialUpstream = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) }
+	}
+	return o, nil
+}
+
+// announce returns the endpoints of the node. Where a bind address names no
+// host, the one of the peer port serves: it is reached from everywhere.
+func announce(ctx context.Context, c *config.Config) (map[string]string, error) {
+	peer, err := gossip.Advertise(ctx, c.Peer, c.PeerAdvertise, c.Join, net.DefaultResolver)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{"peer": peer.String()}
+	for name, bind := range map[string]string{"http": c.Listen, "admin": c.Admin} {
+		addr, err := reach(ctx, bind, peer.Addr())
+		if err != nil {
+			return nil, err
+		}
+		// Where the others are on other machines, an address on loopback tells
+		// them nothing.
+		if addr.Addr().IsLoopback() && !peer.Addr().IsLoopback() {
+			continue
+		}
+		all[name] = addr.String()
+	}
+	for _, e := range c.Endpoints {
+		all[e.Name] = e.Address
+	}
+	return all, nil
+}
+
+// reach returns the address at which others find a bind address.
+func reach(ctx context.Context, bind string, host netip.Addr) (netip.AddrPort, error) {
+	h, port, err := net.SplitHostPort(bind)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	if ip, err := netip.ParseAddr(h); h == "" || err == nil && ip.IsUnspecified() {
+		bind = net.JoinHostPort(host.String(), port)
+	}
+	return gossip.Advertise(ctx, bind, "", nil, net.DefaultResolver)
+}

@@ -1,0 +1,42 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+)
+
+// listeners are the TCP ports of a node but gossip's, which opens its own two.
+type listeners struct {
+	app, peer, admin net.Listener
+	probes           net.Listener // nil: none
+}
+
+// listen opens the address that a setting names.
+func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", addr)
+	switch {
+	case err == nil:
+		return ln, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s is taken by another process: stop it, or choose another address with --%s", addr, flag)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("this user may not listen on %s: choose a port above 1023 with --%s", addr, flag)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("%s is no address of this machine: choose another with --%s", addr, flag)
+	}
+	return nil, fmt.Errorf("listen on %s (--%s): %w", addr, flag, err)
+}
+
+// close closes what was opened. The errors say nothing to anybody: nothing was
+// served yet.
+func (l *listeners) close() {
+	for _, ln := range []net.Listener{l.app, l.peer, l.admin, l.probes} {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"shardway/admin"
+	"shardway/node"
+)
+
+// Process is a node with its ops ports.
+type Process struct {
+	node   *node.Node
+	admin  *admin.Server
+	listen listeners
+	log    zerolog.Logger
+}
+
+// Run runs the node until ctx ends and it has left, or until it fails. The ops
+// ports answer until the node has stopped: its last states are worth seeing.
+func (p *Process) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	base, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	failed := make(chan error, 2) // one for each ops port
+	var wg sync.WaitGroup
+	serve := func(f func(context.Context) error) {
+		wg.Go(func() {
+			select {
+			case <-base.Done():
+			case <-p.node.Started():
+			}
+			if err := f(base); err != nil {
+				failed <- err
+				cancel() // a node that nobody can look into shall not go on
+			}
+		})
+	}
+	serve(func(ctx context.Context) error { return p.admin.Serve(ctx, p.listen.admin) })
+	if p.listen.probes != nil {
+		serve(func(ctx context.Context) error { return admin.ServeProbes(ctx, p.listen.probes, p.node, p.log) })
+	}
+	err := p.node.Run(ctx)
+	stop()
+	wg.Wait()
+	close(failed)
+	for broken := range failed {
+		err = errors.Join(err, broken)
+	}
+	return err
+}

@@ -1,0 +1,90 @@
+package process
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/config"
+	"shardway/queue"
+)
+
+// loaded is what the flags make.
+func loaded(t *testing.T, args ...string) *config.Config {
+	t.Helper()
+	c, err := config.Load(args, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &c
+}
+
+func TestSettingsReachTheNode(t *testing.T) {
+	c := loaded(t,
+		"--weight=3", "--zone=z", "--upstream=http://127.0.0.1:9000", "--upstream-conns=7", "--voters=3", "--expect=2", "--shards=64", "--join=127.0.0.1:1",
+		"--dead-server-after=1h", "--shutdown-timeout=40s", "--heartbeat=50ms", "--lease=400ms", "--dead-after=3s", "--drain-timeout=6s", "--restart-grace=1s",
+		"--stream-grace=2s", "--fence=strict", "--pause=cluster", "--queue-requests=5", "--queue-bytes=1MiB", "--queue-wait=20s", "--body-buffer=2KiB",
+		"--expose", "--trusted-proxies=10.0.0.0/8", "--probe-path=/p", "--gossip=127.0.0.1:17946", "--gossip-advertise=127.0.0.2",
+	)
+	o, err := options(t.Context(), c, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := map[string]bool{
+		"weight": o.Weight == 3, "zone": o.Zone == "z", "gateway": !o.Gateway, "voters": o.Voters == 3, "expect": o.Expect == 2, "shards": o.Shards == 64,
+		"join": slices.Equal(o.Join, []string{"127.0.0.1:1"}), "dead server": o.DeadServerAfter == time.Hour, "shutdown": o.ShutdownTimeout == 40*time.Second,
+		"timing": o.Timing == ack.Timing{Heartbeat: 50 * time.Millisecond, Lease: 400 * time.Millisecond, DeadAfter: 3 * time.Second, DrainTimeout: 6 * time.Second, RestartGrace: time.Second},
+		"fence":  o.Fence == ack.FenceStrict, "pause": o.PauseCluster,
+		"queue":  o.Queue == queue.Options{Requests: 5, Bytes: 1 << 20, Wait: 20 * time.Second},
+		"gossip": o.GossipBind == "127.0.0.1:17946" && o.GossipAdvertise == "127.0.0.2:17946",
+		"proxy":  o.Proxy.UpstreamConns == 7 && o.Proxy.BodyBuffer == 2<<10 && o.Proxy.StreamGrace == 2*time.Second && o.Proxy.Expose && o.Proxy.ProbePath == "/p",
+		"trust":  slices.Equal(o.Proxy.TrustedProxies, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}),
+		"app":    o.Proxy.DialUpstream != nil && o.CheckApp != nil,
+		"keys":   o.Proxy.Keys != nil, "clock": o.Clock != nil,
+	}
+	for name, ok := range checks {
+		if !ok {
+			t.Errorf("%s does not reach the node", name)
+		}
+	}
+}
+
+func TestGatewayHasNoApp(t *testing.T) {
+	o, err := options(t.Context(), loaded(t), zerolog.Nop())
+	if err != nil || !o.Gateway || o.Proxy.DialUpstream != nil || o.CheckApp != nil {
+		t.Errorf("a gateway is made with an app: %v", err)
+	}
+}
+
+func TestAnnouncedAddresses(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want map[string]string
+	}{
+		{"on one machine", nil, map[string]string{"peer": "127.0.0.1:7947", "http": "127.0.0.1:8080", "admin": "127.0.0.1:8081"}},
+		{
+			"among machines",
+			[]string{"--insecure", "--peer=:7947", "--peer-advertise=10.0.0.5", "--endpoint=grpc=10.0.0.5:9"},
+			map[string]string{"peer": "10.0.0.5:7947", "http": "10.0.0.5:8080", "grpc": "10.0.0.5:9"}, // admin is on loopback
+		},
+		{
+			"each on its own",
+			[]string{"--insecure", "--peer=10.0.0.5:7947", "--listen=10.0.0.6:80", "--admin=[2001:db8::7]:81"},
+			map[string]string{"peer": "10.0.0.5:7947", "http": "10.0.0.6:80", "admin": "[2001:db8::7]:81"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := announce(t.Context(), loaded(t, tt.args...))
+			if err != nil || !maps.Equal(got, tt.want) {
+				t.Errorf("announced %v, %v; want %v", got, err, tt.want)
+			}
+		})
+	}
+}
