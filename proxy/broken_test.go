@@ -300,3 +300,81 @@ func TestBadChunkInABodyIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// An app, or an owner, that is killed leaves connections behind that look usable.
+// They must not use up the tries of a request, one after the other.
+func TestConnectionsOfADeadAppAreNotTriedOneByOne(t *testing.T) {
+	ways(t, func(t *testing.T, start func(string, ...func(*proxy.Options)) (*node, *node)) {
+		ln := listen(t)
+		addr := ln.Addr().String()
+		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(20 * time.Millisecond) // so that each request has its own connection
+			echo(w, r)
+		})}
+		go func() { _ = s.Serve(ln) }()
+		front, _ := start(addr)
+		var cs []*client
+		for range 10 {
+			c := front.dial()
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			cs = append(cs, c)
+		}
+		for _, c := range cs {
+			c.answer("GET")
+		}
+		_ = s.Close()
+		cs[0].send("GET /again HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		until(t, "waiting", func() bool { return front.room.Stats().Entered > 0 })
+		back, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Skip("the port is taken")
+		}
+		again := &http.Server{Handler: http.HandlerFunc(echo)}
+		go func() { _ = again.Serve(back) }()
+		defer again.Close()
+		if _, body := cs[0].answer("GET"); body != "GET /again " {
+			t.Errorf("body = %q", body)
+		}
+	})
+}
+
+func TestConnectionsToTheAppAreBounded(t *testing.T) {
+	ways(t, func(t *testing.T, start func(string, ...func(*proxy.Options)) (*node, *node)) {
+		var now, most atomic.Int32
+		front, _ := start(webApp(t, func(w http.ResponseWriter, r *http.Request) {
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			time.Sleep(5 * time.Millisecond)
+			now.Add(-1)
+			echo(w, r)
+		}), func(o *proxy.Options) { o.UpstreamConns = 2 })
+		var cs []*client
+		for range 12 {
+			c := front.dial()
+			c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 1\r\n\r\nx")
+			cs = append(cs, c)
+		}
+		for i, c := range cs {
+			if res, body := c.answer("POST"); res.StatusCode != 200 {
+				t.Errorf("answer %d = %v %s", i, res.Status, body)
+			}
+		}
+		if most.Load() > 2 {
+			t.Errorf("%d at once, want 2", most.Load())
+		}
+	})
+}
+
+func TestBusyAppIsSaidInTheEnd(t *testing.T) {
+	ways(t, func(t *testing.T, start func(string, ...func(*proxy.Options)) (*node, *node)) {
+		addr, seen := hanging(t)
+		front, owner := start(addr, func(o *proxy.Options) { o.UpstreamConns, o.QueueWait = 1, 150*time.Millisecond })
+		first := front.dial()
+		first.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		<-seen
+		res, body := front.dial().get("/")
+		wantStatus(t, res, body, 503, "upstream-busy")
+		owner.Cut(allShards, "draining")
+	})
+}

@@ -134,8 +134,8 @@ func (c *client) settle() bool {
 		return false
 	}
 	body := &c.req.Body
-	if body.Done() {
-		return c.x.keep
+	if c.x.keep && body.Done() {
+		return true
 	}
 	if c.x.keep && !c.up.broken && c.drains() {
 		usual := c.h.Timeouts()
@@ -149,6 +149,11 @@ func (c *client) settle() bool {
 	c.h.CloseLinger()
 	return false
 }
+
+// draining reports whether the connection is to end with its present answer
+// because the node is leaving. Streams of other nodes go on to the end: who
+// forwards here knows by the map when to stop.
+func (c *client) draining() bool { return c.ingress == "" && c.s.draining.Load() }
 
 // drains reports whether the rest of the body may be worth reading away: it is
 // not known to be too long, and not one that the client may never send.

@@ -100,7 +100,7 @@ func fail(code problem.Code, detail string) verdict {
 func (c *client) exchange() {
 	c.x = exchange{
 		safety: safetyOf(c.req.Method()),
-		keep:   c.req.KeepAlive() && !c.s.draining.Load(),
+		keep:   c.req.KeepAlive() && !c.draining(),
 	}
 	c.up = upload{done: c.up.done}
 	c.s.budget.earn()

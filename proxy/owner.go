@@ -21,7 +21,11 @@ func (c *client) owner() {
 	}
 	t := c.s.o.Cluster.Table()
 	if committed > t.committed || proposed > t.proposed {
-		t = c.catchUp(committed, proposed)
+		if !c.catchUp(committed, proposed) {
+			c.refuse(RefusedHeld)
+			return
+		}
+		t = c.s.o.Cluster.Table()
 	}
 	if int(c.x.shard) >= t.Shards() {
 		c.refuse(RefusedHeld)
@@ -69,11 +73,10 @@ func (c *client) ownerHold(v verdict) {
 }
 
 // catchUp waits a little for this node's log to get to where the ingress's is.
-func (c *client) catchUp(committed, proposed uint64) *Table {
+func (c *client) catchUp(committed, proposed uint64) bool {
 	ctx, cancel := context.WithTimeout(c.ctx, ownerWait)
 	defer cancel()
-	c.s.o.Cluster.Await(ctx, committed, proposed)
-	return c.s.o.Cluster.Table()
+	return c.s.o.Cluster.Await(ctx, committed, proposed)
 }
 
 // readForwarded reads what the ingress says.

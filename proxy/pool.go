@@ -31,16 +31,15 @@ type pool struct {
 // take returns a connection without waiting. A nil link with dial true means
 // that the caller has a place and is to fill it with p.connect; with dial false
 // there is no place, and p.await waits for one. Fresh asks for a connection
-// that may carry a request which must not be sent twice.
+// that may carry a request which must not be sent twice: one used just now that
+// looks alive, or a new one.
 func (p *pool) take(fresh bool) (l *link, dial bool) {
 	for {
-		l, dial = p.pop()
-		if l == nil {
+		oldest := p.clock.now() - freshFor
+		if l, dial = p.pop(fresh, oldest); l == nil {
 			return nil, dial
 		}
-		old := p.clock.now()-l.since > freshFor
-		switch {
-		case fresh && (old || !l.socket || !l.Alive()), old && !l.Alive():
+		if (fresh || l.since < oldest) && !l.Alive() {
 			p.drop(l)
 			continue
 		}
@@ -48,25 +47,38 @@ func (p *pool) take(fresh bool) (l *link, dial bool) {
 	}
 }
 
-// pop takes the connection used last, or else a place to dial for.
-func (p *pool) pop() (l *link, dial bool) {
+// pop takes the connection used last, or else a place to dial for. With fresh,
+// old ones stay where they are, for others, unless their place is needed.
+func (p *pool) pop(fresh bool, oldest time.Duration) (l *link, dial bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := len(p.mu.idle); n > 0 {
+	n := len(p.mu.idle)
+	if n > 0 {
 		l = p.mu.idle[n-1]
+	}
+	switch usable := l != nil && (!fresh || l.socket && l.since >= oldest); {
+	case usable:
 		p.mu.idle[n-1] = nil
 		p.mu.idle = p.mu.idle[:n-1]
 		return l, false
+	case p.max == 0 || p.mu.open < p.max:
+		p.mu.open++
+		return nil, true
+	case l != nil:
+		p.mu.idle[n-1] = nil
+		p.mu.idle = p.mu.idle[:n-1]
+		_ = l.Close() // its place goes to a new one
+		l.Release()
+		return nil, true
 	}
-	if p.max > 0 && p.mu.open >= p.max {
-		return nil, false
-	}
-	p.mu.open++
-	return nil, true
+	return nil, false
 }
 
 // await waits in line until a connection or a place comes free. The connection
 // is one that was in use just now; nil means a place.
+//
+// A place that was free all the time is one that take would have given; it may
+// have come free since.
 func (p *pool) await(done <-chan struct{}, limit time.Duration) (*link, error) {
 	turn := make(chan *link, 1) // one message: a connection or nil
 	p.mu.Lock()

@@ -14,12 +14,13 @@ const sweepEvery = 50 * time.Millisecond
 // registry holds the connections that are open, clients' and other nodes'. While
 // there is one, a goroutine looks them all over every sweepEvery.
 type registry struct {
-	clock *coarse
+	tick  func()               // sets the clock; called before each sweep, and before the first connection
 	sweep func(list []*client) // called from the sweeping goroutine only
 
 	mu    sync.Mutex
 	conns map[*client]struct{}
 	stop  chan struct{} // closed when the last connection goes
+	ended chan struct{} // closed when the last sweeping goroutine has ended; nil: there was none
 	empty chan struct{} // closed while there are none and someone waits
 }
 
@@ -32,9 +33,10 @@ func (r *registry) add(c *client) {
 		r.conns = make(map[*client]struct{})
 	}
 	if r.conns[c] = struct{}{}; len(r.conns) == 1 {
-		r.clock.set()
-		r.stop = make(chan struct{})
-		go r.run(r.stop)
+		r.tick()
+		last := r.ended
+		r.stop, r.ended = make(chan struct{}), make(chan struct{})
+		go r.run(last, r.stop, r.ended)
 	}
 }
 
@@ -53,8 +55,12 @@ func (r *registry) remove(c *client) {
 	}
 }
 
-// run sweeps until stop is closed.
-func (r *registry) run(stop <-chan struct{}) {
+// run sweeps until stop is closed, once the last goroutine has ended.
+func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
+	defer close(ended)
+	if last != nil {
+		<-last
+	}
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	var list []*client
@@ -64,7 +70,7 @@ func (r *registry) run(stop <-chan struct{}) {
 			return
 		case <-ticker.C:
 		}
-		r.clock.set()
+		r.tick()
 		list = r.appendAll(list[:0])
 		r.sweep(list)
 		clear(list)

@@ -84,7 +84,7 @@ func (c *client) editForOld(res *h1.Response, e *h1.Edit) {
 // mayKeep reports whether the connection may carry another request after this
 // one's answer, as far as is known when the answer begins.
 func (c *client) mayKeep() bool {
-	return c.x.keep && !c.s.draining.Load() && (c.up.running || c.req.Body.Done() || c.drains())
+	return c.x.keep && !c.draining() && (c.up.running || c.req.Body.Done() || c.drains())
 }
 
 // relayInterim passes a 1xx answer on to those who understand it. 100 is for

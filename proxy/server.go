@@ -29,10 +29,8 @@ type Server struct {
 	keyless  Route     // of requests without a key
 	clock    coarse
 	now      atomic.Pointer[[]byte] // the Date header
-
-	// The sweep's own.
-	second int64
-	reaped time.Duration
+	second   atomic.Int64           // that it tells
+	reaped   time.Duration          // the sweep's own
 
 	mu struct {
 		sync.Mutex
@@ -44,9 +42,8 @@ type Server struct {
 // New makes a Server. It starts nothing.
 func New(o Options) *Server {
 	s := &Server{o: o.withDefaults(), metrics: newMetrics(), keyless: Route{Kind: Local}}
-	s.clock.set()
-	s.setDate()
-	s.conns.clock, s.conns.sweep = &s.clock, s.sweep
+	s.tick()
+	s.conns.tick, s.conns.sweep = s.tick, s.sweep
 	s.peers.dial, s.peers.clock, s.peers.maxIdle = s.dialPeer, &s.clock, s.o.PeerConns
 	if s.o.DialUpstream != nil {
 		s.upstream = &pool{dial: s.dialUpstream, clock: &s.clock, max: s.o.UpstreamConns}

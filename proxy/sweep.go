@@ -20,11 +20,10 @@ const (
 // shard has moved, for idle ones while draining. One goroutine at a time.
 func (s *Server) sweep(list []*client) {
 	now := s.clock.now()
-	s.setDate()
 	t := s.o.Cluster.Table()
 	for _, c := range list {
 		s.sweepRun(c, t, now)
-		if since := c.idle.Load(); since != 0 && s.draining.Load() && now-time.Duration(since) >= lameIdle {
+		if since := c.idle.Load(); since != 0 && c.draining() && now-time.Duration(since) >= lameIdle {
 			c.h.StopIdle()
 		}
 	}
@@ -100,13 +99,13 @@ func (s *Server) cutRun(c *client, r run, why cause) {
 // date returns the value of a Date header, at most a second and a sweep old.
 func (s *Server) date() []byte { return *s.now.Load() }
 
-// setDate makes it anew when the second has changed.
-func (s *Server) setDate() {
+// tick sets the clock, and makes the date anew when the second has changed.
+func (s *Server) tick() {
+	s.clock.set()
 	second := int64(s.clock.now() / time.Second)
-	if second == s.second {
+	if s.second.Swap(second) == second {
 		return
 	}
-	s.second = second
 	date := []byte(time.Unix(second, 0).UTC().Format(http.TimeFormat))
 	s.now.Store(&date)
 }

@@ -1,0 +1,209 @@
+package proxy_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"shardway/proxy"
+)
+
+func keysOf(t *testing.T, spec proxy.KeySpec) *proxy.Keys {
+	t.Helper()
+	k, err := proxy.NewKeys(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func jwt(claims string) string {
+	e := base64.RawURLEncoding.EncodeToString
+	return e([]byte(`{"alg":"none"}`)) + "." + e([]byte(claims)) + "." + e([]byte("sig"))
+}
+
+func TestKeysAreFoundInTheirSources(t *testing.T) {
+	for _, tc := range []struct {
+		source, target, lines, key string
+	}{
+		{"header:X-Tenant", "/", "X-Tenant: alice\r\n", "alice"},
+		{"header:x-tenant", "/", "X-TENANT:  alice  \r\n", "alice"},
+		{"header:X-Tenant", "/", "X-Tenant:\r\nX-Tenant: second\r\n", "second"},
+		{"header:X-Tenant", "/", "X-Tenant: two words\r\n", "two words"},
+		{"header:X-Tenant", "/", "X-Tenant: \xc3\xa9\r\n", "%C3%A9"},
+		{"path:1", "/rooms/alice", "", "rooms"},
+		{"path:2", "/rooms/alice?x=/y", "", "alice"},
+		{"path:2", "/rooms/alice/more", "", "alice"},
+		{"path:2", "/rooms/%61lice", "", "alice"},
+		{"path:2", "/rooms/./alice", "", "alice"},
+		{"path:2", "/rooms/bob/../alice", "", "alice"},
+		{"path:2", "/rooms/bob/%2e%2e/alice", "", "alice"},
+		{"path:2", "/../rooms/alice", "", "alice"},
+		{"path:2", "/rooms/a%0d%0ab", "", "a%0D%0Ab"},
+		{"path:2", "/rooms/", "", ""},
+		{"path:2", "/rooms//alice", "", ""},
+		{"path:3", "/rooms/alice", "", ""},
+		{"query:user", "/?user=alice", "", "alice"},
+		{"query:user", "/?a=b&user=alice&user=bob", "", "alice"},
+		{"query:user", "/?user=&user=bob", "", "bob"},
+		{"query:user", "/?us%65r=a%6cice+b", "", "alice b"},
+		{"query:user", "/?user", "", ""},
+		{"query:user", "/user=alice", "", ""},
+		{"query:user", "/?user=100%", "", "100%"},
+		{"cookie:sid", "/", "Cookie: a=b; sid=alice; sid=bob\r\n", "alice"},
+		{"cookie:sid", "/", "Cookie: xsid=no\r\nCookie: sid=alice\r\n", "alice"},
+		{"cookie:sid", "/", "Cookie: sid=\r\n", ""},
+		{"host", "/", "", "example.com"},
+		{"jwt:sub", "/", "Authorization: Bearer " + jwt(`{"sub":"alice"}`) + "\r\n", "alice"},
+		{"jwt:sub", "/", "Authorization: bearer " + jwt(`{"sub":42}`) + "\r\n", "42"},
+		{"jwt:sub", "/", "Authorization: Bearer " + jwt(`{"sub":{"x":1}}`) + "\r\n", ""},
+		{"jwt:sub", "/", "Authorization: Bearer " + jwt(`{"sub":null}`) + "\r\n", ""},
+		{"jwt:sub", "/", "Authorization: Bearer " + jwt(`nonsense`) + "\r\n", ""},
+		{"jwt:sub", "/", "Authorization: Bearer a.b\r\n", ""},
+		{"jwt:sub", "/", "Authorization: Basic YTpi\r\n", ""},
+		{"ip", "/", "X-Forwarded-For: 6.6.6.6\r\n", "127.0.0.1"},
+	} {
+		n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{tc.source}}) })
+		c := n.dial()
+		c.send("GET %s HTTP/1.1\r\nHost: Example.COM.:8080\r\n%s\r\n", tc.target, tc.lines)
+		res, body := c.answer("GET")
+		if tc.key == "" {
+			wantStatus(t, res, body, 400, "no-key")
+			continue
+		}
+		if got := res.Header.Get("Saw-Shardway-Key"); got != tc.key {
+			t.Errorf("%s of %s %q = %q, want %q", tc.source, tc.target, tc.lines, got, tc.key)
+		}
+	}
+}
+
+func TestFirstSourceWithAKeyCounts(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
+		o.Keys = keysOf(t, proxy.KeySpec{
+			Sources: []string{"header:X-Tenant", "query:t"},
+			Routes: []proxy.KeyRoute{
+				{Prefix: "/rooms", Sources: []string{"path:2"}}, {Prefix: "/rooms/special/", Sources: []string{"path:3"}},
+			},
+		})
+	})
+	c := n.dial()
+	for target, want := range map[string]string{
+		"/?t=q": "head", "/rooms/r1": "r1", "/rooms/special/s": "s", "/rooms/special": "special", "/roomsx/r1?t=q": "head",
+	} {
+		c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Tenant: head\r\n\r\n", target)
+		if res, _ := c.answer("GET"); res.Header.Get("Saw-Shardway-Key") != want {
+			t.Errorf("key of %s = %q, want %q", target, res.Header.Get("Saw-Shardway-Key"), want)
+		}
+	}
+	c.send("GET /?t=q HTTP/1.1\r\nHost: h\r\n\r\n")
+	if res, _ := c.answer("GET"); res.Header.Get("Saw-Shardway-Key") != "q" {
+		t.Errorf("key = %q", res.Header.Get("Saw-Shardway-Key"))
+	}
+}
+
+func TestRequestsWithoutKeyAreServedAsConfigured(t *testing.T) {
+	start := func(what string) *client {
+		return newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissing: what}) }).dial()
+	}
+	const bare = "GET /a/./b?c HTTP/1.1\r\nHost: h\r\n\r\n"
+
+	c := start("local")
+	c.send(bare)
+	res, body := c.answer("GET")
+	if body != "GET /a/./b?c " || res.Header.Get("Saw-Shardway-Shard") != "" || res.Header.Get("Saw-Shardway-Node") != "a" {
+		t.Errorf("local: %q %v", body, res.Header)
+	}
+
+	c = start("hash-path")
+	c.send(bare)
+	if res, _ = c.answer("GET"); res.Header.Get("Saw-Shardway-Key") != "/a/b" {
+		t.Errorf("hash-path: key %q", res.Header.Get("Saw-Shardway-Key"))
+	}
+
+	c = start("cookie")
+	c.send(bare)
+	res, _ = c.answer("GET")
+	cookies := res.Cookies()
+	if len(cookies) != 1 || cookies[0].Name != "Shardway-Key" || len(cookies[0].Value) != 32 || !cookies[0].HttpOnly ||
+		cookies[0].SameSite != http.SameSiteLaxMode || cookies[0].Path != "/" {
+		t.Fatalf("cookie: %v", res.Header)
+	}
+	key := res.Header.Get("Saw-Shardway-Key")
+	c.send("GET / HTTP/1.1\r\nHost: h\r\nCookie: Shardway-Key=%s\r\n\r\n", cookies[0].Value)
+	res, _ = c.answer("GET")
+	if res.Header.Get("Saw-Shardway-Key") != key || len(res.Cookies()) != 0 {
+		t.Errorf("cookie, again: %v", res.Header)
+	}
+}
+
+func TestKeyMistakesAreAllNamed(t *testing.T) {
+	_, err := proxy.NewKeys(proxy.KeySpec{
+		Sources:   []string{"heder:X", "path:0", "header:a b", "query:", "ip:x", "host"},
+		Routes:    []proxy.KeyRoute{{Prefix: "x", Sources: []string{"nope"}}, {Prefix: "/y"}},
+		OnMissing: "guess",
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{"heder", "path:0", "a b", "query:", "ip:x", `"x"`, "nope", `"/y"`, "guess"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error does not name %q: %v", part, err)
+		}
+	}
+}
+
+func TestTrustedProxiesAreAddedTo(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
+		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
+		o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"ip"}})
+	})
+	c := n.dial()
+	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 9.9.9.9, 1.2.3.4\r\nX-Forwarded-For: 10.1.1.1\r\nX-Forwarded-Host: outer\r\nX-Forwarded-Proto: https\r\n\r\n")
+	res, _ := c.answer("GET")
+	for name, want := range map[string]string{
+		"X-Forwarded-For": "9.9.9.9, 1.2.3.4, 10.1.1.1, 127.0.0.1", "X-Forwarded-Host": "outer", "X-Forwarded-Proto": "https", "Shardway-Key": "1.2.3.4",
+	} {
+		if got := strings.Join(res.Header.Values("Saw-"+name), "|"); got != want {
+			t.Errorf("%s = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestProbePathIsAnsweredByTheNode(t *testing.T) {
+	ready := true
+	n := newNode(t, "a", "", func(o *proxy.Options) {
+		o.ProbePath, o.Probe = "/healthz", func() (bool, string) { return ready, "no lease" }
+	})
+	c := n.dial()
+	for _, want := range []int{200, 503} {
+		c.send("GET /healthz?x HTTP/1.1\r\nHost: h\r\n\r\n")
+		if res, body := c.answer("GET"); res.StatusCode != want {
+			t.Errorf("probe = %d %s", res.StatusCode, body)
+		}
+		ready = false
+	}
+}
+
+func TestTableRoutes(t *testing.T) {
+	want := func(s int) proxy.Route {
+		switch s % 3 {
+		case 0:
+			return proxy.Route{Kind: proxy.Local, Epoch: uint64(s % 7)}
+		case 1:
+			return proxy.Route{Kind: proxy.Remote, Node: fmt.Sprint(s % 5), Epoch: 3}
+		}
+		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving}
+	}
+	tab := tableOf(100, want)
+	if tab.Shards() != 100 || tab.Generation() != 5 || tab.Committed() != 6 || tab.Proposed() != 7 {
+		t.Errorf("table = %d shards, %d %d %d", tab.Shards(), tab.Generation(), tab.Committed(), tab.Proposed())
+	}
+	for s := range 100 {
+		if got := *tab.Route(shard(s)); got != want(s) {
+			t.Errorf("Route(%d) = %v, want %v", s, got, want(s))
+		}
+	}
+}
