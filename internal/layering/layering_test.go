@@ -44,6 +44,7 @@ func allowed() map[string][]string {
 		// The ends.
 		"internal/clock":   {},
 		"internal/problem": {},
+		"internal/secret":  {},
 		"internal/simnet":  {},
 		"internal/demo":    {"admin", "shardmap"},
 		"internal/cli":     {"admin", "config", "node/process", "internal/demo"},
