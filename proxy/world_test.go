@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/internal/simnet"
 	"shardway/proxy"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -47,6 +48,7 @@ type node struct {
 	}
 	release func()
 	room    *queue.Room
+	host    *simnet.Host // in a bubble; nil: loopback sockets
 }
 
 func (n *node) Table() *proxy.Table { return n.table.Load() }
@@ -90,8 +92,16 @@ func (n *node) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if other == nil || n.dialError.Load() {
 		return nil, errors.New("nobody there")
 	}
+	return n.connect(ctx, other.peer)
+}
+
+// connect dials an address of the test's network.
+func (n *node) connect(ctx context.Context, addr string) (net.Conn, error) {
+	if n.host != nil {
+		return n.host.Dial(ctx, addr)
+	}
 	var d net.Dialer
-	return d.DialContext(ctx, "tcp", other.peer)
+	return d.DialContext(ctx, "tcp", addr)
 }
 
 // swap gives the node a new table.
@@ -127,20 +137,29 @@ func held(r proxy.Reason) func(shardmap.Shard) proxy.Route {
 // newNode starts a node that serves every shard itself, in epoch 1.
 func newNode(t *testing.T, id, app string, change ...func(*proxy.Options)) *node {
 	t.Helper()
-	n := &node{t: t, id: id, others: make(map[string]*node)}
+	clients, peers := listen(t), listen(t)
+	n := &node{t: t, id: id, addr: clients.Addr().String(), peer: peers.Addr().String()}
+	if app != "" {
+		dial, err := proxy.DialURL("http://" + app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change = append([]func(*proxy.Options){func(o *proxy.Options) { o.DialUpstream = dial }}, change...)
+	}
+	n.start(clients, peers, change)
+	return n
+}
+
+// start runs the node.
+func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options)) {
+	t, id := n.t, n.id
+	n.others = make(map[string]*node)
 	n.swapped.ch = make(chan struct{})
 	n.lease.Store(int64(time.Hour))
 	n.release = func() { n.running.Add(-1) }
 	n.swap(1, 1, local(1))
 	o := proxy.Options{
 		Node: id, Cluster: n, Log: zerolog.Nop(), QueueWait: 5 * time.Second,
-	}
-	if app != "" {
-		dial, err := proxy.DialURL("http://" + app)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.DialUpstream = dial
 	}
 	for _, f := range change {
 		f(&o)
@@ -150,12 +169,10 @@ func newNode(t *testing.T, id, app string, change ...func(*proxy.Options)) *node
 	}
 	n.room = o.Room
 	n.Server = proxy.New(o)
-	clients, peers := listen(t), listen(t)
-	n.addr, n.peer = clients.Addr().String(), peers.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
-		if err := n.ServeClients(ctx, clients); err != nil {
+		if err := n.ServeClients(ctx, clients); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Errorf("ServeClients of %s: %v", id, err)
 		}
 	})
@@ -181,7 +198,6 @@ func newNode(t *testing.T, id, app string, change ...func(*proxy.Options)) *node
 			t.Errorf("%s ends with %d requests not released", id, r)
 		}
 	})
-	return n
 }
 
 // pair starts an ingress without shards and the owner of all of them.
@@ -261,12 +277,14 @@ type client struct {
 
 func (n *node) dial() *client {
 	n.t.Helper()
-	conn, err := net.Dial("tcp", n.addr)
+	conn, err := n.connect(context.Background(), n.addr)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if n.host == nil {
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	}
 	return &client{Conn: conn, t: n.t, r: bufio.NewReader(conn)}
 }
 
