@@ -164,8 +164,11 @@ func (s *server) start() {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- p.Serve(ctx, ln) }()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = p.Serve(ctx, ln) // Fails when the host crashes.
+	}()
 	if s.Raft, err = s.open(stream); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +180,7 @@ func (s *server) start() {
 			t.Error(err)
 		}
 		cancel()
-		_ = <-served // The host may be dead already.
+		<-served
 		_ = s.dir.Close()
 	}
 }

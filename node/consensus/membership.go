@@ -1,11 +1,17 @@
 package consensus
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
+)
+
+const (
+	pushEvery     = 100 * time.Millisecond
+	transferAgain = 5 * time.Millisecond
 )
 
 // Bootstrap makes this server the only one of a new cluster. ErrExists: it has a
@@ -45,28 +51,75 @@ func (r *Raft) Remove(server string) error {
 	})
 }
 
+// change runs a change of the configuration. Until it is through it pushes: the
+// library sends the entry before it counts the new voter's answers, so a quick
+// answer can be lost, and only that to another entry makes up for it.
 func (r *Raft) change(server string, f func(raft.ServerID, raft.ServerAddress) raft.Future) error {
 	if _, _, err := split(server); err != nil {
 		return err
 	}
+	done := make(chan struct{})
+	defer close(done)
+	go r.pushing(done)
 	return r.do(func() error { return f(raft.ServerID(server), raft.ServerAddress(server)).Error() })
+}
+
+// pushing appends an entry every 100 ms until done.
+func (r *Raft) pushing(done <-chan struct{}) {
+	t := time.NewTicker(pushEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			r.Nudge()
+		case <-done:
+			return
+		}
+	}
 }
 
 // CaughtUp reports whether a server whose log reaches to last, as it says, has
 // all that is committed.
 func (r *Raft) CaughtUp(last uint64) bool { return last >= r.raft.CommitIndex() }
 
-// Transfer hands leadership to the voter that is most up to date. It returns
-// when this node does not lead any more, or cannot hand over.
+// Transfer hands leadership to the voter that is most up to date, and if that one
+// does not take it, to another. It returns when this node does not lead any more,
+// or after it tried them all, half a second each.
 func (r *Raft) Transfer() error {
-	return r.do(func() error { return r.raft.LeadershipTransfer().Error() })
+	err := r.transfer(func() raft.Future { return r.raft.LeadershipTransfer() })
+	for _, s := range r.Voters() {
+		if err == nil || !r.IsLeader() {
+			return nil
+		}
+		if s != r.o.ID {
+			err = r.TransferTo(s)
+		}
+	}
+	return err
 }
 
 // TransferTo hands leadership to one voter.
 func (r *Raft) TransferTo(server string) error {
-	return r.change(server, func(id raft.ServerID, addr raft.ServerAddress) raft.Future {
-		return r.raft.LeadershipTransferToServer(id, addr)
+	if _, _, err := split(server); err != nil {
+		return err
+	}
+	return r.transfer(func() raft.Future {
+		return r.raft.LeadershipTransferToServer(raft.ServerID(server), raft.ServerAddress(server))
 	})
+}
+
+// transfer runs one transfer. The one before may be answered a moment before the
+// library takes the next.
+func (r *Raft) transfer(f func() raft.Future) error {
+	t := time.NewTicker(transferAgain)
+	defer t.Stop()
+	for start := time.Now(); ; {
+		err := r.do(func() error { return f().Error() })
+		if !errors.Is(err, raft.ErrLeadershipTransferInProgress) || time.Since(start) > 2*r.o.Election {
+			return err
+		}
+		<-t.C
+	}
 }
 
 // Rank returns this server's place among the voters, without those of node
@@ -102,9 +155,7 @@ func (r *Raft) Campaign() error {
 	}
 	return r.do(func() error {
 		id, addr := raft.ServerID(r.o.ID), raft.ServerAddress(r.o.ID)
-		req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
-			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.o.ID), Addr: []byte(r.o.ID),
-		}}
+		req := &raft.TimeoutNowRequest{RPCHeader: r.header()}
 		return r.trans.TimeoutNow(id, addr, req, &raft.TimeoutNowResponse{})
 	})
 }

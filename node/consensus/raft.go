@@ -61,7 +61,7 @@ func Open(o Options) (*Raft, error) {
 		notify:  make(chan bool, 16),
 	}
 	o.Stores.Watch(r.fail, r.hang)
-	r.trans = newTransport(&r.o, r.waits)
+	r.trans = newTransport(&r.o, r.waits, r.ballot)
 	if err := r.start(); err != nil {
 		o.Stores.Release()
 		return nil, errors.Join(err, r.trans.Close(), o.Stream.Close())

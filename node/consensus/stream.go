@@ -157,6 +157,21 @@ func (s *Stream) try(ctx context.Context, node, disk string) (net.Conn, error) {
 	return sc, nil
 }
 
+// probe finds out, by one dial, whether a server can be reached.
+func (s *Stream) probe(address raft.ServerAddress, timeout time.Duration) error {
+	node, disk, err := split(string(address))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, timeout)
+	defer cancel()
+	c, err := s.try(ctx, node, disk)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
 // self connects Raft with itself in memory, for TimeoutNow.
 func (s *Stream) self() (net.Conn, error) {
 	a, b := net.Pipe()

@@ -3,20 +3,33 @@ package consensus
 import (
 	"errors"
 	"io"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
 	"shardway/node/logs"
 )
 
-// transport is the library's transport with patience for servers that cannot be
-// reached. Each error that Raft sees doubles the pause before it sends entries
+// transport is the library's transport with two repairs.
+//
+// It has patience for servers that cannot be reached. Each error that Raft sees doubles the pause before it sends entries
 // to that server again, up to ten seconds, and a server that is back must not
 // wait for that. So a failed dial is no error as long as this node leads.
+//
+// And it shows what arrives to ballot first, see there.
 //
 // It embeds the library's, which keeps the pre-vote: Raft looks for its method.
 type transport struct {
 	*raft.NetworkTransport
+	stream *Stream
+	self   raft.ServerAddress
+	reach  time.Duration
+	inbox  chan raft.RPC // unbuffered, like the library's
+	closed chan struct{} // latch
+	once   sync.Once
+	// ballot takes a request, or leaves it, perhaps changed, to Raft.
+	ballot func(raft.RPC) (taken bool)
 	// waits reports whether it is worth trying on: this node still leads in the
 	// term and the server is still to be led.
 	waits func(id raft.ServerID, term uint64) bool
@@ -28,9 +41,15 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-// newTransport returns the transport over o.Stream.
-func newTransport(o *Options, waits func(raft.ServerID, uint64) bool) *transport {
-	return &transport{
+// newTransport returns the transport over o.Stream; it runs until Close.
+func newTransport(o *Options, waits func(raft.ServerID, uint64) bool, ballot func(raft.RPC) bool) *transport {
+	t := &transport{
+		stream: o.Stream,
+		self:   raft.ServerAddress(o.ID),
+		reach:  o.Election,
+		inbox:  make(chan raft.RPC),
+		closed: make(chan struct{}),
+		ballot: ballot,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream:          o.Stream,
 			MaxPool:         2, // One for entries, one for heartbeats; each keeps 512 KB.
@@ -39,6 +58,36 @@ func newTransport(o *Options, waits func(raft.ServerID, uint64) bool) *transport
 			Logger:          logs.Hclog(o.Log, "raft-net"),
 		}),
 		waits: waits,
+	}
+	go t.relay()
+	return t
+}
+
+// Consumer returns where Raft takes requests from.
+func (t *transport) Consumer() <-chan raft.RPC { return t.inbox }
+
+// Close ends the relay and the library's transport.
+func (t *transport) Close() error {
+	t.once.Do(func() { close(t.closed) })
+	return t.NetworkTransport.Close()
+}
+
+// relay hands requests to Raft until Close. Heartbeats do not come this way.
+func (t *transport) relay() {
+	for {
+		select {
+		case rpc := <-t.NetworkTransport.Consumer():
+			if t.ballot(rpc) {
+				continue
+			}
+			select {
+			case t.inbox <- rpc:
+			case <-t.closed:
+				return
+			}
+		case <-t.closed:
+			return
+		}
 	}
 }
 
@@ -57,6 +106,18 @@ func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, r
 	return t.patiently(id, req.Term, func() error {
 		return t.NetworkTransport.InstallSnapshot(id, addr, req, resp, data)
 	})
+}
+
+// TimeoutNow hands leadership to a server, or makes this one stand for election.
+// While Raft waits for it the leader takes no entries, so a server that cannot be
+// reached at once is an error at once.
+func (t *transport) TimeoutNow(id raft.ServerID, addr raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	if addr != t.self {
+		if err := t.stream.probe(addr, t.reach); err != nil {
+			return err
+		}
+	}
+	return t.NetworkTransport.TimeoutNow(id, addr, req, resp)
 }
 
 // patiently sends until the server could be reached. Stream.Dial paces it.

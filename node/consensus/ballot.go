@@ -1,0 +1,75 @@
+package consensus
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/hashicorp/raft"
+)
+
+// ballot mends the library's way to vote. It refuses a candidate that is no
+// voter in the configuration of the voter's own log. But that log may lack the
+// entry that made it one, and then nobody may be able to win any more: of three
+// voters a, b and c, where b missed that c was promoted, b and c cannot replace
+// a. In Raft a vote depends on terms and logs alone (Ongaro's thesis, 4.2.2).
+//
+// So, for a candidate whose log is newer than ours while we know no leader: a
+// pre-vote, which changes nothing here, is granted; and a vote is asked without
+// the candidate's id, which the library takes for an old version's and judges by
+// term and log only. A server that was removed finds those who removed it with a
+// leader, or with a newer log.
+func (r *Raft) ballot(rpc raft.RPC) (taken bool) {
+	select {
+	case <-r.ready:
+	default:
+		return false
+	}
+	switch req := rpc.Command.(type) {
+	case *raft.RequestPreVoteRequest:
+		if req.Term < r.raft.CurrentTerm() || !r.unknownVoter(req.ID, req.LastLogTerm, req.LastLogIndex) {
+			return false
+		}
+		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: r.header(), Term: req.Term, Granted: true}, nil)
+		return true
+	case *raft.RequestVoteRequest:
+		if r.unknownVoter(req.ID, req.LastLogTerm, req.LastLogIndex) {
+			req.ID = nil
+		}
+	}
+	return false
+}
+
+// unknownVoter reports whether the server is no voter as far as we know, and has
+// a newer log than we while we know no leader.
+func (r *Raft) unknownVoter(id []byte, term, index uint64) bool {
+	all := r.Configuration()
+	if len(all) == 0 || slices.Contains(all, Server{ID: string(id), Voter: true}) || r.Leader() != "" {
+		return false
+	}
+	ourTerm, ourIndex := r.lastEntry()
+	return term > ourTerm || term == ourTerm && index > ourIndex
+}
+
+// lastEntry returns the term and index of the last entry in the log, or of the
+// snapshot that took its place. The library tells the terms as text only; what
+// cannot be read is zero, and then Raft itself still judges the vote.
+func (r *Raft) lastEntry() (term, index uint64) {
+	stats := r.raft.Stats()
+	number := func(key string) uint64 {
+		n, err := strconv.ParseUint(stats[key], 10, 64)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	term, index = number("last_log_term"), number("last_log_index")
+	if snap := number("last_snapshot_index"); snap > index {
+		term, index = number("last_snapshot_term"), snap
+	}
+	return term, index
+}
+
+// header is that of every message of this server.
+func (r *Raft) header() raft.RPCHeader {
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.o.ID), Addr: []byte(r.o.ID)}
+}
