@@ -12,6 +12,7 @@ GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 BINARY := shardway
 FUZZTIME ?= 20s
 ROUNDS ?= 10
+TRIALS ?= 20
 
 # Whole clusters are tested apart: one package at a time, with the real binary.
 UNIT = $$(go list ./... | grep -v '^shardway/e2e')
@@ -44,7 +45,7 @@ test-unit:
 	$(call stage,unit tests with the race detector,go test -race -timeout 10m $(UNIT))
 
 .PHONY: test-e2e
-test-e2e: test-unit build
+test-e2e: test-unit
 	$(call stage,whole clusters,pkgs="$(E2E)"; [ -z "$$pkgs" ] || go test -count=1 -p 1 -timeout 20m $$pkgs)
 
 .PHONY: test-chaos
@@ -52,7 +53,7 @@ test-chaos: test-e2e
 	$(call stage,chaos,pkgs="$(CHAOS)"; [ -z "$$pkgs" ] || go test -count=1 -p 1 -timeout 20m $$pkgs)
 
 .PHONY: e2e
-e2e: build ## only the tests of whole clusters, chaos too
+e2e: ## only the tests of whole clusters, chaos too
 	$(call stage,whole clusters and chaos,go test -count=1 -p 1 -timeout 40m ./e2e/...)
 
 .PHONY: check
@@ -65,12 +66,12 @@ lint: $(GOLANGCI_LINT) ## golangci-lint
 	$(call stage,lint,$(GOLANGCI_LINT) run ./...)
 
 .PHONY: bench
-bench: build ## benchmarks of the packages, then of whole clusters
+bench: ## benchmarks of the packages, then of whole clusters (TRIALS=20 of each fault)
 	$(call stage,benchmarks of packages,go test -run '^$$' -bench . -benchmem $(UNIT))
-	$(call stage,benchmarks of clusters,pkgs="$(E2E)"; [ -z "$$pkgs" ] || go test -run '^$$' -bench . -benchtime 1x -p 1 -timeout 60m $$pkgs)
+	$(call stage,benchmarks of clusters,pkgs="$(E2E)"; [ -z "$$pkgs" ] || go test -run '^$$' -bench . -benchtime $(TRIALS)x -p 1 -timeout 120m $$pkgs)
 
 .PHONY: soak
-soak: build ## clusters and chaos again and again (ROUNDS=10)
+soak: ## clusters and chaos again and again (ROUNDS=10)
 	$(call stage,soak,go test -count=$(ROUNDS) -failfast -p 1 -timeout 24h ./e2e/...)
 
 .PHONY: fuzz
