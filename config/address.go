@@ -9,9 +9,6 @@ import (
 	"strings"
 )
 
-// GossipPort is the port of a join address that names none.
-const GossipPort = "7946"
-
 // checkBind judges an address to listen on: host:port, the host may be empty.
 func checkBind(s string) *flaw {
 	host, port, err := net.SplitHostPort(s)

@@ -7,11 +7,11 @@ import (
 
 // The constants that stand beside the configured timings.
 const (
-	// AckSlack is the time for an acknowledgement after drain-timeout.
-	AckSlack = time.Second
-	// SilentHeartbeats is the number of heartbeats after which a node counts as
+	// ackSlack is the time for an acknowledgement after drain-timeout.
+	ackSlack = time.Second
+	// silentHeartbeats is the number of heartbeats after which a node counts as
 	// silent.
-	SilentHeartbeats = 5
+	silentHeartbeats = 5
 	// leaveSlack is the time for handing over leadership and leaving.
 	leaveSlack = time.Second
 	// election is the time in which a leader is usually found.
@@ -54,7 +54,7 @@ func (c *Config) Explain() Explanation {
 }
 
 // Silent is how long a node may be unheard before the leader acts.
-func (c *Config) Silent() time.Duration { return SilentHeartbeats * c.Heartbeat }
+func (c *Config) Silent() time.Duration { return silentHeartbeats * c.Heartbeat }
 
 // LeaseRunOut is when the last lease of a crashed node has certainly run out:
 // the rates of two clocks may differ by 10 %.
@@ -65,7 +65,7 @@ func (c *Config) LeaseRunOut() time.Duration { return c.Lease + c.Lease/10 }
 func (c *Config) CutAfter() time.Duration { return c.DeadAfter*85/100 - c.Lease }
 
 // AckDeadline is how long the leader waits for a node's acknowledgement.
-func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + AckSlack }
+func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + ackSlack }
 
 // Bounds returns every condition between the timings, held or not.
 func (c *Config) Bounds() []Bound { return append(c.musts(), c.advice()...) }
