@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"shardway/e2e/cluster"
 	"shardway/e2e/history"
@@ -48,7 +49,7 @@ func TestHeldLogDropsTheMember(t *testing.T) {
 		l.Finish(t, nil)
 		for _, run := range c.Runs(t) {
 			if run.App == held.ID && run.Start > alone && run.Start < released {
-				t.Errorf("without the log, %s ran %s", held.ID, run.ID)
+				t.Errorf("%v after it had no lease, %s ran %s (epoch %d)", time.Duration(run.Start-alone), held.ID, run.ID, run.Epoch)
 			}
 		}
 	}

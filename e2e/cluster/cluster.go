@@ -21,8 +21,9 @@ import (
 	"shardway/e2e/relay"
 )
 
-// logTail is how much of each log a failed test prints.
-const logTail = 12_000
+// logEnds is how much of the beginning and of the end of each log a failed test
+// prints.
+const logEnds = 8_000
 
 // Options say what to start.
 type Options struct {
@@ -246,7 +247,7 @@ func (c *Cluster) dump(tb testing.TB) {
 	tb.Helper()
 	for _, n := range c.nodes {
 		if n.proc != nil {
-			tb.Logf("log of node %s (%s):\n%s", n.ID, strings.Join(n.Args(), " "), n.proc.Output(logTail))
+			tb.Logf("log of node %s (%s):\n%s", n.ID, strings.Join(n.Args(), " "), n.proc.Output(logEnds))
 		}
 	}
 }

@@ -103,19 +103,22 @@ func (p *Process) stopped() bool {
 	return ok && len(rest) > 0 && rest[0] == 'T'
 }
 
-// Output is what the process wrote so far, at most the last n bytes.
+// Output is what the process wrote so far: of much, the first and the last n
+// bytes, in whole lines.
 func (p *Process) Output(n int) string {
 	b, err := os.ReadFile(p.Log)
 	if err != nil {
 		return err.Error()
 	}
-	if len(b) > n {
-		b = b[len(b)-n:]
-		if _, rest, ok := bytes.Cut(b, []byte("\n")); ok {
-			b = rest
-		}
+	if len(b) <= 2*n {
+		return string(b)
 	}
-	return string(b)
+	first, last := b[:n], b[len(b)-n:]
+	first = first[:bytes.LastIndexByte(first, '\n')+1]
+	if _, rest, ok := bytes.Cut(last, []byte("\n")); ok {
+		last = rest
+	}
+	return fmt.Sprintf("%s… %d bytes …\n%s", first, len(b)-len(first)-len(last), last)
 }
 
 // crash is the first line in the output that says that the program broke.

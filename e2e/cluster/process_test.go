@@ -82,8 +82,8 @@ func TestProcessKeepsItsOutput(t *testing.T) {
 	if got := p.Output(1000); got != "one\ntwo\npanic: three\n" {
 		t.Errorf("output = %q", got)
 	}
-	if got := p.Output(15); got != "panic: three\n" {
-		t.Errorf("end of output = %q", got)
+	if got := p.Output(5); got != "one\n… 17 bytes …\n" {
+		t.Errorf("shortened output = %q", got)
 	}
 	if got := p.crash(); got != "panic: three" {
 		t.Errorf("crash = %q", got)
