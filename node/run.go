@@ -35,6 +35,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	n.startProtocol(base, s)
 	s.spawn(base, "app traffic", n.serveApp)
+	s.spawn(base, "reach", n.watchReach)
 	close(n.ready)
 	n.log.Info().Str("node", string(n.self)).Uint64("boot", n.o.Dir.Boot()).Str("listen", n.o.App.Addr().String()).
 		Str("peer", n.o.Peer.Addr().String()).Str("gossip", n.gossip.Addr().String()).Msg("node started")

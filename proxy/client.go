@@ -23,6 +23,8 @@ type client struct {
 	cancel  context.CancelFunc
 
 	slot slot
+	// lastSeen is the number of the run that Stalled saw last, and its alone.
+	lastSeen uint32
 	gone watch
 	// idle is when the wait for a request began, by the server's clock; zero
 	// while one runs.

@@ -1,0 +1,63 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"shardway/peer"
+	"shardway/shardmap"
+)
+
+const (
+	reachEvery = 500 * time.Millisecond
+	reachLimit = time.Second
+)
+
+// watchReach finds owners that this node has forwarded requests to and cannot
+// reach any more. A commit that drops such an owner frees its requests on the
+// majority's side; a node that is cut off itself sees no commit, and without this
+// its clients would wait as long as TCP does.
+func (n *Node) watchReach(ctx context.Context) {
+	t := time.NewTicker(reachEvery)
+	defer t.Stop()
+	lost := map[string]time.Time{} // since when a node is not reached
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		stalled := map[string]bool{}
+		for _, node := range n.proxy.Stalled() {
+			stalled[node] = true
+			began := time.Now()
+			if n.reaches(ctx, node) {
+				delete(lost, node)
+			} else if lost[node].IsZero() {
+				lost[node] = began
+			} else if time.Since(lost[node]) > n.o.Timing.DeadAfter {
+				count := n.proxy.Abandon(func(_ shardmap.Shard, owner string) bool { return owner == node })
+				n.log.Warn().Str("peer", node).Int("requests", count).Msg("forwarded requests dropped: their owner is out of reach")
+			}
+		}
+		for node := range lost {
+			if !stalled[node] {
+				delete(lost, node)
+			}
+		}
+	}
+}
+
+// reaches reports whether a node's process answers, be it with a refusal.
+func (n *Node) reaches(ctx context.Context, node string) bool {
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	c, err := n.port.Dial(ctx, node, peer.Control)
+	if err == nil {
+		hangUp(c)
+		return true
+	}
+	var refused *peer.RefusedError
+	return errors.As(err, &refused)
+}

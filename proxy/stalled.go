@@ -1,0 +1,21 @@
+package proxy
+
+// Stalled returns the nodes that this one has forwarded requests to which were
+// running at the last call already, each once. The caller looks whether they can
+// still be reached: a wire that was cut says nothing by itself for as long as the
+// kernel has patience. It is called from one goroutine.
+func (s *Server) Stalled() []string {
+	var nodes []string
+	seen := map[string]bool{}
+	for _, c := range s.conns.appendAll(nil) {
+		node := c.slot.node.Load()
+		r := c.slot.load()
+		stalled := r.kind == Remote && r.cause == causeNone && r.number == c.lastSeen
+		c.lastSeen = r.number
+		if stalled && node != nil && !seen[*node] {
+			seen[*node] = true
+			nodes = append(nodes, *node)
+		}
+	}
+	return nodes
+}
