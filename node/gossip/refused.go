@@ -27,7 +27,7 @@ func (e *RefusedError) Error() string {
 	case tagShards:
 		return fmt.Sprintf("%s has %s shards, this node has %s: start this one with --shards %s, or join another cluster", who, e.Theirs, e.Mine, e.Theirs)
 	case tagCluster:
-		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty data directory", who, e.Theirs, e.Mine)
+		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty --data directory", who, e.Theirs, e.Mine)
 	default:
 		return fmt.Sprintf("%s speaks version %s, this node version %s: run versions that know each other", who, e.Theirs, e.Mine)
 	}
