@@ -25,7 +25,7 @@ type client struct {
 	slot slot
 	// lastSeen is the number of the run that Stalled saw last, and its alone.
 	lastSeen uint32
-	gone watch
+	gone     watch
 	// idle is when the wait for a request began, by the server's clock; zero
 	// while one runs.
 	idle atomic.Int64
