@@ -36,6 +36,9 @@ type dropping struct {
 }
 
 type proposal struct {
+	// term is the Raft term of the leader that computed it: what that one submits
+	// only after it has lost and won leadership again must not count.
+	term  uint64
 	base  shardmap.Epoch
 	want  *shardmap.Map
 	drops []dropping
@@ -61,6 +64,7 @@ func encodeProposal(p proposal) ([]byte, error) {
 		return nil, fmt.Errorf("ack: encode proposal: %w", err)
 	}
 	w := writer{b: append(make([]byte, 0, len(m)+64), codecVersion, kindProposal)}
+	w.uint(p.term)
 	w.uint(uint64(p.base))
 	w.bytes(m)
 	w.uint(uint64(len(p.drops)))
@@ -88,7 +92,7 @@ func decodeCommand(b []byte) (any, error) {
 	case kindBirth:
 		c = birth{cluster: r.text(1, maxText), shards: int(r.uint(1, MaxShards))}
 	case kindProposal:
-		p := proposal{base: shardmap.Epoch(r.uint(0, maxUint)), want: r.shardMap()}
+		p := proposal{term: r.uint(0, maxUint), base: shardmap.Epoch(r.uint(0, maxUint)), want: r.shardMap()}
 		for range r.uint(0, maxDrops) {
 			d := dropping{node: shardmap.NodeID(r.text(1, maxText)), cause: r.cause(), strikes: uint32(r.uint(0, maxUint32))}
 			if r.err != nil {

@@ -26,7 +26,6 @@ func (l *Leader) heard(now time.Duration, m Heard) {
 	}
 	if m.Boot != n.beat.Boot || m.Nonce != n.beat.Nonce {
 		n.reset(now, m.Boot)
-		delete(l.failing, n.id)
 	}
 	n.beat, n.from, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now
 	n.evidence, n.unknownGone = 0, false
@@ -116,7 +115,7 @@ func (l *Leader) mayServe(now time.Duration, n *member) bool {
 	}
 	// A node left out gets nothing until it has acknowledged that: else its
 	// shards could never be taken (why 14). One that an operator removed, too.
-	if d, ok := l.state.Drop(n.id); ok && d.InForce && n.beat.Acked < d.Epoch {
+	if d, ok := l.state.Drop(n.id); ok && d.InForce && n.beat.Acked < d.Epoch || n.beat.Acked < n.denied {
 		return false
 	}
 	if n.echoAt < 0 || now-n.echoAt > l.t.DeadAfter/2 {

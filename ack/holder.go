@@ -43,9 +43,9 @@ func (h *Holder) Reboot(boot uint64) {
 	if boot <= h.boot {
 		return
 	}
+	h.Void()
 	h.boot, h.number, h.echo = boot, 0, Echo{}
 	h.sent = [sentKept]sending{}
-	h.held = false
 }
 
 // Beat numbers the next heartbeat and notes when it is sent: the lease that

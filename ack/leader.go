@@ -33,17 +33,18 @@ type Leader struct {
 	answers uint64
 
 	submitting bool           // an entry is on its way into the log
-	committing shardmap.Epoch // a commit of this map was submitted and is not applied
+	submitted  time.Duration  // since then
+	committing shardmap.Epoch // it is the commit of this map; zero: it is none
+	resumeAt   time.Duration  // nothing is decided before: a step down or a submit that failed has time to work
 	began      time.Duration  // when the open round of this term was applied
 	committed  time.Duration  // when the present map was seen committed
 	settled    bool           // a round of this term was committed
 	wantSince  time.Duration  // when a reason for a new map was first seen; negative: none
-	failing    map[shardmap.NodeID]Cause
 	droppedAt  map[shardmap.NodeID]time.Duration
 	memo       assignment
 	// eligibleNow is the scratch of members.
 	eligibleNow []shardmap.Member
-	down        bool
+	stepped     time.Duration // the last step
 	out         []Effect
 }
 
@@ -51,10 +52,9 @@ type Leader struct {
 // barrier at once and tells when it was applied.
 func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	l := &Leader{
-		o: o, t: o.Timing, elected: now, state: o.State, wantSince: -1, committed: now,
+		o: o, t: o.Timing, elected: now, state: o.State, wantSince: -1, committed: now, stepped: now,
 		grants:    newGrantor(o.Timing, o.Server),
 		nodes:     map[shardmap.NodeID]*member{},
-		failing:   map[shardmap.NodeID]Cause{},
 		droppedAt: map[shardmap.NodeID]time.Duration{},
 	}
 	return l
@@ -64,6 +64,7 @@ func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 // the next Step.
 func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	l.out = l.out[:0]
+	l.stalled(now)
 	switch m := msg.(type) {
 	case Tick:
 	case TermRead:
@@ -80,16 +81,14 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.barrier = true
 		l.grants.floor = m.Started
 	case SubmitFailed:
-		l.submitting, l.committing = false, 0
+		// A pause, because the next try may fail as fast as this one.
+		l.submitting, l.committing, l.resumeAt = false, 0, now+l.t.Heartbeat
 	case Voters:
 		l.grants.voters = slices.Clone(m.Servers)
 	case Evidence:
 		l.evidence(now, m)
 	case Remove:
 		l.node(m.Node).removed = true
-		if l.state.Last().Has(m.Node) {
-			l.failing[m.Node] = CauseRemoved
-		}
 	}
 	l.reconcile(now)
 	return l.out
@@ -97,11 +96,29 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 
 func (l *Leader) emit(e Effect) { l.out = append(l.out, e) }
 
-func (l *Leader) stepDown(reason string) {
-	if !l.down {
-		l.down = true
-		l.emit(StepDown{Reason: reason})
+// stalled lets a time in which this machine was not run (a pause, a busy CPU)
+// pass for nobody's silence or delay: what came in meanwhile is only read now.
+// What may be taken from whom does not depend on it.
+func (l *Leader) stalled(now time.Duration) {
+	gap := now - l.stepped
+	l.stepped = now
+	if gap <= l.t.Heartbeat {
+		return
 	}
+	l.began = min(l.began+gap, now)
+	for _, n := range l.nodes {
+		n.lastFresh = min(max(n.lastFresh, n.firstHeard)+gap, now)
+		if n.behindSince >= 0 {
+			n.behindSince = min(n.behindSince+gap, now)
+		}
+	}
+}
+
+// stepDown gives up leadership. If nobody takes it over, this leader goes on
+// after a while.
+func (l *Leader) stepDown(now time.Duration, reason string) {
+	l.resumeAt = now + l.t.DeadAfter
+	l.emit(StepDown{Reason: reason})
 }
 
 // node returns what is known of id, a node never heard if nothing is.
@@ -124,17 +141,16 @@ func (l *Leader) termRead(m TermRead) {
 	l.grants.confirm(l.o.Server, m.Before)
 }
 
-// applied takes the newest state of the own log.
+// applied takes the newest state of the own log. Entries of other terms change
+// nothing any more once the barrier is applied, so a new map is the own one.
 func (l *Leader) applied(now time.Duration, s *State) {
 	old := l.state
 	l.state = s
 	if s.Last().Epoch() != old.Last().Epoch() {
-		l.submitting = false
 		l.began = now
 		for _, id := range slices.Sorted(maps.Keys(s.drops)) {
 			if d := s.drops[id]; d.InForce && d.Epoch == s.Last().Epoch() {
 				l.droppedAt[id] = now
-				delete(l.failing, id)
 			}
 		}
 	}
@@ -142,11 +158,11 @@ func (l *Leader) applied(now time.Duration, s *State) {
 		l.committed = now
 		l.settled = l.settled || s.LastTerm() == l.o.Term
 	}
-	if l.committing != 0 && (s.Committed().Epoch() >= l.committing || s.Last().Epoch() != l.committing) {
-		l.committing, l.submitting = 0, false
-	}
-	if s.Ignored() != old.Ignored() {
-		// An own entry came too late to count; look again.
+	switch {
+	case l.committing == 0 && s.Last().Epoch() == old.Last().Epoch():
+	case l.committing != 0 && s.Committed().Epoch() < l.committing:
+		// A commit on its way holds back leases until its fate is known.
+	default:
 		l.submitting, l.committing = false, 0
 	}
 }

@@ -31,8 +31,9 @@ type member struct {
 	evidence    uint64 // the boot that crash evidence names; zero: none
 	unknownGone bool   // evidence came before any heartbeat of this term
 	evidenceAt  time.Duration
-	removed     bool // by an operator's word
-	wasSilent   bool // for NoteSilent and NoteBack
+	removed     bool           // by an operator's word
+	denied      shardmap.Epoch // no lease before it acknowledged this proposal
+	wasSilent   bool           // for NoteSilent and NoteBack
 	answers     [answersKept]sending
 }
 

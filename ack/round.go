@@ -11,20 +11,25 @@ import (
 // reconcile looks at the present state alone and moves the round on: whatever
 // the last message was, it is only a hint that something may have changed.
 func (l *Leader) reconcile(now time.Duration) {
-	if l.down || l.grants.revoked {
+	if l.grants.revoked || now < l.resumeAt {
 		return
 	}
 	if !l.barrier {
 		if now-l.elected > l.t.DeadAfter {
-			l.stepDown("barrier not applied within dead-after")
+			l.stepDown(now, "barrier not applied within dead-after")
 		}
 		return
 	}
 	// One entry at a time (rule 1): what is on its way decides what comes next.
-	if !l.state.Born() || l.submitting || l.committing != 0 {
+	if l.submitting {
+		if now-l.submitted > l.t.AckDeadline() {
+			l.stepDown(now, "entry neither applied nor refused")
+		}
 		return
 	}
-	l.watch(now)
+	if !l.state.Born() || !l.watch(now) {
+		return
+	}
 	want, reason := l.want(now)
 	switch {
 	case reason == "":
@@ -55,7 +60,7 @@ func (l *Leader) want(now time.Duration) (*shardmap.Map, string) {
 	case same:
 		return nil, ""
 	}
-	return want, l.why(want)
+	return want, l.why(now, want)
 }
 
 // assignment remembers the last answer of assign: the question is asked at every
@@ -83,7 +88,7 @@ func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
 }
 
 // why names the first cause for want, in the words of metrics.
-func (l *Leader) why(want *shardmap.Map) string {
+func (l *Leader) why(now time.Duration, want *shardmap.Map) string {
 	last := l.state.Last()
 	for _, m := range last.Members() {
 		if want.Has(m.ID) {
@@ -91,8 +96,8 @@ func (l *Leader) why(want *shardmap.Map) string {
 		}
 		n := l.node(m.ID)
 		switch {
-		case l.failing[m.ID] != 0:
-			return l.failing[m.ID].String()
+		case l.failing(now, n) != 0:
+			return l.failing(now, n).String()
 		case n.crashed():
 			return CauseCrashed.String()
 		case n.beat.Leaving || n.beat.Goodbye:
@@ -136,7 +141,7 @@ func (l *Leader) members(now time.Duration) []shardmap.Member {
 
 // eligible reports whether the node may be in the next map.
 func (l *Leader) eligible(now time.Duration, n *member) bool {
-	if n.removed || n.beat.Unhealthy || n.beat.Leaving || n.beat.Goodbye || n.beat.Gateway || n.crashed() || l.failing[n.id] != 0 {
+	if n.removed || n.beat.Unhealthy || n.beat.Leaving || n.beat.Goodbye || n.beat.Gateway || n.crashed() || l.failing(now, n) != 0 {
 		return false
 	}
 	d, _ := l.state.Drop(n.id)
@@ -158,10 +163,30 @@ func (l *Leader) eligible(now time.Duration, n *member) bool {
 	return !n.silent(now, l.t)
 }
 
-// watch notes who has gone silent, missed the deadline for acknowledgements, or
-// stays behind.
-func (l *Leader) watch(now time.Duration) {
+// failing tells why a member of the last map must be dropped although it is
+// heard; zero if it need not.
+func (l *Leader) failing(now time.Duration, n *member) Cause {
 	last := l.state.Last()
+	switch {
+	case !last.Has(n.id):
+		return 0
+	case n.removed:
+		return CauseRemoved
+	case !n.heard() || n.silent(now, l.t) || n.crashed():
+		return 0
+	case l.mine() && now-l.began > l.t.AckDeadline() && !n.acked(last.Epoch()):
+		return CauseMissedAck
+	case n.behindSince >= 0 && now-n.behindSince > l.t.AckDeadline():
+		return CauseBehind
+	}
+	return 0
+}
+
+// watch notes who has gone silent or missed the deadline for acknowledgements.
+// It returns false if nobody acknowledged: then the fault is more likely here.
+func (l *Leader) watch(now time.Duration) bool {
+	last := l.state.Last()
+	acked, missed := 0, 0
 	for _, m := range last.Members() {
 		n := l.node(m.ID)
 		if silent := n.heard() && n.silent(now, l.t); silent != n.wasSilent {
@@ -172,26 +197,33 @@ func (l *Leader) watch(now time.Duration) {
 			}
 			l.emit(Noted{Kind: kind, Node: n.id})
 		}
-		if n.behindSince >= 0 && !n.silent(now, l.t) && now-n.behindSince > l.t.AckDeadline() {
-			l.failing[n.id] = CauseBehind
-		}
-	}
-	if !l.mine() || now-l.began <= l.t.AckDeadline() {
-		return
-	}
-	missed, acked := 0, 0
-	for _, m := range last.Members() {
-		n := l.node(m.ID)
 		switch {
 		case n.acked(last.Epoch()):
 			acked++
-		case n.heard() && !n.silent(now, l.t):
+		case l.failing(now, n) == CauseMissedAck:
 			missed++
-			l.failing[n.id] = CauseMissedAck
 		}
 	}
 	if acked == 0 && missed > 0 {
-		l.stepDown("nobody acknowledged")
+		l.stepDown(now, "nobody acknowledged")
+		return false
+	}
+	l.denyLate(now)
+	return true
+}
+
+// denyLate ends the leases of owners that the open proposal leaves out for
+// another reason than a drop (they leave, or their app is sick) and that do not
+// acknowledge it either: else the round would wait for them for ever (why 14).
+func (l *Leader) denyLate(now time.Duration) {
+	if !l.mine() || now-l.began <= l.t.AckDeadline() {
+		return
+	}
+	last := l.state.Last()
+	for _, m := range l.state.Committed().Members() {
+		if n := l.node(m.ID); !last.Has(m.ID) && !n.acked(last.Epoch()) {
+			n.denied = last.Epoch()
+		}
 	}
 }
 
@@ -201,7 +233,7 @@ func (l *Leader) propose(now time.Duration, want *shardmap.Map, reason string) {
 	if want == nil {
 		return
 	}
-	p := proposal{base: l.state.Committed().Epoch(), want: want}
+	p := proposal{term: l.o.Term, base: l.state.Committed().Epoch(), want: want}
 	for id, cause := range l.leftOut(now, want) {
 		p.drops = append(p.drops, dropping{node: id, cause: cause, strikes: l.strikes(now, id, cause)})
 	}
@@ -211,7 +243,7 @@ func (l *Leader) propose(now time.Duration, want *shardmap.Map, reason string) {
 		// Assign makes no map that cannot be encoded.
 		panic(err)
 	}
-	l.wantSince, l.submitting = -1, true
+	l.wantSince, l.submitting, l.submitted = -1, true, now
 	l.emit(Noted{Kind: NoteProposing, Epoch: p.base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: reason})
 	for _, d := range p.drops {
 		l.emit(Noted{Kind: NoteDropped, Node: d.node, Cause: d.cause})
@@ -230,8 +262,8 @@ func (l *Leader) leftOut(now time.Duration, want *shardmap.Map) map[shardmap.Nod
 		}
 		d, _ := l.state.Drop(m.ID)
 		switch {
-		case l.failing[m.ID] != 0:
-			out[m.ID] = l.failing[m.ID]
+		case l.failing(now, n) != 0:
+			out[m.ID] = l.failing(now, n)
 		case d.InForce:
 			// Dropped already, and the cause has not changed: keep the record, for
 			// its epoch is what the node has to acknowledge.
@@ -286,7 +318,7 @@ func (l *Leader) tryCommit(now time.Duration) {
 		l.emit(n)
 	}
 	// From this step on a lease needs an acknowledgement of p.
-	l.committing, l.submitting = p.Epoch(), true
+	l.committing, l.submitting, l.submitted = p.Epoch(), true, now
 	l.emit(Noted{Kind: NoteCommitting, Epoch: p.Epoch()})
 	l.emit(Submit{Entry: encodeCommit(commit{epoch: p.Epoch(), digest: p.Digest()}), Commit: true})
 }

@@ -142,7 +142,7 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 	case proposal:
 		return n.proposed(term, c)
 	case commit:
-		return n.commit(c)
+		return n.commit(term, c)
 	default:
 		return s, 0, fmt.Errorf("log entry %d: %w", index, ErrCorrupt)
 	}
@@ -166,9 +166,11 @@ func (s *State) born(c birth) (*State, Outcome, error) {
 }
 
 // proposed takes a proposal if it was computed from the map that routes now
-// (rule 2, why 9). The state, not the proposer, sets ownership epochs.
+// (rule 2, why 9), by the leader of the term that put it into the log: one that
+// was late may enter when its proposer leads again, terms later. The state, not
+// the proposer, sets ownership epochs.
 func (s *State) proposed(term uint64, c proposal) (*State, Outcome, error) {
-	if !s.Born() || c.base != s.committed.Epoch() || c.want.Len() != s.committed.Len() {
+	if !s.Born() || c.term != term || c.base != s.committed.Epoch() || c.want.Len() != s.committed.Len() {
 		return s.ignore()
 	}
 	epoch := shardmap.Epoch(s.index)
@@ -193,9 +195,11 @@ func (s *State) proposed(term uint64, c proposal) (*State, Outcome, error) {
 	return s, OutcomeProposed, nil
 }
 
-// commit takes a commit only of the very map proposed last.
-func (s *State) commit(c commit) (*State, Outcome, error) {
-	if !s.Open() || c.epoch != s.last.Epoch() || c.digest != s.last.Digest() {
+// commit takes a commit only of the very map proposed last, and only in the term
+// that proposed it. The proposer knew who may serve; it may have lost leadership
+// since, and others may have granted leases, before its commit entered the log.
+func (s *State) commit(term uint64, c commit) (*State, Outcome, error) {
+	if !s.Open() || term != s.lastTerm || c.epoch != s.last.Epoch() || c.digest != s.last.Digest() {
 		return s.ignore()
 	}
 	s.committed = s.last

@@ -1,0 +1,156 @@
+package ack_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// A leader submits a commit and is stopped at that point. Others lead, and lease
+// out again what it had seen free; then it leads once more and its commit enters
+// the log, of the very map that is still the last one proposed.
+func TestCommitOfAnotherTermIsVoid(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.actor("c").leaving = true
+	s.actor("c").held = true
+	s.until("a proposal without c", func() bool { return s.state.Open() })
+	s.stuck = true
+	s.crash("c")
+	s.until("a commit on its way", func() bool { return len(s.waiting) > 0 })
+	late := s.waiting[0]
+	if got := s.append(late.term+2, late.entry); got != ack.OutcomeIgnored {
+		t.Errorf("the commit of term %d in term %d: outcome %d, want ignored", late.term, late.term+2, got)
+	}
+	if got := s.append(late.term, late.entry); got != ack.OutcomeCommitted {
+		t.Errorf("the same commit in its term: outcome %d, want committed", got)
+	}
+}
+
+func TestProposalOfAnotherTermIsVoid(t *testing.T) {
+	s := serving(t, "a", "b")
+	s.stuck = true
+	s.actor("b").leaving = true
+	s.until("a proposal on its way", func() bool { return len(s.waiting) > 0 })
+	late := s.waiting[0]
+	if got := s.append(late.term+2, late.entry); got != ack.OutcomeIgnored {
+		t.Errorf("the proposal of term %d in term %d: outcome %d, want ignored", late.term, late.term+2, got)
+	}
+}
+
+// While a commit is on its way nothing may loosen the rule that a lease needs an
+// acknowledgement of it: some other entry that comes too late, for one.
+func TestIgnoredEntryDoesNotEndACommitOnItsWay(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.stuck = true
+	s.actor("c").leaving = true
+	s.until("a proposal on its way", func() bool { return len(s.waiting) > 0 })
+	stale := s.waiting[0]
+	s.flush()
+	s.actor("c").held, s.actor("c").mute = true, true
+	s.until("a commit on its way", func() bool { return len(s.waiting) > 0 })
+	s.append(stale.term+1, stale.entry) // ignored
+	c := s.actor("c")
+	c.mute = false
+	s.run(time.Second)
+	if s.serves("c") || c.leased {
+		t.Errorf("c has a lease while the commit that takes its shards is on its way:\n%s", s)
+	}
+	s.flush()
+	s.run(time.Second)
+	if got := s.state.Committed().Count("c"); got != 0 {
+		t.Errorf("c owns %d shards, want 0:\n%s", got, s)
+	}
+}
+
+// A node that leaves, or whose app is sick, is in no proposal, so it is never
+// dropped for a missed acknowledgement. If its log hangs, the round must not wait
+// for it for ever: it loses its lease and then its shards.
+func TestLeavingNodeThatNeverAcknowledgesIsNotWaitedFor(t *testing.T) {
+	for _, why := range []string{"leaving", "sick"} {
+		s := serving(t, "a", "b", "c")
+		c := s.actor("c")
+		c.held = true
+		c.leaving, c.unhealthy = why == "leaving", why == "sick"
+		s.until(why+" c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
+		if c.leased {
+			t.Errorf("%s c still has a lease:\n%s", why, s)
+		}
+		c.held, c.leaving, c.unhealthy = false, false, false
+		s.until(why+" c is back", func() bool { return s.serves("c") })
+	}
+}
+
+// The transfer that a step down asks for may fail: with one voter there is
+// nobody to lead instead.
+func TestLeaderThatCannotStepDownGoesOn(t *testing.T) {
+	s := serving(t, "a")
+	a := s.actor("a")
+	s.start("b")
+	b := s.actor("b")
+	b.follows, b.term = "a", s.term
+	s.stuck = true
+	s.until("a proposal on its way", func() bool { return len(s.waiting) > 0 })
+	a.held, b.held, s.stuck = true, true, false
+	s.flush()
+	s.until("a steps down", func() bool { return s.leaders["a"].steps > 0 })
+	steps := s.leaders["a"].steps
+	s.run(time.Second)
+	if got := s.leaders["a"].steps; got != steps {
+		t.Errorf("stepped down %d times within a second, want once per dead-after", got-steps+1)
+	}
+	s.until("it tries again", func() bool { return s.leaders["a"].steps > steps })
+	a.held, b.held = false, false
+	s.until("both serve", func() bool { return s.serves("a") && s.serves("b") })
+}
+
+func TestFailedSubmitIsTriedAgainAfterAPause(t *testing.T) {
+	s := serving(t, "a", "b")
+	b := s.actor("b")
+	b.leaving, b.busy = true, true
+	s.until("a proposal", func() bool { return s.state.Open() })
+	s.stuck, b.busy = true, false
+	s.until("a commit on its way", func() bool { return len(s.waiting) > 0 })
+	s.waiting = nil
+	s.step(s.leaders["a"], ack.SubmitFailed{})
+	if len(s.waiting) > 0 {
+		t.Error("tried again at once: that may spin")
+	}
+	s.until("tried again", func() bool { return len(s.waiting) > 0 })
+	s.stuck = false
+	s.flush()
+	s.until("b is out", func() bool { return s.state.Committed().Count("b") == 0 })
+}
+
+// A leader that was not run for a while (a pause, a busy machine) has heard
+// nobody meanwhile, itself included. That is no news about the others.
+func TestPausedLeaderDropsNobody(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	epoch := s.state.Last().Epoch()
+	s.now += 900 * time.Millisecond
+	s.actor("b").nextBeat = s.now + 60*time.Millisecond
+	s.step(s.leaders["a"], ack.Tick{})
+	s.run(2 * time.Second)
+	if got := s.state.Last().Epoch(); got != epoch {
+		t.Errorf("a pause of the leader made a round:\n%s", s)
+	}
+}
+
+func TestPauseDoesNotCountAgainstAcknowledgements(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	for _, id := range []shardmap.NodeID{"b", "c"} {
+		s.actor(id).busy = true
+	}
+	s.start("d")
+	s.actor("d").follows, s.actor("d").term = "a", s.term
+	s.until("a proposal", func() bool { return s.state.Open() })
+	epoch := s.state.Last().Epoch()
+	s.run(100 * time.Millisecond)
+	s.now += 8 * time.Second
+	s.step(s.leaders["a"], ack.Tick{})
+	s.run(time.Second)
+	if got := s.state.Committed().Epoch(); got != epoch || s.leaders["a"].steps > 0 {
+		t.Errorf("committed %d, want %d:\n%s", got, epoch, s)
+	}
+}
