@@ -40,7 +40,7 @@ func TestRequestsAllocateNothing(t *testing.T) {
 				if _, err := c.Write(request); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := c.Conn.Read(buf); err != nil {
+				if _, err := c.Read(buf); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -84,7 +84,7 @@ func (c *client) answerFailure(v verdict) {
 	if v.reason != 0 {
 		p.Reason = v.reason.String()
 	}
-	if v.code == problem.PeerUnreachable && v.detail != mayHaveRun && c.x.tries == 0 && v.reason != 0 {
+	if v.code == problem.PeerUnreachable && v.reason != 0 && !c.x.mayHaveRun() {
 		p.Status = http.StatusServiceUnavailable // it has not run: come again
 	}
 	if v.code == problem.UpstreamRefused {

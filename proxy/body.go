@@ -79,7 +79,7 @@ func (c *client) canReplay() bool { return !c.up.overflow && !c.up.broken }
 // startUpload sends the rest of the body from a goroutine, after the first kept
 // bytes of what is there already. The goroutine ends with the body, with the link
 // (closed by who ends the trip) or by stopUpload.
-func (c *client) startUpload(l *link, w *h1.Writer, kept int) {
+func (c *client) startUpload(w *h1.Writer, kept int) {
 	if c.up.done == nil {
 		c.up.done = make(chan struct{}, 1)
 	}

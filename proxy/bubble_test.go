@@ -34,7 +34,7 @@ func simNode(t *testing.T, sim *simnet.Net, id string, app func(net.Conn, *bufio
 				return
 			}
 			go func() {
-				defer conn.Close()
+				defer func() { _ = conn.Close() }()
 				app(conn, bufio.NewReader(conn))
 			}()
 		}
@@ -65,18 +65,17 @@ func simple(conn net.Conn, r *bufio.Reader) {
 	}
 }
 
-// bubble runs f in virtual time. All goroutines have to end with it.
-func bubble(t *testing.T, f func(t *testing.T, sim *simnet.Net)) {
+// newSim makes the network of a bubble. All goroutines have to end with it.
+func newSim(t *testing.T) *simnet.Net {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		sim := simnet.New(simnet.Config{})
-		t.Cleanup(sim.Close)
-		f(t, sim)
-	})
+	sim := simnet.New(simnet.Config{})
+	t.Cleanup(sim.Close)
+	return sim
 }
 
 func TestVirtualTimeRequestsLocalAndRemote(t *testing.T) {
-	bubble(t, func(t *testing.T, sim *simnet.Net) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
 		owner := simNode(t, sim, "owner", simple)
 		ingress := simNode(t, sim, "ingress", simple)
 		ingress.others["owner"] = owner
@@ -95,7 +94,8 @@ func TestVirtualTimeRequestsLocalAndRemote(t *testing.T) {
 }
 
 func TestWaitingTakesExactlyQueueWait(t *testing.T) {
-	bubble(t, func(t *testing.T, sim *simnet.Net) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
 		n := simNode(t, sim, "a", simple, func(o *proxy.Options) { o.QueueWait = 10 * time.Second })
 		for name, spoil := range map[string]func(){
 			"held":     func() { n.swap(2, 3, held(proxy.ReasonMoving)) },
@@ -115,7 +115,8 @@ func TestWaitingTakesExactlyQueueWait(t *testing.T) {
 }
 
 func TestHeldRequestGoesOnAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, sim *simnet.Net) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
 		n := simNode(t, sim, "a", simple)
 		n.swap(1, 2, held(proxy.ReasonMoving))
 		c := n.dial()
@@ -132,7 +133,8 @@ func TestHeldRequestGoesOnAtOnce(t *testing.T) {
 }
 
 func TestSlowClientsAreDropped(t *testing.T) {
-	bubble(t, func(t *testing.T, sim *simnet.Net) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
 		n := simNode(t, sim, "a", simple)
 		for _, tc := range []struct {
 			what, sent string
@@ -161,7 +163,8 @@ func TestSlowClientsAreDropped(t *testing.T) {
 }
 
 func TestOwnerCrashUnderLoadLosesNoSafeRequest(t *testing.T) {
-	bubble(t, func(t *testing.T, sim *simnet.Net) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
 		owner := simNode(t, sim, "owner", simple)
 		second := simNode(t, sim, "second", simple)
 		ingress := simNode(t, sim, "ingress", simple)
@@ -196,7 +199,8 @@ func TestOwnerCrashUnderLoadLosesNoSafeRequest(t *testing.T) {
 }
 
 func TestShutdownInVirtualTime(t *testing.T) {
-	bubble(t, func(t *testing.T, sim *simnet.Net) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
 		n := simNode(t, sim, "a", func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
 		c := n.dial()
 		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")

@@ -33,50 +33,51 @@ func hanging(t *testing.T) (addr string, seen chan *http.Request) {
 func allShards(shardmap.Shard) bool { return true }
 
 func TestCutBeforeTheHeadIs502(t *testing.T) {
-	ways(t, func(t *testing.T, start func(string, ...func(*proxy.Options)) (*node, *node)) {
-		addr, seen := hanging(t)
-		front, owner := start(addr)
-		for _, head := range []string{"GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nContent-Length: 2\r\n", "POST / HTTP/1.1\r\nContent-Length: 200000\r\n"} {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			addr, seen := hanging(t)
+			front, owner := start(t, addr)
+			for _, head := range []string{"GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nContent-Length: 2\r\n", "POST / HTTP/1.1\r\nContent-Length: 200000\r\n"} {
+				c := front.dial()
+				c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\nxx", head)
+				<-seen
+				if n := owner.Cut(func(s shardmap.Shard) bool { return s != shardmap.Of("k", shards) }, "draining"); n != 0 {
+					t.Errorf("cut %d of other shards", n)
+				}
+				if n := owner.Cut(allShards, "draining"); n != 1 {
+					t.Errorf("cut %d, want 1", n)
+				}
+				until(t, "released", func() bool { return owner.running.Load() == 0 })
+				res, body := c.answer("GET")
+				wantStatus(t, res, body, 502, "draining")
+			}
+		})
+	}
+}
+
+func TestCutInTheAnswerClosesTheConnection(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, "first")
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			}))
 			c := front.dial()
-			c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\nxx", head)
-			<-seen
-			if n := owner.Cut(func(s shardmap.Shard) bool { return s != shardmap.Of("k", shards) }, "draining"); n != 0 {
-				t.Errorf("cut %d of other shards", n)
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			_, half := c.head("GET")
+			if _, err := io.ReadFull(half, make([]byte, 5)); err != nil {
+				t.Fatal(err)
 			}
 			if n := owner.Cut(allShards, "draining"); n != 1 {
 				t.Errorf("cut %d, want 1", n)
 			}
+			if _, err := io.ReadAll(half); err == nil {
+				t.Error("the answer looks whole")
+			}
 			until(t, "released", func() bool { return owner.running.Load() == 0 })
-			res, body := c.answer("GET")
-			wantStatus(t, res, body, 502, "draining")
-		}
-	})
-}
-
-func TestCutInTheAnswerClosesTheConnection(t *testing.T) {
-	ways(t, func(t *testing.T, start func(string, ...func(*proxy.Options)) (*node, *node)) {
-		front, owner := start(webApp(t, func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.WriteString(w, "first")
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-		}))
-		c := front.dial()
-		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
-		res, err := http.ReadResponse(c.r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(res.Body, make([]byte, 5)); err != nil {
-			t.Fatal(err)
-		}
-		if n := owner.Cut(allShards, "draining"); n != 1 {
-			t.Errorf("cut %d, want 1", n)
-		}
-		if _, err := io.ReadAll(res.Body); err == nil {
-			t.Error("the answer looks whole")
-		}
-		until(t, "released", func() bool { return owner.running.Load() == 0 })
-	})
+		})
+	}
 }
 
 // A client that does not read must not keep a shard from being released.
@@ -151,20 +152,22 @@ func TestAbandonedRequestsGoToTheNewOwnerOrSayTheyMayHaveRun(t *testing.T) {
 }
 
 func TestClientThatLeavesAbortsItsRequest(t *testing.T) {
-	ways(t, func(t *testing.T, start func(string, ...func(*proxy.Options)) (*node, *node)) {
-		var gone atomic.Int32
-		seen := make(chan struct{}, 1)
-		front, owner := start(webApp(t, func(_ http.ResponseWriter, r *http.Request) {
-			seen <- struct{}{}
-			<-r.Context().Done()
-			gone.Add(1)
-		}))
-		c := front.dial()
-		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
-		<-seen
-		_ = c.Close()
-		until(t, "aborted", func() bool { return gone.Load() == 1 && owner.running.Load() == 0 })
-	})
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			var gone atomic.Int32
+			seen := make(chan struct{}, 1)
+			front, owner := start(t, webApp(t, func(_ http.ResponseWriter, r *http.Request) {
+				seen <- struct{}{}
+				<-r.Context().Done()
+				gone.Add(1)
+			}))
+			c := front.dial()
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			<-seen
+			_ = c.Close()
+			until(t, "aborted", func() bool { return gone.Load() == 1 && owner.running.Load() == 0 })
+		})
+	}
 }
 
 func TestShutdownFinishesWhatRunsAndClosesTheRest(t *testing.T) {

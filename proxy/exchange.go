@@ -42,6 +42,9 @@ type exchange struct {
 	cut  bool // it is, or has to be, closed as it stands
 }
 
+// mayHaveRun reports whether an attempt broke off after something was sent.
+func (x *exchange) mayHaveRun() bool { return x.tries+x.stale > 0 }
+
 // safety says how often a request may run (RFC 9110 section 9.2).
 type safety uint8
 

@@ -31,8 +31,7 @@ func (c *client) findKey() bool {
 		c.x.keyless = true
 		return true
 	case missingHashPath:
-		path, _ := normalPath(c.scratch, c.req.Path())
-		c.x.key = path
+		c.x.key = normalPath(c.scratch, c.req.Path())
 		return true
 	case missingCookie:
 		c.stickyKey()

@@ -42,10 +42,9 @@ func (c *client) writeRequestHead(p *trip) *h1.Writer {
 			b = appendFieldValue(b, c.x.key)
 			b = append(b, "\r\n"...)
 		}
-		switch p.r.Kind {
-		case Remote:
+		if p.r.Kind == Remote {
 			b = c.appendPeer(b, p)
-		default:
+		} else {
 			b = c.appendOwner(b, p.epoch)
 		}
 	}

@@ -80,6 +80,8 @@ func (c *client) enter() verdict {
 	}
 	ticket, err := c.s.o.Room.Enter(uint32(c.x.shard), int64(len(c.req.Raw())+len(c.body)))
 	switch {
+	case err != nil && c.x.mayHaveRun():
+		return c.expired(verdict{})
 	case errors.Is(err, queue.ErrShare):
 		return fail(problem.QueueFull, "too many requests for this shard are waiting")
 	case err != nil:
@@ -91,6 +93,9 @@ func (c *client) enter() verdict {
 
 // expired makes the verdict of a request whose time is over.
 func (c *client) expired(v verdict) verdict {
+	if c.x.mayHaveRun() {
+		return fail(brokenCode(c.x.route), mayHaveRun)
+	}
 	if v.code == "" {
 		v.code, v.detail = problem.QueueTimeout, "no node served the shard in time: "+v.reason.String()
 		switch {
@@ -111,7 +116,8 @@ func (c *client) expired(v verdict) verdict {
 // link gets a connection: an idle one, a new one, or for the app one that
 // somebody gives back, after a wait. Without one it returns the verdict.
 func (c *client) link(p *pool, kind Kind) (*link, verdict) {
-	fresh := c.x.safety != safeMethod || c.x.stale > 0 // where one broke, others may have
+	// Where one connection broke, others may have.
+	fresh := c.x.safety != safeMethod || c.x.mayHaveRun()
 	l, dial := p.take(fresh)
 	if l != nil {
 		return l, verdict{}

@@ -13,7 +13,7 @@ import (
 
 // pathSegment returns the n-th segment of a path, from 1.
 func pathSegment(dst, path []byte, n int) []byte {
-	path, _ = normalPath(dst, path)
+	path = normalPath(dst, path)
 	for {
 		if len(path) == 0 || path[0] != '/' {
 			return nil
@@ -33,9 +33,9 @@ func pathSegment(dst, path []byte, n int) []byte {
 // normalPath decodes a path and resolves its dot segments (RFC 3986 section
 // 5.2.4), in dst if anything changes. An encoded slash becomes one: apps that
 // decode before they split are the common kind.
-func normalPath(dst, path []byte) (normal []byte, changed bool) {
+func normalPath(dst, path []byte) []byte {
 	if bytes.IndexByte(path, '%') < 0 && !bytes.Contains(path, []byte("/.")) {
-		return path, false
+		return path
 	}
 	decoded := unescape(dst[:0], path, false)
 	out := decoded[:0] // never grows beyond what has been read
@@ -60,7 +60,7 @@ func normalPath(dst, path []byte) (normal []byte, changed bool) {
 			out = append(out, segment...)
 		}
 	}
-	return out, true
+	return out
 }
 
 // queryValue returns the first non-empty value of a query parameter.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // origin is where a client connection comes from.
@@ -55,8 +56,8 @@ func (c *client) clientIP() []byte {
 		lines = append(lines, v)
 	}
 	list := bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))
-	for i := len(list) - 1; i >= 0; i-- {
-		a, err := netip.ParseAddr(string(bytes.TrimSpace(list[i])))
+	for _, entry := range slices.Backward(list) {
+		a, err := netip.ParseAddr(string(bytes.TrimSpace(entry)))
 		if err != nil {
 			break // what stands before it cannot be trusted either
 		}

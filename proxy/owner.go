@@ -63,7 +63,7 @@ func (c *client) ownerAttempt(t *Table) verdict {
 func (c *client) ownerHold(v verdict) {
 	switch {
 	case c.down.Load():
-	case c.x.tries > 0 && c.x.safety != safeMethod:
+	case c.x.mayHaveRun() && c.x.safety != safeMethod:
 		c.answerFailure(fail(problem.UpstreamBroken, mayHaveRun))
 	case v.refusal == 0:
 		c.answerFailure(verdict{step: stepFail, code: v.code, detail: v.detail})

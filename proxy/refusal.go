@@ -4,21 +4,21 @@ import "strconv"
 
 // Refusal tells why a node did not run a request for a shard. It travels from
 // owner to ingress as the value of Shardway-Refused.
-type Refusal uint8
+type Refusal uint8 //nolint:errname // a reason first, and an error only for Admit
 
 const (
 	// RefusedNotOwner means that the shard's owner is another node, or none.
-	RefusedNotOwner Refusal = iota + 1
+	RefusedNotOwner Refusal = iota + 1 //nolint:errname // as above
 	// RefusedHeld means that the shard is held: it moves, or all are paused.
-	RefusedHeld
+	RefusedHeld //nolint:errname // as above
 	// RefusedNoLease means that the node has no lease.
-	RefusedNoLease
+	RefusedNoLease //nolint:errname // as above
 	// RefusedNoApp means that the app took no connection. Only this package uses
 	// it: nothing was sent, so the ingress may wait and ask again.
-	RefusedNoApp
+	RefusedNoApp //nolint:errname // as above
 	// RefusedBusy means that every connection to the app is in use. Only this
 	// package uses it.
-	RefusedBusy
+	RefusedBusy //nolint:errname // as above
 )
 
 // String returns the value as it stands in Shardway-Refused.

@@ -76,7 +76,7 @@ func (c *client) editForOld(res *h1.Response, e *h1.Edit) {
 	case h1.Chunked, h1.UntilClose:
 		e.Kind = h1.UntilClose
 		c.x.keep = false
-	default:
+	case h1.NoBody, h1.Length:
 		e.KeepAlive = c.mayKeep()
 	}
 }

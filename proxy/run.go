@@ -98,7 +98,7 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 			return err
 		}
 	}
-	c.startUpload(p.l, w, 0)
+	c.startUpload(w, 0)
 	return nil
 }
 
@@ -153,7 +153,7 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 			if p.demand {
 				p.demand = false
 				c.gone.disarm()
-				c.startUpload(p.l, w, len(c.body))
+				c.startUpload(w, len(c.body))
 			}
 		default:
 			if err := c.relayInterim(res); err != nil {
@@ -167,10 +167,7 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 // whether the request may go again.
 func (c *client) broken(p *trip, err error) verdict {
 	why := c.end(p)
-	code := problem.UpstreamBroken
-	if p.r.Kind == Remote {
-		code = problem.PeerUnreachable
-	}
+	code := brokenCode(p.r.Kind)
 	var bad *h1.Error
 	switch {
 	case c.down.Load():
@@ -189,6 +186,14 @@ func (c *client) broken(p *trip, err error) verdict {
 		return fail(code, "the answer stopped within its head, or the request was not taken in: it may have run")
 	}
 	return c.goAgain(p, code)
+}
+
+// brokenCode names what broke on the way a request went.
+func brokenCode(way Kind) problem.Code {
+	if way == Remote {
+		return problem.PeerUnreachable
+	}
+	return problem.UpstreamBroken
 }
 
 // goAgain decides about a request that may have run (G7).

@@ -78,7 +78,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		}
 		running.Go(func() {
 			defer func() { <-places }()
-			newClient(ctx, s, conn, "").serve()
+			newClient(ctx, s, conn, "").serve() //nolint:contextcheck // it has ctx
 		})
 	}
 }
@@ -86,7 +86,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 // ServePeer serves one stream of forwarded requests from the node ingress, and
 // returns when the stream has ended or ctx has.
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
-	newClient(ctx, s, conn, ingress).serve()
+	newClient(ctx, s, conn, ingress).serve() //nolint:contextcheck // it has ctx
 }
 
 // accept takes the next connection. Out of file descriptors or memory it pauses

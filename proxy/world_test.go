@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"strings"
@@ -41,7 +42,6 @@ type node struct {
 	admitted  atomic.Int32
 	dials     atomic.Int32
 	dialError atomic.Bool
-	route     func(shardmap.Shard) proxy.Route
 	swapped   struct {
 		sync.Mutex
 		ch chan struct{}
@@ -210,18 +210,21 @@ func pair(t *testing.T, app string, change ...func(*proxy.Options)) (ingress, ow
 	return ingress, owner
 }
 
-// ways runs a test with the client's node as the owner, and as one that forwards.
-func ways(t *testing.T, f func(t *testing.T, start func(app string, change ...func(*proxy.Options)) (front, owner *node))) {
-	t.Helper()
-	t.Run("local", func(t *testing.T) {
-		f(t, func(app string, change ...func(*proxy.Options)) (*node, *node) {
+// starter starts nodes in front of an app: the one that the clients use, and the
+// one that owns the shards.
+type starter func(t *testing.T, app string, change ...func(*proxy.Options)) (front, owner *node)
+
+// ways yields the two ways to an app: through the node in front of it, and from
+// another one.
+func ways() iter.Seq2[string, starter] {
+	return func(yield func(string, starter) bool) {
+		single := func(t *testing.T, app string, change ...func(*proxy.Options)) (*node, *node) {
+			t.Helper()
 			n := newNode(t, "owner", app, change...)
 			return n, n
-		})
-	})
-	t.Run("remote", func(t *testing.T) {
-		f(t, func(app string, change ...func(*proxy.Options)) (*node, *node) { return pair(t, app, change...) })
-	})
+		}
+		_ = yield("local", single) && yield("remote", pair)
+	}
 }
 
 func listen(t *testing.T) net.Listener {
@@ -256,7 +259,7 @@ func rawApp(t *testing.T, serve func(conn net.Conn, r *bufio.Reader)) string {
 				return
 			}
 			all.Go(func() {
-				defer conn.Close()
+				defer func() { _ = conn.Close() }()
 				serve(conn, bufio.NewReader(conn))
 			})
 		}
@@ -295,14 +298,50 @@ func (c *client) send(format string, args ...any) {
 	}
 }
 
-// answer reads one answer with its body.
-func (c *client) answer(method string) (*http.Response, string) {
+// reply is an answer without its body.
+type reply struct {
+	StatusCode       int
+	Status           string
+	Header, Trailer  http.Header
+	ContentLength    int64
+	TransferEncoding []string
+	Close            bool
+}
+
+// head reads the head of an answer; its body is still to be read.
+func (c *client) head(method string) (*reply, io.Reader) {
 	c.t.Helper()
-	res, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	res, err := http.ReadResponse(c.r, &http.Request{Method: method}) //nolint:bodyclose // body closes it
 	if err != nil {
 		c.t.Fatalf("answer: %v", err)
 	}
-	body, err := io.ReadAll(res.Body)
+	r := &reply{
+		StatusCode: res.StatusCode, Status: res.Status, Header: res.Header, Trailer: make(http.Header),
+		ContentLength: res.ContentLength, TransferEncoding: res.TransferEncoding, Close: res.Close,
+	}
+	return r, &body{res: res, r: r}
+}
+
+// body reads the body of an answer, and then its trailers.
+type body struct {
+	res *http.Response
+	r   *reply
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.res.Body.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.r.Trailer = b.res.Trailer
+		_ = b.res.Body.Close()
+	}
+	return n, err
+}
+
+// answer reads one answer with its body.
+func (c *client) answer(method string) (*reply, string) {
+	c.t.Helper()
+	res, r := c.head(method)
+	body, err := io.ReadAll(r)
 	if err != nil {
 		c.t.Fatalf("body of %s: %v", res.Status, err)
 	}
@@ -310,7 +349,7 @@ func (c *client) answer(method string) (*http.Response, string) {
 }
 
 // get asks for a path with a key and returns the answer.
-func (c *client) get(path string) (*http.Response, string) {
+func (c *client) get(path string) (*reply, string) {
 	c.t.Helper()
 	c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", path)
 	return c.answer("GET")
@@ -336,7 +375,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func wantStatus(t *testing.T, res *http.Response, body string, status int, code string) {
+func wantStatus(t *testing.T, res *reply, body string, status int, code string) {
 	t.Helper()
 	if res.StatusCode != status || res.Header.Get("Shardway-Error") != code {
 		t.Fatalf("answer = %d %q %s, want %d %q", res.StatusCode, res.Header.Get("Shardway-Error"), body, status, code)
