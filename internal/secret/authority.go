@@ -1,0 +1,103 @@
+package secret
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net/url"
+	"time"
+)
+
+// nodeScheme and nodeHost begin the URI that names a node in a certificate:
+// shardway://node/ID. A DNS name would do for most ids, not for all.
+const (
+	nodeScheme = "shardway"
+	nodeHost   = "node"
+)
+
+// The validity of everything made from a secret, and the moment at which it is
+// judged. A secret is good until it is replaced.
+func validFrom() time.Time  { return time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) }
+func validUntil() time.Time { return time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) }
+func fixedTime() time.Time  { return time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// authority is the certificate authority of a secret, the same on every node.
+type authority struct {
+	cert *x509.Certificate
+	key  ed25519.PrivateKey
+}
+
+// authority makes it. Ed25519 signs deterministically and the template leaves
+// nothing to the library, so all nodes have the same bytes.
+func (s Secret) authority() (*authority, error) {
+	key := s.authorityKey()
+	public := key.Public()
+	name := pkix.Name{CommonName: "shardway " + s.Fingerprint()}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: name, SubjectKeyId: keyID(key),
+		NotBefore: validFrom(), NotAfter: validUntil(),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign, SignatureAlgorithm: x509.PureEd25519,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, public, key)
+	if err != nil {
+		return nil, fmt.Errorf("secret: authority: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("secret: authority: %w", err)
+	}
+	return &authority{cert: cert, key: key}, nil
+}
+
+func keyID(key ed25519.PrivateKey) []byte {
+	sum := sha256.Sum256(key[ed25519.SeedSize:]) // the public half
+	return sum[:20]
+}
+
+// leaf makes the certificate of one start of a node, with a key that is never
+// stored.
+func (a *authority) leaf(node string) (tls.Certificate, error) {
+	public, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("secret: certificate of node %q: %w", node, err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("secret: certificate of node %q: %w", node, err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: serial.Add(serial, big.NewInt(1)), Subject: pkix.Name{CommonName: node},
+		URIs:      []*url.URL{{Scheme: nodeScheme, Host: nodeHost, Path: "/" + node}},
+		NotBefore: validFrom(), NotAfter: validUntil(),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, public, a.key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("secret: certificate of node %q: %w", node, err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("secret: certificate of node %q: %w", node, err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: cert}, nil
+}
+
+// nodes returns the ids of the nodes that a certificate is good for: those of
+// shardway://node/ID, and for the user's own certificates also its DNS names,
+// letter for letter.
+func nodes(c *x509.Certificate) []string {
+	var ids []string
+	for _, u := range c.URIs {
+		if u.Scheme == nodeScheme && u.Host == nodeHost && len(u.Path) > 1 && u.RawQuery == "" && u.Fragment == "" {
+			ids = append(ids, u.Path[1:])
+		}
+	}
+	return append(ids, c.DNSNames...)
+}

@@ -1,0 +1,116 @@
+package secret
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Trust is who this node is and whom it believes. It does not change.
+type Trust struct {
+	own   tls.Certificate
+	roots *x509.CertPool
+	// accepted are the fingerprints of the roots.
+	accepted map[root]bool
+	// now is when certificates are judged.
+	now func() time.Time
+	// derived means that all of it was made from secrets.
+	derived bool
+}
+
+// root is the fingerprint of an authority's certificate.
+type root [sha256.Size]byte
+
+func rootOf(c *x509.Certificate) root { return sha256.Sum256(c.Raw) }
+
+func newTrust(now func() time.Time) *Trust {
+	return &Trust{roots: x509.NewCertPool(), accepted: make(map[root]bool), now: now}
+}
+
+func (t *Trust) accept(c *x509.Certificate) {
+	t.roots.AddCert(c)
+	t.accepted[rootOf(c)] = true
+}
+
+// Derive returns what a list of secrets amounts to for a node: a certificate of
+// its own by the first one, and the authorities of all.
+func Derive(l List, node string) (*Trust, error) {
+	if len(l) == 0 {
+		return nil, errors.New("secret: there is none")
+	}
+	t := newTrust(fixedTime)
+	t.derived = true
+	for i, s := range l {
+		a, err := s.authority()
+		if err != nil {
+			return nil, err
+		}
+		t.accept(a.cert)
+		if i > 0 {
+			continue
+		}
+		if t.own, err = a.leaf(node); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// verify judges the certificate at the other end and returns it with the
+// authority that vouches for it. It is asked before the first byte of ours is
+// sent or read.
+func (t *Trust) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Certificate, root, error) {
+	if cs.NegotiatedProtocol != ALPN {
+		return nil, root{}, fmt.Errorf("secret: the other side does not name the protocol %q (it names %q): it is no node", ALPN, cs.NegotiatedProtocol)
+	}
+	if len(cs.PeerCertificates) == 0 {
+		return nil, root{}, errors.New("secret: the other side shows no certificate: it is no node")
+	}
+	leaf := cs.PeerCertificates[0]
+	between := x509.NewCertPool()
+	for _, c := range cs.PeerCertificates[1:] {
+		between.AddCert(c)
+	}
+	chains, err := leaf.Verify(x509.VerifyOptions{
+		Roots: t.roots, Intermediates: between, CurrentTime: t.now(), KeyUsages: []x509.ExtKeyUsage{usage},
+	})
+	if err != nil {
+		return nil, root{}, t.foreign(leaf, err)
+	}
+	chain := chains[0]
+	return leaf, rootOf(chain[len(chain)-1]), nil
+}
+
+// foreign says what to do about a certificate that is not believed.
+func (t *Trust) foreign(leaf *x509.Certificate, err error) error {
+	who := fmt.Sprintf("secret: the certificate of %s, issued by %q, is not accepted", strings.Join(quoted(nodes(leaf)), ", "), leaf.Issuer.CommonName)
+	if t.derived {
+		return fmt.Errorf("%s: does the other node have the same secret (--secret-file)? %w", who, err)
+	}
+	return fmt.Errorf("%s by --tls-ca: %w", who, err)
+}
+
+func quoted(ids []string) []string {
+	if len(ids) == 0 {
+		return []string{"an unnamed node"}
+	}
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = fmt.Sprintf("node %q", id)
+	}
+	return out
+}
+
+// speaksFor reports whether a certificate is good for a node.
+func speaksFor(leaf *x509.Certificate, node string) error {
+	ids := nodes(leaf)
+	if slices.Contains(ids, node) {
+		return nil
+	}
+	return fmt.Errorf("secret: the certificate is good for %s and not for node %q", strings.Join(quoted(ids), ", "), node)
+}
