@@ -174,7 +174,7 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 // storms is how many seeds a run takes; SHARDWAY_STORMS asks for more.
 func storms(t *testing.T) (from, count uint64) {
 	t.Helper()
-	count = 8
+	count = 4
 	if v := os.Getenv("SHARDWAY_STORMS"); v != "" {
 		n, err := strconv.ParseUint(v, 10, 32)
 		if err != nil {
