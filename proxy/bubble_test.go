@@ -214,3 +214,40 @@ func TestShutdownInVirtualTime(t *testing.T) {
 		c.closed()
 	})
 }
+
+func TestUpgradedConnectionEndsAfterItsShardMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		swallow := func(conn net.Conn, r *bufio.Reader) {
+			if _, err := readHead(r); err == nil {
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: thing\r\n\r\n")
+				_, _ = io.Copy(io.Discard, r)
+			}
+		}
+		owner := simNode(t, sim, "owner", swallow)
+		ingress := simNode(t, sim, "ingress", swallow)
+		ingress.others["owner"] = owner
+		ingress.swap(1, 1, remote("owner", 1))
+		for _, n := range []*node{owner, ingress} {
+			owner.swap(1, 1, local(1))
+			c := n.dial()
+			c.send(upgrade)
+			if _, err := readHead(c.r); err != nil {
+				t.Fatal(err)
+			}
+			owner.swap(1, 2, held(proxy.ReasonNoLease)) // no reason to end it
+			time.Sleep(time.Minute)
+			if owner.running.Load() != 1 {
+				t.Errorf("through %s: ended without its shard moving", n.id)
+			}
+			began := time.Now()
+			owner.swap(2, 2, remote("other", 2))
+			c.closed()
+			synctest.Wait()
+			if took := time.Since(began); took < 5*time.Second || took > 5200*time.Millisecond || owner.running.Load() != 0 {
+				t.Errorf("through %s: ended after %v, want StreamGrace", n.id, took)
+			}
+			_ = c.Close()
+		}
+	})
+}

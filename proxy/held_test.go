@@ -16,7 +16,7 @@ func TestHeldRequestIsServedByTheNewOwner(t *testing.T) {
 	ingress.swap(1, 2, held(proxy.ReasonMoving))
 	c := ingress.dial()
 	c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
-	time.Sleep(20 * time.Millisecond)
+	until(t, "waiting", func() bool { return ingress.room.Stats().Waiting == 1 })
 	if owner.admitted.Load() != 0 {
 		t.Fatal("a held request was sent")
 	}

@@ -76,9 +76,7 @@ func (p *pool) pop(fresh bool, oldest time.Duration) (l *link, dial bool) {
 
 // await waits in line until a connection or a place comes free. The connection
 // is one that was in use just now; nil means a place.
-//
-// A place that was free all the time is one that take would have given; it may
-// have come free since.
+// One may have come free since take said that there is none.
 func (p *pool) await(done <-chan struct{}, limit time.Duration) (*link, error) {
 	turn := make(chan *link, 1) // one message: a connection or nil
 	p.mu.Lock()

@@ -38,14 +38,14 @@ func TestIngressWaitsForTheOwnersEpochs(t *testing.T) {
 	c := ingress.dial()
 	c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "refused", func() bool { return metric(t, ingress, "shardway_refusals_total", "not-owner") == 1 })
-	time.Sleep(50 * time.Millisecond)
-	if n := metric(t, ingress, "shardway_refusals_total", "not-owner"); n != 1 {
-		t.Errorf("asked %v times while behind, want once", n)
-	}
+	until(t, "it waits for its log", func() bool { return ingress.awaiting.Load() == 1 })
 	third := newNode(t, "third", webApp(t, echo))
 	third.swap(3, 4, local(3))
 	ingress.others["third"] = third
 	ingress.swap(3, 4, remote("third", 3))
+	if n := metric(t, ingress, "shardway_refusals_total", "not-owner"); n != 1 {
+		t.Errorf("asked %v times while behind, want once", n)
+	}
 	if res, _ := c.answer("GET"); res.Header.Get("Saw-Shardway-Node") != "third" {
 		t.Errorf("served by %q", res.Header.Get("Saw-Shardway-Node"))
 	}
@@ -57,7 +57,7 @@ func TestOwnerBehindWaitsForItsLog(t *testing.T) {
 	owner.swap(1, 2, held(proxy.ReasonMoving))
 	c := ingress.dial()
 	c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
-	time.Sleep(20 * time.Millisecond)
+	until(t, "the owner waits for its log", func() bool { return owner.awaiting.Load() > 0 })
 	owner.swap(2, 2, local(2))
 	if _, body := c.answer("GET"); body != "GET /x " {
 		t.Errorf("body = %q", body)

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-
-	"shardway/proxy"
 )
 
 // switching is an app that takes every upgrade and hands the connection over.
@@ -95,31 +93,6 @@ func TestUpgradeThatIsNoneIsNotPassedOn(t *testing.T) {
 			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nUpgrade: thing\r\n\r\n")
 			if res, body := c.answer("GET"); res.StatusCode != 200 || strings.Contains(body, "Upgrade") {
 				t.Errorf("answer = %v %q", res.Status, body)
-			}
-		})
-	}
-}
-
-func TestUpgradedConnectionEndsAfterItsShardMoved(t *testing.T) {
-	for way, start := range ways() {
-		t.Run(way, func(t *testing.T) {
-			front, owner := start(t, switching(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) }),
-				func(o *proxy.Options) { o.StreamGrace = 200 * time.Millisecond })
-			c := front.dial()
-			c.send(upgrade)
-			if _, err := readHead(c.r); err != nil {
-				t.Fatal(err)
-			}
-			owner.swap(1, 2, held(proxy.ReasonNoLease)) // no reason to end it
-			time.Sleep(400 * time.Millisecond)
-			if owner.running.Load() != 1 {
-				t.Fatal("ended without its shard moving")
-			}
-			owner.swap(2, 2, remote("other", 2))
-			until(t, "released", func() bool { return owner.running.Load() == 0 })
-			rest, _ := io.ReadAll(c.r)
-			if string(rest) != "early" && len(rest) != 0 {
-				t.Errorf("rest = %q", rest)
 			}
 		})
 	}

@@ -41,6 +41,7 @@ type node struct {
 	running   atomic.Int32
 	admitted  atomic.Int32
 	dials     atomic.Int32
+	awaiting  atomic.Int32 // calls of Await that had to wait
 	dialError atomic.Bool
 	swapped   struct {
 		sync.Mutex
@@ -78,6 +79,7 @@ func (n *node) Await(ctx context.Context, committed, proposed uint64) bool {
 		if t := n.table.Load(); t.Committed() >= committed && t.Proposed() >= proposed {
 			return true
 		}
+		n.awaiting.Add(1)
 		select {
 		case <-ch:
 		case <-ctx.Done():
