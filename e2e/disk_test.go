@@ -30,7 +30,7 @@ func TestRestartAfterCompaction(t *testing.T) {
 	}
 	before := c.AwaitServing(t)
 	for _, n := range c.Nodes() {
-		cluster.Await(t, "node "+n.ID+" has a snapshot", snapshot(n))
+		cluster.AwaitFor(t, 2*time.Minute, "node "+n.ID+" has a snapshot", snapshot(n))
 	}
 	for _, n := range c.Nodes() {
 		n.Kill(t)
@@ -42,11 +42,12 @@ func TestRestartAfterCompaction(t *testing.T) {
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.Flow(t, shards)
 	d := c.Add(t)
-	after := c.AwaitServing(t)
-	wantMoves(t, c, before, after)
+	wantMoves(t, c, before, c.AwaitServing(t))
+	if err := snapshot(d)(); err != nil {
+		t.Errorf("node d has the state from elsewhere: %v", err)
+	}
 	l.Flow(t, shards)
 	l.Finish(t, nil)
-	d.Stop(t)
 }
 
 // snapshot tells whether a node has a complete Raft snapshot on its disk.

@@ -14,16 +14,22 @@ const Patience = 40 * time.Second
 // what and the last error.
 func Await(tb testing.TB, what string, cond func() error) {
 	tb.Helper()
-	if err := poll(tb, cond); err != nil {
+	AwaitFor(tb, Patience, what, cond)
+}
+
+// AwaitFor is Await with another bound, for what takes its time by design.
+func AwaitFor(tb testing.TB, most time.Duration, what string, cond func() error) {
+	tb.Helper()
+	if err := poll(tb, most, cond); err != nil {
 		tb.Fatalf("%s: %v", what, err)
 	}
 }
 
-func poll(tb testing.TB, cond func() error) error {
+func poll(tb testing.TB, most time.Duration, cond func() error) error {
 	tb.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(most)
 	for {
 		err := cond()
 		if err == nil {
