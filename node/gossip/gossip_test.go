@@ -348,7 +348,7 @@ func TestTooManyTagsAreRefused(t *testing.T) {
 	tags := node("a")
 	tags.Endpoints = map[string]string{}
 	for _, c := range "abcdefgh" {
-		tags.Endpoints[strings.Repeat(string(c), 30)] = strings.Repeat("x", 40)
+		tags.Endpoints[strings.Repeat(string(c), 30)] = strings.Repeat("x", 40) + ":1"
 	}
 	_, err := gossip.New(gossip.Options{Tags: tags})
 	if err == nil || !strings.Contains(err.Error(), "512") || !strings.Contains(err.Error(), "--endpoint") {

@@ -3,14 +3,12 @@ package gossip
 import (
 	"fmt"
 	"strconv"
-	"strings"
+
+	"shardway/endpoints"
 )
 
 // protocol is the version of the tags and of what they promise.
 const protocol = 1
-
-// maxTags is memberlist's limit for a member's encoded tags.
-const maxTags = 512
 
 const (
 	tagProtocol = "v"
@@ -23,7 +21,6 @@ const (
 	tagWeight   = "weight"
 	tagZone     = "zone"
 	tagVersion  = "version"
-	tagEndpoint = "ep."
 )
 
 // Tags is what a member says about itself. A zero field is not sent.
@@ -50,7 +47,8 @@ type Tags struct {
 	Endpoints map[string]string
 }
 
-// encode returns the tags as Serf has them, or an error if they are too long.
+// encode returns the tags as Serf has them, or an error if they are too long or
+// an endpoint cannot be dialled.
 func (t Tags) encode() (map[string]string, error) {
 	m := map[string]string{tagProtocol: strconv.Itoa(protocol)}
 	text := func(key, v string) {
@@ -72,33 +70,11 @@ func (t Tags) encode() (map[string]string, error) {
 	number(tagWeight, int(t.Weight))
 	text(tagZone, t.Zone)
 	text(tagVersion, t.Version)
-	for name, addr := range t.Endpoints {
-		text(tagEndpoint+name, addr)
+	all, err := endpoints.Tags(m, t.Endpoints)
+	if err != nil {
+		return nil, fmt.Errorf("gossip: what this node says about itself (--zone, --endpoint, its own addresses): %w", err)
 	}
-	if n := encodedLen(m); n > maxTags {
-		return nil, fmt.Errorf("gossip: what this node says about itself takes %d bytes, at most %d fit: shorten --zone, or announce fewer or shorter endpoints (%d with --endpoint and the node's own)", n, maxTags, len(t.Endpoints))
-	}
-	return m, nil
-}
-
-// encodedLen is the length of m as Serf encodes it: a type byte, and a msgpack
-// map of the old format, without extensions.
-func encodedLen(m map[string]string) int {
-	n := 2
-	if len(m) > 15 {
-		n += 2
-	}
-	text := func(s string) {
-		n += 1 + len(s)
-		if len(s) > 31 {
-			n += 2
-		}
-	}
-	for k, v := range m {
-		text(k)
-		text(v)
-	}
-	return n
+	return all, nil
 }
 
 // foreign reports a Serf member of some other make. It may announce endpoints.
@@ -110,7 +86,7 @@ func foreign(m map[string]string) bool {
 // one the rest may mean anything.
 func decode(m map[string]string) (Tags, error) {
 	if foreign(m) {
-		return Tags{Endpoints: endpoints(m)}, nil
+		return Tags{Endpoints: announced(m)}, nil
 	}
 	if v := m[tagProtocol]; v != strconv.Itoa(protocol) {
 		return Tags{}, fmt.Errorf("gossip: member speaks version %q, this node version %d", v, protocol)
@@ -138,20 +114,14 @@ func decode(m map[string]string) (Tags, error) {
 	t.Shards = int(number(tagShards, 31))
 	t.Expect = int(number(tagExpect, 31))
 	t.Weight = uint32(number(tagWeight, 32))
-	t.Endpoints = endpoints(m)
+	t.Endpoints = announced(m)
 	return t, err
 }
 
-// endpoints returns what is announced, nil if nothing is.
-func endpoints(m map[string]string) map[string]string {
-	var out map[string]string
-	for k, v := range m {
-		if name, ok := strings.CutPrefix(k, tagEndpoint); ok && name != "" {
-			if out == nil {
-				out = make(map[string]string)
-			}
-			out[name] = v
-		}
+// announced returns what a member announces, nil if nothing that can be dialled.
+func announced(m map[string]string) map[string]string {
+	if all := endpoints.FromTags(m); len(all) > 0 {
+		return all
 	}
-	return out
+	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
+
+	"shardway/endpoints"
 )
 
 // The length that is checked is that of what Serf sends.
@@ -21,8 +23,8 @@ func TestEncodedLenIsSerfs(t *testing.T) {
 		if err := codec.NewEncoder(&b, &codec.MsgpackHandle{}).Encode(m); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := encodedLen(m), b.Len()+1; got != want {
-			t.Errorf("encodedLen of %d tags = %d, Serf sends %d", n, got, want)
+		if got, want := endpoints.EncodedLen(m), b.Len()+1; got != want {
+			t.Errorf("endpoints.EncodedLen of %d tags = %d, Serf sends %d", n, got, want)
 		}
 	}
 }
@@ -33,7 +35,7 @@ func TestTagsRoundTrip(t *testing.T) {
 		{Node: "a"},
 		{
 			Node: "a", Disk: "d", Cluster: "c", Shards: 65536, Role: "gateway", Expect: 3, Weight: 1000,
-			Zone: "z", Version: "v", Endpoints: map[string]string{"http": "h:1", "x.y": "z"},
+			Zone: "z", Version: "v", Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
 		},
 	} {
 		m, err := want.encode()
@@ -61,7 +63,7 @@ func TestForeignTagsAreErrors(t *testing.T) {
 			t.Errorf("decode(%v) = %+v", m, got)
 		}
 	}
-	if got, err := decode(map[string]string{"ep.db": "x", "dc": "y"}); err != nil || got.Node != "" || got.Endpoints["db"] != "x" {
+	if got, err := decode(map[string]string{"ep.db": "x:1", "ep.bad": "x", "dc": "y"}); err != nil || got.Node != "" || got.Endpoints["db"] != "x:1" || len(got.Endpoints) != 1 {
 		t.Errorf("another program's member: %+v, %v", got, err)
 	}
 	if _, err := decode(map[string]string{"v": "2"}); err == nil || !strings.Contains(err.Error(), `"2"`) || !strings.Contains(err.Error(), "1") {
