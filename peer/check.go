@@ -1,8 +1,15 @@
 package peer
 
+import "net"
+
 // admit decides whether this node takes the stream that h asks for, learning
-// the cluster's id if h may teach it.
-func (p *Port) admit(h hello) *RefusedError {
+// the cluster's id if h may teach it. Under is the connection that h came by.
+func (p *Port) admit(under net.Conn, h hello) *RefusedError {
+	if v, ok := under.(Voucher); ok {
+		if err := v.Vouch(h.from.Node); err != nil {
+			return refuse(RefusedIdentity, "the dialer says it is node %q: %v", h.from.Node, err)
+		}
+	}
 	if !h.kind.known() || p.handlers[h.kind] == nil {
 		return refuse(RefusedKind, "this node handles no streams of kind %s", h.kind)
 	}
@@ -13,29 +20,40 @@ func (p *Port) admit(h hello) *RefusedError {
 		return refuse(RefusedDisk, "wanted node %q with disk %q, its disk is %q",
 			h.wantNode, h.wantDisk, p.o.Disk)
 	}
-	return p.admitCluster(h)
+	adopt, re := p.judgeCluster(h)
+	if re != nil {
+		return re
+	}
+	if p.o.Known != nil && !p.o.Known(h.from.Node) {
+		return refuse(RefusedUnknown, "node %q is not known here: neither gossip nor the cluster's configuration shows it", h.from.Node)
+	}
+	if !adopt {
+		return nil
+	}
+	// It comes last: only a stream that is right in everything else may make a
+	// node adopt. Exactly this node and this disk were asked for, by a server of
+	// the cluster: its leader has added us.
+	if err := p.o.Adopt(h.from.Cluster); err != nil {
+		return refuse(RefusedCluster, "this node cannot take cluster %q as its own: %v", h.from.Cluster, err)
+	}
+	return nil
 }
 
-// admitCluster comes last: it may adopt, and only a stream that is right in
-// everything else may make it.
-func (p *Port) admitCluster(h hello) *RefusedError {
+// judgeCluster reports whether the clusters fit, and whether they do so only
+// once this node has adopted the dialer's.
+func (p *Port) judgeCluster(h hello) (adopt bool, _ *RefusedError) {
 	own, theirs := p.o.Cluster(), h.from.Cluster
 	switch {
 	case h.kind == Control && (own == "" || theirs == ""):
-		return nil
+		return false, nil
 	case theirs == "":
-		return refuse(RefusedCluster, "node %q belongs to no cluster yet, this node to %q", h.from.Node, own)
+		return false, refuse(RefusedCluster, "node %q belongs to no cluster yet, this node to %q", h.from.Node, own)
 	case own == theirs:
-		return nil
+		return false, nil
 	case own != "":
-		return refuse(RefusedCluster, "node %q belongs to cluster %q, this node to %q", h.from.Node, theirs, own)
+		return false, refuse(RefusedCluster, "node %q belongs to cluster %q, this node to %q", h.from.Node, theirs, own)
 	case h.kind != Raft || h.wantDisk == "" || p.o.Adopt == nil:
-		return refuse(RefusedCluster, "node %q belongs to cluster %q, this node to none yet", h.from.Node, theirs)
+		return false, refuse(RefusedCluster, "node %q belongs to cluster %q, this node to none yet", h.from.Node, theirs)
 	}
-	// Exactly this node and this disk were asked for, by a server of the
-	// cluster: its leader has added us.
-	if err := p.o.Adopt(theirs); err != nil {
-		return refuse(RefusedCluster, "this node cannot take cluster %q as its own: %v", theirs, err)
-	}
-	return nil
+	return true, nil
 }

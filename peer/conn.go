@@ -14,6 +14,8 @@ type Conn struct {
 	net.Conn
 	kind Kind
 	peer Identity
+	// direct means that nothing wraps the connection that was dialed or accepted.
+	direct bool
 
 	once    sync.Once
 	onClose func(*Conn) // nil on the dialing side
@@ -35,6 +37,10 @@ func (c *Conn) Peer() Identity { return c.peer }
 // NetConn returns the connection beneath, as Options.Dial, the listener or a
 // Wrap hook made it. It must be closed through c.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// Direct reports whether what SyscallConn reads is what Read reads. Over TLS it
+// is not: then the socket is for looking at only.
+func (c *Conn) Direct() bool { return c.direct }
 
 // SyscallConn gives access to the socket, for looking at it without reading
 // (MSG_PEEK). It returns errors.ErrUnsupported when there is none beneath.

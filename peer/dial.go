@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -13,7 +14,8 @@ import (
 //
 //   - ErrUnknownNode: Lookup does not know the node.
 //   - IsRefused(err): nobody listens at its address.
-//   - a *RefusedError: somebody listens and does not want this stream.
+//   - a *RefusedError: somebody listens and does not want this stream. A node
+//     that does not know this one yet is asked again for 5 s.
 //   - anything else: no answer, a broken connection, ctx.
 func (p *Port) Dial(ctx context.Context, node string, kind Kind) (*Conn, error) {
 	return p.dial(ctx, node, "", kind)
@@ -34,6 +36,53 @@ func (p *Port) dial(ctx context.Context, node, disk string, kind Kind) (*Conn, e
 	if err != nil {
 		return nil, err
 	}
+	c, err := p.try(ctx, node, h, kind)
+	if !isUnknown(err) {
+		return c, err
+	}
+	return p.insist(ctx, node, h, kind, err)
+}
+
+// How a node is dialed again that has not heard of this one: gossip takes a
+// moment.
+const (
+	insistFor  = 5 * time.Second
+	insistMin  = 25 * time.Millisecond
+	insistMost = 400 * time.Millisecond
+)
+
+func isUnknown(err error) bool {
+	re, ok := errors.AsType[*RefusedError](err)
+	return ok && re.Code == RefusedUnknown
+}
+
+// insist dials until the other side knows this node, ctx ends or insistFor is
+// over.
+func (p *Port) insist(ctx context.Context, node string, h []byte, kind Kind, last error) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, insistFor)
+	defer cancel()
+	for pause := insistMin; ; pause = min(2*pause, insistMost) {
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, last
+		}
+		c, err := p.try(ctx, node, h, kind)
+		switch {
+		case isUnknown(err):
+			last = err
+		case err != nil && ctx.Err() != nil:
+			return nil, last
+		default:
+			return c, err
+		}
+	}
+}
+
+// try dials once.
+func (p *Port) try(ctx context.Context, node string, h []byte, kind Kind) (*Conn, error) {
 	addr, ok := p.o.Lookup(node)
 	if !ok {
 		return nil, fmt.Errorf("dial %q: %w", node, ErrUnknownNode)
@@ -66,6 +115,9 @@ func (p *Port) greet(ctx context.Context, raw net.Conn, h []byte, node string, k
 	c := raw
 	if p.o.WrapClient != nil {
 		w, err := p.o.WrapClient(ctx, raw, node)
+		if th, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(th.RecordHeader[:len(magic)]) == magic {
+			return nil, &RefusedError{Node: node, Code: RefusedSeal, Reason: plainFar}
+		}
 		if err != nil {
 			return nil, because(ctx, err)
 		}
@@ -91,7 +143,7 @@ func (p *Port) greet(ctx context.Context, raw net.Conn, h []byte, node string, k
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	return &Conn{Conn: c, kind: kind, peer: peer}, nil
+	return &Conn{Conn: c, kind: kind, peer: peer, direct: p.o.WrapClient == nil}, nil
 }
 
 // checkAnswer trusts the other side no more than it trusts us.

@@ -17,6 +17,9 @@ var ErrNoCluster = errors.New("peer: this node belongs to no cluster yet")
 // errNotPeer is what a connection gets closed for that does not begin as ours.
 var errNotPeer = errors.New("peer: not the peer protocol")
 
+// errSealed is a connection that begins as TLS, on a port that speaks none.
+var errSealed = errors.New("peer: begins as TLS")
+
 // errMalformed is a preface or answer that begins as ours and then breaks the
 // format.
 var errMalformed = errors.New("peer: malformed preface")
@@ -49,6 +52,13 @@ const (
 	RefusedDisk
 	// RefusedBusy means that as many streams of the kind are open as may be.
 	RefusedBusy
+	// RefusedUnknown means that the node has not heard of the dialer's. Dial
+	// tries again for a while: it may be about to.
+	RefusedUnknown
+	// RefusedIdentity means that the dialer's certificate is another node's.
+	RefusedIdentity
+	// RefusedSeal means that one side speaks TLS and the other does not.
+	RefusedSeal
 )
 
 func (r Refusal) String() string {
@@ -67,6 +77,12 @@ func (r Refusal) String() string {
 		return "disk"
 	case RefusedBusy:
 		return "busy"
+	case RefusedUnknown:
+		return "unknown"
+	case RefusedIdentity:
+		return "identity"
+	case RefusedSeal:
+		return "tls"
 	default:
 		return fmt.Sprintf("Refusal(%d)", uint8(r))
 	}

@@ -143,7 +143,7 @@ func TestBytesAfterThePrefaceBelongToTheHandler(t *testing.T) {
 func TestGarbageIsClosedUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, bad := hostile(t, peer.Options{})
-		for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00", "SHW", "", "SHWX1234567"} {
+		for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\x16\x02\x01\x02\x00", "SHW", "", "SHWX1234567"} {
 			c := knock(t, bad)
 			if _, err := io.WriteString(c, text); err != nil {
 				t.Fatal(err)

@@ -17,6 +17,12 @@ const (
 	DefaultForwardTimeout   = 60 * time.Second
 )
 
+// Voucher is a connection that knows which nodes its other end may speak for.
+type Voucher interface {
+	// Vouch returns nil if the other end may call itself node.
+	Vouch(node string) error
+}
+
 // Options says who this node is and how it reaches the others. Functions may
 // be called from any goroutine.
 type Options struct {
@@ -38,6 +44,10 @@ type Options struct {
 	// this node's when it returns. Nil: such streams are refused.
 	Adopt func(cluster string) error
 
+	// Known reports whether a node may be spoken with: whether it belongs to
+	// this one's cluster, or is about to, as far as this node has heard. Others
+	// are refused. Nil knows everybody.
+	Known func(node string) bool
 	// Lookup returns the peer address of a node, this one included. Nil knows
 	// none.
 	Lookup func(node string) (addr string, ok bool)
@@ -46,7 +56,9 @@ type Options struct {
 	// WrapClient and WrapServer put a layer such as TLS beneath the preface.
 	// They finish their handshake or return an error, in which case the caller
 	// closes conn. ctx ends with HandshakeTimeout, and reads and writes of conn
-	// end with it; deadlines of conn are the caller's. Nil means plain.
+	// end with it; deadlines of conn are the caller's. What WrapClient returns is
+	// connected with node and nobody else; what WrapServer returns is a Voucher if
+	// it knows who dialed. Nil means plain.
 	WrapClient func(ctx context.Context, conn net.Conn, node string) (net.Conn, error)
 	WrapServer func(ctx context.Context, conn net.Conn) (net.Conn, error)
 

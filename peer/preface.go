@@ -91,6 +91,9 @@ func readMagic(r io.Reader, head []byte) error {
 	if _, err := io.ReadFull(r, head[:len(magic)]); err != nil {
 		return err
 	}
+	if head[0] == 0x16 && head[1] == 0x03 { // a handshake record of any TLS
+		return errSealed
+	}
 	if string(head[:len(magic)]) != magic {
 		return fmt.Errorf("%w: begins with %q", errNotPeer, head[:len(magic)])
 	}

@@ -1,7 +1,10 @@
 package peer
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 )
 
@@ -26,6 +29,9 @@ func (s *server) refuse(c net.Conn, re *RefusedError, from string) {
 func (s *server) unreadable(c net.Conn, err error) {
 	var re *RefusedError
 	switch {
+	case errors.Is(err, errSealed):
+		s.refuse(c, refuse(RefusedSeal, "%s", plainHere), "")
+		linger(c)
 	case errors.As(err, &re):
 		s.refuse(c, re, "")
 	case errors.Is(err, errMalformed):
@@ -40,4 +46,37 @@ func (s *server) unreadable(c net.Conn, err error) {
 func (s *server) broken(c net.Conn, err error) {
 	s.p.counts.broken.Add(1)
 	s.p.o.Log.Debug().Stringer("addr", c.RemoteAddr()).Err(err).Msg("peer preface broke")
+}
+
+// The two ways in which plain nodes and nodes with TLS meet.
+const (
+	plainHere = "the dialer speaks TLS and this node does not: start this one with the secret of the others (--secret-file), or those without"
+	sealHere  = "this node speaks TLS only and the dialer does not: start that one with the secret of the cluster (--secret-file)"
+	plainFar  = "it speaks no TLS and this node does: it was started without the secret of the cluster (--secret-file)"
+)
+
+// unsealed notes a dialer with whom no TLS came about. A plain node is told so
+// in its own language.
+func (s *server) unsealed(c net.Conn, err error) {
+	var th tls.RecordHeaderError
+	var ne net.Error
+	switch {
+	case errors.As(err, &th) && string(th.RecordHeader[:len(magic)]) == magic:
+		s.refuse(c, refuse(RefusedSeal, "%s", sealHere), "")
+		linger(c)
+	case errors.As(err, &th), errors.As(err, &ne), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		s.broken(c, err) // a port scan, or a dialer that went
+	default:
+		s.p.counts.refused.Add(1)
+		if s.p.quiet.fresh(err.Error()) {
+			s.p.o.Log.Warn().Stringer("addr", c.RemoteAddr()).Err(err).Msg("peer refused")
+		}
+	}
+}
+
+// linger reads what the other side still sends, within the handshake's time, so
+// that closing does not reset away what it was told.
+func linger(c net.Conn) {
+	_, _ = io.CopyN(io.Discard, c, 64<<10) // its end is what is waited for
 }

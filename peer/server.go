@@ -100,7 +100,7 @@ func (s *server) greet(ctx context.Context, raw net.Conn) *Conn {
 	if s.p.o.WrapServer != nil {
 		w, err := s.p.o.WrapServer(ctx, raw)
 		if err != nil {
-			s.broken(raw, err)
+			s.unsealed(raw, err)
 			return nil
 		}
 		under = w
@@ -110,7 +110,7 @@ func (s *server) greet(ctx context.Context, raw net.Conn) *Conn {
 		s.unreadable(under, err)
 		return nil
 	}
-	if re := s.p.admit(h); re != nil {
+	if re := s.p.admit(under, h); re != nil {
 		s.refuse(under, re, h.from.Node)
 		return nil
 	}
@@ -128,7 +128,7 @@ func (s *server) enter(raw, under net.Conn, h hello, young *list.Element) *Conn 
 			p.o.MaxConns, h.kind), h.from.Node)
 		return nil
 	}
-	c := &Conn{Conn: under, kind: h.kind, peer: h.from, onClose: s.forget}
+	c := &Conn{Conn: under, kind: h.kind, peer: h.from, direct: p.o.WrapServer == nil, onClose: s.forget}
 	// From here on nobody evicts it: what the dialer is told must hold.
 	if !s.promote(young, c) {
 		_ = c.Close()
