@@ -235,3 +235,27 @@ func TestThreeExpectEachOther(t *testing.T) {
 		w.untilSettled("a", "b", "c")
 	})
 }
+
+// The dead one led: its successor never heard it.
+func TestDeadVoterIsRemovedAfterItsTime(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.DeadServerAfter = 10 * time.Second }
+		for _, n := range []string{"a", "b", "c", "d"} {
+			w.start(n)
+		}
+		w.untilSettled("a", "b", "c", "d")
+		w.untilVoters(4)
+		for _, want := range []int{3, 3} { // with three voters there is none to spare
+			began, p := time.Now(), w.leader()
+			rest := w.others(p)
+			p.kill()
+			w.untilSettled(rest...)
+			w.untilVoters(want)
+			if len(rest) == 3 && time.Since(began) < 10*time.Second {
+				w.t.Errorf("the dead voter was removed after %v, want 10 s at least", time.Since(began))
+			}
+			time.Sleep(30 * time.Second)
+			w.untilVoters(want)
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/node/disk"
 	"shardway/node/gossip"
 )
 
@@ -34,7 +35,7 @@ func (n *Node) keepMembers(ctx context.Context, l *leading) {
 		if !ok {
 			return
 		}
-		if c := n.nextChange(views); c.do != nil {
+		if c := n.nextChange(l, views); c.do != nil {
 			if err := c.do(); err != nil {
 				l.log.Warn().Err(err).Str("server", c.server).Str("change", c.what).Msg("configuration not changed")
 				continue
@@ -52,12 +53,12 @@ type change struct {
 
 // nextChange picks the next step: a replaced disk first, then a new server, then
 // a voter.
-func (n *Node) nextChange(views []ack.MemberView) change {
+func (n *Node) nextChange(l *leading, views []ack.MemberView) change {
 	voters, others := n.servers()
 	all := slices.Concat(voters, others)
 	ours := n.fsm.state.Load().Cluster()
 	for _, m := range n.gossip.Members() {
-		if !m.Node || m.Err != nil || m.Status != gossip.Alive || m.Tags.Disk == "" || m.Tags.Cluster != "" && m.Tags.Cluster != ours {
+		if !m.Node || m.Err != nil || disk.CheckNodeID(m.ID) != nil || m.Status != gossip.Alive || m.Tags.Disk == "" || m.Tags.Cluster != "" && m.Tags.Cluster != ours {
 			continue
 		}
 		server := serverID(m.ID, m.Tags.Disk)
@@ -72,7 +73,7 @@ func (n *Node) nextChange(views []ack.MemberView) change {
 		return change{"add", server, func() error { return n.raft.AddNonvoter(server) }}
 	}
 	if len(voters) >= n.o.Voters {
-		return n.deadServer(voters, views)
+		return n.deadServer(l, voters, views)
 	}
 	for _, server := range others {
 		v, _ := viewOf(views, nodeOf(server))
@@ -80,7 +81,7 @@ func (n *Node) nextChange(views []ack.MemberView) change {
 			return change{"promote", server, func() error { return n.raft.Promote(server) }}
 		}
 	}
-	return n.deadServer(voters, views)
+	return n.deadServer(l, voters, views)
 }
 
 // caughtUp reports whether a server has the log to its present end: all that
@@ -94,7 +95,7 @@ func (n *Node) caughtUp(server string, v ack.MemberView) bool {
 
 // deadServer picks a server that has been dead for dead-server-after, if that is
 // asked for and quorum is to spare.
-func (n *Node) deadServer(voters []string, views []ack.MemberView) change {
+func (n *Node) deadServer(l *leading, voters []string, views []ack.MemberView) change {
 	if n.o.DeadServerAfter <= 0 || len(voters) <= 3 {
 		return change{}
 	}
@@ -105,8 +106,12 @@ func (n *Node) deadServer(voters []string, views []ack.MemberView) change {
 		}
 	}
 	for _, server := range voters {
-		v, ok := viewOf(views, nodeOf(server))
-		if ok && v.HeardAgo > n.o.DeadServerAfter && heard > len(voters)/2 {
+		v, _ := viewOf(views, nodeOf(server))
+		gone := v.HeardAgo
+		if gone < 0 { // this leader never heard it
+			gone = time.Since(l.elected)
+		}
+		if gone > n.o.DeadServerAfter && heard > len(voters)/2 {
 			return change{"remove", server, func() error { return n.raft.Remove(server) }}
 		}
 	}

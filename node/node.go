@@ -192,7 +192,7 @@ func (n *Node) adopt(cluster string) error {
 }
 
 func (n *Node) lookup(node string) (string, bool) {
-	return n.directory.Load().Addr(node, endpointPeer)
+	return n.directory.Load().Addr(node, endpoints.Peer)
 }
 
 // tags is what this node says about itself by gossip.

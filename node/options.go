@@ -18,10 +18,6 @@ import (
 const (
 	roleNode    = "node"
 	roleGateway = "gateway"
-
-	endpointHTTP  = "http"
-	endpointPeer  = "peer"
-	endpointAdmin = "admin"
 )
 
 // Options is what a Node is made from. Listeners are opened by the caller, so

@@ -10,6 +10,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
+	"shardway/endpoints"
 	"shardway/node/gossip"
 	"shardway/shardmap"
 )
@@ -241,19 +242,15 @@ func (n *Node) Shards() admin.ShardList {
 
 // Endpoints lists every announced endpoint, also of members that are no nodes.
 func (n *Node) Endpoints() []admin.Endpoint {
-	var out []admin.Endpoint
-	for _, m := range n.gossip.Members() {
-		for name, addr := range m.Tags.Endpoints {
-			kind := admin.KindMember
-			if m.Node {
-				kind = admin.KindNode
-			}
-			out = append(out, admin.Endpoint{Node: m.ID, Kind: kind, Name: name, Addr: addr})
+	all := n.directory.Load().All()
+	out := make([]admin.Endpoint, len(all))
+	for i, e := range all {
+		kind := admin.KindMember
+		if e.IsNode {
+			kind = admin.KindNode
 		}
+		out[i] = admin.Endpoint{Node: e.ID, Kind: kind, Name: e.Name, Addr: e.Addr}
 	}
-	slices.SortFunc(out, func(a, b admin.Endpoint) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name))
-	})
 	return out
 }
 
@@ -263,7 +260,7 @@ func (n *Node) Map() admin.Map {
 	m := admin.Map{Epoch: uint64(c.Epoch()), Shards: c.Len(), Hash: admin.HashName, Nodes: []admin.MapNode{}, Owners: make([]int, 0, c.Len())}
 	dir := n.directory.Load()
 	for _, mem := range c.Members() {
-		addr, _ := dir.Addr(string(mem.ID), endpointHTTP)
+		addr, _ := dir.Addr(string(mem.ID), endpoints.HTTP)
 		m.Nodes = append(m.Nodes, admin.MapNode{ID: string(mem.ID), HTTP: addr})
 	}
 	if c.Epoch() > 0 {
