@@ -1,0 +1,68 @@
+package ack
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+)
+
+// A backup is a State in a file:
+//
+//	magic 15 | version 1 | sha256 of the rest 32 | state
+//
+// The magic is text and ends the line, so that `head -1` tells what the file is.
+const (
+	backupMagic   = "shardway backup"
+	backupVersion = 1
+	backupHead    = len(backupMagic) + 1 + sha256.Size
+
+	// MaxBackup bounds the size of a backup.
+	MaxBackup = 8 << 20
+)
+
+// ErrNoBackup reports a file that is no whole backup; it is wrapped with why.
+var ErrNoBackup = errors.New("not a backup")
+
+// Backup returns the state as the content of a file. OpenBackup reads it.
+func (s *State) Backup() ([]byte, error) {
+	if !s.Born() {
+		return nil, errors.New("ack: backup: no cluster yet")
+	}
+	state, err := s.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, backupHead+len(state))
+	b = append(b, backupMagic...)
+	b = append(b, backupVersion)
+	sum := sha256.Sum256(state)
+	b = append(b, sum[:]...)
+	return append(b, state...), nil
+}
+
+// OpenBackup returns the state in a backup. Anything else, a backup that was cut
+// or changed included, is ErrNoBackup.
+func OpenBackup(b []byte) (*State, error) {
+	if len(b) > MaxBackup {
+		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrNoBackup, MaxBackup)
+	}
+	if !bytes.HasPrefix(b, []byte(backupMagic)) || len(b) < backupHead {
+		return nil, fmt.Errorf("%w: it does not begin as one, or is cut", ErrNoBackup)
+	}
+	if v := b[len(backupMagic)]; v != backupVersion {
+		return nil, fmt.Errorf("%w that this program reads: it has version %d, this program knows version %d", ErrNoBackup, v, backupVersion)
+	}
+	sum := sha256.Sum256(b[backupHead:])
+	if !bytes.Equal(sum[:], b[len(backupMagic)+1:backupHead]) {
+		return nil, fmt.Errorf("%w: wrong checksum, it is damaged", ErrNoBackup)
+	}
+	s, err := DecodeState(b[backupHead:])
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoBackup, err)
+	}
+	if !s.Born() {
+		return nil, fmt.Errorf("%w: it holds no cluster", ErrNoBackup)
+	}
+	return s, nil
+}
