@@ -59,7 +59,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	if ingress != "" {
 		// How long a stream stays idle is the ingress's affair.
 		o.Timeouts.First = 0
-		o.HeadBytes, o.TargetBytes, o.Direct = peerHead(s.o.MaxHead), s.o.MaxHead, true
+		o.HeadBytes, o.TargetBytes, o.Direct = peerHead(s.o.MaxHead), s.o.MaxHead, direct(conn)
 	}
 	c.h = h1.NewConn(conn, o)
 	c.ctx, c.cancel = context.WithCancel(ctx)

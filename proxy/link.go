@@ -71,7 +71,14 @@ func (s *Server) dialPeer(ctx context.Context, node string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.newLink(conn, h1.Options{HeadBytes: peerHead(s.o.MaxHead), Direct: true}), nil
+	return s.newLink(conn, h1.Options{HeadBytes: peerHead(s.o.MaxHead), Direct: direct(conn)}), nil
+}
+
+// direct reports whether what the socket of a stream between nodes reads is what
+// the stream reads. Over TLS it is not, and the stream says so.
+func direct(conn net.Conn) bool {
+	d, ok := conn.(interface{ Direct() bool })
+	return !ok || d.Direct()
 }
 
 // peerHead bounds heads between nodes: a client's, and what the ingress adds.

@@ -33,5 +33,15 @@ func (p *peers) each(f func(*pool)) {
 	})
 }
 
+// renew lets every connection go: idle ones at once, the others when they come
+// back. Those made from now on are in pools of their own.
+func (p *peers) renew() {
+	p.pools.Range(func(node, v any) bool {
+		p.pools.CompareAndDelete(node, v)
+		v.(*pool).closeIdle() //nolint:errcheck,forcetypeassert // as above
+		return true
+	})
+}
+
 func (p *peers) reap(age time.Duration) { p.each(func(pool *pool) { pool.reap(age) }) }
 func (p *peers) closeIdle()             { p.each((*pool).closeIdle) }

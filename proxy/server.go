@@ -153,6 +153,10 @@ func (s *Server) Abandon(match func(s shardmap.Shard, node string) bool) int {
 	return n
 }
 
+// RenewPeers lets the connections to other nodes go as they come free, so that
+// requests go over new ones: this node, or whom it believes, has changed.
+func (s *Server) RenewPeers() { s.peers.renew() }
+
 // SetDraining turns draining on or off. While it is on, answers carry
 // Connection: close, and connections that have been idle for a second are closed;
 // new ones are still taken.

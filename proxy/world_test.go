@@ -17,6 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/internal/secret"
 	"shardway/internal/simnet"
 	"shardway/proxy"
 	"shardway/queue"
@@ -49,7 +50,8 @@ type node struct {
 	}
 	release func()
 	room    *queue.Room
-	host    *simnet.Host // in a bubble; nil: loopback sockets
+	host    *simnet.Host                // in a bubble; nil: loopback sockets
+	seal    atomic.Pointer[secret.Seal] // TLS between nodes; nil: plain
 }
 
 func (n *node) Table() *proxy.Table { return n.table.Load() }
@@ -94,7 +96,11 @@ func (n *node) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if other == nil || n.dialError.Load() {
 		return nil, errors.New("nobody there")
 	}
-	return n.connect(ctx, other.peer)
+	conn, err := n.connect(ctx, other.peer)
+	if s := n.seal.Load(); s != nil && err == nil {
+		return s.Client(ctx, conn, id)
+	}
+	return conn, err
 }
 
 // connect dials an address of the test's network.
@@ -184,7 +190,16 @@ func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options))
 			if err != nil {
 				return
 			}
-			all.Go(func() { n.ServePeer(ctx, conn, "other") })
+			all.Go(func() {
+				if s := n.seal.Load(); s != nil {
+					raw := conn
+					if conn, err = s.Server(ctx, raw); err != nil {
+						_ = raw.Close()
+						return
+					}
+				}
+				n.ServePeer(ctx, conn, "other")
+			})
 		}
 	})
 	t.Cleanup(func() {
@@ -216,8 +231,23 @@ func pair(t *testing.T, app string, change ...func(*proxy.Options)) (ingress, ow
 // one that owns the shards.
 type starter func(t *testing.T, app string, change ...func(*proxy.Options)) (front, owner *node)
 
-// ways yields the two ways to an app: through the node in front of it, and from
-// another one.
+// sealedPair is pair with the TLS of a secret between the nodes.
+func sealedPair(t *testing.T, app string, change ...func(*proxy.Options)) (ingress, owner *node) {
+	t.Helper()
+	ingress, owner = pair(t, app, change...)
+	l := secret.List{secret.Generate(time.Now())}
+	for _, n := range []*node{ingress, owner} {
+		trust, err := secret.Derive(l, n.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.seal.Store(secret.NewSeal(trust))
+	}
+	return ingress, owner
+}
+
+// ways yields the ways to an app: through the node in front of it, and from
+// another one, plain and with TLS between the two.
 func ways() iter.Seq2[string, starter] {
 	return func(yield func(string, starter) bool) {
 		single := func(t *testing.T, app string, change ...func(*proxy.Options)) (*node, *node) {
@@ -225,7 +255,7 @@ func ways() iter.Seq2[string, starter] {
 			n := newNode(t, "owner", app, change...)
 			return n, n
 		}
-		_ = yield("local", single) && yield("remote", pair)
+		_ = yield("local", single) && yield("remote", pair) && yield("sealed", sealedPair)
 	}
 }
 
