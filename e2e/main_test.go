@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -132,7 +133,7 @@ func lostWith(m cluster.Map, node string, until int64) func(*history.Answer) str
 		switch {
 		case a.Sent() > until || m.OwnerOf(a.Key) != node:
 			return ""
-		case a.Status == http.StatusBadGateway && a.Error != "" && !a.Safe():
+		case a.Status == http.StatusBadGateway && strings.Contains(a.Detail, "may have run") && !a.Safe():
 			return fmt.Sprintf("%s may have run at %s: %s", a.Method, node, a.Error)
 		case a.Status == http.StatusOK && a.Cut && a.App == node:
 			return "half an answer of " + node

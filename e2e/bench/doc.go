@@ -1,0 +1,19 @@
+//go:build linux
+
+// Command bench measures what a request costs in the proxy, beside nginx and
+// HAProxy in the same run: `make bench-proxy`.
+//
+//	wrk ──► line ──► backend
+//
+// A line is what stands between: nothing, nginx with one worker, HAProxy with one
+// thread, or a node of a cluster of two; with two hops, nginx before nginx, or a
+// node that does not own the key before the one that does. All have the same
+// duties: choose by a consistent hash of X-Shard-Key, keep connections, write
+// X-Forwarded-*, Via and a request id, log no requests. Ours runs with the flags
+// of the README.
+//
+// The lines take turns within each case, so that whatever else the machine does
+// meets all of them. CPU time is that of all processes of a line, children
+// included, from /proc/PID/stat before and after; results are medians of the
+// rounds. All is on loopback and ends with this process.
+package main

@@ -1,0 +1,61 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// haproxyConfig is a proxy with the duties of a node.
+const haproxyConfig = `
+global
+  nbthread 1
+  maxconn 8192
+defaults
+  mode http
+  timeout client 60s
+  timeout server 60s
+  timeout connect 2s
+  http-reuse always
+  option forwardfor
+  unique-id-format %%{+X}o\ %%ci:%%cp_%%fi:%%fp_%%Ts_%%rt:%%pid
+frontend in
+  bind %[1]s backlog 4096
+  default_backend app
+  http-request set-header X-Request-Id %%[unique-id] unless { req.hdr(X-Request-Id) -m found }
+  http-request set-header X-Forwarded-Host %%[req.hdr(host)]
+  http-request set-header X-Forwarded-Proto http
+  http-request add-header Via "1.1 haproxy"
+  http-response add-header Via "1.1 haproxy"
+backend app
+  balance hdr(X-Shard-Key)
+  hash-type consistent
+%[2]s
+`
+
+// haproxy starts one HAProxy with one thread before the backends.
+func (b *stage) haproxy(ctx context.Context) ([]*line, error) {
+	program, err := find("haproxy", "haproxy")
+	if err != nil {
+		return nil, err
+	}
+	at, err := b.addr()
+	if err != nil {
+		return nil, err
+	}
+	var servers strings.Builder
+	for i, addr := range b.backends {
+		fmt.Fprintf(&servers, "  server app%d %s pool-max-conn 512\n", i, addr)
+	}
+	config, err := b.write("haproxy.cfg", fmt.Sprintf(haproxyConfig, at, servers.String()))
+	if err != nil {
+		return nil, err
+	}
+	p, err := b.launch(ctx, "haproxy", at, nil, program, "-db", "-f", config)
+	if err != nil {
+		return nil, err
+	}
+	return []*line{{name: "haproxy", hops: 1, target: at, procs: []*process{p}, version: version(ctx, program, "-v")}}, nil
+}

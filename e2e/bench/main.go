@@ -1,0 +1,145 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"syscall"
+	"time"
+
+	"shardway/e2e/cluster"
+)
+
+func main() {
+	// The kernel kills the children when the thread that started them ends.
+	runtime.LockOSThread()
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:forbidigo // a program of its own
+	}
+}
+
+// options are the flags.
+type options struct {
+	rounds  int
+	seconds time.Duration
+	only    *regexp.Regexp
+	lines   *regexp.Regexp
+	node    string
+	profile string
+}
+
+func run() error {
+	var o options
+	backend := flag.String("backend", "", "serve fixed answers at this address, and nothing else")
+	only := flag.String("only", "", "regular expression: the cases to run")
+	lines := flag.String("lines", "", "regular expression: the lines to run")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each case")
+	flag.DurationVar(&o.seconds, "time", 4*time.Second, "time of one measurement")
+	flag.StringVar(&o.node, "node", "", "the shardway binary (built anew)")
+	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the nodes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if *backend != "" {
+		return serveBackend(ctx, *backend)
+	}
+	var err1, err2 error
+	o.only, err1 = regexp.Compile(*only)
+	o.lines, err2 = regexp.Compile(*lines)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	return bench(ctx, o)
+}
+
+// bench starts every line, measures, reports, and ends what it started.
+func bench(ctx context.Context, o options) (err error) {
+	dir, err := cluster.Scratch()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	ports, err := cluster.NewPorts()
+	if err != nil {
+		return err
+	}
+	defer ports.Close()
+	b := &stage{dir: dir, ports: ports}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if o.node == "" {
+		built, err := cluster.Build(ctx, dir)
+		if err != nil {
+			return err
+		}
+		o.node = built.Node
+	}
+	lines, err := b.lines(ctx, o)
+	if err != nil {
+		return err
+	}
+	t := newTable(os.Stdout)
+	t.machine()
+	for _, l := range lines {
+		if l.version != "" {
+			fmt.Fprintf(os.Stdout, "%s: %s\n", l.name, l.version)
+		}
+	}
+	for _, c := range cases() {
+		if !o.only.MatchString(c.String()) {
+			continue
+		}
+		if err := b.measure(ctx, c, lines, o, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure runs one case over all lines that can, in turn.
+func (b *stage) measure(ctx context.Context, c testCase, lines []*line, o options, t *table) error {
+	script, err := b.script()
+	if err != nil {
+		return err
+	}
+	keys, err := b.keys(c.hops)
+	if err != nil {
+		return err
+	}
+	var able []*line
+	for _, l := range lines {
+		if l.hops == c.hops || l.hops == 0 {
+			able = append(able, l)
+		}
+	}
+	results := make([][]result, len(able))
+	for round := -1; round < o.rounds; round++ {
+		for i, l := range able {
+			w := wrk{script: script, target: l.target, keys: keys, c: c, time: o.seconds}
+			if round < 0 {
+				w.time = time.Second // opens connections, fills pools
+			}
+			stop := func() error { return nil }
+			if o.profile != "" && len(l.pprof) > 0 && round == 0 {
+				stop = b.profile(ctx, l, filepath.Join(o.profile, c.slug()), o.seconds)
+			}
+			r, err := l.measure(ctx, w)
+			if err := errors.Join(err, stop()); err != nil {
+				return fmt.Errorf("%s, %v: %w", l.name, c, err)
+			}
+			if round >= 0 {
+				results[i] = append(results[i], r)
+			}
+		}
+	}
+	t.add(c, able, results)
+	return nil
+}

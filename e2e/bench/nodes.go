@@ -1,0 +1,125 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// startNodes starts a cluster of two nodes, a and b, each before a backend. One
+// hop asks a for keys of its own, two hops ask it for b's.
+func (b *stage) startNodes(ctx context.Context, program string) ([]*line, error) {
+	ids := []string{"a", "b"}
+	const perNode = 4 // listen, admin, gossip, peer
+	at, err := b.addrs(perNode * len(ids))
+	if err != nil {
+		return nil, err
+	}
+	var procs []*process
+	for i, id := range ids {
+		own, other := at[perNode*i:], at[perNode*(len(ids)-1-i):]
+		p, err := b.launch(ctx, "node-"+id, own[0], nil, program, "run", "--node", id, "--data", filepath.Join(b.dir, "data-"+id),
+			"--upstream", "http://"+b.backends[i], "--listen", own[0], "--admin", own[1], "--gossip", own[2], "--peer", own[3],
+			"--join", other[2], "--expect", "2")
+		if err != nil && i == len(ids)-1 {
+			return nil, err
+		}
+		procs = append(procs, p)
+	}
+	if err := await(ctx, "the cluster", func() error { return b.serving(ctx, at[1], ids) }); err != nil {
+		return nil, err
+	}
+	return []*line{
+		{name: "shardway", hops: 1, target: at[0], procs: procs[:1], pprof: []string{at[1]}},
+		{name: "shardway → shardway", hops: 2, target: at[0], procs: procs, pprof: []string{at[1], at[perNode+1]}},
+	}, nil
+}
+
+// serving asks a node for the map, which must be shared by all.
+func (b *stage) serving(ctx context.Context, admin string, ids []string) error {
+	body, err := get(ctx, "http://"+admin+"/v1/map")
+	if err != nil {
+		return err
+	}
+	b.m = cluster.Map{}
+	if err := json.Unmarshal(body, &b.m); err != nil {
+		return err
+	}
+	counts := b.m.Counts()
+	for _, id := range ids {
+		if counts[id] == 0 {
+			return fmt.Errorf("node %s owns nothing: %v", id, counts)
+		}
+	}
+	return nil
+}
+
+func get(ctx context.Context, url string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, resp.Status, body)
+	}
+	return body, err
+}
+
+// keys writes the keys of a case into a file, if it is not there yet: a's for
+// one hop, b's for two. The other lines get the same.
+func (b *stage) keys(hops int) (string, error) {
+	owner := []string{"a", "b"}[hops-1]
+	path := filepath.Join(b.dir, "keys-"+owner)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	var text strings.Builder
+	for i, n := 0, 0; n < keyCount; i++ {
+		key := fmt.Sprintf("key-%d", i)
+		if b.m.Owner(load.ShardOf(key, b.m.Shards)) == owner {
+			text.WriteString(key + "\n")
+			n++
+		}
+	}
+	return b.write(filepath.Base(path), text.String())
+}
+
+// profile takes a CPU profile of each node of a line while wrk runs. The
+// function it returns waits for them.
+func (b *stage) profile(ctx context.Context, l *line, prefix string, d time.Duration) func() error {
+	done := make(chan error, len(l.pprof))
+	for i, admin := range l.pprof {
+		go func() {
+			body, err := get(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, max(1, int(d/time.Second)-1)))
+			if err == nil {
+				err = os.WriteFile(fmt.Sprintf("%s-%d.pprof", prefix, i), body, 0o600)
+			}
+			done <- err
+		}()
+	}
+	return func() error {
+		var errs []error
+		for range l.pprof {
+			errs = append(errs, <-done)
+		}
+		return errors.Join(errs...)
+	}
+}

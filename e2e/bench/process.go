@@ -1,0 +1,110 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// tick is the unit of CPU times in /proc: USER_HZ is 100 on every Linux that Go
+// runs on.
+const tick = 10 * time.Millisecond
+
+// process is a child, in a process group of its own.
+type process struct {
+	cmd *exec.Cmd
+	log string
+}
+
+// start starts args with its output in the file log. It is called by the main
+// goroutine, which keeps its thread.
+func start(log string, env []string, args ...string) (*process, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a file of the run
+	if err != nil {
+		return nil, fmt.Errorf("bench: log: %w", err)
+	}
+	defer func() { _ = out.Close() }()
+	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // a program of the run, ended by signal
+	cmd.Dir = filepath.Dir(log)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	return &process{cmd: cmd, log: log}, nil
+}
+
+// stop ends the process and its group.
+func (p *process) stop() error {
+	err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	if errors.Is(err, syscall.ESRCH) {
+		err = nil
+	}
+	_ = p.cmd.Wait() // by a signal, if it had not ended before
+	return err
+}
+
+// usage is what a process and its descendants have used and hold.
+type usage struct {
+	cpu time.Duration
+	rss int64 // bytes
+}
+
+// use reads the usage of a process, its descendants included, those that have
+// ended and were waited for too.
+func use(pid int) (usage, error) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	b, err := os.ReadFile(dir + "/stat") //nolint:gosec // of a child
+	if err != nil {
+		return usage{}, fmt.Errorf("bench: %w", err)
+	}
+	// The name, in parentheses, may hold spaces.
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	const utime, rss = 11, 21 // fields 14 and 24 of proc(5), less the two before
+	var u usage
+	for _, s := range f[utime : utime+4] { // utime, stime, cutime, cstime
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return usage{}, fmt.Errorf("bench: %s: %w", dir, err)
+		}
+		u.cpu += time.Duration(n) * tick
+	}
+	pages, err := strconv.ParseInt(f[rss], 10, 64)
+	if err != nil {
+		return usage{}, fmt.Errorf("bench: %s: %w", dir, err)
+	}
+	u.rss = pages * int64(os.Getpagesize())
+	children, err := filepath.Glob(dir + "/task/*/children")
+	if err != nil {
+		return usage{}, err
+	}
+	for _, file := range children {
+		b, err := os.ReadFile(file) //nolint:gosec // of a child
+		if err != nil {
+			continue // the thread has ended
+		}
+		for s := range strings.FieldsSeq(string(b)) {
+			child, err := strconv.Atoi(s)
+			if err != nil {
+				return usage{}, fmt.Errorf("bench: %s: %w", file, err)
+			}
+			more, err := use(child)
+			if err != nil {
+				return usage{}, err
+			}
+			u.cpu += more.cpu
+			u.rss += more.rss
+		}
+	}
+	return u, nil
+}

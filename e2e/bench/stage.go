@@ -1,0 +1,181 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"shardway/e2e/cluster"
+)
+
+// patience is how long anything may take to come up.
+const patience = 30 * time.Second
+
+// stage is what a run needs: ports, files, children.
+type stage struct {
+	dir      string
+	ports    *cluster.Ports
+	children []*process
+	backends []string
+	m        cluster.Map
+}
+
+// close ends the children, the last one first.
+func (b *stage) close() error {
+	var errs []error
+	for _, p := range slices.Backward(b.children) {
+		errs = append(errs, p.stop())
+	}
+	return errors.Join(errs...)
+}
+
+// addr is a free address.
+func (b *stage) addr() (string, error) {
+	port, err := b.ports.Free()
+	if err != nil {
+		return "", err
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+}
+
+// addrs are n free addresses.
+func (b *stage) addrs(n int) ([]string, error) {
+	all := make([]string, n)
+	for i := range all {
+		var err error
+		if all[i], err = b.addr(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// launch starts a child and waits until it takes connections.
+func (b *stage) launch(ctx context.Context, name, addr string, env []string, args ...string) (*process, error) {
+	p, err := start(filepath.Join(b.dir, name+".log"), env, args...)
+	if err != nil {
+		return nil, err
+	}
+	b.children = append(b.children, p)
+	return p, await(ctx, name, func() error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			said, _ := os.ReadFile(p.log) // its own words help more than the error
+			return fmt.Errorf("%w\n%s", err, said)
+		}
+		return conn.Close()
+	})
+}
+
+// await tries until it works.
+func await(ctx context.Context, what string, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	every := time.NewTicker(50 * time.Millisecond)
+	defer every.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return fmt.Errorf("bench: %s: %w", what, err)
+		}
+	}
+}
+
+// write writes a file of the run and returns its path.
+func (b *stage) write(name, text string) (string, error) {
+	path := filepath.Join(b.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return "", fmt.Errorf("bench: %w", err)
+	}
+	return path, nil
+}
+
+// lines starts all lines that can be had here, the backends first.
+func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
+	if err := b.startBackends(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := exec.LookPath("wrk"); err != nil {
+		return nil, errors.New("bench: wrk is not installed: apt-get install wrk")
+	}
+	nodes, err := b.startNodes(ctx, o.node)
+	if err != nil {
+		return nil, err
+	}
+	all := []*line{{name: "direct", target: b.backends[0]}}
+	for _, f := range []func(context.Context) ([]*line, error){b.nginx, b.haproxy} {
+		more, err := f(ctx)
+		if missing := new(missingError); errors.As(err, &missing) {
+			fmt.Fprintln(os.Stderr, "skipped:", missing)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	all = append(all, nodes...)
+	return slices.DeleteFunc(all, func(l *line) bool { return !o.lines.MatchString(l.name) }), nil
+}
+
+// startBackends starts one process at three addresses: a hash over one place
+// would be none.
+func (b *stage) startBackends(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if b.backends, err = b.addrs(3); err != nil {
+		return err
+	}
+	for i, addr := range b.backends {
+		// One thread each: what they take is taken from what is measured.
+		if _, err := b.launch(ctx, fmt.Sprint("backend", i), addr, []string{"GOMAXPROCS=1"}, self, "-backend", addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missingError names a program that is not installed.
+type missingError struct{ program, pkg string }
+
+// Error says what to do.
+func (e *missingError) Error() string {
+	return fmt.Sprintf("%s is not installed: apt-get install %s", e.program, e.pkg)
+}
+
+// find finds an installed program.
+func find(program, pkg string) (string, error) {
+	for _, p := range []string{program, "/usr/sbin/" + program} {
+		if path, err := exec.LookPath(p); err == nil {
+			return path, nil
+		}
+	}
+	return "", &missingError{program, pkg}
+}
+
+// version is what a program says of itself.
+func version(ctx context.Context, args ...string) string {
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput() //nolint:gosec // an installed program
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return first
+}

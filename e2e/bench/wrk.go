@@ -1,0 +1,82 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// wrkScript sends requests for the keys of a file in turn, from a place of its
+// own in each run, and prints what came of it as JSON. With a pause, each
+// connection waits before each request, at random so that they do not march in
+// step.
+const wrkScript = `
+local requests, at, pause = {}, 0, 0
+function init(args)
+  pause = tonumber(args[2])
+  for key in io.lines(args[1]) do
+    requests[#requests + 1] = wrk.format("GET", nil, {["Host"] = wrk.host, ["X-Shard-Key"] = key, ["User-Agent"] = "wrk", ["Accept"] = "*/*"})
+  end
+  math.randomseed(os.time())
+  at = math.random(#requests)
+  if pause == 0 then delay = nil end
+end
+function request()
+  at = at % #requests + 1
+  return requests[at]
+end
+function delay() return math.random(0, 2 * pause) end
+function done(summary, latency)
+  local e = summary.errors
+  io.write(string.format('{"requests":%d,"micros":%d,"p50":%d,"p99":%d,"errors":%d}\n', summary.requests, summary.duration,
+    latency:percentile(50), latency:percentile(99), e.connect + e.read + e.write + e.status + e.timeout))
+end
+`
+
+// wrk is one run of wrk.
+type wrk struct {
+	script, target, keys string
+	c                    testCase
+	time                 time.Duration
+}
+
+// wrkDone is what the script prints.
+type wrkDone struct {
+	Requests, Micros, P50, P99, Errors int64
+}
+
+// run runs wrk. A single error spoils the run.
+func (w wrk) run(ctx context.Context) (wrkDone, error) {
+	pause := 0
+	if w.c.rate > 0 {
+		pause = w.c.conns * 1000 / w.c.rate
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.time+patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "wrk", "-t1", "-c"+strconv.Itoa(w.c.conns), //nolint:gosec // arguments of our own
+		"-d"+strconv.Itoa(int(w.time/time.Second))+"s", "-s", w.script,
+		fmt.Sprintf("http://%s/%d", w.target, w.c.size), "--", w.keys, strconv.Itoa(pause))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return wrkDone{}, fmt.Errorf("bench: wrk: %w\n%s", err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	var done wrkDone
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &done); err != nil {
+		return wrkDone{}, fmt.Errorf("bench: wrk: %w\n%s", err, out)
+	}
+	if done.Errors > 0 || done.Requests == 0 {
+		return wrkDone{}, errors.New("bench: requests failed\n" + string(out))
+	}
+	return done, nil
+}
+
+// script writes the script, once.
+func (b *stage) script() (string, error) { return b.write("wrk.lua", wrkScript) }
