@@ -57,13 +57,7 @@ func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
 	mc.DeadNodeReclaimTime = 5 * time.Second
 	mc.LogOutput = nil
 	mc.Logger = logs.Std(g.o.Log, "memberlist")
-	if len(g.o.Keys) > 0 {
-		ring, err := memberlist.NewKeyring(g.o.Keys, g.o.Keys[0])
-		if err != nil {
-			return nil, fmt.Errorf("gossip: keys: %w", err)
-		}
-		mc.Keyring = ring
-	}
+	mc.Keyring = g.ring
 	return mc, g.addresses(ctx, mc)
 }
 

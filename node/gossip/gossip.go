@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
 	"github.com/rs/zerolog"
 )
@@ -25,6 +26,7 @@ type Gossip struct {
 	serf   *serf.Serf // set by Listen
 	self   netip.AddrPort
 	events chan serf.Event
+	ring   *memberlist.Keyring // nil: plain text
 
 	changed chan struct{} // 1: hint
 	retag   chan struct{} // 1: hint
@@ -50,6 +52,12 @@ func New(o Options) (*Gossip, error) {
 		changed: make(chan struct{}, 1),
 		retag:   make(chan struct{}, 1),
 		refused: make(chan *RefusedError, 1),
+	}
+	if len(o.Keys) > 0 {
+		var err error
+		if g.ring, err = memberlist.NewKeyring(o.Keys, o.Keys[0]); err != nil {
+			return nil, fmt.Errorf("gossip: keys: %w", err)
+		}
 	}
 	tags := o.Tags
 	g.tags.Store(&tags)

@@ -160,5 +160,22 @@ func (g *Gossip) join(to netip.AddrPort) error {
 	if r := g.gate.last.Load(); r != nil && strings.Contains(err.Error(), r.Error()) {
 		return r
 	}
+	if why := sealedReason(err.Error()); why != "" {
+		return fmt.Errorf("gossip: join %s: %s (%w)", to, why, err)
+	}
 	return fmt.Errorf("gossip: join %s: %w", to, err)
+}
+
+// sealedReason says what to do where two nodes do not encrypt alike; memberlist
+// has only texts for that.
+func sealedReason(text string) string {
+	switch {
+	case strings.Contains(text, "encryption is not configured"):
+		return "it encrypts its gossip and this node does not: start this one with the cluster's secret (--secret-file)"
+	case strings.Contains(text, "remote state is not encrypted"):
+		return "it does not encrypt its gossip and this node does: it was started without the cluster's secret (--secret-file)"
+	case strings.Contains(text, "no installed keys could decrypt"):
+		return "it has another secret (--secret-file)"
+	}
+	return ""
 }

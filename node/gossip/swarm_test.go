@@ -24,6 +24,7 @@ type swarm struct {
 	all  []*member
 	dns  *names
 	made map[string]*simnet.Host
+	keys map[string][][]byte // of each member; none: plain text
 	mu   sync.Mutex
 	logs []string
 }
@@ -107,7 +108,7 @@ func (m *member) start(name string, tags gossip.Tags, join ...string) {
 		t.Fatal(err)
 	}
 	g, err := gossip.New(gossip.Options{
-		Name: name, Tags: tags, Join: join, Transport: tr, Advertise: m.host.Addr(port),
+		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port),
 		Resolver: m.sw.dns, Log: zerolog.New(m.sw),
 	})
 	if err != nil {

@@ -1,0 +1,95 @@
+package gossip_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+func key(b byte) []byte { return bytes.Repeat([]byte{b}, 32) }
+
+func TestGossipOfAnotherSecretStaysOut(t *testing.T) {
+	for name, tt := range map[string]struct {
+		a, b [][]byte
+		want string // what b is told
+	}{
+		"another key":   {[][]byte{key(1)}, [][]byte{key(2)}, "it has another secret"},
+		"plain joiner":  {[][]byte{key(1)}, nil, "it encrypts its gossip and this node does not"},
+		"plain cluster": {nil, [][]byte{key(2)}, "it does not encrypt its gossip and this node does"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(s *swarm) {
+				s.keys = map[string][][]byte{"a": tt.a, "b": tt.b}
+				a := s.add("a", node("a"))
+				b := s.add("b", node("b"), s.host("a").Addr(port))
+				time.Sleep(20 * time.Second)
+				if len(a.Members()) != 1 || len(b.Members()) != 1 {
+					t.Errorf("a sees %v, b sees %v: want each alone", a.Members(), b.Members())
+				}
+				err := b.Alone()
+				if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--secret-file") {
+					t.Errorf("b is told %v, want %q", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestKeysChangeWithoutAGap(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		old, next := key(1), key(2)
+		s.keys = map[string][][]byte{"a": {old}, "b": {old}, "c": {old}}
+		all := []*member{s.add("a", node("a")), s.add("b", node("b"), s.host("a").Addr(port)), s.add("c", node("c"), s.host("a").Addr(port))}
+		together := func(when string) {
+			t.Helper()
+			time.Sleep(30 * time.Second)
+			for _, m := range all {
+				for _, o := range m.Members() {
+					if o.Status.String() != "alive" {
+						t.Errorf("%s: one sees %s %v", when, o.ID, o.Status)
+					}
+				}
+				if n := len(m.Members()); n != len(all) {
+					t.Errorf("%s: one sees %d members, want %d", when, n, len(all))
+				}
+			}
+		}
+		together("before")
+		for _, keys := range [][][]byte{{old, next}, {next, old}, {next}} {
+			for _, m := range all { // one after the other, with time in between
+				if err := m.SetKeys(keys); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * time.Second)
+			}
+			together("after a step")
+		}
+		s.keys["d"] = [][]byte{next}
+		all = append(all, s.add("d", node("d"), s.host("b").Addr(port)))
+		together("with a newcomer")
+		s.keys["e"] = [][]byte{old}
+		late := s.add("e", node("e"), s.host("b").Addr(port))
+		together("with one who has the old key")
+		if n := len(late.Members()); n != 1 {
+			t.Errorf("the old key still lets in: %d members", n)
+		}
+	})
+}
+
+func TestKeysAreNotTurnedOnLater(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		a := s.add("a", node("a"))
+		if err := a.SetKeys([][]byte{key(1)}); err == nil || !strings.Contains(err.Error(), "restart") {
+			t.Errorf("SetKeys on plain gossip = %v", err)
+		}
+		s.keys = map[string][][]byte{"b": {key(1)}}
+		b := s.add("b", node("b"))
+		if err := b.SetKeys(nil); err == nil {
+			t.Error("keys were turned off")
+		}
+		if err := b.SetKeys([][]byte{{1, 2, 3}}); err == nil {
+			t.Error("a key of 3 bytes was taken")
+		}
+	})
+}
