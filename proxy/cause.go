@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"net"
 	"strconv"
 
 	"shardway/proxy/h1"
@@ -44,22 +43,10 @@ func (c cause) String() string {
 	return "cause(" + strconv.Itoa(int(c)) + ")"
 }
 
-// closeAll closes connections in the middle of what they carry. Where there is
-// a socket it is reset: an answer that would end with its connection must not
-// look whole.
+// closeAll closes connections in the middle of what they carry, so that nothing
+// of it looks whole.
 func closeAll(conns []*h1.Conn) {
 	for _, c := range conns {
-		nc := c.NetConn()
-		for {
-			below, ok := nc.(interface{ NetConn() net.Conn })
-			if !ok {
-				break
-			}
-			nc = below.NetConn()
-		}
-		if t, ok := nc.(interface{ SetLinger(sec int) error }); ok {
-			_ = t.SetLinger(0) // closing is what is left
-		}
-		_ = c.Close() // its goroutine meets the error
+		_ = c.Cut() // its goroutine meets the error
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
 	"shardway/proxy/h1"
@@ -35,15 +34,12 @@ type link struct {
 // newLink wraps a connection just made.
 func (s *Server) newLink(conn net.Conn, o h1.Options) *link {
 	l := &link{}
-	if sc, ok := conn.(syscall.Conn); ok {
-		_, err := sc.SyscallConn()
-		l.socket = err == nil
-	}
 	// The time to the first byte is the sweep's affair.
 	o.Timeouts = h1.Timeouts{Head: s.o.HeadTimeout, Write: s.o.IdleTimeout}
 	o.Buffers = &s.buffers
 	o.ReadBuffer = upstreamRead
 	l.Conn = h1.NewConn(conn, o)
+	l.socket = l.Visible()
 	return l
 }
 
@@ -78,7 +74,7 @@ func (s *Server) dialPeer(ctx context.Context, node string) (*link, error) {
 // the stream reads. Over TLS it is not, and the stream says so.
 func direct(conn net.Conn) bool {
 	d, ok := conn.(interface{ Direct() bool })
-	return !ok || d.Direct()
+	return ok && d.Direct()
 }
 
 // peerHead bounds heads between nodes: a client's, and what the ingress adds.

@@ -40,16 +40,31 @@ func (c *Conn) CloseLinger() {
 	}
 }
 
-// reset closes nc so that the peer sees a cut and not an end: by RST on TCP,
-// without close_notify on TLS.
-func reset(nc net.Conn) error {
-	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		nc = t.NetConn()
+// Cut closes the connection at once, whatever it carries, so that the peer sees
+// a cut and not an end: by a reset where there is TCP, without close_notify on
+// TLS, which might wait for a peer that reads nothing. Any goroutine may call it.
+func (c *Conn) Cut() error {
+	if c.closed.Swap(true) {
+		return nil
 	}
-	if t, ok := nc.(interface{ SetLinger(sec int) error }); ok {
+	return reset(c.nc)
+}
+
+// reset closes nc as Cut does: the socket first, then what wraps it.
+func reset(nc net.Conn) error {
+	socket := nc
+	for next := below(nc); next != nil; next = below(next) {
+		socket = next
+	}
+	if t, ok := socket.(interface{ SetLinger(sec int) error }); ok {
 		_ = t.SetLinger(0) // closing is what is left
 	} else {
-		noLinger(nc)
+		noLinger(socket)
 	}
-	return nc.Close()
+	if socket == nc {
+		return nc.Close()
+	}
+	err := socket.Close()
+	_ = nc.Close() // lets go of what it holds
+	return err
 }

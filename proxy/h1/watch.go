@@ -2,6 +2,7 @@ package h1
 
 import (
 	"errors"
+	"net"
 	"os"
 	"syscall"
 	"time"
@@ -20,17 +21,34 @@ func (w *watch) look(fd uintptr) bool {
 	return w.peer
 }
 
-// rawConn returns the socket below c, nil without one.
+// rawConn returns the socket below c, under whatever wraps it; nil without one.
 func (c *Conn) rawConn() syscall.RawConn {
-	if c.watch.raw == nil {
-		if sc, ok := c.nc.(syscall.Conn); ok {
+	if c.watch.raw != nil {
+		return c.watch.raw
+	}
+	for nc := c.nc; nc != nil; nc = below(nc) {
+		if sc, ok := nc.(syscall.Conn); ok {
 			if raw, err := sc.SyscallConn(); err == nil {
 				c.watch.raw = raw
+				break
 			}
 		}
 	}
 	return c.watch.raw
 }
+
+// below returns the connection that nc wraps, nil if it wraps none: tls.Conn
+// tells it, and so do those made in its likeness.
+func below(nc net.Conn) net.Conn {
+	if w, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		return w.NetConn()
+	}
+	return nil
+}
+
+// Visible reports whether there is a socket below the connection, so that
+// WatchGone and Alive see what becomes of it.
+func (c *Conn) Visible() bool { return c.rawConn() != nil }
 
 // WatchGone calls gone, once and from another goroutine, when the peer has
 // closed its side or the connection breaks, until StopWatch. Nothing is
@@ -82,6 +100,9 @@ func (c *Conn) StopWatch() bool {
 // read, no end, no error. Bytes that nobody asked for make it unusable too:
 // they would be taken for the next answer. Without a socket to look at, it
 // knows only what is buffered.
+//
+// Under TLS the socket tells of an end and of bytes, whatever they mean; what
+// has been taken from it already and not been asked for is looked for too.
 func (c *Conn) Alive() bool {
 	if c.closed.Load() || c.in.buffered() > 0 || c.out.err != nil {
 		return false
@@ -93,7 +114,20 @@ func (c *Conn) Alive() bool {
 	if c.alive.step == nil {
 		c.alive.step = c.alive.look
 	}
-	return raw.Control(c.alive.step) == nil && c.alive.quiet
+	return raw.Control(c.alive.step) == nil && c.alive.quiet && (c.in.sock != nil || !c.readAhead())
+}
+
+// readAhead reports whether something between the socket and this Conn has read
+// bytes that nobody asked for: whatever comes though nobody waits. A deadline
+// that has passed keeps the read from the socket; TLS bears that.
+func (c *Conn) readAhead() bool {
+	in := &c.in
+	if in.setDeadline(past()) != nil {
+		return true
+	}
+	n, err := in.nc.Read(in.few[:1])
+	_ = in.setDeadline(time.Time{}) // the next reader sees the error
+	return n > 0 || !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // liveness looks at a socket once.
