@@ -35,11 +35,13 @@ func allowed() map[string][]string {
 		// The operator's side.
 		"admin": {"shardmap", "internal/problem"},
 		// The composition.
-		"node":           {"node/consensus", "node/disk", "node/gossip", "node/logs", "ack", "admin", "endpoints", "peer", "proxy", "proxy/h1", "queue", "shardmap", "internal/clock", "internal/problem"},
+		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "ack", "admin", "endpoints", "peer", "proxy", "proxy/h1", "queue", "shardmap", "internal/clock", "internal/problem"},
 		"node/consensus": {"node/disk", "node/logs", "peer", "internal/clock"},
 		"node/disk":      {"node/logs", "internal/clock"},
-		"node/gossip":    {"node/logs", "endpoints", "internal/clock"},
+		"node/gossip":    {"node/lineage", "node/logs", "endpoints", "internal/clock"},
+		"node/lineage":   {},
 		"node/logs":      {},
+		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
 		"node/process":   {"node", "node/disk", "node/gossip", "ack", "admin", "config", "proxy", "queue", "internal/clock"},
 		// The ends.
 		"internal/clock":   {},
@@ -47,7 +49,7 @@ func allowed() map[string][]string {
 		"internal/secret":  {},
 		"internal/simnet":  {},
 		"internal/demo":    {"admin", "shardmap"},
-		"internal/cli":     {"admin", "config", "node/process", "internal/demo"},
+		"internal/cli":     {"admin", "config", "node/process", "node/recovery", "internal/demo"},
 		"":                 {"internal/cli"},
 	}
 }

@@ -28,6 +28,9 @@ func Open(path, wantNode string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
+	if exists(b.path(foundingFile)) {
+		return nil, errors.Join(fmt.Errorf("disk: data directory %q was being recovered or restored when that was interrupted: run the same `shardway recover` or `shardway restore` again", path), b.unlock())
+	}
 	return open(b, wantNode)
 }
 

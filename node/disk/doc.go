@@ -2,12 +2,13 @@
 // which cluster it belongs to, and the stores under Raft.
 //
 //	lock           flock of the running process, its pid inside
-//	identity.json  format, node id, disk id; written once
+//	identity.json  format, node id, disk id; written once, and by Found
 //	boot.json      raised and synced by each Open, after the lock is held
 //	cluster.json   cluster id and shard count, once known
 //	raft.json      that the Raft log was made
 //	gossip         Serf's snapshot of the members it saw
 //	raft/          log and snapshots
+//	founding.json  that Found was interrupted
 //
 // Two rules hold. A boot number is never used twice, because it is on disk
 // before Open returns and only the holder of the lock writes it. And the disk

@@ -31,6 +31,11 @@ const (
 type files struct {
 	dir  string
 	lock *os.File
+	// raft is the directory of Raft's stores, raftDir but for repairs.
+	raft string
+	// repair is true for OpenRepair, restoring if what it found is a directory
+	// that was empty before Found was interrupted.
+	repair, restoring bool
 }
 
 // openFiles makes the directory if there is none, and takes its lock.
@@ -49,7 +54,7 @@ func openFiles(dir string) (*files, error) {
 		}
 		return nil, fmt.Errorf("disk: lock data directory %q: %w", dir, err)
 	}
-	b := &files{dir: dir, lock: f}
+	b := &files{dir: dir, lock: f, raft: raftDir}
 	if err := b.sign(); err != nil {
 		return nil, errors.Join(unusable(dir, err), b.unlock())
 	}
@@ -154,7 +159,7 @@ func (b *files) stores(o StoreOptions) (rawStores, error) {
 	if err != nil {
 		return rawStores{}, err
 	}
-	log := filepath.Join(b.path(raftDir), logFile)
+	log := filepath.Join(b.path(b.raft), logFile)
 	if _, err = os.Stat(log); had && errors.Is(err, fs.ErrNotExist) {
 		return rawStores{}, fmt.Errorf("disk: the raft log %q is gone: restore it, or start with an empty data directory", log)
 	}
@@ -162,7 +167,7 @@ func (b *files) stores(o StoreOptions) (rawStores, error) {
 	if err != nil || had {
 		return raw, err
 	}
-	err = errors.Join(syncDir(b.path(raftDir)), syncDir(b.dir))
+	err = errors.Join(syncDir(b.path(b.raft)), syncDir(b.dir))
 	if err == nil {
 		err = save(b, raftFile, raftMade{Format: format})
 	}
@@ -174,7 +179,7 @@ func (b *files) stores(o StoreOptions) (rawStores, error) {
 
 // open opens what the libraries keep in raft/.
 func (b *files) open(o StoreOptions) (rawStores, error) {
-	dir := b.path(raftDir)
+	dir := b.path(b.raft)
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return rawStores{}, unusable(b.dir, err)
 	}

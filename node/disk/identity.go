@@ -18,6 +18,7 @@ const (
 	bootFile     = "boot.json"
 	clusterFile  = "cluster.json"
 	raftFile     = "raft.json"
+	foundingFile = "founding.json"
 
 	maxNodeID = 64
 )

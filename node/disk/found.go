@@ -1,0 +1,146 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// founding is the content of founding.json: Found was begun and not finished.
+type founding struct {
+	Format int `json:"format"`
+	// From is where the Raft log from before is moved to, "" if there was none.
+	From string `json:"from"`
+}
+
+// Foundation is what Found makes.
+type Foundation struct {
+	// Cluster and Shards are those of the cluster that goes on here.
+	Cluster string
+	Shards  int
+	// Write fills the new stores, for the server that has the given disk id.
+	Write func(disk string, s *Stores) error
+	// Stores are the settings of the new stores.
+	Stores StoreOptions
+}
+
+// OpenRepair is Open for the commands that work on a directory while no node
+// does. It opens a directory of which Found was interrupted, too; OpenStores then
+// opens the log from before.
+func OpenRepair(path, wantNode string) (*Dir, error) {
+	b, err := openFiles(path)
+	if err != nil {
+		return nil, err
+	}
+	var mark founding
+	begun, err := load(b, foundingFile, &mark)
+	if err != nil {
+		return nil, errors.Join(err, b.unlock())
+	}
+	if begun && mark.From != "" && exists(b.path(mark.From)) {
+		b.raft = mark.From
+	}
+	b.repair, b.restoring = true, begun && mark.From == ""
+	return open(b, wantNode)
+}
+
+// Used reports whether the directory belongs to a cluster, or has a Raft log; one
+// in which a restore was interrupted is not used yet.
+func (d *Dir) Used() (bool, error) {
+	if b, ok := d.b.(*files); ok && b.restoring {
+		return false, nil
+	}
+	if id, _ := d.Cluster(); id != "" {
+		return true, nil
+	}
+	var made raftMade
+	return load(d.b, raftFile, &made)
+}
+
+// Found makes the directory the beginning of a cluster. It closes the stores.
+// Another cluster's Raft log is kept beside, under the name that is returned, for
+// who thinks better of it. The disk id changes with the log: what the old one has
+// voted is forgotten. Afterwards the Dir is good for Close only.
+//
+// A crash leaves a mark by which Open refuses the directory until Found, called
+// again on what OpenRepair opens, has finished.
+func (d *Dir) Found(f Foundation) (kept string, err error) {
+	b, ok := d.b.(*files)
+	if !ok || !b.repair || f.Cluster == "" || f.Shards <= 0 {
+		return "", fmt.Errorf("disk: cannot found cluster %q with %d shards here", f.Cluster, f.Shards)
+	}
+	if err := d.closeStores(); err != nil {
+		return "", err
+	}
+	if kept, err = b.clear(d.Boot()); err != nil {
+		return "", fmt.Errorf("disk: move the raft log aside: %w", err)
+	}
+	d.id.Disk = random(10)
+	if err := save(b, identityFile, d.id); err != nil {
+		return "", err
+	}
+	if err := d.fill(f); err != nil {
+		return "", err
+	}
+	if err := save(b, clusterFile, cluster{Format: format, ID: f.Cluster, Shards: f.Shards}); err != nil {
+		return "", err
+	}
+	if err := errors.Join(os.Remove(b.path(foundingFile)), syncDir(b.dir)); err != nil {
+		return "", fmt.Errorf("disk: %w", err)
+	}
+	return kept, nil
+}
+
+// clear marks the directory and makes room for new stores. What the last try has
+// made, if it was interrupted, is removed.
+func (b *files) clear(boot uint64) (kept string, err error) {
+	var mark founding
+	begun, err := load(b, foundingFile, &mark)
+	if err != nil {
+		return "", err
+	}
+	if !begun {
+		mark = founding{Format: format}
+		if exists(b.path(raftDir)) {
+			mark.From = fmt.Sprintf("%s.before-%d", raftDir, boot)
+		}
+		if err := save(b, foundingFile, mark); err != nil {
+			return "", err
+		}
+	}
+	b.raft = raftDir
+	if err := os.Remove(b.path(raftFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if mark.From == "" || exists(b.path(mark.From)) {
+		return mark.From, os.RemoveAll(b.path(raftDir))
+	}
+	return mark.From, errors.Join(os.Rename(b.path(raftDir), b.path(mark.From)), syncDir(b.dir))
+}
+
+// fill makes new stores and lets them be written.
+func (d *Dir) fill(f Foundation) error {
+	s, err := d.OpenStores(f.Stores)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Write(d.id.Disk, s), d.closeStores())
+}
+
+// closeStores closes the stores that are open, so that others can be opened.
+func (d *Dir) closeStores() error {
+	d.mu.Lock()
+	s := d.open
+	d.open = nil
+	d.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.Close()
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,165 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/node/consensus"
+	"shardway/node/disk"
+	"shardway/node/lineage"
+)
+
+// ErrUnconfirmed reports that the operator has not named the cluster to give up.
+var ErrUnconfirmed = errors.New("recovery: not confirmed")
+
+// Options say what to do with a data directory.
+type Options struct {
+	// Data is the data directory.
+	Data string
+	// Node is the id that Restore gives the node; empty: one that it has, or a
+	// random one.
+	Node string
+	// Confirm must be the cluster id that Recover gives up.
+	Confirm string
+	// Above is an epoch that must not be reached from below any more, zero if
+	// none is known.
+	Above uint64
+	// Reachable tells whether somebody listens at a gossip address; nil: Recover
+	// does not ask whether the others are gone.
+	Reachable func(addr string) bool
+	// Now is the time; zero: the present.
+	Now time.Time
+	// Log gets the library's lines.
+	Log zerolog.Logger
+}
+
+// Result is what was made.
+type Result struct {
+	Node    string `json:"node"`
+	Cluster string `json:"cluster"`
+	Former  string `json:"former"` // the cluster that goes on in this one
+	Shards  int    `json:"shards"`
+	Floor   uint64 `json:"floor"`
+	// Kept is where the former Raft log lies, empty if there was none.
+	Kept string `json:"kept,omitempty"`
+}
+
+// Look reads what a data directory holds. It changes nothing but the count of
+// boots.
+func Look(data string, log zerolog.Logger) (Survivor, error) {
+	d, err := openUsed(data)
+	if err != nil {
+		return Survivor{}, err
+	}
+	v, err := survey(d, log)
+	return v, errors.Join(err, d.Close())
+}
+
+// Recover makes the node of a data directory the only one of a new cluster that
+// goes on where this one's log ends.
+func Recover(o Options) (_ Result, err error) {
+	d, err := openUsed(o.Data)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	v, err := survey(d, o.Log)
+	if err != nil {
+		return Result{}, err
+	}
+	if o.Confirm != v.Cluster {
+		return Result{}, fmt.Errorf("%w: the data directory %q belongs to cluster %s, --confirm says %q", ErrUnconfirmed, o.Data, v.Cluster, o.Confirm)
+	}
+	if o.Reachable != nil {
+		if err := gone(o.Data, v.Node, o.Reachable); err != nil {
+			return Result{}, err
+		}
+	}
+	return found(d, o, v.state, v.Index, v.Term)
+}
+
+// Restore makes a node the only one of a new cluster that goes on where a backup
+// was taken. Its data directory must belong to no cluster.
+func Restore(o Options, backup []byte) (_ Result, err error) {
+	s, err := ack.OpenBackup(backup)
+	if err != nil {
+		return Result{}, err
+	}
+	d, err := disk.OpenRepair(o.Data, o.Node)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	used, err := d.Used()
+	if err != nil {
+		return Result{}, err
+	}
+	if used {
+		return Result{}, fmt.Errorf("recovery: the data directory %q is in use by a cluster already: restore into an empty one (to go on with what it holds, there is `shardway recover`)", o.Data)
+	}
+	return found(d, o, s, s.Above(), s.LastTerm())
+}
+
+// found writes the beginning of the new cluster. Index and term are the last ones
+// known of the former.
+func found(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, error) {
+	now := o.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	r := Result{Node: d.Node(), Former: s.Cluster(), Shards: s.Shards(), Floor: floor(now, max(index, s.Above()), o.Above)}
+	r.Cluster = lineage.Recovered(s.Cluster(), r.Floor)
+	n, err := s.Recovered(r.Cluster, r.Floor)
+	if err != nil {
+		return Result{}, err
+	}
+	b, err := n.MarshalBinary()
+	if err != nil {
+		return Result{}, err
+	}
+	r.Kept, err = d.Found(disk.Foundation{
+		Cluster: r.Cluster, Shards: r.Shards, Stores: disk.StoreOptions{Log: o.Log},
+		Write: func(disk string, s *disk.Stores) error {
+			return consensus.Found(s, consensus.ServerID(r.Node, disk), b, r.Floor, term+1)
+		},
+	})
+	if r.Kept != "" {
+		r.Kept = filepath.Join(o.Data, r.Kept)
+	}
+	return r, err
+}
+
+// floor returns where a log goes on whose last known index is given.
+func floor(now time.Time, last, above uint64) uint64 {
+	f := last + ack.MinJump
+	if above > 0 {
+		f = max(f, above+1)
+	}
+	return max(f, uint64(max(now.UnixMilli(), 0)))
+}
+
+// openUsed opens a data directory that must be there.
+func openUsed(data string) (*disk.Dir, error) {
+	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("recovery: there is no data directory %q: name it with --data", data)
+	}
+	d, err := disk.OpenRepair(data, "")
+	if err != nil {
+		return nil, err
+	}
+	used, err := d.Used()
+	if err == nil && !used {
+		err = fmt.Errorf("recovery: the data directory %q belongs to no cluster: there is nothing to recover; name another one with --data", data)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}

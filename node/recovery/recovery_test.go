@@ -1,0 +1,242 @@
+package recovery_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/node/consensus"
+	"shardway/node/disk"
+	"shardway/node/lineage"
+	"shardway/node/recovery"
+)
+
+// now is a time whose milliseconds are far above any index of these tests.
+var now = time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
+
+// backup is a backup of a cluster that was just born.
+func backup(t *testing.T) []byte {
+	t.Helper()
+	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth(lineage.New(), 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Backup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func restored(t *testing.T) (string, recovery.Result) {
+	t.Helper()
+	data := filepath.Join(t.TempDir(), "data")
+	r, err := recovery.Restore(recovery.Options{Data: data, Node: "a", Now: now}, backup(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data, r
+}
+
+func look(t *testing.T, data string) recovery.Survivor {
+	t.Helper()
+	v, err := recovery.Look(data, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", parts)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("error %q does not contain %q", err, p)
+		}
+	}
+}
+
+func TestRestoreMakesAClusterOfOneAboveTheFloor(t *testing.T) {
+	data, r := restored(t)
+	if r.Floor != uint64(now.UnixMilli()) || r.Node != "a" || r.Kept != "" || !lineage.Supersedes(r.Cluster, r.Former) {
+		t.Errorf("restored: %+v", r)
+	}
+	v := look(t, data)
+	if v.Cluster != r.Cluster || v.Shards != 16 || v.Index != r.Floor || len(v.Peers) != 1 || !v.Peers[0].Voter || !v.Peers[0].Here {
+		t.Errorf("the directory holds %+v", v)
+	}
+	d, err := disk.Open(data, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	if id, shards := d.Cluster(); id != r.Cluster || shards != 16 {
+		t.Errorf("the directory belongs to %s with %d shards", id, shards)
+	}
+}
+
+// The next entry has an index above the floor, and the server needs nobody else
+// to write it.
+func TestRecoveredServerGoesOnAboveTheFloor(t *testing.T) {
+	data, _ := restored(t)
+	r, err := recovery.Recover(recovery.Options{Data: data, Confirm: look(t, data).Cluster, Now: now.Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := uint64(now.UnixMilli()) + ack.MinJump; r.Floor != want {
+		t.Errorf("floor %d, want %d: the last known index and the least jump", r.Floor, want)
+	}
+	if _, err := os.Stat(filepath.Join(r.Kept, "log.db")); err != nil {
+		t.Errorf("the former log is not kept: %v", err)
+	}
+	d, err := disk.Open(data, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	stores, err := d.OpenStores(disk.StoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := consensus.ServerID(d.Node(), d.Disk())
+	f := &fsm{}
+	nobody := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody is there") }
+	raft, err := consensus.Open(consensus.Options{
+		ID: id, Stream: consensus.NewStream(id, nobody), FSM: f, Stores: stores,
+		Heartbeat: 50 * time.Millisecond, Election: 50 * time.Millisecond, LeaderLease: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = raft.Shutdown(t.Context()) }()
+	for !raft.IsLeader() {
+		<-raft.Changed()
+	}
+	index, err := raft.ApplyIndex([]byte("x"))
+	if err != nil || index <= r.Floor {
+		t.Errorf("the next entry has index %d, %v, want one above %d", index, err, r.Floor)
+	}
+	if f.restored == nil || raft.Fresh() {
+		t.Errorf("the state was not restored, fresh %v", raft.Fresh())
+	}
+}
+
+// fsm remembers what it was given.
+type fsm struct{ restored []byte }
+
+func (f *fsm) Apply(uint64, uint64, []byte) any { return nil }
+func (f *fsm) Snapshot() ([]byte, error)        { return f.restored, nil }
+func (f *fsm) Restore(b []byte) error           { f.restored = b; return nil }
+
+// The clock may be wrong, and two restores of one backup know nothing of each
+// other.
+func TestOperatorRaisesTheFloor(t *testing.T) {
+	high := uint64(1) << 60
+	r, err := recovery.Restore(recovery.Options{Data: t.TempDir(), Node: "a", Now: time.Unix(0, 0), Above: high}, backup(t))
+	if err != nil || r.Floor != high+1 {
+		t.Errorf("floor %d, %v, want %d", r.Floor, err, high+1)
+	}
+	r, err = recovery.Restore(recovery.Options{Data: t.TempDir(), Node: "a", Now: time.Unix(0, 0)}, backup(t))
+	if err != nil || r.Floor != 2+ack.MinJump {
+		t.Errorf("floor %d, %v, want %d", r.Floor, err, uint64(2+ack.MinJump))
+	}
+}
+
+func TestRecoverWantsTheClusterNamed(t *testing.T) {
+	data, r := restored(t)
+	_, err := recovery.Recover(recovery.Options{Data: data})
+	wantError(t, err, r.Cluster, "--confirm")
+	if !errors.Is(err, recovery.ErrUnconfirmed) {
+		t.Errorf("error %v, want ErrUnconfirmed", err)
+	}
+	if v := look(t, data); v.Cluster != r.Cluster {
+		t.Errorf("cluster %s after a refusal, want %s", v.Cluster, r.Cluster)
+	}
+	// The same command line does nothing a second time.
+	if _, err = recovery.Recover(recovery.Options{Data: data, Confirm: r.Cluster}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = recovery.Recover(recovery.Options{Data: data, Confirm: r.Cluster})
+	wantError(t, err, "--confirm")
+}
+
+func TestRecoverRefusesWhileOthersAnswer(t *testing.T) {
+	data, r := restored(t)
+	lines := "alive: a 10.0.0.1:7946\nalive: b 10.0.0.2:7946\nnot-alive: b\nclock: 7\n"
+	if err := os.WriteFile(filepath.Join(data, "gossip"), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := recovery.Options{Data: data, Confirm: r.Cluster, Reachable: func(addr string) bool { return addr == "10.0.0.2:7946" }}
+	_, err := recovery.Recover(o)
+	wantError(t, err, `"b"`, "10.0.0.2:7946")
+	o.Reachable = func(addr string) bool { return addr == "10.0.0.1:7946" } // its own address is no other node
+	if _, err = recovery.Recover(o); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingToRecoverIsRefused(t *testing.T) {
+	_, err := recovery.Look(filepath.Join(t.TempDir(), "none"), zerolog.Nop())
+	wantError(t, err, "no data directory", "--data")
+	_, err = recovery.Look(t.TempDir(), zerolog.Nop())
+	wantError(t, err, "belongs to no cluster")
+	data, _ := restored(t)
+	_, err = recovery.Restore(recovery.Options{Data: data}, backup(t))
+	wantError(t, err, "in use by a cluster already")
+	_, err = recovery.Restore(recovery.Options{Data: t.TempDir()}, []byte("x"))
+	wantError(t, err, "not a backup")
+}
+
+// A crash at any step leaves a directory that no node starts with, and that the
+// same command finishes.
+func TestInterruptedRecoveryIsFinishedByTheSameCommand(t *testing.T) {
+	for _, step := range []string{"marked", "moved", "half made", "made"} {
+		t.Run(step, func(t *testing.T) {
+			data, r := restored(t)
+			in := func(name string) string { return filepath.Join(data, name) }
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(os.WriteFile(in("founding.json"), []byte(`{"format":1,"from":"raft.before-7"}`), 0o600))
+			if step != "marked" {
+				must(os.Remove(in("raft.json")))
+				must(os.Rename(in("raft"), in("raft.before-7")))
+			}
+			if step == "half made" || step == "made" {
+				must(os.Mkdir(in("raft"), 0o700))
+				must(os.WriteFile(in("raft/log.db"), []byte("half"), 0o600))
+			}
+			if step == "made" {
+				must(os.WriteFile(in("raft.json"), []byte(`{"format":1}`), 0o600))
+				must(os.WriteFile(in("cluster.json"), []byte(`{"format":1,"cluster":"new","shards":16}`), 0o600))
+			}
+			_, err := disk.Open(data, "")
+			wantError(t, err, "interrupted", "shardway recover")
+			if v := look(t, data); v.Cluster != r.Cluster {
+				t.Errorf("the log from before is of cluster %s, want %s", v.Cluster, r.Cluster)
+			}
+			n, err := recovery.Recover(recovery.Options{Data: data, Confirm: r.Cluster})
+			must(err)
+			if n.Kept != in("raft.before-7") {
+				t.Errorf("kept %q", n.Kept)
+			}
+			if v := look(t, data); v.Cluster != n.Cluster || v.Index != n.Floor {
+				t.Errorf("the directory holds %+v, want what was made: %+v", v, n)
+			}
+		})
+	}
+}
