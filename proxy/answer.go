@@ -98,8 +98,12 @@ func (c *client) answerBad(bad *h1.Error) {
 	c.x.keep = false
 	p := &problem.Problem{Code: problem.BadRequest, Status: bad.Status(), Detail: bad.Reason()}
 	switch bad.Status() {
-	case http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
+	case http.StatusRequestEntityTooLarge:
 		p.Code = problem.TooLarge
+	case http.StatusRequestURITooLong:
+		p.Code = problem.URITooLong
+	case http.StatusRequestHeaderFieldsTooLarge:
+		p.Code = problem.HeadTooLarge
 	}
 	c.answer(p)
 }
@@ -107,9 +111,7 @@ func (c *client) answerBad(bad *h1.Error) {
 // answerSlow answers a head that did not come in time.
 func (c *client) answerSlow() {
 	c.x.keep = false
-	c.answer(&problem.Problem{
-		Code: problem.BadRequest, Status: http.StatusRequestTimeout, Detail: "the head of the request did not come in time",
-	})
+	c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the head of the request did not come in time"})
 }
 
 // problem counts an answer that the proxy made itself.
@@ -127,8 +129,9 @@ func problemCodes() [errorCodes]problem.Code {
 	return [errorCodes]problem.Code{
 		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
 		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
-		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.Draining,
+		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadTooLarge,
+		problem.RequestTimeout, problem.Draining,
 	}
 }
 
-const errorCodes = 13
+const errorCodes = 16

@@ -197,7 +197,7 @@ func (c *client) badBody(err error) verdict {
 	case errors.As(err, &bad):
 		c.answerBad(bad)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.answer(&problem.Problem{Code: problem.BadRequest, Status: 408, Detail: "the body of the request stopped coming"})
+		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request stopped coming"})
 	default:
 		c.s.metrics.clientsGone.Add(1)
 		c.x.cut = true

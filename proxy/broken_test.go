@@ -151,12 +151,22 @@ func TestPostTakesNoConnectionThatLooksBroken(t *testing.T) {
 	}
 }
 
+// vacant returns an address where nobody listens: on a host of its own, for the
+// ports of others must not come to be the same.
+func vacant(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.9:0")
+	if err != nil {
+		t.Skip("there is no 127.0.0.9 here")
+	}
+	_ = ln.Close()
+	return ln.Addr().String()
+}
+
 func TestAppThatRestartsIsWaitedFor(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			ln := listen(t)
-			addr := ln.Addr().String()
-			_ = ln.Close()
+			addr := vacant(t)
 			front, _ := start(t, addr)
 			c := front.dial()
 			c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
@@ -178,9 +188,7 @@ func TestAppThatRestartsIsWaitedFor(t *testing.T) {
 func TestAppThatStaysAwayIsSaid(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			ln := listen(t)
-			addr := ln.Addr().String()
-			_ = ln.Close()
+			addr := vacant(t)
 			front, _ := start(t, addr, func(o *proxy.Options) { o.QueueWait = 50 * time.Millisecond })
 			res, body := front.dial().get("/")
 			wantStatus(t, res, body, 502, "upstream-refused")

@@ -55,11 +55,13 @@ type client struct {
 // newClient makes the client of a connection; serve runs it.
 func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *client {
 	c := &client{s: s, ingress: ingress}
-	o := h1.Options{Buffers: &s.buffers, HeadBytes: s.o.MaxHead, Timeouts: s.clientTimeouts()}
+	o := h1.Options{
+		Buffers: &s.buffers, HeadBytes: s.o.MaxHead, HeadLines: s.o.MaxHeaders, TargetBytes: s.o.MaxURI, Timeouts: s.clientTimeouts(),
+	}
 	if ingress != "" {
 		// How long a stream stays idle is the ingress's affair.
 		o.Timeouts.First = 0
-		o.HeadBytes, o.TargetBytes, o.Direct = peerHead(s.o.MaxHead), s.o.MaxHead, direct(conn)
+		o = s.peerOptions(conn, o)
 	}
 	c.h = h1.NewConn(conn, o)
 	c.ctx, c.cancel = context.WithCancel(ctx)

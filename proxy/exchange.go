@@ -16,6 +16,7 @@ type exchange struct {
 	keyless   bool   // no key, and on-missing is local
 	newCookie []byte // value of the sticky cookie to set
 	safety    safety
+	id        [2]uint64 // X-Request-Id of a request that came without; zero: not made yet
 
 	route  Kind // the way it went last; zero: none
 	waited bool // it counted as held

@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
 	"strconv"
 
 	"shardway/proxy/h1"
@@ -121,7 +124,50 @@ func (c *client) appendForwarding(b []byte, e *h1.Edit) []byte {
 		b = append(b, c.from.proto...)
 		b = append(b, "\r\n"...)
 	}
+	b = c.appendRequestID(b, e)
+	if c.s.o.Forwarded {
+		b = c.appendForwarded(b)
+	}
 	return b
+}
+
+// appendRequestID appends X-Request-Id unless the client has given one: 128
+// random bits, the same whenever the request is sent again.
+func (c *client) appendRequestID(b []byte, e *h1.Edit) []byte {
+	if len(c.req.Known(h1.FieldXRequestID)) > 0 {
+		return b
+	}
+	e.Drop |= h1.Of(h1.FieldXRequestID) // an empty one
+	if c.x.id == [2]uint64{} {
+		c.x.id = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // it tells requests apart and keeps no secret
+	}
+	var raw [16]byte
+	binary.BigEndian.PutUint64(raw[:8], c.x.id[0])
+	binary.BigEndian.PutUint64(raw[8:], c.x.id[1])
+	b = append(b, "X-Request-Id: "...)
+	b = hex.AppendEncode(b, raw[:])
+	return append(b, "\r\n"...)
+}
+
+// appendForwarded appends this hop as RFC 7239 writes it. The elements of
+// trusted proxies stay before it, in lines of their own.
+func (c *client) appendForwarded(b []byte) []byte {
+	b = append(b, "Forwarded: for="...)
+	if c.from.addr.Is6() {
+		b = append(b, '"', '[')
+		b = append(b, c.from.text...)
+		b = append(b, ']', '"')
+	} else {
+		b = append(b, c.from.text...)
+	}
+	if host := c.req.Host(); len(host) > 0 { // a judged one needs no escapes
+		b = append(b, ";host=\""...)
+		b = append(b, host...)
+		b = append(b, '"')
+	}
+	b = append(b, ";proto="...)
+	b = append(b, c.from.proto...)
+	return append(b, "\r\n"...)
 }
 
 // appendFormer appends what came as X-Forwarded-For, in one list.

@@ -35,7 +35,7 @@ type link struct {
 func (s *Server) newLink(conn net.Conn, o h1.Options) *link {
 	l := &link{}
 	// The time to the first byte is the sweep's affair.
-	o.Timeouts = h1.Timeouts{Head: s.o.HeadTimeout, Write: s.o.IdleTimeout}
+	o.Timeouts.Head, o.Timeouts.Write = s.o.HeadTimeout, s.o.IdleTimeout
 	o.Buffers = &s.buffers
 	o.ReadBuffer = upstreamRead
 	l.Conn = h1.NewConn(conn, o)
@@ -55,7 +55,9 @@ func (s *Server) dialUpstream(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.newLink(conn, h1.Options{HeadBytes: s.o.MaxHead}), nil
+	return s.newLink(conn, h1.Options{
+		HeadBytes: s.o.MaxHead, HeadLines: s.o.MaxHeaders, Timeouts: h1.Timeouts{Body: max(s.o.UpstreamIdleTimeout, 0)},
+	}), nil
 }
 
 // dialPeer opens a forwarding stream to a node. How long an answer may take is
@@ -67,7 +69,7 @@ func (s *Server) dialPeer(ctx context.Context, node string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.newLink(conn, h1.Options{HeadBytes: peerHead(s.o.MaxHead), Direct: direct(conn)}), nil
+	return s.newLink(conn, s.peerOptions(conn, h1.Options{})), nil
 }
 
 // direct reports whether what the socket of a stream between nodes reads is what
@@ -77,8 +79,15 @@ func direct(conn net.Conn) bool {
 	return ok && d.Direct()
 }
 
-// peerHead bounds heads between nodes: a client's, and what the ingress adds.
-func peerHead(limit int) int { return 2*limit + 4<<10 }
+// peerOptions sets what streams between nodes have of their own: room for a
+// client's head, or an app's, and what the nodes add.
+func (s *Server) peerOptions(conn net.Conn, o h1.Options) h1.Options {
+	o.HeadBytes = 2*s.o.MaxHead + 4<<10
+	o.HeadLines = s.o.MaxHeaders + 32
+	o.TargetBytes = o.HeadBytes
+	o.Direct = direct(conn)
+	return o
+}
 
 // DialURL returns a function for Options.DialUpstream from the configured
 // address of the app: http://HOST:PORT, HOST:PORT or unix:/PATH.

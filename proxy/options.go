@@ -53,10 +53,17 @@ type Options struct {
 	ProbePath string
 	Probe     func() (ready bool, reason string)
 
-	// MaxHead bounds a request head in bytes, the first line included; zero
-	// means 64 KiB.
+	// Forwarded adds the header Forwarded (RFC 7239) to X-Forwarded-*.
+	Forwarded bool
+
+	// MaxHead bounds a head in bytes, the first line included: a client's gets
+	// 431, an app's 502. Zero means 64 KiB.
 	MaxHead int
-	// MaxBody bounds a request body; zero means none.
+	// MaxHeaders bounds the number of header lines likewise; zero means 256.
+	MaxHeaders int
+	// MaxURI bounds a request line, 414; zero means 16 KiB.
+	MaxURI int
+	// MaxBody bounds a request body, 413; zero means none.
 	MaxBody int64
 	// MaxConns bounds client connections: at the bound accepting pauses. Zero
 	// means 16384, less than the usual limit of file descriptors.
@@ -72,6 +79,10 @@ type Options struct {
 	// FirstByteTimeout bounds the app's time from the end of the request to the
 	// first byte of its answer; zero means 5 minutes, negative none.
 	FirstByteTimeout time.Duration
+	// UpstreamIdleTimeout bounds the wait for the next bytes of an answer that
+	// has begun; zero means 10 minutes, negative none. Upgraded connections may
+	// be silent for as long as they like.
+	UpstreamIdleTimeout time.Duration
 }
 
 // withDefaults returns o with every zero replaced.
@@ -82,11 +93,14 @@ func (o Options) withDefaults() Options {
 	o.BodyBuffer = cmp.Or(o.BodyBuffer, 64<<10)
 	o.StreamGrace = cmp.Or(o.StreamGrace, 5*time.Second)
 	o.MaxHead = cmp.Or(o.MaxHead, 64<<10)
+	o.MaxHeaders = cmp.Or(o.MaxHeaders, 256)
+	o.MaxURI = cmp.Or(o.MaxURI, 16<<10)
 	o.MaxConns = cmp.Or(o.MaxConns, 16384)
 	o.HeadTimeout = cmp.Or(o.HeadTimeout, 10*time.Second)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 60*time.Second)
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 2*time.Second)
 	o.FirstByteTimeout = cmp.Or(o.FirstByteTimeout, 5*time.Minute)
+	o.UpstreamIdleTimeout = cmp.Or(o.UpstreamIdleTimeout, 10*time.Minute)
 	if o.Keys == nil {
 		o.Keys, _ = NewKeys(KeySpec{}) // the zero value has no mistakes
 	}

@@ -30,10 +30,11 @@ func (c *client) tunnel(p *trip) verdict {
 // carry copies both ways. A connection that goes idle while half closed is
 // given up after IdleTimeout.
 func (c *client) carry(l *link) {
-	usual := c.h.Timeouts()
-	patient := usual
-	patient.Body = 0
-	c.h.SetTimeouts(patient)
+	for _, end := range []*h1.Conn{c.h, l.Conn} {
+		patient := end.Timeouts()
+		patient.Body = 0
+		end.SetTimeouts(patient)
+	}
 	both := func() { closeAll([]*h1.Conn{l.Conn, c.h}) }
 	up := make(chan struct{})
 	go func() {

@@ -33,7 +33,13 @@ const (
 	// may not be forwarded again.
 	Misrouted  Code = "misrouted"
 	BadRequest Code = "bad-request"
-	TooLarge   Code = "too-large"
+	// TooLarge is for a body, URITooLong for a request line, HeadTooLarge for a
+	// head, or for too many lines of one.
+	TooLarge     Code = "too-large"
+	URITooLong   Code = "uri-too-long"
+	HeadTooLarge Code = "head-too-large"
+	// RequestTimeout is for a request that did not come in in time.
+	RequestTimeout Code = "request-timeout"
 	// Draining is for a request cut because its shard or its node was leaving.
 	Draining Code = "draining"
 )
@@ -92,6 +98,12 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusBadRequest, "The request is malformed."
 	case TooLarge:
 		return http.StatusRequestEntityTooLarge, "The request is too large."
+	case URITooLong:
+		return http.StatusRequestURITooLong, "The request line is too long."
+	case HeadTooLarge:
+		return http.StatusRequestHeaderFieldsTooLarge, "The head of the request is too large."
+	case RequestTimeout:
+		return http.StatusRequestTimeout, "The request did not come in in time."
 	case Draining:
 		return http.StatusBadGateway, "The request was cut: its shard was moving away."
 	case NotReady:
