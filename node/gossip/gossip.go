@@ -61,7 +61,7 @@ func New(o Options) (*Gossip, error) {
 	}
 	tags := o.Tags
 	g.tags.Store(&tags)
-	g.gate = &gate{self: o.Name, mine: &g.tags, told: g.logRefusal}
+	g.gate = &gate{self: o.Name, mine: &g.tags, told: g.hearRefusal}
 	return g, nil
 }
 
@@ -133,8 +133,8 @@ func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 func (g *Gossip) Members() []Member { return members(g.serf.Members()) }
 
 // Refused reports that this node and the one that it tried to join do not belong
-// together, as long as it has seen no other node since its start. One is kept
-// until it is taken.
+// together, as long as it has seen no other node since its start; and at any time
+// that this node's cluster is superseded. One is kept until it is taken.
 func (g *Gossip) Refused() <-chan *RefusedError { return g.refused }
 
 // Alone returns nil if another node is there, else why none was reached yet.
@@ -203,6 +203,22 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("gossip: leave: %w", ctx.Err())
 	}
+}
+
+// report keeps a refusal for Refused.
+func (g *Gossip) report(r *RefusedError) {
+	select {
+	case g.refused <- r:
+	default: // One is enough to stop.
+	}
+}
+
+// hearRefusal is told of each refusal, whoever began to talk.
+func (g *Gossip) hearRefusal(e *RefusedError) {
+	if e.Superseded {
+		g.report(e)
+	}
+	g.logRefusal(e)
 }
 
 // logRefusal logs at most one refusal in ten seconds: an intruder is asked about

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/node/gossip"
+	"shardway/node/lineage"
 )
 
 func TestThreeNodesMeetAndTellTheirTags(t *testing.T) {
@@ -354,4 +355,33 @@ func TestTooManyTagsAreRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "512") || !strings.Contains(err.Error(), "--endpoint") {
 		t.Errorf("New: %v", err)
 	}
+}
+
+// A node of a cluster that was recovered without it must stop even if it has met
+// others that were left and serves with them; the recovered one goes on.
+func TestSupersededClusterStopsWhenItMeetsTheRecoveredOne(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		t := s.t
+		former := lineage.New()
+		now := lineage.Recovered(former, 1<<40)
+		a := s.host("a").Addr(port)
+		b := s.add("b", inCluster("b", former), a)
+		c := s.add("c", inCluster("c", former), b.host.Addr(port), a)
+		s.whole(b, c)
+		time.Sleep(time.Minute)
+		recovered := s.add("a", inCluster("a", now), b.host.Addr(port), c.host.Addr(port))
+		for _, n := range []*member{b, c} {
+			r := <-n.Refused()
+			for _, part := range []string{now, former, "recovered", "empty --data directory"} {
+				if !r.Superseded || !strings.Contains(r.Error(), part) {
+					t.Errorf("refusal %q, superseded %v, does not say %q", r, r.Superseded, part)
+				}
+			}
+		}
+		select {
+		case r := <-recovered.Refused():
+			t.Errorf("the recovered node reports a refusal: %v", r)
+		default:
+		}
+	})
 }

@@ -33,6 +33,7 @@ type joiner struct {
 	pause   time.Duration
 	logNext time.Time
 	met     bool // another node was seen since the start
+	asked   bool // every address was asked once
 }
 
 // joining asks the join addresses until ctx ends: all the time while alone, and
@@ -71,7 +72,9 @@ func (j *joiner) next() time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // Jitter is no secret.
 }
 
-// round joins each address once, until another node is seen.
+// round joins each address once, until another node is seen. The first round asks
+// them all: one of them may belong to a cluster that was recovered from this
+// node's, and must be met before this one serves with others that were left.
 func (j *joiner) round(ctx context.Context) {
 	g := j.g
 	wasAlone := g.alone()
@@ -85,10 +88,11 @@ func (j *joiner) round(ctx context.Context) {
 			err = e
 			continue
 		}
-		if wasAlone && !g.alone() {
+		if wasAlone && !g.alone() && j.asked {
 			break
 		}
 	}
+	j.asked = true
 	if !g.alone() {
 		j.met = true
 		g.joinErr.Store(nil)
@@ -107,11 +111,8 @@ func (j *joiner) round(ctx context.Context) {
 // is wrong.
 func (j *joiner) report(err error) {
 	var r *RefusedError
-	if errors.As(err, &r) && !j.met && !r.newcomer {
-		select {
-		case j.g.refused <- r:
-		default: // One is enough to stop.
-		}
+	if errors.As(err, &r) && !j.met && !r.theirs && !r.Superseded {
+		j.g.report(r)
 	}
 	if now := time.Now(); !now.Before(j.logNext) {
 		j.logNext = now.Add(logPause)

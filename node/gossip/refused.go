@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/serf/serf"
+
+	"shardway/node/lineage"
 )
 
 // RefusedError says why this node and another one do not belong together.
@@ -16,8 +18,12 @@ type RefusedError struct {
 	What string
 	// Mine and Theirs are the two values.
 	Mine, Theirs string
-	// newcomer means that this node is in a cluster and the other in none.
-	newcomer bool
+	// Superseded means that the other's cluster is a recovery of this node's: this
+	// one must stop, whether it serves or not.
+	Superseded bool
+	// theirs means that the other one is wrong: it is new and in no cluster, or its
+	// cluster is superseded by this node's.
+	theirs bool
 }
 
 // Error names both values and what to do.
@@ -27,6 +33,9 @@ func (e *RefusedError) Error() string {
 	case tagShards:
 		return fmt.Sprintf("%s has %s shards, this node has %s: start this one with --shards %s, or join another cluster", who, e.Theirs, e.Mine, e.Theirs)
 	case tagCluster:
+		if e.Superseded {
+			return fmt.Sprintf("%s belongs to cluster %s, which was recovered from this node's cluster %s without it: what this data directory holds counts no more; start with an empty --data directory to join", who, e.Theirs, e.Mine)
+		}
 		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty --data directory", who, e.Theirs, e.Mine)
 	default:
 		return fmt.Sprintf("%s speaks version %s, this node version %s: run versions that know each other", who, e.Theirs, e.Mine)
@@ -45,21 +54,26 @@ type gate struct {
 
 var _ serf.MergeDelegate = (*gate)(nil)
 
-// NotifyMerge refuses all of them if one is of another cluster. Members that
-// left are no reason: their cluster may be gone.
+// NotifyMerge refuses all of them if one is of another cluster; that this node's
+// is superseded is the gravest reason. Members that left are none: their cluster
+// may be gone.
 func (g *gate) NotifyMerge(all []*serf.Member) error {
 	mine := g.mine.Load()
+	var worst *RefusedError
 	for _, m := range all {
 		if m.Name == g.self || m.Status == serf.StatusLeft {
 			continue
 		}
-		if e := refuse(mine, m); e != nil {
-			g.last.Store(e)
-			g.told(e)
-			return e
+		if e := refuse(mine, m); e != nil && (worst == nil || e.Superseded && !worst.Superseded) {
+			worst = e
 		}
 	}
-	return nil
+	if worst == nil {
+		return nil
+	}
+	g.last.Store(worst)
+	g.told(worst)
+	return worst
 }
 
 // refuse compares what both know. Without a cluster id or shards, as of a
@@ -67,7 +81,7 @@ func (g *gate) NotifyMerge(all []*serf.Member) error {
 func refuse(mine *Tags, m *serf.Member) *RefusedError {
 	e := &RefusedError{
 		Member: m.Name, Addr: newMember(*m).Addr.String(),
-		newcomer: mine.Cluster != "" && m.Tags[tagCluster] == "",
+		theirs: mine.Cluster != "" && (m.Tags[tagCluster] == "" || lineage.Supersedes(mine.Cluster, m.Tags[tagCluster])),
 	}
 	if foreign(m.Tags) {
 		return nil
@@ -82,6 +96,7 @@ func refuse(mine *Tags, m *serf.Member) *RefusedError {
 	}
 	if theirs := m.Tags[tagCluster]; theirs != "" && mine.Cluster != "" && theirs != mine.Cluster {
 		e.What, e.Mine, e.Theirs = tagCluster, mine.Cluster, theirs
+		e.Superseded = lineage.Supersedes(theirs, mine.Cluster)
 		return e
 	}
 	return nil
