@@ -18,6 +18,9 @@ type Cluster interface {
 	Map() Map
 	// WaitMap returns once the committed map's epoch is above after, or ctx ends.
 	WaitMap(ctx context.Context, after uint64)
+	// Backup returns the control state as a file. An error of no cluster yet wraps
+	// ErrRefused.
+	Backup() ([]byte, error)
 	// Do carries an action out, through the leader if it takes one, and returns
 	// when it is decided. Its error is nil, one of the Err values below (wrapped
 	// with the reason), or a *problem.Problem that goes to the client as it is.

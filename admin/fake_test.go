@@ -83,6 +83,9 @@ func (f *fake) Map() admin.Map {
 	}
 }
 
+// Backup gives four bytes that are none of text.
+func (f *fake) Backup() ([]byte, error) { return []byte{0, 1, 0xfe, 0xff}, nil }
+
 func (f *fake) WaitMap(ctx context.Context, after uint64) {
 	if f.waiting != nil {
 		f.waiting <- after
@@ -146,7 +149,12 @@ func handlerOf(c admin.Cluster) http.Handler {
 func ask(t *testing.T, h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	r.Host = "127.0.0.1:8081"
 	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+			continue
+		}
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()

@@ -34,6 +34,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/endpoints", s.endpoints)
 	get("/v1/map", s.shardMap)
 	get("/v1/locate", s.locate)
+	get("/v1/backup", s.backup)
 	for v := Remove; v <= StepDown; v++ {
 		post("/v1/"+v.String(), s.act(v))
 	}

@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"sync"
@@ -119,11 +117,4 @@ func (f *founder) turn(ctx context.Context) bool {
 		}
 	}
 	return true
-}
-
-// newClusterID returns 64 random bits in hexadecimal.
-func newClusterID() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
-	return hex.EncodeToString(b[:])
 }

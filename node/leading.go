@@ -12,6 +12,7 @@ import (
 	"shardway/ack"
 	"shardway/internal/clock"
 	"shardway/node/consensus"
+	"shardway/node/lineage"
 	"shardway/shardmap"
 )
 
@@ -157,7 +158,7 @@ func (l *leading) issueBarrier(ctx context.Context, started time.Duration) {
 			return
 		}
 		if !l.n.fsm.state.Load().Born() {
-			if err := l.raft.Apply(ack.EncodeBirth(newClusterID(), l.n.o.Shards)); err != nil {
+			if err := l.raft.Apply(ack.EncodeBirth(lineage.New(), l.n.o.Shards)); err != nil {
 				l.log.Warn().Err(err).Msg("cluster not made")
 				return
 			}

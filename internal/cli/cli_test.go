@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"shardway/ack"
 	"shardway/admin"
 	"shardway/internal/cli"
 )
@@ -52,6 +53,15 @@ func (c *cluster) Endpoints() []admin.Endpoint {
 
 func (c *cluster) Map() admin.Map {
 	return admin.Map{Epoch: 12, Shards: 4, Nodes: []admin.MapNode{{ID: "a", HTTP: "10.0.0.1:8080"}}, Owners: []int{0, 0, 0, 0}}
+}
+
+// Backup gives a real one, of a cluster without a map.
+func (c *cluster) Backup() ([]byte, error) {
+	s, _, err := ack.NewState().Apply(7, 1, ack.EncodeBirth("c1", 4))
+	if err != nil {
+		return nil, err
+	}
+	return s.Backup()
 }
 
 func (c *cluster) WaitMap(context.Context, uint64) {}

@@ -1,0 +1,26 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+)
+
+// backup answers with the control state as a file, as far as this node has
+// applied it.
+func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	b, err := s.cluster.Backup()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Disposition", `attachment; filename="shardway.backup"`)
+	write(w, "application/octet-stream", b)
+	return nil
+}
+
+// Backup returns the control state as the content of a file for `restore`.
+func (c *Client) Backup(ctx context.Context) ([]byte, error) {
+	return c.do(ctx, call{method: http.MethodGet, path: "/v1/backup"})
+}

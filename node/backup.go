@@ -1,0 +1,18 @@
+package node
+
+import (
+	"fmt"
+
+	"shardway/admin"
+)
+
+// Backup returns the replicated state, as far as this node has applied it, as a
+// file. Any node's will do, and an old one too: what is restored from it begins
+// above all that came after it.
+func (n *Node) Backup() ([]byte, error) {
+	s := n.fsm.state.Load()
+	if !s.Born() {
+		return nil, fmt.Errorf("%w: node %q belongs to no cluster yet", admin.ErrRefused, n.self)
+	}
+	return s.Backup()
+}
