@@ -102,6 +102,7 @@ type Config struct {
 	Routes         []Route  // longest prefix first
 	OnMissing      Missing
 	TrustedProxies []netip.Prefix
+	Forwarded      bool // add the header Forwarded
 	Expose         bool
 
 	Heartbeat       time.Duration
@@ -118,6 +119,18 @@ type Config struct {
 	QueueBytes    int64
 	QueueWait     time.Duration
 	BodyBuffer    int64
+
+	MaxHead    int64
+	MaxHeaders int
+	MaxURI     int64
+	MaxBody    int64 // zero: no bound
+	MaxConns   int
+
+	HeadTimeout         time.Duration
+	IdleTimeout         time.Duration
+	ConnectTimeout      time.Duration
+	FirstByteTimeout    time.Duration // zero: no bound
+	UpstreamIdleTimeout time.Duration // zero: no bound
 
 	SecretFile string // refused by Validate: this version has no secrets
 	Insecure   bool

@@ -169,7 +169,9 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "expect": "3", "shards": "8", "voters": "3", "dead-server-after": "1h",
 		"fence": "strict", "pause": "cluster", "key": "host,ip", "on-missing": "cookie", "trusted-proxies": "10.0.0.0/8", "expose": "true",
 		"heartbeat": "50ms", "lease": "400ms", "dead-after": "3s", "drain-timeout": "6s", "stream-grace": "1s", "restart-grace": "2s", "shutdown-timeout": "1m",
-		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "insecure": "true", "log-level": "warn", "log-format": "json",
+		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "forwarded": "true",
+		"max-head": "4KiB", "max-headers": "20", "max-uri": "1KiB", "max-body": "1GiB", "max-conns": "9", "head-timeout": "1s", "idle-timeout": "2s",
+		"connect-timeout": "3s", "first-byte-timeout": "off", "upstream-idle-timeout": "4s", "insecure": "true", "log-level": "warn", "log-format": "json",
 	}
 	for _, f := range config.Flags() {
 		if f.Name == "config" {

@@ -55,6 +55,7 @@ func settings() []setting {
 	all = append(all, requestSettings()...)
 	all = append(all, timingSettings()...)
 	all = append(all, queueSettings()...)
+	all = append(all, limitSettings()...)
 	return append(all, operationSettings()...)
 }
 
@@ -131,6 +132,8 @@ func requestSettings() []setting {
 			}),
 		row("trusted-proxies", "CIDR", "", "networks whose X-Forwarded-* headers are believed",
 			func(c *Config) value { return prefixes{&c.TrustedProxies} }).list(),
+		row("forwarded", "", "", "tell the app the header Forwarded too, beside X-Forwarded-*",
+			func(c *Config) value { return toggle{&c.Forwarded} }),
 		row("expose", "", "", "tell clients the node and the shard that answered",
 			func(c *Config) value { return toggle{&c.Expose} }),
 	)
@@ -160,11 +163,38 @@ func queueSettings() []setting {
 		row("queue-requests", "N", "10000", "at most so many requests wait",
 			func(c *Config) value { return number{&c.QueueRequests, 1, 10_000_000} }),
 		row("queue-bytes", "SIZE", "64MiB", "at most so many bytes wait",
-			func(c *Config) value { return size{&c.QueueBytes, 1 << 10, 1 << 40} }),
+			func(c *Config) value { return size{&c.QueueBytes, 1 << 10, 1 << 40, false} }),
 		row("queue-wait", "DURATION", "10s", "no request waits longer",
 			func(c *Config) value { return span{&c.QueueWait, time.Millisecond, time.Hour, false} }),
 		row("body-buffer", "SIZE", "64KiB", "bodies up to this size are kept, so that the request can be sent again",
-			func(c *Config) value { return size{&c.BodyBuffer, 1 << 10, 1 << 30} }),
+			func(c *Config) value { return size{&c.BodyBuffer, 1 << 10, 1 << 30, false} }),
+	)
+}
+
+func limitSettings() []setting {
+	return grouped("Limits",
+		row("max-head", "SIZE", "64KiB", "the longest head of a request, 431, or of an answer, 502",
+			func(c *Config) value { return size{&c.MaxHead, 1 << 10, 1 << 20, false} }),
+		row("max-headers", "N", "256", "the most header lines, likewise",
+			func(c *Config) value { return number{&c.MaxHeaders, 10, 10_000} }),
+		row("max-uri", "SIZE", "16KiB", "the longest request line, 414",
+			func(c *Config) value { return size{&c.MaxURI, 64, 1 << 20, false} }),
+		row("max-body", "SIZE", "off", "the longest body of a request, 413",
+			func(c *Config) value { return size{&c.MaxBody, 1, 1 << 50, true} }),
+		row("max-conns", "N", "16384", "the most connections of clients: at the bound accepting pauses",
+			func(c *Config) value { return number{&c.MaxConns, 1, 10_000_000} }),
+		row("head-timeout", "DURATION", "10s", "how long a head may take once it has begun",
+			func(c *Config) value { return span{&c.HeadTimeout, 10 * time.Millisecond, time.Hour, false} }),
+		row("idle-timeout", "DURATION", "1m", "how long a client may be silent between requests and within a body, or read nothing",
+			func(c *Config) value { return span{&c.IdleTimeout, 10 * time.Millisecond, 24 * time.Hour, false} }),
+		row("connect-timeout", "DURATION", "2s", "how long one connect to the app, or to a node, may take",
+			func(c *Config) value { return span{&c.ConnectTimeout, 10 * time.Millisecond, time.Minute, false} }),
+		row("first-byte-timeout", "DURATION", "5m", "how long the app may take from the end of a request to its answer",
+			func(c *Config) value { return span{&c.FirstByteTimeout, 10 * time.Millisecond, 24 * time.Hour, true} }),
+		row("upstream-idle-timeout", "DURATION", "10m", "how long the app may pause within an answer",
+			func(c *Config) value {
+				return span{&c.UpstreamIdleTimeout, 10 * time.Millisecond, 24 * time.Hour, true}
+			}),
 	)
 }
 

@@ -152,6 +152,7 @@ func short(d time.Duration) string {
 type size struct {
 	p      *int64
 	lo, hi int64
+	off    bool // the word "off" stands for zero, and zero is allowed
 }
 
 // unit is a suffix of a size. Only powers of two: "MB" means either.
@@ -165,6 +166,10 @@ func units() []unit {
 }
 
 func (v size) set(texts []string) *flaw {
+	if v.off && texts[0] == "off" {
+		*v.p = 0
+		return nil
+	}
 	digits, factor := texts[0], int64(1)
 	for _, u := range units() {
 		if rest, ok := strings.CutSuffix(digits, u.name); ok {
@@ -181,13 +186,25 @@ func (v size) set(texts []string) *flaw {
 }
 
 func (v size) check() *flaw {
+	if v.off && *v.p == 0 {
+		return nil
+	}
 	if *v.p < v.lo || *v.p > v.hi {
-		return &flaw{"out of bounds", "give a size from " + bytes(v.lo) + " to " + bytes(v.hi)}
+		remedy := "give a size from " + bytes(v.lo) + " to " + bytes(v.hi)
+		if v.off {
+			remedy += ", or off"
+		}
+		return &flaw{"out of bounds", remedy}
 	}
 	return nil
 }
 
-func (v size) String() string { return bytes(*v.p) }
+func (v size) String() string {
+	if v.off && *v.p == 0 {
+		return "off"
+	}
+	return bytes(*v.p)
+}
 
 // bytes is n in the largest unit that leaves no remainder.
 func bytes(n int64) string {

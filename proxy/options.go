@@ -41,7 +41,7 @@ type Options struct {
 	// again; zero means 64 KiB.
 	BodyBuffer int
 	// StreamGrace is for how long an upgraded connection outlives the move of
-	// its shard; zero means 5 s.
+	// its shard; zero means 5 s, negative not at all.
 	StreamGrace time.Duration
 	// Expose adds Shardway-Node and Shardway-Shard to answers.
 	Expose bool

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -125,14 +126,25 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 		return proxy.Options{}, err
 	}
 	o := proxy.Options{
-		Keys: keys, UpstreamConns: c.UpstreamConns, BodyBuffer: int(c.BodyBuffer), StreamGrace: c.StreamGrace,
-		Expose: c.Expose, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
+		Keys: keys, UpstreamConns: c.UpstreamConns, BodyBuffer: int(c.BodyBuffer), StreamGrace: orNone(c.StreamGrace),
+		Expose: c.Expose, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
+		MaxHead: int(c.MaxHead), MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, MaxConns: c.MaxConns,
+		HeadTimeout: c.HeadTimeout, IdleTimeout: c.IdleTimeout, ConnectTimeout: c.ConnectTimeout,
+		FirstByteTimeout: orNone(c.FirstByteTimeout), UpstreamIdleTimeout: orNone(c.UpstreamIdleTimeout),
 	}
 	if addr := c.UpstreamAddress(); addr != "" {
 		var dialer net.Dialer
 		o.DialUpstream = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) }
 	}
 	return o, nil
+}
+
+// orNone writes a setting's zero as the proxy does: there zero is the default.
+func orNone(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
 }
 
 // announce returns the endpoints of the node. Where a bind address names no
