@@ -88,7 +88,10 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case Evidence:
 		l.evidence(now, m)
 	case Remove:
-		l.node(m.Node).removed = true
+		// The word was given before it came here: who speaks now is not meant.
+		if n := l.node(m.Node); !n.heard() || n.silent(now, l.t) || n.crashed() {
+			n.removed = true
+		}
 	}
 	l.reconcile(now)
 	return l.out
@@ -151,6 +154,8 @@ func (l *Leader) applied(now time.Duration, s *State) {
 		for _, id := range slices.Sorted(maps.Keys(s.drops)) {
 			if d := s.drops[id]; d.InForce && d.Epoch == s.Last().Epoch() {
 				l.droppedAt[id] = now
+				// What was heard before does not bring it back.
+				l.node(id).streak = 0
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package ack_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func TestCommitOfAnotherTermIsVoid(t *testing.T) {
 func TestProposalOfAnotherTermIsVoid(t *testing.T) {
 	s := serving(t, "a", "b")
 	s.stuck = true
-	s.actor("b").leaving = true
+	s.crash("b")
 	s.until("a proposal on its way", func() bool { return len(s.waiting) > 0 })
 	late := s.waiting[0]
 	if got := s.append(late.term+2, late.entry); got != ack.OutcomeIgnored {
@@ -152,5 +153,59 @@ func TestPauseDoesNotCountAgainstAcknowledgements(t *testing.T) {
 	s.run(time.Second)
 	if got := s.state.Committed().Epoch(); got != epoch || s.leaders["a"].steps > 0 {
 		t.Errorf("committed %d, want %d:\n%s", got, epoch, s)
+	}
+}
+
+// The operator looked, the node came back, the word arrived: what has a lease by
+// now must keep its shards, and may own some later.
+func TestRemovalSaysNothingAboutANodeThatIsHeard(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.step(s.leaders["a"], ack.Remove{Node: "c"})
+	s.run(time.Second)
+	if !s.serves("c") {
+		t.Errorf("c was heard and lost its shards:\n%s", s)
+	}
+	s.crash("c")
+	s.run(600 * time.Millisecond)
+	s.step(s.leaders["a"], ack.Remove{Node: "c"})
+	s.run(50 * time.Millisecond)
+	if s.state.Committed().Has("c") {
+		t.Errorf("c is gone and an operator said so, but it has its shards:\n%s", s)
+	}
+	s.start("c")
+	s.actor("c").follows, s.actor("c").term = "a", s.term
+	s.until("c is back under its next boot", func() bool { return s.serves("c") })
+}
+
+// A heartbeat that was on its way when its sender died voids the evidence, and
+// many came before it. None of that makes a dropped node eligible again.
+func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	c := s.actor("c")
+	late := s.beat(c)
+	s.crash("c")
+	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: c.boot})
+	s.run(40 * time.Millisecond)
+	if !s.state.Dropped("c") {
+		t.Fatalf("c was not dropped:\n%s", s)
+	}
+	s.step(s.leaders["a"], ack.Heard{Heartbeat: late, From: "c:1"})
+	s.run(3 * time.Second)
+	if strings.Contains(s.String(), "join") {
+		t.Errorf("c was proposed again:\n%s", s)
+	}
+}
+
+// When nobody is left to own anything while a proposal is open, that one stays:
+// the committed map names a dead node, which must not be proposed again.
+func TestLastMapStaysWhenNobodyIsLeft(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.crash("c")
+	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: 1})
+	s.run(40 * time.Millisecond)
+	s.actor("a").unhealthy, s.actor("b").leaving = true, true
+	s.run(3 * time.Second)
+	if s.state.Committed().Has("c") || s.state.Last().Has("c") || s.state.Open() {
+		t.Errorf("committed %s, last %s:\n%s", spread(s.state.Committed()), spread(s.state.Last()), s)
 	}
 }

@@ -46,7 +46,7 @@ type (
 		Boot uint64
 	}
 	// Remove is an operator's word that a node runs nothing any more and will not
-	// come back under its present boot.
+	// come back under its present boot. It says nothing about a node that is heard.
 	Remove struct{ Node shardmap.NodeID }
 )
 

@@ -73,13 +73,14 @@ type assignment struct {
 }
 
 // assign returns the map for members, and whether it is the last one proposed.
-// Without members the map that routes stays (rule 10).
+// Without members the last one stays (rule 10), also if it is only proposed: the
+// map that routes may name somebody whom it drops, who must not come back.
 func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
 	base, last := l.state.Committed(), l.state.Last()
 	if a := l.memo; a.want != nil && a.base == base && a.last == last && slices.Equal(a.members, members) {
 		return a.want, a.sameAsLast
 	}
-	want := base
+	want := last
 	if len(members) > 0 {
 		want = shardmap.Assign(base, members)
 	}

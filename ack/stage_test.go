@@ -212,32 +212,6 @@ func (s *stage) append(term uint64, entry []byte) ack.Outcome {
 	return outcome
 }
 
-// spread tells how many shards each member owns.
-func spread(m *shardmap.Map) string {
-	var b strings.Builder
-	for i, mb := range m.Members() {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		fmt.Fprintf(&b, "%s=%d", mb.ID, m.Count(mb.ID))
-	}
-	return b.String()
-}
-
-// drops tells whom the last proposal dropped.
-func drops(s *ack.State) string {
-	var b strings.Builder
-	for _, id := range []shardmap.NodeID{"a", "b", "c", "d", "e", "f", "g"} {
-		if d, ok := s.Drop(id); ok && d.InForce && d.Epoch == s.Last().Epoch() {
-			fmt.Fprintf(&b, ", %s dropped: %s", id, d.Cause)
-			if d.Strikes > 0 {
-				fmt.Fprintf(&b, " (%d)", d.Strikes)
-			}
-		}
-	}
-	return b.String()
-}
-
 // run lets time pass.
 func (s *stage) run(d time.Duration) {
 	for end := s.now + d; s.now < end; {

@@ -1,0 +1,230 @@
+package ack_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// coverage counts what schedules went through. A full run must have met all of
+// it, or it has shown less than it seems.
+type coverage struct {
+	schedules, steps, faults             int
+	lost, repeated, delayed              int
+	elections, openElections, openLeads  int
+	crashes, wipes, pauses, pausedWrites int
+	partitions, oneWays, bridges         int
+	oldStarts, installs, openRestores    int
+	snapshots, reconfigured              int
+	commits, voids, lateSubmits          int
+	failedSubmits, leases, requests      int
+	cuts, cutDrains, damped              int
+	refusedBoots, refusedDuplicates      int
+	forged, forgedTakings, removed       int
+	excusedAdmits, excusedForged         int
+	excusedStops                         int
+	stuck                                [7]int
+	rounds, drops, takings, stepDowns    map[string]int
+}
+
+func newCoverage() *coverage {
+	return &coverage{rounds: map[string]int{}, drops: map[string]int{}, takings: map[string]int{}, stepDowns: map[string]int{}}
+}
+
+// figure is one line of the coverage. rare ones may be missing from a short run.
+type figure struct {
+	name string
+	n    int
+	rare bool
+}
+
+func (c *coverage) figures() []figure {
+	f := []figure{
+		{"schedules", c.schedules, false},
+		{"steps", c.steps, false},
+		{"faults", c.faults, false},
+		{"messages lost", c.lost, false},
+		{"messages repeated", c.repeated, false},
+		{"messages much delayed", c.delayed, false},
+		{"elections", c.elections, false},
+		{"elections with an open proposal", c.openElections, false},
+		{"leaderships begun with one", c.openLeads, false},
+		{"kills", c.crashes, false},
+		{"wiped disks", c.wipes, false},
+		{"pauses", c.pauses, false},
+		{"pauses before a write", c.pausedWrites, false},
+		{"partitions", c.partitions, false},
+		{"one-way partitions", c.oneWays, false},
+		{"bridges", c.bridges, false},
+		{"starts with an old log", c.oldStarts, false},
+		{"snapshots written", c.snapshots, false},
+		{"snapshots sent", c.installs, false},
+		{"restores with an open proposal", c.openRestores, true},
+		{"configuration changes", c.reconfigured, false},
+		{"maps committed", c.commits, false},
+		{"void entries", c.voids, false},
+		{"entries submitted late", c.lateSubmits, false},
+		{"entries not submitted", c.failedSubmits, false},
+		{"leases granted", c.leases, false},
+		{"requests admitted", c.requests, false},
+		{"requests cut", c.cuts, false},
+		{"drains cut", c.cutDrains, false},
+		{"damped drops", c.damped, true},
+		{"boots refused", c.refusedBoots, false},
+		{"duplicates refused", c.refusedDuplicates, false},
+		{"refusals forged", c.forged, false},
+		{"takings by a forged refusal", c.forgedTakings, true},
+		{"removals", c.removed, false},
+		{"excused: admitted by both, refusal forged", c.excusedAdmits, true},
+		{"excused: ran beside, refusal forged", c.excusedForged, true},
+		{"excused: ran beside, process stopped", c.excusedStops, true},
+	}
+	for i, what := range []string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard"} {
+		f = append(f, figure{"for good: " + what, c.stuck[i], true})
+	}
+	f = append(f, named("taken by ", c.takings, "acknowledged", "silence", "evidence", "refusal", "goodbye", "new-boot", "removed")...)
+	f = append(f, named("dropped: ", c.drops, "silent", "crashed", "missed-ack", "behind", "removed")...)
+	f = append(f, named("round: ", c.rounds, "new leader", "found an open proposal", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight")...)
+	f = append(f, named("step down: ", c.stepDowns, "barrier not applied within dead-after", "nobody acknowledged")...)
+	return f
+}
+
+// named lists the counts of a map: all that must be there, then all others.
+func named(prefix string, m map[string]int, must ...string) []figure {
+	var f []figure
+	for _, k := range must {
+		f = append(f, figure{prefix + k, m[k], true})
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if !slices.Contains(must, k) {
+			f = append(f, figure{prefix + k, m[k], true})
+		}
+	}
+	return f
+}
+
+func (c *coverage) String() string {
+	var b strings.Builder
+	for _, f := range c.figures() {
+		fmt.Fprintf(&b, "%12d  %s\n", f.n, f.name)
+	}
+	return b.String()
+}
+
+// missing returns what never happened; what is rare only if all is asked for.
+func (c *coverage) missing(all bool) []string {
+	var out []string
+	for _, f := range c.figures() {
+		if f.n == 0 && (all || !f.rare) {
+			out = append(out, f.name)
+		}
+	}
+	return out
+}
+
+// add sums up what two runs went through.
+func (c *coverage) add(o *coverage) {
+	for _, p := range [][2]*int{
+		{&c.schedules, &o.schedules},
+		{&c.steps, &o.steps},
+		{&c.faults, &o.faults},
+		{&c.lost, &o.lost},
+		{&c.repeated, &o.repeated},
+		{&c.delayed, &o.delayed},
+		{&c.elections, &o.elections},
+		{&c.openElections, &o.openElections},
+		{&c.openLeads, &o.openLeads},
+		{&c.crashes, &o.crashes},
+		{&c.wipes, &o.wipes},
+		{&c.pauses, &o.pauses},
+		{&c.pausedWrites, &o.pausedWrites},
+		{&c.partitions, &o.partitions},
+		{&c.oneWays, &o.oneWays},
+		{&c.bridges, &o.bridges},
+		{&c.oldStarts, &o.oldStarts},
+		{&c.installs, &o.installs},
+		{&c.openRestores, &o.openRestores},
+		{&c.snapshots, &o.snapshots},
+		{&c.reconfigured, &o.reconfigured},
+		{&c.commits, &o.commits},
+		{&c.voids, &o.voids},
+		{&c.lateSubmits, &o.lateSubmits},
+		{&c.failedSubmits, &o.failedSubmits},
+		{&c.leases, &o.leases},
+		{&c.requests, &o.requests},
+		{&c.cuts, &o.cuts},
+		{&c.cutDrains, &o.cutDrains},
+		{&c.damped, &o.damped},
+		{&c.refusedBoots, &o.refusedBoots},
+		{&c.refusedDuplicates, &o.refusedDuplicates},
+		{&c.forged, &o.forged},
+		{&c.forgedTakings, &o.forgedTakings},
+		{&c.removed, &o.removed},
+		{&c.excusedAdmits, &o.excusedAdmits},
+		{&c.excusedForged, &o.excusedForged},
+		{&c.excusedStops, &o.excusedStops},
+	} {
+		*p[0] += *p[1]
+	}
+	for i := range c.stuck {
+		c.stuck[i] += o.stuck[i]
+	}
+	for _, p := range [][2]map[string]int{{c.rounds, o.rounds}, {c.drops, o.drops}, {c.takings, o.takings}, {c.stepDowns, o.stepDowns}} {
+		for k, n := range p[1] {
+			p[0][k] += n
+		}
+	}
+}
+
+// describe tells how things are, for a schedule that makes no progress.
+func (w *world) describe() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "map %d (%s), last %d (%s)", w.truth.Committed().Epoch(), spread(w.truth.Committed()), w.truth.Last().Epoch(), spread(w.truth.Last()))
+	for _, h := range w.hosts {
+		p := h.proc
+		if p == nil {
+			fmt.Fprintf(&b, "; %s is down", h.id)
+			continue
+		}
+		left := p.until - p.clock()
+		fmt.Fprintf(&b, "; %s: term %d, leads %v, applied %d of %d, map %d, acknowledged %d, draining %d, lease %v",
+			h.id, p.disk.term, p.leader, p.raftApplied, p.disk.last(), p.table.Committed().Epoch(), p.follower.Acked(), p.follower.Draining(), left)
+		if l := p.lead; l != nil && !l.over {
+			b.WriteString(", knows")
+			for _, v := range l.machine.View(p.clock()) {
+				fmt.Fprintf(&b, " %s(boot %d, silent %v, crashed %v, eligible %v)", v.Node, v.Heartbeat.Boot, v.Silent, v.Crashed, v.Eligible)
+			}
+		}
+	}
+	return b.String()
+}
+
+// spread tells how many shards each member owns.
+func spread(m *shardmap.Map) string {
+	var b strings.Builder
+	for i, mb := range m.Members() {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%s=%d", mb.ID, m.Count(mb.ID))
+	}
+	return b.String()
+}
+
+// drops tells whom the last proposal dropped.
+func drops(s *ack.State) string {
+	var b strings.Builder
+	for _, id := range []shardmap.NodeID{"a", "b", "c", "d", "e", "f", "g"} {
+		if d, ok := s.Drop(id); ok && d.InForce && d.Epoch == s.Last().Epoch() {
+			fmt.Fprintf(&b, ", %s dropped: %s", id, d.Cause)
+			if d.Strikes > 0 {
+				fmt.Fprintf(&b, " (%d)", d.Strikes)
+			}
+		}
+	}
+	return b.String()
+}
