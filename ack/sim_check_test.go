@@ -1,0 +1,303 @@
+package ack_test
+
+import (
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// checks is what the world knows and no node can: the invariants are judged by
+// it, after everything that may break one.
+type checks struct {
+	birth  *ack.State // after the first entry
+	truth  *ack.State // the newest state that any node has applied
+	acked  [simHosts]shardmap.Epoch
+	owner  map[ownership]shardmap.NodeID // by committed maps
+	newest []shardmap.Epoch              // by shard: the newest ownership epoch that admitted
+	digest map[shardmap.Epoch][32]byte
+	did    map[uint64]ack.Outcome // by index
+	dropAt map[shardmap.NodeID]time.Duration
+	won    []victory
+	stable time.Duration // since when all is well; negative: it is not
+}
+
+type ownership struct {
+	shard shardmap.Shard
+	epoch shardmap.Epoch
+}
+
+// victory is an election won.
+type victory struct {
+	term uint64
+	at   time.Duration
+}
+
+func newChecks() checks {
+	return checks{
+		owner:  map[ownership]shardmap.NodeID{},
+		digest: map[shardmap.Epoch][32]byte{},
+		did:    map[uint64]ack.Outcome{},
+		dropAt: map[shardmap.NodeID]time.Duration{},
+		stable: -1,
+	}
+}
+
+// sawState judges what an entry did when the first node applies it. Whoever
+// applies it later, to a state read from a snapshot, must come to the same.
+func (w *world) sawState(before, after *ack.State, outcome ack.Outcome) {
+	i := after.Index()
+	if first := w.did[i]; first != 0 {
+		if first != outcome || outcome == ack.OutcomeProposed && w.digest[after.Last().Epoch()] != after.Last().Digest() {
+			w.fail("G5: entry %d did %d on one node and %d on another, or named another map", i, first, outcome)
+		}
+		return
+	}
+	w.did[i] = outcome
+	w.truth = after
+	switch outcome {
+	case ack.OutcomeProposed:
+		w.sawProposal(before, after)
+	case ack.OutcomeCommitted:
+		w.sawCommit(before, after)
+	case ack.OutcomeIgnored:
+		w.logf("log: the entry at %d is void", after.Index())
+		w.cover.voids++
+	case ack.OutcomeBorn:
+	}
+}
+
+func (w *world) sawProposal(before, after *ack.State) {
+	p := after.Last()
+	w.logf("log: %d proposes %s%s", p.Epoch(), spread(p), drops(after))
+	if p.Epoch() <= before.Last().Epoch() {
+		w.fail("epochs: %d was proposed after %d", p.Epoch(), before.Last().Epoch())
+	}
+	w.digest[p.Epoch()] = p.Digest()
+	if moved := len(shardmap.Diff(before.Committed(), p)); w.quiet && moved > 0 && before.Committed().Epoch() > 0 {
+		w.fail("rule 4: an election alone moves %d shards", moved)
+	}
+	for _, m := range p.Members() {
+		h := w.byNode(m.ID)
+		if at, ok := w.dropAt[m.ID]; ok && before.Dropped(m.ID) && h.proc == nil && h.downFrom < at {
+			w.fail("G4: %s was dropped, is dead since before, and is proposed again", m.ID)
+		}
+	}
+	for _, h := range w.hosts {
+		if d, ok := after.Drop(h.id); ok && d.InForce && d.Epoch == p.Epoch() {
+			w.dropAt[h.id] = w.now
+			if d.Strikes > 1 {
+				w.cover.damped++
+			}
+		}
+	}
+}
+
+func (w *world) sawCommit(before, after *ack.State) {
+	old, p := before.Committed(), after.Committed()
+	w.logf("log: %d is committed", p.Epoch())
+	w.cover.commits++
+	if p.Epoch() <= old.Epoch() {
+		w.fail("epochs: %d was committed after %d", p.Epoch(), old.Epoch())
+	}
+	for _, m := range p.Members() {
+		if h := w.byNode(m.ID); w.acked[h.i] < p.Epoch() {
+			w.fail("G4: %d is committed, %s has acknowledged %d", p.Epoch(), m.ID, w.acked[h.i])
+		}
+	}
+	for _, m := range old.Members() {
+		h := w.byNode(m.ID)
+		if p.Has(m.ID) || old.Count(m.ID) == 0 || w.acked[h.i] >= p.Epoch() {
+			continue
+		}
+		if q := h.proc; q != nil && !q.closing && q.clock() < q.until && w.now >= q.forgedUntil {
+			w.fail("G4: %d is committed, %s has not acknowledged and may still serve", p.Epoch(), m.ID)
+		}
+	}
+	for s := range shardmap.Shard(w.shards) {
+		w.sawOwner(old, p, s)
+	}
+}
+
+// sawOwner judges one shard's ownership epoch in a map just committed.
+func (w *world) sawOwner(old, p *shardmap.Map, s shardmap.Shard) {
+	owner, since := p.Owner(s), p.OwnedSince(s)
+	switch {
+	case owner == "":
+	case owner == old.Owner(s) && since != old.OwnedSince(s):
+		w.fail("G10: the ownership epoch of shard %d went from %d to %d, its owner %s stayed", s, old.OwnedSince(s), since, owner)
+	case owner != old.Owner(s) && (since != p.Epoch() || since <= old.OwnedSince(s)):
+		w.fail("G10: shard %d went to %s with ownership epoch %d; the map's is %d, it was %d", s, owner, since, p.Epoch(), old.OwnedSince(s))
+	}
+	w.owner[ownership{s, since}] = owner
+}
+
+// sawTable judges a node's new table.
+func (w *world) sawTable(p *proc) {
+	old := p.follower.State()
+	if p.table.Committed().Epoch() < old.Committed().Epoch() || p.table.Last().Epoch() < old.Last().Epoch() {
+		w.fail("epochs: %s goes back from %d and %d to %d and %d", p.h.id, old.Committed().Epoch(), old.Last().Epoch(),
+			p.table.Committed().Epoch(), p.table.Last().Epoch())
+	}
+	w.checkServing(p)
+}
+
+// wouldAdmit reports whether the node would admit a request for s now.
+func (p *proc) wouldAdmit(s shardmap.Shard) bool {
+	_, ok := p.owns(s)
+	return ok && !p.dead && !p.h.stopped && !p.closing && p.clock() < p.until
+}
+
+// checkServing is the first half of G1. Only what changes for p can break it.
+func (w *world) checkServing(p *proc) {
+	if p == nil || p.closing || p.clock() >= p.until {
+		return
+	}
+	for _, h := range w.hosts {
+		q := h.proc
+		if q == nil || q == p || h.stopped || q.clock() >= q.until {
+			continue
+		}
+		for s := range shardmap.Shard(w.shards) {
+			if !p.wouldAdmit(s) || !q.wouldAdmit(s) {
+				continue
+			}
+			if w.now < p.forgedUntil || w.now < q.forgedUntil {
+				w.cover.excusedAdmits++
+				continue
+			}
+			w.fail("G1: %s and %s both admit requests for shard %d", p.h.id, h.id, s)
+		}
+	}
+}
+
+// sawAdmission judges an admission: only a committed map routes (G3), the
+// ownership epoch grows (G10), and nobody else runs the shard (G1).
+func (w *world) sawAdmission(p *proc, r *simReq) {
+	r.forged = w.now < p.forgedUntil
+	if owner := w.owner[ownership{r.shard, r.epoch}]; owner != p.h.id {
+		w.fail("G3: %s admits for shard %d with ownership epoch %d, which no committed map gave it (%q)", p.h.id, r.shard, r.epoch, owner)
+	}
+	if r.epoch < w.newest[r.shard] && !r.forged {
+		w.fail("G10: %s admits for shard %d with ownership epoch %d after %d", p.h.id, r.shard, r.epoch, w.newest[r.shard])
+	}
+	w.newest[r.shard] = max(w.newest[r.shard], r.epoch)
+	w.checkAlone(p, r)
+}
+
+// sawRun judges the first byte that goes to the app.
+func (w *world) sawRun(p *proc, r *simReq) {
+	if r.epoch < w.newest[r.shard] && !r.forged && !r.late {
+		w.fail("G10: %s runs a request for shard %d with ownership epoch %d after %d", p.h.id, r.shard, r.epoch, w.newest[r.shard])
+	}
+	w.checkAlone(p, r)
+}
+
+// checkAlone is the second half of G1, with its two exceptions.
+func (w *world) checkAlone(p *proc, r *simReq) {
+	for _, h := range w.hosts {
+		q := h.proc
+		if q == nil || q == p {
+			continue
+		}
+		for _, other := range q.reqs {
+			if other.shard != r.shard || !other.running || other.cut {
+				continue
+			}
+			switch {
+			case r.forged || other.forged:
+				w.cover.excusedForged++
+			case r.late || other.late || q.excusedByStop():
+				w.cover.excusedStops++
+			default:
+				w.fail("G1: %s takes a request for shard %d of epoch %d while %s runs one of epoch %d", p.h.id, r.shard, r.epoch, h.id, other.epoch)
+			}
+		}
+	}
+}
+
+// excusedByStop reports that what the node runs has outlived its time only
+// because the process is stopped, or has not come to cutting it since.
+func (p *proc) excusedByStop() bool {
+	return (p.h.stopped || !p.looked) && p.clock() >= p.lastEnd+p.w.timing.CutAfter()
+}
+
+// takenByEvidence notes that a node's shards are taken by evidence. If that was
+// forged, the node lives: what it runs is outside the guarantee, and so is, if
+// the refusal was taken at its word, what it admits until its lease ends.
+func (w *world) takenByEvidence(l *leading, h *host, how string) {
+	p := h.proc
+	if p == nil || !l.taken[h] {
+		return
+	}
+	w.cover.forgedTakings++
+	for _, r := range p.reqs {
+		r.forged = true
+	}
+	if how == "refusal" {
+		p.forgedUntil = w.now + w.timing.Lease + w.timing.Lease/10
+	}
+}
+
+// sawReply is G5 and the end of DESIGN section 5: who is told OK, who gets a
+// lease, and that no lease outlives the next election by more than a lease.
+func (w *world) sawReply(l *leading, m ack.Heard, sent time.Duration, a ack.Answer) {
+	if a.Refusal != 0 {
+		return
+	}
+	last, committed := l.told.Last().Epoch(), l.told.Committed().Epoch()
+	if a.OK != (m.Acked == last) || a.Epoch != last {
+		w.fail("G5: %s acknowledged %d, the last is %d: answer OK %v, epoch %d", m.Node, m.Acked, last, a.OK, a.Epoch)
+	}
+	if a.Serve <= 0 {
+		return
+	}
+	w.cover.leases++
+	if m.Acked < committed || m.Acked == 0 || m.Goodbye || m.Gateway {
+		w.fail("G5: %s acknowledged %d and gets a lease; the committed map is %d", m.Node, m.Acked, committed)
+	}
+	for _, v := range w.won {
+		if v.term > l.term && sent-v.at+a.Serve > w.timing.Lease+w.timing.Lease/10 {
+			w.fail("G2: the leader of term %d grants %v from %v after term %d began", l.term, a.Serve, sent-v.at, v.term)
+		}
+	}
+}
+
+// serving reports whether everybody who can serve does, and nothing is held.
+func (w *world) serving() bool {
+	if w.truth.Open() || w.truth.Committed().Orphans() > 0 {
+		return false
+	}
+	m := w.truth.Committed()
+	for _, h := range w.hosts {
+		if h.stuck() && !m.Has(h.id) {
+			continue
+		}
+		p := h.proc
+		if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Last().Epoch() != m.Epoch() {
+			return false
+		}
+		if !h.gateway && (!m.Has(h.id) || p.clock() >= p.until || h.stopped || p.follower.Acked() < m.Epoch()) {
+			return false
+		}
+	}
+	return true
+}
+
+// settled reports that all has been well for a while.
+func (w *world) settled(d time.Duration) bool {
+	if !w.serving() {
+		w.stable = -1
+		return false
+	}
+	if w.stable < 0 {
+		w.stable = w.now
+	}
+	return w.now-w.stable >= d
+}
+
+// stuck reports that the host is not expected to serve even after all faults
+// that end have ended.
+func (h *host) stuck() bool {
+	return h.absent || h.holdLog || h.deaf || h.mute || h.unhealthy || h.stopped || h.proc == nil && h.w.healing && h.lost
+}

@@ -1,0 +1,281 @@
+package ack_test
+
+import (
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// simMix says what a schedule is made of: how large the cluster is, which faults
+// it meets and how often each.
+type simMix struct {
+	name   string
+	hosts  [2]int // least and most
+	fences []ack.Fence
+	faults [2]int // least and most
+	kinds  []weighted
+	// gaps are the shortest and the longest time between two faults.
+	gaps       [2]time.Duration
+	stuck      int // in a thousand: one node stays broken after all else has healed
+	lateSubmit int
+	// quiet faults may not move any shard.
+	quiet bool
+}
+
+// weighted is a fault and how often it is drawn.
+type weighted struct {
+	weight int
+	name   string
+	do     func(w *world)
+}
+
+// pick decides something about a fault: by the tape, if there is one.
+func (w *world) pick(k int) int {
+	if w.faults == nil {
+		return w.n(k)
+	}
+	if len(w.faults) == 0 {
+		return 0
+	}
+	b := int(w.faults[0])
+	w.faults = w.faults[1:]
+	return b % k
+}
+
+// lasting returns how long a fault lasts: mostly about a lease, or about as long
+// as it takes to take shards.
+func (w *world) lasting() time.Duration {
+	switch w.pick(4) {
+	case 0:
+		return w.span(20*time.Millisecond, 250*time.Millisecond)
+	case 1:
+		return w.span(250*time.Millisecond, 900*time.Millisecond)
+	case 2:
+		return w.timing.DeadAfter + w.span(-200*time.Millisecond, 900*time.Millisecond)
+	}
+	return w.span(400*time.Millisecond, 3*w.timing.DeadAfter)
+}
+
+func (m *simMix) setup(w *world) {
+	w.timing = ack.Timing{
+		Heartbeat: 100 * time.Millisecond, Lease: 500 * time.Millisecond,
+		DeadAfter: 1200 * time.Millisecond, DrainTimeout: 300 * time.Millisecond,
+	}
+	switch w.n(10) {
+	case 0:
+		w.timing = ack.DefaultTiming()
+	case 1:
+		w.timing.RestartGrace = w.span(100*time.Millisecond, time.Second)
+	}
+	w.fence = m.fences[w.n(len(m.fences))]
+	w.shards = 3 + w.n(5)
+	w.newest = make([]shardmap.Epoch, w.shards)
+	w.lateSubmit = m.lateSubmit
+	n := m.hosts[0] + w.n(m.hosts[1]-m.hosts[0]+1)
+	w.voters = min(n, 3)
+	if n == 5 && w.n(2) == 0 {
+		w.voters = 5
+	}
+	birth, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("sim", w.shards))
+	if err != nil {
+		w.fail("birth: %v", err)
+	}
+	w.birth, w.truth = birth, birth
+	w.populate(n)
+}
+
+// populate makes the hosts and what is on the disks of a cluster just founded.
+func (w *world) populate(n int) {
+	first := &simConf{}
+	for i := range n {
+		// The rates of any two clocks differ by less than a tenth.
+		h := &host{w: w, i: i, id: shardmap.NodeID('a' + rune(i)), downFrom: 0, rate: 954_000 + int64(w.n(95_000)), weight: 1}
+		w.hosts = append(w.hosts, h)
+		h.newDisk()
+		if w.n(6) == 0 {
+			h.weight = uint32(1 + w.n(3))
+		}
+		if i >= 2 {
+			h.gateway = w.n(8) == 0
+			h.absent = !h.gateway && w.n(6) == 0
+		}
+		switch {
+		case h.absent:
+		case len(first.voters) < w.voters:
+			first.voters = append(first.voters, h.server())
+		default:
+			first.others = append(first.others, h.server())
+		}
+	}
+	for _, h := range w.hosts {
+		if !h.absent {
+			h.disk.base, h.disk.baseTerm, h.disk.baseConf, h.disk.conf, h.disk.term = 2, 1, first, first, 1
+		}
+	}
+}
+
+// play plays one schedule: a cluster forms, faults come, faults stop, and then it
+// must serve again.
+func play(s simSetup, cover *coverage) *world {
+	w := newWorld(s, cover)
+	for _, h := range w.hosts {
+		if !h.absent {
+			h.start()
+		}
+	}
+	w.after(0, w.hosts[0].proc, func() { w.hosts[0].proc.campaign("the first") })
+	if !w.run(30*time.Second, func() bool { return w.settled(50 * time.Millisecond) }) {
+		w.fail("progress: the cluster never formed: %s", w.describe())
+		return w
+	}
+	w.quiet = s.mix.quiet
+	for range s.mix.faults[0] + w.pick(s.mix.faults[1]-s.mix.faults[0]+1) {
+		w.fault()
+		if w.failure != "" {
+			return w
+		}
+	}
+	w.quiet = false
+	w.heal()
+	if !w.run(w.now+90*time.Second, func() bool { return w.settled(250 * time.Millisecond) }) {
+		w.fail("progress: faults have stopped, and: %s", w.describe())
+	}
+	cover.steps += w.steps
+	cover.schedules++
+	cover.faults += w.faulted
+	return w
+}
+
+// fault draws one fault and lets a while pass.
+func (w *world) fault() {
+	total := 0
+	for _, k := range w.mix.kinds {
+		total += k.weight
+	}
+	at := w.pick(total)
+	for _, k := range w.mix.kinds {
+		if at -= k.weight; at < 0 {
+			w.logf("fault: %s", k.name)
+			w.faulted++
+			k.do(w)
+			break
+		}
+	}
+	lo, hi := w.mix.gaps[0], w.mix.gaps[1]
+	switch w.pick(3) {
+	case 0:
+		hi = lo + (hi-lo)/50
+	case 1:
+		hi = lo + (hi-lo)/5
+	}
+	w.run(w.now+w.span(lo, hi), nil)
+}
+
+// heal ends all faults but, sometimes, one: a node that stays broken must not
+// keep the others from serving.
+func (w *world) heal() {
+	w.logf("faults stop")
+	w.healing = true
+	w.loss, w.dup, w.slow, w.lateSubmit = 0, 0, 0, 0
+	for i := range w.link {
+		for j := range w.link {
+			w.link[i][j] = true
+		}
+	}
+	stuck := w.stickOne()
+	for _, h := range w.hosts {
+		h.pauseAt, h.slowCut, h.unhealthy = pauseNowhere, false, false
+		if h == stuck {
+			continue
+		}
+		h.deaf, h.mute = false, false
+		h.resume()
+		w.hold(h, false)
+		if p := h.proc; p != nil && p.leaving {
+			p.leaveBy = min(p.leaveBy, w.now+3*time.Second)
+		}
+		w.keepUp(h)
+	}
+}
+
+// keepUp starts a process again whenever it has ended.
+func (w *world) keepUp(h *host) {
+	if h.proc == nil && !h.lost && !h.absent {
+		h.start()
+	}
+	w.after(w.span(50*time.Millisecond, 400*time.Millisecond), nil, func() { w.keepUp(h) })
+}
+
+// stickOne breaks one node for good, if the voters can do without it.
+func (w *world) stickOne() *host {
+	if w.n(1000) >= w.mix.stuck {
+		return nil
+	}
+	h := w.hosts[w.n(len(w.hosts))]
+	if h.absent || h.gateway || !w.spares(h) {
+		return nil
+	}
+	if h.proc == nil {
+		h.start()
+	}
+	h.resume()
+	h.proc.leaving = false
+	what := w.n(7)
+	w.cover.stuck[what]++
+	w.logf("%s stays %s", h.id, [...]string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard"}[what])
+	switch what {
+	case 0:
+		w.hold(h, true)
+	case 1:
+		h.deaf = true
+	case 2:
+		h.mute = true
+	case 3:
+		h.stop(1000*time.Hour, "for good")
+	case 4:
+		h.crash()
+		h.lost = true
+	default:
+		h.deaf = true
+		for j := range w.link {
+			w.link[h.i][j] = false
+			w.link[j][h.i] = what == 6
+		}
+	}
+	return h
+}
+
+// spares reports whether the other voters are a quorum, with their disks.
+func (w *world) spares(h *host) bool {
+	conf := w.newestConf()
+	n := 0
+	for _, o := range w.hosts {
+		for _, v := range conf.voters {
+			if o != h && v == o.server() {
+				n++
+			}
+		}
+	}
+	return 2*n > len(conf.voters)
+}
+
+// newestConf returns the latest configuration that is committed.
+func (w *world) newestConf() *simConf {
+	best := w.hosts[0].disk.baseConf
+	for _, e := range slices.Backward(w.committed) {
+		if e != nil && e.conf != nil {
+			return e.conf
+		}
+	}
+	return best
+}
+
+// hold lets a node's state machine apply nothing, or lets it go on.
+func (w *world) hold(h *host, on bool) {
+	h.holdLog = on
+	if !on && h.proc != nil {
+		h.proc.applySoon()
+	}
+}

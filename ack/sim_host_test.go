@@ -1,0 +1,280 @@
+package ack_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// host is a machine: a disk, a clock, and a process if one runs.
+type host struct {
+	w    *world
+	i    int
+	id   shardmap.NodeID
+	disk *simDisk
+	rate int64 // of its clock, in millionths
+	proc *proc
+
+	disks    int     // how many it has had
+	stopped  bool    // SIGSTOP
+	deferred []event // what waits for SIGCONT
+	pauseAt  pausePoint
+	pauseFor time.Duration
+	downFrom time.Duration // since when no process runs; negative: one does
+
+	absent    bool // takes no part until it is told to join
+	gateway   bool
+	unhealthy bool
+	holdLog   bool // its state machine applies nothing
+	slowCut   bool // what it cuts goes on being counted for a while
+	deaf      bool // answers to its heartbeats get lost
+	mute      bool // its heartbeats get lost
+	lost      bool // never starts again
+	weight    uint32
+}
+
+// pausePoint names where in its own doing a process is stopped.
+type pausePoint uint8
+
+const (
+	pauseNowhere     pausePoint = iota
+	pauseBeforeTerm             // the leader loop, between reading clock and term
+	pauseAfterTerm              // the leader loop, between the term and the message
+	pauseBeforeStep             // the leader loop, after reading the clock
+	pauseBeforeWrite            // a request, between its second check and the first byte
+	pauseAfterAdmit             // a request, between admission and its second check
+	pauseInAgent                // the agent, after reading the clock
+	pausePoints
+)
+
+func (h *host) server() string { return h.disk.server }
+
+// newDisk gives the host an empty disk.
+func (h *host) newDisk() {
+	h.disks++
+	server := fmt.Sprintf("%s/%d", h.id, h.disks)
+	if h.w.plant == plantServerIsNode {
+		server = string(h.id)
+	}
+	h.disk = &simDisk{server: server, conf: &simConf{}, baseConf: &simConf{}}
+}
+
+// proc is one process of a node.
+type proc struct {
+	w      *world
+	h      *host
+	disk   *simDisk
+	dead   bool
+	nonce  uint64
+	origin time.Duration // true time at which its clock showed zero
+
+	// Raft.
+	leader         bool
+	hint           int // the host it takes for the leader; -1: none
+	contact        time.Duration
+	patience       time.Duration
+	quorumPatience time.Duration
+	electedAt      time.Duration
+	peers          [simHosts]peerView
+	commit         uint64
+	raftApplied    uint64
+	applying       bool
+	nudged         bool
+	fsm            *ack.State
+	lead           *leading
+
+	// Heartbeat connections, and whose broke.
+	conns  [simHosts]*proc
+	broken [simHosts]uint64
+
+	agent
+}
+
+// start starts a process from what is on the disk.
+func (h *host) start() {
+	w := h.w
+	h.disk.boot++
+	if w.plant == plantRandomBoot {
+		h.disk.boot = 1 + w.dice.Uint64N(1<<40)
+	}
+	p := &proc{w: w, h: h, disk: h.disk, origin: w.now, nonce: w.dice.Uint64(), hint: -1, contact: w.now}
+	p.patience = w.span(400*time.Millisecond, 900*time.Millisecond)
+	p.quorumPatience = w.span(250*time.Millisecond, 900*time.Millisecond)
+	h.proc, h.downFrom, h.deferred, h.stopped, h.pauseAt = p, -1, nil, false, pauseNowhere
+	p.fsm = w.birth
+	if h.disk.snap != nil {
+		p.fsm = p.restored(h.disk.snap)
+	}
+	p.commit, p.raftApplied = h.disk.base, h.disk.base
+	p.initAgent()
+	if p.fsm.Committed().Epoch() < w.truth.Committed().Epoch() {
+		w.cover.oldStarts++
+	}
+	w.logf("%s starts: boot %d, server %s, term %d, log to %d, state of map %d", h.id, h.disk.boot, h.server(), h.disk.term, h.disk.last(), p.fsm.Committed().Epoch())
+	w.after(w.span(0, 60*time.Millisecond), p, p.raftTimer)
+	w.after(0, p, p.tick)
+	w.after(w.span(0, 50*time.Millisecond), p, p.arrivals)
+}
+
+// clock reads the process's clock.
+func (p *proc) clock() time.Duration { return p.clockAt(p.w.now) }
+
+func (p *proc) clockAt(t time.Duration) time.Duration {
+	return time.Duration(int64(t-p.origin) * p.h.rate / 1_000_000)
+}
+
+// crash kills the process. Whoever had a heartbeat connection with it may learn.
+func (h *host) crash() {
+	p := h.proc
+	if p == nil {
+		return
+	}
+	w := h.w
+	w.logf("%s is killed", h.id)
+	w.cover.crashes++
+	h.gone()
+	for j, q := range p.conns {
+		if q == nil || q.dead || q.conns[h.i] != p || !w.link[h.i][j] {
+			continue
+		}
+		q.conns[h.i] = nil
+		w.after(w.span(200*time.Microsecond, 8*time.Millisecond), q, func() { q.connBroke(p) })
+	}
+}
+
+// gone ends the process.
+func (h *host) gone() {
+	p := h.proc
+	p.dead = true
+	p.reqs = nil
+	h.proc, h.downFrom = nil, h.w.now
+	h.stopped, h.deferred = false, nil
+}
+
+// wipe replaces the disk of a node whose process is down.
+func (h *host) wipe() {
+	h.newDisk()
+	h.w.cover.wipes++
+	h.w.logf("%s gets an empty disk", h.id)
+}
+
+// stop sends SIGSTOP; resume lets the process go on some time later.
+func (h *host) stop(d time.Duration, where string) {
+	if h.proc == nil || h.stopped {
+		return
+	}
+	h.stopped = true
+	h.w.cover.pauses++
+	p := h.proc
+	p.stoppedOnce, p.looked = true, false
+	h.w.logf("%s is stopped for %v %s", h.id, d.Round(time.Millisecond), where)
+	h.w.after(d, nil, func() {
+		if h.proc == p {
+			h.resume()
+		}
+	})
+}
+
+// resume sends SIGCONT. What waited happens soon, in any order.
+func (h *host) resume() {
+	if !h.stopped {
+		return
+	}
+	w := h.w
+	h.stopped = false
+	w.logf("%s goes on", h.id)
+	todo := h.deferred
+	h.deferred = nil
+	for _, e := range todo {
+		w.after(w.span(0, 10*time.Millisecond), e.proc, e.fn)
+	}
+	w.checkServing(h.proc)
+}
+
+// pausesAt stops the process if it is to be stopped at this point; then goes
+// on with rest once it is let go on. It returns true if it did.
+func (p *proc) pausesAt(at pausePoint, rest func()) bool {
+	h := p.h
+	if h.pauseAt != at {
+		return false
+	}
+	h.pauseAt = pauseNowhere
+	if at == pauseBeforeWrite {
+		p.w.cover.pausedWrites++
+	}
+	h.stop(h.pauseFor, [...]string{"", "before it reads its term", "after it read its term", "before a step", "before a write", "after an admission", "in its agent"}[at])
+	h.deferred = append(h.deferred, event{proc: p, fn: rest})
+	return true
+}
+
+// connect notes a heartbeat connection from p to the leader q.
+func (p *proc) connect(q *proc) {
+	if p != q {
+		p.conns[q.h.i], q.conns[p.h.i] = q, p
+	}
+}
+
+// connBroke is told that the process at the other end of a heartbeat connection
+// is gone.
+func (p *proc) connBroke(other *proc) {
+	w := p.w
+	i := other.h.i
+	p.broken[i] = max(p.broken[i], other.bootNow())
+	if l := p.lead; l != nil {
+		l.receive(ack.Closed{Node: other.h.id, Nonce: other.nonce}, origin{})
+		if other.goodbye {
+			return
+		}
+	}
+	w.after(w.span(time.Millisecond, 20*time.Millisecond), p, func() { p.redial(other.h, 3) })
+	if p.hint == i && !p.leader && p.isVoter() {
+		w.after(w.span(5*time.Millisecond, 150*time.Millisecond), p, func() {
+			if p.hint == i && !p.leader && other.h.proc == nil && p.wouldWin() {
+				p.campaign("the leader's process is gone")
+			}
+		})
+	}
+}
+
+// redial looks whether anybody listens where a process was: if not, that is
+// evidence for the leader loop.
+func (p *proc) redial(h *host, tries int) {
+	w := p.w
+	l := p.lead
+	if l == nil || l.over || p.broken[h.i] == 0 {
+		return
+	}
+	if !w.link[p.h.i][h.i] || !w.link[h.i][p.h.i] {
+		if tries > 0 {
+			w.after(w.span(5*time.Millisecond, 50*time.Millisecond), p, func() { p.redial(h, tries-1) })
+		}
+		return
+	}
+	if h.proc != nil {
+		return // it speaks
+	}
+	boot := p.broken[h.i]
+	late := w.span(0, 5*time.Millisecond)
+	if w.perMille(w.slow) {
+		late = w.span(10*time.Millisecond, time.Second)
+	}
+	w.after(late, p, func() {
+		w.logf("%s has evidence that boot %d of %s is gone", p.h.id, boot, h.id)
+		l.receive(ack.Evidence{Node: h.id, Boot: boot}, origin{})
+	})
+}
+
+// servers returns whom the latest configuration names for node, or "".
+func (c *simConf) serverOf(id shardmap.NodeID) string {
+	for _, s := range slices.Concat(c.voters, c.others) {
+		if nodeOf(s) == id {
+			return s
+		}
+	}
+	return ""
+}
+
+func nodeOf(server string) shardmap.NodeID { return shardmap.NodeID(server[:1]) }

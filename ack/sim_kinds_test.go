@@ -1,0 +1,309 @@
+package ack_test
+
+import (
+	"time"
+
+	"shardway/ack"
+)
+
+// The kinds of faults. Each draws whom it hits and for how long.
+
+// somebody draws a host for which ok holds, or nil.
+func (w *world) somebody(ok func(h *host) bool) *host {
+	var fit []*host
+	for _, h := range w.hosts {
+		if ok(h) {
+			fit = append(fit, h)
+		}
+	}
+	if len(fit) == 0 {
+		return nil
+	}
+	return fit[w.pick(len(fit))]
+}
+
+func running(h *host) bool { return h.proc != nil && !h.stopped }
+
+func leads(h *host) bool { return h.proc != nil && h.proc.lead != nil && !h.proc.lead.over }
+
+// anyone draws a running host: the leader one time in three.
+func (w *world) anyone() *host {
+	if w.pick(3) == 0 {
+		if h := w.somebody(func(h *host) bool { return running(h) && leads(h) }); h != nil {
+			return h
+		}
+	}
+	return w.somebody(running)
+}
+
+// back starts a process again after a while.
+func (w *world) back(h *host, d time.Duration) {
+	w.after(d, nil, func() {
+		if h.proc == nil {
+			h.start()
+		}
+	})
+}
+
+func faultCrash(w *world) {
+	h := w.anyone()
+	if h == nil {
+		return
+	}
+	h.crash()
+	switch w.pick(3) {
+	case 0:
+		w.back(h, w.span(10*time.Millisecond, 300*time.Millisecond))
+	case 1:
+		w.back(h, w.span(300*time.Millisecond, 1500*time.Millisecond))
+	default:
+		w.back(h, w.lasting())
+	}
+}
+
+func faultWipe(w *world) {
+	h := w.anyone()
+	if h == nil || !w.spares(h) || !w.newestConf().has(h.server()) {
+		return
+	}
+	h.crash()
+	h.wipe()
+	w.back(h, w.span(10*time.Millisecond, 800*time.Millisecond))
+}
+
+func faultPause(w *world) {
+	h := w.anyone()
+	if h == nil {
+		return
+	}
+	d := w.lasting()
+	at := pausePoint(w.pick(int(pausePoints)))
+	if at == pauseNowhere {
+		h.stop(d, "")
+		return
+	}
+	h.pauseAt, h.pauseFor = at, d
+}
+
+// undo ends a fault after a while, unless all faults have stopped before.
+func (w *world) undo(d time.Duration, fn func()) {
+	w.after(d, nil, func() {
+		if !w.healing {
+			fn()
+		}
+	})
+}
+
+// cutLinks stops messages between the hosts for which cut holds, for a while.
+func (w *world) cutLinks(cut func(i, j int) bool) {
+	var was [][2]int
+	for i := range w.hosts {
+		for j := range w.hosts {
+			if i != j && w.link[i][j] && cut(i, j) {
+				w.link[i][j] = false
+				was = append(was, [2]int{i, j})
+			}
+		}
+	}
+	w.undo(w.lasting(), func() {
+		for _, l := range was {
+			w.link[l[0]][l[1]] = true
+		}
+		w.logf("%d links are back", len(was))
+	})
+}
+
+func faultIsolate(w *world) {
+	if h := w.anyone(); h != nil {
+		w.logf("%s is cut off", h.id)
+		w.cover.partitions++
+		w.cutLinks(func(i, j int) bool { return i == h.i || j == h.i })
+	}
+}
+
+func faultOneWay(w *world) {
+	h := w.anyone()
+	if h == nil {
+		return
+	}
+	w.cover.oneWays++
+	if w.pick(2) == 0 {
+		w.logf("nothing from %s arrives", h.id)
+		w.cutLinks(func(i, _ int) bool { return i == h.i })
+		return
+	}
+	w.logf("nothing arrives at %s", h.id)
+	w.cutLinks(func(_, j int) bool { return j == h.i })
+}
+
+func faultHalves(w *world) {
+	side := w.pick(1 << len(w.hosts))
+	w.logf("the network falls in two: %b", side)
+	w.cover.partitions++
+	w.cutLinks(func(i, j int) bool { return side>>i&1 != side>>j&1 })
+}
+
+// faultBridge leaves two groups that only one host connects.
+func faultBridge(w *world) {
+	side, b := w.pick(1<<len(w.hosts)), w.pick(len(w.hosts))
+	w.logf("the network falls in two, %s sees both: %b", w.hosts[b].id, side)
+	w.cover.bridges++
+	w.cutLinks(func(i, j int) bool { return i != b && j != b && side>>i&1 != side>>j&1 })
+}
+
+func faultPair(w *world) {
+	i, j, both := w.pick(len(w.hosts)), w.pick(len(w.hosts)), w.pick(2) == 0
+	w.logf("the link from %s to %s is cut (both ways: %v)", w.hosts[i].id, w.hosts[j].id, both)
+	w.cutLinks(func(a, b int) bool { return a == i && b == j || both && a == j && b == i })
+}
+
+func faultNoise(w *world) {
+	w.loss, w.dup, w.slow = w.pick(4)*100, w.pick(3)*100, w.pick(4)*30
+	w.logf("the network loses %d, repeats %d and delays %d in a thousand", w.loss, w.dup, w.slow)
+	w.undo(w.lasting(), func() { w.loss, w.dup, w.slow = 0, 0, 0 })
+}
+
+func faultElect(w *world) {
+	if h := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() }); h != nil {
+		h.proc.campaign("just so")
+	}
+}
+
+// faultDepose elects another leader while the present one cannot hear of it.
+func faultDepose(w *world) {
+	h := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
+	if h == nil {
+		return
+	}
+	o := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
+	if o == nil {
+		return
+	}
+	w.logf("%s is deposed without hearing of it", h.id)
+	others := w.pick(4) // how many of the other links fall, in thirds
+	w.cutLinks(func(i, j int) bool {
+		return i == o.i && j == h.i || j == o.i && i == h.i || (i == h.i || j == h.i) && w.n(3) < others
+	})
+	o.proc.campaign("a coup")
+}
+
+// faultForge makes a leader believe that a running process is gone.
+func faultForge(w *world) {
+	l := w.somebody(func(h *host) bool { return running(h) && leads(h) })
+	x := w.somebody(func(h *host) bool { return h.proc != nil && h != l })
+	if l == nil || x == nil {
+		return
+	}
+	w.logf("%s is told that %s refuses connections", l.id, x.id)
+	w.cover.forged++
+	lead := l.proc.lead
+	lead.taken[x] = true
+	lead.receive(ack.Closed{Node: x.id, Nonce: x.proc.nonce}, origin{})
+	lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow()}, origin{})
+	if w.pick(2) == 0 { // and its heartbeats do not arrive either
+		w.cutLinks(func(i, j int) bool { return i == x.i && j == l.i || i == l.i && j == x.i })
+	}
+}
+
+func faultLeave(w *world) {
+	h := w.anyone()
+	if h == nil || h.proc.leaving {
+		return
+	}
+	w.logf("%s gets SIGTERM", h.id)
+	h.proc.leaving, h.proc.leaveBy = true, w.now+8*time.Second
+	h.proc.nextBeat = 0
+	d := w.lasting()
+	var again func()
+	again = func() {
+		if h.proc == nil {
+			h.start()
+			return
+		}
+		w.after(d, nil, again)
+	}
+	w.after(2*d, nil, again)
+}
+
+func faultSick(w *world) {
+	if h := w.anyone(); h != nil {
+		w.logf("the app of %s is sick", h.id)
+		h.unhealthy = true
+		w.undo(w.lasting(), func() { h.unhealthy = false })
+	}
+}
+
+// faultRemove is the operator's word about a node whose process is down.
+func faultRemove(w *world) {
+	x := w.somebody(func(h *host) bool { return h.proc == nil && !h.absent })
+	if x == nil {
+		return
+	}
+	w.logf("an operator says that %s is gone", x.id)
+	w.cover.removed++
+	for _, h := range w.hosts {
+		if running(h) && leads(h) {
+			w.after(w.span(0, 20*time.Millisecond), h.proc, func() { h.proc.lead.receive(ack.Remove{Node: x.id}, origin{}) })
+		}
+	}
+}
+
+func faultHold(w *world) {
+	if h := w.anyone(); h != nil {
+		w.logf("%s applies nothing", h.id)
+		w.hold(h, true)
+		w.undo(w.lasting(), func() { w.hold(h, false) })
+	}
+}
+
+func faultSlowCut(w *world) {
+	if h := w.anyone(); h != nil {
+		w.logf("%s cuts slowly", h.id)
+		h.slowCut = true
+		w.undo(w.lasting(), func() { h.slowCut = false })
+	}
+}
+
+func faultDeaf(w *world) {
+	if h := w.anyone(); h != nil {
+		mute := w.pick(2) == 0
+		w.logf("heartbeats (%v) or their answers get lost at %s", mute, h.id)
+		h.mute, h.deaf = mute, !mute
+		w.undo(w.lasting(), func() { h.mute, h.deaf = false, false })
+	}
+}
+
+func faultCompact(w *world) {
+	for _, h := range w.hosts {
+		if running(h) && w.pick(2) == 0 {
+			h.proc.compact(uint64(w.pick(3)))
+		}
+	}
+}
+
+func faultJoin(w *world) {
+	if h := w.somebody(func(h *host) bool { return h.absent }); h != nil {
+		w.logf("%s joins", h.id)
+		h.absent = false
+		h.start()
+		return
+	}
+	faultWeight(w)
+}
+
+// faultWeight restarts a node with another weight.
+func faultWeight(w *world) {
+	if h := w.anyone(); h != nil {
+		h.crash()
+		h.weight = uint32(1 + w.pick(4))
+		w.back(h, w.span(10*time.Millisecond, 300*time.Millisecond))
+	}
+}
+
+// faultStorm changes leaders between every two steps for a while.
+func faultStorm(w *world) {
+	for range 2 + w.pick(6) {
+		faultElect(w)
+		w.run(w.now+w.span(0, 15*time.Millisecond), nil)
+	}
+}

@@ -1,0 +1,323 @@
+package ack_test
+
+import (
+	"slices"
+	"time"
+
+	"shardway/ack"
+)
+
+// leading runs one leadership, as package node does: the term is read before
+// every step, and the own log is looked at before what was learnt after it.
+type leading struct {
+	p       *proc
+	term    uint64
+	machine *ack.Leader
+	told    *ack.State
+	conf    *simConf
+	over    bool
+	started time.Duration // by the process's clock
+	barrier uint64        // index of the barrier; zero: not appended, or told already
+	appends uint64        // the term in which the barrier was appended
+
+	busy  bool // stopped in the middle of a step
+	inbox []func()
+	taken map[*host]bool // forged evidence about it has been told
+}
+
+// startLeading begins a leadership that Raft has reported.
+func (p *proc) startLeading() {
+	w := p.w
+	if !p.leader {
+		return
+	}
+	if p.lead != nil && !p.lead.over {
+		w.after(5*time.Millisecond, p, p.startLeading)
+		return
+	}
+	now := p.clock()
+	l := &leading{p: p, term: p.disk.term, told: p.fsm, started: now, taken: map[*host]bool{}}
+	l.machine = ack.NewLeader(ack.LeaderOptions{Server: p.disk.server, Term: l.term, Timing: w.timing, Fence: w.fence, State: l.told}, now)
+	p.lead = l
+	w.logf("%s leads term %d from map %d, last %d", p.h.id, l.term, l.told.Committed().Epoch(), l.told.Last().Epoch())
+	if l.told.Open() {
+		w.cover.openLeads++
+	}
+	w.after(w.span(0, 3*time.Millisecond), p, func() {
+		if p.leader {
+			l.barrier, l.appends = p.appendEntry(&logEntry{}), p.disk.term
+			l.lookForBarrier()
+		}
+	})
+	w.after(0, p, l.tick)
+	w.after(w.span(0, 100*time.Millisecond), p, l.members)
+	p.nextBeat = 0
+	for i, boot := range p.broken {
+		if boot != 0 {
+			p.redial(w.hosts[i], 3)
+		}
+	}
+}
+
+// origin tells where a message came from, and when it was sent.
+type origin struct {
+	host *host
+	at   time.Duration
+}
+
+func (l *leading) end() {
+	if l.p.leader && l.p.disk.term == l.term || l.over {
+		return
+	}
+	l.over = true
+	l.p.w.logf("%s has ended its leadership of term %d", l.p.h.id, l.term)
+}
+
+func (l *leading) tick() {
+	if l.over {
+		return
+	}
+	l.receive(ack.Tick{}, origin{})
+	l.p.w.after(l.p.w.span(10*time.Millisecond, 40*time.Millisecond), l.p, l.tick)
+}
+
+// lookForBarrier tells the machine once the barrier is applied.
+func (l *leading) lookForBarrier() {
+	p := l.p
+	if l.barrier == 0 || p.raftApplied < l.barrier || !p.leader || p.disk.term != l.appends {
+		return
+	}
+	l.barrier = 0
+	p.w.after(p.w.span(0, 2*time.Millisecond), p, func() { l.receive(ack.BarrierApplied{Started: l.started}, origin{}) })
+}
+
+// receive takes a message; nil only looks at the log.
+func (l *leading) receive(m ack.Message, from origin) {
+	if l.over {
+		return
+	}
+	if l.busy {
+		l.inbox = append(l.inbox, func() { l.receive(m, from) })
+		return
+	}
+	if l.p.fsm != l.told {
+		l.told = l.p.fsm
+		l.readTerm(l.p.clock())
+		l.step(l.p.clock(), ack.Applied{State: l.told}, origin{})
+	}
+	if m == nil {
+		return
+	}
+	before := l.p.clock()
+	if l.pausesAt(pauseBeforeTerm, func() { l.afterClock(before, m, from) }) {
+		return
+	}
+	l.afterClock(before, m, from)
+}
+
+// pausesAt is proc.pausesAt for a loop that takes nothing else meanwhile.
+func (l *leading) pausesAt(at pausePoint, rest func()) bool {
+	l.busy = l.p.pausesAt(at, func() {
+		l.busy = false
+		rest()
+		for !l.busy && len(l.inbox) > 0 {
+			next := l.inbox[0]
+			l.inbox = l.inbox[1:]
+			next()
+		}
+	})
+	return l.busy
+}
+
+func (l *leading) readTerm(before time.Duration) {
+	term := l.p.disk.term
+	l.perform(l.machine.Step(before, ack.TermRead{Before: before, Term: term}), nil, origin{})
+	if c := l.p.disk.conf; c != l.conf {
+		l.conf = c
+		l.perform(l.machine.Step(l.p.clock(), ack.Voters{Servers: c.voters}), nil, origin{})
+	}
+}
+
+func (l *leading) afterClock(before time.Duration, m ack.Message, from origin) {
+	l.readTerm(before)
+	if l.pausesAt(pauseAfterTerm, func() { l.afterTerm(m, from) }) {
+		return
+	}
+	l.afterTerm(m, from)
+}
+
+func (l *leading) afterTerm(m ack.Message, from origin) {
+	now := l.p.clock()
+	if l.pausesAt(pauseBeforeStep, func() { l.step(now, m, from) }) {
+		return
+	}
+	l.step(now, m, from)
+}
+
+func (l *leading) step(now time.Duration, m ack.Message, from origin) {
+	l.perform(l.machine.Step(now, m), m, from)
+}
+
+func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
+	w := l.p.w
+	for _, e := range effects {
+		switch e := e.(type) {
+		case ack.Reply:
+			if h, ok := m.(ack.Heard); ok {
+				w.sawReply(l, h, from.at, e.Answer)
+			}
+			l.reply(from.host, e.Answer)
+		case ack.Submit:
+			l.submit(e)
+		case ack.StepDown:
+			w.cover.stepDowns[e.Reason]++
+			w.logf("%s steps down: %s", l.p.h.id, e.Reason)
+			w.after(w.span(0, 5*time.Millisecond), l.p, l.transfer)
+		case ack.Noted:
+			l.noted(e)
+		}
+	}
+}
+
+func (l *leading) reply(to *host, a ack.Answer) {
+	w := l.p.w
+	if w.coded {
+		b, _ := a.MarshalBinary()
+		if err := a.UnmarshalBinary(b); err != nil {
+			w.fail("answer: %v", err)
+		}
+	}
+	w.send(l.p.h, to, func(q *proc) {
+		if !to.deaf || to == l.p.h {
+			q.answer(a)
+		}
+	})
+}
+
+// submit gives an entry to Raft, sometimes so late that the leadership is over,
+// or that the next one of the same process has begun.
+func (l *leading) submit(e ack.Submit) {
+	w, p := l.p.w, l.p
+	entry := slices.Clone(e.Entry)
+	d := w.span(0, time.Millisecond)
+	if w.perMille(w.lateSubmit) {
+		d = w.span(5*time.Millisecond, 2500*time.Millisecond)
+		w.cover.lateSubmits++
+	}
+	w.after(d, p, func() {
+		if p.leader && !w.perMille(w.lateSubmit/4) {
+			i := p.appendEntry(&logEntry{data: entry})
+			w.logf("%s appends %s at %d", p.h.id, map[bool]string{true: "a commit", false: "a proposal"}[e.Commit], i)
+			return
+		}
+		w.cover.failedSubmits++
+		w.logf("%s could not submit an entry", p.h.id)
+		w.after(w.span(0, 2*time.Millisecond), p, func() { l.receive(ack.SubmitFailed{}, origin{}) })
+	})
+}
+
+// transfer asks another voter to stand for election, if one can be reached.
+func (l *leading) transfer() {
+	p, w := l.p, l.p.w
+	if !p.leader || p.disk.term != l.term {
+		return
+	}
+	first := w.n(len(w.hosts))
+	for k := range w.hosts {
+		h := w.hosts[(first+k)%len(w.hosts)]
+		if q := h.proc; q != nil && q != p && !h.stopped && q.isVoter() && p.disk.conf.has(h.server()) && w.reach(p.h, h) {
+			w.replicate(p, h)
+			q.campaign("leadership was handed over")
+			return
+		}
+	}
+}
+
+func (l *leading) noted(e ack.Noted) {
+	w, id := l.p.w, l.p.h.id
+	switch e.Kind {
+	case ack.NoteProposing:
+		w.cover.rounds[e.Reason]++
+		w.logf("%s proposes from map %d: %s, %d moves", id, e.Epoch, e.Reason, e.Moved)
+	case ack.NoteDropped:
+		w.cover.drops[e.Cause.String()]++
+		w.logf("%s drops %s: %s", id, e.Node, e.Cause)
+	case ack.NoteCommitting:
+		w.logf("%s commits %d", id, e.Epoch)
+	case ack.NoteTaken:
+		w.cover.takings[e.Reason]++
+		w.logf("%s takes from %s by %s", id, e.Node, e.Reason)
+		if e.Reason == "evidence" || e.Reason == "refusal" {
+			w.takenByEvidence(l, w.byNode(e.Node), e.Reason)
+		}
+	case ack.NoteDuplicate:
+		w.logf("%s sees two of %s", id, e.Node)
+	case ack.NoteSilent:
+		w.logf("%s hears nothing from %s", id, e.Node)
+	case ack.NoteBack:
+		w.logf("%s hears %s again", id, e.Node)
+	}
+}
+
+// members keeps Raft's configuration, one change at a time, as package node does.
+func (l *leading) members() {
+	p, w := l.p, l.p.w
+	if l.over || !p.leader {
+		return
+	}
+	w.after(w.span(80*time.Millisecond, 200*time.Millisecond), p, l.members)
+	c := p.disk.conf
+	if l.conf == nil || !p.confSettled() {
+		return
+	}
+	for _, h := range w.hosts {
+		if h.proc == nil || !w.reach(p.h, h) || !w.reach(h, p.h) || c.has(h.server()) {
+			continue
+		}
+		if old := c.serverOf(h.id); old != "" {
+			l.reconfigure("removes "+old, without(c.voters, old), without(c.others, old))
+		} else {
+			l.reconfigure("adds "+h.server(), c.voters, with(c.others, h.server()))
+		}
+		return
+	}
+	if len(c.voters) >= w.voters {
+		return
+	}
+	for _, s := range c.others {
+		if h := w.byNode(nodeOf(s)); h.proc != nil && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit {
+			l.reconfigure("promotes "+s, with(c.voters, s), without(c.others, s))
+			return
+		}
+	}
+}
+
+func (l *leading) reconfigure(what string, voters, others []string) {
+	i := l.p.appendEntry(&logEntry{conf: &simConf{voters, others}})
+	l.p.w.logf("%s %s at %d", l.p.h.id, what, i)
+	l.p.w.cover.reconfigured++
+}
+
+// confSettled reports whether the latest configuration is committed, and so is
+// an entry of the own term: before that Raft changes nothing.
+func (p *proc) confSettled() bool {
+	if p.commit < p.disk.base || p.disk.termAt(p.commit) != p.disk.term {
+		return false
+	}
+	for _, e := range p.disk.log[p.commit-p.disk.base:] {
+		if e.conf != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func with(list []string, s string) []string {
+	out := append(slices.Clone(list), s)
+	slices.Sort(out)
+	return out
+}
+
+func without(list []string, s string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(x string) bool { return x == s })
+}

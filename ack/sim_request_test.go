@@ -1,0 +1,95 @@
+package ack_test
+
+import (
+	"time"
+
+	"shardway/shardmap"
+)
+
+// simReq is a request on its way to the app of the node that admitted it.
+type simReq struct {
+	shard   shardmap.Shard
+	epoch   shardmap.Epoch
+	running bool // its first byte went to the app
+	cut     bool // the node has cut it; it does not run any more
+	forged  bool // a forged refusal took its shard: outside the guarantee
+	// late: the process was stopped between the second check and the first
+	// byte; only the epoch fences that.
+	late bool
+}
+
+// arrivals brings requests to the node.
+func (p *proc) arrivals() {
+	w := p.w
+	for range 2 {
+		p.admit(shardmap.Shard(w.n(w.shards)))
+	}
+	w.after(w.span(10*time.Millisecond, 70*time.Millisecond), p, p.arrivals)
+}
+
+// admit is Admit of package node: count first, then look at table and lease.
+func (p *proc) admit(s shardmap.Shard) {
+	epoch, ok := p.owns(s)
+	if !ok || p.closing || p.clock() >= p.until {
+		return
+	}
+	w := p.w
+	r := &simReq{shard: s, epoch: epoch}
+	w.sawAdmission(p, r)
+	p.reqs = append(p.reqs, r)
+	w.cover.requests++
+	if p.pausesAt(pauseAfterAdmit, func() { p.write(r) }) {
+		return
+	}
+	d := w.span(0, 2*time.Millisecond)
+	if w.n(12) == 0 {
+		d = w.span(5*time.Millisecond, 700*time.Millisecond)
+	}
+	w.after(d, p, func() { p.write(r) })
+}
+
+// write checks the lease again and sends the first byte.
+func (p *proc) write(r *simReq) {
+	if r.cut {
+		return // finish follows
+	}
+	if p.clock() >= p.until && p.w.plant != plantOneCheck {
+		p.finish(r)
+		return
+	}
+	if p.pausesAt(pauseBeforeWrite, func() { r.late = true; p.run(r) }) {
+		return
+	}
+	p.run(r)
+}
+
+func (p *proc) run(r *simReq) {
+	w := p.w
+	if r.cut {
+		return
+	}
+	r.running = true
+	w.sawRun(p, r)
+	d := w.span(time.Millisecond, 40*time.Millisecond)
+	switch w.n(24) {
+	case 0, 1, 2:
+		d = w.span(100*time.Millisecond, 1500*time.Millisecond)
+	case 3:
+		d = w.span(time.Second, 9*time.Second)
+	}
+	w.after(d, p, func() { p.finish(r) })
+}
+
+// finish lowers the count.
+func (p *proc) finish(r *simReq) {
+	for i, x := range p.reqs {
+		if x == r {
+			p.reqs[i] = p.reqs[len(p.reqs)-1]
+			p.reqs = p.reqs[:len(p.reqs)-1]
+			if p.follower.Draining() != 0 || p.reboot != 0 || p.closing {
+				p.w.after(p.w.span(0, time.Millisecond), p, p.step)
+			}
+			return
+		}
+	}
+}

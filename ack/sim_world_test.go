@@ -1,0 +1,237 @@
+package ack_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// The simulation runs the machines of this package, driven as package node
+// drives them, over a model of everything else: clocks of different rates, a
+// network that loses, repeats, delays and reorders, Raft (sim_raft_test.go),
+// processes that crash, return and pause, disks that are wiped, requests that run
+// for a while. One seed is one schedule: it replays exactly.
+
+// simHosts is the most machines that a schedule has.
+const simHosts = 5
+
+// simSetup is all that a schedule depends on besides its dice.
+type simSetup struct {
+	seed    uint64
+	mix     *simMix
+	faults  []byte // when set, they decide the faults in place of the seed
+	plant   plant  // a mistake on the node's side, planted on purpose
+	tracing bool
+}
+
+// world is one schedule.
+type world struct {
+	simSetup
+	dice   *rand.Rand
+	now    time.Duration // true time; nobody in the model can read it
+	queue  eventQueue
+	steps  int
+	hosts  []*host
+	timing ack.Timing
+	fence  ack.Fence
+	shards int
+	voters int
+
+	link       [simHosts][simHosts]bool // whether messages from i reach j
+	loss, dup  int                      // in a thousand
+	slow       int                      // in a thousand: messages that take very long
+	lateSubmit int                      // in a thousand: entries that reach Raft very late
+	coded      bool                     // messages go through the codec
+	quiet      bool                     // nothing happens that may move a shard
+	healing    bool
+
+	raftWorld
+	checks
+	cover   *coverage
+	faulted int
+
+	trace   []string
+	failure string
+}
+
+// event is something that happens to a process, or to the world if proc is nil.
+type event struct {
+	at   time.Duration
+	seq  uint64
+	proc *proc
+	fn   func()
+}
+
+func newWorld(s simSetup, cover *coverage) *world {
+	w := &world{simSetup: s, cover: cover}
+	w.dice = rand.New(rand.NewPCG(s.seed, 0x5eed))
+	w.applied = map[stateKey]*ack.State{}
+	w.checks = newChecks()
+	s.mix.setup(w)
+	w.coded = w.n(8) == 0
+	for i := range w.hosts {
+		for j := range w.hosts {
+			w.link[i][j] = true
+		}
+	}
+	return w
+}
+
+// n throws a dice with k sides.
+func (w *world) n(k int) int { return w.dice.IntN(k) }
+
+// perMille is true that often in a thousand.
+func (w *world) perMille(k int) bool { return k > 0 && w.n(1000) < k }
+
+// span returns a duration between lo and hi.
+func (w *world) span(lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(w.dice.Int64N(int64(hi-lo)+1))
+}
+
+func (w *world) logf(format string, args ...any) {
+	if w.tracing {
+		w.trace = append(w.trace, fmt.Sprintf("%10s  ", fmt.Sprintf("%.4f", w.now.Seconds()))+fmt.Sprintf(format, args...))
+	}
+}
+
+// fail ends the schedule. Only the first reason counts.
+func (w *world) fail(format string, args ...any) {
+	if w.failure == "" {
+		w.failure = fmt.Sprintf(format, args...)
+		w.logf("VIOLATION: %s", w.failure)
+	}
+}
+
+// after lets fn happen to p, or to the world, some time from now. It does not
+// happen if p is dead by then, and late if p is stopped.
+func (w *world) after(d time.Duration, p *proc, fn func()) {
+	w.queue.push(event{at: w.now + d, proc: p, fn: fn})
+}
+
+// run plays what is due until end, or until done says so or a check fails.
+func (w *world) run(end time.Duration, done func() bool) bool {
+	for w.failure == "" && len(w.queue.heap) > 0 && w.queue.heap[0].at <= end {
+		e := w.queue.pop()
+		w.now = max(w.now, e.at)
+		if p := e.proc; p != nil {
+			if p.dead {
+				continue
+			}
+			if p.h.stopped {
+				p.h.deferred = append(p.h.deferred, e)
+				continue
+			}
+		}
+		w.steps++
+		e.fn()
+		if done != nil && done() {
+			return true
+		}
+	}
+	if w.failure == "" {
+		w.now = max(w.now, end)
+	}
+	return false
+}
+
+// send carries a message from one host to another and may lose, repeat or delay
+// it. deliver happens to the process that is there then.
+func (w *world) send(from, to *host, deliver func(p *proc)) {
+	if from == to {
+		w.after(w.span(0, time.Millisecond), to.proc, func() { deliver(to.proc) })
+		return
+	}
+	if !w.link[from.i][to.i] || w.perMille(w.loss) {
+		w.cover.lost++
+		return
+	}
+	w.arrive(to, deliver)
+	if w.perMille(w.dup) {
+		w.cover.repeated++
+		w.arrive(to, deliver)
+	}
+}
+
+func (w *world) arrive(to *host, deliver func(p *proc)) {
+	d := w.span(100*time.Microsecond, 4*time.Millisecond)
+	if w.perMille(w.slow) {
+		d = w.span(10*time.Millisecond, 2*time.Second)
+		w.cover.delayed++
+	}
+	w.after(d, nil, func() {
+		p := to.proc
+		if p == nil {
+			return
+		}
+		if to.stopped {
+			to.deferred = append(to.deferred, event{proc: p, fn: func() { deliver(p) }})
+			return
+		}
+		deliver(p)
+	})
+}
+
+// reach reports whether one message from i to j arrives now.
+func (w *world) reach(i, j *host) bool {
+	return i == j || w.link[i.i][j.i] && !w.perMille(w.loss)
+}
+
+// byNode returns the host of a node.
+func (w *world) byNode(id shardmap.NodeID) *host {
+	for _, h := range w.hosts {
+		if h.id == id {
+			return h
+		}
+	}
+	return nil
+}
+
+// eventQueue is a heap by time; what is due at the same time happens in the
+// order in which it was put in.
+type eventQueue struct {
+	heap []event
+	seq  uint64
+}
+
+func (q *eventQueue) before(i, j int) bool {
+	a, b := &q.heap[i], &q.heap[j]
+	return a.at < b.at || a.at == b.at && a.seq < b.seq
+}
+
+func (q *eventQueue) push(e event) {
+	q.seq++
+	e.seq = q.seq
+	q.heap = append(q.heap, e)
+	for i := len(q.heap) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !q.before(i, up) {
+			return
+		}
+		q.heap[i], q.heap[up] = q.heap[up], q.heap[i]
+		i = up
+	}
+}
+
+func (q *eventQueue) pop() event {
+	top := q.heap[0]
+	last := len(q.heap) - 1
+	q.heap[0] = q.heap[last]
+	q.heap[last] = event{}
+	q.heap = q.heap[:last]
+	for i := 0; ; {
+		least := i
+		for _, c := range [...]int{2*i + 1, 2*i + 2} {
+			if c < last && q.before(c, least) {
+				least = c
+			}
+		}
+		if least == i {
+			return top
+		}
+		q.heap[i], q.heap[least] = q.heap[least], q.heap[i]
+		i = least
+	}
+}
