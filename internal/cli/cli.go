@@ -34,6 +34,9 @@ type grammar struct {
 	Locate    locateCommand    `cmd:"" help:"Show where a key lives."`
 	StepDown  stepDownCommand  `cmd:"" help:"Make the leader hand over its leadership."`
 	Remove    removeCommand    `cmd:"" help:"Take a node out of the cluster for good."`
+	Backup    backupCommand    `cmd:"" help:"Keep the control state of the cluster in a file."`
+	Restore   restoreCommand   `cmd:"" help:"Begin a cluster from a backup, in an empty data directory."`
+	Recover   recoverCommand   `cmd:"" help:"After a lost quorum: let a survivor go on alone. The node must be stopped."`
 	Check     checkCommand     `cmd:"" passthrough:"" help:"Check the configuration of a node; takes the flags of run."`
 	Version   versionCommand   `cmd:"" help:"Show the version."`
 }

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"shardway/node/recovery"
+)
+
+type backupCommand struct {
+	File string `arg:"" help:"The file to write; it is replaced when the backup is whole." type:"path"`
+	target
+}
+
+// Run keeps the control state of the cluster in a file.
+func (c *backupCommand) Run(ctx context.Context, s *session) error {
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	content, err := client.Backup(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := recovery.Inspect(content)
+	if err != nil {
+		return fmt.Errorf("what the node gave is %w: nothing was written", err)
+	}
+	if err := replaceFile(c.File, content); err != nil {
+		return fmt.Errorf("backup not written: %w", err)
+	}
+	if c.JSON {
+		return writeJSON(s.out, b)
+	}
+	_, err = fmt.Fprintf(s.out, "%s: cluster %s, %d shards, map of epoch %d\n", c.File, b.Cluster, b.Shards, b.Epoch)
+	return err
+}
+
+type restoreCommand struct {
+	File string `arg:"" help:"A file that backup wrote."                                                        type:"path"`
+	Node string `help:"The id of the node that the restored cluster begins with (else SHARDWAY_NODE, else random)." placeholder:"ID"`
+	directory
+}
+
+// Run makes an empty data directory the beginning of the cluster in a backup.
+func (c *restoreCommand) Run(s *session) error {
+	content, err := os.ReadFile(c.File)
+	if err != nil {
+		return err
+	}
+	o := c.options(s)
+	if o.Node = c.Node; o.Node == "" {
+		o.Node = variable(s.environ, "SHARDWAY_NODE")
+	}
+	r, err := recovery.Restore(o, content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	return c.founded(s, r)
+}
+
+// replaceFile writes a file whole or not at all, durably.
+func replaceFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

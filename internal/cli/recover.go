@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rs/zerolog"
+
+	"shardway/config"
+	"shardway/node/recovery"
+)
+
+// directory is what the commands have that work on a data directory.
+type directory struct {
+	Data  string `help:"The node's data directory (else SHARDWAY_DATA, else ./data)."                                                                             placeholder:"DIR"`
+	Above uint64 `help:"Start above this epoch. Only needed when the clock of this machine is wrong: say the highest Shardway-Epoch that apps or stores have seen." placeholder:"EPOCH"`
+	JSON  bool   `help:"Write JSON."                                                                                                                              name:"json"`
+}
+
+func (d *directory) options(s *session) recovery.Options {
+	c := config.Default()
+	return recovery.Options{Data: cmp.Or(d.Data, variable(s.environ, "SHARDWAY_DATA"), c.Data), Above: d.Above, Log: quiet(s)}
+}
+
+// quiet is the log of a command: only what went wrong.
+func quiet(s *session) zerolog.Logger {
+	return zerolog.New(zerolog.ConsoleWriter{Out: s.err, NoColor: !terminal(s.err)}).Level(zerolog.WarnLevel)
+}
+
+type recoverCommand struct {
+	Confirm        string `help:"The id of the cluster to give up. Without it, what would be done is shown."         placeholder:"CLUSTER"`
+	DespiteAnswers bool   `help:"Go on though somebody answers where a node of the cluster was: it is another program."`
+	directory
+}
+
+// Run shows what the data directory of a survivor knows, or makes it go on alone.
+func (c *recoverCommand) Run(s *session) error {
+	o := c.options(s)
+	if c.Confirm == "" {
+		return c.show(s, o)
+	}
+	o.Confirm = c.Confirm
+	if !c.DespiteAnswers {
+		o.Reachable = recovery.Listens
+	}
+	r, err := recovery.Recover(o)
+	if errors.Is(err, recovery.ErrUnconfirmed) {
+		return fmt.Errorf("%w: look with `shardway recover --data %s` at what would be given up", err, o.Data)
+	}
+	if err != nil {
+		return err
+	}
+	return c.founded(s, r)
+}
+
+// show writes what a survivor knows. Not to have done anything is a failure, for
+// scripts.
+func (c *recoverCommand) show(s *session, o recovery.Options) error {
+	v, err := recovery.Look(o.Data, o.Log)
+	if err != nil {
+		return err
+	}
+	write := func(w io.Writer) error { return writeSurvivor(w, v) }
+	if c.JSON {
+		write = func(w io.Writer) error { return writeJSON(w, v) }
+	}
+	if err := write(s.out); err != nil {
+		return err
+	}
+	return fmt.Errorf("nothing was changed: when every other node is stopped for good, run `shardway recover --data %s --confirm %s` on the survivor with the highest last entry", o.Data, v.Cluster)
+}
+
+func writeSurvivor(w io.Writer, v recovery.Survivor) error {
+	t := newTable(w)
+	t.row("node", v.Node)
+	t.row("cluster", v.Cluster)
+	t.row("last entry", fmt.Sprintf("index %d of term %d", v.Index, v.Entry))
+	t.row("map", fmt.Sprintf("epoch %d, %d shards", v.Epoch, v.Shards))
+	if err := t.flush(); err != nil {
+		return err
+	}
+	t = newTable(w, "\nNODE", "VOTES", "SHARDS", "RECOVERY")
+	for _, p := range v.Peers {
+		fate := "refused until its data directory is wiped"
+		if p.Here {
+			fate = "goes on alone"
+		}
+		votes := "no"
+		if p.Voter {
+			votes = "yes"
+		}
+		t.row(p.ID, votes, p.Shards, fate)
+	}
+	return t.flush()
+}
+
+// founded tells what was made and what to do next.
+func (d *directory) founded(s *session, r recovery.Result) error {
+	if d.JSON {
+		return writeJSON(s.out, r)
+	}
+	t := newTable(s.out)
+	t.row("node", r.Node)
+	t.row("cluster", fmt.Sprintf("%s, which goes on where %s was left", r.Cluster, r.Former))
+	t.row("shards", r.Shards)
+	t.row("epochs", fmt.Sprintf("above %d", r.Floor))
+	if r.Kept != "" {
+		t.row("former log", "kept in "+r.Kept)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(s.out, "\nStart this node as ever; let the others join it with empty data directories.\n")
+	return err
+}
