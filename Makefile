@@ -27,7 +27,7 @@ endef
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
 .PHONY: build
 build: ## build the binary
@@ -69,6 +69,16 @@ lint: $(GOLANGCI_LINT) ## golangci-lint
 bench: ## benchmarks of the packages, then of whole clusters (TRIALS=20 of each fault)
 	$(call stage,benchmarks of packages,go test -run '^$$' -bench . -benchmem $(UNIT))
 	$(call stage,benchmarks of clusters,pkgs="$(E2E)"; [ -z "$$pkgs" ] || go test -run '^$$' -bench . -benchtime $(TRIALS)x -p 1 -timeout 120m $$pkgs)
+
+.PHONY: bench-proxy
+bench-proxy: ## CPU time per request beside nginx and HAProxy (ARGS='-rounds 3 -only "one hop, 100 B"')
+	@go run ./e2e/bench $(ARGS)
+
+# Debian's packages. bench-proxy and the tests with real clients name what is
+# missing, and go on without it.
+.PHONY: bench-tools
+bench-tools: ## install nginx, HAProxy and the load generators (Debian, root)
+	@apt-get install -q -y --no-install-recommends nginx-light haproxy wrk nghttp2-client
 
 .PHONY: soak
 soak: ## clusters and chaos again and again (ROUNDS=10)

@@ -5,10 +5,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 )
@@ -16,8 +16,9 @@ import (
 // sizes of answers, in bytes. The path says which.
 var sizes = []int{100, 10 << 10}
 
-// serveBackend answers /SIZE with that many bytes, at as little cost as it can.
-func serveBackend(ctx context.Context, addr string) error {
+// serveBackend answers /SIZE with that many bytes, at as little cost as it can, at
+// every address of a comma-separated list.
+func serveBackend(ctx context.Context, addrs string) error {
 	bodies := make(map[string][]byte)
 	for _, n := range sizes {
 		bodies["/"+strconv.Itoa(n)] = bytes.Repeat([]byte("x"), n)
@@ -33,19 +34,18 @@ func serveBackend(ctx context.Context, addr string) error {
 			c.Response.SetBodyRaw(body)
 		},
 	}
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("bench: backend: %w", err)
+	ends := make(chan error, strings.Count(addrs, ",")+1) // one message of each listener
+	for addr := range strings.SplitSeq(addrs, ",") {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+		if err != nil {
+			return fmt.Errorf("bench: backend: %w", err)
+		}
+		go func() { ends <- srv.Serve(ln) }()
 	}
-	end := make(chan error, 1)
-	go func() { end <- srv.Serve(ln) }()
 	select {
-	case err = <-end:
-	case <-ctx.Done():
-		err = ln.Close()
-	}
-	if err != nil && !errors.Is(err, net.ErrClosed) {
+	case err := <-ends:
 		return fmt.Errorf("bench: backend: %w", err)
+	case <-ctx.Done():
+		return nil
 	}
-	return nil
 }

@@ -43,7 +43,7 @@ func run() error {
 	only := flag.String("only", "", "regular expression: the cases to run")
 	lines := flag.String("lines", "", "regular expression: the lines to run")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each case")
-	flag.DurationVar(&o.seconds, "time", 4*time.Second, "time of one measurement")
+	flag.DurationVar(&o.seconds, "time", 3*time.Second, "time of one measurement")
 	flag.StringVar(&o.node, "node", "", "the shardway binary (built anew)")
 	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the nodes")
 	flag.Parse()
