@@ -25,18 +25,34 @@ func (s *Server) act(v Verb) endpoint {
 		if err != nil {
 			return err
 		}
-		a.By = r.RemoteAddr
-		// A failure leaves the ordinary timeout, which is no harm.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actTimeout + writeTimeout))
-		ctx, cancel := context.WithTimeout(r.Context(), actTimeout)
+		c := changeOf(r)
+		a.By, c.what = c.who.String(), describe(a)
+		ctx, cancel := acting(r.Context(), w)
 		defer cancel()
-		err = s.cluster.Do(ctx, a)
-		s.log.Info().Str("action", v.String()).Str("node", a.Node).Bool("force", a.Force).Str("by", a.By).Err(err).Msg("action asked for")
-		if err != nil {
+		if err := s.cluster.Do(ctx, a); err != nil {
 			return fmt.Errorf("%s: %w", v, err)
 		}
 		return writeJSON(w, a)
 	}
+}
+
+// describe says for the log what is asked.
+func describe(a Action) string {
+	text := a.Verb.String()
+	if a.Node != "" {
+		text += " " + a.Node
+	}
+	if a.Force {
+		text += " by force"
+	}
+	return text
+}
+
+// acting gives an action its time, its way to the leader and back included.
+func acting(ctx context.Context, w http.ResponseWriter) (context.Context, context.CancelFunc) {
+	// A failure leaves the ordinary timeout, which is no harm.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actTimeout + writeTimeout))
+	return context.WithTimeout(ctx, actTimeout)
 }
 
 // arguments are what a client may say about an action.

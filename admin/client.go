@@ -3,12 +3,15 @@ package admin
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -32,14 +35,28 @@ const (
 // errors are fit to be shown to the user: they name the address and what to do.
 // An answer that is a problem can be had with errors.As and *problem.Problem.
 type Client struct {
-	base string // scheme and authority
-	addr string // as the user named it
-	http *http.Client
+	base  string // scheme and authority
+	addr  string // as the user named it
+	token string
+	http  *http.Client
+}
+
+// Credentials are what a Client shows. The zero value shows nothing.
+type Credentials struct {
+	// Token is for the header Authorization. Unless the address says http:// aloud,
+	// it goes in the clear only to loopback.
+	Token string
+	// TLS, if set, says whom to believe and which certificate to show; the client
+	// then speaks TLS, also where the address names no scheme.
+	TLS *tls.Config
 }
 
 // NewClient returns a Client for an address, which is host:port, :port for this
 // machine, or a URL without a path.
-func NewClient(addr string) (*Client, error) {
+func NewClient(addr string) (*Client, error) { return NewClientWith(addr, Credentials{}) }
+
+// NewClientWith is NewClient for a port that lets in who shows something.
+func NewClientWith(addr string, show Credentials) (*Client, error) {
 	base := addr
 	if !strings.Contains(addr, "://") {
 		host, port, err := net.SplitHostPort(addr)
@@ -50,21 +67,34 @@ func NewClient(addr string) (*Client, error) {
 			host = "127.0.0.1"
 		}
 		base = "http://" + net.JoinHostPort(host, port)
+		if show.TLS != nil || show.Token != "" && !local(host) {
+			base = "https://" + net.JoinHostPort(host, port)
+		}
 	}
 	u, err := url.Parse(base)
-	if err != nil || u.Scheme != "http" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
 		return nil, fmt.Errorf("--admin %q is no address: give host:port, as in 127.0.0.1:8081", addr)
+	}
+	if show.TLS != nil && u.Scheme == "http" {
+		return nil, fmt.Errorf("--admin %q speaks no TLS: certificates are for an address that begins with https://", addr)
 	}
 	dialer := net.Dialer{Timeout: dialTimeout}
 	return &Client{
-		base: u.Scheme + "://" + u.Host,
-		addr: addr,
+		base: u.Scheme + "://" + u.Host, addr: addr, token: show.Token,
 		http: &http.Client{
 			// No proxy from the environment stands before an ops port.
-			Transport:     &http.Transport{DialContext: dialer.DialContext, MaxResponseHeaderBytes: maxAnswerHeader},
+			Transport: &http.Transport{
+				DialContext: dialer.DialContext, TLSClientConfig: show.TLS, MaxResponseHeaderBytes: maxAnswerHeader,
+			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
+}
+
+// local reports whether a host is this machine.
+func local(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
 }
 
 // Close closes idle connections.
@@ -113,6 +143,11 @@ func (c *Client) Locate(ctx context.Context, key string) (Location, error) {
 func (c *Client) Ready(ctx context.Context) error {
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/readyz"})
 	return err
+}
+
+// Rotate has the cluster's secret replaced.
+func (c *Client) Rotate(ctx context.Context) (Rotation, error) {
+	return ask[Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate", patience: actTimeout})
 }
 
 // Do has an action carried out. By is the server's to fill in.
@@ -170,6 +205,9 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 		return nil, err
 	}
 	r.Header.Set("Accept", "application/json")
+	if c.token != "" {
+		r.Header.Set("Authorization", bearerWord+c.token)
+	}
 	if x.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -197,6 +235,8 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 // explain turns what a connection failed with into what the user can do.
 func (c *Client) explain(err error) error {
 	var dns *net.DNSError
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
@@ -204,6 +244,10 @@ func (c *Client) explain(err error) error {
 		return fmt.Errorf("nothing listens on %s: is the node running? If its admin address is another, name it with --admin ADDR (%w)", c.addr, syscall.ECONNREFUSED)
 	case errors.As(err, &dns):
 		return fmt.Errorf("the name in --admin %s cannot be looked up (%w)", c.addr, dns)
+	case errors.As(err, &unknown), errors.As(err, &name):
+		return fmt.Errorf("the certificate of %s is not accepted: name its authority with --ca, and the node as the certificate does (%w)", c.addr, err)
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("%s speaks no TLS: name it as http://%s if it may be asked in the clear (%w)", c.addr, c.addr, http.ErrSchemeMismatch)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer from %s in time: is it the node's admin address? Name it with --admin ADDR (%w)", c.addr, context.DeadlineExceeded)
 	}

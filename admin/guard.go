@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"shardway/internal/problem"
 )
@@ -12,25 +14,142 @@ import (
 const serverName = "shardway-admin"
 
 // guard is the one middleware that every request passes, also one for a path
-// that does not exist: the headers of every answer, the origin of a change, and
-// a panic that must not go unlogged.
+// that does not exist: the headers of every answer, who may do what, requests
+// that a page of somebody else makes a browser send, a line in the log for every
+// change, and a panic that must not go unlogged.
 func (s *Server) guard(next http.Handler) http.Handler {
-	origin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.recovered(r)
-		h := w.Header()
-		h.Set("Server", serverName)
-		h.Set("Cache-Control", "no-store")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-		if err := origin.Check(r); err != nil {
-			problem.Write(w, problem.New(problem.Forbidden, "a page of another origin sent this request: change the cluster with the commands, or from the ops page itself"))
+		secure(w.Header())
+		access := s.access.Load()
+		who, err := access.judge(r)
+		if err != nil {
+			s.refuse(w, r, who, problem.New(problem.Unauthorized, err.Error()))
 			return
 		}
-		next.ServeHTTP(w, r)
+		if p := s.permit(access, who, r); p != nil {
+			s.refuse(w, r, who, p)
+			return
+		}
+		if needs(r) != writing || r.Method == http.MethodGet {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changeKey{}, &change{who: who})))
+			return
+		}
+		s.change(next, w, r, who)
 	})
+}
+
+// secure sets the headers of every answer. The page takes nothing from
+// elsewhere, and no other page may take, frame or learn from this one.
+func secure(h http.Header) {
+	h.Set("Server", serverName)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+}
+
+// permit decides about a request of somebody known.
+func (s *Server) permit(a *Access, who caller, r *http.Request) *problem.Problem {
+	if who.may < needs(r) {
+		return problem.Newf(problem.Forbidden, "%s may look and not change: this takes a token or certificate for writing", who.who)
+	}
+	if who.token {
+		return nil // no page can make a browser show it
+	}
+	if !a.calledRight(r.Host) {
+		return problem.Newf(problem.Forbidden, "the ops port is not known by the name %q: use an address or localhost, or let the node know the name with --admin-host", r.Host)
+	}
+	if err := s.crossOrigin.Check(r); err != nil {
+		return problem.New(problem.Forbidden, "a page of another origin sent this request: change the cluster with the commands, or from the ops page itself")
+	}
+	// Reading its answer is forbidden to such a page by the browser; making the
+	// node work, with a profile in an image's place, is forbidden here.
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return nil
+	}
+	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && needs(r) == reading {
+		return nil // somebody follows a link
+	}
+	return problem.New(problem.Forbidden, "a page of another origin sent this request: open the ops page itself")
+}
+
+// refuse answers who may not, and remembers that he asked.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, who caller, p *problem.Problem) {
+	if wait := s.failures.add(r.RemoteAddr, time.Now()); wait > 0 {
+		p = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests of this address were refused: " + p.Detail, RetryAfter: wait}
+	} else {
+		s.log.Warn().Str("by", who.who).Str("from", who.from).Str("method", r.Method).Str("path", r.URL.Path).Str("why", p.Detail).Msg("ops request refused")
+	}
+	if p.Code == problem.Unauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)
+	}
+	problem.Write(w, p)
+}
+
+// change is a request that changes something, as the log will tell it.
+type change struct {
+	who  caller
+	what string // empty: method and path say it
+}
+
+type changeKey struct{}
+
+// changeOf returns the change that a handler is asked for. Handlers that are not
+// behind guard know no caller.
+func changeOf(r *http.Request) *change {
+	if c, ok := r.Context().Value(changeKey{}).(*change); ok {
+		return c
+	}
+	return &change{who: caller{who: "nobody known", from: r.RemoteAddr}}
+}
+
+// change runs a handler that changes something and logs who, from where, what
+// and how it ended, whether it did or not.
+func (s *Server) change(next http.Handler, w http.ResponseWriter, r *http.Request, who caller) {
+	c := &change{who: who}
+	seen := &statusWriter{ResponseWriter: w}
+	defer func() {
+		if c.what == "" {
+			c.what = r.Method + " " + r.URL.Path
+		}
+		s.log.Info().Str("by", who.who).Str("from", who.from).Str("what", c.what).Int("status", seen.code()).Msg("change asked for")
+	}()
+	next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), changeKey{}, c)))
+	seen.ended = true
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	ended  bool // without a panic
+}
+
+// WriteHeader remembers the final status.
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status < http.StatusOK {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// code is 200 if the handler only wrote a body, and 500 if it panicked first.
+func (w *statusWriter) code() int {
+	switch {
+	case w.status != 0:
+		return w.status
+	case w.ended:
+		return http.StatusOK
+	}
+	return http.StatusInternalServerError
 }
 
 // bounded limits a request's body in size; the server's timeout limits it in

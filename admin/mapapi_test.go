@@ -29,6 +29,7 @@ func poll(ctx context.Context, h http.Handler, target, known string) <-chan *htt
 	got := make(chan *httptest.ResponseRecorder, 1)
 	go func() {
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+		r.Host = "localhost:8081"
 		r.Header.Set("If-None-Match", known)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)

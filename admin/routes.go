@@ -38,6 +38,7 @@ func (s *Server) routes() http.Handler {
 	for v := Remove; v <= StepDown; v++ {
 		post("/v1/"+v.String(), s.act(v))
 	}
+	post("/v1/rotate", s.rotate)
 	if s.metrics != nil {
 		mux.Handle("/metrics", handle(s.metricsEndpoint(), http.MethodGet, http.MethodHead))
 	}

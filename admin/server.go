@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,9 @@ type Options struct {
 	Cluster Cluster
 	// Metrics feeds /metrics. Nil: there is no /metrics.
 	Metrics prometheus.Gatherer
+	// Access says who may do what at first; SetAccess changes it. Zero: everybody
+	// who reaches the port may do everything.
+	Access Access
 	// Log takes the actions and the server's own errors. Zero logs nothing.
 	Log zerolog.Logger
 }
@@ -30,14 +34,22 @@ type Server struct {
 	log     zerolog.Logger
 	page    *template.Template
 	handler http.Handler
+
+	access      atomic.Pointer[Access]
+	crossOrigin *http.CrossOriginProtection
+	failures    failures
 }
 
 // New returns a Server that is not listening yet.
 func New(o Options) *Server {
-	s := &Server{cluster: o.Cluster, metrics: o.Metrics, log: o.Log, page: statusPage()}
+	s := &Server{cluster: o.Cluster, metrics: o.Metrics, log: o.Log, page: statusPage(), crossOrigin: http.NewCrossOriginProtection()}
+	s.access.Store(&o.Access)
 	s.handler = s.guard(bounded(s.routes()))
 	return s
 }
+
+// SetAccess changes who may do what, for requests from now on.
+func (s *Server) SetAccess(a Access) { s.access.Store(&a) }
 
 // Handler returns the handler of every endpoint, guard included.
 func (s *Server) Handler() http.Handler { return s.handler }

@@ -235,7 +235,7 @@ func TestActionsReachTheCluster(t *testing.T) {
 	} {
 		f := newFake()
 		res := ask(t, handlerOf(f), "POST", tc.target, tc.body, tc.headers...)
-		tc.want.By = "192.0.2.1:1234" // httptest's client
+		tc.want.By = "anybody from 192.0.2.1:1234" // httptest's client
 		if did := f.actions(); res.Code != 200 || len(did) != 1 || did[0] != tc.want {
 			t.Errorf("POST %s %s = %d, did %+v, want %+v", tc.target, tc.body, res.Code, did, tc.want)
 		}

@@ -79,8 +79,8 @@ func (s slow) Do(ctx context.Context, _ admin.Action) error {
 
 func TestSlowActionIsNotCutShort(t *testing.T) {
 	for name, raw := range map[string]string{
-		"query": "POST /v1/remove?node=n3 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
-		"body":  "POST /v1/remove HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"node\":\"n3\"}",
+		"query": "POST /v1/remove?node=n3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+		"body":  "POST /v1/remove HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"node\":\"n3\"}",
 	} {
 		inBubble(t, func() admin.Cluster { return slow{newFake()} }, func(dial func() net.Conn) {
 			conn := dial()
@@ -98,7 +98,7 @@ func TestLongPollOutlivesTheOrdinaryTimeouts(t *testing.T) {
 		conn := dial()
 		defer func() { _ = conn.Close() }()
 		begun := time.Now()
-		status, _ := exchange(t, conn, "GET /v1/map?after=17&wait=60s HTTP/1.1\r\nHost: a\r\n\r\n")
+		status, _ := exchange(t, conn, "GET /v1/map?after=17&wait=60s HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		if status != 200 || time.Since(begun) != time.Minute {
 			t.Errorf("%d after %v, want 200 after a minute", status, time.Since(begun))
 		}
@@ -108,9 +108,9 @@ func TestLongPollOutlivesTheOrdinaryTimeouts(t *testing.T) {
 func TestSlowClientsAreCut(t *testing.T) {
 	for raw, want := range map[string]time.Duration{
 		"GET /status HTTP/1.1\r\nHo": 5 * time.Second,
-		"POST /v1/remove HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{": 10 * time.Second,
-		"GET /nope HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\n{":                                         10 * time.Second,
-		"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n":                                                               time.Minute, // idle afterwards
+		"POST /v1/remove HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{": 10 * time.Second,
+		"GET /nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n\r\n{":                                         10 * time.Second,
+		"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n":                                                               time.Minute, // idle afterwards
 	} {
 		inBubble(t, func() admin.Cluster { return newFake() }, func(dial func() net.Conn) {
 			conn := dial()

@@ -50,8 +50,11 @@ const (
 	NotFound             Code = "not-found"
 	MethodNotAllowed     Code = "method-not-allowed"
 	UnsupportedMediaType Code = "unsupported-media-type"
-	Forbidden            Code = "forbidden"
-	Conflict             Code = "conflict"
+	// Unauthorized is for who has shown nothing that is known here.
+	Unauthorized    Code = "unauthorized"
+	Forbidden       Code = "forbidden"
+	TooManyRequests Code = "too-many-requests"
+	Conflict        Code = "conflict"
 	// Timeout is for an action whose outcome was not known in time.
 	Timeout  Code = "timeout"
 	Internal Code = "internal"
@@ -114,6 +117,10 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusMethodNotAllowed, "The method is not allowed here."
 	case UnsupportedMediaType:
 		return http.StatusUnsupportedMediaType, "The body is not JSON."
+	case Unauthorized:
+		return http.StatusUnauthorized, "The caller is not known."
+	case TooManyRequests:
+		return http.StatusTooManyRequests, "Too many requests were refused."
 	case Forbidden:
 		return http.StatusForbidden, "The request is not allowed."
 	case Conflict:

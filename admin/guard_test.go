@@ -1,0 +1,494 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"shardway/admin"
+	"shardway/internal/problem"
+)
+
+const (
+	readToken  = "read-0123456789abcdefghij"
+	writeToken = "write-0123456789abcdefghij"
+)
+
+// record collects log lines.
+type record struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.b.Write(p)
+}
+
+// lines returns the lines with a message.
+func (r *record) lines(t *testing.T, message string) []map[string]any {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []map[string]any
+	for line := range bytes.Lines(r.b.Bytes()) {
+		var m map[string]any
+		if err := json.Unmarshal(line, &m); err != nil {
+			t.Fatal(err)
+		}
+		if m["message"] == message {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.b.String()
+}
+
+func tokens(t *testing.T, text string) admin.Tokens {
+	t.Helper()
+	all, err := admin.ParseTokens([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// guarded returns a server that lets in who shows a token.
+func guarded(t *testing.T, f *fake) (http.Handler, *record) {
+	t.Helper()
+	log := &record{}
+	s := admin.New(admin.Options{Cluster: f, Metrics: prometheus.NewRegistry(), Log: zerolog.New(log), Access: admin.Access{
+		Read: tokens(t, "scraper "+readToken), Write: tokens(t, "alice "+writeToken),
+	}})
+	return s.Handler(), log
+}
+
+// everyPath is all that an ops port has.
+var everyPath = []string{
+	"GET /", "GET /livez", "GET /readyz", "GET /status", "GET /metrics", "GET /v1/nodes", "GET /v1/shards", "GET /v1/endpoints",
+	"GET /v1/map", "GET /v1/locate?key=a", "POST /v1/remove?node=n3", "POST /v1/step-down", "POST /v1/rotate",
+	"GET /debug/pprof/", "GET /debug/pprof/cmdline", "GET /debug/pprof/heap", "GET /nothing", "OPTIONS /status", "GET /v1/backup",
+}
+
+func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
+	for name, headers := range map[string][]string{
+		"no token":      nil,
+		"another token": {"Authorization", "Bearer " + strings.Repeat("x", 30)},
+		"a prefix":      {"Authorization", "Bearer " + writeToken[:len(writeToken)-1]},
+		"as Basic":      {"Authorization", "Basic " + writeToken},
+		"bare":          {"Authorization", writeToken},
+		"as a cookie":   {"Cookie", "token=" + writeToken},
+		"own header":    {"X-Token", writeToken},
+		"empty":         {"Authorization", "Bearer "},
+	} {
+		f := newFake()
+		for _, line := range everyPath {
+			h, _ := guarded(t, f) // a new one: it counts failures
+			method, target, _ := strings.Cut(line, " ")
+			res := ask(t, h, method, target, "", headers...)
+			if p := problemOf(t, res); res.Code != 401 || p.Code != problem.Unauthorized || res.Header().Get("WWW-Authenticate") == "" {
+				t.Errorf("%s: %s = %d %+v, want 401", name, line, res.Code, p)
+			}
+		}
+		if did := f.actions(); len(did) > 0 {
+			t.Errorf("%s: did %+v", name, did)
+		}
+	}
+}
+
+// A token in the address would stand in histories and logs: it does not count
+// there, right or wrong.
+func TestTokenInTheWrongPlaceDoesNotCount(t *testing.T) {
+	for _, name := range []string{"token", "access_token", "Token", "api_key", "key"} {
+		h, log := guarded(t, newFake())
+		res := ask(t, h, "GET", "/status?"+name+"="+writeToken, "", "Authorization", "Bearer "+writeToken)
+		if res.Code != 401 || !strings.Contains(body(res), "nowhere else") {
+			t.Errorf("?%s= gives %d %s, want 401", name, res.Code, body(res))
+		}
+		if strings.Contains(log.String(), writeToken) || strings.Contains(body(res), writeToken) {
+			t.Errorf("?%s=: the token is repeated", name)
+		}
+	}
+	h, _ := guarded(t, newFake())
+	if res := ask(t, h, "GET", "/v1/locate?key=alice", "", "Authorization", "Bearer "+readToken); res.Code != 200 {
+		t.Errorf("a key to be located = %d, want 200: it is none of ours", res.Code)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/status", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header["Authorization"] = []string{"Bearer " + readToken, "Bearer " + writeToken}
+	if res := serveOne(h, r); res.Code != 401 {
+		t.Errorf("two tokens = %d, want 401", res.Code)
+	}
+}
+
+func TestReadersDoNotWrite(t *testing.T) {
+	reads := map[string]int{"/nothing": 404, "/": 302, "/v1/backup": 200}
+	for _, line := range everyPath {
+		method, target, _ := strings.Cut(line, " ")
+		f := newFake()
+		h, _ := guarded(t, f)
+		res := ask(t, h, method, target, "", "Authorization", "Bearer "+readToken)
+		want := 200
+		if other, ok := reads[target]; ok {
+			want = other
+		}
+		if method != "GET" || strings.HasPrefix(target, "/debug/") {
+			want = 403
+		}
+		if res.Code != want && target != "/v1/backup" {
+			t.Errorf("reader: %s = %d %s, want %d", line, res.Code, body(res), want)
+		}
+		if len(f.actions()) > 0 {
+			t.Errorf("reader: %s did %+v", line, f.actions())
+		}
+		h, _ = guarded(t, f)
+		if res := ask(t, h, method, target, "", "Authorization", "bearer "+writeToken); res.Code == 401 || res.Code == 403 {
+			t.Errorf("writer: %s = %d", line, res.Code)
+		}
+	}
+}
+
+func TestChangesAreLoggedWithWhoFromWhereWhat(t *testing.T) {
+	f := newFake()
+	h, log := guarded(t, f)
+	ask(t, h, "POST", "/v1/remove", `{"node":"n3","force":true}`, "Content-Type", "application/json", "Authorization", "Bearer "+writeToken)
+	ask(t, h, "POST", "/v1/remove", "", "Authorization", "Bearer "+writeToken)
+	ask(t, h, "DELETE", "/status", "", "Authorization", "Bearer "+writeToken)
+	ask(t, h, "GET", "/status", "", "Authorization", "Bearer "+writeToken)
+	f.panics = true
+	func() {
+		defer func() { _ = recover() }()
+		ask(t, h, "POST", "/debug/pprof/symbol", "0x1", "Authorization", "Bearer "+writeToken)
+	}()
+	var got []string
+	for _, l := range log.lines(t, "change asked for") {
+		if l["by"] != "token alice" || l["from"] != "192.0.2.1:1234" {
+			t.Errorf("by %v from %v", l["by"], l["from"])
+		}
+		got = append(got, fmt.Sprint(l["what"], " ", l["status"]))
+	}
+	want := []string{"remove n3 by force 200", "POST /v1/remove 400", "DELETE /status 405", "POST /debug/pprof/symbol 200"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("logged\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if did := f.actions(); len(did) != 1 || did[0].By != "token alice from 192.0.2.1:1234" {
+		t.Errorf("did %+v", did)
+	}
+}
+
+func TestFailuresAreLimitedAndLockNobodyOut(t *testing.T) {
+	h, log := guarded(t, newFake())
+	codes := map[int]int{}
+	for range 50 {
+		res := ask(t, h, "GET", "/status", "", "Authorization", "Bearer wrong")
+		codes[res.Code]++
+		if res.Code == 429 && res.Header().Get("Retry-After") == "" {
+			t.Error("429 without Retry-After")
+		}
+	}
+	if codes[401] != 10 || codes[429] != 40 {
+		t.Errorf("answers %v, want 10 × 401 and then 429", codes)
+	}
+	if n := len(log.lines(t, "ops request refused")); n != 10 {
+		t.Errorf("%d lines, want 10", n)
+	}
+	if res := ask(t, h, "GET", "/status", "", "Authorization", "Bearer "+readToken); res.Code != 200 {
+		t.Errorf("the right token from the same address = %d, want 200", res.Code)
+	}
+}
+
+// Without tokens, on loopback, a browser is the way in: a page of anybody's.
+func TestBrowserIsNotLedIn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		method, target string
+		headers        []string
+		want           int
+	}{
+		"by address":          {"GET", "/status", []string{"Host", "127.0.0.1:8081"}, 200},
+		"by address, v6":      {"GET", "/status", []string{"Host", "[::1]:8081"}, 200},
+		"v6 without port":     {"GET", "/status", []string{"Host", "[::1]"}, 200},
+		"by localhost":        {"GET", "/status", []string{"Host", "LOCALHOST:8081"}, 200},
+		"by a name it has":    {"GET", "/status", []string{"Host", "node-1.example:8081"}, 200},
+		"rebinding":           {"GET", "/status", []string{"Host", "evil.example:8081"}, 403},
+		"rebinding, a change": {"POST", "/v1/step-down", []string{"Host", "evil.example", "Sec-Fetch-Site", "same-origin", "Origin", "http://evil.example"}, 403},
+		"like localhost":      {"GET", "/status", []string{"Host", "localhost.evil.example"}, 403},
+		"like an address":     {"GET", "/status", []string{"Host", "127.0.0.1.evil.example"}, 403},
+		"an old browser's form": {
+			"POST", "/v1/step-down", []string{"Origin", "http://evil.example", "Content-Type", "application/x-www-form-urlencoded"}, 403,
+		},
+		"a form":                      {"POST", "/v1/step-down", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		"a form of the next port":     {"POST", "/v1/step-down", []string{"Sec-Fetch-Site", "same-site"}, 403},
+		"a page without origin":       {"POST", "/v1/step-down", []string{"Origin", "null"}, 403},
+		"the page itself":             {"POST", "/v1/step-down", []string{"Sec-Fetch-Site", "same-origin"}, 200},
+		"a command":                   {"POST", "/v1/step-down", nil, 200},
+		"a link":                      {"GET", "/status", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, 200},
+		"an image":                    {"GET", "/debug/pprof/goroutine", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"}, 403},
+		"a link to a profile":         {"GET", "/debug/pprof/goroutine", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, 403},
+		"a frame":                     {"GET", "/status", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"}, 403},
+		"a script that fetches":       {"GET", "/v1/map", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors"}, 403},
+		"a preflight":                 {"OPTIONS", "/v1/step-down", []string{"Sec-Fetch-Site", "cross-site", "Origin", "http://evil.example", "Access-Control-Request-Method", "POST"}, 403},
+		"the address typed by hand":   {"GET", "/status", []string{"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate"}, 200},
+		"no name at all, as HTTP/1.0": {"GET", "/status", []string{"Host", ""}, 200},
+	} {
+		f := newFake()
+		h := admin.New(admin.Options{Cluster: f, Log: zerolog.Nop(), Access: admin.Access{Hosts: []string{"Node-1.example"}}}).Handler()
+		res := ask(t, h, tt.method, tt.target, "", tt.headers...)
+		if res.Code != tt.want {
+			t.Errorf("%s: %d %s, want %d", name, res.Code, body(res), tt.want)
+		}
+		if did := len(f.actions()) > 0; did && tt.want != 200 {
+			t.Errorf("%s: it was done", name)
+		}
+		for _, header := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Methods"} {
+			if v := res.Header().Get(header); v != "" {
+				t.Errorf("%s: %s = %q", name, header, v)
+			}
+		}
+	}
+}
+
+// Every answer has the headers, also those of errors and of paths that are none.
+func TestEveryAnswerIsSecured(t *testing.T) {
+	want := map[string]string{
+		"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+		"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Server": "shardway-admin",
+	}
+	for _, headers := range [][]string{nil, {"Authorization", "Bearer " + readToken}, {"Authorization", "Bearer " + writeToken}} {
+		for _, line := range everyPath {
+			h, _ := guarded(t, newFake())
+			method, target, _ := strings.Cut(line, " ")
+			res := ask(t, h, method, target, "", headers...)
+			for name, v := range want {
+				if got := res.Header().Get(name); got != v {
+					t.Errorf("%s = %d: %s = %q, want %q", line, res.Code, name, got, v)
+				}
+			}
+			if csp := res.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
+				t.Errorf("%s: Content-Security-Policy = %q", line, csp)
+			}
+			if cc := res.Header().Get("Cache-Control"); cc != "no-store" && cc != "no-cache" {
+				t.Errorf("%s: Cache-Control = %q", line, cc)
+			}
+		}
+	}
+}
+
+func TestAccessChangesWhileItRuns(t *testing.T) {
+	s := admin.New(admin.Options{Cluster: newFake(), Log: zerolog.Nop(), Access: admin.Access{Read: tokens(t, readToken)}})
+	next := "next-0123456789abcdefghij"
+	s.SetAccess(admin.Access{Read: tokens(t, next)})
+	for token, want := range map[string]int{readToken: 401, next: 200} {
+		if res := ask(t, s.Handler(), "GET", "/status", "", "Authorization", "Bearer "+token); res.Code != want {
+			t.Errorf("%s = %d, want %d", token, res.Code, want)
+		}
+	}
+}
+
+func TestParseTokensNamesTheLineAndNeverRepeatsIt(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                            "no token in it",
+		"# a\n\n":                     "no token in it",
+		"hunter2hunter2":              "line 1: the token has 14 characters",
+		"a b " + readToken:            "line 1: write TOKEN, or NAME TOKEN",
+		readToken + "\nä" + readToken: "line 2",
+		strings.Repeat("x", 600):      "at most 512",
+	} {
+		_, err := admin.ParseTokens([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("ParseTokens(%.20q) = %v, want %q", text, err, want)
+		}
+	}
+	if all := tokens(t, "# c\r\n\r\nbob "+readToken+"\r\n"+writeToken); len(all) != 2 {
+		t.Errorf("%d tokens, want 2", len(all))
+	}
+}
+
+func TestCertificatesLetIn(t *testing.T) {
+	server, readers, writers, stranger := newCA(t), newCA(t), newCA(t), newCA(t)
+	f := newFake()
+	log := &record{}
+	s := admin.New(admin.Options{Cluster: f, Log: zerolog.New(log), Access: admin.Access{
+		Read: tokens(t, readToken), ReadCAs: readers.pool(), WriteCAs: writers.pool(),
+	}})
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, Certificates: []tls.Certificate{server.issue(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)}}
+	ln := tls.NewListener(listen(t), config)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, ln) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	for name, tt := range map[string]struct {
+		show         admin.Credentials
+		look, remove int
+	}{
+		"reader":         {certificate(server, readers.issue(t, "carol", x509.ExtKeyUsageClientAuth)), 200, 403},
+		"writer":         {certificate(server, writers.issue(t, "dave", x509.ExtKeyUsageClientAuth)), 200, 200},
+		"stranger":       {certificate(server, stranger.issue(t, "eve", x509.ExtKeyUsageClientAuth)), 401, 401},
+		"a server's":     {certificate(server, writers.issue(t, "app", x509.ExtKeyUsageServerAuth)), 401, 401},
+		"nothing":        {certificate(server), 401, 401},
+		"token over TLS": {admin.Credentials{Token: readToken, TLS: certificate(server).TLS}, 200, 403},
+	} {
+		c, err := admin.NewClientWith(ln.Addr().String(), tt.show)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Status(t.Context())
+		if got := statusOf(err); got != tt.look {
+			t.Errorf("%s: looking gives %d (%v), want %d", name, got, err, tt.look)
+		}
+		err = c.Do(t.Context(), admin.Action{Verb: admin.StepDown})
+		if got := statusOf(err); got != tt.remove {
+			t.Errorf("%s: changing gives %d (%v), want %d", name, got, err, tt.remove)
+		}
+		c.Close()
+	}
+	if did := f.actions(); len(did) != 1 || !strings.HasPrefix(did[0].By, "certificate CN=dave from 127.0.0.1:") {
+		t.Errorf("did %+v, want one by dave", did)
+	}
+	// Who does not believe the port does not speak with it, and is told why.
+	c, err := admin.NewClientWith(ln.Addr().String(), certificate(stranger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "--ca") {
+		t.Errorf("with another authority: %v, want a word about --ca", err)
+	}
+}
+
+func TestTokenGoesOverTheNetworkOnlyOverTLSOrAloud(t *testing.T) {
+	heard := make(chan string, 8)
+	ln := listen(t)
+	defer func() { _ = ln.Close() }()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			b := make([]byte, 512)
+			n, _ := c.Read(b)
+			heard <- string(b[:n])
+			_ = c.Close()
+		}
+	}()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	// 0.0.0.0 is not loopback by its looks, and leads there.
+	for addr, clear := range map[string]bool{"0.0.0.0:" + port: false, "http://0.0.0.0:" + port: true, "127.0.0.1:" + port: true} {
+		c, err := admin.NewClientWith(addr, admin.Credentials{Token: readToken})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Status(t.Context())
+		c.Close()
+		select {
+		case text := <-heard:
+			if got := strings.Contains(text, readToken); got != clear {
+				t.Errorf("%s: the token goes in the clear: %v, want %v", addr, got, clear)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("%s: nothing came", addr)
+		}
+	}
+}
+
+func statusOf(err error) int {
+	if err == nil {
+		return 200
+	}
+	if p, ok := err.(*problem.Problem); ok { //nolint:errorlint // the client returns it bare
+		return p.StatusCode()
+	}
+	return 0
+}
+
+// ca is an authority of a test.
+type ca struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newCA(t *testing.T) *ca {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &ca{cert, key}
+}
+
+func (c *ca) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(c.cert)
+	return p
+}
+
+func (c *ca) issue(t *testing.T, name string, usage x509.ExtKeyUsage) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{usage}, IPAddresses: []net.IP{net.ParseIP("127.0.0.1")},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, c.cert, key.Public(), c.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// certificate is what a client shows that believes an authority.
+func certificate(believe *ca, own ...tls.Certificate) admin.Credentials {
+	return admin.Credentials{TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: believe.pool(), Certificates: own}}
+}
+
+func serveOne(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}

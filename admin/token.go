@@ -1,0 +1,105 @@
+package admin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// What a token may look like. Those of 22 characters of base64 cannot be
+// guessed, however often one may try; shorter ones are somebody's word.
+const (
+	minToken   = 22
+	maxToken   = 512
+	maxTokens  = 1024
+	bearerWord = "Bearer "
+)
+
+// Tokens is a set of tokens with the names of whom they belong to. It keeps none
+// of them, only what they are recognized by.
+type Tokens []token
+
+type token struct {
+	name string
+	sum  [sha256.Size]byte
+}
+
+// ParseTokens reads a file of tokens: one a line, or NAME TOKEN, so that the log
+// can say who it was. Empty lines and those that begin with # are skipped. Its
+// errors name lines and never repeat them.
+func ParseTokens(b []byte) (Tokens, error) {
+	var all Tokens
+	n := 0
+	for line := range bytes.Lines(b) {
+		n++
+		fields := strings.Fields(string(line))
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		text := fields[len(fields)-1]
+		switch {
+		case len(fields) > 2:
+			return nil, fmt.Errorf("line %d: write TOKEN, or NAME TOKEN", n)
+		case len(text) < minToken:
+			return nil, fmt.Errorf("line %d: the token has %d characters, at least %d are needed: `shardway keygen --token` makes one", n, len(text), minToken)
+		case len(text) > maxToken || !plain(text) || !plain(fields[0]):
+			return nil, fmt.Errorf("line %d: a token has at most %d characters, all printable ASCII", n, maxToken)
+		case len(all) == maxTokens:
+			return nil, fmt.Errorf("line %d: more than %d tokens", n, maxTokens)
+		}
+		t := token{name: fmt.Sprintf("of line %d", n), sum: sha256.Sum256([]byte(text))}
+		if len(fields) == 2 {
+			t.name = fields[0]
+		}
+		all = append(all, t)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("there is no token in it: `shardway keygen --token` makes one")
+	}
+	return all, nil
+}
+
+func plain(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
+}
+
+// find compares a text with every token, in a time that depends on neither.
+func (t Tokens) find(text string) (name string, ok bool) {
+	sum := sha256.Sum256([]byte(text))
+	at := -1
+	for i := range t {
+		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], t[i].sum[:]), i, at)
+	}
+	if at < 0 {
+		return "", false
+	}
+	return t[at].name, true
+}
+
+// bearer returns the token that a request shows. There is one place for it, so
+// that it stands in no log or history.
+func bearer(r *http.Request) (text string, shown bool, err error) {
+	const where = "a token has its place in the header, as in Authorization: Bearer TOKEN, and nowhere else"
+	for name := range r.URL.Query() {
+		switch strings.ToLower(name) {
+		case "token", "access_token", "authorization", "auth", "key", "api_key":
+			if name != "key" || r.URL.Path != "/v1/locate" {
+				return "", false, errors.New(where)
+			}
+		}
+	}
+	switch values := r.Header.Values("Authorization"); {
+	case len(values) == 0:
+		return "", false, nil
+	case len(values) > 1:
+		return "", false, errors.New("there are several headers Authorization")
+	case len(values[0]) < len(bearerWord) || !strings.EqualFold(values[0][:len(bearerWord)], bearerWord):
+		return "", false, errors.New(where)
+	default:
+		return strings.TrimSpace(values[0][len(bearerWord):]), true, nil
+	}
+}
