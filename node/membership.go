@@ -28,21 +28,27 @@ func (n *Node) keepMembers(ctx context.Context, l *leading) {
 			return
 		case <-t.C:
 		}
-		if !n.fsm.state.Load().Born() {
-			continue
-		}
-		views, ok := l.view(ctx)
-		if !ok {
-			return
-		}
-		if c := n.nextChange(l, views); c.do != nil {
-			if err := c.do(); err != nil {
-				l.log.Warn().Err(err).Str("server", c.server).Str("change", c.what).Msg("configuration not changed")
-				continue
-			}
-			l.log.Info().Str("server", c.server).Str("change", c.what).Msg("configuration changed")
+		for n.fsm.state.Load().Born() && n.changeMembers(ctx, l) {
 		}
 	}
+}
+
+// changeMembers makes the next change and reports whether there may be another.
+func (n *Node) changeMembers(ctx context.Context, l *leading) bool {
+	views, ok := l.view(ctx)
+	if !ok {
+		return false
+	}
+	c := n.nextChange(l, views)
+	if c.do == nil {
+		return false
+	}
+	if err := c.do(); err != nil {
+		l.log.Warn().Err(err).Str("server", c.server).Str("change", c.what).Msg("configuration not changed")
+		return false
+	}
+	l.log.Info().Str("server", c.server).Str("change", c.what).Msg("configuration changed")
+	return true
 }
 
 // change is one step of Raft's configuration.

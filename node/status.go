@@ -94,7 +94,7 @@ func (n *Node) Status() admin.Status {
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Cluster: cluster, Version: n.o.Version,
 		State: n.state(), Role: role, Leader: n.raft.Leader(), Term: n.raft.Term(),
 		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Last().Epoch()),
-		LeaseMS: max(lease.Milliseconds(), 0), UptimeS: int64(time.Since(n.started).Seconds()),
+		LeaseMS: max((lease + time.Millisecond - 1).Milliseconds(), 0), UptimeS: int64(time.Since(n.started).Seconds()),
 		Shards: admin.ShardCounts{
 			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Moving: moving(s), Orphaned: orphaned(s),
 		},
