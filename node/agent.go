@@ -114,12 +114,15 @@ func (a *agent) step() {
 // makes a new table, because that is what waiting requests wait for.
 func (a *agent) publishLease() {
 	until, ok := a.holder.Until()
-	if ok {
-		a.router.setLease(until)
-	} else {
-		a.router.setLease(0)
+	if !ok {
+		until = 0
 	}
+	last := a.router.setLease(until)
 	if ok == a.inForce {
+		// Renewed a moment too late: it was out, though never here.
+		if ok && max(a.clock.Precise(), a.clock.Now()) >= last {
+			a.swap(a.follower.State())
+		}
 		return
 	}
 	a.inForce = ok

@@ -116,8 +116,12 @@ func (r *router) LeaseLeft() time.Duration {
 	return time.Duration(r.lease.Load()) - r.clock.Precise()
 }
 
-// setLease publishes the end of the lease; zero for none.
-func (r *router) setLease(until time.Duration) { r.lease.Store(int64(until)) }
+// setLease publishes the end of the lease, zero for none, and returns the one
+// that was published before. Whoever looks at the clock after that knows whether
+// a request can have met the end of the old one.
+func (r *router) setLease(until time.Duration) (last time.Duration) {
+	return time.Duration(r.lease.Swap(int64(until)))
+}
 
 // Await waits until this node routes by both epochs or later ones.
 func (r *router) Await(ctx context.Context, committed, proposed uint64) bool {

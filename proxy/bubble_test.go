@@ -114,6 +114,37 @@ func TestWaitingTakesExactlyQueueWait(t *testing.T) {
 	})
 }
 
+// The node makes a new table when its lease comes back. Nobody asks before, be it
+// ten thousand.
+func TestWithoutLeaseRequestsWaitForTheNextTable(t *testing.T) {
+	for name, lose := range map[string]func(*node){
+		"at admission":          func(n *node) { n.refuse.Store(int32(proxy.RefusedNoLease)) },
+		"before the first byte": func(n *node) { n.lease.Store(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim := newSim(t)
+				n := simNode(t, sim, "a", simple, func(o *proxy.Options) { o.QueueWait = time.Minute })
+				lose(n)
+				c := n.dial()
+				c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
+				time.Sleep(9 * time.Second)
+				if asked := n.asked.Load(); asked != 1 {
+					t.Errorf("asked %d times while there was no lease, want once", asked)
+				}
+				n.refuse.Store(0)
+				n.lease.Store(int64(time.Hour))
+				began := time.Now()
+				n.swap(1, 1, local(1))
+				if res, _ := c.answer("POST"); res.StatusCode != 200 || time.Since(began) != 0 {
+					t.Errorf("%v, %v after the lease came back", res.Status, time.Since(began))
+				}
+				_ = c.Close()
+			})
+		})
+	}
+}
+
 func TestHeldRequestGoesOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)

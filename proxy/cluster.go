@@ -17,10 +17,13 @@ type Cluster interface {
 	// Admit asks leave to run a request for s on the local app. It raises the
 	// shard's in-flight count and then looks at table and lease again; release
 	// lowers the count, once. The epoch is the shard's ownership epoch. The
-	// error is a Refusal.
+	// error is a Refusal. Whatever it is for, a table newer than the one it was
+	// refused by says when it is over: also that the lease is back, however short
+	// the gap was. Requests wait for that and ask no sooner.
 	Admit(s shardmap.Shard) (epoch uint64, release func(), err error)
 	// LeaseLeft returns for how long this node may still serve, by the precise
-	// clock. It is asked right before the first byte goes to the app.
+	// clock. It is asked right before the first byte goes to the app. As with
+	// Admit, a newer table tells that it has come back.
 	LeaseLeft() time.Duration
 	// Await waits until this node has applied both epochs, and returns false
 	// when ctx ended first.

@@ -117,6 +117,7 @@ func TestCutUpstreamLetsGoAgainWhatMay(t *testing.T) {
 	until(t, "released", func() bool { return n.running.Load() == 0 })
 	until(t, "the GET waits", func() bool { return n.room.Stats().Waiting == 1 })
 	n.refuse.Store(0)
+	n.swap(1, 1, local(1))
 	if req := <-seen; req.Method != "GET" {
 		t.Errorf("%s came again", req.Method)
 	}

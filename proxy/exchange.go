@@ -215,7 +215,8 @@ func (c *client) local(t *Table, r *Route) verdict {
 		if refusal == RefusedNoLease {
 			reason = ReasonNoLease
 		}
-		return verdict{step: stepHold, reason: reason, refusal: refusal, backoff: true}
+		// A newer table tells when to look again, also of a lease that came back.
+		return verdict{step: stepHold, reason: reason, refusal: refusal}
 	}
 	if c.x.ran && c.x.ranEpoch != epoch {
 		release()

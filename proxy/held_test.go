@@ -69,8 +69,9 @@ func TestLeaseIsAskedBeforeTheFirstByte(t *testing.T) {
 	n.lease.Store(0)
 	c := n.dial()
 	c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
-	until(t, "admitted and given back", func() bool { return n.admitted.Load() > 1 })
+	until(t, "admitted and given back", func() bool { return n.admitted.Load() == 1 && n.running.Load() == 0 })
 	n.lease.Store(int64(time.Hour))
+	n.swap(1, 1, local(1))
 	if _, body := c.answer("POST"); body != "POST / hi" {
 		t.Errorf("body = %q", body)
 	}

@@ -108,7 +108,7 @@ func (c *client) notSent(p *trip, err error) verdict {
 		p.l.Writer().Discard()
 		c.giveBack(p.l)
 		p.release()
-		return verdict{step: stepHold, reason: ReasonNoLease, refusal: RefusedNoLease, backoff: true}
+		return verdict{step: stepHold, reason: ReasonNoLease, refusal: RefusedNoLease}
 	}
 	why := c.end(p)
 	c.s.metrics.retries[retryUnsent].Add(1)

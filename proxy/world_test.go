@@ -40,6 +40,7 @@ type node struct {
 	lease     atomic.Int64 // nanoseconds left
 	refuse    atomic.Int32 // proxy.Refusal of Admit; zero: admit what the table says
 	running   atomic.Int32
+	asked     atomic.Int32 // calls of Admit
 	admitted  atomic.Int32
 	dials     atomic.Int32
 	awaiting  atomic.Int32 // calls of Await that had to wait
@@ -57,6 +58,7 @@ type node struct {
 func (n *node) Table() *proxy.Table { return n.table.Load() }
 
 func (n *node) Admit(s shardmap.Shard) (uint64, func(), error) {
+	n.asked.Add(1)
 	n.running.Add(1)
 	if r := proxy.Refusal(n.refuse.Load()); r != 0 {
 		n.running.Add(-1)
