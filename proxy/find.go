@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 
@@ -18,9 +19,14 @@ func (c *client) findKey() bool {
 	k := c.s.o.Keys
 	sources, wants := k.choose(c.req.Path())
 	for i := range sources {
-		if c.x.key = c.keyFrom(&sources[i]); c.x.key != nil {
-			return true
+		if c.x.key = c.keyFrom(&sources[i]); c.x.key == nil {
+			continue
 		}
+		if sources[i].kind == sourceHeader && c.twoKeys(sources[i].name) {
+			c.answer(&problem.Problem{Code: problem.BadRequest, Detail: "two different keys in header:" + sources[i].name, Param: "header:" + sources[i].name})
+			return false
+		}
+		return true
 	}
 	switch k.missing {
 	case missingLocal:
@@ -71,6 +77,18 @@ func (c *client) headerKey(name string) []byte {
 		}
 	}
 	return nil
+}
+
+// twoKeys reports whether header lines of that name name another key than the
+// first. An app may take any of them for the key, and this node may own the
+// shard of one only.
+func (c *client) twoKeys(name string) bool {
+	for i := c.req.Find(name, 0); i >= 0; i = c.req.Find(name, i+1) {
+		if _, v := c.req.Field(i); len(v) > 0 && !bytes.Equal(v, c.x.key) {
+			return true
+		}
+	}
+	return false
 }
 
 // cookie returns the first cookie of that name.

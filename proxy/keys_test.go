@@ -104,6 +104,24 @@ func TestFirstSourceWithAKeyCounts(t *testing.T) {
 	}
 }
 
+// An app may read the last of several lines, while the shard is the first one's.
+func TestTwoKeysInOneHeaderAreRefused(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
+		o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"header:X-Tenant"}})
+	})
+	c := n.dial()
+	for lines, want := range map[string]int{
+		"X-Tenant: a\r\nX-Tenant: a\r\n": http.StatusOK,
+		"X-Tenant: a\r\nx-tenant: b\r\n": http.StatusBadRequest,
+		"X-Tenant: \r\nX-Tenant: b\r\n":  http.StatusOK,
+	} {
+		c.send("GET / HTTP/1.1\r\nHost: h\r\n%s\r\n", lines)
+		if res, body := c.answer("GET"); res.StatusCode != want {
+			t.Errorf("%q: %d %s, want %d", lines, res.StatusCode, body, want)
+		}
+	}
+}
+
 func TestRequestsWithoutKeyAreServedAsConfigured(t *testing.T) {
 	start := func(what string) *client {
 		return newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissing: what}) }).dial()
