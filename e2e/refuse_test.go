@@ -67,6 +67,14 @@ func TestRefusalsAreOneLine(t *testing.T) {
 		n := newcomer(t, c)
 		refuses(t, with(n, "--node", "b", "--join", a.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
 	})
+	t.Run("copied data directory", func(t *testing.T) {
+		dir := filepath.Join(c.Dir(), "copied")
+		if err := os.CopyFS(dir, os.DirFS(c.Node("b").Data)); err != nil {
+			t.Fatal(err)
+		}
+		n := newcomer(t, c)
+		refuses(t, with(n, "--node", "b", "--data", dir, "--join", a.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
+	})
 	// The cluster took no notice.
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
 	l.Flow(t, 2*shards)

@@ -25,13 +25,14 @@ const (
 	askLeave = "leave" // of the leader: take my server out of the configuration
 	askFound = "found" // of a fresh node: may I found the cluster?
 	askTwin  = "twin"  // of any node: does another process speak under my id?
+	askWho   = "who"   // of any process: which one is it?
 )
 
 type request struct {
 	What   string       `json:"what"`
 	Action admin.Action `json:"action,omitzero"`
 	Server string       `json:"server,omitempty"`
-	By     string       `json:"by,omitempty"`
+	Nonce  uint64       `json:"nonce,omitempty"`
 }
 
 type reply struct {
@@ -138,7 +139,9 @@ func (n *Node) reply(ctx context.Context, from string, q request) (any, error) {
 	case askFound:
 		return n.founder.promise(from)
 	case askTwin:
-		return n.twinOf(ctx, from, q.Server), nil
+		return n.twinOf(ctx, from, q.Nonce), nil
+	case askWho:
+		return whoami{Disk: n.o.Dir.Disk(), Nonce: n.agent.nonce}, nil
 	case askViews:
 		l := n.leading.Load()
 		if l == nil {

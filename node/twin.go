@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"shardway/node/gossip"
-	"shardway/peer"
 )
 
 const (
@@ -16,9 +15,10 @@ const (
 	twinTimes = 3
 )
 
-// lookForTwin finds another process with this node's id and another disk, until
-// a leader has answered this one. Heartbeats do not show it: the leader hears
-// only servers of its configuration, and a second disk is none.
+// lookForTwin finds another process with this node's id, until a leader has
+// answered this one: with a disk of its own, or with a copy of this one's data
+// directory. Heartbeats do not show it: the leader hears only servers that its
+// Raft reaches, and it reaches the one that gossip knows.
 func (n *Node) lookForTwin(ctx context.Context) {
 	t := time.NewTicker(twinEvery)
 	defer t.Stop()
@@ -55,7 +55,7 @@ func (n *Node) askForTwin(ctx context.Context) string {
 		}
 		asking, cancel := context.WithTimeout(ctx, twinEvery)
 		var addr string
-		err := n.ask(asking, m.ID, request{What: askTwin, Server: n.server}, &addr)
+		err := n.ask(asking, m.ID, request{What: askTwin, Nonce: n.agent.nonce}, &addr)
 		cancel()
 		if err == nil {
 			return addr
@@ -65,20 +65,22 @@ func (n *Node) askForTwin(ctx context.Context) string {
 	return ""
 }
 
-// twinOf looks whether a process with the id of node, but another disk than
-// server's, answers at the address known here. It returns that address, or "".
-func (n *Node) twinOf(ctx context.Context, node, server string) string {
+// twinOf looks whether a process with the id of node answers at the address known
+// here that is not the one with this nonce. It returns that address, or "".
+func (n *Node) twinOf(ctx context.Context, node string, nonce uint64) string {
 	addr, ok := n.lookup(node)
 	if !ok {
 		return ""
 	}
-	c, err := n.port.Dial(ctx, node, peer.Control)
-	if err != nil {
+	var there whoami
+	if err := n.ask(ctx, node, request{What: askWho}, &there); err != nil || there.Nonce == nonce {
 		return ""
 	}
-	defer hangUp(c)
-	if serverID(node, c.Peer().Disk) == server {
-		return ""
-	}
-	return fmt.Sprintf("%s (disk %s)", addr, c.Peer().Disk)
+	return fmt.Sprintf("%s (disk %s)", addr, there.Disk)
+}
+
+// whoami tells processes apart that have the same node id.
+type whoami struct {
+	Disk  string `json:"disk"`
+	Nonce uint64 `json:"nonce"`
 }
