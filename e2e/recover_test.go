@@ -1,0 +1,198 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/load"
+)
+
+// TestTwoOfThreeDisksLost loses two of three nodes for good, the two that knew
+// the last maps. The third one, which was behind, is recovered and goes on alone
+// with higher epochs than the two ever gave out. When the two come back with their
+// old disks, which are a majority of the old cluster, they stop and serve nothing;
+// with wiped disks they join.
+func TestTwoOfThreeDisksLost(t *testing.T) {
+	c := start(t, 3)
+	a, b, survivor := c.Node("a"), c.Node("b"), c.Node("c")
+	cluster.Await(t, "the survivor has written down whom it saw", func() error {
+		seen, err := os.ReadFile(filepath.Join(survivor.Data, "gossip"))
+		if err == nil && (!strings.Contains(string(seen), "alive: a ") || !strings.Contains(string(seen), "alive: b ")) {
+			err = errNotYet
+		}
+		return err
+	})
+	survivor.Kill(t)
+	c.AwaitShards(t, a, b) // by a map that the survivor does not know
+	c.Leader(t).Do(t, "step-down", nil)
+	last := c.AwaitShards(t, a, b)
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	l.Flow(t, 2*shards)
+	l.Finish(t, nil)
+
+	if out, code := shardway(t, "recover", "--data", survivor.Data, "--confirm", clusterOf(t, survivor)); code != 1 || !strings.Contains(out, "somebody answers at") {
+		t.Errorf("recover while the others serve: exit %d, %s", code, out)
+	}
+	a.Kill(t)
+	b.Kill(t)
+	out, code := shardway(t, "recover", "--data", survivor.Data, "--confirm", clusterOf(t, survivor))
+	if code != 0 || !strings.Contains(out, "which goes on where") {
+		t.Fatalf("recover: exit %d, %s", code, out)
+	}
+	t.Log(out)
+	survivor.Start(t)
+	alone := c.AwaitServedBy(t, survivor)
+	if alone.Epoch <= last.Epoch+1<<32 {
+		t.Errorf("epoch %d after %d: no floor", alone.Epoch, last.Epoch)
+	}
+
+	l = c.Load(t, []*cluster.Node{survivor}, cluster.Traffic{})
+	l.Flow(t, shards)
+	returned := history.Now()
+	a.Start(t)
+	b.Start(t)
+	for _, n := range []*cluster.Node{a, b} {
+		n.AwaitExit(t, 1)
+		if log := string(n.Process().Output(4000)); !strings.Contains(log, "was recovered from this node's cluster") || !strings.Contains(log, "empty --data directory") {
+			t.Errorf("node %s does not say why it stopped:\n%s", n.ID, log)
+		}
+	}
+	l.Flow(t, shards)
+	for _, run := range c.Runs(t) {
+		if run.App != survivor.ID && run.Start > returned {
+			t.Errorf("%s ran %s with its old disk, epoch %d", run.App, run.ID, run.Epoch)
+		}
+	}
+	for _, n := range []*cluster.Node{a, b} {
+		n.Wipe(t)
+		n.Start(t)
+	}
+	c.AwaitServing(t)
+	l.Send(c.Running())
+	l.Flow(t, 2*shards)
+	l.Finish(t, nil)
+}
+
+// TestBackupIsRestored loses every disk and goes on from a backup that is older
+// than the last maps.
+func TestBackupIsRestored(t *testing.T) {
+	c := start(t, 3)
+	file := filepath.Join(c.Dir(), "backup")
+	if out, code := shardway(t, "backup", file, "--admin", c.Node("b").Admin); code != 0 {
+		t.Fatalf("backup: exit %d, %s", code, out)
+	}
+	d := c.Add(t)
+	c.AwaitServing(t)
+	d.Stop(t)
+	last := c.AwaitServing(t)
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	l.Flow(t, shards)
+	l.Finish(t, nil)
+	nodes := c.Running()
+	for _, n := range nodes {
+		n.Kill(t)
+		n.Wipe(t)
+	}
+	first := nodes[0]
+	if out, code := shardway(t, "restore", file, "--node", first.ID, "--data", first.Data); code != 0 {
+		t.Fatalf("restore: exit %d, %s", code, out)
+	}
+	for _, n := range nodes {
+		n.Start(t)
+	}
+	after := c.AwaitServing(t)
+	if after.Epoch <= last.Epoch {
+		t.Errorf("epoch %d after %d", after.Epoch, last.Epoch)
+	}
+	l = c.Load(t, c.Running(), cluster.Traffic{})
+	l.Flow(t, 2*shards)
+	l.Finish(t, nil)
+}
+
+// TestOldDiskServesNothingUntilCaughtUp puts a copy of a node's disk from
+// earlier, with a lower boot and an older map, in the place of its disk, and keeps
+// the log from it: it is up, knows owners that are none any more, and serves
+// nothing. It serves once it has caught up.
+func TestOldDiskServesNothingUntilCaughtUp(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Relay: true})
+	n := c.Follower(t)
+	n.Kill(t)
+	old := filepath.Join(c.Dir(), "old-disk")
+	if err := os.CopyFS(old, os.DirFS(n.Data)); err != nil {
+		t.Fatal(err)
+	}
+	n.Start(t)
+	c.AwaitServing(t)
+	n.Kill(t)
+	c.Add(t) // a map without n
+	last := c.AwaitServing(t)
+	n.Wipe(t)
+	if err := os.CopyFS(n.Data, os.DirFS(old)); err != nil {
+		t.Fatal(err)
+	}
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	n.Relay.HoldLog()
+	n.Start(t)
+	started := history.Now()
+	cluster.Await(t, "the log is held", func() error {
+		if n.Relay.Held() == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	waiting := c.AskLater(t, n, load.Request{Key: last.Keys(c.Leader(t).ID, 1)[0]})
+	l.Flow(t, seconds)
+	if s, err := n.Status(t.Context()); err != nil || s.LeaseMS != 0 || s.Epoch >= last.Epoch {
+		t.Errorf("with its old disk, %s has %+v, %v; want no lease and an epoch below %d", n.ID, s, err, last.Epoch)
+	}
+	caught := history.Now()
+	n.Relay.Release()
+	c.AwaitServing(t)
+	if a := waiting.Answer(t); !a.OK() {
+		t.Errorf("the request that waited at %s: %+v", n.ID, a)
+	}
+	l.Send(c.Running())
+	l.Flow(t, seconds)
+	l.Finish(t, nil)
+	for _, run := range c.Runs(t) {
+		if run.App == n.ID && run.Start > started && run.Start < caught {
+			t.Errorf("before it had caught up, %s ran %s (epoch %d)", n.ID, run.ID, run.Epoch)
+		}
+	}
+}
+
+// shardway runs a command of the binary and returns what it wrote.
+func shardway(t *testing.T, args ...string) (out string, code int) {
+	t.Helper()
+	b, err := exec.CommandContext(t.Context(), binaries(t).Node, args...).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return string(b), exit.ExitCode()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), 0
+}
+
+// clusterOf asks the data directory of a node that does not run.
+func clusterOf(t *testing.T, n *cluster.Node) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "recover", "--json", "--data", n.Data)
+	b, err := cmd.Output() // it fails on purpose: nothing was confirmed
+	var v struct {
+		Cluster string `json:"cluster"`
+	}
+	if json.Unmarshal(b, &v) != nil || v.Cluster == "" {
+		t.Fatalf("recover --json: %v\n%s", err, b)
+	}
+	return v.Cluster
+}
