@@ -20,18 +20,22 @@ const (
 // The questions that nodes ask each other on control streams: one question, one
 // reply, each a frame of JSON.
 const (
-	askViews = "views" // of the leader: what it knows of the nodes
-	askDo    = "do"    // of the leader: carry an action out
-	askLeave = "leave" // of the leader: take my server out of the configuration
-	askFound = "found" // of a fresh node: may I found the cluster?
-	askTwin  = "twin"  // of any node: does another process speak under my id?
-	askWho   = "who"   // of any process: which one is it?
+	askViews  = "views"  // of the leader: what it knows of the nodes
+	askDo     = "do"     // of the leader: carry an action out
+	askLeave  = "leave"  // of the leader: take my server out of the configuration
+	askFound  = "found"  // of a fresh node: may I found the cluster?
+	askTwin   = "twin"   // of any node: does another process speak under my id?
+	askRotate = "rotate" // of the leader: have the secret replaced
+	askSecret = "secret" // of any node: take a step of that
+	askWho    = "who"    // of any process: which one is it?
 )
 
 type request struct {
 	What   string       `json:"what"`
 	Action admin.Action `json:"action,omitzero"`
 	Server string       `json:"server,omitempty"`
+	By     string       `json:"by,omitempty"`
+	Secret secretStep   `json:"secret,omitzero"`
 	Nonce  uint64       `json:"nonce,omitempty"`
 }
 
@@ -138,6 +142,14 @@ func (n *Node) reply(ctx context.Context, from string, q request) (any, error) {
 	switch q.What {
 	case askFound:
 		return n.founder.promise(from)
+	case askSecret:
+		return n.secretStep(from, q.Secret)
+	case askRotate:
+		l := n.leading.Load()
+		if l == nil {
+			return nil, admin.ErrNoLeader
+		}
+		return l.rotate(ctx, q.By)
 	case askTwin:
 		return n.twinOf(ctx, from, q.Nonce), nil
 	case askWho:

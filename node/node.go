@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,7 @@ type Node struct {
 	directory  atomic.Pointer[endpoints.Directory]
 	leading    atomic.Pointer[leading]
 	ownAnswers chan ack.Answer // cap 1: the newest answer of the own leader loop
+	rotating   sync.Mutex      // held while this node leads a rotation
 
 	started  time.Time
 	stopping atomic.Bool
@@ -73,7 +75,8 @@ func New(o Options) (*Node, error) {
 	n.directory.Store(endpoints.New(nil))
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
-		Cluster: n.cluster, Adopt: n.adopt, Lookup: n.lookup, Dial: o.PeerDial, Log: o.Log,
+		Cluster: n.cluster, Adopt: n.adopt, Known: n.known, Lookup: n.lookup, Dial: o.PeerDial, Log: o.Log,
+		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
 	})
 	n.stream = consensus.NewStream(n.server, consensus.Over(n.port))
 	n.fsm = newFSM(n.fail)
@@ -89,6 +92,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n.newAgent()
+	n.followSecrets()
 	return n, nil
 }
 
@@ -108,7 +112,7 @@ func (n *Node) proxyOptions() proxy.Options {
 func (n *Node) open() error {
 	var err error
 	if n.gossip, err = gossip.New(gossip.Options{
-		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, Tags: n.tags(),
+		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, Tags: n.tags(), Keys: n.gossipKeys(),
 		SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Log: n.o.Log,
 	}); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/clock"
+	"shardway/internal/secret"
 	"shardway/node/disk"
 	"shardway/proxy"
 	"shardway/queue"
@@ -60,6 +61,14 @@ type Options struct {
 	// GossipTransport replaces gossip's sockets, and PeerDial TCP, in tests.
 	GossipTransport memberlist.NodeAwareTransport
 	PeerDial        func(ctx context.Context, addr string) (net.Conn, error)
+
+	// Secrets holds the cluster's secrets: gossip is encrypted by them, and rotate
+	// changes them. Nil: gossip is plain.
+	Secrets *secret.Keeper
+	// WrapClient and WrapServer put TLS beneath everything between nodes; see
+	// peer.Options. Nil: plain.
+	WrapClient func(ctx context.Context, conn net.Conn, node string) (net.Conn, error)
+	WrapServer func(ctx context.Context, conn net.Conn) (net.Conn, error)
 
 	// Queue bounds what waits; Proxy is the proxy's part. The node fills in
 	// Proxy's Node, Cluster, Room, QueueWait and Probe.

@@ -35,21 +35,21 @@ func allowed() map[string][]string {
 		// The operator's side.
 		"admin": {"shardmap", "internal/problem"},
 		// The composition.
-		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "ack", "admin", "endpoints", "peer", "proxy", "proxy/h1", "queue", "shardmap", "internal/clock", "internal/problem"},
+		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "ack", "admin", "endpoints", "peer", "proxy", "proxy/h1", "queue", "shardmap", "internal/clock", "internal/problem", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer", "internal/clock"},
 		"node/disk":      {"node/logs", "internal/clock"},
 		"node/gossip":    {"node/lineage", "node/logs", "endpoints", "internal/clock"},
 		"node/lineage":   {},
 		"node/logs":      {},
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
-		"node/process":   {"node", "node/disk", "node/gossip", "ack", "admin", "config", "proxy", "queue", "internal/clock"},
+		"node/process":   {"node", "node/disk", "node/gossip", "ack", "admin", "config", "proxy", "queue", "internal/clock", "internal/secret"},
 		// The ends.
 		"internal/clock":   {},
 		"internal/problem": {},
 		"internal/secret":  {},
 		"internal/simnet":  {},
 		"internal/demo":    {"admin", "shardmap"},
-		"internal/cli":     {"admin", "config", "node/process", "node/recovery", "internal/demo"},
+		"internal/cli":     {"admin", "config", "node/process", "node/recovery", "internal/demo", "internal/secret"},
 		"":                 {"internal/cli"},
 	}
 }

@@ -1,0 +1,269 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/admin"
+	"shardway/internal/secret"
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// vault gives the nodes of a world secrets of their own: a file each, as real
+// nodes have, that outlives their restarts.
+type vault struct {
+	w     *world
+	dir   string
+	first map[string]secret.List // of nodes that do not begin with common
+	plain map[string]bool        // nodes that have none
+	files map[string]*secret.Keeper
+}
+
+// sealed runs f in a world whose nodes have one secret.
+func sealed(t *testing.T, f func(t *testing.T, w *world, v *vault)) {
+	t.Helper()
+	dir := t.TempDir()
+	common := secret.List{secret.Generate(time.Unix(9e8, 0))}
+	bubble(t, func(w *world) {
+		v := &vault{w: w, dir: dir, first: map[string]secret.List{}, plain: map[string]bool{}, files: map[string]*secret.Keeper{}}
+		w.tune = func(o *node.Options) { v.arm(o, common) }
+		f(w.t, w, v)
+	})
+}
+
+// arm gives one start of a node what its file says.
+func (v *vault) arm(o *node.Options, common secret.List) {
+	name := o.Dir.Node()
+	if v.plain[name] {
+		return
+	}
+	path := filepath.Join(v.dir, name)
+	k, err := secret.Open(path)
+	if err != nil {
+		l := common
+		if own, ok := v.first[name]; ok {
+			l = own
+		}
+		if err = secret.WriteFile(path, l); err == nil {
+			k, err = secret.Open(path)
+		}
+	}
+	if err != nil {
+		v.w.t.Fatal(err)
+	}
+	trust, err := secret.Derive(k.List(), name)
+	if err != nil {
+		v.w.t.Fatal(err)
+	}
+	s := secret.NewSeal(trust)
+	k.OnChange(func(l secret.List) error {
+		next, err := secret.Derive(l, name)
+		if err == nil {
+			s.Replace(next)
+		}
+		return err
+	})
+	v.files[name] = k
+	o.Secrets, o.WrapClient, o.WrapServer = k, s.Client, s.Server
+}
+
+func (v *vault) three() {
+	v.w.t.Helper()
+	for _, name := range []string{"a", "b", "c"} {
+		v.w.start(name)
+	}
+	v.w.untilSettled("a", "b", "c")
+}
+
+// during runs f beside the checks of the world, and reports a lease that lapses.
+func (w *world) during(f func()) {
+	w.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		w.check()
+		for _, p := range w.running() {
+			if w.committed().Has(shardmap.NodeID(p.name)) && !p.node.Leased() {
+				w.t.Fatalf("%s has no lease", p.name)
+			}
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func TestClusterWithASecretSurvivesACrash(t *testing.T) {
+	sealed(t, func(_ *testing.T, w *world, v *vault) {
+		v.three()
+		p := w.leader()
+		p.kill()
+		w.untilSettled(w.others(p)...)
+		p.restart()
+		w.untilSettled("a", "b", "c")
+	})
+}
+
+func TestStrangersStayOut(t *testing.T) {
+	for name, arm := range map[string]func(v *vault){
+		"another secret": func(v *vault) { v.first["d"] = secret.List{secret.Generate(time.Unix(9e8, 0))} },
+		"no secret":      func(v *vault) { v.plain["d"] = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sealed(t, func(t *testing.T, w *world, v *vault) {
+				v.three()
+				arm(v)
+				w.start("d")
+				d := w.all["d"]
+				w.during(func() { time.Sleep(20 * time.Second) })
+				if !w.settled("a", "b", "c") {
+					t.Error("the stranger moved something")
+				}
+				err := d.node.Ready()
+				if err == nil || !strings.Contains(err.Error(), "--secret-file") {
+					t.Errorf("the stranger is told %v, want a word about --secret-file", err)
+				}
+			})
+		})
+	}
+}
+
+func TestRotationReplacesTheSecretEverywhere(t *testing.T) {
+	sealed(t, func(t *testing.T, w *world, v *vault) {
+		v.three()
+		epoch := w.committed().Epoch()
+		old := v.files["a"].List()[0]
+		var r admin.Rotation
+		var err error
+		w.during(func() { r, err = w.follower().node.Rotate(t.Context(), "the test") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(r.Nodes, []string{"a", "b", "c"}) || r.Secret == old.Fingerprint() {
+			t.Errorf("Rotate = %+v", r)
+		}
+		for name, k := range v.files {
+			l, err := secret.ReadFile(filepath.Join(v.dir, name))
+			if err != nil || len(l) != 1 || l[0].Fingerprint() != r.Secret || !l.Equal(k.List()) {
+				t.Errorf("%s has %v in its file (%v) and %v in use, want %s alone", name, l, err, k.List(), r.Secret)
+			}
+		}
+		// Longer than streams of the old secret live, and gossip goes on too.
+		w.during(func() { time.Sleep(2 * secret.Grace) })
+		if got := w.committed().Epoch(); got != epoch {
+			t.Errorf("the rotation moved something: epoch %d, was %d", got, epoch)
+		}
+		p := w.follower()
+		p.kill()
+		w.untilSettled(w.others(p)...)
+		p.restart()
+		w.untilSettled("a", "b", "c")
+		v.first["d"] = secret.List{old}
+		w.start("d")
+		d := w.all["d"]
+		w.during(func() { time.Sleep(10 * time.Second) })
+		if err := d.node.Ready(); err == nil || !w.settled("a", "b", "c") {
+			t.Errorf("the old secret still lets in: %v", err)
+		}
+	})
+}
+
+func TestRotationStopsAndNamesWhoIsMissing(t *testing.T) {
+	sealed(t, func(t *testing.T, w *world, v *vault) {
+		v.three()
+		c := w.follower()
+		before := v.files["a"].List()
+		c.kill()
+		w.untilSettled(w.others(c)...)
+		_, err := w.leader().node.Rotate(t.Context(), "the test")
+		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "nothing was changed") || !strings.Contains(err.Error(), `node "`+c.name+`" is missing`) {
+			t.Errorf("Rotate = %v, want it to name %s", err, c.name)
+		}
+		for name, k := range v.files {
+			if !k.List().Equal(before) {
+				t.Errorf("%s has %v", name, k.List())
+			}
+		}
+		c.restart()
+		w.untilSettled("a", "b", "c")
+		if _, err := w.leader().node.Rotate(t.Context(), "the test"); err != nil {
+			t.Errorf("with all back: %v", err)
+		}
+	})
+}
+
+// A rotation stopped anywhere is taken up by whoever leads: the files say where
+// it stands, and the newest secret where it goes.
+func TestRotationIsTakenUpWhereItStopped(t *testing.T) {
+	next := secret.Generate(time.Unix(1e9, 0))
+	f := next.Fingerprint()
+	for name, half := range map[string]func(a, b, c *secret.Keeper) error{
+		"installed on one": func(_, b, _ *secret.Keeper) error { return b.Install(next) },
+		"used by one": func(a, b, c *secret.Keeper) error {
+			return errors.Join(a.Install(next), b.Install(next), c.Install(next), b.Use(f))
+		},
+		"retired on one": func(a, b, c *secret.Keeper) error {
+			return errors.Join(a.Install(next), b.Install(next), c.Install(next), a.Use(f), b.Use(f), c.Use(f), c.Retire(f))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sealed(t, func(t *testing.T, w *world, v *vault) {
+				v.three()
+				if err := half(v.files["a"], v.files["b"], v.files["c"]); err != nil {
+					t.Fatal(err)
+				}
+				r, err := w.leader().node.Rotate(t.Context(), "the test")
+				if err != nil || r.Secret != f {
+					t.Fatalf("Rotate = %+v, %v, want %s everywhere", r, err, f)
+				}
+				for name, k := range v.files {
+					if !k.List().Equal(secret.List{next}) {
+						t.Errorf("%s has %v", name, k.List())
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestOneRotationAtATime(t *testing.T) {
+	sealed(t, func(t *testing.T, w *world, v *vault) {
+		v.three()
+		errs := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := w.leader().node.Rotate(t.Context(), "the test")
+				errs <- err
+			}()
+		}
+		a, b := <-errs, <-errs
+		if err := errors.Join(a, b); (a == nil) == (b == nil) || !strings.Contains(err.Error(), "a rotation is running") {
+			t.Errorf("two at once = %v, %v, want one refused", a, b)
+		}
+	})
+}
+
+func TestClusterWithoutASecretHasNoneToRotate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start("a")
+		w.untilSettled("a")
+		_, err := w.leader().node.Rotate(context.Background(), "the test")
+		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "--secret-file") {
+			t.Errorf("Rotate = %v, want it refused", err)
+		}
+	})
+}
