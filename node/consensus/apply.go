@@ -16,7 +16,7 @@ func (r *Raft) Apply(data []byte) error {
 func (r *Raft) ApplyIndex(data []byte) (uint64, error) {
 	var f raft.ApplyFuture
 	err := r.do(func() error {
-		f = r.raft.Apply(data, enqueue)
+		f = r.lib().Apply(data, enqueue)
 		return f.Error()
 	})
 	if err != nil {
@@ -28,7 +28,7 @@ func (r *Raft) ApplyIndex(data []byte) (uint64, error) {
 
 // Barrier returns when everything that was in the log before is applied here.
 func (r *Raft) Barrier() error {
-	return r.do(func() error { return r.raft.Barrier(enqueue).Error() })
+	return r.do(func() error { return r.lib().Barrier(enqueue).Error() })
 }
 
 // Nudge lets the followers learn now what is committed: they do with the next
@@ -44,20 +44,16 @@ func (r *Raft) nudging() {
 			return
 		case <-r.nudge:
 		}
-		if r.raft.State() == raft.Leader {
-			r.raft.Barrier(enqueue)
+		if r.lib().State() == raft.Leader {
+			r.lib().Barrier(enqueue)
 		}
 	}
 }
 
 // do runs a request that Raft answers, but not for longer than Raft lives.
 func (r *Raft) do(f func() error) error {
-	select {
-	case <-r.stopped:
+	if r.closing() {
 		return translate(raft.ErrRaftShutdown)
-	case <-r.failed:
-		return translate(raft.ErrRaftShutdown)
-	default:
 	}
 	r.pending.Add(1)
 	done := make(chan error, 1)

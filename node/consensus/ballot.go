@@ -7,6 +7,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// look is shown every request before Raft, but heartbeats. It takes it, or returns
+// it, perhaps changed, for Raft.
+func (r *Raft) look(t *transport, rpc raft.RPC) (out raft.RPC, taken bool) {
+	c := r.cur.Load()
+	if c == nil || c.trans != t {
+		return rpc, false // Raft is only just beginning.
+	}
+	switch req := rpc.Command.(type) {
+	case *raft.InstallSnapshotRequest:
+		return r.installing(c, rpc, req), false
+	case *raft.AppendEntriesRequest:
+		r.matching(c, req)
+	}
+	return rpc, r.ballot(c, rpc)
+}
+
 // ballot mends the library's way to vote. It refuses a candidate that is no
 // voter in the configuration of the voter's own log. But that log may lack the
 // entry that made it one, and then nobody may be able to win any more: of three
@@ -18,21 +34,16 @@ import (
 // the candidate's id, which the library takes for an old version's and judges by
 // term and log only. A server that was removed finds those who removed it with a
 // leader, or with a newer log.
-func (r *Raft) ballot(rpc raft.RPC) (taken bool) {
-	select {
-	case <-r.ready:
-	default:
-		return false
-	}
+func (r *Raft) ballot(c *core, rpc raft.RPC) (taken bool) {
 	switch req := rpc.Command.(type) {
 	case *raft.RequestPreVoteRequest:
-		if req.Term < r.raft.CurrentTerm() || !r.unknownVoter(req.ID, req.LastLogTerm, req.LastLogIndex) {
+		if req.Term < c.CurrentTerm() || !r.unknownVoter(c, req.ID, req.LastLogTerm, req.LastLogIndex) {
 			return false
 		}
 		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: r.header(), Term: req.Term, Granted: true}, nil)
 		return true
 	case *raft.RequestVoteRequest:
-		if r.unknownVoter(req.ID, req.LastLogTerm, req.LastLogIndex) {
+		if r.unknownVoter(c, req.ID, req.LastLogTerm, req.LastLogIndex) {
 			req.ID = nil
 		}
 	}
@@ -41,32 +52,33 @@ func (r *Raft) ballot(rpc raft.RPC) (taken bool) {
 
 // unknownVoter reports whether the server is no voter as far as we know, and has
 // a newer log than we while we know no leader.
-func (r *Raft) unknownVoter(id []byte, term, index uint64) bool {
+func (r *Raft) unknownVoter(c *core, id []byte, term, index uint64) bool {
 	all := r.Configuration()
 	if len(all) == 0 || slices.Contains(all, Server{ID: string(id), Voter: true}) || r.Leader() != "" {
 		return false
 	}
-	ourTerm, ourIndex := r.lastEntry()
+	ourTerm, ourIndex := lastEntry(c.Stats())
 	return term > ourTerm || term == ourTerm && index > ourIndex
 }
 
 // lastEntry returns the term and index of the last entry in the log, or of the
 // snapshot that took its place. The library tells the terms as text only; what
 // cannot be read is zero, and then Raft itself still judges the vote.
-func (r *Raft) lastEntry() (term, index uint64) {
-	stats := r.raft.Stats()
-	number := func(key string) uint64 {
-		n, err := strconv.ParseUint(stats[key], 10, 64)
-		if err != nil {
-			return 0
-		}
-		return n
-	}
-	term, index = number("last_log_term"), number("last_log_index")
-	if snap := number("last_snapshot_index"); snap > index {
-		term, index = number("last_snapshot_term"), snap
+func lastEntry(stats map[string]string) (term, index uint64) {
+	term, index = number(stats, "last_log_term"), number(stats, "last_log_index")
+	if snap := number(stats, "last_snapshot_index"); snap > index {
+		term, index = number(stats, "last_snapshot_term"), snap
 	}
 	return term, index
+}
+
+// number reads one of the library's figures.
+func number(stats map[string]string, key string) uint64 {
+	n, err := strconv.ParseUint(stats[key], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // header is that of every message of this server.

@@ -87,6 +87,7 @@ type server struct {
 	mem    *disk.Memory
 	dir    *disk.Dir
 	fsm    *list
+	stream *consensus.Stream
 	o      func(*consensus.Options)
 	stop   func()
 	failed chan error
@@ -117,6 +118,7 @@ func (g *group) close() {
 			s.stop()
 		}
 	}
+	time.Sleep(time.Minute) // What hangs in a slow disk ends later.
 }
 
 func (g *group) found() {
@@ -129,7 +131,7 @@ func (g *group) found() {
 		if err := first.AddNonvoter(s.id()); err != nil {
 			g.t.Fatal(err)
 		}
-		g.until(s.id()+" has caught up", func() bool { last, _ := s.Indexes(); return first.CaughtUp(last) })
+		g.until(s.id()+" has caught up", func() bool { return first.CaughtUp(s.id()) })
 		if err := first.Promote(s.id()); err != nil {
 			g.t.Fatal(err)
 		}
@@ -190,7 +192,7 @@ func (s *server) open(stream *consensus.Stream) (*consensus.Raft, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.fsm = &list{}
+	s.fsm, s.stream = &list{}, stream
 	s.failed = make(chan error, 1)
 	o := consensus.Options{
 		ID: s.id(), Stream: stream, FSM: s.fsm, Stores: stores, Log: zerolog.Nop(),
@@ -219,6 +221,14 @@ func (g *group) until(what string, f func() bool) time.Duration {
 	start := time.Now()
 	for !f() {
 		if time.Since(start) > 2*time.Minute {
+			for _, s := range g.all {
+				if s.stop == nil {
+					continue
+				}
+				last, committed := s.Indexes()
+				g.t.Logf("%s: term %d, leads %v, follows %q, last %d, committed %d, applied %d, entries %d, isolated %v, error %v",
+					s.id(), s.Term(), s.IsLeader(), s.Leader(), last, committed, s.Applied(), len(s.fsm.have()), s.stream.Isolated(), s.Err())
+			}
 			g.t.Fatalf("not after two minutes: %s", what)
 		}
 		time.Sleep(time.Millisecond)

@@ -12,6 +12,12 @@
 // it would panic; Failed reports the first, and the node must stop. While a write
 // of the leader hangs, Stream is cut off, so that the others elect another.
 //
+// The library has faults that stop a cluster for good, or nearly; they are mended
+// around it: votes for a server just promoted (ballot.go), the log that a snapshot
+// contradicts (install.go), handing over leadership (transfer.go), servers that
+// return after a while (transport.go), the first answer of a new voter
+// (membership.go).
+//
 //	NewStream   before the peer port serves
 //	Open        restores and starts Raft; Options.FSM is called from now on
 //	Shutdown    ends every goroutine; the stores are closed by their owner

@@ -26,19 +26,22 @@ type Raft struct {
 	o     Options
 	log   zerolog.Logger
 	fsm   *machine
-	trans *transport
-	raft  *raft.Raft
 	fresh bool
+	cur   atomic.Pointer[core]
+	life  chan struct{} // 1: held by who begins or ends a core
 
-	ready   chan struct{} // latch: raft is set
 	failed  chan struct{} // latch: a store failed
 	stopped chan struct{} // latch: Shutdown was called
 	changed chan struct{} // 1: hint
 	nudge   chan struct{} // 1: hint
 	notify  chan bool
+	seen    chan raft.Observation // 1: the library drops what does not fit
 	wg      sync.WaitGroup
 
+	progress  progress
 	stop      sync.Once
+	broken    sync.Once
+	err       atomic.Pointer[error]
 	pending   atomic.Int64
 	campaigns atomic.Int64 // when the last one began, as UnixNano
 }
@@ -53,80 +56,40 @@ func Open(o Options) (*Raft, error) {
 		o:       o,
 		log:     o.Log,
 		fsm:     &machine{fsm: o.FSM},
-		ready:   make(chan struct{}),
+		life:    make(chan struct{}, 1),
 		failed:  make(chan struct{}),
 		stopped: make(chan struct{}),
 		changed: make(chan struct{}, 1),
 		nudge:   make(chan struct{}, 1),
 		notify:  make(chan bool, 16),
+		seen:    make(chan raft.Observation, 1),
 	}
 	o.Stores.Watch(r.fail, r.hang)
-	r.trans = newTransport(&r.o, r.waits, r.ballot)
-	if err := r.start(); err != nil {
+	if err := r.begin(); err != nil {
 		o.Stores.Release()
-		return nil, errors.Join(err, r.trans.Close(), o.Stream.Close())
+		return nil, errors.Join(err, o.Stream.Close())
 	}
-	close(r.ready)
-	seen := make(chan raft.Observation, 1) // The library drops what does not fit; one hint is enough.
-	obs := raft.NewObserver(seen, false, leaderChange)
-	r.raft.RegisterObserver(obs)
-	r.wg.Go(func() { r.watch(seen) })
+	r.wg.Go(r.watch)
 	r.wg.Go(r.nudging)
 	return r, nil
 }
 
-// start builds the library's Raft on a goroutine of its own: a store that fails
-// ends the goroutine it was called from.
-func (r *Raft) start() error {
-	done := make(chan error, 1)
-	go func() {
-		err := errors.New("consensus: the stores failed") // If the goroutine is ended.
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("consensus: %v", p)
-			}
-			done <- err
-		}()
-		err = r.build()
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-r.failed:
-		r.o.Stores.Release()
-		return errors.Join(r.Err(), <-done)
-	}
-}
-
-func (r *Raft) build() error {
-	s := r.o.Stores
-	has, err := raft.HasExistingState(s.Logs, s.Stable, s.Snapshots)
-	if err != nil {
-		return fmt.Errorf("consensus: %w", err)
-	}
-	r.fresh = !has
-	r.raft, err = raft.NewRaft(r.o.config(r.notify), r.fsm, s.Logs, s.Stable, s.Snapshots, r.trans)
-	if err != nil {
-		return fmt.Errorf("consensus: start raft: %w", err)
-	}
-	return nil
-}
-
-// fail is told by the stores.
+// fail is told by the stores, and of a Raft that could not begin again.
 func (r *Raft) fail(err error) {
-	close(r.failed)
-	if r.o.Failed != nil {
-		r.o.Failed(err)
-	}
+	r.broken.Do(func() {
+		r.err.Store(&err)
+		close(r.failed)
+		if r.o.Failed != nil {
+			r.o.Failed(err)
+		}
+	})
 }
 
 // hang is told by the stores. A leader whose write hangs goes on sending
 // heartbeats, so it would never be replaced.
 func (r *Raft) hang(on bool) {
-	select {
-	case <-r.ready:
-		r.o.Stream.Isolate(on && r.raft.State() == raft.Leader)
-	default:
+	if c := r.cur.Load(); c != nil {
+		r.o.Stream.Isolate(on && c.State() == raft.Leader)
 	}
 	if r.o.Hung != nil {
 		r.o.Hung(on)
@@ -138,8 +101,9 @@ func (r *Raft) waits(id raft.ServerID, term uint64) bool {
 	select {
 	case <-r.stopped:
 		return false
-	case <-r.ready:
 	default:
+	}
+	if r.cur.Load() == nil {
 		return false
 	}
 	now, leads := r.Leadership()
@@ -157,11 +121,11 @@ func leaderChange(o *raft.Observation) bool {
 }
 
 // watch drains the library's channels: it blocks on the first.
-func (r *Raft) watch(seen <-chan raft.Observation) {
+func (r *Raft) watch() {
 	for {
 		select {
 		case <-r.notify:
-		case <-seen:
+		case <-r.seen:
 		case <-r.stopped:
 			return
 		}
@@ -183,24 +147,28 @@ func (r *Raft) Changed() <-chan struct{} { return r.changed }
 // of one node differ in their term.
 func (r *Raft) Leadership() (term uint64, leads bool) {
 	for {
-		term = r.raft.CurrentTerm()
-		leads = r.raft.State() == raft.Leader
-		if r.raft.CurrentTerm() == term {
+		c := r.lib()
+		term = c.CurrentTerm()
+		leads = c.State() == raft.Leader
+		if c.CurrentTerm() == term {
 			return term, leads
 		}
 	}
 }
 
 // IsLeader reports whether this node believes that it leads.
-func (r *Raft) IsLeader() bool { return r.raft.State() == raft.Leader }
+func (r *Raft) IsLeader() bool { return r.lib().State() == raft.Leader }
+
+// Candidate reports whether this server stands for election now.
+func (r *Raft) Candidate() bool { return r.lib().State() == raft.Candidate }
 
 // Term returns the current term, the only answer of Raft that leases stand on.
-func (r *Raft) Term() uint64 { return r.raft.CurrentTerm() }
+func (r *Raft) Term() uint64 { return r.lib().CurrentTerm() }
 
 // Leader returns the id of the node that leads as far as this one knows, or "".
 // It is where to ask, never a permission.
 func (r *Raft) Leader() string {
-	_, id := r.raft.LeaderWithID()
+	_, id := r.lib().LeaderWithID()
 	return Server{ID: string(id)}.Node()
 }
 
@@ -212,19 +180,24 @@ func (r *Raft) Applied() uint64 { return r.fsm.applied.Load() }
 
 // Indexes returns the last index in the log and the last committed one.
 func (r *Raft) Indexes() (last, committed uint64) {
-	return r.raft.LastIndex(), r.raft.CommitIndex()
+	return r.lib().LastIndex(), r.lib().CommitIndex()
 }
 
-// Failed is closed when a store failed; Err says how.
+// Failed is closed when the server cannot go on, as a store failed; Err says how.
 func (r *Raft) Failed() <-chan struct{} { return r.failed }
 
-// Err returns the first error of a store, nil while there is none.
-func (r *Raft) Err() error { return r.o.Stores.Err() }
+// Err returns why the server cannot go on, nil while it can.
+func (r *Raft) Err() error {
+	if p := r.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
 
 // Configuration returns the latest configuration in this server's log, which
 // need not be committed yet.
 func (r *Raft) Configuration() []Server {
-	f := r.raft.GetConfiguration()
+	f := r.lib().GetConfiguration()
 	if f.Error() != nil {
 		return nil
 	}
@@ -244,23 +217,21 @@ func (r *Raft) Voters() []string {
 }
 
 // Shutdown stops Raft and returns when its goroutines have ended, or ctx has: a
-// write that hangs keeps them. Then the stores are released all the same.
+// write that hangs keeps them. Then the stores are released all the same. Only
+// the first call waits.
 func (r *Raft) Shutdown(ctx context.Context) error {
 	r.stop.Do(func() { close(r.stopped) })
 	r.settle(ctx)
-	f := r.raft.Shutdown()
-	err := errors.Join(r.trans.Close(), r.o.Stream.Close())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = f.Error() // Waits for the goroutines; it has no error of its own.
-	}()
 	select {
-	case <-done:
-	case <-r.failed:
-		r.o.Stores.Release()
-		<-done
+	case r.life <- struct{}{}:
+		defer func() { <-r.life }()
 	case <-ctx.Done():
+		r.o.Stores.Release()
+		return errors.Join(fmt.Errorf("consensus: shutdown: %w", ctx.Err()), r.o.Stream.Close())
+	}
+	ended := r.end(r.cur.Load(), ctx.Done())
+	err := r.o.Stream.Close()
+	if !ended {
 		r.o.Stores.Release()
 		return fmt.Errorf("consensus: shutdown: %w", ctx.Err())
 	}

@@ -5,16 +5,10 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/raft"
 
 	"shardway/peer"
-)
-
-const (
-	dialPauseMin = 10 * time.Millisecond
-	dialPauseMax = 200 * time.Millisecond
 )
 
 // DialFunc opens a Raft stream to a node with one certain disk.
@@ -36,7 +30,7 @@ func Over(p *peer.Port) DialFunc {
 type Stream struct {
 	local   string
 	dial    DialFunc
-	accepts chan net.Conn // unbuffered
+	accepts chan *streamConn // unbuffered
 	ctx     context.Context
 	cancel  context.CancelFunc
 
@@ -45,15 +39,13 @@ type Stream struct {
 	isolated bool
 }
 
-var _ raft.StreamLayer = (*Stream)(nil)
-
 // NewStream returns a Stream for the server local ("node/disk").
 func NewStream(local string, dial DialFunc) *Stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Stream{
 		local:   local,
 		dial:    dial,
-		accepts: make(chan net.Conn),
+		accepts: make(chan *streamConn),
 		ctx:     ctx,
 		cancel:  cancel,
 		open:    make(map[*streamConn]struct{}),
@@ -67,7 +59,7 @@ func (s *Stream) Handle(ctx context.Context, c *peer.Conn) { s.Serve(ctx, c) }
 // Serve hands a connection to Raft and returns when it is closed, at the latest
 // when ctx ends.
 func (s *Stream) Serve(ctx context.Context, c net.Conn) {
-	sc, err := s.track(c)
+	sc, err := s.track(nil, c)
 	if err != nil {
 		return
 	}
@@ -85,110 +77,11 @@ func (s *Stream) Serve(ctx context.Context, c net.Conn) {
 	}
 }
 
-// Accept returns the next connection for Raft.
-func (s *Stream) Accept() (net.Conn, error) {
-	select {
-	case c := <-s.accepts:
-		return c, nil
-	case <-s.ctx.Done():
-		return nil, net.ErrClosed
-	}
-}
-
-// Dial connects to a server. It goes on trying until timeout: a server that is
-// just starting must not cost a pause of Raft's.
-func (s *Stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	if string(address) == s.local {
-		return s.self()
-	}
-	node, disk, err := split(string(address))
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, timeout)
-	defer cancel()
-	for pause := dialPauseMin; ; pause = min(2*pause, dialPauseMax) {
-		c, err := s.try(ctx, node, disk)
-		if err == nil {
-			return c, nil
-		}
-		d := &dialError{err: err, final: hopeless(err) || s.ctx.Err() != nil}
-		if d.final {
-			return nil, d
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return nil, d
-		}
-	}
-}
-
-// dialError is an error of Dial: nothing was sent.
-type dialError struct {
-	err error
-	// final means that trying on is of no use.
-	final bool
-}
-
-func (e *dialError) Error() string { return e.err.Error() }
-func (e *dialError) Unwrap() error { return e.err }
-
-// hopeless reports a refusal that no patience changes: the node has another disk.
-func hopeless(err error) bool {
-	var r *peer.RefusedError
-	return errors.As(err, &r) && r.Code == peer.RefusedDisk
-}
-
-func (s *Stream) try(ctx context.Context, node, disk string) (net.Conn, error) {
-	if s.Isolated() {
-		return nil, errIsolated
-	}
-	c, err := s.dial(ctx, node, disk)
-	if err != nil {
-		return nil, err
-	}
-	sc, err := s.track(c)
-	if err != nil {
-		return nil, err
-	}
-	return sc, nil
-}
-
-// probe finds out, by one dial, whether a server can be reached.
-func (s *Stream) probe(address raft.ServerAddress, timeout time.Duration) error {
-	node, disk, err := split(string(address))
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, timeout)
-	defer cancel()
-	c, err := s.try(ctx, node, disk)
-	if err != nil {
-		return err
-	}
-	return c.Close()
-}
-
-// self connects Raft with itself in memory, for TimeoutNow.
-func (s *Stream) self() (net.Conn, error) {
-	a, b := net.Pipe()
-	near, err := s.track(a)
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	far, err := s.track(b)
-	if err != nil {
-		return nil, errors.Join(err, near.Close())
-	}
-	select {
-	case s.accepts <- far:
-		return near, nil
-	case <-s.ctx.Done():
-		return nil, errors.Join(net.ErrClosed, near.Close(), far.Close())
-	}
+// layer returns a stream layer for one life of the library's Raft.
+func (s *Stream) layer() *layer {
+	l := &layer{s: s}
+	l.ctx, l.cancel = context.WithCancel(s.ctx)
+	return l
 }
 
 // errIsolated reports a dial while a write of the leader hangs.
@@ -200,7 +93,7 @@ func (s *Stream) Isolate(on bool) {
 	s.isolated = on
 	s.mu.Unlock()
 	if on {
-		s.closeAll()
+		s.closeAll(func(*streamConn) bool { return true })
 	}
 }
 
@@ -211,11 +104,15 @@ func (s *Stream) Isolated() bool {
 	return s.isolated
 }
 
-// track takes a connection over, or closes it if none may be open.
-func (s *Stream) track(c net.Conn) (*streamConn, error) {
-	sc := &streamConn{Conn: c, s: s, done: make(chan struct{})}
+// track takes a connection over for l, which may be nil yet, or closes it if
+// none may be open.
+func (s *Stream) track(l *layer, c net.Conn) (*streamConn, error) {
+	sc := &streamConn{Conn: c, s: s, of: l, done: make(chan struct{})}
 	s.mu.Lock()
 	err := s.ctx.Err()
+	if l != nil {
+		err = l.ctx.Err()
+	}
 	if err == nil && s.isolated {
 		err = errIsolated
 	}
@@ -235,11 +132,13 @@ func (s *Stream) forget(c *streamConn) {
 	s.mu.Unlock()
 }
 
-func (s *Stream) closeAll() {
+func (s *Stream) closeAll(which func(*streamConn) bool) {
 	s.mu.Lock()
 	all := make([]*streamConn, 0, len(s.open))
 	for c := range s.open {
-		all = append(all, c)
+		if which(c) {
+			all = append(all, c)
+		}
 	}
 	s.mu.Unlock()
 	for _, c := range all {
@@ -247,10 +146,10 @@ func (s *Stream) closeAll() {
 	}
 }
 
-// Close closes every connection; Accept and Dial fail from now on.
+// Close closes every connection; there are no others from now on.
 func (s *Stream) Close() error {
 	s.cancel()
-	s.closeAll()
+	s.closeAll(func(*streamConn) bool { return true })
 	return nil
 }
 
@@ -266,21 +165,4 @@ func (serverAddr) Network() string { return "shardway" }
 // String returns the server id.
 func (a serverAddr) String() string { return string(a) }
 
-// streamConn is a connection that Stream knows of until it is closed.
-type streamConn struct {
-	net.Conn
-	s    *Stream
-	once sync.Once
-	done chan struct{} // latch
-	err  error
-}
-
-// Close closes the connection once.
-func (c *streamConn) Close() error {
-	c.once.Do(func() {
-		c.s.forget(c)
-		c.err = c.Conn.Close()
-		close(c.done)
-	})
-	return c.err
-}
+var _ raft.StreamLayer = (*layer)(nil)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -17,19 +16,18 @@ import (
 // to that server again, up to ten seconds, and a server that is back must not
 // wait for that. So a failed dial is no error as long as this node leads.
 //
-// And it shows what arrives to ballot first, see there.
+// And it shows what arrives to Raft.look first.
 //
 // It embeds the library's, which keeps the pre-vote: Raft looks for its method.
 type transport struct {
 	*raft.NetworkTransport
-	stream *Stream
-	self   raft.ServerAddress
-	reach  time.Duration
+	layer  *layer
+	seen   *progress
 	inbox  chan raft.RPC // unbuffered, like the library's
 	closed chan struct{} // latch
 	once   sync.Once
-	// ballot takes a request, or leaves it, perhaps changed, to Raft.
-	ballot func(raft.RPC) (taken bool)
+	// look takes a request, or returns it, perhaps changed, for Raft.
+	look func(*transport, raft.RPC) (out raft.RPC, taken bool)
 	// waits reports whether it is worth trying on: this node still leads in the
 	// term and the server is still to be led.
 	waits func(id raft.ServerID, term uint64) bool
@@ -42,16 +40,16 @@ var (
 )
 
 // newTransport returns the transport over o.Stream; it runs until Close.
-func newTransport(o *Options, waits func(raft.ServerID, uint64) bool, ballot func(raft.RPC) bool) *transport {
+func newTransport(o *Options, seen *progress, waits func(raft.ServerID, uint64) bool, look func(*transport, raft.RPC) (raft.RPC, bool)) *transport {
+	l := o.Stream.layer()
 	t := &transport{
-		stream: o.Stream,
-		self:   raft.ServerAddress(o.ID),
-		reach:  o.Election,
+		layer:  l,
+		seen:   seen,
 		inbox:  make(chan raft.RPC),
 		closed: make(chan struct{}),
-		ballot: ballot,
+		look:   look,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream:          o.Stream,
+			Stream:          l,
 			MaxPool:         2, // One for entries, one for heartbeats; each keeps 512 KB.
 			MaxRPCsInFlight: 1,
 			Timeout:         o.Timeout,
@@ -77,11 +75,12 @@ func (t *transport) relay() {
 	for {
 		select {
 		case rpc := <-t.NetworkTransport.Consumer():
-			if t.ballot(rpc) {
+			out, taken := t.look(t, rpc)
+			if taken {
 				continue
 			}
 			select {
-			case t.inbox <- rpc:
+			case t.inbox <- out:
 			case <-t.closed:
 				return
 			}
@@ -98,26 +97,22 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	if req.PrevLogEntry == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0 {
 		return send()
 	}
-	return t.patiently(id, req.Term, send)
+	err := t.patiently(id, req.Term, send)
+	if err == nil && resp.Success {
+		t.seen.reached(string(id), req.Term, req.PrevLogEntry+uint64(len(req.Entries)))
+	}
+	return err
 }
 
 // InstallSnapshot sends a snapshot. Nothing of data is read before the dial.
 func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	return t.patiently(id, req.Term, func() error {
+	err := t.patiently(id, req.Term, func() error {
 		return t.NetworkTransport.InstallSnapshot(id, addr, req, resp, data)
 	})
-}
-
-// TimeoutNow hands leadership to a server, or makes this one stand for election.
-// While Raft waits for it the leader takes no entries, so a server that cannot be
-// reached at once is an error at once.
-func (t *transport) TimeoutNow(id raft.ServerID, addr raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	if addr != t.self {
-		if err := t.stream.probe(addr, t.reach); err != nil {
-			return err
-		}
+	if err == nil && resp.Success {
+		t.seen.reached(string(id), req.Term, req.LastLogIndex)
 	}
-	return t.NetworkTransport.TimeoutNow(id, addr, req, resp)
+	return err
 }
 
 // patiently sends until the server could be reached. Stream.Dial paces it.
