@@ -132,8 +132,19 @@ type Config struct {
 	FirstByteTimeout    time.Duration // zero: no bound
 	UpstreamIdleTimeout time.Duration // zero: no bound
 
-	SecretFile string // refused by Validate: this version has no secrets
-	Insecure   bool
+	SecretFile  string // the cluster's secrets; empty: nothing between nodes is protected by one
+	TLSCA       string // own certificates for the peer port: all three or none
+	TLSNodeCert string
+	TLSNodeKey  string
+	Insecure    bool
+
+	AdminReadTokenFile  string
+	AdminWriteTokenFile string
+	AdminCert           string // TLS on the ops port: both or none
+	AdminKey            string
+	AdminReadCA         string // who issues client certificates; with AdminCert only
+	AdminWriteCA        string
+	AdminHosts          []string
 
 	LogLevel  string
 	LogFormat LogFormat
@@ -155,6 +166,14 @@ func Default() Config {
 		}
 	}
 	return c
+}
+
+// Sealed reports whether the peer port speaks TLS.
+func (c *Config) Sealed() bool { return c.SecretFile != "" || c.TLSCA != "" }
+
+// Guarded reports whether the ops port asks who is there.
+func (c *Config) Guarded() bool {
+	return c.AdminReadTokenFile != "" || c.AdminWriteTokenFile != "" || c.AdminReadCA != "" || c.AdminWriteCA != ""
 }
 
 // Gateway reports whether the node routes and owns nothing.

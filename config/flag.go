@@ -1,7 +1,6 @@
 package config
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -19,7 +18,7 @@ type Flag struct {
 
 // Flags returns the settings in the order of the help.
 func Flags() []Flag {
-	table := shown()
+	table := settings()
 	flags := make([]Flag, len(table))
 	for i, s := range table {
 		f := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.def, ","), Group: s.group, Help: s.help, Many: s.many}
@@ -43,7 +42,7 @@ type Value struct {
 
 // Values returns what every setting is and where that came from.
 func (c *Config) Values() []Value {
-	table := shown()
+	table := settings()
 	values := make([]Value, 0, len(table)+len(c.Routes))
 	for _, s := range table {
 		values = append(values, Value{Key: s.name, Value: s.bind(c).String(), From: c.source(s.name)})
@@ -52,9 +51,4 @@ func (c *Config) Values() []Value {
 		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: strings.Join(r.Keys, ","), From: c.source(routesKey)})
 	}
 	return values
-}
-
-// shown is the table without what is known only to be refused.
-func shown() []setting {
-	return slices.DeleteFunc(settings(), func(s setting) bool { return s.hidden })
 }

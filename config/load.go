@@ -81,9 +81,17 @@ func (c *Config) take(s setting, layers []layer) (Problem, bool) {
 	return Problem{}, true
 }
 
-// complete derives what was left open: ports of advertised hosts, and a stream
-// grace that fits into a shorter drain timeout.
+// complete derives what was left open: where to listen with a secret, ports of
+// advertised hosts, and a stream grace that fits into a shorter drain timeout.
 func (c *Config) complete() {
+	if c.SecretFile != "" {
+		if !c.given("gossip") {
+			c.Gossip = ":7946"
+		}
+		if !c.given("peer") {
+			c.Peer = ":7947"
+		}
+	}
 	c.GossipAdvertise = withPort(c.GossipAdvertise, c.Gossip)
 	c.PeerAdvertise = withPort(c.PeerAdvertise, c.Peer)
 	if !c.given("stream-grace") {

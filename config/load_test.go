@@ -172,6 +172,18 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "forwarded": "true",
 		"max-head": "4KiB", "max-headers": "20", "max-uri": "1KiB", "max-body": "1GiB", "max-conns": "9", "head-timeout": "1s", "idle-timeout": "2s",
 		"connect-timeout": "3s", "first-byte-timeout": "off", "upstream-idle-timeout": "4s", "insecure": "true", "log-level": "warn", "log-format": "json",
+		"secret-file": "/s", "tls-ca": "/ca", "tls-node-cert": "/c", "tls-node-key": "/k", "admin-read-token-file": "/r", "admin-write-token-file": "/w",
+		"admin-cert": "/ac", "admin-key": "/ak", "admin-read-ca": "/rca", "admin-write-ca": "/wca", "admin-host": "node-1.example",
+	}
+	// Files that are of use only together.
+	beside := func(name string) []string {
+		var all []string
+		for _, prefix := range []string{"TLS_CA", "TLS_NODE_CERT", "TLS_NODE_KEY", "ADMIN_CERT", "ADMIN_KEY"} {
+			if own := strings.ToUpper(strings.ReplaceAll(name, "-", "_")); own != prefix {
+				all = append(all, "SHARDWAY_"+prefix+"=/x")
+			}
+		}
+		return all
 	}
 	for _, f := range config.Flags() {
 		if f.Name == "config" {
@@ -184,11 +196,13 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		}
 		sources := map[string]func() (config.Config, error){
 			"flag": func() (config.Config, error) {
-				return config.Load([]string{"--" + f.Name + "=" + want}, nil, files(nil))
+				return config.Load([]string{"--" + f.Name + "=" + want}, beside(f.Name), files(nil))
 			},
-			"variable": func() (config.Config, error) { return config.Load(nil, []string{f.Env + "=" + want}, files(nil)) },
+			"variable": func() (config.Config, error) {
+				return config.Load(nil, append(beside(f.Name), f.Env+"="+want), files(nil))
+			},
 			"YAML": func() (config.Config, error) {
-				return config.Load([]string{"--config=f.yaml"}, nil, yamlFile(f.YAML+": "+quoted(want)+"\n"))
+				return config.Load([]string{"--config=f.yaml"}, beside(f.Name), yamlFile(f.YAML+": "+quoted(want)+"\n"))
 			},
 		}
 		for place, load := range sources {

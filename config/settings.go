@@ -17,7 +17,6 @@ type setting struct {
 	help    string              // one line
 	bind    func(*Config) value // its place
 	flagged bool                // no YAML key: flag and environment only
-	hidden  bool                // known only to be refused
 }
 
 func (s setting) env() string {
@@ -38,7 +37,6 @@ func row(name, metavar, def, help string, bind func(*Config) value) setting {
 func (s setting) list() setting            { s.many = true; return s }
 func (s setting) inWords(d string) setting { s.shown = d; return s }
 func (s setting) withoutYAML() setting     { s.flagged = true; return s }
-func (s setting) unshown() setting         { s.hidden = true; return s }
 func grouped(g string, rows ...setting) []setting {
 	for i := range rows {
 		rows[i].group = g
@@ -56,6 +54,8 @@ func settings() []setting {
 	all = append(all, timingSettings()...)
 	all = append(all, queueSettings()...)
 	all = append(all, limitSettings()...)
+	all = append(all, securitySettings()...)
+	all = append(all, adminSettings()...)
 	return append(all, operationSettings()...)
 }
 
@@ -87,11 +87,11 @@ func addressSettings() []setting {
 		row("admin", "ADDR", "127.0.0.1:8081", "status, metrics and commands",
 			func(c *Config) value { return text{&c.Admin, checkBind} }),
 		row("gossip", "ADDR", "127.0.0.1:7946", "Serf, TCP and UDP",
-			func(c *Config) value { return text{&c.Gossip, checkBind} }),
+			func(c *Config) value { return text{&c.Gossip, checkBind} }).inWords("127.0.0.1:7946, with a secret :7946"),
 		row("gossip-advertise", "ADDR", "", "where the others reach --gossip",
 			func(c *Config) value { return text{&c.GossipAdvertise, checkReach} }).inWords("the address on the way to the first --join"),
 		row("peer", "ADDR", "127.0.0.1:7947", "Raft, heartbeats and forwarded requests",
-			func(c *Config) value { return text{&c.Peer, checkBind} }),
+			func(c *Config) value { return text{&c.Peer, checkBind} }).inWords("127.0.0.1:7947, with a secret :7947"),
 		row("peer-advertise", "ADDR", "", "where the others reach --peer",
 			func(c *Config) value { return text{&c.PeerAdvertise, checkReach} }).inWords("the address on the way to the first --join"),
 		row("endpoint", "NAME=ADDR", "", "a further address that this node announces",
@@ -198,12 +198,42 @@ func limitSettings() []setting {
 	)
 }
 
+func securitySettings() []setting {
+	return grouped("Security between nodes",
+		row("secret-file", "FILE", "", "the cluster's secret, made by shardway keygen: encrypts gossip, and gives every node its certificate",
+			func(c *Config) value { return text{p: &c.SecretFile} }),
+		row("tls-ca", "FILE", "", "own certificates for the peer port instead: the authorities, PEM",
+			func(c *Config) value { return text{p: &c.TLSCA} }),
+		row("tls-node-cert", "FILE", "", "this node's certificate, with its id as a DNS name or as shardway://node/ID, PEM",
+			func(c *Config) value { return text{p: &c.TLSNodeCert} }),
+		row("tls-node-key", "FILE", "", "its private key, PEM",
+			func(c *Config) value { return text{p: &c.TLSNodeKey} }),
+		row("insecure", "", "", "let gossip, peer and admin listen beyond this machine without protection",
+			func(c *Config) value { return toggle{&c.Insecure} }),
+	)
+}
+
+func adminSettings() []setting {
+	return grouped("Access to admin",
+		row("admin-read-token-file", "FILE", "", "tokens of those who may look: one a line, or NAME TOKEN",
+			func(c *Config) value { return text{p: &c.AdminReadTokenFile} }),
+		row("admin-write-token-file", "FILE", "", "tokens of those who may change and profile, too",
+			func(c *Config) value { return text{p: &c.AdminWriteTokenFile} }),
+		row("admin-cert", "FILE", "", "certificate of the admin port, PEM: it speaks TLS then",
+			func(c *Config) value { return text{p: &c.AdminCert} }),
+		row("admin-key", "FILE", "", "its private key, PEM",
+			func(c *Config) value { return text{p: &c.AdminKey} }),
+		row("admin-read-ca", "FILE", "", "authorities of the client certificates of those who may look, PEM",
+			func(c *Config) value { return text{p: &c.AdminReadCA} }),
+		row("admin-write-ca", "FILE", "", "authorities of the client certificates of those who may change, PEM",
+			func(c *Config) value { return text{p: &c.AdminWriteCA} }),
+		row("admin-host", "NAME", "", "a name by which browsers may call the admin port, besides addresses and localhost",
+			func(c *Config) value { return list{&c.AdminHosts, checkHostName} }).list(),
+	)
+}
+
 func operationSettings() []setting {
 	return grouped("Operation",
-		row("secret-file", "FILE", "", "the cluster's secret",
-			func(c *Config) value { return text{&c.SecretFile, checkSecretFile} }).unshown(),
-		row("insecure", "", "", "let gossip, peer and admin listen beyond this machine without a secret",
-			func(c *Config) value { return toggle{&c.Insecure} }),
 		row("log-level", "debug|info|warn|error", "info", "the least important lines that are written",
 			func(c *Config) value { return choice[string]{&c.LogLevel, []string{"debug", "info", "warn", "error"}} }),
 		row("log-format", "console|json", "auto", "how log lines look",
@@ -233,11 +263,10 @@ func checkPath(s string) *flaw {
 	return nil
 }
 
-// checkSecretFile refuses every secret: nobody shall believe in a protection
-// that is not there.
-func checkSecretFile(string) *flaw {
-	return &flaw{
-		"secrets are not supported in this version, nothing would be protected",
-		"leave it out; without a secret gossip, peer and admin listen on loopback, or anywhere with --insecure",
+// checkHostName judges a name by which a port is called.
+func checkHostName(s string) *flaw {
+	if !hostLike(s) {
+		return &flaw{"not a name", "write it without scheme and port, like node-1.example.com"}
 	}
+	return nil
 }

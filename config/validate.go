@@ -77,6 +77,7 @@ func (c *Config) rules() []rule {
 		{"body-buffer", "queue-bytes", c.BodyBuffer <= c.QueueBytes, "a body of this size could not wait: queue-bytes is " + bytes(c.QueueBytes), "lower it, or raise queue-bytes"},
 	}
 	rules = append(rules, c.requiredRules()...)
+	rules = append(rules, c.fileRules()...)
 	rules = append(rules, c.exposureRules()...)
 	return append(rules, c.collisionRules()...)
 }
@@ -92,6 +93,31 @@ func (c *Config) requiredRules() []rule {
 	return rules
 }
 
+// fileRules: files that are of use only together.
+func (c *Config) fileRules() []rule {
+	var rules []rule
+	together := func(why string, files map[string]string, order ...string) {
+		for _, name := range order {
+			for _, other := range order {
+				rules = append(rules, rule{
+					name, "", files[name] == "" || files[other] != "", "it is of no use without " + other, why,
+				})
+			}
+		}
+	}
+	together("name all three, or none to have certificates made from the secret",
+		map[string]string{"tls-ca": c.TLSCA, "tls-node-cert": c.TLSNodeCert, "tls-node-key": c.TLSNodeKey},
+		"tls-ca", "tls-node-cert", "tls-node-key")
+	together("name both", map[string]string{"admin-cert": c.AdminCert, "admin-key": c.AdminKey}, "admin-cert", "admin-key")
+	for _, ca := range []struct{ name, file string }{{"admin-read-ca", c.AdminReadCA}, {"admin-write-ca", c.AdminWriteCA}} {
+		rules = append(rules, rule{
+			ca.name, "", ca.file == "" || c.AdminCert != "", "client certificates come over TLS only, which the admin port does not speak",
+			"give it a certificate with --admin-cert and --admin-key",
+		})
+	}
+	return rules
+}
+
 // exposureRules: without a secret nothing but app traffic and probes leaves the
 // machine, unless somebody says so aloud.
 func (c *Config) exposureRules() []rule {
@@ -101,10 +127,17 @@ func (c *Config) exposureRules() []rule {
 			continue
 		}
 		_, port, _ := strings.Cut(b.addr[strings.LastIndex(b.addr, ":"):], ":")
+		guarded, with := c.SecretFile != "", "give the cluster a secret (--secret-file, made by shardway keygen)"
+		switch b.name {
+		case "admin":
+			guarded, with = c.Guarded(), "ask who is there (--admin-read-token-file, --admin-write-token-file, or client certificates)"
+		case "peer":
+			guarded = c.Sealed()
+		}
 		rules = append(rules, rule{
-			b.name, "insecure", c.Insecure || loopback(b.addr),
-			"others could reach it, and no secret protects it",
-			"listen on loopback (127.0.0.1:" + port + "), or add --insecure if everyone who reaches it may be trusted",
+			b.name, "insecure", c.Insecure || guarded || loopback(b.addr),
+			"others could reach it, and nothing protects it",
+			with + ", or listen on loopback (127.0.0.1:" + port + "), or add --insecure if everyone who reaches it may be trusted",
 		})
 	}
 	return rules

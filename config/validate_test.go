@@ -74,8 +74,12 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "key source", args: "--key heeder:X", want: `key = "heeder:X" (flag): "heeder:X": "heeder" is no key source; did you mean "header"? …`},
 		{name: "no key source", args: "--key=", want: `key (flag): there is no source for a request's key; name at least one, like header:X-Shard-Key`},
 		{name: "local without an app", args: "--on-missing local", want: `on-missing = "local" (flag): a gateway has no app of its own; …`},
-		{name: "secret", args: "--secret-file s", want: `secret-file = "s" (flag): secrets are not supported in this version, nothing would be protected; leave it out; …`},
-		{name: "gossip beyond loopback", args: "--gossip :7946", want: `gossip = ":7946" (flag): others could reach it, and no secret protects it; listen on loopback (127.0.0.1:7946), or add --insecure if everyone who reaches it may be trusted`},
+		{name: "gossip beyond loopback", args: "--gossip :7946", want: `gossip = ":7946" (flag): others could reach it, and nothing protects it; give the cluster a secret (--secret-file, made by shardway keygen), or listen on loopback (127.0.0.1:7946), or add --insecure if everyone who reaches it may be trusted`},
+		{name: "admin beyond loopback with a secret", args: "--secret-file s --admin :8081", want: `admin = ":8081" (flag): others could reach it, and nothing protects it; ask who is there (--admin-read-token-file, --admin-write-token-file, or client certificates), or listen on loopback (127.0.0.1:8081), or …`},
+		{name: "gossip beyond loopback with own certificates", args: "--tls-ca a --tls-node-cert b --tls-node-key c --gossip :7946", want: `gossip = ":7946" (flag): others could reach it, …`},
+		{name: "certificate without key", args: "--admin-cert c", want: `admin-cert = "c" (flag): it is of no use without admin-key; name both`},
+		{name: "client certificates without TLS", args: "--admin-write-ca c", want: `admin-write-ca = "c" (flag): client certificates come over TLS only, which the admin port does not speak; give it a certificate with --admin-cert and --admin-key`},
+		{name: "host with a port", args: "--admin-host a:1", want: `admin-host = "a:1" (flag): "a:1": not a name; write it without scheme and port, like node-1.example.com`},
 		{name: "peer beyond loopback", args: "--peer 10.0.0.1:7947", want: `peer = "10.0.0.1:7947" (flag): others could reach it, …`},
 		{name: "admin beyond loopback", args: "--admin [::]:8081", want: `admin = "[::]:8081" (flag): others could reach it, …`},
 		{name: "port taken by another setting", args: "--admin 127.0.0.1:8080", want: `admin = "127.0.0.1:8080" (flag): the same address as listen (:8080); give it a port of its own`},
@@ -143,6 +147,25 @@ func TestInsecureOpensTheThreePorts(t *testing.T) {
 	_, err := config.Load([]string{"--insecure", "--gossip=:7946", "--peer=0.0.0.0:7947", "--admin=10.0.0.1:8081"}, nil, files(nil))
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+func TestSecretOpensWhatItProtects(t *testing.T) {
+	c, err := config.Load([]string{"--secret-file=s"}, nil, files(nil))
+	if err != nil || c.Gossip != ":7946" || c.Peer != ":7947" || c.Admin != "127.0.0.1:8081" {
+		t.Errorf("with a secret: gossip %q, peer %q, admin %q, %v", c.Gossip, c.Peer, c.Admin, err)
+	}
+	c, err = config.Load([]string{"--secret-file=s", "--gossip=127.0.0.1:7946", "--peer=10.0.0.1:7947"}, nil, files(nil))
+	if err != nil || c.Gossip != "127.0.0.1:7946" || c.Peer != "10.0.0.1:7947" {
+		t.Errorf("what was said holds: gossip %q, peer %q, %v", c.Gossip, c.Peer, err)
+	}
+	for _, guard := range []string{"--admin-read-token-file=r", "--admin-write-token-file=w"} {
+		if _, err = config.Load([]string{guard, "--admin=:8081"}, nil, files(nil)); err != nil {
+			t.Errorf("admin with %s: %v", guard, err)
+		}
+	}
+	if c, err = config.Load([]string{"--tls-ca=a", "--tls-node-cert=b", "--tls-node-key=c", "--peer=10.0.0.1:7947"}, nil, files(nil)); err != nil || !c.Sealed() {
+		t.Errorf("peer with own certificates: %v", err)
 	}
 }
 
