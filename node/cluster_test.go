@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,5 +258,40 @@ func TestDeadVoterIsRemovedAfterItsTime(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			w.untilVoters(want)
 		}
+	})
+}
+
+// All of them join the others and none was told how many to expect: they would
+// wait for ever and nobody would know why.
+func TestNodesThatNobodyFoundsSayWhatToDo(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) {
+			if len(o.Join) == 0 {
+				o.Join = []string{o.GossipAdvertise}
+			}
+		}
+		w.start("a")
+		w.start("b")
+		for _, p := range w.running() {
+			<-p.node.Started()
+			w.until(p.name+" says what to do", func() bool {
+				err := p.node.Ready()
+				return err != nil && strings.Contains(err.Error(), "--expect")
+			})
+		}
+	})
+}
+
+func TestFewerThanExpectedAreCounted(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Expect = 3 }
+		w.start("a")
+		w.start("b")
+		a := w.all["a"].node
+		<-a.Started()
+		w.until("a says how many are here", func() bool {
+			err := a.Ready()
+			return err != nil && strings.Contains(err.Error(), "2 of 3")
+		})
 	})
 }

@@ -118,3 +118,33 @@ func (f *founder) turn(ctx context.Context) bool {
 	}
 	return true
 }
+
+// unborn says why there is no shard map yet, and what to do about it if nothing
+// will change by itself.
+func (n *Node) unborn() string {
+	if n.belongs() {
+		if n.raft.Leader() == "" {
+			return "no leader is known: is a majority of the voters up?"
+		}
+		return "waiting for the leader's first map"
+	}
+	here := 0
+	for _, m := range n.gossip.Members() {
+		if !m.Node || m.Status != gossip.Alive {
+			continue
+		}
+		if m.Tags.Cluster != "" {
+			return "waiting to be added to cluster " + m.Tags.Cluster
+		}
+		if m.Tags.Expect == n.o.Expect {
+			here++
+		}
+	}
+	if n.o.Expect > 1 {
+		return fmt.Sprintf("%d of %d nodes with --expect %d are here", here, n.o.Expect, n.o.Expect)
+	}
+	if len(n.o.Join) > 0 {
+		return "nobody here belongs to a cluster or founds one: start one node without --join, or all of them with --expect and their number"
+	}
+	return "founding a cluster"
+}

@@ -16,6 +16,10 @@ const (
 	goodbyeWait  = 250 * time.Millisecond
 	raftStop     = 3 * time.Second
 	pairPatience = 10 * time.Second
+	// unbornPatience is how long a cluster may take to be born before a node
+	// says, every unbornAgain, what it waits for.
+	unbornPatience = 10 * time.Second
+	unbornAgain    = time.Minute
 )
 
 // Run starts the node and returns when it has stopped. The end of ctx means that
@@ -102,6 +106,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
 	var pair time.Time // since when two nodes vote; zero: they do not, or it was said
+	unborn := time.Now().Add(unbornPatience)
 	for {
 		select {
 		case <-ctx.Done():
@@ -111,6 +116,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 		case <-t.C:
 			n.watchCluster(n.fsm.state.Load())
 			pair = n.warnOfPair(pair)
+			unborn = n.warnOfNoMap(unborn)
 		}
 	}
 }
@@ -127,6 +133,17 @@ func (n *Node) warnOfPair(since time.Time) time.Time {
 		return time.Time{}
 	}
 	return since
+}
+
+// warnOfNoMap says once a minute why nothing is served yet. It returns when to
+// look again.
+func (n *Node) warnOfNoMap(next time.Time) time.Time {
+	now := time.Now()
+	if n.fsm.state.Load().Committed().Epoch() != 0 || now.Before(next) {
+		return next
+	}
+	n.log.Warn().Str("why", n.unborn()).Msg("no shard map yet")
+	return now.Add(unbornAgain)
 }
 
 // look rebuilds the directory from what gossip shows now.

@@ -59,7 +59,7 @@ func (n *Node) Ready() error {
 		if err := n.gossip.Alone(); err != nil && len(n.o.Join) > 0 {
 			return fmt.Errorf("no shard map yet: %w", err)
 		}
-		return errors.New("no shard map yet")
+		return errors.New("no shard map yet: " + n.unborn())
 	case n.o.Gateway:
 		return nil
 	case !n.router.leased():
