@@ -110,7 +110,7 @@ func pick(all []net.Addr, v4only bool) (netip.Addr, error) {
 		if len(use) > 1 {
 			have = strings.Join(use, ", ")
 		}
-		return netip.Addr{}, fmt.Errorf("gossip: which address should the others use? This machine has %s: say it with --gossip-advertise", have)
+		return netip.Addr{}, fmt.Errorf("gossip: which address should the others use? This machine has %s: say it with --gossip-advertise and --peer-advertise", have)
 	}
 	return netip.ParseAddr(use[0])
 }
