@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,7 +77,7 @@ func (r *rotation) run(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nothing was changed: %w", err)
 	}
-	if err := r.choose(ctx, held); err != nil {
+	if err = r.choose(ctx, held); err != nil {
 		return nil, err
 	}
 	f := r.target.Fingerprint()
@@ -162,7 +163,7 @@ func (r *rotation) ensure(ctx context.Context, s secretStep, done func([]secret.
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("nodes go on coming in that have not taken it")
+	return nil, errors.New("nodes go on coming in that have not taken it")
 }
 
 // gather asks every node what it holds.
@@ -231,5 +232,5 @@ func (r *rotation) tell(ctx context.Context, nodes []string, s secretStep) (map[
 	for _, node := range slices.Sorted(maps.Keys(missing)) {
 		why = append(why, fmt.Sprintf("node %q is missing (%v)", node, missing[node]))
 	}
-	return nil, fmt.Errorf("%s", strings.Join(why, "; "))
+	return nil, errors.New(strings.Join(why, "; "))
 }

@@ -27,14 +27,14 @@ type vault struct {
 }
 
 // sealed runs f in a world whose nodes have one secret.
-func sealed(t *testing.T, f func(t *testing.T, w *world, v *vault)) {
+func sealed(t *testing.T, f func(w *world, v *vault)) {
 	t.Helper()
 	dir := t.TempDir()
 	common := secret.List{secret.Generate(time.Unix(9e8, 0))}
 	bubble(t, func(w *world) {
 		v := &vault{w: w, dir: dir, first: map[string]secret.List{}, plain: map[string]bool{}, files: map[string]*secret.Keeper{}}
 		w.tune = func(o *node.Options) { v.arm(o, common) }
-		f(w.t, w, v)
+		f(w, v)
 	})
 }
 
@@ -107,7 +107,7 @@ func (w *world) during(f func()) {
 }
 
 func TestClusterWithASecretSurvivesACrash(t *testing.T) {
-	sealed(t, func(_ *testing.T, w *world, v *vault) {
+	sealed(t, func(w *world, v *vault) {
 		v.three()
 		p := w.leader()
 		p.kill()
@@ -123,7 +123,8 @@ func TestStrangersStayOut(t *testing.T) {
 		"no secret":      func(v *vault) { v.plain["d"] = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			sealed(t, func(t *testing.T, w *world, v *vault) {
+			sealed(t, func(w *world, v *vault) {
+				t := w.t
 				v.three()
 				arm(v)
 				w.start("d")
@@ -142,7 +143,8 @@ func TestStrangersStayOut(t *testing.T) {
 }
 
 func TestRotationReplacesTheSecretEverywhere(t *testing.T) {
-	sealed(t, func(t *testing.T, w *world, v *vault) {
+	sealed(t, func(w *world, v *vault) {
+		t := w.t
 		v.three()
 		epoch := w.committed().Epoch()
 		old := v.files["a"].List()[0]
@@ -182,7 +184,8 @@ func TestRotationReplacesTheSecretEverywhere(t *testing.T) {
 }
 
 func TestRotationStopsAndNamesWhoIsMissing(t *testing.T) {
-	sealed(t, func(t *testing.T, w *world, v *vault) {
+	sealed(t, func(w *world, v *vault) {
+		t := w.t
 		v.three()
 		c := w.follower()
 		before := v.files["a"].List()
@@ -220,7 +223,8 @@ func TestRotationIsTakenUpWhereItStopped(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sealed(t, func(t *testing.T, w *world, v *vault) {
+			sealed(t, func(w *world, v *vault) {
+				t := w.t
 				v.three()
 				if err := half(v.files["a"], v.files["b"], v.files["c"]); err != nil {
 					t.Fatal(err)
@@ -240,7 +244,8 @@ func TestRotationIsTakenUpWhereItStopped(t *testing.T) {
 }
 
 func TestOneRotationAtATime(t *testing.T) {
-	sealed(t, func(t *testing.T, w *world, v *vault) {
+	sealed(t, func(w *world, v *vault) {
+		t := w.t
 		v.three()
 		errs := make(chan error, 2)
 		for range 2 {

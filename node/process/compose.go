@@ -26,6 +26,9 @@ import (
 // the program's. The ports come first: a data directory counts its boots.
 func New(ctx context.Context, c *config.Config, version string, log zerolog.Logger) (_ *Process, err error) {
 	p := &Process{log: log}
+	if p.guards, err = openGuards(c, log); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			p.listen.close()
@@ -48,6 +51,9 @@ func New(ctx context.Context, c *config.Config, version string, log zerolog.Logg
 		}
 	}()
 	o.App, o.Peer = p.listen.app, p.listen.peer
+	if err = p.guards.arm(&o); err != nil {
+		return nil, err
+	}
 	if p.node, err = node.New(o); err != nil {
 		return nil, err
 	}
@@ -56,7 +62,9 @@ func New(ctx context.Context, c *config.Config, version string, log zerolog.Logg
 	if err = p.node.Register(metrics); err != nil {
 		return nil, err
 	}
-	p.admin = admin.New(admin.Options{Cluster: p.node, Metrics: metrics, Log: log})
+	p.admin = admin.New(admin.Options{Cluster: p.node, Metrics: metrics, Access: p.guards.access, Log: log})
+	p.listen.admin = p.guards.listener(p.listen.admin)
+	p.guards.warn()
 	return p, nil
 }
 

@@ -16,6 +16,7 @@ type Process struct {
 	node   *node.Node
 	admin  *admin.Server
 	listen listeners
+	guards *guards
 	log    zerolog.Logger
 }
 
@@ -44,6 +45,7 @@ func (p *Process) Run(ctx context.Context) error {
 	if p.listen.probes != nil {
 		serve(func(ctx context.Context) error { return admin.ServeProbes(ctx, p.listen.probes, p.node, p.log) })
 	}
+	wg.Go(func() { p.guards.run(base, p.node, p.admin) })
 	err := p.node.Run(ctx)
 	stop()
 	wg.Wait()

@@ -1,0 +1,237 @@
+package process
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+
+	"shardway/admin"
+	"shardway/config"
+	"shardway/internal/secret"
+	"shardway/node"
+)
+
+// guards is what keeps strangers out, read from the files that the settings
+// name. Files that change are read again; what is wrong with a file stays
+// without effect.
+type guards struct {
+	c    *config.Config
+	log  zerolog.Logger
+	node string // id, once it is known
+
+	keeper *secret.Keeper // nil: no secret
+	seal   *secret.Seal   // nil: plain between nodes
+	pki    *secret.PKI    // nil: certificates are made from the secret
+	access admin.Access
+	cert   atomic.Pointer[tls.Certificate] // of the ops port; nil: it speaks no TLS
+}
+
+// openGuards reads the files. Mistakes are found before anything is opened.
+func openGuards(c *config.Config, log zerolog.Logger) (*guards, error) {
+	g := &guards{c: c, log: log}
+	var err error
+	if c.SecretFile != "" {
+		if g.keeper, err = secret.Open(c.SecretFile); err != nil {
+			return nil, fmt.Errorf("--secret-file: %w", err)
+		}
+	}
+	if c.TLSCA != "" {
+		g.pki = &secret.PKI{CA: c.TLSCA, Cert: c.TLSNodeCert, Key: c.TLSNodeKey}
+	}
+	if g.access, err = access(c); err != nil {
+		return nil, err
+	}
+	if c.AdminCert != "" {
+		cert, err := secret.KeyPair(c.AdminCert, c.AdminKey)
+		if err != nil {
+			return nil, fmt.Errorf("--admin-cert: %w", err)
+		}
+		g.cert.Store(&cert)
+	}
+	return g, nil
+}
+
+// arm gives the options of a node what protects it.
+func (g *guards) arm(o *node.Options) error {
+	o.Secrets = g.keeper
+	id := o.Dir.Node()
+	g.node = id
+	var trust *secret.Trust
+	var err error
+	switch {
+	case g.pki != nil:
+		if trust, err = g.pki.Load(id); err != nil {
+			return fmt.Errorf("--tls-node-cert: %w", err)
+		}
+		g.seal = secret.NewSeal(trust)
+	case g.keeper != nil:
+		if trust, err = secret.Derive(g.keeper.List(), id); err != nil {
+			return err
+		}
+		g.seal = secret.NewSeal(trust)
+		g.keeper.OnChange(func(l secret.List) error {
+			next, err := secret.Derive(l, id)
+			if err == nil {
+				g.seal.Replace(next)
+			}
+			return err
+		})
+	default:
+		return nil
+	}
+	o.WrapClient, o.WrapServer = g.seal.Client, g.seal.Server
+	return nil
+}
+
+// access reads who may do what at the ops port.
+func access(c *config.Config) (admin.Access, error) {
+	a := admin.Access{Hosts: c.AdminHosts}
+	for _, f := range []struct {
+		flag, path string
+		into       *admin.Tokens
+	}{{"admin-read-token-file", c.AdminReadTokenFile, &a.Read}, {"admin-write-token-file", c.AdminWriteTokenFile, &a.Write}} {
+		if f.path == "" {
+			continue
+		}
+		b, err := secret.ReadPrivate(f.path)
+		if err != nil {
+			return admin.Access{}, fmt.Errorf("--%s: %w", f.flag, err)
+		}
+		if *f.into, err = admin.ParseTokens(b); err != nil {
+			return admin.Access{}, fmt.Errorf("--%s: %s: %w", f.flag, f.path, err)
+		}
+	}
+	for _, f := range []struct {
+		flag, path string
+		into       **x509.CertPool
+	}{{"admin-read-ca", c.AdminReadCA, &a.ReadCAs}, {"admin-write-ca", c.AdminWriteCA, &a.WriteCAs}} {
+		if f.path == "" {
+			continue
+		}
+		cas, err := secret.Authorities(f.path)
+		if err != nil {
+			return admin.Access{}, fmt.Errorf("--%s: %w", f.flag, err)
+		}
+		*f.into = x509.NewCertPool()
+		for _, ca := range cas {
+			(*f.into).AddCert(ca)
+		}
+	}
+	return a, nil
+}
+
+// listener puts TLS beneath the ops port if it has a certificate.
+func (g *guards) listener(ln net.Listener) net.Listener {
+	if g.cert.Load() == nil {
+		return ln
+	}
+	return tls.NewListener(ln, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		// Which certificate may do what is judged with each request.
+		ClientAuth:     tls.RequestClientCert,
+		NextProtos:     []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.cert.Load(), nil },
+	})
+}
+
+// run looks after the files until ctx ends.
+func (g *guards) run(ctx context.Context, n *node.Node, ops *admin.Server) {
+	var wg sync.WaitGroup
+	if g.keeper != nil {
+		wg.Go(func() { g.keeper.Run(ctx, g.log) })
+	}
+	watch := func(what string, paths []string, reload func() error) {
+		paths = slices.DeleteFunc(paths, func(p string) bool { return p == "" })
+		if len(paths) == 0 {
+			return
+		}
+		wg.Go(func() {
+			secret.Watch(ctx, paths, func() {
+				if err := reload(); err != nil {
+					g.log.Error().Err(err).Str("what", what).Msg("changed file not taken: all stays as it was")
+					return
+				}
+				g.log.Info().Str("what", what).Msg("changed file taken")
+			})
+		})
+	}
+	if g.pki != nil {
+		watch("certificates between nodes", g.pki.Paths(), func() error { return g.reloadPKI(n) })
+	}
+	c := g.c
+	watch("access to admin", []string{c.AdminReadTokenFile, c.AdminWriteTokenFile, c.AdminReadCA, c.AdminWriteCA}, func() error {
+		a, err := access(c)
+		if err == nil {
+			ops.SetAccess(a)
+		}
+		return err
+	})
+	watch("certificate of admin", []string{c.AdminCert, c.AdminKey}, func() error {
+		cert, err := secret.KeyPair(c.AdminCert, c.AdminKey)
+		if err == nil {
+			g.cert.Store(&cert)
+		}
+		return err
+	})
+	wg.Wait()
+}
+
+// reloadPKI is met with half a change too, when one file is new and the other
+// still old: the next look finds the rest.
+func (g *guards) reloadPKI(n *node.Node) error {
+	trust, err := g.pki.Load(g.node)
+	if err != nil {
+		return err
+	}
+	g.seal.Replace(trust)
+	n.RenewPeers()
+	return nil
+}
+
+// warn says what the operator has allowed.
+func (g *guards) warn() {
+	c := g.c
+	if !c.Sealed() && (!loopback(c.Peer) || !loopback(c.Gossip)) {
+		g.log.Warn().Str("peer", c.Peer).Str("gossip", c.Gossip).Msg("insecure: whoever reaches gossip or peer port controls the traffic; give the cluster a secret (--secret-file)")
+	}
+	switch {
+	case loopback(c.Admin):
+	case !c.Guarded():
+		g.log.Warn().Str("admin", c.Admin).Msg("insecure: whoever reaches the admin port may change the cluster; ask for a token (--admin-write-token-file)")
+	case c.AdminCert == "":
+		g.log.Warn().Str("admin", c.Admin).Msg("admin tokens travel in the clear: give the port a certificate (--admin-cert, --admin-key)")
+	}
+}
+
+func loopback(bind string) bool {
+	host, _, err := net.SplitHostPort(bind)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
+}
+
+// Check reads every file that the settings name for security, as New does, and
+// reports what is wrong with them. Own certificates are judged for the node id
+// of the settings, if there is one.
+func Check(c *config.Config) error {
+	g, err := openGuards(c, zerolog.Nop())
+	if err != nil {
+		return err
+	}
+	if g.pki != nil && c.Node != "" {
+		if _, err := g.pki.Load(c.Node); err != nil {
+			return fmt.Errorf("--tls-node-cert: %w", err)
+		}
+	}
+	return nil
+}
