@@ -58,7 +58,7 @@ type agent struct {
 	inForce  bool   // the lease was in force at the last look
 
 	leaving atomic.Bool // this node wants to own nothing
-	goodbye atomic.Bool // it admits and runs nothing any more
+	goodbye atomic.Bool // it is to admit and run nothing any more, and to say so
 	stays   atomic.Bool // nobody is left to take its shards
 	// refused is since when the leader refuses this node's heartbeats because of
 	// another process with its id; zero: it does not. elsewhere is that one.
@@ -95,6 +95,9 @@ func (a *agent) run(ctx context.Context) {
 func (a *agent) step() {
 	now := a.clock.Precise()
 	a.holder.Tick(now)
+	if a.goodbye.Load() {
+		a.holder.Void()
+	}
 	a.publishLease()
 	if s := a.newest(); s != a.follower.State() {
 		a.take(now, s)
@@ -132,8 +135,10 @@ func (a *agent) publishLease() {
 		return
 	}
 	a.burst, a.nextBeat = 0, 0 // ask at once: a busy machine looks like a pause
-	a.metrics.lapses.Inc()
-	a.log.Warn().Msg("lease lapsed")
+	if !a.goodbye.Load() {
+		a.metrics.lapses.Inc()
+		a.log.Warn().Msg("lease lapsed")
+	}
 	if a.router.pause {
 		a.swap(a.follower.State())
 	}
@@ -209,12 +214,27 @@ func (a *agent) beat(now time.Duration) {
 		Node: a.self, Server: a.server, Boot: a.holder.Boot(), Nonce: a.nonce, Number: number, Echo: echo,
 		Term:    a.term(),
 		Applied: s.Committed().Epoch(), Acked: a.follower.Acked(), Weight: a.weight,
-		Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Goodbye: a.goodbye.Load(), Gateway: a.gateway,
+		Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Goodbye: a.parted(), Gateway: a.gateway,
 	}
 	if a.follower.Draining() != 0 {
 		hb.Running = uint32(a.router.running.running(a.follower.MayRun))
 	}
 	a.send(hb)
+}
+
+// parted reports that this node may say goodbye: the leader gives its shards to
+// others at that word, so it must admit and run nothing any more.
+func (a *agent) parted() bool {
+	if !a.goodbye.Load() {
+		return false
+	}
+	a.router.running.draining.Store(true)
+	if a.router.running.running(func(shardmap.Shard) bool { return false }) > 0 {
+		a.proxy.CutUpstream("goodbye")
+		a.nextBeat = 0
+		return false
+	}
+	return true
 }
 
 // answer takes an answer of the leader.

@@ -40,3 +40,9 @@ func (n *Node) Leased() bool { return n.router.leased() }
 
 // Leads reports whether the node runs the leader's part.
 func (n *Node) Leads() bool { return n.leading.Load() != nil }
+
+// SayGoodbye makes the node say that it serves nothing any more.
+func (n *Node) SayGoodbye() {
+	n.agent.goodbye.Store(true)
+	hint(n.agent.wake)
+}

@@ -248,3 +248,36 @@ func TestQuickRestartGivesTheNodeItsShareAgain(t *testing.T) {
 		})
 	}
 }
+
+// The word goodbye gives its shards to others at once, so a node that does not
+// see the map without it must not go on by its lease.
+func TestNodeThatSaidGoodbyeAdmitsNothing(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		release, ok := func() (func(), bool) {
+			for s := range shardmap.Shard(shards) {
+				if r, ok := p.node.Run1(s); ok {
+					return r, true
+				}
+			}
+			return nil, false
+		}()
+		if !ok {
+			w.t.Fatal("the follower admits nothing")
+		}
+		p.log.close()
+		defer p.log.open()
+		p.node.SayGoodbye()
+		w.until("it has no lease", func() bool { return !p.node.Leased() })
+		before := w.leader().node.State().Committed().Epoch()
+		time.Sleep(time.Second)
+		if e := w.leader().node.State().Committed().Epoch(); e != before {
+			w.t.Errorf("map %d was committed while a request ran on the leaver", e)
+		}
+		release()
+		w.until("the others have its shards", func() bool {
+			return !w.leader().node.State().Committed().Has(shardmap.NodeID(p.name))
+		})
+	})
+}
