@@ -397,6 +397,41 @@ func TestRestartAfterCompaction(t *testing.T) {
 	})
 }
 
+// A leader that was cut off with entries of its own is sent a snapshot that they
+// contradict (hashicorp/raft issue 697). How many entries the others have by then
+// decides which part of its log the library would keep.
+func TestContradictingLogIsDropped(t *testing.T) {
+	for n := 8; n <= 44; n++ {
+		bubble(t, abc(), compacting, func(g *group) {
+			t := g.t
+			l := g.leader(g.all...)
+			g.apply(l, "before")
+			g.agree(1, g.all...)
+			g.net.Isolate(l.host.Name())
+			for range 40 {
+				go func() { _ = l.Apply([]byte("never")) }()
+			}
+			time.Sleep(time.Second)
+			rest := without(g.all, l)
+			for _, e := range numbered(n) {
+				g.apply(g.leader(rest...), e)
+			}
+			time.Sleep(5 * time.Second) // They take a snapshot and forget what is before.
+			if err := g.leader(rest...).Transfer(); err != nil {
+				t.Fatal(err)
+			}
+			g.leader(rest...)
+			g.net.Heal() // The new leader has not sent anything yet that would fit.
+			g.agree(n+1, g.all...)
+			if err := g.leader(g.all...).TransferTo(l.id()); err != nil {
+				t.Fatal(err)
+			}
+			g.apply(g.leader(g.all...), "after")
+			g.agree(n+2, g.all...)
+		})
+	}
+}
+
 func TestFollowerFarBehindGetsASnapshot(t *testing.T) {
 	bubble(t, abc(), compacting, func(g *group) {
 		t := g.t
