@@ -107,7 +107,7 @@ func (d *directory) founded(s *session, r recovery.Result) error {
 	t.row("shards", r.Shards)
 	t.row("epochs", fmt.Sprintf("above %d", r.Floor))
 	if r.Kept != "" {
-		t.row("former log", "kept in "+r.Kept)
+		t.row("former state", "kept in "+r.Kept)
 	}
 	if err := t.flush(); err != nil {
 		return err

@@ -47,7 +47,7 @@ func TestBackupRestoreRecover(t *testing.T) {
 		t.Errorf("recover does not say how to confirm: %s", errOut)
 	}
 	want(t, "recover --data "+data+" --confirm c1", 1, v.Cluster, `--confirm says "c1"`)
-	want(t, "recover --data "+data+" --confirm "+v.Cluster, 0, "where "+v.Cluster+" was left", "kept in "+filepath.Join(data, "raft.before-"))
+	want(t, "recover --data "+data+" --confirm "+v.Cluster, 0, "where "+v.Cluster+" was left", "kept in "+filepath.Join(data, "before-"))
 	want(t, "recover --data "+data+" --confirm "+v.Cluster, 1, "--confirm says")
 }
 

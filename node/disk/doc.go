@@ -9,6 +9,7 @@
 //	gossip         Serf's snapshot of the members it saw
 //	raft/          log and snapshots
 //	founding.json  that Found was interrupted
+//	before-N/      what Found replaced
 //
 // Two rules hold. A boot number is never used twice, because it is on disk
 // before Open returns and only the holder of the lock writes it. And the disk

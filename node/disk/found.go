@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // founding is the content of founding.json: Found was begun and not finished.
 type founding struct {
 	Format int `json:"format"`
-	// From is where the Raft log from before is moved to, "" if there was none.
+	// From is the directory to which what was there before is moved, "" if there
+	// was nothing.
 	From string `json:"from"`
 }
 
@@ -38,8 +40,8 @@ func OpenRepair(path, wantNode string) (*Dir, error) {
 	if err != nil {
 		return nil, errors.Join(err, b.unlock())
 	}
-	if begun && mark.From != "" && exists(b.path(mark.From)) {
-		b.raft = mark.From
+	if begun && mark.From != "" && exists(b.former(mark)) {
+		b.raft = filepath.Join(mark.From, raftDir)
 	}
 	b.repair, b.restoring = true, begun && mark.From == ""
 	return open(b, wantNode)
@@ -59,8 +61,8 @@ func (d *Dir) Used() (bool, error) {
 }
 
 // Found makes the directory the beginning of a cluster. It closes the stores.
-// Another cluster's Raft log is kept beside, under the name that is returned, for
-// who thinks better of it. The disk id changes with the log: what the old one has
+// Another cluster's Raft log, and who the node was in it, are kept in a directory
+// below, whose name is returned, for who thinks better of it. The disk id changes with the log: what the old one has
 // voted is forgotten. Afterwards the Dir is good for Close only.
 //
 // A crash leaves a mark by which Open refuses the directory until Found, called
@@ -103,7 +105,10 @@ func (b *files) clear(boot uint64) (kept string, err error) {
 	if !begun {
 		mark = founding{Format: format}
 		if exists(b.path(raftDir)) {
-			mark.From = fmt.Sprintf("%s.before-%d", raftDir, boot)
+			mark.From = fmt.Sprintf("before-%d", boot)
+			if err := b.keep(mark.From); err != nil {
+				return "", err
+			}
 		}
 		if err := save(b, foundingFile, mark); err != nil {
 			return "", err
@@ -113,10 +118,33 @@ func (b *files) clear(boot uint64) (kept string, err error) {
 	if err := os.Remove(b.path(raftFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	if mark.From == "" || exists(b.path(mark.From)) {
+	if mark.From == "" || exists(b.former(mark)) {
 		return mark.From, os.RemoveAll(b.path(raftDir))
 	}
-	return mark.From, errors.Join(os.Rename(b.path(raftDir), b.path(mark.From)), syncDir(b.dir))
+	return mark.From, errors.Join(os.Rename(b.path(raftDir), b.former(mark)), syncDir(b.path(mark.From)), syncDir(b.dir))
+}
+
+// former is where the Raft log from before is moved to.
+func (b *files) former(m founding) string { return filepath.Join(b.path(m.From), raftDir) }
+
+// keep copies who the node was into a new directory.
+func (b *files) keep(dir string) error {
+	if err := os.MkdirAll(b.path(dir), dirMode); err != nil {
+		return err
+	}
+	for _, name := range []string{identityFile, clusterFile, raftFile} {
+		data, err := b.read(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = b.write(filepath.Join(dir, name), data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return syncDir(b.path(dir))
 }
 
 // fill makes new stores and lets them be written.

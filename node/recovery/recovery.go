@@ -47,7 +47,7 @@ type Result struct {
 	Former  string `json:"former"` // the cluster that goes on in this one
 	Shards  int    `json:"shards"`
 	Floor   uint64 `json:"floor"`
-	// Kept is where the former Raft log lies, empty if there was none.
+	// Kept is where the former state lies, empty if there was none.
 	Kept string `json:"kept,omitempty"`
 }
 

@@ -97,7 +97,7 @@ func TestRecoveredServerGoesOnAboveTheFloor(t *testing.T) {
 	if want := uint64(now.UnixMilli()) + ack.MinJump; r.Floor != want {
 		t.Errorf("floor %d, want %d: the last known index and the least jump", r.Floor, want)
 	}
-	if _, err := os.Stat(filepath.Join(r.Kept, "log.db")); err != nil {
+	if _, err := os.Stat(filepath.Join(r.Kept, "raft", "log.db")); err != nil {
 		t.Errorf("the former log is not kept: %v", err)
 	}
 	d, err := disk.Open(data, "")
@@ -211,10 +211,11 @@ func TestInterruptedRecoveryIsFinishedByTheSameCommand(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			must(os.WriteFile(in("founding.json"), []byte(`{"format":1,"from":"raft.before-7"}`), 0o600))
+			must(os.WriteFile(in("founding.json"), []byte(`{"format":1,"from":"before-7"}`), 0o600))
+			must(os.Mkdir(in("before-7"), 0o700))
 			if step != "marked" {
 				must(os.Remove(in("raft.json")))
-				must(os.Rename(in("raft"), in("raft.before-7")))
+				must(os.Rename(in("raft"), in("before-7/raft")))
 			}
 			if step == "half made" || step == "made" {
 				must(os.Mkdir(in("raft"), 0o700))
@@ -231,12 +232,37 @@ func TestInterruptedRecoveryIsFinishedByTheSameCommand(t *testing.T) {
 			}
 			n, err := recovery.Recover(recovery.Options{Data: data, Confirm: r.Cluster})
 			must(err)
-			if n.Kept != in("raft.before-7") {
+			if n.Kept != in("before-7") {
 				t.Errorf("kept %q", n.Kept)
 			}
 			if v := look(t, data); v.Cluster != n.Cluster || v.Index != n.Floor {
 				t.Errorf("the directory holds %+v, want what was made: %+v", v, n)
 			}
 		})
+	}
+}
+
+// What recover moved aside is the whole directory as it was.
+func TestRecoverCanBeUndone(t *testing.T) {
+	data, r := restored(t)
+	n, err := recovery.Recover(recovery.Options{Data: data, Confirm: r.Cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"raft", "raft.json", "identity.json", "cluster.json"} {
+		if err := errors.Join(os.RemoveAll(filepath.Join(data, name)), os.Rename(filepath.Join(n.Kept, name), filepath.Join(data, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v := look(t, data); v.Cluster != r.Cluster || v.Index != r.Floor {
+		t.Errorf("undone: %+v", v)
+	}
+	d, err := disk.Open(data, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	if id, _ := d.Cluster(); id != r.Cluster {
+		t.Errorf("undone: the directory belongs to %s, want %s", id, r.Cluster)
 	}
 }
