@@ -130,9 +130,9 @@ func withPort(advertise, bind string) string {
 
 // checkUpstream judges the address of the app.
 func checkUpstream(s string) *flaw {
-	const remedy = "write http://host:port, like http://127.0.0.1:9000"
-	if strings.HasPrefix(s, "unix:") {
-		return &flaw{"apps on a Unix socket are not supported in this version", "let the app listen on TCP and " + remedy}
+	const remedy = "write http://host:port, like http://127.0.0.1:9000, or unix:/path"
+	if path, ok := strings.CutPrefix(s, "unix:"); ok {
+		return checkSocket(path)
 	}
 	u, err := url.Parse(s)
 	switch {
@@ -153,10 +153,22 @@ func checkUpstream(s string) *flaw {
 	return checkPort(u.Port())
 }
 
-// UpstreamAddress returns the app's address as host:port; empty for a gateway
-// and for an upstream that Validate refuses.
+// checkSocket judges the path of a Unix socket.
+func checkSocket(path string) *flaw {
+	const longest = 107 // sun_path without its final zero
+	switch {
+	case !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//"):
+		return &flaw{"the path of the socket does not begin at the root", "write unix:/path, like unix:/run/app.sock"}
+	case len(path) > longest || strings.ContainsRune(path, 0):
+		return &flaw{"no system knows sockets of that name", "choose a path of at most " + strconv.Itoa(longest) + " bytes"}
+	}
+	return nil
+}
+
+// UpstreamAddress returns the app's address as host:port; empty for a gateway,
+// for a Unix socket, and for an upstream that Validate refuses.
 func (c *Config) UpstreamAddress() string {
-	if c.Upstream == "" || checkUpstream(c.Upstream) != nil {
+	if c.Upstream == "" || strings.HasPrefix(c.Upstream, "unix:") || checkUpstream(c.Upstream) != nil {
 		return ""
 	}
 	u, err := url.Parse(c.Upstream)

@@ -56,6 +56,12 @@ const (
 	LogJSON    LogFormat = "json"
 )
 
+// What AccessLog may say instead of a file's name.
+const (
+	AccessOff    = "off"
+	AccessStdout = "stdout"
+)
+
 // Route gives the requests below a path prefix their own key sources.
 type Route struct {
 	Prefix string   // begins with a slash
@@ -78,7 +84,7 @@ type Config struct {
 	Zone   string // empty: none
 	Weight int    // 1..1000
 
-	Upstream      string // http://host:port; empty: a gateway, which owns nothing
+	Upstream      string // http://host:port or unix:/path; empty: a gateway, which owns nothing
 	UpstreamConns int
 	Health        string // path of the app's health check; empty: connect only
 
@@ -90,6 +96,8 @@ type Config struct {
 	PeerAdvertise   string // empty: as GossipAdvertise, with the port of Peer
 	Probes          string // empty: probes are answered on Admin only
 	ProbePath       string // empty: the app port answers no probe
+	TLSCert         string // empty: app traffic is plain
+	TLSKey          string // set with TLSCert
 	Endpoints       []Endpoint
 
 	Join            []string // host:port, or a name to look up
@@ -111,6 +119,7 @@ type Config struct {
 	DrainTimeout    time.Duration
 	StreamGrace     time.Duration
 	RestartGrace    time.Duration // zero: a restart is not waited for
+	LameDuck        time.Duration // zero: the listener closes as soon as the shards are elsewhere
 	ShutdownTimeout time.Duration
 	Fence           Fence
 	Pause           Pause
@@ -148,6 +157,10 @@ type Config struct {
 
 	LogLevel  string
 	LogFormat LogFormat
+
+	AccessLog      string // AccessOff, AccessStdout or a file
+	AccessLogKeys  bool   // with the keys themselves
+	AccessLogQuery bool   // with the queries
 
 	// from says where a setting's value came from; a missing one is the default.
 	from map[string]string

@@ -174,11 +174,12 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		"connect-timeout": "3s", "first-byte-timeout": "off", "upstream-idle-timeout": "4s", "insecure": "true", "log-level": "warn", "log-format": "json",
 		"secret-file": "/s", "tls-ca": "/ca", "tls-node-cert": "/c", "tls-node-key": "/k", "admin-read-token-file": "/r", "admin-write-token-file": "/w",
 		"admin-cert": "/ac", "admin-key": "/ak", "admin-read-ca": "/rca", "admin-write-ca": "/wca", "admin-host": "node-1.example",
+		"tls-cert": "/tc", "tls-key": "/tk", "lame-duck": "3s", "access-log": "/a.log", "access-log-keys": "true", "access-log-query": "true",
 	}
 	// Files that are of use only together.
 	beside := func(name string) []string {
 		var all []string
-		for _, prefix := range []string{"TLS_CA", "TLS_NODE_CERT", "TLS_NODE_KEY", "ADMIN_CERT", "ADMIN_KEY"} {
+		for _, prefix := range []string{"TLS_CA", "TLS_NODE_CERT", "TLS_NODE_KEY", "ADMIN_CERT", "ADMIN_KEY", "TLS_CERT", "TLS_KEY"} {
 			if own := strings.ToUpper(strings.ReplaceAll(name, "-", "_")); own != prefix {
 				all = append(all, "SHARDWAY_"+prefix+"=/x")
 			}
@@ -246,6 +247,9 @@ func TestUpstreamAddress(t *testing.T) {
 	} {
 		c := config.Default()
 		c.Upstream = in
+		if err := c.Validate(); err != nil {
+			t.Errorf("upstream %q: %v", in, err)
+		}
 		if got := c.UpstreamAddress(); got != want {
 			t.Errorf("UpstreamAddress of %q = %q, want %q", in, got, want)
 		}

@@ -17,6 +17,7 @@ type setting struct {
 	help    string              // one line
 	bind    func(*Config) value // its place
 	flagged bool                // no YAML key: flag and environment only
+	live    bool                // a running node takes a new value over
 }
 
 func (s setting) env() string {
@@ -37,6 +38,7 @@ func row(name, metavar, def, help string, bind func(*Config) value) setting {
 func (s setting) list() setting            { s.many = true; return s }
 func (s setting) inWords(d string) setting { s.shown = d; return s }
 func (s setting) withoutYAML() setting     { s.flagged = true; return s }
+func (s setting) reloads() setting         { s.live = true; return s }
 func grouped(g string, rows ...setting) []setting {
 	for i := range rows {
 		rows[i].group = g
@@ -67,7 +69,7 @@ func nodeSettings() []setting {
 			func(c *Config) value { return text{&c.Node, checkID} }).inWords("kept in the data directory"),
 		row("data", "DIR", "./data", "directory of the Raft log, the snapshots and the identity",
 			func(c *Config) value { return text{p: &c.Data} }),
-		row("upstream", "URL", "", "the app, http://host:port",
+		row("upstream", "URL", "", "the app, http://host:port or unix:/path",
 			func(c *Config) value { return text{&c.Upstream, checkUpstream} }).inWords("none: a gateway"),
 		row("upstream-conns", "N", "1024", "at most so many connections at once to the app",
 			func(c *Config) value { return number{&c.UpstreamConns, 1, 65535} }),
@@ -99,7 +101,11 @@ func addressSettings() []setting {
 		row("probes", "ADDR", "", "/livez and /readyz on an address of their own",
 			func(c *Config) value { return text{&c.Probes, checkBind} }),
 		row("probe-path", "PATH", "", "a path on the app port that the node answers itself",
-			func(c *Config) value { return text{&c.ProbePath, checkPath} }),
+			func(c *Config) value { return text{&c.ProbePath, checkPath} }).reloads(),
+		row("tls-cert", "FILE", "", "app traffic by TLS: the certificate and what leads to its authority, PEM",
+			func(c *Config) value { return text{p: &c.TLSCert} }).reloads(),
+		row("tls-key", "FILE", "", "its private key, PEM; both files are read again when they change",
+			func(c *Config) value { return text{p: &c.TLSKey} }).reloads(),
 	)
 }
 
@@ -125,17 +131,17 @@ func clusterSettings() []setting {
 func requestSettings() []setting {
 	return grouped("Requests",
 		row("key", "SOURCE", "header:X-Shard-Key", "where a request's key is: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip; tried in order",
-			func(c *Config) value { return list{&c.Keys, checkKeySource} }).list(),
+			func(c *Config) value { return list{&c.Keys, checkKeySource} }).list().reloads(),
 		row("on-missing", "reject|local|hash-path|cookie", "reject", "what becomes of a request without a key",
 			func(c *Config) value {
 				return choice[Missing]{&c.OnMissing, []Missing{MissingReject, MissingLocal, MissingHashPath, MissingCookie}}
-			}),
+			}).reloads(),
 		row("trusted-proxies", "CIDR", "", "networks whose X-Forwarded-* headers are believed",
-			func(c *Config) value { return prefixes{&c.TrustedProxies} }).list(),
+			func(c *Config) value { return prefixes{&c.TrustedProxies} }).list().reloads(),
 		row("forwarded", "", "", "tell the app the header Forwarded too, beside X-Forwarded-*",
-			func(c *Config) value { return toggle{&c.Forwarded} }),
+			func(c *Config) value { return toggle{&c.Forwarded} }).reloads(),
 		row("expose", "", "", "tell clients the node and the shard that answered",
-			func(c *Config) value { return toggle{&c.Expose} }),
+			func(c *Config) value { return toggle{&c.Expose} }).reloads(),
 	)
 }
 
@@ -150,9 +156,11 @@ func timingSettings() []setting {
 		row("drain-timeout", "DURATION", "5s", "how long a request may finish where its shard was",
 			func(c *Config) value { return span{&c.DrainTimeout, 10 * time.Millisecond, time.Hour, false} }),
 		row("stream-grace", "DURATION", "5s", "how long a tunnel lives on when its shard moves, within --drain-timeout",
-			func(c *Config) value { return span{&c.StreamGrace, 0, time.Hour, false} }),
+			func(c *Config) value { return span{&c.StreamGrace, 0, time.Hour, false} }).reloads(),
 		row("restart-grace", "DURATION", "0s", "how long a crashed node's return is waited for before its shards move",
 			func(c *Config) value { return span{&c.RestartGrace, 0, time.Hour, false} }),
+		row("lame-duck", "DURATION", "0s", "how long a node that stops goes on taking connections, not ready any more",
+			func(c *Config) value { return span{&c.LameDuck, 0, time.Hour, false} }).reloads(),
 		row("shutdown-timeout", "DURATION", "30s", "how long stopping may take, all steps together",
 			func(c *Config) value { return span{&c.ShutdownTimeout, 100 * time.Millisecond, 24 * time.Hour, false} }),
 	)
@@ -174,27 +182,27 @@ func queueSettings() []setting {
 func limitSettings() []setting {
 	return grouped("Limits",
 		row("max-head", "SIZE", "64KiB", "the longest head of a request, 431, or of an answer, 502",
-			func(c *Config) value { return size{&c.MaxHead, 1 << 10, 1 << 20, false} }),
+			func(c *Config) value { return size{&c.MaxHead, 1 << 10, 1 << 20, false} }).reloads(),
 		row("max-headers", "N", "256", "the most header lines, likewise",
-			func(c *Config) value { return number{&c.MaxHeaders, 10, 10_000} }),
+			func(c *Config) value { return number{&c.MaxHeaders, 10, 10_000} }).reloads(),
 		row("max-uri", "SIZE", "16KiB", "the longest request line, 414",
-			func(c *Config) value { return size{&c.MaxURI, 64, 1 << 20, false} }),
+			func(c *Config) value { return size{&c.MaxURI, 64, 1 << 20, false} }).reloads(),
 		row("max-body", "SIZE", "off", "the longest body of a request, 413",
-			func(c *Config) value { return size{&c.MaxBody, 1, 1 << 50, true} }),
+			func(c *Config) value { return size{&c.MaxBody, 1, 1 << 50, true} }).reloads(),
 		row("max-conns", "N", "16384", "the most connections of clients: at the bound accepting pauses",
 			func(c *Config) value { return number{&c.MaxConns, 1, 10_000_000} }),
 		row("head-timeout", "DURATION", "10s", "how long a head may take once it has begun",
-			func(c *Config) value { return span{&c.HeadTimeout, 10 * time.Millisecond, time.Hour, false} }),
+			func(c *Config) value { return span{&c.HeadTimeout, 10 * time.Millisecond, time.Hour, false} }).reloads(),
 		row("idle-timeout", "DURATION", "1m", "how long a client may be silent between requests and within a body, or read nothing",
-			func(c *Config) value { return span{&c.IdleTimeout, 10 * time.Millisecond, 24 * time.Hour, false} }),
+			func(c *Config) value { return span{&c.IdleTimeout, 10 * time.Millisecond, 24 * time.Hour, false} }).reloads(),
 		row("connect-timeout", "DURATION", "2s", "how long one connect to the app, or to a node, may take",
-			func(c *Config) value { return span{&c.ConnectTimeout, 10 * time.Millisecond, time.Minute, false} }),
+			func(c *Config) value { return span{&c.ConnectTimeout, 10 * time.Millisecond, time.Minute, false} }).reloads(),
 		row("first-byte-timeout", "DURATION", "5m", "how long the app may take from the end of a request to its answer",
-			func(c *Config) value { return span{&c.FirstByteTimeout, 10 * time.Millisecond, 24 * time.Hour, true} }),
+			func(c *Config) value { return span{&c.FirstByteTimeout, 10 * time.Millisecond, 24 * time.Hour, true} }).reloads(),
 		row("upstream-idle-timeout", "DURATION", "10m", "how long the app may pause within an answer",
 			func(c *Config) value {
 				return span{&c.UpstreamIdleTimeout, 10 * time.Millisecond, 24 * time.Hour, true}
-			}),
+			}).reloads(),
 	)
 }
 
@@ -235,11 +243,17 @@ func adminSettings() []setting {
 func operationSettings() []setting {
 	return grouped("Operation",
 		row("log-level", "debug|info|warn|error", "info", "the least important lines that are written",
-			func(c *Config) value { return choice[string]{&c.LogLevel, []string{"debug", "info", "warn", "error"}} }),
+			func(c *Config) value { return choice[string]{&c.LogLevel, []string{"debug", "info", "warn", "error"}} }).reloads(),
 		row("log-format", "console|json", "auto", "how log lines look",
 			func(c *Config) value {
 				return choice[LogFormat]{&c.LogFormat, []LogFormat{LogConsole, LogJSON, LogAuto}}
 			}).inWords("console on a terminal, else json"),
+		row("access-log", "off|stdout|FILE", AccessOff, "one JSON line per request that a client sent to this node",
+			func(c *Config) value { return text{p: &c.AccessLog} }).reloads(),
+		row("access-log-keys", "", "", "write the keys themselves too, not only their hashes",
+			func(c *Config) value { return toggle{&c.AccessLogKeys} }).reloads(),
+		row("access-log-query", "", "", "write the queries too, not only the paths",
+			func(c *Config) value { return toggle{&c.AccessLogQuery} }).reloads(),
 	)
 }
 

@@ -104,6 +104,11 @@ func (c *Config) musts() []Bound {
 			keys: []string{"shutdown-timeout", "drain-timeout"}, remedy: "raise shutdown-timeout to " + short(c.AckDeadline()+leaveSlack) + ", or lower drain-timeout",
 		},
 		{
+			Rule: "lame-duck < shutdown-timeout", Figures: short(c.LameDuck) + " < " + short(c.ShutdownTimeout), Holds: c.LameDuck < c.ShutdownTimeout,
+			Why:  "stopping takes no longer than shutdown-timeout, the time as a lame duck included",
+			keys: []string{"lame-duck", "shutdown-timeout"}, remedy: "lower lame-duck, or raise shutdown-timeout above " + short(c.LameDuck),
+		},
+		{
 			Rule: "restart-grace < queue-wait", Figures: short(c.RestartGrace) + " < " + short(c.QueueWait), Holds: c.RestartGrace < c.QueueWait,
 			Why:  "requests for the shards of a crashed node wait as long as its return is waited for",
 			keys: []string{"restart-grace", "queue-wait"}, remedy: "lower restart-grace below " + short(c.QueueWait) + ", or raise queue-wait",

@@ -76,6 +76,7 @@ func (c *Config) rules() []rule {
 		},
 		{"body-buffer", "queue-bytes", c.BodyBuffer <= c.QueueBytes, "a body of this size could not wait: queue-bytes is " + bytes(c.QueueBytes), "lower it, or raise queue-bytes"},
 	}
+	rules = append(rules, rule{"access-log", "", c.AccessLog != "", "it is neither a file nor a word", "write off, stdout, or the name of a file"})
 	rules = append(rules, c.requiredRules()...)
 	rules = append(rules, c.fileRules()...)
 	rules = append(rules, c.exposureRules()...)
@@ -108,6 +109,7 @@ func (c *Config) fileRules() []rule {
 	together("name all three, or none to have certificates made from the secret",
 		map[string]string{"tls-ca": c.TLSCA, "tls-node-cert": c.TLSNodeCert, "tls-node-key": c.TLSNodeKey},
 		"tls-ca", "tls-node-cert", "tls-node-key")
+	together("name both", map[string]string{"tls-cert": c.TLSCert, "tls-key": c.TLSKey}, "tls-cert", "tls-key")
 	together("name both", map[string]string{"admin-cert": c.AdminCert, "admin-key": c.AdminKey}, "admin-cert", "admin-key")
 	for _, ca := range []struct{ name, file string }{{"admin-read-ca", c.AdminReadCA}, {"admin-write-ca", c.AdminWriteCA}} {
 		rules = append(rules, rule{
