@@ -281,3 +281,28 @@ func TestNodeThatSaidGoodbyeAdmitsNothing(t *testing.T) {
 		})
 	})
 }
+
+// What waits for a write that hangs must not keep the process from ending.
+func TestLeaderWhoseDiskHangsStops(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.leader()
+		rest := w.others(p)
+		hang := make(chan struct{})
+		defer close(hang)
+		p.mem.SetFault(func(string) error { <-hang; return nil })
+		w.start("d") // a reason to write
+		w.until("another leads", func() bool { return w.all[rest[0]].node.Leads() || w.all[rest[1]].node.Leads() })
+		p.stop()
+		w.until("it has stopped", func() bool {
+			select {
+			case <-p.done:
+				return true
+			default:
+				return false
+			}
+		})
+		p.host.Crash()
+		w.untilSettled(append(rest, "d")...)
+	})
+}

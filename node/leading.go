@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -35,7 +34,6 @@ type leading struct {
 	machine *ack.Leader
 	state   *ack.State
 	voters  []string
-	wg      sync.WaitGroup // what waits for Raft; ends with the term or with Raft
 }
 
 func newLeading(n *Node, term uint64) *leading {
@@ -52,7 +50,6 @@ func newLeading(n *Node, term uint64) *leading {
 
 // run leads until ctx ends or the term is over.
 func (l *leading) run(ctx context.Context) {
-	defer l.wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer close(l.done)
@@ -62,7 +59,7 @@ func (l *leading) run(ctx context.Context) {
 		Server: l.n.server, Term: l.term, Timing: l.n.o.Timing, Fence: l.n.o.Fence, State: l.state,
 	}, now)
 	l.issueBarrier(ctx, now)
-	l.wg.Go(func() { l.n.keepMembers(ctx, l) })
+	l.n.asks.Go(func() { l.n.keepMembers(ctx, l) })
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
 	for l.leads() {
@@ -136,7 +133,7 @@ func (l *leading) perform(effects []ack.Effect, answer func(ack.Answer)) {
 // means that leadership is lost: the next leader finds out.
 func (l *leading) submit(e ack.Submit) {
 	entry := slices.Clone(e.Entry)
-	l.wg.Go(func() {
+	l.n.asks.Go(func() {
 		err := l.raft.Apply(entry)
 		if err == nil || errors.Is(err, consensus.ErrUnknown) {
 			return
@@ -152,7 +149,7 @@ func (l *leading) submit(e ack.Submit) {
 // issueBarrier waits in the background until all that earlier leaders committed
 // is applied here, and makes the cluster if it has none yet.
 func (l *leading) issueBarrier(ctx context.Context, started time.Duration) {
-	l.wg.Go(func() {
+	l.n.asks.Go(func() {
 		if err := l.raft.Barrier(); err != nil {
 			l.log.Warn().Err(err).Msg("barrier not applied")
 			return
@@ -174,7 +171,7 @@ func (l *leading) issueBarrier(ctx context.Context, started time.Duration) {
 
 func (l *leading) stepDown(reason string) {
 	l.log.Warn().Str("reason", reason).Msg("stepped down")
-	l.wg.Go(func() {
+	l.n.asks.Go(func() {
 		if err := l.raft.Transfer(); err != nil {
 			l.log.Warn().Err(err).Msg("leadership not handed over")
 		}

@@ -48,6 +48,7 @@ type Node struct {
 	metrics    *metrics
 	directory  atomic.Pointer[endpoints.Directory]
 	leading    atomic.Pointer[leading]
+	asks       sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
 	ownAnswers chan ack.Answer // cap 1: the newest answer of the own leader loop
 	rotating   sync.Mutex      // held while this node leads a rotation
 

@@ -47,6 +47,10 @@ func (n *Node) Run(ctx context.Context) error {
 	err := n.wait(ctx)
 	if err == nil {
 		n.leave(base)
+		select {
+		case err = <-n.failed: // meanwhile
+		default:
+		}
 	}
 	n.stopping.Store(true)
 	if err != nil {
@@ -65,6 +69,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	if err := n.openRaft(); err != nil {
 		return err
 	}
+	s.push("raft requests", n.asks.Wait)
 	s.push("raft", func() { n.stopRaft(ctx) })
 	s.spawn(ctx, "gossip", func(ctx context.Context) {
 		if err := n.gossip.Run(ctx); err != nil {
