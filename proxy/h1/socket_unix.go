@@ -3,19 +3,19 @@
 package h1
 
 import (
-	"errors"
 	"io"
 	"net"
 	"syscall"
 )
 
-// socket reads a kernel socket below its net.Conn. It can do what Read cannot:
-// borrow the buffer only once there is something to read, and try without
-// waiting. RawConn.Read waits in the runtime's poller as Read does, and costs
-// the same. One goroutine at a time.
+// socket reads and writes a kernel socket below its net.Conn. It can do what
+// Read cannot: borrow the buffer only once there is something to read, and try
+// without waiting. RawConn.Read waits in the runtime's poller as Read does, and
+// costs the same. One goroutine reads at a time, one writes.
 type socket struct {
 	raw  syscall.RawConn
 	step func(fd uintptr) bool // s.read, bound once
+	out  outgoing
 	pool *Buffers
 	size int
 
@@ -44,6 +44,7 @@ func newSocket(nc net.Conn, o *Options) *socket {
 	}
 	s := &socket{raw: raw, pool: o.Buffers, size: o.ReadBuffer}
 	s.step = s.read
+	s.out.step = s.out.write
 	return s
 }
 
@@ -66,7 +67,7 @@ func (s *socket) read(fd uintptr) bool {
 	if borrowed {
 		s.buf = s.pool.get(s.size)
 	}
-	n, err := readFD(int(fd), s.buf)
+	n, err := readFD(fd, s.buf)
 	if n > 0 {
 		s.n = n
 		return true
@@ -75,7 +76,7 @@ func (s *socket) read(fd uintptr) bool {
 		s.pool.put(s.buf)
 		s.buf = nil
 	}
-	if errors.Is(err, syscall.EAGAIN) {
+	if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
 		return !s.wait
 	}
 	if err == nil {
@@ -85,13 +86,40 @@ func (s *socket) read(fd uintptr) bool {
 	return true
 }
 
-func readFD(fd int, p []byte) (int, error) {
-	for {
-		n, err := syscall.Read(fd, p)
-		if err != syscall.EINTR {
-			return n, err
+// outgoing is one write.
+type outgoing struct {
+	step func(fd uintptr) bool // o.write, bound once
+	p    []byte
+	n    int
+	err  error
+}
+
+// send writes p, and waits until the socket has taken all of it. It returns how
+// much that was.
+func (s *socket) send(p []byte) (int, error) {
+	o := &s.out
+	o.p, o.n, o.err = p, 0, nil
+	err := s.raw.Write(o.step)
+	o.p = nil
+	if err == nil {
+		err = o.err
+	}
+	return o.n, err
+}
+
+func (o *outgoing) write(fd uintptr) bool {
+	for o.n < len(o.p) {
+		n, err := writeFD(fd, o.p[o.n:])
+		o.n += n
+		if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
+			return false
+		}
+		if err != nil {
+			o.err = err
+			return true
 		}
 	}
+	return true
 }
 
 // noLinger makes closing nc a reset where it is TCP below a wrapper.

@@ -15,6 +15,7 @@ import (
 // full or the source empty. Errors stay.
 type Writer struct {
 	nc      net.Conn
+	sock    *socket // nil: write through nc
 	pool    *Buffers
 	timeout time.Duration
 
@@ -106,7 +107,13 @@ func (w *Writer) Flush() error {
 	if err := w.arm(); err != nil {
 		return err
 	}
-	n, err := w.nc.Write(w.buf[:w.n])
+	var n int
+	var err error
+	if w.sock != nil {
+		n, err = w.sock.send(w.buf[:w.n])
+	} else {
+		n, err = w.nc.Write(w.buf[:w.n])
+	}
 	w.sent += int64(n)
 	if err != nil {
 		w.n = copy(w.buf, w.buf[n:w.n])
