@@ -245,7 +245,7 @@ func (c *Client) explain(err error) error {
 	case errors.As(err, &dns):
 		return fmt.Errorf("the name in --admin %s cannot be looked up (%w)", c.addr, dns)
 	case errors.As(err, &unknown), errors.As(err, &name):
-		return fmt.Errorf("the certificate of %s is not accepted: name its authority with --ca, and the node as the certificate does (%w)", c.addr, err)
+		return fmt.Errorf("the certificate of %s is not accepted: name its authority with --tls-ca, and the node as the certificate does (%w)", c.addr, err)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%s speaks no TLS: name it as http://%s if it may be asked in the clear (%w)", c.addr, c.addr, http.ErrSchemeMismatch)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):

@@ -381,8 +381,8 @@ func TestCertificatesLetIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "--ca") {
-		t.Errorf("with another authority: %v, want a word about --ca", err)
+	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
+		t.Errorf("with another authority: %v, want a word about --tls-ca", err)
 	}
 }
 

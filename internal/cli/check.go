@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"shardway/config"
+	"shardway/node/process"
 )
 
 type checkCommand struct {
@@ -30,12 +32,17 @@ func (c *checkCommand) Run(s *session) error {
 	if errors.Is(err, config.ErrHelp) {
 		return checkHelp(s.out)
 	}
-	r := report{OK: err == nil, Problems: []config.Problem{}, Values: cfg.Values(), Explanation: cfg.Explain()}
+	var files []config.Problem
+	if err == nil {
+		files = checkFiles(&cfg)
+	}
+	r := report{OK: err == nil && len(files) == 0, Problems: []config.Problem{}, Values: cfg.Values(), Explanation: cfg.Explain()}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		r.Problems = wrong.Problems
 	} else if err != nil {
 		return err
 	}
+	r.Problems = append(r.Problems, files...)
 	write := r.write
 	if len(args) < len(c.Args) {
 		write = func(w io.Writer) error { return writeJSON(w, r) }
@@ -44,6 +51,22 @@ func (c *checkCommand) Run(s *session) error {
 		return err
 	}
 	return errReported
+}
+
+// checkFiles looks into the files that the settings name for security.
+func checkFiles(cfg *config.Config) []config.Problem {
+	err := process.Check(cfg)
+	if err == nil {
+		return nil
+	}
+	flag, wrong, _ := strings.Cut(err.Error(), ": ")
+	p := config.Problem{Key: strings.TrimPrefix(flag, "--"), Wrong: wrong}
+	for _, v := range cfg.Values() {
+		if v.Key == p.Key {
+			p.Value, p.From = v.Value, v.From
+		}
+	}
+	return []config.Problem{p}
 }
 
 // write writes the report for people: the mistakes, or what is in effect. The

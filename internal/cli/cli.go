@@ -37,6 +37,8 @@ type grammar struct {
 	Backup    backupCommand    `cmd:"" help:"Keep the control state of the cluster in a file."`
 	Restore   restoreCommand   `cmd:"" help:"Begin a cluster from a backup, in an empty data directory."`
 	Recover   recoverCommand   `cmd:"" help:"After a lost quorum: let a survivor go on alone. The node must be stopped."`
+	Keygen    keygenCommand    `cmd:"" help:"Make the secret of a cluster, or a token."`
+	Rotate    rotateCommand    `cmd:"" help:"Replace the secret of a running cluster."`
 	Check     checkCommand     `cmd:"" passthrough:"" help:"Check the configuration of a node; takes the flags of run."`
 	Version   versionCommand   `cmd:"" help:"Show the version."`
 }

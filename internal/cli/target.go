@@ -14,6 +14,7 @@ import (
 type target struct {
 	Admin string `help:"Admin address of a node; any node will do (else SHARDWAY_ADMIN, else 127.0.0.1:8081)." placeholder:"ADDR"`
 	JSON  bool   `help:"Write JSON."                                                                         name:"json"`
+	credentials
 }
 
 // client returns a client for the node that is meant.
@@ -26,7 +27,11 @@ func (t *target) client(s *session) (*admin.Client, error) {
 		c := config.Default()
 		addr = c.Admin
 	}
-	return admin.NewClient(addr)
+	show, err := t.show(s)
+	if err != nil {
+		return nil, err
+	}
+	return admin.NewClientWith(addr, show)
 }
 
 // variable returns the value of an environment variable, the last one if it is

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	"shardway/admin"
+	"shardway/internal/secret"
+)
+
+// credentials are the flags for a port that lets in who shows something.
+type credentials struct {
+	TokenFile string `help:"File with a token; the first one is shown (else SHARDWAY_TOKEN_FILE, else the node's own token file where its variables are set)." placeholder:"FILE"`
+	TLSCA     string `help:"Authorities of the node's certificate, PEM; the system's without it."                                                              name:"tls-ca"      placeholder:"FILE"`
+	TLSCert   string `help:"Client certificate, PEM."                                                                                                           name:"tls-cert"    placeholder:"FILE"`
+	TLSKey    string `help:"Its private key, PEM."                                                                                                              name:"tls-key"     placeholder:"FILE"`
+}
+
+// show reads what the flags name.
+func (c *credentials) show(s *session) (admin.Credentials, error) {
+	var out admin.Credentials
+	file, from := c.TokenFile, "--token-file"
+	for _, name := range []string{"SHARDWAY_TOKEN_FILE", "SHARDWAY_ADMIN_WRITE_TOKEN_FILE", "SHARDWAY_ADMIN_READ_TOKEN_FILE"} {
+		if file == "" {
+			file, from = variable(s.environ, name), name
+		}
+	}
+	if file != "" {
+		var err error
+		if out.Token, err = firstToken(file); err != nil {
+			return out, fmt.Errorf("%s: %w", from, err)
+		}
+	}
+	if c.TLSCA == "" && c.TLSCert == "" && c.TLSKey == "" {
+		return out, nil
+	}
+	out.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLSCA != "" {
+		cas, err := secret.Authorities(c.TLSCA)
+		if err != nil {
+			return out, fmt.Errorf("--tls-ca: %w", err)
+		}
+		out.TLS.RootCAs = x509.NewCertPool()
+		for _, ca := range cas {
+			out.TLS.RootCAs.AddCert(ca)
+		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return out, errors.New("--tls-cert and --tls-key are of use only together")
+	}
+	if c.TLSCert != "" {
+		cert, err := secret.KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return out, fmt.Errorf("--tls-cert: %w", err)
+		}
+		out.TLS.Certificates = []tls.Certificate{cert}
+	}
+	return out, nil
+}
+
+// firstToken reads a file as the node does, and takes the first token.
+func firstToken(path string) (string, error) {
+	b, err := secret.ReadPrivate(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := admin.ParseTokens(b); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	for line := range bytes.Lines(b) {
+		if fields := strings.Fields(string(line)); len(fields) > 0 && !strings.HasPrefix(fields[0], "#") {
+			return fields[len(fields)-1], nil
+		}
+	}
+	return "", fmt.Errorf("%s: there is no token in it", path) // ParseTokens has said so
+}

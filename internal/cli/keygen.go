@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"shardway/internal/secret"
+)
+
+type keygenCommand struct {
+	Token bool `help:"Make a token for the admin port instead."`
+}
+
+// Help describes what to do with it.
+func (c *keygenCommand) Help() string {
+	return `Writes a new secret to the output:
+
+  shardway keygen > cluster.secret
+
+Every node of the cluster gets the same file, by --secret-file; nobody else may
+read it. A token goes into a file of its own, by --admin-read-token-file or
+--admin-write-token-file: one a line, with a name before it if you like.`
+}
+
+// Run writes a secret, or a token.
+func (c *keygenCommand) Run(s *session) error {
+	hide(s.out)
+	text := secret.List{secret.Generate(time.Now())}.Text()
+	if c.Token {
+		var b [32]byte
+		_, _ = rand.Read(b[:]) // never fails
+		text = []byte(base64.RawURLEncoding.EncodeToString(b[:]) + "\n")
+	}
+	if _, err := s.out.Write(text); err != nil {
+		return fmt.Errorf("write the secret: %w", err)
+	}
+	return nil
+}
+
+// hide takes the rights of others on the file that the shell has just made for
+// the output: a secret that others may read is refused by every node.
+func hide(out io.Writer) {
+	f, ok := out.(*os.File)
+	if !ok {
+		return
+	}
+	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+		// Where it cannot be done, the node says what is wrong.
+		_ = f.Chmod(st.Mode().Perm() &^ 0o077)
+	}
+}
