@@ -37,7 +37,9 @@ func (c *client) hold(v verdict) verdict {
 	c.gone.start()
 	err := c.wait(v, left)
 	c.gone.disarm()
-	c.s.metrics.heldNanos[v.reason].Add(int64(time.Since(began)))
+	took := time.Since(began)
+	c.x.account.held += took
+	c.s.metrics.heldNanos[v.reason].Add(int64(took))
 	switch {
 	case c.down.Load() || errors.Is(err, queue.ErrGone):
 		return done
@@ -127,7 +129,7 @@ func (c *client) link(p *pool, kind Kind) (*link, verdict) {
 		if l, v = c.awaitLink(p); v.step != 0 {
 			return nil, v
 		}
-		if l != nil && (!fresh || l.socket && l.Alive()) {
+		if l != nil && l.Alive() && (!fresh || l.socket) {
 			return l, verdict{}
 		}
 		if l != nil {

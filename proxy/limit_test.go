@@ -44,7 +44,7 @@ func TestEachLimitHasItsAnswer(t *testing.T) {
 			}
 			// As large as can be: what the nodes add to a head has room of its own.
 			c := front.dial()
-			c.send("%s", start + strings.Repeat("A: b\r\n", 17) + "Content-Length: 1000\r\n\r\n" + strings.Repeat("a", 1000))
+			c.send("%s", start+strings.Repeat("A: b\r\n", 17)+"Content-Length: 1000\r\n\r\n"+strings.Repeat("a", 1000))
 			if res, body := c.answer("POST"); res.StatusCode != 200 || len(body) != 1000+len("POST / ") {
 				t.Errorf("at the limits: %v %s", res.Status, body)
 			}

@@ -17,6 +17,9 @@ type pool struct {
 	dial    func(ctx context.Context) (*link, error)
 	clock   *coarse
 	max     int // open at once; zero: any number
+	// wary has each connection looked at before it is used again: the other end
+	// may have sent more than its answer. Nodes do not.
+	wary bool
 	maxIdle int // zero: all
 
 	mu struct {
@@ -39,7 +42,7 @@ func (p *pool) take(fresh bool) (l *link, dial bool) {
 		if l, dial = p.pop(fresh, oldest); l == nil {
 			return nil, dial
 		}
-		if (fresh || l.since < oldest) && !l.Alive() {
+		if (fresh || p.wary || l.since < oldest) && !l.Alive() {
 			p.drop(l)
 			continue
 		}
@@ -132,6 +135,10 @@ func (p *pool) connect(ctx context.Context) (*link, error) {
 
 // put takes back a connection that can carry another request.
 func (p *pool) put(l *link) {
+	if len(l.Buffered()) > 0 {
+		p.drop(l) // what came behind the answer would be taken for the next one
+		return
+	}
 	l.reused = true
 	l.since = p.clock.now()
 	p.mu.Lock()

@@ -46,7 +46,7 @@ func New(o Options) *Server {
 	s.conns.tick, s.conns.sweep = s.tick, s.sweep
 	s.peers.dial, s.peers.clock, s.peers.maxIdle = s.dialPeer, &s.clock, s.o.PeerConns
 	if s.o.DialUpstream != nil {
-		s.upstream = &pool{dial: s.dialUpstream, clock: &s.clock, max: s.o.UpstreamConns}
+		s.upstream = &pool{dial: s.dialUpstream, clock: &s.clock, max: s.o.UpstreamConns, wary: true}
 	}
 	s.budget.fill()
 	s.mu.listeners = make(map[net.Listener]struct{})

@@ -1,0 +1,216 @@
+package proxy_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// checker is an app that judges byte by byte what arrives, by rules of its own
+// and not by the proxy's code. It answers each request with its method, target
+// and body, and remembers those it has seen whole.
+type checker struct {
+	t    *testing.T
+	addr string
+
+	mu     sync.Mutex
+	bad    func(conn net.Conn) bool // answers /bad in its own way; false: and closes
+	seen   []string                 // "METHOD target body"
+	cut    int                      // requests that broke off
+	asked  int                      // ordinary requests of the test: each its own path
+	faults []string
+}
+
+func newChecker(t *testing.T) *checker {
+	t.Helper()
+	k := &checker{t: t}
+	k.addr = rawApp(t, k.serve)
+	t.Cleanup(func() {
+		for _, f := range k.faults {
+			t.Errorf("the app got %s", f)
+		}
+	})
+	return k
+}
+
+func (k *checker) serve(conn net.Conn, r *bufio.Reader) {
+	for {
+		text, err := k.request(r)
+		k.mu.Lock()
+		var fault faulty
+		switch {
+		case err == nil:
+			k.seen = append(k.seen, text)
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			k.cut++
+		case errors.As(err, &fault):
+			k.faults = append(k.faults, string(fault))
+		}
+		bad := k.bad
+		k.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if strings.Contains(text, " /bad ") && bad != nil {
+			if !bad(conn) {
+				return
+			}
+			continue
+		}
+		head := ""
+		if !strings.HasPrefix(text, "HEAD ") {
+			head = text
+		}
+		if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(text), head); err != nil {
+			return
+		}
+	}
+}
+
+// take returns what was seen since the last call, and how many requests broke off.
+func (k *checker) take() (seen []string, cut int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	seen, cut = k.seen, k.cut
+	k.seen, k.cut = nil, 0
+	return seen, cut
+}
+
+// faulty says what was wrong with a request that arrived.
+type faulty string
+
+func (f faulty) Error() string { return string(f) }
+
+var (
+	requestLine = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+ (/[!-~]*|\\*) HTTP/1\\.1$")
+	headerLine  = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([^\\x00-\\x08\\x0a-\\x1f\\x7f]*)$")
+	chunkLine   = regexp.MustCompile("^[0-9a-f]{1,15}$")
+	hopByHop    = []string{"keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "upgrade", "x-named"}
+	once        = []string{"host", "content-length", "transfer-encoding", "x-request-id", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
+		"shardway-shard", "shardway-epoch", "shardway-node", "shardway-key", "content-type"}
+)
+
+// line reads one line that has to end in CRLF and to hold no other CR or LF.
+func (k *checker) line(r *bufio.Reader) (string, error) {
+	s, err := r.ReadString('\n')
+	if err != nil {
+		return s, err
+	}
+	text, ok := strings.CutSuffix(s, "\r\n")
+	if !ok || strings.ContainsAny(text, "\r\n\x00") {
+		return "", faulty(fmt.Sprintf("a bad line %q", s))
+	}
+	return text, nil
+}
+
+// request reads one request. io.EOF means that there is none.
+func (k *checker) request(r *bufio.Reader) (string, error) {
+	first, err := k.line(r)
+	if err != nil {
+		if first == "" {
+			return "", err
+		}
+		return "", io.ErrUnexpectedEOF
+	}
+	if !requestLine.MatchString(first) {
+		return "", faulty(fmt.Sprintf("a bad request line %q", first))
+	}
+	fields, err := k.fields(r)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range once {
+		if len(fields[name]) > 1 {
+			return "", faulty(fmt.Sprintf("%s: %s twice", first, name))
+		}
+	}
+	for _, name := range hopByHop {
+		if len(fields[name]) > 0 {
+			return "", faulty(fmt.Sprintf("%s with %s", first, name))
+		}
+	}
+	for _, name := range []string{"host", "shardway-shard", "shardway-epoch", "shardway-key", "shardway-node", "via", "x-forwarded-for", "x-request-id"} {
+		if len(fields[name]) == 0 {
+			return "", faulty(fmt.Sprintf("%s without %s", first, name))
+		}
+	}
+	body, err := k.body(r, fields)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return strings.TrimSuffix(first, " HTTP/1.1") + " " + body, err
+}
+
+// fields reads header lines up to the empty one.
+func (k *checker) fields(r *bufio.Reader) (map[string][]string, error) {
+	fields := make(map[string][]string)
+	for {
+		text, err := k.line(r)
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil || text == "" {
+			return fields, err
+		}
+		m := headerLine.FindStringSubmatch(text)
+		if m == nil || strings.Trim(m[2], " \t") != m[2] && m[2] != "" && !strings.HasSuffix(m[2], " ") {
+			return nil, faulty(fmt.Sprintf("a bad header line %q", text))
+		}
+		name := strings.ToLower(m[1])
+		fields[name] = append(fields[name], m[2])
+	}
+}
+
+func (k *checker) body(r *bufio.Reader, fields map[string][]string) (string, error) {
+	length, coding := fields["content-length"], fields["transfer-encoding"]
+	switch {
+	case len(length) > 0 && len(coding) > 0:
+		return "", faulty("both Content-Length and Transfer-Encoding")
+	case len(length) > 0:
+		n, err := strconv.ParseUint(length[0], 10, 40)
+		if err != nil || length[0] != strconv.FormatUint(n, 10) {
+			return "", faulty(fmt.Sprintf("Content-Length %q", length[0]))
+		}
+		b := make([]byte, n)
+		_, err = io.ReadFull(r, b)
+		return string(b), err
+	case len(coding) == 0:
+		return "", nil
+	case coding[0] != "chunked":
+		return "", faulty(fmt.Sprintf("Transfer-Encoding %q", coding[0]))
+	}
+	var all strings.Builder
+	for {
+		size, err := k.line(r)
+		if err != nil {
+			return "", err
+		}
+		if !chunkLine.MatchString(size) {
+			return "", faulty(fmt.Sprintf("a chunk line %q", size))
+		}
+		n, _ := strconv.ParseInt(size, 16, 62) // it matched
+		if n == 0 {
+			trailers, err := k.fields(r)
+			for _, name := range slices.Concat(once, hopByHop, []string{"authorization", "te", "trailer", "connection"}) {
+				if len(trailers[name]) > 0 {
+					return "", faulty("a trailer " + name)
+				}
+			}
+			return all.String(), err
+		}
+		if _, err := io.CopyN(&all, r, n); err != nil {
+			return "", err
+		}
+		if end, err := k.line(r); err != nil || end != "" {
+			return "", errors.Join(err, faulty(fmt.Sprintf("%q behind a chunk", end)))
+		}
+	}
+}

@@ -1,0 +1,431 @@
+package proxy_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rawCase is what a client may say. In bytes, {k} stands for the lines Host and
+// key.
+type rawCase struct {
+	name, bytes string
+	status      int    // of the answer
+	lives       bool   // the connection carries another request
+	reaches     string // what the app sees of it; empty: nothing
+	cut         bool   // the app may see its beginning, never its end
+	closes      bool   // the client sends FIN behind it
+}
+
+// evil follows every request that is refused: nothing may take it for one.
+const evil = "GET /evil HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
+
+// refusedWith lists what is refused, as lines between "POST / HTTP/1.1, Host, key"
+// and the empty line.
+func refusedWith() map[string]string {
+	return map[string]string{
+		"CL with TE":             "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+		"TE with CL":             "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+		"CL twice":               "Content-Length: 3\r\nContent-Length: 3\r\n",
+		"CL twice, other":        "Content-Length: 3\r\nContent-Length: 4\r\n",
+		"CL list":                "Content-Length: 3, 3\r\n",
+		"CL plus":                "Content-Length: +3\r\n",
+		"CL minus":               "Content-Length: -3\r\n",
+		"CL hexadecimal":         "Content-Length: 0x3\r\n",
+		"CL empty":               "Content-Length:\r\n",
+		"CL with a space inside": "Content-Length: 1 0\r\n",
+		"CL with underscore":     "Content-Length: 1_0\r\n",
+		"CL overflow":            "Content-Length: 18446744073709551619\r\n",
+		"CL quoted":              "Content-Length: \"3\"\r\n",
+		"CL float":               "Content-Length: 3.0\r\n",
+		"CL space before colon":  "Content-Length : 3\r\n",
+		"CL vertical tab":        "Content-Length: \v3\r\n",
+		"TE identity":            "Transfer-Encoding: identity\r\n",
+		"TE gzip, chunked":       "Transfer-Encoding: gzip, chunked\r\n",
+		"TE chunked, identity":   "Transfer-Encoding: chunked, identity\r\n",
+		"TE chunked twice":       "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+		"TE chunked, chunked":    "Transfer-Encoding: chunked, chunked\r\n",
+		"TE xchunked":            "Transfer-Encoding: xchunked\r\n",
+		"TE quoted":              "Transfer-Encoding: \"chunked\"\r\n",
+		"TE parameter":           "Transfer-Encoding: chunked;a=b\r\n",
+		"TE comma":               "Transfer-Encoding: ,chunked\r\n",
+		"TE empty":               "Transfer-Encoding:\r\n",
+		"TE vertical tab":        "Transfer-Encoding: \vchunked\r\n",
+		"TE folded":              "Transfer-Encoding:\r\n chunked\r\n",
+		"TE space before colon":  "Transfer-Encoding : chunked\r\n",
+		"folded line":            "A: b\r\n c\r\n",
+		"folded first line":      " A: b\r\n",
+		"space before colon":     "A : b\r\n",
+		"tab before colon":       "A\t: b\r\n",
+		"space in name":          "A b: c\r\n",
+		"no colon":               "Abc\r\n",
+		"empty name":             ": b\r\n",
+		"paren in name":          "A(: b\r\n",
+		"UTF-8 in name":          "Ä: b\r\n",
+		"NUL in value":           "A: b\x00c\r\n",
+		"NUL in name":            "A\x00: b\r\n",
+		"CR in value":            "A: b\rc\r\n",
+		"CR CR LF":               "A: b\r\r\n",
+		"LF in value":            "A: b\nContent-Length: 3\r\n",
+		"bare LF":                "A: b\n",
+		"BEL in value":           "A: b\ac\r\n",
+		"DEL in value":           "A: b\x7fc\r\n",
+		"second Host":            "Host: h\r\n",
+		"other second Host":      "Host: evil\r\n",
+		"Connection not a list":  "Connection: a b\r\n",
+		"trailer announces CL":   "Transfer-Encoding: chunked\r\nTrailer: Content-Length\r\n",
+		"trailer announces Host": "Transfer-Encoding: chunked\r\nTrailer: X-A, Host\r\n",
+	}
+}
+
+// refusedHeads lists whole beginnings that are refused, with their status.
+func refusedHeads() map[string]struct {
+	bytes  string
+	status int
+} {
+	type bad = struct {
+		bytes  string
+		status int
+	}
+	return map[string]bad{
+		"TE in HTTP/1.0":         {"POST / HTTP/1.0\r\n{k}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+		"two spaces":             {"GET  / HTTP/1.1\r\n{k}\r\n", 400},
+		"space behind target":    {"GET /  HTTP/1.1\r\n{k}\r\n", 400},
+		"space at the end":       {"GET / HTTP/1.1 \r\n{k}\r\n", 400},
+		"tab for a space":        {"GET\t/ HTTP/1.1\r\n{k}\r\n", 400},
+		"space before method":    {" GET / HTTP/1.1\r\n{k}\r\n", 400},
+		"bare LF request line":   {"GET / HTTP/1.1\n{k}\r\n", 400},
+		"bare LF before":         {"\nGET / HTTP/1.1\r\n{k}\r\n", 400},
+		"two empty lines before": {"\r\n\r\nGET / HTTP/1.1\r\n{k}\r\n", 400},
+		"CR before":              {"\rGET / HTTP/1.1\r\n{k}\r\n", 400},
+		"bare LF at the end":     {"GET / HTTP/1.1\r\n{k}\n", 400},
+		"method with brackets":   {"G(T / HTTP/1.1\r\n{k}\r\n", 400},
+		"no method":              {"/ HTTP/1.1\r\n{k}\r\n", 400},
+		"target with NUL":        {"GET /\x00 HTTP/1.1\r\n{k}\r\n", 400},
+		"target with UTF-8":      {"GET /ä HTTP/1.1\r\n{k}\r\n", 400},
+		"target with fragment":   {"GET /#a HTTP/1.1\r\n{k}\r\n", 400},
+		"target without slash":   {"GET a HTTP/1.1\r\n{k}\r\n", 400},
+		"target with bad escape": {"GET /%zz HTTP/1.1\r\n{k}\r\n", 400},
+		"asterisk for GET":       {"GET * HTTP/1.1\r\n{k}\r\n", 400},
+		"other absolute":         {"GET http://evil/ HTTP/1.1\r\n{k}\r\n", 400},
+		"absolute with user":     {"GET http://u@h/ HTTP/1.1\r\n{k}\r\n", 400},
+		"absolute ftp":           {"GET ftp://h/ HTTP/1.1\r\n{k}\r\n", 400},
+		"HTTP/0.9":               {"GET /\r\n\r\n", 400},
+		"HTTP/1.2":               {"GET / HTTP/1.2\r\n{k}\r\n", 505},
+		"HTTP/2.0":               {"GET / HTTP/2.0\r\n{k}\r\n", 505},
+		"HTTP/1.10":              {"GET / HTTP/1.10\r\n{k}\r\n", 400},
+		"http/1.1":               {"GET / http/1.1\r\n{k}\r\n", 400},
+		"h2c preface":            {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
+		"CONNECT":                {"CONNECT h:80 HTTP/1.1\r\n{k}\r\n", 405},
+		"TLS":                    {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400},
+		"no Host":                {"GET / HTTP/1.1\r\nX-Shard-Key: k\r\n\r\n", 400},
+		"empty Host":             {"GET / HTTP/1.1\r\nHost:\r\nX-Shard-Key: k\r\n\r\n", 400},
+		"Host with comma":        {"GET / HTTP/1.1\r\nHost: h,evil\r\nX-Shard-Key: k\r\n\r\n", 400},
+		"Host with space":        {"GET / HTTP/1.1\r\nHost: h evil\r\nX-Shard-Key: k\r\n\r\n", 400},
+		"Host with slash":        {"GET / HTTP/1.1\r\nHost: h/evil\r\nX-Shard-Key: k\r\n\r\n", 400},
+		"Host with user":         {"GET / HTTP/1.1\r\nHost: u@h\r\nX-Shard-Key: k\r\n\r\n", 400},
+		"Host with bad port":     {"GET / HTTP/1.1\r\nHost: h:8x\r\nX-Shard-Key: k\r\n\r\n", 400},
+		"other expectation":      {"POST / HTTP/1.1\r\n{k}Expect: magic\r\nContent-Length: 1\r\n\r\nx", 417},
+	}
+}
+
+// badChunks lists bodies that are refused though their head was good.
+func badChunks() map[string]string {
+	return map[string]string{
+		"size not hexadecimal":  "g\r\nabc\r\n0\r\n\r\n",
+		"size empty":            "\r\nabc\r\n0\r\n\r\n",
+		"size signed":           "+3\r\nabc\r\n0\r\n\r\n",
+		"size 0x":               "0x3\r\nabc\r\n0\r\n\r\n",
+		"size overflow":         "10000000000000003\r\nabc\r\n0\r\n\r\n",
+		"size with underscore":  "1_0\r\nabc\r\n0\r\n\r\n",
+		"size behind a space":   " 3\r\nabc\r\n0\r\n\r\n",
+		"size before a space":   "3 \r\nabc\r\n0\r\n\r\n",
+		"size ends in LF":       "3\nabc\r\n0\r\n\r\n",
+		"extension with LF":     "3;a\nb\r\nabc\r\n0\r\n\r\n",
+		"extension with CR":     "3;a\rb\r\nabc\r\n0\r\n\r\n",
+		"extension unnamed":     "3;=b\r\nabc\r\n0\r\n\r\n",
+		"extension open quote":  "3;a=\"b\r\nabc\r\n0\r\n\r\n",
+		"extension with NUL":    "3;a=\"\x00\"\r\nabc\r\n0\r\n\r\n",
+		"data too long":         "3\r\nabcd\r\n0\r\n\r\n",
+		"data without CRLF":     "3\r\nabc0\r\n\r\n",
+		"data ends in LF":       "3\r\nabc\n0\r\n\r\n",
+		"data ends in CR":       "3\r\nabc\r0\r\n\r\n",
+		"trailer CL":            "3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n",
+		"trailer TE":            "3\r\nabc\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"trailer Host":          "3\r\nabc\r\n0\r\nHost: evil\r\n\r\n",
+		"trailer Shardway":      "3\r\nabc\r\n0\r\nShardway-Epoch: 9\r\n\r\n",
+		"trailer X-Forwarded":   "3\r\nabc\r\n0\r\nX-Forwarded-For: 1.1.1.1\r\n\r\n",
+		"trailer Authorization": "3\r\nabc\r\n0\r\nAuthorization: a\r\n\r\n",
+		"trailer folded":        "3\r\nabc\r\n0\r\nA: b\r\n c\r\n\r\n",
+		"trailer no colon":      "3\r\nabc\r\n0\r\nAbc\r\n\r\n",
+		"trailer bare LF":       "3\r\nabc\r\n0\r\nA: b\n\r\n",
+	}
+}
+
+// accepted lists what is a request, however odd, and what the app sees of it.
+func accepted() []rawCase {
+	return []rawCase{
+		{name: "plain", bytes: "GET /a HTTP/1.1\r\n{k}\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "empty query", bytes: "GET /a? HTTP/1.1\r\n{k}\r\n", status: 200, lives: true, reaches: "GET /a? "},
+		{name: "odd path", bytes: "GET //a/../b/%2e%2F;x=1?%zz&&= HTTP/1.1\r\n{k}\r\n", status: 200, lives: true, reaches: "GET //a/../b/%2e%2F;x=1?%zz&&= "},
+		{name: "empty line before", bytes: "\r\nGET /a HTTP/1.1\r\n{k}\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "absolute", bytes: "GET http://h/a?b HTTP/1.1\r\n{k}\r\n", status: 200, lives: true, reaches: "GET /a?b "},
+		{name: "absolute without path", bytes: "GET http://H HTTP/1.1\r\n{k}\r\n", status: 200, lives: true, reaches: "GET / "},
+		{name: "OPTIONS *", bytes: "OPTIONS * HTTP/1.1\r\n{k}\r\n", status: 200, lives: true, reaches: "OPTIONS * "},
+		{name: "own method", bytes: "BREW /pot HTTP/1.1\r\n{k}\r\n", status: 200, lives: true, reaches: "BREW /pot "},
+		{name: "HEAD", bytes: "HEAD /a HTTP/1.1\r\n{k}\r\n", status: 200, lives: true, reaches: "HEAD /a "},
+		{name: "GET with a body", bytes: "GET /a HTTP/1.1\r\n{k}Content-Length: 3\r\n\r\nabc", status: 200, lives: true, reaches: "GET /a abc"},
+		{name: "CL with zeros", bytes: "POST /a HTTP/1.1\r\n{k}Content-Length: 0003\r\n\r\nabc", status: 200, lives: true, reaches: "POST /a abc"},
+		{name: "CL zero", bytes: "POST /a HTTP/1.1\r\n{k}Content-Length: 0\r\n\r\n", status: 200, lives: true, reaches: "POST /a "},
+		{name: "body that looks like a request", bytes: "POST /a HTTP/1.1\r\n{k}Content-Length: 22\r\n\r\nGET /evil HTTP/1.1\r\n\r\n", status: 200, lives: true, reaches: "POST /a GET /evil HTTP/1.1\r\n\r\n"},
+		{name: "chunks", bytes: "POST /a HTTP/1.1\r\n{k}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0A\r\n0123456789\r\n000\r\n\r\n", status: 200, lives: true, reaches: "POST /a abc0123456789"},
+		{name: "CHUNKED", bytes: "POST /a HTTP/1.1\r\n{k}tRANSFER-eNCODING: \t CHUNKED \r\n\r\n0\r\n\r\n", status: 200, lives: true, reaches: "POST /a "},
+		{name: "extensions", bytes: "POST /a HTTP/1.1\r\n{k}Transfer-Encoding: chunked\r\n\r\n3;a;b=c;d=\"e\\\"\"\r\nabc\r\n0;z\r\n\r\n", status: 200, lives: true, reaches: "POST /a abc"},
+		{name: "trailers", bytes: "POST /a HTTP/1.1\r\n{k}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-A: b\r\n\r\n", status: 200, lives: true, reaches: "POST /a abc"},
+		{name: "hop by hop", bytes: "GET /a HTTP/1.1\r\n{k}Connection: X-Named, keep-alive\r\nX-Named: 1\r\nKeep-Alive: 3\r\nProxy-Connection: close\r\nTE: gzip\r\nProxy-Authorization: x\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "Connection names Host", bytes: "GET /a HTTP/1.1\r\n{k}Connection: Host, Content-Length, Shardway-Key\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "h2c", bytes: "GET /a HTTP/1.1\r\n{k}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "upgrade without Connection", bytes: "GET /a HTTP/1.1\r\n{k}Upgrade: thing\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "forged headers", bytes: "GET /a HTTP/1.1\r\n{k}Shardway-Key: evil\r\nShardway-Shard: 1\r\nShardway-Epoch: 9\r\nshardway-map: 1 1\r\nX-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Host: e\r\nX-Forwarded-Proto: e\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "no space behind colon", bytes: "GET /a HTTP/1.1\r\n{k}A:b\r\nC:\r\nD: \r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "bytes above ASCII in a value", bytes: "GET /a HTTP/1.1\r\n{k}A: \xe4\xff\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "Connection: close", bytes: "GET /a HTTP/1.1\r\n{k}Connection: close\r\n\r\n", status: 200, reaches: "GET /a "},
+		{name: "HTTP/1.0", bytes: "GET /a HTTP/1.0\r\n{k}\r\n", status: 200, reaches: "GET /a "},
+		{name: "HTTP/1.0 without Host", bytes: "GET /a HTTP/1.0\r\nX-Shard-Key: k\r\n\r\n", status: 200, reaches: "GET /a "},
+		{name: "HTTP/1.0 kept", bytes: "GET /a HTTP/1.0\r\n{k}Connection: keep-alive\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "HTTP/1.0 with a body", bytes: "POST /a HTTP/1.0\r\n{k}Content-Length: 3\r\n\r\nabc", status: 200, reaches: "POST /a abc"},
+		{name: "IPv6 Host", bytes: "GET /a HTTP/1.1\r\nHost: [::1]:80\r\nX-Shard-Key: k\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "no key", bytes: "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", status: 400, lives: true},
+		{name: "FIN in the head", bytes: "GET /a HTTP/1.1\r\nHost: h\r\nX-Sh", closes: true},
+		{name: "FIN in a sized body", bytes: "POST /a HTTP/1.1\r\n{k}Content-Length: 30\r\n\r\nabc", closes: true, cut: true},
+		{name: "FIN in a chunk", bytes: "POST /a HTTP/1.1\r\n{k}Transfer-Encoding: chunked\r\n\r\n5\r\nabc", closes: true, cut: true},
+		{name: "FIN between chunks", bytes: "POST /a HTTP/1.1\r\n{k}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", closes: true, cut: true},
+		{name: "FIN before the last CRLF", bytes: "POST /a HTTP/1.1\r\n{k}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n", closes: true, cut: true},
+	}
+}
+
+// rawCases puts the lists together.
+func rawCases() []rawCase {
+	all := accepted()
+	for name, lines := range refusedWith() {
+		all = append(all, rawCase{name: name, bytes: "POST / HTTP/1.1\r\n{k}" + lines + "\r\n0\r\n\r\n" + evil, status: 400})
+	}
+	for name, head := range refusedHeads() {
+		all = append(all, rawCase{name: name, bytes: head.bytes + evil, status: head.status})
+	}
+	for name, chunks := range badChunks() {
+		all = append(all, rawCase{name: name, bytes: "POST /chunks HTTP/1.1\r\n{k}Transfer-Encoding: chunked\r\n\r\n" + chunks + evil, status: 400, cut: true})
+	}
+	return all
+}
+
+// TestRawRequests says of each line of bytes what may reach the app, what the
+// client gets and whether its connection may live, whichever way the request
+// goes and however the bytes are cut into packets.
+func TestRawRequests(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			app := newChecker(t)
+			front, owner := start(t, app.addr)
+			for _, tc := range rawCases() {
+				for _, pieces := range []int{1, 2} {
+					t.Run(tc.name, func(t *testing.T) {
+						tc.run(t, app, front, pieces)
+						until(t, "released", func() bool { return owner.running.Load() == 0 })
+					})
+				}
+			}
+		})
+	}
+}
+
+func (tc rawCase) run(t *testing.T, app *checker, front *node, pieces int) {
+	c := front.dial()
+	c.t = t
+	bytes := strings.ReplaceAll(tc.bytes, "{k}", "Host: h\r\nX-Shard-Key: k\r\n")
+	method, _, _ := strings.Cut(strings.TrimSpace(bytes), " ")
+	if pieces == 2 {
+		c.send("%s", bytes[:len(bytes)/2])
+		time.Sleep(time.Millisecond) // so that it goes in two
+		bytes = bytes[len(bytes)/2:]
+	}
+	_, _ = io.WriteString(c, bytes) // it may be refused half-way
+	if tc.closes {
+		halfClose(t, c.Conn)
+	}
+	if tc.status != 0 {
+		res, body := c.answer(method)
+		if res.StatusCode != tc.status {
+			t.Errorf("status %d %s, want %d", res.StatusCode, body, tc.status)
+		}
+		if tc.status != 200 && res.Header.Get("Shardway-Error") == "" {
+			t.Errorf("%d without Shardway-Error: %s", res.StatusCode, body)
+		}
+		if tc.reaches != "" && method != "HEAD" && body != tc.reaches {
+			t.Errorf("answer %q, want %q", body, tc.reaches)
+		}
+		if tc.lives == res.Close {
+			t.Errorf("Connection: close is %v, and the connection lives: %v", res.Close, tc.lives)
+		}
+	}
+	ordinary(t, app, front, c, tc.lives)
+	var want []string
+	if tc.reaches != "" {
+		want = []string{tc.reaches}
+	}
+	seen, cut := app.take()
+	seen = slices.DeleteFunc(seen, func(s string) bool { return strings.Contains(s, " /ordinary/") })
+	if !slices.Equal(seen, want) {
+		t.Errorf("the app saw %q, want %q", seen, want)
+	}
+	if cut > 0 && !tc.cut {
+		t.Errorf("%d requests reached the app cut", cut)
+	}
+}
+
+// ordinary asks twice, over the connection of a case if it lives and else over new
+// ones, and wants each answer to be its own.
+func ordinary(t *testing.T, app *checker, front *node, c *client, lives bool) {
+	t.Helper()
+	for i := range 2 {
+		app.mu.Lock()
+		app.asked++
+		path := fmt.Sprintf("/ordinary/%d", app.asked)
+		app.mu.Unlock()
+		if !lives {
+			if i == 0 {
+				c.closed()
+			}
+			c = front.dial()
+			c.t = t
+		}
+		if res, body := c.get(path); res.StatusCode != 200 || body != "GET "+path+" " {
+			t.Errorf("an ordinary request afterwards: %v %q, want its own answer", res.Status, body)
+		}
+	}
+	_ = c.Close()
+}
+
+// answerCase is what an app may say.
+type answerCase struct {
+	name, bytes string
+	status      int    // that the client gets
+	body        string // that the client gets
+	cut         bool   // and then the connection breaks
+	stays       bool   // the app leaves its connection open
+}
+
+func badAnswers() []answerCase {
+	const ok = "HTTP/1.1 200 OK\r\n"
+	bad := map[string]string{
+		"no status line":         "hello\r\n\r\n",
+		"HTTP/2":                 "HTTP/2.0 200 OK\r\n\r\n",
+		"status of two digits":   "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
+		"status of four digits":  "HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n",
+		"status with a sign":     "HTTP/1.1 +20 OK\r\nContent-Length: 0\r\n\r\n",
+		"status 099":             "HTTP/1.1 099 OK\r\nContent-Length: 0\r\n\r\n",
+		"CL with TE":             ok + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+		"CL twice":               ok + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+		"CL list":                ok + "Content-Length: 3, 3\r\n\r\nabc",
+		"CL signed":              ok + "Content-Length: +3\r\n\r\nabc",
+		"CL space before colon":  ok + "Content-Length : 3\r\n\r\nabc",
+		"TE gzip":                ok + "Transfer-Encoding: gzip\r\n\r\nabc",
+		"TE in HTTP/1.0":         "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"folded line":            ok + "A: b\r\n c\r\nContent-Length: 0\r\n\r\n",
+		"bare LF":                ok + "A: b\nContent-Length: 0\r\n\r\n",
+		"all LF":                 "HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+		"CR in value":            ok + "A: b\rc\r\nContent-Length: 0\r\n\r\n",
+		"NUL in value":           ok + "A: b\x00\r\nContent-Length: 0\r\n\r\n",
+		"no colon":               ok + "Abc\r\nContent-Length: 0\r\n\r\n",
+		"space in name":          ok + "A b: c\r\nContent-Length: 0\r\n\r\n",
+		"204 with a length":      "HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\nabc",
+		"204 with chunks":        "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+		"103 with a length":      "HTTP/1.1 103 Early\r\nContent-Length: 3\r\n\r\nabc" + ok + "Content-Length: 0\r\n\r\n",
+		"101 not asked for":      "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+		"endless head":           ok + "A: " + strings.Repeat("a", 100<<10) + "\r\n\r\n",
+		"too many lines":         ok + strings.Repeat("A: b\r\n", 400) + "Content-Length: 0\r\n\r\n",
+		"empty line before":      "\r\n" + ok + "Content-Length: 0\r\n\r\n",
+		"space before status":    "HTTP/1.1  200 OK\r\nContent-Length: 0\r\n\r\n",
+		"control byte in reason": "HTTP/1.1 200 O\aK\r\nContent-Length: 0\r\n\r\n",
+	}
+	var all []answerCase
+	for name, bytes := range bad {
+		all = append(all, answerCase{name: name, bytes: bytes, status: 502, stays: true})
+	}
+	return append(all,
+		answerCase{name: "short of its length", bytes: ok + "Content-Length: 10\r\n\r\nabc", status: 200, body: "abc", cut: true},
+		answerCase{name: "without last chunk", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", status: 200, body: "abc", cut: true},
+		answerCase{name: "without last CRLF", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n", status: 200, body: "abc", cut: true},
+		answerCase{name: "bad chunk size", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n\r\n", status: 200, body: "abc", cut: true, stays: true},
+		answerCase{name: "bad chunk end", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n", status: 200, body: "abc", cut: true, stays: true},
+		answerCase{name: "bad trailer", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n", status: 200, body: "abc", cut: true, stays: true},
+		answerCase{name: "more than its length", bytes: ok + "Content-Length: 3\r\n\r\nabcHTTP/1.1 200 Evil\r\nContent-Length: 0\r\n\r\n", status: 200, body: "abc", stays: true},
+		answerCase{name: "two answers", bytes: ok + "Content-Length: 3\r\n\r\nabc" + ok + "Content-Length: 4\r\n\r\nevil", status: 200, body: "abc", stays: true},
+		answerCase{name: "a body behind 304", bytes: "HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\nevil", status: 304, stays: true},
+		answerCase{name: "a body behind 204", bytes: "HTTP/1.1 204 No Content\r\n\r\nevil", status: 204, stays: true},
+		answerCase{name: "until close", bytes: ok + "\r\nabc", status: 200, body: "abc"},
+		answerCase{name: "HTTP/1.0", bytes: "HTTP/1.0 200 OK\r\n\r\nabc", status: 200, body: "abc"},
+		answerCase{name: "103 first", bytes: "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" + ok + "Content-Length: 3\r\n\r\nabc", status: 200, body: "abc", stays: true},
+		answerCase{name: "100 not asked for", bytes: "HTTP/1.1 100 Continue\r\n\r\n" + ok + "Content-Length: 3\r\n\r\nabc", status: 200, body: "abc", stays: true},
+		answerCase{name: "no reason", bytes: "HTTP/1.1 200\r\nContent-Length: 3\r\n\r\nabc", status: 200, body: "abc", stays: true},
+	)
+}
+
+// TestRawAnswers does the same for what an app may say: a bad answer becomes 502
+// or stays visibly cut, and is never part of another one.
+func TestRawAnswers(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			app := newChecker(t)
+			front, owner := start(t, app.addr)
+			for _, tc := range badAnswers() {
+				t.Run(tc.name, func(t *testing.T) {
+					app.mu.Lock()
+					app.bad = func(conn net.Conn) bool {
+						_, err := io.WriteString(conn, tc.bytes)
+						return err == nil && tc.stays
+					}
+					app.mu.Unlock()
+					tc.run(t, app, front)
+					until(t, "released", func() bool { return owner.running.Load() == 0 })
+				})
+			}
+		})
+	}
+}
+
+func (tc answerCase) run(t *testing.T, app *checker, front *node) {
+	c := front.dial()
+	c.t = t
+	// What follows in the pipeline must get its own answer, or none.
+	c.send("POST /bad HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
+	res, err := http.ReadResponse(c.r, &http.Request{Method: "POST"}) //nolint:bodyclose // it is read to its end
+	for err == nil && res.StatusCode == 103 {
+		res, err = http.ReadResponse(c.r, &http.Request{Method: "POST"}) //nolint:bodyclose // as above
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if res.StatusCode != tc.status || (err != nil) != tc.cut {
+		t.Errorf("%v %q, %v; want %d, cut: %v", res.Status, body, err, tc.status, tc.cut)
+	}
+	switch code := res.Header.Get("Shardway-Error"); {
+	case tc.status == 502:
+		if code != "upstream-broken" {
+			t.Errorf("Shardway-Error %q, want upstream-broken", code)
+		}
+	case !strings.HasPrefix(tc.body, string(body)) || !tc.cut && tc.body != string(body):
+		t.Errorf("body %q, want %q", body, tc.body)
+	}
+	ordinary(t, app, front, c, !tc.cut)
+	seen, _ := app.take()
+	if n := len(slices.DeleteFunc(seen, func(s string) bool { return s != "POST /bad " })); n != 1 {
+		t.Errorf("the POST ran %d times", n)
+	}
+}
