@@ -1,0 +1,29 @@
+package ack_test
+
+import (
+	"testing"
+	"time"
+)
+
+// A node that is heard and never acknowledges may return at once the first time;
+// each further time within ten minutes it has to wait for longer.
+func TestWhoMissesAcknowledgementsReturnsLaterEachTime(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	b, c := s.actor("b"), s.actor("c")
+	for i, least := range []time.Duration{0, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
+		c.held = true
+		b.weight++ // a reason for a round
+		s.until("c is dropped", func() bool { return s.state.Dropped("c") })
+		dropped := s.now
+		s.until("the others go on", func() bool { return !s.state.Open() })
+		if got, _ := s.state.Drop("c"); got.Strikes != uint32(i+1) {
+			t.Errorf("drop %d: %d strikes, want %d", i, got.Strikes, i+1)
+		}
+		c.held = false
+		s.until("c is back", func() bool { return s.serves("c") })
+		// Its shards can be taken only when its lease has long run out.
+		if took := s.now - dropped; took < least || took > max(least, s.timing.DeadAfter)+time.Second {
+			t.Errorf("drop %d: back after %v, want %v to a second more", i, took, max(least, s.timing.DeadAfter))
+		}
+	}
+}
