@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"shardway/admin"
+	"shardway/endpoints"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -293,5 +295,22 @@ func TestFewerThanExpectedAreCounted(t *testing.T) {
 			err := a.Ready()
 			return err != nil && strings.Contains(err.Error(), "2 of 3")
 		})
+	})
+}
+
+func TestEndpointsAreOfThoseWhoAreHere(t *testing.T) {
+	three(t, func(w *world) {
+		p := w.follower()
+		l := w.leader().node
+		has := func() bool {
+			return slices.ContainsFunc(l.Endpoints(), func(e admin.Endpoint) bool {
+				return e.Node == p.name && e.Kind == admin.KindNode && e.Name == endpoints.HTTP && e.Addr == p.host.Addr(8080)
+			})
+		}
+		w.until("it is listed", has)
+		p.kill()
+		w.until("it is not listed any more", func() bool { return !has() })
+		p.restart()
+		w.until("it is listed again", has)
 	})
 }

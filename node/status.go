@@ -240,16 +240,23 @@ func (n *Node) Shards() admin.ShardList {
 	return out
 }
 
-// Endpoints lists every announced endpoint, also of members that are no nodes.
+// Endpoints lists what the members announce that are there, also those that are
+// no nodes.
 func (n *Node) Endpoints() []admin.Endpoint {
-	all := n.directory.Load().All()
-	out := make([]admin.Endpoint, len(all))
-	for i, e := range all {
+	here := map[string]bool{}
+	for _, m := range n.gossip.Members() {
+		here[m.ID] = m.Status == gossip.Alive || m.Status == gossip.Leaving
+	}
+	var out []admin.Endpoint
+	for _, e := range n.directory.Load().All() {
+		if !here[e.ID] {
+			continue
+		}
 		kind := admin.KindMember
 		if e.IsNode {
 			kind = admin.KindNode
 		}
-		out[i] = admin.Endpoint{Node: e.ID, Kind: kind, Name: e.Name, Addr: e.Addr}
+		out = append(out, admin.Endpoint{Node: e.ID, Kind: kind, Name: e.Name, Addr: e.Addr})
 	}
 	return out
 }
