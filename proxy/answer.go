@@ -32,6 +32,7 @@ func (c *client) answer(p *problem.Problem) {
 		b = append(b, "\r\n"...)
 	}
 	c.extra = b
+	c.x.account.code = p.Code
 	c.s.metrics.problem(p.Code)
 	c.s.metrics.request(c.routeOf(), status)
 	c.s.o.Log.Debug().Str("error", string(p.Code)).Int("status", status).Uint32("shard", uint32(c.x.shard)).
@@ -54,6 +55,7 @@ func (c *client) writeAnswer(status int, body, lines []byte) {
 	if (!c.x.onDemand || c.x.asked) && !c.mayKeep() {
 		c.x.keep = false
 	}
+	c.answered(status, nil)
 	w := c.h.Writer()
 	b := appendStatusLine(make([]byte, 0, 256+len(lines)), status, http.StatusText(status))
 	b = append(b, "Date: "...)

@@ -21,6 +21,7 @@ type client struct {
 	from    origin // the client's address
 	ctx     context.Context
 	cancel  context.CancelFunc
+	set     *Settings // in force for this request
 
 	slot slot
 	// lastSeen is the number of the run that Stalled saw last, and its alone.
@@ -54,28 +55,33 @@ type client struct {
 
 // newClient makes the client of a connection; serve runs it.
 func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *client {
-	c := &client{s: s, ingress: ingress}
-	o := h1.Options{
-		Buffers: &s.buffers, HeadBytes: s.o.MaxHead, HeadLines: s.o.MaxHeaders, TargetBytes: s.o.MaxURI, Timeouts: s.clientTimeouts(),
-	}
-	if ingress != "" {
-		// How long a stream stays idle is the ingress's affair.
-		o.Timeouts.First = 0
-		o = s.peerOptions(conn, o)
-	}
+	c := &client{s: s, ingress: ingress, set: s.set.Load()}
+	o := s.clientOptions(ingress, c.set)
+	o.Buffers = &s.buffers
+	o.Direct = ingress != "" && direct(conn)
 	c.h = h1.NewConn(conn, o)
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.slot.client = c.h
 	c.gate = c.askLease
 	c.gone.init(c.h, c.left)
 	if ingress == "" {
-		c.from.set(conn, s.o.TrustedProxies)
+		c.from.set(conn, c.set.TrustedProxies)
 	}
 	return c
 }
 
-func (s *Server) clientTimeouts() h1.Timeouts {
-	return h1.Timeouts{First: s.o.IdleTimeout, Head: s.o.HeadTimeout, Body: s.o.IdleTimeout, Write: s.o.IdleTimeout}
+// clientOptions returns the bounds of a client's connection, or of a stream from
+// the node ingress.
+func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
+	o := h1.Options{
+		HeadBytes: set.MaxHead, HeadLines: set.MaxHeaders, TargetBytes: set.MaxURI,
+		Timeouts: h1.Timeouts{First: set.IdleTimeout, Head: set.HeadTimeout, Body: set.IdleTimeout, Write: set.IdleTimeout},
+	}
+	if ingress != "" {
+		o.Timeouts.First = 0 // how long a stream stays idle is the ingress's affair
+		o = peerOptions(o, set)
+	}
+	return o
 }
 
 // serve carries one request after the other until the connection ends.
@@ -106,6 +112,7 @@ func (c *client) next() bool {
 	c.idle.Store(int64(c.s.clock.now()))
 	err := c.h.ReadRequest(&c.req)
 	c.idle.Store(0)
+	c.use(c.s.set.Load())
 	if err == nil {
 		return true
 	}
@@ -114,9 +121,11 @@ func (c *client) next() bool {
 	switch {
 	case errors.As(err, &bad):
 		c.answerBad(bad)
+		c.accountBad()
 		c.h.CloseLinger()
 	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.h.Buffered()) > 0:
 		c.answerSlow()
+		c.accountBad()
 		c.h.CloseLinger()
 	}
 	return false

@@ -32,6 +32,8 @@ type exchange struct {
 	deadline time.Time     // of all waiting; zero: there was none yet
 	pause    time.Duration // the last back-off
 
+	account account // of the access log
+
 	// Of a request from another node.
 	onDemand      bool   // its body comes when it is asked for
 	clientExpects bool   // the client waits for a 100 itself
@@ -106,10 +108,12 @@ func (c *client) exchange() {
 		safety: safetyOf(c.req.Method()),
 		keep:   c.req.KeepAlive() && !c.draining(),
 	}
+	c.openAccount()
+	defer c.closeAccount()
 	c.up = upload{done: c.up.done}
 	c.s.budget.earn()
-	if c.s.o.MaxBody > 0 {
-		if err := c.req.Body.Limit(c.s.o.MaxBody); err != nil {
+	if c.set.MaxBody > 0 {
+		if err := c.req.Body.Limit(c.set.MaxBody); err != nil {
 			c.answer(&problem.Problem{Code: problem.TooLarge, Detail: "the body is longer than max_body allows"})
 			return
 		}
@@ -139,7 +143,7 @@ func (c *client) ingressLoop() {
 			continue
 		case stepHold:
 			v.seen = t.generation
-			if v = c.hold(v); v.step == stepAgain {
+			if v = c.timedHold(v); v.step == stepAgain {
 				continue
 			}
 		case stepFail:
@@ -224,7 +228,7 @@ func (c *client) local(t *Table, r *Route) verdict {
 		return fail(problem.UpstreamBroken, mayHaveRun)
 	}
 	c.leaveQueue()
-	return c.run(&trip{l: l, t: t, r: r, epoch: epoch, release: release})
+	return c.timed(&trip{l: l, t: t, r: r, epoch: epoch, release: release})
 }
 
 // admit asks the node; a request without a shard needs only a lease.
@@ -267,7 +271,7 @@ func (c *client) remote(t *Table, r *Route) verdict {
 		return verdict{step: stepAgain}
 	}
 	c.leaveQueue()
-	return c.run(&trip{l: l, t: t, r: r, epoch: r.Epoch, release: nothing})
+	return c.timed(&trip{l: l, t: t, r: r, epoch: r.Epoch, release: nothing})
 }
 
 // leaveQueue gives the place in the queue back.

@@ -16,7 +16,7 @@ const stickyLen = 32
 
 // findKey finds the key of the request; false means that it has been answered.
 func (c *client) findKey() bool {
-	k := c.s.o.Keys
+	k := c.set.Keys
 	sources, wants := k.choose(c.req.Path())
 	for i := range sources {
 		if c.x.key = c.keyFrom(&sources[i]); c.x.key == nil {

@@ -125,7 +125,7 @@ func (c *client) appendForwarding(b []byte, e *h1.Edit) []byte {
 		b = append(b, "\r\n"...)
 	}
 	b = c.appendRequestID(b, e)
-	if c.s.o.Forwarded {
+	if c.set.Forwarded {
 		b = c.appendForwarded(b)
 	}
 	return b
@@ -141,12 +141,17 @@ func (c *client) appendRequestID(b []byte, e *h1.Edit) []byte {
 	if c.x.id == [2]uint64{} {
 		c.x.id = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // it tells requests apart and keeps no secret
 	}
-	var raw [16]byte
-	binary.BigEndian.PutUint64(raw[:8], c.x.id[0])
-	binary.BigEndian.PutUint64(raw[8:], c.x.id[1])
+	raw := c.x.idBytes()
 	b = append(b, "X-Request-Id: "...)
 	b = hex.AppendEncode(b, raw[:])
 	return append(b, "\r\n"...)
+}
+
+// idBytes returns the id that was made for the request.
+func (x *exchange) idBytes() (raw [16]byte) {
+	binary.BigEndian.PutUint64(raw[:8], x.id[0])
+	binary.BigEndian.PutUint64(raw[8:], x.id[1])
+	return raw
 }
 
 // appendForwarded appends this hop as RFC 7239 writes it. The elements of
@@ -185,7 +190,7 @@ func (c *client) appendFormer(b []byte) []byte {
 // exposeAnswer adds to an answer for a client what Options.Expose and the sticky
 // cookie ask for.
 func (c *client) exposeAnswer(p *trip, e *h1.Edit) {
-	if c.s.o.Expose {
+	if c.set.Expose {
 		e.Drop |= h1.Of(h1.FieldShardwayNode, h1.FieldShardwayShard)
 		node := c.s.o.Node
 		if p.r.Kind == Remote {

@@ -37,9 +37,7 @@ func (c *client) hold(v verdict) verdict {
 	c.gone.start()
 	err := c.wait(v, left)
 	c.gone.disarm()
-	took := time.Since(began)
-	c.x.account.held += took
-	c.s.metrics.heldNanos[v.reason].Add(int64(took))
+	c.s.metrics.heldNanos[v.reason].Add(int64(time.Since(began)))
 	switch {
 	case c.down.Load() || errors.Is(err, queue.ErrGone):
 		return done

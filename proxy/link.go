@@ -32,10 +32,10 @@ type link struct {
 }
 
 // newLink wraps a connection just made.
-func (s *Server) newLink(conn net.Conn, o h1.Options) *link {
+func (s *Server) newLink(conn net.Conn, set *Settings, o h1.Options) *link {
 	l := &link{}
 	// The time to the first byte is the sweep's affair.
-	o.Timeouts.Head, o.Timeouts.Write = s.o.HeadTimeout, s.o.IdleTimeout
+	o.Timeouts.Head, o.Timeouts.Write = set.HeadTimeout, set.IdleTimeout
 	o.Buffers = &s.buffers
 	o.ReadBuffer = upstreamRead
 	l.Conn = h1.NewConn(conn, o)
@@ -49,27 +49,29 @@ const upstreamRead = 32 << 10
 
 // dialUpstream connects to the app.
 func (s *Server) dialUpstream(ctx context.Context) (*link, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
+	set := s.set.Load()
+	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
 	defer cancel()
 	conn, err := s.o.DialUpstream(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.newLink(conn, h1.Options{
-		HeadBytes: s.o.MaxHead, HeadLines: s.o.MaxHeaders, Timeouts: h1.Timeouts{Body: max(s.o.UpstreamIdleTimeout, 0)},
+	return s.newLink(conn, set, h1.Options{
+		HeadBytes: set.MaxHead, HeadLines: set.MaxHeaders, Timeouts: h1.Timeouts{Body: max(set.UpstreamIdleTimeout, 0)},
 	}), nil
 }
 
 // dialPeer opens a forwarding stream to a node. How long an answer may take is
 // the owner's affair.
 func (s *Server) dialPeer(ctx context.Context, node string) (*link, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
+	set := s.set.Load()
+	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
 	defer cancel()
 	conn, err := s.o.Cluster.Dial(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	return s.newLink(conn, s.peerOptions(conn, h1.Options{})), nil
+	return s.newLink(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set)), nil
 }
 
 // direct reports whether what the socket of a stream between nodes reads is what
@@ -81,11 +83,10 @@ func direct(conn net.Conn) bool {
 
 // peerOptions sets what streams between nodes have of their own: room for a
 // client's head, or an app's, and what the nodes add.
-func (s *Server) peerOptions(conn net.Conn, o h1.Options) h1.Options {
-	o.HeadBytes = 2*s.o.MaxHead + 4<<10
-	o.HeadLines = s.o.MaxHeaders + 32
+func peerOptions(o h1.Options, set *Settings) h1.Options {
+	o.HeadBytes = 2*set.MaxHead + 4<<10
+	o.HeadLines = set.MaxHeaders + 32
 	o.TargetBytes = o.HeadBytes
-	o.Direct = direct(conn)
 	return o
 }
 

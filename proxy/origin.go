@@ -63,7 +63,7 @@ func (c *client) clientIP() []byte {
 		}
 		a = a.Unmap().WithZone("")
 		c.scratch = a.AppendTo(c.scratch[:0])
-		if !isTrusted(a, c.s.o.TrustedProxies) {
+		if !isTrusted(a, c.set.TrustedProxies) {
 			break
 		}
 	}

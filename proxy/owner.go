@@ -122,7 +122,7 @@ func (c *client) refuse(why Refusal) {
 
 // probe answers a request for Options.ProbePath.
 func (c *client) probe() bool {
-	path := c.s.o.ProbePath
+	path := c.set.ProbePath
 	if path == "" || string(c.req.Path()) != path || c.s.o.Probe == nil {
 		return false
 	}

@@ -11,6 +11,7 @@ func (c *client) relay(p *trip) verdict {
 	if !c.slot.mark(slotAnswered) {
 		return c.broken(p, nil)
 	}
+	c.answered(res.Status(), res)
 	w := c.h.WriteResponseHead(res, c.editResponse(p, res))
 	_, rerr, werr := w.Copy(&res.Body)
 	if rerr != nil || werr != nil {
@@ -19,7 +20,7 @@ func (c *client) relay(p *trip) verdict {
 			c.s.metrics.answersCut.Add(1)
 		}
 		c.s.metrics.request(c.x.route, res.Status())
-		c.x.cut = true
+		c.x.cut, c.x.account.code = true, accessCut
 		return done
 	}
 	c.s.metrics.request(c.x.route, res.Status())

@@ -17,7 +17,8 @@ import (
 // changes: Wake after each new table, Cut, CutUpstream and Abandon when the
 // protocol says that something must not run on. It is a prometheus.Collector.
 type Server struct {
-	o        Options
+	o        Options // its Settings are set, and zero here
+	set      atomic.Pointer[Settings]
 	upstream *pool // nil in a gateway
 	peers    peers
 	conns    registry
@@ -42,6 +43,8 @@ type Server struct {
 // New makes a Server. It starts nothing.
 func New(o Options) *Server {
 	s := &Server{o: o.withDefaults(), metrics: newMetrics(), keyless: Route{Kind: Local}}
+	s.set.Store(o.Settings.withDefaults())
+	s.o.Settings = Settings{}
 	s.tick()
 	s.conns.tick, s.conns.sweep = s.tick, s.sweep
 	s.peers.dial, s.peers.clock, s.peers.maxIdle = s.dialPeer, &s.clock, s.o.PeerConns

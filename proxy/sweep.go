@@ -20,9 +20,9 @@ const (
 // shard has moved, for idle ones while draining. One goroutine at a time.
 func (s *Server) sweep(list []*client) {
 	now := s.clock.now()
-	t := s.o.Cluster.Table()
+	t, set := s.o.Cluster.Table(), s.set.Load()
 	for _, c := range list {
-		s.sweepRun(c, t, now)
+		s.sweepRun(c, t, set, now)
 		if since := c.idle.Load(); since != 0 && c.draining() && now-time.Duration(since) >= lameIdle {
 			c.h.StopIdle()
 		}
@@ -38,7 +38,7 @@ func (s *Server) sweep(list []*client) {
 }
 
 // sweepRun looks at what a connection runs.
-func (s *Server) sweepRun(c *client, t *Table, now time.Duration) {
+func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration) {
 	r := c.slot.load()
 	if r.kind == 0 || r.cause != causeNone {
 		return
@@ -50,18 +50,18 @@ func (s *Server) sweepRun(c *client, t *Table, now time.Duration) {
 	c.gone.start()
 	switch {
 	case r.flags&slotTunnel != 0:
-		s.sweepTunnel(c, r, t, now)
-	case r.flags&slotAnswered != 0 || r.kind != Local || s.o.FirstByteTimeout < 0:
+		s.sweepTunnel(c, r, t, set.StreamGrace, now)
+	case r.flags&slotAnswered != 0 || r.kind != Local || set.FirstByteTimeout < 0:
 	case c.uploading.Load():
 		c.since = now
-	case now-c.since > s.o.FirstByteTimeout:
+	case now-c.since > set.FirstByteTimeout:
 		s.cutRun(c, r, causeTimeout)
 	}
 }
 
 // sweepTunnel closes an upgraded connection whose shard has been elsewhere for
-// StreamGrace.
-func (s *Server) sweepTunnel(c *client, r run, t *Table, now time.Duration) {
+// the grace.
+func (s *Server) sweepTunnel(c *client, r run, t *Table, grace, now time.Duration) {
 	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || stillThere(r, c.slot.node.Load(), t.Route(r.shard)) {
 		c.moved = 0
 		return
@@ -69,7 +69,7 @@ func (s *Server) sweepTunnel(c *client, r run, t *Table, now time.Duration) {
 	if c.moved == 0 {
 		c.moved = now
 	}
-	if now-c.moved >= s.o.StreamGrace {
+	if now-c.moved >= grace {
 		s.cutRun(c, r, causeMoved)
 	}
 }

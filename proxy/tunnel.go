@@ -15,6 +15,7 @@ func (c *client) tunnel(p *trip) verdict {
 		return c.broken(p, nil)
 	}
 	c.x.cut = true
+	c.answered(p.l.res.Status(), nil)
 	c.s.metrics.request(c.x.route, p.l.res.Status())
 	c.s.metrics.tunnels.Add(1)
 	defer c.s.metrics.tunnels.Add(-1)
@@ -46,7 +47,7 @@ func (c *client) carry(l *link) {
 	if !splice(l.Conn, c.h) {
 		both()
 	}
-	timer := time.AfterFunc(c.s.o.IdleTimeout, both)
+	timer := time.AfterFunc(c.set.IdleTimeout, both)
 	<-up
 	timer.Stop()
 }

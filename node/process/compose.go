@@ -108,7 +108,7 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		Proxy: front, Clock: clock.New(), Log: log,
 	}
 	if !c.Gateway() {
-		o.CheckApp = appChecker(c.UpstreamAddress(), c.Health)
+		o.CheckApp = appChecker(front.DialUpstream, c.UpstreamAddress(), c.Health)
 	}
 	return o, nil
 }
@@ -125,26 +125,34 @@ func fence(f config.Fence) ack.Fence {
 }
 
 func proxyOptions(c *config.Config) (proxy.Options, error) {
+	set, err := proxySettings(c)
+	if err != nil {
+		return proxy.Options{}, err
+	}
+	o := proxy.Options{UpstreamConns: c.UpstreamConns, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set}
+	if !c.Gateway() {
+		o.DialUpstream, err = proxy.DialURL(c.Upstream)
+	}
+	return o, err
+}
+
+// proxySettings are the settings that a running proxy takes over.
+func proxySettings(c *config.Config) (proxy.Settings, error) {
 	spec := proxy.KeySpec{Sources: c.Keys, OnMissing: string(c.OnMissing)}
 	for _, r := range c.Routes {
 		spec.Routes = append(spec.Routes, proxy.KeyRoute{Prefix: r.Prefix, Sources: r.Keys})
 	}
 	keys, err := proxy.NewKeys(spec)
 	if err != nil {
-		return proxy.Options{}, err
+		return proxy.Settings{}, err
 	}
-	o := proxy.Options{
-		Keys: keys, UpstreamConns: c.UpstreamConns, BodyBuffer: int(c.BodyBuffer), StreamGrace: orNone(c.StreamGrace),
+	return proxy.Settings{
+		Keys: keys, StreamGrace: orNone(c.StreamGrace),
 		Expose: c.Expose, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
-		MaxHead: int(c.MaxHead), MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, MaxConns: c.MaxConns,
+		MaxHead: int(c.MaxHead), MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody,
 		HeadTimeout: c.HeadTimeout, IdleTimeout: c.IdleTimeout, ConnectTimeout: c.ConnectTimeout,
 		FirstByteTimeout: orNone(c.FirstByteTimeout), UpstreamIdleTimeout: orNone(c.UpstreamIdleTimeout),
-	}
-	if addr := c.UpstreamAddress(); addr != "" {
-		var dialer net.Dialer
-		o.DialUpstream = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) }
-	}
-	return o, nil
+	}, nil
 }
 
 // orNone writes a setting's zero as the proxy does: there zero is the default.

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,13 +9,13 @@ import (
 	"net/http"
 )
 
-// appChecker returns the check of the app at addr: GET of a path, good below
-// 400, or without a path only a connect.
-func appChecker(addr, path string) func(context.Context) error {
-	var dialer net.Dialer
+// appChecker returns the check of the app that dial reaches: GET of a path, good
+// below 400, or without a path only a connect. The address is what a Host tells
+// the app; one on a Unix socket is told localhost.
+func appChecker(dial func(context.Context) (net.Conn, error), addr, path string) func(context.Context) error {
 	if path == "" {
 		return func(ctx context.Context) error {
-			c, err := dialer.DialContext(ctx, "tcp", addr)
+			c, err := dial(ctx)
 			if err != nil {
 				return err
 			}
@@ -24,11 +25,14 @@ func appChecker(addr, path string) func(context.Context) error {
 	client := &http.Client{
 		// A connection of its own each time: a check shall find out whether the
 		// app still accepts any. No proxy from the environment stands between.
-		Transport:     &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true},
+		Transport: &http.Transport{
+			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+			DisableKeepAlives: true,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return func(ctx context.Context) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, http.NoBody)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(addr, "localhost")+path, http.NoBody)
 		if err != nil {
 			return err
 		}

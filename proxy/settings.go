@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"cmp"
+	"net/netip"
+	"time"
+)
+
+// Settings is the part of Options that may change while the Server runs: Apply
+// swaps the whole value, which itself never changes. Each request reads it once,
+// when its head is there, and goes by it to its end. Durations and sizes take
+// their default when zero.
+type Settings struct {
+	// Keys finds the key of a request; nil means X-Shard-Key, else 400.
+	Keys *Keys
+	// StreamGrace is for how long an upgraded connection outlives the move of
+	// its shard; zero means 5 s, negative not at all.
+	StreamGrace time.Duration
+	// Expose adds Shardway-Node and Shardway-Shard to answers.
+	Expose bool
+	// TrustedProxies are the peers whose X-Forwarded headers are believed and
+	// appended to. Empty: nobody's.
+	TrustedProxies []netip.Prefix
+	// ProbePath, when set, is answered by the node itself on the app port, with
+	// what Options.Probe says: 200, or 503 and the reason.
+	ProbePath string
+	// Forwarded adds the header Forwarded (RFC 7239) to X-Forwarded-*.
+	Forwarded bool
+	// Access gets a line per request of a client; nil means none, and costs
+	// nothing.
+	Access *Access
+
+	// MaxHead bounds a head in bytes, the first line included: a client's gets
+	// 431, an app's 502. Zero means 64 KiB. A connection that waits for a request
+	// when this, or one of the next two, changes reads one head by the old bound.
+	MaxHead int
+	// MaxHeaders bounds the number of header lines likewise; zero means 256.
+	MaxHeaders int
+	// MaxURI bounds a request line, 414; zero means 16 KiB.
+	MaxURI int
+	// MaxBody bounds a request body, 413; zero means none.
+	MaxBody int64
+	// HeadTimeout bounds the time from the first byte of a head to its end, and
+	// that of a TLS handshake; zero means 10 s.
+	HeadTimeout time.Duration
+	// IdleTimeout bounds the wait for the next request, and for the next byte of
+	// a body, in either direction on the client side; zero means 60 s.
+	IdleTimeout time.Duration
+	// ConnectTimeout bounds one connect to app or peer; zero means 2 s.
+	ConnectTimeout time.Duration
+	// FirstByteTimeout bounds the app's time from the end of the request to the
+	// first byte of its answer; zero means 5 minutes, negative none.
+	FirstByteTimeout time.Duration
+	// UpstreamIdleTimeout bounds the wait for the next bytes of an answer that
+	// has begun; zero means 10 minutes, negative none. Upgraded connections may
+	// be silent for as long as they like.
+	UpstreamIdleTimeout time.Duration
+}
+
+// withDefaults returns s with every zero replaced.
+func (s Settings) withDefaults() *Settings {
+	s.StreamGrace = cmp.Or(s.StreamGrace, 5*time.Second)
+	s.MaxHead = cmp.Or(s.MaxHead, 64<<10)
+	s.MaxHeaders = cmp.Or(s.MaxHeaders, 256)
+	s.MaxURI = cmp.Or(s.MaxURI, 16<<10)
+	s.HeadTimeout = cmp.Or(s.HeadTimeout, 10*time.Second)
+	s.IdleTimeout = cmp.Or(s.IdleTimeout, 60*time.Second)
+	s.ConnectTimeout = cmp.Or(s.ConnectTimeout, 2*time.Second)
+	s.FirstByteTimeout = cmp.Or(s.FirstByteTimeout, 5*time.Minute)
+	s.UpstreamIdleTimeout = cmp.Or(s.UpstreamIdleTimeout, 10*time.Minute)
+	if s.Keys == nil {
+		s.Keys, _ = NewKeys(KeySpec{}) // the zero value has no mistakes
+	}
+	return &s
+}
+
+// Apply replaces the settings, for every request whose head comes in from now
+// on. Idle connections to the app and to other nodes are let go: they were
+// made by the old ones.
+func (s *Server) Apply(next Settings) {
+	s.set.Store(next.withDefaults())
+	if s.upstream != nil {
+		s.upstream.renew()
+	}
+	s.peers.renew()
+}
+
+// renew closes the idle connections; those in use go on and come back.
+func (p *pool) renew() {
+	p.mu.Lock()
+	idle := p.mu.idle
+	p.mu.idle = nil
+	p.mu.Unlock()
+	for _, l := range idle {
+		p.drop(l)
+	}
+}
+
+// use makes the settings those of the connection. Not while it is read.
+func (c *client) use(set *Settings) {
+	if set == c.set {
+		return
+	}
+	c.set = set
+	o := c.s.clientOptions(c.ingress, set)
+	c.h.SetTimeouts(o.Timeouts)
+	c.h.SetLimits(o.HeadBytes, o.TargetBytes, o.HeadLines)
+	c.from.trusted = c.ingress == "" && isTrusted(c.from.addr, set.TrustedProxies)
+}
