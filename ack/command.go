@@ -58,8 +58,11 @@ func EncodeBirth(cluster string, shards int) []byte {
 	return w.b
 }
 
+// encodeProposal writes a proposal without the ownership epochs that its map
+// came with: State sets them anew, and in a map of many shards with a long history
+// they take more room than the owners.
 func encodeProposal(p proposal) ([]byte, error) {
-	m, err := p.want.MarshalBinary()
+	m, err := p.want.Settle(shardmap.New(p.want.Len()), p.want.Epoch()).MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("ack: encode proposal: %w", err)
 	}

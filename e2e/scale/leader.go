@@ -1,0 +1,154 @@
+package scale
+
+import (
+	"slices"
+	"time"
+
+	"shardway/ack"
+)
+
+// leader is one leadership: its machine in a loop that does one thing at a time,
+// and its end of the log.
+type leader struct {
+	s       *Sim
+	node    *node
+	term    uint64
+	machine *ack.Leader
+	inbox   []work
+	running bool
+	told    *ack.State
+	uplink  time.Duration // when the last entry will have left
+
+	// Busy is the real time that the loop has computed, Longest its longest turn.
+	Busy, Longest time.Duration
+	Turns         int
+}
+
+// work is one turn of the loop.
+type work struct {
+	msg  ack.Message
+	from *node
+	beat []byte
+}
+
+// elect makes n the leader of the next term.
+func (s *Sim) elect(n *node) {
+	s.term++
+	l := &leader{s: s, node: n, term: s.term}
+	s.leader = l
+	for _, other := range s.Alive() {
+		other.term = s.term
+		other.free = s.now
+	}
+	n.apply(len(s.log))
+	l.told = n.state
+	l.machine = ack.NewLeader(ack.LeaderOptions{
+		Server: n.server, Term: s.term, Timing: s.timing, Fence: s.o.Fence, State: n.state,
+	}, s.now)
+	var voters []string
+	for _, v := range s.nodes {
+		if v.voter {
+			voters = append(voters, v.server)
+		}
+	}
+	slices.Sort(voters)
+	l.put(work{msg: ack.Voters{Servers: voters}})
+	started := s.now
+	l.replicate(s.append(nil), func() { l.put(work{msg: ack.BarrierApplied{Started: started}}) })
+	l.tick()
+}
+
+func (l *leader) live() bool { return l.s.leader == l && l.node.up }
+
+func (l *leader) tick() {
+	if l.live() {
+		l.put(work{msg: ack.Tick{}})
+		l.s.after(tickEvery, l.tick)
+	}
+}
+
+func (l *leader) receive(from *node, b []byte) {
+	if l.live() {
+		l.put(work{from: from, beat: b})
+	}
+}
+
+func (l *leader) put(w work) {
+	l.inbox = append(l.inbox, w)
+	if !l.running {
+		l.running = true
+		l.s.after(0, l.turn)
+	}
+}
+
+// turn does one thing. What it calls for happens when it is done.
+func (l *leader) turn() {
+	if !l.live() {
+		return
+	}
+	w := l.inbox[0]
+	l.inbox = l.inbox[1:]
+	began := time.Now()
+	effects, answers := l.step(w)
+	took := time.Since(began)
+	l.Busy += took
+	l.Turns++
+	l.Longest = max(l.Longest, took)
+	l.s.after(took, func() {
+		for i, e := range effects {
+			l.perform(e, w.from, answers[i])
+		}
+		l.running = len(l.inbox) > 0
+		if l.running {
+			l.turn()
+		}
+	})
+}
+
+// step decodes, steps and encodes, as the loop of a node and its streams do.
+func (l *leader) step(w work) (effects []ack.Effect, answers [][]byte) {
+	now := l.s.now
+	if l.node.state != l.told {
+		l.told = l.node.state
+		effects = slices.Clone(l.machine.Step(now, ack.Applied{State: l.told}))
+	}
+	if w.beat != nil {
+		var hb ack.Heartbeat
+		if err := hb.UnmarshalBinary(w.beat); err != nil {
+			panic(err)
+		}
+		w.msg = ack.Heard{Heartbeat: hb, From: "10.0.0.1:7947"}
+	}
+	effects = append(effects, l.machine.Step(now, ack.TermRead{Before: now, Term: l.term})...)
+	effects = append(effects, l.machine.Step(now, w.msg)...)
+	answers = make([][]byte, len(effects))
+	for i, e := range effects {
+		if r, ok := e.(ack.Reply); ok {
+			b, err := r.MarshalBinary()
+			if err != nil {
+				panic(err)
+			}
+			answers[i] = b
+		}
+	}
+	return effects, answers
+}
+
+func (l *leader) perform(e ack.Effect, from *node, answer []byte) {
+	switch e := e.(type) {
+	case ack.Reply:
+		l.s.after(from.wire(l), func() { from.answered(answer) })
+	case ack.Submit:
+		kind := "proposal"
+		if e.Commit {
+			kind = "commit"
+		}
+		l.s.Entries = append(l.s.Entries, Size{Kind: kind, Bytes: len(e.Entry), Entry: slices.Clone(e.Entry)})
+		l.replicate(l.s.append(slices.Clone(e.Entry)), func() {
+			l.replicate(l.s.append(nil), func() {}) // the barrier that tells the followers
+		})
+	case ack.StepDown:
+		panic("the leader stepped down: " + e.Reason)
+	case ack.Noted:
+	}
+}
