@@ -73,7 +73,9 @@ func grown(tb testing.TB, o scale.Options) *scale.Sim {
 func TestScaleHundredNodes(t *testing.T) {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(cells ...any) { _, _ = fmt.Fprintln(w, strings.Trim(strings.ReplaceAll(fmt.Sprintln(cells...), " | ", "\t"), "\n")+"\t") }
+	row := func(cells ...any) {
+		_, _ = fmt.Fprintln(w, strings.Trim(strings.ReplaceAll(fmt.Sprintln(cells...), " | ", "\t"), "\n")+"\t")
+	}
 	row("until all have applied |", "protocol waits |", "rounds |", "entries, bytes |", "leader CPU |", "longest turn")
 	for _, f := range faults() {
 		s := grown(t, lan(f.fence))
