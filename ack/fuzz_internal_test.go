@@ -1,0 +1,228 @@
+package ack
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"shardway/shardmap"
+)
+
+// What comes from outside is decoded here without a crash, whatever it is, and
+// what is taken has one encoding only: nodes that hold the same state hold the
+// same bytes.
+
+// fuzzMembers are those of the seeds.
+func fuzzMembers(n int) []shardmap.Member {
+	var all []shardmap.Member
+	for i := range n {
+		all = append(all, shardmap.Member{ID: shardmap.NodeID(rune('a' + i)), Weight: 1})
+	}
+	return all
+}
+
+// fuzzLog is a short life of a cluster: born, one map committed, one proposed.
+func fuzzLog(tb testing.TB) [][]byte {
+	tb.Helper()
+	log := [][]byte{EncodeBirth("c1", 8)}
+	s := NewState()
+	add := func(b []byte, err error) {
+		if err != nil {
+			tb.Fatal(err)
+		}
+		log = append(log, b)
+	}
+	apply := func() {
+		next, _, err := s.Apply(uint64(len(log)), 1, log[len(log)-1])
+		if err != nil {
+			tb.Fatal(err)
+		}
+		s = next
+	}
+	apply()
+	add(encodeProposal(proposal{term: 1, want: shardmap.Assign(s.Committed(), fuzzMembers(3))}))
+	apply()
+	add(encodeCommit(commit{epoch: s.Last().Epoch(), digest: s.Last().Digest()}), nil)
+	apply()
+	add(encodeProposal(proposal{
+		term: 1, base: s.Committed().Epoch(), want: shardmap.Assign(s.Committed(), fuzzMembers(2)),
+		drops: []dropping{{node: "c", cause: CauseSilent, strikes: 1}},
+	}))
+	apply()
+	if !s.Open() || !s.Dropped("c") {
+		tb.Fatal("the seed is not what it says")
+	}
+	return log
+}
+
+func FuzzApply(f *testing.F) {
+	log := fuzzLog(f)
+	for i := range log {
+		f.Add(log[i], uint64(i+1), uint64(1))
+	}
+	f.Add([]byte{codecVersion, kindProposal}, uint64(1), uint64(1))
+	f.Add([]byte{2}, uint64(9), uint64(9))
+	f.Add([]byte(nil), ^uint64(0), ^uint64(0))
+	f.Fuzz(func(t *testing.T, entry []byte, index, term uint64) {
+		s := NewState()
+		for i := range len(log) + 1 { // before each step of a cluster's life
+			before := mustEncode(t, s)
+			next, _, err := s.Apply(max(index, s.Index()+1), term, entry) // Raft's indexes grow
+			switch {
+			case err != nil && !errors.Is(err, ErrCorrupt):
+				t.Fatalf("after %d entries: %v is not ErrCorrupt", i, err)
+			case err == nil:
+				checkSnapshot(t, next)
+			}
+			if !bytes.Equal(mustEncode(t, s), before) {
+				t.Fatalf("after %d entries: Apply changed the state it was given", i)
+			}
+			if i == len(log) {
+				return
+			}
+			if s, _, err = s.Apply(uint64(i+1), 1, log[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// checkSnapshot restores a state from its own snapshot.
+func checkSnapshot(t *testing.T, s *State) {
+	t.Helper()
+	b := mustEncode(t, s)
+	again, err := DecodeState(b)
+	if err != nil {
+		t.Fatalf("a snapshot of what was applied cannot be restored: %v", err)
+	}
+	if !bytes.Equal(mustEncode(t, again), b) {
+		t.Fatal("a restored state has another snapshot")
+	}
+}
+
+func mustEncode(tb testing.TB, s *State) []byte {
+	tb.Helper()
+	b, err := s.MarshalBinary()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func FuzzDecodeState(f *testing.F) {
+	s := NewState()
+	f.Add(mustEncode(f, s))
+	for i, entry := range fuzzLog(f) {
+		var err error
+		if s, _, err = s.Apply(uint64(i+1), 1, entry); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(mustEncode(f, s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := DecodeState(b)
+		if err != nil {
+			if s != nil || !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("DecodeState = %v, %v", s, err)
+			}
+			return
+		}
+		if again := mustEncode(t, s); !bytes.Equal(again, b) {
+			t.Fatalf("two encodings of one state: %x and %x", b, again)
+		}
+		// It can be gone on from.
+		if _, _, err := s.Apply(s.Index()+1, 1, EncodeBirth("c2", 4)); err != nil {
+			t.Fatalf("a restored state takes no entry: %v", err)
+		}
+	})
+}
+
+func FuzzOpenBackup(f *testing.F) {
+	s, _, err := NewState().Apply(1, 1, EncodeBirth("c1", 8))
+	if err != nil {
+		f.Fatal(err)
+	}
+	b, err := s.Backup()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add(b[:len(b)-1])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := OpenBackup(b)
+		if err != nil {
+			if !errors.Is(err, ErrNoBackup) {
+				t.Fatalf("%v is not ErrNoBackup", err)
+			}
+			return
+		}
+		checkSnapshot(t, s)
+	})
+}
+
+func FuzzHeartbeat(f *testing.F) {
+	for _, h := range []Heartbeat{
+		{Node: "a", Server: "a/d1", Boot: 1, Nonce: 7, Number: 1, Weight: 1},
+		{Node: "b", Boot: maxUint, Number: maxUint, Echo: Echo{3, 4}, Term: 5, Applied: 6, Acked: 7, Running: maxUint32, Weight: maxWeight, Leaving: true, Goodbye: true},
+	} {
+		b, err := h.MarshalBinary()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h Heartbeat
+		if err := h.UnmarshalBinary(b); err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("%v is not ErrCorrupt", err)
+			}
+			return
+		}
+		again, err := h.MarshalBinary()
+		if err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("%x became %x, %v", b, again, err)
+		}
+		if len(again) > MaxMessage {
+			t.Fatalf("a heartbeat of %d bytes, longer than MaxMessage", len(again))
+		}
+		// Whoever sends it, the leader takes it without a crash.
+		l := NewLeader(LeaderOptions{Server: "z/d", Term: 5, Timing: DefaultTiming(), Fence: FenceLease, State: NewState()}, 0)
+		l.Step(1, TermRead{Before: 1, Term: 5})
+		l.Step(2, Heard{Heartbeat: h, From: "x"})
+		l.Step(3, Tick{})
+	})
+}
+
+func FuzzAnswer(f *testing.F) {
+	for _, a := range []Answer{
+		{Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Epoch: 5, Serve: DefaultTiming().Lease},
+		{Boot: 1, Refusal: RefusedDuplicate, Known: 9, Elsewhere: "10.0.0.1:7947", MapStays: true},
+	} {
+		b, err := a.MarshalBinary()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var a Answer
+		if err := a.UnmarshalBinary(b); err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("%v is not ErrCorrupt", err)
+			}
+			return
+		}
+		again, err := a.MarshalBinary()
+		if err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("%x became %x, %v", b, again, err)
+		}
+		if a.Serve < 0 || a.Serve > maxServe || len(again) > MaxMessage {
+			t.Fatalf("out of bounds: %+v", a)
+		}
+		h := NewHolder(DefaultTiming(), 1, 0)
+		h.Beat(1)
+		h.Answered(2, a.Term, a)
+		h.Tick(3)
+	})
+}
