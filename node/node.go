@@ -124,11 +124,15 @@ func (n *Node) open() error {
 	return nil
 }
 
+// snapshotEvery is how often Raft looks whether a snapshot is due.
+const snapshotEvery = 10 * time.Second
+
 // openRaft restores the state and starts Raft.
 func (n *Node) openRaft() error {
 	var err error
 	n.raft, err = consensus.Open(consensus.Options{
 		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, Failed: n.fail, Hung: n.hung, Log: n.o.Log,
+		SnapshotInterval: snapshotEvery,
 	})
 	return err
 }
