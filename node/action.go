@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"shardway/ack"
@@ -21,7 +22,7 @@ func (n *Node) Do(ctx context.Context, a admin.Action) error {
 	}
 	leader := n.raft.Leader()
 	if leader == "" {
-		return fmt.Errorf("%w is known to node %q: is a majority of the voters up?", admin.ErrNoLeader, n.self)
+		return fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}
 	return n.ask(ctx, leader, request{What: askDo, Action: a}, nil)
 }
@@ -103,6 +104,22 @@ func (n *Node) alive(node string) bool {
 	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool {
 		return m.ID == node && m.Node && m.Status == gossip.Alive
 	})
+}
+
+// leaderless says why nobody leads, as far as this node can tell.
+func (n *Node) leaderless() string {
+	voters, _ := n.servers()
+	var missing []string
+	for _, v := range voters {
+		if id := nodeOf(v); id != string(n.self) && !n.alive(id) {
+			missing = append(missing, id)
+		}
+	}
+	here := len(voters) - len(missing)
+	if len(voters) == 0 || 2*here > len(voters) {
+		return "an election is under way, or this node is cut off"
+	}
+	return fmt.Sprintf("%d of %d voters are here and it takes %d: start %s", here, len(voters), len(voters)/2+1, strings.Join(missing, ", "))
 }
 
 // leaveRaft asks the leader to take this node's server out of the configuration.

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -304,5 +305,19 @@ func TestLeaderWhoseDiskHangsStops(t *testing.T) {
 		})
 		p.host.Crash()
 		w.untilSettled(append(rest, "d")...)
+	})
+}
+
+func TestWithoutMajorityTheMissingAreNamed(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		a := w.all["a"].node
+		w.all["b"].kill()
+		w.all["c"].kill()
+		w.until("the missing voters are named", func() bool {
+			ready, do := a.Ready(), a.Do(w.t.Context(), admin.Action{Verb: admin.StepDown})
+			const want = "1 of 3 voters are here and it takes 2: start b, c"
+			return ready != nil && strings.Contains(ready.Error(), want) && do != nil && strings.Contains(do.Error(), want)
+		})
 	})
 }

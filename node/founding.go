@@ -124,7 +124,7 @@ func (f *founder) turn(ctx context.Context) bool {
 func (n *Node) unborn() string {
 	if n.belongs() {
 		if n.raft.Leader() == "" {
-			return "no leader is known: is a majority of the voters up?"
+			return "no leader: " + n.leaderless()
 		}
 		return "waiting for the leader's first map"
 	}

@@ -38,7 +38,7 @@ func (n *Node) Rotate(ctx context.Context, by string) (admin.Rotation, error) {
 	}
 	leader := n.raft.Leader()
 	if leader == "" {
-		return admin.Rotation{}, fmt.Errorf("%w is known to node %q: is a majority of the voters up?", admin.ErrNoLeader, n.self)
+		return admin.Rotation{}, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}
 	var r admin.Rotation
 	return r, n.ask(ctx, leader, request{What: askRotate, By: by}, &r)

@@ -66,6 +66,9 @@ func (n *Node) Ready() error {
 		if p := n.agent.elsewhere.Load(); p != nil {
 			return fmt.Errorf("duplicate-node: another process with this node's id runs at %s", *p)
 		}
+		if n.raft.Leader() == "" {
+			return errors.New("no lease, for there is no leader: " + n.leaderless())
+		}
 		return errors.New("no lease")
 	case n.health != nil && !n.health.good.Load():
 		return errors.New("the app does not answer")
