@@ -62,7 +62,7 @@ func TestTwoOfThreeDisksLost(t *testing.T) {
 	b.Start(t)
 	for _, n := range []*cluster.Node{a, b} {
 		n.AwaitExit(t, 1)
-		if log := string(n.Process().Output(4000)); !strings.Contains(log, "was recovered from this node's cluster") || !strings.Contains(log, "empty --data directory") {
+		if log := n.Process().Output(4000); !strings.Contains(log, "was recovered from this node's cluster") || !strings.Contains(log, "empty --data directory") {
 			t.Errorf("node %s does not say why it stopped:\n%s", n.ID, log)
 		}
 	}

@@ -30,7 +30,7 @@ func (c *backupCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return fmt.Errorf("what the node gave is %w: nothing was written", err)
 	}
-	if err := replaceFile(c.File, content); err != nil {
+	if err = replaceFile(c.File, content); err != nil {
 		return fmt.Errorf("backup not written: %w", err)
 	}
 	if c.JSON {

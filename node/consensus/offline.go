@@ -153,7 +153,6 @@ func offline(s *disk.Stores, f func() error) error {
 		return err
 	case err := <-failed:
 		s.Release()
-		<-done
-		return err
+		return errors.Join(err, <-done)
 	}
 }

@@ -24,6 +24,8 @@ var errNoSuccessor = errors.New("consensus: no other voter to lead")
 // for as long as the process lives (leadershipTransfer waits for a goroutine that
 // has ended). Here entries are taken; one that comes at the last moment may have
 // an unknown outcome.
+//
+//nolint:contextcheck // it ends with Raft, whoever asked for it
 func (r *Raft) Transfer() error {
 	term, leads := r.Leadership()
 	if !leads {

@@ -72,7 +72,7 @@ func (d *Dir) Found(f Foundation) (kept string, err error) {
 	if !ok || !b.repair || f.Cluster == "" || f.Shards <= 0 {
 		return "", fmt.Errorf("disk: cannot found cluster %q with %d shards here", f.Cluster, f.Shards)
 	}
-	if err := d.closeStores(); err != nil {
+	if err = d.closeStores(); err != nil {
 		return "", err
 	}
 	if kept, err = b.clear(d.Boot()); err != nil {

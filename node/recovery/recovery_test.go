@@ -97,7 +97,7 @@ func TestRecoveredServerGoesOnAboveTheFloor(t *testing.T) {
 	if want := uint64(now.UnixMilli()) + ack.MinJump; r.Floor != want {
 		t.Errorf("floor %d, want %d: the last known index and the least jump", r.Floor, want)
 	}
-	if _, err := os.Stat(filepath.Join(r.Kept, "raft", "log.db")); err != nil {
+	if _, err = os.Stat(filepath.Join(r.Kept, "raft", "log.db")); err != nil {
 		t.Errorf("the former log is not kept: %v", err)
 	}
 	d, err := disk.Open(data, "")
@@ -250,7 +250,7 @@ func TestRecoverCanBeUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"raft", "raft.json", "identity.json", "cluster.json"} {
-		if err := errors.Join(os.RemoveAll(filepath.Join(data, name)), os.Rename(filepath.Join(n.Kept, name), filepath.Join(data, name))); err != nil {
+		if err = errors.Join(os.RemoveAll(filepath.Join(data, name)), os.Rename(filepath.Join(n.Kept, name), filepath.Join(data, name))); err != nil {
 			t.Fatal(err)
 		}
 	}
