@@ -1,0 +1,62 @@
+package gossip
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/serf/serf"
+)
+
+// FuzzTags: whatever a member says about itself is read without a crash, and
+// what is taken in full can be said again.
+func FuzzTags(f *testing.F) {
+	seed := Tags{
+		Node: "a", Disk: "d1", Cluster: "c1", Shards: 1024, Role: "node", Expect: 3, Weight: 5, Zone: "z", Version: "1",
+		Endpoints: map[string]string{"http": "10.0.0.1:8080", "peer": "[::1]:7947"},
+	}
+	m, err := seed.encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	var lines []string
+	for k, v := range m {
+		lines = append(lines, k+"="+v)
+	}
+	f.Add(strings.Join(lines, "\n"))
+	f.Add("v=1\nshards=99999999999999999999")
+	f.Add("v=2\nnode=a")
+	f.Add("ep.=x\nep.a=y\nv=")
+	f.Fuzz(func(t *testing.T, text string) {
+		m := map[string]string{}
+		for line := range strings.SplitSeq(text, "\n") {
+			k, v, _ := strings.Cut(line, "=")
+			m[k] = v
+		}
+		before := maps.Clone(m)
+		tags, err := decode(m)
+		mine := &Tags{Cluster: "c1", Shards: 1024}
+		_ = refuse(mine, &serf.Member{Name: "x", Tags: m}) // any answer will do
+		newMember(serf.Member{Name: tags.Node, Tags: m, Status: serf.StatusAlive})
+		if !maps.Equal(m, before) {
+			t.Fatal("reading tags changed them")
+		}
+		if err != nil || foreign(m) {
+			return
+		}
+		if tags.Shards < 0 || tags.Expect < 0 {
+			t.Fatalf("negative: %+v", tags)
+		}
+		again, err := tags.encode()
+		if err != nil {
+			return // longer than what memberlist lets through
+		}
+		back, err := decode(again)
+		if err != nil {
+			t.Fatalf("%v became %v: %v", m, again, err)
+		}
+		if back.Node != tags.Node || back.Shards != tags.Shards || back.Weight != tags.Weight || back.Cluster != tags.Cluster {
+			t.Fatalf("%+v became %+v", tags, back)
+		}
+	})
+}
