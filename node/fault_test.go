@@ -321,3 +321,26 @@ func TestWithoutMajorityTheMissingAreNamed(t *testing.T) {
 		})
 	})
 }
+
+// A node may come back with other flags: without its app it gives up its shards,
+// and with another weight it gets another share.
+func TestRestartWithOtherFlagsChangesTheMap(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		b := w.all["b"]
+		w.tune = func(o *node.Options) { o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil }
+		b.terminate()
+		b.restart()
+		<-b.node.Started()
+		w.until("b owns nothing and routes", func() bool {
+			return w.settled("a", "c") && b.node.Ready() == nil && b.node.State().Committed().Epoch() != 0
+		})
+		w.tune = func(o *node.Options) { o.Weight = 2 }
+		b.kill()
+		b.restart()
+		w.untilSettled("a", "b", "c")
+		if got := w.committed().Count("b"); got != shards/2 {
+			w.t.Errorf("Count(b) = %d with weight 2 of 4, want %d", got, shards/2)
+		}
+	})
+}
