@@ -95,9 +95,6 @@ func (c *client) serve() {
 		_ = c.h.Close() // the last use of it
 		c.h.Release()
 	}()
-	if c.s.isClosed() {
-		c.h.StopIdle() // came in while Shutdown went through the connections
-	}
 	for c.next() {
 		c.exchange()
 		if !c.settle() {

@@ -22,6 +22,7 @@ type registry struct {
 	stop  chan struct{} // closed when the last connection goes
 	ended chan struct{} // closed when the last sweeping goroutine has ended; nil: there was none
 	empty chan struct{} // closed while there are none and someone waits
+	due   int           // accepted, and not gone; those that are no client yet count too
 }
 
 // add takes a connection in; the first starts the sweeping goroutine, which ends
@@ -49,7 +50,27 @@ func (r *registry) remove(c *client) {
 		return
 	}
 	close(r.stop)
-	if r.empty != nil {
+	r.tell()
+}
+
+// expect counts a connection that has been accepted, until met.
+func (r *registry) expect() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.due++
+}
+
+// met is called when a connection that was expected is gone.
+func (r *registry) met() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.due--
+	r.tell()
+}
+
+// tell closes empty when nothing is left. With mu held.
+func (r *registry) tell() {
+	if r.empty != nil && len(r.conns) == 0 && r.due == 0 {
 		close(r.empty)
 		r.empty = nil
 	}
@@ -98,7 +119,7 @@ func (r *registry) count() int {
 func (r *registry) none() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.conns) == 0 {
+	if len(r.conns) == 0 && r.due == 0 {
 		none := make(chan struct{})
 		close(none)
 		return none

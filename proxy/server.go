@@ -25,18 +25,22 @@ type Server struct {
 	budget   budget
 	metrics  *metrics
 	draining atomic.Bool
-	buffers  h1.Buffers
-	bodies   sync.Pool // *[]byte of BodyBuffer
-	keyless  Route     // of requests without a key
-	clock    coarse
-	now      atomic.Pointer[[]byte] // the Date header
-	second   atomic.Int64           // that it tells
-	reaped   time.Duration          // the sweep's own
+	closing  atomic.Bool // set with mu held: no listener comes after it
+	// hard ends with hasty: what waits for TLS handshakes is over then.
+	hard    context.Context //nolint:containedctx // of the Server's whole life
+	hasty   context.CancelFunc
+	buffers h1.Buffers
+	bodies  sync.Pool // *[]byte of BodyBuffer
+	keyless Route     // of requests without a key
+	clock   coarse
+	now     atomic.Pointer[[]byte] // the Date header
+	second  atomic.Int64           // that it tells
+	reaped  time.Duration          // the sweep's own
 
 	mu struct {
 		sync.Mutex
-		closed    bool
 		listeners map[net.Listener]struct{}
+		none      chan struct{} // closed once closing is set and there are none
 	}
 }
 
@@ -52,7 +56,8 @@ func New(o Options) *Server {
 		s.upstream = &pool{dial: s.dialUpstream, clock: &s.clock, max: s.o.UpstreamConns, wary: true}
 	}
 	s.budget.fill()
-	s.mu.listeners = make(map[net.Listener]struct{})
+	s.mu.listeners, s.mu.none = make(map[net.Listener]struct{}), make(chan struct{})
+	s.hard, s.hasty = context.WithCancel(context.Background())
 	return s
 }
 
@@ -79,9 +84,13 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 			}
 			return err
 		}
+		s.conns.expect()
 		running.Go(func() {
 			defer func() { <-places }()
-			newClient(ctx, s, conn, "").serve() //nolint:contextcheck // it has ctx
+			defer s.conns.met()
+			if s.shake(ctx, conn) {
+				newClient(ctx, s, conn, "").serve() //nolint:contextcheck // it has ctx
+			}
 		})
 	}
 }
@@ -101,7 +110,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) (net.Conn, error) 
 		if err == nil {
 			return conn, nil
 		}
-		if !isTemporary(err) {
+		if !isTemporary(err) || s.isClosed() {
 			return nil, err
 		}
 		if pause == first {
@@ -165,31 +174,33 @@ func (s *Server) RenewPeers() { s.peers.renew() }
 // new ones are still taken.
 func (s *Server) SetDraining(on bool) { s.draining.Store(on) }
 
-// Shutdown stops accepting, closes idle connections and waits for the others. When
-// ctx ends first it cuts them, waits for their goroutines all the same, and returns
-// ctx's error.
+// Shutdown takes the connections that are waiting to be accepted, stops accepting,
+// and waits for all there are. Those that are idle, or have just come in, are given
+// the moment in which their next request may be under way; it is answered with
+// Connection: close. When ctx ends first Shutdown cuts them, waits for their
+// goroutines all the same, and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.SetDraining(true)
-	s.mu.Lock()
-	s.mu.closed = true
-	for ln := range s.mu.listeners {
-		_ = ln.Close()
-	}
-	s.mu.Unlock()
+	s.stopAccepting()
 	defer s.closeIdle()
-	for _, c := range s.conns.appendAll(nil) {
-		c.h.StopIdle()
+	ended := ctx.Done()
+	for _, quiet := range []func() <-chan struct{}{s.unlistened, s.conns.none} {
+		select {
+		case <-quiet():
+			continue
+		case <-ended:
+		}
+		s.hasty()
+		for _, c := range s.conns.appendAll(nil) {
+			c.shut(causeShutdown)
+		}
+		<-quiet()
+		ended = nil // what there was has been cut
 	}
-	select {
-	case <-s.conns.none():
-		return nil
-	case <-ctx.Done():
+	if ended == nil {
+		return ctx.Err()
 	}
-	for _, c := range s.conns.appendAll(nil) {
-		c.shut(causeShutdown)
-	}
-	<-s.conns.none()
-	return ctx.Err()
+	return nil
 }
 
 // closeIdle closes the kept connections to the app and to other nodes.
@@ -204,7 +215,7 @@ func (s *Server) closeIdle() {
 func (s *Server) listen(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.closed {
+	if s.closing.Load() {
 		return false
 	}
 	s.mu.listeners[ln] = struct{}{}
@@ -216,10 +227,9 @@ func (s *Server) unlisten(ln net.Listener) {
 	defer s.mu.Unlock()
 	delete(s.mu.listeners, ln)
 	_ = ln.Close()
+	if s.closing.Load() && len(s.mu.listeners) == 0 {
+		close(s.mu.none)
+	}
 }
 
-func (s *Server) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.closed
-}
+func (s *Server) isClosed() bool { return s.closing.Load() }

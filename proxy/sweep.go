@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"math"
 	"net/http"
 	"time"
 
@@ -13,6 +14,9 @@ const (
 	// lameIdle is for how long a client's connection has to be idle before it is
 	// closed for draining: one used this moment is likely to be used again.
 	lameIdle = time.Second
+	// lameStream is the same for a stream from another node, in Shutdown: that node
+	// has the map without this one, or is about to apply it.
+	lameStream = 250 * time.Millisecond
 )
 
 // sweep looks over the open connections: for what has run long enough to be
@@ -23,7 +27,7 @@ func (s *Server) sweep(list []*client) {
 	t, set := s.o.Cluster.Table(), s.set.Load()
 	for _, c := range list {
 		s.sweepRun(c, t, set, now)
-		if since := c.idle.Load(); since != 0 && c.draining() && now-time.Duration(since) >= lameIdle {
+		if since := c.idle.Load(); since != 0 && now-time.Duration(since) >= s.patience(c) {
 			c.h.StopIdle()
 		}
 	}
@@ -35,6 +39,18 @@ func (s *Server) sweep(list []*client) {
 		s.upstream.reap(linkAge)
 	}
 	s.peers.reap(linkAge)
+}
+
+// patience returns for how long a connection may be idle before it is closed
+// because the node is leaving.
+func (s *Server) patience(c *client) time.Duration {
+	switch {
+	case c.draining():
+		return lameIdle
+	case c.ingress != "" && s.closing.Load():
+		return lameStream
+	}
+	return math.MaxInt64
 }
 
 // sweepRun looks at what a connection runs.
