@@ -26,6 +26,8 @@ type slot struct {
 	link atomic.Pointer[link]
 	// node is the owner a remote run went to, stored like link.
 	node atomic.Pointer[string]
+	// bye is how a WebSocket ends that has to; nil for what is none.
+	bye atomic.Pointer[goodbye]
 	// client is the connection the request came by.
 	client *h1.Conn
 }
@@ -115,6 +117,12 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 		}
 		if !s.word.CompareAndSwap(w, w|uint64(c)<<slotCause) {
 			continue
+		}
+		if bye := s.bye.Load(); bye != nil && (c == causeMoved || c == causeDrain) {
+			// A WebSocket whose shard moves closes its connections itself, within a
+			// moment, having said why.
+			bye.say()
+			return closes, true
 		}
 		closes = append(closes, link.Conn)
 		if r.flags&slotAnswered != 0 {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"strings"
 	"time"
 
 	"shardway/proxy/h1"
@@ -11,6 +12,12 @@ import (
 func (c *client) tunnel(p *trip) verdict {
 	c.stopUpload()
 	c.gone.disarm()
+	var bye *goodbye
+	if strings.EqualFold(string(p.l.res.Known(h1.FieldUpgrade)), "websocket") {
+		bye = newGoodbye(c.h, p.l.Conn)
+		c.slot.bye.Store(bye)
+		defer c.slot.bye.Store(nil)
+	}
 	if !c.slot.mark(slotAnswered | slotTunnel) {
 		return c.broken(p, nil)
 	}
@@ -22,29 +29,48 @@ func (c *client) tunnel(p *trip) verdict {
 	e := c.editResponse(p, &p.l.res)
 	e.Upgrade, e.Close, e.KeepAlive = true, false, false
 	if c.h.WriteResponseHead(&p.l.res, e).Close(nil) == nil {
-		c.carry(p.l)
+		c.carry(p.l, bye)
 	}
 	c.end(p)
+	if bye != nil && bye.lingers.Load() {
+		c.h.CloseLinger()
+	}
 	return done
 }
 
 // carry copies both ways. A connection that goes idle while half closed is
-// given up after IdleTimeout.
-func (c *client) carry(l *link) {
+// given up after IdleTimeout. With bye it carries a WebSocket.
+func (c *client) carry(l *link, bye *goodbye) {
 	for _, end := range []*h1.Conn{c.h, l.Conn} {
 		patient := end.Timeouts()
 		patient.Body = 0
 		end.SetTimeouts(patient)
 	}
 	both := func() { closeAll([]*h1.Conn{l.Conn, c.h}) }
+	upward := func() bool { return splice(c.h, l.Conn) }
+	downward := func() bool { return splice(l.Conn, c.h) }
+	if bye != nil {
+		both = bye.broken
+		upward = func() bool { return bye.up.carry(c.h) }
+		downward = func() bool { return bye.down.carry(l.Conn) }
+		over, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			bye.run(over)
+		}()
+		defer func() {
+			close(over)
+			<-ended
+		}()
+	}
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
-		if !splice(c.h, l.Conn) {
+		if !upward() {
 			both()
 		}
 	}()
-	if !splice(l.Conn, c.h) {
+	if !downward() {
 		both()
 	}
 	timer := time.AfterFunc(c.set.IdleTimeout, both)
