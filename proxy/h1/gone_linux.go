@@ -1,7 +1,7 @@
 package h1
 
 import (
-	"errors"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,17 +14,20 @@ func peerGone(fd uintptr) bool { return pollNow(fd, unix.POLLRDHUP) != 0 }
 func quiet(fd uintptr) bool { return pollNow(fd, unix.POLLIN|unix.POLLRDHUP) == 0 }
 
 // pollNow returns which of events, or of POLLERR and POLLHUP, are there. It
-// costs as much as recv with MSG_PEEK, and sees a FIN behind unread bytes.
+// costs as much as recv with MSG_PEEK, and sees a FIN behind unread bytes. It is
+// unix.Ppoll with no time to wait, of which the scheduler is not told: see
+// rawIO.
 func pollNow(fd uintptr, events int16) int16 {
 	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
+	var now unix.Timespec
 	for {
-		_, err := unix.Poll(fds[:], 0)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return unix.POLLERR
-		default:
+		_, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0) //nolint:gosec // as package unix does it
+		switch errno {
+		case 0:
 			return fds[0].Revents
+		case unix.EINTR:
+		default:
+			return unix.POLLERR
 		}
 	}
 }
