@@ -148,15 +148,12 @@ func (a *Access) calledRight(host string) bool {
 	if host == "" {
 		return true // HTTP/1.0: no browser
 	}
-	if ap, err := netip.ParseAddrPort(host); err == nil {
-		return ap.IsValid()
-	}
 	name := host
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
 		name = host[:i]
 	}
-	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
-		return true
+	if ip, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")); err == nil {
+		return ip.Zone() == "" // no browser sends one, and it may be any text
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	return name == "localhost" || slices.ContainsFunc(a.Hosts, func(h string) bool { return strings.EqualFold(h, name) })
