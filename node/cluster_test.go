@@ -314,3 +314,24 @@ func TestEndpointsAreOfThoseWhoAreHere(t *testing.T) {
 		w.until("it is listed again", has)
 	})
 }
+
+// While it leaves, gossip still shows it: it must not be added again.
+func TestWhoLeftIsNoServerAnyMore(t *testing.T) {
+	for i := range 8 {
+		bubble(t, func(w *world) {
+			for _, n := range []string{"a", "b", "c", "d"} {
+				w.start(n)
+			}
+			w.untilSettled("a", "b", "c", "d")
+			w.untilVoters(4)
+			p := w.follower()
+			time.Sleep(time.Duration(i) * 17 * time.Millisecond)
+			p.terminate()
+			w.untilSettled(w.others(p)...)
+			time.Sleep(time.Second)
+			if got := w.leader().node.Servers(); slices.Contains(got, p.name) {
+				w.t.Errorf("%s has left, and the servers are %v", p.name, got)
+			}
+		})
+	}
+}

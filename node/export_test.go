@@ -46,3 +46,11 @@ func (n *Node) SayGoodbye() {
 	n.agent.goodbye.Store(true)
 	hint(n.agent.wake)
 }
+
+// Servers returns the nodes whose servers are in Raft's configuration.
+func (n *Node) Servers() (out []string) {
+	for _, s := range n.raft.Configuration() {
+		out = append(out, nodeOf(s.ID))
+	}
+	return out
+}

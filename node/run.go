@@ -240,7 +240,6 @@ func (n *Node) leave(ctx context.Context) {
 		n.until(waiting, func() bool { l := n.raft.Leader(); return l != "" && l != string(n.self) })
 		stop()
 	}
-	n.leaveRaft(ctx)
 	n.agent.goodbye.Store(true)
 	said := n.agent.answered.Load()
 	hint(n.agent.wake)
@@ -250,6 +249,8 @@ func (n *Node) leave(ctx context.Context) {
 	if err := n.gossip.Leave(ctx); err != nil {
 		n.log.Debug().Err(err).Msg("gossip not left in time")
 	}
+	// Last: a leader adds whom gossip shows.
+	n.leaveRaft(ctx)
 }
 
 // handedOver reports that nothing is left to wait for: the map is without this
