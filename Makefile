@@ -10,7 +10,7 @@ BIN := $(CURDIR)/.bin
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
 BINARY := shardway
-FUZZTIME ?= 20s
+FUZZTIME ?= 60s
 ROUNDS ?= 10
 TRIALS ?= 20
 
@@ -85,7 +85,7 @@ soak: ## clusters and chaos again and again (ROUNDS=10)
 	$(call stage,soak,go test -count=$(ROUNDS) -failfast -p 1 -timeout 24h ./e2e/...)
 
 .PHONY: fuzz
-fuzz: ## every fuzz target in turn (FUZZTIME=20s each)
+fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
 	@for pkg in $$(go list ./...); do \
 		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "== $$pkg $$target"; \
