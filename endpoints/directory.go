@@ -16,7 +16,6 @@ type Entry struct {
 // Directory says who announces what. It is immutable; a nil one is empty.
 type Directory struct {
 	nodes map[string]map[string]string // node id → name → address
-	ids   []string                     // of nodes, sorted
 	all   []Endpoint                   // sorted by ID, nodes first, then Name
 }
 
@@ -33,7 +32,6 @@ func New(entries []Entry) *Directory {
 			others[e.ID] = maps.Clone(e.Addrs)
 		}
 	}
-	d.ids = slices.Sorted(maps.Keys(d.nodes))
 	d.list(d.nodes, true)
 	d.list(others, false)
 	slices.SortFunc(d.all, func(a, b Endpoint) int {
@@ -67,15 +65,6 @@ func (d *Directory) Addr(node, name string) (string, bool) {
 	return addr, ok
 }
 
-// Nodes returns the ids of the nodes, sorted, also of those that announce
-// nothing. The slice is shared: do not modify it.
-func (d *Directory) Nodes() []string {
-	if d == nil {
-		return nil
-	}
-	return d.ids
-}
-
 // All returns every endpoint, of members that are no nodes too, sorted by ID and
 // Name. The slice is shared: do not modify it.
 func (d *Directory) All() []Endpoint {
@@ -83,9 +72,4 @@ func (d *Directory) All() []Endpoint {
 		return nil
 	}
 	return d.all
-}
-
-// SameAs reports whether both know the same nodes and endpoints.
-func (d *Directory) SameAs(o *Directory) bool {
-	return slices.Equal(d.Nodes(), o.Nodes()) && slices.Equal(d.All(), o.All())
 }

@@ -32,16 +32,6 @@ type Endpoint struct {
 	Addr   string // host:port
 }
 
-// Reserved reports whether name is one that nodes announce themselves, so that
-// no user may give it to something else.
-func Reserved(name string) bool {
-	switch name {
-	case HTTP, Peer, Admin:
-		return true
-	}
-	return false
-}
-
 // Parse splits name=address, as users write it, and checks both.
 func Parse(s string) (name, addr string, err error) {
 	name, addr, ok := strings.Cut(s, "=")

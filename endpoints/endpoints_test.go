@@ -36,9 +36,6 @@ func TestDirectoryFindsWhatNodesAnnounce(t *testing.T) {
 			t.Errorf("Addr(%q, %q) = %q, %v, want %q", tt.node, tt.name, got, ok, tt.want)
 		}
 	}
-	if got, want := d.Nodes(), []string{"a", "b", "c"}; !slices.Equal(got, want) {
-		t.Errorf("Nodes() = %v, want %v", got, want)
-	}
 	want := []endpoints.Endpoint{
 		{ID: "a", IsNode: true, Name: "grpc", Addr: "10.0.0.1:9000"},
 		{ID: "a", IsNode: true, Name: "http", Addr: "10.0.0.1:8080"},
@@ -77,30 +74,8 @@ func TestLastEntryOfAnIDCounts(t *testing.T) {
 
 func TestNilDirectoryIsEmpty(t *testing.T) {
 	var d *endpoints.Directory
-	if _, ok := d.Addr("a", "http"); ok || len(d.Nodes()) != 0 || len(d.All()) != 0 {
+	if _, ok := d.Addr("a", "http"); ok || len(d.All()) != 0 {
 		t.Error("a nil directory knows something")
-	}
-	if !d.SameAs(endpoints.New(nil)) {
-		t.Error("a nil directory is not the same as an empty one")
-	}
-}
-
-func TestSameAsIgnoresOrderOnly(t *testing.T) {
-	a := endpoints.Entry{ID: "a", Node: true, Addrs: map[string]string{"http": "10.0.0.1:1"}}
-	b := endpoints.Entry{ID: "b", Node: true}
-	d := endpoints.New([]endpoints.Entry{a, b})
-	if !d.SameAs(endpoints.New([]endpoints.Entry{b, a})) {
-		t.Error("another order makes another directory")
-	}
-	moved := endpoints.Entry{ID: "a", Node: true, Addrs: map[string]string{"http": "10.0.0.1:2"}}
-	for name, o := range map[string]*endpoints.Directory{
-		"a node less":     endpoints.New([]endpoints.Entry{a}),
-		"another address": endpoints.New([]endpoints.Entry{moved, b}),
-		"no node":         endpoints.New([]endpoints.Entry{{ID: "a", Addrs: a.Addrs}, b}),
-	} {
-		if d.SameAs(o) {
-			t.Errorf("%s: the same", name)
-		}
 	}
 }
 
@@ -239,16 +214,6 @@ func TestEndpointsAreChecked(t *testing.T) {
 	}
 }
 
-func TestReservedNamesAreTheNodesOwn(t *testing.T) {
-	for name, want := range map[string]bool{"http": true, "peer": true, "admin": true, "grpc": false, "": false} {
-		if got := endpoints.Reserved(name); got != want {
-			t.Errorf("Reserved(%q) = %v, want %v", name, got, want)
-		}
-	}
-}
-
-// FuzzFromTags: no tag of another machine makes it panic, and what it lets pass can
-// be sent on.
 func FuzzFromTags(f *testing.F) {
 	f.Add("ep.http", "10.0.0.1:8080")
 	f.Add("ep.x", "[fe80::1%eth0]:1")
