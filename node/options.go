@@ -46,6 +46,9 @@ type Options struct {
 	Endpoints map[string]string
 	// DeadServerAfter removes a voter that was not heard for so long; zero: never.
 	DeadServerAfter time.Duration
+	// LameDuck is asked when the node stops: for how long it goes on taking
+	// connections, not ready any more. Nil: until its shards are elsewhere.
+	LameDuck func() time.Duration
 	// ShutdownTimeout bounds the whole stop; zero means 30 s.
 	ShutdownTimeout time.Duration
 

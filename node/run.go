@@ -224,11 +224,13 @@ const campaignStagger = 100 * time.Millisecond
 func (n *Node) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, n.o.ShutdownTimeout)
 	defer cancel()
+	began := time.Now()
 	n.log.Info().Msg("draining")
 	n.agent.leaving.Store(true)
 	hint(n.agent.wake)
 	n.proxy.SetDraining(true)
 	n.until(ctx, n.handedOver)
+	n.waddle(ctx, began)
 	if err := n.proxy.Shutdown(ctx); err != nil {
 		n.log.Warn().Err(err).Msg("requests still running were cut")
 	}

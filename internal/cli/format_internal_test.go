@@ -4,6 +4,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/rs/zerolog"
+
 	"shardway/config"
 )
 
@@ -19,6 +21,8 @@ func TestLogIsJSONUnlessAPersonReads(t *testing.T) {
 		}
 		return len(p), nil
 	}
+	setLevel(&c)
+	defer zerolog.SetGlobalLevel(zerolog.TraceLevel) // the package's own
 	log := logger(&c, b)
 	log.Info().Msg("left out")
 	log.Warn().Msg("written")

@@ -10,17 +10,23 @@ import (
 	"shardway/config"
 )
 
-// logger returns the log of a node. A config that was loaded knows its level.
+// logger returns the log of a node; setLevel says what it leaves out.
 func logger(c *config.Config, w io.Writer) zerolog.Logger {
-	level, err := zerolog.ParseLevel(c.LogLevel)
-	if err != nil {
-		level = zerolog.InfoLevel
-	}
 	console := c.LogFormat == config.LogConsole || c.LogFormat == config.LogAuto && terminal(w)
 	if console {
 		w = zerolog.ConsoleWriter{Out: w, TimeFormat: "15:04:05.000", NoColor: !terminal(w)}
 	}
-	return zerolog.New(w).Level(level).Hook(stamp{})
+	return zerolog.New(w).Hook(stamp{})
+}
+
+// setLevel makes the level of c that of the whole process: copies of the log are
+// everywhere, and a reload changes it for all. A config that was loaded knows it.
+func setLevel(c *config.Config) {
+	level, err := zerolog.ParseLevel(c.LogLevel)
+	if err != nil {
+		level = zerolog.InfoLevel
+	}
+	zerolog.SetGlobalLevel(level)
 }
 
 // stamp gives each line its time, to the millisecond: zerolog's own hook writes

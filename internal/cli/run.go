@@ -5,6 +5,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/rs/zerolog"
 
 	"shardway/config"
 	"shardway/node/process"
@@ -23,11 +27,47 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	p, err := process.New(ctx, &cfg, Version, logger(&cfg, s.err))
+	log := logger(&cfg, s.err)
+	setLevel(&cfg)
+	p, err := process.New(ctx, &cfg, Version, log)
 	if err != nil {
 		return err
 	}
+	stop := onHangup(func() { c.reload(s, p, log) })
+	defer stop()
 	return p.Run(ctx)
+}
+
+// reload reads the settings again from where they came, and gives them to the
+// process. What is wrong with them changes nothing.
+func (c *runCommand) reload(s *session, p *process.Process, log zerolog.Logger) {
+	next, err := config.Load(c.Args, s.environ, os.ReadFile)
+	if err == nil {
+		err = p.Reload(&next)
+	}
+	if err != nil {
+		log.Error().Err(err).Msg("settings not reloaded, nothing has changed")
+		return
+	}
+	setLevel(&next)
+}
+
+// onHangup calls f, one call after the other, for each SIGHUP until stop is
+// called. Those that come while it runs count as one.
+func onHangup(f func()) (stop func()) {
+	signals, ended := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		defer close(ended)
+		for range signals {
+			f()
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		<-ended
+	}
 }
 
 func runHelp(w io.Writer) error {
@@ -35,7 +75,7 @@ func runHelp(w io.Writer) error {
 
 Runs a node: the proxy in front of one copy of the app, and its part of the
 cluster. SIGTERM or Ctrl-C makes it hand its shards over, finish and leave; a second
-one ends it at once. The exit code is 1 when the node failed and 2 when the
+one ends it at once. SIGHUP makes it read its settings again. The exit code is 1 when the node failed and 2 when the
 configuration is wrong.
 `)
 }

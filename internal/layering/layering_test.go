@@ -42,9 +42,10 @@ func allowed() map[string][]string {
 		"node/lineage":   {},
 		"node/logs":      {},
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
-		"node/process":   {"node", "node/disk", "node/gossip", "ack", "admin", "config", "proxy", "queue", "internal/clock", "internal/secret"},
+		"node/process":   {"node", "node/disk", "node/gossip", "ack", "admin", "config", "proxy", "queue", "internal/clock", "internal/logfile", "internal/secret"},
 		// The ends.
 		"internal/clock":   {},
+		"internal/logfile": {},
 		"internal/problem": {},
 		"internal/secret":  {},
 		"internal/simnet":  {},

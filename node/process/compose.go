@@ -25,7 +25,8 @@ import (
 // New opens the ports and the data directory, and builds the node. Version is
 // the program's. The ports come first: a data directory counts its boots.
 func New(ctx context.Context, c *config.Config, version string, log zerolog.Logger) (_ *Process, err error) {
-	p := &Process{log: log}
+	p := &Process{log: log, started: c, live: c}
+	p.journal.log = log
 	if p.guards, err = openGuards(c, log); err != nil {
 		return nil, err
 	}
@@ -34,9 +35,16 @@ func New(ctx context.Context, c *config.Config, version string, log zerolog.Logg
 			p.listen.close()
 		}
 	}()
+	first, err := p.prepare(c)
+	if err != nil {
+		return nil, err
+	}
 	if err = p.listen.open(ctx, c); err != nil {
 		return nil, err
 	}
+	p.front = newFront(p.listen.app, first.cert, log)
+	p.journal.use(first.access, first.file)
+	p.lameDuck.Store(int64(c.LameDuck))
 	o, err := options(ctx, c, log)
 	if err != nil {
 		return nil, err
@@ -50,7 +58,9 @@ func New(ctx context.Context, c *config.Config, version string, log zerolog.Logg
 			err = errors.Join(err, o.Dir.Close())
 		}
 	}()
-	o.App, o.Peer = p.listen.app, p.listen.peer
+	o.App, o.Peer = p.front, p.listen.peer
+	o.Proxy.Settings = first.set
+	o.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }
 	if err = p.guards.arm(&o); err != nil {
 		return nil, err
 	}
@@ -58,7 +68,10 @@ func New(ctx context.Context, c *config.Config, version string, log zerolog.Logg
 		return nil, err
 	}
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "shardway_access_log_lost_total", Help: "Lines of the access log that were lost because the disk did not keep up.",
+		}, p.journal.lost))
 	if err = p.node.Register(metrics); err != nil {
 		return nil, err
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/config"
 	"shardway/node"
 )
 
@@ -18,6 +20,12 @@ type Process struct {
 	listen listeners
 	guards *guards
 	log    zerolog.Logger
+
+	front    *front
+	journal  journal
+	lameDuck atomic.Int64   // nanoseconds
+	started  *config.Config // what the process was started with
+	live     *config.Config // what was taken over last
 }
 
 // Run runs the node until ctx ends and it has left, or until it fails. The ops
@@ -46,6 +54,8 @@ func (p *Process) Run(ctx context.Context) error {
 		serve(func(ctx context.Context) error { return admin.ServeProbes(ctx, p.listen.probes, p.node, p.log) })
 	}
 	wg.Go(func() { p.guards.run(base, p.node, p.admin) })
+	wg.Go(func() { p.front.run(base) })
+	wg.Go(func() { p.journal.run(base) })
 	err := p.node.Run(ctx)
 	stop()
 	wg.Wait()

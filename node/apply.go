@@ -1,0 +1,26 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"shardway/proxy"
+)
+
+// Apply replaces the settings of the proxy. The clients' requests that come from
+// now on go by them.
+func (n *Node) Apply(set proxy.Settings) { n.proxy.Apply(set) }
+
+// waddle goes on taking connections until the time as a lame duck, which began
+// when the node stopped being ready, is over: who spreads load has noticed then.
+func (n *Node) waddle(ctx context.Context, began time.Time) {
+	if n.o.LameDuck == nil {
+		return
+	}
+	left := time.NewTimer(n.o.LameDuck() - time.Since(began))
+	defer left.Stop()
+	select {
+	case <-left.C:
+	case <-ctx.Done():
+	}
+}
