@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
+	"shardway/node/consensus"
 	"shardway/node/gossip"
 	"shardway/shardmap"
 )
@@ -32,8 +34,8 @@ func (l *leading) do(ctx context.Context, a admin.Action) error {
 	l.log.Info().Stringer("action", a.Verb).Str("node", a.Node).Bool("force", a.Force).Str("by", a.By).Msg("action asked for")
 	switch a.Verb {
 	case admin.StepDown:
-		if err := l.raft.Transfer(); err != nil {
-			return fmt.Errorf("%w: leadership not handed over: %w", admin.ErrRefused, err)
+		if err := await(ctx, l.raft.Transfer); err != nil {
+			return refusal(fmt.Errorf("leadership not handed over: %w", err))
 		}
 		return nil
 	case admin.Remove:
@@ -71,8 +73,8 @@ func (l *leading) remove(ctx context.Context, a admin.Action) error {
 	if slices.Contains(voters, server) && len(voters) == 2 {
 		return fmt.Errorf("%w: %q is one of two voters, and the library can wedge when two become one: add a node first", admin.ErrRefused, a.Node)
 	}
-	if err := l.raft.Remove(server); err != nil {
-		return fmt.Errorf("%w: %w", admin.ErrRefused, err)
+	if err := await(ctx, func() error { return l.raft.Remove(server) }); err != nil {
+		return refusal(err)
 	}
 	return nil
 }
@@ -87,7 +89,28 @@ func (l *leading) letGo(ctx context.Context, from, server string) error {
 	if !l.n.mayLeave(server, views) {
 		return nil
 	}
-	return l.raft.Remove(server)
+	return await(ctx, func() error { return l.raft.Remove(server) })
+}
+
+// refusal tells what certainly did not happen from what may yet.
+func refusal(err error) error {
+	if errors.Is(err, consensus.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", admin.ErrRefused, err)
+}
+
+// await returns what f does, or the end of ctx: what is asked of Raft may take
+// until Raft stops, when its disk hangs.
+func await(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }() // ends with Raft at the latest
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // tell gives the loop a message and waits until it has taken it.
