@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"shardway/ack"
@@ -22,6 +23,10 @@ type fsm struct {
 	// Raft's one FSM goroutine looks at it.
 	broken bool
 }
+
+// remedyDamaged is what can be done about a data directory that cannot be gone
+// on from. Nothing else is in it than what the other nodes have, too.
+const remedyDamaged = "run the version of the other nodes; else remove this one from the cluster (shardway remove), and let it join with an empty --data directory"
 
 func newFSM(failed func(error)) *fsm {
 	f := &fsm{agentHint: make(chan struct{}, 1), leaderHint: make(chan struct{}, 1), failed: failed}
@@ -61,7 +66,7 @@ func (f *fsm) Restore(b []byte) error {
 
 func (f *fsm) fail(err error) error {
 	f.broken = true
-	f.failed(err)
+	f.failed(fmt.Errorf("node: the log is damaged, or of a newer version: "+remedyDamaged+": %w", err))
 	return err
 }
 

@@ -134,7 +134,10 @@ func (n *Node) openRaft() error {
 		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, Failed: n.fail, Hung: n.hung, Log: n.o.Log,
 		SnapshotInterval: snapshotEvery,
 	})
-	return err
+	if err != nil {
+		return fmt.Errorf("node: the data directory cannot be gone on from: "+remedyDamaged+": %w", err)
+	}
+	return nil
 }
 
 func (n *Node) newAgent() {

@@ -1,0 +1,168 @@
+package cli_test
+
+import (
+	"bytes"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+)
+
+// dataOf returns the data directory of a node.
+func dataOf(t *testing.T, n *node) string {
+	t.Helper()
+	for _, a := range n.args {
+		if dir, ok := strings.CutPrefix(a, "--data="); ok {
+			return dir
+		}
+	}
+	t.Fatal("no data directory")
+	return ""
+}
+
+// A directory that came back from a bad disk: the node says so in one line and
+// ends, and does not run into it again and again, or go on differently than the
+// others.
+func TestDamagedLogStopsTheNodeWithOneClearLine(t *testing.T) {
+	for name, damage := range map[string]func(t *testing.T, s *raftboltdb.BoltStore){
+		"an entry that nobody wrote": func(t *testing.T, s *raftboltdb.BoltStore) {
+			t.Helper()
+			e := lastCommand(t, s)
+			e.Data = []byte("\x01\x63garbage")
+			if err := s.StoreLog(e); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"an entry cut short": func(t *testing.T, s *raftboltdb.BoltStore) {
+			t.Helper()
+			e := lastCommand(t, s)
+			e.Data = e.Data[:len(e.Data)/2]
+			if err := s.StoreLog(e); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"an entry of a newer version": func(t *testing.T, s *raftboltdb.BoltStore) {
+			t.Helper()
+			e := lastCommand(t, s)
+			e.Data = append([]byte{99}, e.Data[1:]...)
+			if err := s.StoreLog(e); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := start(t, app(t))
+			n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
+			if code := n.finish(t); code != 0 {
+				t.Fatalf("exit %d\n%s", code, n.log.String())
+			}
+			s, err := raftboltdb.NewBoltStore(filepath.Join(dataOf(t, n), "raft", "log.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			damage(t, s)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			wantOneLine(t, n, "ack: corrupt entry", "log entry")
+		})
+	}
+}
+
+func lastCommand(t *testing.T, s *raftboltdb.BoltStore) *raft.Log {
+	t.Helper()
+	last, err := s.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; last > 0; last-- {
+		var e raft.Log
+		if err := s.GetLog(last, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == raft.LogCommand {
+			return &e
+		}
+	}
+	t.Fatal("no command in the log")
+	return nil
+}
+
+// wantOneLine starts the node again: it ends with exit code 1 and a last line
+// that says what is wrong and what to do.
+func wantOneLine(t *testing.T, n *node, words ...string) {
+	t.Helper()
+	n.log = output{}
+	n.launch(t)
+	select {
+	case code := <-n.ended:
+		if code != 1 {
+			t.Errorf("exit %d, want 1", code)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("the node goes on\n%s", n.log.String())
+	}
+	text := n.log.String()
+	if strings.Contains(text, "panic") || strings.Contains(text, "goroutine ") {
+		t.Errorf("it panicked:\n%s", text)
+	}
+	var said []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "shardway: ") {
+			said = append(said, line)
+		}
+	}
+	if len(said) != 1 {
+		t.Fatalf("%d lines, want one:\n%s", len(said), text)
+	}
+	for _, w := range append(words, "--data") {
+		if !strings.Contains(said[0], w) {
+			t.Errorf("%q is not in %s", w, said[0])
+		}
+	}
+}
+
+func TestDamagedSnapshotStopsTheNodeWithOneClearLine(t *testing.T) {
+	n := start(t, app(t))
+	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
+	file := filepath.Join(t.TempDir(), "backup")
+	if code, _, errOut := run(t, "backup "+file+" --admin "+n.admin); code != 0 {
+		t.Fatal(errOut)
+	}
+	if code := n.finish(t); code != 0 {
+		t.Fatalf("exit %d\n%s", code, n.log.String())
+	}
+	data := filepath.Join(t.TempDir(), "restored")
+	if code, _, errOut := run(t, "restore --node=solo --data="+data+" "+file); code != 0 {
+		t.Fatal(errOut)
+	}
+	for i, a := range n.args {
+		if strings.HasPrefix(a, "--data=") {
+			n.args[i] = "--data=" + data
+		}
+	}
+	found := 0
+	err := filepath.WalkDir(data, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "state.bin" {
+			return err
+		}
+		found++
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		b = bytes.Clone(b)
+		b[len(b)-1] ^= 1
+		return os.WriteFile(path, b, 0o600)
+	})
+	if err != nil || found == 0 {
+		t.Fatalf("%d snapshots, %v", found, err)
+	}
+	wantOneLine(t, n, "snapshot")
+}
