@@ -29,6 +29,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	}
 	log := logger(&cfg, s.err)
 	setLevel(&cfg)
+	limitMemory(log)
 	p, err := process.New(ctx, &cfg, Version, log)
 	if err != nil {
 		return err
