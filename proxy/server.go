@@ -69,14 +69,14 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	if !s.listen(ln) {
 		return ln.Close()
 	}
+	var running sync.WaitGroup
+	defer running.Wait() // after unlisten: what an open listener takes in would be reset
 	defer s.unlisten(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
-	var running sync.WaitGroup
-	defer running.Wait()
 	places := make(chan struct{}, s.o.MaxConns) // one for each open connection
 	for {
-		places <- struct{}{}
+		s.place(places)
 		conn, err := s.accept(ctx, ln)
 		if err != nil {
 			if ctx.Err() != nil || s.isClosed() {
@@ -101,13 +101,27 @@ func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	newClient(ctx, s, conn, ingress).serve() //nolint:contextcheck // it has ctx
 }
 
-// accept takes the next connection. Out of file descriptors or memory it pauses
-// and tries again, for the listener recovers by itself.
+// place takes a place for a connection, and waits for one at the bound.
+func (s *Server) place(places chan<- struct{}) {
+	select {
+	case places <- struct{}{}:
+	default:
+		s.o.Log.Warn().Int("connections", cap(places)).Msg("accepting paused: as many connections are open as may be (--max-conns)")
+		places <- struct{}{}
+		s.o.Log.Info().Msg("accepting resumed")
+	}
+}
+
+// accept takes the next connection. Out of file descriptors or memory it pauses,
+// lets idle connections go and tries again.
 func (s *Server) accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 	const first, last = 5 * time.Millisecond, time.Second
 	for pause := first; ; pause = min(2*pause, last) {
 		conn, err := ln.Accept()
 		if err == nil {
+			if pause > first {
+				s.o.Log.Info().Msg("accepting resumed")
+			}
 			return conn, nil
 		}
 		if !isTemporary(err) || s.isClosed() {
@@ -116,12 +130,23 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) (net.Conn, error) 
 		if pause == first {
 			s.o.Log.Warn().Err(err).Msg("accepting paused")
 		}
+		s.shed()
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, ctx.Err()
+		}
+	}
+}
+
+// shed closes the connections of clients that have been idle for a while.
+func (s *Server) shed() {
+	for _, c := range s.conns.appendAll(nil) {
+		since := c.idle.Load()
+		if c.ingress == "" && since != 0 && s.clock.now()-time.Duration(since) >= lameIdle {
+			c.h.StopIdle()
 		}
 	}
 }

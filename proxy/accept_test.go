@@ -1,0 +1,119 @@
+package proxy_test
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/proxy"
+)
+
+// starved is a listener without file descriptors for its first accepts.
+type starved struct {
+	net.Listener
+	left atomic.Int32
+}
+
+func (l *starved) Accept() (net.Conn, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.buf.String(), text)
+}
+
+func TestLackOfDescriptorsIsSaidAndSurvived(t *testing.T) {
+	said := new(lines)
+	clients, peers := listen(t), listen(t)
+	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
+	dial, err := proxy.DialURL("http://" + webApp(t, echo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hungry := &starved{Listener: clients}
+	hungry.left.Store(4)
+	n.start(hungry, peers, []func(*proxy.Options){func(o *proxy.Options) {
+		o.Log, o.DialUpstream = zerolog.New(said), dial
+	}})
+	if res, _ := n.dial().get("/"); res.StatusCode != 200 {
+		t.Errorf("afterwards: %v", res.Status)
+	}
+	for _, text := range []string{"accepting paused", "too many open files", "accepting resumed"} {
+		if !said.has(text) {
+			t.Errorf("the log does not say %q", text)
+		}
+	}
+}
+
+// Idle connections give theirs back when there are no more.
+func TestLackOfDescriptorsEndsIdleConnections(t *testing.T) {
+	clients, peers := listen(t), listen(t)
+	hungry := &starved{Listener: clients}
+	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
+	dial, err := proxy.DialURL("http://" + webApp(t, echo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.start(hungry, peers, []func(*proxy.Options){func(o *proxy.Options) { o.DialUpstream = dial }})
+	idle := n.dial()
+	idle.get("/")
+	time.Sleep(1100 * time.Millisecond) // idle for long enough
+	// The listener waits in Accept already: one more connection gets in.
+	hungry.left.Store(8)
+	n.dial().get("/")
+	idle.closed()
+	if hungry.left.Load() < 0 {
+		t.Error("closed for another reason")
+	}
+	if res, _ := n.dial().get("/"); res.StatusCode != 200 {
+		t.Errorf("afterwards: %v", res.Status)
+	}
+}
+
+func TestConnectionsOfClientsAreBounded(t *testing.T) {
+	said := new(lines)
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxConns, o.Log = 3, zerolog.New(said) })
+	var open []*client
+	for range 3 {
+		c := n.dial()
+		c.get("/")
+		open = append(open, c)
+	}
+	until(t, "said", func() bool { return said.has("accepting paused") })
+	fourth := n.dial()
+	fourth.send("GET /4 HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	for _, c := range open {
+		if res, _ := c.get("/"); res.StatusCode != 200 {
+			t.Errorf("one of the first: %v", res.Status)
+		}
+	}
+	_ = open[0].Close()
+	if _, body := fourth.answer("GET"); body != "GET /4 " {
+		t.Errorf("the one that waited: %q", body)
+	}
+}
