@@ -1,0 +1,49 @@
+package node_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"shardway/node"
+)
+
+// TestManyWholeNodes starts many nodes with 16 384 shards (SHARDWAY_SCALE_NODES,
+// else 20: fifty take a minute, a hundred many), real Serf and Raft and all, and kills one. It
+// prints how long that took in virtual time; what the nodes compute takes none in
+// a bubble, package e2e/scale charges it.
+func TestManyWholeNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	n := 20
+	if v, err := strconv.Atoi(os.Getenv("SHARDWAY_SCALE_NODES")); err == nil && v > 0 {
+		n = v
+	}
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Shards = 16384 }
+		took := func(what string, names []string) {
+			t.Helper()
+			began := time.Now()
+			w.untilSettled(names...)
+			w.t.Logf("%d nodes: %s after %v", n, what, time.Since(began).Round(time.Millisecond))
+		}
+		var names []string
+		for i := range n {
+			name := fmt.Sprintf("n%03d", i)
+			w.start(name)
+			names = append(names, name)
+		}
+		took("all serve", names)
+		time.Sleep(30 * time.Second) // gossip settles, five of them vote
+		took("all still serve", names)
+		victim := w.follower()
+		victim.kill()
+		took("one was killed, the others have its shards", w.others(victim))
+		lead := w.leader()
+		lead.kill()
+		took("the leader was killed, the others have its shards", w.others(lead))
+	})
+}
