@@ -14,7 +14,7 @@ const (
 )
 
 // Kill ends processes at once, as kill -9 does. One of them may lead.
-func (s *Sim) Kill(dead ...*node) {
+func (s *Sim) Kill(dead ...*Node) {
 	for _, n := range dead {
 		n.up = false
 	}
@@ -30,7 +30,7 @@ func (s *Sim) Kill(dead ...*node) {
 }
 
 // show gives the leader the evidence.
-func (s *Sim) show(dead []*node) {
+func (s *Sim) show(dead []*Node) {
 	for _, n := range dead {
 		s.leader.put(work{msg: ack.Closed{Node: n.id, Nonce: n.nonce}})
 		s.leader.put(work{msg: ack.Evidence{Node: n.id, Boot: 1}})
@@ -38,7 +38,7 @@ func (s *Sim) show(dead []*node) {
 }
 
 // Silence stops a process that shows nothing but that it is not heard any more.
-func (s *Sim) Silence(n *node) { n.up = false }
+func (s *Sim) Silence(n *Node) { n.up = false }
 
 // Join starts a new node, which has the state from a snapshot.
 func (s *Sim) Join() {
@@ -47,7 +47,7 @@ func (s *Sim) Join() {
 }
 
 // successor is the first living voter.
-func (s *Sim) successor() *node {
+func (s *Sim) successor() *Node {
 	for _, n := range s.Alive() {
 		if n.voter {
 			return n

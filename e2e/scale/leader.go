@@ -11,7 +11,7 @@ import (
 // and its end of the log.
 type leader struct {
 	s       *Sim
-	node    *node
+	node    *Node
 	term    uint64
 	machine *ack.Leader
 	inbox   []work
@@ -27,12 +27,12 @@ type leader struct {
 // work is one turn of the loop.
 type work struct {
 	msg  ack.Message
-	from *node
+	from *Node
 	beat []byte
 }
 
 // elect makes n the leader of the next term.
-func (s *Sim) elect(n *node) {
+func (s *Sim) elect(n *Node) {
 	s.term++
 	l := &leader{s: s, node: n, term: s.term}
 	s.leader = l
@@ -67,7 +67,7 @@ func (l *leader) tick() {
 	}
 }
 
-func (l *leader) receive(from *node, b []byte) {
+func (l *leader) receive(from *Node, b []byte) {
 	if l.live() {
 		l.put(work{from: from, beat: b})
 	}
@@ -134,7 +134,7 @@ func (l *leader) step(w work) (effects []ack.Effect, answers [][]byte) {
 	return effects, answers
 }
 
-func (l *leader) perform(e ack.Effect, from *node, answer []byte) {
+func (l *leader) perform(e ack.Effect, from *Node, answer []byte) {
 	switch e := e.(type) {
 	case ack.Reply:
 		l.s.after(from.wire(l), func() { from.answered(answer) })

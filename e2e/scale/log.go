@@ -53,7 +53,7 @@ func (l *leader) replicate(index int, applied func()) {
 	}
 	// The leader's own fsync runs beside the sending; it is never the last of a
 	// quorum that has the same disks and a network between.
-	followers := slices.DeleteFunc(s.Alive(), func(n *node) bool { return n == l.node })
+	followers := slices.DeleteFunc(s.Alive(), func(n *Node) bool { return n == l.node })
 	s.rnd.Shuffle(len(followers), func(i, k int) { followers[i], followers[k] = followers[k], followers[i] })
 	for _, n := range followers {
 		begin := max(s.now, n.free)

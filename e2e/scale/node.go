@@ -10,8 +10,8 @@ import (
 // tickEvery is how often nodes and leader are told the time.
 const tickEvery = 10 * time.Millisecond
 
-// node is one process: its machines, and what it has applied.
-type node struct {
+// Node is one process: its machines, and what it has applied.
+type Node struct {
 	s      *Sim
 	id     shardmap.NodeID
 	server string
@@ -31,7 +31,7 @@ type node struct {
 }
 
 // tick is the node's look at the time.
-func (n *node) tick() {
+func (n *Node) tick() {
 	if !n.up {
 		return
 	}
@@ -43,7 +43,7 @@ func (n *node) tick() {
 }
 
 // take applies a state: nothing runs, so it is acknowledged at once.
-func (n *node) take(st *ack.State) {
+func (n *Node) take(st *ack.State) {
 	n.state = st
 	n.follower.Applied(n.s.now, st)
 	if e := n.follower.Draining(); e != 0 && n.follower.Drained(e) {
@@ -52,7 +52,7 @@ func (n *node) take(st *ack.State) {
 }
 
 // apply takes all entries up to an index.
-func (n *node) apply(index int) {
+func (n *Node) apply(index int) {
 	if n.up && index > n.applied {
 		n.applied = index
 		if st := n.s.log[index-1].state; st != n.state {
@@ -62,7 +62,7 @@ func (n *node) apply(index int) {
 }
 
 // beat sends a heartbeat over the wire.
-func (n *node) beat() {
+func (n *Node) beat() {
 	n.nextBeat = n.s.now + n.s.timing.Heartbeat
 	number, echo := n.holder.Beat(n.s.now)
 	hb := ack.Heartbeat{
@@ -81,7 +81,7 @@ func (n *node) beat() {
 }
 
 // wire is how long a message to or from the leader takes.
-func (n *node) wire(l *leader) time.Duration {
+func (n *Node) wire(l *leader) time.Duration {
 	if l.node == n {
 		return 0
 	}
@@ -89,7 +89,7 @@ func (n *node) wire(l *leader) time.Duration {
 }
 
 // answered takes an answer.
-func (n *node) answered(b []byte) {
+func (n *Node) answered(b []byte) {
 	var a ack.Answer
 	if err := a.UnmarshalBinary(b); err != nil {
 		panic(err)
@@ -100,4 +100,4 @@ func (n *node) answered(b []byte) {
 }
 
 // State is what the node has applied.
-func (n *node) State() *ack.State { return n.state }
+func (n *Node) State() *ack.State { return n.state }

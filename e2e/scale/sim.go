@@ -31,7 +31,7 @@ type Sim struct {
 	events events
 	seq    uint64
 
-	nodes  []*node
+	nodes  []*Node
 	leader *leader
 	term   uint64
 	log    []entry // the entry of index i is log[i-1]
@@ -71,9 +71,9 @@ func New(o Options) *Sim {
 }
 
 // start starts the i-th node.
-func (s *Sim) start(i int) *node {
+func (s *Sim) start(i int) *Node {
 	id := shardmap.NodeID(fmt.Sprintf("node-%03d", i))
-	n := &node{
+	n := &Node{
 		s: s, id: id, server: string(id) + "/0123456789abcdef", up: true, voter: i < s.o.Voters, nonce: uint64(i + 1),
 		holder: ack.NewHolder(s.timing, 1, s.now), follower: ack.NewFollower(s.timing, id), state: ack.NewState(), term: s.term,
 	}
@@ -104,8 +104,8 @@ func (s *Sim) Run(limit time.Duration, cond func() bool) bool {
 func (s *Sim) Pass(d time.Duration) { s.Run(d, func() bool { return false }) }
 
 // Alive are the nodes whose process runs.
-func (s *Sim) Alive() []*node {
-	var up []*node
+func (s *Sim) Alive() []*Node {
+	var up []*Node
 	for _, n := range s.nodes {
 		if n.up {
 			up = append(up, n)
