@@ -56,6 +56,10 @@ test-chaos: test-e2e
 e2e: ## only the tests of whole clusters, chaos too
 	$(call stage,whole clusters and chaos,go test -count=1 -p 1 -timeout 40m ./e2e/...)
 
+.PHONY: e2e-clients
+e2e-clients: ## clients that others wrote, 10 000 idle connections and 1 000 slow ones against clusters
+	$(call stage,real clients,go test -count=1 -v -run 'TestRealClients|TestIdleConnections|TestSlowHeads' ./e2e | grep -v '"level":')
+
 .PHONY: check
 check: lint ## what a commit needs: formatting, vet, lint, module files, unit tests without the race detector
 	@go mod verify >/dev/null

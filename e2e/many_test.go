@@ -1,0 +1,143 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// TestIdleConnectionsAreCheap keeps 10 000 connections open, each after a request
+// of its own, and measures what the node's process holds for each.
+func TestIdleConnectionsAreCheap(t *testing.T) {
+	const conns, most = 10_000, 24 << 10 // bytes each
+	c := start(t, 1)
+	n := c.Node("a")
+	key := c.AwaitServing(t).Keys(n.ID, 1)[0]
+	request := []byte("GET / HTTP/1.1\r\nHost: app\r\nX-Shard-Key: " + key + "\r\n\r\n")
+	open := func(k int) {
+		for range k {
+			conn, err := net.Dial("tcp", n.Addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			if _, err := conn.Write(request); err != nil {
+				t.Fatal(err)
+			}
+			wantOK(t, conn)
+		}
+	}
+	open(200) // what does not grow with the connections is there after some
+	before := resident(t, n)
+	open(conns)
+	each := (resident(t, n) - before) / conns
+	t.Logf("%d idle connections: %d bytes of resident memory each (%.1f KiB)", conns, each, float64(each)/1024)
+	if each > most {
+		t.Errorf("an idle connection holds %d bytes, want at most %d", each, most)
+	}
+	if a := c.Ask(t, n, load.Request{Key: key}); !a.OK() {
+		t.Errorf("beside idle connections, a request got %d %s", a.Status, a.Error)
+	}
+}
+
+// wantOK reads one answer.
+func wantOK(t *testing.T, conn net.Conn) {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 1<<10), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("answer %s, %v", resp.Status, err)
+	}
+}
+
+var residentLine = regexp.MustCompile(`VmRSS:\s*(\d+) kB`)
+
+// resident is how many bytes the node's process holds in memory.
+func resident(t *testing.T, n *cluster.Node) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Process().Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kib, err := strconv.Atoi(string(residentLine.FindSubmatch(b)[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// TestSlowHeadsDisturbNobody has 1000 clients that send a head byte by byte and
+// never end it. Each is answered 408 by its own limit; the requests of others go
+// on meanwhile.
+func TestSlowHeadsDisturbNobody(t *testing.T) {
+	const slow = 1000
+	c := start(t, 3, "--head-timeout", "3s")
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	l.Flow(t, 50)
+	var refused, other atomic.Int64
+	n := c.Node("a")
+	for range slow {
+		conn, err := net.Dial("tcp", n.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		go func() {
+			if status := dripHead(conn); strings.HasPrefix(status, "HTTP/1.1 408 ") {
+				refused.Add(1)
+			} else {
+				other.Add(1)
+			}
+		}()
+	}
+	cluster.Await(t, "each slow head is refused", func() error {
+		if n := refused.Load(); n < slow {
+			return fmt.Errorf("%d of %d, %d ended otherwise", n, slow, other.Load())
+		}
+		return nil
+	})
+	l.Flow(t, 50)
+	l.Finish(t, nil) // not one of them failed
+}
+
+// dripHead sends a head without end, four bytes a second, until something comes
+// back, and returns the first line of that.
+func dripHead(conn net.Conn) string {
+	answer := make(chan string, 1)
+	go func() {
+		var b bytes.Buffer
+		_, _ = io.Copy(&b, conn) // what came before the end is what counts
+		line, _, _ := strings.Cut(b.String(), "\r\n")
+		answer <- line
+	}()
+	drip := time.NewTicker(250 * time.Millisecond)
+	defer drip.Stop()
+	for b := []byte("GET / HTTP/1.1\r\nHost: app\r\nX-Slow: "); ; b = []byte("x") {
+		if _, err := conn.Write(b); err != nil {
+			return <-answer
+		}
+		select {
+		case line := <-answer:
+			return line
+		case <-drip.C:
+		}
+	}
+}
