@@ -1,0 +1,123 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+)
+
+// keeper is a client that keeps its connection until the server says close, and
+// never tries anything twice.
+type keeper struct {
+	addr  string
+	asked *atomic.Int64
+	conn  net.Conn
+	r     *bufio.Reader
+}
+
+// run sends one POST after the other, with pauses, until nobody listens any more.
+func (k *keeper) run() error {
+	for i := 0; ; i++ {
+		if k.conn == nil {
+			conn, err := net.DialTimeout("tcp", k.addr, 5*time.Second) //nolint:noctx // the timeout is enough
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			k.conn, k.r = conn, bufio.NewReader(conn)
+		}
+		if err := k.ask(i); err != nil {
+			return fmt.Errorf("request %d: %w", i, err)
+		}
+		k.asked.Add(1)
+		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // a client's time to think
+	}
+}
+
+func (k *keeper) ask(i int) error {
+	_ = k.conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := fmt.Fprintf(k.conn, "POST /k HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k%d\r\nContent-Length: 2\r\n\r\nhi", rand.IntN(500)); err != nil {
+		return err
+	}
+	res, err := http.ReadResponse(k.r, nil)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s after %d: %s", res.Status, i, body)
+	}
+	if res.Close {
+		_ = k.conn.Close()
+		k.conn = nil
+	}
+	return nil
+}
+
+// TestSigtermFailsNoKeepAliveClient stops a node while clients that never retry
+// post over connections that they keep. Nothing that was accepted is dropped, and
+// the node says that it is not ready for lame-duck before it stops listening.
+func TestSigtermFailsNoKeepAliveClient(t *testing.T) {
+	const duck = 700 * time.Millisecond
+	c := start(t, 3, "--lame-duck", duck.String())
+	n := c.Leader(t)
+	var asked atomic.Int64
+	var clients sync.WaitGroup
+	failures := make(chan error, 50) // one for each client
+	for range cap(failures) {
+		clients.Go(func() {
+			k := &keeper{addr: n.Addr, asked: &asked}
+			if err := k.run(); err != nil {
+				failures <- err
+			}
+		})
+	}
+	cluster.Await(t, "requests", func() error {
+		if asked.Load() < 500 {
+			return errors.New("few")
+		}
+		return nil
+	})
+	began := time.Now()
+	n.Terminate(t)
+	cluster.Await(t, "not ready", func() error {
+		if err := n.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "draining") {
+			return fmt.Errorf("/readyz: %w", err)
+		}
+		return nil
+	})
+	red, before := time.Now(), asked.Load()
+	clients.Wait() // until nobody listens
+	if took := time.Since(began); took < duck {
+		t.Errorf("the listener was closed after %v, want %v at least", took, duck)
+	}
+	if asked.Load() == before {
+		t.Errorf("no request was answered after /readyz turned red at %v", red.Sub(began))
+	}
+	n.AwaitExit(t, 0)
+	close(failures)
+	for err := range failures {
+		t.Error(err)
+	}
+	t.Logf("%d requests, the listener closed after %v", asked.Load(), time.Since(began))
+}

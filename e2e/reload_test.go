@@ -1,0 +1,117 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"shardway/e2e/cluster"
+)
+
+// keyless asks a node for /probe, without a key, and returns the status.
+func keyless(ctx context.Context, n *cluster.Node) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.Addr+"/probe", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	return res.StatusCode, res.Body.Close()
+}
+
+// wantKeyless fails the test unless a request without a key gets this status.
+func wantKeyless(t *testing.T, n *cluster.Node, want int) {
+	t.Helper()
+	if got, err := keyless(t.Context(), n); err != nil || got != want {
+		t.Errorf("without a key: %d, %v, want %d", got, err, want)
+	}
+}
+
+// hangUp writes the node's file, sends SIGHUP, and waits for a line of its log
+// with these words that was not there before.
+func hangUp(t *testing.T, n *cluster.Node, file, text string, words ...string) {
+	t.Helper()
+	before, err := os.ReadFile(n.Process().Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Process().Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Await(t, fmt.Sprintf("a line with %q", words), func() error {
+		now, err := os.ReadFile(n.Process().Log)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(now[len(before):])) {
+			if hasAll(line, words) {
+				return nil
+			}
+		}
+		return errors.New("not there")
+	})
+}
+
+func hasAll(line string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(line, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestHangupReloadsUnderLoad changes what a running node can take over while
+// clients talk to it: no request fails, a bad file changes nothing, and the log
+// says what needs a restart.
+func TestHangupReloadsUnderLoad(t *testing.T) {
+	dir := t.TempDir()
+	file, log := filepath.Join(dir, "s.yaml"), filepath.Join(dir, "access.log")
+	if err := os.WriteFile(file, []byte("access_log: "+log+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, 1, "--config", file)
+	n := c.Nodes()[0]
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	l.Flow(t, 100)
+	wantKeyless(t, n, 400)
+
+	if err := os.Rename(log, log+".1"); err != nil {
+		t.Fatal(err)
+	}
+	next := "access_log: " + log + "\nprobe_path: /probe\nvoters: 3\n"
+	hangUp(t, n, file, next, "settings reloaded", `"changed":["probe-path"]`, `"needs_restart":["voters"]`)
+	wantKeyless(t, n, 200)
+	hangUp(t, n, file, "probe_path: /other\nkey: [nonsense]\n", "nothing has changed", "nonsense")
+	wantKeyless(t, n, 200)
+	hangUp(t, n, file, next, "settings reloaded", `"changed":[]`)
+	l.Flow(t, 100)
+	l.Finish(t, nil)
+
+	cluster.Await(t, "lines in both files", func() error {
+		for _, name := range []string{log + ".1", log} {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			if !bytes.Contains(b, []byte(`"status":200`)) || !bytes.Contains(b, []byte(`"key_hash":"`)) || bytes.Contains(b, []byte(`"key":"`)) {
+				return fmt.Errorf("%s: %.300s", name, b)
+			}
+		}
+		return nil
+	})
+}
