@@ -19,9 +19,9 @@ import (
 	"shardway/proxy"
 )
 
-// tlsNode is newNode with TLS in front of it; its clients are to be made with
+// nodeUnderTLS is newNode with TLS in front of it; its clients are to be made with
 // dialTLS.
-func tlsNode(t *testing.T, app string, change ...func(*proxy.Options)) *node {
+func nodeUnderTLS(t *testing.T, app string, change ...func(*proxy.Options)) *node {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestClientThatLeavesIsNoticedEverywhere(t *testing.T) {
 			one := func(o *proxy.Options) { o.UpstreamConns, o.QueueWait = 1, time.Minute }
 			n := newNode(t, "a", app, one)
 			if name == "TLS" {
-				n = tlsNode(t, app, one)
+				n = nodeUnderTLS(t, app, one)
 			}
 			n.swap(1, 2, held(proxy.ReasonMoving))
 			c := dial(n)
