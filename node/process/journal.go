@@ -23,10 +23,11 @@ type journal struct {
 
 	mu struct {
 		sync.Mutex
-		path string        // as the settings say
-		file *logfile.File // nil: off
-		all  []*logfile.File
-		stop context.CancelFunc // of file; nil: it does not run yet
+		path  string        // as the settings say
+		file  *logfile.File // nil: off
+		all   []*logfile.File
+		begun int                // so many of all run, or have run
+		stop  context.CancelFunc // of file; nil: it does not run yet
 	}
 	running context.Context //nolint:containedctx // of run; nil before it
 	writers sync.WaitGroup
@@ -65,15 +66,22 @@ func (j *journal) use(path string, file *logfile.File) {
 	j.start()
 }
 
-// start runs the log if the process does. With mu held.
+// start runs the logs that do not run yet, if the process does. With mu held.
 func (j *journal) start() {
-	if j.mu.file == nil || j.running == nil {
+	if j.running == nil {
 		return
 	}
-	file := j.mu.file
-	ctx, cancel := context.WithCancel(j.running)
-	j.mu.stop = cancel
-	j.writers.Go(func() { file.Run(ctx) })
+	for ; j.mu.begun < len(j.mu.all); j.mu.begun++ {
+		file := j.mu.all[j.mu.begun]
+		ctx, cancel := context.WithCancel(j.running)
+		j.writers.Go(func() {
+			defer cancel()
+			file.Run(ctx)
+		})
+		if file == j.mu.file {
+			j.mu.stop = cancel
+		}
+	}
 }
 
 // run writes until ctx ends, and returns when all is written.
