@@ -17,7 +17,11 @@ const stickyLen = 32
 // findKey finds the key of the request; false means that it has been answered.
 func (c *client) findKey() bool {
 	k := c.set.Keys
-	sources, wants := k.choose(c.req.Path())
+	sources, wants := k.sources, k.wants
+	if len(k.routes) > 0 {
+		// By what the app takes the path for: another spelling is no way around.
+		sources, wants = k.choose(normalPath(c.grown(len(c.req.Path())), c.req.Path()))
+	}
 	for i := range sources {
 		if c.x.key = c.keyFrom(&sources[i]); c.x.key == nil {
 			continue

@@ -92,6 +92,7 @@ func TestFirstSourceWithAKeyCounts(t *testing.T) {
 	c := n.dial()
 	for target, want := range map[string]string{
 		"/?t=q": "head", "/rooms/r1": "r1", "/rooms/special/s": "s", "/rooms/special": "special", "/roomsx/r1?t=q": "head",
+		"/%72ooms/r1?t=q": "r1", "/./rooms/r1": "r1", "/x/../rooms/r1": "r1", "/rooms%2fr1": "r1", "/rooms/../?t=q": "head",
 	} {
 		c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Tenant: head\r\n\r\n", target)
 		if res, _ := c.answer("GET"); res.Header.Get("Saw-Shardway-Key") != want {
