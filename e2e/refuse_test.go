@@ -100,7 +100,7 @@ func newcomer(t *testing.T, c *cluster.Cluster) []string {
 		}
 		args = append(args, flag, fmt.Sprintf("127.0.0.1:%d", port))
 	}
-	return append(args, "--log-format", "json")
+	return append(append(args, "--log-format", "json"), c.SecretFlags(t, "newcomer")...)
 }
 
 // with replaces or adds flags.
@@ -125,6 +125,9 @@ func refuses(t *testing.T, args []string, words ...string) {
 	if os.Geteuid() == 0 && strings.Contains(t.Name(), "unwritable") {
 		const nobody = 65534 // root can write anywhere
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		if at := slices.Index(cmd.Args, "--secret-file"); at >= 0 {
+			cmd.Args = slices.Delete(cmd.Args, at, at+2) // which it may not read, either
+		}
 	}
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer

@@ -19,6 +19,7 @@ import (
 	"shardway/e2e/history"
 	"shardway/e2e/netns"
 	"shardway/e2e/relay"
+	"shardway/internal/secret"
 )
 
 // logEnds is how much of the beginning and of the end of each log a failed test
@@ -39,6 +40,8 @@ type Options struct {
 	Net *netns.Net
 	// Relay puts a relay before each peer port. Not with Net.
 	Relay bool
+	// Secret gives all nodes one; see also SealVariable. Not with Relay.
+	Secret bool
 	// Dir holds data and logs; empty is a directory in memory. It is the
 	// caller's to remove.
 	Dir string
@@ -66,6 +69,8 @@ type Cluster struct {
 	// asked are the ids of requests whose answers the test judges itself.
 	asked []string
 	loads int
+	// secrets are those that nodes begin with; none: all is plain.
+	secrets secret.List
 }
 
 // Start starts a cluster and returns when it serves every shard. It ends with
@@ -105,6 +110,9 @@ func New(tb testing.TB, o Options) *Cluster {
 		o: o, dir: dir, ports: ports, spawn: newSpawner(), watch: newWatch(),
 		ops: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: new(net.Dialer).DialContext}},
 	}
+	if o.wantsSecret() {
+		c.secrets = newSecrets()
+	}
 	c.watching, c.unwatch = context.WithCancel(context.Background())
 	tb.Cleanup(func() { c.close(tb) })
 	return c
@@ -130,7 +138,7 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	}
 	n.App = &App{c: c, name: id, place: n.place, Addr: n.place.control(c.port(tb))}
 	n.App.Start(tb)
-	n.flags = slices.Concat([]string{"--shards", strconv.Itoa(c.o.Shards)}, c.o.Flags, flags)
+	n.flags = slices.Concat([]string{"--shards", strconv.Itoa(c.o.Shards)}, c.SecretFlags(tb, id), c.o.Flags, flags)
 	c.nodes = append(c.nodes, n)
 	c.watchers.Go(func() { c.follow(c.watching, n) })
 	return n
