@@ -76,9 +76,9 @@ func bench(ctx context.Context, o options) (err error) {
 	b := &stage{dir: dir, ports: ports}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if o.node == "" {
-		built, err := cluster.Build(ctx, dir)
-		if err != nil {
-			return err
+		built, broken := cluster.Build(ctx, dir)
+		if broken != nil {
+			return broken
 		}
 		o.node = built.Node
 	}
@@ -86,13 +86,8 @@ func bench(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	t := newTable(os.Stdout)
-	t.machine()
-	for _, l := range lines {
-		if l.version != "" {
-			fmt.Fprintf(os.Stdout, "%s: %s\n", l.name, l.version)
-		}
-	}
+	t := &table{out: os.Stdout}
+	t.machine(lines)
 	for _, c := range cases() {
 		if !o.only.MatchString(c.String()) {
 			continue
@@ -131,8 +126,8 @@ func (b *stage) measure(ctx context.Context, c testCase, lines []*line, o option
 			if o.profile != "" && len(l.pprof) > 0 && round == 0 {
 				stop = b.profile(ctx, l, filepath.Join(o.profile, c.slug()), o.seconds)
 			}
-			r, err := l.measure(ctx, w)
-			if err := errors.Join(err, stop()); err != nil {
+			r, failed := l.measure(ctx, w)
+			if err := errors.Join(failed, stop()); err != nil {
 				return fmt.Errorf("%s, %v: %w", l.name, c, err)
 			}
 			if round >= 0 {

@@ -73,9 +73,9 @@ func use(pid int) (usage, error) {
 	const utime, rss = 11, 21 // fields 14 and 24 of proc(5), less the two before
 	var u usage
 	for _, s := range f[utime : utime+4] { // utime, stime, cutime, cstime
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return usage{}, fmt.Errorf("bench: %s: %w", dir, err)
+		n, bad := strconv.ParseInt(s, 10, 64)
+		if bad != nil {
+			return usage{}, fmt.Errorf("bench: %s: %w", dir, bad)
 		}
 		u.cpu += time.Duration(n) * tick
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -17,10 +18,8 @@ import (
 // table prints results.
 type table struct{ out io.Writer }
 
-func newTable(out io.Writer) *table { return &table{out: out} }
-
 // machine says where the figures come from.
-func (t *table) machine() {
+func (t *table) machine(lines []*line) {
 	model := "unknown processor"
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(b)) {
@@ -31,34 +30,47 @@ func (t *table) machine() {
 		}
 	}
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // without it the line is shorter
-	fmt.Fprintf(t.out, "%d × %s, Linux %s, %s\n", runtime.NumCPU(), model, strings.TrimSpace(string(release)), runtime.Version())
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%d × %s, Linux %s, %s\n", runtime.NumCPU(), model, bytes.TrimSpace(release), runtime.Version())
+	for _, l := range lines {
+		if l.version != "" {
+			fmt.Fprintf(&b, "%s: %s\n", l.name, l.version)
+		}
+	}
+	_, _ = t.out.Write(b.Bytes()) // to the terminal
 }
 
 // add prints a case: medians, and the span of what counts most.
 func (t *table) add(c testCase, lines []*line, results [][]result) {
-	fmt.Fprintf(t.out, "\n%v (%d rounds)\n", c, len(results[0]))
-	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "line\tCPU µs/request\tmin–max\t× nginx\trequests/s\tp50 ms\tp99 ms\tRSS MiB\t")
+	var b bytes.Buffer
+	fmt.Fprintln(&b, "line\tCPU µs/request\tmin–max\t× nginx\trequests/s\tp50 ms\tp99 ms\tRSS MiB\t")
 	nginx := nginxCost(lines, results)
 	for i, l := range lines {
 		rs := results[i]
 		cost := median(rs, func(r result) time.Duration { return r.perRequest })
-		least := slices.MinFunc(rs, byCost).perRequest
-		most := slices.MaxFunc(rs, byCost).perRequest
-		ratio := "-"
-		if nginx > 0 && cost > 0 {
-			ratio = fmt.Sprintf("%.2f", float64(cost)/float64(nginx))
-		}
-		if nginx > 0 && strings.HasPrefix(l.name, "shardway") {
-			ratio += fmt.Sprintf(" (bar %.2f)", c.bar())
-		}
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f–%.1f\t%s\t%.0f\t%.2f\t%.2f\t%.1f\t\n", l.name, micros(cost), micros(least), micros(most), ratio,
+		fmt.Fprintf(&b, "%s\t%.1f\t%.1f–%.1f\t%s\t%.0f\t%.2f\t%.2f\t%.1f\t\n", l.name, micros(cost),
+			micros(slices.MinFunc(rs, byCost).perRequest), micros(slices.MaxFunc(rs, byCost).perRequest), ratio(c, l, cost, nginx),
 			median(rs, func(r result) float64 { return r.rate }),
 			micros(median(rs, func(r result) time.Duration { return r.p50 }))/1000,
 			micros(median(rs, func(r result) time.Duration { return r.p99 }))/1000,
 			float64(median(rs, func(r result) int64 { return r.rss }))/(1<<20))
 	}
-	_ = w.Flush() // to the terminal
+	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", c, len(results[0])) // all to the terminal
+	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = w.Write(b.Bytes())
+	_ = w.Flush()
+}
+
+// ratio compares a line with nginx, and ours with its bar.
+func ratio(c testCase, l *line, cost, nginx time.Duration) string {
+	if nginx == 0 || cost == 0 {
+		return "-"
+	}
+	text := fmt.Sprintf("%.2f", float64(cost)/float64(nginx))
+	if strings.HasPrefix(l.name, "shardway") {
+		text += fmt.Sprintf(" (bar %.2f)", c.bar())
+	}
+	return text
 }
 
 func byCost(a, b result) int { return cmp.Compare(a.perRequest, b.perRequest) }

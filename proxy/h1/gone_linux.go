@@ -22,11 +22,10 @@ func pollNow(fd uintptr, events int16) int16 {
 	var now unix.Timespec
 	for {
 		_, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0) //nolint:gosec // as package unix does it
-		switch errno {
-		case 0:
+		if errno == 0 {
 			return fds[0].Revents
-		case unix.EINTR:
-		default:
+		}
+		if errno != unix.EINTR {
 			return unix.POLLERR
 		}
 	}

@@ -25,11 +25,10 @@ func writeFD(fd uintptr, p []byte) (int, error) {
 func rawIO(call, fd uintptr, p []byte, flags uintptr) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall6(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0) //nolint:gosec // as package syscall does it
-		switch errno {
-		case 0:
+		if errno == 0 {
 			return int(n), nil
-		case syscall.EINTR:
-		default:
+		}
+		if errno != syscall.EINTR {
 			return 0, errno
 		}
 	}
