@@ -1,0 +1,32 @@
+package proxy
+
+import "testing"
+
+// A node that has spent its savings sends again what one in five requests earns.
+func TestRetriesStayWithinTheBudget(t *testing.T) {
+	var b budget
+	b.fill()
+	saved := 0
+	for b.spend() {
+		saved++
+	}
+	if saved != 1000 {
+		t.Errorf("%d retries were saved up, want 1000", saved)
+	}
+	again := 0
+	for range 500 {
+		b.earn()
+		if b.spend() {
+			again++
+		}
+	}
+	if again != 100 {
+		t.Errorf("%d retries of 500 requests, want 100", again)
+	}
+	for range 20_000 {
+		b.earn()
+	}
+	if n := b.saved.Load(); n != budgetMax {
+		t.Errorf("saved %d, want no more than %d", n, budgetMax)
+	}
+}
