@@ -21,10 +21,16 @@ func (l *Leader) heard(now time.Duration, m Heard) {
 		l.refuse(n, m, a)
 		return
 	}
-	if m.Boot == n.beat.Boot && m.Nonce == n.beat.Nonce && m.Number <= n.beat.Number {
+	if n.heard() && m.Boot == n.beat.Boot && m.Nonce != n.beat.Nonce {
+		// A data directory that was emptied, or copied: what names this boot (old
+		// evidence, for one) would not tell the two processes apart.
+		l.refuse(n, m, Answer{Refusal: RefusedBoot, Known: m.Boot + 1})
+		return
+	}
+	if m.Boot == n.beat.Boot && m.Number <= n.beat.Number {
 		return // repeated or overtaken
 	}
-	if m.Boot != n.beat.Boot || m.Nonce != n.beat.Nonce {
+	if m.Boot != n.beat.Boot {
 		n.reset(now, m.Boot)
 	}
 	n.beat, n.from, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now

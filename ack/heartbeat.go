@@ -45,7 +45,8 @@ type Refusal uint8
 
 // The refusals.
 const (
-	// RefusedBoot: a higher boot of this node is known. It takes the next one.
+	// RefusedBoot: a higher boot of this node is known, or another process with
+	// the same one. It takes the next one.
 	RefusedBoot Refusal = iota + 1
 	// RefusedDuplicate: another process with this node's id is connected.
 	RefusedDuplicate
@@ -64,8 +65,8 @@ type Answer struct {
 	Serve time.Duration
 	// MapStays tells a leaving node that nobody is left to take its shards.
 	MapStays bool
-	// Refusal is zero unless the heartbeat did not count. Known is the highest
-	// boot known of the node, Elsewhere the address of the other process.
+	// Refusal is zero unless the heartbeat did not count. Known is a boot above
+	// which the node must go, Elsewhere the address of the other process.
 	Refusal   Refusal
 	Known     uint64
 	Elsewhere string

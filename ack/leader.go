@@ -175,10 +175,12 @@ func (l *Leader) applied(now time.Duration, s *State) {
 // mine reports whether the open proposal, if any, is of this term.
 func (l *Leader) mine() bool { return l.state.Open() && l.state.LastTerm() == l.o.Term }
 
-// evidence notes that a boot is gone. What names an older boot says nothing.
+// evidence notes that a boot is gone. What names another boot than the one that
+// is heard says nothing about that one: also a higher one, for an emptied data
+// directory counts from the start.
 func (l *Leader) evidence(now time.Duration, m Evidence) {
 	n := l.node(m.Node)
-	if n.heard() && m.Boot < n.beat.Boot || n.crashed() {
+	if n.heard() && m.Boot != n.beat.Boot || n.crashed() {
 		return
 	}
 	n.evidence, n.unknownGone, n.evidenceAt = m.Boot, !n.heard(), now

@@ -1,0 +1,64 @@
+package ack_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/ack"
+)
+
+// A data directory that was emptied counts its boots from the start, so another
+// process may come under the boot that was heard. It must take a higher one: old
+// evidence, which names a boot, would hit it.
+func TestProcessUnderAKnownBootTakesAHigherOne(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.crash("c")
+	s.run(time.Second)
+	s.actor("c").boot = 0
+	s.start("c")
+	c := s.actor("c")
+	c.follows, c.term = "a", s.term
+	hb := s.beat(c)
+	l := s.leaders["a"]
+	l.answered = nil
+	s.step(l, ack.Heard{Heartbeat: hb, From: "c:2"})
+	if len(l.answered) != 1 || l.answered[0].Refusal != ack.RefusedBoot || l.answered[0].Known <= hb.Boot {
+		t.Fatalf("answers %+v, want a refusal that names a boot above %d", l.answered, hb.Boot)
+	}
+	s.actor("c").boot = l.answered[0].Known
+	s.start("c")
+	c.follows, c.term = "a", s.term
+	s.until("c is back", func() bool { return s.serves("c") })
+}
+
+// Evidence may be handled late. It says nothing about a boot that it does not
+// name: neither about a later one nor, when a disk was emptied, an earlier one.
+func TestEvidenceOfAnotherBootSaysNothing(t *testing.T) {
+	for _, boot := range []uint64{1, 3} {
+		s := serving(t, "a", "b")
+		s.fence = ack.FenceRefused
+		s.start("b") // its second boot
+		b := s.actor("b")
+		b.follows, b.term = "a", s.term
+		s.elect("a")
+		s.until("b serves", func() bool { return s.serves("b") })
+		epoch := s.state.Last().Epoch()
+		s.step(s.leaders["a"], ack.Evidence{Node: "b", Boot: boot})
+		s.run(90 * time.Millisecond)
+		if s.state.Last().Epoch() != epoch {
+			t.Errorf("evidence of boot %d made a round, b is in its boot 2:\n%s", boot, s)
+		}
+	}
+}
+
+// With nothing heard in its term a leader cannot know the boot.
+func TestNewLeaderTakesEvidenceOfAnyBoot(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.crash("c")
+	l := s.elect("a")
+	s.step(l, ack.Evidence{Node: "c", Boot: 1})
+	s.run(700 * time.Millisecond)
+	if s.state.Committed().Has("c") {
+		t.Errorf("c is gone and still owns %d shards:\n%s", s.state.Committed().Count("c"), s)
+	}
+}
