@@ -8,6 +8,8 @@ SHELL := /bin/bash
 GOLANGCI_LINT_VERSION := v2.15.0
 BIN := $(CURDIR)/.bin
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+GOVULNCHECK_VERSION := v1.9.0
+VULNDB := https://vuln.go.dev
 
 BINARY := shardway
 FUZZTIME ?= 60s
@@ -47,6 +49,7 @@ test-unit:
 .PHONY: test-e2e
 test-e2e: test-unit
 	$(call stage,whole clusters,pkgs="$(E2E)"; [ -z "$$pkgs" ] || go test -count=1 -p 1 -timeout 20m $$pkgs)
+	$(call stage,whole clusters with a secret,SHARDWAY_E2E_SECRET=1 go test -count=1 -timeout 20m ./e2e)
 
 .PHONY: test-chaos
 test-chaos: test-e2e
@@ -68,6 +71,15 @@ check: lint ## what a commit needs: formatting, vet, lint, module files, unit te
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## golangci-lint
 	$(call stage,lint,$(GOLANGCI_LINT) run ./...)
+
+.PHONY: vuln
+vuln: ## known vulnerabilities of what the binary is made of, where their database can be reached
+	@if curl -fsS --max-time 10 -o /dev/null $(VULNDB)/index/db.json; then \
+		GOBIN=$(BIN) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION); \
+		$(BIN)/govulncheck -db $(VULNDB) ./...; \
+	else \
+		echo "== vulnerabilities: not checked, $(VULNDB) cannot be reached from here"; \
+	fi
 
 .PHONY: bench
 bench: ## benchmarks of the packages, then of whole clusters (TRIALS=20 of each fault)
