@@ -74,7 +74,7 @@ lint: $(GOLANGCI_LINT) ## golangci-lint
 
 .PHONY: vuln
 vuln: ## known vulnerabilities of what the binary is made of, where their database can be reached
-	@if curl -fsS --max-time 10 -o /dev/null $(VULNDB)/index/db.json; then \
+	@if curl -fs --max-time 10 -o /dev/null $(VULNDB)/index/db.json; then \
 		GOBIN=$(BIN) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION); \
 		$(BIN)/govulncheck -db $(VULNDB) ./...; \
 	else \
