@@ -49,7 +49,9 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	if m.Epoch() > 0 {
 		m = m.Settle(shardmap.New(m.Len()), shardmap.Epoch(floor))
 	}
-	return &State{cluster: cluster, committed: m, last: m, index: floor}, nil
+	n := *s
+	n.cluster, n.index, n.committed, n.last, n.lastTerm, n.drops = cluster, floor, m, m, 0, nil
+	return &n, nil
 }
 
 // Above returns the largest index and epoch in the state.

@@ -65,6 +65,11 @@ func TestTwoOfThreeDisksLost(t *testing.T) {
 		if log := n.Process().Output(4000); !strings.Contains(log, "was recovered from this node's cluster") || !strings.Contains(log, "empty --data directory") {
 			t.Errorf("node %s does not say why it stopped:\n%s", n.ID, log)
 		}
+		n.Start(t) // it remembers, also when the survivor is out of sight
+		n.AwaitExit(t, 1)
+		if log := string(n.Process().Output(1000)); !strings.Contains(log, "counts no more") {
+			t.Errorf("node %s does not remember why it stopped:\n%s", n.ID, log)
+		}
 	}
 	l.Flow(t, shards)
 	for _, run := range c.Runs(t) {

@@ -263,9 +263,11 @@ func (n *Node) wait(ctx context.Context) error {
 		case err := <-n.failed:
 			return err
 		case r := <-refused:
-			// A node that serves goes on without the one that it cannot join, unless
-			// that one serves what this one gave up.
-			if r.Superseded || n.agent.answered.Load() == 0 {
+			if r.Superseded {
+				return errors.Join(r, n.o.Dir.Supersede(r.Theirs))
+			}
+			// A node that serves goes on without the one that it cannot join.
+			if n.agent.answered.Load() == 0 {
 				return r
 			}
 			n.log.Warn().Err(r).Msg("not joined")

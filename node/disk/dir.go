@@ -51,6 +51,11 @@ func (d *Dir) load(wantNode string) error {
 	if _, err = load(d.b, clusterFile, &d.clus); err != nil {
 		return err
 	}
+	if b, ok := d.b.(*files); !ok || !b.repair {
+		if err = refuseSuperseded(d.b, d.clus.ID); err != nil {
+			return err
+		}
+	}
 	var last boot
 	if _, err = load(d.b, bootFile, &last); err != nil {
 		return err

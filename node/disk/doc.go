@@ -10,6 +10,7 @@
 //	raft/          log and snapshots
 //	founding.json  that Found was interrupted
 //	before-N/      what Found replaced
+//	superseded.json  that the cluster goes on elsewhere without this directory
 //
 // Two rules hold. A boot number is never used twice, because it is on disk
 // before Open returns and only the holder of the lock writes it. And the disk

@@ -16,6 +16,35 @@ type founding struct {
 	From string `json:"from"`
 }
 
+// superseded is the content of superseded.json: the cluster of this directory
+// goes on elsewhere, as By, and without it.
+type superseded struct {
+	Format int    `json:"format"`
+	By     string `json:"by"`
+}
+
+// Supersede notes, durably, that the directory's cluster was recovered without it
+// as the cluster by. Open refuses it from now on: its node must not serve with
+// others that were left the next time that the recovered ones are out of sight.
+func (d *Dir) Supersede(by string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done {
+		return errClosed
+	}
+	return save(d.b, supersededFile, superseded{Format: format, By: by})
+}
+
+// refuseSuperseded returns an error that says what to do, if Supersede was called.
+func refuseSuperseded(b backend, former string) error {
+	var s superseded
+	found, err := load(b, supersededFile, &s)
+	if err != nil || !found {
+		return err
+	}
+	return fmt.Errorf("disk: what data directory %q holds counts no more: its cluster %s was recovered without it as %s: start with an empty directory to join", where(b, "."), former, s.By)
+}
+
 // Foundation is what Found makes.
 type Foundation struct {
 	// Cluster and Shards are those of the cluster that goes on here.
@@ -88,7 +117,12 @@ func (d *Dir) Found(f Foundation) (kept string, err error) {
 	if err := save(b, clusterFile, cluster{Format: format, ID: f.Cluster, Shards: f.Shards}); err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.Remove(b.path(foundingFile)), syncDir(b.dir)); err != nil {
+	for _, name := range []string{supersededFile, foundingFile} {
+		if err := os.Remove(b.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("disk: %w", err)
+		}
+	}
+	if err := syncDir(b.dir); err != nil {
 		return "", fmt.Errorf("disk: %w", err)
 	}
 	return kept, nil

@@ -14,11 +14,12 @@ import (
 const format = 1
 
 const (
-	identityFile = "identity.json"
-	bootFile     = "boot.json"
-	clusterFile  = "cluster.json"
-	raftFile     = "raft.json"
-	foundingFile = "founding.json"
+	identityFile   = "identity.json"
+	bootFile       = "boot.json"
+	clusterFile    = "cluster.json"
+	raftFile       = "raft.json"
+	foundingFile   = "founding.json"
+	supersededFile = "superseded.json"
 
 	maxNodeID = 64
 )

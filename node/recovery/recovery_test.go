@@ -266,3 +266,30 @@ func TestRecoverCanBeUndone(t *testing.T) {
 		t.Errorf("undone: the directory belongs to %s, want %s", id, r.Cluster)
 	}
 }
+
+// The verdict lasts, whoever is in sight the next time; but it is no reason not to
+// recover from this disk, should the other one be lost too.
+func TestSupersededDirectoryIsRefusedUntilRecovered(t *testing.T) {
+	data, r := restored(t)
+	d, err := disk.Open(data, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := lineage.Recovered(r.Cluster, r.Floor+ack.MinJump)
+	if err := errors.Join(d.Supersede(by), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err = disk.Open(data, "")
+		wantError(t, err, by, r.Cluster, "counts no more", "empty directory")
+	}
+	if _, err = recovery.Recover(recovery.Options{Data: data, Confirm: r.Cluster}); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = disk.Open(data, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

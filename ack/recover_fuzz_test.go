@@ -1,0 +1,40 @@
+package ack_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"testing"
+
+	"shardway/ack"
+)
+
+// FuzzRestoredState feeds states of any bytes under a right checksum, as a file from
+// elsewhere may have them: what is read is written again byte for byte, and can be
+// recovered from.
+func FuzzRestoredState(f *testing.F) {
+	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("c1", 16))
+	if err != nil {
+		f.Fatal(err)
+	}
+	b, err := s.Backup()
+	if err != nil {
+		f.Fatal(err)
+	}
+	const head = len("shardway backup") + 1 + sha256.Size
+	f.Add(b[head:])
+	f.Fuzz(func(t *testing.T, state []byte) {
+		sum := sha256.Sum256(state)
+		file := append(append(bytes.Clone(b[:head-sha256.Size]), sum[:]...), state...)
+		s, err := ack.OpenBackup(file)
+		if err != nil {
+			return
+		}
+		again, err := s.Backup()
+		if err != nil || !bytes.Equal(again, file) {
+			t.Fatalf("written again: %v, %x, want %x", err, again, file)
+		}
+		if n, err := s.Recovered(s.Cluster()+".1", s.Above()+ack.MinJump); err == nil && n.Open() {
+			t.Error("a recovered state has an open proposal")
+		}
+	})
+}
