@@ -11,28 +11,44 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"shardway/e2e/cluster"
 	"shardway/e2e/load"
+	"shardway/internal/secret"
 )
 
 // startNodes starts a cluster of two nodes, a and b, each before a backend. One
-// hop asks a for keys of its own, two hops ask it for b's.
-func (b *stage) startNodes(ctx context.Context, program string) ([]*line, error) {
+// hop asks a for keys of its own, two hops ask it for b's. The kind tells clusters
+// apart; one of kind TLS has a secret.
+func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, error) {
 	ids := []string{"a", "b"}
 	const perNode = 4                      // listen, admin, gossip, peer
 	at, err := b.addrs(perNode * len(ids)) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
 	}
+	var flags []string
+	name := "shardway → shardway"
+	if kind != "" {
+		name += ", " + kind
+		path := filepath.Join(b.dir, "secret")
+		if err := secret.WriteFile(path, secret.List{secret.Generate(time.Now())}); err != nil {
+			return nil, err
+		}
+		flags = []string{"--secret-file", path}
+	}
 	var procs []*process
 	for i, id := range ids {
 		own, other := at[perNode*i:], at[perNode*(len(ids)-1-i):]
-		p, err := b.launch(ctx, "node-"+id, own[0], nil, program, "run", "--node", id, "--data", filepath.Join(b.dir, "data-"+id),
-			"--upstream", "http://"+b.backends[i], "--listen", own[0], "--admin", own[1], "--gossip", own[2], "--peer", own[3],
-			"--join", other[2], "--expect", "2")
+		args := append([]string{
+			program, "run", "--node", id, "--data", filepath.Join(b.dir, "data-"+id+kind),
+			"--upstream", "http://" + b.backends[i], "--listen", own[0], "--admin", own[1], "--gossip", own[2], "--peer", own[3],
+			"--join", other[2], "--expect", "2",
+		}, flags...)
+		p, err := b.launch(ctx, "node-"+id+kind, own[0], nil, args...)
 		if err != nil && i == len(ids)-1 {
 			return nil, err
 		}
@@ -43,7 +59,7 @@ func (b *stage) startNodes(ctx context.Context, program string) ([]*line, error)
 	}
 	return []*line{
 		{name: "shardway", hops: 1, target: at[0], procs: procs[:1], pprof: []string{at[1]}},
-		{name: "shardway → shardway", hops: 2, target: at[0], procs: procs, pprof: []string{at[1], at[perNode+1]}},
+		{name: name, hops: 2, target: at[0], procs: procs, pprof: []string{at[1], at[perNode+1]}},
 	}, nil
 }
 
@@ -53,16 +69,17 @@ func (b *stage) serving(ctx context.Context, admin string, ids []string) error {
 	if err != nil {
 		return err
 	}
-	b.m = cluster.Map{}
-	if err := json.Unmarshal(body, &b.m); err != nil {
+	var m cluster.Map
+	if err := json.Unmarshal(body, &m); err != nil {
 		return err
 	}
-	counts := b.m.Counts()
+	counts := m.Counts()
 	for _, id := range ids {
 		if counts[id] == 0 {
 			return fmt.Errorf("node %s owns nothing: %v", id, counts)
 		}
 	}
+	b.maps = append(b.maps, m)
 	return nil
 }
 
@@ -94,7 +111,8 @@ func (b *stage) keys(hops int) (string, error) {
 	var text strings.Builder
 	for i, n := 0, 0; n < keyCount; i++ {
 		key := fmt.Sprintf("key-%d", i)
-		if b.m.Owner(load.ShardOf(key, b.m.Shards)) == owner {
+		// The clusters need not have one map.
+		if !slices.ContainsFunc(b.maps, func(m cluster.Map) bool { return m.Owner(load.ShardOf(key, m.Shards)) != owner }) {
 			text.WriteString(key + "\n")
 			n++
 		}

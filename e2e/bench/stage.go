@@ -27,7 +27,7 @@ type stage struct {
 	ports    *cluster.Ports
 	children []*process
 	backends []string
-	m        cluster.Map
+	maps     []cluster.Map // of each cluster
 }
 
 // close ends the children, the last one first.
@@ -113,10 +113,15 @@ func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 	if _, err := exec.LookPath("wrk"); err != nil {
 		return nil, errors.New("bench: wrk is not installed: apt-get install wrk")
 	}
-	nodes, err := b.startNodes(ctx, o.node)
+	nodes, err := b.startNodes(ctx, o.node, "")
 	if err != nil {
 		return nil, err
 	}
+	sealed, err := b.startNodes(ctx, o.node, "TLS")
+	if err != nil {
+		return nil, err
+	}
+	nodes = append(nodes, sealed[1]) // one hop is the same
 	all := []*line{{name: "direct", target: b.backends[0]}}
 	for _, f := range []func(context.Context) ([]*line, error){b.nginx, b.haproxy} {
 		more, err := f(ctx)
