@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -342,5 +343,25 @@ func TestRestartWithOtherFlagsChangesTheMap(t *testing.T) {
 		if got := w.committed().Count("b"); got != shards/2 {
 			w.t.Errorf("Count(b) = %d with weight 2 of 4, want %d", got, shards/2)
 		}
+	})
+}
+
+// A disk that fails ends the process with the reason, and the others go on.
+func TestLeaderWhoseDiskBreaksEndsWithTheReason(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.leader()
+		rest := w.others(p)
+		p.mem.SetFault(func(string) error { return errors.New("no space left") })
+		w.start("d") // a reason to write
+		<-p.done
+		if p.err == nil || !strings.Contains(p.err.Error(), "no space left") {
+			w.t.Errorf("Run() = %v, want it to name the reason", p.err)
+		}
+		p.host.Crash()
+		w.untilSettled(append(rest, "d")...)
+		p.mem.SetFault(nil)
+		p.restart()
+		w.untilSettled("a", "b", "c", "d")
 	})
 }
