@@ -81,7 +81,7 @@ func (c *Config) musts() []Bound {
 		{
 			Rule: "2 × lease + 10 % < dead-after", Figures: short(twoLeases) + " < " + short(c.DeadAfter), Holds: twoLeases < c.DeadAfter,
 			Why:  "a node is refused leases once its last echo is dead-after / 2 old; that is later than the end of the lease it has, though clocks differ by 10 %",
-			keys: []string{"dead-after", "lease"}, remedy: "raise dead-after above " + short(twoLeases) + ", or lower lease below " + short(c.DeadAfter*10/22),
+			keys: []string{"dead-after", "lease"}, remedy: "raise dead-after above " + short(twoLeases) + ", or lower lease below " + short((c.DeadAfter * 10 / 22).Truncate(time.Millisecond)),
 		},
 		{
 			Rule: "0.85 × dead-after − lease > 0", Figures: short(c.CutAfter()) + " > 0s", Holds: c.CutAfter() > 0,
