@@ -21,7 +21,8 @@ type agent struct {
 	echoTerm uint64
 	reboot   uint64
 
-	oldTerm uint64 // the term at the last look, for a planted mistake
+	oldTerm   uint64 // the term as it was read a while ago, for a planted mistake
+	oldTermAt time.Duration
 
 	leaving, closing, goodbye bool
 	stays                     bool
@@ -63,9 +64,6 @@ func (p *proc) stepAt(now time.Duration) {
 	p.publishLease()
 	if p.fsm != p.follower.State() {
 		p.table = p.fsm
-		if p.w.plant == plantRouteProposed {
-			p.table = p.fsm // routes look at Last: see route
-		}
 		p.w.sawTable(p)
 		p.follower.Applied(now, p.fsm)
 	}
@@ -78,7 +76,9 @@ func (p *proc) stepAt(now time.Duration) {
 	if now >= p.nextBeat && p.reboot == 0 {
 		p.beat(now)
 	}
-	p.oldTerm = p.disk.term
+	if now-p.oldTermAt > 4*p.w.timing.Heartbeat {
+		p.oldTerm, p.oldTermAt = p.disk.term, now
+	}
 }
 
 func (p *proc) publishLease() {
@@ -184,8 +184,11 @@ func (p *proc) beat(now time.Duration) {
 			w.fail("heartbeat: %v", err)
 		}
 	}
-	sent := origin{p.h, w.now}
-	w.send(p.h, w.hosts[p.hint], func(q *proc) {
+	sent, to := origin{p.h, w.now}, w.hosts[p.hint]
+	if w.perMille(w.astray) {
+		to = w.hosts[w.n(len(w.hosts))]
+	}
+	w.send(p.h, to, func(q *proc) {
 		if q.lead == nil {
 			return
 		}

@@ -15,16 +15,36 @@ type checks struct {
 	acked  [simHosts]shardmap.Epoch
 	owner  map[ownership]shardmap.NodeID // by committed maps
 	newest []shardmap.Epoch              // by shard: the newest ownership epoch that admitted
-	digest map[shardmap.Epoch][32]byte
-	did    map[uint64]ack.Outcome // by index
+	did    map[uint64]deed               // by index
 	dropAt map[shardmap.NodeID]time.Duration
 	won    []victory
-	stable time.Duration // since when all is well; negative: it is not
+	// proposedAt is when the last proposal was first applied.
+	proposedAt time.Duration
+	stable     time.Duration // since when all is well; negative: it is not
 }
 
 type ownership struct {
 	shard shardmap.Shard
 	epoch shardmap.Epoch
+}
+
+// deed is what an entry came to.
+type deed struct {
+	outcome ack.Outcome
+	state   *ack.State
+}
+
+// same reports whether two states tell the same, whatever they would write.
+func (w *world) same(a, b *ack.State) bool {
+	for _, h := range w.hosts {
+		da, oka := a.Drop(h.id)
+		db, okb := b.Drop(h.id)
+		if oka != okb || da != db {
+			return false
+		}
+	}
+	return a.Committed().Epoch() == b.Committed().Epoch() && a.Last().Epoch() == b.Last().Epoch() &&
+		a.LastTerm() == b.LastTerm() && a.Last().Digest() == b.Last().Digest()
 }
 
 // victory is an election won.
@@ -36,8 +56,7 @@ type victory struct {
 func newChecks() checks {
 	return checks{
 		owner:  map[ownership]shardmap.NodeID{},
-		digest: map[shardmap.Epoch][32]byte{},
-		did:    map[uint64]ack.Outcome{},
+		did:    map[uint64]deed{},
 		dropAt: map[shardmap.NodeID]time.Duration{},
 		stable: -1,
 	}
@@ -45,15 +64,15 @@ func newChecks() checks {
 
 // sawState judges what an entry did when the first node applies it. Whoever
 // applies it later, to a state read from a snapshot, must come to the same.
-func (w *world) sawState(before, after *ack.State, outcome ack.Outcome) {
+func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, commit bool) {
 	i := after.Index()
-	if first := w.did[i]; first != 0 {
-		if first != outcome || outcome == ack.OutcomeProposed && w.digest[after.Last().Epoch()] != after.Last().Digest() {
-			w.fail("G5: entry %d did %d on one node and %d on another, or named another map", i, first, outcome)
+	if first := w.did[i]; first.outcome != 0 {
+		if first.outcome != outcome || !w.same(first.state, after) {
+			w.fail("G5: entry %d came to one state (%d) on one node and to another (%d) on another", i, first.outcome, outcome)
 		}
 		return
 	}
-	w.did[i] = outcome
+	w.did[i] = deed{outcome, after}
 	w.truth = after
 	switch outcome {
 	case ack.OutcomeProposed:
@@ -63,6 +82,9 @@ func (w *world) sawState(before, after *ack.State, outcome ack.Outcome) {
 	case ack.OutcomeIgnored:
 		w.logf("log: the entry at %d is void", after.Index())
 		w.cover.voids++
+		if commit {
+			w.cover.voidCommits++
+		}
 	case ack.OutcomeBorn:
 	}
 }
@@ -73,9 +95,11 @@ func (w *world) sawProposal(before, after *ack.State) {
 	if p.Epoch() <= before.Last().Epoch() {
 		w.fail("epochs: %d was proposed after %d", p.Epoch(), before.Last().Epoch())
 	}
-	w.digest[p.Epoch()] = p.Digest()
 	if moved := len(shardmap.Diff(before.Committed(), p)); w.quiet && moved > 0 && before.Committed().Epoch() > 0 {
 		w.fail("rule 4: an election alone moves %d shards", moved)
+	}
+	if len(p.Members()) == 0 {
+		w.fail("rule 10: %d has no members", p.Epoch())
 	}
 	for _, m := range p.Members() {
 		h := w.byNode(m.ID)
@@ -83,9 +107,13 @@ func (w *world) sawProposal(before, after *ack.State) {
 			w.fail("G4: %s was dropped, is dead since before, and is proposed again", m.ID)
 		}
 	}
+	defer func() { w.proposedAt = w.now }()
 	for _, h := range w.hosts {
 		if d, ok := after.Drop(h.id); ok && d.InForce && d.Epoch == p.Epoch() {
 			w.dropAt[h.id] = w.now
+			if since := w.now - w.proposedAt; d.Cause == ack.CauseMissedAck && since < w.timing.AckDeadline()*9/10 {
+				w.fail("rule 1: %s is dropped for not acknowledging %d within %v", h.id, before.Last().Epoch(), since)
+			}
 			if d.Strikes > 1 {
 				w.cover.damped++
 			}
@@ -227,7 +255,7 @@ func (p *proc) excusedByStop() bool {
 // the refusal was taken at its word, what it admits until its lease ends.
 func (w *world) takenByEvidence(l *leading, h *host, how string) {
 	p := h.proc
-	if p == nil || !l.taken[h] {
+	if p == nil || !l.taken[h] || w.fence == ack.FenceStrict {
 		return
 	}
 	w.cover.forgedTakings++
@@ -299,5 +327,5 @@ func (w *world) settled(d time.Duration) bool {
 // stuck reports that the host is not expected to serve even after all faults
 // that end have ended.
 func (h *host) stuck() bool {
-	return h.absent || h.holdLog || h.deaf || h.mute || h.unhealthy || h.stopped || h.proc == nil && h.w.healing && h.lost
+	return h.absent || h.holdLog || h.holdAt || h.deaf || h.mute || h.unhealthy || h.stopped || h.proc == nil && h.w.healing && h.lost
 }

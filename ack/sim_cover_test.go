@@ -13,22 +13,22 @@ import (
 // coverage counts what schedules went through. A full run must have met all of
 // it, or it has shown less than it seems.
 type coverage struct {
-	schedules, steps, faults             int
-	lost, repeated, delayed              int
-	elections, openElections, openLeads  int
-	crashes, wipes, pauses, pausedWrites int
-	partitions, oneWays, bridges         int
-	oldStarts, installs, openRestores    int
-	snapshots, reconfigured              int
-	commits, voids, lateSubmits          int
-	failedSubmits, leases, requests      int
-	cuts, cutDrains, damped              int
-	refusedBoots, refusedDuplicates      int
-	forged, forgedTakings, removed       int
-	excusedAdmits, excusedForged         int
-	excusedStops                         int
-	stuck                                [7]int
-	rounds, drops, takings, stepDowns    map[string]int
+	schedules, steps, faults                 int
+	lost, repeated, delayed, stalled         int
+	elections, openElections, openLeads      int
+	crashes, wipes, pauses, pausedWrites     int
+	partitions, oneWays, bridges             int
+	oldStarts, installs, openRestores        int
+	snapshots, reconfigured                  int
+	commits, voids, voidCommits, lateSubmits int
+	failedSubmits, leases, requests          int
+	cuts, cutDrains, damped                  int
+	refusedBoots, refusedDuplicates          int
+	forged, forgedTakings, removed           int
+	excusedAdmits, excusedForged             int
+	excusedStops                             int
+	stuck                                    [8]int
+	rounds, drops, takings, stepDowns        map[string]int
 }
 
 func newCoverage() *coverage {
@@ -50,6 +50,7 @@ func (c *coverage) figures() []figure {
 		{"messages lost", c.lost, false},
 		{"messages repeated", c.repeated, false},
 		{"messages much delayed", c.delayed, false},
+		{"messages stalled", c.stalled, false},
 		{"elections", c.elections, false},
 		{"elections with an open proposal", c.openElections, false},
 		{"leaderships begun with one", c.openLeads, false},
@@ -67,6 +68,7 @@ func (c *coverage) figures() []figure {
 		{"configuration changes", c.reconfigured, false},
 		{"maps committed", c.commits, false},
 		{"void entries", c.voids, false},
+		{"void commits", c.voidCommits, true},
 		{"entries submitted late", c.lateSubmits, false},
 		{"entries not submitted", c.failedSubmits, false},
 		{"leases granted", c.leases, false},
@@ -83,7 +85,7 @@ func (c *coverage) figures() []figure {
 		{"excused: ran beside, refusal forged", c.excusedForged, true},
 		{"excused: ran beside, process stopped", c.excusedStops, true},
 	}
-	for i, what := range []string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard"} {
+	for i, what := range []string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard", "reached by nobody"} {
 		f = append(f, figure{"for good: " + what, c.stuck[i], true})
 	}
 	f = append(f, named("taken by ", c.takings, "acknowledged", "silence", "evidence", "refusal", "goodbye", "new-boot", "removed")...)
@@ -135,6 +137,7 @@ func (c *coverage) add(o *coverage) {
 		{&c.lost, &o.lost},
 		{&c.repeated, &o.repeated},
 		{&c.delayed, &o.delayed},
+		{&c.stalled, &o.stalled},
 		{&c.elections, &o.elections},
 		{&c.openElections, &o.openElections},
 		{&c.openLeads, &o.openLeads},
@@ -152,6 +155,7 @@ func (c *coverage) add(o *coverage) {
 		{&c.reconfigured, &o.reconfigured},
 		{&c.commits, &o.commits},
 		{&c.voids, &o.voids},
+		{&c.voidCommits, &o.voidCommits},
 		{&c.lateSubmits, &o.lateSubmits},
 		{&c.failedSubmits, &o.failedSubmits},
 		{&c.leases, &o.leases},

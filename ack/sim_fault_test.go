@@ -1,7 +1,10 @@
 package ack_test
 
 import (
+	"fmt"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"shardway/ack"
@@ -20,6 +23,8 @@ type simMix struct {
 	gaps       [2]time.Duration
 	stuck      int // in a thousand: one node stays broken after all else has healed
 	lateSubmit int
+	astray     int // in a thousand: heartbeats that go to some other node
+	founders   int // how many vote in the beginning; zero: it is drawn
 	// quiet faults may not move any shard.
 	quiet bool
 }
@@ -29,6 +34,28 @@ type weighted struct {
 	weight int
 	name   string
 	do     func(w *world)
+}
+
+// kinds reads a list of faults and their weights.
+func kinds(list string) []weighted {
+	all := map[string]func(w *world){
+		"kill": faultCrash, "wipe": faultWipe, "pause": faultPause, "isolate": faultIsolate, "one-way": faultOneWay, "halves": faultHalves,
+		"bridge": faultBridge, "pair": faultPair, "noise": faultNoise, "stall": faultStall, "elect": faultElect, "depose": faultDepose,
+		"storm": faultStorm, "forge": faultForge, "leave": faultLeave, "sick": faultSick, "remove": faultRemove, "hold": faultHold,
+		"slow-cut": faultSlowCut, "deaf": faultDeaf, "compact": faultCompact, "join": faultJoin, "laggard": faultLaggard,
+		"trap": faultTrap, "blind": faultBlind, "straggler": faultStraggler, "old-boot": faultOldBoot, "echoes": faultEchoes, "late-barrier": faultLateBarrier,
+		"last-words": faultLastWords, "late-answers": faultLateAnswers, "late-commit": faultLateCommit,
+	}
+	var out []weighted
+	for item := range strings.SplitSeq(list, ", ") {
+		var k weighted
+		if _, err := fmt.Sscanf(item, "%s %d", &k.name, &k.weight); err != nil || all[k.name] == nil {
+			panic(fmt.Sprintf("no fault %q", item))
+		}
+		k.do = all[k.name]
+		out = append(out, k)
+	}
+	return out
 }
 
 // pick decides something about a fault: by the tape, if there is one.
@@ -78,16 +105,23 @@ func (m *simMix) setup(w *world) {
 	if n == 5 && w.n(2) == 0 {
 		w.voters = 5
 	}
+	founders := w.voters
+	if w.n(4) == 0 {
+		founders = 1
+	}
+	if m.founders > 0 {
+		founders = m.founders
+	}
 	birth, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("sim", w.shards))
 	if err != nil {
 		w.fail("birth: %v", err)
 	}
 	w.birth, w.truth = birth, birth
-	w.populate(n)
+	w.populate(n, founders)
 }
 
 // populate makes the hosts and what is on the disks of a cluster just founded.
-func (w *world) populate(n int) {
+func (w *world) populate(n, founders int) {
 	first := &simConf{}
 	for i := range n {
 		// The rates of any two clocks differ by less than a tenth.
@@ -103,7 +137,7 @@ func (w *world) populate(n int) {
 		}
 		switch {
 		case h.absent:
-		case len(first.voters) < w.voters:
+		case len(first.voters) < founders:
 			first.voters = append(first.voters, h.server())
 		default:
 			first.others = append(first.others, h.server())
@@ -118,8 +152,16 @@ func (w *world) populate(n int) {
 
 // play plays one schedule: a cluster forms, faults come, faults stop, and then it
 // must serve again.
-func play(s simSetup, cover *coverage) *world {
-	w := newWorld(s, cover)
+func play(s simSetup, cover *coverage) (w *world) {
+	w = newWorld(s, cover)
+	defer func() {
+		if r := recover(); r != nil {
+			w.fail("panic: %v", r)
+			if w.tracing {
+				w.trace = append(w.trace, string(debug.Stack()))
+			}
+		}
+	}()
 	for _, h := range w.hosts {
 		if !h.absent {
 			h.start()
@@ -130,7 +172,7 @@ func play(s simSetup, cover *coverage) *world {
 		w.fail("progress: the cluster never formed: %s", w.describe())
 		return w
 	}
-	w.quiet = s.mix.quiet
+	w.quiet, w.astray = s.mix.quiet, s.mix.astray
 	for range s.mix.faults[0] + w.pick(s.mix.faults[1]-s.mix.faults[0]+1) {
 		w.fault()
 		if w.failure != "" {
@@ -178,19 +220,19 @@ func (w *world) fault() {
 func (w *world) heal() {
 	w.logf("faults stop")
 	w.healing = true
-	w.loss, w.dup, w.slow, w.lateSubmit = 0, 0, 0, 0
+	w.loss, w.dup, w.slow, w.lateSubmit, w.astray = 0, 0, 0, 0, 0
 	for i := range w.link {
 		for j := range w.link {
-			w.link[i][j] = true
+			w.link[i][j], w.stalled[i][j] = true, 0
 		}
 	}
 	stuck := w.stickOne()
 	for _, h := range w.hosts {
-		h.pauseAt, h.slowCut, h.unhealthy = pauseNowhere, false, false
+		h.pauseAt, h.slowCut = pauseNowhere, false
 		if h == stuck {
 			continue
 		}
-		h.deaf, h.mute = false, false
+		h.deaf, h.mute, h.unhealthy = false, false, false
 		h.resume()
 		w.hold(h, false)
 		if p := h.proc; p != nil && p.leaving {
@@ -222,9 +264,10 @@ func (w *world) stickOne() *host {
 	}
 	h.resume()
 	h.proc.leaving = false
-	what := w.n(7)
+	h.unhealthy = w.n(4) == 0
+	what := w.n(8)
 	w.cover.stuck[what]++
-	w.logf("%s stays %s", h.id, [...]string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard"}[what])
+	w.logf("%s stays %s", h.id, [...]string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard", "reached by nobody"}[what])
 	switch what {
 	case 0:
 		w.hold(h, true)
@@ -240,7 +283,7 @@ func (w *world) stickOne() *host {
 	default:
 		h.deaf = true
 		for j := range w.link {
-			w.link[h.i][j] = false
+			w.link[h.i][j] = what == 7
 			w.link[j][h.i] = what == 6
 		}
 	}
@@ -272,9 +315,13 @@ func (w *world) newestConf() *simConf {
 	return best
 }
 
-// hold lets a node's state machine apply nothing, or lets it go on.
+// hold lets a node's state machine apply nothing, or no commit any more, or lets
+// it go on.
 func (w *world) hold(h *host, on bool) {
-	h.holdLog = on
+	h.holdLog, h.holdAt = on, false
+	if on && w.n(3) == 0 {
+		h.holdLog, h.holdAt = false, true
+	}
 	if !on && h.proc != nil {
 		h.proc.applySoon()
 	}

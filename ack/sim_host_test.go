@@ -29,6 +29,7 @@ type host struct {
 	gateway   bool
 	unhealthy bool
 	holdLog   bool // its state machine applies nothing
+	holdAt    bool // its state machine stops at the next commit
 	slowCut   bool // what it cuts goes on being counted for a while
 	deaf      bool // answers to its heartbeats get lost
 	mute      bool // its heartbeats get lost

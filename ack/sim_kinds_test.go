@@ -163,6 +163,18 @@ func faultNoise(w *world) {
 	w.undo(w.lasting(), func() { w.loss, w.dup, w.slow = 0, 0, 0 })
 }
 
+// faultStall holds back what two hosts send each other, and then lets it arrive
+// all at once and in order, as a connection does.
+func faultStall(w *world) {
+	i, j := w.pick(len(w.hosts)), w.pick(len(w.hosts))
+	d := w.lasting()
+	w.logf("messages from %s to %s stall for %v", w.hosts[i].id, w.hosts[j].id, d.Round(time.Millisecond))
+	w.stalled[i][j] = w.now + d
+	if w.pick(2) == 0 {
+		w.stalled[j][i] = w.now + d
+	}
+}
+
 func faultElect(w *world) {
 	if h := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() }); h != nil {
 		h.proc.campaign("just so")
@@ -243,7 +255,11 @@ func faultRemove(w *world) {
 	w.cover.removed++
 	for _, h := range w.hosts {
 		if running(h) && leads(h) {
-			w.after(w.span(0, 20*time.Millisecond), h.proc, func() { h.proc.lead.receive(ack.Remove{Node: x.id}, origin{}) })
+			d := w.span(0, 20*time.Millisecond)
+			if w.pick(3) == 0 {
+				d = w.lasting() // the word is slower than the node
+			}
+			w.after(d, h.proc, func() { h.proc.lead.receive(ack.Remove{Node: x.id}, origin{}) })
 		}
 	}
 }
@@ -254,6 +270,30 @@ func faultHold(w *world) {
 		w.hold(h, true)
 		w.undo(w.lasting(), func() { w.hold(h, false) })
 	}
+}
+
+// faultLaggard lets one node apply nothing while a map changes, until it is
+// dropped for that; always the same one, so that it is damped.
+func faultLaggard(w *world) {
+	var last *host
+	for _, h := range w.hosts {
+		if !h.gateway && !h.absent {
+			last = h
+		}
+	}
+	other := w.somebody(func(h *host) bool { return running(h) && h != last })
+	if last == nil || other == nil {
+		return
+	}
+	w.logf("%s applies nothing while the app of %s is sick", last.id, other.id)
+	w.hold(last, true)
+	other.unhealthy = true
+	d := w.timing.AckDeadline() + w.span(100*time.Millisecond, 2*w.timing.DeadAfter)
+	w.undo(d, func() {
+		other.unhealthy = false
+		w.hold(last, false)
+	})
+	w.run(w.now+d+w.span(0, time.Second), nil)
 }
 
 func faultSlowCut(w *world) {

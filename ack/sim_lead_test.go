@@ -206,7 +206,7 @@ func (l *leading) submit(e ack.Submit) {
 	}
 	w.after(d, p, func() {
 		if p.leader && !w.perMille(w.lateSubmit/4) {
-			i := p.appendEntry(&logEntry{data: entry})
+			i := p.appendEntry(&logEntry{data: entry, commit: e.Commit})
 			w.logf("%s appends %s at %d", p.h.id, map[bool]string{true: "a commit", false: "a proposal"}[e.Commit], i)
 			return
 		}

@@ -14,6 +14,8 @@ type logEntry struct {
 	term uint64
 	data []byte
 	conf *simConf
+
+	commit bool // data is a commit
 }
 
 // simConf is a configuration: server ids, sorted.
@@ -422,6 +424,11 @@ func (p *proc) apply() {
 	s := p.fsm
 	for i := p.raftApplied + 1; i <= n; i++ {
 		e := p.disk.log[i-p.disk.base-1]
+		if e.commit && p.h.holdAt {
+			n = i - 1
+			p.h.holdLog = true
+			break
+		}
 		if e.data != nil {
 			s = p.w.stateAfter(s, i, e)
 		}
@@ -448,7 +455,7 @@ func (w *world) stateAfter(s *ack.State, i uint64, e *logEntry) *ack.State {
 		return s
 	}
 	w.applied[key] = next
-	w.sawState(s, next, outcome)
+	w.sawState(s, next, outcome, e.commit)
 	return next
 }
 

@@ -76,6 +76,9 @@ func (p *proc) run(r *simReq) {
 		d = w.span(100*time.Millisecond, 1500*time.Millisecond)
 	case 3:
 		d = w.span(time.Second, 9*time.Second)
+		if w.n(2) == 0 {
+			d = 1000 * time.Hour // a tunnel: it ends when it is cut
+		}
 	}
 	w.after(d, p, func() { p.finish(r) })
 }

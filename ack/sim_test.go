@@ -17,6 +17,7 @@ var (
 	simSchedules = flag.Int("sim.schedules", 0, "how many schedules of each mix to play (0: a share that takes seconds)")
 	simSeed      = flag.Uint64("sim.seed", 0, "replay this one schedule and print its trace")
 	simFirst     = flag.Uint64("sim.first", 1, "the first seed")
+	simMistake   = flag.String("sim.mistake", "", "plant only mistakes whose name contains this")
 	simMixName   = flag.String("sim.mix", "", "play this mix only")
 )
 
@@ -41,79 +42,56 @@ func allFences() []ack.Fence { return []ack.Fence{ack.FenceLease, ack.FenceStric
 
 // mixes returns the fault mixes of an ordinary run.
 func mixes() []*simMix {
-	everything := []weighted{
-		{10, "kill", faultCrash},
-		{3, "wipe", faultWipe},
-		{10, "pause", faultPause},
-		{6, "isolate", faultIsolate},
-		{6, "one-way", faultOneWay},
-		{4, "halves", faultHalves},
-		{3, "bridge", faultBridge},
-		{4, "pair", faultPair},
-		{5, "noise", faultNoise},
-		{6, "elect", faultElect},
-		{6, "depose", faultDepose},
-		{3, "storm", faultStorm},
-		{4, "forge", faultForge},
-		{6, "leave", faultLeave},
-		{3, "sick", faultSick},
-		{2, "remove", faultRemove},
-		{4, "hold", faultHold},
-		{3, "slow cut", faultSlowCut},
-		{4, "deaf", faultDeaf},
-		{5, "compact", faultCompact},
-		{4, "join", faultJoin},
-	}
 	short, long := [2]time.Duration{0, 300 * time.Millisecond}, [2]time.Duration{0, 1500 * time.Millisecond}
+	everything := "kill 10, wipe 3, pause 10, isolate 6, one-way 6, halves 4, bridge 3, pair 4, noise 5, stall 5, elect 6, depose 6, storm 3, " +
+		"forge 4, leave 6, sick 3, remove 2, hold 4, slow-cut 3, deaf 4, compact 5, join 4"
 	return []*simMix{
-		{name: "everything", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{3, 10}, kinds: everything, gaps: long, stuck: 250, lateSubmit: 30},
-		{name: "dense", hosts: [2]int{3, 4}, fences: allFences(), faults: [2]int{6, 24}, kinds: everything, gaps: short, stuck: 100, lateSubmit: 60},
-		{name: "leaders", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{4, 16}, gaps: short, lateSubmit: 200, stuck: 100, kinds: []weighted{
-			{6, "elect", faultElect},
-			{8, "depose", faultDepose},
-			{4, "storm", faultStorm},
-			{4, "pause", faultPause},
-			{3, "kill", faultCrash},
-			{3, "leave", faultLeave},
-			{3, "sick", faultSick},
-			{2, "compact", faultCompact},
-			{2, "join", faultJoin},
-			{2, "hold", faultHold},
-		}},
-		{name: "restarts", hosts: [2]int{2, 4}, fences: allFences(), faults: [2]int{3, 12}, gaps: long, stuck: 100, kinds: []weighted{
-			{10, "kill", faultCrash},
-			{4, "wipe", faultWipe},
-			{5, "leave", faultLeave},
-			{3, "remove", faultRemove},
-			{3, "noise", faultNoise},
-			{3, "compact", faultCompact},
-			{3, "elect", faultElect},
-			{2, "depose", faultDepose},
-			{2, "forge", faultForge},
-			{2, "join", faultJoin},
-		}},
-		{name: "quiet", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, quiet: true, kinds: []weighted{
-			{1, "elect", faultElect}, {1, "compact", faultCompact},
-		}},
+		{
+			name: "everything", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{3, 10}, gaps: long, stuck: 250, lateSubmit: 30, astray: 10,
+			kinds: kinds(everything),
+		},
+		{
+			name: "dense", hosts: [2]int{3, 4}, fences: allFences(), faults: [2]int{6, 24}, gaps: short, stuck: 100, lateSubmit: 60, astray: 10,
+			kinds: kinds(everything),
+		},
+		{
+			name: "leaders", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{4, 16}, gaps: short, stuck: 100, lateSubmit: 200, astray: 10,
+			kinds: kinds("elect 6, depose 8, storm 4, pause 4, kill 3, leave 3, sick 3, compact 2, join 2, hold 2, stall 3"),
+		},
+		{
+			name: "restarts", hosts: [2]int{2, 4}, fences: allFences(), faults: [2]int{3, 12}, gaps: long, stuck: 100, astray: 10,
+			kinds: kinds("kill 10, wipe 4, leave 5, remove 3, noise 3, stall 3, compact 3, elect 3, depose 2, forge 2, join 2"),
+		},
+		{
+			name: "slow", hosts: [2]int{3, 4}, fences: allFences(), faults: [2]int{3, 9}, gaps: [2]time.Duration{0, 5 * time.Second}, stuck: 300,
+			kinds: kinds("hold 6, laggard 6, slow-cut 3, deaf 3, join 3, kill 3, leave 3, sick 3, elect 2, one-way 2, pause 2"),
+		},
+		{
+			name: "scenes", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{1, 4}, gaps: long, stuck: 100, lateSubmit: 60, astray: 50,
+			kinds: kinds("trap 1, blind 1, straggler 1, old-boot 1, echoes 1, late-barrier 1, last-words 1, late-answers 1, late-commit 1"),
+		},
+		{
+			name: "quiet", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, quiet: true,
+			kinds: kinds("elect 1, compact 1"),
+		},
 	}
 }
 
-func mixNamed(tb testing.TB, name string) *simMix {
-	tb.Helper()
+// mixCalled returns an ordinary mix.
+func mixCalled(name string) *simMix {
 	for _, m := range mixes() {
 		if m.name == name {
 			return m
 		}
 	}
-	tb.Fatalf("no mix %q", name)
-	return nil
+	panic(fmt.Sprintf("no mix %q", name))
 }
 
 // TestSimulation plays schedules of every mix. It is the share of `make sim`
 // that takes seconds.
 func TestSimulation(t *testing.T) {
 	if *simSeed != 0 {
-		replay(t, simSetup{seed: *simSeed, mix: mixNamed(t, *simMixName)})
+		replay(t, simSetup{seed: *simSeed, mix: mixCalled(*simMixName)})
 		return
 	}
 	n := *simSchedules

@@ -40,12 +40,14 @@ type world struct {
 	shards int
 	voters int
 
-	link       [simHosts][simHosts]bool // whether messages from i reach j
-	loss, dup  int                      // in a thousand
-	slow       int                      // in a thousand: messages that take very long
-	lateSubmit int                      // in a thousand: entries that reach Raft very late
-	coded      bool                     // messages go through the codec
-	quiet      bool                     // nothing happens that may move a shard
+	link       [simHosts][simHosts]bool          // whether messages from i reach j
+	stalled    [simHosts][simHosts]time.Duration // until when they wait, to arrive all at once
+	loss, dup  int                               // in a thousand
+	slow       int                               // in a thousand: messages that take very long
+	astray     int                               // in a thousand: heartbeats that go to some other node
+	lateSubmit int                               // in a thousand: entries that reach Raft very late
+	coded      bool                              // messages go through the codec
+	quiet      bool                              // nothing happens that may move a shard
 	healing    bool
 
 	raftWorld
@@ -148,6 +150,11 @@ func (w *world) send(from, to *host, deliver func(p *proc)) {
 		w.cover.lost++
 		return
 	}
+	if wait := w.stalled[from.i][to.i] - w.now; wait > 0 {
+		w.cover.stalled++
+		w.after(wait, nil, func() { w.deliver(to, deliver) })
+		return
+	}
 	w.arrive(to, deliver)
 	if w.perMille(w.dup) {
 		w.cover.repeated++
@@ -161,17 +168,20 @@ func (w *world) arrive(to *host, deliver func(p *proc)) {
 		d = w.span(10*time.Millisecond, 2*time.Second)
 		w.cover.delayed++
 	}
-	w.after(d, nil, func() {
-		p := to.proc
-		if p == nil {
-			return
-		}
-		if to.stopped {
-			to.deferred = append(to.deferred, event{proc: p, fn: func() { deliver(p) }})
-			return
-		}
-		deliver(p)
-	})
+	w.after(d, nil, func() { w.deliver(to, deliver) })
+}
+
+// deliver gives a message to the process that is there now.
+func (w *world) deliver(to *host, deliver func(p *proc)) {
+	p := to.proc
+	if p == nil {
+		return
+	}
+	if to.stopped {
+		to.deferred = append(to.deferred, event{proc: p, fn: func() { deliver(p) }})
+		return
+	}
+	deliver(p)
 }
 
 // reach reports whether one message from i to j arrives now.

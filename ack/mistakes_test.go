@@ -1,0 +1,362 @@
+package ack_test
+
+import (
+	"slices"
+	"time"
+
+	"shardway/ack"
+)
+
+// mistake is one that the protocol was seen to make, or argued to, before it had
+// its rule. It is planted, either in this package by an edit of its source that
+// only a test build sees, or on the node's side of the simulation; and the
+// simulation must catch it.
+type mistake struct {
+	name  string
+	edits []edit
+	plant plant
+	mix   *simMix // aimed at it
+	// caught is how the message begins that must report it; empty: any.
+	caught string
+}
+
+// edit replaces old, which must occur exactly once in the file, by new. In new,
+// PLANTED stands for the condition that this mistake is planted.
+type edit struct{ file, old, new string }
+
+func in(file, old, new string) []edit { return []edit{{file, old, new}} }
+
+// both plants two mistakes at once: each alone does no harm, because the other's
+// rule stands in its way.
+func both(a, b []edit) []edit { return slices.Concat(a, b) }
+
+// aimed returns a mix of a few kinds of faults.
+func aimed(list string) *simMix {
+	return &simMix{
+		name: "aimed", hosts: [2]int{3, 4}, fences: allFences(), faults: [2]int{4, 14},
+		gaps: [2]time.Duration{0, 700 * time.Millisecond}, kinds: kinds(list),
+	}
+}
+
+// under returns the mix with one fence only.
+func (m *simMix) under(f ack.Fence) *simMix {
+	c := *m
+	c.fences = []ack.Fence{f}
+	return &c
+}
+
+// late returns the mix with many entries that reach Raft late.
+func (m *simMix) late() *simMix {
+	c := *m
+	c.lateSubmit = 300
+	return &c
+}
+
+// mistakes lists them in the order of PROTOCOL-WHY ("why 1" and so on), of the
+// rules of DESIGN section 4 and of the bounds of its section 5, then those of
+// the ancestor and those that this simulation found.
+func mistakes() []mistake {
+	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfTheLog(), mistakesOfTheNode())
+}
+
+func mistakesOfBoots() []mistake {
+	restarts := mixCalled("restarts")
+	trap := aimed("trap 1")
+	trap.hosts = [2]int{4, 5}
+	firstQ := in("heard.go", "n.leased || q > n.firstHeard", "n.leased || PLANTED || q > n.firstHeard")
+	return []mistake{
+		{
+			name: "why 1: a new boot that has a lease is free for taking", mix: restarts, caught: "G",
+			edits: in("round.go", "n.rebooted && !n.leased:", "n.rebooted && (PLANTED || !n.leased):"),
+		},
+		{
+			name: "why 1: the first boot that a leader hears passes for a new one", mix: aimed("sick 4, elect 4"), caught: "G",
+			edits: in("member.go", "m.rebooted = m.heard() &&", "m.rebooted = (PLANTED || m.heard()) &&"),
+		},
+		{
+			name: "why 7: late evidence hits the next boot", mix: aimed("kill 4, noise 2").under(ack.FenceRefused), caught: "G",
+			edits: both(in("leader.go", "n.heard() && m.Boot != n.beat.Boot || n.crashed()", "n.heard() && !PLANTED && m.Boot != n.beat.Boot || n.crashed()"),
+				in("member.go", "m.evidence >= m.beat.Boot", "(PLANTED || m.evidence >= m.beat.Boot)")),
+		},
+		{
+			name: "why 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
+			edits: in("heard.go", "	n.evidence, n.unknownGone = 0, false\n", "	if !PLANTED {\n		n.evidence, n.unknownGone = 0, false\n	}\n"),
+		},
+		{
+			name: "why 7: a goodbye outlives the boot that said it", mix: aimed("leave 4, sick 4"), caught: "G",
+			edits: both(in("member.go", "	m.leased, m.removed = false, false\n", "	m.leased, m.removed = false, false\n	m.planted = m.planted || m.beat.Goodbye\n"),
+				both(in("member.go", "	id     shardmap.NodeID\n", "	id     shardmap.NodeID\n	planted bool\n"),
+					in("round.go", "	case n.beat.Goodbye:", "	case n.beat.Goodbye || PLANTED && n.planted:"))),
+		},
+		{
+			name: "why 11: acknowledgements of an old boot count for the new one", mix: restarts.late(), caught: "",
+			edits: in("heard.go", "	n.beat, n.from, n.closed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.beat.Acked)\n	}\n	n.beat, n.from, n.closed"),
+		},
+		{
+			name: "the first lease of a boot needs no later Q", mix: trap, caught: "G",
+			edits: firstQ,
+		},
+		{
+			name: "why 4: boots are random and nobody asks who else is there", mix: aimed("old-boot 4"), plant: plantRandomBoot, caught: "G",
+			edits: in("heard.go", "	if !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n", "	if PLANTED || !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n"),
+		},
+		{
+			name: "a node leaves and its shards are taken before it says goodbye", mix: aimed("leave 4, hold 1"), caught: "G",
+			edits: in("round.go", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && n.beat.Leaving:\n		return \"left\"\n"),
+		},
+		{
+			name: "crash evidence shortens dead-after under the strict fence", mix: aimed("forge 4").under(ack.FenceStrict), caught: "G1",
+			edits: in("round.go", "l.o.Fence == FenceStrict", "!PLANTED && l.o.Fence == FenceStrict"),
+		},
+		{
+			name: "crash evidence is taken at its word under the lease fence", mix: aimed("forge 4").under(ack.FenceLease), caught: "G",
+			edits: in("round.go", "sinceGrant > l.t.leaseEnd():", "PLANTED || sinceGrant > l.t.leaseEnd():"),
+		},
+		{
+			name: "clocks are taken to run alike", mix: aimed("forge 4").under(ack.FenceLease), caught: "G",
+			edits: in("timing.go", "return t.Lease + t.Lease/10", "if PLANTED {\n		return t.Lease\n	}\n	return t.Lease + t.Lease/10"),
+		},
+		{
+			name: "what was heard before a drop brings a node back", mix: aimed("last-words 1"), caught: "G4",
+			edits: in("leader.go", "				l.node(id).streak = 0\n", "				if !PLANTED {\n					l.node(id).streak = 0\n				}\n"),
+		},
+		{
+			name: "an operator's word hits a node that is heard", mix: aimed("kill 4, remove 4"), caught: "",
+			edits: in("leader.go", "!n.heard() || n.silent(now, l.t) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.t) || n.crashed() {"),
+		},
+	}
+}
+
+func mistakesOfTerms() []mistake {
+	deposed := aimed("depose 8, elect 3, pause 4, kill 3, noise 2")
+	deposed.astray = 100
+	astray := aimed("old-boot 4, elect 1")
+	astray.astray = 300
+	oldAnswers := in("holder.go", "a.Term < raftTerm", "!PLANTED && a.Term < raftTerm")
+	echoes := aimed("echoes 3, depose 3")
+	echoes.astray = 200
+	newer := aimed("depose 6, elect 2")
+	newer.astray, newer.gaps[1] = 500, 200*time.Millisecond
+	blind := aimed("blind 1")
+	blind.hosts = [2]int{4, 5}
+	return []mistake{
+		{
+			name: "why 2: a leader hears who is in a newer term, and answers of old terms count", mix: newer, caught: "G2",
+			edits: both(in("heard.go", "m.Term != l.o.Term || l.grants.revoked", "m.Term != l.o.Term && !(PLANTED && m.Term > l.o.Term) || l.grants.revoked"),
+				oldAnswers),
+		},
+		{
+			name: "why 2: a leader hears who is in an older term, and nobody asks who else is there", mix: astray, caught: "G",
+			edits: both(in("heard.go", " || l.grants.revoked", " && !(PLANTED && m.Term < l.o.Term) || l.grants.revoked"),
+				in("heard.go", "!n.heard() || n.beat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.beat.Nonce == m.Nonce ||")),
+		},
+		{
+			name: "why 5: the leader counts itself without reading its term", mix: deposed, caught: "G2",
+			edits: in("leader.go", "	if m.Term != l.o.Term {\n", "	if !PLANTED && m.Term != l.o.Term {\n"),
+		},
+		{
+			name: "why 6: an echo without its term", mix: aimed("echoes 1"), caught: "G2",
+			edits: both(in("heard.go", "if n.beat.Echo.Term == l.o.Term {", "if PLANTED || n.beat.Echo.Term == l.o.Term {"), // and numbers that meet more often
+				both(in("heard.go", "	l.answers++\n", "	l.answers++\n	if PLANTED {\n		n.counted++\n		l.answers = n.counted\n	}\n"),
+					in("member.go", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
+		},
+		{
+			name: "why 6: the term is read before the echo, and answers of old terms count", mix: echoes, plant: plantTermBeforeEcho, caught: "G2",
+			edits: oldAnswers,
+		},
+		{
+			name: "why 10: grants before the barrier is applied", mix: blind, caught: "G",
+			edits: both(in("heard.go", "if !l.barrier || n.beat.Goodbye", "if !PLANTED && !l.barrier || n.beat.Goodbye"),
+				in("grantor.go", "g.floor < 0", "!PLANTED && g.floor < 0")),
+		},
+		{
+			name: "why 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
+			edits: in("grantor.go", "	slices.Sort(g.scratch)\n", "	if PLANTED {\n		g.scratch = g.scratch[:0]\n		for _, at := range g.confirmed {\n			g.scratch = append(g.scratch, at)\n		}\n		slices.Sort(g.scratch)\n		for len(g.scratch) > len(g.voters) {\n			g.scratch = g.scratch[1:]\n		}\n		for len(g.scratch) < len(g.voters) {\n			g.scratch = append([]time.Duration{-1}, g.scratch...)\n		}\n	}\n	slices.Sort(g.scratch)\n"),
+		},
+		{
+			name: "why 11: a new leader does not wait for the leases of the old one", mix: deposed, caught: "G",
+			edits: in("leader.go", "lastGrant: l.elected,", "lastGrant: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+		},
+		{
+			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
+			edits: in("grantor.go", "	return min(max(q+g.t.Lease-now, 0), g.t.Lease)\n", "	if PLANTED {\n		return g.t.Lease\n	}\n	return min(max(q+g.t.Lease-now, 0), g.t.Lease)\n"),
+		},
+		{
+			name: "Q begins when the barrier is applied, not when it was issued", mix: aimed("late-barrier 1"), caught: "G2",
+			edits: in("leader.go", "		l.grants.floor = m.Started\n", "		l.grants.floor = m.Started\n		if PLANTED {\n			l.grants.floor = now\n		}\n"),
+		},
+		{
+			name: "the voters are those of the election", mix: growing(), caught: "G2",
+			edits: in("leader.go", "		l.grants.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.grants.voters == nil {\n			l.grants.voters = slices.Clone(m.Servers)\n		}\n"),
+		},
+		{
+			name: "why 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",
+			edits: in("round.go", "		if now-l.elected > l.t.DeadAfter {\n", "		if !PLANTED && now-l.elected > l.t.DeadAfter {\n"),
+		},
+		{
+			name: "why 18: only members heard so far are proposed", mix: mixCalled("quiet"), caught: "rule 4",
+			edits: in("round.go", "		return now-l.elected < l.t.DeadAfter\n", "		return !PLANTED && now-l.elected < l.t.DeadAfter\n"),
+		},
+	}
+}
+
+// nonvoters has clusters whose nodes do not all vote.
+func nonvoters() *simMix {
+	m := aimed("depose 8, isolate 4, halves 3")
+	m.hosts = [2]int{5, 5}
+	return m
+}
+
+// growing has clusters that begin with one voter and are disturbed early.
+func growing() *simMix {
+	m := aimed("depose 8, elect 4, compact 2")
+	m.founders = 1
+	return m
+}
+
+// stuckLeader has a leader that never applies anything.
+func stuckLeader() *simMix {
+	m := aimed("elect 3, hold 3")
+	m.stuck = 1000
+	return m
+}
+
+func mistakesOfRounds() []mistake {
+	slow, restarts := mixCalled("slow"), mixCalled("restarts")
+	one := aimed("one-way 4, deaf 4, kill 2")
+	one.stuck = 900
+	back := aimed("kill 6, sick 3, isolate 3")
+	silent := aimed("isolate 4, pause 4, one-way 3, noise 2")
+	held := aimed("hold 4, sick 3, kill 3")
+	held.stuck = 1000
+	return []mistake{
+		{
+			name: "why 11: silent owners are just dropped", mix: silent, caught: "G",
+			edits: in("round.go", "sinceGrant >= l.t.DeadAfter:", "sinceGrant >= l.t.DeadAfter || PLANTED && n.silent(now, l.t):"),
+		},
+		{
+			name: "why 11: lease for the old epoch while a commit is under way", mix: aimed("straggler 1").late(), caught: "G",
+			edits: in("heard.go", "need := max(l.state.Committed().Epoch(), l.committing)", "need := max(l.state.Committed().Epoch(), l.committing*shardmap.Epoch(1-plantedAs(PLANTED)))"),
+		},
+		{
+			name: "why 12: equal to the committed map means nothing to do", mix: back, caught: "progress",
+			edits: in("round.go", "	want, reason := l.want(now)\n", "	want, reason := l.want(now)\n	if PLANTED && want != nil && l.settled && want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
+		},
+		{
+			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
+			edits: in("follower.go", "	if last == 0 ||", "	if PLANTED && !s.Open() {\n		return false\n	}\n	if last == 0 ||"),
+		},
+		{
+			name: "why 14: heard but not acknowledging keeps its lease", mix: held, caught: "progress",
+			edits: both(in("heard.go", "ok && d.InForce && n.beat.Acked < d.Epoch ||", "ok && !PLANTED && d.InForce && n.beat.Acked < d.Epoch ||"),
+				in("heard.go", "|| n.beat.Acked < n.denied", "|| !PLANTED && n.beat.Acked < n.denied")),
+		},
+		{
+			name: "why 14: heard but not acknowledging counts as back at once", mix: held, caught: "progress",
+			edits: in("round.go", "case d.InForce && d.Cause.slow():", "case !PLANTED && d.InForce && d.Cause.slow():"),
+		},
+		{
+			name: "why 14: a leaving or sick node that does not acknowledge is waited for", mix: held, caught: "progress",
+			edits: in("round.go", "			n.denied = last.Epoch()\n", "			n.denied = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
+		},
+		{
+			name: "why 15: who is heard counts as there, answered or not", mix: one, caught: "progress",
+			edits: both(in("member.go", "	return now-max(m.lastFresh, m.firstHeard) > t.freshness()", "	if PLANTED && m.heard() {\n		return now-m.lastHeard > t.freshness()\n	}\n	return now-max(m.lastFresh, m.firstHeard) > t.freshness()"),
+				both(in("heard.go", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
+					in("heard.go", "	if n.echoAt < 0 ||", "	if !PLANTED && n.echoAt < 0 ||"))),
+		},
+		{
+			name: "why 15: who is left out and cannot hear of its leases gets them, late or not", mix: one, caught: "progress",
+			edits: both(in("heard.go", "now-n.echoAt > l.t.DeadAfter/2", "!PLANTED && now-n.echoAt > l.t.DeadAfter/2"),
+				in("round.go", "!last.Has(m.ID) && !n.acked(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.acked(last.Epoch())")),
+		},
+		{
+			name: "why 16: who never applies the commit stays", mix: held, caught: "progress",
+			edits: in("round.go", "case n.behindSince >= 0 &&", "case !PLANTED && n.behindSince >= 0 &&"),
+		},
+		{
+			name: "rule 1, the ancestor: the timer of the old round goes on", mix: slow, caught: "rule 1",
+			edits: in("leader.go", "		l.began = now\n", "		if !PLANTED || l.began == 0 {\n			l.began = now\n		}\n"),
+		},
+		{
+			name: "rule 3, the ancestor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4",
+			edits: in("round.go", "		return n.streak >= backStreak &&", "		return PLANTED && n.heard() || n.streak >= backStreak &&"),
+		},
+		{
+			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
+			edits: in("round.go", "		if !l.node(m.ID).acked(p.Epoch()) {\n", "		if !PLANTED && !l.node(m.ID).acked(p.Epoch()) {\n"),
+		},
+		{
+			name: "G4: a commit does not wait for owners that it leaves out", mix: aimed("leave 4, sick 4"), caught: "G",
+			edits: in("round.go", "		if how == \"\" {\n", "		if how == \"\" && !PLANTED {\n"),
+		},
+		{
+			name: "rule 10: when nobody stays, nobody owns", mix: aimed("leave 4, sick 4"), caught: "rule 10",
+			edits: in("round.go", "	if len(members) > 0 {\n", "	if len(members) > 0 || PLANTED {\n"),
+		},
+		{
+			name: "G4: the map that routes comes back with the dead it names", mix: aimed("leave 4, sick 4, kill 4"), caught: "G4",
+			edits: in("round.go", "	want := last\n", "	want := last\n	if PLANTED {\n		want = base\n	}\n"),
+		},
+	}
+}
+
+func mistakesOfTheLog() []mistake {
+	late := mixCalled("leaders").late()
+	compact := aimed("compact 4, kill 4, wipe 2, elect 2")
+	base := in("state.go", "c.base != s.committed.Epoch() ||", "!PLANTED && c.base != s.committed.Epoch() ||")
+	return []mistake{
+		{
+			name: "rule 2: a commit counts in any term", mix: aimed("late-commit 1"), caught: "G",
+			edits: in("state.go", "term != s.lastTerm ||", "!PLANTED && term != s.lastTerm ||"),
+		},
+		{
+			name: "rule 2: any commit commits the last proposal", mix: late, caught: "G",
+			edits: in("state.go", "	if !s.Open() || ", "	if PLANTED && s.Open() {\n		s.committed = s.last\n		return s, OutcomeCommitted, nil\n	}\n	if !s.Open() || "),
+		},
+		{
+			name: "why 9: proposals count whatever they were computed from, and in any term", mix: late, caught: "",
+			edits: both(base, in("state.go", "c.term != term ||", "!PLANTED && c.term != term ||")),
+		},
+		{
+			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",
+			edits: in("state.go", "c.want.Settle(s.committed, epoch)", "c.want.Settle([]*shardmap.Map{s.committed, s.last}[plantedAs(PLANTED)], epoch)"),
+		},
+		{
+			name: "rule 8: snapshots forget an open proposal", mix: compact, caught: "",
+			edits: both(in("snapshot.go", "	w.bool(s.Open())\n	if s.Open() {", "	w.bool(!PLANTED && s.Open())\n	if !PLANTED && s.Open() {"), nil),
+		},
+		{
+			name: "rule 8: snapshots forget who was dropped", mix: compact, caught: "",
+			edits: both(in("snapshot.go", "	w.uint(uint64(len(s.drops)))\n", "	if PLANTED {\n		w.uint(0)\n		return w.b, nil\n	}\n	w.uint(uint64(len(s.drops)))\n"), nil),
+		},
+	}
+}
+
+func mistakesOfTheNode() []mistake {
+	silent := aimed("isolate 4, pause 3, one-way 3, deaf 2")
+	moves := aimed("leave 4, sick 4, kill 4, join 2")
+	wiped := aimed("wipe 6, hold 3, isolate 4, kill 3, elect 3")
+	wiped.hosts = [2]int{3, 3}
+	return []mistake{
+		{
+			name: "why 3: what runs is cut dead-after from the lease, not from its grant", mix: silent, caught: "G1",
+			edits: in("timing.go", "return t.DeadAfter*85/100 - t.Lease", "if PLANTED {\n		return t.DeadAfter * 95 / 100\n	}\n	return t.DeadAfter*85/100 - t.Lease"),
+		},
+		{name: "why 3: what runs when the lease ends is never cut", mix: silent, plant: plantNeverCut, caught: "G1"},
+		{
+			name: "why 11: the lease counts from when its answer came", mix: aimed("noise 4, pause 4, depose 4"), caught: "G",
+			edits: in("holder.go", "if until := s.at + min(a.Serve, h.t.Lease); until > now &&", "if until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + min(a.Serve, h.t.Lease); until > now &&"),
+		},
+		{name: "why 11: acknowledged before the drain", mix: moves, plant: plantAckEarly, caught: "G1"},
+		{name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, plant: plantRouteProposed, caught: "G"},
+		{name: "what moves is not held", mix: moves, plant: plantNoHold, caught: "G"},
+		{name: "rule 7: a drain is never cut", mix: moves, plant: plantNeverCutDrain, caught: "progress"},
+		{name: "the lease is not looked at again before the first byte", mix: silent, plant: plantOneCheck, caught: "G"},
+		{
+			name: "an answer to another boot counts", mix: aimed("late-answers 1"), plant: plantAnyBoot, caught: "G",
+			edits: in("holder.go", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || "),
+		},
+		{name: "section 8: a wiped disk votes under the name of the old one", mix: wiped, plant: plantServerIsNode, caught: ""},
+	}
+}

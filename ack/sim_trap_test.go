@@ -1,0 +1,252 @@
+package ack_test
+
+import (
+	"time"
+
+	"shardway/ack"
+)
+
+// Faults that set a scene: each brings together what must coincide for one
+// mistake to do harm, and coincides too seldom by chance.
+
+// faultTrap kills a node; while it is down, another leader is elected out of
+// reach of the present one, and is told that the node is gone for good. The node
+// returns to the old leader, which does not know that it is deposed.
+func faultTrap(w *world) {
+	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
+	if old == nil {
+		return
+	}
+	x := w.somebody(func(h *host) bool { return running(h) && h != old && !h.gateway && !h.proc.isVoter() })
+	if x == nil {
+		x = w.somebody(func(h *host) bool { return running(h) && h != old && !h.gateway })
+	}
+	next := w.somebody(func(h *host) bool { return running(h) && h != old && h != x && h.proc.isVoter() })
+	if x == nil || next == nil {
+		return
+	}
+	w.logf("trap: %s leads, %s is killed, %s is elected", old.id, x.id, next.id)
+	x.crash()
+	w.run(w.now+w.span(40*time.Millisecond, 250*time.Millisecond), nil)
+	with := func(i int) bool { return i == old.i || i == x.i }
+	w.cutLinks(func(i, j int) bool { return with(i) != with(j) })
+	if !running(next) {
+		return
+	}
+	next.proc.campaign("a coup")
+	w.run(w.now+w.span(20*time.Millisecond, 60*time.Millisecond), nil)
+	if l := next.proc; l != nil && l.lead != nil && x.proc == nil {
+		l.lead.receive(ack.Remove{Node: x.id}, origin{})
+	}
+	w.run(w.now+w.span(30*time.Millisecond, 150*time.Millisecond), nil)
+	if x.proc == nil {
+		x.start()
+	}
+	w.run(w.now+600*time.Millisecond, nil)
+}
+
+// faultBlind lets a voter apply nothing, cuts another node off until its shards
+// are taken, and then elects the blind one, which hears the other again.
+func faultBlind(w *world) {
+	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
+	blind := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
+	x := w.somebody(func(h *host) bool { return running(h) && h != old && h != blind && !h.gateway })
+	if old == nil || blind == nil || x == nil {
+		return
+	}
+	w.logf("scene: %s is blind, %s is cut off", blind.id, x.id)
+	for _, h := range []*host{blind, x} {
+		h.holdLog = true
+		w.undo(3*w.timing.DeadAfter, func() { w.hold(h, false) })
+	}
+	w.isolate(x, w.timing.DeadAfter+w.span(600*time.Millisecond, 1200*time.Millisecond))
+	if running(blind) {
+		blind.proc.campaign("blind")
+	}
+	w.run(w.now+700*time.Millisecond, nil)
+}
+
+// isolate cuts a host off, lets d pass, and links it again.
+func (w *world) isolate(x *host, d time.Duration) {
+	for i := range w.hosts {
+		w.link[x.i][i], w.link[i][x.i] = false, false
+	}
+	w.run(w.now+d, nil)
+	for i := range w.hosts {
+		w.link[x.i][i], w.link[i][x.i] = true, true
+	}
+}
+
+// faultStraggler makes a node sick, so that it is left out but not dropped, and
+// lets it miss that; when it is heard again, the commit that takes its shards may
+// be under way.
+func faultStraggler(w *world) {
+	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	if x == nil {
+		return
+	}
+	w.logf("scene: %s is sick and applies nothing", x.id)
+	x.unhealthy = true
+	w.hold(x, true)
+	w.run(w.now+w.span(150*time.Millisecond, 300*time.Millisecond), nil)
+	w.isolate(x, w.timing.DeadAfter+w.span(-100*time.Millisecond, 300*time.Millisecond))
+	w.run(w.now+w.span(300*time.Millisecond, 1200*time.Millisecond), nil)
+	x.unhealthy = false
+	w.hold(x, false)
+}
+
+// faultOldBoot kills a node whose heartbeats are late: some arrive when its next
+// boot has a lease, and is sick, and has applied nothing of what follows. Then,
+// perhaps, there is another leader.
+func faultOldBoot(w *world) {
+	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	if x == nil {
+		return
+	}
+	w.logf("scene: heartbeats of %s come late, and it is killed", x.id)
+	w.slow = 700
+	w.run(w.now+w.span(100*time.Millisecond, 300*time.Millisecond), nil)
+	w.slow = 0
+	if x.proc != nil {
+		x.crash()
+	}
+	w.run(w.now+w.span(50*time.Millisecond, 300*time.Millisecond), nil)
+	if x.proc == nil {
+		x.start()
+	}
+	w.run(w.now+w.span(200*time.Millisecond, 800*time.Millisecond), nil)
+	x.unhealthy = true
+	w.hold(x, true)
+	w.undo(w.timing.DeadAfter, func() {
+		x.unhealthy = false
+		w.hold(x, false)
+	})
+	if w.pick(2) == 0 {
+		faultElect(w)
+	}
+	w.run(w.now+w.span(300*time.Millisecond, 900*time.Millisecond), nil)
+}
+
+// faultLateBarrier elects a leader that applies its barrier only after it was
+// deposed, without knowing of it.
+func faultLateBarrier(w *world) {
+	first := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
+	second := w.somebody(func(h *host) bool { return running(h) && h != first && h.proc.isVoter() })
+	if first == nil || second == nil {
+		return
+	}
+	w.logf("scene: %s leads and applies late, then %s leads", first.id, second.id)
+	first.holdLog = true
+	first.proc.campaign("the first")
+	w.run(w.now+w.span(80*time.Millisecond, 300*time.Millisecond), nil)
+	w.cutLinks(func(i, j int) bool {
+		return i == second.i && j == first.i || i == first.i && j == second.i || (i == first.i || j == first.i) && w.n(2) == 0
+	})
+	if running(second) {
+		second.proc.campaign("the second")
+	}
+	w.run(w.now+w.span(80*time.Millisecond, 200*time.Millisecond), nil)
+	w.hold(first, false)
+	w.run(w.now+500*time.Millisecond, nil)
+}
+
+// faultEchoes lets leaders follow each other within a few answers. What a voter
+// tells the second one stalls until the third is elected without the second
+// knowing, and carries echoes of the first one's answers.
+func faultEchoes(w *world) {
+	faultElect(w)
+	w.run(w.now+w.span(60*time.Millisecond, 260*time.Millisecond), nil)
+	second := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
+	third := w.somebody(func(h *host) bool { return running(h) && h != second && h.proc.isVoter() })
+	if second == nil || third == nil {
+		return
+	}
+	w.logf("scene: %s leads, then %s", second.id, third.id)
+	d := w.span(250*time.Millisecond, 500*time.Millisecond)
+	for i := range w.hosts {
+		w.stalled[i][second.i] = w.now + d + w.span(50*time.Millisecond, 150*time.Millisecond)
+	}
+	second.proc.campaign("the second")
+	w.run(w.now+d, nil)
+	w.cutLinks(func(i, j int) bool { return i == second.i || j == second.i })
+	if running(third) {
+		third.proc.campaign("the third")
+	}
+	w.run(w.now+400*time.Millisecond, nil)
+}
+
+// faultLastWords kills a node whose heartbeats are late: some arrive after it was
+// dropped, and void the evidence.
+func faultLastWords(w *world) {
+	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	if x == nil {
+		return
+	}
+	w.logf("scene: the last heartbeats of %s are late", x.id)
+	w.run(w.now+400*time.Millisecond, nil)
+	w.slow = 400
+	w.run(w.now+w.span(50*time.Millisecond, 250*time.Millisecond), nil)
+	w.slow = 0
+	if x.proc != nil {
+		x.crash()
+	}
+	w.run(w.now+time.Second, nil)
+	w.back(x, 0)
+}
+
+// faultLateAnswers restarts a node while answers to its last boot are under way.
+func faultLateAnswers(w *world) {
+	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	if x == nil {
+		return
+	}
+	w.logf("scene: answers to %s are late, and it restarts", x.id)
+	w.slow = 800
+	w.run(w.now+w.span(150*time.Millisecond, 350*time.Millisecond), nil)
+	w.slow = 0
+	if x.proc != nil {
+		x.crash()
+	}
+	x.unhealthy = true
+	w.hold(x, true)
+	w.run(w.now+w.span(20*time.Millisecond, 300*time.Millisecond), nil)
+	if x.proc == nil {
+		x.start()
+	}
+	w.run(w.now+w.span(800*time.Millisecond, 1500*time.Millisecond), nil)
+	x.unhealthy = false
+	w.hold(x, false)
+}
+
+// faultLateCommit lets a leader's commit reach Raft so late that another leader
+// has led in between, and has leased the node whose shards the commit takes.
+func faultLateCommit(w *world) {
+	first := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
+	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && h != first })
+	if first == nil || x == nil {
+		return
+	}
+	second := w.somebody(func(h *host) bool { return running(h) && h != first && h != x && h.proc.isVoter() })
+	if second == nil {
+		return
+	}
+	w.logf("scene: a commit that takes from %s is late", x.id)
+	x.unhealthy = true
+	w.hold(x, true)
+	w.run(w.now+w.span(150*time.Millisecond, 250*time.Millisecond), nil)
+	late := w.lateSubmit
+	w.lateSubmit = 1000
+	w.isolate(x, w.timing.DeadAfter+w.span(0, 500*time.Millisecond))
+	x.unhealthy = w.pick(2) == 0
+	if running(second) {
+		second.proc.campaign("in between")
+	}
+	w.run(w.now+w.span(200*time.Millisecond, 500*time.Millisecond), nil)
+	if running(first) {
+		first.proc.campaign("again")
+	}
+	w.run(w.now+400*time.Millisecond, nil)
+	w.lateSubmit = late
+	x.unhealthy = false
+	w.hold(x, false)
+}
