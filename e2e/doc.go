@@ -9,6 +9,7 @@
 //	cluster   processes, their control and their state
 //	relay     holds back single streams between nodes (Raft but not heartbeats)
 //	netns     cuts wires between nodes
+//	bench     what a request costs, beside nginx and HAProxy
 //
 // The tests assert counts and states, never seconds: nothing failed, nothing was
 // lost, nothing ran twice, one owner, as many moves as there must be. Times are

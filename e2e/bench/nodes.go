@@ -25,7 +25,8 @@ import (
 // apart; one of kind TLS has a secret.
 func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, error) {
 	ids := []string{"a", "b"}
-	const perNode = 4                      // listen, admin, gossip, peer
+	const perNode = 4 // listen, admin, gossip, peer
+
 	at, err := b.addrs(perNode * len(ids)) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 			"--join", other[2], "--expect", "2",
 		}, flags...)
 		p, err := b.launch(ctx, "node-"+id+kind, own[0], nil, args...)
-		if err != nil && i == len(ids)-1 {
+		if err != nil {
 			return nil, err
 		}
 		procs = append(procs, p)
