@@ -41,6 +41,7 @@ type Server struct {
 		sync.Mutex
 		listeners map[net.Listener]struct{}
 		none      chan struct{} // closed once closing is set and there are none
+		closedAt  time.Time     // when closing was set
 	}
 }
 
@@ -117,7 +118,7 @@ func (s *Server) place(places chan<- struct{}) {
 func (s *Server) accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 	const first, last = 5 * time.Millisecond, time.Second
 	for pause := first; ; pause = min(2*pause, last) {
-		conn, err := ln.Accept()
+		conn, err := s.acceptOne(ln)
 		if err == nil {
 			if pause > first {
 				s.o.Log.Info().Msg("accepting resumed")
