@@ -32,8 +32,14 @@ func hangingApps(w *world) {
 	}
 }
 
+// said is what a client was answered.
+type said struct {
+	status int
+	code   string
+}
+
 // ask sends a POST for a shard of owner to p, and returns where its answer comes.
-func ask(w *world, p *process, owner string) <-chan *http.Response {
+func ask(w *world, p *process, owner string) <-chan said {
 	w.t.Helper()
 	key := ""
 	for i := 0; ; i++ {
@@ -46,12 +52,13 @@ func ask(w *world, p *process, owner string) <-chan *http.Response {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	answered := make(chan *http.Response, 1)
+	answered := make(chan said, 1)
 	go func(conn net.Conn) { // ends with the network
 		defer close(answered)
 		_, _ = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nContent-Length: 0\r\n\r\n", key)
-		if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil { //nolint:bodyclose // the network ends it
-			answered <- res
+		if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+			answered <- said{res.StatusCode, res.Header.Get("Shardway-Error")}
+			_ = res.Body.Close()
 		}
 	}(conn)
 	return answered
@@ -75,9 +82,8 @@ func TestRequestsToAnOwnerOutOfReachAreFreed(t *testing.T) {
 		}
 		w.net.Isolate(p.name)
 		began := time.Now()
-		res := <-answered
-		if res == nil || res.StatusCode != http.StatusBadGateway || res.Header.Get("Shardway-Error") != "peer-unreachable" {
-			w.t.Fatalf("answered %v, want 502 peer-unreachable", res)
+		if got := <-answered; got != (said{http.StatusBadGateway, "peer-unreachable"}) {
+			w.t.Fatalf("answered %v, want 502 peer-unreachable", got)
 		}
 		if took := time.Since(began); took < 2500*time.Millisecond || took > 7*time.Second {
 			w.t.Errorf("freed after %v, want a little more than dead-after", took)

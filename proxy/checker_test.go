@@ -94,8 +94,10 @@ var (
 	headerLine  = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([^\\x00-\\x08\\x0a-\\x1f\\x7f]*)$")
 	chunkLine   = regexp.MustCompile("^[0-9a-f]{1,15}$")
 	hopByHop    = []string{"keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "upgrade", "x-named"}
-	once        = []string{"host", "content-length", "transfer-encoding", "x-request-id", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
-		"shardway-shard", "shardway-epoch", "shardway-node", "shardway-key", "content-type"}
+	once        = []string{
+		"host", "content-length", "transfer-encoding", "x-request-id", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
+		"shardway-shard", "shardway-epoch", "shardway-node", "shardway-key", "content-type",
+	}
 )
 
 // line reads one line that has to end in CRLF and to hold no other CR or LF.

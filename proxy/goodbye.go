@@ -28,6 +28,7 @@ type goodbye struct {
 	down  stream        // from the app to the client
 	// lingers tells that the client's connection is to be closed with patience.
 	lingers atomic.Bool
+	late    *time.Timer // ends a tunnel whose app takes no more; nil: none runs
 }
 
 func newGoodbye(client, app *h1.Conn) *goodbye {
@@ -62,27 +63,39 @@ func (g *goodbye) run(over <-chan struct{}) {
 		}
 	}
 	// A reset would overtake the frame: where there is one, the end is a FIN.
-	if g.down.ended() {
-		g.lingers.Store(true)
-		g.down.to.StopRead()
-	} else {
-		_ = g.down.to.Cut()
-	}
 	if g.up.ended() {
 		_ = g.up.to.Close()
-	} else {
-		_ = g.up.to.Cut()
 	}
+	g.broken()
 }
 
 // broken ends the tunnel after an error. The client's connection stays open for
 // what it has been told to be read.
 func (g *goodbye) broken() {
-	_ = g.up.to.Cut() // its goroutine meets the error
-	if !g.lingers.Load() {
-		_ = g.down.to.Cut()
+	if g.down.ended() {
+		g.lingers.Store(true)
+		g.down.to.StopRead()
+	} else {
+		_ = g.down.to.Cut() // its goroutine meets the error
 	}
+	_ = g.up.to.Cut()
 }
+
+// upward carries what the client sends. An app that takes no more may have said
+// why: that is carried to its end first.
+func (g *goodbye) upward(client *h1.Conn) bool {
+	if err := g.up.carry(client); !errors.Is(err, errSink) {
+		return err == nil
+	}
+	g.late = time.AfterFunc(farewellWait, g.broken)
+	return true
+}
+
+// downward carries what the app sends.
+func (g *goodbye) downward(app *h1.Conn) bool { return g.down.carry(app) == nil }
+
+// errSink reports that a stream's receiver takes no more.
+var errSink = errors.New("proxy: tunnel: not taken")
 
 // stream is one direction of a WebSocket. Its goroutine carries bytes; another
 // one may put a close frame behind them, between two frames, and from then on
@@ -111,31 +124,34 @@ func (s *stream) set(to *h1.Conn, masked bool) {
 	s.to, s.masked, s.answered = to, masked, make(chan struct{})
 }
 
-// carry copies what comes until it ends, and passes the end on. False means that
-// the tunnel is broken.
-func (s *stream) carry(from *h1.Conn) bool {
+// carry copies what comes until it ends, and passes the end on. The error says
+// why the tunnel is broken.
+func (s *stream) carry(from *h1.Conn) error {
 	w := s.to.Writer()
 	w.Begin(h1.UntilClose, 0)
 	for {
 		p, err := from.Next()
 		if err != nil && !errors.Is(err, io.EOF) {
-			return false
+			return err
 		}
 		if !s.enter() {
 			if s.frames.advance(p); s.frames.closed || err != nil {
 				s.tell()
 			}
 			if err != nil {
-				return true
+				return nil
 			}
 			continue
 		}
-		if err != nil {
-			return w.Flush() == nil && s.to.CloseWrite() // stays busy: nothing may follow
+		if err != nil { // the end; it stays busy: nothing may follow
+			if !s.to.CloseWrite() {
+				return errSink
+			}
+			return nil
 		}
 		s.frames.advance(p)
 		if _, err := w.Write(p); err != nil || w.Flush() != nil {
-			return false
+			return errSink
 		}
 		w.Idle()
 		s.leave()

@@ -51,8 +51,8 @@ func (c *client) carry(l *link, bye *goodbye) {
 	downward := func() bool { return splice(l.Conn, c.h) }
 	if bye != nil {
 		both = bye.broken
-		upward = func() bool { return bye.up.carry(c.h) }
-		downward = func() bool { return bye.down.carry(l.Conn) }
+		upward = func() bool { return bye.upward(c.h) }
+		downward = func() bool { return bye.downward(l.Conn) }
 		over, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -61,6 +61,9 @@ func (c *client) carry(l *link, bye *goodbye) {
 		defer func() {
 			close(over)
 			<-ended
+			if bye.late != nil {
+				bye.late.Stop()
+			}
 		}()
 	}
 	up := make(chan struct{})

@@ -58,6 +58,12 @@ func TestWebSocketIsToldThatItsShardMoved(t *testing.T) {
 			front.swap(2, 2, remote("other", 2))
 		}
 	}
+	told := 0
+	defer func() {
+		if told <= 6 {
+			t.Errorf("no client was told between messages")
+		}
+	}()
 	for way, start := range ways() {
 		for name, end := range map[string]func(front, owner *node){
 			"moved": move,
@@ -80,7 +86,7 @@ func TestWebSocketIsToldThatItsShardMoved(t *testing.T) {
 					}
 					if busy {
 						go func() {
-							for say() == nil { //nolint:revive // until the end
+							for say() == nil {
 							}
 						}()
 						for range 5 {
@@ -94,13 +100,17 @@ func TestWebSocketIsToldThatItsShardMoved(t *testing.T) {
 					for err == nil {
 						_, _, err = ws.Read(ctx)
 					}
-					if code := websocket.CloseStatus(err); code != websocket.StatusServiceRestart {
+					switch code := websocket.CloseStatus(err); {
+					case code == websocket.StatusServiceRestart:
+						told++
+					// On a slow machine the time is over in the middle of a message.
+					case !busy || code != -1:
 						t.Errorf("the client was told %v, want 1012", err)
 					}
 					err = <-ended
 					code := websocket.CloseStatus(err)
 					// An app that is writing meets the end of its connection first, perhaps.
-					if code != websocket.StatusServiceRestart && !(busy && code == -1) {
+					if code != websocket.StatusServiceRestart && (!busy || code != -1) {
 						t.Errorf("the app was told %v, want 1012", err)
 					}
 					until(t, "released", func() bool { return owner.running.Load() == 0 })
