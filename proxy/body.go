@@ -86,7 +86,7 @@ func (c *client) startUpload(w *h1.Writer, kept int) {
 	c.up.running = true
 	c.uploading.Store(true)
 	go func() {
-		rerr := c.pump(w, kept)
+		rerr := c.pumpSafely(func() error { return c.pump(w, kept) })
 		c.uploading.Store(false)
 		if rerr == nil {
 			c.gone.arm() // nobody reads any more

@@ -46,6 +46,11 @@ type client struct {
 	scratch []byte
 	body    []byte
 	gate    func() (time.Duration, error)
+	lower   func() // c.release, bound once
+
+	// admitted is what ends the request's part in its shard's in-flight count; nil
+	// when there is none.
+	admitted func()
 
 	// The sweep's own.
 	seenRun uint32        // the run at the last sweep
@@ -63,6 +68,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.slot.client = c.h
 	c.gate = c.askLease
+	c.lower = c.release
 	c.gone.init(c.h, c.left)
 	if ingress == "" {
 		c.from.set(conn, c.set.TrustedProxies)
@@ -92,6 +98,10 @@ func (c *client) serve() {
 	stop := context.AfterFunc(c.ctx, func() { c.shut(causeShutdown) })
 	defer func() {
 		stop()
+		if v := recover(); v != nil {
+			c.fall(v)
+			return
+		}
 		_ = c.h.Close() // the last use of it
 		c.h.Release()
 	}()

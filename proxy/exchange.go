@@ -228,7 +228,8 @@ func (c *client) local(t *Table, r *Route) verdict {
 		return fail(problem.UpstreamBroken, mayHaveRun)
 	}
 	c.leaveQueue()
-	return c.timed(&trip{l: l, t: t, r: r, epoch: epoch, release: release})
+	c.admitted = release
+	return c.timed(&trip{l: l, t: t, r: r, epoch: epoch, release: c.lower})
 }
 
 // admit asks the node; a request without a shard needs only a lease.

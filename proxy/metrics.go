@@ -35,6 +35,7 @@ type metrics struct {
 	retries     [retryWhys]atomic.Uint64
 	errors      [errorCodes]atomic.Uint64
 	answersCut  atomic.Uint64
+	panics      atomic.Uint64
 	clientsGone atomic.Uint64
 	tunnels     atomic.Int64
 
@@ -83,6 +84,8 @@ var (
 		"Answers the proxy made itself, by Shardway-Error.", []string{"error"}, nil)
 	descCut = prometheus.NewDesc("shardway_cut_requests_total",
 		"Running requests that were cut, by reason.", []string{"reason"}, nil)
+	descPanics = prometheus.NewDesc("shardway_panics_total",
+		"Requests that met a bug of the proxy and were cut.", nil, nil)
 	descAnswersCut = prometheus.NewDesc("shardway_broken_answers_total",
 		"Answers of apps that broke off after their head had gone to the client.", nil, nil)
 	descGone = prometheus.NewDesc("shardway_clients_gone_total",
@@ -99,7 +102,7 @@ var (
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descCut, descAnswersCut, descGone, descConns, descTunnels, descUpstream,
+		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descConns, descTunnels, descUpstream,
 	} {
 		ch <- d
 	}
@@ -153,6 +156,7 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 		count(descErrors, float64(m.errors[i].Load()), string(code))
 	}
 	count(descAnswersCut, float64(m.answersCut.Load()))
+	count(descPanics, float64(m.panics.Load()))
 	count(descGone, float64(m.clientsGone.Load()))
 	m.mu.Lock()
 	defer m.mu.Unlock()

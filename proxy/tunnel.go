@@ -69,11 +69,11 @@ func (c *client) carry(l *link, bye *goodbye) {
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
-		if !upward() {
+		if !c.s.carrySafely(upward) {
 			both()
 		}
 	}()
-	if !downward() {
+	if !c.s.carrySafely(downward) {
 		both()
 	}
 	timer := time.AfterFunc(c.set.IdleTimeout, both)

@@ -1,0 +1,66 @@
+package proxy
+
+import (
+	"errors"
+	"runtime/debug"
+)
+
+// errPanicked is what the sending of a body ended with.
+var errPanicked = errors.New("proxy: panicked")
+
+// panicked notes a bug that met one request. The node goes on.
+func (s *Server) panicked(v any) {
+	s.metrics.panics.Add(1)
+	s.o.Log.Error().Any("panic", v).Bytes("stack", debug.Stack()).Msg("request panicked: please report this")
+}
+
+// fall ends a connection whose request panicked. What the request held is given
+// back: a count that stayed up would hold its shard for ever. Its buffers are not,
+// as somebody may still write into them.
+func (c *client) fall(v any) {
+	c.s.panicked(v)
+	running := c.slot.load().kind != 0
+	c.shut(causeShutdown)
+	c.stopUpload() // at once: both connections are closed
+	if running {
+		l := c.slot.link.Load()
+		c.slot.finish()
+		_ = l.Close()
+		l.pool.free()
+	}
+	c.release()
+	if c.x.ticket != nil {
+		c.x.ticket.Leave()
+	}
+}
+
+// release lowers the in-flight count of the shard that the request was admitted
+// for. A second call does nothing.
+func (c *client) release() {
+	if lower := c.admitted; lower != nil {
+		c.admitted = nil
+		lower()
+	}
+}
+
+// pumpSafely is pump for the goroutine that sends a body.
+func (c *client) pumpSafely(send func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.s.panicked(v)
+			err = errPanicked
+		}
+	}()
+	return send()
+}
+
+// carrySafely runs one direction of a tunnel; false means that it is broken.
+func (s *Server) carrySafely(direction func() bool) (whole bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.panicked(v)
+			whole = false
+		}
+	}()
+	return direction()
+}
