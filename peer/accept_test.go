@@ -78,3 +78,28 @@ func TestServeReportsABrokenListener(t *testing.T) {
 		}
 	})
 }
+
+// A bug that one stream meets costs that stream.
+func TestPanicEndsOneStream(t *testing.T) {
+	b := &book{}
+	p := peer.New(peer.Options{Node: "b", Cluster: in("c1"), Lookup: b.lookup})
+	p.Handle(peer.Control, func(context.Context, *peer.Conn) { panic("a bug") })
+	p.Handle(peer.Forward, echo)
+	serve(t, b, "b", p)
+	for range 3 {
+		c, err := p.Dial(t.Context(), "b", peer.Control)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Error("the stream goes on")
+		}
+		_ = c.Close()
+	}
+	c, err := p.Dial(t.Context(), "b", peer.Forward)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEcho(t, c, "alive")
+	_ = c.Close()
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -82,7 +83,17 @@ func (s *server) serve(ctx context.Context, raw net.Conn) {
 		_ = raw.Close()
 		return
 	}
+	defer s.survive(c)
 	s.p.handlers[c.kind](ctx, c)
+}
+
+// survive ends the stream, and only that, on which a handler met a bug.
+func (s *server) survive(c *Conn) {
+	if v := recover(); v != nil {
+		s.p.o.Log.Error().Str("peer", c.Node()).Stringer("kind", c.Kind()).Any("panic", v).Bytes("stack", debug.Stack()).
+			Msg("peer stream panicked: please report this")
+		_ = c.Close()
+	}
 }
 
 // greet speaks the port's part on raw. It returns nil when nothing came of it;
