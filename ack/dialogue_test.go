@@ -4,6 +4,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,156 +13,202 @@ import (
 	"shardway/shardmap"
 )
 
-var update = flag.Bool("update", false, "rewrite the dialogues in testdata")
+var update = flag.Bool("update", false, "write the dialogues of testdata anew")
 
-// gone brings crash evidence about a node to every leader.
-func (s *stage) gone(id shardmap.NodeID) {
-	for _, l := range s.leaderParts() {
-		s.step(l, ack.Evidence{Node: id, Boot: s.actor(id).boot})
-	}
-}
-
-// crashUnder is a crash with evidence under a fence; the node comes back.
-func crashUnder(f ack.Fence) func(s *stage) {
-	return func(s *stage) {
-		s.fence = f
-		s.start("a", "b", "c")
-		s.elect("a")
-		s.run(600 * time.Millisecond)
-		s.crash("b")
-		s.gone("b")
-		s.until("b's shards are taken", func() bool { return s.state.Committed().Count("b") == 0 })
-		s.start("b")
-		s.until("b serves again", func() bool { return s.serves("b") })
-	}
-}
-
-// dialogues are the stories that testdata tells line by line. A change of the
-// protocol shows there in plain words; look at the difference before -update.
-func dialogues() map[string]func(s *stage) {
-	return map[string]func(s *stage){
-		"first-start": func(s *stage) {
-			s.start("a", "b", "c")
-			s.elect("a")
-			s.run(600 * time.Millisecond)
-		},
-		"join": func(s *stage) {
-			s.start("a", "b")
-			s.elect("a")
-			s.run(600 * time.Millisecond)
-			s.start("c")
-			s.actor("c").follows, s.actor("c").term = "a", s.term
-			s.until("c serves", func() bool { return s.serves("c") })
-		},
-		"two-joins-at-once": func(s *stage) {
-			s.start("a")
-			s.elect("a")
-			s.run(600 * time.Millisecond)
-			s.start("b", "c")
-			for _, id := range []shardmap.NodeID{"b", "c"} {
-				s.actor(id).follows, s.actor(id).term = "a", s.term
-			}
-			s.until("both serve", func() bool { return s.serves("b") && s.serves("c") })
-		},
-		"leave": func(s *stage) {
-			s.start("a", "b", "c")
-			s.elect("a")
-			s.run(600 * time.Millisecond)
-			s.actor("c").leaving, s.actor("c").busy = true, true
-			s.run(300 * time.Millisecond) // the round waits for what runs
-			s.actor("c").busy = false
-			s.until("c owns nothing", func() bool { return s.state.Committed().Count("c") == 0 })
-		},
-		"crash-lease":   crashUnder(ack.FenceLease),
-		"crash-strict":  crashUnder(ack.FenceStrict),
-		"crash-refused": crashUnder(ack.FenceRefused),
-		"silence": func(s *stage) {
-			s.start("a", "b", "c")
-			s.elect("a")
-			s.run(600 * time.Millisecond)
-			s.actor("b").mute, s.actor("b").deaf = true, true
-			s.until("b's shards are taken", func() bool { return s.state.Committed().Count("b") == 0 })
-			s.actor("b").mute, s.actor("b").deaf = false, false
-			s.until("b serves again", func() bool { return s.serves("b") })
-		},
-		"one-way-link": func(s *stage) {
-			s.start("a", "b", "c")
-			s.elect("a")
-			s.run(600 * time.Millisecond)
-			s.actor("b").deaf = true // its heartbeats arrive, the answers do not
-			s.until("b's shards are taken", func() bool { return s.state.Committed().Count("b") == 0 })
-		},
-		"missed-acknowledgement": func(s *stage) {
-			s.start("a", "b", "c")
-			s.elect("a")
-			s.run(600 * time.Millisecond)
-			s.actor("b").held = true // heard, but its log does not go on
-			s.start("d")
-			s.actor("d").follows, s.actor("d").term = "a", s.term
-			s.until("the others go on", func() bool { return s.serves("d") && !s.state.Last().Has("b") })
-			s.actor("b").held = false
-			s.until("b serves again", func() bool { return s.serves("b") })
-		},
-		"new-leader-finds-a-proposal": func(s *stage) {
-			s.start("a", "b", "c")
-			s.elect("a")
-			s.run(600 * time.Millisecond)
-			s.actor("c").leaving, s.actor("b").busy = true, true
-			s.until("a round is open", func() bool { return s.state.Open() })
-			s.actor("c").leaving, s.actor("b").busy = false, false
-			s.elect("b")
-			s.until("it has ended", func() bool { return !s.state.Open() && s.serves("a") })
-		},
-		"quick-restart": func(s *stage) {
-			s.timing.RestartGrace = 3 * time.Second
-			s.start("a", "b", "c")
-			s.elect("a")
-			s.run(600 * time.Millisecond)
-			s.crash("b")
-			s.gone("b")
-			s.run(300 * time.Millisecond)
-			s.start("b")
-			s.until("b serves again", func() bool { return s.serves("b") })
-			s.run(200 * time.Millisecond)
-		},
-		"deposed-leader": func(s *stage) {
-			s.start("a", "b", "c")
-			old := s.elect("a")
-			s.run(600 * time.Millisecond)
-			s.elect("b", "a") // a goes on, followed by itself alone
-			s.run(700 * time.Millisecond)
-			old.revoked = true
-			s.actor("a").follows, s.actor("a").term = "b", s.term
-			s.until("a serves again", func() bool { return s.serves("a") })
-		},
-		"barrier-never-applied": func(s *stage) {
-			s.start("a", "b", "c")
-			s.electStuck("a")
-			s.run(3 * time.Second)
-		},
-	}
-}
-
+// TestDialogues plays the files of testdata. A line that begins with ">" is what
+// happens; the indented lines below it are what comes of it. Everything else is
+// for the reader. A change of the protocol shows there in plain words: look at the
+// difference before -update.
+//
+//	nodes a b c            a new scene: twelve shards, all nodes down
+//	fence lease            or strict, or refused; before anybody leads
+//	grace 3s               the restart grace; likewise
+//	start a b              processes start, each under its next boot
+//	crash c                its process ends, its connections close
+//	elect b [but a c]      b leads the next term; the others go on as they were
+//	elect-blind b          the same, and its barrier is not applied
+//	tell a                 a hears of the newest term
+//	run 300ms              time passes, everybody speaks
+//	show on                every heartbeat and answer is noted, until show off
+//	stuck, flow            what is submitted waits; it enters the log
+//	evidence c 1           the leader learns that boot 1 of c is gone
+//	remove c               an operator says so
+//	leave c, goodbye c     it wants to own nothing; it runs nothing any more
+//	sick c, well c         its app
+//	hold c, release c      its log is not applied
+//	busy c, done c         something runs until it is cut; it has ended
+//	deaf c, mute c, clear c   answers to it, or its heartbeats, get lost; no more
+//	weight c 2             its weight
 func TestDialogues(t *testing.T) {
-	for name, tell := range dialogues() {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t, "a", "b", "c")
-			tell(s)
-			got := s.String() + "\n"
-			file := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(file)
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d dialogues: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			b, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got != string(want) {
-				t.Errorf("%s differs; now it goes\n%s", file, got)
+			got := playDialogue(t, string(b))
+			switch {
+			case got == string(b):
+			case *update:
+				write(t, file, []byte(got))
+			default:
+				t.Errorf("%s: want\n%s\ngot\n%s", file, firstDifference(string(b), got), firstDifference(got, string(b)))
 			}
 		})
 	}
+}
+
+func write(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// firstDifference returns the lines of a around the first that b does not have.
+func firstDifference(a, b string) string {
+	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
+	at := 0
+	for at < min(len(as), len(bs))-1 && as[at] == bs[at] {
+		at++
+	}
+	return strings.Join(as[max(at-3, 0):min(at+5, len(as))], "\n")
+}
+
+// playDialogue returns the text with the answers that come now.
+func playDialogue(t *testing.T, text string) string {
+	t.Helper()
+	var out []string
+	var s *stage
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(line, "  ") {
+			continue // an old answer
+		}
+		out = append(out, line)
+		command, ok := strings.CutPrefix(line, "> ")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(command)
+		if words[0] == "nodes" {
+			s = newStage(t, ids(words[1:])...)
+			continue
+		}
+		s.lines = nil
+		if !s.perform(words[0], words[1:]) {
+			t.Fatalf("what is %q?", command)
+		}
+		for _, l := range s.lines {
+			out = append(out, "  "+l)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func ids(words []string) []shardmap.NodeID {
+	var out []shardmap.NodeID
+	for _, w := range words {
+		out = append(out, shardmap.NodeID(w))
+	}
+	return out
+}
+
+// perform lets one thing happen.
+func (s *stage) perform(verb string, args []string) bool {
+	var err error
+	switch verb {
+	case "fence":
+		s.fence = map[string]ack.Fence{"lease": ack.FenceLease, "strict": ack.FenceStrict, "refused": ack.FenceRefused}[args[0]]
+	case "grace":
+		s.timing.RestartGrace, err = time.ParseDuration(args[0])
+	case "start":
+		s.begin(ids(args)...)
+	case "crash":
+		s.crash(shardmap.NodeID(args[0]))
+	case "elect":
+		s.elect(shardmap.NodeID(args[0]), ids(args[min(2, len(args)):])...)
+	case "elect-blind":
+		s.electStuck(shardmap.NodeID(args[0]), ids(args[min(2, len(args)):])...)
+	case "run":
+		var d time.Duration
+		d, err = time.ParseDuration(args[0])
+		s.run(d)
+	case "show":
+		s.show = args[0] == "on"
+	case "stuck":
+		s.stuck = true
+	case "flow":
+		s.stuck = false
+		s.flush()
+	case "evidence":
+		var boot uint64
+		boot, err = strconv.ParseUint(args[1], 10, 64)
+		s.tellLeaders(ack.Evidence{Node: shardmap.NodeID(args[0]), Boot: boot})
+	case "remove":
+		s.tellLeaders(ack.Remove{Node: shardmap.NodeID(args[0])})
+	default:
+		return s.afflict(s.actor(shardmap.NodeID(args[0])), verb, args[1:])
+	}
+	return err == nil
+}
+
+// begin starts processes that follow whoever leads now.
+func (s *stage) begin(nodes ...shardmap.NodeID) {
+	s.start(nodes...)
+	for _, id := range nodes {
+		s.follow(s.actor(id))
+	}
+}
+
+// follow makes a node hear of the newest term.
+func (s *stage) follow(a *actor) {
+	for _, l := range s.leaderParts() {
+		if l.term == s.term {
+			a.follows, a.term = l.id, s.term
+		} else if l.id == a.id {
+			l.revoked = true
+		}
+	}
+}
+
+func (s *stage) tellLeaders(m ack.Message) {
+	for _, l := range s.leaderParts() {
+		s.step(l, m)
+	}
+}
+
+// afflict changes how one node is.
+func (s *stage) afflict(a *actor, verb string, args []string) bool {
+	switch verb {
+	case "tell":
+		s.follow(a)
+	case "leave":
+		a.leaving = true
+	case "goodbye":
+		a.goodbye, a.nextBeat = true, s.now
+		a.holder.Void()
+	case "sick", "well":
+		a.unhealthy = verb == "sick"
+	case "hold", "release":
+		a.held = verb == "hold"
+	case "busy", "done":
+		a.busy = verb == "busy"
+	case "deaf":
+		a.deaf = true
+	case "mute":
+		a.mute = true
+	case "clear":
+		a.deaf, a.mute = false, false
+	case "weight":
+		n, err := strconv.ParseUint(args[0], 10, 32)
+		a.weight = uint32(n)
+		return err == nil
+	default:
+		return false
+	}
+	return true
 }

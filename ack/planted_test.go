@@ -89,10 +89,3 @@ func plantedFiles(t *testing.T) map[string]string {
 	}
 	return source
 }
-
-func write(t *testing.T, path string, b []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}

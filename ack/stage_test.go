@@ -30,6 +30,7 @@ type stage struct {
 	leaders map[shardmap.NodeID]*leaderPart
 	actors  []*actor
 	lines   []string
+	show    bool // note every heartbeat and answer
 }
 
 // submitted is an entry on its way into the log.
@@ -302,8 +303,15 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 	}
 	l.answered = nil
 	s.tell(l)
+	if s.show {
+		s.notef("%s → %s: number %d, echo %d/%d, applied %d, acknowledged %d%s", a.id, l.id, hb.Number, hb.Echo.Term, hb.Echo.Number, hb.Applied, hb.Acked, manner(hb))
+	}
 	s.step(l, ack.Heard{Heartbeat: hb, From: string(a.id) + ":1"})
 	for _, ans := range l.answered {
+		if s.show && ans.Refusal == 0 {
+			s.notef("%s → %s: answer %d/%d, ok %v, epoch %d, serve %v%s", l.id, a.id, ans.Term, ans.Number, ans.OK, ans.Epoch, ans.Serve,
+				map[bool]string{true: ", the map stays"}[ans.MapStays])
+		}
 		switch {
 		case ans.Refusal == ack.RefusedBoot:
 			s.notef("%s is told of its boot %d", a.id, ans.Known)
@@ -314,6 +322,20 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 		}
 	}
 	s.lease(a)
+}
+
+// manner tells what else a heartbeat says.
+func manner(hb ack.Heartbeat) string {
+	var b strings.Builder
+	for _, f := range []struct {
+		on   bool
+		name string
+	}{{hb.Leaving, ", leaving"}, {hb.Goodbye, ", goodbye"}, {hb.Unhealthy, ", sick"}, {hb.Gateway, ", a gateway"}} {
+		if f.on {
+			b.WriteString(f.name)
+		}
+	}
+	return b.String()
 }
 
 // tell brings the newest state to a leader whose log has it.
