@@ -1,6 +1,7 @@
 package ack_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"runtime"
@@ -14,7 +15,7 @@ import (
 )
 
 var (
-	simSchedules = flag.Int("sim.schedules", 0, "how many schedules of each mix to play (0: a share that takes seconds)")
+	simSchedules = flag.Int("sim.schedules", 0, "how many schedules to play (0: a share that takes seconds)")
 	simSeed      = flag.Uint64("sim.seed", 0, "replay this one schedule and print its trace")
 	simFirst     = flag.Uint64("sim.first", 1, "the first seed")
 	simMistake   = flag.String("sim.mistake", "", "plant only mistakes whose name contains this")
@@ -94,15 +95,13 @@ func TestSimulation(t *testing.T) {
 		replay(t, simSetup{seed: *simSeed, mix: mixCalled(*simMixName)})
 		return
 	}
-	n := *simSchedules
-	if n == 0 {
-		n = 500
+	chosen := mixes()
+	if *simMixName != "" {
+		chosen = []*simMix{mixCalled(*simMixName)}
 	}
+	n := cmp.Or(*simSchedules, simShare) / len(chosen)
 	total := newCoverage()
-	for _, m := range mixes() {
-		if *simMixName != "" && *simMixName != m.name {
-			continue
-		}
+	for _, m := range chosen {
 		cover, bad := playMany(simSetup{mix: m}, *simFirst, n)
 		total.add(cover)
 		t.Logf("%s: %d schedules, %d steps", m.name, cover.schedules, cover.steps)
@@ -111,7 +110,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Logf("coverage:\n%s", total)
-	if missing := total.missing(*simSchedules >= 2000); *simMixName == "" && len(missing) > 0 && !t.Failed() {
+	if missing := total.missing(*simSchedules >= 20000); *simMixName == "" && len(missing) > 0 && !t.Failed() {
 		t.Errorf("never happened: %s", strings.Join(missing, ", "))
 	}
 }
@@ -168,12 +167,14 @@ func complain(t *testing.T, s simSetup) {
 	t.Helper()
 	s.tracing = true
 	w := play(s, newCoverage())
-	trace := w.trace
-	left := ""
-	if len(trace) > 150 {
-		left = fmt.Sprintf("(%d lines before)\n", len(trace)-150)
-		trace = trace[len(trace)-150:]
+	t.Errorf("%s\nagain, with the whole trace: go test ./ack -run '^TestSimulation$' -v -sim.mix=%s -sim.seed=%d\n%s",
+		w.failure, s.mix.name, s.seed, tail(w.trace, 150))
+}
+
+// tail returns the last n lines.
+func tail(lines []string, n int) string {
+	if len(lines) <= n {
+		return strings.Join(lines, "\n")
 	}
-	t.Errorf("%s\nagain, with the whole trace: go test ./ack -run '^TestSimulation$' -v -sim.mix=%s -sim.seed=%d\n%s%s",
-		w.failure, s.mix.name, s.seed, left, strings.Join(trace, "\n"))
+	return fmt.Sprintf("(%d lines before)\n", len(lines)-n) + strings.Join(lines[len(lines)-n:], "\n")
 }
