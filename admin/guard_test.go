@@ -237,6 +237,7 @@ func TestBrowserIsNotLedIn(t *testing.T) {
 		"by a name it has":    {"GET", "/status", []string{"Host", "node-1.example:8081"}, 200},
 		"rebinding":           {"GET", "/status", []string{"Host", "evil.example:8081"}, 403},
 		"rebinding, a change": {"POST", "/v1/step-down", []string{"Host", "evil.example", "Sec-Fetch-Site", "same-origin", "Origin", "http://evil.example"}, 403},
+		"a balancer's probe":  {"GET", "/livez", []string{"Host", "node-7.internal:8081"}, 200},
 		"like localhost":      {"GET", "/status", []string{"Host", "localhost.evil.example"}, 403},
 		"like an address":     {"GET", "/status", []string{"Host", "127.0.0.1.evil.example"}, 403},
 		"an old browser's form": {

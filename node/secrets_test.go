@@ -10,9 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"shardway/ack"
 	"shardway/admin"
 	"shardway/internal/secret"
 	"shardway/node"
+	"shardway/peer"
 	"shardway/shardmap"
 )
 
@@ -269,6 +271,51 @@ func TestClusterWithoutASecretHasNoneToRotate(t *testing.T) {
 		_, err := w.leader().node.Rotate(context.Background(), "the test")
 		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "--secret-file") {
 			t.Errorf("Rotate = %v, want it refused", err)
+		}
+	})
+}
+
+// A member that is who it says it is cannot send heartbeats for another one.
+func TestHeartbeatOfAnotherNodeDoesNotCount(t *testing.T) {
+	sealed(t, func(w *world, v *vault) {
+		t := w.t
+		v.three()
+		leader, liar := w.leader(), w.follower()
+		victim := ""
+		for _, name := range []string{"a", "b", "c"} {
+			if name != leader.name && name != liar.name {
+				victim = name
+			}
+		}
+		trust, err := secret.Derive(v.files[liar.name].List(), liar.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := secret.NewSeal(trust)
+		port := peer.New(peer.Options{
+			Node: liar.name, Cluster: func() string { return liar.node.State().Cluster() }, Dial: liar.host.Dial, WrapClient: s.Client,
+			Lookup: func(string) (string, bool) { return leader.host.Addr(7947), true },
+		})
+		forged := ack.Heartbeat{Node: shardmap.NodeID(victim), Server: victim + "/x", Boot: 99, Nonce: 1, Number: 1, Weight: 1, Goodbye: true}
+		b, err := forged.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := port.Dial(t.Context(), leader.name, peer.Heartbeat)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if err = peer.WriteFrame(c, b); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = peer.ReadFrame(c, nil, ack.MaxMessage); err == nil {
+			t.Error("the forged heartbeat was answered")
+		}
+		epoch := w.committed().Epoch()
+		w.during(func() { time.Sleep(5 * time.Second) })
+		if got := w.committed().Epoch(); got != epoch || !w.settled("a", "b", "c") {
+			t.Errorf("the forged heartbeat moved something: epoch %d, was %d", got, epoch)
 		}
 	})
 }
