@@ -131,19 +131,20 @@ func (s *stream) carry(from *h1.Conn) error {
 	w.Begin(h1.UntilClose, 0)
 	for {
 		p, err := from.Next()
-		if err != nil && !errors.Is(err, io.EOF) {
+		end := errors.Is(err, io.EOF)
+		if err != nil && !end {
 			return err
 		}
 		if !s.enter() {
-			if s.frames.advance(p); s.frames.closed || err != nil {
+			if s.frames.advance(p); s.frames.closed || end {
 				s.tell()
 			}
-			if err != nil {
+			if end {
 				return nil
 			}
 			continue
 		}
-		if err != nil { // the end; it stays busy: nothing may follow
+		if end { // it stays busy: nothing may follow
 			if !s.to.CloseWrite() {
 				return errSink
 			}
