@@ -9,30 +9,25 @@ import (
 	"time"
 )
 
-const (
-	// lastAccept is for how long one more connection is waited for once Shutdown
-	// was called: those that the kernel has accepted by then are taken, for closing
-	// the listener would reset them.
-	lastAccept = 2 * time.Millisecond
-	// lastAccepts bounds that where connections come in without a gap.
-	lastAccepts = 250 * time.Millisecond
-)
-
-// acceptOne accepts a connection. After Shutdown it fails as soon as none waits:
-// Go's Accept does not look at all when its deadline has passed, so each look
-// gets a new one.
-func (s *Server) acceptOne(ln net.Listener) (net.Conn, error) {
+// acceptOne accepts a connection. After Shutdown it first returns all those that
+// the kernel had accepted, for closing the listener resets what still waits, and
+// then fails. It looks until none is left and closes at once: that leaves
+// microseconds in which a connection that comes in is reset. Linux has no way to
+// close that gap; lame-duck, and a balancer that heeds it, keeps out of it.
+func (s *Server) acceptOne(ln net.Listener, last *[]net.Conn) (net.Conn, error) {
 	if !s.isClosed() {
 		conn, err := ln.Accept()
 		if err == nil || !s.isClosed() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return conn, err
 		}
 	}
-	d, ok := ln.(interface{ SetDeadline(t time.Time) error })
-	if !ok || time.Since(s.closedAt()) > lastAccepts || d.SetDeadline(time.Now().Add(lastAccept)) != nil {
-		return nil, net.ErrClosed
+	*last = append(*last, takeLast(ln)...)
+	if n := len(*last) - 1; n >= 0 {
+		conn := (*last)[n]
+		*last = (*last)[:n]
+		return conn, nil
 	}
-	return ln.Accept()
+	return nil, net.ErrClosed
 }
 
 // stopAccepting ends the listeners, after what waits at them has been taken.
@@ -42,7 +37,6 @@ func (s *Server) stopAccepting() {
 	if s.closing.Load() {
 		return
 	}
-	s.mu.closedAt = time.Now()
 	s.closing.Store(true)
 	if len(s.mu.listeners) == 0 {
 		close(s.mu.none)
@@ -53,13 +47,6 @@ func (s *Server) stopAccepting() {
 			_ = ln.Close()
 		}
 	}
-}
-
-// closedAt returns when Shutdown was called.
-func (s *Server) closedAt() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.closedAt
 }
 
 // unlistened returns a channel that is closed once no listener is left.

@@ -41,7 +41,6 @@ type Server struct {
 		sync.Mutex
 		listeners map[net.Listener]struct{}
 		none      chan struct{} // closed once closing is set and there are none
-		closedAt  time.Time     // when closing was set
 	}
 }
 
@@ -75,10 +74,11 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	defer s.unlisten(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
+	var last []net.Conn                         // what acceptOne has taken and not returned yet
 	places := make(chan struct{}, s.o.MaxConns) // one for each open connection
 	for {
 		s.place(places)
-		conn, err := s.accept(ctx, ln)
+		conn, err := s.accept(ctx, ln, &last)
 		if err != nil {
 			if ctx.Err() != nil || s.isClosed() {
 				return nil
@@ -115,10 +115,10 @@ func (s *Server) place(places chan<- struct{}) {
 
 // accept takes the next connection. Out of file descriptors or memory it pauses,
 // lets idle connections go and tries again.
-func (s *Server) accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
-	const first, last = 5 * time.Millisecond, time.Second
-	for pause := first; ; pause = min(2*pause, last) {
-		conn, err := s.acceptOne(ln)
+func (s *Server) accept(ctx context.Context, ln net.Listener, last *[]net.Conn) (net.Conn, error) {
+	const first, most = 5 * time.Millisecond, time.Second
+	for pause := first; ; pause = min(2*pause, most) {
+		conn, err := s.acceptOne(ln, last)
 		if err == nil {
 			if pause > first {
 				s.o.Log.Info().Msg("accepting resumed")

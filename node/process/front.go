@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -56,10 +58,27 @@ func newFront(ln net.Listener, cert *certificate, log zerolog.Logger) *front {
 // others waiting.
 func (f *front) Accept() (net.Conn, error) {
 	conn, err := f.Listener.Accept()
-	if c := f.cert.Load(); err == nil && c != nil {
-		return tls.Server(conn, c.conf), nil
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	return f.Adopt(conn), nil
+}
+
+// Adopt makes of a connection to the socket what Accept would have made of it.
+func (f *front) Adopt(conn net.Conn) net.Conn {
+	if c := f.cert.Load(); c != nil {
+		return tls.Server(conn, c.conf)
+	}
+	return conn
+}
+
+// SyscallConn gives access to the socket: before it is closed, all that waits
+// there is taken.
+func (f *front) SyscallConn() (syscall.RawConn, error) {
+	if c, ok := f.Listener.(syscall.Conn); ok {
+		return c.SyscallConn()
+	}
+	return nil, fmt.Errorf("process: socket of %T: %w", f.Listener, errors.ErrUnsupported)
 }
 
 // SetDeadline bounds Accept.

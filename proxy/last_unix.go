@@ -1,0 +1,54 @@
+//go:build unix
+
+package proxy
+
+import (
+	"net"
+	"os"
+	"syscall"
+)
+
+// takeLast takes every connection that waits at the listener and closes it.
+func takeLast(ln net.Listener) []net.Conn {
+	fds := acceptAll(ln)
+	_ = ln.Close() // at once: what comes in from here on is reset
+	var conns []net.Conn
+	for _, fd := range fds {
+		syscall.CloseOnExec(fd)
+		f := os.NewFile(uintptr(fd), "tcp")
+		conn, err := net.FileConn(f) // has a descriptor of its own
+		_ = f.Close()
+		if err != nil {
+			continue
+		}
+		if a, ok := ln.(interface{ Adopt(net.Conn) net.Conn }); ok {
+			conn = a.Adopt(conn)
+		}
+		conns = append(conns, conn)
+	}
+	return conns
+}
+
+// acceptAll takes what the kernel has accepted.
+func acceptAll(ln net.Listener) (fds []int) {
+	sc, ok := ln.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	_ = raw.Control(func(fd uintptr) { // an error means that it is closed
+		for {
+			got, _, err := syscall.Accept(int(fd))
+			switch {
+			case err == nil:
+				fds = append(fds, got)
+			case err != syscall.EINTR && err != syscall.ECONNABORTED: //nolint:errorlint // system calls return it bare
+				return
+			}
+		}
+	})
+	return fds
+}
