@@ -14,12 +14,12 @@ var errBusy = errors.New("proxy: all connections in use")
 // pool keeps the connections to one place, the app or a node. The one used last
 // is used first, so that those not needed grow old and are closed.
 type pool struct {
-	dial    func(ctx context.Context) (*link, error)
-	clock   *coarse
-	max     int // open at once; zero: any number
+	dial  func(ctx context.Context) (*link, error)
+	clock *coarse
+	max   int // open at once; zero: any number
 	// wary has each connection looked at before it is used again: the other end
 	// may have sent more than its answer. Nodes do not.
-	wary bool
+	wary    bool
 	maxIdle int // zero: all
 
 	mu struct {
