@@ -78,7 +78,7 @@ func TestVirtualTimeRequestsLocalAndRemote(t *testing.T) {
 		sim := newSim(t)
 		owner := simNode(t, sim, "owner", simple)
 		ingress := simNode(t, sim, "ingress", simple)
-		ingress.others["owner"] = owner
+		ingress.knows("owner", owner)
 		ingress.swap(1, 1, remote("owner", 1))
 		for _, n := range []*node{owner, ingress} {
 			c := n.dial()
@@ -199,7 +199,8 @@ func TestOwnerCrashUnderLoadLosesNoSafeRequest(t *testing.T) {
 		owner := simNode(t, sim, "owner", simple)
 		second := simNode(t, sim, "second", simple)
 		ingress := simNode(t, sim, "ingress", simple)
-		ingress.others["owner"], ingress.others["second"] = owner, second
+		ingress.knows("owner", owner)
+		ingress.knows("second", second)
 		ingress.swap(1, 1, remote("owner", 1))
 		var cs []*client
 		for range 20 {
@@ -257,7 +258,7 @@ func TestUpgradedConnectionEndsAfterItsShardMoved(t *testing.T) {
 		}
 		owner := simNode(t, sim, "owner", swallow)
 		ingress := simNode(t, sim, "ingress", swallow)
-		ingress.others["owner"] = owner
+		ingress.knows("owner", owner)
 		ingress.swap(1, 1, remote("owner", 1))
 		for _, n := range []*node{owner, ingress} {
 			owner.swap(1, 1, local(1))

@@ -128,7 +128,7 @@ func TestAbandonedRequestsGoToTheNewOwnerOrSayTheyMayHaveRun(t *testing.T) {
 	addr, seen := hanging(t)
 	ingress, _ := pair(t, addr)
 	second := newNode(t, "second", webApp(t, echo))
-	ingress.others["second"] = second
+	ingress.knows("second", second)
 	get, post := ingress.dial(), ingress.dial()
 	get.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	post.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")

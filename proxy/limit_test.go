@@ -133,7 +133,7 @@ func TestAppTimeoutsHaveTheirAnswers(t *testing.T) {
 		} {
 			owner := simNode(t, sim, fmt.Sprint("owner", i), tc.app, times)
 			ingress := simNode(t, sim, fmt.Sprint("ingress", i), tc.app, times)
-			ingress.others["owner"] = owner
+			ingress.knows("owner", owner)
 			ingress.swap(1, 1, remote("owner", 1))
 			for _, n := range []*node{owner, ingress} {
 				began := time.Now()

@@ -78,7 +78,7 @@ func TestLostOwnerIsNotSaidToBeUnsent(t *testing.T) {
 		<-ended
 	})
 	ingress := newNode(t, "ingress", "", func(o *proxy.Options) { o.QueueWait = 200 * time.Millisecond })
-	ingress.others["owner"] = &node{peer: peers.Addr().String()}
+	ingress.knows("owner", &node{peer: peers.Addr().String()})
 	ingress.swap(1, 1, remote("owner", 1))
 	c := ingress.dial()
 	c.get("/")

@@ -41,7 +41,7 @@ func TestIngressWaitsForTheOwnersEpochs(t *testing.T) {
 	until(t, "it waits for its log", func() bool { return ingress.awaiting.Load() == 1 })
 	third := newNode(t, "third", webApp(t, echo))
 	third.swap(3, 4, local(3))
-	ingress.others["third"] = third
+	ingress.knows("third", third)
 	ingress.swap(3, 4, remote("third", 3))
 	if n := metric(t, ingress, "shardway_refusals_total", "not-owner"); n != 1 {
 		t.Errorf("asked %v times while behind, want once", n)
@@ -71,7 +71,7 @@ func TestForwardedRequestIsNeverForwarded(t *testing.T) {
 	var served atomic.Int32
 	third := newNode(t, "third", webApp(t, func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 	ingress, owner := pair(t, webApp(t, echo), func(o *proxy.Options) { o.QueueWait = 100 * time.Millisecond })
-	owner.others["third"] = third
+	owner.knows("third", third)
 	owner.swap(1, 1, remote("third", 1))
 	res, body := ingress.dial().get("/")
 	wantStatus(t, res, body, 503, "queue-timeout")

@@ -27,7 +27,7 @@ func TestStalledNamesNodesOnceARequestIsOld(t *testing.T) {
 		defer close(next)
 		owner := simNode(t, sim, "owner", slow)
 		ingress := simNode(t, sim, "ingress", slow)
-		ingress.others["owner"] = owner
+		ingress.knows("owner", owner)
 		ingress.swap(1, 1, remote("owner", 1))
 		want := func(when string, nodes ...string) {
 			t.Helper()

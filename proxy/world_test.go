@@ -32,9 +32,9 @@ type node struct {
 	*proxy.Server
 	t      *testing.T
 	id     string
-	addr   string // for clients
-	peer   string // for other nodes
-	others map[string]*node
+	addr   string   // for clients
+	peer   string   // for other nodes
+	others sync.Map // id → *node
 
 	table     atomic.Pointer[proxy.Table]
 	lease     atomic.Int64 // nanoseconds left
@@ -92,12 +92,16 @@ func (n *node) Await(ctx context.Context, committed, proposed uint64) bool {
 	}
 }
 
+// knows says where another node is. Requests may be on their way already.
+func (n *node) knows(id string, other *node) { n.others.Store(id, other) }
+
 func (n *node) Dial(ctx context.Context, id string) (net.Conn, error) {
 	n.dials.Add(1)
-	other := n.others[id]
-	if other == nil || n.dialError.Load() {
+	found, ok := n.others.Load(id)
+	if !ok || n.dialError.Load() {
 		return nil, errors.New("nobody there")
 	}
+	other, _ := found.(*node)
 	conn, err := n.connect(ctx, other.peer)
 	if s := n.seal.Load(); s != nil && err == nil {
 		return s.Client(ctx, conn, id)
@@ -163,7 +167,6 @@ func newNode(t *testing.T, id, app string, change ...func(*proxy.Options)) *node
 // start runs the node.
 func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options)) {
 	t, id := n.t, n.id
-	n.others = make(map[string]*node)
 	n.swapped.ch = make(chan struct{})
 	n.lease.Store(int64(time.Hour))
 	n.release = func() { n.running.Add(-1) }
@@ -224,7 +227,7 @@ func pair(t *testing.T, app string, change ...func(*proxy.Options)) (ingress, ow
 	t.Helper()
 	owner = newNode(t, "owner", app, change...)
 	ingress = newNode(t, "ingress", "", change...)
-	ingress.others["owner"] = owner
+	ingress.knows("owner", owner)
 	ingress.swap(1, 1, remote("owner", 1))
 	return ingress, owner
 }
