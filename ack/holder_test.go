@@ -1,0 +1,162 @@
+package ack_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/ack"
+)
+
+const ms = time.Millisecond
+
+// grants answers heartbeat beat of boot 1 in term 1.
+func grants(number, beat uint64, serve time.Duration) ack.Answer {
+	return ack.Answer{Term: 1, Number: number, Boot: 1, Beat: beat, Serve: serve}
+}
+
+// holding returns a Holder whose first heartbeat, sent at 0, was answered with a
+// lease of 500 ms after 10 ms.
+func holding(t *testing.T) *ack.Holder {
+	t.Helper()
+	h := ack.NewHolder(ack.DefaultTiming(), 1, 0)
+	if number, echo := h.Beat(0); number != 1 || echo != (ack.Echo{}) {
+		t.Fatalf("first heartbeat %d, echo %+v", number, echo)
+	}
+	if !h.Answered(10*ms, 1, grants(7, 1, 500*ms)) {
+		t.Fatal("the answer did not count")
+	}
+	return h
+}
+
+// ticks lets time pass without a pause.
+func ticks(h *ack.Holder, from, to time.Duration) {
+	for now := from; now < to; now += 10 * ms {
+		h.Tick(now)
+	}
+	h.Tick(to)
+}
+
+func TestLeaseCountsFromWhenTheHeartbeatWasSent(t *testing.T) {
+	h := holding(t)
+	if until, held := h.Until(); !held || until != 500*ms {
+		t.Errorf("lease until %v, %v, want 500ms from the heartbeat", until, held)
+	}
+	if left := h.Left(499 * ms); left != ms {
+		t.Errorf("%v left, want 1ms", left)
+	}
+	if left := h.Left(600 * ms); left != 0 {
+		t.Errorf("%v left after its end", left)
+	}
+	ticks(h, 10*ms, 500*ms)
+	if _, held := h.Until(); held || h.Left(500*ms) != 0 {
+		t.Error("still held at its end")
+	}
+}
+
+func TestLeaseOnlyGrows(t *testing.T) {
+	h := holding(t)
+	h.Beat(100 * ms)
+	h.Answered(110*ms, 1, grants(8, 2, 100*ms)) // ends at 200 ms: the first one holds
+	if until, _ := h.Until(); until != 500*ms {
+		t.Errorf("until %v, want 500ms", until)
+	}
+	h.Answered(110*ms, 1, grants(9, 2, time.Hour)) // no longer than a lease
+	if until, _ := h.Until(); until != 600*ms {
+		t.Errorf("until %v, want 600ms", until)
+	}
+}
+
+func TestAnswerThatDoesNotCount(t *testing.T) {
+	for name, a := range map[string]ack.Answer{
+		"another boot":   {Term: 1, Number: 8, Boot: 2, Beat: 1, Serve: 500 * ms},
+		"an older term":  {Term: 0, Number: 8, Boot: 1, Beat: 1, Serve: 500 * ms},
+		"a refusal":      {Term: 1, Number: 8, Boot: 1, Beat: 1, Serve: 500 * ms, Refusal: ack.RefusedBoot},
+		"no lease in it": {Term: 1, Number: 8, Boot: 1, Beat: 1},
+		"no such beat":   grants(8, 65, 500*ms),
+		"too late":       grants(8, 1, 20*ms),
+	} {
+		h := ack.NewHolder(ack.DefaultTiming(), 1, 0)
+		h.Beat(0)
+		ticks(h, 0, 20*ms)
+		h.Answered(20*ms, 1, a)
+		if _, held := h.Until(); held {
+			t.Errorf("%s: a lease", name)
+		}
+	}
+}
+
+func TestEchoIsTheNewestAnswerOfTheNewestTerm(t *testing.T) {
+	h := holding(t)
+	for _, step := range []struct{ term, number, wantTerm, wantNumber uint64 }{
+		{1, 9, 1, 9}, {1, 8, 1, 9}, {3, 2, 3, 2}, {2, 50, 3, 2},
+	} {
+		h.Answered(20*ms, 1, ack.Answer{Term: step.term, Number: step.number, Boot: 1, Beat: 1})
+		if _, echo := h.Beat(20 * ms); echo.Term != step.wantTerm || echo.Number != step.wantNumber {
+			t.Errorf("after answer %d/%d: echo %+v, want %d/%d", step.term, step.number, echo, step.wantTerm, step.wantNumber)
+		}
+	}
+}
+
+func TestPauseVoidsTheLease(t *testing.T) {
+	h := holding(t)
+	h.Tick(135 * ms)
+	if _, held := h.Until(); !held {
+		t.Error("125 ms without a tick are no pause")
+	}
+	h.Tick(261 * ms)
+	if _, held := h.Until(); held {
+		t.Error("126 ms without a tick are a pause, and the lease is held")
+	}
+	h.Beat(270 * ms)
+	h.Answered(280*ms, 1, grants(9, 2, 500*ms))
+	if until, held := h.Until(); !held || until != 770*ms {
+		t.Errorf("renewed until %v, %v, want 770ms", until, held)
+	}
+}
+
+// What runs is cut 0.85 × dead-after − lease after the end of the lease, also if
+// that was voided before its end; once, and not at all if it is renewed.
+func TestRunningRequestsAreCutOnce(t *testing.T) {
+	h := holding(t)
+	ticks(h, 10*ms, 100*ms)
+	h.Void()
+	due := 500*ms + ack.DefaultTiming().CutAfter()
+	ticks(h, 100*ms, due-ms)
+	if h.CutDue(due - ms) {
+		t.Error("cut too early")
+	}
+	if !h.CutDue(due) || h.CutDue(due) {
+		t.Error("not cut, or twice")
+	}
+	h.Beat(due)
+	h.Answered(due+ms, 1, grants(9, 2, 500*ms))
+	if h.CutDue(due + ms) {
+		t.Error("cut with a lease in force")
+	}
+	if fresh := ack.NewHolder(ack.DefaultTiming(), 1, 0); fresh.CutDue(time.Hour) {
+		t.Error("cut, and nothing was ever admitted")
+	}
+}
+
+func TestNewBootKnowsNothingOfTheOldOne(t *testing.T) {
+	h := holding(t)
+	h.Reboot(1)
+	if _, held := h.Until(); !held {
+		t.Error("the same boot ended the lease")
+	}
+	h.Reboot(4)
+	if _, held := h.Until(); held || h.Boot() != 4 {
+		t.Errorf("boot %d, lease %v", h.Boot(), held)
+	}
+	if number, echo := h.Beat(20 * ms); number != 1 || echo != (ack.Echo{}) {
+		t.Errorf("heartbeat %d, echo %+v, want the first of a boot", number, echo)
+	}
+	if h.Answered(30*ms, 1, grants(8, 1, 500*ms)) {
+		t.Error("an answer to the old boot counted")
+	}
+	due := 500*ms + ack.DefaultTiming().CutAfter()
+	ticks(h, 30*ms, due)
+	if !h.CutDue(due) {
+		t.Error("what the old boot ran is not cut")
+	}
+}

@@ -1,0 +1,237 @@
+package ack_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// desk is a leader's machine alone, with every message made by hand.
+type desk struct {
+	t    *testing.T
+	l    *ack.Leader
+	now  time.Duration
+	beat map[shardmap.NodeID]uint64
+	sent map[shardmap.NodeID]uint64 // number of the last answer
+}
+
+// newDesk returns the leader a of term 5 over the given voters, elected at zero
+// with its barrier applied, and a committed map of a, b and c.
+func newDesk(t *testing.T, voters ...string) *desk {
+	t.Helper()
+	d := &desk{t: t, beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
+	state := serving(t, "a", "b", "c").state
+	d.l = ack.NewLeader(ack.LeaderOptions{Server: "a/d", Term: 5, Timing: ack.DefaultTiming(), Fence: ack.FenceLease, State: state}, 0)
+	d.step(ack.Voters{Servers: voters})
+	d.step(ack.BarrierApplied{Started: 0})
+	return d
+}
+
+func (d *desk) step(m ack.Message) []ack.Effect { return d.l.Step(d.now, m) }
+
+// hear sends a heartbeat that acknowledges all and echoes the last answer, and
+// returns the answer.
+func (d *desk) hear(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Answer, bool) {
+	d.beat[id]++
+	hb := ack.Heartbeat{
+		Node: id, Server: string(id) + "/d", Boot: 1, Nonce: uint64(id[0]), Number: d.beat[id], Term: 5, Weight: 1,
+		Echo: ack.Echo{Term: 5, Number: d.sent[id]}, Applied: 3, Acked: 3,
+	}
+	if change != nil {
+		change(&hb)
+	}
+	for _, e := range d.step(ack.Heard{Heartbeat: hb, From: "of " + string(id)}) {
+		if r, ok := e.(ack.Reply); ok {
+			if r.Refusal == 0 {
+				d.sent[id] = r.Number
+			}
+			return r.Answer, true
+		}
+	}
+	return ack.Answer{}, false
+}
+
+func (d *desk) readTerm(term uint64) { d.step(ack.TermRead{Before: d.now, Term: term}) }
+
+// Everybody but the leader answers what was sent at 100 ms; how long the leader
+// may grant at 200 ms depends on who votes. With the start of the barrier as its
+// only Q it may not begin to grant at all.
+func TestLeaseEndsOneLeaseAfterWhatAQuorumConfirmed(t *testing.T) {
+	for _, c := range []struct {
+		voters []string
+		speak  []shardmap.NodeID
+		want   time.Duration
+	}{
+		{[]string{"a/d"}, nil, 500 * ms},
+		{[]string{"a/d", "b/d"}, nil, 0},
+		{[]string{"a/d", "b/d"}, []shardmap.NodeID{"b"}, 400 * ms},
+		{[]string{"a/d", "b/d", "c/d"}, []shardmap.NodeID{"b"}, 400 * ms},
+		{[]string{"a/d", "b/d", "c/d"}, []shardmap.NodeID{"x", "y"}, 0}, // they do not vote
+		{[]string{"a/d", "b/d", "c/d", "e/d"}, []shardmap.NodeID{"b"}, 0},
+		{[]string{"a/d", "b/d", "c/d", "e/d"}, []shardmap.NodeID{"b", "e"}, 400 * ms},
+		{[]string{"a/d", "b/d", "c/d", "e/d", "f/d"}, []shardmap.NodeID{"b", "f"}, 400 * ms},
+		{[]string{"a/d", "b/wiped", "c/d"}, []shardmap.NodeID{"b"}, 0},         // another disk does not confirm for it
+		{[]string{"b/d", "c/d", "e/d"}, []shardmap.NodeID{"b", "c"}, 400 * ms}, // the leader does not vote
+		{nil, []shardmap.NodeID{"b", "c"}, 0},
+	} {
+		d := newDesk(t, c.voters...)
+		d.now = 50 * ms
+		d.hear("a", nil)
+		d.now = 100 * ms
+		for _, id := range c.speak {
+			d.hear(id, nil)
+		}
+		d.now = 200 * ms
+		d.readTerm(5)
+		for _, id := range c.speak {
+			d.hear(id, nil)
+		}
+		if a, _ := d.hear("a", nil); a.Serve != c.want {
+			t.Errorf("voters %v, %v speak: %v, want %v", c.voters, c.speak, a.Serve, c.want)
+		}
+	}
+}
+
+func TestLeaseNeedsMore(t *testing.T) {
+	for name, change := range map[string]func(hb *ack.Heartbeat){
+		"an acknowledgement of the committed map": func(hb *ack.Heartbeat) { hb.Acked = 2 },
+		"to stay":            func(hb *ack.Heartbeat) { hb.Goodbye = true },
+		"to own something":   func(hb *ack.Heartbeat) { hb.Gateway = true },
+		"an echo":            func(hb *ack.Heartbeat) { hb.Echo = ack.Echo{} },
+		"an echo of a term":  func(hb *ack.Heartbeat) { hb.Echo.Term = 4 },
+		"a number that was":  func(hb *ack.Heartbeat) { hb.Echo.Number = 99 },
+		"that it is a reply": func(hb *ack.Heartbeat) { hb.Echo.Number = 1 }, // to another node
+	} {
+		d := newDesk(t, "b/d")
+		d.hear("a", nil)
+		d.now = 50 * ms
+		d.hear("b", nil)
+		d.now = 100 * ms
+		d.hear("b", nil)
+		if a, _ := d.hear("b", change); a.Serve != 0 {
+			t.Errorf("without %s: %v", name, a.Serve)
+		}
+		if a, _ := d.hear("b", nil); a.Serve == 0 && name != "to stay" {
+			t.Errorf("after a heartbeat without %s: nothing any more", name)
+		}
+	}
+}
+
+// The first lease of a boot needs a quorum that confirmed after that boot's first
+// heartbeat: a leader that was deposed before has none.
+func TestFirstLeaseOfABootNeedsALaterQuorum(t *testing.T) {
+	d := newDesk(t, "a/d", "b/d", "c/d")
+	d.now = 10 * ms
+	d.hear("c", nil)
+	d.now = 50 * ms
+	d.readTerm(5)
+	if a, _ := d.hear("c", nil); a.Serve != 0 {
+		t.Errorf("%v with nobody but c, whose answer was sent with its first heartbeat", a.Serve)
+	}
+	d.now = 60 * ms
+	d.readTerm(5)
+	if a, _ := d.hear("c", nil); a.Serve != 490*ms {
+		t.Errorf("%v, want a lease from the answer of 50 ms on", a.Serve)
+	}
+}
+
+func TestOtherTermsAreNotAnswered(t *testing.T) {
+	d := newDesk(t, "a/d")
+	for _, term := range []uint64{4, 6} {
+		if _, ok := d.hear("b", func(hb *ack.Heartbeat) { hb.Term = term }); ok {
+			t.Errorf("a heartbeat of term %d was answered in term 5", term)
+		}
+	}
+	if _, ok := d.hear("b", nil); !ok {
+		t.Error("one of term 5 was not")
+	}
+	d.readTerm(6)
+	if _, ok := d.hear("b", nil); ok {
+		t.Error("answered after its own term had moved on")
+	}
+	d.readTerm(5)
+	if _, ok := d.hear("b", nil); ok {
+		t.Error("a term that moved on came back")
+	}
+}
+
+func TestHeartbeatCountsOnce(t *testing.T) {
+	d := newDesk(t, "a/d")
+	d.hear("b", nil)
+	for _, number := range []uint64{1, 0} {
+		if _, ok := d.hear("b", func(hb *ack.Heartbeat) { hb.Number = number }); ok {
+			t.Errorf("number %d was answered after number 1", number)
+		}
+	}
+}
+
+func TestSecondProcessUnderANameIsRefused(t *testing.T) {
+	d := newDesk(t, "b/d")
+	twin := func(boot uint64) func(hb *ack.Heartbeat) {
+		return func(hb *ack.Heartbeat) { hb.Boot, hb.Nonce, hb.Number, hb.Echo = boot, 99, d.beat["b"], ack.Echo{} }
+	}
+	for range 3 {
+		d.now += 50 * ms
+		d.hear("b", nil)
+	}
+	for _, boot := range []uint64{1, 2} {
+		if a, _ := d.hear("b", twin(boot)); a.Refusal != ack.RefusedDuplicate || a.Elsewhere != "of b" || a.Serve != 0 {
+			t.Errorf("boot %d of another process: %+v, want a refusal that names the first's address", boot, a)
+		}
+	}
+	if a, _ := d.hear("b", nil); a.Refusal != 0 || a.Serve == 0 {
+		t.Errorf("the first process: %+v, want a lease", a)
+	}
+	// The first one's connection is gone; its lease runs.
+	d.step(ack.Closed{Node: "b", Nonce: 98})
+	d.step(ack.Closed{Node: "b", Nonce: uint64('b')})
+	if a, _ := d.hear("b", twin(2)); a.Refusal != ack.RefusedDuplicate || a.Elsewhere != "" {
+		t.Errorf("while the lease runs: %+v, want a refusal without an address", a)
+	}
+	d.now += 551 * ms
+	if a, _ := d.hear("b", twin(2)); a.Refusal != 0 || a.Boot != 2 {
+		t.Errorf("after its end: %+v, want an answer", a)
+	}
+	if a, _ := d.hear("b", nil); a.Refusal != ack.RefusedBoot || a.Known != 2 {
+		t.Errorf("the old boot: %+v, want a refusal that names boot 2", a)
+	}
+}
+
+// Nobody saw the first process go; it is taken for gone when it was silent for
+// dead-after.
+func TestSilentProcessGivesItsNameBack(t *testing.T) {
+	d := newDesk(t, "b/d")
+	d.hear("b", nil)
+	next := func(hb *ack.Heartbeat) { hb.Boot, hb.Nonce = 2, 99 }
+	d.now = 2500 * ms
+	if a, _ := d.hear("b", next); a.Refusal != ack.RefusedDuplicate {
+		t.Errorf("after dead-after: %+v, want a refusal", a)
+	}
+	d.now += ms
+	if a, _ := d.hear("b", next); a.Refusal != 0 {
+		t.Errorf("a moment later: %+v, want an answer", a)
+	}
+}
+
+func TestViewTellsWhatIsKnown(t *testing.T) {
+	d := newDesk(t, "a/d")
+	d.now = 20 * ms
+	d.hear("b", nil)
+	d.step(ack.Evidence{Node: "c", Boot: 1})
+	d.now = 50 * ms
+	var got strings.Builder
+	for _, v := range d.l.View(d.now) {
+		fmt.Fprintf(&got, "%s from %q, heard %v ago, silent %v, crashed %v, eligible %v\n", v.Node, v.From, v.HeardAgo, v.Silent, v.Crashed, v.Eligible)
+	}
+	want := `a from "", heard -1ns ago, silent false, crashed false, eligible true
+b from "of b", heard 30ms ago, silent false, crashed false, eligible true
+c from "", heard -1ns ago, silent false, crashed true, eligible false
+`
+	if got.String() != want {
+		t.Errorf("view\n%swant\n%s", got.String(), want)
+	}
+}
