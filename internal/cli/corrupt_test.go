@@ -98,7 +98,7 @@ func lastCommand(t *testing.T, s *raftboltdb.BoltStore) *raft.Log {
 // that says what is wrong and what to do.
 func wantOneLine(t *testing.T, n *node, words ...string) {
 	t.Helper()
-	n.log = output{}
+	n.log.reset()
 	n.launch(t)
 	select {
 	case code := <-n.ended:
@@ -126,6 +126,14 @@ func wantOneLine(t *testing.T, n *node, words ...string) {
 			t.Errorf("%q is not in %s", w, said[0])
 		}
 	}
+}
+
+// reset forgets what was written. The libraries of a node that has ended may
+// still be writing.
+func (o *output) reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.b.Reset()
 }
 
 func TestDamagedSnapshotStopsTheNodeWithOneClearLine(t *testing.T) {
