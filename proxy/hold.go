@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"shardway/internal/problem"
@@ -144,7 +145,13 @@ func (c *client) link(p *pool, kind Kind) (*link, verdict) {
 		return nil, done
 	}
 	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
-	if v.code = problem.PeerUnreachable; kind == Local {
+	var slow net.Error
+	switch timedOut := errors.As(err, &slow) && slow.Timeout(); {
+	case kind != Local:
+		v.code = problem.PeerUnreachable
+	case timedOut:
+		v.code, v.refusal = problem.ConnectTimeout, RefusedNoApp
+	default:
 		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
 	}
 	v.detail = err.Error()

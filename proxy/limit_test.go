@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -101,6 +102,21 @@ func TestPipelineFloodsAreBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAppThatTakesNoConnectionIsWaitedForThenToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simNode(t, newSim(t), "a", nil, func(o *proxy.Options) {
+			o.DialUpstream = func(ctx context.Context) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		})
+		c := n.dial()
+		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		res, body := c.answer("GET")
+		wantStatus(t, res, body, 504, "connect-timeout")
+	})
 }
 
 func TestAppTimeoutsHaveTheirAnswers(t *testing.T) {

@@ -26,6 +26,8 @@ const (
 	UpstreamRefused Code = "upstream-refused"
 	UpstreamTimeout Code = "upstream-timeout"
 	UpstreamBroken  Code = "upstream-broken"
+	// ConnectTimeout is for an app that neither took nor refused a connection.
+	ConnectTimeout Code = "connect-timeout"
 	// UpstreamBusy is for a request beyond the connections allowed to the app.
 	UpstreamBusy    Code = "upstream-busy"
 	PeerUnreachable Code = "peer-unreachable"
@@ -89,6 +91,8 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusBadGateway, "The app does not accept connections."
 	case UpstreamTimeout:
 		return http.StatusGatewayTimeout, "The app did not answer in time."
+	case ConnectTimeout:
+		return http.StatusGatewayTimeout, "The app did not take a connection in time."
 	case UpstreamBroken:
 		return http.StatusBadGateway, "The connection to the app broke."
 	case UpstreamBusy:
