@@ -34,7 +34,7 @@ func (l *Leader) heard(now time.Duration, m Heard) {
 		n.reset(now, m.Boot)
 	}
 	n.beat, n.from, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now
-	n.evidence, n.unknownGone = 0, false
+	n.evidence, n.unknownGone, n.removed = 0, false, false
 	l.echoed(now, n)
 	l.follows(now, n)
 	l.answer(now, n)
@@ -112,7 +112,7 @@ func (l *Leader) answer(now time.Duration, n *member) {
 // mayServe reports whether the node may have a lease at all. See DESIGN section
 // 5; each line is one of its conditions.
 func (l *Leader) mayServe(now time.Duration, n *member) bool {
-	if !l.barrier || n.beat.Goodbye || n.beat.Gateway || n.removed {
+	if !l.barrier || n.beat.Goodbye || n.beat.Gateway {
 		return false
 	}
 	// From the step that submits Commit(p) on, p must have been acknowledged.

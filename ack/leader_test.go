@@ -209,3 +209,16 @@ func TestLastMapStaysWhenNobodyIsLeft(t *testing.T) {
 		t.Errorf("committed %s, last %s:\n%s", spread(s.state.Committed()), spread(s.state.Last()), s)
 	}
 }
+
+// An operator's word may be wrong: who is heard again is like everybody else whom
+// the leader dropped.
+func TestHeartbeatVoidsARemoval(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	c := s.actor("c")
+	c.mute = true
+	s.run(600 * time.Millisecond)
+	s.step(s.leaders["a"], ack.Remove{Node: "c"})
+	s.until("c's shards are taken", func() bool { return s.state.Committed().Count("c") == 0 })
+	c.mute = false
+	s.until("c serves again, in the same boot", func() bool { return s.serves("c") })
+}

@@ -31,7 +31,7 @@ type member struct {
 	evidence    uint64 // the boot that crash evidence names; zero: none
 	unknownGone bool   // evidence came before any heartbeat of this term
 	evidenceAt  time.Duration
-	removed     bool           // by an operator's word
+	removed     bool           // by an operator's word; a heartbeat voids it
 	denied      shardmap.Epoch // no lease before it acknowledged this proposal
 	wasSilent   bool           // for NoteSilent and NoteBack
 	answers     [answersKept]sending
@@ -56,7 +56,7 @@ func (m *member) crashed() bool { return m.unknownGone || m.evidence != 0 && m.e
 func (m *member) reset(now time.Duration, boot uint64) {
 	m.rebooted = m.heard() && boot > m.beat.Boot
 	m.firstHeard, m.streak, m.echoAt = now, 0, -1
-	m.leased, m.removed = false, false
+	m.leased = false
 	m.behindSince = -1
 }
 

@@ -45,8 +45,8 @@ type (
 		Node shardmap.NodeID
 		Boot uint64
 	}
-	// Remove is an operator's word that a node runs nothing any more and will not
-	// come back under its present boot. It says nothing about a node that is heard.
+	// Remove is an operator's word that a node runs nothing any more. It says
+	// nothing about a node that is heard, and any heartbeat voids it.
 	Remove struct{ Node shardmap.NodeID }
 )
 

@@ -80,11 +80,11 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "why 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
-			edits: in("heard.go", "	n.evidence, n.unknownGone = 0, false\n", "	if !PLANTED {\n		n.evidence, n.unknownGone = 0, false\n	}\n"),
+			edits: in("heard.go", "	n.evidence, n.unknownGone, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.evidence, n.unknownGone = 0, false\n	}\n	n.removed = false\n"),
 		},
 		{
 			name: "why 7: a goodbye outlives the boot that said it", mix: aimed("leave 4, sick 4"), caught: "G",
-			edits: both(in("member.go", "	m.leased, m.removed = false, false\n", "	m.leased, m.removed = false, false\n	m.planted = m.planted || m.beat.Goodbye\n"),
+			edits: both(in("member.go", "	m.leased = false\n", "	m.leased = false\n	m.planted = m.planted || m.beat.Goodbye\n"),
 				both(in("member.go", "	id     shardmap.NodeID\n", "	id     shardmap.NodeID\n	planted bool\n"),
 					in("round.go", "	case n.beat.Goodbye:", "	case n.beat.Goodbye || PLANTED && n.planted:"))),
 		},
@@ -121,7 +121,7 @@ func mistakesOfBoots() []mistake {
 			edits: in("leader.go", "				l.node(id).streak = 0\n", "				if !PLANTED {\n					l.node(id).streak = 0\n				}\n"),
 		},
 		{
-			name: "an operator's word hits a node that is heard", mix: aimed("kill 4, remove 4"), caught: "",
+			name: "an operator's word hits a node that is heard", mix: aimed("kill 4, remove 4"), caught: "G4",
 			edits: in("leader.go", "!n.heard() || n.silent(now, l.t) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.t) || n.crashed() {"),
 		},
 	}
