@@ -69,6 +69,28 @@ func write(t *testing.T, path string, b []byte) {
 	}
 }
 
+// The dialogues are the manual of the rules by which shards are taken and nodes
+// dropped: each must be shown.
+func TestDialoguesShowEveryRule(t *testing.T) {
+	files, _ := filepath.Glob("testdata/*.txt")
+	var all strings.Builder
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(b)
+	}
+	for _, rule := range []string{
+		": acknowledged\n", ": evidence\n", ": silence\n", ": refusal\n", ": goodbye\n", ": new-boot\n", ": removed\n",
+		"dropped: silent", "dropped: crashed", "dropped: missed-ack", "dropped: behind", "steps down", "the map stays",
+	} {
+		if !strings.Contains(all.String(), rule) {
+			t.Errorf("no dialogue shows %q", rule)
+		}
+	}
+}
+
 // firstDifference returns the lines of a around the first that b does not have.
 func firstDifference(a, b string) string {
 	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")

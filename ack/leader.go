@@ -101,11 +101,12 @@ func (l *Leader) emit(e Effect) { l.out = append(l.out, e) }
 
 // stalled lets a time in which this machine was not run (a pause, a busy CPU)
 // pass for nobody's silence or delay: what came in meanwhile is only read now.
-// What may be taken from whom does not depend on it.
+// What may be taken from whom does not depend on it. One heartbeat of each such
+// time counts, so that silence is noticed however badly this machine is run.
 func (l *Leader) stalled(now time.Duration) {
-	gap := now - l.stepped
+	gap := now - l.stepped - l.t.Heartbeat
 	l.stepped = now
-	if gap <= l.t.Heartbeat {
+	if gap <= 0 {
 		return
 	}
 	l.began = min(l.began+gap, now)

@@ -222,3 +222,18 @@ func TestHeartbeatVoidsARemoval(t *testing.T) {
 	c.mute = false
 	s.until("c serves again, in the same boot", func() bool { return s.serves("c") })
 }
+
+// A machine that is run too seldom all the time must still find out who is gone.
+func TestSlowLeaderDropsTheSilent(t *testing.T) {
+	s := serving(t, "a", "b")
+	s.crash("b")
+	for range 30 {
+		s.now += 110 * time.Millisecond
+		s.tell(s.leaders["a"])
+		s.step(s.leaders["a"], ack.Tick{})
+		s.act(s.actor("a"))
+	}
+	if s.state.Last().Has("b") {
+		t.Errorf("b has been gone for 3 s and is not dropped:\n%s", s)
+	}
+}
