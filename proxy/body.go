@@ -92,8 +92,10 @@ func (c *client) startUpload(w *h1.Writer, kept int) {
 			c.gone.arm() // nobody reads any more
 		} else if !errors.Is(rerr, h1.ErrStopped) {
 			// A request that was cut must not look whole to the app.
+			// The client's connection stays: an answer may be on its way by it, the
+			// owner's 413 for one, and relay tells whether that came to its end.
 			closes, _ := c.slot.cut(causeGone, func(run, string) bool { return true }, nil)
-			closeAll(closes)
+			closeAll(closes[:min(len(closes), 1)])
 		}
 		c.up.rerr = rerr
 		c.up.done <- struct{}{}
