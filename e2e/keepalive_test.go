@@ -33,7 +33,7 @@ type keeper struct {
 func (k *keeper) run() error {
 	for i := 0; ; i++ {
 		if k.conn == nil {
-			conn, err := net.DialTimeout("tcp", k.addr, 5*time.Second) //nolint:noctx // the timeout is enough
+			conn, err := net.DialTimeout("tcp", k.addr, 5*time.Second)
 			if errors.Is(err, syscall.ECONNREFUSED) {
 				return nil
 			}

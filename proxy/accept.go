@@ -61,7 +61,7 @@ func (s *Server) shake(ctx context.Context, conn net.Conn) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.set.Load().HeadTimeout)
 	defer cancel()
-	stop := context.AfterFunc(s.hard, cancel)
+	stop := context.AfterFunc(s.hard, cancel) //nolint:contextcheck // ends with either
 	defer stop()
 	if err := c.HandshakeContext(ctx); err != nil {
 		s.o.Log.Debug().Err(err).Stringer("addr", conn.RemoteAddr()).Msg("handshake failed")

@@ -45,7 +45,7 @@ func acceptAll(ln net.Listener) (fds []int) {
 			switch {
 			case err == nil:
 				fds = append(fds, got)
-			case err != syscall.EINTR && err != syscall.ECONNABORTED: //nolint:errorlint // system calls return it bare
+			case err != syscall.EINTR && err != syscall.ECONNABORTED:
 				return
 			}
 		}

@@ -184,7 +184,7 @@ func tlsFront(t *testing.T, app string) (*node, *tls.Config) {
 	}
 	front := tls.NewListener(clients, &tls.Config{Certificates: maker.TLS.Certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	n.start(front, peers, []func(*proxy.Options){func(o *proxy.Options) { o.DialUpstream, o.HeadTimeout = dial, 300*time.Millisecond }})
-	return n, &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it is the test's own
+	return n, &tls.Config{InsecureSkipVerify: true}
 }
 
 // dialFront opens a connection to a tlsFront.
@@ -230,7 +230,7 @@ func TestSlowHandshakesAreDropped(t *testing.T) {
 		t.Errorf("beside a slow one: %s", res.Status)
 	}
 	slow.closed()
-	h2 := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // as above
+	h2 := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
 	if err := tls.Client(n.dial().Conn, h2).Handshake(); err == nil {
 		t.Error("h2 was agreed on")
 	}

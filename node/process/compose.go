@@ -43,7 +43,7 @@ func New(ctx context.Context, c *config.Config, version string, log zerolog.Logg
 		return nil, err
 	}
 	p.front = newFront(p.listen.app, first.cert, log)
-	p.journal.use(first.access, first.file)
+	p.journal.use(first.access, first.file) //nolint:contextcheck // it ends with the process, not with the start
 	p.lameDuck.Store(int64(c.LameDuck))
 	o, err := options(ctx, c, log)
 	if err != nil {

@@ -59,12 +59,12 @@ func shake(t *testing.T, f *front) int64 {
 			_ = c.HandshakeContext(t.Context())
 		}
 	})
-	raw, err := net.Dial("tcp", f.Addr().String()) //nolint:noctx // loopback
+	raw, err := net.Dial("tcp", f.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = raw.Close() }()
-	c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is the test's own
+	c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
 	if err := c.HandshakeContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}

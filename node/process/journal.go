@@ -88,7 +88,7 @@ func (j *journal) start() {
 func (j *journal) run(ctx context.Context) {
 	j.mu.Lock()
 	j.running = ctx
-	j.start()
+	j.start() //nolint:contextcheck // it ends with stop
 	j.mu.Unlock()
 	<-ctx.Done()
 	j.writers.Wait()
