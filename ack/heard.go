@@ -32,6 +32,7 @@ func (l *Leader) heard(now time.Duration, m Heard) {
 	}
 	if m.Boot != n.beat.Boot {
 		n.reset(now, m.Boot)
+		n.stranger = m.Echo == Echo{}
 	}
 	n.beat, n.from, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now
 	n.evidence, n.unknownGone, n.removed = 0, false, false
@@ -122,6 +123,11 @@ func (l *Leader) mayServe(now time.Duration, n *member) bool {
 	// A node left out gets nothing until it has acknowledged that: else its
 	// shards could never be taken (why 14). One that an operator removed, too.
 	if d, ok := l.state.Drop(n.id); ok && d.InForce && n.beat.Acked < d.Epoch || n.beat.Acked < n.denied {
+		return false
+	}
+	// Who shows no answer at all may be a second process under this name, and the
+	// first may still have a lease of the leader before.
+	if n.stranger && now-l.elected <= l.t.leaseEnd() && l.inherited.Count(n.id) > 0 {
 		return false
 	}
 	if n.echoAt < 0 || now-n.echoAt > l.t.DeadAfter/2 {

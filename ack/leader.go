@@ -27,10 +27,12 @@ type Leader struct {
 	t       Timing
 	elected time.Duration
 	barrier bool
-	state   *State
-	grants  Grantor
-	nodes   map[shardmap.NodeID]*member
-	answers uint64
+	// inherited is the map that routed when the barrier was applied.
+	inherited *shardmap.Map
+	state     *State
+	grants    Grantor
+	nodes     map[shardmap.NodeID]*member
+	answers   uint64
 
 	submitting bool           // an entry is on its way into the log
 	submitted  time.Duration  // since then
@@ -78,7 +80,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case Applied:
 		l.applied(now, m.State)
 	case BarrierApplied:
-		l.barrier = true
+		l.barrier, l.inherited = true, l.state.Committed()
 		l.grants.floor = m.Started
 	case SubmitFailed:
 		// A pause, because the next try may fail as fast as this one.

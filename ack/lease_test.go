@@ -235,3 +235,37 @@ c from "", heard -1ns ago, silent false, crashed true, eligible false
 		t.Errorf("view\n%swant\n%s", got.String(), want)
 	}
 }
+
+// The leader before refused the second of two processes under one name; the new
+// one hears that one first. The first still has its lease.
+func TestStrangerWaitsForTheLeasesOfTheLeaderBefore(t *testing.T) {
+	d := newDesk(t, "b/d")
+	stranger := func(hb *ack.Heartbeat) {
+		if d.sent["b"] == 0 {
+			hb.Echo = ack.Echo{}
+		}
+	}
+	for d.now < 550*ms {
+		d.now += 50 * ms
+		if a, _ := d.hear("b", stranger); a.Serve != 0 {
+			t.Fatalf("%v for a stranger, %v after the election", a.Serve, d.now)
+		}
+	}
+	d.now += 50 * ms
+	if a, _ := d.hear("b", stranger); a.Serve == 0 {
+		t.Error("nothing after every lease of the leader before has run out")
+	}
+	d = newDesk(t, "b/d")
+	known := func(hb *ack.Heartbeat) {
+		if d.sent["b"] == 0 {
+			hb.Echo = ack.Echo{Term: 4, Number: 17}
+		}
+	}
+	for range 2 {
+		d.now += 50 * ms
+		d.hear("b", known)
+	}
+	if a, _ := d.hear("b", known); a.Serve == 0 {
+		t.Error("nothing for a node that shows an answer of the leader before")
+	}
+}

@@ -23,6 +23,7 @@ type member struct {
 	streak     int           // fresh heartbeats in a row
 	echoAt     time.Duration // when the newest echoed answer was sent; negative: none
 
+	stranger    bool          // the present boot began without an answer of any leader
 	leased      bool          // the present boot has had a lease
 	rebooted    bool          // newer than a boot heard in this term
 	lastGrant   time.Duration // of any boot; before the first: the election

@@ -74,7 +74,7 @@ func mistakesOfBoots() []mistake {
 			edits: in("member.go", "m.rebooted = m.heard() &&", "m.rebooted = (PLANTED || m.heard()) &&"),
 		},
 		{
-			name: "why 7: late evidence hits the next boot", mix: aimed("kill 4, noise 2").under(ack.FenceRefused), caught: "G",
+			name: "why 7: late evidence hits the next boot", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G",
 			edits: both(in("leader.go", "n.heard() && m.Boot != n.beat.Boot || n.crashed()", "n.heard() && !PLANTED && m.Boot != n.beat.Boot || n.crashed()"),
 				in("member.go", "m.evidence >= m.beat.Boot", "(PLANTED || m.evidence >= m.beat.Boot)")),
 		},
@@ -83,13 +83,13 @@ func mistakesOfBoots() []mistake {
 			edits: in("heard.go", "	n.evidence, n.unknownGone, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.evidence, n.unknownGone = 0, false\n	}\n	n.removed = false\n"),
 		},
 		{
-			name: "why 7: a goodbye outlives the boot that said it", mix: aimed("leave 4, sick 4"), caught: "G",
+			name: "why 7: a goodbye outlives the boot that said it", mix: aimed("leave 4, sick 4, hold 3"), caught: "G",
 			edits: both(in("member.go", "	m.leased = false\n", "	m.leased = false\n	m.planted = m.planted || m.beat.Goodbye\n"),
 				both(in("member.go", "	id     shardmap.NodeID\n", "	id     shardmap.NodeID\n	planted bool\n"),
 					in("round.go", "	case n.beat.Goodbye:", "	case n.beat.Goodbye || PLANTED && n.planted:"))),
 		},
 		{
-			name: "why 11: acknowledgements of an old boot count for the new one", mix: restarts.late(), caught: "",
+			name: "why 11: acknowledgements of an old boot count for the new one", mix: aimed("kill 4, sick 3, hold 3"), caught: "",
 			edits: in("heard.go", "	n.beat, n.from, n.closed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.beat.Acked)\n	}\n	n.beat, n.from, n.closed"),
 		},
 		{
@@ -121,7 +121,7 @@ func mistakesOfBoots() []mistake {
 			edits: in("leader.go", "				l.node(id).streak = 0\n", "				if !PLANTED {\n					l.node(id).streak = 0\n				}\n"),
 		},
 		{
-			name: "an operator's word hits a node that is heard", mix: aimed("kill 4, remove 4"), caught: "G4",
+			name: "an operator's word hits a node that is heard", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
 			edits: in("leader.go", "!n.heard() || n.silent(now, l.t) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.t) || n.crashed() {"),
 		},
 	}
@@ -151,7 +151,7 @@ func mistakesOfTerms() []mistake {
 				in("heard.go", "!n.heard() || n.beat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.beat.Nonce == m.Nonce ||")),
 		},
 		{
-			name: "why 5: the leader counts itself without reading its term", mix: deposed, caught: "G2",
+			name: "why 5: the leader counts itself without reading its term", mix: aimed("convert 1"), caught: "G2",
 			edits: in("leader.go", "	if m.Term != l.o.Term {\n", "	if !PLANTED && m.Term != l.o.Term {\n"),
 		},
 		{
@@ -352,7 +352,7 @@ func mistakesOfTheNode() []mistake {
 		{name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, plant: plantRouteProposed, caught: "G"},
 		{name: "what moves is not held", mix: moves, plant: plantNoHold, caught: "G"},
 		{name: "rule 7: a drain is never cut", mix: moves, plant: plantNeverCutDrain, caught: "progress"},
-		{name: "the lease is not looked at again before the first byte", mix: silent, plant: plantOneCheck, caught: "G"},
+		{name: "the lease is not looked at again before the first byte", mix: aimed("pause 6, isolate 3"), plant: plantOneCheck, caught: "G"},
 		{
 			name: "an answer to another boot counts", mix: aimed("late-answers 1"), plant: plantAnyBoot, caught: "G",
 			edits: in("holder.go", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || "),

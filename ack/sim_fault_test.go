@@ -43,8 +43,8 @@ func kinds(list string) []weighted {
 		"bridge": faultBridge, "pair": faultPair, "noise": faultNoise, "stall": faultStall, "elect": faultElect, "depose": faultDepose,
 		"storm": faultStorm, "forge": faultForge, "leave": faultLeave, "sick": faultSick, "remove": faultRemove, "hold": faultHold,
 		"slow-cut": faultSlowCut, "deaf": faultDeaf, "compact": faultCompact, "join": faultJoin, "laggard": faultLaggard,
-		"trap": faultTrap, "blind": faultBlind, "straggler": faultStraggler, "old-boot": faultOldBoot, "echoes": faultEchoes, "late-barrier": faultLateBarrier,
-		"last-words": faultLastWords, "late-answers": faultLateAnswers, "late-commit": faultLateCommit,
+		"trap": faultTrap, "blind": faultBlind, "straggler": faultStraggler, "old-boot": faultOldBoot, "echoes": faultEchoes, "convert": faultConvert, "late-barrier": faultLateBarrier,
+		"last-words": faultLastWords, "late-answers": faultLateAnswers, "late-evidence": faultLateEvidence, "late-commit": faultLateCommit,
 	}
 	var out []weighted
 	for item := range strings.SplitSeq(list, ", ") {

@@ -150,6 +150,20 @@ func faultLateBarrier(w *world) {
 	w.run(w.now+500*time.Millisecond, nil)
 }
 
+// faultConvert elects a leader whom nobody hears but the present one, which votes
+// for it: the others still follow the old one, whose loop may be the last to know.
+func faultConvert(w *world) {
+	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
+	next := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
+	if old == nil || next == nil {
+		return
+	}
+	w.logf("scene: %s votes for %s, the others do not hear of it", old.id, next.id)
+	w.cutLinks(func(i, j int) bool { return i == next.i && j != old.i || j == next.i && i != old.i })
+	next.proc.campaign("by one vote")
+	w.run(w.now+500*time.Millisecond, nil)
+}
+
 // faultEchoes lets leaders follow each other within a few answers. What a voter
 // tells the second one stalls until the third is elected without the second
 // knowing, and carries echoes of the first one's answers.
@@ -192,6 +206,22 @@ func faultLastWords(w *world) {
 	}
 	w.run(w.now+time.Second, nil)
 	w.back(x, 0)
+}
+
+// faultLateEvidence restarts a node at once; what the leader found out in between
+// is handled when the next boot may have a lease.
+func faultLateEvidence(w *world) {
+	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	if x == nil {
+		return
+	}
+	w.logf("scene: %s restarts, and evidence about it comes late", x.id)
+	x.crash()
+	w.slow = 1000
+	w.run(w.now+w.span(25*time.Millisecond, 40*time.Millisecond), nil)
+	w.slow = 0
+	w.back(x, 0)
+	w.run(w.now+w.span(800*time.Millisecond, 1200*time.Millisecond), nil)
 }
 
 // faultLateAnswers restarts a node while answers to its last boot are under way.
