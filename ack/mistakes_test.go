@@ -161,7 +161,7 @@ func mistakesOfTerms() []mistake {
 					in("member.go", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
 		},
 		{
-			name: "why 6: the term is read before the echo, and answers of old terms count", mix: echoes, plant: plantTermBeforeEcho, caught: "G2",
+			name: "why 6: the term is read before the echo, and answers of old terms count", mix: aimed("two-faced 1"), plant: plantTermBeforeEcho, caught: "G2",
 			edits: oldAnswers,
 		},
 		{
@@ -315,7 +315,7 @@ func mistakesOfTheLog() []mistake {
 			edits: in("state.go", "	if !s.Open() || ", "	if PLANTED && s.Open() {\n		s.committed = s.last\n		return s, OutcomeCommitted, nil\n	}\n	if !s.Open() || "),
 		},
 		{
-			name: "why 9: proposals count whatever they were computed from, and in any term", mix: late, caught: "",
+			name: "why 9: proposals count whatever they were computed from, and in any term", mix: aimed("late-commit 1, sick 2, kill 2").late(), caught: "",
 			edits: both(base, in("state.go", "c.term != term ||", "!PLANTED && c.term != term ||")),
 		},
 		{
@@ -351,7 +351,7 @@ func mistakesOfTheNode() []mistake {
 		{name: "why 11: acknowledged before the drain", mix: moves, plant: plantAckEarly, caught: "G1"},
 		{name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, plant: plantRouteProposed, caught: "G"},
 		{name: "what moves is not held", mix: moves, plant: plantNoHold, caught: "G"},
-		{name: "rule 7: a drain is never cut", mix: moves, plant: plantNeverCutDrain, caught: "progress"},
+		{name: "rule 7: a drain is never cut", mix: mixCalled("slow"), plant: plantNeverCutDrain, caught: "progress"},
 		{name: "the lease is not looked at again before the first byte", mix: aimed("pause 6, isolate 3"), plant: plantOneCheck, caught: "G"},
 		{
 			name: "an answer to another boot counts", mix: aimed("late-answers 1"), plant: plantAnyBoot, caught: "G",

@@ -17,7 +17,7 @@ type coverage struct {
 	lost, repeated, delayed, stalled         int
 	elections, openElections, openLeads      int
 	crashes, wipes, pauses, pausedWrites     int
-	partitions, oneWays, bridges             int
+	partitions, oneWays, bridges, noLogs     int
 	oldStarts, installs, openRestores        int
 	snapshots, reconfigured                  int
 	commits, voids, voidCommits, lateSubmits int
@@ -61,6 +61,7 @@ func (c *coverage) figures() []figure {
 		{"partitions", c.partitions, false},
 		{"one-way partitions", c.oneWays, false},
 		{"bridges", c.bridges, false},
+		{"Raft held back", c.noLogs, false},
 		{"starts with an old log", c.oldStarts, false},
 		{"snapshots written", c.snapshots, false},
 		{"snapshots sent", c.installs, false},
@@ -148,6 +149,7 @@ func (c *coverage) add(o *coverage) {
 		{&c.partitions, &o.partitions},
 		{&c.oneWays, &o.oneWays},
 		{&c.bridges, &o.bridges},
+		{&c.noLogs, &o.noLogs},
 		{&c.oldStarts, &o.oldStarts},
 		{&c.installs, &o.installs},
 		{&c.openRestores, &o.openRestores},

@@ -40,7 +40,7 @@ type weighted struct {
 func kinds(list string) []weighted {
 	all := map[string]func(w *world){
 		"kill": faultCrash, "wipe": faultWipe, "pause": faultPause, "isolate": faultIsolate, "one-way": faultOneWay, "halves": faultHalves,
-		"bridge": faultBridge, "pair": faultPair, "noise": faultNoise, "stall": faultStall, "elect": faultElect, "depose": faultDepose,
+		"bridge": faultBridge, "pair": faultPair, "noise": faultNoise, "stall": faultStall, "no-log": faultNoLog, "two-faced": faultTwoFaced, "elect": faultElect, "depose": faultDepose,
 		"storm": faultStorm, "forge": faultForge, "leave": faultLeave, "sick": faultSick, "remove": faultRemove, "hold": faultHold,
 		"slow-cut": faultSlowCut, "deaf": faultDeaf, "compact": faultCompact, "join": faultJoin, "laggard": faultLaggard,
 		"trap": faultTrap, "blind": faultBlind, "straggler": faultStraggler, "old-boot": faultOldBoot, "echoes": faultEchoes, "convert": faultConvert, "late-barrier": faultLateBarrier,
@@ -223,7 +223,7 @@ func (w *world) heal() {
 	w.loss, w.dup, w.slow, w.lateSubmit, w.astray = 0, 0, 0, 0, 0
 	for i := range w.link {
 		for j := range w.link {
-			w.link[i][j], w.stalled[i][j] = true, 0
+			w.link[i][j], w.noLog[i][j], w.stalled[i][j] = true, false, 0
 		}
 	}
 	stuck := w.stickOne()

@@ -157,6 +157,24 @@ func faultPair(w *world) {
 	w.cutLinks(func(a, b int) bool { return a == i && b == j || both && a == j && b == i })
 }
 
+// faultNoLog holds back Raft's messages to or from one host; heartbeats arrive.
+func faultNoLog(w *world) {
+	h, to := w.anyone(), w.pick(2) == 0
+	if h == nil {
+		return
+	}
+	w.logf("Raft's messages are held back at %s (those to it: %v)", h.id, to)
+	w.cover.noLogs++
+	for i := range w.hosts {
+		w.noLog[i][h.i], w.noLog[h.i][i] = to, !to
+	}
+	w.undo(w.lasting(), func() {
+		for i := range w.hosts {
+			w.noLog[i][h.i], w.noLog[h.i][i] = false, false
+		}
+	})
+}
+
 func faultNoise(w *world) {
 	w.loss, w.dup, w.slow = w.pick(4)*100, w.pick(3)*100, w.pick(4)*30
 	w.logf("the network loses %d, repeats %d and delays %d in a thousand", w.loss, w.dup, w.slow)

@@ -44,7 +44,7 @@ func allFences() []ack.Fence { return []ack.Fence{ack.FenceLease, ack.FenceStric
 // mixes returns the fault mixes of an ordinary run.
 func mixes() []*simMix {
 	short, long := [2]time.Duration{0, 300 * time.Millisecond}, [2]time.Duration{0, 1500 * time.Millisecond}
-	everything := "kill 10, wipe 3, pause 10, isolate 6, one-way 6, halves 4, bridge 3, pair 4, noise 5, stall 5, elect 6, depose 6, storm 3, " +
+	everything := "kill 10, wipe 3, pause 10, isolate 6, one-way 6, halves 4, bridge 3, pair 4, noise 5, stall 5, no-log 4, elect 6, depose 6, storm 3, " +
 		"forge 4, leave 6, sick 3, remove 2, hold 4, slow-cut 3, deaf 4, compact 5, join 4"
 	return []*simMix{
 		{
@@ -69,7 +69,7 @@ func mixes() []*simMix {
 		},
 		{
 			name: "scenes", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{1, 4}, gaps: long, stuck: 100, lateSubmit: 60, astray: 50,
-			kinds: kinds("trap 1, blind 1, straggler 1, old-boot 1, echoes 1, convert 1, late-barrier 1, last-words 1, late-answers 1, late-evidence 1, late-commit 1"),
+			kinds: kinds("trap 1, blind 1, straggler 1, old-boot 1, echoes 1, convert 1, two-faced 1, late-barrier 1, last-words 1, late-answers 1, late-evidence 1, late-commit 1"),
 		},
 		{
 			name: "quiet", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, quiet: true,

@@ -150,6 +150,27 @@ func faultLateBarrier(w *world) {
 	w.run(w.now+500*time.Millisecond, nil)
 }
 
+// faultTwoFaced elects a leader by the vote of a node that goes on talking to the
+// present one and hears nothing more of either's Raft.
+func faultTwoFaced(w *world) {
+	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
+	voter := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
+	next := w.somebody(func(h *host) bool { return running(h) && h != old && h != voter && h.proc.isVoter() })
+	if old == nil || voter == nil || next == nil {
+		return
+	}
+	w.logf("scene: %s votes for %s and talks to %s", voter.id, next.id, old.id)
+	w.cutLinks(func(i, j int) bool { return i == next.i && j == old.i || i == old.i && j == next.i })
+	next.proc.campaign("by one vote")
+	for i := range w.hosts {
+		w.noLog[i][voter.i], w.noLog[voter.i][i] = true, true
+	}
+	w.run(w.now+w.span(200*time.Millisecond, 600*time.Millisecond), nil)
+	for i := range w.hosts {
+		w.noLog[i][voter.i], w.noLog[voter.i][i] = false, false
+	}
+}
+
 // faultConvert elects a leader whom nobody hears but the present one, which votes
 // for it: the others still follow the old one, whose loop may be the last to know.
 func faultConvert(w *world) {

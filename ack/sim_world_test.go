@@ -41,6 +41,7 @@ type world struct {
 	voters int
 
 	link       [simHosts][simHosts]bool          // whether messages from i reach j
+	noLog      [simHosts][simHosts]bool          // Raft's messages from i do not reach j, others do
 	stalled    [simHosts][simHosts]time.Duration // until when they wait, to arrive all at once
 	loss, dup  int                               // in a thousand
 	slow       int                               // in a thousand: messages that take very long
@@ -184,9 +185,9 @@ func (w *world) deliver(to *host, deliver func(p *proc)) {
 	deliver(p)
 }
 
-// reach reports whether one message from i to j arrives now.
+// reach reports whether one message of Raft's from i to j arrives now.
 func (w *world) reach(i, j *host) bool {
-	return i == j || w.link[i.i][j.i] && !w.perMille(w.loss)
+	return i == j || w.link[i.i][j.i] && !w.noLog[i.i][j.i] && !w.perMille(w.loss)
 }
 
 // byNode returns the host of a node.
