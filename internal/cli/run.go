@@ -34,7 +34,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	stop := onHangup(func() { c.reload(s, p, log) })
+	stop := onHangup(func() { c.reload(s, p, log) }) //nolint:contextcheck // what a reload starts ends with the process
 	defer stop()
 	return p.Run(ctx)
 }
