@@ -14,7 +14,6 @@ VULNDB ?=
 
 BINARY := shardway
 FUZZTIME ?= 60s
-ROUNDS ?= 10
 TRIALS ?= 20
 
 # Whole clusters are tested apart: one package at a time, with the real binary.
@@ -104,9 +103,31 @@ bench-proxy: ## CPU time per request beside nginx and HAProxy (ARGS='-rounds 3 -
 bench-tools: ## install nginx, HAProxy and the load generators (Debian, root)
 	@apt-get install -q -y --no-install-recommends nginx-light haproxy wrk nghttp2-client
 
+# SCHEDULES is how many schedules sim runs, SEED where it begins.
+SCHEDULES ?= 100000
+SEED ?= 1
+
+.PHONY: sim
+sim: ## simulate the protocol (SCHEDULES=100000 from SEED=1) and print what was covered
+	$(call stage,simulation,go test -count=1 -timeout 60m -v ./ack -run '^TestSimulation$$' -sim.schedules=$(SCHEDULES) -sim.first=$(SEED))
+
+# SOAK is how long each of the two clusters of soak lives.
+SOAK ?= 20m
+
 .PHONY: soak
-soak: ## clusters and chaos again and again (ROUNDS=10)
-	$(call stage,soak,go test -count=$(ROUNDS) -failfast -p 1 -timeout 24h ./e2e/...)
+soak: ## all faults again and again, on three and on five nodes side by side (SOAK=20m)
+	$(call stage,soak,go test -count=1 -timeout 24h -v ./e2e/chaos -run '^TestChaos$$' -chaos.for=$(SOAK))
+
+.PHONY: bench-faults
+bench-faults: ## what each fault costs: the longest time a key went unanswered, requests that failed or were held (TRIALS=20 each)
+	$(call stage,faults,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestFaults$$' -faults.trials=$(TRIALS))
+
+# STEADY is how long bench-steady loads the machine.
+STEADY ?= 10m
+
+.PHONY: bench-steady
+bench-steady: ## load at 90 % CPU without any fault: false drops, share of time without a lease (STEADY=10m)
+	$(call stage,steady load,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestSteady$$' -steady.for=$(STEADY))
 
 .PHONY: fuzz
 fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
