@@ -29,6 +29,11 @@ type Answer struct {
 	EchoID string `json:"echo_id,omitempty"`
 	// Count is the app's count of this key's requests, this one included.
 	Count uint64 `json:"count,omitempty"`
+	// Register is the App-Register of the request, empty if it is no operation on
+	// a register. Wrote is what it set out to write; Value is what it read.
+	Register string `json:"register,omitempty"`
+	Wrote    string `json:"wrote,omitempty"`
+	Value    string `json:"value,omitempty"`
 	// Bytes is the length of the body as it came.
 	Bytes int64 `json:"bytes"`
 	// Cut tells that the body ended before its framing said so.
@@ -59,6 +64,12 @@ func (a *Answer) Done() int64 {
 
 // OK tells whether this is a whole answer of status 200.
 func (a *Answer) OK() bool { return a.Status == 200 && !a.Cut }
+
+// Fenced tells whether an app gave this answer because the store had refused its
+// epoch: nothing was done.
+func (a *Answer) Fenced() bool {
+	return a.Status == 409 && a.Error == "" && !a.Cut && a.App != "" && a.EchoID == a.ID
+}
 
 // Safe tells whether the request may run more than once.
 func (a *Answer) Safe() bool { return safe(a.Method) }

@@ -15,6 +15,7 @@ type History struct {
 	Answers []Answer
 	Runs    []Run
 	Stops   []Stop
+	Resets  []Reset
 }
 
 // Rules are what a test knows beside the history. Zero is the strictest.
@@ -27,6 +28,9 @@ type Rules struct {
 	// Known are ids of requests that were sent beside those of the history: their
 	// runs are not unknown, their answers are judged elsewhere.
 	Known map[string]bool
+	// Fence is the nodes' --fence: "lease", "refused", or "strict", which is also
+	// what empty means.
+	Fence string
 	// CutNotice is how late an app may notice that its node gave a request up,
 	// and so how far such a run may reach into the next owner's. 0 is 250 ms.
 	CutNotice time.Duration

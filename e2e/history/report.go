@@ -25,6 +25,9 @@ type Report struct {
 	Handovers int
 	// Excused counts failed answers by the reason that Rules.Excuse gave.
 	Excused map[string]int
+	// Stopped counts overlaps that straddle a Stop, Forged those that straddle a
+	// Reset.
+	Stopped, Forged int
 	// Outside counts overlaps outside the guarantee: they touch a Stop, or an
 	// app noticed late that its request had been cut.
 	Outside int

@@ -76,7 +76,10 @@ func (c *Client) send(ctx context.Context, r Request, only string) history.Answe
 	r = r.normal()
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	a := history.Answer{ID: r.ID, Key: r.Key, Method: r.Method}
+	a := history.Answer{ID: r.ID, Key: r.Key, Method: r.Method, Register: r.Header["App-Register"]}
+	if a.Register != "" && !a.Safe() {
+		a.Wrote = string(r.Body)
+	}
 	for round := 1; ; round++ {
 		target, turn := c.target(only)
 		if again := c.attempt(ctx, target, r, &a, only == ""); !again {

@@ -63,6 +63,7 @@ func (c *conn) exchange(r Request, a *history.Answer, deadline time.Time) (keep 
 	a.Error = resp.Header.Get("Shardway-Error")
 	a.App = resp.Header.Get("App-Name")
 	a.EchoID = resp.Header.Get("App-Id")
+	a.Value = resp.Header.Get("App-Value")
 	a.Count, _ = strconv.ParseUint(resp.Header.Get("App-Count"), 10, 64)
 	var start prefix
 	a.Bytes, err = io.Copy(&start, resp.Body)

@@ -1,0 +1,11 @@
+//go:build linux
+
+package history
+
+// Reset is a time in which what the nodes A and B sent to each other was answered
+// by forged resets: refusals of connections that nobody had refused. An empty A
+// or B is any node. Until is 0 while it lasts.
+type Reset struct {
+	From, Until int64
+	A, B        string
+}
