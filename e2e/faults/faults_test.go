@@ -1,0 +1,153 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/faults"
+	"shardway/e2e/netns"
+)
+
+var (
+	trials = flag.Int("faults.trials", 0, "how often each fault happens (0: TestFaults skips)")
+	only   = flag.String("faults.only", "", "only faults whose name matches this")
+	nodes  = flag.String("faults.nodes", "3,5", "how many nodes a cluster has")
+	fences = flag.String("faults.fence", "lease,refused", "values of --fence")
+)
+
+// shards is the number of shards in these clusters.
+const shards = 128
+
+// TestFaults prints what each fault costs. It asserts no time: it fails only if a
+// cluster does not recover at all.
+func TestFaults(t *testing.T) {
+	if *trials == 0 {
+		t.Skip("a bench: -faults.trials=20 runs it (make bench-faults)")
+	}
+	want, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := build(t)
+	var rows []*faults.Row
+	t.Cleanup(func() { t.Logf("what faults cost:\n%s", faults.Table(rows)) })
+	serial := 0
+	for size := range strings.SplitSeq(*nodes, ",") {
+		n, err := strconv.Atoi(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for fence := range strings.SplitSeq(*fences, ",") {
+			serial++
+			t.Run(fmt.Sprintf("%d nodes, fence %s", n, fence), func(t *testing.T) {
+				s := newStage(t, bin, n, fence, serial)
+				t.Logf("floor: %v", measureFloor(t, s.c))
+				for _, f := range kinds {
+					if want.MatchString(f.name) {
+						rows = append(rows, s.row(f)...)
+					}
+				}
+			})
+		}
+	}
+}
+
+// stage is a cluster on which faults happen.
+type stage struct {
+	tb    testing.TB
+	c     *cluster.Cluster
+	net   *netns.Net // nil: wires cannot be cut
+	size  int
+	fence string
+	// guest joins and leaves; nil until it is needed.
+	guest *cluster.Node
+	loads int
+}
+
+// newStage starts a cluster that serves when it returns.
+func newStage(tb testing.TB, bin cluster.Binaries, size int, fence string, serial int) *stage {
+	tb.Helper()
+	s := &stage{tb: tb, size: size, fence: fence}
+	if err := netns.Available(); err != nil {
+		tb.Logf("no wires are cut: %v", err)
+	} else {
+		s.net, err = netns.New(serial, size+1) // one for the guest
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() {
+			if err := s.net.Close(); err != nil {
+				tb.Error(err)
+			}
+		})
+	}
+	s.c = cluster.Start(tb, cluster.Options{
+		Binaries: bin, Nodes: size, Shards: shards, Net: s.net, Dir: realDir(tb), Flags: []string{"--fence", fence},
+	})
+	return s
+}
+
+// realDir is a directory on a disk, for fsync is part of what is measured.
+func realDir(tb testing.TB) string {
+	tb.Helper()
+	if os.Getenv("SHARDWAY_E2E_KEEP") == "" {
+		return tb.TempDir()
+	}
+	dir, err := os.MkdirTemp("", "faults-") //nolint:usetesting // to be kept
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+func build(tb testing.TB) cluster.Binaries {
+	tb.Helper()
+	bin, err := cluster.Build(tb.Context(), tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return bin
+}
+
+// row runs the trials of one fault. The first row is the fault's, a second one
+// that of mending it.
+func (s *stage) row(f kind) []*faults.Row {
+	s.tb.Helper()
+	row := &faults.Row{Fault: f.name, Nodes: s.size, Fence: s.fence, Target: cmp.Or(f.target[s.fence], f.target[""])}
+	rows := []*faults.Row{row}
+	if f.wires && s.net == nil {
+		row.Skipped = "wires cannot be cut here"
+		return rows
+	}
+	began := time.Now()
+	if f.mended != "" {
+		rows = append(rows, &faults.Row{Fault: f.mended, Nodes: s.size, Fence: s.fence})
+	}
+	for i := range *trials {
+		s.c.AwaitServing(s.tb)
+		for k, trial := range f.run(s) {
+			at := time.Now().UTC().Format("15:04:05.000")
+			s.tb.Logf("%s: %s %d: %+v", at, rows[k].Fault, i, trial)
+			rows[k].Trials = append(rows[k].Trials, trial)
+		}
+	}
+	s.tb.Logf("%s: %v a trial\n%s", f.name, (time.Since(began) / time.Duration(*trials)).Round(time.Millisecond), faults.Table(rows))
+	return rows
+}
+
+// but are the running nodes but one.
+func (s *stage) but(victim *cluster.Node) []*cluster.Node { return s.c.Others(victim) }
+
+// host is a node's place in the network.
+func (s *stage) host(n *cluster.Node) int { return slices.Index(s.c.Nodes(), n) }

@@ -1,0 +1,62 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/faults"
+	"shardway/e2e/load"
+)
+
+// floor is what the machine itself takes, in the same run.
+type floor struct {
+	// fsync is a small write beside the nodes' data, redial a connection that is
+	// refused, request one through a node to its app when nothing happens.
+	fsync, redial, request faults.Sample
+}
+
+// String is median, p90 and maximum of each.
+func (f floor) String() string {
+	return fmt.Sprintf("fsync %v ms, refused redial %v ms, request %v ms (median p90 max)", f.fsync, f.redial, f.request)
+}
+
+func measureFloor(tb testing.TB, c *cluster.Cluster) floor {
+	tb.Helper()
+	const times = 50
+	f, err := os.Create(filepath.Join(c.Dir(), "fsync"))
+	must(tb, err)
+	defer func() { _ = f.Close() }()
+	n := c.Running()[0]
+	key := c.AwaitServing(tb).Keys(n.ID, 1)[0]
+	client := load.NewClient(nil, nil)
+	defer client.Close()
+	var out floor
+	for i := range times {
+		out.fsync.Add(timed(func() {
+			_, err := f.WriteString("a record of the log")
+			must(tb, err)
+			must(tb, f.Sync())
+		}))
+		out.redial.Add(timed(func() {
+			if conn, err := net.Dial("tcp", "127.0.0.1:1"); err == nil {
+				_ = conn.Close()
+			}
+		}))
+		a := client.DoAt(tb.Context(), n.Addr, load.Request{ID: fmt.Sprint("floor", i), Key: key})
+		out.request.Add(time.Duration(a.Done() - a.Sent()))
+	}
+	return out
+}
+
+func timed(f func()) time.Duration {
+	began := time.Now()
+	f()
+	return time.Since(began)
+}

@@ -1,0 +1,143 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/faults"
+	"shardway/e2e/load"
+)
+
+const (
+	// rate is how many requests a second clients send.
+	rate = 400
+	// before and after are how many requests there are on each side of a fault.
+	before, after = 120, 60
+	// running is how many requests of scene.long there are, and runs for how long
+	// each does: longer than dead-after.
+	running = 4
+	runs    = "2800ms"
+)
+
+// scene is who is there while something happens.
+type scene struct {
+	// to are the nodes that clients talk to.
+	to []*cluster.Node
+	// victim is the node that suffers: every other request is for one of its keys.
+	// Nil: requests are for all keys alike.
+	victim *cluster.Node
+	// long has a few requests run on the other nodes all the while.
+	long bool
+}
+
+// measure sends requests while do does something and waits until all is well
+// again.
+func (s *stage) measure(at scene, do func()) faults.Trial {
+	tb := s.tb
+	tb.Helper()
+	was := s.committed()
+	rest := s.c.Others(at.victim)
+	held := s.held(rest)
+	keys, slow := keysFor(was, at)
+	client := load.NewClient(cluster.Addrs(at.to), nil)
+	defer client.Close()
+	s.loads++
+	g := load.Start(context.WithoutCancel(tb.Context()), load.Options{
+		Client: client, Rate: rate, Keys: keys, Prefix: fmt.Sprintf("f%d", s.loads), Timeout: 30 * time.Second,
+	})
+	defer g.Stop()
+	flow(tb, g, before)
+	var long []*cluster.Asking
+	for i, key := range slow {
+		long = append(long, s.c.AskLater(tb, rest[i%len(rest)], load.Request{Key: key, Header: map[string]string{"App-Delay": runs}}))
+	}
+	flow(tb, g, len(slow)) // they run by then
+	do()
+	flow(tb, g, after)
+	answers := g.Stop()
+	t := faults.Trial{Held: s.held(rest) - held, Shards: len(was.Moves(s.committed()))}
+	for _, a := range answers {
+		if !a.OK() {
+			t.Failed++
+		}
+	}
+	for _, l := range long {
+		if a := l.Answer(tb); !a.OK() {
+			t.Failed++
+			t.Cut++
+			tb.Logf("cut: %s of key %q: %d %s %s", a.ID, a.Key, a.Status, a.Error, a.Detail)
+		}
+	}
+	now := s.committed()
+	moved := func(key string) bool { return was.OwnerOf(key) != now.OwnerOf(key) }
+	times := faults.Unanswered(answers)
+	t.Moved = faults.Longest(times, moved)
+	t.Stayed = faults.Longest(times, func(key string) bool { return !moved(key) })
+	return t
+}
+
+// keysFor are the keys that the load goes through, and those of the requests that
+// run long, on other nodes than the victim.
+func keysFor(m cluster.Map, at scene) (keys, slow []string) {
+	all := load.KeysIn(shards, 1, func(int) bool { return true })
+	if at.victim == nil {
+		return all, nil
+	}
+	var own, others []string
+	for _, key := range all {
+		if m.OwnerOf(key) == at.victim.ID {
+			own = append(own, key)
+		} else {
+			others = append(others, key)
+		}
+	}
+	for i := range max(len(own), len(others)) {
+		keys = append(keys, own[i%len(own)], others[i%len(others)])
+	}
+	if at.long {
+		slow = others[:running]
+	}
+	return keys, slow
+}
+
+// committed is the map that the cluster goes by.
+func (s *stage) committed() cluster.Map {
+	s.tb.Helper()
+	var m cluster.Map
+	cluster.Await(s.tb, "a node tells the map", func() (err error) {
+		for _, n := range s.c.Running() {
+			got, e := n.Map(s.tb.Context())
+			if err = e; e == nil && got.Epoch > m.Epoch {
+				m = got
+			}
+		}
+		if m.Epoch > 0 {
+			return nil
+		}
+		return err
+	})
+	return m
+}
+
+// held is how many requests had to wait at these nodes so far.
+func (s *stage) held(nodes []*cluster.Node) int {
+	s.tb.Helper()
+	return int(s.c.Sum(s.tb, nodes, "shardway_held_requests_total"))
+}
+
+// flow waits until n further requests have begun.
+func flow(tb testing.TB, g *load.Generator, n int) {
+	tb.Helper()
+	until := g.Begun() + n
+	cluster.Await(tb, "load flows", func() error {
+		if b := g.Begun(); b < until {
+			return fmt.Errorf("%d of %d requests begun", b, until)
+		}
+		return nil
+	})
+}
