@@ -68,7 +68,7 @@ func (h *Host) connect(ctx context.Context, m *machine, port uint16) (net.Conn, 
 			continue
 		}
 		l := m.cur.listeners[port]
-		if l == nil {
+		if l == nil || n.forges(h.m, m) {
 			return nil, errRefused
 		}
 		if len(l.queue) < backlog {

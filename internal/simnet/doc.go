@@ -12,6 +12,7 @@
 //	Vanish    power loss: silence; dials hang; streams are reset after Restart
 //	Cut       packets are lost one way, streams wait for Heal
 //	Partition the same between groups, both ways
+//	Reset     streams between two hosts get forged resets, dials are refused
 //	SetLink   latency, jitter, loss
 //
 // Streams behave as TCP's do where programs notice: a buffer of bounded size

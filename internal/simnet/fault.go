@@ -161,11 +161,32 @@ func (n *Net) Isolate(name string) {
 	n.review()
 }
 
-// Heal undoes all cuts.
+// Reset answers every stream between two hosts, by name, with forged resets,
+// as a firewall between them does that rejects: open ones break on both sides,
+// and dials are refused though somebody listens. Packets pass. Heal ends it.
+func (n *Net) Reset(a, b string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.forged[way{a, b}] = true
+	n.forged[way{b, a}] = true
+	for s := range n.streams {
+		if n.forges(s.a.h.m, s.b.h.m) {
+			s.a.fail(errReset)
+			s.b.fail(errReset)
+		}
+	}
+	n.changed.fire()
+}
+
+// forges reports whether streams between two machines are reset on their way.
+func (n *Net) forges(a, b *machine) bool { return n.forged[way{a.name, b.name}] }
+
+// Heal undoes all cuts, and all resets for dials to come.
 func (n *Net) Heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.cuts)
+	clear(n.forged)
 	n.review()
 }
 

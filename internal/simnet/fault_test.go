@@ -191,6 +191,29 @@ func TestOneWayCutLeavesTheOtherWay(t *testing.T) {
 	})
 }
 
+// What a firewall that rejects forges looks like the end of a process.
+func TestForgedResetsBreakStreamsAndRefuseDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{})
+		x, y := pair(t, a, b)
+		n.Reset("a", "b")
+		wantReadError(t, x, syscall.ECONNRESET)
+		wantReadError(t, y, syscall.ECONNRESET)
+		for _, d := range []struct {
+			from *simnet.Host
+			to   string
+		}{{a, "b:80"}, {b, "a:80"}} {
+			if _, err := d.from.Dial(t.Context(), d.to); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("Dial(%s) = %v, want ECONNREFUSED", d.to, err)
+			}
+		}
+		n.Heal()
+		if _, err := a.Dial(t.Context(), "b:80"); err != nil {
+			t.Errorf("Dial() = %v after Heal, want nil", err)
+		}
+	})
+}
+
 func TestGroupsStayTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(simnet.Config{})

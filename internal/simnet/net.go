@@ -35,6 +35,7 @@ type Net struct {
 	machines map[string]*machine
 	byIP     map[netip.Addr]*machine
 	cuts     map[way]bool
+	forged   map[way]bool
 	links    map[way]Link
 	streams  map[*stream]struct{}
 	// changed fires when a host or a way may have become reachable or dead.
@@ -64,6 +65,7 @@ func New(c Config) *Net {
 		machines: make(map[string]*machine),
 		byIP:     make(map[netip.Addr]*machine),
 		cuts:     make(map[way]bool),
+		forged:   make(map[way]bool),
 		links:    make(map[way]Link),
 		streams:  make(map[*stream]struct{}),
 	}

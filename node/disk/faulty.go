@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -10,11 +11,16 @@ import (
 // hung disk does, and return an error, as a broken one does.
 type Fault func(op string) error
 
-// faulty are a Memory's stores behind its Fault.
+// faulty are a Memory's stores behind its Fault, as one process has them open.
 type faulty struct {
 	*raft.InmemStore
 	fault *atomic.Pointer[Fault]
+	// gone is set when the directory is taken from the process: a write that its
+	// fault held back must not reach what the next one reads.
+	gone atomic.Bool
 }
+
+var errGone = errors.New("the process that wrote is gone")
 
 var (
 	_ raft.LogStore    = (*faulty)(nil)
@@ -23,7 +29,12 @@ var (
 
 func (f *faulty) meet(op string) error {
 	if p := f.fault.Load(); p != nil {
-		return (*p)(op)
+		if err := (*p)(op); err != nil {
+			return err
+		}
+	}
+	if f.gone.Load() {
+		return errGone
 	}
 	return nil
 }

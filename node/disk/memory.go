@@ -21,6 +21,7 @@ type Memory struct {
 
 	log   *raft.InmemStore
 	snaps *memorySnapshots
+	open  *faulty // the stores of who has it open, nil before
 	fault atomic.Pointer[Fault]
 }
 
@@ -94,6 +95,9 @@ func (m *Memory) foreign() string { return "" }
 
 func (m *Memory) stores(StoreOptions) (rawStores, error) {
 	f := &faulty{InmemStore: m.log, fault: &m.fault}
+	m.mu.Lock()
+	m.open = f
+	m.mu.Unlock()
 	return rawStores{logs: f, stable: f, snaps: m.snaps, close: func() error { return nil }}, nil
 }
 
@@ -101,5 +105,44 @@ func (m *Memory) unlock() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dir, m.locked = nil, false
+	if m.open != nil {
+		m.open.gone.Store(true)
+	}
 	return nil
+}
+
+// Copy returns what the directory holds now, as another one that nobody has
+// open: a backup of a disk.
+func (m *Memory) Copy() (*Memory, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := NewMemory()
+	for name, data := range m.files {
+		c.files[name] = slices.Clone(data)
+	}
+	for _, key := range []string{"CurrentTerm", "LastVoteTerm", "LastVoteCand"} { // all that Raft keeps there
+		if v, err := m.log.Get([]byte(key)); err == nil {
+			if err := c.log.Set([]byte(key), v); err != nil {
+				return nil, err
+			}
+		}
+		if v, err := m.log.GetUint64([]byte(key)); err == nil {
+			if err := c.log.SetUint64([]byte(key), v); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.snaps = m.snaps.copy()
+	first, _ := m.log.FirstIndex() // neither has an error
+	last, _ := m.log.LastIndex()
+	for i := first; i <= last && last > 0; i++ {
+		var l raft.Log
+		if err := m.log.GetLog(i, &l); err != nil {
+			return nil, fmt.Errorf("disk: copy entry %d: %w", i, err)
+		}
+		if err := c.log.StoreLog(&l); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }

@@ -59,6 +59,13 @@ func (s *memorySnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 	return nil, nil, fmt.Errorf("disk: no snapshot %q", id)
 }
 
+// copy returns the complete snapshots, which change no more.
+func (s *memorySnapshots) copy() *memorySnapshots {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &memorySnapshots{next: s.next, kept: slices.Clone(s.kept)}
+}
+
 func (s *memorySnapshots) keep(k *memorySink) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

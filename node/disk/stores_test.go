@@ -181,6 +181,64 @@ func TestCloseDoesNotWaitForAHungWrite(t *testing.T) {
 	})
 }
 
+// A write that hung when its process was killed must not reach the next one's log.
+func TestHungWriteOfTheDeadReachesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := disk.NewMemory()
+		s := stores(t, memory(t, m), disk.StoreOptions{})
+		wait := make(chan struct{})
+		m.SetFault(func(string) error { <-wait; return nil })
+		go func() { _ = s.Logs.StoreLog(entry(1)) }()
+		synctest.Wait()
+		_ = m.Crash() // says that a write hangs
+		m.SetFault(nil)
+		d := memory(t, m)
+		s = stores(t, d, disk.StoreOptions{})
+		close(wait)
+		synctest.Wait()
+		if last, err := s.Logs.LastIndex(); err != nil || last != 0 {
+			t.Errorf("LastIndex() = %d, %v, want 0", last, err)
+		}
+		_ = d.Close()
+	})
+}
+
+func TestCopyHoldsWhatTheDirectoryHeld(t *testing.T) {
+	m := disk.NewMemory()
+	d := memory(t, m)
+	id, boot := d.Disk(), d.Boot()
+	s := stores(t, d, disk.StoreOptions{})
+	for i := range uint64(3) {
+		if err := s.Logs.StoreLog(entry(i + 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.Stable.SetUint64([]byte("CurrentTerm"), 7), s.Stable.Set([]byte("LastVoteCand"), []byte("c")), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := m.Copy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = memory(t, m) // goes on, and its copy does not
+	s = stores(t, d, disk.StoreOptions{})
+	if err := errors.Join(s.Logs.DeleteRange(1, 3), s.Stable.SetUint64([]byte("CurrentTerm"), 9), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	d = memory(t, c)
+	if d.Disk() != id || d.Boot() != boot+1 {
+		t.Errorf("copy is disk %s in boot %d, want %s in %d", d.Disk(), d.Boot(), id, boot+1)
+	}
+	s = stores(t, d, disk.StoreOptions{})
+	last, _ := s.Logs.LastIndex()
+	term, _ := s.Stable.GetUint64([]byte("CurrentTerm"))
+	vote, _ := s.Stable.Get([]byte("LastVoteCand"))
+	if last != 3 || term != 7 || string(vote) != "c" {
+		t.Errorf("copy has entries up to %d, term %d, vote %q, want 3, 7, \"c\"", last, term, vote)
+	}
+	_ = d.Close()
+}
+
 func TestSnapshotsAreKeptAndBounded(t *testing.T) {
 	for name, open := range map[string]func() *disk.Dir{
 		"files": func() func() *disk.Dir {
