@@ -11,12 +11,15 @@ import (
 	"sync"
 
 	"shardway/e2e/history"
+	"shardway/e2e/store"
 )
 
 // app is the recording app. Its methods may run on any goroutine.
 type app struct {
 	name string
 	out  io.Writer
+	// registers is nil without --store.
+	registers *registers
 
 	mu     sync.Mutex
 	runs   []history.Run
@@ -80,20 +83,39 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 	}()
 	// The whole body is read first: only then does the server notice a client
 	// that leaves.
-	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+	var start prefix
+	if _, err := io.Copy(&start, r.Body); err != nil {
 		return
 	}
 	b := readBehaviour(r.Header)
 	if b.die == "before" {
 		die()
 	}
-	if b.hang != "" && !a.wait(r, b.hang) {
+	if b.hang != "" && !a.wait(r, b.hang) || b.late > 0 && !pause(r, b.late) {
 		return
 	}
-	b.answer(w, r, a.name, run, count, func() {
+	var res result
+	if r.Header.Get("App-Register") != "" {
+		var ok bool
+		if res, ok = a.registers.do(r, run, string(start)); !ok {
+			return
+		}
+	}
+	res.count = count
+	b.answer(w, r, run, res, func() {
 		ended = true
 		a.end(run)
 	})
+}
+
+// prefix keeps the first bytes written to it: enough to see that a value is too
+// long.
+type prefix []byte
+
+// Write never fails.
+func (p *prefix) Write(b []byte) (int, error) {
+	*p = append(*p, b[:min(len(b), store.MaxValue+1-len(*p))]...)
+	return len(b), nil
 }
 
 func (a *app) begin(r *http.Request) (run history.Run, count uint64) {

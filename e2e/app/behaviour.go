@@ -16,7 +16,7 @@ import (
 
 // behaviour is what a request's App-… headers ask for.
 type behaviour struct {
-	delay        time.Duration
+	delay, late  time.Duration
 	hang, die    string
 	chunks, size int
 }
@@ -26,6 +26,7 @@ type behaviour struct {
 func readBehaviour(h http.Header) behaviour {
 	b := behaviour{hang: h.Get("App-Hang"), die: h.Get("App-Die")}
 	b.delay, _ = time.ParseDuration(h.Get("App-Delay"))
+	b.late, _ = time.ParseDuration(h.Get("App-Late"))
 	b.chunks, _ = strconv.Atoi(h.Get("App-Chunks"))
 	b.size, _ = strconv.Atoi(h.Get("App-Size"))
 	return b
@@ -33,10 +34,12 @@ func readBehaviour(h http.Header) behaviour {
 
 // answer writes the answer, as slowly as asked for, and calls last before its
 // last bytes. It returns early if the client leaves.
-func (b behaviour) answer(w http.ResponseWriter, r *http.Request, name string, run history.Run, count uint64, last func()) {
-	body, err := json.Marshal(map[string]any{
-		"app": name, "id": run.ID, "key": run.Key, "shard": run.Shard, "epoch": run.Epoch, "count": count,
-	})
+func (b behaviour) answer(w http.ResponseWriter, r *http.Request, run history.Run, res result, last func()) {
+	fields := map[string]any{
+		"app": run.App, "id": run.ID, "key": run.Key, "shard": run.Shard, "epoch": run.Epoch, "count": res.count,
+	}
+	res.add(fields)
+	body, err := json.Marshal(fields)
 	if err != nil {
 		panic(err) // strings and numbers always encode
 	}
@@ -45,9 +48,10 @@ func (b behaviour) answer(w http.ResponseWriter, r *http.Request, name string, r
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("App-Name", name)
+	h.Set("App-Name", run.App)
 	h.Set("App-Id", run.ID)
-	h.Set("App-Count", strconv.FormatUint(count, 10))
+	h.Set("App-Count", strconv.FormatUint(res.count, 10))
+	res.head(h)
 	if b.chunks < 2 {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
@@ -61,6 +65,9 @@ func (b behaviour) answer(w http.ResponseWriter, r *http.Request, name string, r
 		}
 		if i == len(parts)-1 {
 			last()
+		}
+		if i == 0 && res.status != 0 {
+			w.WriteHeader(res.status)
 		}
 		if _, err := w.Write(part); err != nil {
 			return

@@ -12,9 +12,20 @@
 //	App-Chunks    answer in that many chunks, App-Delay before each
 //	App-Size      answer with a body of that many bytes
 //	App-Die       kill the app: "before" or "amid" the answer
+//	App-Register  work on the key's register: "memory" or "store"
+//	App-Late      wait that long before the register is touched
 //
 // The answer is JSON (app, id, key, shard, epoch, count), padded with spaces to
 // App-Size; App-Name, App-Id and App-Count are in its head too.
+//
+// With --store each key has a register. POST writes the body (1 to 64 printable
+// bytes) through to the store, under the epoch of the request, before it answers;
+// GET reads, and App-Value in the answer is what it read: from the store, or from
+// the app's memory, which has a value of its own for each ownership epoch, loaded
+// from the store when first touched. The store refuses epochs older than the
+// newest that it has seen for the shard: the answer is 409 then, its error is
+// "fenced", and nothing was done. 503 says that the store did not answer: what was
+// written may be there, now or later.
 //
 // Requests without a Shardway-Shard header do not come through a node: they
 // control the app. GET /records lists the runs, GET /executions?id=… counts
@@ -32,6 +43,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"shardway/e2e/store"
 )
 
 func main() {
@@ -45,6 +58,7 @@ func run() error {
 	name := flag.String("name", "app", "name of the app: the node it stands behind")
 	listen := flag.String("listen", "127.0.0.1:0", "address to serve at")
 	records := flag.String("records", "", "file to append the runs to")
+	storeURL := flag.String("store", "", "URL of the store behind the registers; without it there are none")
 	flag.Parse()
 	file, err := os.OpenFile(*records, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -56,7 +70,13 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("app: %w", err)
 	}
-	srv := &http.Server{Handler: newApp(*name, file), ReadHeaderTimeout: time.Minute}
+	a := newApp(*name, file)
+	if *storeURL != "" {
+		client := store.NewClient(*storeURL)
+		defer client.Close()
+		a.registers = newRegisters(client)
+	}
+	srv := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

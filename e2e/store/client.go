@@ -1,0 +1,63 @@
+//go:build linux
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Client speaks to a Store. Any number of goroutines may use it.
+type Client struct {
+	url  string
+	http *http.Client
+}
+
+// NewClient makes a client of the store at url.
+func NewClient(url string) *Client {
+	// Idle connections end here before they end at the store: one that the store
+	// closed would be tried again, and the second try is overtaken by the first.
+	t := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: idle / 2}
+	return &Client{url: url, http: &http.Client{Transport: t}}
+}
+
+// Close closes the idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Read returns the value of a key, empty before its first write.
+func (c *Client) Read(ctx context.Context, p Place) (string, error) {
+	return c.do(ctx, http.MethodGet, p, "")
+}
+
+// Write sets the value of a key.
+func (c *Client) Write(ctx context.Context, p Place, value string) error {
+	_, err := c.do(ctx, http.MethodPost, p, value)
+	return err
+}
+
+func (c *Client) do(ctx context.Context, method string, p Place, value string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.url+"/?"+p.query(), strings.NewReader(value))
+	if err != nil {
+		return "", fmt.Errorf("store: %w", err)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return "", fmt.Errorf("store: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	said := strings.TrimSpace(string(body))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("store: %w", err)
+	case resp.StatusCode == http.StatusOK:
+		return string(body), nil
+	case resp.StatusCode == http.StatusConflict && said == ErrFenced.Error():
+		return "", ErrFenced
+	default:
+		return "", fmt.Errorf("store: %d %s", resp.StatusCode, said)
+	}
+}
