@@ -9,7 +9,10 @@
 // sends to another, by a wrong neighbour entry in the sender's namespace. Both
 // lose packets silently, as a dead switch does: no error reaches the sender
 // until its own timeouts do, and connections survive if the wire heals first.
+// Halves and Bridge are made of Blocks. Lose drops a share of all packets, and
+// Reset forges refusals, both by a packet filter in the host's namespace.
 //
-// It needs root and the ip command. Names carry the pid of the test, and New
-// sweeps away what tests left behind that are no more.
+// It needs root and the ip command, Lose and Reset also the nft command. Names
+// carry the pid of the test, and New sweeps away what tests left behind that are
+// no more.
 package netns

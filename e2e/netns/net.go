@@ -23,6 +23,9 @@ const patience = 10 * time.Second
 
 // Net is a set of hosts and their wires. It is not safe for concurrent use.
 type Net struct {
+	// Gateway is the test's own address on the control network.
+	Gateway string
+
 	name  string // starts the names of its devices
 	hosts []*Host
 }
@@ -37,6 +40,7 @@ type Host struct {
 	index   int
 	blocked []int // hosts that it cannot send to
 	cut     bool
+	rules   []string // of its packet filter; none: it has no filter
 }
 
 // Available says why namespaces cannot be used here; nil if they can.
@@ -45,7 +49,19 @@ func Available() error {
 		return errors.New("netns: network namespaces need root")
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
-		return fmt.Errorf("netns: %w", err)
+		return fmt.Errorf("netns: network namespaces need the ip command (iproute2): %w", err)
+	}
+	return nil
+}
+
+// Filters says why packets cannot be lost or refused here; nil if Lose and Reset
+// work.
+func Filters() error {
+	if err := Available(); err != nil {
+		return err
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		return fmt.Errorf("netns: loss and resets need the nft command (nftables): %w", err)
 	}
 	return nil
 }
@@ -82,7 +98,8 @@ func (t *Net) build(subnet [2]int, n int) error {
 			return err
 		}
 	}
-	if err := ip("addr", "add", fmt.Sprintf("10.%d.%d.254/24", subnet[0], subnet[1]+1), "dev", control); err != nil {
+	t.Gateway = fmt.Sprintf("10.%d.%d.254", subnet[0], subnet[1]+1)
+	if err := ip("addr", "add", t.Gateway+"/24", "dev", control); err != nil {
 		return err
 	}
 	for i := range n {
@@ -149,10 +166,33 @@ func (t *Net) Cut(a, b int) error {
 	return errors.Join(t.Block(a, b), t.Block(b, a))
 }
 
+// Halves cuts every wire between hosts of different groups. A host in no group
+// keeps all of its wires.
+func (t *Net) Halves(groups ...[]int) error {
+	var errs []error
+	for i, group := range groups {
+		for _, other := range slices.Concat(groups[i+1:]...) {
+			for _, h := range group {
+				errs = append(errs, t.Cut(h, other))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Bridge cuts the left hosts off from the right ones; the middle sees both.
+func (t *Net) Bridge(middle int, left, right []int) error {
+	if slices.Contains(left, middle) || slices.Contains(right, middle) {
+		return fmt.Errorf("netns: host %d is in the middle and on a side", middle)
+	}
+	return t.Halves(left, right)
+}
+
 // Heal mends every wire.
 func (t *Net) Heal() error {
 	var errs []error
 	for _, h := range t.hosts {
+		errs = append(errs, t.unfilter(h))
 		if h.cut {
 			errs = append(errs, ip("link", "set", t.wire(h.index), "master", t.name+"b"))
 			h.cut = false
@@ -217,12 +257,15 @@ func ip(args ...string) error {
 	return err
 }
 
-func output(args ...string) (string, error) {
+func output(args ...string) (string, error) { return feed("", args...) }
+
+// feed runs ip with an input.
+func feed(input string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "ip", args...) //nolint:gosec // the arguments are this package's own
 	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("netns: ip %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))

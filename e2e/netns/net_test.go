@@ -5,12 +5,14 @@ package netns_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,14 +22,22 @@ import (
 )
 
 // TestMain lets the test binary play the process in a host: a server that
-// answers each line it reads, or a client that sends a line per line of its
-// input and prints "yes" or "no" for the answer.
+// answers each line it reads, a client that sends a line per line of its input
+// and prints "yes" or "no" for the answer, a dialer that connects anew for each
+// line and prints what came of it, an echo of datagrams, or a pinger that sends
+// many of them for each line and prints how many came back.
 func TestMain(m *testing.M) {
 	switch os.Getenv("NETNS_ROLE") {
 	case "server":
 		server(os.Getenv("NETNS_ADDR"))
 	case "client":
 		talk(os.Getenv("NETNS_ADDR"))
+	case "echo":
+		echo(os.Getenv("NETNS_ADDR"))
+	case "pinger":
+		ping(os.Getenv("NETNS_ADDR"))
+	case "dialer":
+		dial(os.Getenv("NETNS_ADDR"))
 	default:
 		m.Run()
 	}
@@ -70,6 +80,62 @@ func talk(addr string) {
 			}
 		}
 		_, _ = fmt.Fprintln(os.Stdout, got)
+	}
+}
+
+// pings is how many datagrams a pinger sends for a line.
+const pings = 200
+
+func echo(addr string) {
+	c, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = fmt.Fprintln(os.Stdout, "listening")
+	for b := make([]byte, 100); ; {
+		n, from, err := c.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		_, _ = c.WriteTo(b[:n], from)
+	}
+}
+
+// ping waits for each datagram, so that none is lost in a full buffer.
+func ping(addr string) {
+	c, err := net.Dial("udp", addr)
+	if err != nil {
+		panic(err)
+	}
+	in, b := bufio.NewScanner(os.Stdin), make([]byte, 100)
+	_, _ = fmt.Fprintln(os.Stdout, "ready")
+	for in.Scan() {
+		back := 0
+		for i := range pings {
+			_, _ = fmt.Fprint(c, i)
+			_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			if _, err := c.Read(b); err == nil {
+				back++
+			}
+		}
+		_, _ = fmt.Fprintln(os.Stdout, back)
+	}
+}
+
+func dial(addr string) {
+	in := bufio.NewScanner(os.Stdin)
+	_, _ = fmt.Fprintln(os.Stdout, "ready")
+	for in.Scan() {
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		switch {
+		case err == nil:
+			_ = c.Close()
+			_, _ = fmt.Fprintln(os.Stdout, "connected")
+		case errors.Is(err, syscall.ECONNREFUSED):
+			_, _ = fmt.Fprintln(os.Stdout, "refused")
+		default:
+			_, _ = fmt.Fprintln(os.Stdout, err)
+		}
 	}
 }
 
@@ -148,6 +214,16 @@ func TestWiresAreCutAndHealed(t *testing.T) {
 	says("at first", "yes")
 	must(w.Isolate(2))
 	says("another host isolated", "yes")
+	must(w.Heal())
+	must(w.Halves([]int{0, 1}, []int{2}))
+	says("in the same half", "yes")
+	must(w.Heal())
+	must(w.Bridge(1, []int{0}, []int{2}))
+	says("on the bridge", "yes")
+	must(w.Heal())
+	if err := w.Bridge(1, []int{0, 1}, []int{2}); err == nil {
+		t.Error("a host may be in the middle and on a side")
+	}
 	for _, c := range []struct {
 		name  string
 		apply func() error
@@ -156,6 +232,10 @@ func TestWiresAreCutAndHealed(t *testing.T) {
 		{"requests blocked", func() error { return w.Block(0, 1) }},
 		{"answers blocked", func() error { return w.Block(1, 0) }},
 		{"cut", func() error { return w.Cut(0, 1) }},
+		{"in another half", func() error { return w.Halves([]int{0, 2}, []int{1}) }},
+		{"across a bridge", func() error { return w.Bridge(2, []int{0}, []int{1}) }},
+		{"all lost", func() error { return w.Lose(1, 100) }},
+		{"all lost at the other end", func() error { return w.Lose(0, 100) }},
 	} {
 		must(c.apply())
 		says(c.name, "no")
@@ -175,6 +255,111 @@ func TestWiresAreCutAndHealed(t *testing.T) {
 				t.Fatalf("%s: not healed", c.name)
 			}
 		}
+	}
+}
+
+// filtered makes a network for a test that filters packets.
+func filtered(t *testing.T, serial, hosts int) *netns.Net {
+	t.Helper()
+	if err := netns.Filters(); err != nil {
+		t.Skip(err)
+	}
+	w, err := netns.New(serial, hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// TestResetIsForged refuses what host 0 sends to host 1: its connection breaks,
+// new ones are refused, all others work; and the end of it.
+func TestResetIsForged(t *testing.T) {
+	w := filtered(t, 5, 3)
+	there, back := w.Host(1).Data+":9000", w.Host(0).Data+":9000"
+	for _, h := range []int{0, 1} {
+		start(t, w.Host(h), "server", "0.0.0.0:9000")
+	}
+	ask := func(in io.Writer, out *bufio.Reader) string {
+		t.Helper()
+		_, _ = fmt.Fprintln(in, "a word")
+		got, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(got)
+	}
+	in, out := start(t, w.Host(0), "client", there)
+	dialIn, dialOut := start(t, w.Host(0), "dialer", there)
+	otherIn, otherOut := start(t, w.Host(2), "dialer", there)
+	answerIn, answerOut := start(t, w.Host(1), "dialer", back)
+	for _, c := range []struct {
+		when                                   string
+		change                                 func() error
+		established, anew, fromAnother, inward string
+	}{
+		{"at first", func() error { return nil }, "yes", "connected", "connected", "connected"},
+		// What host 0 answers is sent to host 1 as well.
+		{"while reset", func() error { return w.Reset(0, 1) }, "no", "refused", "connected", "i/o timeout"},
+		{"healed", w.Heal, "no", "connected", "connected", "connected"},
+	} {
+		if err := c.change(); err != nil {
+			t.Fatal(err)
+		}
+		if got := ask(in, out); got != c.established {
+			t.Errorf("%s, the connection: %q, want %q", c.when, got, c.established)
+		}
+		if got := ask(dialIn, dialOut); got != c.anew {
+			t.Errorf("%s, a new one: %q, want %q", c.when, got, c.anew)
+		}
+		if got := ask(otherIn, otherOut); got != c.fromAnother {
+			t.Errorf("%s, one from another host: %q, want %q", c.when, got, c.fromAnother)
+		}
+		if got := ask(answerIn, answerOut); !strings.HasSuffix(got, c.inward) {
+			t.Errorf("%s, one from host 1: %q, want %q", c.when, got, c.inward)
+		}
+	}
+}
+
+// TestLossIsAShare sends datagrams from host 0 to host 1, which loses half of
+// what comes and half of what goes: of many words a quarter comes back.
+func TestLossIsAShare(t *testing.T) {
+	w := filtered(t, 6, 2)
+	start(t, w.Host(1), "echo", "0.0.0.0:9000")
+	in, out := start(t, w.Host(0), "pinger", w.Host(1).Data+":9000")
+	back := func() int {
+		t.Helper()
+		_, _ = fmt.Fprintln(in, "again")
+		line, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	// A busy machine makes some late.
+	if n := back(); n < pings*9/10 {
+		t.Fatalf("%d of %d came back at first", n, pings)
+	}
+	if err := w.Lose(1, 50); err != nil {
+		t.Fatal(err)
+	}
+	// 50 expected, with a standard deviation of 6.
+	if n := back(); n < pings/10 || n > pings/2 {
+		t.Errorf("%d of %d came back, want about %d", n, pings, pings/4)
+	}
+	if err := w.Heal(); err != nil {
+		t.Fatal(err)
+	}
+	if n := back(); n < pings*9/10 {
+		t.Errorf("%d of %d came back when healed", n, pings)
 	}
 }
 
