@@ -30,19 +30,19 @@ type App struct {
 // life is one process of an app. Each writes records of its own.
 type life struct {
 	proc    *Process
-	records string
+	records *records
 	died    int64 // reading of history.Now when it was killed
 }
 
 func (a *App) start() error {
 	k := len(a.lives)
-	records := filepath.Join(a.c.dir, fmt.Sprintf("app-%s-%d.records", a.name, k))
-	p, err := a.c.spawn.launch(filepath.Join(a.c.dir, "app-"+a.name+".log"), a.c.dir,
-		a.place.command(a.c.o.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", records))
+	path := filepath.Join(a.c.dir, fmt.Sprintf("app-%s-%d.records", a.name, k))
+	args := append([]string{a.c.o.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", path}, a.c.o.AppFlags...)
+	p, err := a.c.spawn.launch(filepath.Join(a.c.dir, "app-"+a.name+".log"), a.c.dir, a.place.command(args...))
 	if err != nil {
 		return err
 	}
-	a.lives = append(a.lives, life{proc: p, records: records})
+	a.lives = append(a.lives, life{proc: p, records: newRecords(path)})
 	return nil
 }
 
@@ -121,16 +121,16 @@ func (a *App) control(ctx context.Context, path string, v any) error {
 func (a *App) runs() ([]history.Run, error) {
 	var all []history.Run
 	for _, l := range a.lives {
-		runs, err := history.ReadRuns(l.records)
-		if err != nil {
+		if err := l.records.read(); err != nil {
 			return nil, err
 		}
-		for i := range runs {
-			if runs[i].End == 0 && l.died != 0 {
-				runs[i].End, runs[i].Cut = l.died, true
+		first := len(all)
+		all = append(all, l.records.runs...)
+		for i := first; i < len(all); i++ {
+			if all[i].End == 0 && l.died != 0 {
+				all[i].End, all[i].Cut = l.died, true
 			}
 		}
-		all = append(all, runs...)
 	}
 	return all, nil
 }

@@ -45,6 +45,11 @@ type Options struct {
 	// Dir holds data and logs; empty is a directory in memory. It is the
 	// caller's to remove.
 	Dir string
+	// Data, if not nil, chooses the data directory of a node; it is the caller's to
+	// remove.
+	Data func(id string) string
+	// AppFlags are given to every app, after the ones it always has.
+	AppFlags []string
 }
 
 // Cluster is a set of nodes. Its methods belong to the goroutine of the test.
@@ -124,6 +129,9 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	tb.Helper()
 	id := string(rune('a' + len(c.nodes)))
 	n := &Node{ID: id, c: c, Data: filepath.Join(c.dir, "data-"+id), stopped: -1}
+	if c.o.Data != nil {
+		n.Data = c.o.Data(id)
+	}
 	if c.o.Net != nil {
 		n.place.host = c.o.Net.Host(len(c.nodes))
 	}

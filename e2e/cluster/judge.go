@@ -42,19 +42,26 @@ func (c *Cluster) Runs(tb testing.TB) []history.Run {
 	}
 	var all []history.Run
 	Await(tb, "answered runs are recorded", func() error {
-		all = nil
-		for _, n := range c.nodes {
-			runs, err := n.App.runs()
-			if err != nil {
-				return err
-			}
-			all = append(all, runs...)
-		}
+		all = c.Recorded(tb)
 		if i := slices.IndexFunc(all, func(r history.Run) bool { return r.End == 0 && answered[r.ID] }); i >= 0 && !c.doubled(all, i) {
 			return fmt.Errorf("%s still runs %s", all[i].App, all[i].ID)
 		}
 		return nil
 	})
+	return all
+}
+
+// Recorded reads what the apps recorded until now.
+func (c *Cluster) Recorded(tb testing.TB) []history.Run {
+	tb.Helper()
+	var all []history.Run
+	for _, n := range c.nodes {
+		runs, err := n.App.runs()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all = append(all, runs...)
+	}
 	return all
 }
 

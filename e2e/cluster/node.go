@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -116,6 +117,19 @@ func (n *Node) AwaitExit(tb testing.TB, want int) {
 	n.c.beginStop(n)
 }
 
+// Ended tells whether the process has ended, by itself or by a signal, and when:
+// a reading of history.Now.
+func (n *Node) Ended() (at int64, ended bool) {
+	if n.Running() {
+		return 0, false
+	}
+	n.c.beginStop(n)
+	if n.proc != nil && n.c.stops[n.stopped].From > n.proc.ended {
+		n.c.stops[n.stopped].From = n.proc.ended
+	}
+	return n.c.stops[n.stopped].From, true
+}
+
 // Pause is SIGSTOP; it returns when the process stands still.
 func (n *Node) Pause(tb testing.TB) {
 	tb.Helper()
@@ -216,6 +230,9 @@ func (n *Node) Await(tb testing.TB, what string, cond func(Status) bool) {
 		return err
 	})
 }
+
+// Stops are the times in which a node's process did nothing.
+func (c *Cluster) Stops() []history.Stop { return slices.Clone(c.stops) }
 
 // beginStop and endStop keep the list of times in which a process did nothing.
 func (c *Cluster) beginStop(n *Node) {

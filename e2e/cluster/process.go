@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"shardway/e2e/history"
 )
 
 // Process is a child of the test.
@@ -20,9 +22,10 @@ type Process struct {
 	// Log is the file with its output.
 	Log string
 
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and was waited for
-	err  error         // of Wait; read after done
+	cmd   *exec.Cmd
+	done  chan struct{} // closed when it has ended and was waited for
+	err   error         // of Wait; read after done
+	ended int64         // reading of history.Now at the end; read after done
 }
 
 // launch starts args with its output appended to log.
@@ -43,6 +46,7 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 	go func() {
 		defer close(p.done)
 		p.err = cmd.Wait()
+		p.ended = history.Now()
 	}()
 	return p, nil
 }

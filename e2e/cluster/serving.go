@@ -23,23 +23,37 @@ func (c *Cluster) AwaitServing(tb testing.TB) Map {
 func (c *Cluster) AwaitServedBy(tb testing.TB, nodes ...*Node) Map {
 	tb.Helper()
 	m := c.AwaitShards(tb, nodes...)
-	Await(tb, fmt.Sprintf("%d nodes vote", len(nodes)), func() error {
-		s, err := nodes[0].Status(tb.Context())
-		if err != nil {
-			return err
-		}
-		voters := 0
-		for _, n := range nodes {
-			if s.Member(n.ID).Voter {
-				voters++
-			}
-		}
-		if voters < min(len(nodes), maxVoters) {
-			return fmt.Errorf("%d voters: %+v", voters, s.Nodes)
-		}
-		return nil
-	})
+	Await(tb, fmt.Sprintf("%d nodes vote", len(nodes)), func() error { return c.voting(tb, nodes) })
 	return m
+}
+
+// Serving is nil if these nodes serve and vote as AwaitServedBy wants it, at this
+// moment; else it says what is missing.
+func (c *Cluster) Serving(tb testing.TB, nodes ...*Node) (Map, error) {
+	tb.Helper()
+	m, err := c.serving(tb, nodes)
+	if err == nil {
+		err = c.voting(tb, nodes)
+	}
+	return m, err
+}
+
+func (c *Cluster) voting(tb testing.TB, nodes []*Node) error {
+	tb.Helper()
+	s, err := nodes[0].Status(tb.Context())
+	if err != nil {
+		return err
+	}
+	voters := 0
+	for _, n := range nodes {
+		if s.Member(n.ID).Voter {
+			voters++
+		}
+	}
+	if voters < min(len(nodes), maxVoters) {
+		return fmt.Errorf("%d voters: %+v", voters, s.Nodes)
+	}
+	return nil
 }
 
 // AwaitShards waits until these nodes serve every shard, whether they vote or
