@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -27,6 +28,7 @@ type Client struct {
 	next    int
 	free    map[string][]*conn
 	closed  bool
+	careful []string
 	// orphan counts bytes that came on idle connections.
 	orphan int
 }
@@ -47,6 +49,23 @@ func (c *Client) SetTargets(targets []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.targets = targets
+}
+
+// SetCareful names the targets whose processes may die: from now on an unsafe
+// request that was sent to one of them goes nowhere else when its connection
+// breaks, for it may have run. It replaces the last call's.
+func (c *Client) SetCareful(targets ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.careful = targets
+}
+
+// again tells whether a request whose idle connection turned out closed may go to
+// the next target.
+func (c *Client) again(target string, a *history.Answer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return a.Safe() || !slices.Contains(c.careful, target)
 }
 
 // Close closes the idle connections and keeps none from now on.
@@ -114,7 +133,7 @@ func (c *Client) attempt(ctx context.Context, target string, r Request, a *histo
 		stop := context.AfterFunc(ctx, func() { _ = k.Close() })
 		keep, err = k.exchange(r, a, deadline)
 		stop()
-		again = t.Reused && !k.got && closedByPeer(err)
+		again = t.Reused && !k.got && closedByPeer(err) && c.again(target, a)
 		c.put(k, keep)
 	} else {
 		again = errors.Is(err, syscall.ECONNREFUSED)

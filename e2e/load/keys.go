@@ -24,6 +24,11 @@ func Keys(n int) []string {
 
 // KeysIn finds a key for each of the wanted shards, n for each.
 func KeysIn(shards, n int, wanted func(shard int) bool) []string {
+	return FreshKeysIn("key", shards, n, wanted)
+}
+
+// FreshKeysIn is KeysIn with keys that begin with a prefix.
+func FreshKeysIn(prefix string, shards, n int, wanted func(shard int) bool) []string {
 	left := make(map[int]int)
 	for s := range shards {
 		if wanted(s) {
@@ -32,7 +37,7 @@ func KeysIn(shards, n int, wanted func(shard int) bool) []string {
 	}
 	var keys []string
 	for i := 0; len(left) > 0; i++ {
-		key := fmt.Sprintf("key-%d", i)
+		key := fmt.Sprintf("%s-%d", prefix, i)
 		s := ShardOf(key, shards)
 		if left[s] == 0 {
 			continue
