@@ -4,17 +4,27 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
 	"shardway/node/logs"
 )
 
-// transport is the library's transport with two repairs.
+// maxPool is how many idle connections to a server are kept: one for entries, one
+// for heartbeats. Each keeps 512 KB.
+const maxPool = 2
+
+// transport is the library's transport with three repairs.
 //
 // It has patience for servers that cannot be reached. Each error that Raft sees doubles the pause before it sends entries
 // to that server again, up to ten seconds, and a server that is back must not
 // wait for that. So a failed dial is no error as long as this node leads.
+//
+// It sends once more what was lost with an old connection. The library keeps
+// connections for as long as it lives, does not look whether they are still open,
+// and takes the first error for the answer: of a voter that was started again
+// meanwhile that is a lost vote, and perhaps a lost election.
 //
 // And it shows what arrives to Raft.look first.
 //
@@ -50,7 +60,7 @@ func newTransport(o *Options, seen *progress, waits func(raft.ServerID, uint64) 
 		look:   look,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream:          l,
-			MaxPool:         2, // One for entries, one for heartbeats; each keeps 512 KB.
+			MaxPool:         maxPool,
 			MaxRPCsInFlight: 1,
 			Timeout:         o.Timeout,
 			Logger:          logs.Hclog(o.Log, "raft-net"),
@@ -93,7 +103,9 @@ func (t *transport) relay() {
 // AppendEntries sends entries, or a heartbeat. A heartbeat never waits: Raft
 // sends the next one soon.
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	send := func() error { return t.NetworkTransport.AppendEntries(id, addr, req, resp) }
+	send := func() error {
+		return t.again(func() error { return t.NetworkTransport.AppendEntries(id, addr, req, resp) })
+	}
 	if req.PrevLogEntry == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0 {
 		return send()
 	}
@@ -103,6 +115,39 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	}
 	return err
 }
+
+// RequestVote asks for a vote. A voter that is asked twice grants it twice.
+func (t *transport) RequestVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return t.again(func() error { return t.NetworkTransport.RequestVote(id, addr, req, resp) })
+}
+
+// RequestPreVote asks whether a vote would be granted.
+func (t *transport) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return t.again(func() error { return t.NetworkTransport.RequestPreVote(id, addr, req, resp) })
+}
+
+// TimeoutNow makes a server stand for election; one that does already goes on.
+func (t *transport) TimeoutNow(id raft.ServerID, addr raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.again(func() error { return t.NetworkTransport.TimeoutNow(id, addr, req, resp) })
+}
+
+// again sends until there is an answer, as long as what broke may have been an
+// idle connection: an error that is not the dial's, and comes at once. Every
+// message may be sent twice.
+func (t *transport) again(send func() error) error {
+	began := time.Now()
+	for tries := 0; ; tries++ {
+		err := send()
+		var d *dialError
+		if err == nil || tries == maxPool || errors.As(err, &d) || time.Since(began) > brokenWithin {
+			return err
+		}
+	}
+}
+
+// brokenWithin is how soon a broken connection shows: what takes longer is a
+// server that does not answer.
+const brokenWithin = 100 * time.Millisecond
 
 // InstallSnapshot sends a snapshot. Nothing of data is read before the dial.
 func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
