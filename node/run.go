@@ -196,23 +196,39 @@ func (n *Node) lead(ctx context.Context) {
 }
 
 // campaign makes a voter stand for election at once when its leader's process is
-// gone, in the order of the voters' ids, so that they do not split the vote.
+// gone, in the order of the voters' ids, so that they do not split the vote. Who
+// finds at its turn that one before it stands, gives that one as long again: it
+// may lack entries that a later one has, and then nobody can elect it.
 func (n *Node) campaign(leader string) {
 	rank := n.raft.Rank(leader)
-	if rank < 0 || n.raft.Leader() != leader {
+	if rank < 0 || n.led(leader) {
 		return
 	}
 	term := n.raft.Term()
-	wait := time.Duration(rank) * campaignStagger
-	time.AfterFunc(wait, func() {
-		if n.raft.Term() != term || n.raft.IsLeader() || n.stopping.Load() {
+	time.AfterFunc(time.Duration(rank)*campaignStagger, func() {
+		if n.raft.Term() == term {
+			n.stand(leader)
 			return
 		}
-		n.log.Info().Str("leader", leader).Msg("leader's process is gone: standing for election")
-		if err := n.raft.Campaign(); err != nil {
-			n.log.Debug().Err(err).Msg("not stood for election")
-		}
+		time.AfterFunc(campaignStagger, func() { n.stand(leader) })
 	})
+}
+
+// led reports that somebody leads who is not the one that is gone.
+func (n *Node) led(gone string) bool {
+	l := n.raft.Leader()
+	return l != "" && l != gone
+}
+
+// stand stands for election unless somebody has won it.
+func (n *Node) stand(gone string) {
+	if n.led(gone) || n.stopping.Load() {
+		return
+	}
+	n.log.Info().Str("leader", gone).Msg("leader's process is gone: standing for election")
+	if err := n.raft.Campaign(); err != nil {
+		n.log.Debug().Err(err).Msg("not stood for election")
+	}
 }
 
 // campaignStagger is what one election takes when nothing goes wrong, several
