@@ -23,6 +23,7 @@ var (
 	trials = flag.Int("faults.trials", 0, "how often each fault happens (0: TestFaults skips)")
 	only   = flag.String("faults.only", "", "only faults whose name matches this")
 	nodes  = flag.String("faults.nodes", "3,5", "how many nodes a cluster has")
+	more   = flag.String("faults.flags", "", "further flags of every node, such as --log-level=debug")
 	fences = flag.String("faults.fence", "lease,refused", "values of --fence")
 )
 
@@ -93,7 +94,7 @@ func newStage(tb testing.TB, bin cluster.Binaries, size int, fence string, seria
 		})
 	}
 	s.c = cluster.Start(tb, cluster.Options{
-		Binaries: bin, Nodes: size, Shards: shards, Net: s.net, Dir: realDir(tb), Flags: []string{"--fence", fence},
+		Binaries: bin, Nodes: size, Shards: shards, Net: s.net, Dir: realDir(tb), Flags: append([]string{"--fence", fence}, strings.Fields(*more)...),
 	})
 	return s
 }

@@ -40,8 +40,8 @@ type scene struct {
 func (s *stage) measure(at scene, do func()) faults.Trial {
 	tb := s.tb
 	tb.Helper()
-	was := s.committed()
 	rest := s.c.Others(at.victim)
+	was := s.committed(rest)
 	held := s.held(rest)
 	keys, slow := keysFor(was, at)
 	client := load.NewClient(cluster.Addrs(at.to), nil)
@@ -60,11 +60,13 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 	do()
 	flow(tb, g, after)
 	answers := g.Stop()
-	t := faults.Trial{Held: s.held(rest) - held, Shards: len(was.Moves(s.committed()))}
+	now := s.committed(rest)
+	t := faults.Trial{Held: s.held(rest) - held, Shards: len(was.Moves(now))}
 	for _, a := range answers {
 		if !a.OK() {
 			t.Failed++
 		}
+		t.Slowest = max(t.Slowest, time.Duration(a.Done()-a.Sent()))
 	}
 	for _, l := range long {
 		if a := l.Answer(tb); !a.OK() {
@@ -73,7 +75,6 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 			tb.Logf("cut: %s of key %q: %d %s %s", a.ID, a.Key, a.Status, a.Error, a.Detail)
 		}
 	}
-	now := s.committed()
 	moved := func(key string) bool { return was.OwnerOf(key) != now.OwnerOf(key) }
 	times := faults.Unanswered(answers)
 	t.Moved = faults.Longest(times, moved)
@@ -105,12 +106,12 @@ func keysFor(m cluster.Map, at scene) (keys, slow []string) {
 	return keys, slow
 }
 
-// committed is the map that the cluster goes by.
-func (s *stage) committed() cluster.Map {
+// committed is the map that these nodes go by.
+func (s *stage) committed(nodes []*cluster.Node) cluster.Map {
 	s.tb.Helper()
 	var m cluster.Map
 	cluster.Await(s.tb, "a node tells the map", func() (err error) {
-		for _, n := range s.c.Running() {
+		for _, n := range nodes {
 			got, e := n.Map(s.tb.Context())
 			if err = e; e == nil && got.Epoch > m.Epoch {
 				m = got

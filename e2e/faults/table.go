@@ -14,6 +14,9 @@ type Trial struct {
 	// Moved is the longest time that a key of a shard whose owner changed went
 	// unanswered, Stayed the same over all other keys.
 	Moved, Stayed time.Duration
+	// Slowest is the longest time that one request took, whether its key was served
+	// to others meanwhile or not.
+	Slowest time.Duration
 	// Failed counts requests that got no good answer, Cut those among them that
 	// had been running for a while elsewhere than on the node at fault; Held those
 	// that had to wait at a node that was not.
@@ -37,8 +40,8 @@ type Row struct {
 func Table(rows []*Row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "fault\tnodes\tfence\ttrials\tmoved keys\tother keys\tfailed\tcut\theld\tshards moved\ttarget")
-	_, _ = fmt.Fprintln(w, "\t\t\t\tmedian p90 max ms\tmedian p90 max ms\tall\tall\ta trial\ta trial\tms")
+	_, _ = fmt.Fprintln(w, "fault\tnodes\tfence\ttrials\tmoved keys\tother keys\tslowest request\tfailed\tcut\theld\tshards moved\ttarget")
+	_, _ = fmt.Fprintln(w, "\t\t\t\tmedian p90 max ms\tmedian p90 max ms\tmedian p90 max ms\tall\tall\ta trial\ta trial\tms")
 	for _, r := range rows {
 		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%d\t", r.Fault, r.Nodes, r.Fence, len(r.Trials))
 		if r.Skipped != "" {
@@ -53,17 +56,18 @@ func Table(rows []*Row) string {
 
 // figures are the columns that the trials fill.
 func (r *Row) figures() string {
-	var moved, stayed Sample
+	var moved, stayed, slowest Sample
 	var sum Trial
 	for _, t := range r.Trials {
 		moved.Add(t.Moved)
 		stayed.Add(t.Stayed)
+		slowest.Add(t.Slowest)
 		sum.Failed += t.Failed
 		sum.Cut += t.Cut
 		sum.Held += t.Held
 		sum.Shards += t.Shards
 	}
 	n := float64(max(len(r.Trials), 1))
-	return fmt.Sprintf("%s\t%s\t%d\t%d\t%.1f\t%.1f\t%s",
-		moved, stayed, sum.Failed, sum.Cut, float64(sum.Held)/n, float64(sum.Shards)/n, r.Target)
+	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%.1f\t%.1f\t%s",
+		moved, stayed, slowest, sum.Failed, sum.Cut, float64(sum.Held)/n, float64(sum.Shards)/n, r.Target)
 }
