@@ -2,7 +2,12 @@
 
 package register
 
-import "shardway/e2e/history"
+import (
+	"fmt"
+	"math"
+
+	"shardway/e2e/history"
+)
 
 // Outcome is what the client of an operation knows about it.
 type Outcome int
@@ -18,6 +23,23 @@ const (
 	Refused
 )
 
+// String names the outcome.
+func (o Outcome) String() string {
+	switch o {
+	case Known:
+		return "known"
+	case Unknown:
+		return "unknown"
+	case Refused:
+		return "refused"
+	default:
+		return fmt.Sprintf("Outcome(%d)", int(o))
+	}
+}
+
+// never is when an operation returns that nobody knows the end of.
+const never = math.MaxInt64
+
 // Op is one operation on the register of a key.
 type Op struct {
 	Key   string
@@ -25,7 +47,8 @@ type Op struct {
 	// Value is what was written, or what a known read returned. Writes are
 	// unique and not empty; empty is what a register holds before its first.
 	Value string
-	// Call and Return are readings of history.Now at the client.
+	// Call and Return are readings of history.Now at the client. The return of
+	// an unknown operation does not count.
 	Call, Return int64
 	Outcome      Outcome
 	// ID and Runs say in a counterexample who did it, nothing else.
@@ -33,6 +56,64 @@ type Op struct {
 	Runs []history.Run
 }
 
-// Ops makes operations of the answers to requests with App-Register. A write that
-// ran in no app was never done and is left out, as are reads without an answer.
-func Ops(_ []history.Answer, _ []history.Run) []Op { return nil }
+// Ops makes operations of the answers to requests with App-Register. Left out is
+// what tells nothing: reads without an answer, and writes without one that ran in
+// no app. The runs must be complete.
+func Ops(answers []history.Answer, runs []history.Run) []Op {
+	ran := make(map[string][]history.Run)
+	for _, run := range runs {
+		ran[run.ID] = append(ran[run.ID], run)
+	}
+	var ops []Op
+	for i := range answers {
+		a := &answers[i]
+		if a.Register == "" || len(a.Attempts) == 0 {
+			continue
+		}
+		op := Op{
+			Key: a.Key, Write: !a.Safe(), Value: a.Wrote, Call: a.Sent(), Return: a.Done(),
+			Outcome: outcome(a), ID: a.ID, Runs: ran[a.ID],
+		}
+		if !op.Write {
+			// An attempt without an answer has no part in what was read.
+			op.Value, op.Call = a.Value, a.Attempts[len(a.Attempts)-1].Sent
+		}
+		if op.Outcome == Unknown && (!op.Write || len(op.Runs) == 0) {
+			continue
+		}
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+func outcome(a *history.Answer) Outcome {
+	switch {
+	case a.OK() && a.EchoID == a.ID:
+		return Known
+	case a.Fenced():
+		return Refused
+	default:
+		return Unknown
+	}
+}
+
+// String is the operation in one line.
+func (o Op) String() string {
+	s := fmt.Sprintf("read %q", o.Value)
+	if o.Write {
+		s = fmt.Sprintf("write %q", o.Value)
+	}
+	if o.Outcome != Known {
+		s += ", " + o.Outcome.String()
+	}
+	if o.ID != "" {
+		s += " (" + o.ID + ")"
+	}
+	for _, run := range o.Runs {
+		s += fmt.Sprintf(" at %s, shard %d epoch %d", run.App, run.Shard, run.Epoch)
+		if run.Cut {
+			s += ", cut"
+		}
+	}
+	return s
+}

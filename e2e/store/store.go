@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -87,11 +86,11 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Applied lists the writes that took effect, in their order.
+// Applied lists the writes that took effect, in their order. It is never nil.
 func (s *Store) Applied() []Applied {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.applied)
+	return append([]Applied{}, s.applied...)
 }
 
 // Refused counts the operations under an older epoch than their shard's newest.

@@ -1,0 +1,277 @@
+//go:build linux
+
+package register_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/e2e/history"
+	"shardway/e2e/register"
+	"shardway/e2e/store"
+)
+
+const key = "k"
+
+func write(value string, call, ret int64) register.Op {
+	return register.Op{Key: key, Write: true, Value: value, Call: call, Return: ret, Outcome: register.Known, ID: "w-" + value}
+}
+
+func read(value string, call, ret int64) register.Op {
+	return register.Op{Key: key, Value: value, Call: call, Return: ret, Outcome: register.Known, ID: fmt.Sprintf("r-%d", call)}
+}
+
+func with(o register.Outcome, op register.Op) register.Op {
+	op.Outcome = o
+	return op
+}
+
+func applied(value string, at int64) store.Applied {
+	return store.Applied{Key: key, Value: value, At: at}
+}
+
+// TestContradictionsAreFound plants one at a time. The error must say why, and
+// show the operations at fault and no others.
+func TestContradictionsAreFound(t *testing.T) {
+	busy := []register.Op{write("one", 0, 10), read("one", 20, 30), write("two", 40, 50), read("two", 60, 70)}
+	for _, c := range []struct {
+		name string
+		ops  []register.Op
+		log  []store.Applied
+		why  string
+		show []string
+	}{
+		{"stale read", []register.Op{read("one", 55, 58)}, nil, "before the other, and after it", []string{"w-one", "w-two", "r-55"}},
+		{"stale read of nothing", []register.Op{read("", 15, 18)}, nil, "before the other, and after it", []string{"w-one", "r-15"}},
+		{"lost write", []register.Op{write("three", 80, 90), read("two", 100, 110)}, nil, "before the other, and after it", []string{"w-two", "w-three", "r-100"}},
+		{"reads in two orders", []register.Op{
+			write("three", 80, 200), write("four", 80, 200), read("three", 100, 110), read("four", 120, 130), read("three", 140, 150),
+		}, nil, "before the other, and after it", []string{"w-three", "w-four", "r-100", "r-120", "r-140"}},
+		{"swapped writes", []register.Op{write("three", 80, 90), write("four", 100, 110), read("four", 120, 130), read("three", 140, 150)}, nil,
+			"before the other, and after it", []string{"w-three", "w-four", "r-140"}},
+		{"read before the write", []register.Op{read("three", 80, 85), write("three", 90, 100)}, nil, "before it was written", []string{"r-80", "w-three"}},
+		{"refused write that was read", []register.Op{with(register.Refused, write("three", 80, 90)), read("three", 100, 110)}, nil,
+			"was refused", []string{"w-three", "r-100"}},
+		{"value of nobody", []register.Op{read("ghost", 80, 90)}, nil, "nobody wrote", []string{"r-80"}},
+		{"value of another key", []register.Op{{Key: "other", Write: true, Value: "alien", Call: 1, Return: 2, Outcome: register.Known, ID: "w-alien"}, read("alien", 80, 90)}, nil,
+			`written to key "other"`, []string{"w-alien", "r-80"}},
+		{"unknown write that comes and goes", []register.Op{with(register.Unknown, write("three", 80, 0)), read("three", 90, 95), read("two", 100, 105)}, nil,
+			"before the other, and after it", []string{"w-two", "w-three", "r-90", "r-100"}},
+		{"unknown write that the store never had", []register.Op{with(register.Unknown, write("three", 80, 0)), read("three", 90, 95)},
+			[]store.Applied{applied("one", 5), applied("two", 45)}, "never came to the store", []string{"w-three", "r-90"}},
+		{"applied twice", nil, []store.Applied{applied("one", 5), applied("two", 45), applied("one", 6)}, "applied it twice", []string{"w-one"}},
+		{"answered and not applied", nil, []store.Applied{applied("one", 5)}, "never applied it", []string{"w-two"}},
+		{"refused and applied", []register.Op{with(register.Refused, write("three", 80, 90))},
+			[]store.Applied{applied("one", 5), applied("two", 45), applied("three", 85)}, "was refused, and", []string{"w-three"}},
+		{"applied after its answer", nil, []store.Applied{applied("one", 5), applied("two", 51)}, "nobody waited", []string{"w-two"}},
+		{"unknown write that was applied and lost", []register.Op{with(register.Unknown, write("three", 80, 0)), read("two", 100, 105)},
+			[]store.Applied{applied("one", 5), applied("two", 45), applied("three", 85)}, "before the other, and after it", []string{"w-two", "w-three", "r-100"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := register.Check(append(c.ops, busy...), register.Options{Applied: c.log})
+			if err == nil {
+				t.Fatal("nothing was found")
+			}
+			if !strings.Contains(err.Error(), c.why) || strings.Contains(err.Error(), "search") {
+				t.Errorf("error = %v, want %q in it", err, c.why)
+			}
+			want := make(map[string]bool)
+			for _, id := range c.show {
+				want[id] = true
+			}
+			for _, op := range append(c.ops, busy...) {
+				if got := strings.Contains(err.Error(), "("+op.ID+")"); got && !want[op.ID] {
+					t.Errorf("%s is shown, and has no part in it: %v", op.ID, err)
+				} else if want[op.ID] && !got {
+					t.Errorf("%s is not shown: %v", op.ID, err)
+				}
+			}
+		})
+	}
+}
+
+func TestLinearizableHistoriesPass(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ops  []register.Op
+		log  []store.Applied
+	}{
+		{"nothing", nil, nil},
+		{"reads of nothing", []register.Op{read("", 0, 10), read("", 20, 30)}, nil},
+		{"ends touch", []register.Op{write("one", 0, 10), write("two", 10, 20), read("one", 20, 30), read("two", 30, 40)}, nil},
+		{"old and new while a write runs", []register.Op{
+			write("one", 0, 10), write("two", 20, 100), read("one", 30, 40), read("two", 50, 60), read("two", 70, 80),
+		}, nil},
+		{"unknown write without effect", []register.Op{write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40)}, nil},
+		{"unknown write late", []register.Op{
+			write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40),
+			write("three", 50, 60), read("three", 70, 80), read("two", 90, 100),
+		}, nil},
+		{"unknown write not applied", []register.Op{write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40)},
+			[]store.Applied{applied("one", 3)}},
+		{"unknown write applied", []register.Op{write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40), read("two", 40, 50)},
+			[]store.Applied{applied("one", 3), applied("two", 42)}},
+		{"refused write without effect", []register.Op{write("one", 0, 10), with(register.Refused, write("two", 20, 30)), read("one", 40, 50)}, nil},
+		{"unknown and refused reads", []register.Op{write("one", 0, 10), with(register.Unknown, read("x", 20, 0)), with(register.Refused, read("y", 20, 30))}, nil},
+		{"another key's", []register.Op{write("one", 0, 10), {Key: "other", Call: 20, Return: 30, Outcome: register.Known}}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := register.Check(c.ops, register.Options{Applied: c.log}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestNonsenseIsAnError(t *testing.T) {
+	for name, ops := range map[string][]register.Op{
+		"no outcome":       {{Key: key, Value: "x"}},
+		"value twice":      {write("one", 0, 1), with(register.Refused, write("one", 2, 3))},
+		"empty value":      {write("", 0, 1)},
+		"return too early": {write("one", 5, 4)},
+	} {
+		if err := register.Check(ops, register.Options{}); err == nil {
+			t.Errorf("%s passed", name)
+		}
+	}
+}
+
+// TestUnfinishedSearchIsAFailure has no time at all.
+func TestUnfinishedSearchIsAFailure(t *testing.T) {
+	err := register.Check([]register.Op{write("one", 0, 10)}, register.Options{Timeout: time.Nanosecond})
+	if err == nil || !strings.Contains(err.Error(), "nothing is known") {
+		t.Errorf("Check = %v", err)
+	}
+}
+
+// TestManyKeysAreToldInShort has more bad keys than anybody reads.
+func TestManyKeysAreToldInShort(t *testing.T) {
+	var ops []register.Op
+	for i := range 9 {
+		ops = append(ops, register.Op{Key: fmt.Sprintf("k%d", i), Value: "ghost", Return: 1, Outcome: register.Known})
+	}
+	err := register.Check(append(ops, write("fine", 0, 1)), register.Options{})
+	if err == nil || !strings.Contains(err.Error(), "9 of 10 keys") || strings.Count(err.Error(), "\tkey") != 5 || !strings.HasSuffix(err.Error(), "…") {
+		t.Errorf("Check = %v", err)
+	}
+}
+
+// TestContradictionIsReadable is the golden text of one.
+func TestContradictionIsReadable(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	at := func(app string, epoch uint64) []history.Run { return []history.Run{{App: app, Shard: 7, Epoch: epoch}} }
+	one, two, three := write("one", 100*ms, 104*ms), write("two", 2600*ms, 2603*ms), read("one", 2610*ms, 2612*ms)
+	one.Runs, two.Runs, three.Runs = at("a", 5), at("b", 9), at("a", 5)
+	err := register.Check([]register.Op{one, two, three}, register.Options{Applied: []store.Applied{applied("one", 102*ms), applied("two", 2601*ms)}})
+	want := `register: 1 of 1 keys, 3 operations:
+	key "k": each of these two values was there before the other, and after it
+		          0s – 4ms          write "one" (w-one) at a, shard 7 epoch 5, applied at 2ms
+		        2.5s – 2.503s       write "two" (w-two) at b, shard 7 epoch 9, applied at 2.501s
+		       2.51s – 2.512s       read "one" (r-2610000000) at a, shard 7 epoch 5`
+	if err == nil || err.Error() != want {
+		t.Errorf("Check =\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestOpsSayWhatClientsKnow(t *testing.T) {
+	answer := func(id, method, wrote, value string, status int, attempts ...history.Attempt) history.Answer {
+		return history.Answer{
+			ID: id, Key: key, Method: method, Register: "memory", Wrote: wrote, Value: value, Status: status,
+			App: "a", EchoID: id, Attempts: append(attempts, history.Attempt{Sent: 20, Done: 30}),
+		}
+	}
+	wrong := answer("wrong", "GET", "", "x", 200)
+	wrong.EchoID = "other"
+	shardway := answer("shardway", "POST", "five", "", 409)
+	shardway.Error = "draining"
+	cut := answer("cut", "POST", "six", "", 200)
+	cut.Cut = true
+	ops := register.Ops([]history.Answer{
+		{ID: "ordinary", Method: "POST", Status: 200, Attempts: []history.Attempt{{Sent: 1, Done: 2}}},
+		answer("w", "POST", "one", "", 200, history.Attempt{Sent: 1, Done: 2}),
+		answer("r", "GET", "", "one", 200, history.Attempt{Sent: 1, Done: 2}),
+		answer("lost", "POST", "two", "", 0),
+		answer("never ran", "POST", "three", "", 0),
+		answer("fenced", "POST", "four", "", 409),
+		answer("fenced read", "GET", "", "", 409),
+		answer("no read", "GET", "", "", 503),
+		wrong, shardway, cut,
+	}, []history.Run{{ID: "w", App: "a"}, {ID: "lost", App: "b"}, {ID: "shardway"}, {ID: "cut", Cut: true}})
+	var got []string
+	for _, op := range ops {
+		got = append(got, fmt.Sprintf("%d-%d %s", op.Call, op.Return, op))
+	}
+	want := `1-30 write "one" (w) at a, shard 0 epoch 0
+20-30 read "one" (r) at a, shard 0 epoch 0
+20-30 write "two", unknown (lost) at b, shard 0 epoch 0
+20-30 write "four", refused (fenced)
+20-30 read "", refused (fenced read)
+20-30 write "five", unknown (shardway) at , shard 0 epoch 0
+20-30 write "six", unknown (cut) at , shard 0 epoch 0, cut`
+	want = strings.Replace(want, "read \"one\" (r) at a, shard 0 epoch 0", "read \"one\" (r)", 1)
+	if strings.Join(got, "\n") != want {
+		t.Errorf("Ops =\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+}
+
+// real is what clients see of a register that is one: each operation has a
+// moment in which it is done, and its client sees it begin before and end after.
+// Some writes are refused, some lose their answer, done or not.
+func real(r *rand.Rand, n, spread int) (ops []register.Op, log []store.Applied) {
+	value := ""
+	for i := range n {
+		at := int64(1+i) * 100
+		op := register.Op{
+			Key: key, Write: r.IntN(2) == 0, Outcome: register.Known, ID: fmt.Sprint(i),
+			Call: at - r.Int64N(int64(spread)*100), Return: at + r.Int64N(int64(spread)*100),
+		}
+		if !op.Write {
+			op.Value = value
+			ops = append(ops, op)
+			continue
+		}
+		op.Value = fmt.Sprint("v", i)
+		done := true
+		switch r.IntN(8) {
+		case 0:
+			op.Outcome, done = register.Refused, false
+		case 1:
+			op.Outcome, done = register.Unknown, false
+		case 2:
+			op.Outcome = register.Unknown
+		}
+		if done {
+			value = op.Value
+			log = append(log, applied(value, at))
+		}
+		ops = append(ops, op)
+	}
+	return ops, append([]store.Applied{}, log...)
+}
+
+// TestRealRegistersPass has histories of registers that are one, with the store's
+// log and without.
+func TestRealRegistersPass(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		ops, log := real(r, 1+r.IntN(60), 1+r.IntN(6))
+		r.Shuffle(len(ops), func(i, j int) { ops[i], ops[j] = ops[j], ops[i] })
+		for _, o := range []register.Options{{}, {Applied: log}} {
+			if err := register.Check(ops, o); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+	}
+}
+
+// TestLongHistoriesAreCheap is what a round of chaos leaves on one key, and more:
+// with the log of the store, a hundred operations may be under way at once.
+func TestLongHistoriesAreCheap(t *testing.T) {
+	ops, log := real(rand.New(rand.NewPCG(7, 7)), 1000, 100)
+	if err := register.Check(ops, register.Options{Applied: log}); err != nil {
+		t.Error(err)
+	}
+}
