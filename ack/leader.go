@@ -54,7 +54,7 @@ type Leader struct {
 // barrier at once and tells when it was applied.
 func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	l := &Leader{
-		o: o, t: o.Timing, elected: now, state: o.State, wantSince: -1, committed: now, stepped: now,
+		o: o, t: o.Timing, elected: now, state: o.State, inherited: o.State.Committed(), wantSince: -1, committed: now, stepped: now,
 		grants:    newGrantor(o.Timing, o.Server),
 		nodes:     map[shardmap.NodeID]*member{},
 		droppedAt: map[shardmap.NodeID]time.Duration{},

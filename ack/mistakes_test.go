@@ -121,6 +121,14 @@ func mistakesOfBoots() []mistake {
 			edits: in("leader.go", "				l.node(id).streak = 0\n", "				if !PLANTED {\n					l.node(id).streak = 0\n				}\n"),
 		},
 		{
+			name: "rule 3: one heartbeat brings a dropped node back", mix: aimed("last-words 1"), caught: "G4",
+			edits: in("round.go", "n.streak >= backStreak &&", "(PLANTED || n.streak >= backStreak) &&"),
+		},
+		{
+			name: "another process keeps the boot that was heard", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G4",
+			edits: in("heard.go", "if n.heard() && m.Boot == n.beat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.beat.Boot && m.Nonce"),
+		},
+		{
 			name: "an operator's word hits a node that is heard", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
 			edits: in("leader.go", "!n.heard() || n.silent(now, l.t) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.t) || n.crashed() {"),
 		},
@@ -168,6 +176,10 @@ func mistakesOfTerms() []mistake {
 			name: "why 10: grants before the barrier is applied", mix: blind, caught: "G",
 			edits: both(in("heard.go", "if !l.barrier || n.beat.Goodbye", "if !PLANTED && !l.barrier || n.beat.Goodbye"),
 				in("grantor.go", "g.floor < 0", "!PLANTED && g.floor < 0")),
+		},
+		{
+			name: "why 10: proposes before the barrier is applied", mix: mixCalled("slow"), caught: "G4",
+			edits: in("round.go", "	if !l.barrier {\n", "	if !PLANTED && !l.barrier {\n"),
 		},
 		{
 			name: "why 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
@@ -280,7 +292,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "rule 3, the ancestor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4",
-			edits: in("round.go", "		return n.streak >= backStreak &&", "		return PLANTED && n.heard() || n.streak >= backStreak &&"),
+			edits: in("round.go", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.heard() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
@@ -304,7 +316,6 @@ func mistakesOfRounds() []mistake {
 func mistakesOfTheLog() []mistake {
 	late := mixCalled("leaders").late()
 	compact := aimed("compact 4, kill 4, wipe 2, elect 2")
-	base := in("state.go", "c.base != s.committed.Epoch() ||", "!PLANTED && c.base != s.committed.Epoch() ||")
 	return []mistake{
 		{
 			name: "rule 2: a commit counts in any term", mix: aimed("late-commit 1"), caught: "G",
@@ -315,8 +326,16 @@ func mistakesOfTheLog() []mistake {
 			edits: in("state.go", "	if !s.Open() || ", "	if PLANTED && s.Open() {\n		s.committed = s.last\n		return s, OutcomeCommitted, nil\n	}\n	if !s.Open() || "),
 		},
 		{
-			name: "why 9: proposals count whatever they were computed from, and in any term", mix: aimed("late-commit 1, sick 2, kill 2").late(), caught: "",
-			edits: both(base, in("state.go", "c.term != term ||", "!PLANTED && c.term != term ||")),
+			name: "rule 2: a proposal counts in any term", mix: aimed("late-commit 1, sick 2, kill 2").late(), caught: "",
+			edits: in("state.go", "c.term != term ||", "!PLANTED && c.term != term ||"),
+		},
+		{
+			name: "rule 1: proposes while a commit is under way", mix: late, caught: "progress",
+			edits: in("round.go", "	if l.submitting {\n", "	if l.submitting && !(PLANTED && l.committing != 0) {\n"),
+		},
+		{
+			name: "rule 4: what the leader before proposed is left open", mix: late, caught: "progress",
+			edits: in("round.go", "case l.state.Open() && !l.mine():", "case !PLANTED && l.state.Open() && !l.mine():"),
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",

@@ -229,15 +229,19 @@ func faultLastWords(w *world) {
 	w.back(x, 0)
 }
 
-// faultLateEvidence restarts a node at once; what the leader found out in between
-// is handled when the next boot may have a lease.
+// faultLateEvidence restarts a node at once, perhaps with an empty disk; what the
+// leader found out in between is handled when the next boot may have a lease.
 func faultLateEvidence(w *world) {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
 		return
 	}
 	w.logf("scene: %s restarts, and evidence about it comes late", x.id)
+	wiped := w.pick(3) == 0 && w.spares(x) && w.newestConf().has(x.server())
 	x.crash()
+	if wiped {
+		x.wipe() // its next boot may have the number of the last
+	}
 	w.slow = 1000
 	w.run(w.now+w.span(25*time.Millisecond, 40*time.Millisecond), nil)
 	w.slow = 0
