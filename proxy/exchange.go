@@ -195,7 +195,7 @@ func (c *client) local(t *Table, r *Route) verdict {
 	if c.s.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
-	l, v := c.link(c.s.upstream, Local)
+	l, v := c.link(c.s.upstream, "")
 	if l == nil {
 		return v
 	}
@@ -259,7 +259,7 @@ func (c *client) remote(t *Table, r *Route) verdict {
 	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
 		return fail(problem.PeerUnreachable, mayHaveRun)
 	}
-	l, v := c.link(c.s.peers.pool(r.Node), Remote)
+	l, v := c.link(c.s.peers.pool(r.Node), r.Node)
 	if l == nil {
 		return v
 	}

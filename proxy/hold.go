@@ -115,8 +115,9 @@ func (c *client) expired(v verdict) verdict {
 }
 
 // link gets a connection: an idle one, a new one, or for the app one that
-// somebody gives back, after a wait. Without one it returns the verdict.
-func (c *client) link(p *pool, kind Kind) (*link, verdict) {
+// somebody gives back, after a wait. Without one it returns the verdict. An empty
+// node is the app.
+func (c *client) link(p *pool, node string) (*link, verdict) {
 	// Where one connection broke, others may have.
 	fresh := c.x.safety != safeMethod || c.x.mayHaveRun()
 	l, dial := p.take(fresh)
@@ -137,17 +138,25 @@ func (c *client) link(p *pool, kind Kind) (*link, verdict) {
 		}
 	}
 	c.timeLeft(time.Now()) // connecting counts as waiting
-	l, err := p.connect(c.ctx)
-	if err == nil {
-		return l, verdict{}
+	var left bool
+	var err error
+	if node == "" {
+		l, err = p.connect(c.ctx)
+	} else {
+		l, left, err = c.connectPeer(p, node)
 	}
-	if c.down.Load() {
+	switch {
+	case err == nil:
+		return l, verdict{}
+	case c.down.Load():
 		return nil, done
+	case left:
+		return nil, verdict{step: stepAgain}
 	}
 	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
 	var slow net.Error
 	switch timedOut := errors.As(err, &slow) && slow.Timeout(); {
-	case kind != Local:
+	case node != "":
 		v.code = problem.PeerUnreachable
 	case timedOut:
 		v.code, v.refusal = problem.ConnectTimeout, RefusedNoApp

@@ -21,6 +21,7 @@ type Server struct {
 	set      atomic.Pointer[Settings]
 	upstream *pool // nil in a gateway
 	peers    peers
+	dials    dials
 	conns    registry
 	budget   budget
 	metrics  *metrics
@@ -158,9 +159,13 @@ func isTemporary(err error) bool {
 	return !errors.Is(err, net.ErrClosed) && errors.As(err, &t) && t.Temporary()
 }
 
-// Wake makes waiting requests look at the table again; the node calls it after
+// Wake makes waiting requests look at the table again, also those that wait for a
+// connection to a node which they are not for any more; the node calls it after
 // each swap, with the new table's generation.
-func (s *Server) Wake(generation uint64) { s.o.Room.Wake(generation) }
+func (s *Server) Wake(generation uint64) {
+	s.o.Room.Wake(generation)
+	s.dials.look(s.o.Cluster.Table())
+}
 
 // Cut cuts what runs on the local app for the shards that match names, and
 // returns how many it were. Whoever still waits for the head of an answer gets
