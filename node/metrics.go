@@ -55,6 +55,9 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		gauge("shards_orphaned", "Shards without an owner.", func() float64 { return float64(orphaned(state())) }),
 		gauge("leader", "1 if this node leads.", func() float64 { return flag(n.leading.Load() != nil) }),
 		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return flag(n.router.leased()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "shardway_lease_absent_seconds_total", Help: "Time this node has been without a lease since its start, exactly; a gateway always is.",
+		}, func() float64 { return n.router.leaseAbsent().Seconds() }),
 		gauge("ignored_entries", "Proposals and commits in the log that came too late to count.", func() float64 { return float64(state().Ignored()) }),
 	}
 	for _, c := range append(all, n.proxy) {

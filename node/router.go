@@ -26,6 +26,7 @@ type router struct {
 	state   atomic.Pointer[ack.State] // what table was made from
 	lease   atomic.Int64              // until when, by the clock; zero without one
 	running *inflight
+	absence *absence
 
 	mu struct {
 		sync.Mutex
@@ -36,7 +37,7 @@ type router struct {
 var _ proxy.Cluster = (*router)(nil)
 
 func newRouter(self shardmap.NodeID, shards int, pause bool, c clock.Clock, port *peer.Port) *router {
-	r := &router{self: self, pause: pause, clock: c, port: port, running: newInflight(shards)}
+	r := &router{self: self, pause: pause, clock: c, port: port, running: newInflight(shards), absence: newAbsence(c.Precise())}
 	r.mu.swapped = make(chan struct{})
 	r.swap(ack.NewState(), false)
 	return r
@@ -120,8 +121,14 @@ func (r *router) LeaseLeft() time.Duration {
 // that was published before. Whoever looks at the clock after that knows whether
 // a request can have met the end of the old one.
 func (r *router) setLease(until time.Duration) (last time.Duration) {
-	return time.Duration(r.lease.Swap(int64(until)))
+	last = time.Duration(r.lease.Swap(int64(until)))
+	r.absence.lease(r.clock.Precise(), until)
+	return last
 }
+
+// leaseAbsent returns for how long this node has been without a lease, of the time
+// since its start.
+func (r *router) leaseAbsent() time.Duration { return r.absence.sum(r.clock.Precise()) }
 
 // Await waits until this node routes by both epochs or later ones.
 func (r *router) Await(ctx context.Context, committed, proposed uint64) bool {
