@@ -1,0 +1,67 @@
+//go:build linux
+
+package chaos
+
+import (
+	"syscall"
+	"time"
+
+	"shardway/e2e/badisk"
+	"shardway/e2e/cluster"
+)
+
+// diskSize is enough for all that a node keeps.
+const diskSize = 64 << 20
+
+// fullDisk leaves a node not a byte.
+type fullDisk struct{ victim *cluster.Node }
+
+func (*fullDisk) name() string { return "full disk" }
+
+func (*fullDisk) missing() error { return badisk.Available() }
+
+func (f *fullDisk) begin(w *world) {
+	f.victim = w.pick(anybody)
+	w.hurt(broken, f.victim)
+	w.must(w.disks[f.victim.ID].Fill())
+}
+
+func (f *fullDisk) end(w *world) {
+	w.must(w.disks[f.victim.ID].Free())
+	w.revive(f.victim)
+}
+
+// fsync makes the disk of a node answer each fsync with an error, or 100 ms late.
+type fsync struct {
+	fails  bool
+	victim *cluster.Node
+	tracer *badisk.Tracer
+}
+
+func (f *fsync) name() string {
+	if f.fails {
+		return "fsync error"
+	}
+	return "fsync of 100 ms"
+}
+
+func (*fsync) missing() error { return badisk.Available() }
+
+func (f *fsync) begin(w *world) {
+	f.victim = w.pick(anybody)
+	fault := badisk.Fault{Delay: 100 * time.Millisecond}
+	if f.fails {
+		fault = badisk.Fault{Error: syscall.EIO}
+		w.hurt(broken, f.victim)
+	}
+	t, err := badisk.Trace(f.victim.Process().Pid, fault)
+	w.must(err)
+	f.tracer = t
+}
+
+func (f *fsync) end(w *world) {
+	w.must(f.tracer.Stop())
+	if f.fails {
+		w.revive(f.victim)
+	}
+}

@@ -1,0 +1,29 @@
+//go:build linux
+
+// Package chaos hurts whole clusters of real processes and judges what came of
+// it.
+//
+// Run starts a cluster whose nodes live in network namespaces of their own, and
+// works in rounds. A round has keys of its own, load from several clients to all
+// nodes, a fault (or two), its mending, and an end: all nodes serve again and
+// report the same map without orphans. Then the round is judged: every request
+// has one answer, nothing unsafe ran twice, no two nodes ran requests of a shard
+// at overlapping times, registers are linearizable, and what failed had to. At
+// the end of the run all runs of all rounds are judged once more, together.
+//
+// A request may fail only while something hurt its ingress node or an owner of
+// its key, between the beginning of the fault and the moment when all serve again,
+// and only in the ways of harm.excuse. Most faults hurt nobody in this sense:
+// nothing may fail then.
+//
+// Which faults come, in which order and with which figures, follows from the seed
+// alone; which node is the leader then does not. A failure prints the seed, the
+// schedule, what happened when, and the ends of the logs:
+//
+//	go test ./e2e/chaos -run TestChaos -chaos.seed=7            # the schedule again
+//	go test ./e2e/chaos -run TestChaos -chaos.faults='^kill'    # some faults only
+//	go test ./e2e/chaos -run TestChaos -chaos.for=20m -v        # a soak, with its table
+//
+// Each kind of fault has a file: kill, pause, term, wire, app, disk, member. All of
+// a run belongs to one goroutine.
+package chaos

@@ -1,0 +1,129 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/register"
+)
+
+// judge judges a round. first is the epoch at its start.
+func (w *world) judge(answers []history.Answer, first uint64) *Round {
+	maps := w.mapsSince(first)
+	x := &alibi{
+		wounds: w.wounds, owners: ownersIn(maps), nodes: make(map[string]string),
+		shards: w.o.Shards, queueWait: w.o.QueueWait,
+	}
+	for _, n := range w.c.Nodes() {
+		x.nodes[n.Addr] = n.ID
+	}
+	runs := w.runsOf(answers)
+	h := history.Check(history.History{Answers: answers, Runs: runs, Stops: w.c.Stops(), Resets: w.resets},
+		history.Rules{Shards: w.o.Shards, Excuse: x.excuse})
+	for i := range answers {
+		w.known[answers[i].ID] = true
+	}
+	r := &Round{History: h, Moved: moved(maps), Longest: longest(answers)}
+	for _, v := range h.Violations {
+		r.violate(v.Kind.String(), v.Text)
+	}
+	if err := register.Check(register.Ops(answers, runs), register.Options{Applied: w.store.Applied()}); err != nil {
+		r.violate("register", err.Error())
+	}
+	return r
+}
+
+// finally judges all runs of all rounds together, for what reaches from one round
+// into another.
+func (w *world) finally() *Round {
+	h := history.Check(history.History{Runs: w.c.Recorded(w), Stops: w.c.Stops(), Resets: w.resets},
+		history.Rules{Shards: w.o.Shards, Known: w.known})
+	r := &Round{Faults: "all together", History: h}
+	for _, v := range h.Violations {
+		r.violate(v.Kind.String(), v.Text)
+	}
+	if n := w.traffic.unasked(); n > 0 {
+		r.violate("second answer", fmt.Sprintf("%d bytes came on idle connections", n))
+	}
+	return r
+}
+
+// runsOf waits until the runs that have an answer have an end, and returns those
+// of these answers.
+func (w *world) runsOf(answers []history.Answer) []history.Run {
+	answered := make(map[string]bool, len(answers))
+	for i := range answers {
+		answered[answers[i].ID] = answers[i].OK()
+	}
+	var mine []history.Run
+	cluster.Await(w, "answered runs are recorded", func() error {
+		mine = nil
+		times, open := make(map[string]int), make(map[string]string)
+		for _, run := range w.c.Recorded(w) {
+			ok, asked := answered[run.ID]
+			if !asked {
+				continue
+			}
+			mine = append(mine, run)
+			times[run.ID]++
+			if ok && run.End == 0 {
+				open[run.ID] = run.App
+			}
+		}
+		for id, app := range open {
+			if times[id] == 1 { // else the answer may be another run's
+				return fmt.Errorf("%s still runs %s", app, id)
+			}
+		}
+		return nil
+	})
+	return mine
+}
+
+// mapsSince are the committed maps from an epoch on.
+func (w *world) mapsSince(epoch uint64) []cluster.Map {
+	maps := w.c.Maps()
+	for len(maps) > 1 && maps[0].Epoch < epoch {
+		maps = maps[1:]
+	}
+	return maps
+}
+
+// ownersIn tells who owned a shard in any of the maps.
+func ownersIn(maps []cluster.Map) func(shard int) map[string]bool {
+	owners := make(map[int]map[string]bool)
+	for _, m := range maps {
+		for s := range m.Shards {
+			if owners[s] == nil {
+				owners[s] = make(map[string]bool)
+			}
+			owners[s][m.Owner(s)] = true
+		}
+	}
+	return func(shard int) map[string]bool { return owners[shard] }
+}
+
+// moved is how many shards changed hands from map to map.
+func moved(maps []cluster.Map) int {
+	n := 0
+	for i := 1; i < len(maps); i++ {
+		n += len(maps[i-1].Moves(maps[i]))
+	}
+	return n
+}
+
+// longest is how long a request waited for its answer, among those that an app
+// answers at once.
+func longest(answers []history.Answer) time.Duration {
+	var most int64
+	for i := range answers {
+		if a := &answers[i]; a.Register != "" && a.OK() {
+			most = max(most, a.Done()-a.Sent())
+		}
+	}
+	return time.Duration(most)
+}

@@ -1,0 +1,55 @@
+//go:build linux
+
+package chaos
+
+import (
+	"net/url"
+	"slices"
+
+	"shardway/e2e/cluster"
+)
+
+// join has the node that stands by join, and another leave under load, by SIGTERM
+// or by kill -9 and the operator's removal. Who left stands by.
+type join struct {
+	remove bool
+}
+
+func (f *join) name() string {
+	if f.remove {
+		return "join, kill and remove"
+	}
+	return "join and leave"
+}
+
+func (*join) alone() {}
+
+func (*join) begin(*world) {}
+
+func (f *join) during(w *world) {
+	joining, leaving := w.spare, w.pick(anybody)
+	if f.remove {
+		leaving = w.pick(follower) // nobody removes the leader
+	}
+	w.note("%s joins", joining.ID)
+	joining.Start(w)
+	w.members = append(w.members, joining)
+	w.recover()
+	w.flow()
+	w.members = slices.DeleteFunc(slices.Clone(w.members), func(n *cluster.Node) bool { return n == leaving })
+	w.spare = leaving
+	if f.remove {
+		w.kill(leaving)
+		w.recover()
+		w.note("%s is removed", leaving.ID)
+		w.retry("remove "+leaving.ID, func() error {
+			return w.members[0].Try(w.Context(), "remove", url.Values{"node": {leaving.ID}})
+		})
+	} else {
+		w.note("%s leaves", leaving.ID)
+		leaving.Stop(w)
+	}
+	w.recover()
+}
+
+func (*join) end(*world) {}

@@ -1,0 +1,66 @@
+//go:build linux
+
+package chaos
+
+import (
+	"cmp"
+	"regexp"
+	"time"
+
+	"shardway/e2e/cluster"
+)
+
+// Options say what to run.
+type Options struct {
+	Binaries cluster.Binaries
+	// Nodes is the size of the cluster; 0 is 3. A further one stands by, to join.
+	Nodes int
+	// Shards is the cluster's number of shards; 0 is 64: few, so that load covers
+	// each of them every second.
+	Shards int
+	// For is the time after which no round begins; 0 is a minute. Rounds bounds
+	// their number; 0 does not.
+	For    time.Duration
+	Rounds int
+	// Seed decides on the schedule.
+	Seed uint64
+	// Faults chooses faults by name; nil: all.
+	Faults *regexp.Regexp
+	// Backwards takes the first faults from the other end: two runs with one seed,
+	// one of them backwards, soon have had all.
+	Backwards bool
+	// Pairs has two faults at once in some rounds, after each fault had its own.
+	Pairs bool
+	// Fence is the cluster's --fence; empty: lease.
+	Fence string
+	// QueueWait is the cluster's --queue-wait; 0 is 10 s.
+	QueueWait time.Duration
+	// Secret gives the nodes one, so that they talk TLS.
+	Secret bool
+	// Rate is how many requests a second all clients send together; 0 is 120.
+	Rate int
+	// Flags are given to every node.
+	Flags []string
+	// Network tells the networks of runs side by side apart.
+	Network int
+	// Quiet prints nothing: violations are expected.
+	Quiet bool
+}
+
+func (o Options) normal() Options {
+	o.Nodes = cmp.Or(o.Nodes, 3)
+	o.Shards = cmp.Or(o.Shards, 64)
+	o.For = cmp.Or(o.For, time.Minute)
+	o.Fence = cmp.Or(o.Fence, "lease")
+	o.QueueWait = cmp.Or(o.QueueWait, 10*time.Second)
+	o.Rate = cmp.Or(o.Rate, 120)
+	if o.Faults == nil {
+		o.Faults = regexp.MustCompile("")
+	}
+	return o
+}
+
+// flags are those of every node.
+func (o *Options) flags() []string {
+	return append([]string{"--fence", o.Fence, "--queue-wait", o.QueueWait.String()}, o.Flags...)
+}

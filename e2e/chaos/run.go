@@ -1,0 +1,89 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"shardway/e2e/netns"
+)
+
+// Available says why nothing can be run here; nil if a run can.
+func Available() error { return netns.Available() }
+
+// Run starts a cluster, hurts it round by round, and reports. The run ends early
+// with the first round that has violations. It fails nothing by itself: what broke
+// is in the report, and everything that was started has ended when it returns.
+func Run(tb testing.TB, o Options) *Report {
+	tb.Helper()
+	o = o.normal()
+	r := &Report{Options: o, Skipped: make(map[string]string)}
+	var playable []string
+	for _, f := range faults() {
+		if !o.Faults.MatchString(f.name()) {
+			continue
+		}
+		if n, ok := f.(needy); ok {
+			if err := n.missing(); err != nil {
+				r.Skipped[f.name()] = err.Error()
+				continue
+			}
+		}
+		playable = append(playable, f.name())
+	}
+	if len(playable) == 0 {
+		r.Violations = append(r.Violations, Violation{Kind: "broke", Text: fmt.Sprintf("no fault matches %q, or none can be had", o.Faults)})
+		return r
+	}
+	b := &bench{TB: tb, quiet: o.Quiet}
+	var w *world
+	b.do(func() {
+		w = newWorld(b, o)
+		w.play(r, newDeck(playable, o.Seed, o.Backwards))
+	})
+	for _, text := range b.take(0) {
+		v := Violation{Round: -1, Kind: "broke", Text: text}
+		if w != nil {
+			v.Round, v.Faults = w.number, w.present
+		}
+		r.Violations = append(r.Violations, v)
+	}
+	if w != nil {
+		r.Trace = w.trace.String()
+	}
+	return r
+}
+
+// play has rounds until the time is over or something broke.
+func (w *world) play(r *Report, d *deck) {
+	until := time.Now().Add(w.o.For)
+	for k := 0; time.Now().Before(until) && (w.o.Rounds == 0 || k < w.o.Rounds); k++ {
+		fs := d.round(w.o.Pairs)
+		w.present = names(fs)
+		began := time.Now()
+		round := w.round(k, fs)
+		r.Rounds = append(r.Rounds, round)
+		r.add(round)
+		w.Logf("%d nodes, round %d: %s: %v in %.1f s", w.o.Nodes, k, round.Faults, round.History, time.Since(began).Seconds())
+		if len(round.Violations) > 0 {
+			w.violated = true
+			return
+		}
+	}
+	w.present = "all together"
+	last := w.finally()
+	last.Number = -1
+	w.violated = len(last.Violations) > 0
+	r.add(last)
+}
+
+// removeAll removes a directory unless it is to be kept.
+func removeAll(dir string) error {
+	if os.Getenv("SHARDWAY_E2E_KEEP") != "" {
+		return nil
+	}
+	return os.RemoveAll(dir)
+}

@@ -1,0 +1,152 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/load"
+)
+
+// registers is how many keys of a round are registers: few, so that each has many
+// operations. Half of them are in memory, half in the store.
+const registers = 16
+
+// traffic is all load on a cluster: clients that live as long as it does, and in
+// each round a generator for each.
+type traffic struct {
+	w       *world
+	clients []*load.Client
+	rates   []int
+	wary    []string // targets that may die
+	working []*load.Generator
+	abort   context.CancelFunc
+}
+
+// newTraffic makes two clients that count and one that has registers.
+func newTraffic(w *world) *traffic {
+	t := &traffic{w: w, rates: []int{w.o.Rate / 4, w.o.Rate / 4, w.o.Rate / 2}}
+	addrs := cluster.Addrs(w.c.Nodes())
+	for range t.rates {
+		t.clients = append(t.clients, load.NewClient(slices.Clone(addrs), nil))
+		addrs = append(addrs[1:], addrs[0]) // each begins elsewhere
+	}
+	return t
+}
+
+// begin begins the load of a round.
+func (t *traffic) begin() {
+	ctx, abort := context.WithCancel(context.Background())
+	t.abort = abort
+	plain, kept := t.w.keys("n", 1), t.w.keys("r", 1)[:registers]
+	for i, client := range t.clients {
+		o := load.Options{
+			Client: client, Rate: t.rates[i], Keys: plain, Make: mixed,
+			Prefix: fmt.Sprintf("r%d.%d", t.w.number, i), Timeout: t.w.o.QueueWait + 20*time.Second,
+		}
+		if i == len(t.clients)-1 {
+			o.Keys, o.Make = kept, operate
+		}
+		t.working = append(t.working, load.Start(ctx, o))
+	}
+}
+
+// mixed has requests that take their time, and big ones, each kind as GET and as
+// POST but the last.
+func mixed(n int, r *load.Request) {
+	switch n % 40 {
+	case 4, 5, 24, 25:
+		r.Header = map[string]string{"App-Delay": "50ms"}
+	case 8, 9:
+		r.Header = map[string]string{"App-Size": "50000"}
+	case 12, 13, 32, 33:
+		r.Header = map[string]string{"App-Size": "3000", "App-Chunks": "6", "App-Delay": "20ms"}
+	case 16, 17:
+		r.Header = map[string]string{"App-Delay": "700ms"}
+	case 29:
+		r.Body = make([]byte, 100_000)
+	}
+}
+
+// operate makes an operation on a register: POST writes the request's id, which is
+// unique.
+func operate(n int, r *load.Request) {
+	kind := "memory"
+	if n/2%2 == 1 {
+		kind = "store"
+	}
+	r.Header = map[string]string{"App-Register": kind}
+}
+
+// flow waits for what begins in a time.
+func (t *traffic) flow(w *world, d time.Duration) {
+	until := t.begun() + int(d.Seconds()*float64(w.o.Rate))
+	cluster.Await(w, "load flows", func() error {
+		if n := t.begun(); n < until {
+			return fmt.Errorf("%d of %d requests begun", n, until)
+		}
+		return nil
+	})
+}
+
+func (t *traffic) begun() int {
+	n := 0
+	for _, g := range t.working {
+		n += g.Begun()
+	}
+	return n
+}
+
+// end stops the load and returns the answers, when all are there.
+func (t *traffic) end() []history.Answer {
+	var all []history.Answer
+	for _, g := range t.working {
+		all = append(all, g.Stop()...)
+	}
+	t.working = nil
+	t.abort()
+	return all
+}
+
+// unasked is how many bytes came on idle connections.
+func (t *traffic) unasked() int {
+	n := 0
+	for _, c := range t.clients {
+		n += c.Unasked()
+	}
+	return n
+}
+
+// careful has no client send what may have run at a node again.
+func (t *traffic) careful(n *cluster.Node) {
+	t.wary = append(t.wary, n.Addr)
+	t.tell()
+}
+
+func (t *traffic) careless(n *cluster.Node) {
+	t.wary = slices.DeleteFunc(t.wary, func(addr string) bool { return addr == n.Addr })
+	t.tell()
+}
+
+func (t *traffic) tell() {
+	for _, c := range t.clients {
+		c.SetCareful(slices.Clone(t.wary)...)
+	}
+}
+
+func (t *traffic) close() {
+	if t.abort != nil {
+		t.abort()
+	}
+	for _, g := range t.working {
+		g.Stop()
+	}
+	for _, c := range t.clients {
+		c.Close()
+	}
+}

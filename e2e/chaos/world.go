@@ -1,0 +1,284 @@
+//go:build linux
+
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/e2e/badisk"
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/load"
+	"shardway/e2e/netns"
+	"shardway/e2e/store"
+)
+
+// role says which node a fault hurts.
+type role int
+
+const (
+	anybody role = iota + 1
+	follower
+	leader
+)
+
+// String names the role.
+func (r role) String() string {
+	switch r {
+	case anybody:
+		return "any node"
+	case follower:
+		return "follower"
+	case leader:
+		return "leader"
+	}
+	return fmt.Sprintf("role(%d)", int(r))
+}
+
+// stuck bounds how long a cluster without faults may take to serve again.
+const stuck = 90 * time.Second
+
+// world is the cluster of a run, what hurts it, and what it went through.
+type world struct {
+	*bench
+
+	o     Options
+	c     *cluster.Cluster
+	net   *netns.Net
+	disks map[string]*badisk.Disk // by node; none: they cannot be had here
+	store *store.Store
+
+	// members are those who should serve; spare is prepared, to join.
+	members []*cluster.Node
+	spare   *cluster.Node
+
+	trace trace
+	// present names the faults of the round; violated tells that a judgement found
+	// something.
+	present  string
+	violated bool
+
+	resets []history.Reset
+	known  map[string]bool // ids of judged requests
+
+	// Of the present round.
+	rng     *rand.Rand
+	number  int
+	paired  bool
+	leading *cluster.Node // at its start
+	hit     []*cluster.Node
+	wounds  []wound
+	traffic *traffic
+	span    time.Duration
+}
+
+// newWorld starts the cluster.
+func newWorld(b *bench, o Options) *world {
+	w := &world{bench: b, o: o, known: make(map[string]bool), disks: make(map[string]*badisk.Disk)}
+	w.trace.begin()
+	hosts := o.Nodes + 1
+	n, err := netns.New(o.Network, hosts)
+	w.must(err)
+	w.net = n
+	w.Cleanup(func() { w.check(n.Close()) })
+	dir, err := cluster.Scratch()
+	w.must(err)
+	w.Cleanup(func() { w.check(removeAll(dir)) })
+	data := func(id string) string { return filepath.Join(dir, "data-"+id) }
+	if badisk.Available() == nil {
+		for i := range hosts {
+			id := string(rune('a' + i))
+			d, err := badisk.Mount(data(id), diskSize)
+			w.must(err)
+			w.disks[id] = d
+			w.Cleanup(func() { w.check(d.Unmount()) })
+		}
+	}
+	w.store, err = store.Listen(n.Gateway + ":0")
+	w.must(err)
+	w.Cleanup(func() { w.check(w.store.Close()) })
+	w.c = cluster.New(w, cluster.Options{
+		Binaries: o.Binaries, Shards: o.Shards, Flags: o.flags(), Net: n, Secret: o.Secret, Dir: dir, Data: data,
+		AppFlags: []string{"--store", w.store.URL()},
+	})
+	for range o.Nodes {
+		w.members = append(w.members, w.c.Prepare(w, "--expect", fmt.Sprint(o.Nodes)))
+	}
+	w.spare = w.c.Prepare(w)
+	w.c.Acquaint()
+	for _, m := range w.members {
+		m.Start(w)
+	}
+	w.recover()
+	w.traffic = newTraffic(w)
+	w.Cleanup(w.traffic.close)
+	return w
+}
+
+var _ testing.TB = (*world)(nil)
+
+// Failed tells whether anything went wrong so far: then the logs are of interest.
+func (w *world) Failed() bool { return w.violated || w.bench.Failed() }
+
+func (w *world) check(err error) {
+	if err != nil {
+		w.Error(err)
+	}
+}
+
+// note adds to the trace.
+func (w *world) note(format string, args ...any) { w.trace.add(fmt.Sprintf(format, args...)) }
+
+// pick chooses a member of a role that no fault of the round has hit yet.
+func (w *world) pick(r role) *cluster.Node {
+	var from []*cluster.Node
+	for _, n := range w.members {
+		if slices.Contains(w.hit, n) || r == follower && n == w.leading {
+			continue
+		}
+		if r == leader && n == w.leading {
+			from = []*cluster.Node{n}
+			break
+		}
+		from = append(from, n)
+	}
+	n := from[w.rng.IntN(len(from))]
+	w.hit = append(w.hit, n)
+	w.note("chosen: %s", n.ID)
+	return n
+}
+
+// shuffled are the members in a random order.
+func (w *world) shuffled() []*cluster.Node {
+	nodes := slices.Clone(w.members)
+	w.rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	return nodes
+}
+
+func (w *world) others(but ...*cluster.Node) []*cluster.Node {
+	return slices.DeleteFunc(slices.Clone(w.members), func(n *cluster.Node) bool { return slices.Contains(but, n) })
+}
+
+// hurt notes that requests by a node, or for what it owns, may fail from now on.
+func (w *world) hurt(h harm, n *cluster.Node) {
+	w.note("%s: %s", n.ID, h)
+	w.wounds = append(w.wounds, wound{harm: h, node: n.ID, from: history.Now()})
+	if h == broken {
+		w.traffic.careful(n) // it may end itself
+	}
+}
+
+func (w *world) kill(n *cluster.Node) {
+	w.hurt(killed, n)
+	w.traffic.careful(n)
+	before := history.Now()
+	n.Kill(w)
+	w.wounds[len(w.wounds)-1].died = [2]int64{before, history.Now()}
+}
+
+// start starts a node unless it runs.
+func (w *world) start(n *cluster.Node) {
+	if !n.Running() {
+		w.note("%s: started", n.ID)
+		n.Start(w)
+		w.traffic.careless(n)
+	}
+}
+
+// revive starts a node that ended itself, and notes when it did.
+func (w *world) revive(n *cluster.Node) {
+	at, ended := n.Ended()
+	if !ended {
+		w.traffic.careless(n)
+		return
+	}
+	for i := range w.wounds {
+		if w.wounds[i].node == n.ID && w.wounds[i].harm == broken {
+			w.wounds[i].died = [2]int64{w.wounds[i].from, at}
+		}
+	}
+	w.note("%s: had ended itself", n.ID)
+	w.start(n)
+}
+
+func (w *world) stop(n *cluster.Node) {
+	w.note("%s: SIGSTOP", n.ID)
+	n.Pause(w)
+}
+
+func (w *world) cont(n *cluster.Node) {
+	w.note("%s: SIGCONT", n.ID)
+	n.Continue(w)
+}
+
+// wait lets time pass.
+func (w *world) wait(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-w.Context().Done():
+		w.Fatal(w.Context().Err())
+	}
+}
+
+// flow waits for the round's span, measured in requests begun.
+func (w *world) flow() { w.traffic.flow(w, w.span) }
+
+// carryOn waits until all but some nodes serve, if theirs is the only fault.
+func (w *world) carryOn(but ...*cluster.Node) {
+	if w.paired {
+		w.flow()
+		return
+	}
+	w.c.AwaitShards(w, w.others(but...)...)
+	w.note("the others serve")
+}
+
+// recover waits until all members serve, and report one map without orphans.
+func (w *world) recover() {
+	began := time.Now()
+	cluster.AwaitFor(w, stuck, "all serve again", w.whole)
+	w.note("all serve after %v", time.Since(began).Round(time.Millisecond))
+}
+
+// whole is nil if all members serve and report the same map.
+func (w *world) whole() error {
+	m, err := w.c.Serving(w, w.members...)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range w.members {
+		other, err := n.Map(w.Context())
+		if err != nil {
+			return err
+		}
+		if other.Epoch != m.Epoch || len(m.Moves(other)) > 0 {
+			errs = append(errs, fmt.Errorf("%s has another map than %s: epochs %d and %d, %d shards differ",
+				n.ID, w.members[0].ID, other.Epoch, m.Epoch, len(m.Moves(other))))
+		}
+		s, err := n.Status(w.Context())
+		if err != nil {
+			return err
+		}
+		if s.Shards.Orphaned > 0 {
+			errs = append(errs, fmt.Errorf("%s knows of %d orphaned shards", n.ID, s.Shards.Orphaned))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// retry tries until it works.
+func (w *world) retry(what string, f func() error) { cluster.Await(w, what, f) }
+
+// keyPrefix starts the keys of the round.
+func (w *world) keys(kind string, n int) []string {
+	return load.FreshKeysIn(fmt.Sprintf("%s%d", kind, w.number), w.o.Shards, n, func(int) bool { return true })
+}
