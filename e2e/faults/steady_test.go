@@ -1,0 +1,146 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/faults"
+	"shardway/e2e/load"
+)
+
+var (
+	steadyFor  = flag.Duration("steady.for", 0, "how long TestSteady loads the machine (0: it skips)")
+	steadyRate = flag.Int("steady.rate", 1200, "requests a second; a burner takes what CPU time they leave")
+	steadyCPU  = flag.Float64("steady.cpu", 0.9, "share of all cores that is to be busy")
+)
+
+// window is how long one load generator runs: what it remembers is let go then.
+const window = 10 * time.Second
+
+// TestSteady loads three nodes without any fault while the machine is nearly out
+// of CPU time. It prints what that cost, and fails if a node was taken for dead,
+// or a request failed.
+func TestSteady(t *testing.T) {
+	if *steadyFor == 0 {
+		t.Skip("a bench: -steady.for=10m runs it (make bench-steady)")
+	}
+	c := cluster.Start(t, cluster.Options{Binaries: build(t), Nodes: 3, Shards: shards, Dir: realDir(t)})
+	t.Logf("floor: %v", measureFloor(t, c))
+	y := &steady{tb: t, c: c, burner: newBurner(t)}
+	y.run(3 * window / 2) // until the burner is in its place
+	y.busy, y.slowest, y.requests, y.failed = nil, nil, 0, 0
+	before, began, was := y.counters(), time.Now(), c.AwaitServing(t)
+	y.run(*steadyFor)
+	after, took, is := y.counters(), time.Since(began), c.AwaitServing(t)
+	y.report(was, is, before, after, took)
+}
+
+// steady is the load and what came of it.
+type steady struct {
+	tb     testing.TB
+	c      *cluster.Cluster
+	burner *burner
+	loads  int
+
+	busy             []float64 // share of the cores, second by second
+	requests, failed int
+	slowest          faults.Sample // request of each window
+}
+
+// run loads the cluster for a while, in windows that follow each other without a
+// gap.
+func (y *steady) run(most time.Duration) {
+	y.tb.Helper()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	last, until := readCPU(y.tb), time.Now().Add(most)
+	end := func() {}
+	for time.Now().Before(until) {
+		next := y.load()
+		end()
+		end = next
+		for over := time.Now().Add(window); time.Now().Before(over); {
+			<-second.C
+			now := readCPU(y.tb)
+			share := now.since(last)
+			last = now
+			y.busy = append(y.busy, share)
+			y.burner.steer(y.tb, share, *steadyCPU)
+		}
+	}
+	end()
+}
+
+// load begins to send, and returns what ends that and counts the answers.
+func (y *steady) load() func() {
+	y.loads++
+	client := load.NewClient(cluster.Addrs(y.c.Nodes()), nil)
+	g := load.Start(context.WithoutCancel(y.tb.Context()), load.Options{
+		Client: client, Rate: *steadyRate, Keys: load.KeysIn(shards, 1, func(int) bool { return true }),
+		Make: cluster.Mixed, Prefix: fmt.Sprintf("s%d", y.loads), Timeout: 30 * time.Second,
+	})
+	return func() {
+		var most time.Duration
+		for _, a := range g.Stop() {
+			y.requests++
+			most = max(most, time.Duration(a.Done()-a.Sent()))
+			if !a.OK() {
+				y.failed++
+				y.tb.Logf("failed: %s %s of key %q after %v: %d %s %s", a.Method, a.ID, a.Key, time.Duration(a.Done()-a.Sent()), a.Status, a.Error, a.Detail)
+			}
+		}
+		client.Close()
+		y.slowest.Add(most)
+	}
+}
+
+// counters are the metrics of every node.
+func (y *steady) counters() []cluster.Metrics {
+	y.tb.Helper()
+	var all []cluster.Metrics
+	for _, n := range y.c.Nodes() {
+		m, err := n.Metrics(y.tb.Context())
+		must(y.tb, err)
+		all = append(all, m)
+	}
+	return all
+}
+
+// report prints what happened between two readings, and judges what may not.
+func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, took time.Duration) {
+	tb := y.tb
+	tb.Helper()
+	sum := func(name string) (n float64) {
+		for i := range after {
+			n += after[i].Sum(name) - before[i].Sum(name)
+		}
+		return n
+	}
+	slices.Sort(y.busy)
+	at := func(q float64) float64 { return 100 * y.busy[int(q*float64(len(y.busy)-1))] }
+	drops := sum("shardway_drops_total")
+	tb.Logf("%v at %d requests a second, CPU %.0f %% (p10 %.0f, p90 %.0f; the burner's share at the end: %.0f %%)",
+		took.Round(time.Second), *steadyRate, at(0.5), at(0.1), at(0.9), 100*y.burner.share)
+	tb.Logf("requests %d, failed %d (target 0), held %.0f, slowest of each %v: %v ms (median p90 max)",
+		y.requests, y.failed, sum("shardway_held_requests_total"), window, y.slowest)
+	tb.Logf("false drops %.0f (target 0), rounds %.0f, moves %d, elections %.0f, leases lapsed %.0f",
+		drops, sum("shardway_reshards_total"), len(was.Moves(is)), sum("shardway_elections_won_total"), sum("shardway_lease_lapses_total"))
+	const absent = "shardway_lease_absent_seconds_total"
+	for i, n := range y.c.Nodes() {
+		d := after[i].Sum(absent) - before[i].Sum(absent)
+		tb.Logf("node %s: %.0f ms without a lease, %.3f %% of the time (target under 1 %%)", n.ID, 1000*d, 100*d/took.Seconds())
+	}
+	if drops > 0 {
+		tb.Errorf("%.0f nodes were dropped and none had failed", drops)
+	}
+	if y.failed > 0 {
+		tb.Errorf("%d requests failed", y.failed)
+	}
+}
