@@ -77,7 +77,7 @@ func TestOverlapAtAStopIsCountedApart(t *testing.T) {
 	if got := first.Answer(t); !got.OK() || got.App != "a" {
 		t.Fatalf("answer = %+v", got)
 	}
-	if r := c.Judge(t, nil); r.Outside != 1 {
+	if r := c.Judge(t, nil); r.Stopped != 1 {
 		t.Errorf("report = %v", r)
 	}
 	c.stops = nil

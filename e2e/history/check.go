@@ -31,6 +31,9 @@ type Rules struct {
 	// Fence is the nodes' --fence: "lease", "refused", or "strict", which is also
 	// what empty means.
 	Fence string
+	// Lease and DeadAfter are the nodes' own; 0 are their defaults, 500 ms and
+	// 2.5 s.
+	Lease, DeadAfter time.Duration
 	// CutNotice is how late an app may notice that its node gave a request up,
 	// and so how far such a run may reach into the next owner's. 0 is 250 ms.
 	CutNotice time.Duration
@@ -38,13 +41,21 @@ type Rules struct {
 
 // Check judges h by the rules.
 func Check(h History, rules Rules) *Report {
-	if rules.CutNotice == 0 {
-		rules.CutNotice = 250 * time.Millisecond
-	}
+	rules.Lease = cmp.Or(rules.Lease, 500*time.Millisecond)
+	rules.DeadAfter = cmp.Or(rules.DeadAfter, 2500*time.Millisecond)
+	rules.CutNotice = cmp.Or(rules.CutNotice, 250*time.Millisecond)
 	r := &Report{Requests: len(h.Answers), Runs: len(h.Runs), Excused: make(map[string]int)}
 	runs := make(map[string][]Run, len(h.Answers))
+	shards := make(map[uint32][]Run)
 	for _, run := range h.Runs {
 		runs[run.ID] = append(runs[run.ID], run)
+		shards[run.Shard] = append(shards[run.Shard], run)
+	}
+	r.Shards = len(shards)
+	outside := make(map[string]bool)
+	for _, in := range shards {
+		s := &shard{runs: in, stops: h.Stops, resets: h.Resets, rules: rules, report: r, outside: outside}
+		s.judge()
 	}
 	asked := make(map[string]bool, len(h.Answers))
 	for i := range h.Answers {
@@ -53,25 +64,20 @@ func Check(h History, rules Rules) *Report {
 			r.add(SecondAnswer, "%s %s has two answers", a.Method, a.ID)
 		}
 		asked[a.ID] = true
-		r.answer(a, runs[a.ID], rules)
+		r.answer(a, runs[a.ID], rules, outside[a.ID])
 	}
-	shards := make(map[uint32][]Run)
 	for _, run := range h.Runs {
 		if !asked[run.ID] && !rules.Known[run.ID] {
 			r.add(UnknownRun, "%s ran %s %q, key %q", run.App, run.Method, run.ID, run.Key)
 		}
 		r.headers(run, rules)
-		shards[run.Shard] = append(shards[run.Shard], run)
-	}
-	r.Shards = len(shards)
-	for _, in := range shards {
-		r.shard(in, h.Stops, rules)
 	}
 	return r
 }
 
-// answer judges one request: what its client got, and what ran for it.
-func (r *Report) answer(a *Answer, runs []Run, rules Rules) {
+// answer judges one request: what its client got, and what ran for it. outside
+// tells that it ran beside another owner, and that this is excused.
+func (r *Report) answer(a *Answer, runs []Run, rules Rules, outside bool) {
 	if len(a.Attempts) > 1 {
 		r.Reattempts++
 	}
@@ -86,6 +92,13 @@ func (r *Report) answer(a *Answer, runs []Run, rules Rules) {
 		r.Answered++
 		r.run(a, runs)
 		return
+	}
+	if a.Fenced() {
+		r.run(a, runs)
+		if outside {
+			r.Fenced++
+			return
+		}
 	}
 	if rules.Excuse != nil {
 		if why := rules.Excuse(a); why != "" {
@@ -132,56 +145,6 @@ func (r *Report) headers(run Run, rules Rules) {
 			r.add(BadHeader, "key %q ran in shard %d, want %d", run.Key, run.Shard, want)
 		}
 	}
-}
-
-// shard judges the runs of one shard among each other.
-func (r *Report) shard(runs []Run, stops []Stop, rules Rules) {
-	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.Start, b.Start) })
-	owners := make(map[uint64]string)
-	open := make(map[string]Run) // per app, the run that ends last
-	var newest, last Run
-	for _, run := range runs {
-		if at, ok := owners[run.Epoch]; !ok {
-			owners[run.Epoch] = run.App
-		} else if at != run.App {
-			r.add(SharedEpoch, "shard %d epoch %d at %s and, for %s, at %s", run.Shard, run.Epoch, at, run.ID, run.App)
-		}
-		if run.Epoch < newest.Epoch {
-			r.add(StaleEpoch, "shard %d: %s ran %s with epoch %d, %v after %s began %s with epoch %d", run.Shard,
-				run.App, run.ID, run.Epoch, time.Duration(run.Start-newest.Start), newest.App, newest.ID, newest.Epoch)
-		} else {
-			newest = run
-		}
-		for app, other := range open {
-			if app != run.App && other.end() > run.Start {
-				r.overlap(other, run, stops, rules)
-			}
-		}
-		if other, ok := open[run.App]; !ok || run.end() > other.end() {
-			open[run.App] = run
-		}
-		if last.App != "" && last.App != run.App {
-			r.Handovers++
-		}
-		last = run
-	}
-}
-
-// overlap judges two runs of a shard at different nodes, later begun before
-// earlier had ended.
-func (r *Report) overlap(earlier, later Run, stops []Stop, rules Rules) {
-	for _, s := range stops {
-		if s.touches(earlier) {
-			r.Outside++
-			return
-		}
-	}
-	if earlier.Cut && earlier.End-later.Start < int64(rules.CutNotice) {
-		r.Outside++
-		return
-	}
-	r.add(TwoOwners, "shard %d: %s ran %s (epoch %d) while %s ran %s (epoch %d), for %v", later.Shard, earlier.App, earlier.ID,
-		earlier.Epoch, later.App, later.ID, later.Epoch, time.Duration(min(earlier.end(), later.end())-later.Start))
 }
 
 func (a *Answer) last() string {

@@ -217,8 +217,8 @@ func TestCheckCountsApartWhatIsOutside(t *testing.T) {
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if r.Outside != 2 || r.Excused["draining"] != 1 {
-		t.Errorf("outside = %d, excused = %v, want 2 and draining:1", r.Outside, r.Excused)
+	if r.Stopped != 1 || r.Outside != 1 || r.Excused["draining"] != 1 {
+		t.Errorf("report = %v, want one overlap at a stop, one with a run that was cut, and one excuse", r)
 	}
 }
 

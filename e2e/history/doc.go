@@ -11,8 +11,11 @@
 //   - no shard ran on two nodes at overlapping times, an ownership epoch belongs
 //     to one node, and along a shard's runs it only grows.
 //
-// A stopped or killed node whose app works on is outside the guarantee (only
-// the epoch fences it): such overlaps must touch a Stop, and are counted apart.
+// Two overlaps are outside the guarantee, and counted apart: an app works on while
+// its node is stopped or dead, and a refusal between nodes was forged, which only
+// --fence strict does not believe. The old owner's run must straddle the Stop or
+// the Reset; excuse.go says how exactly. An app that refuses such a request, since
+// a store told it that its epoch is over, is right to.
 //
 // Check is pure. Its tests plant bad histories, each of which it must find.
 package history

@@ -26,11 +26,14 @@ type Report struct {
 	// Excused counts failed answers by the reason that Rules.Excuse gave.
 	Excused map[string]int
 	// Stopped counts overlaps that straddle a Stop, Forged those that straddle a
-	// Reset.
+	// Reset; with --fence refused also what began there after the next owner.
 	Stopped, Forged int
-	// Outside counts overlaps outside the guarantee: they touch a Stop, or an
-	// app noticed late that its request had been cut.
+	// Outside counts the other overlaps outside the guarantee: an app noticed late
+	// that its request had been cut, or that its node was dead.
 	Outside int
+	// Fenced counts requests that an app refused because the store had refused its
+	// epoch, while it ran in one of the overlaps above.
+	Fenced int
 	// Violations are the broken promises.
 	Violations []Violation
 }
@@ -75,8 +78,18 @@ func (r *Report) String() string {
 	for _, why := range slices.Sorted(maps.Keys(r.Excused)) {
 		fmt.Fprintf(&b, ", %d excused: %s", r.Excused[why], why)
 	}
-	if r.Outside > 0 {
-		fmt.Fprintf(&b, ", %d overlaps outside the guarantee", r.Outside)
+	for _, c := range []struct {
+		n    int
+		what string
+	}{
+		{r.Stopped, "overlaps at a stop"},
+		{r.Forged, "overlaps at a forged reset"},
+		{r.Outside, "overlaps with a run that was cut"},
+		{r.Fenced, "fenced by the store"},
+	} {
+		if c.n > 0 {
+			fmt.Fprintf(&b, ", %d %s", c.n, c.what)
+		}
 	}
 	by := make(map[Kind]int)
 	for _, v := range r.Violations {

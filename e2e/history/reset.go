@@ -9,3 +9,10 @@ type Reset struct {
 	From, Until int64
 	A, B        string
 }
+
+func (r Reset) until() int64 { return orNever(r.Until) }
+
+// between tells whether a node is one of the two.
+func (r Reset) between(node string) bool {
+	return r.A == "" || r.B == "" || r.A == node || r.B == node
+}

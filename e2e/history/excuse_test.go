@@ -1,0 +1,242 @@
+//go:build linux
+
+package history_test
+
+import (
+	"testing"
+
+	"shardway/e2e/history"
+)
+
+// Times of the stories below, in milliseconds after their start.
+const (
+	notice    = 250
+	lease     = 500
+	deadAfter = 2500
+	open      = 100_000 // it never ends
+)
+
+// overlap is a story of one shard: a runs something under epoch 10, and then, or
+// meanwhile, b under 11. Times are in milliseconds after the good history.
+type overlap struct {
+	// old and next are the starts and ends of the two runs.
+	old, next [2]int64
+	cut       bool
+	stop      [2]int64 // of a
+	other     bool     // the stop is b's, the reset between b and c
+	reset     [2]int64 // between a and b
+	fence     string
+}
+
+func (o overlap) tell() (history.History, history.Rules) {
+	s := good()
+	base := s.now
+	at := func(t int64) int64 {
+		if t == open {
+			return 0
+		}
+		return (base + t) * ms
+	}
+	for i, run := range [][2]int64{o.old, o.next} {
+		node, e := "a", uint64(10)
+		if i == 1 {
+			node, e = "b", 11
+		}
+		s.now = base + run[0]
+		s.asked([]string{"old", "next"}[i], "GET", key(1), node, e, run[1]-run[0])
+		s.Runs[len(s.Runs)-1].End = at(run[1])
+	}
+	s.Runs[len(s.Runs)-2].Cut = o.cut
+	stop := history.Stop{Node: "a", From: at(o.stop[0]), Until: at(o.stop[1])}
+	reset := history.Reset{A: "a", B: "b", From: at(o.reset[0]), Until: at(o.reset[1])}
+	if o.other {
+		stop.Node, reset.A, reset.B = "b", "b", "c"
+	}
+	if o.stop != [2]int64{} {
+		s.Stops = append(s.Stops, stop)
+	}
+	if o.reset != [2]int64{} {
+		s.Resets = append(s.Resets, reset)
+	}
+	return s.History, history.Rules{Shards: shards, Fence: o.fence}
+}
+
+// TestExcusesEndAtTheirEdges has each excuse just inside of its bounds and just
+// outside of each.
+func TestExcusesEndAtTheirEdges(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    overlap
+		want history.Report // only its counts of overlaps
+	}{
+		{"no fault", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}}, history.Report{}},
+		{"ends as the next begins", overlap{old: [2]int64{0, 3000}, next: [2]int64{3000, 3100}, fence: "none"}, history.Report{Handovers: 1}},
+
+		{"stop", overlap{old: [2]int64{0, 4249}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{Stopped: 1}},
+		{"stop, and on for too long", overlap{old: [2]int64{0, 4250}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
+		{"stop that lasts", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, open}}, history.Report{Stopped: 1}},
+		{"stop that ended, of a run that does not", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
+		{"stop as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3000, 3100}}, history.Report{Stopped: 1}},
+		{"stop after the next began", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3001, 3100}}, history.Report{}},
+		{"begun in the stop", overlap{old: [2]int64{999, 3200}, next: [2]int64{1100, 1200}, stop: [2]int64{500, 1000}}, history.Report{}},
+		{"begun in the stop, over in time", overlap{old: [2]int64{999, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{Stopped: 1}},
+		{"begun as the stop ended", overlap{old: [2]int64{1000, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{}},
+		{"stop long over", overlap{old: [2]int64{0, 9000}, next: [2]int64{8000, 8100}, stop: [2]int64{500, 4000}}, history.Report{}},
+		{"stop of the next owner", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, other: true}, history.Report{}},
+
+		{"cut", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true}, history.Report{Outside: 1}},
+		{"cut, and on for too long", overlap{old: [2]int64{0, 3250}, next: [2]int64{3000, 3100}, cut: true}, history.Report{}},
+
+		{"reset", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, fence: "lease"}, history.Report{Forged: 1}},
+		{"reset, fence refused", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, fence: "refused"}, history.Report{Forged: 1}},
+		{"reset, fence strict", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, fence: "strict"}, history.Report{}},
+		{"reset, no fence named", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}}, history.Report{}},
+		{"reset, and on for too long", overlap{old: [2]int64{0, 3000 + deadAfter}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, fence: "lease"}, history.Report{}},
+		{"reset that lasts", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, fence: "lease"}, history.Report{Forged: 1}},
+		{"reset that lasts, and on for ever", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, fence: "lease"}, history.Report{}},
+		{"reset as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3000, 4000}, fence: "lease"}, history.Report{Forged: 1}},
+		{"reset after the next began", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3001, 4000}, fence: "lease"}, history.Report{}},
+		{"begun in the reset", overlap{old: [2]int64{999, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{Forged: 1}},
+		{"begun as the reset ended", overlap{old: [2]int64{1000, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{}},
+		{"the next begins late after the reset", overlap{old: [2]int64{0, 3749}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{Forged: 1}},
+		{"reset long over", overlap{old: [2]int64{0, 1000 + notice + deadAfter}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{}},
+		{"reset between others", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, other: true, fence: "lease"}, history.Report{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, rules := c.o.tell()
+			r := history.Check(h, rules)
+			if r.Stopped != c.want.Stopped || r.Forged != c.want.Forged || r.Outside != c.want.Outside {
+				t.Errorf("report = %v\n%v", r, r.Violations)
+			}
+			bad := 1
+			if c.want.Stopped+c.want.Forged+c.want.Outside+c.want.Handovers > 0 {
+				bad = 0
+			}
+			if r.Count(history.TwoOwners) != bad || len(r.Violations) != bad {
+				t.Errorf("violations = %v, want %d", r.Violations, bad)
+			}
+		})
+	}
+}
+
+// TestOldOwnerNeverBeginsAfterTheNew has runs that began after the next owner's
+// first. Only with --fence refused may they, while what misled the cluster lasts.
+func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
+	next := [2]int64{1000, 1100}
+	for _, c := range []struct {
+		name string
+		o    overlap
+		want history.Report
+	}{
+		{"stop", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{500, 4000}, fence: "lease"}, history.Report{}},
+		{"reset", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, fence: "lease"}, history.Report{}},
+		{"reset, fence strict", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, fence: "strict"}, history.Report{}},
+		{"cut", overlap{old: [2]int64{1001, 1050}, cut: true, fence: "refused"}, history.Report{}},
+		{"no fault, fence refused", overlap{old: [2]int64{1001, 1050}, fence: "refused"}, history.Report{}},
+		{"reset, fence refused", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, fence: "refused"}, history.Report{Forged: 2}},
+		{"reset, fence refused, until the lease ends", overlap{old: [2]int64{1000 + lease + notice - 1, 3499}, reset: [2]int64{500, 4000}, fence: "refused"}, history.Report{Forged: 1}},
+		{"reset, fence refused, after the lease", overlap{old: [2]int64{1000 + lease + notice, 3499}, reset: [2]int64{500, 4000}, fence: "refused"}, history.Report{}},
+		{"reset, fence refused, on for too long", overlap{old: [2]int64{1200, 1000 + deadAfter}, reset: [2]int64{500, 4000}, fence: "refused"}, history.Report{}},
+		{"reset, fence refused, between others", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, other: true, fence: "refused"}, history.Report{}},
+		{"reset after the taking, fence refused", overlap{old: [2]int64{1002, 1050}, reset: [2]int64{1001, 4000}, fence: "refused"}, history.Report{}},
+		{"kill, fence refused", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{Outside: 2}},
+		{"kill, fence refused, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{Outside: 1}},
+		{"kill, fence refused, begun too late", overlap{old: [2]int64{990 + notice, 990 + 2*notice - 1}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{}},
+		{"kill, fence refused, on for too long", overlap{old: [2]int64{1150, 990 + 2*notice}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{}},
+		{"kill after the taking, fence refused", overlap{old: [2]int64{1002, 1050}, stop: [2]int64{1001, open}, fence: "refused"}, history.Report{}},
+		{"kill of the next owner, fence refused", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{990, open}, other: true, fence: "refused"}, history.Report{}},
+		{"kill", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{990, open}, fence: "lease"}, history.Report{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.next = next
+			h, rules := c.o.tell()
+			r := history.Check(h, rules)
+			if r.Stopped != c.want.Stopped || r.Forged != c.want.Forged || r.Outside != c.want.Outside {
+				t.Errorf("report = %v\n%v", r, r.Violations)
+			}
+			stale, two := 1, 1
+			if c.want.Forged+c.want.Outside > 0 {
+				stale, two = 0, 0
+			} else if c.o.old[0] >= next[1] {
+				two = 0 // it began after the other had ended
+			}
+			if r.Count(history.StaleEpoch) != stale || r.Count(history.TwoOwners) != two || len(r.Violations) != stale+two {
+				t.Errorf("violations = %v, want %d and %d", r.Violations, stale, two)
+			}
+		})
+	}
+}
+
+// TestLongRunHidesNoOther has two runs of the old owner beside one of the next. One
+// straddles a stop, the other one began after it, and ends earlier.
+func TestLongRunHidesNoOther(t *testing.T) {
+	h, rules := overlap{old: [2]int64{0, 4200}, next: [2]int64{4100, 4150}, stop: [2]int64{500, 4000}}.tell()
+	s := &story{History: h, now: 3000 + 4050}
+	s.asked("hidden", "GET", key(1), "a", 10, 140)
+	r := history.Check(s.History, rules)
+	if r.Stopped != 1 || r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
+		t.Errorf("report = %v\n%v", r, r.Violations)
+	}
+}
+
+// TestSharedEpochIsNeverExcused has one epoch at two nodes, in the middle of all
+// faults at once.
+func TestSharedEpochIsNeverExcused(t *testing.T) {
+	for _, fence := range []string{"", "lease", "refused"} {
+		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, cut: true, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, fence: fence}.tell()
+		for i := range h.Runs {
+			h.Runs[i].Epoch = min(h.Runs[i].Epoch, 10)
+		}
+		r := history.Check(h, rules)
+		if r.Count(history.SharedEpoch) != 1 || r.Count(history.TwoOwners) != 1 || len(r.Violations) != 2 {
+			t.Errorf("fence %q: %v", fence, r.Violations)
+		}
+	}
+}
+
+// TestResetWithoutNamesIsOfAll has a Reset that does not say between whom.
+func TestResetWithoutNamesIsOfAll(t *testing.T) {
+	for _, names := range [][2]string{{}, {"c", ""}, {"", "c"}, {"b", "a"}} {
+		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, fence: "lease"}.tell()
+		h.Resets[0].A, h.Resets[0].B = names[0], names[1]
+		if r := history.Check(h, rules); r.Forged != 1 || r.Err() != nil {
+			t.Errorf("reset between %q: %v", names, r)
+		}
+	}
+}
+
+// TestFencedAnswerNeedsAnOverlap has an app that refused a request because the
+// store had refused its epoch: right in an overlap that is excused, else a failure
+// like any other.
+func TestFencedAnswerNeedsAnOverlap(t *testing.T) {
+	fenced := func(h history.History) *history.Answer {
+		for i := range h.Answers {
+			if a := &h.Answers[i]; a.ID == "old" {
+				a.Status = 409
+				return a
+			}
+		}
+		return nil
+	}
+	in := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}
+	h, rules := in.tell()
+	fenced(h)
+	if r := history.Check(h, rules); r.Fenced != 1 || r.Stopped != 1 || r.Err() != nil {
+		t.Errorf("in an overlap: %v", r)
+	}
+	h, rules = overlap{old: [2]int64{0, 2900}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}.tell()
+	fenced(h)
+	if r := history.Check(h, rules); r.Fenced != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
+		t.Errorf("without an overlap: %v", r.Violations)
+	}
+	h, rules = in.tell()
+	fenced(h).Error = "draining" // it is the node's answer
+	if r := history.Check(h, rules); r.Fenced != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
+		t.Errorf("of a node: %v", r.Violations)
+	}
+	h, rules = in.tell()
+	fenced(h).ID, fenced(h).EchoID = "nobody", "nobody"
+	if r := history.Check(h, rules); r.Count(history.NoRun) != 1 {
+		t.Errorf("without a run: %v", r.Violations)
+	}
+}
