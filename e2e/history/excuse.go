@@ -30,8 +30,8 @@ const (
 //   - may be cut, and its app notice late.
 //
 // What began after it never may, but for --fence refused, which takes a refusal at
-// its word while leases last: for a forged one until the node's lease ends, and
-// for a killed node while what it had sent to its app is still on its way.
+// its word while leases last: until the lease of the node ends if it was forged,
+// and while what the node had sent to its app is on its way if it was killed.
 func (s *shard) excuse(old Run) excuse {
 	taken, notice := s.taken(old), int64(s.rules.CutNotice)
 	lasts := old.Start <= taken // it began while the shard was its owner's
@@ -41,7 +41,7 @@ func (s *shard) excuse(old Run) excuse {
 		case t.Node != old.App || taken < t.From:
 		case lasts && old.Start < t.until() && old.endsBefore(after(t.until(), notice)):
 			return stopped
-		case !lasts && refused && old.Start >= t.From && old.Start < t.From+notice && old.endsBefore(t.From+2*notice):
+		case refused && old.Start >= t.From && old.Start < t.From+notice && old.endsBefore(t.From+2*notice):
 			return noticedLate
 		}
 	}
@@ -50,7 +50,7 @@ func (s *shard) excuse(old Run) excuse {
 			continue
 		}
 		change := min(taken, after(t.until(), notice)) // of owners, at the latest
-		began := lasts && old.Start < t.until() || !lasts && refused && old.Start < change+int64(s.rules.Lease)+notice
+		began := lasts && old.Start < t.until() || refused && old.Start < change+int64(s.rules.Lease)+notice
 		if began && old.endsBefore(change+int64(s.rules.DeadAfter)) {
 			return forged
 		}

@@ -81,6 +81,9 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 		{"begun in the stop", overlap{old: [2]int64{999, 3200}, next: [2]int64{1100, 1200}, stop: [2]int64{500, 1000}}, history.Report{}},
 		{"begun in the stop, over in time", overlap{old: [2]int64{999, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{Stopped: 1}},
 		{"begun as the stop ended", overlap{old: [2]int64{1000, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{}},
+		{"both begin in the stop, at once", overlap{old: [2]int64{600, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 1000}}, history.Report{Stopped: 1}},
+		{"begun after a short stop", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 510}, fence: "lease"}, history.Report{}},
+		{"begun after a short stop, fence refused", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 510}, fence: "refused"}, history.Report{Outside: 1}},
 		{"stop long over", overlap{old: [2]int64{0, 9000}, next: [2]int64{8000, 8100}, stop: [2]int64{500, 4000}}, history.Report{}},
 		{"stop of the next owner", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, other: true}, history.Report{}},
 
@@ -98,6 +101,8 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 		{"reset after the next began", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3001, 4000}, fence: "lease"}, history.Report{}},
 		{"begun in the reset", overlap{old: [2]int64{999, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{Forged: 1}},
 		{"begun as the reset ended", overlap{old: [2]int64{1000, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{}},
+		{"begun after the reset, fence refused", overlap{old: [2]int64{1000 + notice + lease + notice - 1, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, fence: "refused"}, history.Report{Forged: 1}},
+		{"begun after the reset and a lease, fence refused", overlap{old: [2]int64{1000 + notice + lease + notice, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, fence: "refused"}, history.Report{}},
 		{"the next begins late after the reset", overlap{old: [2]int64{0, 3749}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{Forged: 1}},
 		{"reset long over", overlap{old: [2]int64{0, 1000 + notice + deadAfter}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{}},
 		{"reset between others", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, other: true, fence: "lease"}, history.Report{}},
@@ -143,6 +148,7 @@ func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
 		{"kill, fence refused, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{Outside: 1}},
 		{"kill, fence refused, begun too late", overlap{old: [2]int64{990 + notice, 990 + 2*notice - 1}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{}},
 		{"kill, fence refused, on for too long", overlap{old: [2]int64{1150, 990 + 2*notice}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{}},
+		{"kill as it began, fence refused", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{1000, open}, fence: "refused"}, history.Report{Outside: 2}},
 		{"kill after the taking, fence refused", overlap{old: [2]int64{1002, 1050}, stop: [2]int64{1001, open}, fence: "refused"}, history.Report{}},
 		{"kill of the next owner, fence refused", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{990, open}, other: true, fence: "refused"}, history.Report{}},
 		{"kill", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{990, open}, fence: "lease"}, history.Report{}},
@@ -164,6 +170,23 @@ func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
 				t.Errorf("violations = %v, want %d and %d", r.Violations, stale, two)
 			}
 		})
+	}
+}
+
+// TestNodeIsNeverBehindItself has a node that goes back to an older epoch of its
+// own, in the middle of all faults at once.
+func TestNodeIsNeverBehindItself(t *testing.T) {
+	for _, fence := range []string{"", "lease", "refused"} {
+		h, rules := overlap{old: [2]int64{1000, 1100}, next: [2]int64{900, 950}, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, cut: true, fence: fence}.tell()
+		for i := range h.Runs {
+			if h.Runs[i].ID == "next" {
+				h.Runs[i].App, h.Runs[i].Node, h.Answers[i].App = "a", "a", "a"
+			}
+		}
+		r := history.Check(h, rules)
+		if r.Count(history.StaleEpoch) != 1 || len(r.Violations) != 1 {
+			t.Errorf("fence %q: %v\n%v", fence, r, r.Violations)
+		}
 	}
 }
 

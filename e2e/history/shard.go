@@ -21,7 +21,9 @@ type shard struct {
 }
 
 func (s *shard) judge() {
-	slices.SortFunc(s.runs, func(a, b Run) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortFunc(s.runs, func(a, b Run) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Epoch, b.Epoch))
+	})
 	owners := make(map[uint64]string)
 	var open []Run // those that had not ended yet
 	var newest, last Run
@@ -52,7 +54,7 @@ func (s *shard) judge() {
 
 // stale judges a run that began under an older epoch than one before it.
 func (s *shard) stale(run, newest Run) {
-	if s.count(s.excuse(run), run) {
+	if s.taken(run) < run.Start && s.count(s.excuse(run), run) {
 		return
 	}
 	s.report.add(StaleEpoch, "shard %d: %s ran %s with epoch %d, %v after %s began %s with epoch %d", run.Shard,
@@ -90,7 +92,7 @@ func (s *shard) count(e excuse, old Run) bool {
 }
 
 // taken is when another node began to run what belongs to an epoch after that of
-// old. There is such a run.
+// old.
 func (s *shard) taken(old Run) int64 {
 	for _, run := range s.runs {
 		if run.App != old.App && run.Epoch > old.Epoch {
