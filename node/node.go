@@ -134,6 +134,9 @@ func (n *Node) openRaft() error {
 		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, Failed: n.fail, Hung: n.hung, Log: n.o.Log,
 		SnapshotInterval: snapshotEvery,
 	})
+	if broken := n.stores.Err(); broken != nil {
+		return broken // it says itself what to do
+	}
 	if err != nil {
 		return fmt.Errorf("node: the data directory cannot be gone on from: "+remedyDamaged+": %w", err)
 	}
@@ -183,10 +186,10 @@ func (n *Node) fail(err error) {
 // leader off that cannot write: it would never be replaced.
 func (n *Node) hung(on bool) {
 	if !on {
-		n.log.Info().Msg("disk answers again")
+		n.log.Info().Str("path", n.o.Dir.Path()).Msg("disk answers again")
 		return
 	}
-	n.log.Error().Msg("disk hangs")
+	n.log.Error().Str("path", n.o.Dir.Path()).Msg("disk hangs: check it, or stop this node; the others go on without it")
 }
 
 // cluster returns the id of the cluster this node belongs to, or "".

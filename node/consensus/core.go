@@ -67,7 +67,8 @@ func (r *Raft) guarded(f func() error) error {
 		return err
 	case <-r.failed:
 		r.o.Stores.Release()
-		return errors.Join(r.Err(), <-done)
+		<-done // it knows no more
+		return r.Err()
 	}
 }
 

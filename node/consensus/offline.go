@@ -153,6 +153,7 @@ func offline(s *disk.Stores, f func() error) error {
 		return err
 	case err := <-failed:
 		s.Release()
-		return errors.Join(err, <-done)
+		<-done // it knows no more
+		return err
 	}
 }

@@ -136,6 +136,9 @@ func (d *Dir) SetCluster(id string, shards int) error {
 	return nil
 }
 
+// Path returns where the directory lies, for people; "in memory" for a Memory.
+func (d *Dir) Path() string { return home(d.b) }
+
 // GossipSnapshot returns the path of Serf's snapshot; "" for a Memory.
 func (d *Dir) GossipSnapshot() string { return d.b.path(gossipFile) }
 

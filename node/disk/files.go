@@ -52,18 +52,13 @@ func openFiles(dir string) (*files, error) {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("disk: data directory %q is in use by another process%s: stop it, or name another directory with --data", dir, holder(f))
 		}
-		return nil, fmt.Errorf("disk: lock data directory %q: %w", dir, err)
+		return nil, unusable(dir, fmt.Errorf("lock: %w", err))
 	}
 	b := &files{dir: dir, lock: f, raft: raftDir}
 	if err := b.sign(); err != nil {
 		return nil, errors.Join(unusable(dir, err), b.unlock())
 	}
 	return b, nil
-}
-
-// unusable says what to do about a directory that cannot be written.
-func unusable(dir string, err error) error {
-	return fmt.Errorf("disk: data directory %q is not usable: make it writable for this user, or name another with --data: %w", dir, err)
 }
 
 // holder returns " (pid 7)" from the lock file of another process, if it says.
@@ -167,8 +162,9 @@ func (b *files) stores(o StoreOptions) (rawStores, error) {
 	if err != nil || had {
 		return raw, err
 	}
-	err = errors.Join(syncDir(b.path(b.raft)), syncDir(b.dir))
-	if err == nil {
+	if err = errors.Join(syncDir(b.path(b.raft)), syncDir(b.dir)); err != nil {
+		err = unusable(b.dir, err)
+	} else {
 		err = save(b, raftFile, raftMade{Format: format})
 	}
 	if err != nil {
@@ -185,7 +181,7 @@ func (b *files) open(o StoreOptions) (rawStores, error) {
 	}
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, o.hclog())
 	if err != nil {
-		return rawStores{}, fmt.Errorf("disk: snapshots in %q: %w", dir, err)
+		return rawStores{}, unusable(b.dir, fmt.Errorf("snapshots in %q: %w", dir, err))
 	}
 	db, err := raftboltdb.New(raftboltdb.Options{
 		Path: filepath.Join(dir, logFile),
@@ -199,7 +195,7 @@ func (b *files) open(o StoreOptions) (rawStores, error) {
 		return rawStores{}, fmt.Errorf("disk: raft log %q is in use by another process", filepath.Join(dir, logFile))
 	}
 	if err != nil {
-		return rawStores{}, fmt.Errorf("disk: raft log %q: %w", filepath.Join(dir, logFile), err)
+		return rawStores{}, unusable(b.dir, fmt.Errorf("raft log %q: %w", filepath.Join(dir, logFile), err))
 	}
 	return rawStores{logs: db, stable: db, snaps: snaps, close: db.Close}, nil
 }

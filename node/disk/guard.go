@@ -10,6 +10,7 @@ import (
 
 // guard stands between Raft and its stores: what fails goes no further.
 type guard struct {
+	dir      string // for the operator
 	timeout  time.Duration
 	failed   func(error)
 	hung     func(bool)
@@ -98,7 +99,7 @@ func caught(f func() error) (err error) {
 // goroutines stays right and Shutdown can be awaited.
 func (g *guard) fail(op string, err error) {
 	g.once.Do(func() {
-		err = fmt.Errorf("disk: %s: %w", op, err)
+		err = unusable(g.dir, fmt.Errorf("%s: %w", op, err))
 		g.err.Store(&err)
 		if g.failed != nil {
 			g.failed(err)

@@ -56,7 +56,7 @@ func load(b backend, name string, v any) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("disk: %w", err)
+		return false, unusable(home(b), err)
 	}
 	var head struct {
 		Format int `json:"format"`
@@ -80,7 +80,7 @@ func save(b backend, name string, v any) error {
 		return fmt.Errorf("disk: %s: %w", name, err)
 	}
 	if err := b.write(name, append(data, '\n')); err != nil {
-		return fmt.Errorf("disk: write %s: %w", where(b, name), err)
+		return unusable(home(b), fmt.Errorf("write %s: %w", name, err))
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (d *Dir) OpenStores(o StoreOptions) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStores(raw, o)
+	s, err := newStores(home(d.b), raw, o)
 	if err != nil {
 		return nil, errors.Join(err, raw.close())
 	}
@@ -65,12 +65,12 @@ func (d *Dir) OpenStores(o StoreOptions) (*Stores, error) {
 	return s, nil
 }
 
-func newStores(raw rawStores, o StoreOptions) (*Stores, error) {
+func newStores(dir string, raw rawStores, o StoreOptions) (*Stores, error) {
 	timeout := o.WriteTimeout
 	if timeout == 0 {
 		timeout = writeTimeout
 	}
-	g := &guard{timeout: timeout, released: make(chan struct{})}
+	g := &guard{dir: dir, timeout: timeout, released: make(chan struct{})}
 	cached, err := raft.NewLogCache(logCache, &logStore{g: g, s: raw.logs})
 	if err != nil {
 		return nil, fmt.Errorf("disk: %w", err)
