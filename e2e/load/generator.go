@@ -3,6 +3,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -27,7 +28,14 @@ type Options struct {
 	Make func(n int, r *Request)
 	// Timeout bounds each request. 0 is a minute.
 	Timeout time.Duration
+	// Again has a GET for the same key follow a request that failed, every 5 ms
+	// until one is served or Timeout is over: so it shows when the key is served
+	// again. Their ids are those of the failed ones with AgainMark and a number.
+	Again bool
 }
+
+// AgainMark is in the ids of requests that Options.Again made.
+const AgainMark = "+"
 
 // Generator sends requests at a rate until it is stopped.
 type Generator struct {
@@ -90,11 +98,24 @@ func (g *Generator) request(n int) Request {
 }
 
 func (g *Generator) send(ctx context.Context, r Request) {
+	defer g.ended.Add(1)
+	a := g.do(ctx, r)
+	if !g.o.Again {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(g.o.Timeout, time.Minute))
+	defer cancel()
+	for n := 1; !a.OK() && wait(ctx, 5*time.Millisecond); n++ {
+		a = g.do(ctx, Request{ID: fmt.Sprint(r.ID, AgainMark, n), Key: r.Key, Timeout: r.Timeout})
+	}
+}
+
+func (g *Generator) do(ctx context.Context, r Request) history.Answer {
 	a := g.o.Client.Do(ctx, r)
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.answers = append(g.answers, a)
-	g.mu.Unlock()
-	g.ended.Add(1)
+	return a
 }
 
 // Begun is the number of requests sent so far.
