@@ -26,7 +26,7 @@ type registers struct {
 	store *store.Client
 
 	mu   sync.Mutex
-	kept map[slot]*register
+	kept map[slot]*cell
 }
 
 // slot is where a register is kept: each ownership epoch has memory of its own,
@@ -37,8 +37,8 @@ type slot struct {
 	key   string
 }
 
-// register is one key's value under one ownership epoch.
-type register struct {
+// cell is one key's value under one ownership epoch.
+type cell struct {
 	// turn holds one token; whoever took it works on the fields below, and may
 	// wait for the store meanwhile.
 	turn chan struct{}
@@ -51,7 +51,7 @@ type register struct {
 }
 
 func newRegisters(s *store.Client) *registers {
-	return &registers{store: s, kept: make(map[slot]*register)}
+	return &registers{store: s, kept: make(map[slot]*cell)}
 }
 
 // do is the operation that a request asks for. ok is false if the client left
@@ -61,17 +61,17 @@ func (rs *registers) do(r *http.Request, run history.Run, body string) (res resu
 	if rs == nil || mode != "memory" && mode != "store" {
 		return failed(http.StatusBadRequest, fmt.Errorf("no registers, or none in %q", mode)), true
 	}
-	write := r.Method != http.MethodGet && r.Method != http.MethodHead
+	write := !(&history.Answer{Method: r.Method}).Safe()
 	if write && !good(body) {
 		return failed(http.StatusBadRequest, fmt.Errorf("value %q is not 1 to %d bytes of printable ASCII", body, store.MaxValue)), true
 	}
-	reg := rs.register(slot{shard: run.Shard, epoch: run.Epoch, key: run.Key})
+	c := rs.cell(slot{shard: run.Shard, epoch: run.Epoch, key: run.Key})
 	select {
-	case <-reg.turn:
+	case <-c.turn:
 	case <-r.Context().Done():
 		return result{}, false
 	}
-	defer func() { reg.turn <- struct{}{} }()
+	defer func() { c.turn <- struct{}{} }()
 	// What was begun at the store is brought to its end, whether the client waits
 	// or not: a proxy can close a connection, not stop a thread.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storePatience)
@@ -79,11 +79,11 @@ func (rs *registers) do(r *http.Request, run history.Run, body string) (res resu
 	var err error
 	switch {
 	case write:
-		err = rs.write(ctx, reg, run, body)
+		err = rs.write(ctx, c, run, body)
 	case mode == "store":
-		res.value, err = rs.store.Read(ctx, rs.next(reg, run))
+		res.value, err = rs.store.Read(ctx, rs.next(c, run))
 	default:
-		res.value, err = rs.read(ctx, reg, run)
+		res.value, err = rs.read(ctx, c, run)
 	}
 	switch {
 	case errors.Is(err, store.ErrFenced):
@@ -97,45 +97,45 @@ func (rs *registers) do(r *http.Request, run history.Run, body string) (res resu
 }
 
 // write goes through to the store before anybody is told of it.
-func (rs *registers) write(ctx context.Context, reg *register, run history.Run, value string) error {
-	err := rs.store.Write(ctx, rs.next(reg, run), value)
+func (rs *registers) write(ctx context.Context, c *cell, run history.Run, value string) error {
+	err := rs.store.Write(ctx, rs.next(c, run), value)
 	switch {
 	case err == nil:
-		reg.value, reg.loaded = value, true
+		c.value, c.loaded = value, true
 	case !errors.Is(err, store.ErrFenced):
-		reg.loaded = false // who knows what the store has
+		c.loaded = false // who knows what the store has
 	}
 	return err
 }
 
 // read answers from memory, which is loaded at the first touch.
-func (rs *registers) read(ctx context.Context, reg *register, run history.Run) (string, error) {
-	if !reg.loaded {
-		value, err := rs.store.Read(ctx, rs.next(reg, run))
+func (rs *registers) read(ctx context.Context, c *cell, run history.Run) (string, error) {
+	if !c.loaded {
+		value, err := rs.store.Read(ctx, rs.next(c, run))
 		if err != nil {
 			return "", err
 		}
-		reg.value, reg.loaded = value, true
+		c.value, c.loaded = value, true
 	}
-	return reg.value, nil
+	return c.value, nil
 }
 
 // next is called by whoever has the register's turn.
-func (rs *registers) next(reg *register, run history.Run) store.Place {
-	reg.at = max(reg.at+1, history.Now())
-	return store.Place{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, Asked: reg.at}
+func (rs *registers) next(c *cell, run history.Run) store.Place {
+	c.at = max(c.at+1, history.Now())
+	return store.Place{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, Asked: c.at}
 }
 
-func (rs *registers) register(at slot) *register {
+func (rs *registers) cell(at slot) *cell {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	reg, ok := rs.kept[at]
+	c, ok := rs.kept[at]
 	if !ok {
-		reg = &register{turn: make(chan struct{}, 1)} // one token
-		reg.turn <- struct{}{}
-		rs.kept[at] = reg
+		c = &cell{turn: make(chan struct{}, 1)} // one token
+		c.turn <- struct{}{}
+		rs.kept[at] = c
 	}
-	return reg
+	return c
 }
 
 // good tells whether a value survives in a header as it is.
