@@ -19,10 +19,10 @@ import (
 func (n *Node) Do(ctx context.Context, a admin.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	if l := n.leading.Load(); l != nil {
+	if l := n.leadership(); l != nil {
 		return l.do(ctx, a)
 	}
-	leader := n.raft.Leader()
+	leader := n.leader()
 	if leader == "" {
 		return fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}
@@ -129,8 +129,30 @@ func (n *Node) alive(node string) bool {
 	})
 }
 
+// leader returns the node that leads as far as this one knows, or "". One that
+// led when its disk hung does not count itself any more: it was cut off so that
+// another can lead.
+func (n *Node) leader() string {
+	leader := n.raft.Leader()
+	if leader == string(n.self) && n.raft.CutOff() {
+		return ""
+	}
+	return leader
+}
+
+// leadership returns the leadership that others may be told of, or nil.
+func (n *Node) leadership() *leading {
+	if n.raft.CutOff() {
+		return nil
+	}
+	return n.leading.Load()
+}
+
 // leaderless says why nobody leads, as far as this node can tell.
 func (n *Node) leaderless() string {
+	if n.raft.CutOff() {
+		return "this node's disk hangs, so it does not learn who leads: ask another node"
+	}
 	voters, _ := n.servers()
 	var missing []string
 	for _, v := range voters {

@@ -20,14 +20,15 @@ const (
 // The questions that nodes ask each other on control streams: one question, one
 // reply, each a frame of JSON.
 const (
-	askViews  = "views"  // of the leader: what it knows of the nodes
-	askDo     = "do"     // of the leader: carry an action out
-	askLeave  = "leave"  // of the leader: take my server out of the configuration
-	askFound  = "found"  // of a fresh node: may I found the cluster?
-	askTwin   = "twin"   // of any node: does another process speak under my id?
-	askRotate = "rotate" // of the leader: have the secret replaced
-	askSecret = "secret" // of any node: take a step of that
-	askWho    = "who"    // of any process: which one is it?
+	askViews   = "views"   // of the leader: what it knows of the nodes
+	askDo      = "do"      // of the leader: carry an action out
+	askLeave   = "leave"   // of the leader: take my server out of the configuration
+	askFound   = "found"   // of a fresh node: may I found the cluster?
+	askFounder = "founder" // of a node that was promised so: are you at it, or have you?
+	askTwin    = "twin"    // of any node: does another process speak under my id?
+	askRotate  = "rotate"  // of the leader: have the secret replaced
+	askSecret  = "secret"  // of any node: take a step of that
+	askWho     = "who"     // of any process: which one is it?
 )
 
 type request struct {
@@ -37,6 +38,7 @@ type request struct {
 	By     string       `json:"by,omitempty"`
 	Secret secretStep   `json:"secret,omitzero"`
 	Nonce  uint64       `json:"nonce,omitempty"`
+	Firm   bool         `json:"firm,omitempty"`
 }
 
 type reply struct {
@@ -141,11 +143,13 @@ func (n *Node) answerTo(ctx context.Context, from string, question []byte) reply
 func (n *Node) reply(ctx context.Context, from string, q request) (any, error) {
 	switch q.What {
 	case askFound:
-		return n.founder.promise(from)
+		return n.founder.promise(ctx, from, q.Firm)
+	case askFounder:
+		return n.founder.needed()
 	case askSecret:
 		return n.secretStep(from, q.Secret)
 	case askRotate:
-		l := n.leading.Load()
+		l := n.leadership()
 		if l == nil {
 			return nil, admin.ErrNoLeader
 		}
@@ -155,20 +159,20 @@ func (n *Node) reply(ctx context.Context, from string, q request) (any, error) {
 	case askWho:
 		return whoami{Disk: n.o.Dir.Disk(), Nonce: n.agent.nonce}, nil
 	case askViews:
-		l := n.leading.Load()
+		l := n.leadership()
 		if l == nil {
 			return nil, admin.ErrNoLeader
 		}
 		v, _ := l.view(ctx)
 		return v, nil
 	case askDo:
-		l := n.leading.Load()
+		l := n.leadership()
 		if l == nil {
 			return nil, admin.ErrNoLeader
 		}
 		return nil, l.do(ctx, q.Action)
 	case askLeave:
-		l := n.leading.Load()
+		l := n.leadership()
 		if l == nil {
 			return nil, admin.ErrNoLeader
 		}

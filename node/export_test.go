@@ -47,6 +47,12 @@ func (n *Node) SayGoodbye() {
 	hint(n.agent.wake)
 }
 
+// Promised returns whom this node lets found the cluster, "" for nobody.
+func (n *Node) Promised() string {
+	to, _, _ := n.founder.promised()
+	return to
+}
+
 // Servers returns the nodes whose servers are in Raft's configuration.
 func (n *Node) Servers() (out []string) {
 	for _, s := range n.raft.Configuration() {

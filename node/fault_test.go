@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -284,31 +283,6 @@ func TestNodeThatSaidGoodbyeAdmitsNothing(t *testing.T) {
 	})
 }
 
-// What waits for a write that hangs must not keep the process from ending.
-func TestLeaderWhoseDiskHangsStops(t *testing.T) {
-	three(t, func(w *world) {
-		w.untilVoters(3)
-		p := w.leader()
-		rest := w.others(p)
-		hang := make(chan struct{})
-		defer close(hang)
-		p.mem.SetFault(func(string) error { <-hang; return nil })
-		w.start("d") // a reason to write
-		w.until("another leads", func() bool { return w.all[rest[0]].node.Leads() || w.all[rest[1]].node.Leads() })
-		p.stop()
-		w.until("it has stopped", func() bool {
-			select {
-			case <-p.done:
-				return true
-			default:
-				return false
-			}
-		})
-		p.host.Crash()
-		w.untilSettled(append(rest, "d")...)
-	})
-}
-
 func TestWithoutMajorityTheMissingAreNamed(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -343,25 +317,5 @@ func TestRestartWithOtherFlagsChangesTheMap(t *testing.T) {
 		if got := w.committed().Count("b"); got != shards/2 {
 			w.t.Errorf("Count(b) = %d with weight 2 of 4, want %d", got, shards/2)
 		}
-	})
-}
-
-// A disk that fails ends the process with the reason, and the others go on.
-func TestLeaderWhoseDiskBreaksEndsWithTheReason(t *testing.T) {
-	three(t, func(w *world) {
-		w.untilVoters(3)
-		p := w.leader()
-		rest := w.others(p)
-		p.mem.SetFault(func(string) error { return errors.New("no space left") })
-		w.start("d") // a reason to write
-		<-p.done
-		if p.err == nil || !strings.Contains(p.err.Error(), "no space left") {
-			w.t.Errorf("Run() = %v, want it to name the reason", p.err)
-		}
-		p.host.Crash()
-		w.untilSettled(append(rest, "d")...)
-		p.mem.SetFault(nil)
-		p.restart()
-		w.untilSettled("a", "b", "c", "d")
 	})
 }

@@ -53,7 +53,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		gauge("shards_owned", "Shards this node owns in the committed map.", func() float64 { return float64(state().Committed().Count(n.self)) }),
 		gauge("shards_moving", "Shards held because an open proposal moves them.", func() float64 { return float64(moving(state())) }),
 		gauge("shards_orphaned", "Shards without an owner.", func() float64 { return float64(orphaned(state())) }),
-		gauge("leader", "1 if this node leads.", func() float64 { return flag(n.leading.Load() != nil) }),
+		gauge("leader", "1 if this node leads.", func() float64 { return flag(n.leadership() != nil) }),
 		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return flag(n.router.leased()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_lease_absent_seconds_total", Help: "Time this node has been without a lease since its start, exactly; a gateway always is.",

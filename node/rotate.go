@@ -33,10 +33,10 @@ func (n *Node) Rotate(ctx context.Context, by string) (admin.Rotation, error) {
 	if n.o.Secrets == nil {
 		return admin.Rotation{}, errNoSecrets
 	}
-	if l := n.leading.Load(); l != nil {
+	if l := n.leadership(); l != nil {
 		return l.rotate(ctx, by)
 	}
-	leader := n.raft.Leader()
+	leader := n.leader()
 	if leader == "" {
 		return admin.Rotation{}, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}

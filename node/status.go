@@ -36,11 +36,11 @@ func (n *Node) state() string {
 		return "stopping"
 	case n.agent.leaving.Load():
 		return "draining"
-	case n.raft.Leader() == "" && s.Committed().Epoch() == 0:
+	case n.leader() == "" && s.Committed().Epoch() == 0:
 		return "starting"
 	case s.Committed().Epoch() == 0 || !n.o.Gateway && !s.Last().Has(n.self):
 		return "joining"
-	case n.o.Gateway && n.raft.Leader() == "", !n.o.Gateway && !n.router.leased():
+	case n.o.Gateway && n.leader() == "", !n.o.Gateway && !n.router.leased():
 		return "electing"
 	case s.Open():
 		return "resharding"
@@ -66,7 +66,7 @@ func (n *Node) Ready() error {
 		if p := n.agent.elsewhere.Load(); p != nil {
 			return fmt.Errorf("duplicate-node: another process with this node's id runs at %s", *p)
 		}
-		if n.raft.Leader() == "" {
+		if n.leader() == "" {
 			return errors.New("no lease, for there is no leader: " + n.leaderless())
 		}
 		return errors.New("no lease")
@@ -86,7 +86,7 @@ func (n *Node) Status() admin.Status {
 	lease := n.router.LeaseLeft()
 	role := "follower"
 	switch {
-	case n.leading.Load() != nil:
+	case n.leadership() != nil:
 		role = "leader"
 	case n.o.Gateway:
 		role = "gateway"
@@ -95,7 +95,7 @@ func (n *Node) Status() admin.Status {
 	}
 	return admin.Status{
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Cluster: cluster, Version: n.o.Version,
-		State: n.state(), Role: role, Leader: n.raft.Leader(), Term: n.raft.Term(),
+		State: n.state(), Role: role, Leader: n.leader(), Term: n.raft.Term(),
 		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Last().Epoch()),
 		LeaseMS: max((lease + time.Millisecond - 1).Milliseconds(), 0), UptimeS: int64(time.Since(n.started).Seconds()),
 		Shards: admin.ShardCounts{
@@ -120,7 +120,7 @@ func (n *Node) warnings() []string {
 func (n *Node) nodes(s *ack.State) []admin.Node {
 	views := n.leaderViews()
 	voters, others := n.servers()
-	leader := n.raft.Leader()
+	leader := n.leader()
 	known := map[string]*admin.Node{}
 	get := func(id string) *admin.Node {
 		a := known[id]
@@ -207,11 +207,11 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 func (n *Node) leaderViews() []ack.MemberView {
 	ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
 	defer cancel()
-	if l := n.leading.Load(); l != nil {
+	if l := n.leadership(); l != nil {
 		v, _ := l.view(ctx)
 		return v
 	}
-	leader := n.raft.Leader()
+	leader := n.leader()
 	if leader == "" || leader == string(n.self) {
 		return nil
 	}

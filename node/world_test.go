@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -31,6 +32,11 @@ type world struct {
 	names []string
 	all   map[string]*process
 
+	judge   *judge        // nil: nobody sends requests
+	moment  func()        // what until does until
+	newest  *shardmap.Map // the newest committed map seen, nil at first
+	maps    int           // how many were seen, and how many shards they moved
+	moved   int
 	digests map[shardmap.Epoch][32]byte // of every map seen committed
 	epochs  map[shardmap.Shard]uint64   // the highest ownership epoch that admitted
 	owners  map[shardmap.Shard]string   // who admitted under it
@@ -43,10 +49,15 @@ type process struct {
 	host *simnet.Host
 	mem  *disk.Memory
 	log  logGate
+	disk diskGate
 	node *node.Node
 	stop context.CancelFunc
 	done chan struct{}
 	err  error
+
+	killed bool
+	clock  *hostClock // nil: the bubble's
+	frozen bool       // nothing of it that looks at a clock may be asked
 }
 
 func newWorld(t *testing.T) *world {
@@ -54,6 +65,10 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, digests: map[shardmap.Epoch][32]byte{}, epochs: map[shardmap.Shard]uint64{}, owners: map[shardmap.Shard]string{},
 		net: simnet.New(simnet.Config{Seed: 1, Link: simnet.Link{Latency: 200 * time.Microsecond}}), all: map[string]*process{},
+	}
+	w.moment = func() {
+		w.check()
+		time.Sleep(5 * time.Millisecond)
 	}
 	t.Cleanup(w.close)
 	return w
@@ -97,6 +112,8 @@ func (p *process) run() {
 			p.w.t.Fatalf("start %s: %v", p.name, err)
 		}
 	}
+	p.killed = false
+	p.mem.SetFault(p.disk.meet)
 	dir, err := p.mem.Open(p.name)
 	must(err)
 	app, err := p.host.Listen(":8080")
@@ -143,11 +160,51 @@ func (p *process) kill() {
 		return
 	default:
 	}
+	p.killed = true
 	p.host.Crash()
 	_ = p.mem.Crash()
+	p.thaw()
+	p.disk.well()
+	p.log.open()
 	p.node.Kill()
 	<-p.done
 	p.stop()
+}
+
+// freeze is SIGSTOP, for a process with a clock of its own.
+func (p *process) freeze() {
+	p.frozen = true
+	p.host.Freeze()
+	p.clock.freeze()
+}
+
+// thaw is SIGCONT.
+func (p *process) thaw() {
+	if p.frozen {
+		p.frozen = false
+		p.clock.thaw()
+		p.host.Thaw()
+	}
+}
+
+// started reports that the node serves; it may be asked for its status then.
+func (p *process) started() bool {
+	select {
+	case <-p.node.Started():
+		return true
+	default:
+		return false
+	}
+}
+
+// ended reports that the process has ended, by itself or not.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // wipe empties a dead node's data directory.
@@ -170,10 +227,7 @@ func (p *process) terminate() {
 func (w *world) running() []*process {
 	var out []*process
 	for _, n := range w.names {
-		p := w.all[n]
-		select {
-		case <-p.done:
-		default:
+		if p := w.all[n]; !p.ended() {
 			out = append(out, p)
 		}
 	}
@@ -183,22 +237,29 @@ func (w *world) running() []*process {
 // until waits, in virtual time, for a condition.
 func (w *world) until(what string, cond func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	w.within(2*time.Minute, what, cond)
+}
+
+func (w *world) within(limit time.Duration, what string, cond func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(limit)
 	for !cond() {
-		w.check()
+		w.moment()
 		if time.Now().After(deadline) {
 			for _, p := range w.running() {
+				if p.frozen {
+					continue
+				}
 				s := p.node.State()
 				w.t.Logf("%s: leads %v leased %v committed %d last %d members %v", p.name, p.node.Leads(), p.node.Leased(), s.Committed().Epoch(), s.Last().Epoch(), s.Committed().Members())
 			}
 			w.t.Fatalf("never happened: %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
 // check looks for what must never be: two nodes that admit requests for one
-// shard, an ownership epoch that falls or has two owners, an epoch that names two
+// shard, one that admits what another one runs, an ownership epoch that falls or has two owners, an epoch that names two
 // maps.
 func (w *world) check() {
 	w.t.Helper()
@@ -211,12 +272,27 @@ func (w *world) check() {
 			w.t.Fatalf("epoch %d names two maps", c.Epoch())
 		}
 		w.digests[c.Epoch()] = c.Digest()
+		if w.newest == nil || c.Epoch() > w.newest.Epoch() {
+			if w.maps++; w.newest != nil {
+				w.moved += len(shardmap.Diff(w.newest, c))
+			}
+			w.newest = c
+		}
 	}
 	for s := range shardmap.Shard(shards) {
 		admits := ""
 		for _, p := range w.running() {
+			if p.frozen {
+				continue
+			}
 			epoch, ok := p.node.Admits(s)
 			if !ok {
+				continue
+			}
+			if w.judge != nil {
+				w.judge.admits(p.name, s)
+			}
+			if w.judge != nil && (admits != "" || epoch < w.epochs[s]) && w.judge.duped(p.name, admits) {
 				continue
 			}
 			if admits != "" {
@@ -227,6 +303,11 @@ func (w *world) check() {
 				w.t.Fatalf("%s admits shard %d under ownership epoch %d after %s did under %d", p.name, s, epoch, w.owners[s], w.epochs[s])
 			}
 			w.epochs[s], w.owners[s] = epoch, p.name
+		}
+	}
+	if w.judge != nil {
+		if wrong := w.judge.first(); wrong != "" {
+			w.t.Fatal(wrong)
 		}
 	}
 }
@@ -242,10 +323,52 @@ func (g *logGate) wait() {
 
 func (g *logGate) close() {
 	c := make(chan struct{})
-	g.shut.Store(&c)
+	g.shut.CompareAndSwap(nil, &c)
 }
 
 func (g *logGate) open() {
+	if c := g.shut.Swap(nil); c != nil {
+		close(*c)
+	}
+}
+
+var errBroken = errors.New("input/output error")
+
+// diskGate is what is wrong with a disk.
+type diskGate struct {
+	shut   atomic.Pointer[chan struct{}]
+	delay  atomic.Int64
+	broken atomic.Bool
+}
+
+// meet is the disk's Fault.
+func (g *diskGate) meet(string) error {
+	if c := g.shut.Load(); c != nil {
+		<-*c
+	}
+	time.Sleep(time.Duration(g.delay.Load()))
+	if g.broken.Load() {
+		return errBroken
+	}
+	return nil
+}
+
+// hang makes writes hang.
+func (g *diskGate) hang() {
+	c := make(chan struct{})
+	g.shut.CompareAndSwap(nil, &c)
+}
+
+// slow makes each write take so long.
+func (g *diskGate) slow(d time.Duration) { g.delay.Store(int64(d)) }
+
+// breaks makes writes fail.
+func (g *diskGate) breaks() { g.broken.Store(true) }
+
+// well mends it all.
+func (g *diskGate) well() {
+	g.delay.Store(0)
+	g.broken.Store(false)
 	if c := g.shut.Swap(nil); c != nil {
 		close(*c)
 	}
@@ -261,7 +384,7 @@ func (w *world) settled(names ...string) bool {
 		if epoch == 0 {
 			epoch = s.Committed().Epoch()
 		}
-		if epoch == 0 || s.Committed().Epoch() != epoch || s.Open() || !p.node.Leased() || len(s.Committed().Members()) != len(names) || !s.Committed().Has(shardmap.NodeID(name)) {
+		if p.frozen || epoch == 0 || s.Committed().Epoch() != epoch || s.Open() || !p.node.Leased() || len(s.Committed().Members()) != len(names) || !s.Committed().Has(shardmap.NodeID(name)) {
 			return false
 		}
 	}

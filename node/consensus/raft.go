@@ -112,6 +112,10 @@ func (r *Raft) waits(id raft.ServerID, term uint64) bool {
 	})
 }
 
+// CutOff reports that this server led when its disk hung, and cut itself off from
+// the other voters: one of them leads, or will, though it cannot find out.
+func (r *Raft) CutOff() bool { return r.o.Stream.Isolated() && len(r.Voters()) > 1 }
+
 func leaderChange(o *raft.Observation) bool {
 	switch o.Data.(type) {
 	case raft.LeaderObservation, raft.RaftState:

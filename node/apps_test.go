@@ -1,0 +1,163 @@
+package node_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"shardway/internal/simnet"
+	"shardway/shardmap"
+)
+
+// app is the app behind one node, on a host of its own: it lives on when its node
+// is killed, frozen or cut off. It tells the judge what it runs.
+type app struct {
+	node string
+	host *simnet.Host
+	j    *judge
+	sick atomic.Bool
+}
+
+var errSick = errors.New("sick")
+
+// check is the node's health check.
+func (a *app) check(context.Context) error {
+	if a.sick.Load() {
+		return errSick
+	}
+	return nil
+}
+
+// startApp starts the app of a node that is still to be started.
+func startApp(w *world, j *judge, node string) *app {
+	w.t.Helper()
+	a := &app{node: node, host: w.net.Host(node + ".app"), j: j}
+	w.net.SetLink(node, node+".app", simnet.Link{})
+	ln, err := a.host.Listen(":9000")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	go func() { // ends with the network
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go a.serve(conn)
+		}
+	}()
+	return a
+}
+
+// serve runs one request after the other, each for as long as it asks, or until
+// nobody is there any more to be answered.
+func (a *app) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	br := bufio.NewReader(conn)
+	for {
+		req, err := http.ReadRequest(br)
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, req.Body)
+		shard, _ := strconv.ParseUint(req.Header.Get("Shardway-Shard"), 10, 32)
+		epoch, _ := strconv.ParseUint(req.Header.Get("Shardway-Epoch"), 10, 64)
+		take, _ := time.ParseDuration(req.Header.Get("App-Take"))
+		r := a.j.begin(&run{id: req.Header.Get("App-Id"), node: a.node, shard: shardmap.Shard(shard), epoch: epoch})
+		gone := make(chan error, 1)
+		go func() { // ends with the stream or the next request
+			_, err := br.Peek(1)
+			gone <- err
+		}()
+		work := time.NewTimer(take)
+		select {
+		case <-work.C:
+		case <-gone:
+			work.Stop()
+			a.j.end(r)
+			return
+		}
+		a.j.end(r)
+		if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(r.id), r.id); err != nil {
+			return
+		}
+		if err := <-gone; err != nil {
+			return
+		}
+	}
+}
+
+// client sends requests to nodes.
+type client struct {
+	w    *world
+	host *simnet.Host
+	j    *judge
+	keys []string // by shard
+	sent int
+	wait atomic.Int64 // requests under way
+}
+
+// patience is how long a client waits for an answer: longer than queue-wait, than
+// any app here takes, and than the last repetition of a lost segment.
+const patience = 2 * time.Minute
+
+func newClient(w *world, j *judge) *client {
+	c := &client{w: w, host: w.net.Host("client"), j: j, keys: make([]string, shards)}
+	for i, left := 0, shards; left > 0; i++ {
+		key := fmt.Sprint("k", i)
+		if s := shardmap.Of(key, shards); c.keys[s] == "" {
+			c.keys[s] = key
+			left--
+		}
+	}
+	return c
+}
+
+// send sends a request for a shard to p, for the app to work on for a while. The
+// judge is told the answer.
+func (c *client) send(p *process, s shardmap.Shard, method string, take time.Duration) *call {
+	c.sent++
+	call := c.j.call(fmt.Sprint(c.sent), method, p, take)
+	addr := p.host.Addr(8080)
+	head := fmt.Sprintf("%s / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Shard-Key: %s\r\nApp-Id: %s\r\nApp-Take: %s\r\n", method, c.keys[s], call.id, take)
+	if method == http.MethodPost {
+		head += "Content-Length: 0\r\n"
+	}
+	c.wait.Add(1)
+	go func() { // ends after patience
+		defer c.wait.Add(-1)
+		status, code, body, err := c.exchange(addr, head+"\r\n")
+		c.j.answered(call, status, code, body, err)
+	}()
+	return call
+}
+
+func (c *client) exchange(addr, request string) (status int, code, body string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := c.host.Dial(ctx, addr)
+	if err != nil {
+		return 0, "", "", err
+	}
+	defer func() { _ = conn.Close() }()
+	if err = conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return 0, "", "", err
+	}
+	if _, err = io.WriteString(conn, request); err != nil {
+		return 0, "", "", err
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, "", "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	return res.StatusCode, res.Header.Get("Shardway-Error"), string(b), err
+}

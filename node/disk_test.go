@@ -1,0 +1,177 @@
+package node_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// loaded runs f on so many nodes that serve requests, a, b and so on, and then
+// looks at what the clients were told.
+func loaded(t *testing.T, nodes int, f func(s *storm)) {
+	t.Helper()
+	bubble(t, func(w *world) {
+		s := newStorm(w, 1, ack.FenceLease)
+		for i := range nodes {
+			s.add(string(rune('a'+i)), trait{weight: 1, rate: 1, expect: nodes})
+		}
+		s.until("the cluster is there", s.whole)
+		f(s)
+		s.calm()
+		s.account()
+	})
+}
+
+// newcomer is the trait of a node that joins.
+var newcomer = trait{weight: 1, rate: 1, expect: 1}
+
+// A leader whose disk hangs goes on with its heartbeats, so nobody would replace
+// it. It cuts itself off; its shards go on elsewhere, it does not say that it
+// leads, and it is back when its disk is.
+func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
+	for _, nodes := range []int{3, 5} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			loaded(t, nodes, func(s *storm) {
+				l := s.leader()
+				rest := s.others(l)
+				l.disk.hang()
+				began := time.Now()
+				s.add("new", newcomer) // a reason to write
+				s.within(10*time.Second, "another leads", func() bool {
+					return s.leader() != nil && s.leads(rest...) != nil
+				})
+				s.t.Logf("another leads after %v", time.Since(began))
+				if st := l.node.Status(); st.Role == "leader" || st.Leader == l.name {
+					s.t.Errorf("Status() of the replaced leader: role %q, leader %q, want neither to name it", st.Role, st.Leader)
+				}
+				s.within(10*time.Second, "its shards are served elsewhere", func() bool { return s.settled(append(rest, "new")...) })
+				s.t.Logf("its shards are served elsewhere after %v", time.Since(began))
+				if l.node.Leased() {
+					s.t.Error("it has a lease")
+				}
+				s.live(20 * time.Second)
+				if !s.settled(append(rest, "new")...) || l.ended() {
+					s.t.Errorf("the others do not serve any more, or it has ended: %v", l.err)
+				}
+				l.disk.well()
+				s.within(time.Minute, "it serves again", s.whole)
+			})
+		})
+	}
+}
+
+// leads returns which of the named nodes leads, or nil.
+func (w *world) leads(names ...string) *process {
+	for _, n := range names {
+		if p := w.all[n]; !p.ended() && p.node.Leads() {
+			return p
+		}
+	}
+	return nil
+}
+
+// The others do not wait for a follower that cannot write for longer than for any
+// that does not acknowledge.
+func TestFollowerWhoseDiskHangsIsDroppedAndReturns(t *testing.T) {
+	loaded(t, 3, func(s *storm) {
+		p := s.follower()
+		rest := s.others(p)
+		p.disk.hang()
+		s.add("new", newcomer)
+		s.within(15*time.Second, "the others go on without it", func() bool { return s.settled(append(rest, "new")...) })
+		if p.node.Leased() {
+			s.t.Error("it has a lease though it never acknowledged")
+		}
+		p.disk.well()
+		s.within(time.Minute, "it serves again", s.whole)
+	})
+}
+
+// What waits for a write that hangs must not keep the process from ending.
+func TestNodeWhoseDiskHangsStops(t *testing.T) {
+	loaded(t, 3, func(s *storm) {
+		p := s.leader()
+		rest := s.others(p)
+		p.disk.hang()
+		s.add("new", newcomer)
+		s.within(10*time.Second, "another leads", func() bool { return s.leads(rest...) != nil })
+		p.stop()
+		s.until("it has stopped", p.ended)
+		p.host.Crash()
+		s.until("the others serve", func() bool { return s.settled(append(rest, "new")...) })
+	})
+}
+
+// A disk that takes 100 ms for each write makes maps slow, not leases: nobody is
+// dropped, nobody's lease ends, nobody else is elected.
+func TestSlowDisksCostNobodyTheLease(t *testing.T) {
+	for _, who := range []string{"leader", "follower", "all"} {
+		t.Run(who, func(t *testing.T) {
+			loaded(t, 5, func(s *storm) {
+				slow := s.running()
+				switch who {
+				case "leader":
+					slow = []*process{s.leader()}
+				case "follower":
+					slow = []*process{s.follower()}
+				}
+				for _, p := range slow {
+					p.disk.slow(100 * time.Millisecond)
+				}
+				l := s.leader()
+				term := l.node.Status().Term
+				all := s.running()
+				look := func() {
+					for _, p := range all {
+						if !p.node.Leased() {
+							s.t.Fatalf("%s has no lease", p.name)
+						}
+						if d, ok := l.node.State().Drop(shardmap.NodeID(p.name)); ok {
+							s.t.Fatalf("%s was dropped: %v", p.name, d.Cause)
+						}
+					}
+				}
+				s.moment = func() { s.pass(); look() }
+				began := time.Now()
+				s.add("new", newcomer)
+				s.until("the newcomer serves", func() bool { return s.settled(s.owners()...) })
+				s.t.Logf("a join takes %v", time.Since(began))
+				for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+					s.moment()
+				}
+				if st := l.node.Status(); st.Role != "leader" || st.Term != term {
+					s.t.Errorf("%s is %s in term %d, want the leader in %d", l.name, st.Role, st.Term, term)
+				}
+				s.moment = s.pass
+			})
+		})
+	}
+}
+
+// A disk that fails ends the process with the reason, and the others go on.
+func TestNodeWhoseDiskBreaksEndsWithTheReason(t *testing.T) {
+	for _, who := range []string{"leader", "follower"} {
+		t.Run(who, func(t *testing.T) {
+			loaded(t, 3, func(s *storm) {
+				p := s.follower()
+				if who == "leader" {
+					p = s.leader()
+				}
+				rest := s.others(p)
+				p.disk.breaks()
+				s.add("new", newcomer) // a reason to write
+				s.within(10*time.Second, "it ends", p.ended)
+				if p.err == nil || !strings.Contains(p.err.Error(), errBroken.Error()) {
+					s.t.Errorf("Run() = %v, want it to name the reason", p.err)
+				}
+				s.within(10*time.Second, "the others serve", func() bool { return s.settled(append(rest, "new")...) })
+				s.revive(p)
+				s.within(time.Minute, "it serves again", s.whole)
+			})
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package node_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/node"
+)
+
+// founding starts nodes of which any three found a cluster, and returns when cond
+// holds; it looks as often as messages take.
+func founding(w *world, names []string, cond func() bool) {
+	w.t.Helper()
+	w.tune = func(o *node.Options) { o.Expect = 3 }
+	for _, n := range names {
+		w.start(n)
+	}
+	for _, p := range w.running() {
+		<-p.node.Started()
+	}
+	for end := time.Now().Add(10 * time.Second); !cond(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			w.t.Fatal("the founding never came so far")
+		}
+	}
+}
+
+// untilOne waits until all of them serve, in one cluster.
+func (w *world) untilOne(names ...string) {
+	w.t.Helper()
+	w.untilSettled(names...)
+	for _, n := range names {
+		if got, want := w.all[n].node.Status().Cluster, w.all[names[0]].node.Status().Cluster; got != want {
+			w.t.Errorf("%s is in cluster %s, %s in %s", n, got, names[0], want)
+		}
+	}
+}
+
+// nobodyLeads looks on for so long.
+func (w *world) nobodyLeads(d time.Duration) {
+	w.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if l := w.leader(); l != nil {
+			w.t.Fatalf("%s leads a cluster of its own", l.name)
+		}
+	}
+}
+
+// A founder that dies as it has founded, before anybody was added, has a cluster
+// on its disk. More than are expected are left, and must not found another.
+func TestDeadFounderIsWaitedFor(t *testing.T) {
+	bubble(t, func(w *world) {
+		all := []string{"a", "b", "c", "d", "e"}
+		founding(w, all, func() bool { return len(w.all["a"].node.Servers()) > 0 })
+		w.all["a"].kill()
+		w.nobodyLeads(time.Minute)
+		if err := w.all["b"].node.Ready(); err == nil || !strings.Contains(err.Error(), `node "a" was about to found the cluster and is gone: start it again`) {
+			t.Errorf("Ready() = %v, want it to say who is missing", err)
+		}
+		w.all["c"].kill() // its promise is on its disk
+		w.all["c"].restart()
+		w.nobodyLeads(10 * time.Second)
+		w.all["a"].restart()
+		w.untilOne(all...)
+	})
+}
+
+// Nothing is left of a founder's cluster when its disk is lost.
+func TestFounderThatLostItsDiskFoundsAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		all := []string{"a", "b", "c", "d", "e"}
+		founding(w, all, func() bool { return len(w.all["a"].node.Servers()) > 0 })
+		w.all["a"].kill()
+		w.all["a"].wipe()
+		w.nobodyLeads(10 * time.Second)
+		w.all["a"].restart()
+		w.untilOne(all...)
+	})
+}
+
+// A founder that has not founded yet gives way to a smaller id, also after it died
+// with promises of others.
+func TestFounderGivesWayToASmallerID(t *testing.T) {
+	bubble(t, func(w *world) {
+		founding(w, []string{"c", "d", "e"}, func() bool { return w.all["d"].node.Promised() == "c" })
+		if len(w.all["c"].node.Servers()) > 0 {
+			t.Fatal("founded already")
+		}
+		w.all["c"].kill()
+		w.start("a")
+		w.nobodyLeads(time.Minute)
+		w.all["c"].restart()
+		w.untilOne("a", "c", "d", "e")
+	})
+}
+
+func TestFounderKilledAtAnyMomentFoundsOneCluster(t *testing.T) {
+	for i := range 10 {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				all := []string{"a", "b", "c", "d", "e"}
+				founding(w, all, func() bool { return w.all["a"].node.Promised() == "a" })
+				time.Sleep(time.Duration(i*i) * 1000 * time.Microsecond)
+				w.all["a"].kill()
+				time.Sleep(20 * time.Second)
+				w.all["a"].restart()
+				w.untilOne(all...)
+			})
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package node_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"shardway/internal/simnet"
+)
+
+// failures are the answers of the tally but those that are none of the node's:
+// it answered 200, or a dial met the moment in which nobody listens.
+func (s *storm) failures() int {
+	failed := 0
+	for what, n := range s.j.tally() {
+		if what != fmt.Sprint(http.StatusOK) && what != "nobody listens" {
+			failed += n
+		}
+	}
+	return failed
+}
+
+// quiet waits until no request is under way.
+func (s *storm) quiet() {
+	s.t.Helper()
+	load := s.load
+	s.load = 0
+	s.until("all requests are answered", func() bool { return s.c.wait.Load() == 0 })
+	s.load = load
+}
+
+func TestRollingRestartFailsNoRequest(t *testing.T) {
+	for _, nodes := range []int{3, 5, 7} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			loaded(t, nodes, func(s *storm) {
+				began := time.Now()
+				for _, n := range s.names {
+					p := s.all[n]
+					p.stop()
+					s.until(n+" has ended", p.ended)
+					if p.err != nil {
+						s.t.Fatalf("Run() of %s = %v, want nil", n, p.err)
+					}
+					s.until("the others serve", func() bool { return s.settled(s.others(p)...) })
+					s.revive(p)
+					s.until("all serve", s.whole)
+				}
+				s.quiet()
+				if failed := s.failures(); failed > 0 {
+					s.t.Errorf("%d requests failed: %v", failed, s.j.tally())
+				}
+				s.t.Logf("%d nodes restarted in %v: %d maps moved %d shards; the longest request took %v", nodes, time.Since(began), s.maps, s.moved, s.j.longest())
+			})
+		})
+	}
+}
+
+func TestTwentyJoinsInAStorm(t *testing.T) {
+	loaded(t, 1, func(s *storm) {
+		began, maps, moved := time.Now(), s.maps, s.moved
+		for i := range 20 {
+			s.add(fmt.Sprintf("n%02d", i+1), newcomer)
+			s.live(s.upTo(50 * time.Millisecond))
+		}
+		s.until("all serve", s.whole)
+		for _, m := range s.committed().Members() {
+			if c := s.committed().Count(m.ID); c < shards/21 || c > shards/21+1 {
+				s.t.Errorf("Count(%s) = %d, want %d or one more", m.ID, c, shards/21)
+			}
+		}
+		s.t.Logf("20 nodes joined in %v by %d maps that moved %d shards", time.Since(began), s.maps-maps, s.moved-moved)
+		s.quiet()
+		if failed := s.failures(); failed > 0 {
+			s.t.Errorf("%d requests failed: %v", failed, s.j.tally())
+		}
+	})
+}
+
+// With 30 % of everything lost, lost segments come 200 ms late and later, so
+// leases end and leaders change. One owner at a time, requests answered, and what
+// it costs is told.
+func TestLossyNetworkStillServes(t *testing.T) {
+	for _, nodes := range []int{3, 5} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			loaded(t, nodes, func(s *storm) {
+				s.links(simnet.Link{Latency: time.Millisecond, Jitter: time.Millisecond, Loss: 0.3})
+				maps, moved := s.maps, s.moved
+				leased, looks := 0, 0
+				s.moment = func() {
+					for _, p := range s.running() {
+						if looks++; p.node.Leased() {
+							leased++
+						}
+					}
+					s.pass()
+				}
+				for range 6 {
+					before := s.j.tally()["200"]
+					for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+						s.moment()
+					}
+					if s.j.tally()["200"] == before {
+						s.t.Error("no request was answered in 10 s")
+					}
+				}
+				s.moment = s.pass
+				s.t.Logf("%d nodes, a minute: %d maps moved %d shards, a lease %d %% of the time, answers %v", nodes, s.maps-maps, s.moved-moved, 100*leased/looks, s.j.tally())
+				s.heal()
+				s.until("all serve", s.whole)
+			})
+		})
+	}
+}

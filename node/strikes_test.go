@@ -1,0 +1,272 @@
+package node_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/admin"
+	"shardway/internal/simnet"
+)
+
+// strikes are the bad things that happen in a storm, by name; each is drawn as
+// often as it is listed.
+var strikes = []struct {
+	name  string
+	often int
+	f     func(s *storm, p *process)
+}{
+	{"kill", 4, func(_ *storm, p *process) { p.kill() }},
+	{"kill the leader", 2, func(s *storm, p *process) { s.leaderOr(p).kill() }},
+	{"kill, restart at once", 3, func(s *storm, p *process) {
+		p.kill()
+		s.live(s.upTo(700 * time.Millisecond))
+		s.revive(p)
+	}},
+	{"restart all", 4, func(s *storm, _ *process) { s.restartAll() }},
+	{"terminate", 3, func(_ *storm, p *process) { p.stop() }},
+	{"terminate several", 1, func(s *storm, _ *process) {
+		for _, p := range s.running() {
+			if s.r.IntN(2) == 0 {
+				s.say("  %s", p.name)
+				p.stop()
+			}
+		}
+	}},
+	{"step down", 2, (*storm).stepDown},
+	{"join", 1, (*storm).join},
+	{"another weight", 1, (*storm).reweigh},
+	{"app unhealthy", 2, func(s *storm, p *process) {
+		a := s.apps[p.name]
+		a.sick.Store(true)
+		s.later(s.upTo(6*time.Second), func() { a.sick.Store(false) })
+	}},
+
+	{"isolate", 2, func(s *storm, p *process) { s.net.Partition([]string{p.name}, s.but(p.name)) }},
+	{"cut one way", 3, func(s *storm, p *process) {
+		q := s.pick()
+		s.say("  towards %s", q.name)
+		s.net.Cut(p.name, q.name)
+	}},
+	{"halves", 2, func(s *storm, _ *process) {
+		left, right := s.split(s.names)
+		s.net.Partition(left, right)
+	}},
+	{"bridge", 2, func(s *storm, p *process) {
+		left, right := s.split(s.but(p.name))
+		s.net.Partition(left, right)
+	}},
+	{"loss", 2, func(s *storm, _ *process) {
+		l := simnet.Link{Latency: time.Millisecond, Jitter: 2 * time.Millisecond, Loss: 0.1 + 0.4*s.r.Float64()}
+		s.say("  of %.0f %%", 100*l.Loss)
+		s.links(l)
+		s.later(s.upTo(8*time.Second), func() { s.links(usualLink) })
+	}},
+	{"forged resets", 3, func(s *storm, p *process) {
+		q := s.pick()
+		s.say("  and %s", q.name)
+		s.net.Reset(p.name, q.name)
+		s.later(s.upTo(3*time.Second), s.heal)
+		end := s.j.reset(p.name, q.name)
+		s.later(3*time.Second, end) // evidence from before the end may still be worked on
+	}},
+	{"heal", 5, func(s *storm, _ *process) { s.heal() }},
+
+	{"freeze", 3, func(s *storm, p *process) { s.freeze(p) }},
+	{"freeze the leader", 1, func(s *storm, p *process) { s.freeze(s.leaderOr(p)) }},
+	{"stutter", 1, func(s *storm, p *process) {
+		for range 10 {
+			s.freezeFor(p, 50*time.Millisecond+s.upTo(300*time.Millisecond))
+			s.live(s.upTo(800 * time.Millisecond))
+			s.end(true)
+		}
+	}},
+	{"hold the log", 2, func(s *storm, p *process) {
+		p.log.close()
+		s.later(s.upTo(9*time.Second), p.log.open)
+	}},
+
+	{"disk hangs", 2, func(s *storm, p *process) { s.hang(p) }},
+	{"leader's disk hangs", 2, func(s *storm, p *process) { s.hang(s.leaderOr(p)) }},
+	{"slow disk", 1, func(s *storm, p *process) { s.slow(p) }},
+	{"slow disks", 1, func(s *storm, _ *process) { s.slow(s.running()...) }},
+	{"disk breaks", 2, func(_ *storm, p *process) { p.disk.breaks() }},
+	{"wiped disk", 1, (*storm).wipeDisk},
+	{"old disk", 1, (*storm).oldDisk},
+}
+
+// usualLink is what nodes have between them when all is well.
+var usualLink = simnet.Link{Latency: 200 * time.Microsecond}
+
+// strike does one bad thing.
+func (s *storm) strike() {
+	p := s.pick()
+	if p == nil {
+		s.restartAll()
+		return
+	}
+	total := 0
+	for _, k := range strikes {
+		total += k.often
+	}
+	draw := s.r.IntN(total)
+	for _, k := range strikes {
+		if draw -= k.often; draw < 0 {
+			s.say("%s (%s)", k.name, p.name)
+			s.struck[k.name]++
+			k.f(s, p)
+			return
+		}
+	}
+}
+
+// leaderOr returns the leader, or p if nobody leads.
+func (s *storm) leaderOr(p *process) *process {
+	if l := s.leader(); l != nil {
+		return l
+	}
+	return p
+}
+
+// but returns the names of all other nodes.
+func (s *storm) but(name string) []string {
+	return slices.DeleteFunc(slices.Clone(s.names), func(n string) bool { return n == name })
+}
+
+// split draws two groups.
+func (s *storm) split(names []string) (left, right []string) {
+	for _, i := range s.r.Perm(len(names)) {
+		if len(left) <= len(right) {
+			left = append(left, names[i])
+		} else {
+			right = append(right, names[i])
+		}
+	}
+	return left, right
+}
+
+// links gives all pairs of nodes the same link.
+func (w *world) links(l simnet.Link) {
+	names := slices.Sorted(maps.Keys(w.all))
+	for i, a := range names {
+		for _, b := range names[i+1:] {
+			w.net.SetLink(a, b, l)
+		}
+	}
+}
+
+// heal makes the network well.
+func (s *storm) heal() {
+	s.net.Heal()
+	s.links(usualLink)
+}
+
+// revive starts a node again whose process has ended.
+func (s *storm) revive(p *process) {
+	if !p.ended() {
+		return
+	}
+	p.host.Crash()
+	p.disk.well()
+	if s.r.IntN(3) == 0 {
+		if c, err := p.mem.Copy(); err == nil && s.old[p.name] == nil {
+			s.old[p.name] = c
+		}
+	}
+	s.say("restart %s", p.name)
+	p.restart()
+}
+
+func (s *storm) restartAll() {
+	for _, n := range s.names {
+		s.revive(s.all[n])
+	}
+}
+
+func (s *storm) stepDown(p *process) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	go func() { // ends with ctx
+		defer cancel()
+		_ = p.node.Do(ctx, admin.Action{Verb: admin.StepDown}) // may be refused
+	}()
+}
+
+// join adds a node, up to two more than the storm began with.
+func (s *storm) join(*process) {
+	if len(s.names) >= s.traits["a"].expect+2 {
+		return
+	}
+	s.add(string(rune('a'+len(s.names))), trait{weight: 1, rate: 0.955 + 0.09*s.r.Float64(), expect: 1})
+}
+
+// reweigh restarts a node with another weight.
+func (s *storm) reweigh(p *process) {
+	p.kill()
+	t := s.traits[p.name]
+	t.weight = 1 + uint32(s.r.IntN(4))
+	s.traits[p.name] = t
+	s.revive(p)
+}
+
+func (s *storm) freeze(p *process) { s.freezeFor(p, s.upTo(5*time.Second)) }
+
+func (s *storm) freezeFor(p *process, d time.Duration) {
+	if p.frozen || p.ended() {
+		return
+	}
+	end := s.j.stop(p.name)
+	p.freeze()
+	s.later(d, func() {
+		p.thaw()
+		end()
+	})
+}
+
+func (s *storm) hang(p *process) {
+	s.say("  for a while: %s", p.name)
+	p.disk.hang()
+	s.later(s.upTo(9*time.Second), p.disk.well)
+}
+
+func (s *storm) slow(all ...*process) {
+	for _, p := range all {
+		p.disk.slow(100 * time.Millisecond)
+		s.later(s.upTo(10*time.Second), func() { p.disk.slow(0) })
+	}
+}
+
+// wipeDisk has a node return with an empty data directory. More than one such
+// loss at a time is a lost quorum, which no cluster survives.
+func (s *storm) wipeDisk(p *process) {
+	if !s.whole() {
+		s.say("  not now")
+		return
+	}
+	p.kill()
+	p.wipe()
+	delete(s.old, p.name) // that disk is removed from the cluster for good
+	s.live(s.upTo(4 * time.Second))
+	s.revive(p)
+}
+
+// oldDisk has a node return with what its disk held some time ago. Raft stands
+// that only while the others hold the log and elect nobody, so nothing else
+// happens until it has caught up.
+func (s *storm) oldDisk(p *process) {
+	old := s.old[p.name]
+	if old == nil || !s.whole() {
+		s.say("  not now")
+		return
+	}
+	s.end(true)
+	s.heal()
+	p.kill()
+	rest := slices.DeleteFunc(s.owners(), func(n string) bool { return n == p.name })
+	s.within(time.Minute, "the others serve without it", func() bool { return s.settled(rest...) })
+	delete(s.old, p.name)
+	p.mem = old
+	s.say("  its disk is an old one")
+	s.revive(p)
+	s.within(time.Minute, "it has caught up", s.whole)
+}
