@@ -5,7 +5,9 @@
 //
 //	history   what clients and apps saw, and the judgement of it
 //	app       the app behind each node, which records what runs
+//	store     where the apps keep registers: outside, fenced by the epoch
 //	load      the clients
+//	register  whether each key was one register
 //	cluster   processes, their control and their state
 //	relay     holds back single streams between nodes (Raft but not heartbeats)
 //	netns     cuts wires between nodes

@@ -5,6 +5,7 @@ package register_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,11 @@ import (
 )
 
 const key = "k"
+
+type (
+	ops = []register.Op
+	log = []store.Applied
+)
 
 func write(value string, call, ret int64) register.Op {
 	return register.Op{Key: key, Write: true, Value: value, Call: call, Return: ret, Outcome: register.Known, ID: "w-" + value}
@@ -37,38 +43,39 @@ func applied(value string, at int64) store.Applied {
 // show the operations at fault and no others.
 func TestContradictionsAreFound(t *testing.T) {
 	busy := []register.Op{write("one", 0, 10), read("one", 20, 30), write("two", 40, 50), read("two", 60, 70)}
+	const both = "before the other, and after it"
+	applied12 := log{applied("one", 5), applied("two", 45)}
+	lost := with(register.Unknown, write("three", 80, 0))
+	refused := with(register.Refused, write("three", 80, 90))
+	alien := write("alien", 1, 2)
+	alien.Key = "other"
 	for _, c := range []struct {
 		name string
-		ops  []register.Op
-		log  []store.Applied
+		ops  ops
+		log  log
 		why  string
-		show []string
+		show string
 	}{
-		{"stale read", []register.Op{read("one", 55, 58)}, nil, "before the other, and after it", []string{"w-one", "w-two", "r-55"}},
-		{"stale read of nothing", []register.Op{read("", 15, 18)}, nil, "before the other, and after it", []string{"w-one", "r-15"}},
-		{"lost write", []register.Op{write("three", 80, 90), read("two", 100, 110)}, nil, "before the other, and after it", []string{"w-two", "w-three", "r-100"}},
-		{"reads in two orders", []register.Op{
+		{"stale read", ops{read("one", 55, 58)}, nil, both, "w-one w-two r-55"},
+		{"stale read of nothing", ops{read("", 15, 18)}, nil, both, "w-one r-15"},
+		{"lost write", ops{write("three", 80, 90), read("two", 100, 110)}, nil, both, "w-two w-three r-100"},
+		{"reads in two orders", ops{
 			write("three", 80, 200), write("four", 80, 200), read("three", 100, 110), read("four", 120, 130), read("three", 140, 150),
-		}, nil, "before the other, and after it", []string{"w-three", "w-four", "r-100", "r-120", "r-140"}},
-		{"swapped writes", []register.Op{write("three", 80, 90), write("four", 100, 110), read("four", 120, 130), read("three", 140, 150)}, nil,
-			"before the other, and after it", []string{"w-three", "w-four", "r-140"}},
-		{"read before the write", []register.Op{read("three", 80, 85), write("three", 90, 100)}, nil, "before it was written", []string{"r-80", "w-three"}},
-		{"refused write that was read", []register.Op{with(register.Refused, write("three", 80, 90)), read("three", 100, 110)}, nil,
-			"was refused", []string{"w-three", "r-100"}},
-		{"value of nobody", []register.Op{read("ghost", 80, 90)}, nil, "nobody wrote", []string{"r-80"}},
-		{"value of another key", []register.Op{{Key: "other", Write: true, Value: "alien", Call: 1, Return: 2, Outcome: register.Known, ID: "w-alien"}, read("alien", 80, 90)}, nil,
-			`written to key "other"`, []string{"w-alien", "r-80"}},
-		{"unknown write that comes and goes", []register.Op{with(register.Unknown, write("three", 80, 0)), read("three", 90, 95), read("two", 100, 105)}, nil,
-			"before the other, and after it", []string{"w-two", "w-three", "r-90", "r-100"}},
-		{"unknown write that the store never had", []register.Op{with(register.Unknown, write("three", 80, 0)), read("three", 90, 95)},
-			[]store.Applied{applied("one", 5), applied("two", 45)}, "never came to the store", []string{"w-three", "r-90"}},
-		{"applied twice", nil, []store.Applied{applied("one", 5), applied("two", 45), applied("one", 6)}, "applied it twice", []string{"w-one"}},
-		{"answered and not applied", nil, []store.Applied{applied("one", 5)}, "never applied it", []string{"w-two"}},
-		{"refused and applied", []register.Op{with(register.Refused, write("three", 80, 90))},
-			[]store.Applied{applied("one", 5), applied("two", 45), applied("three", 85)}, "was refused, and", []string{"w-three"}},
-		{"applied after its answer", nil, []store.Applied{applied("one", 5), applied("two", 51)}, "nobody waited", []string{"w-two"}},
-		{"unknown write that was applied and lost", []register.Op{with(register.Unknown, write("three", 80, 0)), read("two", 100, 105)},
-			[]store.Applied{applied("one", 5), applied("two", 45), applied("three", 85)}, "before the other, and after it", []string{"w-two", "w-three", "r-100"}},
+		}, nil, both, "w-three w-four r-100 r-120 r-140"},
+		{"swapped writes", ops{
+			write("three", 80, 90), write("four", 100, 110), read("four", 120, 130), read("three", 140, 150),
+		}, nil, both, "w-three w-four r-140"},
+		{"read before the write", ops{read("three", 80, 85), write("three", 90, 100)}, nil, "before it was written", "r-80 w-three"},
+		{"refused write that was read", ops{refused, read("three", 100, 110)}, nil, "was refused", "w-three r-100"},
+		{"value of nobody", ops{read("ghost", 80, 90)}, nil, "nobody wrote", "r-80"},
+		{"value of another key", ops{alien, read("alien", 80, 90)}, nil, `written to key "other"`, "w-alien r-80"},
+		{"unknown write that comes and goes", ops{lost, read("three", 90, 95), read("two", 100, 105)}, nil, both, "w-two w-three r-90 r-100"},
+		{"unknown write that the store never had", ops{lost, read("three", 90, 95)}, applied12, "never came to the store", "w-three r-90"},
+		{"unknown write that was applied and lost", ops{lost, read("two", 100, 105)}, append(applied12, applied("three", 85)), both, "w-two w-three r-100"},
+		{"applied twice", nil, append(applied12, applied("one", 6)), "applied it twice", "w-one"},
+		{"answered and not applied", nil, applied12[:1], "never applied it", "w-two"},
+		{"refused and applied", ops{refused}, append(applied12, applied("three", 85)), "was refused, and", "w-three"},
+		{"applied after its answer", nil, log{applied("one", 5), applied("two", 51)}, "nobody waited", "w-two"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := register.Check(append(c.ops, busy...), register.Options{Applied: c.log})
@@ -79,7 +86,7 @@ func TestContradictionsAreFound(t *testing.T) {
 				t.Errorf("error = %v, want %q in it", err, c.why)
 			}
 			want := make(map[string]bool)
-			for _, id := range c.show {
+			for _, id := range strings.Fields(c.show) {
 				want[id] = true
 			}
 			for _, op := range append(c.ops, busy...) {
@@ -96,27 +103,27 @@ func TestContradictionsAreFound(t *testing.T) {
 func TestLinearizableHistoriesPass(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		ops  []register.Op
-		log  []store.Applied
+		ops  ops
+		log  log
 	}{
 		{"nothing", nil, nil},
-		{"reads of nothing", []register.Op{read("", 0, 10), read("", 20, 30)}, nil},
-		{"ends touch", []register.Op{write("one", 0, 10), write("two", 10, 20), read("one", 20, 30), read("two", 30, 40)}, nil},
-		{"old and new while a write runs", []register.Op{
+		{"reads of nothing", ops{read("", 0, 10), read("", 20, 30)}, nil},
+		{"ends touch", ops{write("one", 0, 10), write("two", 10, 20), read("one", 20, 30), read("two", 30, 40)}, nil},
+		{"old and new while a write runs", ops{
 			write("one", 0, 10), write("two", 20, 100), read("one", 30, 40), read("two", 50, 60), read("two", 70, 80),
 		}, nil},
-		{"unknown write without effect", []register.Op{write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40)}, nil},
-		{"unknown write late", []register.Op{
+		{"unknown write without effect", ops{write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40)}, nil},
+		{"unknown write late", ops{
 			write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40),
 			write("three", 50, 60), read("three", 70, 80), read("two", 90, 100),
 		}, nil},
-		{"unknown write not applied", []register.Op{write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40)},
-			[]store.Applied{applied("one", 3)}},
-		{"unknown write applied", []register.Op{write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40), read("two", 40, 50)},
-			[]store.Applied{applied("one", 3), applied("two", 42)}},
-		{"refused write without effect", []register.Op{write("one", 0, 10), with(register.Refused, write("two", 20, 30)), read("one", 40, 50)}, nil},
-		{"unknown and refused reads", []register.Op{write("one", 0, 10), with(register.Unknown, read("x", 20, 0)), with(register.Refused, read("y", 20, 30))}, nil},
-		{"another key's", []register.Op{write("one", 0, 10), {Key: "other", Call: 20, Return: 30, Outcome: register.Known}}, nil},
+		{"unknown write not applied", ops{write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40)}, log{applied("one", 3)}},
+		{"unknown write applied", ops{
+			write("one", 0, 10), with(register.Unknown, write("two", 20, 0)), read("one", 30, 40), read("two", 40, 50),
+		}, log{applied("one", 3), applied("two", 42)}},
+		{"refused write without effect", ops{write("one", 0, 10), with(register.Refused, write("two", 20, 30)), read("one", 40, 50)}, nil},
+		{"unknown and refused reads", ops{write("one", 0, 10), with(register.Unknown, read("x", 20, 0)), with(register.Refused, read("y", 20, 30))}, nil},
+		{"another key's", ops{write("one", 0, 10), {Key: "other", Call: 20, Return: 30, Outcome: register.Known}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := register.Check(c.ops, register.Options{Applied: c.log}); err != nil {
@@ -217,15 +224,15 @@ func TestOpsSayWhatClientsKnow(t *testing.T) {
 	}
 }
 
-// real is what clients see of a register that is one: each operation has a
+// genuine is what clients see of a register that is one: each operation has a
 // moment in which it is done, and its client sees it begin before and end after.
 // Some writes are refused, some lose their answer, done or not.
-func real(r *rand.Rand, n, spread int) (ops []register.Op, log []store.Applied) {
+func genuine(r *rand.Rand, n, spread int) (ops []register.Op, log []store.Applied) {
 	value := ""
 	for i := range n {
 		at := int64(1+i) * 100
 		op := register.Op{
-			Key: key, Write: r.IntN(2) == 0, Outcome: register.Known, ID: fmt.Sprint(i),
+			Key: key, Write: r.IntN(2) == 0, Outcome: register.Known, ID: strconv.Itoa(i),
 			Call: at - r.Int64N(int64(spread)*100), Return: at + r.Int64N(int64(spread)*100),
 		}
 		if !op.Write {
@@ -257,7 +264,7 @@ func real(r *rand.Rand, n, spread int) (ops []register.Op, log []store.Applied) 
 func TestRealRegistersPass(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		ops, log := real(r, 1+r.IntN(60), 1+r.IntN(6))
+		ops, log := genuine(r, 1+r.IntN(60), 1+r.IntN(6))
 		r.Shuffle(len(ops), func(i, j int) { ops[i], ops[j] = ops[j], ops[i] })
 		for _, o := range []register.Options{{}, {Applied: log}} {
 			if err := register.Check(ops, o); err != nil {
@@ -270,7 +277,7 @@ func TestRealRegistersPass(t *testing.T) {
 // TestLongHistoriesAreCheap is what a round of chaos leaves on one key, and more:
 // with the log of the store, a hundred operations may be under way at once.
 func TestLongHistoriesAreCheap(t *testing.T) {
-	ops, log := real(rand.New(rand.NewPCG(7, 7)), 1000, 100)
+	ops, log := genuine(rand.New(rand.NewPCG(7, 7)), 1000, 100)
 	if err := register.Check(ops, register.Options{Applied: log}); err != nil {
 		t.Error(err)
 	}

@@ -42,8 +42,8 @@ func (l *life) add(s settled) {
 	}
 }
 
-// before is nil unless something of l had ended before something of m began. Else
-// it is two such operations, the writes if possible, and the writes.
+// before shows that something of l had ended before something of m began: by the
+// writes if they do, and always with them.
 func (l *life) before(m *life) []settled {
 	for _, end := range []settled{l.write, l.first} {
 		for _, start := range []settled{m.write, m.last} {
@@ -117,8 +117,8 @@ func (ls *lives) contradiction() *contradiction {
 			found("it was read before it was written", a.first, a.write)
 		}
 		for _, b := range before {
-			if ab, ba := a.before(b), b.before(a); ab != nil && ba != nil {
-				found("each of these two values was there before the other, and after it", append(ab, ba...)...)
+			if a.first.until < b.last.from && b.first.until < a.last.from {
+				found("each of these two values was there before the other, and after it", append(a.before(b), b.before(a)...)...)
 			}
 		}
 		before = append(before, a)

@@ -5,6 +5,7 @@ package register
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"shardway/e2e/history"
 )
@@ -99,21 +100,23 @@ func outcome(a *history.Answer) Outcome {
 
 // String is the operation in one line.
 func (o Op) String() string {
-	s := fmt.Sprintf("read %q", o.Value)
+	var b strings.Builder
 	if o.Write {
-		s = fmt.Sprintf("write %q", o.Value)
+		fmt.Fprintf(&b, "write %q", o.Value)
+	} else {
+		fmt.Fprintf(&b, "read %q", o.Value)
 	}
 	if o.Outcome != Known {
-		s += ", " + o.Outcome.String()
+		fmt.Fprintf(&b, ", %s", o.Outcome)
 	}
 	if o.ID != "" {
-		s += " (" + o.ID + ")"
+		fmt.Fprintf(&b, " (%s)", o.ID)
 	}
 	for _, run := range o.Runs {
-		s += fmt.Sprintf(" at %s, shard %d epoch %d", run.App, run.Shard, run.Epoch)
+		fmt.Fprintf(&b, " at %s, shard %d epoch %d", run.App, run.Shard, run.Epoch)
 		if run.Cut {
-			s += ", cut"
+			b.WriteString(", cut")
 		}
 	}
-	return s
+	return b.String()
 }

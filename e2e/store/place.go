@@ -41,10 +41,10 @@ func (p Place) query() string {
 }
 
 func parsePlace(q url.Values) (Place, error) {
-	shard, err := strconv.ParseUint(q.Get("shard"), 10, 32)
+	shard, err1 := strconv.ParseUint(q.Get("shard"), 10, 32)
 	epoch, err2 := strconv.ParseUint(q.Get("epoch"), 10, 64)
 	asked, err3 := strconv.ParseInt(q.Get("asked"), 10, 64)
-	if err := errors.Join(err, err2, err3); err != nil {
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return Place{}, fmt.Errorf("store: %w", err)
 	}
 	return Place{Shard: uint32(shard), Epoch: epoch, Key: q.Get("key"), Writer: q.Get("writer"), Asked: asked}, nil

@@ -111,14 +111,14 @@ func TestVanishingClientLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := fmt.Fprint(conn, "POST /?shard=7&epoch=9&key=k&writer=a&asked=1 HTTP/1.1\r\nHost: s\r\nContent-Length: 4\r\n\r\nhal"); err != nil {
+	if _, err = fmt.Fprint(conn, "POST /?shard=7&epoch=9&key=k&writer=a&asked=1 HTTP/1.1\r\nHost: s\r\nContent-Length: 4\r\n\r\nhal"); err != nil {
 		t.Fatal(err)
 	}
 	half, ok := conn.(*net.TCPConn)
 	if !ok {
 		t.Fatalf("connection is a %T", conn)
 	}
-	if err := half.CloseWrite(); err != nil {
+	if err = half.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
