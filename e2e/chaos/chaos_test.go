@@ -17,6 +17,7 @@ var (
 	length = flag.Duration("chaos.for", 75*time.Second, "how long each of the two clusters is hurt")
 	seed   = flag.Uint64("chaos.seed", 0, "seed of the schedule; 0: a new one, which is printed")
 	only   = flag.String("chaos.faults", "", "regular expression for the faults to have")
+	fence  = flag.String("chaos.fence", "", "fence of the nodes; empty: lease, and in a soak one by the seed")
 	nodes  = flag.Int("chaos.nodes", 0, "hurt only the cluster of three, or of five; 0: both")
 )
 
@@ -34,10 +35,11 @@ func TestChaos(t *testing.T) {
 		*seed = rand.Uint64N(1_000_000) + 1
 	}
 	t.Logf("seed %d", *seed)
-	soak := *length > 5*time.Minute
-	fence := "lease"
-	if soak {
-		fence = []string{"lease", "lease", "strict", "refused"}[*seed%4]
+	if *fence == "" {
+		*fence = "lease"
+		if *length > 5*time.Minute {
+			*fence = []string{"lease", "lease", "strict", "refused"}[*seed%4]
+		}
 	}
 	b := binaries(t)
 	for i, n := range []int{3, 5} {
@@ -48,7 +50,7 @@ func TestChaos(t *testing.T) {
 			t.Parallel()
 			r := chaos.Run(t, chaos.Options{
 				Binaries: b, Nodes: n, For: *length, Seed: *seed, Faults: faults, Network: 1 + i,
-				Backwards: n == 5, Secret: n == 5, Pairs: soak, Fence: fence,
+				Backwards: n == 5, Secret: n == 5, Pairs: true, Fence: *fence,
 			})
 			t.Log(r)
 			if err := r.Err(); err != nil {

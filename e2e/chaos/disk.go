@@ -26,6 +26,14 @@ func (f *fullDisk) begin(w *world) {
 	w.must(w.disks[f.victim.ID].Fill())
 }
 
+// during has it write, and then start, which it cannot.
+func (f *fullDisk) during(w *world) {
+	w.churn(f.victim)
+	w.kill(f.victim)
+	w.start(f.victim)
+	w.flow()
+}
+
 func (f *fullDisk) end(w *world) {
 	w.must(w.disks[f.victim.ID].Free())
 	w.revive(f.victim)
@@ -59,9 +67,30 @@ func (f *fsync) begin(w *world) {
 	f.tracer = t
 }
 
+func (f *fsync) during(w *world) { w.churn(f.victim) }
+
 func (f *fsync) end(w *world) {
 	w.must(f.tracer.Stop())
 	if f.fails {
 		w.revive(f.victim)
+	}
+}
+
+// churn makes the nodes write, which they do not while nothing changes: leadership
+// changes, and with it votes and a round.
+func (w *world) churn(victim *cluster.Node) {
+	for range 2 {
+		for _, n := range w.others(victim) {
+			if !n.Running() {
+				continue
+			}
+			if err := n.Try(w.Context(), "step-down", nil); err != nil {
+				w.note("step-down at %s: %v", n.ID, err)
+				continue
+			}
+			w.note("the leader stepped down")
+			break
+		}
+		w.flow()
 	}
 }

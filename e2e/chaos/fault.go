@@ -39,7 +39,7 @@ func faults() []fault {
 	return all
 }
 
-// make is a fresh fault of a name.
+// fresh makes the fault of a name.
 func fresh(name string) fault {
 	all := faults()
 	return all[slices.IndexFunc(all, func(f fault) bool { return f.name() == name })]

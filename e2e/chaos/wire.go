@@ -5,6 +5,7 @@ package chaos
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"shardway/e2e/cluster"
 	"shardway/e2e/history"
@@ -54,6 +55,8 @@ func (f *oneWay) begin(w *world) {
 	}
 }
 
+func (*oneWay) during(w *world) { w.last() }
+
 func (*oneWay) end(w *world) { w.heal() }
 
 // halves cuts the cluster in two. Who is in no majority is hurt.
@@ -94,6 +97,8 @@ func (*bridge) begin(w *world) {
 	w.must(w.net.Bridge(w.index(nodes[0]), w.indexes(left), w.indexes(right)))
 }
 
+func (*bridge) during(w *world) { w.last() }
+
 func (*bridge) end(w *world) { w.heal() }
 
 // loss drops half of all packets from and to a node.
@@ -108,6 +113,8 @@ func (*loss) begin(w *world) {
 	w.hurt(apart, victim)
 	w.must(w.net.Lose(w.index(victim), 50))
 }
+
+func (*loss) during(w *world) { w.last() }
 
 func (*loss) end(w *world) { w.heal() }
 
@@ -138,12 +145,24 @@ func (f *reset) begin(w *world) {
 	}
 }
 
+func (*reset) during(w *world) { w.last() }
+
 func (*reset) end(w *world) {
 	w.heal()
 	for i := range w.resets {
 		if w.resets[i].Until == 0 {
 			w.resets[i].Until = history.Now()
 		}
+	}
+}
+
+// last is flow for what others notice only after some time: often for long enough
+// that shards are taken.
+func (w *world) last() {
+	w.flow()
+	if w.rng.IntN(3) > 0 {
+		w.wait(2500 * time.Millisecond)
+		w.flow()
 	}
 }
 

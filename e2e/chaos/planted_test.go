@@ -1,0 +1,121 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shardway/e2e/chaos"
+	"shardway/e2e/cluster"
+	"shardway/internal/planted"
+)
+
+// withBugs builds the program with its planted bugs, once.
+var withBugs = sync.OnceValues(func() (cluster.Binaries, error) {
+	dir, err := scratch()
+	if err != nil {
+		return cluster.Binaries{}, err
+	}
+	return cluster.Build(context.Background(), filepath.Join(dir, "planted"), "-tags", "planted")
+})
+
+func planting(tb testing.TB, name string) cluster.Binaries {
+	tb.Helper()
+	b, err := withBugs()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if name != "" {
+		b.Env = []string{planted.Variable + "=" + name}
+	}
+	return b
+}
+
+// A checker is trusted only after it has caught something.
+func TestCheckersFindPlantedBugs(t *testing.T) {
+	if err := chaos.Available(); err != nil {
+		t.Skipf("no chaos here: %v", err)
+	}
+	for i, c := range []struct {
+		bug    planted.Bug
+		faults string
+		// find are the kinds of violations that must be found; beside them there may
+		// be what follows from the bug too, and nothing else.
+		find, too []string
+		options   chaos.Options
+	}{
+		{
+			bug: planted.SwallowedAnswer, faults: "^kill -9 follower$", find: []string{"lost"},
+			options: chaos.Options{QueueWait: time.Second},
+		},
+		{bug: planted.TwoOwners, faults: "^join and leave$", find: []string{"two owners"}, too: []string{"failed"}},
+		{bug: planted.SameEpoch, faults: "^join and leave$", find: []string{"epoch at two nodes"}},
+		{bug: planted.StaleEpoch, faults: "^long SIGSTOP of follower$", find: []string{"stale epoch"}, too: []string{"register", "failed"}},
+		{bug: planted.DoubleRun, faults: "^kill -9 app$", find: []string{"double run"}, too: []string{"register"}},
+		{
+			bug: planted.NoRun, faults: "^kill -9 app$", find: []string{"answer without a run"},
+			options: chaos.Options{QueueWait: time.Second},
+		},
+		{bug: planted.NoLease, faults: "^isolate follower$", find: []string{"stale epoch", "register"}, too: []string{"two owners", "failed"}},
+		{bug: planted.OtherShard, faults: "^nothing$", find: []string{"bad header"}, too: []string{"register", "failed"}},
+		{faults: "^(join and leave|kill -9 app|isolate follower)$", options: chaos.Options{Rounds: 3}},
+	} {
+		name := "no bug"
+		if c.bug != 0 {
+			name = c.bug.String()
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := c.options
+			o.Binaries, o.Network, o.Quiet = planting(t, strings.ReplaceAll(name, "no bug", "")), 20+i, true
+			o.Faults, o.For, o.Rate, o.Seed = regexp.MustCompile(c.faults), 40*time.Second, 240, uint64(i+1)
+			r := chaos.Run(t, o)
+			found := make(map[string]int)
+			for _, v := range r.Violations {
+				found[v.Kind]++
+			}
+			t.Logf("found %v in round %d", found, len(r.Rounds))
+			wrong := slices.DeleteFunc(slices.Collect(maps.Keys(found)), func(kind string) bool {
+				return slices.Contains(c.find, kind) || slices.Contains(c.too, kind)
+			})
+			missing := slices.DeleteFunc(c.find, func(kind string) bool { return found[kind] > 0 })
+			if len(wrong)+len(missing) > 0 {
+				t.Errorf("the checkers found %v, want %v and at most %v beside: %v", found, c.find, c.too, r.Err())
+			}
+		})
+	}
+}
+
+// Nobody is to run a program with planted bugs by mistake.
+func TestProgramWithBugsSaysSo(t *testing.T) {
+	shardway := func(bug string, args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), planting(t, "").Node, args...)
+		cmd.Env = append(cmd.Environ(), planted.Variable+"="+bug)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := shardway("double-run", "version")
+	if err != nil || !strings.Contains(out, "BUILT WITH BUGS") || !strings.Contains(out, "double-run") {
+		t.Errorf("version: %v\n%s", err, out)
+	}
+	noData := []string{"run", "--listen", "127.0.0.1:0", "--log-format", "json", "--data", "/dev/null"}
+	out, err = shardway("double-run", noData...)
+	if err == nil || !strings.Contains(out, `"level":"error","bug":"double-run"`) {
+		t.Errorf("run: %v\n%s\nwant a line about the bug", err, out)
+	}
+	out, err = shardway("no such bug", noData...)
+	if err == nil || !strings.Contains(out, "no-lease") || strings.Contains(out, `"level":"error"`) {
+		t.Errorf("run with a bug that there is not: %v\n%s\nwant the names of those there are", err, out)
+	}
+	_ = fmt.Sprint
+}
