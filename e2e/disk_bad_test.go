@@ -1,0 +1,190 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"shardway/e2e/badisk"
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/load"
+)
+
+const (
+	// diskBytes is enough for a node of these tests, and soon filled.
+	diskBytes = 8 << 20
+	// manyShards make a map so big that each change of it needs space: less is
+	// written where an older entry was, also on a disk that is full.
+	manyShards = 16384
+)
+
+// startOnDisks starts three nodes, the voters, each with a disk of its own. A node
+// that is added later has the scratch directory, and no vote.
+func startOnDisks(t *testing.T, flags ...string) (*cluster.Cluster, map[*cluster.Node]*badisk.Disk) {
+	t.Helper()
+	if err := badisk.Available(); err != nil {
+		t.Skipf("disks cannot be broken here: %v", err)
+	}
+	var mounted []*badisk.Disk
+	for i := range 3 {
+		d, err := badisk.Mount(filepath.Join(t.TempDir(), fmt.Sprint("disk-", i)), diskBytes)
+		must(t, err)
+		t.Cleanup(func() { must(t, d.Unmount()) })
+		mounted = append(mounted, d)
+	}
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: manyShards, Flags: append([]string{"--voters", "3"}, flags...)})
+	disks := make(map[*cluster.Node]*badisk.Disk)
+	for _, d := range mounted {
+		n := c.Prepare(t, "--expect", "3")
+		n.Data = filepath.Join(d.Dir, "data")
+		disks[n] = d
+	}
+	c.Acquaint()
+	for _, n := range c.Nodes() {
+		n.Start(t)
+	}
+	c.AwaitServing(t)
+	return c, disks
+}
+
+// logged is where a node's log ends now.
+func logged(t *testing.T, n *cluster.Node) int64 {
+	t.Helper()
+	s, err := os.Stat(n.Process().Log)
+	must(t, err)
+	return s.Size()
+}
+
+// alarms are the lines of a node's log, from an offset on, that tell an operator
+// to act: those of level error, and the last words of the program.
+func alarms(t *testing.T, n *cluster.Node, from int64) []string {
+	t.Helper()
+	b, err := os.ReadFile(n.Process().Log)
+	must(t, err)
+	var found []string
+	for line := range strings.Lines(string(b[from:])) {
+		var l struct {
+			Level string `json:"level"`
+		}
+		if json.Unmarshal([]byte(line), &l) != nil || l.Level == "error" {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+// wantLastWords waits for a node to give up because of its disk: exit code 1, one
+// line that names the directory, what is wrong and what to do.
+func wantLastWords(t *testing.T, n *cluster.Node, from int64, words ...string) {
+	t.Helper()
+	n.AwaitExit(t, 1)
+	got := alarms(t, n, from)
+	if len(got) != 1 {
+		t.Errorf("node %s said %d things to act on, want 1:\n%s", n.ID, len(got), strings.Join(got, "\n"))
+		return
+	}
+	t.Log(got[0])
+	for _, w := range append(words, n.Data) {
+		if !strings.Contains(got[0], w) {
+			t.Errorf("the last words of node %s do not contain %q: %s", n.ID, w, got[0])
+		}
+	}
+}
+
+// TestNodeWithoutDiskStopsAndGoesOn lets the disks of a follower and of the leader
+// be full, and then fail, under load to the others: the node ends in order, with
+// one line for the operator; the others serve its shards; and when the disk is
+// good again it goes on from what it had.
+func TestNodeWithoutDiskStopsAndGoesOn(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
+	c, disks := startOnDisks(t)
+	var d *cluster.Node
+	// change makes all nodes write: a node joins, or is gone.
+	change := func() {
+		switch {
+		case d == nil:
+			d = c.Add(t)
+		case d.Running():
+			d.Kill(t)
+		default:
+			d.Start(t)
+		}
+	}
+	for _, role := range []string{"follower", "leader"} {
+		choose := func() *cluster.Node {
+			if role == "leader" {
+				return c.Leader(t)
+			}
+			return followers(t, c, disks)[0]
+		}
+		t.Log("full disk: " + role)
+		victim := choose()
+		stopsAndGoesOn(t, c, victim, d, func() (mend func()) {
+			must(t, disks[victim].Fill())
+			change()
+			return func() {
+				from := logged(t, victim)
+				victim.Start(t)
+				wantLastWords(t, victim, from, "no space left", "free space")
+				must(t, disks[victim].Free())
+			}
+		}, "no space left", "free space")
+		t.Log("broken disk: " + role)
+		victim = choose()
+		stopsAndGoesOn(t, c, victim, d, func() (mend func()) {
+			tr, err := badisk.Trace(victim.Process().Pid, badisk.Fault{Error: syscall.EIO})
+			must(t, err)
+			change()
+			return func() {
+				must(t, tr.Stop())
+				if tr.Hits() == 0 {
+					t.Error("no call has failed")
+				}
+			}
+		}, "input/output error", "check the disk")
+	}
+}
+
+// followers are the voters that do not lead.
+func followers(tb testing.TB, c *cluster.Cluster, voters map[*cluster.Node]*badisk.Disk) []*cluster.Node {
+	tb.Helper()
+	var found []*cluster.Node
+	for _, n := range c.Others(c.Leader(tb)) {
+		if voters[n] != nil {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// stopsAndGoesOn breaks a node's disk and mends it. idle is a node that gets no
+// load and may die, or nil.
+func stopsAndGoesOn(t *testing.T, c *cluster.Cluster, victim, idle *cluster.Node, fault func() (mend func()), words ...string) {
+	t.Helper()
+	before := c.AwaitShards(t, c.Running()...)
+	l := c.Load(t, c.Others(victim, idle), cluster.Traffic{Keys: load.KeysIn(manyShards, 1, func(s int) bool { return s%128 == 0 })})
+	l.Flow(t, 50)
+	from := logged(t, victim)
+	mend := fault()
+	wantLastWords(t, victim, from, words...)
+	died := history.Now()
+	c.AwaitShards(t, c.Others(victim)...)
+	l.Flow(t, 50)
+	mend()
+	victim.Start(t)
+	c.AwaitShards(t, c.Running()...)
+	l.Flow(t, 50)
+	l.Finish(t, func(a *history.Answer) string {
+		if why := lostWith(before, victim.ID, died)(a); why != "" || idle == nil {
+			return why
+		}
+		return lostWith(before, idle.ID, died)(a)
+	})
+}
