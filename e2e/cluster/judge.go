@@ -22,7 +22,7 @@ func (c *Cluster) Judge(tb testing.TB, excuse func(*history.Answer) string) *his
 		known[a.ID] = true
 	}
 	r := history.Check(history.History{Answers: c.answers[c.judged:], Runs: c.Runs(tb), Stops: c.stops},
-		history.Rules{Shards: c.o.Shards, Excuse: excuse, Known: known})
+		history.Rules{Shards: c.o.Shards, Excuse: excuse, Known: known, Fence: c.fence()})
 	c.judged = len(c.answers)
 	if err := r.Err(); err != nil {
 		tb.Error(err)
@@ -30,6 +30,14 @@ func (c *Cluster) Judge(tb testing.TB, excuse func(*history.Answer) string) *his
 		tb.Log(r)
 	}
 	return r
+}
+
+// fence is the --fence of the nodes, empty if they have the default.
+func (c *Cluster) fence() string {
+	if i := slices.Index(c.o.Flags, "--fence"); i >= 0 {
+		return c.o.Flags[i+1]
+	}
+	return ""
 }
 
 // Runs reads what the apps recorded. It waits for the end of runs whose answer
