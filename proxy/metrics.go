@@ -76,8 +76,8 @@ var (
 		"Bytes held by requests waiting now.", nil, nil)
 	descRefused = prometheus.NewDesc("shardway_refused_total",
 		"Forwarded requests this node refused, by reason.", []string{"reason"}, nil)
-	descRefusals = prometheus.NewDesc("shardway_refusals_total",
-		"Refusals this node got from owners, by reason.", []string{"reason"}, nil)
+	descRefusals = prometheus.NewDesc("shardway_refused_by_owner_total",
+		"Requests this node forwarded and the owner refused, by reason.", []string{"reason"}, nil)
 	descRetries = prometheus.NewDesc("shardway_retries_total",
 		"Requests sent again, by why that was allowed.", []string{"why"}, nil)
 	descErrors = prometheus.NewDesc("shardway_errors_total",

@@ -39,7 +39,12 @@ type pool struct {
 func (p *pool) take(fresh bool) (l *link, dial bool) {
 	for {
 		oldest := p.clock.now() - freshFor
-		if l, dial = p.pop(fresh, oldest); l == nil {
+		l, dial = p.pop(fresh, oldest)
+		if dial && l != nil {
+			_ = l.Close()
+			l.Release()
+		}
+		if dial || l == nil {
 			return nil, dial
 		}
 		if (fresh || p.wary || l.since < oldest) && !l.Alive() {
@@ -51,7 +56,8 @@ func (p *pool) take(fresh bool) (l *link, dial bool) {
 }
 
 // pop takes the connection used last, or else a place to dial for. With fresh,
-// old ones stay where they are, for others, unless their place is needed.
+// old ones stay where they are, for others, unless their place is needed: such a
+// one comes with dial, and is the caller's to close.
 func (p *pool) pop(fresh bool, oldest time.Duration) (l *link, dial bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,9 +76,7 @@ func (p *pool) pop(fresh bool, oldest time.Duration) (l *link, dial bool) {
 	case l != nil:
 		p.mu.idle[n-1] = nil
 		p.mu.idle = p.mu.idle[:n-1]
-		_ = l.Close() // its place goes to a new one
-		l.Release()
-		return nil, true
+		return l, true
 	}
 	return nil, false
 }

@@ -21,7 +21,7 @@ func TestRefusedRequestGoesAgainWithItsBody(t *testing.T) {
 		owner.refuse.Store(int32(reason))
 		c := ingress.dial()
 		c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 5\r\n\r\nhello")
-		until(t, "refused", func() bool { return metric(t, ingress, "shardway_refusals_total", reason.String()) > 0 })
+		until(t, "refused", func() bool { return metric(t, ingress, "shardway_refused_by_owner_total", reason.String()) > 0 })
 		owner.refuse.Store(0)
 		if _, body := c.answer("POST"); body != "POST /x hello" {
 			t.Errorf("%v: body = %q", reason, body)
@@ -37,13 +37,13 @@ func TestIngressWaitsForTheOwnersEpochs(t *testing.T) {
 	owner.swap(3, 4, remote("third", 3)) // the owner has moved on
 	c := ingress.dial()
 	c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
-	until(t, "refused", func() bool { return metric(t, ingress, "shardway_refusals_total", "not-owner") == 1 })
+	until(t, "refused", func() bool { return metric(t, ingress, "shardway_refused_by_owner_total", "not-owner") == 1 })
 	until(t, "it waits for its log", func() bool { return ingress.awaiting.Load() == 1 })
 	third := newNode(t, "third", webApp(t, echo))
 	third.swap(3, 4, local(3))
 	ingress.knows("third", third)
 	ingress.swap(3, 4, remote("third", 3))
-	if n := metric(t, ingress, "shardway_refusals_total", "not-owner"); n != 1 {
+	if n := metric(t, ingress, "shardway_refused_by_owner_total", "not-owner"); n != 1 {
 		t.Errorf("asked %v times while behind, want once", n)
 	}
 	if res, _ := c.answer("GET"); res.Header.Get("Saw-Shardway-Node") != "third" {
@@ -171,7 +171,7 @@ func TestRefusalOfALargeBodyCostsNothing(t *testing.T) {
 		c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: %d\r\n\r\n", len(big))
 		_, _ = c.Write(big)
 	}()
-	until(t, "refused thrice", func() bool { return metric(t, ingress, "shardway_refusals_total", "held") >= 3 })
+	until(t, "refused thrice", func() bool { return metric(t, ingress, "shardway_refused_by_owner_total", "held") >= 3 })
 	if d := ingress.dials.Load(); d > 2 {
 		t.Errorf("%d streams were used up", d)
 	}
