@@ -19,9 +19,11 @@
 // per direction, deadlines, half close, a reset instead of an end when a side
 // closes with unread bytes, errors that are the system's (ECONNREFUSED,
 // ECONNRESET, EPIPE, ETIMEDOUT) in a *net.OpError. Lost segments of a stream
-// are late, not gone. What is not modelled: acknowledgements (a link cut one
-// way carries the other way without limit of time), bandwidth, and the growing
-// pauses between retransmissions (what waited arrives at once after Heal).
+// are late, not gone: repeated after 200 ms, then after twice as long and so on,
+// or at once when a later one has arrived. What is not modelled: acknowledgements
+// otherwise (a link cut one way carries the other way without limit of time),
+// bandwidth, and growing pauses over a cut (what waited arrives at once after
+// Heal).
 //
 // Only network calls stand still in a frozen host; its goroutines and timers
 // run on. A crashed or vanished Host handle is dead for good: what is left of

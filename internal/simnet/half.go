@@ -38,6 +38,8 @@ type half struct {
 type segment struct {
 	at   time.Time
 	held bool
+	// own is when it would arrive if it waited for none before it.
+	own  time.Time
 	data []byte
 	// end is io.EOF or the reader's error; nil for bytes.
 	end error
@@ -57,6 +59,9 @@ func (h *half) send(n *Net, s segment) {
 		h.schedule(n, &s)
 	}
 	h.segs = append(h.segs, s)
+	if !s.held && time.Until(s.own) < retransmit {
+		h.repair(n, s.own)
+	}
 	h.size += len(s.data)
 	if s.end != nil {
 		h.ended = true
@@ -71,11 +76,37 @@ func (n *Net) sends(h *half) bool {
 
 func (h *half) schedule(n *Net, s *segment) {
 	s.held = false
-	s.at = time.Now().Add(n.link(h.from.m, h.to.m).segment(n.rng))
-	if s.at.Before(h.last) {
-		s.at = h.last
-	}
+	s.own = time.Now().Add(n.link(h.from.m, h.to.m).segment(n.rng))
+	s.at = later(s.own, h.last)
 	h.last = s.at
+}
+
+// repair repeats the segments that are missing when a later one arrives: its
+// acknowledgement tells so (SACK, RFC 8985), long before their own timers do.
+func (h *half) repair(n *Net, arrived time.Time) {
+	if !n.open(h.to.m, h.from.m) {
+		return
+	}
+	there, back := n.link(h.from.m, h.to.m), n.link(h.to.m, h.from.m)
+	told := arrived.Add(back.delay(n.rng))
+	var last time.Time
+	for i := range h.segs {
+		s := &h.segs[i]
+		if again := told.Add(there.delay(n.rng)); s.own.After(again) && !there.lost(n.rng) {
+			s.own = again
+		}
+		s.at = later(s.own, last)
+		last = s.at
+	}
+	h.last = last
+}
+
+// later returns the later time.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // startHolding begins a time in which nothing gets through.

@@ -3,6 +3,7 @@ package simnet_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -225,6 +226,35 @@ func TestLatencyAndJitterKeepOrder(t *testing.T) {
 		}
 	})
 }
+
+// A stream that goes on being written learns of what was lost from what arrives
+// later, and does not wait for timers that double.
+func TestLaterSegmentsRepairEarlierOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := two(t, simnet.Config{Seed: 3, Link: simnet.Link{Latency: time.Millisecond, Loss: 0.3}})
+		x, y := pair(t, a, b)
+		go func() {
+			for range 1000 {
+				time.Sleep(50 * time.Millisecond)
+				_, _ = x.Write(binary.BigEndian.AppendUint64(nil, uint64(time.Since(epoch)))) // the reader misses it
+			}
+		}()
+		slow, buf := 0, make([]byte, 8)
+		for range 1000 {
+			if _, err := io.ReadFull(y, buf); err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(epoch)-time.Duration(binary.BigEndian.Uint64(buf)) > 300*time.Millisecond {
+				slow++
+			}
+		}
+		if slow > 50 {
+			t.Errorf("%d of 1000 segments took more than 300 ms, want 50 at most", slow)
+		}
+	})
+}
+
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestDialErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
