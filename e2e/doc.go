@@ -10,7 +10,9 @@
 //	register  whether each key was one register
 //	cluster   processes, their control and their state
 //	relay     holds back single streams between nodes (Raft but not heartbeats)
-//	netns     cuts wires between nodes
+//	netns     cuts wires between nodes, loses packets, forges refusals
+//	badisk    disks that are full, slow or broken
+//	chaos     all faults, again and again, each round judged
 //	bench     what a request costs, beside nginx and HAProxy
 //
 // The tests assert counts and states, never seconds: nothing failed, nothing was

@@ -111,12 +111,8 @@ func (x *alibi) way(a *history.Answer, w *wound, ingress string) string {
 		if w.node == a.App || w.node == ingress && w.harm != bereft {
 			return "cut, " + w.String()
 		}
-	case a.Fenced():
-		if w.harm == stopped || w.harm == apart {
-			return "fenced"
-		}
 	case a.Error == "":
-		return "" // no other answer of an app is right
+		return "" // an error of the app: history judges whether it was fenced rightly
 	case a.Status == http.StatusBadGateway && mayHaveRun:
 		return "may have run: " + a.Error
 	case a.Status == http.StatusServiceUnavailable && (a.Error == "no-leader" || a.Error == "queue-timeout"):

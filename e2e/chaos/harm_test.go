@@ -63,8 +63,7 @@ func TestOnlyTheHurtMayFail(t *testing.T) {
 		{"no way to a dead owner", killed, problem(answer("b", ofA, "GET", 110, 160), 502, "peer-unreachable", ""), false},
 		{"no app", bereft, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), true},
 		{"no app, and a live one", stopped, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), false},
-		{"fenced after a stop", stopped, fenced(answer("b", ofA, "POST", 110, 160)), true},
-		{"fenced without one", bereft, fenced(answer("b", ofA, "POST", 110, 160)), false},
+		{"fenced", stopped, fenced(answer("b", ofA, "POST", 110, 160)), false},
 		{"the app's own error", killed, problem(answer("b", ofA, "GET", 110, 160), 500, "", ""), false},
 		{"an unknown problem", killed, problem(answer("b", ofA, "GET", 110, 160), 500, "internal", ""), false},
 	} {

@@ -23,7 +23,7 @@ func (w *world) judge(answers []history.Answer, first uint64) *Round {
 	}
 	runs := w.runsOf(answers)
 	h := history.Check(history.History{Answers: answers, Runs: runs, Stops: w.c.Stops(), Resets: w.resets},
-		history.Rules{Shards: w.o.Shards, Excuse: x.excuse})
+		history.Rules{Shards: w.o.Shards, Fence: w.o.Fence, Excuse: x.excuse})
 	for i := range answers {
 		w.known[answers[i].ID] = true
 	}
@@ -41,7 +41,7 @@ func (w *world) judge(answers []history.Answer, first uint64) *Round {
 // into another.
 func (w *world) finally() *Round {
 	h := history.Check(history.History{Runs: w.c.Recorded(w), Stops: w.c.Stops(), Resets: w.resets},
-		history.Rules{Shards: w.o.Shards, Known: w.known})
+		history.Rules{Shards: w.o.Shards, Fence: w.o.Fence, Known: w.known})
 	r := &Round{Faults: "all together", History: h}
 	for _, v := range h.Violations {
 		r.violate(v.Kind.String(), v.Text)

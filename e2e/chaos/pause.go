@@ -23,7 +23,6 @@ func (p *pause) name() string {
 	return "short SIGSTOP of " + p.role.String()
 }
 
-// alone: a short one hurts nobody only if the node is well otherwise.
 func (p *pause) begin(w *world) {
 	p.victim = w.pick(p.role)
 	if !p.long {
@@ -32,6 +31,8 @@ func (p *pause) begin(w *world) {
 		w.cont(p.victim)
 		return
 	}
+	w.traffic.late(w.first, p.victim)
+	w.wait(150 * time.Millisecond) // they are in the app
 	w.hurt(stopped, p.victim)
 	w.stop(p.victim)
 }

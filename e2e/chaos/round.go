@@ -28,7 +28,7 @@ func (w *world) round(number int, fs []fault) *Round {
 	w.note("round %d: %s", number, names(fs))
 	w.leading = w.c.LeaderOf(w, w.members...)
 	w.note("%s leads", w.leading.ID)
-	first := w.c.AwaitShards(w, w.members...)
+	w.first = w.c.AwaitShards(w, w.members...)
 	held := w.heldBy()
 	w.traffic.begin()
 	w.traffic.flow(w, 500*time.Millisecond)
@@ -55,7 +55,7 @@ func (w *world) round(number int, fs []fault) *Round {
 	w.traffic.flow(w, 300*time.Millisecond)
 	answers := w.traffic.end()
 	w.note("all answers are there")
-	r := w.judge(answers, first.Epoch)
+	r := w.judge(answers, w.first.Epoch)
 	r.Number, r.Faults, r.Held = number, names(fs), w.heldSince(held)
 	return r
 }

@@ -44,7 +44,7 @@ func Run(tb testing.TB, o Options) *Report {
 		w = newWorld(b, o)
 		w.play(r, newDeck(playable, o.Seed, o.Backwards))
 	})
-	for _, text := range b.take(0) {
+	for _, text := range b.told() {
 		v := Violation{Round: -1, Kind: "broke", Text: text}
 		if w != nil {
 			v.Round, v.Faults = w.number, w.present

@@ -5,6 +5,7 @@ package chaos
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,11 +71,11 @@ func (b *bench) Failed() bool {
 	return len(b.failures) > 0
 }
 
-// taken returns the failures since the last call.
-func (b *bench) take(from int) []string {
+// told are all failures so far.
+func (b *bench) told() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.failures[from:]
+	return slices.Clone(b.failures)
 }
 
 // Error notes a failure.

@@ -5,7 +5,9 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"shardway/e2e/cluster"
@@ -25,7 +27,14 @@ type traffic struct {
 	rates   []int
 	wary    []string // targets that may die
 	working []*load.Generator
+	ctx     context.Context //nolint:containedctx // of the round's requests
 	abort   context.CancelFunc
+
+	// asked counts the requests of ask in the round.
+	asked   int
+	asking  sync.WaitGroup
+	mu      sync.Mutex
+	answers []history.Answer // to them
 }
 
 // newTraffic makes two clients that count and one that has registers.
@@ -41,8 +50,8 @@ func newTraffic(w *world) *traffic {
 
 // begin begins the load of a round.
 func (t *traffic) begin() {
-	ctx, abort := context.WithCancel(context.Background())
-	t.abort = abort
+	t.ctx, t.abort = context.WithCancel(context.Background())
+	t.asked, t.answers = 0, nil
 	plain, kept := t.w.keys("n", 1), t.w.keys("r", 1)[:registers]
 	for i, client := range t.clients {
 		o := load.Options{
@@ -52,7 +61,30 @@ func (t *traffic) begin() {
 		if i == len(t.clients)-1 {
 			o.Keys, o.Make = kept, operate
 		}
-		t.working = append(t.working, load.Start(ctx, o))
+		t.working = append(t.working, load.Start(t.ctx, o))
+	}
+}
+
+// late has some registers of a node written so slowly that its app has them when
+// the node's shards are elsewhere: what it writes then, the store has to refuse.
+func (t *traffic) late(m cluster.Map, n *cluster.Node) {
+	for i, key := range t.w.keys("r", 1)[:registers] {
+		if m.OwnerOf(key) != n.ID {
+			continue
+		}
+		t.asked++
+		r := load.Request{
+			ID: fmt.Sprintf("r%d.late%d", t.w.number, t.asked), Key: key, Method: http.MethodPost, Timeout: t.w.o.QueueWait + 20*time.Second,
+			Header: map[string]string{"App-Register": []string{"memory", "store"}[i%2], "App-Late": "3500ms"},
+		}
+		r.Body = []byte(r.ID)
+		client, ctx := t.clients[i%len(t.clients)], t.ctx
+		t.asking.Go(func() {
+			a := client.Do(ctx, r)
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.answers = append(t.answers, a)
+		})
 	}
 }
 
@@ -109,8 +141,9 @@ func (t *traffic) end() []history.Answer {
 		all = append(all, g.Stop()...)
 	}
 	t.working = nil
+	t.asking.Wait()
 	t.abort()
-	return all
+	return append(all, t.answers...)
 }
 
 // unasked is how many bytes came on idle connections.
@@ -146,6 +179,7 @@ func (t *traffic) close() {
 	for _, g := range t.working {
 		g.Stop()
 	}
+	t.asking.Wait()
 	for _, c := range t.clients {
 		c.Close()
 	}

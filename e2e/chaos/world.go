@@ -72,6 +72,7 @@ type world struct {
 	number  int
 	paired  bool
 	leading *cluster.Node // at its start
+	first   cluster.Map   // at its start
 	hit     []*cluster.Node
 	wounds  []wound
 	traffic *traffic
@@ -278,7 +279,7 @@ func (w *world) whole() error {
 // retry tries until it works.
 func (w *world) retry(what string, f func() error) { cluster.Await(w, what, f) }
 
-// keyPrefix starts the keys of the round.
+// keys are n keys of a kind for each shard, which no other round has.
 func (w *world) keys(kind string, n int) []string {
 	return load.FreshKeysIn(fmt.Sprintf("%s%d", kind, w.number), w.o.Shards, n, func(int) bool { return true })
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"shardway/e2e/badisk"
 )
 
 // scratchPrefix starts the names of scratch directories; the pid follows.
@@ -26,7 +28,8 @@ func Scratch() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var errs []error
+	// A disk that the dead had mounted in theirs would be in the way.
+	errs := []error{badisk.Sweep()}
 	for _, dir := range old {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), scratchPrefix), "-")
 		if n, bad := strconv.Atoi(pid); bad == nil && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
