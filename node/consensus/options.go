@@ -30,7 +30,9 @@ type Options struct {
 	Heartbeat time.Duration
 	// Election is how long a candidate waits for votes; zero: 500 ms.
 	Election time.Duration
-	// LeaderLease is how long a leader stays one without a quorum; zero: 250 ms.
+	// LeaderLease is how long a leader stays one without a quorum; zero: 500 ms,
+	// no longer than Heartbeat. Leases do not stand on it, and nobody follows sooner
+	// if it is shorter; but a leader that a busy CPU holds up for a moment is lost.
 	LeaderLease time.Duration
 	// Timeout bounds one message between servers; zero: 2 s.
 	Timeout time.Duration
@@ -51,7 +53,7 @@ func (o *Options) defaults() {
 	}
 	def(&o.Heartbeat, 500*time.Millisecond)
 	def(&o.Election, 500*time.Millisecond)
-	def(&o.LeaderLease, 250*time.Millisecond)
+	def(&o.LeaderLease, 500*time.Millisecond)
 	def(&o.Timeout, 2*time.Second)
 	def(&o.SnapshotInterval, 30*time.Second)
 	if o.Trailing == 0 {
