@@ -75,6 +75,7 @@ func TestContradictionsAreFound(t *testing.T) {
 		{"applied twice", nil, append(applied12, applied("one", 6)), "applied it twice", "w-one"},
 		{"answered and not applied", nil, applied12[:1], "never applied it", "w-two"},
 		{"refused and applied", ops{refused}, append(applied12, applied("three", 85)), "was refused, and", "w-three"},
+		{"applied before its call", nil, log{applied("one", 5), applied("two", 39)}, "nobody waited", "w-two"},
 		{"applied after its answer", nil, log{applied("one", 5), applied("two", 51)}, "nobody waited", "w-two"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestContradictionsAreFound(t *testing.T) {
 				t.Errorf("error = %v, want %q in it", err, c.why)
 			}
 			want := make(map[string]bool)
-			for _, id := range strings.Fields(c.show) {
+			for id := range strings.FieldsSeq(c.show) {
 				want[id] = true
 			}
 			for _, op := range append(c.ops, busy...) {

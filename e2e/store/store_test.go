@@ -96,6 +96,9 @@ func TestOvertakenWriteIsNotDone(t *testing.T) {
 	wants(t, c, at(5, "k"), "")
 	late.Writer = "b" // another app has an order of its own
 	writes(t, c, late, "of b")
+	if err := c.Write(t.Context(), late, "again"); err == nil {
+		t.Error("one and the same write was done twice")
+	}
 	late.Writer, late.Epoch = "a", 6
 	writes(t, c, late, "of six")
 	if n := len(s.Applied()); n != 2 {
