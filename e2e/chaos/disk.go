@@ -29,6 +29,7 @@ func (f *fullDisk) begin(w *world) {
 // during has it write, and then start, which it cannot.
 func (f *fullDisk) during(w *world) {
 	w.churn(f.victim)
+	w.mourn(f.victim)
 	w.kill(f.victim)
 	w.start(f.victim)
 	w.flow()

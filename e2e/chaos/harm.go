@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,9 +53,15 @@ type wound struct {
 	harm
 	node        string
 	from, until int64
-	// died bounds the moment of a process's death; zero: it lives.
-	died [2]int64
+	// deaths are the times in which its process died.
+	deaths []death
 }
+
+// death bounds the moment in which a process lost its connections.
+type death struct{ after, before int64 }
+
+// meets tells whether an attempt was under way then.
+func (d death) meets(t history.Attempt) bool { return d.after <= t.Done && t.Sent <= d.before }
 
 // during tells whether it lasted at any time of an interval.
 func (w *wound) during(from, until int64) bool {
@@ -104,7 +111,7 @@ func (x *alibi) way(a *history.Answer, w *wound, ingress string) string {
 	switch {
 	case a.Status == 0:
 		// No answer at all: only from a process that died, while it had the request.
-		if w.node == ingress && w.died[0] != 0 && w.died[0] <= last.Done && last.Sent <= w.died[1] {
+		if w.node == ingress && slices.ContainsFunc(w.deaths, func(d death) bool { return d.meets(last) }) {
 			return "lost, its ingress died"
 		}
 	case a.Status == http.StatusOK && a.Cut:

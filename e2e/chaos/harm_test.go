@@ -69,7 +69,7 @@ func TestOnlyTheHurtMayFail(t *testing.T) {
 	} {
 		w := wound{harm: c.harm, node: "a", from: 100, until: 200}
 		if c.harm == killed {
-			w.died = [2]int64{110, 120}
+			w.deaths = []death{{110, 120}}
 		}
 		x := alibi{
 			wounds: []wound{w}, nodes: map[string]string{"a": "a", "b": "b"}, shards: shards, queueWait: wait,

@@ -82,8 +82,11 @@ func (w *world) play(r *Report, d *deck) {
 
 // removeAll removes a directory unless it is to be kept.
 func removeAll(dir string) error {
-	if os.Getenv("SHARDWAY_E2E_KEEP") != "" {
+	if kept() {
 		return nil
 	}
 	return os.RemoveAll(dir)
 }
+
+// kept tells whether data and logs are to be kept, until the next test runs.
+func kept() bool { return os.Getenv("SHARDWAY_E2E_KEEP") != "" }

@@ -98,7 +98,9 @@ func newWorld(b *bench, o Options) *world {
 			d, err := badisk.Mount(data(id), diskSize)
 			w.must(err)
 			w.disks[id] = d
-			w.Cleanup(func() { w.check(d.Unmount()) })
+			if !kept() {
+				w.Cleanup(func() { w.check(d.Unmount()) })
+			}
 		}
 	}
 	w.store, err = store.Listen(n.Gateway + ":0")
@@ -180,7 +182,8 @@ func (w *world) kill(n *cluster.Node) {
 	w.traffic.careful(n)
 	before := history.Now()
 	n.Kill(w)
-	w.wounds[len(w.wounds)-1].died = [2]int64{before, history.Now()}
+	last := &w.wounds[len(w.wounds)-1]
+	last.deaths = append(last.deaths, death{before, history.Now()})
 }
 
 // start starts a node unless it runs.
@@ -192,20 +195,29 @@ func (w *world) start(n *cluster.Node) {
 	}
 }
 
-// revive starts a node that ended itself, and notes when it did.
-func (w *world) revive(n *cluster.Node) {
+// farewell bounds how long before its end a process that ends itself may close its
+// connections.
+const farewell = int64(time.Second)
+
+// mourn notes when a node ended itself that has no disk, if it did.
+func (w *world) mourn(n *cluster.Node) {
 	at, ended := n.Ended()
 	if !ended {
-		w.traffic.careless(n)
 		return
 	}
+	w.note("%s: has ended itself", n.ID)
 	for i := range w.wounds {
 		if w.wounds[i].node == n.ID && w.wounds[i].harm == broken {
-			w.wounds[i].died = [2]int64{w.wounds[i].from, at}
+			w.wounds[i].deaths = append(w.wounds[i].deaths, death{at - farewell, at})
 		}
 	}
-	w.note("%s: had ended itself", n.ID)
+}
+
+// revive starts a node that ended itself.
+func (w *world) revive(n *cluster.Node) {
+	w.mourn(n)
 	w.start(n)
+	w.traffic.careless(n)
 }
 
 func (w *world) stop(n *cluster.Node) {
