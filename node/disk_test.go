@@ -33,7 +33,7 @@ var newcomer = trait{weight: 1, rate: 1, expect: 1}
 // it. It cuts itself off; its shards go on elsewhere, it does not say that it
 // leads, and it is back when its disk is.
 func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
-	for _, nodes := range []int{3, 5} {
+	for _, nodes := range []int{3, 5}[:share(2, 1)] {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			loaded(t, nodes, func(s *storm) {
 				l := s.leader()
@@ -53,7 +53,7 @@ func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
 				if l.node.Leased() {
 					s.t.Error("it has a lease")
 				}
-				s.live(20 * time.Second)
+				s.live(10 * time.Second)
 				if !s.settled(append(rest, "new")...) || l.ended() {
 					s.t.Errorf("the others do not serve any more, or it has ended: %v", l.err)
 				}
@@ -111,7 +111,7 @@ func TestNodeWhoseDiskHangsStops(t *testing.T) {
 func TestSlowDisksCostNobodyTheLease(t *testing.T) {
 	for _, who := range []string{"leader", "follower", "all"} {
 		t.Run(who, func(t *testing.T) {
-			loaded(t, 5, func(s *storm) {
+			loaded(t, 3, func(s *storm) {
 				slow := s.running()
 				switch who {
 				case "leader":
@@ -140,7 +140,7 @@ func TestSlowDisksCostNobodyTheLease(t *testing.T) {
 				s.add("new", newcomer)
 				s.until("the newcomer serves", func() bool { return s.settled(s.owners()...) })
 				s.t.Logf("a join takes %v", time.Since(began))
-				for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+				for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 					s.moment()
 				}
 				if st := l.node.Status(); st.Role != "leader" || st.Term != term {

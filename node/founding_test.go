@@ -97,7 +97,7 @@ func TestFounderGivesWayToASmallerID(t *testing.T) {
 }
 
 func TestFounderKilledAtAnyMomentFoundsOneCluster(t *testing.T) {
-	for i := range 10 {
+	for i := range share(10, 4) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			bubble(t, func(w *world) {
 				all := []string{"a", "b", "c", "d", "e"}

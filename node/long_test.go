@@ -81,7 +81,7 @@ func TestTwentyJoinsInAStorm(t *testing.T) {
 // leases end and leaders change. One owner at a time, requests answered, and what
 // it costs is told.
 func TestLossyNetworkStillServes(t *testing.T) {
-	for _, nodes := range []int{3, 5} {
+	for _, nodes := range []int{3, 5}[:share(2, 1)] {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			loaded(t, nodes, func(s *storm) {
 				s.links(simnet.Link{Latency: time.Millisecond, Jitter: time.Millisecond, Loss: 0.3})

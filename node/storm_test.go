@@ -280,7 +280,7 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 // storms is how many seeds a run takes; SHARDWAY_STORMS asks for more.
 func storms(t *testing.T) (from, count uint64) {
 	t.Helper()
-	from, count = 1, 5
+	from, count = 1, uint64(share(5, 3))
 	read := func(name string, into *uint64) bool {
 		v := os.Getenv(name)
 		if v == "" {
