@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 )
@@ -26,13 +25,13 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "shardway-demo-")
+	s, err := newScratch()
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, s.remove()) }()
 
-	f := newFleet(o, l, dir)
+	f := newFleet(o, l, s)
 	err = f.run(ctx)
 	f.stop(err == nil)
 	if err != nil && ctx.Err() != nil {
@@ -42,16 +41,17 @@ func Run(ctx context.Context, o Options) (err error) {
 }
 
 // newFleet returns the processes of a layout, none of which runs yet.
-func newFleet(o Options, l layout, dir string) *fleet {
+func newFleet(o Options, l layout, s *scratch) *fleet {
+	dir := s.dir
 	f := &fleet{o: o, layout: l, dir: dir, out: &output{w: o.Out}, prober: newProber(), events: make(chan event)}
 	for i, n := range l.nodes {
 		f.apps = append(f.apps, &proc{
 			name: n.id + "-app", node: n.id, isApp: true, args: l.appArgs(i),
-			ready: "http://" + addr(n.app) + healthPath, log: filepath.Join(dir, n.id+"-app.log"),
+			ready: "http://" + addr(n.app) + healthPath, log: filepath.Join(dir, n.id+"-app.log"), lock: s.lock,
 		})
 		f.nodes = append(f.nodes, &proc{
 			name: n.id, node: n.id, args: l.runArgs(i, dir, o.Args),
-			ready: "http://" + addr(n.admin) + "/readyz", log: filepath.Join(dir, n.id+".log"),
+			ready: "http://" + addr(n.admin) + "/readyz", log: filepath.Join(dir, n.id+".log"), lock: s.lock,
 		})
 	}
 	return f

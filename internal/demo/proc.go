@@ -17,8 +17,9 @@ type proc struct {
 	node  string // id of the node, also for its app
 	isApp bool
 	args  []string
-	ready string // URL that answers with success once it serves
-	log   string // file
+	ready string   // URL that answers with success once it serves
+	log   string   // file
+	lock  *os.File // of the scratch directory, held by the process too
 
 	cmd       *exec.Cmd // nil unless it runs
 	stop      context.CancelFunc
@@ -53,6 +54,7 @@ func (p *proc) start(program string, env []string, echo io.Writer) (wait func(),
 	cmd.SysProcAttr = childAttr()
 	cmd.WaitDelay = time.Second
 	cmd.Stdout, cmd.Stderr = w, w
+	cmd.ExtraFiles = []*os.File{p.lock}
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", p.name, err), f.Close())
 	}
