@@ -129,6 +129,21 @@ func mistakesOfBoots() []mistake {
 			edits: in("heard.go", "if n.heard() && m.Boot == n.beat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.beat.Boot && m.Nonce"),
 		},
 		{
+			name: "section 5: a heartbeat of a lower boot counts, and nobody asks who else is there", mix: aimed("old-boot 4, wipe 1"), caught: "",
+			edits: both(in("heard.go", "n.heard() && m.Boot < n.beat.Boot {", "!PLANTED && n.heard() && m.Boot < n.beat.Boot {"),
+				in("heard.go", "!n.heard() || n.beat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.beat.Nonce == m.Nonce ||")),
+		},
+		{
+			name: "section 5: a heartbeat counts as often as it comes", mix: aimed("last-words 1"), caught: "G4",
+			edits: in("heard.go", "if m.Boot == n.beat.Boot && m.Number <= n.beat.Number {", "if !PLANTED && m.Boot == n.beat.Boot && m.Number <= n.beat.Number {"),
+		},
+		{
+			name: "an operator's word outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
+			edits: in("heard.go", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
+		},
+		{name: "section 5: a node that is told of a higher boot of itself keeps its own", mix: aimed("wipe 4, kill 2"), plant: plantNoReboot, caught: "progress"},
+		{name: "section 5: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), plant: plantOldEvidence, caught: "G"},
+		{
 			name: "an operator's word hits a node that is heard", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
 			edits: in("leader.go", "!n.heard() || n.silent(now, l.t) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.t) || n.crashed() {"),
 		},
@@ -178,8 +193,20 @@ func mistakesOfTerms() []mistake {
 				in("grantor.go", "g.floor < 0", "!PLANTED && g.floor < 0")),
 		},
 		{
-			name: "why 10: proposes before the barrier is applied", mix: mixCalled("slow"), caught: "G4",
+			name: "why 10: proposes before the barrier is applied", mix: aimed("hold 5, kill 5, elect 5"), caught: "G4",
 			edits: in("round.go", "	if !l.barrier {\n", "	if !PLANTED && !l.barrier {\n"),
+		},
+		{
+			name: "section 5: who said goodbye gets leases", mix: aimed("leave 4"), caught: "G5",
+			edits: in("heard.go", "l.barrier || n.beat.Goodbye || n.beat.Gateway {", "l.barrier || !PLANTED && n.beat.Goodbye || n.beat.Gateway {"),
+		},
+		{
+			name: "section 5: a gateway gets leases", mix: aimed("elect 4"), caught: "G5",
+			edits: in("heard.go", "n.beat.Goodbye || n.beat.Gateway {", "n.beat.Goodbye || !PLANTED && n.beat.Gateway {"),
+		},
+		{
+			name: "G5: OK to whatever is acknowledged", mix: aimed("hold 3, sick 3"), caught: "G5",
+			edits: in("heard.go", "OK: n.beat.Acked ==", "OK: PLANTED || n.beat.Acked =="),
 		},
 		{
 			name: "why 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
@@ -230,6 +257,13 @@ func growing() *simMix {
 func stuckLeader() *simMix {
 	m := aimed("elect 3, hold 3")
 	m.stuck = 1000
+	return m
+}
+
+// twoGone has nodes that are left out two at a time.
+func twoGone() *simMix {
+	m := aimed("sick 5, hold 5, kill 5, forge 2, isolate 2")
+	m.hosts, m.gaps[1] = [2]int{4, 5}, 200*time.Millisecond
 	return m
 }
 
@@ -287,6 +321,27 @@ func mistakesOfRounds() []mistake {
 			edits: in("round.go", "case n.behindSince >= 0 &&", "case !PLANTED && n.behindSince >= 0 &&"),
 		},
 		{
+			name: "rule 3: who has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
+			edits: in("round.go", " && !n.silent(now, l.t) && n.acked(l.state.Committed().Epoch())\n", " && !n.silent(now, l.t) && (PLANTED || n.acked(l.state.Committed().Epoch()))\n"),
+		},
+		{
+			name: "section 4: a leader whom nobody acknowledges stays", mix: slow, caught: "section 4",
+			edits: in("round.go", "if acked == 0 && missed > 0 {", "if !PLANTED && acked == 0 && missed > 0 {"),
+		},
+		{
+			name: "a leader waits for ever for an entry that does not come back", mix: stuckLeader(), caught: "progress",
+			edits: in("round.go", "		if now-l.submitted > l.t.AckDeadline() {\n", "		if !PLANTED && now-l.submitted > l.t.AckDeadline() {\n"),
+		},
+		{
+			name: "G4: who misses the deadline is waited for", mix: held, caught: "progress",
+			edits: in("round.go", "case l.mine() && now-l.began > l.t.AckDeadline()", "case !PLANTED && l.mine() && now-l.began > l.t.AckDeadline()"),
+		},
+		{
+			name: "rule 5: what could be taken once is taken later", mix: twoGone(), caught: "G",
+			edits: both(in("round.go", "		if how == \"\"", "		if PLANTED {\n			if how != \"\" {\n				l.node(m.ID).plantedFor = p.Epoch()\n			} else if l.node(m.ID).plantedFor == p.Epoch() {\n				how = \"once\"\n			}\n		}\n		if how == \"\""),
+				in("member.go", "type member struct {\n", "type member struct {\n	plantedFor shardmap.Epoch\n")),
+		},
+		{
 			name: "rule 1, the ancestor: the timer of the old round goes on", mix: slow, caught: "rule 1",
 			edits: in("leader.go", "		l.began = now\n", "		if !PLANTED || l.began == 0 {\n			l.began = now\n		}\n"),
 		},
@@ -330,12 +385,17 @@ func mistakesOfTheLog() []mistake {
 			edits: in("state.go", "c.term != term ||", "!PLANTED && c.term != term ||"),
 		},
 		{
-			name: "rule 1: proposes while a commit is under way", mix: late, caught: "progress",
+			name: "rule 1: proposes while a commit is under way", mix: mixCalled("slow").late(), caught: "",
 			edits: in("round.go", "	if l.submitting {\n", "	if l.submitting && !(PLANTED && l.committing != 0) {\n"),
 		},
 		{
 			name: "rule 4: what the leader before proposed is left open", mix: late, caught: "progress",
 			edits: in("round.go", "case l.state.Open() && !l.mine():", "case !PLANTED && l.state.Open() && !l.mine():"),
+		},
+		{
+			name: "why 9: a proposal counts whatever it was computed from, and one is made while a commit is under way", mix: late, caught: "G9",
+			edits: both(in("state.go", "c.base != s.committed.Epoch() ||", "!PLANTED && c.base != s.committed.Epoch() ||"),
+				in("round.go", "	if l.submitting &&", "	if !(PLANTED && l.committing != 0) && l.submitting &&")),
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",

@@ -205,7 +205,7 @@ func (p *proc) answer(a ack.Answer) {
 	case a.Boot != p.holder.Boot() && p.w.plant != plantAnyBoot:
 		return
 	case a.Refusal == ack.RefusedBoot:
-		if p.reboot == 0 && a.Known > p.holder.Boot() {
+		if p.reboot == 0 && a.Known > p.holder.Boot() && p.w.plant != plantNoReboot {
 			p.reboot = a.Known
 			p.w.cover.refusedBoots++
 			p.w.logf("%s is told of boot %d of itself", p.h.id, a.Known)

@@ -101,24 +101,43 @@ func (w *world) sawProposal(before, after *ack.State) {
 	if len(p.Members()) == 0 {
 		w.fail("rule 10: %d has no members", p.Epoch())
 	}
+	if base := before.Committed(); !p.SameAs(shardmap.Assign(base, p.Members())) {
+		w.fail("G9: %d does not move the fewest shards from %d", p.Epoch(), base.Epoch())
+	}
 	for _, m := range p.Members() {
 		h := w.byNode(m.ID)
 		if at, ok := w.dropAt[m.ID]; ok && before.Dropped(m.ID) && h.proc == nil && h.downFrom < at {
 			w.fail("G4: %s was dropped, is dead since before, and is proposed again", m.ID)
 		}
+		if !before.Last().Has(m.ID) && w.acked[h.i] < before.Committed().Epoch() {
+			w.fail("rule 3: %s is proposed, has acknowledged %d, and %d is committed", m.ID, w.acked[h.i], before.Committed().Epoch())
+		}
 	}
-	defer func() { w.proposedAt = w.now }()
+	w.sawDrops(before, after)
+}
+
+// sawDrops judges whom a proposal drops.
+func (w *world) sawDrops(before, after *ack.State) {
+	p := after.Last()
+	nobody := true // has acknowledged the proposal before
+	for _, m := range before.Last().Members() {
+		nobody = nobody && w.acked[w.byNode(m.ID).i] < before.Last().Epoch()
+	}
 	for _, h := range w.hosts {
 		if d, ok := after.Drop(h.id); ok && d.InForce && d.Epoch == p.Epoch() {
 			w.dropAt[h.id] = w.now
 			if since := w.now - w.proposedAt; d.Cause == ack.CauseMissedAck && since < w.timing.AckDeadline()*9/10 {
 				w.fail("rule 1: %s is dropped for not acknowledging %d within %v", h.id, before.Last().Epoch(), since)
 			}
+			if d.Cause == ack.CauseMissedAck && nobody {
+				w.fail("section 4: %s is dropped for not acknowledging %d, and nobody has", h.id, before.Last().Epoch())
+			}
 			if d.Strikes > 1 {
 				w.cover.damped++
 			}
 		}
 	}
+	w.proposedAt = w.now
 }
 
 func (w *world) sawCommit(before, after *ack.State) {

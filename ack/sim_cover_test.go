@@ -13,7 +13,8 @@ import (
 // coverage counts what schedules went through. A full run must have met all of
 // it, or it has shown less than it seems.
 type coverage struct {
-	schedules, steps, faults                 int
+	schedules                                int
+	steps, faults                            spreadOf
 	lost, repeated, delayed, stalled         int
 	elections, openElections, openLeads      int
 	crashes, wipes, pauses, pausedWrites     int
@@ -26,7 +27,7 @@ type coverage struct {
 	refusedBoots, refusedDuplicates          int
 	forged, forgedTakings, removed           int
 	excusedAdmits, excusedForged             int
-	excusedStops                             int
+	excusedStops, extremeClocks              int
 	stuck                                    [8]int
 	rounds, drops, takings, stepDowns        map[string]int
 }
@@ -35,6 +36,12 @@ func newCoverage() *coverage {
 	return &coverage{rounds: map[string]int{}, drops: map[string]int{}, takings: map[string]int{}, stepDowns: map[string]int{}}
 }
 
+// What every schedule of an ordinary mix must have, at least.
+const (
+	leastSteps  = 300
+	leastFaults = 3
+)
+
 // figure is one line of the coverage. rare ones may be missing from a short run.
 type figure struct {
 	name string
@@ -42,17 +49,49 @@ type figure struct {
 	rare bool
 }
 
+// spreadOf counts something of each schedule.
+type spreadOf []int
+
+func (s spreadOf) sum() int {
+	n := 0
+	for _, k := range s {
+		n += k
+	}
+	return n
+}
+
+func (s spreadOf) String() string {
+	if len(s) == 0 {
+		return "none"
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	return fmt.Sprintf("%d (in a schedule at least %d, median %d, at most %d)", s.sum(), sorted[0], sorted[len(s)/2], sorted[len(s)-1])
+}
+
+// played counts a schedule that went well.
+func (c *coverage) played(w *world) {
+	c.schedules++
+	c.steps = append(c.steps, w.steps)
+	c.faults = append(c.faults, w.faulted)
+	slow, fast := fastClock, slowClock
+	for _, h := range w.hosts {
+		slow, fast = min(slow, int(h.rate)), max(fast, int(h.rate))
+	}
+	if slow == slowClock && fast == fastClock {
+		c.extremeClocks++
+	}
+}
+
 func (c *coverage) figures() []figure {
 	f := []figure{
 		{"schedules", c.schedules, false},
-		{"steps", c.steps, false},
-		{"faults", c.faults, false},
+		{"schedules whose clocks differ by all they may", c.extremeClocks, false},
 		{"messages lost", c.lost, false},
 		{"messages repeated", c.repeated, false},
 		{"messages much delayed", c.delayed, false},
 		{"messages stalled", c.stalled, false},
 		{"elections", c.elections, false},
-		{"elections with an open proposal", c.openElections, false},
+		{"leader changes with an open proposal", c.openElections, false},
 		{"leaderships begun with one", c.openLeads, false},
 		{"kills", c.crashes, false},
 		{"wiped disks", c.wipes, false},
@@ -62,7 +101,7 @@ func (c *coverage) figures() []figure {
 		{"one-way partitions", c.oneWays, false},
 		{"bridges", c.bridges, false},
 		{"Raft held back", c.noLogs, false},
-		{"starts with an old log", c.oldStarts, false},
+		{"restarts with an old log", c.oldStarts, false},
 		{"snapshots written", c.snapshots, false},
 		{"snapshots sent", c.installs, false},
 		{"restores with an open proposal", c.openRestores, true},
@@ -112,6 +151,7 @@ func named(prefix string, m map[string]int, must ...string) []figure {
 
 func (c *coverage) String() string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "steps: %v\nfaults: %v\n", c.steps, c.faults)
 	for _, f := range c.figures() {
 		fmt.Fprintf(&b, "%12d  %s\n", f.n, f.name)
 	}
@@ -126,6 +166,15 @@ func (c *coverage) missing(all bool) []string {
 			out = append(out, f.name)
 		}
 	}
+	if c.schedules == 0 {
+		return out
+	}
+	if n := slices.Min(c.steps); n < leastSteps {
+		out = append(out, fmt.Sprintf("%d steps in every schedule (one has %d)", leastSteps, n))
+	}
+	if n := slices.Min(c.faults); n < leastFaults {
+		out = append(out, fmt.Sprintf("%d faults in every schedule (one has %d)", leastFaults, n))
+	}
 	return out
 }
 
@@ -133,8 +182,7 @@ func (c *coverage) missing(all bool) []string {
 func (c *coverage) add(o *coverage) {
 	for _, p := range [][2]*int{
 		{&c.schedules, &o.schedules},
-		{&c.steps, &o.steps},
-		{&c.faults, &o.faults},
+		{&c.extremeClocks, &o.extremeClocks},
 		{&c.lost, &o.lost},
 		{&c.repeated, &o.repeated},
 		{&c.delayed, &o.delayed},
@@ -176,6 +224,7 @@ func (c *coverage) add(o *coverage) {
 	} {
 		*p[0] += *p[1]
 	}
+	c.steps, c.faults = append(c.steps, o.steps...), append(c.faults, o.faults...)
 	for i := range c.stuck {
 		c.stuck[i] += o.stuck[i]
 	}

@@ -33,16 +33,16 @@ type simMix struct {
 type weighted struct {
 	weight int
 	name   string
-	do     func(w *world)
+	do     func(w *world) bool // false: it found nobody to hit
 }
 
 // kinds reads a list of faults and their weights.
 func kinds(list string) []weighted {
-	all := map[string]func(w *world){
+	all := map[string]func(w *world) bool{
 		"kill": faultCrash, "wipe": faultWipe, "pause": faultPause, "isolate": faultIsolate, "one-way": faultOneWay, "halves": faultHalves,
 		"bridge": faultBridge, "pair": faultPair, "noise": faultNoise, "stall": faultStall, "no-log": faultNoLog, "two-faced": faultTwoFaced, "elect": faultElect, "depose": faultDepose,
 		"storm": faultStorm, "forge": faultForge, "leave": faultLeave, "sick": faultSick, "remove": faultRemove, "hold": faultHold,
-		"slow-cut": faultSlowCut, "deaf": faultDeaf, "compact": faultCompact, "join": faultJoin, "laggard": faultLaggard,
+		"slow-cut": faultSlowCut, "deaf": faultDeaf, "compact": faultCompact, "join": faultJoin, "weight": faultWeight, "laggard": faultLaggard,
 		"trap": faultTrap, "blind": faultBlind, "straggler": faultStraggler, "old-boot": faultOldBoot, "echoes": faultEchoes, "convert": faultConvert, "late-barrier": faultLateBarrier,
 		"last-words": faultLastWords, "late-answers": faultLateAnswers, "late-evidence": faultLateEvidence, "late-commit": faultLateCommit,
 	}
@@ -124,8 +124,7 @@ func (m *simMix) setup(w *world) {
 func (w *world) populate(n, founders int) {
 	first := &simConf{}
 	for i := range n {
-		// The rates of any two clocks differ by less than a tenth.
-		h := &host{w: w, i: i, id: shardmap.NodeID('a' + rune(i)), downFrom: 0, rate: 954_000 + int64(w.n(95_000)), weight: 1}
+		h := &host{w: w, i: i, id: shardmap.NodeID('a' + rune(i)), downFrom: 0, rate: w.clockRate(), weight: 1}
 		w.hosts = append(w.hosts, h)
 		h.newDisk()
 		if w.n(6) == 0 {
@@ -148,6 +147,25 @@ func (w *world) populate(n, founders int) {
 			h.disk.base, h.disk.baseTerm, h.disk.baseConf, h.disk.conf, h.disk.term = 2, 1, first, first, 1
 		}
 	}
+}
+
+// The rates of clocks, in millionths: any two differ by less than a tenth of the
+// slower one, and by almost as much.
+const (
+	slowClock = 954_000
+	fastClock = 1_049_000
+)
+
+// clockRate draws how fast a clock runs: every other one as slow or as fast as
+// may be.
+func (w *world) clockRate() int64 {
+	switch w.n(4) {
+	case 0:
+		return slowClock
+	case 1:
+		return fastClock
+	}
+	return slowClock + int64(w.n(fastClock-slowClock+1))
 }
 
 // play plays one schedule: a cluster forms, faults come, faults stop, and then it
@@ -173,24 +191,24 @@ func play(s simSetup, cover *coverage) (w *world) {
 		return w
 	}
 	w.quiet, w.astray = s.mix.quiet, s.mix.astray
-	for range s.mix.faults[0] + w.pick(s.mix.faults[1]-s.mix.faults[0]+1) {
+	// What hits nobody is drawn again, but not for ever: a tape may be at its end.
+	faults := s.mix.faults[0] + w.pick(s.mix.faults[1]-s.mix.faults[0]+1)
+	for tries := 0; w.faulted < faults && tries < 10*faults && w.failure == ""; tries++ {
 		w.fault()
-		if w.failure != "" {
-			return w
-		}
+	}
+	if w.failure != "" {
+		return w
 	}
 	w.quiet = false
 	w.heal()
-	if !w.run(w.now+90*time.Second, func() bool { return w.settled(250 * time.Millisecond) }) {
+	if !w.run(w.now+90*time.Second, func() bool { return w.settled(250*time.Millisecond) && w.steps >= leastSteps }) {
 		w.fail("progress: faults have stopped, and: %s", w.describe())
 	}
-	cover.steps += w.steps
-	cover.schedules++
-	cover.faults += w.faulted
+	cover.played(w)
 	return w
 }
 
-// fault draws one fault and lets a while pass.
+// fault draws one fault and, if it hit anybody, lets a while pass.
 func (w *world) fault() {
 	total := 0
 	for _, k := range w.mix.kinds {
@@ -200,8 +218,9 @@ func (w *world) fault() {
 	for _, k := range w.mix.kinds {
 		if at -= k.weight; at < 0 {
 			w.logf("fault: %s", k.name)
-			w.faulted++
-			k.do(w)
+			if k.do(w) {
+				w.faulted++
+			}
 			break
 		}
 	}

@@ -111,7 +111,8 @@ func (h *host) start() {
 	}
 	p.commit, p.raftApplied = h.disk.base, h.disk.base
 	p.initAgent()
-	if p.fsm.Committed().Epoch() < w.truth.Committed().Epoch() {
+	// Not its first start, and the log went on without it.
+	if h.disk.boot > 1 && h.disk.last() < w.truth.Index() {
 		w.cover.oldStarts++
 	}
 	w.logf("%s starts: boot %d, server %s, term %d, log to %d, state of map %d", h.id, h.disk.boot, h.server(), h.disk.term, h.disk.last(), p.fsm.Committed().Epoch())
@@ -263,6 +264,9 @@ func (p *proc) redial(h *host, tries int) {
 		late = w.span(10*time.Millisecond, time.Second)
 	}
 	w.after(late, p, func() {
+		if w.plant == plantOldEvidence {
+			l = p.lead
+		}
 		w.logf("%s has evidence that boot %d of %s is gone", p.h.id, boot, h.id)
 		l.receive(ack.Evidence{Node: h.id, Boot: boot}, origin{})
 	})

@@ -45,10 +45,10 @@ func (w *world) back(h *host, d time.Duration) {
 	})
 }
 
-func faultCrash(w *world) {
+func faultCrash(w *world) bool {
 	h := w.anyone()
 	if h == nil {
-		return
+		return false
 	}
 	h.crash()
 	switch w.pick(3) {
@@ -59,30 +59,33 @@ func faultCrash(w *world) {
 	default:
 		w.back(h, w.lasting())
 	}
+	return true
 }
 
-func faultWipe(w *world) {
+func faultWipe(w *world) bool {
 	h := w.anyone()
 	if h == nil || !w.spares(h) || !w.newestConf().has(h.server()) {
-		return
+		return false
 	}
 	h.crash()
 	h.wipe()
 	w.back(h, w.span(10*time.Millisecond, 800*time.Millisecond))
+	return true
 }
 
-func faultPause(w *world) {
+func faultPause(w *world) bool {
 	h := w.anyone()
 	if h == nil {
-		return
+		return false
 	}
 	d := w.lasting()
 	at := pausePoint(w.pick(int(pausePoints)))
 	if at == pauseNowhere {
 		h.stop(d, "")
-		return
+		return true
 	}
 	h.pauseAt, h.pauseFor = at, d
+	return true
 }
 
 // undo ends a fault after a while, unless all faults have stopped before.
@@ -94,8 +97,9 @@ func (w *world) undo(d time.Duration, fn func()) {
 	})
 }
 
-// cutLinks stops messages between the hosts for which cut holds, for a while.
-func (w *world) cutLinks(cut func(i, j int) bool) {
+// cutLinks stops messages between the hosts for which cut holds, for a while. It
+// reports whether there were any to stop.
+func (w *world) cutLinks(cut func(i, j int) bool) bool {
 	var was [][2]int
 	for i := range w.hosts {
 		for j := range w.hosts {
@@ -111,57 +115,59 @@ func (w *world) cutLinks(cut func(i, j int) bool) {
 		}
 		w.logf("%d links are back", len(was))
 	})
+	return len(was) > 0
 }
 
-func faultIsolate(w *world) {
-	if h := w.anyone(); h != nil {
-		w.logf("%s is cut off", h.id)
-		w.cover.partitions++
-		w.cutLinks(func(i, j int) bool { return i == h.i || j == h.i })
-	}
-}
-
-func faultOneWay(w *world) {
+func faultIsolate(w *world) bool {
 	h := w.anyone()
 	if h == nil {
-		return
+		return false
+	}
+	w.logf("%s is cut off", h.id)
+	w.cover.partitions++
+	return w.cutLinks(func(i, j int) bool { return i == h.i || j == h.i })
+}
+
+func faultOneWay(w *world) bool {
+	h := w.anyone()
+	if h == nil {
+		return false
 	}
 	w.cover.oneWays++
 	if w.pick(2) == 0 {
 		w.logf("nothing from %s arrives", h.id)
-		w.cutLinks(func(i, _ int) bool { return i == h.i })
-		return
+		return w.cutLinks(func(i, _ int) bool { return i == h.i })
 	}
 	w.logf("nothing arrives at %s", h.id)
-	w.cutLinks(func(_, j int) bool { return j == h.i })
+	return w.cutLinks(func(_, j int) bool { return j == h.i })
 }
 
-func faultHalves(w *world) {
+func faultHalves(w *world) bool {
 	side := w.pick(1 << len(w.hosts))
 	w.logf("the network falls in two: %b", side)
 	w.cover.partitions++
-	w.cutLinks(func(i, j int) bool { return side>>i&1 != side>>j&1 })
+	return w.cutLinks(func(i, j int) bool { return side>>i&1 != side>>j&1 })
 }
 
 // faultBridge leaves two groups that only one host connects.
-func faultBridge(w *world) {
+func faultBridge(w *world) bool {
 	side, b := w.pick(1<<len(w.hosts)), w.pick(len(w.hosts))
 	w.logf("the network falls in two, %s sees both: %b", w.hosts[b].id, side)
 	w.cover.bridges++
-	w.cutLinks(func(i, j int) bool { return i != b && j != b && side>>i&1 != side>>j&1 })
+	return w.cutLinks(func(i, j int) bool { return i != b && j != b && side>>i&1 != side>>j&1 })
 }
 
-func faultPair(w *world) {
+func faultPair(w *world) bool {
 	i, j, both := w.pick(len(w.hosts)), w.pick(len(w.hosts)), w.pick(2) == 0
 	w.logf("the link from %s to %s is cut (both ways: %v)", w.hosts[i].id, w.hosts[j].id, both)
-	w.cutLinks(func(a, b int) bool { return a == i && b == j || both && a == j && b == i })
+	return w.cutLinks(func(a, b int) bool { return a == i && b == j || both && a == j && b == i })
 }
 
 // faultNoLog holds back Raft's messages to or from one host; heartbeats arrive.
-func faultNoLog(w *world) {
+func faultNoLog(w *world) bool {
 	h, to := w.anyone(), w.pick(2) == 0
 	if h == nil {
-		return
+		return false
 	}
 	w.logf("Raft's messages are held back at %s (those to it: %v)", h.id, to)
 	w.cover.noLogs++
@@ -173,17 +179,19 @@ func faultNoLog(w *world) {
 			w.noLog[i][h.i], w.noLog[h.i][i] = false, false
 		}
 	})
+	return true
 }
 
-func faultNoise(w *world) {
+func faultNoise(w *world) bool {
 	w.loss, w.dup, w.slow = w.pick(4)*100, w.pick(3)*100, w.pick(4)*30
 	w.logf("the network loses %d, repeats %d and delays %d in a thousand", w.loss, w.dup, w.slow)
 	w.undo(w.lasting(), func() { w.loss, w.dup, w.slow = 0, 0, 0 })
+	return w.loss+w.dup+w.slow > 0
 }
 
 // faultStall holds back what two hosts send each other, and then lets it arrive
 // all at once and in order, as a connection does.
-func faultStall(w *world) {
+func faultStall(w *world) bool {
 	i, j := w.pick(len(w.hosts)), w.pick(len(w.hosts))
 	d := w.lasting()
 	w.logf("messages from %s to %s stall for %v", w.hosts[i].id, w.hosts[j].id, d.Round(time.Millisecond))
@@ -191,23 +199,32 @@ func faultStall(w *world) {
 	if w.pick(2) == 0 {
 		w.stalled[j][i] = w.now + d
 	}
+	return i != j
 }
 
-func faultElect(w *world) {
-	if h := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() }); h != nil {
-		h.proc.campaign("just so")
+// faultElect elects another leader, or the same one again if no other can be.
+func faultElect(w *world) bool {
+	h := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
+	if h == nil {
+		h = w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
+		if h == nil {
+			return false
+		}
+		h.proc.loseLeadership("just so")
 	}
+	h.proc.campaign("just so")
+	return true
 }
 
 // faultDepose elects another leader while the present one cannot hear of it.
-func faultDepose(w *world) {
+func faultDepose(w *world) bool {
 	h := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	if h == nil {
-		return
+		return false
 	}
 	o := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
 	if o == nil {
-		return
+		return false
 	}
 	w.logf("%s is deposed without hearing of it", h.id)
 	others := w.pick(4) // how many of the other links fall, in thirds
@@ -215,14 +232,15 @@ func faultDepose(w *world) {
 		return i == o.i && j == h.i || j == o.i && i == h.i || (i == h.i || j == h.i) && w.n(3) < others
 	})
 	o.proc.campaign("a coup")
+	return true
 }
 
 // faultForge makes a leader believe that a running process is gone.
-func faultForge(w *world) {
+func faultForge(w *world) bool {
 	l := w.somebody(func(h *host) bool { return running(h) && leads(h) })
 	x := w.somebody(func(h *host) bool { return h.proc != nil && h != l })
 	if l == nil || x == nil {
-		return
+		return false
 	}
 	w.logf("%s is told that %s refuses connections", l.id, x.id)
 	w.cover.forged++
@@ -233,12 +251,13 @@ func faultForge(w *world) {
 	if w.pick(2) == 0 { // and its heartbeats do not arrive either
 		w.cutLinks(func(i, j int) bool { return i == x.i && j == l.i || i == l.i && j == x.i })
 	}
+	return true
 }
 
-func faultLeave(w *world) {
+func faultLeave(w *world) bool {
 	h := w.anyone()
 	if h == nil || h.proc.leaving {
-		return
+		return false
 	}
 	w.logf("%s gets SIGTERM", h.id)
 	h.proc.leaving, h.proc.leaveBy = true, w.now+8*time.Second
@@ -253,21 +272,25 @@ func faultLeave(w *world) {
 		w.after(d, nil, again)
 	}
 	w.after(2*d, nil, again)
+	return true
 }
 
-func faultSick(w *world) {
-	if h := w.anyone(); h != nil {
-		w.logf("the app of %s is sick", h.id)
-		h.unhealthy = true
-		w.undo(w.lasting(), func() { h.unhealthy = false })
+func faultSick(w *world) bool {
+	h := w.anyone()
+	if h == nil {
+		return false
 	}
+	w.logf("the app of %s is sick", h.id)
+	h.unhealthy = true
+	w.undo(w.lasting(), func() { h.unhealthy = false })
+	return true
 }
 
 // faultRemove is the operator's word about a node whose process is down.
-func faultRemove(w *world) {
+func faultRemove(w *world) bool {
 	x := w.somebody(func(h *host) bool { return h.proc == nil && !h.absent })
 	if x == nil {
-		return
+		return false
 	}
 	w.logf("an operator says that %s is gone", x.id)
 	w.cover.removed++
@@ -280,19 +303,23 @@ func faultRemove(w *world) {
 			w.after(d, h.proc, func() { h.proc.lead.receive(ack.Remove{Node: x.id}, origin{}) })
 		}
 	}
+	return true
 }
 
-func faultHold(w *world) {
-	if h := w.anyone(); h != nil {
-		w.logf("%s applies nothing", h.id)
-		w.hold(h, true)
-		w.undo(w.lasting(), func() { w.hold(h, false) })
+func faultHold(w *world) bool {
+	h := w.anyone()
+	if h == nil {
+		return false
 	}
+	w.logf("%s applies nothing", h.id)
+	w.hold(h, true)
+	w.undo(w.lasting(), func() { w.hold(h, false) })
+	return true
 }
 
 // faultLaggard lets one node apply nothing while a map changes, until it is
 // dropped for that; always the same one, so that it is damped.
-func faultLaggard(w *world) {
+func faultLaggard(w *world) bool {
 	var last *host
 	for _, h := range w.hosts {
 		if !h.gateway && !h.absent {
@@ -301,7 +328,7 @@ func faultLaggard(w *world) {
 	}
 	other := w.somebody(func(h *host) bool { return running(h) && h != last })
 	if last == nil || other == nil {
-		return
+		return false
 	}
 	w.logf("%s applies nothing while the app of %s is sick", last.id, other.id)
 	w.hold(last, true)
@@ -312,56 +339,70 @@ func faultLaggard(w *world) {
 		w.hold(last, false)
 	})
 	w.run(w.now+d+w.span(0, time.Second), nil)
+	return true
 }
 
-func faultSlowCut(w *world) {
-	if h := w.anyone(); h != nil {
-		w.logf("%s cuts slowly", h.id)
-		h.slowCut = true
-		w.undo(w.lasting(), func() { h.slowCut = false })
+func faultSlowCut(w *world) bool {
+	h := w.anyone()
+	if h == nil {
+		return false
 	}
+	w.logf("%s cuts slowly", h.id)
+	h.slowCut = true
+	w.undo(w.lasting(), func() { h.slowCut = false })
+	return true
 }
 
-func faultDeaf(w *world) {
-	if h := w.anyone(); h != nil {
-		mute := w.pick(2) == 0
-		w.logf("heartbeats (%v) or their answers get lost at %s", mute, h.id)
-		h.mute, h.deaf = mute, !mute
-		w.undo(w.lasting(), func() { h.mute, h.deaf = false, false })
+func faultDeaf(w *world) bool {
+	h := w.anyone()
+	if h == nil {
+		return false
 	}
+	mute := w.pick(2) == 0
+	w.logf("heartbeats (%v) or their answers get lost at %s", mute, h.id)
+	h.mute, h.deaf = mute, !mute
+	w.undo(w.lasting(), func() { h.mute, h.deaf = false, false })
+	return true
 }
 
-func faultCompact(w *world) {
+func faultCompact(w *world) bool {
+	before := w.cover.snapshots
 	for _, h := range w.hosts {
 		if running(h) && w.pick(2) == 0 {
 			h.proc.compact(uint64(w.pick(3)))
 		}
 	}
+	return w.cover.snapshots > before
 }
 
-func faultJoin(w *world) {
+func faultJoin(w *world) bool {
 	if h := w.somebody(func(h *host) bool { return h.absent }); h != nil {
 		w.logf("%s joins", h.id)
 		h.absent = false
 		h.start()
-		return
+		return true
 	}
-	faultWeight(w)
+	return faultWeight(w)
 }
 
 // faultWeight restarts a node with another weight.
-func faultWeight(w *world) {
-	if h := w.anyone(); h != nil {
-		h.crash()
-		h.weight = uint32(1 + w.pick(4))
-		w.back(h, w.span(10*time.Millisecond, 300*time.Millisecond))
+func faultWeight(w *world) bool {
+	h := w.anyone()
+	if h == nil {
+		return false
 	}
+	h.crash()
+	h.weight = uint32(1 + w.pick(4))
+	w.back(h, w.span(10*time.Millisecond, 300*time.Millisecond))
+	return true
 }
 
 // faultStorm changes leaders between every two steps for a while.
-func faultStorm(w *world) {
+func faultStorm(w *world) bool {
+	hit := false
 	for range 2 + w.pick(6) {
-		faultElect(w)
+		hit = faultElect(w) || hit
 		w.run(w.now+w.span(0, 15*time.Millisecond), nil)
 	}
+	return hit
 }

@@ -37,6 +37,8 @@ const (
 	plantServerIsNode
 	plantRandomBoot
 	plantAnyBoot
+	plantNoReboot
+	plantOldEvidence
 )
 
 func allFences() []ack.Fence { return []ack.Fence{ack.FenceLease, ack.FenceStrict, ack.FenceRefused} }
@@ -68,7 +70,7 @@ func mixes() []*simMix {
 			kinds: kinds("hold 6, laggard 6, slow-cut 3, deaf 3, join 3, kill 3, leave 3, sick 3, elect 2, one-way 2, pause 2"),
 		},
 		{
-			name: "scenes", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{1, 4}, gaps: long, stuck: 100, lateSubmit: 60, astray: 50,
+			name: "scenes", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 5}, gaps: long, stuck: 100, lateSubmit: 60, astray: 50,
 			kinds: kinds("trap 1, blind 1, straggler 1, old-boot 1, echoes 1, convert 1, two-faced 1, late-barrier 1, last-words 1, late-answers 1, late-evidence 1, late-commit 1"),
 		},
 		{
@@ -104,7 +106,7 @@ func TestSimulation(t *testing.T) {
 	for _, m := range chosen {
 		cover, bad := playMany(simSetup{mix: m}, *simFirst, n)
 		total.add(cover)
-		t.Logf("%s: %d schedules, %d steps", m.name, cover.schedules, cover.steps)
+		t.Logf("%s: %d schedules, steps: %v, faults: %v", m.name, cover.schedules, cover.steps, cover.faults)
 		if bad != nil {
 			complain(t, *bad)
 		}

@@ -12,10 +12,10 @@ import (
 // faultTrap kills a node; while it is down, another leader is elected out of
 // reach of the present one, and is told that the node is gone for good. The node
 // returns to the old leader, which does not know that it is deposed.
-func faultTrap(w *world) {
+func faultTrap(w *world) bool {
 	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	if old == nil {
-		return
+		return false
 	}
 	x := w.somebody(func(h *host) bool { return running(h) && h != old && !h.gateway && !h.proc.isVoter() })
 	if x == nil {
@@ -23,7 +23,7 @@ func faultTrap(w *world) {
 	}
 	next := w.somebody(func(h *host) bool { return running(h) && h != old && h != x && h.proc.isVoter() })
 	if x == nil || next == nil {
-		return
+		return false
 	}
 	w.logf("trap: %s leads, %s is killed, %s is elected", old.id, x.id, next.id)
 	x.crash()
@@ -31,7 +31,7 @@ func faultTrap(w *world) {
 	with := func(i int) bool { return i == old.i || i == x.i }
 	w.cutLinks(func(i, j int) bool { return with(i) != with(j) })
 	if !running(next) {
-		return
+		return true
 	}
 	next.proc.campaign("a coup")
 	w.run(w.now+w.span(20*time.Millisecond, 60*time.Millisecond), nil)
@@ -43,16 +43,17 @@ func faultTrap(w *world) {
 		x.start()
 	}
 	w.run(w.now+600*time.Millisecond, nil)
+	return true
 }
 
 // faultBlind lets a voter apply nothing, cuts another node off until its shards
 // are taken, and then elects the blind one, which hears the other again.
-func faultBlind(w *world) {
+func faultBlind(w *world) bool {
 	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	blind := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
 	x := w.somebody(func(h *host) bool { return running(h) && h != old && h != blind && !h.gateway })
 	if old == nil || blind == nil || x == nil {
-		return
+		return false
 	}
 	w.logf("scene: %s is blind, %s is cut off", blind.id, x.id)
 	for _, h := range []*host{blind, x} {
@@ -64,6 +65,7 @@ func faultBlind(w *world) {
 		blind.proc.campaign("blind")
 	}
 	w.run(w.now+700*time.Millisecond, nil)
+	return true
 }
 
 // isolate cuts a host off, lets d pass, and links it again.
@@ -80,10 +82,10 @@ func (w *world) isolate(x *host, d time.Duration) {
 // faultStraggler makes a node sick, so that it is left out but not dropped, and
 // lets it miss that; when it is heard again, the commit that takes its shards may
 // be under way.
-func faultStraggler(w *world) {
+func faultStraggler(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
-		return
+		return false
 	}
 	w.logf("scene: %s is sick and applies nothing", x.id)
 	x.unhealthy = true
@@ -93,15 +95,16 @@ func faultStraggler(w *world) {
 	w.run(w.now+w.span(300*time.Millisecond, 1200*time.Millisecond), nil)
 	x.unhealthy = false
 	w.hold(x, false)
+	return true
 }
 
 // faultOldBoot kills a node whose heartbeats are late: some arrive when its next
 // boot has a lease, and is sick, and has applied nothing of what follows. Then,
 // perhaps, there is another leader.
-func faultOldBoot(w *world) {
+func faultOldBoot(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
-		return
+		return false
 	}
 	w.logf("scene: heartbeats of %s come late, and it is killed", x.id)
 	w.slow = 700
@@ -125,15 +128,16 @@ func faultOldBoot(w *world) {
 		faultElect(w)
 	}
 	w.run(w.now+w.span(300*time.Millisecond, 900*time.Millisecond), nil)
+	return true
 }
 
 // faultLateBarrier elects a leader that applies its barrier only after it was
 // deposed, without knowing of it.
-func faultLateBarrier(w *world) {
+func faultLateBarrier(w *world) bool {
 	first := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
 	second := w.somebody(func(h *host) bool { return running(h) && h != first && h.proc.isVoter() })
 	if first == nil || second == nil {
-		return
+		return false
 	}
 	w.logf("scene: %s leads and applies late, then %s leads", first.id, second.id)
 	first.holdLog = true
@@ -148,16 +152,17 @@ func faultLateBarrier(w *world) {
 	w.run(w.now+w.span(80*time.Millisecond, 200*time.Millisecond), nil)
 	w.hold(first, false)
 	w.run(w.now+500*time.Millisecond, nil)
+	return true
 }
 
 // faultTwoFaced elects a leader by the vote of a node that goes on talking to the
 // present one and hears nothing more of either's Raft.
-func faultTwoFaced(w *world) {
+func faultTwoFaced(w *world) bool {
 	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	voter := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
 	next := w.somebody(func(h *host) bool { return running(h) && h != old && h != voter && h.proc.isVoter() })
 	if old == nil || voter == nil || next == nil {
-		return
+		return false
 	}
 	w.logf("scene: %s votes for %s and talks to %s", voter.id, next.id, old.id)
 	w.cutLinks(func(i, j int) bool { return i == next.i && j == old.i || i == old.i && j == next.i })
@@ -169,32 +174,34 @@ func faultTwoFaced(w *world) {
 	for i := range w.hosts {
 		w.noLog[i][voter.i], w.noLog[voter.i][i] = false, false
 	}
+	return true
 }
 
 // faultConvert elects a leader whom nobody hears but the present one, which votes
 // for it: the others still follow the old one, whose loop may be the last to know.
-func faultConvert(w *world) {
+func faultConvert(w *world) bool {
 	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	next := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
 	if old == nil || next == nil {
-		return
+		return false
 	}
 	w.logf("scene: %s votes for %s, the others do not hear of it", old.id, next.id)
 	w.cutLinks(func(i, j int) bool { return i == next.i && j != old.i || j == next.i && i != old.i })
 	next.proc.campaign("by one vote")
 	w.run(w.now+500*time.Millisecond, nil)
+	return true
 }
 
 // faultEchoes lets leaders follow each other within a few answers. What a voter
 // tells the second one stalls until the third is elected without the second
 // knowing, and carries echoes of the first one's answers.
-func faultEchoes(w *world) {
+func faultEchoes(w *world) bool {
 	faultElect(w)
 	w.run(w.now+w.span(60*time.Millisecond, 260*time.Millisecond), nil)
 	second := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
 	third := w.somebody(func(h *host) bool { return running(h) && h != second && h.proc.isVoter() })
 	if second == nil || third == nil {
-		return
+		return false
 	}
 	w.logf("scene: %s leads, then %s", second.id, third.id)
 	d := w.span(250*time.Millisecond, 500*time.Millisecond)
@@ -208,33 +215,38 @@ func faultEchoes(w *world) {
 		third.proc.campaign("the third")
 	}
 	w.run(w.now+400*time.Millisecond, nil)
+	return true
 }
 
 // faultLastWords kills a node whose heartbeats are late: some arrive after it was
 // dropped, and void the evidence.
-func faultLastWords(w *world) {
+func faultLastWords(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
-		return
+		return false
 	}
 	w.logf("scene: the last heartbeats of %s are late", x.id)
 	w.run(w.now+400*time.Millisecond, nil)
-	w.slow = 400
+	w.slow, w.dup = 400, 0
+	if w.pick(2) == 0 { // all of them, and twice
+		w.slow, w.dup = 1000, 1000
+	}
 	w.run(w.now+w.span(50*time.Millisecond, 250*time.Millisecond), nil)
-	w.slow = 0
+	w.slow, w.dup = 0, 0
 	if x.proc != nil {
 		x.crash()
 	}
 	w.run(w.now+time.Second, nil)
 	w.back(x, 0)
+	return true
 }
 
 // faultLateEvidence restarts a node at once, perhaps with an empty disk; what the
 // leader found out in between is handled when the next boot may have a lease.
-func faultLateEvidence(w *world) {
+func faultLateEvidence(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
-		return
+		return false
 	}
 	w.logf("scene: %s restarts, and evidence about it comes late", x.id)
 	wiped := w.pick(3) == 0 && w.spares(x) && w.newestConf().has(x.server())
@@ -247,13 +259,14 @@ func faultLateEvidence(w *world) {
 	w.slow = 0
 	w.back(x, 0)
 	w.run(w.now+w.span(800*time.Millisecond, 1200*time.Millisecond), nil)
+	return true
 }
 
 // faultLateAnswers restarts a node while answers to its last boot are under way.
-func faultLateAnswers(w *world) {
+func faultLateAnswers(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
-		return
+		return false
 	}
 	w.logf("scene: answers to %s are late, and it restarts", x.id)
 	w.slow = 800
@@ -271,19 +284,20 @@ func faultLateAnswers(w *world) {
 	w.run(w.now+w.span(800*time.Millisecond, 1500*time.Millisecond), nil)
 	x.unhealthy = false
 	w.hold(x, false)
+	return true
 }
 
 // faultLateCommit lets a leader's commit reach Raft so late that another leader
 // has led in between, and has leased the node whose shards the commit takes.
-func faultLateCommit(w *world) {
+func faultLateCommit(w *world) bool {
 	first := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && h != first })
 	if first == nil || x == nil {
-		return
+		return false
 	}
 	second := w.somebody(func(h *host) bool { return running(h) && h != first && h != x && h.proc.isVoter() })
 	if second == nil {
-		return
+		return false
 	}
 	w.logf("scene: a commit that takes from %s is late", x.id)
 	x.unhealthy = true
@@ -304,4 +318,5 @@ func faultLateCommit(w *world) {
 	w.lateSubmit = late
 	x.unhealthy = false
 	w.hold(x, false)
+	return true
 }
