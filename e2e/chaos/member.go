@@ -27,10 +27,11 @@ func (*join) alone() {}
 func (*join) begin(*world) {}
 
 func (f *join) during(w *world) {
-	joining, leaving := w.spare, w.pick(anybody)
+	joining, who := w.spare, anybody
 	if f.remove {
-		leaving = w.pick(follower) // nobody removes the leader
+		who = follower // nobody removes the leader
 	}
+	leaving := w.pick(who)
 	w.note("%s joins", joining.ID)
 	joining.Start(w)
 	w.members = append(w.members, joining)
@@ -40,7 +41,7 @@ func (f *join) during(w *world) {
 	w.spare = leaving
 	if f.remove {
 		w.kill(leaving)
-		w.recover()
+		w.c.AwaitShards(w, w.members...) // one of five votes is the dead node's
 		w.note("%s is removed", leaving.ID)
 		w.retry("remove "+leaving.ID, func() error {
 			return w.members[0].Try(w.Context(), "remove", url.Values{"node": {leaving.ID}})
