@@ -65,7 +65,7 @@ func (n *Node) Start(tb testing.TB, more ...string) {
 		tb.Fatalf("node %s runs already", n.ID)
 	}
 	n.c.endStop(n)
-	p, err := n.c.spawn.launch(n.logFile(), n.c.dir, n.place.command(append(n.Args(), more...)...))
+	p, err := n.c.spawn.launch(n.logFile(), n.c.dir, n.place.command(n.c.o.Binaries.command(append(n.Args(), more...))...))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -119,12 +119,12 @@ func (r *Report) answer(a *Answer, runs []Run, rules Rules, outside bool) {
 
 // run judges the app's answer to one request against its runs.
 func (r *Report) run(a *Answer, runs []Run) {
-	if a.EchoID != a.ID {
-		r.add(WrongAnswer, "%s %s got the answer to %q", a.Method, a.ID, a.EchoID)
+	if len(runs) == 0 {
+		r.add(NoRun, "%s %s was answered by %q as %q", a.Method, a.ID, a.App, a.EchoID)
 		return
 	}
-	if len(runs) == 0 {
-		r.add(NoRun, "%s %s was answered by %q", a.Method, a.ID, a.App)
+	if a.EchoID != a.ID {
+		r.add(WrongAnswer, "%s %s got the answer to %q", a.Method, a.ID, a.EchoID)
 		return
 	}
 	if !slices.ContainsFunc(runs, func(run Run) bool { return run.App == a.App }) {

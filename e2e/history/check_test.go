@@ -144,6 +144,11 @@ func TestCheckFindsPlantedMistakes(t *testing.T) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Runs = s.Runs[:len(s.Runs)-1]
 		}},
+		{"answer of the proxy's own without a run", history.NoRun, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Runs = s.Runs[:len(s.Runs)-1]
+			s.Answers[len(s.Answers)-1].App, s.Answers[len(s.Answers)-1].EchoID = "", ""
+		}},
 		{"answer of another app", history.WrongAnswer, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Answers[len(s.Answers)-1].App = "a"
