@@ -156,12 +156,21 @@ func (l *Leader) eligible(now time.Duration, n *member) bool {
 		}
 		return n.acked(d.Epoch) && n.acked(l.state.Committed().Epoch()) && !n.silent(now, l.t) && now-since >= damping(d.Strikes)
 	case d.InForce || !l.state.Last().Has(n.id):
-		return n.streak >= backStreak && !n.silent(now, l.t) && n.acked(l.state.Committed().Epoch())
+		return n.streak >= backStreak && l.couldServe(now, n) && !n.silent(now, l.t) && n.acked(l.state.Committed().Epoch())
 	case !n.heard():
 		// An election by itself moves nothing (rule 4, why 18).
 		return now-l.elected < l.t.DeadAfter
 	}
 	return !n.silent(now, l.t)
+}
+
+// couldServe reports that a node would serve what it were given: it has a lease.
+// The first one of a boot takes a heartbeat or two longer than what else makes a
+// node eligible. Who is still in the map that routes owns its shards already, and
+// before the first map there are no leases.
+func (l *Leader) couldServe(now time.Duration, n *member) bool {
+	c := l.state.Committed()
+	return n.leased && now-n.lastGrant <= l.t.Lease || c.Has(n.id) || c.Epoch() == 0
 }
 
 // failing tells why a member of the last map must be dropped although it is
