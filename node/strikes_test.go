@@ -65,6 +65,9 @@ var strikes = []struct {
 	}},
 	{"forged resets", 3, func(s *storm, p *process) {
 		q := s.pick()
+		if s.r.IntN(2) == 0 {
+			q = s.leaderOr(q) // whose word it is that shards are taken by
+		}
 		s.say("  and %s", q.name)
 		s.net.Reset(p.name, q.name)
 		s.later(s.upTo(3*time.Second), s.heal)
