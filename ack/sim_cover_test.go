@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 
 	"shardway/ack"
 	"shardway/shardmap"
@@ -176,6 +177,28 @@ func (c *coverage) missing(all bool) []string {
 		out = append(out, fmt.Sprintf("%d faults in every schedule (one has %d)", leastFaults, n))
 	}
 	return out
+}
+
+// A long run that never met one of these has shown less than it says, and fails.
+func TestLongRunMissesWhatNeverHappened(t *testing.T) {
+	full := newCoverage()
+	full.schedules, full.steps, full.faults = 1, spreadOf{leastSteps}, spreadOf{leastFaults}
+	missing := full.missing(true)
+	for _, name := range []string{
+		"taken by silence", "taken by evidence", "taken by goodbye", "taken by new-boot", "taken by refusal",
+		"leader changes with an open proposal", "void commits", "restarts with an old log",
+	} {
+		if !slices.Contains(missing, name) {
+			t.Errorf("nobody misses %q", name)
+		}
+	}
+	for _, k := range []*spreadOf{&full.steps, &full.faults} {
+		*k = append(*k, 2)
+		if n := len(missing); len(full.missing(true)) <= n {
+			t.Errorf("nobody misses what a schedule must have: %v", *k)
+		}
+		missing = full.missing(true)
+	}
 }
 
 // add sums up what two runs went through.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ import (
 
 var (
 	simSchedules = flag.Int("sim.schedules", 0, "how many schedules to play (0: a share that takes seconds)")
-	simSeed      = flag.Uint64("sim.seed", 0, "replay this one schedule and print its trace")
+	simSeed      = flag.Uint64("sim.seed", 0, "replay this one schedule of -sim.mix and print its trace")
 	simFirst     = flag.Uint64("sim.first", 1, "the first seed")
 	simMistake   = flag.String("sim.mistake", "", "plant only mistakes whose name contains this")
 	simMixName   = flag.String("sim.mix", "", "play this mix only")
@@ -80,6 +81,14 @@ func mixes() []*simMix {
 	}
 }
 
+func mixNames() []string {
+	var names []string
+	for _, m := range mixes() {
+		names = append(names, m.name)
+	}
+	return names
+}
+
 // mixCalled returns an ordinary mix.
 func mixCalled(name string) *simMix {
 	for _, m := range mixes() {
@@ -93,6 +102,9 @@ func mixCalled(name string) *simMix {
 // TestSimulation plays schedules of every mix. It is the share of `make sim`
 // that takes seconds.
 func TestSimulation(t *testing.T) {
+	if !slices.Contains(append(mixNames(), ""), *simMixName) || *simSeed != 0 && *simMixName == "" {
+		t.Fatalf("-sim.mix=%q: want one of %v", *simMixName, mixNames())
+	}
 	if *simSeed != 0 {
 		replay(t, simSetup{seed: *simSeed, mix: mixCalled(*simMixName)})
 		return
