@@ -183,19 +183,46 @@ func (b *files) open(o StoreOptions) (rawStores, error) {
 	if err != nil {
 		return rawStores{}, unusable(b.dir, fmt.Errorf("snapshots in %q: %w", dir, err))
 	}
-	db, err := raftboltdb.New(raftboltdb.Options{
-		Path: filepath.Join(dir, logFile),
+	log := filepath.Join(dir, logFile)
+	if !exists(log) {
+		if err := makeLog(log); err != nil {
+			return rawStores{}, unusable(b.dir, fmt.Errorf("make raft log %q: %w", log, err))
+		}
+	}
+	db, err := openLog(log)
+	if errors.Is(err, bberrors.ErrTimeout) {
+		return rawStores{}, fmt.Errorf("disk: raft log %q is in use by another process", log)
+	}
+	if err != nil {
+		return rawStores{}, unusable(b.dir, fmt.Errorf("raft log %q: %w", log, err))
+	}
+	return rawStores{logs: db, stable: db, snaps: snaps, close: db.Close}, nil
+}
+
+// makeLog makes the file of the log, whole or not at all: on one that is cut
+// short, as where the disk became full, bbolt dies by a signal.
+func makeLog(path string) error {
+	tmp := path + ".tmp"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	db, err := openLog(tmp)
+	if err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+func openLog(path string) (*raftboltdb.BoltStore, error) {
+	return raftboltdb.New(raftboltdb.Options{
+		Path: path,
 		BoltOptions: &bbolt.Options{
 			Timeout:        lockTimeout,
 			NoFreelistSync: true,
 			FreelistType:   bbolt.FreelistMapType,
 		},
 	})
-	if errors.Is(err, bberrors.ErrTimeout) {
-		return rawStores{}, fmt.Errorf("disk: raft log %q is in use by another process", filepath.Join(dir, logFile))
-	}
-	if err != nil {
-		return rawStores{}, unusable(b.dir, fmt.Errorf("raft log %q: %w", filepath.Join(dir, logFile), err))
-	}
-	return rawStores{logs: db, stable: db, snaps: snaps, close: db.Close}, nil
 }
