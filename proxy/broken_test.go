@@ -71,12 +71,30 @@ func TestOnlyWhatMayRunTwiceGoesAgain(t *testing.T) {
 }
 
 func TestRetriesEnd(t *testing.T) {
-	addr, seen := diesOnce(t, 1000, "")
-	n := newNode(t, "a", addr)
-	res, body := n.dial().get("/")
-	wantStatus(t, res, body, 502, "upstream-broken")
-	if seen.Load() != 3 {
-		t.Errorf("ran %d times, want 3", seen.Load())
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			addr, seen := diesOnce(t, 1000, "")
+			front, _ := start(t, addr)
+			res, body := front.dial().get("/")
+			wantStatus(t, res, body, 502, "upstream-broken")
+			if seen.Load() != 3 {
+				t.Errorf("ran %d times, want 3", seen.Load())
+			}
+		})
+	}
+}
+
+// Of an app that dies one connection breaks after the other. An owner that gave up
+// at the second one failed a GET which the restarted app could have answered.
+func TestSafeRequestOutlivesConnectionsThatBreakInTurn(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			addr, seen := diesOnce(t, 2, "")
+			front, _ := start(t, addr)
+			if res, body := front.dial().get("/"); res.StatusCode != 200 || seen.Load() != 3 {
+				t.Errorf("%v %q, ran %d times", res.Status, body, seen.Load())
+			}
+		})
 	}
 }
 

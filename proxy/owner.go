@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
@@ -38,6 +39,10 @@ func (c *client) owner() {
 			t = c.s.o.Cluster.Table()
 			continue
 		case stepHold:
+			if c.ownerPause(v) {
+				t = c.s.o.Cluster.Table()
+				continue
+			}
 			c.ownerHold(v)
 		case stepFail:
 			if !c.down.Load() {
@@ -56,6 +61,23 @@ func (c *client) ownerAttempt(t *Table) verdict {
 		return verdict{step: stepHold, refusal: refusalFor(r)}
 	}
 	return c.local(t, r)
+}
+
+// ownerPause waits a moment with a safe request whose connections broke: of an app
+// that dies one after the other does. True means that it may go again; how often,
+// goAgain bounds.
+func (c *client) ownerPause(v verdict) bool {
+	if v.refusal != 0 || c.x.safety != safeMethod || c.down.Load() {
+		return false
+	}
+	timer := time.NewTimer(firstPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
 }
 
 // ownerHold says no to a request that would have to wait. One that may have run
