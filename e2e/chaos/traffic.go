@@ -19,6 +19,9 @@ import (
 // operations. Half of them are in memory, half in the store.
 const registers = 16
 
+// long is how long the longest of the usual requests take.
+const long = "700ms"
+
 // traffic is all load on a cluster: clients that live as long as it does, and in
 // each round a generator for each.
 type traffic struct {
@@ -55,8 +58,15 @@ func (t *traffic) begin() {
 	plain, kept := t.w.keys("n", 1), t.w.keys("r", 1)[:registers]
 	for i, client := range t.clients {
 		o := load.Options{
-			Client: client, Rate: t.rates[i], Keys: plain, Make: mixed,
+			Client: client, Rate: t.rates[i], Keys: plain,
 			Prefix: fmt.Sprintf("r%d.%d", t.w.number, i), Timeout: t.w.o.QueueWait + 20*time.Second,
+		}
+		// The longest take turns on the keys that are asked for most: what runs there
+		// for too long has somebody beside it.
+		o.Make = func(n int, r *load.Request) {
+			if mixed(n, r); r.Header["App-Delay"] == long {
+				r.Key = kept[(n/40*2+n%2+i*registers/2)%registers]
+			}
 		}
 		if i == len(t.clients)-1 {
 			o.Keys, o.Make = kept, operate
@@ -99,7 +109,7 @@ func mixed(n int, r *load.Request) {
 	case 12, 13, 32, 33:
 		r.Header = map[string]string{"App-Size": "3000", "App-Chunks": "6", "App-Delay": "20ms"}
 	case 16, 17:
-		r.Header = map[string]string{"App-Delay": "700ms"}
+		r.Header = map[string]string{"App-Delay": long}
 	case 29:
 		r.Body = make([]byte, 100_000)
 	}
