@@ -250,7 +250,7 @@ func (n *Node) unborn() string {
 		}
 	}
 	if to, _, err := n.founder.promised(); err == nil && to != "" && to != string(n.self) && !n.alive(to) {
-		return fmt.Sprintf("node %q was about to found the cluster and is gone: start it again; if its data directory is lost, with an empty one", to)
+		return fmt.Sprintf("node %q was about to found the cluster and is gone: start it again, with an empty data directory if its own is lost", to)
 	}
 	if n.o.Expect > 1 {
 		return fmt.Sprintf("%d of %d nodes with --expect %d are here", here, n.o.Expect, n.o.Expect)

@@ -275,3 +275,19 @@ func TestMemorySurvivesACrash(t *testing.T) {
 		t.Error("closing the crashed node unlocked the directory of its successor")
 	}
 }
+
+func TestPromiseIsKept(t *testing.T) {
+	path := t.TempDir()
+	for i, want := range []string{"", "a", "b", ""} {
+		d := mustOpen(t, path, "")
+		if got, err := d.Promised(); err != nil || got != want {
+			t.Errorf("Promised() = %q, %v, want %q", got, err, want)
+		}
+		if next := []string{"a", "b", "", ""}[i]; next != want {
+			if err := d.Promise(next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = d.Close()
+	}
+}
