@@ -42,7 +42,10 @@ func TestFaults(t *testing.T) {
 	}
 	bin := build(t)
 	var rows []*faults.Row
-	t.Cleanup(func() { t.Logf("what faults cost:\n%s", faults.Table(rows)) })
+	var floors []string
+	t.Cleanup(func() {
+		t.Logf("what faults cost:\n%sfloor, median p90 max ms:\n%s", faults.Table(rows), strings.Join(floors, "\n"))
+	})
 	serial := 0
 	for size := range strings.SplitSeq(*nodes, ",") {
 		n, err := strconv.Atoi(size)
@@ -53,7 +56,7 @@ func TestFaults(t *testing.T) {
 			serial++
 			t.Run(fmt.Sprintf("%d nodes, fence %s", n, fence), func(t *testing.T) {
 				s := newStage(t, bin, n, fence, serial)
-				t.Logf("floor: %v", measureFloor(t, s.c))
+				floors = append(floors, fmt.Sprintf("%d nodes, fence %s: %v", n, fence, measureFloor(t, s.c)))
 				for _, f := range kinds {
 					if want.MatchString(f.name) {
 						rows = append(rows, s.row(f)...)

@@ -22,9 +22,9 @@ type floor struct {
 	fsync, redial, request faults.Sample
 }
 
-// String is median, p90 and maximum of each.
+// String is median, p90 and maximum of each, in milliseconds.
 func (f floor) String() string {
-	return fmt.Sprintf("fsync %v ms, refused redial %v ms, request %v ms (median p90 max)", f.fsync, f.redial, f.request)
+	return fmt.Sprintf("fsync %v, refused redial %v, request %v", f.fsync, f.redial, f.request)
 }
 
 func measureFloor(tb testing.TB, c *cluster.Cluster) floor {

@@ -32,7 +32,7 @@ func TestSteady(t *testing.T) {
 		t.Skip("a bench: -steady.for=10m runs it (make bench-steady)")
 	}
 	c := cluster.Start(t, cluster.Options{Binaries: build(t), Nodes: 3, Shards: shards, Dir: realDir(t)})
-	t.Logf("floor: %v", measureFloor(t, c))
+	t.Logf("floor, median p90 max ms: %v", measureFloor(t, c))
 	y := &steady{tb: t, c: c, burner: newBurner(t)}
 	y.run(3 * window / 2) // until the burner is in its place
 	y.busy, y.slowest, y.requests, y.failed = nil, nil, 0, 0

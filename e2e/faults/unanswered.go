@@ -16,8 +16,8 @@ import (
 // From the moment at which a request for a key is sent the key is unanswered,
 // until the first good answer (200, whole) to that request or to one for the same
 // key that was sent no earlier. So a request that fails leaves its key unanswered
-// until a later one is served, and one that hangs is no longer held against its
-// key once a later one is served. What a client does to send a request again
+// until a later one is served (load.Options.Again sends one at once), and one that
+// hangs is no longer held against its key once a later one is served. What a client does to send a request again
 // elsewhere is part of it. A key that is never served again counts to the end of
 // what was seen.
 //
