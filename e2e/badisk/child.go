@@ -35,7 +35,7 @@ func begin(args ...string) (*child, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_, _ = cmd.Process.Wait()
+			_, _ = cmd.Process.Wait() // cmd.Wait would close output too early
 		}
 		close(c.ended)
 	}()
