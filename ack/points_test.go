@@ -9,7 +9,9 @@ import (
 
 // point is one clause of what the protocol rests on, and how it is shown that
 // the clause is needed: by the mistakes that leave it out, or, where the
-// simulation cannot tell, by an explanation.
+// simulation cannot tell, by an explanation. Where a second rule stands in the
+// way of the same harm, the mistake leaves out both, and its name or its edits
+// say so: each of the two is a lock of its own.
 type point struct {
 	of        string // "why 1" to "why 20", "rule 1" to "rule 10", "section 5" and so on
 	clause    string
@@ -116,6 +118,8 @@ func pointsOfLeases() []point {
 		{of: "section 5", clause: "no lease after a goodbye, none for a gateway", planted: []string{"section 5: who said goodbye gets leases", "section 5: a gateway gets leases"}},
 		{of: "section 5", clause: "OK to the last map proposed, and to nothing else", planted: []string{"G5: OK to whatever is acknowledged"}},
 		{of: "section 5", clause: "the lease is looked at again before the first byte", planted: []string{"the lease is not looked at again before the first byte"}},
+		{of: "section 5", clause: "a second process under a node's id waits for the lease of the first", explained: "A machine of the model runs one process, as the lock of its data directory sees to; two machines that are given one id are a mistake of people, outside the assumptions. Needed all the same: TestSecondProcessUnderANameIsRefused, TestStrangerWaitsForTheLeasesOfTheLeaderBefore. That it is asked at all is half of why 2 and why 4."},
+		{of: "section 5", clause: "restart_grace lets the leader wait for a return, and its own pauses are nobody's silence", explained: "Both save moves and decide nothing else: a schedule in ten draws a grace; TestPausedLeaderDropsNobody, TestPauseDoesNotCountAgainstAcknowledgements."},
 		{of: "section 5", clause: "a clock that jumped voids the lease", explained: "In the model, as DESIGN assumes, a clock runs on while its process is stopped, so the lease's end is seen anyway. Needed where a guest's clock is stopped with it: TestPauseVoidsTheLease."},
 		{of: "section 5", clause: "evidence comes from a redial begun after the election", planted: []string{"section 5: evidence found before the election counts after it"}},
 		{of: "section 5", clause: "an operator's word is for a node that is not heard", planted: []string{"an operator's word hits a node that is heard", "an operator's word outlives the return of the node"}},

@@ -397,12 +397,20 @@ func faultWeight(w *world) bool {
 	return true
 }
 
-// faultStorm changes leaders between every two steps for a while.
+// faultStorm changes leaders every few milliseconds for a while, or between every
+// two steps.
 func faultStorm(w *world) bool {
-	hit := false
-	for range 2 + w.pick(6) {
+	hit, times, every := false, 2+w.pick(6), w.pick(3) == 0
+	if every {
+		times *= 5
+	}
+	for range times {
 		hit = faultElect(w) || hit
-		w.run(w.now+w.span(0, 15*time.Millisecond), nil)
+		if every {
+			w.run(w.now+time.Second, func() bool { return true })
+		} else {
+			w.run(w.now+w.span(0, 15*time.Millisecond), nil)
+		}
 	}
 	return hit
 }

@@ -113,10 +113,10 @@ func TestSimulation(t *testing.T) {
 	if *simMixName != "" {
 		chosen = []*simMix{mixCalled(*simMixName)}
 	}
-	n := cmp.Or(*simSchedules, simShare) / len(chosen)
+	n := cmp.Or(*simSchedules, simShare)
 	total := newCoverage()
-	for _, m := range chosen {
-		cover, bad := playMany(simSetup{mix: m}, *simFirst, n)
+	for i, m := range chosen {
+		cover, bad := playMany(simSetup{mix: m}, *simFirst, (n+i)/len(chosen))
 		total.add(cover)
 		t.Logf("%s: %d schedules, steps: %v, faults: %v", m.name, cover.schedules, cover.steps, cover.faults)
 		if bad != nil {

@@ -249,7 +249,7 @@ func faultLateEvidence(w *world) bool {
 		return false
 	}
 	w.logf("scene: %s restarts, and evidence about it comes late", x.id)
-	wiped := w.pick(3) == 0 && w.spares(x) && w.newestConf().has(x.server())
+	wiped := w.pick(2) == 0 && w.spares(x) && w.newestConf().has(x.server())
 	x.crash()
 	if wiped {
 		x.wipe() // its next boot may have the number of the last
