@@ -90,6 +90,7 @@ func pointsOfRules() []point {
 			"rule 3: one heartbeat brings a dropped node back", "what was heard before a drop brings a node back", "section 5: a heartbeat counts as often as it comes",
 		}},
 		{of: "rule 3", clause: "only who has acknowledged the committed map", planted: []string{"rule 3: who has not acknowledged the committed map is proposed"}},
+		{of: "rule 3", clause: "only who has a lease", explained: "It saves the time for which a newcomer's shards would wait for its first lease, and decides nothing else: TestNewcomerHasALeaseWhenItsShardsCome of package node."},
 		{of: "rule 3", clause: "who misses acknowledgements again and again returns later each time", explained: "It bounds what a slow node costs the others, no invariant: TestWhoMissesAcknowledgementsReturnsLaterEachTime. The coverage counts damped drops."},
 		{of: "rule 4", clause: "a new leader always runs a round", planted: []string{"rule 4: what the leader before proposed is left open"}},
 		{of: "rule 4", clause: "a leader whom nobody acknowledges steps down", planted: []string{"section 4: a leader whom nobody acknowledges stays"}},

@@ -208,7 +208,7 @@ func play(s simSetup, cover *coverage) (w *world) {
 	return w
 }
 
-// fault draws one fault and, if it hit anybody, lets a while pass.
+// fault draws one fault, counts it if it hit anybody, and lets a while pass.
 func (w *world) fault() {
 	total := 0
 	for _, k := range w.mix.kinds {

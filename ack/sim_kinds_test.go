@@ -118,14 +118,22 @@ func (w *world) cutLinks(cut func(i, j int) bool) bool {
 	return len(was) > 0
 }
 
+// partition is cutLinks, counted if there were any to stop.
+func (w *world) partition(count *int, cut func(i, j int) bool) bool {
+	if !w.cutLinks(cut) {
+		return false
+	}
+	*count++
+	return true
+}
+
 func faultIsolate(w *world) bool {
 	h := w.anyone()
 	if h == nil {
 		return false
 	}
 	w.logf("%s is cut off", h.id)
-	w.cover.partitions++
-	return w.cutLinks(func(i, j int) bool { return i == h.i || j == h.i })
+	return w.partition(&w.cover.partitions, func(i, j int) bool { return i == h.i || j == h.i })
 }
 
 func faultOneWay(w *world) bool {
@@ -133,28 +141,25 @@ func faultOneWay(w *world) bool {
 	if h == nil {
 		return false
 	}
-	w.cover.oneWays++
 	if w.pick(2) == 0 {
 		w.logf("nothing from %s arrives", h.id)
-		return w.cutLinks(func(i, _ int) bool { return i == h.i })
+		return w.partition(&w.cover.oneWays, func(i, _ int) bool { return i == h.i })
 	}
 	w.logf("nothing arrives at %s", h.id)
-	return w.cutLinks(func(_, j int) bool { return j == h.i })
+	return w.partition(&w.cover.oneWays, func(_, j int) bool { return j == h.i })
 }
 
 func faultHalves(w *world) bool {
 	side := w.pick(1 << len(w.hosts))
 	w.logf("the network falls in two: %b", side)
-	w.cover.partitions++
-	return w.cutLinks(func(i, j int) bool { return side>>i&1 != side>>j&1 })
+	return w.partition(&w.cover.partitions, func(i, j int) bool { return side>>i&1 != side>>j&1 })
 }
 
 // faultBridge leaves two groups that only one host connects.
 func faultBridge(w *world) bool {
 	side, b := w.pick(1<<len(w.hosts)), w.pick(len(w.hosts))
 	w.logf("the network falls in two, %s sees both: %b", w.hosts[b].id, side)
-	w.cover.bridges++
-	return w.cutLinks(func(i, j int) bool { return i != b && j != b && side>>i&1 != side>>j&1 })
+	return w.partition(&w.cover.bridges, func(i, j int) bool { return i != b && j != b && side>>i&1 != side>>j&1 })
 }
 
 func faultPair(w *world) bool {
