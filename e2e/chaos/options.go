@@ -35,6 +35,8 @@ type Options struct {
 	Fence string
 	// QueueWait is the cluster's --queue-wait; 0 is 10 s.
 	QueueWait time.Duration
+	// Patience is how much longer than that a client waits; 0 is 20 s.
+	Patience time.Duration
 	// Secret gives the nodes one, so that they talk TLS.
 	Secret bool
 	// Rate is how many requests a second all clients send together; 0 is 120.
@@ -53,6 +55,7 @@ func (o Options) normal() Options {
 	o.For = cmp.Or(o.For, time.Minute)
 	o.Fence = cmp.Or(o.Fence, "lease")
 	o.QueueWait = cmp.Or(o.QueueWait, 10*time.Second)
+	o.Patience = cmp.Or(o.Patience, 20*time.Second)
 	o.Rate = cmp.Or(o.Rate, 120)
 	if o.Faults == nil {
 		o.Faults = regexp.MustCompile("")

@@ -59,7 +59,7 @@ func (t *traffic) begin() {
 	for i, client := range t.clients {
 		o := load.Options{
 			Client: client, Rate: t.rates[i], Keys: plain,
-			Prefix: fmt.Sprintf("r%d.%d", t.w.number, i), Timeout: t.w.o.QueueWait + 20*time.Second,
+			Prefix: fmt.Sprintf("r%d.%d", t.w.number, i), Timeout: t.w.o.QueueWait + t.w.o.Patience,
 		}
 		// The longest take turns on the keys that are asked for most: what runs there
 		// for too long has somebody beside it.
@@ -84,7 +84,7 @@ func (t *traffic) late(m cluster.Map, n *cluster.Node) {
 		}
 		t.asked++
 		r := load.Request{
-			ID: fmt.Sprintf("r%d.late%d", t.w.number, t.asked), Key: key, Method: http.MethodPost, Timeout: t.w.o.QueueWait + 20*time.Second,
+			ID: fmt.Sprintf("r%d.late%d", t.w.number, t.asked), Key: key, Method: http.MethodPost, Timeout: t.w.o.QueueWait + t.w.o.Patience,
 			Header: map[string]string{"App-Register": []string{"memory", "store"}[i%2], "App-Late": "3500ms"},
 		}
 		r.Body = []byte(r.ID)
