@@ -101,7 +101,7 @@ func (j *judge) begin(r *run) *run {
 		j.epochs[r.shard] = r
 	case r.epoch == last.epoch && r.node != last.node:
 		j.wrong("%s and %s both ran shard %d under epoch %d", last.node, r.node, r.shard, r.epoch)
-	case r.epoch < last.epoch && j.in(j.stops, r.node, last.began, r.began):
+	case r.epoch < last.epoch && j.lately(j.stops, r.node, cutPause):
 		j.stopped++ // it was stopped between its last look at the lease and the write: the epoch fences it
 	case r.epoch < last.epoch && j.believed(r.node):
 		j.forged++
@@ -137,17 +137,17 @@ func (j *judge) admits(node string, s shardmap.Shard) {
 
 // overlap judges that a node runs or admits what another one still runs.
 func (j *judge) overlap(other *run, node, does string) {
-	now := time.Now()
+	since := time.Since(other.began)
 	count := &j.forged
 	switch {
 	case other.excepted:
 		return
-	case j.in(j.stops, other.node, other.began, now):
+	case j.lately(j.stops, other.node, min(since, cutPause)):
 		count = &j.stopped
-	case j.fence != ack.FenceStrict && j.in(j.resets, other.node, other.began, now):
+	case j.fence != ack.FenceStrict && j.lately(j.resets, other.node, min(since, cutForged)):
 	case j.believed(node):
 	default:
-		j.wrong("%s %s shard %d while %s runs request %s of it since %v", node, does, other.shard, other.node, other.id, now.Sub(other.began))
+		j.wrong("%s %s shard %d while %s runs request %s of it since %v", node, does, other.shard, other.node, other.id, since)
 		return
 	}
 	other.excepted = true
@@ -170,8 +170,22 @@ func (j *judge) duped(nodes ...string) bool {
 // has a lease.
 func (j *judge) believed(node string) bool {
 	const lease = time.Second // and the time that evidence takes
+	return j.fence == ack.FenceRefused && j.lately(j.resets, node, lease)
+}
+
+const (
+	// cutPause is how long after a stop a node has cut what it must not run; it
+	// does so first thing.
+	cutPause = 100 * time.Millisecond
+	// cutForged is how long after forged resets it has: it may have had a lease,
+	// and hears of its drop by nobody.
+	cutForged = 3 * time.Second
+)
+
+// lately reports that there was such a trouble with a node within the last time.
+func (j *judge) lately(all []trouble, node string, within time.Duration) bool {
 	now := time.Now()
-	return j.fence == ack.FenceRefused && j.in(j.resets, node, now.Add(-lease), now)
+	return j.in(all, node, now.Add(-within), now)
 }
 
 func (j *judge) in(all []trouble, node string, from, until time.Time) bool {

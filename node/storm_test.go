@@ -235,8 +235,8 @@ func (s *storm) account() {
 	for _, c := range s.j.unanswered() {
 		s.t.Errorf("%s %s sent at %v to %s was not answered: %v after %v", c.method, c.id, c.sent.Sub(epochStart), c.at.name, c.err, c.took)
 	}
-	s.t.Logf("%d requests: %v; %d runs; excepted overlaps: %d stopped, %d forged; maps up to %d; strikes %v",
-		s.c.sent, s.j.tally(), s.j.ran, s.j.stopped, s.j.forged, s.committed().Epoch(), s.struck)
+	s.t.Logf("%d requests: %v; %d runs; excepted: %d overlaps with a stop, %d with forged resets, %d looks at two that admit (fence refused); maps up to %d; strikes %v",
+		s.c.sent, s.j.tally(), s.j.ran, s.j.stopped, s.j.forged, s.j.duplicates, s.committed().Epoch(), s.struck)
 }
 
 // raise starts a cluster of some size, as the seed wants it.

@@ -70,9 +70,9 @@ var strikes = []struct {
 		}
 		s.say("  and %s", q.name)
 		s.net.Reset(p.name, q.name)
-		s.later(s.upTo(3*time.Second), s.heal)
-		end := s.j.reset(p.name, q.name)
-		s.later(3*time.Second, end) // evidence from before the end may still be worked on
+		d, end := s.upTo(3*time.Second), s.j.reset(p.name, q.name)
+		s.later(d, s.heal)
+		s.later(d+time.Second, end) // evidence from before may still be worked on
 	}},
 	{"heal", 5, func(s *storm, _ *process) { s.heal() }},
 
