@@ -2,6 +2,9 @@ package ack_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +30,12 @@ func points() []point {
 
 func pointsOfWhy() []point {
 	return []point{
-		{of: "why 1", clause: "a new boot frees shards only if an older one was heard in this term", planted: []string{"why 1: the first boot that a leader hears passes for a new one"}},
+		{
+			of: "why 1", clause: "a new boot frees shards only if an older one was heard in this term",
+			planted: []string{
+				"why 1: the first boot that a leader hears passes for a new one",
+			},
+		},
 		{of: "why 1", clause: "and only if it has had no lease yet", planted: []string{"why 1: a new boot that has a lease is free for taking"}},
 		{of: "why 2", clause: "a message counts only for the leader of exactly the term it names", planted: []string{
 			"why 2: a leader hears who is in a newer term, and answers of old terms count",
@@ -42,11 +50,25 @@ func pointsOfWhy() []point {
 		{of: "why 7", clause: "evidence names a boot", planted: []string{"why 7: late evidence hits the next boot", "another process keeps the boot that was heard"}},
 		{of: "why 7", clause: "a goodbye names a boot", planted: []string{"why 7: a goodbye outlives the boot that said it"}},
 		{of: "why 7", clause: "a heartbeat voids evidence", planted: []string{"why 7: a heartbeat does not void evidence"}},
-		{of: "why 8", clause: "false evidence never gives two admissions under fence lease", planted: []string{"crash evidence is taken at its word under the lease fence", "clocks are taken to run alike"}},
+		{
+			of: "why 8", clause: "false evidence never gives two admissions under fence lease",
+			planted: []string{
+				"crash evidence is taken at its word under the lease fence",
+				"clocks are taken to run alike",
+			},
+		},
 		{of: "why 8", clause: "and gives nothing under strict", planted: []string{"crash evidence shortens dead-after under the strict fence"}},
-		{of: "why 8", clause: "what x runs goes on beside the new owner", explained: "No rule prevents it: it is G1's second exception. The coverage counts it apart as \"excused: ran beside, refusal forged\"."},
+		{
+			of: "why 8", clause: "what x runs goes on beside the new owner",
+			explained: "No rule prevents it: it is G1's second exception. The coverage counts it apart as \"excused: ran beside, refusal forged\".",
+		},
 		{of: "why 9", clause: "the state sets ownership epochs", planted: []string{"why 9: ownership epochs follow the last proposal"}},
-		{of: "why 9", clause: "the state checks the base", planted: []string{"why 9: a proposal counts whatever it was computed from, and one is made while a commit is under way"}},
+		{
+			of: "why 9", clause: "the state checks the base",
+			planted: []string{
+				"why 9: a proposal counts whatever it was computed from, and one is made while a commit is under way",
+			},
+		},
 		{of: "why 10", clause: "nothing is granted before the barrier", planted: []string{"why 10: grants before the barrier is applied"}},
 		{of: "why 10", clause: "nothing is proposed before the barrier", planted: []string{"why 10: proposes before the barrier is applied"}},
 		{of: "why 10", clause: "the start of the barrier is the first Q, not its end", planted: []string{"Q begins when the barrier is applied, not when it was issued"}},
@@ -62,7 +84,12 @@ func pointsOfWhy() []point {
 
 func pointsOfLiveness() []point {
 	return []point{
-		{of: "why 12", clause: "equal to the committed map: propose again, for that ends the round", planted: []string{"why 12: equal to the committed map means nothing to do"}},
+		{
+			of: "why 12", clause: "equal to the committed map: propose again, for that ends the round",
+			planted: []string{
+				"why 12: equal to the committed map means nothing to do",
+			},
+		},
 		{of: "why 13", clause: "the acknowledged epoch is a state", planted: []string{"why 13: an epoch already committed is never acknowledged"}},
 		{of: "why 14", clause: "who is dropped and does not acknowledge gets no grants", planted: []string{"why 14: heard but not acknowledging keeps its lease"}},
 		{of: "why 14", clause: "nor who is left out for another reason", planted: []string{"why 14: a leaving or sick node that does not acknowledge is waited for"}},
@@ -72,38 +99,90 @@ func pointsOfLiveness() []point {
 		{of: "why 16", clause: "the applied epoch has a deadline", planted: []string{"why 16: who never applies the commit stays"}},
 		{of: "why 17", clause: "a leader stuck before its barrier steps down", planted: []string{"why 17: a leader stuck before its barrier stays"}},
 		{of: "why 18", clause: "members of the last map count as present after an election", planted: []string{"why 18: only members heard so far are proposed"}},
-		{of: "why 19", clause: "refusals between proxies have reasons and back off", explained: "No ingress is in the model: forwarding is not serving, so it can break no invariant. Needed: see TestIngressWaitsForTheOwnersEpochs of package proxy and TestBackOffEndsByItself of package queue."},
-		{of: "why 20", clause: "two voters never become one by themselves", explained: "A defect of the Raft library, which the model's Raft does not have. Needed: package node refuses it, and TestAllStoppedAndAnyTwoRestartedServe shows that stopping changes no voters."},
+		{
+			of: "why 19", clause: "refusals between proxies have reasons and back off",
+			explained: "No ingress is in the model: forwarding is not serving, so it can break no invariant. Needed: see " +
+				"TestIngressWaitsForTheOwnersEpochs of package proxy and TestBackOffEndsByItself of package queue.",
+		},
+		{
+			of: "why 20", clause: "two voters never become one by themselves",
+			explained: "A defect of the Raft library, which the model's Raft does not have. Needed: package node refuses it, and " +
+				"TestAllStoppedAndAnyTwoRestartedServe shows that stopping changes no voters.",
+		},
 	}
 }
 
 func pointsOfRules() []point {
 	return []point{
-		{of: "rule 1", clause: "a new round cancels the timer of the old one (the ancestor's first)", planted: []string{"rule 1, the ancestor: the timer of the old round goes on"}},
+		{
+			of: "rule 1", clause: "a new round cancels the timer of the old one (the ancestor's first)",
+			planted: []string{
+				"rule 1, the ancestor: the timer of the old round goes on",
+			},
+		},
 		{of: "rule 1", clause: "nothing is proposed while an own commit is under way", planted: []string{"rule 1: proposes while a commit is under way"}},
-		{of: "G3", clause: "only a committed map routes (the ancestor's second)", planted: []string{"G3, the ancestor: a proposal routes before it is committed", "what moves is not held"}},
+		{
+			of: "G3", clause: "only a committed map routes (the ancestor's second)",
+			planted: []string{
+				"G3, the ancestor: a proposal routes before it is committed",
+				"what moves is not held",
+			},
+		},
 		{of: "rule 2", clause: "a commit names the last proposal", planted: []string{"rule 2: any commit commits the last proposal"}},
 		{of: "rule 2", clause: "entries count in their own term only", planted: []string{"rule 2: a commit counts in any term", "rule 2: a proposal counts in any term"}},
-		{of: "rule 2", clause: "a commit whose digest differs is void", explained: "The epoch is the index of the proposal, and an index has one entry: two maps of one epoch need a log that broke Raft's own promise, or a defect of Settle. A second lock, kept because it is free; TestCommitCountsOnce."},
-		{of: "rule 3", clause: "a dead node is never proposed again (the ancestor's third)", planted: []string{"rule 3, the ancestor: a dead node is proposed again", "G4: the map that routes comes back with the dead it names"}},
+		{
+			of: "rule 2", clause: "a commit whose digest differs is void",
+			explained: "The epoch is the index of the proposal, and an index has one entry: two maps of one epoch need a log that broke Raft's own " +
+				"promise, or a defect of Settle. A second lock, kept because it is free; TestCommitCountsOnce.",
+		},
+		{
+			of: "rule 3", clause: "a dead node is never proposed again (the ancestor's third)",
+			planted: []string{
+				"rule 3, the ancestor: a dead node is proposed again",
+				"G4: the map that routes comes back with the dead it names",
+			},
+		},
 		{of: "rule 3", clause: "three fresh heartbeats, heard after the drop", planted: []string{
 			"rule 3: one heartbeat brings a dropped node back", "what was heard before a drop brings a node back", "section 5: a heartbeat counts as often as it comes",
 		}},
 		{of: "rule 3", clause: "only who has acknowledged the committed map", planted: []string{"rule 3: who has not acknowledged the committed map is proposed"}},
-		{of: "rule 3", clause: "only who has a lease", explained: "It saves the time for which a newcomer's shards would wait for its first lease, and decides nothing else: TestNewcomerHasALeaseWhenItsShardsCome of package node."},
-		{of: "rule 3", clause: "who misses acknowledgements again and again returns later each time", explained: "It bounds what a slow node costs the others, no invariant: TestWhoMissesAcknowledgementsReturnsLaterEachTime. The coverage counts damped drops."},
+		{
+			of: "rule 3", clause: "only who has a lease",
+			explained: "It saves the time for which a newcomer's shards would wait for its first lease, and decides nothing else: " +
+				"TestNewcomerHasALeaseWhenItsShardsCome of package node.",
+		},
+		{
+			of: "rule 3", clause: "who misses acknowledgements again and again returns later each time",
+			explained: "It bounds what a slow node costs the others, no invariant: TestWhoMissesAcknowledgementsReturnsLaterEachTime. The coverage " +
+				"counts damped drops.",
+		},
 		{of: "rule 4", clause: "a new leader always runs a round", planted: []string{"rule 4: what the leader before proposed is left open"}},
 		{of: "rule 4", clause: "a leader whom nobody acknowledges steps down", planted: []string{"section 4: a leader whom nobody acknowledges stays"}},
 		{of: "rule 4", clause: "and so does one whose entry does not come back", planted: []string{"a leader waits for ever for an entry that does not come back"}},
 		{of: "G4", clause: "a commit has every acknowledgement of its members", planted: []string{"G4: a commit does not wait for its members"}},
-		{of: "G4", clause: "and of every owner that may still serve", planted: []string{"G4: a commit does not wait for owners that it leaves out", "a node leaves and its shards are taken before it says goodbye"}},
+		{
+			of: "G4", clause: "and of every owner that may still serve",
+			planted: []string{
+				"G4: a commit does not wait for owners that it leaves out",
+				"a node leaves and its shards are taken before it says goodbye",
+			},
+		},
 		{of: "G4", clause: "a member that does not acknowledge is dropped", planted: []string{"G4: who misses the deadline is waited for"}},
 		{of: "rule 5", clause: "whether a shard may be taken is decided when the commit is submitted", planted: []string{"rule 5: what could be taken once is taken later"}},
-		{of: "rule 5", clause: "an ingress gives up what it forwarded to a node that is taken from", explained: "No ingress is in the model, see why 19. TestConnectingEndsWhenTheShardLeaves of package proxy."},
-		{of: "rule 6", clause: "a shard released for nothing is acquired again, under its epoch", explained: "The hooks are not part of these machines. That its epoch stays is judged at every commit (G10), see why 9."},
+		{
+			of: "rule 5", clause: "an ingress gives up what it forwarded to a node that is taken from",
+			explained: "No ingress is in the model, see why 19. TestConnectingEndsWhenTheShardLeaves of package proxy.",
+		},
+		{
+			of: "rule 6", clause: "a shard released for nothing is acquired again, under its epoch",
+			explained: "The hooks are not part of these machines. That its epoch stays is judged at every commit (G10), see why 9.",
+		},
 		{of: "rule 7", clause: "a drain is cut", planted: []string{"rule 7: a drain is never cut"}},
 		{of: "rule 8", clause: "snapshots hold all", planted: []string{"rule 8: snapshots forget an open proposal", "rule 8: snapshots forget who was dropped"}},
-		{of: "rule 9", clause: "a barrier follows each entry", explained: "It saves time (191 ms became 49 ms) and decides nothing: in the model commits travel late or never, and the invariants hold."},
+		{
+			of: "rule 9", clause: "a barrier follows each entry",
+			explained: "It saves time (191 ms became 49 ms) and decides nothing: in the model commits travel late or never, and the invariants hold.",
+		},
 		{of: "rule 10", clause: "when every member drains, the last map stays", planted: []string{"rule 10: when nobody stays, nobody owns"}},
 	}
 }
@@ -112,18 +191,53 @@ func pointsOfLeases() []point {
 	return []point{
 		{of: "section 5", clause: "a lower boot is not heard", planted: []string{"section 5: a heartbeat of a lower boot counts, and nobody asks who else is there"}},
 		{of: "section 5", clause: "an answer to another boot does not count", planted: []string{"an answer to another boot counts"}},
-		{of: "section 5", clause: "a node told of a higher boot of itself takes the next one", planted: []string{"section 5: a node that is told of a higher boot of itself keeps its own"}},
+		{
+			of: "section 5", clause: "a node told of a higher boot of itself takes the next one",
+			planted: []string{
+				"section 5: a node that is told of a higher boot of itself keeps its own",
+			},
+		},
 		{of: "section 5", clause: "nothing is granted beyond Q + lease", planted: []string{"a lease is granted beyond Q"}},
 		{of: "section 5", clause: "voters are those of the latest configuration", planted: []string{"the voters are those of the election"}},
 		{of: "section 5", clause: "the first lease of a boot needs a later Q", planted: []string{"the first lease of a boot needs no later Q"}},
-		{of: "section 5", clause: "no lease after a goodbye, none for a gateway", planted: []string{"section 5: who said goodbye gets leases", "section 5: a gateway gets leases"}},
+		{
+			of: "section 5", clause: "no lease after a goodbye, none for a gateway",
+			planted: []string{
+				"section 5: who said goodbye gets leases",
+				"section 5: a gateway gets leases",
+			},
+		},
 		{of: "section 5", clause: "OK to the last map proposed, and to nothing else", planted: []string{"G5: OK to whatever is acknowledged"}},
 		{of: "section 5", clause: "the lease is looked at again before the first byte", planted: []string{"the lease is not looked at again before the first byte"}},
-		{of: "section 5", clause: "a second process under a node's id waits for the lease of the first", explained: "A machine of the model runs one process, as the lock of its data directory sees to; two machines that are given one id are a mistake of people, outside the assumptions. Needed all the same: TestSecondProcessUnderANameIsRefused, TestStrangerWaitsForTheLeasesOfTheLeaderBefore. That it is asked at all is half of why 2 and why 4."},
-		{of: "section 5", clause: "restart_grace lets the leader wait for a return, and its own pauses are nobody's silence", explained: "Both save moves and decide nothing else: a schedule in ten draws a grace; TestPausedLeaderDropsNobody, TestPauseDoesNotCountAgainstAcknowledgements."},
-		{of: "section 5", clause: "a clock that jumped voids the lease", explained: "In the model, as DESIGN assumes, a clock runs on while its process is stopped, so the lease's end is seen anyway. Needed where a guest's clock is stopped with it: TestPauseVoidsTheLease."},
+		{
+			of: "section 5", clause: "a second process under a node's id waits for the lease of the first",
+			explained: "A machine of the model runs one process, as the lock of its data directory sees to; two machines that are given one id are a " +
+				"mistake of people, outside the assumptions. Needed all the same: TestSecondProcessUnderANameIsRefused, " +
+				"TestStrangerWaitsForTheLeasesOfTheLeaderBefore. That it is asked at all is half of why 2 and why 4.",
+		},
+		{
+			of: "section 5", clause: "restart_grace lets the leader wait for a return, and its own pauses are nobody's silence",
+			explained: "Both save moves and decide nothing else: a schedule in ten draws a grace; TestPausedLeaderDropsNobody, " +
+				"TestPauseDoesNotCountAgainstAcknowledgements.",
+		},
+		{
+			of: "section 5", clause: "a clock that jumped voids the lease",
+			explained: "In the model, as DESIGN assumes, a clock runs on while its process is stopped, so the lease's end is seen anyway. Needed " +
+				"where a guest's clock is stopped with it: TestPauseVoidsTheLease.",
+		},
 		{of: "section 5", clause: "evidence comes from a redial begun after the election", planted: []string{"section 5: evidence found before the election counts after it"}},
-		{of: "section 5", clause: "an operator's word is for a node that is not heard", planted: []string{"an operator's word hits a node that is heard", "an operator's word outlives the return of the node"}},
+		{
+			of: "section 5", clause: "a node listens before its first heartbeat",
+			explained: "Else a redial finds nobody where a new boot already speaks. What that proves is about the boot whose connection broke, see " +
+				"why 7: it saves a round.",
+		},
+		{
+			of: "section 5", clause: "an operator's word is for a node that is not heard",
+			planted: []string{
+				"an operator's word hits a node that is heard",
+				"an operator's word outlives the return of the node",
+			},
+		},
 		{of: "section 8", clause: "another disk is another server", planted: []string{"section 8: a wiped disk votes under the name of the old one"}},
 	}
 }
@@ -138,7 +252,7 @@ func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 		}
 		known[m.name] = true
 	}
-	met, used := map[string]bool{}, map[string]bool{}
+	tests, met, used := testsOfPackages(t), map[string]bool{}, map[string]bool{}
 	var table strings.Builder
 	for _, p := range points() {
 		met[p.of] = true
@@ -154,6 +268,11 @@ func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 		fmt.Fprintf(&table, "%-9s  %s\n", p.of, p.clause)
 		for _, name := range p.planted {
 			fmt.Fprintf(&table, "%13s%s\n", "caught: ", name)
+		}
+		for _, name := range regexp.MustCompile(`Test[A-Z]\w+`).FindAllString(p.explained, -1) {
+			if !tests[name] {
+				t.Errorf("%s: %s: there is no %s", p.of, p.clause, name)
+			}
 		}
 		if p.explained != "" {
 			fmt.Fprintf(&table, "%13s%s\n", "not planted: ", p.explained)
@@ -175,4 +294,25 @@ func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 		}
 	}
 	t.Logf("%d points, %d mistakes:\n%s", len(points()), len(known), table.String())
+}
+
+// testsOfPackages returns the names of all tests of this package and of those
+// beside it.
+func testsOfPackages(t *testing.T) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob("../*/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(b, -1) {
+			names[string(m[1])] = true
+		}
+	}
+	return names
 }
