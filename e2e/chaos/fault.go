@@ -50,15 +50,17 @@ type deck struct {
 	names []string
 	rng   *rand.Rand
 	left  []string
-	// turns counts how often all were dealt.
-	turns     int
+	// turns counts how often all were dealt before the present time.
+	turns int
+	// backwards deals each turn from its other end.
 	backwards bool
 }
 
 func newDeck(names []string, seed uint64, backwards bool) *deck {
-	d := &deck{names: slices.Sorted(slices.Values(names)), rng: rand.New(rand.NewPCG(seed, 0)), backwards: backwards} //nolint:gosec // to be replayed
-	d.turns = -1
-	return d
+	return &deck{
+		names: slices.Sorted(slices.Values(names)), backwards: backwards, turns: -1,
+		rng: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // to be replayed
+	}
 }
 
 // deal is the next name.

@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -135,7 +134,9 @@ func (f *reset) name() string {
 func (*reset) missing() error { return netns.Filters() }
 
 func (f *reset) begin(w *world) {
-	f.a, f.b = w.pick(anybody), w.pick(anybody)
+	f.a = w.pick(anybody)
+	rest := w.others(f.a)
+	f.b = rest[w.rng.IntN(len(rest))] // another fault may hit it as well
 	w.hurt(apart, f.a)
 	w.hurt(apart, f.b)
 	w.resets = append(w.resets, history.Reset{From: history.Now(), A: f.a.ID, B: f.b.ID})
@@ -181,10 +182,4 @@ func (w *world) indexes(nodes []*cluster.Node) []int {
 		all = append(all, w.index(n))
 	}
 	return all
-}
-
-func (w *world) must(err error) {
-	if err != nil {
-		w.Fatal(fmt.Errorf("chaos: %w", err))
-	}
 }

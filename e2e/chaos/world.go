@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -83,8 +84,7 @@ type world struct {
 func newWorld(b *bench, o Options) *world {
 	w := &world{bench: b, o: o, known: make(map[string]bool), disks: make(map[string]*badisk.Disk)}
 	w.trace.begin()
-	hosts := o.Nodes + 1
-	n, err := netns.New(o.Network, hosts)
+	n, err := netns.New(o.Network, o.Nodes+1)
 	w.must(err)
 	w.net = n
 	w.Cleanup(func() { w.check(n.Close()) })
@@ -92,17 +92,7 @@ func newWorld(b *bench, o Options) *world {
 	w.must(err)
 	w.Cleanup(func() { w.check(removeAll(dir)) })
 	data := func(id string) string { return filepath.Join(dir, "data-"+id) }
-	if badisk.Available() == nil {
-		for i := range hosts {
-			id := string(rune('a' + i))
-			d, err := badisk.Mount(data(id), diskSize)
-			w.must(err)
-			w.disks[id] = d
-			if !kept() {
-				w.Cleanup(func() { w.check(d.Unmount()) })
-			}
-		}
-	}
+	w.mount(data)
 	w.store, err = store.Listen(n.Gateway + ":0")
 	w.must(err)
 	w.Cleanup(func() { w.check(w.store.Close()) })
@@ -111,7 +101,7 @@ func newWorld(b *bench, o Options) *world {
 		AppFlags: []string{"--store", w.store.URL()},
 	})
 	for range o.Nodes {
-		w.members = append(w.members, w.c.Prepare(w, "--expect", fmt.Sprint(o.Nodes)))
+		w.members = append(w.members, w.c.Prepare(w, "--expect", strconv.Itoa(o.Nodes)))
 	}
 	w.spare = w.c.Prepare(w)
 	w.c.Acquaint()
@@ -124,11 +114,35 @@ func newWorld(b *bench, o Options) *world {
 	return w
 }
 
+// mount gives each node a disk of its own, where that can be.
+func (w *world) mount(data func(id string) string) {
+	if badisk.Available() != nil {
+		return
+	}
+	for i := range w.o.Nodes + 1 {
+		id := string(rune('a' + i))
+		d, err := badisk.Mount(data(id), diskSize)
+		w.must(err)
+		w.disks[id] = d
+		if !kept() {
+			w.Cleanup(func() { w.check(d.Unmount()) })
+		}
+	}
+}
+
 var _ testing.TB = (*world)(nil)
 
 // Failed tells whether anything went wrong so far: then the logs are of interest.
 func (w *world) Failed() bool { return w.violated || w.bench.Failed() }
 
+// must ends the run with an error.
+func (w *world) must(err error) {
+	if err != nil {
+		w.Fatal(fmt.Errorf("chaos: %w", err))
+	}
+}
+
+// check has the run fail with an error, and goes on.
 func (w *world) check(err error) {
 	if err != nil {
 		w.Error(err)
@@ -138,7 +152,8 @@ func (w *world) check(err error) {
 // note adds to the trace.
 func (w *world) note(format string, args ...any) { w.trace.add(fmt.Sprintf(format, args...)) }
 
-// pick chooses a member of a role that no fault of the round has hit yet.
+// pick chooses a member of a role that no fault of the round has hit yet; of any
+// role if there is none. Two faults at once never hit the same node.
 func (w *world) pick(r role) *cluster.Node {
 	var from []*cluster.Node
 	for _, n := range w.members {
