@@ -11,6 +11,7 @@ import (
 
 	"shardway/e2e/cluster"
 	"shardway/e2e/faults"
+	"shardway/e2e/history"
 	"shardway/e2e/load"
 )
 
@@ -67,6 +68,7 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 	for _, a := range answers {
 		if !a.OK() && !strings.Contains(a.ID, load.AgainMark) {
 			t.Failed++
+			tell(tb, "failed", a)
 		}
 		t.Slowest = max(t.Slowest, time.Duration(a.Done()-a.Sent()))
 	}
@@ -74,7 +76,7 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 		if a := l.Answer(tb); !a.OK() {
 			t.Failed++
 			t.Cut++
-			tb.Logf("cut: %s of key %q: %d %s %s", a.ID, a.Key, a.Status, a.Error, a.Detail)
+			tell(tb, "cut", a)
 		}
 	}
 	moved := func(key string) bool { return was.OwnerOf(key) != now.OwnerOf(key) }
@@ -82,6 +84,13 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 	t.Moved = faults.Longest(times, moved)
 	t.Stayed = faults.Longest(times, func(key string) bool { return !moved(key) })
 	return t
+}
+
+// tell prints what came instead of a good answer.
+func tell(tb testing.TB, what string, a history.Answer) {
+	tb.Helper()
+	tb.Logf("%s: %s %s of key %q after %v: %d %s %s", what, a.Method, a.ID, a.Key,
+		time.Duration(a.Done()-a.Sent()).Round(time.Millisecond), a.Status, a.Error, a.Detail)
 }
 
 // keysFor are the keys that the load goes through, and those of the requests that

@@ -93,7 +93,7 @@ func (y *steady) load() func() {
 			most = max(most, time.Duration(a.Done()-a.Sent()))
 			if !a.OK() {
 				y.failed++
-				y.tb.Logf("failed: %s %s of key %q after %v: %d %s %s", a.Method, a.ID, a.Key, time.Duration(a.Done()-a.Sent()), a.Status, a.Error, a.Detail)
+				tell(y.tb, "failed", a)
 			}
 		}
 		client.Close()
