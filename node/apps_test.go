@@ -96,7 +96,6 @@ func (a *app) serve(conn net.Conn) {
 
 // client sends requests to nodes.
 type client struct {
-	w    *world
 	host *simnet.Host
 	j    *judge
 	keys []string // by shard
@@ -109,7 +108,7 @@ type client struct {
 const patience = 2 * time.Minute
 
 func newClient(w *world, j *judge) *client {
-	c := &client{w: w, host: w.net.Host("client"), j: j, keys: make([]string, shards)}
+	c := &client{host: w.net.Host("client"), j: j, keys: make([]string, shards)}
 	for i, left := 0, shards; left > 0; i++ {
 		key := fmt.Sprint("k", i)
 		if s := shardmap.Of(key, shards); c.keys[s] == "" {
@@ -124,7 +123,7 @@ func newClient(w *world, j *judge) *client {
 // judge is told the answer.
 func (c *client) send(p *process, s shardmap.Shard, method string, take time.Duration) *call {
 	c.sent++
-	call := c.j.call(fmt.Sprint(c.sent), method, p, take)
+	call := c.j.call(strconv.Itoa(c.sent), method, p, take)
 	addr := p.host.Addr(8080)
 	head := fmt.Sprintf("%s / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Shard-Key: %s\r\nApp-Id: %s\r\nApp-Take: %s\r\n", method, c.keys[s], call.id, take)
 	if method == http.MethodPost {

@@ -1,7 +1,7 @@
 package node_test
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +34,7 @@ var newcomer = trait{weight: 1, rate: 1, expect: 1}
 // leads, and it is back when its disk is.
 func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
 	for _, nodes := range []int{3, 5}[:share(2, 1)] {
-		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
 			loaded(t, nodes, func(s *storm) {
 				l := s.leader()
 				rest := s.others(l)

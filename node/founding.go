@@ -91,13 +91,12 @@ func (f *founder) free(ctx context.Context, by string) error {
 	if err != nil || to == "" || to == by {
 		return err
 	}
-	if self := string(f.n.self); to == self && by > self {
+	switch self := string(f.n.self); {
+	case to == self && by > self:
 		return nil // it sees this node before long
-	} else if to != self {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		var needed bool
-		if err := f.n.ask(ctx, to, request{What: askFounder}, &needed); err != nil || needed {
+	case to != self:
+		needs, err := f.needs(ctx, to)
+		if err != nil || needs {
 			return err
 		}
 	}
@@ -107,6 +106,14 @@ func (f *founder) free(ctx context.Context, by string) error {
 		return nil
 	}
 	return f.keep("")
+}
+
+// needs asks a node whether it needs the promise that this one gave it.
+func (f *founder) needs(ctx context.Context, to string) (needs bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err = f.n.ask(ctx, to, request{What: askFounder}, &needs)
+	return needs, err
 }
 
 // abdicate takes back the promise to itself of a node that founds nothing: it was
@@ -148,10 +155,12 @@ func (f *founder) run(ctx context.Context) {
 	t := time.NewTicker(foundEvery)
 	defer t.Stop()
 	for !n.belongs() {
-		if founded, err := f.turn(ctx); err != nil {
+		founded, err := f.turn(ctx)
+		if err != nil {
 			n.fail(err)
 			return
-		} else if founded {
+		}
+		if founded {
 			n.log.Info().Int("expect", n.o.Expect).Msg("cluster founded")
 			if err := n.raft.Campaign(); err != nil {
 				n.log.Debug().Err(err).Msg("elected only after the timeout")

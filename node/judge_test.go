@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -234,7 +235,7 @@ func (j *judge) tally() map[string]int {
 		case c.code != "":
 			out[fmt.Sprintf("%d %s", c.status, c.code)]++
 		default:
-			out[fmt.Sprint(c.status)]++
+			out[strconv.Itoa(c.status)]++
 		}
 	}
 	return out

@@ -3,6 +3,7 @@ package node_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 func (s *storm) failures() int {
 	failed := 0
 	for what, n := range s.j.tally() {
-		if what != fmt.Sprint(http.StatusOK) && what != "nobody listens" {
+		if what != strconv.Itoa(http.StatusOK) && what != "nobody listens" {
 			failed += n
 		}
 	}
@@ -32,7 +33,7 @@ func (s *storm) quiet() {
 
 func TestRollingRestartFailsNoRequest(t *testing.T) {
 	for _, nodes := range []int{3, 5, 7} {
-		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
 			loaded(t, nodes, func(s *storm) {
 				began := time.Now()
 				for _, n := range s.names {
@@ -82,7 +83,7 @@ func TestTwentyJoinsInAStorm(t *testing.T) {
 // it costs is told.
 func TestLossyNetworkStillServes(t *testing.T) {
 	for _, nodes := range []int{3, 5}[:share(2, 1)] {
-		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
 			loaded(t, nodes, func(s *storm) {
 				s.links(simnet.Link{Latency: time.Millisecond, Jitter: time.Millisecond, Loss: 0.3})
 				maps, moved := s.maps, s.moved

@@ -212,7 +212,7 @@ func (s *storm) reweigh(p *process) {
 	s.revive(p)
 }
 
-func (s *storm) freeze(p *process) { s.freezeFor(p, s.upTo(5*time.Second)) }
+func (s *storm) freeze(p *process) { s.freezeFor(p, s.upTo(8*time.Second)) }
 
 func (s *storm) freezeFor(p *process, d time.Duration) {
 	if p.frozen || p.ended() {
