@@ -1,12 +1,14 @@
 package node_test
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"shardway/ack"
+	"shardway/admin"
 	"shardway/shardmap"
 )
 
@@ -48,8 +50,14 @@ func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
 				if st := l.node.Status(); st.Role == "leader" || st.Leader == l.name {
 					s.t.Errorf("Status() of the replaced leader: role %q, leader %q, want neither to name it", st.Role, st.Leader)
 				}
+				if err := l.node.Do(s.t.Context(), admin.Action{Verb: admin.StepDown}); !errors.Is(err, admin.ErrNoLeader) {
+					s.t.Errorf("Do(step-down) on the replaced leader = %v, want ErrNoLeader", err)
+				}
 				s.within(10*time.Second, "its shards are served elsewhere", func() bool { return s.settled(append(rest, "new")...) })
 				s.t.Logf("its shards are served elsewhere after %v", time.Since(began))
+				if err := l.node.Ready(); err == nil || !strings.Contains(err.Error(), "disk hangs") {
+					s.t.Errorf("Ready() of the replaced leader = %v, want it to name the disk", err)
+				}
 				if l.node.Leased() {
 					s.t.Error("it has a lease")
 				}
@@ -150,6 +158,39 @@ func TestSlowDisksCostNobodyTheLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What an old copy of a disk says was true once.
+func TestNodeWithAnOldDiskServesNothingUntilItCaughtUp(t *testing.T) {
+	loaded(t, 3, func(s *storm) {
+		p := s.follower()
+		rest := s.others(p)
+		p.kill()
+		old, err := p.mem.Copy()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.revive(p)
+		s.until("it is back", s.whole)
+		for i := range 3 {
+			s.add("new"+strconv.Itoa(i), newcomer)
+			rest = append(rest, "new"+strconv.Itoa(i))
+			s.until("the newcomer serves", s.whole)
+		}
+		p.kill()
+		s.until("the others serve", func() bool { return s.settled(rest...) })
+		least := s.newest.Epoch()
+		p.mem = old
+		s.revive(p)
+		s.moment = func() {
+			if e := p.node.State().Committed().Epoch(); p.node.Leased() && e < least {
+				s.t.Fatalf("it has a lease at map %d, and map %d was committed before it came", e, least)
+			}
+			s.pass()
+		}
+		s.until("it serves", s.whole)
+		s.moment = s.pass
+	})
 }
 
 // A disk that fails ends the process with the reason, and the others go on.

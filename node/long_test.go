@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/ack"
 	"shardway/internal/simnet"
 )
 
@@ -110,6 +111,31 @@ func TestLossyNetworkStillServes(t *testing.T) {
 				s.heal()
 				s.until("all serve", s.whole)
 			})
+		})
+	}
+}
+
+// What resets that something between the nodes forges may cost, by fence: nothing;
+// requests of the old owner that go on for a while; or two that admit.
+func TestForgedResetsCostWhatTheFenceSays(t *testing.T) {
+	for _, fence := range []ack.Fence{ack.FenceStrict, ack.FenceLease, ack.FenceRefused} {
+		bubble(t, func(w *world) {
+			s := newStorm(w, 1, fence)
+			s.long = true
+			s.raise(3)
+			for range 10 {
+				l, p := s.leader(), s.follower()
+				end := s.j.reset(l.name, p.name)
+				s.net.Reset(l.name, p.name)
+				s.live(time.Second)
+				s.heal()
+				s.until("all serve", s.whole)
+				end()
+			}
+			if fence == ack.FenceStrict && s.j.forged > 0 || fence != ack.FenceRefused && s.j.duplicates > 0 {
+				s.t.Errorf("fence %d: %d overlaps, %d looks at two that admit", fence, s.j.forged, s.j.duplicates)
+			}
+			s.account()
 		})
 	}
 }
