@@ -22,6 +22,13 @@ func (c *client) owner() {
 	}
 	t := c.s.o.Cluster.Table()
 	if committed > t.committed || proposed > t.proposed {
+		// Without a lease there is nothing to wait for, and what waits here when
+		// the shard is taken counts as sent: a node whose disk hangs is behind
+		// for seconds.
+		if c.s.o.Cluster.LeaseLeft() <= 0 {
+			c.refuse(RefusedNoLease)
+			return
+		}
 		if !c.catchUp(committed, proposed) {
 			c.refuse(RefusedHeld)
 			return

@@ -67,6 +67,27 @@ func TestOwnerBehindWaitsForItsLog(t *testing.T) {
 	}
 }
 
+// A leader whose disk hung was behind and without a lease for two seconds. A
+// third of what waited for its shards stood there when they were taken, and was
+// told that it may have run.
+func TestOwnerBehindWithoutLeaseRefusesAtOnce(t *testing.T) {
+	ingress, owner := pair(t, webApp(t, echo))
+	ingress.swap(2, 2, remote("owner", 2))
+	owner.swap(1, 2, held(proxy.ReasonMoving))
+	owner.lease.Store(0)
+	c := ingress.dial()
+	c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
+	until(t, "refused", func() bool { return metric(t, owner, "shardway_refused_total", "no-lease") > 0 })
+	owner.lease.Store(int64(time.Hour))
+	owner.swap(2, 2, local(2))
+	if _, body := c.answer("POST"); body != "POST /x hi" {
+		t.Errorf("body = %q", body)
+	}
+	if n := metric(t, owner, "shardway_refused_total", "held"); n != 0 {
+		t.Errorf("waited for its log %v times, want none", n)
+	}
+}
+
 func TestForwardedRequestIsNeverForwarded(t *testing.T) {
 	var served atomic.Int32
 	third := newNode(t, "third", webApp(t, func(http.ResponseWriter, *http.Request) { served.Add(1) }))
