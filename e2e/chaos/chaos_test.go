@@ -23,7 +23,7 @@ var (
 
 // TestChaos hurts a cluster of three nodes and one of five side by side: between
 // the five there is TLS.
-func TestChaos(t *testing.T) {
+func TestChaos(t *testing.T) { //nolint:tparallel // no other test of the package is to run beside it
 	if err := chaos.Available(); err != nil {
 		t.Skipf("no chaos here: %v", err)
 	}

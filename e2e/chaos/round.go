@@ -37,8 +37,8 @@ func (w *world) round(number int, fs []fault) *Round {
 		f.begin(w)
 	}
 	for _, f := range fs {
-		if worker, ok := f.(worker); ok {
-			worker.during(w)
+		if busy, ok := f.(worker); ok {
+			busy.during(w)
 		} else {
 			w.flow()
 		}

@@ -107,7 +107,7 @@ func (b *bench) Fatalf(format string, args ...any) {
 
 // Log prints unless the run is quiet.
 func (b *bench) Log(args ...any) {
-	b.TB.Helper()
+	b.Helper()
 	if !b.quiet {
 		b.TB.Log(args...)
 	}
@@ -115,7 +115,7 @@ func (b *bench) Log(args ...any) {
 
 // Logf prints unless the run is quiet.
 func (b *bench) Logf(format string, args ...any) {
-	b.TB.Helper()
+	b.Helper()
 	if !b.quiet {
 		b.TB.Logf(format, args...)
 	}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -418,6 +419,33 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	if slices.Contains(devices(t), bridge) {
 		t.Errorf("%s was not swept", bridge)
 	}
+}
+
+// TestTwoSweepAtOnce has two networks made side by side after a test that died.
+func TestTwoSweepAtOnce(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	for i := range 20 {
+		space := fmt.Sprintf("swzzzzz-1n%d", i)
+		if out, err := exec.CommandContext(t.Context(), "ip", "netns", "add", space).CombinedOutput(); err != nil {
+			t.Fatalf("ip netns add: %v: %s", err, out)
+		}
+	}
+	var both sync.WaitGroup
+	for serial := range 2 {
+		both.Go(func() {
+			w, err := netns.New(7+serial, 1)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
 }
 
 func devices(t *testing.T) []string {
