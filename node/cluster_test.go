@@ -174,8 +174,10 @@ func TestSilentNodesShardsAreTaken(t *testing.T) {
 }
 
 func TestTwoNodesJoiningTogetherGiveAnEvenMap(t *testing.T) {
-	for i := range 50 {
+	t.Parallel()
+	for i := range share(50, 20) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
 			bubble(t, func(w *world) {
 				w.start("a")
 				w.untilSettled("a")

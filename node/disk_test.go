@@ -35,8 +35,10 @@ var newcomer = trait{weight: 1, rate: 1, expect: 1}
 // it. It cuts itself off; its shards go on elsewhere, it does not say that it
 // leads, and it is back when its disk is.
 func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
+	t.Parallel()
 	for _, nodes := range []int{3, 5}[:share(2, 1)] {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
+			t.Parallel()
 			loaded(t, nodes, func(s *storm) {
 				l := s.leader()
 				rest := s.others(l)
@@ -85,6 +87,7 @@ func (w *world) leads(names ...string) *process {
 // The others do not wait for a follower that cannot write for longer than for any
 // that does not acknowledge.
 func TestFollowerWhoseDiskHangsIsDroppedAndReturns(t *testing.T) {
+	t.Parallel()
 	loaded(t, 3, func(s *storm) {
 		p := s.follower()
 		rest := s.others(p)
@@ -101,6 +104,7 @@ func TestFollowerWhoseDiskHangsIsDroppedAndReturns(t *testing.T) {
 
 // What waits for a write that hangs must not keep the process from ending.
 func TestNodeWhoseDiskHangsStops(t *testing.T) {
+	t.Parallel()
 	loaded(t, 3, func(s *storm) {
 		p := s.leader()
 		rest := s.others(p)
@@ -117,8 +121,10 @@ func TestNodeWhoseDiskHangsStops(t *testing.T) {
 // A disk that takes 100 ms for each write makes maps slow, not leases: nobody is
 // dropped, nobody's lease ends, nobody else is elected.
 func TestSlowDisksCostNobodyTheLease(t *testing.T) {
+	t.Parallel()
 	for _, who := range []string{"leader", "follower", "all"} {
 		t.Run(who, func(t *testing.T) {
+			t.Parallel()
 			loaded(t, 3, func(s *storm) {
 				slow := s.running()
 				switch who {
@@ -162,6 +168,7 @@ func TestSlowDisksCostNobodyTheLease(t *testing.T) {
 
 // What an old copy of a disk says was true once.
 func TestNodeWithAnOldDiskServesNothingUntilItCaughtUp(t *testing.T) {
+	t.Parallel()
 	loaded(t, 3, func(s *storm) {
 		p := s.follower()
 		rest := s.others(p)
@@ -195,8 +202,10 @@ func TestNodeWithAnOldDiskServesNothingUntilItCaughtUp(t *testing.T) {
 
 // A disk that fails ends the process with the reason, and the others go on.
 func TestNodeWhoseDiskBreaksEndsWithTheReason(t *testing.T) {
+	t.Parallel()
 	for _, who := range []string{"leader", "follower"} {
 		t.Run(who, func(t *testing.T) {
+			t.Parallel()
 			loaded(t, 3, func(s *storm) {
 				p := s.follower()
 				if who == "leader" {

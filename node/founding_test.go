@@ -51,6 +51,7 @@ func (w *world) nobodyLeads(d time.Duration) {
 // A founder that dies as it has founded, before anybody was added, has a cluster
 // on its disk. More than are expected are left, and must not found another.
 func TestDeadFounderIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(w *world) {
 		all := []string{"a", "b", "c", "d", "e"}
 		founding(w, all, func() bool { return len(w.all["a"].node.Servers()) > 0 })
@@ -69,6 +70,7 @@ func TestDeadFounderIsWaitedFor(t *testing.T) {
 
 // Nothing is left of a founder's cluster when its disk is lost.
 func TestFounderThatLostItsDiskFoundsAgain(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(w *world) {
 		all := []string{"a", "b", "c", "d", "e"}
 		founding(w, all, func() bool { return len(w.all["a"].node.Servers()) > 0 })
@@ -83,6 +85,7 @@ func TestFounderThatLostItsDiskFoundsAgain(t *testing.T) {
 // A founder that has not founded yet gives way to a smaller id, also after it died
 // with promises of others.
 func TestFounderGivesWayToASmallerID(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(w *world) {
 		founding(w, []string{"c", "d", "e"}, func() bool { return w.all["d"].node.Promised() == "c" })
 		if len(w.all["c"].node.Servers()) > 0 {
@@ -97,8 +100,10 @@ func TestFounderGivesWayToASmallerID(t *testing.T) {
 }
 
 func TestFounderKilledAtAnyMomentFoundsOneCluster(t *testing.T) {
+	t.Parallel()
 	for i := range share(10, 4) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
 			bubble(t, func(w *world) {
 				all := []string{"a", "b", "c", "d", "e"}
 				founding(w, all, func() bool { return w.all["a"].node.Promised() == "a" })

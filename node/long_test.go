@@ -33,8 +33,10 @@ func (s *storm) quiet() {
 }
 
 func TestRollingRestartFailsNoRequest(t *testing.T) {
+	t.Parallel()
 	for _, nodes := range []int{3, 5, 7} {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
+			t.Parallel()
 			loaded(t, nodes, func(s *storm) {
 				began := time.Now()
 				for _, n := range s.names {
@@ -59,6 +61,7 @@ func TestRollingRestartFailsNoRequest(t *testing.T) {
 }
 
 func TestTwentyJoinsInAStorm(t *testing.T) {
+	t.Parallel()
 	loaded(t, 1, func(s *storm) {
 		began, maps, moved := time.Now(), s.maps, s.moved
 		for i := range 20 {
@@ -83,8 +86,10 @@ func TestTwentyJoinsInAStorm(t *testing.T) {
 // leases end and leaders change. One owner at a time, requests answered, and what
 // it costs is told.
 func TestLossyNetworkStillServes(t *testing.T) {
+	t.Parallel()
 	for _, nodes := range []int{3, 5}[:share(2, 1)] {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
+			t.Parallel()
 			loaded(t, nodes, func(s *storm) {
 				s.links(simnet.Link{Latency: time.Millisecond, Jitter: time.Millisecond, Loss: 0.3})
 				maps, moved := s.maps, s.moved
@@ -97,7 +102,7 @@ func TestLossyNetworkStillServes(t *testing.T) {
 					}
 					s.pass()
 				}
-				for range 6 {
+				for range share(6, 2) {
 					before := s.j.tally()["200"]
 					for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 						s.moment()
@@ -107,7 +112,7 @@ func TestLossyNetworkStillServes(t *testing.T) {
 					}
 				}
 				s.moment = s.pass
-				s.t.Logf("%d nodes, a minute: %d maps moved %d shards, a lease %d %% of the time, answers %v", nodes, s.maps-maps, s.moved-moved, 100*leased/looks, s.j.tally())
+				s.t.Logf("%d nodes, %d s: %d maps moved %d shards, a lease %d %% of the time, answers %v", nodes, share(60, 20), s.maps-maps, s.moved-moved, 100*leased/looks, s.j.tally())
 				s.heal()
 				s.until("all serve", s.whole)
 			})
@@ -118,12 +123,13 @@ func TestLossyNetworkStillServes(t *testing.T) {
 // What resets that something between the nodes forges may cost, by fence: nothing;
 // requests of the old owner that go on for a while; or two that admit.
 func TestForgedResetsCostWhatTheFenceSays(t *testing.T) {
+	t.Parallel()
 	for _, fence := range []ack.Fence{ack.FenceStrict, ack.FenceLease, ack.FenceRefused} {
 		bubble(t, func(w *world) {
 			s := newStorm(w, 1, fence)
 			s.long = true
 			s.raise(3)
-			for range 10 {
+			for range share(10, 4) {
 				l, p := s.leader(), s.follower()
 				end := s.j.reset(l.name, p.name)
 				s.net.Reset(l.name, p.name)

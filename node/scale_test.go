@@ -18,7 +18,8 @@ func TestManyWholeNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	n := 10
+	t.Parallel()
+	n := share(10, 6)
 	if v, err := strconv.Atoi(os.Getenv("SHARDWAY_SCALE_NODES")); err == nil && v > 0 {
 		n = v
 	}

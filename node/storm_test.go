@@ -280,7 +280,7 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 // storms is how many seeds a run takes; SHARDWAY_STORMS asks for more.
 func storms(t *testing.T) (from, count uint64) {
 	t.Helper()
-	from, count = 1, uint64(share(5, 3))
+	from, count = 1, uint64(share(5, 2))
 	read := func(name string, into *uint64) bool {
 		v := os.Getenv(name)
 		if v == "" {
@@ -301,8 +301,12 @@ func storms(t *testing.T) (from, count uint64) {
 }
 
 func TestOneOwnerInAnyStorm(t *testing.T) {
+	t.Parallel()
 	from, count := storms(t)
 	for seed := from; seed < from+count; seed++ {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { runStorm(t, seed, 3+int(seed%5), 25) })
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			runStorm(t, seed, 3+int(seed%5), 25)
+		})
 	}
 }
