@@ -259,9 +259,14 @@ func (a *agent) answer(ans ack.Answer) {
 	a.answered.Store(int64(now))
 	a.stays.Store(ans.MapStays)
 	if ans.Term != a.echoTerm {
+		// A new leader grants nothing before it is shown an answer of its own, and
+		// what the old one granted is running out.
 		a.echoTerm, a.burst = ans.Term, 0
+		a.nextBeat = now
 	}
-	if _, held := a.holder.Until(); !held && !a.gateway && a.burst < burstMost {
+	// Who holds a lease asks on too: it may be of a leader that is gone, and the new
+	// one not ready to grant yet.
+	if _, held := a.holder.Until(); (!held || ans.Serve <= 0) && !a.gateway && a.burst < burstMost {
 		a.burst++
 		a.nextBeat = min(a.nextBeat, now+burstEvery)
 	}

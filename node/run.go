@@ -178,6 +178,7 @@ func (n *Node) lead(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-n.raft.Changed():
+			hint(n.agent.wake) // another leader is to be heard by at once
 		case <-t.C:
 		}
 		if ctx.Err() != nil || !n.raft.IsLeader() {

@@ -1,0 +1,74 @@
+package node_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// Where nothing but the protocol takes time, each crash, of a leader too, and after
+// any number of crashes before it, costs what the fence asks for and an election at
+// most: nothing waits for a timeout. Nodes that live hold their leases throughout,
+// or get them from the new leader a moment after they ended.
+func TestEveryCrashIsOverInNoMoreThanItsFence(t *testing.T) {
+	for fence, most := range map[ack.Fence]time.Duration{
+		ack.FenceLease:   ack.DefaultTiming().Lease*11/10 + 50*time.Millisecond,
+		ack.FenceRefused: 50 * time.Millisecond,
+	} {
+		for _, names := range [][]string{{"a", "b", "c"}, {"a", "b", "c", "d", "e"}} {
+			t.Run(fmt.Sprintf("fence %d, %d nodes", fence, len(names)), func(t *testing.T) {
+				bubble(t, func(w *world) {
+					w.tune = func(o *node.Options) { o.Fence = fence }
+					for _, n := range names {
+						w.start(n)
+					}
+					w.untilSettled(names...)
+					for i := range 12 {
+						w.untilVoters(len(names))
+						time.Sleep(time.Second + time.Duration(i)*23*time.Millisecond) // anywhere between heartbeats
+						w.crash(i%2 == 0, most)
+						w.untilSettled(names...)
+					}
+				})
+			})
+		}
+	}
+}
+
+// crash kills the leader or another node, checks how long its shards are nobody's,
+// and starts it again.
+func (w *world) crash(leads bool, most time.Duration) {
+	w.t.Helper()
+	p := w.leader()
+	if !leads {
+		p = w.follower()
+	}
+	rest := w.others(p)
+	before := map[string]time.Duration{}
+	for _, n := range rest {
+		before[n] = w.all[n].absent()
+	}
+	p.kill()
+	killed := time.Now()
+	w.until("its shards are taken", func() bool {
+		for _, n := range rest {
+			if s := w.all[n].node.State(); s.Committed().Has(shardmap.NodeID(p.name)) || s.Open() {
+				return false
+			}
+		}
+		return true
+	})
+	if took := time.Since(killed); took > most {
+		w.t.Errorf("the shards of %s (leader: %v) are taken %v after its crash, want %v at most", p.name, leads, took, most)
+	}
+	for _, n := range rest {
+		if d := w.all[n].absent() - before[n]; d > 50*time.Millisecond {
+			w.t.Errorf("%s was without a lease for %v after the crash of %s (leader: %v)", n, d, p.name, leads)
+		}
+	}
+	p.restart()
+}
