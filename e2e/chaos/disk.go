@@ -72,9 +72,18 @@ func (f *fsync) during(w *world) { w.churn(f.victim) }
 
 func (f *fsync) end(w *world) {
 	w.must(f.tracer.Stop())
-	if f.fails {
-		w.revive(f.victim)
+	w.note("%d fsyncs of %s were hit", f.tracer.Hits(), f.victim.ID)
+	if !f.fails {
+		return
 	}
+	// A node ends when its log cannot be written; there are other files.
+	for range 100 {
+		if f.tracer.Hits() == 0 || !f.victim.Running() {
+			break
+		}
+		w.wait(20 * time.Millisecond)
+	}
+	w.revive(f.victim)
 }
 
 // churn makes the nodes write, which they do not while nothing changes: leadership

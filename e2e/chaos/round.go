@@ -24,7 +24,7 @@ func names(fs []fault) string {
 func (w *world) round(number int, fs []fault) *Round {
 	w.number, w.rng = number, rand.New(rand.NewPCG(w.o.Seed, uint64(number)+1)) //nolint:gosec // to be replayed
 	w.span = time.Duration(1000+w.rng.IntN(1500)) * time.Millisecond
-	w.paired, w.hit, w.wounds = len(fs) > 1, nil, nil
+	w.paired, w.hit, w.wounds, w.failing = len(fs) > 1, nil, nil, nil
 	w.note("round %d: %s", number, names(fs))
 	w.leading = w.c.LeaderOf(w, w.members...)
 	w.note("%s leads", w.leading.ID)
@@ -48,6 +48,13 @@ func (w *world) round(number int, fs []fault) *Round {
 		f.end(w)
 	}
 	w.recover()
+	if len(w.failing) > 0 {
+		w.flow() // one of them may have been about to end
+		w.recover()
+		for _, n := range w.failing {
+			w.traffic.careless(n)
+		}
+	}
 	now := history.Now()
 	for i := range w.wounds {
 		w.wounds[i].until = now

@@ -76,6 +76,7 @@ type world struct {
 	first   cluster.Map   // at its start
 	hit     []*cluster.Node
 	wounds  []wound
+	failing []*cluster.Node // whose disk failed: they may end themselves, and are started again
 	traffic *traffic
 	span    time.Duration
 }
@@ -228,11 +229,21 @@ func (w *world) mourn(n *cluster.Node) {
 	}
 }
 
-// revive starts a node that ended itself.
+// revive has a node started again that ended itself, or is about to: it takes a
+// moment from the failed write to the end.
 func (w *world) revive(n *cluster.Node) {
-	w.mourn(n)
-	w.start(n)
-	w.traffic.careless(n)
+	w.failing = append(w.failing, n)
+	w.reviveAll()
+}
+
+func (w *world) reviveAll() {
+	for _, n := range w.failing {
+		if !n.Running() {
+			w.mourn(n)
+			w.start(n)
+			w.traffic.careful(n) // it may end again
+		}
+	}
 }
 
 func (w *world) stop(n *cluster.Node) {
@@ -272,7 +283,10 @@ func (w *world) carryOn(but ...*cluster.Node) {
 // recover waits until all members serve, and report one map without orphans.
 func (w *world) recover() {
 	began := time.Now()
-	cluster.AwaitFor(w, stuck, "all serve again", w.whole)
+	cluster.AwaitFor(w, stuck, "all serve again", func() error {
+		w.reviveAll()
+		return w.whole()
+	})
 	w.note("all serve after %v", time.Since(began).Round(time.Millisecond))
 }
 
