@@ -71,15 +71,15 @@ func (a *app) serve(conn net.Conn) {
 		epoch, _ := strconv.ParseUint(req.Header.Get("Shardway-Epoch"), 10, 64)
 		take, _ := time.ParseDuration(req.Header.Get("App-Take"))
 		r := a.j.begin(&run{id: req.Header.Get("App-Id"), node: a.node, shard: shardmap.Shard(shard), epoch: epoch})
-		gone := make(chan error, 1)
+		more := make(chan bool, 1)
 		go func() { // ends with the stream or the next request
 			_, err := br.Peek(1)
-			gone <- err
+			more <- err == nil
 		}()
 		work := time.NewTimer(take)
 		select {
 		case <-work.C:
-		case <-gone:
+		case <-more:
 			work.Stop()
 			a.j.end(r)
 			return
@@ -88,7 +88,7 @@ func (a *app) serve(conn net.Conn) {
 		if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(r.id), r.id); err != nil {
 			return
 		}
-		if err := <-gone; err != nil {
+		if !<-more {
 			return
 		}
 	}

@@ -67,7 +67,7 @@ func (r *Raft) guarded(f func() error) error {
 		return err
 	case <-r.failed:
 		r.o.Stores.Release()
-		<-done // it knows no more
+		_ = <-done // it knows no more
 		return r.Err()
 	}
 }

@@ -153,7 +153,7 @@ func offline(s *disk.Stores, f func() error) error {
 		return err
 	case err := <-failed:
 		s.Release()
-		<-done // it knows no more
+		_ = <-done // it knows no more
 		return err
 	}
 }

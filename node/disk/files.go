@@ -185,7 +185,7 @@ func (b *files) open(o StoreOptions) (rawStores, error) {
 	}
 	log := filepath.Join(dir, logFile)
 	if !exists(log) {
-		if err := makeLog(log); err != nil {
+		if err = makeLog(log); err != nil {
 			return rawStores{}, unusable(b.dir, fmt.Errorf("make raft log %q: %w", log, err))
 		}
 	}
