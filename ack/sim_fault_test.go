@@ -281,6 +281,9 @@ func (w *world) stickOne() *host {
 	if h.proc == nil {
 		h.start()
 	}
+	if h.proc.closing {
+		return nil // it is on its way out
+	}
 	h.resume()
 	h.proc.leaving = false
 	h.unhealthy = w.n(4) == 0
