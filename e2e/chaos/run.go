@@ -39,21 +39,15 @@ func Run(tb testing.TB, o Options) *Report {
 		return r
 	}
 	b := &bench{TB: tb, quiet: o.Quiet}
-	var w *world
+	w := newWorld(b, o)
 	b.do(func() {
-		w = newWorld(b, o)
+		w.launch()
 		w.play(r, newDeck(playable, o.Seed, o.Backwards))
 	})
 	for _, text := range b.told() {
-		v := Violation{Round: -1, Kind: "broke", Text: text}
-		if w != nil {
-			v.Round, v.Faults = w.number, w.present
-		}
-		r.Violations = append(r.Violations, v)
+		r.Violations = append(r.Violations, Violation{Round: w.number, Faults: w.present, Kind: "broke", Text: text})
 	}
-	if w != nil {
-		r.Trace = w.trace.String()
-	}
+	r.Trace = w.trace.String()
 	return r
 }
 

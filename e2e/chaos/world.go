@@ -81,10 +81,15 @@ type world struct {
 	span    time.Duration
 }
 
-// newWorld starts the cluster.
 func newWorld(b *bench, o Options) *world {
-	w := &world{bench: b, o: o, known: make(map[string]bool), disks: make(map[string]*badisk.Disk)}
+	w := &world{bench: b, o: o, known: make(map[string]bool), disks: make(map[string]*badisk.Disk), present: "start"}
 	w.trace.begin()
+	return w
+}
+
+// launch starts the cluster.
+func (w *world) launch() {
+	o := w.o
 	n, err := netns.New(o.Network, o.Nodes+1)
 	w.must(err)
 	w.net = n
@@ -112,7 +117,6 @@ func newWorld(b *bench, o Options) *world {
 	w.recover()
 	w.traffic = newTraffic(w)
 	w.Cleanup(w.traffic.close)
-	return w
 }
 
 // mount gives each node a disk of its own, where that can be.
