@@ -43,10 +43,28 @@ func TestEvidenceOfAnotherBootSaysNothing(t *testing.T) {
 		s.elect("a")
 		s.until("b serves", func() bool { return s.serves("b") })
 		epoch := s.state.Last().Epoch()
-		s.step(s.leaders["a"], ack.Evidence{Node: "b", Boot: boot})
+		s.step(s.leaders["a"], ack.Evidence{Node: "b", Boot: boot, Nonce: b.nonce})
 		s.run(90 * time.Millisecond)
 		if s.state.Last().Epoch() != epoch {
 			t.Errorf("evidence of boot %d made a round, b is in its boot 2:\n%s", boot, s)
+		}
+	}
+}
+
+// b's disk was emptied, so its first boot came twice. The leader heard only the
+// second, and evidence about the first comes late: without the process's nonce it
+// took the shards of a node that served them (simulation, scenes, seed 4003984).
+func TestEvidenceOfAnotherProcessUnderTheSameBootSaysNothing(t *testing.T) {
+	for _, nonce := range []uint64{0, 4711} {
+		s := serving(t, "a", "b")
+		s.fence = ack.FenceRefused
+		s.elect("a")
+		s.until("b serves", func() bool { return s.serves("b") })
+		epoch := s.state.Last().Epoch()
+		s.step(s.leaders["a"], ack.Evidence{Node: "b", Boot: s.actor("b").boot, Nonce: nonce})
+		s.run(90 * time.Millisecond)
+		if s.state.Last().Epoch() != epoch {
+			t.Errorf("evidence of process %d made a round, b is another:\n%s", nonce, s)
 		}
 	}
 }

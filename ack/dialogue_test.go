@@ -169,7 +169,8 @@ func (s *stage) perform(verb string, args []string) bool {
 	case "evidence":
 		var boot uint64
 		boot, err = strconv.ParseUint(args[1], 10, 64)
-		s.tellLeaders(ack.Evidence{Node: shardmap.NodeID(args[0]), Boot: boot})
+		id := shardmap.NodeID(args[0])
+		s.tellLeaders(ack.Evidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce})
 	case "remove":
 		s.tellLeaders(ack.Remove{Node: shardmap.NodeID(args[0])})
 	default:

@@ -180,10 +180,11 @@ func (l *Leader) mine() bool { return l.state.Open() && l.state.LastTerm() == l.
 
 // evidence notes that a boot is gone. What names another boot than the one that
 // is heard says nothing about that one: also a higher one, for an emptied data
-// directory counts from the start.
+// directory counts from the start. For the same reason an equal boot may be
+// another process's.
 func (l *Leader) evidence(now time.Duration, m Evidence) {
 	n := l.node(m.Node)
-	if n.heard() && m.Boot != n.beat.Boot || n.crashed() {
+	if n.heard() && (m.Boot != n.beat.Boot || m.Nonce != n.beat.Nonce) || n.crashed() {
 		return
 	}
 	n.evidence, n.unknownGone, n.evidenceAt = m.Boot, !n.heard(), now

@@ -184,7 +184,7 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 	c := s.actor("c")
 	late := s.beat(c)
 	s.crash("c")
-	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: c.boot})
+	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: c.boot, Nonce: c.nonce})
 	s.run(40 * time.Millisecond)
 	if !s.state.Dropped("c") {
 		t.Fatalf("c was not dropped:\n%s", s)
@@ -201,7 +201,7 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 func TestLastMapStaysWhenNobodyIsLeft(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
-	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: 1})
+	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: 1, Nonce: s.actor("c").nonce})
 	s.run(40 * time.Millisecond)
 	s.actor("a").unhealthy, s.actor("b").leaving = true, true
 	s.run(3 * time.Second)

@@ -40,10 +40,12 @@ type (
 	// the leader's own log.
 	Voters struct{ Servers []string }
 	// Evidence tells that the heartbeat connection of a boot broke and that a
-	// redial, begun after the leader's election, was refused.
+	// redial, begun after the leader's election, was refused. Nonce is the
+	// process's, zero if it never said: that counts only for a node that was not
+	// heard in this term.
 	Evidence struct {
-		Node shardmap.NodeID
-		Boot uint64
+		Node        shardmap.NodeID
+		Boot, Nonce uint64
 	}
 	// Remove is an operator's word that a node runs nothing any more. It says
 	// nothing about a node that is heard, and any heartbeat voids it.

@@ -75,7 +75,7 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "why 7: late evidence hits the next boot", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G",
-			edits: both(in("leader.go", "n.heard() && m.Boot != n.beat.Boot || n.crashed()", "n.heard() && !PLANTED && m.Boot != n.beat.Boot || n.crashed()"),
+			edits: both(in("leader.go", "n.heard() && (m.Boot", "!PLANTED && n.heard() && (m.Boot"),
 				in("member.go", "m.evidence >= m.beat.Boot", "(PLANTED || m.evidence >= m.beat.Boot)")),
 		},
 		{

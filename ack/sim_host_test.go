@@ -89,10 +89,14 @@ type proc struct {
 
 	// Heartbeat connections, and whose broke.
 	conns  [simHosts]*proc
-	broken [simHosts]uint64
+	broken [simHosts]brokenBeats
 
 	agent
 }
+
+// brokenBeats is a heartbeat connection that broke. Only heartbeats tell which
+// process sends them: who sent them itself to a leader knows the boot alone.
+type brokenBeats struct{ boot, nonce uint64 }
 
 // start starts a process from what is on the disk.
 func (h *host) start() {
@@ -224,7 +228,13 @@ func (p *proc) connect(q *proc) {
 func (p *proc) connBroke(other *proc) {
 	w := p.w
 	i := other.h.i
-	p.broken[i] = max(p.broken[i], other.bootNow())
+	broke := brokenBeats{boot: other.bootNow()}
+	if p.leader {
+		broke.nonce = other.nonce
+	}
+	if was := p.broken[i]; broke.boot > was.boot || broke.boot == was.boot && broke.nonce != 0 {
+		p.broken[i] = broke
+	}
 	if l := p.lead; l != nil {
 		l.receive(ack.Closed{Node: other.h.id, Nonce: other.nonce}, origin{})
 		if other.goodbye {
@@ -246,7 +256,7 @@ func (p *proc) connBroke(other *proc) {
 func (p *proc) redial(h *host, tries int) {
 	w := p.w
 	l := p.lead
-	if l == nil || l.over || p.broken[h.i] == 0 {
+	if l == nil || l.over || p.broken[h.i].boot == 0 {
 		return
 	}
 	if !w.link[p.h.i][h.i] || !w.link[h.i][p.h.i] {
@@ -258,7 +268,7 @@ func (p *proc) redial(h *host, tries int) {
 	if h.proc != nil {
 		return // it speaks
 	}
-	boot := p.broken[h.i]
+	broke := p.broken[h.i]
 	late := w.span(0, 5*time.Millisecond)
 	if w.perMille(w.slow) {
 		late = w.span(10*time.Millisecond, time.Second)
@@ -267,8 +277,8 @@ func (p *proc) redial(h *host, tries int) {
 		if w.plant == plantOldEvidence {
 			l = p.lead
 		}
-		w.logf("%s has evidence that boot %d of %s is gone", p.h.id, boot, h.id)
-		l.receive(ack.Evidence{Node: h.id, Boot: boot}, origin{})
+		w.logf("%s has evidence that boot %d of %s is gone", p.h.id, broke.boot, h.id)
+		l.receive(ack.Evidence{Node: h.id, Boot: broke.boot, Nonce: broke.nonce}, origin{})
 	})
 }
 

@@ -252,7 +252,7 @@ func faultForge(w *world) bool {
 	lead := l.proc.lead
 	lead.taken[x] = true
 	lead.receive(ack.Closed{Node: x.id, Nonce: x.proc.nonce}, origin{})
-	lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow()}, origin{})
+	lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce}, origin{})
 	if w.pick(2) == 0 { // and its heartbeats do not arrive either
 		w.cutLinks(func(i, j int) bool { return i == x.i && j == l.i || i == l.i && j == x.i })
 	}

@@ -52,8 +52,8 @@ func (p *proc) startLeading() {
 	w.after(0, p, l.tick)
 	w.after(w.span(0, 100*time.Millisecond), p, l.members)
 	p.nextBeat = 0
-	for i, boot := range p.broken {
-		if boot != 0 {
+	for i, broke := range p.broken {
+		if broke.boot != 0 {
 			p.redial(w.hosts[i], 3)
 		}
 	}

@@ -26,8 +26,8 @@ type link struct {
 	leader  func() string // the node that Raft takes for the leader, or ""
 	local   func(ack.Heartbeat)
 	answers chan<- ack.Answer
-	broke   func(node string, boot uint64) // a connection ended; must not block
-	out     chan ack.Heartbeat             // cap 1: the newest one waits
+	broke   func(node string, gone suspect) // a connection ended; must not block
+	out     chan ack.Heartbeat              // cap 1: the newest one waits
 
 	wg sync.WaitGroup
 }
@@ -161,7 +161,7 @@ func hangUp(c *peer.Conn) { _ = c.Close() }
 // ended reports a connection that the other side ended.
 func (k *link) ended(ctx context.Context, node string, conn *peer.Conn) {
 	if ctx.Err() == nil {
-		k.broke(node, conn.Boot())
+		k.broke(node, suspect{boot: conn.Boot()})
 	}
 }
 

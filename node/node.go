@@ -242,12 +242,12 @@ func (n *Node) watchCluster(s *ack.State) {
 
 // refused is told that nobody listens where a node was whose heartbeat
 // connection broke: evidence for a leader, and for a voter whose leader it was.
-func (n *Node) refused(node string, boot uint64, began time.Time) (again bool) {
+func (n *Node) refused(node string, gone suspect, began time.Time) (again bool) {
 	if l := n.leading.Load(); l != nil {
 		if began.Before(l.elected) {
 			return true
 		}
-		n.tellLeading(ack.Evidence{Node: shardmap.NodeID(node), Boot: boot})
+		n.tellLeading(ack.Evidence{Node: shardmap.NodeID(node), Boot: gone.boot, Nonce: gone.nonce})
 		return false
 	}
 	n.campaign(node)

@@ -27,38 +27,46 @@ type suspects struct {
 	port *peer.Port
 	// refused is told that nobody listens where the node was; the redial began at
 	// the given time. It returns true if that was too early to count.
-	refused func(node string, boot uint64, began time.Time) (again bool)
+	refused func(node string, gone suspect, began time.Time) (again bool)
 
 	ctx context.Context // of the run: investigations end with it
 	wg  sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
-		broken map[string]suspect
+		broken map[string]breaking
 		busy   map[string]bool
 	}
 }
 
-type suspect struct {
-	boot uint64
-	at   time.Time
+// suspect is the process at the other end of a heartbeat connection. The nonce is
+// zero if that sent none: it was the leader, which hears heartbeats.
+type suspect struct{ boot, nonce uint64 }
+
+type breaking struct {
+	suspect
+	at time.Time
 }
 
-func newSuspects(port *peer.Port, refused func(string, uint64, time.Time) bool) *suspects {
+func newSuspects(port *peer.Port, refused func(string, suspect, time.Time) bool) *suspects {
 	s := &suspects{port: port, refused: refused}
-	s.mu.broken, s.mu.busy = map[string]suspect{}, map[string]bool{}
+	s.mu.broken, s.mu.busy = map[string]breaking{}, map[string]bool{}
 	return s
 }
 
-// broke notes that a heartbeat connection with this boot of node ended, and
-// looks after it.
-func (s *suspects) broke(node string, boot uint64) {
+// broke notes that a heartbeat connection with this process of node ended, and
+// looks after it. Of one boot, the connection that told the nonce counts.
+func (s *suspects) broke(node string, gone suspect) {
 	s.mu.Lock()
-	if s.mu.broken[node].boot <= boot {
-		s.mu.broken[node] = suspect{boot: boot, at: time.Now()}
+	was := s.mu.broken[node].suspect
+	if gone.nonce == 0 && gone.boot == was.boot {
+		gone.nonce = was.nonce
+	}
+	if was.boot <= gone.boot {
+		s.mu.broken[node] = breaking{suspect: gone, at: time.Now()}
 	}
 	s.mu.Unlock()
-	s.investigate(node, boot)
+	s.investigate(node)
 }
 
 // again investigates everybody whose connection broke lately: evidence counts
@@ -67,46 +75,50 @@ func (s *suspects) again() {
 	s.mu.Lock()
 	now := time.Now()
 	var todo []string
-	for node, su := range s.mu.broken {
-		if now.Sub(su.at) > suspectFor {
+	for node, b := range s.mu.broken {
+		if now.Sub(b.at) > suspectFor {
 			delete(s.mu.broken, node)
 			continue
 		}
 		todo = append(todo, node)
 	}
-	broken := make(map[string]uint64, len(todo))
-	for _, node := range todo {
-		broken[node] = s.mu.broken[node].boot
-	}
 	s.mu.Unlock()
-	for node, boot := range broken {
-		s.investigate(node, boot)
+	for _, node := range todo {
+		s.investigate(node)
 	}
 }
 
 // investigate redials the node in the background, once at a time.
-func (s *suspects) investigate(node string, boot uint64) {
+func (s *suspects) investigate(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.busy[node] || s.ctx.Err() != nil {
 		return
 	}
 	s.mu.busy[node] = true
+	gone := s.mu.broken[node].suspect
 	s.wg.Go(func() {
-		defer s.idle(node)
-		s.redial(node, boot)
+		for more := true; more; {
+			s.redial(node, gone)
+			gone, more = s.next(node, gone)
+		}
 	})
 }
 
-func (s *suspects) idle(node string) {
+// next returns what else has broken meanwhile, or ends the investigation.
+func (s *suspects) next(node string, told suspect) (gone suspect, more bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b, ok := s.mu.broken[node]; ok && b.suspect != told && s.ctx.Err() == nil {
+		return b.suspect, true
+	}
 	delete(s.mu.busy, node)
-	s.mu.Unlock()
+	return suspect{}, false
 }
 
 // redial ends at the first answer of any kind: a node that speaks is alive, and
 // one that says nothing leaves the question to the leases.
-func (s *suspects) redial(node string, boot uint64) {
+func (s *suspects) redial(node string, gone suspect) {
 	pause := redialPause
 	for range redials {
 		began := time.Now()
@@ -117,7 +129,7 @@ func (s *suspects) redial(node string, boot uint64) {
 			hangUp(c)
 			return
 		}
-		if peer.IsRefused(err) && !s.refused(node, boot, began) {
+		if peer.IsRefused(err) && !s.refused(node, gone, began) {
 			return
 		}
 		select {
