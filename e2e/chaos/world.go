@@ -215,11 +215,8 @@ func (w *world) start(n *cluster.Node) {
 	}
 }
 
-// farewell bounds how long before its end a process that ends itself may close its
-// connections.
-const farewell = int64(time.Second)
-
-// mourn notes when a node ended itself that has no disk, if it did.
+// mourn notes when a node ended itself that has no disk, if it did. It lets go of
+// its connections at any time from the failed write to its end, seconds later.
 func (w *world) mourn(n *cluster.Node) {
 	at, ended := n.Ended()
 	if !ended {
@@ -228,7 +225,7 @@ func (w *world) mourn(n *cluster.Node) {
 	w.note("%s: has ended itself", n.ID)
 	for i := range w.wounds {
 		if w.wounds[i].node == n.ID && w.wounds[i].harm == broken {
-			w.wounds[i].deaths = append(w.wounds[i].deaths, death{at - farewell, at})
+			w.wounds[i].deaths = append(w.wounds[i].deaths, death{w.wounds[i].from, at})
 		}
 	}
 }
