@@ -105,6 +105,9 @@ func (c *client) serve() {
 		_ = c.h.Close() // the last use of it
 		c.h.Release()
 	}()
+	if c.s.hard.Err() != nil {
+		c.shut(causeShutdown) // as Shutdown did with those that there were
+	}
 	for c.next() {
 		c.exchange()
 		if !c.settle() {

@@ -27,7 +27,8 @@ type Server struct {
 	metrics  *metrics
 	draining atomic.Bool
 	closing  atomic.Bool // set with mu held: no listener comes after it
-	// hard ends with hasty: what waits for TLS handshakes is over then.
+	// hard ends with hasty: every connection is cut then, one that waits for its TLS
+	// handshake and one that only comes in, too.
 	hard    context.Context //nolint:containedctx // of the Server's whole life
 	hasty   context.CancelFunc
 	buffers h1.Buffers
