@@ -125,8 +125,13 @@ func mistakesOfBoots() []mistake {
 			edits: in("round.go", "n.streak >= backStreak &&", "(PLANTED || n.streak >= backStreak) &&"),
 		},
 		{
-			name: "another process keeps the boot that was heard", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G4",
-			edits: in("heard.go", "if n.heard() && m.Boot == n.beat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.beat.Boot && m.Nonce"),
+			name: "another process keeps the boot that was heard, and evidence names no process", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G4",
+			edits: both(in("heard.go", "if n.heard() && m.Boot == n.beat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.beat.Boot && m.Nonce"),
+				in("leader.go", "m.Nonce != n.beat.Nonce) ||", "!PLANTED && m.Nonce != n.beat.Nonce) ||")),
+		},
+		{
+			name: "evidence names no process", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), caught: "G4",
+			edits: in("leader.go", "m.Nonce != n.beat.Nonce) ||", "!PLANTED && m.Nonce != n.beat.Nonce) ||"),
 		},
 		{
 			name: "section 5: a heartbeat of a lower boot counts, and nobody asks who else is there", mix: aimed("old-boot 4, wipe 1"), caught: "",

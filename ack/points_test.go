@@ -47,7 +47,7 @@ func pointsOfWhy() []point {
 		{of: "why 5", clause: "the leader reads its own term around each use", planted: []string{"why 5: the leader counts itself without reading its term"}},
 		{of: "why 6", clause: "an echo names its term", planted: []string{"why 6: an echo without its term"}},
 		{of: "why 6", clause: "and is read before the Raft term", planted: []string{"why 6: the term is read before the echo, and answers of old terms count"}},
-		{of: "why 7", clause: "evidence names a boot", planted: []string{"why 7: late evidence hits the next boot", "another process keeps the boot that was heard"}},
+		{of: "why 7", clause: "evidence names a boot", planted: []string{"why 7: late evidence hits the next boot", "another process keeps the boot that was heard, and evidence names no process", "evidence names no process"}},
 		{of: "why 7", clause: "a goodbye names a boot", planted: []string{"why 7: a goodbye outlives the boot that said it"}},
 		{of: "why 7", clause: "a heartbeat voids evidence", planted: []string{"why 7: a heartbeat does not void evidence"}},
 		{
