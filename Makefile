@@ -49,11 +49,8 @@ test-unit:
 .PHONY: test-e2e
 test-e2e: test-unit
 	$(call stage,whole clusters,pkgs="$(E2E)"; [ -z "$$pkgs" ] || go test -count=1 -p 1 -timeout 20m $$pkgs)
-	$(call stage,a share of them with a secret,SHARDWAY_E2E_SECRET=1 go test -count=1 -timeout 20m -run $(SHARE) ./e2e)
 
-# SHARE is what a run with a secret takes when time is short; e2e-secret takes all.
-SHARE := 'OneKey|TwoNodesJoining|KillNineFailsNoRequest/lease|SigtermUnderLoad|Secret|Rotat|Door'
-
+# Of chaos, the cluster of five has a secret; the tests of secrets give their own.
 .PHONY: e2e-secret
 e2e-secret: build ## the tests of whole clusters, with a secret between the nodes
 	$(call stage,whole clusters with a secret,SHARDWAY_E2E_SECRET=1 go test -count=1 -timeout 20m ./e2e)
