@@ -126,7 +126,8 @@ func (t *Tracer) said() string {
 func (t *Tracer) Hits() int { return int(t.hits.Load()) }
 
 // Stop takes strace away and returns when the process is traced no more. A call
-// that waits goes on at once. Only the first call does anything.
+// that waits goes on at once, and so may a process that SIGSTOP had stopped. Only
+// the first call does anything.
 func (t *Tracer) Stop() error {
 	t.stop.Do(func() {
 		t.err = t.detach()
