@@ -19,7 +19,7 @@ func TestSuspectsKeepTheProcessThatBroke(t *testing.T) {
 		"an earlier boot": {{boot: 5, nonce: 9}, {boot: 4, nonce: 8}, {boot: 3}},
 	} {
 		s := newSuspects(nil, func(string, suspect, time.Time) bool { return false })
-		s.ctx = over
+		s.ctx = over //nolint:fatcontext // of another s each time
 		for _, b := range breaks {
 			s.broke("a", b)
 		}

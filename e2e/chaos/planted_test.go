@@ -43,6 +43,8 @@ func planting(tb testing.TB, bug planted.Bug) cluster.Binaries {
 }
 
 // A checker is trusted only after it has caught something.
+//
+//nolint:tparallel // after TestChaos, not beside it
 func TestCheckersFindPlantedBugs(t *testing.T) {
 	if err := chaos.Available(); err != nil {
 		t.Skipf("no chaos here: %v", err)

@@ -10,29 +10,29 @@ import (
 type Bug int
 
 const (
-	// TwoOwners: a node acknowledges a map before what runs for its moving shards
-	// has ended. (node/agent.go)
+	// TwoOwners makes a node acknowledge a map before what runs for its moving
+	// shards has ended: in node/agent.go.
 	TwoOwners Bug = iota + 1
-	// SameEpoch: the new owner tells its app the ownership epoch of the old one.
-	// (node/router.go)
+	// SameEpoch makes the new owner tell its app the ownership epoch of the old
+	// one: in node/router.go.
 	SameEpoch
-	// StaleEpoch: a node that gets a shard again tells its app the epoch that it had
-	// the first time. (node/router.go)
+	// StaleEpoch makes a node that gets a shard again tell its app the epoch that it
+	// had the first time: in node/router.go.
 	StaleEpoch
-	// DoubleRun: what was sent and not answered is sent again, whatever its method.
-	// (proxy/run.go)
+	// DoubleRun sends again what was sent and not answered, whatever its method: in
+	// proxy/run.go.
 	DoubleRun
-	// SwallowedAnswer: a request that has waited for its shard is forgotten, its
-	// client left waiting. (proxy/exchange.go)
+	// SwallowedAnswer forgets a request that has waited for its shard, and leaves its
+	// client waiting: in proxy/exchange.go.
 	SwallowedAnswer
-	// NoRun: that the app cannot be reached is said with the status 200.
-	// (proxy/answer.go)
+	// NoRun says with the status 200 that the app cannot be reached: in
+	// proxy/answer.go.
 	NoRun
-	// NoLease: a lease never ends, so that a node which was cut off goes on serving.
-	// (node/router.go)
+	// NoLease never lets a lease end, so that a node which was cut off goes on
+	// serving: in node/router.go.
 	NoLease
-	// OtherShard: a request goes to the shard of the one before it on its
-	// connection. (proxy/exchange.go)
+	// OtherShard sends a request to the shard of the one before it on its
+	// connection: in proxy/exchange.go.
 	OtherShard
 )
 

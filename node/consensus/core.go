@@ -67,7 +67,7 @@ func (r *Raft) guarded(f func() error) error {
 		return err
 	case <-r.failed:
 		r.o.Stores.Release()
-		_ = <-done // it knows no more
+		<-done //nolint:errcheck // it knows no more
 		return r.Err()
 	}
 }

@@ -153,7 +153,7 @@ func offline(s *disk.Stores, f func() error) error {
 		return err
 	case err := <-failed:
 		s.Release()
-		_ = <-done // it knows no more
+		<-done //nolint:errcheck // it knows no more
 		return err
 	}
 }
