@@ -54,6 +54,9 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	n.stopping.Store(true)
 	if err != nil {
+		// As if it were killed: other nodes shall find nobody, not a node that cuts
+		// what they forward to it again.
+		_ = n.o.Peer.Close()
 		at, cancel := context.WithCancel(base)
 		cancel()
 		_ = n.proxy.Shutdown(at) // at once: what runs is cut

@@ -122,7 +122,8 @@ func (x *alibi) way(a *history.Answer, w *wound, ingress string) string {
 		return "" // an error of the app: history judges whether it was fenced rightly
 	case a.Status == http.StatusBadGateway && mayHaveRun:
 		return "may have run: " + a.Error
-	case a.Status == http.StatusServiceUnavailable && (a.Error == "no-leader" || a.Error == "queue-timeout"):
+	case a.Status == http.StatusServiceUnavailable && (a.Error == "no-leader" || a.Error == "queue-timeout" ||
+		a.Error == "peer-unreachable" && w.harm == apart):
 		// It may fail for waiting only after all the time that it may wait.
 		if a.Done()-last.Sent >= int64(x.queueWait) {
 			return "waited in vain: " + a.Error
