@@ -48,6 +48,8 @@ test-unit:
 # chaos runs beside the rest.
 .PHONY: test-clusters
 test-clusters: test-unit
+	@[ "$$(id -u)" = 0 ] || echo "== not root: chaos and everything else that needs network namespaces is skipped"
+	@for tool in ip nft strace; do command -v $$tool >/dev/null || echo "== no $$tool: what needs it is skipped"; done
 	$(call stage,whole clusters and chaos,go test -count=1 -p 2 -timeout 20m ./e2e/...)
 
 # Of chaos, the cluster of five has a secret; the tests of secrets give their own.

@@ -259,7 +259,7 @@ func (n *Node) unborn() string {
 		}
 	}
 	if to, _, err := n.founder.promised(); err == nil && to != "" && to != string(n.self) && !n.alive(to) {
-		return fmt.Sprintf("node %q was about to found the cluster and is gone: start it again, with an empty data directory if its own is lost", to)
+		return fmt.Sprintf("node %q was about to found the cluster and is gone: start it again; if its data directory is lost, start one under that name (--node %s)", to, to)
 	}
 	if n.o.Expect > 1 {
 		return fmt.Sprintf("%d of %d nodes with --expect %d are here", here, n.o.Expect, n.o.Expect)

@@ -58,12 +58,13 @@ func newSuspects(port *peer.Port, refused func(string, suspect, time.Time) bool)
 // looks after it. Of one boot, the connection that told the nonce counts.
 func (s *suspects) broke(node string, gone suspect) {
 	s.mu.Lock()
-	was := s.mu.broken[node].suspect
+	was, now := s.mu.broken[node], time.Now()
 	if gone.nonce == 0 && gone.boot == was.boot {
 		gone.nonce = was.nonce
 	}
-	if was.boot <= gone.boot {
-		s.mu.broken[node] = breaking{suspect: gone, at: time.Now()}
+	// A lower boot is one that ended before, but its disk may have been emptied since.
+	if was.boot <= gone.boot || now.Sub(was.at) > suspectFor {
+		s.mu.broken[node] = breaking{suspect: gone, at: now}
 	}
 	s.mu.Unlock()
 	s.investigate(node)

@@ -3,8 +3,26 @@ package node
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+// A disk that was emptied counts its boots from the start. What broke long ago must
+// not hide that its process is gone.
+func TestSuspectsForgetWhatBrokeLongAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		s := newSuspects(nil, func(string, suspect, time.Time) bool { return false })
+		s.ctx = over
+		s.broke("a", suspect{boot: 7, nonce: 1})
+		time.Sleep(suspectFor + time.Second)
+		s.broke("a", suspect{boot: 1, nonce: 2})
+		if got, want := s.mu.broken["a"].suspect, (suspect{boot: 1, nonce: 2}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}
 
 // A leader of which heartbeats came, too, has two connections to this node, and
 // both break when it is killed. Only one of them told which process it was, and

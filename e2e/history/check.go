@@ -66,6 +66,11 @@ func Check(h History, rules Rules) *Report {
 		asked[a.ID] = true
 		r.answer(a, runs[a.ID], rules, outside[a.ID])
 	}
+	for id, all := range runs {
+		if !asked[id] { // whoever judged its answer, it may have run again since
+			r.once(all)
+		}
+	}
 	for _, run := range h.Runs {
 		if !asked[run.ID] && !rules.Known[run.ID] {
 			r.add(UnknownRun, "%s ran %s %q, key %q", run.App, run.Method, run.ID, run.Key)
@@ -84,10 +89,7 @@ func (r *Report) answer(a *Answer, runs []Run, rules Rules, outside bool) {
 	if a.Extra > 0 {
 		r.add(SecondAnswer, "%s %s: %d bytes after the answer", a.Method, a.ID, a.Extra)
 	}
-	if !safe(a.Method) && len(runs) > 1 {
-		r.add(DoubleRun, "%s %s ran on %s (epoch %d) and on %s (epoch %d)",
-			a.Method, a.ID, runs[0].App, runs[0].Epoch, runs[1].App, runs[1].Epoch)
-	}
+	r.once(runs)
 	if a.OK() {
 		r.Answered++
 		r.run(a, runs)
@@ -129,6 +131,14 @@ func (r *Report) run(a *Answer, runs []Run) {
 	}
 	if !slices.ContainsFunc(runs, func(run Run) bool { return run.App == a.App }) {
 		r.add(WrongAnswer, "%s %s was answered by %q and ran on %q", a.Method, a.ID, a.App, runs[0].App)
+	}
+}
+
+// once judges how often one request ran.
+func (r *Report) once(runs []Run) {
+	if len(runs) > 1 && !safe(runs[0].Method) {
+		r.add(DoubleRun, "%s %s ran on %s (epoch %d) and on %s (epoch %d)",
+			runs[0].Method, runs[0].ID, runs[0].App, runs[0].Epoch, runs[1].App, runs[1].Epoch)
 	}
 }
 

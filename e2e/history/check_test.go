@@ -249,6 +249,19 @@ func TestKnownRequestsMayRun(t *testing.T) {
 	}
 }
 
+// TestKnownRequestsMayRunOnce: a POST whose answer was judged long ago may run again
+// later, of a node that was stopped meanwhile.
+func TestKnownRequestsMayRunOnce(t *testing.T) {
+	s := good()
+	for range 2 {
+		s.now += 10
+		s.ran("before", "POST", key(1), "b", 9, 5)
+	}
+	if r := history.Check(s.History, history.Rules{Known: map[string]bool{"before": true}}); r.Count(history.DoubleRun) != 1 {
+		t.Errorf("%v", r)
+	}
+}
+
 func TestReadRunsMergesStartAndEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs")
 	lines := `{"seq":1,"app":"a","id":"x","start":5}

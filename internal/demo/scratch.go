@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-const scratchPrefix = "shardway-demo-"
+// scratchPrefix starts nobody else's names: what has it and no lock is removed.
+const scratchPrefix = "shardway-demo-run-"
 
 // scratch is the directory of one demo. Its processes hold a lock on it, so what
 // a demo left behind that was killed can be told from one that runs, in whichever

@@ -126,14 +126,10 @@ func (t *transport) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, re
 	return t.again(func() error { return t.NetworkTransport.RequestPreVote(id, addr, req, resp) })
 }
 
-// TimeoutNow makes a server stand for election; one that does already goes on.
-func (t *transport) TimeoutNow(id raft.ServerID, addr raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	return t.again(func() error { return t.NetworkTransport.TimeoutNow(id, addr, req, resp) })
-}
-
 // again sends until there is an answer, as long as what broke may have been an
-// idle connection: an error that is not the dial's, and comes at once. Every
-// message may be sent twice.
+// idle connection: an error that is not the dial's, and comes at once. It is for
+// messages that may be sent twice: not for TimeoutNow, which deposes whom it has
+// made a leader.
 func (t *transport) again(send func() error) error {
 	began := time.Now()
 	for tries := 0; ; tries++ {
