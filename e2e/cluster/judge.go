@@ -32,12 +32,12 @@ func (c *Cluster) Judge(tb testing.TB, excuse func(*history.Answer) string) *his
 	return r
 }
 
-// fence is the --fence of the nodes, empty if they have the default.
+// fence is the --fence of the nodes.
 func (c *Cluster) fence() string {
 	if i := slices.Index(c.o.Flags, "--fence"); i >= 0 {
 		return c.o.Flags[i+1]
 	}
-	return ""
+	return "lease"
 }
 
 // Runs reads what the apps recorded. It waits for the end of runs whose answer

@@ -51,7 +51,7 @@ func Available() error {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return fmt.Errorf("netns: network namespaces need the ip command (iproute2): %w", err)
 	}
-	return nil
+	return tried().spaces
 }
 
 // Filters says why packets cannot be lost or refused here; nil if Lose and Reset
@@ -63,7 +63,7 @@ func Filters() error {
 	if _, err := exec.LookPath("nft"); err != nil {
 		return fmt.Errorf("netns: loss and resets need the nft command (nftables): %w", err)
 	}
-	return nil
+	return tried().filters
 }
 
 // New makes a network of n hosts, numbered from 0, all connected. serial tells

@@ -25,6 +25,8 @@ func remedy(err error) string {
 		return "check the disk, then start the node again; if its data is lost, remove the node (shardway remove) and let it join with an empty one"
 	case syscall.EROFS:
 		return "check the disk and mount it for writing, then start the node again"
+	case syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, syscall.EINVAL:
+		return "the machine refuses what the node needs; mend that, then start the node again"
 	}
 	return "make it writable for this user, or name another with --data"
 }
