@@ -85,7 +85,7 @@ func (d *deck) round(pairs bool) []fault {
 		return []fault{first}
 	}
 	second := fresh(d.left[0])
-	if !goesTogether(second) {
+	if !goesTogether(second) || hides(first, second) || hides(second, first) {
 		return []fault{first}
 	}
 	d.left = d.left[1:]
@@ -95,4 +95,17 @@ func (d *deck) round(pairs bool) []fault {
 func goesTogether(f fault) bool {
 	_, no := f.(alone)
 	return !no
+}
+
+// hides reports whether a trace and a stop get in each other's way: of a process
+// that is traced nobody can tell from outside whether SIGSTOP has stopped it.
+func hides(traced, stopped fault) bool {
+	if _, ok := traced.(*fsync); !ok {
+		return false
+	}
+	switch stopped.(type) {
+	case *pause, *stutter:
+		return true
+	}
+	return false
 }

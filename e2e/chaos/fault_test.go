@@ -5,6 +5,7 @@ package chaos
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -51,6 +52,9 @@ func TestEachFaultComesAloneThenPairsFollow(t *testing.T) {
 		pairs++
 		if !goesTogether(fs[0]) || !goesTogether(fs[1]) || reflect.TypeOf(fs[0]) == reflect.TypeOf(fs[1]) && fs[0].name() == fs[1].name() {
 			t.Errorf("%s came together", names(fs))
+		}
+		if s := names(fs); strings.Contains(s, "fsync") && (strings.Contains(s, "SIGSTOP") || strings.Contains(s, "stutter")) {
+			t.Errorf("%s came together: nobody can tell whether a traced process is stopped", s)
 		}
 	}
 	if pairs == 0 {
