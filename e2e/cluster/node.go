@@ -87,6 +87,7 @@ func (n *Node) Kill(tb testing.TB) {
 	if err := n.proc.kill(); err != nil {
 		tb.Fatal(err)
 	}
+	n.c.dead(n)
 }
 
 // Terminate sends SIGTERM and does not wait.
@@ -114,7 +115,7 @@ func (n *Node) AwaitExit(tb testing.TB, want int) {
 	if code != want {
 		tb.Fatalf("node %s ended with exit code %d, want %d\n%s", n.ID, code, want, n.proc.Output(1000))
 	}
-	n.c.beginStop(n)
+	n.c.dead(n)
 }
 
 // Ended tells whether the process has ended, by itself or by a signal, and when:
@@ -123,7 +124,7 @@ func (n *Node) Ended() (at int64, ended bool) {
 	if n.Running() {
 		return 0, false
 	}
-	n.c.beginStop(n)
+	n.c.dead(n)
 	if n.proc != nil && n.c.stops[n.stopped].From > n.proc.ended {
 		n.c.stops[n.stopped].From = n.proc.ended
 	}
@@ -234,7 +235,9 @@ func (n *Node) Await(tb testing.TB, what string, cond func(Status) bool) {
 // Stops are the times in which a node's process did nothing.
 func (c *Cluster) Stops() []history.Stop { return slices.Clone(c.stops) }
 
-// beginStop and endStop keep the list of times in which a process did nothing.
+// beginStop and endStop keep the list of times in which a process did nothing and
+// held its connections all the same. dead ends one at once: whoever is dead has
+// none, and its app notices.
 func (c *Cluster) beginStop(n *Node) {
 	if n.stopped < 0 {
 		n.stopped = len(c.stops)
@@ -242,9 +245,16 @@ func (c *Cluster) beginStop(n *Node) {
 	}
 }
 
+func (c *Cluster) dead(n *Node) {
+	c.beginStop(n)
+	if s := &c.stops[n.stopped]; s.Until == 0 {
+		s.Until = history.Now()
+	}
+}
+
 func (c *Cluster) endStop(n *Node) {
 	if n.stopped >= 0 {
-		c.stops[n.stopped].Until = history.Now()
+		c.dead(n)
 		n.stopped = -1
 	}
 }

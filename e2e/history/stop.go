@@ -2,8 +2,8 @@
 
 package history
 
-// Stop is a time in which a node's process stood still or was dead. Until is 0
-// while it lasts.
+// Stop is a time in which a node's process stood still, or the moment in which it
+// died: its connections end with it. Until is 0 while it lasts.
 type Stop struct {
 	Node        string
 	From, Until int64
