@@ -21,8 +21,8 @@ type exchange struct {
 
 	route  Kind // the way it went last; zero: none
 	waited bool // it counted as held
-	tries  int  // times it was sent and may have run, but for stale
-	stale  int  // times it was sent over a used connection that broke
+	tries  int  // times it was sent and may have run, at other nodes too
+	stale  int  // of these, over a connection used before
 
 	// ran is set once a PUT or DELETE may have run, in ranEpoch: it goes again
 	// only to the same one, and never if that is zero, unknown.
@@ -47,7 +47,7 @@ type exchange struct {
 }
 
 // mayHaveRun reports whether an attempt broke off after something was sent.
-func (x *exchange) mayHaveRun() bool { return x.tries+x.stale > 0 }
+func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
 
 // safety says how often a request may run (RFC 9110 section 9.2).
 type safety uint8

@@ -17,6 +17,7 @@ const (
 	lineKey      = "Shardway-Key: "
 	lineMap      = "Shardway-Map: "
 	lineContinue = headerContinue + ": "
+	lineTries    = headerTries + ": "
 	lineVia      = "Via: 1.1 shardway\r\n"
 	lineViaOld   = "Via: 1.0 shardway\r\n"
 )
@@ -73,6 +74,7 @@ func (c *client) appendPeer(b []byte, p *trip) []byte {
 	b = append(b, lineMap...)
 	b = append(b, p.t.mapValue...)
 	b = append(b, "\r\n"...)
+	b = c.appendTries(b)
 	if c.x.safety == idempotentMethod && p.epoch != 0 {
 		b = append(b, lineEpoch...)
 		b = strconv.AppendUint(b, p.epoch, 10)
@@ -85,6 +87,29 @@ func (c *client) appendPeer(b []byte, p *trip) []byte {
 		return append(b, lineContinue+continueClient+"\r\n"...)
 	}
 	return append(b, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)
+}
+
+// headerTries tells how often a request was sent that may have run: an owner goes
+// on counting from there, and an ingress from what a refusal says. Without it there
+// was no such try.
+const headerTries = "Shardway-Tries"
+
+func (c *client) appendTries(b []byte) []byte {
+	if c.x.tries == 0 {
+		return b
+	}
+	b = append(b, lineTries...)
+	b = strconv.AppendInt(b, int64(c.x.tries), 10)
+	return append(b, "\r\n"...)
+}
+
+// triesOf reads headerTries.
+func triesOf(h *h1.Head) int {
+	if !h.Has(h1.FieldShardwayOther) {
+		return 0
+	}
+	n, _ := parseUint(h.Value(headerTries))
+	return int(min(n, maxTries))
 }
 
 // Values of headerContinue in requests.

@@ -121,6 +121,11 @@ func (c *client) link(p *pool, node string) (*link, verdict) {
 	// Where one connection broke, others may have.
 	fresh := c.x.safety != safeMethod || c.x.mayHaveRun()
 	l, dial := p.take(fresh)
+	if l != nil && c.x.stale >= maxStale {
+		_ = l.Close() // its place is used for a new one
+		l.Release()
+		l, dial = nil, true
+	}
 	if l != nil {
 		return l, verdict{}
 	}

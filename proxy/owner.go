@@ -121,6 +121,7 @@ func (c *client) readForwarded() (committed, proposed uint64, ok bool) {
 			return 0, 0, false
 		}
 	}
+	c.x.tries = triesOf(&c.req.Head)
 	switch v := c.req.Value(headerContinue); string(v) {
 	case continueClient:
 		c.x.onDemand, c.x.clientExpects = true, true
@@ -145,6 +146,7 @@ func (c *client) refuse(why Refusal) {
 	c.extra = append(c.extra, "\r\n"+lineNode...)
 	c.extra = append(c.extra, c.s.o.Node...)
 	c.extra = append(c.extra, "\r\n"...)
+	c.extra = c.appendTries(c.extra)
 	c.writeAnswer(421, nil, c.extra)
 	c.s.metrics.request(Remote, 421)
 }

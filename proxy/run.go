@@ -12,13 +12,13 @@ import (
 // mayHaveRun is what every answer says that cannot exclude it.
 const mayHaveRun = "the connection broke after the request was sent: it may have run"
 
-// maxTries bounds how often one request is sent that may have run, and maxStale
-// how often beside that it meets a connection that had carried others before: of
-// a node that dies they all break, one after the other, and say nothing about the
-// request.
+// maxTries bounds how often one request is sent that may have run, over all nodes
+// that it meets, and maxStale how many of these go over connections that have
+// carried others before: of a node that dies they all break, one after the other.
+// So the last try goes over a new one.
 const (
 	maxTries = 3
-	maxStale = 8
+	maxStale = 2
 )
 
 // errNotSwitched reports an answer 101 to a request that did not ask for it.
@@ -199,10 +199,9 @@ func brokenCode(way Kind) problem.Code {
 
 // goAgain decides about a request that may have run (G7).
 func (c *client) goAgain(p *trip, code problem.Code) verdict {
-	if p.l.reused && c.x.stale < maxStale {
+	c.x.tries++
+	if p.l.reused {
 		c.x.stale++
-	} else {
-		c.x.tries++
 	}
 	again := c.x.safety == safeMethod || planted.On(planted.DoubleRun)
 	if c.x.safety == idempotentMethod {
@@ -213,7 +212,7 @@ func (c *client) goAgain(p *trip, code problem.Code) verdict {
 		return fail(code, mayHaveRun)
 	}
 	c.s.metrics.retries[retryBroken].Add(1)
-	if c.x.tries+c.x.stale == 1 {
+	if c.x.tries == 1 {
 		return verdict{step: stepAgain}
 	}
 	return verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, code: code, detail: mayHaveRun}
@@ -227,6 +226,7 @@ func (c *client) refused(p *trip) verdict {
 		refusal = RefusedHeld // the word of a newer version
 	}
 	committed, proposed, _ := parseMap(res.Known(h1.FieldShardwayMap))
+	c.x.tries = max(c.x.tries, triesOf(&res.Head))
 	c.stopUpload()
 	c.gone.disarm()
 	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.up.broken
@@ -246,6 +246,8 @@ func (c *client) refused(p *trip) verdict {
 		return done
 	case c.up.broken:
 		return fail(problem.QueueTimeout, "the owner refused the request after part of its body had come")
+	case c.x.tries >= maxTries:
+		return fail(problem.PeerUnreachable, mayHaveRun)
 	}
 	v := verdict{
 		step: stepHold, reason: ReasonRefused, refusal: refusal, backoff: true,

@@ -1,0 +1,133 @@
+package proxy_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// workers is an app of many processes, each with a connection of its own: a
+// request for /poison kills the one that reads it, any other is answered once as
+// many have come as together says.
+func workers(t *testing.T, together int) (addr string, killed *atomic.Int32) {
+	t.Helper()
+	killed = new(atomic.Int32)
+	var warm sync.WaitGroup
+	warm.Add(together)
+	return rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+		for first := true; ; first = false {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			if req.URL.Path == "/poison" {
+				killed.Add(1)
+				return
+			}
+			if first {
+				warm.Done()
+				warm.Wait()
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	}), killed
+}
+
+// A connection that had carried others before was not counted as a try, up to
+// eight times: with those that were, one poisonous GET killed eleven processes of
+// an app that has as many.
+func TestPoisonMeetsThreeProcesses(t *testing.T) {
+	for way, start := range ways() {
+		for _, method := range []string{"GET", "PUT"} {
+			t.Run(way+" "+method, func(t *testing.T) {
+				const many = 12
+				addr, killed := workers(t, many)
+				front, _ := start(t, addr)
+				var cs []*client
+				for range many {
+					c := front.dial()
+					c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+					cs = append(cs, c)
+				}
+				for _, c := range cs {
+					c.answer("GET")
+				}
+				cs[0].send("%s /poison HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n", method)
+				res, body := cs[0].answer(method)
+				wantStatus(t, res, body, 502, "upstream-broken")
+				if !strings.Contains(body, "may have run") {
+					t.Errorf("body = %s", body)
+				}
+				if n := killed.Load(); n > 3 || n < 2 {
+					t.Errorf("it killed %d processes, want three at most", n)
+				}
+			})
+		}
+	}
+}
+
+// An owner whose app is gone refuses a GET, and its ingress waits for the app to
+// come back. Without the owner's count each restart began a new one: within
+// queue-wait a GET killed a supervised app as often as it was restarted.
+func TestPoisonIsCountedOverRestartsAndHops(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			addr := vacant(t)
+			var killed atomic.Int32
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(stopped)
+				supervise(t, addr, stop, &killed)
+			}()
+			t.Cleanup(func() {
+				close(stop)
+				<-stopped
+			})
+			front, _ := start(t, addr)
+			res, body := front.dial().get("/poison")
+			if res.StatusCode != 502 || !strings.Contains(body, "may have run") {
+				t.Errorf("answer = %v %s", res.Status, body)
+			}
+			if n := killed.Load(); n != 3 {
+				t.Errorf("it killed the app %d times, want 3", n)
+			}
+		})
+	}
+}
+
+// supervise runs an app at addr that ends with its first request, and starts it
+// again a moment later, until stop.
+func supervise(t *testing.T, addr string, stop <-chan struct{}, killed *atomic.Int32) {
+	t.Helper()
+	for {
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Errorf("the app cannot listen again: %v", err)
+			return
+		}
+		go func() {
+			<-stop
+			_ = ln.Close()
+		}()
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+			killed.Add(1)
+		}
+		_ = ln.Close()
+		_ = conn.Close()
+		select {
+		case <-stop:
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
