@@ -17,6 +17,7 @@ type Holder struct {
 	echo   Echo
 
 	until    time.Duration // the lease runs until here
+	term     uint64        // the newest term whose leader granted one that runs
 	held     bool          // a lease is in force; false from its end or a pause on
 	ended    time.Duration // when the last lease ended
 	cut      bool          // what it admitted has been cut since
@@ -72,7 +73,14 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 		return true
 	}
 	// Leases only ever grow: what a leader granted, it waits for.
-	if until := s.at + min(a.Serve, h.t.Lease); until > now && (!h.held || until > h.until) {
+	until := s.at + min(a.Serve, h.t.Lease)
+	if until <= now {
+		return true
+	}
+	if !h.held || a.Term > h.term {
+		h.term = a.Term
+	}
+	if !h.held || until > h.until {
 		h.until, h.held, h.cut = until, true, false
 	}
 	return true
@@ -98,6 +106,15 @@ func (h *Holder) Void() {
 
 // Until returns when the lease ends, and false without one.
 func (h *Holder) Until() (time.Duration, bool) { return h.until, h.held }
+
+// Term returns the term of the leader whose lease is in force, the newest one if
+// several granted it; zero without a lease.
+func (h *Holder) Term() uint64 {
+	if !h.held {
+		return 0
+	}
+	return h.term
+}
 
 // Left returns how much of the lease is left, zero without one.
 func (h *Holder) Left(now time.Duration) time.Duration {

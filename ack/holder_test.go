@@ -114,6 +114,34 @@ func TestPauseVoidsTheLease(t *testing.T) {
 	}
 }
 
+// An old leader's lease may run longer than the first one of its successor: whose
+// map a node must have is told by the newest of them.
+func TestLeaseNamesTheNewestTermThatGrantedIt(t *testing.T) {
+	h := ack.NewHolder(ack.DefaultTiming(), 1, 0)
+	if h.Term() != 0 {
+		t.Errorf("term %d without a lease", h.Term())
+	}
+	h = holding(t)
+	h.Beat(20 * ms)
+	for _, step := range []struct {
+		term  uint64
+		serve time.Duration
+		want  uint64
+	}{{1, 500 * ms, 1}, {3, 0, 1}, {3, 5 * ms, 1}, {3, 100 * ms, 3}} {
+		h.Answered(30*ms, 1, ack.Answer{Term: step.term, Number: 9, Boot: 1, Beat: 2, Serve: step.serve})
+		if h.Term() != step.want {
+			t.Errorf("after %v of term %d: term %d, want %d", step.serve, step.term, h.Term(), step.want)
+		}
+	}
+	if until, _ := h.Until(); until != 520*ms {
+		t.Errorf("until %v, want what the old one granted", until)
+	}
+	h.Void()
+	if h.Term() != 0 {
+		t.Errorf("term %d of a lease that has ended", h.Term())
+	}
+}
+
 // What runs is cut 0.85 × dead-after − lease after the end of the lease, also if
 // that was voided before its end; once, and not at all if it is renewed.
 func TestRunningRequestsAreCutOnce(t *testing.T) {

@@ -430,7 +430,7 @@ func mistakesOfTheNode() []mistake {
 		{name: "why 3: what runs when the lease ends is never cut", mix: silent, plant: plantNeverCut, caught: "G1"},
 		{
 			name: "why 11: the lease counts from when its answer came", mix: aimed("noise 4, pause 4, depose 4"), caught: "G",
-			edits: in("holder.go", "if until := s.at + min(a.Serve, h.t.Lease); until > now &&", "if until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + min(a.Serve, h.t.Lease); until > now &&"),
+			edits: in("holder.go", "until := s.at + min(a.Serve, h.t.Lease)", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + min(a.Serve, h.t.Lease)"),
 		},
 		{name: "why 11: acknowledged before the drain", mix: moves, plant: plantAckEarly, caught: "G1"},
 		{name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, plant: plantRouteProposed, caught: "G"},

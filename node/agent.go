@@ -56,7 +56,7 @@ type agent struct {
 	burst    int
 	echoTerm uint64
 	reboot   uint64 // a higher boot of this node that the leader knows; zero: none
-	inForce  bool   // the lease was in force at the last look
+	inForce  uint64 // the term of the lease in force at the last look; zero: there was none
 
 	leaving atomic.Bool // this node wants to own nothing
 	goodbye atomic.Bool // it is to admit and run nothing any more, and to say so
@@ -122,14 +122,16 @@ func (a *agent) publishLease() {
 		until = 0
 	}
 	last := a.router.setLease(until)
-	if ok == a.inForce {
+	was, term := a.inForce, a.holder.Term()
+	a.inForce = term
+	if ok == (was != 0) {
 		// Renewed a moment too late: it was out, though never here.
-		if ok && max(a.clock.Precise(), a.clock.Now()) >= last {
+		// And pause: cluster looks at whose lease it is.
+		if ok && max(a.clock.Precise(), a.clock.Now()) >= last || was != term && a.router.pause {
 			a.swap(a.follower.State())
 		}
 		return
 	}
-	a.inForce = ok
 	if ok {
 		a.log.Info().Msg("lease granted")
 		a.swap(a.follower.State())

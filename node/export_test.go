@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"shardway/ack"
+	"shardway/proxy"
 	"shardway/shardmap"
 )
 
@@ -59,4 +60,14 @@ func (n *Node) Servers() (out []string) {
 		out = append(out, nodeOf(s.ID))
 	}
 	return out
+}
+
+// Routes reports whether the node holds no shard back.
+func (n *Node) Routes() bool {
+	for s := range n.router.running.shards {
+		if n.router.Table().Route(shardmap.Shard(s)).Kind == proxy.Held {
+			return false
+		}
+	}
+	return true
 }

@@ -81,7 +81,7 @@ func New(o Options) (*Node, error) {
 	})
 	n.stream = consensus.NewStream(n.server, consensus.Over(n.port))
 	n.fsm = newFSM(n.fail)
-	n.router = newRouter(n.self, o.Shards, o.PauseCluster, o.Clock, n.port)
+	n.router = newRouter(n.self, o.Shards, o.PauseCluster, o.Gateway, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
 	n.proxy = proxy.New(n.proxyOptions())
 	n.suspects = newSuspects(n.port, n.refused)

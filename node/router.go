@@ -18,10 +18,11 @@ import (
 // router is the node as the proxy sees it: table, lease and in-flight counts in
 // one place. Only the agent writes it; any number of requests read it.
 type router struct {
-	self  shardmap.NodeID
-	pause bool // hold everything while a proposal is open or the lease is lost
-	clock clock.Clock
-	port  *peer.Port
+	self    shardmap.NodeID
+	pause   bool // hold everything from Proposed, or the end of the lease, to Committed
+	gateway bool // it has no lease to lose
+	clock   clock.Clock
+	port    *peer.Port
 
 	table   atomic.Pointer[proxy.Table]
 	state   atomic.Pointer[ack.State] // what table was made from
@@ -37,27 +38,29 @@ type router struct {
 
 var _ proxy.Cluster = (*router)(nil)
 
-func newRouter(self shardmap.NodeID, shards int, pause bool, c clock.Clock, port *peer.Port) *router {
-	r := &router{self: self, pause: pause, clock: c, port: port, running: newInflight(shards), absence: newAbsence(c.Precise())}
+func newRouter(self shardmap.NodeID, shards int, pause, gateway bool, c clock.Clock, port *peer.Port) *router {
+	r := &router{self: self, pause: pause, gateway: gateway, clock: c, port: port, running: newInflight(shards), absence: newAbsence(c.Precise())}
 	r.mu.swapped = make(chan struct{})
-	r.swap(ack.NewState(), false)
+	r.swap(ack.NewState(), 0)
 	return r
 }
 
 // swap computes the routing table anew from the committed map and the last
-// proposal, and puts it in the place of the old one. It returns the new table's
+// proposal, and puts it in the place of the old one. Lease is the term of the
+// leader whose lease is in force, zero without one. It returns the new table's
 // generation.
-func (r *router) swap(s *ack.State, leased bool) uint64 {
+func (r *router) swap(s *ack.State, lease uint64) uint64 {
 	var generation uint64 = 1
 	if old := r.table.Load(); old != nil {
 		generation = old.Generation() + 1
 	}
+	paused := r.paused(s, lease)
 	t := proxy.NewTable(proxy.TableSpec{
 		Generation: generation,
 		Committed:  uint64(s.Committed().Epoch()),
 		Proposed:   uint64(s.Last().Epoch()),
 		Shards:     len(r.running.shards),
-		Route:      func(sh shardmap.Shard) proxy.Route { return r.route(s, sh, leased) },
+		Route:      func(sh shardmap.Shard) proxy.Route { return r.route(s, sh, paused) },
 	})
 	r.state.Store(s)
 	r.table.Store(t)
@@ -68,16 +71,24 @@ func (r *router) swap(s *ack.State, leased bool) uint64 {
 	return generation
 }
 
+// paused reports whether pause: cluster holds every shard back: from the moment a
+// proposal is applied or the lease is lost until a map is committed, and it must
+// be one of the leader that granted the lease. A node whose log is late may get its
+// lease before it has heard of that leader's proposal.
+func (r *router) paused(s *ack.State, lease uint64) bool {
+	return r.pause && (s.Open() || !r.gateway && (lease == 0 || lease != s.LastTerm()))
+}
+
 // route says where s is served. Only a committed map routes (G3); a proposal
 // holds what it moves.
-func (r *router) route(s *ack.State, sh shardmap.Shard, leased bool) proxy.Route {
+func (r *router) route(s *ack.State, sh shardmap.Shard, paused bool) proxy.Route {
 	committed := s.Committed()
 	if committed.Epoch() == 0 {
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonNoMap}
 	}
 	owner := committed.Owner(sh)
 	switch {
-	case r.pause && (s.Open() || !leased):
+	case paused:
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonPaused}
 	case s.Open() && s.Last().Owner(sh) != owner:
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving}

@@ -1,0 +1,72 @@
+package node_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// pausing starts a, b and c with pause: cluster.
+func pausing(t *testing.T, f func(w *world)) {
+	t.Helper()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.PauseCluster = true }
+		for _, n := range []string{"a", "b", "c"} {
+			w.start(n)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		f(w)
+	})
+}
+
+// admits reports whether the node would admit a request for any shard.
+func (p *process) admits() bool {
+	for s := range shardmap.Shard(shards) {
+		if _, ok := p.node.Admits(s); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// A node whose log was late got its lease from the new leader before it had heard
+// of that one's proposal, and started requests by the map of the leader before.
+func TestPauseClusterHoldsUntilTheNewLeadersMapIsThere(t *testing.T) {
+	pausing(t, func(w *world) {
+		old, term := w.leader(), w.leader().node.Status().Term
+		p := w.follower()
+		p.log.close()
+		defer p.log.open()
+		if err := old.node.Do(w.t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
+			w.t.Fatalf("Do(step-down) = %v, want nil", err)
+		}
+		w.until("another leads", func() bool { l := w.leader(); return l != nil && l.node.Status().Term > term })
+		time.Sleep(600 * time.Millisecond) // what the old one granted has run out
+		w.until("it has a lease of the new leader", p.node.Leased)
+		for range 200 {
+			w.moment()
+			if p.admits() {
+				w.t.Fatalf("%s admits requests before the new leader's map is committed there", p.name)
+			}
+		}
+		p.log.open()
+		w.until("it admits again", p.admits)
+	})
+}
+
+// A gateway has no lease to lose: it routes on, and the owners hold.
+func TestGatewayRoutesUnderPauseCluster(t *testing.T) {
+	pausing(t, func(w *world) {
+		w.tune = func(o *node.Options) {
+			o.PauseCluster, o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, true, nil, nil
+		}
+		w.start("g")
+		g := w.all["g"]
+		<-g.node.Started()
+		w.until("the gateway routes", g.node.Routes)
+	})
+}
