@@ -8,6 +8,8 @@ SHELL := /bin/bash
 GOLANGCI_LINT_VERSION := v2.15.0
 BIN := $(CURDIR)/.bin
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+GOTESTSUM_VERSION := v1.13.0
+GOTESTSUM := $(BIN)/gotestsum-$(GOTESTSUM_VERSION)
 GOVULNCHECK_VERSION := v1.9.0
 # VULNDB is the address of a vulnerability database; without one nothing is asked.
 VULNDB ?=
@@ -37,20 +39,41 @@ build: ## build the binary
 run: build ## start three nodes with a sample app on this machine
 	@./$(BINARY) demo
 
+# RAN keeps what each stage of the tests ran, for ran.
+RAN := $(CURDIR)/.ran
+
+# In CI the seeds of simulation, storms and chaos follow from the commit: another
+# commit plays others, and the same commit the same again.
+ifdef CI
+export SHARDWAY_TEST_SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=6 HEAD))
+endif
+
+# tested runs go test under a name: $(call tested,name,arguments of go test).
+tested = $(call stage,$(1),mkdir -p $(RAN) && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/$(1).json' -- -count=1 $(2))
+
 .PHONY: test
-test: test-unit test-clusters ## all tests: units with the race detector, then clusters and chaos
+test: test-unit test-plain test-clusters ran ## all tests: units with the race detector, the data path and storms without, then clusters and chaos
 
 .PHONY: test-unit
-test-unit:
-	$(call stage,unit tests with the race detector,go test -race -timeout 10m $(UNIT))
+test-unit: $(GOTESTSUM)
+	@rm -rf $(RAN)
+	@[ -z "$${SHARDWAY_TEST_SEED:-}" ] || echo "== first seed of simulation, storms and chaos: $$SHARDWAY_TEST_SEED (SHARDWAY_TEST_SEED)"
+	$(call tested,units with the race detector,-race -timeout 10m $(UNIT))
+
+# The race detector changes timing, and sync.Pool: what is shipped runs without it.
+.PHONY: test-plain
+test-plain: test-unit
+	$(call tested,data path and storms,-timeout 10m ./proxy/... ./node)
 
 # Clusters wait most of the time: for timeouts, and for what must not happen. So
 # chaos runs beside the rest.
 .PHONY: test-clusters
-test-clusters: test-unit
-	@[ "$$(id -u)" = 0 ] || echo "== not root: chaos and everything else that needs network namespaces is skipped"
-	@for tool in ip nft strace; do command -v $$tool >/dev/null || echo "== no $$tool: what needs it is skipped"; done
-	$(call stage,whole clusters and chaos,go test -count=1 -p 2 -timeout 20m ./e2e/...)
+test-clusters: test-plain
+	$(call tested,whole clusters and chaos,-p 2 -timeout 20m ./e2e/...)
+
+.PHONY: ran
+ran: test-clusters
+	@.ci/ran $(RAN)
 
 # Of chaos, the cluster of five has a secret; the tests of secrets give their own.
 .PHONY: e2e-secret
@@ -134,14 +157,19 @@ fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
 	done
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) ## install the pinned tools below .bin
+tools: $(GOLANGCI_LINT) $(GOTESTSUM) ## install the pinned tools below .bin
 
 # The version is in the name, so a new pin installs anew. The module proxy may
-# fail for a moment: three tries.
-$(GOLANGCI_LINT):
+# fail for a moment: three tries. $(call install,name,package@version)
+define install
 	@for try in 1 2 3; do \
-		if GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION); then \
-			mv $(BIN)/golangci-lint $@; exit 0; \
-		fi; \
-		echo "golangci-lint was not installed (try $$try of 3)" >&2; sleep 5; \
+		if GOBIN=$(BIN) go install $(2); then mv $(BIN)/$(1) $@; exit 0; fi; \
+		echo "$(1) was not installed (try $$try of 3)" >&2; sleep 5; \
 	done; exit 1
+endef
+
+$(GOLANGCI_LINT):
+	$(call install,golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION))
+
+$(GOTESTSUM):
+	$(call install,gotestsum,gotest.tools/gotestsum@$(GOTESTSUM_VERSION))

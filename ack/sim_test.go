@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,10 +115,14 @@ func TestSimulation(t *testing.T) {
 	if *simMixName != "" {
 		chosen = []*simMix{mixCalled(*simMixName)}
 	}
-	n := cmp.Or(*simSchedules, simShare)
+	n, first := cmp.Or(*simSchedules, simShare), *simFirst
+	if of, err := strconv.ParseUint(os.Getenv("SHARDWAY_TEST_SEED"), 10, 32); err == nil && *simSchedules == 0 {
+		first = of // of the usual share only: who asks for a number says where it begins
+	}
+	t.Logf("first seed %d", first)
 	total := newCoverage()
 	for i, m := range chosen {
-		cover, bad := playMany(simSetup{mix: m}, *simFirst, (n+i)/len(chosen))
+		cover, bad := playMany(simSetup{mix: m}, first, (n+i)/len(chosen))
 		total.add(cover)
 		t.Logf("%s: %d schedules, steps: %v, faults: %v", m.name, cover.schedules, cover.steps, cover.faults)
 		if bad != nil {

@@ -256,7 +256,7 @@ func (s *storm) raise(nodes int) {
 func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 	t.Helper()
 	bubble(t, func(w *world) {
-		fence := []ack.Fence{ack.FenceLease, ack.FenceStrict, ack.FenceRefused}[seed%3]
+		fence := []ack.Fence{ack.FenceLease, ack.FenceStrict, ack.FenceRefused}[seed%fences]
 		s := newStorm(w, seed, fence)
 		defer func() {
 			if w.t.Failed() {
@@ -277,10 +277,14 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 	})
 }
 
-// storms is how many seeds a run takes; SHARDWAY_STORMS asks for more.
+// fences is how many there are: as many seeds in a row have a storm under each.
+const fences = 3
+
+// storms is which seeds a run takes, lease first: SHARDWAY_STORMS asks for more,
+// SHARDWAY_SEED for one, and SHARDWAY_TEST_SEED says where the usual ones begin.
 func storms(t *testing.T) (from, count uint64) {
 	t.Helper()
-	from, count = 1, uint64(share(5, 2))
+	from, count = fences, uint64(share(2*fences, fences))
 	read := func(name string, into *uint64) bool {
 		v := os.Getenv(name)
 		if v == "" {
@@ -293,6 +297,8 @@ func storms(t *testing.T) (from, count uint64) {
 		*into = n
 		return true
 	}
+	read("SHARDWAY_TEST_SEED", &from)
+	from -= from % fences
 	alone := read("SHARDWAY_SEED", &from)
 	if !read("SHARDWAY_STORMS", &count) && alone {
 		count = 1
