@@ -6,7 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,15 +18,80 @@ import (
 
 var (
 	length = flag.Duration("chaos.for", 75*time.Second, "how long each of the two clusters is hurt")
-	seed   = flag.Uint64("chaos.seed", 0, "seed of the schedule; 0: a new one, which is printed")
+	seed   = flag.Uint64("chaos.seed", 0, "seed of the schedule; 0: SHARDWAY_TEST_SEED, else a new one, which is printed")
 	only   = flag.String("chaos.faults", "", "regular expression for the faults to have")
-	fence  = flag.String("chaos.fence", "", "fence of the nodes; empty: lease, and in a soak one by the seed")
+	fence  = flag.String("chaos.fence", "", "fence of the nodes; empty: each for a share of the time")
 	nodes  = flag.Int("chaos.nodes", 0, "hurt only the cluster of three, or of five; 0: both")
 )
 
-// TestChaos hurts a cluster of three nodes and one of five side by side: between
-// the five there is TLS.
-func TestChaos(t *testing.T) { //nolint:tparallel // no other test of the package is to run beside it
+// shares are which part of its time a cluster spends under each fence.
+func shares() []share {
+	if *fence != "" {
+		return []share{{*fence, 1}}
+	}
+	return []share{{"lease", 0.5}, {"strict", 0.25}, {"refused", 0.25}}
+}
+
+type share struct {
+	fence string
+	part  float64
+}
+
+// seeded returns the seed of the schedule.
+func seeded() uint64 {
+	if *seed != 0 {
+		return *seed
+	}
+	if n, err := strconv.ParseUint(os.Getenv("SHARDWAY_TEST_SEED"), 10, 32); err == nil && n > 0 {
+		return n
+	}
+	return rand.Uint64N(1_000_000) + 1
+}
+
+// ran collects what the runs had, of clusters side by side.
+type ran struct {
+	mu       sync.Mutex
+	kinds    map[string]bool
+	rounds   int
+	requests int
+}
+
+func (a *ran) add(r *chaos.Report) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range r.Faults() {
+		a.kinds[f] = true
+	}
+	a.rounds += len(r.Rounds)
+	a.requests += r.Requests()
+}
+
+// The floors, for each cluster: a round takes 6 to 10 s and has 120 requests a
+// second. Below a third of that the run has shown nothing.
+const (
+	roundFloor   = 25 * time.Second
+	requestFloor = 40 // a second
+)
+
+// judge fails a run that hurt nobody enough.
+func (a *ran) judge(t *testing.T, clusters int) {
+	t.Helper()
+	t.Logf("%d rounds, %d kinds of fault, %d requests", a.rounds, len(a.kinds), a.requests)
+	if least := clusters * int(*length/roundFloor); a.rounds < least {
+		t.Errorf("%d rounds in %v on %d clusters, want %d", a.rounds, *length, clusters, least)
+	}
+	if least := clusters * int(length.Seconds()) * requestFloor; a.requests < least {
+		t.Errorf("%d requests in %v on %d clusters, want %d", a.requests, *length, clusters, least)
+	}
+	// Before a deck is through nothing comes twice, but for what both clusters had.
+	if least := min(a.rounds/2, chaos.Kinds()*3/4); *only == "" && len(a.kinds) < least {
+		t.Errorf("%d kinds of fault in %d rounds, want %d", len(a.kinds), a.rounds, least)
+	}
+}
+
+// TestChaos hurts a cluster of three nodes and one of five side by side, under
+// each fence in turn: between the five there is TLS.
+func TestChaos(t *testing.T) {
 	if err := chaos.Available(); err != nil {
 		t.Skipf("no chaos here: %v", err)
 	}
@@ -31,31 +99,35 @@ func TestChaos(t *testing.T) { //nolint:tparallel // no other test of the packag
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *seed == 0 {
-		*seed = rand.Uint64N(1_000_000) + 1
-	}
-	t.Logf("seed %d", *seed)
-	if *fence == "" {
-		*fence = "lease"
-		if *length > 5*time.Minute {
-			*fence = []string{"lease", "lease", "strict", "refused"}[*seed%4]
-		}
-	}
-	b := binaries(t)
-	for i, n := range []int{3, 5} {
-		if *nodes != 0 && *nodes != n {
-			continue
-		}
-		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
-			t.Parallel()
-			r := chaos.Run(t, chaos.Options{
-				Binaries: b, Nodes: n, For: *length, Seed: *seed, Faults: faults, Network: 1 + i,
-				Backwards: n == 5, Secret: n == 5, Pairs: true, Fence: *fence,
-			})
-			t.Log(r)
-			if err := r.Err(); err != nil {
-				t.Error(err)
+	seed := seeded()
+	t.Logf("seed %d", seed)
+	b, all, clusters := binaries(t), &ran{kinds: make(map[string]bool)}, 0
+	t.Run("clusters", func(t *testing.T) {
+		for i, n := range []int{3, 5} {
+			if *nodes != 0 && *nodes != n {
+				continue
 			}
-		})
+			clusters++
+			t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+				t.Parallel()
+				dealt := 0
+				for _, s := range shares() {
+					r := chaos.Run(t, chaos.Options{
+						Binaries: b, Nodes: n, For: time.Duration(float64(*length) * s.part), Seed: seed, Dealt: dealt, Faults: faults, Network: 1 + i,
+						Backwards: n == 5, Secret: n == 5, Pairs: true, Fence: s.fence,
+					})
+					t.Log(r)
+					all.add(r)
+					dealt += len(r.Faults())
+					if err := r.Err(); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	})
+	if !t.Failed() {
+		all.judge(t, clusters)
 	}
 }

@@ -39,6 +39,9 @@ func faults() []fault {
 	return all
 }
 
+// Kinds is the number of faults that there are.
+func Kinds() int { return len(faults()) }
+
 // fresh makes the fault of a name.
 func fresh(name string) fault {
 	all := faults()

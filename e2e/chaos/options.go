@@ -24,6 +24,9 @@ type Options struct {
 	Rounds int
 	// Seed decides on the schedule.
 	Seed uint64
+	// Dealt is how many faults of the schedule others had before: runs of one seed
+	// that follow each other share it out.
+	Dealt int
 	// Faults chooses faults by name; nil: all.
 	Faults *regexp.Regexp
 	// Backwards takes the first faults from the other end: two runs with one seed,

@@ -66,6 +66,25 @@ func (r *Report) Count(kind string) int {
 	return n
 }
 
+// Faults are the names of all faults that came, one for each time; two that came
+// together are two.
+func (r *Report) Faults() []string {
+	var all []string
+	for _, round := range r.Rounds {
+		all = append(all, strings.Split(round.Faults, " + ")...)
+	}
+	return all
+}
+
+// Requests is the number of requests that were judged.
+func (r *Report) Requests() int {
+	n := 0
+	for _, round := range r.Rounds {
+		n += round.History.Requests
+	}
+	return n
+}
+
 func (r *Report) add(round *Round) {
 	for i := range round.Violations {
 		v := &round.Violations[i]

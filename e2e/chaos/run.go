@@ -42,7 +42,11 @@ func Run(tb testing.TB, o Options) *Report {
 	w := newWorld(b, o)
 	b.do(func() {
 		w.launch()
-		w.play(r, newDeck(playable, o.Seed, o.Backwards))
+		d := newDeck(playable, o.Seed, o.Backwards)
+		for range o.Dealt {
+			d.deal()
+		}
+		w.play(r, d)
 	})
 	for _, text := range b.told() {
 		r.Violations = append(r.Violations, Violation{Round: w.number, Faults: w.present, Kind: "broke", Text: text})
