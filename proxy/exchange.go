@@ -23,6 +23,7 @@ type exchange struct {
 	waited bool // it counted as held
 	tries  int  // times it was sent and may have run, at other nodes too
 	stale  int  // of these, over a connection used before
+	heads  int  // of these, with the head of an answer
 
 	// ran is set once a PUT or DELETE may have run, in ranEpoch: it goes again
 	// only to the same one, and never if that is zero, unknown.

@@ -56,7 +56,8 @@ func badAnswers() []answerCase {
 		all = append(all, answerCase{name: name, bytes: bytes, status: 502, stays: true})
 	}
 	return append(all,
-		answerCase{name: "short of its length", bytes: ok + "Content-Length: 10\r\n\r\nabc", status: 200, body: "abc", cut: true},
+		answerCase{name: "short of its small length", bytes: ok + "Content-Length: 10\r\n\r\nabc", status: 502},
+		answerCase{name: "short of its length", bytes: ok + "Content-Length: 40000\r\n\r\nabc", status: 200, body: "abc", cut: true},
 		answerCase{name: "without last chunk", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", status: 200, body: "abc", cut: true},
 		answerCase{name: "without last CRLF", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n", status: 200, body: "abc", cut: true},
 		answerCase{name: "bad chunk size", bytes: ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n\r\n", status: 200, body: "abc", cut: true, stays: true},

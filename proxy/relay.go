@@ -1,13 +1,27 @@
 package proxy
 
 import (
+	"time"
+
 	"shardway/proxy/h1"
+)
+
+// An answer of known length, up to heldAnswer, is held until it is whole, heldFor at
+// most: most apps write head and body apart, and what dies between the two then
+// costs no client its answer. It is the size of a link's read buffer.
+const (
+	heldAnswer = upstreamRead
+	heldFor    = 25 * time.Millisecond
 )
 
 // relay passes the answer that has begun to come in on to the client, and ends
 // the trip. From here on there is no other answer: what breaks off is cut.
 func (c *client) relay(p *trip) verdict {
 	res := &p.l.res
+	c.x.heads++
+	if err := res.Body.Gather(heldAnswer, heldFor); err != nil {
+		return c.broken(p, err)
+	}
 	if !c.slot.mark(slotAnswered) {
 		return c.broken(p, nil)
 	}

@@ -203,11 +203,13 @@ func (c *client) goAgain(p *trip, code problem.Code) verdict {
 	if p.l.reused {
 		c.x.stale++
 	}
-	again := c.x.safety == safeMethod || planted.On(planted.DoubleRun)
+	// A head tells that it did run: then a safe request goes again once, and no other.
+	again := c.x.safety == safeMethod && c.x.heads < 2
 	if c.x.safety == idempotentMethod {
-		again = p.epoch != 0
+		again = p.epoch != 0 && c.x.heads == 0
 		c.x.ran, c.x.ranEpoch = true, p.epoch
 	}
+	again = again || planted.On(planted.DoubleRun)
 	if !again || c.x.tries >= maxTries || !c.canReplay() || !c.s.budget.spend() {
 		return fail(code, mayHaveRun)
 	}

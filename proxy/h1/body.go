@@ -3,6 +3,8 @@ package h1
 import (
 	"errors"
 	"io"
+	"os"
+	"time"
 )
 
 // Refusals of bodies.
@@ -146,6 +148,30 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 		}
 	}
 	return n, b.state == atEnd, nil
+}
+
+// Gather waits until all that is left of a body of known length is buffered, d at
+// most: afterwards it can be read without waiting, unless that time was too short. A
+// body of more than limit bytes, or of unknown length, is not waited for; limit is at
+// most the ReadBuffer of the Conn. The error tells that the body will never be whole.
+func (b *Body) Gather(limit int64, d time.Duration) error {
+	in := b.in
+	if b.kind != Length || b.left > limit || b.left <= int64(in.buffered()) || b.err != nil {
+		return b.err
+	}
+	if err := in.arm(d); err != nil {
+		return b.fail(err)
+	}
+	b.begun = true
+	for b.left > int64(in.buffered()) {
+		switch err := in.more(); {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil
+		case err != nil:
+			return b.ended(err)
+		}
+	}
+	return nil
 }
 
 // Drain reads and drops the rest of the body, up to limit bytes of it. Nil
