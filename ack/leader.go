@@ -51,7 +51,7 @@ type Leader struct {
 }
 
 // NewLeader returns the machine of a leader elected at now. The caller issues a
-// barrier at once and tells when it was applied.
+// barrier at once, again when Raft refuses it, and tells when one was applied.
 func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	l := &Leader{
 		o: o, t: o.Timing, elected: now, state: o.State, inherited: o.State.Committed(), wantSince: -1, committed: now, stepped: now,
@@ -82,6 +82,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case BarrierApplied:
 		l.barrier, l.inherited = true, l.state.Committed()
 		l.grants.floor = m.Started
+		l.resumeAt = now // whoever was asked to lead in its place has not done so yet
 	case SubmitFailed:
 		// A pause, because the next try may fail as fast as this one.
 		l.submitting, l.committing, l.resumeAt = false, 0, now+l.t.Heartbeat

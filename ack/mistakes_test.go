@@ -238,6 +238,13 @@ func mistakesOfTerms() []mistake {
 			edits: in("round.go", "		if now-l.elected > l.t.DeadAfter {\n", "		if !PLANTED && now-l.elected > l.t.DeadAfter {\n"),
 		},
 		{
+			name: "why 17: a barrier that is refused is not tried again", mix: mixCalled("lone"), plant: plantBarrierOnce, caught: "progress",
+		},
+		{
+			name: "why 17: a leader whom nobody follows is done", mix: mixCalled("lone"), caught: "progress",
+			edits: in("leader.go", "	l.resumeAt = now + l.t.DeadAfter\n", "	l.resumeAt = now + l.t.DeadAfter\n	if PLANTED {\n		l.resumeAt = now + 1000*time.Hour\n	}\n"),
+		},
+		{
 			name: "why 18: only members heard so far are proposed", mix: mixCalled("quiet"), caught: "rule 4",
 			edits: in("round.go", "		return now-l.elected < l.t.DeadAfter\n", "		return !PLANTED && now-l.elected < l.t.DeadAfter\n"),
 		},

@@ -98,6 +98,8 @@ func pointsOfLiveness() []point {
 		{of: "why 15", clause: "and without one there are no leases", planted: []string{"why 15: who is left out and cannot hear of its leases gets them, late or not"}},
 		{of: "why 16", clause: "the applied epoch has a deadline", planted: []string{"why 16: who never applies the commit stays"}},
 		{of: "why 17", clause: "a leader stuck before its barrier steps down", planted: []string{"why 17: a leader stuck before its barrier stays"}},
+		{of: "why 17", clause: "a barrier that is refused is tried again", planted: []string{"why 17: a barrier that is refused is not tried again"}},
+		{of: "why 17", clause: "and goes on if nobody takes over", planted: []string{"why 17: a leader whom nobody follows is done"}},
 		{of: "why 18", clause: "members of the last map count as present after an election", planted: []string{"why 18: only members heard so far are proposed"}},
 		{
 			of: "why 19", clause: "refusals between proxies have reasons and back off",

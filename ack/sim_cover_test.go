@@ -24,6 +24,7 @@ type coverage struct {
 	snapshots, reconfigured                  int
 	commits, voids, voidCommits, lateSubmits int
 	failedSubmits, leases, requests          int
+	lateBarriers, failedBarriers             int
 	cuts, cutDrains, damped                  int
 	refusedBoots, refusedDuplicates          int
 	forged, forgedTakings, removed           int
@@ -112,6 +113,8 @@ func (c *coverage) figures() []figure {
 		{"void commits", c.voidCommits, true},
 		{"entries submitted late", c.lateSubmits, false},
 		{"entries not submitted", c.failedSubmits, false},
+		{"barriers submitted late", c.lateBarriers, false},
+		{"barriers not submitted", c.failedBarriers, false},
 		{"leases granted", c.leases, false},
 		{"requests admitted", c.requests, false},
 		{"requests cut", c.cuts, false},
@@ -231,6 +234,8 @@ func (c *coverage) add(o *coverage) {
 		{&c.voidCommits, &o.voidCommits},
 		{&c.lateSubmits, &o.lateSubmits},
 		{&c.failedSubmits, &o.failedSubmits},
+		{&c.lateBarriers, &o.lateBarriers},
+		{&c.failedBarriers, &o.failedBarriers},
 		{&c.leases, &o.leases},
 		{&c.requests, &o.requests},
 		{&c.cuts, &o.cuts},

@@ -23,8 +23,9 @@ type simMix struct {
 	gaps       [2]time.Duration
 	stuck      int // in a thousand: one node stays broken after all else has healed
 	lateSubmit int
-	astray     int // in a thousand: heartbeats that go to some other node
-	founders   int // how many vote in the beginning; zero: it is drawn
+	astray     int  // in a thousand: heartbeats that go to some other node
+	founders   int  // how many vote in the beginning; zero: it is drawn
+	lone       bool // one votes, for ever
 	// quiet faults may not move any shard.
 	quiet bool
 }
@@ -104,6 +105,9 @@ func (m *simMix) setup(w *world) {
 	w.voters = min(n, 3)
 	if n == 5 && w.n(2) == 0 {
 		w.voters = 5
+	}
+	if m.lone {
+		w.voters = 1
 	}
 	founders := w.voters
 	if w.n(4) == 0 {

@@ -43,12 +43,7 @@ func (p *proc) startLeading() {
 	if l.told.Open() {
 		w.cover.openLeads++
 	}
-	w.after(w.span(0, 3*time.Millisecond), p, func() {
-		if p.leader {
-			l.barrier, l.appends = p.appendEntry(&logEntry{}), p.disk.term
-			l.lookForBarrier()
-		}
-	})
+	l.issueBarrier()
 	w.after(0, p, l.tick)
 	w.after(w.span(0, 100*time.Millisecond), p, l.members)
 	p.nextBeat = 0
@@ -79,6 +74,32 @@ func (l *leading) tick() {
 	}
 	l.receive(ack.Tick{}, origin{})
 	l.p.w.after(l.p.w.span(10*time.Millisecond, 40*time.Millisecond), l.p, l.tick)
+}
+
+// issueBarrier gives the barrier to Raft, which may take long to take it, as with
+// every entry, and may refuse: then it is tried again.
+func (l *leading) issueBarrier() {
+	p, w := l.p, l.p.w
+	d := w.span(0, 3*time.Millisecond)
+	if w.perMille(w.lateSubmit) {
+		d = w.span(5*time.Millisecond, 2500*time.Millisecond)
+		w.cover.lateBarriers++
+	}
+	w.after(d, p, func() {
+		if l.over {
+			return
+		}
+		if p.leader && !w.perMille(w.lateSubmit/2) {
+			l.barrier, l.appends = p.appendEntry(&logEntry{}), p.disk.term
+			l.lookForBarrier()
+			return
+		}
+		w.cover.failedBarriers++
+		w.logf("%s could not submit a barrier", p.h.id)
+		if w.plant != plantBarrierOnce {
+			w.after(w.span(50*time.Millisecond, 1100*time.Millisecond), p, l.issueBarrier)
+		}
+	})
 }
 
 // lookForBarrier tells the machine once the barrier is applied.
