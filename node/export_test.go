@@ -50,8 +50,10 @@ func (n *Node) SayGoodbye() {
 
 // Promised returns whom this node lets found the cluster, "" for nobody.
 func (n *Node) Promised() string {
-	to, _, _ := n.founder.promised()
-	return to
+	if p, err := n.founder.promised(); err == nil {
+		return p.to
+	}
+	return ""
 }
 
 // Servers returns the nodes whose servers are in Raft's configuration.

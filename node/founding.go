@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"shardway/node/gossip"
@@ -24,88 +24,106 @@ const foundEvery = 50 * time.Millisecond
 //
 // The founder starts alone and adds the others like any newcomer.
 type founder struct {
-	n  *Node
-	mu struct {
-		sync.Mutex
-		read  bool   // to was read from the disk
-		to    string // who has the promise, "" for nobody
-		given uint64 // counts the promises given
+	n *Node
+	// deciding is held by who gives the promise, takes it back, or founds: a place
+	// of one, because all three wait for the disk.
+	deciding chan struct{}
+	// given is the promise; nil until it was read from the disk. What is given again
+	// is another one, also to the same node.
+	given atomic.Pointer[promise]
+}
+
+// promise says who may found the cluster, "" for nobody.
+type promise struct{ to string }
+
+func newFounder(n *Node) *founder { return &founder{n: n, deciding: make(chan struct{}, 1)} }
+
+// decide runs f while nobody else decides anything.
+func (f *founder) decide(ctx context.Context, do func() error) error {
+	select {
+	case f.deciding <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("node: another founder is being answered: %w", ctx.Err())
 	}
+	defer func() { <-f.deciding }()
+	return do()
 }
 
-// promised returns to whom this node has given its promise, and a number that
-// changes when it gives one.
-func (f *founder) promised() (to string, given uint64, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	err = f.recall()
-	return f.mu.to, f.mu.given, err
-}
-
-// recall reads the promise once; f.mu is held.
-func (f *founder) recall() (err error) {
-	if !f.mu.read {
-		if f.mu.to, err = f.n.o.Dir.Promised(); err == nil {
-			f.mu.read = true
-		}
+// promised returns the promise that this node has given. It does not wait for who
+// decides.
+func (f *founder) promised() (*promise, error) {
+	if p := f.given.Load(); p != nil {
+		return p, nil
 	}
-	return err
+	to, err := f.n.o.Dir.Promised()
+	if err != nil {
+		return nil, err
+	}
+	f.given.CompareAndSwap(nil, &promise{to})
+	return f.given.Load(), nil
 }
 
-// keep gives the promise to a node, or takes it back; f.mu is held.
+// keep gives the promise to a node, or takes it back; the caller decides.
 func (f *founder) keep(to string) error {
-	f.mu.given++
-	if f.mu.to == to {
-		return nil
+	p, err := f.promised()
+	if err == nil && p.to != to {
+		err = f.n.o.Dir.Promise(to)
 	}
-	if err := f.n.o.Dir.Promise(to); err != nil {
+	if err != nil {
 		return err
 	}
-	f.mu.to = to
+	f.given.Store(&promise{to})
 	return nil
 }
 
 // promise is asked by a node that would found the cluster; firm: now it counts.
 func (f *founder) promise(ctx context.Context, by string, firm bool) (bool, error) {
-	if err := f.free(ctx, by); err != nil {
-		return false, err
+	err := f.free(ctx, by)
+	if err == nil {
+		err = f.decide(ctx, func() error { return f.let(by, firm) })
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	return err == nil, err
+}
+
+// let gives the promise to a node if it is free for it; the caller decides.
+func (f *founder) let(by string, firm bool) error {
+	p, err := f.promised()
 	switch {
+	case err != nil:
+		return err
 	case f.n.belongs():
 		cluster, _ := f.n.o.Dir.Cluster()
-		return false, fmt.Errorf("node %q belongs to cluster %q already", f.n.self, cluster)
-	case f.mu.to != "" && f.mu.to != by:
-		return false, fmt.Errorf("node %q waits for %q to found the cluster", f.n.self, f.mu.to)
+		return fmt.Errorf("node %q belongs to cluster %q already", f.n.self, cluster)
+	case p.to != "" && p.to != by:
+		return fmt.Errorf("node %q waits for %q to found the cluster", f.n.self, p.to)
 	case !firm:
-		return true, nil
+		return nil
 	}
-	return true, f.keep(by)
+	return f.keep(by)
 }
 
 // free takes back a promise that another node than by has and does not need any
 // more.
 func (f *founder) free(ctx context.Context, by string) error {
-	to, given, err := f.promised()
-	if err != nil || to == "" || to == by {
+	p, err := f.promised()
+	if err != nil || p.to == "" || p.to == by {
 		return err
 	}
 	switch self := string(f.n.self); {
-	case to == self && by > self:
+	case p.to == self && by > self:
 		return nil // it sees this node before long
-	case to != self:
-		needs, err := f.needs(ctx, to)
+	case p.to != self:
+		needs, err := f.needs(ctx, p.to)
 		if err != nil || needs {
 			return err
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mu.given != given || f.n.belongs() {
-		return nil
-	}
-	return f.keep("")
+	return f.decide(ctx, func() error {
+		if now, err := f.promised(); err != nil || now != p || f.n.belongs() {
+			return err
+		}
+		return f.keep("")
+	})
 }
 
 // needs asks a node whether it needs the promise that this one gave it.
@@ -118,20 +136,20 @@ func (f *founder) needs(ctx context.Context, to string) (needs bool, err error) 
 
 // abdicate takes back the promise to itself of a node that founds nothing: it was
 // started with other flags before.
-func (f *founder) abdicate() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.recall(); err != nil || f.mu.to != string(f.n.self) {
-		return err
-	}
-	return f.keep("")
+func (f *founder) abdicate(ctx context.Context) error {
+	return f.decide(ctx, func() error {
+		if p, err := f.promised(); err != nil || p.to != string(f.n.self) {
+			return err
+		}
+		return f.keep("")
+	})
 }
 
 // needed is asked by a node that has given this one its promise: it is founding
 // the cluster, or has.
 func (f *founder) needed() (bool, error) {
-	to, _, err := f.promised()
-	return to == string(f.n.self) || f.n.belongs(), err
+	p, err := f.promised()
+	return err == nil && p.to == string(f.n.self) || f.n.belongs(), err
 }
 
 // belongs reports whether this node is part of a cluster, or has a log of one.
@@ -147,7 +165,7 @@ func (f *founder) run(ctx context.Context) {
 		return
 	}
 	if n.o.Expect <= 1 && len(n.o.Join) > 0 { // it waits to be added
-		if err := f.abdicate(); err != nil {
+		if err := f.abdicate(ctx); err != nil && ctx.Err() == nil {
 			n.fail(err)
 		}
 		return
@@ -156,6 +174,9 @@ func (f *founder) run(ctx context.Context) {
 	defer t.Stop()
 	for !n.belongs() {
 		founded, err := f.turn(ctx)
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil {
 			n.fail(err)
 			return
@@ -189,12 +210,15 @@ func (f *founder) turn(ctx context.Context) (founded bool, err error) {
 	if !f.asks(ctx, fresh, false) || !f.asks(ctx, fresh, true) {
 		return false, nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mu.to != string(n.self) || n.belongs() {
-		return false, nil // it has given way meanwhile
-	}
-	return true, n.raft.Bootstrap()
+	err = f.decide(ctx, func() error {
+		p, bad := f.promised()
+		if bad != nil || p.to != string(n.self) || n.belongs() {
+			return bad // it has given way meanwhile
+		}
+		founded = true
+		return n.raft.Bootstrap()
+	})
+	return founded, err
 }
 
 // freshNodes returns the ids of the nodes that are there and expect as many as
@@ -258,7 +282,8 @@ func (n *Node) unborn() string {
 			here++
 		}
 	}
-	if to, _, err := n.founder.promised(); err == nil && to != "" && to != string(n.self) && !n.alive(to) {
+	if p, err := n.founder.promised(); err == nil && p.to != "" && p.to != string(n.self) && !n.alive(p.to) {
+		to := p.to
 		return fmt.Sprintf("node %q was about to found the cluster and is gone: start it again; if its data directory is lost, start one under that name (--node %s)", to, to)
 	}
 	if n.o.Expect > 1 {

@@ -11,7 +11,6 @@ import (
 	"shardway/ack"
 	"shardway/internal/clock"
 	"shardway/node/consensus"
-	"shardway/node/lineage"
 	"shardway/shardmap"
 )
 
@@ -142,29 +141,6 @@ func (l *leading) submit(e ack.Submit) {
 		select {
 		case l.messages <- ack.SubmitFailed{}:
 		case <-l.done:
-		}
-	})
-}
-
-// issueBarrier waits in the background until all that earlier leaders committed
-// is applied here, and makes the cluster if it has none yet.
-func (l *leading) issueBarrier(ctx context.Context, started time.Duration) {
-	l.n.asks.Go(func() {
-		if err := l.raft.Barrier(); err != nil {
-			l.log.Warn().Err(err).Msg("barrier not applied")
-			return
-		}
-		if !l.n.fsm.state.Load().Born() {
-			if err := l.raft.Apply(ack.EncodeBirth(lineage.New(), l.n.o.Shards)); err != nil {
-				l.log.Warn().Err(err).Msg("cluster not made")
-				return
-			}
-			l.n.watchCluster(l.n.fsm.state.Load()) // at once: others are added in its name
-		}
-		select {
-		case l.messages <- ack.BarrierApplied{Started: started}:
-		case <-l.done:
-		case <-ctx.Done():
 		}
 	})
 }

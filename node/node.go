@@ -85,7 +85,7 @@ func New(o Options) (*Node, error) {
 	n.room = queue.New(o.Queue)
 	n.proxy = proxy.New(n.proxyOptions())
 	n.suspects = newSuspects(n.port, n.refused)
-	n.founder = &founder{n: n}
+	n.founder = newFounder(n)
 	if !o.Gateway {
 		n.health = &health{check: o.CheckApp, log: o.Log, turn: func() { hint(n.agent.wake) }}
 	}

@@ -239,9 +239,19 @@ func (s *storm) account() {
 		s.c.sent, s.j.tally(), s.j.ran, s.j.stopped, s.j.forged, s.j.duplicates, s.committed().Epoch(), s.struck)
 }
 
-// raise starts a cluster of some size, as the seed wants it.
+// raise starts a cluster of some size, as the seed wants it; of two out of three on
+// disks that are slow from the first write on, some so slow that a write of theirs
+// outlasts Raft's patience.
 func (s *storm) raise(nodes int) {
 	s.t.Helper()
+	s.writes = []time.Duration{0, 150 * time.Millisecond, 1200 * time.Millisecond}[s.r.IntN(3)]
+	s.say("writes take %v", s.writes)
+	s.later(s.upTo(20*time.Second), func() {
+		s.writes = 0
+		for _, p := range s.running() {
+			p.disk.slow(0)
+		}
+	})
 	for i := range nodes {
 		t := trait{weight: 1, rate: 0.955 + 0.09*s.r.Float64(), expect: nodes}
 		if s.r.IntN(3) == 0 {

@@ -94,6 +94,13 @@ var strikes = []struct {
 	{"leader's disk hangs", 2, func(s *storm, p *process) { s.hang(s.leaderOr(p)) }},
 	{"slow disk", 1, func(s *storm, p *process) { s.slow(p) }},
 	{"slow disks", 1, func(s *storm, _ *process) { s.slow(s.running()...) }},
+	{"kill all, restart on slow disks", 1, func(s *storm, _ *process) {
+		for _, p := range s.running() {
+			p.kill()
+		}
+		s.restartAll()
+		s.slow(s.running()...)
+	}},
 	{"disk breaks", 2, func(_ *storm, p *process) { p.disk.breaks() }},
 	{"wiped disk", 1, (*storm).wipeDisk},
 	{"old disk", 1, (*storm).oldDisk},
@@ -233,8 +240,10 @@ func (s *storm) hang(p *process) {
 }
 
 func (s *storm) slow(all ...*process) {
+	d := []time.Duration{100 * time.Millisecond, 1200 * time.Millisecond}[s.r.IntN(2)]
+	s.say("  each write takes %v", d)
 	for _, p := range all {
-		p.disk.slow(100 * time.Millisecond)
+		p.disk.slow(d)
 		s.later(s.upTo(10*time.Second), func() { p.disk.slow(0) })
 	}
 }

@@ -30,6 +30,7 @@ type world struct {
 	names []string
 	all   map[string]*process
 
+	writes  time.Duration // what each one to a new node's disk takes, from the first on
 	judge   *judge        // nil: nobody sends requests
 	moment  func()        // what until does until
 	newest  *shardmap.Map // the newest committed map seen, nil at first
@@ -100,6 +101,7 @@ func (w *world) start(name string) {
 	p := &process{w: w, name: name, host: w.net.Host(name), mem: disk.NewMemory()}
 	w.all[name] = p
 	w.names = append(w.names, name)
+	p.disk.slow(w.writes)
 	p.run()
 }
 
