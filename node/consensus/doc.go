@@ -13,7 +13,8 @@
 // of the leader hangs, Stream is cut off, so that the others elect another.
 //
 // The library has faults that stop a cluster for good, or nearly; they are mended
-// around it: votes for a server just promoted (ballot.go), the log that a snapshot
+// around it: votes for a server just promoted (ballot.go), votes that are written in
+// two (votes.go of package disk), the log that a snapshot
 // contradicts (install.go), handing over leadership (transfer.go), servers that
 // return after a while (transport.go), the first answer of a new voter
 // (membership.go).

@@ -7,7 +7,7 @@
 //	cluster.json   cluster id and shard count, once known
 //	raft.json      that the Raft log was made
 //	gossip         Serf's snapshot of the members it saw
-//	raft/          log and snapshots
+//	raft/          log, term, vote and snapshots
 //	founding.json  that Found was interrupted
 //	before-N/      what Found replaced
 //	superseded.json  that the cluster goes on elsewhere without this directory

@@ -120,7 +120,7 @@ func (m *Memory) Copy() (*Memory, error) {
 	for name, data := range m.files {
 		c.files[name] = slices.Clone(data)
 	}
-	for _, key := range []string{"CurrentTerm", "LastVoteTerm", "LastVoteCand"} { // all that Raft keeps there
+	for _, key := range []string{"CurrentTerm", keyVote} { // all that Raft keeps there
 		if v, err := m.log.Get([]byte(key)); err == nil {
 			if err := c.log.Set([]byte(key), v); err != nil {
 				return nil, err

@@ -1,39 +1,45 @@
 package disk
 
-import "github.com/hashicorp/raft"
+import (
+	"github.com/hashicorp/raft"
+)
 
-// stableStore is a guarded raft.StableStore.
+// stableStore is a guarded raft.StableStore that writes a vote at once.
 type stableStore struct {
 	g *guard
-	s raft.StableStore
+	v votes
 }
 
 var _ raft.StableStore = (*stableStore)(nil)
+
+func newStableStore(g *guard, s raft.StableStore) *stableStore {
+	return &stableStore{g: g, v: votes{s: s}}
+}
 
 // unset matches the one error that Raft expects, by its text as Raft does.
 func unset(err error) bool { return err.Error() == "not found" }
 
 func (s *stableStore) Set(key, val []byte) error {
-	return s.g.write("write vote", func() error { return s.s.Set(key, val) })
+	return s.g.write("write vote", func() error { return s.v.set(key, val) })
 }
 
 func (s *stableStore) Get(key []byte) ([]byte, error) {
 	var v []byte
 	err := s.g.read("read vote", unset, func() (err error) {
-		v, err = s.s.Get(key)
+		v, err = s.v.get(key)
 		return err
 	})
 	return v, err
 }
 
 func (s *stableStore) SetUint64(key []byte, val uint64) error {
-	return s.g.write("write term", func() error { return s.s.SetUint64(key, val) })
+	return s.g.write("write term", func() error { return s.v.setUint64(key, val) })
 }
 
 func (s *stableStore) GetUint64(key []byte) (uint64, error) {
 	var n uint64
 	err := s.g.read("read term", unset, func() (err error) {
-		n, err = s.s.GetUint64(key)
+		n, err = s.v.getUint64(key)
 		return err
 	})
 	return n, err

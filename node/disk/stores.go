@@ -77,7 +77,7 @@ func newStores(dir string, raw rawStores, o StoreOptions) (*Stores, error) {
 	}
 	return &Stores{
 		Logs:      cached,
-		Stable:    &stableStore{g: g, s: raw.stable},
+		Stable:    newStableStore(g, raw.stable),
 		Snapshots: &snapshotStore{g: g, s: raw.snaps},
 		g:         g,
 		close:     raw.close,

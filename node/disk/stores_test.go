@@ -213,7 +213,7 @@ func TestCopyHoldsWhatTheDirectoryHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(s.Stable.SetUint64([]byte("CurrentTerm"), 7), s.Stable.Set([]byte("LastVoteCand"), []byte("c")), d.Close()); err != nil {
+	if err := errors.Join(s.Stable.SetUint64([]byte("CurrentTerm"), 7), vote(s, 6, "c"), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	c, err := m.Copy()
@@ -232,9 +232,8 @@ func TestCopyHoldsWhatTheDirectoryHeld(t *testing.T) {
 	s = stores(t, d, disk.StoreOptions{})
 	last, _ := s.Logs.LastIndex()
 	term, _ := s.Stable.GetUint64([]byte("CurrentTerm"))
-	vote, _ := s.Stable.Get([]byte("LastVoteCand"))
-	if last != 3 || term != 7 || string(vote) != "c" {
-		t.Errorf("copy has entries up to %d, term %d, vote %q, want 3, 7, \"c\"", last, term, vote)
+	if in, cand := voted(t, s); last != 3 || term != 7 || in != 6 || cand != "c" {
+		t.Errorf("copy has entries up to %d, term %d, vote %q in %d, want 3, 7, \"c\" in 6", last, term, cand, in)
 	}
 	_ = d.Close()
 }
