@@ -50,8 +50,15 @@ func (f *fsm) Apply(index, term uint64, data []byte) any {
 	return outcome
 }
 
-// Snapshot returns the whole state.
-func (f *fsm) Snapshot() ([]byte, error) { return f.state.Load().MarshalBinary() }
+// Snapshot returns the whole state. There is none after an entry that could not be
+// read: the snapshot would stand for that entry, and what comes after the restart
+// go on without it.
+func (f *fsm) Snapshot() ([]byte, error) {
+	if f.broken {
+		return nil, ack.ErrCorrupt
+	}
+	return f.state.Load().MarshalBinary()
+}
 
 // Restore takes the place of the entries that a snapshot stands for; what must
 // stop, stops as with Apply, because the agent looks at the state alone.
