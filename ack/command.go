@@ -11,6 +11,14 @@ import (
 // numbers, because a node that skips what others apply would differ from them.
 const codecVersion = 1
 
+// CodecMin and CodecMax are the versions of log entries that this program reads;
+// it writes CodecMax. A node says them by gossip, so that a later version can
+// write what all read before it writes what only it does.
+const (
+	CodecMin = codecVersion
+	CodecMax = codecVersion
+)
+
 const (
 	kindBirth byte = iota + 1
 	kindProposal

@@ -215,6 +215,7 @@ func (n *Node) tags() gossip.Tags {
 	t := gossip.Tags{
 		Node: string(n.self), Disk: n.o.Dir.Disk(), Cluster: n.cluster(), Shards: n.o.Shards, Role: roleNode,
 		Weight: n.o.Weight, Zone: n.o.Zone, Version: n.o.Version, Endpoints: n.o.Endpoints,
+		Codec: gossip.Range{Min: ack.CodecMin, Max: ack.CodecMax},
 	}
 	if n.o.Gateway {
 		t.Role = roleGateway

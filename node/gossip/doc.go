@@ -8,7 +8,9 @@
 //
 // Cluster id and shard count travel in the tags. Each side refuses, for itself,
 // whoever names others, so two clusters never merge by accident; a node that is
-// in no cluster yet passes.
+// in no cluster yet passes. Of tags that a later version adds nothing is made; the
+// versions of log entries that a node reads ("codec", such as "1-2") are there for
+// one that will write others.
 //
 //	New      checks the options
 //	Listen   opens the port and starts Serf

@@ -3,6 +3,7 @@ package gossip
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"shardway/endpoints"
 )
@@ -21,6 +22,7 @@ const (
 	tagWeight   = "weight"
 	tagZone     = "zone"
 	tagVersion  = "version"
+	tagCodec    = "codec"
 )
 
 // Tags is what a member says about itself. A zero field is not sent.
@@ -43,8 +45,33 @@ type Tags struct {
 	Zone string
 	// Version is the version of the program.
 	Version string
+	// Codec are the versions of log entries that it reads, sent as "1-2". What
+	// cannot be read of it, a later version may mean: it counts as not said.
+	Codec Range
 	// Endpoints are addresses by name, without the "ep." of the tag.
 	Endpoints map[string]string
+}
+
+// Range is from the lowest version to the highest; zero: it was not said.
+type Range struct{ Min, Max uint8 }
+
+// String returns the range as the tag has it, "" if it was not said.
+func (r Range) String() string {
+	if r == (Range{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", r.Min, r.Max)
+}
+
+// parseRange reads what String returned, and nothing else.
+func parseRange(s string) Range {
+	low, high, _ := strings.Cut(s, "-")
+	from, err := strconv.ParseUint(low, 10, 8)
+	to, err2 := strconv.ParseUint(high, 10, 8)
+	if err != nil || err2 != nil || from > to {
+		return Range{}
+	}
+	return Range{Min: uint8(from), Max: uint8(to)}
 }
 
 // encode returns the tags as Serf has them, or an error if they are too long or
@@ -70,6 +97,7 @@ func (t Tags) encode() (map[string]string, error) {
 	number(tagWeight, int(t.Weight))
 	text(tagZone, t.Zone)
 	text(tagVersion, t.Version)
+	text(tagCodec, t.Codec.String())
 	all, err := endpoints.Tags(m, t.Endpoints)
 	if err != nil {
 		return nil, fmt.Errorf("gossip: what this node says about itself (--zone, --endpoint, its own addresses): %w", err)
@@ -98,6 +126,7 @@ func decode(m map[string]string) (Tags, error) {
 		Role:    m[tagRole],
 		Zone:    m[tagZone],
 		Version: m[tagVersion],
+		Codec:   parseRange(m[tagCodec]),
 	}
 	var err error
 	number := func(key string, bits int) uint64 {
