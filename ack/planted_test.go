@@ -3,13 +3,12 @@
 package ack_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"shardway/internal/overlay"
 )
 
 // plantedSource is added to the package for builds with mistakes.
@@ -49,43 +48,19 @@ func TestEveryMistakeIsCaught(t *testing.T) {
 // plantAll writes the edited source and returns the overlay that names it.
 func plantAll(t *testing.T) string {
 	t.Helper()
-	dir, replace := t.TempDir(), map[string]string{}
-	for file, text := range plantedFiles(t) {
-		path := filepath.Join(dir, file)
-		write(t, path, []byte(text))
-		here, err := filepath.Abs(file)
-		if err != nil {
-			t.Fatal(err)
+	o := overlay.New(".")
+	o.Add("planted.go", plantedSource)
+	for i, m := range mistakes() {
+		for _, e := range m.edits {
+			e.new = strings.ReplaceAll(e.new, "PLANTED", fmt.Sprintf("(planted == %d)", i+1))
+			if err := o.Edit(overlay.Edit{File: e.file, Old: e.old, New: e.new}); err != nil {
+				t.Fatalf("mistake %q: %v", m.name, err)
+			}
 		}
-		replace[here] = path
 	}
-	b, err := json.Marshal(map[string]any{"Replace": replace})
+	path, err := o.Write(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay := filepath.Join(dir, "overlay.json")
-	write(t, overlay, b)
-	return overlay
-}
-
-// plantedFiles returns the files of this package that have mistakes, with them.
-func plantedFiles(t *testing.T) map[string]string {
-	t.Helper()
-	source := map[string]string{"planted.go": plantedSource}
-	for i, m := range mistakes() {
-		for _, e := range m.edits {
-			if source[e.file] == "" {
-				b, err := os.ReadFile(e.file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				source[e.file] = string(b)
-			}
-			if n := strings.Count(source[e.file], e.old); n != 1 {
-				t.Fatalf("mistake %q: %q occurs %d times in %s, want once", m.name, e.old, n, e.file)
-			}
-			source[e.file] = strings.Replace(source[e.file], e.old, strings.ReplaceAll(e.new, "PLANTED", fmt.Sprintf("(planted == %d)", i+1)), 1)
-		}
-	}
-	return source
+	return path
 }

@@ -9,7 +9,6 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/clock"
-	"shardway/internal/planted"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -194,7 +193,7 @@ func (a *agent) drain(now time.Duration) {
 	}
 	f := a.router.running
 	f.draining.Store(true)
-	if f.running(a.follower.MayRun) == 0 || planted.On(planted.TwoOwners) {
+	if f.running(a.follower.MayRun) == 0 {
 		f.draining.Store(false)
 		a.follower.Drained(e)
 		a.acked.Store(uint64(e))

@@ -9,7 +9,6 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/clock"
-	"shardway/internal/planted"
 	"shardway/peer"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -95,23 +94,9 @@ func (r *router) route(s *ack.State, sh shardmap.Shard, paused bool) proxy.Route
 	case owner == "":
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonOrphaned}
 	case owner == r.self:
-		return proxy.Route{Kind: proxy.Local, Epoch: r.epoch(committed, sh)}
+		return proxy.Route{Kind: proxy.Local, Epoch: uint64(committed.OwnedSince(sh))}
 	}
 	return proxy.Route{Kind: proxy.Remote, Node: string(owner), Epoch: uint64(committed.OwnedSince(sh))}
-}
-
-// epoch is the ownership epoch of a shard of this node's own, as its app is told.
-func (r *router) epoch(committed *shardmap.Map, sh shardmap.Shard) uint64 {
-	epoch := uint64(committed.OwnedSince(sh))
-	if planted.On(planted.SameEpoch) {
-		if old := r.state.Load().Committed(); old.Epoch() != 0 {
-			epoch = uint64(old.OwnedSince(sh))
-		}
-	}
-	if planted.On(planted.StaleEpoch) {
-		epoch = planted.First(int(sh), epoch)
-	}
-	return epoch
 }
 
 // Table returns the routing table of this moment.
@@ -147,9 +132,6 @@ func (r *router) LeaseLeft() time.Duration {
 // that was published before. Whoever looks at the clock after that knows whether
 // a request can have met the end of the old one.
 func (r *router) setLease(until time.Duration) (last time.Duration) {
-	if planted.On(planted.NoLease) {
-		until = r.clock.Precise() + time.Hour
-	}
 	last = time.Duration(r.lease.Swap(int64(until)))
 	r.absence.lease(r.clock.Precise(), until)
 	return last

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"shardway/internal/planted"
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
 )
@@ -16,9 +15,6 @@ func (c *client) answer(p *problem.Problem) {
 		return
 	}
 	status := p.StatusCode()
-	if planted.On(planted.NoRun) && p.Code == problem.UpstreamRefused {
-		status = http.StatusOK
-	}
 	if p.RetryAfter == 0 && status == http.StatusServiceUnavailable {
 		p.RetryAfter = time.Second
 	}

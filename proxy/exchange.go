@@ -3,7 +3,6 @@ package proxy
 import (
 	"time"
 
-	"shardway/internal/planted"
 	"shardway/internal/problem"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -106,13 +105,9 @@ func fail(code problem.Code, detail string) verdict {
 
 // exchange runs the request that has been read and answers it.
 func (c *client) exchange() {
-	last, again := c.x.shard, c.x.sharded
 	c.x = exchange{
 		safety: safetyOf(c.req.Method()),
 		keep:   c.req.KeepAlive() && !c.draining(),
-	}
-	if planted.On(planted.OtherShard) && again {
-		c.x.shard, c.x.sharded = last, true
 	}
 	c.openAccount()
 	defer c.closeAccount()
@@ -149,7 +144,7 @@ func (c *client) ingressLoop() {
 			continue
 		case stepHold:
 			v.seen = t.generation
-			if v = c.timedHold(v); v.step == stepAgain && !planted.On(planted.SwallowedAnswer) {
+			if v = c.timedHold(v); v.step == stepAgain {
 				continue
 			}
 		case stepFail:

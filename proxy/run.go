@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 
-	"shardway/internal/planted"
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
 )
@@ -209,7 +208,6 @@ func (c *client) goAgain(p *trip, code problem.Code) verdict {
 		again = p.epoch != 0 && c.x.heads == 0
 		c.x.ran, c.x.ranEpoch = true, p.epoch
 	}
-	again = again || planted.On(planted.DoubleRun)
 	if !again || c.x.tries >= maxTries || !c.canReplay() || !c.s.budget.spend() {
 		return fail(code, mayHaveRun)
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,7 +18,7 @@ import (
 
 	"shardway/e2e/chaos"
 	"shardway/e2e/cluster"
-	"shardway/internal/planted"
+	"shardway/e2e/planted"
 )
 
 // withBugs builds the program with its planted bugs, once.
@@ -26,18 +27,26 @@ var withBugs = sync.OnceValues(func() (cluster.Binaries, error) {
 	if err != nil {
 		return cluster.Binaries{}, err
 	}
-	return cluster.Build(context.Background(), filepath.Join(dir, "planted"), "-tags", "planted")
+	files := filepath.Join(dir, "overlay")
+	if err = os.Mkdir(files, 0o700); err != nil {
+		return cluster.Binaries{}, err
+	}
+	overlay, err := planted.Overlay("../..", files)
+	if err != nil {
+		return cluster.Binaries{}, err
+	}
+	return cluster.Build(context.Background(), filepath.Join(dir, "planted"), "-overlay="+overlay)
 })
 
-// planting is that program with a bug; zero: none.
-func planting(tb testing.TB, bug planted.Bug) cluster.Binaries {
+// planting is that program with a bug; empty: none.
+func planting(tb testing.TB, bug string) cluster.Binaries {
 	tb.Helper()
 	b, err := withBugs()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if bug != 0 {
-		b.Env = []string{planted.Variable + "=" + bug.String()}
+	if bug != "" {
+		b.Env = []string{planted.Variable + "=" + bug}
 	}
 	return b
 }
@@ -50,7 +59,7 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 		t.Skipf("no chaos here: %v", err)
 	}
 	for i, c := range []struct {
-		bug    planted.Bug
+		bug    string
 		faults string
 		// find are the kinds of violations that must be found; beside them there may
 		// be what follows from the bug too, and nothing else.
@@ -79,8 +88,8 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 		{faults: "^(join and leave|kill -9 app|isolate follower)$", options: chaos.Options{Rounds: 3}},
 	} {
 		name := "no bug"
-		if c.bug != 0 {
-			name = c.bug.String()
+		if c.bug != "" {
+			name = c.bug
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +117,7 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 // Nobody is to run a program with planted bugs by mistake.
 func TestProgramWithBugsSaysSo(t *testing.T) {
 	shardway := func(bug string, args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), planting(t, 0).Node, args...)
+		cmd := exec.CommandContext(t.Context(), planting(t, "").Node, args...)
 		cmd.Env = append(cmd.Environ(), planted.Variable+"="+bug)
 		out, err := cmd.CombinedOutput()
 		return string(out), err

@@ -11,7 +11,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/config"
-	"shardway/internal/planted"
 	"shardway/node/process"
 )
 
@@ -30,9 +29,6 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	}
 	log := logger(&cfg, s.err)
 	setLevel(&cfg)
-	if err = warnOfPlanted(log); err != nil {
-		return err
-	}
 	limitMemory(log)
 	p, err := process.New(ctx, &cfg, Version, log)
 	if err != nil {
@@ -41,24 +37,6 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	stop := onHangup(func() { c.reload(s, p, log) }) //nolint:contextcheck // what a reload starts ends with the process
 	defer stop()
 	return p.Run(ctx)
-}
-
-// warnOfPlanted says so if this program was built with bugs. The error is about
-// the name of one.
-func warnOfPlanted(log zerolog.Logger) error {
-	if !planted.Built {
-		return nil
-	}
-	bug, err := planted.Present()
-	if err != nil {
-		return err
-	}
-	e := log.Error()
-	if bug != 0 {
-		e = e.Stringer("bug", bug)
-	}
-	e.Msg("this program was built with bugs for tests: it must not serve anybody")
-	return nil
 }
 
 // reload reads the settings again from where they came, and gives them to the

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-
-	"shardway/internal/planted"
 )
 
 // Version is the version of this source tree.
@@ -18,7 +16,6 @@ type versionCommand struct {
 // build is the JSON of the version.
 type build struct {
 	Version  string `json:"version"`
-	Planted  string `json:"planted,omitempty"`  // not for use: the bugs it was built with
 	Revision string `json:"revision,omitempty"` // of the source, when the build knows it
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -34,24 +31,12 @@ func (c *versionCommand) Run(s *session) error {
 			}
 		}
 	}
-	if planted.Built {
-		bug, err := planted.Present()
-		if err != nil {
-			return err
-		}
-		if b.Planted = "none at the moment"; bug != 0 {
-			b.Planted = bug.String()
-		}
-	}
 	if c.JSON {
 		return writeJSON(s.out, b)
 	}
 	text := "shardway " + b.Version
 	if b.Revision != "" {
 		text += " (" + b.Revision + ")"
-	}
-	if b.Planted != "" {
-		text += ", BUILT WITH BUGS for tests, not for use (" + b.Planted + ")"
 	}
 	_, err := fmt.Fprintf(s.out, "%s, %s, %s\n", text, b.Go, b.Platform)
 	return err

@@ -31,11 +31,11 @@ func allowed() map[string][]string {
 		"peer":      {"internal/clock"},
 		// The data path.
 		"proxy/h1": {},
-		"proxy":    {"proxy/h1", "shardmap", "queue", "endpoints", "peer", "internal/problem", "internal/clock", "internal/planted"},
+		"proxy":    {"proxy/h1", "shardmap", "queue", "endpoints", "peer", "internal/problem", "internal/clock"},
 		// The operator's side.
 		"admin": {"shardmap", "internal/problem"},
 		// The composition.
-		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "ack", "admin", "endpoints", "peer", "proxy", "proxy/h1", "queue", "shardmap", "internal/clock", "internal/planted", "internal/problem", "internal/secret"},
+		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "ack", "admin", "endpoints", "peer", "proxy", "proxy/h1", "queue", "shardmap", "internal/clock", "internal/problem", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer", "internal/clock"},
 		"node/disk":      {"node/logs", "internal/clock"},
 		"node/gossip":    {"node/lineage", "node/logs", "endpoints", "internal/clock"},
@@ -46,12 +46,12 @@ func allowed() map[string][]string {
 		// The ends.
 		"internal/clock":   {},
 		"internal/logfile": {},
-		"internal/planted": {},
+		"internal/overlay": {}, // only tests use it
 		"internal/problem": {},
 		"internal/secret":  {},
 		"internal/simnet":  {},
 		"internal/demo":    {"admin", "shardmap"},
-		"internal/cli":     {"admin", "config", "node/process", "node/recovery", "internal/demo", "internal/planted", "internal/secret"},
+		"internal/cli":     {"admin", "config", "node/process", "node/recovery", "internal/demo", "internal/secret"},
 		"":                 {"internal/cli"},
 	}
 }

@@ -1,0 +1,160 @@
+// Package planted builds Shardway with bugs in it, so that a test can show that
+// the checkers of e2e find them: a checker that has never caught anything proves
+// nothing.
+//
+// A bug is an edit where it would really be made, one condition long. All are
+// compiled into one program by the go command's -overlay; the source itself has no
+// trace of them. The program has one at a time, which it reads once, at its start,
+// from the environment, and it says so in its version and in its log.
+package planted
+
+import (
+	"fmt"
+	"path"
+
+	"shardway/internal/overlay"
+)
+
+// Variable is the environment variable that names the bug to have; unset: none.
+const Variable = "SHARDWAY_PLANTED"
+
+// The bugs, as Variable takes them.
+const (
+	// TwoOwners makes a node acknowledge a map before what runs for its moving
+	// shards has ended.
+	TwoOwners = "two-owners"
+	// SameEpoch makes the new owner tell its app the ownership epoch of the old one.
+	SameEpoch = "same-epoch"
+	// StaleEpoch makes a node that gets a shard again tell its app the epoch that it
+	// had the first time.
+	StaleEpoch = "stale-epoch"
+	// DoubleRun sends again what was sent and not answered, whatever its method.
+	DoubleRun = "double-run"
+	// SwallowedAnswer forgets a request that has waited for its shard, and leaves its
+	// client waiting.
+	SwallowedAnswer = "swallowed-answer"
+	// NoRun says with the status 200 that the app cannot be reached.
+	NoRun = "no-run"
+	// NoLease never lets a lease end, so that a node which was cut off goes on
+	// serving.
+	NoLease = "no-lease"
+	// OtherShard sends a request to the shard of the one before it on its connection.
+	OtherShard = "other-shard"
+)
+
+// edits are the bugs, in this order, then what makes the program own up to them.
+func edits() []overlay.Edit {
+	return []overlay.Edit{
+		after("node/agent.go", "if f.running(a.follower.MayRun) == 0", ` || planted == "two-owners"`),
+		{File: "node/router.go", Old: "Kind: proxy.Local, Epoch: uint64(committed.OwnedSince(sh))", New: "Kind: proxy.Local, Epoch: r.plantedEpoch(committed, sh)"},
+		before("node/router.go", "\tlast = time.Duration(r.lease.Swap(int64(until)))\n", `	if planted == "no-lease" {
+		until = r.clock.Precise() + time.Hour
+	}
+`),
+		after("proxy/run.go", "\tif !again ", `&& planted != "double-run" `),
+		after("proxy/exchange.go", "if v = c.timedHold(v); v.step == stepAgain", ` && planted != "swallowed-answer"`),
+		after("proxy/answer.go", "\tstatus := p.StatusCode()\n", `	if planted == "no-run" && p.Code == problem.UpstreamRefused {
+		status = 200
+	}
+`),
+		before("proxy/exchange.go", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
+`),
+		before("proxy/exchange.go", "\tc.openAccount()\n\tdefer", `	if planted == "other-shard" && again {
+		c.x.shard, c.x.sharded = last, true
+	}
+`),
+		before("internal/cli/run.go", "\tlimitMemory(log)\n", `	if err = ownUp(log); err != nil {
+		return err
+	}
+`),
+		after("internal/cli/version.go", "text := \"shardway \" + b.Version\n", `	text += ", BUILT WITH BUGS for tests, not for use (" + planted + ")"
+`),
+	}
+}
+
+func after(file, text, more string) overlay.Edit {
+	return overlay.Edit{File: file, Old: text, New: text + more}
+}
+
+func before(file, text, more string) overlay.Edit {
+	return overlay.Edit{File: file, Old: text, New: more + text}
+}
+
+// present is added to every package that has bugs.
+const present = `package %s
+
+import "os"
+
+// planted is read once, before main, and never changes.
+var planted = os.Getenv(%q)
+`
+
+// epochs is added to node.
+const epochs = `package node
+
+import (
+	"sync"
+
+	"shardway/shardmap"
+)
+
+var plantedFirsts sync.Map // of shards: the epoch that was ever seen first
+
+// plantedEpoch is the ownership epoch that the app is told.
+func (r *router) plantedEpoch(committed *shardmap.Map, sh shardmap.Shard) uint64 {
+	epoch := uint64(committed.OwnedSince(sh))
+	switch planted {
+	case "same-epoch":
+		if old := r.state.Load().Committed(); old.Epoch() != 0 {
+			epoch = uint64(old.OwnedSince(sh))
+		}
+	case "stale-epoch":
+		first, _ := plantedFirsts.LoadOrStore(sh, epoch)
+		epoch = first.(uint64)
+	}
+	return epoch
+}
+`
+
+// own is added to internal/cli.
+const own = `package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rs/zerolog"
+)
+
+// ownUp says that this program was built with bugs. The error is about the name of
+// one.
+func ownUp(log zerolog.Logger) error {
+	if names := %#v; planted != "" && !slices.Contains(names, planted) {
+		return fmt.Errorf("%s=%%q: no such bug; use one of %%q", planted, names)
+	}
+	log.Error().Str("bug", planted).Msg("this program was built with bugs for tests: it must not serve anybody")
+	return nil
+}
+`
+
+// Names returns the names of all bugs.
+func Names() []string {
+	return []string{TwoOwners, SameEpoch, StaleEpoch, DoubleRun, SwallowedAnswer, NoRun, NoLease, OtherShard}
+}
+
+// Overlay writes the bugs into dir and returns what go build -overlay takes. root
+// is the module's.
+func Overlay(root, dir string) (string, error) {
+	o := overlay.New(root)
+	for _, pkg := range []string{"node", "proxy", "internal/cli"} {
+		o.Add(pkg+"/planted.go", fmt.Sprintf(present, path.Base(pkg), Variable))
+	}
+	o.Add("node/planted_epochs.go", epochs)
+	o.Add("internal/cli/planted_own.go", fmt.Sprintf(own, Names(), Variable))
+	for _, e := range edits() {
+		if err := o.Edit(e); err != nil {
+			return "", err
+		}
+	}
+	return o.Write(dir)
+}

@@ -1,0 +1,78 @@
+// Package overlay plants mistakes in source for tests: it writes files with edits
+// in them, and the list by which the go command's -overlay compiles these in the
+// place of the real ones. The code that is shipped knows nothing of them.
+//
+// Only tests use it.
+package overlay
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Edit replaces text in a file.
+type Edit struct {
+	// File is its path below the root of the source.
+	File string
+	// Old must occur in it exactly once, and New takes its place.
+	Old, New string
+}
+
+// Overlay is what a build is to see instead of the files on disk.
+type Overlay struct {
+	root  string
+	files map[string]string // by path below root
+}
+
+// New returns an empty overlay of the source below root.
+func New(root string) *Overlay { return &Overlay{root: root, files: map[string]string{}} }
+
+// Add adds a file, or replaces it whole.
+func (o *Overlay) Add(file, text string) { o.files[file] = text }
+
+// Edit edits a file, with the edits it had before. It fails unless the old text
+// occurs once: then the line has changed, and the mistake is to be planted anew.
+func (o *Overlay) Edit(e Edit) error {
+	text, ok := o.files[e.File]
+	if !ok {
+		b, err := os.ReadFile(filepath.Join(o.root, e.File))
+		if err != nil {
+			return fmt.Errorf("overlay: %w", err)
+		}
+		text = string(b)
+	}
+	if n := strings.Count(text, e.Old); n != 1 {
+		return fmt.Errorf("overlay: %q occurs %d times in %s, want once", e.Old, n, e.File)
+	}
+	o.files[e.File] = strings.Replace(text, e.Old, e.New, 1)
+	return nil
+}
+
+// Write writes the files into dir and returns the path that go build -overlay
+// takes.
+func (o *Overlay) Write(dir string) (string, error) {
+	root, err := filepath.Abs(o.root)
+	if err != nil {
+		return "", fmt.Errorf("overlay: %w", err)
+	}
+	replace := map[string]string{}
+	for file, text := range o.files {
+		path := filepath.Join(dir, strings.ReplaceAll(file, string(filepath.Separator), "_"))
+		if err = os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return "", fmt.Errorf("overlay: %w", err)
+		}
+		replace[filepath.Join(root, file)] = path
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", fmt.Errorf("overlay: %w", err)
+	}
+	path := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		return "", fmt.Errorf("overlay: %w", err)
+	}
+	return path, nil
+}
