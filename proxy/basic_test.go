@@ -16,6 +16,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{
 		"Shardway-Shard", "Shardway-Epoch", "Shardway-Node", "Shardway-Key", "Shardway-Map", "Shardway-Evil", "Shardway-Continue",
 		"Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Connection", "Keep-Alive", "X-Named", "Expect", "Te",
+		"X-Forwarded-Port", "X_Forwarded_For", "X_Forwarded_Port",
 	} {
 		for _, v := range r.Header.Values(name) {
 			w.Header().Add("Saw-"+name, v)

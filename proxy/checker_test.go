@@ -139,6 +139,12 @@ func (k *checker) request(r *bufio.Reader) (string, error) {
 			return "", faulty(fmt.Sprintf("%s with %s", first, name))
 		}
 	}
+	for name := range fields {
+		if strings.HasPrefix(name, "shardway-") && !slices.Contains(once, name) ||
+			strings.HasPrefix(name, "x-forwarded-") && !slices.Contains(once, name) {
+			return "", faulty(fmt.Sprintf("%s with %s", first, name))
+		}
+	}
 	for _, name := range []string{"host", "shardway-shard", "shardway-epoch", "shardway-key", "shardway-node", "via", "x-forwarded-for", "x-request-id"} {
 		if len(fields[name]) == 0 {
 			return "", faulty(fmt.Sprintf("%s without %s", first, name))
@@ -166,7 +172,8 @@ func (k *checker) fields(r *bufio.Reader) (map[string][]string, error) {
 		if m == nil || strings.Trim(m[2], " \t") != m[2] && m[2] != "" && !strings.HasSuffix(m[2], " ") {
 			return nil, faulty(fmt.Sprintf("a bad header line %q", text))
 		}
-		name := strings.ToLower(m[1])
+		// As CGI, WSGI and PHP read names.
+		name := strings.ReplaceAll(strings.ToLower(m[1]), "_", "-")
 		fields[name] = append(fields[name], m[2])
 	}
 }
@@ -203,6 +210,11 @@ func (k *checker) body(r *bufio.Reader, fields map[string][]string) (string, err
 			trailers, err := k.fields(r)
 			for _, name := range slices.Concat(once, hopByHop, []string{"authorization", "te", "trailer", "connection"}) {
 				if len(trailers[name]) > 0 {
+					return "", faulty("a trailer " + name)
+				}
+			}
+			for name := range trailers {
+				if strings.HasPrefix(name, "shardway-") || strings.HasPrefix(name, "x-forwarded-") {
 					return "", faulty("a trailer " + name)
 				}
 			}

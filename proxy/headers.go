@@ -27,7 +27,7 @@ const (
 // whose it is.
 func (c *client) writeRequestHead(p *trip) *h1.Writer {
 	e := &c.edit
-	*e = h1.Edit{Drop: h1.Shardway, Upgrade: c.req.Upgrades(), DropExpect: len(c.body) > 0 || c.req.Body.Done()}
+	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: c.req.Upgrades(), DropExpect: len(c.body) > 0 || c.req.Body.Done()}
 	b := c.extra[:0]
 	if c.ingress != "" {
 		// What the ingress said of key, shard and client goes on to the app.

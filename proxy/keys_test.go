@@ -193,10 +193,13 @@ func TestTrustedProxiesAreAddedTo(t *testing.T) {
 		o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"ip"}})
 	})
 	c := n.dial()
-	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 9.9.9.9, 1.2.3.4\r\nX-Forwarded-For: 10.1.1.1\r\nX-Forwarded-Host: outer\r\nX-Forwarded-Proto: https\r\n\r\n")
+	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 9.9.9.9, 1.2.3.4\r\nX-Forwarded-For: 10.1.1.1\r\n" +
+		"X-Forwarded-Host: outer\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 8443\r\nX_Forwarded_For: 6.6.6.6\r\nX_Forwarded_Port: 1\r\n\r\n")
 	res, _ := c.answer("GET")
 	for name, want := range map[string]string{
 		"X-Forwarded-For": "9.9.9.9, 1.2.3.4, 10.1.1.1, 127.0.0.1", "X-Forwarded-Host": "outer", "X-Forwarded-Proto": "https", "Shardway-Key": "1.2.3.4",
+		// A trusted proxy writes -; what has _ came through it from a stranger.
+		"X-Forwarded-Port": "8443", "X_Forwarded_For": "", "X_Forwarded_Port": "",
 	} {
 		if got := strings.Join(res.Header.Values("Saw-"+name), "|"); got != want {
 			t.Errorf("%s = %q, want %q", name, got, want)

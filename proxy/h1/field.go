@@ -1,5 +1,7 @@
 package h1
 
+import "bytes"
+
 // Field numbers the header fields that the proxy treats in some way of its
 // own, so that a filter is one bit test.
 type Field uint8
@@ -28,6 +30,8 @@ const (
 	FieldXForwardedFor
 	FieldXForwardedHost
 	FieldXForwardedProto
+	// FieldXForwardedOther is any other field whose name starts with X-Forwarded-.
+	FieldXForwardedOther
 	FieldXRequestID
 	FieldCookie
 	FieldShardwayMap
@@ -37,8 +41,15 @@ const (
 	FieldShardwayNode
 	FieldShardwayRefused
 	FieldShardwayError
-	// FieldShardwayOther is any other field whose name starts with Shardway-.
+	// FieldShardwayOther is any other field whose name starts with Shardway-, or
+	// would with - for each _.
 	FieldShardwayOther
+	// FieldLookalike is a field whose name has _ and with - in its place would be
+	// that of a known one: CGI, WSGI and PHP take the two for the same.
+	FieldLookalike
+	// FieldFramingLookalike is such a one of Content-Length or Transfer-Encoding. A
+	// request with it is refused: some servers frame by it.
+	FieldFramingLookalike
 )
 
 // Set is a set of fields.
@@ -53,8 +64,13 @@ const (
 	// Shardway is every field named Shardway-*.
 	Shardway = Set(1<<FieldShardwayMap | 1<<FieldShardwayKey | 1<<FieldShardwayShard | 1<<FieldShardwayEpoch |
 		1<<FieldShardwayNode | 1<<FieldShardwayRefused | 1<<FieldShardwayError | 1<<FieldShardwayOther)
-	// Forwarding is X-Forwarded-For, -Host, -Proto and Forwarded.
-	Forwarding = Set(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto)
+	// Forwarding is every field named X-Forwarded-*, and Forwarded.
+	Forwarding = Set(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
+		1<<FieldXForwardedOther)
+	// Lookalikes are the fields that would be known ones with - for each _. No
+	// request takes one along, whoever sent it: a proxy that is trusted writes -,
+	// and may have passed on what a stranger wrote.
+	Lookalikes = Set(1<<FieldLookalike | 1<<FieldFramingLookalike)
 )
 
 // Of returns the set of fs.
@@ -71,6 +87,9 @@ func (s Set) Has(f Field) bool { return s&(1<<f) != 0 }
 
 // classify returns the number of the field called name, which is a token.
 func classify(name []byte) Field {
+	if bytes.IndexByte(name, '_') >= 0 {
+		return lookalike(name)
+	}
 	c := name[0] | 0x20
 	switch c {
 	case 's':
@@ -98,6 +117,28 @@ func classify(name []byte) Field {
 		return pick(name, "keep-alive", FieldKeepAlive)
 	}
 	return FieldOther
+}
+
+// lookalike classifies a name with _ by what it is with -. Only prefixes count of
+// names longer than any that is known whole.
+func lookalike(name []byte) Field {
+	var dashed [24]byte
+	n := copy(dashed[:], name)
+	for i, c := range dashed[:n] {
+		if c == '_' {
+			dashed[i] = '-'
+		}
+	}
+	f := classify(dashed[:n])
+	switch {
+	case f == FieldOther:
+		return FieldOther
+	case Shardway.Has(f):
+		return FieldShardwayOther
+	case f == FieldContentLength, f == FieldTransferEncoding:
+		return FieldFramingLookalike
+	}
+	return FieldLookalike
 }
 
 func classifyCPT(name []byte, c byte) Field {
@@ -131,15 +172,32 @@ func classifyCPT(name []byte, c byte) Field {
 func classifyX(name []byte) Field {
 	switch len(name) {
 	case 12:
-		return pick(name, "x-request-id", FieldXRequestID)
+		if equalFold(name, "x-request-id") {
+			return FieldXRequestID
+		}
 	case 15:
-		return pick(name, "x-forwarded-for", FieldXForwardedFor)
+		if equalFold(name, "x-forwarded-for") {
+			return FieldXForwardedFor
+		}
 	case 16:
-		return pick(name, "x-forwarded-host", FieldXForwardedHost)
+		if equalFold(name, "x-forwarded-host") {
+			return FieldXForwardedHost
+		}
 	case 17:
-		return pick(name, "x-forwarded-proto", FieldXForwardedProto)
+		if equalFold(name, "x-forwarded-proto") {
+			return FieldXForwardedProto
+		}
 	}
-	return FieldOther
+	return classifyXForwarded(name)
+}
+
+// classifyXForwarded tells what else starts with X-Forwarded-.
+func classifyXForwarded(name []byte) Field {
+	const prefix = "x-forwarded-"
+	if len(name) < len(prefix) || !equalFold(name[:len(prefix)], prefix) {
+		return FieldOther
+	}
+	return FieldXForwardedOther
 }
 
 func classifyS(name []byte) Field {

@@ -18,6 +18,7 @@ var (
 	errManyHosts   = &Error{400, "more than one Host"}
 	errBadHost     = &Error{400, "a bad Host"}
 	errOtherHost   = &Error{400, "a request target for another host than Host"}
+	errLookalike   = &Error{400, "Content-Length or Transfer-Encoding spelled with _"}
 	errExpectation = &Error{417, "an Expect other than 100-continue"}
 )
 
@@ -177,6 +178,9 @@ func (r *Request) judge() *Error {
 	r.method, r.form = r.raw[:m:m], r.raw[m+1:t:t]
 	if err := r.judgeTarget(); err != nil {
 		return err
+	}
+	if r.seen.Has(FieldFramingLookalike) {
+		return errLookalike
 	}
 	if err := r.judgeFraming(); err != nil {
 		return err

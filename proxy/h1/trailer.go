@@ -49,7 +49,7 @@ var forbiddenTrailers = [...]string{
 }
 
 // forbiddenFields are the known fields that no trailer may be.
-const forbiddenFields = HopByHop | Shardway | Forwarding | 1<<FieldHost | 1<<FieldContentLength | 1<<FieldContentType |
+const forbiddenFields = HopByHop | Shardway | Forwarding | Lookalikes | 1<<FieldHost | 1<<FieldContentLength | 1<<FieldContentType |
 	1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldExpect | 1<<FieldDate | 1<<FieldVia | 1<<FieldCookie
 
 func forbiddenTrailer(name []byte, f Field) bool {
@@ -60,9 +60,28 @@ func forbiddenTrailer(name []byte, f Field) bool {
 		return false
 	}
 	for _, s := range forbiddenTrailers {
-		if equalFold(name, s) {
+		if likewise(name, s) {
 			return true
 		}
 	}
 	return false
+}
+
+// likewise is equalFold with _ for - as well.
+func likewise(name []byte, lower string) bool {
+	if len(name) != len(lower) {
+		return false
+	}
+	for i, c := range name {
+		if c == '_' {
+			c = '-'
+		}
+		if c-'A' < 26 {
+			c |= 0x20
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
 }
