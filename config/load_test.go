@@ -56,7 +56,7 @@ func TestDefaultsRunOnOneMachine(t *testing.T) {
 		t.Errorf("defaults = %v, want %v", got, want)
 	}
 	times := []time.Duration{c.Heartbeat, c.Lease, c.DeadAfter, c.DrainTimeout, c.StreamGrace, c.RestartGrace, c.ShutdownTimeout, c.QueueWait, c.DeadServerAfter}
-	wantTimes := []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2500 * time.Millisecond, 5 * time.Second, 5 * time.Second, 0, 30 * time.Second, 10 * time.Second, 0}
+	wantTimes := []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2500 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, 0, 30 * time.Second, 15 * time.Second, 0}
 	if !slices.Equal(times, wantTimes) {
 		t.Errorf("default times = %v, want %v", times, wantTimes)
 	}

@@ -95,7 +95,7 @@ func (c *Config) musts() []Bound {
 		},
 		{
 			Rule: "stream-grace ≤ drain-timeout", Figures: short(c.StreamGrace) + " ≤ " + short(c.DrainTimeout), Holds: c.StreamGrace <= c.DrainTimeout,
-			Why:  "what still runs at drain-timeout is cut, tunnels too",
+			Why:  "what still runs at drain-timeout is cut, tunnels and event streams too",
 			keys: []string{"stream-grace", "drain-timeout"}, remedy: "lower stream-grace to " + short(c.DrainTimeout) + ", or raise drain-timeout",
 		},
 		{

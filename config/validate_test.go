@@ -93,7 +93,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "dead-after", args: "--dead-after 1.1s", want: `dead-after = "1.1s" (flag): breaks 2 × lease + 10 % < dead-after: …`},
 		{name: "stream grace", args: "--stream-grace 6s", want: `stream-grace = "6s" (flag): breaks stream-grace ≤ drain-timeout: …`},
 		{name: "shutdown", args: "--drain-timeout 29s", want: `shutdown-timeout = "30s" (default): breaks shutdown-timeout ≥ drain-timeout + 2s: …`},
-		{name: "restart grace", args: "--restart-grace 10s", want: `restart-grace = "10s" (flag): breaks restart-grace < queue-wait: …`},
+		{name: "restart grace", args: "--restart-grace 15s", want: `restart-grace = "15s" (flag): breaks restart-grace < queue-wait: …`},
 		{name: "dead server", args: "--dead-server-after 4s", want: `dead-server-after = "4s" (flag): breaks dead-server-after ≥ 2 × dead-after: …`},
 	}
 	for _, tt := range tests {
@@ -202,8 +202,8 @@ func TestValidateJudgesAConfigMadeInCode(t *testing.T) {
 }
 
 func TestShortDrainShortensTheDefaultStreamGrace(t *testing.T) {
-	c, err := config.Load([]string{"--drain-timeout=1s"}, nil, files(nil))
-	if err != nil || c.StreamGrace != time.Second {
-		t.Errorf("StreamGrace = %v, %v; want 1s", c.StreamGrace, err)
+	c, err := config.Load([]string{"--drain-timeout=200ms"}, nil, files(nil))
+	if err != nil || c.StreamGrace != 200*time.Millisecond {
+		t.Errorf("StreamGrace = %v, %v; want 200ms", c.StreamGrace, err)
 	}
 }

@@ -16,7 +16,8 @@ const (
 	causeAbandon        // Abandon: the owner lost the shard without a word
 	causeGone           // the client left, or broke off its body
 	causeTimeout        // the app let FirstByteTimeout pass
-	causeMoved          // an upgraded connection outlived its shard by StreamGrace
+	causeMoved          // a tunnel or an event stream outlived its shard by StreamGrace
+	causeLeaving        // the same, but it is its node that is leaving
 	causeShutdown       // Shutdown ran out of time, or the context of ServeClients ended
 )
 
@@ -37,6 +38,8 @@ func (c cause) String() string {
 		return "timeout"
 	case causeMoved:
 		return "moved"
+	case causeLeaving:
+		return "leaving"
 	case causeShutdown:
 		return "shutdown"
 	}

@@ -63,18 +63,31 @@ func (f *frames) payload() uint64 {
 	}
 }
 
+const opClose = 8
+
+// farewell is what a close frame says.
+type farewell uint8
+
 const (
-	opClose = 8
-	// statusRestart is the close code Service Restart: come again.
-	statusRestart = 1012
-	restartReason = "the shard moved"
+	farewellMoved   farewell = iota + 1 // come again
+	farewellLeaving                     // come again elsewhere
 )
+
+// text returns the close code (RFC 6455 section 7.4.1, and its registry) and the
+// reason.
+func (f farewell) text() (code uint16, reason string) {
+	if f == farewellLeaving {
+		return 1001, "the node is leaving"
+	}
+	return 1012, "the shard moved"
+}
 
 // appendClose appends a close frame. Frames towards the app are masked, as a
 // client's are, with the given key (RFC 6455 section 5.3).
-func appendClose(b []byte, masked bool, key [4]byte) []byte {
-	payload := binary.BigEndian.AppendUint16(make([]byte, 0, 32), statusRestart)
-	payload = append(payload, restartReason...)
+func appendClose(b []byte, why farewell, masked bool, key [4]byte) []byte {
+	code, reason := why.text()
+	payload := binary.BigEndian.AppendUint16(make([]byte, 0, 32), code)
+	payload = append(payload, reason...)
 	b = append(b, 0x80|opClose)
 	if !masked {
 		b = append(b, byte(len(payload)))

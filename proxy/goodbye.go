@@ -19,8 +19,8 @@ const (
 	farewellWait = 150 * time.Millisecond
 )
 
-// goodbye ends a WebSocket so that both ends learn why: a close frame with 1012
-// each, their answers, and then the end of both connections.
+// goodbye ends a WebSocket so that both ends learn why: a close frame each, their
+// answers, and then the end of both connections.
 type goodbye struct {
 	once  sync.Once
 	asked chan struct{} // closed by say
@@ -39,7 +39,16 @@ func newGoodbye(client, app *h1.Conn) *goodbye {
 }
 
 // say asks for the end. It does not wait; the tunnel ends within a moment.
-func (g *goodbye) say() { g.once.Do(func() { close(g.asked) }) }
+func (g *goodbye) say(why cause) {
+	g.once.Do(func() {
+		said := farewellMoved
+		if why == causeLeaving {
+			said = farewellLeaving
+		}
+		g.up.why, g.down.why = said, said
+		close(g.asked)
+	})
+}
 
 // run waits to be asked, and then ends both connections. It returns early when
 // over is closed.
@@ -106,6 +115,7 @@ var errSink = errors.New("proxy: tunnel: not taken")
 type stream struct {
 	to       *h1.Conn
 	masked   bool
+	why      farewell // set before state gets streamWant or streamTaken
 	state    atomic.Uint32
 	frames   frames
 	answered chan struct{} // closed when a close frame, or the end, came after ours
@@ -229,6 +239,6 @@ func (s *stream) write() {
 	_, _ = rand.Read(key[:]) // never fails
 	w := s.to.Writer()
 	w.Gate(func() (time.Duration, error) { return farewellWrite, nil })
-	_, _ = w.Write(appendClose(make([]byte, 0, 64), s.masked, key)) // the connection ends in any case
+	_, _ = w.Write(appendClose(make([]byte, 0, 64), s.why, s.masked, key)) // the connection ends in any case
 	_ = w.Flush()
 }

@@ -21,7 +21,7 @@ type Options struct {
 	// Room is where requests wait. Its Wait is the queue-wait that bounds
 	// everything a request waits for.
 	Room *queue.Room
-	// QueueWait is the Room's Wait again; zero means 10 s.
+	// QueueWait is the Room's Wait again; zero means 15 s.
 	QueueWait time.Duration
 	// Log gets one debug line per failed request and a line per failed accept.
 	Log zerolog.Logger
@@ -49,7 +49,7 @@ type Options struct {
 
 // withDefaults returns o with every zero replaced.
 func (o Options) withDefaults() Options {
-	o.QueueWait = cmp.Or(o.QueueWait, 10*time.Second)
+	o.QueueWait = cmp.Or(o.QueueWait, 15*time.Second)
 	o.UpstreamConns = cmp.Or(o.UpstreamConns, 1024)
 	o.PeerConns = cmp.Or(o.PeerConns, 256)
 	o.BodyBuffer = cmp.Or(o.BodyBuffer, 64<<10)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"time"
 
 	"shardway/proxy/h1"
@@ -22,15 +23,29 @@ func (c *client) relay(p *trip) verdict {
 	if err := res.Body.Gather(heldAnswer, heldFor); err != nil {
 		return c.broken(p, err)
 	}
-	if !c.slot.mark(slotAnswered) {
+	flags := uint64(slotAnswered)
+	if isEvents(res) {
+		c.slot.events.begin()
+		flags |= slotEvents
+	}
+	if !c.slot.mark(flags) {
 		return c.broken(p, nil)
 	}
 	c.answered(res.Status(), res)
 	w := c.h.WriteResponseHead(res, c.editResponse(p, res))
-	_, rerr, werr := w.Copy(&res.Body)
+	var rerr, werr error
+	if flags&slotEvents != 0 {
+		rerr, werr = c.slot.events.copy(w, &res.Body)
+	} else {
+		_, rerr, werr = w.Copy(&res.Body)
+	}
 	if rerr != nil || werr != nil {
 		w.Abort()
-		if why := c.end(p); rerr != nil && why == causeNone {
+		switch why := c.end(p); {
+		case why != causeNone:
+		case errors.Is(rerr, errOver):
+			c.s.metrics.cut(causeMoved.String(), 1)
+		case rerr != nil:
 			c.s.metrics.answersCut.Add(1)
 		}
 		c.s.metrics.request(c.x.route, res.Status())

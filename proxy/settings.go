@@ -13,8 +13,8 @@ import (
 type Settings struct {
 	// Keys finds the key of a request; nil means X-Shard-Key, else 400.
 	Keys *Keys
-	// StreamGrace is for how long an upgraded connection outlives the move of
-	// its shard; zero means 5 s, negative not at all.
+	// StreamGrace is for how long an upgraded connection or an event stream outlives
+	// the move of its shard, or Shutdown; zero means 250 ms, negative not at all.
 	StreamGrace time.Duration
 	// Expose adds Shardway-Node and Shardway-Shard to answers.
 	Expose bool
@@ -59,7 +59,7 @@ type Settings struct {
 
 // withDefaults returns s with every zero replaced.
 func (s Settings) withDefaults() *Settings {
-	s.StreamGrace = cmp.Or(s.StreamGrace, 5*time.Second)
+	s.StreamGrace = cmp.Or(s.StreamGrace, 250*time.Millisecond)
 	s.MaxHead = cmp.Or(s.MaxHead, 64<<10)
 	s.MaxHeaders = cmp.Or(s.MaxHeaders, 256)
 	s.MaxURI = cmp.Or(s.MaxURI, 16<<10)

@@ -28,6 +28,8 @@ type slot struct {
 	node atomic.Pointer[string]
 	// bye is how a WebSocket ends that has to; nil for what is none.
 	bye atomic.Pointer[goodbye]
+	// events is an event stream, while the run has slotEvents.
+	events events
 	// client is the connection the request came by.
 	client *h1.Conn
 }
@@ -37,6 +39,7 @@ const (
 	slotAnswered = 0x04 // the head of the answer is going to the client
 	slotTunnel   = 0x08 // upgraded
 	slotKeyless  = 0x10 // no shard: the key sources found nothing, on-missing is local
+	slotEvents   = 0x20 // the answer is an event stream
 	slotCause    = 8    // shift
 	slotShard    = 16   // shift
 	slotRun      = 32   // shift
@@ -118,14 +121,16 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 		if !s.word.CompareAndSwap(w, w|uint64(c)<<slotCause) {
 			continue
 		}
-		if bye := s.bye.Load(); bye != nil && (c == causeMoved || c == causeDrain) {
+		if bye := s.bye.Load(); bye != nil && (c == causeMoved || c == causeDrain || c == causeLeaving) {
 			// A WebSocket whose shard moves closes its connections itself, within a
 			// moment, having said why.
-			bye.say()
+			bye.say(c)
 			return closes, true
 		}
 		closes = append(closes, link.Conn)
-		if r.flags&slotAnswered != 0 {
+		// What an event stream has passed on is whole once it is over, and the client
+		// may take its time to read it.
+		if r.flags&slotAnswered != 0 && (r.flags&slotEvents == 0 || !s.events.end()) {
 			closes = append(closes, s.client)
 		}
 		return closes, true

@@ -65,8 +65,8 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	}
 	c.gone.start()
 	switch {
-	case r.flags&slotTunnel != 0:
-		s.sweepTunnel(c, r, t, set.StreamGrace, now)
+	case r.flags&(slotTunnel|slotEvents) != 0:
+		s.sweepStream(c, r, t, set.StreamGrace, now)
 	case r.flags&slotAnswered != 0 || r.kind != Local || set.FirstByteTimeout < 0:
 	case c.uploading.Load():
 		c.since = now
@@ -75,19 +75,28 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	}
 }
 
-// sweepTunnel closes an upgraded connection whose shard has been elsewhere for
-// the grace.
-func (s *Server) sweepTunnel(c *client, r run, t *Table, grace, now time.Duration) {
+// lastEvent is for how long an event stream may go on beyond the grace, to end
+// between two events.
+const lastEvent = farewellWait
+
+// sweepStream ends a tunnel or an event stream whose shard has been elsewhere for
+// the grace, or whose node has been leaving for that long.
+func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duration) {
+	why := causeMoved
 	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || stillThere(r, c.slot.node.Load(), t.Route(r.shard)) {
-		c.moved = 0
-		return
+		if why = causeLeaving; !s.closing.Load() {
+			c.moved = 0
+			return
+		}
 	}
 	if c.moved == 0 {
 		c.moved = now
 	}
-	if now-c.moved >= grace {
-		s.cutRun(c, r, causeMoved)
+	late := now - c.moved - grace
+	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.end() && late < lastEvent {
+		return
 	}
+	s.cutRun(c, r, why)
 }
 
 // stillThere reports whether a run is where the table has its shard, as far as

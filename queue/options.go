@@ -6,7 +6,7 @@ import "time"
 type Options struct {
 	Requests int           // in the room at once; zero: 10 000, below zero: none may wait
 	Bytes    int64         // of them all together; zero: 64 MiB, below zero: only requests without bytes
-	Wait     time.Duration // of one request, from Enter on; zero: 10 s
+	Wait     time.Duration // of one request, from Enter on; zero: 15 s
 
 	// Batch is how many are awakened at once after the table was replaced; zero: 64.
 	Batch int
@@ -23,7 +23,7 @@ func (o Options) withDefaults() Options {
 		o.Bytes = 64 << 20
 	}
 	if o.Wait <= 0 {
-		o.Wait = 10 * time.Second
+		o.Wait = 15 * time.Second
 	}
 	if o.Batch <= 0 {
 		o.Batch = 64

@@ -91,6 +91,14 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 	if b.die == "before" {
 		die()
 	}
+	switch {
+	case r.Header.Get("Upgrade") != "":
+		upgrade(w, r)
+		return
+	case b.events > 0:
+		b.stream(w, r)
+		return
+	}
 	if b.hang != "" && !a.wait(r, b.hang) || b.late > 0 && !pause(r, b.late) {
 		return
 	}

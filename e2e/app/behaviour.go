@@ -5,6 +5,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strconv"
@@ -17,6 +19,7 @@ import (
 // behaviour is what a request's App-… headers ask for.
 type behaviour struct {
 	delay, late  time.Duration
+	events       time.Duration
 	hang, die    string
 	chunks, size int
 }
@@ -27,6 +30,7 @@ func readBehaviour(h http.Header) behaviour {
 	b := behaviour{hang: h.Get("App-Hang"), die: h.Get("App-Die")}
 	b.delay, _ = time.ParseDuration(h.Get("App-Delay"))
 	b.late, _ = time.ParseDuration(h.Get("App-Late"))
+	b.events, _ = time.ParseDuration(h.Get("App-Events"))
 	b.chunks, _ = strconv.Atoi(h.Get("App-Chunks"))
 	b.size, _ = strconv.Atoi(h.Get("App-Size"))
 	return b
@@ -75,6 +79,33 @@ func (b behaviour) answer(w http.ResponseWriter, r *http.Request, run history.Ru
 		if b.chunks > 1 {
 			_ = http.NewResponseController(w).Flush()
 		}
+	}
+}
+
+// stream sends an event every so often, each in two writes, until the client leaves.
+func (b behaviour) stream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for i := 0; ; i++ {
+		for _, part := range []string{fmt.Sprintf("id: %d\n", i), "data: tick\n\n"} {
+			if _, err := io.WriteString(w, part); err != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+		}
+		if !pause(r, b.events) {
+			return
+		}
+	}
+}
+
+// upgrade takes the connection over and says nothing until the other side leaves.
+func upgrade(w http.ResponseWriter, r *http.Request) {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade")); err == nil {
+		_, _ = io.Copy(io.Discard, buffered)
 	}
 }
 

@@ -3,6 +3,9 @@
 package faults_test
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"testing"
 
 	"shardway/e2e/cluster"
@@ -40,6 +43,16 @@ var kinds = []kind{
 		name: "SIGTERM leader", mended: "  its restart",
 		target: map[string]string{"": "all: 150, none failed"},
 		run:    func(s *stage) []faults.Trial { return s.terminate(s.c.Leader(s.tb)) },
+	},
+	{
+		name: "SIGTERM with a WebSocket", mended: "  its restart",
+		target: map[string]string{"": "all: 500, none failed"},
+		run:    func(s *stage) []faults.Trial { return s.terminateWith("Connection: Upgrade\r\nUpgrade: websocket\r\n") },
+	},
+	{
+		name: "SIGTERM with events", mended: "  its restart",
+		target: map[string]string{"": "all: 500, none failed"},
+		run:    func(s *stage) []faults.Trial { return s.terminateWith("App-Events: 20ms\r\n") },
 	},
 	{
 		name: "SIGSTOP follower", target: map[string]string{"": "moved: 3000"},
@@ -94,6 +107,26 @@ func (s *stage) terminate(victim *cluster.Node) []faults.Trial {
 		}),
 		s.comeBack(victim),
 	}
+}
+
+// terminateWith is terminate of a follower with one stream open, of a key of its own.
+func (s *stage) terminateWith(lines string) []faults.Trial {
+	victim := s.c.Follower(s.tb)
+	key := s.committed(s.but(victim)).Keys(victim.ID, 1)[0]
+	conn, err := net.Dial("tcp", victim.Addr)
+	must(s.tb, err)
+	defer func() { _ = conn.Close() }()
+	_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\n%s\r\n", key, lines)
+	must(s.tb, err)
+	_, err = conn.Read(make([]byte, 1))
+	must(s.tb, err)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	defer func() { <-drained }()
+	return s.terminate(victim)
 }
 
 // pause is SIGSTOP, until others own the node's shards.

@@ -135,6 +135,22 @@ func (in *inlet) fillFirst() error {
 	return err
 }
 
+// moreLean is more, but it waits with a few bytes only where it has no buffer, and
+// then takes what came along with them: TLS has read that already.
+func (in *inlet) moreLean() error {
+	if in.buf != nil || in.sock != nil {
+		return in.more()
+	}
+	if err := in.fillFirst(); err != nil || in.w < len(in.few) || in.setDeadline(past()) != nil {
+		return err
+	}
+	n, _ := in.nc.Read(in.buf[in.w:]) // an error comes again with the next read
+	in.w += n
+	in.received += int64(n)
+	_ = in.setDeadline(time.Time{}) // as above
+	return nil
+}
+
 // tryFill reads once if something is there. There must be room, or no buffer.
 func (in *inlet) tryFill() (bool, error) {
 	if in.sock == nil {

@@ -1,0 +1,38 @@
+package h1
+
+import "io"
+
+// Ready returns what is there of the body, without waiting: nothing if there is
+// none, io.EOF at its end. It is valid until the next read, and for those who look
+// at what they pass on.
+func (b *Body) Ready() ([]byte, error) {
+	if _, err := b.take(nil); err != nil {
+		if err == errMore { //nolint:errorlint // never wrapped
+			err = nil
+		}
+		return nil, err
+	}
+	p := b.in.unread()
+	if b.kind != UntilClose && int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	b.in.discard(len(p))
+	return p, b.took(len(p))
+}
+
+// Await waits until more of the body has come, or its end: then Ready tells. While
+// it waits it holds a buffer only where it must.
+func (b *Body) Await() error {
+	in := b.in
+	in.release()
+	if err := in.arm(in.body); err != nil {
+		return b.fail(err)
+	}
+	b.begun = true
+	if err := in.moreLean(); err != nil {
+		if err = b.ended(err); err != io.EOF { //nolint:errorlint // never wrapped
+			return err
+		}
+	}
+	return nil
+}
