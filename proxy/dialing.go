@@ -2,74 +2,125 @@ package proxy
 
 import (
 	"context"
-	"sync"
-
-	"shardway/shardmap"
+	"errors"
+	"fmt"
+	"net"
 )
 
-// dials holds the connections that are being made to other nodes, each for one
-// request: when the request's shard leaves the node, there is nothing to connect
-// for any more. Without this a request would wait for a node that does not answer,
-// a stopped or cut off one, as long as connecting may take, though its shard has
-// been taken from that node meanwhile.
-type dials struct {
-	mu  sync.Mutex
-	all map[*dialing]struct{}
-}
+// maxDials is how many connections to one place are made at once: more would
+// only wait for each other there, and keep what is already connected from being
+// served. Those to nodes cost two handshakes; an app takes no more than its listen
+// backlog, and what does not fit waits for TCP's retries of a second and more.
+const maxDials = 16
 
-// dialing is one of them. Its shard and node do not change.
-type dialing struct {
-	shard  shardmap.Shard
-	node   string
-	cancel context.CancelFunc
-}
-
-// left reports that the table does not send the shard to the node.
-func (d *dialing) left(t *Table) bool {
-	r := t.Route(d.shard)
-	return r.Kind != Remote || r.Node != d.node
-}
-
-func (a *dials) add(d *dialing) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.all == nil {
-		a.all = make(map[*dialing]struct{})
+// want has as many connections made as those in line need and the bounds allow.
+// At the bound of open ones it takes the place of the one that has been idle
+// longest: what is in line could not use that. With mu held.
+func (p *pool) want() {
+	for p.mu.dialing-p.mu.window.stuck < p.mu.line.n && !p.mu.window.full(p.mu.dialing) {
+		var old *link
+		if p.max > 0 && p.mu.open >= p.max {
+			if len(p.mu.idle) == 0 {
+				return
+			}
+			old = p.mu.idle[0]
+			last := copy(p.mu.idle, p.mu.idle[1:])
+			p.mu.idle[last] = nil
+			p.mu.idle = p.mu.idle[:last]
+		} else {
+			p.mu.open++
+		}
+		p.mu.dialing++
+		p.dialers.Add(1)
+		go p.connect(old, p.mu.won, p.watchDial())
 	}
-	a.all[d] = struct{}{}
 }
 
-func (a *dials) remove(d *dialing) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.all, d)
+// connect makes a connection, in the place of an old one if there is one, for the
+// first in line. Whoever that is by then: a request that sees another one come
+// free before does not wait for this.
+func (p *pool) connect(old *link, won uint64, over func()) {
+	defer p.dialers.Done()
+	if old != nil {
+		_ = old.Close()
+		old.Release()
+	}
+	l, err := p.dialSafely()
+	p.mu.Lock()
+	p.mu.dialing--
+	over()
+	if err != nil {
+		p.mu.open--
+		p.failed(err, p.mu.won != won)
+		p.want()
+		p.mu.Unlock()
+		return
+	}
+	l.pool = p
+	p.mu.won++
+	p.begin(l)
+	p.mu.Unlock()
+	p.gate.connected()
+	p.keep(l)
 }
 
-// look ends those whose shard has left their node.
-func (a *dials) look(t *Table) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for d := range a.all {
-		if d.left(t) {
-			d.cancel()
+// failed tells those in line that a connection did not come about. If others have
+// meanwhile, that says little of the place: one of them is told, so that a place
+// which takes some and refuses some is not asked without a pause, or none if it
+// took its time for that. With mu held.
+func (p *pool) failed(err error, others bool) {
+	switch {
+	case !others && !p.mu.closed:
+		p.gate.close(err)
+		p.sendOff(err)
+	case !isTimeout(err):
+		if w := p.mu.line.first(); w != nil {
+			w.turn <- turn{err: err}
 		}
 	}
 }
 
-// connectPeer dials a node for the request's shard, for a place that its pool
-// gave. Left tells that the error is no wonder: the shard left the node.
-func (c *client) connectPeer(p *pool, node string) (l *link, left bool, err error) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	defer cancel()
-	d := &dialing{shard: c.x.shard, node: node, cancel: cancel}
-	c.s.dials.add(d)
-	defer c.s.dials.remove(d)
-	// Who swaps the table looks after that: one of the two sees the other.
-	if d.left(c.s.o.Cluster.Table()) {
-		cancel()
+func isTimeout(err error) bool {
+	var slow net.Error
+	return errors.As(err, &slow) && slow.Timeout()
+}
+
+// keep hands a new connection on. One to a node is kept for later if nobody is in
+// line any more; one to the app is closed: an app that serves one connection at a
+// time would wait for a request on it, and serve nobody else.
+func (p *pool) keep(l *link) {
+	p.mu.Lock()
+	l.since = p.clock.now()
+	kept := (p.node != "" || p.mu.line.n > 0) && p.give(l)
+	p.want()
+	p.mu.Unlock()
+	if !kept {
+		p.drop(l)
 	}
-	if l, err = p.connect(ctx); err != nil {
-		return nil, d.left(c.s.o.Cluster.Table()), err
+}
+
+// dialSafely dials; a bug there ends the dialing only.
+func (p *pool) dialSafely() (l *link, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: %v", errPanicked, v)
+		}
+	}()
+	return p.dial(p.life)
+}
+
+// newPool makes the pool of a node, or of the app if that is empty.
+func (s *Server) newPool(node string, dial func(ctx context.Context) (*link, error)) *pool {
+	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers}
+	p.gate.room = s.o.Room
+	if node == "" {
+		p.mu.window.size = firstWindow
 	}
-	return l, false, nil
+	return p
+}
+
+func (s *Server) newPeerPool(node string) *pool {
+	p := s.newPool(node, func(ctx context.Context) (*link, error) { return s.dialPeer(ctx, node) })
+	p.maxIdle = s.o.PeerConns
+	return p
 }

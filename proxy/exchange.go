@@ -90,6 +90,7 @@ type verdict struct {
 	backoff             bool
 	committed, proposed uint64
 	seen                uint64 // the table that was looked at
+	gate                *gate  // wait for this besides: it tells when it is worth another look
 
 	// Of stepFail, and of stepHold when nothing else says it better.
 	code   problem.Code
@@ -196,7 +197,7 @@ func (c *client) local(t *Table, r *Route) verdict {
 	if c.s.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
-	l, v := c.link(c.s.upstream, "")
+	l, v := c.link(c.s.upstream)
 	if l == nil {
 		return v
 	}
@@ -260,7 +261,7 @@ func (c *client) remote(t *Table, r *Route) verdict {
 	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
 		return fail(problem.PeerUnreachable, mayHaveRun)
 	}
-	l, v := c.link(c.s.peers.pool(r.Node), r.Node)
+	l, v := c.link(c.s.peers.pool(r.Node))
 	if l == nil {
 		return v
 	}

@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"context"
 	"errors"
-	"net"
 	"time"
 
 	"shardway/internal/problem"
@@ -56,14 +54,25 @@ func (c *client) wait(v verdict, left time.Duration) error {
 		limit = min(left, c.x.pause)
 	}
 	if t := c.s.o.Cluster.Table(); v.committed > t.committed || v.proposed > t.proposed {
-		ctx, cancel := context.WithTimeout(c.ctx, left)
-		defer cancel()
-		if !c.s.o.Cluster.Await(ctx, v.committed, v.proposed) {
-			return queue.ErrTimeout
-		}
-		return nil
+		return c.awaitEpochs(t, v)
+	}
+	if v.gate != nil {
+		v.gate.count(1)
+		defer v.gate.count(-1)
+		return c.x.ticket.WaitAt(c.ctx.Done(), v.seen, 0, v.gate)
 	}
 	return c.x.ticket.Wait(c.ctx.Done(), v.seen, limit)
+}
+
+// awaitEpochs waits until this node's table is of the epochs that an owner spoke
+// of. Each comes with a table, and those who wait for it go on by the Room's ramp.
+func (c *client) awaitEpochs(t *Table, v verdict) error {
+	for ; v.committed > t.committed || v.proposed > t.proposed; t = c.s.o.Cluster.Table() {
+		if err := c.x.ticket.Wait(c.ctx.Done(), t.generation, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // timeLeft returns what is left of QueueWait, which starts with the first call.
@@ -114,86 +123,94 @@ func (c *client) expired(v verdict) verdict {
 	return v
 }
 
-// link gets a connection: an idle one, a new one, or for the app one that
-// somebody gives back, after a wait. Without one it returns the verdict. An empty
-// node is the app.
-func (c *client) link(p *pool, node string) (*link, verdict) {
+// link gets a connection: an idle one, or else the next that is given back or newly
+// made. Without one it returns the verdict.
+func (c *client) link(p *pool) (*link, verdict) {
 	// Where one connection broke, others may have.
 	fresh := c.x.safety != safeMethod || c.x.mayHaveRun()
-	l, dial := p.take(fresh)
-	if l != nil && c.x.stale >= maxStale {
-		_ = l.Close() // its place is used for a new one
-		l.Release()
-		l, dial = nil, true
-	}
-	if l != nil {
+	if l := p.take(fresh); l != nil {
 		return l, verdict{}
 	}
-	if !dial {
-		var v verdict
-		if l, v = c.awaitLink(p); v.step != 0 {
-			return nil, v
+	w := &waiter{shard: c.x.shard, sharded: !c.x.keyless, fresh: fresh}
+	for {
+		l, dialed, err := p.join(w)
+		if l == nil && err == nil {
+			l, err = c.inLine(p, w, dialed)
 		}
-		if l != nil && l.Alive() && (!fresh || l.socket) {
+		switch {
+		case err != nil:
+			return nil, c.noLink(p, err)
+		case !l.reused, l.Alive() && (!fresh || l.socket):
 			return l, verdict{}
 		}
-		if l != nil {
-			_ = l.Close() // its place is used for a new one
-			l.Release()
+		p.drop(l)
+	}
+}
+
+// inLine waits in line. Only who waits for others to be done takes a place in the
+// queue: dialed says that there will be a connection as soon as it can be made.
+func (c *client) inLine(p *pool, w *waiter, dialed bool) (*link, error) {
+	limit := ownerWait
+	if c.ingress == "" {
+		limit = c.timeLeft(time.Now()) // connecting counts as waiting
+	}
+	if w.left(c.s.o.Cluster.Table(), p.node) {
+		_ = p.leave(w)
+		return nil, errLook
+	}
+	if dialed {
+		return p.await(w, c.ctx.Done(), max(limit, c.s.set.Load().ConnectTimeout+ownerWait))
+	}
+	if c.ingress == "" {
+		if v := c.enter(); v.step != 0 {
+			_ = p.leave(w)
+			return nil, &noPlace{v}
 		}
 	}
-	c.timeLeft(time.Now()) // connecting counts as waiting
-	var left bool
-	var err error
-	if node == "" {
-		l, err = p.connect(c.ctx)
-	} else {
-		l, left, err = c.connectPeer(p, node)
-	}
+	c.gone.arm()
+	c.gone.start()
+	defer c.gone.disarm()
+	return p.await(w, c.ctx.Done(), limit)
+}
+
+// noPlace ends a wait for a connection that the queue had no place for.
+type noPlace struct{ v verdict }
+
+func (e *noPlace) Error() string { return e.v.detail }
+
+// noLink makes a verdict of why there is no connection.
+func (c *client) noLink(p *pool, err error) verdict {
+	var full *noPlace
 	switch {
-	case err == nil:
-		return l, verdict{}
 	case c.down.Load():
-		return nil, done
-	case left:
-		return nil, verdict{step: stepAgain}
+		return done
+	case errors.As(err, &full):
+		return full.v
+	case errors.Is(err, errLook):
+		return verdict{step: stepAgain}
 	}
 	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
-	var slow net.Error
-	switch timedOut := errors.As(err, &slow) && slow.Timeout(); {
-	case node != "":
+	if p.gate.shut.Load() {
+		v.gate, v.backoff = &p.gate, false
+	}
+	if errors.Is(err, errShut) {
+		err = p.gate.reason()
+	}
+	switch {
+	case errors.Is(err, errNoApp):
+		v.refusal = RefusedNoApp
+		return v
+	case p.node != "":
 		v.code = problem.PeerUnreachable
-	case timedOut:
+	case errors.Is(err, errBusy):
+		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
+		v.detail = "all connections to the app are in use"
+		return v
+	case isTimeout(err) || errors.Is(err, errDialing):
 		v.code, v.refusal = problem.ConnectTimeout, RefusedNoApp
 	default:
 		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
 	}
 	v.detail = err.Error()
-	return nil, v
-}
-
-// awaitLink waits until a connection or a place for one comes free; both nil
-// mean a place.
-func (c *client) awaitLink(p *pool) (*link, verdict) {
-	limit := ownerWait
-	if c.ingress == "" {
-		limit = c.timeLeft(time.Now())
-		if failed := c.enter(); failed.step != 0 {
-			return nil, failed
-		}
-	}
-	c.gone.arm()
-	c.gone.start()
-	l, err := p.await(c.ctx.Done(), limit)
-	c.gone.disarm()
-	switch {
-	case err == nil:
-		return l, verdict{}
-	case c.down.Load():
-		return nil, done
-	}
-	return nil, verdict{
-		step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, backoff: true,
-		code: problem.UpstreamBusy, detail: "all connections to the app are in use",
-	}
+	return v
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"shardway/proxy/h1"
@@ -29,6 +30,10 @@ type link struct {
 	socket bool          // can be looked at without reading
 	reused bool          // has carried a request before
 	since  time.Duration // by the pool's clock, when it became idle
+
+	// young is set while the pool counts it as new, until settling ends that.
+	young    atomic.Bool
+	settling *time.Timer
 }
 
 // newLink wraps a connection just made.

@@ -1,17 +1,14 @@
 package proxy
 
 import (
-	"context"
 	"sync"
 	"time"
 )
 
 // peers holds a pool for each node that requests were forwarded to.
 type peers struct {
-	dial    func(ctx context.Context, node string) (*link, error)
-	clock   *coarse
-	maxIdle int
-	pools   sync.Map // node id → *pool
+	fresh func(node string) *pool // makes one
+	pools sync.Map                // node id → *pool
 }
 
 // pool returns the pool of a node.
@@ -19,9 +16,7 @@ func (p *peers) pool(node string) *pool {
 	if v, ok := p.pools.Load(node); ok {
 		return v.(*pool) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
-	made := &pool{clock: p.clock, maxIdle: p.maxIdle}
-	made.dial = func(ctx context.Context) (*link, error) { return p.dial(ctx, node) }
-	v, _ := p.pools.LoadOrStore(node, made)
+	v, _ := p.pools.LoadOrStore(node, p.fresh(node))
 	return v.(*pool) //nolint:errcheck,forcetypeassert // as above
 }
 

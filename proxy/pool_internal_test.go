@@ -1,10 +1,13 @@
 package proxy
 
 import (
+	"context"
 	"net"
 	"testing"
+	"time"
 
 	"shardway/proxy/h1"
+	"shardway/queue"
 )
 
 // closing is a connection that tells when it is closed.
@@ -23,22 +26,39 @@ func (c closing) Close() error {
 func TestPoolClosesOutsideItsLock(t *testing.T) {
 	here, there := net.Pipe()
 	defer func() { _ = there.Close() }()
-	p := &pool{clock: new(coarse), max: 1}
-	closed := false
+	fresh, far := net.Pipe()
+	defer func() { _ = far.Close() }()
+	s := New(Options{Room: queue.New(queue.Options{})})
+	p := s.newPool("", func(context.Context) (*link, error) {
+		return &link{Conn: h1.NewConn(fresh, h1.Options{})}, nil
+	})
+	p.max = 1
+	closed := make(chan bool, 1)
 	c := closing{Conn: here, closed: func() {
-		closed = true
-		if !p.mu.TryLock() {
-			t.Error("closed under the pool's lock")
-			return
+		free := p.mu.TryLock()
+		if free {
+			p.mu.Unlock()
 		}
-		p.mu.Unlock()
+		closed <- free
 	}}
 	p.mu.open, p.mu.idle = 1, []*link{{Conn: h1.NewConn(c, h1.Options{}), pool: p}}
 	// It cannot be looked at, so a request that must not be sent twice needs another.
-	if l, dial := p.take(true); l != nil || !dial {
-		t.Errorf("take = %v, %v, want a place to dial for", l, dial)
+	if l := p.take(true); l != nil {
+		t.Fatal("took what it cannot look at")
 	}
-	if p.mu.open != 1 || len(p.mu.idle) != 0 || !closed {
-		t.Errorf("%d open, %d idle, closed %v; want 1, 0, true", p.mu.open, len(p.mu.idle), closed)
+	w := &waiter{fresh: true}
+	l, dialed, err := p.join(w)
+	if l != nil || !dialed || err != nil {
+		t.Fatalf("join = %v, %v, %v, want one to be dialed", l, dialed, err)
 	}
+	if l, err = p.await(w, nil, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if !<-closed {
+		t.Error("closed under the pool's lock")
+	}
+	if p.size() != 1 || len(p.mu.idle) != 0 {
+		t.Errorf("%d open, %d idle; want 1, 0", p.size(), len(p.mu.idle))
+	}
+	p.drop(l)
 }

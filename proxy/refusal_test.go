@@ -38,7 +38,7 @@ func TestIngressWaitsForTheOwnersEpochs(t *testing.T) {
 	c := ingress.dial()
 	c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "refused", func() bool { return metric(t, ingress, "shardway_refused_by_owner_total", "not-owner") == 1 })
-	until(t, "it waits for its log", func() bool { return ingress.awaiting.Load() == 1 })
+	until(t, "it waits for its log", func() bool { return ingress.room.Stats().Waiting == 1 })
 	third := newNode(t, "third", webApp(t, echo))
 	third.swap(3, 4, local(3))
 	ingress.knows("third", third)

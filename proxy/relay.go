@@ -31,6 +31,7 @@ func (c *client) relay(p *trip) verdict {
 	if !c.slot.mark(flags) {
 		return c.broken(p, nil)
 	}
+	p.l.pool.gate.served()
 	c.answered(res.Status(), res)
 	w := c.h.WriteResponseHead(res, c.editResponse(p, res))
 	var rerr, werr error

@@ -144,6 +144,7 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 		if err := p.l.ReadResponse(res, c.req.Method()); err != nil {
 			return err
 		}
+		p.l.pool.settle(p.l)
 		switch {
 		case res.Switches() && !c.req.Upgrades():
 			return errNotSwitched
@@ -255,6 +256,12 @@ func (c *client) refused(p *trip) verdict {
 	}
 	if refusal == RefusedNoApp || refusal == RefusedBusy {
 		v.reason = ReasonUnreachable
+	}
+	if refusal == RefusedNoApp {
+		v.gate = &p.l.pool.gate
+		v.gate.close(errNoApp)
+	} else {
+		p.l.pool.gate.served()
 	}
 	return v
 }

@@ -21,7 +21,6 @@ type Server struct {
 	set      atomic.Pointer[Settings]
 	upstream *pool // nil in a gateway
 	peers    peers
-	dials    dials
 	conns    registry
 	budget   budget
 	metrics  *metrics
@@ -29,8 +28,12 @@ type Server struct {
 	closing  atomic.Bool // set with mu held: no listener comes after it
 	// hard ends with hasty: every connection is cut then, one that waits for its TLS
 	// handshake and one that only comes in, too.
-	hard    context.Context //nolint:containedctx // of the Server's whole life
-	hasty   context.CancelFunc
+	hard  context.Context //nolint:containedctx // of the Server's whole life
+	hasty context.CancelFunc
+	// life ends with Shutdown, and with it what is being dialed.
+	life    context.Context //nolint:containedctx // as hard
+	end     context.CancelFunc
+	dialers sync.WaitGroup
 	buffers h1.Buffers
 	bodies  sync.Pool // *[]byte of BodyBuffer
 	keyless Route     // of requests without a key
@@ -53,9 +56,11 @@ func New(o Options) *Server {
 	s.o.Settings = Settings{}
 	s.tick()
 	s.conns.tick, s.conns.sweep = s.tick, s.sweep
-	s.peers.dial, s.peers.clock, s.peers.maxIdle = s.dialPeer, &s.clock, s.o.PeerConns
+	s.life, s.end = context.WithCancel(context.Background())
+	s.peers.fresh = s.newPeerPool
 	if s.o.DialUpstream != nil {
-		s.upstream = &pool{dial: s.dialUpstream, clock: &s.clock, max: s.o.UpstreamConns, wary: true}
+		s.upstream = s.newPool("", s.dialUpstream)
+		s.upstream.max, s.upstream.wary = s.o.UpstreamConns, true
 	}
 	s.budget.fill()
 	s.mu.listeners, s.mu.none = make(map[net.Listener]struct{}), make(chan struct{})
@@ -161,11 +166,15 @@ func isTemporary(err error) bool {
 }
 
 // Wake makes waiting requests look at the table again, also those that wait for a
-// connection to a node which they are not for any more; the node calls it after
+// connection to a place which they are not for any more; the node calls it after
 // each swap, with the new table's generation.
 func (s *Server) Wake(generation uint64) {
 	s.o.Room.Wake(generation)
-	s.dials.look(s.o.Cluster.Table())
+	t := s.o.Cluster.Table()
+	if s.upstream != nil {
+		s.upstream.look(t)
+	}
+	s.peers.each(func(p *pool) { p.look(t) })
 }
 
 // Cut cuts what runs on the local app for the shards that match names, and
@@ -235,12 +244,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// closeIdle closes the kept connections to the app and to other nodes.
+// closeIdle closes the kept connections to the app and to other nodes, and ends
+// what is being dialed.
 func (s *Server) closeIdle() {
 	if s.upstream != nil {
 		s.upstream.closeIdle()
 	}
 	s.peers.closeIdle()
+	s.end()
+	s.dialers.Wait()
 }
 
 // listen notes a listener for Shutdown, which may have been called already.

@@ -91,6 +91,45 @@ func (r *Room) Wake(generation uint64) {
 	r.release()
 }
 
+// Gate is what a request may wait for besides a new table: a place that takes no
+// requests for the moment. Its methods are called under the Room's lock.
+type Gate interface {
+	// Passable reports whether it is worth coming again. Whoever makes it so calls
+	// Rouse or RouseOne after that.
+	Passable() bool
+}
+
+// Rouse makes everybody due who waits at the gate.
+func (r *Room) Rouse(gate Gate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t := r.idle.head; t != nil; {
+		next := t.next
+		if t.gate == gate {
+			r.idle.remove(t)
+			r.due.push(t)
+		}
+		t = next
+	}
+	r.release()
+}
+
+// RouseOne lets the one go who has waited at the gate for longest, and reports
+// whether there was one. It is no part of the ramp: the caller paces it.
+func (r *Room) RouseOne(gate Gate) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t := r.idle.head; t != nil; t = t.next {
+		if t.gate == gate {
+			r.idle.remove(t)
+			r.stats.Awakened++
+			t.ready <- struct{}{} // has room: see release
+			return true
+		}
+	}
+	return false
+}
+
 // Stats returns the figures of this moment.
 func (r *Room) Stats() Stats {
 	r.mu.Lock()

@@ -20,6 +20,7 @@ type Ticket struct {
 	in         *line   // the line it is in, if any
 	prev, next *Ticket // in that line
 	seen       uint64  // the generation it waits to be replaced
+	gate       Gate    // that it waits for besides, if any
 	round      uint64  // of the ramp in which it was released; 0: it does not count
 	overtime   bool    // had its look after the deadline
 	outcome    error   // ErrTimeout, ErrGone
@@ -35,6 +36,12 @@ type Ticket struct {
 // A request whose time is over while a newer table is there, as one that the ramp
 // has not reached, may look at it once more.
 func (t *Ticket) Wait(done <-chan struct{}, seen uint64, limit time.Duration) error {
+	return t.WaitAt(done, seen, limit, nil)
+}
+
+// WaitAt is Wait that also ends when Rouse or RouseOne is called for the gate, and
+// at once if that is passable already.
+func (t *Ticket) WaitAt(done <-chan struct{}, seen uint64, limit time.Duration, gate Gate) error {
 	r := t.room
 	left := time.Until(t.deadline)
 	r.mu.Lock()
@@ -48,7 +55,11 @@ func (t *Ticket) Wait(done <-chan struct{}, seen uint64, limit time.Duration) er
 		defer r.mu.Unlock()
 		return t.now(seen, left <= 0)
 	}
-	t.seen = seen
+	if gate != nil && gate.Passable() {
+		r.mu.Unlock()
+		return nil
+	}
+	t.seen, t.gate = seen, gate
 	r.idle.push(t)
 	r.mu.Unlock()
 

@@ -1,0 +1,186 @@
+package proxy
+
+import (
+	"errors"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// What a wait for a connection may end with, beside what dialing says.
+var (
+	// errBusy reports that a pool's connections are all in use and that none came
+	// free in time.
+	errBusy = errors.New("proxy: all connections in use")
+	// errDialing reports that connections are being made and that none was in time.
+	errDialing = errors.New("proxy: no connection was made in time")
+	// errLook asks to look at the table again: another place serves the shard, or
+	// the pool is another one by now.
+	errLook = errors.New("proxy: look again")
+	// errShut reports that the gate is shut.
+	errShut = errors.New("proxy: waiting for its turn to ask")
+	// errNoApp is why the gate of a node is shut whose app takes no connections.
+	errNoApp = errors.New("proxy: the app behind the owner accepts no connections")
+)
+
+// waiter is a request in line for a connection.
+type waiter struct {
+	shard   shardmap.Shard
+	sharded bool // else it looks for no other place
+	fresh   bool // as for pool.take
+	turn    chan turn
+
+	in         *line
+	prev, next *waiter
+}
+
+// turn is what a waiter is sent, once: a connection, or why there is none.
+type turn struct {
+	l   *link
+	err error
+}
+
+// line is a first-in-first-out line of waiters that any of them can leave from
+// the middle.
+type line struct {
+	head, tail *waiter
+	n          int
+}
+
+func (q *line) push(w *waiter) {
+	w.in, w.prev, w.next = q, q.tail, nil
+	if q.tail == nil {
+		q.head = w
+	} else {
+		q.tail.next = w
+	}
+	q.tail = w
+	q.n++
+}
+
+func (q *line) remove(w *waiter) {
+	if w.prev == nil {
+		q.head = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.tail = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.in, w.prev, w.next = nil, nil, nil
+	q.n--
+}
+
+// first takes the first waiter out, nil if there is none.
+func (q *line) first() *waiter {
+	w := q.head
+	if w != nil {
+		q.remove(w)
+	}
+	return w
+}
+
+// join gets in line. A connection that came free meanwhile is returned at once;
+// dialed tells that one is being made for everybody in line, this one included.
+func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
+	w.turn = make(chan turn, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.closed {
+		return nil, false, errLook
+	}
+	if !p.gate.pass() {
+		return nil, false, errShut
+	}
+	if l := p.newest(w.fresh, p.clock.now()-freshFor); l != nil {
+		return l, false, nil
+	}
+	p.mu.line.push(w)
+	p.want()
+	return nil, p.mu.dialing-p.mu.window.stuck >= p.mu.line.n, nil
+}
+
+// await waits for what join did not give.
+func (p *pool) await(w *waiter, done <-chan struct{}, limit time.Duration) (*link, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case t := <-w.turn:
+		return t.l, t.err
+	case <-timer.C:
+	case <-done:
+	}
+	return nil, p.leave(w)
+}
+
+// leave takes a waiter out of the line, whether it is still in it or has been
+// served this moment, and says what it waited for in vain.
+func (p *pool) leave(w *waiter) error {
+	p.mu.Lock()
+	why := errBusy
+	if p.mu.dialing > 0 || p.node != "" {
+		why = errDialing
+	}
+	waits := w.in != nil
+	if waits {
+		w.in.remove(w)
+	}
+	p.mu.Unlock()
+	if waits {
+		return why
+	}
+	t := <-w.turn // sent under mu with the removal, so it is there
+	switch {
+	case t.l == nil:
+		return t.err
+	case t.l.reused:
+		p.put(t.l)
+	default:
+		p.keep(t.l)
+	}
+	return why
+}
+
+// look sends off those in line whose shard is served elsewhere by this table:
+// there is nothing to wait for here. Who swaps the table calls it after that, and
+// a waiter looks once more when it is in line: one of the two sees the other.
+func (p *pool) look(t *Table) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := p.mu.line.head; w != nil; {
+		next := w.next
+		if w.left(t, p.node) {
+			p.mu.line.remove(w)
+			w.turn <- turn{err: errLook}
+		}
+		w = next
+	}
+}
+
+// left reports that the table does not send the waiter's shard to the node, or to
+// the app if that is empty.
+func (w *waiter) left(t *Table, node string) bool {
+	if !w.sharded {
+		return false
+	}
+	if int(w.shard) >= t.Shards() {
+		return true
+	}
+	r := t.Route(w.shard)
+	if node == "" {
+		return r.Kind != Local
+	}
+	return r.Kind != Remote || r.Node != node
+}
+
+// sendOff empties the line; without an error its people look again. With mu held.
+func (p *pool) sendOff(err error) {
+	if err == nil {
+		err = errLook
+	}
+	for w := p.mu.line.first(); w != nil; w = p.mu.line.first() {
+		w.turn <- turn{err: err}
+	}
+}
