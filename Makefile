@@ -136,9 +136,13 @@ SOAK ?= 20m
 soak: ## all faults again and again, on three and on five nodes side by side (SOAK=20m)
 	$(call stage,soak,go test -count=1 -timeout 24h -v ./e2e/chaos -run '^TestChaos$$' -chaos.for=$(SOAK))
 
+# Commas of arguments within a call.
+comma := ,
+
 .PHONY: bench-faults
-bench-faults: ## what each fault costs: the longest time a key went unanswered, requests that failed or were held (TRIALS=20 each)
+bench-faults: ## what each fault costs: the longest time a key went unanswered, requests that failed or were held (TRIALS=20 each); bursts of connections
 	$(call stage,faults,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestFaults$$' -faults.trials=$(TRIALS))
+	$(call stage,bursts,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestBursts$$' -faults.bursts=1000$(comma)3000 -faults.trials=3)
 
 # STEADY is how long bench-steady loads the machine.
 STEADY ?= 10m
