@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"shardway/internal/problem"
@@ -13,7 +14,7 @@ type exchange struct {
 	key       []byte
 	shard     shardmap.Shard
 	sharded   bool   // shard is set
-	keyless   bool   // no key, and on-missing is local
+	keyless   bool   // no key: any app will do, that of this node first
 	newCookie []byte // value of the sticky cookie to set
 	safety    safety
 	id        [2]uint64 // X-Request-Id of a request that came without; zero: not made yet
@@ -165,7 +166,10 @@ func (c *client) attempt(t *Table) verdict {
 	if !c.x.sharded && !c.x.keyless {
 		c.x.shard, c.x.sharded = shardmap.OfBytes(c.x.key, t.Shards()), true
 	}
-	if c.x.keyless {
+	switch {
+	case c.x.keyless && c.s.upstream == nil:
+		return c.anywhere(t)
+	case c.x.keyless:
 		return c.local(t, &c.s.keyless)
 	}
 	switch r := t.Route(c.x.shard); r.Kind {
@@ -177,6 +181,20 @@ func (c *client) attempt(t *Table) verdict {
 		return verdict{step: stepHold, reason: r.Reason, refusal: refusalFor(r)}
 	}
 	panic("proxy: a route without a kind")
+}
+
+// anywhere has some node run a request without a key: this one is a gateway.
+func (c *client) anywhere(t *Table) verdict {
+	first := rand.IntN(t.Shards()) //nolint:gosec // it spreads load and keeps no secret
+	for i := range t.Shards() {
+		// Of the shard it takes that it is this node's, as with any other request.
+		c.x.shard = shardmap.Shard((first + i) % t.Shards())
+		if r := t.Route(c.x.shard); r.Kind == Remote {
+			return c.remote(t, &Route{Kind: Remote, Node: r.Node})
+		}
+	}
+	r := t.Route(c.x.shard)
+	return verdict{step: stepHold, reason: r.Reason, refusal: refusalFor(r)}
 }
 
 // refusalFor says why a node that finds r does not serve the shard.

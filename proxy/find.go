@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
+	"strings"
 
 	"shardway/internal/problem"
+	"shardway/proxy/h1"
 )
 
 // stickyCookie is the cookie that on-missing: cookie sets and reads.
@@ -14,27 +16,53 @@ const stickyCookie = "Shardway-Key"
 // stickyLen is the length of its value: 128 bits in hexadecimal.
 const stickyLen = 32
 
+// Refusals of requests that name a key in a way the app may read otherwise.
+const (
+	badTwoKeys  = "two different keys in "
+	badUnseen   = "Connection names what the app is to see of "
+	badPath     = "a path that has two readings (., .., an empty segment, an encoded slash, \\ or ;) for "
+	badPathHint = "the routes"
+)
+
 // findKey finds the key of the request; false means that it has been answered.
 func (c *client) findKey() bool {
 	k := c.set.Keys
 	sources, wants := k.sources, k.wants
 	if len(k.routes) > 0 {
-		// By what the app takes the path for: another spelling is no way around.
-		sources, wants = k.choose(normalPath(c.grown(len(c.req.Path())), c.req.Path()))
-	}
-	for i := range sources {
-		if c.x.key = c.keyFrom(&sources[i]); c.x.key == nil {
-			continue
-		}
-		if sources[i].kind == sourceHeader && c.twoKeys(sources[i].name) {
-			c.answer(&problem.Problem{Code: problem.BadRequest, Detail: "two different keys in header:" + sources[i].name, Param: "header:" + sources[i].name})
+		p := readPath(c.grown(len(c.req.Path())), c.req.Path())
+		var sure bool
+		if sources, wants, sure = k.choose(&p); !sure {
+			c.refuseKey(badPath, badPathHint)
 			return false
 		}
-		return true
 	}
-	switch k.missing {
+	for i := range sources {
+		key, bad := c.keyFrom(&sources[i])
+		if bad != "" {
+			c.refuseKey(bad, describe(sources[i:i+1]))
+			return false
+		}
+		if key != nil {
+			c.x.key = key
+			return true
+		}
+	}
+	return c.withoutKey(wants)
+}
+
+// refuseKey answers a request whose key this node and the app could read
+// differently: it may own the shard of one reading only.
+func (c *client) refuseKey(bad, where string) {
+	c.answer(&problem.Problem{Code: problem.BadRequest, Detail: bad + where, Param: where})
+}
+
+// withoutKey does as on-missing says; false means that the request has been
+// answered. A preflight cannot carry the header that a key may be looked for in
+// (WHATWG Fetch, section 4.8), so it is not refused for that: any app may answer it.
+func (c *client) withoutKey(wants string) bool {
+	switch c.set.Keys.missing {
 	case missingLocal:
-		if c.s.upstream == nil {
+		if c.s.upstream == nil && !c.preflight() {
 			c.answer(&problem.Problem{Code: problem.NoKey, Detail: "looked for " + wants + "; this node is a gateway without an app"})
 			return false
 		}
@@ -48,62 +76,97 @@ func (c *client) findKey() bool {
 		return true
 	case missingReject:
 	}
+	if c.preflight() {
+		c.x.keyless = true
+		return true
+	}
 	c.answer(&problem.Problem{Code: problem.NoKey, Detail: "looked for " + wants, Param: wants})
 	return false
 }
 
-// keyFrom returns the key that a source gives, nil without one.
-func (c *client) keyFrom(s *source) []byte {
+// preflight reports whether a browser asks what it may ask.
+func (c *client) preflight() bool {
+	return string(c.req.Method()) == "OPTIONS" && len(c.req.Value("Access-Control-Request-Method")) > 0
+}
+
+// keyFrom returns the key that a source gives, nil without one, or why the
+// request is refused.
+func (c *client) keyFrom(s *source) (key []byte, bad string) {
 	switch s.kind {
 	case sourceHeader:
 		return c.headerKey(s.name)
 	case sourcePath:
-		return pathSegment(c.grown(len(c.req.Path())), c.req.Path(), s.segment)
+		p := readPath(c.grown(len(c.req.Path())), c.req.Path())
+		segment, sure := p.segment(s.segment)
+		if !sure {
+			return nil, badPath
+		}
+		return segment, ""
 	case sourceQuery:
-		return queryValue(c.grown(len(c.req.Query())), c.req.Query(), s.name)
+		v, same := queryValue(c.grown(len(c.req.Query())), c.req.Query(), s.name)
+		if !same {
+			return nil, badTwoKeys
+		}
+		return v, ""
 	case sourceCookie:
 		return c.cookie(s.name)
 	case sourceHost:
-		return hostName(c.grown(len(c.req.Host())), c.req.Host())
+		return hostName(c.grown(len(c.req.Host())), c.req.Host()), ""
 	case sourceJWT:
-		return jwtClaim(c.req.Value("Authorization"), s.name)
+		token, bad := c.headerKey("Authorization")
+		return jwtClaim(token, s.name), bad
 	case sourceIP:
-		return c.clientIP()
+		return c.clientIP(), ""
 	}
-	return nil
+	return nil, ""
 }
 
-// headerKey returns the first header line of that name that is not empty.
-func (c *client) headerKey(name string) []byte {
-	for i := c.req.Find(name, 0); i >= 0; i = c.req.Find(name, i+1) {
-		if _, v := c.req.Field(i); len(v) > 0 {
-			return v
+// headerKey returns the value that the header lines of that name have, those with
+// _ for - included: an app may take any of them for the key. What does not go on
+// to the app is not there.
+func (c *client) headerKey(name string) (key []byte, bad string) {
+	for i := c.req.FindAlike(name, 0); i >= 0; i = c.req.FindAlike(name, i+1) {
+		_, v := c.req.Field(i)
+		switch {
+		case len(v) == 0 || c.removed().Has(c.req.Class(i)):
+		case c.req.Named(i):
+			return nil, badUnseen
+		case key == nil:
+			key = v
+		case !bytes.Equal(v, key):
+			return nil, badTwoKeys
 		}
 	}
-	return nil
+	return key, ""
 }
 
-// twoKeys reports whether header lines of that name name another key than the
-// first. An app may take any of them for the key, and this node may own the
-// shard of one only.
-func (c *client) twoKeys(name string) bool {
-	for i := c.req.Find(name, 0); i >= 0; i = c.req.Find(name, i+1) {
-		if _, v := c.req.Field(i); len(v) > 0 && !bytes.Equal(v, c.x.key) {
-			return true
-		}
+// removed returns the fields that no app sees as the client sent them.
+func (c *client) removed() h1.Set {
+	if c.from.trusted {
+		return h1.HopByHop | h1.Shardway | h1.Lookalikes
 	}
-	return false
+	return h1.HopByHop | h1.Shardway | h1.Lookalikes | h1.Forwarding
 }
 
-// cookie returns the first cookie of that name.
-func (c *client) cookie(name string) []byte {
+// cookie returns the first cookie of that name, and what speaks against it.
+func (c *client) cookie(name string) (key []byte, bad string) {
 	for i := c.req.Find("Cookie", 0); i >= 0; i = c.req.Find("Cookie", i+1) {
 		_, field := c.req.Field(i)
-		if v := cookieValue(field, name); v != nil {
-			return v
+		v, same := cookieValue(field, name)
+		if v == nil {
+			continue
+		}
+		if key == nil {
+			key = v
+		}
+		switch {
+		case c.req.Named(i):
+			bad = badUnseen
+		case !same || !bytes.Equal(v, key):
+			bad = badTwoKeys
 		}
 	}
-	return nil
+	return key, bad
 }
 
 // grown returns c.scratch with room for n bytes.
@@ -117,7 +180,8 @@ func (c *client) grown(n int) []byte {
 // stickyKey takes the key from the sticky cookie, or makes one that the answer
 // will set. A value that this proxy cannot have set is replaced.
 func (c *client) stickyKey() {
-	if v := c.cookie(stickyCookie); len(v) == stickyLen && isHex(v) {
+	// Of several the first one counts: the app goes by Shardway-Key, not by the cookie.
+	if v, _ := c.cookie(stickyCookie); len(v) == stickyLen && isHex(v) {
 		c.x.key = v
 		return
 	}
@@ -143,5 +207,19 @@ func (c *client) appendCookie(b []byte) []byte {
 	}
 	b = append(b, "Set-Cookie: "+stickyCookie+"="...)
 	b = append(b, c.x.newCookie...)
-	return append(b, "; Path=/; HttpOnly; SameSite=Lax\r\n"...)
+	b = append(b, "; Path=/; HttpOnly; SameSite=Lax"...)
+	if c.overTLS() {
+		b = append(b, "; Secure"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// overTLS reports whether the client came by https, here or, as a trusted proxy
+// says, to the first of them.
+func (c *client) overTLS() bool {
+	if c.from.proto == "https" {
+		return true
+	}
+	first, _, _ := bytes.Cut(c.req.Known(h1.FieldXForwardedProto), []byte(","))
+	return c.from.trusted && strings.EqualFold(string(bytes.TrimSpace(first)), "https")
 }

@@ -31,7 +31,9 @@ func (c *client) writeRequestHead(p *trip) *h1.Writer {
 	b := c.extra[:0]
 	if c.ingress != "" {
 		// What the ingress said of key, shard and client goes on to the app.
-		e.Drop &^= h1.Of(h1.FieldShardwayKey, h1.FieldShardwayShard)
+		if !c.x.keyless {
+			e.Drop &^= h1.Of(h1.FieldShardwayKey, h1.FieldShardwayShard)
+		}
 		e.DropExpect = e.DropExpect || c.x.onDemand && !c.x.clientExpects
 		b = c.appendOwner(b, p.epoch)
 	} else {
@@ -48,6 +50,9 @@ func (c *client) writeRequestHead(p *trip) *h1.Writer {
 		}
 		if p.r.Kind == Remote {
 			b = c.appendPeer(b, p)
+			if c.x.keyless {
+				b = append(b, lineShard+shardNone+"\r\n"...)
+			}
 		} else {
 			b = c.appendOwner(b, p.epoch)
 		}
@@ -55,6 +60,10 @@ func (c *client) writeRequestHead(p *trip) *h1.Writer {
 	c.extra, e.Extra = b, b
 	return p.l.WriteRequestHead(&c.req, e)
 }
+
+// shardNone is what another node is told for a shard of a request that has none,
+// and that any app may answer.
+const shardNone = "none"
 
 // appendOwner appends what the app is told by the node that owns the shard.
 func (c *client) appendOwner(b []byte, epoch uint64) []byte {
@@ -233,12 +242,13 @@ func (c *client) exposeAnswer(p *trip, e *h1.Edit) {
 	c.extra = c.appendCookie(c.extra)
 }
 
-// appendFieldValue appends a key as a header value: as it is if it is visible
-// ASCII with single bytes of space inside, else percent-encoded where it is not.
+// appendFieldValue appends a key as a header value: visible ASCII but % as it is,
+// and spaces inside, all else percent-encoded. Percent-decoding gives the key back,
+// whatever it is.
 func appendFieldValue(b, key []byte) []byte {
 	for i, c := range key {
 		inner := i > 0 && i < len(key)-1
-		if c > ' ' && c < 0x7f || c == ' ' && inner {
+		if c > ' ' && c < 0x7f && c != '%' || c == ' ' && inner {
 			b = append(b, c)
 			continue
 		}

@@ -7,28 +7,9 @@ import (
 )
 
 // The functions of this file take a key out of one part of a request. Spellings
-// that an app takes for the same value give the same key: path and query are
-// percent-decoded, dot segments resolved, host names lowered. They return nil
-// when there is none; dst is scratch memory for what has to be rewritten.
-
-// pathSegment returns the n-th segment of a path, from 1.
-func pathSegment(dst, path []byte, n int) []byte {
-	path = normalPath(dst, path)
-	for {
-		if len(path) == 0 || path[0] != '/' {
-			return nil
-		}
-		path = path[1:]
-		end := bytes.IndexByte(path, '/')
-		if end < 0 {
-			end = len(path)
-		}
-		if n--; n == 0 {
-			return orNil(path[:end])
-		}
-		path = path[end:]
-	}
-}
+// that every app takes for the same value give the same key: path and query are
+// percent-decoded, host names lowered. They return nil when there is none; dst is
+// scratch memory for what has to be rewritten.
 
 // normalPath decodes a path and resolves its dot segments (RFC 3986 section
 // 5.2.4), in dst if anything changes. An encoded slash becomes one: apps that
@@ -63,24 +44,45 @@ func normalPath(dst, path []byte) []byte {
 	return out
 }
 
-// queryValue returns the first non-empty value of a query parameter.
-func queryValue(dst, query []byte, name string) []byte {
+// queryValue returns the first non-empty value of a query parameter; same tells
+// that no other one differs from it.
+func queryValue(dst, query []byte, name string) (value []byte, same bool) {
+	same = true
 	for len(query) > 0 {
 		pair, rest, _ := bytes.Cut(query, []byte("&"))
 		query = rest
 		n, v, _ := bytes.Cut(pair, []byte("="))
-		if len(v) == 0 {
-			continue
+		switch {
+		case len(v) == 0 || string(n) != name && !unescapesTo(n, name):
+		case value != nil:
+			same = same && unescapesTo(v, value)
+		case bytes.IndexByte(v, '%') < 0 && bytes.IndexByte(v, '+') < 0:
+			value = v
+		default:
+			value = unescape(dst[:0], v, true)
 		}
-		if string(n) != name && string(unescape(dst[:0], n, true)) != name {
-			continue
-		}
-		if bytes.IndexByte(v, '%') < 0 && bytes.IndexByte(v, '+') < 0 {
-			return v
-		}
-		return orNil(unescape(dst[:0], v, true))
 	}
-	return nil
+	return value, same
+}
+
+// unescapesTo reports whether v, percent-decoded and with spaces for +, is want.
+func unescapesTo[T string | []byte](v []byte, want T) bool {
+	var one [1]byte
+	for len(v) > 0 {
+		n := 1
+		if v[0] == '%' && len(v) > 2 {
+			n = 3
+		}
+		c := unescape(one[:0], v[:n], true)
+		if len(c) > 1 { // no escape
+			n, c = 1, v[:1]
+		}
+		if len(want) == 0 || want[0] != c[0] {
+			return false
+		}
+		v, want = v[n:], want[1:]
+	}
+	return len(want) == 0
 }
 
 // unescape appends v to dst, percent-decoded; what is no escape stays. A plus
@@ -113,17 +115,23 @@ func unhex(c byte) byte {
 	return 16
 }
 
-// cookieValue returns the first non-empty value of a cookie in one Cookie field.
-func cookieValue(field []byte, name string) []byte {
+// cookieValue returns the first non-empty value of a cookie in one Cookie field;
+// same tells that no other one differs from it.
+func cookieValue(field []byte, name string) (value []byte, same bool) {
+	same = true
 	for len(field) > 0 {
 		pair, rest, _ := bytes.Cut(field, []byte(";"))
 		field = rest
 		n, v, _ := bytes.Cut(bytes.Trim(pair, " \t"), []byte("="))
-		if string(n) == name && len(v) > 0 {
-			return v
+		switch {
+		case string(n) != name || len(v) == 0:
+		case value == nil:
+			value = v
+		default:
+			same = same && bytes.Equal(v, value)
 		}
 	}
-	return nil
+	return value, same
 }
 
 // hostName returns a Host field lowered, without its port and final dot.

@@ -82,6 +82,9 @@ func NewKeys(spec KeySpec) (*Keys, error) {
 		if !strings.HasPrefix(r.Prefix, "/") {
 			problems = append(problems, fmt.Errorf("%s: prefix must start with /", where))
 		}
+		if p := readPath(nil, []byte(r.Prefix)); p.dots || p.sure <= len(r.Prefix) {
+			problems = append(problems, fmt.Errorf("%s: a prefix has no ., .., empty segment, \\ or ;: paths with them are refused", where))
+		}
 		if len(r.Sources) == 0 {
 			problems = append(problems, fmt.Errorf("%s: no key sources", where))
 		}
@@ -114,14 +117,19 @@ func parseOnMissing(text string) (onMissing, error) {
 	return 0, fmt.Errorf("on-missing: unknown value %q: use reject, local, hash-path or cookie", text)
 }
 
-// choose returns the sources for a path, and their description for people.
-func (k *Keys) choose(path []byte) ([]source, string) {
+// choose returns the sources for a path, and their description for people. Not
+// sure means that another reader of the path may find it below another prefix.
+func (k *Keys) choose(p *reading) (sources []source, wants string, sure bool) {
+	if p.dots {
+		return nil, "", false
+	}
 	for i := range k.routes {
-		if covers(k.routes[i].prefix, path) {
-			return k.routes[i].sources, k.routes[i].wants
+		if prefix := k.routes[i].prefix; covers(prefix, p.path) {
+			sure = p.sure > len(prefix) || p.sure == len(prefix) && strings.HasSuffix(prefix, "/")
+			return k.routes[i].sources, k.routes[i].wants, sure
 		}
 	}
-	return k.sources, k.wants
+	return k.sources, k.wants, true
 }
 
 // covers reports whether path is prefix or lies below it.

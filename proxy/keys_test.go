@@ -38,22 +38,24 @@ func TestKeysAreFoundInTheirSources(t *testing.T) {
 		{"path:2", "/rooms/alice?x=/y", "", "alice"},
 		{"path:2", "/rooms/alice/more", "", "alice"},
 		{"path:2", "/rooms/%61lice", "", "alice"},
-		{"path:2", "/rooms/./alice", "", "alice"},
-		{"path:2", "/rooms/bob/../alice", "", "alice"},
-		{"path:2", "/rooms/bob/%2e%2e/alice", "", "alice"},
-		{"path:2", "/../rooms/alice", "", "alice"},
+		{"path:2", "/rooms/alice//x;y/a%2Fb", "", "alice"},
+		{"path:2", "/rooms/%C3%A9", "", "%C3%A9"},
+		{"path:2", "/rooms/%25C3%25A9", "", "%25C3%25A9"},
 		{"path:2", "/rooms/a%0d%0ab", "", "a%0D%0Ab"},
 		{"path:2", "/rooms/", "", ""},
-		{"path:2", "/rooms//alice", "", ""},
 		{"path:3", "/rooms/alice", "", ""},
 		{"query:user", "/?user=alice", "", "alice"},
-		{"query:user", "/?a=b&user=alice&user=bob", "", "alice"},
+		{"query:user", "/?a=b&user=alice&us%65r=%61lice", "", "alice"},
+		{"query:user", "/?user=a+b&user=a%20b", "", "a b"},
 		{"query:user", "/?user=&user=bob", "", "bob"},
 		{"query:user", "/?us%65r=a%6cice+b", "", "alice b"},
 		{"query:user", "/?user", "", ""},
 		{"query:user", "/user=alice", "", ""},
-		{"query:user", "/?user=100%", "", "100%"},
-		{"cookie:sid", "/", "Cookie: a=b; sid=alice; sid=bob\r\n", "alice"},
+		{"query:user", "/?user=100%", "", "100%25"},
+		{"header:X-Tenant", "/", "X_Tenant: alice\r\nx-tenant: alice\r\n", "alice"},
+		{"header:X_Tenant", "/", "X-Tenant: alice\r\n", "alice"},
+		{"header:X-Forwarded-User", "/", "X-Forwarded-User: alice\r\n", ""}, // a stranger's: no app sees it
+		{"cookie:sid", "/", "Cookie: a=b; sid=alice; sid=alice\r\nCookie: sid=alice; sid=\r\n", "alice"},
 		{"cookie:sid", "/", "Cookie: xsid=no\r\nCookie: sid=alice\r\n", "alice"},
 		{"cookie:sid", "/", "Cookie: sid=\r\n", ""},
 		{"host", "/", "", "example.com"},
@@ -92,7 +94,7 @@ func TestFirstSourceWithAKeyCounts(t *testing.T) {
 	c := n.dial()
 	for target, want := range map[string]string{
 		"/?t=q": "head", "/rooms/r1": "r1", "/rooms/special/s": "s", "/rooms/special": "special", "/roomsx/r1?t=q": "head",
-		"/%72ooms/r1?t=q": "r1", "/./rooms/r1": "r1", "/x/../rooms/r1": "r1", "/rooms%2fr1": "r1", "/rooms/../?t=q": "head",
+		"/%72ooms/r1?t=q": "r1", "/x//rooms;a/r1?t=q": "head", "/x%2frooms/r1": "head",
 	} {
 		c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Tenant: head\r\n\r\n", target)
 		if res, _ := c.answer("GET"); res.Header.Get("Saw-Shardway-Key") != want {
@@ -115,6 +117,7 @@ func TestTwoKeysInOneHeaderAreRefused(t *testing.T) {
 		"X-Tenant: a\r\nX-Tenant: a\r\n": http.StatusOK,
 		"X-Tenant: a\r\nx-tenant: b\r\n": http.StatusBadRequest,
 		"X-Tenant: \r\nX-Tenant: b\r\n":  http.StatusOK,
+		"X-Tenant: a\r\nX_Tenant: b\r\n": http.StatusBadRequest,
 	} {
 		c.send("GET / HTTP/1.1\r\nHost: h\r\n%s\r\n", lines)
 		if res, body := c.answer("GET"); res.StatusCode != want {
@@ -174,13 +177,13 @@ func cookiesOf(t *testing.T, res *reply) []*http.Cookie {
 func TestKeyMistakesAreAllNamed(t *testing.T) {
 	_, err := proxy.NewKeys(proxy.KeySpec{
 		Sources:   []string{"heder:X", "path:0", "header:a b", "query:", "ip:x", "host"},
-		Routes:    []proxy.KeyRoute{{Prefix: "x", Sources: []string{"nope"}}, {Prefix: "/y"}},
+		Routes:    []proxy.KeyRoute{{Prefix: "x", Sources: []string{"nope"}}, {Prefix: "/y"}, {Prefix: "/a;b", Sources: []string{"host"}}, {Prefix: "/c/../d", Sources: []string{"host"}}},
 		OnMissing: "guess",
 	})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, part := range []string{"heder", "path:0", "a b", "query:", "ip:x", `"x"`, "nope", `"/y"`, "guess"} {
+	for _, part := range []string{"heder", "path:0", "a b", "query:", "ip:x", `"x"`, "nope", `"/y"`, "guess", `"/a;b"`, `"/c/../d"`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error does not name %q: %v", part, err)
 		}

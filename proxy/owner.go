@@ -63,6 +63,9 @@ func (c *client) owner() {
 
 // ownerAttempt runs the request if this node owns its shard.
 func (c *client) ownerAttempt(t *Table) verdict {
+	if c.x.keyless {
+		return c.local(t, &c.s.keyless)
+	}
 	r := t.Route(c.x.shard)
 	if r.Kind != Local {
 		return verdict{step: stepHold, refusal: refusalFor(r)}
@@ -111,11 +114,16 @@ func (c *client) catchUp(committed, proposed uint64) bool {
 // readForwarded reads what the ingress says.
 func (c *client) readForwarded() (committed, proposed uint64, ok bool) {
 	committed, proposed, ok1 := parseMap(c.req.Known(h1.FieldShardwayMap))
-	shard, ok2 := parseUint(c.req.Known(h1.FieldShardwayShard))
-	if !ok1 || !ok2 || shard > maxShard {
+	name := c.req.Known(h1.FieldShardwayShard)
+	shard, ok2 := parseUint(name)
+	switch {
+	case ok1 && string(name) == shardNone:
+		c.x.keyless = true
+	case !ok1 || !ok2 || shard > maxShard:
 		return 0, 0, false
+	default:
+		c.x.shard, c.x.sharded = shardmap.Shard(shard), true
 	}
-	c.x.shard, c.x.sharded = shardmap.Shard(shard), true
 	if v := c.req.Known(h1.FieldShardwayEpoch); v != nil {
 		if c.x.wantEpoch, ok = parseUint(v); !ok {
 			return 0, 0, false

@@ -122,14 +122,12 @@ func classify(name []byte) Field {
 // lookalike classifies a name with _ by what it is with -. Only prefixes count of
 // names longer than any that is known whole.
 func lookalike(name []byte) Field {
-	var dashed [24]byte
-	n := copy(dashed[:], name)
-	for i, c := range dashed[:n] {
-		if c == '_' {
-			dashed[i] = '-'
-		}
+	var usual [24]byte
+	n := copy(usual[:], name)
+	for i, c := range usual[:n] {
+		usual[i] = dashed(c)
 	}
-	f := classify(dashed[:n])
+	f := classify(usual[:n])
 	switch {
 	case f == FieldOther:
 		return FieldOther

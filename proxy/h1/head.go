@@ -121,6 +121,24 @@ func (h *Head) Find(name string, from int) int {
 	return -1
 }
 
+// FindAlike is Find with _ for - and the other way round: those who read header
+// names as CGI and WSGI do take the two for one.
+func (h *Head) FindAlike(name string, from int) int {
+	for i := from; i < len(h.lines); i++ {
+		l := &h.lines[i]
+		if int(l.colon-l.start) == len(name) && alike(h.raw[l.start:l.colon], name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Class returns the number of the field that header line i is of.
+func (h *Head) Class(i int) Field { return h.lines[i].field }
+
+// Named reports whether Connection names header line i, so that it ends here.
+func (h *Head) Named(i int) bool { return h.lines[i].named }
+
 // ContentLength returns the declared length, -1 without one. The answer to a
 // HEAD declares one and has no body.
 func (h *Head) ContentLength() int64 { return h.length }
@@ -263,4 +281,25 @@ func foldEqual[T string | []byte](b []byte, s T) bool {
 		}
 	}
 	return true
+}
+
+// alike is foldEqual with _ and - for one.
+func alike(b []byte, s string) bool {
+	for i, c := range b {
+		if d := s[i]; c != d && dashed(c) != dashed(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// dashed returns a byte of a name in small letters and with - for _.
+func dashed(c byte) byte {
+	switch {
+	case c == '_':
+		return '-'
+	case c-'A' < 26:
+		return c | 0x20
+	}
+	return c
 }

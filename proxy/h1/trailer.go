@@ -60,28 +60,9 @@ func forbiddenTrailer(name []byte, f Field) bool {
 		return false
 	}
 	for _, s := range forbiddenTrailers {
-		if likewise(name, s) {
+		if len(name) == len(s) && alike(name, s) {
 			return true
 		}
 	}
 	return false
-}
-
-// likewise is equalFold with _ for - as well.
-func likewise(name []byte, lower string) bool {
-	if len(name) != len(lower) {
-		return false
-	}
-	for i, c := range name {
-		if c == '_' {
-			c = '-'
-		}
-		if c-'A' < 26 {
-			c |= 0x20
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
 }
