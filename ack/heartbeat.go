@@ -1,6 +1,7 @@
 package ack
 
 import (
+	"strings"
 	"time"
 
 	"shardway/shardmap"
@@ -18,7 +19,7 @@ type Echo struct{ Term, Number uint64 }
 type Heartbeat struct {
 	Node shardmap.NodeID
 	// Server is the node's Raft server id, node/disk: a wiped disk does not
-	// confirm for the voter it replaces.
+	// confirm for the voter it replaces, nor one node for another.
 	Server string
 	// Boot orders the starts of a node; Nonce tells two processes with the same
 	// boot apart (a copied data directory); Number orders the heartbeats of a boot.
@@ -111,6 +112,9 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
 		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
 		Running: uint32(r.uint(0, maxUint32)), Weight: uint32(r.uint(1, maxWeight)),
+	}
+	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
+		r.fail("server of another node")
 	}
 	f := r.byte()
 	if f >= flagGateway<<1 {

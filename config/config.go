@@ -104,7 +104,7 @@ type Config struct {
 	Expect          int      // how many nodes start the cluster together
 	Shards          int
 	Voters          int
-	DeadServerAfter time.Duration // zero: a dead voter is never removed
+	DeadServerAfter time.Duration // zero: a dead server is never removed
 
 	Keys           []string // key sources, tried in order; never empty
 	Routes         []Route  // longest prefix first

@@ -119,7 +119,7 @@ func clusterSettings() []setting {
 			func(c *Config) value { return number{&c.Shards, 1, 65536} }),
 		row("voters", "N", "5", "at most so many members vote",
 			func(c *Config) value { return number{&c.Voters, 1, maxVoters} }),
-		row("dead-server-after", "DURATION", "off", "remove a dead voter after this time, with quorum to spare",
+		row("dead-server-after", "DURATION", "off", "take a dead server out after this time; a spare one gets its vote first",
 			func(c *Config) value { return span{&c.DeadServerAfter, time.Second, 30 * 24 * time.Hour, true} }),
 		row("fence", "strict|lease|refused", "lease", "when the shards of a silent node may be taken",
 			func(c *Config) value { return choice[Fence]{&c.Fence, []Fence{FenceStrict, FenceLease, FenceRefused}} }),

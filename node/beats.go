@@ -37,8 +37,8 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 		}
 		buf = b
 		var hb ack.Heartbeat
-		if err := hb.UnmarshalBinary(b); err != nil || string(hb.Node) != c.Node() {
-			n.log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", string(hb.Node)).Msg("heartbeat not understood")
+		if err := hb.UnmarshalBinary(b); err != nil || string(hb.Node) != c.Node() || hb.Server != serverID(c.Node(), c.Peer().Disk) {
+			n.log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", string(hb.Node)).Str("server", hb.Server).Msg("heartbeat not understood")
 			break
 		}
 		last = hb

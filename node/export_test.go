@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"strconv"
 
 	"shardway/ack"
 	"shardway/proxy"
@@ -72,4 +73,17 @@ func (n *Node) Routes() bool {
 		}
 	}
 	return true
+}
+
+// GossipTags returns what the node's gossip says about it.
+func (n *Node) GossipTags() map[string]string {
+	t := n.tags()
+	all := map[string]string{
+		"v": "1", "node": t.Node, "disk": t.Disk, "cluster": t.Cluster, "shards": strconv.Itoa(t.Shards), "role": t.Role,
+		"weight": strconv.FormatUint(uint64(t.Weight), 10), "version": t.Version,
+	}
+	for name, addr := range t.Endpoints {
+		all["ep."+name] = addr
+	}
+	return all
 }

@@ -58,7 +58,7 @@ func (l *leading) run(ctx context.Context) {
 		Server: l.n.server, Term: l.term, Timing: l.n.o.Timing, Fence: l.n.o.Fence, State: l.state,
 	}, now)
 	l.issueBarrier(ctx, now)
-	l.n.asks.Go(func() { l.n.keepMembers(ctx, l) })
+	l.n.asks.Go(func() { newKeeper(l.n, l).run(ctx) })
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
 	for l.leads() {

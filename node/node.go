@@ -47,6 +47,7 @@ type Node struct {
 	health     *health // nil for a gateway
 	metrics    *metrics
 	directory  atomic.Pointer[endpoints.Directory]
+	inRaft     atomic.Pointer[map[string]bool] // the nodes of Raft's servers; nil: not known yet
 	leading    atomic.Pointer[leading]
 	asks       sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
 	ownAnswers chan ack.Answer // cap 1: the newest answer of the own leader loop
@@ -114,7 +115,7 @@ func (n *Node) open() error {
 	var err error
 	if n.gossip, err = gossip.New(gossip.Options{
 		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, Tags: n.tags(), Keys: n.gossipKeys(),
-		SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Log: n.o.Log,
+		Keep: n.isServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Log: n.o.Log,
 	}); err != nil {
 		return err
 	}
@@ -204,10 +205,6 @@ func (n *Node) adopt(cluster string) error {
 		return err
 	}
 	return n.gossip.SetTags(n.tags())
-}
-
-func (n *Node) lookup(node string) (string, bool) {
-	return n.directory.Load().Addr(node, endpoints.Peer)
 }
 
 // tags is what this node says about itself by gossip.

@@ -44,7 +44,8 @@ type Options struct {
 	Join []string
 	// Endpoints are announced by name; "peer" is where the others find this node.
 	Endpoints map[string]string
-	// DeadServerAfter removes a voter that was not heard for so long; zero: never.
+	// DeadServerAfter removes a server that was not heard for so long, a voter only
+	// when a spare has its vote or three are left; zero: never.
 	DeadServerAfter time.Duration
 	// LameDuck is asked when the node stops: for how long it goes on taking
 	// connections, not ready any more. Nil: until its shards are elsewhere.

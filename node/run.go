@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"shardway/endpoints"
 	"shardway/node/gossip"
 	"shardway/peer"
 )
@@ -122,6 +121,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 		case <-n.gossip.Changed():
 			n.look()
 		case <-t.C:
+			n.noteServers()
 			n.watchCluster(n.fsm.state.Load())
 			pair = n.warnOfPair(pair)
 			unborn = n.warnOfNoMap(unborn)
@@ -152,15 +152,6 @@ func (n *Node) warnOfNoMap(next time.Time) time.Time {
 	}
 	n.log.Warn().Str("why", n.unborn()).Msg("no shard map yet")
 	return now.Add(unbornAgain)
-}
-
-// look rebuilds the directory from what gossip shows now.
-func (n *Node) look() {
-	var all []endpoints.Entry
-	for _, m := range n.gossip.Members() {
-		all = append(all, endpoints.Entry{ID: m.ID, Node: m.Node, Addrs: m.Tags.Endpoints})
-	}
-	n.directory.Store(endpoints.New(all))
 }
 
 // stopRaft waits for Raft to end, but not for a write that hangs.

@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -275,7 +276,9 @@ func TestClusterWithoutASecretHasNoneToRotate(t *testing.T) {
 	})
 }
 
-// A member that is who it says it is cannot send heartbeats for another one.
+// A member that is who it says it is cannot send heartbeats for another one, nor
+// confirm as another one's server, or as another disk of its own, that the leader
+// leads.
 func TestHeartbeatOfAnotherNodeDoesNotCount(t *testing.T) {
 	sealed(t, func(w *world, v *vault) {
 		t := w.t
@@ -293,29 +296,42 @@ func TestHeartbeatOfAnotherNodeDoesNotCount(t *testing.T) {
 		}
 		s := secret.NewSeal(trust)
 		port := peer.New(peer.Options{
-			Node: liar.name, Cluster: func() string { return liar.node.State().Cluster() }, Dial: liar.host.Dial, WrapClient: s.Client,
+			Node: liar.name, Disk: "of-now", Cluster: func() string { return liar.node.State().Cluster() }, Dial: liar.host.Dial, WrapClient: s.Client,
 			Lookup: func(string) (string, bool) { return leader.host.Addr(7947), true },
 		})
-		forged := ack.Heartbeat{Node: shardmap.NodeID(victim), Server: victim + "/x", Boot: 99, Nonce: 1, Number: 1, Weight: 1, Goodbye: true}
-		b, err := forged.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
+		before := w.committed().Epoch()
+		for _, forged := range []ack.Heartbeat{
+			{Node: shardmap.NodeID(victim), Server: victim + "/x", Goodbye: true},
+			{Node: shardmap.NodeID(liar.name), Server: victim + "/x"},
+			{Node: shardmap.NodeID(liar.name), Server: liar.name + "/of-before"},
+		} {
+			forged.Boot, forged.Nonce, forged.Number, forged.Weight, forged.Term = 99, 1, 1, 1, leader.node.Status().Term
+			v.unanswered(port, leader.name, forged)
 		}
-		c, err := port.Dial(t.Context(), leader.name, peer.Heartbeat)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = c.Close() }()
-		if err = peer.WriteFrame(c, b); err != nil {
-			t.Fatal(err)
-		}
-		if _, err = peer.ReadFrame(c, nil, ack.MaxMessage); err == nil {
-			t.Error("the forged heartbeat was answered")
-		}
-		epoch := w.committed().Epoch()
 		w.during(func() { time.Sleep(5 * time.Second) })
-		if got := w.committed().Epoch(); got != epoch || !w.settled("a", "b", "c") {
-			t.Errorf("the forged heartbeat moved something: epoch %d, was %d", got, epoch)
+		if got := w.committed().Epoch(); got != before || !w.settled("a", "b", "c") {
+			t.Errorf("the forged heartbeat moved something: epoch %d, was %d", got, before)
 		}
 	})
+}
+
+// unanswered sends a heartbeat that the leader must not take.
+func (v *vault) unanswered(from *peer.Port, leader string, forged ack.Heartbeat) {
+	v.w.t.Helper()
+	b, err := forged.MarshalBinary()
+	if err != nil {
+		v.w.t.Fatal(err)
+	}
+	c, err := from.Dial(v.w.t.Context(), leader, peer.Heartbeat)
+	if err != nil {
+		v.w.t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if err = peer.WriteFrame(c, b); err != nil {
+		v.w.t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // a simulated connection has deadlines
+	if _, err = peer.ReadFrame(c, nil, ack.MaxMessage); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		v.w.t.Errorf("a heartbeat of %s with server %q was taken: %v", forged.Node, forged.Server, err)
+	}
 }

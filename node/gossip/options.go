@@ -33,6 +33,9 @@ type Options struct {
 	Tags Tags
 	// Name is the name of a member that is no node; nodes leave it empty.
 	Name string
+	// Keep reports a member that is not to be forgotten, however long it has been
+	// gone; the others are after an hour. It may not block. nil: none.
+	Keep func(id string) bool
 	// SnapshotPath is where Serf keeps the members it saw; empty: nowhere.
 	SnapshotPath string
 	// Keys encrypt the gossip, the first one what is sent; none: plain text.

@@ -25,6 +25,7 @@ type swarm struct {
 	dns  *names
 	made map[string]*simnet.Host
 	keys map[string][][]byte // of each member; none: plain text
+	keep func(id string) bool
 	mu   sync.Mutex
 	logs []string
 }
@@ -108,7 +109,7 @@ func (m *member) start(name string, tags gossip.Tags, join ...string) {
 		t.Fatal(err)
 	}
 	g, err := gossip.New(gossip.Options{
-		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port),
+		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep,
 		Resolver: m.sw.dns, Log: zerolog.New(m.sw),
 	})
 	if err != nil {
