@@ -1,6 +1,7 @@
 package node
 
 import (
+	"net/netip"
 	"slices"
 
 	"shardway/endpoints"
@@ -10,7 +11,34 @@ import (
 // look rebuilds the directory from what gossip shows now.
 func (n *Node) look() {
 	n.noteServers()
-	n.directory.Store(directory(n.directory.Load(), n.gossip.Members(), n.isServer))
+	members := n.gossip.Members()
+	d := directory(n.directory.Load(), members, n.isServer)
+	n.directory.Store(d)
+	addrs := addresses(d, members)
+	n.addrs.Store(&addrs)
+}
+
+// addresses returns where nodes are: where they gossip from, and where they are
+// reached.
+func addresses(d *endpoints.Directory, members []gossip.Member) map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	for _, m := range members {
+		if m.Node {
+			all[m.Addr.Addr().Unmap()] = true
+		}
+	}
+	for _, e := range d.All() {
+		if at, err := netip.ParseAddrPort(e.Addr); err == nil && e.IsNode && e.Name == endpoints.Peer {
+			all[at.Addr().Unmap()] = true
+		}
+	}
+	return all
+}
+
+// near reports whether a node is at an address.
+func (n *Node) near(addr netip.Addr) bool {
+	all := n.addrs.Load()
+	return all != nil && (*all)[addr]
 }
 
 // directory returns who announces what. The nodes of Raft's servers stay in it when

@@ -58,6 +58,9 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_lease_absent_seconds_total", Help: "Time this node has been without a lease since its start, exactly; a gateway always is.",
 		}, func() float64 { return n.router.leaseAbsent().Seconds() }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "shardway_peer_evicted_total", Help: "Connections to the peer port closed before they had said who they are, to make room for others from their address or for strangers.",
+		}, func() float64 { return float64(n.port.Stats().Evicted) }),
 		gauge("ignored_entries", "Proposals and commits in the log that came too late to count.", func() float64 { return float64(state().Ignored()) }),
 	}
 	for _, c := range append(all, n.proxy) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,8 @@ type Node struct {
 	health     *health // nil for a gateway
 	metrics    *metrics
 	directory  atomic.Pointer[endpoints.Directory]
-	inRaft     atomic.Pointer[map[string]bool] // the nodes of Raft's servers; nil: not known yet
+	addrs      atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
+	inRaft     atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
 	leading    atomic.Pointer[leading]
 	asks       sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
 	ownAnswers chan ack.Answer // cap 1: the newest answer of the own leader loop
@@ -77,7 +79,7 @@ func New(o Options) (*Node, error) {
 	n.directory.Store(endpoints.New(nil))
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
-		Cluster: n.cluster, Adopt: n.adopt, Known: n.known, Lookup: n.lookup, Dial: o.PeerDial, Log: o.Log,
+		Cluster: n.cluster, Adopt: n.adopt, Known: n.known, Lookup: n.lookup, Near: n.near, Dial: o.PeerDial, Log: o.Log,
 		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
 	})
 	n.stream = consensus.NewStream(n.server, consensus.Over(n.port))

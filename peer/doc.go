@@ -17,9 +17,9 @@
 //   - A stream reaches a handler only if both sides agree on cluster, node and,
 //     where named, disk: addresses move between nodes and disks are wiped, so
 //     an address proves nothing.
-//   - Whoever does not finish the preface is closed after HandshakeTimeout, and
-//     when too many are at it the oldest goes first: garbage never keeps a peer
-//     out.
+//   - Whoever does not finish the preface is closed after HandshakeTimeout. Each
+//     address has places of its own for that, and strangers a bound together:
+//     garbage never keeps a peer out, and one peer not another (young.go).
 //   - Serve returns after the last handler it started.
 //
 // New makes a Port, Handle (or Listener) registers the kinds, Serve accepts,

@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,6 +14,7 @@ const (
 	DefaultHandshakeTimeout = 5 * time.Second
 	DefaultMaxConns         = 4096
 	DefaultMaxHandshakes    = 256
+	DefaultMaxFromOne       = 64
 	DefaultUserTimeout      = 5 * time.Second
 	DefaultForwardTimeout   = 60 * time.Second
 )
@@ -69,8 +71,15 @@ type Options struct {
 	// cannot crowd out another. Zero means 4096.
 	MaxConns int
 	// MaxHandshakes bounds the accepted connections that are not through the
-	// preface; one more closes the oldest. Zero means 256.
+	// preface and do not come from a node's address, all together; one more closes
+	// the oldest of the address with most of them. Zero means 256.
 	MaxHandshakes int
+	// MaxFromOne bounds those from one address, a node's too; one more closes the
+	// oldest from there. Zero means 64.
+	MaxFromOne int
+	// Near reports whether a node of this cluster is at an address, as far as this
+	// one has heard. It must not block. Nil: none is.
+	Near func(addr netip.Addr) bool
 
 	// UserTimeout is how long sent bytes may stay unacknowledged before the
 	// kernel breaks a TCP connection (TCP_USER_TIMEOUT; Linux only). Zero
@@ -89,6 +98,7 @@ func (o Options) withDefaults() Options {
 	o.HandshakeTimeout = orDefault(o.HandshakeTimeout, DefaultHandshakeTimeout)
 	o.MaxConns = orDefault(o.MaxConns, DefaultMaxConns)
 	o.MaxHandshakes = orDefault(o.MaxHandshakes, DefaultMaxHandshakes)
+	o.MaxFromOne = orDefault(o.MaxFromOne, DefaultMaxFromOne)
 	o.UserTimeout = orDefault(o.UserTimeout, DefaultUserTimeout)
 	o.ForwardTimeout = orDefault(o.ForwardTimeout, DefaultForwardTimeout)
 	if o.Cluster == nil {

@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -19,9 +18,8 @@ type server struct {
 	mu sync.Mutex
 	// closed means that no connection may be added any more.
 	closed bool
-	// young holds the net.Conns that are not through the preface, the oldest
-	// first.
-	young list.List
+	// young holds the connections that are not through the preface.
+	young young
 	// conns holds the streams that are.
 	conns map[*Conn]struct{}
 }
@@ -130,7 +128,7 @@ func (s *server) greet(ctx context.Context, raw net.Conn) *Conn {
 
 // enter makes a stream of a connection whose preface is right, and tells the
 // dialer so.
-func (s *server) enter(raw, under net.Conn, h hello, young *list.Element) *Conn {
+func (s *server) enter(raw, under net.Conn, h hello, young *youngConn) *Conn {
 	p := s.p
 	p.tune(raw, h.kind)
 	if n := p.open[h.kind].Add(1); n > int64(p.o.MaxConns) {
@@ -168,10 +166,10 @@ func (s *server) welcome(raw net.Conn, c *Conn) error {
 
 // promote moves a connection from the young to the streams. It reports false
 // when the port is closing.
-func (s *server) promote(young *list.Element, c *Conn) bool {
+func (s *server) promote(young *youngConn, c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.young.Remove(young)
+	s.young.remove(young)
 	if s.closed {
 		return false
 	}
@@ -187,31 +185,27 @@ func (s *server) forget(c *Conn) {
 	delete(s.conns, c)
 }
 
-// add takes raw among the young, closing the oldest if they are too many. It
+// add takes raw among the young, closing another one if they are too many. It
 // returns nil when the port is closing.
-func (s *server) add(raw net.Conn) *list.Element {
+func (s *server) add(raw net.Conn) *youngConn {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return nil
 	}
-	var oldest net.Conn
-	if s.young.Len() >= s.p.o.MaxHandshakes {
-		oldest, _ = s.young.Remove(s.young.Front()).(net.Conn)
-	}
-	e := s.young.PushBack(raw)
+	c, out := s.young.add(raw, &s.p.o)
 	s.mu.Unlock()
-	if oldest != nil {
+	if out != nil {
 		s.p.counts.evicted.Add(1)
-		_ = oldest.Close()
+		_ = out.Close()
 	}
-	return e
+	return c
 }
 
-func (s *server) drop(e *list.Element) {
+func (s *server) drop(c *youngConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.young.Remove(e) // does nothing if it was evicted or promoted
+	s.young.remove(c) // does nothing if it was evicted or promoted
 }
 
 // closeAll closes what was accepted and lets nothing more in.
@@ -219,11 +213,7 @@ func (s *server) closeAll() {
 	s.mu.Lock()
 	s.closed = true
 	var all []net.Conn
-	for e := s.young.Front(); e != nil; e = e.Next() {
-		if c, ok := e.Value.(net.Conn); ok {
-			all = append(all, c)
-		}
-	}
+	s.young.each(func(c net.Conn) { all = append(all, c) })
 	for c := range s.conns {
 		all = append(all, c)
 	}

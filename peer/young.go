@@ -1,0 +1,124 @@
+package peer
+
+import (
+	"container/list"
+	"net"
+	"net/netip"
+)
+
+// young holds the connections that are not through the preface. Who sent one is
+// not known before that, but where it came from is: nobody finishes TCP's
+// handshake in another's name. So each source has places of its own, and only its
+// own connections make room for one more. Sources that are no node's share
+// MaxHandshakes besides; there the one with most makes room. However many
+// strangers knock, a node's heartbeats and Raft streams find their places, and
+// the streams of requests leave them some: a node dials 16 at once.
+type young struct {
+	sources   map[string]*source
+	strangers int // connections of sources that are no node's
+}
+
+// source is an address, or what belongs to one owner of IPv6.
+type source struct {
+	key   string
+	node  bool
+	conns list.List // of youngConn, the oldest first
+}
+
+// youngConn is a place; at is nil once it has been given back.
+type youngConn struct {
+	raw  net.Conn
+	from *source
+	at   *list.Element
+}
+
+// add takes a place, and returns the connection that has to go for it, if any.
+func (y *young) add(raw net.Conn, o *Options) (c *youngConn, out net.Conn) {
+	s := y.source(raw, o)
+	switch {
+	case s.conns.Len() >= o.MaxFromOne:
+		out = y.evict(s)
+	case !s.node && y.strangers >= o.MaxHandshakes:
+		out = y.evict(y.most())
+	}
+	if y.sources == nil {
+		y.sources = make(map[string]*source)
+	}
+	y.sources[s.key] = s // evict may have let it go
+	c = &youngConn{raw: raw, from: s}
+	c.at = s.conns.PushBack(c)
+	if !s.node {
+		y.strangers++
+	}
+	return c, out
+}
+
+// source finds the source of a connection. Whether it is a node's is asked when
+// its first connection comes.
+func (y *young) source(raw net.Conn, o *Options) *source {
+	key := raw.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(key); err == nil {
+		key = host
+	}
+	addr, _ := netip.ParseAddr(key) // the zero Addr is no node's
+	addr = addr.WithZone("").Unmap()
+	node := addr.IsValid() && o.Near != nil && o.Near(addr)
+	switch {
+	case node || addr.Is4():
+		key = addr.String()
+	case addr.Is6():
+		// One owner has a /64 at least.
+		if p, err := addr.Prefix(64); err == nil {
+			key = p.String()
+		}
+	}
+	if s := y.sources[key]; s != nil {
+		return s
+	}
+	return &source{key: key, node: node}
+}
+
+// most is the stranger with most connections.
+func (y *young) most() *source {
+	var most *source
+	for _, s := range y.sources {
+		if !s.node && (most == nil || s.conns.Len() > most.conns.Len()) {
+			most = s
+		}
+	}
+	return most
+}
+
+// evict takes the place of a source's oldest connection.
+func (y *young) evict(s *source) net.Conn {
+	c, _ := s.conns.Front().Value.(*youngConn)
+	y.remove(c)
+	return c.raw
+}
+
+// remove gives a place back; a second call does nothing.
+func (y *young) remove(c *youngConn) {
+	if c.at == nil {
+		return
+	}
+	s := c.from
+	s.conns.Remove(c.at)
+	c.at = nil
+	if !s.node {
+		y.strangers--
+	}
+	if s.conns.Len() == 0 {
+		delete(y.sources, s.key)
+	}
+}
+
+// each calls f for every connection.
+func (y *young) each(f func(net.Conn)) {
+	for _, s := range y.sources {
+		for e := s.conns.Front(); e != nil; e = e.Next() {
+			if c, ok := e.Value.(*youngConn); ok {
+				f(c.raw)
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package peer_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/peer"
+)
+
+// fromNets accepts connections made by hand, each with an address of its choice.
+type fromNets struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func newFromNets() *fromNets {
+	return &fromNets{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (l *fromNets) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *fromNets) Close() error   { close(l.done); return nil }
+func (l *fromNets) Addr() net.Addr { return &net.TCPAddr{} }
+
+// placed is a connection that comes from an address.
+type placed struct {
+	net.Conn
+	addr string
+}
+
+func (p placed) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(p.addr))
+}
+
+// knock connects from an address and says nothing.
+func (l *fromNets) knock(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	here, there := net.Pipe()
+	t.Cleanup(func() { _ = here.Close() })
+	l.conns <- placed{there, addr}
+	synctest.Wait()
+	return here
+}
+
+// open reports whether the port has not closed a connection.
+func open(c net.Conn) bool {
+	_ = c.SetReadDeadline(time.Now())
+	_, err := c.Read(make([]byte, 1))
+	return errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, io.EOF)
+}
+
+// A burst of requests made 1 000 handshakes come at once, and strangers can make as
+// many. Beyond 256 the oldest was closed, whoever's it was: heartbeats and Raft
+// streams being dialed anew went with the rest, and leases lapsed.
+func TestPlacesForHandshakesAreByAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newFromNets()
+		p := peer.New(peer.Options{
+			Node: "b", Cluster: in("c1"), MaxHandshakes: 8, MaxFromOne: 4, HandshakeTimeout: time.Hour,
+			Near: func(a netip.Addr) bool {
+				return a == netip.MustParseAddr("10.0.0.1") || a == netip.MustParseAddr("10.0.0.2")
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Serve(ctx, l) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
+		beat := l.knock(t, "10.0.0.1:1") // a node's, which is slow
+		friend := l.knock(t, "192.0.2.1:1")
+		for range 20 {
+			l.knock(t, "10.0.0.2:1")     // another node's, in a burst
+			l.knock(t, "198.51.100.1:1") // a stranger
+			l.knock(t, "[2001:db8::1]:1")
+			l.knock(t, "[2001:db8::2]:1") // the same one, from elsewhere in his net
+		}
+		if !open(beat) {
+			t.Error("a node's connection was closed to make room for others'")
+		}
+		if !open(friend) {
+			t.Error("the only connection from an address was closed to make room for one of many")
+		}
+		for host := range 256 {
+			l.knock(t, netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(host)}), 1).String())
+		}
+		if !open(beat) {
+			t.Error("a node's connection was closed to make room for many strangers")
+		}
+		// 1 and 4 of nodes, 8 of strangers.
+		if s := p.Stats(); s.Evicted != 1+1+80+256-(1+4+8) {
+			t.Errorf("%d were closed, want all but 13", s.Evicted)
+		}
+	})
+}
+
+// Without an address that one can tell, as on a simulated wire, the bounds hold too.
+func TestHandshakesFromOneAddressAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, bad := hostile(t, peer.Options{MaxFromOne: 4})
+		for range 5 {
+			knock(t, bad)
+		}
+		synctest.Wait()
+		if s := p.Stats(); s.Evicted != 1 {
+			t.Errorf("%d were closed, want the oldest", s.Evicted)
+		}
+	})
+}
