@@ -35,8 +35,7 @@ type request struct {
 	What   string       `json:"what"`
 	Action admin.Action `json:"action,omitzero"`
 	Server string       `json:"server,omitempty"`
-	By     string       `json:"by,omitempty"`
-	Secret secretStep   `json:"secret,omitzero"`
+	Proven proven       `json:"proven,omitzero"`
 	Nonce  uint64       `json:"nonce,omitempty"`
 	Firm   bool         `json:"firm,omitempty"`
 }
@@ -50,37 +49,48 @@ type reply struct {
 
 // ask asks a node and reads its reply into value, which may be nil.
 func (n *Node) ask(ctx context.Context, node string, q request, value any) error {
+	raw, err := n.converse(ctx, node, func(*peer.Conn) (request, error) { return q, nil })
+	if err != nil || value == nil {
+		return err
+	}
+	if err = json.Unmarshal(raw, value); err != nil {
+		return fmt.Errorf("node: reply of %q: %w", node, err)
+	}
+	return nil
+}
+
+// converse asks a node what compose makes for the stream to it, and returns the
+// value of its reply.
+func (n *Node) converse(ctx context.Context, node string, compose func(*peer.Conn) (request, error)) (json.RawMessage, error) {
 	c, err := n.port.Dial(ctx, node, peer.Control)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer hangUp(c)
 	unhook := context.AfterFunc(ctx, func() { hangUp(c) })
 	defer unhook()
+	q, err := compose(c)
+	if err != nil {
+		return nil, err
+	}
 	b, err := json.Marshal(q)
 	if err != nil {
-		return fmt.Errorf("node: ask %s: %w", q.What, err)
+		return nil, fmt.Errorf("node: ask %s: %w", q.What, err)
 	}
 	if err = peer.WriteFrame(c, b); err != nil {
-		return fmt.Errorf("node: ask %q: %w", node, err)
+		return nil, fmt.Errorf("node: ask %q: %w", node, err)
 	}
 	if b, err = peer.ReadFrame(c, nil, maxControl); err != nil {
-		return fmt.Errorf("node: ask %q: %w", node, err)
+		return nil, fmt.Errorf("node: ask %q: %w", node, err)
 	}
 	var r reply
 	if err = json.Unmarshal(b, &r); err != nil {
-		return fmt.Errorf("node: reply of %q: %w", node, err)
+		return nil, fmt.Errorf("node: reply of %q: %w", node, err)
 	}
 	if r.Error != "" {
-		return remoteError{text: r.Error, fault: faults[r.Fault]}
+		return nil, remoteError{text: r.Error, fault: faults[r.Fault]}
 	}
-	if value == nil {
-		return nil
-	}
-	if err = json.Unmarshal(r.Value, value); err != nil {
-		return fmt.Errorf("node: reply of %q: %w", node, err)
-	}
-	return nil
+	return r.Value, nil
 }
 
 // remoteError is an error that another node returned.
@@ -115,7 +125,8 @@ func (n *Node) serveControl(ctx context.Context, c *peer.Conn) {
 	if err != nil {
 		return
 	}
-	if b, err = json.Marshal(n.answerTo(ctx, c.Node(), b)); err == nil {
+	from := asker{node: c.Node(), binding: func() ([]byte, error) { return bindingOf(c) }}
+	if b, err = json.Marshal(n.answerTo(ctx, from, b)); err == nil {
 		err = peer.WriteFrame(c, b)
 	}
 	if err != nil {
@@ -124,7 +135,7 @@ func (n *Node) serveControl(ctx context.Context, c *peer.Conn) {
 }
 
 // answerTo answers one question, whatever its bytes are.
-func (n *Node) answerTo(ctx context.Context, from string, question []byte) reply {
+func (n *Node) answerTo(ctx context.Context, from asker, question []byte) reply {
 	var q request
 	if err := json.Unmarshal(question, &q); err != nil {
 		return reply{Error: "node: question not understood: " + err.Error()}
@@ -140,22 +151,16 @@ func (n *Node) answerTo(ctx context.Context, from string, question []byte) reply
 	return reply{Value: b}
 }
 
-func (n *Node) reply(ctx context.Context, from string, q request) (any, error) {
+func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	switch q.What {
 	case askFound:
-		return n.founder.promise(ctx, from, q.Firm)
+		return n.founder.promise(ctx, from.node, q.Firm)
 	case askFounder:
 		return n.founder.needed()
-	case askSecret:
-		return n.secretStep(from, q.Secret)
-	case askRotate:
-		l := n.leadership()
-		if l == nil {
-			return nil, admin.ErrNoLeader
-		}
-		return l.rotate(ctx, q.By)
+	case askSecret, askRotate:
+		return n.replyProven(ctx, from, q)
 	case askTwin:
-		return n.twinOf(ctx, from, q.Nonce), nil
+		return n.twinOf(ctx, from.node, q.Nonce), nil
 	case askWho:
 		return whoami{Disk: n.o.Dir.Disk(), Nonce: n.agent.nonce}, nil
 	case askViews:
@@ -176,7 +181,7 @@ func (n *Node) reply(ctx context.Context, from string, q request) (any, error) {
 		if l == nil {
 			return nil, admin.ErrNoLeader
 		}
-		return nil, l.letGo(ctx, from, q.Server)
+		return nil, l.letGo(ctx, from.node, q.Server)
 	}
 	return nil, fmt.Errorf("node: unknown question %q: is the other node newer?", q.What)
 }

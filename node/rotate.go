@@ -41,7 +41,8 @@ func (n *Node) Rotate(ctx context.Context, by string) (admin.Rotation, error) {
 		return admin.Rotation{}, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}
 	var r admin.Rotation
-	return r, n.ask(ctx, leader, request{What: askRotate, By: by}, &r)
+	_, err := n.askProven(ctx, leader, askRotate, func([]byte) (any, error) { return by, nil }, &r)
+	return r, err
 }
 
 // rotateTimeout bounds a rotation; serveControl bounds one that another node
@@ -50,11 +51,30 @@ const rotateTimeout = controlTimeout
 
 // rotation drives one: install, use, retire, each on all nodes before the next.
 // The nodes' files are its only state, and the newest secret is where it goes,
-// so whoever leads next can go on.
+// so whoever leads next can go on if he has it.
+//
+// Whoever has only an older secret shall not get the newer one from it, nor end
+// it. So what a person put into files is sent to nobody; what a rotation made is
+// sent to who has shown the newest secret in use, wrapped by that, and no more
+// once a node uses it; and nodes take no word of those who have not shown the
+// newest they have themselves, see secret.Keeper.
 type rotation struct {
 	n      *Node
 	target secret.Secret
 }
+
+// witness is what one node says about its secrets.
+type witness struct {
+	held []secret.Held
+	// shown are those of the leader's secrets that it has for certain.
+	shown secret.List
+}
+
+func (w witness) has(f string) bool {
+	return slices.ContainsFunc(w.held, func(x secret.Held) bool { return x.Fingerprint == f })
+}
+func (w witness) uses(f string) bool { return len(w.held) > 0 && w.held[0].Fingerprint == f }
+func (w witness) only(f string) bool { return w.uses(f) && len(w.held) == 1 }
 
 func (l *leading) rotate(ctx context.Context, by string) (admin.Rotation, error) {
 	if !l.n.rotating.TryLock() {
@@ -73,106 +93,138 @@ func (l *leading) rotate(ctx context.Context, by string) (admin.Rotation, error)
 }
 
 func (r *rotation) run(ctx context.Context) ([]string, error) {
-	held, err := r.gather(ctx)
+	all, err := r.gather(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("nothing was changed: %w", err)
 	}
-	if err = r.choose(ctx, held); err != nil {
+	if err = r.choose(all); err != nil {
 		return nil, err
 	}
-	f := r.target.Fingerprint()
-	has := func(h []secret.Held) bool {
-		return slices.ContainsFunc(h, func(x secret.Held) bool { return x.Fingerprint == f })
-	}
-	uses := func(h []secret.Held) bool { return len(h) > 0 && h[0].Fingerprint == f }
-	only := func(h []secret.Held) bool { return uses(h) && len(h) == 1 }
 	for _, s := range []struct {
-		step secretStep
-		done func([]secret.Held) bool
-	}{
-		{secretStep{Do: secretInstall, Line: r.target.Line()}, has},
-		{secretStep{Do: secretUse, Fingerprint: f}, uses},
-		{secretStep{Do: secretRetire, Fingerprint: f}, only},
-	} {
-		if held, err = r.ensure(ctx, s.step, s.done); err != nil {
-			return nil, fmt.Errorf("stopped at the step %q: %w; the secrets that nodes use are accepted by all the others: bring the missing back or remove them, then run it again", s.step.Do, err)
+		do   string
+		done func(witness, string) bool
+	}{{secretInstall, witness.has}, {secretUse, witness.uses}, {secretRetire, witness.only}} {
+		if all, err = r.ensure(ctx, s.do, s.done); err != nil {
+			return nil, fmt.Errorf("stopped at the step %q: %w; the secrets that nodes use are accepted by all the others: bring the missing back or remove them, then run it again", s.do, err)
 		}
 	}
-	return slices.Sorted(maps.Keys(held)), nil
+	return slices.Sorted(maps.Keys(all)), nil
 }
 
 // choose decides which secret all shall have: the newest there is if they
 // differ, because then a rotation is under way, else a new one.
-func (r *rotation) choose(ctx context.Context, held map[string][]secret.Held) error {
-	all := map[string]secret.Held{}
-	at := map[string]string{} // fingerprint → a node that has it
-	for node, h := range held {
-		for _, x := range h {
-			all[x.Fingerprint], at[x.Fingerprint] = x, node
+func (r *rotation) choose(all map[string]witness) error {
+	at := map[string][]string{} // fingerprint → the nodes that have it
+	held := map[string]secret.Held{}
+	for _, node := range slices.Sorted(maps.Keys(all)) {
+		for _, x := range all[node].held {
+			held[x.Fingerprint] = x
+			at[x.Fingerprint] = append(at[x.Fingerprint], node)
 		}
 	}
-	sorted := slices.SortedFunc(maps.Values(all), func(a, b secret.Held) int {
-		return cmp.Or(b.Made.Compare(a.Made), cmp.Compare(a.Fingerprint, b.Fingerprint))
-	})
-	keeper := r.n.o.Secrets
-	if len(sorted) == 1 {
-		made := time.Now()
-		if last := sorted[0].Made.Add(time.Second); last.After(made) {
-			made = last
-		}
-		r.target = secret.Generate(made)
-		return keeper.Install(r.target)
+	sorted := slices.SortedFunc(maps.Values(held), newestFirst)
+	if len(sorted) == 0 {
+		return errors.New("no node has a secret")
 	}
 	newest := sorted[0]
-	if newest.Made.Equal(sorted[1].Made) {
+	if len(sorted) > 1 && newest.Made.Equal(sorted[1].Made) {
 		return fmt.Errorf("the nodes hold the secrets %s and %s, and nothing says which one is newer (made=TIME behind it in the file): finish by hand", newest.Fingerprint, sorted[1].Fingerprint)
 	}
-	var ok bool
-	if r.target, ok = keeper.List().Find(newest.Fingerprint); ok {
+	keeper := r.n.o.Secrets
+	s, ok := keeper.List().Find(newest.Fingerprint)
+	if !ok {
+		return fmt.Errorf("secret %s is the newest, and only %s has it, not this leader, node %q: no node gives a secret away; put it into the file of every node, or have one lead that has it (shardway step-down), then run it again",
+			newest.Fingerprint, strings.Join(at[newest.Fingerprint], ", "), r.n.self)
+	}
+	if err := s.Dated(time.Now()); err != nil {
+		return err
+	}
+	if len(sorted) > 1 {
+		r.target = s
 		return nil
 	}
-	var s secretState
-	if err := r.n.ask(ctx, at[newest.Fingerprint], request{What: askSecret, Secret: secretStep{Do: secretGive, Fingerprint: newest.Fingerprint}}, &s); err != nil {
-		return err
+	made := time.Now()
+	if last := s.Made().Add(time.Second); last.After(made) {
+		made = last
 	}
-	var err error
-	if r.target, err = secret.ParseLine(s.Line); err != nil {
-		return err
-	}
-	return keeper.Install(r.target)
+	r.target = secret.Generate(made).Rotated()
+	return keeper.Install(r.target, keeper.List())
+}
+
+func newestFirst(a, b secret.Held) int {
+	return cmp.Or(b.Made.Compare(a.Made), cmp.Compare(a.Fingerprint, b.Fingerprint))
 }
 
 // ensure has every node take a step that has not, until all have, and returns
 // what they hold then.
-func (r *rotation) ensure(ctx context.Context, s secretStep, done func([]secret.Held) bool) (map[string][]secret.Held, error) {
+func (r *rotation) ensure(ctx context.Context, do string, done func(witness, string) bool) (map[string]witness, error) {
+	f := r.target.Fingerprint()
 	for range stepTries {
-		held, err := r.gather(ctx)
+		all, err := r.gather(ctx)
 		if err != nil {
 			return nil, err
 		}
 		var todo []string
-		for node, h := range held {
-			if !done(h) {
+		for _, node := range slices.Sorted(maps.Keys(all)) {
+			if !done(all[node], f) {
 				todo = append(todo, node)
 			}
 		}
 		if len(todo) == 0 {
-			return held, nil
+			return all, nil
 		}
-		if _, err := r.tell(ctx, todo, s); err != nil {
+		step := func([]byte) (any, error) { return secretStep{Do: do, Fingerprint: f}, nil }
+		if do == secretInstall {
+			if step, err = r.handOver(all, todo); err != nil {
+				return nil, err
+			}
+		}
+		if _, err := r.tell(ctx, todo, do, step); err != nil {
 			return nil, err
 		}
 	}
 	return nil, errors.New("nodes go on coming in that have not taken it")
 }
 
+// handOver returns the step that gives the nodes of todo the new secret, or why
+// they shall not get it.
+func (r *rotation) handOver(all map[string]witness, todo []string) (func(binding []byte) (any, error), error) {
+	f, lack := r.target.Fingerprint(), strings.Join(todo, ", ")
+	if !r.target.ByRotation() {
+		return nil, fmt.Errorf("secret %s was not made by a rotation, so no node sends it to another: put it into the file of %s (shardway rotate --help), or remove that node if nobody knows it", f, lack)
+	}
+	var used []secret.Held
+	for node, w := range all {
+		if w.uses(f) {
+			return nil, fmt.Errorf("node %q uses the secret %s already, so it is sent to nobody any more: put it into the file of %s", node, f, lack)
+		}
+		if len(w.held) > 0 {
+			used = append(used, w.held[0])
+		}
+	}
+	newest := slices.MinFunc(used, newestFirst).Fingerprint
+	by, ok := r.n.o.Secrets.List().Find(newest)
+	if !ok {
+		return nil, fmt.Errorf("secret %s is in use and this leader, node %q, does not have it: put it into its file", newest, r.n.self)
+	}
+	for _, node := range todo {
+		if !all[node].shown.Has(by) {
+			return nil, fmt.Errorf("node %q has not shown the secret %s that others use: put it into its file", node, newest)
+		}
+	}
+	return func(binding []byte) (any, error) {
+		wrapped, err := by.Wrap(binding, []byte(r.target.Line()))
+		return secretStep{Do: secretInstall, Fingerprint: f, By: newest, Wrapped: wrapped}, err
+	}, nil
+}
+
 // gather asks every node what it holds.
-func (r *rotation) gather(ctx context.Context) (map[string][]secret.Held, error) {
+func (r *rotation) gather(ctx context.Context) (map[string]witness, error) {
 	nodes, err := r.nodes()
 	if err != nil {
 		return nil, err
 	}
-	return r.tell(ctx, nodes, secretStep{Do: secretShow})
+	return r.tell(ctx, nodes, secretShow, func([]byte) (any, error) { return secretStep{Do: secretShow}, nil })
 }
 
 // nodes are all that must follow: those of the configuration, running or not,
@@ -201,36 +253,51 @@ func (r *rotation) nodes() ([]string, error) {
 
 // tell has the nodes take a step, all at once. Its error names everybody who did
 // not, and why.
-func (r *rotation) tell(ctx context.Context, nodes []string, s secretStep) (map[string][]secret.Held, error) {
+func (r *rotation) tell(ctx context.Context, nodes []string, do string, step func(binding []byte) (any, error)) (map[string]witness, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	held := make(map[string][]secret.Held, len(nodes))
+	all := make(map[string]witness, len(nodes))
 	missing := map[string]error{}
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	for _, node := range nodes {
 		asked.Go(func() {
-			var state secretState
+			var w witness
 			var err error
 			if node == string(r.n.self) {
-				state, err = r.n.secretStep(node, s)
+				w, err = r.own(do)
 			} else {
-				err = r.n.ask(ctx, node, request{What: askSecret, Secret: s}, &state)
+				var state secretState
+				w.shown, err = r.n.askProven(ctx, node, askSecret, step, &state)
+				w.held = state.Held
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if held[node] = state.Held; err != nil {
+			if all[node] = w; err != nil {
 				missing[node] = err
 			}
 		})
 	}
 	asked.Wait()
 	if len(missing) == 0 {
-		return held, nil
+		return all, nil
 	}
 	var why []string
 	for _, node := range slices.Sorted(maps.Keys(missing)) {
 		why = append(why, fmt.Sprintf("node %q is missing (%v)", node, missing[node]))
 	}
 	return nil, errors.New(strings.Join(why, "; "))
+}
+
+// own takes a step at the leader itself, which has the new secret first.
+func (r *rotation) own(do string) (witness, error) {
+	k := r.n.o.Secrets
+	var err error
+	switch do {
+	case secretUse:
+		err = k.Use(r.target.Fingerprint(), k.List())
+	case secretRetire:
+		err = k.Retire(r.target.Fingerprint(), k.List())
+	}
+	return witness{held: k.Held(), shown: k.List()}, err
 }

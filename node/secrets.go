@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"shardway/admin"
 	"shardway/internal/secret"
 )
 
@@ -47,59 +46,71 @@ func (n *Node) RenewPeers() { n.proxy.RenewPeers() }
 // What a node does with its secrets when another one asks it to.
 const (
 	secretShow    = "show"
-	secretInstall = "install" // accept the secret of Line too
+	secretInstall = "install" // accept the secret in Wrapped too
 	secretUse     = "use"     // use that of Fingerprint, accept the others
 	secretRetire  = "retire"  // accept no other than that of Fingerprint
-	secretGive    = "give"    // tell that of Fingerprint
 )
 
 type secretStep struct {
 	Do          string `json:"do"`
 	Fingerprint string `json:"fingerprint,omitempty"`
-	Line        string `json:"line,omitempty"`
+	// Wrapped is the line of the secret to install, for this stream and for who
+	// has the secret By.
+	By      string `json:"by,omitempty"`
+	Wrapped []byte `json:"wrapped,omitempty"`
 }
 
 type secretState struct {
 	Held []secret.Held `json:"held"`
-	Line string        `json:"line,omitempty"`
 }
 
-var errNoSecrets = fmt.Errorf("%w: this node has no secret file (--secret-file), so there is nothing to rotate", admin.ErrRefused)
-
-// secretStep takes a step of a rotation that another node leads. Whoever may ask
-// has shown that he holds one of the secrets.
-func (n *Node) secretStep(from string, s secretStep) (secretState, error) {
+// secretStep takes a step of a rotation that another node leads and that has
+// shown some of this node's secrets; what they allow decides secret.Keeper.
+func (n *Node) secretStep(from string, s secretStep, shown secret.List, binding []byte) (secretState, error) {
 	k := n.o.Secrets
 	if k == nil {
 		return secretState{}, errNoSecrets
 	}
-	var state secretState
 	var err error
 	switch s.Do {
 	case secretShow:
 	case secretInstall:
 		var add secret.Secret
-		if add, err = secret.ParseLine(s.Line); err == nil {
-			s.Fingerprint = add.Fingerprint()
-			err = k.Install(add)
+		if add, err = unwrap(k.List(), s, binding); err == nil {
+			err = k.Install(add, shown)
 		}
 	case secretUse:
-		err = k.Use(s.Fingerprint)
+		err = k.Use(s.Fingerprint, shown)
 	case secretRetire:
-		err = k.Retire(s.Fingerprint)
-	case secretGive:
-		found, ok := k.List().Find(s.Fingerprint)
-		if !ok {
-			err = errors.New("node: the secret is not here any more")
-			break
-		}
-		state.Line = found.Line()
+		err = k.Retire(s.Fingerprint, shown)
 	default:
 		err = fmt.Errorf("node: unknown step %q: is the other node newer?", s.Do)
 	}
-	if s.Do != secretShow {
-		n.log.Info().Str("step", s.Do).Str("secret", s.Fingerprint).Str("peer", from).Err(err).Msg("secret step taken")
+	switch {
+	case err != nil:
+		n.log.Warn().Err(err).Str("step", cut(s.Do)).Str("secret", cut(s.Fingerprint)).Str("peer", from).Msg("secret step refused")
+	case s.Do != secretShow:
+		n.log.Info().Str("step", s.Do).Str("secret", s.Fingerprint).Str("peer", from).Msg("secret step taken")
 	}
-	state.Held = k.Held()
-	return state, err
+	return secretState{Held: k.Held()}, err
 }
+
+// unwrap returns the secret that a step brings.
+func unwrap(l secret.List, s secretStep, binding []byte) (secret.Secret, error) {
+	by, ok := l.Find(s.By)
+	if !ok {
+		return secret.Secret{}, errors.New("node: the secret that wraps the new one is not here")
+	}
+	line, err := by.Unwrap(binding, s.Wrapped)
+	if err != nil {
+		return secret.Secret{}, err
+	}
+	add, err := secret.ParseLine(string(line))
+	if err == nil && add.Fingerprint() != s.Fingerprint {
+		err = errors.New("node: the secret is another one than the step names")
+	}
+	return add, err
+}
+
+// cut bounds a word of another process for the log.
+func cut(s string) string { return s[:min(len(s), 32)] }

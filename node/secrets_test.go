@@ -211,25 +211,27 @@ func TestRotationStopsAndNamesWhoIsMissing(t *testing.T) {
 	})
 }
 
-// A rotation stopped anywhere is taken up by whoever leads: the files say where
-// it stands, and the newest secret where it goes.
+// A rotation stopped anywhere is taken up by whoever leads and has the new
+// secret: the files say where it stands, and the newest secret where it goes.
 func TestRotationIsTakenUpWhereItStopped(t *testing.T) {
-	next := secret.Generate(time.Unix(1e9, 0))
+	next := secret.Generate(time.Unix(9.1e8, 0))
 	f := next.Fingerprint()
-	for name, half := range map[string]func(a, b, c *secret.Keeper) error{
-		"installed on one": func(_, b, _ *secret.Keeper) error { return b.Install(next) },
+	for name, half := range map[string]func(leader, b, c *secret.Keeper) error{
+		"installed on one": func(a, _, _ *secret.Keeper) error { return a.Install(next, a.List()) },
 		"used by one": func(a, b, c *secret.Keeper) error {
-			return errors.Join(a.Install(next), b.Install(next), c.Install(next), b.Use(f))
+			return errors.Join(a.Install(next, a.List()), b.Install(next, b.List()), c.Install(next, c.List()), b.Use(f, b.List()))
 		},
 		"retired on one": func(a, b, c *secret.Keeper) error {
-			return errors.Join(a.Install(next), b.Install(next), c.Install(next), a.Use(f), b.Use(f), c.Use(f), c.Retire(f))
+			return errors.Join(a.Install(next, a.List()), b.Install(next, b.List()), c.Install(next, c.List()), a.Use(f, a.List()), b.Use(f, b.List()), c.Use(f, c.List()), c.Retire(f, c.List()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sealed(t, func(w *world, v *vault) {
 				t := w.t
 				v.three()
-				if err := half(v.files["a"], v.files["b"], v.files["c"]); err != nil {
+				leader := w.leader()
+				others := w.others(leader)
+				if err := half(v.files[leader.name], v.files[others[0]], v.files[others[1]]); err != nil {
 					t.Fatal(err)
 				}
 				r, err := w.leader().node.Rotate(t.Context(), "the test")

@@ -6,7 +6,7 @@
 // its own:
 //
 //	                ┌─ gossip key ──► memberlist, AES-256-GCM
-//	secret ─ HKDF ──┤
+//	secret ─ HKDF ──┼─ proof key, and a key for each stream ──► rotation
 //	                └─ CA seed ─────► Ed25519 authority, the same bytes everywhere
 //	                                     └─ signs one leaf per process start: the
 //	                                        node's id in its SAN, fixed validity
@@ -26,6 +26,9 @@
 //     claims to be.
 //   - Certificates made from a secret are judged at a fixed time: no clock
 //     decides who may speak.
+//   - Older secrets shut out no newer one: what a node is asked to do with its
+//     secrets it does for who shows, on that stream, the newest one it has; see
+//     Keeper and Proofs. A certificate shows none.
 //   - No secret is ever printed. What stands for one in logs and answers is its
 //     Fingerprint.
 //

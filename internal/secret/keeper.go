@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ type Keeper struct {
 	// are told, so they learn of changes in order.
 	change sync.Mutex
 	users  []func(List) error
+	// unsaid means that Reload has not reported a change of the file yet.
+	unsaid bool
 
 	mu struct {
 		sync.Mutex
@@ -69,42 +72,87 @@ func (k *Keeper) Held() []Held {
 	return out
 }
 
-// Install accepts s beside the others.
-func (k *Keeper) Install(s Secret) error {
+// Install accepts s beside the others. Like Use and Retire it is asked for by
+// somebody who has shown that he has the secrets of shown, and judged by that.
+//
+// Who installs must have the newest secret that is here, in use or not: a newer
+// one may be on its way by hand, to shut out whoever has the older one.
+func (k *Keeper) Install(s Secret, shown List) error {
 	return k.apply(func(l List) (List, error) {
-		if !l.Has(s) && len(l) == maxSecrets {
+		if l.Has(s) {
+			return l, nil
+		}
+		newest, ok := l.Newest()
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("secret: nothing says which of %s is the newest (made=TIME behind it in the file): finish by hand", fingerprints(l))
+		case !shown.Has(newest):
+			return nil, fmt.Errorf("secret: %s is here, the newest, and who installs another must show it", newest.Fingerprint())
+		case !s.made.After(newest.made):
+			return nil, fmt.Errorf("secret: %s is not newer than %s", s.Fingerprint(), newest.Fingerprint())
+		case len(l) == maxSecrets:
 			return nil, fmt.Errorf("secret: %d secrets are there already, as many as may be", len(l))
 		}
-		return l.With(s), nil
+		if err := s.Dated(time.Now()); err != nil {
+			return nil, err
+		}
+		return l.With(s.Rotated()), nil
 	})
 }
 
-// Use makes the secret with that fingerprint the one that is used.
-func (k *Keeper) Use(fingerprint string) error {
+// Use makes the secret with that fingerprint the one that is used: the newest
+// one, by the word of who has it.
+func (k *Keeper) Use(fingerprint string, shown List) error {
 	return k.apply(func(l List) (List, error) {
-		s, ok := l.Find(fingerprint)
-		if !ok {
-			return nil, fmt.Errorf("secret: %s is not installed", fingerprint)
+		s, err := l.succeeds(fingerprint, shown)
+		if err != nil {
+			return nil, err
 		}
 		return l.First(s), nil
 	})
 }
 
 // Retire ends the acceptance of all others than the secret with that
-// fingerprint, which must be in use.
-func (k *Keeper) Retire(fingerprint string) error {
+// fingerprint, which must be in use: the newest one, by the word of who has it.
+func (k *Keeper) Retire(fingerprint string, shown List) error {
 	return k.apply(func(l List) (List, error) {
-		if l[0].Fingerprint() != fingerprint {
+		s, err := l.succeeds(fingerprint, shown)
+		switch {
+		case err != nil:
+			return nil, err
+		case !l[0].Equal(s):
 			return nil, fmt.Errorf("secret: %s is not the one in use", fingerprint)
 		}
 		return l[:1], nil
 	})
 }
 
-// apply makes a change: in the file, then with the users.
+// succeeds returns the secret with that fingerprint if it may take the place of
+// the others.
+func (l List) succeeds(fingerprint string, shown List) (Secret, error) {
+	s, ok := l.Find(fingerprint)
+	if !ok {
+		return Secret{}, fmt.Errorf("secret: %s is not installed", fingerprint)
+	}
+	if newest, ok := l.Newest(); !ok || !newest.Equal(s) {
+		return Secret{}, fmt.Errorf("secret: %s is not known to be the newest of %s", fingerprint, fingerprints(l))
+	}
+	if !shown.Has(s) {
+		return Secret{}, fmt.Errorf("secret: who would have %s used or the others retired must show it", fingerprint)
+	}
+	return s, nil
+}
+
+// apply makes a change: in the file, then with the users. The file counts, also
+// when it was changed by hand a moment ago.
 func (k *Keeper) apply(change func(List) (List, error)) error {
 	k.change.Lock()
 	defer k.change.Unlock()
+	changed, err := k.reload()
+	if err != nil {
+		return fmt.Errorf("%w; what cannot be read is not changed: mend it by hand", err)
+	}
+	k.unsaid = k.unsaid || changed
 	old := k.List()
 	l, err := change(old)
 	if err != nil || l.Equal(old) {
@@ -133,6 +181,13 @@ func (k *Keeper) tell(l List) error {
 func (k *Keeper) Reload() (bool, error) {
 	k.change.Lock()
 	defer k.change.Unlock()
+	changed, err := k.reload()
+	changed, k.unsaid = changed || k.unsaid, false
+	return changed, err
+}
+
+// reload is Reload with change held.
+func (k *Keeper) reload() (bool, error) {
 	l, err := ReadFile(k.path)
 	if err != nil {
 		return false, err
@@ -156,6 +211,8 @@ func (k *Keeper) Run(ctx context.Context, log zerolog.Logger) {
 		}
 	})
 }
+
+func fingerprints(l List) string { return strings.Join(Fingerprints(l), ", ") }
 
 // Fingerprints returns those of a list, for logs.
 func Fingerprints(l List) []string {

@@ -31,7 +31,7 @@ func keeper(t *testing.T, l secret.List) (*secret.Keeper, string) {
 }
 
 func TestRotationGoesThroughTheFile(t *testing.T) {
-	old, next := secret.Generate(time.Unix(1e9, 0)), secret.Generate(time.Unix(2e9, 0))
+	old, next := secret.Generate(time.Unix(1e9, 0)), secret.Generate(time.Unix(1.1e9, 0))
 	k, path := keeper(t, secret.List{old})
 	var told []secret.List
 	k.OnChange(func(l secret.List) error {
@@ -39,19 +39,19 @@ func TestRotationGoesThroughTheFile(t *testing.T) {
 		return nil
 	})
 	f := next.Fingerprint()
-	if err := k.Use(f); err == nil {
+	if err := k.Use(f, k.List()); err == nil {
 		t.Error("used before it was installed")
 	}
 	for _, step := range []struct {
 		do   func() error
 		want secret.List
 	}{
-		{func() error { return k.Install(next) }, secret.List{old, next}},
-		{func() error { return k.Install(next) }, secret.List{old, next}},
-		{func() error { return k.Use(f) }, secret.List{next, old}},
-		{func() error { return k.Use(f) }, secret.List{next, old}},
-		{func() error { return k.Retire(f) }, secret.List{next}},
-		{func() error { return k.Retire(f) }, secret.List{next}},
+		{func() error { return k.Install(next, k.List()) }, secret.List{old, next}},
+		{func() error { return k.Install(next, k.List()) }, secret.List{old, next}},
+		{func() error { return k.Use(f, k.List()) }, secret.List{next, old}},
+		{func() error { return k.Use(f, k.List()) }, secret.List{next, old}},
+		{func() error { return k.Retire(f, k.List()) }, secret.List{next}},
+		{func() error { return k.Retire(f, k.List()) }, secret.List{next}},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestRotationGoesThroughTheFile(t *testing.T) {
 			t.Fatalf("file %v (%v), list %v, want %v", got, err, k.List(), step.want)
 		}
 	}
-	if err := k.Retire(old.Fingerprint()); err == nil {
+	if err := k.Retire(old.Fingerprint(), k.List()); err == nil {
 		t.Error("retired for one that is not in use")
 	}
 	want := []secret.List{{old, next}, {next, old}, {next}}
@@ -74,13 +74,13 @@ func TestRotationGoesThroughTheFile(t *testing.T) {
 }
 
 func TestKeeperBoundsItsList(t *testing.T) {
-	k, _ := keeper(t, fresh())
-	for range 7 {
-		if err := k.Install(secret.Generate(time.Time{})); err != nil {
+	k, _ := keeper(t, secret.List{secret.Generate(time.Time{})})
+	for i := range 7 {
+		if err := k.Install(secret.Generate(time.Unix(int64(i), 0)), k.List()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := k.Install(secret.Generate(time.Time{})); err == nil || !strings.Contains(err.Error(), "as many as may be") {
+	if err := k.Install(secret.Generate(time.Unix(7, 0)), k.List()); err == nil || !strings.Contains(err.Error(), "as many as may be") {
 		t.Errorf("the ninth: %v", err)
 	}
 }
@@ -93,7 +93,7 @@ func TestUnwritableFileChangesNothing(t *testing.T) {
 		if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 			t.Fatal(err)
 		}
-		err := k.Install(secret.Generate(time.Time{}))
+		err := k.Install(secret.Generate(time.Now().Add(time.Hour)), k.List())
 		if err == nil || !strings.Contains(err.Error(), "by hand") || !k.List().Equal(before) {
 			t.Errorf("Install = %v, list %v", err, k.List())
 		}
@@ -104,7 +104,7 @@ func TestUnwritableFileChangesNothing(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(path), 0o500); err != nil {
 		t.Fatal(err)
 	}
-	err := k.Install(secret.Generate(time.Time{}))
+	err := k.Install(secret.Generate(time.Now().Add(time.Hour)), k.List())
 	if err == nil || !strings.Contains(err.Error(), "by hand") || !k.List().Equal(before) {
 		t.Errorf("Install = %v, list %v", err, k.List())
 	}

@@ -77,6 +77,16 @@ func (l List) Find(fingerprint string) (Secret, bool) {
 	return l[i], true
 }
 
+// Newest returns the secret that was made last, and false if nothing says which
+// one that is.
+func (l List) Newest() (Secret, bool) {
+	sorted := slices.SortedFunc(slices.Values(l), func(a, b Secret) int { return b.made.Compare(a.made) })
+	if len(sorted) == 0 || len(sorted) > 1 && sorted[0].made.Equal(sorted[1].made) {
+		return Secret{}, false
+	}
+	return sorted[0], true
+}
+
 // Equal reports whether both lists hold the same secrets in the same order.
 func (l List) Equal(o List) bool { return slices.EqualFunc(l, o, Secret.Equal) }
 

@@ -28,6 +28,9 @@ type Secret struct {
 	key [Size]byte
 	// made tells the newer of two apart; zero: unknown.
 	made time.Time
+	// rotated means that a rotation made it, so that it has passed streams which
+	// the secret before it protects. One that a person made has not.
+	rotated bool
 }
 
 // Generate returns a new random secret, made at the given time.
@@ -37,9 +40,31 @@ func Generate(made time.Time) Secret {
 	return s
 }
 
+// Rotated returns s, marked as made by a rotation.
+func (s Secret) Rotated() Secret {
+	s.rotated = true
+	return s
+}
+
+// ByRotation reports whether a rotation made s. No other secret is ever sent to
+// a node.
+func (s Secret) ByRotation() bool { return s.rotated }
+
 // Made returns when the secret was made, to the second; the zero time if that
 // is unknown.
 func (s Secret) Made() time.Time { return s.made }
+
+// skew is how far ahead of a node's clock a secret may have been made.
+const skew = 24 * time.Hour
+
+// Dated returns an error if s is said to be made in the future: it would count
+// as the newest one until then.
+func (s Secret) Dated(now time.Time) error {
+	if s.made.After(now.Add(skew)) {
+		return fmt.Errorf("secret: %s is dated %s, and here it is %s: set the clock right, or made= in the files", s.Fingerprint(), s.made.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
 
 // Fingerprint names the secret without telling anything about it: 16 digits.
 func (s Secret) Fingerprint() string { return hex.EncodeToString(s.derive(labelFingerprint, 8)) }
@@ -60,10 +85,17 @@ func (s Secret) Line() string {
 	if !s.made.IsZero() {
 		line += " " + madeField + s.made.Format(time.RFC3339)
 	}
+	if s.rotated {
+		line += " " + rotatedField
+	}
 	return line
 }
 
-const madeField = "made="
+// What may stand behind a secret, in this order.
+const (
+	madeField    = "made="
+	rotatedField = "by=rotate"
+)
 
 func (s Secret) sum() []byte {
 	sum := sha256.Sum256(append([]byte("shardway secret checksum"), s.key[:]...))
@@ -91,7 +123,10 @@ func ParseLine(line string) (Secret, error) {
 	if subtle.ConstantTimeCompare(s.sum(), b[Size:]) == 0 {
 		return Secret{}, errDamaged
 	}
-	if rest = strings.TrimSpace(rest); rest == "" {
+	if rest, s.rotated = strings.CutSuffix(strings.TrimSpace(rest), rotatedField); s.rotated {
+		rest = strings.TrimSpace(rest)
+	}
+	if rest == "" {
 		return s, nil
 	}
 	made, ok := strings.CutPrefix(rest, madeField)

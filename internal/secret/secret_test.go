@@ -28,7 +28,7 @@ func mustParse(t *testing.T, text string) secret.List {
 
 func TestSecretSurvivesItsFile(t *testing.T) {
 	a := secret.Generate(time.Date(2026, 1, 31, 12, 0, 0, 5, time.UTC))
-	b := secret.Generate(time.Time{})
+	b := secret.Generate(time.Time{}).Rotated()
 	text := secret.List{a, b}.Text()
 	l := mustParse(t, string(text))
 	if len(l) != 2 || !l[0].Equal(a) || !l[1].Equal(b) {
@@ -37,8 +37,8 @@ func TestSecretSurvivesItsFile(t *testing.T) {
 	if got, want := l[0].Made(), time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("made = %v, want %v", got, want)
 	}
-	if !l[1].Made().IsZero() {
-		t.Errorf("made = %v, want zero", l[1].Made())
+	if !l[1].Made().IsZero() || l[0].ByRotation() || !l[1].ByRotation() {
+		t.Errorf("made = %v, want zero; by rotation %v, %v", l[1].Made(), l[0].ByRotation(), l[1].ByRotation())
 	}
 	if a.Equal(b) || a.Fingerprint() == b.Fingerprint() {
 		t.Error("two secrets are equal")
@@ -61,6 +61,7 @@ func TestParseNamesTheLineAndNeverRepeatsIt(t *testing.T) {
 		known + "\n" + known:          "line 2: this secret is there twice",
 		known + " made=yesterday":     "made=",
 		known + " 2026-01-31":         "made=",
+		known + " by=rotate made=":    "made=",
 		long:                          "larger than",
 		nine.String():                 "more than 8",
 	} {
@@ -190,6 +191,7 @@ func TestListOrderIsUse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(known))
 	f.Add([]byte("# c\n" + known + " made=2026-01-31T12:00:00Z\r\n"))
+	f.Add([]byte(known + " by=rotate"))
 	f.Add([]byte("sw1_"))
 	f.Add([]byte(known + " made=9999-12-31T23:59:59-23:59"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -202,8 +204,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q became %v, %v", l.Text(), again, err)
 		}
 		for i := range l {
-			if !again[i].Made().Equal(l[i].Made()) {
-				t.Fatalf("made %v became %v", l[i].Made(), again[i].Made())
+			if !again[i].Made().Equal(l[i].Made()) || again[i].ByRotation() != l[i].ByRotation() {
+				t.Fatalf("made %v became %v, by rotation %v became %v", l[i].Made(), again[i].Made(), l[i].ByRotation(), again[i].ByRotation())
 			}
 		}
 	})

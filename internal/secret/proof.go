@@ -1,0 +1,105 @@
+package secret
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+const (
+	labelProof   = "rotation: proof of the secret"
+	labelWrap    = "rotation: key of one stream"
+	labelBinding = "EXPORTER-shardway-rotation"
+	// bindingSize is the length of a stream's binding in bytes.
+	bindingSize = 32
+)
+
+// Proofs show which secrets somebody has, by their fingerprints. They are good
+// for one message in one direction of one stream, and tell nothing about the
+// secrets.
+type Proofs map[string][]byte
+
+// Binding returns 32 bytes that only the two ends of this stream know (the
+// exporter of RFC 8446, section 7.5). Who stands between two nodes, also with
+// certificates that both believe, has two streams with two bindings.
+func (c *Conn) Binding() ([]byte, error) {
+	cs := c.ConnectionState()
+	b, err := cs.ExportKeyingMaterial(labelBinding, nil, bindingSize)
+	if err != nil {
+		return nil, fmt.Errorf("secret: binding of the stream: %w", err)
+	}
+	return b, nil
+}
+
+// Prove shows for every secret of the list that the sender of message has it.
+// Role says who sends what, so that nobody is shown his own words.
+func (l List) Prove(binding []byte, role string, message []byte) Proofs {
+	p := make(Proofs, len(l))
+	for _, s := range l {
+		p[s.Fingerprint()] = s.proof(binding, role, message)
+	}
+	return p
+}
+
+// Proven returns the secrets of the list that p proves, in the list's order.
+func (l List) Proven(p Proofs, binding []byte, role string, message []byte) List {
+	var out List
+	for _, s := range l {
+		if hmac.Equal(p[s.Fingerprint()], s.proof(binding, role, message)) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (s Secret) proof(binding []byte, role string, message []byte) []byte {
+	m := hmac.New(sha256.New, s.derive(labelProof, sha256.Size))
+	for _, part := range [][]byte{binding, []byte(role), message} {
+		m.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		m.Write(part)
+	}
+	return m.Sum(nil)
+}
+
+// Wrap encrypts b for whoever has s at the other end of the stream with that
+// binding, and for nobody else.
+func (s Secret) Wrap(binding, b []byte) ([]byte, error) {
+	gcm, err := s.wrapper(binding)
+	if err != nil {
+		return nil, err
+	}
+	return gcm.Seal(nil, nil, b, nil), nil //nolint:gosec // this kind makes a random nonce itself
+}
+
+// Unwrap decrypts what Wrap made with the same secret, for the same stream.
+func (s Secret) Unwrap(binding, b []byte) ([]byte, error) {
+	gcm, err := s.wrapper(binding)
+	if err != nil {
+		return nil, err
+	}
+	out, err := gcm.Open(nil, nil, b, nil)
+	if err != nil {
+		return nil, fmt.Errorf("secret: not wrapped by %s for this stream", s.Fingerprint())
+	}
+	return out, nil
+}
+
+func (s Secret) wrapper(binding []byte) (cipher.AEAD, error) {
+	if len(binding) != bindingSize {
+		return nil, errors.New("secret: the stream has no binding")
+	}
+	key, err := hkdf.Key(sha256.New, s.key[:], []byte(salt), labelWrap+string(binding), 32)
+	if err != nil {
+		return nil, fmt.Errorf("secret: key of the stream: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("secret: key of the stream: %w", err)
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
