@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"shardway/node/gossip"
 )
 
 // metrics counts what happens between nodes. Gauges are read from the node when
@@ -62,6 +64,13 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 			Name: "shardway_peer_evicted_total", Help: "Connections to the peer port closed before they had said who they are, to make room for others from their address or for strangers.",
 		}, func() float64 { return float64(n.port.Stats().Evicted) }),
 		gauge("ignored_entries", "Proposals and commits in the log that came too late to count.", func() float64 { return float64(state().Ignored()) }),
+	}
+	all = append(all, gauge("gossip_streams_open", "Gossip streams open that others opened.", func() float64 { return float64(n.gossip.Streams().Open) }))
+	for _, reason := range gossip.StreamReasons() {
+		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "shardway_gossip_streams_closed_total", ConstLabels: prometheus.Labels{"reason": reason},
+			Help: "Gossip streams of others that were closed before their time, by the bound they went beyond.",
+		}, func() float64 { return float64(n.gossip.Streams().Closed[reason]) }))
 	}
 	for _, c := range append(all, n.proxy) {
 		if err := r.Register(c); err != nil {

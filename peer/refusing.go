@@ -15,7 +15,7 @@ func (s *server) refuse(c net.Conn, re *RefusedError, from string) {
 	s.p.counts.refused.Add(1)
 	if s.p.quiet.fresh(re.Reason) {
 		s.p.o.Log.Warn().Str("peer", from).Stringer("addr", c.RemoteAddr()).
-			Stringer("check", re.Code).Str("reason", re.Reason).Msg("peer stream refused")
+			Stringer("check", re.Code).Str("reason", brief(re.Reason)).Int("left_out", s.p.quiet.leftOut()).Msg("peer stream refused")
 	}
 	if _, err := c.Write(encodeRefused(re)); err != nil {
 		return
@@ -70,7 +70,7 @@ func (s *server) unsealed(c net.Conn, err error) {
 	default:
 		s.p.counts.refused.Add(1)
 		if s.p.quiet.fresh(err.Error()) {
-			s.p.o.Log.Warn().Stringer("addr", c.RemoteAddr()).Err(err).Msg("peer refused")
+			s.p.o.Log.Warn().Stringer("addr", c.RemoteAddr()).Str("error", brief(err.Error())).Int("left_out", s.p.quiet.leftOut()).Msg("peer refused")
 		}
 	}
 }

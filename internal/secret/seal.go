@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -127,10 +128,24 @@ func (s *Seal) shake(ctx context.Context, c *Conn, tc *tls.Conn) (net.Conn, erro
 	if got := tc.ConnectionState().NegotiatedProtocol; got != ALPN || c.leaf == nil {
 		return nil, fmt.Errorf("secret: protocol %q was agreed on, want %q", got, ALPN)
 	}
-	s.mu.Lock()
-	s.mu.open[c] = struct{}{}
-	s.mu.Unlock()
+	if !s.enter(c) {
+		return nil, errors.New("secret: what vouches for the other node was retired during the handshake")
+	}
 	return c, nil
+}
+
+// enter makes c one of the open streams. It reports false if nobody vouches for
+// it any more: its handshake began before a replacement and ended after it, so
+// that no replacement would find it. Either this sees the new trust, or stale
+// sees the stream.
+func (s *Seal) enter(c *Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.trust.Load().accepted[c.root] {
+		return false
+	}
+	s.mu.open[c] = struct{}{}
+	return true
 }
 
 func (s *Seal) forget(c *Conn) {

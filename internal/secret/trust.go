@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -88,23 +89,57 @@ func (t *Trust) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Ce
 
 // foreign says what to do about a certificate that is not believed.
 func (t *Trust) foreign(leaf *x509.Certificate, err error) error {
-	who := fmt.Sprintf("secret: the certificate of %s, issued by %q, is not accepted", strings.Join(quoted(nodes(leaf)), ", "), leaf.Issuer.CommonName)
+	who := fmt.Sprintf("secret: the certificate of %s, issued by %s, is not accepted", quoted(nodes(leaf)), quote(leaf.Issuer.CommonName))
+	err = &briefError{err}
 	if t.derived {
 		return fmt.Errorf("%s: does the other node have the same secret (--secret-file)? %w", who, err)
 	}
 	return fmt.Errorf("%s by --tls-ca: %w", who, err)
 }
 
-func quoted(ids []string) []string {
-	if len(ids) == 0 {
-		return []string{"an unnamed node"}
+// Of what strangers write into certificates, refusals repeat as much as a
+// well-meant one needs.
+const (
+	maxName  = 80
+	maxNames = 3
+	maxWhy   = 256
+)
+
+func quote(s string) string {
+	if len(s) > maxName {
+		s = strings.ToValidUTF8(s[:maxName], "") + "…"
 	}
-	out := make([]string, len(ids))
-	for i, id := range ids {
-		out[i] = fmt.Sprintf("node %q", id)
-	}
-	return out
+	return strconv.Quote(s)
 }
+
+func quoted(ids []string) string {
+	if len(ids) == 0 {
+		return "an unnamed node"
+	}
+	var out []string
+	for _, id := range ids[:min(len(ids), maxNames)] {
+		out = append(out, "node "+quote(id))
+	}
+	if more := len(ids) - maxNames; more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(out, ", ")
+}
+
+// briefError is an error in whose text a certificate's words stand.
+type briefError struct{ error }
+
+// Error returns the beginning of the text.
+func (e *briefError) Error() string {
+	s := e.error.Error()
+	if len(s) > maxWhy {
+		s = strings.ToValidUTF8(s[:maxWhy], "") + "…"
+	}
+	return s
+}
+
+// Unwrap returns the whole error.
+func (e *briefError) Unwrap() error { return e.error }
 
 // speaksFor reports whether a certificate is good for a node.
 func speaksFor(leaf *x509.Certificate, node string) error {
@@ -112,5 +147,5 @@ func speaksFor(leaf *x509.Certificate, node string) error {
 	if slices.Contains(ids, node) {
 		return nil
 	}
-	return fmt.Errorf("secret: the certificate is good for %s and not for node %q", strings.Join(quoted(ids), ", "), node)
+	return fmt.Errorf("secret: the certificate is good for %s and not for node %q", quoted(ids), node)
 }

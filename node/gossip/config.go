@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -88,7 +89,7 @@ func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
 // addresses sets where to listen and what to advertise.
 func (g *Gossip) addresses(ctx context.Context, mc *memberlist.Config) error {
 	if g.o.Transport != nil {
-		mc.Transport = g.o.Transport
+		g.guard(mc, g.o.Transport)
 		adv, err := netip.ParseAddrPort(g.o.Advertise)
 		if err != nil {
 			return fmt.Errorf("gossip: advertise %q: %w", g.o.Advertise, err)
@@ -105,9 +106,45 @@ func (g *Gossip) addresses(ctx context.Context, mc *memberlist.Config) error {
 	if err != nil {
 		return err
 	}
+	t, err := openSockets(host.String(), port, mc)
+	if err != nil {
+		return err
+	}
+	g.guard(mc, t)
 	mc.AdvertiseAddr, mc.AdvertisePort = adv.Addr().String(), int(adv.Port())
+	if port == 0 {
+		mc.BindPort = t.GetAutoBindPort()
+		mc.AdvertisePort = mc.BindPort
+	}
 	return nil
 }
+
+// guard gives memberlist a transport, with the doorkeeper before it.
+func (g *Gossip) guard(mc *memberlist.Config, t memberlist.NodeAwareTransport) {
+	g.door = newDoorkeeper(t, g.log)
+	mc.Transport = g.door
+}
+
+// openSockets opens the gossip port, for TCP and UDP. A free one that port 0
+// takes for the one may be taken for the other: then it tries again.
+func openSockets(host string, port int, mc *memberlist.Config) (*memberlist.NetTransport, error) {
+	tries := 1
+	if port == 0 {
+		tries = 10
+	}
+	for {
+		t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{host}, BindPort: port, Logger: mc.Logger})
+		if tries--; err == nil {
+			return t, nil
+		}
+		if tries == 0 || !isTaken(err) {
+			return nil, fmt.Errorf("gossip: listen: %w", err)
+		}
+	}
+}
+
+// isTaken knows the library's error by its text, as it keeps nothing else.
+func isTaken(err error) bool { return strings.Contains(err.Error(), "address already in use") }
 
 // bindAddr reads "host:port". Without a host it is all addresses, of both
 // families where the machine has IPv6.

@@ -12,6 +12,14 @@
 // versions of log entries that a node reads ("codec", such as "1-2") are there for
 // one that will write others.
 //
+// memberlist's label would be the cluster id's place in every packet. But it is
+// fixed before the first one is sent, and no side takes what has another: a node
+// that founds a cluster or joins one knows no id yet, and would be heard by
+// nobody. Stripped before memberlist looks it would not be part of what the key
+// authenticates, and then it says no more than the tags.
+//
+// Streams that others open are bounded before memberlist reads them: doorkeeper.
+//
 //	New      checks the options
 //	Listen   opens the port and starts Serf
 //	Run      joins for as long as the node lives; returns when everything ended

@@ -27,6 +27,7 @@ type Gossip struct {
 	self   netip.AddrPort
 	events chan serf.Event
 	ring   *memberlist.Keyring // nil: plain text
+	door   *doorkeeper         // set by Listen
 
 	changed chan struct{} // 1: hint
 	retag   chan struct{} // 1: hint
@@ -70,14 +71,14 @@ func New(o Options) (*Gossip, error) {
 func (g *Gossip) Listen(ctx context.Context) error {
 	conf, err := g.config(ctx)
 	if err != nil {
+		if isTaken(err) {
+			return fmt.Errorf("gossip: %s is taken, perhaps by another node: stop it, or name another address with --gossip: %w", g.o.Bind, err)
+		}
 		return err
 	}
 	s, err := serf.Create(conf)
 	if err != nil {
-		if strings.Contains(err.Error(), "address already in use") {
-			return fmt.Errorf("gossip: %s is taken, perhaps by another node: stop it, or name another address with --gossip: %w", g.o.Bind, err)
-		}
-		return fmt.Errorf("gossip: listen on %s: %w", g.o.Bind, err)
+		return errors.Join(fmt.Errorf("gossip: listen on %s: %w", g.o.Bind, err), g.door.Shutdown())
 	}
 	g.serf = s
 	local := s.Memberlist().LocalNode()
@@ -128,6 +129,15 @@ func hint(c chan struct{}) {
 
 // Changed gives a hint that Members may have changed.
 func (g *Gossip) Changed() <-chan struct{} { return g.changed }
+
+// Streams tells what the streams that others opened amount to; nothing before
+// Listen. It must not be called while Listen runs.
+func (g *Gossip) Streams() StreamStats {
+	if g.door == nil {
+		return StreamStats{}
+	}
+	return g.door.stats()
+}
 
 // Members returns every member that gossip remembers, sorted by id.
 func (g *Gossip) Members() []Member { return members(g.serf.Members()) }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/memberlist"
 	"github.com/rs/zerolog"
 
 	"shardway/internal/simnet"
@@ -26,6 +27,7 @@ type swarm struct {
 	made map[string]*simnet.Host
 	keys map[string][][]byte // of each member; none: plain text
 	keep func(id string) bool
+	tap  func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport // nil: none
 	mu   sync.Mutex
 	logs []string
 }
@@ -104,9 +106,13 @@ func (s *swarm) add(name string, tags gossip.Tags, join ...string) *member {
 func (m *member) start(name string, tags gossip.Tags, join ...string) {
 	t := m.sw.t
 	t.Helper()
-	tr, err := m.host.Transport(port)
+	sim, err := m.host.Transport(port)
 	if err != nil {
 		t.Fatal(err)
+	}
+	var tr memberlist.NodeAwareTransport = sim
+	if m.sw.tap != nil {
+		tr = m.sw.tap(tr)
 	}
 	g, err := gossip.New(gossip.Options{
 		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep,

@@ -61,7 +61,7 @@ func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	for i := 0; i+1 < len(args); i += 2 {
 		e = field(e, fmt.Sprint(args[i]), args[i+1])
 	}
-	e.Msg(msg)
+	e.Msg(short(msg))
 }
 
 // field adds one pair in the form that reads best.
