@@ -24,13 +24,15 @@ func (p *Port) tune(c net.Conn, k Kind) {
 	_ = t.SetNoDelay(true)
 	// Idle streams of a host that vanished are found after the first probe
 	// that is unanswered for as long as the user timeout: 15 s, Forward 60 s.
-	_ = t.SetKeepAliveConfig(net.KeepAliveConfig{
-		Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3,
-	})
+	probes := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
 	d := p.o.UserTimeout
 	if k == Forward {
+		// A request waits here for its answer in silence: whether its path still
+		// is one shows in a second, to those who ask the kernel for the probes.
+		probes.Idle, probes.Interval = time.Second, time.Second
 		d = p.o.ForwardTimeout
 	}
+	_ = t.SetKeepAliveConfig(probes)
 	if d > 0 {
 		setUserTimeout(t, d)
 	}

@@ -35,6 +35,7 @@ func TestSocketsAreTunedOnBothSides(t *testing.T) {
 		p.Handle(k, func(_ context.Context, c *peer.Conn) { accepted <- c })
 	}
 	serve(t, b, "a", p)
+	idle := map[peer.Kind]int{peer.Heartbeat: 10, peer.Forward: 1}
 	for k, want := range map[peer.Kind]int{peer.Heartbeat: 3000, peer.Forward: 40000} {
 		dialed, err := p.Dial(t.Context(), "a", k)
 		if err != nil {
@@ -43,6 +44,9 @@ func TestSocketsAreTunedOnBothSides(t *testing.T) {
 		for side, c := range map[string]*peer.Conn{"dialed": dialed, "accepted": <-accepted} {
 			if got := option(t, c, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); got != want {
 				t.Errorf("%s %v: TCP_USER_TIMEOUT = %d, want %d", side, k, got, want)
+			}
+			if got := option(t, c, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE); got != idle[k] {
+				t.Errorf("%s %v: TCP_KEEPIDLE = %d, want %d", side, k, got, idle[k])
 			}
 			if got := option(t, c, unix.IPPROTO_TCP, unix.TCP_NODELAY); got == 0 {
 				t.Errorf("%s %v: TCP_NODELAY is off", side, k)

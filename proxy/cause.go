@@ -14,6 +14,7 @@ const (
 	causeDrain          // Cut: its shard moves and drain_timeout is over
 	causeLease          // CutUpstream: the lease is long over
 	causeAbandon        // Abandon: the owner lost the shard without a word
+	causeDeaf           // nothing comes from the owner any more, not even an acknowledgement
 	causeGone           // the client left, or broke off its body
 	causeTimeout        // the app let FirstByteTimeout pass
 	causeMoved          // a tunnel or an event stream outlived its shard by StreamGrace
@@ -32,6 +33,8 @@ func (c cause) String() string {
 		return "lease"
 	case causeAbandon:
 		return "abandoned"
+	case causeDeaf:
+		return "deaf-path"
 	case causeGone:
 		return "client-gone"
 	case causeTimeout:

@@ -55,6 +55,7 @@ type client struct {
 	// The sweep's own.
 	seenRun uint32        // the run at the last sweep
 	since   time.Duration // when the sweep first saw it, or saw its body go out
+	looked  time.Duration // when it last looked at the path to the owner
 	moved   time.Duration // since when its shard has been elsewhere; zero: it is not
 }
 

@@ -19,6 +19,10 @@ const (
 	lameStream = 250 * time.Millisecond
 )
 
+// lookEvery is how often the path to the owner of what has run for a while is looked
+// at.
+const lookEvery = 500 * time.Millisecond
+
 // sweep looks over the open connections: for what has run long enough to be
 // worth a watch, for apps that do not answer, for upgraded connections whose
 // shard has moved, for idle ones while draining. One goroutine at a time.
@@ -60,10 +64,17 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		return
 	}
 	if r.number != c.seenRun {
-		c.seenRun, c.since, c.moved = r.number, now, 0
+		c.seenRun, c.since, c.moved, c.looked = r.number, now, 0, now
 		return
 	}
 	c.gone.start()
+	if r.kind == Remote && now-c.looked >= lookEvery {
+		c.looked = now
+		if l := c.slot.link.Load(); l.Deaf() {
+			s.cutRun(c, r, causeDeaf)
+			return
+		}
+	}
 	switch {
 	case r.flags&(slotTunnel|slotEvents) != 0:
 		s.sweepStream(c, r, t, set.StreamGrace, now)

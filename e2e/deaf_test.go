@@ -1,0 +1,80 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// TestPathThatDiesOneWayIsNoticed loses in silence what an ingress sends to an owner,
+// and then what comes back, while both hear the leader: nothing but the requests
+// between the two is concerned. They used to wait for TCP to try again, long after
+// the path was mended.
+func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
+	// Neither round nor search for the owner's process comes into it.
+	c, w := startApart(t, "--dead-after", "30s", "--queue-wait", "1m")
+	leader := c.Leader(t)
+	ingress, owner := c.Others(leader)[0], c.Others(leader)[1]
+	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
+	ask := func(at *cluster.Node, method, gate string) *cluster.Asking {
+		r := load.Request{Key: key, Method: method, Timeout: 2 * time.Minute}
+		if gate != "" {
+			r.Header = map[string]string{"App-Hang": gate}
+		}
+		return c.AskLater(t, at, r)
+	}
+	deaf := func() int {
+		return int(c.Sum(t, []*cluster.Node{ingress, leader}, "shardway_cut_requests_total", `reason="deaf-path"`))
+	}
+	for _, method := range []string{"GET", "POST", "GET"} { // links to go over
+		if a := ask(ingress, method, "").Answer(t); !a.OK() {
+			t.Fatalf("%s before: %+v", method, a)
+		}
+	}
+	// An owner whose app is slow is not mistaken for one that cannot be reached.
+	slow := ask(leader, "POST", "slow")
+	owner.App.AwaitHanging(t, "slow", 1)
+
+	must(t, w.Block(index(ingress), index(owner)))
+	get := ask(ingress, "GET", "")
+	cluster.Await(t, "the path is found dead", func() error {
+		if deaf() == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	must(t, w.Heal())
+	if a := get.Answer(t); !a.OK() {
+		t.Errorf("GET over a path that was dead: %d %s %s", a.Status, a.Error, a.Detail)
+	}
+
+	before := deaf()
+	get, post := ask(ingress, "GET", "back"), ask(ingress, "POST", "back")
+	owner.App.AwaitHanging(t, "back", 2)
+	must(t, w.Block(index(owner), index(ingress)))
+	owner.App.Release(t, "back")
+	if a := post.Answer(t); a.Status != http.StatusBadGateway || a.Error != "peer-unreachable" || !strings.Contains(a.Detail, "may have run") {
+		t.Errorf("POST whose answer is lost: %d %s %s, want 502 peer-unreachable", a.Status, a.Error, a.Detail)
+	}
+	cluster.Await(t, "both were cut", func() error {
+		if deaf() < before+2 {
+			return errNotYet
+		}
+		return nil
+	})
+	must(t, w.Heal())
+	if a := get.Answer(t); !a.OK() {
+		t.Errorf("GET whose answer was lost: %d %s %s", a.Status, a.Error, a.Detail)
+	}
+	owner.App.Release(t, "slow")
+	if a := slow.Answer(t); !a.OK() {
+		t.Errorf("the slow POST: %d %s %s", a.Status, a.Error, a.Detail)
+	}
+	c.Judge(t, nil)
+}
