@@ -87,7 +87,7 @@ func TestSlowDiskCostsNothingButTime(t *testing.T) {
 		if hits := stop(); hits == 0 {
 			t.Error("no fsync was slow")
 		}
-		l.Finish(t, nil)
+		l.Finish(t)
 		wantMoves(t, c, before, joined)
 		wantMoves(t, c, joined, after)
 		if is := losses(t, c); is != was {
@@ -104,10 +104,11 @@ func TestHungDiskIsDoneWithout(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c := startTraceable(t)
 	hang := func(victim *cluster.Node, change func()) {
-		before := c.AwaitShards(t, c.Running()...)
+		c.AwaitShards(t, c.Running()...)
 		l := c.Load(t, c.Others(victim), cluster.Traffic{Rate: 100})
 		l.Flow(t, 50)
 		from := logged(t, victim)
+		mended := victim.Hurt(history.BadDisk)
 		stop := slow(t, hungSync, victim)
 		change()
 		c.AwaitShards(t, c.Others(victim)...)
@@ -118,12 +119,12 @@ func TestHungDiskIsDoneWithout(t *testing.T) {
 		if got := alarms(t, victim, from); len(got) != 1 || !strings.Contains(got[0], "disk hangs") || !strings.Contains(got[0], victim.Data) {
 			t.Errorf("node %s said %q, want that its disk hangs, and where", victim.ID, got)
 		}
-		mended := history.Now()
+		mended()
 		stop()
 		c.AwaitShards(t, c.Running()...)
 		l.Flow(t, 50)
 		// Its shards were taken while requests were on their way to it.
-		l.Finish(t, lostWith(before, victim.ID, mended))
+		l.Finish(t)
 	}
 	var d *cluster.Node
 	hang(c.Leader(t), func() { d = c.Add(t) })

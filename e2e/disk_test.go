@@ -47,7 +47,7 @@ func TestRestartAfterCompaction(t *testing.T) {
 		t.Errorf("node d has the state from elsewhere: %v", err)
 	}
 	l.Flow(t, shards)
-	l.Finish(t, nil)
+	l.Finish(t)
 }
 
 // snapshot tells whether a node has a complete Raft snapshot on its disk.
@@ -110,5 +110,5 @@ func TestWipedVoterElectsNobody(t *testing.T) {
 	}
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.Flow(t, 2*shards)
-	l.Finish(t, nil)
+	l.Finish(t)
 }

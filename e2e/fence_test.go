@@ -78,7 +78,7 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 			}
 		}
 	}
-	if r := c.Judge(t, nil); r.Stopped < len(keys) {
+	if r := c.Judge(t); r.Stopped < len(keys) {
 		t.Errorf("report = %v: want an overlap for each of %d keys", r, len(keys))
 	}
 	if err := register.Check(register.Ops(answers, c.Runs(t)), register.Options{Applied: s.Applied()}); err != nil {

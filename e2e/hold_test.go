@@ -26,6 +26,7 @@ func TestHeldLogDropsTheMember(t *testing.T) {
 		l := c.Load(t, c.Others(held), cluster.Traffic{})
 		l.Flow(t, seconds/2)
 		before := c.AwaitServing(t)
+		mended := held.Hurt(history.Behind)
 		held.Relay.HoldLog()
 		c.Add(t) // a map change that it will not see
 		cluster.Await(t, "the log is held", func() error {
@@ -44,9 +45,10 @@ func TestHeldLogDropsTheMember(t *testing.T) {
 		}
 		released := history.Now()
 		held.Relay.Release()
+		mended()
 		wantMoves(t, c, without, c.AwaitServing(t))
 		l.Flow(t, seconds/2)
-		l.Finish(t, nil)
+		l.Finish(t)
 		for _, run := range c.Runs(t) {
 			if run.App == held.ID && run.Start > alone && run.Start < released {
 				t.Errorf("%v after it had no lease, %s ran %s (epoch %d)", time.Duration(run.Start-alone), held.ID, run.ID, run.Epoch)
@@ -73,7 +75,7 @@ func TestHangingRequestsAreCutAfterTheDrain(t *testing.T) {
 	after := c.AwaitServing(t)
 	l.Flow(t, seconds/2)
 	n.App.Release(t, "gate")
-	l.Finish(t, nil)
+	l.Finish(t)
 	moved := 0
 	for shard, asking := range hanging {
 		a := asking.Answer(t)
@@ -117,7 +119,7 @@ func TestSlowRequestsFinishBeforeTheyMove(t *testing.T) {
 	n.AwaitExit(t, 0)
 	c.AwaitServing(t)
 	l.Flow(t, seconds/2)
-	l.Finish(t, nil)
+	l.Finish(t)
 	for _, asking := range slow {
 		if a := asking.Answer(t); !a.OK() || a.Bytes != 5000 {
 			t.Errorf("slow request: %+v", a)

@@ -18,7 +18,7 @@ func TestColdStartServesEveryShard(t *testing.T) {
 	c := start(t, 3)
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 500})
 	l.Flow(t, 4*shards)
-	r := l.Finish(t, nil)
+	r := l.Finish(t)
 	if r.Shards != shards {
 		t.Errorf("requests ran in %d shards, want %d", r.Shards, shards)
 	}
@@ -55,7 +55,7 @@ func TestTwoNodesJoiningTogether(t *testing.T) {
 			d.Start(t)
 			after := c.AwaitServing(t)
 			l.Flow(t, 50)
-			l.Finish(t, nil)
+			l.Finish(t)
 			wantMoves(t, c, before, after)
 		})
 	}
@@ -113,7 +113,7 @@ func undisturbed(t *testing.T, c *cluster.Cluster, m cluster.Map, want *shardmap
 	change()
 	after := c.AwaitServing(t)
 	l.Flow(t, 100)
-	l.Finish(t, nil)
+	l.Finish(t)
 	for s := range shards {
 		if after.Owner(s) != owner(s) {
 			t.Fatalf("shard %d is %s's, want %s's: the map is not what Assign makes of the one before", s, after.Owner(s), owner(s))

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"shardway/e2e/cluster"
-	"shardway/e2e/history"
 )
 
 // trials is how often each kind of death is tried here; the benchmark does 20.
@@ -37,11 +36,10 @@ func killed(t *testing.T, c *cluster.Cluster, victim *cluster.Node) {
 	l := c.Load(t, c.Others(victim), cluster.Traffic{})
 	l.Flow(t, 100)
 	victim.Kill(t)
-	died := history.Now()
 	l.Flow(t, 100)
 	without := c.AwaitServing(t)
 	l.Flow(t, 100)
-	l.Finish(t, lostWith(before, victim.ID, died))
+	l.Finish(t)
 	wantMoves(t, c, before, without)
 	victim.Start(t)
 	wantMoves(t, c, without, c.AwaitServing(t))
@@ -59,12 +57,11 @@ func TestKilledNodeReturnsAtOnce(t *testing.T) {
 				l := c.Load(t, c.Others(victim), cluster.Traffic{})
 				l.Flow(t, 100)
 				victim.Kill(t)
-				died := history.Now()
 				l.Flow(t, trial*60) // at once, then after 0.3 s and 0.6 s of load
 				victim.Start(t)
 				after := c.AwaitServing(t)
 				l.Flow(t, 100)
-				l.Finish(t, lostWith(before, victim.ID, died))
+				l.Finish(t)
 				wantMoves(t, c, before, after)
 			})
 		}
@@ -94,6 +91,6 @@ func TestAllKilledAndRestarted(t *testing.T) {
 		}
 		l := c.Load(t, c.Running(), cluster.Traffic{})
 		l.Flow(t, 2*shards)
-		l.Finish(t, nil)
+		l.Finish(t)
 	}
 }

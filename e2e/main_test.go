@@ -4,16 +4,12 @@ package e2e_test
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
 	"shardway/e2e/cluster"
-	"shardway/e2e/history"
 )
 
 // shards is the number of shards in these tests: uneven over three and four
@@ -121,23 +117,5 @@ func wantSame(tb testing.TB, from, to cluster.Map) {
 	tb.Helper()
 	if moves := from.Moves(to); len(moves) != 0 {
 		tb.Errorf("epoch %d → %d moved %d shards, want none (%v → %v)", from.Epoch, to.Epoch, len(moves), from.Counts(), to.Counts())
-	}
-}
-
-// lostWith excuses what no proxy can save when a node dies or stands still: an
-// unsafe request that was sent to its app and so may have run, which the answer
-// must say, and an answer of which a part was out already. until is when the node
-// was dead, and its connections with it, or ran again.
-func lostWith(m cluster.Map, node string, until int64) func(*history.Answer) string {
-	return func(a *history.Answer) string {
-		switch {
-		case a.Sent() > until || m.OwnerOf(a.Key) != node:
-			return ""
-		case a.Status == http.StatusBadGateway && strings.Contains(a.Detail, "may have run") && !a.Safe():
-			return fmt.Sprintf("%s may have run at %s: %s", a.Method, node, a.Error)
-		case a.Status == http.StatusOK && a.Cut && a.App == node:
-			return "half an answer of " + node
-		}
-		return ""
 	}
 }

@@ -115,7 +115,7 @@ func TestSlowHeadsDisturbNobody(t *testing.T) {
 		return nil
 	})
 	l.Flow(t, 50)
-	l.Finish(t, nil) // not one of them failed
+	l.Finish(t) // not one of them failed
 }
 
 // dripHead sends a head without end, four bytes a second, until something comes

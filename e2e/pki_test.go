@@ -126,7 +126,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	replaceFile(t, ca, block("CERTIFICATE", next.cert.Raw))
 	step("the old one is not accepted any more")
 	l.Flow(t, 600)
-	l.Finish(t, nil)
+	l.Finish(t)
 	wantSame(t, before, c.AwaitServing(t))
 	// One of the old authority, for a node that is known, opens nothing any more.
 	c.Node("b").Stop(t)

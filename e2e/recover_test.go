@@ -37,7 +37,7 @@ func TestTwoOfThreeDisksLost(t *testing.T) {
 	last := c.AwaitShards(t, a, b)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.Flow(t, 2*shards)
-	l.Finish(t, nil)
+	l.Finish(t)
 
 	if out, code := shardway(t, "recover", "--data", survivor.Data, "--confirm", clusterOf(t, survivor)); code != 1 || !strings.Contains(out, "somebody answers at") {
 		t.Errorf("recover while the others serve: exit %d, %s", code, out)
@@ -84,7 +84,7 @@ func TestTwoOfThreeDisksLost(t *testing.T) {
 	c.AwaitServing(t)
 	l.Send(c.Running())
 	l.Flow(t, 2*shards)
-	l.Finish(t, nil)
+	l.Finish(t)
 }
 
 // TestBackupIsRestored loses every disk and goes on from a backup that is older
@@ -101,7 +101,7 @@ func TestBackupIsRestored(t *testing.T) {
 	last := c.AwaitServing(t)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.Flow(t, shards)
-	l.Finish(t, nil)
+	l.Finish(t)
 	nodes := c.Running()
 	for _, n := range nodes {
 		n.Kill(t)
@@ -120,7 +120,7 @@ func TestBackupIsRestored(t *testing.T) {
 	}
 	l = c.Load(t, c.Running(), cluster.Traffic{})
 	l.Flow(t, 2*shards)
-	l.Finish(t, nil)
+	l.Finish(t)
 }
 
 // TestOldDiskServesNothingUntilCaughtUp puts a copy of a node's disk from
@@ -167,7 +167,7 @@ func TestOldDiskServesNothingUntilCaughtUp(t *testing.T) {
 	}
 	l.Send(c.Running())
 	l.Flow(t, seconds)
-	l.Finish(t, nil)
+	l.Finish(t)
 	for _, run := range c.Runs(t) {
 		if run.App == n.ID && run.Start > started && run.Start < caught {
 			t.Errorf("before it had caught up, %s ran %s (epoch %d)", n.ID, run.ID, run.Epoch)

@@ -100,7 +100,7 @@ func TestHangupReloadsUnderLoad(t *testing.T) {
 	wantKeyless(t, n, 200)
 	hangUp(t, n, file, next, "settings reloaded", `"changed":[]`)
 	l.Flow(t, 100)
-	l.Finish(t, nil)
+	l.Finish(t)
 
 	cluster.Await(t, "lines in both files", func() error {
 		for _, name := range []string{log + ".1", log} {

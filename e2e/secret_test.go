@@ -43,7 +43,7 @@ func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 		}
 		l.Flow(t, 400)
 	}
-	l.Finish(t, nil)
+	l.Finish(t)
 	wantSame(t, before, c.AwaitServing(t))
 	var have secret.List
 	for _, n := range c.Nodes() {
@@ -184,7 +184,7 @@ func TestDoorsOfASealedCluster(t *testing.T) {
 	// Nobody noticed.
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
 	l.Flow(t, 2*shards)
-	l.Finish(t, nil)
+	l.Finish(t)
 	after := c.AwaitServing(t)
 	wantSame(t, before, after)
 	key := after.Keys("b", 1)[0]

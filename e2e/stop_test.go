@@ -37,7 +37,7 @@ func TestSigtermUnderLoadFailsNothing(t *testing.T) {
 		wantMoves(t, c, without, c.AwaitServing(t))
 	}
 	l.Flow(t, 100)
-	l.Finish(t, nil)
+	l.Finish(t)
 }
 
 // TestStopOfAllAtOnce stops three nodes together and starts any two of them:
@@ -67,7 +67,7 @@ func TestStopOfAllAtOnce(t *testing.T) {
 			}
 			three := c.AwaitServing(t)
 			l.Flow(t, 100)
-			l.Finish(t, nil)
+			l.Finish(t)
 			if before.Epoch >= two.Epoch || two.Epoch >= three.Epoch {
 				t.Errorf("epochs %d, %d, %d, want them to grow", before.Epoch, two.Epoch, three.Epoch)
 			}
@@ -91,6 +91,6 @@ func TestLeaverReturns(t *testing.T) {
 		n.Start(t)
 		c.AwaitServing(t) // as a voter
 		l.Flow(t, 50)
-		l.Finish(t, nil)
+		l.Finish(t)
 	}
 }

@@ -110,7 +110,7 @@ func TestStreamsDoNotHoldUpAMove(t *testing.T) {
 	for _, end := range watched {
 		end(t)
 	}
-	l.Finish(t, nil)
+	l.Finish(t)
 }
 
 // TestNodeThatStopsTellsTheStreamsOfOthers stops a node that holds streams of keys

@@ -10,18 +10,20 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"shardway/e2e/history"
 	"shardway/internal/simnet"
 	"shardway/shardmap"
 )
 
 // app is the app behind one node, on a host of its own: it lives on when its node
-// is killed, frozen or cut off. It tells the judge what it runs.
+// is killed, frozen or cut off. It tells the witness what it runs.
 type app struct {
 	node string
 	host *simnet.Host
-	j    *judge
+	w    *witness
 	sick atomic.Bool
 }
 
@@ -36,9 +38,9 @@ func (a *app) check(context.Context) error {
 }
 
 // startApp starts the app of a node that is still to be started.
-func startApp(w *world, j *judge, node string) *app {
+func startApp(w *world, node string) *app {
 	w.t.Helper()
-	a := &app{node: node, host: w.net.Host(node + ".app"), j: j}
+	a := &app{node: node, host: w.net.Host(node + ".app"), w: w.witness}
 	w.net.SetLink(node, node+".app", simnet.Link{})
 	ln, err := a.host.Listen(":9000")
 	if err != nil {
@@ -70,7 +72,11 @@ func (a *app) serve(conn net.Conn) {
 		shard, _ := strconv.ParseUint(req.Header.Get("Shardway-Shard"), 10, 32)
 		epoch, _ := strconv.ParseUint(req.Header.Get("Shardway-Epoch"), 10, 64)
 		take, _ := time.ParseDuration(req.Header.Get("App-Take"))
-		r := a.j.begin(&run{id: req.Header.Get("App-Id"), node: a.node, shard: shardmap.Shard(shard), epoch: epoch})
+		id := req.Header.Get("App-Id")
+		run := a.w.begin(history.Run{
+			App: a.node, Node: req.Header.Get("Shardway-Node"), Shard: uint32(shard), Epoch: epoch,
+			Key: req.Header.Get("Shardway-Key"), ID: id, Method: req.Method,
+		})
 		more := make(chan bool, 1)
 		go func() { // ends with the stream or the next request
 			_, err := br.Peek(1)
@@ -81,11 +87,11 @@ func (a *app) serve(conn net.Conn) {
 		case <-work.C:
 		case <-more:
 			work.Stop()
-			a.j.end(r)
+			a.w.end(run, true)
 			return
 		}
-		a.j.end(r)
-		if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(r.id), r.id); err != nil {
+		a.w.end(run, false)
+		if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nApp-Name: %s\r\nContent-Length: %d\r\n\r\n%s", a.node, len(id), id); err != nil {
 			return
 		}
 		if !<-more {
@@ -97,7 +103,7 @@ func (a *app) serve(conn net.Conn) {
 // client sends requests to nodes.
 type client struct {
 	host *simnet.Host
-	j    *judge
+	w    *witness
 	keys []string // by shard
 	sent int
 	wait atomic.Int64 // requests under way
@@ -107,8 +113,8 @@ type client struct {
 // any app here takes, and than the last repetition of a lost segment.
 const patience = 2 * time.Minute
 
-func newClient(w *world, j *judge) *client {
-	c := &client{host: w.net.Host("client"), j: j, keys: make([]string, shards)}
+func newClient(w *world) *client {
+	c := &client{host: w.net.Host("client"), w: w.witness, keys: make([]string, shards)}
 	for i, left := 0, shards; left > 0; i++ {
 		key := fmt.Sprint("k", i)
 		if s := shardmap.Of(key, shards); c.keys[s] == "" {
@@ -120,43 +126,57 @@ func newClient(w *world, j *judge) *client {
 }
 
 // send sends a request for a shard to p, for the app to work on for a while. The
-// judge is told the answer.
-func (c *client) send(p *process, s shardmap.Shard, method string, take time.Duration) *call {
+// witness is told the answer, and so is told, if it is not nil.
+func (c *client) send(p *process, s shardmap.Shard, method string, take time.Duration, told func(history.Answer)) {
 	c.sent++
-	call := c.j.call(strconv.Itoa(c.sent), method, p, take)
+	a := history.Answer{ID: strconv.Itoa(c.sent), Key: c.keys[s], Method: method}
 	addr := p.host.Addr(8080)
-	head := fmt.Sprintf("%s / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Shard-Key: %s\r\nApp-Id: %s\r\nApp-Take: %s\r\n", method, c.keys[s], call.id, take)
+	head := fmt.Sprintf("%s / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Shard-Key: %s\r\nApp-Id: %s\r\nApp-Take: %s\r\n", method, a.Key, a.ID, take)
 	if method == http.MethodPost {
 		head += "Content-Length: 0\r\n"
 	}
 	c.wait.Add(1)
 	go func() { // ends after patience
 		defer c.wait.Add(-1)
-		status, code, body, err := c.exchange(addr, head+"\r\n")
-		c.j.answered(call, status, code, body, err)
+		t := history.Attempt{Target: p.name, Sent: now()}
+		if err := c.exchange(&a, addr, head+"\r\n"); err != nil {
+			t.Err, t.Refused = err.Error(), errors.Is(err, syscall.ECONNREFUSED)
+		}
+		t.Done = now()
+		a.Attempts = []history.Attempt{t}
+		c.w.answered(a)
+		if told != nil {
+			told(a)
+		}
 	}()
-	return call
 }
 
-func (c *client) exchange(addr, request string) (status int, code, body string, err error) {
+func (c *client) exchange(a *history.Answer, addr, request string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn, err := c.host.Dial(ctx, addr)
 	if err != nil {
-		return 0, "", "", err
+		return err
 	}
 	defer func() { _ = conn.Close() }()
 	if err = conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return 0, "", "", err
+		return err
 	}
 	if _, err = io.WriteString(conn, request); err != nil {
-		return 0, "", "", err
+		return err
 	}
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return 0, "", "", err
+		return err
 	}
 	defer func() { _ = res.Body.Close() }()
+	a.Status, a.Error, a.App = res.StatusCode, res.Header.Get("Shardway-Error"), res.Header.Get("App-Name")
 	b, err := io.ReadAll(res.Body)
-	return res.StatusCode, res.Header.Get("Shardway-Error"), string(b), err
+	a.Bytes, a.Cut = int64(len(b)), err != nil
+	if a.Error == "" {
+		a.EchoID = string(b)
+	} else {
+		a.Detail = string(b)
+	}
+	return err
 }

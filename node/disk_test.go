@@ -200,6 +200,30 @@ func TestNodeWithAnOldDiskServesNothingUntilItCaughtUp(t *testing.T) {
 	})
 }
 
+// A node that is killed while it opens its log leaves nothing behind: what it had
+// begun before ends with it.
+func TestNodeThatDiesAsItStartsEndsWhole(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.start("a")
+		w.untilSettled("a")
+		p := w.all["a"]
+		p.kill()
+		p.disk.slow(time.Second)
+		p.restart()
+		time.Sleep(500 * time.Millisecond)
+		if p.started() {
+			w.t.Fatal("it has started, on a slow disk")
+		}
+		p.kill()
+		if p.err == nil {
+			w.t.Error("Run() = nil of a node without a disk")
+		}
+		p.restart()
+		w.untilSettled("a")
+	})
+}
+
 // A disk that fails ends the process with the reason, and the others go on.
 func TestNodeWhoseDiskBreaksEndsWithTheReason(t *testing.T) {
 	t.Parallel()

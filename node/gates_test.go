@@ -4,10 +4,37 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"shardway/e2e/history"
 )
 
 // logGate holds back what a node's log brings.
-type logGate struct{ shut atomic.Pointer[chan struct{}] }
+type logGate struct {
+	shut atomic.Pointer[chan struct{}]
+	ills ills
+}
+
+// ills notes what is done to a node by a gate. Zero notes nothing.
+type ills struct {
+	hurt   func(history.FaultKind) (mended func())
+	mended map[history.FaultKind]func()
+}
+
+func (i *ills) begin(k history.FaultKind) {
+	i.end(k)
+	if i.hurt != nil {
+		i.mended[k] = i.hurt(k)
+	}
+}
+
+func (i *ills) end(kinds ...history.FaultKind) {
+	for _, k := range kinds {
+		if mended := i.mended[k]; mended != nil {
+			mended()
+			delete(i.mended, k)
+		}
+	}
+}
 
 func (g *logGate) wait() {
 	if c := g.shut.Load(); c != nil {
@@ -16,11 +43,13 @@ func (g *logGate) wait() {
 }
 
 func (g *logGate) close() {
+	g.ills.begin(history.Behind)
 	c := make(chan struct{})
 	g.shut.CompareAndSwap(nil, &c)
 }
 
 func (g *logGate) open() {
+	g.ills.end(history.Behind)
 	if c := g.shut.Swap(nil); c != nil {
 		close(*c)
 	}
@@ -33,6 +62,7 @@ type diskGate struct {
 	shut   atomic.Pointer[chan struct{}]
 	delay  atomic.Int64
 	broken atomic.Bool
+	ills   ills
 }
 
 // meet is the disk's Fault.
@@ -49,18 +79,28 @@ func (g *diskGate) meet(string) error {
 
 // hang makes writes hang.
 func (g *diskGate) hang() {
+	g.ills.begin(history.BadDisk)
 	c := make(chan struct{})
 	g.shut.CompareAndSwap(nil, &c)
 }
 
 // slow makes each write take so long.
-func (g *diskGate) slow(d time.Duration) { g.delay.Store(int64(d)) }
+func (g *diskGate) slow(d time.Duration) {
+	if g.ills.end(history.Behind); d > 0 {
+		g.ills.begin(history.Behind)
+	}
+	g.delay.Store(int64(d))
+}
 
 // breaks makes writes fail.
-func (g *diskGate) breaks() { g.broken.Store(true) }
+func (g *diskGate) breaks() {
+	g.ills.begin(history.BadDisk)
+	g.broken.Store(true)
+}
 
 // well mends it all.
 func (g *diskGate) well() {
+	g.ills.end(history.Behind, history.BadDisk)
 	g.delay.Store(0)
 	g.broken.Store(false)
 	if c := g.shut.Swap(nil); c != nil {

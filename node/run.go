@@ -69,6 +69,9 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 		return err
 	}
 	if err := n.openRaft(); err != nil {
+		at, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = n.gossip.Run(at) // which ends what Listen began
 		return err
 	}
 	s.push("raft requests", n.asks.Wait)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/e2e/history"
 	"shardway/node"
 	"shardway/node/disk"
 	"shardway/shardmap"
@@ -24,7 +25,6 @@ import (
 type storm struct {
 	*world
 	r    *rand.Rand
-	j    *judge
 	c    *client
 	load time.Duration // between two requests; zero: none are sent
 	next time.Time     // when the next one is due
@@ -56,15 +56,17 @@ func (s *storm) say(format string, args ...any) {
 	s.told = append(s.told, fmt.Sprintf("%8v ", time.Since(epochStart).Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
+// drainTimeout is that of the nodes in a storm.
+const drainTimeout = time.Second
+
 // epochStart is where a bubble's clock starts.
 var epochStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newStorm makes a storm over a world without nodes.
 func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
-	j := newJudge(fence)
-	w.judge = j
+	w.witness = newWitness(fence)
 	s := &storm{
-		world: w, r: rand.New(rand.NewPCG(seed, 1)), j: j, c: newClient(w, j), load: 25 * time.Millisecond,
+		world: w, r: rand.New(rand.NewPCG(seed, 1)), c: newClient(w), load: 25 * time.Millisecond,
 		apps: map[string]*app{}, traits: map[string]trait{}, old: map[string]*disk.Memory{}, struck: map[string]int{},
 	}
 	w.moment = s.pass
@@ -74,7 +76,7 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 		host := p.host
 		p.clock = newClock(t.rate)
 		o.Expect, o.Weight, o.Fence, o.Clock = t.expect, t.weight, fence, p.clock
-		o.Timing.DrainTimeout = time.Second
+		o.Timing.DrainTimeout = drainTimeout
 		o.CheckApp = a.check
 		o.Proxy.DialUpstream = func(ctx context.Context) (net.Conn, error) { return host.Dial(ctx, a.host.Addr(9000)) }
 		if t.gateway {
@@ -87,7 +89,7 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 // add starts a new node and its app.
 func (s *storm) add(name string, t trait) {
 	s.traits[name] = t
-	s.apps[name] = startApp(s.world, s.j, name)
+	s.apps[name] = startApp(s.world, name)
 	s.start(name)
 }
 
@@ -162,7 +164,7 @@ func (s *storm) request() {
 	case 1, 2, 3:
 		take = s.upTo(300 * time.Millisecond)
 	}
-	s.c.send(p, shardmap.Shard(s.r.IntN(shards)), method, take)
+	s.c.send(p, shardmap.Shard(s.r.IntN(shards)), method, take, nil)
 }
 
 // check looks for what must never be, also for a process that ends by itself.
@@ -215,28 +217,26 @@ func (s *storm) calm() {
 	})
 }
 
-// account waits for the last answers, asks for every shard once, and looks at
-// what the clients were told.
+// account waits for the last answers, asks for every shard once, and has all that
+// was seen judged.
 func (s *storm) account() {
 	s.t.Helper()
 	s.load = 0
 	s.within(2*patience, "all requests are answered", func() bool { return s.c.wait.Load() == 0 })
-	var last []*call
 	for sh := range shardmap.Shard(shards) {
-		last = append(last, s.c.send(s.pick(), sh, http.MethodPost, 0))
+		s.c.send(s.pick(), sh, http.MethodPost, 0, func(a history.Answer) {
+			if !a.OK() {
+				s.t.Errorf("shard %d after the storm: %d %s %v, want 200", sh, a.Status, a.Error, a.Attempts)
+			}
+		})
 	}
 	s.within(patience, "every shard is served", func() bool { return s.c.wait.Load() == 0 })
 	s.check()
-	for sh, c := range last {
-		if c.status != http.StatusOK {
-			s.t.Errorf("shard %d after the storm: %d %s %v, want 200", sh, c.status, c.code, c.err)
-		}
+	r := s.witness.judge()
+	if err := r.Err(); err != nil {
+		s.t.Error(err)
 	}
-	for _, c := range s.j.unanswered() {
-		s.t.Errorf("%s %s sent at %v to %s was not answered: %v after %v", c.method, c.id, c.sent.Sub(epochStart), c.at.name, c.err, c.took)
-	}
-	s.t.Logf("%d requests: %v; %d runs; excepted: %d overlaps with a stop, %d with forged resets, %d looks at two that admit (fence refused); maps up to %d; strikes %v",
-		s.c.sent, s.j.tally(), s.j.ran, s.j.stopped, s.j.forged, s.j.duplicates, s.committed().Epoch(), s.struck)
+	s.t.Logf("%v; answers %v; maps up to %d; strikes %v", r, s.witness.tally(), s.committed().Epoch(), s.struck)
 }
 
 // raise starts a cluster of some size, as the seed wants it; of two out of three on

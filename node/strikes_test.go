@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/e2e/history"
 	"shardway/internal/simnet"
 )
 
@@ -40,28 +41,36 @@ var strikes = []struct {
 	{"app unhealthy", 2, func(s *storm, p *process) {
 		a := s.apps[p.name]
 		a.sick.Store(true)
-		s.later(s.upTo(6*time.Second), func() { a.sick.Store(false) })
+		well := s.witness.hurt(history.NoApp, p.name)
+		s.later(s.upTo(6*time.Second), func() { a.sick.Store(false); well() })
 	}},
 
-	{"isolate", 2, func(s *storm, p *process) { s.net.Partition([]string{p.name}, s.but(p.name)) }},
+	{"isolate", 2, func(s *storm, p *process) {
+		s.witness.cut(p.name)
+		s.net.Partition([]string{p.name}, s.but(p.name))
+	}},
 	{"cut one way", 3, func(s *storm, p *process) {
 		q := s.pick()
 		s.say("  towards %s", q.name)
+		s.witness.cut(p.name, q.name)
 		s.net.Cut(p.name, q.name)
 	}},
 	{"halves", 2, func(s *storm, _ *process) {
 		left, right := s.split(s.names)
+		s.witness.cut(s.names...)
 		s.net.Partition(left, right)
 	}},
 	{"bridge", 2, func(s *storm, p *process) {
 		left, right := s.split(s.but(p.name))
+		s.witness.cut(s.names...)
 		s.net.Partition(left, right)
 	}},
 	{"loss", 2, func(s *storm, _ *process) {
 		l := simnet.Link{Latency: time.Millisecond, Jitter: 2 * time.Millisecond, Loss: 0.1 + 0.4*s.r.Float64()}
 		s.say("  of %.0f %%", 100*l.Loss)
 		s.links(l)
-		s.later(s.upTo(8*time.Second), func() { s.links(usualLink) })
+		mended := s.witness.cut(s.names...)
+		s.later(s.upTo(8*time.Second), func() { s.links(usualLink); mended() })
 	}},
 	{"forged resets", 3, func(s *storm, p *process) {
 		q := s.pick()
@@ -70,9 +79,8 @@ var strikes = []struct {
 		}
 		s.say("  and %s", q.name)
 		s.net.Reset(p.name, q.name)
-		d, end := s.upTo(3*time.Second), s.j.reset(p.name, q.name)
-		s.later(d, s.heal)
-		s.later(d+time.Second, end) // evidence from before may still be worked on
+		s.witness.reset(p.name, q.name)
+		s.later(s.upTo(3*time.Second), s.heal)
 	}},
 	{"heal", 5, func(s *storm, _ *process) { s.heal() }},
 
@@ -170,6 +178,7 @@ func (w *world) links(l simnet.Link) {
 func (s *storm) heal() {
 	s.net.Heal()
 	s.links(usualLink)
+	s.witness.healed()
 }
 
 // revive starts a node again whose process has ended.
@@ -225,12 +234,8 @@ func (s *storm) freezeFor(p *process, d time.Duration) {
 	if p.frozen || p.ended() {
 		return
 	}
-	end := s.j.stop(p.name)
 	p.freeze()
-	s.later(d, func() {
-		p.thaw()
-		end()
-	})
+	s.later(d, p.thaw)
 }
 
 func (s *storm) hang(p *process) {

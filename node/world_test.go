@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/e2e/history"
 	"shardway/internal/clock"
 	"shardway/internal/simnet"
 	"shardway/node"
@@ -20,7 +21,10 @@ import (
 	"shardway/shardmap"
 )
 
-const shards = 96
+const (
+	shards    = 96
+	queueWait = 10 * time.Second
+)
 
 // world is a cluster in a bubble: real Serf, real Raft, virtual time.
 type world struct {
@@ -31,7 +35,7 @@ type world struct {
 	all   map[string]*process
 
 	writes  time.Duration // what each one to a new node's disk takes, from the first on
-	judge   *judge        // nil: nobody sends requests
+	witness *witness      // nil: nobody sends requests
 	moment  func()        // what until does until
 	newest  *shardmap.Map // the newest committed map seen, nil at first
 	maps    int           // how many were seen, and how many shards they moved
@@ -101,6 +105,11 @@ func (w *world) start(name string) {
 	p := &process{w: w, name: name, host: w.net.Host(name), mem: disk.NewMemory()}
 	w.all[name] = p
 	w.names = append(w.names, name)
+	if w.witness != nil {
+		hurt := func(k history.FaultKind) func() { return w.witness.hurt(k, name) }
+		p.log.ills = ills{hurt, map[history.FaultKind]func(){}}
+		p.disk.ills = ills{hurt, map[history.FaultKind]func(){}}
+	}
 	p.disk.slow(w.writes)
 	p.run()
 }
@@ -135,7 +144,7 @@ func (p *process) run() {
 		Endpoints: map[string]string{"http": p.host.Addr(8080), "peer": p.host.Addr(7947)},
 		Timing:    ack.DefaultTiming(), Fence: ack.FenceLease,
 		App: app, Peer: peers, GossipAdvertise: p.host.Addr(7946), GossipTransport: gossip, PeerDial: p.host.Dial,
-		Queue: queue.Options{Wait: 10 * time.Second}, Proxy: proxy.Options{DialUpstream: func(ctx context.Context) (net.Conn, error) { return p.host.Dial(ctx, p.host.Addr(9000)) }},
+		Queue: queue.Options{Wait: queueWait}, Proxy: proxy.Options{DialUpstream: func(ctx context.Context) (net.Conn, error) { return p.host.Dial(ctx, p.host.Addr(9000)) }},
 		CheckApp: func(context.Context) error { return nil },
 		Clock:    clock.Virtual(), Log: p.w.log(p.name),
 	}
@@ -147,10 +156,26 @@ func (p *process) run() {
 	p.node.HoldLog(p.log.wait)
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop, p.done = stop, make(chan struct{})
-	n := p.node
+	n, seen := p.node, p.w.witness
+	if seen != nil {
+		seen.runs(p.name)
+		p.stop = func() {
+			switch {
+			case p.ended():
+			case p.started():
+				seen.fails(p.name, history.Left)
+			default: // nobody has taken what waits at its listener
+				seen.fails(p.name, history.Killed)
+			}
+			stop()
+		}
+	}
 	go func(done chan struct{}) { // ends with stop or Kill
 		defer close(done)
 		p.err = n.Run(ctx)
+		if seen != nil {
+			seen.ended(p.name)
+		}
 	}(p.done)
 }
 
@@ -162,6 +187,9 @@ func (p *process) kill() {
 	default:
 	}
 	p.killed = true
+	if p.w.witness != nil {
+		p.w.witness.fails(p.name, history.Killed)
+	}
 	p.host.Crash()
 	_ = p.mem.Crash()
 	p.thaw()
@@ -175,6 +203,9 @@ func (p *process) kill() {
 // freeze is SIGSTOP, for a process with a clock of its own.
 func (p *process) freeze() {
 	p.frozen = true
+	if p.w.witness != nil && !p.ended() {
+		p.w.witness.fails(p.name, history.Stopped)
+	}
 	p.host.Freeze()
 	p.clock.freeze()
 }
@@ -183,6 +214,9 @@ func (p *process) freeze() {
 func (p *process) thaw() {
 	if p.frozen {
 		p.frozen = false
+		if p.w.witness != nil && !p.killed && !p.ended() {
+			p.w.witness.runs(p.name)
+		}
 		p.clock.thaw()
 		p.host.Thaw()
 	}
@@ -259,9 +293,9 @@ func (w *world) within(limit time.Duration, what string, cond func() bool) {
 	}
 }
 
-// check looks for what must never be: two nodes that admit requests for one
-// shard, one that admits what another one runs, an ownership epoch that falls or has two owners, an epoch that names two
-// maps.
+// check looks for what must never be: an epoch that names two maps, two nodes that
+// admit requests for one shard, an ownership epoch that falls or has two owners. What
+// nodes admit while requests run, a witness writes down.
 func (w *world) check() {
 	w.t.Helper()
 	running := w.running()
@@ -275,12 +309,18 @@ func (w *world) check() {
 			w.t.Fatalf("epoch %d names two maps", c.Epoch())
 		}
 		w.digests[c.Epoch()] = c.Digest()
+		if w.witness != nil {
+			w.witness.committed(c)
+		}
 		if w.newest == nil || c.Epoch() > w.newest.Epoch() {
 			if w.maps++; w.newest != nil {
 				w.moved += len(shardmap.Diff(w.newest, c))
 			}
 			w.newest = c
 		}
+	}
+	if w.witness != nil {
+		w.witness.look()
 	}
 	for s := range shardmap.Shard(shards) {
 		admits := ""
@@ -292,10 +332,8 @@ func (w *world) check() {
 			if !ok {
 				continue
 			}
-			if w.judge != nil {
-				w.judge.admits(p.name, s)
-			}
-			if w.judge != nil && (admits != "" || epoch < w.epochs[s]) && w.judge.duped(p.name, admits) {
+			if w.witness != nil { // all of it is judged together
+				w.witness.admits(p.name, s, epoch)
 				continue
 			}
 			if admits != "" {
@@ -306,11 +344,6 @@ func (w *world) check() {
 				w.t.Fatalf("%s admits shard %d under ownership epoch %d after %s did under %d", p.name, s, epoch, w.owners[s], w.epochs[s])
 			}
 			w.epochs[s], w.owners[s] = epoch, p.name
-		}
-	}
-	if w.judge != nil {
-		if wrong := w.judge.first(); wrong != "" {
-			w.t.Fatal(wrong)
 		}
 	}
 }

@@ -11,7 +11,6 @@ func (*killApp) name() string { return "kill -9 app" }
 
 func (f *killApp) begin(w *world) {
 	f.victim = w.pick(anybody)
-	w.hurt(bereft, f.victim)
 	f.victim.App.Kill(w)
 }
 

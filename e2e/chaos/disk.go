@@ -8,6 +8,7 @@ import (
 
 	"shardway/e2e/badisk"
 	"shardway/e2e/cluster"
+	"shardway/e2e/history"
 )
 
 // diskSize is enough for all that a node keeps.
@@ -22,14 +23,14 @@ func (*fullDisk) missing() error { return badisk.Available() }
 
 func (f *fullDisk) begin(w *world) {
 	f.victim = w.pick(anybody)
-	w.hurt(broken, f.victim)
+	w.hurt(history.BadDisk, f.victim)
 	w.must(w.disks[f.victim.ID].Fill())
 }
 
 // during has it write, and then start, which it cannot.
 func (f *fullDisk) during(w *world) {
 	w.churn(f.victim)
-	w.mourn(f.victim)
+	w.ended(f.victim)
 	w.kill(f.victim)
 	w.start(f.victim)
 	w.flow()
@@ -61,7 +62,7 @@ func (f *fsync) begin(w *world) {
 	fault := badisk.Fault{Delay: 100 * time.Millisecond}
 	if f.fails {
 		fault = badisk.Fault{Error: syscall.EIO}
-		w.hurt(broken, f.victim)
+		w.hurt(history.BadDisk, f.victim)
 	}
 	t, err := badisk.Trace(f.victim.Process().Pid, fault)
 	w.must(err)

@@ -14,18 +14,10 @@ import (
 // judge judges a round. first is the epoch at its start.
 func (w *world) judge(answers []history.Answer, first uint64) *Round {
 	maps := w.mapsSince(first)
-	x := &alibi{
-		wounds: w.wounds, owners: ownersIn(maps), nodes: make(map[string]string),
-		shards: w.o.Shards, queueWait: w.o.QueueWait,
-	}
-	for _, n := range w.c.Nodes() {
-		x.nodes[n.Addr] = n.ID
-	}
 	runs := w.runsOf(answers)
-	h := history.Check(history.History{Answers: answers, Runs: runs, Stops: w.c.Stops(), Resets: w.resets},
-		history.Rules{Shards: w.o.Shards, Fence: w.o.Fence, Excuse: x.excuse})
+	h := history.Check(history.History{Answers: answers, Runs: runs, Maps: w.c.MapsSince(first), Faults: w.c.Faults()}, w.c.Rules())
 	for i := range answers {
-		w.known[answers[i].ID] = true
+		w.known[answers[i].ID] = answers[i].Denied()
 	}
 	r := &Round{History: h, Moved: moved(maps), Longest: longest(answers)}
 	for _, v := range h.Violations {
@@ -40,8 +32,9 @@ func (w *world) judge(answers []history.Answer, first uint64) *Round {
 // finally judges all runs of all rounds together, for what reaches from one round
 // into another.
 func (w *world) finally() *Round {
-	h := history.Check(history.History{Runs: w.c.Recorded(w), Stops: w.c.Stops(), Resets: w.resets},
-		history.Rules{Shards: w.o.Shards, Fence: w.o.Fence, Known: w.known})
+	rules := w.c.Rules()
+	rules.Known = w.known
+	h := history.Check(history.History{Runs: w.c.Recorded(w), Faults: w.c.Faults()}, rules)
 	r := &Round{Faults: "all together", History: h}
 	for _, v := range h.Violations {
 		r.violate(v.Kind.String(), v.Text)
@@ -91,20 +84,6 @@ func (w *world) mapsSince(epoch uint64) []cluster.Map {
 		maps = maps[1:]
 	}
 	return maps
-}
-
-// ownersIn tells who owned a shard in any of the maps.
-func ownersIn(maps []cluster.Map) func(shard int) map[string]bool {
-	owners := make(map[int]map[string]bool)
-	for _, m := range maps {
-		for s := range m.Shards {
-			if owners[s] == nil {
-				owners[s] = make(map[string]bool)
-			}
-			owners[s][m.Owner(s)] = true
-		}
-	}
-	return func(shard int) map[string]bool { return owners[shard] }
 }
 
 // moved is how many shards changed hands from map to map.

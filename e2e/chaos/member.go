@@ -36,6 +36,7 @@ func (f *join) during(w *world) {
 	joining.Start(w)
 	w.members = append(w.members, joining)
 	w.recover()
+	w.traffic.aim(w.members)
 	w.flow()
 	w.members = slices.DeleteFunc(slices.Clone(w.members), func(n *cluster.Node) bool { return n == leaving })
 	w.spare = leaving
@@ -50,6 +51,7 @@ func (f *join) during(w *world) {
 		w.note("%s leaves", leaving.ID)
 		leaving.Stop(w)
 	}
+	w.traffic.aim(w.members) // not before: a balancer takes its time
 	w.recover()
 }
 

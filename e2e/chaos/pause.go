@@ -33,7 +33,6 @@ func (p *pause) begin(w *world) {
 	}
 	w.traffic.late(w.first, p.victim)
 	w.wait(150 * time.Millisecond) // they are in the app
-	w.hurt(stopped, p.victim)
 	w.stop(p.victim)
 }
 
@@ -57,7 +56,6 @@ func (*stutter) name() string { return "stutter" }
 
 func (s *stutter) begin(w *world) {
 	s.victim = w.pick(anybody)
-	w.hurt(stopped, s.victim)
 }
 
 func (s *stutter) during(w *world) {

@@ -121,7 +121,7 @@ func (r *Report) Err() error {
 
 // row sums up the rounds of one fault.
 type row struct {
-	rounds, requests, held, moved            int
+	rounds, requests, again, held, moved     int
 	failed                                   map[string]int
 	longest                                  time.Duration
 	stopped, forged, fenced, outside, broken int
@@ -130,6 +130,7 @@ type row struct {
 func (s *row) add(r *Round) {
 	s.rounds++
 	s.requests += r.History.Requests
+	s.again += r.History.Reattempts
 	s.held += r.Held
 	s.moved += r.Moved
 	s.longest = max(s.longest, r.Longest)
@@ -143,7 +144,8 @@ func (s *row) add(r *Round) {
 	}
 }
 
-// String is the table: what each fault cost. Stopped, forged and late are overlaps
+// String is the table: what each fault cost. Again counts requests that were sent more
+// than once. Stopped, forged and late are overlaps
 // outside of the guarantee: beside a stopped process, a forged reset, and a cut that
 // the app noticed late; fenced requests were refused by the store meanwhile.
 func (r *Report) String() string {
@@ -160,10 +162,10 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "%d nodes, fence %s, secret %v, seed %d: %d rounds, %d violations\n",
 		r.Options.Nodes, r.Options.Fence, r.Options.Secret, r.Options.Seed, len(r.Rounds), len(r.Violations))
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "fault\trounds\trequests\theld\tmoved\tlongest\tstopped\tforged\tlate\tfenced\tviolations\tfailed")
+	_, _ = fmt.Fprintln(t, "fault\trounds\trequests\tagain\theld\tmoved\tlongest\tstopped\tforged\tlate\tfenced\tviolations\tfailed")
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		s := rows[name]
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d ms\t%d\t%d\t%d\t%d\t%d\t%s\n", name, s.rounds, s.requests, s.held, s.moved,
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d ms\t%d\t%d\t%d\t%d\t%d\t%s\n", name, s.rounds, s.requests, s.again, s.held, s.moved,
 			s.longest.Milliseconds(), s.stopped, s.forged, s.outside, s.fenced, s.broken, reasons(s.failed))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Skipped)) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"shardway/e2e/cluster"
-	"shardway/e2e/history"
 )
 
 // names are the names of faults that came together.
@@ -24,7 +23,7 @@ func names(fs []fault) string {
 func (w *world) round(number int, fs []fault) *Round {
 	w.number, w.rng = number, rand.New(rand.NewPCG(w.o.Seed, uint64(number)+1)) //nolint:gosec // to be replayed
 	w.span = time.Duration(1000+w.rng.IntN(1500)) * time.Millisecond
-	w.paired, w.hit, w.wounds, w.failing = len(fs) > 1, nil, nil, nil
+	w.paired, w.hit, w.failing = len(fs) > 1, nil, nil
 	w.note("round %d: %s", number, names(fs))
 	w.leading = w.c.LeaderOf(w, w.members...)
 	w.note("%s leads", w.leading.ID)
@@ -55,10 +54,7 @@ func (w *world) round(number int, fs []fault) *Round {
 			w.traffic.careless(n)
 		}
 	}
-	now := history.Now()
-	for i := range w.wounds {
-		w.wounds[i].until = now
-	}
+	w.mended()
 	w.traffic.flow(w, 300*time.Millisecond)
 	answers := w.traffic.end()
 	w.note("all answers are there")

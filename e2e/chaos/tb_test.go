@@ -44,7 +44,7 @@ func TestBenchKeepsFailuresFromTheTest(t *testing.T) {
 // happened.
 func TestErrorHasAllThatIsNeeded(t *testing.T) {
 	r := &Report{Options: Options{Seed: 4711, Nodes: 3}, Trace: "what happened", Skipped: map[string]string{"loss of 50 %": "no nft"}}
-	good := &Round{Number: 0, Faults: "halves", History: &history.Report{Requests: 10, Excused: map[string]int{"cut, apart": 2}}}
+	good := &Round{Number: 0, Faults: "halves", History: &history.Report{Requests: 10, Excused: map[string]int{"cut, stopped": 2}}}
 	bad := &Round{Number: 1, Faults: "bridge", History: &history.Report{}}
 	bad.violate("two owners", "shard 7")
 	for _, round := range []*Round{good, bad} {
@@ -59,7 +59,7 @@ func TestErrorHasAllThatIsNeeded(t *testing.T) {
 			t.Errorf("the error lacks %q:\n%v", want, r.Err())
 		}
 	}
-	for _, want := range []string{"skipped: no nft", "2 cut, apart", "1 violations"} {
+	for _, want := range []string{"skipped: no nft", "2 cut, stopped", "1 violations"} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("the table lacks %q:\n%v", want, r)
 		}

@@ -43,12 +43,20 @@ type traffic struct {
 // newTraffic makes two clients that count and one that has registers.
 func newTraffic(w *world) *traffic {
 	t := &traffic{w: w, rates: []int{w.o.Rate / 4, w.o.Rate / 4, w.o.Rate / 2}}
-	addrs := cluster.Addrs(w.c.Nodes())
 	for range t.rates {
-		t.clients = append(t.clients, load.NewClient(slices.Clone(addrs), nil))
+		t.clients = append(t.clients, load.NewClient(nil, nil))
+	}
+	t.aim(w.members)
+	return t
+}
+
+// aim has the next requests go to these nodes, in turn.
+func (t *traffic) aim(at []*cluster.Node) {
+	addrs := cluster.Addrs(at)
+	for _, c := range t.clients {
+		c.SetTargets(slices.Clone(addrs))
 		addrs = append(addrs[1:], addrs[0]) // each begins elsewhere
 	}
-	return t
 }
 
 // begin begins the load of a round.

@@ -21,7 +21,7 @@ func (f *isolate) name() string { return "isolate " + f.role.String() }
 
 func (f *isolate) begin(w *world) {
 	f.victim = w.pick(f.role)
-	w.hurt(apart, f.victim)
+	w.hurt(history.Unreachable, f.victim)
 	w.must(w.net.Isolate(w.index(f.victim)))
 }
 
@@ -44,7 +44,7 @@ func (f *oneWay) name() string {
 
 func (f *oneWay) begin(w *world) {
 	victim := w.pick(anybody)
-	w.hurt(apart, victim)
+	w.hurt(history.Unreachable, victim)
 	for _, other := range w.others(victim) {
 		from, to := w.index(victim), w.index(other)
 		if f.deaf {
@@ -69,7 +69,7 @@ func (f *halves) begin(w *world) {
 	nodes := w.shuffled()
 	f.minority = nodes[:(len(nodes)-1)/2]
 	for _, n := range f.minority {
-		w.hurt(apart, n)
+		w.hurt(history.Unreachable, n)
 	}
 	w.must(w.net.Halves(w.indexes(f.minority), w.indexes(nodes[len(f.minority):])))
 }
@@ -90,7 +90,7 @@ func (*bridge) begin(w *world) {
 	nodes := w.shuffled()
 	left, right := nodes[1:1+len(nodes)/2], nodes[1+len(nodes)/2:]
 	for _, n := range slices.Concat(left, right) {
-		w.hurt(apart, n)
+		w.hurt(history.Unreachable, n)
 	}
 	w.note("the middle is %s", nodes[0].ID)
 	w.must(w.net.Bridge(w.index(nodes[0]), w.indexes(left), w.indexes(right)))
@@ -109,7 +109,7 @@ func (*loss) missing() error { return netns.Filters() }
 
 func (*loss) begin(w *world) {
 	victim := w.pick(anybody)
-	w.hurt(apart, victim)
+	w.hurt(history.Unreachable, victim)
 	w.must(w.net.Lose(w.index(victim), 50))
 }
 
@@ -137,9 +137,8 @@ func (f *reset) begin(w *world) {
 	f.a = w.pick(anybody)
 	rest := w.others(f.a)
 	f.b = rest[w.rng.IntN(len(rest))] // another fault may hit it as well
-	w.hurt(apart, f.a)
-	w.hurt(apart, f.b)
-	w.resets = append(w.resets, history.Reset{From: history.Now(), A: f.a.ID, B: f.b.ID})
+	w.note("%s: reset by %s", f.a.ID, f.b.ID)
+	w.mending = append(w.mending, w.c.Hurt(history.Fault{Kind: history.Reset, Node: f.a.ID, Peer: f.b.ID}))
 	w.must(w.net.Reset(w.index(f.a), w.index(f.b)))
 	if f.both {
 		w.must(w.net.Reset(w.index(f.b), w.index(f.a)))
@@ -148,14 +147,7 @@ func (f *reset) begin(w *world) {
 
 func (*reset) during(w *world) { w.last() }
 
-func (*reset) end(w *world) {
-	w.heal()
-	for i := range w.resets {
-		if w.resets[i].Until == 0 {
-			w.resets[i].Until = history.Now()
-		}
-	}
-}
+func (*reset) end(w *world) { w.heal() }
 
 // last is flow for what others notice only after some time: often for long enough
 // that shards are taken.

@@ -65,8 +65,7 @@ type world struct {
 	present  string
 	violated bool
 
-	resets []history.Reset
-	known  map[string]bool // ids of judged requests
+	known map[string]bool // ids of judged requests, and whether they were denied
 
 	// Of the present round.
 	rng     *rand.Rand
@@ -75,7 +74,7 @@ type world struct {
 	leading *cluster.Node // at its start
 	first   cluster.Map   // at its start
 	hit     []*cluster.Node
-	wounds  []wound
+	mending []func()        // notes the end of what was done to nodes
 	failing []*cluster.Node // whose disk failed: they may end themselves, and are started again
 	traffic *traffic
 	span    time.Duration
@@ -188,22 +187,28 @@ func (w *world) others(but ...*cluster.Node) []*cluster.Node {
 	return slices.DeleteFunc(slices.Clone(w.members), func(n *cluster.Node) bool { return slices.Contains(but, n) })
 }
 
-// hurt notes that requests by a node, or for what it owns, may fail from now on.
-func (w *world) hurt(h harm, n *cluster.Node) {
-	w.note("%s: %s", n.ID, h)
-	w.wounds = append(w.wounds, wound{harm: h, node: n.ID, from: history.Now()})
-	if h == broken {
+// hurt notes that something is done to a node by other means than signals, from now
+// on until mended is called.
+func (w *world) hurt(k history.FaultKind, n *cluster.Node) {
+	w.note("%s: %s", n.ID, k)
+	w.mending = append(w.mending, n.Hurt(k))
+	if k == history.BadDisk {
 		w.traffic.careful(n) // it may end itself
 	}
 }
 
+// mended notes the end of all that was noted by hurt.
+func (w *world) mended() {
+	for _, f := range w.mending {
+		f()
+	}
+	w.mending = nil
+}
+
 func (w *world) kill(n *cluster.Node) {
-	w.hurt(killed, n)
+	w.note("%s: killed", n.ID)
 	w.traffic.careful(n)
-	before := history.Now()
 	n.Kill(w)
-	last := &w.wounds[len(w.wounds)-1]
-	last.deaths = append(last.deaths, death{before, history.Now()})
 }
 
 // start starts a node unless it runs.
@@ -215,18 +220,11 @@ func (w *world) start(n *cluster.Node) {
 	}
 }
 
-// mourn notes when a node ended itself that has no disk, if it did. It lets go of
+// ended notes when a node ended itself that has no disk, if it did. It lets go of
 // its connections at any time from the failed write to its end, seconds later.
-func (w *world) mourn(n *cluster.Node) {
-	at, ended := n.Ended()
-	if !ended {
-		return
-	}
-	w.note("%s: has ended itself", n.ID)
-	for i := range w.wounds {
-		if w.wounds[i].node == n.ID && w.wounds[i].harm == broken {
-			w.wounds[i].deaths = append(w.wounds[i].deaths, death{w.wounds[i].from, at})
-		}
+func (w *world) ended(n *cluster.Node) {
+	if _, ended := n.Ended(); ended {
+		w.note("%s: has ended itself", n.ID)
 	}
 }
 
@@ -240,7 +238,7 @@ func (w *world) revive(n *cluster.Node) {
 func (w *world) reviveAll() {
 	for _, n := range w.failing {
 		if !n.Running() {
-			w.mourn(n)
+			w.ended(n)
 			w.start(n)
 			w.traffic.careful(n) // it may end again
 		}

@@ -25,6 +25,8 @@ type App struct {
 	name  string
 	place place
 	lives []life
+	// mended is called as it is started again, after Kill.
+	mended func()
 }
 
 // life is one process of an app. Each writes records of its own.
@@ -53,16 +55,22 @@ func (a *App) Start(tb testing.TB) {
 		tb.Fatal(err)
 	}
 	Await(tb, "app "+a.name+" serves", func() error { return a.control(tb.Context(), "/", nil) })
+	if a.mended != nil {
+		a.mended()
+		a.mended = nil
+	}
 }
 
 // Kill ends the app without a word.
 func (a *App) Kill(tb testing.TB) {
 	tb.Helper()
-	l := &a.lives[len(a.lives)-1]
+	l, fault := &a.lives[len(a.lives)-1], len(a.c.faults)
+	a.mended = a.c.Hurt(history.Fault{Kind: history.NoApp, Node: a.name})
 	if err := l.proc.kill(); err != nil {
 		tb.Fatal(err)
 	}
 	l.died = history.Now()
+	a.c.faults[fault].By = l.died
 }
 
 // Signal sends a signal to the app.

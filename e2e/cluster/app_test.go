@@ -44,12 +44,12 @@ func TestLoadOnAnAppIsJudgedGood(t *testing.T) {
 	n := c.Node("a")
 	l := c.Load(t, c.Nodes(), Traffic{Rate: 500, Make: func(_ int, r *load.Request) { as(n, r, 5) }})
 	l.Flow(t, 300)
-	r := l.Finish(t, nil)
+	r := l.Finish(t)
 	if r.Requests < 300 || r.Answered != r.Requests || r.Runs != r.Requests || r.Shards < 100 || r.Handovers != 0 {
 		t.Errorf("report = %v", r)
 	}
 	// What was judged is known: a second judgement takes only what is new.
-	if r := c.Judge(t, nil); r.Requests != 0 || r.Runs == 0 {
+	if r := c.Judge(t); r.Requests != 0 || r.Runs == 0 {
 		t.Errorf("second report = %v", r)
 	}
 }
@@ -64,7 +64,7 @@ func TestOverlapAtAStopIsCountedApart(t *testing.T) {
 	hang.Header["App-Hang"] = "gate"
 	first := c.AskLater(t, a, hang)
 	a.App.AwaitHanging(t, "gate", 1)
-	c.beginStop(a)
+	c.begin(a, history.Stopped)
 	next := load.Request{Key: "k"}
 	as(b, &next, 9)
 	if got := c.Ask(t, b, next); !got.OK() || got.App != "b" {
@@ -77,11 +77,18 @@ func TestOverlapAtAStopIsCountedApart(t *testing.T) {
 	if got := first.Answer(t); !got.OK() || got.App != "a" {
 		t.Fatalf("answer = %+v", got)
 	}
-	if r := c.Judge(t, nil); r.Stopped != 1 {
+	h := history.History{Runs: c.Runs(t), Faults: c.Faults()}
+	rules := c.Rules()
+	rules.Known = map[string]bool{"ask1": false, "ask2": false}
+	if r := history.Check(h, rules); r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
+		t.Errorf("nobody waited for dead-after: %v", r.Violations)
+	}
+	c.o.Flags = []string{"--lease", "1ms", "--dead-after", "1ms"}
+	if r := c.Judge(t); r.Stopped != 1 {
 		t.Errorf("report = %v", r)
 	}
-	c.stops = nil
-	r := history.Check(history.History{Runs: c.Runs(t)}, history.Rules{Known: map[string]bool{"ask1": true, "ask2": true}})
+	c.faults = nil
+	r := history.Check(history.History{Runs: c.Runs(t)}, history.Rules{Known: map[string]bool{"ask1": false, "ask2": false}})
 	if r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
 		t.Errorf("without the stop: %v", r.Violations)
 	}

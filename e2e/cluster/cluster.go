@@ -60,7 +60,8 @@ type Cluster struct {
 	spawn *spawner
 	ops   *http.Client
 	nodes []*Node
-	stops []history.Stop
+	// faults are what was done to the nodes.
+	faults []history.Fault
 
 	watch    *watch
 	watching context.Context //nolint:containedctx // ends what New started, at close
@@ -68,11 +69,13 @@ type Cluster struct {
 	watchers sync.WaitGroup
 
 	// answers are all that clients got so far; the first judged of them have
-	// been judged.
-	answers []history.Answer
-	judged  int
-	// asked are the ids of requests whose answers the test judges itself.
-	asked []string
+	// been judged, and the maps before the one of the epoch judgedMap.
+	answers   []history.Answer
+	judged    int
+	judgedMap uint64
+	// asked are the ids of requests whose answers the test judges itself, and whether
+	// they were denied.
+	asked map[string]bool
 	loads int
 	// secrets are those that nodes begin with; none: all is plain.
 	secrets secret.List
@@ -112,7 +115,7 @@ func New(tb testing.TB, o Options) *Cluster {
 		tb.Fatal(err)
 	}
 	c := &Cluster{
-		o: o, dir: dir, ports: ports, spawn: newSpawner(), watch: newWatch(),
+		o: o, dir: dir, ports: ports, spawn: newSpawner(), watch: newWatch(), asked: make(map[string]bool),
 		ops: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: new(net.Dialer).DialContext}},
 	}
 	if o.wantsSecret() {
@@ -128,7 +131,8 @@ func New(tb testing.TB, o Options) *Cluster {
 func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	tb.Helper()
 	id := string(rune('a' + len(c.nodes)))
-	n := &Node{ID: id, c: c, Data: filepath.Join(c.dir, "data-"+id), stopped: -1}
+	n := &Node{ID: id, c: c, Data: filepath.Join(c.dir, "data-"+id), fault: -1}
+	c.begin(n, history.Left) // it does not run yet
 	if c.o.Data != nil {
 		n.Data = c.o.Data(id)
 	}

@@ -4,26 +4,30 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"shardway/e2e/history"
 )
 
 // Judge checks all that happened in the cluster since its start: the answers
 // that were not judged yet, and every run. It fails the test with what it found.
-func (c *Cluster) Judge(tb testing.TB, excuse func(*history.Answer) string) *history.Report {
+func (c *Cluster) Judge(tb testing.TB) *history.Report {
 	tb.Helper()
-	known := make(map[string]bool, len(c.asked)+c.judged)
-	for _, id := range c.asked {
-		known[id] = true
+	rules := c.Rules()
+	rules.Known = make(map[string]bool, len(c.asked)+c.judged)
+	maps.Copy(rules.Known, c.asked)
+	for i := range c.answers[:c.judged] {
+		rules.Known[c.answers[i].ID] = c.answers[i].Denied()
 	}
-	for _, a := range c.answers[:c.judged] {
-		known[a.ID] = true
-	}
-	r := history.Check(history.History{Answers: c.answers[c.judged:], Runs: c.Runs(tb), Stops: c.stops},
-		history.Rules{Shards: c.o.Shards, Excuse: excuse, Known: known, Fence: c.fence()})
+	h := history.History{Answers: c.answers[c.judged:], Runs: c.Runs(tb), Maps: c.MapsSince(c.judgedMap), Faults: c.Faults()}
+	r := history.Check(h, rules)
 	c.judged = len(c.answers)
+	if n := len(h.Maps); n > 0 {
+		c.judgedMap = h.Maps[n-1].Epoch
+	}
 	if err := r.Err(); err != nil {
 		tb.Error(err)
 	} else {
@@ -32,12 +36,30 @@ func (c *Cluster) Judge(tb testing.TB, excuse func(*history.Answer) string) *his
 	return r
 }
 
-// fence is the --fence of the nodes.
-func (c *Cluster) fence() string {
-	if i := slices.Index(c.o.Flags, "--fence"); i >= 0 {
+// Rules are what is known of the cluster.
+func (c *Cluster) Rules() history.Rules {
+	rules := history.Rules{
+		Shards: c.o.Shards, Fence: c.flag("--fence", "lease"), Targets: make(map[string]string),
+		Lease: c.span("--lease"), DeadAfter: c.span("--dead-after"), DrainTimeout: c.span("--drain-timeout"), QueueWait: c.span("--queue-wait"),
+	}
+	for _, n := range c.nodes {
+		rules.Targets[n.Addr] = n.ID
+	}
+	return rules
+}
+
+// flag is what all nodes are given for a flag, or its default.
+func (c *Cluster) flag(name, otherwise string) string {
+	if i := slices.Index(c.o.Flags, name); i >= 0 {
 		return c.o.Flags[i+1]
 	}
-	return "lease"
+	return otherwise
+}
+
+// span is the time that all nodes are given for a flag, 0 for their default.
+func (c *Cluster) span(name string) time.Duration {
+	d, _ := time.ParseDuration(c.flag(name, "0s"))
+	return d
 }
 
 // Runs reads what the apps recorded. It waits for the end of runs whose answer

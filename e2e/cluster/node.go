@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -38,8 +37,9 @@ type Node struct {
 	place place
 	flags []string
 	proc  *Process
-	// stopped is the index of the open Stop in the cluster's list, -1 if none.
-	stopped int
+	// fault is the index, in the cluster's list, of what is done to the process now,
+	// -1 if it runs.
+	fault int
 }
 
 // Args is the command line of the node.
@@ -64,7 +64,7 @@ func (n *Node) Start(tb testing.TB, more ...string) {
 	if n.Running() {
 		tb.Fatalf("node %s runs already", n.ID)
 	}
-	n.c.endStop(n)
+	n.c.end(n)
 	p, err := n.c.spawn.launch(n.logFile(), n.c.dir, n.place.command(n.c.o.Binaries.command(append(n.Args(), more...))...))
 	if err != nil {
 		tb.Fatal(err)
@@ -83,7 +83,7 @@ func (n *Node) Process() *Process { return n.proc }
 // Kill is kill -9. The app goes on.
 func (n *Node) Kill(tb testing.TB) {
 	tb.Helper()
-	n.c.beginStop(n)
+	n.c.begin(n, history.Killed)
 	if err := n.proc.kill(); err != nil {
 		tb.Fatal(err)
 	}
@@ -93,6 +93,7 @@ func (n *Node) Kill(tb testing.TB) {
 // Terminate sends SIGTERM and does not wait.
 func (n *Node) Terminate(tb testing.TB) {
 	tb.Helper()
+	n.c.begin(n, history.Left)
 	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
 		tb.Fatal(err)
 	}
@@ -125,16 +126,13 @@ func (n *Node) Ended() (at int64, ended bool) {
 		return 0, false
 	}
 	n.c.dead(n)
-	if n.proc != nil && n.c.stops[n.stopped].From > n.proc.ended {
-		n.c.stops[n.stopped].From = n.proc.ended
-	}
-	return n.c.stops[n.stopped].From, true
+	return n.c.faults[n.fault].By, true
 }
 
 // Pause is SIGSTOP; it returns when the process stands still.
 func (n *Node) Pause(tb testing.TB) {
 	tb.Helper()
-	n.c.beginStop(n)
+	n.c.begin(n, history.Stopped)
 	if err := n.proc.Signal(syscall.SIGSTOP); err != nil {
 		tb.Fatal(err)
 	}
@@ -150,7 +148,7 @@ func (n *Node) Pause(tb testing.TB) {
 func (n *Node) Continue(tb testing.TB) {
 	tb.Helper()
 	// The stop ends before the signal: what the node does from now on counts.
-	n.c.endStop(n)
+	n.c.end(n)
 	if err := n.proc.Signal(syscall.SIGCONT); err != nil {
 		tb.Fatal(err)
 	}
@@ -230,31 +228,4 @@ func (n *Node) Await(tb testing.TB, what string, cond func(Status) bool) {
 		}
 		return err
 	})
-}
-
-// Stops are the times in which a node's process did nothing.
-func (c *Cluster) Stops() []history.Stop { return slices.Clone(c.stops) }
-
-// beginStop and endStop keep the list of times in which a process did nothing and
-// held its connections all the same. dead ends one at once: whoever is dead has
-// none, and its app notices.
-func (c *Cluster) beginStop(n *Node) {
-	if n.stopped < 0 {
-		n.stopped = len(c.stops)
-		c.stops = append(c.stops, history.Stop{Node: n.ID, From: history.Now()})
-	}
-}
-
-func (c *Cluster) dead(n *Node) {
-	c.beginStop(n)
-	if s := &c.stops[n.stopped]; s.Until == 0 {
-		s.Until = history.Now()
-	}
-}
-
-func (c *Cluster) endStop(n *Node) {
-	if n.stopped >= 0 {
-		c.dead(n)
-		n.stopped = -1
-	}
 }

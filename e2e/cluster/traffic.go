@@ -100,12 +100,12 @@ func (l *Load) Flow(tb testing.TB, n int) {
 }
 
 // Finish stops the load, waits for its answers, and judges everything that
-// happened in the cluster so far. excuse may be nil; see history.Rules. No other
-// load may be at work: its runs would be nobody's.
-func (l *Load) Finish(tb testing.TB, excuse func(*history.Answer) string) *history.Report {
+// happened in the cluster so far. No other load may be at work: its runs would be
+// nobody's.
+func (l *Load) Finish(tb testing.TB) *history.Report {
 	tb.Helper()
 	l.End(tb)
-	return l.c.Judge(tb, excuse)
+	return l.c.Judge(tb)
 }
 
 // End stops the load and waits for its answers; the next Judge takes them.
@@ -128,13 +128,13 @@ func (c *Cluster) Ask(tb testing.TB, n *Node, r load.Request) history.Answer {
 	client := load.NewClient(nil, nil)
 	defer client.Close()
 	a := client.DoAt(tb.Context(), n.Addr, r)
-	c.asked = append(c.asked, a.ID)
+	c.asked[a.ID] = a.Denied()
 	return a
 }
 
 // Expect tells Judge of a request that the test sends by itself: only its run is
 // judged.
-func (c *Cluster) Expect(id string) { c.asked = append(c.asked, id) }
+func (c *Cluster) Expect(id string) { c.asked[id] = false }
 
 // Asking is a request under way.
 type Asking struct {
@@ -149,7 +149,7 @@ func (c *Cluster) AskLater(tb testing.TB, n *Node, r load.Request) *Asking {
 	if r.ID == "" {
 		r.ID = fmt.Sprintf("ask%d", c.loads)
 	}
-	c.asked = append(c.asked, r.ID)
+	c.asked[r.ID] = false
 	a := &Asking{done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	client := load.NewClient(nil, nil)

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"shardway/e2e/history"
 )
 
 // committed is what a node's log says, with the epoch, when it has applied a
@@ -24,10 +26,11 @@ const committed = "map committed"
 type watch struct {
 	mu        sync.Mutex
 	maps      map[uint64]Map
+	at        map[uint64]int64 // when they were first seen, readings of history.Now
 	conflicts []string
 }
 
-func newWatch() *watch { return &watch{maps: make(map[uint64]Map)} }
+func newWatch() *watch { return &watch{maps: make(map[uint64]Map), at: make(map[uint64]int64)} }
 
 // see notes a map, and that it contradicts another one of its epoch.
 func (w *watch) see(node string, m Map) {
@@ -38,7 +41,7 @@ func (w *watch) see(node string, m Map) {
 	defer w.mu.Unlock()
 	known, ok := w.maps[m.Epoch]
 	if !ok {
-		w.maps[m.Epoch] = m
+		w.maps[m.Epoch], w.at[m.Epoch] = m, history.Now()
 		return
 	}
 	if moves := known.Moves(m); len(moves) > 0 {
@@ -79,6 +82,28 @@ func (c *Cluster) Maps() []Map {
 		all = append(all, c.watch.maps[epoch])
 	}
 	return all
+}
+
+// MapsSince are the maps that were seen, from an epoch on, for a judge.
+func (c *Cluster) MapsSince(epoch uint64) []history.Map {
+	var all []history.Map
+	for _, m := range c.Maps() {
+		if m.Epoch < epoch {
+			continue
+		}
+		seen := history.Map{Epoch: m.Epoch, At: c.watch.seen(m.Epoch), Owners: make([]string, m.Shards)}
+		for s := range m.Shards {
+			seen.Owners[s] = m.Owner(s)
+		}
+		all = append(all, seen)
+	}
+	return all
+}
+
+func (w *watch) seen(epoch uint64) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at[epoch]
 }
 
 // Committed returns the epochs that the nodes' logs report as committed, since

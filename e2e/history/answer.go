@@ -1,5 +1,3 @@
-//go:build linux
-
 package history
 
 // Attempt is one try of a client to send a request. Only the last one of an
@@ -8,10 +6,12 @@ package history
 type Attempt struct {
 	Target string `json:"target"`
 	// Reused tells that the connection had carried a request before.
-	Reused bool   `json:"reused,omitempty"`
-	Sent   int64  `json:"sent"`
-	Done   int64  `json:"done"`
-	Err    string `json:"err,omitempty"`
+	Reused bool `json:"reused,omitempty"`
+	// Refused tells that nobody listened.
+	Refused bool   `json:"refused,omitempty"`
+	Sent    int64  `json:"sent"`
+	Done    int64  `json:"done"`
+	Err     string `json:"err,omitempty"`
 }
 
 // Answer is what a client got for one request.
@@ -71,9 +71,23 @@ func (a *Answer) Fenced() bool {
 	return a.Status == 409 && a.Error == "" && !a.Cut && a.App != "" && a.EchoID == a.ID
 }
 
+// Denied tells whether a node answered that an unsafe request has not run: so 503
+// is to be understood. A safe one may have run in vain before.
+func (a *Answer) Denied() bool {
+	return a.Status == 503 && a.Error != "" && !a.Safe()
+}
+
 // Safe tells whether the request may run more than once.
 func (a *Answer) Safe() bool { return safe(a.Method) }
 
 func safe(method string) bool {
 	return method == "GET" || method == "HEAD" || method == "OPTIONS"
+}
+
+// final is the last attempt, which brought the answer if there is one.
+func (a *Answer) final() Attempt {
+	if len(a.Attempts) == 0 {
+		return Attempt{Err: "never sent"}
+	}
+	return a.Attempts[len(a.Attempts)-1]
 }

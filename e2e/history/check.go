@@ -1,126 +1,207 @@
-//go:build linux
-
 package history
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 )
 
-// History is everything that was seen. The order of its slices does not matter.
+// History is everything that was seen, on one clock. The order of its slices does
+// not matter.
 type History struct {
-	Answers []Answer
-	Runs    []Run
-	Stops   []Stop
-	Resets  []Reset
+	Answers    []Answer
+	Runs       []Run
+	Admissions []Admission
+	// Maps are the committed maps, as far as they were seen.
+	Maps []Map
+	// Faults are what was done to the nodes.
+	Faults []Fault
 }
 
-// Rules are what a test knows beside the history. Zero is the strictest.
-type Rules struct {
-	// Shards is the cluster's number of shards; 0 leaves the hash unchecked.
-	Shards int
-	// Excuse gives the reason why a failed answer is right here, empty if it is
-	// not. Nil excuses nothing.
-	Excuse func(*Answer) string
-	// Known are ids of requests that were sent beside those of the history: their
-	// runs are not unknown, their answers are judged elsewhere.
-	Known map[string]bool
-	// Fence is the nodes' --fence: "lease", "refused", or "strict", which is also
-	// what empty means.
-	Fence string
-	// Lease and DeadAfter are the nodes' own; 0 are their defaults, 500 ms and
-	// 2.5 s.
-	Lease, DeadAfter time.Duration
-	// CutNotice is how late an app may notice that its node gave a request up,
-	// and so how far such a run may reach into the next owner's. 0 is 250 ms.
-	CutNotice time.Duration
+// judge is what Check knows about a history.
+type judge struct {
+	h      History
+	rules  Rules
+	report *Report
+
+	maps   []Map            // in the order of their epochs
+	runs   map[string][]Run // by request
+	shards map[uint32][]Run // in the order of their starts, without Admissions
+	// leases are the moments at which each node showed that it had a lease, in order.
+	leases map[string][]int64
+	// ingress is the node that each request was sent to in the end.
+	ingress map[string]string
+	// outside collects the ids of requests whose runs were excused for being
+	// beside another owner's.
+	outside map[string]bool
 }
 
 // Check judges h by the rules.
 func Check(h History, rules Rules) *Report {
-	rules.Lease = cmp.Or(rules.Lease, 500*time.Millisecond)
-	rules.DeadAfter = cmp.Or(rules.DeadAfter, 2500*time.Millisecond)
-	rules.CutNotice = cmp.Or(rules.CutNotice, 250*time.Millisecond)
-	r := &Report{Requests: len(h.Answers), Runs: len(h.Runs), Excused: make(map[string]int)}
-	runs := make(map[string][]Run, len(h.Answers))
-	shards := make(map[uint32][]Run)
-	for _, run := range h.Runs {
-		runs[run.ID] = append(runs[run.ID], run)
-		shards[run.Shard] = append(shards[run.Shard], run)
+	j := &judge{
+		h: h, rules: rules.normal(), maps: ordered(h.Maps),
+		report: &Report{Requests: len(h.Answers), Runs: len(h.Runs), Excused: make(map[string]int), Overlapped: make(map[uint32]int)},
+		runs:   make(map[string][]Run, len(h.Answers)), shards: make(map[uint32][]Run), leases: make(map[string][]int64),
+		ingress: make(map[string]string, len(h.Answers)), outside: make(map[string]bool),
 	}
-	r.Shards = len(shards)
-	outside := make(map[string]bool)
-	for _, in := range shards {
-		s := &shard{runs: in, stops: h.Stops, resets: h.Resets, rules: rules, report: r, outside: outside}
-		s.judge()
-	}
-	asked := make(map[string]bool, len(h.Answers))
-	for i := range h.Answers {
-		a := &h.Answers[i]
-		if asked[a.ID] {
-			r.add(SecondAnswer, "%s %s has two answers", a.Method, a.ID)
-		}
-		asked[a.ID] = true
-		r.answer(a, runs[a.ID], rules, outside[a.ID])
-	}
-	for id, all := range runs {
-		if !asked[id] { // whoever judged its answer, it may have run again since
-			r.once(all)
-		}
-	}
-	for _, run := range h.Runs {
-		if !asked[run.ID] && !rules.Known[run.ID] {
-			r.add(UnknownRun, "%s ran %s %q, key %q", run.App, run.Method, run.ID, run.Key)
-		}
-		r.headers(run, rules)
-	}
-	return r
+	j.index()
+	j.owned()
+	j.drops()
+	j.answers()
+	j.rest()
+	return j.report
 }
 
-// answer judges one request: what its client got, and what ran for it. outside
-// tells that it ran beside another owner, and that this is excused.
-func (r *Report) answer(a *Answer, runs []Run, rules Rules, outside bool) {
-	if len(a.Attempts) > 1 {
-		r.Reattempts++
+func byStart(a, b Run) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Epoch, b.Epoch))
+}
+
+// index sorts what there is.
+func (j *judge) index() {
+	for _, run := range j.h.Runs {
+		j.runs[run.ID] = append(j.runs[run.ID], run)
+		j.shards[run.Shard] = append(j.shards[run.Shard], run)
+		j.leases[run.App] = append(j.leases[run.App], run.Start)
 	}
+	for _, a := range j.h.Admissions {
+		j.leases[a.Node] = append(j.leases[a.Node], a.From, a.Until)
+	}
+	for _, runs := range j.shards {
+		slices.SortFunc(runs, byStart)
+	}
+	for _, at := range j.leases {
+		slices.Sort(at)
+	}
+	for i := range j.h.Answers {
+		j.ingress[j.h.Answers[i].ID] = j.rules.node(j.h.Answers[i].final().Target)
+	}
+	j.report.Shards = len(j.shards)
+}
+
+// owned judges the runs of each shard among each other.
+func (j *judge) owned() {
+	all := make(map[uint32][]Run, len(j.shards))
+	for s, runs := range j.shards {
+		all[s] = slices.Clone(runs)
+	}
+	for i := range j.h.Admissions {
+		run := j.h.Admissions[i].run()
+		all[run.Shard] = append(all[run.Shard], run)
+	}
+	for _, runs := range all {
+		s := &shard{judge: j, runs: runs}
+		s.judgeRuns()
+	}
+}
+
+func (j *judge) answers() {
+	asked := make(map[string]bool, len(j.h.Answers))
+	for i := range j.h.Answers {
+		a := &j.h.Answers[i]
+		if asked[a.ID] {
+			j.report.add(SecondAnswer, "%s %s has two answers", a.Method, a.ID)
+		}
+		asked[a.ID] = true
+		j.answer(a)
+	}
+}
+
+// rest judges the runs for themselves, and those whose answers are not here.
+func (j *judge) rest() {
+	for id, runs := range j.runs {
+		if _, ok := j.ingress[id]; ok {
+			continue
+		}
+		denied, known := j.rules.Known[id]
+		switch {
+		case !known:
+			j.report.add(UnknownRun, "%s ran %s %q, key %q", runs[0].App, runs[0].Method, id, runs[0].Key)
+		case denied:
+			j.report.add(DeniedRun, "%s %s had been answered 503, and ran on %s (epoch %d)", runs[0].Method, id, runs[0].App, runs[0].Epoch)
+		}
+		j.once(runs) // whoever judged its answer, it may have run again since
+	}
+	for i := range j.h.Runs {
+		j.headers(&j.h.Runs[i])
+	}
+}
+
+// answer judges one request: what its client got, and what ran for it.
+func (j *judge) answer(a *Answer) {
+	r, runs := j.report, j.runs[a.ID]
+	j.attempts(a)
 	if a.Extra > 0 {
 		r.add(SecondAnswer, "%s %s: %d bytes after the answer", a.Method, a.ID, a.Extra)
 	}
-	r.once(runs)
+	j.once(runs)
+	if a.Denied() && len(runs) > 0 {
+		r.add(DeniedRun, "%s %s was answered 503 %s, and ran on %s (epoch %d)", a.Method, a.ID, a.Error, runs[0].App, runs[0].Epoch)
+		return
+	}
 	if a.OK() {
 		r.Answered++
-		r.run(a, runs)
+		j.own(a, runs)
 		return
 	}
 	if a.Fenced() {
-		r.run(a, runs)
-		if outside {
+		j.own(a, runs)
+		if j.outside[a.ID] {
 			r.Fenced++
 			return
 		}
 	}
-	if rules.Excuse != nil {
-		if why := rules.Excuse(a); why != "" {
-			r.Excused[why]++
-			return
-		}
+	why, late := j.failure(a)
+	if why != "" {
+		r.Excused[why]++
+		return
 	}
+	kind, most := Failed, ""
 	switch {
+	case late != 0:
+		kind, most = FailedLate, ", "+time.Duration(a.Done()-late).String()+" after it had to work again"
 	case a.Status == 0:
-		r.add(Lost, "%s %s, key %q: %s", a.Method, a.ID, a.Key, a.last())
+		kind = Lost
 	case a.Cut:
-		r.add(CutAnswer, "%s %s, key %q: %d bytes, then %s", a.Method, a.ID, a.Key, a.Bytes, a.last())
-	default:
-		r.add(Failed, "%s %s, key %q at %s after %v: %d %s %s", a.Method, a.ID, a.Key, a.target(),
-			time.Duration(a.Done()-a.Sent()), a.Status, a.Error, a.Detail)
+		kind = CutAnswer
 	}
+	r.add(kind, "%s %s, key %q at %s after %v: %d %s%s%s", a.Method, a.ID, a.Key, a.final().Target,
+		time.Duration(a.Done()-a.Sent()), a.Status, strings.TrimSpace(a.words()), most, j.ran(a, runs))
 }
 
-// run judges the app's answer to one request against its runs.
-func (r *Report) run(a *Answer, runs []Run) {
+// ran tells where a request ran, and what was done to whom meanwhile, for whoever
+// looks for the reason of a failure.
+func (j *judge) ran(a *Answer, runs []Run) string {
+	var b strings.Builder
+	since := func(t int64) time.Duration { return time.Duration(t - a.Sent()).Round(time.Millisecond) }
+	for _, run := range runs {
+		fmt.Fprintf(&b, "; ran on %s (epoch %d) from %v to %v, cut: %v", run.App, run.Epoch, since(run.Start), since(run.end()), run.Cut)
+	}
+	for i := range j.h.Faults {
+		if f := &j.h.Faults[i]; f.From <= a.Done() && a.Sent() <= f.mended() {
+			fmt.Fprintf(&b, "; %s %s%s from %v to %v", f.Node, f.Kind, f.Peer, since(f.From), since(f.until()))
+		}
+	}
+	return b.String()
+}
+
+// words are what the answer, or the lack of one, says.
+func (a *Answer) words() string {
+	switch {
+	case a.Status == 0:
+		return a.final().Err
+	case a.Cut:
+		return "cut: " + a.final().Err
+	}
+	return a.Error + " " + a.Detail
+}
+
+// own judges the app's answer to one request against its runs.
+func (j *judge) own(a *Answer, runs []Run) {
+	r := j.report
 	if len(runs) == 0 {
 		r.add(NoRun, "%s %s was answered by %q as %q", a.Method, a.ID, a.App, a.EchoID)
 		return
@@ -135,39 +216,30 @@ func (r *Report) run(a *Answer, runs []Run) {
 }
 
 // once judges how often one request ran.
-func (r *Report) once(runs []Run) {
+func (j *judge) once(runs []Run) {
 	if len(runs) > 1 && !safe(runs[0].Method) {
-		r.add(DoubleRun, "%s %s ran on %s (epoch %d) and on %s (epoch %d)",
+		j.report.add(DoubleRun, "%s %s ran on %s (epoch %d) and on %s (epoch %d)",
 			runs[0].Method, runs[0].ID, runs[0].App, runs[0].Epoch, runs[1].App, runs[1].Epoch)
 	}
 }
 
 // headers judges what one run was told.
-func (r *Report) headers(run Run, rules Rules) {
+func (j *judge) headers(run *Run) {
+	r := j.report
 	if run.Epoch == 0 || run.Key == "" {
 		r.add(BadHeader, "%s ran %s with key %q and epoch %d", run.App, run.ID, run.Key, run.Epoch)
 	}
 	if run.Node != run.App {
 		r.add(BadHeader, "%s ran %s for node %q", run.App, run.ID, run.Node)
 	}
-	if n := uint64(rules.Shards); n > 0 {
-		if want := xxhash.Sum64String(run.Key) % n; uint64(run.Shard) != want {
+	if n := j.rules.Shards; n > 0 {
+		if want := shardOf(run.Key, n); run.Shard != want {
 			r.add(BadHeader, "key %q ran in shard %d, want %d", run.Key, run.Shard, want)
 		}
 	}
 }
 
-func (a *Answer) last() string {
-	if len(a.Attempts) == 0 {
-		return "never sent"
-	}
-	t := a.Attempts[len(a.Attempts)-1]
-	return t.Target + ": " + t.Err
-}
-
-func (a *Answer) target() string {
-	if len(a.Attempts) == 0 {
-		return ""
-	}
-	return a.Attempts[len(a.Attempts)-1].Target
+// shardOf is the published hash.
+func shardOf(key string, shards int) uint32 {
+	return uint32(xxhash.Sum64String(key) % uint64(shards))
 }

@@ -1,17 +1,10 @@
-//go:build linux
-
 package history
-
-import "math"
-
-// never is when something ends that has not ended.
-const never = math.MaxInt64
 
 // excuse says why a run beside those of a later owner breaks no promise.
 type excuse int
 
 const (
-	// stopped: the run straddles a Stop.
+	// stopped: the run straddles a stop, or the death of its node.
 	stopped excuse = iota + 1
 	// forged: the run straddles a Reset.
 	forged
@@ -27,47 +20,124 @@ const (
 //     that is continued cuts it before anything else;
 //   - may go on after a forged refusal, unless the fence is strict: until the node,
 //     which has no lease, cuts it, which is less than DeadAfter after the taking;
-//   - may be cut, and its app notice late.
+//   - may be cut, and its app notice late, if something had been done to its node or
+//     to the one that had forwarded it, or if it had run for DrainTimeout at least.
+//
+// Neither holds if the shard was taken sooner than it may be from a node that has not
+// given it back: Rules.soonest, from the last time on that this node showed a lease.
 //
 // What began after it never may, but for --fence refused, which takes a refusal at
 // its word while leases last: until the lease of the node ends if it was forged,
-// and while what the node had sent to its app is on its way if it was killed.
+// and while what the node had sent to its app is on its way if it was killed. And
+// what a node was stopped in the middle of sending may, for Rules.Wake.
 func (s *shard) excuse(old Run) excuse {
-	taken, notice := s.taken(old), int64(s.rules.CutNotice)
-	lasts := old.Start <= taken // it began while the shard was its owner's
-	refused := s.rules.Fence == "refused"
-	for _, t := range s.stops {
-		switch {
-		case t.Node != old.App || taken < t.From:
-		case lasts && old.Start < t.until() && old.endsBefore(after(t.until(), notice)):
-			return stopped
-		case refused && old.Start >= t.From && old.Start < t.From+notice && old.endsBefore(t.From+2*notice):
-			return noticedLate
-		}
-	}
-	for _, t := range s.resets {
-		if !t.between(old.App) || taken < t.From || !refused && s.rules.Fence != "lease" {
+	taken := s.taken(old)
+	for i := range s.h.Faults {
+		f := &s.h.Faults[i]
+		if !f.touches(old.App) || taken < f.From {
 			continue
 		}
-		change := min(taken, after(t.until(), notice)) // of owners, at the latest
-		began := lasts && old.Start < t.until() || refused && old.Start < change+int64(s.rules.Lease)+notice
-		if began && old.endsBefore(change+int64(s.rules.DeadAfter)) {
-			return forged
+		var e excuse
+		switch {
+		case f.Kind == Reset:
+			e = s.atReset(f, old, taken)
+		case f.Kind == Stopped || f.dead():
+			e = s.atStop(f, old, taken)
+		}
+		if e != 0 {
+			return e
 		}
 	}
-	if lasts && old.Cut && old.endsBefore(taken+notice) {
+	if !old.asked && old.Start <= taken && old.Cut && old.endsBefore(taken+int64(s.rules.CutNotice)) && s.given(old, taken) {
 		return noticedLate
 	}
 	return 0
 }
 
-// endsBefore takes never for a time that everything ends before.
-func (r Run) endsBefore(t int64) bool { return t == never || r.end() < t }
-
-// after is a time and a while later; never stays never.
-func after(t, while int64) int64 {
-	if t > never-while {
-		return never
+// atStop excuses a run by a stop of its node, or its death.
+func (s *shard) atStop(f *Fault, old Run, taken int64) excuse {
+	notice, wake := int64(s.rules.CutNotice), int64(s.rules.Wake)
+	// A stop ends as the process goes on, or as it is certainly dead.
+	over := f.until()
+	if f.dead() {
+		over = f.By
 	}
-	return t + while
+	switch {
+	case old.asked || !s.due(f, old, taken):
+		return 0
+	case old.Start <= taken && old.Start < over && old.endsBefore(after(over, notice)):
+		return stopped
+	case f.Kind == Stopped && old.Start < after(over, wake) && old.Start >= over && old.endsBefore(after(over, wake+notice)):
+		return stopped
+	case s.rules.Fence == "refused" && f.dead() && old.Start >= f.From && old.Start < over+notice && old.endsBefore(over+2*notice):
+		return noticedLate
+	}
+	return 0
+}
+
+// due tells whether a shard may have been taken at that time from a node that was
+// stopped or had died: as soon as its successor is heard, or after what the leader
+// waits for without crash evidence if it stood still, with it if it had died or
+// evidence was forged.
+func (s *shard) due(f *Fault, old Run, taken int64) bool {
+	if f.dead() && f.Until != 0 && f.Until <= taken {
+		return true
+	}
+	gone, evidence := f.From, f.dead()
+	if evidence {
+		gone = f.By
+	}
+	for i := range s.h.Faults {
+		other := &s.h.Faults[i]
+		evidence = evidence || other.Kind == Reset && other.touches(old.App) && other.From <= taken
+	}
+	// What its app begins after its death, it had sent before.
+	leased, ok := s.leased(old.App, min(taken, gone))
+	return !ok || taken >= s.rules.soonest(leased, evidence)
+}
+
+// atReset excuses a run by a forged refusal.
+func (s *shard) atReset(f *Fault, old Run, taken int64) excuse {
+	refused := s.rules.Fence == "refused"
+	if !refused && s.rules.Fence != "lease" {
+		return 0
+	}
+	notice := int64(s.rules.CutNotice)
+	change := min(taken, after(f.until(), notice)) // of owners, at the latest
+	if old.asked {
+		if refused && old.endsBefore(change+s.rules.most(s.rules.Lease)+notice) {
+			return forged
+		}
+		return 0
+	}
+	if leased, ok := s.leased(old.App, taken); !refused && ok && taken < s.rules.soonest(leased, true) {
+		return 0
+	}
+	began := old.Start <= taken && old.Start < f.until() || refused && old.Start < change+s.rules.most(s.rules.Lease)+notice
+	if began && old.endsBefore(change+int64(s.rules.DeadAfter)) {
+		return forged
+	}
+	return 0
+}
+
+// given tells whether its node may have given up a run that was cut, just before
+// another node began: a drain that had lasted for its time, or something that was
+// done to it, or to the node that had forwarded the run. Without one of these an
+// app that is cut off while its successor begins was cut off too late: its node
+// had acknowledged too early.
+func (s *shard) given(old Run, taken int64) bool {
+	if taken-old.Start >= s.rules.least(s.rules.DrainTimeout) {
+		return true
+	}
+	ingress, notice := s.ingress[old.ID], int64(s.rules.CutNotice)
+	for i := range s.h.Faults {
+		f := &s.h.Faults[i]
+		if f.Kind == Left || f.Kind == NoApp {
+			continue
+		}
+		if (f.touches(old.App) || ingress != "" && f.touches(ingress)) && f.during(old.Start, taken+notice) && taken <= after(f.mended(), notice) {
+			return true
+		}
+	}
+	return false
 }

@@ -23,7 +23,8 @@ type overlap struct {
 	old, next [2]int64
 	cut       bool
 	stop      [2]int64 // of a
-	other     bool     // the stop is b's, the reset between b and c
+	other     bool     // the fault is b's, the reset between b and c
+	kill      [2]int64 // of a, and its start
 	reset     [2]int64 // between a and b
 	fence     string
 }
@@ -47,16 +48,21 @@ func (o overlap) tell() (history.History, history.Rules) {
 		s.Runs[len(s.Runs)-1].End = at(run[1])
 	}
 	s.Runs[len(s.Runs)-2].Cut = o.cut
-	stop := history.Stop{Node: "a", From: at(o.stop[0]), Until: at(o.stop[1])}
-	reset := history.Reset{A: "a", B: "b", From: at(o.reset[0]), Until: at(o.reset[1])}
-	if o.other {
-		stop.Node, reset.A, reset.B = "b", "b", "c"
-	}
-	if o.stop != [2]int64{} {
-		s.Stops = append(s.Stops, stop)
-	}
-	if o.reset != [2]int64{} {
-		s.Resets = append(s.Resets, reset)
+	for kind, when := range map[history.FaultKind][2]int64{history.Stopped: o.stop, history.Reset: o.reset, history.Killed: o.kill} {
+		if when == [2]int64{} {
+			continue
+		}
+		f := history.Fault{Kind: kind, Node: "a", From: at(when[0]), Until: at(when[1])}
+		if o.other {
+			f.Node = "b"
+		}
+		if kind == history.Reset {
+			f.Peer = string(f.Node[0] + 1)
+		}
+		if kind == history.Killed {
+			f.By = f.From
+		}
+		s.Faults = append(s.Faults, f)
 	}
 	return s.History, history.Rules{Shards: shards, Fence: o.fence}
 }
@@ -83,12 +89,16 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 		{"begun as the stop ended", overlap{old: [2]int64{1000, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{}},
 		{"both begin in the stop, at once", overlap{old: [2]int64{600, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 1000}}, history.Report{Stopped: 1}},
 		{"begun after a short stop", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 510}, fence: "lease"}, history.Report{}},
-		{"begun after a short stop, fence refused", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 510}, fence: "refused"}, history.Report{Outside: 1}},
+		{"begun after a death, fence refused", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, kill: [2]int64{500, 510}, fence: "refused"}, history.Report{Outside: 1}},
 		{"stop long over", overlap{old: [2]int64{0, 9000}, next: [2]int64{8000, 8100}, stop: [2]int64{500, 4000}}, history.Report{}},
 		{"stop of the next owner", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, other: true}, history.Report{}},
 
-		{"cut", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true}, history.Report{Outside: 1}},
-		{"cut, and on for too long", overlap{old: [2]int64{0, 3250}, next: [2]int64{3000, 3100}, cut: true}, history.Report{}},
+		{"cut by the drain", overlap{old: [2]int64{0, 5249}, next: [2]int64{5000, 5100}, cut: true}, history.Report{Outside: 1}},
+		{"cut by the drain, and on for too long", overlap{old: [2]int64{0, 5250}, next: [2]int64{5000, 5100}, cut: true}, history.Report{}},
+		{"cut before the drain was over", overlap{old: [2]int64{1, 5249}, next: [2]int64{5000, 5100}, cut: true, fence: "lease"}, history.Report{}},
+		{"cut at a reset", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{Outside: 1}},
+		{"cut at a reset, and on for too long", overlap{old: [2]int64{0, 3250}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{}},
+		{"cut, the reset long over", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2374}}, history.Report{}},
 
 		{"reset", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, fence: "lease"}, history.Report{Forged: 1}},
 		{"reset, fence refused", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, fence: "refused"}, history.Report{Forged: 1}},
@@ -144,14 +154,14 @@ func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
 		{"reset, fence refused, on for too long", overlap{old: [2]int64{1200, 1000 + deadAfter}, reset: [2]int64{500, 4000}, fence: "refused"}, history.Report{}},
 		{"reset, fence refused, between others", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, other: true, fence: "refused"}, history.Report{}},
 		{"reset after the taking, fence refused", overlap{old: [2]int64{1002, 1050}, reset: [2]int64{1001, 4000}, fence: "refused"}, history.Report{}},
-		{"kill, fence refused", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{Outside: 2}},
-		{"kill, fence refused, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{Outside: 1}},
-		{"kill, fence refused, begun too late", overlap{old: [2]int64{990 + notice, 990 + 2*notice - 1}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{}},
-		{"kill, fence refused, on for too long", overlap{old: [2]int64{1150, 990 + 2*notice}, stop: [2]int64{990, open}, fence: "refused"}, history.Report{}},
-		{"kill as it began, fence refused", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{1000, open}, fence: "refused"}, history.Report{Outside: 2}},
-		{"kill after the taking, fence refused", overlap{old: [2]int64{1002, 1050}, stop: [2]int64{1001, open}, fence: "refused"}, history.Report{}},
-		{"kill of the next owner, fence refused", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{990, open}, other: true, fence: "refused"}, history.Report{}},
-		{"kill", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{990, open}, fence: "lease"}, history.Report{}},
+		{"kill, fence refused", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{Outside: 2}},
+		{"kill, fence refused, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{Outside: 1}},
+		{"kill, fence refused, begun too late", overlap{old: [2]int64{990 + notice, 990 + 2*notice - 1}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{}},
+		{"kill, fence refused, on for too long", overlap{old: [2]int64{1150, 990 + 2*notice}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{}},
+		{"kill as it began, fence refused", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{1000, open}, fence: "refused"}, history.Report{Outside: 2}},
+		{"kill after the taking, fence refused", overlap{old: [2]int64{1002, 1050}, kill: [2]int64{1001, open}, fence: "refused"}, history.Report{}},
+		{"kill of the next owner, fence refused", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, other: true, fence: "refused"}, history.Report{}},
+		{"kill", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, fence: "lease"}, history.Report{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.next = next
@@ -221,7 +231,7 @@ func TestSharedEpochIsNeverExcused(t *testing.T) {
 func TestResetWithoutNamesIsOfAll(t *testing.T) {
 	for _, names := range [][2]string{{}, {"c", ""}, {"", "c"}, {"b", "a"}} {
 		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, fence: "lease"}.tell()
-		h.Resets[0].A, h.Resets[0].B = names[0], names[1]
+		h.Faults[0].Node, h.Faults[0].Peer = names[0], names[1]
 		if r := history.Check(h, rules); r.Forged != 1 || r.Err() != nil {
 			t.Errorf("reset between %q: %v", names, r)
 		}

@@ -1,5 +1,3 @@
-//go:build linux
-
 package history
 
 import (
@@ -17,16 +15,19 @@ const shown = 20
 type Report struct {
 	// Requests were sent, Answered got the app's whole 200.
 	Requests, Answered int
-	// Reattempts counts requests that took more than one attempt.
-	Reattempts int
+	// Reattempts counts requests that took more than one attempt. Of the attempts
+	// Refused found nobody listening, and Broken met the death of a process on a
+	// connection that had been kept.
+	Reattempts, Refused, Broken int
 	// Runs were seen in the apps, Shards distinct shards among them.
 	Runs, Shards int
 	// Handovers counts changes of node along the runs of a shard.
 	Handovers int
-	// Excused counts failed answers by the reason that Rules.Excuse gave.
+	// Excused counts failed answers by their reason.
 	Excused map[string]int
-	// Stopped counts overlaps that straddle a Stop, Forged those that straddle a
-	// Reset; with --fence refused also what began there after the next owner.
+	// Stopped counts overlaps that straddle a stop or a death, Forged those that
+	// straddle a Reset; with --fence refused also what began there after the next
+	// owner.
 	Stopped, Forged int
 	// Outside counts the other overlaps outside the guarantee: an app noticed late
 	// that its request had been cut, or that its node was dead.
@@ -34,6 +35,9 @@ type Report struct {
 	// Fenced counts requests that an app refused because the store had refused its
 	// epoch, while it ran in one of the overlaps above.
 	Fenced int
+	// Overlapped counts all these overlaps by shard: elsewhere an app that knows no
+	// epochs is as safe as one that does.
+	Overlapped map[uint32]int
 	// Violations are the broken promises.
 	Violations []Violation
 }
@@ -73,8 +77,8 @@ func (r *Report) Err() error {
 // String is the report in one line.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d requests, %d answered, %d re-attempted, %d runs in %d shards, %d handovers",
-		r.Requests, r.Answered, r.Reattempts, r.Runs, r.Shards, r.Handovers)
+	fmt.Fprintf(&b, "%d requests, %d answered, %d re-attempted (%d attempts refused, %d broken), %d runs in %d shards, %d handovers",
+		r.Requests, r.Answered, r.Reattempts, r.Refused, r.Broken, r.Runs, r.Shards, r.Handovers)
 	for _, why := range slices.Sorted(maps.Keys(r.Excused)) {
 		fmt.Fprintf(&b, ", %d excused: %s", r.Excused[why], why)
 	}

@@ -1,5 +1,3 @@
-//go:build linux
-
 package history
 
 import (
@@ -32,7 +30,16 @@ type Run struct {
 	// Cut tells that the node gave the request up before the app had answered.
 	// End is then when the app noticed.
 	Cut bool `json:"cut,omitempty"`
+
+	// asked tells that it stands for an Admission.
+	asked bool
 }
+
+// end is End, or the end of time for a run that never ended.
+func (r *Run) end() int64 { return orNever(r.End) }
+
+// endsBefore takes never for a time that everything ends before.
+func (r *Run) endsBefore(t int64) bool { return t == never || r.end() < t }
 
 // maxLine bounds one line of a records file.
 const maxLine = 1 << 20

@@ -1,29 +1,19 @@
-//go:build linux
-
 package history
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
 
 // shard judges the runs of one shard among each other.
 type shard struct {
-	runs   []Run // in the order of their starts, once judge has sorted them
-	stops  []Stop
-	resets []Reset
-	rules  Rules
-	report *Report
-	// outside collects the ids of requests whose runs were excused for being
-	// beside another owner's.
-	outside map[string]bool
+	*judge
+
+	runs []Run // in the order of their starts, once judgeRuns has sorted them
 }
 
-func (s *shard) judge() {
-	slices.SortFunc(s.runs, func(a, b Run) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Epoch, b.Epoch))
-	})
+func (s *shard) judgeRuns() {
+	slices.SortFunc(s.runs, byStart)
 	owners := make(map[uint64]string)
 	var open []Run // those that had not ended yet
 	var newest, last Run
@@ -45,10 +35,12 @@ func (s *shard) judge() {
 			}
 		}
 		open = append(open, run)
-		if last.App != "" && last.App != run.App {
+		if last.App != "" && last.App != run.App && !run.asked {
 			s.report.Handovers++
 		}
-		last = run
+		if !run.asked {
+			last = run
+		}
 	}
 }
 
@@ -71,8 +63,9 @@ func (s *shard) overlap(earlier, later Run) {
 	if earlier.Epoch != later.Epoch && s.count(s.excuse(old), old) {
 		return
 	}
-	s.report.add(TwoOwners, "shard %d: %s ran %s (epoch %d) while %s ran %s (epoch %d), for %v", later.Shard, earlier.App, earlier.ID,
-		earlier.Epoch, later.App, later.ID, later.Epoch, time.Duration(min(earlier.end(), later.end())-later.Start))
+	s.report.add(TwoOwners, "shard %d: %s ran %s (epoch %d) from %v on while %s ran %s (epoch %d), for %v", later.Shard, earlier.App, earlier.ID,
+		earlier.Epoch, time.Duration(earlier.Start-later.Start), later.App, later.ID, later.Epoch,
+		time.Duration(min(earlier.end(), later.end())-later.Start))
 }
 
 // count notes an excuse; false if there is none.
@@ -88,6 +81,7 @@ func (s *shard) count(e excuse, old Run) bool {
 		return false
 	}
 	s.outside[old.ID] = true
+	s.report.Overlapped[old.Shard]++
 	return true
 }
 
@@ -100,4 +94,18 @@ func (s *shard) taken(old Run) int64 {
 		}
 	}
 	return never
+}
+
+// leased is the last moment up to another at which a node showed that it had a
+// lease; false if it never did.
+func (j *judge) leased(node string, until int64) (int64, bool) {
+	at := j.leases[node]
+	i, found := slices.BinarySearch(at, until)
+	if found {
+		return until, true
+	}
+	if i == 0 {
+		return 0, false
+	}
+	return at[i-1], true
 }

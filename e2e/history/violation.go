@@ -1,5 +1,3 @@
-//go:build linux
-
 package history
 
 import (
@@ -37,13 +35,26 @@ const (
 	// BadHeader: a run whose Shardway headers are missing or contradict the key,
 	// the method or the node.
 	BadHeader
+	// DeniedRun: an unsafe request that was answered 503, and ran.
+	DeniedRun
+	// FailedLate: a failure that a fault would have excused, had that not been over
+	// for too long.
+	FailedLate
+	// Dropped: a request that a live process closed a kept connection under. Its
+	// client sent it again, and was answered.
+	Dropped
+	// Unlistened: nobody listened at a node that was to run.
+	Unlistened
+	// FalseDrop: a node without a fault was left out of a map.
+	FalseDrop
 )
 
 var kinds = [...]string{
 	Lost: "lost", Failed: "failed", CutAnswer: "cut answer", SecondAnswer: "second answer",
 	WrongAnswer: "wrong answer", NoRun: "answer without a run", DoubleRun: "double run",
 	UnknownRun: "run of an unknown request", TwoOwners: "two owners", SharedEpoch: "epoch at two nodes",
-	StaleEpoch: "stale epoch", BadHeader: "bad header",
+	StaleEpoch: "stale epoch", BadHeader: "bad header", DeniedRun: "run after a 503", FailedLate: "failed too late",
+	Dropped: "dropped on a kept connection", Unlistened: "nobody listened", FalseDrop: "false drop",
 }
 
 // String names the kind.

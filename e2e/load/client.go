@@ -136,7 +136,8 @@ func (c *Client) attempt(ctx context.Context, target string, r Request, a *histo
 		again = t.Reused && !k.got && closedByPeer(err) && c.again(target, a)
 		c.put(k, keep)
 	} else {
-		again = errors.Is(err, syscall.ECONNREFUSED)
+		t.Refused = errors.Is(err, syscall.ECONNREFUSED)
+		again = t.Refused
 	}
 	t.Done = history.Now()
 	if err != nil {

@@ -1,0 +1,65 @@
+//go:build linux
+
+package cluster
+
+import (
+	"slices"
+
+	"shardway/e2e/history"
+)
+
+// Faults are what was done to the nodes. Those that concern a process, its app or
+// its disk are noted as they are done.
+func (c *Cluster) Faults() []history.Fault { return slices.Clone(c.faults) }
+
+// Hurt notes what a test does to a node by other means, from now on until mended is
+// called.
+func (c *Cluster) Hurt(f history.Fault) (mended func()) {
+	i := len(c.faults)
+	f.From = history.Now()
+	c.faults = append(c.faults, f)
+	return func() { c.faults[i].Until = history.Now() }
+}
+
+// Hurt notes what a test does to the node, from now on until mended is called.
+func (n *Node) Hurt(k history.FaultKind) (mended func()) {
+	return n.c.Hurt(history.Fault{Kind: k, Node: n.ID})
+}
+
+// begin notes that something is done to the process of a node, in place of what was
+// done to it before.
+func (c *Cluster) begin(n *Node, k history.FaultKind) {
+	if n.fault >= 0 && c.faults[n.fault].Kind == k {
+		return
+	}
+	c.end(n)
+	n.fault = len(c.faults)
+	c.faults = append(c.faults, history.Fault{Kind: k, Node: n.ID, From: history.Now()})
+}
+
+// dead notes that the process of a node has certainly ended. One that nobody had
+// asked to end was killed, by its disk if that is not whole.
+func (c *Cluster) dead(n *Node) {
+	at := history.Now()
+	if n.proc != nil && !n.proc.Running() {
+		at = min(at, n.proc.ended)
+	}
+	if n.fault < 0 || c.faults[n.fault].Kind == history.Stopped {
+		c.begin(n, history.Killed)
+		c.faults[n.fault].From = min(c.faults[n.fault].From, at)
+	}
+	for i := range c.faults {
+		f := &c.faults[i]
+		if (i == n.fault || f.Kind == history.BadDisk && f.Node == n.ID && f.Until == 0) && f.By == 0 {
+			f.By = max(at, f.From)
+		}
+	}
+}
+
+// end notes that the process of a node runs on, or again.
+func (c *Cluster) end(n *Node) {
+	if n.fault >= 0 {
+		c.faults[n.fault].Until = history.Now()
+		n.fault = -1
+	}
+}

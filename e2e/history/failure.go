@@ -1,0 +1,226 @@
+package history
+
+import (
+	"net/http"
+	"strings"
+)
+
+// tries is how often a safe request is sent, if its way breaks each time.
+const tries = 3
+
+// failure is why a request that failed had a right to; empty if it had none. late,
+// if not zero, is until when it had one.
+//
+// It never has one unless something was done to its ingress node or to an owner of
+// its shard while it was under way, or to so many nodes that no majority was left.
+// And each reason ends, Rules.Settle after it must work again:
+//   - as its shard is served by another owner, if the owner was at fault;
+//   - as what was done to its ingress node is mended.
+//
+// One has nothing to do with faults: what had run for DrainTimeout as its shard
+// moved may be cut.
+func (j *judge) failure(a *Answer) (why string, late int64) {
+	if len(a.Attempts) == 0 {
+		return "", 0
+	}
+	if a.Status == 0 {
+		return j.loss(a), 0
+	}
+	if why := j.drained(a); why != "" {
+		return why, 0
+	}
+	shard, ok := j.shardOf(a)
+	if !ok {
+		return "", 0
+	}
+	waited := j.waited(a)
+	if a.Status == http.StatusServiceUnavailable && !waited {
+		return "", 0 // a full queue, say: no fault is a reason for that
+	}
+	ingress := j.ingress[a.ID]
+	owners := j.owners(shard, a.Sent(), a.Done())
+	apart := j.noMajority(a)
+	for i := range j.h.Faults {
+		f := &j.h.Faults[i]
+		at, of := f.touches(ingress), false
+		for node := range owners {
+			of = of || f.touches(node)
+		}
+		// A request without an owner waits wherever it is.
+		any := apart && waited
+		if !at && !of && !any || a.Done() < f.From || f.Kind == Left || j.brief(f) {
+			continue
+		}
+		reason := j.way(a, f, at, apart)
+		if reason == "" {
+			continue
+		}
+		until := j.ends(a, f, shard, at || any)
+		if a.Done() <= until && (!waited || a.final().Sent <= f.until()) {
+			return reason, 0
+		}
+		if a.Done() <= until {
+			until = f.until() // it was sent after that
+		}
+		late = max(late, until)
+	}
+	return "", late
+}
+
+// loss is the reason for a request without any answer: the process that it had
+// been sent to died, or nobody listened and its client does not try twice.
+func (j *judge) loss(a *Answer) string {
+	last := a.final()
+	node := j.rules.node(last.Target)
+	switch {
+	case !last.Refused && j.died(node, &last):
+		return "lost, its ingress died"
+	case last.Refused && len(a.Attempts) == 1 && j.absent(node, &last):
+		return "nobody listened"
+	}
+	return ""
+}
+
+// drained is the reason of what was cut because its shard had to move.
+func (j *judge) drained(a *Answer) string {
+	if a.Error != "draining" && !a.Cut {
+		return ""
+	}
+	for _, run := range j.runs[a.ID] {
+		if run.Cut && run.end()-run.Start >= j.rules.least(j.rules.DrainTimeout) {
+			return "cut by the drain"
+		}
+	}
+	return ""
+}
+
+// way tells how a fault may end a request in the way it ended. at tells that it was
+// done to the request's ingress node, apart that no majority was left. What is safe is
+// not given up before it has been broken off as often as it is tried.
+func (j *judge) way(a *Answer, f *Fault, at, apart bool) string {
+	switch {
+	case a.Status == http.StatusOK && a.Cut:
+		if f.touches(a.App) || at && f.Kind != NoApp {
+			return "cut, " + f.Kind.String()
+		}
+	case a.Error == "":
+		// an error of the app: whether it was fenced rightly was judged before
+	case j.waited(a) && (a.Error != "peer-unreachable" || f.wires() || apart || a.Status == http.StatusBadGateway):
+		return "waited in vain: " + a.Error
+	case a.Status == http.StatusBadGateway && a.mayHaveRun() && (!a.Safe() || len(j.runs[a.ID]) >= tries):
+		return "may have run: " + a.Error
+	case a.Status == http.StatusBadGateway && a.Error == "upstream-refused" && f.Kind == NoApp:
+		return a.Error
+	case a.Status == http.StatusBadGateway && a.Error == "peer-unreachable" && f.wires():
+		return a.Error
+	}
+	return ""
+}
+
+// mayHaveRun tells whether the answer says so.
+func (a *Answer) mayHaveRun() bool { return strings.Contains(a.Detail, "may have run") }
+
+// waited tells whether the request failed because it had waited for all the time that
+// it may: it was denied, or it is safe, had been tried before, and waited to be tried
+// again.
+func (j *judge) waited(a *Answer) bool {
+	switch {
+	case a.Done()-a.final().Sent < j.rules.least(j.rules.QueueWait):
+		return false
+	case a.Status == http.StatusServiceUnavailable:
+		return a.Error == "no-leader" || a.Error == "queue-timeout" || a.Error == "peer-unreachable"
+	}
+	return a.Status == http.StatusBadGateway && a.Safe() && a.mayHaveRun()
+}
+
+// ends is until when a fault may make a request of a shard fail.
+func (j *judge) ends(a *Answer, f *Fault, shard uint32, at bool) int64 {
+	until := f.mended()
+	if f.Kind == Killed {
+		until = min(until, orNever(f.By)) // its connections broke with it
+		if j.waited(a) {
+			until = f.until()
+		}
+	}
+	if j.waited(a) {
+		until = after(until, int64(j.rules.QueueWait)) // begun before it was mended
+	}
+	if !at {
+		until = min(until, j.servedAgain(f, shard))
+	}
+	return after(until, int64(j.rules.Settle))
+}
+
+// brief tells whether a node was stopped for less than a lease: so it may hold
+// requests up, and fails none. Stops with less than a lease between them are one.
+func (j *judge) brief(f *Fault) bool {
+	if f.Kind != Stopped {
+		return false
+	}
+	lease := int64(j.rules.Lease)
+	from, until := f.From, f.until()
+	for grown := true; grown; {
+		grown = false
+		for i := range j.h.Faults {
+			other := &j.h.Faults[i]
+			if other.Kind != Stopped || other.Node != f.Node || !other.during(from-lease+1, after(until, lease-1)) {
+				continue
+			}
+			if other.From < from || other.until() > until {
+				from, until, grown = min(from, other.From), max(until, other.until()), true
+			}
+		}
+	}
+	return until != never && until-from < lease
+}
+
+// servedAgain is when another node began to run requests of a shard, as its next
+// owner, after something was done to its owner.
+func (j *judge) servedAgain(f *Fault, shard uint32) int64 {
+	var epoch uint64
+	for _, run := range j.shards[shard] {
+		switch {
+		case run.Start <= f.From:
+			epoch = max(epoch, run.Epoch)
+		case run.Epoch > epoch && !f.touches(run.App):
+			return run.Start
+		}
+	}
+	return never
+}
+
+// shardOf is the shard of a request; false if it is not known.
+func (j *judge) shardOf(a *Answer) (uint32, bool) {
+	if n := j.rules.Shards; n > 0 {
+		return shardOf(a.Key, n), true
+	}
+	for _, run := range j.runs[a.ID] {
+		return run.Shard, true
+	}
+	return 0, false
+}
+
+// noMajority tells whether something was done to so many nodes at once, while a
+// request waited, that the others were no majority.
+func (j *judge) noMajority(a *Answer) bool {
+	nodes := make(map[string]bool)
+	for _, node := range j.rules.Targets {
+		nodes[node] = true
+	}
+	for i := range j.maps {
+		for _, node := range j.maps[i].Owners {
+			nodes[node] = true
+		}
+	}
+	delete(nodes, "")
+	hurt := 0
+	for node := range nodes {
+		for i := range j.h.Faults {
+			if f := &j.h.Faults[i]; f.touches(node) && f.during(a.final().Sent, a.Done()) {
+				hurt++
+				break
+			}
+		}
+	}
+	return len(nodes) > 0 && 2*hurt >= len(nodes)
+}

@@ -1,0 +1,160 @@
+package history_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/e2e/history"
+)
+
+// TestOnlyFaultsExcuseFailures has a node a to which something was done from 100 to
+// 200 (it was dead by 120, if it was killed), a shard of a's
+// and one of b's, and requests that failed in all the ways there are.
+func TestOnlyFaultsExcuseFailures(t *testing.T) {
+	const ofA, ofB = "key-0", "key-1"
+	answer := func(target, key, method string, sent, done int64) history.Answer {
+		return history.Answer{ID: "x", Key: key, Method: method, Attempts: []history.Attempt{{Target: target, Sent: sent, Done: done}}}
+	}
+	problem := func(a history.Answer, status int, code, detail string) history.Answer {
+		a.Status, a.Error, a.Detail = status, code, detail
+		return a
+	}
+	cut := func(a history.Answer, app string) history.Answer {
+		a.Status, a.Cut, a.App = 200, true, app
+		return a
+	}
+	fenced := func(a history.Answer) history.Answer {
+		a.Status, a.App, a.EchoID = 409, "a", a.ID
+		return a
+	}
+	dropped := func(a history.Answer) history.Answer { return problem(a, 502, "peer-unreachable", mayHaveRun) }
+	for _, c := range []struct {
+		name string
+		kind history.FaultKind
+		a    history.Answer
+		want bool
+	}{
+		{"lost at its death", history.Killed, answer("a", ofB, "GET", 105, 115), true},
+		{"lost before its death", history.Killed, answer("a", ofB, "GET", 90, 99), false},
+		{"lost after its death", history.Killed, answer("a", ofB, "GET", 130, 140), false},
+		{"lost elsewhere", history.Killed, answer("b", ofA, "GET", 105, 115), false},
+		{"lost at one that lives", history.Stopped, answer("a", ofA, "GET", 105, 115), false},
+		{"lost as it was asked to end", history.Left, answer("a", ofA, "GET", 105, 115), false},
+		{"cut by the owner's death", history.Killed, cut(answer("b", ofA, "GET", 105, 115), "a"), true},
+		{"cut, of another app", history.Killed, cut(answer("b", ofA, "GET", 105, 115), "b"), false},
+		{"cut, of another key", history.Killed, cut(answer("b", ofB, "GET", 105, 115), "b"), false},
+		{"cut by the app's death", history.NoApp, cut(answer("b", ofA, "GET", 105, 115), "a"), true},
+		{"cut as it was asked to end", history.Left, cut(answer("b", ofA, "GET", 105, 115), "a"), false},
+		{"a POST that may have run", history.Killed, dropped(answer("b", ofA, "POST", 90, 129)), true},
+		{"a POST that may have run, too late", history.Killed, dropped(answer("b", ofA, "POST", 90, 131)), false},
+		{"a GET that may have run", history.Killed, dropped(answer("b", ofA, "GET", 90, 129)), false},
+		{"a POST, and not a word", history.Stopped, problem(answer("b", ofA, "POST", 90, 129), 502, "upstream-broken", ""), false},
+		{"a POST of another key", history.Killed, dropped(answer("b", ofB, "POST", 90, 129)), false},
+		{"a POST as all served", history.Stopped, dropped(answer("b", ofA, "POST", 90, 209)), true},
+		{"a POST after all served", history.Stopped, dropped(answer("b", ofA, "POST", 90, 211)), false},
+		{"a POST that waits for what the kernel repeats", history.Unreachable, dropped(answer("b", ofA, "POST", 90, 309)), true},
+		{"a POST that waits for longer", history.Unreachable, dropped(answer("b", ofA, "POST", 90, 311)), false},
+		{"a POST before the fault", history.Killed, dropped(answer("b", ofA, "POST", 80, 99)), false},
+		{"a POST as it was asked to end", history.Left, dropped(answer("b", ofA, "POST", 90, 129)), false},
+		{"a wait to its end", history.Unreachable, problem(answer("a", ofB, "GET", 110, 160), 503, "no-leader", ""), true},
+		{"a wait cut short", history.Unreachable, problem(answer("a", ofB, "GET", 110, 159), 503, "no-leader", ""), false},
+		{"a wait that began too late", history.Unreachable, problem(answer("a", ofB, "GET", 201, 260), 503, "no-leader", ""), false},
+		{"a full queue", history.Unreachable, problem(answer("a", ofB, "GET", 110, 160), 503, "queue-full", ""), false},
+		{"no way to the owner", history.Unreachable, problem(answer("b", ofA, "GET", 110, 160), 502, "peer-unreachable", ""), true},
+		{"no way to a dead owner", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 502, "peer-unreachable", ""), false},
+		{"a wait for the owner to its end", history.Unreachable, problem(answer("b", ofA, "GET", 110, 160), 503, "peer-unreachable", ""), true},
+		{"a wait for the owner cut short", history.Unreachable, problem(answer("b", ofA, "GET", 110, 159), 503, "peer-unreachable", ""), false},
+		{"a wait for a dead owner", history.Killed, problem(answer("b", ofA, "GET", 110, 160), 503, "peer-unreachable", ""), false},
+		{"no app", history.NoApp, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), true},
+		{"no app, and a live one", history.Stopped, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), false},
+		{"fenced", history.Stopped, fenced(answer("b", ofA, "POST", 110, 160)), false},
+		{"the app's own error", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 500, "", ""), false},
+		{"an unknown problem", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 500, "internal", ""), false},
+		{"misdirected", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 421, "misrouted", ""), false},
+	} {
+		f := history.Fault{Kind: c.kind, Node: "a", From: 100, Until: 200}
+		if c.kind == history.Killed || c.kind == history.NoApp {
+			f.By = 120
+		}
+		h := history.History{
+			Answers: []history.Answer{c.a}, Faults: []history.Fault{f},
+			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{ofA: "a", ofB: "b"})}},
+		}
+		r := history.Check(h, history.Rules{
+			Shards: shards, QueueWait: 50, Settle: 10, Lease: 20,
+			Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
+		})
+		excused := 0
+		for _, n := range r.Excused {
+			excused += n
+		}
+		if got := excused > 0; got != c.want {
+			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.Excused, c.want, r.Violations)
+		}
+	}
+}
+
+// TestSafeRequestIsTriedThreeTimes has a GET that failed after it had been broken off.
+func TestSafeRequestIsTriedThreeTimes(t *testing.T) {
+	for runs, want := range map[int]int{1: 1, 2: 1, 3: 0} {
+		s := good()
+		s.fault(history.Unreachable, "b", -10, 0, 5000)
+		s.asked("x", "GET", key(1), "b", 9, 5)
+		for range runs - 1 {
+			s.ran("x", "GET", key(1), "b", 9, 5)
+		}
+		s.fails("upstream-broken", 1000)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != want || len(r.Violations) != want {
+			t.Errorf("after %d runs: %v\n%v", runs, r, r.Violations)
+		}
+	}
+}
+
+// owners are those of a map in which some keys have these.
+func owners(of map[string]string) []string {
+	all := make([]string, shards)
+	for k, node := range of {
+		all[shardOf(k)] = node
+	}
+	return all
+}
+
+// TestStopShorterThanALeaseFailsNothing has a node that was stopped for less than a
+// lease, and again, and a POST that failed meanwhile. Stops with hardly a pause
+// between them are one.
+func TestStopShorterThanALeaseFailsNothing(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stops [][2]int64
+		want  int
+	}{
+		{"short", [][2]int64{{10, 509}}, 1},
+		{"as long as a lease", [][2]int64{{10, 510}}, 0},
+		{"two short ones", [][2]int64{{10, 309}, {809, 1000}}, 1},
+		{"two that are one", [][2]int64{{10, 309}, {808, 1000}}, 0},
+	} {
+		s := good()
+		for _, stop := range c.stops {
+			s.fault(history.Stopped, "b", stop[0], 0, stop[1])
+		}
+		s.asked("x", "POST", key(1), "b", 9, 5)
+		s.fails("peer-unreachable", 400)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != c.want || len(r.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}
+
+// TestWhatTheDrainCutsMayFail needs no fault: a request that runs for longer than
+// drain-timeout is cut when its shard moves.
+func TestWhatTheDrainCutsMayFail(t *testing.T) {
+	for took, want := range map[int64]int{4999: 1, 5000: 0} {
+		s := good()
+		s.asked("x", "GET", key(1), "b", 9, took)
+		s.Runs[len(s.Runs)-1].Cut = true
+		s.fails("draining", took)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != want || r.Excused["cut by the drain"] != 1-want {
+			t.Errorf("after %v: %v\n%v", time.Duration(took*ms), r, r.Violations)
+		}
+	}
+}

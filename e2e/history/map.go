@@ -1,0 +1,86 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Map is a committed shard map, as somebody saw it.
+type Map struct {
+	Epoch uint64
+	// At is when it was first seen, which is at or after its commit.
+	At int64
+	// Owners are the owners by shard, empty for none.
+	Owners []string
+}
+
+// sightLag is how much later than its commit a map may have been seen.
+const sightLag = int64(time.Second)
+
+func (m *Map) has(node string) bool { return slices.Contains(m.Owners, node) }
+
+// ordered are the maps in the order of their epochs. A map is committed before the
+// next one, so it was there at the latest when that one was seen.
+func ordered(maps []Map) []Map {
+	maps = slices.Clone(maps)
+	slices.SortFunc(maps, func(a, b Map) int { return cmp.Compare(a.Epoch, b.Epoch) })
+	for i := len(maps) - 2; i >= 0; i-- {
+		maps[i].At = min(maps[i].At, maps[i+1].At)
+	}
+	return maps
+}
+
+// drops judges that nobody is left out of a map without a fault of its own. Dropped
+// after a fault it may be until whatever was begun meanwhile has come to its end:
+// dead-after, and the deadline of acknowledgements, drain-timeout + 1 s.
+func (j *judge) drops() {
+	late := int64(j.rules.DeadAfter+j.rules.DrainTimeout+time.Second) + sightLag
+	for i := 1; i < len(j.maps); i++ {
+		old, next := &j.maps[i-1], &j.maps[i]
+		seen := make(map[string]bool)
+		for _, node := range old.Owners {
+			if node == "" || seen[node] || next.has(node) {
+				continue
+			}
+			seen[node] = true
+			if !slices.ContainsFunc(j.h.Faults, func(f Fault) bool {
+				return f.touches(node) && f.From <= next.At && next.At <= after(f.until(), late)
+			}) {
+				j.report.add(FalseDrop, "%s owns shards in the map of epoch %d and none in that of %d, and nothing had been done to it", node, old.Epoch, next.Epoch)
+			}
+		}
+	}
+}
+
+// owners are who may have owned a shard at any time of an interval: by the maps,
+// and by who ran what.
+func (j *judge) owners(shard uint32, from, until int64) map[string]bool {
+	owners := make(map[string]bool)
+	for i := range j.maps {
+		m := &j.maps[i]
+		next := int64(never)
+		if i+1 < len(j.maps) {
+			next = j.maps[i+1].At
+		}
+		if m.At <= after(until, sightLag) && next >= from-sightLag && int(shard) < len(m.Owners) {
+			owners[m.Owners[shard]] = true
+		}
+	}
+	before := ""
+	for _, run := range j.shards[shard] {
+		switch {
+		case run.Start > until:
+		case run.Start < from:
+			before = run.App
+			if run.end() >= from {
+				owners[run.App] = true
+			}
+		default:
+			owners[run.App] = true
+		}
+	}
+	owners[before] = true
+	delete(owners, "")
+	return owners
+}

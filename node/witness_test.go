@@ -1,0 +1,242 @@
+package node_test
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"shardway/ack"
+	"shardway/e2e/history"
+	"shardway/shardmap"
+)
+
+// witness writes down what nobody inside of a cluster can see as a whole: what apps
+// run, what clients are answered, what nodes would admit and which maps they commit,
+// and what is done to them. Package history judges it.
+type witness struct {
+	rules history.Rules
+
+	mu sync.Mutex
+	h  history.History
+	// process is the index of what is done to a node's process, in h.Faults.
+	process map[string]int
+	wires   []int // the indexes of what is done to wires, and lasts
+	asked   map[admission]asked
+	looks   int
+}
+
+// admission is what a node would admit.
+type admission struct {
+	node  string
+	shard shardmap.Shard
+	epoch uint64
+}
+
+// asked is where the last look at it is written down.
+type asked struct{ index, look int }
+
+// fenceNames are those of the flag.
+var fenceNames = map[ack.Fence]string{ack.FenceLease: "lease", ack.FenceStrict: "strict", ack.FenceRefused: "refused"}
+
+func newWitness(fence ack.Fence) *witness {
+	return &witness{
+		process: map[string]int{}, asked: map[admission]asked{},
+		rules: history.Rules{
+			Shards: shards, Fence: fenceNames[fence], DrainTimeout: drainTimeout, QueueWait: queueWait,
+			// Clocks run at rates of their own. Half of what asks the clock of a process that
+			// stands still is told the time from before, and acts on it at once.
+			Skew: 0.1, Wake: 100 * time.Millisecond, CutNotice: 100 * time.Millisecond,
+			// A start writes some times, to a disk that may be slow.
+			Boot: time.Minute,
+		},
+	}
+}
+
+// now is the bubble's clock.
+func now() int64 { return int64(time.Since(epochStart)) + 1 }
+
+// begin is told by an app that a request runs.
+func (w *witness) begin(r history.Run) (index int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.Start, r.Seq = now(), uint64(len(w.h.Runs))
+	w.h.Runs = append(w.h.Runs, r)
+	return len(w.h.Runs) - 1
+}
+
+// end is told by an app that a request has ended, or that its node gave it up.
+func (w *witness) end(index int, cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.h.Runs[index].End, w.h.Runs[index].Cut = now(), cut
+}
+
+// answered notes what a client was answered.
+func (w *witness) answered(a history.Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.h.Answers = append(w.h.Answers, a)
+}
+
+// look begins to ask all nodes.
+func (w *witness) look() { w.looks++ }
+
+// admits is told that a node would admit a request for a shard.
+func (w *witness) admits(node string, s shardmap.Shard, epoch uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := admission{node, s, epoch}
+	last, ok := w.asked[k]
+	if !ok || last.look < w.looks-1 {
+		last.index = len(w.h.Admissions)
+		w.h.Admissions = append(w.h.Admissions, history.Admission{Node: node, Shard: uint32(s), Epoch: epoch, From: now()})
+	}
+	w.h.Admissions[last.index].Until = now() + 1
+	w.asked[k] = asked{last.index, w.looks}
+}
+
+// committed is told of a map.
+func (w *witness) committed(m *shardmap.Map) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := history.Map{Epoch: uint64(m.Epoch()), At: now(), Owners: make([]string, shards)}
+	for s := range shardmap.Shard(shards) {
+		seen.Owners[s] = string(m.Owner(s))
+	}
+	w.h.Maps = append(w.h.Maps, seen)
+}
+
+// hurt notes that something is done to a node, until mended is called.
+func (w *witness) hurt(k history.FaultKind, node string) (mended func()) {
+	return w.done(history.Fault{Kind: k, Node: node})
+}
+
+func (w *witness) done(f history.Fault) (mended func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := w.add(f)
+	return func() { w.mend([]int{i}) }
+}
+
+func (w *witness) add(f history.Fault) (index int) {
+	f.From = now()
+	w.h.Faults = append(w.h.Faults, f)
+	return len(w.h.Faults) - 1
+}
+
+// cut notes that something is done to the wires of nodes, until they are healed, or
+// mended is called.
+func (w *witness) cut(nodes ...string) (mended func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var these []int
+	for _, n := range nodes {
+		these = append(these, w.add(history.Fault{Kind: history.Unreachable, Node: n}))
+	}
+	w.wires = append(w.wires, these...)
+	return func() { w.mend(these) }
+}
+
+// reset notes that resets are forged between two nodes, until the wires are healed.
+func (w *witness) reset(a, b string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wires = append(w.wires, w.add(history.Fault{Kind: history.Reset, Node: a, Peer: b}))
+}
+
+func (w *witness) healed() {
+	w.mend(w.wires)
+	w.wires = nil
+}
+
+func (w *witness) mend(faults []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, i := range faults {
+		w.h.Faults[i].Until = cmp.Or(w.h.Faults[i].Until, now())
+	}
+}
+
+// fails notes what is done to a process, in place of what was done to it before.
+func (w *witness) fails(node string, k history.FaultKind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i, ok := w.process[node]; ok && w.h.Faults[i].Kind == k {
+		return
+	}
+	w.goOn(node)
+	w.process[node] = w.add(history.Fault{Kind: k, Node: node})
+}
+
+// ended notes that a process has ended. One that nobody had asked to was killed.
+func (w *witness) ended(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i, ok := w.process[node]
+	if !ok || w.h.Faults[i].Kind == history.Stopped {
+		w.goOn(node)
+		i = w.add(history.Fault{Kind: history.Killed, Node: node})
+		w.process[node] = i
+	}
+	for k := range w.h.Faults {
+		f := &w.h.Faults[k]
+		if (k == i || f.Kind == history.BadDisk && f.Node == node && f.Until == 0) && f.By == 0 {
+			f.By = now()
+		}
+	}
+}
+
+// runs notes that a process runs on, or again.
+func (w *witness) runs(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.goOn(node)
+}
+
+func (w *witness) goOn(node string) {
+	if i, ok := w.process[node]; ok {
+		w.h.Faults[i].Until = now()
+		delete(w.process, node)
+	}
+}
+
+// judge judges all that was seen. All requests must have their answers.
+func (w *witness) judge() *history.Report {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return history.Check(w.h, w.rules)
+}
+
+// tally counts the answers: "200", "502 peer-unreachable", "none" and so on.
+func (w *witness) tally() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[string]int{}
+	for i := range w.h.Answers {
+		switch a := &w.h.Answers[i]; {
+		case a.Status == 0 && a.Attempts[0].Refused:
+			out["nobody listens"]++
+		case a.Status == 0:
+			out["none"]++
+		case a.Error != "":
+			out[fmt.Sprintf("%d %s", a.Status, a.Error)]++
+		default:
+			out[strconv.Itoa(a.Status)]++
+		}
+	}
+	return out
+}
+
+// longest returns how long the slowest answered request took.
+func (w *witness) longest() (most time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.h.Answers {
+		if a := &w.h.Answers[i]; a.Status != 0 {
+			most = max(most, time.Duration(a.Done()-a.Sent()))
+		}
+	}
+	return most
+}
