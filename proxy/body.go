@@ -85,6 +85,7 @@ func (c *client) startUpload(w *h1.Writer, kept int) {
 	}
 	c.up.running = true
 	c.uploading.Store(true)
+	c.ending.Store(false)
 	go func() {
 		rerr := c.pumpSafely(func() error { return c.pump(w, kept) })
 		c.uploading.Store(false)
@@ -142,6 +143,9 @@ func (c *client) pump(w *h1.Writer, kept int) error {
 	if _, rerr, werr := w.Copy(body); rerr != nil || werr != nil {
 		return rerr
 	}
+	// Until here the last bytes are in the buffer: nobody has seen the end before
+	// this is known.
+	c.ending.Store(true)
 	_ = w.Close(body.Trailers()) // see above
 	return nil
 }
@@ -162,15 +166,19 @@ func (c *client) stopUpload() {
 	c.endUpload()
 }
 
-// lateUpload is for how long an upload may outlast its answer: an app that has
-// read everything answers before the goroutine here has looked up.
+// lateUpload is for how long the last bytes of an upload may be on their way to
+// the socket though the answer is there: no longer than a socket takes that is read.
 const lateUpload = 50 * time.Millisecond
 
-// awaitUpload waits a moment for an upload to end; false means that it is still
-// under way.
+// awaitUpload reports whether the upload came to its end. It waits only for one
+// whose last bytes are going out: an app that has read everything answers before
+// the goroutine here has looked up. Any other outlasts its answer.
 func (c *client) awaitUpload() bool {
 	if !c.up.running {
 		return true
+	}
+	if !c.ending.Load() {
+		return false
 	}
 	timer := time.NewTimer(lateUpload)
 	defer timer.Stop()

@@ -35,6 +35,8 @@ type client struct {
 	down atomic.Bool
 	// uploading tells the sweep that the request is still going out.
 	uploading atomic.Bool
+	// ending tells, while an upload runs, that all of it is there and goes out.
+	ending atomic.Bool
 
 	req h1.Request
 	x   exchange

@@ -89,23 +89,20 @@ func (c *client) editResponse(p *trip, res *h1.Response) *h1.Edit {
 		c.exposeAnswer(p, e)
 	}
 	e.Extra = c.extra
-	e.Kind, e.Size = 0, 0
+	if c.early(res) || !c.mayKeep() {
+		c.x.keep, e.Close = false, true
+	}
 	if c.req.Minor() == 0 {
 		c.editForOld(res, e)
-	} else if res.Body.Kind() == h1.UntilClose {
-		e.Kind = h1.Chunked // then it can be told apart from one that was cut
-	}
-	if !c.mayKeep() {
-		c.x.keep, e.Close = false, true
 	}
 	return e
 }
 
 // editForOld frames an answer for an HTTP/1.0 client, which knows no chunks.
 func (c *client) editForOld(res *h1.Response, e *h1.Edit) {
+	e.Old = true
 	switch res.Body.Kind() {
 	case h1.Chunked, h1.UntilClose:
-		e.Kind = h1.UntilClose
 		c.x.keep = false
 	case h1.NoBody, h1.Length:
 		e.KeepAlive = c.mayKeep()
@@ -115,7 +112,23 @@ func (c *client) editForOld(res *h1.Response, e *h1.Edit) {
 // mayKeep reports whether the connection may carry another request after this
 // one's answer, as far as is known when the answer begins.
 func (c *client) mayKeep() bool {
-	return c.x.keep && !c.draining() && (c.up.running || c.req.Body.Done() || c.drains())
+	if !c.x.keep || c.draining() {
+		return false
+	}
+	return c.up.running || c.req.Body.Done() || c.drains()
+}
+
+// early reports an answer that does not wait for the rest of the request: how much
+// of that the app will take, and the client send, nobody knows, so the connection
+// ends with it (RFC 9112 section 9.6). A success that is being streamed may go along
+// with what it answers, and ends the connection only if it ends first.
+func (c *client) early(res *h1.Response) bool {
+	if !c.up.running || c.ending.Load() {
+		return false
+	}
+	kind := res.Body.Kind()
+	streamed := kind == h1.Chunked || kind == h1.UntilClose
+	return !streamed || res.Status() >= 300 || !res.KeepAlive()
 }
 
 // relayInterim passes a 1xx answer on to those who understand it. 100 is for

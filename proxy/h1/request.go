@@ -52,11 +52,15 @@ const (
 // closing. Bytes behind the request stay buffered.
 func (c *Conn) ReadRequest(r *Request) error {
 	r.reset()
+	r.method = nil
 	if err := c.in.awaitRequest(c.timeouts.First); err != nil {
 		return err
 	}
 	n, err := c.readHead(&r.Head, r.judgeLine, true)
 	if err != nil {
+		if head := []byte("HEAD "); bytes.HasPrefix(c.in.unread(), head) {
+			r.method = head[:4]
+		}
 		return err
 	}
 	r.raw = append(r.raw, c.in.unread()[:n]...)
@@ -292,7 +296,8 @@ func hasElement(list []byte, lower string) bool {
 // Method returns the method as it came.
 func (r *Request) Method() []byte { return r.method }
 
-// IsHead reports whether the answer has no body whatever it declares.
+// IsHead reports whether the answer has no body whatever it declares. It is known
+// of a request that ReadRequest refused as well.
 func (r *Request) IsHead() bool { return string(r.method) == "HEAD" }
 
 // Target returns the request target in origin-form, or "*": path and query as
