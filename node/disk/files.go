@@ -33,6 +33,8 @@ type files struct {
 	lock *os.File
 	// raft is the directory of Raft's stores, raftDir but for repairs.
 	raft string
+	// openness is what others were allowed when it was opened.
+	openness Openness
 	// repair is true for OpenRepair, restoring if what it found is a directory
 	// that was empty before Found was interrupted.
 	repair, restoring bool
@@ -58,6 +60,7 @@ func openFiles(dir string) (*files, error) {
 	if err := b.sign(); err != nil {
 		return nil, errors.Join(unusable(dir, err), b.unlock())
 	}
+	b.openness = b.closeToOthers()
 	return b, nil
 }
 

@@ -139,7 +139,7 @@ func (b *files) clear(boot uint64) (kept string, err error) {
 	if !begun {
 		mark = founding{Format: format}
 		if exists(b.path(raftDir)) {
-			mark.From = fmt.Sprintf("before-%d", boot)
+			mark.From = fmt.Sprintf(asidePrefix+"%d", boot)
 			if err := b.keep(mark.From); err != nil {
 				return "", err
 			}

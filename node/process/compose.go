@@ -58,6 +58,7 @@ func New(ctx context.Context, c *config.Config, version string, log zerolog.Logg
 			err = errors.Join(err, o.Dir.Close())
 		}
 	}()
+	warnOfOpenness(c.Data, o.Dir.Openness(), log)
 	o.App, o.Peer = p.front, p.listen.peer
 	o.Proxy.Settings = first.set
 	o.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }
@@ -79,6 +80,19 @@ func New(ctx context.Context, c *config.Config, version string, log zerolog.Logg
 	p.listen.admin = p.guards.listener(p.listen.admin)
 	p.guards.warn()
 	return p, nil
+}
+
+// warnOfOpenness says that every user of the machine had rights on the data
+// directory, and whether that is over.
+func warnOfOpenness(path string, o disk.Openness, log zerolog.Logger) {
+	switch {
+	case o.Mode == 0:
+	case o.Closed:
+		log.Warn().Str("data", path).Stringer("mode", o.Mode).Msg("data directory was open to every user of this machine: now it is its owner's alone")
+	default:
+		log.Warn().Str("data", path).Stringer("mode", o.Mode).Str("remedy", "chmod 700, or name a directory below it with --data").
+			Msg("data directory is open to every user of this machine")
+	}
 }
 
 // open opens all ports that the settings name.
