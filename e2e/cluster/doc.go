@@ -7,7 +7,7 @@
 //	l := c.Load(t, c.Nodes()[1:], cluster.Traffic{Rate: 200})
 //	c.Node("a").Kill(t)
 //	c.AwaitServing(t)
-//	l.Finish(t, nil) // nothing failed, nothing lost, one owner
+//	l.Finish(t) // nothing failed, nothing lost, one owner
 //
 // Every process is a child that dies with the test, in a process group of its
 // own, and is stopped by its pid. Ports lie below 32768 and belong to the test
