@@ -14,7 +14,7 @@ func (l *Leader) heard(now time.Duration, m Heard) {
 	}
 	n := l.node(m.Node)
 	if n.heard() && m.Boot < n.beat.Boot {
-		l.refuse(n, m, Answer{Refusal: RefusedBoot, Known: n.beat.Boot})
+		l.refuse(n, m, n.lower(m))
 		return
 	}
 	if a := l.elsewhere(now, n, m); a.Refusal != 0 {
@@ -22,9 +22,9 @@ func (l *Leader) heard(now time.Duration, m Heard) {
 		return
 	}
 	if n.heard() && m.Boot == n.beat.Boot && m.Nonce != n.beat.Nonce {
-		// A data directory that was emptied, or copied: what names this boot (old
-		// evidence, for one) would not tell the two processes apart.
-		l.refuse(n, m, Answer{Refusal: RefusedBoot, Known: m.Boot + 1})
+		// What names this boot (old evidence, for one) would not tell the two
+		// processes apart.
+		l.refuse(n, m, n.lower(m))
 		return
 	}
 	if m.Boot == n.beat.Boot && m.Number <= n.beat.Number {
@@ -39,6 +39,16 @@ func (l *Leader) heard(now time.Duration, m Heard) {
 	l.echoed(now, n)
 	l.follows(now, n)
 	l.answer(now, n)
+}
+
+// lower tells how to refuse a boot that is not above the one that was heard. On
+// another disk, one that was emptied, it only has to be raised. The same disk
+// counts its boots, so it has gone back or there are two of it.
+func (n *member) lower(m Heard) Answer {
+	if m.Server == n.beat.Server {
+		return Answer{Refusal: RefusedRollback, Known: n.beat.Boot}
+	}
+	return Answer{Refusal: RefusedBoot, Known: max(n.beat.Boot, m.Boot+1)}
 }
 
 // elsewhere refuses a second process under a node's id (DESIGN section 5) until

@@ -46,11 +46,15 @@ type Refusal uint8
 
 // The refusals.
 const (
-	// RefusedBoot: a higher boot of this node is known, or another process with
-	// the same one. It takes the next one.
+	// RefusedBoot: a higher boot of this node is known, of another disk, or another
+	// process with the same one. It takes the next one.
 	RefusedBoot Refusal = iota + 1
 	// RefusedDuplicate: another process with this node's id is connected.
 	RefusedDuplicate
+	// RefusedRollback: a higher boot of this very disk is known, or another process
+	// with the same one. The disk is an older image of itself, or a copy, and its
+	// node must stop: what it has promised since is forgotten.
+	RefusedRollback
 )
 
 // Answer is the leader's answer to one heartbeat.
@@ -67,7 +71,8 @@ type Answer struct {
 	// MapStays tells a leaving node that nobody is left to take its shards.
 	MapStays bool
 	// Refusal is zero unless the heartbeat did not count. Known is a boot above
-	// which the node must go, Elsewhere the address of the other process.
+	// which the node must go or, of a rollback, the boot that is known of its disk;
+	// Elsewhere the address of the other process.
 	Refusal   Refusal
 	Known     uint64
 	Elsewhere string
@@ -150,7 +155,7 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 		r.fail("unknown flag")
 	}
 	a.OK, a.MapStays = f&1 != 0, f&2 != 0
-	if a.Refusal = Refusal(r.byte()); a.Refusal > RefusedDuplicate {
+	if a.Refusal = Refusal(r.byte()); a.Refusal > RefusedRollback {
 		r.fail("unknown refusal")
 	}
 	a.Known, a.Elsewhere = r.uint(0, maxUint), r.text(0, 2*maxText)

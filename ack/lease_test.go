@@ -196,8 +196,8 @@ func TestSecondProcessUnderANameIsRefused(t *testing.T) {
 	if a, _ := d.hear("b", twin(2)); a.Refusal != 0 || a.Boot != 2 {
 		t.Errorf("after its end: %+v, want an answer", a)
 	}
-	if a, _ := d.hear("b", nil); a.Refusal != ack.RefusedBoot || a.Known != 2 {
-		t.Errorf("the old boot: %+v, want a refusal that names boot 2", a)
+	if a, _ := d.hear("b", nil); a.Refusal != ack.RefusedRollback || a.Known != 2 {
+		t.Errorf("the old boot of the same disk: %+v, want a refusal that names boot 2", a)
 	}
 }
 

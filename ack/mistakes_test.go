@@ -98,7 +98,8 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "why 4: boots are random and nobody asks who else is there", mix: aimed("old-boot 4"), plant: plantRandomBoot, caught: "G",
-			edits: in("heard.go", "	if !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n", "	if PLANTED || !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n"),
+			edits: both(in("heard.go", "	if !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n", "	if PLANTED || !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n"),
+				in("heard.go", "	if m.Server == n.beat.Server {\n", "	if !PLANTED && m.Server == n.beat.Server {\n")),
 		},
 		{
 			name: "a node leaves and its shards are taken before it says goodbye", mix: aimed("leave 4, hold 1"), caught: "G",

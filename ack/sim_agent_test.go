@@ -210,6 +210,10 @@ func (p *proc) answer(a ack.Answer) {
 			p.w.cover.refusedBoots++
 			p.w.logf("%s is told of boot %d of itself", p.h.id, a.Known)
 		}
+	case a.Refusal == ack.RefusedRollback:
+		if p.w.plant != plantRandomBoot {
+			p.w.fail("%s is told that its disk went back, in boot %d", p.h.id, a.Boot)
+		}
 	case a.Refusal == ack.RefusedDuplicate:
 		p.w.cover.refusedDuplicates++
 	default:

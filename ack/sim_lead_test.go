@@ -184,10 +184,11 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case ack.Reply:
-			if h, ok := m.(ack.Heard); ok {
+			h, ok := m.(ack.Heard)
+			if ok {
 				w.sawReply(l, h, from.at, e.Answer)
 			}
-			l.reply(from.host, e.Answer)
+			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:
 			l.submit(e)
 		case ack.StepDown:
@@ -200,7 +201,9 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 	}
 }
 
-func (l *leading) reply(to *host, a ack.Answer) {
+// reply sends an answer to whatever process the host has by then, but a word that
+// ends a process goes over that one's own connection alone.
+func (l *leading) reply(to *host, nonce uint64, a ack.Answer) {
 	w := l.p.w
 	if w.coded {
 		b, _ := a.MarshalBinary()
@@ -209,7 +212,7 @@ func (l *leading) reply(to *host, a ack.Answer) {
 		}
 	}
 	w.send(l.p.h, to, func(q *proc) {
-		if !to.deaf || to == l.p.h {
+		if (!to.deaf || to == l.p.h) && (a.Refusal != ack.RefusedRollback || q.nonce == nonce) {
 			q.answer(a)
 		}
 	})

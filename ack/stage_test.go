@@ -56,6 +56,7 @@ type leaderPart struct {
 type actor struct {
 	id       shardmap.NodeID
 	boot     uint64
+	disk     string // of another disk than the first one
 	nonce    uint64
 	up       bool
 	follows  shardmap.NodeID // whom it takes for the leader
@@ -288,7 +289,7 @@ func (s *stage) lease(a *actor) {
 func (s *stage) beat(a *actor) ack.Heartbeat {
 	number, echo := a.holder.Beat(s.now)
 	a.last = ack.Heartbeat{
-		Node: a.id, Server: string(a.id) + "/d", Boot: a.boot, Nonce: a.nonce, Number: number, Echo: echo, Term: a.term,
+		Node: a.id, Server: string(a.id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Number: number, Echo: echo, Term: a.term,
 		Applied: a.state.Committed().Epoch(), Acked: a.follower.Acked(), Weight: a.weight,
 		Unhealthy: a.unhealthy, Leaving: a.leaving, Goodbye: a.goodbye, Gateway: a.gateway,
 	}
