@@ -114,7 +114,7 @@ func TestDoorsOfASealedCluster(t *testing.T) {
 		"zeros":   strings.Repeat("\x00", 4096),
 	} {
 		t.Run("plain "+name, func(t *testing.T) {
-			if got := talk(t, a.Peer, []byte(text)); bytes.Contains(got, []byte("HTTP/1.1 200")) || bytes.Contains(got, []byte("SHWY\x01\x01")) {
+			if got := talk(t, a.Peer, []byte(text)); bytes.Contains(got, []byte("HTTP/1.1 200")) || bytes.Contains(got, []byte("SHWY\x02\x01")) {
 				t.Errorf("answered %q", got)
 			}
 		})

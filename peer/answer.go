@@ -10,11 +10,11 @@ import (
 // encodeAccepted and encodeRefused make the port's message. Head, all
 // versions: magic, version (1 byte), status (1), length of the body (2, big
 // endian). Body when refused, all versions: the reason in UTF-8. Body when
-// accepted, version 1: boot (8), then cluster, node, disk, each with its
-// length (1) before it.
+// accepted, version 2: boot (8) and record (4 × 8), then cluster, node, disk, each
+// with its length (1) before it.
 func encodeAccepted(self Identity) ([]byte, error) {
 	b := answerHeader(accepted)
-	b = binary.BigEndian.AppendUint64(b, self.Boot)
+	b = appendRecord(b, self.Boot, self.Record)
 	b, err := appendIDs(b, self.Cluster, self.Node, self.Disk)
 	if err != nil {
 		return nil, err
@@ -69,11 +69,12 @@ func readAnswer(r io.Reader) (Identity, error) {
 }
 
 func decodeAccepted(b []byte) (Identity, error) {
-	if len(b) < 8 {
+	if len(b) < recordLen {
 		return Identity{}, fmt.Errorf("%w: %d bytes", errMalformed, len(b))
 	}
-	id := Identity{Boot: binary.BigEndian.Uint64(b)}
-	if err := cutIDs(b[8:], &id.Cluster, &id.Node, &id.Disk); err != nil {
+	var id Identity
+	id.Boot, id.Record = cutRecord(b)
+	if err := cutIDs(b[recordLen:], &id.Cluster, &id.Node, &id.Disk); err != nil {
 		return Identity{}, err
 	}
 	if id.Node == "" {

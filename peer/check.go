@@ -1,10 +1,13 @@
 package peer
 
-import "net"
+import (
+	"context"
+	"net"
+)
 
 // admit decides whether this node takes the stream that h asks for, learning
 // the cluster's id if h may teach it. Under is the connection that h came by.
-func (p *Port) admit(under net.Conn, h hello) *RefusedError {
+func (p *Port) admit(ctx context.Context, under net.Conn, h hello) *RefusedError {
 	if v, ok := under.(Voucher); ok {
 		if err := v.Vouch(h.from.Node); err != nil {
 			return refuse(RefusedIdentity, "the dialer says it is node %q: %v", h.from.Node, err)
@@ -26,6 +29,10 @@ func (p *Port) admit(under net.Conn, h hello) *RefusedError {
 	}
 	if p.o.Known != nil && !p.o.Known(h.from.Node) {
 		return refuse(RefusedUnknown, "node %q is not known here: neither gossip nor the cluster's configuration shows it", h.from.Node)
+	}
+	m := Meeting{Kind: h.kind, Far: h.from, ToldBoot: h.toldBoot, Told: h.told}
+	if why, reason := p.o.Past.Meet(ctx, m); why != 0 {
+		return refuse(why, "%s", reason)
 	}
 	if !adopt {
 		return nil

@@ -32,15 +32,19 @@ func (p *Port) dial(ctx context.Context, node, disk string, kind Kind) (*Conn, e
 	if kind == Raft && self.Cluster == "" {
 		return nil, fmt.Errorf("dial %q for raft: %w", node, ErrNoCluster)
 	}
-	h, err := hello{kind: kind, from: self, wantNode: node, wantDisk: disk}.encode()
+	h := hello{kind: kind, from: self, wantNode: node, wantDisk: disk}
+	if disk != "" {
+		h.toldBoot, h.told = p.o.Past.Known(node, disk)
+	}
+	first, err := h.encode()
 	if err != nil {
 		return nil, err
 	}
-	c, err := p.try(ctx, node, h, kind)
+	c, err := p.try(ctx, node, first, kind)
 	if !isUnknown(err) {
 		return c, err
 	}
-	return p.insist(ctx, node, h, kind, err)
+	return p.insist(ctx, node, first, kind, err)
 }
 
 // How a node is dialed again that has not heard of this one: gossip takes a
@@ -136,6 +140,9 @@ func (p *Port) greet(ctx context.Context, raw net.Conn, h []byte, node string, k
 	}
 	if err := p.checkAnswer(peer, node); err != nil {
 		return nil, err
+	}
+	if why, reason := p.o.Past.Meet(ctx, Meeting{Kind: kind, Far: peer, Dialled: true}); why != 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNotTrusted, reason)
 	}
 	if !stop() {
 		return nil, context.Cause(ctx)

@@ -14,6 +14,9 @@ var ErrUnknownNode = errors.New("peer: no address known for the node")
 // twice.
 var ErrNoCluster = errors.New("peer: this node belongs to no cluster yet")
 
+// ErrNotTrusted reports that this node refused the answer for the other side's past.
+var ErrNotTrusted = errors.New("peer: stream given up")
+
 // errNotPeer is what a connection gets closed for that does not begin as ours.
 var errNotPeer = errors.New("peer: not the peer protocol")
 
@@ -59,6 +62,14 @@ const (
 	RefusedIdentity
 	// RefusedSeal means that one side speaks TLS and the other does not.
 	RefusedSeal
+	// RefusedPast means that the dialer's disk is an older image of itself, or a
+	// copy, as far as the node knows: the dialer must stop.
+	RefusedPast
+	// RefusedSelf means that the node's own disk is, as far as the dialer knows.
+	RefusedSelf
+	// RefusedTwin means that another process with the dialer's node id answers
+	// where the directory shows it.
+	RefusedTwin
 )
 
 func (r Refusal) String() string {
@@ -83,6 +94,12 @@ func (r Refusal) String() string {
 		return "identity"
 	case RefusedSeal:
 		return "tls"
+	case RefusedPast:
+		return "past"
+	case RefusedSelf:
+		return "self"
+	case RefusedTwin:
+		return "twin"
 	default:
 		return fmt.Sprintf("Refusal(%d)", uint8(r))
 	}

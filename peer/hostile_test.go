@@ -18,11 +18,16 @@ import (
 	"shardway/peer"
 )
 
-// rawHello is a preface in bytes: version 1, forward, boot 1, from node "a" of
-// "c1" to node "b".
+// rawHello is a preface in bytes: forward, boot 1, from node "a" of "c1" to node
+// "b".
 func rawHello(version byte) []byte {
-	body := "\x03" + "\x00\x00\x00\x00\x00\x00\x00\x01" + "\x02c1" + "\x01a" + "\x00" + "\x01b" + "\x00"
+	body := "\x03" + rawRecord(1) + rawRecord(0) + "\x02c1" + "\x01a" + "\x00" + "\x01b" + "\x00"
 	return append([]byte{'S', 'H', 'W', 'Y', version, 0, byte(len(body))}, body...)
+}
+
+// rawRecord is a boot and nothing else said of a disk.
+func rawRecord(boot byte) string {
+	return string(append(append(make([]byte, 7), boot), make([]byte, 4*8)...))
 }
 
 // hostile returns port "b" of cluster "c1" on a simulated host, which echoes,
@@ -88,9 +93,9 @@ func TestUnknownVersionIsToldBothNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.HasPrefix(got, []byte("SHWY\x01\x02")) || !bytes.Contains(got, []byte("protocol 7")) ||
-			!bytes.Contains(got, []byte("speaks 1")) {
-			t.Errorf("answer = %q, want a refusal that names 7 and 1", got)
+		if !bytes.HasPrefix(got, []byte("SHWY\x02\x02")) || !bytes.Contains(got, []byte("protocol 7")) ||
+			!bytes.Contains(got, []byte("speaks 2")) {
+			t.Errorf("answer = %q, want a refusal that names 7 and 2", got)
 		}
 	})
 }
@@ -110,7 +115,7 @@ func TestAnswerOfUnknownVersionIsRefused(t *testing.T) {
 				t.Error(aerr)
 				return
 			}
-			_, _ = io.ReadFull(c, make([]byte, len(rawHello(1))))
+			_, _ = io.ReadFull(c, make([]byte, len(rawHello(2))))
 			_, _ = io.WriteString(c, "SHWY\x09\x01\x00\x00")
 		}()
 		p := peer.New(peer.Options{
@@ -129,10 +134,10 @@ func TestBytesAfterThePrefaceBelongToTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, bad := hostile(t, peer.Options{})
 		c := knock(t, bad)
-		if _, err := c.Write(append(rawHello(1), "early"...)); err != nil {
+		if _, err := c.Write(append(rawHello(2), "early"...)); err != nil {
 			t.Fatal(err)
 		}
-		answer := "SHWY\x01\x01\x00\x0e" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x02c1" + "\x01b" + "\x00"
+		answer := "SHWY\x02\x01\x00\x2e" + rawRecord(0) + "\x02c1" + "\x01b" + "\x00"
 		b := make([]byte, len(answer)+len("early"))
 		if _, err := io.ReadFull(c, b); err != nil || string(b) != answer+"early" {
 			t.Errorf("read %q, %v, want %q", b, err, answer+"early")
@@ -166,9 +171,9 @@ func TestGarbageIsClosedUnanswered(t *testing.T) {
 }
 
 func TestMalformedPrefaceIsToldSo(t *testing.T) {
-	long := rawHello(1)
+	long := rawHello(2)
 	long[5], long[6] = 0xff, 0xff
-	short := rawHello(1)
+	short := rawHello(2)
 	short[6]--
 	for _, b := range [][]byte{long, short[:len(short)-1]} {
 		synctest.Test(t, func(t *testing.T) {
@@ -178,7 +183,7 @@ func TestMalformedPrefaceIsToldSo(t *testing.T) {
 				t.Fatal(err)
 			}
 			head := make([]byte, 6)
-			if _, err := io.ReadFull(c, head); err != nil || string(head) != "SHWY\x01\x03" {
+			if _, err := io.ReadFull(c, head); err != nil || string(head) != "SHWY\x02\x03" {
 				t.Errorf("answer = %q, %v, want it refused as malformed", head, err)
 			}
 		})
@@ -191,7 +196,7 @@ func TestSilentDialerIsClosedAfterTheTimeout(t *testing.T) {
 		start := time.Now()
 		silent, slow := knock(t, bad), knock(t, bad)
 		go func() {
-			for _, b := range rawHello(1) { // one byte a second: never done in time
+			for _, b := range rawHello(2) { // one byte a second: never done in time
 				if _, err := slow.Write([]byte{b}); err != nil {
 					return
 				}
@@ -323,9 +328,9 @@ func TestDialerChecksWhoAnswers(t *testing.T) {
 					t.Error(aerr)
 					return
 				}
-				_, _ = io.ReadFull(c, make([]byte, len(rawHello(1))))
-				body := "\x00\x00\x00\x00\x00\x00\x00\x01" + answer
-				_, _ = io.WriteString(c, "SHWY\x01\x01\x00"+string([]byte{byte(len(body))})+body)
+				_, _ = io.ReadFull(c, make([]byte, len(rawHello(2))))
+				body := rawRecord(1) + answer
+				_, _ = io.WriteString(c, "SHWY\x02\x01\x00"+string([]byte{byte(len(body))})+body)
 			}()
 			p := peer.New(peer.Options{
 				Node: "a", Cluster: in("c1"), Dial: a.Dial,

@@ -10,4 +10,6 @@ type Identity struct {
 	Disk string
 	// Boot is the node's boot counter.
 	Boot uint64
+	// Record is what it says of its disk.
+	Record
 }

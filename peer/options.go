@@ -46,6 +46,10 @@ type Options struct {
 	// this node's when it returns. Nil: such streams are refused.
 	Adopt func(cluster string) error
 
+	// Past says what this node says of its disk, and judges what others say of
+	// theirs. Nil: nothing is said, and everybody believed.
+	Past Past
+
 	// Known reports whether a node may be spoken with: whether it belongs to
 	// this one's cluster, or is about to, as far as this node has heard. Others
 	// are refused. Nil knows everybody.
@@ -103,6 +107,9 @@ func (o Options) withDefaults() Options {
 	o.ForwardTimeout = orDefault(o.ForwardTimeout, DefaultForwardTimeout)
 	if o.Cluster == nil {
 		o.Cluster = func() string { return "" }
+	}
+	if o.Past == nil {
+		o.Past = stranger{}
 	}
 	if o.Lookup == nil {
 		o.Lookup = func(string) (string, bool) { return "", false }

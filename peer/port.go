@@ -45,7 +45,7 @@ func (p *Port) SetBoot(boot uint64) {
 
 // self returns this node's identity as of now.
 func (p *Port) self() Identity {
-	return Identity{Cluster: p.o.Cluster(), Node: p.o.Node, Disk: p.o.Disk, Boot: p.boot.Load()}
+	return Identity{Cluster: p.o.Cluster(), Node: p.o.Node, Disk: p.o.Disk, Boot: p.boot.Load(), Record: p.o.Past.Own()}
 }
 
 // Serve accepts streams on ln until ctx ends (then it returns nil) or ln

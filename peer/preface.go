@@ -8,7 +8,7 @@ import (
 
 // Version is the protocol version this node speaks. A peer of another version
 // is refused with both numbers; there is no negotiation yet.
-const Version = 1
+const Version = 2
 
 const (
 	magic = "SHWY"
@@ -27,14 +27,18 @@ const (
 )
 
 // hello is the dialer's message. Head, all versions: magic, version (1 byte),
-// length of the body (2, big endian). Body, version 1: kind (1), boot (8),
-// then cluster, node, disk, wanted node, wanted disk, each with its length (1)
-// before it.
+// length of the body (2, big endian). Body, version 2: kind (1), boot (8), record
+// (4 × 8: nonce, term, last index, applied epoch), boot and record that the dialer
+// knows of the wanted disk, zero if it knows none, then cluster, node, disk, wanted
+// node, wanted disk, each with its length (1) before it.
 type hello struct {
 	kind     Kind
 	from     Identity
 	wantNode string
 	wantDisk string
+	// toldBoot and told are what is known of the wanted disk.
+	toldBoot uint64
+	told     Record
 }
 
 func (h hello) encode() ([]byte, error) {
@@ -42,7 +46,8 @@ func (h hello) encode() ([]byte, error) {
 	copy(b, magic)
 	b[len(magic)] = Version
 	b = append(b, byte(h.kind))
-	b = binary.BigEndian.AppendUint64(b, h.from.Boot)
+	b = appendRecord(b, h.from.Boot, h.from.Record)
+	b = appendRecord(b, h.toldBoot, h.told)
 	b, err := appendIDs(b, h.from.Cluster, h.from.Node, h.from.Disk, h.wantNode, h.wantDisk)
 	if err != nil {
 		return nil, err
@@ -70,12 +75,13 @@ func readHello(r io.Reader) (hello, error) {
 }
 
 func decodeHello(b []byte) (hello, error) {
-	if len(b) < 9 {
+	if len(b) < 1+2*recordLen {
 		return hello{}, fmt.Errorf("%w: %d bytes", errMalformed, len(b))
 	}
 	h := hello{kind: Kind(b[0])}
-	h.from.Boot = binary.BigEndian.Uint64(b[1:9])
-	err := cutIDs(b[9:], &h.from.Cluster, &h.from.Node, &h.from.Disk, &h.wantNode, &h.wantDisk)
+	h.from.Boot, h.from.Record = cutRecord(b[1:])
+	h.toldBoot, h.told = cutRecord(b[1+recordLen:])
+	err := cutIDs(b[1+2*recordLen:], &h.from.Cluster, &h.from.Node, &h.from.Disk, &h.wantNode, &h.wantDisk)
 	if err != nil {
 		return hello{}, err
 	}
@@ -110,6 +116,22 @@ func readBody(r io.Reader, n uint16) ([]byte, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// recordLen is how long a boot and a record are.
+const recordLen = 5 * 8
+
+func appendRecord(b []byte, boot uint64, r Record) []byte {
+	for _, v := range []uint64{boot, r.Nonce, r.Term, r.Last, r.Applied} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// cutRecord is the inverse of appendRecord; b is long enough.
+func cutRecord(b []byte) (boot uint64, r Record) {
+	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[8*i:]) }
+	return at(0), Record{Nonce: at(1), Term: at(2), Last: at(3), Applied: at(4)}
 }
 
 func appendIDs(b []byte, ids ...string) ([]byte, error) {

@@ -12,9 +12,11 @@ import (
 func testHello() hello {
 	return hello{
 		kind:     Raft,
-		from:     Identity{Cluster: "c1", Node: "a", Disk: "d1", Boot: 1 << 60},
+		from:     Identity{Cluster: "c1", Node: "a", Disk: "d1", Boot: 1 << 60, Record: Record{Nonce: 1<<64 - 1, Term: 2, Last: 3, Applied: 4}},
 		wantNode: strings.Repeat("n", maxID),
 		wantDisk: "d2",
+		toldBoot: 5,
+		told:     Record{Nonce: 6, Term: 7, Last: 8, Applied: 9},
 	}
 }
 
@@ -35,7 +37,7 @@ func TestHelloSurvivesTheWire(t *testing.T) {
 }
 
 func TestAnswerSurvivesTheWire(t *testing.T) {
-	want := Identity{Cluster: "c1", Node: "b", Disk: "d2", Boot: 5}
+	want := Identity{Cluster: "c1", Node: "b", Disk: "d2", Boot: 5, Record: Record{Nonce: 6, Term: 7, Last: 8, Applied: 9}}
 	b, err := encodeAccepted(want)
 	if err != nil {
 		t.Fatal(err)

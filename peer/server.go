@@ -119,7 +119,7 @@ func (s *server) greet(ctx context.Context, raw net.Conn) *Conn {
 		s.unreadable(under, err)
 		return nil
 	}
-	if re := s.p.admit(under, h); re != nil {
+	if re := s.p.admit(ctx, under, h); re != nil {
 		s.refuse(under, re, h.from.Node)
 		return nil
 	}
