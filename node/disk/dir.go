@@ -18,6 +18,8 @@ type Dir struct {
 	clus cluster
 	open *Stores
 	done bool
+
+	keeping sync.Mutex // one KeepKnown at a time; before mu
 }
 
 // Open opens the data directory at path, makes it if there is none, and counts
@@ -52,7 +54,7 @@ func (d *Dir) load(wantNode string) error {
 		return err
 	}
 	if b, ok := d.b.(*files); !ok || !b.repair {
-		if err = refuseSuperseded(d.b, d.clus.ID); err != nil {
+		if err = errors.Join(refuseSuperseded(d.b, d.clus.ID), refuseStale(d.b)); err != nil {
 			return err
 		}
 	}

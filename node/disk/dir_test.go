@@ -1,9 +1,11 @@
 package disk_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -289,5 +291,46 @@ func TestPromiseIsKept(t *testing.T) {
 			}
 		}
 		_ = d.Close()
+	}
+}
+
+// What is known of other disks is there after a restart, whole.
+func TestKnownDisksAreKept(t *testing.T) {
+	path := t.TempDir()
+	d := mustOpen(t, path, "a")
+	if known, err := d.Known(); err != nil || len(known) != 0 {
+		t.Errorf("a new directory knows of %v, %v", known, err)
+	}
+	want := []disk.Known{{Server: "b/x", Boot: 1, Nonce: 1<<64 - 1, Term: 3, Applied: 4}, {Server: "c/y", Boot: 5, Nonce: 6}}
+	if err := errors.Join(d.KeepKnown(want[:1]), d.KeepKnown(want), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.KeepKnown(nil); err == nil {
+		t.Error("kept after Close, when another process may have the directory")
+	}
+	d = mustOpen(t, path, "a")
+	defer func() { _ = d.Close() }()
+	if known, err := d.Known(); err != nil || !slices.Equal(known, want) {
+		t.Errorf("Known() = %v, %v, want %v", known, err, want)
+	}
+}
+
+// Each start of an older image counts a boot: it must not come above those that
+// others know.
+func TestCondemnedDirectoryIsNotOpenedAgain(t *testing.T) {
+	path := t.TempDir()
+	d := mustOpen(t, path, "a")
+	if err := errors.Join(d.Condemn("it was in term 7"), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := disk.Open(path, "a")
+		if err == nil || !strings.Contains(err.Error(), "it was in term 7: "+disk.RemedyStale) || !strings.Contains(err.Error(), path) {
+			t.Fatalf("Open = %v, want it to say why not, and what to do", err)
+		}
+	}
+	d, err := disk.OpenRepair(path, "a") // what it holds may be all there is
+	if err != nil || d.Boot() != 2 {
+		t.Errorf("OpenRepair = %v, %v, want boot 2", d, err)
 	}
 }

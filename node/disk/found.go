@@ -117,7 +117,7 @@ func (d *Dir) Found(f Foundation) (kept string, err error) {
 	if err := save(b, clusterFile, cluster{Format: format, ID: f.Cluster, Shards: f.Shards}); err != nil {
 		return "", err
 	}
-	for _, name := range []string{supersededFile, foundingFile} {
+	for _, name := range []string{supersededFile, staleFile, foundingFile} {
 		if err := os.Remove(b.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("disk: %w", err)
 		}

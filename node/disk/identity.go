@@ -20,6 +20,8 @@ const (
 	raftFile       = "raft.json"
 	foundingFile   = "founding.json"
 	supersededFile = "superseded.json"
+	knownFile      = "known.json"
+	staleFile      = "stale.json"
 
 	maxNodeID = 64
 )

@@ -1,0 +1,113 @@
+package past_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"shardway/node/disk"
+	"shardway/node/past"
+)
+
+// Each line is a disk of which the same is known: boot 5 as process 50, term 7 and
+// epoch 30 as applied.
+func TestWhoCanHaveTheDisk(t *testing.T) {
+	known := disk.Known{Server: "b/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30}
+	for _, c := range []struct {
+		boot, nonce, term, last uint64
+		back                    string // "" if it can
+	}{
+		{5, 50, 7, 33, ""},
+		{6, 60, 7, 30, ""},
+		{9, 60, 9, 99, ""},
+		{4, 60, 7, 33, "its boot 4, and its boot 5 is known"},
+		{5, 60, 7, 33, "another process was its boot 5"},
+		{6, 60, 6, 33, "it is in term 6, and it was in term 7"},
+		{6, 60, 7, 29, "its log ends at 29, and it had applied the map of epoch 30"},
+		// Messages of one process overtake each other.
+		{4, 50, 6, 20, ""},
+		{6, 50, 6, 20, ""},
+		// Nothing was said.
+		{1, 0, 0, 0, ""},
+	} {
+		err := past.Check(known, past.Statement{Server: "b/x", Boot: c.boot, Nonce: c.nonce, Term: c.term, Last: c.last})
+		rollback, is := errors.AsType[*past.RollbackError](err)
+		if is != (c.back != "") || is && (!strings.Contains(err.Error(), c.back) || rollback.Server != "b/x") {
+			t.Errorf("boot %d, process %d, term %d, log to %d: %v, want %q", c.boot, c.nonce, c.term, c.last, err, c.back)
+		}
+	}
+	if err := past.Check(disk.Known{}, past.Statement{Server: "b/x", Boot: 1, Nonce: 1}); err != nil {
+		t.Errorf("of a disk nothing is known of: %v", err)
+	}
+}
+
+func TestTableKeepsTheMostThatWasSaid(t *testing.T) {
+	table := past.New(nil)
+	learn := func(s past.Statement) {
+		t.Helper()
+		if err := table.Learn(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table.Term("b/x", 9) // of nobody known
+	learn(past.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 3, Last: 12, Applied: 10})
+	learn(past.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 2, Last: 12, Applied: 11}) // overtaken
+	table.Term("b/x", 5)
+	learn(past.Statement{Server: "b/x", Boot: 3, Nonce: 30, Term: 5, Last: 12})
+	learn(past.Statement{Server: "b/y", Boot: 1, Nonce: 40}) // an emptied directory
+	want := fmt.Sprint([]disk.Known{{Server: "b/x", Boot: 3, Nonce: 30, Term: 5, Applied: 11}, {Server: "b/y", Boot: 1, Nonce: 40}})
+	if got := fmt.Sprint(table.All()); got != want {
+		t.Errorf("known: %s, want %s", got, want)
+	}
+	if got := fmt.Sprint(past.New(table.All()).All()); got != want {
+		t.Errorf("known after a restart: %s, want %s", got, want)
+	}
+	if err := table.Learn(past.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 9, Last: 99}); err == nil {
+		t.Error("a process of before was learnt from")
+	}
+	if got := fmt.Sprint(table.All()); got != want {
+		t.Errorf("known: %s, want %s", got, want)
+	}
+}
+
+func TestWhatIsSaidAgainIsNotKeptAgain(t *testing.T) {
+	table := past.New(nil)
+	s := past.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 3, Last: 12, Applied: 10}
+	changed := func() bool {
+		select {
+		case <-table.Changed():
+			return true
+		default:
+			return false
+		}
+	}
+	for i := range 3 {
+		if err := table.Learn(s); err != nil {
+			t.Fatal(err)
+		}
+		table.Term("b/x", 3)
+		if changed() != (i == 0) {
+			t.Errorf("changed by statement %d", i)
+		}
+	}
+}
+
+func TestTableIsBounded(t *testing.T) {
+	table := past.New(nil)
+	server := func(i int) string { return fmt.Sprintf("n%d/x", i) }
+	for i := range past.Most + 10 {
+		if err := table.Learn(past.Statement{Server: server(i), Boot: 1, Nonce: 1}); err != nil {
+			t.Fatal(err)
+		}
+		table.Term(server(0), uint64(i)) // it is heard of all the time
+	}
+	if n := len(table.All()); n != past.Most {
+		t.Errorf("%d disks known, want %d", n, past.Most)
+	}
+	for i, want := range map[int]bool{0: true, 1: false, 10: false, 11: true, past.Most + 9: true} {
+		if got := table.Of(server(i)).Boot != 0; got != want {
+			t.Errorf("disk %d is known: %v, want %v", i, got, want)
+		}
+	}
+}
