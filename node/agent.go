@@ -248,6 +248,9 @@ func (a *agent) answer(ans ack.Answer) {
 	case ans.Refusal == ack.RefusedBoot:
 		a.higherBoot(ans.Known)
 		return
+	case ans.Refusal == ack.RefusedRollback:
+		a.fail(&staleError{why: rolledBack(ans)})
+		return
 	case ans.Refusal == ack.RefusedDuplicate:
 		a.refuse(now, ans.Elsewhere)
 		return
@@ -292,14 +295,14 @@ func (a *agent) refuse(now time.Duration, elsewhere string) {
 	}
 }
 
-// higherBoot begins to take a higher boot: nothing of the present one may run
+// higherBoot begins to take a boot above one of another disk: nothing of the present one may run
 // any more when the leader hears of it.
 func (a *agent) higherBoot(known uint64) {
 	if a.reboot != 0 || known <= a.holder.Boot() {
 		return
 	}
 	a.reboot = known
-	a.log.Warn().Uint64("boot", a.holder.Boot()).Uint64("known", known).Msg("a higher boot of this node is known: taking the next one")
+	a.log.Warn().Uint64("boot", a.holder.Boot()).Uint64("known", known).Msg("a higher boot of this node is known, of another disk: taking the next one")
 }
 
 func (a *agent) takeBoot() {

@@ -26,8 +26,6 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 	defer writer.Wait()
 	defer stop()
 	writer.Go(func() { writeAnswers(writing, c, answers) })
-	answer := func(a ack.Answer) { replace(answers, a) }
-
 	var buf []byte
 	var last ack.Heartbeat
 	for {
@@ -42,7 +40,12 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 			break
 		}
 		last = hb
-		n.deliver(ctx, inbound{hb: hb, from: c.RemoteAddr().String(), answer: answer})
+		n.deliver(ctx, inbound{hb: hb, from: c.RemoteAddr().String(), answer: func(a ack.Answer) {
+			if a.Refusal == 0 {
+				n.acquaintance.heard(hb)
+			}
+			replace(answers, a)
+		}})
 	}
 	if ctx.Err() == nil && last.Boot != 0 {
 		n.tellLeading(ack.Closed{Node: last.Node, Nonce: last.Nonce})
@@ -74,6 +77,11 @@ func writeAnswers(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer) 
 func (n *Node) deliver(ctx context.Context, in inbound) {
 	l := n.leading.Load()
 	if l == nil {
+		return
+	}
+	if err := n.acquaintance.judge(in.hb); err != nil && in.hb.Term == l.term {
+		n.log.Warn().Err(err).Str("peer", string(in.hb.Node)).Msg("heartbeat refused")
+		in.answer(ack.Answer{Term: l.term, Boot: in.hb.Boot, Beat: in.hb.Number, Refusal: ack.RefusedRollback, Known: n.acquaintance.table.Of(in.hb.Server).Boot})
 		return
 	}
 	select {

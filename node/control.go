@@ -162,7 +162,7 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	case askTwin:
 		return n.twinOf(ctx, from.node, q.Nonce), nil
 	case askWho:
-		return whoami{Disk: n.o.Dir.Disk(), Nonce: n.agent.nonce}, nil
+		return whoami{Disk: n.o.Dir.Disk(), Nonce: n.nonce}, nil
 	case askViews:
 		l := n.leadership()
 		if l == nil {

@@ -28,6 +28,9 @@ func loaded(t *testing.T, nodes int, f func(s *storm)) {
 	})
 }
 
+// stepDown is what an operator may tell a leader.
+var stepDown = admin.Action{Verb: admin.StepDown}
+
 // newcomer is the trait of a node that joins.
 var newcomer = trait{weight: 1, rate: 1, expect: 1}
 
@@ -164,64 +167,6 @@ func TestSlowDisksCostNobodyTheLease(t *testing.T) {
 			})
 		})
 	}
-}
-
-// What an old copy of a disk says was true once.
-func TestNodeWithAnOldDiskServesNothingUntilItCaughtUp(t *testing.T) {
-	t.Parallel()
-	loaded(t, 3, func(s *storm) {
-		p := s.follower()
-		rest := s.others(p)
-		p.kill()
-		old, err := p.mem.Copy()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.revive(p)
-		s.until("it is back", s.whole)
-		for i := range 3 {
-			s.add("new"+strconv.Itoa(i), newcomer)
-			rest = append(rest, "new"+strconv.Itoa(i))
-			s.until("the newcomer serves", s.whole)
-		}
-		p.kill()
-		s.until("the others serve", func() bool { return s.settled(rest...) })
-		least := s.newest.Epoch()
-		p.mem = old
-		s.revive(p)
-		s.moment = func() {
-			if e := p.node.State().Committed().Epoch(); p.node.Leased() && e < least {
-				s.t.Fatalf("it has a lease at map %d, and map %d was committed before it came", e, least)
-			}
-			s.pass()
-		}
-		s.until("it serves", s.whole)
-		s.moment = s.pass
-	})
-}
-
-// A node that is killed while it opens its log leaves nothing behind: what it had
-// begun before ends with it.
-func TestNodeThatDiesAsItStartsEndsWhole(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(w *world) {
-		w.start("a")
-		w.untilSettled("a")
-		p := w.all["a"]
-		p.kill()
-		p.disk.slow(time.Second)
-		p.restart()
-		time.Sleep(500 * time.Millisecond)
-		if p.started() {
-			w.t.Fatal("it has started, on a slow disk")
-		}
-		p.kill()
-		if p.err == nil {
-			w.t.Error("Run() = nil of a node without a disk")
-		}
-		p.restart()
-		w.untilSettled("a")
-	})
 }
 
 // A disk that fails ends the process with the reason, and the others go on.

@@ -31,29 +31,33 @@ type Node struct {
 	self   shardmap.NodeID
 	server string
 	log    zerolog.Logger
+	nonce  uint64 // tells processes of one boot apart, no secret
 
-	port       *peer.Port
-	gossip     *gossip.Gossip
-	stores     *disk.Stores
-	stream     *consensus.Stream
-	raft       *consensus.Raft // set first thing in Run
-	fsm        *fsm
-	router     *router
-	room       *queue.Room
-	proxy      *proxy.Server
-	agent      *agent
-	link       *link
-	suspects   *suspects
-	founder    *founder
-	health     *health // nil for a gateway
-	metrics    *metrics
-	directory  atomic.Pointer[endpoints.Directory]
-	addrs      atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
-	inRaft     atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
-	leading    atomic.Pointer[leading]
-	asks       sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
-	ownAnswers chan ack.Answer // cap 1: the newest answer of the own leader loop
-	rotating   sync.Mutex      // held while this node leads a rotation
+	port     *peer.Port
+	gossip   *gossip.Gossip
+	stores   *disk.Stores
+	stream   *consensus.Stream
+	raft     *consensus.Raft // set first thing in Run
+	raftOpen chan struct{}   // latch: raft is set
+	fsm      *fsm
+	router   *router
+	room     *queue.Room
+	proxy    *proxy.Server
+	agent    *agent
+	link     *link
+	suspects *suspects
+	// acquaintance is what is known of the disks of others.
+	acquaintance *acquaintance
+	founder      *founder
+	health       *health // nil for a gateway
+	metrics      *metrics
+	directory    atomic.Pointer[endpoints.Directory]
+	addrs        atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
+	inRaft       atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
+	leading      atomic.Pointer[leading]
+	asks         sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
+	ownAnswers   chan ack.Answer // cap 1: the newest answer of the own leader loop
+	rotating     sync.Mutex      // held while this node leads a rotation
 
 	started  time.Time
 	stopping atomic.Bool
@@ -67,6 +71,8 @@ func New(o Options) (*Node, error) {
 		o: o, self: shardmap.NodeID(o.Dir.Node()), server: serverID(o.Dir.Node(), o.Dir.Disk()), log: o.Log,
 		ownAnswers: make(chan ack.Answer, 1),
 		failed:     make(chan error, 1),
+		nonce:      rand.Uint64(), //nolint:gosec // no secret
+		raftOpen:   make(chan struct{}),
 		ready:      make(chan struct{}),
 		metrics:    newMetrics(),
 	}
@@ -76,13 +82,18 @@ func New(o Options) (*Node, error) {
 	if id, shards := o.Dir.Cluster(); id != "" && shards != o.Shards {
 		return nil, fmt.Errorf("node: the cluster of this data directory has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", shards, o.Shards, shards)
 	}
+	var err error
+	if n.acquaintance, err = newAcquaintance(n); err != nil {
+		return nil, err
+	}
 	n.directory.Store(endpoints.New(nil))
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
 		Cluster: n.cluster, Adopt: n.adopt, Known: n.known, Lookup: n.lookup, Near: n.near, Dial: o.PeerDial, Log: o.Log,
+		Past:       n.acquaintance,
 		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
 	})
-	n.stream = consensus.NewStream(n.server, consensus.Over(n.port))
+	n.stream = consensus.NewStream(n.server, n.dialRaft)
 	n.fsm = newFSM(n.fail)
 	n.router = newRouter(n.self, o.Shards, o.PauseCluster, o.Gateway, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
@@ -135,7 +146,7 @@ func (n *Node) openRaft() error {
 	var err error
 	n.raft, err = consensus.Open(consensus.Options{
 		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, Failed: n.fail, Hung: n.hung, Log: n.o.Log,
-		SnapshotInterval: snapshotEvery,
+		SnapshotInterval: snapshotEvery, Stated: n.acquaintance.table.Term,
 	})
 	if broken := n.stores.Err(); broken != nil {
 		return broken // it says itself what to do
@@ -143,13 +154,14 @@ func (n *Node) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("node: the data directory cannot be gone on from: "+remedyDamaged+": %w", err)
 	}
+	close(n.raftOpen)
 	return nil
 }
 
 func (n *Node) newAgent() {
 	now := n.o.Clock.Precise()
 	a := &agent{
-		self: n.self, server: n.server, nonce: rand.Uint64(), timing: n.o.Timing, weight: max(n.o.Weight, 1), //nolint:gosec // tells processes apart, no secret
+		self: n.self, server: n.server, nonce: n.nonce, timing: n.o.Timing, weight: max(n.o.Weight, 1),
 		clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics,
 		raise: func(known uint64) (uint64, error) {
 			boot, err := n.o.Dir.Raise(known)
@@ -264,6 +276,9 @@ func (n *Node) wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-n.failed:
+			if stale, ok := errors.AsType[*staleError](err); ok {
+				return errors.Join(err, n.o.Dir.Condemn(stale.why.Error()))
+			}
 			return err
 		case r := <-refused:
 			if r.Superseded {

@@ -33,6 +33,7 @@ func (n *Node) Run(ctx context.Context) error {
 			n.log.Warn().Err(err).Msg("data directory not closed")
 		}
 	})
+	s.spawn(base, "known disks", n.keepKnown)
 	if err := n.startMembership(base, s); err != nil {
 		return err
 	}
@@ -108,6 +109,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) {
 	s.spawn(ctx, "leadership", n.lead)
 	s.spawn(ctx, "founding", n.founder.run)
 	s.spawn(ctx, "twin", n.lookForTwin)
+	s.spawn(ctx, "acquaintance", n.acquaint)
 }
 
 // keepDirectory keeps the addresses of the nodes, and the cluster's id once the
@@ -178,11 +180,10 @@ func (n *Node) lead(ctx context.Context) {
 			hint(n.agent.wake) // another leader is to be heard by at once
 		case <-t.C:
 		}
-		term, leads := n.raft.Leadership() // at once: a term of its own is what a leadership is
-		if ctx.Err() != nil || !leads {
+		if ctx.Err() != nil || !n.raft.IsLeader() {
 			continue
 		}
-		l := newLeading(n, term)
+		l := newLeading(n, n.raft.Term())
 		n.metrics.elections.Inc()
 		l.log.Info().Msg("leadership gained")
 		n.leading.Store(l)

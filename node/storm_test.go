@@ -172,7 +172,7 @@ func (s *storm) check() {
 	s.t.Helper()
 	s.world.check()
 	for _, n := range s.names {
-		if p := s.all[n]; p.ended() && p.err != nil && !p.killed && !strings.Contains(p.err.Error(), errBroken.Error()) {
+		if p := s.all[n]; p.ended() && p.err != nil && !p.killed && !p.stale && !strings.Contains(p.err.Error(), errBroken.Error()) {
 			s.t.Fatalf("%s ended by itself: %v", n, p.err)
 		}
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"shardway/admin"
 	"shardway/e2e/history"
 	"shardway/internal/simnet"
+	"shardway/node/disk"
 )
 
 // strikes are the bad things that happen in a storm, by name; each is drawn as
@@ -267,9 +269,9 @@ func (s *storm) wipeDisk(p *process) {
 	s.revive(p)
 }
 
-// oldDisk has a node return with what its disk held some time ago. Raft stands
-// that only while the others hold the log and elect nobody, so nothing else
-// happens until it has caught up.
+// oldDisk has a node return with what its disk held some time ago. It ends, and
+// returns with an empty one. That is one disk less, so nothing else happens
+// meanwhile.
 func (s *storm) oldDisk(p *process) {
 	old := s.old[p.name]
 	if old == nil || !s.whole() {
@@ -284,6 +286,15 @@ func (s *storm) oldDisk(p *process) {
 	delete(s.old, p.name)
 	p.mem = old
 	s.say("  its disk is an old one")
+	p.stale = true
 	s.revive(p)
-	s.within(time.Minute, "it has caught up", s.whole)
+	s.within(time.Minute, "it ends", p.ended)
+	if p.err == nil || !strings.Contains(p.err.Error(), disk.RemedyStale) {
+		s.t.Errorf("with an old disk, %s ended with %v, want the remedy", p.name, p.err)
+	}
+	p.stale = false
+	p.host.Crash()
+	p.wipe()
+	p.restart()
+	s.within(time.Minute, "it serves as a new disk", s.whole)
 }

@@ -55,7 +55,7 @@ func (n *Node) askForTwin(ctx context.Context) string {
 		}
 		asking, cancel := context.WithTimeout(ctx, twinEvery)
 		var addr string
-		err := n.ask(asking, m.ID, request{What: askTwin, Nonce: n.agent.nonce}, &addr)
+		err := n.ask(asking, m.ID, request{What: askTwin, Nonce: n.nonce}, &addr)
 		cancel()
 		if err == nil {
 			return addr

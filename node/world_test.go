@@ -60,6 +60,7 @@ type process struct {
 	err  error
 
 	killed bool
+	stale  bool       // its disk is an older image: it ends by itself
 	clock  *hostClock // nil: the bubble's
 	frozen bool       // nothing of it that looks at a clock may be asked
 }

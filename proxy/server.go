@@ -54,7 +54,6 @@ func New(o Options) *Server {
 	s := &Server{o: o.withDefaults(), metrics: newMetrics(), keyless: Route{Kind: Local}}
 	s.set.Store(o.Settings.withDefaults())
 	s.o.Settings = Settings{}
-	s.clock.start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep = s.tick, s.sweep
 	s.life, s.end = context.WithCancel(context.Background())

@@ -137,9 +137,8 @@ func (s *Server) date() []byte { return *s.now.Load() }
 
 // tick sets the clock, and makes the date anew when the second has changed.
 func (s *Server) tick() {
-	now := time.Now()
-	s.clock.set(now)
-	second := now.Unix()
+	s.clock.set()
+	second := int64(s.clock.now() / time.Second)
 	if s.second.Swap(second) == second {
 		return
 	}

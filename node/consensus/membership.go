@@ -107,7 +107,8 @@ func (r *Raft) Campaign() error {
 	if r.Rank("") < 0 {
 		return ErrNoVote
 	}
-	if !r.campaigns.allows(time.Now()) {
+	now, last := time.Now().UnixNano(), r.campaigns.Load()
+	if last != 0 && now-last < int64(2*r.o.Election) || !r.campaigns.CompareAndSwap(last, now) {
 		return ErrTooSoon
 	}
 	return r.do(func() error {

@@ -26,6 +26,9 @@ type Options struct {
 	// Hung is told when a write hangs and when it is through. It may not block.
 	// nil: nobody.
 	Hung func(bool)
+	// Stated is told which Raft term a server says in a message that it is in; that
+	// is on its disk. It may not block. nil: nobody.
+	Stated func(server string, term uint64)
 	// Heartbeat is how long a follower waits for its leader; zero: 500 ms.
 	Heartbeat time.Duration
 	// Election is how long a candidate waits for votes; zero: 500 ms.

@@ -146,6 +146,19 @@ func (s *Stream) closeAll(which func(*streamConn) bool) {
 	}
 }
 
+// Outlived closes the connections with other processes of a server than the one
+// with this nonce: they are older.
+func (s *Stream) Outlived(server string, nonce uint64) {
+	s.closeAll(func(c *streamConn) bool {
+		p, ok := c.Conn.(*peer.Conn)
+		if !ok {
+			return false
+		}
+		far := p.Peer()
+		return ServerID(far.Node, far.Disk) == server && far.Nonce != nonce
+	})
+}
+
 // Close closes every connection; there are no others from now on.
 func (s *Stream) Close() error {
 	s.cancel()

@@ -41,6 +41,8 @@ type transport struct {
 	// waits reports whether it is worth trying on: this node still leads in the
 	// term and the server is still to be led.
 	waits func(id raft.ServerID, term uint64) bool
+	// told is Options.Stated.
+	told func(server string, term uint64)
 }
 
 var (
@@ -66,6 +68,7 @@ func newTransport(o *Options, seen *progress, waits func(raft.ServerID, uint64) 
 			Logger:          logs.Hclog(o.Log, "raft-net"),
 		}),
 		waits: waits,
+		told:  o.Stated,
 	}
 	go t.relay()
 	return t
@@ -110,6 +113,9 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 		return send()
 	}
 	err := t.patiently(id, req.Term, send)
+	if err == nil {
+		t.stated(id, resp.Term)
+	}
 	if err == nil && resp.Success {
 		t.seen.reached(string(id), req.Term, req.PrevLogEntry+uint64(len(req.Entries)))
 	}
@@ -118,7 +124,11 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 
 // RequestVote asks for a vote. A voter that is asked twice grants it twice.
 func (t *transport) RequestVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	return t.again(func() error { return t.NetworkTransport.RequestVote(id, addr, req, resp) })
+	err := t.again(func() error { return t.NetworkTransport.RequestVote(id, addr, req, resp) })
+	if err == nil {
+		t.stated(id, resp.Term)
+	}
+	return err
 }
 
 // RequestPreVote asks whether a vote would be granted.

@@ -1,0 +1,250 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/node/consensus"
+	"shardway/node/disk"
+	"shardway/node/past"
+	"shardway/peer"
+)
+
+const (
+	// acquaintEvery is how often a voter asks the next of the others how it is, so
+	// that it knows of each what it said last when nobody leads any more.
+	acquaintEvery = time.Second
+	acquaintLimit = time.Second
+	// twinLimit bounds the look for a process that is where gossip shows the node.
+	twinLimit = 500 * time.Millisecond
+	// keepEvery is how often at most what is known of other disks is written down.
+	keepEvery = time.Second
+)
+
+// acquaintance is what this node says of its own disk and knows of those of
+// others: see package past. It implements peer.Past.
+type acquaintance struct {
+	n     *Node
+	table *past.Table
+}
+
+var _ peer.Past = (*acquaintance)(nil)
+
+// newAcquaintance begins with what the data directory holds.
+func newAcquaintance(n *Node) (*acquaintance, error) {
+	kept, err := n.o.Dir.Known()
+	if err != nil {
+		return nil, err
+	}
+	return &acquaintance{n: n, table: past.New(kept)}, nil
+}
+
+// Own returns what this node says of its disk.
+func (a *acquaintance) Own() peer.Record {
+	s := a.self()
+	return peer.Record{Nonce: s.Nonce, Term: s.Term, Last: s.Last, Applied: s.Applied}
+}
+
+// self is nothing while Raft is only beginning: nobody is spoken with yet.
+func (a *acquaintance) self() past.Statement {
+	select {
+	case <-a.n.raftOpen:
+	default:
+		return past.Statement{}
+	}
+	// The term first: it may rise, and is to be one that was on the disk.
+	term := a.n.raft.Term()
+	applied := a.n.fsm.state.Load().Committed().Epoch()
+	last, _ := a.n.raft.Indexes()
+	return past.Statement{
+		Server: a.n.server, Boot: a.n.o.Dir.Boot(), Nonce: a.n.nonce,
+		Term: term, Last: last, Applied: uint64(applied),
+	}
+}
+
+// Known returns what is known of a node's disk.
+func (a *acquaintance) Known(node, id string) (boot uint64, r peer.Record) {
+	k := a.table.Of(consensus.ServerID(node, id))
+	return k.Boot, peer.Record{Nonce: k.Nonce, Term: k.Term, Applied: k.Applied}
+}
+
+// Meet judges who is at the other end of a Raft stream, and takes what it says. Of
+// who has dialled, a new process is believed if no other one is where gossip shows
+// the node: a copy that is started elsewhere must not pass for the node.
+func (a *acquaintance) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, string) {
+	far := past.Statement{
+		Server: consensus.ServerID(m.Far.Node, m.Far.Disk), Boot: m.Far.Boot,
+		Nonce: m.Far.Nonce, Term: m.Far.Term, Last: m.Far.Last, Applied: m.Far.Applied,
+	}
+	raft := m.Kind == peer.Raft
+	if raft && m.Told.Nonce != 0 {
+		told := disk.Known{Server: a.n.server, Boot: m.ToldBoot, Nonce: m.Told.Nonce, Term: m.Told.Term, Applied: m.Told.Applied}
+		if err := past.Check(told, a.self()); err != nil {
+			a.n.wentBack(fmt.Errorf("node %q knows: %w", m.Far.Node, err))
+			return peer.RefusedSelf, err.Error()
+		}
+	}
+	if err := a.table.Judge(far); err != nil {
+		if raft {
+			return peer.RefusedPast, err.Error()
+		}
+		return 0, "" // what it says counts for nothing
+	}
+	known := a.table.Knows(far)
+	if !known && !m.Dialled {
+		if !raft {
+			return 0, ""
+		}
+		if addr := a.elsewhere(ctx, m.Far); addr != "" {
+			return peer.RefusedTwin, fmt.Sprintf("node %q is the process at %s", m.Far.Node, addr)
+		}
+	}
+	if err := a.table.Learn(far); err != nil && raft { // another one was quicker
+		return peer.RefusedPast, err.Error()
+	}
+	if !known {
+		a.n.stream.Outlived(far.Server, far.Nonce)
+	}
+	return 0, ""
+}
+
+// elsewhere returns where another process than this one is the node, or "".
+func (a *acquaintance) elsewhere(ctx context.Context, far peer.Identity) string {
+	if far.Nonce == 0 {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, twinLimit)
+	defer cancel()
+	return a.n.twinOf(ctx, far.Node, far.Nonce)
+}
+
+// judge returns why a heartbeat is one of a disk that has gone back, nil if it is
+// not. A heartbeat does not say how far the log reaches.
+func (a *acquaintance) judge(hb ack.Heartbeat) error { return a.table.Judge(beatOf(hb)) }
+
+// heard takes what a heartbeat says that the leader has nothing against.
+func (a *acquaintance) heard(hb ack.Heartbeat) {
+	if nodeOf(hb.Server) != string(hb.Node) {
+		return
+	}
+	known := a.table.Knows(beatOf(hb))
+	if err := a.table.Learn(beatOf(hb)); err == nil && !known {
+		a.n.stream.Outlived(hb.Server, hb.Nonce)
+	}
+}
+
+func beatOf(hb ack.Heartbeat) past.Statement {
+	return past.Statement{
+		Server: hb.Server, Boot: hb.Boot, Nonce: hb.Nonce, Term: hb.Term, Applied: uint64(hb.Applied), Last: ^uint64(0),
+	}
+}
+
+// dialRaft dials once this node can say how its disk is. Who refuses it for that
+// knows more of this disk than is on it.
+func (n *Node) dialRaft(ctx context.Context, node, id string) (c net.Conn, err error) {
+	select {
+	case <-n.raftOpen:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c, err = consensus.Over(n.port)(ctx, node, id)
+	if re, ok := errors.AsType[*peer.RefusedError](err); ok && re.Code == peer.RefusedPast {
+		n.wentBack(fmt.Errorf("node %q knows: %s", node, re.Reason))
+	}
+	return c, err
+}
+
+// staleError stops a node whose data directory is an older image, or a copy.
+type staleError struct{ why error }
+
+func (e *staleError) Error() string {
+	return "node: the data directory must not be used any more: " + e.why.Error() + ": " + disk.RemedyStale
+}
+
+// rolledBack is what the leader means by its answer.
+func rolledBack(a ack.Answer) error {
+	what := fmt.Sprintf("it was in a later term than it is, in its boot %d", a.Known)
+	switch {
+	case a.Known > a.Boot:
+		what = fmt.Sprintf("this is its boot %d, and its boot %d is known", a.Boot, a.Known)
+	case a.Known == a.Boot:
+		what = fmt.Sprintf("another process was its boot %d", a.Boot)
+	}
+	return fmt.Errorf("the leader knows that this disk is an older image of itself or a copy: %s", what)
+}
+
+func (n *Node) wentBack(why error) { n.fail(&staleError{why: why}) }
+
+// keepKnown writes down what is known of other disks as it changes.
+func (n *Node) keepKnown(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-n.acquaintance.table.Changed():
+			n.writeKnown(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(keepEvery):
+			}
+		}
+	}
+	select {
+	case <-n.acquaintance.table.Changed():
+		n.writeKnown(ctx)
+	default:
+	}
+}
+
+// writeKnown waits for the disk; once ctx has ended, not for one that hangs.
+func (n *Node) writeKnown(ctx context.Context) {
+	written := make(chan error, 1)
+	go func() { written <- n.o.Dir.KeepKnown(n.acquaintance.table.All()) }()
+	select {
+	case err := <-written:
+		n.keptKnown(err)
+		return
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-written:
+		n.keptKnown(err)
+	case <-time.After(raftStop):
+	}
+}
+
+func (n *Node) keptKnown(err error) {
+	if err != nil {
+		n.fail(err)
+	}
+}
+
+// acquaint has a voter greet the other voters in turn. Each greeting says how the
+// disks of both are; what is known of them decides when nobody leads.
+func (n *Node) acquaint(ctx context.Context) {
+	t := time.NewTicker(acquaintEvery)
+	defer t.Stop()
+	for turn := 0; ; turn++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		voters := n.raft.Voters()
+		at := slices.Index(voters, n.server)
+		if at < 0 || len(voters) < 2 {
+			continue
+		}
+		voters = slices.Delete(voters, at, at+1)
+		greeting, cancel := context.WithTimeout(ctx, acquaintLimit)
+		c, err := n.port.Dial(greeting, nodeOf(voters[turn%len(voters)]), peer.Control)
+		cancel()
+		if err == nil {
+			hangUp(c)
+		}
+	}
+}
