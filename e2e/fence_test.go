@@ -4,6 +4,8 @@ package e2e_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"shardway/e2e/cluster"
@@ -16,7 +18,8 @@ import (
 // TestStoreFencesWhatAStoppedOwnerDoes has the first exception of docs/guarantees.md:
 // a proxy is stopped and its app works on, beside the next owner. What it then does
 // to the store under its old epoch is refused, and what clients read stays that of
-// one register for each key.
+// one register for each key. Where the store knows no epochs it overwrites what the
+// next owner wrote, which the judges find, and the cluster cannot help.
 func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 	s, err := store.Listen("127.0.0.1:0")
 	if err != nil {
@@ -27,7 +30,8 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 		Binaries: binaries(t), Nodes: 3, Shards: shards, AppFlags: []string{"--store", s.URL()},
 	})
 	owner := c.Follower(t)
-	keys := c.AwaitServing(t).Keys(owner.ID, 1)[:6]
+	keys := c.AwaitServing(t).Keys(owner.ID, 1)[:7]
+	keys, open := keys[:6], keys[6]
 	others := c.Others(owner)
 	var answers []history.Answer
 	ask := func(n *cluster.Node, key, mode, value string) history.Answer {
@@ -46,7 +50,11 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 		r.Header["App-Hang"] = "gate"
 		late = append(late, c.AskLater(t, owner, r))
 	}
-	owner.App.AwaitHanging(t, "gate", len(keys))
+	ask(others[0], open, "unfenced", "old-"+open)
+	r := operation(open, "unfenced", "late-"+open)
+	r.Header["App-Hang"] = "gate"
+	late = append(late, c.AskLater(t, owner, r))
+	owner.App.AwaitHanging(t, "gate", len(late))
 	owner.Pause(t)
 	c.AwaitServedBy(t, others...)
 	for _, key := range keys {
@@ -55,16 +63,22 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 		}
 		ask(others[1], key, "memory", "new-"+key)
 	}
+	ask(others[1], open, "unfenced", "new-"+open)
 	owner.App.Release(t, "gate")
-	cluster.Await(t, "the store has refused what the app did late", func() error {
-		if n := s.Refused(); n != len(keys) {
-			return fmt.Errorf("%d of %d refused", n, len(keys))
+	cluster.Await(t, "the store has refused what the app did late, and done what it could not refuse", func() error {
+		log := s.Applied()
+		if n := s.Refused(); n != len(keys) || log[len(log)-1].Value != "late-"+open {
+			return fmt.Errorf("%d of %d refused, the last write is %+v", n, len(keys), log[len(log)-1])
 		}
 		return nil
 	})
+	if a := ask(others[1], open, "unfenced", ""); a.Value != "new-"+open {
+		t.Errorf("the next owner reads %q in its memory, want %q", a.Value, "new-"+open)
+	}
 	owner.Continue(t)
 	c.AwaitServing(t)
-	for i, asking := range late {
+	overwritten := late[len(keys)].Answer(t)
+	for i, asking := range late[:len(keys)] {
 		a := asking.Answer(t)
 		if want := "new-" + keys[i]; a.OK() && (!a.Safe() || a.Value != want) {
 			t.Errorf("late %s got %d %q", a.Method, a.Status, a.Value)
@@ -78,11 +92,19 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 			}
 		}
 	}
-	if r := c.Judge(t); r.Stopped < len(keys) {
-		t.Errorf("report = %v: want an overlap for each of %d keys", r, len(keys))
+	report := c.Judge(t)
+	if report.Stopped < len(late) {
+		t.Errorf("report = %v: want an overlap for each of %d keys", report, len(late))
 	}
-	if err := register.Check(register.Ops(answers, c.Runs(t)), register.Options{Applied: s.Applied()}); err != nil {
+	if n := report.Overlapped[uint32(load.ShardOf(open, shards))]; n == 0 {
+		t.Errorf("the overlap in the shard of the unfenced register is not told: %v", report.Overlapped)
+	}
+	runs, fenced := c.Runs(t), slices.DeleteFunc(slices.Clone(answers), func(a history.Answer) bool { return a.Key == open })
+	if err := register.Check(register.Ops(fenced, runs), register.Options{Applied: s.Applied()}); err != nil {
 		t.Error(err)
+	}
+	if err := register.Check(register.Ops(append(answers, overwritten), runs), register.Options{Applied: s.Applied()}); err == nil || !strings.Contains(err.Error(), open) {
+		t.Errorf("nobody finds what became of the unfenced register: %v", err)
 	}
 }
 

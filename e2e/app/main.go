@@ -12,7 +12,7 @@
 //	App-Chunks    answer in that many chunks, App-Delay before each
 //	App-Size      answer with a body of that many bytes
 //	App-Die       kill the app: "before" or "amid" the answer
-//	App-Register  work on the key's register: "memory" or "store"
+//	App-Register  work on the key's register: "memory", "store" or "unfenced"
 //	App-Late      wait that long before the register is touched
 //
 // The answer is JSON (app, id, key, shard, epoch, count), padded with spaces to
@@ -24,7 +24,8 @@
 // the app's memory, which has a value of its own for each ownership epoch, loaded
 // from the store when first touched. The store refuses epochs older than the
 // newest that it has seen for the shard: the answer is 409 then, its error is
-// "fenced", and nothing was done. 503 says that the store did not answer: what was
+// "fenced", and nothing was done. An unfenced register is kept as one in memory is, in
+// a store that knows no epochs. 503 says that the store did not answer: what was
 // written may be there, now or later.
 //
 // Requests without a Shardway-Shard header do not come through a node: they

@@ -58,7 +58,7 @@ func newRegisters(s *store.Client) *registers {
 // before it began, or before it could be told of its end.
 func (rs *registers) do(r *http.Request, run history.Run, body string) (res result, ok bool) {
 	mode := r.Header.Get("App-Register")
-	if rs == nil || mode != "memory" && mode != "store" {
+	if rs == nil || mode != "memory" && mode != "store" && mode != "unfenced" {
 		return failed(http.StatusBadRequest, fmt.Errorf("no registers, or none in %q", mode)), true
 	}
 	write := !(&history.Answer{Method: r.Method}).Safe()
@@ -72,6 +72,7 @@ func (rs *registers) do(r *http.Request, run history.Run, body string) (res resu
 		return result{}, false
 	}
 	defer func() { c.turn <- struct{}{} }()
+	place := func() store.Place { return rs.next(c, run, mode == "unfenced") }
 	// What was begun at the store is brought to its end, whether the client waits
 	// or not: a proxy can close a connection, not stop a thread.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storePatience)
@@ -79,11 +80,11 @@ func (rs *registers) do(r *http.Request, run history.Run, body string) (res resu
 	var err error
 	switch {
 	case write:
-		err = rs.write(ctx, c, run, body)
+		err = rs.write(ctx, c, place(), body)
 	case mode == "store":
-		res.value, err = rs.store.Read(ctx, rs.next(c, run))
+		res.value, err = rs.store.Read(ctx, place())
 	default:
-		res.value, err = rs.read(ctx, c, run)
+		res.value, err = rs.read(ctx, c, place)
 	}
 	switch {
 	case errors.Is(err, store.ErrFenced):
@@ -97,8 +98,8 @@ func (rs *registers) do(r *http.Request, run history.Run, body string) (res resu
 }
 
 // write goes through to the store before anybody is told of it.
-func (rs *registers) write(ctx context.Context, c *cell, run history.Run, value string) error {
-	err := rs.store.Write(ctx, rs.next(c, run), value)
+func (rs *registers) write(ctx context.Context, c *cell, at store.Place, value string) error {
+	err := rs.store.Write(ctx, at, value)
 	switch {
 	case err == nil:
 		c.value, c.loaded = value, true
@@ -109,9 +110,9 @@ func (rs *registers) write(ctx context.Context, c *cell, run history.Run, value 
 }
 
 // read answers from memory, which is loaded at the first touch.
-func (rs *registers) read(ctx context.Context, c *cell, run history.Run) (string, error) {
+func (rs *registers) read(ctx context.Context, c *cell, place func() store.Place) (string, error) {
 	if !c.loaded {
-		value, err := rs.store.Read(ctx, rs.next(c, run))
+		value, err := rs.store.Read(ctx, place())
 		if err != nil {
 			return "", err
 		}
@@ -121,9 +122,9 @@ func (rs *registers) read(ctx context.Context, c *cell, run history.Run) (string
 }
 
 // next is called by whoever has the register's turn.
-func (rs *registers) next(c *cell, run history.Run) store.Place {
+func (rs *registers) next(c *cell, run history.Run, unfenced bool) store.Place {
 	c.at = max(c.at+1, history.Now())
-	return store.Place{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, Asked: c.at}
+	return store.Place{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, Asked: c.at, Unfenced: unfenced}
 }
 
 func (rs *registers) cell(at slot) *cell {

@@ -136,6 +136,21 @@ func TestOlderEpochIsFencedOnlyByTheStore(t *testing.T) {
 	}
 }
 
+// TestUnfencedRegisterTakesWhatComes has an old owner that writes after the next one
+// did: nothing but the cluster keeps it from that.
+func TestUnfencedRegisterTakesWhatComes(t *testing.T) {
+	s, apps := kept(t, "a", "b", "c")
+	writes(t, apps[0], "unfenced", "5", "one")
+	reads(t, apps[1], "unfenced", "6", "one")
+	writes(t, apps[1], "unfenced", "6", "two")
+	writes(t, apps[0], "unfenced", "5", "late")
+	reads(t, apps[1], "unfenced", "6", "two") // from memory
+	reads(t, apps[2], "unfenced", "7", "late")
+	if n := s.Refused(); n != 0 {
+		t.Errorf("%d refused, want none", n)
+	}
+}
+
 func TestBadOperationsAreRefused(t *testing.T) {
 	_, apps := kept(t, "a")
 	long := strings.Repeat("x", store.MaxValue+1)

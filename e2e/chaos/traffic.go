@@ -16,8 +16,15 @@ import (
 )
 
 // registers is how many keys of a round are registers: few, so that each has many
-// operations. Half of them are in memory, half in the store.
+// operations. A third of them are in memory, a third in the store, and a third where
+// nothing looks at epochs.
 const registers = 16
+
+// mode is how the n-th register is kept.
+func mode(n int) string { return []string{"memory", "store", unfenced}[n%registers%3] }
+
+// unfenced are the registers that nothing but the cluster protects.
+const unfenced = "unfenced"
 
 // long is how long the longest of the usual requests take.
 const long = "700ms"
@@ -63,7 +70,7 @@ func (t *traffic) aim(at []*cluster.Node) {
 func (t *traffic) begin() {
 	t.ctx, t.abort = context.WithCancel(context.Background())
 	t.asked, t.answers = 0, nil
-	plain, kept := t.w.keys("n", 1), t.w.keys("r", 1)[:registers]
+	plain, regs := t.w.keys("n", 1), t.w.keys("r", 1)[:registers]
 	for i, client := range t.clients {
 		o := load.Options{
 			Client: client, Rate: t.rates[i], Keys: plain,
@@ -73,18 +80,19 @@ func (t *traffic) begin() {
 		// for too long has somebody beside it.
 		o.Make = func(n int, r *load.Request) {
 			if mixed(n, r); r.Header["App-Delay"] == long {
-				r.Key = kept[(n/40*2+n%2+i*registers/2)%registers]
+				r.Key = regs[(n/40*2+n%2+i*registers/2)%registers]
 			}
 		}
 		if i == len(t.clients)-1 {
-			o.Keys, o.Make = kept, operate
+			o.Keys, o.Make = regs, operate
 		}
 		t.working = append(t.working, load.Start(t.ctx, o))
 	}
 }
 
 // late has some registers of a node written so slowly that its app has them when
-// the node's shards are elsewhere: what it writes then, the store has to refuse.
+// the node's shards are elsewhere: what it writes then, the store has to refuse, if
+// it is fenced.
 func (t *traffic) late(m cluster.Map, n *cluster.Node) {
 	for i, key := range t.w.keys("r", 1)[:registers] {
 		if m.OwnerOf(key) != n.ID {
@@ -93,7 +101,7 @@ func (t *traffic) late(m cluster.Map, n *cluster.Node) {
 		t.asked++
 		r := load.Request{
 			ID: fmt.Sprintf("r%d.late%d", t.w.number, t.asked), Key: key, Method: http.MethodPost, Timeout: t.w.o.QueueWait + t.w.o.Patience,
-			Header: map[string]string{"App-Register": []string{"memory", "store"}[i%2], "App-Late": "3500ms"},
+			Header: map[string]string{"App-Register": mode(i), "App-Late": "3500ms"},
 		}
 		r.Body = []byte(r.ID)
 		client, ctx := t.clients[i%len(t.clients)], t.ctx
@@ -126,11 +134,7 @@ func mixed(n int, r *load.Request) {
 // operate makes an operation on a register: POST writes the request's id, which is
 // unique.
 func operate(n int, r *load.Request) {
-	kind := "memory"
-	if n/2%2 == 1 {
-		kind = "store"
-	}
-	r.Header = map[string]string{"App-Register": kind}
+	r.Header = map[string]string{"App-Register": mode(n / 2)}
 }
 
 // flow waits for what begins in a time.

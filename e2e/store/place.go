@@ -31,12 +31,15 @@ type Place struct {
 	// earlier process of its name sent, is not done any more once it asks again.
 	Writer string
 	Asked  int64
+	// Unfenced asks the store to look at no epoch: as if it were one that knows none.
+	Unfenced bool
 }
 
 func (p Place) query() string {
 	return url.Values{
 		"shard": {strconv.FormatUint(uint64(p.Shard), 10)}, "epoch": {strconv.FormatUint(p.Epoch, 10)},
 		"key": {p.Key}, "writer": {p.Writer}, "asked": {strconv.FormatInt(p.Asked, 10)},
+		"unfenced": {strconv.FormatBool(p.Unfenced)},
 	}.Encode()
 }
 
@@ -47,5 +50,5 @@ func parsePlace(q url.Values) (Place, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return Place{}, fmt.Errorf("store: %w", err)
 	}
-	return Place{Shard: uint32(shard), Epoch: epoch, Key: q.Get("key"), Writer: q.Get("writer"), Asked: asked}, nil
+	return Place{Shard: uint32(shard), Epoch: epoch, Key: q.Get("key"), Writer: q.Get("writer"), Asked: asked, Unfenced: q.Get("unfenced") == "true"}, nil
 }

@@ -156,7 +156,7 @@ func (s *Store) enter(p Place) error {
 	if s.closed {
 		return errClosed
 	}
-	if p.Epoch < s.newest[p.Shard] {
+	if p.Epoch < s.newest[p.Shard] && !p.Unfenced {
 		s.refused++
 		return ErrFenced
 	}
@@ -164,7 +164,9 @@ func (s *Store) enter(p Place) error {
 	if p.Asked <= s.last[t] {
 		return errOvertaken
 	}
-	s.newest[p.Shard] = p.Epoch
+	if !p.Unfenced {
+		s.newest[p.Shard] = p.Epoch
+	}
 	s.last[t] = p.Asked
 	return nil
 }

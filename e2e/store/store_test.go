@@ -84,6 +84,27 @@ func TestOlderEpochIsRefused(t *testing.T) {
 	}
 }
 
+// TestUnfencedLooksAtNoEpoch has a key on which nobody asks for a fence: the last write
+// counts, of whatever epoch, and teaches the store none.
+func TestUnfencedLooksAtNoEpoch(t *testing.T) {
+	s, c := listen(t)
+	open := func(epoch uint64) store.Place {
+		p := at(epoch, "k")
+		p.Unfenced = true
+		return p
+	}
+	writes(t, c, open(9), "nine")
+	writes(t, c, open(5), "five")
+	wants(t, c, open(9), "five")
+	writes(t, c, at(6, "fenced"), "six") // what was asked for without a fence fences nothing
+	if err := c.Write(t.Context(), at(5, "fenced"), "late"); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("write under an older epoch: %v", err)
+	}
+	if n := s.Refused(); n != 1 {
+		t.Errorf("%d refused, want 1", n)
+	}
+}
+
 // TestOvertakenWriteIsNotDone has a write that its app gave up, and that arrives
 // after the app has asked again: were it done, the app's memory would be wrong.
 func TestOvertakenWriteIsNotDone(t *testing.T) {
