@@ -86,6 +86,8 @@ type Config struct {
 
 	Upstream      string // http://host:port or unix:/path; empty: a gateway, which owns nothing
 	UpstreamConns int
+	ShardConns    int // zero: half of UpstreamConns
+	Streams       int
 	Health        string // path of the app's health check; empty: connect only
 
 	Listen          string

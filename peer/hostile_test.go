@@ -266,7 +266,7 @@ func TestSilentDialersDoNotKeepPeersOut(t *testing.T) {
 
 func TestOneKindCannotCrowdOutAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := hostile(t, peer.Options{MaxConns: 4})
+		p, _ := hostile(t, peer.Options{MaxForward: 4})
 		var open []*peer.Conn
 		for range 4 {
 			open = append(open, wantStream(t, p, "b", peer.Forward))

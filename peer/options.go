@@ -13,6 +13,7 @@ import (
 const (
 	DefaultHandshakeTimeout = 5 * time.Second
 	DefaultMaxConns         = 4096
+	DefaultMaxForward       = 16384
 	DefaultMaxHandshakes    = 256
 	DefaultMaxFromOne       = 64
 	DefaultUserTimeout      = 5 * time.Second
@@ -71,9 +72,12 @@ type Options struct {
 	// HandshakeTimeout bounds the preface in either role, and in Dial also the
 	// connecting. Zero means 5 s.
 	HandshakeTimeout time.Duration
-	// MaxConns bounds the accepted open streams of each kind, so that one kind
-	// cannot crowd out another. Zero means 4096.
+	// MaxConns bounds the accepted open streams of each kind but Forward, so that
+	// one kind cannot crowd out another. Zero means 4096.
 	MaxConns int
+	// MaxForward bounds those of kind Forward: each carries a request, or for hours
+	// an upgraded connection. Zero means 16384.
+	MaxForward int
 	// MaxHandshakes bounds the accepted connections that are not through the
 	// preface and do not come from a node's address, all together; one more closes
 	// the oldest of the address with most of them. Zero means 256.
@@ -101,6 +105,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.HandshakeTimeout = orDefault(o.HandshakeTimeout, DefaultHandshakeTimeout)
 	o.MaxConns = orDefault(o.MaxConns, DefaultMaxConns)
+	o.MaxForward = orDefault(o.MaxForward, DefaultMaxForward)
 	o.MaxHandshakes = orDefault(o.MaxHandshakes, DefaultMaxHandshakes)
 	o.MaxFromOne = orDefault(o.MaxFromOne, DefaultMaxFromOne)
 	o.UserTimeout = orDefault(o.UserTimeout, DefaultUserTimeout)
@@ -118,6 +123,14 @@ func (o Options) withDefaults() Options {
 		o.Dial = dialTCP
 	}
 	return o
+}
+
+// most is how many streams of a kind may be open.
+func (o *Options) most(k Kind) int {
+	if k == Forward {
+		return o.MaxForward
+	}
+	return o.MaxConns
 }
 
 func orDefault[T comparable](v, def T) T {

@@ -131,10 +131,10 @@ func (s *server) greet(ctx context.Context, raw net.Conn) *Conn {
 func (s *server) enter(raw, under net.Conn, h hello, young *youngConn) *Conn {
 	p := s.p
 	p.tune(raw, h.kind)
-	if n := p.open[h.kind].Add(1); n > int64(p.o.MaxConns) {
+	if n := p.open[h.kind].Add(1); n > int64(p.o.most(h.kind)) {
 		p.open[h.kind].Add(-1)
 		s.refuse(under, refuse(RefusedBusy, "%d streams of kind %s are open, as many as may be",
-			p.o.MaxConns, h.kind), h.from.Node)
+			p.o.most(h.kind), h.kind), h.from.Node)
 		return nil
 	}
 	c := &Conn{Conn: under, kind: h.kind, peer: h.from, direct: p.o.WrapServer == nil, onClose: s.forget}

@@ -56,7 +56,7 @@ func (p *pool) connect(old *link, won uint64, over func()) {
 		p.mu.Unlock()
 		return
 	}
-	l.pool = p
+	l.pool, l.place = p, unshared
 	p.mu.won++
 	p.begin(l)
 	p.mu.Unlock()
@@ -74,7 +74,8 @@ func (p *pool) failed(err error, others bool) {
 		p.gate.close(err)
 		p.sendOff(err)
 	case !isTimeout(err):
-		if w := p.mu.line.first(); w != nil {
+		if w := p.mu.line.head; w != nil {
+			p.remove(w)
 			w.turn <- turn{err: err}
 		}
 	}
@@ -91,6 +92,9 @@ func isTimeout(err error) bool {
 func (p *pool) keep(l *link) {
 	p.mu.Lock()
 	l.since = p.clock.now()
+	place := l.place // of who gave it up, if anybody did
+	l.place = unshared
+	p.uncharge(place)
 	kept := (p.node != "" || p.mu.line.n > 0) && p.give(l)
 	p.want()
 	p.mu.Unlock()
@@ -111,7 +115,7 @@ func (p *pool) dialSafely() (l *link, err error) {
 
 // newPool makes the pool of a node, or of the app if that is empty.
 func (s *Server) newPool(node string, dial func(ctx context.Context) (*link, error)) *pool {
-	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers}
+	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams}
 	p.gate.room = s.o.Room
 	if node == "" {
 		p.mu.window.size = firstWindow

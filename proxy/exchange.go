@@ -215,6 +215,9 @@ func (c *client) local(t *Table, r *Route) verdict {
 	if c.s.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
+	if c.req.Upgrades() && c.s.streams.full() {
+		return fail(problem.UpstreamBusy, "as many streams and upgraded connections are open as may be (--streams)")
+	}
 	l, v := c.link(c.s.upstream)
 	if l == nil {
 		return v

@@ -83,17 +83,29 @@ func (c *client) timeLeft(now time.Time) time.Duration {
 	return c.x.deadline.Sub(now)
 }
 
+// waitsFor is what the request counts for in the queue.
+func (c *client) waitsFor() uint32 {
+	const keyless = queue.NoShard - 1
+	switch {
+	case c.x.keyless:
+		return keyless
+	case c.x.sharded:
+		return uint32(c.x.shard)
+	}
+	return queue.NoShard
+}
+
 // enter takes a place in the queue, unless the request has one.
 func (c *client) enter() verdict {
 	if c.x.ticket != nil {
 		return verdict{}
 	}
-	ticket, err := c.s.o.Room.Enter(uint32(c.x.shard), int64(len(c.req.Raw())+len(c.body)))
+	ticket, err := c.s.o.Room.Enter(c.waitsFor(), int64(len(c.req.Raw())+len(c.body)))
 	switch {
 	case err != nil && c.x.mayHaveRun():
 		return c.expired(verdict{})
 	case errors.Is(err, queue.ErrShare):
-		return fail(problem.QueueFull, "too many requests for this shard are waiting")
+		return fail(problem.QueueFull, "too many requests for this shard are waiting, or too many bytes of them")
 	case err != nil:
 		return fail(problem.QueueFull, "too many requests are waiting")
 	}
@@ -128,10 +140,10 @@ func (c *client) expired(v verdict) verdict {
 func (c *client) link(p *pool) (*link, verdict) {
 	// Where one connection broke, others may have.
 	fresh := c.x.safety != safeMethod || c.x.mayHaveRun()
-	if l := p.take(fresh); l != nil {
+	if l := p.take(c.countsFor(), fresh); l != nil {
 		return l, verdict{}
 	}
-	w := &waiter{shard: c.x.shard, sharded: !c.x.keyless, fresh: fresh}
+	w := &waiter{place: c.countsFor(), fresh: fresh}
 	for {
 		l, dialed, err := p.join(w)
 		if l == nil && err == nil {
@@ -145,6 +157,14 @@ func (c *client) link(p *pool) (*link, verdict) {
 		}
 		p.drop(l)
 	}
+}
+
+// countsFor is what the request's connections count for.
+func (c *client) countsFor() int {
+	if c.x.keyless {
+		return unshared
+	}
+	return int(c.x.shard)
 }
 
 // inLine waits in line. Only who waits for others to be done takes a place in the
@@ -202,6 +222,10 @@ func (c *client) noLink(p *pool, err error) verdict {
 		return v
 	case p.node != "":
 		v.code = problem.PeerUnreachable
+	case errors.Is(err, errShare):
+		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
+		v.detail = "the shard has its share of the connections to the app (--shard-conns), all in use"
+		return v
 	case errors.Is(err, errBusy):
 		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
 		v.detail = "all connections to the app are in use"

@@ -12,6 +12,8 @@ var (
 	// errBusy reports that a pool's connections are all in use and that none came
 	// free in time.
 	errBusy = errors.New("proxy: all connections in use")
+	// errShare is the same for the share of one shard.
+	errShare = errors.New("proxy: all connections of the shard's share in use")
 	// errDialing reports that connections are being made and that none was in time.
 	errDialing = errors.New("proxy: no connection was made in time")
 	// errLook asks to look at the table again: another place serves the shard, or
@@ -25,10 +27,10 @@ var (
 
 // waiter is a request in line for a connection.
 type waiter struct {
-	shard   shardmap.Shard
-	sharded bool // else it looks for no other place
-	fresh   bool // as for pool.take
-	turn    chan turn
+	place  int  // the shard it counts for, or unshared: then it looks for no other place
+	fresh  bool // as for pool.take
+	parked bool // it waits for its shard's share first
+	turn   chan turn
 
 	in         *line
 	prev, next *waiter
@@ -94,7 +96,13 @@ func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
 	if !p.gate.pass() {
 		return nil, false, errShut
 	}
+	if w.parked = p.mu.shares.full(w.place); w.parked {
+		p.mu.shares.park(w)
+		return nil, false, nil
+	}
+	p.mu.shares.charge(w.place)
 	if l := p.newest(w.fresh, p.clock.now()-freshFor); l != nil {
+		l.place = w.place
 		return l, false, nil
 	}
 	p.mu.line.push(w)
@@ -120,12 +128,15 @@ func (p *pool) await(w *waiter, done <-chan struct{}, limit time.Duration) (*lin
 func (p *pool) leave(w *waiter) error {
 	p.mu.Lock()
 	why := errBusy
-	if p.mu.dialing > 0 || p.node != "" {
+	switch {
+	case w.parked:
+		why = errShare
+	case p.mu.dialing > 0 || p.node != "":
 		why = errDialing
 	}
 	waits := w.in != nil
 	if waits {
-		w.in.remove(w)
+		p.remove(w)
 	}
 	p.mu.Unlock()
 	if waits {
@@ -149,26 +160,24 @@ func (p *pool) leave(w *waiter) error {
 func (p *pool) look(t *Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for w := p.mu.line.head; w != nil; {
-		next := w.next
-		if w.left(t, p.node) {
-			p.mu.line.remove(w)
+	for _, w := range p.waiters() {
+		if w.in != nil && w.left(t, p.node) {
+			p.remove(w)
 			w.turn <- turn{err: errLook}
 		}
-		w = next
 	}
 }
 
 // left reports that the table does not send the waiter's shard to the node, or to
 // the app if that is empty.
 func (w *waiter) left(t *Table, node string) bool {
-	if !w.sharded {
+	if w.place == unshared {
 		return false
 	}
-	if int(w.shard) >= t.Shards() {
+	if w.place >= t.Shards() {
 		return true
 	}
-	r := t.Route(w.shard)
+	r := t.Route(shardmap.Shard(w.place))
 	if node == "" {
 		return r.Kind != Local
 	}
@@ -180,7 +189,8 @@ func (p *pool) sendOff(err error) {
 	if err == nil {
 		err = errLook
 	}
-	for w := p.mu.line.first(); w != nil; w = p.mu.line.first() {
+	for _, w := range p.waiters() { // those parked first: nobody takes their place
+		p.remove(w)
 		w.turn <- turn{err: err}
 	}
 }

@@ -31,6 +31,9 @@ type link struct {
 	reused bool          // has carried a request before
 	since  time.Duration // by the pool's clock, when it became idle
 
+	place  int  // the shard that it counts for, or unshared; the pool's
+	stream bool // it counts among the streams; guarded by the pool's mu
+
 	// young is set while the pool counts it as new, until settling ends that.
 	young    atomic.Bool
 	settling *time.Timer

@@ -31,6 +31,13 @@ type Options struct {
 	DialUpstream func(ctx context.Context) (net.Conn, error)
 	// UpstreamConns bounds connections to the app; zero means 1024.
 	UpstreamConns int
+	// ShardConns bounds those of them that requests of one shard have; beyond it
+	// they wait for each other. Zero means half of UpstreamConns, negative all.
+	ShardConns int
+	// Streams bounds connections to the app that do not count among those: upgraded
+	// ones, event streams, and answers that take longer than 10 s; zero means 4096.
+	// Beyond it upgrades are refused, and the others count.
+	Streams int
 	// PeerConns bounds idle forwarding streams kept per node; zero means 256.
 	PeerConns int
 
@@ -51,6 +58,8 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.QueueWait = cmp.Or(o.QueueWait, 15*time.Second)
 	o.UpstreamConns = cmp.Or(o.UpstreamConns, 1024)
+	o.ShardConns = cmp.Or(o.ShardConns, max(o.UpstreamConns/2, 1))
+	o.Streams = cmp.Or(o.Streams, 4096)
 	o.PeerConns = cmp.Or(o.PeerConns, 256)
 	o.BodyBuffer = cmp.Or(o.BodyBuffer, 64<<10)
 	o.MaxConns = cmp.Or(o.MaxConns, 16384)

@@ -26,7 +26,7 @@ func (c *client) fall(v any) {
 		l := c.slot.link.Load()
 		c.slot.finish()
 		_ = l.Close()
-		l.pool.free()
+		l.pool.free(l)
 	}
 	c.release()
 	if c.x.ticket != nil {

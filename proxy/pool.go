@@ -24,6 +24,7 @@ type pool struct {
 	life    context.Context //nolint:containedctx // of the Server's whole life
 	dialers *sync.WaitGroup
 	gate    gate
+	streams *streams
 
 	mu struct {
 		sync.Mutex
@@ -33,17 +34,19 @@ type pool struct {
 		window  window
 		won     uint64 // counts connections that came about
 		line    line   // who waits for a connection
+		shares  shares
 		closed  bool
 	}
 }
 
 // take returns a connection without waiting, nil if there is none: then p.join
 // gets in line. Fresh asks for a connection that may carry a request which must
-// not be sent twice: one used just now that looks alive.
-func (p *pool) take(fresh bool) *link {
+// not be sent twice: one used just now that looks alive. Shard is whom it counts
+// for.
+func (p *pool) take(shard int, fresh bool) *link {
 	for {
 		oldest := p.clock.now() - freshFor
-		l := p.pop(fresh, oldest)
+		l := p.pop(shard, fresh, oldest)
 		if l == nil {
 			return nil
 		}
@@ -57,13 +60,18 @@ func (p *pool) take(fresh bool) *link {
 
 // pop takes the connection used last. With fresh, old ones stay where they are,
 // for others.
-func (p *pool) pop(fresh bool, oldest time.Duration) *link {
+func (p *pool) pop(shard int, fresh bool, oldest time.Duration) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gate.shut.Load() {
+	if p.gate.shut.Load() || p.mu.shares.full(shard) {
 		return nil
 	}
-	return p.newest(fresh, oldest)
+	l := p.newest(fresh, oldest)
+	if l != nil {
+		p.mu.shares.charge(shard)
+		l.place = shard
+	}
+	return l
 }
 
 // newest is pop with mu held.
@@ -90,6 +98,14 @@ func (p *pool) put(l *link) {
 	l.reused = true
 	l.since = p.clock.now()
 	p.mu.Lock()
+	if l.stream {
+		p.mu.Unlock()
+		p.drop(l) // it gave its place up
+		return
+	}
+	place := l.place
+	l.place = unshared
+	p.uncharge(place) // the next of the shard gets in line, behind others
 	kept := p.give(l)
 	p.mu.Unlock()
 	if !kept {
@@ -103,6 +119,7 @@ func (p *pool) put(l *link) {
 // that nobody wants it. With mu held.
 func (p *pool) give(l *link) bool {
 	if w := p.mu.line.first(); w != nil {
+		l.place = w.place
 		w.turn <- turn{l: l} // has room: who leaves a line is sent to once
 		return true
 	}
@@ -119,14 +136,21 @@ func (p *pool) drop(l *link) {
 	_ = l.Close() // nobody is interested any more
 	l.Release()
 	p.settle(l)
-	p.free()
+	p.free(l)
 }
 
-// free gives the place of a connection back.
-func (p *pool) free() {
+// free gives the place of a closed connection back.
+func (p *pool) free(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if l.stream {
+		p.streams.open.Add(-1)
+		return
+	}
+	place := l.place
+	l.place = unshared
 	p.mu.open--
+	p.uncharge(place)
 	p.want()
 }
 

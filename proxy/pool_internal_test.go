@@ -43,10 +43,10 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	}}
 	p.mu.open, p.mu.idle = 1, []*link{{Conn: h1.NewConn(c, h1.Options{}), pool: p}}
 	// It cannot be looked at, so a request that must not be sent twice needs another.
-	if l := p.take(true); l != nil {
+	if l := p.take(unshared, true); l != nil {
 		t.Fatal("took what it cannot look at")
 	}
-	w := &waiter{fresh: true}
+	w := &waiter{place: unshared, fresh: true}
 	l, dialed, err := p.join(w)
 	if l != nil || !dialed || err != nil {
 		t.Fatalf("join = %v, %v, %v, want one to be dialed", l, dialed, err)

@@ -32,6 +32,9 @@ func (c *client) relay(p *trip) verdict {
 		return c.broken(p, nil)
 	}
 	p.l.pool.gate.served()
+	if p.r.Kind == Local && flags&slotEvents != 0 {
+		p.l.pool.detach(p.l, nil)
+	}
 	c.answered(res.Status(), res)
 	w := c.h.WriteResponseHead(res, c.editResponse(p, res))
 	var rerr, werr error

@@ -23,6 +23,7 @@ type Server struct {
 	peers    peers
 	conns    registry
 	budget   budget
+	streams  streams
 	metrics  *metrics
 	draining atomic.Bool
 	closing  atomic.Bool // set with mu held: no listener comes after it
@@ -56,11 +57,13 @@ func New(o Options) *Server {
 	s.o.Settings = Settings{}
 	s.tick()
 	s.conns.tick, s.conns.sweep = s.tick, s.sweep
+	s.streams.most = int64(s.o.Streams)
 	s.life, s.end = context.WithCancel(context.Background())
 	s.peers.fresh = s.newPeerPool
 	if s.o.DialUpstream != nil {
 		s.upstream = s.newPool("", s.dialUpstream)
 		s.upstream.max, s.upstream.wary = s.o.UpstreamConns, true
+		s.upstream.mu.shares.most = max(s.o.ShardConns, 0)
 	}
 	s.budget.fill()
 	s.mu.listeners, s.mu.none = make(map[net.Listener]struct{}), make(chan struct{})

@@ -11,6 +11,9 @@ import (
 const (
 	// linkAge is for how long an idle connection to the app or a node is kept.
 	linkAge = time.Minute
+	// longAnswer is how long a run takes after which its answer, once begun, counts as
+	// a stream.
+	longAnswer = 10 * time.Second
 	// lameIdle is for how long a client's connection has to be idle before it is
 	// closed for draining: one used this moment is likely to be used again.
 	lameIdle = time.Second
@@ -75,6 +78,9 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 			return
 		}
 	}
+	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longAnswer {
+		s.letGo(c, r)
+	}
 	switch {
 	case r.flags&(slotTunnel|slotEvents) != 0:
 		s.sweepStream(c, r, t, set.StreamGrace, now)
@@ -83,6 +89,18 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		c.since = now
 	case now-c.since > set.FirstByteTimeout:
 		s.cutRun(c, r, causeTimeout)
+	}
+}
+
+// letGo has an answer that takes long count as a stream.
+func (s *Server) letGo(c *client, r run) {
+	if c.letGo == r.number || s.streams.full() {
+		return
+	}
+	l := c.slot.link.Load()
+	runs := func() bool { now := c.slot.load(); return now.kind != 0 && now.number == r.number }
+	if l.pool.detach(l, runs) {
+		c.letGo = r.number
 	}
 }
 

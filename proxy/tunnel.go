@@ -21,6 +21,9 @@ func (c *client) tunnel(p *trip) verdict {
 	if !c.slot.mark(slotAnswered | slotTunnel) {
 		return c.broken(p, nil)
 	}
+	if p.r.Kind == Local {
+		p.l.pool.detach(p.l, nil)
+	}
 	c.x.cut = true
 	c.answered(p.l.res.Status(), nil)
 	c.s.metrics.request(c.x.route, p.l.res.Status())

@@ -16,8 +16,9 @@
 // # Bounds
 //
 // The room limits the number of requests, their bytes and the time of each, the
-// latter from Enter on, however often it waits. While other shards have requests
-// in the room, one shard may take no more than a quarter of the places.
+// latter from Enter on, however often it waits. One shard may take no more than half
+// of the places and of the bytes, so that there is room when requests for others
+// come, and no more than a quarter while they are there.
 //
 // # No lost wake-ups
 //

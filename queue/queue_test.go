@@ -256,17 +256,20 @@ func TestNegativeBoundsLetNobodyWait(t *testing.T) {
 func TestOneShardTakesAQuarterWhileOthersWait(t *testing.T) {
 	r := queue.New(queue.Options{Requests: 16})
 	var hot []*queue.Ticket
-	for range 10 { // alone it may take more
+	for range 8 { // alone it may take half
 		hot = append(hot, enter(t, r, 1, 0))
+	}
+	if _, err := r.Enter(1, 0); !errors.Is(err, queue.ErrShare) {
+		t.Errorf("with 8 of 16 and nobody else: %v, want ErrShare", err)
 	}
 	other := enter(t, r, 2, 0)
 	if _, err := r.Enter(1, 0); !errors.Is(err, queue.ErrShare) {
-		t.Errorf("with 10 of 16 and another waiting: %v, want ErrShare", err)
+		t.Errorf("with 8 of 16 and another waiting: %v, want ErrShare", err)
 	}
-	for _, tk := range hot[:7] {
+	for _, tk := range hot[:5] {
 		tk.Leave()
 	}
-	hot = append(hot[7:], enter(t, r, 1, 0)) // 4 of 16
+	hot = append(hot[5:], enter(t, r, 1, 0)) // 4 of 16
 	if _, err := r.Enter(1, 0); !errors.Is(err, queue.ErrShare) {
 		t.Errorf("with 4 of 16 and another waiting: %v, want ErrShare", err)
 	}
@@ -275,8 +278,46 @@ func TestOneShardTakesAQuarterWhileOthersWait(t *testing.T) {
 	for _, tk := range hot {
 		tk.Leave()
 	}
-	if st := balanced(t, r); st.RefusedShare != 2 || st.Waiting != 0 {
+	if st := balanced(t, r); st.RefusedShare != 3 || st.Waiting != 0 {
 		t.Errorf("in the end: %+v", st)
+	}
+}
+
+// One key's uploads took all of the bytes, and no other request could wait.
+func TestOneShardTakesHalfOfTheBytes(t *testing.T) {
+	r := queue.New(queue.Options{Bytes: 100})
+	first := enter(t, r, 1, 90) // the first may be as large as all
+	if _, err := r.Enter(1, 1); !errors.Is(err, queue.ErrShare) {
+		t.Errorf("beyond its share of bytes: %v, want ErrShare", err)
+	}
+	first.Leave()
+	a := enter(t, r, 1, 25)
+	b := enter(t, r, 1, 25)
+	if _, err := r.Enter(1, 1); !errors.Is(err, queue.ErrShare) {
+		t.Errorf("with half of the bytes: %v, want ErrShare", err)
+	}
+	b.Leave()
+	other := enter(t, r, 2, 10)
+	if _, err := r.Enter(1, 1); !errors.Is(err, queue.ErrShare) {
+		t.Errorf("with a quarter of the bytes and another waiting: %v, want ErrShare", err)
+	}
+	enter(t, r, 1, 0).Leave()
+	for _, tk := range []*queue.Ticket{a, other} {
+		tk.Leave()
+	}
+	if st := balanced(t, r); st.RefusedShare != 3 || st.Bytes != 0 {
+		t.Errorf("in the end: %+v", st)
+	}
+}
+
+// Requests that came before there was a map count for no shard.
+func TestRequestsWithoutAShardHaveNoShare(t *testing.T) {
+	r := queue.New(queue.Options{Requests: 4})
+	for range 4 {
+		enter(t, r, queue.NoShard, 0)
+	}
+	if _, err := r.Enter(queue.NoShard, 0); !errors.Is(err, queue.ErrFull) {
+		t.Errorf("the fifth of four: %v, want ErrFull", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"time"
 )
@@ -10,8 +11,7 @@ import (
 var (
 	// ErrFull reports that the room has no place or not enough bytes left.
 	ErrFull = errors.New("queue: full")
-	// ErrShare reports that the shard has its share of the places, while requests
-	// for other shards wait too.
+	// ErrShare reports that the shard has its share of the places or of the bytes.
 	ErrShare = errors.New("queue: shard has its share")
 	// ErrTimeout reports that the request has waited as long as it may.
 	ErrTimeout = errors.New("queue: waited too long")
@@ -24,19 +24,39 @@ type Room struct {
 	opt Options
 
 	mu         sync.Mutex
-	generation uint64         // of the newest table
-	shards     map[uint32]int // tickets per shard; no zeros
-	idle       line           // waiting, have looked at the newest table
-	due        line           // waiting, a newer table is there: the ramp lets them go
-	awake      int            // released in this round, neither left nor waiting again
-	round      uint64         // of the ramp, from 1; see pace
-	pacing     bool           // the pace timer runs
-	stats      Stats          // Due is not kept here
+	generation uint64             // of the newest table
+	shards     map[uint32]holding // what each shard has; no zeros
+	idle       line               // waiting, have looked at the newest table
+	due        line               // waiting, a newer table is there: the ramp lets them go
+	awake      int                // released in this round, neither left nor waiting again
+	round      uint64             // of the ramp, from 1; see pace
+	pacing     bool               // the pace timer runs
+	stats      Stats              // Due is not kept here
 }
 
 // New returns an empty room.
 func New(o Options) *Room {
-	return &Room{opt: o.withDefaults(), shards: make(map[uint32]int), round: 1}
+	return &Room{opt: o.withDefaults(), shards: make(map[uint32]holding), round: 1}
+}
+
+// NoShard is the shard of requests of which none is known yet. It has no share: all
+// of them may be of different ones.
+const NoShard = math.MaxUint32
+
+// holding is what the requests of one shard take of the room.
+type holding struct {
+	n     int
+	bytes int64
+}
+
+// share is the part of the places, and of the bytes, that one shard may have: half,
+// so that others find room when they come, and a quarter while others wait.
+func (r *Room) share(others bool) holding {
+	part := 2
+	if others {
+		part = 4
+	}
+	return holding{max(r.opt.Requests/part, 1), max(r.opt.Bytes/int64(part), 1)}
 }
 
 // Enter takes a place for a request of so many bytes for shard, and starts its
@@ -52,11 +72,13 @@ func (r *Room) Enter(shard uint32, bytes int64) (*Ticket, error) {
 		return nil, ErrFull
 	}
 	own := r.shards[shard]
-	if others := r.stats.Waiting - own; others > 0 && own >= max(r.opt.Requests/4, 1) {
+	most := r.share(r.stats.Waiting > own.n)
+	// A first request may be as large as the room allows.
+	if shard != NoShard && (own.n >= most.n || own.n > 0 && bytes > most.bytes-own.bytes) {
 		r.stats.RefusedShare++
 		return nil, ErrShare
 	}
-	r.shards[shard]++
+	r.shards[shard] = holding{own.n + 1, own.bytes + bytes}
 	r.stats.Waiting++
 	r.stats.Bytes += bytes
 	r.stats.Entered++

@@ -98,8 +98,11 @@ func (t *Ticket) Leave() {
 		t.in.remove(t)
 		t.ready <- struct{}{} // has room: see release
 	}
-	if r.shards[t.shard]--; r.shards[t.shard] == 0 {
+	own := r.shards[t.shard]
+	if own.n == 1 {
 		delete(r.shards, t.shard)
+	} else {
+		r.shards[t.shard] = holding{own.n - 1, own.bytes - t.bytes}
 	}
 	r.stats.Waiting--
 	r.stats.Bytes -= t.bytes

@@ -156,7 +156,7 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 	if err != nil {
 		return proxy.Options{}, err
 	}
-	o := proxy.Options{UpstreamConns: c.UpstreamConns, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set}
+	o := proxy.Options{UpstreamConns: c.UpstreamConns, ShardConns: c.ShardConns, Streams: c.Streams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set}
 	if !c.Gateway() {
 		o.DialUpstream, err = proxy.DialURL(c.Upstream)
 	}

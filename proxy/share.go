@@ -1,0 +1,147 @@
+package proxy
+
+import "sync/atomic"
+
+// unshared is the place of requests and connections that count for no shard.
+const unshared = -1
+
+// shares bounds how many of the app's connections the requests of one shard hold
+// or are next for: a key whose requests hang leaves the other keys theirs. Beyond
+// its share a shard's requests wait for one another. All with the pool's mu held.
+type shares struct {
+	most   int           // zero: any number
+	used   []int32       // by shard
+	parked map[int]*line // who waits for another request of the shard to end
+}
+
+// full reports whether the shard has its share.
+func (s *shares) full(shard int) bool {
+	return s.most > 0 && shard >= 0 && shard < len(s.used) && int(s.used[shard]) >= s.most
+}
+
+// charge counts one more for the shard.
+func (s *shares) charge(shard int) {
+	if s.most == 0 || shard < 0 {
+		return
+	}
+	for shard >= len(s.used) {
+		s.used = append(s.used, 0)
+	}
+	s.used[shard]++
+}
+
+// park has a waiter wait for its shard's share.
+func (s *shares) park(w *waiter) {
+	if s.parked == nil {
+		s.parked = make(map[int]*line)
+	}
+	q := s.parked[w.place]
+	if q == nil {
+		q = new(line)
+		s.parked[w.place] = q
+	}
+	q.push(w)
+}
+
+// unpark takes the first of those who wait for the shard's share, nil if there is
+// none.
+func (s *shares) unpark(shard int) *waiter {
+	q := s.parked[shard]
+	if q == nil {
+		return nil
+	}
+	w := q.first()
+	s.tidy(shard)
+	return w
+}
+
+// tidy forgets a line that has become empty.
+func (s *shares) tidy(shard int) {
+	if q := s.parked[shard]; q != nil && q.n == 0 {
+		delete(s.parked, shard)
+	}
+}
+
+// uncharge gives back what charge counted, and lets the next of the shard get in
+// line.
+func (p *pool) uncharge(shard int) {
+	s := &p.mu.shares
+	if s.most == 0 || shard < 0 {
+		return
+	}
+	s.used[shard]--
+	if len(s.parked) == 0 {
+		return
+	}
+	w := s.unpark(shard)
+	if w == nil {
+		return
+	}
+	s.charge(shard)
+	w.parked = false
+	if l := p.newest(w.fresh, p.clock.now()-freshFor); l != nil {
+		l.place = shard
+		w.turn <- turn{l: l}
+		return
+	}
+	p.mu.line.push(w)
+	p.want()
+}
+
+// remove takes a waiter out of the line that it is in.
+func (p *pool) remove(w *waiter) {
+	w.in.remove(w)
+	if w.parked {
+		p.mu.shares.tidy(w.place)
+		return
+	}
+	p.uncharge(w.place)
+}
+
+// waiters returns all that are in line.
+func (p *pool) waiters() []*waiter {
+	var all []*waiter
+	collect := func(q *line) {
+		for w := q.head; w != nil; w = w.next {
+			all = append(all, w)
+		}
+	}
+	for _, q := range p.mu.shares.parked {
+		collect(q)
+	}
+	collect(&p.mu.line)
+	return all
+}
+
+// streams bounds how many connections to the app may count as streams.
+type streams struct {
+	most int64
+	open atomic.Int64
+}
+
+// full reports whether there are as many as may be.
+func (s *streams) full() bool { return s.open.Load() >= s.most }
+
+// detach has a connection count as a stream and no more among the pool's: what
+// runs on it may go on for hours. It stays where it is if there are as many streams
+// as may be, or if still says that it runs no more what was looked at; that is
+// asked with mu held, so that put and drop see what became of it.
+func (p *pool) detach(l *link, still func() bool) bool {
+	if p.streams.open.Add(1) > p.streams.most {
+		p.streams.open.Add(-1)
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.stream || still != nil && !still() {
+		p.streams.open.Add(-1)
+		return false
+	}
+	l.stream = true
+	place := l.place
+	l.place = unshared
+	p.mu.open--
+	p.uncharge(place)
+	p.want()
+	return true
+}

@@ -1,0 +1,141 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/proxy"
+)
+
+// hangingAt is an app whose /hang never answers, whose /events has one event, and
+// that switches protocols for who asks.
+func hangingAt(t *testing.T) string {
+	t.Helper()
+	return rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			switch {
+			case req.Header.Get("Upgrade") != "":
+				_, _ = fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+				_, _ = io.Copy(conn, r)
+				return
+			case req.URL.Path == "/hang":
+				_, _ = io.Copy(io.Discard, r)
+				return
+			case req.URL.Path == "/events":
+				_, _ = fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n")
+				_, _ = io.Copy(io.Discard, r)
+				return
+			}
+			_, _ = fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		}
+	})
+}
+
+// 64 requests of one key that hung took all of 64 connections to the app, and no
+// other key was served.
+func TestStuckShardLeavesConnectionsToOthers(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.UpstreamConns, o.QueueWait = 8, 2*time.Second })
+			for range 12 {
+				front.dial().send("GET /hang HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
+			}
+			until(t, "the shard has its share", func() bool { return owner.running.Load() == 4 })
+			if res, body := front.dial().get("/"); res.StatusCode != http.StatusOK {
+				t.Errorf("beside a stuck key: %s %s", res.Status, body)
+			}
+			c := front.dial()
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
+			res, body := c.answer("GET")
+			wantStatus(t, res, body, 503, "upstream-busy")
+			if n := owner.running.Load(); n != 4 {
+				t.Errorf("%d of the stuck shard run, want 4", n)
+			}
+			owner.Cut(allShards, "draining")
+		})
+	}
+}
+
+// Tunnels and event streams counted among the app's connections for requests: as
+// many of them as there were, and no request was served.
+func TestStreamsLeaveConnectionsToRequests(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.UpstreamConns, o.Streams = 1, 4 })
+			upgrade := func() (*reply, *client) {
+				c := front.dial()
+				c.send("GET /ws HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+				res, _ := c.head("GET")
+				return res, c
+			}
+			for range 2 {
+				if res, _ := upgrade(); res.StatusCode != http.StatusSwitchingProtocols {
+					t.Fatalf("upgrade = %s", res.Status)
+				}
+				events := front.dial()
+				events.send("GET /events HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+				if res, _ := events.head("GET"); res.StatusCode != http.StatusOK {
+					t.Fatalf("events = %s", res.Status)
+				}
+			}
+			if res, body := front.dial().get("/"); res.StatusCode != http.StatusOK {
+				t.Errorf("beside streams: %s %s", res.Status, body)
+			}
+			res, _ := upgrade()
+			if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Shardway-Error") != "upstream-busy" {
+				t.Errorf("the fifth stream = %s %s, want 503 upstream-busy", res.Status, res.Header.Get("Shardway-Error"))
+			}
+			owner.Cut(allShards, "draining")
+			until(t, "a stream has ended", func() bool {
+				res, _ := upgrade()
+				return res.StatusCode == http.StatusSwitchingProtocols
+			})
+		})
+	}
+}
+
+// An answer that goes on and on is a stream too.
+func TestLongAnswerLeavesItsConnectionToRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		n := simNode(t, sim, "a", func(conn net.Conn, r *bufio.Reader) {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			_, _ = fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for strings.HasPrefix(req.URL.Path, "/long") {
+				time.Sleep(time.Second)
+				if _, err := fmt.Fprint(conn, "1\r\nx\r\n"); err != nil {
+					return
+				}
+			}
+			_, _ = fmt.Fprint(conn, "0\r\n\r\n")
+		}, func(o *proxy.Options) { o.UpstreamConns, o.QueueWait = 1, time.Minute })
+		long := n.dial()
+		long.send("GET /long HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		long.head("GET")
+		began := time.Now()
+		c := n.dial()
+		if res, _ := c.get("/"); res.StatusCode != http.StatusOK {
+			t.Errorf("beside a long answer: %s", res.Status)
+		}
+		if took := time.Since(began); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("served after %v, want when the answer has gone on for 10s", took)
+		}
+		_ = long.Close()
+		_ = c.Close()
+		time.Sleep(10 * time.Second) // until the app has seen it
+	})
+}
