@@ -27,6 +27,9 @@ const (
 	sourceBytes    = 4 << 20
 	allBytes       = 16 << 20
 	streamLifetime = 6 * time.Second
+	// spared is how long an exchange may take before it gives way to another of
+	// its source: of a hundred that begin at once some end, and not each the other.
+	spared = 100 * time.Millisecond
 	// socketBuffer bounds what the kernel keeps of a stream.
 	socketBuffer = 256 << 10
 	// floodPause is how long nothing more is logged about closed streams.
@@ -67,7 +70,7 @@ type StreamStats struct {
 
 // doorkeeper is the transport that memberlist gets. It stands before the streams
 // that others open. One more than may be closes the oldest of the source that has
-// the most, and bytes beyond their bound close the longest stream of the source
+// the most, itself if that one has hardly begun and is of no greater source; bytes beyond their bound close the longest stream of the source
 // that sent the most: who floods pushes himself out, and nobody else. A source is
 // an address, with IPv6 a network of 64 bits.
 type doorkeeper struct {
@@ -120,6 +123,9 @@ func (d *doorkeeper) run() {
 		select {
 		case c := <-d.NodeAwareTransport.StreamCh():
 			s := d.admit(c)
+			if s == nil {
+				continue
+			}
 			select {
 			case d.streams <- s:
 			case <-d.done:
@@ -158,12 +164,14 @@ func (d *doorkeeper) DialAddressTimeout(a memberlist.Address, timeout time.Durat
 	return &dialed{Conn: c, left: streamBytes}, nil
 }
 
-// admit takes a stream in and closes those that it makes too many.
+// admit takes a stream in and closes the one that it makes too many, which may be
+// itself: then it returns nil.
 func (d *doorkeeper) admit(c net.Conn) *stream {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetReadBuffer(socketBuffer) // a bound, where it can be set
 	}
-	s := &stream{Conn: c, d: d, until: time.Now().Add(streamLifetime)}
+	now := time.Now()
+	s := &stream{Conn: c, d: d, until: now.Add(streamLifetime)}
 	_ = c.SetDeadline(s.until)
 	from := sourceOf(c.RemoteAddr())
 	d.mu.Lock()
@@ -181,9 +189,15 @@ func (d *doorkeeper) admit(c net.Conn) *stream {
 	case d.mu.open > maxStreams:
 		reason, out = closedForAll, d.most(func(x *source) int { return len(x.streams) }).streams[0]
 	}
+	if out != nil && len(out.src.streams) <= len(s.src.streams) && now.Before(out.until.Add(spared-streamLifetime)) {
+		out = s
+	}
 	d.remove(out)
 	d.mu.Unlock()
 	d.end(out, reason)
+	if out == s {
+		return nil
+	}
 	return s
 }
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -75,7 +76,10 @@ func (g guarded) within() {
 
 // A member's stream lives while strangers from many addresses open and send all
 // they can.
-func TestFloodPushesItselfOut(t *testing.T) {
+func TestFloodPushesItselfOut(t *testing.T) { synctest.Test(t, pushOut) }
+
+func pushOut(t *testing.T) {
+	t.Helper()
 	g := newGuarded(t)
 	member, s := g.open("10.0.0.1:1000")
 	if _, err := s.Read(make([]byte, streamBytes/8)); err != nil {
@@ -88,7 +92,11 @@ func TestFloodPushesItselfOut(t *testing.T) {
 		if i%2 == 1 { // and one that has a whole network
 			from = fmt.Sprintf("[2001:db8::%x]:1", i)
 		}
+		time.Sleep(time.Millisecond)
 		_, x := g.open(from)
+		if x == nil {
+			continue
+		}
 		if flood = append(flood, x); len(flood) > 200 {
 			flood = flood[1:]
 		}
@@ -106,7 +114,7 @@ func TestFloodPushesItselfOut(t *testing.T) {
 		t.Errorf("the member's stream: %v", err)
 	}
 	for i, n := range g.d.stats().Closed {
-		if n == 0 && i != "stream-bytes" {
+		if n == 0 && i != "stream-bytes" && i != "source-bytes" {
 			t.Errorf("nothing was closed for %s: the test shows nothing", i)
 		}
 	}
@@ -115,6 +123,57 @@ func TestFloodPushesItselfOut(t *testing.T) {
 	}
 	_ = s.Close()
 	g.within()
+}
+
+// A hundred nodes behind one address that join at once do not end each other's
+// exchanges for ever: who came first finishes.
+func TestBurstOfOneSourceEndsInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t)
+		var first []*wire
+		for i := range 100 {
+			w, s := g.open(fmt.Sprintf("10.0.0.1:%d", 1000+i))
+			if taken := i < sourceStreams; taken != (s != nil) || taken == w.closed {
+				t.Fatalf("stream %d: taken %v, closed %v", i, s != nil, w.closed)
+			}
+			if i < sourceStreams {
+				first = append(first, w)
+			}
+		}
+		for i, w := range first {
+			if w.closed {
+				t.Errorf("stream %d was closed for a later one", i)
+			}
+		}
+		for i := range 3 * sourceStreams { // until all places are taken
+			g.open(fmt.Sprintf("10.0.1.%d:1000", i/sourceStreams))
+		}
+		other, s := g.open("10.0.0.2:1000")
+		if s == nil || other.closed {
+			t.Error("another source does not come in beside a burst")
+		}
+		time.Sleep(spared)
+		g.open("10.0.0.1:2000") // it takes the place of the one that had to go, or of the first
+		if w, s := g.open("10.0.0.1:2001"); s == nil || w.closed || !first[0].closed {
+			t.Error("a slow stream keeps its place for ever")
+		}
+		g.within()
+	})
+}
+
+func TestBytesOfOneSourceAreBounded(t *testing.T) {
+	g := newGuarded(t)
+	member, _ := g.open("10.0.0.1:1000")
+	var sent [5]*wire
+	for i := range sent {
+		var s *stream
+		sent[i], s = g.open(fmt.Sprintf("10.0.0.2:%d", 1000+i))
+		_, _ = s.Read(make([]byte, sourceBytes/4-i))
+		g.within()
+	}
+	if st := g.d.stats(); st.Closed["source-bytes"] != 1 || !sent[0].closed || sent[4].closed || member.closed {
+		t.Errorf("closed %v, the longest %v, want it alone", st.Closed, sent[0].closed)
+	}
 }
 
 func TestStreamIsBoundedByItself(t *testing.T) {
