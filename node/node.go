@@ -58,6 +58,7 @@ type Node struct {
 	asks         sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
 	ownAnswers   chan ack.Answer // cap 1: the newest answer of the own leader loop
 	rotating     sync.Mutex      // held while this node leads a rotation
+	refusals     pace            // of secret steps, in the log
 
 	started  time.Time
 	stopping atomic.Bool

@@ -130,8 +130,19 @@ func (n *Node) heedProven(ctx context.Context, from string, q request, shown sec
 	if l == nil {
 		return nil, admin.ErrNoLeader
 	}
-	if newest, ok := n.o.Secrets.List().Newest(); !ok || !shown.Has(newest) {
-		return nil, fmt.Errorf("%w: node %q asks for a rotation and does not have the newest secret of node %q", admin.ErrRefused, from, n.self)
+	if err := current(n.o.Secrets.List(), shown, from); err != nil {
+		return nil, err
 	}
 	return l.rotate(ctx, by)
+}
+
+// current returns an error unless a node has shown the newest of these secrets,
+// or nothing says which one that is: whoever has an older one alone may be whom a
+// rotation is to shut out.
+func current(own, shown secret.List, node string) error {
+	newest, ok := own.Newest()
+	if ok && !shown.Has(newest) || !ok && len(shown) < len(own) {
+		return fmt.Errorf("%w: node %q does not have the newest secret of this one", admin.ErrRefused, node)
+	}
+	return nil
 }

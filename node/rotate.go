@@ -41,8 +41,12 @@ func (n *Node) Rotate(ctx context.Context, by string) (admin.Rotation, error) {
 		return admin.Rotation{}, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}
 	var r admin.Rotation
-	_, err := n.askProven(ctx, leader, askRotate, func([]byte) (any, error) { return by, nil }, &r)
-	return r, err
+	shown, err := n.askProven(ctx, leader, askRotate, func([]byte) (any, error) { return by, nil }, &r)
+	if err != nil {
+		return admin.Rotation{}, err
+	}
+	// What a leader says that is none of us may be anything.
+	return r, current(n.o.Secrets.List(), shown, leader)
 }
 
 // rotateTimeout bounds a rotation; serveControl bounds one that another node

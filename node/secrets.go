@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"shardway/internal/secret"
 )
@@ -87,8 +89,9 @@ func (n *Node) secretStep(from string, s secretStep, shown secret.List, binding 
 		err = fmt.Errorf("node: unknown step %q: is the other node newer?", s.Do)
 	}
 	switch {
-	case err != nil:
+	case err != nil && n.refusals.pass():
 		n.log.Warn().Err(err).Str("step", cut(s.Do)).Str("secret", cut(s.Fingerprint)).Str("peer", from).Msg("secret step refused")
+	case err != nil:
 	case s.Do != secretShow:
 		n.log.Info().Str("step", s.Do).Str("secret", s.Fingerprint).Str("peer", from).Msg("secret step taken")
 	}
@@ -110,6 +113,14 @@ func unwrap(l secret.List, s secretStep, binding []byte) (secret.Secret, error) 
 		err = errors.New("node: the secret is another one than the step names")
 	}
 	return add, err
+}
+
+// pace lets something through once in a second. The zero value is ready.
+type pace struct{ last atomic.Int64 } // UnixNano
+
+func (p *pace) pass() bool {
+	now, last := time.Now().UnixNano(), p.last.Load()
+	return now-last >= int64(time.Second) && p.last.CompareAndSwap(last, now)
 }
 
 // cut bounds a word of another process for the log.

@@ -128,7 +128,7 @@ func TestKeyOfANodeIsNoSecret(t *testing.T) {
 
 		stolen.kill()
 		w.untilSettled(w.others(stolen)...)
-		heard := impostor(t, stolen, th.seal, old)
+		heard := impostor(t, stolen, th.seal, nil, map[string]any{"held": []secret.Held{{Fingerprint: old.Fingerprint(), Made: old.Made()}}})
 		_, err := w.leader().node.Rotate(t.Context(), "the test")
 		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), `node "`+stolen.name+`" is missing`) || !strings.Contains(err.Error(), "shows none of the secrets") {
 			t.Errorf("Rotate = %v, want it to name %s and why", err, stolen.name)
@@ -144,8 +144,9 @@ func TestKeyOfANodeIsNoSecret(t *testing.T) {
 	})
 }
 
-// impostor listens in a dead node's place and says what a leader likes to hear.
-func impostor(t *testing.T, p *process, s *secret.Seal, old secret.Secret) <-chan string {
+// impostor listens in a dead node's place and answers every question with the
+// words, and with the evidence for what he has.
+func impostor(t *testing.T, p *process, s *secret.Seal, has secret.List, words any) <-chan string {
 	t.Helper()
 	heard := make(chan string, 64)
 	host := p.host.Restart()
@@ -164,8 +165,14 @@ func impostor(t *testing.T, p *process, s *secret.Seal, old secret.Secret) <-cha
 		case heard <- string(b):
 		default:
 		}
-		body, _ := json.Marshal(map[string]any{"held": []secret.Held{{Fingerprint: old.Fingerprint(), Made: old.Made()}}})
-		b, _ = json.Marshal(map[string]any{"value": map[string]any{"body": body}})
+		var q struct{ What string }
+		_ = json.Unmarshal(b, &q)
+		body, _ := json.Marshal(words)
+		var binding []byte
+		if sealed, ok := c.NetConn().(*secret.Conn); ok {
+			binding, _ = sealed.Binding()
+		}
+		b, _ = json.Marshal(map[string]any{"value": map[string]any{"body": body, "proofs": has.Prove(binding, "answer "+q.What, body)}})
 		_ = peer.WriteFrame(c, b)
 	})
 	ctx, stop := context.WithCancel(context.Background())

@@ -276,6 +276,34 @@ func TestThiefBeginsNoRotation(t *testing.T) {
 	})
 }
 
+// A thief who leads says that the rotation is done, when the person asks a node
+// that is one of us.
+func TestWordOfAThiefWhoLeadsIsNotTaken(t *testing.T) {
+	next := secret.Generate(time.Unix(9.2e8, 0))
+	sealed(t, func(w *world, v *vault) {
+		t := w.t
+		v.three()
+		old := v.files["a"].List()[0]
+		for name := range v.files {
+			v.byHand(name, secret.List{old, next})
+		}
+		leader, follower := w.leader(), w.follower()
+		trust, err := secret.Derive(secret.List{old, next}, leader.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader.kill()
+		heard := impostor(t, leader, secret.NewSeal(trust), secret.List{old}, admin.Rotation{Secret: next.Fingerprint(), Nodes: []string{"a", "b", "c"}})
+		r, err := follower.node.Rotate(t.Context(), "the test")
+		if err == nil || !strings.Contains(err.Error(), "does not have the newest secret") {
+			t.Errorf("Rotate = %+v, %v, want the thief's word refused", r, err)
+		}
+		if len(heard) == 0 {
+			t.Error("the impostor was not asked: the test shows nothing")
+		}
+	})
+}
+
 // A leader that lacks the newest secret asks nobody for it, and says who has it.
 func TestLeaderWithoutTheNewSecretNamesWhoHasIt(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0)).Rotated()
