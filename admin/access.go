@@ -153,7 +153,10 @@ func (a *Access) calledRight(host string) bool {
 		name = host[:i]
 	}
 	if ip, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")); err == nil {
-		return ip.Zone() == "" // no browser sends one, and it may be any text
+		// No browser sends a zone, and it may be any text. 0.0.0.0 and :: lead to
+		// this machine without being an address of it, past what browsers do to keep
+		// pages from it; IPv4 in IPv6 is nobody's way to write an address.
+		return ip.Zone() == "" && !ip.IsUnspecified() && !ip.Is4In6()
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	return name == "localhost" || slices.ContainsFunc(a.Hosts, func(h string) bool { return strings.EqualFold(h, name) })

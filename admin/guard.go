@@ -32,7 +32,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if needs(r) != writing || r.Method == http.MethodGet {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changeKey{}, &change{who: who})))
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changeKey{}, &change{who: who, told: who.token || access.calledRight(r.Host)})))
 			return
 		}
 		s.change(next, w, r, who)
@@ -79,7 +79,7 @@ func (s *Server) permit(a *Access, who caller, r *http.Request) *problem.Problem
 }
 
 // probe reports a request that balancers send, by whatever name they know the
-// node. Nobody learns anything from its answer.
+// node. Nobody learns anything of the cluster from its answer; see told.
 func probe(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path == "/readyz" }
 
 // refuse answers who may not, and remembers that he asked.
@@ -99,6 +99,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, who caller, p *p
 type change struct {
 	who  caller
 	what string // empty: method and path say it
+	told bool   // he may learn why the node is not ready: no page of elsewhere asks
 }
 
 type changeKey struct{}

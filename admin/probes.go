@@ -31,10 +31,15 @@ func livez(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-func readyz(r Readiness) endpoint {
-	return func(w http.ResponseWriter, _ *http.Request) error {
-		if err := r.Ready(); err != nil {
-			return problem.New(problem.NotReady, err.Error())
+// readyz says in full why the node is not ready to who has read access at the ops
+// port, and to others in a word: addresses are nobody else's affair.
+func readyz(ready Readiness) endpoint {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := ready.Ready(); err != nil {
+			if changeOf(r).told {
+				return problem.New(problem.NotReady, err.Error())
+			}
+			return problem.New(problem.NotReady, Brief(err))
 		}
 		write(w, "text/plain; charset=utf-8", []byte("ok\n"))
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/admin"
 	"shardway/endpoints"
 	"shardway/node/consensus"
 	"shardway/node/disk"
@@ -51,6 +52,7 @@ type Node struct {
 	founder      *founder
 	health       *health // nil for a gateway
 	metrics      *metrics
+	hashed       atomic.Pointer[hashKey] // see hashKey
 	directory    atomic.Pointer[endpoints.Directory]
 	addrs        atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
 	inRaft       atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
@@ -117,10 +119,11 @@ func (n *Node) proxyOptions() proxy.Options {
 	p.Node, p.Cluster, p.Room, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {
-			return false, err.Error()
+			return false, admin.Brief(err) // a stranger asks
 		}
 		return true, ""
 	}
+	p.HashKey = n.hashKey
 	return p
 }
 

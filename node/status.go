@@ -3,8 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -49,31 +47,31 @@ func (n *Node) state() string {
 }
 
 // Ready returns nil, or why requests would not be served here. It asks the same
-// function that admission asks.
+// function that admission asks. The error is an *admin.UnreadyError.
 func (n *Node) Ready() error {
 	s := n.router.state.Load()
 	switch {
 	case n.stopping.Load() || n.agent.leaving.Load():
-		return errors.New("draining")
+		return &admin.UnreadyError{Brief: "draining"}
 	case s.Committed().Epoch() == 0:
 		if err := n.gossip.Alone(); err != nil && len(n.o.Join) > 0 {
-			return fmt.Errorf("no shard map yet: %w", err)
+			return &admin.UnreadyError{Brief: "no shard map yet", Why: err.Error()}
 		}
-		return errors.New("no shard map yet: " + n.unborn())
+		return &admin.UnreadyError{Brief: "no shard map yet", Why: n.unborn()}
 	case n.o.Gateway:
 		return nil
 	case !n.router.leased():
 		if p := n.agent.elsewhere.Load(); p != nil {
-			return fmt.Errorf("duplicate-node: another process with this node's id runs at %s", *p)
+			return &admin.UnreadyError{Brief: "duplicate-node", Why: "another process with this node's id runs at " + *p}
 		}
 		if n.leader() == "" {
-			return errors.New("no lease, for there is no leader: " + n.leaderless())
+			return &admin.UnreadyError{Brief: "no lease, for there is no leader", Why: n.leaderless()}
 		}
-		return errors.New("no lease")
+		return &admin.UnreadyError{Brief: "no lease"}
 	case n.health != nil && !n.health.good.Load():
-		return errors.New("the app does not answer")
+		return &admin.UnreadyError{Brief: "the app does not answer"}
 	case !s.Committed().Has(n.self):
-		return errors.New("joining: not in the shard map yet")
+		return &admin.UnreadyError{Brief: "joining: not in the shard map yet"}
 	}
 	return nil
 }

@@ -1,11 +1,11 @@
 package proxy
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/hex"
-	"strconv"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/rs/zerolog"
 
 	"shardway/internal/problem"
@@ -150,21 +150,20 @@ func (c *client) place(e *zerolog.Event) {
 	if c.x.keyless || c.x.key == nil {
 		return
 	}
-	var hash [16]byte
-	e.Bytes("key_hash", appendHash(hash[:0], xxhash.Sum64(c.x.key)))
+	e.Bytes("key_hash", keyHash(c.s.o.HashKey(), c.x.key))
 	if c.set.Access.Keys {
 		e.Bytes("key", c.x.key)
 	}
 }
 
-// appendHash appends 16 hexadecimal digits.
-func appendHash(b []byte, hash uint64) []byte {
-	const width = 16
-	digits := strconv.AppendUint(make([]byte, 0, width), hash, 16)
-	for range width - len(digits) {
-		b = append(b, '0')
-	}
-	return append(b, digits...)
+// keyHash returns what stands in the log for a request's key: the first 8 bytes of
+// its HMAC-SHA256, in hexadecimal. Who has the log and not the HMAC's key cannot try
+// keys on it.
+func keyHash(hashKey, key []byte) []byte {
+	const length = 8
+	mac := hmac.New(sha256.New, hashKey)
+	_, _ = mac.Write(key) // never fails
+	return hex.AppendEncode(make([]byte, 0, 2*length), mac.Sum(nil)[:length])
 }
 
 // routeName names the way the request went: held if it waited and never left,

@@ -235,6 +235,6 @@ func (c *client) noLink(p *pool, err error) verdict {
 	default:
 		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
 	}
-	v.detail = err.Error()
+	v.detail = c.s.unreached(err)
 	return v
 }

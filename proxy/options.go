@@ -46,6 +46,9 @@ type Options struct {
 	BodyBuffer int
 	// Probe is the answer to Settings.ProbePath.
 	Probe func() (ready bool, reason string)
+	// HashKey is the key of the HMAC that stands in the access log as key_hash; any
+	// goroutine calls it. Nil: an empty one.
+	HashKey func() []byte
 	// MaxConns bounds client connections: at the bound accepting pauses. Zero
 	// means 16384, less than the usual limit of file descriptors.
 	MaxConns int
@@ -62,6 +65,9 @@ func (o Options) withDefaults() Options {
 	o.Streams = cmp.Or(o.Streams, 4096)
 	o.PeerConns = cmp.Or(o.PeerConns, 256)
 	o.BodyBuffer = cmp.Or(o.BodyBuffer, 64<<10)
+	if o.HashKey == nil {
+		o.HashKey = func() []byte { return nil }
+	}
 	o.MaxConns = cmp.Or(o.MaxConns, 16384)
 	return o
 }

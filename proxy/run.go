@@ -118,7 +118,7 @@ func (c *client) notSent(p *trip, err error) verdict {
 	case why != causeNone || p.l.reused:
 		return verdict{step: stepAgain}
 	}
-	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, detail: err.Error()}
+	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, detail: c.s.unreached(err)}
 	if v.code = problem.PeerUnreachable; p.r.Kind == Local {
 		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
 	}

@@ -130,7 +130,9 @@ func want(t *testing.T, line, fields map[string]any) {
 func TestAccessLogTellsOfEachRequest(t *testing.T) {
 	var log journal
 	access := &proxy.Access{Log: zerolog.New(&log)}
-	ingress, _ := pair(t, webApp(t, echo), func(o *proxy.Options) { o.Access = access })
+	ingress, _ := pair(t, webApp(t, echo), func(o *proxy.Options) {
+		o.Access, o.HashKey = access, func() []byte { return []byte("the cluster's") }
+	})
 	c := ingress.dial()
 	const request = "POST /a%%20b?q=1 HTTP/1.1\r\nHost: h\r\nX-Request-Id: r1\r\nX-Shard-Key: k\r\nContent-Length: 5\r\n\r\nhello"
 	c.send(request)
@@ -138,7 +140,7 @@ func TestAccessLogTellsOfEachRequest(t *testing.T) {
 	line := log.next(t, 1) // one: the owner says nothing
 	want(t, line, map[string]any{
 		"method": "POST", "path": "/a%20b", "status": 200.0, "route": "remote", "owner": "owner", "epoch": 1.0,
-		"key_hash": "c3d31922c50b1b63", "client": "127.0.0.1", "request_id": "r1", "bytes_in": float64(len(request) - 1), "held_ms": 0.0,
+		"key_hash": "801d2b90b92184c3", "client": "127.0.0.1", "request_id": "r1", "bytes_in": float64(len(request) - 1), "held_ms": 0.0,
 		"query": nil, "key": nil, "error": nil,
 	})
 	if ms, ok := line["upstream_ms"].(float64); !ok || ms <= 0 || ms > line["took_ms"].(float64) { //nolint:errcheck,forcetypeassert // a test

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"shardway/node/recovery"
 )
@@ -36,7 +37,7 @@ func (c *backupCommand) Run(ctx context.Context, s *session) error {
 	if c.JSON {
 		return writeJSON(s.out, b)
 	}
-	_, err = fmt.Fprintf(s.out, "%s: cluster %s, %d shards, map of epoch %d\n", c.File, b.Cluster, b.Shards, b.Epoch)
+	_, err = fmt.Fprintf(s.out, "%s: cluster %s, %d shards, map of epoch %d\n", c.File, strings.Map(printable, b.Cluster), b.Shards, b.Epoch)
 	return err
 }
 

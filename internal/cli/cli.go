@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -102,8 +103,11 @@ func (s *session) fail(err error) int {
 	return exitFailed
 }
 
-// complain writes one line about what went wrong. When even that cannot be
-// written there is nobody left to tell.
+// complain writes about what went wrong, which may quote a node or a file: each
+// line of it is marked as ours, and nothing in it moves the cursor. When even that
+// cannot be written there is nobody left to tell.
 func (s *session) complain(what any) {
-	_, _ = fmt.Fprintf(s.err, "shardway: %v\n", what)
+	for line := range strings.SplitSeq(fmt.Sprint(what), "\n") {
+		_, _ = fmt.Fprintf(s.err, "shardway: %s\n", strings.Map(printable, line))
+	}
 }

@@ -44,6 +44,6 @@ func (c *rotateCommand) Run(ctx context.Context, s *session) error {
 	if c.JSON {
 		return writeJSON(s.out, r)
 	}
-	_, err = fmt.Fprintf(s.out, "secret %s is the only one on %s\n", r.Secret, strings.Join(r.Nodes, ", "))
+	_, err = fmt.Fprintf(s.out, "secret %s is the only one on %s\n", strings.Map(printable, r.Secret), strings.Map(printable, strings.Join(r.Nodes, ", ")))
 	return err
 }

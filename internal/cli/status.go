@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"shardway/admin"
@@ -35,7 +36,7 @@ func (c *statusCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	for _, w := range st.Warnings {
-		if _, err := fmt.Fprintf(s.out, "\nwarning: %s\n", w); err != nil {
+		if _, err := fmt.Fprintf(s.out, "\nwarning: %s\n", strings.Map(printable, w)); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ const (
 	labelGossip      = "gossip: AES-256-GCM key"
 	labelAuthority   = "peer: Ed25519 seed of the cluster's authority"
 	labelFingerprint = "fingerprint"
+	labelAccess      = "access log: HMAC key of key_hash"
 )
 
 // derive returns n bytes of their own for the label.
@@ -28,6 +29,10 @@ func (s Secret) derive(label string, n int) []byte {
 
 // GossipKey returns the key that encrypts gossip: 32 bytes.
 func (s Secret) GossipKey() []byte { return s.derive(labelGossip, 32) }
+
+// AccessKey returns the key under which access logs hash the keys of requests: 32
+// bytes.
+func (s Secret) AccessKey() []byte { return s.derive(labelAccess, 32) }
 
 func (s Secret) authorityKey() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(s.derive(labelAuthority, ed25519.SeedSize))

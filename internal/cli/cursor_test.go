@@ -1,0 +1,31 @@
+package cli_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"shardway/internal/problem"
+)
+
+// What a node says in an error is a stranger's text on an operator's terminal: it
+// must not clear the screen, and not look like a line of another program.
+func TestErrorsDoNotMoveTheCursor(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Server", "shardway-admin")
+		problem.Write(w, problem.New(problem.Conflict, "\x1b[2J\x1b]0;owned\a\u009b2Jgone\r\nroot@host# all is well"))
+	}))
+	defer srv.Close()
+	for _, line := range []string{"status", "nodes", "remove a", "step-down", "locate k"} {
+		code, out, errOut := run(t, line+" --admin "+strings.TrimPrefix(srv.URL, "http://"))
+		if code != 1 || strings.ContainsAny(out+errOut, "\x1b\a\r\u009b") || !strings.Contains(errOut, "gone") {
+			t.Errorf("%s: exit %d: %q %q", line, code, out, errOut)
+		}
+		for text := range strings.Lines(errOut) {
+			if !strings.HasPrefix(text, "shardway: ") {
+				t.Errorf("%s: the line %q is not marked as ours", line, text)
+			}
+		}
+	}
+}
