@@ -23,7 +23,9 @@ const (
 // answers, and then the end of both connections.
 type goodbye struct {
 	once  sync.Once
-	asked chan struct{} // closed by say
+	began chan struct{} // closed when the tunnel carries: before, others write
+	over  chan struct{} // closed by close
+	ended chan struct{} // closed when nobody runs it, nor will
 	up    stream        // from the client to the app
 	down  stream        // from the app to the client
 	// lingers tells that the client's connection is to be closed with patience.
@@ -32,10 +34,17 @@ type goodbye struct {
 }
 
 func newGoodbye(client, app *h1.Conn) *goodbye {
-	g := &goodbye{asked: make(chan struct{})}
+	g := &goodbye{began: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{})}
 	g.up.set(app, true)
 	g.down.set(client, false)
 	return g
+}
+
+// begin lets both streams be written to, by their goroutines and by run.
+func (g *goodbye) begin() {
+	g.up.to.Writer().Begin(h1.UntilClose, 0)
+	g.down.to.Writer().Begin(h1.UntilClose, 0)
+	close(g.began)
 }
 
 // say asks for the end. It does not wait; the tunnel ends within a moment.
@@ -46,17 +55,29 @@ func (g *goodbye) say(why cause) {
 			said = farewellLeaving
 		}
 		g.up.why, g.down.why = said, said
-		close(g.asked)
+		go func() { // until close at the latest
+			defer close(g.ended)
+			g.run()
+		}()
 	})
 }
 
-// run waits to be asked, and then ends both connections. It returns early when
-// over is closed.
-func (g *goodbye) run(over <-chan struct{}) {
+// close ends the goodbye with its tunnel, whose connections are left alone then.
+func (g *goodbye) close() {
+	close(g.over)
+	g.once.Do(func() { close(g.ended) }) // nobody may ask any more
+	<-g.ended
+	if g.late != nil {
+		g.late.Stop()
+	}
+}
+
+// run ends both connections. It returns early when over is closed.
+func (g *goodbye) run() {
 	select {
-	case <-over:
+	case <-g.began:
+	case <-g.over:
 		return
-	case <-g.asked:
 	}
 	g.up.finish()
 	g.down.finish()
@@ -67,7 +88,7 @@ func (g *goodbye) run(over <-chan struct{}) {
 		case <-s.answered:
 		case <-timer.C:
 			timer.Reset(0) // the other one is not waited for either
-		case <-over:
+		case <-g.over:
 			return
 		}
 	}
@@ -138,7 +159,6 @@ func (s *stream) set(to *h1.Conn, masked bool) {
 // why the tunnel is broken.
 func (s *stream) carry(from *h1.Conn) error {
 	w := s.to.Writer()
-	w.Begin(h1.UntilClose, 0)
 	for {
 		p, err := from.Next()
 		end := errors.Is(err, io.EOF)

@@ -95,12 +95,19 @@ func (c *client) waitsFor() uint32 {
 	return queue.NoShard
 }
 
+// kept returns how much memory the request keeps while it waits: its head, what there
+// is of its body with the room for the rest, and what has been read of what follows.
+func (c *client) kept() int64 {
+	c.h.Idle()
+	return int64(c.h.Kept() + c.req.Kept() + cap(c.body))
+}
+
 // enter takes a place in the queue, unless the request has one.
 func (c *client) enter() verdict {
 	if c.x.ticket != nil {
 		return verdict{}
 	}
-	ticket, err := c.s.o.Room.Enter(c.waitsFor(), int64(len(c.req.Raw())+len(c.body)))
+	ticket, err := c.s.o.Room.Enter(c.waitsFor(), c.kept())
 	switch {
 	case err != nil && c.x.mayHaveRun():
 		return c.expired(verdict{})

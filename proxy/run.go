@@ -52,6 +52,10 @@ func (c *client) run(p *trip) verdict {
 		}
 		return c.broken(p, err)
 	}
+	if !c.up.running { // nothing flows until the answer comes
+		c.h.Idle()
+		w.Idle()
+	}
 	if err := c.awaitAnswer(p, w); err != nil {
 		return c.broken(p, err)
 	}

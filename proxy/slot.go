@@ -121,7 +121,7 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 		if !s.word.CompareAndSwap(w, w|uint64(c)<<slotCause) {
 			continue
 		}
-		if bye := s.bye.Load(); bye != nil && (c == causeMoved || c == causeDrain || c == causeLeaving) {
+		if bye := s.bye.Load(); bye != nil && r.flags&slotTunnel != 0 && (c == causeMoved || c == causeDrain || c == causeLeaving) {
 			// A WebSocket whose shard moves closes its connections itself, within a
 			// moment, having said why.
 			bye.say(c)

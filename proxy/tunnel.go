@@ -34,6 +34,9 @@ func (c *client) tunnel(p *trip) verdict {
 	if c.h.WriteResponseHead(&p.l.res, e).Close(nil) == nil {
 		c.carry(p.l, bye)
 	}
+	if bye != nil {
+		bye.close()
+	}
 	c.end(p)
 	if bye != nil && bye.lingers.Load() {
 		c.h.CloseLinger()
@@ -48,26 +51,16 @@ func (c *client) carry(l *link, bye *goodbye) {
 		patient := end.Timeouts()
 		patient.Body = 0
 		end.SetTimeouts(patient)
+		end.Idle()
 	}
 	both := func() { closeAll([]*h1.Conn{l.Conn, c.h}) }
 	upward := func() bool { return splice(c.h, l.Conn) }
 	downward := func() bool { return splice(l.Conn, c.h) }
 	if bye != nil {
+		bye.begin()
 		both = bye.broken
 		upward = func() bool { return bye.upward(c.h) }
 		downward = func() bool { return bye.downward(l.Conn) }
-		over, ended := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(ended)
-			bye.run(over)
-		}()
-		defer func() {
-			close(over)
-			<-ended
-			if bye.late != nil {
-				bye.late.Stop()
-			}
-		}()
 	}
 	up := make(chan struct{})
 	go func() {

@@ -50,6 +50,7 @@ type node struct {
 		ch chan struct{}
 	}
 	release func()
+	lent    atomic.Int64 // buffers that its connections have
 	room    *queue.Room
 	host    *simnet.Host                // in a bubble; nil: loopback sockets
 	seal    atomic.Pointer[secret.Seal] // TLS between nodes; nil: plain
@@ -182,6 +183,7 @@ func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options))
 	}
 	n.room = o.Room
 	n.Server = proxy.New(o)
+	n.CountBuffers(&n.lent)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {

@@ -282,6 +282,27 @@ func (b *Body) pull(p []byte, wait bool) (int, error) {
 	return 0, nil
 }
 
+// lull is for how long a buffer is held where waiting for more needs one.
+const lull = 100 * time.Millisecond
+
+// pullSoon is pull for data that is there, or will be in a moment where that costs
+// less than to do without a buffer. Else it returns errMore.
+func (b *Body) pullSoon(p []byte) (int, error) {
+	in := b.in
+	if in.sock != nil {
+		return b.pull(p, false)
+	}
+	usual := in.body
+	in.body = lull
+	n, err := b.pull(p, true)
+	in.body = usual
+	if errors.Is(err, os.ErrDeadlineExceeded) && (usual <= 0 || usual > lull) {
+		b.err = nil
+		err = errMore
+	}
+	return n, err
+}
+
 // pullData reads data straight into p, never past the body.
 func (b *Body) pullData(p []byte, wait bool) (int, error) {
 	if b.kind != UntilClose && int64(len(p)) > b.left {

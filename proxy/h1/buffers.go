@@ -1,6 +1,9 @@
 package h1
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 const (
 	smallBuffer  = 8 << 10
@@ -11,6 +14,9 @@ const (
 // Buffers lends buffers of 8, 32 and 64 KiB. Its zero value is ready; a nil
 // *Buffers makes each one anew. Any number of goroutines may use it.
 type Buffers struct {
+	// Lent counts the buffers that are out, for tests. Nil: nobody counts.
+	Lent *atomic.Int64
+
 	small  sync.Pool // *[smallBuffer]byte
 	stream sync.Pool // *[streamBuffer]byte
 	large  sync.Pool // *[largeBuffer]byte
@@ -30,6 +36,9 @@ func (p *Buffers) get(n int) []byte {
 	}
 	if p == nil {
 		return make([]byte, size)
+	}
+	if p.Lent != nil {
+		p.Lent.Add(1)
 	}
 	switch size {
 	case smallBuffer:
@@ -52,6 +61,9 @@ func (p *Buffers) get(n int) []byte {
 func (p *Buffers) put(b []byte) {
 	if p == nil {
 		return
+	}
+	if p.Lent != nil {
+		p.Lent.Add(-1)
 	}
 	b = b[:cap(b)]
 	switch len(b) {

@@ -85,6 +85,9 @@ func (c *Conn) Idle() {
 	c.out.release()
 }
 
+// Kept returns the size of the buffers that the Conn has at the moment.
+func (c *Conn) Kept() int { return len(c.in.buf) + len(c.out.buf) }
+
 // Release gives the buffers back with whatever they hold. It comes last, after
 // Close, from the goroutine that used the Conn.
 func (c *Conn) Release() {

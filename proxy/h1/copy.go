@@ -52,7 +52,10 @@ func (w *Writer) take(b *Body, room []byte) (n int, rerr, werr error) {
 		if w.n > 0 {
 			return 0, nil, w.Flush()
 		}
-		n, rerr = b.pull(room, true)
+		if n, rerr = b.pullSoon(room); n == 0 && errors.Is(rerr, errMore) {
+			w.release() // room is no more
+			return 0, b.Await(), nil
+		}
 	}
 	if errors.Is(rerr, errMore) {
 		rerr = nil

@@ -3,6 +3,7 @@ package h1
 import (
 	"bytes"
 	"iter"
+	"unsafe"
 )
 
 // Refusals of what a head says about its message.
@@ -55,6 +56,9 @@ func (h *Head) reset() {
 	h.first, h.seen, h.scanned = 0, 0, 0
 	h.minor, h.opts, h.length = 0, 0, -1
 }
+
+// Kept returns how much memory the head and the index of its lines take.
+func (h *Head) Kept() int { return cap(h.raw) + cap(h.lines)*int(unsafe.Sizeof(line{})) }
 
 // Raw returns the whole head as it came, the empty line included.
 func (h *Head) Raw() []byte { return h.raw }

@@ -21,7 +21,7 @@ func (b *Body) Ready() ([]byte, error) {
 }
 
 // Await waits until more of the body has come, or its end: then Ready tells. While
-// it waits it holds a buffer only where it must.
+// it waits it holds no buffer but one with unread bytes.
 func (b *Body) Await() error {
 	in := b.in
 	in.release()
