@@ -9,12 +9,11 @@ import (
 )
 
 // fails has the last request answered 502, as it may have run, so long after it was sent.
-func (s *story) fails(code string, after int64) *history.Answer {
+func (s *story) fails(code string, after int64) {
 	a := &s.Answers[len(s.Answers)-1]
 	a.Status, a.Error, a.Detail, a.App, a.EchoID = 502, code, mayHaveRun, "", ""
 	t := &a.Attempts[len(a.Attempts)-1]
 	t.Done = t.Sent + after*ms
-	return a
 }
 
 // waits adds a request at node x that waited for all its time, in vain.
