@@ -60,8 +60,9 @@ type Cluster struct {
 	spawn *spawner
 	ops   *http.Client
 	nodes []*Node
-	// faults are what was done to the nodes.
+	// faults are what was done to the nodes, stalls what the machine did.
 	faults []history.Fault
+	stalls stalls
 
 	watch    *watch
 	watching context.Context //nolint:containedctx // ends what New started, at close
@@ -122,6 +123,7 @@ func New(tb testing.TB, o Options) *Cluster {
 		c.secrets = newSecrets()
 	}
 	c.watching, c.unwatch = context.WithCancel(context.Background())
+	c.watchers.Go(func() { c.stalls.watch(c.watching) })
 	tb.Cleanup(func() { c.close(tb) })
 	return c
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // Faults are what was done to the nodes. Those that concern a process, its app or
-// its disk are noted as they are done.
-func (c *Cluster) Faults() []history.Fault { return slices.Clone(c.faults) }
+// its disk are noted as they are done; so are times in which the machine was busy.
+func (c *Cluster) Faults() []history.Fault { return slices.Concat(c.faults, c.stalls.all()) }
 
 // Hurt notes what a test does to a node by other means, from now on until mended is
 // called.

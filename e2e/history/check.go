@@ -80,6 +80,11 @@ func (j *judge) index() {
 		j.ingress[j.h.Answers[i].ID] = j.rules.node(j.h.Answers[i].final().Target)
 	}
 	j.report.Shards = len(j.shards)
+	for i := range j.h.Faults {
+		if f := &j.h.Faults[i]; f.Kind == Stalled && !j.brief(f) {
+			j.report.Stalled += time.Duration(f.until() - f.From)
+		}
+	}
 }
 
 // owned judges the runs of each shard among each other.

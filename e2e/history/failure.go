@@ -2,6 +2,7 @@ package history
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -39,23 +40,24 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 	}
 	ingress := j.ingress[a.ID]
 	owners := j.owners(shard, a.Sent(), a.Done())
-	apart := j.noMajority(a)
+	// Without a majority nobody has a lease: what comes in waits, wherever it is, and
+	// what runs is cut after a while. One that is there for half of a wait is in time.
+	alone := j.alone(a)
+	apart := waited && alone > j.rules.least(j.rules.QueueWait/2) || !waited && alone > j.rules.least(j.rules.DeadAfter/2)
 	for i := range j.h.Faults {
 		f := &j.h.Faults[i]
 		at, of := f.touches(ingress), false
 		for node := range owners {
 			of = of || f.touches(node)
 		}
-		// A request without an owner waits wherever it is.
-		any := apart && waited
-		if !at && !of && !any || a.Done() < f.From || f.Kind == Left || j.brief(f) {
+		if !at && !of && !apart || a.Done() < f.From || f.Kind == Left && !apart || j.brief(f) {
 			continue
 		}
-		reason := j.way(a, f, at, apart)
+		reason := j.way(a, f, at || apart, apart)
 		if reason == "" {
 			continue
 		}
-		until := j.ends(a, f, shard, at || any)
+		until := j.ends(a, f, shard, at || apart)
 		if a.Done() <= until && (!waited || a.final().Sent <= f.until()) {
 			return reason, 0
 		}
@@ -136,6 +138,9 @@ func (j *judge) waited(a *Answer) bool {
 // ends is until when a fault may make a request of a shard fail.
 func (j *judge) ends(a *Answer, f *Fault, shard uint32, at bool) int64 {
 	until := f.mended()
+	if f.Kind == Stalled {
+		until = after(until, int64(j.rules.DeadAfter)) // leases that ended cut no sooner
+	}
 	if f.Kind == Killed {
 		until = min(until, orNever(f.By)) // its connections broke with it
 		if j.waited(a) {
@@ -151,10 +156,11 @@ func (j *judge) ends(a *Answer, f *Fault, shard uint32, at bool) int64 {
 	return after(until, int64(j.rules.Settle))
 }
 
-// brief tells whether a node was stopped for less than a lease: so it may hold
-// requests up, and fails none. Stops with less than a lease between them are one.
+// brief tells whether a node was stopped, or the machine busy, for less than a lease:
+// so it may hold requests up, and fails none. Stops with less than a lease between them
+// are one.
 func (j *judge) brief(f *Fault) bool {
-	if f.Kind != Stopped {
+	if f.Kind != Stopped && f.Kind != Stalled {
 		return false
 	}
 	lease := int64(j.rules.Lease)
@@ -163,7 +169,7 @@ func (j *judge) brief(f *Fault) bool {
 		grown = false
 		for i := range j.h.Faults {
 			other := &j.h.Faults[i]
-			if other.Kind != Stopped || other.Node != f.Node || !other.during(from-lease+1, after(until, lease-1)) {
+			if other.Kind != f.Kind || other.Node != f.Node || !other.during(from-lease+1, after(until, lease-1)) {
 				continue
 			}
 			if other.From < from || other.until() > until {
@@ -200,27 +206,58 @@ func (j *judge) shardOf(a *Answer) (uint32, bool) {
 	return 0, false
 }
 
-// noMajority tells whether something was done to so many nodes at once, while a
-// request waited, that the others were no majority.
-func (j *judge) noMajority(a *Answer) bool {
+// alone is for how long at a time, while a request was under way, something was done
+// to so many nodes that the others were no majority.
+func (j *judge) alone(a *Answer) (longest int64) {
 	nodes := make(map[string]bool)
-	for _, node := range j.rules.Targets {
-		nodes[node] = true
-	}
 	for i := range j.maps {
 		for _, node := range j.maps[i].Owners {
 			nodes[node] = true
 		}
 	}
 	delete(nodes, "")
-	hurt := 0
-	for node := range nodes {
-		for i := range j.h.Faults {
-			if f := &j.h.Faults[i]; f.touches(node) && f.during(a.final().Sent, a.Done()) {
-				hurt++
-				break
+	if len(nodes) == 0 {
+		for _, node := range j.rules.Targets {
+			nodes[node] = true
+		}
+	}
+	from, until := a.final().Sent, a.Done()
+	moments := []int64{from, until}
+	for i := range j.h.Faults {
+		f := &j.h.Faults[i]
+		for _, t := range []int64{f.From, f.until()} {
+			if from < t && t < until {
+				moments = append(moments, t)
 			}
 		}
 	}
-	return len(nodes) > 0 && 2*hurt >= len(nodes)
+	slices.Sort(moments)
+	began := int64(0)
+	for i := range moments[1:] {
+		at, next := moments[i], moments[i+1]
+		switch {
+		case next <= at:
+		case len(nodes) == 0 || 2*j.hurt(nodes, at, next) < len(nodes):
+			began = 0
+		default:
+			if began == 0 {
+				began = at
+			}
+			longest = max(longest, next-began)
+		}
+	}
+	return longest
+}
+
+// hurt is to how many of the nodes something was done during all of a time.
+func (j *judge) hurt(nodes map[string]bool, from, until int64) int {
+	n := 0
+	for node := range nodes {
+		if slices.ContainsFunc(j.h.Faults, func(f Fault) bool {
+			return f.touches(node) && f.From <= from && until <= f.until() && !j.brief(&f)
+		}) {
+			n++
+		}
+	}
+	return n
 }

@@ -11,7 +11,7 @@ import (
 // 200 (it was dead by 120, if it was killed), a shard of a's
 // and one of b's, and requests that failed in all the ways there are.
 func TestOnlyFaultsExcuseFailures(t *testing.T) {
-	const ofA, ofB = "key-0", "key-1"
+	const ofA, ofB, ofC = "key-0", "key-1", "key-2"
 	answer := func(target, key, method string, sent, done int64) history.Answer {
 		return history.Answer{ID: "x", Key: key, Method: method, Attempts: []history.Attempt{{Target: target, Sent: sent, Done: done}}}
 	}
@@ -78,7 +78,7 @@ func TestOnlyFaultsExcuseFailures(t *testing.T) {
 		}
 		h := history.History{
 			Answers: []history.Answer{c.a}, Faults: []history.Fault{f},
-			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{ofA: "a", ofB: "b"})}},
+			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{ofA: "a", ofB: "b", ofC: "c"})}},
 		}
 		r := history.Check(h, history.Rules{
 			Shards: shards, QueueWait: 50, Settle: 10, Lease: 20,

@@ -28,11 +28,14 @@ const (
 	BadDisk
 	// Behind: the log was kept from it, or what it wrote took long.
 	Behind
+	// Stalled: the machine had no time for whoever looks at its clock, nor, it is to be
+	// feared, for any node.
+	Stalled
 )
 
 var faultKinds = [...]string{
 	Killed: "killed", Stopped: "stopped", Left: "stopping", Unreachable: "apart", Reset: "reset",
-	NoApp: "without an app", BadDisk: "without a disk", Behind: "behind",
+	NoApp: "without an app", BadDisk: "without a disk", Behind: "behind", Stalled: "on a busy machine",
 }
 
 // String names the kind.
@@ -66,7 +69,10 @@ func (f *Fault) until() int64 { return orNever(f.Until) }
 
 // touches tells whether the node is one of those it was done to.
 func (f *Fault) touches(node string) bool {
-	if f.Kind == Reset {
+	switch f.Kind {
+	case Stalled:
+		return true
+	case Reset:
 		return f.Node == "" || f.Peer == "" || f.Node == node || f.Peer == node
 	}
 	return f.Node == node

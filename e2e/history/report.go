@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // shown bounds how many violations an error prints.
@@ -38,6 +39,8 @@ type Report struct {
 	// Overlapped counts all these overlaps by shard: elsewhere an app that knows no
 	// epochs is as safe as one that does.
 	Overlapped map[uint32]int
+	// Stalled is for how long the machine was too busy to blame a node for anything.
+	Stalled time.Duration
 	// Violations are the broken promises.
 	Violations []Violation
 }
@@ -94,6 +97,9 @@ func (r *Report) String() string {
 		if c.n > 0 {
 			fmt.Fprintf(&b, ", %d %s", c.n, c.what)
 		}
+	}
+	if r.Stalled > 0 {
+		fmt.Fprintf(&b, ", a busy machine for %v", r.Stalled.Round(time.Millisecond))
 	}
 	by := make(map[Kind]int)
 	for _, v := range r.Violations {

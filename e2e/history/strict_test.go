@@ -297,6 +297,47 @@ func TestClocksThatDifferWaitLonger(t *testing.T) {
 	}
 }
 
+// TestMajorityThatIsGoneCutsWhatRuns has a node that lives, and cuts what it runs, as
+// nobody grants it a lease: not before half of dead-after.
+func TestMajorityThatIsGoneCutsWhatRuns(t *testing.T) {
+	for since, want := range map[int64]int{750: 1, 749: 0} {
+		s := good()
+		s.fault(history.Left, "a", -10, 0, 20_000)
+		s.fault(history.Stopped, "c", since, 0, 20_000)
+		s.asked("x", "POST", key(1), "b", 9, 2000)
+		s.fails("upstream-broken", 2001)
+		r := history.Check(s.History, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "x": "b"}})
+		if len(r.Violations) != want {
+			t.Errorf("from %d ms on: %v\n%v", since, r, r.Violations)
+		}
+	}
+}
+
+// TestBusyMachineIsNobodysFault has a POST that failed, and then moments in which
+// nobody looked at the clock: each of them too short to fail anything.
+func TestBusyMachineIsNobodysFault(t *testing.T) {
+	for _, c := range []struct {
+		gap  int64
+		want int
+	}{{500, 1}, {499, 0}} {
+		s := good()
+		for at := int64(1); at < 2000; at += 200 + c.gap {
+			s.fault(history.Stalled, "", at, 0, at+200)
+		}
+		s.asked("x", "POST", key(1), "b", 9, 900)
+		s.fails("upstream-broken", 1000)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != c.want || len(r.Violations) != c.want {
+			t.Errorf("%d ms between them: %v\n%v", c.gap, r, r.Violations)
+		}
+		s = good()
+		stopAndTake(history.Stopped)(s, 1000)
+		s.fault(history.Stalled, "", -5000, 0, 5000)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.TwoOwners) != 1 {
+			t.Errorf("a busy machine has two owners: %v", r)
+		}
+	}
+}
+
 // TestMajorityThatIsGoneServesNobody has a request at a node to which nothing was
 // done, of a shard of its own.
 func TestMajorityThatIsGoneServesNobody(t *testing.T) {
@@ -313,7 +354,8 @@ func TestMajorityThatIsGoneServesNobody(t *testing.T) {
 		for i := range shards {
 			h.Maps[0].Owners[i] = "b"
 		}
-		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c"}})
+		h.Maps[0].Owners[shardOf(key(2))], h.Maps[0].Owners[shardOf(key(3))] = "a", "c"
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "4": "spare"}})
 		if len(r.Violations) != want {
 			t.Errorf("%d of three: %v\n%v", hurt, r, r.Violations)
 		}
