@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"shardway/internal/bounds"
 )
 
 // setting is one row of the table: all that is known about a key.
@@ -125,9 +127,9 @@ func clusterSettings() []setting {
 			func(c *Config) value { return number{&c.Voters, 1, maxVoters} }),
 		row("dead-server-after", "DURATION", "off", "take a dead server out after this time; a spare one gets its vote first",
 			func(c *Config) value { return span{&c.DeadServerAfter, time.Second, 30 * 24 * time.Hour, true} }),
-		row("fence", "strict|lease|refused", "lease", "when the shards of a silent node may be taken",
+		row("fence", "strict|lease|refused", "lease", "when the shards of a silent node may be taken; of a new cluster, see timing",
 			func(c *Config) value { return choice[Fence]{&c.Fence, []Fence{FenceStrict, FenceLease, FenceRefused}} }),
-		row("pause", "moving|cluster", "moving", "what pauses while the shard map changes",
+		row("pause", "moving|cluster", "moving", "what pauses while the shard map changes; of a new cluster, see timing",
 			func(c *Config) value { return choice[Pause]{&c.Pause, []Pause{PauseMoving, PauseCluster}} }),
 	)
 }
@@ -153,10 +155,10 @@ func timingSettings() []setting {
 	return grouped("Timing",
 		row("heartbeat", "DURATION", "100ms", "how often a node tells the leader that it lives",
 			func(c *Config) value { return span{&c.Heartbeat, 5 * time.Millisecond, time.Minute, false} }),
-		row("lease", "DURATION", "500ms", "for how long a node may serve after it heard from the leader",
-			func(c *Config) value { return span{&c.Lease, 100 * time.Millisecond, 4 * time.Minute, false} }),
-		row("dead-after", "DURATION", "2.5s", "when a silent node's shards may be taken without evidence",
-			func(c *Config) value { return span{&c.DeadAfter, 250 * time.Millisecond, time.Hour, false} }),
+		row("lease", "DURATION", "500ms", "for how long a node may serve after it heard from the leader; of a new cluster, see timing",
+			func(c *Config) value { return span{&c.Lease, bounds.LeastLease, bounds.MostLease, false} }),
+		row("dead-after", "DURATION", "2.5s", "when a silent node's shards may be taken without evidence; of a new cluster, see timing",
+			func(c *Config) value { return span{&c.DeadAfter, bounds.LeastDeadAfter, bounds.MostDeadAfter, false} }),
 		row("drain-timeout", "DURATION", "5s", "how long a request may finish where its shard was",
 			func(c *Config) value { return span{&c.DrainTimeout, 10 * time.Millisecond, time.Hour, false} }),
 		row("stream-grace", "DURATION", "250ms", "how long a tunnel or an event stream lives on when its shard moves or its node leaves, within --drain-timeout",

@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"time"
+
+	shared "shardway/internal/bounds"
 )
 
 // The constants that stand beside the configured timings.
@@ -58,11 +60,11 @@ func (c *Config) Silent() time.Duration { return silentHeartbeats * c.Heartbeat 
 
 // LeaseRunOut is when the last lease of a crashed node has certainly run out:
 // the rates of two clocks may differ by 10 %.
-func (c *Config) LeaseRunOut() time.Duration { return c.Lease + c.Lease/10 }
+func (c *Config) LeaseRunOut() time.Duration { return shared.RunOut(c.Lease) }
 
 // CutAfter is how long running requests go on after the end of a lease. A node
 // whose clock runs 10 % slow still ends them before dead-after.
-func (c *Config) CutAfter() time.Duration { return c.DeadAfter*85/100 - c.Lease }
+func (c *Config) CutAfter() time.Duration { return shared.CutAfter(c.Lease, c.DeadAfter) }
 
 // AckDeadline is how long the leader waits for a node's acknowledgement.
 func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + ackSlack }
@@ -71,28 +73,11 @@ func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + ackSlack 
 func (c *Config) Bounds() []Bound { return append(c.musts(), c.advice()...) }
 
 func (c *Config) musts() []Bound {
-	twoLeases := 2 * c.LeaseRunOut()
-	bounds := []Bound{
-		{
-			Rule: "heartbeat ≤ lease / 4", Figures: short(c.Heartbeat) + " ≤ " + short(c.Lease/4), Holds: 4*c.Heartbeat <= c.Lease,
-			Why:  "a lease outlives three lost heartbeats, and a pause of a quarter lease is noticed",
-			keys: []string{"heartbeat", "lease"}, remedy: "lower heartbeat to " + short(c.Lease/4) + ", or raise lease to " + short(4*c.Heartbeat),
-		},
-		{
-			Rule: "2 × lease + 10 % < dead-after", Figures: short(twoLeases) + " < " + short(c.DeadAfter), Holds: twoLeases < c.DeadAfter,
-			Why:  "a node is refused leases once its last echo is dead-after / 2 old; that is later than the end of the lease it has, though clocks differ by 10 %",
-			keys: []string{"dead-after", "lease"}, remedy: "raise dead-after above " + short(twoLeases) + ", or lower lease below " + short((c.DeadAfter * 10 / 22).Truncate(time.Millisecond)),
-		},
-		{
-			Rule: "0.85 × dead-after − lease > 0", Figures: short(c.CutAfter()) + " > 0s", Holds: c.CutAfter() > 0,
-			Why:  "running requests are cut that long after the lease ended, before their shards may be taken",
-			keys: []string{"dead-after", "lease"}, remedy: "raise dead-after, or lower lease",
-		},
-		{
-			Rule: "5 × heartbeat ≤ dead-after / 2", Figures: short(c.Silent()) + " ≤ " + short(c.DeadAfter/2), Holds: c.Silent() <= c.DeadAfter/2,
-			Why:  "a round without a silent node begins before that node is refused leases",
-			keys: []string{"heartbeat", "dead-after"}, remedy: "lower heartbeat to " + short(c.DeadAfter/10) + ", or raise dead-after to " + short(2*c.Silent()),
-		},
+	var bounds []Bound
+	for _, b := range shared.Between(c.Heartbeat, c.Lease, c.DeadAfter) {
+		bounds = append(bounds, Bound{Rule: b.Rule, Figures: b.Figures, Holds: b.Holds, Why: b.Why, keys: b.Keys, remedy: b.Remedy})
+	}
+	bounds = append(bounds, []Bound{
 		{
 			Rule: "stream-grace ≤ drain-timeout", Figures: short(c.StreamGrace) + " ≤ " + short(c.DrainTimeout), Holds: c.StreamGrace <= c.DrainTimeout,
 			Why:  "what still runs at drain-timeout is cut, tunnels and event streams too",
@@ -113,7 +98,7 @@ func (c *Config) musts() []Bound {
 			Why:  "requests for the shards of a crashed node wait as long as its return is waited for",
 			keys: []string{"restart-grace", "queue-wait"}, remedy: "lower restart-grace below " + short(c.QueueWait) + ", or raise queue-wait",
 		},
-	}
+	}...)
 	if c.DeadServerAfter == 0 {
 		return bounds
 	}
@@ -160,5 +145,6 @@ func (c *Config) Figures() []Figure {
 		{"silent node's shards after", short(c.DeadAfter), "without evidence (dead-after)"},
 		{"running requests cut after", short(c.CutAfter()), "counted from the end of the lease (0.85 × dead-after − lease)"},
 		{"acknowledgement due after", short(c.AckDeadline()), "drain-timeout + 1s; a node that misses it is dropped"},
+		{"these timings count for", "a new cluster", "lease, dead-after, fence and pause are the founder's; a cluster that is there keeps its own (`shardway timing`)"},
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"shardway/internal/bounds"
 )
 
 // value is a setting's place in a Config.
@@ -137,16 +139,7 @@ func (v span) String() string {
 }
 
 // short is the duration without the zero units that its String ends in.
-func short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
+func short(d time.Duration) string { return bounds.Short(d) }
 
 // size is a number of bytes within bounds.
 type size struct {

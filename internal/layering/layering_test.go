@@ -24,7 +24,7 @@ func allowed() map[string][]string {
 		// Pure.
 		"shardmap": {},
 		"ack":      {"shardmap"},
-		"config":   {},
+		"config":   {"internal/bounds"},
 		// Beside each other, below proxy.
 		"queue":     {},
 		"endpoints": {},
@@ -35,7 +35,7 @@ func allowed() map[string][]string {
 		// The operator's side.
 		"admin": {"shardmap", "internal/problem"},
 		// The composition.
-		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/past", "ack", "admin", "endpoints", "peer", "proxy", "queue", "shardmap", "internal/clock", "internal/secret"},
+		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/past", "ack", "admin", "endpoints", "peer", "proxy", "queue", "shardmap", "internal/bounds", "internal/clock", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer"},
 		"node/disk":      {"node/logs"},
 		"node/gossip":    {"node/lineage", "node/logs", "endpoints"},
@@ -45,6 +45,7 @@ func allowed() map[string][]string {
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
 		"node/process":   {"node", "node/disk", "node/gossip", "ack", "admin", "config", "proxy", "queue", "internal/clock", "internal/logfile", "internal/secret"},
 		// The ends.
+		"internal/bounds":  {},
 		"internal/clock":   {},
 		"internal/logfile": {},
 		"internal/overlay": {}, // only tests use it
