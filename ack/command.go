@@ -9,7 +9,7 @@ import (
 // Entries start with codecVersion and their kind. Numbers are unsigned varints,
 // texts and maps carry their length. An unknown version is refused with both
 // numbers, because a node that skips what others apply would differ from them.
-const codecVersion = 1
+const codecVersion = 2
 
 // CodecMin and CodecMax are the versions of log entries that this program reads;
 // it writes CodecMax. A node says them by gossip, so that a later version can
@@ -23,6 +23,7 @@ const (
 	kindBirth byte = iota + 1
 	kindProposal
 	kindCommit
+	kindTiming
 )
 
 const (
@@ -35,6 +36,16 @@ const (
 type birth struct {
 	cluster string
 	shards  int
+	timing  Timing
+}
+
+// retiming puts a timing in the place of another.
+type retiming struct {
+	// term is the Raft term of the leader that decided on it, as with a proposal.
+	term uint64
+	// replaces is the index of the entry that set the timing in force.
+	replaces uint64
+	timing   Timing
 }
 
 type dropping struct {
@@ -57,12 +68,22 @@ type commit struct {
 	digest [32]byte
 }
 
-// EncodeBirth returns the entry that gives a new cluster its id (1 to 64 bytes)
-// and its number of shards (1 to MaxShards). Only the first one counts.
-func EncodeBirth(cluster string, shards int) []byte {
+// EncodeBirth returns the entry that gives a new cluster its id (1 to 64 bytes),
+// its number of shards (1 to MaxShards) and its first timing. Only the first one
+// counts.
+func EncodeBirth(cluster string, shards int, t Timing) []byte {
 	w := writer{b: []byte{codecVersion, kindBirth}}
 	w.text(cluster)
 	w.uint(uint64(shards))
+	w.timing(t)
+	return w.b
+}
+
+func encodeRetiming(c retiming) []byte {
+	w := writer{b: []byte{codecVersion, kindTiming}}
+	w.uint(c.term)
+	w.uint(c.replaces)
+	w.timing(c.timing)
 	return w.b
 }
 
@@ -94,14 +115,14 @@ func encodeCommit(c commit) []byte {
 	return w.b
 }
 
-// decodeCommand returns a birth, a proposal or a commit.
+// decodeCommand returns a birth, a proposal, a commit or a retiming.
 func decodeCommand(b []byte) (any, error) {
 	r := reader{b: b}
 	r.version()
 	var c any
 	switch kind := r.byte(); kind {
 	case kindBirth:
-		c = birth{cluster: r.text(1, maxText), shards: int(r.uint(1, MaxShards))}
+		c = birth{cluster: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
 	case kindProposal:
 		p := proposal{term: r.uint(0, maxUint), base: shardmap.Epoch(r.uint(0, maxUint)), want: r.shardMap()}
 		for range r.uint(0, maxDrops) {
@@ -116,6 +137,8 @@ func decodeCommand(b []byte) (any, error) {
 		x := commit{epoch: shardmap.Epoch(r.uint(1, maxUint))}
 		copy(x.digest[:], r.take(len(x.digest)))
 		c = x
+	case kindTiming:
+		c = retiming{term: r.uint(0, maxUint), replaces: r.uint(0, maxUint), timing: r.timing()}
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}

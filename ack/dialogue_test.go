@@ -1,6 +1,7 @@
 package ack_test
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ var update = flag.Bool("update", false, "write the dialogues of testdata anew")
 //	nodes a b c            a new scene: twelve shards, all nodes down
 //	fence lease            or strict, or refused; before anybody leads
 //	grace 3s               the restart grace; likewise
+//	timing a 1s 6s strict  a is to change lease, dead-after and fence
 //	start a b              processes start, each under its next boot
 //	crash c                its process ends, its connections close
 //	elect b [but a c]      b leads the next term; the others go on as they were
@@ -83,6 +85,7 @@ func TestDialoguesShowEveryRule(t *testing.T) {
 	}
 	for _, rule := range []string{
 		": acknowledged\n", ": evidence\n", ": silence\n", ": refusal\n", ": goodbye\n", ": new-boot\n", ": removed\n",
+		"changes no timing", "dead-after 6s",
 		"dropped: silent", "dropped: crashed", "dropped: missed-ack", "dropped: behind", "steps down", "the map stays",
 	} {
 		if !strings.Contains(all.String(), rule) {
@@ -144,9 +147,11 @@ func (s *stage) perform(verb string, args []string) bool {
 	var err error
 	switch verb {
 	case "fence":
-		s.fence = map[string]ack.Fence{"lease": ack.FenceLease, "strict": ack.FenceStrict, "refused": ack.FenceRefused}[args[0]]
+		s.timing.Fence = map[string]ack.Fence{"lease": ack.FenceLease, "strict": ack.FenceStrict, "refused": ack.FenceRefused}[args[0]]
 	case "grace":
-		s.timing.RestartGrace, err = time.ParseDuration(args[0])
+		s.pace.RestartGrace, err = time.ParseDuration(args[0])
+	case "timing":
+		err = s.setTiming(shardmap.NodeID(args[0]), args[1:])
 	case "start":
 		s.begin(ids(args)...)
 	case "crash":
@@ -177,6 +182,21 @@ func (s *stage) perform(verb string, args []string) bool {
 		return s.afflict(s.actor(shardmap.NodeID(args[0])), verb, args[1:])
 	}
 	return err == nil
+}
+
+// setTiming asks a leader for another lease, dead-after and fence. That it refuses
+// is part of the story.
+func (s *stage) setTiming(id shardmap.NodeID, args []string) error {
+	t := s.state.Timing()
+	lease, err := time.ParseDuration(args[0])
+	dead, err2 := time.ParseDuration(args[1])
+	fence, ok := ack.ParseFence(args[2])
+	if err != nil || err2 != nil || !ok {
+		return errors.Join(err, err2, strconv.ErrSyntax)
+	}
+	t.Lease, t.DeadAfter, t.Fence = lease, dead, fence
+	_ = s.retime(id, t)
+	return nil
 }
 
 // begin starts processes that follow whoever leads now.

@@ -10,7 +10,7 @@ import (
 // Every node must forget the same drops, and none that still keeps a node out as
 // long as others can go.
 func TestDropsAreBounded(t *testing.T) {
-	s, _, err := NewState().Apply(1, 1, EncodeBirth("c", 4))
+	s, _, err := NewState().Apply(1, 1, EncodeBirth("c", 4, DefaultTiming()))
 	if err != nil {
 		t.Fatal(err)
 	}

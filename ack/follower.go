@@ -10,7 +10,7 @@ import (
 // acknowledged. It is fed with every state that the node's log produces, by an
 // entry or by a snapshot; it does not matter how many it misses in between.
 type Follower struct {
-	t     Timing
+	drain time.Duration // before it is cut
 	self  shardmap.NodeID
 	state *State
 
@@ -20,9 +20,10 @@ type Follower struct {
 	cut      bool
 }
 
-// NewFollower returns the follower of node self before its first state.
-func NewFollower(t Timing, self shardmap.NodeID) *Follower {
-	return &Follower{t: t, self: self, state: NewState()}
+// NewFollower returns the follower of node self before its first state. A drain
+// may take as long as given, above zero, before it is cut.
+func NewFollower(self shardmap.NodeID, drain time.Duration) *Follower {
+	return &Follower{drain: drain, self: self, state: NewState()}
 }
 
 // Applied takes the newest state. The caller must already have stopped admitting
@@ -34,7 +35,7 @@ func (f *Follower) Applied(now time.Duration, s *State) (drain bool) {
 	if last == 0 || last == f.draining || f.draining == 0 && last == f.acked {
 		return false
 	}
-	f.draining, f.cutAt, f.cut = last, now+f.t.DrainTimeout, false
+	f.draining, f.cutAt, f.cut = last, now+f.drain, false
 	return true
 }
 

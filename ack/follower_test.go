@@ -11,7 +11,7 @@ func TestFollowerAcknowledgesWhatItHasDrainedFor(t *testing.T) {
 	s, proposal, commit := entries(t)
 	at := s.Index() + 1
 	open := apply(t, s, at, proposal, ack.OutcomeProposed)
-	f := ack.NewFollower(ack.DefaultTiming(), "b")
+	f := ack.NewFollower("b", ack.DefaultPace().DrainTimeout)
 	if f.Acked() != 0 || f.Draining() != 0 || f.Drained(0) {
 		t.Error("something to acknowledge before the first state")
 	}
@@ -51,13 +51,13 @@ func TestReplacedProposalIsNotAcknowledged(t *testing.T) {
 	at := s.Index() + 1
 	first := apply(t, s, at, proposal, ack.OutcomeProposed)
 	second := apply(t, first, at+1, proposal, ack.OutcomeProposed)
-	f := ack.NewFollower(ack.DefaultTiming(), "b")
+	f := ack.NewFollower("b", ack.DefaultPace().DrainTimeout)
 	f.Applied(0, first)
 	f.Applied(3*ms, second)
 	if f.Drained(first.Last().Epoch()) || f.Acked() != 0 {
 		t.Error("acknowledged a proposal that was replaced")
 	}
-	drain := ack.DefaultTiming().DrainTimeout
+	drain := ack.DefaultPace().DrainTimeout
 	if f.CutDue(drain + 2*ms) {
 		t.Error("cut by the timer of the replaced proposal")
 	}

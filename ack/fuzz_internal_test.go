@@ -24,7 +24,7 @@ func fuzzMembers(n int) []shardmap.Member {
 // fuzzLog is a short life of a cluster: born, one map committed, one proposed.
 func fuzzLog(tb testing.TB) [][]byte {
 	tb.Helper()
-	log := [][]byte{EncodeBirth("c1", 8)}
+	log := [][]byte{EncodeBirth("c1", 8, DefaultTiming())}
 	s := NewState()
 	add := func(b []byte, err error) {
 		if err != nil {
@@ -61,7 +61,7 @@ func FuzzApply(f *testing.F) {
 		f.Add(log[i], uint64(i+1), uint64(1))
 	}
 	f.Add([]byte{codecVersion, kindProposal}, uint64(1), uint64(1))
-	f.Add([]byte{2}, uint64(9), uint64(9))
+	f.Add([]byte{codecVersion + 1}, uint64(9), uint64(9))
 	f.Add([]byte(nil), ^uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, entry []byte, index, term uint64) {
 		s := NewState()
@@ -131,14 +131,14 @@ func FuzzDecodeState(f *testing.F) {
 			t.Fatalf("two encodings of one state: %x and %x", b, again)
 		}
 		// It can be gone on from.
-		if _, _, err := s.Apply(s.Index()+1, 1, EncodeBirth("c2", 4)); err != nil {
+		if _, _, err := s.Apply(s.Index()+1, 1, EncodeBirth("c2", 4, DefaultTiming())); err != nil {
 			t.Fatalf("a restored state takes no entry: %v", err)
 		}
 	})
 }
 
 func FuzzOpenBackup(f *testing.F) {
-	s, _, err := NewState().Apply(1, 1, EncodeBirth("c1", 8))
+	s, _, err := NewState().Apply(1, 1, EncodeBirth("c1", 8, DefaultTiming()))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func FuzzHeartbeat(f *testing.F) {
 			t.Fatalf("a heartbeat of %d bytes, longer than MaxMessage", len(again))
 		}
 		// Whoever sends it, the leader takes it without a crash.
-		l := NewLeader(LeaderOptions{Server: "z/d", Term: 5, Timing: DefaultTiming(), Fence: FenceLease, State: NewState()}, 0)
+		l := NewLeader(LeaderOptions{Server: "z/d", Term: 5, Pace: DefaultPace(), Timing: DefaultTiming(), State: NewState()}, 0)
 		l.Step(1, TermRead{Before: 1, Term: 5})
 		l.Step(2, Heard{Heartbeat: h, From: "x"})
 		l.Step(3, Tick{})
@@ -196,7 +196,7 @@ func FuzzHeartbeat(f *testing.F) {
 
 func FuzzAnswer(f *testing.F) {
 	for _, a := range []Answer{
-		{Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Epoch: 5, Serve: DefaultTiming().Lease},
+		{Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Epoch: 5, Serve: DefaultTiming().Lease, Cut: DefaultTiming().DeadAfter, Lease: DefaultTiming().Lease},
 		{Boot: 1, Refusal: RefusedDuplicate, Known: 9, Elsewhere: "10.0.0.1:7947", MapStays: true},
 	} {
 		b, err := a.MarshalBinary()
@@ -217,10 +217,10 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil || !bytes.Equal(again, b) {
 			t.Fatalf("%x became %x, %v", b, again, err)
 		}
-		if a.Serve < 0 || a.Serve > maxServe || len(again) > MaxMessage {
+		if a.Serve < 0 || a.Serve > MaxLease || a.Cut < a.Serve || a.Lease < a.Serve || len(again) > MaxMessage {
 			t.Fatalf("out of bounds: %+v", a)
 		}
-		h := NewHolder(DefaultTiming(), 1, 0)
+		h := NewHolder(1, 0)
 		h.Beat(1)
 		h.Answered(2, a.Term, a)
 		h.Tick(3)

@@ -10,10 +10,9 @@ import (
 //
 // A voter's heartbeat that names the leader's term and echoes answer k proves
 // that this voter had not voted in a newer term when k was sent. Q is the latest
-// moment that a quorum has confirmed so; nothing is granted beyond Q + Lease, so
+// moment that a quorum has confirmed so; nothing is granted beyond Q + lease, so
 // every lease of an old leader has run out one lease after the next election.
 type Grantor struct {
-	t         Timing
 	self      string
 	voters    []string
 	confirmed map[string]time.Duration
@@ -22,8 +21,8 @@ type Grantor struct {
 	scratch   []time.Duration
 }
 
-func newGrantor(t Timing, self string) Grantor {
-	return Grantor{t: t, self: self, confirmed: map[string]time.Duration{}, floor: -1}
+func newGrantor(self string) Grantor {
+	return Grantor{self: self, confirmed: map[string]time.Duration{}, floor: -1}
 }
 
 // confirm notes that server had not voted in a newer term at the moment at.
@@ -51,11 +50,12 @@ func (g *Grantor) quorum() (time.Duration, bool) {
 	return max(g.scratch[(len(g.scratch)-1)/2], g.floor), true
 }
 
-// grant returns for how long a node may serve from now on, zero for not at all.
-func (g *Grantor) grant(now time.Duration) time.Duration {
+// grant returns for how long a node may serve from now on by the timing t, zero
+// for not at all.
+func (g *Grantor) grant(now time.Duration, t Timing) time.Duration {
 	q, ok := g.quorum()
 	if !ok {
 		return 0
 	}
-	return min(max(q+g.t.Lease-now, 0), g.t.Lease)
+	return min(max(q+t.Lease-now, 0), t.Lease)
 }

@@ -80,7 +80,7 @@ func (l *Leader) echoed(now time.Duration, n *member) {
 		if at, ok := n.sentAt(n.beat.Echo.Number); ok {
 			n.echoAt = max(n.echoAt, at)
 			l.grants.confirm(n.beat.Server, at)
-			fresh = now-at <= l.t.freshness()
+			fresh = now-at <= l.o.Pace.freshness()
 		}
 	}
 	if !fresh {
@@ -111,7 +111,10 @@ func (l *Leader) answer(now time.Duration, n *member) {
 		MapStays: n.beat.Leaving && l.nobodyStays(now),
 	}
 	if l.mayServe(now, n) {
-		a.Serve = l.grants.grant(now)
+		t := l.timing()
+		if a.Serve = l.grants.grant(now, t); a.Serve > 0 {
+			a.Cut, a.Lease = a.Serve+t.CutAfter(), t.Lease
+		}
 	}
 	if a.Serve > 0 {
 		n.leased, n.lastGrant = true, now

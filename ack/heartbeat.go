@@ -65,9 +65,12 @@ type Answer struct {
 	// that map either way (G5).
 	OK    bool
 	Epoch shardmap.Epoch
-	// Serve is for how long the node may admit requests, counted from the moment
-	// it sent the heartbeat. Zero: no lease.
-	Serve time.Duration
+	// Serve is for how long the node may admit requests, and Cut by when it must
+	// have cut what it still runs if no other lease follows, both counted from the
+	// moment it sent the heartbeat. The node obeys them: it has no timing of its
+	// own. Zero: no lease. Lease is the whole lease that Serve is what is left of; a
+	// pause of a quarter of it voids this one.
+	Serve, Cut, Lease time.Duration
 	// MapStays tells a leaving node that nobody is left to take its shards.
 	MapStays bool
 	// Refusal is zero unless the heartbeat did not count. Known is a boot above
@@ -132,8 +135,13 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 // MarshalBinary returns the answer as it travels. It does not fail.
 func (a Answer) MarshalBinary() ([]byte, error) {
 	w := writer{b: []byte{codecVersion}}
-	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.Beat, uint64(a.Epoch), uint64(max(a.Serve, 0))} {
+	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.Beat, uint64(a.Epoch)} {
 		w.uint(v)
+	}
+	w.uint(uint64(max(a.Serve, 0)))
+	if a.Serve > 0 {
+		w.uint(uint64(a.Cut))
+		w.uint(uint64(a.Lease))
 	}
 	w.byte(flags(a.OK, a.MapStays))
 	w.byte(byte(a.Refusal))
@@ -148,7 +156,13 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 	r.version()
 	*a = Answer{
 		Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), Beat: r.uint(1, maxUint),
-		Epoch: shardmap.Epoch(r.uint(0, maxUint)), Serve: time.Duration(r.uint(0, uint64(maxServe))),
+		Epoch: shardmap.Epoch(r.uint(0, maxUint)), Serve: time.Duration(r.uint(0, uint64(MaxLease))),
+	}
+	if a.Serve > 0 {
+		a.Cut, a.Lease = r.span(MaxDeadAfter), r.span(MaxLease)
+		if a.Cut < a.Serve || a.Lease < a.Serve {
+			r.fail("a lease longer than it may be")
+		}
 	}
 	f := r.byte()
 	if f > 3 {

@@ -7,9 +7,9 @@ import "time"
 const sentKept = 64
 
 // Holder keeps a node's lease: its permission to admit requests for its own
-// shards. The zero Holder is not usable; see NewHolder.
+// shards. It obeys the answers of the leaders and knows no timing of its own. The
+// zero Holder is not usable; see NewHolder.
 type Holder struct {
-	t    Timing
 	boot uint64
 
 	number uint64
@@ -18,9 +18,10 @@ type Holder struct {
 
 	until    time.Duration // the lease runs until here
 	term     uint64        // the newest term whose leader granted one that runs
+	whole    time.Duration // the lease that until is the end of, as it was before it shrank
 	held     bool          // a lease is in force; false from its end or a pause on
-	ended    time.Duration // when the last lease ended
-	cut      bool          // what it admitted has been cut since
+	cutBy    time.Duration // what it admitted must be cut by then, if it has ended
+	cut      bool          // it has been cut since
 	lastTick time.Duration
 }
 
@@ -30,8 +31,8 @@ type sending struct {
 }
 
 // NewHolder returns a Holder without a lease. Its first tick must follow at once.
-func NewHolder(t Timing, boot uint64, now time.Duration) *Holder {
-	return &Holder{t: t, boot: boot, lastTick: now, cut: true}
+func NewHolder(boot uint64, now time.Duration) *Holder {
+	return &Holder{boot: boot, lastTick: now, cut: true}
 }
 
 // Boot returns the boot under which the node sends heartbeats.
@@ -73,7 +74,7 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 		return true
 	}
 	// Leases only ever grow: what a leader granted, it waits for.
-	until := s.at + min(a.Serve, h.t.Lease)
+	until := s.at + a.Serve
 	if until <= now {
 		return true
 	}
@@ -82,6 +83,7 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 	}
 	if !h.held || until > h.until {
 		h.until, h.held, h.cut = until, true, false
+		h.cutBy, h.whole = s.at+a.Cut, a.Lease
 	}
 	return true
 }
@@ -89,20 +91,15 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 // Tick ends a lease that has run out. A jump of more than a quarter lease since
 // the last tick means that the node was paused: the lease is void until renewed.
 func (h *Holder) Tick(now time.Duration) {
-	paused := now-h.lastTick > h.t.Lease/4
+	paused := now-h.lastTick > h.whole/4
 	h.lastTick = now
 	if h.held && (paused || now >= h.until) {
 		h.held = false
-		h.ended = h.until
 	}
 }
 
 // Void ends the lease at once, whatever was granted.
-func (h *Holder) Void() {
-	if h.held {
-		h.held, h.ended = false, h.until
-	}
-}
+func (h *Holder) Void() { h.held = false }
 
 // Until returns when the lease ends, and false without one.
 func (h *Holder) Until() (time.Duration, bool) { return h.until, h.held }
@@ -127,7 +124,7 @@ func (h *Holder) Left(now time.Duration) time.Duration {
 // CutDue reports, once for each lease that ended, that what the node still runs
 // must be cut now: soon another node may own its shards.
 func (h *Holder) CutDue(now time.Duration) bool {
-	if h.held || h.cut || now < h.ended+h.t.CutAfter() {
+	if h.held || h.cut || now < h.cutBy {
 		return false
 	}
 	h.cut = true

@@ -11,14 +11,15 @@ const ms = time.Millisecond
 
 // grants answers heartbeat beat of boot 1 in term 1.
 func grants(number, beat uint64, serve time.Duration) ack.Answer {
-	return ack.Answer{Term: 1, Number: number, Boot: 1, Beat: beat, Serve: serve}
+	t := ack.DefaultTiming()
+	return ack.Answer{Term: 1, Number: number, Boot: 1, Beat: beat, Serve: serve, Cut: serve + t.CutAfter(), Lease: t.Lease}
 }
 
 // holding returns a Holder whose first heartbeat, sent at 0, was answered with a
 // lease of 500 ms after 10 ms.
 func holding(t *testing.T) *ack.Holder {
 	t.Helper()
-	h := ack.NewHolder(ack.DefaultTiming(), 1, 0)
+	h := ack.NewHolder(1, 0)
 	if number, echo := h.Beat(0); number != 1 || echo != (ack.Echo{}) {
 		t.Fatalf("first heartbeat %d, echo %+v", number, echo)
 	}
@@ -60,7 +61,7 @@ func TestLeaseOnlyGrows(t *testing.T) {
 	if until, _ := h.Until(); until != 500*ms {
 		t.Errorf("until %v, want 500ms", until)
 	}
-	h.Answered(110*ms, 1, grants(9, 2, time.Hour)) // no longer than a lease
+	h.Answered(110*ms, 1, grants(9, 2, 500*ms))
 	if until, _ := h.Until(); until != 600*ms {
 		t.Errorf("until %v, want 600ms", until)
 	}
@@ -75,7 +76,7 @@ func TestAnswerThatDoesNotCount(t *testing.T) {
 		"no such beat":   grants(8, 65, 500*ms),
 		"too late":       grants(8, 1, 20*ms),
 	} {
-		h := ack.NewHolder(ack.DefaultTiming(), 1, 0)
+		h := ack.NewHolder(1, 0)
 		h.Beat(0)
 		ticks(h, 0, 20*ms)
 		h.Answered(20*ms, 1, a)
@@ -114,10 +115,31 @@ func TestPauseVoidsTheLease(t *testing.T) {
 	}
 }
 
+// A node knows no timing of its own: how long it serves, when it has cut and what
+// is a pause are what the answer says.
+func TestHolderObeysTheAnswer(t *testing.T) {
+	h := ack.NewHolder(1, 0)
+	h.Beat(0)
+	h.Answered(10*ms, 1, ack.Answer{Term: 1, Number: 7, Boot: 1, Beat: 1, Serve: 3 * time.Second, Cut: 9 * time.Second, Lease: 4 * time.Second})
+	h.Tick(1010 * ms)
+	if until, held := h.Until(); !held || until != 3*time.Second {
+		t.Errorf("until %v, %v after a pause of a quarter of the lease granted, want 3s", until, held)
+	}
+	h.Beat(1010 * ms)
+	h.Answered(1020*ms, 1, ack.Answer{Term: 1, Number: 8, Boot: 1, Beat: 2, Serve: 2500 * ms, Cut: 5 * time.Second, Lease: 2500 * ms})
+	h.Tick(1650 * ms)
+	if _, held := h.Until(); held {
+		t.Error("a pause of a quarter of the newer lease left it in force")
+	}
+	if due := 1010*ms + 5*time.Second; h.CutDue(due-ms) || !h.CutDue(due) {
+		t.Error("not cut when the answer said")
+	}
+}
+
 // An old leader's lease may run longer than the first one of its successor: whose
 // map a node must have is told by the newest of them.
 func TestLeaseNamesTheNewestTermThatGrantedIt(t *testing.T) {
-	h := ack.NewHolder(ack.DefaultTiming(), 1, 0)
+	h := ack.NewHolder(1, 0)
 	if h.Term() != 0 {
 		t.Errorf("term %d without a lease", h.Term())
 	}
@@ -161,7 +183,7 @@ func TestRunningRequestsAreCutOnce(t *testing.T) {
 	if h.CutDue(due + ms) {
 		t.Error("cut with a lease in force")
 	}
-	if fresh := ack.NewHolder(ack.DefaultTiming(), 1, 0); fresh.CutDue(time.Hour) {
+	if fresh := ack.NewHolder(1, 0); fresh.CutDue(time.Hour) {
 		t.Error("cut, and nothing was ever admitted")
 	}
 }

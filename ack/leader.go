@@ -13,8 +13,10 @@ type LeaderOptions struct {
 	// Server is the leader's own Raft server id, Term the Raft term it won.
 	Server string
 	Term   uint64
+	Pace   Pace
+	// Timing is what it goes by as long as the log tells none: before the birth it
+	// grants nothing.
 	Timing Timing
-	Fence  Fence
 	// State is the leader's state at its election, which may lack entries that
 	// earlier leaders committed: BarrierApplied tells when it does not any more.
 	State *State
@@ -24,7 +26,7 @@ type LeaderOptions struct {
 // and who may serve until when.
 type Leader struct {
 	o       LeaderOptions
-	t       Timing
+	t       Timing // what every wait of the present step goes by, see waits
 	elected time.Duration
 	barrier bool
 	// inherited is the map that routed when the barrier was applied.
@@ -47,6 +49,7 @@ type Leader struct {
 	// eligibleNow is the scratch of members.
 	eligibleNow []shardmap.Member
 	stepped     time.Duration // the last step
+	retimed     time.Duration // when the timing in force was first seen; before: the election
 	out         []Effect
 }
 
@@ -54,11 +57,12 @@ type Leader struct {
 // barrier at once, again when Raft refuses it, and tells when one was applied.
 func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	l := &Leader{
-		o: o, t: o.Timing, elected: now, state: o.State, inherited: o.State.Committed(), wantSince: -1, committed: now, stepped: now,
-		grants:    newGrantor(o.Timing, o.Server),
+		o: o, elected: now, retimed: now, state: o.State, inherited: o.State.Committed(), wantSince: -1, committed: now, stepped: now,
+		grants:    newGrantor(o.Server),
 		nodes:     map[shardmap.NodeID]*member{},
 		droppedAt: map[shardmap.NodeID]time.Duration{},
 	}
+	l.t = l.waits(now)
 	return l
 }
 
@@ -66,6 +70,7 @@ func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 // the next Step.
 func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	l.out = l.out[:0]
+	l.t = l.waits(now)
 	l.stalled(now)
 	switch m := msg.(type) {
 	case Tick:
@@ -85,14 +90,14 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.resumeAt = now // whoever was asked to lead in its place has not done so yet
 	case SubmitFailed:
 		// A pause, because the next try may fail as fast as this one.
-		l.submitting, l.committing, l.resumeAt = false, 0, now+l.t.Heartbeat
+		l.submitting, l.committing, l.resumeAt = false, 0, now+l.o.Pace.Heartbeat
 	case Voters:
 		l.grants.voters = slices.Clone(m.Servers)
 	case Evidence:
 		l.evidence(now, m)
 	case Remove:
 		// The word was given before it came here: who speaks now is not meant.
-		if n := l.node(m.Node); !n.heard() || n.silent(now, l.t) || n.crashed() {
+		if n := l.node(m.Node); !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {
 			n.removed = true
 		}
 	}
@@ -107,7 +112,7 @@ func (l *Leader) emit(e Effect) { l.out = append(l.out, e) }
 // What may be taken from whom does not depend on it. One heartbeat of each such
 // time counts, so that silence is noticed however badly this machine is run.
 func (l *Leader) stalled(now time.Duration) {
-	gap := now - l.stepped - l.t.Heartbeat
+	gap := now - l.stepped - l.o.Pace.Heartbeat
 	l.stepped = now
 	if gap <= 0 {
 		return
@@ -153,6 +158,10 @@ func (l *Leader) termRead(m TermRead) {
 func (l *Leader) applied(now time.Duration, s *State) {
 	old := l.state
 	l.state = s
+	if s.TimingSince() != old.TimingSince() {
+		l.retimed = now
+	}
+	l.t = l.waits(now)
 	if s.Last().Epoch() != old.Last().Epoch() {
 		l.began = now
 		for _, id := range slices.Sorted(maps.Keys(s.drops)) {
@@ -215,7 +224,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		}
 		v = append(v, MemberView{
 			Node: id, Heartbeat: n.beat, From: n.from, HeardAgo: ago,
-			Silent: n.silent(now, l.t), Crashed: n.crashed(), Eligible: l.eligible(now, n),
+			Silent: n.silent(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n),
 		})
 	}
 	return v

@@ -25,7 +25,7 @@ func newDesk(t *testing.T, voters ...string) *desk {
 	t.Helper()
 	d := &desk{t: t, beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
 	state := serving(t, "a", "b", "c").state
-	d.l = ack.NewLeader(ack.LeaderOptions{Server: "a/d", Term: 5, Timing: ack.DefaultTiming(), Fence: ack.FenceLease, State: state}, 0)
+	d.l = ack.NewLeader(ack.LeaderOptions{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: state}, 0)
 	d.step(ack.Voters{Servers: voters})
 	d.step(ack.BarrierApplied{Started: 0})
 	return d

@@ -43,8 +43,8 @@ func (m *member) heard() bool { return m.beat.Boot != 0 }
 
 // silent reports that no heartbeat came lately that shows both directions of
 // the link to work. A boot just heard has as long to show it.
-func (m *member) silent(now time.Duration, t Timing) bool {
-	return now-max(m.lastFresh, m.firstHeard) > t.freshness()
+func (m *member) silent(now time.Duration, p Pace) bool {
+	return now-max(m.lastFresh, m.firstHeard) > p.freshness()
 }
 
 // crashed reports whether there is evidence that the node's present boot, or the

@@ -56,7 +56,7 @@ func (m *simMix) late() *simMix {
 // rules of DESIGN section 4 and of the bounds of its section 5, then those of
 // the ancestor and those that this simulation found.
 func mistakes() []mistake {
-	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfTheLog(), mistakesOfTheNode())
+	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming())
 }
 
 func mistakesOfBoots() []mistake {
@@ -107,7 +107,7 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "crash evidence shortens dead-after under the strict fence", mix: aimed("forge 4").under(ack.FenceStrict), caught: "G1",
-			edits: in("round.go", "l.o.Fence == FenceStrict", "!PLANTED && l.o.Fence == FenceStrict"),
+			edits: in("round.go", "l.t.Fence == FenceStrict", "!PLANTED && l.t.Fence == FenceStrict"),
 		},
 		{
 			name: "crash evidence is taken at its word under the lease fence", mix: aimed("forge 4").under(ack.FenceLease), caught: "G",
@@ -151,7 +151,7 @@ func mistakesOfBoots() []mistake {
 		{name: "section 5: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), plant: plantOldEvidence, caught: "G"},
 		{
 			name: "an operator's word hits a node that is heard", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
-			edits: in("leader.go", "!n.heard() || n.silent(now, l.t) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.t) || n.crashed() {"),
+			edits: in("leader.go", "!n.heard() || n.silent(now, l.o.Pace) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {"),
 		},
 	}
 }
@@ -224,7 +224,7 @@ func mistakesOfTerms() []mistake {
 		},
 		{
 			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
-			edits: in("grantor.go", "	return min(max(q+g.t.Lease-now, 0), g.t.Lease)\n", "	if PLANTED {\n		return g.t.Lease\n	}\n	return min(max(q+g.t.Lease-now, 0), g.t.Lease)\n"),
+			edits: in("grantor.go", "	return min(max(q+t.Lease-now, 0), t.Lease)\n", "	if PLANTED {\n		return t.Lease\n	}\n	return min(max(q+t.Lease-now, 0), t.Lease)\n"),
 		},
 		{
 			name: "Q begins when the barrier is applied, not when it was issued", mix: aimed("late-barrier 1"), caught: "G2",
@@ -236,7 +236,7 @@ func mistakesOfTerms() []mistake {
 		},
 		{
 			name: "why 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",
-			edits: in("round.go", "		if now-l.elected > l.t.DeadAfter {\n", "		if !PLANTED && now-l.elected > l.t.DeadAfter {\n"),
+			edits: in("round.go", "		if now-l.elected > max(l.t.DeadAfter, barrierLeast) {\n", "		if !PLANTED && now-l.elected > max(l.t.DeadAfter, barrierLeast) {\n"),
 		},
 		{
 			name: "why 17: a barrier that is refused is not tried again", mix: mixCalled("lone"), plant: plantBarrierOnce, caught: "progress",
@@ -291,7 +291,7 @@ func mistakesOfRounds() []mistake {
 	return []mistake{
 		{
 			name: "why 11: silent owners are just dropped", mix: silent, caught: "G",
-			edits: in("round.go", "sinceGrant >= l.t.DeadAfter:", "sinceGrant >= l.t.DeadAfter || PLANTED && n.silent(now, l.t):"),
+			edits: in("round.go", "sinceGrant >= l.t.DeadAfter:", "sinceGrant >= l.t.DeadAfter || PLANTED && n.silent(now, l.o.Pace):"),
 		},
 		{
 			name: "why 11: lease for the old epoch while a commit is under way", mix: aimed("straggler 1").late(), caught: "G",
@@ -320,7 +320,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "why 15: who is heard counts as there, answered or not", mix: one, caught: "progress",
-			edits: both(in("member.go", "	return now-max(m.lastFresh, m.firstHeard) > t.freshness()", "	if PLANTED && m.heard() {\n		return now-m.lastHeard > t.freshness()\n	}\n	return now-max(m.lastFresh, m.firstHeard) > t.freshness()"),
+			edits: both(in("member.go", "	return now-max(m.lastFresh, m.firstHeard) > p.freshness()", "	if PLANTED && m.heard() {\n		return now-m.lastHeard > p.freshness()\n	}\n	return now-max(m.lastFresh, m.firstHeard) > p.freshness()"),
 				both(in("heard.go", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
 					in("heard.go", "	if n.echoAt < 0 ||", "	if !PLANTED && n.echoAt < 0 ||"))),
 		},
@@ -335,7 +335,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "rule 3: who has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
-			edits: in("round.go", " && !n.silent(now, l.t) && n.acked(l.state.Committed().Epoch())\n", " && !n.silent(now, l.t) && (PLANTED || n.acked(l.state.Committed().Epoch()))\n"),
+			edits: in("round.go", " && !n.silent(now, l.o.Pace) && n.acked(l.state.Committed().Epoch())\n", " && !n.silent(now, l.o.Pace) && (PLANTED || n.acked(l.state.Committed().Epoch()))\n"),
 		},
 		{
 			name: "section 4: a leader whom nobody acknowledges stays", mix: slow, caught: "section 4",
@@ -343,11 +343,11 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "a leader waits for ever for an entry that does not come back", mix: stuckLeader(), caught: "progress",
-			edits: in("round.go", "		if now-l.submitted > l.t.AckDeadline() {\n", "		if !PLANTED && now-l.submitted > l.t.AckDeadline() {\n"),
+			edits: in("round.go", "		if now-l.submitted > l.o.Pace.AckDeadline() {\n", "		if !PLANTED && now-l.submitted > l.o.Pace.AckDeadline() {\n"),
 		},
 		{
 			name: "G4: who misses the deadline is waited for", mix: held, caught: "progress",
-			edits: in("round.go", "case l.mine() && now-l.began > l.t.AckDeadline()", "case !PLANTED && l.mine() && now-l.began > l.t.AckDeadline()"),
+			edits: in("round.go", "case l.mine() && now-l.began > l.o.Pace.AckDeadline()", "case !PLANTED && l.mine() && now-l.began > l.o.Pace.AckDeadline()"),
 		},
 		{
 			name: "rule 5: what could be taken once is taken later", mix: twoGone(), caught: "G",
@@ -438,7 +438,7 @@ func mistakesOfTheNode() []mistake {
 		{name: "why 3: what runs when the lease ends is never cut", mix: silent, plant: plantNeverCut, caught: "G1"},
 		{
 			name: "why 11: the lease counts from when its answer came", mix: aimed("noise 4, pause 4, depose 4"), caught: "G",
-			edits: in("holder.go", "until := s.at + min(a.Serve, h.t.Lease)", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + min(a.Serve, h.t.Lease)"),
+			edits: in("holder.go", "until := s.at + a.Serve", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + a.Serve"),
 		},
 		{name: "why 11: acknowledged before the drain", mix: moves, plant: plantAckEarly, caught: "G1"},
 		{name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, plant: plantRouteProposed, caught: "G"},

@@ -25,7 +25,7 @@ type point struct {
 // points are PROTOCOL-WHY in its order, then the rules of DESIGN section 4, then
 // section 5. What the ancestor got wrong is among the rules.
 func points() []point {
-	return slices.Concat(pointsOfWhy(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases())
+	return slices.Concat(pointsOfWhy(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming())
 }
 
 func pointsOfWhy() []point {
@@ -186,6 +186,26 @@ func pointsOfRules() []point {
 			explained: "It saves time (191 ms became 49 ms) and decides nothing: in the model commits travel late or never, and the invariants hold.",
 		},
 		{of: "rule 10", clause: "when every member drains, the last map stays", planted: []string{"rule 10: when nobody stays, nobody owns"}},
+	}
+}
+
+// pointsOfTiming are about the timing as a fact of the cluster.
+func pointsOfTiming() []point {
+	return []point{
+		{of: "timing", clause: "a node obeys the answer, not its flags", planted: []string{"timing: a node obeys its flags"}},
+		{of: "timing", clause: "and a leader the state", planted: []string{"timing: a leader waits and grants by its flags"}},
+		{of: "timing", clause: "nothing is granted by a timing that is not committed", planted: []string{"timing: a leader grants by what is not committed"}},
+		{of: "timing", clause: "every wait takes the larger of two", planted: []string{"timing: a leader takes by the one in force, though it is the smaller"}},
+		{of: "timing", clause: "and of two fences the stricter", planted: []string{"timing: of two fences the one in force holds"}},
+		{of: "timing", clause: "the next change waits until the one before is over", planted: []string{"timing: changes follow each other at once"}},
+		{of: "timing", clause: "which each leader counts anew", planted: []string{"timing: a new leader counts from the change before it"}},
+		{of: "timing", clause: "a change names what it replaces", planted: []string{"timing: two changes replace the same one"}},
+		{
+			of: "timing", clause: "and its term",
+			explained: "What it replaces must be in force still, so no leader between the two terms has changed anything, and the time to wait had " +
+				"passed when it was decided on. A second lock, as with the digest of rule 2; TestOnlyTheNextTimingCounts.",
+		},
+		{of: "rule 8", clause: "snapshots hold both timings", planted: []string{"rule 8: snapshots forget the timing before"}},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // elsewhere may have them: what is read is written again byte for byte, and can be
 // recovered from.
 func FuzzRestoredState(f *testing.F) {
-	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("c1", 16))
+	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("c1", 16, ack.DefaultTiming()))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // old is a state without a map.
 func old(t *testing.T) *ack.State {
 	t.Helper()
-	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("c1", 16))
+	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("c1", 16, ack.DefaultTiming()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,14 +15,14 @@ func (l *Leader) reconcile(now time.Duration) {
 		return
 	}
 	if !l.barrier {
-		if now-l.elected > l.t.DeadAfter {
+		if now-l.elected > max(l.t.DeadAfter, barrierLeast) {
 			l.stepDown(now, "barrier not applied within dead-after")
 		}
 		return
 	}
 	// One entry at a time (rule 1): what is on its way decides what comes next.
 	if l.submitting {
-		if now-l.submitted > l.t.AckDeadline() {
+		if now-l.submitted > l.o.Pace.AckDeadline() {
 			l.stepDown(now, "entry neither applied nor refused")
 		}
 		return
@@ -154,14 +154,14 @@ func (l *Leader) eligible(now time.Duration, n *member) bool {
 		if !ok {
 			since = l.elected
 		}
-		return n.acked(d.Epoch) && n.acked(l.state.Committed().Epoch()) && !n.silent(now, l.t) && now-since >= damping(d.Strikes)
+		return n.acked(d.Epoch) && n.acked(l.state.Committed().Epoch()) && !n.silent(now, l.o.Pace) && now-since >= damping(d.Strikes)
 	case d.InForce || !l.state.Last().Has(n.id):
-		return n.streak >= backStreak && l.couldServe(now, n) && !n.silent(now, l.t) && n.acked(l.state.Committed().Epoch())
+		return n.streak >= backStreak && l.couldServe(now, n) && !n.silent(now, l.o.Pace) && n.acked(l.state.Committed().Epoch())
 	case !n.heard():
 		// An election by itself moves nothing (rule 4, why 18).
 		return now-l.elected < l.t.DeadAfter
 	}
-	return !n.silent(now, l.t)
+	return !n.silent(now, l.o.Pace)
 }
 
 // couldServe reports that a node would serve what it were given: it has a lease.
@@ -182,11 +182,11 @@ func (l *Leader) failing(now time.Duration, n *member) Cause {
 		return 0
 	case n.removed:
 		return CauseRemoved
-	case !n.heard() || n.silent(now, l.t) || n.crashed():
+	case !n.heard() || n.silent(now, l.o.Pace) || n.crashed():
 		return 0
-	case l.mine() && now-l.began > l.t.AckDeadline() && !n.acked(last.Epoch()):
+	case l.mine() && now-l.began > l.o.Pace.AckDeadline() && !n.acked(last.Epoch()):
 		return CauseMissedAck
-	case n.behindSince >= 0 && now-n.behindSince > l.t.AckDeadline():
+	case n.behindSince >= 0 && now-n.behindSince > l.o.Pace.AckDeadline():
 		return CauseBehind
 	}
 	return 0
@@ -199,7 +199,7 @@ func (l *Leader) watch(now time.Duration) bool {
 	acked, missed := 0, 0
 	for _, m := range last.Members() {
 		n := l.node(m.ID)
-		if silent := n.heard() && n.silent(now, l.t); silent != n.wasSilent {
+		if silent := n.heard() && n.silent(now, l.o.Pace); silent != n.wasSilent {
 			n.wasSilent = silent
 			kind := NoteBack
 			if silent {
@@ -226,7 +226,7 @@ func (l *Leader) watch(now time.Duration) bool {
 // another reason than a drop (they leave, or their app is sick) and that do not
 // acknowledge it either: else the round would wait for them for ever (why 14).
 func (l *Leader) denyLate(now time.Duration) {
-	if !l.mine() || now-l.began <= l.t.AckDeadline() {
+	if !l.mine() || now-l.began <= l.o.Pace.AckDeadline() {
 		return
 	}
 	last := l.state.Last()
@@ -279,7 +279,7 @@ func (l *Leader) leftOut(now time.Duration, want *shardmap.Map) map[shardmap.Nod
 			// its epoch is what the node has to acknowledge.
 		case n.crashed():
 			out[m.ID] = CauseCrashed
-		case n.silent(now, l.t) || !n.heard():
+		case n.silent(now, l.o.Pace) || !n.heard():
 			out[m.ID] = CauseSilent
 		}
 	}
@@ -339,8 +339,8 @@ func (l *Leader) awaited(now time.Duration, n *member) bool {
 	if n.removed || n.beat.Leaving || n.beat.Unhealthy {
 		return false
 	}
-	return n.crashed() && now-n.evidenceAt < l.t.RestartGrace ||
-		n.rebooted && now-n.firstHeard < l.t.RestartGrace
+	return n.crashed() && now-n.evidenceAt < l.o.Pace.RestartGrace ||
+		n.rebooted && now-n.firstHeard < l.o.Pace.RestartGrace
 }
 
 // takeable tells by which rule the shards of a node that p leaves out may be
@@ -360,9 +360,9 @@ func (l *Leader) takeable(now time.Duration, n *member, p shardmap.Epoch) string
 		return "removed"
 	case sinceGrant >= l.t.DeadAfter:
 		return "silence"
-	case !n.crashed() || l.o.Fence == FenceStrict:
+	case !n.crashed() || l.t.Fence == FenceStrict:
 		return ""
-	case l.o.Fence == FenceRefused:
+	case l.t.Fence == FenceRefused:
 		return "refusal"
 	case sinceGrant > l.t.leaseEnd():
 		return "evidence"

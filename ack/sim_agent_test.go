@@ -35,8 +35,8 @@ type agent struct {
 }
 
 func (p *proc) initAgent() {
-	p.holder = ack.NewHolder(p.w.timing, p.disk.boot, 0)
-	p.follower = ack.NewFollower(p.w.timing, p.h.id)
+	p.holder = ack.NewHolder(p.disk.boot, 0)
+	p.follower = ack.NewFollower(p.h.id, p.w.pace.DrainTimeout)
 	p.table = p.follower.State()
 	p.looked = true
 }
@@ -67,7 +67,7 @@ func (p *proc) stepAt(now time.Duration) {
 		p.w.sawTable(p)
 		p.follower.Applied(now, p.fsm)
 	}
-	if p.holder.CutDue(now) && p.w.plant != plantNeverCut {
+	if p.cutDue(now) && p.w.plant != plantNeverCut {
 		p.cut("the lease was not renewed", func(shardmap.Shard) bool { return true })
 	}
 	p.drain(now)
@@ -76,7 +76,7 @@ func (p *proc) stepAt(now time.Duration) {
 	if now >= p.nextBeat && p.reboot == 0 {
 		p.beat(now)
 	}
-	if now-p.oldTermAt > 4*p.w.timing.Heartbeat {
+	if now-p.oldTermAt > 4*p.w.pace.Heartbeat {
 		p.oldTerm, p.oldTermAt = p.disk.term, now
 	}
 }
@@ -112,6 +112,15 @@ func (p *proc) owns(s shardmap.Shard) (shardmap.Epoch, bool) {
 		return 0, false
 	}
 	return c.OwnedSince(s), true
+}
+
+// cutDue is the holder's, or, as a planted mistake, the node's own flags decide.
+func (p *proc) cutDue(now time.Duration) bool {
+	if p.w.plant != plantOwnFlags {
+		return p.holder.CutDue(now)
+	}
+	_, held := p.holder.Until()
+	return !held && len(p.reqs) > 0 && now >= p.lastEnd+p.h.flags.CutAfter()
 }
 
 // drain acknowledges once nothing runs for a shard that must not run here.
@@ -161,7 +170,7 @@ func (p *proc) cut(why string, which func(shardmap.Shard) bool) {
 // beat sends a heartbeat: the echo is read before the term.
 func (p *proc) beat(now time.Duration) {
 	w := p.w
-	p.nextBeat = now + w.timing.Heartbeat
+	p.nextBeat = now + w.pace.Heartbeat
 	term := p.disk.term
 	if w.plant == plantTermBeforeEcho {
 		term = p.oldTerm

@@ -20,7 +20,8 @@ type checks struct {
 	won    []victory
 	// proposedAt is when the last proposal was first applied.
 	proposedAt time.Duration
-	stable     time.Duration // since when all is well; negative: it is not
+	timedAt    map[uint64]time.Duration // when the timing that an entry set was first applied
+	stable     time.Duration            // since when all is well; negative: it is not
 }
 
 type ownership struct {
@@ -43,7 +44,8 @@ func (w *world) same(a, b *ack.State) bool {
 			return false
 		}
 	}
-	return a.Committed().Epoch() == b.Committed().Epoch() && a.Last().Epoch() == b.Last().Epoch() &&
+	return a.Timing() == b.Timing() && a.TimingBefore() == b.TimingBefore() && a.TimingSince() == b.TimingSince() &&
+		a.Committed().Epoch() == b.Committed().Epoch() && a.Last().Epoch() == b.Last().Epoch() &&
 		a.LastTerm() == b.LastTerm() && a.Last().Digest() == b.Last().Digest()
 }
 
@@ -57,7 +59,7 @@ func newChecks() checks {
 	return checks{
 		owner:  map[ownership]shardmap.NodeID{},
 		did:    map[uint64]deed{},
-		dropAt: map[shardmap.NodeID]time.Duration{},
+		dropAt: map[shardmap.NodeID]time.Duration{}, timedAt: map[uint64]time.Duration{},
 		stable: -1,
 	}
 }
@@ -85,6 +87,8 @@ func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, commit b
 		if commit {
 			w.cover.voidCommits++
 		}
+	case ack.OutcomeRetimed:
+		w.sawTiming(after)
 	case ack.OutcomeBorn:
 	}
 }
@@ -126,7 +130,7 @@ func (w *world) sawDrops(before, after *ack.State) {
 	for _, h := range w.hosts {
 		if d, ok := after.Drop(h.id); ok && d.InForce && d.Epoch == p.Epoch() {
 			w.dropAt[h.id] = w.now
-			if since := w.now - w.proposedAt; d.Cause == ack.CauseMissedAck && since < w.timing.AckDeadline()*9/10 {
+			if since := w.now - w.proposedAt; d.Cause == ack.CauseMissedAck && since < w.pace.AckDeadline()*9/10 {
 				w.fail("rule 1: %s is dropped for not acknowledging %d within %v", h.id, before.Last().Epoch(), since)
 			}
 			if d.Cause == ack.CauseMissedAck && nobody {
@@ -266,7 +270,7 @@ func (w *world) checkAlone(p *proc, r *simReq) {
 // excusedByStop reports that what the node runs has outlived its time only
 // because the process is stopped, or has not come to cutting it since.
 func (p *proc) excusedByStop() bool {
-	return (p.h.stopped || !p.looked) && p.clock() >= p.lastEnd+p.w.timing.CutAfter()
+	return (p.h.stopped || !p.looked) && p.clock() >= p.holder.CutBy()
 }
 
 // takenByEvidence notes that a node's shards are taken by evidence. If that was
@@ -274,7 +278,7 @@ func (p *proc) excusedByStop() bool {
 // the refusal was taken at its word, what it admits until its lease ends.
 func (w *world) takenByEvidence(l *leading, h *host, how string) {
 	p := h.proc
-	if p == nil || !l.taken[h] || w.fence == ack.FenceStrict {
+	if p == nil || !l.taken[h] || w.strictly(l.told) {
 		return
 	}
 	w.cover.forgedTakings++
@@ -282,7 +286,8 @@ func (w *world) takenByEvidence(l *leading, h *host, how string) {
 		r.forged = true
 	}
 	if how == "refusal" {
-		p.forgedUntil = w.now + w.timing.Lease + w.timing.Lease/10
+		lease := max(l.told.Timing().Lease, l.told.TimingBefore().Lease)
+		p.forgedUntil = w.now + lease + lease/10
 	}
 }
 
@@ -304,7 +309,7 @@ func (w *world) sawReply(l *leading, m ack.Heard, sent time.Duration, a ack.Answ
 		w.fail("G5: %s acknowledged %d and gets a lease; the committed map is %d", m.Node, m.Acked, committed)
 	}
 	for _, v := range w.won {
-		if v.term > l.term && sent-v.at+a.Serve > w.timing.Lease+w.timing.Lease/10 {
+		if lease := l.told.Timing().Lease; v.term > l.term && sent-v.at+a.Serve > lease+lease/10 {
 			w.fail("G2: the leader of term %d grants %v from %v after term %d began", l.term, a.Serve, sent-v.at, v.term)
 		}
 	}

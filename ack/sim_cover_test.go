@@ -27,6 +27,7 @@ type coverage struct {
 	lateBarriers, failedBarriers             int
 	cuts, cutDrains, damped                  int
 	refusedBoots, refusedDuplicates          int
+	retimed, tooSoon                         int
 	forged, forgedTakings, removed           int
 	excusedAdmits, excusedForged             int
 	excusedStops, extremeClocks              int
@@ -122,6 +123,8 @@ func (c *coverage) figures() []figure {
 		{"damped drops", c.damped, true},
 		{"boots refused", c.refusedBoots, false},
 		{"duplicates refused", c.refusedDuplicates, false},
+		{"timings changed", c.retimed, false},
+		{"changes of timing refused for being too soon", c.tooSoon, false},
 		{"refusals forged", c.forged, false},
 		{"takings by a forged refusal", c.forgedTakings, true},
 		{"removals", c.removed, false},
@@ -243,6 +246,8 @@ func (c *coverage) add(o *coverage) {
 		{&c.damped, &o.damped},
 		{&c.refusedBoots, &o.refusedBoots},
 		{&c.refusedDuplicates, &o.refusedDuplicates},
+		{&c.retimed, &o.retimed},
+		{&c.tooSoon, &o.tooSoon},
 		{&c.forged, &o.forged},
 		{&c.forgedTakings, &o.forgedTakings},
 		{&c.removed, &o.removed},

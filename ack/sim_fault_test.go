@@ -46,6 +46,7 @@ func kinds(list string) []weighted {
 		"slow-cut": faultSlowCut, "deaf": faultDeaf, "compact": faultCompact, "join": faultJoin, "weight": faultWeight, "laggard": faultLaggard,
 		"trap": faultTrap, "blind": faultBlind, "straggler": faultStraggler, "old-boot": faultOldBoot, "echoes": faultEchoes, "convert": faultConvert, "late-barrier": faultLateBarrier,
 		"last-words": faultLastWords, "late-answers": faultLateAnswers, "late-evidence": faultLateEvidence, "late-commit": faultLateCommit,
+		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-fence": faultRetimeFence,
 	}
 	var out []weighted
 	for item := range strings.SplitSeq(list, ", ") {
@@ -81,23 +82,21 @@ func (w *world) lasting() time.Duration {
 	case 1:
 		return w.span(250*time.Millisecond, 900*time.Millisecond)
 	case 2:
-		return w.timing.DeadAfter + w.span(-200*time.Millisecond, 900*time.Millisecond)
+		return w.deadAfter() + w.span(-200*time.Millisecond, 900*time.Millisecond)
 	}
-	return w.span(400*time.Millisecond, 3*w.timing.DeadAfter)
+	return w.span(400*time.Millisecond, 3*w.deadAfter())
 }
 
 func (m *simMix) setup(w *world) {
-	w.timing = ack.Timing{
-		Heartbeat: 100 * time.Millisecond, Lease: 500 * time.Millisecond,
-		DeadAfter: 1200 * time.Millisecond, DrainTimeout: 300 * time.Millisecond,
-	}
+	w.pace = ack.Pace{Heartbeat: 100 * time.Millisecond, DrainTimeout: 300 * time.Millisecond}
+	timing := ack.Timing{Lease: 500 * time.Millisecond, DeadAfter: 1200 * time.Millisecond, Pause: ack.PauseMoving}
 	switch w.n(10) {
 	case 0:
-		w.timing = ack.DefaultTiming()
+		w.pace, timing = ack.DefaultPace(), ack.DefaultTiming()
 	case 1:
-		w.timing.RestartGrace = w.span(100*time.Millisecond, time.Second)
+		w.pace.RestartGrace = w.span(100*time.Millisecond, time.Second)
 	}
-	w.fence = m.fences[w.n(len(m.fences))]
+	timing.Fence = m.fences[w.n(len(m.fences))]
 	w.shards = 3 + w.n(5)
 	w.newest = make([]shardmap.Epoch, w.shards)
 	w.lateSubmit = m.lateSubmit
@@ -116,7 +115,7 @@ func (m *simMix) setup(w *world) {
 	if m.founders > 0 {
 		founders = m.founders
 	}
-	birth, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("sim", w.shards))
+	birth, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("sim", w.shards, timing))
 	if err != nil {
 		w.fail("birth: %v", err)
 	}
@@ -130,6 +129,7 @@ func (w *world) populate(n, founders int) {
 	for i := range n {
 		h := &host{w: w, i: i, id: shardmap.NodeID('a' + rune(i)), downFrom: 0, rate: w.clockRate(), weight: 1}
 		w.hosts = append(w.hosts, h)
+		h.flags = w.anyTiming()
 		h.newDisk()
 		if w.n(6) == 0 {
 			h.weight = uint32(1 + w.n(3))

@@ -35,6 +35,7 @@ type host struct {
 	mute      bool // its heartbeats get lost
 	lost      bool // never starts again
 	weight    uint32
+	flags     ack.Timing // what it was started with, which counts for nothing
 }
 
 // pausePoint names where in its own doing a process is stopped.

@@ -338,7 +338,7 @@ func faultLaggard(w *world) bool {
 	w.logf("%s applies nothing while the app of %s is sick", last.id, other.id)
 	w.hold(last, true)
 	other.unhealthy = true
-	d := w.timing.AckDeadline() + w.span(100*time.Millisecond, 2*w.timing.DeadAfter)
+	d := w.pace.AckDeadline() + w.span(100*time.Millisecond, 2*w.deadAfter())
 	w.undo(d, func() {
 		other.unhealthy = false
 		w.hold(last, false)

@@ -37,7 +37,7 @@ func (p *proc) startLeading() {
 	}
 	now := p.clock()
 	l := &leading{p: p, term: p.disk.term, told: p.fsm, started: now, taken: map[*host]bool{}}
-	l.machine = ack.NewLeader(ack.LeaderOptions{Server: p.disk.server, Term: l.term, Timing: w.timing, Fence: w.fence, State: l.told}, now)
+	l.machine = ack.NewLeader(ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, State: l.told}, now)
 	p.lead = l
 	w.logf("%s leads term %d from map %d, last %d", p.h.id, l.term, l.told.Committed().Epoch(), l.told.Last().Epoch())
 	if l.told.Open() {

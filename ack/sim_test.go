@@ -43,6 +43,7 @@ const (
 	plantNoReboot
 	plantOldEvidence
 	plantBarrierOnce
+	plantOwnFlags
 )
 
 func allFences() []ack.Fence { return []ack.Fence{ack.FenceLease, ack.FenceStrict, ack.FenceRefused} }
@@ -51,7 +52,7 @@ func allFences() []ack.Fence { return []ack.Fence{ack.FenceLease, ack.FenceStric
 func mixes() []*simMix {
 	short, long := [2]time.Duration{0, 300 * time.Millisecond}, [2]time.Duration{0, 1500 * time.Millisecond}
 	everything := "kill 10, wipe 3, pause 10, isolate 6, one-way 6, halves 4, bridge 3, pair 4, noise 5, stall 5, no-log 4, elect 6, depose 6, storm 3, " +
-		"forge 4, leave 6, sick 3, remove 2, hold 4, slow-cut 3, deaf 4, compact 5, join 4"
+		"forge 4, leave 6, sick 3, remove 2, hold 4, slow-cut 3, deaf 4, compact 5, join 4, retime 6"
 	return []*simMix{
 		{
 			name: "everything", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{3, 10}, gaps: long, stuck: 250, lateSubmit: 30, astray: 10,
@@ -63,7 +64,7 @@ func mixes() []*simMix {
 		},
 		{
 			name: "leaders", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{4, 16}, gaps: short, stuck: 100, lateSubmit: 200, astray: 10,
-			kinds: kinds("elect 6, depose 8, storm 4, pause 4, kill 3, leave 3, sick 3, compact 2, join 2, hold 2, stall 3"),
+			kinds: kinds("elect 6, depose 8, storm 4, pause 4, kill 3, leave 3, sick 3, compact 2, join 2, hold 2, stall 3, retime 4"),
 		},
 		{
 			name: "restarts", hosts: [2]int{2, 4}, fences: allFences(), faults: [2]int{3, 12}, gaps: long, stuck: 100, astray: 10,
@@ -80,6 +81,10 @@ func mixes() []*simMix {
 		{
 			name: "lone", hosts: [2]int{1, 4}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, lateSubmit: 200, lone: true,
 			kinds: kinds("kill 6, pause 3, stall 2, hold 3, leave 2, sick 3, compact 3, join 2, noise 2"),
+		},
+		{
+			name: "timings", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 9}, gaps: [2]time.Duration{0, 4 * time.Second}, stuck: 100, lateSubmit: 100,
+			kinds: kinds("retime 6, retime-cut 6, retime-lost 4, retime-fence 2, isolate 4, depose 4, elect 4, forge 3, pause 3, kill 3, compact 3, stall 2, sick 2, join 1"),
 		},
 		{
 			name: "quiet", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, quiet: true,

@@ -58,9 +58,9 @@ func faultBlind(w *world) bool {
 	w.logf("scene: %s is blind, %s is cut off", blind.id, x.id)
 	for _, h := range []*host{blind, x} {
 		h.holdLog = true
-		w.undo(3*w.timing.DeadAfter, func() { w.hold(h, false) })
+		w.undo(3*w.deadAfter(), func() { w.hold(h, false) })
 	}
-	w.isolate(x, w.timing.DeadAfter+w.span(600*time.Millisecond, 1200*time.Millisecond))
+	w.isolate(x, w.deadAfter()+w.span(600*time.Millisecond, 1200*time.Millisecond))
 	if running(blind) {
 		blind.proc.campaign("blind")
 	}
@@ -91,7 +91,7 @@ func faultStraggler(w *world) bool {
 	x.unhealthy = true
 	w.hold(x, true)
 	w.run(w.now+w.span(150*time.Millisecond, 300*time.Millisecond), nil)
-	w.isolate(x, w.timing.DeadAfter+w.span(-100*time.Millisecond, 300*time.Millisecond))
+	w.isolate(x, w.deadAfter()+w.span(-100*time.Millisecond, 300*time.Millisecond))
 	w.run(w.now+w.span(300*time.Millisecond, 1200*time.Millisecond), nil)
 	x.unhealthy = false
 	w.hold(x, false)
@@ -120,7 +120,7 @@ func faultOldBoot(w *world) bool {
 	w.run(w.now+w.span(200*time.Millisecond, 800*time.Millisecond), nil)
 	x.unhealthy = true
 	w.hold(x, true)
-	w.undo(w.timing.DeadAfter, func() {
+	w.undo(w.deadAfter(), func() {
 		x.unhealthy = false
 		w.hold(x, false)
 	})
@@ -305,7 +305,7 @@ func faultLateCommit(w *world) bool {
 	w.run(w.now+w.span(150*time.Millisecond, 250*time.Millisecond), nil)
 	late := w.lateSubmit
 	w.lateSubmit = 1000
-	w.isolate(x, w.timing.DeadAfter+w.span(0, 500*time.Millisecond))
+	w.isolate(x, w.deadAfter()+w.span(0, 500*time.Millisecond))
 	x.unhealthy = w.pick(2) == 0
 	if running(second) {
 		second.proc.campaign("in between")

@@ -35,8 +35,7 @@ type world struct {
 	queue  eventQueue
 	steps  int
 	hosts  []*host
-	timing ack.Timing
-	fence  ack.Fence
+	pace   ack.Pace
 	shards int
 	voters int
 

@@ -15,6 +15,11 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	w.uint(s.index)
 	w.uint(s.ignored)
 	w.text(s.cluster)
+	if s.Born() {
+		w.timing(s.timing)
+		w.timing(s.before)
+		w.uint(s.timedAt)
+	}
 	w.uint(s.lastTerm)
 	m, err := s.committed.MarshalBinary()
 	if err != nil {
@@ -45,12 +50,11 @@ func (s *State) MarshalBinary() ([]byte, error) {
 func DecodeState(b []byte) (*State, error) {
 	r := reader{b: b}
 	r.version()
-	s := &State{
-		index:    r.uint(0, maxUint),
-		ignored:  r.uint(0, maxUint),
-		cluster:  r.text(0, maxText),
-		lastTerm: r.uint(0, maxUint),
+	s := &State{index: r.uint(0, maxUint), ignored: r.uint(0, maxUint), cluster: r.text(0, maxText)}
+	if s.Born() {
+		s.timing, s.before, s.timedAt = r.timing(), r.timing(), r.uint(0, maxUint)
 	}
+	s.lastTerm = r.uint(0, maxUint)
 	s.committed = r.shardMap()
 	s.last = s.committed
 	if r.bool() {

@@ -18,8 +18,8 @@ const stageTick = 10 * time.Millisecond
 // test can tell one story at a time. What happens is noted in lines.
 type stage struct {
 	t      testing.TB
-	timing ack.Timing
-	fence  ack.Fence
+	pace   ack.Pace
+	timing ack.Timing // of the birth, which is when the first one is elected
 
 	now     time.Duration
 	index   uint64
@@ -77,18 +77,24 @@ type actor struct {
 // has twelve shards.
 func newStage(tb testing.TB, nodes ...shardmap.NodeID) *stage {
 	tb.Helper()
-	s := &stage{t: tb, timing: ack.DefaultTiming(), fence: ack.FenceLease, state: ack.NewState(), leaders: map[shardmap.NodeID]*leaderPart{}}
+	s := &stage{t: tb, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), state: ack.NewState(), leaders: map[shardmap.NodeID]*leaderPart{}}
 	for _, id := range nodes {
 		s.actors = append(s.actors, &actor{id: id, weight: 1, state: s.state})
 	}
-	s.append(1, ack.EncodeBirth("demo", 12))
 	return s
 }
 
 // serving returns a stage on which the nodes serve and the first one leads.
 func serving(tb testing.TB, nodes ...shardmap.NodeID) *stage {
 	tb.Helper()
+	return servingUnder(tb, ack.FenceLease, nodes...)
+}
+
+// servingUnder is serving with a fence.
+func servingUnder(tb testing.TB, f ack.Fence, nodes ...shardmap.NodeID) *stage {
+	tb.Helper()
 	s := newStage(tb, nodes...)
+	s.timing.Fence = f
 	s.start(nodes...)
 	s.elect(nodes[0])
 	s.run(600 * time.Millisecond)
@@ -125,8 +131,8 @@ func (s *stage) start(ids ...shardmap.NodeID) {
 		a.boot++
 		a.nonce += 100 + uint64(len(id))
 		a.up, a.leased, a.goodbye, a.leaving = true, false, false, false
-		a.holder = ack.NewHolder(s.timing, a.boot, s.now)
-		a.follower = ack.NewFollower(s.timing, id)
+		a.holder = ack.NewHolder(a.boot, s.now)
+		a.follower = ack.NewFollower(id, s.pace.DrainTimeout)
 		a.nextBeat = s.now
 		s.notef("%s starts, boot %d", id, a.boot)
 	}
@@ -154,6 +160,9 @@ func (s *stage) elect(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPart {
 
 // electStuck is elect without the barrier.
 func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPart {
+	if !s.state.Born() {
+		s.append(1, ack.EncodeBirth("demo", 12, s.timing))
+	}
 	s.term++
 	for old := range s.leaders {
 		if !slices.Contains(but, old) {
@@ -166,7 +175,7 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 		}
 	}
 	l := &leaderPart{id: id, term: s.term, told: s.state}
-	l.machine = ack.NewLeader(ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Timing: s.timing, Fence: s.fence, State: s.state}, s.now)
+	l.machine = ack.NewLeader(ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, State: s.state}, s.now)
 	s.leaders[id] = l
 	s.notef("%s leads term %d", id, s.term)
 	s.step(l, ack.Voters{Servers: s.voters()})
@@ -209,6 +218,9 @@ func (s *stage) append(term uint64, entry []byte) ack.Outcome {
 		s.notef("log %d: committed %d", s.index, next.Committed().Epoch())
 	case ack.OutcomeIgnored:
 		s.notef("log %d: ignored", s.index)
+	case ack.OutcomeRetimed:
+		t := next.Timing()
+		s.notef("log %d: lease %v, dead-after %v, fence %v", s.index, t.Lease, t.DeadAfter, t.Fence)
 	case ack.OutcomeBorn:
 	}
 	return outcome
@@ -267,7 +279,7 @@ func (s *stage) act(a *actor) {
 		}
 	}
 	if s.now >= a.nextBeat {
-		a.nextBeat = s.now + s.timing.Heartbeat
+		a.nextBeat = s.now + s.pace.Heartbeat
 		s.send(a, s.beat(a))
 	}
 	s.lease(a)

@@ -63,6 +63,9 @@ type State struct {
 	last      *shardmap.Map // the last proposal; == committed when none is open
 	lastTerm  uint64
 	drops     map[shardmap.NodeID]Drop
+	timing    Timing // in force; zero before the birth
+	before    Timing // in force before it; == timing when it has never changed
+	timedAt   uint64 // index of the entry that set timing
 	index     uint64
 	ignored   uint64
 }
@@ -109,10 +112,21 @@ func (s *State) Drop(node shardmap.NodeID) (Drop, bool) {
 // Dropped reports whether a drop of node is in force.
 func (s *State) Dropped(node shardmap.NodeID) bool { return s.drops[node].InForce }
 
+// Timing returns the timing in force, the zero value before the birth.
+func (s *State) Timing() Timing { return s.timing }
+
+// TimingBefore returns the timing that was in force before, the same one if it
+// never changed.
+func (s *State) TimingBefore() Timing { return s.before }
+
+// TimingSince returns the index of the entry that set the timing in force, which
+// the next change must name; zero before the birth.
+func (s *State) TimingSince() uint64 { return s.timedAt }
+
 // Index returns the Raft index of the last entry applied.
 func (s *State) Index() uint64 { return s.index }
 
-// Ignored counts the proposals and commits that came too late to count.
+// Ignored counts the entries that came too late to count.
 func (s *State) Ignored() uint64 { return s.ignored }
 
 // Outcome tells what an entry did.
@@ -124,6 +138,7 @@ const (
 	OutcomeProposed
 	OutcomeCommitted
 	OutcomeIgnored
+	OutcomeRetimed
 )
 
 // Apply returns the state after the entry cmd at the given Raft index and term.
@@ -143,6 +158,8 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 		return n.proposed(term, c)
 	case commit:
 		return n.commit(term, c)
+	case retiming:
+		return n.retimed(term, c)
 	default:
 		return s, 0, fmt.Errorf("log entry %d: %w", index, ErrCorrupt)
 	}
@@ -162,7 +179,20 @@ func (s *State) born(c birth) (*State, Outcome, error) {
 	s.cluster = c.cluster
 	s.committed = shardmap.New(c.shards)
 	s.last = s.committed
+	s.timing, s.before, s.timedAt = c.timing, c.timing, s.index
 	return s, OutcomeBorn, nil
+}
+
+// retimed takes a timing that replaces the one in force, by the leader of the term
+// that put it into the log. That leader knows what was granted by which timing, and
+// for how long it has been so; a later one does not, and two changes at once would
+// have leases by a timing that nobody waits for.
+func (s *State) retimed(term uint64, c retiming) (*State, Outcome, error) {
+	if !s.Born() || term != c.term || c.replaces != s.timedAt {
+		return s.ignore()
+	}
+	s.before, s.timing, s.timedAt = s.timing, c.timing, s.index
+	return s, OutcomeRetimed, nil
 }
 
 // proposed takes a proposal if it was computed from the map that routes now

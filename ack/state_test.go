@@ -43,8 +43,8 @@ func TestOnlyTheFirstBirthCounts(t *testing.T) {
 	if s.Born() || s.Shards() != 0 || s.Cluster() != "" {
 		t.Errorf("before its birth: %q with %d shards", s.Cluster(), s.Shards())
 	}
-	s = apply(t, s, 1, ack.EncodeBirth("first", 64), ack.OutcomeBorn)
-	s = apply(t, s, 2, ack.EncodeBirth("second", 8), ack.OutcomeIgnored)
+	s = apply(t, s, 1, ack.EncodeBirth("first", 64, ack.DefaultTiming()), ack.OutcomeBorn)
+	s = apply(t, s, 2, ack.EncodeBirth("second", 8, ack.DefaultTiming()), ack.OutcomeIgnored)
 	if s.Cluster() != "first" || s.Shards() != 64 || s.Committed().Orphans() != 64 || s.Ignored() != 1 {
 		t.Errorf("%q with %d shards, %d ignored", s.Cluster(), s.Shards(), s.Ignored())
 	}
@@ -61,7 +61,7 @@ func TestApplyChangesNothingInPlace(t *testing.T) {
 
 func TestProposalFromAnotherMapIsVoid(t *testing.T) {
 	s, proposal, commit := entries(t)
-	fresh := apply(t, ack.NewState(), 1, ack.EncodeBirth("demo", 12), ack.OutcomeBorn)
+	fresh := apply(t, ack.NewState(), 1, ack.EncodeBirth("demo", 12, ack.DefaultTiming()), ack.OutcomeBorn)
 	apply(t, fresh, 2, proposal, ack.OutcomeIgnored)
 	apply(t, ack.NewState(), 1, proposal, ack.OutcomeIgnored)
 	at := s.Index() + 1
@@ -139,7 +139,7 @@ func TestDecodersRefuseWhatNobodyWrote(t *testing.T) {
 	s, proposal, commit := entries(t)
 	snapshot, _ := s.MarshalBinary()
 	hb, _ := ack.Heartbeat{Node: "n", Server: "n/d", Boot: 1, Number: 2, Weight: 3, Leaving: true}.MarshalBinary()
-	answer, _ := ack.Answer{Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Serve: 5, Elsewhere: "x"}.MarshalBinary()
+	answer, _ := ack.Answer{Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Serve: 5, Cut: 6, Lease: 7, Elsewhere: "x"}.MarshalBinary()
 	for _, c := range []struct {
 		name   string
 		b      []byte
@@ -147,7 +147,7 @@ func TestDecodersRefuseWhatNobodyWrote(t *testing.T) {
 	}{
 		{"proposal", proposal, func(b []byte) error { _, _, err := s.Apply(99, 1, b); return err }},
 		{"commit", commit, func(b []byte) error { _, _, err := s.Apply(99, 1, b); return err }},
-		{"birth", ack.EncodeBirth("x", 5), func(b []byte) error { _, _, err := s.Apply(99, 1, b); return err }},
+		{"birth", ack.EncodeBirth("x", 5, ack.DefaultTiming()), func(b []byte) error { _, _, err := s.Apply(99, 1, b); return err }},
 		{"snapshot", snapshot, func(b []byte) error { _, err := ack.DecodeState(b); return err }},
 		{"heartbeat", hb, func(b []byte) error { return new(ack.Heartbeat).UnmarshalBinary(b) }},
 		{"answer", answer, func(b []byte) error { return new(ack.Answer).UnmarshalBinary(b) }},
@@ -169,7 +169,7 @@ func TestDecodersRefuseWhatNobodyWrote(t *testing.T) {
 			t.Errorf("%s of version 9: %v, want both numbers", c.name, err)
 		}
 	}
-	next, outcome, err := s.Apply(99, 1, []byte{1, 77})
+	next, outcome, err := s.Apply(99, 1, []byte{ack.CodecMax, 77})
 	if !errors.Is(err, ack.ErrCorrupt) || outcome != 0 || next != s {
 		t.Errorf("an entry of kind 77: %v, outcome %d", err, outcome)
 	}
@@ -186,7 +186,7 @@ func TestMessagesSurviveTheirCodec(t *testing.T) {
 			t.Errorf("read %+v, want %+v", got, h)
 		}
 	}
-	a := ack.Answer{Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Epoch: 5, Serve: 6, MapStays: true, Refusal: ack.RefusedDuplicate, Known: 7, Elsewhere: "10.0.0.1:7"}
+	a := ack.Answer{Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Epoch: 5, Serve: 6, Cut: 8, Lease: 7, MapStays: true, Refusal: ack.RefusedDuplicate, Known: 7, Elsewhere: "10.0.0.1:7"}
 	if got := (ack.Answer{}); roundTrip(t, a, &got) != nil || got != a {
 		t.Errorf("read %+v, want %+v", got, a)
 	}

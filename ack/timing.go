@@ -1,17 +1,43 @@
 package ack
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
-// Timing holds the durations of the protocol. All must be above zero but
-// RestartGrace; package config checks the bounds between them.
+// Timing is what guards G1 and so is a fact of the cluster, never of one node: the
+// State holds it, a leader grants by it and waits by it, and tells each node how
+// long it may serve and by when it must have cut. Nodes that went by flags of their
+// own would run what others own.
 type Timing struct {
-	// Heartbeat is the time between two heartbeats of a node.
-	Heartbeat time.Duration
-	// Lease is the longest time for which a node may serve after a heartbeat.
+	// Lease is the longest time for which a node may serve after a heartbeat, at
+	// most MaxLease.
 	Lease time.Duration
 	// DeadAfter is how long a node must have been granted nothing before its
-	// shards are taken from it unasked.
+	// shards are taken from it unasked, at most MaxDeadAfter.
 	DeadAfter time.Duration
+	// Fence says what crash evidence is worth, Pause what waits for a map.
+	Fence Fence
+	Pause Pause
+}
+
+// The bounds of a Timing. Package internal/bounds has those between its parts.
+const (
+	MaxLease     = time.Hour
+	MaxDeadAfter = 24 * time.Hour
+)
+
+// DefaultTiming returns the defaults of DESIGN section 9.
+func DefaultTiming() Timing {
+	return Timing{Lease: 500 * time.Millisecond, DeadAfter: 2500 * time.Millisecond, Fence: FenceLease, Pause: PauseMoving}
+}
+
+// Pace holds what each node sets for itself: no guarantee rests on it. All must be
+// above zero but RestartGrace.
+type Pace struct {
+	// Heartbeat is the time between two heartbeats of a node.
+	Heartbeat time.Duration
 	// DrainTimeout is how long requests of a moving shard may run on.
 	DrainTimeout time.Duration
 	// RestartGrace makes the leader wait for the return of a crashed node before
@@ -19,14 +45,9 @@ type Timing struct {
 	RestartGrace time.Duration
 }
 
-// DefaultTiming returns the defaults of DESIGN section 9.
-func DefaultTiming() Timing {
-	return Timing{
-		Heartbeat:    100 * time.Millisecond,
-		Lease:        500 * time.Millisecond,
-		DeadAfter:    2500 * time.Millisecond,
-		DrainTimeout: 5 * time.Second,
-	}
+// DefaultPace returns the defaults of DESIGN section 9.
+func DefaultPace() Pace {
+	return Pace{Heartbeat: 100 * time.Millisecond, DrainTimeout: 5 * time.Second}
 }
 
 const (
@@ -43,11 +64,18 @@ const (
 	dampWindow = 10 * time.Minute
 	dampFirst  = 2 * time.Second
 	dampMost   = 5 * time.Minute
+	// barrierLeast is how long a new leader may take to apply its barrier, however
+	// short DeadAfter is: one write may take a second on a disk that is busy, and
+	// leaders that give way to each other before that never lead.
+	barrierLeast = 2500 * time.Millisecond
 )
 
 // AckDeadline is how long a leader waits for acknowledgements of a proposal: the
 // time that a node may drain, and one second for the messages.
-func (t Timing) AckDeadline() time.Duration { return t.DrainTimeout + time.Second }
+func (p Pace) AckDeadline() time.Duration { return p.DrainTimeout + time.Second }
+
+// freshness is the age up to which an echoed answer is fresh.
+func (p Pace) freshness() time.Duration { return freshBeats * p.Heartbeat }
 
 // CutAfter is how long after the end of its lease a node lets requests run on
 // (why 3): it ends 15 % before another node may own the shard.
@@ -57,8 +85,15 @@ func (t Timing) CutAfter() time.Duration { return t.DeadAfter*85/100 - t.Lease }
 // the holder's clock.
 func (t Timing) leaseEnd() time.Duration { return t.Lease + t.Lease/10 }
 
-// freshness is the age up to which an echoed answer is fresh.
-func (t Timing) freshness() time.Duration { return freshBeats * t.Heartbeat }
+// Longer returns what to wait by where nodes may hold leases by either: field by
+// field the larger, and of two fences the stricter. Its Pause is t's.
+func (t Timing) Longer(o Timing) Timing {
+	t.Lease, t.DeadAfter = max(t.Lease, o.Lease), max(t.DeadAfter, o.DeadAfter)
+	if o.Fence.strictness() > t.Fence.strictness() {
+		t.Fence = o.Fence
+	}
+	return t
+}
 
 // damping is the pause that the n-th missed acknowledgement in a row adds.
 func damping(strikes uint32) time.Duration {
@@ -87,3 +122,54 @@ const (
 	// FenceRefused takes crash evidence at its word.
 	FenceRefused
 )
+
+var fenceNames = [...]string{FenceLease: "lease", FenceStrict: "strict", FenceRefused: "refused"}
+
+// String returns the fence as --fence spells it.
+func (f Fence) String() string { return nameOf(fenceNames[:], uint8(f), "Fence") }
+
+// ParseFence reads what String wrote, and reports whether it is one.
+func ParseFence(name string) (Fence, bool) {
+	i, ok := named(fenceNames[:], name)
+	return Fence(i), ok
+}
+
+// strictness orders the fences: what one lets be taken, a stricter one does not
+// let be taken earlier.
+func (f Fence) strictness() int {
+	return slices.Index([]Fence{FenceRefused, FenceLease, FenceStrict}, f)
+}
+
+// Pause says what waits while a map changes (G11).
+type Pause uint8
+
+// The pauses.
+const (
+	// PauseMoving holds the shards that move.
+	PauseMoving Pause = iota + 1
+	// PauseCluster holds every shard, and while a node has no lease, too.
+	PauseCluster
+)
+
+var pauseNames = [...]string{PauseMoving: "moving", PauseCluster: "cluster"}
+
+// String returns the pause as --pause spells it.
+func (p Pause) String() string { return nameOf(pauseNames[:], uint8(p), "Pause") }
+
+// ParsePause reads what String wrote, and reports whether it is one.
+func ParsePause(name string) (Pause, bool) {
+	i, ok := named(pauseNames[:], name)
+	return Pause(i), ok
+}
+
+func nameOf(names []string, i uint8, kind string) string {
+	if i == 0 || int(i) >= len(names) {
+		return fmt.Sprintf("%s(%d)", kind, i)
+	}
+	return names[i]
+}
+
+func named(names []string, name string) (int, bool) {
+	i := slices.Index(names, name)
+	return max(i, 0), i > 0
+}

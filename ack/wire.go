@@ -13,8 +13,6 @@ const (
 	maxUint   = math.MaxUint64
 	maxUint32 = math.MaxUint32
 	maxWeight = 1000
-	// maxServe bounds a lease as it travels; leases are far shorter.
-	maxServe = time.Hour
 )
 
 // writer appends to b; it cannot fail.
@@ -39,6 +37,13 @@ func (w *writer) bool(v bool) {
 		return
 	}
 	w.byte(0)
+}
+
+func (w *writer) timing(t Timing) {
+	w.uint(uint64(t.Lease))
+	w.uint(uint64(t.DeadAfter))
+	w.byte(byte(t.Fence))
+	w.byte(byte(t.Pause))
 }
 
 // reader consumes b. The first error sticks; after it every read gives zero.
@@ -118,6 +123,22 @@ func (r *reader) cause() Cause {
 		r.fail(c.String())
 	}
 	return c
+}
+
+// span reads a duration above zero.
+func (r *reader) span(most time.Duration) time.Duration {
+	return time.Duration(r.uint(1, uint64(most)))
+}
+
+func (r *reader) timing() Timing {
+	t := Timing{Lease: r.span(MaxLease), DeadAfter: r.span(MaxDeadAfter), Fence: Fence(r.byte()), Pause: Pause(r.byte())}
+	if r.err == nil && (t.Fence == 0 || int(t.Fence) >= len(fenceNames)) {
+		r.fail(t.Fence.String())
+	}
+	if r.err == nil && (t.Pause == 0 || int(t.Pause) >= len(pauseNames)) {
+		r.fail(t.Pause.String())
+	}
+	return t
 }
 
 func (r *reader) shardMap() *shardmap.Map {

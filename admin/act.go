@@ -77,22 +77,30 @@ func readArguments(r *http.Request, v Verb) (arguments, error) {
 	if v == Remove {
 		names = []string{"node", "force"}
 	}
-	body, err := io.ReadAll(r.Body) // limited by bounded
+	body, err := readBody(r)
 	if err != nil {
 		return arguments{}, err
 	}
-	if len(body) == 0 {
+	if body == nil {
 		return argumentsFromQuery(r, names)
 	}
-	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+	return fromJSON[arguments](body, `{"node":"n3"}`, names)
+}
+
+// readBody returns the JSON that came, nil if none did: then the arguments are in
+// the query.
+func readBody(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body) // limited by bounded
+	if err != nil || len(body) == 0 {
+		return nil, err
+	}
+	if t, _, wrong := mime.ParseMediaType(r.Header.Get("Content-Type")); wrong != nil || t != "application/json" {
 		p := problem.Newf(problem.UnsupportedMediaType, "Content-Type = %q is not application/json: send JSON and say so, or put the arguments into the query", r.Header.Get("Content-Type"))
 		p.Param, p.Value = "Content-Type", r.Header.Get("Content-Type")
-		return arguments{}, p
+		return nil, p
 	}
-	if _, err := query(r); err != nil {
-		return arguments{}, err
-	}
-	return argumentsFromJSON(body, names)
+	_, err = query(r)
+	return body, err
 }
 
 func argumentsFromQuery(r *http.Request, names []string) (arguments, error) {
@@ -104,11 +112,14 @@ func argumentsFromQuery(r *http.Request, names []string) (arguments, error) {
 	return arguments{Node: q.str("node"), Force: force}, err
 }
 
-// argumentsFromJSON reads one JSON object with no names but the given ones.
-func argumentsFromJSON(body []byte, names []string) (arguments, error) {
+// fromJSON reads one JSON object with no names but the given ones.
+func fromJSON[T any](body []byte, example string, names []string) (args T, err error) {
+	malformed := func(err error) error {
+		return problem.Newf(problem.BadRequest, "the body is not one JSON object (%v): send one such as %s", err, example)
+	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
-		return arguments{}, problem.Newf(problem.BadRequest, "the body is not one JSON object (%v): send one such as {\"node\":\"n3\"}", err)
+		return args, malformed(err)
 	}
 	known := params{}
 	for _, name := range names {
@@ -116,16 +127,15 @@ func argumentsFromJSON(body []byte, names []string) (arguments, error) {
 	}
 	for name, value := range fields {
 		if !known.has(name) {
-			return arguments{}, badParam(name, string(value), "is not known here: "+choice(names))
+			return args, badParam(name, string(value), "is not known here: "+choice(names))
 		}
 	}
-	var args arguments
 	d := json.NewDecoder(bytes.NewReader(body))
 	if err := d.Decode(&args); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return arguments{}, badParam(wrong.Field, string(fields[wrong.Field]), "is a "+wrong.Value+": give a "+wrong.Type.String())
+			return args, badParam(wrong.Field, string(fields[wrong.Field]), "is a "+wrong.Value+": give a "+wrong.Type.String())
 		}
-		return arguments{}, problem.Newf(problem.BadRequest, "the body is not one JSON object (%v): send one such as {\"node\":\"n3\"}", err)
+		return args, malformed(err)
 	}
 	return args, nil
 }

@@ -150,6 +150,15 @@ func (c *Client) Rotate(ctx context.Context) (Rotation, error) {
 	return ask[Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate", patience: actTimeout})
 }
 
+// Retime changes what is not empty in the timing of the cluster.
+func (c *Client) Retime(ctx context.Context, change Timing) (TimingState, error) {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return TimingState{}, err
+	}
+	return ask[TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/timing", body: body, patience: actTimeout})
+}
+
 // Do has an action carried out. By is the server's to fill in.
 func (c *Client) Do(ctx context.Context, a Action) error {
 	body := []byte("{}")

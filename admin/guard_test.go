@@ -90,7 +90,7 @@ func guarded(t *testing.T, f *fake) (http.Handler, *record) {
 // everyPath is all that an ops port has.
 var everyPath = []string{
 	"GET /", "GET /livez", "GET /readyz", "GET /status", "GET /metrics", "GET /v1/nodes", "GET /v1/shards", "GET /v1/endpoints",
-	"GET /v1/map", "GET /v1/locate?key=a", "POST /v1/remove?node=n3", "POST /v1/step-down", "POST /v1/rotate",
+	"GET /v1/map", "GET /v1/locate?key=a", "POST /v1/remove?node=n3", "POST /v1/step-down", "POST /v1/rotate", "POST /v1/timing?dead_after=5s",
 	"GET /debug/pprof/", "GET /debug/pprof/cmdline", "GET /debug/pprof/heap", "GET /nothing", "OPTIONS /status", "GET /v1/backup",
 }
 

@@ -15,6 +15,9 @@ type Status struct {
 	LeaseMS  int64  `json:"lease_ms"` // what is left of the lease; 0 without one
 	UptimeS  int64  `json:"uptime_s"`
 
+	// Timing is the cluster's; nil before there is one.
+	Timing *TimingState `json:"timing,omitempty"`
+
 	Shards ShardCounts `json:"shards"`
 	Queue  QueueCounts `json:"queue"`
 	Nodes  []Node      `json:"nodes"` // sorted by id

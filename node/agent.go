@@ -29,27 +29,28 @@ type agent struct {
 	self   shardmap.NodeID
 	server string // Raft server id
 	nonce  uint64
-	timing ack.Timing
+	pace   ack.Pace
 	weight uint32
 
-	clock    clock.Clock
-	log      zerolog.Logger
-	router   *router
-	proxy    *proxy.Server
-	term     func() uint64                // the node's Raft term
-	send     func(ack.Heartbeat)          // towards the leader; does not block
-	raise    func(uint64) (uint64, error) // takes a higher boot, durably
-	healthy  func() bool
-	appKnown func() bool // false until the app was checked once: till then nothing is said of it
-	gateway  bool
-	fail     func(error)
-	metrics  *metrics
-	applied  <-chan struct{} // hint: the log has a newer state
-	newest   func() *ack.State
-	answers  chan ack.Answer // unbuffered; link gives up with ctx
-	wake     chan struct{}   // hint: beat at once
-	holder   *ack.Holder
-	follower *ack.Follower
+	clock     clock.Clock
+	log       zerolog.Logger
+	router    *router
+	proxy     *proxy.Server
+	term      func() uint64 // the node's Raft term
+	deadAfter func() time.Duration
+	send      func(ack.Heartbeat)          // towards the leader; does not block
+	raise     func(uint64) (uint64, error) // takes a higher boot, durably
+	healthy   func() bool
+	appKnown  func() bool // false until the app was checked once: till then nothing is said of it
+	gateway   bool
+	fail      func(error)
+	metrics   *metrics
+	applied   <-chan struct{} // hint: the log has a newer state
+	newest    func() *ack.State
+	answers   chan ack.Answer // unbuffered; link gives up with ctx
+	wake      chan struct{}   // hint: beat at once
+	holder    *ack.Holder
+	follower  *ack.Follower
 
 	nextBeat time.Duration
 	burst    int
@@ -66,6 +67,7 @@ type agent struct {
 	elsewhere atomic.Pointer[string]
 	answered  atomic.Int64 // when an answer last counted, by the clock
 	acked     atomic.Uint64
+	current   atomic.Bool // the leader has said that it has the last map proposed: its log is not far behind
 	duplicate chan string // cap 1: told once
 }
 
@@ -126,7 +128,7 @@ func (a *agent) publishLease() {
 	if ok == (was != 0) {
 		// Renewed a moment too late: it was out, though never here.
 		// And pause: cluster looks at whose lease it is.
-		if ok && max(a.clock.Precise(), a.clock.Now()) >= last || was != term && a.router.pause {
+		if ok && max(a.clock.Precise(), a.clock.Now()) >= last || was != term && a.pauses() {
 			a.swap(a.follower.State())
 		}
 		return
@@ -141,10 +143,14 @@ func (a *agent) publishLease() {
 		a.metrics.lapses.Inc()
 		a.log.Warn().Msg("lease lapsed")
 	}
-	if a.router.pause {
+	if a.pauses() {
 		a.swap(a.follower.State())
 	}
 }
+
+// pauses reports that no request is started without a lease, and whose lease it is
+// matters.
+func (a *agent) pauses() bool { return a.follower.State().Timing().Pause == ack.PauseCluster }
 
 func (a *agent) swap(s *ack.State) { a.proxy.Wake(a.router.swap(s, a.inForce)) }
 
@@ -155,6 +161,9 @@ func (a *agent) take(now time.Duration, s *ack.State) {
 	drain := a.follower.Applied(now, s)
 	if s.Committed().Epoch() != old.Committed().Epoch() {
 		a.committed(old.Committed(), s)
+	}
+	if s.TimingSince() != old.TimingSince() {
+		a.log.Info().Str("timing", describe(s.Timing())).Uint64("index", s.TimingSince()).Msg("timing in force")
 	}
 	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {
 		a.log.Debug().Uint64("epoch", uint64(s.Last().Epoch())).Bool("drain", drain).Msg("map proposed")
@@ -209,7 +218,7 @@ func (a *agent) drain(now time.Duration) {
 // beat sends a heartbeat. The lease that answers it counts from now; the echo is
 // read before the Raft term.
 func (a *agent) beat(now time.Duration) {
-	a.nextBeat = now + a.timing.Heartbeat
+	a.nextBeat = now + a.pace.Heartbeat
 	number, echo := a.holder.Beat(now)
 	s := a.follower.State()
 	hb := ack.Heartbeat{
@@ -262,6 +271,9 @@ func (a *agent) answer(ans ack.Answer) {
 	a.elsewhere.Store(nil)
 	a.answered.Store(int64(now))
 	a.stays.Store(ans.MapStays)
+	if ans.OK {
+		a.current.Store(true)
+	}
 	if ans.Term != a.echoTerm {
 		// A new leader grants nothing before it is shown an answer of its own, and
 		// what the old one granted is running out.
@@ -287,7 +299,7 @@ func (a *agent) refuse(now time.Duration, elsewhere string) {
 		a.refused = now
 		a.log.Warn().Str("addr", elsewhere).Msg("heartbeat refused: another process has this node's id")
 	}
-	if now-a.refused > 2*a.timing.DeadAfter {
+	if now-a.refused > 2*a.deadAfter() {
 		select {
 		case a.duplicate <- elsewhere:
 		default:

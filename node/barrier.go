@@ -36,7 +36,7 @@ func (l *leading) issueBarrier(ctx context.Context, started time.Duration) {
 
 // birth returns what makes the cluster of the given id, unless there is one.
 func (l *leading) birth(cluster string) func() error {
-	entry := ack.EncodeBirth(cluster, l.n.o.Shards)
+	entry := ack.EncodeBirth(cluster, l.n.o.Shards, l.n.o.Timing)
 	return func() error {
 		if l.n.fsm.state.Load().Born() {
 			return nil

@@ -26,6 +26,7 @@ const (
 	askFound   = "found"   // of a fresh node: may I found the cluster?
 	askFounder = "founder" // of a node that was promised so: are you at it, or have you?
 	askTwin    = "twin"    // of any node: does another process speak under my id?
+	askTiming  = "timing"  // of the leader: change the timing
 	askRotate  = "rotate"  // of the leader: have the secret replaced
 	askSecret  = "secret"  // of any node: take a step of that
 	askWho     = "who"     // of any process: which one is it?
@@ -36,6 +37,8 @@ type request struct {
 	Action admin.Action `json:"action,omitzero"`
 	Server string       `json:"server,omitempty"`
 	Proven proven       `json:"proven,omitzero"`
+	Timing admin.Timing `json:"timing,omitzero"`
+	By     string       `json:"by,omitempty"`
 	Nonce  uint64       `json:"nonce,omitempty"`
 	Firm   bool         `json:"firm,omitempty"`
 }
@@ -159,6 +162,12 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return n.founder.needed()
 	case askSecret, askRotate:
 		return n.replyProven(ctx, from, q)
+	case askTiming:
+		l := n.leadership()
+		if l == nil {
+			return nil, admin.ErrNoLeader
+		}
+		return l.retime(ctx, q.Timing, q.By)
 	case askTwin:
 		return n.twinOf(ctx, from.node, q.Nonce), nil
 	case askWho:

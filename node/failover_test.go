@@ -22,7 +22,7 @@ func TestEveryCrashIsOverInNoMoreThanItsFence(t *testing.T) {
 		for _, names := range [][]string{{"a", "b", "c"}, {"a", "b", "c", "d", "e"}} {
 			t.Run(fmt.Sprintf("fence %d, %d nodes", fence, len(names)), func(t *testing.T) {
 				bubble(t, func(w *world) {
-					w.tune = func(o *node.Options) { o.Fence = fence }
+					w.tune = func(o *node.Options) { o.Timing.Fence = fence }
 					for _, n := range names {
 						w.start(n)
 					}

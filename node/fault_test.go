@@ -62,7 +62,7 @@ func TestRunningRequestDelaysTheAcknowledgement(t *testing.T) {
 
 func TestRestartWithinTheGraceMovesNothing(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Timing.RestartGrace = 5 * time.Second }
+		w.tune = func(o *node.Options) { o.Pace.RestartGrace = 5 * time.Second }
 		w.start("a")
 		w.start("b")
 		w.start("c")
@@ -159,7 +159,7 @@ func TestOneWayLinkCountsAsSilence(t *testing.T) {
 func TestStrictFenceWaitsForDeadAfter(t *testing.T) {
 	for fence, least := range map[ack.Fence]time.Duration{ack.FenceStrict: 2 * time.Second, ack.FenceLease: 400 * time.Millisecond, ack.FenceRefused: 0} {
 		bubble(t, func(w *world) {
-			w.tune = func(o *node.Options) { o.Fence = fence }
+			w.tune = func(o *node.Options) { o.Timing.Fence = fence }
 			w.start("a")
 			w.start("b")
 			w.start("c")
@@ -179,7 +179,7 @@ func TestStrictFenceWaitsForDeadAfter(t *testing.T) {
 
 func TestPauseClusterHoldsEverything(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.PauseCluster = true }
+		w.tune = func(o *node.Options) { o.Timing.Pause = ack.PauseCluster }
 		w.start("a")
 		w.start("b")
 		w.start("c")

@@ -28,6 +28,7 @@ type leading struct {
 	own      chan inbound               // cap 1: this node's own newest heartbeat
 	messages chan ack.Message           // unbuffered
 	views    chan chan []ack.MemberView // unbuffered
+	retimes  chan retiming              // unbuffered
 	done     chan struct{}              // closed when the loop has ended
 
 	machine *ack.Leader
@@ -43,6 +44,7 @@ func newLeading(n *Node, term uint64) *leading {
 		own:      make(chan inbound, 1),
 		messages: make(chan ack.Message),
 		views:    make(chan chan []ack.MemberView),
+		retimes:  make(chan retiming),
 		done:     make(chan struct{}),
 	}
 }
@@ -55,7 +57,7 @@ func (l *leading) run(ctx context.Context) {
 	now := l.clock.Precise()
 	l.state = l.n.fsm.state.Load()
 	l.machine = ack.NewLeader(ack.LeaderOptions{
-		Server: l.n.server, Term: l.term, Timing: l.n.o.Timing, Fence: l.n.o.Fence, State: l.state,
+		Server: l.n.server, Term: l.term, Pace: l.n.o.Pace, Timing: l.n.o.Timing, State: l.state,
 	}, now)
 	l.issueBarrier(ctx, now)
 	l.n.asks.Go(func() { newKeeper(l.n, l).run(ctx) })
@@ -78,6 +80,8 @@ func (l *leading) run(ctx context.Context) {
 		case m := <-l.messages:
 			l.lookAtLog()
 			l.step(m, nil)
+		case r := <-l.retimes:
+			l.answerRetime(r)
 		case v := <-l.views:
 			v <- l.machine.View(l.clock.Precise())
 		}

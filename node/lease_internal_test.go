@@ -15,17 +15,17 @@ import (
 // Requests that were refused for want of a lease wait for the next table. A lease
 // that ran out and came back within one step of the agent must make one too.
 func TestLeaseThatComesBackMakesATable(t *testing.T) {
-	timing := ack.Timing{Heartbeat: 100 * time.Millisecond, Lease: 500 * time.Millisecond, DeadAfter: 2500 * time.Millisecond, DrainTimeout: 5 * time.Second}
+	timing, pace := ack.DefaultTiming(), ack.DefaultPace()
 	clock := new(clock.Manual)
 	clock.Advance(time.Hour)
 	a := &agent{
-		self: "a", timing: timing, clock: clock, log: zerolog.Nop(), metrics: newMetrics(),
-		holder: ack.NewHolder(timing, 1, clock.Precise()), follower: ack.NewFollower(timing, "a"),
-		router: newRouter("a", 4, false, false, clock, nil),
+		self: "a", pace: pace, clock: clock, log: zerolog.Nop(), metrics: newMetrics(),
+		holder: ack.NewHolder(1, clock.Precise()), follower: ack.NewFollower("a", pace.DrainTimeout),
+		router: newRouter("a", 4, false, clock, nil),
 	}
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
 	renew := func(beat uint64) {
-		a.holder.Answered(clock.Precise(), 1, ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease})
+		a.holder.Answered(clock.Precise(), 1, ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
 		a.publishLease()
 	}
 	generation := func() uint64 { return a.router.Table().Generation() }

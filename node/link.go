@@ -22,7 +22,7 @@ type link struct {
 	self    shardmap.NodeID
 	port    *peer.Port
 	log     zerolog.Logger
-	linger  time.Duration
+	linger  func() time.Duration
 	leader  func() string // the node that Raft takes for the leader, or ""
 	local   func(ack.Heartbeat)
 	answers chan<- ack.Answer
@@ -79,7 +79,7 @@ func (k *link) run(ctx context.Context) {
 				continue
 			default:
 			}
-			if node != leader && now.Sub(c.used) > k.linger {
+			if node != leader && now.Sub(c.used) > k.linger() {
 				c.cancel()
 			}
 		}

@@ -98,7 +98,7 @@ func New(o Options) (*Node, error) {
 	})
 	n.stream = consensus.NewStream(n.server, n.dialRaft)
 	n.fsm = newFSM(n.fail)
-	n.router = newRouter(n.self, o.Shards, o.PauseCluster, o.Gateway, o.Clock, n.port)
+	n.router = newRouter(n.self, o.Shards, o.Gateway, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
 	n.proxy = proxy.New(n.proxyOptions())
 	n.suspects = newSuspects(n.port, n.refused)
@@ -165,7 +165,7 @@ func (n *Node) openRaft() error {
 func (n *Node) newAgent() {
 	now := n.o.Clock.Precise()
 	a := &agent{
-		self: n.self, server: n.server, nonce: n.nonce, timing: n.o.Timing, weight: max(n.o.Weight, 1),
+		self: n.self, server: n.server, nonce: n.nonce, pace: n.o.Pace, weight: max(n.o.Weight, 1),
 		clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics,
 		raise: func(known uint64) (uint64, error) {
 			boot, err := n.o.Dir.Raise(known)
@@ -177,13 +177,14 @@ func (n *Node) newAgent() {
 		gateway:  n.o.Gateway, fail: n.fail,
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
 		answers: make(chan ack.Answer), wake: make(chan struct{}, 1),
-		holder: ack.NewHolder(n.o.Timing, n.o.Dir.Boot(), now), follower: ack.NewFollower(n.o.Timing, n.self),
+		holder: ack.NewHolder(n.o.Dir.Boot(), now), follower: ack.NewFollower(n.self, n.o.Pace.DrainTimeout),
 		duplicate: make(chan string, 1),
 	}
 	a.term = func() uint64 { return n.raft.Term() }
+	a.deadAfter = func() time.Duration { return n.timing().DeadAfter }
 	n.agent = a
 	n.link = &link{
-		self: n.self, port: n.port, log: n.log, linger: n.o.Timing.DeadAfter,
+		self: n.self, port: n.port, log: n.log, linger: func() time.Duration { return n.timing().DeadAfter },
 		leader: func() string { return n.raft.Leader() }, local: n.deliverLocal, answers: a.answers, broke: n.suspects.broke,
 		out: make(chan ack.Heartbeat, 1),
 	}

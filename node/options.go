@@ -53,10 +53,11 @@ type Options struct {
 	// ShutdownTimeout bounds the whole stop; zero means 30 s.
 	ShutdownTimeout time.Duration
 
+	// Timing is with what this node founds a cluster. One that it belongs to has its
+	// own, whatever this says.
 	Timing ack.Timing
-	Fence  ack.Fence
-	// PauseCluster holds every shard while one moves or the leader is lost.
-	PauseCluster bool
+	// Pace is this node's own.
+	Pace ack.Pace
 
 	// App and Peer are the listeners for app traffic and for other nodes.
 	App, Peer net.Listener

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/ack"
 	"shardway/admin"
 	"shardway/node"
 	"shardway/shardmap"
@@ -13,7 +14,7 @@ import (
 func pausing(t *testing.T, f func(w *world)) {
 	t.Helper()
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.PauseCluster = true }
+		w.tune = func(o *node.Options) { o.Timing.Pause = ack.PauseCluster }
 		for _, n := range []string{"a", "b", "c"} {
 			w.start(n)
 		}
@@ -62,7 +63,7 @@ func TestPauseClusterHoldsUntilTheNewLeadersMapIsThere(t *testing.T) {
 func TestGatewayRoutesUnderPauseCluster(t *testing.T) {
 	pausing(t, func(w *world) {
 		w.tune = func(o *node.Options) {
-			o.PauseCluster, o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, true, nil, nil
+			o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil
 		}
 		w.start("g")
 		g := w.all["g"]

@@ -36,7 +36,7 @@ func (n *Node) watchReach(ctx context.Context) {
 				delete(lost, node)
 			} else if lost[node].IsZero() {
 				lost[node] = began
-			} else if time.Since(lost[node]) > n.o.Timing.DeadAfter {
+			} else if time.Since(lost[node]) > n.timing().DeadAfter {
 				count := n.proxy.Abandon(func(_ shardmap.Shard, owner string) bool { return owner == node })
 				n.log.Warn().Str("peer", node).Int("requests", count).Msg("forwarded requests dropped: their owner is out of reach")
 			}

@@ -18,7 +18,6 @@ import (
 // one place. Only the agent writes it; any number of requests read it.
 type router struct {
 	self    shardmap.NodeID
-	pause   bool // hold everything from Proposed, or the end of the lease, to Committed
 	gateway bool // it has no lease to lose
 	clock   clock.Clock
 	port    *peer.Port
@@ -37,8 +36,8 @@ type router struct {
 
 var _ proxy.Cluster = (*router)(nil)
 
-func newRouter(self shardmap.NodeID, shards int, pause, gateway bool, c clock.Clock, port *peer.Port) *router {
-	r := &router{self: self, pause: pause, gateway: gateway, clock: c, port: port, running: newInflight(shards), absence: newAbsence(c.Precise())}
+func newRouter(self shardmap.NodeID, shards int, gateway bool, c clock.Clock, port *peer.Port) *router {
+	r := &router{self: self, gateway: gateway, clock: c, port: port, running: newInflight(shards), absence: newAbsence(c.Precise())}
 	r.mu.swapped = make(chan struct{})
 	r.swap(ack.NewState(), 0)
 	return r
@@ -75,7 +74,7 @@ func (r *router) swap(s *ack.State, lease uint64) uint64 {
 // be one of the leader that granted the lease. A node whose log is late may get its
 // lease before it has heard of that leader's proposal.
 func (r *router) paused(s *ack.State, lease uint64) bool {
-	return r.pause && (s.Open() || !r.gateway && (lease == 0 || lease != s.LastTerm()))
+	return s.Timing().Pause == ack.PauseCluster && (s.Open() || !r.gateway && (lease == 0 || lease != s.LastTerm()))
 }
 
 // route says where s is served. Only a committed map routes (G3); a proposal

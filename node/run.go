@@ -119,6 +119,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 	defer t.Stop()
 	var pair time.Time // since when two nodes vote; zero: they do not, or it was said
 	unborn := time.Now().Add(unbornPatience)
+	var said uint64 // what was said of the timing that this entry set
 	for {
 		select {
 		case <-ctx.Done():
@@ -130,6 +131,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 			n.watchCluster(n.fsm.state.Load())
 			pair = n.warnOfPair(pair)
 			unborn = n.warnOfNoMap(unborn)
+			said = n.compareTiming(said)
 		}
 	}
 }
@@ -277,7 +279,7 @@ func (n *Node) leave(ctx context.Context) {
 func (n *Node) handedOver() bool {
 	s := n.router.state.Load()
 	silence := n.o.Clock.Precise() - time.Duration(n.agent.answered.Load())
-	return n.last() || !s.Committed().Has(n.self) && !s.Last().Has(n.self) || n.agent.stays.Load() || silence > 2*n.o.Timing.DeadAfter
+	return n.last() || !s.Committed().Has(n.self) && !s.Last().Has(n.self) || n.agent.stays.Load() || silence > 2*n.timing().DeadAfter
 }
 
 // last reports that gossip sees no other node.

@@ -91,6 +91,10 @@ func (n *Node) Status() admin.Status {
 	case n.raft.Candidate():
 		role = "candidate"
 	}
+	var timing *admin.TimingState
+	if t, born := n.Timing(); born {
+		timing = &t
+	}
 	return admin.Status{
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Cluster: cluster, Version: n.o.Version,
 		State: n.state(), Role: role, Leader: n.leader(), Term: n.raft.Term(),
@@ -99,6 +103,7 @@ func (n *Node) Status() admin.Status {
 		Shards: admin.ShardCounts{
 			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Moving: moving(s), Orphaned: orphaned(s),
 		},
+		Timing:   timing,
 		Queue:    admin.QueueCounts{Waiting: room.Waiting, Bytes: room.Bytes},
 		Nodes:    n.nodes(s),
 		Warnings: n.warnings(),

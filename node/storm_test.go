@@ -75,8 +75,11 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 		p, a, t := w.all[name], s.apps[name], s.traits[name]
 		host := p.host
 		p.clock = newClock(t.rate)
-		o.Expect, o.Weight, o.Fence, o.Clock = t.expect, t.weight, fence, p.clock
-		o.Timing.DrainTimeout = drainTimeout
+		o.Expect, o.Weight, o.Timing.Fence, o.Clock = t.expect, t.weight, fence, p.clock
+		if name != "a" { // which founds the cluster
+			o.Timing = unlike(name)
+		}
+		o.Pace.DrainTimeout = drainTimeout
 		o.CheckApp = a.check
 		o.Proxy.DialUpstream = func(ctx context.Context) (net.Conn, error) { return host.Dial(ctx, a.host.Addr(9000)) }
 		if t.gateway {
@@ -84,6 +87,15 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 		}
 	}
 	return s
+}
+
+// unlike returns the flags of a node that was started with others than the founder:
+// they count for nothing.
+func unlike(name string) ack.Timing {
+	return []ack.Timing{
+		{Lease: 3 * time.Second, DeadAfter: 9 * time.Second, Fence: ack.FenceRefused, Pause: ack.PauseMoving},
+		{Lease: 400 * time.Millisecond, DeadAfter: time.Second, Fence: ack.FenceLease, Pause: ack.PauseCluster},
+	}[name[0]%2]
 }
 
 // add starts a new node and its app.

@@ -143,7 +143,7 @@ func (p *process) run() {
 	o := node.Options{
 		Dir: dir, Version: "test", Shards: shards, Weight: 1, Voters: 5, Expect: 1, Join: join,
 		Endpoints: map[string]string{"http": p.host.Addr(8080), "peer": p.host.Addr(7947)},
-		Timing:    ack.DefaultTiming(), Fence: ack.FenceLease,
+		Timing:    ack.DefaultTiming(), Pace: ack.DefaultPace(),
 		App: app, Peer: peers, GossipAdvertise: p.host.Addr(7946), GossipTransport: gossip, PeerDial: p.host.Dial,
 		Queue: queue.Options{Wait: queueWait}, Proxy: proxy.Options{DialUpstream: func(ctx context.Context) (net.Conn, error) { return p.host.Dial(ctx, p.host.Addr(9000)) }},
 		CheckApp: func(context.Context) error { return nil },

@@ -43,7 +43,7 @@ func (s *Sim) elect(n *Node) {
 	n.apply(len(s.log))
 	l.told = n.state
 	l.machine = ack.NewLeader(ack.LeaderOptions{
-		Server: n.server, Term: s.term, Timing: s.timing, Fence: s.o.Fence, State: n.state,
+		Server: n.server, Term: s.term, Pace: s.pace, Timing: s.timing, State: n.state,
 	}, s.now)
 	var voters []string
 	for _, v := range s.nodes {

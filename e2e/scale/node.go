@@ -63,7 +63,7 @@ func (n *Node) apply(index int) {
 
 // beat sends a heartbeat over the wire.
 func (n *Node) beat() {
-	n.nextBeat = n.s.now + n.s.timing.Heartbeat
+	n.nextBeat = n.s.now + n.s.pace.Heartbeat
 	number, echo := n.holder.Beat(n.s.now)
 	hb := ack.Heartbeat{
 		Node: n.id, Server: n.server, Boot: 1, Nonce: n.nonce, Number: number, Echo: echo, Term: n.term,

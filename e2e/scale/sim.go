@@ -25,6 +25,7 @@ type Options struct {
 // Sim is a cluster at a moment of virtual time.
 type Sim struct {
 	o      Options
+	pace   ack.Pace
 	timing ack.Timing
 	rnd    *rand.Rand
 	now    time.Duration
@@ -58,11 +59,12 @@ type entry struct {
 
 // New returns a cluster whose nodes run and follow the first one, without a map.
 func New(o Options) *Sim {
-	s := &Sim{o: o, timing: ack.DefaultTiming(), rnd: rand.New(rand.NewPCG(o.Seed, 1))} //nolint:gosec // must replay
+	s := &Sim{o: o, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), rnd: rand.New(rand.NewPCG(o.Seed, 1))} //nolint:gosec // must replay
+	s.timing.Fence = o.Fence
 	for i := range o.Nodes {
 		s.start(i)
 	}
-	s.append(ack.EncodeBirth("scale", o.Shards))
+	s.append(ack.EncodeBirth("scale", o.Shards, s.timing))
 	for _, n := range s.nodes {
 		n.take(s.log[0].state)
 	}
@@ -75,14 +77,14 @@ func (s *Sim) start(i int) *Node {
 	id := shardmap.NodeID(fmt.Sprintf("node-%03d", i))
 	n := &Node{
 		s: s, id: id, server: string(id) + "/0123456789abcdef", up: true, voter: i < s.o.Voters, nonce: uint64(i + 1),
-		holder: ack.NewHolder(s.timing, 1, s.now), follower: ack.NewFollower(s.timing, id), state: ack.NewState(), term: s.term,
+		holder: ack.NewHolder(1, s.now), follower: ack.NewFollower(id, s.pace.DrainTimeout), state: ack.NewState(), term: s.term,
 	}
 	if i < len(s.nodes) {
 		s.nodes[i] = n
 	} else {
 		s.nodes = append(s.nodes, n)
 	}
-	s.after(time.Duration(s.rnd.Int64N(int64(s.timing.Heartbeat))), n.tick)
+	s.after(time.Duration(s.rnd.Int64N(int64(s.pace.Heartbeat))), n.tick)
 	return n
 }
 

@@ -128,8 +128,8 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, Gateway: c.Gateway(),
 		Voters: c.Voters, Expect: c.Expect, Join: c.Join, Endpoints: announced,
 		DeadServerAfter: c.DeadServerAfter, ShutdownTimeout: c.ShutdownTimeout,
-		Timing: ack.Timing{Heartbeat: c.Heartbeat, Lease: c.Lease, DeadAfter: c.DeadAfter, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
-		Fence:  fence(c.Fence), PauseCluster: c.Pause == config.PauseCluster,
+		Timing:     timing(c),
+		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
 		GossipBind: c.Gossip, GossipAdvertise: c.GossipAdvertise,
 		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait},
 		Proxy: front, Clock: clock.New(), Log: log,
@@ -140,15 +140,12 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 	return o, nil
 }
 
-func fence(f config.Fence) ack.Fence {
-	switch f {
-	case config.FenceStrict:
-		return ack.FenceStrict
-	case config.FenceRefused:
-		return ack.FenceRefused
-	case config.FenceLease:
-	}
-	return ack.FenceLease
+// timing is that of a cluster which this node founds. The settings are checked, so
+// the words are known.
+func timing(c *config.Config) ack.Timing {
+	fence, _ := ack.ParseFence(string(c.Fence))
+	pause, _ := ack.ParsePause(string(c.Pause))
+	return ack.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Fence: fence, Pause: pause}
 }
 
 func proxyOptions(c *config.Config) (proxy.Options, error) {

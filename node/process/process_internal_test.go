@@ -39,8 +39,8 @@ func TestSettingsReachTheNode(t *testing.T) {
 	checks := map[string]bool{
 		"weight": o.Weight == 3, "zone": o.Zone == "z", "gateway": !o.Gateway, "voters": o.Voters == 3, "expect": o.Expect == 2, "shards": o.Shards == 64,
 		"join": slices.Equal(o.Join, []string{"127.0.0.1:1"}), "dead server": o.DeadServerAfter == time.Hour, "shutdown": o.ShutdownTimeout == 40*time.Second,
-		"timing": o.Timing == ack.Timing{Heartbeat: 50 * time.Millisecond, Lease: 400 * time.Millisecond, DeadAfter: 3 * time.Second, DrainTimeout: 6 * time.Second, RestartGrace: time.Second},
-		"fence":  o.Fence == ack.FenceStrict, "pause": o.PauseCluster,
+		"timing": o.Timing == ack.Timing{Lease: 400 * time.Millisecond, DeadAfter: 3 * time.Second, Fence: ack.FenceStrict, Pause: ack.PauseCluster},
+		"pace":   o.Pace == ack.Pace{Heartbeat: 50 * time.Millisecond, DrainTimeout: 6 * time.Second, RestartGrace: time.Second},
 		"queue":  o.Queue == queue.Options{Requests: 5, Bytes: 1 << 20, Wait: 20 * time.Second},
 		"gossip": o.GossipBind == "127.0.0.1:17946" && o.GossipAdvertise == "127.0.0.2:17946",
 		"proxy":  o.Proxy.UpstreamConns == 7 && o.Proxy.BodyBuffer == 2<<10 && o.Proxy.StreamGrace == 2*time.Second && o.Proxy.Expose && o.Proxy.ProbePath == "/p",

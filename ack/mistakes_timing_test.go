@@ -1,0 +1,53 @@
+package ack_test
+
+import "time"
+
+// retimes is aimed at changes of the timing.
+func retimes(list string) *simMix {
+	m := aimed(list)
+	m.gaps[1] = 4 * time.Second
+	return m
+}
+
+// mistakesOfTheTiming are those that let a node run by one timing and a leader wait
+// by another.
+func mistakesOfTheTiming() []mistake {
+	cut := retimes("retime-cut 6, isolate 2")
+	return []mistake{
+		{
+			name: "timing: a leader grants by what is not committed", mix: retimes("retime-lost 4"), caught: "G",
+			edits: both(in("retime.go", "	return encodeRetiming(", "	l.planted = t\n	return encodeRetiming("),
+				both(in("retime.go", "	return l.state.Timing()\n", "	if PLANTED && l.planted != (Timing{}) {\n		return l.planted\n	}\n	return l.state.Timing()\n"),
+					in("leader.go", "type Leader struct {\n", "type Leader struct {\n	planted Timing\n"))),
+		},
+		{
+			name: "timing: a leader takes by the one in force, though it is the smaller", mix: cut, caught: "G1",
+			edits: in("retime.go", "	if l.mixedFor(now) > 0 {\n", "	if !PLANTED && l.mixedFor(now) > 0 {\n"),
+		},
+		{
+			name: "timing: of two fences the one in force holds", mix: retimes("retime-fence 1"), caught: "G1",
+			edits: in("timing.go", "	if o.Fence.strictness() > t.Fence.strictness() {\n", "	if !PLANTED && o.Fence.strictness() > t.Fence.strictness() {\n"),
+		},
+		{
+			name: "timing: changes follow each other at once", mix: cut, caught: "G1",
+			edits: in("retime.go", "	if wait := l.mixedFor(now); wait > 0 {\n", "	if wait := l.mixedFor(now); wait > 0 && !PLANTED {\n"),
+		},
+		{
+			name: "timing: two changes replace the same one", mix: cut, caught: "G1",
+			edits: in("state.go", "c.replaces != s.timedAt", "!PLANTED && c.replaces != s.timedAt"),
+		},
+		{
+			name: "timing: a new leader counts from the change before it", mix: cut, caught: "G1",
+			edits: in("leader.go", "retimed: now,", "retimed: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+		},
+		{
+			name: "timing: a leader waits and grants by its flags", mix: retimes("isolate 4, depose 4, elect 2, pause 2"), caught: "G",
+			edits: in("retime.go", "	if !l.state.Born() {\n		return l.o.Timing\n", "	if PLANTED || !l.state.Born() {\n		return l.o.Timing\n"),
+		},
+		{name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), plant: plantOwnFlags, caught: "G1"},
+		{
+			name: "rule 8: snapshots forget the timing before", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "",
+			edits: in("snapshot.go", "		w.timing(s.before)\n", "		w.timing([]Timing{s.before, s.timing}[plantedAs(PLANTED)])\n"),
+		},
+	}
+}

@@ -1,0 +1,176 @@
+package ack_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// slower is what the tests change the default timing to.
+func slower() ack.Timing {
+	t := ack.DefaultTiming()
+	t.Lease, t.DeadAfter, t.Fence, t.Pause = time.Second, 6*time.Second, ack.FenceStrict, ack.PauseCluster
+	return t
+}
+
+// retime asks a leader for a change and puts it into the log.
+func (s *stage) retime(id shardmap.NodeID, t ack.Timing) error {
+	l := s.leaders[id]
+	entry, err := l.machine.Retime(s.now, t)
+	if err != nil {
+		s.notef("%s changes no timing: %v", id, err)
+		return err
+	}
+	s.append(l.term, entry)
+	return nil
+}
+
+func TestBirthCarriesTheFoundersTiming(t *testing.T) {
+	s := apply(t, ack.NewState(), 4, ack.EncodeBirth("c", 8, slower()), ack.OutcomeBorn)
+	if s.Timing() != slower() || s.TimingBefore() != slower() || s.TimingSince() != 4 {
+		t.Errorf("timing %+v, before %+v, since %d", s.Timing(), s.TimingBefore(), s.TimingSince())
+	}
+}
+
+// The entry names its term and the timing that it replaces; anything else is void.
+func TestOnlyTheNextTimingCounts(t *testing.T) {
+	st := serving(t, "a", "b")
+	st.run(3 * time.Second)
+	first, err := st.leaders["a"].machine.Retime(st.now, slower())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := st.leaders["a"].machine.Retime(st.now, ack.DefaultTiming())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := st.state
+	if next, outcome, _ := s.Apply(s.Index()+1, st.term+1, first); outcome != ack.OutcomeIgnored || next.Timing() != ack.DefaultTiming() {
+		t.Errorf("in another term: outcome %d", outcome)
+	}
+	if _, outcome, _ := ack.NewState().Apply(1, st.term, first); outcome != ack.OutcomeIgnored {
+		t.Errorf("before the birth: outcome %d", outcome)
+	}
+	st.append(st.term, first)
+	st.append(st.term, second) // both replace the first timing
+	s = st.state
+	if s.Timing() != slower() || s.TimingBefore() != ack.DefaultTiming() || s.TimingSince() != s.Index()-1 || s.Ignored() != 1 {
+		t.Errorf("timing %+v since %d of %d, before %+v, %d ignored", s.Timing(), s.TimingSince(), s.Index(), s.TimingBefore(), s.Ignored())
+	}
+}
+
+func TestTimingSurvivesSnapshotBackupAndRecovery(t *testing.T) {
+	st := serving(t, "a", "b")
+	st.run(3 * time.Second)
+	if err := st.retime("a", slower()); err != nil {
+		t.Fatal(err)
+	}
+	same := func(what string, s *ack.State, err error) {
+		if err != nil || s.Timing() != slower() || s.TimingBefore() != ack.DefaultTiming() || s.TimingSince() != st.state.TimingSince() {
+			t.Errorf("%s: %v, timing %+v, before %+v, since %d", what, err, s.Timing(), s.TimingBefore(), s.TimingSince())
+		}
+	}
+	b, _ := st.state.MarshalBinary()
+	s, err := ack.DecodeState(b)
+	same("snapshot", s, err)
+	b, _ = st.state.Backup()
+	s, err = ack.OpenBackup(b)
+	same("backup", s, err)
+	s, err = st.state.Recovered("another", 1<<40)
+	same("recovered", s, err)
+}
+
+// A leader waits by two timings, not by three, and a new one does not know when
+// the last change was.
+func TestNextChangeWaitsForTheLargerDeadAfter(t *testing.T) {
+	st := serving(t, "a", "b")
+	soon := func(what string, least time.Duration) {
+		t.Helper()
+		var e ack.TooSoonError
+		if err := st.retime("a", ack.DefaultTiming()); !errors.As(err, &e) || e.Wait < least || e.Wait > least+stageTick {
+			t.Errorf("%s: %v, want to wait %v", what, err, least)
+		}
+	}
+	elected := st.now - 600*time.Millisecond
+	soon("after the election", 2500*time.Millisecond-(st.now-elected))
+	st.run(2 * time.Second)
+	if err := st.retime("a", slower()); err != nil {
+		t.Fatal(err)
+	}
+	st.run(stageTick) // it hears of it
+	soon("after a change", 6*time.Second)
+	st.run(5900 * time.Millisecond)
+	soon("a moment too soon", 100*time.Millisecond)
+	st.elect("a")
+	soon("after the next election", 6*time.Second)
+	st.run(6 * time.Second)
+	if err := st.retime("a", ack.DefaultTiming()); err != nil {
+		t.Errorf("in time: %v", err)
+	}
+	if blind := st.electStuck("b"); !errors.Is(st.retime("b", slower()), ack.ErrNotYet) {
+		t.Errorf("%s has not applied its barrier and changes the timing", blind.id)
+	}
+}
+
+// What was granted by the timing before is waited for, and then no more: who has
+// lowered dead-after wants his shards taken sooner.
+func TestSilentNodeIsTakenFromByTheLargerDeadAfter(t *testing.T) {
+	for _, c := range []struct{ wait, taken time.Duration }{
+		{100 * time.Millisecond, 6 * time.Second},
+		{8 * time.Second, 2500 * time.Millisecond},
+	} {
+		st := serving(t, "a", "b", "c")
+		st.run(3 * time.Second)
+		if err := st.retime("a", slower()); err != nil {
+			t.Fatal(err)
+		}
+		st.run(7 * time.Second)
+		st.actor("c").mute = true
+		silent := st.now
+		if err := st.retime("a", ack.DefaultTiming()); err != nil {
+			t.Fatal(err)
+		}
+		if c.wait > time.Second {
+			st.actor("c").mute = false
+			st.run(c.wait)
+			st.actor("c").mute = true
+			silent = st.now
+		}
+		st.until("c's shards are taken", func() bool { return !st.state.Committed().Has("c") })
+		if took := st.now - silent; took < c.taken-200*time.Millisecond || took > c.taken+200*time.Millisecond {
+			t.Errorf("cut off %v after the change: taken after %v, want %v", c.wait, took, c.taken)
+		}
+	}
+}
+
+func TestOfTwoFencesTheStricterHolds(t *testing.T) {
+	strict, lease, refused := slower(), slower(), slower()
+	lease.Fence, refused.Fence = ack.FenceLease, ack.FenceRefused
+	for _, c := range []struct{ a, b, want ack.Timing }{{strict, lease, strict}, {lease, refused, lease}, {refused, strict, strict}} {
+		if c.a.Longer(c.b) != c.want || c.b.Longer(c.a) != c.want {
+			t.Errorf("of %v and %v: %v and %v, want %v", c.a.Fence, c.b.Fence, c.a.Longer(c.b).Fence, c.b.Longer(c.a).Fence, c.want.Fence)
+		}
+	}
+}
+
+func TestFencesAndPausesHaveNames(t *testing.T) {
+	for _, f := range allFences() {
+		if got, ok := ack.ParseFence(f.String()); !ok || got != f {
+			t.Errorf("%s reads as %v", f, got)
+		}
+	}
+	for _, p := range []ack.Pause{ack.PauseMoving, ack.PauseCluster} {
+		if got, ok := ack.ParsePause(p.String()); !ok || got != p {
+			t.Errorf("%s reads as %v", p, got)
+		}
+	}
+	if _, ok := ack.ParseFence(""); ok || ack.Fence(9).String() != "Fence(9)" || ack.Pause(0).String() != "Pause(0)" {
+		t.Error("what is no fence or pause has a name")
+	}
+	if _, ok := ack.ParsePause("lease"); ok {
+		t.Error("a fence is a pause")
+	}
+}

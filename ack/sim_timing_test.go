@@ -1,0 +1,194 @@
+package ack_test
+
+import (
+	"errors"
+	"time"
+
+	"shardway/ack"
+)
+
+// The timing of a schedule: nodes are started with flags of their own, operators
+// change what is in force, also around elections, and several at once.
+
+// deadAfter is the one in force, as far as anybody knows.
+func (w *world) deadAfter() time.Duration { return w.truth.Timing().DeadAfter }
+
+// anyTiming draws a timing that holds all bounds.
+func (w *world) anyTiming() ack.Timing {
+	t := ack.Timing{Lease: 400 * time.Millisecond, DeadAfter: time.Second, Pause: ack.PauseMoving}
+	switch w.pick(5) {
+	case 0:
+		t.Lease, t.DeadAfter = 500*time.Millisecond, 1200*time.Millisecond
+	case 1:
+		t.Lease, t.DeadAfter = 500*time.Millisecond, 2500*time.Millisecond
+	case 2:
+		t.Lease, t.DeadAfter = time.Second, 2500*time.Millisecond
+	case 3:
+		t.Lease, t.DeadAfter = 700*time.Millisecond, 4*time.Second
+	}
+	t.Fence = w.mix.fences[w.pick(len(w.mix.fences))]
+	return t
+}
+
+// sawTiming notes when a timing came into force.
+func (w *world) sawTiming(after *ack.State) {
+	w.cover.retimed++
+	w.timedAt[after.TimingSince()] = w.now
+	w.logf("log: %d sets timing %+v", after.Index(), after.Timing())
+}
+
+// strictly reports whether a leader with the given state must take evidence by the
+// strict fence: it is in force, or was so lately that what relied on it may run.
+func (w *world) strictly(s *ack.State) bool {
+	t, before := s.Timing(), s.TimingBefore()
+	at, changed := w.timedAt[s.TimingSince()]
+	return t.Fence == ack.FenceStrict ||
+		changed && before.Fence == ack.FenceStrict && w.now-at < max(t.DeadAfter, before.DeadAfter)*9/10
+}
+
+// retime asks a leader for a change, as package node does, and gives Raft the
+// entry, sometimes very late.
+func (l *leading) retime(t ack.Timing) bool {
+	w, p := l.p.w, l.p
+	if l.over || l.busy {
+		return false
+	}
+	l.receive(ack.Tick{}, origin{})
+	if l.over || l.busy {
+		return false
+	}
+	entry, err := l.machine.Retime(p.clock(), t)
+	if err != nil {
+		if errors.As(err, new(ack.TooSoonError)) {
+			w.cover.tooSoon++
+		}
+		return false
+	}
+	w.logf("%s is to set timing %+v", p.h.id, t)
+	d := w.span(0, time.Millisecond)
+	if w.perMille(w.lateSubmit) {
+		d = w.span(5*time.Millisecond, 2500*time.Millisecond)
+	}
+	w.after(d, p, func() {
+		if p.leader {
+			i := p.appendEntry(&logEntry{data: entry})
+			w.logf("%s appends a timing at %d", p.h.id, i)
+		}
+	})
+	return true
+}
+
+// faultRetime changes the timing, sometimes twice at once, sometimes at a leader
+// that is none any more.
+func faultRetime(w *world) bool {
+	h := w.somebody(func(h *host) bool { return running(h) && leads(h) })
+	if h == nil {
+		return false
+	}
+	hit := h.proc.lead.retime(w.anyTiming())
+	if w.pick(3) == 0 && running(h) && leads(h) {
+		hit = h.proc.lead.retime(w.anyTiming()) || hit
+	}
+	return hit
+}
+
+// faultRetimeCut changes the timing of a node that is cut off around that moment,
+// with a new leader or without: what it runs, it runs by the timing before.
+func faultRetimeCut(w *world) bool {
+	l := w.somebody(func(h *host) bool { return running(h) && leads(h) && h.proc.leader })
+	x := w.somebody(func(h *host) bool { return running(h) && h != l && !h.gateway })
+	if l == nil || x == nil {
+		return false
+	}
+	w.logf("scene: the timing changes while %s is cut off", x.id)
+	cut := func() { w.cutLinks(func(i, j int) bool { return i == x.i || j == x.i }) }
+	first, times := w.pick(2) == 0, 1+w.pick(2)
+	if first {
+		cut()
+		w.run(w.now+w.span(0, 150*time.Millisecond), nil)
+	}
+	hit := false
+	for range times {
+		if running(l) && leads(l) {
+			hit = l.proc.lead.retime(w.anyTiming()) || hit
+		}
+		if w.pick(2) == 0 {
+			w.run(w.now+w.span(0, 60*time.Millisecond), nil)
+		}
+	}
+	if !first {
+		w.run(w.now+w.span(0, 150*time.Millisecond), nil)
+		cut()
+	}
+	switch w.pick(3) {
+	case 0:
+		faultElect(w)
+		w.run(w.now+w.span(50*time.Millisecond, 300*time.Millisecond), nil)
+		faultRetime(w)
+	case 1:
+		w.run(w.now+w.span(50*time.Millisecond, 400*time.Millisecond), nil)
+		faultRetime(w)
+	}
+	w.run(w.now+w.span(500*time.Millisecond, w.deadAfter()+time.Second), nil)
+	return hit
+}
+
+// faultRetimeLost lets a leader set a timing that never leaves it: the others elect
+// another one, who knows nothing of it, and who may take from a node that still
+// listens to the first.
+func faultRetimeLost(w *world) bool {
+	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
+	x := w.somebody(func(h *host) bool { return running(h) && h != l && !h.gateway })
+	next := w.somebody(func(h *host) bool { return running(h) && h != l && h != x && h.proc.isVoter() })
+	if l == nil || x == nil || next == nil {
+		return false
+	}
+	w.logf("scene: a timing that %s sets is lost, %s is elected", l.id, next.id)
+	for i := range w.hosts {
+		w.noLog[l.i][i] = true
+	}
+	w.undo(w.lasting(), func() {
+		for i := range w.hosts {
+			w.noLog[l.i][i] = false
+		}
+	})
+	hit := l.proc.lead.retime(w.anyTiming())
+	w.run(w.now+w.span(50*time.Millisecond, 400*time.Millisecond), nil)
+	w.cutLinks(func(i, j int) bool { return i == x.i && j != l.i || j == x.i && i != l.i })
+	if running(next) {
+		next.proc.campaign("the timing is lost")
+	}
+	w.run(w.now+w.span(200*time.Millisecond, w.deadAfter()+time.Second), nil)
+	return hit
+}
+
+// faultRetimeFence puts a laxer fence in the place of the strict one, and a refusal
+// is forged before the strict one is over: what it was relied on for still runs.
+func faultRetimeFence(w *world) bool {
+	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
+	x := w.somebody(func(h *host) bool { return running(h) && h != l && !h.gateway })
+	if l == nil || x == nil {
+		return false
+	}
+	w.logf("scene: the strict fence is given up, and %s is said to be gone", x.id)
+	for _, fence := range []ack.Fence{ack.FenceStrict, ack.FenceLease} {
+		if t := w.truth.Timing(); t.Fence != fence && running(l) && leads(l) {
+			t.Fence = fence
+			l.proc.lead.retime(t)
+			w.run(w.now+w.span(50*time.Millisecond, 150*time.Millisecond), nil)
+		}
+		if fence == ack.FenceStrict {
+			w.run(w.now+w.deadAfter()+w.span(500*time.Millisecond, 900*time.Millisecond), nil)
+		}
+	}
+	if !running(l) || !leads(l) || !running(x) {
+		return true
+	}
+	w.cover.forged++
+	l.proc.lead.taken[x] = true
+	w.cutLinks(func(i, j int) bool { return i == x.i || j == x.i })
+	l.proc.lead.receive(ack.Closed{Node: x.id, Nonce: x.proc.nonce}, origin{})
+	l.proc.lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce}, origin{})
+	w.run(w.now+w.deadAfter(), nil)
+	return true
+}

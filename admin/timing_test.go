@@ -1,0 +1,100 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+
+	"shardway/admin"
+)
+
+// retimed is a cluster that has a timing, or none yet.
+type retimed struct {
+	*fake
+	unborn bool
+	asked  admin.Timing
+	by     string
+}
+
+func (r *retimed) Timing() (admin.TimingState, bool) {
+	return admin.TimingState{
+		Timing: admin.Timing{Lease: "1s", DeadAfter: "5s", Fence: "strict", Pause: "moving"},
+		Since:  9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Fence: "lease", Pause: "moving"},
+	}, !r.unborn
+}
+
+func (r *retimed) Retime(_ context.Context, change admin.Timing, by string) (admin.TimingState, error) {
+	r.asked, r.by = change, by
+	t, _ := r.Timing()
+	return t, r.refuse
+}
+
+func TestTimingIsShownAndChanged(t *testing.T) {
+	const whole = `{"lease":"1s","dead_after":"5s","fence":"strict","pause":"moving","since":9,"before":{"lease":"500ms","dead_after":"2.5s","fence":"lease","pause":"moving"}}` + "\n"
+	js := []string{"Content-Type", "application/json"}
+	for _, tc := range []struct {
+		method, target, body string
+		want                 admin.Timing
+	}{
+		{"GET", "/v1/timing", "", admin.Timing{}},
+		{"POST", "/v1/timing?lease=1s&dead_after=5s&fence=strict&pause=cluster", "", admin.Timing{Lease: "1s", DeadAfter: "5s", Fence: "strict", Pause: "cluster"}},
+		{"POST", "/v1/timing", `{"dead_after":"5s"}`, admin.Timing{DeadAfter: "5s"}},
+	} {
+		r := &retimed{fake: newFake()}
+		res := ask(t, handlerOf(r), tc.method, tc.target, tc.body, js...)
+		if res.Code != 200 || res.Body.String() != whole || r.asked != tc.want || tc.method == "POST" && r.by != "anybody from 192.0.2.1:1234" {
+			t.Errorf("%s %s = %d %s, asked %+v by %q, want %+v", tc.method, tc.target, res.Code, res.Body, r.asked, r.by, tc.want)
+		}
+	}
+}
+
+func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
+	js := []string{"Content-Type", "application/json"}
+	refused := newFake()
+	refused.refuse = fmt.Errorf("%w: try again in 6s", admin.ErrRefused)
+	for _, tc := range []struct {
+		c                    admin.Cluster
+		method, target, body string
+		status               int
+		detail               string
+	}{
+		{&retimed{fake: newFake()}, "POST", "/v1/timing", "", 400, `lease is missing: say what to change, lease, dead_after, fence or pause, as in {"dead_after":"5s"} or ?dead_after=5s`},
+		{&retimed{fake: newFake()}, "POST", "/v1/timing?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, fence, pause`},
+		{&retimed{fake: newFake()}, "POST", "/v1/timing", `{"lease":5}`, 400, `lease = "5" is a number: give a string`},
+		{&retimed{fake: newFake()}, "POST", "/v1/timing", `[]`, 400, `the body is not one JSON object (json: cannot unmarshal array into Go value of type map[string]json.RawMessage): send one such as {"dead_after":"5s"}`},
+		{&retimed{fake: newFake()}, "PUT", "/v1/timing", "", 405, "PUT /v1/timing: use GET, HEAD, POST"},
+		{&retimed{fake: newFake()}, "GET", "/v1/timing?lease=1s", "", 400, `lease = "1s" is not known here: this takes no parameters`},
+		{&retimed{fake: newFake(), unborn: true}, "GET", "/v1/timing", "", 404, "this node belongs to no cluster yet: it knows no timing"},
+		{&retimed{fake: refused}, "POST", "/v1/timing?lease=1s", "", 409, "refused: try again in 6s"},
+		{newFake(), "GET", "/v1/timing", "", 404, "this node has no timing"},
+	} {
+		res := ask(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)
+		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {
+			t.Errorf("%s %s %s = %d %q, want %d %q", tc.method, tc.target, tc.body, res.Code, p.Detail, tc.status, tc.detail)
+		}
+	}
+}
+
+func TestClientChangesTheTiming(t *testing.T) {
+	r := &retimed{fake: newFake()}
+	s := httptest.NewServer(handlerOf(r))
+	defer s.Close()
+	c, err := admin.NewClient(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	want, _ := r.Timing()
+	if got, err := c.Timing(t.Context()); err != nil || got != want {
+		t.Errorf("Timing() = %+v, %v", got, err)
+	}
+	change := admin.Timing{Fence: "strict"}
+	if got, err := c.Retime(t.Context(), change); err != nil || got != want || r.asked != change {
+		t.Errorf("Retime() = %+v, %v, asked %+v", got, err, r.asked)
+	}
+	if b, _ := json.Marshal(change); string(b) != `{"fence":"strict"}` {
+		t.Errorf("a change is sent as %s", b)
+	}
+}

@@ -1,0 +1,172 @@
+package node_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/node"
+)
+
+// retimes asks a node for a change until it is taken: a leader that was just
+// elected refuses for a while.
+func (w *world) retimes(p *process, change admin.Timing) {
+	w.t.Helper()
+	w.until("the timing is changed", func() bool {
+		_, err := p.node.Retime(w.t.Context(), change, "test")
+		if err != nil && !errors.Is(err, admin.ErrRefused) {
+			w.t.Fatalf("Retime(%+v) = %v", change, err)
+		}
+		return err == nil
+	})
+}
+
+// A change asked of any node holds on all, also after a restart of all of them, and
+// nobody loses his lease over it.
+func TestTimingChangesEverywhere(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		w.retimes(w.follower(), admin.Timing{DeadAfter: "6s", Lease: "1s", Pause: "cluster"})
+		want := admin.TimingState{
+			Timing: admin.Timing{Lease: "1s", DeadAfter: "6s", Fence: "lease", Pause: "cluster"},
+			Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Fence: "lease", Pause: "moving"},
+		}
+		same := func() bool {
+			for _, p := range w.running() {
+				got := p.node.Status().Timing
+				if got == nil || got.Since == 0 {
+					return false
+				}
+				if got.Since = 0; *got != want {
+					return false
+				}
+			}
+			return true
+		}
+		w.until("all have it", same)
+		w.untilSettled("a", "b", "c")
+		began, p := time.Now(), w.follower()
+		rest := w.others(p)
+		w.net.Isolate(p.name)
+		w.untilSettled(rest...)
+		if took := time.Since(began); took < 5500*time.Millisecond || took > 7*time.Second {
+			w.t.Errorf("shards taken after %v, want 6s", took)
+		}
+		w.net.Heal()
+		w.untilSettled("a", "b", "c")
+		for _, p := range w.running() {
+			p.kill()
+		}
+		for _, n := range w.names {
+			w.all[n].restart()
+		}
+		w.untilSettled("a", "b", "c")
+		w.until("all have it again", same)
+	})
+}
+
+func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		w.retimes(w.leader(), admin.Timing{DeadAfter: "6s"})
+		began := time.Now()
+		_, err := w.leader().node.Retime(w.t.Context(), admin.Timing{DeadAfter: "2.5s"}, "test")
+		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "try again in 6s") {
+			w.t.Errorf("at once: %v, want to be told when", err)
+		}
+		if _, err = w.leader().node.Retime(w.t.Context(), admin.Timing{DeadAfter: "6s"}, "test"); err != nil {
+			w.t.Errorf("what is so already: %v", err)
+		}
+		w.retimes(w.leader(), admin.Timing{DeadAfter: "2.5s"})
+		if took := time.Since(began); took < 6*time.Second || took > 6500*time.Millisecond {
+			w.t.Errorf("the next change after %v, want 6s", took)
+		}
+	})
+}
+
+func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
+	three(t, func(w *world) {
+		for _, c := range []struct {
+			change admin.Timing
+			want   string
+		}{
+			{admin.Timing{Lease: "2s"}, `lease = "2s" breaks 2 × lease + 10 % < dead-after (4.4s < 2.5s)`},
+			{admin.Timing{Lease: "2s"}, "raise dead-after above 4.4s, or lower lease below 1.136s"},
+			{admin.Timing{Lease: "300ms"}, `lease = "300ms" breaks heartbeat ≤ lease / 4`},
+			{admin.Timing{DeadAfter: "900ms"}, `dead-after = "900ms" breaks`},
+			{admin.Timing{DeadAfter: "soon"}, `dead-after = "soon" is no duration from 250ms to 1h: give one such as 2.5s`},
+			{admin.Timing{Lease: "1ms"}, `lease = "1ms" is no duration from 100ms to 4m`},
+			{admin.Timing{Fence: "none"}, `fence = "none" is none: give strict, lease or refused`},
+			{admin.Timing{Pause: "none"}, `pause = "none" is none: give moving or cluster`},
+		} {
+			for _, p := range w.running() {
+				_, err := p.node.Retime(w.t.Context(), c.change, "test")
+				if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), c.want) {
+					w.t.Errorf("%s, %+v: %v, want %s", p.name, c.change, err, c.want)
+				}
+			}
+		}
+	})
+}
+
+// A node whose flags say otherwise says so once, with both values and what to do.
+func TestFlagsThatDifferAreToldOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		log := &lines{}
+		w.tune = func(o *node.Options) {
+			if o.Dir.Node() == "b" {
+				o.Timing.DeadAfter, o.Pace.Heartbeat = 5*time.Second, 150*time.Millisecond
+				o.Log = zerolog.New(log)
+			}
+		}
+		w.start("a")
+		w.start("b")
+		w.untilSettled("a", "b")
+		const flags, beat = "flags say another timing", "heartbeat is too slow"
+		w.until("it says so", func() bool { return log.count(flags) > 0 && log.count(beat) > 0 })
+		for _, want := range []string{"dead-after 5s", "dead-after 2.5s", "start this node with --dead-after 2.5s", "shardway timing --dead-after 5s"} {
+			if log.count(want) == 0 {
+				w.t.Errorf("it does not say %q", want)
+			}
+		}
+		w.retimes(w.leader(), admin.Timing{DeadAfter: "3s"})
+		w.until("it has the next timing", func() bool { return w.all["b"].node.State().Timing().DeadAfter == 3*time.Second })
+		time.Sleep(10 * time.Second)
+		if n, m := log.count(flags), log.count(beat); n != 1 || m != 2 {
+			w.t.Errorf("said %d times of the flags and %d times of the heartbeat, want once, and once for each timing", n, m)
+		}
+		if s := w.all["a"].node.State(); s.TimingBefore() != ack.DefaultTiming() {
+			w.t.Errorf("before: %+v", s.TimingBefore())
+		}
+	})
+}
+
+// lines counts lines of a log.
+type lines struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, string(b))
+	return len(b), nil
+}
+
+func (l *lines) count(part string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.text {
+		if strings.Contains(line, part) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,194 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/internal/bounds"
+)
+
+var _ admin.Retimer = (*Node)(nil)
+
+// timing is what the cluster goes by, as far as this node's log tells; before that,
+// what it was started with. Leases do not depend on it: answers say what counts.
+func (n *Node) timing() ack.Timing {
+	if s := n.fsm.state.Load(); s.Born() {
+		return s.Timing()
+	}
+	return n.o.Timing
+}
+
+// Timing returns the cluster's timing, and false before there is a cluster.
+func (n *Node) Timing() (admin.TimingState, bool) {
+	s := n.fsm.state.Load()
+	return stateOf(s), s.Born()
+}
+
+func stateOf(s *ack.State) admin.TimingState {
+	return admin.TimingState{Timing: worded(s.Timing()), Since: s.TimingSince(), Before: worded(s.TimingBefore())}
+}
+
+func worded(t ack.Timing) admin.Timing {
+	return admin.Timing{Lease: bounds.Short(t.Lease), DeadAfter: bounds.Short(t.DeadAfter), Fence: t.Fence.String(), Pause: t.Pause.String()}
+}
+
+// Retime changes the cluster's timing, through the leader wherever it is.
+func (n *Node) Retime(ctx context.Context, change admin.Timing, by string) (t admin.TimingState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	if l := n.leadership(); l != nil {
+		return l.retime(ctx, change, by)
+	}
+	leader := n.leader()
+	if leader == "" {
+		return t, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
+	}
+	err = n.ask(ctx, leader, request{What: askTiming, Timing: change, By: by}, &t)
+	return t, err
+}
+
+// retiming asks the leader's loop for the entry of a change.
+type retiming struct {
+	timing ack.Timing
+	answer chan<- retimed // cap 1
+}
+
+type retimed struct {
+	entry []byte
+	err   error
+}
+
+// retime changes the timing on the leader, and returns when that is in force here.
+func (l *leading) retime(ctx context.Context, change admin.Timing, by string) (admin.TimingState, error) {
+	s := l.n.fsm.state.Load()
+	if !s.Born() {
+		return admin.TimingState{}, fmt.Errorf("%w: there is no cluster yet", admin.ErrRefused)
+	}
+	want, err := changed(s.Timing(), change, l.n.o.Pace.Heartbeat)
+	if err != nil || want == s.Timing() {
+		return stateOf(s), err
+	}
+	l.log.Info().Str("timing", describe(want)).Str("by", by).Msg("timing asked for")
+	answer := make(chan retimed, 1)
+	select {
+	case l.retimes <- retiming{want, answer}:
+	case <-l.done:
+		return admin.TimingState{}, admin.ErrNoLeader
+	case <-ctx.Done():
+		return admin.TimingState{}, ctx.Err()
+	}
+	r := <-answer
+	if soon, ok := errors.AsType[ack.TooSoonError](r.err); ok {
+		return admin.TimingState{}, fmt.Errorf("%w: nodes may still run what an earlier timing let them, and a leader that was just elected does not know: try again in %v", admin.ErrRefused, soon.Wait.Round(time.Millisecond))
+	}
+	if r.err != nil {
+		return admin.TimingState{}, fmt.Errorf("%w: the leader has only just been elected: try again", admin.ErrRefused)
+	}
+	if err := await(ctx, func() error { return l.raft.Apply(r.entry) }); err != nil {
+		return admin.TimingState{}, refusal(err)
+	}
+	if s = l.n.fsm.state.Load(); s.Timing() != want {
+		return admin.TimingState{}, fmt.Errorf("%w: another change came first: look at `shardway timing`", admin.ErrRefused)
+	}
+	return stateOf(s), nil
+}
+
+// answerRetime is the loop's part of it.
+func (l *leading) answerRetime(r retiming) {
+	l.lookAtLog()
+	l.step(ack.Tick{}, nil)
+	entry, err := l.machine.Retime(l.clock.Precise(), r.timing)
+	r.answer <- retimed{entry, err}
+}
+
+// changed returns t with a change, or which part of that cannot be, and what to do.
+func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration) (ack.Timing, error) {
+	var keys, wrong []string
+	refuse := func(key, value, fault string) { wrong = append(wrong, fmt.Sprintf("%s = %q %s", key, value, fault)) }
+	span := func(key, value string, into *time.Duration, least, most time.Duration) {
+		if value == "" {
+			return
+		}
+		keys = append(keys, key)
+		d, err := time.ParseDuration(value)
+		if err != nil || d < least || d > most {
+			refuse(key, value, "is no duration from "+bounds.Short(least)+" to "+bounds.Short(most)+": give one such as "+bounds.Short(*into))
+			return
+		}
+		*into = d
+	}
+	span("lease", change.Lease, &t.Lease, bounds.LeastLease, bounds.MostLease)
+	span("dead-after", change.DeadAfter, &t.DeadAfter, bounds.LeastDeadAfter, bounds.MostDeadAfter)
+	if f, ok := ack.ParseFence(change.Fence); ok {
+		t.Fence = f
+	} else if change.Fence != "" {
+		refuse("fence", change.Fence, "is none: give strict, lease or refused")
+	}
+	if p, ok := ack.ParsePause(change.Pause); ok {
+		t.Pause = p
+	} else if change.Pause != "" {
+		refuse("pause", change.Pause, "is none: give moving or cluster")
+	}
+	for _, b := range bounds.Between(heartbeat, t.Lease, t.DeadAfter) {
+		i := slices.IndexFunc(keys, func(k string) bool { return slices.Contains(b.Keys, k) })
+		if b.Holds || i < 0 {
+			continue
+		}
+		value := map[string]string{"lease": change.Lease, "dead-after": change.DeadAfter}[keys[i]]
+		refuse(keys[i], value, "breaks "+b.Rule+" ("+b.Figures+"): "+b.Why+"; "+b.Remedy)
+	}
+	if len(wrong) > 0 {
+		return t, fmt.Errorf("%w: %s", admin.ErrRefused, strings.Join(wrong, "; and "))
+	}
+	return t, nil
+}
+
+// describe writes a timing on one line.
+func describe(t ack.Timing) string {
+	w := worded(t)
+	return fmt.Sprintf("lease %s, dead-after %s, fence %s, pause %s", w.Lease, w.DeadAfter, w.Fence, w.Pause)
+}
+
+// compareTiming says once, when this node knows the cluster's timing, that it was
+// started with another, which counts for nothing; and of each timing, that this
+// node's heartbeat is too slow for it. It returns since which entry that was said.
+func (n *Node) compareTiming(said uint64) uint64 {
+	s := n.fsm.state.Load()
+	if !s.Born() || !n.agent.current.Load() || s.TimingSince() == said {
+		return said
+	}
+	t := s.Timing()
+	if said == 0 && n.o.Timing != t {
+		n.log.Warn().Str("flags", describe(n.o.Timing)).Str("cluster", describe(t)).
+			Str("remedy", "start this node with "+flagsOf(t, n.o.Timing)+", or change the cluster's: shardway timing "+flagsOf(n.o.Timing, t)).
+			Msg("this node's flags say another timing than the cluster's, which counts")
+	}
+	for _, b := range bounds.Between(n.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
+		if !b.Holds {
+			n.log.Warn().Str("breaks", b.Rule).Str("figures", b.Figures).Str("remedy", b.Remedy).Msg("heartbeat is too slow for the cluster's timing")
+		}
+	}
+	return s.TimingSince()
+}
+
+// flagsOf returns the flags that say t where other says something else.
+func flagsOf(t, other ack.Timing) string {
+	var flags []string
+	for _, f := range [][3]string{
+		{"lease", bounds.Short(t.Lease), bounds.Short(other.Lease)},
+		{"dead-after", bounds.Short(t.DeadAfter), bounds.Short(other.DeadAfter)},
+		{"fence", t.Fence.String(), other.Fence.String()},
+		{"pause", t.Pause.String(), other.Pause.String()},
+	} {
+		if f[1] != f[2] {
+			flags = append(flags, "--"+f[0]+" "+f[1])
+		}
+	}
+	return strings.Join(flags, " ")
+}

@@ -1,0 +1,100 @@
+package node_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// rolling starts a, b and c with their apps, those of odd with another dead-after
+// than the others, as a rolling change of that flag leaves them.
+func rolling(t *testing.T, odd string, deadAfter time.Duration, f func(s *storm)) {
+	t.Helper()
+	bubble(t, func(w *world) {
+		s := newStorm(w, 1, ack.FenceStrict)
+		s.load = 0
+		usual := w.tune
+		w.tune = func(o *node.Options) {
+			usual(o)
+			o.Timing = ack.DefaultTiming()
+			if o.Timing.Fence = ack.FenceStrict; strings.Contains(odd, o.Dir.Node()) {
+				o.Timing.DeadAfter = deadAfter
+			}
+		}
+		for _, n := range []string{"a", "b", "c"} {
+			s.add(n, trait{weight: 1, rate: 1, expect: 1})
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		f(s)
+	})
+}
+
+// cutOff lets a node run a long request for a shard of its own, cuts it off, and
+// watches the others until well after they have taken that shard: none may admit a
+// request for it while that one runs.
+func (s *storm) cutOff(p *process) {
+	s.t.Helper()
+	var mine shardmap.Shard
+	for s.committed().Owner(mine) != shardmap.NodeID(p.name) {
+		mine++
+	}
+	s.c.send(p, mine, http.MethodGet, time.Minute, nil)
+	s.until(p.name+" runs it", func() bool { return s.witness.runsOf(p.name) == 1 })
+	rest := []string{"client"}
+	for _, n := range s.others(p) {
+		rest = append(rest, n, n+".app")
+	}
+	s.net.Partition([]string{p.name, p.name + ".app"}, rest)
+	began := time.Now()
+	taken := func() bool {
+		for _, n := range s.others(p) {
+			if _, ok := s.all[n].node.Admits(mine); ok && s.witness.runsOf(p.name) > 0 {
+				s.t.Fatalf("%s admits requests for shard %d %v after %s was cut off, which still runs one", n, mine, time.Since(began), p.name)
+			}
+		}
+		return s.settled(s.others(p)...)
+	}
+	s.until("its shards are taken", taken)
+	s.until("the request is cut", func() bool { return taken() && s.witness.runsOf(p.name) == 0 })
+}
+
+// runsOf counts what runs in the app of a node.
+func (w *witness) runsOf(node string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.h.Runs {
+		if r.App == node && r.End == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Each node cut what it ran by its own flags, and the leader took shards by its:
+// one node with a dead-after of 5s among others with 2.5s, cut off from them, ran a
+// request until 4.25s after its last heartbeat, a second and a half beside the next
+// owner, with the strict fence.
+func TestNodeWithALongerDeadAfterRunsNothingBesideTheNextOwner(t *testing.T) {
+	rolling(t, "c", 5*time.Second, func(s *storm) { s.cutOff(s.all["c"]) })
+}
+
+// The same by the leader's flags: one that took shards after a second, from a node
+// that cut what it ran after two.
+func TestLeaderWithAShorterDeadAfterTakesNothingEarlier(t *testing.T) {
+	rolling(t, "bc", 1200*time.Millisecond, func(s *storm) {
+		a := s.all["a"]
+		if err := a.node.Do(s.t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
+			s.t.Fatalf("Do(step-down) = %v, want nil", err)
+		}
+		s.until("another leads", func() bool { l := s.leader(); return l != nil && l != a })
+		s.untilSettled("a", "b", "c")
+		s.cutOff(a)
+	})
+}
