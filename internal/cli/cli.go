@@ -39,6 +39,7 @@ type grammar struct {
 	Restore   restoreCommand   `cmd:"" help:"Begin a cluster from a backup, in an empty data directory."`
 	Recover   recoverCommand   `cmd:"" help:"After a lost quorum: let a survivor go on alone. The node must be stopped."`
 	Keygen    keygenCommand    `cmd:"" help:"Make the secret of a cluster, or a token."`
+	Timing    timingCommand    `cmd:"" help:"Show the timing of the cluster, or change it."`
 	Rotate    rotateCommand    `cmd:"" help:"Replace the secret of a running cluster."`
 	Check     checkCommand     `cmd:"" passthrough:"" help:"Check the configuration of a node; takes the flags of run."`
 	Version   versionCommand   `cmd:"" help:"Show the version."`

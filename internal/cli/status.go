@@ -61,6 +61,9 @@ func writeStatus(w io.Writer, st admin.Status) error {
 	t.row("map", fmt.Sprintf("epoch %d, last proposed %d", st.Epoch, st.Proposed))
 	t.row("shards", fmt.Sprintf("%d of %d here, %d moving, %d orphaned", st.Shards.Owned, st.Shards.Total, st.Shards.Moving, st.Shards.Orphaned))
 	t.row("lease", lease)
+	if st.Timing != nil {
+		t.row("timing", fmt.Sprintf("lease %s, dead-after %s, fence %s, pause %s", st.Timing.Lease, st.Timing.DeadAfter, st.Timing.Fence, st.Timing.Pause))
+	}
 	t.row("waiting", fmt.Sprintf("%d requests, %d bytes", st.Queue.Waiting, st.Queue.Bytes))
 	t.row("up", (time.Duration(st.UptimeS) * time.Second).String())
 	return t.flush()

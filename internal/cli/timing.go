@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"shardway/admin"
+)
+
+type timingCommand struct {
+	Lease     string `help:"For how long a node may serve after it heard from the leader." placeholder:"DURATION"`
+	DeadAfter string `help:"When a silent node's shards may be taken without evidence."    placeholder:"DURATION"`
+	Fence     string `help:"When the shards of a crashed node may be taken."               placeholder:"strict|lease|refused"`
+	Pause     string `help:"What pauses while the shard map changes."                      placeholder:"moving|cluster"`
+	target
+}
+
+// Help tells what a change does.
+func (c *timingCommand) Help() string {
+	return `These four guard that a shard has one owner, so they are facts of the cluster:
+its founder's flags gave the first ones, and the flags of other nodes count for
+nothing. Without a flag the command shows them, with what was in force before and
+which entry of the log changed it.
+
+A change goes through the leader. Until the larger of the two dead-afters has
+passed, waits go by the larger of each and by the stricter fence, and no further
+change is taken; nor is one, for as long, after an election.`
+}
+
+// Run shows the timing, or changes it first.
+func (c *timingCommand) Run(ctx context.Context, s *session) error {
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	change := admin.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Fence: c.Fence, Pause: c.Pause}
+	var t admin.TimingState
+	if change == (admin.Timing{}) {
+		t, err = client.Timing(ctx)
+	} else {
+		t, err = client.Retime(ctx, change)
+	}
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(s.out, t)
+	}
+	return writeTiming(s.out, t)
+}
+
+func writeTiming(w io.Writer, t admin.TimingState) error {
+	out := newTable(w, "TIMING", "IN FORCE", "BEFORE")
+	out.row("lease", t.Lease, t.Before.Lease)
+	out.row("dead-after", t.DeadAfter, t.Before.DeadAfter)
+	out.row("fence", t.Fence, t.Before.Fence)
+	out.row("pause", t.Pause, t.Before.Pause)
+	if err := out.flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nin force since entry %d of the log\n", t.Since)
+	return err
+}

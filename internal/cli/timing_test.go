@@ -1,0 +1,54 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+)
+
+// retimed is a cluster whose timing can be changed.
+type retimed struct {
+	cluster
+	asked []admin.Timing
+}
+
+func (r *retimed) Timing() (admin.TimingState, bool) {
+	return admin.TimingState{
+		Timing: admin.Timing{Lease: "1s", DeadAfter: "5s", Fence: "strict", Pause: "moving"},
+		Since:  9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Fence: "lease", Pause: "moving"},
+	}, true
+}
+
+func (r *retimed) Retime(_ context.Context, change admin.Timing, _ string) (admin.TimingState, error) {
+	r.asked = append(r.asked, change)
+	t, _ := r.Timing()
+	return t, nil
+}
+
+func TestTimingShowsAndChanges(t *testing.T) {
+	r := &retimed{}
+	addr := serveAny(t, admin.Options{Cluster: r})
+	for _, line := range []string{"timing", "timing --lease 1s --dead-after 5s --fence strict --pause moving"} {
+		code, out, errOut := run(t, line+" --admin "+addr)
+		if code != 0 {
+			t.Fatalf("%s: exit %d: %s", line, code, errOut)
+		}
+		for _, want := range []string{"TIMING IN FORCE BEFORE", "lease 1s 500ms", "dead-after 5s 2.5s", "fence strict lease", "pause moving moving", "in force since entry 9 of the log"} {
+			if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+				t.Errorf("%s: no %q in\n%s", line, want, out)
+			}
+		}
+	}
+	if len(r.asked) != 1 || r.asked[0] != (admin.Timing{Lease: "1s", DeadAfter: "5s", Fence: "strict", Pause: "moving"}) {
+		t.Errorf("asked for %+v", r.asked)
+	}
+	_, out, _ := run(t, "timing --json --admin "+addr)
+	var got admin.TimingState
+	want, _ := r.Timing()
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got != want {
+		t.Errorf("timing --json wrote %s, %v", out, err)
+	}
+}
