@@ -233,8 +233,9 @@ func greet(t *testing.T, addr string, s *secret.Seal, node string) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	body := "\x04\x00\x00\x00\x00\x00\x00\x00\x01\x00" + string(rune(len(node))) + node + "\x00\x01a\x00"
-	if _, err := conn.Write(append([]byte{'S', 'H', 'W', 'Y', 1, 0, byte(len(body))}, body...)); err != nil {
+	// Kind and boot, nothing said or known of any disk, cluster, node, disk, and whom it wants.
+	body := "\x04\x00\x00\x00\x00\x00\x00\x00\x01" + strings.Repeat("\x00", 32+8+32) + "\x00" + string(rune(len(node))) + node + "\x00\x01a\x00"
+	if _, err := conn.Write(append([]byte{'S', 'H', 'W', 'Y', 2, 0, byte(len(body))}, body...)); err != nil {
 		return nil, err
 	}
 	return io.ReadAll(conn)
