@@ -139,6 +139,7 @@ type Config struct {
 
 	HeadTimeout         time.Duration
 	IdleTimeout         time.Duration
+	MinBodyRate         int64 // bytes a second; zero: any
 	ConnectTimeout      time.Duration
 	FirstByteTimeout    time.Duration // zero: no bound
 	UpstreamIdleTimeout time.Duration // zero: no bound

@@ -201,6 +201,8 @@ func limitSettings() []setting {
 			func(c *Config) value { return span{&c.HeadTimeout, 10 * time.Millisecond, time.Hour, false} }).reloads(),
 		row("idle-timeout", "DURATION", "1m", "how long a client may be silent between requests and within a body, or read nothing",
 			func(c *Config) value { return span{&c.IdleTimeout, 10 * time.Millisecond, 24 * time.Hour, false} }).reloads(),
+		row("min-body-rate", "SIZE", "500", "how many bytes of a body have to come each second, after 10 s of waiting for it, 408",
+			func(c *Config) value { return size{&c.MinBodyRate, 1, 1 << 30, true} }).reloads(),
 		row("connect-timeout", "DURATION", "2s", "how long one connect to the app, or to a node, may take",
 			func(c *Config) value { return span{&c.ConnectTimeout, 10 * time.Millisecond, time.Minute, false} }).reloads(),
 		row("first-byte-timeout", "DURATION", "5m", "how long the app may take from the end of a request to its answer",

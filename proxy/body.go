@@ -37,11 +37,40 @@ func (c *client) takeBuffered() error {
 	if n == 0 {
 		return nil
 	}
-	c.makeRoom(len(c.body) + int(left))
+	c.makeRoom(len(c.body) + n)
 	have := len(c.body)
 	got, _, err := body.Fill(c.body[have : have+n])
 	c.body = c.body[:have+got]
 	return err
+}
+
+// gather waits for all of a body that can be kept, so that a connection to the app
+// is taken for no longer than the app needs: whoever sends slowly holds up nobody
+// but himself. It does not wait for a body that the client sends only when asked
+// to, nor for one that another node does.
+func (c *client) gather() error {
+	body := &c.req.Body
+	left := body.Remaining()
+	if left <= 0 || left > int64(c.s.o.BodyBuffer) || c.up.overflow || c.x.onDemand || c.req.Expects() {
+		return nil
+	}
+	if err := c.takeBuffered(); err != nil {
+		return err
+	}
+	for !body.Done() {
+		// Room grows with what has come: who says 64 KiB and sends a byte is not
+		// given 64 KiB.
+		if have := len(c.body); have == cap(c.body) {
+			c.makeRoom(min(max(have+1, smallBody), have+int(body.Remaining())))
+		}
+		have := len(c.body)
+		n, err := body.Read(c.body[have:min(cap(c.body), have+int(body.Remaining()))])
+		c.body = c.body[:have+n]
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeRoom gives c.body room for n bytes, at most BodyBuffer.
@@ -207,7 +236,7 @@ func (c *client) badBody(err error) verdict {
 	case errors.As(err, &bad):
 		c.answerBad(bad)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request stopped coming"})
+		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request stopped coming, or came too slowly (--idle-timeout, --min-body-rate)"})
 	default:
 		c.s.metrics.clientsGone.Add(1)
 		c.x.cut = true

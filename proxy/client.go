@@ -80,6 +80,9 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	return c
 }
 
+// bodyPatience is for how long a request's body is waited for before its rate counts.
+const bodyPatience = 10 * time.Second
+
 // clientOptions returns the bounds of a client's connection, or of a stream from
 // the node ingress.
 func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
@@ -87,7 +90,10 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 		HeadBytes: set.MaxHead, HeadLines: set.MaxHeaders, TargetBytes: set.MaxURI,
 		Timeouts: h1.Timeouts{First: set.IdleTimeout, Head: set.HeadTimeout, Body: set.IdleTimeout, Write: set.IdleTimeout},
 	}
+	o.Timeouts.Rate, o.Timeouts.Patience = max(set.MinBodyRate, 0), bodyPatience
 	if ingress != "" {
+		// It is the ingress that tells its client; this is for one that does not.
+		o.Timeouts.Patience += bodyPatience / 2
 		o.Timeouts.First = 0 // how long a stream stays idle is the ingress's affair
 		o = peerOptions(o, set)
 	}

@@ -128,6 +128,10 @@ func (c *client) exchange() {
 	if c.probe() || !c.findKey() {
 		return
 	}
+	if err := c.gather(); err != nil {
+		c.badBody(err)
+		return
+	}
 	c.ingressLoop()
 	if c.x.ticket != nil {
 		c.x.ticket.Leave()

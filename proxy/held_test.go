@@ -82,7 +82,7 @@ func TestClientThatLeavesGivesItsPlaceBack(t *testing.T) {
 	room := n.room
 	n.swap(1, 2, held(proxy.ReasonMoving))
 	c := n.dial()
-	c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 20000\r\n\r\nunread")
+	c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 200000\r\n\r\nunread")
 	until(t, "waiting", func() bool { return room.Stats().Waiting == 1 })
 	_ = c.Close()
 	until(t, "left", func() bool { return room.Stats().Waiting == 0 })

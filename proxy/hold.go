@@ -191,7 +191,7 @@ func (c *client) inLine(p *pool, w *waiter, dialed bool) (*link, error) {
 	if c.ingress == "" {
 		if v := c.enter(); v.step != 0 {
 			_ = p.leave(w)
-			return nil, &noPlace{v}
+			return nil, &queueFullError{v}
 		}
 	}
 	c.gone.arm()
@@ -200,14 +200,14 @@ func (c *client) inLine(p *pool, w *waiter, dialed bool) (*link, error) {
 	return p.await(w, c.ctx.Done(), limit)
 }
 
-// noPlace ends a wait for a connection that the queue had no place for.
-type noPlace struct{ v verdict }
+// queueFullError ends a wait for a connection that the queue had no place for.
+type queueFullError struct{ v verdict }
 
-func (e *noPlace) Error() string { return e.v.detail }
+func (e *queueFullError) Error() string { return e.v.detail }
 
 // noLink makes a verdict of why there is no connection.
 func (c *client) noLink(p *pool, err error) verdict {
-	var full *noPlace
+	var full *queueFullError
 	switch {
 	case c.down.Load():
 		return done

@@ -70,6 +70,9 @@ func (c *client) ownerAttempt(t *Table) verdict {
 	if r.Kind != Local {
 		return verdict{step: stepHold, refusal: refusalFor(r)}
 	}
+	if err := c.gather(); err != nil {
+		return c.badBody(err)
+	}
 	return c.local(t, r)
 }
 

@@ -46,6 +46,10 @@ type Settings struct {
 	// IdleTimeout bounds the wait for the next request, and for the next byte of
 	// a body, in either direction on the client side; zero means 60 s.
 	IdleTimeout time.Duration
+	// MinBodyRate is how many bytes of a request's body have to come for each second
+	// spent waiting for it, after the first 10 s of that; zero means 500, negative
+	// none. Slower ones get 408.
+	MinBodyRate int64
 	// ConnectTimeout bounds one connect to app or peer; zero means 2 s.
 	ConnectTimeout time.Duration
 	// FirstByteTimeout bounds the app's time from the end of the request to the
@@ -65,6 +69,7 @@ func (s Settings) withDefaults() *Settings {
 	s.MaxURI = cmp.Or(s.MaxURI, 16<<10)
 	s.HeadTimeout = cmp.Or(s.HeadTimeout, 10*time.Second)
 	s.IdleTimeout = cmp.Or(s.IdleTimeout, 60*time.Second)
+	s.MinBodyRate = cmp.Or(s.MinBodyRate, 500)
 	s.ConnectTimeout = cmp.Or(s.ConnectTimeout, 2*time.Second)
 	s.FirstByteTimeout = cmp.Or(s.FirstByteTimeout, 5*time.Minute)
 	s.UpstreamIdleTimeout = cmp.Or(s.UpstreamIdleTimeout, 10*time.Minute)

@@ -49,7 +49,7 @@ func (c *client) tunnel(p *trip) verdict {
 func (c *client) carry(l *link, bye *goodbye) {
 	for _, end := range []*h1.Conn{c.h, l.Conn} {
 		patient := end.Timeouts()
-		patient.Body = 0
+		patient.Body, patient.Rate = 0, 0
 		end.SetTimeouts(patient)
 		end.Idle()
 	}

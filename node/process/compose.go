@@ -174,9 +174,17 @@ func proxySettings(c *config.Config) (proxy.Settings, error) {
 		Keys: keys, StreamGrace: orNone(c.StreamGrace),
 		Expose: c.Expose, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
 		MaxHead: int(c.MaxHead), MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody,
-		HeadTimeout: c.HeadTimeout, IdleTimeout: c.IdleTimeout, ConnectTimeout: c.ConnectTimeout,
+		HeadTimeout: c.HeadTimeout, IdleTimeout: c.IdleTimeout, MinBodyRate: orAny(c.MinBodyRate), ConnectTimeout: c.ConnectTimeout,
 		FirstByteTimeout: orNone(c.FirstByteTimeout), UpstreamIdleTimeout: orNone(c.UpstreamIdleTimeout),
 	}, nil
+}
+
+// orAny is orNone for a rate.
+func orAny(n int64) int64 {
+	if n == 0 {
+		return -1
+	}
+	return n
 }
 
 // orNone writes a setting's zero as the proxy does: there zero is the default.

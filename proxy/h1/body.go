@@ -51,6 +51,8 @@ type Body struct {
 	limit int64 // of read; 0: none
 	ext   int   // bytes of chunk extensions so far
 	err   error
+	// waited is the time spent waiting for it, while a rate is asked for.
+	waited time.Duration
 
 	trailers []byte
 	lines    int
@@ -255,9 +257,11 @@ func (b *Body) took(n int) error {
 func (b *Body) pull(p []byte, wait bool) (int, error) {
 	in := b.in
 	if wait {
-		if err := in.arm(in.body); err != nil {
+		began, err := b.arm()
+		if err != nil {
 			return 0, b.fail(err)
 		}
+		defer b.count(began)
 	}
 	b.begun = true
 	if b.state == inData && in.buffered() == 0 && len(p) >= direct && (b.kind != Chunked || b.left >= direct) {
@@ -301,6 +305,43 @@ func (b *Body) pullSoon(p []byte) (int, error) {
 		err = errMore
 	}
 	return n, err
+}
+
+// arm sets the deadline of a wait for more, which count ends.
+func (b *Body) arm() (began time.Time, err error) {
+	limit, err := b.pace()
+	if err == nil {
+		err = b.in.arm(limit)
+	}
+	if b.in.rate > 0 {
+		began = time.Now()
+	}
+	return began, err
+}
+
+// count adds the time of a wait to what has been waited.
+func (b *Body) count(began time.Time) {
+	if b.in.rate > 0 {
+		b.waited += time.Since(began)
+	}
+}
+
+// pace returns how long the next wait may be, by the silence that is allowed and by
+// the rate that is asked for.
+func (b *Body) pace() (time.Duration, error) {
+	in := b.in
+	if in.rate <= 0 {
+		return in.body, nil
+	}
+	// By float: a long body times a second is more than fits.
+	left := in.patience + time.Duration(float64(b.read)/float64(in.rate)*float64(time.Second)) - b.waited
+	if left <= 0 {
+		return 0, os.ErrDeadlineExceeded
+	}
+	if in.body > 0 {
+		left = min(left, in.body)
+	}
+	return left, nil
 }
 
 // pullData reads data straight into p, never past the body.

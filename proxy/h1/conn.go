@@ -39,7 +39,7 @@ func (c *Conn) NetConn() net.Conn { return c.nc }
 // is being read or written.
 func (c *Conn) SetTimeouts(t Timeouts) {
 	c.timeouts = t
-	c.in.body = t.Body
+	c.in.body, c.in.rate, c.in.patience = t.Body, t.Rate, t.Patience
 	c.out.timeout = t.Write
 }
 

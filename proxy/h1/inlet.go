@@ -18,6 +18,9 @@ type inlet struct {
 	size int // of the first buffer
 	max  int // the buffer grows to this for a head
 	body time.Duration
+	// rate and patience are those of Timeouts.
+	rate     int64
+	patience time.Duration
 
 	buf  []byte
 	r, w int

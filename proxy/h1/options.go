@@ -36,6 +36,11 @@ type Timeouts struct {
 	Body time.Duration
 	// Write is how long one write to the socket may take.
 	Write time.Duration
+	// Rate is how many bytes of a body have to come for each second that is spent
+	// waiting for it, once Patience of that has passed. Time in which nobody asked
+	// for more does not count. Zero: any rate.
+	Rate     int64
+	Patience time.Duration
 }
 
 func (o Options) withDefaults() Options {

@@ -25,9 +25,11 @@ func (b *Body) Ready() ([]byte, error) {
 func (b *Body) Await() error {
 	in := b.in
 	in.release()
-	if err := in.arm(in.body); err != nil {
+	began, err := b.arm()
+	if err != nil {
 		return b.fail(err)
 	}
+	defer b.count(began)
 	b.begun = true
 	if err := in.moreLean(); err != nil {
 		if err = b.ended(err); err != io.EOF { //nolint:errorlint // never wrapped
