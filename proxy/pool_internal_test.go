@@ -35,11 +35,18 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	p.max = 1
 	closed := make(chan bool, 1)
 	c := closing{Conn: here, closed: func() {
-		free := p.mu.TryLock()
-		if free {
-			p.mu.Unlock()
+		free := make(chan struct{})
+		go func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			close(free)
+		}()
+		select {
+		case <-free:
+			closed <- true
+		case <-time.After(10 * time.Second):
+			closed <- false
 		}
-		closed <- free
 	}}
 	p.mu.open, p.mu.idle = 1, []*link{{Conn: h1.NewConn(c, h1.Options{}), pool: p}}
 	// It cannot be looked at, so a request that must not be sent twice needs another.
