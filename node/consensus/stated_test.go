@@ -1,0 +1,108 @@
+package consensus_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"shardway/internal/simnet"
+	"shardway/node/consensus"
+	"shardway/peer"
+)
+
+// What a server says of its term in a vote, asked or given, is known before it can
+// forget it: it is what an older image of its disk is told by.
+func TestTermsInVotesAreStated(t *testing.T) {
+	var mu sync.Mutex
+	told := map[string]map[string]uint64{} // by whom it was heard, of whom
+	bubble(t, abc(), func(o *consensus.Options) {
+		hears := map[string]uint64{}
+		mu.Lock()
+		told[o.ID] = hears
+		mu.Unlock()
+		o.Stated = func(server string, term uint64) {
+			mu.Lock()
+			defer mu.Unlock()
+			hears[server] = max(hears[server], term)
+		}
+	}, func(g *group) {
+		first := g.leader(g.all...)
+		rest := without(g.all, first)
+		if err := first.TransferTo(rest[0].id()); err != nil {
+			g.t.Fatal(err)
+		}
+		l := g.leader(g.all...)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, s := range without(g.all, l) {
+			if got := told[s.id()][l.id()]; got != l.Term() {
+				g.t.Errorf("%s heard of term %d of the candidate, want %d", s.id(), got, l.Term())
+			}
+			if got := told[l.id()][s.id()]; got != l.Term() {
+				g.t.Errorf("the candidate heard of term %d of %s, want %d", got, s.id(), l.Term())
+			}
+		}
+	})
+}
+
+// says is a Past that says which process it is.
+type says struct{ nonce uint64 }
+
+func (s says) Own() peer.Record                                        { return peer.Record{Nonce: s.nonce} }
+func (says) Known(string, string) (uint64, peer.Record)                { return 0, peer.Record{} }
+func (says) Meet(context.Context, peer.Meeting) (peer.Refusal, string) { return 0, "" }
+
+// The streams of the process of before end as soon as another one has the disk.
+func TestStreamsOfAnOutlivedProcessEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(simnet.Config{})
+		defer n.Close()
+		a, b := n.Host("a"), n.Host("b")
+		at := func(h *simnet.Host, node string, nonce uint64) *peer.Port {
+			return peer.New(peer.Options{
+				Node: node, Disk: "x", Boot: 1, Cluster: func() string { return "c" }, Dial: h.Dial, Past: says{nonce},
+				Lookup: func(string) (string, bool) { return b.Addr(port), true },
+			})
+		}
+		far := at(b, "b", 2)
+		stream := consensus.NewStream("b/x", consensus.Over(far))
+		far.Handle(peer.Raft, stream.Handle)
+		ln, err := b.Listen(b.Addr(port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = far.Serve(ctx, ln) }() // ends with ctx
+		c, err := consensus.Over(at(a, "a", 1))(ctx, "b", "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func(c net.Conn) {
+			defer close(ended)
+			_, _ = io.Copy(io.Discard, c) // its end is what is waited for
+		}(c)
+		over := func() bool {
+			synctest.Wait()
+			select {
+			case <-ended:
+				return true
+			default:
+				return false
+			}
+		}
+		stream.Outlived("a/x", 1)
+		stream.Outlived("c/x", 3)
+		if over() {
+			t.Fatal("the stream of the process that has the disk was closed")
+		}
+		stream.Outlived("a/x", 3)
+		<-ended // else the bubble is deadlocked
+		_ = stream.Close()
+	})
+}
