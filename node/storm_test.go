@@ -29,6 +29,8 @@ type storm struct {
 	load time.Duration // between two requests; zero: none are sent
 	next time.Time     // when the next one is due
 	long bool          // some take longer than nodes wait when their shard moves
+	// forget is after which time dead servers are taken out of Raft's configuration.
+	forget time.Duration
 
 	apps   map[string]*app
 	traits map[string]trait
@@ -80,6 +82,7 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 			o.Timing = unlike(name)
 		}
 		o.Pace.DrainTimeout = drainTimeout
+		o.DeadServerAfter = s.forget
 		o.CheckApp = a.check
 		o.Proxy.DialUpstream = func(ctx context.Context) (net.Conn, error) { return host.Dial(ctx, a.host.Addr(9000)) }
 		if t.gateway {
@@ -289,6 +292,7 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 			}
 		}()
 		s.long = true
+		s.forget = time.Duration(seed%2) * 6 * time.Second // every other storm takes dead servers out
 		s.raise(nodes)
 		for range strikes {
 			s.strike()
