@@ -19,6 +19,8 @@ var (
 	// errLook asks to look at the table again: another place serves the shard, or
 	// the pool is another one by now.
 	errLook = errors.New("proxy: look again")
+	// errStopping is the end of the app's connections.
+	errStopping = errors.New("proxy: this node is stopping")
 	// errShut reports that the gate is shut.
 	errShut = errors.New("proxy: waiting for its turn to ask")
 	// errNoApp is why the gate of a node is shut whose app takes no connections.
@@ -91,7 +93,7 @@ func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.closed {
-		return nil, false, errLook
+		return nil, false, p.ended()
 	}
 	if !p.gate.pass() {
 		return nil, false, errShut
@@ -108,6 +110,16 @@ func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
 	p.mu.line.push(w)
 	p.want()
 	return nil, p.mu.dialing-p.mu.window.stuck >= p.mu.line.n, nil
+}
+
+// ended says what became of a pool that was closed. Another one takes the place of a
+// node's; the app's is closed when this node stops, and to look again would be to
+// look for ever.
+func (p *pool) ended() error {
+	if p.node == "" {
+		return errStopping
+	}
+	return errLook
 }
 
 // await waits for what join did not give.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -68,4 +69,18 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 		t.Errorf("%d open, %d idle; want 1, 0", p.size(), len(p.mu.idle))
 	}
 	p.drop(l)
+}
+
+// A stream that another node opened while this one stopped came to a closed pool,
+// was told to look at the table again, and did so without a pause for as long as it
+// lived: the table said as before that the app is here.
+func TestClosedPoolOfTheAppIsNotLookedAtAgain(t *testing.T) {
+	s := New(Options{Room: queue.New(queue.Options{})})
+	for node, again := range map[string]bool{"": false, "b": true} {
+		p := s.newPool(node, nil)
+		p.closeIdle()
+		if _, _, err := p.join(&waiter{place: unshared}); errors.Is(err, errLook) != again || err == nil {
+			t.Errorf("join of the closed pool of %q = %v", node, err)
+		}
+	}
 }
