@@ -131,11 +131,12 @@ type Config struct {
 	QueueWait     time.Duration
 	BodyBuffer    int64
 
-	MaxHead    int64
-	MaxHeaders int
-	MaxURI     int64
-	MaxBody    int64 // zero: no bound
-	MaxConns   int
+	MaxHead      int64
+	MaxHeadTotal int64
+	MaxHeaders   int
+	MaxURI       int64
+	MaxBody      int64 // zero: no bound
+	MaxConns     int
 
 	HeadTimeout         time.Duration
 	IdleTimeout         time.Duration

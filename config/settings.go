@@ -189,6 +189,8 @@ func limitSettings() []setting {
 	return grouped("Limits",
 		row("max-head", "SIZE", "64KiB", "the longest head of a request, 431, or of an answer, 502",
 			func(c *Config) value { return size{&c.MaxHead, 1 << 10, 1 << 20, false} }).reloads(),
+		row("max-head-total", "SIZE", "64MiB", "what the partly read heads of all clients keep, in steps of 8 KiB each: past it the slowest get 408",
+			func(c *Config) value { return size{&c.MaxHeadTotal, 16 << 10, 1 << 40, false} }).reloads(),
 		row("max-headers", "N", "256", "the most header lines, likewise",
 			func(c *Config) value { return number{&c.MaxHeaders, 10, 10_000} }).reloads(),
 		row("max-uri", "SIZE", "16KiB", "the longest request line, 414",

@@ -94,26 +94,3 @@ func TestLackOfDescriptorsEndsIdleConnections(t *testing.T) {
 		t.Errorf("afterwards: %v", res.Status)
 	}
 }
-
-func TestConnectionsOfClientsAreBounded(t *testing.T) {
-	said := new(lines)
-	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxConns, o.Log = 3, zerolog.New(said) })
-	var open []*client
-	for range 3 {
-		c := n.dial()
-		c.get("/")
-		open = append(open, c)
-	}
-	until(t, "said", func() bool { return said.has("accepting paused") })
-	fourth := n.dial()
-	fourth.send("GET /4 HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
-	for _, c := range open {
-		if res, _ := c.get("/"); res.StatusCode != 200 {
-			t.Errorf("one of the first: %v", res.Status)
-		}
-	}
-	_ = open[0].Close()
-	if _, body := fourth.answer("GET"); body != "GET /4 " {
-		t.Errorf("the one that waited: %q", body)
-	}
-}

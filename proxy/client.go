@@ -30,6 +30,9 @@ type client struct {
 	// idle is when the wait for a request began, by the server's clock; zero
 	// while one runs.
 	idle atomic.Int64
+	// shed tells that it has been asked to make room for another connection.
+	shed atomic.Bool
+	head partly
 	// down tells that the connection is being closed from outside, so that no
 	// run begins unseen.
 	down atomic.Bool
@@ -67,6 +70,9 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c := &client{s: s, ingress: ingress, set: s.set.Load()}
 	o := s.clientOptions(ingress, c.set)
 	o.Buffers = &s.buffers
+	if ingress == "" {
+		o.Partial = c.keepHead
+	}
 	o.Direct = ingress != "" && direct(conn)
 	c.h = h1.NewConn(conn, o)
 	c.ctx, c.cancel = context.WithCancel(ctx)
@@ -104,6 +110,7 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 func (c *client) serve() {
 	c.s.conns.add(c)
 	defer c.s.conns.remove(c)
+	defer c.s.heads.over(c)
 	defer c.cancel()
 	stop := context.AfterFunc(c.ctx, func() { c.shut(causeShutdown) })
 	defer func() {

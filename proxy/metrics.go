@@ -37,6 +37,8 @@ type metrics struct {
 	answersCut  atomic.Uint64
 	panics      atomic.Uint64
 	clientsGone atomic.Uint64
+	shedIdle    atomic.Uint64
+	shedHeads   atomic.Uint64
 	tunnels     atomic.Int64
 
 	mu   sync.Mutex
@@ -90,6 +92,10 @@ var (
 		"Answers of apps that broke off after their head had gone to the client.", nil, nil)
 	descGone = prometheus.NewDesc("shardway_clients_gone_total",
 		"Requests given up because their client left.", nil, nil)
+	descShed = prometheus.NewDesc("shardway_shed_connections_total",
+		"Connections of clients closed for others: the longest idle at --max-conns, the slowest heads at --max-head-total.", []string{"what"}, nil)
+	descHeads = prometheus.NewDesc("shardway_head_bytes",
+		"Bytes that partly read heads of clients keep.", nil, nil)
 	descConns = prometheus.NewDesc("shardway_connections",
 		"Open connections from clients and, for forwarding, from nodes.", nil, nil)
 	descTunnels = prometheus.NewDesc("shardway_tunnels",
@@ -102,7 +108,7 @@ var (
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descConns, descTunnels, descUpstream,
+		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descConns, descTunnels, descUpstream,
 	} {
 		ch <- d
 	}
@@ -120,6 +126,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	stats := s.o.Room.Stats()
 	gauge(descQueueWaiting, float64(stats.Waiting))
 	gauge(descQueueBytes, float64(stats.Bytes))
+	gauge(descHeads, float64(s.heads.size()))
 	gauge(descConns, float64(s.conns.count()))
 	gauge(descTunnels, float64(s.metrics.tunnels.Load()))
 	if s.upstream != nil {
@@ -158,6 +165,8 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 	count(descAnswersCut, float64(m.answersCut.Load()))
 	count(descPanics, float64(m.panics.Load()))
 	count(descGone, float64(m.clientsGone.Load()))
+	count(descShed, float64(m.shedIdle.Load()), "idle")
+	count(descShed, float64(m.shedHeads.Load()), "head")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for reason, n := range m.cuts {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,8 @@ type Server struct {
 	upstream *pool // nil in a gateway
 	peers    peers
 	conns    registry
+	shaking  shaking
+	heads    heads
 	budget   budget
 	streams  streams
 	metrics  *metrics
@@ -85,9 +88,8 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
 	var last []net.Conn                         // what acceptOne has taken and not returned yet
-	places := make(chan struct{}, s.o.MaxConns) // one for each open connection
+	places := make(chan struct{}, s.o.MaxConns) // one for each open connection but the newest
 	for {
-		s.place(places)
 		conn, err := s.accept(ctx, ln, &last)
 		if err != nil {
 			if ctx.Err() != nil || s.isClosed() {
@@ -96,6 +98,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 			return err
 		}
 		s.conns.expect()
+		s.place(places)
 		running.Go(func() {
 			defer func() { <-places }()
 			defer s.conns.met()
@@ -110,17 +113,6 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 // returns when the stream has ended or ctx has.
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	newClient(ctx, s, conn, ingress).serve() //nolint:contextcheck // it has ctx
-}
-
-// place takes a place for a connection, and waits for one at the bound.
-func (s *Server) place(places chan<- struct{}) {
-	select {
-	case places <- struct{}{}:
-	default:
-		s.o.Log.Warn().Int("connections", cap(places)).Msg("accepting paused: as many connections are open as may be (--max-conns)")
-		places <- struct{}{}
-		s.o.Log.Info().Msg("accepting resumed")
-	}
 }
 
 // accept takes the next connection. Out of file descriptors or memory it pauses,
@@ -141,23 +133,13 @@ func (s *Server) accept(ctx context.Context, ln net.Listener, last *[]net.Conn) 
 		if pause == first {
 			s.o.Log.Warn().Err(err).Msg("accepting paused")
 		}
-		s.shed()
+		s.shedIdle(lameIdle, math.MaxInt)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, ctx.Err()
-		}
-	}
-}
-
-// shed closes the connections of clients that have been idle for a while.
-func (s *Server) shed() {
-	for _, c := range s.conns.appendAll(nil) {
-		since := c.idle.Load()
-		if c.ingress == "" && since != 0 && s.clock.now()-time.Duration(since) >= lameIdle {
-			c.h.StopIdle()
 		}
 	}
 }

@@ -34,6 +34,9 @@ type Settings struct {
 	// 431, an app's 502. Zero means 64 KiB. A connection that waits for a request
 	// when this, or one of the next two, changes reads one head by the old bound.
 	MaxHead int
+	// MaxHeadTotal bounds what partly read heads of all clients keep together, in
+	// steps of 8 KiB each; past it the slowest get 408. Zero means 64 MiB.
+	MaxHeadTotal int64
 	// MaxHeaders bounds the number of header lines likewise; zero means 256.
 	MaxHeaders int
 	// MaxURI bounds a request line, 414; zero means 16 KiB.
@@ -65,6 +68,7 @@ type Settings struct {
 func (s Settings) withDefaults() *Settings {
 	s.StreamGrace = cmp.Or(s.StreamGrace, 250*time.Millisecond)
 	s.MaxHead = cmp.Or(s.MaxHead, 64<<10)
+	s.MaxHeadTotal = cmp.Or(s.MaxHeadTotal, 64<<20)
 	s.MaxHeaders = cmp.Or(s.MaxHeaders, 256)
 	s.MaxURI = cmp.Or(s.MaxURI, 16<<10)
 	s.HeadTimeout = cmp.Or(s.HeadTimeout, 10*time.Second)

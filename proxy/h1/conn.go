@@ -17,6 +17,7 @@ type Conn struct {
 	watch    watch
 	alive    liveness
 	timeouts Timeouts
+	partial  int // bytes that Options.Partial was told of the present head
 	closed   atomic.Bool
 }
 

@@ -18,6 +18,10 @@ type Options struct {
 	ReadBuffer int
 	// Timeouts holds the first timeouts; SetTimeouts replaces them.
 	Timeouts Timeouts
+	// Partial, if not nil, is told of each head of a request that does not come at
+	// once: how many bytes more its buffer holds, and when it is over, well or not,
+	// all of them as fewer. From the first word to the last StopHead may be called.
+	Partial func(delta int)
 	// Direct promises that what SyscallConn reads is what Read reads: no TLS,
 	// nothing read ahead. It is implied for *net.TCPConn and *net.UnixConn, and
 	// lets an idle Conn do without a buffer.

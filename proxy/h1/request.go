@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"time"
 )
 
 // Refusals of requests.
@@ -57,6 +58,9 @@ func (c *Conn) ReadRequest(r *Request) error {
 		return err
 	}
 	n, err := c.readHead(&r.Head, r.judgeLine, true)
+	if c.partial != 0 {
+		c.endPartial()
+	}
 	if err != nil {
 		if head := []byte("HEAD "); bytes.HasPrefix(c.in.unread(), head) {
 			r.method = head[:4]
@@ -107,6 +111,9 @@ func (c *Conn) readHead(h *Head, firstLine func([]byte) *Error, request bool) (i
 				return 0, err
 			}
 		}
+		if request && c.o.Partial != nil {
+			c.keepPartial()
+		}
 		if err := in.more(); err != nil {
 			if errors.Is(err, io.EOF) && (len(b) > 0 || !request) {
 				err = io.ErrUnexpectedEOF
@@ -114,6 +121,31 @@ func (c *Conn) readHead(h *Head, firstLine func([]byte) *Error, request bool) (i
 			return 0, err
 		}
 	}
+}
+
+// keepPartial tells what the head that is being read keeps.
+func (c *Conn) keepPartial() {
+	if n := len(c.in.buf); n > c.partial {
+		n, c.partial = n-c.partial, n
+		c.o.Partial(n)
+	}
+}
+
+// endPartial tells that the head is over. StopHead may have run its deadline out.
+func (c *Conn) endPartial() {
+	n := c.partial
+	c.partial = 0
+	c.o.Partial(-n)
+	_ = c.in.setDeadline(time.Time{}) // the next read sees the error
+}
+
+// StopHead makes the reading of a head that Options.Partial was told of end as
+// Timeouts.Head does. Any goroutine may call it until Partial was told the end.
+func (c *Conn) StopHead() {
+	in := &c.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
 }
 
 // indexHead looks at b, what there is of a head: whole, bad, too long, or (0,
