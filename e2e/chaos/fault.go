@@ -29,7 +29,7 @@ type needy interface{ missing() error }
 
 // faults makes one of each.
 func faults() []fault {
-	all := []fault{&nothing{}, &killAll{}, &stutter{}, &rolling{}, &stepDown{}, &halves{}, &bridge{}, &loss{}, &killApp{}}
+	all := []fault{&nothing{}, &killAll{}, &stutter{}, &rolling{}, &stepDown{}, &halves{}, &bridge{}, &loss{}, &killApp{}, &burst{}, &dribble{}}
 	for _, r := range []role{follower, leader} {
 		all = append(all, &kill{role: r}, &pause{role: r}, &pause{role: r, long: true}, &isolate{role: r})
 	}
