@@ -68,7 +68,7 @@ func (d *dribble) name() string { return "slow clients" }
 func (d *dribble) begin(w *world) {
 	for _, n := range w.c.Running() {
 		for i, key := range w.keys("n", 1)[:dribblers] {
-			c, err := net.DialTimeout("tcp", n.Addr, time.Second)
+			c, err := (&net.Dialer{Timeout: time.Second}).DialContext(w.Context(), "tcp", n.Addr)
 			if err != nil {
 				continue // the node was hurt by something else
 			}
