@@ -69,13 +69,10 @@ func (f *Fault) until() int64 { return orNever(f.Until) }
 
 // touches tells whether the node is one of those it was done to.
 func (f *Fault) touches(node string) bool {
-	switch f.Kind {
-	case Stalled:
-		return true
-	case Reset:
+	if f.Kind == Reset {
 		return f.Node == "" || f.Peer == "" || f.Node == node || f.Peer == node
 	}
-	return f.Node == node
+	return f.Kind == Stalled || f.Node == node
 }
 
 // during tells whether it lasted at any time of an interval.
