@@ -206,6 +206,10 @@ func (s *storm) restartAll() {
 }
 
 func (s *storm) stepDown(p *process) {
+	if !p.started() {
+		s.say("  not now: nobody answers there yet")
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	go func() { // ends with ctx
 		defer cancel()

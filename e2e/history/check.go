@@ -81,7 +81,8 @@ func (j *judge) index() {
 	}
 	j.report.Shards = len(j.shards)
 	for i := range j.h.Faults {
-		if f := &j.h.Faults[i]; f.Kind == Stalled && !j.brief(f) {
+		f := &j.h.Faults[i]
+		if f.Kind == Stalled && !j.brief(f) && slices.ContainsFunc(j.h.Answers, func(a Answer) bool { return f.during(a.Sent(), a.Done()) }) {
 			j.report.Stalled += time.Duration(f.until() - f.From)
 		}
 	}
@@ -186,7 +187,7 @@ func (j *judge) ran(a *Answer, runs []Run) string {
 		fmt.Fprintf(&b, "; ran on %s (epoch %d) from %v to %v, cut: %v", run.App, run.Epoch, since(run.Start), since(run.end()), run.Cut)
 	}
 	for i := range j.h.Faults {
-		if f := &j.h.Faults[i]; f.From <= a.Done() && a.Sent() <= f.mended() {
+		if f := &j.h.Faults[i]; f.From <= a.Done() && a.Sent() <= j.rules.mended(f) {
 			fmt.Fprintf(&b, "; %s %s%s from %v to %v", f.Node, f.Kind, f.Peer, since(f.From), since(f.until()))
 		}
 	}

@@ -135,7 +135,7 @@ func (s *shard) given(old Run, taken int64) bool {
 		if f.Kind == Left || f.Kind == NoApp {
 			continue
 		}
-		if (f.touches(old.App) || ingress != "" && f.touches(ingress)) && f.during(old.Start, taken+notice) && taken <= after(f.mended(), notice) {
+		if (f.touches(old.App) || ingress != "" && f.touches(ingress)) && f.during(old.Start, taken+notice) && taken <= after(f.until(), int64(s.rules.DeadAfter)) {
 			return true
 		}
 	}

@@ -137,10 +137,7 @@ func (j *judge) waited(a *Answer) bool {
 
 // ends is until when a fault may make a request of a shard fail.
 func (j *judge) ends(a *Answer, f *Fault, shard uint32, at bool) int64 {
-	until := f.mended()
-	if f.Kind == Stalled {
-		until = after(until, int64(j.rules.DeadAfter)) // leases that ended cut no sooner
-	}
+	until := j.rules.mended(f)
 	if f.Kind == Killed {
 		until = min(until, orNever(f.By)) // its connections broke with it
 		if j.waited(a) {

@@ -81,16 +81,23 @@ func (f *Fault) during(from, until int64) bool { return f.From <= until && from 
 // dead tells whether the process ended without a word.
 func (f *Fault) dead() bool { return f.By != 0 && (f.Kind == Killed || f.Kind == BadDisk) }
 
-// wires tells whether packets were lost: then the kernel repeats them when the
-// fault is over, after as long again as it lasted at most.
+// wires tells whether it was done to what is between nodes.
 func (f *Fault) wires() bool { return f.Kind == Unreachable || f.Kind == Reset }
 
-// mended is when what it had disturbed is in order, never while it lasts.
-func (f *Fault) mended() int64 {
-	if f.wires() && f.Until != 0 {
-		return after(f.Until, f.Until-f.From)
+// mended is when what it had disturbed is in order, never while it lasts. Packets that
+// were lost the kernel repeats after as long again as they were at most, and nodes wait
+// for no more than dead-after. Leases that ended cut what runs later than that.
+func (r *Rules) mended(f *Fault) int64 {
+	dead := int64(r.DeadAfter)
+	switch {
+	case f.Until == 0:
+		return never
+	case f.Kind == Unreachable:
+		return f.Until + min(f.Until-f.From, dead)
+	case f.Kind == Stalled:
+		return f.Until + dead
 	}
-	return f.until()
+	return f.Until
 }
 
 // orNever takes 0 for a time that has not come.

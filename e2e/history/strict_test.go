@@ -121,6 +121,21 @@ func TestStricterJudge(t *testing.T) {
 			// It lasted for a second, so what the kernel repeats may come another one later.
 			s.fails("upstream-broken", 101+n)
 		}},
+		{"a 502 long after the wires healed that had long been cut", history.FailedLate, 3501, 3499, "lease", func(s *story, n int64) {
+			s.fault(history.Unreachable, "b", -10_000, 0, -500)
+			s.now -= 600
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.now += 600
+			s.fails("upstream-broken", 101+n)
+		}},
+		{"a 502 long after forged resets", history.FailedLate, 1001, 999, "lease", func(s *story, n int64) {
+			s.fault(history.Reset, "b", -10_000, 0, -500)
+			s.Faults[0].Peer = "c"
+			s.now -= 600
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.now += 600
+			s.fails("upstream-broken", 101+n)
+		}},
 		{"a 503 after healing", history.FailedLate, -1, 1, "lease", func(s *story, n int64) {
 			s.fault(history.Unreachable, "b", -5000, 0, n)
 			s.waits(key(1), "b")
