@@ -5,10 +5,22 @@ import (
 	"time"
 )
 
-// coarse is a clock that the sweep sets: good for the age of connections, and
-// no more than a load. It is at most sweepEvery behind while a client is
-// connected, and set when the first one comes.
-type coarse struct{ nanos atomic.Int64 }
+// coarse is a clock that the sweep sets: good for the age of connections and
+// requests, and no more than a load. It is at most sweepEvery behind while a client
+// is connected, and set when the first one comes. It counts from its start by the
+// monotonic clock: the machine's date may be set anew, and nobody is late by that.
+type coarse struct {
+	origin time.Time
+	nanos  atomic.Int64
+}
 
-func (c *coarse) set()               { c.nanos.Store(time.Now().UnixNano()) }
+// start begins to count at now, and at one second: zero stands for never.
+func (c *coarse) start(now time.Time) {
+	c.origin = now.Add(-time.Second)
+	c.set(now)
+}
+
+// set makes it now, as time.Now has it.
+func (c *coarse) set(now time.Time) { c.nanos.Store(int64(now.Sub(c.origin))) }
+
 func (c *coarse) now() time.Duration { return time.Duration(c.nanos.Load()) }

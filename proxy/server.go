@@ -58,6 +58,7 @@ func New(o Options) *Server {
 	s := &Server{o: o.withDefaults(), metrics: newMetrics(), keyless: Route{Kind: Local}}
 	s.set.Store(o.Settings.withDefaults())
 	s.o.Settings = Settings{}
+	s.clock.start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep = s.tick, s.sweep
 	s.streams.most = int64(s.o.Streams)

@@ -155,8 +155,9 @@ func (s *Server) date() []byte { return *s.now.Load() }
 
 // tick sets the clock, and makes the date anew when the second has changed.
 func (s *Server) tick() {
-	s.clock.set()
-	second := int64(s.clock.now() / time.Second)
+	now := time.Now()
+	s.clock.set(now)
+	second := now.Unix()
 	if s.second.Swap(second) == second {
 		return
 	}
