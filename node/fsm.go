@@ -10,7 +10,11 @@ import (
 // fsm is the replicated state as Raft drives it. Apply publishes an immutable
 // State and leaves two hints; it never blocks and never calls Raft.
 type fsm struct {
+	// state is what the node goes by. It only grows: a Raft that begins again in
+	// the same process goes through its log anew, and the node goes on from where
+	// it was.
 	state      atomic.Pointer[ack.State]
+	at         *ack.State    // where Raft is; only its FSM goroutine looks at it
 	agentHint  chan struct{} // cap 1
 	leaderHint chan struct{} // cap 1
 	// failed is told of an entry that this program cannot read: the node must
@@ -29,8 +33,8 @@ type fsm struct {
 const remedyDamaged = "run the version of the other nodes; else remove this one from the cluster (shardway remove), and let it join with an empty --data directory"
 
 func newFSM(failed func(error)) *fsm {
-	f := &fsm{agentHint: make(chan struct{}, 1), leaderHint: make(chan struct{}, 1), failed: failed}
-	f.state.Store(ack.NewState())
+	f := &fsm{at: ack.NewState(), agentHint: make(chan struct{}, 1), leaderHint: make(chan struct{}, 1), failed: failed}
+	f.state.Store(f.at)
 	return f
 }
 
@@ -42,7 +46,7 @@ func (f *fsm) Apply(index, term uint64, data []byte) any {
 	if f.broken {
 		return ack.ErrCorrupt
 	}
-	s, outcome, err := f.state.Load().Apply(index, term, data)
+	s, outcome, err := f.at.Apply(index, term, data)
 	if err != nil {
 		return f.fail(err)
 	}
@@ -57,7 +61,7 @@ func (f *fsm) Snapshot() ([]byte, error) {
 	if f.broken {
 		return nil, ack.ErrCorrupt
 	}
-	return f.state.Load().MarshalBinary()
+	return f.at.MarshalBinary()
 }
 
 // Restore takes the place of the entries that a snapshot stands for; what must
@@ -78,6 +82,10 @@ func (f *fsm) fail(err error) error {
 }
 
 func (f *fsm) publish(s *ack.State) {
+	f.at = s
+	if s.Index() < f.state.Load().Index() {
+		return
+	}
 	f.state.Store(s)
 	hint(f.agentHint)
 	hint(f.leaderHint)

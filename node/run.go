@@ -182,10 +182,11 @@ func (n *Node) lead(ctx context.Context) {
 			hint(n.agent.wake) // another leader is to be heard by at once
 		case <-t.C:
 		}
-		if ctx.Err() != nil || !n.raft.IsLeader() {
+		term, leads := n.raft.Leadership() // at once: a term of its own is what a leadership is
+		if ctx.Err() != nil || !leads {
 			continue
 		}
-		l := newLeading(n, n.raft.Term())
+		l := newLeading(n, term)
 		n.metrics.elections.Inc()
 		l.log.Info().Msg("leadership gained")
 		n.leading.Store(l)

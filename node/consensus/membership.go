@@ -107,8 +107,7 @@ func (r *Raft) Campaign() error {
 	if r.Rank("") < 0 {
 		return ErrNoVote
 	}
-	now, last := time.Now().UnixNano(), r.campaigns.Load()
-	if last != 0 && now-last < int64(2*r.o.Election) || !r.campaigns.CompareAndSwap(last, now) {
+	if !r.campaigns.allows(time.Now()) {
 		return ErrTooSoon
 	}
 	return r.do(func() error {

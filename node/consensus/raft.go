@@ -43,7 +43,7 @@ type Raft struct {
 	broken    sync.Once
 	err       atomic.Pointer[error]
 	pending   atomic.Int64
-	campaigns atomic.Int64 // when the last one began, as UnixNano
+	campaigns pace
 }
 
 // Open restores the state and starts Raft.
@@ -63,6 +63,8 @@ func Open(o Options) (*Raft, error) {
 		nudge:   make(chan struct{}, 1),
 		notify:  make(chan bool, 16),
 		seen:    make(chan raft.Observation, 1),
+
+		campaigns: pace{every: 2 * o.Election},
 	}
 	o.Stores.Watch(r.fail, r.hang)
 	if err := r.begin(); err != nil {
