@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 
@@ -21,7 +22,29 @@ func (r *Raft) look(t *transport, rpc raft.RPC) (out raft.RPC, taken bool) {
 	case *raft.AppendEntriesRequest:
 		r.matching(c, req)
 	}
-	return rpc, r.ballot(c, rpc)
+	return rpc, r.abstains(c, rpc) || r.ballot(c, rpc)
+}
+
+// errStale answers who wants this server to stand for election.
+var errStale = errors.New("consensus: a snapshot is being installed")
+
+// abstains keeps a server out of elections while its log may contradict the snapshot
+// that it has just got, see install.go.
+func (r *Raft) abstains(c *core, rpc raft.RPC) (taken bool) {
+	if c.stale.Load() == 0 {
+		return false
+	}
+	switch rpc.Command.(type) {
+	case *raft.RequestPreVoteRequest:
+		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: r.header(), Term: c.CurrentTerm()}, nil)
+	case *raft.RequestVoteRequest:
+		rpc.Respond(&raft.RequestVoteResponse{RPCHeader: r.header(), Term: c.CurrentTerm()}, nil)
+	case *raft.TimeoutNowRequest:
+		rpc.Respond(&raft.TimeoutNowResponse{}, errStale)
+	default:
+		return false
+	}
+	return true
 }
 
 // ballot mends the library's way to vote. It refuses a candidate that is no

@@ -3,6 +3,7 @@ package consensus
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
@@ -12,6 +13,9 @@ import (
 type core struct {
 	*raft.Raft
 	trans *transport
+	// stale counts the snapshots that arrived and whose log was not yet seen to. A
+	// life that ends for one keeps it.
+	stale atomic.Int32
 }
 
 // lib returns the library's Raft of the present life.

@@ -16,7 +16,8 @@ import (
 //
 // So do we. A log that ends before the snapshot is deleted beneath the library,
 // which does not look at it any more. One that goes on and contradicts it is in the
-// library's memory too: then its Raft is ended, and begun again after repair.
+// library's memory too: then its Raft is ended, and begun again after repair. Until
+// then it would judge votes by that log, so it takes no part in elections.
 
 // installing lets Raft install a snapshot and sees to the log before the leader
 // hears of it.
@@ -24,12 +25,16 @@ func (r *Raft) installing(c *core, rpc raft.RPC, req *raft.InstallSnapshotReques
 	answer := rpc.RespChan
 	done := make(chan raft.RPCResponse, 1)
 	rpc.RespChan = done
+	c.stale.Add(1)
 	go func() {
 		select {
 		case resp := <-done:
 			again := false
 			if ok, is := resp.Response.(*raft.InstallSnapshotResponse); is && ok.Success {
 				again = r.installed(c, req.LastLogIndex, req.LastLogTerm)
+			}
+			if !again {
+				c.stale.Add(-1)
 			}
 			answer <- resp
 			if again {

@@ -1,0 +1,55 @@
+package consensus
+
+import (
+	"bytes"
+	"io"
+
+	"github.com/hashicorp/raft"
+)
+
+// HoldLife keeps the server from beginning anew until release.
+func (r *Raft) HoldLife() (release func()) {
+	r.life <- struct{}{}
+	return func() { <-r.life }
+}
+
+// LastLog returns the term and index of the last entry of the log alone.
+func (r *Raft) LastLog() (term, index uint64) {
+	s := r.lib().Stats()
+	return number(s, "last_log_term"), number(s, "last_log_index")
+}
+
+// Ask gives the server a request as if another one had sent it, and returns the
+// answer.
+func (r *Raft) Ask(from string, command func(raft.RPCHeader) any) (any, error) {
+	return r.ask(from, nil, command)
+}
+
+// Install sends the server a snapshot of that state, from the leader of a term.
+func (r *Raft) Install(from string, term, index, of uint64, state []byte) error {
+	data := append(head(index, state), state...)
+	conf := raft.Configuration{}
+	for _, s := range r.Voters() {
+		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(s), Address: raft.ServerAddress(s)})
+	}
+	_, err := r.ask(from, bytes.NewReader(data), func(h raft.RPCHeader) any {
+		return &raft.InstallSnapshotRequest{
+			RPCHeader: h, SnapshotVersion: 1, Term: term, LastLogIndex: index, LastLogTerm: of,
+			Configuration: raft.EncodeConfiguration(conf), ConfigurationIndex: 1, Size: int64(len(data)),
+		}
+	})
+	return err
+}
+
+func (r *Raft) ask(from string, data io.Reader, command func(raft.RPCHeader) any) (any, error) {
+	c := r.cur.Load()
+	h := r.header()
+	h.ID, h.Addr = []byte(from), []byte(from)
+	answer := make(chan raft.RPCResponse, 1)
+	rpc, taken := r.look(c.trans, raft.RPC{Command: command(h), Reader: data, RespChan: answer})
+	if !taken {
+		c.trans.inbox <- rpc
+	}
+	resp := <-answer
+	return resp.Response, resp.Error
+}
