@@ -129,7 +129,7 @@ func (w *world) populate(n, founders int) {
 	for i := range n {
 		h := &host{w: w, i: i, id: shardmap.NodeID('a' + rune(i)), downFrom: 0, rate: w.clockRate(), weight: 1}
 		w.hosts = append(w.hosts, h)
-		h.flags = w.anyTiming()
+		h.flags = w.flagsOf(h)
 		h.newDisk()
 		if w.n(6) == 0 {
 			h.weight = uint32(1 + w.n(3))

@@ -2,6 +2,7 @@ package ack_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"shardway/ack"
@@ -14,9 +15,17 @@ import (
 func (w *world) deadAfter() time.Duration { return w.truth.Timing().DeadAfter }
 
 // anyTiming draws a timing that holds all bounds.
-func (w *world) anyTiming() ack.Timing {
+func (w *world) anyTiming() ack.Timing { return w.timingBy(w.pick) }
+
+// flagsOf draws what a host was started with, by dice of its own: it counts for
+// nothing, and so changes no schedule.
+func (w *world) flagsOf(h *host) ack.Timing {
+	return w.timingBy(rand.New(rand.NewPCG(w.seed, uint64(h.i))).IntN)
+}
+
+func (w *world) timingBy(pick func(k int) int) ack.Timing {
 	t := ack.Timing{Lease: 400 * time.Millisecond, DeadAfter: time.Second, Pause: ack.PauseMoving}
-	switch w.pick(5) {
+	switch pick(5) {
 	case 0:
 		t.Lease, t.DeadAfter = 500*time.Millisecond, 1200*time.Millisecond
 	case 1:
@@ -26,7 +35,7 @@ func (w *world) anyTiming() ack.Timing {
 	case 3:
 		t.Lease, t.DeadAfter = 700*time.Millisecond, 4*time.Second
 	}
-	t.Fence = w.mix.fences[w.pick(len(w.mix.fences))]
+	t.Fence = w.mix.fences[pick(len(w.mix.fences))]
 	return t
 }
 

@@ -307,6 +307,9 @@ func faultLateCommit(w *world) bool {
 	w.lateSubmit = 1000
 	w.isolate(x, w.deadAfter()+w.span(0, 500*time.Millisecond))
 	x.unhealthy = w.pick(2) == 0
+	if w.pick(2) == 0 {
+		w.lateSubmit = late // the second one's barrier need not be late, nor what it proposes
+	}
 	if running(second) {
 		second.proc.campaign("in between")
 	}
