@@ -70,6 +70,7 @@ func (n *Node) Start(tb testing.TB, more ...string) {
 		tb.Fatal(err)
 	}
 	n.proc = p
+	n.c.stalls.track(n.ID, p.Pid)
 }
 
 func (n *Node) logFile() string { return filepath.Join(n.c.dir, "node-"+n.ID+".log") }

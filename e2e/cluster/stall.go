@@ -3,8 +3,14 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -12,22 +18,38 @@ import (
 )
 
 const (
-	// stallLook is how often the clock is looked at, stall how late that must be to
-	// be noted: the nodes look at theirs as often.
-	stallLook = 10 * time.Millisecond
-	stall     = 100 * time.Millisecond
+	// stallLook is how often the clock is looked at, and starveLook how often the
+	// kernel is asked for how long threads of the nodes had to wait for a processor.
+	stallLook  = 10 * time.Millisecond
+	starveLook = 50 * time.Millisecond
+	// stall is how late the test or a thread must be for that to be noted: a node
+	// that finds itself so late takes it for a pause.
+	stall = 100 * time.Millisecond
 )
 
-// stalls are the times in which the machine had none for the test.
+// stalls are the times in which the machine had none for the test, or for a node.
 type stalls struct {
 	mu    sync.Mutex
 	found []history.Fault
+	pids  map[int]string
 }
 
-// watch looks at the clock until ctx ends.
+// track has a node's process looked after until it has ended.
+func (s *stalls) track(node string, pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pids == nil {
+		s.pids = make(map[int]string)
+	}
+	s.pids[pid] = node
+}
+
+// watch looks at clock and threads until ctx ends.
 func (s *stalls) watch(ctx context.Context) {
 	t := time.NewTicker(stallLook)
 	defer t.Stop()
+	waited := make(map[string]int64) // by the file of a thread
+	next := int64(0)
 	for last := history.Now(); ; {
 		select {
 		case <-t.C:
@@ -36,12 +58,54 @@ func (s *stalls) watch(ctx context.Context) {
 		}
 		now := history.Now()
 		if now-last >= int64(stall) {
+			s.note("", last, now)
+		}
+		if last = now; now >= next {
+			next = now + int64(starveLook)
+			s.starved(waited, now)
+		}
+	}
+}
+
+func (s *stalls) note(node string, from, until int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.found = append(s.found, history.Fault{Kind: history.Stalled, Node: node, From: from, Until: until})
+}
+
+// starved notes which nodes have threads that had to wait for a processor. The kernel
+// tells for how long in all as it gives them one.
+func (s *stalls) starved(waited map[string]int64, now int64) {
+	s.mu.Lock()
+	pids := maps.Clone(s.pids)
+	s.mu.Unlock()
+	for pid, node := range pids {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+		if len(threads) == 0 {
 			s.mu.Lock()
-			s.found = append(s.found, history.Fault{Kind: history.Stalled, From: last, Until: now})
+			delete(s.pids, pid)
 			s.mu.Unlock()
 		}
-		last = now
+		for _, thread := range threads {
+			total, ok := waits(thread)
+			if before, known := waited[thread]; ok && known && total-before >= int64(stall) {
+				s.note(node, now-(total-before), now)
+			}
+			waited[thread] = total
+		}
 	}
+}
+
+// waits is for how many nanoseconds a thread had to wait for a processor: the second
+// number of its schedstat.
+func waits(file string) (int64, bool) {
+	b, err := os.ReadFile(file) //nolint:gosec // the kernel's
+	fields := bytes.Fields(b)
+	if err != nil || len(fields) < 2 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	return n, err == nil
 }
 
 func (s *stalls) all() []history.Fault {

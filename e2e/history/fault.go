@@ -28,8 +28,8 @@ const (
 	BadDisk
 	// Behind: the log was kept from it, or what it wrote took long.
 	Behind
-	// Stalled: the machine had no time for whoever looks at its clock, nor, it is to be
-	// feared, for any node.
+	// Stalled: the machine had no time for the node, or, if none is named, for whoever
+	// looks at its clock, and so, it is to be feared, for any node.
 	Stalled
 )
 
@@ -72,7 +72,7 @@ func (f *Fault) touches(node string) bool {
 	if f.Kind == Reset {
 		return f.Node == "" || f.Peer == "" || f.Node == node || f.Peer == node
 	}
-	return f.Kind == Stalled || f.Node == node
+	return f.Node == node || f.Kind == Stalled && f.Node == ""
 }
 
 // during tells whether it lasted at any time of an interval.

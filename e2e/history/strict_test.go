@@ -156,6 +156,18 @@ func TestStricterJudge(t *testing.T) {
 				s.map3(10, "a", "b", "a")
 			}
 		}},
+		{"a false drop, the machine busy", history.FalseDrop, 2501, 2500, "lease", func(s *story, n int64) {
+			s.fault(history.Stalled, "c", -150, 0, 1)
+			s.map3(9, "a", "b", "c")
+			s.now += n + 1
+			s.map3(10, "a", "b", "a")
+		}},
+		{"a false drop, the machine busy elsewhere", history.FalseDrop, 1, 0, "lease", func(s *story, n int64) {
+			s.fault(history.Stalled, []string{"c", "b"}[n], -150, 0, 1)
+			s.map3(9, "a", "b", "c")
+			s.now += 100
+			s.map3(10, "a", "b", "a")
+		}},
 		// Dead-after, drain-timeout + 1 s, and a second within which the map is seen.
 		{"a false drop long after a kill", history.FalseDrop, 10_402, 10_400, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 10, 20, 900)
