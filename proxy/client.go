@@ -179,7 +179,9 @@ func (c *client) settle() bool {
 	}
 	if c.x.keep && !c.up.broken && c.drains() {
 		usual := c.h.Timeouts()
-		c.h.SetTimeouts(h1.Timeouts{Body: time.Second})
+		hasty := usual // the rate stays: this is a body as any other
+		hasty.Body = min(usual.Body, time.Second)
+		c.h.SetTimeouts(hasty)
 		err := body.Drain(drainLimit)
 		c.h.SetTimeouts(usual)
 		if err == nil {
