@@ -93,6 +93,7 @@ var (
 	requestLine = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+ (/[!-~]*|\\*) HTTP/1\\.1$")
 	headerLine  = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([^\\x00-\\x08\\x0a-\\x1f\\x7f]*)$")
 	chunkLine   = regexp.MustCompile("^[0-9a-f]{1,15}$")
+	unusual     = regexp.MustCompile("[^a-z0-9]") // what some take for - in names
 	hopByHop    = []string{"keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "upgrade", "x-named"}
 	once        = []string{
 		"host", "content-length", "transfer-encoding", "x-request-id", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
@@ -173,7 +174,7 @@ func (k *checker) fields(r *bufio.Reader) (map[string][]string, error) {
 			return nil, faulty(fmt.Sprintf("a bad header line %q", text))
 		}
 		// As CGI, WSGI and PHP read names.
-		name := strings.ReplaceAll(strings.ToLower(m[1]), "_", "-")
+		name := unusual.ReplaceAllString(strings.ToLower(m[1]), "-")
 		fields[name] = append(fields[name], m[2])
 	}
 }

@@ -30,6 +30,7 @@ func TestKeysWithTwoReadingsAreRefused(t *testing.T) {
 		{"/c", "Cookie: sid=alice; sid=bob\r\n"},
 		{"/c", "Cookie: sid=alice\r\nCookie: a=b; sid=bob\r\n"},
 		{"/h", "X-Tenant: alice\r\nX_Tenant: bob\r\n"},
+		{"/h", "X-Tenant: alice\r\nX.Tenant: bob\r\n"},
 		{"/j", "Authorization: Bearer " + jwt(`{"sub":"a"}`) + "\r\nAuthorization: Bearer " + jwt(`{"sub":"b"}`) + "\r\n"},
 		// The app would not see what the request was routed by.
 		{"/h", "Connection: x-tenant\r\nX-Tenant: alice\r\n"},

@@ -79,6 +79,7 @@ func refusedWith() map[string]string {
 		"trailer announces CL":   "Transfer-Encoding: chunked\r\nTrailer: Content-Length\r\n",
 		"trailer announces Host": "Transfer-Encoding: chunked\r\nTrailer: X-A, Host\r\n",
 		"CL with _":              "Content_Length: 3\r\n",
+		"CL with .":              "Content.Length: 3\r\n",
 		"TE with _":              "Content-Length: 5\r\nTransfer_Encoding: chunked\r\n",
 		"trailer announces _":    "Transfer-Encoding: chunked\r\nTrailer: X_Forwarded_For\r\n",
 	}
@@ -162,6 +163,7 @@ func badChunks() map[string]string {
 		"trailer Shardway":      "3\r\nabc\r\n0\r\nShardway-Epoch: 9\r\n\r\n",
 		"trailer X-Forwarded":   "3\r\nabc\r\n0\r\nX-Forwarded-For: 1.1.1.1\r\n\r\n",
 		"trailer Shardway_":     "3\r\nabc\r\n0\r\nShardway_Epoch: 9\r\n\r\n",
+		"trailer Shardway.":     "3\r\nabc\r\n0\r\nShardway.Epoch: 9\r\n\r\n",
 		"trailer X_Forwarded":   "3\r\nabc\r\n0\r\nX_Forwarded_For: 1.1.1.1\r\n\r\n",
 		"trailer X-Forwarded-*": "3\r\nabc\r\n0\r\nX-Forwarded-Prefix: /a\r\n\r\n",
 		"trailer X_Real_IP":     "3\r\nabc\r\n0\r\nX_Real_IP: 1.1.1.1\r\n\r\n",
@@ -199,6 +201,7 @@ func accepted() []rawCase {
 		{name: "upgrade without Connection", bytes: "GET /a HTTP/1.1\r\n{k}Upgrade: thing\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
 		{name: "forged headers", bytes: "GET /a HTTP/1.1\r\n{k}Shardway-Key: evil\r\nShardway-Shard: 1\r\nShardway-Epoch: 9\r\nshardway-map: 1 1\r\nX-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Host: e\r\nX-Forwarded-Proto: e\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
 		{name: "forged headers, with _", bytes: "GET /a HTTP/1.1\r\n{k}Shardway_Key: evil\r\nshardway_shard: 1\r\nShardway_Epoch: 999999999\r\nShardway-Any_Thing: 1\r\nX_Forwarded_For: 1.1.1.1\r\nX-Forwarded_Host: e\r\nX_FORWARDED-PROTO: e\r\nX_Request_Id: e\r\nKeep_Alive: 3\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
+		{name: "forged headers, with . + |", bytes: "GET /a HTTP/1.1\r\n{k}Shardway.Key: evil\r\nshardway+shard: 1\r\nShardway|Epoch: 999999999\r\nShardway-Any~Thing: 1\r\nX.Forwarded!For: 1.1.1.1\r\nX-Forwarded.Host: e\r\nX.Request.Id: e\r\nKeep.Alive: 3\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
 		{name: "forged X-Forwarded, any", bytes: "GET /a HTTP/1.1\r\n{k}X-Forwarded-Prefix: /e\r\nX-Forwarded-Client-Cert: e\r\nx-forwarded-port: 1\r\nX_Forwarded_Ssl: on\r\nX-Forwarded-" + strings.Repeat("long-", 20) + ": 1\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
 		{name: "Connection names what is forged", bytes: "GET /a HTTP/1.1\r\n{k}Connection: Shardway_Epoch, X-Forwarded-Port\r\nShardway_Epoch: 1\r\nShardway-Epoch: 1\r\nX_Forwarded_Port: 1\r\n\r\n", status: 200, lives: true, reaches: "GET /a "},
 		{name: "no space behind colon", bytes: "GET /a HTTP/1.1\r\n{k}A:b\r\nC:\r\nD: \r\n\r\n", status: 200, lives: true, reaches: "GET /a "},

@@ -1,7 +1,5 @@
 package h1
 
-import "bytes"
-
 // Field numbers the header fields that the proxy treats in some way of its
 // own, so that a filter is one bit test.
 type Field uint8
@@ -42,10 +40,11 @@ const (
 	FieldShardwayRefused
 	FieldShardwayError
 	// FieldShardwayOther is any other field whose name starts with Shardway-, or
-	// would with - for each _.
+	// would with - for each byte that is neither letter nor digit.
 	FieldShardwayOther
-	// FieldLookalike is a field whose name has _ and with - in its place would be
-	// that of a known one: CGI, WSGI and PHP take the two for the same.
+	// FieldLookalike is a field whose name has _, or another byte that is neither
+	// letter nor digit, and with - in its place would be that of a known one: CGI,
+	// WSGI and PHP take the two for the same.
 	FieldLookalike
 	// FieldFramingLookalike is such a one of Content-Length or Transfer-Encoding. A
 	// request with it is refused: some servers frame by it.
@@ -67,7 +66,7 @@ const (
 	// Forwarding is every field named X-Forwarded-*, and Forwarded.
 	Forwarding = Set(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
 		1<<FieldXForwardedOther)
-	// Lookalikes are the fields that would be known ones with - for each _. No
+	// Lookalikes are the fields that would be known ones with - for _ and the like. No
 	// request takes one along, whoever sent it: a proxy that is trusted writes -,
 	// and may have passed on what a stranger wrote.
 	Lookalikes = Set(1<<FieldLookalike | 1<<FieldFramingLookalike)
@@ -87,9 +86,16 @@ func (s Set) Has(f Field) bool { return s&(1<<f) != 0 }
 
 // classify returns the number of the field called name, which is a token.
 func classify(name []byte) Field {
-	if bytes.IndexByte(name, '_') >= 0 {
-		return lookalike(name)
+	for _, c := range name {
+		if !usualByte[c] {
+			return lookalike(name)
+		}
 	}
+	return classifyUsual(name)
+}
+
+// classifyUsual classifies a name of letters, digits and -.
+func classifyUsual(name []byte) Field {
 	c := name[0] | 0x20
 	switch c {
 	case 's':
@@ -119,15 +125,16 @@ func classify(name []byte) Field {
 	return FieldOther
 }
 
-// lookalike classifies a name with _ by what it is with -. Only prefixes count of
-// names longer than any that is known whole.
+// lookalike classifies a name with other bytes than the usual ones by what it is with
+// - for each of them: most of those who make variables of names do so with _, lighttpd
+// with all. Only prefixes count of names longer than any that is known whole.
 func lookalike(name []byte) Field {
 	var usual [24]byte
 	n := copy(usual[:], name)
 	for i, c := range usual[:n] {
 		usual[i] = dashed(c)
 	}
-	f := classify(usual[:n])
+	f := classifyUsual(usual[:n])
 	switch {
 	case f == FieldOther:
 		return FieldOther

@@ -125,8 +125,8 @@ func (h *Head) Find(name string, from int) int {
 	return -1
 }
 
-// FindAlike is Find with _ for - and the other way round: those who read header
-// names as CGI and WSGI do take the two for one.
+// FindAlike is Find with all bytes for one that are neither letters nor digits: those
+// who read header names as CGI and WSGI do take _ and - for one, some the others too.
 func (h *Head) FindAlike(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
 		l := &h.lines[i]
@@ -287,7 +287,7 @@ func foldEqual[T string | []byte](b []byte, s T) bool {
 	return true
 }
 
-// alike is foldEqual with _ and - for one.
+// alike is foldEqual with all bytes for one that are neither letters nor digits.
 func alike(b []byte, s string) bool {
 	for i, c := range b {
 		if d := s[i]; c != d && dashed(c) != dashed(d) {
@@ -297,13 +297,14 @@ func alike(b []byte, s string) bool {
 	return true
 }
 
-// dashed returns a byte of a name in small letters and with - for _.
+// dashed returns a byte of a name in small letters and with - for what is neither
+// letter nor digit.
 func dashed(c byte) byte {
 	switch {
-	case c == '_':
-		return '-'
 	case c-'A' < 26:
 		return c | 0x20
+	case c-'a' < 26, c-'0' < 10:
+		return c
 	}
-	return c
+	return '-'
 }

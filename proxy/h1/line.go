@@ -44,6 +44,15 @@ var tokenByte = func() (t [256]bool) {
 	return t
 }()
 
+// usualByte holds true for the bytes of a token that names of fields are made of:
+// letters, digits and -.
+var usualByte = func() (t [256]bool) {
+	for c, ok := range tokenByte {
+		t[c] = ok && (c == '-' || dashed(byte(c)) != '-')
+	}
+	return t
+}()
+
 func isToken(b []byte) bool {
 	for _, c := range b {
 		if !tokenByte[c] {
@@ -57,6 +66,10 @@ func isToken(b []byte) bool {
 // empty. Offsets in l are relative to b.
 func judgeLine(b []byte, l *line) *Error {
 	i := 0
+	for i < len(b) && usualByte[b[i]] {
+		i++
+	}
+	usual := i
 	for i < len(b) && tokenByte[b[i]] {
 		i++
 	}
@@ -82,7 +95,11 @@ func judgeLine(b []byte, l *line) *Error {
 	}
 	l.vs, l.ve = uint32(s), uint32(e)
 	l.plain = e == len(b) && (s == i+1 || s == i+2 && b[i+1] == ' ')
-	l.field = classify(b[:i])
+	if l.field = FieldOther; usual == i {
+		l.field = classifyUsual(b[:i])
+	} else {
+		l.field = lookalike(b[:i])
+	}
 	l.named = false
 	return nil
 }

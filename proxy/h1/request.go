@@ -19,7 +19,7 @@ var (
 	errManyHosts   = &Error{400, "more than one Host"}
 	errBadHost     = &Error{400, "a bad Host"}
 	errOtherHost   = &Error{400, "a request target for another host than Host"}
-	errLookalike   = &Error{400, "Content-Length or Transfer-Encoding spelled with _"}
+	errLookalike   = &Error{400, "Content-Length or Transfer-Encoding with another byte for its -"}
 	errExpectation = &Error{417, "an Expect other than 100-continue"}
 )
 
