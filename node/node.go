@@ -281,10 +281,7 @@ func (n *Node) wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-n.failed:
-			if stale, ok := errors.AsType[*staleError](err); ok {
-				return errors.Join(err, n.o.Dir.Condemn(stale.why.Error()))
-			}
-			return err
+			return n.condemned(err)
 		case r := <-refused:
 			if r.Superseded {
 				return errors.Join(r, n.o.Dir.Supersede(r.Theirs))
@@ -298,6 +295,15 @@ func (n *Node) wait(ctx context.Context) error {
 			return fmt.Errorf("node: %w: node id %q is in use by the process at %s: stop that one, or give this one another --node and an empty --data directory", errDuplicate, n.self, addr)
 		}
 	}
+}
+
+// condemned notes in the data directory that it must not be used any more, if that
+// is why the node fails.
+func (n *Node) condemned(err error) error {
+	if stale, ok := errors.AsType[*staleError](err); ok {
+		return errors.Join(err, n.o.Dir.Condemn(stale.why.Error()))
+	}
+	return err
 }
 
 func (n *Node) serveApp(ctx context.Context) {

@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"shardway/node/gossip"
@@ -46,11 +48,7 @@ func (n *Node) Run(ctx context.Context) error {
 
 	err := n.wait(ctx)
 	if err == nil {
-		n.leave(base)
-		select {
-		case err = <-n.failed: // meanwhile
-		default:
-		}
+		err = n.leaveOrFail(base)
 	}
 	n.stopping.Store(true)
 	if err != nil {
@@ -239,10 +237,37 @@ func (n *Node) stand(gone string) {
 // costs an election timeout and more.
 const campaignStagger = 250 * time.Millisecond
 
+// leaveOrFail leaves, unless something fails meanwhile: a node without Raft learns
+// of no map any more, and its clients would wait for shards that others serve.
+func (n *Node) leaveOrFail(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case err := <-n.failed:
+			stop(n.condemned(err))
+		case <-ctx.Done():
+		}
+	})
+	n.leave(ctx)
+	stop(nil)
+	watch.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	select {
+	case err := <-n.failed:
+		return n.condemned(err)
+	default:
+		return nil
+	}
+}
+
 // leave hands the shards over, finishes what runs, hands leadership over and
-// says goodbye, all within ShutdownTimeout.
-func (n *Node) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, n.o.ShutdownTimeout)
+// says goodbye, all within ShutdownTimeout. If live ends before, the node has failed:
+// it says no goodbye, like a process that is killed.
+func (n *Node) leave(live context.Context) {
+	ctx, cancel := context.WithTimeout(live, n.o.ShutdownTimeout)
 	defer cancel()
 	began := time.Now()
 	n.log.Info().Msg("draining")
@@ -251,8 +276,14 @@ func (n *Node) leave(ctx context.Context) {
 	n.proxy.SetDraining(true)
 	n.until(ctx, n.handedOver)
 	n.waddle(ctx, began)
+	if live.Err() != nil {
+		return
+	}
 	if err := n.proxy.Shutdown(ctx); err != nil {
 		n.log.Warn().Err(err).Msg("requests still running were cut")
+	}
+	if live.Err() != nil {
+		return
 	}
 	if n.raft.IsLeader() {
 		if err := n.raft.Transfer(); err != nil {
