@@ -109,7 +109,7 @@ func (j *judge) way(a *Answer, f *Fault, at, apart bool) string {
 		// an error of the app: whether it was fenced rightly was judged before
 	case j.waited(a) && (a.Error != "peer-unreachable" || f.wires() || apart || a.Status == http.StatusBadGateway):
 		return "waited in vain: " + a.Error
-	case a.Status == http.StatusBadGateway && a.mayHaveRun() && (!a.Safe() || len(j.runs[a.ID]) >= tries):
+	case a.Status == http.StatusBadGateway && a.mayHaveRun() && (!a.Safe() || len(j.runs[a.ID])+j.astray(a) >= tries):
 		return "may have run: " + a.Error
 	case a.Status == http.StatusBadGateway && a.Error == "upstream-refused" && f.Kind == NoApp:
 		return a.Error
@@ -117,6 +117,21 @@ func (j *judge) way(a *Answer, f *Fault, at, apart bool) string {
 		return a.Error
 	}
 	return ""
+}
+
+// astray is how often a request may have been sent and reached no app, which counts
+// as a try: packets to another node were lost when it was sent, not only when it was
+// broken off. So each time after the first that they began to be lost is one.
+func (j *judge) astray(a *Answer) int {
+	began := make(map[int64]bool)
+	for i := range j.h.Faults {
+		f := &j.h.Faults[i]
+		met := f.touches(j.ingress[a.ID]) || slices.ContainsFunc(j.runs[a.ID], func(r Run) bool { return f.touches(r.App) })
+		if met && f.wires() && f.during(a.Sent(), a.Done()) {
+			began[f.From] = true
+		}
+	}
+	return max(len(began)-1, 0)
 }
 
 // mayHaveRun tells whether the answer says so.

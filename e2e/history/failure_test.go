@@ -110,6 +110,23 @@ func TestSafeRequestIsTriedThreeTimes(t *testing.T) {
 	}
 }
 
+// TestTryThatIsLostOnTheWayCounts has a GET of whose three tries one met no app: the
+// path to the owner was cut twice.
+func TestTryThatIsLostOnTheWayCounts(t *testing.T) {
+	for cuts, want := range map[int]int{1: 1, 2: 0} {
+		s := good()
+		for i := range cuts {
+			s.fault(history.Unreachable, "b", int64(10*i-10), 0, 5000)
+		}
+		s.asked("x", "GET", key(1), "b", 9, 5)
+		s.ran("x", "GET", key(1), "b", 9, 5)
+		s.fails("upstream-broken", 1000)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != want || len(r.Violations) != want {
+			t.Errorf("after %d cuts: %v\n%v", cuts, r, r.Violations)
+		}
+	}
+}
+
 // owners are those of a map in which some keys have these.
 func owners(of map[string]string) []string {
 	all := make([]string, shards)
