@@ -33,7 +33,7 @@ func (b *burst) end(*world) {}
 // crowd sends n requests at once to one node, each by a connection of its own. As a
 // balancer would, they go to the others if nobody listens there.
 func (t *traffic) crowd(at *cluster.Node, n int) {
-	keys := t.w.keys("n", 1)
+	keys := t.w.keys("n")
 	others := cluster.Addrs(t.w.others(at))
 	targets := slices.Insert(others, min(1, len(others)), at.Addr) // a client begins with the second
 	for i := range n {
@@ -67,7 +67,7 @@ func (d *dribble) name() string { return "slow clients" }
 
 func (d *dribble) begin(w *world) {
 	for _, n := range w.c.Running() {
-		for i, key := range w.keys("n", 1)[:dribblers] {
+		for i, key := range w.keys("n")[:dribblers] {
 			c, err := (&net.Dialer{Timeout: time.Second}).DialContext(w.Context(), "tcp", n.Addr)
 			if err != nil {
 				continue // the node was hurt by something else

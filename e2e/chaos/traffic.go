@@ -70,7 +70,7 @@ func (t *traffic) aim(at []*cluster.Node) {
 func (t *traffic) begin() {
 	t.ctx, t.abort = context.WithCancel(context.Background())
 	t.asked, t.answers = 0, nil
-	plain, regs := t.w.keys("n", 1), t.w.keys("r", 1)[:registers]
+	plain, regs := t.w.keys("n"), t.w.keys("r")[:registers]
 	for i, client := range t.clients {
 		o := load.Options{
 			Client: client, Rate: t.rates[i], Keys: plain,
@@ -94,7 +94,7 @@ func (t *traffic) begin() {
 // the node's shards are elsewhere: what it writes then, the store has to refuse, if
 // it is fenced.
 func (t *traffic) late(m cluster.Map, n *cluster.Node) {
-	for i, key := range t.w.keys("r", 1)[:registers] {
+	for i, key := range t.w.keys("r")[:registers] {
 		if m.OwnerOf(key) != n.ID {
 			continue
 		}

@@ -319,7 +319,7 @@ func (w *world) whole() error {
 // retry tries until it works.
 func (w *world) retry(what string, f func() error) { cluster.Await(w, what, f) }
 
-// keys are n keys of a kind for each shard, which no other round has.
-func (w *world) keys(kind string, n int) []string {
-	return load.FreshKeysIn(fmt.Sprintf("%s%d", kind, w.number), w.o.Shards, n, func(int) bool { return true })
+// keys are keys of a kind, one for each shard, which no other round has.
+func (w *world) keys(kind string) []string {
+	return load.FreshKeysIn(fmt.Sprintf("%s%d", kind, w.number), w.o.Shards, 1, func(int) bool { return true })
 }
