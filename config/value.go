@@ -69,9 +69,14 @@ func (v choice[T]) String() string { return string(*v.p) }
 type number struct {
 	p      *int
 	lo, hi int
+	zero   string // a word that stands for zero, which is allowed then; empty: none
 }
 
 func (v number) set(texts []string) *flaw {
+	if v.zero != "" && texts[0] == v.zero {
+		*v.p = 0
+		return nil
+	}
 	n, err := strconv.Atoi(texts[0])
 	if err != nil {
 		return &flaw{"not a whole number", v.bounds()}
@@ -81,6 +86,9 @@ func (v number) set(texts []string) *flaw {
 }
 
 func (v number) check() *flaw {
+	if v.zero != "" && *v.p == 0 {
+		return nil
+	}
 	if *v.p < v.lo || *v.p > v.hi {
 		return &flaw{"out of bounds", v.bounds()}
 	}
@@ -88,10 +96,19 @@ func (v number) check() *flaw {
 }
 
 func (v number) bounds() string {
-	return fmt.Sprintf("give a number from %d to %d", v.lo, v.hi)
+	remedy := fmt.Sprintf("give a number from %d to %d", v.lo, v.hi)
+	if v.zero != "" {
+		remedy += ", or " + v.zero
+	}
+	return remedy
 }
 
-func (v number) String() string { return strconv.Itoa(*v.p) }
+func (v number) String() string {
+	if v.zero != "" && *v.p == 0 {
+		return v.zero
+	}
+	return strconv.Itoa(*v.p)
+}
 
 // span is a duration within bounds.
 type span struct {
@@ -172,7 +189,11 @@ func (v size) set(texts []string) *flaw {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > (1<<62)/factor {
-		return &flaw{"not a size", "write it like 64KiB, 64MiB or 1GiB"}
+		remedy := "write it like 64KiB, 64MiB or 1GiB"
+		if v.off {
+			remedy += ", or off"
+		}
+		return &flaw{"not a size", remedy}
 	}
 	*v.p = n * factor
 	return nil
