@@ -32,17 +32,14 @@ func (c *checkCommand) Run(s *session) error {
 	if errors.Is(err, config.ErrHelp) {
 		return checkHelp(s.out)
 	}
-	var files []config.Problem
-	if err == nil {
-		files = checkFiles(&cfg)
-	}
-	r := report{OK: err == nil && len(files) == 0, Problems: []config.Problem{}, Values: cfg.Values(), Explanation: cfg.Explain()}
+	r := report{Problems: []config.Problem{}, Values: cfg.Values(), Explanation: cfg.Explain()}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		r.Problems = wrong.Problems
 	} else if err != nil {
 		return err
 	}
-	r.Problems = append(r.Problems, files...)
+	r.Problems = checkFiles(&cfg, r.Problems)
+	r.OK = len(r.Problems) == 0
 	write := r.write
 	if len(args) < len(c.Args) {
 		write = func(w io.Writer) error { return writeJSON(w, r) }
@@ -53,20 +50,23 @@ func (c *checkCommand) Run(s *session) error {
 	return errReported
 }
 
-// checkFiles looks into the files that the settings name for security.
-func checkFiles(cfg *config.Config) []config.Problem {
-	err := process.Check(cfg)
-	if err == nil {
-		return nil
-	}
-	flag, wrong, _ := strings.Cut(err.Error(), ": ")
-	p := config.Problem{Key: strings.TrimPrefix(flag, "--"), Wrong: wrong}
-	for _, v := range cfg.Values() {
-		if v.Key == p.Key {
-			p.Value, p.From = v.Value, v.From
+// checkFiles looks into the files that the settings name for security, and adds
+// what is wrong with those that nothing was found about before.
+func checkFiles(cfg *config.Config, problems []config.Problem) []config.Problem {
+	for _, err := range process.Check(cfg) {
+		flag, wrong, _ := strings.Cut(err.Error(), ": ")
+		p := config.Problem{Key: strings.TrimPrefix(flag, "--"), Wrong: wrong}
+		if slices.ContainsFunc(problems, func(known config.Problem) bool { return known.Key == p.Key }) {
+			continue
 		}
+		for _, v := range cfg.Values() {
+			if v.Key == p.Key {
+				p.Value, p.From = v.Value, v.From
+			}
+		}
+		problems = append(problems, p)
 	}
-	return []config.Problem{p}
+	return problems
 }
 
 // write writes the report for people: the mistakes, or what is in effect. The

@@ -136,6 +136,23 @@ func TestUnusableSecurityFilesStopTheNodeAndTheCheck(t *testing.T) {
 	}
 }
 
+// One run names them all, beside what is wrong with the other settings: who mends
+// one after the other starts a node once for each.
+func TestCheckNamesEveryUnusableFile(t *testing.T) {
+	code, out, errOut := run(t, "check --lease=5 --secret-file=no-a --tls-cert=no-b --tls-key=no-b --admin-read-token-file=no-c --admin-write-token-file=no-d --admin-cert=no-e --admin-key=no-e --admin-read-ca=no-f")
+	if code != 2 || strings.Count(out, "\n") != 7 {
+		t.Errorf("exit %d: %s%s", code, out, errOut)
+	}
+	for _, says := range []string{`lease = "5" (flag)`, `secret-file = "no-a"`, `tls-cert = "no-b"`, `admin-read-token-file = "no-c"`, `admin-write-token-file = "no-d"`, `admin-cert = "no-e"`, `admin-read-ca = "no-f"`} {
+		if !strings.Contains(out, says) {
+			t.Errorf("not named: %s\n%s", says, out)
+		}
+	}
+	if code, out, _ := run(t, "check --tls-cert=alone"); code != 2 || strings.Count(out, "tls-cert = ") != 1 {
+		t.Errorf("a certificate without a key: exit %d: %s", code, out)
+	}
+}
+
 // A node with everything on: a secret, and an ops port that lets nobody in who
 // shows nothing.
 func TestRunWithASecretAndTokens(t *testing.T) {

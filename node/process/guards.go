@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -34,29 +35,31 @@ type guards struct {
 	cert   atomic.Pointer[tls.Certificate] // of the ops port; nil: it speaks no TLS
 }
 
-// openGuards reads the files. Mistakes are found before anything is opened.
+// openGuards reads the files. Mistakes are found before anything is opened, all of
+// them: the error is what errors.Join makes of them.
 func openGuards(c *config.Config, log zerolog.Logger) (*guards, error) {
 	g := &guards{c: c, log: log}
-	var err error
+	var wrong []error
 	if c.SecretFile != "" {
+		var err error
 		if g.keeper, err = secret.Open(c.SecretFile); err != nil {
-			return nil, fmt.Errorf("--secret-file: %w", err)
+			wrong = append(wrong, fmt.Errorf("--secret-file: %w", err))
 		}
 	}
 	if c.TLSCA != "" {
 		g.pki = &secret.PKI{CA: c.TLSCA, Cert: c.TLSNodeCert, Key: c.TLSNodeKey}
 	}
-	if g.access, err = access(c); err != nil {
-		return nil, err
-	}
+	var faults []error
+	g.access, faults = access(c)
+	wrong = append(wrong, faults...)
 	if c.AdminCert != "" {
 		cert, err := secret.KeyPair(c.AdminCert, c.AdminKey)
 		if err != nil {
-			return nil, fmt.Errorf("--admin-cert: %w", err)
+			wrong = append(wrong, fmt.Errorf("--admin-cert: %w", err))
 		}
 		g.cert.Store(&cert)
 	}
-	return g, nil
+	return g, errors.Join(wrong...)
 }
 
 // arm gives the options of a node what protects it.
@@ -92,8 +95,9 @@ func (g *guards) arm(o *node.Options) error {
 }
 
 // access reads who may do what at the ops port.
-func access(c *config.Config) (admin.Access, error) {
+func access(c *config.Config) (admin.Access, []error) {
 	a := admin.Access{Hosts: c.AdminHosts}
+	var wrong []error
 	for _, f := range []struct {
 		flag, path string
 		into       *admin.Tokens
@@ -103,10 +107,11 @@ func access(c *config.Config) (admin.Access, error) {
 		}
 		b, err := secret.ReadPrivate(f.path)
 		if err != nil {
-			return admin.Access{}, fmt.Errorf("--%s: %w", f.flag, err)
+			wrong = append(wrong, fmt.Errorf("--%s: %w", f.flag, err))
+			continue
 		}
 		if *f.into, err = admin.ParseTokens(b); err != nil {
-			return admin.Access{}, fmt.Errorf("--%s: %s: %w", f.flag, f.path, err)
+			wrong = append(wrong, fmt.Errorf("--%s: %s: %w", f.flag, f.path, err))
 		}
 	}
 	for _, f := range []struct {
@@ -118,14 +123,15 @@ func access(c *config.Config) (admin.Access, error) {
 		}
 		cas, err := secret.Authorities(f.path)
 		if err != nil {
-			return admin.Access{}, fmt.Errorf("--%s: %w", f.flag, err)
+			wrong = append(wrong, fmt.Errorf("--%s: %w", f.flag, err))
+			continue
 		}
 		*f.into = x509.NewCertPool()
 		for _, ca := range cas {
 			(*f.into).AddCert(ca)
 		}
 	}
-	return a, nil
+	return a, wrong
 }
 
 // listener puts TLS beneath the ops port if it has a certificate.
@@ -168,7 +174,8 @@ func (g *guards) run(ctx context.Context, n *node.Node, ops *admin.Server) {
 	}
 	c := g.c
 	watch("access to admin", []string{c.AdminReadTokenFile, c.AdminWriteTokenFile, c.AdminReadCA, c.AdminWriteCA}, func() error {
-		a, err := access(c)
+		a, wrong := access(c)
+		err := errors.Join(wrong...)
 		if err == nil {
 			ops.SetAccess(a)
 		}
@@ -221,17 +228,21 @@ func loopback(bind string) bool {
 }
 
 // Check reads every file that the settings name for security, as New does, and
-// reports what is wrong with them. Own certificates are judged for the node id
-// of the settings, if there is one.
-func Check(c *config.Config) error {
+// returns what is wrong with them, each as "--flag: why". Own certificates are
+// judged for the node id of the settings, if there is one.
+func Check(c *config.Config) []error {
 	g, err := openGuards(c, zerolog.Nop())
-	if err != nil {
-		return err
+	var wrong []error
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // what errors.Join makes
+		wrong = all.Unwrap()
 	}
-	if g.pki != nil && c.Node != "" {
+	if g.pki != nil && c.Node != "" && c.TLSNodeCert != "" && c.TLSNodeKey != "" {
 		if _, err := g.pki.Load(c.Node); err != nil {
-			return fmt.Errorf("--tls-node-cert: %w", err)
+			wrong = append(wrong, fmt.Errorf("--tls-node-cert: %w", err))
 		}
 	}
-	return nil
+	if _, err := readCertificate(c.TLSCert, c.TLSKey); err != nil {
+		wrong = append(wrong, err)
+	}
+	return wrong
 }
