@@ -230,7 +230,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 		return nil, c.explain(err)
 	}
 	if res.Header.Get("Server") != serverName {
-		return nil, fmt.Errorf("%s is no ops port of Shardway (%s %s: %s): name the node's admin address with --admin ADDR", c.addr, x.method, x.path, res.Status)
+		return nil, fmt.Errorf("%s is no admin port of Shardway (%s %s: %s): name the node's admin address with --admin ADDR", c.addr, x.method, x.path, res.Status)
 	}
 	if res.StatusCode == http.StatusOK {
 		return b, nil
