@@ -157,7 +157,7 @@ func describe(t ack.Timing) string {
 
 // compareTiming says once, when this node knows the cluster's timing, that it was
 // started with another, which counts for nothing; and of each timing, that this
-// node's heartbeat is too slow for it. It returns since which entry that was said.
+// node's heartbeat is too slow for it, or that servers are taken out too soon. It returns since which entry that was said.
 func (n *Node) compareTiming(said uint64) uint64 {
 	s := n.fsm.state.Load()
 	if !s.Born() || !n.agent.current.Load() || s.TimingSince() == said {
@@ -173,6 +173,11 @@ func (n *Node) compareTiming(said uint64) uint64 {
 		if !b.Holds {
 			n.log.Warn().Str("breaks", b.Rule).Str("figures", b.Figures).Str("remedy", b.Remedy).Msg("heartbeat is too slow for the cluster's timing")
 		}
+	}
+	if d := n.o.DeadServerAfter; d > 0 && d < 2*t.DeadAfter {
+		n.log.Warn().Str("dead_server_after", bounds.Short(d)).Str("dead_after", bounds.Short(t.DeadAfter)).
+			Str("remedy", "start this node with --dead-server-after "+bounds.Short(2*t.DeadAfter)+" or more").
+			Msg("dead-server-after is too short for the cluster's timing")
 	}
 	return s.TimingSince()
 }
