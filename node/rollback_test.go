@@ -255,3 +255,42 @@ func TestRestartsAreNoRollbacks(t *testing.T) {
 		}
 	})
 }
+
+// A node that learns while it stops that its disk is an older image must not begin
+// with it another time either: boots would pass by that nobody misses.
+func TestOlderImageIsRefusedAlsoWhenTheNodeWasStopping(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		old := p.image(0)
+		p.restart()
+		w.untilSettled("a", "b", "c")
+		p.kill()
+		w.until("the others serve", func() bool { return w.settled(w.others(p)...) })
+		told := 0
+		for after := time.Duration(0); after < 2*time.Second; after += 20 * time.Millisecond {
+			m, err := old.Copy()
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			p.mem = m
+			p.restart()
+			time.Sleep(after)
+			p.terminate()
+			if p.err == nil {
+				continue
+			}
+			told++
+			if _, err := p.mem.Open(p.name); err == nil || !strings.Contains(err.Error(), disk.RemedyStale) {
+				w.t.Fatalf("stopped after %v it ended with %v, and is opened again: %v", after, p.err, err)
+			}
+			if after > time.Second {
+				break
+			}
+		}
+		if told == 0 {
+			w.t.Error("it was never told: the test shows nothing")
+		}
+	})
+}
