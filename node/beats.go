@@ -36,7 +36,9 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 		buf = b
 		var hb ack.Heartbeat
 		if err := hb.UnmarshalBinary(b); err != nil || string(hb.Node) != c.Node() || hb.Server != serverID(c.Node(), c.Peer().Disk) {
-			n.log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", string(hb.Node)).Str("server", hb.Server).Msg("heartbeat not understood")
+			if n.badBeats.pass() {
+				n.log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", cut(string(hb.Node))).Str("server", cut(hb.Server)).Msg("heartbeat not understood")
+			}
 			break
 		}
 		last = hb
@@ -80,7 +82,9 @@ func (n *Node) deliver(ctx context.Context, in inbound) {
 		return
 	}
 	if err := n.acquaintance.judge(in.hb); err != nil && in.hb.Term == l.term {
-		n.log.Warn().Err(err).Str("peer", string(in.hb.Node)).Msg("heartbeat refused")
+		if n.badBeats.pass() {
+			n.log.Warn().Err(err).Str("peer", string(in.hb.Node)).Msg("heartbeat refused")
+		}
 		in.answer(ack.Answer{Term: l.term, Boot: in.hb.Boot, Beat: in.hb.Number, Refusal: ack.RefusedRollback, Known: n.acquaintance.table.Of(in.hb.Server).Boot})
 		return
 	}

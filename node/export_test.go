@@ -87,3 +87,6 @@ func (n *Node) GossipTags() map[string]string {
 	}
 	return all
 }
+
+// Term returns the Raft term.
+func (n *Node) Term() uint64 { return n.raft.Term() }

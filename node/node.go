@@ -61,6 +61,7 @@ type Node struct {
 	ownAnswers   chan ack.Answer // cap 1: the newest answer of the own leader loop
 	rotating     sync.Mutex      // held while this node leads a rotation
 	refusals     pace            // of secret steps, in the log
+	badBeats     pace            // heartbeats that do not count, in the log
 
 	started  time.Time
 	stopping atomic.Bool

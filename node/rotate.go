@@ -85,7 +85,7 @@ func (l *leading) rotate(ctx context.Context, by string) (admin.Rotation, error)
 		return admin.Rotation{}, fmt.Errorf("%w: a rotation is running", admin.ErrRefused)
 	}
 	defer l.n.rotating.Unlock()
-	l.log.Info().Str("by", by).Msg("rotation of the secret asked for")
+	l.log.Info().Str("by", cut(by)).Msg("rotation of the secret asked for")
 	r := &rotation{n: l.n}
 	nodes, err := r.run(ctx)
 	if err != nil {

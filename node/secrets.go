@@ -123,5 +123,8 @@ func (p *pace) pass() bool {
 	return now-last >= int64(time.Second) && p.last.CompareAndSwap(last, now)
 }
 
+// maxWord is as long as a node's id, a disk's, or who has asked and from where.
+const maxWord = 256
+
 // cut bounds a word of another process for the log.
-func cut(s string) string { return s[:min(len(s), 32)] }
+func cut(s string) string { return s[:min(len(s), maxWord)] }

@@ -74,7 +74,7 @@ func (l *leading) retime(ctx context.Context, change admin.Timing, by string) (a
 	if err != nil || want == s.Timing() {
 		return stateOf(s), err
 	}
-	l.log.Info().Str("timing", describe(want)).Str("by", by).Msg("timing asked for")
+	l.log.Info().Str("timing", describe(want)).Str("by", cut(by)).Msg("timing asked for")
 	answer := make(chan retimed, 1)
 	select {
 	case l.retimes <- retiming{want, answer}:

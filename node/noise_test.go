@@ -1,0 +1,121 @@
+package node_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/internal/simnet"
+	"shardway/node"
+	"shardway/peer"
+	"shardway/shardmap"
+)
+
+// journal is what nodes log.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, string(bytes.TrimSpace(b)))
+	return len(b), nil
+}
+
+// about returns how many lines say it, and how long the longest is.
+func (j *journal) about(text string) (n, longest int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, l := range j.lines {
+		if strings.Contains(l, text) {
+			n, longest = n+1, max(longest, len(l))
+		}
+	}
+	return n, longest
+}
+
+// opens dials a node as another one, from a host of its own.
+func opens(w *world, h *simnet.Host, from, to *process, kind peer.Kind) *peer.Conn {
+	w.t.Helper()
+	cluster := w.leader().node.State().Cluster()
+	port := peer.New(peer.Options{
+		Node: from.name, Disk: from.node.GossipTags()["disk"], Cluster: func() string { return cluster },
+		Dial: h.Dial, Lookup: func(string) (string, bool) { return to.host.Addr(7947), true },
+	})
+	c, err := port.Dial(w.t.Context(), to.name, kind)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// Who has a node's key wrote a line into the leader's log with each heartbeat of a
+// process that is not the node, and with each that is none; and as long a name as
+// he liked with what he asked for.
+func TestOneNodeCannotFillTheLog(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Log = zerolog.New(j).Level(zerolog.InfoLevel) }
+		w.start("a")
+		w.start("b")
+		w.start("c")
+		w.untilSettled("a", "b", "c")
+		from, to, liar := w.follower(), w.leader(), w.net.Host("liar")
+		hb := ack.Heartbeat{
+			Node: shardmap.NodeID(from.name), Server: from.name + "/" + from.node.GossipTags()["disk"],
+			Boot: 1, Nonce: 1, Number: 1, Weight: 1, Term: to.node.Term(),
+		}
+		b, err := hb.MarshalBinary()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		const times = 200
+		c := opens(w, liar, from, to, peer.Heartbeat)
+		for range times {
+			if err := peer.WriteFrame(c, b); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		_ = c.Close()
+		for range times {
+			c := opens(w, liar, from, to, peer.Heartbeat)
+			_ = peer.WriteFrame(c, []byte("none"))
+			_ = c.Close()
+		}
+		for _, text := range []string{"heartbeat refused", "heartbeat not understood"} {
+			if n, _ := j.about(text); n == 0 || n > times/10 {
+				w.t.Errorf("%q stands %d times in the log, want it seldom", text, n)
+			}
+		}
+		long := strings.Repeat("x", 1<<18)
+		for name, q := range map[string]any{
+			"timing": map[string]any{"what": "timing", "by": long, "timing": admin.Timing{Lease: "501ms"}},
+			"action": map[string]any{"what": "do", "action": admin.Action{Verb: admin.Remove, Node: long, By: long}},
+		} {
+			q, err := json.Marshal(q)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			c := opens(w, liar, from, to, peer.Control)
+			if err := peer.WriteFrame(c, q); err != nil {
+				w.t.Fatal(err)
+			}
+			_, _ = peer.ReadFrame(c, nil, 1<<21)
+			_ = c.Close()
+			if n, longest := j.about(name + " asked for"); n != 1 || longest > 2<<10 {
+				w.t.Errorf("%s: %d lines, the longest of %d bytes", name, n, longest)
+			}
+		}
+	})
+}
