@@ -192,7 +192,7 @@ func (k *Keeper) reload() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if l.Equal(k.List()) {
+	if l.same(k.List()) {
 		return false, nil
 	}
 	return true, k.tell(l)

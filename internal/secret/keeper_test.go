@@ -149,3 +149,31 @@ func TestFileChangedByHandIsTaken(t *testing.T) {
 		}
 	})
 }
+
+// What stands behind a secret decides which one is the newest, and whether it may be
+// sent. Errors tell to set it in the file, and that was not taken; the next step of
+// a rotation wrote back what had been there.
+func TestWhatTheFileSaysOfASecretIsTaken(t *testing.T) {
+	one, two := secret.Generate(time.Time{}), secret.Generate(time.Time{})
+	k, path := keeper(t, secret.List{one, two})
+	if err := k.Use(two.Fingerprint(), k.List()); err == nil {
+		t.Fatal("used, though nothing says which is the newest")
+	}
+	byHand := func(lines ...string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := k.Reload(); !changed || err != nil {
+			t.Errorf("Reload = %v, %v, want the change taken", changed, err)
+		}
+	}
+	byHand(one.Line()+" made=2026-01-01T00:00:00Z", two.Line()+" made=2026-01-02T00:00:00Z by=rotate")
+	if err := k.Use(two.Fingerprint(), k.List()); err != nil {
+		t.Errorf("Use = %v, and the file says which is the newest", err)
+	}
+	byHand(two.Line()+" made=2026-01-02T00:00:00Z", one.Line()+" made=2026-01-01T00:00:00Z")
+	if s, _ := k.List().Find(two.Fingerprint()); s.ByRotation() {
+		t.Error("a secret may still be sent that the file does not say so of")
+	}
+}

@@ -90,6 +90,14 @@ func (l List) Newest() (Secret, bool) {
 // Equal reports whether both lists hold the same secrets in the same order.
 func (l List) Equal(o List) bool { return slices.EqualFunc(l, o, Secret.Equal) }
 
+// same reports whether both say the same of the same secrets too: when they were
+// made, and by whom.
+func (l List) same(o List) bool {
+	return slices.EqualFunc(l, o, func(a, b Secret) bool {
+		return a.Equal(b) && a.made.Equal(b.made) && a.rotated == b.rotated
+	})
+}
+
 // With returns the list with s accepted too.
 func (l List) With(s Secret) List {
 	if l.Has(s) {
