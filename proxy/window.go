@@ -82,9 +82,9 @@ func (p *pool) settle(l *link) {
 	if !l.young.Swap(false) {
 		return
 	}
-	l.settling.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	l.settling.Stop() // begin may still hold mu: it has only just made the timer
 	p.mu.window.young--
 	p.mu.window.widen()
 	p.want()
