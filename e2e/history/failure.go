@@ -58,6 +58,9 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 			continue
 		}
 		until := j.ends(a, f, shard, at || apart)
+		if apart && f.Kind == Killed { // the lease that ended with it cuts no sooner
+			until = max(until, after(f.From, int64(j.rules.DeadAfter+j.rules.Settle)))
+		}
 		if a.Done() <= until && (!waited || a.final().Sent <= f.until()) {
 			return reason, 0
 		}

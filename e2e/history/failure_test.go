@@ -127,6 +127,26 @@ func TestTryThatIsLostOnTheWayCounts(t *testing.T) {
 	}
 }
 
+// TestLostMajorityCutsWhenItsLeasesDo has a POST of the one node of three that lived:
+// its lease is cut later than the others died, and they were back sooner.
+func TestLostMajorityCutsWhenItsLeasesDo(t *testing.T) {
+	const of = "key-2"
+	for done, want := range map[time.Duration]int{2200 * time.Millisecond: 0, 4200 * time.Millisecond: 1} {
+		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
+		for _, node := range []string{"a", "b"} {
+			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: 100 * ms, By: 110 * ms, Until: 1600 * ms})
+		}
+		h.Answers = []history.Answer{{
+			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
+			Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: int64(done)}},
+		}}
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
+		if len(r.Violations) != want {
+			t.Errorf("after %v: %v\n%v", done, r, r.Violations)
+		}
+	}
+}
+
 // owners are those of a map in which some keys have these.
 func owners(of map[string]string) []string {
 	all := make([]string, shards)
