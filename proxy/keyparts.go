@@ -45,15 +45,17 @@ func normalPath(dst, path []byte) []byte {
 }
 
 // queryValue returns the first non-empty value of a query parameter; same tells
-// that no other one differs from it.
+// that no other one differs from it, also for apps that part a query at semicolons
+// (Rack before 3, Python before 3.10, CGI.pm) and that see no key but this one then.
 func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 	same = true
+	whole := query
 	for len(query) > 0 {
 		pair, rest, _ := bytes.Cut(query, []byte("&"))
 		query = rest
-		n, v, _ := bytes.Cut(pair, []byte("="))
+		v := valueIn(pair, name)
 		switch {
-		case len(v) == 0 || string(n) != name && !unescapesTo(n, name):
+		case len(v) == 0:
 		case value != nil:
 			same = same && unescapesTo(v, value)
 		case bytes.IndexByte(v, '%') < 0 && bytes.IndexByte(v, '+') < 0:
@@ -62,7 +64,24 @@ func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 			value = unescape(dst[:0], v, true)
 		}
 	}
+	if bytes.IndexByte(whole, ';') < 0 {
+		return value, same
+	}
+	for part := range bytes.FieldsFuncSeq(whole, func(r rune) bool { return r == '&' || r == ';' }) {
+		if v := valueIn(part, name); len(v) > 0 {
+			same = same && unescapesTo(v, value)
+		}
+	}
 	return value, same
+}
+
+// valueIn returns the value of a pair, none if the name is another.
+func valueIn(pair []byte, name string) []byte {
+	n, v, _ := bytes.Cut(pair, []byte("="))
+	if string(n) != name && !unescapesTo(n, name) {
+		return nil
+	}
+	return v
 }
 
 // unescapesTo reports whether v, percent-decoded and with spaces for +, is want.

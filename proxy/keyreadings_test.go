@@ -20,6 +20,7 @@ func TestKeysWithTwoReadingsAreRefused(t *testing.T) {
 		{Prefix: "/h", Sources: []string{"header:X-Tenant"}},
 		{Prefix: "/j", Sources: []string{"jwt:sub"}},
 		{Prefix: "/plain", Sources: []string{"host"}},
+		{Prefix: "/caf%C3%A9", Sources: []string{"path:2"}},
 	}}
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, spec) })
 	c := n.dial()
@@ -27,6 +28,10 @@ func TestKeysWithTwoReadingsAreRefused(t *testing.T) {
 		{"/q?user=alice&user=bob", ""},
 		{"/q?user=alice&us%65r=bo%62", ""},
 		{"/q?user=a&user=&user=b&user=a", ""},
+		{"/q?user=alice;user=bob", ""},
+		{"/q?user=alice;x=1", ""},
+		{"/q?user=alice&x=1;us%65r=bob", ""},
+		{"/q?x=1;user=alice", ""},
 		{"/c", "Cookie: sid=alice; sid=bob\r\n"},
 		{"/c", "Cookie: sid=alice\r\nCookie: a=b; sid=bob\r\n"},
 		{"/h", "X-Tenant: alice\r\nX_Tenant: bob\r\n"},
@@ -76,6 +81,7 @@ func TestKeysWithTwoReadingsAreRefused(t *testing.T) {
 	for target, key := range map[string]string{
 		"/rooms/alice/": "alice", "/rooms/alice//x": "alice", "/rooms/alice/x;y": "alice", "/rooms/a.b/..x": "a.b", "/rooms/...": "...", "/plain/a;b//c%2fd": "h",
 		"/plainly;x": "k", "/q?user=alice&user=%61lice&x=y": "alice",
+		"/q?a;b=c&user=alice&d=;e": "alice", "/q?user=a%3Bb": "a;b", "/caf%c3%a9/alice": "alice",
 	} {
 		c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", target)
 		if res, body := c.answer("GET"); res.Header.Get("Saw-Shardway-Key") != key {

@@ -82,13 +82,14 @@ func NewKeys(spec KeySpec) (*Keys, error) {
 		if !strings.HasPrefix(r.Prefix, "/") {
 			problems = append(problems, fmt.Errorf("%s: prefix must start with /", where))
 		}
-		if p := readPath(nil, []byte(r.Prefix)); p.dots || p.sure <= len(r.Prefix) {
+		p := readPath(nil, []byte(r.Prefix))
+		if p.dots || p.sure <= len(r.Prefix) {
 			problems = append(problems, fmt.Errorf("%s: a prefix has no ., .., empty segment, \\ or ;: paths with them are refused", where))
 		}
 		if len(r.Sources) == 0 {
 			problems = append(problems, fmt.Errorf("%s: no key sources", where))
 		}
-		route := keyRoute{prefix: r.Prefix, sources: parse(where, r.Sources)}
+		route := keyRoute{prefix: string(p.path), sources: parse(where, r.Sources)}
 		route.wants = describe(route.sources)
 		k.routes = append(k.routes, route)
 	}
