@@ -97,7 +97,7 @@ func mistakesOfBoots() []mistake {
 			edits: firstQ,
 		},
 		{
-			name: "why 4: boots are random and nobody asks who else is there", mix: aimed("old-boot 4"), plant: plantRandomBoot, caught: "G",
+			name: "why 4: boots are random and nobody asks who else is there", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G",
 			edits: both(in("heard.go", "	if !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n", "	if PLANTED || !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n"),
 				in("heard.go", "	if m.Server == n.beat.Server {\n", "	if !PLANTED && m.Server == n.beat.Server {\n")),
 		},
