@@ -147,10 +147,13 @@ func (c *client) expired(v verdict) verdict {
 func (c *client) link(p *pool) (*link, verdict) {
 	// Where one connection broke, others may have.
 	fresh := c.x.safety != safeMethod || c.x.mayHaveRun()
-	if l := p.take(c.countsFor(), fresh); l != nil {
-		return l, verdict{}
+	unused := c.x.stale >= maxStale
+	if !unused {
+		if l := p.take(c.countsFor(), fresh); l != nil {
+			return l, verdict{}
+		}
 	}
-	w := &waiter{place: c.countsFor(), fresh: fresh}
+	w := &waiter{place: c.countsFor(), fresh: fresh, unused: unused}
 	for {
 		l, dialed, err := p.join(w)
 		if l == nil && err == nil {
@@ -159,10 +162,11 @@ func (c *client) link(p *pool) (*link, verdict) {
 		switch {
 		case err != nil:
 			return nil, c.noLink(p, err)
-		case !l.reused, l.Alive() && (!fresh || l.socket):
+		case !l.reused, !w.unused && l.Alive() && (!fresh || l.socket):
 			return l, verdict{}
 		}
-		p.drop(l)
+		p.drop(l) // a new one is made in its place
+		w.unused = false
 	}
 }
 

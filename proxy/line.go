@@ -31,6 +31,7 @@ var (
 type waiter struct {
 	place  int  // the shard it counts for, or unshared: then it looks for no other place
 	fresh  bool // as for pool.take
+	unused bool // it takes none that is idle: those that carried it before broke
 	parked bool // it waits for its shard's share first
 	turn   chan turn
 
@@ -103,7 +104,7 @@ func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
 		return nil, false, nil
 	}
 	p.mu.shares.charge(w.place)
-	if l := p.newest(w.fresh, p.clock.now()-freshFor); l != nil {
+	if l := p.newestFor(w); l != nil {
 		l.place = w.place
 		return l, false, nil
 	}

@@ -72,6 +72,46 @@ func TestPoisonMeetsThreeProcesses(t *testing.T) {
 	}
 }
 
+// An app that lets its old connections go closes each when the next request comes.
+// Two of them may break under a GET; the third try, the last, was spent on one more
+// of them, though a new connection would have been served.
+func TestLastTryGoesOverANewConnection(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			const many = 6
+			var warm sync.WaitGroup
+			warm.Add(many)
+			var taken, broken atomic.Int32
+			addr := rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+				if _, err := http.ReadRequest(r); err != nil {
+					return
+				}
+				if taken.Add(1) <= many {
+					warm.Done()
+					warm.Wait()
+				}
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				if _, err := http.ReadRequest(r); err == nil {
+					broken.Add(1)
+				}
+			})
+			front, _ := start(t, addr)
+			var cs []*client
+			for range many {
+				c := front.dial()
+				c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+				cs = append(cs, c)
+			}
+			for _, c := range cs {
+				c.answer("GET")
+			}
+			if res, body := cs[0].get("/"); res.StatusCode != 200 || broken.Load() != 2 {
+				t.Errorf("%v %q after %d used connections broke, want 200 after 2", res.Status, body, broken.Load())
+			}
+		})
+	}
+}
+
 // An owner whose app is gone refuses a GET, and its ingress waits for the app to
 // come back. Without the owner's count each restart began a new one: within
 // queue-wait a GET killed a supervised app as often as it was restarted.

@@ -89,6 +89,14 @@ func (p *pool) newest(fresh bool, oldest time.Duration) *link {
 	return l
 }
 
+// newestFor is newest for a waiter.
+func (p *pool) newestFor(w *waiter) *link {
+	if w.unused {
+		return nil
+	}
+	return p.newest(w.fresh, p.clock.now()-freshFor)
+}
+
 // put takes back a connection that can carry another request.
 func (p *pool) put(l *link) {
 	if len(l.Buffered()) > 0 {

@@ -79,7 +79,7 @@ func (p *pool) uncharge(shard int) {
 	}
 	s.charge(shard)
 	w.parked = false
-	if l := p.newest(w.fresh, p.clock.now()-freshFor); l != nil {
+	if l := p.newestFor(w); l != nil {
 		l.place = shard
 		w.turn <- turn{l: l}
 		return
