@@ -147,6 +147,28 @@ func TestWaitersForADeadAppHaveOneAsk(t *testing.T) {
 	}
 }
 
+// Who comes while the app is known to be down does not ask for himself either.
+func TestNewcomersDoNotAskADeadApp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ingress, owner, _, app := dialedPair(t, func(o *proxy.Options) { o.QueueWait = time.Minute })
+		for _, n := range []*node{owner, ingress} {
+			app.down.Store(true)
+			crowd := n.crowd(10)
+			time.Sleep(time.Second)
+			dials := app.all.Load()
+			for range 100 {
+				crowd = append(crowd, n.crowd(1)...)
+				time.Sleep(10 * time.Millisecond)
+			}
+			if got := app.all.Load() - dials; got > 10 {
+				t.Errorf("the app was dialed %d times while 100 requests came in a second to %s, want 10 at most", got, n.id)
+			}
+			app.down.Store(false)
+			served(t, crowd)
+		}
+	})
+}
+
 // The one that asks for all of them may leave, and then another one has to.
 func TestWaitersForADeadAppSurviveTheOneThatAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

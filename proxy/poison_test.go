@@ -9,7 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"shardway/proxy"
 )
 
 // workers is an app of many processes, each with a connection of its own: a
@@ -170,4 +173,50 @@ func supervise(t *testing.T, addr string, stop <-chan struct{}, killed *atomic.I
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// Of a body that is longer than what is kept of one only the rest would go again.
+func TestBodyThatIsNotKeptIsNotSentAgain(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			var seen atomic.Int32
+			addr := rawApp(t, func(_ net.Conn, r *bufio.Reader) {
+				if req, err := http.ReadRequest(r); err == nil {
+					seen.Add(1)
+					_, _ = io.Copy(io.Discard, req.Body)
+				}
+			})
+			front, _ := start(t, addr, func(o *proxy.Options) { o.BodyBuffer = 1 << 10 })
+			c := front.dial()
+			c.send("PUT / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 200000\r\n\r\n%s", strings.Repeat("x", 200_000))
+			res, body := c.answer("PUT")
+			wantStatus(t, res, body, 502, "upstream-broken")
+			if n := seen.Load(); n != 1 {
+				t.Errorf("ran %d times, want once", n)
+			}
+		})
+	}
+}
+
+// An app that breaks every connection is not given each request three times: what
+// may be sent again is a part of what comes, beside a burst.
+func TestFailingAppIsNotGivenItsLoadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 1000
+		var ran atomic.Int32
+		n := simNode(t, newSim(t), "a", func(_ net.Conn, r *bufio.Reader) {
+			if _, err := http.ReadRequest(r); err == nil {
+				ran.Add(1)
+			}
+		})
+		c := n.dial()
+		for range many {
+			res, body := c.get("/")
+			wantStatus(t, res, body, 502, "upstream-broken")
+		}
+		if got, most := ran.Load(), int32(many+1000+many/5); got > most {
+			t.Errorf("%d requests ran %d times, want %d at most", many, got, most)
+		}
+		_ = c.Close()
+	})
 }

@@ -139,3 +139,25 @@ func TestLongAnswerLeavesItsConnectionToRequests(t *testing.T) {
 		time.Sleep(10 * time.Second) // until the app has seen it
 	})
 }
+
+// Streams beyond their number count among the connections for requests, so that
+// both together have a bound.
+func TestStreamsBeyondTheirNumberKeepTheirConnections(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, hangingAt(t), func(o *proxy.Options) {
+				o.UpstreamConns, o.ShardConns, o.Streams, o.QueueWait = 2, 2, 1, 300*time.Millisecond
+			})
+			for range 3 {
+				events := front.dial()
+				events.send("GET /events HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+				if res, _ := events.head("GET"); res.StatusCode != http.StatusOK {
+					t.Fatalf("events = %s", res.Status)
+				}
+			}
+			res, body := front.dial().get("/")
+			wantStatus(t, res, body, 503, "upstream-busy")
+			owner.Cut(allShards, "draining")
+		})
+	}
+}
