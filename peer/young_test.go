@@ -111,6 +111,31 @@ func TestPlacesForHandshakesAreByAddress(t *testing.T) {
 	})
 }
 
+// Who has one address of IPv6 has all of its network, and would have a share of
+// places for each.
+func TestHandshakesFromOneNetworkAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newFromNets()
+		p := peer.New(peer.Options{Node: "b", Cluster: in("c1"), MaxHandshakes: 100, MaxFromOne: 4, HandshakeTimeout: time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Serve(ctx, l) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
+		for _, host := range []string{"1", "2", "3:4", "5:6:7", "8", "9"} {
+			l.knock(t, "[2001:db8:0:1::"+host+"]:1")
+		}
+		l.knock(t, "[2001:db8:0:2::1]:1") // another network
+		if s := p.Stats(); s.Evicted != 2 {
+			t.Errorf("%d were closed, want all but 4 of the first network", s.Evicted)
+		}
+	})
+}
+
 // Without an address that one can tell, as on a simulated wire, the bounds hold too.
 func TestHandshakesFromOneAddressAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
