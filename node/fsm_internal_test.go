@@ -57,6 +57,19 @@ func TestNoSnapshotSkipsAnEntryThatCannotBeRead(t *testing.T) {
 	})
 }
 
+// Raft goes on to give out entries until the node has stopped. A state that took
+// them would be one without the entry before, and be acknowledged.
+func TestStateIsFrozenByAnEntryThatCannotBeRead(t *testing.T) {
+	f := newFSM(func(error) {})
+	f.Apply(1, 1, ack.EncodeBirth("c1", 4, ack.DefaultTiming()))
+	before := f.state.Load()
+	f.Apply(2, 1, []byte("of a later version"))
+	got := f.Apply(3, 1, ack.EncodeBirth("c1", 4, ack.DefaultTiming()))
+	if err, ok := got.(error); !ok || !errors.Is(err, ack.ErrCorrupt) || f.state.Load() != before {
+		t.Errorf("the entry after it gave %v, and the state is at %d, want ErrCorrupt and %d", got, f.state.Load().Index(), before.Index())
+	}
+}
+
 // aloneOn starts the only server of a cluster.
 func aloneOn(t *testing.T, mem *disk.Memory, f *fsm) (r *consensus.Raft, end func()) {
 	t.Helper()
