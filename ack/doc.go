@@ -27,15 +27,15 @@
 //
 // # The rules
 //
-// DESIGN sections 4 and 5 name the rules and PROTOCOL-WHY what breaks without
-// each; comments here say "rule N" and "why N" for them.
+// docs/protocol.md names the rules, and what breaks without each; comments here
+// say "rule N" and "why N" for them.
 //
 // # How it is shown
 //
 // testdata tells the protocol's stories line by line (`go test ./ack -run
 // Dialogues`, -update writes them anew). The simulation plays the machines as
 // package node drives them over a model of Raft, clocks, disks, networks and
-// requests, and judges DESIGN's guarantees by what no node can know:
+// requests, and judges the guarantees by what no node can know:
 //
 //	go test ./ack -run '^TestSimulation$' -v -sim.schedules=100000
 //	go test ./ack -run '^TestSimulation$' -v -sim.mix=MIX -sim.seed=N  (one again, with its trace)

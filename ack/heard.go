@@ -51,7 +51,7 @@ func (n *member) lower(m Heard) Answer {
 	return Answer{Refusal: RefusedBoot, Known: max(n.beat.Boot, m.Boot+1)}
 }
 
-// elsewhere refuses a second process under a node's id (DESIGN section 5) until
+// elsewhere refuses a second process under a node's id (docs/protocol.md) until
 // the first one's connection is gone, or it has been silent for DeadAfter, and
 // its lease has certainly run out. A quick restart meets only the second half.
 func (l *Leader) elsewhere(now time.Duration, n *member, m Heard) Answer {
@@ -123,8 +123,8 @@ func (l *Leader) answer(now time.Duration, n *member) {
 	l.emit(Reply{To: n.id, Answer: a})
 }
 
-// mayServe reports whether the node may have a lease at all. See DESIGN section
-// 5; each line is one of its conditions.
+// mayServe reports whether the node may have a lease at all. Each
+// line is one of the conditions of docs/protocol.md, "Leases and detection".
 func (l *Leader) mayServe(now time.Duration, n *member) bool {
 	if !l.barrier || n.beat.Goodbye || n.beat.Gateway {
 		return false

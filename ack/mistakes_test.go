@@ -52,9 +52,9 @@ func (m *simMix) late() *simMix {
 	return &c
 }
 
-// mistakes lists them in the order of PROTOCOL-WHY ("why 1" and so on), of the
-// rules of DESIGN section 4 and of the bounds of its section 5, then those of
-// the ancestor and those that this simulation found.
+// mistakes lists them in the order of docs/protocol.md: "why 1" and so on, the
+// rules of a map change, the bounds of leases and membership, then those of the
+// ancestor and those that this simulation found.
 func mistakes() []mistake {
 	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming())
 }
@@ -135,20 +135,20 @@ func mistakesOfBoots() []mistake {
 			edits: in("leader.go", "m.Nonce != n.beat.Nonce) ||", "!PLANTED && m.Nonce != n.beat.Nonce) ||"),
 		},
 		{
-			name: "section 5: a heartbeat of a lower boot counts, and nobody asks who else is there", mix: aimed("old-boot 4, wipe 1"), caught: "",
+			name: "leases: a heartbeat of a lower boot counts, and nobody asks who else is there", mix: aimed("old-boot 4, wipe 1"), caught: "",
 			edits: both(in("heard.go", "n.heard() && m.Boot < n.beat.Boot {", "!PLANTED && n.heard() && m.Boot < n.beat.Boot {"),
 				in("heard.go", "!n.heard() || n.beat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.beat.Nonce == m.Nonce ||")),
 		},
 		{
-			name: "section 5: a heartbeat counts as often as it comes", mix: aimed("last-words 1"), caught: "G4",
+			name: "leases: a heartbeat counts as often as it comes", mix: aimed("last-words 1"), caught: "G4",
 			edits: in("heard.go", "if m.Boot == n.beat.Boot && m.Number <= n.beat.Number {", "if !PLANTED && m.Boot == n.beat.Boot && m.Number <= n.beat.Number {"),
 		},
 		{
 			name: "an operator's word outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
 			edits: in("heard.go", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
 		},
-		{name: "section 5: a node that is told of a higher boot of itself keeps its own", mix: aimed("wipe 4, kill 2"), plant: plantNoReboot, caught: "progress"},
-		{name: "section 5: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), plant: plantOldEvidence, caught: "G"},
+		{name: "leases: a node that is told of a higher boot of itself keeps its own", mix: aimed("wipe 4, kill 2"), plant: plantNoReboot, caught: "progress"},
+		{name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), plant: plantOldEvidence, caught: "G"},
 		{
 			name: "an operator's word hits a node that is heard", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
 			edits: in("leader.go", "!n.heard() || n.silent(now, l.o.Pace) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {"),
@@ -203,11 +203,11 @@ func mistakesOfTerms() []mistake {
 			edits: in("round.go", "	if !l.barrier {\n", "	if !PLANTED && !l.barrier {\n"),
 		},
 		{
-			name: "section 5: who said goodbye gets leases", mix: aimed("leave 4"), caught: "G5",
+			name: "leases: who said goodbye gets leases", mix: aimed("leave 4"), caught: "G5",
 			edits: in("heard.go", "l.barrier || n.beat.Goodbye || n.beat.Gateway {", "l.barrier || !PLANTED && n.beat.Goodbye || n.beat.Gateway {"),
 		},
 		{
-			name: "section 5: a gateway gets leases", mix: aimed("elect 4"), caught: "G5",
+			name: "leases: a gateway gets leases", mix: aimed("elect 4"), caught: "G5",
 			edits: in("heard.go", "n.beat.Goodbye || n.beat.Gateway {", "n.beat.Goodbye || !PLANTED && n.beat.Gateway {"),
 		},
 		{
@@ -338,7 +338,7 @@ func mistakesOfRounds() []mistake {
 			edits: in("round.go", " && !n.silent(now, l.o.Pace) && n.acked(l.state.Committed().Epoch())\n", " && !n.silent(now, l.o.Pace) && (PLANTED || n.acked(l.state.Committed().Epoch()))\n"),
 		},
 		{
-			name: "section 4: a leader whom nobody acknowledges stays", mix: slow, caught: "section 4",
+			name: "map change: a leader whom nobody acknowledges stays", mix: slow, caught: "map change",
 			edits: in("round.go", "if acked == 0 && missed > 0 {", "if !PLANTED && acked == 0 && missed > 0 {"),
 		},
 		{
@@ -449,6 +449,6 @@ func mistakesOfTheNode() []mistake {
 			name: "an answer to another boot counts", mix: aimed("late-answers 1"), plant: plantAnyBoot, caught: "G",
 			edits: in("holder.go", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || "),
 		},
-		{name: "section 8: a wiped disk votes under the name of the old one", mix: wiped, plant: plantServerIsNode, caught: ""},
+		{name: "membership: a wiped disk votes under the name of the old one", mix: wiped, plant: plantServerIsNode, caught: ""},
 	}
 }

@@ -16,14 +16,14 @@ import (
 // way of the same harm, the mistake leaves out both, and its name or its edits
 // say so: each of the two is a lock of its own.
 type point struct {
-	of        string // "why 1" to "why 20", "rule 1" to "rule 10", "section 5" and so on
+	of        string // "why 1" to "why 20", "rule 1" to "rule 10", "leases" and so on
 	clause    string
 	planted   []string // names of mistakes
 	explained string
 }
 
-// points are PROTOCOL-WHY in its order, then the rules of DESIGN section 4, then
-// section 5. What the ancestor got wrong is among the rules.
+// points are those of docs/protocol.md: why each rule is there, in its order, then
+// the rules of a map change, then leases and membership. What the ancestor got wrong is among the rules.
 func points() []point {
 	return slices.Concat(pointsOfWhy(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming())
 }
@@ -145,7 +145,7 @@ func pointsOfRules() []point {
 			},
 		},
 		{of: "rule 3", clause: "three fresh heartbeats, heard after the drop", planted: []string{
-			"rule 3: one heartbeat brings a dropped node back", "what was heard before a drop brings a node back", "section 5: a heartbeat counts as often as it comes",
+			"rule 3: one heartbeat brings a dropped node back", "what was heard before a drop brings a node back", "leases: a heartbeat counts as often as it comes",
 		}},
 		{of: "rule 3", clause: "only who has acknowledged the committed map", planted: []string{"rule 3: who has not acknowledged the committed map is proposed"}},
 		{
@@ -159,7 +159,7 @@ func pointsOfRules() []point {
 				"counts damped drops.",
 		},
 		{of: "rule 4", clause: "a new leader always runs a round", planted: []string{"rule 4: what the leader before proposed is left open"}},
-		{of: "rule 4", clause: "a leader whom nobody acknowledges steps down", planted: []string{"section 4: a leader whom nobody acknowledges stays"}},
+		{of: "rule 4", clause: "a leader whom nobody acknowledges steps down", planted: []string{"map change: a leader whom nobody acknowledges stays"}},
 		{of: "rule 4", clause: "and so does one whose entry does not come back", planted: []string{"a leader waits for ever for an entry that does not come back"}},
 		{of: "G4", clause: "a commit has every acknowledgement of its members", planted: []string{"G4: a commit does not wait for its members"}},
 		{
@@ -211,56 +211,56 @@ func pointsOfTiming() []point {
 
 func pointsOfLeases() []point {
 	return []point{
-		{of: "section 5", clause: "a lower boot is not heard", planted: []string{"section 5: a heartbeat of a lower boot counts, and nobody asks who else is there"}},
-		{of: "section 5", clause: "an answer to another boot does not count", planted: []string{"an answer to another boot counts"}},
+		{of: "leases", clause: "a lower boot is not heard", planted: []string{"leases: a heartbeat of a lower boot counts, and nobody asks who else is there"}},
+		{of: "leases", clause: "an answer to another boot does not count", planted: []string{"an answer to another boot counts"}},
 		{
-			of: "section 5", clause: "a node told of a higher boot of itself takes the next one",
+			of: "leases", clause: "a node told of a higher boot of itself takes the next one",
 			planted: []string{
-				"section 5: a node that is told of a higher boot of itself keeps its own",
+				"leases: a node that is told of a higher boot of itself keeps its own",
 			},
 		},
-		{of: "section 5", clause: "nothing is granted beyond Q + lease", planted: []string{"a lease is granted beyond Q"}},
-		{of: "section 5", clause: "voters are those of the latest configuration", planted: []string{"the voters are those of the election"}},
-		{of: "section 5", clause: "the first lease of a boot needs a later Q", planted: []string{"the first lease of a boot needs no later Q"}},
+		{of: "leases", clause: "nothing is granted beyond Q + lease", planted: []string{"a lease is granted beyond Q"}},
+		{of: "leases", clause: "voters are those of the latest configuration", planted: []string{"the voters are those of the election"}},
+		{of: "leases", clause: "the first lease of a boot needs a later Q", planted: []string{"the first lease of a boot needs no later Q"}},
 		{
-			of: "section 5", clause: "no lease after a goodbye, none for a gateway",
+			of: "leases", clause: "no lease after a goodbye, none for a gateway",
 			planted: []string{
-				"section 5: who said goodbye gets leases",
-				"section 5: a gateway gets leases",
+				"leases: who said goodbye gets leases",
+				"leases: a gateway gets leases",
 			},
 		},
-		{of: "section 5", clause: "OK to the last map proposed, and to nothing else", planted: []string{"G5: OK to whatever is acknowledged"}},
-		{of: "section 5", clause: "the lease is looked at again before the first byte", planted: []string{"the lease is not looked at again before the first byte"}},
+		{of: "leases", clause: "OK to the last map proposed, and to nothing else", planted: []string{"G5: OK to whatever is acknowledged"}},
+		{of: "leases", clause: "the lease is looked at again before the first byte", planted: []string{"the lease is not looked at again before the first byte"}},
 		{
-			of: "section 5", clause: "a second process under a node's id waits for the lease of the first",
+			of: "leases", clause: "a second process under a node's id waits for the lease of the first",
 			explained: "A machine of the model runs one process, as the lock of its data directory sees to; two machines that are given one id are a " +
 				"mistake of people, outside the assumptions. Needed all the same: TestSecondProcessUnderANameIsRefused, " +
 				"TestStrangerWaitsForTheLeasesOfTheLeaderBefore. That it is asked at all is half of why 2 and why 4.",
 		},
 		{
-			of: "section 5", clause: "restart_grace lets the leader wait for a return, and its own pauses are nobody's silence",
+			of: "leases", clause: "restart_grace lets the leader wait for a return, and its own pauses are nobody's silence",
 			explained: "Both save moves and decide nothing else: a schedule in ten draws a grace; TestPausedLeaderDropsNobody, " +
 				"TestPauseDoesNotCountAgainstAcknowledgements.",
 		},
 		{
-			of: "section 5", clause: "a clock that jumped voids the lease",
-			explained: "In the model, as DESIGN assumes, a clock runs on while its process is stopped, so the lease's end is seen anyway. Needed " +
+			of: "leases", clause: "a clock that jumped voids the lease",
+			explained: "In the model, as docs/protocol.md assumes, a clock runs on while its process is stopped, so the lease's end is seen anyway. Needed " +
 				"where a guest's clock is stopped with it: TestPauseVoidsTheLease.",
 		},
-		{of: "section 5", clause: "evidence comes from a redial begun after the election", planted: []string{"section 5: evidence found before the election counts after it"}},
+		{of: "leases", clause: "evidence comes from a redial begun after the election", planted: []string{"leases: evidence found before the election counts after it"}},
 		{
-			of: "section 5", clause: "a node listens before its first heartbeat",
+			of: "leases", clause: "a node listens before its first heartbeat",
 			explained: "Else a redial finds nobody where a new boot already speaks. What that proves is about the boot whose connection broke, see " +
 				"why 7: it saves a round.",
 		},
 		{
-			of: "section 5", clause: "an operator's word is for a node that is not heard",
+			of: "leases", clause: "an operator's word is for a node that is not heard",
 			planted: []string{
 				"an operator's word hits a node that is heard",
 				"an operator's word outlives the return of the node",
 			},
 		},
-		{of: "section 8", clause: "another disk is another server", planted: []string{"section 8: a wiped disk votes under the name of the old one"}},
+		{of: "membership", clause: "another disk is another server", planted: []string{"membership: a wiped disk votes under the name of the old one"}},
 	}
 }
 
@@ -302,12 +302,12 @@ func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 	}
 	for i := range 20 {
 		if of := fmt.Sprintf("why %d", i+1); !met[of] {
-			t.Errorf("PROTOCOL-WHY %d is neither planted nor explained", i+1)
+			t.Errorf("why %d of docs/protocol.md is neither planted nor explained", i+1)
 		}
 	}
 	for i := range 10 {
 		if of := fmt.Sprintf("rule %d", i+1); !met[of] {
-			t.Errorf("%s of DESIGN section 4 is neither planted nor explained", of)
+			t.Errorf("%s of docs/protocol.md is neither planted nor explained", of)
 		}
 	}
 	for name := range known {

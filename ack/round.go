@@ -344,7 +344,8 @@ func (l *Leader) awaited(now time.Duration, n *member) bool {
 }
 
 // takeable tells by which rule the shards of a node that p leaves out may be
-// taken, or "" if they may not be yet (end of DESIGN section 5).
+// taken, or "" if they may not be yet (docs/protocol.md, "When a shard
+// may be taken").
 func (l *Leader) takeable(now time.Duration, n *member, p shardmap.Epoch) string {
 	sinceGrant := now - n.lastGrant
 	switch {

@@ -134,7 +134,7 @@ func (w *world) sawDrops(before, after *ack.State) {
 				w.fail("rule 1: %s is dropped for not acknowledging %d within %v", h.id, before.Last().Epoch(), since)
 			}
 			if d.Cause == ack.CauseMissedAck && nobody {
-				w.fail("section 4: %s is dropped for not acknowledging %d, and nobody has", h.id, before.Last().Epoch())
+				w.fail("map change: %s is dropped for not acknowledging %d, and nobody has", h.id, before.Last().Epoch())
 			}
 			if d.Strikes > 1 {
 				w.cover.damped++
@@ -291,7 +291,7 @@ func (w *world) takenByEvidence(l *leading, h *host, how string) {
 	}
 }
 
-// sawReply is G5 and the end of DESIGN section 5: who is told OK, who gets a
+// sawReply is G5 and "Leases and detection" of docs/protocol.md: who is told OK, who gets a
 // lease, and that no lease outlives the next election by more than a lease.
 func (w *world) sawReply(l *leading, m ack.Heard, sent time.Duration, a ack.Answer) {
 	if a.Refusal != 0 {

@@ -28,7 +28,7 @@ const (
 	MaxDeadAfter = 24 * time.Hour
 )
 
-// DefaultTiming returns the defaults of DESIGN section 9.
+// DefaultTiming returns the defaults of the settings.
 func DefaultTiming() Timing {
 	return Timing{Lease: 500 * time.Millisecond, DeadAfter: 2500 * time.Millisecond, Fence: FenceLease, Pause: PauseMoving}
 }
@@ -45,7 +45,7 @@ type Pace struct {
 	RestartGrace time.Duration
 }
 
-// DefaultPace returns the defaults of DESIGN section 9.
+// DefaultPace returns the defaults of the settings.
 func DefaultPace() Pace {
 	return Pace{Heartbeat: 100 * time.Millisecond, DrainTimeout: 5 * time.Second}
 }
@@ -109,7 +109,7 @@ func damping(strikes uint32) time.Duration {
 	return d
 }
 
-// Fence says what crash evidence is worth (DESIGN section 5).
+// Fence says what crash evidence is worth (docs/protocol.md, "When a shard may be taken").
 type Fence uint8
 
 // The fences.

@@ -171,7 +171,7 @@ func (a *agent) take(now time.Duration, s *ack.State) {
 }
 
 // committed logs the new map and drops what this ingress had forwarded to owners
-// that were dropped from it: they may never answer (rule 5).
+// that were dropped from it: they may never answer (docs/protocol.md, rule 5).
 func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 	m := s.Committed()
 	gained, lost := 0, 0

@@ -26,7 +26,7 @@ func moving(s *ack.State) int {
 // orphaned counts the shards without an owner; before the first map all are.
 func orphaned(s *ack.State) int { return s.Committed().Orphans() }
 
-// state returns the node's state in the words of DESIGN section 2.
+// state returns the node's state in the words of docs/protocol.md.
 func (n *Node) state() string {
 	s := n.router.state.Load()
 	switch {

@@ -281,3 +281,25 @@ func anchors(text string) []string {
 	}
 	return out
 }
+
+// Comments say "rule 5" and "why 14" of docs/protocol.md, and no comment names a
+// page that is not in the tree.
+func TestCommentsNameWhatIsInTheTree(t *testing.T) {
+	protocol := pages(t)["docs/protocol.md"]
+	why := protocol[strings.Index(protocol, "## Why each rule"):]
+	text := sources(t)
+	for _, m := range regexp.MustCompile(`\b(rule|why) (\d+)\b`).FindAllStringSubmatch(text, -1) {
+		page := protocol
+		if m[1] == "why" {
+			page = why
+		}
+		if !strings.Contains(page, "\n"+m[2]+". ") {
+			t.Errorf("a comment says %q, and docs/protocol.md has no such number", m[0])
+		}
+	}
+	for _, name := range []string{"DES" + "IGN", "LIBR" + "ARIES", "PROTOCOL" + "-WHY"} {
+		if strings.Contains(text, name) {
+			t.Errorf("Go code names %s, which is not in the tree", name)
+		}
+	}
+}

@@ -64,7 +64,7 @@ func (o *Options) defaults() {
 	}
 }
 
-// config returns Raft's settings; LIBRARIES says why each.
+// config returns Raft's settings.
 func (o *Options) config(notify chan<- bool) *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(o.ID)

@@ -49,7 +49,7 @@ func New(o Options) (*Gossip, error) {
 	g := &Gossip{
 		o:       o,
 		log:     o.Log,
-		events:  make(chan serf.Event, 1024), // LIBRARIES: Serf holds its lock while it sends.
+		events:  make(chan serf.Event, 1024), // Serf holds its lock while it sends: a full channel would stop membership itself
 		changed: make(chan struct{}, 1),
 		retag:   make(chan struct{}, 1),
 		refused: make(chan *RefusedError, 1),
