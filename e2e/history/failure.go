@@ -61,6 +61,9 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 		if apart && f.Kind == Killed { // the lease that ended with it cuts no sooner
 			until = max(until, after(f.From, int64(j.rules.DeadAfter+j.rules.Settle)))
 		}
+		if j.cutWith(a, f) { // no lease since, and what runs is cut when that is long enough ago
+			until = max(until, after(f.until(), int64(j.rules.DeadAfter)))
+		}
 		if a.Done() <= until && (!waited || a.final().Sent <= f.until()) {
 			return reason, 0
 		}
@@ -70,6 +73,14 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 		late = max(late, until)
 	}
 	return "", late
+}
+
+// cutWith tells whether the node that something was done to cut what it ran of the
+// request. A node that was dropped for it gets no lease before it has drained, so what
+// runs on in a shard that went elsewhere is cut 0.85 dead-after after the last lease,
+// though all is mended by then.
+func (j *judge) cutWith(a *Answer, f *Fault) bool {
+	return slices.ContainsFunc(j.runs[a.ID], func(r Run) bool { return r.Cut && f.touches(r.App) })
 }
 
 // loss is the reason for a request without any answer: the process that it had

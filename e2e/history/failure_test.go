@@ -147,6 +147,33 @@ func TestLostMajorityCutsWhenItsLeasesDo(t *testing.T) {
 	}
 }
 
+// TestDroppedNodeCutsWhenItsLeaseDoes has a POST that ran on at a node whose shard was
+// taken for a forged reset: without a lease its node cuts it, later than the resets
+// ended. What its app ended by itself has no such excuse.
+func TestDroppedNodeCutsWhenItsLeaseDoes(t *testing.T) {
+	for _, c := range []struct {
+		done time.Duration
+		cut  bool
+		want int
+	}{
+		{3400 * time.Millisecond, true, 0}, {3600 * time.Millisecond, true, 1}, {2100 * time.Millisecond, false, 1},
+	} {
+		h := history.History{
+			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
+			Faults: []history.Fault{{Kind: history.Reset, Node: "c", From: 100 * ms, Until: 1000 * ms}},
+			Runs:   []history.Run{{ID: "x", App: "c", Shard: uint32(shardOf("key-2")), Epoch: 1, Method: "POST", Start: 60 * ms, End: int64(c.done), Cut: c.cut}},
+			Answers: []history.Answer{{
+				ID: "x", Key: "key-2", Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
+				Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: int64(c.done)}},
+			}},
+		}
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
+		if r.Count(history.FailedLate) != c.want {
+			t.Errorf("%+v: %v\n%v", c, r, r.Violations)
+		}
+	}
+}
+
 // owners are those of a map in which some keys have these.
 func owners(of map[string]string) []string {
 	all := make([]string, shards)
