@@ -39,7 +39,8 @@ type exchange struct {
 	// Of a request from another node.
 	onDemand      bool   // its body comes when it is asked for
 	clientExpects bool   // the client waits for a 100 itself
-	asked         bool   // it has been
+	tells         bool   // the body is there, and the ingress asks whether the app takes it
+	asked         bool   // it has been asked for, or told
 	wantEpoch     uint64 // serve it in this ownership epoch only; zero: any
 
 	// What becomes of the connection.

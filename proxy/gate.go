@@ -114,7 +114,7 @@ func (g *gate) spare() {
 }
 
 // served opens the gate of a node whose app took no connections: it takes them
-// again.
+// again. The owner says so at once, for the answer may be long in coming.
 func (g *gate) served() {
 	if g.shut.Load() && errors.Is(g.reason(), errNoApp) {
 		g.open()

@@ -78,7 +78,8 @@ func (c *client) appendOwner(b []byte, epoch uint64) []byte {
 }
 
 // appendPeer appends what another node is told: the epochs routed by, for a PUT
-// or DELETE the ownership epoch it is bound to, and whether the body waits.
+// or DELETE the ownership epoch it is bound to, whether the body waits, and, of one
+// that asks for others, that they wait to know whether the app takes it.
 func (c *client) appendPeer(b []byte, p *trip) []byte {
 	b = append(b, lineMap...)
 	b = append(b, p.t.mapValue...)
@@ -89,8 +90,11 @@ func (c *client) appendPeer(b []byte, p *trip) []byte {
 		b = strconv.AppendUint(b, p.epoch, 10)
 		b = append(b, "\r\n"...)
 	}
-	if !p.demand {
+	switch {
+	case !p.demand && !p.l.pool.gate.shut.Load():
 		return b
+	case !p.demand: // what comes of it may be long in coming
+		return append(b, lineContinue+continueTell+"\r\n"...)
 	}
 	if c.req.Expects() && len(c.body) == 0 {
 		return append(b, lineContinue+continueClient+"\r\n"...)
@@ -125,6 +129,7 @@ func triesOf(h *h1.Head) int {
 const (
 	continueClient = "client" // the Expect is the client's: the app sees it
 	continueNode   = "node"   // it is the ingress's
+	continueTell   = "tell"   // there is none: no body waits
 )
 
 // appendForwarding appends Via and X-Forwarded-*. What a client says of itself

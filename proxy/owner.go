@@ -138,6 +138,8 @@ func (c *client) readForwarded() (committed, proposed uint64, ok bool) {
 		c.x.onDemand, c.x.clientExpects = true, true
 	case continueNode:
 		c.x.onDemand = true
+	case continueTell:
+		c.x.tells = true
 	}
 	return committed, proposed, true
 }

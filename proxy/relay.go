@@ -145,12 +145,18 @@ func (c *client) relayInterim(res *h1.Response) error {
 	return w.Close(nil)
 }
 
-// headerContinue marks a request whose body the owner has to ask for, and the
-// 100 that does so. Its value says whether the client waits for one of its own.
+// headerContinue marks a request whose ingress waits to hear that the app takes it,
+// and the 100 that says so: for the body, or only to know. Its value in the request
+// says which, and whether the client waits for a 100 of its own.
 const headerContinue = "Shardway-Continue"
 
-// askForBody tells the ingress that the request was admitted.
-func (c *client) askForBody() error {
+// tellTaken tells the ingress, if it wants to know, that this node has admitted the
+// request and that its app takes it: now the body may come.
+func (c *client) tellTaken() error {
+	if c.x.asked || !c.x.onDemand && !c.x.tells {
+		return nil
+	}
+	c.x.asked = true
 	w := c.h.Writer()
 	w.PutString("HTTP/1.1 100 Continue\r\n" + headerContinue + ": 1\r\n\r\n")
 	return w.Flush()

@@ -88,19 +88,17 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 		if err := w.Close(c.req.Body.Trailers()); err != nil {
 			return err
 		}
+		if err := c.tellTaken(); err != nil {
+			return err
+		}
 		c.gone.arm()
 		return nil
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if c.x.onDemand && !c.x.asked {
-		// This node has admitted the request and its app takes it: now its body
-		// may come.
-		c.x.asked = true
-		if err := c.askForBody(); err != nil {
-			return err
-		}
+	if err := c.tellTaken(); err != nil {
+		return err
 	}
 	c.startUpload(w, 0)
 	return nil
@@ -155,6 +153,7 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 		case !res.Interim():
 			return nil
 		case res.Status() == 100 && p.r.Kind == Remote && res.Value(headerContinue) != nil:
+			p.l.pool.gate.served()
 			if p.demand {
 				p.demand = false
 				c.gone.disarm()
