@@ -35,13 +35,16 @@ type acquaintance struct {
 
 var _ peer.Past = (*acquaintance)(nil)
 
-// newAcquaintance begins with what the data directory holds.
-func newAcquaintance(n *Node) (*acquaintance, error) {
+// newAcquaintance begins with what the data directory holds. If that is damaged it
+// begins with nothing: the other voters know the same, and this node's own disk,
+// which is well, would be condemned if it was put back to an older image for that.
+func newAcquaintance(n *Node) *acquaintance {
 	kept, err := n.o.Dir.Known()
 	if err != nil {
-		return nil, err
+		n.log.Warn().Err(err).Str("lost", "what the disks of other nodes have said: until they are heard again, this node takes an older image or a copy of one for the disk").
+			Msg("memory of other disks was damaged and is begun anew")
 	}
-	return &acquaintance{n: n, table: past.New(kept)}, nil
+	return &acquaintance{n: n, table: past.New(kept)}
 }
 
 // Own returns what this node says of its disk.

@@ -86,10 +86,7 @@ func New(o Options) (*Node, error) {
 	if id, shards := o.Dir.Cluster(); id != "" && shards != o.Shards {
 		return nil, fmt.Errorf("node: the cluster of this data directory has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", shards, o.Shards, shards)
 	}
-	var err error
-	if n.acquaintance, err = newAcquaintance(n); err != nil {
-		return nil, err
-	}
+	n.acquaintance = newAcquaintance(n)
 	n.directory.Store(endpoints.New(nil))
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),

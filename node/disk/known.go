@@ -1,6 +1,11 @@
 package disk
 
-import "fmt"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+)
 
 // Known is what another node's disk has said of itself: the most of it, see
 // package past.
@@ -29,11 +34,24 @@ type stale struct {
 	Why    string `json:"why"`
 }
 
-// Known returns what KeepKnown kept last.
+// Known returns what KeepKnown kept last. An error names the file: nothing in the
+// directory depends on what is in it, and the next KeepKnown replaces it.
 func (d *Dir) Known() ([]Known, error) {
+	data, err := d.b.read(knownFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	var k known
-	_, err := load(d.b, knownFile, &k)
-	return k.Disks, err
+	if err == nil {
+		err = json.Unmarshal(data, &k)
+	}
+	if err == nil && k.Format != format {
+		err = fmt.Errorf("format %d, this program knows format %d", k.Format, format)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("disk: %s cannot be read: %w", where(d.b, knownFile), err)
+	}
+	return k.Disks, nil
 }
 
 // KeepKnown keeps, durably, what is known of other nodes' disks. It waits for the
