@@ -22,9 +22,11 @@ type witness struct {
 	h  history.History
 	// process is the index of what is done to a node's process, in h.Faults.
 	process map[string]int
-	wires   []int // the indexes of what is done to wires, and lasts
-	asked   map[admission]asked
-	looks   int
+	// closed is when a process closed its peer port: what fails does that first.
+	closed map[string]int64
+	wires  []int // the indexes of what is done to wires, and lasts
+	asked  map[admission]asked
+	looks  int
 }
 
 // admission is what a node would admit.
@@ -42,7 +44,7 @@ var fenceNames = map[ack.Fence]string{ack.FenceLease: "lease", ack.FenceStrict: 
 
 func newWitness(fence ack.Fence) *witness {
 	return &witness{
-		process: map[string]int{}, asked: map[admission]asked{},
+		process: map[string]int{}, closed: map[string]int64{}, asked: map[admission]asked{},
 		rules: history.Rules{
 			Shards: shards, Fence: fenceNames[fence], DrainTimeout: drainTimeout, QueueWait: queueWait,
 			// Clocks run at rates of their own. Half of what asks the clock of a process that
@@ -170,16 +172,30 @@ func (w *witness) fails(node string, k history.FaultKind) {
 	w.process[node] = w.add(history.Fault{Kind: k, Node: node})
 }
 
-// ended notes that a process has ended. One that nobody had asked to was killed.
-func (w *witness) ended(node string) {
+// closes notes that a process closes its peer port.
+func (w *witness) closes(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed[node] = cmp.Or(w.closed[node], now())
+}
+
+// ended notes that a process has ended. One that nobody had asked to was killed, and
+// so was one that failed, also while it left, or before somebody killed it: from when
+// it closed its peer port, and cut its clients then, although it had more to end, and
+// its disk may have been mended meanwhile.
+func (w *witness) ended(node string, failed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i, ok := w.process[node]
-	if !ok || w.h.Faults[i].Kind == history.Stopped {
+	if !ok || w.h.Faults[i].Kind == history.Stopped || failed && w.h.Faults[i].Kind == history.Left {
 		w.goOn(node)
 		i = w.add(history.Fault{Kind: history.Killed, Node: node})
 		w.process[node] = i
 	}
+	if f := &w.h.Faults[i]; failed {
+		f.From = min(f.From, cmp.Or(w.closed[node], now()))
+	}
+	delete(w.closed, node)
 	for k := range w.h.Faults {
 		f := &w.h.Faults[k]
 		if (k == i || f.Kind == history.BadDisk && f.Node == node && f.Until == 0) && f.By == 0 {

@@ -152,6 +152,9 @@ func (p *process) run() {
 	if p.w.tune != nil {
 		p.w.tune(&o)
 	}
+	if seen := p.w.witness; seen != nil {
+		o.Peer = closing{o.Peer, func() { seen.closes(p.name) }}
+	}
 	p.node, err = node.New(o)
 	must(err)
 	p.node.HoldLog(p.log.wait)
@@ -175,9 +178,20 @@ func (p *process) run() {
 		defer close(done)
 		p.err = n.Run(ctx)
 		if seen != nil {
-			seen.ended(p.name)
+			seen.ended(p.name, p.err != nil)
 		}
 	}(p.done)
+}
+
+// closing is a listener that tells that it is closed.
+type closing struct {
+	net.Listener
+	tell func()
+}
+
+func (c closing) Close() error {
+	c.tell()
+	return c.Listener.Close()
 }
 
 // kill is kill -9.

@@ -1,0 +1,58 @@
+package node_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/ack"
+	"shardway/e2e/history"
+)
+
+// A node that fails cuts its clients first and ends a while later, by when its disk
+// may be well again. What they lost is excused from the cut on, not sooner.
+func TestWitnessDatesADeathFromTheCut(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		leaving bool
+		killed  bool // at 3 s
+		failed  bool
+		lost    time.Duration // when the client's connection breaks; the cut is at 2 s
+		excused bool
+	}{
+		{name: "before the cut", failed: true, lost: 1900 * time.Millisecond},
+		{name: "by the cut", failed: true, lost: 2 * time.Second, excused: true},
+		{name: "by the cut, while it left", failed: true, leaving: true, lost: 2 * time.Second, excused: true},
+		{name: "by the cut, before it was killed", failed: true, killed: true, lost: 2 * time.Second, excused: true},
+		{name: "before the cut, and it was killed", failed: true, killed: true, lost: 1900 * time.Millisecond},
+		{name: "by a node that left as it should", leaving: true, lost: 2 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWitness(ack.FenceLease)
+				sent := now()
+				mended := w.hurt(history.BadDisk, "a")
+				if c.leaving {
+					w.fails("a", history.Left)
+				}
+				time.Sleep(c.lost)
+				w.answered(history.Answer{
+					ID: "1", Key: "k", Method: "GET",
+					Attempts: []history.Attempt{{Target: "a", Sent: sent, Done: now(), Err: "EOF"}},
+				})
+				time.Sleep(2*time.Second - c.lost)
+				w.closes("a")
+				time.Sleep(time.Second)
+				if c.killed {
+					w.fails("a", history.Killed)
+				}
+				mended()
+				time.Sleep(time.Second)
+				w.ended("a", c.failed)
+				if lost := w.judge().Count(history.Lost); (lost == 0) != c.excused {
+					t.Errorf("%d lost, want excused: %v", lost, c.excused)
+				}
+			})
+		})
+	}
+}
