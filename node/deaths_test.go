@@ -56,3 +56,41 @@ func TestWitnessDatesADeathFromTheCut(t *testing.T) {
 		})
 	}
 }
+
+// A process that stands still when it is asked to end stands still all the same, and
+// one that stands still while it leaves goes on leaving.
+func TestWitnessKnowsAStopFromALeave(t *testing.T) {
+	for name, first := range map[string]string{"asked while it stands still": "freeze", "stands still while it leaves": "ask"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				s := newStorm(w, 1, ack.FenceStrict)
+				s.raise(3)
+				p := w.follower()
+				if first == "ask" {
+					p.stop()
+				}
+				p.freeze()
+				if first == "freeze" {
+					p.stop()
+				}
+				began := now()
+				time.Sleep(time.Second)
+				p.thaw()
+				kinds := map[history.FaultKind]history.Fault{}
+				w.witness.mu.Lock()
+				defer w.witness.mu.Unlock()
+				for _, f := range w.witness.h.Faults {
+					if f.Node == p.name && f.Kind != history.Behind {
+						kinds[f.Kind] = f
+					}
+				}
+				if f := kinds[history.Stopped]; f.Until != now() {
+					w.t.Errorf("it stood still until %v, want %v", time.Duration(f.Until), time.Duration(now()))
+				}
+				if f := kinds[history.Left]; f.Until != 0 || f.From <= began {
+					w.t.Errorf("it leaves from %v to %v, want since it goes on", time.Duration(f.From), time.Duration(f.Until))
+				}
+			})
+		})
+	}
+}

@@ -63,6 +63,7 @@ type process struct {
 	stale  bool       // its disk is an older image: it ends by itself
 	clock  *hostClock // nil: the bubble's
 	frozen bool       // nothing of it that looks at a clock may be asked
+	asked  bool       // to end
 }
 
 func newWorld(t *testing.T) *world {
@@ -123,7 +124,7 @@ func (p *process) run() {
 			p.w.t.Fatalf("start %s: %v", p.name, err)
 		}
 	}
-	p.killed = false
+	p.killed, p.asked = false, false
 	p.mem.SetFault(p.disk.meet)
 	dir, err := p.mem.Open(p.name)
 	must(err)
@@ -164,12 +165,9 @@ func (p *process) run() {
 	if seen != nil {
 		seen.runs(p.name)
 		p.stop = func() {
-			switch {
-			case p.ended():
-			case p.started():
-				seen.fails(p.name, history.Left)
-			default: // nobody has taken what waits at its listener
-				seen.fails(p.name, history.Killed)
+			p.asked = true
+			if !p.ended() && !p.frozen { // which hears of it as it goes on
+				seen.fails(p.name, p.leaves())
 			}
 			stop()
 		}
@@ -181,6 +179,14 @@ func (p *process) run() {
 			seen.ended(p.name, p.err != nil)
 		}
 	}(p.done)
+}
+
+// leaves is what is done to a process that was asked to end.
+func (p *process) leaves() history.FaultKind {
+	if p.started() {
+		return history.Left
+	}
+	return history.Killed // nobody has taken what waits at its listener
 }
 
 // closing is a listener that tells that it is closed.
@@ -229,7 +235,11 @@ func (p *process) freeze() {
 func (p *process) thaw() {
 	if p.frozen {
 		p.frozen = false
-		if p.w.witness != nil && !p.killed && !p.ended() {
+		switch {
+		case p.w.witness == nil || p.killed || p.ended():
+		case p.asked:
+			p.w.witness.fails(p.name, p.leaves())
+		default:
 			p.w.witness.runs(p.name)
 		}
 		p.clock.thaw()
