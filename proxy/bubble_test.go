@@ -46,8 +46,8 @@ func simNode(t *testing.T, sim *simnet.Net, id string, app func(net.Conn, *bufio
 	return n
 }
 
-// simple answers every request with its method, path and body, /poll after half a
-// minute.
+// simple answers every request with its method, path and body, /slow after half a
+// second and /poll after half a minute.
 func simple(conn net.Conn, r *bufio.Reader) {
 	for {
 		req, err := http.ReadRequest(r)
@@ -58,8 +58,11 @@ func simple(conn net.Conn, r *bufio.Reader) {
 		if err != nil {
 			return
 		}
-		if req.URL.Path == "/poll" {
-			time.Sleep(30 * time.Second) // in a bubble
+		switch req.URL.Path { // in a bubble
+		case "/slow":
+			time.Sleep(time.Second / 2)
+		case "/poll":
+			time.Sleep(30 * time.Second)
 		}
 		text := req.Method + " " + req.URL.Path + " " + string(body)
 		res := http.Response{StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}

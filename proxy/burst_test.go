@@ -67,10 +67,16 @@ func dialedPair(t *testing.T, change ...func(*proxy.Options)) (ingress, owner *n
 // crowd is many clients that ask for one thing each.
 func (n *node) crowd(size int) []*client {
 	n.t.Helper()
+	return n.crowdOf(size, "GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+}
+
+// crowdOf is a crowd that asks for something else.
+func (n *node) crowdOf(size int, request string) []*client {
+	n.t.Helper()
 	var all []*client
 	for range size {
 		c := n.dial()
-		c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		c.send("%s", request)
 		all = append(all, c)
 	}
 	return all

@@ -30,10 +30,26 @@ func (p *pool) want() {
 		} else {
 			p.mu.open++
 		}
-		p.mu.dialing++
-		p.dialers.Add(1)
-		go p.connect(old, p.mu.won, p.watchDial())
+		p.start(old)
 	}
+}
+
+// ask has a connection made that nobody is in line for: whether the place takes any
+// opens the gate, or keeps it shut. With mu held.
+func (p *pool) ask() {
+	atBound := p.max > 0 && p.mu.open >= p.max
+	if p.mu.dialing > p.mu.window.stuck || p.mu.window.full(p.mu.dialing) || atBound {
+		return // what is under way will tell
+	}
+	p.mu.open++
+	p.start(nil)
+}
+
+// start begins to make a connection. With mu held.
+func (p *pool) start(old *link) {
+	p.mu.dialing++
+	p.dialers.Add(1)
+	go p.connect(old, p.mu.won, p.watchDial())
 }
 
 // connect makes a connection, in the place of an old one if there is one, for the

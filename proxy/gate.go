@@ -24,6 +24,7 @@ type gate struct {
 	why     error
 	waiting int  // for it to open, or for their turn
 	ready   bool // a turn nobody has taken
+	due     bool // and it came by the timer: it asks the place whatever else there is
 	asking  bool // one has been taken, and nothing come of it yet
 	pause   time.Duration
 	timer   *time.Timer
@@ -42,22 +43,27 @@ func (g *gate) Passable() bool {
 }
 
 // pass lets a request through: any while the gate is open, else the one whose
-// turn it is, and who comes while nobody else waits or asks.
-func (g *gate) pass() bool {
+// turn it is, and who comes while nobody else waits or asks. With dials, it is time
+// for a new connection, even if another one serves the request: those come back for
+// as long as they are used, and tell nothing of new ones.
+func (g *gate) pass() (ok, dials bool) {
 	if !g.shut.Load() {
-		return true
+		return true, false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.shut.Load() {
-		return true
+		return true, false
 	}
 	if !g.ready && (g.waiting > 0 || g.asking) {
-		return false
+		return false, false
 	}
-	g.ready, g.asking = false, true
-	g.timer.Reset(lastPause) // should nothing come of this one
-	return true
+	if g.due {
+		g.timer.Reset(lastPause) // should nothing come of this one
+	}
+	dials = g.due && !errors.Is(g.why, errNoApp)
+	g.ready, g.due, g.asking = false, false, true
+	return true, dials
 }
 
 // close shuts the gate, or keeps it shut for longer, and remembers why.
@@ -65,7 +71,7 @@ func (g *gate) close(why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.why = why
-	g.ready, g.asking = false, false
+	g.ready, g.due, g.asking = false, false, false
 	if !g.shut.Swap(true) {
 		g.pause = 0
 	}
@@ -85,7 +91,7 @@ func (g *gate) turnComes() {
 		g.mu.Unlock()
 		return
 	}
-	g.ready, g.asking = true, false
+	g.ready, g.due, g.asking = true, true, false
 	g.mu.Unlock()
 	if !g.room.RouseOne(g) {
 		return
@@ -106,10 +112,19 @@ func (g *gate) connected() {
 }
 
 // spare gives a turn to what can use a connection that was given back although no
-// new one is to be had.
+// new one is to be had. The timer goes on.
 func (g *gate) spare() {
-	if g.shut.Load() && !errors.Is(g.reason(), errNoApp) {
-		g.turnComes()
+	if !g.shut.Load() {
+		return
+	}
+	g.mu.Lock()
+	turns := g.shut.Load() && !errors.Is(g.why, errNoApp)
+	if turns {
+		g.ready, g.asking = true, false
+	}
+	g.mu.Unlock()
+	if turns {
+		g.room.RouseOne(g)
 	}
 }
 
@@ -125,7 +140,7 @@ func (g *gate) served() {
 func (g *gate) open() {
 	g.mu.Lock()
 	was := g.shut.Swap(false)
-	g.ready, g.asking = false, false
+	g.ready, g.due, g.asking = false, false, false
 	if g.timer != nil {
 		g.timer.Stop()
 	}

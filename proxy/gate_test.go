@@ -26,12 +26,7 @@ func TestLongPollIsNoReasonToWaitForAnAppThatIsBack(t *testing.T) {
 					ingress, owner, _, app := dialedPair(t, func(o *proxy.Options) { o.QueueWait = time.Minute })
 					n := front(ingress, owner)
 					app.down.Store(true)
-					var first []*client
-					for range polls {
-						c := n.dial()
-						c.send("%s", poll)
-						first = append(first, c)
-					}
+					first := n.crowdOf(polls, poll)
 					time.Sleep(time.Second) // until each has been told
 					crowd := n.crowd(100)
 					time.Sleep(time.Second)
@@ -45,5 +40,44 @@ func TestLongPollIsNoReasonToWaitForAnAppThatIsBack(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// One connection that was refused shut the gate. Those in use came back, whoever had
+// a turn took one of them, and so nobody ever asked for a new one: one request at a
+// time went to an app that could serve many.
+func TestGateOpensAlthoughConnectionsComeBack(t *testing.T) {
+	const (
+		most = 20
+		slow = "GET /slow HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
+	)
+	for way, front := range map[string]func(ingress, owner *node) *node{
+		"local":  func(_, owner *node) *node { return owner },
+		"remote": func(ingress, _ *node) *node { return ingress },
+	} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ingress, owner, peers, app := dialedPair(t)
+				n := front(ingress, owner)
+				refuser := app
+				if way == "remote" {
+					refuser = peers
+				}
+				busy := n.crowdOf(most, slow)
+				time.Sleep(300 * time.Millisecond) // until all are connected
+				refuser.down.Store(true)
+				late := n.crowd(1)
+				served(t, busy)
+				refuser.down.Store(false)
+				served(t, late)
+				began := time.Now()
+				for range 5 {
+					served(t, n.crowdOf(most, slow))
+				}
+				if took := time.Since(began); took > 5*time.Second {
+					t.Errorf("%d requests took %v", 5*most, took)
+				}
+			})
+		})
 	}
 }

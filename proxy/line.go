@@ -96,8 +96,12 @@ func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
 	if p.mu.closed {
 		return nil, false, p.ended()
 	}
-	if !p.gate.pass() {
+	ok, dials := p.gate.pass()
+	if !ok {
 		return nil, false, errShut
+	}
+	if dials {
+		p.ask()
 	}
 	if w.parked = p.mu.shares.full(w.place); w.parked {
 		p.mu.shares.park(w)
