@@ -68,14 +68,16 @@ func TestGateOpensAlthoughConnectionsComeBack(t *testing.T) {
 				refuser.down.Store(true)
 				late := n.crowd(1)
 				served(t, busy)
-				refuser.down.Store(false)
 				served(t, late)
-				began := time.Now()
-				for range 5 {
-					served(t, n.crowdOf(most, slow))
-				}
-				if took := time.Since(began); took > 5*time.Second {
-					t.Errorf("%d requests took %v", 5*most, took)
+				for _, down := range []bool{true, false} {
+					refuser.down.Store(down)
+					began := time.Now()
+					for range 5 {
+						served(t, n.crowdOf(most, slow))
+					}
+					if took := time.Since(began); took > 5*time.Second {
+						t.Errorf("%d requests took %v; are new connections refused: %v", 5*most, took, down)
+					}
 				}
 			})
 		})

@@ -163,6 +163,7 @@ func (c *client) link(p *pool) (*link, verdict) {
 		case err != nil:
 			return nil, c.noLink(p, err)
 		case !l.reused, !w.unused && l.Alive() && (!fresh || l.socket):
+			p.spare()
 			return l, verdict{}
 		}
 		p.drop(l) // a new one is made in its place

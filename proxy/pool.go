@@ -123,6 +123,20 @@ func (p *pool) put(l *link) {
 	}
 }
 
+// spare has the next one take its turn if the gate is shut and there are idle
+// connections: who waits for one that is given back waits for all of them.
+func (p *pool) spare() {
+	if !p.gate.shut.Load() {
+		return
+	}
+	p.mu.Lock()
+	idle := len(p.mu.idle) > 0
+	p.mu.Unlock()
+	if idle {
+		p.gate.spare()
+	}
+}
+
 // give hands a connection to the first in line, or keeps it idle; false means
 // that nobody wants it. With mu held.
 func (p *pool) give(l *link) bool {
