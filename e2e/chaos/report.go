@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -104,7 +105,9 @@ func (r *Report) Err() error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "chaos: %d violations with seed %d on %d nodes", len(r.Violations), r.Options.Seed, r.Options.Nodes)
-	for i, v := range r.Violations {
+	// What there is little of comes first: the rest often follows from it.
+	rarest := slices.SortedStableFunc(slices.Values(r.Violations), func(a, b Violation) int { return cmp.Compare(r.Count(a.Kind), r.Count(b.Kind)) })
+	for i, v := range rarest {
 		if i == shown {
 			fmt.Fprintf(&b, "\n… %d more", len(r.Violations)-shown)
 			break
