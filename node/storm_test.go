@@ -104,6 +104,9 @@ func unlike(name string) ack.Timing {
 // add starts a new node and its app.
 func (s *storm) add(name string, t trait) {
 	s.traits[name] = t
+	if t.gateway {
+		s.witness.rules.Gateways = append(s.witness.rules.Gateways, name)
+	}
 	s.apps[name] = startApp(s.world, name)
 	s.start(name)
 }

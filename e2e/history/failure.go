@@ -247,6 +247,9 @@ func (j *judge) alone(a *Answer) (longest int64) {
 			nodes[node] = true
 		}
 	}
+	for _, node := range j.rules.Gateways {
+		nodes[node] = true
+	}
 	from, until := a.final().Sent, a.Done()
 	moments := []int64{from, until}
 	for i := range j.h.Faults {

@@ -147,6 +147,26 @@ func TestLostMajorityCutsWhenItsLeasesDo(t *testing.T) {
 	}
 }
 
+// TestGatewayIsOfTheMajority has a POST that was cut as its node's lease ended: of
+// three owners one is apart, and of two gateways none, one or both.
+func TestGatewayIsOfTheMajority(t *testing.T) {
+	const of = "key-2"
+	for gone, want := range []int{1, 1, 0} {
+		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
+		for _, node := range []string{"a", "g1", "g2"}[:1+gone] {
+			h.Faults = append(h.Faults, history.Fault{Kind: history.Unreachable, Node: node, From: 100 * ms, Until: 9000 * ms})
+		}
+		h.Answers = []history.Answer{{
+			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
+			Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: 2700 * ms}},
+		}}
+		r := history.Check(h, history.Rules{Shards: shards, Gateways: []string{"g1", "g2"}})
+		if len(r.Violations) != want {
+			t.Errorf("%d gateways gone: %v\n%v", gone, r, r.Violations)
+		}
+	}
+}
+
 // TestDroppedNodeCutsWhenItsLeaseDoes has a POST that ran on at a node whose shard was
 // taken for a forged reset: without a lease its node cuts it, later than the resets
 // ended. What its app ended by itself has no such excuse.

@@ -13,6 +13,8 @@ type Rules struct {
 	// Targets tells which node listens at an address that clients use. One that is
 	// not in it is the name of a node.
 	Targets map[string]string
+	// Gateways are nodes that own no shards and vote: they count for a majority.
+	Gateways []string
 	// Known are ids of requests that were sent beside those of the history, and
 	// judged elsewhere: their runs are not unknown. The value tells that the answer
 	// was Denied: then none may run.
