@@ -181,7 +181,7 @@ func TestDroppedNodeCutsWhenItsLeaseDoes(t *testing.T) {
 		h := history.History{
 			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Faults: []history.Fault{{Kind: history.Reset, Node: "c", From: 100 * ms, Until: 1000 * ms}},
-			Runs:   []history.Run{{ID: "x", App: "c", Shard: uint32(shardOf("key-2")), Epoch: 1, Method: "POST", Start: 60 * ms, End: int64(c.done), Cut: c.cut}},
+			Runs:   []history.Run{{ID: "x", App: "c", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: 60 * ms, End: int64(c.done), Cut: c.cut}},
 			Answers: []history.Answer{{
 				ID: "x", Key: "key-2", Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
 				Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: int64(c.done)}},
