@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shardway/e2e/cluster"
+	"shardway/e2e/history"
 	"shardway/e2e/load"
 )
 
@@ -78,6 +79,7 @@ func TestWipedVoterElectsNobody(t *testing.T) {
 	last := c.AwaitServing(t) // a map that c does not know
 	b.Kill(t)
 	b.Wipe(t)
+	mended := b.Hurt(history.BadDisk) // until somebody leads who can add it, it is in no map to come
 	a.Kill(t)
 	b.Start(t)
 	behind.Start(t)
@@ -100,6 +102,7 @@ func TestWipedVoterElectsNobody(t *testing.T) {
 	}
 	a.Start(t)
 	after := c.AwaitServing(t)
+	mended()
 	if after.Epoch <= last.Epoch {
 		t.Errorf("epoch %d after %d", after.Epoch, last.Epoch)
 	}
