@@ -12,7 +12,12 @@ var ErrNotYet = errors.New("ack: this leader has only just begun, or is none any
 
 // TooSoonError reports that leases of a timing before the present one may still
 // run: a leader waits by two of them, not by three.
-type TooSoonError struct{ Wait time.Duration }
+type TooSoonError struct {
+	Wait time.Duration
+	// Elected means that it is counted from this leader's election: it does not know
+	// when the change was.
+	Elected bool
+}
 
 // Error says how long to wait.
 func (e TooSoonError) Error() string {
@@ -31,7 +36,7 @@ func (l *Leader) Retime(now time.Duration, t Timing) ([]byte, error) {
 		return nil, ErrNotYet
 	}
 	if wait := l.mixedFor(now); wait > 0 {
-		return nil, TooSoonError{wait}
+		return nil, TooSoonError{Wait: wait, Elected: l.retimed == l.elected}
 	}
 	return encodeRetiming(retiming{term: l.o.Term, replaces: l.state.TimingSince(), timing: t}), nil
 }

@@ -42,4 +42,7 @@ var (
 	// ErrRefused reports that the action would do harm now; wrap it with why and
 	// with what to do instead.
 	ErrRefused = errors.New("refused")
+	// ErrInvalid reports that what is asked for can never be; wrap it with the key,
+	// its value, why, and what to ask for instead.
+	ErrInvalid = errors.New("invalid")
 )

@@ -101,6 +101,8 @@ func asProblem(err error) *problem.Problem {
 		return problem.New(problem.NoLeader, err.Error())
 	case errors.Is(err, ErrUnknownNode):
 		return problem.New(problem.NotFound, err.Error())
+	case errors.Is(err, ErrInvalid):
+		return problem.New(problem.BadRequest, err.Error())
 	case errors.Is(err, ErrRefused):
 		return problem.New(problem.Conflict, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):

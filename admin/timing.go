@@ -24,14 +24,17 @@ type TimingState struct {
 	// until then.
 	Since  uint64 `json:"since"`
 	Before Timing `json:"before"`
+	// BeforeCounts is for how much longer waits go by the larger of both: "0s" once
+	// they do not, empty where that is not known: only a leader knows.
+	BeforeCounts string `json:"before_counts,omitempty"`
 }
 
 // Retimer changes the timing of a cluster. A Cluster that is one too serves
 // /v1/timing.
 type Retimer interface {
-	// Timing returns what this node's log says, and false before there is a
-	// cluster.
-	Timing() (TimingState, bool)
+	// Timing returns what the leader says, or without it what this node's log does,
+	// and false before there is a cluster.
+	Timing(ctx context.Context) (TimingState, bool)
 	// Retime changes what is not empty and returns once the leader has it. Its
 	// errors are those of Cluster.Do.
 	Retime(ctx context.Context, change Timing, by string) (TimingState, error)
@@ -50,7 +53,7 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
 			return err
 		}
-		t, born := retimer.Timing()
+		t, born := retimer.Timing(r.Context())
 		if !born {
 			return problem.New(problem.NotFound, "this node belongs to no cluster yet: it knows no timing")
 		}

@@ -18,7 +18,7 @@ type retimed struct {
 	by     string
 }
 
-func (r *retimed) Timing() (admin.TimingState, bool) {
+func (r *retimed) Timing(context.Context) (admin.TimingState, bool) {
 	return admin.TimingState{
 		Timing: admin.Timing{Lease: "1s", DeadAfter: "5s", Fence: "strict", Pause: "moving"},
 		Since:  9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Fence: "lease", Pause: "moving"},
@@ -27,7 +27,7 @@ func (r *retimed) Timing() (admin.TimingState, bool) {
 
 func (r *retimed) Retime(_ context.Context, change admin.Timing, by string) (admin.TimingState, error) {
 	r.asked, r.by = change, by
-	t, _ := r.Timing()
+	t, _ := r.Timing(context.Background())
 	return t, r.refuse
 }
 
@@ -54,6 +54,8 @@ func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
 	js := []string{"Content-Type", "application/json"}
 	refused := newFake()
 	refused.refuse = fmt.Errorf("%w: try again in 6s", admin.ErrRefused)
+	invalid := newFake()
+	invalid.refuse = fmt.Errorf("%w: fence = \"none\" is none: give strict, lease or refused", admin.ErrInvalid)
 	for _, tc := range []struct {
 		c                    admin.Cluster
 		method, target, body string
@@ -68,6 +70,7 @@ func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
 		{&retimed{fake: newFake()}, "GET", "/v1/timing?lease=1s", "", 400, `lease = "1s" is not known here: this takes no parameters`},
 		{&retimed{fake: newFake(), unborn: true}, "GET", "/v1/timing", "", 404, "this node belongs to no cluster yet: it knows no timing"},
 		{&retimed{fake: refused}, "POST", "/v1/timing?lease=1s", "", 409, "refused: try again in 6s"},
+		{&retimed{fake: invalid}, "POST", "/v1/timing?fence=none", "", 400, `invalid: fence = "none" is none: give strict, lease or refused`},
 		{newFake(), "GET", "/v1/timing", "", 404, "this node has no timing"},
 	} {
 		res := ask(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)
@@ -86,7 +89,7 @@ func TestClientChangesTheTiming(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	want, _ := r.Timing()
+	want, _ := r.Timing(t.Context())
 	if got, err := c.Timing(t.Context()); err != nil || got != want {
 		t.Errorf("Timing() = %+v, %v", got, err)
 	}

@@ -105,7 +105,7 @@ type remoteError struct {
 func (e remoteError) Error() string { return e.text }
 func (e remoteError) Unwrap() error { return e.fault }
 
-var faults = map[string]error{"no-leader": admin.ErrNoLeader, "unknown-node": admin.ErrUnknownNode, "refused": admin.ErrRefused}
+var faults = map[string]error{"no-leader": admin.ErrNoLeader, "unknown-node": admin.ErrUnknownNode, "refused": admin.ErrRefused, "invalid": admin.ErrInvalid}
 
 func faultOf(err error) string {
 	for name, e := range faults {

@@ -77,8 +77,15 @@ func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 		w.retimes(w.leader(), admin.Timing{DeadAfter: "6s"})
 		began := time.Now()
 		_, err := w.leader().node.Retime(w.t.Context(), admin.Timing{DeadAfter: "2.5s"}, "test")
-		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "try again in 6s") {
-			w.t.Errorf("at once: %v, want to be told when", err)
+		why := "the timing was changed a moment ago, and nodes may still run what the one before it let them: try again in 6s, at " + began.Add(6*time.Second).UTC().Format("15:04:05")
+		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), why) {
+			w.t.Errorf("at once: %v, want %s", err, why)
+		}
+		for _, p := range w.running() {
+			got, _ := p.node.Timing(w.t.Context())
+			if d, err := time.ParseDuration(got.BeforeCounts); err != nil || d > 6*time.Second || d < 5900*time.Millisecond {
+				w.t.Errorf("%s says that what was before counts for %q more, want 6s", p.name, got.BeforeCounts)
+			}
 		}
 		if _, err = w.leader().node.Retime(w.t.Context(), admin.Timing{DeadAfter: "6s"}, "test"); err != nil {
 			w.t.Errorf("what is so already: %v", err)
@@ -86,6 +93,33 @@ func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 		w.retimes(w.leader(), admin.Timing{DeadAfter: "2.5s"})
 		if took := time.Since(began); took < 6*time.Second || took > 6500*time.Millisecond {
 			w.t.Errorf("the next change after %v, want 6s", took)
+		}
+		w.until("what was before does not count any more", func() bool {
+			got, _ := w.follower().node.Timing(w.t.Context())
+			return got.BeforeCounts == "0s"
+		})
+	})
+}
+
+// A leader that was just elected says that, and not that somebody changed something;
+// and the log tells of what was done, not of what was asked for and refused.
+func TestRefusalOfANewLeaderSaysSo(t *testing.T) {
+	bubble(t, func(w *world) {
+		log := &lines{}
+		w.tune = func(o *node.Options) { o.Log = zerolog.New(log) }
+		w.start("a")
+		p := w.all["a"]
+		w.untilSettled("a")
+		_, err := p.node.Retime(w.t.Context(), admin.Timing{DeadAfter: "6s"}, "test")
+		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "the leader was elected a moment ago and does not know") {
+			w.t.Errorf("at once: %v, want to be told of the election", err)
+		}
+		if n := log.count("timing asked for") + log.count("timing changed"); n != 0 {
+			w.t.Errorf("%d lines tell of a change that was refused", n)
+		}
+		w.retimes(p, admin.Timing{DeadAfter: "6s"})
+		if n := log.count("timing changed"); n != 1 || log.count("dead-after 2.5s, fence lease") == 0 {
+			w.t.Errorf("%d lines tell of the change, want one with both", n)
 		}
 	})
 }
@@ -98,6 +132,7 @@ func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
 		}{
 			{admin.Timing{Lease: "2s"}, `lease = "2s" breaks 2 × lease + 10 % < dead-after (4.4s < 2.5s)`},
 			{admin.Timing{Lease: "2s"}, "raise dead-after above 4.4s, or lower lease below 1.136s"},
+			{admin.Timing{DeadAfter: "850ms"}, "raise dead-after above 1.1s"},
 			{admin.Timing{Lease: "300ms"}, `lease = "300ms" breaks heartbeat ≤ lease / 4`},
 			{admin.Timing{DeadAfter: "900ms"}, `dead-after = "900ms" breaks`},
 			{admin.Timing{DeadAfter: "soon"}, `dead-after = "soon" is no duration from 250ms to 1h: give one such as 2.5s`},
@@ -107,7 +142,10 @@ func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
 		} {
 			for _, p := range w.running() {
 				_, err := p.node.Retime(w.t.Context(), c.change, "test")
-				if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), c.want) {
+				if err != nil && strings.Contains(err.Error(), "lower lease below 386ms") {
+					w.t.Errorf("%s, %+v: %v, which the heartbeat does not allow", p.name, c.change, err)
+				}
+				if !errors.Is(err, admin.ErrInvalid) || errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), c.want) {
 					w.t.Errorf("%s, %+v: %v, want %s", p.name, c.change, err, c.want)
 				}
 			}

@@ -92,7 +92,8 @@ func (n *Node) Status() admin.Status {
 		role = "candidate"
 	}
 	var timing *admin.TimingState
-	if t, born := n.Timing(); born {
+	if known := n.fsm.state.Load(); known.Born() {
+		t := stateOf(known)
 		timing = &t
 	}
 	return admin.Status{

@@ -24,8 +24,14 @@ func (n *Node) timing() ack.Timing {
 	return n.o.Timing
 }
 
-// Timing returns the cluster's timing, and false before there is a cluster.
-func (n *Node) Timing() (admin.TimingState, bool) {
+// Timing returns the cluster's timing, the leader's word if it gives it at once,
+// and false before there is a cluster.
+func (n *Node) Timing(ctx context.Context) (admin.TimingState, bool) {
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	if told, err := n.askRetime(ctx, admin.Timing{}, ""); err == nil {
+		return told, true
+	}
 	s := n.fsm.state.Load()
 	return stateOf(s), s.Born()
 }
@@ -42,6 +48,11 @@ func worded(t ack.Timing) admin.Timing {
 func (n *Node) Retime(ctx context.Context, change admin.Timing, by string) (t admin.TimingState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
+	return n.askRetime(ctx, change, by)
+}
+
+// askRetime asks the leader for a change; one of nothing shows what is so.
+func (n *Node) askRetime(ctx context.Context, change admin.Timing, by string) (t admin.TimingState, err error) {
 	if l := n.leadership(); l != nil {
 		return l.retime(ctx, change, by)
 	}
@@ -53,7 +64,7 @@ func (n *Node) Retime(ctx context.Context, change admin.Timing, by string) (t ad
 	return t, err
 }
 
-// retiming asks the leader's loop for the entry of a change.
+// retiming is the question for the entry of a change.
 type retiming struct {
 	timing ack.Timing
 	answer chan<- retimed // cap 1
@@ -71,32 +82,75 @@ func (l *leading) retime(ctx context.Context, change admin.Timing, by string) (a
 		return admin.TimingState{}, fmt.Errorf("%w: there is no cluster yet", admin.ErrRefused)
 	}
 	want, err := changed(s.Timing(), change, l.n.o.Pace.Heartbeat)
-	if err != nil || want == s.Timing() {
-		return stateOf(s), err
+	if err != nil {
+		return admin.TimingState{}, err
 	}
-	l.log.Info().Str("timing", describe(want)).Str("by", cut(by)).Msg("timing asked for")
-	answer := make(chan retimed, 1)
-	select {
-	case l.retimes <- retiming{want, answer}:
-	case <-l.done:
-		return admin.TimingState{}, admin.ErrNoLeader
-	case <-ctx.Done():
-		return admin.TimingState{}, ctx.Err()
+	entry, err := l.retiming(ctx, want)
+	if want == s.Timing() {
+		t := stateOf(s)
+		t.BeforeCounts = counting(err)
+		return t, nil
 	}
-	r := <-answer
-	if soon, ok := errors.AsType[ack.TooSoonError](r.err); ok {
-		return admin.TimingState{}, fmt.Errorf("%w: nodes may still run what an earlier timing let them, and a leader that was just elected does not know: try again in %v", admin.ErrRefused, soon.Wait.Round(time.Millisecond))
+	if err != nil {
+		return admin.TimingState{}, notYet(err)
 	}
-	if r.err != nil {
-		return admin.TimingState{}, fmt.Errorf("%w: the leader has only just been elected: try again", admin.ErrRefused)
+	if err := await(ctx, func() error { return l.raft.Apply(entry) }); err != nil {
+		if err = refusal(err); !errors.Is(err, admin.ErrRefused) {
+			l.log.Warn().Err(err).Str("timing", describe(want)).Str("by", cut(by)).Msg("timing perhaps changed")
+		}
+		return admin.TimingState{}, err
 	}
-	if err := await(ctx, func() error { return l.raft.Apply(r.entry) }); err != nil {
-		return admin.TimingState{}, refusal(err)
-	}
+	was := s
 	if s = l.n.fsm.state.Load(); s.Timing() != want {
 		return admin.TimingState{}, fmt.Errorf("%w: another change came first: look at `shardway timing`", admin.ErrRefused)
 	}
-	return stateOf(s), nil
+	l.log.Info().Str("timing", describe(want)).Str("before", describe(was.Timing())).Str("by", cut(by)).Msg("timing changed")
+	t := stateOf(s)
+	t.BeforeCounts = bounds.Short(max(want.DeadAfter, was.Timing().DeadAfter))
+	return t, nil
+}
+
+// retiming asks the leader's loop for the entry of a change.
+func (l *leading) retiming(ctx context.Context, t ack.Timing) ([]byte, error) {
+	answer := make(chan retimed, 1)
+	select {
+	case l.retimes <- retiming{t, answer}:
+	case <-l.done:
+		return nil, admin.ErrNoLeader
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	r := <-answer
+	return r.entry, r.err
+}
+
+// counting returns for how much longer the timing before counts, by the leader's
+// answer to a change.
+func counting(err error) string {
+	if soon, ok := errors.AsType[ack.TooSoonError](err); ok {
+		return bounds.Short(max(soon.Wait.Round(time.Millisecond), time.Millisecond))
+	}
+	if err != nil {
+		return ""
+	}
+	return "0s"
+}
+
+// notYet says why a change cannot be made now, and from when on it can.
+func notYet(err error) error {
+	soon, ok := errors.AsType[ack.TooSoonError](err)
+	switch {
+	case errors.Is(err, ack.ErrNotYet):
+		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", admin.ErrRefused)
+	case !ok:
+		return err
+	}
+	why := "the timing was changed a moment ago, and nodes may still run what the one before it let them"
+	if soon.Elected {
+		why = "the leader was elected a moment ago and does not know for how long nodes may still run what an earlier timing let them"
+	}
+	wait := max(soon.Wait.Round(time.Millisecond), time.Millisecond)
+	return fmt.Errorf("%w: %s: try again in %s, at %s", admin.ErrRefused, why, bounds.Short(wait), time.Now().Add(wait).UTC().Format("15:04:05.000Z"))
 }
 
 // answerRetime is the loop's part of it.
@@ -144,7 +198,7 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration) (ack.Ti
 		refuse(keys[i], value, "breaks "+b.Rule+" ("+b.Figures+"): "+b.Why+"; "+b.Remedy)
 	}
 	if len(wrong) > 0 {
-		return t, fmt.Errorf("%w: %s", admin.ErrRefused, strings.Join(wrong, "; and "))
+		return t, fmt.Errorf("%w: %s", admin.ErrInvalid, strings.Join(wrong, "; and "))
 	}
 	return t, nil
 }

@@ -27,24 +27,25 @@ type Bound struct {
 	Remedy  string
 }
 
-// Between returns every condition between the three, held or not.
+// Between returns every condition between the three, held or not. A remedy breaks
+// none of the others that holds.
 func Between(heartbeat, lease, deadAfter time.Duration) []Bound {
 	twoLeases, silent, cutAfter := 2*RunOut(lease), 5*heartbeat, CutAfter(lease, deadAfter)
 	return []Bound{
 		{
 			Rule: "heartbeat ≤ lease / 4", Figures: Short(heartbeat) + " ≤ " + Short(lease/4), Holds: 4*heartbeat <= lease,
 			Why:  "a lease outlives three lost heartbeats, and a pause of a quarter lease is noticed",
-			Keys: []string{"heartbeat", "lease"}, Remedy: "lower heartbeat to " + Short(lease/4) + ", or raise lease to " + Short(4*heartbeat),
+			Keys: []string{"heartbeat", "lease"}, Remedy: "lower heartbeat to " + Short(lease/4) + ", or raise lease to " + longerLease(4*heartbeat, deadAfter),
 		},
 		{
 			Rule: "2 × lease + 10 % < dead-after", Figures: Short(twoLeases) + " < " + Short(deadAfter), Holds: twoLeases < deadAfter,
 			Why:  "a node is refused leases once its last echo is dead-after / 2 old; that is later than the end of the lease it has, though clocks differ by 10 %",
-			Keys: []string{"dead-after", "lease"}, Remedy: "raise dead-after above " + Short(twoLeases) + ", or lower lease below " + Short((deadAfter * 10 / 22).Truncate(time.Millisecond)),
+			Keys: []string{"dead-after", "lease"}, Remedy: "raise dead-after above " + Short(twoLeases) + shorterLease(heartbeat, (deadAfter*10/22).Truncate(time.Millisecond)),
 		},
 		{
 			Rule: "0.85 × dead-after − lease > 0", Figures: Short(cutAfter) + " > 0s", Holds: cutAfter > 0,
 			Why:  "running requests are cut that long after the lease ended, before their shards may be taken",
-			Keys: []string{"dead-after", "lease"}, Remedy: "raise dead-after, or lower lease",
+			Keys: []string{"dead-after", "lease"}, Remedy: "raise dead-after above " + Short(twoLeases) + shorterLease(heartbeat, (deadAfter*10/22).Truncate(time.Millisecond)),
 		},
 		{
 			Rule: "5 × heartbeat ≤ dead-after / 2", Figures: Short(silent) + " ≤ " + Short(deadAfter/2), Holds: silent <= deadAfter/2,
@@ -52,6 +53,22 @@ func Between(heartbeat, lease, deadAfter time.Duration) []Bound {
 			Keys: []string{"heartbeat", "dead-after"}, Remedy: "lower heartbeat to " + Short(deadAfter/10) + ", or raise dead-after to " + Short(2*silent),
 		},
 	}
+}
+
+// longerLease is a lease with the dead-after that it needs.
+func longerLease(lease, deadAfter time.Duration) string {
+	if 2*RunOut(lease) < deadAfter {
+		return Short(lease)
+	}
+	return Short(lease) + " and dead-after above " + Short(2*RunOut(lease))
+}
+
+// shorterLease offers a lease below limit, if the heartbeat allows one.
+func shorterLease(heartbeat, limit time.Duration) string {
+	if limit <= max(4*heartbeat, LeastLease) {
+		return ""
+	}
+	return ", or lower lease below " + Short(limit)
 }
 
 // RunOut is when a lease has certainly run out: the rates of two clocks may differ

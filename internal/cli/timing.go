@@ -52,7 +52,15 @@ func (c *timingCommand) Run(ctx context.Context, s *session) error {
 }
 
 func writeTiming(w io.Writer, t admin.TimingState) error {
-	out := newTable(w, "TIMING", "IN FORCE", "BEFORE")
+	before, counts := "BEFORE", ""
+	switch t.BeforeCounts {
+	case "": // no leader has told
+	case "0s":
+		before, counts = "BEFORE (over)", "; what was before does not count any more"
+	default:
+		before, counts = "BEFORE (counts)", "; waits go by the larger of both for another "+t.BeforeCounts
+	}
+	out := newTable(w, "TIMING", "IN FORCE", before)
 	out.row("lease", t.Lease, t.Before.Lease)
 	out.row("dead-after", t.DeadAfter, t.Before.DeadAfter)
 	out.row("fence", t.Fence, t.Before.Fence)
@@ -60,6 +68,6 @@ func writeTiming(w io.Writer, t admin.TimingState) error {
 	if err := out.flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nin force since entry %d of the log\n", t.Since)
+	_, err := fmt.Fprintf(w, "\nin force since entry %d of the log%s\n", t.Since, counts)
 	return err
 }

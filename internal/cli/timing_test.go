@@ -12,19 +12,20 @@ import (
 // retimed is a cluster whose timing can be changed.
 type retimed struct {
 	cluster
-	asked []admin.Timing
+	asked  []admin.Timing
+	counts string
 }
 
-func (r *retimed) Timing() (admin.TimingState, bool) {
+func (r *retimed) Timing(context.Context) (admin.TimingState, bool) {
 	return admin.TimingState{
-		Timing: admin.Timing{Lease: "1s", DeadAfter: "5s", Fence: "strict", Pause: "moving"},
-		Since:  9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Fence: "lease", Pause: "moving"},
+		Timing:       admin.Timing{Lease: "1s", DeadAfter: "5s", Fence: "strict", Pause: "moving"},
+		BeforeCounts: r.counts, Since: 9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Fence: "lease", Pause: "moving"},
 	}, true
 }
 
 func (r *retimed) Retime(_ context.Context, change admin.Timing, _ string) (admin.TimingState, error) {
 	r.asked = append(r.asked, change)
-	t, _ := r.Timing()
+	t, _ := r.Timing(context.Background())
 	return t, nil
 }
 
@@ -47,8 +48,24 @@ func TestTimingShowsAndChanges(t *testing.T) {
 	}
 	_, out, _ := run(t, "timing --json --admin "+addr)
 	var got admin.TimingState
-	want, _ := r.Timing()
+	want, _ := r.Timing(t.Context())
 	if err := json.Unmarshal([]byte(out), &got); err != nil || got != want {
 		t.Errorf("timing --json wrote %s, %v", out, err)
+	}
+}
+
+// Of what was before, it is told whether it still counts: for a while after a change
+// nodes are waited for by the larger of both.
+func TestTimingTellsWhetherWhatWasBeforeCounts(t *testing.T) {
+	for counts, want := range map[string][2]string{
+		"":   {"IN FORCE BEFORE lease", "entry 9 of the log"},
+		"0s": {"IN FORCE BEFORE (over) lease", "entry 9 of the log; what was before does not count any more"},
+		"4s": {"IN FORCE BEFORE (counts) lease", "entry 9 of the log; waits go by the larger of both for another 4s"},
+	} {
+		_, out, errOut := run(t, "timing --admin "+serveAny(t, admin.Options{Cluster: &retimed{counts: counts}}))
+		out = strings.Join(strings.Fields(out), " ")
+		if !strings.Contains(out, want[0]) || !strings.HasSuffix(out, want[1]) {
+			t.Errorf("%q: %s %s", counts, out, errOut)
+		}
 	}
 }
