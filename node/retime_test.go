@@ -83,7 +83,7 @@ func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 		}
 		for _, p := range w.running() {
 			got, _ := p.node.Timing(w.t.Context())
-			if d, err := time.ParseDuration(got.BeforeCounts); err != nil || d > 6*time.Second || d < 5900*time.Millisecond {
+			if d, bad := time.ParseDuration(got.BeforeCounts); bad != nil || d > 6*time.Second || d < 5900*time.Millisecond {
 				w.t.Errorf("%s says that what was before counts for %q more, want 6s", p.name, got.BeforeCounts)
 			}
 		}

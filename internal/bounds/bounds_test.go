@@ -1,6 +1,7 @@
 package bounds_test
 
 import (
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -27,11 +28,8 @@ var step = regexp.MustCompile(`^(?:(lower|raise) )?(heartbeat|lease|dead-after) 
 // follow returns t after one of the ways that a remedy offers.
 func follow(t *testing.T, from timings, way string) timings {
 	t.Helper()
-	after := timings{}
-	for k, v := range from {
-		after[k] = v
-	}
-	for _, s := range strings.Split(way, " and ") {
+	after := maps.Clone(from)
+	for s := range strings.SplitSeq(way, " and ") {
 		m := step.FindStringSubmatch(s)
 		if m == nil {
 			t.Fatalf("the remedy %q names no key and value", way)
@@ -55,7 +53,7 @@ func TestRemediesBreakNothingElse(t *testing.T) {
 				from := timings{"heartbeat": ms(beat), "lease": ms(lease), "dead-after": ms(dead)}
 				broken := from.broken()
 				for rule, remedy := range broken {
-					for _, way := range strings.Split(remedy, ", or ") {
+					for way := range strings.SplitSeq(remedy, ", or ") {
 						tried++
 						after := follow(t, from, way)
 						for left := range after.broken() {

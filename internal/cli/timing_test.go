@@ -23,9 +23,9 @@ func (r *retimed) Timing(context.Context) (admin.TimingState, bool) {
 	}, true
 }
 
-func (r *retimed) Retime(_ context.Context, change admin.Timing, _ string) (admin.TimingState, error) {
+func (r *retimed) Retime(ctx context.Context, change admin.Timing, _ string) (admin.TimingState, error) {
 	r.asked = append(r.asked, change)
-	t, _ := r.Timing(context.Background())
+	t, _ := r.Timing(ctx)
 	return t, nil
 }
 
