@@ -24,6 +24,8 @@ const (
 	twinLimit = 500 * time.Millisecond
 	// keepEvery is how often at most what is known of other disks is written down.
 	keepEvery = time.Second
+	// keepAgain is the pause before it is tried again.
+	keepAgain = 10 * time.Second
 )
 
 // acquaintance is what this node says of its own disk and knows of those of
@@ -184,46 +186,67 @@ func rolledBack(a ack.Answer) error {
 func (n *Node) wentBack(why error) { n.fail(&staleError{why: why}) }
 
 // keepKnown writes down what is known of other disks as it changes.
+//
+// That it cannot be written stops nothing: heartbeats and votes do not wait for it,
+// and a node that is killed forgets the last second of it in any case. What is lost
+// is what this node would know after its next start, and the other voters know the
+// same. A disk on which nothing can be written stops the node by what Raft writes.
 func (n *Node) keepKnown(ctx context.Context) {
+	var failing error // the last write's, which is made again
+	var again <-chan time.Time
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
+			continue
 		case <-n.acquaintance.table.Changed():
-			n.writeKnown(ctx)
-			select {
-			case <-ctx.Done():
-			case <-time.After(keepEvery):
+			if failing != nil {
+				continue // it is written with the next try
 			}
+		case <-again:
+		}
+		if failing = n.writeKnown(ctx, failing); failing != nil {
+			again = time.After(keepAgain)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(keepEvery):
 		}
 	}
+	changed := failing != nil
 	select {
 	case <-n.acquaintance.table.Changed():
-		n.writeKnown(ctx)
+		changed = true
 	default:
 	}
+	if changed {
+		_ = n.writeKnown(ctx, failing) // it has said why
+	}
 }
 
-// writeKnown waits for the disk; once ctx has ended, not for one that hangs.
-func (n *Node) writeKnown(ctx context.Context) {
+// writeKnown waits for the disk; once ctx has ended, not for one that hangs. Of
+// several failures in a row it tells the first.
+func (n *Node) writeKnown(ctx context.Context, failing error) error {
 	written := make(chan error, 1)
 	go func() { written <- n.o.Dir.KeepKnown(n.acquaintance.table.All()) }()
+	var err error
 	select {
-	case err := <-written:
-		n.keptKnown(err)
-		return
+	case err = <-written:
 	case <-ctx.Done():
+		select {
+		case err = <-written:
+		case <-time.After(raftStop):
+			return failing
+		}
 	}
-	select {
-	case err := <-written:
-		n.keptKnown(err)
-	case <-time.After(raftStop):
+	switch {
+	case err != nil && failing == nil:
+		n.log.Warn().Err(err).Str("lost", "what this node would know of the disks of others after its next start; the other voters know the same").
+			Msg("memory of other disks not written: it is tried again")
+	case err == nil && failing != nil:
+		n.log.Info().Msg("memory of other disks written again")
 	}
-}
-
-func (n *Node) keptKnown(err error) {
-	if err != nil {
-		n.fail(err)
-	}
+	return err
 }
 
 // acquaint has a voter greet the other voters in turn. Each greeting says how the

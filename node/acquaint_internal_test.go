@@ -17,7 +17,7 @@ import (
 func TestDamagedMemoryOfDisksIsBegunAnew(t *testing.T) {
 	path := t.TempDir()
 	file := filepath.Join(path, "known.json")
-	for _, damage := range []string{"", "\x00\x00\x00", `{"format":1,"disks":[{"server":"b/x","boot":7`, `{"format":1,"disks":[{"server":"b/x","boot":-1}]}`, `{"format":2}`} {
+	for _, damage := range []string{"", "\x00\x00\x00", `{"format":1,"disks":[{"server":"b/x","boot":7`, `{"format":1,"disks":[{"server":"b/x","boot":-1}]}`, `{"format":2}`, `{"format":1,"disks":[{"server":"b/x","boot":7,"nonce":1}]}`} {
 		if err := os.WriteFile(file, []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
 		}

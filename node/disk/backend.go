@@ -8,6 +8,8 @@ type backend interface {
 	read(name string) ([]byte, error)
 	// write replaces a file; it is durable when write returns.
 	write(name string, data []byte) error
+	// rename gives a file another name.
+	rename(from, to string) error
 	// path returns where a file of the libraries lies, "" if nowhere.
 	path(name string) string
 	// foreign names something that only a directory in use holds, or "".

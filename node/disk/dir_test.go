@@ -2,6 +2,7 @@ package disk_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -312,6 +313,46 @@ func TestKnownDisksAreKept(t *testing.T) {
 	defer func() { _ = d.Close() }()
 	if known, err := d.Known(); err != nil || !slices.Equal(known, want) {
 		t.Errorf("Known() = %v, %v, want %v", known, err, want)
+	}
+}
+
+// A flipped digit made the boot or the term of a healthy disk too high, and its node
+// was stopped for good. What cannot be used is put aside, and nothing in it counts.
+func TestKnownDisksWithAFlippedBitArePutAside(t *testing.T) {
+	path := t.TempDir()
+	file := filepath.Join(path, "known.json")
+	d := mustOpen(t, path, "a")
+	defer func() { _ = d.Close() }()
+	want := []disk.Known{{Server: "b/x", Boot: 7, Nonce: 1<<64 - 1, Term: 3, Applied: 4}}
+	if err := d.KeepKnown(want); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range whole[:len(whole)-1] { // but the line's end
+		for bit := range 8 {
+			flipped := slices.Clone(whole)
+			flipped[i] ^= 1 << bit
+			if err := os.WriteFile(file, flipped, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			known, err := d.Known()
+			if slices.Equal(known, want) && err == nil {
+				continue // a name in other letters: the same to a reader of JSON
+			}
+			if err == nil || len(known) != 0 || !strings.Contains(err.Error(), file) {
+				t.Fatalf("byte %d, bit %d: Known() = %v, %v, want nothing and an error that names %s", i, bit, known, err, file)
+			}
+			aside, bad := os.ReadFile(filepath.Join(path, "damaged-known.json"))
+			if _, err := os.Stat(file); bad != nil || !slices.Equal(aside, flipped) || !errors.Is(err, fs.ErrNotExist) {
+				t.Fatalf("byte %d, bit %d: %v, %v, want it aside as it was", i, bit, bad, err)
+			}
+		}
+	}
+	if known, err := d.Known(); err != nil || len(known) != 0 {
+		t.Errorf("the next time: %v, %v, want it begun anew", known, err)
 	}
 }
 

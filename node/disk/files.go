@@ -128,6 +128,13 @@ func writeSynced(path string, data []byte) error {
 	return f.Close()
 }
 
+func (b *files) rename(from, to string) error {
+	if err := os.Rename(b.path(from), b.path(to)); err != nil {
+		return err
+	}
+	return syncDir(b.dir)
+}
+
 func syncDir(path string) error {
 	d, err := os.Open(path) //nolint:gosec // the operator names the directory
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 )
 
@@ -23,8 +24,17 @@ type Known struct {
 
 // known is the content of known.json.
 type known struct {
-	Format int     `json:"format"`
-	Disks  []Known `json:"disks"`
+	Format int `json:"format"`
+	// Sum is the CRC-32C, in hexadecimal, of the bytes of Disks.
+	Sum   string          `json:"sum"`
+	Disks json.RawMessage `json:"disks"`
+}
+
+// damagedKnown is where a known.json goes that cannot be used.
+const damagedKnown = "damaged-" + knownFile
+
+func sumOf(disks []byte) string {
+	return fmt.Sprintf("%08x", crc32.Checksum(disks, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // stale is the content of stale.json: the disk is an older image of itself, or a
@@ -34,24 +44,43 @@ type stale struct {
 	Why    string `json:"why"`
 }
 
-// Known returns what KeepKnown kept last. An error names the file: nothing in the
-// directory depends on what is in it, and the next KeepKnown replaces it.
+// Known returns what KeepKnown kept last. If that cannot be used, the error names
+// the file and what is wrong with it, and the file is put aside: one digit that
+// flipped, a boot or a term too high, would have a healthy disk refused and its node
+// stopped for good.
+//
+// To begin anew costs what only this node knew: that a disk is an older image of
+// itself shows until the next start of the cluster by what the other voters keep,
+// who were told the same, each by itself. It takes a second fault at the same time,
+// that image and nobody else left who heard of it, to pass.
 func (d *Dir) Known() ([]Known, error) {
 	data, err := d.b.read(knownFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var k known
+	var all []Known
 	if err == nil {
-		err = json.Unmarshal(data, &k)
-	}
-	if err == nil && k.Format != format {
-		err = fmt.Errorf("format %d, this program knows format %d", k.Format, format)
+		all, err = parseKnown(data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("disk: %s cannot be read: %w", where(d.b, knownFile), err)
+		err = fmt.Errorf("disk: %s cannot be used: %w", where(d.b, knownFile), err)
+		return nil, errors.Join(err, d.b.rename(knownFile, damagedKnown))
 	}
-	return k.Disks, nil
+	return all, nil
+}
+
+func parseKnown(data []byte) (all []Known, err error) {
+	var k known
+	if err = json.Unmarshal(data, &k); err != nil {
+		return nil, err
+	}
+	if k.Format != format {
+		return nil, fmt.Errorf("format %d, this program knows format %d", k.Format, format)
+	}
+	if sum := sumOf(k.Disks); sum != k.Sum {
+		return nil, fmt.Errorf("its checksum is %s and it says %q", sum, k.Sum)
+	}
+	return all, json.Unmarshal(k.Disks, &all)
 }
 
 // KeepKnown keeps, durably, what is known of other nodes' disks. It waits for the
@@ -65,7 +94,11 @@ func (d *Dir) KeepKnown(all []Known) error {
 	if done {
 		return errClosed
 	}
-	return save(d.b, knownFile, known{Format: format, Disks: all})
+	disks, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("disk: %s: %w", knownFile, err)
+	}
+	return save(d.b, knownFile, known{Format: format, Sum: sumOf(disks), Disks: disks})
 }
 
 // Condemn notes, durably, that the directory is an older image of the node's disk,

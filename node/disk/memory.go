@@ -23,6 +23,8 @@ type Memory struct {
 	snaps *memorySnapshots
 	open  *faulty // the stores of who has it open, nil before
 	fault atomic.Pointer[Fault]
+	// fileFault is that of the other files.
+	fileFault atomic.Pointer[Fault]
 }
 
 var _ backend = (*Memory)(nil)
@@ -72,6 +74,16 @@ func (m *Memory) SetFault(f Fault) {
 	m.fault.Store(&f)
 }
 
+// SetFileFault makes every write of a file beside the stores ask f, by its name,
+// first; nil ends that.
+func (m *Memory) SetFileFault(f Fault) {
+	if f == nil {
+		m.fileFault.Store(nil)
+		return
+	}
+	m.fileFault.Store(&f)
+}
+
 func (m *Memory) read(name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,9 +95,22 @@ func (m *Memory) read(name string) ([]byte, error) {
 }
 
 func (m *Memory) write(name string, data []byte) error {
+	if f := m.fileFault.Load(); f != nil {
+		if err := (*f)(name); err != nil {
+			return err
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.files[name] = slices.Clone(data)
+	return nil
+}
+
+func (m *Memory) rename(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[to] = m.files[from]
+	delete(m.files, from)
 	return nil
 }
 
