@@ -45,7 +45,10 @@ func openFiles(dir string) (*files, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, unusable(dir, err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, fileMode) //nolint:gosec // the operator names the directory
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, fileMode) //nolint:gosec // the operator names the directory
+	if errors.Is(err, unix.ELOOP) {
+		return nil, linked(filepath.Join(dir, lockFile))
+	}
 	if err != nil {
 		return nil, unusable(dir, err)
 	}
@@ -61,6 +64,9 @@ func openFiles(dir string) (*files, error) {
 		return nil, errors.Join(unusable(dir, err), b.unlock())
 	}
 	b.openness = b.closeToOthers()
+	if err := b.refuseLinks(); err != nil {
+		return nil, errors.Join(err, b.unlock())
+	}
 	return b, nil
 }
 
@@ -115,7 +121,7 @@ func (b *files) write(name string, data []byte) error {
 }
 
 func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode) //nolint:gosec // the operator names the directory
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, fileMode) //nolint:gosec // the operator names the directory
 	if err != nil {
 		return err
 	}

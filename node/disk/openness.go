@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,6 +38,35 @@ func (b *files) closeToOthers() Openness {
 		o.Closed = os.Chmod(b.dir, st.Mode()&^0o077) == nil
 	}
 	return o
+}
+
+// refuseLinks returns an error if a file that is written here is a symbolic link.
+// Whoever may make files in the directory, as the group may or everybody until it
+// was closed to them, could have the node empty or overwrite a file elsewhere that
+// he has no rights on. The directories may be links: an operator puts them where he
+// wants, and nothing is emptied through them. What is opened later is opened without
+// following links; the libraries' own files can only be judged here, before.
+func (b *files) refuseLinks() error {
+	names := []string{lockFile, gossipFile, gossipFile + ".compact", filepath.Join(raftDir, logFile), filepath.Join(raftDir, logFile+".tmp")}
+	entries, err := os.ReadDir(b.dir)
+	if err != nil {
+		return unusable(b.dir, err)
+	}
+	for _, e := range entries {
+		if filepath.Ext(strings.TrimSuffix(e.Name(), ".tmp")) == ".json" {
+			names = append(names, e.Name())
+		}
+	}
+	for _, name := range names {
+		if st, err := os.Lstat(b.path(name)); err == nil && st.Mode()&fs.ModeSymlink != 0 {
+			return linked(b.path(name))
+		}
+	}
+	return nil
+}
+
+func linked(path string) error {
+	return fmt.Errorf("disk: %s is a symbolic link, and the node would write to where it leads: remove it, and look who may write into the data directory", path)
 }
 
 // ours reports whether nothing is in the directory but what a node puts there: its

@@ -1,9 +1,11 @@
 package disk_test
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"shardway/node/disk"
@@ -79,5 +81,54 @@ func openedBefore(t *testing.T, dir string) {
 	}
 	if err = d.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Whoever may make files in the directory had the node empty a file of his choice:
+// the lock, and what is written before it is renamed, were opened through links.
+func TestLinksInTheDataDirectoryAreRefused(t *testing.T) {
+	for _, name := range []string{"lock", "identity.json", "boot.json.tmp", "known.json.tmp", "gossip", "gossip.compact", "raft/log.db", "raft/log.db.tmp"} {
+		path, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+		if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Mkdir(filepath.Join(path, "raft"), 0o700),
+			os.Symlink(victim, filepath.Join(path, name))); err != nil {
+			t.Fatal(err)
+		}
+		d, err := disk.Open(path, "a")
+		if err == nil {
+			_ = d.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(path, name)+" is a symbolic link") {
+			t.Errorf("%s: Open = %v, want it refused by name", name, err)
+		}
+		if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
+			t.Errorf("%s: what it leads to holds %q now, %v", name, b, err)
+		}
+	}
+}
+
+// A link that is put there while the node runs is not followed either.
+func TestLinksPutThereLaterAreNotFollowed(t *testing.T) {
+	path, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	d := mustOpen(t, path, "a")
+	defer func() { _ = d.Close() }()
+	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, filepath.Join(path, "known.json.tmp"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.KeepKnown([]disk.Known{{Server: "b/x", Boot: 1}}); err == nil {
+		t.Error("written through a link")
+	}
+	if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
+		t.Errorf("what it leads to holds %q now, %v", b, err)
+	}
+	// A directory elsewhere is the operator's to choose.
+	other, elsewhere := t.TempDir(), t.TempDir()
+	if err := mustOpen(t, other, "a").Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(other, "raft")); err != nil {
+		t.Fatal(err)
+	}
+	if err := mustOpen(t, other, "a").Close(); err != nil {
+		t.Error(err)
 	}
 }
