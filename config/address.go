@@ -3,10 +3,11 @@ package config
 import (
 	"net"
 	"net/netip"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"shardway/internal/address"
 )
 
 // checkBind judges an address to listen on: host:port, the host may be empty.
@@ -15,17 +16,15 @@ func checkBind(s string) *flaw {
 	if err != nil {
 		return &flaw{"not an address", "write host:port, like 127.0.0.1:8080, :8080 or [::1]:8080"}
 	}
-	if host != "" && !hostLike(host) {
+	if host != "" && !address.IsHost(host) {
 		return &flaw{strconv.Quote(host) + " is neither an IP address nor a name", "write host:port, like 127.0.0.1:8080, :8080 or [::1]:8080"}
 	}
 	return checkPort(port)
 }
 
-// checkPort judges a port. Zero would choose a new port at every start, and the
-// others could not know it.
+// checkPort judges a port.
 func checkPort(s string) *flaw {
-	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || n == 0 {
+	if !address.IsPort(s) {
 		return &flaw{strconv.Quote(s) + " is no port", "give a fixed port from 1 to 65535"}
 	}
 	return nil
@@ -40,7 +39,7 @@ func checkReach(s string) *flaw {
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		return &flaw{"nobody can dial an address without a host", "write the address at which the other nodes reach this one, like 10.0.0.5:" + port}
 	}
-	if !hostLike(host) {
+	if !address.IsHost(host) {
 		return &flaw{strconv.Quote(host) + " is neither an IP address nor a name", "write host:port, like 10.0.0.5:7946"}
 	}
 	return checkPort(port)
@@ -53,20 +52,12 @@ func checkJoin(s string) *flaw {
 		return nil
 	}
 	if !strings.Contains(s, ":") {
-		if hostLike(s) {
+		if address.IsHost(s) {
 			return nil
 		}
 		return &flaw{"neither an address nor a name", "write host:port or a name that DNS knows (A, AAAA or SRV)"}
 	}
 	return checkReach(s)
-}
-
-// hostLike reports whether s is an IP address or looks like a DNS name.
-func hostLike(s string) bool {
-	if ip, err := netip.ParseAddr(s); err == nil {
-		return ip.Zone() == "" || hostLike(ip.Zone()) // ParseAddr takes any text for a zone
-	}
-	return len(s) <= 253 && regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`).MatchString(s)
 }
 
 // loopback reports whether nobody beyond this machine can reach a bind address.
@@ -130,56 +121,17 @@ func withPort(advertise, bind string) string {
 
 // checkUpstream judges the address of the app.
 func checkUpstream(s string) *flaw {
-	const remedy = "write http://host:port, like http://127.0.0.1:9000, or unix:/path"
-	if path, ok := strings.CutPrefix(s, "unix:"); ok {
-		return checkSocket(path)
-	}
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || !strings.Contains(s, "://"):
-		return &flaw{"not a URL", remedy}
-	case u.Scheme == "https":
-		return &flaw{"apps behind TLS are not supported in this version", remedy}
-	case u.Scheme != "http":
-		return &flaw{strconv.Quote(u.Scheme) + " is not supported", remedy}
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
-		return &flaw{"only a host and a port have a place here", remedy}
-	case u.Hostname() == "" || !hostLike(u.Hostname()):
-		return &flaw{"there is no host in it", remedy}
-	}
-	if u.Port() == "" {
-		return nil
-	}
-	return checkPort(u.Port())
-}
-
-// checkSocket judges the path of a Unix socket.
-func checkSocket(path string) *flaw {
-	const longest = 107 // sun_path without its final zero
-	switch {
-	case !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//"):
-		return &flaw{"the path of the socket does not begin at the root", "write unix:/path, like unix:/run/app.sock"}
-	case len(path) > longest || strings.ContainsRune(path, 0):
-		return &flaw{"no system knows sockets of that name", "choose a path of at most " + strconv.Itoa(longest) + " bytes"}
-	}
-	return nil
+	_, err := address.ParseUpstream(s)
+	return flawOf(err)
 }
 
 // UpstreamAddress returns the app's address as host:port; empty for a gateway,
 // for a Unix socket, and for an upstream that Validate refuses.
 func (c *Config) UpstreamAddress() string {
-	if c.Upstream == "" || strings.HasPrefix(c.Upstream, "unix:") || checkUpstream(c.Upstream) != nil {
-		return ""
+	if u, err := address.ParseUpstream(c.Upstream); err == nil && u.Network == "tcp" {
+		return u.Address
 	}
-	u, err := url.Parse(c.Upstream)
-	if err != nil {
-		return ""
-	}
-	port := u.Port()
-	if port == "" {
-		port = "80"
-	}
-	return net.JoinHostPort(u.Hostname(), port)
+	return ""
 }
 
 // checkEndpoint judges one announced endpoint.

@@ -3,6 +3,8 @@ package config
 import (
 	"net/netip"
 	"time"
+
+	"shardway/keysource"
 )
 
 // Fence says what must have happened before the shards of a node that went
@@ -29,21 +31,6 @@ const (
 	PauseMoving Pause = "moving"
 	// PauseCluster starts nothing anywhere until the new map is committed.
 	PauseCluster Pause = "cluster"
-)
-
-// Missing says what becomes of a request without a key.
-type Missing string
-
-// The answers to a request without a key.
-const (
-	// MissingReject answers 400 and names what was looked for.
-	MissingReject Missing = "reject"
-	// MissingLocal serves it by the app of the node that accepted it.
-	MissingLocal Missing = "local"
-	// MissingHashPath takes the path as the key.
-	MissingHashPath Missing = "hash-path"
-	// MissingCookie gives the client a random key in a cookie.
-	MissingCookie Missing = "cookie"
 )
 
 // LogFormat is how log lines look.
@@ -110,7 +97,7 @@ type Config struct {
 
 	Keys           []string // key sources, tried in order; never empty
 	Routes         []Route  // longest prefix first
-	OnMissing      Missing
+	OnMissing      keysource.Missing
 	TrustedProxies []netip.Prefix
 	Forwarded      bool // add the header Forwarded
 	Expose         bool

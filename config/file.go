@@ -9,6 +9,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"shardway/internal/nearest"
 )
 
 // routesKey is the one YAML key that is no setting: a table does not fit a flag.
@@ -85,7 +87,7 @@ func (f *file) entry(table []setting, e *ast.MappingValueNode) {
 	if i < 0 {
 		remedy := "remove it"
 		known := append(names(table, setting.yaml), routesKey)
-		if near := nearest(strings.ReplaceAll(key, "-", "_"), known); near != "" && near != "config" {
+		if near := nearest.Word(strings.ReplaceAll(key, "-", "_"), known); near != "" && near != "config" {
 			remedy = "did you mean " + near + "?"
 		}
 		f.problem(at, key, "", "there is no such key", remedy)

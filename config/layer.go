@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"shardway/internal/nearest"
 )
 
 // envPrefix begins the name of every environment variable that is read.
@@ -76,7 +78,7 @@ func (l layer) add(s setting, val string) {
 
 func unknownFlag(table []setting, name string) Problem {
 	p := Problem{Key: "--" + name, From: "flag", Wrong: "there is no such flag", Remedy: "shardway run --help lists them all"}
-	if near := nearest(name, names(table, func(s setting) string { return s.name })); near != "" {
+	if near := nearest.Word(name, names(table, func(s setting) string { return s.name })); near != "" {
 		p.Remedy = "did you mean --" + near + "? " + p.Remedy
 	}
 	return p
@@ -102,7 +104,7 @@ func envLayer(table []setting, environ []string) (layer, []Problem) {
 			l[s.name] = g
 			continue
 		}
-		if near := nearest(name[len(envPrefix):], bare(known)); near != "" && !foreign.MatchString(name) {
+		if near := nearest.Word(name[len(envPrefix):], bare(known)); near != "" && !foreign.MatchString(name) {
 			problems = append(problems, Problem{Key: name, Value: val, From: "environment", Wrong: "there is no such setting", Remedy: "did you mean " + envPrefix + near + "?"})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/config"
+	"shardway/keysource"
 )
 
 // files is a reader over texts in memory.
@@ -51,7 +52,7 @@ func TestDefaultsRunOnOneMachine(t *testing.T) {
 		t.Error("without an upstream the node is no gateway")
 	}
 	got := []any{c.Data, c.Listen, c.Admin, c.Gossip, c.Peer, c.Expect, c.Shards, c.Voters, c.Weight, c.Keys, c.OnMissing}
-	want := []any{"./data", ":8080", "127.0.0.1:8081", "127.0.0.1:7946", "127.0.0.1:7947", 1, 1024, 5, 1, []string{"header:X-Shard-Key"}, config.MissingReject}
+	want := []any{"./data", ":8080", "127.0.0.1:8081", "127.0.0.1:7946", "127.0.0.1:7947", 1, 1024, 5, 1, []string{"header:X-Shard-Key"}, keysource.MissingReject}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("defaults = %v, want %v", got, want)
 	}

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"errors"
 	"strconv"
 	"strings"
+
+	"shardway/internal/mistake"
 )
 
 // Problem is one mistake in the settings.
@@ -64,4 +67,15 @@ func failure(problems []Problem) error {
 type flaw struct {
 	wrong  string
 	remedy string
+}
+
+// flawOf is what a parser says of a value, nil if nothing.
+func flawOf(err error) *flaw {
+	if err == nil {
+		return nil
+	}
+	if m := (*mistake.Error)(nil); errors.As(err, &m) {
+		return &flaw{m.Wrong, m.Remedy}
+	}
+	return &flaw{err.Error(), "correct it"}
 }

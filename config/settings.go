@@ -5,7 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"shardway/internal/address"
 	"shardway/internal/bounds"
+	"shardway/keysource"
 )
 
 // setting is one row of the table: all that is known about a key.
@@ -136,12 +138,10 @@ func clusterSettings() []setting {
 
 func requestSettings() []setting {
 	return grouped("Requests",
-		row("key", "SOURCE", "header:X-Shard-Key", "where a request's key is: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip; tried in order",
+		row("key", "SOURCE", keysource.Default, "where a request's key is: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip; tried in order",
 			func(c *Config) value { return list{&c.Keys, checkKeySource} }).list().reloads(),
 		row("on-missing", "reject|local|hash-path|cookie", "reject", "what becomes of a request without a key",
-			func(c *Config) value {
-				return choice[Missing]{&c.OnMissing, []Missing{MissingReject, MissingLocal, MissingHashPath, MissingCookie}}
-			}).reloads(),
+			func(c *Config) value { return choice[keysource.Missing]{&c.OnMissing, keysource.Missings()} }).reloads(),
 		row("trusted-proxies", "CIDR", "", "networks whose X-Forwarded-* headers are believed",
 			func(c *Config) value { return prefixes{&c.TrustedProxies} }).list().reloads(),
 		row("forwarded", "", "", "tell the app the header Forwarded too, beside X-Forwarded-*",
@@ -289,7 +289,7 @@ func checkPath(s string) *flaw {
 
 // checkHostName judges a name by which a port is called.
 func checkHostName(s string) *flaw {
-	if !hostLike(s) {
+	if !address.IsHost(s) {
 		return &flaw{"not a name", "write it without scheme and port, like node-1.example.com"}
 	}
 	return nil

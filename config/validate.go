@@ -3,6 +3,8 @@ package config
 import (
 	"strconv"
 	"strings"
+
+	"shardway/keysource"
 )
 
 // Validate judges the settings one by one and beside each other. The error is
@@ -68,7 +70,7 @@ func (c *Config) rules() []rule {
 	rules := []rule{
 		{"data", "", c.Data != "", "there is nowhere to keep the node's identity", "name a directory, like ./data"},
 		{"key", "", len(c.Keys) > 0, "there is no source for a request's key", "name at least one, like header:X-Shard-Key"},
-		{"on-missing", "upstream", c.OnMissing != MissingLocal || !c.Gateway(), "a gateway has no app of its own", "name the app with --upstream, or choose reject, hash-path or cookie"},
+		{"on-missing", "upstream", c.OnMissing != keysource.MissingLocal || !c.Gateway(), "a gateway has no app of its own", "name the app with --upstream, or choose reject, hash-path or cookie"},
 		{
 			"expect", "voters", c.Expect <= c.Voters,
 			"the nodes that start a cluster are its first voters, and only " + strconv.Itoa(c.Voters) + " may vote (voters)",
@@ -184,22 +186,25 @@ func (c *Config) collisionRules() []rule {
 	return rules
 }
 
+// checkKeySource judges one key source.
+func checkKeySource(s string) *flaw {
+	_, err := keysource.Parse(s)
+	return flawOf(err)
+}
+
 // checkRoutes judges the table of path prefixes.
 func (c *Config) checkRoutes() *flaw {
-	for _, r := range c.Routes {
-		if f := checkPath(r.Prefix); f != nil {
-			return &flaw{strconv.Quote(r.Prefix) + " is no path prefix", "begin it with a slash"}
-		}
-		if len(r.Keys) == 0 {
-			return &flaw{"there is no key source for " + strconv.Quote(r.Prefix), "write one, like header:X-Tenant"}
-		}
-		for _, k := range r.Keys {
-			if f := checkKeySource(k); f != nil {
-				return &flaw{strconv.Quote(r.Prefix) + ": " + strconv.Quote(k) + ": " + f.wrong, f.remedy}
-			}
-		}
+	_, err := keysource.NewTable(keysource.Spec{Routes: c.KeyRoutes()})
+	return flawOf(err) // of several, the first
+}
+
+// KeyRoutes returns the table of path prefixes as package keysource reads it.
+func (c *Config) KeyRoutes() []keysource.Route {
+	routes := make([]keysource.Route, len(c.Routes))
+	for i, r := range c.Routes {
+		routes[i] = keysource.Route{Prefix: r.Prefix, Sources: r.Keys}
 	}
-	return nil
+	return routes
 }
 
 func join(texts []string) string { return strings.Join(texts, ",") }

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"net"
 	"testing"
+
+	"shardway/proxy"
 )
 
 const plainHead = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 100\r\n\r\n"
@@ -37,14 +39,18 @@ func TestRequestsAllocateNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name, request string
 		answer        [][]byte
+		keys          []string
 	}{
-		{"GET", "GET /path?q=1 HTTP/1.1\r\nHost: example\r\nUser-Agent: test\r\nAccept: */*\r\nX-Shard-Key: alice\r\n\r\n", whole},
-		{"GET of what comes in two", "GET / HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", apart},
-		{"POST", "POST /path HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\nContent-Length: 5\r\n\r\nhello", whole},
+		{"GET", "GET /path?q=1 HTTP/1.1\r\nHost: example\r\nUser-Agent: test\r\nAccept: */*\r\nX-Shard-Key: alice\r\n\r\n", whole, nil},
+		{"GET of what comes in two", "GET / HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", apart, nil},
+		{"POST", "POST /path HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\nContent-Length: 5\r\n\r\nhello", whole, nil},
+		{"GET by its query", "GET /?a=b&us%65r=al%69ce+b&c&user=alice+b HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"query:user"}},
+		{"GET by its path", "GET /rooms/al%69ce HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"path:3", "cookie:sid", "path:2"}},
 	} {
 		app := plainApp(t, tc.answer...)
-		single := newNode(t, "a", app)
-		ingress, _ := pair(t, app)
+		by := func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{Sources: tc.keys}) }
+		single := newNode(t, "a", app, by)
+		ingress, _ := pair(t, app, by)
 		for _, n := range []*node{single, ingress} {
 			c := n.dial()
 			request, buf := []byte(tc.request), make([]byte, 8<<10)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"shardway/internal/problem"
+	"shardway/keysource"
 	"shardway/proxy/h1"
 )
 
@@ -26,20 +27,20 @@ const (
 
 // findKey finds the key of the request; false means that it has been answered.
 func (c *client) findKey() bool {
-	k := c.set.Keys
-	sources, wants := k.sources, k.wants
-	if len(k.routes) > 0 {
-		p := readPath(c.grown(len(c.req.Path())), c.req.Path())
+	table := c.set.Keys.table
+	choice := table.All()
+	if table.Routed() {
+		p := keysource.ReadPath(c.grown(len(c.req.Path())), c.req.Path())
 		var sure bool
-		if sources, wants, sure = k.choose(&p); !sure {
+		if choice, sure = table.Choose(&p); !sure {
 			c.refuseKey(badPath, badPathHint)
 			return false
 		}
 	}
-	for i := range sources {
-		key, bad := c.keyFrom(&sources[i])
+	for i := range choice.Sources {
+		key, bad := c.keyFrom(&choice.Sources[i])
 		if bad != "" {
-			c.refuseKey(bad, describe(sources[i:i+1]))
+			c.refuseKey(bad, choice.Sources[i].String())
 			return false
 		}
 		if key != nil {
@@ -47,7 +48,7 @@ func (c *client) findKey() bool {
 			return true
 		}
 	}
-	return c.withoutKey(wants)
+	return c.withoutKey(choice.Wants)
 }
 
 // refuseKey answers a request whose key this node and the app could read
@@ -61,20 +62,20 @@ func (c *client) refuseKey(bad, where string) {
 // (WHATWG Fetch, section 4.8), so it is not refused for that: any app may answer it.
 func (c *client) withoutKey(wants string) bool {
 	switch c.set.Keys.missing {
-	case missingLocal:
+	case keysource.MissingLocal:
 		if c.s.upstream == nil && !c.preflight() {
 			c.answer(&problem.Problem{Code: problem.NoKey, Detail: "looked for " + wants + "; this node is a gateway without an app"})
 			return false
 		}
 		c.x.keyless = true
 		return true
-	case missingHashPath:
-		c.x.key = normalPath(c.scratch, c.req.Path())
+	case keysource.MissingHashPath:
+		c.x.key = keysource.NormalPath(c.scratch, c.req.Path())
 		return true
-	case missingCookie:
+	case keysource.MissingCookie:
 		c.stickyKey()
 		return true
-	case missingReject:
+	case keysource.MissingReject:
 	}
 	if c.preflight() {
 		c.x.keyless = true
@@ -91,31 +92,31 @@ func (c *client) preflight() bool {
 
 // keyFrom returns the key that a source gives, nil without one, or why the
 // request is refused.
-func (c *client) keyFrom(s *source) (key []byte, bad string) {
-	switch s.kind {
-	case sourceHeader:
-		return c.headerKey(s.name)
-	case sourcePath:
-		p := readPath(c.grown(len(c.req.Path())), c.req.Path())
-		segment, sure := p.segment(s.segment)
+func (c *client) keyFrom(s *keysource.Source) (key []byte, bad string) {
+	switch s.Kind {
+	case keysource.Header:
+		return c.headerKey(s.Name)
+	case keysource.Path:
+		p := keysource.ReadPath(c.grown(len(c.req.Path())), c.req.Path())
+		segment, sure := p.Segment(s.Segment)
 		if !sure {
 			return nil, badPath
 		}
 		return segment, ""
-	case sourceQuery:
-		v, same := queryValue(c.grown(len(c.req.Query())), c.req.Query(), s.name)
+	case keysource.Query:
+		v, same := queryValue(c.grown(len(c.req.Query())), c.req.Query(), s.Name)
 		if !same {
 			return nil, badTwoKeys
 		}
 		return v, ""
-	case sourceCookie:
-		return c.cookie(s.name)
-	case sourceHost:
+	case keysource.Cookie:
+		return c.cookie(s.Name)
+	case keysource.Host:
 		return hostName(c.grown(len(c.req.Host())), c.req.Host()), ""
-	case sourceJWT:
+	case keysource.JWT:
 		token, bad := c.headerKey("Authorization")
-		return jwtClaim(token, s.name), bad
-	case sourceIP:
+		return jwtClaim(token, s.Name), bad
+	case keysource.IP:
 		return c.clientIP(), ""
 	}
 	return nil, ""
@@ -193,7 +194,8 @@ func (c *client) stickyKey() {
 
 func isHex(v []byte) bool {
 	for _, b := range v {
-		if unhex(b) > 15 {
+		digit := b >= '0' && b <= '9' || b >= 'a' && b <= 'f' || b >= 'A' && b <= 'F'
+		if !digit {
 			return false
 		}
 	}

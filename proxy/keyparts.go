@@ -4,134 +4,62 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+
+	"github.com/valyala/fasthttp"
 )
 
 // The functions of this file take a key out of one part of a request. Spellings
-// that every app takes for the same value give the same key: path and query are
+// that every app takes for the same value give the same key: queries are
 // percent-decoded, host names lowered. They return nil when there is none; dst is
 // scratch memory for what has to be rewritten.
 
-// normalPath decodes a path and resolves its dot segments (RFC 3986 section
-// 5.2.4), in dst if anything changes. An encoded slash becomes one: apps that
-// decode before they split are the common kind.
-func normalPath(dst, path []byte) []byte {
-	if bytes.IndexByte(path, '%') < 0 && !bytes.Contains(path, []byte("/.")) {
-		return path
-	}
-	decoded := unescape(dst[:0], path, false)
-	out := decoded[:0] // never grows beyond what has been read
-	for in := decoded; len(in) > 0; {
-		end := bytes.IndexByte(in[1:], '/') + 1
-		if end == 0 {
-			end = len(in)
-		}
-		segment := in[:end]
-		in = in[end:]
-		switch string(segment) {
-		case "/.":
-			if len(in) == 0 {
-				out = append(out, '/')
-			}
-		case "/..":
-			out = out[:max(bytes.LastIndexByte(out, '/'), 0)]
-			if len(in) == 0 {
-				out = append(out, '/')
-			}
-		default:
-			out = append(out, segment...)
-		}
-	}
-	return out
-}
-
-// queryValue returns the first non-empty value of a query parameter; same tells
-// that no other one differs from it, also for apps that part a query at semicolons
-// (Rack before 3, Python before 3.10, CGI.pm) and that see no key but this one then.
+// queryValue returns the first non-empty value of a query parameter, in dst; same
+// tells that no other one differs from it, also for apps that part a query at
+// semicolons (Rack before 3, Python before 3.10, CGI.pm), which see this key and no
+// other then.
+//
+// fasthttp.Args decodes one pair after the other. Given the whole query, it would
+// keep some 60 bytes for each pair of two; and what it says of several values and
+// of semicolons is not asked.
 func queryValue(dst, query []byte, name string) (value []byte, same bool) {
+	args := fasthttp.AcquireArgs()
+	defer fasthttp.ReleaseArgs(args)
 	same = true
-	whole := query
-	for len(query) > 0 {
-		pair, rest, _ := bytes.Cut(query, []byte("&"))
-		query = rest
-		v := valueIn(pair, name)
+	for pair := range bytes.SplitSeq(query, []byte("&")) {
+		v, sure := valueIn(args, pair, name)
+		same = same && sure
 		switch {
-		case len(v) == 0:
-		case value != nil:
-			same = same && unescapesTo(v, value)
-		case bytes.IndexByte(v, '%') < 0 && bytes.IndexByte(v, '+') < 0:
-			value = v
+		case v == nil:
+		case value == nil:
+			value = append(dst[:0], v...)
 		default:
-			value = unescape(dst[:0], v, true)
+			same = same && bytes.Equal(v, value)
 		}
 	}
-	if bytes.IndexByte(whole, ';') < 0 {
+	if bytes.IndexByte(query, ';') < 0 {
 		return value, same
 	}
-	for part := range bytes.FieldsFuncSeq(whole, func(r rune) bool { return r == '&' || r == ';' }) {
-		if v := valueIn(part, name); len(v) > 0 {
-			same = same && unescapesTo(v, value)
+	seen := false
+	for part := range bytes.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
+		if v, _ := valueIn(args, part, name); v != nil {
+			seen = true
+			same = same && bytes.Equal(v, value)
 		}
 	}
-	return value, same
+	return value, same && seen == (value != nil)
 }
 
-// valueIn returns the value of a pair, none if the name is another.
-func valueIn(pair []byte, name string) []byte {
+// valueIn returns the value of a pair, nil if it is empty or the name is another.
+// Not sure: Args keeps a plus behind a percent sign at the very end, which others
+// read as a space there too. (Of a name, theirs is none that can be configured.)
+func valueIn(args *fasthttp.Args, pair []byte, name string) (value []byte, sure bool) {
+	args.ParseBytes(pair)
+	if value = args.Peek(name); len(value) == 0 {
+		return nil, true
+	}
+	half := []byte("%+")
 	n, v, _ := bytes.Cut(pair, []byte("="))
-	if string(n) != name && !unescapesTo(n, name) {
-		return nil
-	}
-	return v
-}
-
-// unescapesTo reports whether v, percent-decoded and with spaces for +, is want.
-func unescapesTo[T string | []byte](v []byte, want T) bool {
-	var one [1]byte
-	for len(v) > 0 {
-		n := 1
-		if v[0] == '%' && len(v) > 2 {
-			n = 3
-		}
-		c := unescape(one[:0], v[:n], true)
-		if len(c) > 1 { // no escape
-			n, c = 1, v[:1]
-		}
-		if len(want) == 0 || want[0] != c[0] {
-			return false
-		}
-		v, want = v[n:], want[1:]
-	}
-	return len(want) == 0
-}
-
-// unescape appends v to dst, percent-decoded; what is no escape stays. A plus
-// becomes a space in queries.
-func unescape(dst, v []byte, plus bool) []byte {
-	for i := 0; i < len(v); i++ {
-		c := v[i]
-		switch {
-		case c == '%' && i+2 < len(v) && unhex(v[i+1]) < 16 && unhex(v[i+2]) < 16:
-			c = unhex(v[i+1])<<4 | unhex(v[i+2])
-			i += 2
-		case c == '+' && plus:
-			c = ' '
-		}
-		dst = append(dst, c)
-	}
-	return dst
-}
-
-// unhex returns the value of a hexadecimal digit, 16 for anything else.
-func unhex(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 16
+	return value, !bytes.HasSuffix(n, half) && !bytes.HasSuffix(v, half)
 }
 
 // cookieValue returns the first non-empty value of a cookie in one Cookie field;

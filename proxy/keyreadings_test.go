@@ -32,6 +32,8 @@ func TestKeysWithTwoReadingsAreRefused(t *testing.T) {
 		{"/q?user=alice;x=1", ""},
 		{"/q?user=alice&x=1;us%65r=bob", ""},
 		{"/q?x=1;user=alice", ""},
+		{"/q?user=;alice", ""}, // no key at all to who parts it there
+		{"/q?user=a%+", ""},    // half an escape, then + or a space
 		{"/c", "Cookie: sid=alice; sid=bob\r\n"},
 		{"/c", "Cookie: sid=alice\r\nCookie: a=b; sid=bob\r\n"},
 		{"/h", "X-Tenant: alice\r\nX_Tenant: bob\r\n"},

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"shardway/internal/address"
 	"shardway/proxy/h1"
 )
 
@@ -99,31 +98,12 @@ func peerOptions(o h1.Options, set *Settings) h1.Options {
 }
 
 // DialURL returns a function for Options.DialUpstream from the configured
-// address of the app: http://HOST:PORT, HOST:PORT or unix:/PATH.
-func DialURL(address string) (func(ctx context.Context) (net.Conn, error), error) {
-	network, addr := "tcp", address
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		network, addr = "unix", strings.TrimPrefix(path, "//")
-		if addr == "" {
-			return nil, fmt.Errorf("proxy: upstream %q: path missing, as in unix:/run/app.sock", address)
-		}
-	} else if strings.Contains(address, "://") {
-		u, err := url.Parse(address)
-		if err != nil {
-			return nil, fmt.Errorf("proxy: upstream: %w", err)
-		}
-		if u.Scheme != "http" || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
-			return nil, fmt.Errorf("proxy: upstream %q: use http://HOST:PORT or unix:/PATH", address)
-		}
-		if addr = u.Host; u.Port() == "" {
-			addr = net.JoinHostPort(u.Hostname(), "80")
-		}
-	}
-	if network == "tcp" {
-		if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
-			return nil, fmt.Errorf("proxy: upstream %q: use http://HOST:PORT or unix:/PATH", address)
-		}
+// address of the app: http://HOST:PORT or unix:/PATH.
+func DialURL(text string) (func(ctx context.Context) (net.Conn, error), error) {
+	u, err := address.ParseUpstream(text)
+	if err != nil {
+		return nil, fmt.Errorf("proxy: upstream %w", err)
 	}
 	dialer := &net.Dialer{KeepAlive: 15 * time.Second}
-	return func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, addr) }, nil
+	return func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, u.Network, u.Address) }, nil
 }

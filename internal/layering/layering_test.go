@@ -22,16 +22,17 @@ const module = "shardway"
 func allowed() map[string][]string {
 	return map[string][]string{
 		// Pure.
-		"shardmap": {},
-		"ack":      {"shardmap"},
-		"config":   {"internal/bounds"},
+		"shardmap":  {},
+		"ack":       {"shardmap"},
+		"keysource": {"internal/mistake", "internal/nearest"},
+		"config":    {"keysource", "internal/address", "internal/bounds", "internal/mistake", "internal/nearest"},
 		// Beside each other, below proxy.
 		"queue":     {},
 		"endpoints": {},
 		"peer":      {},
 		// The data path.
 		"proxy/h1": {},
-		"proxy":    {"proxy/h1", "shardmap", "queue", "internal/problem"},
+		"proxy":    {"proxy/h1", "keysource", "shardmap", "queue", "internal/address", "internal/problem"},
 		// The operator's side.
 		"admin": {"shardmap", "internal/problem"},
 		// The composition.
@@ -45,9 +46,12 @@ func allowed() map[string][]string {
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
 		"node/process":   {"node", "node/disk", "node/gossip", "ack", "admin", "config", "proxy", "queue", "internal/clock", "internal/logfile", "internal/secret"},
 		// The ends.
+		"internal/address": {"internal/mistake"},
 		"internal/bounds":  {},
 		"internal/clock":   {},
 		"internal/logfile": {},
+		"internal/mistake": {},
+		"internal/nearest": {},
 		"internal/overlay": {}, // only tests use it
 		"internal/problem": {},
 		"internal/secret":  {},
@@ -148,7 +152,7 @@ func TestWhatMustStayOut(t *testing.T) {
 		packages []string
 		out      []string // our packages and foreign modules
 	}{
-		{[]string{"shardmap", "ack"}, []string{"net", "math/rand", "math/rand/v2", "github.com/rs/zerolog"}},
+		{[]string{"shardmap", "ack", "keysource"}, []string{"net", "math/rand", "math/rand/v2", "github.com/rs/zerolog"}},
 		{[]string{"queue", "endpoints", "peer", "proxy", "admin", "config"}, []string{"github.com/hashicorp", "go.etcd.io/bbolt", module + "/node"}},
 		{[]string{"queue", "endpoints", "peer", "proxy", "admin"}, []string{module + "/config"}},
 		{[]string{""}, []string{"github.com/coder/websocket", module + "/e2e", module + "/internal/simnet"}},

@@ -162,11 +162,7 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 
 // proxySettings are the settings that a running proxy takes over.
 func proxySettings(c *config.Config) (proxy.Settings, error) {
-	spec := proxy.KeySpec{Sources: c.Keys, OnMissing: string(c.OnMissing)}
-	for _, r := range c.Routes {
-		spec.Routes = append(spec.Routes, proxy.KeyRoute{Prefix: r.Prefix, Sources: r.Keys})
-	}
-	keys, err := proxy.NewKeys(spec)
+	keys, err := proxy.NewKeys(proxy.KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissing: string(c.OnMissing)})
 	if err != nil {
 		return proxy.Settings{}, err
 	}

@@ -1,10 +1,11 @@
-package config
+// Package nearest finds the word that a misspelt one was meant to be. It is pure.
+package nearest
 
 import "strings"
 
-// nearest returns the word that a misspelt one most likely meant, or "" when
+// Word returns the word that a misspelt one most likely meant, or "" when
 // none is close. A word that begins with the misspelt one counts as close.
-func nearest(word string, words []string) string {
+func Word(word string, words []string) string {
 	best, least := "", max(1, len(word)/4)+1
 	for _, w := range words {
 		d := distance(word, w)

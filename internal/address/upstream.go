@@ -1,0 +1,56 @@
+package address
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"shardway/internal/mistake"
+)
+
+// Upstream is where an app listens, in the words of package net.
+type Upstream struct {
+	Network string // tcp or unix
+	Address string // host:port, or the path of the socket
+}
+
+// ParseUpstream reads the address of an app: http://HOST, http://HOST:PORT or
+// unix:/PATH. The error is a *mistake.Error without its key.
+func ParseUpstream(text string) (Upstream, error) {
+	const remedy = "write http://host:port, like http://127.0.0.1:9000, or unix:/path"
+	wrong := func(wrong, remedy string) (Upstream, error) {
+		return Upstream{}, &mistake.Error{Value: text, Wrong: wrong, Remedy: remedy}
+	}
+	if path, ok := strings.CutPrefix(text, "unix:"); ok {
+		const longest = 107 // sun_path without its final zero
+		switch {
+		case !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//"):
+			return wrong("the path of the socket does not begin at the root", "write unix:/path, like unix:/run/app.sock")
+		case len(path) > longest || strings.ContainsRune(path, 0):
+			return wrong("no system knows sockets of that name", "choose a path of at most "+strconv.Itoa(longest)+" bytes")
+		}
+		return Upstream{"unix", path}, nil
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || !strings.Contains(text, "://"):
+		return wrong("not a URL", remedy)
+	case u.Scheme == "https":
+		return wrong("apps behind TLS are not supported in this version", remedy)
+	case u.Scheme != "http":
+		return wrong(strconv.Quote(u.Scheme)+" is not supported", remedy)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
+		return wrong("only a host and a port have a place here", remedy)
+	case u.Hostname() == "" || !IsHost(u.Hostname()):
+		return wrong("there is no host in it", remedy)
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	if !IsPort(port) {
+		return wrong(strconv.Quote(port)+" is no port", "give a fixed port from 1 to 65535")
+	}
+	return Upstream{"tcp", net.JoinHostPort(u.Hostname(), port)}, nil
+}
