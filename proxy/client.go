@@ -51,7 +51,8 @@ type client struct {
 	scratch []byte
 	body    []byte
 	gate    func() (time.Duration, error)
-	lower   func() // c.release, bound once
+	lower   func()                        // c.release, bound once
+	leaves  func() (time.Duration, error) // c.answerLeaves, likewise
 
 	// admitted is what ends the request's part in its shard's in-flight count; nil
 	// when there is none.
@@ -79,6 +80,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.slot.client = c.h
 	c.gate = c.askLease
 	c.lower = c.release
+	c.leaves = c.answerLeaves
 	c.gone.init(c.h, c.left)
 	if ingress == "" {
 		c.from.set(conn, c.set.TrustedProxies)

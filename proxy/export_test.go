@@ -1,6 +1,21 @@
 package proxy
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // CountBuffers counts in n the buffers that connections have. Before the first one.
 func (s *Server) CountBuffers(n *atomic.Int64) { s.buffers.Lent = n }
+
+// BeforeAnswers has f called before the first byte of an answer leaves while its run
+// goes on, on the connections that are open and idle now.
+func (s *Server) BeforeAnswers(f func()) {
+	for _, c := range s.conns.appendAll(nil) {
+		leaves := c.leaves
+		c.leaves = func() (time.Duration, error) {
+			f()
+			return leaves()
+		}
+	}
+}

@@ -15,48 +15,55 @@ const (
 	heldFor    = 25 * time.Millisecond
 )
 
+// errCutFirst reports a run that was cut before the first byte of its answer left.
+var errCutFirst = errors.New("proxy: cut before the answer began")
+
 // relay passes the answer that has begun to come in on to the client, and ends
-// the trip. From here on there is no other answer: what breaks off is cut.
+// the trip. Once its first byte leaves there is no other answer: what breaks off
+// then is cut. One that is here as a whole leaves when its run has ended already:
+// the app is done with the request, so a cut takes nothing from the client, and a
+// client that reads slowly holds up no drain.
 func (c *client) relay(p *trip) verdict {
 	res := &p.l.res
 	c.x.heads++
 	if err := res.Body.Gather(heldAnswer, heldFor); err != nil {
 		return c.broken(p, err)
 	}
-	flags := uint64(slotAnswered)
-	if isEvents(res) {
+	streams := isEvents(res)
+	if streams {
 		c.slot.events.begin()
-		flags |= slotEvents
-	}
-	if !c.slot.mark(flags) {
-		return c.broken(p, nil)
+		if !c.slot.mark(slotAnswered | slotEvents) {
+			return c.broken(p, nil)
+		}
+		if p.r.Kind == Local {
+			p.l.pool.detach(p.l, nil)
+		}
 	}
 	p.l.pool.gate.served()
-	if p.r.Kind == Local && flags&slotEvents != 0 {
-		p.l.pool.detach(p.l, nil)
-	}
-	c.answered(res.Status(), res)
+	before, keep := c.h.Sent(), c.x.keep
 	w := c.h.WriteResponseHead(res, c.editResponse(p, res))
 	var rerr, werr error
-	if flags&slotEvents != 0 {
+	if streams {
 		rerr, werr = c.slot.events.copy(w, &res.Body)
 	} else {
-		_, rerr, werr = w.Copy(&res.Body)
-	}
-	if rerr != nil || werr != nil {
-		w.Abort()
-		switch why := c.end(p); {
-		case why != causeNone:
-		case errors.Is(rerr, errOver):
-			c.s.metrics.cut(causeMoved.String(), 1)
-		case rerr != nil:
-			c.s.metrics.answersCut.Add(1)
+		w.Gate(c.leaves)
+		if res.Body.Whole() {
+			w.Reserve(int(res.Body.Remaining()))
 		}
-		c.s.metrics.request(c.x.route, res.Status())
-		c.x.cut, c.x.account.code = true, accessCut
-		return done
+		_, rerr, werr = w.Copy(&res.Body)
+		w.Gate(nil)
 	}
+	failed := rerr != nil || werr != nil
+	if failed && c.h.Sent() == before && !c.slot.mark(slotAnswered) {
+		w.Discard() // nobody has seen anything of it
+		c.x.keep = keep
+		return c.broken(p, rerr)
+	}
+	c.answered(res.Status(), res)
 	c.s.metrics.request(c.x.route, res.Status())
+	if failed {
+		return c.cutOff(p, w, rerr)
+	}
 	sent := c.awaitUpload() && !c.up.broken
 	if !sent || !res.KeepAlive() {
 		_ = p.l.Close() // then the app runs it no more, as far as can be told
@@ -77,6 +84,28 @@ func (c *client) relay(p *trip) verdict {
 	} else {
 		p.l.pool.drop(p.l)
 	}
+	return done
+}
+
+// answerLeaves is asked right before the first byte of an answer goes to the client.
+func (c *client) answerLeaves() (time.Duration, error) {
+	if !c.slot.mark(slotAnswered) {
+		return 0, errCutFirst
+	}
+	return 0, nil
+}
+
+// cutOff ends a trip whose answer broke off after some of it had left.
+func (c *client) cutOff(p *trip, w *h1.Writer, rerr error) verdict {
+	w.Abort()
+	switch why := c.end(p); {
+	case why != causeNone:
+	case errors.Is(rerr, errOver):
+		c.s.metrics.cut(causeMoved.String(), 1)
+	case rerr != nil:
+		c.s.metrics.answersCut.Add(1)
+	}
+	c.x.cut, c.x.account.code = true, accessCut
 	return done
 }
 

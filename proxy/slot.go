@@ -36,7 +36,7 @@ type slot struct {
 
 const (
 	slotKind     = 0x03 // a Kind; zero is idle
-	slotAnswered = 0x04 // the head of the answer is going to the client
+	slotAnswered = 0x04 // bytes of the answer go to the client
 	slotTunnel   = 0x08 // upgraded
 	slotKeyless  = 0x10 // no shard: the key sources found nothing, on-missing is local
 	slotEvents   = 0x20 // the answer is an event stream

@@ -176,6 +176,12 @@ func (b *Body) Gather(limit int64, d time.Duration) error {
 	return nil
 }
 
+// Whole reports whether all that is left of a body of known length is buffered, or
+// nothing is left: it can be read without waiting.
+func (b *Body) Whole() bool {
+	return b.err == nil && (b.state == atEnd || b.kind == Length && b.left <= int64(b.in.buffered()))
+}
+
 // Drain reads and drops the rest of the body, up to limit bytes of it. Nil
 // means that the connection stands at the next message.
 func (b *Body) Drain(limit int64) error {

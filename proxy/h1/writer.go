@@ -44,6 +44,10 @@ func (w *Writer) PutString(s string) {
 	w.n += copy(w.buf[w.n:], s)
 }
 
+// Reserve makes room for n bytes of body, so that they leave together with what is
+// buffered already and not before Flush or Close.
+func (w *Writer) Reserve(n int) { w.reserve(n) }
+
 // Begin starts a body: size bytes of it if kind is Length. WriteRequestHead
 // and WriteResponseHead have done so.
 func (w *Writer) Begin(kind Kind, size int64) {
