@@ -97,6 +97,7 @@ func (p *Port) try(ctx context.Context, node string, h []byte, kind Kind) (*Conn
 	if err != nil {
 		return nil, fmt.Errorf("dial %q at %s: %w", node, addr, err)
 	}
+	raw = promptly(raw)
 	p.tune(raw, kind)
 	c, err := p.greet(ctx, raw, h, node, kind)
 	if err != nil {
@@ -149,6 +150,9 @@ func (p *Port) greet(ctx context.Context, raw net.Conn, h []byte, node string, k
 	}
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return nil, err
+	}
+	if plain := settle(raw, kind); p.o.WrapClient == nil {
+		c = plain
 	}
 	return &Conn{Conn: c, kind: kind, peer: peer, direct: p.o.WrapClient == nil}, nil
 }

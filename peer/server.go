@@ -54,7 +54,7 @@ func (s *server) accept(ctx context.Context) error {
 		raw, err := s.ln.Accept()
 		if err == nil {
 			pause = least
-			s.wg.Go(func() { s.serve(ctx, raw) })
+			s.wg.Go(func() { s.serve(ctx, promptly(raw)) })
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
@@ -136,6 +136,9 @@ func (s *server) enter(raw, under net.Conn, h hello, young *youngConn) *Conn {
 		s.refuse(under, refuse(RefusedBusy, "%d streams of kind %s are open, as many as may be",
 			p.o.most(h.kind), h.kind), h.from.Node)
 		return nil
+	}
+	if plain := settle(raw, h.kind); p.o.WrapServer == nil {
+		under = plain
 	}
 	c := &Conn{Conn: under, kind: h.kind, peer: h.from, direct: p.o.WrapServer == nil, onClose: s.forget}
 	// From here on nobody evicts it: what the dialer is told must hold.
