@@ -31,6 +31,13 @@ type coverage struct {
 	forged, forgedTakings, removed           int
 	excusedAdmits, excusedForged             int
 	excusedStops, extremeClocks              int
+	rivals, undecided, secondVotes           int
+	blackouts, torn, waited, cutOffs         int
+	slowWrites, hungWrites, failedWrites     int
+	inherited, inheritedConfs                int
+	lostEntries, lostConfs                   int
+	trails, skips, lateLeaders               int
+	demoted, expelled, leftLeaders, letGo    int
 	stuck                                    [8]int
 	rounds, drops, takings, stepDowns        map[string]int
 }
@@ -49,6 +56,13 @@ const (
 type figure struct {
 	name string
 	n    int
+	rare bool
+}
+
+// counter is where a figure is counted.
+type counter struct {
+	name string
+	n    *int
 	rare bool
 }
 
@@ -85,52 +99,81 @@ func (c *coverage) played(w *world) {
 	}
 }
 
+// counters are all but those of maps.
+func (c *coverage) counters() []counter {
+	return []counter{
+		{"schedules", &c.schedules, false},
+		{"schedules whose clocks differ by all they may", &c.extremeClocks, false},
+		{"messages lost", &c.lost, false},
+		{"messages repeated", &c.repeated, false},
+		{"messages much delayed", &c.delayed, false},
+		{"messages stalled", &c.stalled, false},
+		{"elections", &c.elections, false},
+		{"leader changes with an open proposal", &c.openElections, false},
+		{"leaderships begun with one", &c.openLeads, false},
+		{"kills", &c.crashes, false},
+		{"wiped disks", &c.wipes, false},
+		{"pauses", &c.pauses, false},
+		{"pauses before a write", &c.pausedWrites, false},
+		{"partitions", &c.partitions, false},
+		{"one-way partitions", &c.oneWays, false},
+		{"bridges", &c.bridges, false},
+		{"Raft held back", &c.noLogs, false},
+		{"restarts with an old log", &c.oldStarts, false},
+		{"snapshots written", &c.snapshots, false},
+		{"snapshots sent", &c.installs, false},
+		{"restores with an open proposal", &c.openRestores, true},
+		{"configuration changes", &c.reconfigured, false},
+		{"maps committed", &c.commits, false},
+		{"void entries", &c.voids, false},
+		{"void commits", &c.voidCommits, true},
+		{"entries submitted late", &c.lateSubmits, false},
+		{"entries not submitted", &c.failedSubmits, false},
+		{"barriers submitted late", &c.lateBarriers, false},
+		{"barriers not submitted", &c.failedBarriers, false},
+		{"leases granted", &c.leases, false},
+		{"requests admitted", &c.requests, false},
+		{"requests cut", &c.cuts, false},
+		{"drains cut", &c.cutDrains, false},
+		{"damped drops", &c.damped, true},
+		{"boots refused", &c.refusedBoots, false},
+		{"duplicates refused", &c.refusedDuplicates, false},
+		{"timings changed", &c.retimed, false},
+		{"changes of timing refused for being too soon", &c.tooSoon, false},
+		{"refusals forged", &c.forged, false},
+		{"takings by a forged refusal", &c.forgedTakings, true},
+		{"removals", &c.removed, false},
+		{"excused: admitted by both, refusal forged", &c.excusedAdmits, true},
+		{"excused: ran beside, refusal forged", &c.excusedForged, true},
+		{"excused: ran beside, process stopped", &c.excusedStops, true},
+		{"elections with rivals in one term", &c.rivals, false},
+		{"elections that nobody won", &c.undecided, false},
+		{"voters asked twice in one term", &c.secondVotes, false},
+		{"power failures", &c.blackouts, false},
+		{"slow writes", &c.slowWrites, false},
+		{"hung writes", &c.hungWrites, false},
+		{"failed writes", &c.failedWrites, false},
+		{"ended in the middle of a write", &c.torn, false},
+		{"messages that waited for a write", &c.waited, false},
+		{"leaders cut off for a hung disk", &c.cutOffs, false},
+		{"entries committed by a later leader", &c.inherited, false},
+		{"entries lost with their leader", &c.lostEntries, false},
+		{"configurations committed by a later leader", &c.inheritedConfs, false},
+		{"configurations lost with their leader", &c.lostConfs, true},
+		{"snapshots with a log that trails", &c.trails, false},
+		{"snapshots sent that skip entries", &c.skips, false},
+		{"elected far behind what is committed", &c.lateLeaders, false},
+		{"voters demoted", &c.demoted, false},
+		{"servers removed that run", &c.expelled, false},
+		{"servers removed that left or were dead for long", &c.letGo, false},
+		{"leaders that lost their vote", &c.leftLeaders, false},
+	}
+}
+
 func (c *coverage) figures() []figure {
-	f := []figure{
-		{"schedules", c.schedules, false},
-		{"schedules whose clocks differ by all they may", c.extremeClocks, false},
-		{"messages lost", c.lost, false},
-		{"messages repeated", c.repeated, false},
-		{"messages much delayed", c.delayed, false},
-		{"messages stalled", c.stalled, false},
-		{"elections", c.elections, false},
-		{"leader changes with an open proposal", c.openElections, false},
-		{"leaderships begun with one", c.openLeads, false},
-		{"kills", c.crashes, false},
-		{"wiped disks", c.wipes, false},
-		{"pauses", c.pauses, false},
-		{"pauses before a write", c.pausedWrites, false},
-		{"partitions", c.partitions, false},
-		{"one-way partitions", c.oneWays, false},
-		{"bridges", c.bridges, false},
-		{"Raft held back", c.noLogs, false},
-		{"restarts with an old log", c.oldStarts, false},
-		{"snapshots written", c.snapshots, false},
-		{"snapshots sent", c.installs, false},
-		{"restores with an open proposal", c.openRestores, true},
-		{"configuration changes", c.reconfigured, false},
-		{"maps committed", c.commits, false},
-		{"void entries", c.voids, false},
-		{"void commits", c.voidCommits, true},
-		{"entries submitted late", c.lateSubmits, false},
-		{"entries not submitted", c.failedSubmits, false},
-		{"barriers submitted late", c.lateBarriers, false},
-		{"barriers not submitted", c.failedBarriers, false},
-		{"leases granted", c.leases, false},
-		{"requests admitted", c.requests, false},
-		{"requests cut", c.cuts, false},
-		{"drains cut", c.cutDrains, false},
-		{"damped drops", c.damped, true},
-		{"boots refused", c.refusedBoots, false},
-		{"duplicates refused", c.refusedDuplicates, false},
-		{"timings changed", c.retimed, false},
-		{"changes of timing refused for being too soon", c.tooSoon, false},
-		{"refusals forged", c.forged, false},
-		{"takings by a forged refusal", c.forgedTakings, true},
-		{"removals", c.removed, false},
-		{"excused: admitted by both, refusal forged", c.excusedAdmits, true},
-		{"excused: ran beside, refusal forged", c.excusedForged, true},
-		{"excused: ran beside, process stopped", c.excusedStops, true},
+	var f []figure
+	for _, k := range c.counters() {
+		f = append(f, figure{k.name, *k.n, k.rare})
 	}
 	for i, what := range []string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard", "reached by nobody"} {
 		f = append(f, figure{"for good: " + what, c.stuck[i], true})
@@ -209,53 +252,9 @@ func TestLongRunMissesWhatNeverHappened(t *testing.T) {
 
 // add sums up what two runs went through.
 func (c *coverage) add(o *coverage) {
-	for _, p := range [][2]*int{
-		{&c.schedules, &o.schedules},
-		{&c.extremeClocks, &o.extremeClocks},
-		{&c.lost, &o.lost},
-		{&c.repeated, &o.repeated},
-		{&c.delayed, &o.delayed},
-		{&c.stalled, &o.stalled},
-		{&c.elections, &o.elections},
-		{&c.openElections, &o.openElections},
-		{&c.openLeads, &o.openLeads},
-		{&c.crashes, &o.crashes},
-		{&c.wipes, &o.wipes},
-		{&c.pauses, &o.pauses},
-		{&c.pausedWrites, &o.pausedWrites},
-		{&c.partitions, &o.partitions},
-		{&c.oneWays, &o.oneWays},
-		{&c.bridges, &o.bridges},
-		{&c.noLogs, &o.noLogs},
-		{&c.oldStarts, &o.oldStarts},
-		{&c.installs, &o.installs},
-		{&c.openRestores, &o.openRestores},
-		{&c.snapshots, &o.snapshots},
-		{&c.reconfigured, &o.reconfigured},
-		{&c.commits, &o.commits},
-		{&c.voids, &o.voids},
-		{&c.voidCommits, &o.voidCommits},
-		{&c.lateSubmits, &o.lateSubmits},
-		{&c.failedSubmits, &o.failedSubmits},
-		{&c.lateBarriers, &o.lateBarriers},
-		{&c.failedBarriers, &o.failedBarriers},
-		{&c.leases, &o.leases},
-		{&c.requests, &o.requests},
-		{&c.cuts, &o.cuts},
-		{&c.cutDrains, &o.cutDrains},
-		{&c.damped, &o.damped},
-		{&c.refusedBoots, &o.refusedBoots},
-		{&c.refusedDuplicates, &o.refusedDuplicates},
-		{&c.retimed, &o.retimed},
-		{&c.tooSoon, &o.tooSoon},
-		{&c.forged, &o.forged},
-		{&c.forgedTakings, &o.forgedTakings},
-		{&c.removed, &o.removed},
-		{&c.excusedAdmits, &o.excusedAdmits},
-		{&c.excusedForged, &o.excusedForged},
-		{&c.excusedStops, &o.excusedStops},
-	} {
-		*p[0] += *p[1]
+	theirs := o.counters()
+	for i, k := range c.counters() {
+		*k.n += *theirs[i].n
 	}
 	c.steps, c.faults = append(c.steps, o.steps...), append(c.faults, o.faults...)
 	for i := range c.stuck {

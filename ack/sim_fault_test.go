@@ -46,6 +46,8 @@ func kinds(list string) []weighted {
 		"slow-cut": faultSlowCut, "deaf": faultDeaf, "compact": faultCompact, "join": faultJoin, "weight": faultWeight, "laggard": faultLaggard,
 		"trap": faultTrap, "blind": faultBlind, "straggler": faultStraggler, "old-boot": faultOldBoot, "echoes": faultEchoes, "convert": faultConvert, "late-barrier": faultLateBarrier,
 		"last-words": faultLastWords, "late-answers": faultLateAnswers, "late-evidence": faultLateEvidence, "late-commit": faultLateCommit,
+		"disk": faultDisk, "hang": faultHang, "power": faultPower, "outage": faultOutage, "split": faultSplit,
+		"demote": faultDemote, "expel": faultExpel, "reconfigure": faultReconfigure, "trail": faultTrail,
 		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-fence": faultRetimeFence,
 	}
 	var out []weighted
@@ -102,6 +104,7 @@ func (m *simMix) setup(w *world) {
 	w.lateSubmit = m.lateSubmit
 	n := m.hosts[0] + w.n(m.hosts[1]-m.hosts[0]+1)
 	w.voters = min(n, 3)
+	w.deadServerAfter = w.span(time.Second, 9*time.Second)
 	if n == 5 && w.n(2) == 0 {
 		w.voters = 5
 	}
@@ -126,6 +129,7 @@ func (m *simMix) setup(w *world) {
 // populate makes the hosts and what is on the disks of a cluster just founded.
 func (w *world) populate(n, founders int) {
 	first := &simConf{}
+	w.first = first
 	for i := range n {
 		h := &host{w: w, i: i, id: shardmap.NodeID('a' + rune(i)), downFrom: 0, rate: w.clockRate(), weight: 1}
 		w.hosts = append(w.hosts, h)
@@ -148,7 +152,7 @@ func (w *world) populate(n, founders int) {
 	}
 	for _, h := range w.hosts {
 		if !h.absent {
-			h.disk.base, h.disk.baseTerm, h.disk.baseConf, h.disk.conf, h.disk.term = 2, 1, first, first, 1
+			h.disk.found(first)
 		}
 	}
 }
@@ -252,6 +256,7 @@ func (w *world) heal() {
 	stuck := w.stickOne()
 	for _, h := range w.hosts {
 		h.pauseAt, h.slowCut = pauseNowhere, false
+		h.well()
 		if h == stuck {
 			continue
 		}
@@ -316,23 +321,35 @@ func (w *world) stickOne() *host {
 	return h
 }
 
-// spares reports whether the other voters are a quorum, with their disks.
+// spares reports whether the other voters are a quorum, with their disks, whichever
+// configuration it comes to.
 func (w *world) spares(h *host) bool {
-	conf := w.newestConf()
-	n := 0
+	if !w.elects(w.newestConf().voters, h) {
+		return false
+	}
 	for _, o := range w.hosts {
-		for _, v := range conf.voters {
-			if o != h && v == o.server() {
-				n++
-			}
+		if c := o.disk.conf; len(c.voters) > 0 && !w.elects(c.voters, h) {
+			return false
 		}
 	}
-	return 2*n > len(conf.voters)
+	return true
+}
+
+// elects reports whether of these voters a quorum have their disks, not counting
+// that of a host.
+func (w *world) elects(voters []string, without *host) bool {
+	n := 0
+	for _, o := range w.hosts {
+		if o != without && slices.Contains(voters, o.server()) {
+			n++
+		}
+	}
+	return 2*n > len(voters)
 }
 
 // newestConf returns the latest configuration that is committed.
 func (w *world) newestConf() *simConf {
-	best := w.hosts[0].disk.baseConf
+	best := w.first
 	for _, e := range slices.Backward(w.committed) {
 		if e != nil && e.conf != nil {
 			return e.conf

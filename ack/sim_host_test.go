@@ -35,7 +35,10 @@ type host struct {
 	mute      bool // its heartbeats get lost
 	lost      bool // never starts again
 	weight    uint32
-	flags     ack.Timing // what it was started with, which counts for nothing
+	diskSlow  time.Duration // the longest that a write takes; zero: none takes any time
+	diskFails int           // in a thousand: writes that fail
+	diskHangs time.Duration // until when no write ends
+	flags     ack.Timing    // what it was started with, which counts for nothing
 }
 
 // pausePoint names where in its own doing a process is stopped.
@@ -61,7 +64,7 @@ func (h *host) newDisk() {
 	if h.w.plant == plantServerIsNode {
 		server = string(h.id)
 	}
-	h.disk = &simDisk{server: server, conf: &simConf{}, baseConf: &simConf{}}
+	h.disk = &simDisk{server: server, conf: &simConf{}, baseConf: &simConf{}, snapConf: &simConf{}}
 }
 
 // proc is one process of a node.
@@ -75,7 +78,12 @@ type proc struct {
 
 	// Raft.
 	leader         bool
-	hint           int // the host it takes for the leader; -1: none
+	hint           int // the host that its heartbeats go to; -1: none
+	follows        int // the host that leads, as far as Raft knows now
+	stands         *candidacy
+	writing        *writing
+	waiting        []func() // for the end of the write
+	isolated       bool     // it leads, its disk hangs, and it is cut off for that
 	contact        time.Duration
 	patience       time.Duration
 	quorumPatience time.Duration
@@ -102,11 +110,13 @@ type brokenBeats struct{ boot, nonce uint64 }
 // start starts a process from what is on the disk.
 func (h *host) start() {
 	w := h.w
-	h.disk.boot++
-	if w.plant == plantRandomBoot {
-		h.disk.boot = 1 + w.dice.Uint64N(1<<40)
-	}
-	p := &proc{w: w, h: h, disk: h.disk, origin: w.now, nonce: w.dice.Uint64(), hint: -1, contact: w.now}
+	h.disk.do(w, writesBoot, func(d *simDisk) {
+		d.boot++
+		if w.plant == plantRandomBoot {
+			d.boot = 1 + w.dice.Uint64N(1<<40)
+		}
+	})
+	p := &proc{w: w, h: h, disk: h.disk, origin: w.now, nonce: w.dice.Uint64(), hint: -1, follows: nobody, contact: w.now}
 	p.patience = w.span(400*time.Millisecond, 900*time.Millisecond)
 	p.quorumPatience = w.span(250*time.Millisecond, 900*time.Millisecond)
 	h.proc, h.downFrom, h.deferred, h.stopped, h.pauseAt = p, -1, nil, false, pauseNowhere
@@ -114,7 +124,7 @@ func (h *host) start() {
 	if h.disk.snap != nil {
 		p.fsm = p.restored(h.disk.snap)
 	}
-	p.commit, p.raftApplied = h.disk.base, h.disk.base
+	p.commit, p.raftApplied = h.disk.snapAt, h.disk.snapAt
 	p.initAgent()
 	// Not its first start, and the log went on without it.
 	if h.disk.boot > 1 && h.disk.last() < w.truth.Index() {
@@ -155,6 +165,7 @@ func (h *host) crash() {
 // gone ends the process.
 func (h *host) gone() {
 	p := h.proc
+	p.torn()
 	p.dead = true
 	p.reqs = nil
 	h.proc, h.downFrom = nil, h.w.now
@@ -245,8 +256,8 @@ func (p *proc) connBroke(other *proc) {
 	w.after(w.span(time.Millisecond, 20*time.Millisecond), p, func() { p.redial(other.h, 3) })
 	if p.hint == i && !p.leader && p.isVoter() {
 		w.after(w.span(5*time.Millisecond, 150*time.Millisecond), p, func() {
-			if p.hint == i && !p.leader && other.h.proc == nil && p.wouldWin() {
-				p.campaign("the leader's process is gone")
+			if p.hint == i && !p.leader && other.h.proc == nil && p.stands == nil {
+				p.stand("the leader's process is gone", true, w.n(2) == 0)
 			}
 		})
 	}

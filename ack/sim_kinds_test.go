@@ -374,10 +374,55 @@ func faultCompact(w *world) bool {
 	before := w.cover.snapshots
 	for _, h := range w.hosts {
 		if running(h) && w.pick(2) == 0 {
-			h.proc.compact(uint64(w.pick(3)))
+			h.proc.compact(uint64(w.pick(3) * w.pick(4)))
 		}
 	}
 	return w.cover.snapshots > before
+}
+
+// faultTrail lets a node apply nothing and its log stand still while the others go
+// on and forget what it lacks; perhaps it leads then.
+func faultTrail(w *world) bool {
+	x := w.anyone()
+	if x == nil {
+		return false
+	}
+	w.logf("scene: %s trails behind", x.id)
+	blocked := w.pick(2) == 0
+	w.hold(x, true)
+	w.undo(w.lasting(), func() { w.hold(x, false) })
+	if blocked {
+		for i := range w.hosts {
+			w.noLog[i][x.i] = true
+		}
+	}
+	for range 1 + w.pick(3) {
+		if w.pick(2) == 0 {
+			faultElect(w)
+		} else {
+			faultSick(w)
+		}
+		w.run(w.now+w.span(20*time.Millisecond, 250*time.Millisecond), nil)
+	}
+	for _, h := range w.hosts {
+		if running(h) && h != x {
+			h.proc.compact(uint64(w.pick(2) * w.pick(8)))
+		}
+	}
+	for i := range w.hosts {
+		w.noLog[i][x.i] = false
+	}
+	w.run(w.now+w.span(0, 150*time.Millisecond), nil)
+	switch p := x.proc; {
+	case p == nil:
+	case w.pick(3) == 0:
+		x.crash()
+		w.back(x, 0)
+	case w.pick(2) == 0:
+		p.campaign("far behind")
+	}
+	w.run(w.now+w.span(50*time.Millisecond, 400*time.Millisecond), nil)
+	return true
 }
 
 func faultJoin(w *world) bool {

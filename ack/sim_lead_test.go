@@ -89,7 +89,7 @@ func (l *leading) issueBarrier() {
 		if l.over {
 			return
 		}
-		if p.leader && !w.perMille(w.lateSubmit/2) {
+		if p.takes() && !w.perMille(w.lateSubmit/2) {
 			l.barrier, l.appends = p.appendEntry(&logEntry{}), p.disk.term
 			l.lookForBarrier()
 			return
@@ -229,7 +229,7 @@ func (l *leading) submit(e ack.Submit) {
 		w.cover.lateSubmits++
 	}
 	w.after(d, p, func() {
-		if p.leader && !w.perMille(w.lateSubmit/4) {
+		if p.takes() && !w.perMille(w.lateSubmit/4) {
 			i := p.appendEntry(&logEntry{data: entry, commit: e.Commit})
 			w.logf("%s appends %s at %d", p.h.id, map[bool]string{true: "a commit", false: "a proposal"}[e.Commit], i)
 			return

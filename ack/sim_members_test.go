@@ -15,30 +15,140 @@ func (l *leading) members() {
 		return
 	}
 	w.after(w.span(80*time.Millisecond, 200*time.Millisecond), p, l.members)
-	c := p.disk.conf
-	if l.conf == nil || !p.confSettled() {
+	if l.conf == nil || !p.takes() || !p.confSettled() || l.replaces() || l.letsGo() {
 		return
 	}
+	c := p.disk.conf
+	if len(c.voters) < w.voters {
+		if s := l.spare(); s != "" {
+			l.reconfigure("promotes "+s, with(c.voters, s), without(c.others, s))
+		}
+	}
+}
+
+// replaces removes the server of a disk that was replaced, or adds one that is new.
+func (l *leading) replaces() bool {
+	p, w := l.p, l.p.w
+	c := p.disk.conf
 	for _, h := range w.hosts {
-		if h.proc == nil || !w.reach(p.h, h) || !w.reach(h, p.h) || c.has(h.server()) {
+		if h.proc == nil || h.proc.leaving || !w.reach(p.h, h) || !w.reach(h, p.h) || c.has(h.server()) {
 			continue
 		}
 		if old := c.serverOf(h.id); old != "" {
-			l.reconfigure("removes "+old, without(c.voters, old), without(c.others, old))
+			if len(c.voters) > 1 || !c.votes(old) {
+				l.reconfigure("removes "+old, without(c.voters, old), without(c.others, old))
+			}
 		} else {
 			l.reconfigure("adds "+h.server(), c.voters, with(c.others, h.server()))
 		}
-		return
+		return true
 	}
-	if len(c.voters) >= w.voters {
-		return
+	return false
+}
+
+// letsGo removes the server of a node that has said goodbye, or that is down for
+// long: one that votes only if three are left, and it first gets a successor.
+func (l *leading) letsGo() bool {
+	p, w := l.p, l.p.w
+	c := p.disk.conf
+	for _, h := range w.hosts {
+		s := h.server()
+		long := h.proc == nil && w.now-h.downFrom > w.deadServerAfter
+		if h == p.h || !c.has(s) || !long && (h.proc == nil || !h.proc.goodbye) {
+			continue
+		}
+		switch spare := l.spare(); {
+		case c.votes(s) && long && spare != "" && len(c.voters) <= w.voters:
+			l.reconfigure("promotes "+spare+" in place of "+s, with(c.voters, spare), without(c.others, spare))
+		case !c.votes(s) || len(c.voters) > 3:
+			w.cover.letGo++
+			l.reconfigure("lets go "+s, without(c.voters, s), without(c.others, s))
+		default:
+			continue
+		}
+		return true
 	}
-	for _, s := range c.others {
-		if h := w.byNode(nodeOf(s)); h.proc != nil && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit {
-			l.reconfigure("promotes "+s, with(c.voters, s), without(c.others, s))
-			return
+	return false
+}
+
+// spare returns a server without a vote that may have one, or "".
+func (l *leading) spare() string {
+	p, w := l.p, l.p.w
+	for _, s := range p.disk.conf.others {
+		if h := w.byNode(nodeOf(s)); h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit {
+			return s
 		}
 	}
+	return ""
+}
+
+// faultDemote takes a voter its vote; the leader may be the one.
+func faultDemote(w *world) bool {
+	l := w.somebody(func(h *host) bool { return w.reconfigures(h) && len(h.proc.disk.conf.voters) > 2 })
+	if l == nil {
+		return false
+	}
+	c := l.proc.disk.conf
+	s := c.voters[w.pick(len(c.voters))]
+	if !w.mayLose(c, s) {
+		return false
+	}
+	w.cover.demoted++
+	l.proc.lead.reconfigure("demotes "+s, without(c.voters, s), with(c.others, s))
+	return true
+}
+
+// faultExpel takes out the server of a node that runs, as a leader does that has
+// not heard it for long: it is added again, without a vote. The leader may be the
+// one.
+func faultExpel(w *world) bool {
+	l := w.somebody(w.reconfigures)
+	if l == nil {
+		return false
+	}
+	c := l.proc.disk.conf
+	all := slices.Concat(c.voters, c.others)
+	s := all[w.pick(len(all))]
+	if c.votes(s) && !w.mayLose(c, s) {
+		return false
+	}
+	w.cover.expelled++
+	l.proc.lead.reconfigure("expels "+s, without(c.voters, s), without(c.others, s))
+	return true
+}
+
+// mayLose reports whether the voters can do without one: two never become one, for
+// the library stands still then if the one that goes has put that into its log alone
+// (why 20), and those that are left must have their disks.
+func (w *world) mayLose(c *simConf, s string) bool {
+	left := without(c.voters, s)
+	return len(left) > 1 && w.elects(left, nil)
+}
+
+// faultReconfigure lets a leader take a vote, or give one, and another lead before
+// that is committed.
+func faultReconfigure(w *world) bool {
+	l := w.somebody(w.reconfigures)
+	o := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
+	if l == nil || o == nil {
+		return false
+	}
+	w.logf("scene: %s changes the configuration, and %s leads", l.id, o.id)
+	if w.pick(2) == 0 {
+		w.cutLinks(func(i, j int) bool { return (i == l.i || j == l.i) && w.n(3) > 0 })
+	}
+	hit := faultDemote(w)
+	w.run(w.now+w.span(0, 5*time.Millisecond), nil)
+	if running(o) {
+		o.proc.campaign("while the configuration changes")
+	}
+	w.run(w.now+w.span(0, 60*time.Millisecond), nil)
+	return faultDemote(w) || hit
+}
+
+// reconfigures reports that the leader of a host takes a change now.
+func (w *world) reconfigures(h *host) bool {
+	return running(h) && leads(h) && h.proc.takes() && h.proc.lead.conf != nil && h.proc.confSettled()
 }
 
 func (l *leading) reconfigure(what string, voters, others []string) {

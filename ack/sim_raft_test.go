@@ -25,44 +25,17 @@ func (c *simConf) has(server string) bool {
 	return slices.Contains(c.voters, server) || slices.Contains(c.others, server)
 }
 
-// simDisk is what a node keeps: its server's log and term, and the boot counter.
-// Every write reaches it at once.
-type simDisk struct {
-	server string
-	boot   uint64
-	term   uint64 // also stands for the vote: a server votes at most when it enters a term
-
-	base, baseTerm uint64 // the log starts after this index
-	baseConf       *simConf
-	snap           []byte // the state at base; nil: the state before all entries
-	log            []*logEntry
-	conf           *simConf // the latest in the log
-}
-
-func (d *simDisk) last() uint64 { return d.base + uint64(len(d.log)) }
-
-func (d *simDisk) termAt(i uint64) uint64 {
-	if i == d.base {
-		return d.baseTerm
-	}
-	return d.log[i-d.base-1].term
-}
-
-// write puts entries after index i, in the place of what is there.
-func (d *simDisk) write(i uint64, es ...*logEntry) {
-	d.log = append(slices.Clip(d.log[:i-d.base]), es...)
-	d.conf = d.baseConf
-	for _, e := range d.log {
-		if e.conf != nil {
-			d.conf = e.conf
-		}
-	}
-}
-
 // raftWorld is what the model knows of the log beyond any one server.
 type raftWorld struct {
+	first     *simConf    // the configuration that it begins with
 	committed []*logEntry // by index; nil where not yet seen
 	applied   map[stateKey]*ack.State
+	stood     map[uint64]int   // by term: how many stood for election
+	leaders   map[uint64]*proc // by term
+}
+
+func newRaftWorld() raftWorld {
+	return raftWorld{applied: map[stateKey]*ack.State{}, stood: map[uint64]int{}, leaders: map[uint64]*proc{}}
 }
 
 // stateKey lets servers that apply the same entry to the same state share the
@@ -79,13 +52,19 @@ type peerView struct {
 	contact time.Duration
 }
 
-// appendEntry puts an entry into the leader's log and returns its index.
+// appendEntry puts an entry into the leader's log, unless Raft is busy writing, and
+// returns its index. The leader writes it before it sends it.
 func (p *proc) appendEntry(e *logEntry) uint64 {
+	if p.writing != nil {
+		return 0
+	}
 	e.term = p.disk.term
-	p.disk.write(p.disk.last(), e)
-	p.nudge()
-	p.advance()
-	return p.disk.last()
+	i := p.disk.last() + 1
+	p.store(writesLog, func(d *simDisk) { d.put(i-1, e) }, func() {
+		p.nudge()
+		p.advance()
+	})
+	return i
 }
 
 // nudge replicates soon.
@@ -104,72 +83,130 @@ func (p *proc) nudge() {
 	})
 }
 
-// replicate is one AppendEntries or InstallSnapshot and its answer, in one
-// moment; either half may get lost.
+// nobody is whom a server follows that knows no leader.
+const nobody = -1
+
+// behindBy is how many entries a server has not applied that is far behind.
+const behindBy = 3
+
+// replicate is one AppendEntries or InstallSnapshot and its answer, in one moment
+// where disks are quick; either half may get lost.
 func (w *world) replicate(l *proc, h *host) {
 	f := h.proc
 	if !l.leader || f == nil || h.stopped || !l.disk.conf.has(h.server()) || !w.reach(l.h, h) {
 		return
 	}
-	if f.disk.term > l.disk.term {
+	term := l.disk.term
+	switch {
+	case f.writing != nil:
+		// Heartbeats go past a write that takes long.
+		if f.disk.term == term && !f.leader && w.reach(h, l.h) {
+			f.contact, l.view(h).contact = w.now, w.now
+		}
+		return
+	case f.disk.term > term:
 		if w.reach(h, l.h) {
-			l.enterTerm(f.disk.term)
+			l.loseLeadership("newer term")
 		}
 		return
 	}
-	f.enterTerm(l.disk.term)
-	f.contact, f.hint = w.now, l.h.i
-	match := w.appendTo(l.disk, f)
-	f.learnCommit(min(l.commit, match))
-	if !w.reach(h, l.h) {
-		return
-	}
-	view := &l.peers[h.i]
-	if view.server != h.server() {
-		*view = peerView{server: h.server()}
-	}
-	view.contact = w.now
-	if match > view.match {
-		view.match = match
-		l.advance()
-	}
+	f.enterTerm(term, func() {
+		if !l.leader || l.disk.term != term || l.dead || f.disk.term != term {
+			return
+		}
+		f.stands = nil
+		f.contact, f.hint, f.follows = w.now, l.h.i, l.h.i
+		commit := l.commit
+		w.appendTo(l.disk, f, func(match uint64) {
+			f.learnCommit(min(commit, match))
+			if !w.reach(h, l.h) || l.dead || !l.leader || l.disk.term != term {
+				return
+			}
+			view := l.view(h)
+			view.contact = w.now
+			if match > view.match {
+				view.match = match
+				l.raft(l.advance)
+			}
+		})
+	})
 }
 
-// appendTo brings f's log nearer to the leader's and returns up to where they
-// agree.
-func (w *world) appendTo(d *simDisk, f *proc) uint64 {
+// view is what the leader knows of the log of a host's server.
+func (p *proc) view(h *host) *peerView {
+	v := &p.peers[h.i]
+	if v.server != h.server() {
+		*v = peerView{server: h.server()}
+	}
+	return v
+}
+
+// appendTo brings f's log nearer to the leader's, and goes on with up to where they
+// agree once that is written.
+func (w *world) appendTo(d *simDisk, f *proc, then func(match uint64)) {
 	i := min(d.last(), f.disk.last())
 	for i > max(d.base, f.disk.base) && d.termAt(i) != f.disk.termAt(i) {
 		i--
 	}
-	if i < d.base || i == d.base && i >= f.disk.base && f.disk.termAt(i) != d.baseTerm {
-		f.install(d)
-		i = d.base
+	// What comes before the first entry is known of the snapshot alone.
+	if i < d.base || i == d.base && d.base < d.snapAt || i == d.base && i >= f.disk.base && f.disk.termAt(i) != d.baseTerm {
+		f.install(d, then)
+		return
 	}
 	if i < f.disk.base {
-		return min(f.disk.base, d.last())
+		then(min(f.disk.base, d.last()))
+		return
 	}
 	n := d.last() - i
 	if n > 1 && w.n(4) == 0 {
 		n = 1 + uint64(w.n(int(n)))
 	}
-	if n > 0 {
-		f.disk.write(i, d.log[i-d.base:i-d.base+n]...)
+	if n == 0 {
+		then(i)
+		return
 	}
-	return i + n
+	if i < f.disk.last() {
+		w.overwritten(f.disk.log[i-f.disk.base:])
+	}
+	es := d.log[i-d.base : i-d.base+n]
+	f.store(writesLog, func(d *simDisk) { d.put(i, es...) }, func() { then(i + n) })
 }
 
-// install takes the leader's snapshot in the place of the own log and state.
-func (p *proc) install(d *simDisk) {
-	p.disk.base, p.disk.baseTerm, p.disk.baseConf, p.disk.snap = d.base, d.baseTerm, d.baseConf, d.snap
-	p.disk.log = nil
-	p.disk.conf = d.baseConf
-	p.w.cover.installs++
-	p.w.logf("%s is sent a snapshot up to %d", p.h.id, d.base)
-	if d.base > p.raftApplied {
-		p.commit, p.raftApplied = max(p.commit, d.base), d.base
-		p.setState(p.restored(d.snap))
+// overwritten counts entries that a newer leader's take the place of.
+func (w *world) overwritten(es []*logEntry) {
+	for _, e := range es {
+		switch {
+		case e.data != nil:
+			w.cover.lostEntries++
+		case e.conf != nil:
+			w.cover.lostConfs++
+		}
 	}
+}
+
+// install takes the leader's snapshot in the place of the own state and log: that
+// ends before it or contradicts it, or no snapshot would be sent, and package
+// consensus drops it then. It waits for the state machine.
+func (p *proc) install(from *simDisk, then func(match uint64)) {
+	if p.h.holdLog {
+		return
+	}
+	w, s := p.w, *from
+	w.cover.installs++
+	if s.snapAt > p.raftApplied+behindBy && p.raftApplied > 0 {
+		w.cover.skips++
+	}
+	w.logf("%s is sent a snapshot up to %d", p.h.id, s.snapAt)
+	p.store(writesSnapshot, func(d *simDisk) {
+		d.base, d.baseTerm, d.baseConf, d.log, d.conf = s.snapAt, s.snapTerm, s.snapConf, nil, s.snapConf
+		d.snapAt, d.snapTerm, d.snapConf, d.snap = s.snapAt, s.snapTerm, s.snapConf, s.snap
+	}, func() {
+		if s.snapAt > p.raftApplied {
+			p.commit, p.raftApplied = max(p.commit, s.snapAt), s.snapAt
+			p.setState(p.restored(s.snap))
+		}
+		then(s.snapAt)
+	})
 }
 
 // restored decodes a snapshot.
@@ -191,30 +228,29 @@ func (p *proc) restored(snap []byte) *ack.State {
 	return s
 }
 
-// compact writes a snapshot of what is applied and forgets the log before it.
+// compact writes a snapshot of what is applied and forgets the log before it, but
+// for so many entries that trail it.
 func (p *proc) compact(trailing uint64) {
 	at := p.raftApplied
-	if at < p.disk.base+1+trailing {
+	if at <= p.disk.snapAt || p.writing != nil {
 		return
 	}
-	// Trailing entries stay in the log, but a snapshot stands for one index: keep
-	// it simple and let the snapshot be that of the present state.
 	snap, err := p.fsm.MarshalBinary()
 	if err != nil {
 		p.w.fail("%s: snapshot: %v", p.h.id, err)
 		return
 	}
-	conf := p.disk.baseConf
-	for _, e := range p.disk.log[:at-p.disk.base] {
-		if e.conf != nil {
-			conf = e.conf
+	p.store(writesSnapshot, func(d *simDisk) {
+		d.snapAt, d.snapTerm, d.snapConf, d.snap = at, d.termAt(at), d.confAt(at), snap
+		if at > d.base+trailing {
+			d.forget(at - trailing)
 		}
-	}
-	term := p.disk.termAt(at)
-	p.disk.log = slices.Clone(p.disk.log[at-p.disk.base:])
-	p.disk.base, p.disk.baseTerm, p.disk.baseConf, p.disk.snap = at, term, conf, snap
+	}, func() {})
 	p.w.cover.snapshots++
-	p.w.logf("%s compacts its log up to %d", p.h.id, at)
+	if p.disk.base < at {
+		p.w.cover.trails++
+	}
+	p.w.logf("%s compacts its log up to %d, %d entries trail", p.h.id, at, at-p.disk.base)
 }
 
 // advance commits what a quorum has, if it is of the own term.
@@ -242,8 +278,26 @@ func (p *proc) advance() {
 	slices.Sort(matches)
 	n := matches[(len(matches)-1)/2]
 	if n > p.commit && p.disk.termAt(n) == p.disk.term {
+		p.inherits(n)
 		p.learnCommit(n)
 		p.nudge()
+		if !c.votes(p.disk.server) && p.confSettled() {
+			p.w.cover.leftLeaders++
+			p.loseLeadership("it has no vote any more")
+		}
+	}
+}
+
+// inherits counts what earlier leaders put into the log and this one commits.
+func (p *proc) inherits(n uint64) {
+	for i := max(p.commit, p.disk.base) + 1; i <= n; i++ {
+		switch e := p.disk.log[i-p.disk.base-1]; {
+		case e.term == p.disk.term:
+		case e.data != nil:
+			p.w.cover.inherited++
+		case e.conf != nil:
+			p.w.cover.inheritedConfs++
+		}
 	}
 }
 

@@ -44,6 +44,9 @@ const (
 	plantOldEvidence
 	plantBarrierOnce
 	plantOwnFlags
+	plantVoteNotSynced
+	plantLogNotSynced
+	plantBootNotSynced
 )
 
 func allFences() []ack.Fence { return []ack.Fence{ack.FenceLease, ack.FenceStrict, ack.FenceRefused} }
@@ -52,7 +55,8 @@ func allFences() []ack.Fence { return []ack.Fence{ack.FenceLease, ack.FenceStric
 func mixes() []*simMix {
 	short, long := [2]time.Duration{0, 300 * time.Millisecond}, [2]time.Duration{0, 1500 * time.Millisecond}
 	everything := "kill 10, wipe 3, pause 10, isolate 6, one-way 6, halves 4, bridge 3, pair 4, noise 5, stall 5, no-log 4, elect 6, depose 6, storm 3, " +
-		"forge 4, leave 6, sick 3, remove 2, hold 4, slow-cut 3, deaf 4, compact 5, join 4, retime 6"
+		"forge 4, leave 6, sick 3, remove 2, hold 4, slow-cut 3, deaf 4, compact 5, join 4, retime 6, " +
+		"disk 5, power 4, outage 1, split 4, demote 3, expel 2, reconfigure 2, trail 3"
 	return []*simMix{
 		{
 			name: "everything", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{3, 10}, gaps: long, stuck: 250, lateSubmit: 30, astray: 10,
@@ -85,6 +89,14 @@ func mixes() []*simMix {
 		{
 			name: "timings", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 9}, gaps: [2]time.Duration{0, 4 * time.Second}, stuck: 100, lateSubmit: 100,
 			kinds: kinds("retime 6, retime-cut 6, retime-lost 4, retime-fence 2, isolate 4, depose 4, elect 4, forge 3, pause 3, kill 3, compact 3, stall 2, sick 2, join 1"),
+		},
+		{
+			name: "disks", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{4, 14}, gaps: short, stuck: 100, lateSubmit: 60,
+			kinds: kinds("disk 10, hang 2, power 6, outage 2, kill 5, split 4, elect 4, compact 3, sick 2, leave 2, trail 2, stall 2, pause 2"),
+		},
+		{
+			name: "members", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{4, 14}, gaps: long, stuck: 100, lateSubmit: 60,
+			kinds: kinds("demote 8, expel 6, reconfigure 5, leave 6, wipe 4, kill 4, depose 4, elect 3, isolate 4, one-way 3, compact 3, join 3, trail 2, split 2"),
 		},
 		{
 			name: "quiet", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, quiet: true,

@@ -79,7 +79,7 @@ func (l *leading) retime(t ack.Timing) bool {
 		d = w.span(5*time.Millisecond, 2500*time.Millisecond)
 	}
 	w.after(d, p, func() {
-		if p.leader {
+		if p.takes() {
 			i := p.appendEntry(&logEntry{data: entry})
 			w.logf("%s appends a timing at %d", p.h.id, i)
 		}

@@ -5,7 +5,14 @@ import (
 	"time"
 )
 
-func (p *proc) isVoter() bool { return slices.Contains(p.disk.conf.voters, p.disk.server) }
+// Elections, as hashicorp/raft v1.7.3 holds them with the repairs of package
+// node/consensus: a pre-vote, unless leadership is handed over or the leader's
+// process is known to be gone; the term, then the vote, written before anybody
+// hears of them.
+
+func (c *simConf) votes(server string) bool { return slices.Contains(c.voters, server) }
+
+func (p *proc) isVoter() bool { return p.disk.conf.votes(p.disk.server) }
 
 // raftTimer is all that a Raft server does on its own.
 func (p *proc) raftTimer() {
@@ -16,12 +23,21 @@ func (p *proc) raftTimer() {
 				w.replicate(p, h)
 			}
 		}
-		p.advance()
-		p.checkQuorum()
-	} else if p.isVoter() && w.now-p.contact > p.patience {
-		p.patience = w.span(400*time.Millisecond, 900*time.Millisecond)
-		if p.wouldWin() {
-			p.campaign("timeout")
+		p.raft(func() {
+			p.advance()
+			p.checkQuorum()
+		})
+	} else if w.now-p.contact > p.patience && p.writing == nil {
+		p.follows = nobody
+		if p.isVoter() && (p.stands == nil || w.now-p.stands.since > p.patience) {
+			p.patience = w.span(400*time.Millisecond, 900*time.Millisecond)
+			if p.stands != nil {
+				w.cover.undecided++
+				p.stands = nil
+			}
+			if p.wouldWin() {
+				p.stand("timeout", false, w.n(2) == 0)
+			}
 		}
 	}
 	w.after(w.span(40*time.Millisecond, 80*time.Millisecond), p, p.raftTimer)
@@ -29,9 +45,12 @@ func (p *proc) raftTimer() {
 
 // checkQuorum lets a leader that hears no quorum give up, sooner or later.
 func (p *proc) checkQuorum() {
+	if !p.leader {
+		return
+	}
 	heard := 0
 	for _, h := range p.w.hosts {
-		if slices.Contains(p.disk.conf.voters, h.server()) && (h == p.h || p.peers[h.i].server == h.server() && p.w.now-p.peers[h.i].contact < p.quorumPatience) {
+		if p.disk.conf.votes(h.server()) && (h == p.h || p.peers[h.i].server == h.server() && p.w.now-p.peers[h.i].contact < p.quorumPatience) {
 			heard++
 		}
 	}
@@ -40,19 +59,30 @@ func (p *proc) checkQuorum() {
 	}
 }
 
-// wouldWin is the pre-vote.
+// wouldWin is the pre-vote. Who hears of a newer term adopts it instead.
 func (p *proc) wouldWin() bool {
-	votes := 0
+	votes, newest := 1, p.disk.term
 	for _, h := range p.w.hosts {
 		q := h.proc
-		if q == nil || !slices.Contains(p.disk.conf.voters, h.server()) {
+		if q == nil || q == p || h.stopped || q.writing != nil || !p.disk.conf.votes(h.server()) || !p.w.reach(p.h, h) || !p.w.reach(h, p.h) {
 			continue
 		}
-		if q == p || !h.stopped && p.w.reach(p.h, h) && p.w.reach(h, p.h) && !q.leader && p.w.now-q.contact > 300*time.Millisecond && q.atMost(p.disk) {
+		newest = max(newest, q.disk.term)
+		if !q.leader && q.follows == nobody && q.knows(p.disk) && q.atMost(p.disk) {
 			votes++
 		}
 	}
+	if newest > p.disk.term+1 {
+		p.enterTerm(newest, func() {})
+		return false
+	}
 	return 2*votes > len(p.disk.conf.voters)
+}
+
+// knows reports whether the server takes d's for one that may be elected: it votes
+// in the own log, or has a newer one, from which this one may be missing.
+func (p *proc) knows(d *simDisk) bool {
+	return len(p.disk.conf.voters) == 0 || p.disk.conf.votes(d.server) || p.follows == nobody && p.atMost(d) && !p.same(d)
 }
 
 // atMost reports whether the own log is not newer than d's.
@@ -61,60 +91,155 @@ func (p *proc) atMost(d *simDisk) bool {
 	return mine < theirs || mine == theirs && p.disk.last() <= d.last()
 }
 
-// campaign asks every voter for its vote, all in one moment.
-func (p *proc) campaign(why string) {
-	w := p.w
-	if p.leader || !p.isVoter() {
-		return
-	}
-	p.enterTerm(p.disk.term + 1)
-	term, votes := p.disk.term, 1
-	for _, h := range w.hosts {
-		q := h.proc
-		if q == nil || q == p || h.stopped || !slices.Contains(p.disk.conf.voters, h.server()) || !w.reach(p.h, h) {
-			continue
-		}
-		if q.disk.term >= term {
-			if w.reach(h, p.h) {
-				p.enterTerm(q.disk.term)
-			}
-			continue
-		}
-		q.enterTerm(term)
-		if q.atMost(p.disk) {
-			q.contact = w.now
-			if w.reach(h, p.h) {
-				votes++
-			}
-		}
-	}
-	if p.disk.term != term || 2*votes <= len(p.disk.conf.voters) {
-		w.logf("%s stood for term %d (%s): %d votes", p.h.id, term, why, votes)
-		return
-	}
-	p.becomeLeader(why)
+// same reports whether the own log ends where d's does.
+func (p *proc) same(d *simDisk) bool {
+	return p.disk.last() == d.last() && p.disk.termAt(p.disk.last()) == d.termAt(d.last())
 }
 
-// enterTerm adopts a newer term.
-func (p *proc) enterTerm(term uint64) {
-	if term <= p.disk.term {
+// candidacy is one server's standing for election in one term.
+type candidacy struct {
+	term, last, lastTerm uint64
+	why                  string
+	asked                bool // by a leader, or by evidence: those vote, too, that know a leader
+	since                time.Duration
+	voters, votes        int
+}
+
+// campaign asks every voter for its vote, all in one moment where disks are quick,
+// whether they know a leader or not.
+func (p *proc) campaign(why string) { p.stand(why, true, true) }
+
+// stand asks every voter for its vote, all in one moment or one after the other.
+func (p *proc) stand(why string, asked, atOnce bool) {
+	if p.leader || p.writing != nil || !p.isVoter() {
 		return
 	}
-	p.disk.term = term
+	w, d := p.w, p.disk
+	c := &candidacy{
+		term: d.term + 1, last: d.last(), lastTerm: d.termAt(d.last()), why: why, asked: asked,
+		since: w.now, voters: len(d.conf.voters), votes: 1,
+	}
+	p.stands, p.follows = c, nobody
+	w.stood[c.term]++
+	if w.stood[c.term] == 2 {
+		w.cover.rivals++
+	}
+	p.store(writesTerm, func(d *simDisk) { d.term = c.term }, func() {
+		p.store(writesVote, func(d *simDisk) { d.vote = ballot{c.term, d.server} }, func() {
+			for _, h := range w.hosts {
+				if h != p.h && p.disk.conf.votes(h.server()) {
+					p.askFor(c, h, atOnce)
+				}
+			}
+			p.count(c, 0)
+		})
+	})
+}
+
+// askFor carries the request for a vote, and the answer.
+func (p *proc) askFor(c *candidacy, h *host, atOnce bool) {
+	w := p.w
+	carry := func(to *proc, f func()) {
+		switch {
+		case to == nil || to.dead:
+		case atOnce:
+			to.raft(f)
+		default:
+			w.after(w.span(100*time.Microsecond, 6*time.Millisecond), to, func() { to.raft(f) })
+		}
+	}
+	q := h.proc
+	if h.stopped || !w.reach(p.h, h) {
+		return
+	}
+	carry(q, func() {
+		q.voteFor(c, p, func(granted bool) {
+			if !w.reach(h, p.h) {
+				return
+			}
+			term := q.disk.term
+			carry(p, func() {
+				switch {
+				case term > p.disk.term:
+					p.enterTerm(term, func() {})
+				case granted:
+					p.count(c, 1)
+				}
+			})
+		})
+	})
+}
+
+// voteFor judges a candidate by terms and logs, and by whether it votes itself.
+func (p *proc) voteFor(c *candidacy, by *proc, answer func(granted bool)) {
+	no := func() { answer(false) }
+	d, server := p.disk, by.disk.server
+	knows := c.lastTerm > d.termAt(d.last()) || c.lastTerm == d.termAt(d.last()) && c.last > d.last()
+	knows = knows && p.follows == nobody && !p.leader || d.conf.votes(server) || len(d.conf.voters) == 0
+	switch {
+	case c.term < d.term, !knows && !d.conf.has(server), !c.asked && (p.leader || p.follows != nobody && p.follows != by.h.i):
+		no()
+		return
+	}
+	p.enterTerm(c.term, func() {
+		mine := d.termAt(d.last())
+		switch {
+		case d.term != c.term || !knows:
+			no()
+		case d.vote.term == c.term:
+			p.w.cover.secondVotes++
+			answer(d.vote.who == server)
+		case mine > c.lastTerm || mine == c.lastTerm && d.last() > c.last:
+			no()
+		default:
+			p.store(writesVote, func(d *simDisk) { d.vote = ballot{c.term, server} }, func() {
+				p.contact = p.w.now
+				answer(true)
+			})
+		}
+	})
+}
+
+// count adds votes, and elects who has a majority of those that voted when it stood.
+func (p *proc) count(c *candidacy, more int) {
+	if p.stands != c || p.disk.term != c.term || p.leader {
+		return
+	}
+	c.votes += more
+	if 2*c.votes > c.voters {
+		p.becomeLeader(c.why)
+	}
+}
+
+// enterTerm adopts a newer term, and goes on when the disk has it.
+func (p *proc) enterTerm(term uint64, then func()) {
+	if term <= p.disk.term {
+		then()
+		return
+	}
+	p.stands, p.follows = nil, nobody
 	if p.leader {
 		p.loseLeadership("newer term")
 	}
+	p.store(writesTerm, func(d *simDisk) { d.term = term }, then)
 }
 
 func (p *proc) becomeLeader(why string) {
 	w := p.w
-	p.leader, p.hint, p.electedAt = true, p.h.i, w.now
+	p.leader, p.hint, p.follows, p.stands, p.electedAt = true, p.h.i, p.h.i, nil, w.now
 	p.peers = [simHosts]peerView{}
 	w.logf("%s is elected in term %d (%s)", p.h.id, p.disk.term, why)
 	w.cover.elections++
+	if other := w.leaders[p.disk.term]; other != nil {
+		w.fail("Raft: %s and %s are both elected in term %d", other.h.id, p.h.id, p.disk.term)
+	}
+	w.leaders[p.disk.term] = p
 	w.won = append(w.won, victory{p.disk.term, w.now})
 	if p.fsm.Open() {
 		w.cover.openElections++
+	}
+	if p.commit-p.raftApplied > behindBy {
+		w.cover.lateLeaders++
 	}
 	p.appendEntry(&logEntry{})
 	w.after(w.span(0, 20*time.Millisecond), p, p.startLeading)
@@ -122,11 +247,24 @@ func (p *proc) becomeLeader(why string) {
 
 func (p *proc) loseLeadership(why string) {
 	p.leader = false
-	p.hint = -1
+	p.hint, p.follows = -1, nobody
 	p.contact = p.w.now
 	p.w.logf("%s leads no longer (%s)", p.h.id, why)
 	if l := p.lead; l != nil {
 		// The loop notices between two steps, which may take a while.
 		p.w.after(p.w.span(0, 300*time.Millisecond), p, l.end)
 	}
+}
+
+// faultSplit lets several voters stand for election in the same moment.
+func faultSplit(w *world) bool {
+	n := 0
+	for _, h := range w.hosts {
+		if running(h) && !h.proc.leader && h.proc.isVoter() && w.pick(4) > 0 {
+			n++
+			w.after(w.span(0, 3*time.Millisecond), h.proc, func() { h.proc.stand("at the same moment", true, false) })
+		}
+	}
+	w.run(w.now+w.span(5*time.Millisecond, 50*time.Millisecond), nil)
+	return n > 1
 }

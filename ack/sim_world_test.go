@@ -37,7 +37,9 @@ type world struct {
 	hosts  []*host
 	pace   ack.Pace
 	shards int
-	voters int
+	voters int // how many there ought to be
+	// deadServerAfter is how long a server may be down before it is removed.
+	deadServerAfter time.Duration
 
 	link       [simHosts][simHosts]bool          // whether messages from i reach j
 	noLog      [simHosts][simHosts]bool          // Raft's messages from i do not reach j, others do
@@ -70,7 +72,7 @@ type event struct {
 func newWorld(s simSetup, cover *coverage) *world {
 	w := &world{simSetup: s, cover: cover}
 	w.dice = rand.New(rand.NewPCG(s.seed, 0x5eed))
-	w.applied = map[stateKey]*ack.State{}
+	w.raftWorld = newRaftWorld()
 	w.checks = newChecks()
 	s.mix.setup(w)
 	w.coded = w.n(8) == 0
@@ -186,7 +188,13 @@ func (w *world) deliver(to *host, deliver func(p *proc)) {
 
 // reach reports whether one message of Raft's from i to j arrives now.
 func (w *world) reach(i, j *host) bool {
-	return i == j || w.link[i.i][j.i] && !w.noLog[i.i][j.i] && !w.perMille(w.loss)
+	if i == j {
+		return true
+	}
+	if i.proc != nil && i.proc.isolated || j.proc != nil && j.proc.isolated {
+		return false
+	}
+	return w.link[i.i][j.i] && !w.noLog[i.i][j.i] && !w.perMille(w.loss)
 }
 
 // byNode returns the host of a node.
