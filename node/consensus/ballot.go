@@ -15,7 +15,6 @@ func (r *Raft) look(t *transport, rpc raft.RPC) (out raft.RPC, taken bool) {
 	if c == nil || c.trans != t {
 		return rpc, false // Raft is only just beginning.
 	}
-	r.statedBy(rpc.Command)
 	switch req := rpc.Command.(type) {
 	case *raft.InstallSnapshotRequest:
 		return r.installing(c, rpc, req), false

@@ -2,23 +2,22 @@ package consensus
 
 import "github.com/hashicorp/raft"
 
-// statedBy tells which term a request of Raft's states as its sender's. A pre-vote
-// states one that it would be in.
-func (r *Raft) statedBy(cmd any) {
-	if r.o.Stated == nil {
-		return
-	}
+// statedIn returns the term that a request of Raft's states as its sender's, zero if
+// none. A pre-vote states one that it would be in.
+func statedIn(cmd any) uint64 {
 	switch req := cmd.(type) {
 	case *raft.AppendEntriesRequest:
-		r.o.Stated(string(req.ID), req.Term)
+		return req.Term
 	case *raft.RequestVoteRequest:
-		r.o.Stated(string(req.ID), req.Term)
+		return req.Term
 	case *raft.InstallSnapshotRequest:
-		r.o.Stated(string(req.ID), req.Term)
+		return req.Term
 	}
+	return 0
 }
 
-// stated tells which term a server stated in an answer.
+// stated tells which term a server stated: the one at the other end of the stream,
+// whatever the message says.
 func (t *transport) stated(server raft.ServerID, term uint64) {
 	if t.told != nil {
 		t.told(string(server), term)

@@ -7,6 +7,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 
 	"shardway/internal/simnet"
 	"shardway/node/consensus"
@@ -104,5 +108,74 @@ func TestStreamsOfAnOutlivedProcessEnd(t *testing.T) {
 		stream.Outlived("a/x", 3)
 		<-ended // else the bubble is deadlocked
 		_ = stream.Close()
+	})
+}
+
+// dialsOnce is a stream layer with one connection.
+type dialsOnce struct {
+	c    net.Conn
+	done chan struct{}
+}
+
+func (d *dialsOnce) Accept() (net.Conn, error) { <-d.done; return nil, net.ErrClosed }
+func (d *dialsOnce) Close() error              { close(d.done); return nil }
+func (d *dialsOnce) Addr() net.Addr            { return &net.TCPAddr{} }
+
+func (d *dialsOnce) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return d.c, nil }
+
+// Whose words came over a stream was read from the words: one node could state a
+// term for the disk of another, which was then taken for an older image of itself
+// and stopped for good. A heartbeat came in another's name, too.
+func TestNobodySpeaksAsAnother(t *testing.T) {
+	terms := map[string]uint64{}
+	var mu sync.Mutex
+	bubble(t, []string{"a"}, func(o *consensus.Options) {
+		o.Stated = func(server string, term uint64) {
+			mu.Lock()
+			defer mu.Unlock()
+			terms[server] = term
+		}
+	}, func(g *group) {
+		a := g.all[0]
+		thief := peer.New(peer.Options{
+			Node: "t", Disk: "y", Boot: 1, Cluster: func() string { return "c" }, Lookup: g.lookup, Dial: g.net.Host("t").Dial,
+		})
+		header := func(id string) raft.RPCHeader {
+			return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(id)}
+		}
+		speak := func(send func(n *raft.NetworkTransport) error) error {
+			c, err := consensus.Over(thief)(g.t.Context(), "a", a.dir.Disk())
+			if err != nil {
+				g.t.Fatal(err)
+			}
+			layer := &dialsOnce{c: c, done: make(chan struct{})}
+			n := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: layer, Timeout: time.Second, MaxPool: 1, Logger: hclog.NewNullLogger()})
+			defer func() { _ = n.Close() }()
+			return send(n)
+		}
+		for _, id := range []string{"b/x", "a/" + a.dir.Disk(), ""} {
+			vote := speak(func(n *raft.NetworkTransport) error {
+				return n.RequestVote("a", "a", &raft.RequestVoteRequest{RPCHeader: header(id), Term: 99}, &raft.RequestVoteResponse{})
+			})
+			beat := speak(func(n *raft.NetworkTransport) error {
+				return n.AppendEntries("a", "a", &raft.AppendEntriesRequest{RPCHeader: header(id), Term: 99, Leader: []byte("l")}, &raft.AppendEntriesResponse{})
+			})
+			if vote == nil || beat == nil {
+				g.t.Errorf("as %q: asked for a vote %v, and sent a heartbeat: %v, want both refused", id, vote, beat)
+			}
+		}
+		if !a.IsLeader() {
+			g.t.Error("the leader gave way to who spoke as another")
+		}
+		if err := speak(func(n *raft.NetworkTransport) error {
+			return n.RequestVote("a", "a", &raft.RequestVoteRequest{RPCHeader: header("t/y"), Term: 99}, &raft.RequestVoteResponse{})
+		}); err != nil {
+			g.t.Errorf("as itself: %v", err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(terms) != 1 || terms["t/y"] != 99 {
+			g.t.Errorf("stated: %v, want what the one who spoke said of itself", terms)
+		}
 	})
 }

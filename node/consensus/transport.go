@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
 
 	"shardway/node/logs"
 )
@@ -26,23 +27,34 @@ const maxPool = 2
 // and takes the first error for the answer: of a voter that was started again
 // meanwhile that is a lost vote, and perhaps a lost election.
 //
-// And it shows what arrives to Raft.look first.
+// And it knows who is at the other end of a stream, see inbound.go, and shows what
+// arrives to Raft.look first.
 //
 // It embeds the library's, which keeps the pre-vote: Raft looks for its method.
 type transport struct {
 	*raft.NetworkTransport
-	layer  *layer
-	seen   *progress
-	inbox  chan raft.RPC // unbuffered, like the library's
-	closed chan struct{} // latch
-	once   sync.Once
+	layer *layer
+	seen  *progress
+	inbox chan raft.RPC // unbuffered, like the library's
+	// arrived is unbuffered: from the streams to the relay.
+	arrived chan raft.RPC
+	closed  chan struct{} // latch
+	once    sync.Once
 	// look takes a request, or returns it, perhaps changed, for Raft.
 	look func(*transport, raft.RPC) (out raft.RPC, taken bool)
 	// waits reports whether it is worth trying on: this node still leads in the
 	// term and the server is still to be led.
 	waits func(id raft.ServerID, term uint64) bool
 	// told is Options.Stated.
-	told func(server string, term uint64)
+	told    func(server string, term uint64)
+	timeout time.Duration
+	log     zerolog.Logger
+	spoofs  pace // who speaks as another, in the log
+
+	beat struct {
+		sync.Mutex
+		take func(raft.RPC) // the library's way for heartbeats
+	}
 }
 
 var (
@@ -55,39 +67,50 @@ var (
 func newTransport(o *Options, seen *progress, waits func(raft.ServerID, uint64) bool, look func(*transport, raft.RPC) (raft.RPC, bool)) *transport {
 	l := o.Stream.layer()
 	t := &transport{
-		layer:  l,
-		seen:   seen,
-		inbox:  make(chan raft.RPC),
-		closed: make(chan struct{}),
-		look:   look,
+		layer:   l,
+		seen:    seen,
+		inbox:   make(chan raft.RPC),
+		arrived: make(chan raft.RPC),
+		closed:  make(chan struct{}),
+		look:    look,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream:          l,
+			Stream:          dialing{l},
 			MaxPool:         maxPool,
 			MaxRPCsInFlight: 1,
 			Timeout:         o.Timeout,
 			Logger:          logs.Hclog(o.Log, "raft-net"),
 		}),
 		waits: waits,
-		told:  o.Stated,
+		told:  o.Stated, timeout: o.Timeout, log: o.Log, spoofs: pace{every: time.Second},
 	}
+	go t.accept()
 	go t.relay()
 	return t
+}
+
+// SetHeartbeatHandler sets the library's way for heartbeats.
+func (t *transport) SetHeartbeatHandler(take func(raft.RPC)) {
+	t.beat.Lock()
+	defer t.beat.Unlock()
+	t.beat.take = take
 }
 
 // Consumer returns where Raft takes requests from.
 func (t *transport) Consumer() <-chan raft.RPC { return t.inbox }
 
-// Close ends the relay and the library's transport.
+// Close ends what arrives and the library's transport.
 func (t *transport) Close() error {
 	t.once.Do(func() { close(t.closed) })
 	return t.NetworkTransport.Close()
 }
 
-// relay hands requests to Raft until Close. Heartbeats do not come this way.
+// relay shows requests to look and hands them to Raft, until Close: one after the
+// other, so that Raft has taken one before the next is looked at. Heartbeats do not
+// come this way.
 func (t *transport) relay() {
 	for {
 		select {
-		case rpc := <-t.NetworkTransport.Consumer():
+		case rpc := <-t.arrived:
 			out, taken := t.look(t, rpc)
 			if taken {
 				continue
