@@ -16,6 +16,7 @@ import (
 // which goes into the file first. It is safe for any number of goroutines.
 type Keeper struct {
 	path string
+	seen Seen // what the file was before it was read first
 
 	// change keeps two changes, and their file, apart. It is held while users
 	// are told, so they learn of changes in order.
@@ -32,11 +33,12 @@ type Keeper struct {
 
 // Open reads a file of secrets.
 func Open(path string) (*Keeper, error) {
+	seen := See(path)
 	l, err := ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	k := &Keeper{path: path}
+	k := &Keeper{path: path, seen: seen}
 	k.mu.list = l
 	return k, nil
 }
@@ -200,7 +202,7 @@ func (k *Keeper) reload() (bool, error) {
 
 // Run looks after the file until ctx ends.
 func (k *Keeper) Run(ctx context.Context, log zerolog.Logger) {
-	Watch(ctx, []string{k.path}, func() {
+	k.seen.Watch(ctx, func() {
 		changed, err := k.Reload()
 		if err != nil {
 			log.Error().Err(err).Msg("secret file not taken: the secrets stay as they were")

@@ -177,3 +177,24 @@ func TestWhatTheFileSaysOfASecretIsTaken(t *testing.T) {
 		t.Error("a secret may still be sent that the file does not say so of")
 	}
 }
+
+// A file that changed after it was read and before it was watched was the old one
+// until it changed again: the watch took what it found for what had been read.
+func TestChangeBeforeTheWatchIsNotLost(t *testing.T) {
+	old, next := secret.Generate(time.Unix(1e9, 0)), secret.Generate(time.Unix(1.1e9, 0))
+	synctest.Test(t, func(t *testing.T) {
+		k, path := keeper(t, secret.List{old})
+		if err := secret.WriteFile(path, secret.List{next}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go k.Run(ctx, zerolog.Nop())
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if !k.List().Equal(secret.List{next}) {
+			t.Errorf("the secrets are %v, want those of the file", k.Held())
+		}
+		stop()
+		synctest.Wait()
+	})
+}

@@ -57,9 +57,6 @@ func (p PKI) Load(node string) (*Trust, error) {
 	return t, nil
 }
 
-// Paths returns the files.
-func (p PKI) Paths() []string { return []string{p.CA, p.Cert, p.Key} }
-
 // KeyPair reads a certificate and its private key, which only the owner of the
 // file may read.
 func KeyPair(certFile, keyFile string) (tls.Certificate, error) {

@@ -10,11 +10,24 @@ import (
 // rotation tells the nodes itself.
 const watchEvery = 2 * time.Second
 
-// Watch calls changed whenever one of the files has become another one, by its
-// identity, length or time, until ctx ends. Links are followed, so a directory
+// Seen is what some files were at one moment: take it before reading them, so that
+// no change falls between the reading and the watch.
+type Seen struct {
+	paths []string
+	were  []os.FileInfo
+}
+
+// See looks at the files.
+func See(paths ...string) Seen { return Seen{paths: paths, were: look(paths)} }
+
+// None reports that there are no files to watch.
+func (s Seen) None() bool { return len(s.paths) == 0 }
+
+// Watch calls changed whenever one of the files has become another one than it was,
+// by its identity, length or time, until ctx ends. Links are followed, so a directory
 // that a container system swaps counts too.
-func Watch(ctx context.Context, paths []string, changed func()) {
-	seen := look(paths)
+func (s Seen) Watch(ctx context.Context, changed func()) {
+	seen := s.were
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
 	for {
@@ -23,7 +36,7 @@ func Watch(ctx context.Context, paths []string, changed func()) {
 			return
 		case <-t.C:
 		}
-		now := look(paths)
+		now := look(s.paths)
 		differs := false
 		for i := range now {
 			differs = differs || !same(seen[i], now[i])

@@ -28,6 +28,7 @@ type front struct {
 // certificate is one that was read from files.
 type certificate struct {
 	files [2]string // certificate and key
+	seen  secret.Seen
 	tls   tls.Certificate
 	conf  *tls.Config
 }
@@ -37,12 +38,13 @@ func readCertificate(certFile, keyFile string) (*certificate, error) {
 	if certFile == "" {
 		return nil, nil //nolint:nilnil // plain
 	}
+	seen := secret.See(certFile, keyFile)
 	pair, err := secret.KeyPair(certFile, keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert: %w", err)
 	}
 	return &certificate{
-		files: [2]string{certFile, keyFile}, tls: pair,
+		files: [2]string{certFile, keyFile}, seen: seen, tls: pair,
 		conf: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
 	}, nil
 }
@@ -106,7 +108,7 @@ func (f *front) run(ctx context.Context) {
 		go func() {
 			defer close(ended)
 			if c := f.cert.Load(); c != nil {
-				secret.Watch(watching, c.files[:], func() { f.refresh(c.files) })
+				c.seen.Watch(watching, func() { f.refresh(c.files) })
 			}
 		}()
 		select {

@@ -33,12 +33,21 @@ type guards struct {
 	pki    *secret.PKI    // nil: certificates are made from the secret
 	access admin.Access
 	cert   atomic.Pointer[tls.Certificate] // of the ops port; nil: it speaks no TLS
+	// What the files were before they were read.
+	seen struct{ pki, access, cert secret.Seen }
+}
+
+// see looks at files that settings name; an empty name is none.
+func see(paths ...string) secret.Seen {
+	return secret.See(slices.DeleteFunc(paths, func(p string) bool { return p == "" })...)
 }
 
 // openGuards reads the files. Mistakes are found before anything is opened, all of
 // them: the error is what errors.Join makes of them.
 func openGuards(c *config.Config, log zerolog.Logger) (*guards, error) {
 	g := &guards{c: c, log: log}
+	g.seen.pki, g.seen.cert = see(c.TLSCA, c.TLSNodeCert, c.TLSNodeKey), see(c.AdminCert, c.AdminKey)
+	g.seen.access = see(c.AdminReadTokenFile, c.AdminWriteTokenFile, c.AdminReadCA, c.AdminWriteCA)
 	var wrong []error
 	if c.SecretFile != "" {
 		var err error
@@ -154,13 +163,12 @@ func (g *guards) run(ctx context.Context, n *node.Node, ops *admin.Server) {
 	if g.keeper != nil {
 		wg.Go(func() { g.keeper.Run(ctx, g.log) })
 	}
-	watch := func(what string, paths []string, reload func() error) {
-		paths = slices.DeleteFunc(paths, func(p string) bool { return p == "" })
-		if len(paths) == 0 {
+	watch := func(what string, seen secret.Seen, reload func() error) {
+		if seen.None() {
 			return
 		}
 		wg.Go(func() {
-			secret.Watch(ctx, paths, func() {
+			seen.Watch(ctx, func() {
 				if err := reload(); err != nil {
 					g.log.Error().Err(err).Str("what", what).Msg("changed file not taken: all stays as it was")
 					return
@@ -170,10 +178,10 @@ func (g *guards) run(ctx context.Context, n *node.Node, ops *admin.Server) {
 		})
 	}
 	if g.pki != nil {
-		watch("certificates between nodes", g.pki.Paths(), func() error { return g.reloadPKI(n) })
+		watch("certificates between nodes", g.seen.pki, func() error { return g.reloadPKI(n) })
 	}
 	c := g.c
-	watch("access to admin", []string{c.AdminReadTokenFile, c.AdminWriteTokenFile, c.AdminReadCA, c.AdminWriteCA}, func() error {
+	watch("access to admin", g.seen.access, func() error {
 		a, wrong := access(c)
 		err := errors.Join(wrong...)
 		if err == nil {
@@ -181,7 +189,7 @@ func (g *guards) run(ctx context.Context, n *node.Node, ops *admin.Server) {
 		}
 		return err
 	})
-	watch("certificate of admin", []string{c.AdminCert, c.AdminKey}, func() error {
+	watch("certificate of admin", g.seen.cert, func() error {
 		cert, err := secret.KeyPair(c.AdminCert, c.AdminKey)
 		if err == nil {
 			g.cert.Store(&cert)
