@@ -2,6 +2,8 @@ package peer
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,10 +15,11 @@ import (
 func TestRefusalsOfStrangersAreFewAndShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q quiet
+		stranger := addr("10.1.0.1:9")
 		logged := 0
 		for range 10 {
 			for i := range 1000 {
-				if text := fmt.Sprintf("%d %s", i, strings.Repeat("é", 30_000)); q.fresh(text) {
+				if text := fmt.Sprintf("%d %s", i, strings.Repeat("é", 30_000)); q.fresh(stranger, &Options{}, text) {
 					logged += len(brief(text))
 				}
 			}
@@ -31,8 +34,39 @@ func TestRefusalsOfStrangersAreFewAndShort(t *testing.T) {
 		if n := q.leftOut(); n != 0 {
 			t.Errorf("%d were left out, want none told twice", n)
 		}
-		if !q.fresh("another") || q.fresh("another") {
+		if !q.fresh(stranger, &Options{}, "another") || q.fresh(stranger, &Options{}, "another") {
 			t.Error("a minute later a refusal is not logged, or twice")
 		}
 	})
+}
+
+func addr(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
+
+// The lines that one peer made full left none for any other: what a node was refused
+// for was not to be found in the log while a stranger knocked.
+func TestNobodyTakesTheLogFromTheOthers(t *testing.T) {
+	var q quiet
+	o := &Options{Near: func(a netip.Addr) bool { return a.As4()[1] == 0 }}
+	fill := func(from string) (logged int) {
+		for i := range 1000 {
+			if q.fresh(addr(from), o, fmt.Sprintf("%s %d", from, i)) {
+				logged++
+			}
+		}
+		return logged
+	}
+	for _, c := range []struct {
+		from string
+		want int
+	}{
+		{"10.1.0.1:1", quietTexts}, {"10.1.0.2:1", 0}, // strangers share
+		{"10.0.0.1:1", quietTexts}, {"10.0.0.2:1", quietTexts}, {"10.0.0.2:2", 0},
+	} {
+		if got := fill(c.from); got != c.want {
+			t.Errorf("%d lines about %s, want %d", got, c.from, c.want)
+		}
+	}
+	if !q.fresh(nil, o, "no descriptors") {
+		t.Error("what this node met itself is not logged")
+	}
 }

@@ -13,7 +13,7 @@ import (
 // does not reset it away.
 func (s *server) refuse(c net.Conn, re *RefusedError, from string) {
 	s.p.counts.refused.Add(1)
-	if s.p.quiet.fresh(re.Reason) {
+	if s.p.quiet.fresh(c.RemoteAddr(), &s.p.o, re.Reason) {
 		s.p.o.Log.Warn().Str("peer", from).Stringer("addr", c.RemoteAddr()).
 			Stringer("check", re.Code).Str("reason", brief(re.Reason)).Int("left_out", s.p.quiet.leftOut()).Msg("peer stream refused")
 	}
@@ -69,7 +69,7 @@ func (s *server) unsealed(c net.Conn, err error) {
 		s.broken(c, err) // a port scan, or a dialer that went
 	default:
 		s.p.counts.refused.Add(1)
-		if s.p.quiet.fresh(err.Error()) {
+		if s.p.quiet.fresh(c.RemoteAddr(), &s.p.o, err.Error()) {
 			s.p.o.Log.Warn().Stringer("addr", c.RemoteAddr()).Str("error", brief(err.Error())).Int("left_out", s.p.quiet.leftOut()).Msg("peer refused")
 		}
 	}

@@ -60,7 +60,7 @@ func (s *server) accept(ctx context.Context) error {
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return err
 		}
-		if s.p.quiet.fresh(err.Error()) {
+		if s.p.quiet.fresh(nil, &s.p.o, err.Error()) {
 			s.p.o.Log.Error().Err(err).Msg("peer connection not accepted")
 		}
 		t := time.NewTimer(pause)

@@ -56,13 +56,22 @@ func (y *young) add(raw net.Conn, o *Options) (c *youngConn, out net.Conn) {
 // source finds the source of a connection. Whether it is a node's is asked when
 // its first connection comes.
 func (y *young) source(raw net.Conn, o *Options) *source {
-	key := raw.RemoteAddr().String()
+	key, node := origin(raw.RemoteAddr(), o)
+	if s := y.sources[key]; s != nil {
+		return s
+	}
+	return &source{key: key, node: node}
+}
+
+// origin returns whose an address is, and whether a node is there.
+func origin(from net.Addr, o *Options) (key string, node bool) {
+	key = from.String()
 	if host, _, err := net.SplitHostPort(key); err == nil {
 		key = host
 	}
 	addr, _ := netip.ParseAddr(key) // the zero Addr is no node's
 	addr = addr.WithZone("").Unmap()
-	node := addr.IsValid() && o.Near != nil && o.Near(addr)
+	node = addr.IsValid() && o.Near != nil && o.Near(addr)
 	switch {
 	case node || addr.Is4():
 		key = addr.String()
@@ -72,10 +81,7 @@ func (y *young) source(raw net.Conn, o *Options) *source {
 			key = p.String()
 		}
 	}
-	if s := y.sources[key]; s != nil {
-		return s
-	}
-	return &source{key: key, node: node}
+	return key, node
 }
 
 // most is the stranger with most connections.

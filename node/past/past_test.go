@@ -111,3 +111,28 @@ func TestTableIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A node says itself which disk it has: one that named a thousand had those of all
+// others forgotten.
+func TestOneNodeDoesNotPushOutTheOthers(t *testing.T) {
+	table := past.New(nil)
+	say := func(node string, disk int) {
+		t.Helper()
+		if err := table.Learn(past.Statement{Server: fmt.Sprintf("%s/%d", node, disk), Boot: 1, Nonce: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("b", 0)
+	say("c", 0)
+	for i := range 2 * past.Most {
+		say("x", i)
+	}
+	for _, server := range []string{"b/0", "c/0", fmt.Sprintf("x/%d", 2*past.Most-1)} {
+		if table.Of(server).Boot == 0 {
+			t.Errorf("disk %s is forgotten", server)
+		}
+	}
+	if n := len(table.All()); n != 2+past.MostOfOne {
+		t.Errorf("%d disks known, want %d", n, 2+past.MostOfOne)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"shardway/node/disk"
@@ -12,6 +13,11 @@ import (
 // Most is how many disks a Table knows at most; the one of which nothing new was
 // heard for longest is forgotten first.
 const Most = 1024
+
+// MostOfOne is how many disks of one node a Table knows at most: a node says itself
+// which disk it has, and would have those of all others forgotten. Of a node that got
+// that many new disks the oldest have long left the configuration, and cannot vote.
+const MostOfOne = 8
 
 // Table is what one node knows of the disks of others. Its methods may be called
 // from any goroutine.
@@ -108,16 +114,32 @@ func (t *Table) Term(server string, term uint64) {
 func (t *Table) put(k disk.Known) {
 	t.last++
 	t.known[k.Server] = entry{Known: k, turn: t.last}
-	if len(t.known) <= Most {
-		return
-	}
-	oldest := k.Server
+	node := nodeOf(k.Server)
+	t.bound(MostOfOne, func(server string) bool { return nodeOf(server) == node })
+	t.bound(Most, func(string) bool { return true })
+}
+
+// bound forgets the one of some entries of which nothing new was heard for longest,
+// if there are more than most.
+func (t *Table) bound(most int, which func(server string) bool) {
+	n, oldest := 0, ""
 	for server, e := range t.known {
-		if e.turn < t.known[oldest].turn {
+		if !which(server) {
+			continue
+		}
+		if n++; oldest == "" || e.turn < t.known[oldest].turn {
 			oldest = server
 		}
 	}
-	delete(t.known, oldest)
+	if n > most {
+		delete(t.known, oldest)
+	}
+}
+
+// nodeOf returns the node of "node/disk".
+func nodeOf(server string) string {
+	node, _, _ := strings.Cut(server, "/")
+	return node
 }
 
 func (t *Table) tell() {
