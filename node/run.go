@@ -40,6 +40,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return err
 	}
 	n.startProtocol(base, s)
+	n.proxy.Expect(n.o.App) // ctx may have ended: who waits there is answered all the same
 	s.spawn(base, "app traffic", n.serveApp)
 	s.spawn(base, "reach", n.watchReach)
 	close(n.ready)

@@ -241,12 +241,17 @@ func (s *Server) closeIdle() {
 	s.dialers.Wait()
 }
 
-// listen notes a listener for Shutdown, which may have been called already.
+// Expect announces a listener that ServeClients will be given for certain. A Shutdown
+// before that waits for it, so that who connected meanwhile is answered; without,
+// what waits at the listener then is reset.
+func (s *Server) Expect(ln net.Listener) { s.listen(ln) }
+
+// listen notes a listener for Shutdown. It returns false if that was called before.
 func (s *Server) listen(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing.Load() {
-		return false
+	if _, expected := s.mu.listeners[ln]; expected || s.closing.Load() {
+		return expected
 	}
 	s.mu.listeners[ln] = struct{}{}
 	return true

@@ -39,16 +39,18 @@ func New(ctx context.Context, c *config.Config, version string, log zerolog.Logg
 	if err != nil {
 		return nil, err
 	}
+	// Names are resolved before the ports are open: that takes its time and ends
+	// with ctx, and a port that is closed again resets who waits there.
+	o, err := options(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
 	if err = p.listen.open(ctx, c); err != nil {
 		return nil, err
 	}
 	p.front = newFront(p.listen.app, first.cert, log)
 	p.journal.use(first.access, first.file) //nolint:contextcheck // it ends with the process, not with the start
 	p.lameDuck.Store(int64(c.LameDuck))
-	o, err := options(ctx, c, log)
-	if err != nil {
-		return nil, err
-	}
 	o.Version = version
 	if o.Dir, err = disk.Open(c.Data, c.Node); err != nil {
 		return nil, err
