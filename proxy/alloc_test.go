@@ -6,6 +6,8 @@ import (
 	"net"
 	"testing"
 
+	"github.com/valyala/fasthttp"
+
 	"shardway/proxy"
 )
 
@@ -51,7 +53,10 @@ func TestRequestsAllocateNothing(t *testing.T) {
 		by := func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{Sources: tc.keys}) }
 		single := newNode(t, "a", app, by)
 		ingress, _ := pair(t, app, by)
-		for _, n := range []*node{single, ingress} {
+		inside := newNode(t, "inside", "", by, func(o *proxy.Options) {
+			o.Handler = func(ctx *fasthttp.RequestCtx) { ctx.SetBody(body) }
+		})
+		for _, n := range []*node{single, ingress, inside} {
 			c := n.dial()
 			request, buf := []byte(tc.request), make([]byte, 8<<10)
 			ask := func() {

@@ -132,8 +132,8 @@ func problemCodes() [errorCodes]problem.Code {
 		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
 		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
 		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadTooLarge,
-		problem.RequestTimeout, problem.Draining, problem.ConnectTimeout,
+		problem.RequestTimeout, problem.Draining, problem.ConnectTimeout, problem.AppFailed,
 	}
 }
 
-const errorCodes = 17
+const errorCodes = 18

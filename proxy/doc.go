@@ -3,7 +3,7 @@
 //
 //	client conn ─► head ─► key ─► shard ─► Table.Route
 //	                 ▲                       │
-//	                 │                       ├─ Local   Admit ─► LeaseLeft ─► app
+//	                 │                       ├─ Local   Admit ─► LeaseLeft ─► app, or Options.Handler
 //	                 │                       ├─ Remote  Dial ─► peer's ServePeer ─► its app
 //	                 └── waits in the Room ◄─┴─ Held    and whatever may go again
 //

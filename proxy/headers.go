@@ -58,6 +58,9 @@ func (c *client) writeRequestHead(p *trip) *h1.Writer {
 		}
 	}
 	c.extra, e.Extra = b, b
+	if p.l.seat != nil {
+		e.Kind, e.DropExpect = h1.NoBody, true // what there is of a body, the seat hands over
+	}
 	return p.l.WriteRequestHead(&c.req, e)
 }
 

@@ -30,6 +30,8 @@ type link struct {
 	reused bool          // has carried a request before
 	since  time.Duration // by the pool's clock, when it became idle
 
+	seat *seat // of the app in this process; nil: it is a connection
+
 	place  int  // the shard that it counts for, or unshared; the pool's
 	stream bool // it counts among the streams; guarded by the pool's mu
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/valyala/fasthttp"
 
 	"shardway/queue"
 )
@@ -29,6 +30,13 @@ type Options struct {
 	// DialUpstream opens a connection to the app; see DialURL. Nil is a gateway:
 	// it serves no shard itself.
 	DialUpstream func(ctx context.Context) (net.Conn, error)
+	// Handler is an app in this process, in the place of DialUpstream. What bounds
+	// connections to the app bounds requests that it runs at once.
+	Handler fasthttp.RequestHandler
+	// HandlerStreams gives the Handler bodies longer than BodyBuffer, or of unknown
+	// length, as streams to be read as they come. Without it they are read whole before
+	// it is called, up to MaxBody or else 4 MiB.
+	HandlerStreams bool
 	// UpstreamConns bounds connections to the app; zero means 1024.
 	UpstreamConns int
 	// ShardConns bounds those of them that requests of one shard have; beyond it

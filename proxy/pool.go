@@ -81,7 +81,7 @@ func (p *pool) newest(fresh bool, oldest time.Duration) *link {
 		return nil
 	}
 	l := p.mu.idle[n-1]
-	if fresh && (!l.socket || l.since < oldest) {
+	if fresh && l.seat == nil && (!l.socket || l.since < oldest) {
 		return nil
 	}
 	p.mu.idle[n-1] = nil

@@ -43,6 +43,9 @@ func (c *client) run(p *trip) verdict {
 		p.release()
 		return c.badBody(err)
 	}
+	if p.l.seat != nil {
+		return c.call(p)
+	}
 	p.demand = p.r.Kind == Remote && !c.bodyWhole()
 	before := p.l.Sent()
 	w := c.writeRequestHead(p)

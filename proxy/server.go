@@ -64,8 +64,12 @@ func New(o Options) *Server {
 	s.streams.most = int64(s.o.Streams)
 	s.life, s.end = context.WithCancel(context.Background())
 	s.peers.fresh = s.newPeerPool
-	if s.o.DialUpstream != nil {
-		s.upstream = s.newPool("", s.dialUpstream)
+	dial := s.dialUpstream
+	if s.o.Handler != nil {
+		dial = s.takeSeat
+	}
+	if s.o.Handler != nil || s.o.DialUpstream != nil {
+		s.upstream = s.newPool("", dial)
 		s.upstream.max, s.upstream.wary = s.o.UpstreamConns, true
 		s.upstream.mu.shares.most = max(s.o.ShardConns, 0)
 	}

@@ -28,6 +28,9 @@ const (
 	UpstreamBroken  Code = "upstream-broken"
 	// ConnectTimeout is for an app that neither took nor refused a connection.
 	ConnectTimeout Code = "connect-timeout"
+	// AppFailed is for an app in the node's process that panicked, or that answered what
+	// is no answer.
+	AppFailed Code = "app-failed"
 	// UpstreamBusy is for a request beyond the connections allowed to the app.
 	UpstreamBusy    Code = "upstream-busy"
 	PeerUnreachable Code = "peer-unreachable"
@@ -95,6 +98,8 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusGatewayTimeout, "The app did not take a connection in time."
 	case UpstreamBroken:
 		return http.StatusBadGateway, "The connection to the app broke."
+	case AppFailed:
+		return http.StatusInternalServerError, "The app failed."
 	case UpstreamBusy:
 		return http.StatusServiceUnavailable, "All connections allowed to the app are in use."
 	case PeerUnreachable:

@@ -1,0 +1,293 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/valyala/fasthttp"
+
+	"shardway/internal/problem"
+	"shardway/proxy/h1"
+)
+
+// errNotYours is what a handler gets that writes to the connection past its answer.
+var errNotYours = errors.New("proxy: the connection is not the handler's: what it answers goes into the Response")
+
+// call has the app in this process run the request, and answers it. A shard's
+// in-flight count falls when the handler has returned, and every Task that it began
+// has ended, however the request's connection ended.
+func (c *client) call(p *trip) verdict {
+	t := p.l.seat
+	p.l.pool.settle(p.l)
+	w := c.writeRequestHead(p)
+	if _, err := c.askLease(); err != nil {
+		return c.notSent(p, err)
+	}
+	if c.x.tells {
+		if err := c.tellTaken(); err != nil {
+			return c.broken(p, err)
+		}
+	}
+	t.trip = *p // itself it stays on the stack
+	t.c, t.p, t.called, t.answered, t.fate = c, &t.trip, false, false, fateGone
+	t.broke.Store(false)
+	t.serve(w.Unsent())
+	switch {
+	case !t.called:
+		c.end(p)
+		return fail(problem.BadRequest, "the app's server cannot read the request")
+	case t.fate == fateKeep:
+		w.Discard()
+		p.l.pool.put(p.l)
+	case t.fate == fateDrop:
+		p.l.pool.drop(p.l)
+	}
+	return t.verdict
+}
+
+const handlerFailed = "the app's handler panicked"
+
+// fate is what becomes of a seat after its request.
+type fate uint8
+
+const (
+	fateGone fate = iota // its trip has been ended, and it with that
+	fateKeep             // it may be used again
+	fateDrop             // it may not
+)
+
+// handle runs the handler and answers what it says, within the Server of the seat.
+func (t *seat) handle(ctx *fasthttp.RequestCtx) {
+	t.called = true
+	if t.blank == nil {
+		t.blank = new(fasthttp.Response)
+		ctx.Response.CopyTo(t.blank)
+	}
+	t.verdict = t.answer(ctx)
+	// What fasthttp writes now nobody gets. It writes no date: see appendHead.
+	t.answered = true
+	ctx.Response.ReleaseBody(keptAnswer)
+	t.blank.CopyTo(t.response(ctx))
+	ctx.Hijack(nil)
+	ctx.HijackSetNoResponse(false)
+	if cap(t.long) > keptAnswer {
+		t.long = nil
+	}
+}
+
+// keptAnswer is up to what size the memory for bodies stays with a seat.
+const keptAnswer = 64 << 10
+
+// answer is handle, and says what the request came to.
+func (t *seat) answer(ctx *fasthttp.RequestCtx) verdict {
+	c, p := t.c, t.p
+	if err := t.fill(ctx); err != nil {
+		c.up.rerr = err
+		return c.broken(p, nil)
+	}
+	if c.req.Body.Done() {
+		c.gone.arm() // nobody reads the client
+	}
+	failed := t.run(ctx)
+	t.body.close()
+	if failed == "" {
+		failed = t.judge(ctx)
+	}
+	switch {
+	case c.up.rerr != nil || c.slot.load().cause != causeNone:
+		t.abandon(ctx)
+		return c.broken(p, nil)
+	case failed != "":
+		t.abandon(ctx)
+		c.end(p)
+		return fail(problem.AppFailed, failed)
+	}
+	return t.relay(ctx)
+}
+
+// run calls the handler; failed says why there is no answer of its own.
+func (t *seat) run(ctx *fasthttp.RequestCtx) (failed string) {
+	returned := false
+	defer func() {
+		switch v := recover(); {
+		case returned:
+		case v == nil: // runtime.Goexit: the goroutine ends, and serve with it
+			t.abandon(ctx)
+			t.c.end(t.p)
+		default:
+			t.s.appPanicked(v)
+			failed = handlerFailed
+		}
+	}()
+	t.s.o.Handler(ctx)
+	returned = true
+	return ""
+}
+
+// abandon lets go of an answer that nobody will get, and waits for what writes it.
+func (t *seat) abandon(ctx *fasthttp.RequestCtx) {
+	_ = t.Close()
+	t.closeStream(ctx)
+	t.tasks.Wait()
+}
+
+// judge makes the head of the handler's answer and judges it like any app's.
+func (t *seat) judge(ctx *fasthttp.RequestCtx) (failed string) {
+	switch {
+	case ctx.Hijacked():
+		ctx.Hijack(nil)
+		return "the handler takes the connection over (Hijack), which is the node's: an app that upgrades connections runs behind --upstream"
+	case t.broke.Load():
+		return handlerFailed
+	}
+	res := t.response(ctx)
+	res.SkipBody = false
+	stream := res.BodyStream()
+	switch {
+	case stream == nil:
+		res.Header.SetContentLength(len(res.Body()))
+	case res.Header.ContentLength() < 0:
+		res.Header.SetContentLength(-1)
+	}
+	t.made = appendHead(t.made[:0], &res.Header)
+	if err := t.p.l.res.Judge(t.made, t.c.req.Method(), t.c.set.MaxHeaders); err != nil {
+		return fmt.Sprintf("the handler's answer is malformed: %v", err)
+	}
+	if t.p.l.res.Status() < 200 {
+		return fmt.Sprintf("the handler's answer has the status %d, which is none for a last answer", t.p.l.res.Status())
+	}
+	return ""
+}
+
+// appendHead appends the head as fasthttp would write it, but for a date: it keeps
+// that in a goroutine of the whole process, and the proxy writes its own.
+func appendHead(b []byte, h *fasthttp.ResponseHeader) []byte {
+	text := string(h.StatusMessage())
+	if text == "" {
+		text = fasthttp.StatusMessage(h.StatusCode())
+	}
+	b = appendStatusLine(b, h.StatusCode(), text)
+	trailers := h.PeekTrailerKeys()
+	for name, value := range h.All() {
+		switch {
+		case len(trailers) > 0 && slices.ContainsFunc(trailers, func(t []byte) bool { return bytes.Equal(t, name) }):
+			continue
+		case h.ContentLength() == 0 && string(name) == fasthttp.HeaderContentType && string(value) == "text/plain; charset=utf-8":
+			continue // the default, of nothing
+		}
+		b = append(b, name...)
+		b = append(b, ": "...)
+		b = append(b, value...)
+		b = append(b, "\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// response is what the handler answers. After TimeoutError it may still write to its
+// own Response, and go on with everything else that the request lent it.
+func (t *seat) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
+	late := ctx.LastTimeoutErrorResponse()
+	if late == nil {
+		return &ctx.Response
+	}
+	if !t.spoilt {
+		t.spoilt = true
+		addr := t.RemoteAddr()
+		t.remote.Store(&addr)
+		t.c.body, t.long = nil, nil
+		_ = t.Close()
+	}
+	return late
+}
+
+// relay passes the answer on.
+func (t *seat) relay(ctx *fasthttp.RequestCtx) verdict {
+	c, p, res := t.c, t.p, t.response(ctx)
+	head := &p.l.res
+	stream := res.BodyStream()
+	flags := uint64(slotAnswered)
+	if stream != nil && isEvents(head) {
+		c.slot.events.begin()
+		flags |= slotEvents
+	}
+	if !c.slot.mark(flags) {
+		t.abandon(ctx)
+		return c.broken(p, nil)
+	}
+	c.answered(head.Status(), head)
+	w := c.h.WriteResponseHead(head, c.editResponse(p, head))
+	c.s.metrics.request(c.x.route, head.Status())
+	if stream != nil {
+		return t.relayStream(ctx, w, stream)
+	}
+	var err error
+	if w.Kind() != h1.NoBody {
+		_, err = w.Write(res.Body())
+	}
+	if t.going.Load() > 0 && err == nil {
+		err = w.Flush() // who gets it need not wait for what goes on
+	}
+	t.tasks.Wait()
+	return t.relayed(w, nil, err)
+}
+
+// relayed ends a request whose answer has left the handler. The client may take its
+// time for what is still in the buffer.
+func (t *seat) relayed(w *h1.Writer, trailers []byte, err error) verdict {
+	c := t.c
+	t.fate = fateKeep
+	if c.slot.finish() != causeNone || t.spoilt {
+		t.fate = fateDrop
+	}
+	t.p.release()
+	c.gone.disarm()
+	if err != nil || w.Close(trailers) != nil {
+		c.x.cut = true
+	}
+	return done
+}
+
+// appPanicked notes that the app panicked. The node goes on.
+func (s *Server) appPanicked(v any) {
+	s.o.Log.Error().Str("panic", fmt.Sprint(v)).Bytes("stack", debug.Stack()).Msg("app panicked")
+}
+
+// closeStream ends the stream of an answer. What it reads from may panic.
+func (t *seat) closeStream(ctx *fasthttp.RequestCtx) {
+	t.reading(nil)
+	defer func() {
+		if v := recover(); v != nil {
+			t.s.appPanicked(v)
+		}
+	}()
+	_ = t.response(ctx).CloseBodyStream()
+}
+
+// fill gives the request the body: whole, or for who takes streams one to read.
+// Trailers are left out: fasthttp would put them among the headers.
+func (t *seat) fill(ctx *fasthttp.RequestCtx) error {
+	c, r := t.c, &ctx.Request
+	switch body := &c.req.Body; {
+	case body.Kind() == h1.NoBody:
+	case c.bodyWhole():
+		r.SetBodyRaw(c.body)
+		r.Header.SetContentLength(len(c.body))
+	case t.s.o.HandlerStreams:
+		size := -1
+		if left := body.Remaining(); left >= 0 {
+			size = len(c.body) + int(left)
+		}
+		t.body.open(c)
+		r.SetBodyStream(&t.body, size)
+	default:
+		if err := t.readWhole(); err != nil {
+			return err
+		}
+		r.SetBodyRaw(t.long)
+		r.Header.SetContentLength(len(t.long))
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"math"
+	"net"
+
+	"github.com/valyala/fasthttp"
+
+	"shardway/proxy/h1"
+)
+
+// errStreamCut ends a stream whose run was cut, whatever the stream says.
+var errStreamCut = errors.New("proxy: the answer's stream was cut")
+
+// relayStream passes an answer on that the handler left as a stream, as it comes. The
+// count falls when the stream has been closed and every Task has ended.
+func (t *seat) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Reader) verdict {
+	c, p := t.c, t.p
+	t.reading(wakes(stream))
+	var err error
+	if w.Kind() != h1.NoBody {
+		err = t.pour(w, stream)
+	}
+	if err != nil {
+		w.Abort()
+		t.abandon(ctx)
+		if why := c.end(p); errors.Is(err, errOver) {
+			c.s.metrics.cut(causeMoved.String(), 1)
+		} else if why == causeNone {
+			c.s.metrics.answersCut.Add(1)
+		}
+		c.x.cut, c.x.account.code = true, accessCut
+		return done
+	}
+	t.closeStream(ctx)
+	t.tasks.Wait()
+	var trailers []byte
+	if w.Kind() == h1.Chunked {
+		trailers = t.response(ctx).Header.TrailerHeader()
+		trailers = trailers[:len(trailers)-len("\r\n")]
+	}
+	return t.relayed(w, trailers, nil)
+}
+
+// wakes returns what ends a read of the stream from another goroutine; nil: nothing
+// does. Only of pipes and connections it is known that they may be closed so; what
+// SetBodyStreamWriter makes is one.
+func wakes(stream io.Reader) io.Closer {
+	switch s := stream.(type) {
+	case net.Conn:
+		return s
+	case *io.PipeReader:
+		return s
+	}
+	return nil
+}
+
+// pour copies the stream into the answer. An answer of known length ends with that.
+func (t *seat) pour(w *h1.Writer, stream io.Reader) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.s.appPanicked(v)
+			err = errPanicked
+		}
+	}()
+	room, ok := t.s.bodies.Get().(*[]byte)
+	if !ok {
+		b := make([]byte, 0, t.s.o.BodyBuffer)
+		room = &b
+	}
+	defer t.s.bodies.Put(room)
+	buf := (*room)[:cap(*room)]
+	left := int64(math.MaxInt64)
+	if w.Kind() == h1.Length {
+		left = t.p.l.res.ContentLength()
+	}
+	for left > 0 {
+		n, rerr := stream.Read(buf[:min(left, int64(len(buf)))])
+		if t.closed.Load() || t.broke.Load() {
+			return errStreamCut // by now any stream may say that it is whole
+		}
+		left -= int64(n)
+		if err := t.pass(w, buf[:n]); err != nil {
+			return err
+		}
+		switch {
+		case errors.Is(rerr, io.EOF) && left > 0 && w.Kind() == h1.Length:
+			return io.ErrUnexpectedEOF
+		case errors.Is(rerr, io.EOF):
+			return nil
+		case rerr != nil:
+			return rerr
+		}
+	}
+	return nil
+}
+
+// pass passes a part of a stream on at once: nobody knows when the next one comes.
+func (t *seat) pass(w *h1.Writer, part []byte) error {
+	if t.c.slot.load().flags&slotEvents != 0 {
+		return t.c.slot.events.pass(w, part)
+	}
+	if _, err := w.Write(part); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// pass passes a part of the stream on. The error is errOver if it ends with that.
+func (e *events) pass(w *h1.Writer, part []byte) error {
+	if !e.enter() {
+		return errOver
+	}
+	over := false
+	if e.state.Load()&eventsWant != 0 {
+		part, over = e.lines.upTo(part)
+	} else {
+		e.lines.advance(part)
+	}
+	if _, err := w.Write(part); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if over || !e.leave() {
+		return errOver
+	}
+	return nil
+}

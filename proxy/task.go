@@ -1,0 +1,46 @@
+package proxy
+
+import "github.com/valyala/fasthttp"
+
+// Task is a part of a request that may go on after its handler has returned, in a
+// goroutine of its own. The request counts as running until it has ended. The zero
+// Task, of a request that this package does not run, does nothing.
+type Task struct{ seat *seat }
+
+// Begin counts a part of the request, from its handler or from a Task of it that has
+// not ended.
+func Begin(ctx *fasthttp.RequestCtx) Task {
+	w, ok := ctx.Conn().(*wire)
+	if !ok {
+		return Task{}
+	}
+	w.going.Add(1)
+	w.tasks.Add(1)
+	return Task{w.seat}
+}
+
+// End ends it, once. Nothing that belongs to the request may be used after that.
+func (k Task) End() {
+	if k.seat == nil {
+		return
+	}
+	k.seat.going.Add(-1)
+	k.seat.tasks.Done()
+}
+
+// Break tells, before End, that it could not finish what it was to write of the
+// answer: the client gets 500, or its connection is cut.
+func (k Task) Break() {
+	if k.seat != nil {
+		k.seat.broke.Store(true)
+	}
+}
+
+// Panicked is Break for a panic with v, which it logs with the stack of the caller.
+func (k Task) Panicked(v any) {
+	if k.seat == nil {
+		return
+	}
+	k.seat.s.appPanicked(v)
+	k.Break()
+}
