@@ -54,7 +54,9 @@ func (n *Node) Run(ctx context.Context) error {
 	n.stopping.Store(true)
 	if err != nil {
 		// As if it were killed: other nodes shall find nobody, not a node that cuts
-		// what they forward to it again.
+		// what they forward to it again. The line is when: what is left to end may
+		// take seconds, and whoever looks for lost requests goes by it.
+		n.log.Warn().Msg("node failed: connections cut")
 		_ = n.o.Peer.Close()
 		at, cancel := context.WithCancel(base)
 		cancel()

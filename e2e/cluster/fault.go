@@ -38,15 +38,24 @@ func (c *Cluster) begin(n *Node, k history.FaultKind) {
 }
 
 // dead notes that the process of a node has certainly ended. One that nobody had
-// asked to end was killed, by its disk if that is not whole.
+// asked to end was killed, by its disk if that is not whole; and so was one that
+// failed, also while it left, or before somebody killed it: from when it cut its
+// clients, although it had more to end, and its disk may have been mended meanwhile.
 func (c *Cluster) dead(n *Node) {
 	at := history.Now()
 	if n.proc != nil && !n.proc.Running() {
 		at = min(at, n.proc.ended)
 	}
-	if n.fault < 0 || c.faults[n.fault].Kind == history.Stopped {
+	cut, failed := at, false
+	if n.proc != nil {
+		cut, failed = n.proc.failed(at)
+	}
+	if n.fault < 0 || c.faults[n.fault].Kind == history.Stopped || failed && c.faults[n.fault].Kind == history.Left {
 		c.begin(n, history.Killed)
 		c.faults[n.fault].From = min(c.faults[n.fault].From, at)
+	}
+	if f := &c.faults[n.fault]; failed && f.By == 0 {
+		f.From = min(f.From, cut)
 	}
 	for i := range c.faults {
 		f := &c.faults[i]

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -23,6 +24,7 @@ type Process struct {
 	Log string
 
 	cmd   *exec.Cmd
+	from  int64         // where its output begins in Log
 	done  chan struct{} // closed when it has ended and was waited for
 	err   error         // of Wait; read after done
 	ended int64         // reading of history.Now at the end; read after done
@@ -35,6 +37,10 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 		return nil, fmt.Errorf("cluster: log: %w", err)
 	}
 	defer func() { _ = out.Close() }()
+	st, err := out.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("cluster: log: %w", err)
+	}
 	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // a program of the test, ended by signal
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = out, out
@@ -42,13 +48,46 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 	if err := s.start(cmd); err != nil {
 		return nil, fmt.Errorf("cluster: start: %w", err)
 	}
-	p := &Process{Pid: cmd.Process.Pid, Log: log, cmd: cmd, done: make(chan struct{})}
+	p := &Process{Pid: cmd.Process.Pid, Log: log, cmd: cmd, from: st.Size(), done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		p.err = cmd.Wait()
 		p.ended = history.Now()
 	}()
 	return p, nil
+}
+
+// cutLine is what a node says when it cannot go on, before it cuts its connections.
+const cutLine = "node failed: connections cut"
+
+// failed tells whether a process that has ended did so because it could not go on,
+// and when it cut its connections: at by its exit code alone, earlier by its word.
+func (p *Process) failed(at int64) (cut int64, failed bool) {
+	if p.Running() {
+		return at, false
+	}
+	if said, ok := p.said(); ok {
+		return min(at, said), true
+	}
+	return at, p.cmd.ProcessState.ExitCode() > 0
+}
+
+// said returns when the process said that it cuts its connections, if it has.
+func (p *Process) said() (at int64, ok bool) {
+	b, err := os.ReadFile(p.Log)
+	if err != nil || int64(len(b)) < p.from {
+		return 0, false
+	}
+	for line := range bytes.Lines(b[p.from:]) {
+		var l struct {
+			Message string    `json:"message"`
+			Time    time.Time `json:"time"`
+		}
+		if json.Unmarshal(line, &l) == nil && l.Message == cutLine {
+			return history.Now() - time.Since(l.Time).Nanoseconds(), true
+		}
+	}
+	return 0, false
 }
 
 // Signal sends a signal to the process.
