@@ -44,6 +44,7 @@ func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
 
 	mended := owner.Hurt(history.Unreachable)
 	must(t, w.Block(index(ingress), index(owner)))
+	began := time.Now()
 	get := ask(ingress, "GET", "")
 	cluster.Await(t, "the path is found dead", func() error {
 		if deaf() == 0 {
@@ -51,6 +52,7 @@ func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
 		}
 		return nil
 	})
+	t.Logf("requests lost: found after %v", time.Since(began))
 	must(t, w.Heal())
 	mended()
 	if a := get.Answer(t); !a.OK() {
@@ -62,10 +64,12 @@ func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
 	owner.App.AwaitHanging(t, "back", 2)
 	mended = owner.Hurt(history.Unreachable)
 	must(t, w.Block(index(owner), index(ingress)))
+	began = time.Now()
 	owner.App.Release(t, "back")
 	if a := post.Answer(t); a.Status != http.StatusBadGateway || a.Error != "peer-unreachable" || !strings.Contains(a.Detail, "may have run") {
 		t.Errorf("POST whose answer is lost: %d %s %s, want 502 peer-unreachable", a.Status, a.Error, a.Detail)
 	}
+	t.Logf("answers lost: found after %v", time.Since(began))
 	cluster.Await(t, "both were cut", func() error {
 		if deaf() < before+2 {
 			return errNotYet

@@ -62,7 +62,7 @@ type client struct {
 	seenRun uint32        // the run at the last sweep
 	letGo   uint32        // the run that counts as a stream
 	since   time.Duration // when the sweep first saw it, or saw its body go out
-	looked  time.Duration // when it last looked at the path to the owner
+	hear    time.Duration // when it looks at the path to the owner next
 	moved   time.Duration // since when its shard has been elsewhere; zero: it is not
 }
 

@@ -22,9 +22,9 @@ const (
 	lameStream = 250 * time.Millisecond
 )
 
-// lookEvery is how often the path to the owner of what has run for a while is looked
-// at.
-const lookEvery = 500 * time.Millisecond
+// hearAfter is for how long a run has gone on when the path to its owner is first
+// looked at.
+const hearAfter = 500 * time.Millisecond
 
 // sweep looks over the open connections: for what has run long enough to be
 // worth a watch, for apps that do not answer, for upgraded connections whose
@@ -67,16 +67,17 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		return
 	}
 	if r.number != c.seenRun {
-		c.seenRun, c.since, c.moved, c.looked = r.number, now, 0, now
+		c.seenRun, c.since, c.moved, c.hear = r.number, now, 0, now+hearAfter
 		return
 	}
 	c.gone.start()
-	if r.kind == Remote && now-c.looked >= lookEvery {
-		c.looked = now
-		if l := c.slot.link.Load(); l.Deaf() {
+	if r.kind == Remote && now >= c.hear {
+		deaf, again := c.slot.link.Load().Hear()
+		if deaf {
 			s.cutRun(c, r, causeDeaf)
 			return
 		}
+		c.hear = now + again
 	}
 	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longAnswer {
 		s.letGo(c, r)
