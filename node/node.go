@@ -154,7 +154,7 @@ func (n *Node) openRaft() error {
 		return broken // it says itself what to do
 	}
 	if err != nil {
-		return fmt.Errorf("node: the data directory cannot be gone on from: "+remedyDamaged+": %w", err)
+		return fmt.Errorf("node: the data directory cannot be used: "+remedyDamaged+": %w", err)
 	}
 	close(n.raftOpen)
 	return nil

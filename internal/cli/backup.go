@@ -12,7 +12,7 @@ import (
 )
 
 type backupCommand struct {
-	File string `arg:"" help:"The file to write; it is replaced when the backup is whole." type:"path"`
+	File string `arg:"" help:"File to write; it is replaced once the backup is complete." type:"path"`
 	target
 }
 
@@ -42,8 +42,8 @@ func (c *backupCommand) Run(ctx context.Context, s *session) error {
 }
 
 type restoreCommand struct {
-	File string `arg:"" help:"A file that backup wrote."                                                        type:"path"`
-	Node string `help:"The id of the node that the restored cluster begins with (else SHARDWAY_NODE, else random)." placeholder:"ID"`
+	File string `arg:"" help:"File written by backup."                                                        type:"path"`
+	Node string `help:"Id of the first node of the restored cluster (else SHARDWAY_NODE, else random)." placeholder:"ID"`
 	directory
 }
 

@@ -31,15 +31,15 @@ type grammar struct {
 	Status    statusCommand    `cmd:"" help:"Show one node's view of the cluster."`
 	Nodes     nodesCommand     `cmd:"" help:"List the nodes."`
 	Shards    shardsCommand    `cmd:"" help:"List the shards and their owners."`
-	Endpoints endpointsCommand `cmd:"" help:"List the addresses that the nodes announce."`
+	Endpoints endpointsCommand `cmd:"" help:"List the addresses announced by the nodes."`
 	Locate    locateCommand    `cmd:"" help:"Show where a key lives."`
-	StepDown  stepDownCommand  `cmd:"" help:"Make the leader hand over its leadership."`
-	Remove    removeCommand    `cmd:"" help:"Take a node out of the cluster for good."`
-	Backup    backupCommand    `cmd:"" help:"Keep the control state of the cluster in a file."`
-	Restore   restoreCommand   `cmd:"" help:"Begin a cluster from a backup, in an empty data directory."`
-	Recover   recoverCommand   `cmd:"" help:"After a lost quorum: let a survivor go on alone. The node must be stopped."`
-	Keygen    keygenCommand    `cmd:"" help:"Make the secret of a cluster, or a token."`
-	Timing    timingCommand    `cmd:"" help:"Show the timing of the cluster, or change it."`
+	StepDown  stepDownCommand  `cmd:"" help:"Make the leader transfer its leadership."`
+	Remove    removeCommand    `cmd:"" help:"Remove a node from the cluster for good."`
+	Backup    backupCommand    `cmd:"" help:"Save the cluster's control state to a file."`
+	Restore   restoreCommand   `cmd:"" help:"Start a new cluster from a backup, in an empty data directory."`
+	Recover   recoverCommand   `cmd:"" help:"After losing quorum: let one surviving node continue alone. The node must be stopped."`
+	Keygen    keygenCommand    `cmd:"" help:"Generate a cluster secret, or a token."`
+	Timing    timingCommand    `cmd:"" help:"Show or change the cluster's timing."`
 	Rotate    rotateCommand    `cmd:"" help:"Replace the secret of a running cluster."`
 	Check     checkCommand     `cmd:"" passthrough:"" help:"Check the configuration of a node; takes the flags of run."`
 	Version   versionCommand   `cmd:"" help:"Show the version."`

@@ -12,7 +12,7 @@ import (
 )
 
 type keygenCommand struct {
-	Token bool `help:"Make a token for the admin port instead."`
+	Token bool `help:"Generate a token for the admin port instead."`
 }
 
 // Help describes what to do with it.

@@ -15,7 +15,7 @@ import (
 // directory is what the commands have that work on a data directory.
 type directory struct {
 	Data  string `help:"The node's data directory (else SHARDWAY_DATA, else ./data)."                                                                             placeholder:"DIR"`
-	Above uint64 `help:"Start above this epoch. Only needed when the clock of this machine is wrong: say the highest Shardway-Epoch that apps or stores have seen." placeholder:"EPOCH"`
+	Above uint64 `help:"Start above this epoch. Only needed when this machine's clock is wrong: give the highest Shardway-Epoch that apps or stores have seen." placeholder:"EPOCH"`
 	JSON  bool   `help:"Write JSON."                                                                                                                              name:"json"`
 }
 
@@ -30,8 +30,8 @@ func quiet(s *session) zerolog.Logger {
 }
 
 type recoverCommand struct {
-	Confirm        string `help:"The id of the cluster to give up. Without it, what would be done is shown."         placeholder:"CLUSTER"`
-	DespiteAnswers bool   `help:"Go on though somebody answers where a node of the cluster was: it is another program."`
+	Confirm        string `help:"Id of the cluster to give up. Without it, only shows what would be done."         placeholder:"CLUSTER"`
+	DespiteAnswers bool   `help:"Continue although something answers at the address of a former node: it is another program."`
 	directory
 }
 

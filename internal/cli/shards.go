@@ -13,7 +13,7 @@ import (
 )
 
 type shardsCommand struct {
-	Node string `help:"Only the shards that this node has or is to get." placeholder:"ID"`
+	Node string `help:"Only the shards that this node owns or is about to own." placeholder:"ID"`
 	target
 }
 

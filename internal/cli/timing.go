@@ -9,7 +9,7 @@ import (
 )
 
 type timingCommand struct {
-	Lease     string `help:"For how long a node may serve after it heard from the leader." placeholder:"DURATION"`
+	Lease     string `help:"How long a node may serve after hearing from the leader." placeholder:"DURATION"`
 	DeadAfter string `help:"When a silent node's shards may be taken without evidence."    placeholder:"DURATION"`
 	Fence     string `help:"When the shards of a crashed node may be taken."               placeholder:"strict|lease|refused"`
 	Pause     string `help:"What pauses while the shard map changes."                      placeholder:"moving|cluster"`
