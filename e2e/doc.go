@@ -12,6 +12,7 @@
 //	relay     holds back single streams between nodes (Raft but not heartbeats)
 //	netns     cuts wires between nodes, loses packets, forges refusals
 //	badisk    disks that are full, slow or broken
+//	urgent    processes that have the processor whenever they want it
 //	chaos     all faults, again and again, each round judged
 //	bench     what a request costs, beside nginx and HAProxy
 //

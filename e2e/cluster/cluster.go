@@ -48,6 +48,9 @@ type Options struct {
 	// Data, if not nil, chooses the data directory of a node; it is the caller's to
 	// remove.
 	Data func(id string) string
+	// Urgent processes run before all others of the machine, if that may be: for a
+	// test whose nodes must have the processor when they want it.
+	Urgent bool
 	// AppFlags are given to every app, after the ones it always has.
 	AppFlags []string
 }
@@ -115,8 +118,12 @@ func New(tb testing.TB, o Options) *Cluster {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	spawn, err := newSpawner(o.Urgent)
+	if err != nil {
+		tb.Logf("the processes compete with all others: %v", err)
+	}
 	c := &Cluster{
-		o: o, dir: dir, ports: ports, spawn: newSpawner(), watch: newWatch(), asked: make(map[string]bool),
+		o: o, dir: dir, ports: ports, spawn: spawn, watch: newWatch(), asked: make(map[string]bool),
 		ops: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: new(net.Dialer).DialContext}},
 	}
 	if o.wantsSecret() {

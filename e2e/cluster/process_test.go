@@ -22,7 +22,11 @@ func TestMain(m *testing.M) {
 		m.Run()
 		return
 	}
-	p, err := newSpawner().launch(os.DevNull, "", []string{"sleep", "1000"})
+	s, err := newSpawner(false)
+	if err != nil {
+		panic(err)
+	}
+	p, err := s.launch(os.DevNull, "", []string{"sleep", "1000"})
 	if err != nil {
 		panic(err)
 	}
@@ -32,7 +36,10 @@ func TestMain(m *testing.M) {
 
 func launch(t *testing.T, args ...string) *Process {
 	t.Helper()
-	s := newSpawner()
+	s, err := newSpawner(false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	p, err := s.launch(filepath.Join(t.TempDir(), "log"), "", args)
 	if err != nil {
 		t.Fatal(err)

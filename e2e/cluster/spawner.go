@@ -5,6 +5,8 @@ package cluster
 import (
 	"os/exec"
 	"runtime"
+
+	"shardway/e2e/urgent"
 )
 
 // spawner starts children from one thread that lives as long as it does: the
@@ -15,17 +17,23 @@ type spawner struct {
 	done chan struct{}
 }
 
-func newSpawner() *spawner {
+// newSpawner returns a spawner of children that are urgent, or not.
+func newSpawner(urgently bool) (*spawner, error) {
 	s := &spawner{work: make(chan func()), done: make(chan struct{})}
+	ready := make(chan error)
 	go func() {
 		defer close(s.done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		runtime.LockOSThread() // until the thread ends with this goroutine
+		var err error
+		if urgently {
+			err = urgent.Thread()
+		}
+		ready <- err
 		for f := range s.work {
 			f()
 		}
 	}()
-	return s
+	return s, <-ready
 }
 
 func (s *spawner) start(cmd *exec.Cmd) error {
