@@ -27,7 +27,7 @@ const (
 
 // startOnDisks starts three nodes, the voters, each with a disk of its own. A node
 // that is added later has the scratch directory, and no vote.
-func startOnDisks(t *testing.T, flags ...string) (*cluster.Cluster, map[*cluster.Node]*badisk.Disk) {
+func startOnDisks(t *testing.T, o cluster.Options) (*cluster.Cluster, map[*cluster.Node]*badisk.Disk) {
 	t.Helper()
 	if err := badisk.Available(); err != nil {
 		t.Skipf("disks cannot be broken here: %v", err)
@@ -39,7 +39,8 @@ func startOnDisks(t *testing.T, flags ...string) (*cluster.Cluster, map[*cluster
 		t.Cleanup(func() { must(t, d.Unmount()) })
 		mounted = append(mounted, d)
 	}
-	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: manyShards, Flags: append([]string{"--voters", "3"}, flags...)})
+	o.Binaries, o.Flags = binaries(t), append([]string{"--voters", "3"}, o.Flags...)
+	c := cluster.New(t, o)
 	disks := make(map[*cluster.Node]*badisk.Disk)
 	for _, d := range mounted {
 		n := c.Prepare(t, "--expect", "3")
@@ -104,7 +105,7 @@ func wantLastWords(t *testing.T, n *cluster.Node, from int64, words ...string) {
 // good again it goes on from what it had.
 func TestNodeWithoutDiskStopsAndGoesOn(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
-	c, disks := startOnDisks(t)
+	c, disks := startOnDisks(t, cluster.Options{Shards: manyShards})
 	var d *cluster.Node
 	// change makes all nodes write: a node joins, or is gone.
 	change := func() {
@@ -139,13 +140,11 @@ func TestNodeWithoutDiskStopsAndGoesOn(t *testing.T) {
 		t.Log("broken disk: " + role)
 		victim = choose()
 		stopsAndGoesOn(t, c, victim, d, func() (mend func()) {
-			tr, err := badisk.Trace(victim.Process().Pid, badisk.Fault{Error: syscall.EIO})
-			must(t, err)
+			must(t, disks[victim].Suffer(badisk.Fault{Error: syscall.EIO}))
 			change()
 			return func() {
-				must(t, tr.Stop())
-				if tr.Hits() == 0 {
-					t.Error("no call has failed")
+				if hits, err := disks[victim].Heal(); hits == 0 || err != nil {
+					t.Errorf("%d calls have failed, %v", hits, err)
 				}
 			}
 		}, "input/output error", "check the disk")

@@ -4,6 +4,8 @@ package e2e_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,30 +22,19 @@ const (
 	hungSync = time.Hour
 )
 
-// startTraceable starts three nodes, the voters, whose disks can be made slow.
-func startTraceable(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	if err := badisk.Available(); err != nil {
-		t.Skipf("disks cannot be made slow here: %v", err)
-	}
-	return start(t, 3, "--voters", "3", "--drain-timeout", "1s")
-}
-
 // slow makes each fsync of these nodes take longer, until the returned func is
 // called.
-func slow(t *testing.T, by time.Duration, nodes ...*cluster.Node) (stop func() (hits int)) {
+func slow(t *testing.T, by time.Duration, disks ...*badisk.Disk) (stop func() (hits int)) {
 	t.Helper()
-	var tracers []*badisk.Tracer
-	for _, n := range nodes {
-		tr, err := badisk.Trace(n.Process().Pid, badisk.Fault{Delay: by})
-		must(t, err)
-		t.Cleanup(func() { must(t, tr.Stop()) })
-		tracers = append(tracers, tr)
+	for _, d := range disks {
+		must(t, d.Suffer(badisk.Fault{Delay: by}))
 	}
 	return func() (hits int) {
-		for _, tr := range tracers {
-			must(t, tr.Stop())
-			hits += tr.Hits()
+		t.Helper()
+		for _, d := range disks {
+			n, err := d.Heal()
+			must(t, err)
+			hits += n
 		}
 		return hits
 	}
@@ -67,33 +58,64 @@ func losses(t *testing.T, c *cluster.Cluster) string {
 // and then on all nodes, while a node joins and leaves under load: map changes
 // take longer, and that is all. Nobody is dropped, no lease lapses, nobody else
 // leads, nothing fails.
+//
+// Nor does a lease lapse for want of a processor: the nodes are urgent. They are not
+// above the host of a virtual machine, which took both processors away for up to a
+// second as this was written, and a node that finds itself paused for a quarter of its
+// lease, 125 ms, has none until it is renewed. So where the kernel says that a thread
+// of a node had to wait for that long, losses tell nothing about the disk, and it is
+// asked again; else the first one counts.
 func TestSlowDiskCostsNothingButTime(t *testing.T) {
 	t.Parallel() // it waits for disks most of the time
-	c := startTraceable(t)
-	voters := c.Running()
-	for _, where := range [][]*cluster.Node{{c.Leader(t)}, voters} {
-		t.Logf("slow on %d nodes", len(where))
-		before := c.AwaitServing(t)
-		was := losses(t, c)
-		stop := slow(t, slowSync, where...)
-		l := c.Load(t, voters, cluster.Traffic{Rate: 100})
-		l.Flow(t, 50)
-		d := c.Add(t)
-		joined := c.AwaitShards(t, c.Running()...)
-		l.Flow(t, 50)
-		d.Stop(t)
-		after := c.AwaitServing(t)
-		l.Flow(t, 50)
-		if hits := stop(); hits == 0 {
-			t.Error("no fsync was slow")
-		}
-		l.Finish(t)
-		wantMoves(t, c, before, joined)
-		wantMoves(t, c, joined, after)
-		if is := losses(t, c); is != was {
-			t.Errorf("losses: %s, before %s", is, was)
+	c, disks := startOnDisks(t, cluster.Options{Urgent: true, Flags: []string{"--drain-timeout", "1s"}})
+	for _, where := range [][]*badisk.Disk{{disks[c.Leader(t)]}, slices.Collect(maps.Values(disks))} {
+		for try := 1; ; try++ {
+			t.Logf("slow on %d nodes", len(where))
+			was, waited := losses(t, c), waits(c)
+			slowly(t, c, where)
+			is := losses(t, c)
+			if is == was {
+				break
+			}
+			t.Logf("losses: %s, before %s", is, was)
+			if waited = waits(c) - waited; waited == 0 || try == 5 {
+				t.Fatalf("lost at try %d, with slow disks on %d nodes, and threads of nodes had to wait for a processor %d times", try, len(where), waited)
+			}
 		}
 	}
+}
+
+// waits is how often a thread of a node has had to wait for a processor for so long
+// that the node may take it for a pause.
+func waits(c *cluster.Cluster) int {
+	n := 0
+	for _, f := range c.Faults() {
+		if f.Kind == history.Stalled && f.Node != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// slowly has a node join and leave while these disks are slow.
+func slowly(t *testing.T, c *cluster.Cluster, where []*badisk.Disk) {
+	t.Helper()
+	voters, before := c.Running(), c.AwaitServing(t)
+	stop := slow(t, slowSync, where...)
+	l := c.Load(t, voters, cluster.Traffic{Rate: 100})
+	l.Flow(t, 50)
+	d := c.Add(t)
+	joined := c.AwaitShards(t, c.Running()...)
+	l.Flow(t, 50)
+	d.Stop(t)
+	after := c.AwaitServing(t)
+	l.Flow(t, 50)
+	if hits := stop(); hits == 0 {
+		t.Error("no fsync was slow")
+	}
+	l.Finish(t)
+	wantMoves(t, c, before, joined)
+	wantMoves(t, c, joined, after)
 }
 
 // TestHungDiskIsDoneWithout lets the fsyncs of the leader, and then of a follower,
@@ -102,14 +124,14 @@ func TestSlowDiskCostsNothingButTime(t *testing.T) {
 // members as before once the disk answers.
 func TestHungDiskIsDoneWithout(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
-	c := startTraceable(t)
+	c, disks := startOnDisks(t, cluster.Options{Flags: []string{"--drain-timeout", "1s"}})
 	hang := func(victim *cluster.Node, change func()) {
 		c.AwaitShards(t, c.Running()...)
 		l := c.Load(t, c.Others(victim), cluster.Traffic{Rate: 100})
 		l.Flow(t, 50)
 		from := logged(t, victim)
 		mended := victim.Hurt(history.BadDisk)
-		stop := slow(t, hungSync, victim)
+		stop := slow(t, hungSync, disks[victim])
 		change()
 		c.AwaitShards(t, c.Others(victim)...)
 		l.Flow(t, 50)

@@ -6,18 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"time"
 )
 
-// Available says what is missing here for Mount and Trace; nil if nothing is. It
+// Available says what is missing here for Mount and Suffer; nil if nothing is. It
 // tries both.
 func Available() error {
 	if os.Geteuid() != 0 {
-		return errors.New("badisk: mounting and tracing need root")
-	}
-	if _, err := exec.LookPath("strace"); err != nil {
-		return fmt.Errorf("badisk: %w", err)
+		return errors.New("badisk: mounting needs root")
 	}
 	dir, err := os.MkdirTemp("", "badisk-")
 	if err != nil {
@@ -25,24 +21,8 @@ func Available() error {
 	}
 	d, err := Mount(dir, page)
 	if err != nil {
-		return errors.Join(err, os.Remove(dir))
-	}
-	if err := d.Unmount(); err != nil {
+		_ = os.Remove(dir) // Mount may have
 		return err
 	}
-	return tracing()
-}
-
-// tracing traces a child that does nothing.
-func tracing() error {
-	p, err := begin("sleep", "60")
-	if err != nil {
-		return err
-	}
-	defer p.kill()
-	t, err := Trace(p.pid, Fault{Delay: time.Microsecond})
-	if err != nil {
-		return err
-	}
-	return t.Stop()
+	return errors.Join(d.Suffer(Fault{Delay: time.Microsecond}), d.Unmount())
 }

@@ -4,13 +4,14 @@ package badisk_test
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,50 +23,60 @@ import (
 	"shardway/e2e/badisk"
 )
 
-// TestMain lets the test binary play the process with the disk: for each line of
-// its input it syncs the file of that name and prints what came of it. "sync" does
-// it on the threads it has, "thread" on a new one.
+// TestMain lets the test binary play the process with the disk, and the one that
+// serves it: for each line of its input, the first syncs the file of that name, or
+// its directory, or writes to it, and prints what came of it.
 func TestMain(m *testing.M) {
+	if badisk.Serve() {
+		return
+	}
 	if path := os.Getenv("BADISK_FILE"); path != "" {
-		syncer(path)
+		user(path)
 		return
 	}
 	m.Run()
 }
 
-func syncer(path string) {
+func user(path string) {
 	f, err := os.Create(path)
+	if err != nil {
+		panic(err)
+	}
+	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		panic(err)
 	}
 	_, _ = fmt.Fprintln(os.Stdout, "ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		if in.Text() == "sync" {
-			_, _ = fmt.Fprintln(os.Stdout, f.Sync())
-			continue
+		switch in.Text() {
+		case "fsync":
+			err = f.Sync()
+		case "fdatasync":
+			err = syscall.Fdatasync(int(f.Fd()))
+		case "directory":
+			err = dir.Sync()
+		case "write":
+			_, err = f.WriteAt([]byte("x"), 5000)
 		}
-		done := make(chan error)
-		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends
-			done <- f.Sync()
-		}()
-		_, _ = fmt.Fprintln(os.Stdout, <-done)
+		_, _ = fmt.Fprintln(os.Stdout, err)
 	}
 }
 
-// victim is the process with the disk.
+// victim is a process with a disk.
 type victim struct {
-	t   *testing.T
-	pid int
-	in  io.Writer
-	out *bufio.Reader
+	t    *testing.T
+	disk *badisk.Disk
+	cmd  *exec.Cmd
+	in   io.Writer
+	out  *bufio.Reader
 }
 
 func start(t *testing.T) *victim {
 	t.Helper()
+	d := mount(t, 1<<20)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "BADISK_FILE="+filepath.Join(t.TempDir(), "file"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.Env = append(os.Environ(), "BADISK_FILE="+filepath.Join(d.Dir, "file"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	must(t, err)
@@ -76,9 +87,18 @@ func start(t *testing.T) *victim {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	v := &victim{t: t, pid: cmd.Process.Pid, in: in, out: bufio.NewReader(out)}
+	v := &victim{t: t, disk: d, cmd: cmd, in: in, out: bufio.NewReader(out)}
 	v.hears("ready")
 	return v
+}
+
+// mount mounts a disk until the test ends.
+func mount(t *testing.T, bytes int64) *badisk.Disk {
+	t.Helper()
+	d, err := badisk.Mount(filepath.Join(t.TempDir(), "a disk"), bytes)
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Unmount()) })
+	return d
 }
 
 func (v *victim) say(line string) { _, _ = fmt.Fprintln(v.in, line) }
@@ -92,30 +112,24 @@ func (v *victim) hears(want string) {
 	}
 }
 
-func (v *victim) trace(f badisk.Fault) *badisk.Tracer {
+// does has the process do something, and wants that to come of it.
+func (v *victim) does(what, want string) {
 	v.t.Helper()
-	tr, err := badisk.Trace(v.pid, f)
-	must(v.t, err)
-	v.t.Cleanup(func() { must(v.t, tr.Stop()) })
-	return tr
+	v.say(what)
+	v.hears(want)
 }
 
-// state is the letter of /proc for the process's first thread.
-func (v *victim) state() string {
-	v.t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", v.pid))
-	must(v.t, err)
-	_, rest, _ := strings.Cut(string(b), ") ")
-	return rest[:1]
-}
-
-func (v *victim) awaitState(want string) {
+// awaitHits waits until so many calls have met the fault.
+func (v *victim) awaitHits(want int) {
 	v.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if s := v.state(); strings.Contains(want, s) {
+		got, err := v.disk.Hits()
+		must(v.t, err)
+		if got >= want {
 			return
-		} else if time.Now().After(deadline) {
-			v.t.Fatalf("the process is in state %q, want one of %q", s, want)
+		}
+		if time.Now().After(deadline) {
+			v.t.Fatalf("%d calls met the fault, want %d", got, want)
 		}
 	}
 }
@@ -136,10 +150,8 @@ func need(t *testing.T) {
 
 func TestFullDiskTakesNothing(t *testing.T) {
 	need(t)
-	dir := filepath.Join(t.TempDir(), "a disk")
-	d, err := badisk.Mount(dir, 1<<20)
-	must(t, err)
-	t.Cleanup(func() { must(t, d.Unmount()) })
+	d := mount(t, 1<<20)
+	dir := d.Dir
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, make([]byte, 5000), 0o600)) // not whole pages
 	for range 2 {
@@ -167,8 +179,11 @@ func TestMountSweepsWhatTheDeadLeft(t *testing.T) {
 	need(t)
 	old := filepath.Join(t.TempDir(), "old one")
 	must(t, os.Mkdir(old, 0o700))
-	must(t, unix.Mount("shardway-badisk-60466175", old, "tmpfs", 0, "size=4096")) // beyond any limit
-	must(t, os.WriteFile(filepath.Join(old, "file"), nil, 0o600))
+	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	must(t, err)
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", device.Fd())
+	must(t, unix.Mount("shardway-badisk-60466175", old, "fuse.badisk", 0, options)) // beyond any limit
+	must(t, device.Close())                                                         // nobody answers
 	var mine []*badisk.Disk
 	for i := range 2 {
 		d, err := badisk.Mount(filepath.Join(t.TempDir(), strconv.Itoa(i)), 1<<20)
@@ -185,124 +200,161 @@ func TestMountSweepsWhatTheDeadLeft(t *testing.T) {
 	}
 }
 
-// TestFaultStrikesEveryThreadUntilStop traces one process again and again: what
-// it fails on is the fault, and afterwards nothing.
-func TestFaultStrikesEveryThreadUntilStop(t *testing.T) {
+// TestFaultStrikesUntilHealed breaks one disk again and again: what fails is what
+// the fault strikes, and afterwards nothing.
+func TestFaultStrikesUntilHealed(t *testing.T) {
 	need(t)
 	v := start(t)
-	sync := func(want string) {
+	all := func(want string) {
 		t.Helper()
-		for _, how := range []string{"sync", "thread", "sync", "thread"} {
-			v.say(how)
-			v.hears(want)
+		for _, c := range []string{"fsync", "fdatasync", "directory"} {
+			v.does(c, want)
 		}
 	}
-	sync("<nil>")
+	all("<nil>")
 	for _, f := range []struct {
 		fault badisk.Fault
 		want  string
 	}{
 		{badisk.Fault{Error: syscall.EIO}, "input/output error"},
-		{badisk.Fault{Error: syscall.ENOSPC, Calls: []string{"fsync"}}, "no space left"},
+		{badisk.Fault{Error: syscall.ENOSPC}, "no space left"},
 		{badisk.Fault{Delay: 30 * time.Millisecond}, "<nil>"},
 		{badisk.Fault{Error: syscall.EIO, Delay: 30 * time.Millisecond}, "input/output error"},
-		{badisk.Fault{Error: syscall.EIO, Calls: []string{"pwrite64"}}, "<nil>"},
 	} {
-		tr := v.trace(f.fault)
+		must(t, v.disk.Suffer(f.fault))
 		began := time.Now()
-		sync(f.want)
-		if took := time.Since(began); took < 4*f.fault.Delay {
-			t.Errorf("%+v: four calls took %v", f.fault, took)
+		all(f.want)
+		if took := time.Since(began); took < 3*f.fault.Delay {
+			t.Errorf("%+v: three calls took %v", f.fault, took)
 		}
-		must(t, tr.Stop())
-		want := 4
-		if f.fault.Calls != nil && f.fault.Calls[0] != "fsync" {
-			want = 0
+		v.does("write", "<nil>")
+		if got, err := v.disk.Heal(); got != 3 || err != nil {
+			t.Errorf("%+v: %d hits, %v, want 3", f.fault, got, err)
 		}
-		if got := tr.Hits(); got != want {
-			t.Errorf("%+v: %d hits, want %d", f.fault, got, want)
-		}
-		sync("<nil>")
+		all("<nil>")
 	}
 }
 
-// TestHungCallEndsWithTheTrace waits in a call for as long as it is traced.
-func TestHungCallEndsWithTheTrace(t *testing.T) {
+// TestHungCallEndsWithTheFault waits in a call for as long as the disk hangs; files
+// can be read meanwhile.
+func TestHungCallEndsWithTheFault(t *testing.T) {
 	need(t)
 	v := start(t)
-	tr := v.trace(badisk.Fault{Delay: time.Hour})
-	v.say("sync")
-	v.say("sync")
+	must(t, v.disk.Suffer(badisk.Fault{Delay: time.Hour}))
+	v.say("fsync")
+	v.say("fsync")
+	v.awaitHits(1)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
 		v.hears("<nil>")
 	}()
+	if _, err := os.ReadFile(filepath.Join(v.disk.Dir, "file")); err != nil {
+		t.Error(err)
+	}
 	select {
 	case <-answered:
 		t.Error("a call that hangs returned")
 	case <-time.After(100 * time.Millisecond):
 	}
-	must(t, tr.Stop())
+	if hits, err := v.disk.Heal(); hits != 1 || err != nil {
+		t.Errorf("%d hits, %v, want 1", hits, err)
+	}
 	<-answered
 	v.hears("<nil>")
 }
 
-// TestStopAndTraceDoNotMind each other: SIGSTOP holds a process that is traced,
-// and one that is stopped can be traced. Whether it stays stopped when the trace
-// ends is strace's affair.
-func TestStopAndTraceDoNotMind(t *testing.T) {
+// TestOnlyKillEndsAHungCall: signals do not, be it those that Go sends itself; a
+// process that is killed dies, though the kernel has it wait for the disk, also if
+// other signals came first.
+func TestOnlyKillEndsAHungCall(t *testing.T) {
 	need(t)
 	v := start(t)
-	works := func() {
-		t.Helper()
-		must(t, syscall.Kill(v.pid, syscall.SIGCONT))
-		v.say("sync")
-		v.hears("input/output error")
+	must(t, v.disk.Suffer(badisk.Fault{Delay: time.Hour}))
+	v.say("fdatasync")
+	v.awaitHits(1)
+	returned := make(chan string, 1)
+	go func() {
+		line, _ := v.out.ReadString('\n')
+		returned <- line
+	}()
+	for range 100 {
+		must(t, v.cmd.Process.Signal(syscall.SIGURG))
 	}
-	tr := v.trace(badisk.Fault{Error: syscall.EIO})
-	must(t, syscall.Kill(v.pid, syscall.SIGSTOP))
-	v.awaitState("tT")
-	works()
-	must(t, syscall.Kill(v.pid, syscall.SIGSTOP))
-	v.awaitState("tT")
-	must(t, tr.Stop())
-	must(t, syscall.Kill(v.pid, syscall.SIGSTOP)) // strace may have let it go on
-	v.awaitState("T")
-	v.trace(badisk.Fault{Error: syscall.EIO})
-	v.awaitState("tT")
-	works()
+	must(t, v.cmd.Process.Signal(syscall.SIGSTOP))
+	must(t, v.cmd.Process.Signal(syscall.SIGCONT))
+	select {
+	case line := <-returned:
+		t.Errorf("a call that hangs returned: %q", line)
+	case <-time.After(100 * time.Millisecond):
+	}
+	must(t, v.cmd.Process.Kill())
+	<-returned // the end of its output: it has died
+	if hits, err := v.disk.Heal(); hits != 1 || err != nil {
+		t.Errorf("%d hits, %v, want 1", hits, err)
+	}
 }
 
-func TestTraceSaysWhyNot(t *testing.T) {
+// TestWhatWasWrittenIsThereInTheMappedFile as for a bbolt database: mapped to be
+// read, grown, written by pwrite.
+func TestWhatWasWrittenIsThereInTheMappedFile(t *testing.T) {
 	need(t)
-	for _, c := range []struct {
-		what  string
-		pid   int
-		fault badisk.Fault
-		want  string
-	}{
-		{"no fault", os.Getpid(), badisk.Fault{}, "needs an error or a delay"},
-		{"no process", 60466175, badisk.Fault{Error: syscall.EIO}, "No such process"},
-		{"no call", start(t).pid, badisk.Fault{Error: syscall.EIO, Calls: []string{"nonsense"}}, "nonsense"},
-	} {
-		if _, err := badisk.Trace(c.pid, c.fault); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.what, err, c.want)
+	d := mount(t, 16<<20)
+	f, err := os.Create(filepath.Join(d.Dir, "file"))
+	must(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	const size = 1 << 20
+	for round := range 8 {
+		must(t, f.Truncate(int64(round+1)*size))
+		mapped, err := unix.Mmap(int(f.Fd()), 0, (round+1)*size, unix.PROT_READ, unix.MAP_SHARED)
+		must(t, err)
+		rng := rand.New(rand.NewPCG(1, uint64(round)))
+		for range 500 {
+			block := make([]byte, 1+rng.IntN(20_000))
+			for i := range block {
+				block[i] = byte(rng.Uint32())
+			}
+			at := rng.IntN(len(mapped) - len(block))
+			_, err = f.WriteAt(block, int64(at))
+			must(t, err)
+			if !bytes.Equal(mapped[at:at+len(block)], block) {
+				t.Fatalf("%d bytes at %d are not what was written", len(block), at)
+			}
 		}
-	}
-	v := start(t)
-	v.trace(badisk.Fault{Error: syscall.EIO})
-	if _, err := badisk.Trace(v.pid, badisk.Fault{Error: syscall.EIO}); err == nil || !strings.Contains(err.Error(), "not permitted") {
-		t.Errorf("traced already: %v", err)
+		all, err := os.ReadFile(f.Name())
+		must(t, err)
+		if !bytes.Equal(all, mapped) {
+			t.Error("read and mapped, the file differs")
+		}
+		must(t, unix.Munmap(mapped))
 	}
 }
 
-// TestTraceOfTheDeadEnds by itself, and Stop does not mind.
-func TestTraceOfTheDeadEnds(t *testing.T) {
+// TestCallsFailWithoutServer has a user of a disk that is unmounted meanwhile.
+func TestCallsFailWithoutServer(t *testing.T) {
 	need(t)
 	v := start(t)
-	tr := v.trace(badisk.Fault{Error: syscall.EIO})
-	must(t, syscall.Kill(v.pid, syscall.SIGKILL))
-	must(t, tr.Stop())
-	must(t, tr.Stop())
+	must(t, v.disk.Suffer(badisk.Fault{Delay: time.Hour}))
+	v.say("fsync")
+	v.awaitHits(1)
+	must(t, v.disk.Unmount())
+	must(t, v.disk.Unmount())
+	v.hears("connection abort")
+	v.does("fsync", "not connected")
+	if err := v.disk.Suffer(badisk.Fault{Error: syscall.EIO}); err == nil {
+		t.Error("a disk that is gone takes orders")
+	}
+}
+
+func TestFaultSaysWhyNot(t *testing.T) {
+	need(t)
+	d := mount(t, 1<<20)
+	if err := d.Suffer(badisk.Fault{}); err == nil || !strings.Contains(err.Error(), "needs an error or a delay") {
+		t.Errorf("no fault: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	if _, err := badisk.Mount(file, 1<<20); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("not a directory: %v", err)
+	}
 }

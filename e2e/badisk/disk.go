@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -17,12 +18,16 @@ const (
 	// filler is the file that Fill makes.
 	filler = "filler"
 	page   = 4096
+	// most is how much is read or written by one request, in bytes.
+	most = 128 << 10
 )
 
 // Disk is a file system of its own. Its methods may be called from any goroutine.
 type Disk struct {
 	// Dir is where it is mounted.
 	Dir string
+
+	server *server
 
 	mu   sync.Mutex
 	gone bool
@@ -39,14 +44,69 @@ func Mount(dir string, bytes int64) (*Disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("badisk: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the process under test may be another user's
+	if err = os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the process under test may be another user's
 		return nil, fmt.Errorf("badisk: %w", err)
 	}
-	if err := unix.Mount(source(os.Getpid()), dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=1777", bytes)); err != nil {
-		return nil, fmt.Errorf("badisk: mount %d bytes on %q: %w", bytes, dir, err)
+	tmpfs, err := newTmpfs(bytes)
+	if err != nil {
+		return nil, err
 	}
-	return &Disk{Dir: dir}, nil
+	defer func() { _ = tmpfs.Close() }()
+	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("badisk: %w: FUSE is missing (modprobe fuse; docker run --device /dev/fuse --cap-add SYS_ADMIN)", err)
+	}
+	defer func() { _ = device.Close() }()
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,max_read=%d", device.Fd(), most)
+	if err = unix.Mount(source(os.Getpid()), dir, fsType, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return nil, fmt.Errorf("badisk: mount a disk on %q: %w", dir, err)
+	}
+	s, err := startServer(device, tmpfs)
+	if err != nil {
+		return nil, errors.Join(err, unmount(dir))
+	}
+	return &Disk{Dir: dir, server: s}, nil
 }
+
+// newTmpfs makes a file system in memory that is mounted nowhere: it is gone when
+// nobody has it open.
+func newTmpfs(bytes int64) (*os.File, error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("badisk: tmpfs: %w", err)
+	}
+	defer func() { _ = unix.Close(fs) }()
+	if err = errors.Join(
+		unix.FsconfigSetString(fs, "size", strconv.FormatInt(bytes, 10)),
+		unix.FsconfigSetString(fs, "mode", "1777"),
+		unix.FsconfigCreate(fs),
+	); err != nil {
+		return nil, fmt.Errorf("badisk: tmpfs of %d bytes: %w", bytes, err)
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("badisk: tmpfs: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "tmpfs"), nil
+}
+
+// Suffer lets calls meet a fault from now on, until Heal, in place of the one there
+// was.
+func (d *Disk) Suffer(f Fault) error {
+	if err := f.validate(); err != nil {
+		return err
+	}
+	_, err := d.server.order(order{Fault: &f})
+	return err
+}
+
+// Hits is how many calls have met the present fault, or the last one. One that
+// waits counts.
+func (d *Disk) Hits() (int, error) { return d.server.order(order{Count: true}) }
+
+// Heal ends the fault, if there is one, and returns how many calls have met it. One
+// that waits is done at once.
+func (d *Disk) Heal() (hits int, err error) { return d.server.order(order{}) }
 
 // Fill takes all that is left, until not a byte more can be written. What is
 // deleted afterwards is space again: Fill may be called once more.
@@ -86,8 +146,8 @@ func (d *Disk) Left() (int64, error) {
 	return int64(s.Bavail) * s.Bsize, nil
 }
 
-// Unmount removes the disk with all that is on it, and its directory. Processes
-// that still use it keep what they have open. Only the first call does anything.
+// Unmount removes the disk with all that is on it, and its directory. The calls of
+// processes that still use it fail. Only the first call does anything.
 func (d *Disk) Unmount() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +155,9 @@ func (d *Disk) Unmount() error {
 		return nil
 	}
 	d.gone = true
-	return unmount(d.Dir)
+	err := unmount(d.Dir)
+	d.server.end()
+	return err
 }
 
 func (d *Disk) filler() string { return filepath.Join(d.Dir, filler) }

@@ -3,18 +3,30 @@
 // Package badisk gives processes of a test the disks that fail: one that is
 // full, one whose writes end in an error, one that is slow and one that hangs.
 //
-// Mount makes a small file system in memory; Fill takes all that is left of it,
-// and Free gives it back. Trace attaches strace to a process that runs, so that
-// some of its system calls return an error, or take their time; Stop takes strace
-// away, and the process goes on as if nothing had been.
+// Mount makes a small file system; Fill takes all that is left of it, and Free
+// gives it back. Suffer lets the calls that make data durable take longer, hang, or
+// return an error, and counts them, until Heal. Nothing but the disk is slow: who uses
+// it runs as fast as ever (a tracer, the other way to hold a system call, stops every
+// call, thread and signal of a process).
 //
-// What is traced runs slower: every system call of it stops twice, not only those
-// that fail. A process that SIGSTOP has stopped stays so when it is traced, but
-// /proc shows it as "t", as it shows every traced one that waits for its tracer.
+// A disk is a FUSE file system before a tmpfs that is mounted nowhere. A process of
+// its own serves it, so that a test never waits for itself, and precedes all others,
+// as a device would: it is the test's program started anew, hence
 //
-// A mount carries the pid of the process that made it as its source, and Mount
-// unmounts what those left behind that are no more; Sweep does only that. strace
-// ends with the process that started it, and what it traced goes on.
+//	func TestMain(m *testing.M) {
+//		if badisk.Serve() {
+//			return
+//		}
+//		m.Run()
+//	}
 //
-// It needs root, strace, and the right to mount and to trace: Available tells.
+// What was written is there at once for who has mapped the file. A call that waits does so as on a device that does not
+// answer: no signal cuts it short but SIGKILL. One that syncs keeps others away from
+// writing to the same file.
+//
+// The server ends with the process that started it, and then all calls fail. The
+// mount it leaves behind carries the pid of that process as its source: Mount
+// unmounts those of processes that are no more; Sweep does only that.
+//
+// It needs root, FUSE, and the right to mount: Available tells.
 package badisk

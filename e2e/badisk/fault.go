@@ -4,40 +4,26 @@ package badisk
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"syscall"
 	"time"
 )
 
-// Fault is what becomes of system calls.
+// Fault is what becomes of the calls that make data durable: fsync and fdatasync,
+// of files and of directories. (A node's Raft log writes by pwrite64 and then
+// fdatasync, its other files by write and then fsync; sync_file_range, msync and
+// O_SYNC it does not use.)
 type Fault struct {
-	// Calls names them, as strace does; none: those that make data durable, fsync
-	// and fdatasync. (A node's Raft log writes by pwrite64 and then fdatasync, its
-	// other files by write and then fsync; sync_file_range, msync and O_SYNC it
-	// does not use.)
-	Calls []string
 	// Error is what they return, and then they do nothing; 0: they succeed.
 	Error syscall.Errno
-	// Delay is how long they wait before they do anything.
+	// Delay is how long they wait before they do anything. What is longer than a
+	// test is a disk that hangs.
 	Delay time.Duration
 }
 
-// args are the arguments of strace for it.
-func (f Fault) args() ([]string, error) {
+// validate wants a fault that does something.
+func (f Fault) validate() error {
 	if f.Error == 0 && f.Delay <= 0 {
-		return nil, errors.New("badisk: a fault needs an error or a delay")
+		return errors.New("badisk: a fault needs an error or a delay")
 	}
-	calls := "fsync,fdatasync"
-	if len(f.Calls) > 0 {
-		calls = strings.Join(f.Calls, ",")
-	}
-	inject := "inject=" + calls
-	if f.Error != 0 {
-		inject += fmt.Sprintf(":error=%d", f.Error)
-	}
-	if f.Delay > 0 {
-		inject += fmt.Sprintf(":delay_enter=%d", max(1, f.Delay.Microseconds()))
-	}
-	return []string{"-e", "trace=" + calls, "-e", inject, "-e", "signal=none"}, nil
+	return nil
 }

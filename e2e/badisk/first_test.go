@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"shardway/e2e/badisk"
 	"shardway/node/disk"
 )
 
@@ -19,9 +18,7 @@ import (
 // good. A log of which only the beginning was there killed the process.
 func TestDirectoryBegunOnAFullDisk(t *testing.T) {
 	need(t)
-	d, err := badisk.Mount(filepath.Join(t.TempDir(), "disk"), 1<<20)
-	must(t, err)
-	t.Cleanup(func() { must(t, d.Unmount()) })
+	d := mount(t, 1<<20)
 	begin := func(dir string) error {
 		d, err := disk.Open(dir, "a")
 		if err != nil {

@@ -11,8 +11,12 @@ import (
 	"syscall"
 )
 
-// sourcePrefix starts the sources of mounts; the pid follows.
-const sourcePrefix = "shardway-badisk-"
+const (
+	// fsType is that of the mounts.
+	fsType = "fuse.badisk"
+	// sourcePrefix starts their sources; the pid follows.
+	sourcePrefix = "shardway-badisk-"
+)
 
 func source(pid int) string { return sourcePrefix + strconv.Itoa(pid) }
 
@@ -41,7 +45,7 @@ func Sweep() error {
 func ours(line string) (dir string, pid int) {
 	mount, fs, ok := strings.Cut(line, " - ")
 	m, f := strings.Fields(mount), strings.Fields(fs)
-	if !ok || len(m) < 5 || len(f) < 2 || f[0] != "tmpfs" {
+	if !ok || len(m) < 5 || len(f) < 2 || f[0] != fsType {
 		return "", 0
 	}
 	owner, ok := strings.CutPrefix(f[1], sourcePrefix)

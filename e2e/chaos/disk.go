@@ -45,7 +45,6 @@ func (f *fullDisk) end(w *world) {
 type fsync struct {
 	fails  bool
 	victim *cluster.Node
-	tracer *badisk.Tracer
 }
 
 func (f *fsync) name() string {
@@ -64,22 +63,21 @@ func (f *fsync) begin(w *world) {
 		fault = badisk.Fault{Error: syscall.EIO}
 		w.hurt(history.BadDisk, f.victim)
 	}
-	t, err := badisk.Trace(f.victim.Process().Pid, fault)
-	w.must(err)
-	f.tracer = t
+	w.must(w.disks[f.victim.ID].Suffer(fault))
 }
 
 func (f *fsync) during(w *world) { w.churn(f.victim) }
 
 func (f *fsync) end(w *world) {
-	w.must(f.tracer.Stop())
-	w.note("%d fsyncs of %s were hit", f.tracer.Hits(), f.victim.ID)
+	hits, err := w.disks[f.victim.ID].Heal()
+	w.must(err)
+	w.note("%d fsyncs of %s were hit", hits, f.victim.ID)
 	if !f.fails {
 		return
 	}
 	// A node ends when its log cannot be written; there are other files.
 	for range 100 {
-		if f.tracer.Hits() == 0 || !f.victim.Running() {
+		if hits == 0 || !f.victim.Running() {
 			break
 		}
 		w.wait(20 * time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"shardway/e2e/badisk"
 	"shardway/e2e/cluster"
 )
 
@@ -24,6 +25,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if badisk.Serve() {
+		return
+	}
 	m.Run()
 	if dir, err := scratch(); err == nil {
 		_ = os.RemoveAll(dir)

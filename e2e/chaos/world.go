@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -128,10 +129,18 @@ func (w *world) mount(data func(id string) string) {
 		d, err := badisk.Mount(data(id), diskSize)
 		w.must(err)
 		w.disks[id] = d
-		if !kept() {
-			w.Cleanup(func() { w.check(d.Unmount()) })
-		}
+		w.Cleanup(func() { w.check(unmount(d)) })
 	}
+}
+
+// unmount removes a disk, and leaves what is on it if that is to be kept.
+func unmount(d *badisk.Disk) error {
+	if !kept() {
+		return d.Unmount()
+	}
+	left := d.Dir + ".kept"
+	err := os.CopyFS(left, os.DirFS(d.Dir))
+	return errors.Join(err, d.Unmount(), os.Rename(left, d.Dir))
 }
 
 var _ testing.TB = (*world)(nil)
