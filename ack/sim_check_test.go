@@ -90,6 +90,7 @@ func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, commit b
 	case ack.OutcomeRetimed:
 		w.sawTiming(after)
 	case ack.OutcomeBorn:
+		w.sawBirth(before, after)
 	}
 }
 

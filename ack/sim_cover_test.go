@@ -38,6 +38,7 @@ type coverage struct {
 	lostEntries, lostConfs                   int
 	trails, skips, lateLeaders               int
 	demoted, expelled, leftLeaders, letGo    int
+	births, lateBirths, failedBirths         int
 	stuck                                    [8]int
 	rounds, drops, takings, stepDowns        map[string]int
 }
@@ -166,6 +167,9 @@ func (c *coverage) counters() []counter {
 		{"voters demoted", &c.demoted, false},
 		{"servers removed that run", &c.expelled, false},
 		{"servers removed that left or were dead for long", &c.letGo, false},
+		{"births", &c.births, false},
+		{"births submitted late", &c.lateBirths, false},
+		{"births that failed", &c.failedBirths, false},
 		{"leaders that lost their vote", &c.leftLeaders, false},
 	}
 }

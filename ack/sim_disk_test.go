@@ -37,10 +37,10 @@ type ballot struct {
 	who  string
 }
 
-// found makes the disk that of a server of a cluster just founded.
-func (d *simDisk) found(c *simConf) {
-	d.term, d.base, d.baseTerm, d.baseConf, d.conf = 1, 2, 1, c, c
-	d.snapAt, d.snapTerm, d.snapConf = 2, 1, c
+// found makes the disk that of a server of a cluster whose log has so many entries.
+func (d *simDisk) found(c *simConf, entries uint64) {
+	d.term, d.base, d.baseTerm, d.baseConf, d.conf = 1, entries, 1, c, c
+	d.snapAt, d.snapTerm, d.snapConf = entries, 1, c
 }
 
 func (d *simDisk) last() uint64 { return d.base + uint64(len(d.log)) }

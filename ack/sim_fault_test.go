@@ -25,6 +25,7 @@ type simMix struct {
 	lateSubmit int
 	astray     int  // in a thousand: heartbeats that go to some other node
 	founders   int  // how many vote in the beginning; zero: it is drawn
+	births     int  // in a hundred: clusters that are not founded yet, and meet faults at once
 	lone       bool // one votes, for ever
 	// quiet faults may not move any shard.
 	quiet bool
@@ -124,6 +125,9 @@ func (m *simMix) setup(w *world) {
 	}
 	w.birth, w.truth = birth, birth
 	w.populate(n, founders)
+	if w.n(100) < m.births {
+		w.unfound()
+	}
 }
 
 // populate makes the hosts and what is on the disks of a cluster just founded.
@@ -152,7 +156,7 @@ func (w *world) populate(n, founders int) {
 	}
 	for _, h := range w.hosts {
 		if !h.absent {
-			h.disk.found(first)
+			h.disk.found(first, 2)
 		}
 	}
 }
@@ -194,7 +198,9 @@ func play(s simSetup, cover *coverage) (w *world) {
 		}
 	}
 	w.after(0, w.hosts[0].proc, func() { w.hosts[0].proc.campaign("the first") })
-	if !w.run(30*time.Second, func() bool { return w.settled(50 * time.Millisecond) }) {
+	if !w.birth.Born() {
+		w.run(w.span(0, 100*time.Millisecond), nil)
+	} else if !w.run(30*time.Second, func() bool { return w.settled(50 * time.Millisecond) }) {
 		w.fail("progress: the cluster never formed: %s", w.describe())
 		return w
 	}

@@ -109,7 +109,7 @@ func (l *leading) lookForBarrier() {
 		return
 	}
 	l.barrier = 0
-	p.w.after(p.w.span(0, 2*time.Millisecond), p, func() { l.receive(ack.BarrierApplied{Started: l.started}, origin{}) })
+	p.w.after(p.w.span(0, 2*time.Millisecond), p, l.bear)
 }
 
 // receive takes a message; nil only looks at the log.

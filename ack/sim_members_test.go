@@ -15,7 +15,7 @@ func (l *leading) members() {
 		return
 	}
 	w.after(w.span(80*time.Millisecond, 200*time.Millisecond), p, l.members)
-	if l.conf == nil || !p.takes() || !p.confSettled() || l.replaces() || l.letsGo() {
+	if l.conf == nil || !p.fsm.Born() || !p.takes() || !p.confSettled() || l.replaces() || l.letsGo() {
 		return
 	}
 	c := p.disk.conf

@@ -99,6 +99,10 @@ func mixes() []*simMix {
 			kinds: kinds("demote 8, expel 6, reconfigure 5, leave 6, wipe 4, kill 4, depose 4, elect 3, isolate 4, one-way 3, compact 3, join 3, trail 2, split 2"),
 		},
 		{
+			name: "births", hosts: [2]int{1, 5}, fences: allFences(), faults: [2]int{3, 9}, gaps: short, stuck: 50, lateSubmit: 200, births: 100,
+			kinds: kinds("kill 8, power 4, disk 4, pause 3, isolate 3, one-way 2, elect 4, depose 3, split 2, compact 3, noise 2, join 2, leave 1, retime 2, demote 1"),
+		},
+		{
 			name: "quiet", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, quiet: true,
 			kinds: kinds("elect 1, compact 1"),
 		},

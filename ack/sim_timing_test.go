@@ -12,7 +12,12 @@ import (
 // change what is in force, also around elections, and several at once.
 
 // deadAfter is the one in force, as far as anybody knows.
-func (w *world) deadAfter() time.Duration { return w.truth.Timing().DeadAfter }
+func (w *world) deadAfter() time.Duration {
+	if !w.truth.Born() {
+		return time.Second
+	}
+	return w.truth.Timing().DeadAfter
+}
 
 // anyTiming draws a timing that holds all bounds.
 func (w *world) anyTiming() ack.Timing { return w.timingBy(w.pick) }

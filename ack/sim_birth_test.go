@@ -1,0 +1,102 @@
+package ack_test
+
+import (
+	"time"
+
+	"shardway/ack"
+)
+
+// The birth of a cluster: one node founds it, alone, and adds the others; its first
+// entry, which names the cluster and its timing, may be late, refused or lost with
+// its leader, and another leader's may come as well.
+
+// unfound begins with empty disks. The first host founds the cluster, as package
+// node's founder decides; the others wait to be added.
+func (w *world) unfound() {
+	w.birth = ack.NewState()
+	w.truth = w.birth
+	w.first = &simConf{voters: []string{w.hosts[0].server()}}
+	for _, h := range w.hosts {
+		h.newDisk()
+		h.absent = h.absent && h.i > 0
+	}
+	w.after(w.span(0, 20*time.Millisecond), nil, w.foundIt)
+}
+
+// foundIt bootstraps the first server, unless that has happened. Whoever is killed
+// meanwhile tries again.
+func (w *world) foundIt() {
+	h := w.hosts[0]
+	switch p := h.proc; {
+	case h.disk.base > 0 || len(h.disk.conf.voters) > 0:
+		return
+	case p == nil || h.stopped || p.writing != nil:
+	case w.pick(4) == 0:
+		w.cover.failedBirths++
+		w.logf("%s is killed before it has founded anything", h.id)
+		h.crash()
+		w.back(h, w.span(10*time.Millisecond, 200*time.Millisecond))
+	default:
+		w.first = &simConf{voters: []string{h.server()}}
+		first := w.first
+		p.store(writesLog, func(d *simDisk) { d.found(first, 1) }, func() {
+			w.logf("%s founds a cluster", h.id)
+			p.commit, p.raftApplied = 1, 1
+			p.campaign("the founder")
+		})
+	}
+	w.after(w.span(20*time.Millisecond, 80*time.Millisecond), nil, w.foundIt)
+}
+
+// bear makes the cluster, if it has none yet, once the barrier is applied, and only
+// then tells the machine of the barrier. What Raft refuses is tried again.
+func (l *leading) bear() {
+	p, w := l.p, l.p.w
+	if l.over {
+		return
+	}
+	if p.fsm.Born() {
+		l.receive(ack.BarrierApplied{Started: l.started}, origin{})
+		return
+	}
+	entry := ack.EncodeBirth(string(p.h.id)+"'s", w.shards, p.h.flags)
+	d := w.span(0, time.Millisecond)
+	if w.perMille(w.lateSubmit) {
+		d = w.span(5*time.Millisecond, 2500*time.Millisecond)
+		w.cover.lateBirths++
+	}
+	w.after(d, p, func() {
+		if !p.takes() || w.perMille(w.lateSubmit/2) {
+			w.cover.failedBirths++
+			w.logf("%s could not submit a birth", p.h.id)
+			w.after(w.span(50*time.Millisecond, 300*time.Millisecond), p, l.bear)
+			return
+		}
+		i := p.appendEntry(&logEntry{data: entry})
+		w.logf("%s appends a birth at %d", p.h.id, i)
+		l.await(i)
+	})
+}
+
+// await goes on once the entry at index i is applied here, whoever's it is.
+func (l *leading) await(i uint64) {
+	p := l.p
+	p.w.after(p.w.span(time.Millisecond, 10*time.Millisecond), p, func() {
+		switch {
+		case l.over:
+		case p.raftApplied < i:
+			l.await(i)
+		default:
+			l.bear()
+		}
+	})
+}
+
+// sawBirth judges that a cluster is born once.
+func (w *world) sawBirth(before, after *ack.State) {
+	w.logf("log: %d is the birth of %q, timing %+v", after.Index(), after.Cluster(), after.Timing())
+	w.cover.births++
+	if before.Born() {
+		w.fail("birth: %q was born, and is born again as %q", before.Cluster(), after.Cluster())
+	}
+}
