@@ -53,7 +53,8 @@ func (n *member) lower(m Heard) Answer {
 
 // elsewhere refuses a second process under a node's id (docs/protocol.md) until
 // the first one's connection is gone, or it has been silent for DeadAfter, and
-// its lease has certainly run out. A quick restart meets only the second half.
+// its lease has certainly run out; on another disk, until the first one certainly
+// runs nothing either. A quick restart meets only the lease.
 func (l *Leader) elsewhere(now time.Duration, n *member, m Heard) Answer {
 	if !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {
 		return Answer{}
@@ -62,10 +63,20 @@ func (l *Leader) elsewhere(now time.Duration, n *member, m Heard) Answer {
 		l.emit(Noted{Kind: NoteDuplicate, Node: n.id, Reason: n.from + " and " + m.From})
 		return Answer{Refusal: RefusedDuplicate, Known: n.beat.Boot, Elsewhere: n.from}
 	}
-	if n.leased && now <= n.lastGrant+l.t.leaseEnd() {
+	if n.leased && now <= n.lastGrant+l.t.leaseEnd() || m.Server != n.beat.Server && !l.over(now, n) {
 		return Answer{Refusal: RefusedDuplicate, Known: n.beat.Boot}
 	}
 	return Answer{}
+}
+
+// over reports that no process under the node's name admits or runs anything any
+// more. A new process on the same disk shows that the one before has ended, for it
+// holds the lock; one on another disk shows nothing, and it would run the same
+// shards under the same epochs. So it waits as one does who takes them.
+func (l *Leader) over(now time.Duration, n *member) bool {
+	sinceGrant := now - n.lastGrant
+	return n.beat.Goodbye || n.removed || sinceGrant >= l.t.DeadAfter ||
+		n.crashed() && l.t.Fence != FenceStrict && sinceGrant > l.t.leaseEnd()
 }
 
 func (l *Leader) refuse(n *member, m Heard, a Answer) {

@@ -211,10 +211,17 @@ type MemberView struct {
 	Silent   bool
 	Crashed  bool
 	Eligible bool
+	// Over: no process that had this name until now admits or runs anything any
+	// more, so that another disk may take the name.
+	Over bool
 }
 
-// View returns what the leader knows of every node, ordered by id.
+// View returns what the leader knows of every node, ordered by id. Who is not in it
+// has not been heard in this term and owns nothing.
 func (l *Leader) View(now time.Duration) []MemberView {
+	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Last().Members()) {
+		l.node(m.ID)
+	}
 	v := make([]MemberView, 0, len(l.nodes))
 	for _, id := range slices.Sorted(maps.Keys(l.nodes)) {
 		n := l.nodes[id]
@@ -224,7 +231,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		}
 		v = append(v, MemberView{
 			Node: id, Heartbeat: n.beat, From: n.from, HeardAgo: ago,
-			Silent: n.silent(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n),
+			Silent: n.silent(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n), Over: l.over(now, n),
 		})
 	}
 	return v

@@ -2,6 +2,7 @@ package ack_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +24,14 @@ type desk struct {
 // with its barrier applied, and a committed map of a, b and c.
 func newDesk(t *testing.T, voters ...string) *desk {
 	t.Helper()
+	return newDeskUnder(t, ack.FenceLease, voters...)
+}
+
+// newDeskUnder is newDesk with a fence.
+func newDeskUnder(t *testing.T, f ack.Fence, voters ...string) *desk {
+	t.Helper()
 	d := &desk{t: t, beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
-	state := serving(t, "a", "b", "c").state
+	state := servingUnder(t, f, "a", "b", "c").state
 	d.l = ack.NewLeader(ack.LeaderOptions{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: state}, 0)
 	d.step(ack.Voters{Servers: voters})
 	d.step(ack.BarrierApplied{Started: 0})
@@ -53,6 +60,12 @@ func (d *desk) hear(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Ans
 		}
 	}
 	return ack.Answer{}, false
+}
+
+// over tells whether another disk may take a node's name.
+func (d *desk) over(id shardmap.NodeID) bool {
+	views := d.l.View(d.now)
+	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == id })].Over
 }
 
 func (d *desk) readTerm(term uint64) { d.step(ack.TermRead{Before: d.now, Term: term}) }
@@ -214,6 +227,57 @@ func TestSilentProcessGivesItsNameBack(t *testing.T) {
 	d.now += ms
 	if a, _ := d.hear("b", next); a.Refusal != 0 {
 		t.Errorf("a moment later: %+v, want an answer", a)
+	}
+}
+
+// A node was cut off, and started again on another machine with an empty disk. Its
+// connection was gone and its lease had run out, so the second process was given a
+// lease, and took requests under the epochs of the first, which still ran some.
+func TestAnotherDiskWaitsForWhatTheFirstRuns(t *testing.T) {
+	d := newDesk(t, "b/d")
+	d.hear("b", nil)
+	granted := d.now
+	second := func(hb *ack.Heartbeat) {
+		hb.Server, hb.Boot, hb.Nonce, hb.Number, hb.Echo = "b/e", 2, 99, d.beat["b"], ack.Echo{}
+	}
+	d.step(ack.Closed{Node: "b", Nonce: uint64('b')})
+	for _, after := range []time.Duration{551 * ms, 2499 * ms} {
+		d.now = granted + after
+		if a, _ := d.hear("b", second); a.Refusal != ack.RefusedDuplicate || a.Serve != 0 || d.over("b") {
+			t.Errorf("%v after the first one's last lease: %+v, over %v; want a refusal", after, a, d.over("b"))
+		}
+	}
+	d.now = granted + 2500*ms
+	if a, _ := d.hear("b", second); a.Refusal != 0 || !d.over("b") {
+		t.Errorf("after dead-after: %+v, over %v; want an answer", a, d.over("b"))
+	}
+}
+
+// Whether another disk may take a node's name is a question about the shards that it
+// owns: of a new leader, who heard nobody yet, too.
+func TestNameIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
+	for _, c := range []struct {
+		fence   ack.Fence
+		crashed bool
+		at      time.Duration
+		over    bool
+	}{
+		{ack.FenceLease, false, 2499 * ms, false},
+		{ack.FenceLease, false, 2500 * ms, true},
+		{ack.FenceLease, true, 550 * ms, false},
+		{ack.FenceLease, true, 551 * ms, true},
+		{ack.FenceRefused, true, 550 * ms, false},
+		{ack.FenceStrict, true, 2499 * ms, false},
+		{ack.FenceStrict, true, 2500 * ms, true},
+	} {
+		d := newDeskUnder(t, c.fence, "a/d")
+		if c.crashed {
+			d.step(ack.Evidence{Node: "b", Boot: 1})
+		}
+		d.now = c.at
+		if got := d.over("b"); got != c.over {
+			t.Errorf("fence %v, crashed %v, %v after the election: over %v, want %v", c.fence, c.crashed, c.at, got, c.over)
+		}
 	}
 }
 

@@ -27,3 +27,29 @@ func TestTimeNotLookedAtIsNobodysAbsence(t *testing.T) {
 		t.Error("the heartbeats of one disk count for another one")
 	}
 }
+
+// A node that is cut off may run requests for as long as it takes until its shards
+// may be taken. Its name was given to another disk as soon as it was not heard, and
+// by a new leader at once.
+func TestNameGoesToAnotherDiskOnceNothingRunsUnderIt(t *testing.T) {
+	view := ack.MemberView{Node: "b", Heartbeat: ack.Heartbeat{Node: "b", Server: "b/1", Boot: 1}}
+	silent, over, unheard := view, view, view
+	silent.Silent = true
+	over.Silent, over.Over = true, true
+	unheard.HeardAgo = -1
+	for _, c := range []struct {
+		name string
+		view ack.MemberView
+		want bool
+	}{
+		{"is heard", view, false},
+		{"is silent and may run something", silent, false},
+		{"is silent and runs nothing", over, true},
+		{"was not heard by this leader", unheard, false},
+		{"is in no map", ack.MemberView{Node: "c"}, true},
+	} {
+		if got := (roster{views: []ack.MemberView{c.view}}).over("b/1"); got != c.want {
+			t.Errorf("a node that %s: its name is free %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -111,6 +111,13 @@ func (r roster) hears(server string) bool {
 	return ok && v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
 
+// over reports that nothing may run on this server's disk any more, so that another
+// disk may take the node's name: what it did would have the same epochs.
+func (r roster) over(server string) bool {
+	v, ok := viewOf(r.views, nodeOf(server))
+	return !r.hears(server) && (!ok || v.Over)
+}
+
 // change is one step of Raft's configuration.
 type change struct {
 	what, server string
@@ -130,7 +137,7 @@ func (k *keeper) next(ctx context.Context, r roster) change {
 			continue
 		}
 		old := serverOf(all, m.ID)
-		if old != "" && r.hears(old) || !k.confirmed(ctx, m) {
+		if old != "" && !r.over(old) || !k.confirmed(ctx, m) {
 			continue
 		}
 		if old != "" {
