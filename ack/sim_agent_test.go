@@ -220,9 +220,8 @@ func (p *proc) answer(a ack.Answer) {
 			p.w.logf("%s is told of boot %d of itself", p.h.id, a.Known)
 		}
 	case a.Refusal == ack.RefusedRollback:
-		if p.w.plant != plantRandomBoot {
-			p.w.fail("%s is told that its disk went back, in boot %d", p.h.id, a.Boot)
-		}
+		p.w.wentBack(p, a)
+		return
 	case a.Refusal == ack.RefusedDuplicate:
 		p.w.cover.refusedDuplicates++
 	default:

@@ -110,12 +110,11 @@ func (w *world) sawProposal(before, after *ack.State) {
 		w.fail("G9: %d does not move the fewest shards from %d", p.Epoch(), base.Epoch())
 	}
 	for _, m := range p.Members() {
-		h := w.byNode(m.ID)
-		if at, ok := w.dropAt[m.ID]; ok && before.Dropped(m.ID) && h.proc == nil && h.downFrom < at {
+		if at, ok := w.dropAt[m.ID]; ok && before.Dropped(m.ID) && w.deadSince(m.ID, at) {
 			w.fail("G4: %s was dropped, is dead since before, and is proposed again", m.ID)
 		}
-		if !before.Last().Has(m.ID) && w.acked[h.i] < before.Committed().Epoch() {
-			w.fail("rule 3: %s is proposed, has acknowledged %d, and %d is committed", m.ID, w.acked[h.i], before.Committed().Epoch())
+		if !before.Last().Has(m.ID) && w.ackedBy(m.ID) < before.Committed().Epoch() {
+			w.fail("rule 3: %s is proposed, has acknowledged %d, and %d is committed", m.ID, w.ackedBy(m.ID), before.Committed().Epoch())
 		}
 	}
 	w.sawDrops(before, after)
@@ -126,7 +125,7 @@ func (w *world) sawDrops(before, after *ack.State) {
 	p := after.Last()
 	nobody := true // has acknowledged the proposal before
 	for _, m := range before.Last().Members() {
-		nobody = nobody && w.acked[w.byNode(m.ID).i] < before.Last().Epoch()
+		nobody = nobody && w.ackedBy(m.ID) < before.Last().Epoch()
 	}
 	for _, h := range w.hosts {
 		if d, ok := after.Drop(h.id); ok && d.InForce && d.Epoch == p.Epoch() {
@@ -153,17 +152,16 @@ func (w *world) sawCommit(before, after *ack.State) {
 		w.fail("epochs: %d was committed after %d", p.Epoch(), old.Epoch())
 	}
 	for _, m := range p.Members() {
-		if h := w.byNode(m.ID); w.acked[h.i] < p.Epoch() {
-			w.fail("G4: %d is committed, %s has acknowledged %d", p.Epoch(), m.ID, w.acked[h.i])
+		if acked := w.ackedBy(m.ID); acked < p.Epoch() {
+			w.fail("G4: %d is committed, %s has acknowledged %d", p.Epoch(), m.ID, acked)
 		}
 	}
-	for _, m := range old.Members() {
-		h := w.byNode(m.ID)
-		if p.Has(m.ID) || old.Count(m.ID) == 0 || w.acked[h.i] >= p.Epoch() {
+	for _, h := range w.hosts {
+		if p.Has(h.id) || old.Count(h.id) == 0 || w.acked[h.i] >= p.Epoch() || h.copies() {
 			continue
 		}
 		if q := h.proc; q != nil && !q.closing && q.clock() < q.until && w.now >= q.forgedUntil {
-			w.fail("G4: %d is committed, %s has not acknowledged and may still serve", p.Epoch(), m.ID)
+			w.fail("G4: %d is committed, %s has not acknowledged and may still serve", p.Epoch(), h.id)
 		}
 	}
 	for s := range shardmap.Shard(w.shards) {
@@ -214,6 +212,10 @@ func (w *world) checkServing(p *proc) {
 			if !p.wouldAdmit(s) || !q.wouldAdmit(s) {
 				continue
 			}
+			if p.h.copies() || h.copies() {
+				w.cover.excusedCopies++
+				continue
+			}
 			if w.now < p.forgedUntil || w.now < q.forgedUntil {
 				w.cover.excusedAdmits++
 				continue
@@ -226,7 +228,7 @@ func (w *world) checkServing(p *proc) {
 // sawAdmission judges an admission: only a committed map routes (G3), the
 // ownership epoch grows (G10), and nobody else runs the shard (G1).
 func (w *world) sawAdmission(p *proc, r *simReq) {
-	r.forged = w.now < p.forgedUntil
+	r.forged = w.now < p.forgedUntil || p.h.copies()
 	if owner := w.owner[ownership{r.shard, r.epoch}]; owner != p.h.id {
 		w.fail("G3: %s admits for shard %d with ownership epoch %d, which no committed map gave it (%q)", p.h.id, r.shard, r.epoch, owner)
 	}
@@ -257,6 +259,8 @@ func (w *world) checkAlone(p *proc, r *simReq) {
 				continue
 			}
 			switch {
+			case p.h.copies() || h.copies():
+				w.cover.excusedCopies++
 			case r.forged || other.forged:
 				w.cover.excusedForged++
 			case r.late || other.late || q.excusedByStop():
@@ -277,18 +281,23 @@ func (p *proc) excusedByStop() bool {
 // takenByEvidence notes that a node's shards are taken by evidence. If that was
 // forged, the node lives: what it runs is outside the guarantee, and so is, if
 // the refusal was taken at its word, what it admits until its lease ends.
-func (w *world) takenByEvidence(l *leading, h *host, how string) {
-	p := h.proc
-	if p == nil || !l.taken[h] || w.strictly(l.told) {
+func (w *world) takenByEvidence(l *leading, id shardmap.NodeID, how string) {
+	if w.strictly(l.told) {
 		return
 	}
-	w.cover.forgedTakings++
-	for _, r := range p.reqs {
-		r.forged = true
-	}
-	if how == "refusal" {
-		lease := max(l.told.Timing().Lease, l.told.TimingBefore().Lease)
-		p.forgedUntil = w.now + lease + lease/10
+	for _, h := range w.hosts {
+		p := h.proc
+		if h.id != id || p == nil || !l.taken[h] {
+			continue
+		}
+		w.cover.forgedTakings++
+		for _, r := range p.reqs {
+			r.forged = true
+		}
+		if how == "refusal" {
+			lease := max(l.told.Timing().Lease, l.told.TimingBefore().Lease)
+			p.forgedUntil = w.now + lease + lease/10
+		}
 	}
 }
 
@@ -323,18 +332,21 @@ func (w *world) serving() bool {
 	}
 	m := w.truth.Committed()
 	for _, h := range w.hosts {
-		if h.stuck() && !m.Has(h.id) {
+		if h.stuck() && (!m.Has(h.id) || h.twin != nil) || h.serves(m) || h.twin != nil && h.twin.serves(m) {
 			continue
 		}
-		p := h.proc
-		if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Last().Epoch() != m.Epoch() {
-			return false
-		}
-		if !h.gateway && (!m.Has(h.id) || p.clock() >= p.until || h.stopped || p.follower.Acked() < m.Epoch()) {
-			return false
-		}
+		return false
 	}
 	return true
+}
+
+// serves reports whether the host's process does its part.
+func (h *host) serves(m *shardmap.Map) bool {
+	p := h.proc
+	if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Last().Epoch() != m.Epoch() {
+		return false
+	}
+	return h.gateway || m.Has(h.id) && p.clock() < p.until && !h.stopped && p.follower.Acked() >= m.Epoch()
 }
 
 // settled reports that all has been well for a while.

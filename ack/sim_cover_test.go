@@ -39,6 +39,8 @@ type coverage struct {
 	trails, skips, lateLeaders               int
 	demoted, expelled, leftLeaders, letGo    int
 	births, lateBirths, failedBirths         int
+	twins                                    [2]int
+	rollbacks, excusedCopies                 int
 	stuck                                    [8]int
 	rounds, drops, takings, stepDowns        map[string]int
 }
@@ -170,6 +172,10 @@ func (c *coverage) counters() []counter {
 		{"births", &c.births, false},
 		{"births submitted late", &c.lateBirths, false},
 		{"births that failed", &c.failedBirths, false},
+		{"second processes with a disk of their own", &c.twins[0], false},
+		{"second processes with a copy of the disk", &c.twins[1], false},
+		{"excused: admitted or ran beside a copy", &c.excusedCopies, true},
+		{"processes refused for good", &c.rollbacks, true},
 		{"leaders that lost their vote", &c.leftLeaders, false},
 	}
 }

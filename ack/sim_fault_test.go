@@ -25,6 +25,7 @@ type simMix struct {
 	lateSubmit int
 	astray     int  // in a thousand: heartbeats that go to some other node
 	founders   int  // how many vote in the beginning; zero: it is drawn
+	twins      int  // in a hundred: clusters that may have two processes under one id
 	births     int  // in a hundred: clusters that are not founded yet, and meet faults at once
 	lone       bool // one votes, for ever
 	// quiet faults may not move any shard.
@@ -47,7 +48,7 @@ func kinds(list string) []weighted {
 		"slow-cut": faultSlowCut, "deaf": faultDeaf, "compact": faultCompact, "join": faultJoin, "weight": faultWeight, "laggard": faultLaggard,
 		"trap": faultTrap, "blind": faultBlind, "straggler": faultStraggler, "old-boot": faultOldBoot, "echoes": faultEchoes, "convert": faultConvert, "late-barrier": faultLateBarrier,
 		"last-words": faultLastWords, "late-answers": faultLateAnswers, "late-evidence": faultLateEvidence, "late-commit": faultLateCommit,
-		"disk": faultDisk, "hang": faultHang, "power": faultPower, "outage": faultOutage, "split": faultSplit,
+		"disk": faultDisk, "hang": faultHang, "power": faultPower, "outage": faultOutage, "split": faultSplit, "twin": faultTwin,
 		"demote": faultDemote, "expel": faultExpel, "reconfigure": faultReconfigure, "trail": faultTrail,
 		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-fence": faultRetimeFence,
 	}
@@ -127,6 +128,8 @@ func (m *simMix) setup(w *world) {
 	w.populate(n, founders)
 	if w.n(100) < m.births {
 		w.unfound()
+	} else if w.n(100) < m.twins {
+		w.addTwin()
 	}
 }
 
@@ -259,6 +262,7 @@ func (w *world) heal() {
 			w.link[i][j], w.noLog[i][j], w.stalled[i][j] = true, false, 0
 		}
 	}
+	w.part()
 	stuck := w.stickOne()
 	for _, h := range w.hosts {
 		h.pauseAt, h.slowCut = pauseNowhere, false
@@ -290,7 +294,7 @@ func (w *world) stickOne() *host {
 		return nil
 	}
 	h := w.hosts[w.n(len(w.hosts))]
-	if h.absent || h.gateway || !w.spares(h) {
+	if h.absent || h.gateway || h.twin != nil || !w.spares(h) {
 		return nil
 	}
 	if h.proc == nil {
@@ -346,7 +350,7 @@ func (w *world) spares(h *host) bool {
 func (w *world) elects(voters []string, without *host) bool {
 	n := 0
 	for _, o := range w.hosts {
-		if o != without && slices.Contains(voters, o.server()) {
+		if o != without && !o.copied && slices.Contains(voters, o.server()) {
 			n++
 		}
 	}

@@ -38,6 +38,8 @@ type host struct {
 	diskSlow  time.Duration // the longest that a write takes; zero: none takes any time
 	diskFails int           // in a thousand: writes that fail
 	diskHangs time.Duration // until when no write ends
+	twin      *host         // the other one with its id
+	copied    bool          // its disk is a copy of its twin's
 	flags     ack.Timing    // what it was started with, which counts for nothing
 }
 

@@ -39,7 +39,7 @@ func (w *world) anyone() *host {
 // back starts a process again after a while.
 func (w *world) back(h *host, d time.Duration) {
 	w.after(d, nil, func() {
-		if h.proc == nil {
+		if h.proc == nil && !h.absent {
 			h.start()
 		}
 	})
@@ -64,7 +64,7 @@ func faultCrash(w *world) bool {
 
 func faultWipe(w *world) bool {
 	h := w.anyone()
-	if h == nil || !w.spares(h) || !w.newestConf().has(h.server()) {
+	if h == nil || h.copied || !w.spares(h) || !w.newestConf().has(h.server()) {
 		return false
 	}
 	h.crash()
@@ -270,7 +270,7 @@ func faultLeave(w *world) bool {
 	d := w.lasting()
 	var again func()
 	again = func() {
-		if h.proc == nil {
+		if h.proc == nil && !h.absent {
 			h.start()
 			return
 		}
@@ -426,7 +426,7 @@ func faultTrail(w *world) bool {
 }
 
 func faultJoin(w *world) bool {
-	if h := w.somebody(func(h *host) bool { return h.absent }); h != nil {
+	if h := w.somebody(func(h *host) bool { return h.absent && h.twin == nil }); h != nil {
 		w.logf("%s joins", h.id)
 		h.absent = false
 		h.start()

@@ -272,7 +272,7 @@ func (l *leading) noted(e ack.Noted) {
 		w.cover.takings[e.Reason]++
 		w.logf("%s takes from %s by %s", id, e.Node, e.Reason)
 		if e.Reason == "evidence" || e.Reason == "refusal" {
-			w.takenByEvidence(l, w.byNode(e.Node), e.Reason)
+			w.takenByEvidence(l, e.Node, e.Reason)
 		}
 	case ack.NoteDuplicate:
 		w.logf("%s sees two of %s", id, e.Node)

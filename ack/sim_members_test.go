@@ -31,10 +31,13 @@ func (l *leading) replaces() bool {
 	p, w := l.p, l.p.w
 	c := p.disk.conf
 	for _, h := range w.hosts {
-		if h.proc == nil || h.proc.leaving || !w.reach(p.h, h) || !w.reach(h, p.h) || c.has(h.server()) {
+		if h.proc == nil || h.proc.leaving || h.id == p.h.id || !w.reach(p.h, h) || !w.reach(h, p.h) || c.has(h.server()) {
 			continue
 		}
 		if old := c.serverOf(h.id); old != "" {
+			if !l.nameFree(old) {
+				continue
+			}
 			if len(c.voters) > 1 || !c.votes(old) {
 				l.reconfigure("removes "+old, without(c.voters, old), without(c.others, old))
 			}
@@ -46,6 +49,18 @@ func (l *leading) replaces() bool {
 	return false
 }
 
+// nameFree reports that nothing may run on this server's disk any more, so that another
+// disk may take the node's name.
+func (l *leading) nameFree(server string) bool {
+	for _, v := range l.machine.View(l.p.clock()) {
+		if v.Node == nodeOf(server) {
+			heard := v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Server == server
+			return !heard && v.Over || l.p.w.plant == plantNameAtOnce && !heard
+		}
+	}
+	return true
+}
+
 // letsGo removes the server of a node that has said goodbye, or that is down for
 // long: one that votes only if three are left, and it first gets a successor.
 func (l *leading) letsGo() bool {
@@ -54,7 +69,7 @@ func (l *leading) letsGo() bool {
 	for _, h := range w.hosts {
 		s := h.server()
 		long := h.proc == nil && w.now-h.downFrom > w.deadServerAfter
-		if h == p.h || !c.has(s) || !long && (h.proc == nil || !h.proc.goodbye) {
+		if h == p.h || h.copied || !c.has(s) || !long && (h.proc == nil || !h.proc.goodbye) {
 			continue
 		}
 		switch spare := l.spare(); {
@@ -75,7 +90,7 @@ func (l *leading) letsGo() bool {
 func (l *leading) spare() string {
 	p, w := l.p, l.p.w
 	for _, s := range p.disk.conf.others {
-		if h := w.byNode(nodeOf(s)); h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit {
+		if h := w.byServer(s); h != nil && h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit {
 			return s
 		}
 	}

@@ -47,6 +47,7 @@ const (
 	plantVoteNotSynced
 	plantLogNotSynced
 	plantBootNotSynced
+	plantNameAtOnce
 )
 
 func allFences() []ack.Fence { return []ack.Fence{ack.FenceLease, ack.FenceStrict, ack.FenceRefused} }
@@ -101,6 +102,10 @@ func mixes() []*simMix {
 		{
 			name: "births", hosts: [2]int{1, 5}, fences: allFences(), faults: [2]int{3, 9}, gaps: short, stuck: 50, lateSubmit: 200, births: 100,
 			kinds: kinds("kill 8, power 4, disk 4, pause 3, isolate 3, one-way 2, elect 4, depose 3, split 2, compact 3, noise 2, join 2, leave 1, retime 2, demote 1"),
+		},
+		{
+			name: "twins", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, twins: 100,
+			kinds: kinds("twin 8, kill 4, pause 3, isolate 3, elect 3, depose 3, sick 2, wipe 1, forge 2, power 2, compact 2, retime 2, leave 1"),
 		},
 		{
 			name: "quiet", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, quiet: true,

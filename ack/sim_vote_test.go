@@ -12,12 +12,14 @@ import (
 
 func (c *simConf) votes(server string) bool { return slices.Contains(c.voters, server) }
 
-func (p *proc) isVoter() bool { return p.disk.conf.votes(p.disk.server) }
+func (p *proc) isVoter() bool { return p.disk.conf.votes(p.disk.server) && !p.h.copied }
 
 // raftTimer is all that a Raft server does on its own.
 func (p *proc) raftTimer() {
 	w := p.w
-	if p.leader {
+	if p.h.copied {
+		p.h.haunt()
+	} else if p.leader {
 		for _, h := range w.hosts {
 			if h != p.h {
 				w.replicate(p, h)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/shardmap"
 )
 
 // The simulation runs the machines of this package, driven as package node
@@ -16,7 +15,7 @@ import (
 // for a while. One seed is one schedule: it replays exactly.
 
 // simHosts is the most machines that a schedule has.
-const simHosts = 5
+const simHosts = 6
 
 // simSetup is all that a schedule depends on besides its dice.
 type simSetup struct {
@@ -191,16 +190,16 @@ func (w *world) reach(i, j *host) bool {
 	if i == j {
 		return true
 	}
-	if i.proc != nil && i.proc.isolated || j.proc != nil && j.proc.isolated {
+	if i.copied || j.copied || i.proc != nil && i.proc.isolated || j.proc != nil && j.proc.isolated {
 		return false
 	}
 	return w.link[i.i][j.i] && !w.noLog[i.i][j.i] && !w.perMille(w.loss)
 }
 
-// byNode returns the host of a node.
-func (w *world) byNode(id shardmap.NodeID) *host {
+// byServer returns the host of a server.
+func (w *world) byServer(server string) *host {
 	for _, h := range w.hosts {
-		if h.id == id {
+		if !h.copied && h.server() == server {
 			return h
 		}
 	}

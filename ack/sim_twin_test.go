@@ -1,0 +1,152 @@
+package ack_test
+
+import (
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// Two processes under one node's id: on a disk of its own, as when a node is started
+// under a name that is taken, or on a copy of the disk.
+//
+// What two processes on disks of their own do is judged as that of two nodes. Two
+// copies are judged by that one of them is refused, and by what others do. Raft takes part in the first only: the leader puts the new disk in the place of
+// the old one once that is not heard any more. The streams of a copy are refused by
+// package node/past, which is not in this model; its heartbeats come all the same.
+
+// addTwin gives one of the hosts a double that does not run yet.
+func (w *world) addTwin() {
+	x := w.hosts[w.n(len(w.hosts))]
+	t := &host{w: w, i: len(w.hosts), id: x.id, downFrom: 0, rate: w.clockRate(), weight: 1, absent: true, gateway: x.gateway, disks: 10}
+	x.twin, t.twin = t, x
+	w.hosts = append(w.hosts, t)
+	t.flags = w.flagsOf(t)
+	t.newDisk()
+}
+
+// pair returns the two hosts that have one id, nil if there are none.
+func (w *world) pair() (x, double *host) {
+	for _, h := range w.hosts {
+		if h.twin != nil && h.i > h.twin.i {
+			return h.twin, h
+		}
+	}
+	return nil, nil
+}
+
+// copies reports that there is another disk like this one: what runs on either is
+// outside the guarantees until that is found out (docs/recovery.md).
+func (h *host) copies() bool { return h.copied || h.twin != nil && h.twin.copied }
+
+// ackedBy returns the newest proposal that a process of the node has acknowledged.
+func (w *world) ackedBy(id shardmap.NodeID) shardmap.Epoch {
+	var e shardmap.Epoch
+	for _, h := range w.hosts {
+		if h.id == id {
+			e = max(e, w.acked[h.i])
+		}
+	}
+	return e
+}
+
+// deadSince reports that no process of the node has run since before the given time.
+func (w *world) deadSince(id shardmap.NodeID, at time.Duration) bool {
+	for _, h := range w.hosts {
+		if h.id == id && (h.proc != nil || h.downFrom >= at) {
+			return false
+		}
+	}
+	return true
+}
+
+// haunt lets a copy tell the leader that it is there: of Raft it has the term alone.
+func (h *host) haunt() {
+	for _, l := range h.w.hosts {
+		if p := h.proc; l.proc != nil && l.proc.leader && l != h && l != h.twin && h.w.link[l.i][h.i] {
+			h.disk.term = max(h.disk.term, l.proc.disk.term)
+			p.hint, p.contact = l.i, h.w.now
+			return
+		}
+	}
+}
+
+// wentBack ends a process that the leader takes for an older image of its disk, or
+// for a copy. There must be two of it.
+func (w *world) wentBack(p *proc, a ack.Answer) {
+	if w.plant == plantRandomBoot {
+		return
+	}
+	if p.h.twin == nil || p.h.twin.server() != p.h.server() {
+		w.fail("%s is told that its disk went back, in boot %d", p.h.id, a.Boot)
+		return
+	}
+	w.cover.rollbacks++
+	w.logf("boot %d of %s is refused for good", a.Boot, p.h.id)
+	p.h.crash()
+	p.h.absent = true
+}
+
+// faultTwin starts a second process under a node's id, with its own disk or a copy,
+// while the first is cut off, stopped, or dead for a moment; perhaps another leads
+// then.
+func faultTwin(w *world) bool {
+	x, t := w.pair()
+	if t == nil || !running(x) || t.proc != nil || !w.newestConf().has(x.server()) {
+		return false
+	}
+	t.copied = w.pick(3) == 0
+	if t.copied {
+		d := *x.disk
+		t.disk = &d
+	} else {
+		t.newDisk()
+	}
+	t.absent = false
+	w.cover.twins[map[bool]int{false: 0, true: 1}[t.copied]]++
+	w.logf("scene: a second process as %s: server %s, boot %d", t.id, t.server(), t.disk.boot+1)
+	if w.pick(2) == 0 {
+		t.start()
+	}
+	switch w.pick(4) {
+	case 0:
+		x.stop(w.lasting(), "while it has a double")
+	case 1:
+		x.crash()
+		w.back(x, w.span(20*time.Millisecond, 900*time.Millisecond))
+	default:
+		w.cutLinks(func(i, j int) bool { return i == x.i && j != t.i || j == x.i && i != t.i })
+	}
+	if t.proc == nil {
+		w.run(w.now+w.span(0, 100*time.Millisecond), nil)
+		t.start()
+	}
+	w.run(w.now+w.span(300*time.Millisecond, 1200*time.Millisecond), nil)
+	if w.pick(2) == 0 {
+		faultElect(w)
+	}
+	w.run(w.now+w.span(200*time.Millisecond, w.deadAfter()), nil)
+	return true
+}
+
+// part ends what a copy began: nobody tells two copies apart but people.
+func (w *world) part() {
+	x, t := w.pair()
+	if t == nil || !t.copied {
+		return
+	}
+	if t.proc != nil {
+		t.crash()
+	}
+	if p := x.proc; p != nil {
+		for _, r := range p.reqs {
+			r.forged = true
+		}
+		if p.bootNow() <= t.disk.boot {
+			x.crash() // the leader may know the copy
+		}
+	}
+	t.absent, t.copied, x.absent = true, false, false
+	x.disk.boot = max(x.disk.boot, t.disk.boot)
+	t.newDisk()
+}
