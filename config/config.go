@@ -120,6 +120,7 @@ type Config struct {
 
 	MaxHead      int64
 	MaxHeadTotal int64
+	MaxBodyTotal int64
 	MaxHeaders   int
 	MaxURI       int64
 	MaxBody      int64 // zero: no bound

@@ -171,7 +171,7 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		"fence": "strict", "pause": "cluster", "key": "host,ip", "on-missing": "cookie", "trusted-proxies": "10.0.0.0/8", "expose": "true",
 		"heartbeat": "50ms", "lease": "400ms", "dead-after": "3s", "drain-timeout": "6s", "stream-grace": "1s", "restart-grace": "2s", "shutdown-timeout": "1m",
 		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "forwarded": "true",
-		"max-head": "4KiB", "max-head-total": "1MiB", "max-headers": "20", "max-uri": "1KiB", "max-body": "1GiB", "max-conns": "9", "head-timeout": "1s", "idle-timeout": "2s", "min-body-rate": "2KiB",
+		"max-head": "4KiB", "max-head-total": "1MiB", "max-body-total": "2MiB", "max-headers": "20", "max-uri": "1KiB", "max-body": "1GiB", "max-conns": "9", "head-timeout": "1s", "idle-timeout": "2s", "min-body-rate": "2KiB",
 		"connect-timeout": "3s", "first-byte-timeout": "off", "upstream-idle-timeout": "4s", "insecure": "true", "log-level": "warn", "log-format": "json",
 		"secret-file": "/s", "tls-ca": "/ca", "tls-node-cert": "/c", "tls-node-key": "/k", "admin-read-token-file": "/r", "admin-write-token-file": "/w",
 		"admin-cert": "/ac", "admin-key": "/ak", "admin-read-ca": "/rca", "admin-write-ca": "/wca", "admin-host": "node-1.example",

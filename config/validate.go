@@ -78,6 +78,7 @@ func (c *Config) rules() []rule {
 		},
 		{"shard-conns", "upstream-conns", c.ShardConns <= c.UpstreamConns, "one shard cannot have more connections than there are: upstream-conns is " + strconv.Itoa(c.UpstreamConns), "lower it, or raise upstream-conns"},
 		{"max-head-total", "max-head", c.MaxHeadTotal >= c.MaxHead, "not even one head of max-head, " + bytes(c.MaxHead) + ", has room in it", "raise it, or lower max-head"},
+		{"max-body-total", "body-buffer", c.MaxBodyTotal >= c.BodyBuffer, "not even one body of body-buffer, " + bytes(c.BodyBuffer) + ", has room in it", "raise it, or lower body-buffer"},
 		{"body-buffer", "queue-bytes", c.BodyBuffer <= c.QueueBytes, "a body of this size could not wait: queue-bytes is " + bytes(c.QueueBytes), "lower it, or raise queue-bytes"},
 	}
 	rules = append(rules, rule{"access-log", "", c.AccessLog != "", "it is neither a file nor a word", "write off, stdout, or the name of a file"})

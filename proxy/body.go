@@ -10,10 +10,6 @@ import (
 	"shardway/proxy/h1"
 )
 
-// smallBody is the size up to which the memory for a body stays with its
-// connection.
-const smallBody = 4 << 10
-
 // upload is a body on its way out while the answer may come in. A goroutine runs
 // it; the fields are the connection's own but for what the goroutine leaves
 // behind before it sends on done.
@@ -54,15 +50,26 @@ func (c *client) gather() error {
 	if left <= 0 || left > int64(c.s.o.BodyBuffer) || c.up.overflow || c.x.onDemand || c.req.Expects() {
 		return nil
 	}
-	if err := c.takeBuffered(); err != nil {
+	if err := c.takeBuffered(); err != nil || body.Done() {
 		return err
 	}
-	for !body.Done() {
-		// Room grows with what has come: who says 64 KiB and sends a byte is not
-		// given 64 KiB.
-		if have := len(c.body); have == cap(c.body) {
-			c.makeRoom(min(max(have+1, smallBody), have+int(body.Remaining())))
+	err := c.awaitBody()
+	if c.s.awaited.over(&c.awaited) {
+		return errGivenUp
+	}
+	return err
+}
+
+// awaitBody reads the rest of a body into c.body. What the request keeps meanwhile
+// counts, and grows with what has come: who says 64 KiB and sends a byte is not given
+// 64 KiB.
+func (c *client) awaitBody() error {
+	body := &c.req.Body
+	for noted := 0; !body.Done(); {
+		if len(c.body) == cap(c.body) {
+			c.makeRoom(len(c.body) + 1)
 		}
+		noted = c.keepBody(noted)
 		have := len(c.body)
 		n, err := body.Read(c.body[have:min(cap(c.body), have+int(body.Remaining()))])
 		c.body = c.body[:have+n]
@@ -75,25 +82,20 @@ func (c *client) gather() error {
 
 // makeRoom gives c.body room for n bytes, at most BodyBuffer.
 func (c *client) makeRoom(n int) {
-	switch {
-	case cap(c.body) >= n:
-	case n <= smallBody:
-		c.body = append(make([]byte, 0, smallBody), c.body...)
-	default:
-		next, ok := c.s.bodies.Get().(*[]byte)
-		if !ok {
-			b := make([]byte, 0, c.s.o.BodyBuffer)
-			next = &b
-		}
-		c.body = append((*next)[:0], c.body...)
+	if cap(c.body) >= n {
+		return
+	}
+	old := c.body
+	c.body = append(c.s.bodies.get(n), old...)
+	if cap(old) > 0 {
+		c.s.bodies.put(old)
 	}
 }
 
 // freeBody forgets what was kept.
 func (c *client) freeBody() {
 	if cap(c.body) > smallBody {
-		b := c.body[:0]
-		c.s.bodies.Put(&b)
+		c.s.bodies.put(c.body)
 		c.body = nil
 	}
 	c.body = c.body[:0]
@@ -140,20 +142,16 @@ func (c *client) pump(w *h1.Writer, kept int) error {
 	if _, err := w.Write(c.body[:kept]); err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	switch left := body.Remaining(); {
-	case left > int64(c.s.o.BodyBuffer-len(c.body)):
+	if left := body.Remaining(); left > int64(c.s.o.BodyBuffer-len(c.body)) {
 		c.up.overflow = true
-	case left > 0:
-		c.makeRoom(len(c.body) + int(left))
-	case left < 0:
-		c.makeRoom(c.s.o.BodyBuffer)
 	}
 	for !c.up.overflow && !body.Done() {
 		have := len(c.body)
-		if have == cap(c.body) {
+		if have == c.s.o.BodyBuffer {
 			c.up.overflow = true
 			break
 		}
+		c.makeRoom(have + 1)
 		n, err := body.Read(c.body[have:cap(c.body)])
 		c.body = c.body[:have+n]
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -235,6 +233,9 @@ func (c *client) badBody(err error) verdict {
 	switch {
 	case errors.As(err, &bad):
 		c.answerBad(bad)
+	case errors.Is(err, errGivenUp):
+		c.x.keep = false // it is read no more
+		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request came too slowly beside too many others (--max-body-total)"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request stopped coming, or came too slowly (--idle-timeout, --min-body-rate)"})
 	default:

@@ -32,7 +32,9 @@ type client struct {
 	idle atomic.Int64
 	// shed tells that it has been asked to make room for another connection.
 	shed atomic.Bool
-	head partly
+	// head and awaited are what a head or body keeps that is not whole yet.
+	head    portion
+	awaited portion
 	// down tells that the connection is being closed from outside, so that no
 	// run begins unseen.
 	down atomic.Bool
@@ -78,6 +80,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.h = h1.NewConn(conn, o)
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.slot.client = c.h
+	c.head.stop, c.awaited.stop = c.h.StopHead, c.h.StopRead
 	c.gate = c.askLease
 	c.lower = c.release
 	c.leaves = c.answerLeaves
@@ -112,7 +115,7 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 func (c *client) serve() {
 	c.s.conns.add(c)
 	defer c.s.conns.remove(c)
-	defer c.s.heads.over(c)
+	defer c.s.heads.over(&c.head)
 	defer c.cancel()
 	stop := context.AfterFunc(c.ctx, func() { c.shut(causeShutdown) })
 	defer func() {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -51,7 +52,7 @@ func TestWholeAnswerLeavesAfterItsRun(t *testing.T) {
 			t.Run(fmt.Sprint(way, " ", size), func(t *testing.T) {
 				body := strings.Repeat("x", size)
 				app := webApp(t, func(w http.ResponseWriter, _ *http.Request) {
-					w.Header().Set("Content-Length", fmt.Sprint(size))
+					w.Header().Set("Content-Length", strconv.Itoa(size))
 					_, _ = io.WriteString(w, body)
 				})
 				front, owner := start(t, app)
@@ -60,7 +61,12 @@ func TestWholeAnswerLeavesAfterItsRun(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- front.ServeClients(ctx, ln) }()
-				defer func() { cancel(); <-ended }()
+				defer func() {
+					cancel()
+					if err := <-ended; err != nil {
+						t.Error(err)
+					}
+				}()
 				front.addr = ln.Addr().String()
 				c := front.dial()
 				var running, cut int

@@ -39,6 +39,7 @@ type metrics struct {
 	clientsGone atomic.Uint64
 	shedIdle    atomic.Uint64
 	shedHeads   atomic.Uint64
+	shedBodies  atomic.Uint64
 	tunnels     atomic.Int64
 
 	mu   sync.Mutex
@@ -93,9 +94,11 @@ var (
 	descGone = prometheus.NewDesc("shardway_clients_gone_total",
 		"Requests given up because their client left.", nil, nil)
 	descShed = prometheus.NewDesc("shardway_shed_connections_total",
-		"Connections of clients closed for others: the longest idle at --max-conns, the slowest heads at --max-head-total.", []string{"what"}, nil)
+		"Connections of clients closed for others: the longest idle at --max-conns, the slowest heads at --max-head-total, the slowest bodies at --max-body-total.", []string{"what"}, nil)
 	descHeads = prometheus.NewDesc("shardway_head_bytes",
 		"Bytes that partly read heads of clients keep.", nil, nil)
+	descBodies = prometheus.NewDesc("shardway_body_bytes",
+		"Bytes that requests keep whose bodies are awaited before they go on.", nil, nil)
 	descConns = prometheus.NewDesc("shardway_connections",
 		"Open connections from clients and, for forwarding, from nodes.", nil, nil)
 	descTunnels = prometheus.NewDesc("shardway_tunnels",
@@ -108,7 +111,7 @@ var (
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descConns, descTunnels, descUpstream,
+		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descTunnels, descUpstream,
 	} {
 		ch <- d
 	}
@@ -127,6 +130,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	gauge(descQueueWaiting, float64(stats.Waiting))
 	gauge(descQueueBytes, float64(stats.Bytes))
 	gauge(descHeads, float64(s.heads.size()))
+	gauge(descBodies, float64(s.awaited.size()))
 	gauge(descConns, float64(s.conns.count()))
 	gauge(descTunnels, float64(s.metrics.tunnels.Load()))
 	if s.upstream != nil {
@@ -167,6 +171,7 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 	count(descGone, float64(m.clientsGone.Load()))
 	count(descShed, float64(m.shedIdle.Load()), "idle")
 	count(descShed, float64(m.shedHeads.Load()), "head")
+	count(descShed, float64(m.shedBodies.Load()), "body")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for reason, n := range m.cuts {

@@ -65,13 +65,9 @@ func (t *seat) pour(w *h1.Writer, stream io.Reader) (err error) {
 			err = errPanicked
 		}
 	}()
-	room, ok := t.s.bodies.Get().(*[]byte)
-	if !ok {
-		b := make([]byte, 0, t.s.o.BodyBuffer)
-		room = &b
-	}
-	defer t.s.bodies.Put(room)
-	buf := (*room)[:cap(*room)]
+	room := t.s.bodies.get(t.s.o.BodyBuffer)
+	defer t.s.bodies.put(room)
+	buf := room[:cap(room)]
 	left := int64(math.MaxInt64)
 	if w.Kind() == h1.Length {
 		left = t.p.l.res.ContentLength()

@@ -24,7 +24,8 @@ type Server struct {
 	peers    peers
 	conns    registry
 	shaking  shaking
-	heads    heads
+	heads    ration // partly read
+	awaited  ration // bodies that are read before their requests go on
 	budget   budget
 	streams  streams
 	metrics  *metrics
@@ -39,8 +40,8 @@ type Server struct {
 	end     context.CancelFunc
 	dialers sync.WaitGroup
 	buffers h1.Buffers
-	bodies  sync.Pool // *[]byte of BodyBuffer
-	keyless Route     // of requests without a key
+	bodies  bodies
+	keyless Route // of requests without a key
 	clock   coarse
 	now     atomic.Pointer[[]byte] // the Date header
 	second  atomic.Int64           // that it tells
@@ -62,6 +63,7 @@ func New(o Options) *Server {
 	s.tick()
 	s.conns.tick, s.conns.sweep = s.tick, s.sweep
 	s.streams.most = int64(s.o.Streams)
+	s.bodies.most = s.o.BodyBuffer
 	s.life, s.end = context.WithCancel(context.Background())
 	s.peers.fresh = s.newPeerPool
 	dial := s.dialUpstream

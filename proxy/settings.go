@@ -43,6 +43,10 @@ type Settings struct {
 	MaxURI int
 	// MaxBody bounds a request body, 413; zero means none.
 	MaxBody int64
+	// MaxBodyTotal bounds what all requests keep together, heads included, whose bodies
+	// are read before they go on: those of known length up to Options.BodyBuffer. Past
+	// it the slowest get 408. Zero means 256 MiB.
+	MaxBodyTotal int64
 	// HeadTimeout bounds the time from the first byte of a head to its end, and
 	// that of a TLS handshake; zero means 10 s.
 	HeadTimeout time.Duration
@@ -69,6 +73,7 @@ func (s Settings) withDefaults() *Settings {
 	s.StreamGrace = cmp.Or(s.StreamGrace, 250*time.Millisecond)
 	s.MaxHead = cmp.Or(s.MaxHead, 64<<10)
 	s.MaxHeadTotal = cmp.Or(s.MaxHeadTotal, 64<<20)
+	s.MaxBodyTotal = cmp.Or(s.MaxBodyTotal, 256<<20)
 	s.MaxHeaders = cmp.Or(s.MaxHeaders, 256)
 	s.MaxURI = cmp.Or(s.MaxURI, 16<<10)
 	s.HeadTimeout = cmp.Or(s.HeadTimeout, 10*time.Second)

@@ -86,3 +86,62 @@ func TestBodiesBelowTheRateAreDropped(t *testing.T) {
 		})
 	}
 }
+
+// Bodies that are read before their requests go on kept head and room of 16 384
+// connections, 2 GB, and room for all that a client announced and never sent. Past the
+// bound of all the slowest go, and nobody else.
+func TestAwaitedBodiesHaveABoundTogether(t *testing.T) {
+	const fit, all, part = 8, 20, 40_000 // each keeps 64 KiB for what came, its buffer and its head
+	const most = fit * (64<<10 + 12<<10)
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, webApp(t, echo), func(o *proxy.Options) { o.MaxBodyTotal = most })
+			kept := func() float64 {
+				b := metric(t, front, "shardway_body_bytes")
+				if b > most {
+					t.Fatalf("%v bytes are kept", b)
+				}
+				return b
+			}
+			shed := func() int { return int(metric(t, front, "shardway_shed_connections_total", "body")) }
+			c := front.dial()
+			c.send("POST /announced HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 60000\r\n\r\nx")
+			until(t, "awaited", func() bool { return kept() > 0 })
+			if b := kept(); b > 20<<10 {
+				t.Errorf("%v bytes are kept for a body of which a byte has come", b)
+			}
+			open := []*client{c}
+			for i := range all {
+				before, gone := kept(), shed()
+				c := front.dial()
+				c.send("POST /%d HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 60000\r\n\r\n%s", i, strings.Repeat("x", part))
+				open = append(open, c)
+				until(t, "awaited", func() bool { return kept() > before || shed() > gone })
+				if _, body := front.dial().get("/beside"); body != "GET /beside " {
+					t.Fatalf("beside them: %q", body)
+				}
+			}
+			until(t, "read", func() bool { return kept() >= float64(1+all-shed())*(64<<10) })
+			gone := shed()
+			if gone < all-fit || gone > all {
+				t.Errorf("%d were given up, want about %d", gone, all+1-fit)
+			}
+			for i, c := range open {
+				if i < gone {
+					res, body := c.answer("POST")
+					wantStatus(t, res, body, 408, "request-timeout")
+					c.closed()
+					continue
+				}
+				c.send("%s", strings.Repeat("x", 60_000-part))
+				if res, body := c.answer("POST"); res.StatusCode != http.StatusOK || len(body) < 60_000 {
+					t.Errorf("body %d: %v with %d bytes", i, res.Status, len(body))
+				}
+			}
+			until(t, "forgotten", func() bool { return kept() == 0 })
+			if n := owner.running.Load(); n != 0 {
+				t.Errorf("%d requests still run", n)
+			}
+		})
+	}
+}
