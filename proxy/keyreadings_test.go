@@ -146,6 +146,23 @@ func TestPreflightsNeedNoKey(t *testing.T) {
 		res, body = c.answer("GET")
 		wantStatus(t, res, body, 400, "no-key")
 	}
+	// A gateway has no app to give a request without a key to, but it has a preflight
+	// answered.
+	for _, n := range []*node{gateway, owner} {
+		n.Apply(proxy.Settings{Keys: keysOf(t, proxy.KeySpec{OnMissing: "local"})})
+		c := n.dial()
+		c.send(preflight, "")
+		if res, body := c.answer("OPTIONS"); res.StatusCode != 200 || res.Header.Get("Saw-Shardway-Node") != "owner" {
+			t.Errorf("on-missing: local, %s: %d %s", n.id, res.StatusCode, body)
+		}
+		c.send("OPTIONS /a HTTP/1.1\r\nHost: h\r\n\r\n")
+		res, body := c.answer("OPTIONS")
+		if n == owner {
+			wantStatus(t, res, body, 200, "")
+		} else {
+			wantStatus(t, res, body, 400, "no-key")
+		}
+	}
 	hashed := newNode(t, "b", app, func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissing: "hash-path"}) }).dial()
 	hashed.send(preflight, "")
 	if res, _ := hashed.answer("OPTIONS"); res.Header.Get("Saw-Shardway-Key") != "/a" {

@@ -91,9 +91,11 @@ func direct(conn net.Conn) bool {
 }
 
 // peerOptions sets what streams between nodes have of their own: room for a
-// client's head, or an app's, and what the nodes add.
+// client's head, or an app's, and what the nodes add. They say the key once more, with
+// three bytes for each that has to be escaped, and the host twice: a head that one
+// node takes and whose key it can serve is never too long for the next.
 func peerOptions(o h1.Options, set *Settings) h1.Options {
-	o.HeadBytes = 2*set.MaxHead + 4<<10
+	o.HeadBytes = 4*set.MaxHead + 4<<10
 	o.HeadLines = set.MaxHeaders + 32
 	o.TargetBytes = o.HeadBytes
 	return o

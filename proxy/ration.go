@@ -71,8 +71,10 @@ func (r *ration) size() int64 {
 	return r.bytes
 }
 
-// keepHead is told by the connection what a partly read head keeps.
+// keepHead is told by the connection what a partly read head keeps. Its client is not
+// idle any more.
 func (c *client) keepHead(delta int) {
+	c.idle.Store(0)
 	if delta < 0 {
 		c.s.heads.over(&c.head)
 		return

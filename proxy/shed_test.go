@@ -48,6 +48,47 @@ func TestIdleClientsMakeRoomAtTheBound(t *testing.T) {
 	})
 }
 
+// A connection on which a request had begun to come counted as idle, was picked to
+// make room, which it did not, and was closed behind that request: newcomers waited for
+// as many looks as there were of them.
+func TestHalfReadHeadsMakeNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) { o.MaxConns, o.HeadTimeout = 4, time.Hour })
+		busy := []*client{n.dial(), n.dial(), n.dial()}
+		for _, c := range busy {
+			c.get("/")
+			c.send("GET /late HT")
+			time.Sleep(time.Second)
+		}
+		idle := n.dial()
+		idle.get("/")
+		time.Sleep(time.Second)
+		began, fifth := time.Now(), n.dial()
+		if res, _ := fifth.get("/new"); res.StatusCode != 200 || time.Since(began) != 0 {
+			t.Errorf("newcomer: %v after %v", res.Status, time.Since(began))
+		}
+		_ = fifth.Close()
+		// One more than places is accepted, and finds out whether there is room.
+		began = time.Now()
+		sixth := n.dial()
+		if res, _ := sixth.get("/new"); res.StatusCode != 200 {
+			t.Errorf("newcomer: %v after %v", res.Status, time.Since(began))
+		}
+		idle.closed()
+		for _, c := range busy {
+			c.send("TP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			if _, body := c.answer("GET"); body != "GET /late " {
+				t.Errorf("%q", body)
+			}
+			c.get("/again") // it lives on
+			_ = c.Close()
+		}
+		if got := metric(t, n, "shardway_shed_connections_total", "idle"); got != 1 {
+			t.Errorf("%v connections were shed, want the idle one", got)
+		}
+	})
+}
+
 // While nobody is idle the newcomer waits, nobody else loses anything, and the log
 // says why.
 func TestBusyClientsAreNotShed(t *testing.T) {

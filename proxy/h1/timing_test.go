@@ -2,6 +2,7 @@ package h1_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -251,6 +252,57 @@ func TestCopySendsWhatIsThereAtOnce(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+// A byte now and then renewed the time-out of a pause for ever.
+func TestBodyTimesOutBelowItsRate(t *testing.T) {
+	const patience = 10 * time.Second
+	for _, tc := range []struct {
+		name        string
+		piece, rate int64 // a second
+		lull        time.Duration
+		in          time.Duration // when it ends; zero: whole
+	}{
+		{"below it", 50, 100, 0, 20 * time.Second}, // patience, and what has come by then allows as much again
+		{"at it", 100, 100, 0, 0},
+		{"any", 1, 0, 0, 0},
+		{"at it, and nobody asks for a while", 100, 100, time.Minute, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			piped(t, h1.Timeouts{Body: time.Minute, Rate: tc.rate, Patience: patience}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+				t.Helper()
+				const seconds = 40
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					_, _ = fmt.Fprintf(peer, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", seconds*tc.piece)
+					for range seconds {
+						time.Sleep(time.Second)
+						if _, err := peer.Write(make([]byte, tc.piece)); err != nil {
+							return
+						}
+					}
+				}()
+				var r h1.Request
+				if err := c.ReadRequest(&r); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				time.Sleep(tc.lull) // what nobody waits for counts as no time
+				_, err := io.Copy(io.Discard, &r.Body)
+				took := time.Since(began)
+				if tc.in == 0 && err != nil {
+					t.Errorf("%v after %v", err, took)
+				}
+				if tc.in != 0 && (!errors.Is(err, os.ErrDeadlineExceeded) || took < tc.in-time.Second || took > tc.in+time.Second) {
+					t.Errorf("%v after %v, want a time-out after %v", err, took, tc.in)
+				}
+				_ = peer.Close()
+				shut(t, c)
+				<-ended
+			})
 		})
 	}
 }
