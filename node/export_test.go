@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"shardway/ack"
+	"shardway/node/disk"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -90,3 +91,9 @@ func (n *Node) GossipTags() map[string]string {
 
 // Term returns the Raft term.
 func (n *Node) Term() uint64 { return n.raft.Term() }
+
+// Knows returns what the node knows of a server's disk.
+func (n *Node) Knows(server string) disk.Known { return n.acquaintance.table.Of(server) }
+
+// Server returns the id of the node's Raft server.
+func (n *Node) Server() string { return n.server }

@@ -1,0 +1,177 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"shardway/ack"
+	"shardway/peer"
+	"shardway/shardmap"
+)
+
+// says is what a process that a test plays says of its disk, and knows of others.
+type says struct {
+	own   peer.Record
+	boot  uint64
+	known peer.Record
+}
+
+func (s says) Own() peer.Record                                        { return s.own }
+func (s says) Known(string, string) (uint64, peer.Record)              { return s.boot, s.known }
+func (says) Meet(context.Context, peer.Meeting) (peer.Refusal, string) { return 0, "" }
+
+// plays returns a port that passes for p, which has been killed.
+func (w *world) plays(p *process, boot uint64, s says) *peer.Port {
+	w.t.Helper()
+	cluster := w.leader().node.State().Cluster()
+	_, id, _ := strings.Cut(p.node.Server(), "/")
+	return peer.New(peer.Options{
+		Node: p.name, Disk: id, Boot: boot, Past: s, Cluster: func() string { return cluster }, Dial: w.net.Host(fmt.Sprint(p.name, time.Now().UnixNano())).Dial,
+		Lookup: func(node string) (string, bool) { return w.all[node].host.Addr(7947), true },
+	})
+}
+
+// What a dialler knows of this node's disk is judged by the node itself: b, which was
+// put back, is told by c, and takes part in nothing. That c would refuse b's streams
+// is not enough, for c may be the one who dials, and who asks for a vote.
+func TestNodeBelievesWhatADiallerKnowsOfIt(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		rest := w.others(w.leader())
+		b, c := w.all[rest[0]], w.all[rest[1]]
+		c.kill()
+		_, id, _ := strings.Cut(b.node.Server(), "/")
+		tell := func(known peer.Record) error {
+			conn, err := w.plays(c, 9, says{known: known}).DialServer(w.t.Context(), b.name, id, peer.Raft)
+			if err == nil {
+				_ = conn.Close()
+			}
+			return err
+		}
+		if err := tell(peer.Record{Nonce: 1, Applied: 1}); err != nil {
+			w.t.Fatalf("told what b has: %v", err)
+		}
+		b.stale = true
+		if err := tell(peer.Record{Nonce: 1, Applied: 1 << 40}); err == nil {
+			w.t.Error("b speaks with who knows that its disk has gone back")
+		}
+		w.untilStale(b, "its log ends at")
+	})
+}
+
+// A leader that has not heard c itself knows from before what c's disk has said: a
+// heartbeat of an older image of it is refused, and the machine of package ack, which
+// has forgotten, does not hear of it.
+func TestHeartbeatsAreJudgedByWhatIsKnown(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		c := w.follower()
+		c.kill()
+		c.restart() // with boot 2
+		w.untilSettled("a", "b", "c")
+		time.Sleep(10 * time.Second) // all have greeted each other
+		c.kill()
+		was := w.leader()
+		if err := was.node.Do(w.t.Context(), stepDown); err != nil {
+			w.t.Fatal(err)
+		}
+		w.until("another leads", func() bool { l := w.leader(); return l != nil && l != was })
+		l := w.leader()
+		for name, c := range map[string]struct {
+			boot, term uint64
+			refused    bool
+		}{
+			"of an older boot":    {boot: 1, term: l.node.Term(), refused: true},
+			"of a term gone by":   {boot: 1, term: l.node.Term() - 1}, // it does not count at all
+			"of the boot that is": {boot: 9, term: l.node.Term()},
+		} {
+			if a, answered := w.beat(l, c.boot, c.term); answered != (c.term == l.node.Term()) || (a.Refusal == ack.RefusedRollback) != c.refused {
+				w.t.Errorf("%s: answered %v, %+v, want a refusal: %v", name, answered, a, c.refused)
+			}
+		}
+	})
+}
+
+// beat sends the leader l a heartbeat of the one node that does not run.
+func (w *world) beat(l *process, boot, term uint64) (a ack.Answer, answered bool) {
+	w.t.Helper()
+	var dead *process
+	for _, n := range w.names {
+		if w.all[n].ended() {
+			dead = w.all[n]
+		}
+	}
+	conn, err := w.plays(dead, boot, says{}).Dial(w.t.Context(), l.name, peer.Heartbeat)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	hb := ack.Heartbeat{Node: shardmap.NodeID(dead.name), Server: dead.node.Server(), Boot: boot, Nonce: 1, Number: 1, Term: term, Weight: 1}
+	b, err := hb.MarshalBinary()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := peer.WriteFrame(conn, b); err != nil {
+		w.t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	if b, err = peer.ReadFrame(conn, nil, ack.MaxMessage); err != nil {
+		return a, false
+	}
+	if err := a.UnmarshalBinary(b); err != nil {
+		w.t.Fatal(err)
+	}
+	return a, true
+}
+
+// A candidate may be killed, and its disk put back, right after it has asked for a
+// vote: its term is known to who was asked at once, not by the next greeting.
+func TestTermOfACandidateIsKnownAtOnce(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		rest := w.others(w.leader())
+		b, c := w.all[rest[0]], w.all[rest[1]]
+		c.kill()
+		server, term := c.node.Server(), b.node.Term()+5
+		_, id, _ := strings.Cut(b.node.Server(), "/")
+		conn, err := w.plays(c, 9, says{own: peer.Record{Nonce: 7, Term: term - 5, Last: 1 << 40}}).DialServer(w.t.Context(), b.name, id, peer.Raft)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if k := b.node.Knows(server); k.Nonce != 7 || k.Term != term-5 {
+			w.t.Errorf("%s knows %+v of the candidate, want what it said when it dialled", b.name, k)
+		}
+		layer := &oneWay{conn: conn, closed: make(chan struct{})}
+		trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: layer, MaxPool: 1, Timeout: time.Second, Logger: hclog.NewNullLogger()})
+		defer func() { _ = trans.Close() }()
+		head := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(server), Addr: []byte(server)}
+		if err := trans.RequestVote("b", "b", &raft.RequestVoteRequest{RPCHeader: head, Term: term}, &raft.RequestVoteResponse{}); err != nil {
+			w.t.Fatal(err)
+		}
+		if k := b.node.Knows(server); k.Term != term {
+			w.t.Errorf("%s knows %+v of the candidate, which was in term %d", b.name, k, term)
+		}
+	})
+}
+
+// oneWay is a stream layer that dials one connection.
+type oneWay struct {
+	conn   net.Conn
+	closed chan struct{}
+}
+
+func (o *oneWay) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return o.conn, nil }
+func (o *oneWay) Addr() net.Addr                                           { return &net.TCPAddr{} }
+func (o *oneWay) Close() error                                             { close(o.closed); return nil }
+
+func (o *oneWay) Accept() (net.Conn, error) {
+	<-o.closed
+	return nil, net.ErrClosed
+}
