@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"shardway/proxy/h1"
 )
 
@@ -137,21 +135,6 @@ func BenchmarkReadRequest(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := c.ReadRequest(&r); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkParse(b *testing.B) {
-	c := benchConn(browserHead)
-	var r h1.Request
-	if err := c.ReadRequest(&r); err != nil {
-		b.Fatal(err)
-	}
-	var h fasthttp.RequestHeader
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := r.Parse(&h); err != nil {
 			b.Fatal(err)
 		}
 	}

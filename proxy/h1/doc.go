@@ -18,8 +18,7 @@
 //
 // A head is read up to its empty line, judged byte by byte, then kept as it
 // came (Head) with an index of its lines: names keep their spelling, lines
-// their order, and a forwarded head is one pass over those lines. Parse fills
-// fasthttp's header types for those who want their look-ups.
+// their order, and a forwarded head is one pass over those lines.
 //
 // # One exchange
 //

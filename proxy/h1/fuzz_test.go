@@ -70,7 +70,7 @@ func theirs(b []byte) (outcome, error) {
 	return o, err
 }
 
-// FuzzRequest holds us to net/http: what we accept, it reads as the same one
+// FuzzRequest holds us to net/http, and to fasthttp: what we accept, they read as the same one
 // request, and what we forward of it we would accept again as the same.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
@@ -101,6 +101,11 @@ func FuzzRequest(f *testing.F) {
 		if err != nil || got != want {
 			t.Fatalf("we read %+v, net/http %+v, %v", got, want, err)
 		}
+		var r h1.Request
+		if err = over(string(b)).ReadRequest(&r); err != nil {
+			t.Fatal(err)
+		}
+		asFasthttp(t, &r)
 		if strings.HasSuffix(got.first, " ") {
 			return // HTTP/1.0 without a host: nobody but the caller knows one
 		}
@@ -159,7 +164,7 @@ func sent(t *testing.T, head func(*h1.Conn) *h1.Writer, b *h1.Body) string {
 	return out.sent.String()
 }
 
-// FuzzResponse holds us to net/http on the other side.
+// FuzzResponse holds us to net/http, and to fasthttp, on the other side.
 func FuzzResponse(f *testing.F) {
 	for _, s := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcrest", "HTTP/1.1 200\r\n\r\nabc", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nabc",
@@ -191,6 +196,7 @@ func FuzzResponse(f *testing.F) {
 		if err = over(string(b)).ReadResponse(&r, []byte(method)); err != nil {
 			t.Fatal(err)
 		}
+		answerAsFasthttp(t, &r)
 		if r.Switches() {
 			return
 		}

@@ -30,7 +30,6 @@ type Head struct {
 	length int64 // Content-Length; -1: none
 
 	scanned int // offset up to which raw is indexed, while it is read
-	parser  parser
 }
 
 // option is what Connection asks for.

@@ -363,6 +363,3 @@ func (r *Request) Expects() bool { return r.flags&reqExpect != 0 }
 // HTTP/1.1 request without a body, whose Connection names Upgrade, and that
 // does not ask for h2c. Known(FieldUpgrade) says which.
 func (r *Request) Upgrades() bool { return r.flags&reqUpgrade != 0 }
-
-// WantsTrailers reports whether the client said TE: trailers.
-func (r *Request) WantsTrailers() bool { return r.flags&reqTrailers != 0 }

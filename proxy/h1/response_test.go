@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/valyala/fasthttp"
-
 	"shardway/proxy/h1"
 )
 
@@ -110,10 +108,7 @@ func TestAcceptedAnswers(t *testing.T) {
 				if got.String() != tt.want {
 					t.Errorf("got %q, want %q", got.String(), tt.want)
 				}
-				var h fasthttp.ResponseHeader
-				if err := r.Parse(&h); err != nil || h.StatusCode() != r.Status() {
-					t.Errorf("Parse: %v, status %d", err, h.StatusCode())
-				}
+				answerAsFasthttp(t, &r)
 			}
 		})
 	}

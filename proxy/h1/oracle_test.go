@@ -1,0 +1,55 @@
+package h1_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"shardway/proxy/h1"
+)
+
+// asFasthttp holds a judged head to fasthttp's parser: what that reads, apps behind
+// fasthttp are told, the one in the node's own process too. What it refuses beyond
+// us is of no harm: version 1.0 in part, and a Trailer line on a message without
+// chunks that names what may not be one.
+func asFasthttp(t *testing.T, r *h1.Request) {
+	t.Helper()
+	var h fasthttp.RequestHeader
+	if err := h.Read(bufio.NewReaderSize(bytes.NewReader(r.Raw()), len(r.Raw())+16)); err != nil {
+		if r.Minor() == 1 && !r.Has(h1.FieldTrailer) {
+			t.Fatalf("fasthttp refuses %q: %v", r.Raw(), err)
+		}
+		return
+	}
+	ours, theirs := max(r.ContentLength(), 0), int64(h.ContentLength())
+	if r.Body.Kind() == h1.Chunked {
+		ours = -1
+	}
+	if theirs == -2 { // none told
+		theirs = 0
+	}
+	first := bytes.TrimPrefix(r.Raw(), []byte("\r\n"))
+	first, _, _ = bytes.Cut(first, []byte("\r\n"))
+	got := fmt.Sprintf("%s %s HTTP/1.%d", h.Method(), h.RequestURI(), r.Minor())
+	if got != string(first) || theirs != ours {
+		t.Fatalf("fasthttp reads %q with a body of %d, we %q with %d", got, theirs, first, ours)
+	}
+}
+
+// answerAsFasthttp is asFasthttp for an answer.
+func answerAsFasthttp(t *testing.T, r *h1.Response) {
+	t.Helper()
+	var h fasthttp.ResponseHeader
+	if err := h.Read(bufio.NewReaderSize(bytes.NewReader(r.Raw()), len(r.Raw())+16)); err != nil {
+		if !r.Has(h1.FieldTrailer) {
+			t.Fatalf("fasthttp refuses %q: %v", r.Raw(), err)
+		}
+		return
+	}
+	if h.StatusCode() != r.Status() {
+		t.Fatalf("fasthttp reads %d, we %d", h.StatusCode(), r.Status())
+	}
+}
