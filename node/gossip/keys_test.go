@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"shardway/node/gossip"
 )
 
 func key(b byte) []byte { return bytes.Repeat([]byte{b}, 32) }
@@ -90,6 +92,43 @@ func TestKeysAreNotTurnedOnLater(t *testing.T) {
 		}
 		if err := b.SetKeys([][]byte{{1, 2, 3}}); err == nil {
 			t.Error("a key of 3 bytes was taken")
+		}
+	})
+}
+
+// Two clusters with one secret, as when a secret file is copied, or a data directory
+// emptied and its cluster founded again, are told apart by what stands in the tags
+// alone: whoever dials whom, and though a newcomer and a member of each know both,
+// neither ever has a member of the other.
+func TestClustersWithOneSecretStayApart(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		t := s.t
+		s.keys = map[string][][]byte{}
+		clusters := map[string]string{"a1": "one", "a2": "one", "b1": "two", "b2": "two"}
+		for name := range clusters {
+			s.keys[name] = [][]byte{key(1)}
+		}
+		s.keys["c"] = [][]byte{key(1)}
+		at := func(name string) string { return s.host(name).Addr(port) }
+		all := map[string]*member{
+			"a1": s.add("a1", inCluster("a1", "one")),
+			"b1": s.add("b1", inCluster("b1", "two")),
+		}
+		all["a2"] = s.add("a2", inCluster("a2", "one"), at("a1"), at("b1"))
+		all["b2"] = s.add("b2", inCluster("b2", "two"), at("b1"), at("a1"))
+		s.add("c", node("c"), at("a1"), at("b1"))
+		for range 60 {
+			time.Sleep(10 * time.Second)
+			for name, m := range all {
+				for _, o := range m.Members() {
+					if theirs := clusters[o.ID]; theirs != "" && theirs != clusters[name] {
+						t.Fatalf("%s of cluster %s has %s of cluster %s as %v", name, clusters[name], o.ID, theirs, o.Status)
+					}
+				}
+			}
+		}
+		if all["a1"].sees("a2") != gossip.Alive || all["b2"].sees("b1") != gossip.Alive {
+			t.Error("the clusters themselves are not whole: the test shows nothing")
 		}
 	})
 }
