@@ -69,6 +69,7 @@ type agent struct {
 	acked     atomic.Uint64
 	current   atomic.Bool // the leader has said that it has the last map proposed: its log is not far behind
 	duplicate chan string // cap 1: told once
+	overdue   overdue
 }
 
 // run returns when ctx ends.
@@ -106,8 +107,11 @@ func (a *agent) step() {
 	}
 	if a.holder.CutDue(now) {
 		n := a.proxy.CutUpstream("lease lost")
+		a.overdue.cutAt(now)
 		a.log.Warn().Int("requests", n).Msg("running requests cut: the lease was not renewed")
 	}
+	_, leased := a.holder.Until()
+	a.overdue.look(now, a.deadAfter(), leased, a.router.running)
 	a.drain(now)
 	a.takeBoot()
 	if now >= a.nextBeat && a.reboot == 0 && a.appKnown() {

@@ -101,7 +101,7 @@ func New(o Options) (*Node, error) {
 	n.proxy = proxy.New(n.proxyOptions())
 	n.suspects = newSuspects(n.port, n.refused)
 	n.founder = newFounder(n)
-	if !o.Gateway {
+	if o.CheckApp != nil {
 		n.health = &health{check: o.CheckApp, log: o.Log, turn: func() { hint(n.agent.wake) }}
 	}
 	if err := n.open(); err != nil {
@@ -176,7 +176,7 @@ func (n *Node) newAgent() {
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
 		answers: make(chan ack.Answer), wake: make(chan struct{}, 1),
 		holder: ack.NewHolder(n.o.Dir.Boot(), now), follower: ack.NewFollower(n.self, n.o.Pace.DrainTimeout),
-		duplicate: make(chan string, 1),
+		duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 	}
 	a.term = func() uint64 { return n.raft.Term() }
 	a.deadAfter = func() time.Duration { return n.timing().DeadAfter }

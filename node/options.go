@@ -79,7 +79,12 @@ type Options struct {
 	// Proxy's Node, Cluster, Room, QueueWait and Probe.
 	Queue queue.Options
 	Proxy proxy.Options
-	// CheckApp checks the app once; nil with a Gateway.
+	// Overdue, of an app in this process (Proxy.Handler), is told, from any goroutine,
+	// that a handler goes on though its shard may be served elsewhere from now on, or
+	// though the node is to end: the process has to, for nobody can stop a handler. It
+	// may be told so again.
+	Overdue func(why error)
+	// CheckApp checks the app once; nil with a Gateway, and for an app in this process.
 	CheckApp func(ctx context.Context) error
 
 	// Clock is the one clock of the protocol.

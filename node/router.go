@@ -142,11 +142,16 @@ func (r *router) leaseAbsent() time.Duration { return r.absence.sum(r.clock.Prec
 
 // Await waits until this node routes by both epochs or later ones.
 func (r *router) Await(ctx context.Context, committed, proposed uint64) bool {
+	return r.awaitTable(ctx, func(t *proxy.Table) bool { return t.Committed() >= committed && t.Proposed() >= proposed })
+}
+
+// awaitTable waits for a table that is good, and returns false when ctx ended first.
+func (r *router) awaitTable(ctx context.Context, good func(*proxy.Table) bool) bool {
 	for {
 		r.mu.Lock()
 		swapped := r.mu.swapped
 		r.mu.Unlock()
-		if t := r.table.Load(); t.Committed() >= committed && t.Proposed() >= proposed {
+		if good(r.table.Load()) {
 			return true
 		}
 		select {

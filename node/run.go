@@ -60,7 +60,7 @@ func (n *Node) Run(ctx context.Context) error {
 		_ = n.o.Peer.Close()
 		at, cancel := context.WithCancel(base)
 		cancel()
-		_ = n.proxy.Shutdown(at) // at once: what runs is cut
+		_ = n.shutProxy(at) // at once: what runs is cut
 	}
 	return err
 }
@@ -282,7 +282,7 @@ func (n *Node) leave(live context.Context) {
 	if live.Err() != nil {
 		return
 	}
-	if err := n.proxy.Shutdown(ctx); err != nil {
+	if err := n.shutProxy(ctx); err != nil {
 		n.log.Warn().Err(err).Msg("requests still running were cut")
 	}
 	if live.Err() != nil {

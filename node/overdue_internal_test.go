@@ -1,0 +1,75 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+	"shardway/proxy"
+	"shardway/queue"
+)
+
+// A handler in this process that goes on after its lease was lost and its request cut
+// would run beside the next owner's (G1): before dead-after is over the process is told
+// to end. One that returns, or whose node has a lease again, ends nothing; nor does an
+// app in another process, whose requests end with their connections.
+func TestHandlerThatOutlivesItsLease(t *testing.T) {
+	timing, pace := ack.DefaultTiming(), ack.DefaultPace()
+	for _, tc := range []struct {
+		name             string
+		inside, returns  bool
+		renewed, overdue bool
+	}{
+		{"goes on", true, false, false, true},
+		{"returns when it is told to", true, true, false, false},
+		{"goes on under a new lease", true, false, true, false},
+		{"another process", false, false, false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			clock := new(clock.Manual)
+			clock.Advance(time.Hour)
+			told := time.Duration(0)
+			a := &agent{
+				self: "a", pace: pace, clock: clock, log: zerolog.Nop(), metrics: newMetrics(),
+				holder: ack.NewHolder(1, clock.Precise()), follower: ack.NewFollower("a", pace.DrainTimeout),
+				router: newRouter("a", 4, false, clock, nil), deadAfter: func() time.Duration { return timing.DeadAfter },
+				appKnown: func() bool { return false }, // so no heartbeat is sent
+			}
+			a.newest = a.follower.State
+			if tc.inside {
+				a.overdue.tell = func(error) { told = clock.Precise() }
+			}
+			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
+			began := clock.Precise()
+			beat, _ := a.holder.Beat(began)
+			grant := ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease}
+			a.holder.Answered(began, 1, grant)
+			release := a.router.running.raise(0)
+			for clock.Precise() < began+timing.DeadAfter {
+				clock.Advance(tickEvery)
+				a.step()
+				cut := a.overdue.cut != 0
+				if cut && tc.returns {
+					release()
+					tc.returns = false
+				}
+				if cut && tc.renewed {
+					beat, _ := a.holder.Beat(clock.Precise())
+					again := grant
+					again.Beat, again.Number = beat, beat
+					a.holder.Answered(clock.Precise(), 1, again)
+				}
+			}
+			if (told != 0) != tc.overdue {
+				t.Fatalf("told: %v, want %v", told != 0, tc.overdue)
+			}
+			// A tenth is for clocks that differ: ours may be the slow one.
+			if tc.overdue && told-began > timing.DeadAfter*10/11 {
+				t.Errorf("told %v after the grant: another node may have the shard at %v by a faster clock", told-began, timing.DeadAfter)
+			}
+		})
+	}
+}
