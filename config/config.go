@@ -71,6 +71,8 @@ type Config struct {
 	Zone   string // empty: none
 	Weight int    // 1..1000
 
+	Embedded bool // the app is in this process; no setting
+
 	Upstream      string // http://host:port or unix:/path; empty: a gateway, which owns nothing
 	UpstreamConns int
 	ShardConns    int // zero: half of UpstreamConns
@@ -182,7 +184,7 @@ func (c *Config) Guarded() bool {
 }
 
 // Gateway reports whether the node routes and owns nothing.
-func (c *Config) Gateway() bool { return c.Upstream == "" }
+func (c *Config) Gateway() bool { return c.Upstream == "" && !c.Embedded }
 
 // source says where the value of a setting came from.
 func (c *Config) source(name string) string {

@@ -11,23 +11,32 @@ var ErrHelp = errors.New("config: help wanted")
 // of Validate included, or ErrHelp. The Config is returned with an error too:
 // what was understood stands in it.
 func Load(args, environ []string, read func(path string) ([]byte, error)) (Config, error) {
-	table := settings()
+	return load(settings(), make(layer), Program{Args: args, Environ: environ, Read: read})
+}
+
+// load is Load with a layer before all others.
+func load(table []setting, first layer, p Program) (Config, error) {
 	c := Default()
+	c.Embedded = p.Embedded
 	c.from = make(map[string]string)
-	flags, problems, help := flagLayer(table, args)
+	flags, problems, help := flagLayer(table, p.Args)
 	if help {
 		return c, ErrHelp
 	}
-	env, wrong := envLayer(table, environ)
+	env, wrong := envLayer(table, p.Environ)
 	problems = append(problems, wrong...)
-	layers := []layer{flags, env}
-	if f := openFile(table, layers, read); f != nil {
+	layers := []layer{first, flags, env}
+	if f := openFile(table, layers, p.Read); f != nil {
 		problems = append(problems, f.problems...)
 		layers = append(layers, f.layer)
 		c.Routes = f.routes
 		if f.from != "" {
 			c.from[routesKey] = f.from
 		}
+	}
+	if p.Routes != nil {
+		c.Routes = p.Routes
+		c.from[routesKey] = "Config.Routes"
 	}
 	broken := make(map[string]bool)
 	for _, s := range table {

@@ -69,6 +69,8 @@ type rule struct {
 func (c *Config) rules() []rule {
 	rules := []rule{
 		{"data", "", c.Data != "", "there is nowhere to keep the node's identity", "name a directory, like ./data"},
+		{"upstream", "", !c.Embedded || c.Upstream == "", "the app is in this process", "leave it out, or run the app behind a node of its own"},
+		{"health", "", !c.Embedded || c.Health == "", "the app is in this process and is not asked for its health", "leave it out"},
 		{"key", "", len(c.Keys) > 0, "there is no source for a request's key", "name at least one, like header:X-Shard-Key"},
 		{"on-missing", "upstream", c.OnMissing != keysource.MissingLocal || !c.Gateway(), "a gateway has no app of its own", "name the app with --upstream, or choose reject, hash-path or cookie"},
 		{

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"shardway/internal/version"
 )
 
 // Version is the version of this source tree.
-const Version = "0.1.0-dev"
+const Version = version.Version
 
 type versionCommand struct {
 	JSON bool `help:"Write JSON." name:"json"`

@@ -45,20 +45,24 @@ func allowed() map[string][]string {
 		"node/past":      {"node/disk"},
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
 		"node/process":   {"node", "node/disk", "node/gossip", "ack", "admin", "config", "proxy", "queue", "internal/clock", "internal/logfile", "internal/secret"},
+		// For programs that are the app themselves.
+		"embed": {"config", "node/process", "proxy", "shardmap", "internal/loglines", "internal/version"},
 		// The ends.
-		"internal/address": {"internal/mistake"},
-		"internal/bounds":  {},
-		"internal/clock":   {},
-		"internal/logfile": {},
-		"internal/mistake": {},
-		"internal/nearest": {},
-		"internal/overlay": {}, // only tests use it
-		"internal/problem": {},
-		"internal/secret":  {},
-		"internal/simnet":  {},
-		"internal/demo":    {"admin"},
-		"internal/cli":     {"admin", "config", "node/process", "node/recovery", "internal/demo", "internal/secret"},
-		"":                 {"internal/cli"},
+		"internal/address":  {"internal/mistake"},
+		"internal/bounds":   {},
+		"internal/clock":    {},
+		"internal/loglines": {},
+		"internal/version":  {},
+		"internal/logfile":  {},
+		"internal/mistake":  {},
+		"internal/nearest":  {},
+		"internal/overlay":  {}, // only tests use it
+		"internal/problem":  {},
+		"internal/secret":   {},
+		"internal/simnet":   {},
+		"internal/demo":     {"admin"},
+		"internal/cli":      {"admin", "config", "internal/loglines", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/secret"},
+		"":                  {"internal/cli"},
 	}
 }
 

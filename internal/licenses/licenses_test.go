@@ -31,7 +31,7 @@ type module struct{ Path, Version, Dir string }
 // modules asks the go command what the program is made of.
 func modules(t *testing.T) []module {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Module", ".")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Module", ".", "./embed")
 	cmd.Dir = "../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

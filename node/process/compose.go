@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
+	"github.com/valyala/fasthttp"
 
 	"shardway/ack"
 	"shardway/admin"
@@ -24,7 +25,20 @@ import (
 
 // New opens the ports and the data directory, and builds the node. Version is
 // the program's. The ports come first: a data directory counts its boots.
-func New(ctx context.Context, c *config.Config, version string, log zerolog.Logger) (_ *Process, err error) {
+func New(ctx context.Context, c *config.Config, version string, log zerolog.Logger) (*Process, error) {
+	return NewWith(ctx, c, version, log, nil)
+}
+
+// App is an app in this process.
+type App struct {
+	Handler fasthttp.RequestHandler
+	Streams bool            // see proxy.Options.HandlerStreams
+	Overdue func(why error) // see node.Options
+}
+
+// NewWith is New for a node with an app in this process, which the settings say too;
+// nil: it has none.
+func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.Logger, app *App) (_ *Process, err error) {
 	p := &Process{log: log, started: c, live: c}
 	p.journal.log = log
 	if p.guards, err = openGuards(c, log); err != nil {
@@ -61,6 +75,9 @@ func New(ctx context.Context, c *config.Config, version string, log zerolog.Logg
 		}
 	}()
 	warnOfOpenness(c.Data, o.Dir.Openness(), log)
+	if app != nil {
+		o.Proxy.Handler, o.Proxy.HandlerStreams, o.Overdue = app.Handler, app.Streams, app.Overdue
+	}
 	o.App, o.Peer = p.front, p.listen.peer
 	o.Proxy.Settings = first.set
 	o.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }
@@ -136,7 +153,7 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait},
 		Proxy: front, Clock: clock.New(), Log: log,
 	}
-	if !c.Gateway() {
+	if c.Upstream != "" {
 		o.CheckApp = appChecker(front.DialUpstream, c.UpstreamAddress(), c.Health)
 	}
 	return o, nil
@@ -156,7 +173,7 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 		return proxy.Options{}, err
 	}
 	o := proxy.Options{UpstreamConns: c.UpstreamConns, ShardConns: c.ShardConns, Streams: c.Streams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set}
-	if !c.Gateway() {
+	if c.Upstream != "" {
 		o.DialUpstream, err = proxy.DialURL(c.Upstream)
 	}
 	return o, err

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 
@@ -27,6 +28,12 @@ type Process struct {
 	started  *config.Config // what the process was started with
 	live     *config.Config // what was taken over last
 }
+
+// Node returns the node, to be asked.
+func (p *Process) Node() *node.Node { return p.node }
+
+// Addr returns where app traffic comes in.
+func (p *Process) Addr() net.Addr { return p.listen.app.Addr() }
 
 // Run runs the node until ctx ends and it has left, or until it fails. The ops
 // ports answer until the node has stopped: its last states are worth seeing.

@@ -1,0 +1,311 @@
+package embed_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"shardway/config"
+	"shardway/embed"
+)
+
+func say(ctx *fasthttp.RequestCtx) {
+	_, _ = fmt.Fprintf(ctx, "%s %s %s", ctx.Request.Header.Peek("Shardway-Node"), ctx.Request.Header.Peek("Shardway-Key"), ctx.PostBody())
+}
+
+// Several nodes live in one process, and each says the same of every key.
+func TestNodesInOneProcess(t *testing.T) {
+	a := start(t, "a", say, nil)
+	b := start(t, "b", say, nil, a)
+	until(t, "both own shards", func() error { return is(len(a.Owned()) == 8 && len(b.Owned()) == 8) })
+	for _, key := range []string{"alice", "bob", "carol", "dave", "eve"} {
+		owner, epoch := a.Owner(key), a.Epoch(key)
+		if owner == "" || owner != b.Owner(key) || epoch == 0 || epoch != b.Epoch(key) || a.ShardOf(key) != b.ShardOf(key) {
+			t.Errorf("%s: %s in %d at a, %s in %d at b", key, owner, epoch, b.Owner(key), b.Epoch(key))
+		}
+		for _, m := range []*member{a, b} {
+			if status, body := m.ask(t, "POST", "/", key, "hi"); status != 200 || body != owner+" "+key+" hi" {
+				t.Errorf("%s at %s: %d %q, want its owner %s", key, m.ID(), status, body, owner)
+			}
+		}
+		owns := false
+		for _, s := range map[string]*member{"a": a, "b": b}[owner].Owned() {
+			owns = owns || s.Number == a.ShardOf(key) && s.Epoch == epoch
+		}
+		if !owns {
+			t.Errorf("Owned of %s lacks the shard of %s", owner, key)
+		}
+	}
+}
+
+// Watch adds up to Owned, however many changes there were.
+func TestWatchAddsUp(t *testing.T) {
+	a := start(t, "a", say, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	owned, sum := map[embed.Shard]bool{}, make(chan int, 100)
+	go func() {
+		defer close(sum)
+		for c := range a.Watch(ctx) {
+			for _, s := range c.Lost {
+				if !owned[s] {
+					t.Errorf("lost %v, which was never gained", s)
+				}
+				delete(owned, s)
+			}
+			for _, s := range c.Gained {
+				owned[s] = true
+			}
+			sum <- len(owned)
+		}
+	}()
+	await := func(want int) {
+		t.Helper()
+		for n := range sum {
+			if n == want {
+				return
+			}
+		}
+		t.Fatalf("never owned %d", want)
+	}
+	await(16)
+	b := start(t, "b", say, nil, a)
+	await(8)
+	b.stop()
+	<-b.done
+	await(16)
+	cancel()
+	for n := range sum {
+		t.Logf("%d at the end", n)
+	}
+}
+
+// A shard moves when its handler has returned, and not before: the next owner's is
+// called after it. What asks the handler to end is Done.
+func TestShardMovesWhenItsHandlerHasReturned(t *testing.T) {
+	var running, beside atomic.Int32
+	told, returns := make(chan struct{}), make(chan struct{})
+	handler := func(ctx *fasthttp.RequestCtx) {
+		if running.Add(1) > 1 {
+			beside.Add(1)
+		}
+		defer running.Add(-1)
+		if string(ctx.Path()) == "/hang" {
+			<-ctx.Done()
+			close(told)
+			<-returns
+		}
+		say(ctx)
+	}
+	quick := func(c *embed.Config) { c.DrainTimeout = 500 * time.Millisecond }
+	a := start(t, "a", handler, quick)
+	b := start(t, "b", handler, quick, a)
+	until(t, "both own shards", func() error { return is(len(a.Owned()) == 8 && len(b.Owned()) == 8) })
+	key := "k0"
+	for i := 0; a.Owner(key) != "b"; i++ {
+		key = fmt.Sprintf("k%d", i)
+	}
+	hung := make(chan string, 1)
+	go func() {
+		_, body, err := a.try(context.Background(), "POST", "/hang", key, "")
+		hung <- fmt.Sprint(body, err)
+	}()
+	until(t, "the handler runs", func() error { return is(running.Load() == 1) })
+	next := make(chan string, 1)
+	b.stop() // its shards go to a
+	<-told   // at drain-timeout
+	go func() {
+		_, body, err := a.try(context.Background(), "POST", "/", key, "")
+		next <- fmt.Sprint(body, err)
+	}()
+	for range 1000 {
+		runtime.Gosched()
+	}
+	if n := running.Load(); n != 1 {
+		t.Errorf("%d handlers run", n)
+	}
+	close(returns)
+	if got := <-hung; !strings.Contains(got, `"code":"draining"`) {
+		t.Errorf("who was cut got %s", got)
+	}
+	if got := <-next; got != "a "+key+" <nil>" {
+		t.Errorf("the next got %q", got)
+	}
+	if beside.Load() > 0 {
+		t.Error("two handlers ran beside each other")
+	}
+}
+
+// Nobody can stop a handler. One that does not return when the node has to end ends the
+// process.
+func TestProcessEndsWhenAHandlerDoesNotReturn(t *testing.T) {
+	returns, exited := make(chan struct{}), make(chan error, 1)
+	began := make(chan struct{})
+	a := start(t, "a", func(*fasthttp.RequestCtx) {
+		close(began)
+		<-returns
+	}, func(c *embed.Config) {
+		c.DrainTimeout, c.ShutdownTimeout = 500*time.Millisecond, 2500*time.Millisecond
+		c.Exit = func(why error) {
+			select {
+			case exited <- why:
+			default:
+			}
+		}
+	})
+	go func() { _, _, _ = a.try(context.Background(), "GET", "/", "k", "") }()
+	<-began
+	a.stop()
+	if why := <-exited; why == nil || !strings.Contains(why.Error(), "ctx.Done") || !strings.Contains(a.log.String(), "process ends") {
+		t.Errorf("why = %v\n%s", why, a.log)
+	}
+	select {
+	case <-a.done:
+		t.Error("Run returned before the handler had")
+	default:
+	}
+	close(returns)
+	<-a.done
+}
+
+func TestHTTPHandlers(t *testing.T) {
+	var running atomic.Int32
+	ended := make(chan struct{})
+	a := start(t, "a", embed.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		running.Add(1)
+		defer running.Add(-1)
+		switch r.URL.Path {
+		case "/hijack":
+			_, _, err := http.NewResponseController(w).Hijack()
+			http.Error(w, err.Error(), http.StatusNotImplemented)
+		case "/panic":
+			panic("no such thing")
+		case "/late":
+			_, _ = io.WriteString(w, "half")
+			_ = http.NewResponseController(w).Flush()
+			panic("too late")
+		case "/stream":
+			_, _ = io.WriteString(w, "one ")
+			_ = http.NewResponseController(w).Flush()
+			_, _ = io.WriteString(w, "two")
+		case "/wait":
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			close(ended)
+		default:
+			body, _ := io.ReadAll(r.Body)
+			_, _ = fmt.Fprintf(w, "%s %s %s", r.Method, r.Header.Get("Shardway-Key"), body)
+		}
+	})), nil)
+	if status, body := a.ask(t, "PUT", "/", "k", "hi"); status != 200 || body != "PUT k hi" {
+		t.Errorf("%d %q", status, body)
+	}
+	if status, body := a.ask(t, "GET", "/stream", "k", ""); status != 200 || body != "one two" {
+		t.Errorf("stream: %d %q", status, body)
+	}
+	if status, body := a.ask(t, "GET", "/hijack", "k", ""); status != 501 || !strings.Contains(body, "--upstream") {
+		t.Errorf("hijack: %d %q", status, body)
+	}
+	if status, body := a.ask(t, "GET", "/panic", "k", ""); status != 500 || !strings.Contains(body, "app-failed") {
+		t.Errorf("panic: %d %q", status, body)
+	}
+	if status, body, err := a.try(t.Context(), "GET", "/late", "k", ""); err == nil {
+		t.Errorf("an answer that broke off looks whole: %d %q", status, body)
+	}
+	if !strings.Contains(a.log.String(), "no such thing") || !strings.Contains(a.log.String(), "embed_test.go") {
+		t.Errorf("no stack in the log: %s", a.log)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { _, _, _ = a.try(ctx, "GET", "/wait", "k", "") }()
+	until(t, "it waits", func() error { return is(running.Load() == 1) })
+	leave()
+	<-ended
+}
+
+func TestStreamAndGo(t *testing.T) {
+	written := make(chan error, 1)
+	a := start(t, "a", func(ctx *fasthttp.RequestCtx) {
+		switch string(ctx.Path()) {
+		case "/panic":
+			embed.Stream(ctx, func(w *bufio.Writer) {
+				_, _ = w.WriteString("half")
+				_ = w.Flush()
+				panic("no such thing")
+			})
+		case "/long":
+			embed.Stream(ctx, func(w *bufio.Writer) {
+				var err error
+				for err == nil {
+					_, _ = w.WriteString("more ")
+					err = w.Flush()
+				}
+				written <- err
+			})
+		default:
+			embed.Go(ctx, func() {})
+			embed.Stream(ctx, func(w *bufio.Writer) { _, _ = w.WriteString("all") })
+		}
+	}, nil)
+	if status, body := a.ask(t, "GET", "/", "k", ""); status != 200 || body != "all" {
+		t.Errorf("%d %q", status, body)
+	}
+	if status, body, err := a.try(t.Context(), "GET", "/panic", "k", ""); err == nil && status == 200 {
+		t.Errorf("an answer that broke off looks whole: %d %q", status, body)
+	}
+	ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer leave()
+	_, _, _ = a.try(ctx, "GET", "/long", "k", "")
+	if err := <-written; err == nil {
+		t.Error("Flush goes on after the client has left")
+	}
+}
+
+// Every mistake is told, with the field, the value and a remedy.
+func TestMistakesOfTheConfig(t *testing.T) {
+	_, err := embed.New(embed.Config{Lease: time.Hour, Weight: -1, Key: []string{"nonsense"}, Fence: "wooden", Args: []string{"--upstream", "http://127.0.0.1:1"}})
+	if err == nil {
+		t.Fatal("taken")
+	}
+	for _, want := range []string{"Config.Lease", "1h", "Config.Weight", "Config.Key", "nonsense", "Config.Fence", "wooden", "in this process", ";"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q:\n%v", want, err)
+		}
+	}
+	if _, err := embed.New(embed.Config{}); err == nil || !strings.Contains(err.Error(), "Config.Handler") {
+		t.Errorf("without a handler: %v", err)
+	}
+}
+
+// Config has every setting, and every setting of it is one.
+func TestConfigHasEverySetting(t *testing.T) {
+	own := map[string]bool{"Handler": true, "StreamBodies": true, "Exit": true, "Log": true, "Args": true, "Environ": true, "File": true, "Routes": true}
+	for _, s := range config.Settings() {
+		switch s.Name {
+		case "upstream", "health", "config": // those of an app elsewhere, and File
+			continue
+		}
+		name := strings.ReplaceAll(s.Name, "-", "")
+		field, ok := reflect.TypeFor[embed.Config]().FieldByNameFunc(func(f string) bool {
+			return strings.EqualFold(f, name) || strings.EqualFold(f, name+"s")
+		})
+		if !ok {
+			t.Errorf("Config has no field for --%s", s.Name)
+		}
+		own[field.Name] = true
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[embed.Config]()) {
+		if !own[f.Name] {
+			t.Errorf("Config.%s is no setting", f.Name)
+		}
+	}
+}

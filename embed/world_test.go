@@ -1,0 +1,142 @@
+package embed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"shardway/embed"
+)
+
+// ports hands out addresses below those that the system takes for others.
+func ports(tb testing.TB, n int) []string {
+	tb.Helper()
+	var free []string
+	for port := 27000; len(free) < n && port < 32000; port++ {
+		addr := fmt.Sprintf("127.0.0.1:%d", port)
+		ln, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", addr)
+		if err != nil {
+			continue
+		}
+		tb.Cleanup(func() { _ = ln.Close() }) // kept until the node takes it: others look for some too
+		_ = ln.Close()
+		free = append(free, addr)
+	}
+	return free
+}
+
+// member is a node of a test.
+type member struct {
+	*embed.Node
+	gossip string
+	stop   context.CancelFunc
+	done   chan struct{}
+	log    *lines
+}
+
+// lines is a log that several goroutines write.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+// start runs a node; more changes its Config. It joins those that are given.
+func start(tb testing.TB, id string, h fasthttp.RequestHandler, more func(*embed.Config), join ...*member) *member {
+	tb.Helper()
+	p := ports(tb, 4)
+	m := &member{gossip: p[3], done: make(chan struct{}), log: new(lines)}
+	c := embed.Config{
+		Handler: h, Log: m.log, LogFormat: "json", Node: id, Data: tb.TempDir(), Shards: 16, Key: []string{"header:X-User"},
+		Listen: p[0], Admin: p[1], Peer: p[2], Gossip: p[3],
+	}
+	for _, other := range join {
+		c.Join = append(c.Join, other.gossip)
+	}
+	if more != nil {
+		more(&c)
+	}
+	var err error
+	if m.Node, err = embed.New(c); err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.stop = cancel
+	go func() {
+		defer close(m.done)
+		if err := m.Run(ctx); err != nil {
+			tb.Errorf("Run of %s: %v\n%s", id, err, m.log)
+		}
+	}()
+	tb.Cleanup(func() {
+		cancel()
+		<-m.done
+	})
+	until(tb, "node "+id+" is ready", m.Ready)
+	return m
+}
+
+// until waits for a condition.
+func until(tb testing.TB, what string, cond func() error) {
+	tb.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for err := cond(); err != nil; err = cond() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("never: %s: %v", what, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func is(ok bool) error {
+	if !ok {
+		return errors.New("not yet")
+	}
+	return nil
+}
+
+// ask sends a request for a key and returns status and body.
+func (m *member) ask(tb testing.TB, method, path, key, body string) (int, string) {
+	tb.Helper()
+	status, text, err := m.try(tb.Context(), method, path, key, body)
+	if err != nil {
+		tb.Fatalf("%s %s: %v", method, path, err)
+	}
+	return status, text
+}
+
+func (m *member) try(ctx context.Context, method, path, key, body string) (int, string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+m.Addr().String()+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	r.Header.Set("X-User", key)
+	r.Close = true
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(text), err
+}
