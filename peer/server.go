@@ -189,7 +189,7 @@ func (s *server) forget(c *Conn) {
 }
 
 // add takes raw among the young, closing another one if they are too many. It
-// returns nil when the port is closing.
+// returns nil when the port is closing, or raw is the one too many.
 func (s *server) add(raw net.Conn) *youngConn {
 	s.mu.Lock()
 	if s.closed {

@@ -4,7 +4,12 @@ import (
 	"container/list"
 	"net"
 	"net/netip"
+	"time"
 )
+
+// spared is how long a handshake may take before it gives way to another of its
+// source: of a hundred that begin at once some end, and not each the other.
+const spared = 250 * time.Millisecond
 
 // young holds the connections that are not through the preface. Who sent one is
 // not known before that, but where it came from is: nobody finishes TCP's
@@ -12,7 +17,10 @@ import (
 // own connections make room for one more. Sources that are no node's share
 // MaxHandshakes besides; there the one with most makes room. However many
 // strangers knock, a node's heartbeats and Raft streams find their places, and
-// the streams of requests leave them some: a node dials 16 at once.
+// the streams of requests leave them some: a node dials 16 at once. One that has
+// hardly begun makes room only for a source with fewer than its own: else whoever
+// shares a node's address, and knocks without a pause, would let none of its
+// handshakes end.
 type young struct {
 	sources   map[string]*source
 	strangers int // connections of sources that are no node's
@@ -27,25 +35,34 @@ type source struct {
 
 // youngConn is a place; at is nil once it has been given back.
 type youngConn struct {
-	raw  net.Conn
-	from *source
-	at   *list.Element
+	raw   net.Conn
+	from  *source
+	at    *list.Element
+	began time.Time
 }
 
-// add takes a place, and returns the connection that has to go for it, if any.
+// add takes a place, and returns the connection that has to go for it, if any; that
+// may be raw itself, which has no place then.
 func (y *young) add(raw net.Conn, o *Options) (c *youngConn, out net.Conn) {
-	s := y.source(raw, o)
-	switch {
-	case s.conns.Len() >= o.MaxFromOne:
-		out = y.evict(s)
-	case !s.node && y.strangers >= o.MaxHandshakes:
-		out = y.evict(y.most())
+	s, now := y.source(raw, o), time.Now()
+	from := s // whose oldest makes room
+	full := s.conns.Len() >= o.MaxFromOne
+	if !full && !s.node && y.strangers >= o.MaxHandshakes {
+		full, from = true, y.most()
+	}
+	if full {
+		oldest, _ := from.conns.Front().Value.(*youngConn)
+		if now.Sub(oldest.began) < spared && (from == s || from.conns.Len() <= s.conns.Len()+1) {
+			return nil, raw
+		}
+		y.remove(oldest)
+		out = oldest.raw
 	}
 	if y.sources == nil {
 		y.sources = make(map[string]*source)
 	}
-	y.sources[s.key] = s // evict may have let it go
-	c = &youngConn{raw: raw, from: s}
+	y.sources[s.key] = s // remove may have let it go
+	c = &youngConn{raw: raw, from: s, began: now}
 	c.at = s.conns.PushBack(c)
 	if !s.node {
 		y.strangers++
@@ -93,13 +110,6 @@ func (y *young) most() *source {
 		}
 	}
 	return most
-}
-
-// evict takes the place of a source's oldest connection.
-func (y *young) evict(s *source) net.Conn {
-	c, _ := s.conns.Front().Value.(*youngConn)
-	y.remove(c)
-	return c.raw
 }
 
 // remove gives a place back; a second call does nothing.

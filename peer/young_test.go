@@ -111,6 +111,51 @@ func TestPlacesForHandshakesAreByAddress(t *testing.T) {
 	})
 }
 
+// Whoever shared an address with a node, and knocked there without a pause, pushed out
+// each of its handshakes before it could end: the oldest always went. Now those that
+// came first have a moment, and then one more takes the place of the oldest.
+func TestBurstOfOneAddressEndsInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newFromNets()
+		p := peer.New(peer.Options{
+			Node: "b", Cluster: in("c1"), MaxHandshakes: 8, MaxFromOne: 4, HandshakeTimeout: time.Hour,
+			Near: func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Serve(ctx, l) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
+		for _, addr := range []string{"10.0.0.1:1", "192.0.2.1:1"} { // a node's, and a stranger's
+			var all []net.Conn
+			for range 20 {
+				all = append(all, l.knock(t, addr))
+			}
+			for i, c := range all {
+				if open(c) != (i < 4) {
+					t.Errorf("%s: handshake %d of 20 is open: %v, want the first 4", addr, i, i >= 4)
+				}
+			}
+			time.Sleep(250 * time.Millisecond)
+			late := l.knock(t, addr)
+			if open(all[0]) || !open(all[1]) || !open(late) {
+				t.Errorf("%s: a slow handshake keeps its place for ever", addr)
+			}
+		}
+		// Among strangers a source that has less comes in beside one that has more.
+		for range 4 {
+			l.knock(t, "198.51.100.1:1")
+		}
+		if other := l.knock(t, "203.0.113.1:1"); !open(other) {
+			t.Error("another address does not come in beside a burst")
+		}
+	})
+}
+
 // Who has one address of IPv6 has all of its network, and would have a share of
 // places for each.
 func TestHandshakesFromOneNetworkAreBounded(t *testing.T) {
