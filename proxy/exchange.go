@@ -92,7 +92,7 @@ type verdict struct {
 	backoff             bool
 	committed, proposed uint64
 	seen                uint64 // the table that was looked at
-	gate                *gate  // wait for this besides: it tells when it is worth another look
+	gate                door   // wait for this besides: it tells when it is worth another look
 
 	// Of stepFail, and of stepHold when nothing else says it better.
 	code   problem.Code
@@ -287,7 +287,11 @@ func (c *client) remote(t *Table, r *Route) verdict {
 	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
 		return fail(problem.PeerUnreachable, mayHaveRun)
 	}
-	l, v := c.link(c.s.peers.pool(r.Node))
+	p := c.s.peers.pool(r.Node)
+	if crowd := p.busy.pass(c.countsFor()); crowd != nil {
+		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: crowd}
+	}
+	l, v := c.link(p)
 	if l == nil {
 		return v
 	}

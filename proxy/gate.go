@@ -30,7 +30,13 @@ type gate struct {
 	timer   *time.Timer
 }
 
-var _ queue.Gate = (*gate)(nil)
+var _ door = (*gate)(nil)
+
+// door is what requests wait for until it lets them through, and counts them.
+type door interface {
+	queue.Gate
+	count(n int)
+}
 
 // Passable reports whether it is worth a request's while to come again.
 func (g *gate) Passable() bool {

@@ -94,7 +94,7 @@ func (c *client) appendPeer(b []byte, p *trip) []byte {
 		b = append(b, "\r\n"...)
 	}
 	switch {
-	case !p.demand && !p.l.pool.gate.shut.Load():
+	case !p.demand && !p.l.pool.asks():
 		return b
 	case !p.demand: // what comes of it may be long in coming
 		return append(b, lineContinue+continueTell+"\r\n"...)

@@ -24,6 +24,7 @@ type pool struct {
 	life    context.Context //nolint:containedctx // of the Server's whole life
 	dialers *sync.WaitGroup
 	gate    gate
+	busy    busy
 	streams *streams
 
 	mu struct {
@@ -38,6 +39,9 @@ type pool struct {
 		closed  bool
 	}
 }
+
+// asks reports whether it matters to know soon that the place takes a request.
+func (p *pool) asks() bool { return p.gate.shut.Load() || p.busy.any.Load() > 0 }
 
 // take returns a connection without waiting, nil if there is none: then p.join
 // gets in line. Fresh asks for a connection that may carry a request which must

@@ -157,6 +157,7 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 			return nil
 		case res.Status() == 100 && p.r.Kind == Remote && res.Value(headerContinue) != nil:
 			p.l.pool.gate.served()
+			p.l.pool.busy.took(c.countsFor())
 			if p.demand {
 				p.demand = false
 				c.gone.disarm()
@@ -263,11 +264,15 @@ func (c *client) refused(p *trip) verdict {
 	if refusal == RefusedNoApp || refusal == RefusedBusy {
 		v.reason = ReasonUnreachable
 	}
+	pool := p.l.pool
 	if refusal == RefusedNoApp {
-		v.gate = &p.l.pool.gate
-		v.gate.close(errNoApp)
-	} else {
-		p.l.pool.gate.served()
+		pool.gate.close(errNoApp)
+		v.gate = &pool.gate
+		return v
+	}
+	pool.gate.served()
+	if refusal == RefusedBusy {
+		v.gate, v.backoff = pool.busy.refused(c.countsFor()), false
 	}
 	return v
 }
