@@ -12,6 +12,7 @@ import (
 	"shardway/admin"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
+	"shardway/node/logs"
 	"shardway/shardmap"
 )
 
@@ -31,7 +32,7 @@ func (n *Node) Do(ctx context.Context, a admin.Action) error {
 
 // do carries an action out on the leader.
 func (l *leading) do(ctx context.Context, a admin.Action) error {
-	l.log.Info().Stringer("action", a.Verb).Str("node", cut(a.Node)).Bool("force", a.Force).Str("by", cut(a.By)).Msg("action asked for")
+	l.log.Info().Stringer("action", a.Verb).Str("node", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Msg("action asked for")
 	switch a.Verb {
 	case admin.StepDown:
 		if err := await(ctx, l.raft.Transfer); err != nil {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"shardway/ack"
+	"shardway/node/logs"
 	"shardway/peer"
 )
 
@@ -36,8 +37,8 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 		buf = b
 		var hb ack.Heartbeat
 		if err := hb.UnmarshalBinary(b); err != nil || string(hb.Node) != c.Node() || hb.Server != serverID(c.Node(), c.Peer().Disk) {
-			if n.badBeats.pass() {
-				n.log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", cut(string(hb.Node))).Str("server", cut(hb.Server)).Msg("heartbeat not understood")
+			if n.badBeats.Pass(c.Node()) {
+				n.log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", logs.Cut(string(hb.Node))).Str("server", logs.Cut(hb.Server)).Msg("heartbeat not understood")
 			}
 			break
 		}
@@ -82,7 +83,7 @@ func (n *Node) deliver(ctx context.Context, in inbound) {
 		return
 	}
 	if err := n.acquaintance.judge(in.hb); err != nil && in.hb.Term == l.term {
-		if n.badBeats.pass() {
+		if n.badBeats.Pass(string(in.hb.Node)) {
 			n.log.Warn().Err(err).Str("peer", string(in.hb.Node)).Msg("heartbeat refused")
 		}
 		in.answer(ack.Answer{Term: l.term, Boot: in.hb.Boot, Beat: in.hb.Number, Refusal: ack.RefusedRollback, Known: n.acquaintance.table.Of(in.hb.Server).Boot})

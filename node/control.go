@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/node/rotation"
 	"shardway/peer"
 )
 
@@ -27,20 +28,25 @@ const (
 	askFounder = "founder" // of a node that was promised so: are you at it, or have you?
 	askTwin    = "twin"    // of any node: does another process speak under my id?
 	askTiming  = "timing"  // of the leader: change the timing
-	askRotate  = "rotate"  // of the leader: have the secret replaced
-	askSecret  = "secret"  // of any node: take a step of that
 	askWho     = "who"     // of any process: which one is it?
 )
 
+// asker is who asks on a control stream.
+type asker struct {
+	node string
+	// binding tells this stream from all others; see secret.Conn.
+	binding func() ([]byte, error)
+}
+
 type request struct {
-	What   string       `json:"what"`
-	Action admin.Action `json:"action,omitzero"`
-	Server string       `json:"server,omitempty"`
-	Proven proven       `json:"proven,omitzero"`
-	Timing admin.Timing `json:"timing,omitzero"`
-	By     string       `json:"by,omitempty"`
-	Nonce  uint64       `json:"nonce,omitempty"`
-	Firm   bool         `json:"firm,omitempty"`
+	What   string          `json:"what"`
+	Action admin.Action    `json:"action,omitzero"`
+	Server string          `json:"server,omitempty"`
+	Proven rotation.Proven `json:"proven,omitzero"`
+	Timing admin.Timing    `json:"timing,omitzero"`
+	By     string          `json:"by,omitempty"`
+	Nonce  uint64          `json:"nonce,omitempty"`
+	Firm   bool            `json:"firm,omitempty"`
 }
 
 type reply struct {
@@ -160,8 +166,8 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return n.founder.promise(ctx, from.node, q.Firm)
 	case askFounder:
 		return n.founder.needed()
-	case askSecret, askRotate:
-		return n.replyProven(ctx, from, q)
+	case rotation.AskStep, rotation.AskLead:
+		return n.rotation.Answer(ctx, from.node, q.What, q.Proven, from.binding)
 	case askTiming:
 		l := n.leadership()
 		if l == nil {

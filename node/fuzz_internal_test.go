@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/internal/secret"
+	"shardway/node/rotation"
 )
 
 // FuzzControl: a step of a rotation that another process asks for is read and
@@ -22,12 +23,12 @@ func FuzzControl(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, q := range []secretStep{
-		{Do: secretShow},
-		{Do: secretInstall, Fingerprint: next.Fingerprint(), By: known.Fingerprint(), Wrapped: wrapped},
-		{Do: secretInstall, Fingerprint: next.Fingerprint(), By: known.Fingerprint(), Wrapped: []byte("x")},
-		{Do: secretUse, Fingerprint: known.Fingerprint()},
-		{Do: secretRetire, Fingerprint: known.Fingerprint()},
+	for _, q := range []rotation.Step{
+		{Do: "show"},
+		{Do: "install", Fingerprint: next.Fingerprint(), By: known.Fingerprint(), Wrapped: wrapped},
+		{Do: "install", Fingerprint: next.Fingerprint(), By: known.Fingerprint(), Wrapped: []byte("x")},
+		{Do: "use", Fingerprint: known.Fingerprint()},
+		{Do: "retire", Fingerprint: known.Fingerprint()},
 		{Do: "give", Fingerprint: known.Fingerprint()},
 	} {
 		b, err := json.Marshal(q)
@@ -47,10 +48,10 @@ func FuzzControl(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := &Node{o: Options{Secrets: k}}
-		q := request{What: askSecret, Proven: proven{Body: b}}
+		n := &Node{rotation: rotation.New(rotation.Options{Secrets: k})}
+		q := request{What: rotation.AskStep, Proven: rotation.Proven{Body: b}}
 		if shows {
-			q.Proven.Proofs = k.List().Prove(binding, asking(askSecret), b)
+			q.Proven.Proofs = k.List().Prove(binding, "ask "+rotation.AskStep, b)
 		}
 		answer := n.answerOf(t.Context(), asker{node: "x", binding: func() ([]byte, error) { return binding, nil }}, q)
 		if bytes.Contains(answer, []byte("sw1_")) {

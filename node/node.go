@@ -20,6 +20,8 @@ import (
 	"shardway/node/consensus"
 	"shardway/node/disk"
 	"shardway/node/gossip"
+	"shardway/node/logs"
+	"shardway/node/rotation"
 	"shardway/peer"
 	"shardway/proxy"
 	"shardway/queue"
@@ -59,9 +61,8 @@ type Node struct {
 	leading      atomic.Pointer[leading]
 	asks         sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
 	ownAnswers   chan ack.Answer // cap 1: the newest answer of the own leader loop
-	rotating     sync.Mutex      // held while this node leads a rotation
-	refusals     pace            // of secret steps, in the log
-	badBeats     pace            // heartbeats that do not count, in the log
+	rotation     *rotation.Rotation
+	badBeats     logs.Seldom // heartbeats that do not count, in the log
 
 	started  time.Time
 	stopping atomic.Bool
@@ -101,6 +102,7 @@ func New(o Options) (*Node, error) {
 	n.proxy = proxy.New(n.proxyOptions())
 	n.suspects = newSuspects(n.port, n.refused)
 	n.founder = newFounder(n)
+	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
 	if o.CheckApp != nil {
 		n.health = &health{check: o.CheckApp, log: o.Log, turn: func() { hint(n.agent.wake) }}
 	}

@@ -1,13 +1,18 @@
 package node
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sync/atomic"
-	"time"
 
+	"shardway/admin"
 	"shardway/internal/secret"
+	"shardway/node/gossip"
+	"shardway/node/rotation"
+	"shardway/peer"
 )
 
 // known reports whether a node may speak with this one: gossip shows it, or it
@@ -45,86 +50,74 @@ func (n *Node) followSecrets() {
 // certificate, or whom it believes, has changed.
 func (n *Node) RenewPeers() { n.proxy.RenewPeers() }
 
-// What a node does with its secrets when another one asks it to.
-const (
-	secretShow    = "show"
-	secretInstall = "install" // accept the secret in Wrapped too
-	secretUse     = "use"     // use that of Fingerprint, accept the others
-	secretRetire  = "retire"  // accept no other than that of Fingerprint
+var (
+	_ admin.Rotator    = (*Node)(nil)
+	_ rotation.Cluster = rotating{}
 )
 
-type secretStep struct {
-	Do          string `json:"do"`
-	Fingerprint string `json:"fingerprint,omitempty"`
-	// Wrapped is the line of the secret to install, for this stream and for who
-	// has the secret By.
-	By      string `json:"by,omitempty"`
-	Wrapped []byte `json:"wrapped,omitempty"`
-}
-
-type secretState struct {
-	Held []secret.Held `json:"held"`
-}
-
-// secretStep takes a step of a rotation that another node leads and that has
-// shown some of this node's secrets; what they allow decides secret.Keeper.
-func (n *Node) secretStep(from string, s secretStep, shown secret.List, binding []byte) (secretState, error) {
-	k := n.o.Secrets
-	if k == nil {
-		return secretState{}, errNoSecrets
+// Rotate replaces the cluster's secret on every node, through the leader. One
+// that stopped half way is taken up where it stood.
+func (n *Node) Rotate(ctx context.Context, by string) (admin.Rotation, error) {
+	// As long as serveControl takes for one that another node asked for.
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	if n.o.Secrets == nil {
+		return admin.Rotation{}, rotation.ErrNoSecrets
 	}
-	var err error
-	switch s.Do {
-	case secretShow:
-	case secretInstall:
-		var add secret.Secret
-		if add, err = unwrap(k.List(), s, binding); err == nil {
-			err = k.Install(add, shown)
+	if n.leadership() != nil {
+		return n.rotation.Lead(ctx, by)
+	}
+	leader := n.leader()
+	if leader == "" {
+		return admin.Rotation{}, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
+	}
+	return n.rotation.Ask(ctx, leader, by)
+}
+
+// rotating is the node as its rotation sees it.
+type rotating struct{ n *Node }
+
+// Leads reports whether this node leads.
+func (r rotating) Leads() bool { return r.n.leadership() != nil }
+
+// Everybody returns the nodes of the configuration, running or not, and those that
+// gossip sees.
+func (r rotating) Everybody() (nodes, outside []string) {
+	voters, others := r.n.servers()
+	all := map[string]bool{}
+	for _, server := range slices.Concat(voters, others) {
+		all[nodeOf(server)] = true
+	}
+	for _, m := range r.n.gossip.Members() {
+		switch {
+		case m.Status != gossip.Alive && m.Status != gossip.Leaving:
+		case m.Node:
+			all[m.ID] = true
+		default:
+			outside = append(outside, m.ID)
 		}
-	case secretUse:
-		err = k.Use(s.Fingerprint, shown)
-	case secretRetire:
-		err = k.Retire(s.Fingerprint, shown)
-	default:
-		err = fmt.Errorf("node: unknown step %q: is the other node newer?", s.Do)
 	}
-	switch {
-	case err != nil && n.refusals.pass():
-		n.log.Warn().Err(err).Str("step", cut(s.Do)).Str("secret", cut(s.Fingerprint)).Str("peer", from).Msg("secret step refused")
-	case err != nil:
-	case s.Do != secretShow:
-		n.log.Info().Str("step", s.Do).Str("secret", s.Fingerprint).Str("peer", from).Msg("secret step taken")
-	}
-	return secretState{Held: k.Held()}, err
+	return slices.Sorted(maps.Keys(all)), outside
 }
 
-// unwrap returns the secret that a step brings.
-func unwrap(l secret.List, s secretStep, binding []byte) (secret.Secret, error) {
-	by, ok := l.Find(s.By)
+// Ask asks over a stream that TLS is beneath.
+func (r rotating) Ask(ctx context.Context, node, what string, compose func(binding []byte) (rotation.Proven, error)) (json.RawMessage, error) {
+	return r.n.converse(ctx, node, func(c *peer.Conn) (request, error) {
+		binding, err := bindingOf(c)
+		if err != nil {
+			return request{}, err
+		}
+		p, err := compose(binding)
+		return request{What: what, Proven: p}, err
+	})
+}
+
+// bindingOf returns what tells a stream from all others, an error if no TLS is
+// beneath it.
+func bindingOf(c *peer.Conn) ([]byte, error) {
+	b, ok := c.NetConn().(interface{ Binding() ([]byte, error) })
 	if !ok {
-		return secret.Secret{}, errors.New("node: the secret that wraps the new one is not here")
+		return nil, errors.New("node: the stream is not sealed, so nobody can show a secret on it")
 	}
-	line, err := by.Unwrap(binding, s.Wrapped)
-	if err != nil {
-		return secret.Secret{}, err
-	}
-	add, err := secret.ParseLine(string(line))
-	if err == nil && add.Fingerprint() != s.Fingerprint {
-		err = errors.New("node: the secret is another one than the step names")
-	}
-	return add, err
+	return b.Binding()
 }
-
-// pace lets something through once in a second. The zero value is ready.
-type pace struct{ last atomic.Int64 } // UnixNano
-
-func (p *pace) pass() bool {
-	now, last := time.Now().UnixNano(), p.last.Load()
-	return now-last >= int64(time.Second) && p.last.CompareAndSwap(last, now)
-}
-
-// maxWord is as long as a node's id, a disk's, or who has asked and from where.
-const maxWord = 256
-
-// cut bounds a word of another process for the log.
-func cut(s string) string { return s[:min(len(s), maxWord)] }

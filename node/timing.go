@@ -11,6 +11,7 @@ import (
 	"shardway/ack"
 	"shardway/admin"
 	"shardway/internal/bounds"
+	"shardway/node/logs"
 )
 
 var _ admin.Retimer = (*Node)(nil)
@@ -96,7 +97,7 @@ func (l *leading) retime(ctx context.Context, change admin.Timing, by string) (a
 	}
 	if err := await(ctx, func() error { return l.raft.Apply(entry) }); err != nil {
 		if err = refusal(err); !errors.Is(err, admin.ErrRefused) {
-			l.log.Warn().Err(err).Str("timing", describe(want)).Str("by", cut(by)).Msg("timing perhaps changed")
+			l.log.Warn().Err(err).Str("timing", describe(want)).Str("by", logs.Cut(by)).Msg("timing perhaps changed")
 		}
 		return admin.TimingState{}, err
 	}
@@ -104,7 +105,7 @@ func (l *leading) retime(ctx context.Context, change admin.Timing, by string) (a
 	if s = l.n.fsm.state.Load(); s.Timing() != want {
 		return admin.TimingState{}, fmt.Errorf("%w: another change came first: look at `shardway timing`", admin.ErrRefused)
 	}
-	l.log.Info().Str("timing", describe(want)).Str("before", describe(was.Timing())).Str("by", cut(by)).Msg("timing changed")
+	l.log.Info().Str("timing", describe(want)).Str("before", describe(was.Timing())).Str("by", logs.Cut(by)).Msg("timing changed")
 	t := stateOf(s)
 	t.BeforeCounts = bounds.Short(max(want.DeadAfter, was.Timing().DeadAfter))
 	return t, nil

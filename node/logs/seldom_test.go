@@ -1,0 +1,42 @@
+package logs_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/node/logs"
+)
+
+// One line a second was for everybody: a node that misbehaved hid what all the others
+// were refused for.
+func TestOnePeerDoesNotHideTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s logs.Seldom
+		passed := map[string]int{}
+		for range 30 { // 3 s
+			for range 100 {
+				for _, peer := range []string{"a", "b"} {
+					if s.Pass(peer) {
+						passed[peer]++
+					}
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if passed["a"] != 3 || passed["b"] != 3 {
+			t.Errorf("in 3 s passed %v, want one a second of each", passed)
+		}
+		time.Sleep(time.Second)
+		n := 0
+		for i := range 10_000 {
+			if s.Pass(fmt.Sprint(i)) {
+				n++
+			}
+		}
+		if n > 300 {
+			t.Errorf("%d lines of as many names in one moment", n)
+		}
+	})
+}
