@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/valyala/fasthttp"
+
+	"shardway/embed"
 )
 
 // sizes of answers, in bytes. The path says which.
@@ -19,21 +21,7 @@ var sizes = []int{100, 10 << 10}
 // serveBackend answers /SIZE with that many bytes, at as little cost as it can, at
 // every address of a comma-separated list.
 func serveBackend(ctx context.Context, addrs string) error {
-	bodies := make(map[string][]byte)
-	for _, n := range sizes {
-		bodies["/"+strconv.Itoa(n)] = bytes.Repeat([]byte("x"), n)
-	}
-	srv := &fasthttp.Server{
-		Name: "backend",
-		Handler: func(c *fasthttp.RequestCtx) {
-			body, ok := bodies[string(c.Path())]
-			if !ok {
-				c.SetStatusCode(fasthttp.StatusNotFound)
-			}
-			c.SetContentType("text/plain")
-			c.Response.SetBodyRaw(body)
-		},
-	}
+	srv := &fasthttp.Server{Name: "backend", Handler: answers()}
 	ends := make(chan error, strings.Count(addrs, ",")+1) // one message of each listener
 	for addr := range strings.SplitSeq(addrs, ",") {
 		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
@@ -48,4 +36,29 @@ func serveBackend(ctx context.Context, addrs string) error {
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+// answers is the handler of the backend, and of the app in a node.
+func answers() fasthttp.RequestHandler {
+	bodies := make(map[string][]byte)
+	for _, n := range sizes {
+		bodies["/"+strconv.Itoa(n)] = bytes.Repeat([]byte("x"), n)
+	}
+	return func(c *fasthttp.RequestCtx) {
+		body, ok := bodies[string(c.Path())]
+		if !ok {
+			c.SetStatusCode(fasthttp.StatusNotFound)
+		}
+		c.SetContentType("text/plain")
+		c.Response.SetBodyRaw(body)
+	}
+}
+
+// serveEmbedded runs a node with the backend's handler in its process.
+func serveEmbedded(ctx context.Context, args []string) error {
+	n, err := embed.New(embed.Config{Args: args, Handler: answers()})
+	if err != nil {
+		return err
+	}
+	return n.Run(ctx)
 }

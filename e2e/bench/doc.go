@@ -12,6 +12,10 @@
 // X-Forwarded-*, Via and a request id, log no requests. Ours runs with the flags
 // of the README.
 //
+// Two further lines show an app in the process of its node (package embed): "app
+// behind shardway" is the cost of node and backend together, "app in shardway" that of
+// one process with the backend's handler within.
+//
 // The lines take turns within each case, so that whatever else the machine does
 // meets all of them. CPU time is that of all processes of a line, children
 // included, from /proc/PID/stat before and after; results are medians of the

@@ -40,6 +40,7 @@ type options struct {
 func run() error {
 	var o options
 	backend := flag.String("backend", "", "serve fixed answers at this address, and nothing else")
+	embedded := flag.Bool("embedded", false, "run a node with the same answers in its process, with the flags of shardway run that follow --")
 	only := flag.String("only", "", "regular expression: the cases to run")
 	lines := flag.String("lines", "", "regular expression: the lines to run")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each case")
@@ -51,6 +52,9 @@ func run() error {
 	defer stop()
 	if *backend != "" {
 		return serveBackend(ctx, *backend)
+	}
+	if *embedded {
+		return serveEmbedded(ctx, flag.Args())
 	}
 	var err1, err2 error
 	o.only, err1 = regexp.Compile(*only)

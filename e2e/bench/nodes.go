@@ -20,6 +20,14 @@ import (
 	"shardway/internal/secret"
 )
 
+// embedded is the kind of nodes that have the backend's handler in their process.
+const embedded = "embedded"
+
+// withApp is a line whose cost includes that of the backend.
+func (b *stage) withApp(l *line) *line {
+	return &line{name: "app behind " + l.name, hops: l.hops, target: l.target, procs: append([]*process{b.backend}, l.procs...), pprof: l.pprof}
+}
+
 // startNodes starts a cluster of two nodes, a and b, each before a backend. One
 // hop asks a for keys of its own, two hops ask it for b's. The kind tells clusters
 // apart; one of kind TLS has a secret.
@@ -33,7 +41,19 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 	}
 	var flags []string
 	name := "shardway → shardway"
-	if kind != "" {
+	first := "shardway"
+	run := func(i int) []string {
+		return []string{program, "run", "--upstream", "http://" + b.backends[i]}
+	}
+	switch kind {
+	case embedded:
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		first = "app in shardway"
+		run = func(int) []string { return []string{self, "-embedded", "--"} }
+	case "TLS":
 		name += ", " + kind
 		path := filepath.Join(b.dir, "secret")
 		if err := secret.WriteFile(path, secret.List{secret.Generate(time.Now())}); err != nil {
@@ -44,11 +64,10 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 	var procs []*process
 	for i, id := range ids {
 		own, other := at[perNode*i:], at[perNode*(len(ids)-1-i):]
-		args := append([]string{
-			program, "run", "--node", id, "--data", filepath.Join(b.dir, "data-"+id+kind),
-			"--upstream", "http://" + b.backends[i], "--listen", own[0], "--admin", own[1], "--gossip", own[2], "--peer", own[3],
+		args := slices.Concat(run(i), []string{
+			"--node", id, "--data", filepath.Join(b.dir, "data-"+id+kind), "--listen", own[0], "--admin", own[1], "--gossip", own[2], "--peer", own[3],
 			"--join", other[2], "--expect", "2",
-		}, flags...)
+		}, flags)
 		p, err := b.launch(ctx, "node-"+id+kind, own[0], nil, args...)
 		if err != nil {
 			return nil, err
@@ -59,7 +78,7 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 		return nil, err
 	}
 	return []*line{
-		{name: "shardway", hops: 1, target: at[0], procs: procs[:1], pprof: []string{at[1]}},
+		{name: first, hops: 1, target: at[0], procs: procs[:1], pprof: []string{at[1]}},
 		{name: name, hops: 2, target: at[0], procs: procs, pprof: []string{at[1], at[perNode+1]}},
 	}, nil
 }

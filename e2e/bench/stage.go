@@ -27,6 +27,7 @@ type stage struct {
 	ports    *cluster.Ports
 	children []*process
 	backends []string
+	backend  *process
 	maps     []cluster.Map // of each cluster
 }
 
@@ -121,7 +122,11 @@ func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes = append(nodes, sealed[1]) // one hop is the same
+	within, err := b.startNodes(ctx, o.node, embedded)
+	if err != nil {
+		return nil, err
+	}
+	nodes = append(nodes, sealed[1], b.withApp(nodes[0]), within[0]) // one hop is the same
 	all := []*line{{name: "direct", target: b.backends[0]}}
 	for _, f := range []func(context.Context) ([]*line, error){b.nginx, b.haproxy} {
 		more, err := f(ctx)
@@ -149,7 +154,7 @@ func (b *stage) startBackends(ctx context.Context) error {
 		return err
 	}
 	// One thread: what it takes is taken from what is measured.
-	_, err = b.launch(ctx, "backend", b.backends[2], []string{"GOMAXPROCS=1"}, self, "-backend", strings.Join(b.backends, ","))
+	b.backend, err = b.launch(ctx, "backend", b.backends[2], []string{"GOMAXPROCS=1"}, self, "-backend", strings.Join(b.backends, ","))
 	return err
 }
 
