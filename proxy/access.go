@@ -47,22 +47,6 @@ func (c *client) openAccount() {
 	c.x.account.received, c.x.account.sent = c.h.Received(), c.h.Sent()+int64(w.Pending())
 }
 
-// timed runs a trip and keeps account of it.
-func (c *client) timed(p *trip) verdict {
-	a := &c.x.account
-	if a.began.IsZero() {
-		return c.run(p)
-	}
-	began := time.Now()
-	a.epoch = p.epoch
-	if a.owner = c.s.o.Node; p.r.Kind == Remote {
-		a.owner = p.r.Node
-	}
-	v := c.run(p)
-	a.upstream += time.Since(began)
-	return v
-}
-
 // timedHold waits and keeps account of it.
 func (c *client) timedHold(v verdict) verdict {
 	a := &c.x.account

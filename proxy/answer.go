@@ -80,6 +80,29 @@ func (c *client) writeAnswer(status int, body, lines []byte) {
 	}
 }
 
+// probe answers a request for Options.ProbePath.
+func (c *client) probe() bool {
+	path := c.set.ProbePath
+	if path == "" || string(c.req.Path()) != path || c.s.o.Probe == nil {
+		return false
+	}
+	status, text := 200, "ready\n"
+	if ready, reason := c.s.o.Probe(); !ready {
+		status, text = 503, reason+"\n"
+	}
+	c.writeAnswer(status, []byte(text), []byte("Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"))
+	return true
+}
+
+// appendStatusLine appends a status line with the usual words.
+func appendStatusLine(b []byte, status int, text string) []byte {
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	b = append(b, text...)
+	return append(b, "\r\n"...)
+}
+
 // answerFailure answers with what an attempt came to.
 func (c *client) answerFailure(v verdict) {
 	p := &problem.Problem{Code: v.code, Detail: v.detail}
@@ -115,25 +138,3 @@ func (c *client) answerSlow() {
 	c.x.keep = false
 	c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the head of the request did not come in time"})
 }
-
-// problem counts an answer that the proxy made itself.
-func (m *metrics) problem(code problem.Code) {
-	for i, known := range problemCodes() {
-		if code == known {
-			m.errors[i].Add(1)
-			return
-		}
-	}
-}
-
-// problemCodes lists the codes of this package's answers.
-func problemCodes() [errorCodes]problem.Code {
-	return [errorCodes]problem.Code{
-		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
-		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
-		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadTooLarge,
-		problem.RequestTimeout, problem.Draining, problem.ConnectTimeout, problem.AppFailed,
-	}
-}
-
-const errorCodes = 18

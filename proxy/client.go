@@ -2,9 +2,7 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"net"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -111,103 +109,10 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	return o
 }
 
-// serve carries one request after the other until the connection ends.
-func (c *client) serve() {
-	c.s.conns.add(c)
-	defer c.s.conns.remove(c)
-	defer c.s.heads.over(&c.head)
-	defer c.cancel()
-	stop := context.AfterFunc(c.ctx, func() { c.shut(causeShutdown) })
-	defer func() {
-		stop()
-		if v := recover(); v != nil {
-			c.fall(v)
-			return
-		}
-		_ = c.h.Close() // the last use of it
-		c.h.Release()
-	}()
-	if c.s.hard.Err() != nil {
-		c.shut(causeShutdown) // as Shutdown did with those that there were
-	}
-	for c.next() {
-		c.exchange()
-		if !c.settle() {
-			return
-		}
-	}
-}
-
-// next reads a request head; false means that there is none to run.
-func (c *client) next() bool {
-	c.h.Idle()
-	c.idle.Store(int64(c.s.clock.now()))
-	err := c.h.ReadRequest(&c.req)
-	c.idle.Store(0)
-	c.use(c.s.set.Load())
-	if err == nil {
-		return true
-	}
-	c.x = exchange{}
-	var bad *h1.Error
-	switch {
-	case errors.As(err, &bad):
-		c.answerBad(bad)
-		c.accountBad()
-		c.h.CloseLinger()
-	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.h.Buffered()) > 0:
-		c.answerSlow()
-		c.accountBad()
-		c.h.CloseLinger()
-	}
-	return false
-}
-
-// drainLimit is how much of a body that nobody wants is read, so that the
-// connection can go on.
-const drainLimit = 64 << 10
-
-// settle brings the connection to the next request: what is left of the body is
-// read away, or else the connection is closed so that the client can still read
-// its answer. False means that it is closed.
-func (c *client) settle() bool {
-	c.freeBody()
-	if c.x.onDemand && !c.x.asked {
-		return c.x.keep // the ingress has not sent the body and will not
-	}
-	if c.x.cut {
-		return false
-	}
-	body := &c.req.Body
-	if c.x.keep && body.Done() {
-		return true
-	}
-	if c.x.keep && !c.up.broken && c.drains() {
-		usual := c.h.Timeouts()
-		hasty := usual // the rate stays: this is a body as any other
-		hasty.Body = min(usual.Body, time.Second)
-		c.h.SetTimeouts(hasty)
-		err := body.Drain(drainLimit)
-		c.h.SetTimeouts(usual)
-		if err == nil {
-			return true
-		}
-	}
-	c.h.CloseLinger()
-	return false
-}
-
 // draining reports whether the connection is to end with its present answer
 // because the node is leaving. Streams of other nodes go on to the end: who
 // forwards here knows by the map when to stop.
 func (c *client) draining() bool { return c.ingress == "" && c.s.draining.Load() }
-
-// drains reports whether the rest of the body may be worth reading away: it is
-// not known to be too long, and not one that the client may never send.
-func (c *client) drains() bool {
-	body := &c.req.Body
-	return body.Remaining() <= drainLimit && (!c.req.Expects() || body.Begun())
-}
 
 // left is called, from another goroutine, when the client has closed its side.
 func (c *client) left() {
@@ -226,16 +131,6 @@ func (c *client) shut(why cause) {
 	closeAll(closes)
 	c.cancel()
 	_ = c.h.Close() // its goroutine meets the error
-}
-
-// begin begins a run, unless the connection is being closed.
-func (c *client) begin(kind Kind, l *link, node *string) bool {
-	flags := uint64(0)
-	if c.x.keyless {
-		flags = slotKeyless
-	}
-	c.slot.begin(kind, c.x.shard, flags, l, node)
-	return !c.down.Load()
 }
 
 // askLease is asked right before the first byte goes to the app.

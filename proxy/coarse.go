@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/http"
 	"sync/atomic"
 	"time"
 )
@@ -24,3 +25,18 @@ func (c *coarse) start(now time.Time) {
 func (c *coarse) set(now time.Time) { c.nanos.Store(int64(now.Sub(c.origin))) }
 
 func (c *coarse) now() time.Duration { return time.Duration(c.nanos.Load()) }
+
+// tick sets the clock, and makes the date anew when the second has changed.
+func (s *Server) tick() {
+	now := time.Now()
+	s.clock.set(now)
+	second := now.Unix()
+	if s.second.Swap(second) == second {
+		return
+	}
+	date := []byte(time.Unix(second, 0).UTC().Format(http.TimeFormat))
+	s.now.Store(&date)
+}
+
+// date returns the value of a Date header, at most a second and a sweep old.
+func (s *Server) date() []byte { return *s.now.Load() }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/internal/address"
+	"shardway/internal/problem"
 	"shardway/proxy/h1"
 )
 
@@ -38,6 +39,115 @@ type link struct {
 	// young is set while the pool counts it as new, until settling ends that.
 	young    atomic.Bool
 	settling *time.Timer
+}
+
+// link gets a connection: an idle one, or else the next that is given back or newly
+// made. Without one it returns the verdict.
+func (c *client) link(p *pool) (*link, verdict) {
+	// Where one connection broke, others may have.
+	fresh := c.x.safety != safeMethod || c.x.mayHaveRun()
+	unused := c.x.stale >= maxStale
+	if !unused {
+		if l := p.take(c.countsFor(), fresh); l != nil {
+			return l, verdict{}
+		}
+	}
+	w := &waiter{place: c.countsFor(), fresh: fresh, unused: unused}
+	for {
+		l, dialed, err := p.join(w)
+		if l == nil && err == nil {
+			l, err = c.inLine(p, w, dialed)
+		}
+		switch {
+		case err != nil:
+			return nil, c.noLink(p, err)
+		case !l.reused, !w.unused && l.Alive() && (!fresh || l.socket):
+			p.spare()
+			return l, verdict{}
+		}
+		p.drop(l) // a new one is made in its place
+		w.unused = false
+	}
+}
+
+// countsFor is what the request's connections count for.
+func (c *client) countsFor() int {
+	if c.x.keyless {
+		return unshared
+	}
+	return int(c.x.shard)
+}
+
+// inLine waits in line. Only who waits for others to be done takes a place in the
+// queue: dialed says that there will be a connection as soon as it can be made.
+func (c *client) inLine(p *pool, w *waiter, dialed bool) (*link, error) {
+	limit := ownerWait
+	if c.ingress == "" {
+		limit = c.timeLeft(time.Now()) // connecting counts as waiting
+	}
+	if w.left(c.s.o.Cluster.Table(), p.node) {
+		_ = p.leave(w)
+		return nil, errLook
+	}
+	if dialed {
+		return p.await(w, c.ctx.Done(), max(limit, c.s.set.Load().ConnectTimeout+ownerWait))
+	}
+	if c.ingress == "" {
+		if v := c.enter(); v.step != 0 {
+			_ = p.leave(w)
+			return nil, &queueFullError{v}
+		}
+	}
+	c.gone.arm()
+	c.gone.start()
+	defer c.gone.disarm()
+	return p.await(w, c.ctx.Done(), limit)
+}
+
+// queueFullError ends a wait for a connection that the queue had no place for.
+type queueFullError struct{ v verdict }
+
+func (e *queueFullError) Error() string { return e.v.detail }
+
+// noLink makes a verdict of why there is no connection.
+func (c *client) noLink(p *pool, err error) verdict {
+	var full *queueFullError
+	switch {
+	case c.down.Load():
+		return done
+	case errors.As(err, &full):
+		return full.v
+	case errors.Is(err, errLook):
+		return verdict{step: stepAgain}
+	}
+	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
+	if p.gate.shut.Load() {
+		v.gate, v.backoff = &p.gate, false
+	}
+	if errors.Is(err, errShut) {
+		err = p.gate.reason()
+	}
+	switch {
+	case errors.Is(err, errNoApp):
+		v.refusal = RefusedNoApp
+		return v
+	case p.node != "":
+		v.code = problem.PeerUnreachable
+	case errors.Is(err, errShare):
+		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
+		v.detail = "the shard has its share of the connections to the app (--shard-conns), all in use"
+		return v
+	case errors.Is(err, errBusy):
+		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
+		v.detail = "all connections to the app are in use"
+		return v
+	case isTimeout(err) || errors.Is(err, errDialing):
+		v.code, v.refusal = problem.ConnectTimeout, RefusedNoApp
+	default:
+		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
+	}
+	v.detail = c.s.unreached(err)
+	return v
 }
 
 // newLink wraps a connection just made.

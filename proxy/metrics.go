@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"shardway/internal/problem"
 )
 
 // Codes that metrics tell apart: 100 to 599.
@@ -55,6 +57,28 @@ func (m *metrics) request(kind Kind, code int) {
 		m.requests[kind][i].Add(1)
 	}
 }
+
+// problem counts an answer that the proxy made itself.
+func (m *metrics) problem(code problem.Code) {
+	for i, known := range problemCodes() {
+		if code == known {
+			m.errors[i].Add(1)
+			return
+		}
+	}
+}
+
+// problemCodes lists the codes of this package's answers.
+func problemCodes() [errorCodes]problem.Code {
+	return [errorCodes]problem.Code{
+		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
+		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
+		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadTooLarge,
+		problem.RequestTimeout, problem.Draining, problem.ConnectTimeout, problem.AppFailed,
+	}
+}
+
+const errorCodes = 18
 
 // cut counts requests cut for a reason.
 func (m *metrics) cut(reason string, n int) {

@@ -2,79 +2,12 @@ package proxy
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
 	"shardway/shardmap"
 )
-
-// owner serves a request that another node forwarded, or refuses it. It never
-// forwards it (G8), and it waits no longer than ownerWait: requests wait where
-// their client is.
-func (c *client) owner() {
-	committed, proposed, ok := c.readForwarded()
-	if !ok {
-		c.answer(&problem.Problem{Code: problem.Misrouted, Detail: "not a forwarded request"})
-		c.x.keep = false
-		return
-	}
-	t := c.s.o.Cluster.Table()
-	if committed > t.committed || proposed > t.proposed {
-		// Without a lease there is nothing to wait for, and what waits here when
-		// the shard is taken counts as sent: a node whose disk hangs is behind
-		// for seconds.
-		if c.s.o.Cluster.LeaseLeft() <= 0 {
-			c.refuse(RefusedNoLease)
-			return
-		}
-		if !c.catchUp(committed, proposed) {
-			c.refuse(RefusedHeld)
-			return
-		}
-		t = c.s.o.Cluster.Table()
-	}
-	if int(c.x.shard) >= t.Shards() {
-		c.refuse(RefusedHeld)
-		return
-	}
-	for {
-		v := c.ownerAttempt(t)
-		switch v.step {
-		case stepAgain:
-			t = c.s.o.Cluster.Table()
-			continue
-		case stepHold:
-			if c.ownerPause(v) {
-				t = c.s.o.Cluster.Table()
-				continue
-			}
-			c.ownerHold(v)
-		case stepFail:
-			if !c.down.Load() {
-				c.answerFailure(v)
-			}
-		case stepDone:
-		}
-		return
-	}
-}
-
-// ownerAttempt runs the request if this node owns its shard.
-func (c *client) ownerAttempt(t *Table) verdict {
-	if c.x.keyless {
-		return c.local(t, &c.s.keyless)
-	}
-	r := t.Route(c.x.shard)
-	if r.Kind != Local {
-		return verdict{step: stepHold, refusal: refusalFor(r)}
-	}
-	if err := c.gather(); err != nil {
-		return c.badBody(err)
-	}
-	return c.local(t, r)
-}
 
 // ownerPause waits a moment with a safe request whose connections broke: of an app
 // that dies one after the other does. True means that it may go again; how often,
@@ -162,27 +95,4 @@ func (c *client) refuse(why Refusal) {
 	c.extra = c.appendTries(c.extra)
 	c.writeAnswer(421, nil, c.extra)
 	c.s.metrics.request(Remote, 421)
-}
-
-// probe answers a request for Options.ProbePath.
-func (c *client) probe() bool {
-	path := c.set.ProbePath
-	if path == "" || string(c.req.Path()) != path || c.s.o.Probe == nil {
-		return false
-	}
-	status, text := 200, "ready\n"
-	if ready, reason := c.s.o.Probe(); !ready {
-		status, text = 503, reason+"\n"
-	}
-	c.writeAnswer(status, []byte(text), []byte("Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"))
-	return true
-}
-
-// appendStatusLine appends a status line with the usual words.
-func appendStatusLine(b []byte, status int, text string) []byte {
-	b = append(b, "HTTP/1.1 "...)
-	b = strconv.AppendInt(b, int64(status), 10)
-	b = append(b, ' ')
-	b = append(b, text...)
-	return append(b, "\r\n"...)
 }

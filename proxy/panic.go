@@ -34,15 +34,6 @@ func (c *client) fall(v any) {
 	}
 }
 
-// release lowers the in-flight count of the shard that the request was admitted
-// for. A second call does nothing.
-func (c *client) release() {
-	if lower := c.admitted; lower != nil {
-		c.admitted = nil
-		lower()
-	}
-}
-
 // pumpSafely is pump for the goroutine that sends a body.
 func (c *client) pumpSafely(send func() error) (err error) {
 	defer func() {

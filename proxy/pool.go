@@ -198,6 +198,17 @@ func (p *pool) reap(age time.Duration) {
 	}
 }
 
+// renew closes the idle connections; those in use go on and come back.
+func (p *pool) renew() {
+	p.mu.Lock()
+	idle := p.mu.idle
+	p.mu.idle = nil
+	p.mu.Unlock()
+	for _, l := range idle {
+		p.drop(l)
+	}
+}
+
 // closeIdle closes all idle connections, and each other one when it comes back.
 // Who is in line looks at the table again, and for another pool.
 func (p *pool) closeIdle() {

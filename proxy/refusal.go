@@ -51,3 +51,16 @@ func refusalOf(v []byte) (r Refusal, ok bool) {
 	}
 	return 0, false
 }
+
+// refusalFor says why a node that finds r does not serve the shard.
+func refusalFor(r *Route) Refusal {
+	switch {
+	case r.Kind != Held:
+		return RefusedNotOwner
+	case r.Reason == ReasonNoLease:
+		return RefusedNoLease
+	case r.Reason == ReasonOrphaned:
+		return RefusedNotOwner
+	}
+	return RefusedHeld
+}

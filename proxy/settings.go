@@ -99,17 +99,6 @@ func (s *Server) Apply(next Settings) {
 	s.peers.renew()
 }
 
-// renew closes the idle connections; those in use go on and come back.
-func (p *pool) renew() {
-	p.mu.Lock()
-	idle := p.mu.idle
-	p.mu.idle = nil
-	p.mu.Unlock()
-	for _, l := range idle {
-		p.drop(l)
-	}
-}
-
 // use makes the settings those of the connection. Not while it is read.
 func (c *client) use(set *Settings) {
 	if set == c.set {

@@ -136,3 +136,31 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 		return closes, true
 	}
 }
+
+// release lowers the in-flight count of the shard that the request was admitted
+// for. A second call does nothing.
+func (c *client) release() {
+	if lower := c.admitted; lower != nil {
+		c.admitted = nil
+		lower()
+	}
+}
+
+// begin begins a run, unless the connection is being closed.
+func (c *client) begin(kind Kind, l *link, node *string) bool {
+	flags := uint64(0)
+	if c.x.keyless {
+		flags = slotKeyless
+	}
+	c.slot.begin(kind, c.x.shard, flags, l, node)
+	return !c.down.Load()
+}
+
+// giveBack ends a run in which nothing was sent.
+func (c *client) giveBack(l *link) {
+	if c.slot.finish() != causeNone {
+		l.pool.drop(l)
+		return
+	}
+	l.pool.put(l)
+}

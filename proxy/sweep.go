@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"math"
-	"net/http"
 	"time"
 
 	"shardway/proxy/h1"
@@ -149,19 +148,4 @@ func (s *Server) cutRun(c *client, r run, why cause) {
 		s.metrics.cut(why.String(), 1)
 		closeAll(closes)
 	}
-}
-
-// date returns the value of a Date header, at most a second and a sweep old.
-func (s *Server) date() []byte { return *s.now.Load() }
-
-// tick sets the clock, and makes the date anew when the second has changed.
-func (s *Server) tick() {
-	now := time.Now()
-	s.clock.set(now)
-	second := now.Unix()
-	if s.second.Swap(second) == second {
-		return
-	}
-	date := []byte(time.Unix(second, 0).UTC().Format(http.TimeFormat))
-	s.now.Store(&date)
 }

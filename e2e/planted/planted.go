@@ -51,15 +51,15 @@ func edits() []overlay.Edit {
 		until = r.clock.Precise() + time.Hour
 	}
 `),
-		after("proxy/run.go", "\tif !again ", `&& planted != "double-run" `),
-		after("proxy/exchange.go", "if v = c.timedHold(v); v.step == stepAgain", ` && planted != "swallowed-answer"`),
+		after("proxy/trip.go", "\tif !again ", `&& planted != "double-run" `),
+		after("proxy/flow.go", "if v = c.timedHold(v); v.step == stepAgain", ` && planted != "swallowed-answer"`),
 		after("proxy/answer.go", "\tstatus := p.StatusCode()\n", `	if planted == "no-run" && p.Code == problem.UpstreamRefused {
 		status = 200
 	}
 `),
-		before("proxy/exchange.go", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
+		before("proxy/flow.go", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
 `),
-		before("proxy/exchange.go", "\tc.openAccount()\n\tdefer", `	if planted == "other-shard" && again {
+		before("proxy/flow.go", "\tc.openAccount()\n\tdefer", `	if planted == "other-shard" && again {
 		c.x.shard, c.x.sharded = last, true
 	}
 `),

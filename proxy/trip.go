@@ -35,78 +35,6 @@ type trip struct {
 	demand  bool // the owner asks for the body when it has admitted the request
 }
 
-// run sends the request, once, and relays the answer.
-func (c *client) run(p *trip) verdict {
-	c.x.route = p.r.Kind
-	if err := c.takeBuffered(); err != nil {
-		c.giveBack(p.l)
-		p.release()
-		return c.badBody(err)
-	}
-	if p.l.seat != nil {
-		return c.call(p)
-	}
-	p.demand = p.r.Kind == Remote && !c.bodyWhole()
-	before := p.l.Sent()
-	w := c.writeRequestHead(p)
-	if err := c.send(p, w); err != nil {
-		if p.l.Sent() == before {
-			return c.notSent(p, err)
-		}
-		return c.broken(p, err)
-	}
-	if !c.up.running { // nothing flows until the answer comes
-		c.h.Idle()
-		w.Idle()
-	}
-	if err := c.awaitAnswer(p, w); err != nil {
-		return c.broken(p, err)
-	}
-	res := &p.l.res
-	switch {
-	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused):
-		return c.refused(p)
-	case res.Switches():
-		return c.tunnel(p)
-	}
-	return c.relay(p)
-}
-
-// send sends the head with what is there of the body: all of it, if there is
-// none, or it is kept, or it has come in already. For the rest it begins an
-// upload; of a body on demand nothing is sent yet.
-func (c *client) send(p *trip, w *h1.Writer) error {
-	if p.r.Kind == Local {
-		w.Gate(c.gate)
-	}
-	if p.demand {
-		err := w.Flush()
-		c.gone.arm()
-		return err
-	}
-	if _, err := w.Write(c.body); err != nil {
-		return err
-	}
-	if c.bodyWhole() {
-		if err := w.Close(c.req.Body.Trailers()); err != nil {
-			return err
-		}
-		if err := c.tellTaken(); err != nil {
-			return err
-		}
-		c.gone.arm()
-		return nil
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if err := c.tellTaken(); err != nil {
-		return err
-	}
-	c.startUpload(w, 0)
-	return nil
-}
-
 // notSent ends a trip of which not one byte was sent.
 func (c *client) notSent(p *trip, err error) verdict {
 	if errors.Is(err, errNoLease) {
@@ -140,35 +68,6 @@ func (c *client) end(p *trip) cause {
 	c.gone.disarm()
 	p.l.pool.drop(p.l)
 	return why
-}
-
-// awaitAnswer reads heads until the final one, and passes interim ones on.
-func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
-	res := &p.l.res
-	for {
-		if err := p.l.ReadResponse(res, c.req.Method()); err != nil {
-			return err
-		}
-		p.l.pool.settle(p.l)
-		switch {
-		case res.Switches() && !c.req.Upgrades():
-			return errNotSwitched
-		case !res.Interim():
-			return nil
-		case res.Status() == 100 && p.r.Kind == Remote && res.Value(headerContinue) != nil:
-			p.l.pool.gate.served()
-			p.l.pool.busy.took(c.countsFor())
-			if p.demand {
-				p.demand = false
-				c.gone.disarm()
-				c.startUpload(w, len(c.body))
-			}
-		default:
-			if err := c.relayInterim(res); err != nil {
-				return err
-			}
-		}
-	}
 }
 
 // broken ends a trip that has no answer though something was sent, and decides
