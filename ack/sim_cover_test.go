@@ -39,6 +39,7 @@ type coverage struct {
 	trails, skips, lateLeaders               int
 	demoted, expelled, leftLeaders, letGo    int
 	births, lateBirths, failedBirths         int
+	retimedElections, retimedHalves          int
 	twins                                    [2]int
 	rollbacks, excusedCopies                 int
 	stuck                                    [8]int
@@ -143,6 +144,8 @@ func (c *coverage) counters() []counter {
 		{"duplicates refused", &c.refusedDuplicates, false},
 		{"timings changed", &c.retimed, false},
 		{"changes of timing refused for being too soon", &c.tooSoon, false},
+		{"timings changed during elections", &c.retimedElections, false},
+		{"timings changed on both sides of a partition", &c.retimedHalves, true},
 		{"refusals forged", &c.forged, false},
 		{"takings by a forged refusal", &c.forgedTakings, true},
 		{"removals", &c.removed, false},

@@ -89,7 +89,7 @@ func mixes() []*simMix {
 		},
 		{
 			name: "timings", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 9}, gaps: [2]time.Duration{0, 4 * time.Second}, stuck: 100, lateSubmit: 100,
-			kinds: kinds("retime 6, retime-cut 6, retime-lost 4, retime-fence 2, isolate 4, depose 4, elect 4, forge 3, pause 3, kill 3, compact 3, stall 2, sick 2, join 1"),
+			kinds: kinds("retime 6, retime-cut 6, retime-lost 4, retime-fence 2, retime-elect 4, retime-halves 4, isolate 4, depose 4, elect 4, forge 3, pause 3, kill 3, compact 3, stall 2, sick 2, join 1"),
 		},
 		{
 			name: "disks", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{4, 14}, gaps: short, stuck: 100, lateSubmit: 60,

@@ -176,6 +176,66 @@ func faultRetimeLost(w *world) bool {
 	return hit
 }
 
+// faultRetimeElect changes the timing while an election is under way: between two
+// leaders that both try, or with rivals for the vote. Of what two leaders put into the
+// log, one is lost or void, and whoever grants goes by what is committed.
+func faultRetimeElect(w *world) bool {
+	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
+	if l == nil {
+		return false
+	}
+	w.logf("scene: the timing changes during an election")
+	before := w.cover.elections
+	hit := l.proc.lead.retime(w.anyTiming())
+	w.run(w.now+w.span(0, 6*time.Millisecond), nil)
+	if w.pick(2) == 0 {
+		faultSplit(w)
+	} else {
+		faultDepose(w)
+	}
+	w.run(w.now+w.span(10*time.Millisecond, 80*time.Millisecond), nil)
+	for _, h := range w.hosts {
+		if running(h) && leads(h) && h.proc.lead.retime(w.anyTiming()) {
+			hit = true
+		}
+	}
+	w.run(w.now+w.span(100*time.Millisecond, w.deadAfter()), nil)
+	if hit && w.cover.elections > before {
+		w.cover.retimedElections++
+	}
+	return hit
+}
+
+// faultRetimeHalves changes the timing on both sides of a partition: by the leader of
+// the old side, which commits nothing, and by the one that the other side elects. Who
+// is cut off has its leases, and what it runs, by the timing before both.
+func faultRetimeHalves(w *world) bool {
+	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
+	if l == nil {
+		return false
+	}
+	w.logf("scene: the timing changes on both sides of a partition")
+	var with [simHosts]bool
+	for i := range w.hosts {
+		with[i] = i == l.i || w.pick(4) == 0
+	}
+	if !w.cutLinks(func(i, j int) bool { return with[i] != with[j] }) {
+		return false
+	}
+	hit := l.proc.lead.retime(w.anyTiming())
+	w.run(w.now+w.span(0, 100*time.Millisecond), nil)
+	if next := w.somebody(func(h *host) bool { return running(h) && !with[h.i] && h.proc.isVoter() }); next != nil {
+		next.proc.campaign("on the other side")
+		w.run(w.now+w.span(50*time.Millisecond, w.deadAfter()+400*time.Millisecond), nil)
+		if running(next) && leads(next) && next.proc.lead.retime(w.anyTiming()) {
+			w.cover.retimedHalves++
+			hit = true
+		}
+	}
+	w.run(w.now+w.span(200*time.Millisecond, w.deadAfter()+time.Second), nil)
+	return hit
+}
+
 // faultRetimeFence puts a laxer fence in the place of the strict one, and a refusal
 // is forged before the strict one is over: what it was relied on for still runs.
 func faultRetimeFence(w *world) bool {
