@@ -16,7 +16,8 @@ type mistake struct {
 	edits []edit
 	plant plant
 	mix   *simMix // aimed at it
-	// caught is how the message begins that must report it; empty: any.
+	// caught is how the message begins that must report it, several with a | between;
+	// empty: any.
 	caught string
 }
 
@@ -56,7 +57,7 @@ func (m *simMix) late() *simMix {
 // rules of a map change, the bounds of leases and membership, then those of the
 // ancestor and those that this simulation found.
 func mistakes() []mistake {
-	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming())
+	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfTheDisks())
 }
 
 func mistakesOfBoots() []mistake {
@@ -126,7 +127,7 @@ func mistakesOfBoots() []mistake {
 			edits: in("round.go", "n.streak >= backStreak &&", "(PLANTED || n.streak >= backStreak) &&"),
 		},
 		{
-			name: "another process keeps the boot that was heard, and evidence names no process", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G4",
+			name: "another process keeps the boot that was heard, and evidence names no process", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G",
 			edits: both(in("heard.go", "if n.heard() && m.Boot == n.beat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.beat.Boot && m.Nonce"),
 				in("leader.go", "m.Nonce != n.beat.Nonce) ||", "!PLANTED && m.Nonce != n.beat.Nonce) ||")),
 		},
@@ -275,7 +276,7 @@ func stuckLeader() *simMix {
 
 // twoGone has nodes that are left out two at a time.
 func twoGone() *simMix {
-	m := aimed("sick 5, hold 5, kill 5, forge 2, isolate 2")
+	m := aimed("two-gone 6, sick 2, hold 2, kill 2, forge 1, isolate 1")
 	m.hosts, m.gaps[1] = [2]int{4, 5}, 200*time.Millisecond
 	return m
 }
@@ -359,7 +360,7 @@ func mistakesOfRounds() []mistake {
 			edits: in("leader.go", "		l.began = now\n", "		if !PLANTED || l.began == 0 {\n			l.began = now\n		}\n"),
 		},
 		{
-			name: "rule 3, the ancestor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4",
+			name: "rule 3, the ancestor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
 			edits: in("round.go", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.heard() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
 		},
 		{
@@ -406,7 +407,7 @@ func mistakesOfTheLog() []mistake {
 			edits: in("round.go", "case l.state.Open() && !l.mine():", "case !PLANTED && l.state.Open() && !l.mine():"),
 		},
 		{
-			name: "why 9: a proposal counts whatever it was computed from, and one is made while a commit is under way", mix: late, caught: "G9",
+			name: "why 9: a proposal counts whatever it was computed from, and one is made while a commit is under way", mix: late, caught: "G9|progress",
 			edits: both(in("state.go", "c.base != s.committed.Epoch() ||", "!PLANTED && c.base != s.committed.Epoch() ||"),
 				in("round.go", "	if l.submitting &&", "	if !(PLANTED && l.committing != 0) && l.submitting &&")),
 		},

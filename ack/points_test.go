@@ -232,9 +232,9 @@ func pointsOfLeases() []point {
 		{of: "leases", clause: "OK to the last map proposed, and to nothing else", planted: []string{"G5: OK to whatever is acknowledged"}},
 		{of: "leases", clause: "the lease is looked at again before the first byte", planted: []string{"the lease is not looked at again before the first byte"}},
 		{
-			of: "leases", clause: "a second process under a node's id waits for the lease of the first",
-			explained: "A machine of the model runs one process, as the lock of its data directory sees to; two machines that are given one id are a " +
-				"mistake of people, outside the assumptions. Needed all the same: TestSecondProcessUnderANameIsRefused, " +
+			of: "leases", clause: "a second process under a node's id waits for the first",
+			explained: "With a disk of its own it is let into Raft only when nothing runs under the name, see membership; the leader asks again, for " +
+				"the first may come back: a second lock, TestSecondProcessUnderANameIsRefused, TestAnotherDiskWaitsForWhatTheFirstRuns, " +
 				"TestStrangerWaitsForTheLeasesOfTheLeaderBefore. That it is asked at all is half of why 2 and why 4.",
 		},
 		{
@@ -260,6 +260,13 @@ func pointsOfLeases() []point {
 				"an operator's word outlives the return of the node",
 			},
 		},
+		{of: "membership", clause: "a name goes to another disk when its shards may be taken", planted: []string{
+			"membership: a node's name goes to another disk once it is not heard", "membership: crash evidence frees a node's name under the strict fence",
+		}},
+		{of: "membership", clause: "what is said is on the disk before", planted: []string{
+			"membership: a vote is given before it is synced", "membership: entries are acknowledged before they are synced", "leases: a boot is stated before it is synced",
+		}},
+		{of: "birth", clause: "a cluster is born once", planted: []string{"birth: a cluster is born again"}},
 		{of: "membership", clause: "another disk is another server", planted: []string{"membership: a wiped disk votes under the name of the old one"}},
 	}
 }

@@ -315,6 +315,7 @@ func (w *world) sawReply(l *leading, m ack.Heard, sent time.Duration, a ack.Answ
 		return
 	}
 	w.cover.leases++
+	w.sawName(l, m)
 	if m.Acked < committed || m.Acked == 0 || m.Goodbye || m.Gateway {
 		w.fail("G5: %s acknowledged %d and gets a lease; the committed map is %d", m.Node, m.Acked, committed)
 	}

@@ -41,7 +41,7 @@ type coverage struct {
 	births, lateBirths, failedBirths         int
 	retimedElections, retimedHalves          int
 	twins                                    [2]int
-	rollbacks, excusedCopies                 int
+	rollbacks, excusedCopies, forgedNames    int
 	stuck                                    [8]int
 	rounds, drops, takings, stepDowns        map[string]int
 }
@@ -178,6 +178,7 @@ func (c *coverage) counters() []counter {
 		{"second processes with a disk of their own", &c.twins[0], false},
 		{"second processes with a copy of the disk", &c.twins[1], false},
 		{"excused: admitted or ran beside a copy", &c.excusedCopies, true},
+		{"names given by a forged refusal", &c.forgedNames, true},
 		{"processes refused for good", &c.rollbacks, true},
 		{"leaders that lost their vote", &c.leftLeaders, false},
 	}

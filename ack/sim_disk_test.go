@@ -83,7 +83,6 @@ const (
 	writesVote
 	writesLog
 	writesSnapshot
-	writesBoot
 )
 
 // writing is a write that is under way; Raft's one goroutine waits for it.
@@ -135,8 +134,7 @@ func (h *host) sickDisk() bool { return h.diskSlow > 0 || h.diskFails > 0 || h.d
 
 // do changes the disk.
 func (d *simDisk) do(w *world, what written, change func(d *simDisk)) {
-	lost := w.plant == plantVoteNotSynced && what == writesVote || w.plant == plantLogNotSynced && what == writesLog ||
-		w.plant == plantBootNotSynced && what == writesBoot
+	lost := w.plant == plantVoteNotSynced && what == writesVote || w.plant == plantLogNotSynced && what == writesLog
 	switch {
 	case !lost:
 		d.synced = nil
@@ -207,9 +205,13 @@ func (p *proc) torn() {
 }
 
 // lose is a power failure: what was not synced is gone.
-func (d *simDisk) lose() {
+func (d *simDisk) lose(w *world) {
+	boot := d.boot // it has a file of its own
 	if d.synced != nil {
 		*d = *d.synced
+	}
+	if d.boot = boot; w.plant == plantBootNotSynced && w.n(2) == 0 {
+		d.boot--
 	}
 }
 
@@ -277,7 +279,7 @@ func (w *world) blackout(h *host) {
 	w.logf("%s has no power any more", h.id)
 	w.cover.blackouts++
 	h.gone()
-	h.disk.lose()
+	h.disk.lose(w)
 }
 
 // faultOutage takes all machines their power at once.

@@ -112,12 +112,10 @@ type brokenBeats struct{ boot, nonce uint64 }
 // start starts a process from what is on the disk.
 func (h *host) start() {
 	w := h.w
-	h.disk.do(w, writesBoot, func(d *simDisk) {
-		d.boot++
-		if w.plant == plantRandomBoot {
-			d.boot = 1 + w.dice.Uint64N(1<<40)
-		}
-	})
+	h.disk.boot++
+	if w.plant == plantRandomBoot {
+		h.disk.boot = 1 + w.dice.Uint64N(1<<40)
+	}
 	p := &proc{w: w, h: h, disk: h.disk, origin: w.now, nonce: w.dice.Uint64(), hint: -1, follows: nobody, contact: w.now}
 	p.patience = w.span(400*time.Millisecond, 900*time.Millisecond)
 	p.quorumPatience = w.span(250*time.Millisecond, 900*time.Millisecond)

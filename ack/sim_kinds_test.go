@@ -247,16 +247,24 @@ func faultForge(w *world) bool {
 	if l == nil || x == nil {
 		return false
 	}
+	w.forge(l, x)
+	if w.pick(2) == 0 { // and its heartbeats do not arrive either
+		w.cutLinks(func(i, j int) bool { return i == x.i && j == l.i || i == l.i && j == x.i })
+	}
+	return true
+}
+
+// forge tells a leader that connections to a host are refused.
+func (w *world) forge(l, x *host) {
+	if l == nil {
+		return
+	}
 	w.logf("%s is told that %s refuses connections", l.id, x.id)
 	w.cover.forged++
 	lead := l.proc.lead
 	lead.taken[x] = true
 	lead.receive(ack.Closed{Node: x.id, Nonce: x.proc.nonce}, origin{})
 	lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce}, origin{})
-	if w.pick(2) == 0 { // and its heartbeats do not arrive either
-		w.cutLinks(func(i, j int) bool { return i == x.i && j == l.i || i == l.i && j == x.i })
-	}
-	return true
 }
 
 func faultLeave(w *world) bool {

@@ -81,7 +81,7 @@ func mixes() []*simMix {
 		},
 		{
 			name: "scenes", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 5}, gaps: long, stuck: 100, lateSubmit: 60, astray: 50,
-			kinds: kinds("trap 1, blind 1, straggler 1, old-boot 1, echoes 1, convert 1, two-faced 1, late-barrier 1, last-words 1, late-answers 1, late-evidence 1, late-commit 1"),
+			kinds: kinds("trap 1, blind 1, straggler 1, old-boot 1, echoes 1, convert 1, two-faced 1, late-barrier 1, last-words 1, late-answers 1, late-evidence 1, late-commit 1, two-gone 1"),
 		},
 		{
 			name: "lone", hosts: [2]int{1, 4}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, lateSubmit: 200, lone: true,

@@ -258,7 +258,43 @@ func faultLateEvidence(w *world) bool {
 	w.run(w.now+w.span(25*time.Millisecond, 40*time.Millisecond), nil)
 	w.slow = 0
 	w.back(x, 0)
+	if l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && h.proc.isVoter() }); l != nil && w.pick(3) > 0 {
+		w.run(w.now+w.span(200*time.Millisecond, 700*time.Millisecond), nil)
+		if running(l) && l.proc.leader {
+			x.mute = true // it has its lease, and is not heard in the new term
+			w.undo(w.span(200*time.Millisecond, 600*time.Millisecond), func() { x.mute = false })
+			l.proc.loseLeadership("while evidence is under way")
+			l.proc.campaign("again")
+		}
+	}
 	w.run(w.now+w.span(800*time.Millisecond, 1200*time.Millisecond), nil)
+	return true
+}
+
+// faultTwoGone leaves out two nodes at once, one of which is cut off. The other
+// restarts meanwhile, from a snapshot of the map that routes: its boot is new and has
+// no lease, and then it has one, before the first may be taken from.
+func faultTwoGone(w *world) bool {
+	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	y := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) && h != x })
+	if x == nil || y == nil {
+		return false
+	}
+	w.logf("scene: %s and %s are left out, %s restarts", x.id, y.id, x.id)
+	x.proc.compact(0)
+	x.holdLog, x.unhealthy, y.unhealthy = true, true, true
+	w.cutLinks(func(i, j int) bool { return i == y.i || j == y.i })
+	w.run(w.now+w.span(80*time.Millisecond, 250*time.Millisecond), nil)
+	if x.proc != nil {
+		x.crash()
+	}
+	w.run(w.now+w.span(0, 40*time.Millisecond), nil)
+	if x.proc == nil && !x.absent {
+		x.start()
+	}
+	w.run(w.now+w.deadAfter()+w.span(0, 400*time.Millisecond), nil)
+	x.unhealthy, y.unhealthy = false, false
+	w.hold(x, false)
 	return true
 }
 

@@ -87,12 +87,25 @@ func (w *world) wentBack(p *proc, a ack.Answer) {
 	p.h.absent = true
 }
 
+// sawName judges a lease of a node that is two processes. If one is forged to be gone,
+// what it runs is outside the guarantee, as when its shards are taken.
+func (w *world) sawName(l *leading, m ack.Heard) {
+	for _, h := range w.hosts {
+		if h.id == m.Node && h.server() != m.Server && h.proc != nil && l.taken[h] && !w.strictly(l.told) {
+			w.cover.forgedNames++
+			for _, r := range h.proc.reqs {
+				r.forged = true
+			}
+		}
+	}
+}
+
 // faultTwin starts a second process under a node's id, with its own disk or a copy,
 // while the first is cut off, stopped, or dead for a moment; perhaps another leads
 // then.
 func faultTwin(w *world) bool {
 	x, t := w.pair()
-	if t == nil || !running(x) || t.proc != nil || !w.newestConf().has(x.server()) {
+	if t == nil || !running(x) || t.proc != nil || t.copied || !w.newestConf().has(x.server()) {
 		return false
 	}
 	t.copied = w.pick(3) == 0
@@ -108,14 +121,18 @@ func faultTwin(w *world) bool {
 	if w.pick(2) == 0 {
 		t.start()
 	}
-	switch w.pick(4) {
+	apart := func() { w.cutLinks(func(i, j int) bool { return i == x.i && j != t.i || j == x.i && i != t.i }) }
+	switch w.pick(5) {
 	case 0:
 		x.stop(w.lasting(), "while it has a double")
 	case 1:
 		x.crash()
 		w.back(x, w.span(20*time.Millisecond, 900*time.Millisecond))
+	case 2:
+		apart()
+		w.forge(w.somebody(func(h *host) bool { return running(h) && leads(h) && h != x }), x)
 	default:
-		w.cutLinks(func(i, j int) bool { return i == x.i && j != t.i || j == x.i && i != t.i })
+		apart()
 	}
 	if t.proc == nil {
 		w.run(w.now+w.span(0, 100*time.Millisecond), nil)

@@ -1,0 +1,27 @@
+package ack_test
+
+import "shardway/ack"
+
+// mistakesOfTheDisks are those of what a process says before its disk has it, and of
+// who may take a node's name.
+func mistakesOfTheDisks() []mistake {
+	power := aimed("power 8, outage 3, split 6, elect 4, sick 2, disk 1")
+	power.hosts, power.gaps[1], power.faults = [2]int{3, 3}, power.gaps[1]/10, [2]int{10, 30}
+	doubles := aimed("twin 6, elect 2, depose 2, isolate 2")
+	doubles.twins = 100
+	strict := doubles.under(ack.FenceStrict)
+	return []mistake{
+		{name: "membership: a vote is given before it is synced", mix: power, plant: plantVoteNotSynced, caught: "Raft"},
+		{name: "membership: entries are acknowledged before they are synced", mix: power, plant: plantLogNotSynced, caught: ""},
+		{name: "leases: a boot is stated before it is synced", mix: power, plant: plantBootNotSynced, caught: ""},
+		{name: "membership: a node's name goes to another disk once it is not heard", mix: doubles, plant: plantNameAtOnce, caught: "G1"},
+		{
+			name: "membership: crash evidence frees a node's name under the strict fence", mix: strict, caught: "G1",
+			edits: in("heard.go", "n.crashed() && l.t.Fence != FenceStrict && sinceGrant", "n.crashed() && (PLANTED || l.t.Fence != FenceStrict) && sinceGrant"),
+		},
+		{
+			name: "birth: a cluster is born again", mix: mixCalled("births"), caught: "birth",
+			edits: in("state.go", "	if s.Born() {\n", "	if s.Born() && !PLANTED {\n"),
+		},
+	}
+}
