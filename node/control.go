@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/node/roster"
 	"shardway/node/rotation"
 	"shardway/peer"
 )
@@ -163,9 +164,9 @@ func (n *Node) answerTo(ctx context.Context, from asker, question []byte) reply 
 func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	switch q.What {
 	case askFound:
-		return n.founder.promise(ctx, from.node, q.Firm)
+		return n.founder.Promise(ctx, from.node, q.Firm)
 	case askFounder:
-		return n.founder.needed()
+		return n.founder.Needed()
 	case rotation.AskStep, rotation.AskLead:
 		return n.rotation.Answer(ctx, from.node, q.What, q.Proven, from.binding)
 	case askTiming:
@@ -175,9 +176,9 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		}
 		return l.retime(ctx, q.Timing, q.By)
 	case askTwin:
-		return n.twinOf(ctx, from.node, q.Nonce), nil
+		return n.twin.Of(ctx, from.node, q.Nonce), nil
 	case askWho:
-		return whoami{Disk: n.o.Dir.Disk(), Nonce: n.nonce}, nil
+		return roster.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce}, nil
 	case askViews:
 		l := n.leadership()
 		if l == nil {

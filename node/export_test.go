@@ -52,10 +52,8 @@ func (n *Node) SayGoodbye() {
 
 // Promised returns whom this node lets found the cluster, "" for nobody.
 func (n *Node) Promised() string {
-	if p, err := n.founder.promised(); err == nil {
-		return p.to
-	}
-	return ""
+	to, _ := n.founder.Promised()
+	return to
 }
 
 // Servers returns the nodes whose servers are in Raft's configuration.

@@ -60,7 +60,7 @@ func (l *leading) run(ctx context.Context) {
 		Server: l.n.server, Term: l.term, Pace: l.n.o.Pace, Timing: l.n.o.Timing, State: l.state,
 	}, now)
 	l.issueBarrier(ctx, now)
-	l.n.asks.Go(func() { newKeeper(l.n, l).run(ctx) })
+	l.n.asks.Go(func() { l.n.keep(ctx, l) })
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
 	for l.leads() {

@@ -21,6 +21,7 @@ import (
 	"shardway/node/disk"
 	"shardway/node/gossip"
 	"shardway/node/logs"
+	"shardway/node/roster"
 	"shardway/node/rotation"
 	"shardway/peer"
 	"shardway/proxy"
@@ -51,7 +52,8 @@ type Node struct {
 	suspects *suspects
 	// acquaintance is what is known of the disks of others.
 	acquaintance *acquaintance
-	founder      *founder
+	founder      *roster.Founder // with twin: set once Raft is open
+	twin         *roster.Twin
 	health       *health // nil for a gateway
 	metrics      *metrics
 	hashed       atomic.Pointer[hashKey] // see hashKey
@@ -101,7 +103,6 @@ func New(o Options) (*Node, error) {
 	n.room = queue.New(o.Queue)
 	n.proxy = proxy.New(n.proxyOptions())
 	n.suspects = newSuspects(n.port, n.refused)
-	n.founder = newFounder(n)
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
 	if o.CheckApp != nil {
 		n.health = &health{check: o.CheckApp, log: o.Log, turn: func() { hint(n.agent.wake) }}
@@ -158,6 +159,7 @@ func (n *Node) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("node: the data directory cannot be used: "+remedyDamaged+": %w", err)
 	}
+	n.openRoster()
 	close(n.raftOpen)
 	return nil
 }

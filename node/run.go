@@ -108,8 +108,8 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) {
 		s.spawn(ctx, "app health", n.health.run)
 	}
 	s.spawn(ctx, "leadership", n.lead)
-	s.spawn(ctx, "founding", n.founder.run)
-	s.spawn(ctx, "twin", n.lookForTwin)
+	s.spawn(ctx, "founding", n.founder.Run)
+	s.spawn(ctx, "twin", n.twin.Run)
 	s.spawn(ctx, "acquaintance", n.acquaint)
 }
 

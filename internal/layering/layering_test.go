@@ -36,13 +36,14 @@ func allowed() map[string][]string {
 		// The operator's side.
 		"admin": {"shardmap", "internal/problem"},
 		// The composition.
-		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/rotation", "ack", "admin", "endpoints", "peer", "proxy", "queue", "shardmap", "internal/bounds", "internal/clock", "internal/secret"},
+		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "peer", "proxy", "queue", "shardmap", "internal/bounds", "internal/clock", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer"},
 		"node/disk":      {"node/logs"},
 		"node/gossip":    {"node/lineage", "node/logs", "endpoints"},
 		"node/lineage":   {},
 		"node/logs":      {},
 		"node/past":      {"node/disk"},
+		"node/roster":    {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap"},
 		"node/rotation":  {"node/logs", "admin", "internal/secret"},
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
 		"node/process":   {"node", "node/disk", "node/gossip", "ack", "admin", "config", "proxy", "queue", "internal/clock", "internal/logfile", "internal/secret"},

@@ -1,4 +1,4 @@
-package node
+package roster
 
 import (
 	"context"
@@ -7,12 +7,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"shardway/node/consensus"
 	"shardway/node/gossip"
 )
 
 const foundEvery = 50 * time.Millisecond
 
-// founder decides which of several fresh nodes founds the cluster: the smallest id
+// Founder decides which of several fresh nodes founds the cluster: the smallest id
 // of those that expect each other and see each other. It asks all of them whether
 // they would let it, then each for its promise, and founds once it has all.
 //
@@ -23,8 +26,8 @@ const foundEvery = 50 * time.Millisecond
 // all promises yet gives way to a smaller id.
 //
 // The founder starts alone and adds the others like any newcomer.
-type founder struct {
-	n *Node
+type Founder struct {
+	o FounderOptions
 	// deciding is held by who gives the promise, takes it back, or founds: a place
 	// of one, because all three wait for the disk.
 	deciding chan struct{}
@@ -33,13 +36,57 @@ type founder struct {
 	given atomic.Pointer[promise]
 }
 
+// FounderOptions is what a Founder is made from.
+type FounderOptions struct {
+	// Self is the node's id; Expect how many nodes found a cluster together, and Joins
+	// means that it was told of others.
+	Self   string
+	Expect int
+	Joins  bool
+	Dir    Promises
+	Raft   Nascent
+	Gossip Gossip
+	Nodes  Electors
+	// Fail stops the node.
+	Fail func(error)
+	Log  zerolog.Logger
+}
+
+// Promises are kept in the data directory.
+type Promises interface {
+	Cluster() (id string, shards int)
+	Promised() (to string, err error)
+	Promise(to string) error
+}
+
+// Nascent is Raft before there is a cluster.
+type Nascent interface {
+	// Fresh and Configuration tell whether there is one.
+	Fresh() bool
+	Configuration() []consensus.Server
+	Bootstrap() error
+	Campaign() error
+}
+
+// Electors are the other nodes, as a Founder asks them.
+type Electors interface {
+	// MayFound asks a node whether this one may found the cluster; firm: for its
+	// promise.
+	MayFound(ctx context.Context, node string, firm bool) (bool, error)
+	// Needs asks a node whether it needs the promise that this one gave it.
+	Needs(ctx context.Context, node string) (bool, error)
+}
+
+// NewFounder returns the Founder of a node.
+func NewFounder(o FounderOptions) *Founder {
+	return &Founder{o: o, deciding: make(chan struct{}, 1)}
+}
+
 // promise says who may found the cluster, "" for nobody.
 type promise struct{ to string }
 
-func newFounder(n *Node) *founder { return &founder{n: n, deciding: make(chan struct{}, 1)} }
-
 // decide runs f while nobody else decides anything.
-func (f *founder) decide(ctx context.Context, do func() error) error {
+func (f *Founder) decide(ctx context.Context, do func() error) error {
 	select {
 	case f.deciding <- struct{}{}:
 	case <-ctx.Done():
@@ -49,13 +96,22 @@ func (f *founder) decide(ctx context.Context, do func() error) error {
 	return do()
 }
 
+// Promised returns whom this node lets found the cluster, "" for nobody.
+func (f *Founder) Promised() (string, error) {
+	p, err := f.promised()
+	if err != nil {
+		return "", err
+	}
+	return p.to, nil
+}
+
 // promised returns the promise that this node has given. It does not wait for who
 // decides.
-func (f *founder) promised() (*promise, error) {
+func (f *Founder) promised() (*promise, error) {
 	if p := f.given.Load(); p != nil {
 		return p, nil
 	}
-	to, err := f.n.o.Dir.Promised()
+	to, err := f.o.Dir.Promised()
 	if err != nil {
 		return nil, err
 	}
@@ -64,10 +120,10 @@ func (f *founder) promised() (*promise, error) {
 }
 
 // keep gives the promise to a node, or takes it back; the caller decides.
-func (f *founder) keep(to string) error {
+func (f *Founder) keep(to string) error {
 	p, err := f.promised()
 	if err == nil && p.to != to {
-		err = f.n.o.Dir.Promise(to)
+		err = f.o.Dir.Promise(to)
 	}
 	if err != nil {
 		return err
@@ -76,8 +132,8 @@ func (f *founder) keep(to string) error {
 	return nil
 }
 
-// promise is asked by a node that would found the cluster; firm: now it counts.
-func (f *founder) promise(ctx context.Context, by string, firm bool) (bool, error) {
+// Promise is asked by a node that would found the cluster; firm: now it counts.
+func (f *Founder) Promise(ctx context.Context, by string, firm bool) (bool, error) {
 	err := f.free(ctx, by)
 	if err == nil {
 		err = f.decide(ctx, func() error { return f.let(by, firm) })
@@ -86,16 +142,16 @@ func (f *founder) promise(ctx context.Context, by string, firm bool) (bool, erro
 }
 
 // let gives the promise to a node if it is free for it; the caller decides.
-func (f *founder) let(by string, firm bool) error {
+func (f *Founder) let(by string, firm bool) error {
 	p, err := f.promised()
 	switch {
 	case err != nil:
 		return err
-	case f.n.belongs():
-		cluster, _ := f.n.o.Dir.Cluster()
-		return fmt.Errorf("node %q belongs to cluster %q already", f.n.self, cluster)
+	case f.Belongs():
+		cluster, _ := f.o.Dir.Cluster()
+		return fmt.Errorf("node %q belongs to cluster %q already", f.o.Self, cluster)
 	case p.to != "" && p.to != by:
-		return fmt.Errorf("node %q waits for %q to found the cluster", f.n.self, p.to)
+		return fmt.Errorf("node %q waits for %q to found the cluster", f.o.Self, p.to)
 	case !firm:
 		return nil
 	}
@@ -104,12 +160,12 @@ func (f *founder) let(by string, firm bool) error {
 
 // free takes back a promise that another node than by has and does not need any
 // more.
-func (f *founder) free(ctx context.Context, by string) error {
+func (f *Founder) free(ctx context.Context, by string) error {
 	p, err := f.promised()
 	if err != nil || p.to == "" || p.to == by {
 		return err
 	}
-	switch self := string(f.n.self); {
+	switch self := f.o.Self; {
 	case p.to == self && by > self:
 		return nil // it sees this node before long
 	case p.to != self:
@@ -119,7 +175,7 @@ func (f *founder) free(ctx context.Context, by string) error {
 		}
 	}
 	return f.decide(ctx, func() error {
-		if now, err := f.promised(); err != nil || now != p || f.n.belongs() {
+		if now, err := f.promised(); err != nil || now != p || f.Belongs() {
 			return err
 		}
 		return f.keep("")
@@ -127,64 +183,62 @@ func (f *founder) free(ctx context.Context, by string) error {
 }
 
 // needs asks a node whether it needs the promise that this one gave it.
-func (f *founder) needs(ctx context.Context, to string) (needs bool, err error) {
+func (f *Founder) needs(ctx context.Context, to string) (needs bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	err = f.n.ask(ctx, to, request{What: askFounder}, &needs)
-	return needs, err
+	return f.o.Nodes.Needs(ctx, to)
 }
 
 // abdicate takes back the promise to itself of a node that founds nothing: it was
 // started with other flags before.
-func (f *founder) abdicate(ctx context.Context) error {
+func (f *Founder) abdicate(ctx context.Context) error {
 	return f.decide(ctx, func() error {
-		if p, err := f.promised(); err != nil || p.to != string(f.n.self) {
+		if p, err := f.promised(); err != nil || p.to != f.o.Self {
 			return err
 		}
 		return f.keep("")
 	})
 }
 
-// needed is asked by a node that has given this one its promise: it is founding
+// Needed is asked by a node that has given this one its promise: it is founding
 // the cluster, or has.
-func (f *founder) needed() (bool, error) {
+func (f *Founder) Needed() (bool, error) {
 	p, err := f.promised()
-	return err == nil && p.to == string(f.n.self) || f.n.belongs(), err
+	return err == nil && p.to == f.o.Self || f.Belongs(), err
 }
 
-// belongs reports whether this node is part of a cluster, or has a log of one.
-func (n *Node) belongs() bool {
-	cluster, _ := n.o.Dir.Cluster()
-	return cluster != "" || !n.raft.Fresh() || len(n.raft.Configuration()) > 0
+// Belongs reports whether this node is part of a cluster, or has a log of one.
+func (f *Founder) Belongs() bool {
+	cluster, _ := f.o.Dir.Cluster()
+	return cluster != "" || !f.o.Raft.Fresh() || len(f.o.Raft.Configuration()) > 0
 }
 
-// run makes a cluster if this node is to, and returns once it belongs to one.
-func (f *founder) run(ctx context.Context) {
-	n := f.n
-	if n.belongs() {
+// Run makes a cluster if this node is to, and returns once it belongs to one.
+func (f *Founder) Run(ctx context.Context) {
+	if f.Belongs() {
 		return
 	}
-	if n.o.Expect <= 1 && len(n.o.Join) > 0 { // it waits to be added
+	if f.o.Expect <= 1 && f.o.Joins { // it waits to be added
 		if err := f.abdicate(ctx); err != nil && ctx.Err() == nil {
-			n.fail(err)
+			f.o.Fail(err)
 		}
 		return
 	}
 	t := time.NewTicker(foundEvery)
 	defer t.Stop()
-	for !n.belongs() {
+	for !f.Belongs() {
 		founded, err := f.turn(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			n.fail(err)
+			f.o.Fail(err)
 			return
 		}
 		if founded {
-			n.log.Info().Int("expect", n.o.Expect).Msg("cluster founded")
-			if err := n.raft.Campaign(); err != nil {
-				n.log.Debug().Err(err).Msg("elected only after the timeout")
+			f.o.Log.Info().Int("expect", f.o.Expect).Msg("cluster founded")
+			if err := f.o.Raft.Campaign(); err != nil {
+				f.o.Log.Debug().Err(err).Msg("elected only after the timeout")
 			}
 			return
 		}
@@ -198,13 +252,12 @@ func (f *founder) run(ctx context.Context) {
 
 // turn founds the cluster if all that are expected are there and agree that this
 // node does.
-func (f *founder) turn(ctx context.Context) (founded bool, err error) {
-	n := f.n
-	if n.o.Expect <= 1 {
-		return true, n.raft.Bootstrap()
+func (f *Founder) turn(ctx context.Context) (founded bool, err error) {
+	if f.o.Expect <= 1 {
+		return true, f.o.Raft.Bootstrap()
 	}
-	fresh := n.freshNodes()
-	if len(fresh) < n.o.Expect || fresh[0] != string(n.self) {
+	fresh := f.freshNodes()
+	if len(fresh) < f.o.Expect || fresh[0] != f.o.Self {
 		return false, nil
 	}
 	if !f.asks(ctx, fresh, false) || !f.asks(ctx, fresh, true) {
@@ -212,27 +265,27 @@ func (f *founder) turn(ctx context.Context) (founded bool, err error) {
 	}
 	err = f.decide(ctx, func() error {
 		p, bad := f.promised()
-		if bad != nil || p.to != string(n.self) || n.belongs() {
+		if bad != nil || p.to != f.o.Self || f.Belongs() {
 			return bad // it has given way meanwhile
 		}
 		founded = true
-		return n.raft.Bootstrap()
+		return f.o.Raft.Bootstrap()
 	})
 	return founded, err
 }
 
 // freshNodes returns the ids of the nodes that are there and expect as many as
 // this one does, sorted; none if there is a cluster: then they wait to be added.
-func (n *Node) freshNodes() []string {
+func (f *Founder) freshNodes() []string {
 	var fresh []string
-	for _, m := range n.gossip.Members() {
+	for _, m := range f.o.Gossip.Members() {
 		if !m.Node || m.Status != gossip.Alive {
 			continue
 		}
 		if m.Tags.Cluster != "" {
 			return nil
 		}
-		if m.Tags.Expect == n.o.Expect {
+		if m.Tags.Expect == f.o.Expect {
 			fresh = append(fresh, m.ID)
 		}
 	}
@@ -241,55 +294,48 @@ func (n *Node) freshNodes() []string {
 }
 
 // asks asks all nodes, this one first, and reports whether all agree.
-func (f *founder) asks(ctx context.Context, nodes []string, firm bool) bool {
-	n := f.n
+func (f *Founder) asks(ctx context.Context, nodes []string, firm bool) bool {
 	for _, id := range nodes {
 		var ok bool
 		var err error
-		if id == string(n.self) {
-			ok, err = f.promise(ctx, id, firm)
+		if id == f.o.Self {
+			ok, err = f.Promise(ctx, id, firm)
 		} else {
 			asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-			err = n.ask(asking, id, request{What: askFound, Firm: firm}, &ok)
+			ok, err = f.o.Nodes.MayFound(asking, id, firm)
 			cancel()
 		}
 		if err != nil || !ok {
-			n.log.Debug().Err(err).Str("peer", id).Msg("cluster not founded yet")
+			f.o.Log.Debug().Err(err).Str("peer", id).Msg("cluster not founded yet")
 			return false
 		}
 	}
 	return true
 }
 
-// unborn says why there is no shard map yet, and what to do about it if nothing
-// will change by itself.
-func (n *Node) unborn() string {
-	if n.belongs() {
-		if n.raft.Leader() == "" {
-			return "no leader: " + n.leaderless()
-		}
-		return "waiting for the leader's first map"
-	}
+// Unborn says why the node belongs to no cluster yet, and what to do about it if
+// nothing will change by itself.
+func (f *Founder) Unborn() string {
 	here := 0
-	for _, m := range n.gossip.Members() {
+	for _, m := range f.o.Gossip.Members() {
 		if !m.Node || m.Status != gossip.Alive {
 			continue
 		}
 		if m.Tags.Cluster != "" {
 			return "waiting to be added to cluster " + m.Tags.Cluster
 		}
-		if m.Tags.Expect == n.o.Expect {
+		if m.Tags.Expect == f.o.Expect {
 			here++
 		}
 	}
-	if p, err := n.founder.promised(); err == nil && p.to != "" && p.to != string(n.self) && !n.alive(p.to) {
+	if p, err := f.promised(); err == nil && p.to != "" && p.to != f.o.Self && !alive(f.o.Gossip, p.to) {
 		to := p.to
 		return fmt.Sprintf("node %q was about to found the cluster and is gone: start it again; if its data directory is lost, start one under that name (--node %s)", to, to)
 	}
-	if n.o.Expect > 1 {
-		return fmt.Sprintf("%d of %d nodes with --expect %d are here", here, n.o.Expect, n.o.Expect)
+	if f.o.Expect > 1 {
+		return fmt.Sprintf("%d of %d nodes with --expect %d are here", here, f.o.Expect, f.o.Expect)
 	}
-	if len(n.o.Join) > 0 {
+	if f.o.Joins {
 		return "nobody here belongs to a cluster or founds one: start one node without --join, or all of them with --expect and their number"
 	}
 	return "founding a cluster"

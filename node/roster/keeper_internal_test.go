@@ -1,4 +1,4 @@
-package node
+package roster
 
 import (
 	"testing"
@@ -10,9 +10,9 @@ import (
 // A leader that did not run for a while has heard nobody meanwhile. It used to take
 // the first voter that came to its mind for dead when it went on.
 func TestTimeNotLookedAtIsNobodysAbsence(t *testing.T) {
-	k := &keeper{absent: map[string]time.Duration{}, looked: time.Now()}
+	k := &Keeper{absent: map[string]time.Duration{}, looked: time.Now()}
 	heard := ack.MemberView{Node: "b", Heartbeat: ack.Heartbeat{Node: "b", Server: "b/1", Boot: 1}}
-	r := roster{views: []ack.MemberView{heard}, voters: []string{"b/1", "c/1"}}
+	r := View{Heard: []ack.MemberView{heard}, Servers: Servers{Voters: []string{"b/1", "c/1"}}}
 	for range 3 {
 		k.looked = k.looked.Add(-time.Minute)
 		k.look(r)
@@ -48,7 +48,7 @@ func TestNameGoesToAnotherDiskOnceNothingRunsUnderIt(t *testing.T) {
 		{"was not heard by this leader", unheard, false},
 		{"is in no map", ack.MemberView{Node: "c"}, true},
 	} {
-		if got := (roster{views: []ack.MemberView{c.view}}).over("b/1"); got != c.want {
+		if got := (View{Heard: []ack.MemberView{c.view}}).over("b/1"); got != c.want {
 			t.Errorf("a node that %s: its name is free %v, want %v", c.name, got, c.want)
 		}
 	}

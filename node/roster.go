@@ -1,0 +1,90 @@
+package node
+
+import (
+	"context"
+
+	"shardway/ack"
+	"shardway/node/roster"
+)
+
+var (
+	_ roster.Electors  = others{}
+	_ roster.Witnesses = others{}
+)
+
+// others are the other nodes, as package roster asks them.
+type others struct{ n *Node }
+
+// MayFound asks a node whether this one may found the cluster.
+func (o others) MayFound(ctx context.Context, node string, firm bool) (ok bool, err error) {
+	err = o.n.ask(ctx, node, request{What: askFound, Firm: firm}, &ok)
+	return ok, err
+}
+
+// Needs asks a node whether it needs this one's promise.
+func (o others) Needs(ctx context.Context, node string) (needs bool, err error) {
+	err = o.n.ask(ctx, node, request{What: askFounder}, &needs)
+	return needs, err
+}
+
+// Elsewhere asks a node whether another process has this one's id.
+func (o others) Elsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
+	err = o.n.ask(ctx, node, request{What: askTwin, Nonce: nonce}, &addr)
+	return addr, err
+}
+
+// Who asks a process which one it is.
+func (o others) Who(ctx context.Context, node string) (p roster.Process, err error) {
+	err = o.n.ask(ctx, node, request{What: askWho}, &p)
+	return p, err
+}
+
+// openRoster makes what needs Raft.
+func (n *Node) openRoster() {
+	n.founder = roster.NewFounder(roster.FounderOptions{
+		Self: string(n.self), Expect: n.o.Expect, Joins: len(n.o.Join) > 0,
+		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: others{n}, Fail: n.fail, Log: n.log,
+	})
+	n.twin = roster.NewTwin(roster.TwinOptions{
+		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: others{n}, Lookup: n.lookup, Log: n.log,
+		Answered: func() bool { return n.agent.answered.Load() != 0 },
+		Seen:     func(addr string) { n.agent.elsewhere.Store(&addr) },
+		Found: func(addr string) {
+			select {
+			case n.agent.duplicate <- addr:
+			default:
+			}
+		},
+	})
+}
+
+// keep keeps Raft's configuration while l leads.
+func (n *Node) keep(ctx context.Context, l *leading) {
+	roster.NewKeeper(roster.KeeperOptions{
+		Raft: n.raft, Gossip: n.gossip, Heard: l.view,
+		State: func() roster.State { return n.fsm.state.Load() },
+		Who: func(ctx context.Context, node string) (string, error) {
+			p, err := others{n}.Who(ctx, node)
+			return p.Disk, err
+		},
+		Voters: n.o.Voters, DeadServerAfter: n.o.DeadServerAfter, Log: l.log,
+	}).Run(ctx, l.done)
+}
+
+// mayLeave reports whether a stopping node's server may be taken out of the
+// configuration.
+func (n *Node) mayLeave(server string, heard []ack.MemberView) bool {
+	return roster.View{Servers: roster.ServersOf(n.raft.Configuration()), Heard: heard}.MayLeave(server)
+}
+
+// unborn says why there is no shard map yet, and what to do about it if nothing
+// will change by itself.
+func (n *Node) unborn() string {
+	switch {
+	case !n.founder.Belongs():
+		return n.founder.Unborn()
+	case n.raft.Leader() == "":
+		return "no leader: " + n.leaderless()
+	}
+	return "waiting for the leader's first map"
+}

@@ -1,0 +1,247 @@
+package roster_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/node/consensus"
+	"shardway/node/gossip"
+	"shardway/node/roster"
+	"shardway/shardmap"
+)
+
+// cluster is what a Keeper sees, and what it does. It belongs to one bubble.
+type cluster struct {
+	t         *testing.T
+	servers   []consensus.Server
+	members   []gossip.Member
+	heard     map[string]ack.MemberView
+	committed *shardmap.Map
+	disks     map[string]string // what nodes say of themselves
+	done      []string
+	stop      func()
+}
+
+const spareVoters, deadAfter = 3, 10 * time.Second
+
+// kept runs f beside the Keeper of a leader, with voters and others that are all
+// alive and heard. Upper-case letters are voters.
+func kept(t *testing.T, nodes string, f func(c *cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, heard: map[string]ack.MemberView{}, disks: map[string]string{}, committed: shardmap.New(8)}
+		for _, n := range nodes {
+			node := strings.ToLower(string(n))
+			c.servers = append(c.servers, consensus.Server{ID: node + "/1", Voter: string(n) != node})
+			c.shows(node, "1", gossip.Alive)
+			c.hears(node, nil)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		k := roster.NewKeeper(roster.KeeperOptions{
+			Raft: c, Gossip: c, Voters: spareVoters, DeadServerAfter: deadAfter, Log: zerolog.Nop(),
+			Who:   func(_ context.Context, node string) (string, error) { return c.disks[node], nil },
+			Heard: func(context.Context) ([]ack.MemberView, bool) { return c.views(), true },
+			State: func() roster.State { return c },
+		})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			k.Run(ctx, nil)
+		}()
+		f(c)
+		stop()
+		<-ended
+	})
+}
+
+// Born, Cluster and Committed are those of the replicated state.
+func (c *cluster) Born() bool               { return true }
+func (c *cluster) Cluster() string          { return "x" }
+func (c *cluster) Committed() *shardmap.Map { return c.committed }
+
+func (c *cluster) shows(node, disk string, s gossip.Status) {
+	c.members = slices.DeleteFunc(c.members, func(m gossip.Member) bool { return m.ID == node })
+	c.members = append(c.members, gossip.Member{
+		ID: node, Node: true, Status: s, Addr: netip.MustParseAddrPort("10.0.0.1:1"), Tags: gossip.Tags{Node: node, Disk: disk},
+	})
+	if s == gossip.Alive {
+		c.disks[node] = disk
+	}
+}
+
+// hears has the node's heartbeats come, changed by with if that is not nil.
+func (c *cluster) hears(node string, with func(v *ack.MemberView)) {
+	v := ack.MemberView{Node: shardmap.NodeID(node), Heartbeat: ack.Heartbeat{Node: shardmap.NodeID(node), Server: node + "/1", Boot: 1}}
+	if with != nil {
+		with(&v)
+	}
+	c.heard[node] = v
+}
+
+// crashes ends nodes: nobody hears them, and gossip has noticed.
+func (c *cluster) crashes(nodes ...string) {
+	for _, node := range nodes {
+		c.hears(node, silent)
+		c.shows(node, "1", gossip.Failed)
+	}
+}
+
+func silent(v *ack.MemberView) { v.Silent = true }
+
+func (c *cluster) views() (out []ack.MemberView) {
+	for _, v := range c.heard {
+		out = append(out, v)
+	}
+	return out
+}
+
+// after looks what was done within a time.
+func (c *cluster) after(d time.Duration, want ...string) {
+	c.t.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+	if !slices.Equal(c.done, want) {
+		c.t.Errorf("within %v it did %v, want %v", d, c.done, want)
+	}
+	c.done = nil
+}
+
+func (c *cluster) Configuration() []consensus.Server { return slices.Clone(c.servers) }
+func (c *cluster) Members() []gossip.Member          { return slices.Clone(c.members) }
+
+func (c *cluster) AddNonvoter(server string) error {
+	c.done = append(c.done, "add "+server)
+	c.servers = append(c.servers, consensus.Server{ID: server})
+	return nil
+}
+
+func (c *cluster) Promote(server string) error {
+	c.done = append(c.done, "promote "+server)
+	c.servers[c.at(server)].Voter = true
+	return nil
+}
+
+func (c *cluster) Remove(server string) error {
+	c.done = append(c.done, "remove "+server)
+	c.servers = slices.Delete(c.servers, c.at(server), c.at(server)+1)
+	return nil
+}
+
+func (c *cluster) at(server string) int {
+	i := slices.IndexFunc(c.servers, func(s consensus.Server) bool { return s.ID == server })
+	if i < 0 {
+		panic(fmt.Sprintf("no server %s", server))
+	}
+	return i
+}
+
+// Without a majority that is heard, this leader may be the one who is cut off, and
+// those it does not hear elect another.
+func TestVoterIsRemovedOnlyWhileAQuorumIsHeard(t *testing.T) {
+	kept(t, "ABCD", func(c *cluster) {
+		c.crashes("c", "d")
+		c.after(10 * deadAfter)
+		c.hears("c", nil)
+		c.after(time.Second, "remove d/1")
+	})
+}
+
+// What gossip says of a node whose own heartbeats come does not count: gossip can be
+// replayed.
+func TestAbsenceDoesNotCountWhileHeartbeatsCome(t *testing.T) {
+	kept(t, "ABCDe", func(c *cluster) {
+		c.shows("d", "1", gossip.Failed)
+		c.shows("e", "1", gossip.Left)
+		c.after(10 * deadAfter)
+		c.hears("d", silent)
+		c.after(deadAfter / 2)
+		c.hears("d", nil) // and again: it begins anew
+		c.after(time.Second)
+		c.hears("d", silent)
+		c.after(deadAfter - time.Second)
+		c.after(2*time.Second, "remove d/1")
+	})
+}
+
+// A server without a vote that gossip still shows would be added again.
+func TestNonvoterThatGossipShowsStays(t *testing.T) {
+	kept(t, "ABCd", func(c *cluster) {
+		c.hears("d", silent)
+		c.after(10 * deadAfter)
+		c.shows("d", "1", gossip.Failed)
+		c.after(time.Second, "remove d/1")
+	})
+}
+
+// A vote counts at once: one that lacks entries would be needed for the next commit.
+func TestSpareIsPromotedOnlyWhenItHasCaughtUp(t *testing.T) {
+	for name, lacks := range map[string]func(v *ack.MemberView){
+		"has not applied the map":  func(v *ack.MemberView) { v.Heartbeat.Acked = 2 },
+		"has not acknowledged it":  func(v *ack.MemberView) { v.Heartbeat.Applied = 2 },
+		"is leaving":               func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Leaving = 2, 2, true },
+		"has said goodbye":         func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Goodbye = 2, 2, true },
+		"is not heard":             func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Silent = 2, 2, true },
+		"is heard of another disk": func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Server = 2, 2, "c/2" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			kept(t, "ABc", func(c *cluster) {
+				c.hears("c", lacks)
+				c.committed = shardmap.New(8).Settle(c.committed, 2)
+				c.after(10 * time.Second)
+				c.hears("c", func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked = 2, 2 })
+				c.after(time.Second, "promote c/1")
+			})
+		})
+	}
+}
+
+// Of three voters none is taken out unasked: two can lose no further one, and the
+// library can wedge when two become one.
+func TestFewerThanThreeVotersNeverRemain(t *testing.T) {
+	kept(t, "ABC", func(c *cluster) {
+		c.crashes("c")
+		c.after(10 * deadAfter)
+		// A spare takes its place first.
+		c.shows("d", "1", gossip.Alive)
+		c.hears("d", nil)
+		c.after(time.Second, "add d/1", "promote d/1", "remove c/1")
+		c.crashes("b")
+		c.after(10 * deadAfter)
+	})
+}
+
+// A voter that stops leaves only if three others stay that are heard and do not leave
+// themselves: stopping a whole cluster changes nothing in its configuration.
+func TestVoterLeavesOnlyIfThreeStay(t *testing.T) {
+	for _, c := range []struct {
+		servers string
+		gone    func(v *ack.MemberView) // what is with b
+		want    bool
+	}{
+		{servers: "ABCD", want: true},
+		{servers: "ABC"},
+		{servers: "ABCD", gone: silent},
+		{servers: "ABCD", gone: func(v *ack.MemberView) { v.Heartbeat.Leaving = true }},
+		{servers: "ABCD", gone: func(v *ack.MemberView) { v.Heartbeat.Goodbye = true }},
+		{servers: "ABCD", gone: func(v *ack.MemberView) { v.Heartbeat.Server = "b/2" }},
+		{servers: "aBCD", want: true}, // it has no vote
+		{servers: "BCD"},              // it is no server
+	} {
+		kept(t, c.servers, func(x *cluster) {
+			x.hears("b", c.gone)
+			v := roster.View{Servers: roster.ServersOf(x.servers), Heard: x.views()}
+			if got := v.MayLeave("a/1"); got != c.want {
+				t.Errorf("a of %s may leave: %v, want %v", c.servers, got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package roster
+
+import (
+	"slices"
+
+	"shardway/ack"
+	"shardway/node/consensus"
+	"shardway/node/gossip"
+	"shardway/shardmap"
+)
+
+// Servers are the ids, "node/disk", of Raft's servers: those that vote and the others.
+type Servers struct{ Voters, Others []string }
+
+// ServersOf sorts a configuration.
+func ServersOf(all []consensus.Server) (s Servers) {
+	for _, x := range all {
+		if x.Voter {
+			s.Voters = append(s.Voters, x.ID)
+		} else {
+			s.Others = append(s.Others, x.ID)
+		}
+	}
+	return s
+}
+
+// All returns all of them, the voters first.
+func (s Servers) All() []string { return slices.Concat(s.Voters, s.Others) }
+
+// Of returns the server of a node, or "".
+func (s Servers) Of(node string) string {
+	all := s.All()
+	if i := slices.IndexFunc(all, func(server string) bool { return nodeOf(server) == node }); i >= 0 {
+		return all[i]
+	}
+	return ""
+}
+
+// View is Raft's configuration, and what the leader has heard of its servers.
+type View struct {
+	Servers
+	Heard []ack.MemberView
+}
+
+// of returns what was heard of the node of a server.
+func (r View) of(server string) (ack.MemberView, bool) {
+	i := slices.IndexFunc(r.Heard, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(nodeOf(server)) })
+	if i < 0 {
+		return ack.MemberView{HeardAgo: -1, Silent: true}, false
+	}
+	return r.Heard[i], true
+}
+
+// hears reports that the heartbeats of this very server are fresh.
+func (r View) hears(server string) bool {
+	v, ok := r.of(server)
+	return ok && v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Server == server
+}
+
+// over reports that nothing may run on this server's disk any more, so that another
+// disk may take the node's name: what it did would have the same epochs.
+func (r View) over(server string) bool {
+	v, ok := r.of(server)
+	return !r.hears(server) && (!ok || v.Over)
+}
+
+// caughtUp reports whether a server has the log to its present end: all that
+// this log carries are maps, and its node has applied the last one.
+func (r View) caughtUp(server string, committed shardmap.Epoch) bool {
+	v, _ := r.of(server)
+	hb := v.Heartbeat
+	return !hb.Leaving && !hb.Goodbye && hb.Applied >= committed && (hb.Gateway || hb.Acked >= committed)
+}
+
+// MayLeave reports whether a stopping node's server may be taken out of the
+// configuration: a voter only if at least three voters remain that are heard and
+// do not leave themselves.
+func (r View) MayLeave(server string) bool {
+	if slices.Contains(r.Others, server) {
+		return true
+	}
+	remain := 0
+	for _, v := range r.Voters {
+		view, _ := r.of(v)
+		if v != server && r.hears(v) && !view.Heartbeat.Leaving && !view.Heartbeat.Goodbye {
+			remain++
+		}
+	}
+	return slices.Contains(r.Voters, server) && remain >= fewestVoters
+}
+
+// nodeOf returns the node of a server.
+func nodeOf(server string) string { return consensus.Server{ID: server}.Node() }
+
+// alive reports whether gossip sees a node.
+func alive(g Gossip, node string) bool {
+	return slices.ContainsFunc(g.Members(), func(m gossip.Member) bool {
+		return m.ID == node && m.Node && m.Status == gossip.Alive
+	})
+}
