@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -230,6 +231,29 @@ func TestHTTPHandlers(t *testing.T) {
 	until(t, "it waits", func() error { return is(running.Load() == 1) })
 	leave()
 	<-ended
+}
+
+// An http.Handler may keep what it was asked, as with net/http: fasthttp's adaptor lends
+// strings whose memory the next request has. A register of a test of clusters, kept by
+// such a key, went back to an older value.
+func TestHTTPHandlersMayKeepStrings(t *testing.T) {
+	var kept []string
+	a := start(t, "a", embed.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		kept = append(kept, r.Method+r.URL.Path+r.Host, r.Method, r.URL.Path, r.URL.RawQuery, r.RequestURI, r.Host, r.Header.Get("X-User"), r.Header.Get("Shardway-Key"))
+	})), nil)
+	var want []string
+	for i := range 20 {
+		key, host := fmt.Sprintf("key-%02d", i), a.Addr().String()
+		path, query := fmt.Sprintf("/path-%02d", i), fmt.Sprintf("q=%02d", i)
+		method := []string{"GET", "PUT"}[i%2]
+		if status, body := a.ask(t, method, path+"?"+query, key, ""); status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+		want = append(want, method+path+host, method, path, query, path+"?"+query, host, key, key)
+	}
+	if !slices.Equal(kept, want) {
+		t.Errorf("kept %q, want %q", kept, want)
+	}
 }
 
 func TestStreamAndGo(t *testing.T) {

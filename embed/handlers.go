@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
@@ -38,7 +40,12 @@ func HTTP(h http.Handler) fasthttp.RequestHandler {
 				task.Panicked(v)
 			}
 		}()
-		h.ServeHTTP(&response{ResponseWriter: w}, r)
+		own, err := owned(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		h.ServeHTTP(&response{ResponseWriter: w}, own)
 	}))
 	return func(ctx *fasthttp.RequestCtx) {
 		if stream := ctx.RequestBodyStream(); stream != nil {
@@ -50,6 +57,27 @@ func HTTP(h http.Handler) fasthttp.RequestHandler {
 		}
 		inner(ctx)
 	}
+}
+
+// owned returns the request with strings of its own. Those that the adaptor makes are
+// the memory of the RequestCtx, which has another request in it soon: a handler that
+// keeps one, as a key of a map, would find it changed.
+func owned(r *http.Request) (*http.Request, error) {
+	own := r.WithContext(r.Context())
+	own.Method, own.Proto, own.Host, own.RequestURI = strings.Clone(r.Method), strings.Clone(r.Proto), strings.Clone(r.Host), strings.Clone(r.RequestURI)
+	var err error
+	if own.URL, err = url.ParseRequestURI(own.RequestURI); err != nil {
+		return nil, err
+	}
+	own.Header = make(http.Header, len(r.Header))
+	for name, values := range r.Header {
+		kept := make([]string, len(values))
+		for i, v := range values {
+			kept[i] = strings.Clone(v)
+		}
+		own.Header[strings.Clone(name)] = kept
+	}
+	return own, nil
 }
 
 // response is what the handler writes to.
