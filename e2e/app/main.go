@@ -32,10 +32,14 @@
 // control the app. GET /records lists the runs, GET /executions?id=… counts
 // those of one request, POST /release?name=… frees what hangs under that name,
 // now and later; GET /hanging?name=… counts it.
+//
+// With --embed it is the app in the process of a node: what follows -- are flags of
+// shardway run, requests come by the node, and --listen is for control alone.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -46,6 +50,7 @@ import (
 	"time"
 
 	"shardway/e2e/store"
+	"shardway/embed"
 )
 
 func main() {
@@ -59,6 +64,7 @@ func run() error {
 	name := flag.String("name", "app", "name of the app: the node it stands behind")
 	listen := flag.String("listen", "127.0.0.1:0", "address to serve at")
 	records := flag.String("records", "", "file to append the runs to")
+	within := flag.Bool("embed", false, "run a node in this process, with the flags of shardway run that follow --")
 	storeURL := flag.String("store", "", "URL of the store behind the registers; without it there are none")
 	flag.Parse()
 	file, err := os.OpenFile(*records, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -77,6 +83,18 @@ func run() error {
 		defer client.Close()
 		a.registers = newRegisters(client)
 	}
+	serve := func(ctx context.Context) error { return a.serve(ctx, ln) }
+	if *within {
+		serve = func(ctx context.Context) error { return a.within(ctx, ln, flag.Args()) }
+	}
+	if err := serve(ctx); err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// serve answers at ln until ctx ends.
+func (a *app) serve(ctx context.Context, ln net.Listener) error {
 	srv := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() {
@@ -88,5 +106,19 @@ func run() error {
 		return fmt.Errorf("app: %w", err)
 	}
 	<-done
-	return file.Close()
+	return nil
+}
+
+// within runs a node whose app it is, and is controlled at ln.
+func (a *app) within(ctx context.Context, ln net.Listener, args []string) error {
+	n, err := embed.New(embed.Config{Args: args, Handler: embed.HTTP(a)}) //nolint:contextcheck // Run has it
+	if err != nil {
+		return err
+	}
+	controlled, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- a.serve(controlled, ln) }()
+	err = n.Run(ctx)
+	stop()
+	return errors.Join(err, <-ended)
 }

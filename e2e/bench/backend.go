@@ -56,7 +56,7 @@ func answers() fasthttp.RequestHandler {
 
 // serveEmbedded runs a node with the backend's handler in its process.
 func serveEmbedded(ctx context.Context, args []string) error {
-	n, err := embed.New(embed.Config{Args: args, Handler: answers()})
+	n, err := embed.New(embed.Config{Args: args, Handler: answers()}) //nolint:contextcheck // Run has it
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -21,20 +22,27 @@ var (
 	seed   = flag.Uint64("chaos.seed", 0, "seed of the schedule; 0: SHARDWAY_TEST_SEED, else a new one, which is printed")
 	only   = flag.String("chaos.faults", "", "regular expression for the faults to have")
 	fence  = flag.String("chaos.fence", "", "fence of the nodes; empty: each for a share of the time")
+	within = flag.Bool("chaos.embedded", false, "have all apps in the processes of their nodes; else for a fifth of the time")
 	nodes  = flag.Int("chaos.nodes", 0, "hurt only the cluster of three, or of five; 0: both")
 )
 
-// shares are which part of its time a cluster spends under each fence.
+// shares are which part of its time a cluster spends under each fence, and with its
+// apps in the processes of its nodes.
 func shares() []share {
-	if *fence != "" {
-		return []share{{*fence, 1}}
+	name := *fence
+	switch {
+	case *within:
+		return []share{{cmp.Or(name, "lease"), 1, true}}
+	case name == "":
+		return []share{{"lease", 0.3, false}, {"lease", 0.2, true}, {"strict", 0.25, false}, {"refused", 0.25, false}}
 	}
-	return []share{{"lease", 0.5}, {"strict", 0.25}, {"refused", 0.25}}
+	return []share{{name, 0.75, false}, {name, 0.25, true}}
 }
 
 type share struct {
-	fence string
-	part  float64
+	fence    string
+	part     float64
+	embedded bool
 }
 
 // seeded returns the seed of the schedule.
@@ -114,7 +122,7 @@ func TestChaos(t *testing.T) {
 				for _, s := range shares() {
 					r := chaos.Run(t, chaos.Options{
 						Binaries: b, Nodes: n, For: time.Duration(float64(*length) * s.part), Seed: seed, Dealt: dealt, Faults: faults, Network: 1 + i,
-						Backwards: n == 5, Secret: n == 5, Pairs: true, Fence: s.fence,
+						Backwards: n == 5, Secret: n == 5, Pairs: true, Fence: s.fence, Embedded: s.embedded,
 					})
 					t.Log(r)
 					all.add(r)

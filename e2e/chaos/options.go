@@ -42,6 +42,8 @@ type Options struct {
 	Patience time.Duration
 	// Secret gives the nodes one, so that they talk TLS.
 	Secret bool
+	// Embedded has each app in the process of its node.
+	Embedded bool
 	// Rate is how many requests a second all clients send together; 0 is 120.
 	Rate int
 	// Flags are given to every node.

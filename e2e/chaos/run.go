@@ -32,6 +32,10 @@ func Run(tb testing.TB, o Options) *Report {
 				continue
 			}
 		}
+		if _, ok := f.(*killApp); ok && o.Embedded {
+			r.Skipped[f.name()] = "the app is in its node, and dies with it"
+			continue
+		}
 		playable = append(playable, f.name())
 	}
 	if len(playable) == 0 {

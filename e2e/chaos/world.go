@@ -104,7 +104,7 @@ func (w *world) launch() {
 	w.Cleanup(func() { w.check(w.store.Close()) })
 	w.c = cluster.New(w, cluster.Options{
 		Binaries: o.Binaries, Shards: o.Shards, Flags: o.flags(), Net: n, Secret: o.Secret, Dir: dir, Data: data,
-		AppFlags: []string{"--store", w.store.URL()},
+		AppFlags: []string{"--store", w.store.URL()}, Embedded: o.Embedded,
 	})
 	for range o.Nodes {
 		w.members = append(w.members, w.c.Prepare(w, "--expect", strconv.Itoa(o.Nodes)))

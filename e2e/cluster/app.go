@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -37,20 +38,30 @@ type life struct {
 }
 
 func (a *App) start() error {
-	k := len(a.lives)
-	path := filepath.Join(a.c.dir, fmt.Sprintf("app-%s-%d.records", a.name, k))
-	args := append([]string{a.c.o.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", path}, a.c.o.AppFlags...)
-	p, err := a.c.spawn.launch(filepath.Join(a.c.dir, "app-"+a.name+".log"), a.c.dir, a.place.command(args...))
+	p, err := a.c.spawn.launch(filepath.Join(a.c.dir, "app-"+a.name+".log"), a.c.dir, a.place.command(a.command()...))
 	if err != nil {
 		return err
 	}
-	a.lives = append(a.lives, life{proc: p, records: newRecords(path)})
+	a.lives = append(a.lives, life{proc: p, records: newRecords(a.records())})
 	return nil
+}
+
+// records is the file of the next life.
+func (a *App) records() string {
+	return filepath.Join(a.c.dir, fmt.Sprintf("app-%s-%d.records", a.name, len(a.lives)))
+}
+
+// command is the command line of the next life.
+func (a *App) command(more ...string) []string {
+	return slices.Concat([]string{a.c.o.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", a.records()}, a.c.o.AppFlags, more)
 }
 
 // Start starts the app after Kill, and waits until it answers.
 func (a *App) Start(tb testing.TB) {
 	tb.Helper()
+	if a.c.o.Embedded {
+		tb.Fatalf("app %s starts with its node", a.name)
+	}
 	if err := a.start(); err != nil {
 		tb.Fatal(err)
 	}
@@ -131,6 +142,9 @@ func (a *App) runs() ([]history.Run, error) {
 	for _, l := range a.lives {
 		if err := l.records.read(); err != nil {
 			return nil, err
+		}
+		if l.died == 0 && a.c.o.Embedded && !l.proc.Running() {
+			l.died = l.proc.ended // with its node
 		}
 		first := len(all)
 		all = append(all, l.records.runs...)

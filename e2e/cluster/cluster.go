@@ -51,6 +51,9 @@ type Options struct {
 	// Urgent processes run before all others of the machine, if that may be: for a
 	// test whose nodes must have the processor when they want it.
 	Urgent bool
+	// Embedded has each app in the process of its node: they start, stop and die
+	// together.
+	Embedded bool
 	// AppFlags are given to every app, after the ones it always has.
 	AppFlags []string
 }
@@ -158,7 +161,9 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 		n.Relay = r
 	}
 	n.App = &App{c: c, name: id, place: n.place, Addr: n.place.control(c.port(tb))}
-	n.App.Start(tb)
+	if !c.o.Embedded {
+		n.App.Start(tb)
+	}
 	n.flags = slices.Concat([]string{"--shards", strconv.Itoa(c.o.Shards)}, c.SecretFlags(tb, id), c.o.Flags, flags)
 	c.nodes = append(c.nodes, n)
 	c.watchers.Go(func() { c.follow(c.watching, n) })

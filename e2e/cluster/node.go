@@ -44,10 +44,13 @@ type Node struct {
 
 // Args is the command line of the node.
 func (n *Node) Args() []string {
-	args := []string{
-		n.c.o.Binaries.Node, "run", "--node", n.ID, "--data", n.Data, "--upstream", "http://" + n.App.Addr,
-		"--listen", n.Addr, "--admin", n.Admin, "--gossip", n.Gossip, "--peer", n.Peer, "--log-format", "json", "--expose",
+	run := []string{n.c.o.Binaries.Node, "run", "--upstream", "http://" + n.App.Addr}
+	if n.c.o.Embedded {
+		run = append(n.App.command("-embed"), "--")
 	}
+	args := append(run, "--node", n.ID, "--data", n.Data,
+		"--listen", n.Addr, "--admin", n.Admin, "--gossip", n.Gossip, "--peer", n.Peer, "--log-format", "json", "--expose",
+	)
 	if n.place.host != nil {
 		args = append(args, "--insecure") // its addresses are not loopback's
 	}
@@ -70,6 +73,9 @@ func (n *Node) Start(tb testing.TB, more ...string) {
 		tb.Fatal(err)
 	}
 	n.proc = p
+	if n.c.o.Embedded {
+		n.App.lives = append(n.App.lives, life{proc: p, records: newRecords(n.App.records())})
+	}
 	n.c.stalls.track(n.ID, p.Pid)
 }
 

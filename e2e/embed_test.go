@@ -1,0 +1,79 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/load"
+)
+
+// TestEmbeddedApps has the apps of a cluster in the processes of its nodes: kill -9,
+// SIGSTOP, a rolling restart and a join under load fail no request, and no two apps run
+// a key beside each other.
+func TestEmbeddedApps(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Embedded: true})
+	killed(t, c, c.Follower(t))
+	killed(t, c, c.Leader(t))
+
+	stopped := c.Follower(t)
+	others := c.Others(stopped)
+	l := c.Load(t, others, cluster.Traffic{})
+	l.Flow(t, seconds/2)
+	stopped.Pause(t)
+	l.Flow(t, 3*seconds)
+	c.AwaitServedBy(t, others...)
+	stopped.Continue(t)
+	c.AwaitServing(t)
+	l.Finish(t)
+
+	l = c.Load(t, c.Running(), cluster.Traffic{})
+	for _, n := range c.Running() {
+		n.Stop(t)
+		l.Flow(t, 100)
+		n.Start(t)
+		c.AwaitServing(t)
+	}
+	c.Add(t)
+	c.AwaitServing(t)
+	l.Flow(t, 100)
+	l.Finish(t)
+}
+
+// TestEmbeddedAppIsWaitedFor has a request hang in an app within its node while the node
+// is told to stop: its shard moves when the app has let it go, which the end of ctx
+// makes it do, and the next owner's run begins after that.
+func TestEmbeddedAppIsWaitedFor(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{
+		Binaries: binaries(t), Nodes: 3, Shards: shards, Embedded: true, Flags: []string{"--drain-timeout", "1s"},
+	})
+	owner := c.Follower(t)
+	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
+	other := c.Others(owner)[0]
+	hung := c.AskLater(t, other, load.Request{Key: key, Method: "POST", ID: "hung", Header: map[string]string{"App-Hang": "gate"}})
+	owner.App.AwaitHanging(t, "gate", 1)
+	owner.Terminate(t)
+	other.Await(t, "its shards are to move", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
+	next := c.AskLater(t, other, load.Request{Key: key, Method: "POST", ID: "next"})
+	if a := hung.Answer(t); a.Status != 502 || a.Error != "draining" {
+		t.Errorf("who hung got %d %s", a.Status, a.Error)
+	}
+	if a := next.Answer(t); !a.OK() {
+		t.Errorf("the next got %d %s", a.Status, a.Error)
+	}
+	owner.AwaitExit(t, 0)
+	var first, second history.Run
+	for _, run := range c.Runs(t) {
+		switch run.ID {
+		case "hung":
+			first = run
+		case "next":
+			second = run
+		}
+	}
+	if first.App != owner.ID || second.App == owner.ID || first.End == 0 || second.Start < first.End {
+		t.Errorf("hung ran %+v, next %+v: want one after the other", first, second)
+	}
+}
