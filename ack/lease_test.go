@@ -278,6 +278,9 @@ func TestNameIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
 		if got := d.over("b"); got != c.over {
 			t.Errorf("fence %v, crashed %v, %v after the election: over %v, want %v", c.fence, c.crashed, c.at, got, c.over)
 		}
+		if c.at < 2500*ms && d.over("c") {
+			t.Errorf("%v after the election: c is over, of which nothing is known", c.at)
+		}
 	}
 }
 
