@@ -3,7 +3,9 @@
 package e2e_test
 
 import (
+	"fmt"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,18 @@ func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
 	before := deaf()
 	get, post := ask(ingress, "GET", "back"), ask(ingress, "POST", "back")
 	owner.App.AwaitHanging(t, "back", 2)
+	host := w.Host(index(ingress))
+	cluster.Await(t, "nothing is on its way to the owner", func() error {
+		ss := host.Command("ss", "-Htni", "dst", w.Host(index(owner)).Data)
+		out, err := exec.CommandContext(t.Context(), ss[0], ss[1:]...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ss: %w %s", err, out)
+		}
+		if strings.Contains(string(out), "unacked:") {
+			return errNotYet
+		}
+		return nil
+	})
 	mended = owner.Hurt(history.Unreachable)
 	must(t, w.Block(index(owner), index(ingress)))
 	began = time.Now()

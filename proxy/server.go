@@ -46,6 +46,7 @@ type Server struct {
 	now     atomic.Pointer[[]byte] // the Date header
 	second  atomic.Int64           // that it tells
 	reaped  time.Duration          // the sweep's own
+	hearing hearing                // likewise
 
 	mu struct {
 		sync.Mutex

@@ -21,16 +21,13 @@ const (
 	lameStream = 250 * time.Millisecond
 )
 
-// hearAfter is for how long a run has gone on when the path to its owner is first
-// looked at.
-const hearAfter = 500 * time.Millisecond
-
 // sweep looks over the open connections: for what has run long enough to be
 // worth a watch, for apps that do not answer, for upgraded connections whose
 // shard has moved, for idle ones while draining. One goroutine at a time.
 func (s *Server) sweep(list []*client) {
 	now := s.clock.now()
 	t, set := s.o.Cluster.Table(), s.set.Load()
+	s.hearing.begin(list, now)
 	for _, c := range list {
 		s.sweepRun(c, t, set, now)
 		if since := c.idle.Load(); since != 0 && now-time.Duration(since) >= s.patience(c) {
@@ -70,13 +67,9 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		return
 	}
 	c.gone.start()
-	if r.kind == Remote && now >= c.hear {
-		deaf, again := c.slot.link.Load().Hear()
-		if deaf {
-			s.cutRun(c, r, causeDeaf)
-			return
-		}
-		c.hear = now + again
+	if r.kind == Remote && now >= c.hear && s.hearing.deaf(c, now) {
+		s.cutRun(c, r, causeDeaf)
+		return
 	}
 	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longAnswer {
 		s.letGo(c, r)

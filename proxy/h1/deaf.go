@@ -3,8 +3,11 @@ package h1
 import "time"
 
 const (
-	// deafAfter is for how long the other end's kernel may owe an answer.
-	deafAfter = time.Second
+	// deafAfter is for how long the other end's kernel may owe an answer, and
+	// unackedAfter as much of it as path.unacked has of that: the wait for a tail loss
+	// probe, a fifth of a second or more, comes before those that it counts.
+	deafAfter    = time.Second
+	unackedAfter = deafAfter - 200*time.Millisecond
 	// resends is how often it has been sent what it does not acknowledge by then, and
 	// probes how often it was asked for a word where nothing is on its way: one that
 	// got lost decides nothing.
@@ -18,33 +21,59 @@ const (
 	patience = 75 * time.Millisecond
 )
 
-// Hear reports whether the path to the other end is dead in one direction or both,
-// as far as the kernel can tell: for a second what was sent more than once has not
-// been acknowledged, or nothing has come from there though several probes asked for
-// a word. An end that is slow, or does not read, acknowledges all the same. Hear also
-// tells after which time to ask again: about a second, while all is well.
+// Hearing is what there is to say of the path to the other end.
+type Hearing uint8
+
+const (
+	// Well says that nothing speaks against it.
+	Well Hearing = iota + 1
+	// Doubtful says that nothing has come for a second, and that a probe is without
+	// an answer.
+	// What other connections to the same place hear decides it sooner.
+	Doubtful
+	// Deaf says that it is dead, in one direction or both.
+	Deaf
+)
+
+// Hear judges the path to the other end, as far as the kernel can tell. It is dead
+// when for a second what was sent more than once has not been acknowledged, or
+// nothing has come from there though two probes asked for a word. An end that is
+// slow, or does not read, acknowledges all the same. Hear also tells after which time
+// to ask again: about a second, while all is well.
 //
 // It takes keepalive probes after a second (TCP_KEEPIDLE) to notice where nothing is
-// on its way: whoever makes the connection asks for them. The answer is false where
-// there is no TCP to ask. Any goroutine may call it.
-func (c *Conn) Hear() (deaf bool, again time.Duration) {
-	raw := c.rawConn()
-	if raw == nil || c.closed.Load() {
-		return false, deafAfter
-	}
-	again = deafAfter
-	_ = raw.Control(func(fd uintptr) { // a closed one is not deaf
+// on its way: whoever makes the connection asks for them. Where there is no TCP to
+// ask, all is well. Any goroutine may call it.
+func (c *Conn) Hear() (h Hearing, again time.Duration) {
+	h, again = Well, deafAfter
+	c.control(func(fd uintptr) {
 		p, ok := pathOf(fd)
 		if !ok {
 			return
 		}
 		var ask bool
-		deaf, ask, again = p.judge()
+		h, ask, again = p.judge()
 		if ask {
 			askPath(fd)
 		}
 	})
-	return deaf, again
+	return h, again
+}
+
+// Silent returns for how long nothing has come from the other end, and how many
+// probes have asked for a word since; false where there is no open TCP connection to
+// tell. Any goroutine may call it.
+func (c *Conn) Silent() (d time.Duration, probes int, ok bool) {
+	var p path
+	c.control(func(fd uintptr) { p, ok = pathOf(fd) })
+	return p.silent, p.probes, ok
+}
+
+// control runs f with the socket, unless there is none or it is closed.
+func (c *Conn) control(f func(fd uintptr)) {
+	if raw := c.rawConn(); raw != nil && !c.closed.Load() {
+		_ = raw.Control(f) // of a closed one there is nothing to say
+	}
 }
 
 // path is what the kernel knows of the way to the other end.
@@ -55,20 +84,23 @@ type path struct {
 	unacked time.Duration // for how long, at least, they have been on their way
 }
 
-// judge says whether the path is dead, whether it takes another probe to tell, and
+// judge says what to think of the path, whether it takes another probe to tell, and
 // when to look again.
-func (p path) judge() (deaf, ask bool, again time.Duration) {
+func (p path) judge() (h Hearing, ask bool, again time.Duration) {
 	switch {
 	case p.resent > 0:
 		// What comes meanwhile, as the other end's own probes do, says nothing of the
 		// way there.
-		return p.resent >= resends && p.unacked >= deafAfter, false, patience
+		if p.resent >= resends && p.unacked >= unackedAfter {
+			return Deaf, false, patience
+		}
+		return Well, false, patience
 	case p.silent < deafAfter+patience:
-		return false, false, deafAfter + patience - p.silent
-	case p.probes >= probes:
-		return p.silent >= askAfter+patience, false, patience
-	case p.silent < askAfter:
-		return false, false, askAfter - p.silent
+		return Well, false, deafAfter + patience - p.silent
+	case p.probes == 0:
+		return Well, false, patience
+	case p.probes >= probes && p.silent >= askAfter+patience:
+		return Deaf, false, patience
 	}
-	return false, p.probes > 0, patience
+	return Doubtful, p.probes < probes && p.silent >= askAfter, patience
 }

@@ -11,23 +11,25 @@ import (
 func TestPathIsDeadWhenItWasRemindedInVain(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tc := range []struct {
-		name      string
-		p         path
-		dead, ask bool
+		name string
+		p    path
+		want Hearing
+		ask  bool
 	}{
-		{"nothing is owed", path{silent: time.Hour}, false, false},
-		{"sent twice more, for a second in vain", path{resent: 2, unacked: 1000 * ms}, true, false},
-		{"the same, though the other end speaks", path{resent: 2, unacked: 1000 * ms, silent: ms}, true, false},
-		{"sent twice more, a moment ago", path{resent: 2, unacked: 999 * ms, silent: time.Hour}, false, false},
-		{"sent once more", path{resent: 1, unacked: 10 * time.Second, silent: time.Hour, probes: 9}, false, false},
-		{"probed once", path{probes: 1, silent: 1549 * ms}, false, false},
-		{"probed once, and long ago", path{probes: 1, silent: 1550 * ms}, false, true},
-		{"probed twice, silent for long", path{probes: 2, silent: 1625 * ms}, true, false},
-		{"probed twice, heard of since", path{probes: 2, silent: 1624 * ms}, false, false},
+		{"nothing is owed", path{silent: time.Hour}, Well, false},
+		{"sent twice more, for long in vain", path{resent: 2, unacked: 800 * ms}, Deaf, false},
+		{"the same, though the other end speaks", path{resent: 2, unacked: 800 * ms, silent: ms}, Deaf, false},
+		{"sent twice more, a moment ago", path{resent: 2, unacked: 799 * ms, silent: time.Hour}, Well, false},
+		{"sent once more", path{resent: 1, unacked: 10 * time.Second, silent: time.Hour, probes: 9}, Well, false},
+		{"probed a moment ago", path{probes: 1, silent: 1074 * ms}, Well, false},
+		{"probed once", path{probes: 1, silent: 1549 * ms}, Doubtful, false},
+		{"probed once, and long ago", path{probes: 1, silent: 1550 * ms}, Doubtful, true},
+		{"probed twice, silent for long", path{probes: 2, silent: 1625 * ms}, Deaf, false},
+		{"probed twice, a moment ago", path{probes: 2, silent: 1624 * ms}, Doubtful, false},
 	} {
-		dead, ask, again := tc.p.judge()
-		if dead != tc.dead || ask != tc.ask || again <= 0 {
-			t.Errorf("%s: dead %v, ask %v, again in %v, want %v, %v", tc.name, dead, ask, again, tc.dead, tc.ask)
+		h, ask, again := tc.p.judge()
+		if h != tc.want || ask != tc.ask || again <= 0 {
+			t.Errorf("%s: %v, ask %v, again in %v, want %v, %v", tc.name, h, ask, again, tc.want, tc.ask)
 		}
 	}
 }

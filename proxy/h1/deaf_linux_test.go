@@ -67,6 +67,6 @@ func TestWhoDoesNotReadIsNotDeaf(t *testing.T) {
 }
 
 func deaf(c *h1.Conn) bool {
-	deaf, _ := c.Hear()
-	return deaf
+	h, _ := c.Hear()
+	return h == h1.Deaf
 }

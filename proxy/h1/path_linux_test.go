@@ -159,7 +159,7 @@ func TestDeadPathIsHeard(t *testing.T) {
 			}
 			var asked time.Duration
 			looks := 0
-			for deaf, again := w.h.Hear(); !deaf; deaf, again = w.h.Hear() {
+			for h, again := w.h.Hear(); h != h1.Deaf; h, again = w.h.Hear() {
 				if asked, looks = asked+again, looks+1; asked > 1900*time.Millisecond {
 					t.Fatalf("not after %d looks", looks)
 				}
@@ -188,8 +188,8 @@ func TestLostProbeIsNoDeadPath(t *testing.T) {
 	}
 	w.mend()
 	for w.info(w.near).Probes > 0 {
-		deaf, again := w.h.Hear()
-		if deaf {
+		h, again := w.h.Hear()
+		if h == h1.Deaf {
 			t.Fatal("dead after one lost word")
 		}
 		pause(t, again)
@@ -202,8 +202,8 @@ func TestQuietPathIsLeftAlone(t *testing.T) {
 	w.exchange()
 	looks, asked := 0, time.Duration(0)
 	for ; asked < 5*time.Second; looks++ {
-		deaf, again := w.h.Hear()
-		if deaf {
+		h, again := w.h.Hear()
+		if h == h1.Deaf {
 			t.Fatal("taken for dead")
 		}
 		asked += again

@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"iter"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// hearAfter is for how long a run has gone on when the path to its owner is first
+// looked at.
+const hearAfter = 500 * time.Millisecond
+
+// hearing is what the sweep finds out about nodes; its alone.
+type hearing struct {
+	list []*client // all, at this sweep
+	// silent has the nodes that were asked about at this sweep, and those of which
+	// nothing was heard at one within the last second.
+	silent map[*pool]silence
+}
+
+// silence is what was found out about one node.
+type silence struct {
+	at      time.Duration
+	unheard bool
+}
+
+// begin begins a sweep.
+func (h *hearing) begin(list []*client, now time.Duration) {
+	h.list = list
+	for p, s := range h.silent {
+		if !s.unheard || now-s.at > time.Second {
+			delete(h.silent, p)
+		}
+	}
+}
+
+// deaf reports whether the path to the owner of what a connection runs is dead, and
+// sets when to look again.
+func (h *hearing) deaf(c *client, now time.Duration) bool {
+	l := c.slot.link.Load()
+	heard, again := l.Hear()
+	c.hear = now + again
+	return heard == h1.Deaf || heard == h1.Doubtful && h.unheard(l.pool, now)
+}
+
+// unheard reports whether nothing has come from a node for a second, so far as its
+// connections can tell. Once that has been found, those that were cut for it are
+// missing as witnesses, and it takes no second one.
+func (h *hearing) unheard(p *pool, now time.Duration) bool {
+	last, known := h.silent[p]
+	if known && last.at == now {
+		return last.unheard
+	}
+	least := 2
+	if last.unheard {
+		least = 1
+	}
+	found := silence{now, unheard(p.witnesses(h.list), least)}
+	if h.silent == nil {
+		h.silent = make(map[*pool]silence)
+	}
+	h.silent[p] = found
+	return found.unheard
+}
+
+// ear is what tells of a path: an h1.Conn.
+type ear interface {
+	Silent() (d time.Duration, probes int, ok bool)
+}
+
+// unheard reports whether nothing has come for a second over any connection to a
+// node, though so many at least were asked for a word: that each of several lost one
+// is no chance. It stops at the first that has heard something.
+func unheard(ears iter.Seq[ear], least int) bool {
+	asked := 0
+	for e := range ears {
+		silent, probes, ok := e.Silent()
+		if ok && silent < time.Second {
+			return false
+		}
+		if ok && probes > 0 {
+			asked++
+		}
+	}
+	return asked >= least
+}
+
+// witnesses returns the connections to the pool's node: those in use by one of the
+// list, and the idle ones.
+func (p *pool) witnesses(list []*client) iter.Seq[ear] {
+	return func(yield func(ear) bool) {
+		for _, c := range list {
+			if c.slot.load().kind != Remote {
+				continue
+			}
+			if l := c.slot.link.Load(); l != nil && l.pool == p && !yield(l) {
+				return
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, l := range p.mu.idle {
+			if !yield(l) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package proxy
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// told is a connection of which the kernel would say this.
+type told struct {
+	silent time.Duration
+	probes int
+	ok     bool
+}
+
+func (e told) Silent() (d time.Duration, probes int, ok bool) { return e.silent, e.probes, e.ok }
+
+// One lost probe, on one connection of several, cuts nobody: over the others
+// something has come within the second. A node is unheard when all are silent, and
+// two of them have asked.
+func TestUnheardNodesAreSilentOnEveryConnection(t *testing.T) {
+	const s = time.Second
+	asked, closed := told{s + 80*time.Millisecond, 1, true}, told{}
+	for name, tc := range map[string]struct {
+		ears []ear
+		want bool
+	}{
+		"one connection":            {[]ear{asked}, false},
+		"two that asked":            {[]ear{asked, asked}, true},
+		"one hears":                 {[]ear{asked, asked, told{s - 1, 0, true}}, false},
+		"one hears, first":          {[]ear{told{0, 0, true}, asked, asked}, false},
+		"one is closed":             {[]ear{asked, closed}, false},
+		"one has not asked":         {[]ear{asked, told{s, 0, true}}, false},
+		"many, some closed":         {[]ear{closed, asked, asked, closed, told{3 * s, 2, true}}, true},
+		"nothing is known of paths": {[]ear{closed, closed}, false},
+	} {
+		if got := unheard(slices.Values(tc.ears), 2); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// Of two requests that wait for a node, one is cut first, and the other is alone then:
+// it is not kept waiting for more evidence than the first one was cut for.
+func TestSilenceIsRemembered(t *testing.T) {
+	p, h := &pool{}, &hearing{}
+	at := 10 * time.Second
+	h.begin(nil, at)
+	h.silent = map[*pool]silence{p: {at, true}}
+	if !h.unheard(p, at) {
+		t.Error("forgotten within the sweep")
+	}
+	h.begin(nil, at+time.Second)
+	if !h.silent[p].unheard {
+		t.Error("forgotten within a second")
+	}
+	if h.unheard(p, at+time.Second) {
+		t.Error("nobody heard it, and nobody asked")
+	}
+	h.silent[p] = silence{at, true}
+	h.begin(nil, at+time.Second+1)
+	if len(h.silent) != 0 {
+		t.Error("remembered for longer")
+	}
+}
