@@ -65,10 +65,9 @@ func (a *acquaintance) self() past.Statement {
 	// The term first: it may rise, and is to be one that was on the disk.
 	term := a.n.raft.Term()
 	applied := a.n.fsm.state.Load().Committed().Epoch()
-	last, _ := a.n.raft.Indexes()
 	return past.Statement{
 		Server: a.n.server, Boot: a.n.o.Dir.Boot(), Nonce: a.n.nonce,
-		Term: term, Last: last, Applied: uint64(applied),
+		Term: term, Last: a.n.raft.LastIndex(), Applied: uint64(applied),
 	}
 }
 

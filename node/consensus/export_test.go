@@ -3,6 +3,7 @@ package consensus
 import (
 	"bytes"
 	"io"
+	"slices"
 
 	"github.com/hashicorp/raft"
 )
@@ -52,4 +53,34 @@ func (r *Raft) ask(from string, data io.Reader, command func(raft.RPCHeader) any
 	}
 	resp := <-answer
 	return resp.Response, resp.Error
+}
+
+// Demote takes a server's vote; it goes on following.
+func (r *Raft) Demote(server string) error {
+	return r.change(server, func(id raft.ServerID, _ raft.ServerAddress) raft.Future {
+		return r.lib().DemoteVoter(id, 0, enqueue)
+	})
+}
+
+// TransferTo hands leadership to one voter.
+func (r *Raft) TransferTo(server string) error {
+	term, leads := r.Leadership()
+	if !leads {
+		return translate(raft.ErrNotLeader)
+	}
+	if !slices.Contains(r.Voters(), server) {
+		return ErrNoVote
+	}
+	return r.handOver(term, server)
+}
+
+// Indexes returns the last index in the log and the last committed one.
+func (r *Raft) Indexes() (last, committed uint64) {
+	return r.lib().LastIndex(), r.lib().CommitIndex()
+}
+
+// CaughtUp reports, at the leader, whether a server has told that it has all that
+// is committed.
+func (r *Raft) CaughtUp(server string) bool {
+	return r.progress.of(server, r.Term()) >= r.lib().CommitIndex()
 }

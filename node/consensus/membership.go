@@ -33,13 +33,6 @@ func (r *Raft) Promote(server string) error {
 	})
 }
 
-// Demote takes a server's vote; it goes on following.
-func (r *Raft) Demote(server string) error {
-	return r.change(server, func(id raft.ServerID, _ raft.ServerAddress) raft.Future {
-		return r.lib().DemoteVoter(id, 0, enqueue)
-	})
-}
-
 // Remove takes a server out of the configuration.
 func (r *Raft) Remove(server string) error {
 	return r.change(server, func(id raft.ServerID, _ raft.ServerAddress) raft.Future {
@@ -72,12 +65,6 @@ func (r *Raft) pushing(done <-chan struct{}) {
 			return
 		}
 	}
-}
-
-// CaughtUp reports, at the leader, whether a server has told that it has all that
-// is committed.
-func (r *Raft) CaughtUp(server string) bool {
-	return r.progress.of(server, r.Term()) >= r.lib().CommitIndex()
 }
 
 // Rank returns this server's place among the voters, without those of node

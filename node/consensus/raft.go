@@ -184,10 +184,8 @@ func (r *Raft) Fresh() bool { return r.fresh }
 // Applied returns the index of the last entry that the FSM has taken.
 func (r *Raft) Applied() uint64 { return r.fsm.applied.Load() }
 
-// Indexes returns the last index in the log and the last committed one.
-func (r *Raft) Indexes() (last, committed uint64) {
-	return r.lib().LastIndex(), r.lib().CommitIndex()
-}
+// LastIndex returns the index of the last entry in the log, committed or not.
+func (r *Raft) LastIndex() uint64 { return r.lib().LastIndex() }
 
 // Failed is closed when the server cannot go on, as a store failed; Err says how.
 func (r *Raft) Failed() <-chan struct{} { return r.failed }

@@ -44,18 +44,6 @@ func (r *Raft) Transfer() error {
 	return err
 }
 
-// TransferTo hands leadership to one voter.
-func (r *Raft) TransferTo(server string) error {
-	term, leads := r.Leadership()
-	if !leads {
-		return translate(raft.ErrNotLeader)
-	}
-	if !slices.Contains(r.Voters(), server) {
-		return ErrNoVote
-	}
-	return r.handOver(term, server)
-}
-
 // handOver makes server stand for election once it has the whole log, and returns
 // nil when this node does not lead in term any more.
 func (r *Raft) handOver(term uint64, server string) error {
