@@ -84,8 +84,14 @@ const keptAnswer = 64 << 10
 // answer is handle, and says what the request came to.
 func (t *seat) answer(ctx *fasthttp.RequestCtx) verdict {
 	c, p := t.c, t.p
+	if t.closed.Load() {
+		return c.notSent(p, errCutFirst)
+	}
 	if err := t.fill(ctx); err != nil {
-		c.up.rerr = err
+		t.uploaded()
+		if !c.up.broken {
+			c.up.rerr = err
+		}
 		return c.broken(p, nil)
 	}
 	if c.req.Body.Done() {
@@ -93,6 +99,7 @@ func (t *seat) answer(ctx *fasthttp.RequestCtx) verdict {
 	}
 	failed := t.run(ctx)
 	t.body.close()
+	t.uploaded()
 	if failed == "" {
 		failed = t.judge(ctx)
 	}
@@ -106,6 +113,18 @@ func (t *seat) answer(ctx *fasthttp.RequestCtx) verdict {
 		return fail(problem.AppFailed, failed)
 	}
 	return t.relay(ctx)
+}
+
+// uploaded notes that the body is read no more. If it was the cut that ended that, the
+// client's connection ends with this request.
+func (t *seat) uploaded() {
+	t.mu.Lock()
+	reading := t.mu.client != nil
+	t.mu.client = nil
+	t.mu.Unlock()
+	if reading && t.closed.Load() {
+		t.c.up.broken = true
+	}
 }
 
 // run calls the handler; failed says why there is no answer of its own.
@@ -280,9 +299,11 @@ func (t *seat) fill(ctx *fasthttp.RequestCtx) error {
 		if left := body.Remaining(); left >= 0 {
 			size = len(c.body) + int(left)
 		}
+		t.uploads(c.h)
 		t.body.open(c)
 		r.SetBodyStream(&t.body, size)
 	default:
+		t.uploads(c.h)
 		if err := t.readWhole(); err != nil {
 			return err
 		}

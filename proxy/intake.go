@@ -111,6 +111,9 @@ func (b *intake) Read(p []byte) (int, error) {
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		c.gone.arm()
+	case errors.Is(err, h1.ErrStopped):
+		c.up.broken = true
+		return n, errOverdue
 	case !b.shut.Load():
 		c.up.rerr = err
 	}

@@ -54,6 +54,7 @@ type seat struct {
 		sync.Mutex
 		server *fasthttp.Server
 		stream io.Closer // what Close wakes; nil: nothing is being read
+		client *h1.Conn  // whose body is being read, likewise
 	}
 }
 
@@ -120,15 +121,19 @@ func (t *seat) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close tells the handler that nobody waits for it any more, by its Done and by the
-// end of the stream it writes. It does not wait for the handler.
+// Close tells the handler that nobody waits for it any more, by its Done, by the end
+// of the stream it writes, and by an error from the body it reads, which the client may
+// take its time to send. It does not wait for the handler.
 func (t *seat) Close() error {
 	if t.closed.Swap(true) {
 		return nil
 	}
 	t.mu.Lock()
-	stream, server := t.mu.stream, t.mu.server
+	stream, client, server := t.mu.stream, t.mu.client, t.mu.server
 	t.mu.Unlock()
+	if client != nil {
+		client.StopRead()
+	}
 	if stream != nil {
 		_ = stream.Close()
 	}
@@ -145,6 +150,17 @@ func (t *seat) reading(stream io.Closer) {
 	t.mu.Unlock()
 	if stream != nil && t.closed.Load() {
 		_ = stream.Close()
+	}
+}
+
+// uploads says from whom a body is being read, which Close ends; nil: from nobody any
+// more. It ends it if Close has been.
+func (t *seat) uploads(client *h1.Conn) {
+	t.mu.Lock()
+	t.mu.client = client
+	t.mu.Unlock()
+	if client != nil && t.closed.Load() {
+		client.StopRead()
 	}
 }
 
