@@ -103,7 +103,7 @@ func (c *client) closeAccount() {
 		e.Str("error", string(accessGone))
 	}
 	e.Str("client", c.from.text)
-	if ip := c.clientIP(); string(ip) != c.from.text {
+	if ip := c.keys.clientIP(); string(ip) != c.from.text {
 		e.Bytes("client_for", ip)
 	}
 	if id := c.requestID(); len(id) > 0 {

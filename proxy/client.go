@@ -41,18 +41,18 @@ type client struct {
 	// ending tells, while an upload runs, that all of it is there and goes out.
 	ending atomic.Bool
 
-	req h1.Request
-	x   exchange
-	up  upload
+	req  h1.Request
+	keys finder
+	x    exchange
+	up   upload
 
 	// Memory for one exchange after another.
-	edit    h1.Edit
-	extra   []byte
-	scratch []byte
-	body    []byte
-	gate    func() (time.Duration, error)
-	lower   func()                        // c.release, bound once
-	leaves  func() (time.Duration, error) // c.answerLeaves, likewise
+	edit   h1.Edit
+	extra  []byte
+	body   []byte
+	gate   func() (time.Duration, error)
+	lower  func()                        // c.release, bound once
+	leaves func() (time.Duration, error) // c.answerLeaves, likewise
 
 	// admitted is what ends the request's part in its shard's in-flight count; nil
 	// when there is none.
@@ -69,6 +69,7 @@ type client struct {
 // newClient makes the client of a connection; serve runs it.
 func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *client {
 	c := &client{s: s, ingress: ingress, set: s.set.Load()}
+	c.keys = finder{req: &c.req, from: &c.from, set: c.set}
 	o := s.clientOptions(ingress, c.set)
 	o.Buffers = &s.buffers
 	if ingress == "" {

@@ -10,13 +10,11 @@ import (
 
 // exchange is one request on its way, and what is to become of its connection.
 type exchange struct {
-	key       []byte
-	shard     shardmap.Shard
-	sharded   bool   // shard is set
-	keyless   bool   // no key: any app will do, that of this node first
-	newCookie []byte // value of the sticky cookie to set
-	safety    safety
-	id        [2]uint64 // X-Request-Id of a request that came without; zero: not made yet
+	found
+	shard   shardmap.Shard
+	sharded bool // shard is set
+	safety  safety
+	id      [2]uint64 // X-Request-Id of a request that came without; zero: not made yet
 
 	route  Kind // the way it went last; zero: none
 	waited bool // it counted as held

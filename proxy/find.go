@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
-	"strings"
+	"net/netip"
+	"slices"
 
 	"shardway/internal/problem"
 	"shardway/keysource"
@@ -25,99 +26,107 @@ const (
 	badPathHint = "the routes"
 )
 
-// findKey finds the key of the request; false means that it has been answered.
-func (c *client) findKey() bool {
-	table := c.set.Keys.table
+// finder finds the keys of one client's requests. It knows what was asked and by
+// whom, and nothing of what becomes of it.
+type finder struct {
+	req     *h1.Request
+	from    *origin
+	set     *Settings
+	scratch []byte // where what it returns may stand until it is asked again
+}
+
+// found is where a request belongs.
+type found struct {
+	key     []byte
+	keyless bool   // no key: any app will do, that of this node first
+	cookie  []byte // value of the sticky cookie to set
+}
+
+// find finds the key of the request, or says why it is refused. A gateway has no app
+// of its own.
+func (f *finder) find(gateway bool) (found, *problem.Problem) {
+	table := f.set.Keys.table
 	choice := table.All()
 	if table.Routed() {
-		p := keysource.ReadPath(c.grown(len(c.req.Path())), c.req.Path())
+		p := keysource.ReadPath(f.grown(len(f.req.Path())), f.req.Path())
 		var sure bool
 		if choice, sure = table.Choose(&p); !sure {
-			c.refuseKey(badPath, badPathHint)
-			return false
+			return found{}, ambiguous(badPath, badPathHint)
 		}
 	}
 	for i := range choice.Sources {
-		key, bad := c.keyFrom(&choice.Sources[i])
+		key, bad := f.keyFrom(&choice.Sources[i])
 		if bad != "" {
-			c.refuseKey(bad, choice.Sources[i].String())
-			return false
+			return found{}, ambiguous(bad, choice.Sources[i].String())
 		}
 		if key != nil {
-			c.x.key = key
-			return true
+			return found{key: key}, nil
 		}
 	}
-	return c.withoutKey(choice.Wants)
+	return f.withoutKey(choice.Wants, gateway)
 }
 
-// refuseKey answers a request whose key this node and the app could read
-// differently: it may own the shard of one reading only.
-func (c *client) refuseKey(bad, where string) {
-	c.answer(&problem.Problem{Code: problem.BadRequest, Detail: bad + where, Param: where})
+// ambiguous refuses a request whose key this node and the app could read differently:
+// it may own the shard of one reading only.
+func ambiguous(bad, where string) *problem.Problem {
+	return &problem.Problem{Code: problem.BadRequest, Detail: bad + where, Param: where}
 }
 
-// withoutKey does as on-missing says; false means that the request has been
-// answered. A preflight cannot carry the header that a key may be looked for in
-// (WHATWG Fetch, section 4.8), so it is not refused for that: any app may answer it.
-func (c *client) withoutKey(wants string) bool {
-	switch c.set.Keys.missing {
+// withoutKey does as on-missing says. A preflight cannot carry the header that a key
+// may be looked for in (WHATWG Fetch, section 4.8), so it is not refused for that: any
+// app may answer it.
+func (f *finder) withoutKey(wants string, gateway bool) (found, *problem.Problem) {
+	switch f.set.Keys.missing {
 	case keysource.MissingLocal:
-		if c.s.upstream == nil && !c.preflight() {
-			c.answer(&problem.Problem{Code: problem.NoKey, Detail: "looked for " + wants + "; this node is a gateway without an app"})
-			return false
+		if gateway && !f.preflight() {
+			return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + wants + "; this node is a gateway without an app"}
 		}
-		c.x.keyless = true
-		return true
+		return found{keyless: true}, nil
 	case keysource.MissingHashPath:
-		c.x.key = keysource.NormalPath(c.scratch, c.req.Path())
-		return true
+		return found{key: keysource.NormalPath(f.scratch, f.req.Path())}, nil
 	case keysource.MissingCookie:
-		c.stickyKey()
-		return true
+		return f.sticky(), nil
 	case keysource.MissingReject:
 	}
-	if c.preflight() {
-		c.x.keyless = true
-		return true
+	if f.preflight() {
+		return found{keyless: true}, nil
 	}
-	c.answer(&problem.Problem{Code: problem.NoKey, Detail: "looked for " + wants, Param: wants})
-	return false
+	return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + wants, Param: wants}
 }
 
 // preflight reports whether a browser asks what it may ask.
-func (c *client) preflight() bool {
-	return string(c.req.Method()) == "OPTIONS" && len(c.req.Value("Access-Control-Request-Method")) > 0
+func (f *finder) preflight() bool {
+	return string(f.req.Method()) == "OPTIONS" && len(f.req.Value("Access-Control-Request-Method")) > 0
 }
 
 // keyFrom returns the key that a source gives, nil without one, or why the
 // request is refused.
-func (c *client) keyFrom(s *keysource.Source) (key []byte, bad string) {
+func (f *finder) keyFrom(s *keysource.Source) (key []byte, bad string) {
 	switch s.Kind {
 	case keysource.Header:
-		return c.headerKey(s.Name)
+		return f.headerKey(s.Name)
 	case keysource.Path:
-		p := keysource.ReadPath(c.grown(len(c.req.Path())), c.req.Path())
+		p := keysource.ReadPath(f.grown(len(f.req.Path())), f.req.Path())
 		segment, sure := p.Segment(s.Segment)
 		if !sure {
 			return nil, badPath
 		}
 		return segment, ""
 	case keysource.Query:
-		v, same := queryValue(c.grown(len(c.req.Query())), c.req.Query(), s.Name)
+		v, same := queryValue(f.grown(len(f.req.Query())), f.req.Query(), s.Name)
 		if !same {
 			return nil, badTwoKeys
 		}
 		return v, ""
 	case keysource.Cookie:
-		return c.cookie(s.Name)
+		return f.cookie(s.Name)
 	case keysource.Host:
-		return hostName(c.grown(len(c.req.Host())), c.req.Host()), ""
+		return hostName(f.grown(len(f.req.Host())), f.req.Host()), ""
 	case keysource.JWT:
-		token, bad := c.headerKey("Authorization")
+		token, bad := f.headerKey("Authorization")
 		return jwtClaim(token, s.Name), bad
 	case keysource.IP:
-		return c.clientIP(), ""
+		return f.clientIP(), ""
 	}
 	return nil, ""
 }
@@ -125,12 +134,12 @@ func (c *client) keyFrom(s *keysource.Source) (key []byte, bad string) {
 // headerKey returns the value that the header lines of that name have, those with
 // _ for - included: an app may take any of them for the key. What does not go on
 // to the app is not there.
-func (c *client) headerKey(name string) (key []byte, bad string) {
-	for i := c.req.FindAlike(name, 0); i >= 0; i = c.req.FindAlike(name, i+1) {
-		_, v := c.req.Field(i)
+func (f *finder) headerKey(name string) (key []byte, bad string) {
+	for i := f.req.FindAlike(name, 0); i >= 0; i = f.req.FindAlike(name, i+1) {
+		_, v := f.req.Field(i)
 		switch {
-		case len(v) == 0 || c.removed().Has(c.req.Class(i)):
-		case c.req.Named(i):
+		case len(v) == 0 || f.removed().Has(f.req.Class(i)):
+		case f.req.Named(i):
 			return nil, badUnseen
 		case key == nil:
 			key = v
@@ -142,17 +151,17 @@ func (c *client) headerKey(name string) (key []byte, bad string) {
 }
 
 // removed returns the fields that no app sees as the client sent them.
-func (c *client) removed() h1.Set {
-	if c.from.trusted {
+func (f *finder) removed() h1.Set {
+	if f.from.trusted {
 		return h1.HopByHop | h1.Shardway | h1.Lookalikes
 	}
 	return h1.HopByHop | h1.Shardway | h1.Lookalikes | h1.Forwarding
 }
 
 // cookie returns the first cookie of that name, and what speaks against it.
-func (c *client) cookie(name string) (key []byte, bad string) {
-	for i := c.req.Find("Cookie", 0); i >= 0; i = c.req.Find("Cookie", i+1) {
-		_, field := c.req.Field(i)
+func (f *finder) cookie(name string) (key []byte, bad string) {
+	for i := f.req.Find("Cookie", 0); i >= 0; i = f.req.Find("Cookie", i+1) {
+		_, field := f.req.Field(i)
 		v, same := cookieValue(field, name)
 		if v == nil {
 			continue
@@ -161,7 +170,7 @@ func (c *client) cookie(name string) (key []byte, bad string) {
 			key = v
 		}
 		switch {
-		case c.req.Named(i):
+		case f.req.Named(i):
 			bad = badUnseen
 		case !same || !bytes.Equal(v, key):
 			bad = badTwoKeys
@@ -170,26 +179,25 @@ func (c *client) cookie(name string) (key []byte, bad string) {
 	return key, bad
 }
 
-// grown returns c.scratch with room for n bytes.
-func (c *client) grown(n int) []byte {
-	if cap(c.scratch) < n {
-		c.scratch = make([]byte, 0, n)
+// grown returns f.scratch with room for n bytes.
+func (f *finder) grown(n int) []byte {
+	if cap(f.scratch) < n {
+		f.scratch = make([]byte, 0, n)
 	}
-	return c.scratch[:0]
+	return f.scratch[:0]
 }
 
-// stickyKey takes the key from the sticky cookie, or makes one that the answer
-// will set. A value that this proxy cannot have set is replaced.
-func (c *client) stickyKey() {
+// sticky takes the key from the sticky cookie, or makes one that the answer will set.
+// A value that this proxy cannot have set is replaced.
+func (f *finder) sticky() found {
 	// Of several the first one counts: the app goes by Shardway-Key, not by the cookie.
-	if v, _ := c.cookie(stickyCookie); len(v) == stickyLen && isHex(v) {
-		c.x.key = v
-		return
+	if v, _ := f.cookie(stickyCookie); len(v) == stickyLen && isHex(v) {
+		return found{key: v}
 	}
 	var random [stickyLen / 2]byte
 	_, _ = rand.Read(random[:]) // never fails
-	c.x.newCookie = hex.AppendEncode(make([]byte, 0, stickyLen), random[:])
-	c.x.key = c.x.newCookie
+	v := hex.AppendEncode(make([]byte, 0, stickyLen), random[:])
+	return found{key: v, cookie: v}
 }
 
 func isHex(v []byte) bool {
@@ -202,26 +210,30 @@ func isHex(v []byte) bool {
 	return true
 }
 
-// appendCookie appends the sticky cookie, if the answer has to set it.
-func (c *client) appendCookie(b []byte) []byte {
-	if c.x.newCookie == nil {
-		return b
+// clientIP returns the address of the client that a request is from: of the
+// connection, or behind trusted proxies the last one that none of them is.
+func (f *finder) clientIP() []byte {
+	f.scratch = append(f.scratch[:0], f.from.text...)
+	if !f.from.trusted {
+		return f.scratch
 	}
-	b = append(b, "Set-Cookie: "+stickyCookie+"="...)
-	b = append(b, c.x.newCookie...)
-	b = append(b, "; Path=/; HttpOnly; SameSite=Lax"...)
-	if c.overTLS() {
-		b = append(b, "; Secure"...)
+	const name = "X-Forwarded-For"
+	var lines [][]byte
+	for i := f.req.Find(name, 0); i >= 0; i = f.req.Find(name, i+1) {
+		_, v := f.req.Field(i)
+		lines = append(lines, v)
 	}
-	return append(b, "\r\n"...)
-}
-
-// overTLS reports whether the client came by https, here or, as a trusted proxy
-// says, to the first of them.
-func (c *client) overTLS() bool {
-	if c.from.proto == "https" {
-		return true
+	list := bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))
+	for _, entry := range slices.Backward(list) {
+		a, err := netip.ParseAddr(string(bytes.TrimSpace(entry)))
+		if err != nil {
+			break // what stands before it cannot be trusted either
+		}
+		a = a.Unmap().WithZone("")
+		f.scratch = a.AppendTo(f.scratch[:0])
+		if !isTrusted(a, f.set.TrustedProxies) {
+			break
+		}
 	}
-	first, _, _ := bytes.Cut(c.req.Known(h1.FieldXForwardedProto), []byte(","))
-	return c.from.trusted && strings.EqualFold(string(bytes.TrimSpace(first)), "https")
+	return f.scratch
 }

@@ -89,7 +89,12 @@ func (c *client) exchange() {
 		c.owner()
 		return
 	}
-	if c.probe() || !c.findKey() {
+	if c.probe() {
+		return
+	}
+	var bad *problem.Problem
+	if c.x.found, bad = c.keys.find(c.s.upstream == nil); bad != nil {
+		c.answer(bad)
 		return
 	}
 	if err := c.gather(); err != nil {

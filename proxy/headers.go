@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"shardway/proxy/h1"
 )
@@ -264,4 +266,28 @@ func appendFieldValue(b, key []byte) []byte {
 		b = append(b, '%', digits[c>>4], digits[c&15])
 	}
 	return b
+}
+
+// appendCookie appends the sticky cookie, if the answer has to set it.
+func (c *client) appendCookie(b []byte) []byte {
+	if c.x.cookie == nil {
+		return b
+	}
+	b = append(b, "Set-Cookie: "+stickyCookie+"="...)
+	b = append(b, c.x.cookie...)
+	b = append(b, "; Path=/; HttpOnly; SameSite=Lax"...)
+	if c.overTLS() {
+		b = append(b, "; Secure"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// overTLS reports whether the client came by https, here or, as a trusted proxy
+// says, to the first of them.
+func (c *client) overTLS() bool {
+	if c.from.proto == "https" {
+		return true
+	}
+	first, _, _ := bytes.Cut(c.req.Known(h1.FieldXForwardedProto), []byte(","))
+	return c.from.trusted && strings.EqualFold(string(bytes.TrimSpace(first)), "https")
 }

@@ -94,17 +94,18 @@ func readBack(t *testing.T, s keysource.Source, key string) {
 		return
 	}
 	in := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: h\r\n%s\r\n", target, lines)
-	c := &client{set: &Settings{}, h: h1.NewConn(&script{Reader: strings.NewReader(in)}, h1.Options{Buffers: &h1.Buffers{}})}
-	if err := c.h.ReadRequest(&c.req); err != nil {
+	h := h1.NewConn(&script{Reader: strings.NewReader(in)}, h1.Options{Buffers: &h1.Buffers{}})
+	f := finder{req: new(h1.Request), from: new(origin), set: &Settings{}}
+	if err := h.ReadRequest(f.req); err != nil {
 		if s.Kind != keysource.Header { // of which some mean something
 			t.Fatalf("%q: %v", in, err)
 		}
 		return
 	}
-	if i := c.req.Find(s.Name, 0); s.Kind == keysource.Header && i >= 0 && (c.removed().Has(c.req.Class(i)) || c.req.Named(i)) {
+	if i := f.req.Find(s.Name, 0); s.Kind == keysource.Header && i >= 0 && (f.removed().Has(f.req.Class(i)) || f.req.Named(i)) {
 		return
 	}
-	if got, bad := c.keyFrom(&s); bad != "" || string(got) != key {
+	if got, bad := f.keyFrom(&s); bad != "" || string(got) != key {
 		t.Fatalf("%v of %q is %q %s, want %q", s, in, got, bad, key)
 	}
 }

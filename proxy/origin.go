@@ -1,11 +1,9 @@
 package proxy
 
 import (
-	"bytes"
 	"crypto/tls"
 	"net"
 	"net/netip"
-	"slices"
 )
 
 // origin is where a client connection comes from.
@@ -40,32 +38,4 @@ func isTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 		}
 	}
 	return false
-}
-
-// clientIP returns the address of the client that a request is from: of the
-// connection, or behind trusted proxies the last one that none of them is.
-func (c *client) clientIP() []byte {
-	c.scratch = append(c.scratch[:0], c.from.text...)
-	if !c.from.trusted {
-		return c.scratch
-	}
-	const name = "X-Forwarded-For"
-	var lines [][]byte
-	for i := c.req.Find(name, 0); i >= 0; i = c.req.Find(name, i+1) {
-		_, v := c.req.Field(i)
-		lines = append(lines, v)
-	}
-	list := bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))
-	for _, entry := range slices.Backward(list) {
-		a, err := netip.ParseAddr(string(bytes.TrimSpace(entry)))
-		if err != nil {
-			break // what stands before it cannot be trusted either
-		}
-		a = a.Unmap().WithZone("")
-		c.scratch = a.AppendTo(c.scratch[:0])
-		if !isTrusted(a, c.set.TrustedProxies) {
-			break
-		}
-	}
-	return c.scratch
 }

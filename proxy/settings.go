@@ -104,7 +104,7 @@ func (c *client) use(set *Settings) {
 	if set == c.set {
 		return
 	}
-	c.set = set
+	c.set, c.keys.set = set, set
 	o := c.s.clientOptions(c.ingress, set)
 	c.h.SetTimeouts(o.Timeouts)
 	c.h.SetLimits(o.HeadBytes, o.TargetBytes, o.HeadLines)
