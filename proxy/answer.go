@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
@@ -137,4 +139,23 @@ func (c *client) answerBad(bad *h1.Error) {
 func (c *client) answerSlow() {
 	c.x.keep = false
 	c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the head of the request did not come in time"})
+}
+
+// badBody ends a request whose body the client broke off or framed badly.
+func (c *client) badBody(err error) verdict {
+	c.up.broken = true
+	var bad *h1.Error
+	switch {
+	case errors.As(err, &bad):
+		c.answerBad(bad)
+	case errors.Is(err, errGivenUp):
+		c.x.keep = false // it is read no more
+		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request came too slowly beside too many others (--max-body-total)"})
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request stopped coming, or came too slowly (--idle-timeout, --min-body-rate)"})
+	default:
+		c.s.metrics.clientsGone.Add(1)
+		c.x.cut = true
+	}
+	return done
 }

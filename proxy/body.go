@@ -3,40 +3,60 @@ package proxy
 import (
 	"errors"
 	"io"
-	"os"
+	"sync/atomic"
 	"time"
 
-	"shardway/internal/problem"
 	"shardway/proxy/h1"
 )
 
-// upload is a body on its way out while the answer may come in. A goroutine runs
-// it; the fields are the connection's own but for what the goroutine leaves
-// behind before it sends on done.
+// upload is the body of a request: what is kept of it, so that it can go again, and
+// the goroutine that sends the rest while the answer may come in. The fields are the
+// connection's own but for what that goroutine leaves behind before it sends on done.
 type upload struct {
+	s    *Server
+	h    *h1.Conn
+	req  *h1.Request
+	over func(rerr error) // told in that goroutine that it ends, and what was wrong with the client
+
+	kept     []byte  // of the body, from its start
+	awaited  portion // what it keeps before the request goes on
 	running  bool
 	broken   bool  // the client's body cannot be read any further
 	rerr     error // what was wrong with it
 	overflow bool  // more went out than is kept
 	done     chan struct{}
+	// going tells the sweep that the request is still going out.
+	going atomic.Bool
+	// ending tells, while it runs, that all of it is there and goes out.
+	ending atomic.Bool
 }
 
-// takeBuffered moves what has come in of a body that can be kept into c.body,
+func (u *upload) init(s *Server, h *h1.Conn, req *h1.Request, over func(error)) {
+	u.s, u.h, u.req, u.over = s, h, req, over
+	u.awaited.stop = h.StopRead
+}
+
+// reset begins with the next request. Memory stays.
+func (u *upload) reset() {
+	u.running, u.broken, u.rerr, u.overflow = false, false, nil, false
+}
+
+// take moves what has come in of a body that can be kept into u.kept,
 // without waiting for more. What is not kept stays where it is until it is sent.
-func (c *client) takeBuffered() error {
-	body := &c.req.Body
+func (u *upload) take() error {
+	body := &u.req.Body
 	left := body.Remaining()
-	if left <= 0 || left > int64(c.s.o.BodyBuffer) || c.up.overflow {
+	if left <= 0 || left > int64(u.s.o.BodyBuffer) || u.overflow {
 		return nil
 	}
-	n := min(int(left), len(c.h.Buffered()))
+	n := min(int(left), len(u.h.Buffered()))
 	if n == 0 {
 		return nil
 	}
-	c.makeRoom(len(c.body) + n)
-	have := len(c.body)
-	got, _, err := body.Fill(c.body[have : have+n])
-	c.body = c.body[:have+got]
+	u.makeRoom(len(u.kept) + n)
+	have := len(u.kept)
+	got, _, err := body.Fill(u.kept[have : have+n])
+	u.kept = u.kept[:have+got]
 	return err
 }
 
@@ -44,35 +64,35 @@ func (c *client) takeBuffered() error {
 // is taken for no longer than the app needs: whoever sends slowly holds up nobody
 // but himself. It does not wait for a body that the client sends only when asked
 // to, nor for one that another node does.
-func (c *client) gather() error {
-	body := &c.req.Body
+func (u *upload) gather(onDemand bool, total int64) error {
+	body := &u.req.Body
 	left := body.Remaining()
-	if left <= 0 || left > int64(c.s.o.BodyBuffer) || c.up.overflow || c.x.onDemand || c.req.Expects() {
+	if left <= 0 || left > int64(u.s.o.BodyBuffer) || u.overflow || onDemand || u.req.Expects() {
 		return nil
 	}
-	if err := c.takeBuffered(); err != nil || body.Done() {
+	if err := u.take(); err != nil || body.Done() {
 		return err
 	}
-	err := c.awaitBody()
-	if c.s.awaited.over(&c.awaited) {
+	err := u.await(total)
+	if u.s.awaited.over(&u.awaited) {
 		return errGivenUp
 	}
 	return err
 }
 
-// awaitBody reads the rest of a body into c.body. What the request keeps meanwhile
+// await reads the rest of a body into u.kept. What the request keeps meanwhile
 // counts, and grows with what has come: who says 64 KiB and sends a byte is not given
 // 64 KiB.
-func (c *client) awaitBody() error {
-	body := &c.req.Body
+func (u *upload) await(total int64) error {
+	body := &u.req.Body
 	for noted := 0; !body.Done(); {
-		if len(c.body) == cap(c.body) {
-			c.makeRoom(len(c.body) + 1)
+		if len(u.kept) == cap(u.kept) {
+			u.makeRoom(len(u.kept) + 1)
 		}
-		noted = c.keepBody(noted)
-		have := len(c.body)
-		n, err := body.Read(c.body[have:min(cap(c.body), have+int(body.Remaining()))])
-		c.body = c.body[:have+n]
+		noted = u.note(noted, total)
+		have := len(u.kept)
+		n, err := body.Read(u.kept[have:min(cap(u.kept), have+int(body.Remaining()))])
+		u.kept = u.kept[:have+n]
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
@@ -80,87 +100,92 @@ func (c *client) awaitBody() error {
 	return nil
 }
 
-// makeRoom gives c.body room for n bytes, at most BodyBuffer.
-func (c *client) makeRoom(n int) {
-	if cap(c.body) >= n {
+// errGivenUp reports a body that was too slow beside all the others.
+var errGivenUp = errors.New("proxy: body given up")
+
+// note notes what a request keeps whose body is awaited. Had is what was noted before;
+// it returns what is now.
+func (u *upload) note(had int, total int64) int {
+	n := u.h.Kept() + u.req.Kept() + cap(u.kept)
+	if n > had {
+		u.s.metrics.shedBodies.Add(u.s.awaited.more(&u.awaited, n-had, total))
+	}
+	return max(n, had)
+}
+
+// makeRoom gives u.kept room for n bytes, at most BodyBuffer.
+func (u *upload) makeRoom(n int) {
+	if cap(u.kept) >= n {
 		return
 	}
-	old := c.body
-	c.body = append(c.s.bodies.get(n), old...)
+	old := u.kept
+	u.kept = append(u.s.bodies.get(n), old...)
 	if cap(old) > 0 {
-		c.s.bodies.put(old)
+		u.s.bodies.put(old)
 	}
 }
 
-// freeBody forgets what was kept.
-func (c *client) freeBody() {
-	if cap(c.body) > smallBody {
-		c.s.bodies.put(c.body)
-		c.body = nil
+// free forgets what was kept.
+func (u *upload) free() {
+	if cap(u.kept) > smallBody {
+		u.s.bodies.put(u.kept)
+		u.kept = nil
 	}
-	c.body = c.body[:0]
+	u.kept = u.kept[:0]
 }
 
-// bodyWhole reports whether all of the body is kept, if there is one.
-func (c *client) bodyWhole() bool { return c.req.Body.Done() && !c.up.overflow }
+// whole reports whether all of the body is kept, if there is one.
+func (u *upload) whole() bool { return u.req.Body.Done() && !u.overflow }
 
-// canReplay reports whether the body can be sent again from its start.
-func (c *client) canReplay() bool { return !c.up.overflow && !c.up.broken }
+// replayable reports whether the body can be sent again from its start.
+func (u *upload) replayable() bool { return !u.overflow && !u.broken }
 
-// startUpload sends the rest of the body from a goroutine, after the first kept
+// start sends the rest of the body from a goroutine, after the first kept
 // bytes of what is there already. The goroutine ends with the body, with the link
-// (closed by who ends the trip) or by stopUpload.
-func (c *client) startUpload(w *h1.Writer, kept int) {
-	if c.up.done == nil {
-		c.up.done = make(chan struct{}, 1)
+// (closed by who ends the trip) or by stop.
+func (u *upload) start(w *h1.Writer, kept int) {
+	if u.done == nil {
+		u.done = make(chan struct{}, 1)
 	}
-	c.up.running = true
-	c.uploading.Store(true)
-	c.ending.Store(false)
+	u.running = true
+	u.going.Store(true)
+	u.ending.Store(false)
 	go func() {
-		rerr := c.pumpSafely(func() error { return c.pump(w, kept) })
-		c.uploading.Store(false)
-		if rerr == nil {
-			c.gone.arm() // nobody reads any more
-		} else if !errors.Is(rerr, h1.ErrStopped) {
-			// A request that was cut must not look whole to the app.
-			// The client's connection stays: an answer may be on its way by it, the
-			// owner's 413 for one, and relay tells whether that came to its end.
-			closes, _ := c.slot.cut(causeGone, func(run, string) bool { return true }, nil)
-			closeAll(closes[:min(len(closes), 1)])
-		}
-		c.up.rerr = rerr
-		c.up.done <- struct{}{}
+		rerr := u.s.pumpSafely(func() error { return u.pump(w, kept) })
+		u.going.Store(false)
+		u.over(rerr)
+		u.rerr = rerr
+		u.done <- struct{}{}
 	}()
 }
 
 // pump copies the body, and keeps it as long as BodyBuffer allows. It returns
 // what was wrong with the client's side; what is wrong with the link shows where
 // the answer is read.
-func (c *client) pump(w *h1.Writer, kept int) error {
-	body := &c.req.Body
-	if _, err := w.Write(c.body[:kept]); err != nil {
+func (u *upload) pump(w *h1.Writer, kept int) error {
+	body := &u.req.Body
+	if _, err := w.Write(u.kept[:kept]); err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	if left := body.Remaining(); left > int64(c.s.o.BodyBuffer-len(c.body)) {
-		c.up.overflow = true
+	if left := body.Remaining(); left > int64(u.s.o.BodyBuffer-len(u.kept)) {
+		u.overflow = true
 	}
-	for !c.up.overflow && !body.Done() {
-		have := len(c.body)
-		if have == c.s.o.BodyBuffer {
-			c.up.overflow = true
+	for !u.overflow && !body.Done() {
+		have := len(u.kept)
+		if have == u.s.o.BodyBuffer {
+			u.overflow = true
 			break
 		}
-		c.makeRoom(have + 1)
-		n, err := body.Read(c.body[have:cap(c.body)])
-		c.body = c.body[:have+n]
+		u.makeRoom(have + 1)
+		n, err := body.Read(u.kept[have:cap(u.kept)])
+		u.kept = u.kept[:have+n]
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		if _, err := w.Write(c.body[have:]); err != nil {
+		if _, err := w.Write(u.kept[have:]); err != nil {
 			return nil //nolint:nilerr // see above
 		}
-		if body.Done() || body.Kind() == h1.Length && len(c.h.Buffered()) > 0 {
+		if body.Done() || body.Kind() == h1.Length && len(u.h.Buffered()) > 0 {
 			continue // more goes out with it
 		}
 		if err := w.Flush(); err != nil {
@@ -172,75 +197,56 @@ func (c *client) pump(w *h1.Writer, kept int) error {
 	}
 	// Until here the last bytes are in the buffer: nobody has seen the end before
 	// this is known.
-	c.ending.Store(true)
+	u.ending.Store(true)
 	_ = w.Close(body.Trailers()) // see above
 	return nil
 }
 
-// stopUpload ends an upload and waits for its goroutine. If it had not come to
+// stop ends an upload and waits for its goroutine. If it had not come to
 // its end by itself, the client's connection can be read no more.
-func (c *client) stopUpload() {
-	if !c.up.running {
+func (u *upload) stop() {
+	if !u.running {
 		return
 	}
 	select {
-	case <-c.up.done:
+	case <-u.done:
 	default:
-		c.up.broken = true
-		c.h.StopRead()
-		<-c.up.done
+		u.broken = true
+		u.h.StopRead()
+		<-u.done
 	}
-	c.endUpload()
+	u.finish()
 }
 
 // lateUpload is for how long the last bytes of an upload may be on their way to
 // the socket though the answer is there: no longer than a socket takes that is read.
 const lateUpload = 50 * time.Millisecond
 
-// awaitUpload reports whether the upload came to its end. It waits only for one
+// ended reports whether the upload came to its end. It waits only for one
 // whose last bytes are going out: an app that has read everything answers before
 // the goroutine here has looked up. Any other outlasts its answer.
-func (c *client) awaitUpload() bool {
-	if !c.up.running {
+func (u *upload) ended() bool {
+	if !u.running {
 		return true
 	}
-	if !c.ending.Load() {
+	if !u.ending.Load() {
 		return false
 	}
 	timer := time.NewTimer(lateUpload)
 	defer timer.Stop()
 	select {
-	case <-c.up.done:
-		c.endUpload()
+	case <-u.done:
+		u.finish()
 		return true
 	case <-timer.C:
 		return false
 	}
 }
 
-func (c *client) endUpload() {
-	c.up.running = false
-	if errors.Is(c.up.rerr, h1.ErrStopped) {
-		c.up.rerr = nil
+func (u *upload) finish() {
+	u.running = false
+	if errors.Is(u.rerr, h1.ErrStopped) {
+		u.rerr = nil
 	}
-	c.up.broken = c.up.broken || c.up.rerr != nil
-}
-
-// badBody ends a request whose body the client broke off or framed badly.
-func (c *client) badBody(err error) verdict {
-	c.up.broken = true
-	var bad *h1.Error
-	switch {
-	case errors.As(err, &bad):
-		c.answerBad(bad)
-	case errors.Is(err, errGivenUp):
-		c.x.keep = false // it is read no more
-		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request came too slowly beside too many others (--max-body-total)"})
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request stopped coming, or came too slowly (--idle-timeout, --min-body-rate)"})
-	default:
-		c.s.metrics.clientsGone.Add(1)
-		c.x.cut = true
-	}
-	return done
+	u.broken = u.broken || u.rerr != nil
 }

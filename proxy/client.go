@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"time"
@@ -30,16 +31,10 @@ type client struct {
 	idle atomic.Int64
 	// shed tells that it has been asked to make room for another connection.
 	shed atomic.Bool
-	// head and awaited are what a head or body keeps that is not whole yet.
-	head    portion
-	awaited portion
+	head portion // what a head keeps that is partly read
 	// down tells that the connection is being closed from outside, so that no
 	// run begins unseen.
 	down atomic.Bool
-	// uploading tells the sweep that the request is still going out.
-	uploading atomic.Bool
-	// ending tells, while an upload runs, that all of it is there and goes out.
-	ending atomic.Bool
 
 	req  h1.Request
 	keys finder
@@ -49,7 +44,6 @@ type client struct {
 	// Memory for one exchange after another.
 	edit   h1.Edit
 	extra  []byte
-	body   []byte
 	gate   func() (time.Duration, error)
 	lower  func()                        // c.release, bound once
 	leaves func() (time.Duration, error) // c.answerLeaves, likewise
@@ -79,7 +73,8 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.h = h1.NewConn(conn, o)
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.slot.client = c.h
-	c.head.stop, c.awaited.stop = c.h.StopHead, c.h.StopRead
+	c.head.stop = c.h.StopHead
+	c.up.init(s, c.h, &c.req, c.uploaded)
 	c.gate = c.askLease
 	c.lower = c.release
 	c.leaves = c.answerLeaves
@@ -141,4 +136,20 @@ func (c *client) askLease() (time.Duration, error) {
 		return 0, errNoLease
 	}
 	return left, nil
+}
+
+// uploaded is told by the goroutine of an upload that it ends.
+func (c *client) uploaded(rerr error) {
+	if rerr == nil {
+		c.gone.arm() // nobody reads any more
+		return
+	}
+	if errors.Is(rerr, h1.ErrStopped) {
+		return
+	}
+	// A request that was cut must not look whole to the app. The client's connection
+	// stays: an answer may be on its way by it, the owner's 413 for one, and relay tells
+	// whether that came to its end.
+	closes, _ := c.slot.cut(causeGone, func(run, string) bool { return true }, nil)
+	closeAll(closes[:min(len(closes), 1)])
 }

@@ -77,7 +77,7 @@ func (c *client) exchange() {
 	}
 	c.openAccount()
 	defer c.closeAccount()
-	c.up = upload{done: c.up.done}
+	c.up.reset()
 	c.s.budget.earn()
 	if c.set.MaxBody > 0 {
 		if err := c.req.Body.Limit(c.set.MaxBody); err != nil {
@@ -97,7 +97,7 @@ func (c *client) exchange() {
 		c.answer(bad)
 		return
 	}
-	if err := c.gather(); err != nil {
+	if err := c.up.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
 		c.badBody(err)
 		return
 	}
@@ -191,7 +191,7 @@ func (c *client) ownerAttempt(t *Table) verdict {
 	if r.Kind != Local {
 		return verdict{step: stepHold, refusal: refusalFor(r)}
 	}
-	if err := c.gather(); err != nil {
+	if err := c.up.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
 		return c.badBody(err)
 	}
 	return c.local(t, r)
@@ -338,7 +338,7 @@ func (c *client) timed(p *trip) verdict {
 // run sends the request, once, and relays the answer.
 func (c *client) run(p *trip) verdict {
 	c.x.route = p.r.Kind
-	if err := c.takeBuffered(); err != nil {
+	if err := c.up.take(); err != nil {
 		c.giveBack(p.l)
 		p.release()
 		return c.badBody(err)
@@ -346,7 +346,7 @@ func (c *client) run(p *trip) verdict {
 	if p.l.seat != nil {
 		return c.call(p)
 	}
-	p.demand = p.r.Kind == Remote && !c.bodyWhole()
+	p.demand = p.r.Kind == Remote && !c.up.whole()
 	before := p.l.Sent()
 	w := c.writeRequestHead(p)
 	if err := c.send(p, w); err != nil {
@@ -384,10 +384,10 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 		c.gone.arm()
 		return err
 	}
-	if _, err := w.Write(c.body); err != nil {
+	if _, err := w.Write(c.up.kept); err != nil {
 		return err
 	}
-	if c.bodyWhole() {
+	if c.up.whole() {
 		if err := w.Close(c.req.Body.Trailers()); err != nil {
 			return err
 		}
@@ -403,7 +403,7 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 	if err := c.tellTaken(); err != nil {
 		return err
 	}
-	c.startUpload(w, 0)
+	c.up.start(w, 0)
 	return nil
 }
 
@@ -426,7 +426,7 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 			if p.demand {
 				p.demand = false
 				c.gone.disarm()
-				c.startUpload(w, len(c.body))
+				c.up.start(w, len(c.up.kept))
 			}
 		default:
 			if err := c.relayInterim(res); err != nil {
@@ -444,7 +444,7 @@ const drainLimit = 64 << 10
 // read away, or else the connection is closed so that the client can still read
 // its answer. False means that it is closed.
 func (c *client) settle() bool {
-	c.freeBody()
+	c.up.free()
 	if c.x.onDemand && !c.x.asked {
 		return c.x.keep // the ingress has not sent the body and will not
 	}

@@ -216,7 +216,7 @@ func (t *seat) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 		t.spoilt = true
 		addr := t.RemoteAddr()
 		t.remote.Store(&addr)
-		t.c.body, t.long = nil, nil
+		t.c.up.kept, t.long = nil, nil
 		_ = t.Close()
 	}
 	return late
@@ -291,13 +291,13 @@ func (t *seat) fill(ctx *fasthttp.RequestCtx) error {
 	c, r := t.c, &ctx.Request
 	switch body := &c.req.Body; {
 	case body.Kind() == h1.NoBody:
-	case c.bodyWhole():
-		r.SetBodyRaw(c.body)
-		r.Header.SetContentLength(len(c.body))
+	case c.up.whole():
+		r.SetBodyRaw(c.up.kept)
+		r.Header.SetContentLength(len(c.up.kept))
 	case t.s.o.HandlerStreams:
 		size := -1
 		if left := body.Remaining(); left >= 0 {
-			size = len(c.body) + int(left)
+			size = len(c.up.kept) + int(left)
 		}
 		t.uploads(c.h)
 		t.body.open(c)

@@ -29,7 +29,7 @@ const (
 // whose it is.
 func (c *client) writeRequestHead(p *trip) *h1.Writer {
 	e := &c.edit
-	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: c.req.Upgrades(), DropExpect: len(c.body) > 0 || c.req.Body.Done()}
+	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: c.req.Upgrades(), DropExpect: len(c.up.kept) > 0 || c.req.Body.Done()}
 	b := c.extra[:0]
 	if c.ingress != "" {
 		// What the ingress said of key, shard and client goes on to the app.
@@ -101,7 +101,7 @@ func (c *client) appendPeer(b []byte, p *trip) []byte {
 	case !p.demand: // what comes of it may be long in coming
 		return append(b, lineContinue+continueTell+"\r\n"...)
 	}
-	if c.req.Expects() && len(c.body) == 0 {
+	if c.req.Expects() && len(c.up.kept) == 0 {
 		return append(b, lineContinue+continueClient+"\r\n"...)
 	}
 	return append(b, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)

@@ -99,7 +99,7 @@ func (c *client) waitsFor() uint32 {
 // is of its body with the room for the rest, and what has been read of what follows.
 func (c *client) kept() int64 {
 	c.h.Idle()
-	return int64(c.h.Kept() + c.req.Kept() + cap(c.body))
+	return int64(c.h.Kept() + c.req.Kept() + cap(c.up.kept))
 }
 
 // enter takes a place in the queue, unless the request has one.

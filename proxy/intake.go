@@ -33,7 +33,7 @@ func (t *seat) readWhole() error {
 		return err
 	}
 	c.up.overflow = true // it is not kept with the connection, so it goes out once
-	t.long = append(t.long[:0], c.body...)
+	t.long = append(t.long[:0], c.up.kept...)
 	for body := &c.req.Body; !body.Done(); {
 		if len(t.long) == cap(t.long) {
 			t.long = append(t.long, 0)[:len(t.long)] // room grows with what has come
@@ -71,7 +71,7 @@ type intake struct {
 	mu   struct {
 		sync.Mutex
 		c    *client // nil: there is nothing to read
-		kept int     // so much of c.body has been read
+		kept int     // so much of what is kept has been read
 	}
 }
 
@@ -91,8 +91,8 @@ func (b *intake) Read(p []byte) (int, error) {
 	if c == nil || b.shut.Load() {
 		return 0, errOverdue
 	}
-	if b.mu.kept < len(c.body) {
-		n := copy(p, c.body[b.mu.kept:])
+	if b.mu.kept < len(c.up.kept) {
+		n := copy(p, c.up.kept[b.mu.kept:])
 		b.mu.kept += n
 		return n, nil
 	}

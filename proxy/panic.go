@@ -21,7 +21,7 @@ func (c *client) fall(v any) {
 	c.s.panicked(v)
 	running := c.slot.load().kind != 0
 	c.shut(causeShutdown)
-	c.stopUpload() // at once: both connections are closed
+	c.up.stop() // at once: both connections are closed
 	if running {
 		l := c.slot.link.Load()
 		c.slot.finish()
@@ -35,10 +35,10 @@ func (c *client) fall(v any) {
 }
 
 // pumpSafely is pump for the goroutine that sends a body.
-func (c *client) pumpSafely(send func() error) (err error) {
+func (s *Server) pumpSafely(send func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			c.s.panicked(v)
+			s.panicked(v)
 			err = errPanicked
 		}
 	}()

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"container/list"
-	"errors"
 	"sync"
 )
 
@@ -80,17 +79,4 @@ func (c *client) keepHead(delta int) {
 		return
 	}
 	c.s.metrics.shedHeads.Add(c.s.heads.more(&c.head, delta, c.s.set.Load().MaxHeadTotal))
-}
-
-// errGivenUp reports a body that was too slow beside all the others.
-var errGivenUp = errors.New("proxy: body given up")
-
-// keepBody notes what a request keeps whose body is awaited. Had is what was noted
-// before; it returns what is now.
-func (c *client) keepBody(had int) int {
-	n := c.h.Kept() + c.req.Kept() + cap(c.body)
-	if n > had {
-		c.s.metrics.shedBodies.Add(c.s.awaited.more(&c.awaited, n-had, c.set.MaxBodyTotal))
-	}
-	return max(n, had)
 }

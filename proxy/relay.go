@@ -64,7 +64,7 @@ func (c *client) relay(p *trip) verdict {
 	if failed {
 		return c.cutOff(p, w, rerr)
 	}
-	sent := c.awaitUpload() && !c.up.broken
+	sent := c.up.ended() && !c.up.broken
 	if !sent || !res.KeepAlive() {
 		_ = p.l.Close() // then the app runs it no more, as far as can be told
 	}
@@ -75,7 +75,7 @@ func (c *client) relay(p *trip) verdict {
 	if w.Close(res.Body.Trailers()) != nil {
 		c.x.cut = true
 	}
-	c.stopUpload()
+	c.up.stop()
 	c.gone.disarm()
 	if why == causeNone && sent && res.KeepAlive() {
 		if p.demand {
@@ -156,7 +156,7 @@ func (c *client) mayKeep() bool {
 // ends with it (RFC 9112 section 9.6). A success that is being streamed may go along
 // with what it answers, and ends the connection only if it ends first.
 func (c *client) early(res *h1.Response) bool {
-	if !c.up.running || c.ending.Load() {
+	if !c.up.running || c.up.ending.Load() {
 		return false
 	}
 	kind := res.Body.Kind()

@@ -78,7 +78,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	case r.flags&(slotTunnel|slotEvents) != 0:
 		s.sweepStream(c, r, t, set.StreamGrace, now)
 	case r.flags&slotAnswered != 0 || r.kind != Local || set.FirstByteTimeout < 0:
-	case c.uploading.Load():
+	case c.up.going.Load():
 		c.since = now
 	case now-c.since > set.FirstByteTimeout:
 		s.cutRun(c, r, causeTimeout)

@@ -64,7 +64,7 @@ func (c *client) end(p *trip) cause {
 	why := c.slot.finish()
 	_ = p.l.Close() // before the release: then the app runs it no more, as far as can be told
 	p.release()
-	c.stopUpload()
+	c.up.stop()
 	c.gone.disarm()
 	p.l.pool.drop(p.l)
 	return why
@@ -115,7 +115,7 @@ func (c *client) goAgain(p *trip, code problem.Code) verdict {
 		again = p.epoch != 0 && c.x.heads == 0
 		c.x.ran, c.x.ranEpoch = true, p.epoch
 	}
-	if !again || c.x.tries >= maxTries || !c.canReplay() || !c.s.budget.spend() {
+	if !again || c.x.tries >= maxTries || !c.up.replayable() || !c.s.budget.spend() {
 		return fail(code, mayHaveRun)
 	}
 	c.s.metrics.retries[retryBroken].Add(1)
@@ -134,10 +134,10 @@ func (c *client) refused(p *trip) verdict {
 	}
 	committed, proposed, _ := parseMap(res.Known(h1.FieldShardwayMap))
 	c.x.tries = max(c.x.tries, triesOf(&res.Head))
-	c.stopUpload()
+	c.up.stop()
 	c.gone.disarm()
 	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.up.broken
-	if !c.bodyWhole() {
+	if !c.up.whole() {
 		p.l.Writer().Discard() // both sides know that the body will not come
 	}
 	if c.slot.finish() == causeNone && whole {

@@ -10,7 +10,7 @@ import (
 // tunnel passes an answer 101 on and then bytes, both ways, until both sides
 // have ended. Each end is passed on as the end of one half.
 func (c *client) tunnel(p *trip) verdict {
-	c.stopUpload()
+	c.up.stop()
 	c.gone.disarm()
 	var bye *goodbye
 	if strings.EqualFold(string(p.l.res.Known(h1.FieldUpgrade)), "websocket") {
