@@ -21,7 +21,7 @@ const (
 	maxHost = 253 // RFC 1035, section 2.3.4, as text
 )
 
-// ErrEndpoint reports an unusable name or address. Check and Parse wrap it.
+// ErrEndpoint reports an unusable name or address. Check wraps it.
 var ErrEndpoint = errors.New("endpoints: unusable endpoint")
 
 // Endpoint is one announced address.
@@ -30,18 +30,6 @@ type Endpoint struct {
 	IsNode bool
 	Name   string // without "ep."
 	Addr   string // host:port
-}
-
-// Parse splits name=address, as users write it, and checks both.
-func Parse(s string) (name, addr string, err error) {
-	name, addr, ok := strings.Cut(s, "=")
-	if !ok {
-		return "", "", fmt.Errorf("%w: %q has no address: write it like grpc=10.0.0.5:9000", ErrEndpoint, s)
-	}
-	if err := Check(name, addr); err != nil {
-		return "", "", err
-	}
-	return name, addr, nil
 }
 
 // Check reports why name or addr cannot be announced. A name is up to 32 small

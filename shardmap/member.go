@@ -14,8 +14,8 @@ const (
 	MaxWeight  = 1000
 )
 
-// ErrMember reports a member that no map can hold. Check wraps it.
-var ErrMember = errors.New("shardmap: unusable member")
+// errMember reports a member that no map can hold; Decode tells it as text.
+var errMember = errors.New("shardmap: unusable member")
 
 // NodeID names a node. The empty id is no node: it marks an orphaned shard.
 type NodeID string
@@ -26,31 +26,14 @@ type Member struct {
 	Weight uint32 // 1 to MaxWeight; the member's share relative to the others
 }
 
-// Check reports the first reason why members cannot all be in a map as they are.
-// Assign does without (it bends what does not fit); Check is for telling people.
-func Check(members []Member) error {
-	if len(members) > MaxMembers {
-		return fmt.Errorf("%w: %d members, at most %d fit", ErrMember, len(members), MaxMembers)
-	}
-	seen := make(map[NodeID]bool, len(members))
-	for _, mb := range members {
-		if err := mb.check(); err != nil {
-			return err
-		}
-		if seen[mb.ID] {
-			return fmt.Errorf("%w: id %q is there twice", ErrMember, mb.ID)
-		}
-		seen[mb.ID] = true
-	}
-	return nil
-}
-
+// check reports why the member cannot be in a map as it is. Assign bends what does
+// not fit.
 func (mb Member) check() error {
 	if !mb.ID.fits() {
-		return fmt.Errorf("%w: id %q has %d bytes, want 1 to %d", ErrMember, mb.ID, len(mb.ID), MaxID)
+		return fmt.Errorf("%w: id %q has %d bytes, want 1 to %d", errMember, mb.ID, len(mb.ID), MaxID)
 	}
 	if mb.Weight < 1 || mb.Weight > MaxWeight {
-		return fmt.Errorf("%w: weight %d of %q, want 1 to %d", ErrMember, mb.Weight, mb.ID, MaxWeight)
+		return fmt.Errorf("%w: weight %d of %q, want 1 to %d", errMember, mb.Weight, mb.ID, MaxWeight)
 	}
 	return nil
 }
