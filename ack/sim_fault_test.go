@@ -298,6 +298,9 @@ func (w *world) stickOne() *host {
 	if h.absent || h.gateway || h.twin != nil || !w.spares(h) {
 		return nil
 	}
+	if len(w.newestConf().voters) < w.voters {
+		return nil // it might become one of two voters
+	}
 	if h.proc == nil {
 		h.start()
 	}
@@ -339,6 +342,9 @@ func (w *world) spares(h *host) bool {
 		return false
 	}
 	for _, o := range w.hosts {
+		if o.proc != nil && o.proc.writing != nil {
+			return false // a configuration, perhaps
+		}
 		if c := o.disk.conf; len(c.voters) > 0 && !w.elects(c.voters, h) {
 			return false
 		}

@@ -3,6 +3,9 @@ package ack_test
 import (
 	"slices"
 	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
 )
 
 // The keeping of Raft's configuration: package node's keeper, and the library's
@@ -31,6 +34,9 @@ func (l *leading) replaces() bool {
 	p, w := l.p, l.p.w
 	c := p.disk.conf
 	for _, h := range w.hosts {
+		if h.twin != nil && l.hears(h.twin.server()) {
+			continue // gossip shows one of the two
+		}
 		if h.proc == nil || h.proc.leaving || h.id == p.h.id || !w.reach(p.h, h) || !w.reach(h, p.h) || c.has(h.server()) {
 			continue
 		}
@@ -52,13 +58,24 @@ func (l *leading) replaces() bool {
 // nameFree reports that nothing may run on this server's disk any more, so that another
 // disk may take the node's name.
 func (l *leading) nameFree(server string) bool {
+	v, ok := l.viewOf(nodeOf(server))
+	return !l.hears(server) && (!ok || v.Over || l.p.w.plant == plantNameAtOnce)
+}
+
+// hears reports that the heartbeats of this very server are fresh.
+func (l *leading) hears(server string) bool {
+	v, _ := l.viewOf(nodeOf(server))
+	return v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Server == server
+}
+
+// viewOf returns what the machine knows of a node.
+func (l *leading) viewOf(id shardmap.NodeID) (ack.MemberView, bool) {
 	for _, v := range l.machine.View(l.p.clock()) {
-		if v.Node == nodeOf(server) {
-			heard := v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Server == server
-			return !heard && v.Over || l.p.w.plant == plantNameAtOnce && !heard
+		if v.Node == id {
+			return v, true
 		}
 	}
-	return true
+	return ack.MemberView{HeardAgo: -1, Silent: true}, false
 }
 
 // letsGo removes the server of a node that has said goodbye, or that is down for
@@ -75,7 +92,7 @@ func (l *leading) letsGo() bool {
 		switch spare := l.spare(); {
 		case c.votes(s) && long && spare != "" && len(c.voters) <= w.voters:
 			l.reconfigure("promotes "+spare+" in place of "+s, with(c.voters, spare), without(c.others, spare))
-		case !c.votes(s) || len(c.voters) > 3:
+		case !c.votes(s) || long && len(c.voters) > 3 && 2*l.stays(s) > len(c.voters) || !long && l.stays(s) >= 3:
 			w.cover.letGo++
 			l.reconfigure("lets go "+s, without(c.voters, s), without(c.others, s))
 		default:
@@ -86,11 +103,22 @@ func (l *leading) letsGo() bool {
 	return false
 }
 
+// stays counts the voters but one that are heard and do not leave.
+func (l *leading) stays(but string) int {
+	n := 0
+	for _, v := range l.p.disk.conf.voters {
+		if h := l.p.w.byServer(v); v != but && h != nil && h.proc != nil && !h.proc.leaving && (h == l.p.h || l.hears(v)) {
+			n++
+		}
+	}
+	return n
+}
+
 // spare returns a server without a vote that may have one, or "".
 func (l *leading) spare() string {
 	p, w := l.p, l.p.w
 	for _, s := range p.disk.conf.others {
-		if h := w.byServer(s); h != nil && h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit {
+		if h := w.byServer(s); h != nil && h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit && l.hears(s) {
 			return s
 		}
 	}
