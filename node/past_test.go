@@ -118,7 +118,7 @@ func (w *world) beat(l *process, boot, term uint64) (a ack.Answer, answered bool
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := peer.WriteFrame(conn, b); err != nil {
+	if err = peer.WriteFrame(conn, b); err != nil {
 		w.t.Fatal(err)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(time.Second))

@@ -32,8 +32,8 @@ func (t *transport) accept() {
 		if errors.Is(err, net.ErrClosed) && t.layer.ctx.Err() != nil {
 			return
 		}
-		if err == nil {
-			go t.take(c.(*streamConn)) //nolint:forcetypeassert // Accept returns no other; it ends with the stream
+		if sc, ok := c.(*streamConn); ok && err == nil {
+			go t.take(sc) // ends with the stream
 		}
 	}
 }

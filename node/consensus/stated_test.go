@@ -158,7 +158,7 @@ func TestNobodySpeaksAsAnother(t *testing.T) {
 				return n.RequestVote("a", "a", &raft.RequestVoteRequest{RPCHeader: header(id), Term: 99}, &raft.RequestVoteResponse{})
 			})
 			beat := speak(func(n *raft.NetworkTransport) error {
-				return n.AppendEntries("a", "a", &raft.AppendEntriesRequest{RPCHeader: header(id), Term: 99, Leader: []byte("l")}, &raft.AppendEntriesResponse{})
+				return n.AppendEntries("a", "a", &raft.AppendEntriesRequest{RPCHeader: header(id), Term: 99}, &raft.AppendEntriesResponse{})
 			})
 			if vote == nil || beat == nil {
 				g.t.Errorf("as %q: asked for a vote %v, and sent a heartbeat: %v, want both refused", id, vote, beat)

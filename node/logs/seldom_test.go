@@ -1,7 +1,7 @@
 package logs_test
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +31,7 @@ func TestOnePeerDoesNotHideTheOthers(t *testing.T) {
 		time.Sleep(time.Second)
 		n := 0
 		for i := range 10_000 {
-			if s.Pass(fmt.Sprint(i)) {
+			if s.Pass(strconv.Itoa(i)) {
 				n++
 			}
 		}

@@ -49,11 +49,11 @@ func TestWhoConnectsWhileANodeStartsIsAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\nHost: a\r\nX-Shard-Key: k\r\n\r\n")); err != nil {
+	if _, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: a\r\nX-Shard-Key: k\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	terminate()
-	if err := p.Run(ctx); err != nil {
+	if err = p.Run(ctx); err != nil {
 		t.Errorf("Run = %v", err)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))

@@ -2,7 +2,6 @@ package roster_test
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -28,7 +27,6 @@ type cluster struct {
 	committed *shardmap.Map
 	disks     map[string]string // what nodes say of themselves
 	done      []string
-	stop      func()
 }
 
 const spareVoters, deadAfter = 3, 10 * time.Second
@@ -42,7 +40,7 @@ func kept(t *testing.T, nodes string, f func(c *cluster)) {
 		for _, n := range nodes {
 			node := strings.ToLower(string(n))
 			c.servers = append(c.servers, consensus.Server{ID: node + "/1", Voter: string(n) != node})
-			c.shows(node, "1", gossip.Alive)
+			c.shows(node, gossip.Alive)
 			c.hears(node, nil)
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -68,13 +66,13 @@ func (c *cluster) Born() bool               { return true }
 func (c *cluster) Cluster() string          { return "x" }
 func (c *cluster) Committed() *shardmap.Map { return c.committed }
 
-func (c *cluster) shows(node, disk string, s gossip.Status) {
+func (c *cluster) shows(node string, s gossip.Status) {
 	c.members = slices.DeleteFunc(c.members, func(m gossip.Member) bool { return m.ID == node })
 	c.members = append(c.members, gossip.Member{
-		ID: node, Node: true, Status: s, Addr: netip.MustParseAddrPort("10.0.0.1:1"), Tags: gossip.Tags{Node: node, Disk: disk},
+		ID: node, Node: true, Status: s, Addr: netip.MustParseAddrPort("10.0.0.1:1"), Tags: gossip.Tags{Node: node, Disk: "1"},
 	})
 	if s == gossip.Alive {
-		c.disks[node] = disk
+		c.disks[node] = "1"
 	}
 }
 
@@ -91,7 +89,7 @@ func (c *cluster) hears(node string, with func(v *ack.MemberView)) {
 func (c *cluster) crashes(nodes ...string) {
 	for _, node := range nodes {
 		c.hears(node, silent)
-		c.shows(node, "1", gossip.Failed)
+		c.shows(node, gossip.Failed)
 	}
 }
 
@@ -139,7 +137,7 @@ func (c *cluster) Remove(server string) error {
 func (c *cluster) at(server string) int {
 	i := slices.IndexFunc(c.servers, func(s consensus.Server) bool { return s.ID == server })
 	if i < 0 {
-		panic(fmt.Sprintf("no server %s", server))
+		panic("no server " + server)
 	}
 	return i
 }
@@ -159,8 +157,8 @@ func TestVoterIsRemovedOnlyWhileAQuorumIsHeard(t *testing.T) {
 // replayed.
 func TestAbsenceDoesNotCountWhileHeartbeatsCome(t *testing.T) {
 	kept(t, "ABCDe", func(c *cluster) {
-		c.shows("d", "1", gossip.Failed)
-		c.shows("e", "1", gossip.Left)
+		c.shows("d", gossip.Failed)
+		c.shows("e", gossip.Left)
 		c.after(10 * deadAfter)
 		c.hears("d", silent)
 		c.after(deadAfter / 2)
@@ -177,7 +175,7 @@ func TestNonvoterThatGossipShowsStays(t *testing.T) {
 	kept(t, "ABCd", func(c *cluster) {
 		c.hears("d", silent)
 		c.after(10 * deadAfter)
-		c.shows("d", "1", gossip.Failed)
+		c.shows("d", gossip.Failed)
 		c.after(time.Second, "remove d/1")
 	})
 }
@@ -211,7 +209,7 @@ func TestFewerThanThreeVotersNeverRemain(t *testing.T) {
 		c.crashes("c")
 		c.after(10 * deadAfter)
 		// A spare takes its place first.
-		c.shows("d", "1", gossip.Alive)
+		c.shows("d", gossip.Alive)
 		c.hears("d", nil)
 		c.after(time.Second, "add d/1", "promote d/1", "remove c/1")
 		c.crashes("b")
