@@ -11,4 +11,11 @@
 //
 // New checks and builds, Run starts everything, and stops it in the opposite
 // order. Its context's end means SIGTERM: the node hands its shards over first.
+//
+// Whole clusters in virtual time are in the tests: world_test.go starts them,
+// storm_test.go does something bad to one under load again and again
+// (storm_strikes_test.go: what; storm_apps_test.go: apps and clients), and
+// storm_witness_test.go tells the judge of e2e/history what happened. They stand
+// here for what only tests may do to a node, export_test.go. A hundred nodes with the
+// machines alone: e2e/scale. Real processes: e2e, e2e/chaos.
 package node
