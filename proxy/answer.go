@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
 )
@@ -59,7 +61,7 @@ func (c *client) writeAnswer(status int, body, lines []byte) {
 	}
 	c.answered(status, nil)
 	w := c.h.Writer()
-	b := appendStatusLine(make([]byte, 0, 256+len(lines)), status, http.StatusText(status))
+	b := appendStatusLine(make([]byte, 0, 256+len(lines)), status, fasthttp.StatusMessage(status))
 	b = append(b, "Date: "...)
 	b = append(b, c.s.date()...)
 	b = append(b, "\r\n"...)

@@ -1,9 +1,10 @@
 package proxy
 
 import (
-	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // coarse is a clock that the sweep sets: good for the age of connections and
@@ -34,7 +35,7 @@ func (s *Server) tick() {
 	if s.second.Swap(second) == second {
 		return
 	}
-	date := []byte(time.Unix(second, 0).UTC().Format(http.TimeFormat))
+	date := fasthttp.AppendHTTPDate(nil, time.Unix(second, 0))
 	s.now.Store(&date)
 }
 

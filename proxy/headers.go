@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/valyala/fasthttp"
+
 	"shardway/proxy/h1"
 )
 
@@ -273,12 +275,16 @@ func (c *client) appendCookie(b []byte) []byte {
 	if c.x.cookie == nil {
 		return b
 	}
-	b = append(b, "Set-Cookie: "+stickyCookie+"="...)
-	b = append(b, c.x.cookie...)
-	b = append(b, "; Path=/; HttpOnly; SameSite=Lax"...)
-	if c.overTLS() {
-		b = append(b, "; Secure"...)
-	}
+	k := fasthttp.AcquireCookie()
+	defer fasthttp.ReleaseCookie(k)
+	k.SetKey(stickyCookie)
+	k.SetValueBytes(c.x.cookie)
+	k.SetPath("/")
+	k.SetHTTPOnly(true)
+	k.SetSameSite(fasthttp.CookieSameSiteLaxMode)
+	k.SetSecure(c.overTLS())
+	b = append(b, "Set-Cookie: "...)
+	b = append(b, k.Cookie()...)
 	return append(b, "\r\n"...)
 }
 

@@ -2,9 +2,10 @@ package demo
 
 import (
 	"encoding/json"
-	"net/http"
 	"strconv"
 	"sync"
+
+	"github.com/valyala/fasthttp"
 )
 
 // App is the sample app: it counts the requests of each key in memory, as a
@@ -34,38 +35,37 @@ type Answer struct {
 	Count uint64 `json:"count"`
 }
 
-// ServeHTTP counts one request. GET /healthz is not counted.
-func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == healthPath {
-		w.WriteHeader(http.StatusNoContent)
+// Serve counts one request; it is a fasthttp.RequestHandler. GET /healthz is not
+// counted.
+func (a *App) Serve(ctx *fasthttp.RequestCtx) {
+	if string(ctx.Path()) == healthPath {
+		ctx.SetStatusCode(fasthttp.StatusNoContent)
 		return
 	}
-	h := r.Header
-	shard, err := strconv.ParseUint(h.Get("Shardway-Shard"), 10, 32)
+	h := &ctx.Request.Header
+	shard, err := strconv.ParseUint(string(h.Peek("Shardway-Shard")), 10, 32)
 	if err != nil {
-		http.Error(w, "no header Shardway-Shard: send requests to a node's port, not to the app's", http.StatusBadRequest)
+		ctx.Error("no header Shardway-Shard: send requests to a node's port, not to the app's", fasthttp.StatusBadRequest)
 		return
 	}
-	epoch, err := strconv.ParseUint(h.Get("Shardway-Epoch"), 10, 64)
+	epoch, err := strconv.ParseUint(string(h.Peek("Shardway-Epoch")), 10, 64)
 	if err != nil {
-		http.Error(w, "no header Shardway-Epoch: send requests to a node's port, not to the app's", http.StatusBadRequest)
+		ctx.Error("no header Shardway-Epoch: send requests to a node's port, not to the app's", fasthttp.StatusBadRequest)
 		return
 	}
-	x := Answer{Node: h.Get("Shardway-Node"), Shard: shard, Epoch: epoch, Key: h.Get("Shardway-Key")}
+	x := Answer{Node: string(h.Peek("Shardway-Node")), Shard: shard, Epoch: epoch, Key: string(h.Peek("Shardway-Key"))}
 	var current bool
 	if x.Count, current = a.count(shard, epoch, x.Key); !current {
-		http.Error(w, "the shard has changed hands since: fenced by its epoch", http.StatusConflict)
+		ctx.Error("the shard has changed hands since: fenced by its epoch", fasthttp.StatusConflict)
 		return
 	}
 	b, err := json.Marshal(x)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
 		return
 	}
-	h = w.Header()
-	h.Set("Content-Type", "application/json")
-	// The client may have gone: the request counts all the same.
-	_, _ = w.Write(append(b, '\n'))
+	ctx.SetContentType("application/json")
+	ctx.SetBody(append(b, '\n'))
 }
 
 // count counts a request of a key, or reports that its epoch is over.

@@ -2,18 +2,20 @@ package demo_test
 
 import (
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"sync"
 	"testing"
 
+	"github.com/valyala/fasthttp"
+
 	"shardway/internal/demo"
 )
 
-func request(t *testing.T, app http.Handler, shard, epoch, key string) (*httptest.ResponseRecorder, demo.Answer) {
+func request(t *testing.T, app *demo.App, shard, epoch, key string) (*fasthttp.Response, demo.Answer) {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/any/path", nil)
+	var r fasthttp.Request
+	r.SetRequestURI("http://app/any/path")
+	r.Header.SetMethod("POST")
 	for name, value := range map[string]string{
 		"Shardway-Shard": shard, "Shardway-Epoch": epoch, "Shardway-Key": key, "Shardway-Node": "n1",
 	} {
@@ -21,15 +23,16 @@ func request(t *testing.T, app http.Handler, shard, epoch, key string) (*httptes
 			r.Header.Set(name, value)
 		}
 	}
-	w := httptest.NewRecorder()
-	app.ServeHTTP(w, r)
+	var ctx fasthttp.RequestCtx
+	ctx.Init(&r, nil, nil)
+	app.Serve(&ctx)
 	var a demo.Answer
-	if w.Code == http.StatusOK {
-		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
-			t.Errorf("answer is no JSON: %v: %s", err, w.Body)
+	if ctx.Response.StatusCode() == fasthttp.StatusOK {
+		if err := json.Unmarshal(ctx.Response.Body(), &a); err != nil {
+			t.Errorf("answer is no JSON: %v: %s", err, ctx.Response.Body())
 		}
 	}
-	return w, a
+	return &ctx.Response, a
 }
 
 func TestAppCountsPerKey(t *testing.T) {
@@ -37,8 +40,8 @@ func TestAppCountsPerKey(t *testing.T) {
 	request(t, app, "7", "3", "alice")
 	request(t, app, "7", "3", "bob")
 	w, _ := request(t, app, "7", "3", "alice")
-	if want := `{"node":"n1","shard":7,"epoch":3,"key":"alice","count":2}` + "\n"; w.Body.String() != want {
-		t.Errorf("answer = %s, want %s", w.Body, want)
+	if want := `{"node":"n1","shard":7,"epoch":3,"key":"alice","count":2}` + "\n"; string(w.Body()) != want {
+		t.Errorf("answer = %s, want %s", w.Body(), want)
 	}
 }
 
@@ -78,8 +81,8 @@ func TestAppStartsAnewWithEachOwnership(t *testing.T) {
 	if _, a := request(t, app, "7", "9", "alice"); a.Count != 1 {
 		t.Errorf("count after the shard came back = %d, want 1: others counted meanwhile", a.Count)
 	}
-	if w, _ := request(t, app, "7", "3", "alice"); w.Code != http.StatusConflict {
-		t.Errorf("request of an ended ownership = %d, want 409", w.Code)
+	if w, _ := request(t, app, "7", "3", "alice"); w.StatusCode() != fasthttp.StatusConflict {
+		t.Errorf("request of an ended ownership = %d, want 409", w.StatusCode())
 	}
 	if _, a := request(t, app, "8", "3", "carol"); a.Count != 1 {
 		t.Errorf("another shard is fenced too")
@@ -89,8 +92,8 @@ func TestAppStartsAnewWithEachOwnership(t *testing.T) {
 func TestAppWantsANodeInFront(t *testing.T) {
 	app := &demo.App{}
 	for _, tc := range [][2]string{{"", "1"}, {"1", ""}, {"x", "1"}, {"1", "-1"}} {
-		if w, _ := request(t, app, tc[0], tc[1], "k"); w.Code != http.StatusBadRequest {
-			t.Errorf("shard %q, epoch %q = %d, want 400", tc[0], tc[1], w.Code)
+		if w, _ := request(t, app, tc[0], tc[1], "k"); w.StatusCode() != fasthttp.StatusBadRequest {
+			t.Errorf("shard %q, epoch %q = %d, want 400", tc[0], tc[1], w.StatusCode())
 		}
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // healthPath is where the sample app says that it is up.
@@ -20,7 +21,10 @@ func RunApp(ctx context.Context, addr string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("demo app: %w: choose another address with --listen", err)
 	}
-	srv := &http.Server{Handler: &App{}, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Minute}
+	srv := &fasthttp.Server{
+		Handler: new(App).Serve, ReadTimeout: time.Minute, IdleTimeout: 5 * time.Minute,
+		NoDefaultServerHeader: true, CloseOnShutdown: true, SecureErrorLogMessage: true,
+	}
 	if _, err := fmt.Fprintf(out, "demo app listening on http://%s\n", ln.Addr()); err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -33,12 +37,8 @@ func RunApp(ctx context.Context, addr string, out io.Writer) error {
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if srv.Shutdown(stopping) != nil {
-		// The stragglers had their time; Close fails only on a closed listener.
-		_ = srv.Close()
+	if srv.ShutdownWithContext(stopping) != nil {
+		return nil // the stragglers had their time, and end with the process
 	}
-	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return <-done
 }
