@@ -153,7 +153,7 @@ func keyHash(hashKey, key []byte) []byte {
 // routeName names the way the request went: held if it waited and never left,
 // and none if it got not even there.
 func (c *client) routeName() string {
-	if way := c.routeOf(); way != 0 {
+	if way := c.x.routeOf(); way != 0 {
 		return way.String()
 	}
 	return "none"

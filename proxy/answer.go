@@ -38,19 +38,10 @@ func (c *client) answer(p *problem.Problem) {
 	c.extra = b
 	c.x.account.code = p.Code
 	c.s.metrics.problem(p.Code)
-	c.s.metrics.request(c.routeOf(), status)
+	c.s.metrics.request(c.x.routeOf(), status)
 	c.s.o.Log.Debug().Str("error", string(p.Code)).Int("status", status).Uint32("shard", uint32(c.x.shard)).
 		Str("detail", p.Detail).Msg("request failed")
 	c.writeAnswer(status, append(p.AppendJSON(make([]byte, 0, 512)), '\n'), b)
-}
-
-// routeOf returns the way the request went as metrics know it: one that waited
-// and never left is held.
-func (c *client) routeOf() Kind {
-	if c.x.route == 0 && c.x.waited {
-		return Held
-	}
-	return c.x.route
 }
 
 // writeAnswer sends an answer of our own with these header lines. A body that

@@ -48,6 +48,43 @@ type exchange struct {
 // mayHaveRun reports whether an attempt broke off after something was sent.
 func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
 
+// waitsFor is what the request counts for in the queue.
+func (x *exchange) waitsFor() uint32 {
+	const keyless = queue.NoShard - 1
+	switch {
+	case x.keyless:
+		return keyless
+	case x.sharded:
+		return uint32(x.shard)
+	}
+	return queue.NoShard
+}
+
+// countsFor is what the request's connections count for.
+func (x *exchange) countsFor() int {
+	if x.keyless {
+		return unshared
+	}
+	return int(x.shard)
+}
+
+// routeOf returns the way the request went as metrics know it: one that waited
+// and never left is held.
+func (x *exchange) routeOf() Kind {
+	if x.route == 0 && x.waited {
+		return Held
+	}
+	return x.route
+}
+
+// leaveQueue gives the place in the queue back.
+func (x *exchange) leaveQueue() {
+	if x.ticket != nil {
+		x.ticket.Leave()
+		x.ticket = nil
+	}
+}
+
 // safety says how often a request may run (RFC 9110 section 9.2).
 type safety uint8
 

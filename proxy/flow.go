@@ -276,7 +276,7 @@ func (c *client) local(t *Table, r *Route) verdict {
 		c.giveBack(l)
 		return fail(problem.UpstreamBroken, mayHaveRun)
 	}
-	c.leaveQueue()
+	c.x.leaveQueue()
 	c.admitted = release
 	return c.timed(&trip{l: l, t: t, r: r, epoch: epoch, release: c.lower})
 }
@@ -300,7 +300,7 @@ func (c *client) remote(t *Table, r *Route) verdict {
 		return fail(problem.PeerUnreachable, mayHaveRun)
 	}
 	p := c.s.peers.pool(r.Node)
-	if crowd := p.busy.pass(c.countsFor()); crowd != nil {
+	if crowd := p.busy.pass(c.x.countsFor()); crowd != nil {
 		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: crowd}
 	}
 	l, v := c.link(p)
@@ -315,7 +315,7 @@ func (c *client) remote(t *Table, r *Route) verdict {
 		}
 		return verdict{step: stepAgain}
 	}
-	c.leaveQueue()
+	c.x.leaveQueue()
 	return c.timed(&trip{l: l, t: t, r: r, epoch: r.Epoch, release: nothing})
 }
 
@@ -422,7 +422,7 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 			return nil
 		case res.Status() == 100 && p.r.Kind == Remote && res.Value(headerContinue) != nil:
 			p.l.pool.gate.served()
-			p.l.pool.busy.took(c.countsFor())
+			p.l.pool.busy.took(c.x.countsFor())
 			if p.demand {
 				p.demand = false
 				c.gone.disarm()

@@ -41,7 +41,8 @@ func (c *client) writeRequestHead(p *trip) *h1.Writer {
 		e.DropExpect = e.DropExpect || c.x.onDemand && !c.x.clientExpects
 		b = c.appendOwner(b, p.epoch)
 	} else {
-		b = c.appendForwarding(b, e)
+		b = c.from.appendForwarding(b, &c.req, e, c.set.Forwarded)
+		b = c.x.appendRequestID(b, &c.req, e)
 		if len(c.req.Host()) == 0 {
 			e.Host = c.from.local // HTTP/1.0; between nodes and for the app there is one
 		}
@@ -91,7 +92,7 @@ func (c *client) appendPeer(b []byte, p *trip) []byte {
 	b = append(b, lineMap...)
 	b = append(b, p.t.mapValue...)
 	b = append(b, "\r\n"...)
-	b = c.appendTries(b)
+	b = c.x.appendTries(b)
 	if c.x.safety == idempotentMethod && p.epoch != 0 {
 		b = append(b, lineEpoch...)
 		b = strconv.AppendUint(b, p.epoch, 10)
@@ -114,12 +115,12 @@ func (c *client) appendPeer(b []byte, p *trip) []byte {
 // was no such try.
 const headerTries = "Shardway-Tries"
 
-func (c *client) appendTries(b []byte) []byte {
-	if c.x.tries == 0 {
+func (x *exchange) appendTries(b []byte) []byte {
+	if x.tries == 0 {
 		return b
 	}
 	b = append(b, lineTries...)
-	b = strconv.AppendInt(b, int64(c.x.tries), 10)
+	b = strconv.AppendInt(b, int64(x.tries), 10)
 	return append(b, "\r\n"...)
 }
 
@@ -139,60 +140,6 @@ const (
 	continueTell   = "tell"   // there is none: no body waits
 )
 
-// appendForwarding appends Via and X-Forwarded-*. What a client says of itself
-// counts only if it is a trusted proxy; then it is added to.
-func (c *client) appendForwarding(b []byte, e *h1.Edit) []byte {
-	if c.req.Minor() == 0 {
-		b = append(b, lineViaOld...)
-	} else {
-		b = append(b, lineVia...)
-	}
-	trusted := c.from.trusted
-	if !trusted {
-		e.Drop |= h1.Forwarding
-	}
-	e.Drop |= h1.Of(h1.FieldXForwardedFor)
-	b = append(b, "X-Forwarded-For: "...)
-	if trusted {
-		b = c.appendFormer(b)
-	}
-	b = append(b, c.from.text...)
-	b = append(b, "\r\n"...)
-	if !trusted || !c.req.Has(h1.FieldXForwardedHost) {
-		if host := c.req.Host(); len(host) > 0 {
-			b = append(b, "X-Forwarded-Host: "...)
-			b = append(b, host...)
-			b = append(b, "\r\n"...)
-		}
-	}
-	if !trusted || !c.req.Has(h1.FieldXForwardedProto) {
-		b = append(b, "X-Forwarded-Proto: "...)
-		b = append(b, c.from.proto...)
-		b = append(b, "\r\n"...)
-	}
-	b = c.appendRequestID(b, e)
-	if c.set.Forwarded {
-		b = c.appendForwarded(b)
-	}
-	return b
-}
-
-// appendRequestID appends X-Request-Id unless the client has given one: 128
-// random bits, the same whenever the request is sent again.
-func (c *client) appendRequestID(b []byte, e *h1.Edit) []byte {
-	if len(c.req.Known(h1.FieldXRequestID)) > 0 {
-		return b
-	}
-	e.Drop |= h1.Of(h1.FieldXRequestID) // an empty one
-	if c.x.id == [2]uint64{} {
-		c.x.id = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // it tells requests apart and keeps no secret
-	}
-	raw := c.x.idBytes()
-	b = append(b, "X-Request-Id: "...)
-	b = hex.AppendEncode(b, raw[:])
-	return append(b, "\r\n"...)
-}
-
 // idBytes returns the id that was made for the request.
 func (x *exchange) idBytes() (raw [16]byte) {
 	binary.BigEndian.PutUint64(raw[:8], x.id[0])
@@ -200,37 +147,20 @@ func (x *exchange) idBytes() (raw [16]byte) {
 	return raw
 }
 
-// appendForwarded appends this hop as RFC 7239 writes it. The elements of
-// trusted proxies stay before it, in lines of their own.
-func (c *client) appendForwarded(b []byte) []byte {
-	b = append(b, "Forwarded: for="...)
-	if c.from.addr.Is6() {
-		b = append(b, '"', '[')
-		b = append(b, c.from.text...)
-		b = append(b, ']', '"')
-	} else {
-		b = append(b, c.from.text...)
+// appendRequestID appends X-Request-Id unless the client has given one: 128
+// random bits, the same whenever the request is sent again.
+func (x *exchange) appendRequestID(b []byte, req *h1.Request, e *h1.Edit) []byte {
+	if len(req.Known(h1.FieldXRequestID)) > 0 {
+		return b
 	}
-	if host := c.req.Host(); len(host) > 0 { // a judged one needs no escapes
-		b = append(b, ";host=\""...)
-		b = append(b, host...)
-		b = append(b, '"')
+	e.Drop |= h1.Of(h1.FieldXRequestID) // an empty one
+	if x.id == [2]uint64{} {
+		x.id = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // it tells requests apart and keeps no secret
 	}
-	b = append(b, ";proto="...)
-	b = append(b, c.from.proto...)
+	raw := x.idBytes()
+	b = append(b, "X-Request-Id: "...)
+	b = hex.AppendEncode(b, raw[:])
 	return append(b, "\r\n"...)
-}
-
-// appendFormer appends what came as X-Forwarded-For, in one list.
-func (c *client) appendFormer(b []byte) []byte {
-	const name = "X-Forwarded-For"
-	for i := c.req.Find(name, 0); i >= 0; i = c.req.Find(name, i+1) {
-		if _, v := c.req.Field(i); len(v) > 0 {
-			b = append(b, v...)
-			b = append(b, ", "...)
-		}
-	}
-	return b
 }
 
 // exposeAnswer adds to an answer for a client what Options.Expose and the sticky

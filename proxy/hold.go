@@ -23,7 +23,7 @@ func (c *client) hold(v verdict) verdict {
 	began := time.Now()
 	left := c.timeLeft(began)
 	if left <= 0 {
-		return c.expired(v)
+		return c.x.expired(v)
 	}
 	if failed := c.enter(); failed.step != 0 {
 		return failed
@@ -41,7 +41,7 @@ func (c *client) hold(v verdict) verdict {
 	case c.down.Load() || errors.Is(err, queue.ErrGone):
 		return done
 	case err != nil:
-		return c.expired(v)
+		return c.x.expired(v)
 	}
 	return verdict{step: stepAgain}
 }
@@ -83,18 +83,6 @@ func (c *client) timeLeft(now time.Time) time.Duration {
 	return c.x.deadline.Sub(now)
 }
 
-// waitsFor is what the request counts for in the queue.
-func (c *client) waitsFor() uint32 {
-	const keyless = queue.NoShard - 1
-	switch {
-	case c.x.keyless:
-		return keyless
-	case c.x.sharded:
-		return uint32(c.x.shard)
-	}
-	return queue.NoShard
-}
-
 // kept returns how much memory the request keeps while it waits: its head, what there
 // is of its body with the room for the rest, and what has been read of what follows.
 func (c *client) kept() int64 {
@@ -107,10 +95,10 @@ func (c *client) enter() verdict {
 	if c.x.ticket != nil {
 		return verdict{}
 	}
-	ticket, err := c.s.o.Room.Enter(c.waitsFor(), c.kept())
+	ticket, err := c.s.o.Room.Enter(c.x.waitsFor(), c.kept())
 	switch {
 	case err != nil && c.x.mayHaveRun():
-		return c.expired(verdict{})
+		return c.x.expired(verdict{})
 	case errors.Is(err, queue.ErrShare):
 		return fail(problem.QueueFull, "too many requests for this shard are waiting, or too many bytes of them")
 	case err != nil:
@@ -121,9 +109,9 @@ func (c *client) enter() verdict {
 }
 
 // expired makes the verdict of a request whose time is over.
-func (c *client) expired(v verdict) verdict {
-	if c.x.mayHaveRun() {
-		return fail(brokenCode(c.x.route), mayHaveRun)
+func (x *exchange) expired(v verdict) verdict {
+	if x.mayHaveRun() {
+		return fail(brokenCode(x.route), mayHaveRun)
 	}
 	if v.code == "" {
 		v.code, v.detail = problem.QueueTimeout, "no node served the shard in time: "+v.reason.String()
@@ -140,12 +128,4 @@ func (c *client) expired(v verdict) verdict {
 	}
 	v.step = stepFail
 	return v
-}
-
-// leaveQueue gives the place in the queue back.
-func (c *client) leaveQueue() {
-	if c.x.ticket != nil {
-		c.x.ticket.Leave()
-		c.x.ticket = nil
-	}
 }

@@ -48,11 +48,11 @@ func (c *client) link(p *pool) (*link, verdict) {
 	fresh := c.x.safety != safeMethod || c.x.mayHaveRun()
 	unused := c.x.stale >= maxStale
 	if !unused {
-		if l := p.take(c.countsFor(), fresh); l != nil {
+		if l := p.take(c.x.countsFor(), fresh); l != nil {
 			return l, verdict{}
 		}
 	}
-	w := &waiter{place: c.countsFor(), fresh: fresh, unused: unused}
+	w := &waiter{place: c.x.countsFor(), fresh: fresh, unused: unused}
 	for {
 		l, dialed, err := p.join(w)
 		if l == nil && err == nil {
@@ -68,14 +68,6 @@ func (c *client) link(p *pool) (*link, verdict) {
 		p.drop(l) // a new one is made in its place
 		w.unused = false
 	}
-}
-
-// countsFor is what the request's connections count for.
-func (c *client) countsFor() int {
-	if c.x.keyless {
-		return unshared
-	}
-	return int(c.x.shard)
 }
 
 // inLine waits in line. Only who waits for others to be done takes a place in the

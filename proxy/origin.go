@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"net"
 	"net/netip"
+
+	"shardway/proxy/h1"
 )
 
 // origin is where a client connection comes from.
@@ -38,4 +40,74 @@ func isTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 		}
 	}
 	return false
+}
+
+// appendForwarding appends Via and X-Forwarded-*. What a client says of itself
+// counts only if it is a trusted proxy; then it is added to.
+func (o *origin) appendForwarding(b []byte, req *h1.Request, e *h1.Edit, forwarded bool) []byte {
+	if req.Minor() == 0 {
+		b = append(b, lineViaOld...)
+	} else {
+		b = append(b, lineVia...)
+	}
+	trusted := o.trusted
+	if !trusted {
+		e.Drop |= h1.Forwarding
+	}
+	e.Drop |= h1.Of(h1.FieldXForwardedFor)
+	b = append(b, "X-Forwarded-For: "...)
+	if trusted {
+		b = appendFormer(b, req)
+	}
+	b = append(b, o.text...)
+	b = append(b, "\r\n"...)
+	if !trusted || !req.Has(h1.FieldXForwardedHost) {
+		if host := req.Host(); len(host) > 0 {
+			b = append(b, "X-Forwarded-Host: "...)
+			b = append(b, host...)
+			b = append(b, "\r\n"...)
+		}
+	}
+	if !trusted || !req.Has(h1.FieldXForwardedProto) {
+		b = append(b, "X-Forwarded-Proto: "...)
+		b = append(b, o.proto...)
+		b = append(b, "\r\n"...)
+	}
+	if forwarded {
+		b = o.appendForwarded(b, req.Host())
+	}
+	return b
+}
+
+// appendForwarded appends this hop as RFC 7239 writes it. The elements of
+// trusted proxies stay before it, in lines of their own.
+func (o *origin) appendForwarded(b, host []byte) []byte {
+	b = append(b, "Forwarded: for="...)
+	if o.addr.Is6() {
+		b = append(b, '"', '[')
+		b = append(b, o.text...)
+		b = append(b, ']', '"')
+	} else {
+		b = append(b, o.text...)
+	}
+	if len(host) > 0 { // a judged one needs no escapes
+		b = append(b, ";host=\""...)
+		b = append(b, host...)
+		b = append(b, '"')
+	}
+	b = append(b, ";proto="...)
+	b = append(b, o.proto...)
+	return append(b, "\r\n"...)
+}
+
+// appendFormer appends what came as X-Forwarded-For, in one list.
+func appendFormer(b []byte, req *h1.Request) []byte {
+	const name = "X-Forwarded-For"
+	for i := req.Find(name, 0); i >= 0; i = req.Find(name, i+1) {
+		if _, v := req.Field(i); len(v) > 0 {
+			b = append(b, v...)
+			b = append(b, ", "...)
+		}
+	}
+	return b
 }

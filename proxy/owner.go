@@ -92,7 +92,7 @@ func (c *client) refuse(why Refusal) {
 	c.extra = append(c.extra, "\r\n"+lineNode...)
 	c.extra = append(c.extra, c.s.o.Node...)
 	c.extra = append(c.extra, "\r\n"...)
-	c.extra = c.appendTries(c.extra)
+	c.extra = c.x.appendTries(c.extra)
 	c.writeAnswer(421, nil, c.extra)
 	c.s.metrics.request(Remote, 421)
 }

@@ -70,7 +70,7 @@ func (c *client) relay(p *trip) verdict {
 	}
 	why := c.slot.finish()
 	p.release()
-	p.l.pool.busy.took(c.countsFor())
+	p.l.pool.busy.took(c.x.countsFor())
 	// The app is done with the request; the client may take its time.
 	if w.Close(res.Body.Trailers()) != nil {
 		c.x.cut = true

@@ -171,7 +171,7 @@ func (c *client) refused(p *trip) verdict {
 	}
 	pool.gate.served()
 	if refusal == RefusedBusy {
-		v.gate, v.backoff = pool.busy.refused(c.countsFor()), false
+		v.gate, v.backoff = pool.busy.refused(c.x.countsFor()), false
 	}
 	return v
 }
