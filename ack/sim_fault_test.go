@@ -211,7 +211,7 @@ func play(s simSetup, cover *coverage) (w *world) {
 	w.quiet, w.astray = s.mix.quiet, s.mix.astray
 	// What hits nobody is drawn again, but not for ever: a tape may be at its end.
 	faults := s.mix.faults[0] + w.pick(s.mix.faults[1]-s.mix.faults[0]+1)
-	for tries := 0; w.faulted < faults && tries < 10*faults && w.failure == ""; tries++ {
+	for tries := 0; w.faulted < faults && tries < 40*faults && w.failure == ""; tries++ {
 		w.fault()
 	}
 	if w.failure != "" {
