@@ -57,9 +57,14 @@ func (n *Node) Run(ctx context.Context) error {
 		// what they forward to it again. The line is when: what is left to end may
 		// take seconds, and whoever looks for lost requests goes by it.
 		n.log.Warn().Msg("node failed: connections cut")
-		_ = n.o.Peer.Close()
 		at, cancel := context.WithCancel(base)
 		cancel()
+		if n.o.Overdue != nil {
+			// But who finds nobody takes the shards as soon as the lease has run out,
+			// and an app in this process ends with its requests, or by Overdue.
+			_ = n.shutProxy(at)
+		}
+		_ = n.o.Peer.Close()
 		_ = n.shutProxy(at) // at once: what runs is cut
 	}
 	return err
