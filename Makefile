@@ -64,7 +64,7 @@ test-unit: $(GOTESTSUM)
 .PHONY: test-plain
 test-plain: test-unit
 	$(call tested,data path,-timeout 10m ./proxy/...)
-	$(call tested,storms,-timeout 10m -run Storm ./node)
+	$(call tested,storms and a thief,-timeout 10m -run 'Storm|ThiefIsShutOut' ./node)
 
 # Clusters wait most of the time: for timeouts, and for what must not happen. So
 # chaos runs beside the rest.

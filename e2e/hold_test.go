@@ -20,6 +20,7 @@ var quickDrain = []string{"--drain-timeout", "1s", "--stream-grace", "1s"}
 // go on: it is heard, and never acknowledges. It serves nothing, the others go on
 // with its shards, and when the log flows again it returns; twice.
 func TestHeldLogDropsTheMember(t *testing.T) {
+	t.Parallel() // it waits for the drop most of the time
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Relay: true, Flags: quickDrain})
 	for range 2 {
 		held := c.Follower(t)

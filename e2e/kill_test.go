@@ -47,7 +47,10 @@ func killed(t *testing.T, c *cluster.Cluster, victim *cluster.Node) {
 
 // TestKilledNodeReturnsAtOnce starts a killed node again within a second, before
 // or after its death was noticed: nothing fails, and it has its share again.
+//
+//nolint:tparallel // its parts are one cluster's, one after the other
 func TestKilledNodeReturnsAtOnce(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
 	for trial := range trials {
 		for role, choose := range map[string]func(testing.TB) *cluster.Node{"follower": c.Follower, "leader": c.Leader} {
@@ -70,6 +73,7 @@ func TestKilledNodeReturnsAtOnce(t *testing.T) {
 
 // TestAllKilledAndRestarted has the same map again, from disk.
 func TestAllKilledAndRestarted(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
 	// A further node that joins and leaves makes a map that no start would make.
 	d := c.Add(t)

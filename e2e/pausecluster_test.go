@@ -18,7 +18,10 @@ var errNotYet = errors.New("not yet")
 // Committed, which it makes long: with --pause cluster no app starts anything in
 // it, and nothing fails. With --pause moving, what does not move goes on, which
 // shows that the test can see a difference.
+//
+//nolint:tparallel // its parts are one cluster's, one after the other
 func TestPauseClusterStartsNothing(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
 	for _, pause := range []string{"cluster", "moving"} {
 		t.Run(pause, func(t *testing.T) {
 			c := start(t, 3, "--pause", pause, "--drain-timeout", "15s")

@@ -21,6 +21,7 @@ import (
 // old disks, which are a majority of the old cluster, they stop and serve nothing;
 // with wiped disks they join.
 func TestTwoOfThreeDisksLost(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
 	a, b, survivor := c.Node("a"), c.Node("b"), c.Node("c")
 	cluster.Await(t, "the survivor has written down whom it saw", func() error {
@@ -89,6 +90,7 @@ func TestTwoOfThreeDisksLost(t *testing.T) {
 // TestBackupIsRestored loses every disk and goes on from a backup that is older
 // than the last maps.
 func TestBackupIsRestored(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
 	file := filepath.Join(c.Dir(), "backup")
 	if out, code := shardway(t, "backup", file, "--admin", c.Node("b").Admin); code != 0 {
@@ -126,6 +128,7 @@ func TestBackupIsRestored(t *testing.T) {
 // disk, as a volume snapshot does. The node stops with one line that says what to
 // do, and again when it is started again; with an empty disk it joins.
 func TestOldDiskIsRefused(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3)
 	n := c.Follower(t)
 	n.Kill(t)

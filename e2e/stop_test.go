@@ -42,7 +42,10 @@ func TestSigtermUnderLoadFailsNothing(t *testing.T) {
 
 // TestStopOfAllAtOnce stops three nodes together and starts any two of them:
 // stopping a whole cluster takes nobody out of it.
+//
+//nolint:tparallel // its parts are one cluster's, one after the other
 func TestStopOfAllAtOnce(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	for _, pair := range [][2]string{{"a", "b"}, {"b", "c"}, {"a", "c"}} {
 		t.Run(fmt.Sprint(pair), func(t *testing.T) {
