@@ -71,7 +71,7 @@ func TestEvidenceOfAnotherBootSaysNothing(t *testing.T) {
 		s.elect("a")
 		s.until("b serves", func() bool { return s.serves("b") })
 		epoch := s.state.Last().Epoch()
-		s.step(s.leaders["a"], ack.Evidence{Node: "b", Boot: boot, Nonce: b.nonce})
+		s.step(s.leaders["a"], ack.Evidence{Node: "b", Boot: boot, Nonce: b.nonce, Began: s.now})
 		s.run(90 * time.Millisecond)
 		if s.state.Last().Epoch() != epoch {
 			t.Errorf("evidence of boot %d made a round, b is in its boot 2:\n%s", boot, s)
@@ -88,7 +88,7 @@ func TestEvidenceOfAnotherProcessUnderTheSameBootSaysNothing(t *testing.T) {
 		s.elect("a")
 		s.until("b serves", func() bool { return s.serves("b") })
 		epoch := s.state.Last().Epoch()
-		s.step(s.leaders["a"], ack.Evidence{Node: "b", Boot: s.actor("b").boot, Nonce: nonce})
+		s.step(s.leaders["a"], ack.Evidence{Node: "b", Boot: s.actor("b").boot, Nonce: nonce, Began: s.now})
 		s.run(90 * time.Millisecond)
 		if s.state.Last().Epoch() != epoch {
 			t.Errorf("evidence of process %d made a round, b is another:\n%s", nonce, s)
@@ -101,7 +101,7 @@ func TestNewLeaderTakesEvidenceOfAnyBoot(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
 	l := s.elect("a")
-	s.step(l, ack.Evidence{Node: "c", Boot: 1})
+	s.step(l, ack.Evidence{Node: "c", Boot: 1, Began: s.now})
 	s.run(700 * time.Millisecond)
 	if s.state.Committed().Has("c") {
 		t.Errorf("c is gone and still owns %d shards:\n%s", s.state.Committed().Count("c"), s)

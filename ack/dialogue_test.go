@@ -175,7 +175,7 @@ func (s *stage) perform(verb string, args []string) bool {
 		var boot uint64
 		boot, err = strconv.ParseUint(args[1], 10, 64)
 		id := shardmap.NodeID(args[0])
-		s.tellLeaders(ack.Evidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce})
+		s.tellLeaders(ack.Evidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce, Began: s.now})
 	case "remove":
 		s.tellLeaders(ack.Remove{Node: shardmap.NodeID(args[0])})
 	default:
@@ -232,8 +232,7 @@ func (s *stage) afflict(a *actor, verb string, args []string) bool {
 	case "leave":
 		a.leaving = true
 	case "goodbye":
-		a.goodbye, a.nextBeat = true, s.now
-		a.holder.Void()
+		a.goodbye = true
 	case "sick", "well":
 		a.unhealthy = verb == "sick"
 	case "hold", "release":

@@ -95,6 +95,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.grants.voters = slices.Clone(m.Servers)
 	case Evidence:
 		l.evidence(now, m)
+	case BarrierFailed: // the Turn's
 	case Remove:
 		// The word was given before it came here: who speaks now is not meant.
 		if n := l.node(m.Node); !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {
@@ -191,8 +192,12 @@ func (l *Leader) mine() bool { return l.state.Open() && l.state.LastTerm() == l.
 // evidence notes that a boot is gone. What names another boot than the one that
 // is heard says nothing about that one: also a higher one, for an emptied data
 // directory counts from the start. For the same reason an equal boot may be
-// another process's.
+// another process's. A redial that began before the election may have found nobody
+// where another process has begun since, with a lease of the leader before.
 func (l *Leader) evidence(now time.Duration, m Evidence) {
+	if m.Began < l.elected {
+		return
+	}
 	n := l.node(m.Node)
 	if n.heard() && (m.Boot != n.beat.Boot || m.Nonce != n.beat.Nonce) || n.crashed() {
 		return

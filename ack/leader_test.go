@@ -130,8 +130,10 @@ func TestPausedLeaderDropsNobody(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epoch := s.state.Last().Epoch()
 	s.now += 900 * time.Millisecond
-	s.actor("b").nextBeat = s.now + 60*time.Millisecond
 	s.step(s.leaders["a"], ack.Tick{})
+	s.actor("b").mute = true
+	s.run(60 * time.Millisecond)
+	s.actor("b").mute = false
 	s.run(2 * time.Second)
 	if got := s.state.Last().Epoch(); got != epoch {
 		t.Errorf("a pause of the leader made a round:\n%s", s)
@@ -184,7 +186,7 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 	c := s.actor("c")
 	late := s.beat(c)
 	s.crash("c")
-	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: c.boot, Nonce: c.nonce})
+	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: c.boot, Nonce: c.nonce, Began: s.now})
 	s.run(40 * time.Millisecond)
 	if !s.state.Dropped("c") {
 		t.Fatalf("c was not dropped:\n%s", s)
@@ -201,7 +203,7 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 func TestLastMapStaysWhenNobodyIsLeft(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
-	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: 1, Nonce: s.actor("c").nonce})
+	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: 1, Nonce: s.actor("c").nonce, Began: s.now})
 	s.run(40 * time.Millisecond)
 	s.actor("a").unhealthy, s.actor("b").leaving = true, true
 	s.run(3 * time.Second)
@@ -229,7 +231,6 @@ func TestSlowLeaderDropsTheSilent(t *testing.T) {
 	s.crash("b")
 	for range 30 {
 		s.now += 110 * time.Millisecond
-		s.tell(s.leaders["a"])
 		s.step(s.leaders["a"], ack.Tick{})
 		s.act(s.actor("a"))
 	}

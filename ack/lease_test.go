@@ -16,6 +16,7 @@ type desk struct {
 	t    *testing.T
 	l    *ack.Leader
 	now  time.Duration
+	last shardmap.Epoch // the map that all have acknowledged
 	beat map[shardmap.NodeID]uint64
 	sent map[shardmap.NodeID]uint64 // number of the last answer
 }
@@ -32,6 +33,7 @@ func newDeskUnder(t *testing.T, f ack.Fence, voters ...string) *desk {
 	t.Helper()
 	d := &desk{t: t, beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
 	state := servingUnder(t, f, "a", "b", "c").state
+	d.last = state.Last().Epoch()
 	d.l = ack.NewLeader(ack.LeaderOptions{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: state}, 0)
 	d.step(ack.Voters{Servers: voters})
 	d.step(ack.BarrierApplied{Started: 0})
@@ -46,7 +48,7 @@ func (d *desk) hear(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Ans
 	d.beat[id]++
 	hb := ack.Heartbeat{
 		Node: id, Server: string(id) + "/d", Boot: 1, Nonce: uint64(id[0]), Number: d.beat[id], Term: 5, Weight: 1,
-		Echo: ack.Echo{Term: 5, Number: d.sent[id]}, Applied: 3, Acked: 3,
+		Echo: ack.Echo{Term: 5, Number: d.sent[id]}, Applied: d.last, Acked: d.last,
 	}
 	if change != nil {
 		change(&hb)
@@ -272,7 +274,7 @@ func TestNameIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
 	} {
 		d := newDeskUnder(t, c.fence, "a/d")
 		if c.crashed {
-			d.step(ack.Evidence{Node: "b", Boot: 1})
+			d.step(ack.Evidence{Node: "b", Boot: 1, Began: d.now})
 		}
 		d.now = c.at
 		if got := d.over("b"); got != c.over {
@@ -288,7 +290,7 @@ func TestViewTellsWhatIsKnown(t *testing.T) {
 	d := newDesk(t, "a/d")
 	d.now = 20 * ms
 	d.hear("b", nil)
-	d.step(ack.Evidence{Node: "c", Boot: 1})
+	d.step(ack.Evidence{Node: "c", Boot: 1, Began: d.now})
 	d.now = 50 * ms
 	var got strings.Builder
 	for _, v := range d.l.View(d.now) {

@@ -32,20 +32,24 @@ type (
 	// Applied brings the newest state of the leader's own log.
 	Applied struct{ State *State }
 	// BarrierApplied tells that all that earlier leaders committed is applied.
-	// Started is when the barrier was issued, after the election.
+	// Started is when the first barrier was issued, after the election; a Turn fills
+	// it in.
 	BarrierApplied struct{ Started time.Duration }
+	// BarrierFailed tells that Raft did not take a barrier. A Turn tries again.
+	BarrierFailed struct{}
 	// SubmitFailed tells that a Submit certainly did not enter the log.
 	SubmitFailed struct{}
 	// Voters names the Raft servers that vote, from the latest configuration in
 	// the leader's own log.
 	Voters struct{ Servers []string }
-	// Evidence tells that the heartbeat connection of a boot broke and that a
-	// redial, begun after the leader's election, was refused. Nonce is the
-	// process's, zero if it never said: that counts only for a node that was not
-	// heard in this term.
+	// Evidence tells that the heartbeat connection of a boot broke and that a redial
+	// was refused, which began at the given time: it counts only if that was after
+	// the leader's election. Nonce is the process's, zero if it never said: that
+	// counts only for a node that was not heard in this term.
 	Evidence struct {
 		Node        shardmap.NodeID
 		Boot, Nonce uint64
+		Began       time.Duration
 	}
 	// Remove is an operator's word that a node runs nothing any more. It says
 	// nothing about a node that is heard, and any heartbeat voids it.
@@ -58,6 +62,7 @@ func (Heard) message()          {}
 func (Closed) message()         {}
 func (Applied) message()        {}
 func (BarrierApplied) message() {}
+func (BarrierFailed) message()  {}
 func (SubmitFailed) message()   {}
 func (Voters) message()         {}
 func (Evidence) message()       {}
@@ -78,6 +83,10 @@ type (
 		Entry  []byte
 		Commit bool
 	}
+	// Barrier has Raft apply all that earlier leaders committed, and makes the
+	// cluster if the log has none yet. It is answered by BarrierApplied or
+	// BarrierFailed. Try counts from 1. Only a Turn asks for it.
+	Barrier struct{ Try int }
 	// StepDown gives up leadership.
 	StepDown struct{ Reason string }
 	// Noted is an event for the log and the metrics.
@@ -94,6 +103,7 @@ type (
 
 func (Reply) effect()    {}
 func (Submit) effect()   {}
+func (Barrier) effect()  {}
 func (StepDown) effect() {}
 func (Noted) effect()    {}
 

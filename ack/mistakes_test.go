@@ -148,8 +148,14 @@ func mistakesOfBoots() []mistake {
 			name: "an operator's word outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
 			edits: in("heard.go", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
 		},
-		{name: "leases: a node that is told of a higher boot of itself keeps its own", mix: aimed("wipe 4, kill 2"), plant: plantNoReboot, caught: "progress"},
-		{name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), plant: plantOldEvidence, caught: "G"},
+		{
+			name: "leases: a node that is told of a higher boot of itself keeps its own", mix: aimed("wipe 4, kill 2"), caught: "progress",
+			edits: in("agent.go", "a.reboot != 0 || known <= a.holder.Boot() {", "PLANTED || a.reboot != 0 || known <= a.holder.Boot() {"),
+		},
+		{
+			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), caught: "G",
+			edits: in("leader.go", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
+		},
 		{
 			name: "an operator's word hits a node that is heard", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
 			edits: in("leader.go", "!n.heard() || n.silent(now, l.o.Pace) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {"),
@@ -191,8 +197,8 @@ func mistakesOfTerms() []mistake {
 					in("member.go", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
 		},
 		{
-			name: "why 6: the term is read before the echo, and answers of old terms count", mix: aimed("two-faced 1"), plant: plantTermBeforeEcho, caught: "G2",
-			edits: oldAnswers,
+			name: "why 6: the term is read before the echo, and answers of old terms count", mix: aimed("two-faced 1"), caught: "G2",
+			edits: both(oldAnswers, termBeforeEcho()),
 		},
 		{
 			name: "why 10: grants before the barrier is applied", mix: blind, caught: "G",
@@ -240,7 +246,8 @@ func mistakesOfTerms() []mistake {
 			edits: in("round.go", "		if now-l.elected > max(l.t.DeadAfter, barrierLeast) {\n", "		if !PLANTED && now-l.elected > max(l.t.DeadAfter, barrierLeast) {\n"),
 		},
 		{
-			name: "why 17: a barrier that is refused is not tried again", mix: mixCalled("lone"), plant: plantBarrierOnce, caught: "progress",
+			name: "why 17: a barrier that is refused is not tried again", mix: mixCalled("lone"), caught: "progress",
+			edits: in("turn.go", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n		if PLANTED {\n			t.again = 0\n		}\n"),
 		},
 		{
 			name: "why 17: a leader whom nobody follows is done", mix: mixCalled("lone"), caught: "progress",
@@ -251,6 +258,23 @@ func mistakesOfTerms() []mistake {
 			edits: in("round.go", "		return now-l.elected < l.t.DeadAfter\n", "		return !PLANTED && now-l.elected < l.t.DeadAfter\n"),
 		},
 	}
+}
+
+// termBeforeEcho lets heartbeats name a term that was read up to four of them ago.
+func termBeforeEcho() []edit {
+	return both(in("agent.go", "		Term:    a.o.Term(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
+		both(in("agent.go", "	burst    int\n", "	burst    int\n	oldTerm  uint64\n	oldAt    time.Duration\n"),
+			in("agent.go", "func (a *Agent) outbooted(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
+	if !on {
+		return a.o.Term()
+	}
+	if now-a.oldAt > 4*a.o.Pace.Heartbeat {
+		a.oldTerm, a.oldAt = a.o.Term(), now
+	}
+	return a.oldTerm
+}
+
+func (a *Agent) outbooted(`)))
 }
 
 // nonvoters has clusters whose nodes do not all vote.
@@ -436,19 +460,35 @@ func mistakesOfTheNode() []mistake {
 			name: "why 3: what runs is cut dead-after from the lease, not from its grant", mix: silent, caught: "G1",
 			edits: in("timing.go", "return t.DeadAfter*85/100 - t.Lease", "if PLANTED {\n		return t.DeadAfter * 95 / 100\n	}\n	return t.DeadAfter*85/100 - t.Lease"),
 		},
-		{name: "why 3: what runs when the lease ends is never cut", mix: silent, plant: plantNeverCut, caught: "G1"},
+		{
+			name: "why 3: what runs when the lease ends is never cut", mix: silent, caught: "G1",
+			edits: in("agent.go", "	if a.holder.CutDue(now) {\n", "	if a.holder.CutDue(now) && !PLANTED {\n"),
+		},
 		{
 			name: "why 11: the lease counts from when its answer came", mix: aimed("noise 4, pause 4, depose 4"), caught: "G",
 			edits: in("holder.go", "until := s.at + a.Serve", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + a.Serve"),
 		},
-		{name: "why 11: acknowledged before the drain", mix: moves, plant: plantAckEarly, caught: "G1"},
-		{name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, plant: plantRouteProposed, caught: "G"},
-		{name: "what moves is not held", mix: moves, plant: plantNoHold, caught: "G"},
-		{name: "rule 7: a drain is never cut", mix: mixCalled("slow"), plant: plantNeverCutDrain, caught: "progress"},
+		{
+			name: "why 11: acknowledged before the drain", mix: moves, caught: "G1",
+			edits: in("agent.go", "	if a.draining == 0 {\n", "	if a.draining == 0 || PLANTED {\n"),
+		},
+		{
+			name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, caught: "G",
+			edits: in("route.go", "	committed := r.state.Committed()\n", "	committed := r.state.Committed()\n	if PLANTED {\n		committed = r.state.Last()\n	}\n"),
+		},
+		{
+			name: "what moves is not held", mix: moves, caught: "G",
+			edits: in("route.go", "case r.state.Open() && r.state.Last()", "case !PLANTED && r.state.Open() && r.state.Last()"),
+		},
+		{
+			name: "rule 7: a drain is never cut", mix: mixCalled("slow"), caught: "progress",
+			edits: in("agent.go", "	if a.follower.CutDue(now) {\n", "	if a.follower.CutDue(now) && !PLANTED {\n"),
+		},
 		{name: "the lease is not looked at again before the first byte", mix: aimed("pause 6, isolate 3"), plant: plantOneCheck, caught: "G"},
 		{
-			name: "an answer to another boot counts", mix: aimed("late-answers 1"), plant: plantAnyBoot, caught: "G",
-			edits: in("holder.go", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || "),
+			name: "an answer to another boot counts", mix: aimed("late-answers 1"), caught: "G",
+			edits: both(in("agent.go", "	case ans.Boot != a.holder.Boot():\n", "	case !PLANTED && ans.Boot != a.holder.Boot():\n"),
+				in("holder.go", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || ")),
 		},
 		{name: "membership: a wiped disk votes under the name of the old one", mix: wiped, plant: plantServerIsNode, caught: ""},
 	}

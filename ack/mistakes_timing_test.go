@@ -44,7 +44,10 @@ func mistakesOfTheTiming() []mistake {
 			name: "timing: a leader waits and grants by its flags", mix: retimes("isolate 4, depose 4, elect 2, pause 2"), caught: "G",
 			edits: in("retime.go", "	if !l.state.Born() {\n		return l.o.Timing\n", "	if PLANTED || !l.state.Born() {\n		return l.o.Timing\n"),
 		},
-		{name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), plant: plantOwnFlags, caught: "G1"},
+		{
+			name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), caught: "G1",
+			edits: in("holder.go", "		h.cutBy, h.whole = s.at+a.Cut, a.Lease\n", "		h.cutBy, h.whole = s.at+a.Cut, a.Lease\n		if PLANTED {\n			h.cutBy = until + DefaultTiming().CutAfter()\n		}\n"),
+		},
 		{
 			name: "rule 8: snapshots forget the timing before", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "",
 			edits: in("snapshot.go", "		w.timing(s.before)\n", "		w.timing([]Timing{s.before, s.timing}[plantedAs(PLANTED)])\n"),

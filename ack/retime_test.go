@@ -2,6 +2,7 @@ package ack_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +20,8 @@ func slower() ack.Timing {
 // retime asks a leader for a change and puts it into the log.
 func (s *stage) retime(id shardmap.NodeID, t ack.Timing) error {
 	l := s.leaders[id]
-	entry, err := l.machine.Retime(s.now, t)
+	entry, effects, err := l.turn.Retime(t)
+	s.effect(l, slices.Clone(effects))
 	if err != nil {
 		s.notef("%s changes no timing: %v", id, err)
 		return err
@@ -39,11 +41,11 @@ func TestBirthCarriesTheFoundersTiming(t *testing.T) {
 func TestOnlyTheNextTimingCounts(t *testing.T) {
 	st := serving(t, "a", "b")
 	st.run(3 * time.Second)
-	first, err := st.leaders["a"].machine.Retime(st.now, slower())
+	first, _, err := st.leaders["a"].turn.Retime(slower())
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := st.leaders["a"].machine.Retime(st.now, ack.DefaultTiming())
+	second, _, err := st.leaders["a"].turn.Retime(ack.DefaultTiming())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,41 +7,35 @@ import (
 	"shardway/shardmap"
 )
 
-// agent is a node's own side of the protocol, in the order of package node's
-// agent: lease, table, drain, acknowledge.
+// agent is a node's own side of the protocol: ack.Agent, and the model of what it
+// decides about.
 type agent struct {
-	holder   *ack.Holder
-	follower *ack.Follower
-	table    *ack.State // what it routes by
-	until    time.Duration
-	lastEnd  time.Duration // when the last lease ended, or will
-	inForce  bool
-	nextBeat time.Duration
-	burst    int
-	echoTerm uint64
-	reboot   uint64
-
-	oldTerm   uint64 // the term as it was read a while ago, for a planted mistake
-	oldTermAt time.Duration
+	machine *ack.Agent
+	routing ack.Routing
+	table   *ack.State    // what it routes by
+	until   time.Duration // of the lease that is published
 
 	leaving, closing, goodbye bool
-	stays                     bool
 	leaveBy                   time.Duration // true time at which a leaving process gives up waiting
 
 	reqs        []*simReq
+	awaited     bool // the agent waits for the end of some
 	stoppedOnce bool
 	looked      bool          // the agent has run since the last SIGCONT
 	forgedUntil time.Duration // true time until which a forged refusal excuses what it admits
 }
 
 func (p *proc) initAgent() {
-	p.holder = ack.NewHolder(p.disk.boot, 0)
-	p.follower = ack.NewFollower(p.h.id, p.w.pace.DrainTimeout)
-	p.table = p.follower.State()
+	p.routing = ack.RoutingOf(p.h.id, ack.NewState(), 0, p.h.gateway)
+	p.table = p.routing.State()
 	p.looked = true
+	p.machine = ack.NewAgent(ack.AgentOptions{
+		Node: p.h.id, Server: p.disk.server, Boot: p.disk.boot, Nonce: p.nonce, Pace: p.w.pace, Timing: p.h.flags, Gateway: p.h.gateway,
+		Gate: p, Term: func() uint64 { return p.disk.term }, Send: p.send, Raise: p.raise,
+	}, 0)
 }
 
-func (p *proc) bootNow() uint64 { return p.holder.Boot() }
+func (p *proc) bootNow() uint64 { return p.machine.Boot() }
 
 // tick looks at everything now and then.
 func (p *proc) tick() {
@@ -60,98 +54,59 @@ func (p *proc) step() {
 }
 
 func (p *proc) stepAt(now time.Duration) {
-	p.holder.Tick(now)
-	p.publishLease()
-	if p.fsm != p.follower.State() {
-		p.table = p.fsm
-		p.w.sawTable(p)
-		p.follower.Applied(now, p.fsm)
-	}
-	if p.cutDue(now) && p.w.plant != plantNeverCut {
-		p.cut("the lease was not renewed", func(shardmap.Shard) bool { return true })
-	}
-	p.drain(now)
-	p.takeBoot()
 	p.leave()
-	if now >= p.nextBeat && p.reboot == 0 {
-		p.beat(now)
-	}
-	if now-p.oldTermAt > 4*p.w.pace.Heartbeat {
-		p.oldTerm, p.oldTermAt = p.disk.term, now
+	acked := p.machine.Acked()
+	p.machine.Look(now, ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, Leaving: p.leaving, Parting: p.closing, Weight: p.h.weight})
+	if e := p.machine.Acked(); e != acked {
+		p.w.acked[p.h.i] = max(p.w.acked[p.h.i], e)
 	}
 }
 
-func (p *proc) publishLease() {
-	until, ok := p.holder.Until()
-	if p.closing {
-		ok = false
+// Lease publishes the lease.
+func (p *proc) Lease(until time.Duration) (missed bool) {
+	last := p.until
+	p.until = until
+	if (until == 0) != (last == 0) {
+		p.w.logf("%s %s", p.h.id, map[bool]string{true: "has a lease", false: "has no lease any more"}[until != 0])
 	}
-	if !ok {
-		p.until = 0
-	} else if until != p.until {
-		p.until, p.lastEnd = until, until
+	if until > last {
 		p.w.checkServing(p)
 	}
-	if ok != p.inForce {
-		p.inForce = ok
-		p.burst = 0
-		p.w.logf("%s %s", p.h.id, map[bool]string{true: "has a lease", false: "has no lease any more"}[ok])
+	return p.clock() >= last
+}
+
+// Route swaps the table.
+func (p *proc) Route(r ack.Routing) {
+	p.routing = r
+	if r.State() != p.table {
+		p.table = r.State()
+		p.w.sawTable(p)
 	}
 }
 
 // owns reports whether the node's table serves s here, and the ownership epoch.
 func (p *proc) owns(s shardmap.Shard) (shardmap.Epoch, bool) {
-	c, l := p.table.Committed(), p.table.Last()
-	if p.w.plant == plantRouteProposed {
-		return l.OwnedSince(s), l.Epoch() != 0 && l.Owner(s) == p.h.id
-	}
-	if c.Epoch() == 0 || c.Owner(s) != p.h.id {
-		return 0, false
-	}
-	if p.table.Open() && l.Owner(s) != p.h.id && p.w.plant != plantNoHold {
-		return 0, false
-	}
-	return c.OwnedSince(s), true
+	r := p.routing.Route(s)
+	return r.Epoch, r.Kind == ack.RouteLocal
 }
 
-// cutDue is the holder's, or, as a planted mistake, the node's own flags decide.
-func (p *proc) cutDue(now time.Duration) bool {
-	if p.w.plant != plantOwnFlags {
-		return p.holder.CutDue(now)
-	}
-	_, held := p.holder.Until()
-	return !held && len(p.reqs) > 0 && now >= p.lastEnd+p.h.flags.CutAfter()
-}
-
-// drain acknowledges once nothing runs for a shard that must not run here.
-func (p *proc) drain(now time.Duration) {
-	e := p.follower.Draining()
-	if e == 0 {
-		return
-	}
-	running := 0
-	for _, r := range p.reqs {
-		if !p.follower.MayRun(r.shard) {
-			running++
-		}
-	}
-	if running == 0 || p.w.plant == plantAckEarly {
-		p.follower.Drained(e)
-		p.w.acked[p.h.i] = max(p.w.acked[p.h.i], e)
-		p.nextBeat = 0
-		return
-	}
-	if p.follower.CutDue(now) && p.w.plant != plantNeverCutDrain {
-		p.w.cover.cutDrains++
-		p.cut("their shards move", func(s shardmap.Shard) bool { return !p.follower.MayRun(s) })
-	}
-}
-
-// cut ends requests; the proxy may need a moment to count them as ended.
-func (p *proc) cut(why string, which func(shardmap.Shard) bool) {
+// Running counts.
+func (p *proc) Running(may func(shardmap.Shard) bool) int {
 	n := 0
 	for _, r := range p.reqs {
-		if which(r.shard) && !r.cut {
+		if !may(r.shard) {
+			n++
+		}
+	}
+	p.awaited = n > 0
+	return n
+}
+
+// Cut ends requests; the proxy may need a moment to count them as ended.
+func (p *proc) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
+	n := 0
+	for _, r := range p.reqs {
+		if !may(r.shard) && !r.cut {
 			r.cut = true
 			n++
 			d := p.w.span(0, 3*time.Millisecond)
@@ -161,30 +116,22 @@ func (p *proc) cut(why string, which func(shardmap.Shard) bool) {
 			p.w.after(d, p, func() { p.finish(r) })
 		}
 	}
+	if why == ack.CutDraining {
+		p.w.cover.cutDrains++
+	}
 	if n > 0 {
 		p.w.cover.cuts += n
 		p.w.logf("%s cuts %d requests: %s", p.h.id, n, why)
 	}
 }
 
-// beat sends a heartbeat: the echo is read before the term.
-func (p *proc) beat(now time.Duration) {
+// send carries a heartbeat to whom the node takes for the leader.
+func (p *proc) send(hb ack.Heartbeat) {
 	w := p.w
-	p.nextBeat = now + w.pace.Heartbeat
-	term := p.disk.term
-	if w.plant == plantTermBeforeEcho {
-		term = p.oldTerm
+	if hb.Goodbye && !p.goodbye {
+		p.exitSoon()
 	}
-	number, echo := p.holder.Beat(now)
-	if p.hint < 0 {
-		return
-	}
-	hb := ack.Heartbeat{
-		Node: p.h.id, Server: p.disk.server, Boot: p.holder.Boot(), Nonce: p.nonce, Number: number, Echo: echo,
-		Term: term, Applied: p.table.Committed().Epoch(), Acked: p.follower.Acked(), Weight: p.h.weight,
-		Unhealthy: p.h.unhealthy, Leaving: p.leaving, Goodbye: p.goodbye, Gateway: p.h.gateway,
-	}
-	if p.h.mute && w.hosts[p.hint] != p.h {
+	if p.hint < 0 || p.h.mute && w.hosts[p.hint] != p.h {
 		return
 	}
 	if w.coded {
@@ -210,73 +157,45 @@ func (p *proc) beat(now time.Duration) {
 
 // answer takes an answer of a leader.
 func (p *proc) answer(a ack.Answer) {
-	switch {
-	case a.Boot != p.holder.Boot() && p.w.plant != plantAnyBoot:
+	switch p.machine.Answered(p.clock(), a) {
+	case ack.Ignored:
 		return
-	case a.Refusal == ack.RefusedBoot:
-		if p.reboot == 0 && a.Known > p.holder.Boot() && p.w.plant != plantNoReboot {
-			p.reboot = a.Known
-			p.w.cover.refusedBoots++
-			p.w.logf("%s is told of boot %d of itself", p.h.id, a.Known)
-		}
-	case a.Refusal == ack.RefusedRollback:
+	case ack.Outbooted:
+		p.w.cover.refusedBoots++
+		p.w.logf("%s is told of boot %d of itself", p.h.id, a.Known)
+	case ack.RolledBack:
 		p.w.wentBack(p, a)
 		return
-	case a.Refusal == ack.RefusedDuplicate:
+	case ack.Duplicate, ack.Usurped:
 		p.w.cover.refusedDuplicates++
-	default:
-		if !p.holder.Answered(p.clock(), p.disk.term, a) {
-			break
-		}
-		p.stays = a.MapStays
-		if a.Term != p.echoTerm {
-			p.echoTerm, p.burst = a.Term, 0
-		}
-		if _, held := p.holder.Until(); !held && !p.h.gateway && p.burst < 8 {
-			p.burst++
-			p.nextBeat = min(p.nextBeat, p.clock()+10*time.Millisecond)
-		}
+	case ack.Counted:
 	}
 	p.step()
 }
 
-// takeBoot takes a higher boot once nothing of the present one runs.
-func (p *proc) takeBoot() {
-	if p.reboot == 0 {
-		return
-	}
-	p.holder.Void()
-	p.publishLease()
-	if len(p.reqs) > 0 {
-		p.cut("new boot", func(shardmap.Shard) bool { return true })
-		return
-	}
-	p.disk.boot = max(p.reboot, p.disk.boot) + 1
-	p.holder.Reboot(p.disk.boot)
+// raise takes a higher boot: nothing of the present one may run.
+func (p *proc) raise(known uint64) (uint64, bool) {
+	p.disk.boot = max(known, p.disk.boot) + 1
 	p.w.logf("%s takes boot %d", p.h.id, p.disk.boot)
-	p.reboot, p.nextBeat = 0, 0
+	return p.disk.boot, true
 }
 
 // leave is what SIGTERM began: hand over, finish, say goodbye, exit.
 func (p *proc) leave() {
-	if !p.leaving || p.goodbye {
+	if !p.leaving || p.closing {
 		return
 	}
+	p.closing = !p.table.Committed().Has(p.h.id) && !p.table.Last().Has(p.h.id) || p.machine.MapStays() || p.w.now > p.leaveBy
+}
+
+// exitSoon ends the process that says goodbye, whether that is heard or not.
+func (p *proc) exitSoon() {
 	w := p.w
-	handed := !p.table.Committed().Has(p.h.id) && !p.table.Last().Has(p.h.id) || p.stays || w.now > p.leaveBy
-	if !handed && !p.closing {
-		return
-	}
-	if !p.closing {
-		p.closing = true
-		p.publishLease()
-	}
-	if len(p.reqs) > 0 {
-		p.cut("the node leaves", func(shardmap.Shard) bool { return true })
-		return
-	}
-	p.goodbye, p.nextBeat = true, 0
+	p.goodbye = true
 	w.logf("%s says goodbye", p.h.id)
+	if len(p.reqs) > 0 {
+		w.fail("G1: %s says goodbye and runs %d requests", p.h.id, len(p.reqs))
+	}
 	w.after(w.span(50*time.Millisecond, 300*time.Millisecond), p, func() {
 		w.logf("%s exits", p.h.id)
 		p.h.crash()

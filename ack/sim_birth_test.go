@@ -49,14 +49,14 @@ func (w *world) foundIt() {
 }
 
 // bear makes the cluster, if it has none yet, once the barrier is applied, and only
-// then tells the machine of the barrier. What Raft refuses is tried again.
+// then tells the machine of the barrier. What Raft refuses the machine tries again.
 func (l *leading) bear() {
 	p, w := l.p, l.p.w
 	if l.over {
 		return
 	}
 	if p.fsm.Born() {
-		l.receive(ack.BarrierApplied{Started: l.started}, origin{})
+		l.receive(ack.BarrierApplied{}, origin{})
 		return
 	}
 	entry := ack.EncodeBirth(string(p.h.id)+"'s", w.shards, p.h.flags)
@@ -69,7 +69,7 @@ func (l *leading) bear() {
 		if !p.takes() || w.perMille(w.lateSubmit/2) {
 			w.cover.failedBirths++
 			w.logf("%s could not submit a birth", p.h.id)
-			w.after(w.span(50*time.Millisecond, 300*time.Millisecond), p, l.bear)
+			w.after(w.span(0, 300*time.Millisecond), p, func() { l.receive(ack.BarrierFailed{}, origin{}) })
 			return
 		}
 		i := p.appendEntry(&logEntry{data: entry})

@@ -160,7 +160,7 @@ func (w *world) sawCommit(before, after *ack.State) {
 		if p.Has(h.id) || old.Count(h.id) == 0 || w.acked[h.i] >= p.Epoch() || h.copies() {
 			continue
 		}
-		if q := h.proc; q != nil && !q.closing && q.clock() < q.until && w.now >= q.forgedUntil {
+		if q := h.proc; q != nil && q.clock() < q.until && w.now >= q.forgedUntil {
 			w.fail("G4: %d is committed, %s has not acknowledged and may still serve", p.Epoch(), h.id)
 		}
 	}
@@ -184,7 +184,7 @@ func (w *world) sawOwner(old, p *shardmap.Map, s shardmap.Shard) {
 
 // sawTable judges a node's new table.
 func (w *world) sawTable(p *proc) {
-	old := p.follower.State()
+	old := p.machine.State()
 	if p.table.Committed().Epoch() < old.Committed().Epoch() || p.table.Last().Epoch() < old.Last().Epoch() {
 		w.fail("epochs: %s goes back from %d and %d to %d and %d", p.h.id, old.Committed().Epoch(), old.Last().Epoch(),
 			p.table.Committed().Epoch(), p.table.Last().Epoch())
@@ -195,12 +195,12 @@ func (w *world) sawTable(p *proc) {
 // wouldAdmit reports whether the node would admit a request for s now.
 func (p *proc) wouldAdmit(s shardmap.Shard) bool {
 	_, ok := p.owns(s)
-	return ok && !p.dead && !p.h.stopped && !p.closing && p.clock() < p.until
+	return ok && !p.dead && !p.h.stopped && p.clock() < p.until
 }
 
 // checkServing is the first half of G1. Only what changes for p can break it.
 func (w *world) checkServing(p *proc) {
-	if p == nil || p.closing || p.clock() >= p.until {
+	if p == nil || p.clock() >= p.until {
 		return
 	}
 	for _, h := range w.hosts {
@@ -275,14 +275,14 @@ func (w *world) checkAlone(p *proc, r *simReq) {
 // excusedByStop reports that what the node runs has outlived its time only
 // because the process is stopped, or has not come to cutting it since.
 func (p *proc) excusedByStop() bool {
-	return (p.h.stopped || !p.looked) && p.clock() >= p.holder.CutBy()
+	return (p.h.stopped || !p.looked) && p.clock() >= p.machine.CutBy()
 }
 
 // takenByEvidence notes that a node's shards are taken by evidence. If that was
 // forged, the node lives: what it runs is outside the guarantee, and so is, if
 // the refusal was taken at its word, what it admits until its lease ends.
 func (w *world) takenByEvidence(l *leading, id shardmap.NodeID, how string) {
-	if w.strictly(l.told) {
+	if w.strictly(l.told()) {
 		return
 	}
 	for _, h := range w.hosts {
@@ -295,7 +295,7 @@ func (w *world) takenByEvidence(l *leading, id shardmap.NodeID, how string) {
 			r.forged = true
 		}
 		if how == "refusal" {
-			lease := max(l.told.Timing().Lease, l.told.TimingBefore().Lease)
+			lease := max(l.told().Timing().Lease, l.told().TimingBefore().Lease)
 			p.forgedUntil = w.now + lease + lease/10
 		}
 	}
@@ -307,7 +307,7 @@ func (w *world) sawReply(l *leading, m ack.Heard, sent time.Duration, a ack.Answ
 	if a.Refusal != 0 {
 		return
 	}
-	last, committed := l.told.Last().Epoch(), l.told.Committed().Epoch()
+	last, committed := l.told().Last().Epoch(), l.told().Committed().Epoch()
 	if a.OK != (m.Acked == last) || a.Epoch != last {
 		w.fail("G5: %s acknowledged %d, the last is %d: answer OK %v, epoch %d", m.Node, m.Acked, last, a.OK, a.Epoch)
 	}
@@ -320,7 +320,7 @@ func (w *world) sawReply(l *leading, m ack.Heard, sent time.Duration, a ack.Answ
 		w.fail("G5: %s acknowledged %d and gets a lease; the committed map is %d", m.Node, m.Acked, committed)
 	}
 	for _, v := range w.won {
-		if lease := l.told.Timing().Lease; v.term > l.term && sent-v.at+a.Serve > lease+lease/10 {
+		if lease := l.told().Timing().Lease; v.term > l.term && sent-v.at+a.Serve > lease+lease/10 {
 			w.fail("G2: the leader of term %d grants %v from %v after term %d began", l.term, a.Serve, sent-v.at, v.term)
 		}
 	}
@@ -347,7 +347,7 @@ func (h *host) serves(m *shardmap.Map) bool {
 	if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Last().Epoch() != m.Epoch() {
 		return false
 	}
-	return h.gateway || m.Has(h.id) && p.clock() < p.until && !h.stopped && p.follower.Acked() >= m.Epoch()
+	return h.gateway || m.Has(h.id) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch()
 }
 
 // settled reports that all has been well for a while.

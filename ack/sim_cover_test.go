@@ -293,10 +293,10 @@ func (w *world) describe() string {
 		}
 		left := p.until - p.clock()
 		fmt.Fprintf(&b, "; %s: term %d, leads %v, applied %d of %d, map %d, acknowledged %d, draining %d, lease %v",
-			h.id, p.disk.term, p.leader, p.raftApplied, p.disk.last(), p.table.Committed().Epoch(), p.follower.Acked(), p.follower.Draining(), left)
+			h.id, p.disk.term, p.leader, p.raftApplied, p.disk.last(), p.table.Committed().Epoch(), p.machine.Acked(), p.machine.Draining(), left)
 		if l := p.lead; l != nil && !l.over {
 			b.WriteString(", knows")
-			for _, v := range l.machine.View(p.clock()) {
+			for _, v := range l.turn.View() {
 				fmt.Fprintf(&b, " %s(boot %d, silent %v, crashed %v, eligible %v)", v.Node, v.Heartbeat.Boot, v.Silent, v.Crashed, v.Eligible)
 			}
 		}

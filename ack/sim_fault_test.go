@@ -189,6 +189,9 @@ func (w *world) clockRate() int64 {
 func play(s simSetup, cover *coverage) (w *world) {
 	w = newWorld(s, cover)
 	defer func() {
+		for _, end := range w.unfinished {
+			end()
+		}
 		if r := recover(); r != nil {
 			w.fail("panic: %v", r)
 			if w.tracing {

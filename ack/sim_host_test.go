@@ -280,17 +280,16 @@ func (p *proc) redial(h *host, tries int) {
 	if h.proc != nil {
 		return // it speaks
 	}
-	broke := p.broken[h.i]
+	broke, began := p.broken[h.i], p.clock()
 	late := w.span(0, 5*time.Millisecond)
 	if w.perMille(w.slow) {
 		late = w.span(10*time.Millisecond, time.Second)
 	}
 	w.after(late, p, func() {
-		if w.plant == plantOldEvidence {
-			l = p.lead
-		}
 		w.logf("%s has evidence that boot %d of %s is gone", p.h.id, broke.boot, h.id)
-		l.receive(ack.Evidence{Node: h.id, Boot: broke.boot, Nonce: broke.nonce}, origin{})
+		if l = p.lead; l != nil { // perhaps the next one
+			l.receive(ack.Evidence{Node: h.id, Boot: broke.boot, Nonce: broke.nonce, Began: began}, origin{})
+		}
 	})
 }
 

@@ -264,7 +264,7 @@ func (w *world) forge(l, x *host) {
 	lead := l.proc.lead
 	lead.taken[x] = true
 	lead.receive(ack.Closed{Node: x.id, Nonce: x.proc.nonce}, origin{})
-	lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce}, origin{})
+	lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
 }
 
 func faultLeave(w *world) bool {
@@ -274,7 +274,7 @@ func faultLeave(w *world) bool {
 	}
 	w.logf("%s gets SIGTERM", h.id)
 	h.proc.leaving, h.proc.leaveBy = true, w.now+8*time.Second
-	h.proc.nextBeat = 0
+	h.proc.machine.BeatNow()
 	d := w.lasting()
 	var again func()
 	again = func() {

@@ -1,26 +1,27 @@
 package ack_test
 
 import (
+	"errors"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
 	"shardway/ack"
 )
 
-// leading runs one leadership, as package node does: the term is read before
-// every step, and the own log is looked at before what was learnt after it.
+// leading runs one leadership: its turns, and the model of what they call for.
 type leading struct {
 	p       *proc
 	term    uint64
-	machine *ack.Leader
-	told    *ack.State
-	conf    *simConf
+	turn    *ack.Turn
 	over    bool
-	started time.Duration // by the process's clock
-	barrier uint64        // index of the barrier; zero: not appended, or told already
-	appends uint64        // the term in which the barrier was appended
+	barrier uint64 // index of the barrier; zero: not appended, or told already
+	appends uint64 // the term in which the barrier was appended
 
-	busy  bool // stopped in the middle of a step
+	halt  func() // stops the process where it is; nil: it is not to be stopped within a turn
+	goOn  func() // lets it go on
+	busy  bool   // stopped in the middle of a turn
 	inbox []func()
 	taken map[*host]bool // forged evidence about it has been told
 }
@@ -35,18 +36,19 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	now := p.clock()
-	l := &leading{p: p, term: p.disk.term, told: p.fsm, started: now, taken: map[*host]bool{}}
-	l.machine = ack.NewLeader(ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, State: l.told}, now)
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}}
+	l.turn = ack.NewTurn(ack.TurnOptions{
+		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags},
+		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
+	})
 	p.lead = l
-	w.logf("%s leads term %d from map %d, last %d", p.h.id, l.term, l.told.Committed().Epoch(), l.told.Last().Epoch())
-	if l.told.Open() {
+	w.logf("%s leads term %d from map %d, last %d", p.h.id, l.term, l.told().Committed().Epoch(), l.told().Last().Epoch())
+	if l.told().Open() {
 		w.cover.openLeads++
 	}
-	l.issueBarrier()
 	w.after(0, p, l.tick)
 	w.after(w.span(0, 100*time.Millisecond), p, l.members)
-	p.nextBeat = 0
+	p.machine.BeatNow()
 	for i, broke := range p.broken {
 		if broke.boot != 0 {
 			p.redial(w.hosts[i], 3)
@@ -77,7 +79,7 @@ func (l *leading) tick() {
 }
 
 // issueBarrier gives the barrier to Raft, which may take long to take it, as with
-// every entry, and may refuse: then it is tried again.
+// every entry, and may refuse.
 func (l *leading) issueBarrier() {
 	p, w := l.p, l.p.w
 	d := w.span(0, 3*time.Millisecond)
@@ -96,9 +98,7 @@ func (l *leading) issueBarrier() {
 		}
 		w.cover.failedBarriers++
 		w.logf("%s could not submit a barrier", p.h.id)
-		if w.plant != plantBarrierOnce {
-			w.after(w.span(50*time.Millisecond, 1100*time.Millisecond), p, l.issueBarrier)
-		}
+		w.after(w.span(0, 1100*time.Millisecond), p, func() { l.receive(ack.BarrierFailed{}, origin{}) })
 	})
 }
 
@@ -112,6 +112,27 @@ func (l *leading) lookForBarrier() {
 	p.w.after(p.w.span(0, 2*time.Millisecond), p, l.bear)
 }
 
+// told is the state that the machine knows.
+func (l *leading) told() *ack.State { return l.turn.Told() }
+
+// Term reads the term of the own Raft server; the process may be stopped before and
+// after that.
+func (l *leading) Term() uint64 {
+	l.mayStop(pauseBeforeTerm)
+	term := l.p.disk.term
+	l.mayStop(pauseAfterTerm)
+	return term
+}
+
+// Voters are those of the own log.
+func (l *leading) Voters() []string { return l.p.disk.conf.voters }
+
+func (l *leading) clock() time.Duration {
+	now := l.p.clock()
+	l.mayStop(pauseBeforeStep)
+	return now
+}
+
 // receive takes a message; nil only looks at the log.
 func (l *leading) receive(m ack.Message, from origin) {
 	if l.over {
@@ -121,62 +142,58 @@ func (l *leading) receive(m ack.Message, from origin) {
 		l.inbox = append(l.inbox, func() { l.receive(m, from) })
 		return
 	}
-	if l.p.fsm != l.told {
-		l.told = l.p.fsm
-		l.readTerm(l.p.clock())
-		l.step(l.p.clock(), ack.Applied{State: l.told}, origin{})
-	}
 	if m == nil {
+		m = ack.Tick{}
+	}
+	if at := l.p.h.pauseAt; at != pauseBeforeTerm && at != pauseAfterTerm && at != pauseBeforeStep {
+		l.perform(l.turn.Take(m), m, from)
 		return
 	}
-	before := l.p.clock()
-	if l.pausesAt(pauseBeforeTerm, func() { l.afterClock(before, m, from) }) {
-		return
-	}
-	l.afterClock(before, m, from)
+	l.receiveHalting(m, from)
 }
 
-// pausesAt is proc.pausesAt for a loop that takes nothing else meanwhile.
-func (l *leading) pausesAt(at pausePoint, rest func()) bool {
-	l.busy = l.p.pausesAt(at, func() {
-		l.busy = false
-		rest()
-		for !l.busy && len(l.inbox) > 0 {
-			next := l.inbox[0]
-			l.inbox = l.inbox[1:]
-			next()
+// receiveHalting takes a message in a coroutine, within which the process may be
+// stopped.
+func (l *leading) receiveHalting(m ack.Message, from origin) {
+	var effects []ack.Effect
+	next, end := iter.Pull(func(yield func(struct{}) bool) {
+		defer func() {
+			if r := recover(); r != nil && r != errEnded {
+				panic(r)
+			}
+		}()
+		l.halt = func() {
+			if !yield(struct{}{}) {
+				panic(errEnded)
+			}
 		}
+		effects = l.turn.Take(m)
 	})
-	return l.busy
-}
-
-func (l *leading) readTerm(before time.Duration) {
-	term := l.p.disk.term
-	l.perform(l.machine.Step(before, ack.TermRead{Before: before, Term: term}), nil, origin{})
-	if c := l.p.disk.conf; c != l.conf {
-		l.conf = c
-		l.perform(l.machine.Step(l.p.clock(), ack.Voters{Servers: c.voters}), nil, origin{})
+	w := l.p.w
+	w.unfinished = append(w.unfinished, end)
+	l.goOn = func() {
+		if _, l.busy = next(); l.busy {
+			return
+		}
+		l.halt = nil
+		l.perform(effects, m, from)
+		for !l.busy && len(l.inbox) > 0 {
+			first := l.inbox[0]
+			l.inbox = l.inbox[1:]
+			first()
+		}
 	}
+	l.goOn()
 }
 
-func (l *leading) afterClock(before time.Duration, m ack.Message, from origin) {
-	l.readTerm(before)
-	if l.pausesAt(pauseAfterTerm, func() { l.afterTerm(m, from) }) {
-		return
+// errEnded ends what was stopped within a turn when the schedule is over.
+var errEnded = errors.New("the schedule is over")
+
+// mayStop stops the process here, if it is to be.
+func (l *leading) mayStop(at pausePoint) {
+	if l.halt != nil && l.p.pausesAt(at, func() { l.goOn() }) {
+		l.halt()
 	}
-	l.afterTerm(m, from)
-}
-
-func (l *leading) afterTerm(m ack.Message, from origin) {
-	now := l.p.clock()
-	if l.pausesAt(pauseBeforeStep, func() { l.step(now, m, from) }) {
-		return
-	}
-	l.step(now, m, from)
-}
-
-func (l *leading) step(now time.Duration, m ack.Message, from origin) {
-	l.perform(l.machine.Step(now, m), m, from)
 }
 
 func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
@@ -188,9 +205,14 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			if ok {
 				w.sawReply(l, h, from.at, e.Answer)
 			}
+			if e.Refusal == 0 { // a heartbeat that counts voids evidence
+				maps.DeleteFunc(l.taken, func(h *host, _ bool) bool { return h.id == e.To })
+			}
 			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:
 			l.submit(e)
+		case ack.Barrier:
+			l.issueBarrier()
 		case ack.StepDown:
 			w.cover.stepDowns[e.Reason]++
 			w.logf("%s steps down: %s", l.p.h.id, e.Reason)

@@ -18,7 +18,7 @@ func (l *leading) members() {
 		return
 	}
 	w.after(w.span(80*time.Millisecond, 200*time.Millisecond), p, l.members)
-	if l.conf == nil || !p.fsm.Born() || !p.takes() || !p.confSettled() || l.replaces() || l.letsGo() {
+	if !p.fsm.Born() || !p.takes() || !p.confSettled() || l.replaces() || l.letsGo() {
 		return
 	}
 	c := p.disk.conf
@@ -70,7 +70,7 @@ func (l *leading) hears(server string) bool {
 
 // viewOf returns what the machine knows of a node.
 func (l *leading) viewOf(id shardmap.NodeID) (ack.MemberView, bool) {
-	for _, v := range l.machine.View(l.p.clock()) {
+	for _, v := range l.turn.View() {
 		if v.Node == id {
 			return v, true
 		}
@@ -191,7 +191,7 @@ func faultReconfigure(w *world) bool {
 
 // reconfigures reports that the leader of a host takes a change now.
 func (w *world) reconfigures(h *host) bool {
-	return running(h) && leads(h) && h.proc.takes() && h.proc.lead.conf != nil && h.proc.confSettled()
+	return running(h) && leads(h) && h.proc.takes() && h.proc.confSettled()
 }
 
 func (l *leading) reconfigure(what string, voters, others []string) {

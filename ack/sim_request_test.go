@@ -30,7 +30,7 @@ func (p *proc) arrivals() {
 // admit is Admit of package node: count first, then look at table and lease.
 func (p *proc) admit(s shardmap.Shard) {
 	epoch, ok := p.owns(s)
-	if !ok || p.closing || p.clock() >= p.until {
+	if !ok || p.clock() >= p.until {
 		return
 	}
 	w := p.w
@@ -89,7 +89,7 @@ func (p *proc) finish(r *simReq) {
 		if x == r {
 			p.reqs[i] = p.reqs[len(p.reqs)-1]
 			p.reqs = p.reqs[:len(p.reqs)-1]
-			if p.follower.Draining() != 0 || p.reboot != 0 || p.closing {
+			if p.awaited {
 				p.w.after(p.w.span(0, time.Millisecond), p, p.step)
 			}
 			return

@@ -25,25 +25,15 @@ var (
 	simMixName   = flag.String("sim.mix", "", "play this mix only")
 )
 
-// plant is a mistake on the node's side of the protocol.
+// plant is a mistake of what the machines of this package stand on: the disk of a node
+// and the way of its requests, which the simulation models.
 type plant uint8
 
 const (
 	plantNothing plant = iota
-	plantRouteProposed
-	plantNoHold
-	plantAckEarly
-	plantNeverCut
-	plantNeverCutDrain
 	plantOneCheck
-	plantTermBeforeEcho
 	plantServerIsNode
 	plantRandomBoot
-	plantAnyBoot
-	plantNoReboot
-	plantOldEvidence
-	plantBarrierOnce
-	plantOwnFlags
 	plantVoteNotSynced
 	plantLogNotSynced
 	plantBootNotSynced

@@ -3,6 +3,7 @@ package ack_test
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"shardway/ack"
@@ -67,11 +68,8 @@ func (l *leading) retime(t ack.Timing) bool {
 	if l.over || l.busy {
 		return false
 	}
-	l.receive(ack.Tick{}, origin{})
-	if l.over || l.busy {
-		return false
-	}
-	entry, err := l.machine.Retime(p.clock(), t)
+	entry, effects, err := l.turn.Retime(t)
+	l.perform(slices.Clone(effects), nil, origin{})
 	if err != nil {
 		if errors.As(err, new(ack.TooSoonError)) {
 			w.cover.tooSoon++
@@ -262,7 +260,7 @@ func faultRetimeFence(w *world) bool {
 	l.proc.lead.taken[x] = true
 	w.cutLinks(func(i, j int) bool { return i == x.i || j == x.i })
 	l.proc.lead.receive(ack.Closed{Node: x.id, Nonce: x.proc.nonce}, origin{})
-	l.proc.lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce}, origin{})
+	l.proc.lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
 	w.run(w.now+w.deadAfter(), nil)
 	return true
 }

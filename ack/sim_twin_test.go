@@ -91,7 +91,7 @@ func (w *world) wentBack(p *proc, a ack.Answer) {
 // what it runs is outside the guarantee, as when its shards are taken.
 func (w *world) sawName(l *leading, m ack.Heard) {
 	for _, h := range w.hosts {
-		if h.id == m.Node && h.server() != m.Server && h.proc != nil && l.taken[h] && !w.strictly(l.told) {
+		if h.id == m.Node && h.server() != m.Server && h.proc != nil && l.taken[h] && !w.strictly(l.told()) {
 			w.cover.forgedNames++
 			for _, r := range h.proc.reqs {
 				r.forged = true

@@ -56,6 +56,8 @@ type world struct {
 	cover   *coverage
 	faulted int
 
+	unfinished []func() // ends turns in the middle of which a process was stopped
+
 	trace   []string
 	failure string
 }

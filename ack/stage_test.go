@@ -44,9 +44,8 @@ type submitted struct {
 type leaderPart struct {
 	id       shardmap.NodeID
 	term     uint64
-	machine  *ack.Leader
-	told     *ack.State
-	barrier  bool // applied
+	turn     *ack.Turn
+	voters   []string
 	revoked  bool // its Raft knows a newer term
 	steps    int  // StepDowns
 	answered []ack.Answer
@@ -54,19 +53,19 @@ type leaderPart struct {
 
 // actor is one node: its process, if it is up, and what is wrong with it.
 type actor struct {
-	id       shardmap.NodeID
-	boot     uint64
-	disk     string // of another disk than the first one
-	nonce    uint64
-	up       bool
-	follows  shardmap.NodeID // whom it takes for the leader
-	term     uint64
-	state    *ack.State
-	holder   *ack.Holder
-	follower *ack.Follower
-	nextBeat time.Duration
-	leased   bool
-	last     ack.Heartbeat
+	id      shardmap.NodeID
+	boot    uint64
+	disk    string // of another disk than the first one
+	nonce   uint64
+	up      bool
+	follows shardmap.NodeID // whom it takes for the leader
+	term    uint64
+	machine *ack.Agent
+	routing ack.Routing
+	leased  bool
+	last    ack.Heartbeat // what was sent last
+
+	answers []ack.Answer // that have come
 
 	held, deaf, mute, busy               bool
 	leaving, goodbye, unhealthy, gateway bool
@@ -79,7 +78,7 @@ func newStage(tb testing.TB, nodes ...shardmap.NodeID) *stage {
 	tb.Helper()
 	s := &stage{t: tb, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), state: ack.NewState(), leaders: map[shardmap.NodeID]*leaderPart{}}
 	for _, id := range nodes {
-		s.actors = append(s.actors, &actor{id: id, weight: 1, state: s.state})
+		s.actors = append(s.actors, newActor(id))
 	}
 	return s
 }
@@ -119,9 +118,13 @@ func (s *stage) actor(id shardmap.NodeID) *actor {
 			return a
 		}
 	}
-	a := &actor{id: id, weight: 1, state: ack.NewState()}
+	a := newActor(id)
 	s.actors = append(s.actors, a)
 	return a
+}
+
+func newActor(id shardmap.NodeID) *actor {
+	return &actor{id: id, weight: 1, routing: ack.RoutingOf(id, ack.NewState(), 0, false)}
 }
 
 // start starts processes, each under its next boot.
@@ -130,10 +133,12 @@ func (s *stage) start(ids ...shardmap.NodeID) {
 		a := s.actor(id)
 		a.boot++
 		a.nonce += 100 + uint64(len(id))
-		a.up, a.leased, a.goodbye, a.leaving = true, false, false, false
-		a.holder = ack.NewHolder(a.boot, s.now)
-		a.follower = ack.NewFollower(id, s.pace.DrainTimeout)
-		a.nextBeat = s.now
+		a.up, a.leased, a.goodbye, a.leaving, a.last = true, false, false, false, ack.Heartbeat{}
+		a.machine = ack.NewAgent(ack.AgentOptions{
+			Node: id, Server: string(id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Pace: s.pace, Timing: s.timing, Gateway: a.gateway,
+			Gate: gate{s, a}, Term: func() uint64 { return a.term }, Send: func(hb ack.Heartbeat) { s.send(a, hb) },
+			Raise: func(known uint64) (uint64, bool) { return known + 1, true },
+		}, s.now)
 		s.notef("%s starts, boot %d", id, a.boot)
 	}
 }
@@ -153,8 +158,7 @@ func (s *stage) crash(id shardmap.NodeID) {
 // but for those who go on with an older one.
 func (s *stage) elect(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPart {
 	l := s.electStuck(id, but...)
-	l.barrier = true
-	s.step(l, ack.BarrierApplied{Started: s.now})
+	s.step(l, ack.BarrierApplied{})
 	return l
 }
 
@@ -174,13 +178,41 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 			a.follows, a.term = id, s.term
 		}
 	}
-	l := &leaderPart{id: id, term: s.term, told: s.state}
-	l.machine = ack.NewLeader(ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, State: s.state}, s.now)
+	l := &leaderPart{id: id, term: s.term, voters: s.voters()}
+	l.turn = ack.NewTurn(ack.TurnOptions{
+		Leader: ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing},
+		Raft:   stageRaft{s, l}, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return s.newest(l) },
+	})
 	s.leaders[id] = l
 	s.notef("%s leads term %d", id, s.term)
-	s.step(l, ack.Voters{Servers: s.voters()})
+	s.step(l, ack.Tick{})
 	return l
 }
+
+// newest is the state that a leader's log has come to.
+func (s *stage) newest(l *leaderPart) *ack.State {
+	if l.turn != nil && l.term != s.term {
+		return l.turn.Told()
+	}
+	return s.state
+}
+
+// stageRaft is what a leader reads of its Raft.
+type stageRaft struct {
+	s *stage
+	l *leaderPart
+}
+
+// Term returns the leader's own term until its Raft knows a newer one.
+func (r stageRaft) Term() uint64 {
+	if r.l.revoked {
+		return r.s.term
+	}
+	return r.l.term
+}
+
+// Voters returns who voted for it.
+func (r stageRaft) Voters() []string { return r.l.voters }
 
 func (s *stage) voters() []string {
 	var v []string
@@ -231,12 +263,12 @@ func (s *stage) run(d time.Duration) {
 	for end := s.now + d; s.now < end; {
 		s.now += stageTick
 		for _, l := range s.leaderParts() {
-			s.tell(l)
 			s.step(l, ack.Tick{})
 		}
 		for _, a := range s.actors {
 			if a.up {
 				s.act(a)
+				s.hear(a)
 			}
 		}
 	}
@@ -258,64 +290,72 @@ func (s *stage) until(what string, cond func() bool) {
 // map.
 func (s *stage) serves(id shardmap.NodeID) bool {
 	a := s.actor(id)
-	return a.up && a.holder.Left(s.now) > 0 && a.state.Committed().Count(id) > 0 && !a.state.Open()
+	return a.up && a.machine.LeaseLeft(s.now) > 0 && a.state().Committed().Count(id) > 0 && !a.state().Open()
 }
+
+func (a *actor) state() *ack.State { return a.routing.State() }
 
 // act is one look of a node at everything that may have changed.
 func (s *stage) act(a *actor) {
-	a.holder.Tick(s.now)
-	if !a.held && a.state != s.state {
-		a.state = s.state
-		a.follower.Applied(s.now, a.state)
+	newest := s.state
+	if a.held {
+		newest = a.machine.State()
 	}
-	if e := a.follower.Draining(); e != 0 {
-		if a.busy && a.follower.CutDue(s.now) {
-			s.notef("%s cuts what it drains", a.id)
-			a.busy = false
-		}
-		if !a.busy && a.follower.Drained(e) {
-			s.notef("%s acknowledges %d", a.id, e)
-			a.nextBeat = s.now
-		}
-	}
-	if s.now >= a.nextBeat {
-		a.nextBeat = s.now + s.pace.Heartbeat
-		s.send(a, s.beat(a))
-	}
-	s.lease(a)
+	a.machine.Look(s.now, ack.Seen{State: newest, Unhealthy: a.unhealthy, Leaving: a.leaving, Parting: a.goodbye, Weight: a.weight})
 }
 
-// lease notes that a lease began or ended.
-func (s *stage) lease(a *actor) {
-	if _, held := a.holder.Until(); held != a.leased {
-		a.leased = held
-		if held {
-			s.notef("%s has a lease", a.id)
-		} else {
-			s.notef("%s has no lease any more", a.id)
-		}
-	}
-}
-
-// beat makes the node's next heartbeat.
+// beat makes the node's next heartbeat, which goes nowhere.
 func (s *stage) beat(a *actor) ack.Heartbeat {
-	number, echo := a.holder.Beat(s.now)
-	a.last = ack.Heartbeat{
-		Node: a.id, Server: string(a.id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Number: number, Echo: echo, Term: a.term,
-		Applied: a.state.Committed().Epoch(), Acked: a.follower.Acked(), Weight: a.weight,
-		Unhealthy: a.unhealthy, Leaving: a.leaving, Goodbye: a.goodbye, Gateway: a.gateway,
-	}
+	follows := a.follows
+	a.follows = ""
+	a.machine.BeatNow()
+	s.act(a)
+	a.follows = follows
 	return a.last
+}
+
+// gate is the way of requests to a node: it has at most one, for a shard that moves.
+type gate struct {
+	s *stage
+	a *actor
+}
+
+// Lease notes that a lease began or ended.
+func (g gate) Lease(until time.Duration) bool {
+	if held := until != 0; held != g.a.leased {
+		g.a.leased = held
+		g.s.notef("%s has %s", g.a.id, map[bool]string{true: "a lease", false: "no lease any more"}[held])
+	}
+	return false
+}
+
+func (g gate) Route(r ack.Routing) { g.a.routing = r }
+
+func (g gate) Running(func(shardmap.Shard) bool) int {
+	if g.a.busy {
+		return 1
+	}
+	return 0
+}
+
+func (g gate) Cut(why ack.Cutting, _ func(shardmap.Shard) bool) {
+	if g.a.busy {
+		g.s.notef("%s cuts what runs: %s", g.a.id, why)
+		g.a.busy = false
+	}
 }
 
 // send delivers a heartbeat to the leader the node follows, and the answer back.
 func (s *stage) send(a *actor, hb ack.Heartbeat) {
+	if hb.Acked != a.last.Acked && hb.Acked != 0 {
+		s.notef("%s acknowledges %d", a.id, hb.Acked)
+	}
+	a.last = hb
 	l := s.leaders[a.follows]
 	if a.mute || l == nil {
 		return
 	}
 	l.answered = nil
-	s.tell(l)
 	if s.show {
 		s.notef("%s → %s: number %d, echo %d/%d, applied %d, acknowledged %d%s", a.id, l.id, hb.Number, hb.Echo.Term, hb.Echo.Number, hb.Applied, hb.Acked, manner(hb))
 	}
@@ -325,16 +365,28 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 			s.notef("%s → %s: answer %d/%d, ok %v, epoch %d, serve %v%s", l.id, a.id, ans.Term, ans.Number, ans.OK, ans.Epoch, ans.Serve,
 				map[bool]string{true: ", the map stays"}[ans.MapStays])
 		}
-		switch {
-		case ans.Refusal == ack.RefusedBoot:
-			s.notef("%s is told of its boot %d", a.id, ans.Known)
-		case ans.Refusal == ack.RefusedDuplicate:
-			s.notef("%s is refused: %q", a.id, ans.Elsewhere)
-		case !a.deaf:
-			a.holder.Answered(s.now, a.term, ans)
+		if !a.deaf {
+			a.answers = append(a.answers, ans)
 		}
 	}
-	s.lease(a)
+}
+
+// hear gives a node the answers that have come.
+func (s *stage) hear(a *actor) {
+	answers := a.answers
+	a.answers = nil
+	for _, ans := range answers {
+		switch ans.Refusal {
+		case ack.RefusedBoot:
+			s.notef("%s is told of its boot %d", a.id, ans.Known)
+		case ack.RefusedDuplicate:
+			s.notef("%s is refused: %q", a.id, ans.Elsewhere)
+		case ack.RefusedRollback:
+			s.notef("%s is told that its disk went back", a.id)
+		}
+		a.machine.Answered(s.now, ans)
+		s.act(a)
+	}
 }
 
 // manner tells what else a heartbeat says.
@@ -351,28 +403,17 @@ func manner(hb ack.Heartbeat) string {
 	return b.String()
 }
 
-// tell brings the newest state to a leader whose log has it.
-func (s *stage) tell(l *leaderPart) {
-	if l.term == s.term && l.told != s.state {
-		l.told = s.state
-		s.step(l, ack.Applied{State: s.state})
-	}
-}
-
 // step gives the leader's machine a message, and does what it asks for.
-func (s *stage) step(l *leaderPart, m ack.Message) {
-	term := l.term
-	if l.revoked {
-		term = s.term
-	}
-	effects := slices.Clone(l.machine.Step(s.now, ack.TermRead{Before: s.now, Term: term}))
-	effects = append(effects, l.machine.Step(s.now, m)...)
+func (s *stage) step(l *leaderPart, m ack.Message) { s.effect(l, slices.Clone(l.turn.Take(m))) }
+
+func (s *stage) effect(l *leaderPart, effects []ack.Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case ack.Reply:
 			l.answered = append(l.answered, e.Answer)
 		case ack.Submit:
 			s.waiting = append(s.waiting, submitted{by: l.id, term: l.term, entry: slices.Clone(e.Entry)})
+		case ack.Barrier: // see elect
 		case ack.StepDown:
 			l.steps++
 			s.notef("%s steps down: %s", l.id, e.Reason)

@@ -49,6 +49,17 @@ func (f *inflight) lower(c *shardCount) {
 	}
 }
 
+// await counts the requests for shards that may not run here. If there are any, zero
+// gets a token when they may have ended.
+func (f *inflight) await(mayRun func(shardmap.Shard) bool) int {
+	f.draining.Store(true) // before it is counted: what ends after that is seen
+	n := f.running(mayRun)
+	if n == 0 {
+		f.draining.Store(false)
+	}
+	return n
+}
+
 // running counts the requests for shards that may not run here.
 func (f *inflight) running(mayRun func(shardmap.Shard) bool) int {
 	total := 0

@@ -9,20 +9,20 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
-	"shardway/internal/clock"
 	"shardway/node/consensus"
+	"shardway/node/lineage"
 	"shardway/shardmap"
 )
 
 // leading runs one leadership: it owns the ack.Leader of one Raft term. One
 // runs at a time; the next begins after the last has returned.
 type leading struct {
-	n       *Node
-	raft    *consensus.Raft
-	clock   clock.Clock
-	log     zerolog.Logger
-	term    uint64
-	elected time.Time
+	n    *Node
+	raft *consensus.Raft
+	log  zerolog.Logger
+	term uint64
+	// cluster is the id of the one that this leadership makes if there is none.
+	cluster string
 
 	beats    chan inbound               // unbuffered
 	own      chan inbound               // cap 1: this node's own newest heartbeat
@@ -31,14 +31,12 @@ type leading struct {
 	retimes  chan retiming              // unbuffered
 	done     chan struct{}              // closed when the loop has ended
 
-	machine *ack.Leader
-	state   *ack.State
-	voters  []string
+	turn *ack.Turn
 }
 
 func newLeading(n *Node, term uint64) *leading {
 	return &leading{
-		n: n, raft: n.raft, clock: n.o.Clock, term: term, elected: time.Now(),
+		n: n, raft: n.raft, term: term, cluster: lineage.New(),
 		log:      n.log.With().Uint64("term", term).Logger(),
 		beats:    make(chan inbound),
 		own:      make(chan inbound, 1),
@@ -46,6 +44,10 @@ func newLeading(n *Node, term uint64) *leading {
 		views:    make(chan chan []ack.MemberView),
 		retimes:  make(chan retiming),
 		done:     make(chan struct{}),
+		turn: ack.NewTurn(ack.TurnOptions{
+			Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing},
+			Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load,
+		}),
 	}
 }
 
@@ -54,36 +56,30 @@ func (l *leading) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer close(l.done)
-	now := l.clock.Precise()
-	l.state = l.n.fsm.state.Load()
-	l.machine = ack.NewLeader(ack.LeaderOptions{
-		Server: l.n.server, Term: l.term, Pace: l.n.o.Pace, Timing: l.n.o.Timing, State: l.state,
-	}, now)
-	l.issueBarrier(ctx, now)
 	l.n.asks.Go(func() { l.n.keep(ctx, l) })
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
+	l.take(ctx, ack.Tick{}, nil)
 	for l.leads() {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			l.step(ack.Tick{}, nil)
+			l.take(ctx, ack.Tick{}, nil)
 		case <-l.n.fsm.leaderHint:
-			l.lookAtLog()
+			l.take(ctx, ack.Tick{}, nil)
 		case in := <-l.beats:
-			l.lookAtLog()
-			l.step(ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
+			l.take(ctx, ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
 		case in := <-l.own:
-			l.lookAtLog()
-			l.step(ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
+			l.take(ctx, ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
 		case m := <-l.messages:
-			l.lookAtLog()
-			l.step(m, nil)
+			l.take(ctx, m, nil)
 		case r := <-l.retimes:
-			l.answerRetime(r)
+			entry, effects, err := l.turn.Retime(r.timing)
+			l.perform(ctx, effects, nil)
+			r.answer <- retimed{entry, err}
 		case v := <-l.views:
-			v <- l.machine.View(l.clock.Precise())
+			v <- l.turn.View()
 		}
 	}
 }
@@ -94,28 +90,12 @@ func (l *leading) leads() bool {
 	return leads && term == l.term
 }
 
-// lookAtLog tells the machine of a newer state before anything that was learnt
-// after it.
-func (l *leading) lookAtLog() {
-	if s := l.n.fsm.state.Load(); s != l.state {
-		l.state = s
-		l.step(ack.Applied{State: s}, nil)
-	}
+// take has the machine take a message; answer sends what a heartbeat gets.
+func (l *leading) take(ctx context.Context, m ack.Message, answer func(ack.Answer)) {
+	l.perform(ctx, l.turn.Take(m), answer)
 }
 
-// step tells the machine the present term and voters first: what it grants in
-// the step is bounded by both.
-func (l *leading) step(m ack.Message, answer func(ack.Answer)) {
-	before := l.clock.Precise()
-	l.perform(l.machine.Step(before, ack.TermRead{Before: before, Term: l.raft.Term()}), nil)
-	if voters := l.raft.Voters(); !slices.Equal(voters, l.voters) {
-		l.voters = voters
-		l.perform(l.machine.Step(l.clock.Precise(), ack.Voters{Servers: voters}), nil)
-	}
-	l.perform(l.machine.Step(l.clock.Precise(), m), answer)
-}
-
-func (l *leading) perform(effects []ack.Effect, answer func(ack.Answer)) {
+func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func(ack.Answer)) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case ack.Reply:
@@ -124,6 +104,8 @@ func (l *leading) perform(effects []ack.Effect, answer func(ack.Answer)) {
 			}
 		case ack.Submit:
 			l.submit(e)
+		case ack.Barrier:
+			l.issueBarrier(ctx, e.Try)
 		case ack.StepDown:
 			l.stepDown(e.Reason)
 		case ack.Noted:

@@ -18,44 +18,51 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	timing, pace := ack.DefaultTiming(), ack.DefaultPace()
 	clock := new(clock.Manual)
 	clock.Advance(time.Hour)
+	state, sent := ack.NewState(), uint64(0)
 	a := &agent{
-		self: "a", pace: pace, clock: clock, log: zerolog.Nop(), metrics: newMetrics(),
-		holder: ack.NewHolder(1, clock.Precise()), follower: ack.NewFollower("a", pace.DrainTimeout),
-		router: newRouter("a", 4, false, clock, nil),
+		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), router: newRouter("a", 4, clock, nil),
+		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true },
 	}
+	a.machine = ack.NewAgent(ack.AgentOptions{
+		Node: "a", Boot: 1, Pace: pace, Timing: timing,
+		Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
+	}, clock.Precise())
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
+	beat := func() uint64 {
+		a.machine.BeatNow()
+		a.look()
+		return sent
+	}
 	renew := func(beat uint64) {
-		a.holder.Answered(clock.Precise(), 1, ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
-		a.publishLease()
+		a.answer(ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
+		a.look()
 	}
 	generation := func() uint64 { return a.router.Table().Generation() }
 
 	first := generation()
-	a.holder.Beat(clock.Precise())
-	renew(1)
+	renew(beat())
 	if !a.router.leased() || generation() != first+1 {
 		t.Fatalf("leased %v with table %d after the first grant, want table %d", a.router.leased(), generation(), first+1)
 	}
-	for beat := uint64(2); beat <= 4; beat++ { // in time: nobody waits
+	for range 3 { // in time: nobody waits
 		clock.Advance(100 * time.Millisecond)
-		a.holder.Beat(clock.Precise())
-		renew(beat)
+		renew(beat())
 	}
 	if generation() != first+1 {
 		t.Errorf("a renewal made table %d", generation())
 	}
-	for range 5 { // runs out between two steps
+	for range 4 { // runs out between two steps
 		clock.Advance(99 * time.Millisecond)
-		a.holder.Tick(clock.Precise())
-		a.publishLease()
+		a.look()
 	}
-	a.holder.Beat(clock.Precise())
+	clock.Advance(99 * time.Millisecond)
+	last := beat()
 	clock.Advance(5 * time.Millisecond)
 	if a.router.leased() {
 		t.Fatal("the lease did not run out")
 	}
-	renew(5)
-	if !a.router.leased() || a.inForce == 0 || generation() != first+2 {
+	renew(last)
+	if !a.router.leased() || generation() != first+2 {
 		t.Errorf("leased %v, table %d after the gap, want table %d", a.router.leased(), generation(), first+2)
 	}
 }

@@ -99,10 +99,10 @@ func New(o Options) (*Node, error) {
 	})
 	n.stream = consensus.NewStream(n.server, n.dialRaft)
 	n.fsm = newFSM(n.fail)
-	n.router = newRouter(n.self, o.Shards, o.Gateway, o.Clock, n.port)
+	n.router = newRouter(n.self, o.Shards, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
 	n.proxy = proxy.New(n.proxyOptions())
-	n.suspects = newSuspects(n.port, n.refused)
+	n.suspects = newSuspects(n.port, o.Clock, n.refused)
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
 	if o.CheckApp != nil {
 		n.health = &health{check: o.CheckApp, log: o.Log, turn: func() { hint(n.agent.wake) }}
@@ -165,32 +165,34 @@ func (n *Node) openRaft() error {
 }
 
 func (n *Node) newAgent() {
-	now := n.o.Clock.Precise()
 	a := &agent{
-		self: n.self, server: n.server, nonce: n.nonce, pace: n.o.Pace, weight: max(n.o.Weight, 1),
-		clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics,
-		raise: func(known uint64) (uint64, error) {
-			boot, err := n.o.Dir.Raise(known)
-			n.port.SetBoot(boot)
-			return boot, err
-		},
-		healthy:  func() bool { return n.health == nil || n.health.good.Load() },
-		appKnown: func() bool { return n.health == nil || n.health.known.Load() },
-		gateway:  n.o.Gateway, fail: n.fail,
+		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, fail: n.fail, weight: max(n.o.Weight, 1),
+		healthy: func() bool { return n.health == nil || n.health.good.Load() },
+		known:   func() bool { return n.health == nil || n.health.known.Load() },
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
-		answers: make(chan ack.Answer), wake: make(chan struct{}, 1),
-		holder: ack.NewHolder(n.o.Dir.Boot(), now), follower: ack.NewFollower(n.self, n.o.Pace.DrainTimeout),
-		duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
+		answers: make(chan ack.Answer), wake: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 	}
-	a.term = func() uint64 { return n.raft.Term() }
-	a.deadAfter = func() time.Duration { return n.timing().DeadAfter }
 	n.agent = a
 	n.link = &link{
 		self: n.self, port: n.port, log: n.log, linger: func() time.Duration { return n.timing().DeadAfter },
 		leader: func() string { return n.raft.Leader() }, local: n.deliverLocal, answers: a.answers, broke: n.suspects.broke,
 		out: make(chan ack.Heartbeat, 1),
 	}
-	a.send = n.link.send
+	a.machine = ack.NewAgent(ack.AgentOptions{
+		Node: n.self, Server: n.server, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
+		Gateway: n.o.Gateway,
+		Gate:    a, Term: func() uint64 { return n.raft.Term() }, Send: n.link.send, Raise: n.raise,
+	}, n.o.Clock.Precise())
+}
+
+// raise takes a boot above known.
+func (n *Node) raise(known uint64) (boot uint64, ok bool) {
+	boot, err := n.o.Dir.Raise(known)
+	n.port.SetBoot(boot)
+	if err != nil {
+		n.fail(err)
+	}
+	return boot, err == nil
 }
 
 // Register adds the node's metrics to r.
@@ -261,13 +263,10 @@ func (n *Node) watchCluster(s *ack.State) {
 
 // refused is told that nobody listens where a node was whose heartbeat
 // connection broke: evidence for a leader, and for a voter whose leader it was.
-func (n *Node) refused(node string, gone suspect, began time.Time) (again bool) {
+func (n *Node) refused(node string, gone suspect, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
-		if began.Before(l.elected) {
-			return true
-		}
-		n.tellLeading(ack.Evidence{Node: shardmap.NodeID(node), Boot: gone.boot, Nonce: gone.nonce})
-		return false
+		n.tellLeading(ack.Evidence{Node: shardmap.NodeID(node), Boot: gone.boot, Nonce: gone.nonce, Began: began})
+		return began < l.turn.Began() // then that said nothing
 	}
 	n.campaign(node)
 	return false

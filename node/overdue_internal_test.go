@@ -32,35 +32,37 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			clock := new(clock.Manual)
 			clock.Advance(time.Hour)
 			told := time.Duration(0)
+			state, sent := ack.NewState(), uint64(0)
 			a := &agent{
-				self: "a", pace: pace, clock: clock, log: zerolog.Nop(), metrics: newMetrics(),
-				holder: ack.NewHolder(1, clock.Precise()), follower: ack.NewFollower("a", pace.DrainTimeout),
-				router: newRouter("a", 4, false, clock, nil), deadAfter: func() time.Duration { return timing.DeadAfter },
-				appKnown: func() bool { return false }, // so no heartbeat is sent
+				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), router: newRouter("a", 4, clock, nil),
+				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true },
 			}
-			a.newest = a.follower.State
+			a.machine = ack.NewAgent(ack.AgentOptions{
+				Node: "a", Boot: 1, Pace: pace, Timing: timing,
+				Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
+			}, clock.Precise())
 			if tc.inside {
 				a.overdue.tell = func(error) { told = clock.Precise() }
 			}
 			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
+			grant := func() {
+				a.machine.BeatNow()
+				a.look()
+				a.answer(ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
+			}
 			began := clock.Precise()
-			beat, _ := a.holder.Beat(began)
-			grant := ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease}
-			a.holder.Answered(began, 1, grant)
+			grant()
 			release := a.router.running.raise(0)
 			for clock.Precise() < began+timing.DeadAfter {
 				clock.Advance(tickEvery)
-				a.step()
+				a.look()
 				cut := a.overdue.cut != 0
 				if cut && tc.returns {
 					release()
 					tc.returns = false
 				}
 				if cut && tc.renewed {
-					beat, _ := a.holder.Beat(clock.Precise())
-					again := grant
-					again.Beat, again.Number = beat, beat
-					a.holder.Answered(clock.Precise(), 1, again)
+					grant()
 				}
 			}
 			if (told != 0) != tc.overdue {

@@ -17,10 +17,8 @@ import (
 // router is the node as the proxy sees it: table, lease and in-flight counts in
 // one place. Only the agent writes it; any number of requests read it.
 type router struct {
-	self    shardmap.NodeID
-	gateway bool // it has no lease to lose
-	clock   clock.Clock
-	port    *peer.Port
+	clock clock.Clock
+	port  *peer.Port
 
 	table   atomic.Pointer[proxy.Table]
 	state   atomic.Pointer[ack.State] // what table was made from
@@ -36,29 +34,27 @@ type router struct {
 
 var _ proxy.Cluster = (*router)(nil)
 
-func newRouter(self shardmap.NodeID, shards int, gateway bool, c clock.Clock, port *peer.Port) *router {
-	r := &router{self: self, gateway: gateway, clock: c, port: port, running: newInflight(shards), absence: newAbsence(c.Precise())}
+func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *router {
+	r := &router{clock: c, port: port, running: newInflight(shards), absence: newAbsence(c.Precise())}
 	r.mu.swapped = make(chan struct{})
-	r.swap(ack.NewState(), 0)
+	r.swap(ack.RoutingOf(self, ack.NewState(), 0, false))
 	return r
 }
 
-// swap computes the routing table anew from the committed map and the last
-// proposal, and puts it in the place of the old one. Lease is the term of the
-// leader whose lease is in force, zero without one. It returns the new table's
+// swap puts a table made of r in the place of the old one, and returns its
 // generation.
-func (r *router) swap(s *ack.State, lease uint64) uint64 {
+func (r *router) swap(by ack.Routing) uint64 {
 	var generation uint64 = 1
 	if old := r.table.Load(); old != nil {
 		generation = old.Generation() + 1
 	}
-	paused := r.paused(s, lease)
+	s := by.State()
 	t := proxy.NewTable(proxy.TableSpec{
 		Generation: generation,
 		Committed:  uint64(s.Committed().Epoch()),
 		Proposed:   uint64(s.Last().Epoch()),
 		Shards:     len(r.running.shards),
-		Route:      func(sh shardmap.Shard) proxy.Route { return r.route(s, sh, paused) },
+		Route:      func(sh shardmap.Shard) proxy.Route { return routed(by.Route(sh)) },
 	})
 	r.state.Store(s)
 	r.table.Store(t)
@@ -69,33 +65,22 @@ func (r *router) swap(s *ack.State, lease uint64) uint64 {
 	return generation
 }
 
-// paused reports whether pause: cluster holds every shard back: from the moment a
-// proposal is applied or the lease is lost until a map is committed, and it must
-// be one of the leader that granted the lease. A node whose log is late may get its
-// lease before it has heard of that leader's proposal.
-func (r *router) paused(s *ack.State, lease uint64) bool {
-	return s.Timing().Pause == ack.PauseCluster && (s.Open() || !r.gateway && (lease == 0 || lease != s.LastTerm()))
-}
-
-// route says where s is served. Only a committed map routes (G3); a proposal
-// holds what it moves.
-func (r *router) route(s *ack.State, sh shardmap.Shard, paused bool) proxy.Route {
-	committed := s.Committed()
-	if committed.Epoch() == 0 {
-		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonNoMap}
-	}
-	owner := committed.Owner(sh)
-	switch {
-	case paused:
+// routed is a route in the proxy's words.
+func routed(r ack.Route) proxy.Route {
+	switch r.Kind {
+	case ack.RouteLocal:
+		return proxy.Route{Kind: proxy.Local, Epoch: uint64(r.Epoch)}
+	case ack.RouteRemote:
+		return proxy.Route{Kind: proxy.Remote, Node: string(r.Node), Epoch: uint64(r.Epoch)}
+	case ack.HeldPaused:
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonPaused}
-	case s.Open() && s.Last().Owner(sh) != owner:
+	case ack.HeldMoving:
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving}
-	case owner == "":
+	case ack.HeldOrphaned:
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonOrphaned}
-	case owner == r.self:
-		return proxy.Route{Kind: proxy.Local, Epoch: uint64(committed.OwnedSince(sh))}
+	case ack.HeldNoMap:
 	}
-	return proxy.Route{Kind: proxy.Remote, Node: string(owner), Epoch: uint64(committed.OwnedSince(sh))}
+	return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonNoMap}
 }
 
 // Table returns the routing table of this moment.

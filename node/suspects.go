@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"shardway/internal/clock"
 	"shardway/peer"
 )
 
@@ -24,10 +25,11 @@ const (
 // redial that is refused is crash evidence for the boot of that connection. What
 // breaks on a follower is kept for the case that it is elected.
 type suspects struct {
-	port *peer.Port
+	port  *peer.Port
+	clock clock.Clock
 	// refused is told that nobody listens where the node was; the redial began at
-	// the given time. It returns true if that was too early to count.
-	refused func(node string, gone suspect, began time.Time) (again bool)
+	// the given time, by the clock. It returns true if that was too early to count.
+	refused func(node string, gone suspect, began time.Duration) (again bool)
 
 	ctx context.Context // of the run: investigations end with it
 	wg  sync.WaitGroup
@@ -48,8 +50,8 @@ type breaking struct {
 	at time.Time
 }
 
-func newSuspects(port *peer.Port, refused func(string, suspect, time.Time) bool) *suspects {
-	s := &suspects{port: port, refused: refused}
+func newSuspects(port *peer.Port, c clock.Clock, refused func(string, suspect, time.Duration) bool) *suspects {
+	s := &suspects{port: port, clock: c, refused: refused}
 	s.mu.broken, s.mu.busy = map[string]breaking{}, map[string]bool{}
 	return s
 }
@@ -122,7 +124,7 @@ func (s *suspects) next(node string, told suspect) (gone suspect, more bool) {
 func (s *suspects) redial(node string, gone suspect) {
 	pause := redialPause
 	for range redials {
-		began := time.Now()
+		began := s.clock.Precise() // before the dial: it shows what was after that
 		ctx, cancel := context.WithTimeout(s.ctx, redialLimit)
 		c, err := s.port.Dial(ctx, node, peer.Control)
 		cancel()

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"shardway/internal/clock"
 )
 
 // A disk that was emptied counts its boots from the start. What broke long ago must
@@ -13,7 +15,7 @@ func TestSuspectsForgetWhatBrokeLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		s := newSuspects(nil, func(string, suspect, time.Time) bool { return false })
+		s := newSuspects(nil, clock.New(), func(string, suspect, time.Duration) bool { return false })
 		s.ctx = over
 		s.broke("a", suspect{boot: 7, nonce: 1})
 		time.Sleep(suspectFor + time.Second)
@@ -36,7 +38,7 @@ func TestSuspectsKeepTheProcessThatBroke(t *testing.T) {
 		"known last":      {{boot: 5}, {boot: 5, nonce: 9}},
 		"an earlier boot": {{boot: 5, nonce: 9}, {boot: 4, nonce: 8}, {boot: 3}},
 	} {
-		s := newSuspects(nil, func(string, suspect, time.Time) bool { return false })
+		s := newSuspects(nil, clock.New(), func(string, suspect, time.Duration) bool { return false })
 		s.ctx = over //nolint:fatcontext // of another s each time
 		for _, b := range breaks {
 			s.broke("a", b)

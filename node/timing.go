@@ -154,14 +154,6 @@ func notYet(err error) error {
 	return fmt.Errorf("%w: %s: try again in %s, at %s", admin.ErrRefused, why, bounds.Short(wait), time.Now().Add(wait).UTC().Format("15:04:05.000Z"))
 }
 
-// answerRetime is the loop's part of it.
-func (l *leading) answerRetime(r retiming) {
-	l.lookAtLog()
-	l.step(ack.Tick{}, nil)
-	entry, err := l.machine.Retime(l.clock.Precise(), r.timing)
-	r.answer <- retimed{entry, err}
-}
-
 // changed returns t with a change, or which part of that cannot be, and what to do.
 func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration) (ack.Timing, error) {
 	var keys, wrong []string

@@ -45,8 +45,8 @@ const (
 // edits are the bugs, in this order, then what makes the program own up to them.
 func edits() []overlay.Edit {
 	return []overlay.Edit{
-		after("node/agent.go", "if f.running(a.follower.MayRun) == 0", ` || planted == "two-owners"`),
-		{File: "node/router.go", Old: "Kind: proxy.Local, Epoch: uint64(committed.OwnedSince(sh))", New: "Kind: proxy.Local, Epoch: r.plantedEpoch(committed, sh)"},
+		after("ack/agent.go", "if a.draining == 0", ` || planted == "two-owners"`),
+		{File: "node/router.go", Old: "return routed(by.Route(sh))", New: "return r.plantedRoute(routed(by.Route(sh)), s.Committed(), sh)"},
 		before("node/router.go", "\tlast = time.Duration(r.lease.Swap(int64(until)))\n", `	if planted == "no-lease" {
 		until = r.clock.Precise() + time.Hour
 	}
@@ -95,10 +95,19 @@ const epochs = `package node
 import (
 	"sync"
 
+	"shardway/proxy"
 	"shardway/shardmap"
 )
 
 var plantedFirsts sync.Map // of shards: the epoch that was ever seen first
+
+// plantedRoute is a route with the epoch that the app is told.
+func (r *router) plantedRoute(route proxy.Route, committed *shardmap.Map, sh shardmap.Shard) proxy.Route {
+	if route.Kind == proxy.Local {
+		route.Epoch = r.plantedEpoch(committed, sh)
+	}
+	return route
+}
 
 // plantedEpoch is the ownership epoch that the app is told.
 func (r *router) plantedEpoch(committed *shardmap.Map, sh shardmap.Shard) uint64 {
@@ -146,7 +155,7 @@ func Names() []string {
 // is the module's.
 func Overlay(root, dir string) (string, error) {
 	o := overlay.New(root)
-	for _, pkg := range []string{"node", "proxy", "internal/cli"} {
+	for _, pkg := range []string{"ack", "node", "proxy", "internal/cli"} {
 		o.Add(pkg+"/planted.go", fmt.Sprintf(present, path.Base(pkg), Variable))
 	}
 	o.Add("node/planted_epochs.go", epochs)

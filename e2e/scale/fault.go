@@ -33,7 +33,7 @@ func (s *Sim) Kill(dead ...*Node) {
 func (s *Sim) show(dead []*Node) {
 	for _, n := range dead {
 		s.leader.put(work{msg: ack.Closed{Node: n.id, Nonce: n.nonce}})
-		s.leader.put(work{msg: ack.Evidence{Node: n.id, Boot: 1, Nonce: n.nonce}})
+		s.leader.put(work{msg: ack.Evidence{Node: n.id, Boot: 1, Nonce: n.nonce, Began: s.now}})
 	}
 }
 

@@ -13,10 +13,10 @@ type leader struct {
 	s       *Sim
 	node    *Node
 	term    uint64
-	machine *ack.Leader
+	machine *ack.Turn
+	voters  []string
 	inbox   []work
 	running bool
-	told    *ack.State
 	uplink  time.Duration // when the last entry will have left
 
 	// Busy is the real time that the loop has computed, Longest its longest turn.
@@ -41,22 +41,24 @@ func (s *Sim) elect(n *Node) {
 		other.free = s.now
 	}
 	n.apply(len(s.log))
-	l.told = n.state
-	l.machine = ack.NewLeader(ack.LeaderOptions{
-		Server: n.server, Term: s.term, Pace: s.pace, Timing: s.timing, State: n.state,
-	}, s.now)
-	var voters []string
 	for _, v := range s.nodes {
 		if v.voter {
-			voters = append(voters, v.server)
+			l.voters = append(l.voters, v.server)
 		}
 	}
-	slices.Sort(voters)
-	l.put(work{msg: ack.Voters{Servers: voters}})
-	started := s.now
-	l.replicate(s.append(nil), func() { l.put(work{msg: ack.BarrierApplied{Started: started}}) })
+	slices.Sort(l.voters)
+	l.machine = ack.NewTurn(ack.TurnOptions{
+		Leader: ack.LeaderOptions{Server: n.server, Term: s.term, Pace: s.pace, Timing: s.timing},
+		Raft:   l, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return n.state },
+	})
 	l.tick()
 }
+
+// Term is that of Raft, which has one leader for good in this model.
+func (l *leader) Term() uint64 { return l.term }
+
+// Voters are those of the election.
+func (l *leader) Voters() []string { return l.voters }
 
 func (l *leader) live() bool { return l.s.leader == l && l.node.up }
 
@@ -107,11 +109,6 @@ func (l *leader) turn() {
 
 // step decodes, steps and encodes, as the loop of a node and its streams do.
 func (l *leader) step(w work) (effects []ack.Effect, answers [][]byte) {
-	now := l.s.now
-	if l.node.state != l.told {
-		l.told = l.node.state
-		effects = slices.Clone(l.machine.Step(now, ack.Applied{State: l.told}))
-	}
 	if w.beat != nil {
 		var hb ack.Heartbeat
 		if err := hb.UnmarshalBinary(w.beat); err != nil {
@@ -119,8 +116,7 @@ func (l *leader) step(w work) (effects []ack.Effect, answers [][]byte) {
 		}
 		w.msg = ack.Heard{Heartbeat: hb, From: "10.0.0.1:7947"}
 	}
-	effects = append(effects, l.machine.Step(now, ack.TermRead{Before: now, Term: l.term})...)
-	effects = append(effects, l.machine.Step(now, w.msg)...)
+	effects = l.machine.Take(w.msg)
 	answers = make([][]byte, len(effects))
 	for i, e := range effects {
 		if r, ok := e.(ack.Reply); ok {
@@ -147,6 +143,8 @@ func (l *leader) perform(e ack.Effect, from *Node, answer []byte) {
 		l.replicate(l.s.append(slices.Clone(e.Entry)), func() {
 			l.replicate(l.s.append(nil), func() {}) // the barrier that tells the followers
 		})
+	case ack.Barrier:
+		l.replicate(l.s.append(nil), func() { l.put(work{msg: ack.BarrierApplied{}}) })
 	case ack.StepDown:
 		panic("the leader stepped down: " + e.Reason)
 	case ack.Noted:

@@ -20,10 +20,8 @@ type Node struct {
 	nonce  uint64
 	term   uint64
 
-	holder   *ack.Holder
-	follower *ack.Follower
-	state    *ack.State
-	nextBeat time.Duration
+	machine *ack.Agent
+	state   *ack.State
 	// applied is the index of the last entry applied; free is when it has answered
 	// the last append.
 	applied int
@@ -35,21 +33,32 @@ func (n *Node) tick() {
 	if !n.up {
 		return
 	}
-	n.holder.Tick(n.s.now)
-	if n.s.now >= n.nextBeat {
-		n.beat()
-	}
+	n.look()
 	n.s.after(tickEvery, n.tick)
 }
+
+func (n *Node) look() { n.machine.Look(n.s.now, ack.Seen{State: n.state, Weight: 1}) }
 
 // take applies a state: nothing runs, so it is acknowledged at once.
 func (n *Node) take(st *ack.State) {
 	n.state = st
-	n.follower.Applied(n.s.now, st)
-	if e := n.follower.Draining(); e != 0 && n.follower.Drained(e) {
-		n.beat()
-	}
+	n.look()
 }
+
+// idle is the gate of a node without requests.
+type idle struct{}
+
+// Lease and the others have nobody to tell.
+func (idle) Lease(time.Duration) bool { return false }
+
+// Route see Lease.
+func (idle) Route(ack.Routing) {}
+
+// Running see Lease.
+func (idle) Running(func(shardmap.Shard) bool) int { return 0 }
+
+// Cut see Lease.
+func (idle) Cut(ack.Cutting, func(shardmap.Shard) bool) {}
 
 // apply takes all entries up to an index.
 func (n *Node) apply(index int) {
@@ -61,14 +70,8 @@ func (n *Node) apply(index int) {
 	}
 }
 
-// beat sends a heartbeat over the wire.
-func (n *Node) beat() {
-	n.nextBeat = n.s.now + n.s.pace.Heartbeat
-	number, echo := n.holder.Beat(n.s.now)
-	hb := ack.Heartbeat{
-		Node: n.id, Server: n.server, Boot: 1, Nonce: n.nonce, Number: number, Echo: echo, Term: n.term,
-		Applied: n.state.Committed().Epoch(), Acked: n.follower.Acked(), Weight: 1,
-	}
+// send puts a heartbeat on the wire.
+func (n *Node) send(hb ack.Heartbeat) {
 	b, err := hb.MarshalBinary()
 	if err != nil {
 		panic(err)
@@ -95,7 +98,8 @@ func (n *Node) answered(b []byte) {
 		panic(err)
 	}
 	if n.up {
-		n.holder.Answered(n.s.now, n.term, a)
+		n.machine.Answered(n.s.now, a)
+		n.look()
 	}
 }
 

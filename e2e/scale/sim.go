@@ -77,8 +77,13 @@ func (s *Sim) start(i int) *Node {
 	id := shardmap.NodeID(fmt.Sprintf("node-%03d", i))
 	n := &Node{
 		s: s, id: id, server: string(id) + "/0123456789abcdef", up: true, voter: i < s.o.Voters, nonce: uint64(i + 1),
-		holder: ack.NewHolder(1, s.now), follower: ack.NewFollower(id, s.pace.DrainTimeout), state: ack.NewState(), term: s.term,
+		state: ack.NewState(), term: s.term,
 	}
+	n.machine = ack.NewAgent(ack.AgentOptions{
+		Node: id, Server: n.server, Boot: 1, Nonce: n.nonce, Pace: s.pace, Timing: s.timing,
+		Gate: idle{}, Term: func() uint64 { return n.term }, Send: n.send,
+		Raise: func(known uint64) (uint64, bool) { panic(fmt.Sprintf("%s: boot %d is known", id, known)) },
+	}, s.now)
 	if i < len(s.nodes) {
 		s.nodes[i] = n
 	} else {
@@ -125,7 +130,7 @@ func (s *Sim) Settled() bool {
 		return false
 	}
 	for _, n := range up {
-		if n.state.Committed() != m || n.state.Open() || !m.Has(n.id) || n.holder.Left(s.now) <= 0 {
+		if n.state.Committed() != m || n.state.Open() || !m.Has(n.id) || n.machine.LeaseLeft(s.now) <= 0 {
 			return false
 		}
 	}

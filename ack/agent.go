@@ -1,0 +1,346 @@
+package ack
+
+import (
+	"time"
+
+	"shardway/shardmap"
+)
+
+const (
+	// burstEvery and burstMost let a node that has just met a leader get its lease
+	// within a few round trips instead of a few heartbeats.
+	burstEvery = 10 * time.Millisecond
+	burstMost  = 8
+)
+
+// Gate is the way of requests to a node's app, as its Agent needs it: they pass by
+// the lease and the table that were published last. The agent calls it from within
+// its own methods. No method may block or call the agent.
+//
+// Whoever admits a request counts it first and looks at table and lease then; the
+// agent publishes first and lets count then. So one of the two sees the other.
+type Gate interface {
+	// Lease publishes until when requests may be admitted, zero for not at all. It
+	// reports whether one may have met the end of what was published before.
+	Lease(until time.Duration) (missed bool)
+	// Route publishes a table, and lets requests that wait look at it.
+	Route(Routing)
+	// Running counts the requests that run here for shards of which may is false.
+	// If there are any, their end must lead to a Look soon.
+	Running(may func(shardmap.Shard) bool) int
+	// Cut cuts those. It does not wait for their end.
+	Cut(why Cutting, may func(shardmap.Shard) bool)
+}
+
+// AgentOptions are the fixed facts of a process. None may be missing but Gateway.
+type AgentOptions struct {
+	Node shardmap.NodeID
+	// Server is the Raft server id, node/disk.
+	Server string
+	// Boot is on disk, and higher than those before (see Heartbeat).
+	Boot, Nonce uint64
+	Pace        Pace
+	// Timing is what it goes by as long as its log tells none.
+	Timing  Timing
+	Gateway bool
+
+	Gate Gate
+	// Term reads the node's Raft term anew at each call.
+	Term func() uint64
+	// Send hands a heartbeat to whoever leads. It must not block; what is lost is
+	// made up for by the next one.
+	Send func(Heartbeat)
+	// Raise takes a boot above known and the present one, on disk before it returns.
+	// If it cannot, the node is lost: it returns false, and nothing is sent any more.
+	Raise func(known uint64) (boot uint64, ok bool)
+}
+
+// Seen is what a node sees of itself at one look.
+type Seen struct {
+	// State is the newest of its own log.
+	State *State
+	// Unready is true until its app was checked once: till then it says nothing.
+	// Unhealthy reports that the app does not answer.
+	Unready, Unhealthy bool
+	// Leaving: it wants to own nothing. Parting: it is to admit and run nothing any
+	// more, and to say goodbye then. Neither is taken back.
+	Leaving, Parting bool
+	// Weight is its share in the map, above zero.
+	Weight uint32
+}
+
+// Cutting says why running requests are cut.
+type Cutting uint8
+
+// The causes.
+const (
+	CutLapsed   Cutting = iota + 1 // the lease ended a while ago (why 3)
+	CutDraining                    // their shards move, and the drain has lasted too long (rule 7)
+	CutBoot                        // the node takes a higher boot
+	CutGoodbye                     // the node leaves
+)
+
+var cuttingNames = [...]string{CutLapsed: "lease lost", CutDraining: "draining", CutBoot: "new boot", CutGoodbye: "goodbye"}
+
+// String returns the cause as metrics name it.
+func (c Cutting) String() string { return nameOf(cuttingNames[:], uint8(c), "Cutting") }
+
+// Verdict is what an answer means for the process that gets it.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// Ignored: it is none of this boot, or of a leader that is none any more.
+	Ignored Verdict = iota + 1
+	// Counted: a leader hears this node.
+	Counted
+	// Outbooted: a higher boot of this node is known, of another disk. It cuts what it
+	// runs and takes the next one. It is told once.
+	Outbooted
+	// RolledBack: this disk is an older image of itself, or a copy. The process must
+	// stop, and the disk must not be used any more.
+	RolledBack
+	// Duplicate: another process has this id. A restart meets that for a moment.
+	Duplicate
+	// Usurped: it has it for so long that the process must stop.
+	Usurped
+)
+
+// Agent is a node's own side of the protocol: it owns Holder and Follower, and
+// decides when the node admits, routes, drains, acknowledges and speaks. See Look
+// for the order of that. The zero Agent is not usable.
+type Agent struct {
+	o        AgentOptions
+	holder   *Holder
+	follower *Follower
+
+	nextBeat time.Duration
+	burst    int
+	echoTerm uint64        // of the last answer that counted
+	inForce  uint64        // the term of the lease in force at the last look; zero: there was none
+	draining int           // how many requests the present drain waits for
+	reboot   uint64        // a higher boot of this node that the leader knows; zero: none
+	refused  time.Duration // since when the leader refuses this node for another process; zero: it does not
+	parted   bool
+	stays    bool
+	current  bool
+}
+
+// NewAgent returns the agent of a process that begins now, before its first state.
+func NewAgent(o AgentOptions, now time.Duration) *Agent {
+	return &Agent{o: o, holder: NewHolder(o.Boot, now), follower: NewFollower(o.Node, o.Pace.DrainTimeout)}
+}
+
+// Look looks at everything that may have changed. It is due every 10 ms, and at once
+// after BeatNow and Answered, a new state, and the end of a request that Running
+// counted. now is the time at which the clock was read last; the agent reads none.
+//
+// The order is that of G1: what ends the lease or takes a shard is published before
+// anything is counted, counted before it is acknowledged, and acknowledged before
+// the leader hears of it.
+func (a *Agent) Look(now time.Duration, s Seen) {
+	a.holder.Tick(now)
+	if s.Parting || a.reboot != 0 {
+		a.holder.Void()
+	}
+	a.lease()
+	a.table(now, s.State)
+	if a.holder.CutDue(now) {
+		a.o.Gate.Cut(CutLapsed, nothing)
+	}
+	a.drain(now)
+	a.takeBoot()
+	a.part(s.Parting)
+	if now >= a.nextBeat && a.reboot == 0 && !s.Unready {
+		a.beat(now, s)
+	}
+}
+
+// nothing may run.
+func nothing(shardmap.Shard) bool { return false }
+
+// lease publishes the lease. One that comes back makes a new table, because that is
+// what waiting requests wait for.
+func (a *Agent) lease() {
+	until, held := a.holder.Until()
+	if !held {
+		until = 0
+	}
+	missed := a.o.Gate.Lease(until)
+	was := a.inForce
+	a.inForce = a.holder.Term()
+	switch {
+	case held && (was == 0 || missed):
+		a.route(a.follower.State())
+	case a.inForce != was && a.pauses(): // it matters whose lease it is, and that there is none
+		a.route(a.follower.State())
+	}
+	if !held && was != 0 {
+		a.burst, a.nextBeat = 0, 0 // ask at once: a busy machine looks like a pause
+	}
+}
+
+// pauses reports that no request is started without a lease, and whose lease it is
+// matters.
+func (a *Agent) pauses() bool { return a.follower.State().Timing().Pause == PauseCluster }
+
+func (a *Agent) route(s *State) {
+	a.o.Gate.Route(RoutingOf(a.o.Node, s, a.inForce, a.o.Gateway))
+}
+
+// table makes s what the node routes and drains by.
+func (a *Agent) table(now time.Duration, s *State) {
+	if s != a.follower.State() {
+		a.route(s)
+		a.follower.Applied(now, s)
+	}
+}
+
+// drain acknowledges once nothing runs for a shard that must not run here.
+func (a *Agent) drain(now time.Duration) {
+	e := a.follower.Draining()
+	if e == 0 {
+		return
+	}
+	a.draining = a.o.Gate.Running(a.follower.MayRun)
+	if a.draining == 0 {
+		a.follower.Drained(e)
+		a.nextBeat = 0
+		return
+	}
+	if a.follower.CutDue(now) {
+		a.o.Gate.Cut(CutDraining, a.follower.MayRun)
+	}
+}
+
+// takeBoot takes a higher boot once nothing of the present one runs: when the leader
+// hears of it, it takes that as the end of the old one.
+func (a *Agent) takeBoot() {
+	if a.reboot == 0 || !a.empty(CutBoot) {
+		return
+	}
+	if boot, ok := a.o.Raise(a.reboot); ok {
+		a.holder.Reboot(boot)
+		a.reboot, a.nextBeat = 0, 0
+	}
+}
+
+// part finds out whether the node may say goodbye: the leader gives its shards to
+// others at that word, so it must admit and run nothing any more.
+func (a *Agent) part(parting bool) {
+	if parting && !a.parted && a.empty(CutGoodbye) {
+		a.parted, a.nextBeat = true, 0
+	}
+}
+
+// empty reports that nothing runs here, and cuts what does.
+func (a *Agent) empty(why Cutting) bool {
+	if a.o.Gate.Running(nothing) == 0 {
+		return true
+	}
+	a.o.Gate.Cut(why, nothing)
+	return false
+}
+
+// beat sends a heartbeat. The lease that answers it counts from now. The echo is read
+// before the Raft term (why 6): the term then says that no newer one had begun when
+// the echoed answer was sent.
+func (a *Agent) beat(now time.Duration, s Seen) {
+	a.nextBeat = now + a.o.Pace.Heartbeat
+	number, echo := a.holder.Beat(now)
+	a.o.Send(Heartbeat{
+		Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
+		Term:    a.o.Term(),
+		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Running: uint32(a.draining), //nolint:gosec // requests fit
+		Weight: s.Weight, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway,
+	})
+}
+
+// Answered takes an answer. A Look must follow.
+func (a *Agent) Answered(now time.Duration, ans Answer) Verdict {
+	switch {
+	case ans.Boot != a.holder.Boot():
+		return Ignored
+	case ans.Refusal == RefusedBoot:
+		return a.outbooted(ans.Known)
+	case ans.Refusal == RefusedRollback:
+		return RolledBack
+	case ans.Refusal == RefusedDuplicate:
+		return a.duplicate(now, ans.Elsewhere)
+	}
+	if !a.holder.Answered(now, a.o.Term(), ans) {
+		return Ignored
+	}
+	a.refused, a.stays = 0, ans.MapStays
+	a.current = a.current || ans.OK
+	if ans.Term != a.echoTerm {
+		// A new leader grants nothing before it is shown an answer of its own, and
+		// what the old one granted is running out.
+		a.echoTerm, a.burst = ans.Term, 0
+		a.nextBeat = now
+	}
+	// Who holds a lease asks on too: it may be of a leader that is gone, and the new
+	// one not ready to grant yet.
+	if _, held := a.holder.Until(); (!held || ans.Serve <= 0) && !a.o.Gateway && a.burst < burstMost {
+		a.burst++
+		a.nextBeat = min(a.nextBeat, now+burstEvery)
+	}
+	return Counted
+}
+
+func (a *Agent) outbooted(known uint64) Verdict {
+	if a.reboot != 0 || known <= a.holder.Boot() {
+		return Ignored
+	}
+	a.reboot = known
+	return Outbooted
+}
+
+// duplicate notes that another process has this node's id; one that lasts is a mistake
+// of the operator's.
+func (a *Agent) duplicate(now time.Duration, elsewhere string) Verdict {
+	if elsewhere == "" {
+		return Ignored // it is gone, and its lease has to run out
+	}
+	if a.refused == 0 {
+		a.refused = now
+	}
+	if now-a.refused > 2*a.Timing().DeadAfter {
+		return Usurped
+	}
+	return Duplicate
+}
+
+// BeatNow makes the next Look send a heartbeat.
+func (a *Agent) BeatNow() { a.nextBeat = 0 }
+
+// Boot returns the boot under which the node sends heartbeats.
+func (a *Agent) Boot() uint64 { return a.holder.Boot() }
+
+// State returns the state that the node routes by.
+func (a *Agent) State() *State { return a.follower.State() }
+
+// Acked returns the last proposal that was acknowledged, Draining the one that the node
+// drains for, zero if none.
+func (a *Agent) Acked() shardmap.Epoch { return a.follower.Acked() }
+
+// Draining see Acked.
+func (a *Agent) Draining() shardmap.Epoch { return a.follower.Draining() }
+
+// LeaseLeft returns how much of the lease is left, zero without one.
+func (a *Agent) LeaseLeft(now time.Duration) time.Duration { return a.holder.Left(now) }
+
+// Timing is what the cluster goes by, as far as the node's log tells.
+func (a *Agent) Timing() Timing {
+	if s := a.follower.State(); s.Born() {
+		return s.Timing()
+	}
+	return a.o.Timing
+}
+
+// MapStays reports that nobody is left to take the shards of this node, which leaves.
+func (a *Agent) MapStays() bool { return a.stays }
+
+// Current reports that a leader has said that this node has the last map proposed: its
+// log is not far behind.
+func (a *Agent) Current() bool { return a.current }
