@@ -247,7 +247,7 @@ func mistakesOfTerms() []mistake {
 		},
 		{
 			name: "why 17: a barrier that is refused is not tried again", mix: mixCalled("lone"), caught: "progress",
-			edits: in("turn.go", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n		if PLANTED {\n			t.again = 0\n		}\n"),
+			edits: in("turn.go", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n		if PLANTED {\n			t.again = -1\n		}\n"),
 		},
 		{
 			name: "why 17: a leader whom nobody follows is done", mix: mixCalled("lone"), caught: "progress",

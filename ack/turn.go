@@ -37,7 +37,7 @@ type Turn struct {
 	told   *State
 	voters []string
 	tries  int           // of the barrier
-	again  time.Duration // when it is tried again; zero: it is under way, or applied
+	again  time.Duration // when the next is due; negative: one is under way, or applied
 	out    []Effect
 }
 
@@ -74,8 +74,8 @@ func (t *Turn) Take(m Message) []Effect {
 		m = b
 	}
 	t.step(m)
-	if t.again != 0 && t.o.Clock() >= t.again {
-		t.again = 0
+	if t.again >= 0 && t.o.Clock() >= t.again {
+		t.again = -1
 		t.tries++
 		t.out = append(t.out, Barrier{Try: t.tries})
 	}

@@ -39,6 +39,7 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	}
 	generation := func() uint64 { return a.router.Table().Generation() }
 
+	a.look()
 	first := generation()
 	renew(beat())
 	if !a.router.leased() || generation() != first+1 {
