@@ -3,7 +3,6 @@ package ack_test
 import (
 	"errors"
 	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -205,8 +204,8 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			if ok {
 				w.sawReply(l, h, from.at, e.Answer)
 			}
-			if e.Refusal == 0 { // a heartbeat that counts voids evidence
-				maps.DeleteFunc(l.taken, func(h *host, _ bool) bool { return h.id == e.To })
+			if e.Refusal == 0 {
+				delete(l.taken, from.host) // a heartbeat that counts voids evidence
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:
