@@ -213,3 +213,28 @@ func TestStickyCookieIsSecureUnderTLS(t *testing.T) {
 		}
 	}
 }
+
+// A path that has no such segment carries no key: it is not the last one's, nor that of
+// the route's prefix.
+func TestPathsThatEndBeforeTheirKeyHaveNone(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
+		o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"path:3"}, Routes: []proxy.KeyRoute{{Prefix: "/rooms", Sources: []string{"path:2"}}}})
+	})
+	c := n.dial()
+	for target, key := range map[string]string{
+		"/": "", "/a": "", "/a/b": "", "/a/b/": "", "/a/b?c=/c": "", "/rooms": "", "/rooms/": "", "*": "",
+		"/a/b/c": "c", "/a/b/c/": "c", "/a/b/c/d": "c", "/rooms/r": "r",
+	} {
+		method := "GET"
+		if target == "*" {
+			method = "OPTIONS"
+		}
+		c.send("%s %s HTTP/1.1\r\nHost: h\r\n\r\n", method, target)
+		res, body := c.answer(method)
+		if key == "" {
+			wantStatus(t, res, body, 400, "no-key")
+		} else if got := res.Header.Get("Saw-Shardway-Key"); got != key {
+			t.Errorf("%s: %d %s, key %q, want %q", target, res.StatusCode, body, got, key)
+		}
+	}
+}
