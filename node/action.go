@@ -31,7 +31,7 @@ func (n *Node) Do(ctx context.Context, a admin.Action) error {
 }
 
 // do carries an action out on the leader.
-func (l *leading) do(ctx context.Context, a admin.Action) error {
+func (l *leadership) do(ctx context.Context, a admin.Action) error {
 	l.log.Info().Stringer("action", a.Verb).Str("node", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Msg("action asked for")
 	switch a.Verb {
 	case admin.StepDown:
@@ -47,7 +47,7 @@ func (l *leading) do(ctx context.Context, a admin.Action) error {
 
 // remove takes a node out of the configuration for good. One that still runs is
 // refused: it would be added again at once.
-func (l *leading) remove(ctx context.Context, a admin.Action) error {
+func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 	voters, others := l.n.servers()
 	server := serverOf(slices.Concat(voters, others), a.Node)
 	s := l.n.fsm.state.Load()
@@ -82,7 +82,7 @@ func (l *leading) remove(ctx context.Context, a admin.Action) error {
 
 // letGo takes the server of a node that stops out of the configuration, if that
 // leaves enough voters; else it stays a member, which is no error.
-func (l *leading) letGo(ctx context.Context, from, server string) error {
+func (l *leadership) letGo(ctx context.Context, from, server string) error {
 	if nodeOf(server) != from {
 		return fmt.Errorf("%w: node %q asks for server %q", admin.ErrRefused, from, server)
 	}
@@ -115,7 +115,7 @@ func await(ctx context.Context, f func() error) error {
 }
 
 // tell gives the loop a message and waits until it has taken it.
-func (l *leading) tell(ctx context.Context, m ack.Message) {
+func (l *leadership) tell(ctx context.Context, m ack.Message) {
 	select {
 	case l.messages <- m:
 	case <-l.done:
@@ -142,7 +142,7 @@ func (n *Node) leader() string {
 }
 
 // leadership returns the leadership that others may be told of, or nil.
-func (n *Node) leadership() *leading {
+func (n *Node) leadership() *leadership {
 	if n.raft.CutOff() {
 		return nil
 	}

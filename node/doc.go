@@ -6,7 +6,8 @@
 //	                            └── heartbeats ──► leading ───┘ └──► link ──► leader
 //
 // One goroutine each owns what changes: the agent owns Holder and Follower and
-// alone swaps the routing table; leading owns the ack.Leader for one Raft term.
+// alone swaps the routing table; leading owns the ack.Leader for one Raft term, and
+// others reach it by a leadership.
 // The request path reads three atomics of the router and takes no lock.
 //
 // New checks and builds, Run starts everything, and stops it in the opposite

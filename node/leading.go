@@ -6,49 +6,26 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"shardway/ack"
 	"shardway/node/consensus"
 	"shardway/node/lineage"
-	"shardway/shardmap"
 )
 
-// leading runs one leadership: it owns the ack.Leader of one Raft term. One
+// leading is the goroutine that runs a leadership: it alone has the ack.Leader. One
 // runs at a time; the next begins after the last has returned.
 type leading struct {
-	n    *Node
-	raft *consensus.Raft
-	log  zerolog.Logger
-	term uint64
+	*leadership
 	// cluster is the id of the one that this leadership makes if there is none.
 	cluster string
-
-	beats    chan inbound               // unbuffered
-	own      chan inbound               // cap 1: this node's own newest heartbeat
-	messages chan ack.Message           // unbuffered
-	views    chan chan []ack.MemberView // unbuffered
-	retimes  chan retiming              // unbuffered
-	done     chan struct{}              // closed when the loop has ended
-
-	turn *ack.Turn
+	turn    *ack.Turn
 }
 
 func newLeading(n *Node, term uint64) *leading {
-	return &leading{
-		n: n, raft: n.raft, term: term, cluster: lineage.New(),
-		log:      n.log.With().Uint64("term", term).Logger(),
-		beats:    make(chan inbound),
-		own:      make(chan inbound, 1),
-		messages: make(chan ack.Message),
-		views:    make(chan chan []ack.MemberView),
-		retimes:  make(chan retiming),
-		done:     make(chan struct{}),
-		turn: ack.NewTurn(ack.TurnOptions{
-			Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing},
-			Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load,
-		}),
-	}
+	turn := ack.NewTurn(ack.TurnOptions{
+		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing},
+		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load,
+	})
+	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn}
 }
 
 // run leads until ctx ends or the term is over.
@@ -56,7 +33,7 @@ func (l *leading) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer close(l.done)
-	l.n.asks.Go(func() { l.n.keep(ctx, l) })
+	l.n.asks.Go(func() { l.n.keep(ctx, l.leadership) })
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
 	l.take(ctx, ack.Tick{}, nil)
@@ -161,26 +138,4 @@ func (l *leading) note(e ack.Noted) {
 	case ack.NoteBack:
 		l.log.Info().Str("node", string(e.Node)).Msg("node heard again")
 	}
-}
-
-// view returns what the leader knows of the nodes, and false once it does not
-// lead any more.
-func (l *leading) view(ctx context.Context) ([]ack.MemberView, bool) {
-	v := make(chan []ack.MemberView, 1)
-	select {
-	case l.views <- v:
-		return <-v, true
-	case <-l.done:
-	case <-ctx.Done():
-	}
-	return nil, false
-}
-
-// viewOf returns the view of one node.
-func viewOf(views []ack.MemberView, node string) (ack.MemberView, bool) {
-	i := slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(node) })
-	if i < 0 {
-		return ack.MemberView{HeardAgo: -1, Silent: true}, false
-	}
-	return views[i], true
 }

@@ -60,7 +60,7 @@ type Node struct {
 	directory    atomic.Pointer[endpoints.Directory]
 	addrs        atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
 	inRaft       atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
-	leading      atomic.Pointer[leading]
+	leading      atomic.Pointer[leadership]
 	asks         sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
 	ownAnswers   chan ack.Answer // cap 1: the newest answer of the own leader loop
 	rotation     *rotation.Rotation
@@ -266,7 +266,7 @@ func (n *Node) watchCluster(s *ack.State) {
 func (n *Node) refused(node string, gone suspect, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
 		n.tellLeading(ack.Evidence{Node: shardmap.NodeID(node), Boot: gone.boot, Nonce: gone.nonce, Began: began})
-		return began < l.turn.Began() // then that said nothing
+		return began < l.began // then that said nothing
 	}
 	n.campaign(node)
 	return false

@@ -59,7 +59,7 @@ func (n *Node) openRoster() {
 }
 
 // keep keeps Raft's configuration while l leads.
-func (n *Node) keep(ctx context.Context, l *leading) {
+func (n *Node) keep(ctx context.Context, l *leadership) {
 	roster.NewKeeper(roster.KeeperOptions{
 		Raft: n.raft, Gossip: n.gossip, Heard: l.view,
 		State: func() roster.State { return n.fsm.state.Load() },

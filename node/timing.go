@@ -77,7 +77,7 @@ type retimed struct {
 }
 
 // retime changes the timing on the leader, and returns when that is in force here.
-func (l *leading) retime(ctx context.Context, change admin.Timing, by string) (admin.TimingState, error) {
+func (l *leadership) retime(ctx context.Context, change admin.Timing, by string) (admin.TimingState, error) {
 	s := l.n.fsm.state.Load()
 	if !s.Born() {
 		return admin.TimingState{}, fmt.Errorf("%w: there is no cluster yet", admin.ErrRefused)
@@ -112,7 +112,7 @@ func (l *leading) retime(ctx context.Context, change admin.Timing, by string) (a
 }
 
 // retiming asks the leader's loop for the entry of a change.
-func (l *leading) retiming(ctx context.Context, t ack.Timing) ([]byte, error) {
+func (l *leadership) retiming(ctx context.Context, t ack.Timing) ([]byte, error) {
 	answer := make(chan retimed, 1)
 	select {
 	case l.retimes <- retiming{t, answer}:

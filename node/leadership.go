@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/node/consensus"
+	"shardway/shardmap"
+)
+
+// leadership is one Raft term that this node leads, as others may use it: they ask
+// its goroutine, leading, over channels, and what they do at the leader they do
+// through Raft. Its methods may be called from any goroutine.
+type leadership struct {
+	n    *Node
+	raft *consensus.Raft
+	log  zerolog.Logger
+	term uint64
+	// began is when, by the node's clock: a redial that began before shows nothing.
+	began time.Duration
+
+	beats    chan inbound               // unbuffered
+	own      chan inbound               // cap 1: this node's own newest heartbeat
+	messages chan ack.Message           // unbuffered
+	views    chan chan []ack.MemberView // unbuffered
+	retimes  chan retiming              // unbuffered
+	done     chan struct{}              // closed when the goroutine has ended
+}
+
+func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
+	return &leadership{
+		n: n, raft: n.raft, term: term, began: began,
+		log:      n.log.With().Uint64("term", term).Logger(),
+		beats:    make(chan inbound),
+		own:      make(chan inbound, 1),
+		messages: make(chan ack.Message),
+		views:    make(chan chan []ack.MemberView),
+		retimes:  make(chan retiming),
+		done:     make(chan struct{}),
+	}
+}
+
+// view returns what the leader knows of the nodes, and false once it does not
+// lead any more.
+func (l *leadership) view(ctx context.Context) ([]ack.MemberView, bool) {
+	v := make(chan []ack.MemberView, 1)
+	select {
+	case l.views <- v:
+		return <-v, true
+	case <-l.done:
+	case <-ctx.Done():
+	}
+	return nil, false
+}
+
+// viewOf returns the view of one node.
+func viewOf(views []ack.MemberView, node string) (ack.MemberView, bool) {
+	i := slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(node) })
+	if i < 0 {
+		return ack.MemberView{HeardAgo: -1, Silent: true}, false
+	}
+	return views[i], true
+}
