@@ -36,7 +36,7 @@ func TestEveryMistakeIsCaught(t *testing.T) {
 		t.Skip("builds the package with mistakes")
 	}
 	overlay := plantAll(t)
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-tags=planted", "-overlay="+overlay, "-run=^TestPlanted$", "-v", "-count=1", "-timeout=20m", ".", "-sim.mistake="+*simMistake)
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-tags=planted", "-overlay="+overlay, "-run=^TestPlanted$", "-v", "-count=1", "-timeout=20m", ".", "-sim.mistake="+*simMistake, fmt.Sprintf("-sim.caught=%v", *simCaught))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
