@@ -30,16 +30,30 @@ func TestSlowBodyHoldsUpNoCutOfAHandler(t *testing.T) {
 					c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel")
 					until(t, "it runs", func() bool { return owner.running.Load() == 1 })
 					want := "draining"
-					if why == "draining" {
-						owner.Cut(func(shardmap.Shard) bool { return true }, why)
-					} else {
-						owner.CutUpstream(why)
-						want = "upstream-broken"
+					cut := func() { owner.Cut(func(shardmap.Shard) bool { return true }, why) }
+					if why != "draining" {
+						cut, want = func() { owner.CutUpstream(why) }, "upstream-broken"
 					}
-					until(t, "the count falls", func() bool { return owner.running.Load() == 0 })
+					// What is cut before its body is read goes again, for here nothing refuses
+					// it: so it is cut until it is answered.
+					answered, over := make(chan struct{}), make(chan struct{})
+					go func() {
+						defer close(over)
+						for {
+							cut()
+							select {
+							case <-answered:
+								return
+							case <-time.After(time.Millisecond):
+							}
+						}
+					}()
 					res, body := c.answer("POST")
+					close(answered)
+					<-over
 					wantStatus(t, res, body, 502, want)
 					c.closed()
+					until(t, "the count falls", func() bool { return owner.running.Load() == 0 })
 				})
 			}
 		}
