@@ -166,8 +166,9 @@ func (t *seat) judge(ctx *fasthttp.RequestCtx) (failed string) {
 	res.SkipBody = false
 	stream := res.BodyStream()
 	switch {
-	case stream == nil:
+	case stream == nil && (len(res.Body()) > 0 || !t.c.req.IsHead()):
 		res.Header.SetContentLength(len(res.Body()))
+	case stream == nil: // to HEAD the handler may say how long the body of a GET is
 	case res.Header.ContentLength() < 0:
 		res.Header.SetContentLength(-1)
 	}
@@ -285,10 +286,21 @@ func (t *seat) closeStream(ctx *fasthttp.RequestCtx) {
 	_ = t.response(ctx).CloseBodyStream()
 }
 
+// errTarget refuses a target that fasthttp cannot read.
+var errTarget = h1.NewError(400, "the app's server cannot read the target")
+
 // fill gives the request the body: whole, or for who takes streams one to read.
 // Trailers are left out: fasthttp would put them among the headers.
 func (t *seat) fill(ctx *fasthttp.RequestCtx) error {
 	c, r := t.c, &ctx.Request
+	if target := r.Header.RequestURI(); bytes.HasPrefix(target, []byte("//")) {
+		// fasthttp takes what follows for the host if there is a :// in it too; the key
+		// may be of the judged one.
+		whole := slices.Concat([]byte("http://"), r.Header.Host(), target)
+		if err := ctx.URI().Parse(nil, whole); err != nil {
+			return errTarget
+		}
+	}
 	switch body := &c.req.Body; {
 	case body.Kind() == h1.NoBody:
 	case c.up.whole():

@@ -57,6 +57,7 @@ func TestHandlerGetsTheJudgedRequest(t *testing.T) {
 				{"trailers stay behind", "POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: alice\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nSaw-Key: eve\r\n\r\n", "POST /x h 1 x"},
 				{"long", "POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: alice\r\nContent-Length: 307200\r\n\r\n" + long, "POST /x h 307200 " + long},
 				{"a long head", "GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: alice\r\nLong: " + long[:40000] + "\r\n\r\n", "GET /x h 0 "},
+				{"a host in the path", "GET //eve/x?u=://y HTTP/1.1\r\nHost: h\r\nX-Shard-Key: alice\r\n\r\n", "GET //eve/x?u=://y h 0 "},
 				{"forged", "GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: alice\r\nShardway-Epoch: 99\r\n\r\n", "GET /x h 0 "},
 			} {
 				c.send("%s", tc.request)
@@ -172,6 +173,27 @@ func TestHandlersAnswerGoesOut(t *testing.T) {
 				c.send("HEAD %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", tc.path)
 				if res, body := c.answer("HEAD"); res.StatusCode != tc.status || body != "" {
 					t.Fatalf("HEAD %s: %s %.100q", tc.path, res.Status, body)
+				}
+			}
+		})
+	}
+}
+
+// To HEAD a handler says how long the body of a GET would be, and may have none.
+func TestHandlerSaysToHeadHowLongABodyIs(t *testing.T) {
+	for way, start := range handlerWays() {
+		t.Run(way, func(t *testing.T) {
+			n, _ := start(t, func(ctx *fasthttp.RequestCtx) {
+				if string(ctx.Path()) == "/sized" {
+					ctx.Response.SkipBody = true
+					ctx.Response.Header.SetContentLength(1000)
+				}
+			})
+			c := n.dial()
+			for path, want := range map[string]int64{"/sized": 1000, "/unsized": -1} {
+				c.send("HEAD %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", path)
+				if res, _ := c.answer("HEAD"); res.StatusCode != 200 || res.ContentLength != want {
+					t.Errorf("%s: %s, Content-Length %d, want %d", path, res.Status, res.ContentLength, want)
 				}
 			}
 		})
