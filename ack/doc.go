@@ -12,8 +12,14 @@
 // because they must decide in one step: from the step that submits a commit on,
 // a lease needs an acknowledgement of that very map.
 //
+// Turn is the loop of a Leader without its waiting: it looks at the log before what
+// was learnt after it, reads term and voters before each message, and tries the
+// barrier again until Raft takes it.
+//
 // Follower tells what its node must stop, drain and acknowledge. Holder keeps
-// the node's lease. Every node runs both, the leader's node too.
+// the node's lease. Agent owns both, and does what they call for in the one order
+// that keeps G1: lease, table, drain, acknowledge, speak. Every node runs one, the
+// leader's node too. Routing is what a state routes.
 //
 //	             Heard, Tick, Applied …             heartbeats, answers
 //	Leader  ──►  Step(now, Message) []Effect   ◄──►  Holder, Follower

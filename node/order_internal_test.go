@@ -1,0 +1,130 @@
+package node
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+	"shardway/peer"
+	"shardway/proxy"
+	"shardway/queue"
+	"shardway/shardmap"
+)
+
+// A heartbeat says: when that answer was sent, no newer term had begun here. It is
+// true only if the echo is read before the term: an answer that comes between the two
+// may have been sent after this node voted for another leader.
+func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
+	clock := new(clock.Manual)
+	clock.Advance(time.Hour)
+	state := ack.NewState()
+	a := &agent{
+		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), router: newRouter("a", 4, clock, nil),
+		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true },
+	}
+	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
+	term, sent, late := uint64(4), ack.Heartbeat{}, false
+	a.machine = ack.NewAgent(ack.AgentOptions{
+		Node: "a", Server: "a/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: a,
+		Term: func() uint64 {
+			if late {
+				late = false
+				a.answer(ack.Answer{Term: 4, Number: 8, Boot: 1, Beat: 1})
+			}
+			return term
+		},
+		Send: func(hb ack.Heartbeat) { sent = hb },
+	}, clock.Precise())
+	a.machine.BeatNow()
+	a.look()
+	a.answer(ack.Answer{Term: 4, Number: 7, Boot: 1, Beat: 1})
+	late = true
+	a.machine.BeatNow()
+	a.look()
+	if sent.Echo != (ack.Echo{Term: 4, Number: 7}) || sent.Term != 4 {
+		t.Errorf("echo %+v in term %d; the answer that came while the term was read must not be echoed yet", sent.Echo, sent.Term)
+	}
+	term = 5 // it voted for another
+	a.machine.BeatNow()
+	a.look()
+	if sent.Term != 5 {
+		t.Errorf("the heartbeat names term %d, Raft is in 5", sent.Term)
+	}
+}
+
+// raftOf is a Raft that has a term and one voter.
+type raftOf struct{ term uint64 }
+
+func (r raftOf) Term() uint64   { return r.term }
+func (raftOf) Voters() []string { return []string{"a/d"} }
+
+// A redial that found nobody before this node was elected says nothing about a process
+// that began since, with a lease of the leader before. It must be tried again, and only
+// then counts.
+func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &Node{o: Options{Clock: clock.Virtual()}}
+		var dialled []time.Duration
+		n.port = peer.New(peer.Options{
+			Node: "a", Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Log: zerolog.Nop(),
+			Lookup: func(string) (string, bool) { return "b:1", true },
+			Dial: func(context.Context, string) (net.Conn, error) {
+				dialled = append(dialled, n.o.Clock.Precise())
+				time.Sleep(50 * time.Millisecond)
+				return nil, syscall.ECONNREFUSED
+			},
+		})
+		n.suspects = newSuspects(n.port, n.o.Clock, n.refused)
+		n.suspects.ctx = t.Context()
+		time.Sleep(time.Second)
+		n.suspects.broke("b", suspect{boot: 1, nonce: 9})
+		time.Sleep(20 * time.Millisecond) // in the middle of the dial
+		l := &leading{n: n, term: 1, messages: make(chan ack.Message), done: make(chan struct{})}
+		l.turn = ack.NewTurn(ack.TurnOptions{
+			Leader: ack.LeaderOptions{Server: "a/d", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
+			Raft:   raftOf{1}, Clock: n.o.Clock.Precise, Newest: ack.NewState,
+		})
+		elected := n.o.Clock.Precise()
+		n.leading.Store(l)
+		counts := false
+		for wait := time.After(5 * time.Second); !counts; {
+			select {
+			case m := <-l.messages:
+				l.turn.Take(m)
+			case <-wait:
+				t.Fatalf("dialled at %v, elected at %v: no evidence", dialled, elected)
+			}
+			v, _ := viewOf(l.turn.View(), "b")
+			counts = v.Crashed
+		}
+		if last := dialled[len(dialled)-1]; last < elected {
+			t.Errorf("evidence of a dial that began %v before the election", elected-last)
+		}
+		close(l.done)
+		n.suspects.wait()
+	})
+}
+
+// HearAs returns what has this node's present leadership hear a node's next heartbeat,
+// also once that is over, and tells for how long it then lets it serve.
+func (n *Node) HearAs(node shardmap.NodeID) func() time.Duration {
+	l := n.leading.Load()
+	return func() time.Duration {
+		v, _ := viewOf(l.turn.View(), string(node))
+		hb, serve := v.Heartbeat, time.Duration(0)
+		hb.Number++
+		for _, e := range l.turn.Take(ack.Heard{Heartbeat: hb, From: v.From}) {
+			if r, ok := e.(ack.Reply); ok {
+				serve = r.Serve
+			}
+		}
+		return serve
+	}
+}

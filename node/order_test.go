@@ -1,0 +1,26 @@
+package node_test
+
+import (
+	"testing"
+
+	"shardway/admin"
+	"shardway/shardmap"
+)
+
+// A leader learns from its own Raft server that it may be none any more, before each
+// message: a heartbeat that it hears after it voted for another gets no lease, also
+// where its loop has not noticed yet.
+func TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		old, other := w.leader(), w.follower()
+		hears := old.node.HearAs(shardmap.NodeID(other.name))
+		if err := other.node.Do(w.t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
+			w.t.Fatalf("Do(step-down) = %v, want nil", err)
+		}
+		w.until("its leadership is over", func() bool { return !old.node.Leads() })
+		if serve := hears(); serve > 0 {
+			w.t.Errorf("it lets %s serve for %v", other.name, serve)
+		}
+	})
+}
