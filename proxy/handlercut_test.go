@@ -27,8 +27,13 @@ func TestSlowBodyHoldsUpNoCutOfAHandler(t *testing.T) {
 						}
 					}, func(o *proxy.Options) { o.HandlerStreams = streams })
 					c := n.dial()
-					c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel")
-					until(t, "it runs", func() bool { return owner.running.Load() == 1 })
+					c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
+					for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} { // it is being read
+						if line, err := c.r.ReadString('\n'); err != nil || line != want {
+							t.Fatalf("%q, %v, want %q", line, err, want)
+						}
+					}
+					c.send("5\r\nhel")
 					want := "draining"
 					cut := func() { owner.Cut(func(shardmap.Shard) bool { return true }, why) }
 					if why != "draining" {
