@@ -118,7 +118,6 @@ type Agent struct {
 	burst    int
 	echoTerm uint64        // of the last answer that counted
 	inForce  uint64        // the term of the lease in force at the last look; zero: there was none
-	draining int           // how many requests the present drain waits for
 	reboot   uint64        // a higher boot of this node that the leader knows; zero: none
 	refused  time.Duration // since when the leader refuses this node for another process; zero: it does not
 	parted   bool
@@ -202,8 +201,7 @@ func (a *Agent) drain(now time.Duration) {
 	if e == 0 {
 		return
 	}
-	a.draining = a.o.Gate.Running(a.follower.MayRun)
-	if a.draining == 0 {
+	if a.o.Gate.Running(a.follower.MayRun) == 0 {
 		a.follower.Drained(e)
 		a.nextBeat = 0
 		return
@@ -251,7 +249,7 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 	a.o.Send(Heartbeat{
 		Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
 		Term:    a.o.Term(),
-		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Running: uint32(a.draining), //nolint:gosec // requests fit
+		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
 		Weight: s.Weight, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway,
 	})
 }

@@ -31,8 +31,9 @@ type Heartbeat struct {
 	// Applied is the committed epoch the node has applied; Acked the last
 	// proposal in the log that this boot has applied and drained for.
 	Applied, Acked shardmap.Epoch
-	// Running counts the requests it still drains.
-	Running uint32
+	// Every is the time between two heartbeats of the node, to the millisecond: a
+	// timing must fit it.
+	Every time.Duration
 	// Weight is the node's share in the map.
 	Weight uint32
 	// Unhealthy reports that its app does not answer, Leaving that it wants to
@@ -103,7 +104,7 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w := writer{b: []byte{codecVersion}}
 	w.text(string(h.Node))
 	w.text(h.Server)
-	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Running), uint64(h.Weight)} {
+	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight)} {
 		w.uint(v)
 	}
 	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway))
@@ -119,7 +120,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		Boot: r.uint(1, maxUint), Nonce: r.uint(0, maxUint), Number: r.uint(1, maxUint),
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
 		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
-		Running: uint32(r.uint(0, maxUint32)), Weight: uint32(r.uint(1, maxWeight)),
+		Every: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
 	}
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")

@@ -101,6 +101,28 @@ func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 	})
 }
 
+// The bounds are those of all nodes, not of the leader alone: one with a slower
+// heartbeat would have lost its lease at each lost packet.
+func TestTimingMustFitTheSlowestHeartbeat(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) {
+			if o.Dir.Node() == "b" {
+				o.Pace.Heartbeat = 125 * time.Millisecond
+			}
+		}
+		w.start("a")
+		w.start("b")
+		w.untilSettled("a", "b")
+		for _, p := range w.running() {
+			_, err := p.node.Retime(w.t.Context(), admin.Timing{Lease: "450ms"}, "test")
+			const want = `lease = "450ms" breaks heartbeat ≤ lease / 4 (125ms ≤ 112.5ms)`
+			if !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "of node b") {
+				w.t.Errorf("%s: %v, want %s, and whose heartbeat that is", p.name, err, want)
+			}
+		}
+	})
+}
+
 // A leader that was just elected says that, and not that somebody changed something;
 // and the log tells of what was done, not of what was asked for and refused.
 func TestRefusalOfANewLeaderSaysSo(t *testing.T) {

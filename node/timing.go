@@ -82,9 +82,10 @@ func (l *leadership) retime(ctx context.Context, change admin.Timing, by string)
 	if !s.Born() {
 		return admin.TimingState{}, fmt.Errorf("%w: there is no cluster yet", admin.ErrRefused)
 	}
-	want, err := changed(s.Timing(), change, l.n.o.Pace.Heartbeat)
+	slowest, at := l.slowest(ctx)
+	want, err := changed(s.Timing(), change, slowest)
 	if err != nil {
-		return admin.TimingState{}, err
+		return admin.TimingState{}, fmt.Errorf("%w (heartbeat is %s, of node %s)", err, bounds.Short(slowest), at)
 	}
 	entry, err := l.retiming(ctx, want)
 	if want == s.Timing() {
@@ -109,6 +110,19 @@ func (l *leadership) retime(ctx context.Context, change admin.Timing, by string)
 	t := stateOf(s)
 	t.BeforeCounts = bounds.Short(max(want.DeadAfter, was.Timing().DeadAfter))
 	return t, nil
+}
+
+// slowest returns the longest heartbeat of the nodes that this leader hears, and
+// whose it is.
+func (l *leadership) slowest(ctx context.Context) (every time.Duration, node string) {
+	every, node = l.n.o.Pace.Heartbeat, string(l.n.self)
+	heard, _ := l.view(ctx)
+	for _, v := range heard {
+		if v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Every > every {
+			every, node = v.Heartbeat.Every, string(v.Node)
+		}
+	}
+	return every, node
 }
 
 // retiming asks the leader's loop for the entry of a change.
