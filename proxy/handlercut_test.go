@@ -25,7 +25,7 @@ func TestSlowBodyHoldsUpNoCutOfAHandler(t *testing.T) {
 						if _, err := io.Copy(io.Discard, ctx.RequestBodyStream()); err == nil {
 							t.Error("half a body looks whole")
 						}
-					}, func(o *proxy.Options) { o.HandlerStreams = streams })
+					}, func(o *proxy.Options) { o.HandlerStreams, o.MinBodyRate = streams, -1 })
 					c := n.dial()
 					c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
 					for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} { // it is being read
