@@ -80,7 +80,8 @@ type Config struct {
 	QueueBytes                                     int64
 	QueueWait                                      time.Duration
 	BodyBuffer                                     int64
-	MaxHead, MaxHeadTotal, MaxURI, MaxBody         int64
+	MaxHead, MaxHeadTotal, MaxURI                  int64
+	MaxBody, MaxBodyTotal                          int64
 	MaxHeaders, MaxConns                           int
 	HeadTimeout, IdleTimeout                       time.Duration
 	MinBodyRate                                    int64
