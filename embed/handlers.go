@@ -2,6 +2,7 @@ package embed
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -18,57 +19,81 @@ import (
 // ErrNoHijack is what a handler gets that wants to take its connection over.
 var ErrNoHijack = errors.New("embed: the connection is the node's and cannot be taken over: an app that upgrades connections runs behind a node (--upstream)")
 
-// HTTP makes an http.Handler the app, by fasthttp's adaptor. The context of its requests
-// is their RequestCtx, so it ends when Done says. The request counts as running until
-// the handler has returned, also one that streams by http.Flusher. A body is read whole
-// before it is called.
+// HTTP makes an http.Handler the app, by fasthttp's adaptor. The request counts as
+// running until the handler has returned, also one that streams by http.Flusher, and its
+// context ends then, or when the Done of its RequestCtx says. With Config.StreamBodies a
+// long body is read as it comes, and no more of it once the answer has begun to leave.
 func HTTP(h http.Handler) fasthttp.RequestHandler {
-	inner := fasthttpadaptor.NewFastHTTPHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, ok := r.Context().(*fasthttp.RequestCtx)
-		if !ok {
-			h.ServeHTTP(w, r)
-			return
-		}
-		task := proxy.Begin(ctx)
-		defer task.End()
-		defer func() {
-			switch v := recover(); v {
-			case nil:
-			case http.ErrAbortHandler:
-				task.Break()
-			default:
-				task.Panicked(v)
-			}
-		}()
-		own, err := owned(r)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		h.ServeHTTP(&response{ResponseWriter: w}, own)
-	}))
 	return func(ctx *fasthttp.RequestCtx) {
-		if stream := ctx.RequestBodyStream(); stream != nil {
-			body, err := io.ReadAll(stream)
-			if err != nil {
-				return // the node knows, and answers
-			}
-			ctx.Request.SetBody(body)
+		target, err := url.ParseRequestURI(string(ctx.RequestURI()))
+		if err != nil {
+			ctx.Error(err.Error(), fasthttp.StatusBadRequest)
+			return
 		}
-		inner(ctx)
+		c := &call{h: h, ctx: ctx, target: target}
+		if stream := ctx.RequestBodyStream(); stream != nil {
+			c.body, c.length = stream, int64(max(ctx.Request.Header.ContentLength(), -1))
+			ctx.Request.ResetBody() // else the adaptor reads it whole, however long
+		}
+		fasthttpadaptor.NewFastHTTPHandlerFunc(c.serve)(ctx)
 	}
+}
+
+// call is one request for an http.Handler.
+type call struct {
+	h      http.Handler
+	ctx    *fasthttp.RequestCtx
+	target *url.URL
+	body   io.Reader // nil: the adaptor's
+	length int64     // of body; -1: unknown
+}
+
+// serve runs the handler, in a goroutine of the adaptor's.
+func (c *call) serve(w http.ResponseWriter, r *http.Request) {
+	task := proxy.Begin(c.ctx)
+	defer task.End()
+	defer func() {
+		switch v := recover(); v {
+		case nil:
+		case http.ErrAbortHandler:
+			task.Break()
+		default:
+			task.Panicked(v)
+		}
+	}()
+	told := c.ctx.Done()
+	ctx, end := context.WithCancel(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx))
+	defer end()
+	go func() { // ends with the handler
+		select {
+		case <-told:
+			end()
+		case <-ctx.Done():
+		}
+	}()
+	own := owned(ctx, r, c.target)
+	if c.body != nil {
+		own.Body, own.ContentLength = io.NopCloser(c.body), c.length
+	}
+	c.h.ServeHTTP(&response{ResponseWriter: w}, own)
+}
+
+type requestKey struct{}
+
+// RequestCtx returns what a request of HTTP is to fasthttp, for Go; nil if the context is
+// none of such a request. It is lent until the request is over.
+func RequestCtx(ctx context.Context) *fasthttp.RequestCtx {
+	c, _ := ctx.Value(requestKey{}).(*fasthttp.RequestCtx)
+	return c
 }
 
 // owned returns the request with strings of its own. Those that the adaptor makes are
 // the memory of the RequestCtx, which has another request in it soon: a handler that
-// keeps one, as a key of a map, would find it changed.
-func owned(r *http.Request) (*http.Request, error) {
-	own := r.WithContext(r.Context())
+// keeps one, as a key of a map, would find it changed. Its context is ctx.
+func owned(ctx context.Context, r *http.Request, target *url.URL) *http.Request {
+	own := r.WithContext(ctx)
 	own.Method, own.Proto, own.Host, own.RequestURI = strings.Clone(r.Method), strings.Clone(r.Proto), strings.Clone(r.Host), strings.Clone(r.RequestURI)
-	var err error
-	if own.URL, err = url.ParseRequestURI(own.RequestURI); err != nil {
-		return nil, err
-	}
+	own.URL = target
 	own.Header = make(http.Header, len(r.Header))
 	for name, values := range r.Header {
 		kept := make([]string, len(values))
@@ -77,11 +102,19 @@ func owned(r *http.Request) (*http.Request, error) {
 		}
 		own.Header[strings.Clone(name)] = kept
 	}
-	return own, nil
+	return own
 }
 
 // response is what the handler writes to.
 type response struct{ http.ResponseWriter }
+
+// WriteHeader passes over what is no last answer: there is no way for hints.
+func (r *response) WriteHeader(status int) {
+	if status < 200 && status >= 100 && status != http.StatusSwitchingProtocols {
+		return
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
 
 // Flush sends what there is.
 func (r *response) Flush() {
