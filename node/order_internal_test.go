@@ -86,22 +86,22 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 		time.Sleep(time.Second)
 		n.suspects.broke("b", suspect{boot: 1, nonce: 9})
 		time.Sleep(20 * time.Millisecond) // in the middle of the dial
-		l := &leading{n: n, term: 1, messages: make(chan ack.Message), done: make(chan struct{})}
-		l.turn = ack.NewTurn(ack.TurnOptions{
+		turn := ack.NewTurn(ack.TurnOptions{
 			Leader: ack.LeaderOptions{Server: "a/d", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
 			Raft:   raftOf{1}, Clock: n.o.Clock.Precise, Newest: ack.NewState,
 		})
 		elected := n.o.Clock.Precise()
+		l := newLeadership(n, 1, turn.Began())
 		n.leading.Store(l)
 		counts := false
 		for wait := time.After(5 * time.Second); !counts; {
 			select {
 			case m := <-l.messages:
-				l.turn.Take(m)
+				turn.Take(m)
 			case <-wait:
 				t.Fatalf("dialled at %v, elected at %v: no evidence", dialled, elected)
 			}
-			v, _ := viewOf(l.turn.View(), "b")
+			v, _ := viewOf(turn.View(), "b")
 			counts = v.Crashed
 		}
 		if last := dialled[len(dialled)-1]; last < elected {
@@ -115,7 +115,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 // HearAs returns what has this node's present leadership hear a node's next heartbeat,
 // also once that is over, and tells for how long it then lets it serve.
 func (n *Node) HearAs(node shardmap.NodeID) func() time.Duration {
-	l := n.leading.Load()
+	l := n.loop.Load()
 	return func() time.Duration {
 		v, _ := viewOf(l.turn.View(), string(node))
 		hb, serve := v.Heartbeat, time.Duration(0)
