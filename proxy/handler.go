@@ -35,6 +35,7 @@ func (c *client) call(p *trip) verdict {
 	t.c, t.p, t.called, t.answered, t.fate = c, &t.trip, false, false, fateGone
 	t.broke.Store(false)
 	t.serve(w.Unsent())
+	v := t.verdict // who takes the seat from its pool next has one of its own
 	switch {
 	case !t.called:
 		c.end(p)
@@ -45,7 +46,7 @@ func (c *client) call(p *trip) verdict {
 	case t.fate == fateDrop:
 		p.l.pool.drop(p.l)
 	}
-	return t.verdict
+	return v
 }
 
 const handlerFailed = "the app's handler panicked"

@@ -1,0 +1,49 @@
+package proxy_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"shardway/proxy"
+)
+
+// Who gives a seat back has nothing more to do with it: what the next one's request
+// comes to is no second answer to this one's. (The race detector sees it soonest.)
+func TestSeatsGoFromClientToClient(t *testing.T) {
+	n := newNode(t, "a", "", func(o *proxy.Options) {
+		o.UpstreamConns, o.ShardConns = 2, 2
+		o.Handler = func(ctx *fasthttp.RequestCtx) {
+			if string(ctx.Path()) == "/fails" {
+				ctx.SetStatusCode(100)
+			}
+		}
+	})
+	var all sync.WaitGroup
+	for i := range 8 {
+		c := n.dial()
+		all.Go(func() {
+			for j := range 50 {
+				path, want := "/", 200
+				if (i+j)%2 == 0 {
+					path, want = "/fails", 500
+				}
+				_, _ = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k%d\r\n\r\n", path, i)
+				if got, err := statusOf(c); err != nil || got != want {
+					t.Errorf("%s: %d, %v, want %d", path, got, err, want)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// statusOf reads an answer; it may be called from any goroutine.
+func statusOf(c *client) (int, error) {
+	var res fasthttp.Response
+	err := res.Read(c.r)
+	return res.StatusCode(), err
+}
