@@ -14,7 +14,7 @@ import (
 // comes to is no second answer to this one's. (The race detector sees it soonest.)
 func TestSeatsGoFromClientToClient(t *testing.T) {
 	n := newNode(t, "a", "", func(o *proxy.Options) {
-		o.UpstreamConns, o.ShardConns = 2, 2
+		o.UpstreamConns, o.ShardConns = 1, 1
 		o.Handler = func(ctx *fasthttp.RequestCtx) {
 			if string(ctx.Path()) == "/fails" {
 				ctx.SetStatusCode(100)
@@ -25,9 +25,9 @@ func TestSeatsGoFromClientToClient(t *testing.T) {
 	for i := range 8 {
 		c := n.dial()
 		all.Go(func() {
-			for j := range 50 {
+			for j := range 200 {
 				path, want := "/", 200
-				if (i+j)%2 == 0 {
+				if (i+j)%16 == 0 {
 					path, want = "/fails", 500
 				}
 				_, _ = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k%d\r\n\r\n", path, i)
