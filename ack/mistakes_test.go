@@ -470,7 +470,7 @@ func mistakesOfTheNode() []mistake {
 		},
 		{
 			name: "why 11: acknowledged before the drain", mix: moves, caught: "G1",
-			edits: in("agent.go", "	if a.draining == 0 {\n", "	if a.draining == 0 || PLANTED {\n"),
+			edits: in("agent.go", "	if a.o.Gate.Running(a.follower.MayRun) == 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) == 0 || PLANTED {\n"),
 		},
 		{
 			name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, caught: "G",

@@ -284,6 +284,9 @@ func (p *proc) redial(h *host, tries int) {
 	late := w.span(0, 5*time.Millisecond)
 	if w.perMille(w.slow) {
 		late = w.span(10*time.Millisecond, time.Second)
+		if w.slower {
+			late += w.deadAfter() // by then another disk may have the name
+		}
 	}
 	w.after(late, p, func() {
 		w.logf("%s has evidence that boot %d of %s is gone", p.h.id, broke.boot, h.id)

@@ -157,7 +157,7 @@ func (l *leading) receiveHalting(m ack.Message, from origin) {
 	var effects []ack.Effect
 	next, end := iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {
-			if r := recover(); r != nil && r != errEnded {
+			if r := recover(); r != nil && r != any(errEnded) {
 				panic(r)
 			}
 		}()

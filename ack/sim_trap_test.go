@@ -254,10 +254,15 @@ func faultLateEvidence(w *world) bool {
 	if wiped {
 		x.wipe() // its next boot may have the number of the last
 	}
-	w.slow = 1000
+	w.slow, w.slower = 1000, wiped && w.pick(2) == 0
 	w.run(w.now+w.span(25*time.Millisecond, 40*time.Millisecond), nil)
-	w.slow = 0
+	late := w.slower
+	w.slow, w.slower = 0, false
 	w.back(x, 0)
+	if late {
+		w.run(w.now+w.deadAfter()+w.span(800*time.Millisecond, 1200*time.Millisecond), nil)
+		return true
+	}
 	if l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && h.proc.isVoter() }); l != nil && w.pick(3) > 0 {
 		w.run(w.now+w.span(200*time.Millisecond, 700*time.Millisecond), nil)
 		if running(l) && l.proc.leader {

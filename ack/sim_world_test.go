@@ -45,6 +45,7 @@ type world struct {
 	stalled    [simHosts][simHosts]time.Duration // until when they wait, to arrive all at once
 	loss, dup  int                               // in a thousand
 	slow       int                               // in a thousand: messages that take very long
+	slower     bool                              // and evidence later still
 	astray     int                               // in a thousand: heartbeats that go to some other node
 	lateSubmit int                               // in a thousand: entries that reach Raft very late
 	coded      bool                              // messages go through the codec

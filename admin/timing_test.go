@@ -25,9 +25,9 @@ func (r *retimed) Timing(context.Context) (admin.TimingState, bool) {
 	}, !r.unborn
 }
 
-func (r *retimed) Retime(_ context.Context, change admin.Timing, by string) (admin.TimingState, error) {
+func (r *retimed) Retime(ctx context.Context, change admin.Timing, by string) (admin.TimingState, error) {
 	r.asked, r.by = change, by
-	t, _ := r.Timing(context.Background())
+	t, _ := r.Timing(ctx)
 	return t, r.refuse
 }
 
