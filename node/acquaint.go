@@ -37,14 +37,14 @@ type acquaintance struct {
 
 var _ peer.Past = (*acquaintance)(nil)
 
-// newAcquaintance begins with what the data directory holds. If that is damaged it
+// newAcquaintance begins with what the data directory holds. If that cannot be used it
 // begins with nothing: the other voters know the same, and this node's own disk,
 // which is well, would be condemned if it was put back to an older image for that.
 func newAcquaintance(n *Node) *acquaintance {
 	kept, err := n.o.Dir.Known()
 	if err != nil {
 		n.log.Warn().Err(err).Str("lost", "what the disks of other nodes have said: until they are heard again, this node takes an older image or a copy of one for the disk").
-			Msg("memory of other disks was damaged and is begun anew")
+			Msg("memory of other disks cannot be used: it is begun anew")
 	}
 	return &acquaintance{n: n, table: past.New(kept)}
 }

@@ -1,10 +1,15 @@
 package disk
 
-import "github.com/hashicorp/raft"
+import (
+	"errors"
+
+	"github.com/hashicorp/raft"
+)
 
 // backend is where a Dir keeps its files: a directory or a Memory.
 type backend interface {
-	// read returns a file's content, or an error that is fs.ErrNotExist.
+	// read returns a file's content, or an error that is fs.ErrNotExist, errLong, or
+	// what keeps it from being read.
 	read(name string) ([]byte, error)
 	// write replaces a file; it is durable when write returns.
 	write(name string, data []byte) error
@@ -19,6 +24,13 @@ type backend interface {
 	// unlock lets the next Open have it.
 	unlock() error
 }
+
+// mostFile is how long a file beside the stores may be, in bytes. The longest is
+// known.json: its 1024 disks are some 300 KB.
+const mostFile = 4 << 20
+
+// errLong reports one that is longer: this program does not write such.
+var errLong = errors.New("longer than 4 MiB")
 
 // rawStores are the stores without guard and cache.
 type rawStores struct {

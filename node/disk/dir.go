@@ -19,7 +19,8 @@ type Dir struct {
 	open *Stores
 	done bool
 
-	keeping sync.Mutex // one KeepKnown at a time; before mu
+	keeping sync.Mutex // one KeepKnown or Known at a time; before mu
+	unread  bool       // known.json is there and could not be read; guarded by keeping
 }
 
 // Open opens the data directory at path, makes it if there is none, and counts

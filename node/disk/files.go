@@ -103,7 +103,16 @@ func (b *files) unlock() error {
 }
 
 func (b *files) read(name string) ([]byte, error) {
-	return os.ReadFile(b.path(name))
+	f, err := os.Open(b.path(name))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, mostFile+1))
+	if err == nil && len(data) > mostFile {
+		err = errLong
+	}
+	return data, err
 }
 
 // write puts data under another name first and renames it, so that a crash

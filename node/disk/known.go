@@ -44,18 +44,25 @@ type stale struct {
 	Why    string `json:"why"`
 }
 
-// Known returns what KeepKnown kept last. If that cannot be used, the error names
+// Known returns what KeepKnown kept last. If that is damaged, the error names
 // the file and what is wrong with it, and the file is put aside: one digit that
 // flipped, a boot or a term too high, would have a healthy disk refused and its node
-// stopped for good.
+// stopped for good. If it only cannot be read, it stays, and KeepKnown writes nothing
+// over it until it has been read.
 //
 // To begin anew costs what only this node knew: that a disk is an older image of
 // itself shows until the next start of the cluster by what the other voters keep,
 // who were told the same, each by itself. It takes a second fault at the same time,
 // that image and nobody else left who heard of it, to pass.
 func (d *Dir) Known() ([]Known, error) {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
 	data, err := d.b.read(knownFile)
-	if errors.Is(err, fs.ErrNotExist) {
+	d.unread = err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errLong)
+	switch {
+	case d.unread:
+		return nil, fmt.Errorf("disk: %s cannot be read, and stays as it is: %w: start the node again once it can be, or remove the file", where(d.b, knownFile), err)
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	}
 	var all []Known
@@ -83,8 +90,8 @@ func parseKnown(data []byte) (all []Known, err error) {
 	return all, json.Unmarshal(k.Disks, &all)
 }
 
-// KeepKnown keeps, durably, what is known of other nodes' disks. It waits for the
-// disk and keeps nobody else waiting.
+// KeepKnown keeps, durably, what is known of other nodes' disks, unless what was kept
+// before could not be read. It waits for the disk and keeps nobody else waiting.
 func (d *Dir) KeepKnown(all []Known) error {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
@@ -94,9 +101,15 @@ func (d *Dir) KeepKnown(all []Known) error {
 	if done {
 		return errClosed
 	}
+	if d.unread {
+		return fmt.Errorf("disk: %s could not be read, so nothing is written over it: start the node again once it can be, or remove it first", where(d.b, knownFile))
+	}
 	disks, err := json.Marshal(all)
 	if err != nil {
 		return fmt.Errorf("disk: %s: %w", knownFile, err)
+	}
+	if len(disks) > mostFile-1<<10 { // room for the rest of it
+		return fmt.Errorf("disk: %s: %w", knownFile, errLong)
 	}
 	return save(d.b, knownFile, known{Format: format, Sum: sumOf(disks), Disks: disks})
 }
