@@ -1,0 +1,160 @@
+package ack_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// Two nodes, a and b, go on until both serve; a leads. The clock is a number, the
+// log one state that both see at once, and what travels waits in a slice.
+//
+// The leader hears a for long enough first and proposes a map of a alone. Before that
+// one is committed b is eligible, too, and a proposal with both takes its place.
+func Example() {
+	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}}
+	a, b := c.start("a"), c.start("b")
+	c.turn = ack.NewTurn(ack.TurnOptions{
+		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
+		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
+	})
+	for !a.leased() || !b.leased() {
+		c.now += 10 * time.Millisecond
+		c.lead()
+		a.follow()
+		b.follow()
+	}
+	for s := range shardmap.Shard(2) {
+		for _, n := range []*toyNode{a, b} {
+			if epoch, ok := n.admit(s); ok {
+				fmt.Printf("shard %d: %s runs a request under epoch %d\n", s, n.id, epoch)
+			}
+		}
+	}
+	// Output:
+	// log 1: map 0 proposed, map 0 committed
+	// log 2: map 2 proposed, map 0 committed
+	// log 3: map 3 proposed, map 0 committed
+	// log 4: map 3 proposed, map 3 committed
+	// shard 0: a runs a request under epoch 3
+	// shard 1: b runs a request under epoch 3
+}
+
+// toy is a cluster: its clock, its log, and the leader with what it has not heard yet.
+type toy struct {
+	now   time.Duration
+	index uint64
+	state *ack.State
+	turn  *ack.Turn
+	inbox []ack.Message
+	nodes map[shardmap.NodeID]*toyNode
+}
+
+// Term and Voters are what the leader reads of its Raft.
+func (c *toy) Term() uint64     { return 1 }
+func (c *toy) Voters() []string { return []string{"a/disk", "b/disk"} }
+
+// lead is the body of the leader's loop: what has come, then a tick.
+func (c *toy) lead() {
+	messages := append(c.inbox, ack.Tick{})
+	c.inbox = nil
+	for _, m := range messages {
+		for _, e := range c.turn.Take(m) {
+			c.perform(e)
+		}
+	}
+}
+
+// perform does what the leader calls for. It never calls the turn: what comes of an
+// effect is one more message.
+func (c *toy) perform(e ack.Effect) {
+	switch e := e.(type) {
+	case ack.Barrier: // nothing is before it in this log; the cluster is made with it
+		c.append(ack.EncodeBirth("demo", 2, ack.DefaultTiming()))
+		c.inbox = append(c.inbox, ack.BarrierApplied{})
+	case ack.Submit:
+		c.append(e.Entry)
+	case ack.Reply:
+		c.nodes[e.To].inbox = append(c.nodes[e.To].inbox, e.Answer)
+	case ack.StepDown, ack.Noted:
+	}
+}
+
+// append puts an entry into the log, which every node applies at once.
+func (c *toy) append(entry []byte) {
+	c.index++
+	next, _, err := c.state.Apply(c.index, c.Term(), entry)
+	if err != nil {
+		panic(err) // a node that cannot read its log stops
+	}
+	c.state = next
+	fmt.Printf("log %d: map %d proposed, map %d committed\n", c.index, next.Last().Epoch(), next.Committed().Epoch())
+}
+
+// toyNode is a node: its agent, and the gate that it governs.
+type toyNode struct {
+	id      shardmap.NodeID
+	toy     *toy
+	agent   *ack.Agent
+	inbox   []ack.Answer
+	lease   time.Duration
+	routing ack.Routing
+	running []shardmap.Shard
+}
+
+func (c *toy) start(id shardmap.NodeID) *toyNode {
+	n := &toyNode{id: id, toy: c, routing: ack.RoutingOf(id, c.state, 0, false)}
+	n.agent = ack.NewAgent(ack.AgentOptions{
+		Node: id, Server: string(id) + "/disk", Boot: 1, Nonce: 7, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: n, Term: c.Term,
+		Send:  func(hb ack.Heartbeat) { c.inbox = append(c.inbox, ack.Heard{Heartbeat: hb, From: string(id)}) },
+		Raise: func(known uint64) (uint64, bool) { return known + 1, true }, // a toy has no disk
+	}, c.now)
+	c.nodes[id] = n
+	return n
+}
+
+// follow is the body of a node's loop: what has come, and a look after each.
+func (n *toyNode) follow() {
+	answers := n.inbox
+	n.inbox = nil
+	for _, ans := range answers {
+		n.agent.Answered(n.toy.now, ans)
+		n.look()
+	}
+	n.look()
+}
+
+func (n *toyNode) look() { n.agent.Look(n.toy.now, ack.Seen{State: n.toy.state, Weight: 1}) }
+
+// admit counts first, and looks at table and lease then.
+func (n *toyNode) admit(s shardmap.Shard) (epoch shardmap.Epoch, ok bool) {
+	n.running = append(n.running, s)
+	if r := n.routing.Route(s); r.Kind == ack.RouteLocal && n.leased() {
+		return r.Epoch, true
+	}
+	n.running = n.running[:len(n.running)-1]
+	return 0, false
+}
+
+// leased is true only once a map is committed that the node has acknowledged.
+func (n *toyNode) leased() bool { return n.toy.now < n.lease }
+
+// Lease, Route, Running and Cut make it the agent's Gate.
+func (n *toyNode) Lease(until time.Duration) (missed bool) {
+	missed = n.toy.now >= n.lease
+	n.lease = until
+	return missed
+}
+
+func (n *toyNode) Route(r ack.Routing) { n.routing = r }
+
+func (n *toyNode) Cut(_ ack.Cutting, may func(shardmap.Shard) bool) {
+	n.running = slices.DeleteFunc(n.running, func(s shardmap.Shard) bool { return !may(s) })
+}
+
+func (n *toyNode) Running(may func(shardmap.Shard) bool) int {
+	return len(slices.DeleteFunc(slices.Clone(n.running), may))
+}
