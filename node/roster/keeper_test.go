@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +21,9 @@ import (
 
 // cluster is what a Keeper sees, and what it does. It belongs to one bubble.
 type cluster struct {
-	t         *testing.T
+	t *testing.T
+
+	mu        sync.Mutex
 	servers   []consensus.Server
 	members   []gossip.Member
 	heard     map[string]ack.MemberView
@@ -46,7 +49,7 @@ func kept(t *testing.T, nodes string, f func(c *cluster)) {
 		ctx, stop := context.WithCancel(t.Context())
 		k := roster.NewKeeper(roster.KeeperOptions{
 			Raft: c, Gossip: c, Voters: spareVoters, DeadServerAfter: deadAfter, Log: zerolog.Nop(),
-			Who:   func(_ context.Context, node string) (string, error) { return c.disks[node], nil },
+			Who:   func(_ context.Context, node string) (string, error) { return c.disk(node), nil },
 			Heard: func(context.Context) ([]ack.MemberView, bool) { return c.views(), true },
 			State: func() roster.State { return c },
 		})
@@ -62,11 +65,30 @@ func kept(t *testing.T, nodes string, f func(c *cluster)) {
 }
 
 // Born, Cluster and Committed are those of the replicated state.
-func (c *cluster) Born() bool               { return true }
-func (c *cluster) Cluster() string          { return "x" }
-func (c *cluster) Committed() *shardmap.Map { return c.committed }
+func (c *cluster) Born() bool      { return true }
+func (c *cluster) Cluster() string { return "x" }
+func (c *cluster) Committed() *shardmap.Map {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.committed
+}
+
+// settles commits a map of epoch 2.
+func (c *cluster) settles() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.committed = shardmap.New(8).Settle(c.committed, 2)
+}
+
+func (c *cluster) disk(node string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.disks[node]
+}
 
 func (c *cluster) shows(node string, s gossip.Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.members = slices.DeleteFunc(c.members, func(m gossip.Member) bool { return m.ID == node })
 	c.members = append(c.members, gossip.Member{
 		ID: node, Node: true, Status: s, Addr: netip.MustParseAddrPort("10.0.0.1:1"), Tags: gossip.Tags{Node: node, Disk: "1"},
@@ -82,6 +104,8 @@ func (c *cluster) hears(node string, with func(v *ack.MemberView)) {
 	if with != nil {
 		with(&v)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.heard[node] = v
 }
 
@@ -96,6 +120,8 @@ func (c *cluster) crashes(nodes ...string) {
 func silent(v *ack.MemberView) { v.Silent = true }
 
 func (c *cluster) views() (out []ack.MemberView) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, v := range c.heard {
 		out = append(out, v)
 	}
@@ -107,28 +133,45 @@ func (c *cluster) after(d time.Duration, want ...string) {
 	c.t.Helper()
 	time.Sleep(d)
 	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !slices.Equal(c.done, want) {
 		c.t.Errorf("within %v it did %v, want %v", d, c.done, want)
 	}
 	c.done = nil
 }
 
-func (c *cluster) Configuration() []consensus.Server { return slices.Clone(c.servers) }
-func (c *cluster) Members() []gossip.Member          { return slices.Clone(c.members) }
+func (c *cluster) Configuration() []consensus.Server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.servers)
+}
+
+func (c *cluster) Members() []gossip.Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.members)
+}
 
 func (c *cluster) AddNonvoter(server string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.done = append(c.done, "add "+server)
 	c.servers = append(c.servers, consensus.Server{ID: server})
 	return nil
 }
 
 func (c *cluster) Promote(server string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.done = append(c.done, "promote "+server)
 	c.servers[c.at(server)].Voter = true
 	return nil
 }
 
 func (c *cluster) Remove(server string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.done = append(c.done, "remove "+server)
 	c.servers = slices.Delete(c.servers, c.at(server), c.at(server)+1)
 	return nil
@@ -193,7 +236,7 @@ func TestSpareIsPromotedOnlyWhenItHasCaughtUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kept(t, "ABc", func(c *cluster) {
 				c.hears("c", lacks)
-				c.committed = shardmap.New(8).Settle(c.committed, 2)
+				c.settles()
 				c.after(10 * time.Second)
 				c.hears("c", func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked = 2, 2 })
 				c.after(time.Second, "promote c/1")
