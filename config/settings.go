@@ -191,7 +191,7 @@ func limitSettings() []setting {
 			func(c *Config) value { return size{&c.MaxHead, 1 << 10, 1 << 20, false} }).reloads(),
 		row("max-head-total", "SIZE", "64MiB", "maximum total size of partly read heads, in steps of 8 KiB each; beyond it the slowest clients get 408",
 			func(c *Config) value { return size{&c.MaxHeadTotal, 16 << 10, 1 << 40, false} }).reloads(),
-		row("max-body-total", "SIZE", "256MiB", "maximum total memory of requests whose bodies, up to body-buffer, are still being read; beyond it the slowest clients get 408",
+		row("max-body-total", "SIZE", "256MiB", "maximum total memory of requests whose bodies, up to body-buffer or for an embedded app that takes no streams, are still being read; beyond it the slowest clients get 408",
 			func(c *Config) value { return size{&c.MaxBodyTotal, 64 << 10, 1 << 40, false} }).reloads(),
 		row("max-headers", "N", "256", "maximum number of header lines, with the same answers",
 			func(c *Config) value { return number{p: &c.MaxHeaders, lo: 10, hi: 10_000} }).reloads(),

@@ -89,7 +89,7 @@ func (u *upload) await(total int64) error {
 		if len(u.kept) == cap(u.kept) {
 			u.makeRoom(len(u.kept) + 1)
 		}
-		noted = u.note(noted, total)
+		noted = u.note(noted, 0, total)
 		have := len(u.kept)
 		n, err := body.Read(u.kept[have:min(cap(u.kept), have+int(body.Remaining()))])
 		u.kept = u.kept[:have+n]
@@ -103,10 +103,10 @@ func (u *upload) await(total int64) error {
 // errGivenUp reports a body that was too slow beside all the others.
 var errGivenUp = errors.New("proxy: body given up")
 
-// note notes what a request keeps whose body is awaited. Had is what was noted before;
-// it returns what is now.
-func (u *upload) note(had int, total int64) int {
-	n := u.h.Kept() + u.req.Kept() + cap(u.kept)
+// note notes what a request keeps whose body is awaited, and long bytes elsewhere than
+// here. Had is what was noted before; it returns what is now.
+func (u *upload) note(had, long int, total int64) int {
+	n := u.h.Kept() + u.req.Kept() + cap(u.kept) + long
 	if n > had {
 		u.s.metrics.shedBodies.Add(u.s.awaited.more(&u.awaited, n-had, total))
 	}

@@ -19,7 +19,8 @@ const wholeBody = fasthttp.DefaultMaxRequestBodySize
 var errTooLong = h1.NewError(413, "the body is longer than 4 MiB, and the app takes no streams (max_body, StreamBodies)")
 
 // readWhole reads all of a body that is not there yet, or that is longer than what is
-// kept.
+// kept. What the request keeps meanwhile counts with the bodies that upload.gather
+// waits for.
 func (t *seat) readWhole() error {
 	c := t.c
 	most := c.set.MaxBody
@@ -33,18 +34,35 @@ func (t *seat) readWhole() error {
 		return err
 	}
 	c.up.overflow = true // it is not kept with the connection, so it goes out once
+	noted, err := t.readLong()
+	if noted > 0 && c.s.awaited.over(&c.up.awaited) {
+		err = errGivenUp
+	}
+	if err != nil {
+		t.long = nil // its client may take its time for the answer
+	}
+	return err
+}
+
+// readLong reads the body into t.long, and returns how much it noted of what the
+// request keeps: nothing of a short one that has come.
+func (t *seat) readLong() (noted int, err error) {
+	c := t.c
 	t.long = append(t.long[:0], c.up.kept...)
 	for body := &c.req.Body; !body.Done(); {
 		if len(t.long) == cap(t.long) {
 			t.long = append(t.long, 0)[:len(t.long)] // room grows with what has come
 		}
+		if len(t.long) >= smallBody || len(c.h.Buffered()) == 0 {
+			noted = c.up.note(noted, cap(t.long), c.set.MaxBodyTotal)
+		}
 		n, err := body.Read(t.long[len(t.long):cap(t.long)])
 		t.long = t.long[:len(t.long)+n]
 		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+			return noted, err
 		}
 	}
-	return nil
+	return noted, nil
 }
 
 // askBody has the body sent that is only sent when it is asked for.

@@ -44,8 +44,9 @@ type Settings struct {
 	// MaxBody bounds a request body, 413; zero means none.
 	MaxBody int64
 	// MaxBodyTotal bounds what all requests keep together, heads included, whose bodies
-	// are read before they go on: those of known length up to Options.BodyBuffer. Past
-	// it the slowest get 408. Zero means 256 MiB.
+	// are read before they go on: those of known length up to Options.BodyBuffer, and
+	// for a handler that takes no streams all. Past it the slowest get 408. Zero means
+	// 256 MiB.
 	MaxBodyTotal int64
 	// HeadTimeout bounds the time from the first byte of a head to its end, and
 	// that of a TLS handshake; zero means 10 s.
