@@ -58,7 +58,7 @@ test: test-unit test-plain test-clusters ran ## all tests: units with the race d
 test-unit: $(GOTESTSUM)
 	@rm -rf $(RAN)
 	@[ -z "$${SHARDWAY_TEST_SEED:-}" ] || echo "== first seed of simulation, storms and chaos: $$SHARDWAY_TEST_SEED (SHARDWAY_TEST_SEED)"
-	$(call tested,units with the race detector,-race -timeout 10m $(UNIT))
+	$(call tested,units with the race detector,-race -timeout 20m $(UNIT))
 
 # The race detector changes timing, and sync.Pool: what is shipped runs without it.
 .PHONY: test-plain
