@@ -161,7 +161,7 @@ func (c *coverage) counters() []counter {
 		{"failed writes", &c.failedWrites, false},
 		{"ended in the middle of a write", &c.torn, false},
 		{"messages that waited for a write", &c.waited, false},
-		{"leaders cut off for a hung disk", &c.cutOffs, false},
+		{"leaders cut off for a hung disk", &c.cutOffs, true},
 		{"entries committed by a later leader", &c.inherited, false},
 		{"entries lost with their leader", &c.lostEntries, false},
 		{"configurations committed by a later leader", &c.inheritedConfs, false},
