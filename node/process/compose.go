@@ -23,8 +23,8 @@ import (
 	"shardway/queue"
 )
 
-// New opens the ports and the data directory, and builds the node. Version is
-// the program's. The ports come first: a data directory counts its boots.
+// New opens the data directory and the ports, and builds the node. Version is
+// the program's.
 func New(ctx context.Context, c *config.Config, version string, log zerolog.Logger) (*Process, error) {
 	return NewWith(ctx, c, version, log, nil)
 }
@@ -53,19 +53,13 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 	if err != nil {
 		return nil, err
 	}
-	// Names are resolved before the ports are open: that takes its time and ends
-	// with ctx, and a port that is closed again resets who waits there.
+	// Names are resolved and the disk is looked at before the ports are open: the
+	// one takes its time and ends with ctx, the other may be full, and a port that is
+	// closed again resets who waits there.
 	o, err := options(ctx, c, log)
 	if err != nil {
 		return nil, err
 	}
-	if err = p.listen.open(ctx, c); err != nil {
-		return nil, err
-	}
-	p.front = newFront(p.listen.app, first.cert, log)
-	p.journal.use(first.access, first.file) //nolint:contextcheck // it ends with the process, not with the start
-	p.lameDuck.Store(int64(c.LameDuck))
-	o.Version = version
 	if o.Dir, err = disk.Open(c.Data, c.Node); err != nil {
 		return nil, err
 	}
@@ -75,6 +69,13 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 		}
 	}()
 	warnOfOpenness(c.Data, o.Dir.Openness(), log)
+	if err = p.listen.open(ctx, c); err != nil {
+		return nil, err
+	}
+	p.front = newFront(p.listen.app, first.cert, log)
+	p.journal.use(first.access, first.file) //nolint:contextcheck // it ends with the process, not with the start
+	p.lameDuck.Store(int64(c.LameDuck))
+	o.Version = version
 	if app != nil {
 		o.Proxy.Handler, o.Proxy.HandlerStreams, o.Overdue = app.Handler, app.Streams, app.Overdue
 	}
