@@ -44,8 +44,12 @@ func (p *pause) during(w *world) {
 }
 
 func (p *pause) end(w *world) {
-	if p.long {
-		w.cont(p.victim)
+	if !p.long {
+		return
+	}
+	w.cont(p.victim)
+	if w.o.Embedded {
+		w.revive(p.victim) // it ends if what it ran goes on after the cut (docs/embed.md)
 	}
 }
 
