@@ -181,7 +181,7 @@ func TestProcessEndsWhenAHandlerDoesNotReturn(t *testing.T) {
 
 func TestHTTPHandlers(t *testing.T) {
 	var running atomic.Int32
-	ended := make(chan struct{})
+	ended, begun := make(chan struct{}), make(chan struct{})
 	a := start(t, "a", embed.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		running.Add(1)
 		defer running.Add(-1)
@@ -194,6 +194,7 @@ func TestHTTPHandlers(t *testing.T) {
 		case "/late":
 			_, _ = io.WriteString(w, "half")
 			_ = http.NewResponseController(w).Flush()
+			<-begun // before that the whole answer may still become a 500
 			panic("too late")
 		case "/stream":
 			_, _ = io.WriteString(w, "one ")
@@ -220,9 +221,15 @@ func TestHTTPHandlers(t *testing.T) {
 	if status, body := a.ask(t, "GET", "/panic", "k", ""); status != 500 || !strings.Contains(body, "app-failed") {
 		t.Errorf("panic: %d %q", status, body)
 	}
-	if status, body, err := a.try(t.Context(), "GET", "/late", "k", ""); err == nil {
-		t.Errorf("an answer that broke off looks whole: %d %q", status, body)
+	late, err := a.open(t.Context(), "GET", "/late", "k", "")
+	close(begun)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if body, err := io.ReadAll(late.Body); err == nil {
+		t.Errorf("an answer that broke off looks whole: %d %q", late.StatusCode, body)
+	}
+	_ = late.Body.Close()
 	if !strings.Contains(a.log.String(), "no such thing") || !strings.Contains(a.log.String(), "embed_test.go") {
 		t.Errorf("no stack in the log: %s", a.log)
 	}

@@ -125,14 +125,19 @@ func (m *member) ask(tb testing.TB, method, path, key, body string) (int, string
 	return status, text
 }
 
-func (m *member) try(ctx context.Context, method, path, key, body string) (int, string, error) {
+// open asks, and returns once the head of the answer is there.
+func (m *member) open(ctx context.Context, method, path, key, body string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+m.Addr().String()+path, strings.NewReader(body))
 	if err != nil {
-		return 0, "", err
+		return nil, err
 	}
 	r.Header.Set("X-User", key)
 	r.Close = true
-	res, err := http.DefaultClient.Do(r)
+	return http.DefaultClient.Do(r)
+}
+
+func (m *member) try(ctx context.Context, method, path, key, body string) (int, string, error) {
+	res, err := m.open(ctx, method, path, key, body)
 	if err != nil {
 		return 0, "", err
 	}
