@@ -18,5 +18,5 @@
 // (storm_strikes_test.go: what; storm_apps_test.go: apps and clients), and
 // storm_witness_test.go tells the judge of e2e/history what happened. They stand
 // here for what only tests may do to a node, export_test.go. A hundred nodes with the
-// machines alone: e2e/scale. Real processes: e2e, e2e/chaos.
+// machines alone: ack/scale. Real processes: e2e, e2e/chaos.
 package node

@@ -13,7 +13,7 @@ import (
 // TestManyWholeNodes starts many nodes with 16 384 shards (SHARDWAY_SCALE_NODES,
 // else 10: fifty take a minute, a hundred many), real Serf and Raft and all, and kills one. It
 // prints how long that took in virtual time; what the nodes compute takes none in
-// a bubble, package e2e/scale charges it.
+// a bubble, package ack/scale charges it.
 func TestManyWholeNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

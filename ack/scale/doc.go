@@ -15,5 +15,5 @@
 // election among voters that have the evidence takes 25 ms. Requests are not
 // played: nothing is drained.
 //
-//	go test -v -run Scale ./e2e/scale
+//	go test -v -run Scale ./ack/scale
 package scale

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/e2e/scale"
+	"shardway/ack/scale"
 )
 
 // lan is a hundred nodes in one data centre.
