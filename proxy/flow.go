@@ -81,7 +81,7 @@ func (c *client) exchange() {
 	c.s.budget.earn()
 	if c.set.MaxBody > 0 {
 		if err := c.req.Body.Limit(c.set.MaxBody); err != nil {
-			c.answer(&problem.Problem{Code: problem.TooLarge, Detail: "the body is longer than max_body allows"})
+			c.answer(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})
 			return
 		}
 	}
@@ -211,15 +211,15 @@ func (c *client) attempt(t *Table) verdict {
 	case c.x.keyless:
 		return c.local(t, &c.s.keyless)
 	}
-	switch r := t.Route(c.x.shard); r.Kind {
+	r := t.Route(c.x.shard)
+	switch r.Kind {
 	case Local:
 		return c.local(t, r)
 	case Remote:
 		return c.remote(t, r)
 	case Held:
-		return verdict{step: stepHold, reason: r.Reason, refusal: refusalFor(r)}
 	}
-	panic("proxy: a route without a kind")
+	return verdict{step: stepHold, reason: r.Reason, refusal: refusalFor(r)}
 }
 
 // anywhere has some node run a request without a key: this one is a gateway.
@@ -242,7 +242,7 @@ func (c *client) local(t *Table, r *Route) verdict {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
 	if c.req.Upgrades() && c.s.streams.full() {
-		return fail(problem.UpstreamBusy, "as many streams and upgraded connections are open as may be (--streams)")
+		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--streams)")
 	}
 	l, v := c.link(c.s.upstream)
 	if l == nil {

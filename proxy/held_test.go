@@ -117,6 +117,18 @@ func TestTableWithoutShardsHolds(t *testing.T) {
 	}
 }
 
+// A table that says nothing of a shard is a bug of who made it. Requests for the shard
+// wait, as for one that nobody owns: they once met a panic, which cut their clients.
+func TestShardWithoutARouteIsHeld(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Millisecond })
+	n.swap(1, 1, func(shardmap.Shard) proxy.Route { return proxy.Route{} })
+	res, body := n.dial().get("/")
+	wantStatus(t, res, body, 503, "queue-timeout")
+	n.swap(2, 2, func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: 77} })
+	res, body = n.dial().get("/")
+	wantStatus(t, res, body, 503, "queue-timeout")
+}
+
 func TestOnlyWhatMovesIsHeld(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	moving := shardmap.Of("k", shards)

@@ -20,7 +20,8 @@ type TableSpec struct {
 	Committed, Proposed uint64
 	// Shards is the number of shards.
 	Shards int
-	// Route is asked once for each shard, in order.
+	// Route is asked once for each shard, in order. One of no known kind is Held, as a
+	// shard that nobody owns is.
 	Route func(s shardmap.Shard) Route
 }
 
@@ -46,6 +47,9 @@ func NewTable(spec TableSpec) *Table {
 	places := make(map[Route]uint16)
 	for s := range t.index {
 		r := spec.Route(shardmap.Shard(s))
+		if r.Kind != Local && r.Kind != Remote && r.Kind != Held {
+			r = Route{Kind: Held, Reason: ReasonOrphaned}
+		}
 		i, ok := places[r]
 		if !ok {
 			if len(t.routes) > math.MaxUint16 {
