@@ -131,7 +131,7 @@ func (c *client) answerBad(bad *h1.Error) {
 // answerSlow answers a head that did not come in time.
 func (c *client) answerSlow() {
 	c.x.keep = false
-	c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the head of the request did not come in time"})
+	c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request head did not arrive in time"})
 }
 
 // badBody ends a request whose body the client broke off or framed badly.
@@ -143,9 +143,9 @@ func (c *client) badBody(err error) verdict {
 		c.answerBad(bad)
 	case errors.Is(err, errGivenUp):
 		c.x.keep = false // it is read no more
-		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request came too slowly beside too many others (--max-body-total)"})
+		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the body of the request stopped coming, or came too slowly (--idle-timeout, --min-body-rate)"})
+		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})
 	default:
 		c.s.metrics.clientsGone.Add(1)
 		c.x.cut = true

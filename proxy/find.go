@@ -21,8 +21,8 @@ const stickyLen = 32
 // Refusals of requests that name a key in a way the app may read otherwise.
 const (
 	badTwoKeys  = "two different keys in "
-	badUnseen   = "Connection names what the app is to see of "
-	badPath     = "a path that has two readings (., .., an empty segment, an encoded slash, \\ or ;) for "
+	badUnseen   = "the Connection header removes what the key is read from: "
+	badPath     = "an ambiguous path (., .., an empty segment, an encoded slash, \\ or ;) for "
 	badPathHint = "the routes"
 )
 

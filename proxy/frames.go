@@ -65,29 +65,27 @@ func (f *frames) payload() uint64 {
 
 const opClose = 8
 
-// farewell is what a close frame says.
-type farewell uint8
+// closeCode is the code in a close frame (RFC 6455 section 7.4.1, and its registry).
+type closeCode uint16
 
 const (
-	farewellMoved   farewell = iota + 1 // come again
-	farewellLeaving                     // come again elsewhere
+	closeLeaving closeCode = 1001 // come again elsewhere
+	closeMoved   closeCode = 1012 // come again
 )
 
-// text returns the close code (RFC 6455 section 7.4.1, and its registry) and the
-// reason.
-func (f farewell) text() (code uint16, reason string) {
-	if f == farewellLeaving {
-		return 1001, "the node is leaving"
+// reason returns the text that stands behind the code.
+func (c closeCode) reason() string {
+	if c == closeLeaving {
+		return "the node is leaving"
 	}
-	return 1012, "the shard moved"
+	return "the shard moved"
 }
 
 // appendClose appends a close frame. Frames towards the app are masked, as a
 // client's are, with the given key (RFC 6455 section 5.3).
-func appendClose(b []byte, why farewell, masked bool, key [4]byte) []byte {
-	code, reason := why.text()
-	payload := binary.BigEndian.AppendUint16(make([]byte, 0, 32), code)
-	payload = append(payload, reason...)
+func appendClose(b []byte, code closeCode, masked bool, key [4]byte) []byte {
+	payload := binary.BigEndian.AppendUint16(make([]byte, 0, 32), uint16(code))
+	payload = append(payload, code.reason()...)
 	b = append(b, 0x80|opClose)
 	if !masked {
 		b = append(b, byte(len(payload)))

@@ -14,7 +14,7 @@ import (
 )
 
 // errNotYours is what a handler gets that writes to the connection past its answer.
-var errNotYours = errors.New("proxy: the connection is not the handler's: what it answers goes into the Response")
+var errNotYours = errors.New("proxy: handlers may not write to the connection: set the Response instead")
 
 // call has the app in this process run the request, and answers it. A shard's
 // in-flight count falls when the handler has returned, and every Task that it began
@@ -159,7 +159,7 @@ func (t *seat) judge(ctx *fasthttp.RequestCtx) (failed string) {
 	switch {
 	case ctx.Hijacked():
 		ctx.Hijack(nil)
-		return "the handler takes the connection over (Hijack), which is the node's: an app that upgrades connections runs behind --upstream"
+		return "the handler tried to take over the connection (Hijack), which an app inside the node cannot do: to upgrade connections, run the app behind --upstream"
 	case t.broke.Load():
 		return handlerFailed
 	}
@@ -175,10 +175,10 @@ func (t *seat) judge(ctx *fasthttp.RequestCtx) (failed string) {
 	}
 	t.made = appendHead(t.made[:0], &res.Header)
 	if err := t.p.l.res.Judge(t.made, t.c.req.Method(), t.c.set.MaxHeaders); err != nil {
-		return fmt.Sprintf("the handler's answer is malformed: %v", err)
+		return fmt.Sprintf("the handler's response is malformed: %v", err)
 	}
 	if t.p.l.res.Status() < 200 {
-		return fmt.Sprintf("the handler's answer has the status %d, which is none for a last answer", t.p.l.res.Status())
+		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", t.p.l.res.Status())
 	}
 	return ""
 }

@@ -100,7 +100,7 @@ func (c *client) enter() verdict {
 	case err != nil && c.x.mayHaveRun():
 		return c.x.expired(verdict{})
 	case errors.Is(err, queue.ErrShare):
-		return fail(problem.QueueFull, "too many requests for this shard are waiting, or too many bytes of them")
+		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory")
 	case err != nil:
 		return fail(problem.QueueFull, "too many requests are waiting")
 	}
@@ -119,11 +119,11 @@ func (x *exchange) expired(v verdict) verdict {
 		case v.refusal == RefusedNoLease, v.reason == ReasonNoMap, v.reason == ReasonNoLease:
 			v.code = problem.NoLeader
 		case v.refusal == RefusedNoApp:
-			v.code, v.detail = problem.UpstreamRefused, "the app behind the owner accepts no connections"
+			v.code, v.detail = problem.UpstreamRefused, "the app behind the shard's owner accepts no connections"
 		case v.refusal == RefusedBusy:
 			v.code, v.detail = problem.UpstreamBusy, ""
 		case v.refusal == RefusedNotOwner && v.reason == ReasonRefused:
-			v.detail = "the node that owns the shard by this node's map refused it"
+			v.detail = "the node that owns the shard according to this node's map refused the request"
 		}
 	}
 	v.step = stepFail

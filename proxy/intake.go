@@ -16,7 +16,7 @@ import (
 const wholeBody = fasthttp.DefaultMaxRequestBodySize
 
 // errTooLong refuses a body that is longer.
-var errTooLong = h1.NewError(413, "the body is longer than 4 MiB, and the app takes no streams (max_body, StreamBodies)")
+var errTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the app does not stream bodies (--max-body, StreamBodies)")
 
 // readWhole reads all of a body that is not there yet, or that is longer than what is
 // kept. What the request keeps meanwhile counts with the bodies that upload.gather

@@ -127,11 +127,11 @@ func (c *client) noLink(p *pool, err error) verdict {
 		v.code = problem.PeerUnreachable
 	case errors.Is(err, errShare):
 		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
-		v.detail = "the shard has its share of the connections to the app (--shard-conns), all in use"
+		v.detail = "all connections to the app that one shard may use are busy (--shard-conns)"
 		return v
 	case errors.Is(err, errBusy):
 		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
-		v.detail = "all connections to the app are in use"
+		v.detail = "all connections to the app are busy (--upstream-conns)"
 		return v
 	case isTimeout(err) || errors.Is(err, errDialing):
 		v.code, v.refusal = problem.ConnectTimeout, RefusedNoApp

@@ -42,7 +42,7 @@ func (s *Server) place(places chan<- struct{}) {
 		if !paused {
 			paused = true
 			s.o.Log.Warn().Int("connections", cap(places)).
-				Msg("accepting paused: as many connections are open as may be (--max-conns), and none is idle")
+				Msg("accepting paused: the maximum number of connections is open (--max-conns), and none is idle")
 		}
 	}
 }

@@ -26,8 +26,8 @@ type slot struct {
 	link atomic.Pointer[link]
 	// node is the owner a remote run went to, stored like link.
 	node atomic.Pointer[string]
-	// bye is how a WebSocket ends that has to; nil for what is none.
-	bye atomic.Pointer[goodbye]
+	// ws is the WebSocket that a tunnel carries; nil for any other.
+	ws atomic.Pointer[webSocket]
 	// events is an event stream, while the run has slotEvents.
 	events events
 	// client is the connection the request came by.
@@ -121,10 +121,10 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 		if !s.word.CompareAndSwap(w, w|uint64(c)<<slotCause) {
 			continue
 		}
-		if bye := s.bye.Load(); bye != nil && r.flags&slotTunnel != 0 && (c == causeMoved || c == causeDrain || c == causeLeaving) {
+		if ws := s.ws.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeMoved || c == causeDrain || c == causeLeaving) {
 			// A WebSocket whose shard moves closes its connections itself, within a
 			// moment, having said why.
-			bye.say(c)
+			ws.end(c)
 			return closes, true
 		}
 		closes = append(closes, link.Conn)

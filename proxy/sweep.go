@@ -97,12 +97,9 @@ func (s *Server) letGo(c *client, r run) {
 	}
 }
 
-// lastEvent is for how long an event stream may go on beyond the grace, to end
-// between two events.
-const lastEvent = farewellWait
-
 // sweepStream ends a tunnel or an event stream whose shard has been elsewhere for
-// the grace, or whose node has been leaving for that long.
+// the grace, or whose node has been leaving for that long. An event stream may go on
+// for endWait beyond, to end between two events.
 func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duration) {
 	why := causeMoved
 	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || stillThere(r, c.slot.node.Load(), t.Route(r.shard)) {
@@ -115,7 +112,7 @@ func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duratio
 		c.moved = now
 	}
 	late := now - c.moved - grace
-	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.end() && late < lastEvent {
+	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.end() && late < endWait {
 		return
 	}
 	s.cutRun(c, r, why)

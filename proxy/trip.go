@@ -82,15 +82,15 @@ func (c *client) broken(p *trip, err error) verdict {
 	case c.up.rerr != nil:
 		return c.badBody(c.up.rerr)
 	case why == causeDrain:
-		return fail(problem.Draining, "the request was running while its shard moved away, and was cut: it may have run")
+		return fail(problem.Draining, "the request was cut off because its shard moved away while it was running: it may have run")
 	case why == causeTimeout:
-		return fail(problem.UpstreamTimeout, "the app gave no answer in time: the request may have run")
+		return fail(problem.UpstreamTimeout, "the app did not answer in time: the request may have run")
 	case errors.As(err, &bad):
-		return fail(code, "the answer is malformed: "+bad.Reason())
+		return fail(code, "the response is malformed: "+bad.Reason())
 	case errors.Is(err, errNotSwitched):
-		return fail(code, "the answer switches protocols without being asked")
+		return fail(code, "the response switches protocols without being asked to")
 	case errors.Is(err, os.ErrDeadlineExceeded) && why == causeNone:
-		return fail(code, "the answer stopped within its head, or the request was not taken in: it may have run")
+		return fail(code, "the connection stalled while the request was sent or while the response head was read: the request may have run")
 	}
 	return c.goAgain(p, code)
 }
@@ -152,7 +152,7 @@ func (c *client) refused(p *trip) verdict {
 	case c.down.Load():
 		return done
 	case c.up.broken:
-		return fail(problem.QueueTimeout, "the owner refused the request after part of its body had come")
+		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
 	case c.x.tries >= maxTries:
 		return fail(problem.PeerUnreachable, mayHaveRun)
 	}

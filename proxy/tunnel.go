@@ -12,11 +12,11 @@ import (
 func (c *client) tunnel(p *trip) verdict {
 	c.up.stop()
 	c.gone.disarm()
-	var bye *goodbye
+	var ws *webSocket
 	if strings.EqualFold(string(p.l.res.Known(h1.FieldUpgrade)), "websocket") {
-		bye = newGoodbye(c.h, p.l.Conn)
-		c.slot.bye.Store(bye)
-		defer c.slot.bye.Store(nil)
+		ws = newWebSocket(c.h, p.l.Conn)
+		c.slot.ws.Store(ws)
+		defer c.slot.ws.Store(nil)
 	}
 	if !c.slot.mark(slotAnswered | slotTunnel) {
 		return c.broken(p, nil)
@@ -32,21 +32,21 @@ func (c *client) tunnel(p *trip) verdict {
 	e := c.editResponse(p, &p.l.res)
 	e.Upgrade, e.Close, e.KeepAlive = true, false, false
 	if c.h.WriteResponseHead(&p.l.res, e).Close(nil) == nil {
-		c.carry(p.l, bye)
+		c.carry(p.l, ws)
 	}
-	if bye != nil {
-		bye.close()
+	if ws != nil {
+		ws.close()
 	}
 	c.end(p)
-	if bye != nil && bye.lingers.Load() {
+	if ws != nil && ws.lingers.Load() {
 		c.h.CloseLinger()
 	}
 	return done
 }
 
 // carry copies both ways. A connection that goes idle while half closed is
-// given up after IdleTimeout. With bye it carries a WebSocket.
-func (c *client) carry(l *link, bye *goodbye) {
+// given up after IdleTimeout. With ws it carries a WebSocket.
+func (c *client) carry(l *link, ws *webSocket) {
 	for _, end := range []*h1.Conn{c.h, l.Conn} {
 		patient := end.Timeouts()
 		patient.Body, patient.Rate = 0, 0
@@ -56,11 +56,11 @@ func (c *client) carry(l *link, bye *goodbye) {
 	both := func() { closeAll([]*h1.Conn{l.Conn, c.h}) }
 	upward := func() bool { return splice(c.h, l.Conn) }
 	downward := func() bool { return splice(l.Conn, c.h) }
-	if bye != nil {
-		bye.begin()
-		both = bye.broken
-		upward = func() bool { return bye.upward(c.h) }
-		downward = func() bool { return bye.downward(l.Conn) }
+	if ws != nil {
+		ws.begin()
+		both = ws.broken
+		upward = func() bool { return ws.upward(c.h) }
+		downward = func() bool { return ws.downward(l.Conn) }
 	}
 	up := make(chan struct{})
 	go func() {

@@ -16,7 +16,7 @@ func (s *Server) unreached(err error) string {
 	case errors.As(err, &errno):
 		return errno.Error()
 	case errors.As(err, &network) && network.Timeout():
-		return "it took too long"
+		return "timed out"
 	}
-	return "there is no connection"
+	return "no connection"
 }

@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// farewellWrite bounds the writing of one close frame.
-	farewellWrite = 50 * time.Millisecond
-	// farewellWait is for how long the other ends may take to answer theirs. The
-	// shard's next owner may be waiting.
-	farewellWait = 150 * time.Millisecond
+	// closeFrameWrite bounds the writing of one close frame.
+	closeFrameWrite = 50 * time.Millisecond
+	// endWait is for how long a stream may take to end that is asked to: the two ends
+	// of a WebSocket to answer their close frames, an event stream to come to the end
+	// of an event. The shard's next owner may be waiting.
+	endWait = 150 * time.Millisecond
 )
 
-// goodbye ends a WebSocket so that both ends learn why: a close frame each, their
+// webSocket ends a WebSocket so that both ends learn why: a close frame each, their
 // answers, and then the end of both connections.
-type goodbye struct {
+type webSocket struct {
 	once  sync.Once
 	began chan struct{} // closed when the tunnel carries: before, others write
 	over  chan struct{} // closed by close
@@ -33,96 +34,96 @@ type goodbye struct {
 	late    *time.Timer // ends a tunnel whose app takes no more; nil: none runs
 }
 
-func newGoodbye(client, app *h1.Conn) *goodbye {
-	g := &goodbye{began: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{})}
-	g.up.set(app, true)
-	g.down.set(client, false)
-	return g
+func newWebSocket(client, app *h1.Conn) *webSocket {
+	ws := &webSocket{began: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{})}
+	ws.up.set(app, true)
+	ws.down.set(client, false)
+	return ws
 }
 
 // begin lets both streams be written to, by their goroutines and by run.
-func (g *goodbye) begin() {
-	g.up.to.Writer().Begin(h1.UntilClose, 0)
-	g.down.to.Writer().Begin(h1.UntilClose, 0)
-	close(g.began)
+func (ws *webSocket) begin() {
+	ws.up.to.Writer().Begin(h1.UntilClose, 0)
+	ws.down.to.Writer().Begin(h1.UntilClose, 0)
+	close(ws.began)
 }
 
-// say asks for the end. It does not wait; the tunnel ends within a moment.
-func (g *goodbye) say(why cause) {
-	g.once.Do(func() {
-		said := farewellMoved
+// end asks for the end. It does not wait; the tunnel ends within a moment.
+func (ws *webSocket) end(why cause) {
+	ws.once.Do(func() {
+		code := closeMoved
 		if why == causeLeaving {
-			said = farewellLeaving
+			code = closeLeaving
 		}
-		g.up.why, g.down.why = said, said
+		ws.up.code, ws.down.code = code, code
 		go func() { // until close at the latest
-			defer close(g.ended)
-			g.run()
+			defer close(ws.ended)
+			ws.run()
 		}()
 	})
 }
 
-// close ends the goodbye with its tunnel, whose connections are left alone then.
-func (g *goodbye) close() {
-	close(g.over)
-	g.once.Do(func() { close(g.ended) }) // nobody may ask any more
-	<-g.ended
-	if g.late != nil {
-		g.late.Stop()
+// close is called when the tunnel is over, whose connections are left alone then.
+func (ws *webSocket) close() {
+	close(ws.over)
+	ws.once.Do(func() { close(ws.ended) }) // nobody may ask any more
+	<-ws.ended
+	if ws.late != nil {
+		ws.late.Stop()
 	}
 }
 
 // run ends both connections. It returns early when over is closed.
-func (g *goodbye) run() {
+func (ws *webSocket) run() {
 	select {
-	case <-g.began:
-	case <-g.over:
+	case <-ws.began:
+	case <-ws.over:
 		return
 	}
-	g.up.finish()
-	g.down.finish()
-	timer := time.NewTimer(farewellWait)
+	ws.up.finish()
+	ws.down.finish()
+	timer := time.NewTimer(endWait)
 	defer timer.Stop()
-	for _, s := range []*stream{&g.up, &g.down} {
+	for _, s := range []*stream{&ws.up, &ws.down} {
 		select {
 		case <-s.answered:
 		case <-timer.C:
 			timer.Reset(0) // the other one is not waited for either
-		case <-g.over:
+		case <-ws.over:
 			return
 		}
 	}
 	// A reset would overtake the frame: where there is one, the end is a FIN.
-	if g.up.ended() {
-		_ = g.up.to.Close()
+	if ws.up.ended() {
+		_ = ws.up.to.Close()
 	}
-	g.broken()
+	ws.broken()
 }
 
 // broken ends the tunnel after an error. The client's connection stays open for
 // what it has been told to be read.
-func (g *goodbye) broken() {
-	if g.down.ended() {
-		g.lingers.Store(true)
-		g.down.to.StopRead()
+func (ws *webSocket) broken() {
+	if ws.down.ended() {
+		ws.lingers.Store(true)
+		ws.down.to.StopRead()
 	} else {
-		_ = g.down.to.Cut() // its goroutine meets the error
+		_ = ws.down.to.Cut() // its goroutine meets the error
 	}
-	_ = g.up.to.Cut()
+	_ = ws.up.to.Cut()
 }
 
 // upward carries what the client sends. An app that takes no more may have said
 // why: that is carried to its end first.
-func (g *goodbye) upward(client *h1.Conn) bool {
-	if err := g.up.carry(client); !errors.Is(err, errSink) {
+func (ws *webSocket) upward(client *h1.Conn) bool {
+	if err := ws.up.carry(client); !errors.Is(err, errSink) {
 		return err == nil
 	}
-	g.late = time.AfterFunc(farewellWait, g.broken)
+	ws.late = time.AfterFunc(endWait, ws.broken)
 	return true
 }
 
 // downward carries what the app sends.
-func (g *goodbye) downward(app *h1.Conn) bool { return g.down.carry(app) == nil }
+func (ws *webSocket) downward(app *h1.Conn) bool { return ws.down.carry(app) == nil }
 
 // errSink reports that a stream's receiver takes no more.
 var errSink = errors.New("proxy: tunnel: not taken")
@@ -136,7 +137,7 @@ var errSink = errors.New("proxy: tunnel: not taken")
 type stream struct {
 	to       *h1.Conn
 	masked   bool
-	why      farewell // set before state gets streamWant or streamTaken
+	code     closeCode // set before state gets streamWant or streamTaken
 	state    atomic.Uint32
 	frames   frames
 	answered chan struct{} // closed when a close frame, or the end, came after ours
@@ -258,7 +259,7 @@ func (s *stream) write() {
 	var key [4]byte
 	_, _ = rand.Read(key[:]) // never fails
 	w := s.to.Writer()
-	w.Gate(func() (time.Duration, error) { return farewellWrite, nil })
-	_, _ = w.Write(appendClose(make([]byte, 0, 64), s.why, s.masked, key)) // the connection ends in any case
+	w.Gate(func() (time.Duration, error) { return closeFrameWrite, nil })
+	_, _ = w.Write(appendClose(make([]byte, 0, 64), s.code, s.masked, key)) // the connection ends in any case
 	_ = w.Flush()
 }
