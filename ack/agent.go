@@ -247,7 +247,7 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 	a.nextBeat = now + a.o.Pace.Heartbeat
 	number, echo := a.holder.Beat(now)
 	a.o.Send(Heartbeat{
-		Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
+		Level: a.follower.State().Level(), Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
 		Weight: s.Weight, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway,

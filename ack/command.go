@@ -2,28 +2,20 @@ package ack
 
 import (
 	"fmt"
+	"slices"
 
 	"shardway/shardmap"
 )
 
-// Entries start with codecVersion and their kind. Numbers are unsigned varints,
-// texts and maps carry their length. An unknown version is refused with both
+// Entries start with their Level and their kind. Numbers are unsigned varints,
+// texts and maps carry their length. An unknown level is refused with both
 // numbers, because a node that skips what others apply would differ from them.
-const codecVersion = 2
-
-// CodecMin and CodecMax are the versions of log entries that this program reads;
-// it writes CodecMax. A node says them by gossip, so that a later version can
-// write what all read before it writes what only it does.
-const (
-	CodecMin = codecVersion
-	CodecMax = codecVersion
-)
-
 const (
 	kindBirth byte = iota + 1
 	kindProposal
 	kindCommit
 	kindTiming
+	kindLevel
 )
 
 const (
@@ -31,6 +23,7 @@ const (
 	MaxShards = 65536
 	maxText   = 64
 	maxMap    = 1 << 20
+	maxLevel  = 255
 )
 
 type birth struct {
@@ -70,17 +63,19 @@ type commit struct {
 
 // EncodeBirth returns the entry that gives a new cluster its id (1 to 64 bytes),
 // its number of shards (1 to MaxShards) and its first timing. Only the first one
-// counts.
+// counts. It is written at MinLevel, which is the first one in force.
 func EncodeBirth(cluster string, shards int, t Timing) []byte {
-	w := writer{b: []byte{codecVersion, kindBirth}}
+	w := begin(MinLevel)
+	w.byte(kindBirth)
 	w.text(cluster)
 	w.uint(uint64(shards))
 	w.timing(t)
 	return w.b
 }
 
-func encodeRetiming(c retiming) []byte {
-	w := writer{b: []byte{codecVersion, kindTiming}}
+func encodeRetiming(at Level, c retiming) []byte {
+	w := begin(at)
+	w.byte(kindTiming)
 	w.uint(c.term)
 	w.uint(c.replaces)
 	w.timing(c.timing)
@@ -90,12 +85,13 @@ func encodeRetiming(c retiming) []byte {
 // encodeProposal writes a proposal without the ownership epochs that its map
 // came with: State sets them anew, and in a map of many shards with a long history
 // they take more room than the owners.
-func encodeProposal(p proposal) ([]byte, error) {
+func encodeProposal(at Level, p proposal) ([]byte, error) {
 	m, err := p.want.Settle(shardmap.New(p.want.Len()), p.want.Epoch()).MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("ack: encode proposal: %w", err)
 	}
-	w := writer{b: append(make([]byte, 0, len(m)+64), codecVersion, kindProposal)}
+	w := begin(at)
+	w.b = append(slices.Grow(w.b, len(m)+64), kindProposal)
 	w.uint(p.term)
 	w.uint(uint64(p.base))
 	w.bytes(m)
@@ -108,17 +104,19 @@ func encodeProposal(p proposal) ([]byte, error) {
 	return w.b, nil
 }
 
-func encodeCommit(c commit) []byte {
-	w := writer{b: []byte{codecVersion, kindCommit}}
+func encodeCommit(at Level, c commit) []byte {
+	w := begin(at)
+	w.byte(kindCommit)
 	w.uint(uint64(c.epoch))
 	w.b = append(w.b, c.digest[:]...)
 	return w.b
 }
 
-// decodeCommand returns a birth, a proposal, a commit or a retiming.
-func decodeCommand(b []byte) (any, error) {
+// decodeCommand returns a birth, a proposal, a commit, a retiming or a raising, and
+// the level that it was written at.
+func decodeCommand(b []byte) (any, Level, error) {
 	r := reader{b: b}
-	r.version()
+	at := r.level()
 	var c any
 	switch kind := r.byte(); kind {
 	case kindBirth:
@@ -139,11 +137,13 @@ func decodeCommand(b []byte) (any, error) {
 		c = x
 	case kindTiming:
 		c = retiming{term: r.uint(0, maxUint), replaces: r.uint(0, maxUint), timing: r.timing()}
+	case kindLevel:
+		c = raising{term: r.uint(0, maxUint), level: Level(r.uint(1, maxLevel))}
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}
 	if err := r.end(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return c, nil
+	return c, at, nil
 }

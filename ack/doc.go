@@ -179,11 +179,10 @@
 //
 // # Errors and limits
 //
-// ErrCorrupt is an entry, a snapshot or a message that no version of this program
-// wrote, or one of a version that it does not know. A message like that is dropped with
-// its connection; an entry or a snapshot stops the node. CodecMin and CodecMax are the
-// versions of entries that are read; CodecMax is written. Nothing here asks what the
-// others read.
+// ErrCorrupt is an entry, a snapshot or a message that no program of the levels from
+// MinLevel to MaxLevel wrote; of another level it is a LevelError. A message like that
+// is dropped with its connection; an entry or a snapshot stops the node. What is written
+// has the level of the applied state, and an answer the heartbeat's.
 //
 // ErrNotYet and TooSoonError refuse a Retime, ErrNoBackup a file. No input from outside
 // makes a machine panic.

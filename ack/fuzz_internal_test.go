@@ -41,11 +41,11 @@ func fuzzLog(tb testing.TB) [][]byte {
 		s = next
 	}
 	apply()
-	add(encodeProposal(proposal{term: 1, want: shardmap.Assign(s.Committed(), fuzzMembers(3))}))
+	add(encodeProposal(MinLevel, proposal{term: 1, want: shardmap.Assign(s.Committed(), fuzzMembers(3))}))
 	apply()
-	add(encodeCommit(commit{epoch: s.Last().Epoch(), digest: s.Last().Digest()}), nil)
+	add(encodeCommit(MinLevel, commit{epoch: s.Last().Epoch(), digest: s.Last().Digest()}), nil)
 	apply()
-	add(encodeProposal(proposal{
+	add(encodeProposal(MinLevel, proposal{
 		term: 1, base: s.Committed().Epoch(), want: shardmap.Assign(s.Committed(), fuzzMembers(2)),
 		drops: []dropping{{node: "c", cause: CauseSilent, strikes: 1}},
 	}))
@@ -61,8 +61,10 @@ func FuzzApply(f *testing.F) {
 	for i := range log {
 		f.Add(log[i], uint64(i+1), uint64(1))
 	}
-	f.Add([]byte{codecVersion, kindProposal}, uint64(1), uint64(1))
-	f.Add([]byte{codecVersion + 1}, uint64(9), uint64(9))
+	f.Add([]byte{byte(MinLevel), kindProposal}, uint64(1), uint64(1))
+	f.Add(encodeRaising(MinLevel, raising{term: 1, level: MinLevel}), uint64(9), uint64(1))
+	f.Add(encodeRaising(MinLevel, raising{term: 1, level: MaxLevel + 1}), uint64(9), uint64(1))
+	f.Add([]byte{byte(MaxLevel) + 1}, uint64(9), uint64(9))
 	f.Add([]byte(nil), ^uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, entry []byte, index, term uint64) {
 		s := NewState()

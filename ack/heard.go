@@ -80,7 +80,7 @@ func (l *Leader) over(now time.Duration, n *member) bool {
 }
 
 func (l *Leader) refuse(n *member, m Heard, a Answer) {
-	a.Term, a.Boot, a.Beat, a.Epoch = l.o.Term, m.Boot, m.Number, l.state.Last().Epoch()
+	a.Level, a.Term, a.Boot, a.Beat, a.Epoch = m.Level, l.o.Term, m.Boot, m.Number, l.state.Last().Epoch()
 	l.emit(Reply{To: n.id, Answer: a})
 }
 
@@ -117,7 +117,7 @@ func (l *Leader) follows(now time.Duration, n *member) {
 func (l *Leader) answer(now time.Duration, n *member) {
 	l.answers++
 	a := Answer{
-		Term: l.o.Term, Number: l.answers, Boot: n.beat.Boot, Beat: n.beat.Number,
+		Level: n.beat.Level, Term: l.o.Term, Number: l.answers, Boot: n.beat.Boot, Beat: n.beat.Number,
 		Epoch: l.state.Last().Epoch(), OK: n.beat.Acked == l.state.Last().Epoch(),
 		MapStays: n.beat.Leaving && l.nobodyStays(now),
 	}

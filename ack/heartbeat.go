@@ -17,7 +17,10 @@ type Echo struct{ Term, Number uint64 }
 // Heartbeat is what a node tells the leader every Timing.Heartbeat, and at once
 // when it has something to acknowledge or says goodbye.
 type Heartbeat struct {
-	Node shardmap.NodeID
+	// Level is what it is written at: the level of the sender's applied state. Zero
+	// is MinLevel.
+	Level Level
+	Node  shardmap.NodeID
 	// Server is the node's Raft server id, node/disk: a wiped disk does not
 	// confirm for the voter it replaces, nor one node for another.
 	Server string
@@ -60,6 +63,8 @@ const (
 
 // Answer is the leader's answer to one heartbeat.
 type Answer struct {
+	// Level is the heartbeat's.
+	Level Level
 	// Term and Number name the answer; Boot and Beat the heartbeat it answers.
 	Term, Number, Boot, Beat uint64
 	// OK is true if the heartbeat acknowledged the last map proposed; Epoch names
@@ -101,7 +106,7 @@ func flags(set ...bool) byte {
 
 // MarshalBinary returns the heartbeat as it travels. It does not fail.
 func (h Heartbeat) MarshalBinary() ([]byte, error) {
-	w := writer{b: []byte{codecVersion}}
+	w := begin(h.Level)
 	w.text(string(h.Node))
 	w.text(h.Server)
 	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight)} {
@@ -114,9 +119,8 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 // UnmarshalBinary reads what MarshalBinary wrote; else ErrCorrupt.
 func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 	r := reader{b: b}
-	r.version()
 	*h = Heartbeat{
-		Node: shardmap.NodeID(r.text(1, maxText)), Server: r.text(0, 2*maxText),
+		Level: r.level(), Node: shardmap.NodeID(r.text(1, maxText)), Server: r.text(0, 2*maxText),
 		Boot: r.uint(1, maxUint), Nonce: r.uint(0, maxUint), Number: r.uint(1, maxUint),
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
 		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
@@ -135,7 +139,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 
 // MarshalBinary returns the answer as it travels. It does not fail.
 func (a Answer) MarshalBinary() ([]byte, error) {
-	w := writer{b: []byte{codecVersion}}
+	w := begin(a.Level)
 	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.Beat, uint64(a.Epoch)} {
 		w.uint(v)
 	}
@@ -154,9 +158,8 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 // UnmarshalBinary reads what MarshalBinary wrote; else ErrCorrupt.
 func (a *Answer) UnmarshalBinary(b []byte) error {
 	r := reader{b: b}
-	r.version()
 	*a = Answer{
-		Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), Beat: r.uint(1, maxUint),
+		Level: r.level(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), Beat: r.uint(1, maxUint),
 		Epoch: shardmap.Epoch(r.uint(0, maxUint)), Serve: time.Duration(r.uint(0, uint64(MaxLease))),
 	}
 	if a.Serve > 0 {

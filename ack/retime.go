@@ -38,7 +38,7 @@ func (l *Leader) Retime(now time.Duration, t Timing) ([]byte, error) {
 	if wait := l.mixedFor(now); wait > 0 {
 		return nil, TooSoonError{Wait: wait, Elected: l.retimed == l.elected}
 	}
-	return encodeRetiming(retiming{term: l.o.Term, replaces: l.state.TimingSince(), timing: t}), nil
+	return encodeRetiming(l.state.Level(), retiming{term: l.o.Term, replaces: l.state.TimingSince(), timing: t}), nil
 }
 
 // timing returns the timing in force, by which leases are granted. The state has

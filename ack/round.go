@@ -248,7 +248,7 @@ func (l *Leader) propose(now time.Duration, want *shardmap.Map, reason string) {
 		p.drops = append(p.drops, dropping{node: id, cause: cause, strikes: l.strikes(now, id, cause)})
 	}
 	slices.SortFunc(p.drops, func(a, b dropping) int { return cmp.Compare(a.node, b.node) })
-	entry, err := encodeProposal(p)
+	entry, err := encodeProposal(l.state.Level(), p)
 	if err != nil {
 		// Assign makes no map that cannot be encoded.
 		panic(err)
@@ -330,7 +330,7 @@ func (l *Leader) tryCommit(now time.Duration) {
 	// From this step on a lease needs an acknowledgement of p.
 	l.committing, l.submitting, l.submitted = p.Epoch(), true, now
 	l.emit(Noted{Kind: NoteCommitting, Epoch: p.Epoch()})
-	l.emit(Submit{Entry: encodeCommit(commit{epoch: p.Epoch(), digest: p.Digest()}), Commit: true})
+	l.emit(Submit{Entry: encodeCommit(l.state.Level(), commit{epoch: p.Epoch(), digest: p.Digest()}), Commit: true})
 }
 
 // awaited reports that RestartGrace asks to wait for the return of a node that

@@ -91,6 +91,7 @@ func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, commit b
 		w.sawTiming(after)
 	case ack.OutcomeBorn:
 		w.sawBirth(before, after)
+	case ack.OutcomeRaised: // there is one level
 	}
 }
 

@@ -9,9 +9,10 @@ import (
 )
 
 // MarshalBinary returns the whole state, an open proposal included (rule 8). The
-// same state gives the same bytes on every node.
+// same state gives the same bytes on every node. The level that they begin with is
+// the one in force.
 func (s *State) MarshalBinary() ([]byte, error) {
-	w := writer{b: []byte{codecVersion}}
+	w := begin(s.level)
 	w.uint(s.index)
 	w.uint(s.ignored)
 	w.text(s.cluster)
@@ -49,8 +50,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 // it is ErrCorrupt for every input that MarshalBinary cannot have written.
 func DecodeState(b []byte) (*State, error) {
 	r := reader{b: b}
-	r.version()
-	s := &State{index: r.uint(0, maxUint), ignored: r.uint(0, maxUint), cluster: r.text(0, maxText)}
+	s := &State{level: r.level(), index: r.uint(0, maxUint), ignored: r.uint(0, maxUint), cluster: r.text(0, maxText)}
 	if s.Born() {
 		s.timing, s.before, s.timedAt = r.timing(), r.timing(), r.uint(0, maxUint)
 	}

@@ -68,13 +68,14 @@ type State struct {
 	timedAt   uint64 // index of the entry that set timing
 	index     uint64
 	ignored   uint64
+	level     Level // in force
 }
 
 // NewState returns the state before the first log entry: no cluster, and a map
 // of one shard that nobody owns, because there is none of zero.
 func NewState() *State {
 	m := shardmap.New(1)
-	return &State{committed: m, last: m}
+	return &State{committed: m, last: m, level: MinLevel}
 }
 
 // Born reports whether the cluster's id and number of shards are known.
@@ -139,13 +140,17 @@ const (
 	OutcomeCommitted
 	OutcomeIgnored
 	OutcomeRetimed
+	OutcomeRaised
 )
 
 // Apply returns the state after the entry cmd at the given Raft index and term.
 // An entry that comes too late is ignored and counted. ErrCorrupt, or an entry
-// of an unknown version, leaves s as it was: the node must stop.
+// of an unknown level, leaves s as it was: the node must stop.
 func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
-	c, err := decodeCommand(cmd)
+	c, at, err := decodeCommand(cmd)
+	if err == nil && at > s.level {
+		err = fmt.Errorf("%w: level %d before the log says so", ErrCorrupt, at)
+	}
 	if err != nil {
 		return s, 0, fmt.Errorf("log entry %d: %w", index, err)
 	}
@@ -160,6 +165,12 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 		return n.commit(term, c)
 	case retiming:
 		return n.retimed(term, c)
+	case raising:
+		next, outcome, err := n.raised(term, c)
+		if err != nil {
+			return s, 0, fmt.Errorf("log entry %d: %w", index, err)
+		}
+		return next, outcome, nil
 	default:
 		return s, 0, fmt.Errorf("log entry %d: %w", index, ErrCorrupt)
 	}

@@ -166,11 +166,11 @@ func TestDecodersRefuseWhatNobodyWrote(t *testing.T) {
 		}
 		newer := bytes.Clone(c.b)
 		newer[0] = 9
-		if err := c.decode(newer); !errors.Is(err, ack.ErrCorrupt) || !strings.Contains(err.Error(), "version 9") {
-			t.Errorf("%s of version 9: %v, want both numbers", c.name, err)
+		if err := c.decode(newer); !errors.Is(err, ack.ErrCorrupt) || !strings.Contains(err.Error(), "level 9, and this program knows "+ack.KnownLevels()) {
+			t.Errorf("%s of level 9: %v, want both numbers", c.name, err)
 		}
 	}
-	next, outcome, err := s.Apply(99, 1, []byte{ack.CodecMax, 77})
+	next, outcome, err := s.Apply(99, 1, []byte{byte(ack.MinLevel), 77})
 	if !errors.Is(err, ack.ErrCorrupt) || outcome != 0 || next != s {
 		t.Errorf("an entry of kind 77: %v, outcome %d", err, outcome)
 	}
@@ -178,7 +178,7 @@ func TestDecodersRefuseWhatNobodyWrote(t *testing.T) {
 
 func TestMessagesSurviveTheirCodec(t *testing.T) {
 	h := ack.Heartbeat{
-		Node: "node", Server: "node/disk", Boot: 1 << 40, Nonce: 1<<64 - 1, Number: 9, Echo: ack.Echo{Term: 3, Number: 4}, Term: 5,
+		Level: ack.MaxLevel, Node: "node", Server: "node/disk", Boot: 1 << 40, Nonce: 1<<64 - 1, Number: 9, Echo: ack.Echo{Term: 3, Number: 4}, Term: 5,
 		Applied: 6, Acked: 7, Every: 8 * time.Millisecond, Weight: 1000,
 	}
 	for i := range 16 {
@@ -187,7 +187,7 @@ func TestMessagesSurviveTheirCodec(t *testing.T) {
 			t.Errorf("read %+v, want %+v", got, h)
 		}
 	}
-	a := ack.Answer{Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Epoch: 5, Serve: 6, Cut: 8, Lease: 7, MapStays: true, Refusal: ack.RefusedDuplicate, Known: 7, Elsewhere: "10.0.0.1:7"}
+	a := ack.Answer{Level: ack.MaxLevel, Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Epoch: 5, Serve: 6, Cut: 8, Lease: 7, MapStays: true, Refusal: ack.RefusedDuplicate, Known: 7, Elsewhere: "10.0.0.1:7"}
 	if got := (ack.Answer{}); roundTrip(t, a, &got) != nil || got != a {
 		t.Errorf("read %+v, want %+v", got, a)
 	}

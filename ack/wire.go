@@ -59,13 +59,6 @@ func (r *reader) fail(what string) {
 	}
 }
 
-// version consumes the codec's version.
-func (r *reader) version() {
-	if v := r.byte(); v != codecVersion {
-		r.fail(fmt.Sprintf("version %d, this program knows %d", v, codecVersion))
-	}
-}
-
 func (r *reader) take(n int) []byte {
 	if r.err == nil && n > len(r.b) {
 		r.fail("cut short")

@@ -86,7 +86,7 @@ func (n *Node) deliver(ctx context.Context, in inbound) {
 		if n.badBeats.Pass(string(in.hb.Node)) {
 			n.log.Warn().Err(err).Str("peer", string(in.hb.Node)).Msg("heartbeat refused")
 		}
-		in.answer(ack.Answer{Term: l.term, Boot: in.hb.Boot, Beat: in.hb.Number, Refusal: ack.RefusedRollback, Known: n.acquaintance.table.Of(in.hb.Server).Boot})
+		in.answer(ack.Answer{Level: in.hb.Level, Term: l.term, Boot: in.hb.Boot, Beat: in.hb.Number, Refusal: ack.RefusedRollback, Known: n.acquaintance.table.Of(in.hb.Server).Boot})
 		return
 	}
 	select {

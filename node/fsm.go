@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -77,7 +78,11 @@ func (f *fsm) Restore(b []byte) error {
 
 func (f *fsm) fail(err error) error {
 	f.broken = true
-	f.failed(fmt.Errorf("node: the log is damaged, or of a newer version: "+remedyDamaged+": %w", err))
+	if _, ok := errors.AsType[*ack.LevelError](err); ok {
+		f.failed(belowLevel(err))
+		return err
+	}
+	f.failed(fmt.Errorf("node: the log is damaged: "+remedyDamaged+": %w", err))
 	return err
 }
 

@@ -236,7 +236,7 @@ func (n *Node) tags() gossip.Tags {
 	t := gossip.Tags{
 		Node: string(n.self), Disk: n.o.Dir.Disk(), Cluster: n.cluster(), Shards: n.o.Shards, Role: roleNode,
 		Weight: n.o.Weight, Zone: n.o.Zone, Version: n.o.Version, Endpoints: n.o.Endpoints,
-		Codec: gossip.Range{Min: ack.CodecMin, Max: ack.CodecMax},
+		Levels: gossip.Levels{InForce: uint8(n.fsm.state.Load().Level()), Known: uint8(ack.MaxLevel)},
 	}
 	if n.o.Gateway {
 		t.Role = roleGateway

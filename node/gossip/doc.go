@@ -8,9 +8,9 @@
 //
 // Cluster id and shard count travel in the tags. Each side refuses, for itself,
 // whoever names others, so two clusters never merge by accident; a node that is
-// in no cluster yet passes. Of tags that a later version adds nothing is made; the
-// versions of log entries that a node reads ("codec", such as "1-2") are there for
-// one that will write others.
+// in no cluster yet passes, unless its program knows less than the level that is in
+// force ("level", such as "1-2": in force, and known). Of tags that a later version adds
+// nothing is made.
 //
 // memberlist's label would be the cluster id's place in every packet. But it is
 // fixed before the first one is sent, and no side takes what has another: a node

@@ -144,6 +144,45 @@ func TestOtherShardCountIsRefused(t *testing.T) {
 	})
 }
 
+// A program that knows less than what is in force would write into the log what the
+// others have left behind, and stop at what they write.
+func TestLowerLevelIsRefusedByBoth(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		t := s.t
+		b := s.host("b").Addr(port)
+		in := inCluster("a", "one")
+		in.Levels = gossip.Levels{InForce: 2, Known: 2}
+		a := s.add("a", in, b)
+		tags := node("b")
+		tags.Levels = gossip.Levels{InForce: 1, Known: 1}
+		late := s.add("b", tags, a.host.Addr(port))
+		r := <-late.Refused()
+		if r.What != "level" || !strings.Contains(r.Error(), "level 2 is in force") || !strings.Contains(r.Error(), "knows level 1: run the version of the other nodes") {
+			t.Errorf("refusal %+v: %v", *r, r)
+		}
+		time.Sleep(time.Minute)
+		select {
+		case r := <-a.Refused():
+			t.Errorf("the cluster's node gives up: %v", r)
+		default:
+		}
+		if len(a.Members()) != 1 {
+			t.Errorf("merged: %v", a.Members())
+		}
+	})
+}
+
+// Until a level is raised, programs that know it and others are one cluster.
+func TestHigherKnownLevelIsNoReasonToRefuse(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		in, next := inCluster("a", "one"), node("b")
+		in.Levels, next.Levels = gossip.Levels{InForce: 1, Known: 1}, gossip.Levels{InForce: 1, Known: 2}
+		a := s.add("a", in)
+		b := s.add("b", next, a.host.Addr(port))
+		s.whole(a, b)
+	})
+}
+
 // A node that belongs to its cluster does not give up because a newcomer is wrong.
 func TestWrongNewcomerStopsOnlyItself(t *testing.T) {
 	bubble(t, func(s *swarm) {

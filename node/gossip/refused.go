@@ -14,7 +14,7 @@ import (
 type RefusedError struct {
 	// Member and Addr are the other one.
 	Member, Addr string
-	// What they disagree about: "cluster", "shards" or "version".
+	// What they disagree about: "cluster", "shards", "level" or "version".
 	What string
 	// Mine and Theirs are the two values.
 	Mine, Theirs string
@@ -37,6 +37,11 @@ func (e *RefusedError) Error() string {
 			return fmt.Sprintf("%s belongs to cluster %s, which was recovered from this node's cluster %s without it: what this data directory holds counts no more; start with an empty --data directory to join", who, e.Theirs, e.Mine)
 		}
 		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty --data directory", who, e.Theirs, e.Mine)
+	case tagLevel:
+		if e.theirs {
+			return fmt.Sprintf("%s knows level %s, and level %s is in force in this node's cluster: it must run the version of the other nodes", who, e.Theirs, e.Mine)
+		}
+		return fmt.Sprintf("%s belongs to a cluster in which level %s is in force, and this program knows level %s: run the version of the other nodes", who, e.Theirs, e.Mine)
 	default:
 		return fmt.Sprintf("%s speaks version %s, this node version %s: run versions that know each other", who, e.Theirs, e.Mine)
 	}
@@ -97,6 +102,23 @@ func refuse(mine *Tags, m *serf.Member) *RefusedError {
 	if theirs := m.Tags[tagCluster]; theirs != "" && mine.Cluster != "" && theirs != mine.Cluster {
 		e.What, e.Mine, e.Theirs = tagCluster, mine.Cluster, theirs
 		e.Superseded = lineage.Supersedes(theirs, mine.Cluster)
+		return e
+	}
+	return e.below(mine.Levels, parseLevels(m.Tags[tagLevel]))
+}
+
+// below compares the levels: who knows less than what is in force at the other would
+// not understand it. It returns nil if either understands the other.
+func (e *RefusedError) below(mine, theirs Levels) *RefusedError {
+	number := func(n uint8) string { return strconv.Itoa(int(n)) }
+	switch {
+	case mine == (Levels{}) || theirs == (Levels{}):
+		return nil
+	case theirs.InForce > mine.Known:
+		e.What, e.Mine, e.Theirs, e.theirs = tagLevel, number(mine.Known), number(theirs.InForce), false
+		return e
+	case mine.InForce > theirs.Known:
+		e.What, e.Mine, e.Theirs, e.theirs = tagLevel, number(mine.InForce), number(theirs.Known), true
 		return e
 	}
 	return nil

@@ -22,7 +22,7 @@ const (
 	tagWeight   = "weight"
 	tagZone     = "zone"
 	tagVersion  = "version"
-	tagCodec    = "codec"
+	tagLevel    = "level"
 )
 
 // Tags is what a member says about itself. A zero field is not sent.
@@ -45,33 +45,34 @@ type Tags struct {
 	Zone string
 	// Version is the version of the program.
 	Version string
-	// Codec are the versions of log entries that it reads, sent as "1-2". What
-	// cannot be read of it, a later version may mean: it counts as not said.
-	Codec Range
+	// Levels are those of what is written, sent as "1-2". What cannot be read of
+	// them, a later version may mean: it counts as not said.
+	Levels Levels
 	// Endpoints are addresses by name, without the "ep." of the tag.
 	Endpoints map[string]string
 }
 
-// Range is from the lowest version to the highest; zero: it was not said.
-type Range struct{ Min, Max uint8 }
+// Levels are the level in force, as far as the member's log tells, and the highest
+// one that its program knows; zero: they were not said.
+type Levels struct{ InForce, Known uint8 }
 
-// String returns the range as the tag has it, "" if it was not said.
-func (r Range) String() string {
-	if r == (Range{}) {
+// String returns the levels as the tag has them, "" if they were not said.
+func (l Levels) String() string {
+	if l == (Levels{}) {
 		return ""
 	}
-	return fmt.Sprintf("%d-%d", r.Min, r.Max)
+	return fmt.Sprintf("%d-%d", l.InForce, l.Known)
 }
 
-// parseRange reads what String returned, and nothing else.
-func parseRange(s string) Range {
+// parseLevels reads what String returned, and nothing else.
+func parseLevels(s string) Levels {
 	low, high, _ := strings.Cut(s, "-")
 	from, err := strconv.ParseUint(low, 10, 8)
 	to, err2 := strconv.ParseUint(high, 10, 8)
 	if err != nil || err2 != nil || from > to {
-		return Range{}
+		return Levels{}
 	}
-	return Range{Min: uint8(from), Max: uint8(to)}
+	return Levels{InForce: uint8(from), Known: uint8(to)}
 }
 
 // encode returns the tags as Serf has them, or an error if they are too long or
@@ -97,7 +98,7 @@ func (t Tags) encode() (map[string]string, error) {
 	number(tagWeight, int(t.Weight))
 	text(tagZone, t.Zone)
 	text(tagVersion, t.Version)
-	text(tagCodec, t.Codec.String())
+	text(tagLevel, t.Levels.String())
 	all, err := endpoints.Tags(m, t.Endpoints)
 	if err != nil {
 		return nil, fmt.Errorf("gossip: what this node says about itself (--zone, --endpoint, its own addresses): %w", err)
@@ -126,7 +127,7 @@ func decode(m map[string]string) (Tags, error) {
 		Role:    m[tagRole],
 		Zone:    m[tagZone],
 		Version: m[tagVersion],
-		Codec:   parseRange(m[tagCodec]),
+		Levels:  parseLevels(m[tagLevel]),
 	}
 	var err error
 	number := func(key string, bits int) uint64 {

@@ -35,7 +35,7 @@ func TestTagsRoundTrip(t *testing.T) {
 		{Node: "a"},
 		{
 			Node: "a", Disk: "d", Cluster: "c", Shards: 65536, Role: "gateway", Expect: 3, Weight: 1000,
-			Zone: "z", Version: "v", Codec: Range{Min: 1, Max: 255}, Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
+			Zone: "z", Version: "v", Levels: Levels{InForce: 1, Known: 255}, Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
 		},
 	} {
 		m, err := want.encode()
@@ -50,15 +50,15 @@ func TestTagsRoundTrip(t *testing.T) {
 }
 
 // What a later version says that this one does not know costs its members nothing:
-// neither a tag of another name nor another form of the codec's.
+// neither a tag of another name nor another form of the levels.
 func TestUnknownTagsDisturbNobody(t *testing.T) {
-	for tag, want := range map[string]Range{
-		"1-1": {Min: 1, Max: 1}, "2-17": {Min: 2, Max: 17},
+	for tag, want := range map[string]Levels{
+		"1-1": {InForce: 1, Known: 1}, "2-17": {InForce: 2, Known: 17},
 		"": {}, "1": {}, "-": {}, "1-": {}, "-1": {}, "2-1": {}, "1-256": {}, "1-2-3": {}, "1,4": {}, "+1-2": {},
 	} {
-		got, err := decode(map[string]string{"v": "1", "node": "a", "shards": "7", "codec": tag, "later": "x"})
-		if err != nil || !reflect.DeepEqual(got, Tags{Node: "a", Shards: 7, Codec: want}) {
-			t.Errorf("codec %q: %+v, %v, want %v", tag, got, err, want)
+		got, err := decode(map[string]string{"v": "1", "node": "a", "shards": "7", "level": tag, "later": "x"})
+		if err != nil || !reflect.DeepEqual(got, Tags{Node: "a", Shards: 7, Levels: want}) {
+			t.Errorf("level %q: %+v, %v, want %v", tag, got, err, want)
 		}
 	}
 }

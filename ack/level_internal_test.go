@@ -1,0 +1,98 @@
+package ack
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// below returns the state of a cluster that was born before any level there is, so
+// that MinLevel is still to be raised.
+func below(t *testing.T) *State {
+	t.Helper()
+	s, _, err := NewState().Apply(1, 1, EncodeBirth("c", 8, DefaultTiming()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := *s
+	n.level = MinLevel - 1
+	return &n
+}
+
+// The word of an earlier term is worth nothing: meanwhile a node may have gone back to
+// a program that knows less.
+func TestLevelIsRaisedOnceAndByTheTermThatDecided(t *testing.T) {
+	s := below(t)
+	for _, c := range []struct {
+		name string
+		term uint64
+		to   Level
+		want Outcome
+	}{
+		{"of an earlier term", 1, MinLevel, OutcomeIgnored},
+		{"of its term", 2, MinLevel, OutcomeRaised},
+		{"to the same again", 2, MinLevel, OutcomeIgnored},
+	} {
+		n := *s
+		next, outcome, err := n.raised(2, raising{term: c.term, level: c.to})
+		if err != nil || outcome != c.want {
+			t.Errorf("raised %s: outcome %d, %v, want %d", c.name, outcome, err, c.want)
+		}
+		s = next
+	}
+	if s.Level() != MinLevel {
+		t.Errorf("level %d in force, want %d", s.Level(), MinLevel)
+	}
+}
+
+// Who does not know what is in force would read what follows by other rules.
+func TestLevelAboveTheProgramStopsIt(t *testing.T) {
+	s, _, err := NewState().Apply(1, 1, EncodeBirth("c", 8, DefaultTiming()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, outcome, err := s.Apply(2, 3, encodeRaising(MinLevel, raising{term: 3, level: MaxLevel + 1}))
+	var above *LevelError
+	if !errors.As(err, &above) || above.Level != MaxLevel+1 || outcome != 0 || next != s || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), KnownLevels()) {
+		t.Errorf("an entry that raises the level to %d: %v, outcome %d", MaxLevel+1, err, outcome)
+	}
+	// An old word that nobody heeds stops nobody.
+	if next, outcome, err = s.Apply(2, 3, encodeRaising(MinLevel, raising{term: 2, level: MaxLevel + 1})); err != nil || outcome != OutcomeIgnored || next.Level() != MinLevel {
+		t.Errorf("one of an earlier term: %v, outcome %d", err, outcome)
+	}
+}
+
+func TestEntryOfALevelNotYetInForceIsCorrupt(t *testing.T) {
+	s := below(t)
+	if next, _, err := s.Apply(2, 1, encodeRetiming(MinLevel, retiming{term: 1, replaces: s.timedAt, timing: DefaultTiming()})); !errors.Is(err, ErrCorrupt) || next != s {
+		t.Errorf("applied: %v", err)
+	}
+}
+
+// A cluster that goes on elsewhere is read by the rules that it was written by.
+func TestLevelIsKept(t *testing.T) {
+	s, _, err := NewState().Apply(1, 1, EncodeBirth("c", 8, DefaultTiming()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.level = MaxLevel + 1 // as a program that knows more has it
+	b, err := s.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var above *LevelError
+	if _, err = DecodeState(b); !errors.As(err, &above) || above.Level != MaxLevel+1 {
+		t.Errorf("a snapshot of level %d was read: %v", MaxLevel+1, err)
+	}
+	file, err := s.Backup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = OpenBackup(file); !errors.As(err, &above) || !errors.Is(err, ErrNoBackup) {
+		t.Errorf("a backup of level %d was read: %v", MaxLevel+1, err)
+	}
+	r, err := s.Recovered("d", 1+MinJump)
+	if err != nil || r.Level() != s.Level() {
+		t.Errorf("recovered at level %d, %v, want %d", r.Level(), err, s.Level())
+	}
+}
