@@ -23,7 +23,7 @@ const (
 	writing
 )
 
-// Access says who may do what at an ops port. It does not change. The zero value
+// Access says who may do what at an admin port. It does not change. The zero value
 // lets everybody who reaches the port do everything.
 type Access struct {
 	// Read and Write are the tokens for looking and for changing.
@@ -76,7 +76,7 @@ func (a *Access) judge(r *http.Request) (caller, error) {
 	if shown {
 		name, may := a.tokenRight(token)
 		if may == none {
-			return c, errors.New("the token is not known here")
+			return c, errors.New("unknown token")
 		}
 		c.who, c.may, c.token = "token "+name, may, true
 		return c, nil

@@ -31,7 +31,7 @@ const (
 	maxAnswerHeader = 64 << 10
 )
 
-// Client asks one node's ops port. It is safe for any number of goroutines. Its
+// Client asks one node's admin port. It is safe for any number of goroutines. Its
 // errors are fit to be shown to the user: they name the address and what to do.
 // An answer that is a problem can be had with errors.As and *problem.Problem.
 type Client struct {
@@ -61,7 +61,7 @@ func NewClientWith(addr string, show Credentials) (*Client, error) {
 	if !strings.Contains(addr, "://") {
 		host, port, err := net.SplitHostPort(addr)
 		if err != nil || port == "" {
-			return nil, fmt.Errorf("--admin %q is no address: give host:port, as in 127.0.0.1:8081", addr)
+			return nil, fmt.Errorf("--admin %q is not an address: give host:port, as in 127.0.0.1:8081", addr)
 		}
 		if host == "" {
 			host = "127.0.0.1"
@@ -73,16 +73,16 @@ func NewClientWith(addr string, show Credentials) (*Client, error) {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
-		return nil, fmt.Errorf("--admin %q is no address: give host:port, as in 127.0.0.1:8081", addr)
+		return nil, fmt.Errorf("--admin %q is not an address: give host:port, as in 127.0.0.1:8081", addr)
 	}
 	if show.TLS != nil && u.Scheme == "http" {
-		return nil, fmt.Errorf("--admin %q speaks no TLS: certificates are for an address that begins with https://", addr)
+		return nil, fmt.Errorf("--admin %q does not use TLS: certificates are for an address that begins with https://", addr)
 	}
 	dialer := net.Dialer{Timeout: dialTimeout}
 	return &Client{
 		base: u.Scheme + "://" + u.Host, addr: addr, token: show.Token,
 		http: &http.Client{
-			// No proxy from the environment stands before an ops port.
+			// No proxy from the environment stands before an admin port.
 			Transport: &http.Transport{
 				DialContext: dialer.DialContext, TLSClientConfig: show.TLS, MaxResponseHeaderBytes: maxAnswerHeader,
 			},
@@ -193,7 +193,7 @@ func ask[T any](ctx context.Context, c *Client, x call) (T, error) {
 		return v, err
 	}
 	if err := json.Unmarshal(b, &v); err != nil {
-		return v, fmt.Errorf("%s answered %s %s with something else than this version expects (%w): are both of one version?", c.addr, x.method, x.path, err)
+		return v, fmt.Errorf("%s answered %s %s with something this version does not expect (%w): are both the same version?", c.addr, x.method, x.path, err)
 	}
 	return v, nil
 }
@@ -230,7 +230,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 		return nil, c.explain(err)
 	}
 	if res.Header.Get("Server") != serverName {
-		return nil, fmt.Errorf("%s is no admin port of Shardway (%s %s: %s): name the node's admin address with --admin ADDR", c.addr, x.method, x.path, res.Status)
+		return nil, fmt.Errorf("%s is not a Shardway admin port (%s %s: %s): name the node's admin address with --admin ADDR", c.addr, x.method, x.path, res.Status)
 	}
 	if res.StatusCode == http.StatusOK {
 		return b, nil
@@ -256,7 +256,7 @@ func (c *Client) explain(err error) error {
 	case errors.As(err, &unknown), errors.As(err, &name):
 		return fmt.Errorf("the certificate of %s is not accepted: name its authority with --tls-ca, and the node as the certificate does (%w)", c.addr, err)
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("%s speaks no TLS: name it as http://%s if it may be asked in the clear (%w)", c.addr, c.addr, http.ErrSchemeMismatch)
+		return fmt.Errorf("%s does not use TLS: name it as http://%s if plain HTTP will do (%w)", c.addr, c.addr, http.ErrSchemeMismatch)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer from %s in time: is it the node's admin address? Name it with --admin ADDR (%w)", c.addr, context.DeadlineExceeded)
 	}

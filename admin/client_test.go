@@ -171,8 +171,8 @@ func TestClientKnowsAnAppPortFromAnOpsPort(t *testing.T) {
 	defer srv.Close()
 	addr := srv.Listener.Addr().String()
 	_, err := clientFor(t, addr).Status(t.Context())
-	if err == nil || !strings.HasPrefix(err.Error(), addr+" is no admin port of Shardway (GET /status: 400 Bad Request)") {
-		t.Errorf("Status = %v, want that it is no admin port", err)
+	if err == nil || !strings.HasPrefix(err.Error(), addr+" is not a Shardway admin port (GET /status: 400 Bad Request)") {
+		t.Errorf("Status = %v, want that it is not an admin port", err)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Cluster is what the ops server asks of the node it belongs to. Slices and maps
+// Cluster is what the admin server asks of the node it belongs to. Slices and maps
 // in the answers are the caller's to read and nobody's to change afterwards.
 type Cluster interface {
 	Readiness

@@ -1,4 +1,4 @@
-// Package admin is the operator's side of a node: the ops HTTP server, the JSON
+// Package admin is the operator's side of a node: the admin HTTP server, the JSON
 // it speaks, and the client that the commands use.
 //
 // Server answers from what Cluster tells it and keeps nothing itself. Cluster is

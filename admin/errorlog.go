@@ -16,6 +16,6 @@ func errorLog(log zerolog.Logger) *stdlog.Logger {
 type lineWriter struct{ log zerolog.Logger }
 
 func (w lineWriter) Write(b []byte) (int, error) {
-	w.log.Debug().Str("text", strings.TrimSpace(string(b))).Msg("ops server reported")
+	w.log.Debug().Str("text", strings.TrimSpace(string(b))).Msg("admin server reported")
 	return len(b), nil
 }

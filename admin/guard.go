@@ -9,7 +9,7 @@ import (
 	"shardway/internal/problem"
 )
 
-// serverName is the Server header of every answer: the client tells an ops port
+// serverName is the Server header of every answer: the client tells an admin port
 // from an app port by it.
 const serverName = "shardway-admin"
 
@@ -55,16 +55,16 @@ func secure(h http.Header) {
 // permit decides about a request of somebody known.
 func (s *Server) permit(a *Access, who caller, r *http.Request) *problem.Problem {
 	if who.may < needs(r) {
-		return problem.Newf(problem.Forbidden, "%s may look and not change: this takes a token or certificate for writing", who.who)
+		return problem.Newf(problem.Forbidden, "%s may read but not write: this takes a write token or certificate", who.who)
 	}
 	if who.token {
 		return nil // no page can make a browser show it
 	}
 	if !a.calledRight(r.Host) && !probe(r) {
-		return problem.Newf(problem.Forbidden, "the ops port is not known by the name %q: use an address or localhost, or let the node know the name with --admin-host", r.Host)
+		return problem.Newf(problem.Forbidden, "%q is not a name of this admin port: use an address or localhost, or add the name with --admin-host", r.Host)
 	}
 	if err := s.crossOrigin.Check(r); err != nil {
-		return problem.New(problem.Forbidden, "a page of another origin sent this request: change the cluster with the commands, or from the ops page itself")
+		return problem.New(problem.Forbidden, "a page of another origin sent this request: change the cluster with the commands, or from the admin page itself")
 	}
 	// Reading its answer is forbidden to such a page by the browser; making the
 	// node work, with a profile in an image's place, is forbidden here.
@@ -75,7 +75,7 @@ func (s *Server) permit(a *Access, who caller, r *http.Request) *problem.Problem
 	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && needs(r) == reading {
 		return nil // somebody follows a link
 	}
-	return problem.New(problem.Forbidden, "a page of another origin sent this request: open the ops page itself")
+	return problem.New(problem.Forbidden, "a page of another origin sent this request: open the admin page itself")
 }
 
 // probe reports a request that balancers send, by whatever name they know the
@@ -85,9 +85,9 @@ func probe(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path =
 // refuse answers who may not, and remembers that he asked.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, who caller, p *problem.Problem) {
 	if wait := s.failures.add(r.RemoteAddr, time.Now()); wait > 0 {
-		p = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests of this address were refused: " + p.Detail, RetryAfter: wait}
+		p = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests from this address were refused: " + p.Detail, RetryAfter: wait}
 	} else {
-		s.log.Warn().Str("by", who.who).Str("from", who.from).Str("method", r.Method).Str("path", r.URL.Path).Str("why", p.Detail).Msg("ops request refused")
+		s.log.Warn().Str("by", who.who).Str("from", who.from).Str("method", r.Method).Str("path", r.URL.Path).Str("why", p.Detail).Msg("admin request refused")
 	}
 	if p.Code == problem.Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)
@@ -122,7 +122,7 @@ func (s *Server) change(next http.Handler, w http.ResponseWriter, r *http.Reques
 		if c.what == "" {
 			c.what = r.Method + " " + r.URL.Path
 		}
-		s.log.Info().Str("by", who.who).Str("from", who.from).Str("what", c.what).Int("status", seen.code()).Msg("change asked for")
+		s.log.Info().Str("by", who.who).Str("from", who.from).Str("what", c.what).Int("status", seen.code()).Msg("change requested")
 	}()
 	next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), changeKey{}, c)))
 	seen.ended = true
@@ -170,7 +170,7 @@ func (s *Server) recovered(r *http.Request) {
 	}
 	//nolint:errorlint,err113 // net/http compares this very value.
 	if v != http.ErrAbortHandler {
-		s.log.Error().Str("path", r.URL.Path).Any("panic", v).Bytes("stack", debug.Stack()).Msg("ops request panicked")
+		s.log.Error().Str("path", r.URL.Path).Any("panic", v).Bytes("stack", debug.Stack()).Msg("admin request panicked")
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -87,7 +87,7 @@ func guarded(t *testing.T, f *fake) (http.Handler, *record) {
 	return s.Handler(), log
 }
 
-// everyPath is all that an ops port has.
+// everyPath is all that an admin port has.
 var everyPath = []string{
 	"GET /", "GET /livez", "GET /readyz", "GET /status", "GET /metrics", "GET /v1/nodes", "GET /v1/shards", "GET /v1/endpoints",
 	"GET /v1/map", "GET /v1/locate?key=a", "POST /v1/remove?node=n3", "POST /v1/step-down", "POST /v1/rotate", "POST /v1/timing?dead_after=5s",
@@ -187,7 +187,7 @@ func TestChangesAreLoggedWithWhoFromWhereWhat(t *testing.T) {
 		ask(t, h, "POST", "/debug/pprof/symbol", "0x1", "Authorization", "Bearer "+writeToken)
 	}()
 	var got []string
-	for _, l := range log.lines(t, "change asked for") {
+	for _, l := range log.lines(t, "change requested") {
 		if l["by"] != "token alice" || l["from"] != "192.0.2.1:1234" {
 			t.Errorf("by %v from %v", l["by"], l["from"])
 		}
@@ -215,7 +215,7 @@ func TestFailuresAreLimitedAndLockNobodyOut(t *testing.T) {
 	if codes[401] != 10 || codes[429] != 40 {
 		t.Errorf("answers %v, want 10 × 401 and then 429", codes)
 	}
-	if n := len(log.lines(t, "ops request refused")); n != 10 {
+	if n := len(log.lines(t, "admin request refused")); n != 10 {
 		t.Errorf("%d lines, want 10", n)
 	}
 	if res := ask(t, h, "GET", "/status", "", "Authorization", "Bearer "+readToken); res.Code != 200 {
@@ -313,8 +313,8 @@ func TestAccessChangesWhileItRuns(t *testing.T) {
 
 func TestParseTokensNamesTheLineAndNeverRepeatsIt(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                            "no token in it",
-		"# a\n\n":                     "no token in it",
+		"":                            "contains no token",
+		"# a\n\n":                     "contains no token",
 		"hunter2hunter2":              "line 1: the token has 14 characters",
 		"a b " + readToken:            "line 1: write TOKEN, or NAME TOKEN",
 		readToken + "\nä" + readToken: "line 2",

@@ -44,7 +44,7 @@ func (p params) number(name string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(p.str(name), 10, 64)
 	if err != nil {
-		return 0, badParam(name, p.str(name), "is no whole number: give one such as 17")
+		return 0, badParam(name, p.str(name), "is not a whole number: give one such as 17")
 	}
 	return n, nil
 }
@@ -57,7 +57,7 @@ func (p params) duration(name string, fallback time.Duration) (time.Duration, er
 	}
 	d, err := time.ParseDuration(p.str(name))
 	if err != nil || d < 0 {
-		return 0, badParam(name, p.str(name), "is no span of time: give one such as 30s")
+		return 0, badParam(name, p.str(name), "is not a duration: give one such as 30s")
 	}
 	return d, nil
 }

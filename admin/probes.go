@@ -31,7 +31,7 @@ func livez(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// readyz says in full why the node is not ready to who has read access at the ops
+// readyz says in full why the node is not ready to who has read access at the admin
 // port, and to others in a word: addresses are nobody else's affair.
 func readyz(ready Readiness) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {

@@ -22,7 +22,7 @@ type Rotation struct {
 }
 
 // rotate has the secret replaced. It takes no arguments: the secret is made on a
-// node and never passes an ops port.
+// node and never passes an admin port.
 func (s *Server) rotate(w http.ResponseWriter, r *http.Request) error {
 	rotator, ok := s.cluster.(Rotator)
 	if !ok {

@@ -20,7 +20,7 @@ import (
 // been written before one is returned.
 type endpoint func(w http.ResponseWriter, r *http.Request) error
 
-// routes maps every path of the ops port.
+// routes maps every path of the admin port.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	get := func(path string, e endpoint) { mux.Handle(path, handle(e, http.MethodGet, http.MethodHead)) }
@@ -66,7 +66,7 @@ func (s *Server) metricsEndpoint() endpoint {
 
 func notFound(known string) endpoint {
 	return func(_ http.ResponseWriter, r *http.Request) error {
-		return problem.Newf(problem.NotFound, "%q is no path of the ops port: it has %s", r.URL.Path, known)
+		return problem.Newf(problem.NotFound, "%q is not a path of the admin port, which has %s", r.URL.Path, known)
 	}
 }
 

@@ -26,7 +26,7 @@ type Options struct {
 	Log zerolog.Logger
 }
 
-// Server is the ops HTTP server of one node. It is safe for any number of
+// Server is the admin HTTP server of one node. It is safe for any number of
 // goroutines.
 type Server struct {
 	cluster Cluster
@@ -60,7 +60,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return serve(ctx, ln, s.handler, s.log)
 }
 
-// Bounds on one client of the ops port. They keep a slow or broken one from
+// Bounds on one client of the admin port. They keep a slow or broken one from
 // holding memory; pprof and long-polls extend the write timeout for themselves.
 const (
 	readHeaderTimeout = 5 * time.Second

@@ -184,16 +184,16 @@ func TestMistakesNameWhatAndRemedy(t *testing.T) {
 		status               int
 		detail               string
 	}{
-		{"GET", "/nope", "", nil, 404, `"/nope" is no path of the ops port: it has /status, /livez, /readyz, /metrics, /debug/pprof/ and /v1/…`},
+		{"GET", "/nope", "", nil, 404, `"/nope" is not a path of the admin port, which has /status, /livez, /readyz, /metrics, /debug/pprof/ and /v1/…`},
 		{"POST", "/status", "", nil, 405, "POST /status: use GET, HEAD"},
 		{"GET", "/v1/remove?node=n2", "", nil, 405, "GET /v1/remove: use POST"},
 		{"GET", "/status?x=1", "", nil, 400, `x = "1" is not known here: this takes no parameters`},
 		{"GET", "/v1/shards?nodes=n1", "", nil, 400, `nodes = "n1" is not known here: use node`},
 		{"GET", "/v1/shards?node=a&node=b", "", nil, 400, `node = "a,b" is there more than once: give it once`},
 		{"GET", "/v1/shards?node=%zz", "", nil, 400, `the query is malformed (invalid URL escape "%zz"): percent-encode it`},
-		{"GET", "/v1/map?after=x", "", nil, 400, `after = "x" is no whole number: give one such as 17`},
-		{"GET", "/v1/map?after=1&wait=soon", "", nil, 400, `wait = "soon" is no span of time: give one such as 30s`},
-		{"GET", "/v1/map?after=1&wait=-1s", "", nil, 400, `wait = "-1s" is no span of time: give one such as 30s`},
+		{"GET", "/v1/map?after=x", "", nil, 400, `after = "x" is not a whole number: give one such as 17`},
+		{"GET", "/v1/map?after=1&wait=soon", "", nil, 400, `wait = "soon" is not a duration: give one such as 30s`},
+		{"GET", "/v1/map?after=1&wait=-1s", "", nil, 400, `wait = "-1s" is not a duration: give one such as 30s`},
 		{"GET", "/v1/map?wait=1s", "", nil, 400, `after is missing: say with wait which epoch you have, as in ?after=17&wait=30s`},
 		{"GET", "/v1/locate", "", nil, 400, "key is missing: give the key that requests carry, as in ?key=alice"},
 		{"POST", "/v1/remove", "", nil, 400, `node is missing: say which node to remove, as in {"node":"n3"} or ?node=n3`},

@@ -58,7 +58,7 @@ func ParseTokens(b []byte) (Tokens, error) {
 		all = append(all, t)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("there is no token in it: `shardway keygen --token` makes one")
+		return nil, errors.New("it contains no token: `shardway keygen --token` makes one")
 	}
 	return all, nil
 }
@@ -96,7 +96,7 @@ func bearer(r *http.Request) (text string, shown bool, err error) {
 	case len(values) == 0:
 		return "", false, nil
 	case len(values) > 1:
-		return "", false, errors.New("there are several headers Authorization")
+		return "", false, errors.New("more than one Authorization header")
 	case len(values[0]) < len(bearerWord) || !strings.EqualFold(values[0][:len(bearerWord)], bearerWord):
 		return "", false, errors.New(where)
 	default:

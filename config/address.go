@@ -25,7 +25,7 @@ func checkBind(s string) *flaw {
 // checkPort judges a port.
 func checkPort(s string) *flaw {
 	if !address.IsPort(s) {
-		return &flaw{strconv.Quote(s) + " is no port", "give a fixed port from 1 to 65535"}
+		return &flaw{strconv.Quote(s) + " is not a port", "give a fixed port from 1 to 65535"}
 	}
 	return nil
 }

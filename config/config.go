@@ -143,7 +143,7 @@ type Config struct {
 
 	AdminReadTokenFile  string
 	AdminWriteTokenFile string
-	AdminCert           string // TLS on the ops port: both or none
+	AdminCert           string // TLS on the admin port: both or none
 	AdminKey            string
 	AdminReadCA         string // who issues client certificates; with AdminCert only
 	AdminWriteCA        string
@@ -178,7 +178,7 @@ func Default() Config {
 // Sealed reports whether the peer port speaks TLS.
 func (c *Config) Sealed() bool { return c.SecretFile != "" || c.TLSCA != "" }
 
-// Guarded reports whether the ops port asks who is there.
+// Guarded reports whether the admin port asks who is there.
 func (c *Config) Guarded() bool {
 	return c.AdminReadTokenFile != "" || c.AdminWriteTokenFile != "" || c.AdminReadCA != "" || c.AdminWriteCA != ""
 }

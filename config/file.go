@@ -90,7 +90,7 @@ func (f *file) entry(table []setting, e *ast.MappingValueNode) {
 		if near := nearest.Word(strings.ReplaceAll(key, "-", "_"), known); near != "" && near != "config" {
 			remedy = "did you mean " + near + "?"
 		}
-		f.problem(at, key, "", "there is no such key", remedy)
+		f.problem(at, key, "", "unknown key", remedy)
 		return
 	}
 	s := table[i]

@@ -77,7 +77,7 @@ func (l layer) add(s setting, val string) {
 }
 
 func unknownFlag(table []setting, name string) Problem {
-	p := Problem{Key: "--" + name, From: "flag", Wrong: "there is no such flag", Remedy: "shardway run --help lists them all"}
+	p := Problem{Key: "--" + name, From: "flag", Wrong: "unknown flag", Remedy: "shardway run --help lists them all"}
 	if near := nearest.Word(name, names(table, func(s setting) string { return s.name })); near != "" {
 		p.Remedy = "did you mean --" + near + "? " + p.Remedy
 	}
@@ -105,7 +105,7 @@ func envLayer(table []setting, environ []string) (layer, []Problem) {
 			continue
 		}
 		if near := nearest.Word(name[len(envPrefix):], bare(known)); near != "" && !foreign.MatchString(name) {
-			problems = append(problems, Problem{Key: name, Value: val, From: "environment", Wrong: "there is no such setting", Remedy: "did you mean " + envPrefix + near + "?"})
+			problems = append(problems, Problem{Key: name, Value: val, From: "environment", Wrong: "unknown setting", Remedy: "did you mean " + envPrefix + near + "?"})
 		}
 	}
 	return l, problems

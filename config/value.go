@@ -60,7 +60,7 @@ func (v choice[T]) check() *flaw {
 	for i, w := range v.of {
 		words[i] = string(w)
 	}
-	return &flaw{"there is no such choice", "choose one of " + strings.Join(words, ", ")}
+	return &flaw{"unknown value", "choose one of " + strings.Join(words, ", ")}
 }
 
 func (v choice[T]) String() string { return string(*v.p) }
@@ -279,7 +279,7 @@ func (v prefixes) set(texts []string) *flaw {
 		}
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
-			return &flaw{strconv.Quote(s) + " is no network", "write it like 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32"}
+			return &flaw{strconv.Quote(s) + " is not a network", "write it like 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32"}
 		}
 		out = append(out, p.Masked())
 	}
@@ -305,7 +305,7 @@ func (v endpoints) set(texts []string) *flaw {
 	for _, s := range texts {
 		name, addr, ok := strings.Cut(s, "=")
 		if !ok {
-			return &flaw{strconv.Quote(s) + " is no endpoint", "write it like grpc=10.0.0.5:9000"}
+			return &flaw{strconv.Quote(s) + " is not an endpoint", "write it like grpc=10.0.0.5:9000"}
 		}
 		out = append(out, Endpoint{Name: name, Address: addr})
 	}

@@ -108,7 +108,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 		taken++
 		cluster.Await(t, what, func() error {
 			for _, n := range c.Nodes() {
-				if got := strings.Count(n.Process().Output(1<<20), "changed file taken"); got < taken {
+				if got := strings.Count(n.Process().Output(1<<20), "changed file loaded"); got < taken {
 					return errors.New("node " + n.ID + " has not taken it")
 				}
 			}

@@ -67,7 +67,7 @@ func TestTwoOfThreeDisksLost(t *testing.T) {
 		}
 		n.Start(t) // it remembers, also when the survivor is out of sight
 		n.AwaitExit(t, 1)
-		if log := n.Process().Output(1000); !strings.Contains(log, "counts no more") {
+		if log := n.Process().Output(1000); !strings.Contains(log, "are no longer valid") {
 			t.Errorf("node %s does not remember why it stopped:\n%s", n.ID, log)
 		}
 	}

@@ -33,5 +33,5 @@ func ParseMissing(text string) (Missing, error) {
 			return m, nil
 		}
 	}
-	return "", &mistake.Error{Key: "on-missing", Value: text, Wrong: "there is no such choice", Remedy: "choose one of reject, local, hash-path, cookie"}
+	return "", &mistake.Error{Key: "on-missing", Value: text, Wrong: "unknown value", Remedy: "choose one of reject, local, hash-path, cookie"}
 }

@@ -93,7 +93,7 @@ func Parse(text string) (Source, error) {
 		if near := nearest.Word(word, kinds()); near != "" {
 			remedy = "did you mean " + strconv.Quote(near) + "? " + remedy
 		}
-		return wrong(strconv.Quote(word)+" is no key source", remedy)
+		return wrong(strconv.Quote(word)+" is not a key source", remedy)
 	}
 	return s, nil
 }

@@ -92,7 +92,7 @@ func choice(key, where string, texts []string, problems *[]error) Choice {
 // parsePrefix returns a path prefix as ReadPath would a path.
 func parsePrefix(text string) (string, error) {
 	wrong := func(remedy string) (string, error) {
-		return "", &mistake.Error{Key: "routes", Value: text, Wrong: strconv.Quote(text) + " is no path prefix", Remedy: remedy}
+		return "", &mistake.Error{Key: "routes", Value: text, Wrong: strconv.Quote(text) + " is not a path prefix", Remedy: remedy}
 	}
 	if !strings.HasPrefix(text, "/") {
 		return wrong("begin it with a slash")

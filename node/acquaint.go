@@ -44,7 +44,7 @@ func newAcquaintance(n *Node) *acquaintance {
 	kept, err := n.o.Dir.Known()
 	if err != nil {
 		n.log.Warn().Err(err).Str("lost", "what the disks of other nodes have said: until they are heard again, this node takes an older image or a copy of one for the disk").
-			Msg("memory of other disks cannot be used: it is begun anew")
+			Msg("memory of other disks cannot be used: starting a new one")
 	}
 	return &acquaintance{n: n, table: past.New(kept)}
 }
@@ -241,7 +241,7 @@ func (n *Node) writeKnown(ctx context.Context, failing error) error {
 	switch {
 	case err != nil && failing == nil:
 		n.log.Warn().Err(err).Str("lost", "what this node would know of the disks of others after its next start; the other voters know the same").
-			Msg("memory of other disks not written: it is tried again")
+			Msg("memory of other disks not written: retrying")
 	case err == nil && failing != nil:
 		n.log.Info().Msg("memory of other disks written again")
 	}

@@ -32,7 +32,7 @@ func (n *Node) Do(ctx context.Context, a admin.Action) error {
 
 // do carries an action out on the leader.
 func (l *leadership) do(ctx context.Context, a admin.Action) error {
-	l.log.Info().Stringer("action", a.Verb).Str("node", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Msg("action asked for")
+	l.log.Info().Stringer("action", a.Verb).Str("node", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Msg("action requested")
 	switch a.Verb {
 	case admin.StepDown:
 		if err := await(ctx, l.raft.Transfer); err != nil {
@@ -72,7 +72,7 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 		return nil
 	}
 	if slices.Contains(voters, server) && len(voters) == 2 {
-		return fmt.Errorf("%w: %q is one of two voters, and the library can wedge when two become one: add a node first", admin.ErrRefused, a.Node)
+		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", admin.ErrRefused, a.Node)
 	}
 	if err := await(ctx, func() error { return l.raft.Remove(server) }); err != nil {
 		return refusal(err)

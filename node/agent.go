@@ -166,7 +166,7 @@ func (a *agent) answer(ans ack.Answer) {
 		a.stays.Store(a.machine.MapStays())
 		a.current.Store(a.machine.Current())
 	case ack.Outbooted:
-		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("a higher boot of this node is known, of another disk: taking the next one")
+		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("another disk of this node has used a higher boot: taking the next one")
 	case ack.RolledBack:
 		a.fail(&staleError{why: rolledBack(ans)})
 	case ack.Duplicate:

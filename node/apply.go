@@ -11,9 +11,9 @@ import (
 // now on go by them.
 func (n *Node) Apply(set proxy.Settings) { n.proxy.Apply(set) }
 
-// waddle goes on taking connections until the time as a lame duck, which began
+// lameDuck goes on taking connections until the time as a lame duck, which began
 // when the node stopped being ready, is over: who spreads load has noticed then.
-func (n *Node) waddle(ctx context.Context, began time.Time) {
+func (n *Node) lameDuck(ctx context.Context, began time.Time) {
 	if n.o.LameDuck == nil {
 		return
 	}

@@ -20,13 +20,13 @@ func (l *leading) issueBarrier(ctx context.Context, try int) {
 		case err != nil:
 			result = ack.BarrierFailed{}
 			if try == 1 {
-				l.log.Warn().Err(err).Str("entry", what).Msg("entry not taken by raft yet: the disk is slow, or this leadership is over")
+				l.log.Warn().Err(err).Str("entry", what).Msg("raft has not accepted the entry yet: the disk is slow, or this leadership is over")
 			}
 		case try > 1:
-			l.log.Info().Int("tries", try).Msg("barrier and birth taken by raft after all")
+			l.log.Info().Int("tries", try).Msg("raft has accepted barrier and birth after all")
 		}
 		if err == nil {
-			l.n.watchCluster(l.n.fsm.state.Load()) // at once: others are added in its name
+			l.n.adoptCluster(l.n.fsm.state.Load()) // at once: others are added in its name
 		}
 		select {
 		case l.messages <- result:

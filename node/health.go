@@ -64,7 +64,7 @@ func (h *health) judge(failed int, err error) {
 		h.turn()
 	case failed >= healthFall && h.good.Load():
 		h.good.Store(false)
-		h.log.Warn().Err(err).Msg("app unhealthy: its shards go elsewhere")
+		h.log.Warn().Err(err).Msg("app unhealthy: its shards move to other nodes")
 		h.turn()
 	case first && failed > 0:
 		h.log.Warn().Err(err).Msg("app not reached yet: this node gets no shards until it answers")

@@ -214,7 +214,7 @@ func (n *Node) hung(on bool) {
 		n.log.Info().Str("path", n.o.Dir.Path()).Msg("disk answers again")
 		return
 	}
-	n.log.Error().Str("path", n.o.Dir.Path()).Msg("disk hangs: check it, or stop this node; the others go on without it")
+	n.log.Error().Str("path", n.o.Dir.Path()).Msg("disk hangs: check it, or stop this node; the others carry on without it")
 }
 
 // cluster returns the id of the cluster this node belongs to, or "".
@@ -247,9 +247,9 @@ func (n *Node) tags() gossip.Tags {
 	return t
 }
 
-// watchCluster adopts the cluster that this node's own log was born in, and
+// adoptCluster adopts the cluster that this node's own log was born in, and
 // refuses one with another number of shards.
-func (n *Node) watchCluster(s *ack.State) {
+func (n *Node) adoptCluster(s *ack.State) {
 	if !s.Born() || n.cluster() == s.Cluster() && s.Shards() == n.o.Shards {
 		return
 	}

@@ -102,7 +102,7 @@ func TestOneNodeCannotFillTheLog(t *testing.T) {
 		time.Sleep(5 * time.Second) // the election is long enough ago
 		for name, q := range map[string]any{
 			"timing changed":   map[string]any{"what": "timing", "by": long, "timing": admin.Timing{Lease: "501ms"}},
-			"action asked for": map[string]any{"what": "do", "action": admin.Action{Verb: admin.Remove, Node: long, By: long}},
+			"action requested": map[string]any{"what": "do", "action": admin.Action{Verb: admin.Remove, Node: long, By: long}},
 		} {
 			q, err := json.Marshal(q)
 			if err != nil {

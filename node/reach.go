@@ -14,11 +14,11 @@ const (
 	reachLimit = time.Second
 )
 
-// watchReach finds owners that this node has forwarded requests to and cannot
+// dropUnreachable finds owners that this node has forwarded requests to and cannot
 // reach any more. A commit that drops such an owner frees its requests on the
 // majority's side; a node that is cut off itself sees no commit, and without this
 // its clients would wait as long as TCP does.
-func (n *Node) watchReach(ctx context.Context) {
+func (n *Node) dropUnreachable(ctx context.Context) {
 	t := time.NewTicker(reachEvery)
 	defer t.Stop()
 	lost := map[string]time.Time{} // since when a node is not reached

@@ -157,8 +157,8 @@ func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
 			{admin.Timing{DeadAfter: "850ms"}, "raise dead-after above 1.1s"},
 			{admin.Timing{Lease: "300ms"}, `lease = "300ms" breaks heartbeat ≤ lease / 4`},
 			{admin.Timing{DeadAfter: "900ms"}, `dead-after = "900ms" breaks`},
-			{admin.Timing{DeadAfter: "soon"}, `dead-after = "soon" is no duration from 250ms to 1h: give one such as 2.5s`},
-			{admin.Timing{Lease: "1ms"}, `lease = "1ms" is no duration from 100ms to 4m`},
+			{admin.Timing{DeadAfter: "soon"}, `dead-after = "soon" is not a duration from 250ms to 1h: give one such as 2.5s`},
+			{admin.Timing{Lease: "1ms"}, `lease = "1ms" is not a duration from 100ms to 4m`},
 			{admin.Timing{Fence: "none"}, `fence = "none" is none: give strict, lease or refused`},
 			{admin.Timing{Pause: "none"}, `pause = "none" is none: give moving or cluster`},
 		} {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	watchEvery   = 200 * time.Millisecond
+	pollEvery    = 200 * time.Millisecond
 	handoverLook = 10 * time.Millisecond
 	goodbyeWait  = 250 * time.Millisecond
 	raftStop     = 3 * time.Second
@@ -42,7 +42,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.startProtocol(base, s)
 	n.proxy.Expect(n.o.App) // ctx may have ended: who waits there is answered all the same
 	s.spawn(base, "app traffic", n.serveApp)
-	s.spawn(base, "reach", n.watchReach)
+	s.spawn(base, "reach", n.dropUnreachable)
 	close(n.ready)
 	n.log.Info().Str("node", string(n.self)).Uint64("boot", n.o.Dir.Boot()).Str("listen", n.o.App.Addr().String()).
 		Str("peer", n.o.Peer.Addr().String()).Str("gossip", n.gossip.Addr().String()).Msg("node started")
@@ -85,7 +85,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	s.push("raft", func() { n.stopRaft(ctx) })
 	s.spawn(ctx, "gossip", func(ctx context.Context) {
 		if err := n.gossip.Run(ctx); err != nil {
-			n.log.Warn().Err(err).Msg("gossip ended badly")
+			n.log.Warn().Err(err).Msg("gossip did not stop cleanly")
 		}
 	})
 	n.look()
@@ -121,7 +121,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) {
 // keepDirectory keeps the addresses of the nodes, and the cluster's id once the
 // log tells it.
 func (n *Node) keepDirectory(ctx context.Context) {
-	t := time.NewTicker(watchEvery)
+	t := time.NewTicker(pollEvery)
 	defer t.Stop()
 	var pair time.Time // since when two nodes vote; zero: they do not, or it was said
 	unborn := time.Now().Add(unbornPatience)
@@ -134,7 +134,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 			n.look()
 		case <-t.C:
 			n.noteServers()
-			n.watchCluster(n.fsm.state.Load())
+			n.adoptCluster(n.fsm.state.Load())
 			pair = n.warnOfPair(pair)
 			unborn = n.warnOfNoMap(unborn)
 			said = n.compareTiming(said)
@@ -172,13 +172,13 @@ func (n *Node) stopRaft(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, raftStop)
 	defer cancel()
 	if err := n.raft.Shutdown(ctx); err != nil {
-		n.log.Warn().Err(err).Msg("raft stopped badly")
+		n.log.Warn().Err(err).Msg("raft did not stop cleanly")
 	}
 }
 
 // lead runs one leadership after the other.
 func (n *Node) lead(ctx context.Context) {
-	t := time.NewTicker(watchEvery)
+	t := time.NewTicker(pollEvery)
 	defer t.Stop()
 	for {
 		select {
@@ -237,7 +237,7 @@ func (n *Node) stand(gone string) {
 	}
 	n.log.Info().Str("leader", gone).Msg("leader's process is gone: standing for election")
 	if err := n.raft.Campaign(); err != nil {
-		n.log.Debug().Err(err).Msg("not stood for election")
+		n.log.Debug().Err(err).Msg("could not stand for election")
 	}
 }
 
@@ -250,8 +250,8 @@ const campaignStagger = 250 * time.Millisecond
 // of no map any more, and its clients would wait for shards that others serve.
 func (n *Node) leaveOrFail(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() {
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		select {
 		case err := <-n.failed:
 			stop(n.condemned(err))
@@ -260,7 +260,7 @@ func (n *Node) leaveOrFail(ctx context.Context) error {
 	})
 	n.leave(ctx)
 	stop(nil)
-	watch.Wait()
+	wg.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -284,7 +284,7 @@ func (n *Node) leave(live context.Context) {
 	hint(n.agent.wake)
 	n.proxy.SetDraining(true)
 	n.until(ctx, n.handedOver)
-	n.waddle(ctx, began)
+	n.lameDuck(ctx, began)
 	if live.Err() != nil {
 		return
 	}

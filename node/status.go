@@ -65,7 +65,7 @@ func (n *Node) Ready() error {
 			return &admin.UnreadyError{Brief: "duplicate-node", Why: "another process with this node's id runs at " + *p}
 		}
 		if n.leader() == "" {
-			return &admin.UnreadyError{Brief: "no lease, for there is no leader", Why: n.leaderless()}
+			return &admin.UnreadyError{Brief: "no lease, because there is no leader", Why: n.leaderless()}
 		}
 		return &admin.UnreadyError{Brief: "no lease"}
 	case n.health != nil && !n.health.good.Load():
@@ -221,7 +221,7 @@ func (n *Node) leaderViews() []ack.MemberView {
 	}
 	var views []ack.MemberView
 	if err := n.ask(ctx, leader, request{What: askViews}, &views); err != nil {
-		n.log.Debug().Err(err).Msg("leader's view not to be had")
+		n.log.Debug().Err(err).Msg("leader's view not available")
 		return nil
 	}
 	return views

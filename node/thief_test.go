@@ -195,7 +195,7 @@ func TestThiefIsShutOutByHand(t *testing.T) {
 				}
 				_ = held.Close()
 			}
-			// The person at the ops port may be in a hurry.
+			// The person at the admin port may be in a hurry.
 			if _, err := w.leader().node.Rotate(t.Context(), "the test"); !errors.Is(err, admin.ErrRefused) {
 				t.Errorf("%v: Rotate = %v, want it refused as mallory has not the new one", moment, err)
 			}

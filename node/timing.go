@@ -98,7 +98,7 @@ func (l *leadership) retime(ctx context.Context, change admin.Timing, by string)
 	}
 	if err := await(ctx, func() error { return l.raft.Apply(entry) }); err != nil {
 		if err = refusal(err); !errors.Is(err, admin.ErrRefused) {
-			l.log.Warn().Err(err).Str("timing", describe(want)).Str("by", logs.Cut(by)).Msg("timing perhaps changed")
+			l.log.Warn().Err(err).Str("timing", describe(want)).Str("by", logs.Cut(by)).Msg("timing may have changed")
 		}
 		return admin.TimingState{}, err
 	}
@@ -179,7 +179,7 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration) (ack.Ti
 		keys = append(keys, key)
 		d, err := time.ParseDuration(value)
 		if err != nil || d < least || d > most {
-			refuse(key, value, "is no duration from "+bounds.Short(least)+" to "+bounds.Short(most)+": give one such as "+bounds.Short(*into))
+			refuse(key, value, "is not a duration from "+bounds.Short(least)+" to "+bounds.Short(most)+": give one such as "+bounds.Short(*into))
 			return
 		}
 		*into = d
@@ -228,7 +228,7 @@ func (n *Node) compareTiming(said uint64) uint64 {
 	if said == 0 && n.o.Timing != t {
 		n.log.Warn().Str("flags", describe(n.o.Timing)).Str("cluster", describe(t)).
 			Str("remedy", "start this node with "+flagsOf(t, n.o.Timing)+", or change the cluster's: shardway timing "+flagsOf(n.o.Timing, t)).
-			Msg("this node's flags say another timing than the cluster's, which counts")
+			Msg("this node's timing flags differ from the cluster's timing, which takes precedence")
 	}
 	for _, b := range bounds.Between(n.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
 		if !b.Holds {

@@ -45,14 +45,14 @@ func (s *server) unreadable(c net.Conn, err error) {
 // are daily business: debug.
 func (s *server) broken(c net.Conn, err error) {
 	s.p.counts.broken.Add(1)
-	s.p.o.Log.Debug().Stringer("addr", c.RemoteAddr()).Err(err).Msg("peer preface broke")
+	s.p.o.Log.Debug().Stringer("addr", c.RemoteAddr()).Err(err).Msg("peer preface incomplete")
 }
 
 // The two ways in which plain nodes and nodes with TLS meet.
 const (
 	plainHere = "the dialer speaks TLS and this node does not: start this one with the secret of the others (--secret-file), or those without"
 	sealHere  = "this node speaks TLS only and the dialer does not: start that one with the secret of the cluster (--secret-file)"
-	plainFar  = "it speaks no TLS and this node does: it was started without the secret of the cluster (--secret-file)"
+	plainFar  = "it does not speak TLS and this node does: it was started without the secret of the cluster (--secret-file)"
 )
 
 // unsealed notes a dialer with whom no TLS came about. A plain node is told so

@@ -111,7 +111,7 @@ func TestPlainAndTLSNeverMixSilently(t *testing.T) {
 		want         string
 	}{
 		{"plain dialer", false, true, "this node speaks TLS only"},
-		{"plain port", true, false, "it speaks no TLS and this node does"},
+		{"plain port", true, false, "it does not speak TLS and this node does"},
 	} {
 		b, l := &book{}, newSecret()
 		log := &lines{}

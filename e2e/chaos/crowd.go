@@ -45,7 +45,7 @@ func (t *traffic) crowd(at *cluster.Node, n int) {
 			r.Method, r.Body = http.MethodPost, []byte(r.ID)
 		}
 		client, ctx := load.NewClient(targets, nil), t.ctx
-		client.SetCareful(slices.Clone(t.wary)...)
+		client.SetNoRetry(slices.Clone(t.noRetry)...)
 		t.asking.Go(func() {
 			defer client.Close()
 			a := client.Do(ctx, r)

@@ -5,7 +5,7 @@
 //
 // Run starts a cluster whose nodes live in network namespaces of their own, and
 // works in rounds. A round has keys of its own, load from several clients to all
-// nodes, a fault (or two), its mending, and an end: all nodes serve again and
+// nodes, a fault (or two), its healing, and an end: all nodes serve again and
 // report the same map without orphans. Then the round is judged: every request
 // has one answer, nothing unsafe ran twice, no two nodes ran requests of a shard
 // at overlapping times, registers are linearizable, and what failed had to. At
@@ -13,7 +13,7 @@
 //
 // A request may fail only while something hurt its ingress node or an owner of
 // its key, between the beginning of the fault and the moment when all serve again,
-// and only in the ways of harm.excuse. Most faults hurt nobody in this sense:
+// and only in the ways of history.Check. Most faults hurt nobody in this sense:
 // nothing may fail then.
 //
 // Which faults come, in which order and with which figures, follows from the seed

@@ -13,7 +13,7 @@ type fault interface {
 	name() string
 	// begin chooses whom it hurts and does it.
 	begin(w *world)
-	// end mends it. What it mends is whole when all serve again.
+	// end heals it. What it heals is whole when all serve again.
 	end(w *world)
 }
 

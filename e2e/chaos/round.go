@@ -23,7 +23,7 @@ func names(fs []fault) string {
 func (w *world) round(number int, fs []fault) *Round {
 	w.number, w.rng = number, rand.New(rand.NewPCG(w.o.Seed, uint64(number)+1)) //nolint:gosec // to be replayed
 	w.span = time.Duration(1000+w.rng.IntN(1500)) * time.Millisecond
-	w.paired, w.hit, w.failing = len(fs) > 1, nil, nil
+	w.paired, w.victims, w.failing = len(fs) > 1, nil, nil
 	w.note("round %d: %s", number, names(fs))
 	w.leading = w.c.LeaderOf(w, w.members...)
 	w.note("%s leads", w.leading.ID)
@@ -51,10 +51,10 @@ func (w *world) round(number int, fs []fault) *Round {
 		w.flow() // one of them may have been about to end
 		w.recover()
 		for _, n := range w.failing {
-			w.traffic.careless(n)
+			w.traffic.allowRetry(n)
 		}
 	}
-	w.mended()
+	w.healed()
 	w.traffic.flow(w, 300*time.Millisecond)
 	answers := w.traffic.end()
 	w.note("all answers are there")

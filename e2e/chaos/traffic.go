@@ -35,7 +35,7 @@ type traffic struct {
 	w       *world
 	clients []*load.Client
 	rates   []int
-	wary    []string // targets that may die
+	noRetry []string // targets that may die
 	working []*load.Generator
 	ctx     context.Context //nolint:containedctx // of the round's requests
 	abort   context.CancelFunc
@@ -177,20 +177,20 @@ func (t *traffic) unasked() int {
 	return n
 }
 
-// careful has no client send what may have run at a node again.
-func (t *traffic) careful(n *cluster.Node) {
-	t.wary = append(t.wary, n.Addr)
+// forbidRetry has no client send what may have run at a node again.
+func (t *traffic) forbidRetry(n *cluster.Node) {
+	t.noRetry = append(t.noRetry, n.Addr)
 	t.tell()
 }
 
-func (t *traffic) careless(n *cluster.Node) {
-	t.wary = slices.DeleteFunc(t.wary, func(addr string) bool { return addr == n.Addr })
+func (t *traffic) allowRetry(n *cluster.Node) {
+	t.noRetry = slices.DeleteFunc(t.noRetry, func(addr string) bool { return addr == n.Addr })
 	t.tell()
 }
 
 func (t *traffic) tell() {
 	for _, c := range t.clients {
-		c.SetCareful(slices.Clone(t.wary)...)
+		c.SetNoRetry(slices.Clone(t.noRetry)...)
 	}
 }
 

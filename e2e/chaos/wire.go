@@ -138,7 +138,7 @@ func (f *reset) begin(w *world) {
 	rest := w.others(f.a)
 	f.b = rest[w.rng.IntN(len(rest))] // another fault may hit it as well
 	w.note("%s: reset by %s", f.a.ID, f.b.ID)
-	w.mending = append(w.mending, w.c.Hurt(history.Fault{Kind: history.Reset, Node: f.a.ID, Peer: f.b.ID}))
+	w.healing = append(w.healing, w.c.Hurt(history.Fault{Kind: history.Reset, Node: f.a.ID, Peer: f.b.ID}))
 	w.must(w.net.Reset(w.index(f.a), w.index(f.b)))
 	if f.both {
 		w.must(w.net.Reset(w.index(f.b), w.index(f.a)))

@@ -74,8 +74,8 @@ type world struct {
 	paired  bool
 	leading *cluster.Node // at its start
 	first   cluster.Map   // at its start
-	hit     []*cluster.Node
-	mending []func()        // notes the end of what was done to nodes
+	victims []*cluster.Node
+	healing []func()        // notes the end of what was done to nodes
 	failing []*cluster.Node // whose disk failed: they may end themselves, and are started again
 	traffic *traffic
 	span    time.Duration
@@ -170,7 +170,7 @@ func (w *world) note(format string, args ...any) { w.trace.add(fmt.Sprintf(forma
 func (w *world) pick(r role) *cluster.Node {
 	var from []*cluster.Node
 	for _, n := range w.members {
-		if slices.Contains(w.hit, n) || r == follower && n == w.leading {
+		if slices.Contains(w.victims, n) || r == follower && n == w.leading {
 			continue
 		}
 		if r == leader && n == w.leading {
@@ -180,7 +180,7 @@ func (w *world) pick(r role) *cluster.Node {
 		from = append(from, n)
 	}
 	n := from[w.rng.IntN(len(from))]
-	w.hit = append(w.hit, n)
+	w.victims = append(w.victims, n)
 	w.note("chosen: %s", n.ID)
 	return n
 }
@@ -197,26 +197,26 @@ func (w *world) others(but ...*cluster.Node) []*cluster.Node {
 }
 
 // hurt notes that something is done to a node by other means than signals, from now
-// on until mended is called.
+// on until healed is called.
 func (w *world) hurt(k history.FaultKind, n *cluster.Node) {
 	w.note("%s: %s", n.ID, k)
-	w.mending = append(w.mending, n.Hurt(k))
+	w.healing = append(w.healing, n.Hurt(k))
 	if k == history.BadDisk {
-		w.traffic.careful(n) // it may end itself
+		w.traffic.forbidRetry(n) // it may end itself
 	}
 }
 
-// mended notes the end of all that was noted by hurt.
-func (w *world) mended() {
-	for _, f := range w.mending {
+// healed notes the end of all that was noted by hurt.
+func (w *world) healed() {
+	for _, f := range w.healing {
 		f()
 	}
-	w.mending = nil
+	w.healing = nil
 }
 
 func (w *world) kill(n *cluster.Node) {
 	w.note("%s: killed", n.ID)
-	w.traffic.careful(n)
+	w.traffic.forbidRetry(n)
 	n.Kill(w)
 }
 
@@ -225,7 +225,7 @@ func (w *world) start(n *cluster.Node) {
 	if !n.Running() {
 		w.note("%s: started", n.ID)
 		n.Start(w)
-		w.traffic.careless(n)
+		w.traffic.allowRetry(n)
 	}
 }
 
@@ -249,7 +249,7 @@ func (w *world) reviveAll() {
 		if !n.Running() {
 			w.ended(n)
 			w.start(n)
-			w.traffic.careful(n) // it may end again
+			w.traffic.forbidRetry(n) // it may end again
 		}
 	}
 }

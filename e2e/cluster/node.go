@@ -22,7 +22,7 @@ import (
 // it. Its methods belong to the goroutine of the test.
 type Node struct {
 	ID string
-	// Addr is where clients reach it, Admin its ops port.
+	// Addr is where clients reach it, Admin its admin port.
 	Addr, Admin string
 	// Gossip and Peer are where the other nodes reach it.
 	Gossip, Peer string
@@ -202,7 +202,7 @@ func (n *Node) ask(ctx context.Context, path string, v any) error {
 	return nil
 }
 
-// Do posts an action to the node's ops port, such as "step-down".
+// Do posts an action to the node's admin port, such as "step-down".
 func (n *Node) Do(tb testing.TB, action string, params url.Values) {
 	tb.Helper()
 	if err := n.Try(tb.Context(), action, params); err != nil {

@@ -111,7 +111,7 @@ func parseMetrics(r io.Reader) (Metrics, error) {
 	return m, nil
 }
 
-// get reads one resource of an ops port into v, a pointer for JSON.
+// get reads one resource of an admin port into v, a pointer for JSON.
 func (c *Cluster) get(ctx context.Context, url string, v any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *Cluster) get(ctx context.Context, url string, v any) error {
 	return c.call(r, v)
 }
 
-// call sends one request to an ops port or an app and decodes the answer.
+// call sends one request to an admin port or an app and decodes the answer.
 func (c *Cluster) call(r *http.Request, v any) error {
 	resp, err := c.ops.Do(r)
 	if err != nil {

@@ -28,7 +28,7 @@ type Client struct {
 	next    int
 	free    map[string][]*conn
 	closed  bool
-	careful []string
+	noRetry []string
 	// orphan counts bytes that came on idle connections.
 	orphan int
 }
@@ -51,13 +51,13 @@ func (c *Client) SetTargets(targets []string) {
 	c.targets = targets
 }
 
-// SetCareful names the targets whose processes may die: from now on an unsafe
+// SetNoRetry names the targets whose processes may die: from now on an unsafe
 // request that was sent to one of them goes nowhere else when its connection
 // breaks, for it may have run. It replaces the last call's.
-func (c *Client) SetCareful(targets ...string) {
+func (c *Client) SetNoRetry(targets ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.careful = targets
+	c.noRetry = targets
 }
 
 // again tells whether a request whose idle connection turned out closed may go to
@@ -65,7 +65,7 @@ func (c *Client) SetCareful(targets ...string) {
 func (c *Client) again(target string, a *history.Answer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return a.Safe() || !slices.Contains(c.careful, target)
+	return a.Safe() || !slices.Contains(c.noRetry, target)
 }
 
 // Close closes the idle connections and keeps none from now on.

@@ -195,21 +195,21 @@ func TestBalancerGoesOn(t *testing.T) {
 	})
 }
 
-// TestCarefulBalancerStays has an idle connection that closes at the request, at
+// TestBalancerWithoutRetryStays has an idle connection that closes at the request, at
 // a target that may have died of it: what may have run is not sent again.
-func TestCarefulBalancerStays(t *testing.T) {
+func TestBalancerWithoutRetryStays(t *testing.T) {
 	for method, want := range map[string]int{"POST": 1, "GET": 2} {
 		once := raw(t, fine, "")
 		c := client(t, once)
 		if a := c.Do(t.Context(), load.Request{ID: "x"}); !a.OK() {
 			t.Fatalf("first answer = %+v", a)
 		}
-		c.SetCareful(once)
+		c.SetNoRetry(once)
 		a := c.Do(t.Context(), load.Request{ID: "y", Method: method, Timeout: time.Second})
 		if len(a.Attempts) != want || !a.Attempts[0].Reused {
 			t.Errorf("%s: attempts = %+v, want %d", method, a.Attempts, want)
 		}
-		c.SetCareful()
+		c.SetNoRetry()
 		if a := c.Do(t.Context(), load.Request{ID: "z", Method: "POST"}); !a.OK() {
 			t.Errorf("answer = %+v", a)
 		}

@@ -43,14 +43,14 @@ func ParseUpstream(text string) (Upstream, error) {
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
 		return wrong("only a host and a port have a place here", remedy)
 	case u.Hostname() == "" || !IsHost(u.Hostname()):
-		return wrong("there is no host in it", remedy)
+		return wrong("the host is missing", remedy)
 	}
 	port := u.Port()
 	if port == "" {
 		port = "80"
 	}
 	if !IsPort(port) {
-		return wrong(strconv.Quote(port)+" is no port", "give a fixed port from 1 to 65535")
+		return wrong(strconv.Quote(port)+" is not a port", "give a fixed port from 1 to 65535")
 	}
 	return Upstream{"tcp", net.JoinHostPort(u.Hostname(), port)}, nil
 }

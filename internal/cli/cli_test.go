@@ -74,7 +74,7 @@ func (c *cluster) Do(_ context.Context, a admin.Action) error {
 	return nil
 }
 
-// serve starts the ops port of a fake node and returns its address.
+// serve starts the admin port of a fake node and returns its address.
 func serve(t *testing.T, c *cluster) string {
 	t.Helper()
 	var lc net.ListenConfig
@@ -207,9 +207,9 @@ func TestFailuresAreOneLineAndOne(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"status --admin " + nobody:       "nothing listens on " + nobody,
-		"status --admin nowhere":         `--admin "nowhere" is no address`,
+		"status --admin nowhere":         `--admin "nowhere" is not an address`,
 		"remove ghost --admin " + addr:   "ghost",
-		"shards --admin http://x/y":      "is no address",
+		"shards --admin http://x/y":      "is not an address",
 		"endpoints --admin=" + nobody:    "nothing listens",
 		"locate alice --admin=" + nobody: "nothing listens",
 	} {

@@ -50,7 +50,7 @@ func (c *credentials) show(s *session) (admin.Credentials, error) {
 		}
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return out, errors.New("--tls-cert and --tls-key are of use only together")
+		return out, errors.New("--tls-cert and --tls-key must be given together")
 	}
 	if c.TLSCert != "" {
 		cert, err := secret.KeyPair(c.TLSCert, c.TLSKey)
@@ -76,5 +76,5 @@ func firstToken(path string) (string, error) {
 			return fields[len(fields)-1], nil
 		}
 	}
-	return "", fmt.Errorf("%s: there is no token in it", path) // ParseTokens has said so
+	return "", fmt.Errorf("%s contains no token", path) // ParseTokens has said so
 }

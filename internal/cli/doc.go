@@ -1,4 +1,4 @@
-// Package cli is the command line: it parses the commands, asks a node's ops
+// Package cli is the command line: it parses the commands, asks a node's admin
 // port or starts a node, and writes the answer for people or as JSON.
 //
 // Run is all that main calls. The settings of a node are not parsed here: run

@@ -216,7 +216,7 @@ func TestWhatCannotRunSaysWhatToDo(t *testing.T) {
 		want []string
 	}{
 		{"port taken", others(t.TempDir(), "--listen="+n.listen), []string{n.listen + " is taken by another process", "--listen"}},
-		{"no such address", others(t.TempDir(), "--insecure", "--peer=192.0.2.1:7947"), []string{"192.0.2.1:7947 is no address of this machine", "--peer"}},
+		{"no such address", others(t.TempDir(), "--insecure", "--peer=192.0.2.1:7947"), []string{"192.0.2.1:7947 is not an address of this machine", "--peer"}},
 		{"data in use", others(data), []string{data, "in use by another process", "--data"}},
 		{"data is a file", others("/dev/null"), []string{"/dev/null", "--data"}},
 		{"gossip port taken", others(t.TempDir(), "--gossip="+strings.TrimPrefix(n.args[9], "--gossip=")), []string{"--gossip"}},

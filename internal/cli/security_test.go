@@ -65,7 +65,7 @@ func TestRotateSaysWhoHasTheNewSecret(t *testing.T) {
 	}
 }
 
-// serveAny starts an ops port.
+// serveAny starts an admin port.
 func serveAny(t *testing.T, o admin.Options) string {
 	t.Helper()
 	var lc net.ListenConfig
@@ -103,7 +103,7 @@ func TestCommandsShowAToken(t *testing.T) {
 		{"status", "SHARDWAY_TOKEN_FILE=" + good, 0, ""},
 		{"status", "SHARDWAY_ADMIN_READ_TOKEN_FILE=" + good, 0, ""},
 		{"status", "", 1, "show a token"},
-		{"step-down --token-file " + good, "", 1, "may look and not change"},
+		{"step-down --token-file " + good, "", 1, "may read but not write"},
 		{"status --token-file " + open, "", 1, "chmod 600"},
 		{"status --token-file " + good + "x", "", 1, "no such file"},
 		{"status --tls-cert x", "", 1, "only together"},
@@ -153,7 +153,7 @@ func TestCheckNamesEveryUnusableFile(t *testing.T) {
 	}
 }
 
-// A node with everything on: a secret, and an ops port that lets nobody in who
+// A node with everything on: a secret, and an admin port that lets nobody in who
 // shows nothing.
 func TestRunWithASecretAndTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")

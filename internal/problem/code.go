@@ -49,7 +49,7 @@ const (
 	Draining Code = "draining"
 )
 
-// What only the ops server answers.
+// What only the admin server answers.
 const (
 	NotReady             Code = "not-ready"
 	NotFound             Code = "not-found"

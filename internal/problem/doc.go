@@ -3,7 +3,7 @@
 // value is a Code.
 //
 // The proxy appends a Problem to a buffer of its own (AppendJSON: no reflection,
-// no allocation beyond the buffer); the ops server hands it to Write. Problem is
+// no allocation beyond the buffer); the admin server hands it to Write. Problem is
 // an error, so it also travels through code that returns one, and Decode makes
 // it again from the bytes on the other side.
 package problem

@@ -38,7 +38,7 @@ func ReadPrivate(path string) ([]byte, error) {
 		return nil, fmt.Errorf("secret: %w", err)
 	}
 	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("secret: %s is no regular file", path)
+		return nil, fmt.Errorf("secret: %s is not a regular file", path)
 	}
 	if shared(st.Mode()) {
 		return nil, fmt.Errorf("secret: %s can be read by others (%s): do chmod 600 %s, and replace what it holds if somebody may have read it", path, st.Mode().Perm(), path)

@@ -93,7 +93,7 @@ func (k *Keeper) Install(s Secret, shown List) error {
 		case !s.made.After(newest.made):
 			return nil, fmt.Errorf("secret: %s is not newer than %s", s.Fingerprint(), newest.Fingerprint())
 		case len(l) == maxSecrets:
-			return nil, fmt.Errorf("secret: %d secrets are there already, as many as may be", len(l))
+			return nil, fmt.Errorf("secret: %d secrets are there already, the maximum", len(l))
 		}
 		if err := s.Dated(time.Now()); err != nil {
 			return nil, err
@@ -152,7 +152,7 @@ func (k *Keeper) apply(change func(List) (List, error)) error {
 	defer k.change.Unlock()
 	changed, err := k.reload()
 	if err != nil {
-		return fmt.Errorf("%w; what cannot be read is not changed: mend it by hand", err)
+		return fmt.Errorf("%w; an unreadable file is left as it is: fix it by hand", err)
 	}
 	k.unsaid = k.unsaid || changed
 	old := k.List()
@@ -205,7 +205,7 @@ func (k *Keeper) Run(ctx context.Context, log zerolog.Logger) {
 	k.seen.Watch(ctx, func() {
 		changed, err := k.Reload()
 		if err != nil {
-			log.Error().Err(err).Msg("secret file not taken: the secrets stay as they were")
+			log.Error().Err(err).Msg("secret file rejected: the old secrets stay in use")
 			return
 		}
 		if changed {

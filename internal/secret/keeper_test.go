@@ -80,7 +80,7 @@ func TestKeeperBoundsItsList(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := k.Install(secret.Generate(time.Unix(7, 0)), k.List()); err == nil || !strings.Contains(err.Error(), "as many as may be") {
+	if err := k.Install(secret.Generate(time.Unix(7, 0)), k.List()); err == nil || !strings.Contains(err.Error(), "the maximum") {
 		t.Errorf("the ninth: %v", err)
 	}
 }

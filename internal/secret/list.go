@@ -37,7 +37,7 @@ func (l List) Text() []byte {
 // with # are skipped. Its errors name lines and never repeat them.
 func Parse(b []byte) (List, error) {
 	if len(b) > maxFile {
-		return nil, fmt.Errorf("secret: larger than %d bytes: that is no file of secrets", maxFile)
+		return nil, fmt.Errorf("secret: larger than %d bytes: not a file of secrets", maxFile)
 	}
 	var l List
 	n := 0
@@ -52,7 +52,7 @@ func Parse(b []byte) (List, error) {
 			return nil, fmt.Errorf("secret: line %d: %w", n, err)
 		}
 		if l.Has(s) {
-			return nil, fmt.Errorf("secret: line %d: this secret is there twice: remove one of them", n)
+			return nil, fmt.Errorf("secret: line %d: duplicate secret: remove one of them", n)
 		}
 		if len(l) == maxSecrets {
 			return nil, fmt.Errorf("secret: line %d: more than %d secrets: remove those no node uses any more", n, maxSecrets)
@@ -60,7 +60,7 @@ func Parse(b []byte) (List, error) {
 		l = append(l, s)
 	}
 	if len(l) == 0 {
-		return nil, errors.New("secret: there is no secret in it: make one with `shardway keygen`")
+		return nil, errors.New("secret: it contains no secret: make one with `shardway keygen`")
 	}
 	return l, nil
 }

@@ -101,14 +101,14 @@ func parseAuthorities(b []byte) ([]*x509.Certificate, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("a %s has no place among authorities: only certificates have", block.Type)
+			return nil, fmt.Errorf("a %s does not belong among authorities: only certificates do", block.Type)
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, err
 		}
 		if !c.IsCA {
-			return nil, fmt.Errorf("the certificate of %q is no authority's (CA:TRUE is missing)", c.Subject.CommonName)
+			return nil, fmt.Errorf("the certificate of %q is not a CA certificate (CA:TRUE is missing)", c.Subject.CommonName)
 		}
 		cas = append(cas, c)
 	}
@@ -116,7 +116,7 @@ func parseAuthorities(b []byte) ([]*x509.Certificate, error) {
 		return nil, errors.New("not PEM: it begins with -----BEGIN CERTIFICATE-----")
 	}
 	if len(cas) == 0 {
-		return nil, errors.New("there is no certificate in it")
+		return nil, errors.New("it contains no certificate")
 	}
 	return cas, nil
 }

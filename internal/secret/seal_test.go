@@ -413,7 +413,7 @@ func TestOwnCertificatesAreJudgedAtTheStart(t *testing.T) {
 		"server": {p.files("server", &x509.Certificate{DNSNames: []string{"server"}, ExtKeyUsage: both()[:1]}), "incompatible key usage"},
 		"theirs": {secret.PKI{CA: stranger.path("ca.pem"), Cert: good.Cert, Key: good.Key}, "needs the id"},
 		"good":   {secret.PKI{CA: stranger.path("ca.pem"), Cert: good.Cert, Key: good.Key}, "other nodes would not accept it"},
-		"leaf":   {secret.PKI{CA: good.Cert, Cert: good.Cert, Key: good.Key}, "no authority's"},
+		"leaf":   {secret.PKI{CA: good.Cert, Cert: good.Cert, Key: good.Key}, "not a CA certificate"},
 		"key":    {secret.PKI{CA: good.Key, Cert: good.Cert, Key: good.Key}, "only certificates"},
 		"text":   {secret.PKI{CA: "seal_test.go", Cert: good.Cert, Key: good.Key}, "not PEM"},
 		"none":   {secret.PKI{CA: p.path("none"), Cert: good.Cert, Key: good.Key}, "no such file"},

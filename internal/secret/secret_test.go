@@ -52,13 +52,13 @@ func TestParseNamesTheLineAndNeverRepeatsIt(t *testing.T) {
 		nine.WriteString(secret.Generate(time.Time{}).Line() + "\n")
 	}
 	for text, want := range map[string]string{
-		"":                            "no secret in it",
-		"# only words\n\n":            "no secret in it",
+		"":                            "contains no secret",
+		"# only words\n\n":            "contains no secret",
 		"hunter2":                     "line 1: not a secret",
 		"\n# x\nhunter2 hunter3":      "line 3: not a secret",
 		known[:len(known)-1]:          "damaged",
 		known[:20] + "A" + known[21:]: "damaged",
-		known + "\n" + known:          "line 2: this secret is there twice",
+		known + "\n" + known:          "line 2: duplicate secret",
 		known + " made=yesterday":     "made=",
 		known + " 2026-01-31":         "made=",
 		known + " by=rotate made=":    "made=",

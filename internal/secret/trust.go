@@ -67,10 +67,10 @@ func Derive(l List, node string) (*Trust, error) {
 // sent or read.
 func (t *Trust) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Certificate, root, error) {
 	if cs.NegotiatedProtocol != ALPN {
-		return nil, root{}, fmt.Errorf("secret: the other side does not name the protocol %q (it names %q): it is no node", ALPN, cs.NegotiatedProtocol)
+		return nil, root{}, fmt.Errorf("secret: the other side does not name the protocol %q (it names %q): it is not a node", ALPN, cs.NegotiatedProtocol)
 	}
 	if len(cs.PeerCertificates) == 0 {
-		return nil, root{}, errors.New("secret: the other side shows no certificate: it is no node")
+		return nil, root{}, errors.New("secret: the other side shows no certificate: it is not a node")
 	}
 	leaf := cs.PeerCertificates[0]
 	between := x509.NewCertPool()

@@ -142,7 +142,7 @@ func (r *Raft) repair() error {
 	if err != nil || until < first {
 		return err
 	}
-	r.log.Info().Uint64("from", first).Uint64("index", until).Msg("log entries dropped that a snapshot stands for")
+	r.log.Info().Uint64("from", first).Uint64("index", until).Msg("log entries covered by a snapshot dropped")
 	return wrap("delete log", s.Logs.DeleteRange(first, until))
 }
 

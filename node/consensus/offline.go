@@ -141,7 +141,7 @@ func Found(s *disk.Stores, id string, state []byte, index, term uint64) error {
 // to f: its goroutine is ended.
 func offline(s *disk.Stores, f func() error) error {
 	failed := make(chan error, 1) // it is told once
-	s.Watch(func(err error) { failed <- err }, nil)
+	s.Notify(func(err error) { failed <- err }, nil)
 	done := make(chan error, 1)
 	go func() {
 		err := errors.New("the stores failed") // if the goroutine is ended

@@ -66,12 +66,12 @@ func Open(o Options) (*Raft, error) {
 
 		campaigns: pace{every: 2 * o.Election},
 	}
-	o.Stores.Watch(r.fail, r.hang)
+	o.Stores.Notify(r.fail, r.hang)
 	if err := r.begin(); err != nil {
 		o.Stores.Release()
 		return nil, errors.Join(err, o.Stream.Close())
 	}
-	r.wg.Go(r.watch)
+	r.wg.Go(r.observe)
 	r.wg.Go(r.nudging)
 	return r, nil
 }
@@ -126,8 +126,8 @@ func leaderChange(o *raft.Observation) bool {
 	return false
 }
 
-// watch drains the library's channels: it blocks on the first.
-func (r *Raft) watch() {
+// observe drains the library's channels: it blocks on the first.
+func (r *Raft) observe() {
 	for {
 		select {
 		case <-r.notify:

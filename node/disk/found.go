@@ -42,7 +42,7 @@ func refuseSuperseded(b backend, former string) error {
 	if err != nil || !found {
 		return err
 	}
-	return fmt.Errorf("disk: what data directory %q holds counts no more: its cluster %s was recovered without it as %s: start with an empty directory to join", where(b, "."), former, s.By)
+	return fmt.Errorf("disk: the contents of data directory %q are no longer valid: its cluster %s was recovered without it as %s: start with an empty directory to join", where(b, "."), former, s.By)
 }
 
 // Foundation is what Found makes.

@@ -42,7 +42,7 @@ func (g *guard) read(op string, pass func(error) bool, f func() error) error {
 func (g *guard) write(op string, f func() error) error {
 	g.live()
 	g.pending.Add(1)
-	slow := g.watch()
+	slow := g.alarm()
 	err := caught(f)
 	g.pending.Add(-1)
 	slow()
@@ -55,8 +55,8 @@ func (g *guard) write(op string, f func() error) error {
 	return err
 }
 
-// watch reports a hung write until the returned func is called.
-func (g *guard) watch() (stop func()) {
+// alarm reports a hung write until the returned func is called.
+func (g *guard) alarm() (stop func()) {
 	if g.timeout < 0 || g.hung == nil {
 		return func() {}
 	}

@@ -32,7 +32,7 @@ func (o StoreOptions) hclog() hclog.Logger { return logs.Hclog(o.Log, "snapshots
 
 // Stores are what Raft stands on. Raft panics when it cannot save its term or
 // read an entry, so an error never gets back to it: the first one is reported
-// through Watch, and each call that met one ends when Release is called, and
+// through Notify, and each call that met one ends when Release is called, and
 // its goroutine with it.
 type Stores struct {
 	// Logs keeps the log; the last 256 entries are read from memory.
@@ -84,10 +84,10 @@ func newStores(dir string, raw rawStores, o StoreOptions) (*Stores, error) {
 	}, nil
 }
 
-// Watch sets who is told: failed once, of the first error; hung with true when
+// Notify sets who is told: failed once, of the first error; hung with true when
 // a write takes longer than WriteTimeout and with false when none does any more.
 // Neither may block. It must be called before Raft uses the stores.
-func (s *Stores) Watch(failed func(error), hung func(bool)) {
+func (s *Stores) Notify(failed func(error), hung func(bool)) {
 	s.g.failed, s.g.hung = failed, hung
 }
 

@@ -62,7 +62,7 @@ func TestStoresOpenOnce(t *testing.T) {
 func TestMissingEntriesAreNoFailure(t *testing.T) {
 	for name, d := range map[string]*disk.Dir{"files": mustOpen(t, t.TempDir(), ""), "memory": memory(t, disk.NewMemory())} {
 		s := stores(t, d, disk.StoreOptions{})
-		s.Watch(func(err error) { t.Errorf("%s: failure reported: %v", name, err) }, nil)
+		s.Notify(func(err error) { t.Errorf("%s: failure reported: %v", name, err) }, nil)
 		if err := s.Logs.GetLog(5, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
 			t.Errorf("%s: GetLog of no entry: %v, want ErrLogNotFound", name, err)
 		}
@@ -92,7 +92,7 @@ func TestFailedWriteHoldsTheCaller(t *testing.T) {
 		d := memory(t, m)
 		s := stores(t, d, disk.StoreOptions{})
 		var told atomic.Int64
-		s.Watch(func(error) { told.Add(1) }, nil)
+		s.Notify(func(error) { told.Add(1) }, nil)
 		m.SetFault(func(string) error { return errors.New("input/output error") })
 		var returned, ended atomic.Int64
 		for range 2 {
@@ -124,7 +124,7 @@ func TestHungWriteIsReportedWhileItHangs(t *testing.T) {
 		d := memory(t, m)
 		s := stores(t, d, disk.StoreOptions{WriteTimeout: 2 * time.Second})
 		var hung atomic.Int64
-		s.Watch(nil, func(on bool) {
+		s.Notify(nil, func(on bool) {
 			if on {
 				hung.Add(1)
 			} else {

@@ -26,7 +26,7 @@ func remedy(err error) string {
 	case syscall.EROFS:
 		return "check the disk and mount it for writing, then start the node again"
 	case syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, syscall.EINVAL:
-		return "the machine refuses what the node needs; mend that, then start the node again"
+		return "the machine refuses what the node needs; fix that, then start the node again"
 	}
 	return "make it writable for this user, or name another with --data"
 }

@@ -36,7 +36,7 @@ func TestFailedWriteSaysWhatToDo(t *testing.T) {
 			t.Fatal(err)
 		}
 		failed := make(chan error, 1)
-		s.Watch(func(err error) { failed <- err }, nil)
+		s.Notify(func(err error) { failed <- err }, nil)
 		m.SetFault(func(string) error { return c.err })
 		go func() { _ = s.Logs.StoreLog(&raft.Log{Index: 1, Term: 1}) }() // ends with Close
 		got := <-failed

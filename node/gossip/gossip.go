@@ -193,7 +193,7 @@ func (g *Gossip) retagging(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			// The tags are set; what failed is the first telling. Push and pull go on.
-			g.log.Debug().Err(err).Msg("tags not yet told to the others")
+			g.log.Debug().Err(err).Msg("tags not announced yet")
 		}
 		hint(g.changed)
 	}

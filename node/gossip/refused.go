@@ -34,7 +34,7 @@ func (e *RefusedError) Error() string {
 		return fmt.Sprintf("%s has %s shards, this node has %s: start this one with --shards %s, or join another cluster", who, e.Theirs, e.Mine, e.Theirs)
 	case tagCluster:
 		if e.Superseded {
-			return fmt.Sprintf("%s belongs to cluster %s, which was recovered from this node's cluster %s without it: what this data directory holds counts no more; start with an empty --data directory to join", who, e.Theirs, e.Mine)
+			return fmt.Sprintf("%s belongs to cluster %s, which was recovered from this node's cluster %s without it: the contents of this data directory are no longer valid; start with an empty --data directory to join", who, e.Theirs, e.Mine)
 		}
 		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty --data directory", who, e.Theirs, e.Mine)
 	case tagLevel:
@@ -43,7 +43,7 @@ func (e *RefusedError) Error() string {
 		}
 		return fmt.Sprintf("%s belongs to a cluster in which level %s is in force, and this program knows level %s: run the version of the other nodes", who, e.Theirs, e.Mine)
 	default:
-		return fmt.Sprintf("%s speaks version %s, this node version %s: run versions that know each other", who, e.Theirs, e.Mine)
+		return fmt.Sprintf("%s speaks version %s, this node version %s: run compatible versions", who, e.Theirs, e.Mine)
 	}
 }
 

@@ -128,7 +128,7 @@ func (f *front) refresh(files [2]string) {
 	switch {
 	case now == nil || now.files != files: // a reload was quicker
 	case err != nil:
-		f.log.Error().Err(err).Time("until", now.tls.Leaf.NotAfter).Msg("certificate not replaced, the old one stays")
+		f.log.Error().Err(err).Time("until", now.tls.Leaf.NotAfter).Msg("certificate not replaced: the old one stays in use")
 	case !bytes.Equal(next.tls.Leaf.Raw, now.tls.Leaf.Raw) && f.cert.CompareAndSwap(now, next):
 		f.log.Info().Str("serial", next.tls.Leaf.SerialNumber.Text(16)).Time("until", next.tls.Leaf.NotAfter).Msg("certificate replaced")
 	}

@@ -32,7 +32,7 @@ type guards struct {
 	seal   *secret.Seal   // nil: plain between nodes
 	pki    *secret.PKI    // nil: certificates are made from the secret
 	access admin.Access
-	cert   atomic.Pointer[tls.Certificate] // of the ops port; nil: it speaks no TLS
+	cert   atomic.Pointer[tls.Certificate] // of the admin port; nil: it speaks no TLS
 	// What the files were before they were read.
 	seen struct{ pki, access, cert secret.Seen }
 }
@@ -103,7 +103,7 @@ func (g *guards) arm(o *node.Options) error {
 	return nil
 }
 
-// access reads who may do what at the ops port.
+// access reads who may do what at the admin port.
 func access(c *config.Config) (admin.Access, []error) {
 	a := admin.Access{Hosts: c.AdminHosts}
 	var wrong []error
@@ -143,7 +143,7 @@ func access(c *config.Config) (admin.Access, []error) {
 	return a, wrong
 }
 
-// listener puts TLS beneath the ops port if it has a certificate.
+// listener puts TLS beneath the admin port if it has a certificate.
 func (g *guards) listener(ln net.Listener) net.Listener {
 	if g.cert.Load() == nil {
 		return ln
@@ -170,10 +170,10 @@ func (g *guards) run(ctx context.Context, n *node.Node, ops *admin.Server) {
 		wg.Go(func() {
 			seen.Watch(ctx, func() {
 				if err := reload(); err != nil {
-					g.log.Error().Err(err).Str("what", what).Msg("changed file not taken: all stays as it was")
+					g.log.Error().Err(err).Str("what", what).Msg("changed file rejected: the old one stays in use")
 					return
 				}
-				g.log.Info().Str("what", what).Msg("changed file taken")
+				g.log.Info().Str("what", what).Msg("changed file loaded")
 			})
 		})
 	}
@@ -215,12 +215,12 @@ func (g *guards) reloadPKI(n *node.Node) error {
 func (g *guards) warn() {
 	c := g.c
 	if !c.Sealed() && (!loopback(c.Peer) || !loopback(c.Gossip)) {
-		g.log.Warn().Str("peer", c.Peer).Str("gossip", c.Gossip).Msg("insecure: whoever reaches gossip or peer port controls the traffic; give the cluster a secret (--secret-file)")
+		g.log.Warn().Str("peer", c.Peer).Str("gossip", c.Gossip).Msg("insecure: anyone who reaches the gossip or peer port controls the traffic; give the cluster a secret (--secret-file)")
 	}
 	switch {
 	case loopback(c.Admin):
 	case !c.Guarded():
-		g.log.Warn().Str("admin", c.Admin).Msg("insecure: whoever reaches the admin port may change the cluster; ask for a token (--admin-write-token-file)")
+		g.log.Warn().Str("admin", c.Admin).Msg("insecure: anyone who reaches the admin port can change the cluster; require a token (--admin-write-token-file)")
 	case c.AdminCert == "":
 		g.log.Warn().Str("admin", c.Admin).Msg("admin tokens travel in the clear: give the port a certificate (--admin-cert, --admin-key)")
 	}

@@ -26,7 +26,7 @@ func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 	case errors.Is(err, syscall.EACCES):
 		return nil, fmt.Errorf("this user may not listen on %s: choose a port above 1023 with --%s", addr, flag)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("%s is no address of this machine: choose another with --%s", addr, flag)
+		return nil, fmt.Errorf("%s is not an address of this machine: choose another with --%s", addr, flag)
 	}
 	return nil, fmt.Errorf("listen on %s (--%s): %w", addr, flag, err)
 }

@@ -14,7 +14,7 @@ import (
 	"shardway/node"
 )
 
-// Process is a node with its ops ports.
+// Process is a node with its admin ports.
 type Process struct {
 	node   *node.Node
 	admin  *admin.Server
@@ -35,14 +35,14 @@ func (p *Process) Node() *node.Node { return p.node }
 // Addr returns where app traffic comes in.
 func (p *Process) Addr() net.Addr { return p.listen.app.Addr() }
 
-// Run runs the node until ctx ends and it has left, or until it fails. The ops
+// Run runs the node until ctx ends and it has left, or until it fails. The admin
 // ports answer until the node has stopped: its last states are worth seeing.
 func (p *Process) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	failed := make(chan error, 2) // one for each ops port
+	failed := make(chan error, 2) // one for each admin port
 	var wg sync.WaitGroup
 	serve := func(f func(context.Context) error) {
 		wg.Go(func() {

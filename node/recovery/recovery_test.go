@@ -281,7 +281,7 @@ func TestSupersededDirectoryIsRefusedUntilRecovered(t *testing.T) {
 	}
 	for range 2 {
 		_, err = disk.Open(data, "")
-		wantError(t, err, by, r.Cluster, "counts no more", "empty directory")
+		wantError(t, err, by, r.Cluster, "are no longer valid", "empty directory")
 	}
 	if _, err = recovery.Recover(recovery.Options{Data: data, Confirm: r.Cluster}); err != nil {
 		t.Fatal(err)

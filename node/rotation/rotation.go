@@ -69,11 +69,11 @@ func (r *Rotation) Lead(ctx context.Context, by string) (admin.Rotation, error) 
 		return admin.Rotation{}, fmt.Errorf("%w: a rotation is running", admin.ErrRefused)
 	}
 	defer r.running.Unlock()
-	r.o.Log.Info().Str("by", logs.Cut(by)).Msg("rotation of the secret asked for")
+	r.o.Log.Info().Str("by", logs.Cut(by)).Msg("secret rotation requested")
 	x := &round{r: r}
 	nodes, err := x.run(ctx)
 	if err != nil {
-		r.o.Log.Warn().Err(err).Msg("rotation of the secret stopped")
+		r.o.Log.Warn().Err(err).Msg("secret rotation stopped")
 		return admin.Rotation{}, fmt.Errorf("%w: %w", admin.ErrRefused, err)
 	}
 	r.o.Log.Info().Str("secret", x.target.Fingerprint()).Strs("nodes", nodes).Msg("secret rotated")

@@ -139,7 +139,7 @@ func (x *round) ensure(ctx context.Context, do string, done func(witness, string
 			return nil, err
 		}
 	}
-	return nil, errors.New("nodes go on coming in that have not taken it")
+	return nil, errors.New("nodes that do not have it keep joining")
 }
 
 // handOver returns the step that gives the nodes of todo the new secret, or why
@@ -152,7 +152,7 @@ func (x *round) handOver(all map[string]witness, todo []string) (func(binding []
 	var used []secret.Held
 	for node, w := range all {
 		if w.uses(f) {
-			return nil, fmt.Errorf("node %q uses the secret %s already, so it is sent to nobody any more: put it into the file of %s", node, f, lack)
+			return nil, fmt.Errorf("node %q uses the secret %s already, so it is no longer sent to others: put it into the file of %s", node, f, lack)
 		}
 		if len(w.held) > 0 {
 			used = append(used, w.held[0])
@@ -187,7 +187,7 @@ func (x *round) gather(ctx context.Context) (map[string]witness, error) {
 func (x *round) nodes() ([]string, error) {
 	nodes, outside := x.r.o.Cluster.Everybody()
 	if len(outside) > 0 {
-		return nil, fmt.Errorf("members that are no nodes cannot be told (%s): rotate by hand, as shardway rotate --help describes", strings.Join(outside, ", "))
+		return nil, fmt.Errorf("members that are not nodes cannot be sent a secret (%s): rotate by hand, as shardway rotate --help describes", strings.Join(outside, ", "))
 	}
 	return nodes, nil
 }
