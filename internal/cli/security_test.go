@@ -106,7 +106,7 @@ func TestCommandsShowAToken(t *testing.T) {
 		{"step-down --token-file " + good, "", 1, "may read but not write"},
 		{"status --token-file " + open, "", 1, "chmod 600"},
 		{"status --token-file " + good + "x", "", 1, "no such file"},
-		{"status --tls-cert x", "", 1, "only together"},
+		{"status --tls-cert x", "", 1, "must be given together"},
 		{"status --tls-ca " + good, "", 1, "--tls-ca"},
 	} {
 		code, _, errOut := run(t, tt.line+" --admin "+addr, tt.environ)
