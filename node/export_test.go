@@ -38,6 +38,9 @@ func (n *Node) Run1(s shardmap.Shard) (release func(), ok bool) {
 // State returns the state that the node routes by.
 func (n *Node) State() *ack.State { return n.router.state.Load() }
 
+// Table returns the routing table of this moment.
+func (n *Node) Table() *proxy.Table { return n.router.Table() }
+
 // Leased reports whether the node holds a lease.
 func (n *Node) Leased() bool { return n.router.leased() }
 

@@ -27,6 +27,7 @@ type witness struct {
 	wires  []int // the indexes of what is done to wires, and lasts
 	asked  map[admission]asked
 	looks  int
+	alike  int64 // when nothing had changed since the last look
 }
 
 // admission is what a node would admit.
@@ -82,8 +83,28 @@ func (w *witness) answered(a history.Answer) {
 	w.h.Answers = append(w.h.Answers, a)
 }
 
+// same tells that what the last look found holds still.
+func (w *witness) same() { w.alike = now() }
+
+// stretch writes down until when what the last look found was seen to hold.
+func (w *witness) stretch() {
+	for k, a := range w.asked {
+		if a.look < w.looks {
+			delete(w.asked, k) // admitted no more
+			continue
+		}
+		last := &w.h.Admissions[a.index]
+		last.Until = max(last.Until, w.alike+1)
+	}
+}
+
 // look begins to ask all nodes.
-func (w *witness) look() { w.looks++ }
+func (w *witness) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stretch()
+	w.looks++
+}
 
 // admits is told that a node would admit a request for a shard.
 func (w *witness) admits(node string, s shardmap.Shard, epoch uint64) {
@@ -222,6 +243,7 @@ func (w *witness) goOn(node string) {
 func (w *witness) judge() *history.Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.stretch()
 	return history.Check(w.h, w.rules)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,6 +45,16 @@ type world struct {
 	digests map[shardmap.Epoch][32]byte // and its digest
 	epochs  map[shardmap.Shard]uint64   // the highest ownership epoch that admitted
 	owners  map[shardmap.Shard]string   // who admitted under it
+	views   []view                      // what the answers of the last look at all shards followed from
+	looked  time.Time                   // when that was
+}
+
+// view is what a node's answers about admission follow from.
+type view struct {
+	node   *node.Node
+	table  *proxy.Table // a new one at each change
+	leased bool
+	frozen bool // it answers nothing
 }
 
 // process is one node, from its first start on.
@@ -344,6 +355,39 @@ func (w *world) check() {
 			w.newest = c
 		}
 	}
+	if w.changed(running) {
+		w.admitted(running)
+	}
+}
+
+// lookAgain is after how long all shards are asked for though nothing has changed.
+const lookAgain = 50 * time.Millisecond
+
+// changed reports that nodes may admit something else than at the last look. Most
+// looks find nothing new, and to ask for every shard each time would be half of what
+// these tests cost.
+func (w *world) changed(running []*process) bool {
+	var views []view
+	for _, p := range running {
+		v := view{node: p.node, frozen: p.frozen}
+		if !p.frozen {
+			v.table, v.leased = p.node.Table(), p.node.Leased()
+		}
+		views = append(views, v)
+	}
+	if slices.Equal(views, w.views) && time.Since(w.looked) < lookAgain {
+		if w.witness != nil {
+			w.witness.same()
+		}
+		return false
+	}
+	w.views, w.looked = views, time.Now()
+	return true
+}
+
+// admitted asks the running nodes for every shard.
+func (w *world) admitted(running []*process) {
+	w.t.Helper()
 	if w.witness != nil {
 		w.witness.look()
 	}
