@@ -61,9 +61,8 @@ type Node struct {
 	addrs        atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
 	inRaft       atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
 	leading      atomic.Pointer[leadership]
-	loop         atomic.Pointer[leading] // of the present leadership, or the last; for tests alone: its goroutine owns it
-	asks         sync.WaitGroup          // what waits for Raft's answers; they come at the latest when it stops
-	ownAnswers   chan ack.Answer         // cap 1: the newest answer of the own leader loop
+	asks         sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
+	ownAnswers   chan ack.Answer // cap 1: the newest answer of the own leader loop
 	rotation     *rotation.Rotation
 	badBeats     logs.Seldom // heartbeats that do not count, in the log
 

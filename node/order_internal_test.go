@@ -112,19 +112,35 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 	})
 }
 
-// HearAs returns what has this node's present leadership hear a node's next heartbeat,
-// also once that is over, and tells for how long it then lets it serve.
-func (n *Node) HearAs(node shardmap.NodeID) func() time.Duration {
-	l := n.loop.Load()
-	return func() time.Duration {
-		v, _ := viewOf(l.turn.View(), string(node))
-		hb, serve := v.Heartbeat, time.Duration(0)
-		hb.Number++
-		for _, e := range l.turn.Take(ack.Heard{Heartbeat: hb, From: v.From}) {
+// HearAs returns what has a leader's turn of this node's present term hear a node's next
+// heartbeat, also once the term is over, and tells for how long it then lets that serve.
+// The turn is another one than leads, over the same Raft: it has heard so far what the
+// leading one has, and what it answers nobody gets.
+func (n *Node) HearAs(ctx context.Context, node shardmap.NodeID) func() time.Duration {
+	term, _ := n.raft.Leadership()
+	views, _ := n.leading.Load().view(ctx)
+	turn, number, echoes := newLeading(n, term).turn, uint64(0), map[shardmap.NodeID]ack.Echo{}
+	hear := func(id shardmap.NodeID) (serve time.Duration) {
+		v, _ := viewOf(views, string(id))
+		number++
+		hb := v.Heartbeat
+		hb.Number += number
+		if e, ok := echoes[id]; ok {
+			hb.Echo = e
+		}
+		for _, e := range turn.Take(ack.Heard{Heartbeat: hb, From: v.From}) {
 			if r, ok := e.(ack.Reply); ok {
-				serve = r.Serve
+				serve, echoes[id] = r.Serve, ack.Echo{Term: r.Term, Number: r.Number}
 			}
 		}
 		return serve
 	}
+	turn.Take(ack.BarrierApplied{})
+	for range 2 { // the second time they confirm what the first was answered
+		for _, v := range views {
+			time.Sleep(time.Millisecond)
+			hear(v.Node)
+		}
+	}
+	return func() time.Duration { return hear(node) }
 }

@@ -14,7 +14,10 @@ func TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		old, other := w.leader(), w.follower()
-		hears := old.node.HearAs(shardmap.NodeID(other.name))
+		hears := old.node.HearAs(w.t.Context(), shardmap.NodeID(other.name))
+		if serve := hears(); serve <= 0 {
+			w.t.Fatalf("the leader lets %s serve for %v", other.name, serve)
+		}
 		if err := other.node.Do(w.t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
 			w.t.Fatalf("Do(step-down) = %v, want nil", err)
 		}

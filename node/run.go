@@ -195,7 +195,6 @@ func (n *Node) lead(ctx context.Context) {
 		l := newLeading(n, term)
 		n.metrics.elections.Inc()
 		l.log.Info().Msg("leadership gained")
-		n.loop.Store(l)
 		n.leading.Store(l.leadership)
 		n.suspects.again() //nolint:contextcheck // outlives this leadership
 		hint(n.agent.wake)
