@@ -17,7 +17,7 @@ func TestDropsAreBounded(t *testing.T) {
 	members := []shardmap.Member{{ID: "old", Weight: 1}}
 	propose := func(index uint64, drops []dropping) {
 		t.Helper()
-		b, err := encodeProposal(MinLevel, proposal{term: 1, want: shardmap.Assign(s.Committed(), members), drops: drops})
+		b, err := encodeProposal(MinLevel, proposal{term: 1, want: shardmap.Assign(s.Committed(), members, shardmap.Policy{}), drops: drops})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,12 +41,12 @@ func fuzzLog(tb testing.TB) [][]byte {
 		s = next
 	}
 	apply()
-	add(encodeProposal(MinLevel, proposal{term: 1, want: shardmap.Assign(s.Committed(), fuzzMembers(3))}))
+	add(encodeProposal(MinLevel, proposal{term: 1, want: shardmap.Assign(s.Committed(), fuzzMembers(3), shardmap.Policy{})}))
 	apply()
 	add(encodeCommit(MinLevel, commit{epoch: s.Last().Epoch(), digest: s.Last().Digest()}), nil)
 	apply()
 	add(encodeProposal(MinLevel, proposal{
-		term: 1, base: s.Committed().Epoch(), want: shardmap.Assign(s.Committed(), fuzzMembers(2)),
+		term: 1, base: s.Committed().Epoch(), want: shardmap.Assign(s.Committed(), fuzzMembers(2), shardmap.Policy{}),
 		drops: []dropping{{node: "c", cause: CauseSilent, strikes: 1}},
 	}))
 	apply()

@@ -82,7 +82,7 @@ func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
 	}
 	want := last
 	if len(members) > 0 {
-		want = shardmap.Assign(base, members)
+		want = shardmap.Assign(base, members, shardmap.Policy{})
 	}
 	l.memo = assignment{members: slices.Clone(members), base: base, last: last, want: want, sameAsLast: want.SameAs(last)}
 	return want, l.memo.sameAsLast

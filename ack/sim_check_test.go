@@ -107,7 +107,7 @@ func (w *world) sawProposal(before, after *ack.State) {
 	if len(p.Members()) == 0 {
 		w.fail("rule 10: %d has no members", p.Epoch())
 	}
-	if base := before.Committed(); !p.SameAs(shardmap.Assign(base, p.Members())) {
+	if base := before.Committed(); !p.SameAs(shardmap.Assign(base, p.Members(), shardmap.Policy{})) {
 		w.fail("G9: %d does not move the fewest shards from %d", p.Epoch(), base.Epoch())
 	}
 	for _, m := range p.Members() {

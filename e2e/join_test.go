@@ -134,6 +134,6 @@ func assign(prev *shardmap.Map, nodes []*cluster.Node) *shardmap.Map {
 	for _, n := range nodes {
 		members = append(members, shardmap.Member{ID: shardmap.NodeID(n.ID), Weight: 1})
 	}
-	next := shardmap.Assign(prev, members)
+	next := shardmap.Assign(prev, members, shardmap.Policy{})
 	return next.Settle(prev, prev.Epoch()+1)
 }

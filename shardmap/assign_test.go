@@ -18,7 +18,7 @@ func TestAssignKeepsItsPromisesOverAClustersLife(t *testing.T) {
 		pool := 1 + r.IntN(20)
 		for range 12 {
 			members := randomMembers(r, pool)
-			got := shardmap.Assign(m, members)
+			got := shardmap.Assign(m, members, shardmap.Policy{})
 			checkAssign(t, m, members, got)
 			if t.Failed() {
 				t.Fatalf("chain %d: %d shards, members %v", i, m.Len(), members)
@@ -39,12 +39,12 @@ func TestAssignIsIndependentOfOrder(t *testing.T) {
 				members = append(members, shardmap.Member{ID: members[0].ID, Weight: 1 + r.Uint32N(9)})
 			}
 		}
-		want := shardmap.Assign(base, members).Digest()
+		want := shardmap.Assign(base, members, shardmap.Policy{}).Digest()
 		for range 5 {
 			given := slices.Clone(members)
 			r.Shuffle(len(given), func(i, j int) { given[i], given[j] = given[j], given[i] })
 			before := slices.Clone(given)
-			if shardmap.Assign(base, given).Digest() != want {
+			if shardmap.Assign(base, given, shardmap.Policy{}).Digest() != want {
 				t.Fatalf("another order, another map: %v and %v", members, given)
 			}
 			if !slices.Equal(given, before) {
@@ -68,7 +68,7 @@ func TestAssignAgainMovesNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for range 300 {
 		m := step(step(shardmap.New(1+r.IntN(500)), randomMembers(r, 9)), randomMembers(r, 9))
-		if again := shardmap.Assign(m, m.Members()); again.Digest() != m.Digest() {
+		if again := shardmap.Assign(m, m.Members(), shardmap.Policy{}); again.Digest() != m.Digest() {
 			t.Fatalf("%d moves for the same members", len(shardmap.Diff(m, again)))
 		}
 	}
@@ -84,13 +84,13 @@ func TestAssignIsAsGoodAsTryingEverything(t *testing.T) {
 		for i := range pool {
 			pool[i].Weight = weights[r.IntN(len(weights))]
 		}
-		base := shardmap.Assign(shardmap.New(1+r.IntN(6)), pool[:r.IntN(5)])
+		base := shardmap.Assign(shardmap.New(1+r.IntN(6)), pool[:r.IntN(5)], shardmap.Policy{})
 		r.Shuffle(4, func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
 		members := pool[:1+r.IntN(4)]
 		for i := range members {
 			members[i].Weight = weights[r.IntN(len(weights))]
 		}
-		got := shardmap.Assign(base, members)
+		got := shardmap.Assign(base, members, shardmap.Policy{})
 		if n, want := len(shardmap.Diff(base, got)), nearestEven(base, members); n != want {
 			t.Fatalf("%d shards among %v: %d moves, trying everything finds %d", base.Len(), members, n, want)
 		}
@@ -212,7 +212,7 @@ func TestAssignCases(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := shardmap.Assign(tt.prev, tt.members)
+			got := shardmap.Assign(tt.prev, tt.members, shardmap.Policy{})
 			checkAssign(t, tt.prev, tt.members, got)
 			for id, want := range tt.counts {
 				if n := got.Count(id); n != want {
@@ -238,7 +238,7 @@ func TestTheExtraShardStaysWhereItIs(t *testing.T) {
 			}
 		}
 		base := step(shardmap.New(10), heavy)
-		got := shardmap.Assign(base, same("a", "b", "c"))
+		got := shardmap.Assign(base, same("a", "b", "c"), shardmap.Policy{})
 		if got.Count(id) != 4 || len(shardmap.Diff(base, got)) != 0 {
 			t.Errorf("%q owned 4, then %d; %d moves, want none", id, got.Count(id), len(shardmap.Diff(base, got)))
 		}
@@ -249,7 +249,7 @@ func TestTheExtraShardStaysWhereItIs(t *testing.T) {
 func TestLargestRemaindersAreRoundedUp(t *testing.T) {
 	for i := range 20 { // whatever the names hash to
 		a, b, c := shardmap.NodeID(fmt.Sprint("a", i)), shardmap.NodeID(fmt.Sprint("b", i)), shardmap.NodeID(fmt.Sprint("c", i))
-		m := shardmap.Assign(shardmap.New(10), []shardmap.Member{{ID: a, Weight: 6}, {ID: b, Weight: 5}, {ID: c, Weight: 2}})
+		m := shardmap.Assign(shardmap.New(10), []shardmap.Member{{ID: a, Weight: 6}, {ID: b, Weight: 5}, {ID: c, Weight: 2}}, shardmap.Policy{})
 		if m.Count(a) != 5 || m.Count(b) != 4 || m.Count(c) != 1 {
 			t.Errorf("counts %d, %d, %d, want 5, 4, 1", m.Count(a), m.Count(b), m.Count(c))
 		}
@@ -261,7 +261,7 @@ func TestTiesAreNotBrokenByTheAlphabet(t *testing.T) {
 	first := 0
 	for i := range 200 {
 		a, b := shardmap.NodeID(fmt.Sprintf("a%d", i)), shardmap.NodeID(fmt.Sprintf("b%d", i))
-		if m := shardmap.Assign(shardmap.New(3), same(a, b)); m.Count(a) == 2 {
+		if m := shardmap.Assign(shardmap.New(3), same(a, b), shardmap.Policy{}); m.Count(a) == 2 {
 			first++
 		}
 	}
@@ -303,13 +303,13 @@ func TestAssignBendsUnusableMembersIntoShape(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := shardmap.Assign(shardmap.New(8), tt.given).Members(); !slices.Equal(got, tt.want) {
+			if got := shardmap.Assign(shardmap.New(8), tt.given, shardmap.Policy{}).Members(); !slices.Equal(got, tt.want) {
 				t.Errorf("members %v, want %v", got, tt.want)
 			}
 		})
 	}
 	many := manyNodes(shardmap.MaxMembers + 1)
-	if got := len(shardmap.Assign(shardmap.New(8), many).Members()); got != shardmap.MaxMembers {
+	if got := len(shardmap.Assign(shardmap.New(8), many, shardmap.Policy{}).Members()); got != shardmap.MaxMembers {
 		t.Errorf("%d members, want %d", got, shardmap.MaxMembers)
 	}
 }
@@ -329,8 +329,8 @@ func TestAssignAtTheLimits(t *testing.T) {
 		members[i].Weight = uint32(1 + i%shardmap.MaxWeight)
 	}
 	base := step(shardmap.New(shardmap.MaxShards), members)
-	checkAssign(t, shardmap.New(shardmap.MaxShards), members, shardmap.Assign(shardmap.New(shardmap.MaxShards), members))
-	checkAssign(t, base, members[100:900], shardmap.Assign(base, members[100:900]))
+	checkAssign(t, shardmap.New(shardmap.MaxShards), members, shardmap.Assign(shardmap.New(shardmap.MaxShards), members, shardmap.Policy{}))
+	checkAssign(t, base, members[100:900], shardmap.Assign(base, members[100:900], shardmap.Policy{}))
 }
 
 // FuzzAssign lets the fuzzer choose the cluster's life: every byte pair is a
@@ -350,7 +350,7 @@ func FuzzAssign(f *testing.F) {
 			for id, w := range weight {
 				members = append(members, shardmap.Member{ID: id, Weight: max(w, 1)})
 			}
-			got := shardmap.Assign(m, members)
+			got := shardmap.Assign(m, members, shardmap.Policy{})
 			checkAssign(t, m, members, got)
 			m = got.Settle(m, m.Epoch()+1)
 			roundTrip(t, m)

@@ -7,7 +7,7 @@ import (
 )
 
 func BenchmarkLookup(b *testing.B) {
-	m := shardmap.Assign(shardmap.New(1024), nodes(10))
+	m := shardmap.Assign(shardmap.New(1024), nodes(10), shardmap.Policy{})
 	key := []byte("tenant-4711")
 	b.ReportAllocs()
 	for b.Loop() {
@@ -38,7 +38,7 @@ func BenchmarkAssign(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				shardmap.Assign(bb.prev, bb.to)
+				shardmap.Assign(bb.prev, bb.to, shardmap.Policy{})
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func BenchmarkCodec(b *testing.B) {
 
 func BenchmarkSettle(b *testing.B) {
 	base := step(shardmap.New(shardmap.MaxShards), nodes(100))
-	next := shardmap.Assign(base, nodes(99))
+	next := shardmap.Assign(base, nodes(99), shardmap.Policy{})
 	for b.Loop() {
 		next.Settle(base, 9)
 	}

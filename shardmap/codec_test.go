@@ -48,7 +48,7 @@ func TestEveryMapSurvivesItsEncoding(t *testing.T) {
 		m := shardmap.New(1 + r.IntN(1<<r.IntN(12)))
 		roundTrip(t, m)
 		for range 10 {
-			next := shardmap.Assign(m, randomMembers(r, 1+r.IntN(40)))
+			next := shardmap.Assign(m, randomMembers(r, 1+r.IntN(40)), shardmap.Policy{})
 			roundTrip(t, next) // unsettled
 			m = next.Settle(m, m.Epoch()+1+shardmap.Epoch(r.Uint64N(1<<r.IntN(40))))
 			roundTrip(t, m)
@@ -62,7 +62,7 @@ func TestEveryMapSurvivesItsEncoding(t *testing.T) {
 // The bytes are in logs and snapshots: they must not change under a version.
 func TestEncodingIsTheSameAsEver(t *testing.T) {
 	m := step(shardmap.New(8), same("a", "b"))
-	m = shardmap.Assign(m, []shardmap.Member{{ID: "b", Weight: 2}, {ID: "c", Weight: 300}}).Settle(m, 300)
+	m = shardmap.Assign(m, []shardmap.Member{{ID: "b", Weight: 2}, {ID: "c", Weight: 300}}, shardmap.Policy{}).Settle(m, 300)
 	const want = "01" + // version
 		"ac02" + "08" + // epoch 300, 8 shards
 		"02" + "016202" + "0163ac02" + // b with weight 2, c with 300
@@ -106,7 +106,7 @@ func TestDigestTellsMapsApart(t *testing.T) {
 		"later epoch": a.Settle(a, 2),
 		"new owners":  a.Settle(shardmap.New(8), 2),
 		"no members":  shardmap.New(8),
-		"unsettled":   shardmap.Assign(shardmap.New(8), same("a", "b")),
+		"unsettled":   shardmap.Assign(shardmap.New(8), same("a", "b"), shardmap.Policy{}),
 		"more shards": step(shardmap.New(9), same("a", "b")),
 	} {
 		if other, ok := seen[m.Digest()]; ok {

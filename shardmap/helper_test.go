@@ -29,7 +29,7 @@ func nodes(n int) []shardmap.Member {
 
 // step assigns and settles at the next epoch.
 func step(base *shardmap.Map, members []shardmap.Member) *shardmap.Map {
-	return shardmap.Assign(base, members).Settle(base, base.Epoch()+1)
+	return shardmap.Assign(base, members, shardmap.Policy{}).Settle(base, base.Epoch()+1)
 }
 
 // randomMembers draws up to n members from a pool of n ids, so that successive

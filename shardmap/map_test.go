@@ -33,7 +33,7 @@ func TestNewRefusesShardCountsOutOfBounds(t *testing.T) {
 }
 
 func TestShardsStopsWhenAsked(t *testing.T) {
-	m := shardmap.Assign(shardmap.New(10), same("a"))
+	m := shardmap.Assign(shardmap.New(10), same("a"), shardmap.Policy{})
 	var got []shardmap.Shard
 	for s := range m.Shards("a") {
 		if got = append(got, s); len(got) == 3 {
@@ -51,7 +51,7 @@ func TestOwnershipEpochChangesExactlyWithTheOwner(t *testing.T) {
 		m := shardmap.New(1 + r.IntN(200))
 		last := make([]shardmap.Epoch, m.Len()) // ever seen, across orphanhood
 		for range 20 {
-			want := shardmap.Assign(m, randomMembers(r, 6))
+			want := shardmap.Assign(m, randomMembers(r, 6), shardmap.Policy{})
 			next := want.Settle(m, m.Epoch()+1+shardmap.Epoch(r.IntN(5)))
 			for s := range shardmap.Shard(m.Len()) {
 				was, is := m.OwnedSince(s), next.OwnedSince(s)
@@ -92,7 +92,7 @@ func TestSettleIgnoresWhatTheMapSaysAboutEpochs(t *testing.T) {
 }
 
 func TestSettleRefusesAnEpochThatShrinks(t *testing.T) {
-	base := shardmap.Assign(shardmap.New(4), same("a")).Settle(shardmap.New(4), 5)
+	base := shardmap.Assign(shardmap.New(4), same("a"), shardmap.Policy{}).Settle(shardmap.New(4), 5)
 	mustPanic(t, func() { base.Settle(base, 4) })
 }
 
@@ -118,8 +118,8 @@ func TestSettleAndDiffTakeMapsOfOtherLengths(t *testing.T) {
 func TestDiffListsExactlyTheShardsThatChangeHands(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
-		m := shardmap.Assign(shardmap.New(1+r.IntN(50)), randomMembers(r, 5))
-		o := shardmap.Assign(m, randomMembers(r, 5))
+		m := shardmap.Assign(shardmap.New(1+r.IntN(50)), randomMembers(r, 5), shardmap.Policy{})
+		o := shardmap.Assign(m, randomMembers(r, 5), shardmap.Policy{})
 		var want []shardmap.Move
 		for s := range shardmap.Shard(m.Len()) {
 			if m.Owner(s) != o.Owner(s) {
@@ -141,9 +141,9 @@ func TestSameAsLooksAtMembersWeightsAndOwners(t *testing.T) {
 		want bool
 	}{
 		{"another epoch", m.Settle(m, 99), true},
-		{"assigned again", shardmap.Assign(m, same("b", "a")), true},
-		{"other weights, same owners", shardmap.Assign(m, heavier), false},
-		{"a member more", shardmap.Assign(m, same("a", "b", "c")), false},
+		{"assigned again", shardmap.Assign(m, same("b", "a"), shardmap.Policy{}), true},
+		{"other weights, same owners", shardmap.Assign(m, heavier, shardmap.Policy{}), false},
+		{"a member more", shardmap.Assign(m, same("a", "b", "c"), shardmap.Policy{}), false},
 		{"none", shardmap.New(8), false},
 		{"other length", step(shardmap.New(9), same("a", "b")), false},
 	}
@@ -158,7 +158,7 @@ func TestSameAsLooksAtMembersWeightsAndOwners(t *testing.T) {
 }
 
 func TestLookupAllocatesNothing(t *testing.T) {
-	m := shardmap.Assign(shardmap.New(1024), nodes(10))
+	m := shardmap.Assign(shardmap.New(1024), nodes(10), shardmap.Policy{})
 	n := testing.AllocsPerRun(100, func() {
 		_ = m.Owner(shardmap.Of("alice", m.Len()))
 	})

@@ -1,0 +1,197 @@
+package shardmap
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// The stages of a placement: which shards are spread together. Above stageRest each
+// zone has its own.
+const (
+	placed    = -1 // the shard has its place
+	stageRest = 0  // it may go to any member
+)
+
+// placement is how Assign finds the owners: each shard belongs to a stage, the
+// stages are spread one after the other, and what is spread has its place.
+type placement struct {
+	m *Map
+	// shut members get nothing in a stage that they do not own already.
+	shut  []bool
+	stage []int16 // by shard
+	base  []int   // by member: the shards that are placed
+}
+
+// place brings every member to its target. Before it, owners are those of the last
+// map as far as they are members.
+func (m *Map) place(p Policy) {
+	pl := placement{
+		m: m, shut: make([]bool, len(m.members)), stage: make([]int16, len(m.owners)), base: make([]int, len(m.members)),
+	}
+	held := p.Paused
+	for i, mb := range m.members {
+		pl.shut[i] = p.Cordoned[mb.ID]
+	}
+	if !slices.Contains(pl.shut, false) {
+		held = true // nobody is left for what they would give up
+		clear(pl.shut)
+	}
+	if held {
+		pl.hold()
+	}
+	zones := pl.pin(p)
+	for i, zone := range zones {
+		pl.spread(stageRest+1+int16(i), zone)
+	}
+	all := make([]int16, len(m.members))
+	for i := range all {
+		all[i] = int16(i)
+	}
+	pl.spread(stageRest, all)
+}
+
+// hold leaves every shard with its owner, if that is still there.
+func (pl *placement) hold() {
+	for s, o := range pl.m.owners {
+		if o != none {
+			pl.put(s, o)
+		}
+	}
+}
+
+// put gives shard s its place.
+func (pl *placement) put(s int, owner int16) {
+	pl.m.owners[s], pl.stage[s] = owner, placed
+	pl.base[owner]++
+}
+
+// pin places what is pinned to a node, and puts what is pinned to a zone into the
+// zone's stage. It returns the members of each.
+//
+// Where somebody stands is learnt from itself, so just after an election it may not
+// be known yet. What is pinned to a zone must not move for that.
+func (pl *placement) pin(p Policy) [][]int16 {
+	if len(p.Pins) == 0 {
+		return nil
+	}
+	var members [][]int16
+	stages := map[string]int16{} // by zone; stageRest: nobody there is open
+	for i, mb := range pl.m.members {
+		zone := p.Zones[mb.ID]
+		if zone == "" || pl.shut[i] {
+			continue
+		}
+		if _, ok := stages[zone]; !ok {
+			members = append(members, nil)
+			stages[zone] = stageRest + int16(len(members))
+		}
+	}
+	unknown := false
+	for i, mb := range pl.m.members {
+		zone, ok := p.Zones[mb.ID]
+		unknown = unknown || !ok
+		if st := stages[zone]; st != stageRest {
+			members[st-1] = append(members[st-1], int16(i))
+		}
+	}
+	for _, shard := range slices.Sorted(maps.Keys(p.Pins)) {
+		s := int(shard)
+		if s >= len(pl.stage) || pl.stage[s] == placed {
+			continue
+		}
+		if pin := p.Pins[shard]; pin.Node != "" {
+			pl.pinToNode(s, pin.Node)
+		} else {
+			pl.pinToZone(s, pin.Zone, p.Zones, stages[pin.Zone], unknown)
+		}
+	}
+	return members
+}
+
+func (pl *placement) pinToNode(s int, node NodeID) {
+	if i := pl.m.index(node); i != none && (!pl.shut[i] || int(pl.m.owners[s]) == i) {
+		pl.put(s, int16(i))
+	}
+}
+
+func (pl *placement) pinToZone(s int, zone string, zones map[NodeID]string, stage int16, unknown bool) {
+	o := pl.m.owners[s]
+	there := o != none && zones[pl.m.members[o].ID] == zone
+	switch {
+	case o != none && unknown, there && stage == stageRest:
+		pl.put(s, o)
+	case stage != stageRest:
+		pl.stage[s] = stage
+		if !there {
+			pl.m.owners[s] = none
+		}
+	}
+}
+
+// spread places the shards of a stage on the given members, ascending: those above
+// their target give up shards, which go with the orphans to those below.
+func (pl *placement) spread(stage int16, members []int16) {
+	m := pl.m
+	owned, n := make([]int, len(m.members)), 0
+	for s, o := range m.owners {
+		if pl.stage[s] != stage {
+			continue
+		}
+		n++
+		if o != none {
+			owned[o]++
+		}
+	}
+	target := pl.targets(n, members, owned)
+	r := receivers{wants: make([]int, len(m.members)), first: make([]int16, len(m.owners))}
+	for _, i := range members {
+		if r.wants[i] = target[i] - owned[i]; r.wants[i] > 0 {
+			r.index = append(r.index, i)
+			r.hash = append(r.hash, xxhash.Sum64String(string(m.members[i].ID)))
+		}
+	}
+	if len(r.index) > 0 { // else nobody is above its target either
+		for s := range r.first {
+			r.first[s] = none
+		}
+		pl.giveUp(stage, owned, target, &r)
+	}
+	for s, st := range pl.stage {
+		if st == stage {
+			if m.owners[s] == none {
+				m.owners[s] = r.take(s)
+			}
+			pl.put(s, m.owners[s])
+		}
+	}
+}
+
+// giveUp orphans what members own above their target. A member gives up the
+// shards that a receiver scores highest, so a node that was away and is back gets
+// much of what it had before, while its caches or files may still be of use.
+func (pl *placement) giveUp(stage int16, owned, target []int, r *receivers) {
+	// One bucket of owned shards for each member above its target.
+	bucket := make([][]uint64, len(owned))
+	for i, n := range owned {
+		if n > target[i] {
+			bucket[i] = make([]uint64, 0, n)
+		}
+	}
+	for s, o := range pl.m.owners {
+		if o != none && pl.stage[s] == stage && bucket[o] != nil {
+			// The shard makes the low 16 bits of the score: no two are equal.
+			bucket[o] = append(bucket[o], r.best(s)&^(MaxShards-1)|uint64(s))
+		}
+	}
+	for i, keys := range bucket {
+		if keys == nil {
+			continue
+		}
+		split(keys, target[i])
+		for _, k := range keys[target[i]:] {
+			pl.m.owners[k%MaxShards] = none
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package shardmap
+
+// Policy is what operators ask of a map beyond an even spread. The zero value asks
+// for nothing. It decides where shards go, never who may serve.
+type Policy struct {
+	// Cordoned members get nothing that they do not have already, but for what has
+	// no other place.
+	Cordoned map[NodeID]bool
+	// Drained members get and keep nothing.
+	Drained map[NodeID]bool
+	// Weights stand in the place of the members' own.
+	Weights map[NodeID]uint32
+	// Pins say where shards belong while that place can take them.
+	Pins map[Shard]Pin
+	// Paused: a shard moves only if its owner is no member any more.
+	Paused bool
+	// Zones says where the members stand; only pins to a zone ask. A member that is
+	// not in it stands nobody knows where.
+	Zones map[NodeID]string
+}
+
+// Pin is where a shard belongs: a node or, if that is empty, any node of a zone.
+// While the node, or every node of the zone, is no member or cordoned, the shard is
+// placed like one without a pin, but one that is there already stays there.
+type Pin struct {
+	Node NodeID
+	Zone string
+}
+
+// apply returns the members that may own anything, with the weights that count.
+func (p Policy) apply(members []Member) []Member {
+	if len(p.Drained) == 0 && len(p.Weights) == 0 {
+		return members
+	}
+	out := make([]Member, 0, len(members))
+	for _, mb := range members {
+		if p.Drained[mb.ID] {
+			continue
+		}
+		if w, ok := p.Weights[mb.ID]; ok {
+			mb.Weight = w
+		}
+		out = append(out, mb)
+	}
+	return out
+}

@@ -1,0 +1,232 @@
+package shardmap_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"shardway/shardmap"
+)
+
+// settled is step under a policy.
+func settled(base *shardmap.Map, members []shardmap.Member, p shardmap.Policy) *shardmap.Map {
+	return shardmap.Assign(base, members, p).Settle(base, base.Epoch()+1)
+}
+
+// randomPolicy asks for a few things of the nodes of a pool of n, of which the
+// members were drawn: also of nodes that are not there.
+func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
+	p := shardmap.Policy{
+		Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
+		Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Paused: r.IntN(5) == 0,
+	}
+	zones := []string{"", "x", "y", "z"}[:1+r.IntN(4)]
+	cordons, drains := r.IntN(4)*r.IntN(4), r.IntN(3)*2
+	for _, mb := range nodes(n) {
+		if r.IntN(10) < cordons {
+			p.Cordoned[mb.ID] = true
+		}
+		if r.IntN(10) < drains {
+			p.Drained[mb.ID] = true
+		}
+		if r.IntN(5) == 0 {
+			p.Weights[mb.ID] = 1 + r.Uint32N(5)
+		}
+		if r.IntN(20) > 0 {
+			p.Zones[mb.ID] = zones[r.IntN(len(zones))]
+		}
+	}
+	if r.IntN(2) == 0 {
+		return p
+	}
+	few := 1 + r.IntN(n) // all pins to one node are hard on the others
+	for range r.IntN(shards + 1) {
+		pin := shardmap.Pin{Node: nodes(n)[r.IntN(few)].ID}
+		if r.IntN(2) == 0 {
+			pin = shardmap.Pin{Zone: []string{"x", "y", "z"}[r.IntN(3)]}
+		}
+		p.Pins[shardmap.Shard(r.IntN(shards+1))] = pin // one of them is no shard
+	}
+	return p
+}
+
+// Each chain is a life of a cluster whose operators change their minds at every step.
+func TestPolicyIsKeptOverAClustersLife(t *testing.T) {
+	r := rand.New(rand.NewPCG(21, 22))
+	for i := range 300 {
+		m := shardmap.New(1 + r.IntN(1<<r.IntN(9)))
+		pool := 1 + r.IntN(12)
+		for range 8 {
+			members, p := randomMembers(r, pool), randomPolicy(r, pool, m.Len())
+			got := shardmap.Assign(m, members, p)
+			newTwin(m, members, p).check(t, got, false)
+			m = got.Settle(m, m.Epoch()+1)
+			if again := shardmap.Assign(m, members, p); again.Digest() != m.Digest() {
+				t.Errorf("once more: %d moves", len(shardmap.Diff(m, again)))
+			}
+			if t.Failed() {
+				t.Fatalf("chain %d: %d shards, members %v, policy %+v", i, m.Len(), members, p)
+			}
+		}
+	}
+}
+
+// Every way to give the shards of a stage to those that the policy allows is tried.
+func TestPolicyIsAsGoodAsTryingEverything(t *testing.T) {
+	r := rand.New(rand.NewPCG(23, 24))
+	for i := range 2000 {
+		base := settled(shardmap.New(1+r.IntN(6)), randomMembers(r, 4), shardmap.Policy{})
+		members, p := randomMembers(r, 4), randomPolicy(r, 4, base.Len())
+		newTwin(base, members, p).check(t, shardmap.Assign(base, members, p), true)
+		if t.Failed() {
+			t.Fatalf("case %d: owners %v, members %v, policy %+v", i, owners(base), members, p)
+		}
+	}
+}
+
+func TestPolicyCases(t *testing.T) {
+	type (
+		ids    = map[shardmap.NodeID]bool
+		counts = map[shardmap.NodeID]int
+	)
+	ab, abc := step(shardmap.New(12), same("a", "b")), step(shardmap.New(12), same("a", "b", "c"))
+	lopsided := step(shardmap.New(36), []shardmap.Member{{ID: "a", Weight: 5}, {ID: "b", Weight: 1}})
+	zones := map[shardmap.NodeID]string{"a": "x", "b": "x", "c": "y"}
+	pinned := func(pin shardmap.Pin, shards ...shardmap.Shard) map[shardmap.Shard]shardmap.Pin {
+		pins := map[shardmap.Shard]shardmap.Pin{}
+		for _, s := range shards {
+			pins[s] = pin
+		}
+		return pins
+	}
+	var all []shardmap.Shard
+	for s := range shardmap.Shard(12) {
+		all = append(all, s)
+	}
+	tests := []struct {
+		name    string
+		prev    *shardmap.Map
+		members []shardmap.Member
+		p       shardmap.Policy
+		counts  counts
+		moves   int
+	}{
+		{"a cordoned newcomer gets nothing", ab, same("a", "b", "c"), shardmap.Policy{Cordoned: ids{"c": true}}, counts{"a": 6, "b": 6, "c": 0}, 0},
+		{"a cordoned owner gives to a newcomer", ab, same("a", "b", "c"), shardmap.Policy{Cordoned: ids{"a": true}}, counts{"a": 4, "b": 4, "c": 4}, 4},
+		{"a cordoned owner takes nothing of the dead", abc, same("a", "b"), shardmap.Policy{Cordoned: ids{"a": true}}, counts{"a": 4, "b": 8}, 4},
+		{"all cordoned: what has no other place", abc, same("a", "b"), shardmap.Policy{Cordoned: ids{"a": true, "b": true}}, counts{"a": 6, "b": 6}, 4},
+		{"all cordoned: nothing else moves", ab, same("a", "b", "c"), shardmap.Policy{Cordoned: ids{"a": true, "b": true, "c": true}}, counts{"c": 0}, 0},
+		{"drained", abc, same("a", "b", "c"), shardmap.Policy{Drained: ids{"c": true}}, counts{"a": 6, "b": 6, "c": 0}, 4},
+		{"rather cordoned than drained", abc, same("a", "b", "c"), shardmap.Policy{Drained: ids{"c": true, "b": true}, Cordoned: ids{"a": true}}, counts{"a": 12}, 8},
+		{"a live weight", ab, same("a", "b"), shardmap.Policy{Weights: map[shardmap.NodeID]uint32{"a": 2}}, counts{"a": 8, "b": 4}, 2},
+		{"paused: a newcomer gets nothing", ab, same("a", "b", "c"), shardmap.Policy{Paused: true}, counts{"c": 0}, 0},
+		{"paused: losses are placed, where there is least", step(abc, same("a", "b")), same("a", "d"), shardmap.Policy{Paused: true}, counts{"a": 6, "d": 6}, 6},
+		{"paused: a weight waits", ab, same("a", "b"), shardmap.Policy{Paused: true, Weights: map[shardmap.NodeID]uint32{"a": 9}}, counts{"a": 6, "b": 6}, 0},
+		{"paused: a pin waits", ab, same("a", "b"), shardmap.Policy{Paused: true, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, nil, 0},
+		{"all pinned to one", ab, same("a", "b"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 12}, 6},
+		{"pinned to who is gone", ab, same("a", "b"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "z"}, all...)}, nil, 0},
+		{"pinned to who is cordoned", ab, same("a", "b", "c"), shardmap.Policy{Cordoned: ids{"c": true}, Pins: pinned(shardmap.Pin{Node: "c"}, all...)}, nil, 0},
+		{"a cordoned owner beside one with more pins than its quota", lopsided, same("a", "b", "c"), shardmap.Policy{Cordoned: ids{"b": true}, Pins: pinned(shardmap.Pin{Node: "a"}, slices.Collect(lopsided.Shards("a"))...)}, counts{"a": 30, "b": 3, "c": 3}, 3},
+		{"pinned to a zone", abc, same("a", "b", "c"), shardmap.Policy{Zones: zones, Pins: pinned(shardmap.Pin{Zone: "x"}, all...)}, counts{"a": 6, "b": 6}, 4},
+		{"pinned to a zone without nodes", abc, same("a", "b", "c"), shardmap.Policy{Zones: zones, Pins: pinned(shardmap.Pin{Zone: "q"}, all...)}, nil, 0},
+		{"pinned to a zone of which nobody is known", abc, same("a", "b", "c"), shardmap.Policy{Pins: pinned(shardmap.Pin{Zone: "x"}, all...)}, nil, 0},
+		{"pinned to a zone, not everybody's is known", abc, same("a", "b", "c"), shardmap.Policy{Zones: map[shardmap.NodeID]string{"a": "x", "c": "y"}, Pins: pinned(shardmap.Pin{Zone: "x"}, all...)}, nil, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := shardmap.Assign(tt.prev, tt.members, tt.p)
+			newTwin(tt.prev, tt.members, tt.p).check(t, got, false)
+			for id, want := range tt.counts {
+				if n := got.Count(id); n != want {
+					t.Errorf("Count(%q) = %d, want %d", id, n, want)
+				}
+			}
+			if n := len(shardmap.Diff(tt.prev, got)); n != tt.moves {
+				t.Errorf("%d moves, want %d", n, tt.moves)
+			}
+		})
+	}
+}
+
+// Quotas that cordoned members round down would leave to the others more than their
+// quota the next time, and shards would move for nothing: so they round up.
+func TestCordonedMembersAreAskedOnce(t *testing.T) {
+	members := []shardmap.Member{{ID: "big", Weight: 1000}}
+	first := shardmap.Policy{Weights: map[shardmap.NodeID]uint32{"big": 1}}
+	p := shardmap.Policy{Cordoned: map[shardmap.NodeID]bool{}}
+	for i := range 40 {
+		id := shardmap.NodeID(fmt.Sprint("c", i))
+		members = append(members, shardmap.Member{ID: id, Weight: 3})
+		p.Cordoned[id] = true
+	}
+	m := settled(shardmap.New(1100), members, first)
+	m = settled(m, members, p)
+	if again := shardmap.Assign(m, members, p); again.Digest() != m.Digest() {
+		t.Errorf("once more: %d moves", len(shardmap.Diff(m, again)))
+	}
+}
+
+func TestPolicyIsIndependentOfOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(25, 26))
+	for range 300 {
+		base := step(shardmap.New(1+r.IntN(300)), randomMembers(r, 12))
+		members, p := randomMembers(r, 12), randomPolicy(r, 12, base.Len())
+		want := shardmap.Assign(base, members, p).Digest()
+		for range 3 {
+			given := slices.Clone(members)
+			r.Shuffle(len(given), func(i, j int) { given[i], given[j] = given[j], given[i] })
+			if shardmap.Assign(base, given, p).Digest() != want {
+				t.Fatalf("another order, another map: %v and %v, policy %+v", members, given, p)
+			}
+		}
+	}
+}
+
+// FuzzPolicy lets the fuzzer choose the operators: each three bytes are something
+// that is asked, and then somebody joins or leaves.
+func FuzzPolicy(f *testing.F) {
+	f.Add(uint16(10), []byte{0, 1, 1, 1, 2, 9, 0, 0, 3, 255, 3, 4})
+	f.Add(uint16(6), []byte{4, 1, 1, 4, 2, 1, 5, 3, 9, 6, 1, 2, 5, 4, 7, 0, 2, 2})
+	f.Fuzz(func(t *testing.T, shards uint16, steps []byte) {
+		m := shardmap.New(1 + int(shards)%300)
+		in := map[shardmap.NodeID]bool{}
+		p := shardmap.Policy{
+			Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
+			Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{},
+		}
+		for i := 0; i+2 < min(len(steps), 96); i += 3 {
+			id, n := shardmap.NodeID(fmt.Sprint("n", steps[i+1]%8)), steps[i+2]
+			switch steps[i] % 9 {
+			case 0:
+				p.Cordoned[id] = n%2 == 0
+			case 1:
+				p.Drained[id] = n%2 == 0
+			case 2:
+				p.Weights[id] = 1 + uint32(n)
+			case 3:
+				p.Paused = n%2 == 0
+			case 4:
+				p.Zones[id] = string('x' + rune(n%3))
+			case 5:
+				p.Pins[shardmap.Shard(n)] = shardmap.Pin{Node: id}
+			case 6:
+				p.Pins[shardmap.Shard(n)] = shardmap.Pin{Zone: string('x' + rune(steps[i+1]%3))}
+			default:
+				in[id] = n%3 > 0
+			}
+			var members []shardmap.Member
+			for id, here := range in {
+				if here {
+					members = append(members, shardmap.Member{ID: id, Weight: 1})
+				}
+			}
+			got := shardmap.Assign(m, members, p)
+			newTwin(m, members, p).check(t, got, false)
+			m = got.Settle(m, m.Epoch()+1)
+			if again := shardmap.Assign(m, members, p); again.Digest() != m.Digest() {
+				t.Fatalf("once more: %d moves", len(shardmap.Diff(m, again)))
+			}
+		}
+	})
+}

@@ -1,0 +1,254 @@
+package shardmap_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"shardway/shardmap"
+)
+
+// twin says what a policy allows, in another way than Assign does it: shard by shard,
+// with real numbers, and by trying everything.
+type twin struct {
+	prev    *shardmap.Map
+	members []shardmap.Member // that may own anything
+	p       shardmap.Policy
+	// own is true of members that may get what they do not own yet.
+	open map[shardmap.NodeID]bool
+	held bool // who has a shard keeps it
+}
+
+func newTwin(prev *shardmap.Map, members []shardmap.Member, p shardmap.Policy) twin {
+	w := twin{prev: prev, p: p, open: map[shardmap.NodeID]bool{}, held: p.Paused}
+	for _, mb := range members {
+		if p.Drained[mb.ID] {
+			continue
+		}
+		if weight := p.Weights[mb.ID]; weight > 0 {
+			mb.Weight = weight
+		}
+		w.members = append(w.members, mb)
+		if !p.Cordoned[mb.ID] {
+			w.open[mb.ID] = true
+		}
+	}
+	if len(w.open) == 0 {
+		w.held = true
+		for _, mb := range w.members {
+			w.open[mb.ID] = true
+		}
+	}
+	return w
+}
+
+func (w twin) has(id shardmap.NodeID) bool {
+	return slices.ContainsFunc(w.members, func(mb shardmap.Member) bool { return mb.ID == id })
+}
+
+// stage tells where shard s is to be: at a node, spread over a zone, or anywhere.
+func (w twin) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
+	owner := w.prev.Owner(s)
+	if !w.has(owner) {
+		owner = ""
+	}
+	pin, ok := w.p.Pins[s]
+	switch {
+	case w.held && owner != "":
+		return owner, ""
+	case !ok:
+		return "", ""
+	case pin.Node != "":
+		if w.open[pin.Node] || owner == pin.Node {
+			return pin.Node, ""
+		}
+		return "", ""
+	}
+	for _, mb := range w.members {
+		if _, known := w.p.Zones[mb.ID]; !known && owner != "" {
+			return owner, ""
+		}
+	}
+	for _, mb := range w.members {
+		if w.open[mb.ID] && w.p.Zones[mb.ID] == pin.Zone {
+			return "", pin.Zone
+		}
+	}
+	if owner != "" && w.p.Zones[owner] == pin.Zone {
+		return owner, ""
+	}
+	return "", ""
+}
+
+// check reports every promise that got breaks. With try it also tries everything.
+func (w twin) check(t *testing.T, got *shardmap.Map, try bool) {
+	t.Helper()
+	checkBooks(t, got)
+	if got.Len() != w.prev.Len() || got.Epoch() != w.prev.Epoch() || len(got.Members()) != len(w.members) {
+		t.Fatalf("%d shards at epoch %d with members %v, want %d at %d with %v", got.Len(), got.Epoch(), got.Members(), w.prev.Len(), w.prev.Epoch(), w.members)
+	}
+	if len(w.members) == 0 {
+		if got.Orphans() != got.Len() {
+			t.Fatalf("%d orphans with nobody to own anything", got.Orphans())
+		}
+		return
+	}
+	placed := map[shardmap.NodeID]int{}
+	zones := map[string][]shardmap.Shard{}
+	for s := range shardmap.Shard(got.Len()) {
+		owner := got.Owner(s)
+		if owner == "" {
+			t.Fatalf("shard %d is orphaned", s)
+		}
+		if owner != w.prev.Owner(s) && !w.open[owner] {
+			t.Fatalf("shard %d went from %q to %q, which is to get nothing", s, w.prev.Owner(s), owner)
+		}
+		node, zone := w.stage(s)
+		switch {
+		case node != "":
+			placed[node]++
+			if owner != node {
+				t.Fatalf("shard %d is with %q, it belongs to %q", s, owner, node)
+			}
+		default:
+			zones[zone] = append(zones[zone], s)
+		}
+	}
+	rest := zones[""]
+	delete(zones, "")
+	for zone, shards := range zones {
+		w.checkStage(t, got, shards, func(id shardmap.NodeID) bool { return w.p.Zones[id] == zone }, placed, try)
+	}
+	for _, shards := range zones {
+		for _, s := range shards {
+			placed[got.Owner(s)]++
+		}
+	}
+	w.checkStage(t, got, rest, w.has, placed, try)
+}
+
+// checkStage judges the shards that are spread together over the members in a zone.
+func (w twin) checkStage(t *testing.T, got *shardmap.Map, shards []shardmap.Shard, in func(shardmap.NodeID) bool, placed map[shardmap.NodeID]int, try bool) {
+	t.Helper()
+	st := stage{twin: w, shards: shards, placed: placed}
+	for _, mb := range w.members {
+		if in(mb.ID) {
+			st.members = append(st.members, mb)
+		}
+	}
+	as := make([]shardmap.NodeID, len(shards))
+	moves := 0
+	for i, s := range shards {
+		if as[i] = got.Owner(s); !in(as[i]) {
+			t.Fatalf("shard %d is with %q, outside its zone", s, as[i])
+		}
+		if as[i] != w.prev.Owner(s) {
+			moves++
+		}
+	}
+	if why := st.uneven(as); why != "" {
+		t.Errorf("stage of %d shards: %s", len(shards), why)
+	}
+	if try {
+		if least := st.least(); moves != least {
+			t.Errorf("stage of %d shards: %d moves, trying everything finds %d", len(shards), moves, least)
+		}
+	}
+}
+
+type stage struct {
+	twin
+	shards  []shardmap.Shard
+	members []shardmap.Member
+	placed  map[shardmap.NodeID]int
+}
+
+// uneven says what is not even about an assignment of the stage's shards, "" if it is.
+func (st stage) uneven(as []shardmap.NodeID) string {
+	count, owned := map[shardmap.NodeID]int{}, map[shardmap.NodeID]int{}
+	for i, s := range st.shards {
+		count[as[i]]++
+		owned[st.prev.Owner(s)]++
+	}
+	off := func(id shardmap.NodeID, want float64) bool {
+		return math.Abs(float64(st.placed[id]+count[id])-want) > 1-1e-6
+	}
+	var open []shardmap.Member
+	left := len(st.shards)
+	want := st.ideal(st.members, left, owned)
+	for i, mb := range st.members {
+		if st.open[mb.ID] {
+			open = append(open, mb)
+			continue
+		}
+		left -= count[mb.ID]
+		if off(mb.ID, want[i]) || count[mb.ID] > owned[mb.ID] {
+			return "what a cordoned member keeps"
+		}
+	}
+	for i, want := range st.ideal(open, left, owned) {
+		if off(open[i].ID, want) {
+			return "shares of " + string(open[i].ID)
+		}
+	}
+	return ""
+}
+
+// ideal divides n shards, in real numbers: everybody has the level times its weight,
+// but not less than what is placed with it, and who is not open not more than it has.
+func (st stage) ideal(members []shardmap.Member, n int, owned map[shardmap.NodeID]int) []float64 {
+	at := func(level float64) (shares []float64, sum float64) {
+		for _, mb := range members {
+			base := float64(st.placed[mb.ID])
+			share := max(level*float64(mb.Weight), base)
+			if !st.open[mb.ID] {
+				share = min(share, base+float64(owned[mb.ID]))
+			}
+			shares = append(shares, share)
+			sum += share - base
+		}
+		return shares, sum
+	}
+	low, high := 0.0, 1e6
+	for range 100 {
+		mid := (low + high) / 2
+		if _, sum := at(mid); sum < float64(n) {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	shares, _ := at(high)
+	return shares
+}
+
+// least counts through all assignments that are allowed and even, and returns the
+// fewest moves of one.
+func (st stage) least() int {
+	best := len(st.shards) + 1
+	as := make([]shardmap.NodeID, len(st.shards))
+	var try func(i, moves int)
+	try = func(i, moves int) {
+		if moves >= best {
+			return
+		}
+		if i == len(as) {
+			if st.uneven(as) == "" {
+				best = moves
+			}
+			return
+		}
+		was := st.prev.Owner(st.shards[i])
+		for _, mb := range st.members {
+			if mb.ID == was {
+				as[i] = mb.ID
+				try(i+1, moves)
+			} else if st.open[mb.ID] {
+				as[i] = mb.ID
+				try(i+1, moves+1)
+			}
+		}
+	}
+	try(0, 0)
+	return best
+}
