@@ -6,29 +6,26 @@ import (
 	"shardway/shardmap"
 )
 
-// heard takes a heartbeat and answers it. What does not name exactly the own
-// term is not answered at all (why 2).
-func (l *Leader) heard(now time.Duration, m Heard) {
+// heard takes a heartbeat and answers it; false: not at all. That is what becomes of
+// one that does not name exactly the own term (why 2).
+func (l *Leader) heard(now time.Duration, m Heard) (Answer, bool) {
 	if m.Term != l.o.Term || l.grants.revoked {
-		return
+		return Answer{}, false
 	}
 	n := l.node(m.Node)
 	if n.heard() && m.Boot < n.beat.Boot {
-		l.refuse(n, m, n.lower(m))
-		return
+		return l.refuse(m, n.lower(m)), true
 	}
 	if a := l.elsewhere(now, n, m); a.Refusal != 0 {
-		l.refuse(n, m, a)
-		return
+		return l.refuse(m, a), true
 	}
 	if n.heard() && m.Boot == n.beat.Boot && m.Nonce != n.beat.Nonce {
 		// What names this boot (old evidence, for one) would not tell the two
 		// processes apart.
-		l.refuse(n, m, n.lower(m))
-		return
+		return l.refuse(m, n.lower(m)), true
 	}
 	if m.Boot == n.beat.Boot && m.Number <= n.beat.Number {
-		return // repeated or overtaken
+		return Answer{}, false // repeated or overtaken
 	}
 	if m.Boot != n.beat.Boot {
 		n.reset(now, m.Boot)
@@ -38,7 +35,7 @@ func (l *Leader) heard(now time.Duration, m Heard) {
 	n.evidence, n.unknownGone, n.removed = 0, false, false
 	l.echoed(now, n)
 	l.follows(now, n)
-	l.answer(now, n)
+	return l.answer(now, n), true
 }
 
 // lower tells how to refuse a boot that is not above the one that was heard. On
@@ -79,9 +76,9 @@ func (l *Leader) over(now time.Duration, n *member) bool {
 		n.crashed() && l.t.Fence != FenceStrict && sinceGrant > l.t.leaseEnd()
 }
 
-func (l *Leader) refuse(n *member, m Heard, a Answer) {
+func (l *Leader) refuse(m Heard, a Answer) Answer {
 	a.Level, a.Term, a.Boot, a.Beat, a.Epoch = m.Level, l.o.Term, m.Boot, m.Number, l.state.Last().Epoch()
-	l.emit(Reply{To: n.id, Answer: a})
+	return a
 }
 
 // echoed takes the confirmation that the heartbeat brings, and judges the link.
@@ -114,7 +111,7 @@ func (l *Leader) follows(now time.Duration, n *member) {
 
 // answer grants what may be granted. It must come after the acknowledgement of
 // the heartbeat was taken.
-func (l *Leader) answer(now time.Duration, n *member) {
+func (l *Leader) answer(now time.Duration, n *member) Answer {
 	l.answers++
 	a := Answer{
 		Level: n.beat.Level, Term: l.o.Term, Number: l.answers, Boot: n.beat.Boot, Beat: n.beat.Number,
@@ -131,7 +128,7 @@ func (l *Leader) answer(now time.Duration, n *member) {
 		n.leased, n.lastGrant = true, now
 	}
 	n.answerSent(now, l.answers)
-	l.emit(Reply{To: n.id, Answer: a})
+	return a
 }
 
 // mayServe reports whether the node may have a lease at all. Each

@@ -77,7 +77,9 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case TermRead:
 		l.termRead(m)
 	case Heard:
-		l.heard(now, m)
+		if a, ok := l.heard(now, m); ok {
+			l.emit(Reply{To: m.Node, Answer: a}) // nothing else is answered
+		}
 	case Closed:
 		if n := l.nodes[m.Node]; n != nil && n.beat.Nonce == m.Nonce {
 			n.closed = true
@@ -214,6 +216,9 @@ type MemberView struct {
 	// term.
 	HeardAgo time.Duration
 	Silent   bool
+	// Echoes: the last three heartbeats of its present process, at least, echoed
+	// answers of this leader that were fresh.
+	Echoes   bool
 	Crashed  bool
 	Eligible bool
 	// Over: no process that had this name until now admits or runs anything any
@@ -236,7 +241,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		}
 		v = append(v, MemberView{
 			Node: id, Heartbeat: n.beat, From: n.from, HeardAgo: ago,
-			Silent: n.silent(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n), Over: l.over(now, n),
+			Silent: n.silent(now, l.o.Pace), Echoes: n.echoes(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n), Over: l.over(now, n),
 		})
 	}
 	return v

@@ -70,6 +70,12 @@ func (d *desk) over(id shardmap.NodeID) bool {
 	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == id })].Over
 }
 
+// echoes tells whether the leader's answers reach b.
+func (d *desk) echoes() bool {
+	views := d.l.View(d.now)
+	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == "b" })].Echoes
+}
+
 func (d *desk) readTerm(term uint64) { d.step(ack.TermRead{Before: d.now, Term: term}) }
 
 // Everybody but the leader answers what was sent at 100 ms; how long the leader
@@ -133,6 +139,71 @@ func TestLeaseNeedsMore(t *testing.T) {
 		if a, _ := d.hear("b", nil); a.Serve == 0 && name != "to stay" {
 			t.Errorf("after a heartbeat without %s: nothing any more", name)
 		}
+	}
+}
+
+// Whoever echoes what the boot before it was sent shows nothing of its own way, and
+// nothing that another was sent is its own.
+func TestEchoCountsForWhomItWasSentTo(t *testing.T) {
+	d := newDesk(t, "b/d")
+	d.hear("b", nil)
+	d.hear("c", nil)
+	d.step(ack.Closed{Node: "b", Nonce: uint64('b')})
+	d.now += 20 * ms
+	old, others := d.sent["b"], d.sent["c"]
+	second := func(echo uint64) func(hb *ack.Heartbeat) {
+		return func(hb *ack.Heartbeat) { hb.Boot, hb.Nonce, hb.Echo.Number = 2, 99, echo }
+	}
+	for _, echo := range []uint64{old, old, old, others, others, others} {
+		d.now += 10 * ms
+		if a, _ := d.hear("b", second(echo)); a.Serve != 0 || a.Refusal != 0 || d.echoes() {
+			t.Fatalf("the second boot echoes %d, of %d to the first and %d to c: %+v, echoes %v", echo, old, others, a, d.echoes())
+		}
+	}
+}
+
+// How many answers are remembered of a node does not depend on how many others get
+// some: with 64 nodes it was the last one alone.
+func TestAnswersAreRememberedHoweverManyOthersGetSome(t *testing.T) {
+	d := newDesk(t, "b/d")
+	var sent []uint64
+	for range 6 {
+		d.hear("b", nil)
+		sent = append(sent, d.sent["b"])
+		for i := range 63 {
+			d.hear(shardmap.NodeID(fmt.Sprintf("n%d", i)), func(hb *ack.Heartbeat) { hb.Nonce = uint64(i) })
+		}
+		d.now += 10 * ms
+	}
+	for range 3 {
+		d.now += 10 * ms
+		if d.hear("b", func(hb *ack.Heartbeat) { hb.Echo.Number = sent[2] }); !d.echoes() {
+			t.Error("an echo of the fourth last answer is not known")
+		}
+	}
+}
+
+// Who was heard for the first time is not silent yet, and has shown nothing: three
+// fresh echoes do that.
+func TestWhoEchoesHasShownThatAnswersReachIt(t *testing.T) {
+	d := newDesk(t, "a/d")
+	for i, want := range []bool{false, false, false, true, true} {
+		d.now += 50 * ms
+		d.hear("b", func(hb *ack.Heartbeat) {
+			if i == 0 {
+				hb.Echo = ack.Echo{Term: 4, Number: 17}
+			}
+		})
+		if got := d.echoes(); got != want {
+			t.Errorf("heartbeat %d: echoes %v, want %v", i+1, got, want)
+		}
+	}
+	d.now += 501 * ms
+	if d.echoes() {
+		t.Error("it is silent, and echoes")
+	}
+	if d.hear("b", nil); d.echoes() {
+		t.Error("it echoes an old answer, and that counts")
 	}
 }
 

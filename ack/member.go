@@ -36,6 +36,7 @@ type member struct {
 	denied      shardmap.Epoch // no lease before it acknowledged this proposal
 	wasSilent   bool           // for NoteSilent and NoteBack
 	answers     [answersKept]sending
+	answered    uint64 // how many answers were sent to it
 }
 
 // heard reports whether the node sent a heartbeat in this leader's term.
@@ -45,6 +46,12 @@ func (m *member) heard() bool { return m.beat.Boot != 0 }
 // the link to work. A boot just heard has as long to show it.
 func (m *member) silent(now time.Duration, p Pace) bool {
 	return now-max(m.lastFresh, m.firstHeard) > p.freshness()
+}
+
+// echoes reports that this leader's answers reach the node, as far as it has shown
+// lately. Who was only heard is not silent yet, and shows nothing of them.
+func (m *member) echoes(now time.Duration, p Pace) bool {
+	return m.heard() && m.streak >= backStreak && !m.silent(now, p)
 }
 
 // crashed reports whether there is evidence that the node's present boot, or the
@@ -59,16 +66,24 @@ func (m *member) reset(now time.Duration, boot uint64) {
 	m.firstHeard, m.streak, m.echoAt = now, 0, -1
 	m.leased = false
 	m.behindSince = -1
+	m.answers = [answersKept]sending{}
 }
 
-// answerSent notes an answer and returns its number.
+// answerSent notes an answer. Numbers are unique in a term, so that no node confirms by
+// what another was sent; how many are remembered of each node must not depend on how
+// many others there are.
 func (m *member) answerSent(now time.Duration, number uint64) {
-	m.answers[number%answersKept] = sending{number, now}
+	m.answers[m.answered%answersKept] = sending{number, now}
+	m.answered++
 }
 
 // sentAt returns when the answer of this number was sent, and false if it is too
 // old to be remembered or never was sent.
 func (m *member) sentAt(number uint64) (time.Duration, bool) {
-	s := m.answers[number%answersKept]
-	return s.at, number != 0 && s.number == number
+	for _, s := range m.answers {
+		if number != 0 && s.number == number {
+			return s.at, true
+		}
+	}
+	return 0, false
 }

@@ -10,6 +10,8 @@ func mistakesOfTheDisks() []mistake {
 	doubles := aimed("twin 6, elect 2, depose 2, isolate 2")
 	doubles.twins = 100
 	strict := doubles.under(ack.FenceStrict)
+	pair := aimed("deaf-spare 1")
+	pair.hosts, pair.founders, pair.faults = [2]int{2, 2}, 1, [2]int{1, 1}
 	return []mistake{
 		{name: "membership: a vote is given before it is synced", mix: power, plant: plantVoteNotSynced, caught: "Raft"},
 		{name: "membership: entries are acknowledged before they are synced", mix: power, plant: plantLogNotSynced, caught: ""},
@@ -19,6 +21,7 @@ func mistakesOfTheDisks() []mistake {
 			name: "membership: crash evidence frees a node's name under the strict fence", mix: strict, caught: "G1",
 			edits: in("heard.go", "n.crashed() && l.t.Fence != FenceStrict && sinceGrant", "n.crashed() && (PLANTED || l.t.Fence != FenceStrict) && sinceGrant"),
 		},
+		{name: "membership: who was only heard gets a vote", mix: pair, plant: plantHeardVotes, caught: "progress"},
 		{
 			name: "birth: a cluster is born again", mix: mixCalled("births"), caught: "birth",
 			edits: in("state.go", "	if s.Born() {\n", "	if s.Born() && !PLANTED {\n"),

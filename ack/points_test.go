@@ -263,6 +263,7 @@ func pointsOfLeases() []point {
 		{of: "membership", clause: "a name goes to another disk when its shards may be taken", planted: []string{
 			"membership: a node's name goes to another disk once it is not heard", "membership: crash evidence frees a node's name under the strict fence",
 		}},
+		{of: "membership", clause: "a vote is given to who echoes the leader's answers", planted: []string{"membership: who was only heard gets a vote"}},
 		{of: "membership", clause: "what is said is on the disk before", planted: []string{
 			"membership: a vote is given before it is synced", "membership: entries are acknowledged before they are synced", "leases: a boot is stated before it is synced",
 		}},

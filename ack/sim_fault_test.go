@@ -45,7 +45,7 @@ func kinds(list string) []weighted {
 		"kill": faultCrash, "wipe": faultWipe, "pause": faultPause, "isolate": faultIsolate, "one-way": faultOneWay, "halves": faultHalves,
 		"bridge": faultBridge, "pair": faultPair, "noise": faultNoise, "stall": faultStall, "no-log": faultNoLog, "two-faced": faultTwoFaced, "elect": faultElect, "depose": faultDepose,
 		"storm": faultStorm, "forge": faultForge, "leave": faultLeave, "sick": faultSick, "remove": faultRemove, "hold": faultHold,
-		"slow-cut": faultSlowCut, "deaf": faultDeaf, "compact": faultCompact, "join": faultJoin, "weight": faultWeight, "laggard": faultLaggard,
+		"slow-cut": faultSlowCut, "deaf": faultDeaf, "deaf-spare": faultDeafSpare, "compact": faultCompact, "join": faultJoin, "weight": faultWeight, "laggard": faultLaggard,
 		"trap": faultTrap, "blind": faultBlind, "straggler": faultStraggler, "old-boot": faultOldBoot, "echoes": faultEchoes, "convert": faultConvert, "late-barrier": faultLateBarrier,
 		"last-words": faultLastWords, "late-answers": faultLateAnswers, "late-evidence": faultLateEvidence, "late-commit": faultLateCommit,
 		"disk": faultDisk, "hang": faultHang, "power": faultPower, "outage": faultOutage, "split": faultSplit, "twin": faultTwin,
@@ -274,7 +274,7 @@ func (w *world) heal() {
 		if h == stuck {
 			continue
 		}
-		h.deaf, h.mute, h.unhealthy = false, false, false
+		h.deaf, h.mute, h.unhealthy = h.deafForGood, false, false
 		h.resume()
 		w.hold(h, false)
 		if p := h.proc; p != nil && p.leaving {

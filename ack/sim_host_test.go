@@ -25,22 +25,23 @@ type host struct {
 	pauseFor time.Duration
 	downFrom time.Duration // since when no process runs; negative: one does
 
-	absent    bool // takes no part until it is told to join
-	gateway   bool
-	unhealthy bool
-	holdLog   bool // its state machine applies nothing
-	holdAt    bool // its state machine stops at the next commit
-	slowCut   bool // what it cuts goes on being counted for a while
-	deaf      bool // answers to its heartbeats get lost
-	mute      bool // its heartbeats get lost
-	lost      bool // never starts again
-	weight    uint32
-	diskSlow  time.Duration // the longest that a write takes; zero: none takes any time
-	diskFails int           // in a thousand: writes that fail
-	diskHangs time.Duration // until when no write ends
-	twin      *host         // the other one with its id
-	copied    bool          // its disk is a copy of its twin's
-	flags     ack.Timing    // what it was started with, which counts for nothing
+	absent      bool // takes no part until it is told to join
+	gateway     bool
+	unhealthy   bool
+	holdLog     bool // its state machine applies nothing
+	holdAt      bool // its state machine stops at the next commit
+	slowCut     bool // what it cuts goes on being counted for a while
+	deaf        bool // answers to its heartbeats get lost
+	deafForGood bool // also after the faults
+	mute        bool // its heartbeats get lost
+	lost        bool // never starts again
+	weight      uint32
+	diskSlow    time.Duration // the longest that a write takes; zero: none takes any time
+	diskFails   int           // in a thousand: writes that fail
+	diskHangs   time.Duration // until when no write ends
+	twin        *host         // the other one with its id
+	copied      bool          // its disk is a copy of its twin's
+	flags       ack.Timing    // what it was started with, which counts for nothing
 }
 
 // pausePoint names where in its own doing a process is stopped.

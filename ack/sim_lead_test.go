@@ -201,9 +201,11 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 		switch e := e.(type) {
 		case ack.Reply:
 			h, ok := m.(ack.Heard)
-			if ok {
-				w.sawReply(l, h, from.at, e.Answer)
+			if !ok {
+				w.fail("G5: %s is answered, and nobody has spoken", e.To)
+				return
 			}
+			w.sawReply(l, h, from.at, e.Answer)
 			if e.Refusal == 0 {
 				delete(l.taken, from.host) // a heartbeat that counts voids evidence
 			}

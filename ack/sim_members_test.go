@@ -68,6 +68,12 @@ func (l *leading) hears(server string) bool {
 	return v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
 
+// echoes reports that the leader has heard this server's node echo its own answers.
+func (l *leading) echoes(server string) bool {
+	v, _ := l.viewOf(nodeOf(server))
+	return v.Echoes || l.p.w.plant == plantHeardVotes
+}
+
 // viewOf returns what the machine knows of a node.
 func (l *leading) viewOf(id shardmap.NodeID) (ack.MemberView, bool) {
 	for _, v := range l.turn.View() {
@@ -118,7 +124,7 @@ func (l *leading) stays(but string) int {
 func (l *leading) spare() string {
 	p, w := l.p, l.p.w
 	for _, s := range p.disk.conf.others {
-		if h := w.byServer(s); h != nil && h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit && l.hears(s) {
+		if h := w.byServer(s); h != nil && h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit && l.hears(s) && l.echoes(s) {
 			return s
 		}
 	}
@@ -138,6 +144,22 @@ func faultDemote(w *world) bool {
 	}
 	w.cover.demoted++
 	l.proc.lead.reconfigure("demotes "+s, without(c.voters, s), with(c.others, s))
+	return true
+}
+
+// faultDeafSpare starts a node again that has no vote yet beside a cluster of one:
+// it gets the log, and from now on none of the answers to its heartbeats, also not
+// after the faults. With a vote it would be one of two, and nobody had a lease.
+func faultDeafSpare(w *world) bool {
+	l := w.somebody(func(h *host) bool { return running(h) && leads(h) && len(h.proc.disk.conf.voters) == 1 })
+	x := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && !h.proc.isVoter() })
+	if l == nil || x == nil || !l.proc.confSettled() {
+		return false
+	}
+	w.logf("scene: %s is deaf for good, and restarts", x.id)
+	x.deaf, x.deafForGood = true, true
+	x.crash()
+	w.back(x, 0)
 	return true
 }
 

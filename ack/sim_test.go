@@ -39,6 +39,7 @@ const (
 	plantLogNotSynced
 	plantBootNotSynced
 	plantNameAtOnce
+	plantHeardVotes
 )
 
 func allFences() []ack.Fence { return []ack.Fence{ack.FenceLease, ack.FenceStrict, ack.FenceRefused} }

@@ -144,7 +144,7 @@ func (a *agent) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
 	switch why {
 	case ack.CutDraining:
 		n := a.proxy.Cut(func(s shardmap.Shard) bool { return !may(s) }, why.String())
-		a.log.Warn().Uint64("epoch", uint64(a.machine.Draining())).Int("requests", n).Msg("running requests cut: their shards move and drain-timeout has passed")
+		a.log.Warn().Uint64("epoch", uint64(a.router.state.Load().Last().Epoch())).Int("requests", n).Msg("running requests cut: their shards move and drain-timeout has passed")
 	case ack.CutLapsed:
 		n := a.proxy.CutUpstream(why.String())
 		a.overdue.cutAt(a.clock.Precise())

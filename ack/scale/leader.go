@@ -92,7 +92,7 @@ func (l *leader) turn() {
 	l.inbox = l.inbox[1:]
 	began := time.Now()
 	effects, answers := l.step(w)
-	took := time.Since(began)
+	took := l.s.took(began)
 	l.Busy += took
 	l.Turns++
 	l.Longest = max(l.Longest, took)

@@ -24,7 +24,7 @@ func (s *Sim) append(data []byte) int {
 		if err != nil {
 			panic(err)
 		}
-		e.state, e.cost = next, time.Since(began)
+		e.state, e.cost = next, s.took(began)
 		s.Applying = append(s.Applying, e.cost)
 	}
 	s.log = append(s.log, e)
@@ -58,8 +58,8 @@ func (l *leader) replicate(index int, applied func()) {
 	for _, n := range followers {
 		begin := max(s.now, n.free)
 		l.uplink = max(l.uplink, begin) + time.Duration(float64(size*8)/s.o.Uplink*float64(time.Second))
-		arrive := l.uplink + s.o.Latency
-		n.free = arrive + s.o.Fsync + s.o.Latency
+		arrive := l.uplink + n.latency
+		n.free = arrive + s.o.Fsync + n.latency
 		cost := time.Duration(0)
 		for i := n.applied; i < index-1; i++ {
 			cost += s.log[i].cost
@@ -70,7 +70,7 @@ func (l *leader) replicate(index int, applied func()) {
 			}
 			s.after(cost, func() { n.apply(index - 1) })
 			if n.voter {
-				s.after(s.o.Latency, done)
+				s.after(n.latency, done)
 			}
 		})
 	}

@@ -19,6 +19,8 @@ type Node struct {
 	up     bool
 	nonce  uint64
 	term   uint64
+	// latency is that of its way to everybody else.
+	latency time.Duration
 
 	machine *ack.Agent
 	state   *ack.State
@@ -88,7 +90,7 @@ func (n *Node) wire(l *leader) time.Duration {
 	if l.node == n {
 		return 0
 	}
-	return n.s.o.Latency
+	return n.latency
 }
 
 // answered takes an answer.

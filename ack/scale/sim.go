@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
@@ -14,12 +15,17 @@ import (
 type Options struct {
 	Nodes, Voters, Shards int
 	Fence                 ack.Fence
-	// Latency is one way. Uplink is the leader's, in bits a second. Fsync is what a
+	Lease                 time.Duration // zero: the default
+	// Latency is one way; of the last Far nodes it is FarLatency. Uplink is the leader's, in bits a second. Fsync is what a
 	// server takes to store an entry.
-	Latency time.Duration
-	Uplink  float64
-	Fsync   time.Duration
-	Seed    uint64
+	Latency    time.Duration
+	Far        int
+	FarLatency time.Duration
+	Uplink     float64
+	Fsync      time.Duration
+	Seed       uint64
+	// Instant: what the machines compute takes no time, so that a schedule replays.
+	Instant bool
 }
 
 // Sim is a cluster at a moment of virtual time.
@@ -61,6 +67,7 @@ type entry struct {
 func New(o Options) *Sim {
 	s := &Sim{o: o, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), rnd: rand.New(rand.NewPCG(o.Seed, 1))} //nolint:gosec // must replay
 	s.timing.Fence = o.Fence
+	s.timing.Lease = cmp.Or(o.Lease, s.timing.Lease)
 	for i := range o.Nodes {
 		s.start(i)
 	}
@@ -77,7 +84,10 @@ func (s *Sim) start(i int) *Node {
 	id := shardmap.NodeID(fmt.Sprintf("node-%03d", i))
 	n := &Node{
 		s: s, id: id, server: string(id) + "/0123456789abcdef", up: true, voter: i < s.o.Voters, nonce: uint64(i + 1),
-		state: ack.NewState(), term: s.term,
+		state: ack.NewState(), term: s.term, latency: s.o.Latency,
+	}
+	if i >= s.o.Nodes-s.o.Far && i < s.o.Nodes {
+		n.latency = s.o.FarLatency
 	}
 	n.machine = ack.NewAgent(ack.AgentOptions{
 		Node: id, Server: n.server, Boot: 1, Nonce: n.nonce, Pace: s.pace, Timing: s.timing,
@@ -135,6 +145,14 @@ func (s *Sim) Settled() bool {
 		}
 	}
 	return true
+}
+
+// took is what counts of the real time since began.
+func (s *Sim) took(began time.Time) time.Duration {
+	if s.o.Instant {
+		return 0
+	}
+	return time.Since(began)
 }
 
 // after schedules do.

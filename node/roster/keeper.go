@@ -198,10 +198,12 @@ func (k *Keeper) confirmed(ctx context.Context, m gossip.Member) bool {
 	return false
 }
 
-// spare returns a server without a vote that may have one, or "".
+// spare returns a server without a vote that may have one, or "". A lease needs what a
+// quorum of the voters has echoed, so one that has not shown that it can would count
+// against it from the start.
 func (k *Keeper) spare(r View) string {
 	i := slices.IndexFunc(r.Others, func(server string) bool {
-		return r.hears(server) && r.caughtUp(server, k.o.State().Committed().Epoch())
+		return r.echoes(server) && r.caughtUp(server, k.o.State().Committed().Epoch())
 	})
 	if i < 0 {
 		return ""

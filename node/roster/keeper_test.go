@@ -100,7 +100,7 @@ func (c *cluster) shows(node string, s gossip.Status) {
 
 // hears has the node's heartbeats come, changed by with if that is not nil.
 func (c *cluster) hears(node string, with func(v *ack.MemberView)) {
-	v := ack.MemberView{Node: shardmap.NodeID(node), Heartbeat: ack.Heartbeat{Node: shardmap.NodeID(node), Server: node + "/1", Boot: 1}}
+	v := ack.MemberView{Node: shardmap.NodeID(node), Echoes: true, Heartbeat: ack.Heartbeat{Node: shardmap.NodeID(node), Server: node + "/1", Boot: 1}}
 	if with != nil {
 		with(&v)
 	}
@@ -223,13 +223,15 @@ func TestNonvoterThatGossipShowsStays(t *testing.T) {
 	})
 }
 
-// A vote counts at once: one that lacks entries would be needed for the next commit.
+// A vote counts at once: one that lacks entries would be needed for the next commit,
+// and one that echoes nothing for the next lease.
 func TestSpareIsPromotedOnlyWhenItHasCaughtUp(t *testing.T) {
 	for name, lacks := range map[string]func(v *ack.MemberView){
 		"has not applied the map":  func(v *ack.MemberView) { v.Heartbeat.Acked = 2 },
 		"has not acknowledged it":  func(v *ack.MemberView) { v.Heartbeat.Applied = 2 },
 		"is leaving":               func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Leaving = 2, 2, true },
 		"has said goodbye":         func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Goodbye = 2, 2, true },
+		"echoes nothing":           func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Echoes = 2, 2, false },
 		"is not heard":             func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Silent = 2, 2, true },
 		"is heard of another disk": func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Server = 2, 2, "c/2" },
 	} {

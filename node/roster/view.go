@@ -57,6 +57,13 @@ func (r View) hears(server string) bool {
 	return ok && v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
 
+// echoes reports that the heartbeats of this very server are fresh and show that the
+// leader's answers reach it.
+func (r View) echoes(server string) bool {
+	v, _ := r.of(server)
+	return r.hears(server) && v.Echoes
+}
+
 // over reports that nothing may run on this server's disk any more, so that another
 // disk may take the node's name: what it did would have the same epochs.
 func (r View) over(server string) bool {

@@ -1,0 +1,69 @@
+package ack_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// cutting is the gate of a node that always runs something, and when it was told to
+// cut that for its lease.
+type cutting struct {
+	now time.Duration
+	at  []time.Duration
+}
+
+func (c *cutting) Lease(time.Duration) bool              { return false }
+func (c *cutting) Route(ack.Routing)                     {}
+func (c *cutting) Running(func(shardmap.Shard) bool) int { return 1 }
+func (c *cutting) Cut(why ack.Cutting, _ func(shardmap.Shard) bool) {
+	if why == ack.CutLapsed {
+		c.at = append(c.at, c.now)
+	}
+}
+
+// A node was started with flags by which it might run things for long, and the
+// cluster's timing is a shorter one: by when it must have cut is what the answer says
+// that gave it the lease, also where its own flags, its log, or an earlier answer would
+// let it run longer.
+func TestWhatRunsIsCutByTheMomentThatTheAnswerNames(t *testing.T) {
+	long := ack.DefaultTiming()
+	long.DeadAfter = time.Minute
+	for name, c := range map[string]struct {
+		cuts []time.Duration // of the answers to a heartbeat each
+		want time.Duration   // after the last of them
+	}{
+		"at the end of the lease":          {[]time.Duration{500 * ms}, 500 * ms},
+		"before the flags would":           {[]time.Duration{700 * ms}, 700 * ms},
+		"before an earlier answer would":   {[]time.Duration{9 * time.Second, 800 * ms}, 800 * ms},
+		"later than the earlier one would": {[]time.Duration{600 * ms, 2 * time.Second}, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &cutting{}
+			var last ack.Heartbeat
+			var sent time.Duration
+			a := ack.NewAgent(ack.AgentOptions{
+				Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: long, Gate: g, Term: func() uint64 { return 1 },
+				Send: func(hb ack.Heartbeat) { last, sent = hb, g.now },
+			}, 0)
+			look := func() { a.Look(g.now, ack.Seen{State: ack.NewState(), Weight: 1}) }
+			granted := time.Duration(0)
+			for i, cut := range c.cuts {
+				a.BeatNow()
+				look()
+				granted = sent
+				a.Answered(g.now, ack.Answer{Term: 1, Number: uint64(i + 1), Boot: 1, Beat: last.Number, Serve: 500 * ms, Cut: cut, Lease: 500 * ms})
+				g.now += 10 * ms
+			}
+			for g.now <= granted+10*time.Second {
+				look()
+				g.now += 10 * ms
+			}
+			if len(g.at) != 1 || g.at[0] != granted+c.want {
+				t.Errorf("cut at %v, want once, %v", g.at, granted+c.want)
+			}
+		})
+	}
+}
