@@ -122,6 +122,11 @@ func FuzzDecodeState(f *testing.F) {
 		}
 		f.Add(mustEncode(f, s))
 	}
+	s, _, err := s.Apply(s.Index()+1, 1, encodeCommit(MinLevel, commit{epoch: s.Last().Epoch(), digest: s.Last().Digest()}))
+	if err != nil || s.OwnerBefore(0)+s.OwnerBefore(1)+s.OwnerBefore(2) == "" {
+		f.Fatalf("%v, or nobody follows c", err)
+	}
+	f.Add(mustEncode(f, s))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := DecodeState(b)
 		if err != nil {

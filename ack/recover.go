@@ -51,6 +51,7 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	}
 	n := *s
 	n.cluster, n.index, n.committed, n.last, n.lastTerm, n.drops = cluster, floor, m, m, 0, nil
+	n.previous = nil // those whom the log names are of another cluster
 	return &n, nil
 }
 

@@ -44,6 +44,11 @@ func (w *world) same(a, b *ack.State) bool {
 			return false
 		}
 	}
+	for s := range shardmap.Shard(a.Committed().Len()) {
+		if a.Committed().Len() != b.Committed().Len() || a.OwnerBefore(s) != b.OwnerBefore(s) {
+			return false
+		}
+	}
 	return a.Timing() == b.Timing() && a.TimingBefore() == b.TimingBefore() && a.TimingSince() == b.TimingSince() &&
 		a.Committed().Epoch() == b.Committed().Epoch() && a.Last().Epoch() == b.Last().Epoch() &&
 		a.LastTerm() == b.LastTerm() && a.Last().Digest() == b.Last().Digest()

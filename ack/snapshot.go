@@ -43,6 +43,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 		w.uint(uint64(d.Strikes))
 		w.bool(d.InForce)
 	}
+	w.previous(s.previous)
 	return w.b, nil
 }
 
@@ -75,6 +76,9 @@ func DecodeState(b []byte) (*State, error) {
 			s.drops[id] = d
 			last = id
 		}
+	}
+	if r.err == nil {
+		s.previous = r.previous(s.committed.Len())
 	}
 	if err := r.end(); err != nil {
 		return nil, err

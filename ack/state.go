@@ -63,9 +63,10 @@ type State struct {
 	last      *shardmap.Map // the last proposal; == committed when none is open
 	lastTerm  uint64
 	drops     map[shardmap.NodeID]Drop
-	timing    Timing // in force; zero before the birth
-	before    Timing // in force before it; == timing when it has never changed
-	timedAt   uint64 // index of the entry that set timing
+	previous  []shardmap.NodeID // by shard: who owned it before its present owner; nil: nobody
+	timing    Timing            // in force; zero before the birth
+	before    Timing            // in force before it; == timing when it has never changed
+	timedAt   uint64            // index of the entry that set timing
 	index     uint64
 	ignored   uint64
 	level     Level // in force
@@ -243,6 +244,7 @@ func (s *State) commit(term uint64, c commit) (*State, Outcome, error) {
 	if !s.Open() || term != s.lastTerm || c.epoch != s.last.Epoch() || c.digest != s.last.Digest() {
 		return s.ignore()
 	}
+	s.succeed()
 	s.committed = s.last
 	return s, OutcomeCommitted, nil
 }

@@ -1,0 +1,49 @@
+package ack_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// Who acquires a shard is told whom it follows, and a restart of the node must not lose
+// that: the log may be gone behind a snapshot.
+func TestStateTellsWhomAnOwnerFollows(t *testing.T) {
+	st := serving(t, "a", "b", "c")
+	first := st.state.Committed()
+	for s := range shardmap.Shard(12) {
+		if before := st.state.OwnerBefore(s); before != "" && before == first.Owner(s) {
+			t.Errorf("shard %d follows %q, which owns it", s, before)
+		}
+	}
+	st.crash("c")
+	st.run(3500 * time.Millisecond)
+	b, err := st.state.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored, err := ack.DecodeState(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s := range shardmap.Shard(12) {
+		want := st.state.OwnerBefore(s)
+		if first.Owner(s) == "c" && want != "c" {
+			t.Errorf("shard %d went from c to %s and follows %q", s, st.state.Committed().Owner(s), want)
+		}
+		if got := restored.OwnerBefore(s); got != want {
+			t.Errorf("shard %d follows %q after a snapshot, it was %q", s, got, want)
+		}
+	}
+	again, err := restored.Recovered("another", restored.Above()+ack.MinJump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s := range shardmap.Shard(12) {
+		if who := again.OwnerBefore(s); who != "" {
+			t.Errorf("shard %d of a recovered cluster follows %q", s, who)
+		}
+	}
+}
