@@ -188,7 +188,7 @@ func TestFlagsThatDifferAreToldOnce(t *testing.T) {
 		w.start("a")
 		w.start("b")
 		w.untilSettled("a", "b")
-		const flags, beat = "flags say another timing", "heartbeat is too slow"
+		const flags, beat = "timing flags differ", "heartbeat is too slow"
 		w.until("it says so", func() bool { return log.count(flags) > 0 && log.count(beat) > 0 })
 		for _, want := range []string{"dead-after 5s", "dead-after 2.5s", "start this node with --dead-after 2.5s", "shardway timing --dead-after 5s"} {
 			if log.count(want) == 0 {

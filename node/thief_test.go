@@ -238,7 +238,7 @@ func TestThiefGetsNoSecretOnceItIsUsed(t *testing.T) {
 		}
 		v.byHand("b", secret.List{next, old})
 		_, err := w.leader().node.Rotate(t.Context(), "the test")
-		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "sent to nobody any more") || !strings.Contains(err.Error(), "mallory") {
+		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "no longer sent to others") || !strings.Contains(err.Error(), "mallory") {
 			t.Errorf("Rotate = %v, want it to name mallory, and why it gets nothing", err)
 		}
 		if v.files["mallory"].List().Has(next) {
