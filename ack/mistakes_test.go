@@ -16,6 +16,10 @@ type mistake struct {
 	edits []edit
 	plant plant
 	mix   *simMix // aimed at it
+	// levels means that the play of the levels must catch it, and not the simulation;
+	// drive is what is wrong on the side of who drives them, empty: nothing.
+	levels bool
+	drive  string
 	// caught is how the message begins that must report it, several with a | between;
 	// empty: any.
 	caught string
@@ -57,7 +61,7 @@ func (m *simMix) late() *simMix {
 // rules of a map change, the bounds of leases and membership, then those of the
 // ancestor and those that this simulation found.
 func mistakes() []mistake {
-	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfTheDisks())
+	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfTheDisks(), mistakesOfTheLevel())
 }
 
 func mistakesOfBoots() []mistake {

@@ -31,6 +31,10 @@ func TestPlanted(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			ack.Plant(i + 1)
 			defer ack.Plant(0)
+			if m.levels {
+				m.playLevels(t)
+				return
+			}
 			s := simSetup{mix: m.mix, plant: m.plant, seed: caught[m.name]}
 			if s.seed > 0 {
 				if w := play(s, newCoverage()); m.catches(w.failure) {
@@ -51,6 +55,21 @@ func TestPlanted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// playLevels looks for a schedule of the levels that reports the mistake.
+func (m mistake) playLevels(t *testing.T) {
+	t.Helper()
+	for seed := range uint64(20000) {
+		if failure, _ := ack.PlayLevels(seed+1, m.drive); failure != "" {
+			t.Logf("caught by schedule %d: %.120s", seed+1, failure)
+			if m.caught != "" && !m.catches(failure) {
+				t.Errorf("want a failure of %s", m.caught)
+			}
+			return
+		}
+	}
+	t.Error("not caught in 20000 schedules")
 }
 
 // catches tells whether a failure is one that must report the mistake.

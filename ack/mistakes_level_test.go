@@ -1,0 +1,62 @@
+package ack_test
+
+import "shardway/ack"
+
+// mistakesOfTheLevel are those that put a level into force which somebody does not
+// know.
+func mistakesOfTheLevel() []mistake {
+	all := []mistake{
+		{
+			name: "level: raised with a silent server", caught: "raised while",
+			edits: in("levels.go", "= x.Silent || x.Knows < view.Next", "= !PLANTED && x.Silent || x.Knows < view.Next"),
+		},
+		{
+			name: "level: raised by the words of an earlier term", caught: "raised though|raised above|raised 0s",
+			edits: in("levels.go", "w.Term != l.term ||", "!PLANTED && w.Term != l.term ||"),
+		},
+		{
+			name: "level: raised by the words of an earlier process", caught: "raised|not raised",
+			edits: in("levels.go", "!ok || w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce", "!ok || !PLANTED && (w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce)"),
+		},
+		{
+			name: "level: raised before its time", caught: "raised",
+			edits: in("levels.go", "v.Wait > 0 && !atOnce", "v.Wait > 0 && !atOnce && !PLANTED"),
+		},
+		{
+			name: "level: a process that has just begun counts from the one before", caught: "raised",
+			edits: in("levels.go", "	clear(l.since)\n", "	if !PLANTED {\n		clear(l.since)\n	}\n"),
+		},
+		{
+			name: "level: a server below the one in force is added", caught: "",
+			edits: in("levels.go", "return knows >= s.Level()", "return PLANTED || knows >= s.Level()"),
+		},
+		{
+			name: "level: a decision of an earlier term counts", caught: "raised in term",
+			edits: in("level.go", "|| term != c.term ||", "|| !PLANTED && term != c.term ||"),
+		},
+	}
+	for _, plant := range ack.LevelPlants() {
+		all = append(all, mistake{name: "level: " + plant, drive: plant})
+	}
+	for i := range all {
+		all[i].levels = true
+	}
+	return all
+}
+
+func pointsOfLevels() []point {
+	return []point{
+		{of: "levels", clause: "a silent server holds it up", planted: []string{"level: raised with a silent server"}},
+		{of: "levels", clause: "every server has told this leader in this term", planted: []string{
+			"level: raised by the words of an earlier term", "level: one Levels for all terms",
+		}},
+		{of: "levels", clause: "its present process did", planted: []string{"level: raised by the words of an earlier process"}},
+		{of: "levels", clause: "and level-after has passed since the last one did", planted: []string{
+			"level: raised before its time", "level: a process that has just begun counts from the one before",
+		}},
+		{of: "levels", clause: "an entry counts only in the term that decided on it", planted: []string{"level: a decision of an earlier term counts"}},
+		{of: "levels", clause: "a server below the level in force is not added", planted: []string{
+			"level: a server below the one in force is added", "level: a server is added while a raise is under way", "level: a server is added before the barrier",
+		}},
+	}
+}
