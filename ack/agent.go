@@ -32,7 +32,8 @@ type Gate interface {
 	Cut(why Cutting, may func(shardmap.Shard) bool)
 }
 
-// AgentOptions are the fixed facts of a process. None may be missing but Gateway.
+// AgentOptions are the fixed facts of a process. None may be missing but Gateway and
+// Hooks.
 type AgentOptions struct {
 	Node shardmap.NodeID
 	// Server is the Raft server id, node/disk.
@@ -43,6 +44,8 @@ type AgentOptions struct {
 	// Timing is what it goes by as long as its log tells none.
 	Timing  Timing
 	Gateway bool
+	// Hooks tell the app which shards it holds. Nil: it is not told.
+	Hooks *HookOptions
 
 	Gate Gate
 	// Term reads the node's Raft term anew at each call.
@@ -113,6 +116,7 @@ type Agent struct {
 	o        AgentOptions
 	holder   *Holder
 	follower *Follower
+	hooks    *hooks // nil: none
 
 	nextBeat time.Duration
 	burst    int
@@ -120,6 +124,7 @@ type Agent struct {
 	inForce  uint64        // the term of the lease in force at the last look; zero: there was none
 	reboot   uint64        // a higher boot of this node that the leader knows; zero: none
 	refused  time.Duration // since when the leader refuses this node for another process; zero: it does not
+	granted  time.Duration // until when the lease would hold that was ended for Parting
 	parted   bool
 	stays    bool
 	current  bool
@@ -127,29 +132,40 @@ type Agent struct {
 
 // NewAgent returns the agent of a process that begins now, before its first state.
 func NewAgent(o AgentOptions, now time.Duration) *Agent {
-	return &Agent{o: o, holder: NewHolder(o.Boot, now), follower: NewFollower(o.Node, o.Pace.DrainTimeout)}
+	a := &Agent{o: o, holder: NewHolder(o.Boot, now), follower: NewFollower(o.Node, o.Pace.DrainTimeout)}
+	if o.Hooks != nil && !o.Gateway {
+		a.hooks = newHooks(*o.Hooks, o.Node, o.Boot)
+	}
+	return a
 }
 
 // Look looks at everything that may have changed. It is due every 10 ms, and at once
-// after BeatNow and Answered, a new state, and the end of a request that Running
-// counted. now is the time at which the clock was read last; the agent reads none.
+// after BeatNow, Answered, Called and NotAcquired, a new state, and the end of a request
+// that Running or Busy counted. now is the time at which the clock was read last; the agent reads none.
 //
 // The order is that of G1: what ends the lease or takes a shard is published before
-// anything is counted, counted before it is acknowledged, and acknowledged before
-// the leader hears of it.
+// anything is counted, counted before the app is told to release and before it is
+// acknowledged, and acknowledged before the leader hears of it.
 func (a *Agent) Look(now time.Duration, s Seen) {
 	a.holder.Tick(now)
 	if s.Parting || a.reboot != 0 {
+		if until, held := a.holder.Until(); held && a.reboot == 0 {
+			a.granted = until
+		}
 		a.holder.Void()
 	}
 	a.lease()
 	a.table(now, s.State)
 	if a.holder.CutDue(now) {
 		a.o.Gate.Cut(CutLapsed, nothing)
+		if a.hooks != nil {
+			a.hooks.endAll()
+		}
 	}
+	a.hook(now, s)
 	a.drain(now)
 	a.takeBoot()
-	a.part(s.Parting)
+	a.part(now, s.Parting)
 	if now >= a.nextBeat && a.reboot == 0 && !s.Unready {
 		a.beat(now, s)
 	}
@@ -184,7 +200,11 @@ func (a *Agent) lease() {
 func (a *Agent) pauses() bool { return a.follower.State().Timing().Pause == PauseCluster }
 
 func (a *Agent) route(s *State) {
-	a.o.Gate.Route(RoutingOf(a.o.Node, s, a.inForce, a.o.Gateway))
+	r := RoutingOf(a.o.Node, s, a.inForce, a.o.Gateway)
+	if a.hooks != nil {
+		r = r.Acquired(a.hooks.acquired)
+	}
+	a.o.Gate.Route(r)
 }
 
 // table makes s what the node routes and drains by.
@@ -195,38 +215,73 @@ func (a *Agent) table(now time.Duration, s *State) {
 	}
 }
 
-// drain acknowledges once nothing runs for a shard that must not run here.
+// hook tells the app which shards it is to hold. A boot that is given up tells nothing
+// more.
+func (a *Agent) hook(now time.Duration, s Seen) {
+	if a.hooks == nil || a.reboot != 0 {
+		return
+	}
+	state := a.follower.State()
+	_, leased := a.holder.Until()
+	a.hooks.look(now, sight{
+		state: state, leased: leased, granted: leased || s.Parting && now < a.granted,
+		draining: a.follower.Draining(), parting: s.Parting,
+	}, func() { a.route(state) })
+}
+
+// drain acknowledges once nothing runs for a shard that must not run here, and the app
+// knows.
 func (a *Agent) drain(now time.Duration) {
 	e := a.follower.Draining()
 	if e == 0 {
 		return
 	}
-	if a.o.Gate.Running(a.follower.MayRun) == 0 {
-		a.follower.Drained(e)
-		a.nextBeat = 0
+	if a.o.Gate.Running(a.follower.MayRun) > 0 {
+		a.cutDue(now)
 		return
 	}
-	if a.follower.CutDue(now) {
-		a.o.Gate.Cut(CutDraining, a.follower.MayRun)
+	if a.hooks != nil && !a.hooks.settled(now, a.follower.MayRun) {
+		return
 	}
+	a.follower.Drained(e)
+	a.nextBeat = 0
+}
+
+// cutDue cuts what has drained for too long.
+func (a *Agent) cutDue(now time.Duration) {
+	if !a.follower.CutDue(now) {
+		return
+	}
+	if a.hooks != nil {
+		a.hooks.cutting()
+	}
+	a.o.Gate.Cut(CutDraining, a.follower.MayRun)
 }
 
 // takeBoot takes a higher boot once nothing of the present one runs: when the leader
 // hears of it, it takes that as the end of the old one.
 func (a *Agent) takeBoot() {
-	if a.reboot == 0 || !a.empty(CutBoot) {
+	if a.reboot == 0 {
+		return
+	}
+	if empty := a.empty(CutBoot); !empty || a.hooks != nil && !a.hooks.ended() {
 		return
 	}
 	if boot, ok := a.o.Raise(a.reboot); ok {
 		a.holder.Reboot(boot)
+		if a.hooks != nil {
+			a.hooks.reboot(boot)
+			a.route(a.follower.State())
+		}
 		a.reboot, a.nextBeat = 0, 0
 	}
 }
 
 // part finds out whether the node may say goodbye: the leader gives its shards to
-// others at that word, so it must admit and run nothing any more.
-func (a *Agent) part(parting bool) {
-	if parting && !a.parted && a.empty(CutGoodbye) {
+// others at that word, so it must admit and run nothing any more, and its app has
+// released what nobody took.
+func (a *Agent) part(now time.Duration, parting bool) {
+	if parting && !a.parted && a.empty(CutGoodbye) && (a.hooks == nil || a.hooks.parted(now)) {
 		a.parted, a.nextBeat = true, 0
 	}
 }
@@ -251,7 +306,16 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
 		Weight: s.Weight, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway,
+		Release: a.releases(),
 	})
+}
+
+// releases returns how much longer the leader is to wait for an acknowledgement.
+func (a *Agent) releases() time.Duration {
+	if a.hooks == nil {
+		return 0
+	}
+	return a.hooks.o.ReleaseTimeout
 }
 
 // Answered takes an answer. A Look must follow.

@@ -171,7 +171,7 @@ func FuzzOpenBackup(f *testing.F) {
 func FuzzHeartbeat(f *testing.F) {
 	for _, h := range []Heartbeat{
 		{Node: "a", Server: "a/d1", Boot: 1, Nonce: 7, Number: 1, Weight: 1},
-		{Node: "b", Boot: maxUint, Number: maxUint, Echo: Echo{3, 4}, Term: 5, Applied: 6, Acked: 7, Every: maxUint32 * time.Millisecond, Weight: maxWeight, Leaving: true, Goodbye: true},
+		{Node: "b", Boot: maxUint, Number: maxUint, Echo: Echo{3, 4}, Term: 5, Applied: 6, Acked: 7, Every: maxUint32 * time.Millisecond, Weight: maxWeight, Release: MaxReleaseTimeout, Leaving: true, Goodbye: true},
 	} {
 		b, err := h.MarshalBinary()
 		if err != nil {

@@ -39,6 +39,9 @@ type Heartbeat struct {
 	Every time.Duration
 	// Weight is the node's share in the map.
 	Weight uint32
+	// Release is by how much longer its acknowledgements may take because of its app's
+	// hooks, to the millisecond; zero without them.
+	Release time.Duration
 	// Unhealthy reports that its app does not answer, Leaving that it wants to
 	// own nothing, Goodbye that it admits and runs nothing any more, Gateway that
 	// it never owns anything.
@@ -109,7 +112,7 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w := begin(h.Level)
 	w.text(string(h.Node))
 	w.text(h.Server)
-	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight)} {
+	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds())} {
 		w.uint(v)
 	}
 	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway))
@@ -125,6 +128,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
 		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
 		Every: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
+		Release: time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
 	}
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")

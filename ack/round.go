@@ -184,7 +184,7 @@ func (l *Leader) failing(now time.Duration, n *member) Cause {
 		return CauseRemoved
 	case !n.heard() || n.silent(now, l.o.Pace) || n.crashed():
 		return 0
-	case l.mine() && now-l.began > l.o.Pace.AckDeadline() && !n.acked(last.Epoch()):
+	case l.mine() && now-l.began > l.ackDeadline(n) && !n.acked(last.Epoch()):
 		return CauseMissedAck
 	case n.behindSince >= 0 && now-n.behindSince > l.o.Pace.AckDeadline():
 		return CauseBehind
@@ -226,16 +226,20 @@ func (l *Leader) watch(now time.Duration) bool {
 // another reason than a drop (they leave, or their app is sick) and that do not
 // acknowledge it either: else the round would wait for them for ever (why 14).
 func (l *Leader) denyLate(now time.Duration) {
-	if !l.mine() || now-l.began <= l.o.Pace.AckDeadline() {
+	if !l.mine() {
 		return
 	}
 	last := l.state.Last()
 	for _, m := range l.state.Committed().Members() {
-		if n := l.node(m.ID); !last.Has(m.ID) && !n.acked(last.Epoch()) {
+		if n := l.node(m.ID); now-l.began > l.ackDeadline(n) && !last.Has(m.ID) && !n.acked(last.Epoch()) {
 			n.denied = last.Epoch()
 		}
 	}
 }
+
+// ackDeadline is how long n may take to acknowledge a proposal: an app that releases
+// what it holds gets the time that its node says it needs.
+func (l *Leader) ackDeadline(n *member) time.Duration { return l.o.Pace.AckDeadline() + n.beat.Release }
 
 // propose submits a proposal of want, computed from the committed map, with a
 // record of everybody who is dropped and why.

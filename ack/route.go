@@ -7,12 +7,13 @@ type RouteKind uint8
 
 // The kinds. Those that begin with Held let the request wait.
 const (
-	RouteLocal   RouteKind = iota + 1 // it is run here, while there is a lease
-	RouteRemote                       // it is forwarded to its owner
-	HeldNoMap                         // no map was ever committed
-	HeldPaused                        // pause: cluster, see Routing
-	HeldMoving                        // a proposal moves the shard
-	HeldOrphaned                      // nobody owns it
+	RouteLocal    RouteKind = iota + 1 // it is run here, while there is a lease
+	RouteRemote                        // it is forwarded to its owner
+	HeldNoMap                          // no map was ever committed
+	HeldPaused                         // pause: cluster, see Routing
+	HeldMoving                         // a proposal moves the shard
+	HeldOrphaned                       // nobody owns it
+	HeldAcquiring                      // it is this node's, whose app has not acquired it yet
 )
 
 // Route is where requests for one shard go.
@@ -25,9 +26,10 @@ type Route struct {
 
 // Routing is what a node routes by. It never changes.
 type Routing struct {
-	self   shardmap.NodeID
-	state  *State
-	paused bool
+	self     shardmap.NodeID
+	state    *State
+	paused   bool
+	acquired []shardmap.Epoch // by shard; nil: the app is not asked
 }
 
 // RoutingOf returns how node self routes by s while it holds a lease that the leader
@@ -42,6 +44,14 @@ func RoutingOf(self shardmap.NodeID, s *State, lease uint64, gateway bool) Routi
 		self: self, state: s,
 		paused: s.Timing().Pause == PauseCluster && (s.Open() || !gateway && (lease == 0 || lease != s.LastTerm())),
 	}
+}
+
+// Acquired returns r for a node whose app has to acquire a shard before its first
+// request: by shard, the ownership epoch under which it has, or zero. The slice must
+// not change any more.
+func (r Routing) Acquired(epochs []shardmap.Epoch) Routing {
+	r.acquired = epochs
+	return r
 }
 
 // State returns the state that it was made from.
@@ -62,8 +72,15 @@ func (r Routing) Route(s shardmap.Shard) Route {
 		return Route{Kind: HeldMoving}
 	case owner == "":
 		return Route{Kind: HeldOrphaned}
+	case owner == r.self && !r.has(s, committed.OwnedSince(s)):
+		return Route{Kind: HeldAcquiring, Node: owner, Epoch: committed.OwnedSince(s)}
 	case owner == r.self:
 		return Route{Kind: RouteLocal, Node: owner, Epoch: committed.OwnedSince(s)}
 	}
 	return Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(s)}
+}
+
+// has reports whether the node's app holds s under the given ownership epoch.
+func (r Routing) has(s shardmap.Shard, epoch shardmap.Epoch) bool {
+	return r.acquired == nil || int(s) < len(r.acquired) && r.acquired[s] == epoch
 }

@@ -30,7 +30,7 @@ func (p *proc) initAgent() {
 	p.table = p.routing.State()
 	p.looked = true
 	p.machine = ack.NewAgent(ack.AgentOptions{
-		Node: p.h.id, Server: p.disk.server, Boot: p.disk.boot, Nonce: p.nonce, Pace: p.w.pace, Timing: p.h.flags, Gateway: p.h.gateway,
+		Node: p.h.id, Server: p.disk.server, Boot: p.disk.boot, Nonce: p.nonce, Pace: p.w.pace, Timing: p.h.flags, Gateway: p.h.gateway, Hooks: p.hookOptions(),
 		Gate: p, Term: func() uint64 { return p.disk.term }, Send: p.send, Raise: p.raise,
 	}, 0)
 }
@@ -46,7 +46,11 @@ func (p *proc) tick() {
 // step is one look at everything that may have changed.
 func (p *proc) step() {
 	now := p.clock()
-	if p.pausesAt(pauseInAgent, func() { p.stepAt(now) }) {
+	if p.pausesAt(pauseInAgent, func() {
+		p.lateStep = true
+		p.stepAt(now)
+		p.lateStep = false
+	}) {
 		return
 	}
 	p.looked = true
@@ -59,6 +63,7 @@ func (p *proc) stepAt(now time.Duration) {
 	p.machine.Look(now, ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, Leaving: p.leaving, Parting: p.closing, Weight: p.h.weight})
 	if e := p.machine.Acked(); e != acked {
 		p.w.acked[p.h.i] = max(p.w.acked[p.h.i], e)
+		p.w.sawAcknowledged(p)
 	}
 }
 
@@ -175,6 +180,10 @@ func (p *proc) answer(a ack.Answer) {
 
 // raise takes a higher boot: nothing of the present one may run.
 func (p *proc) raise(known uint64) (uint64, bool) {
+	if len(p.calls) > 0 {
+		p.w.fail("hooks: %s takes a new boot and has %d calls under way", p.h.id, len(p.calls))
+	}
+	clear(p.got)
 	p.disk.boot = max(known, p.disk.boot) + 1
 	p.w.logf("%s takes boot %d", p.h.id, p.disk.boot)
 	return p.disk.boot, true
@@ -195,6 +204,9 @@ func (p *proc) exitSoon() {
 	w.logf("%s says goodbye", p.h.id)
 	if len(p.reqs) > 0 {
 		w.fail("G1: %s says goodbye and runs %d requests", p.h.id, len(p.reqs))
+	}
+	if len(p.calls) > 0 {
+		w.fail("hooks: %s says goodbye and has %d calls under way", p.h.id, len(p.calls))
 	}
 	w.after(w.span(50*time.Millisecond, 300*time.Millisecond), p, func() {
 		w.logf("%s exits", p.h.id)

@@ -22,6 +22,7 @@ type checks struct {
 	proposedAt time.Duration
 	timedAt    map[uint64]time.Duration // when the timing that an entry set was first applied
 	stable     time.Duration            // since when all is well; negative: it is not
+	hookChecks
 }
 
 type ownership struct {
@@ -65,7 +66,7 @@ func newChecks() checks {
 		owner:  map[ownership]shardmap.NodeID{},
 		did:    map[uint64]deed{},
 		dropAt: map[shardmap.NodeID]time.Duration{}, timedAt: map[uint64]time.Duration{},
-		stable: -1,
+		stable: -1, hookChecks: newHookChecks(),
 	}
 }
 
@@ -136,7 +137,7 @@ func (w *world) sawDrops(before, after *ack.State) {
 	for _, h := range w.hosts {
 		if d, ok := after.Drop(h.id); ok && d.InForce && d.Epoch == p.Epoch() {
 			w.dropAt[h.id] = w.now
-			if since := w.now - w.proposedAt; d.Cause == ack.CauseMissedAck && since < w.pace.AckDeadline()*9/10 {
+			if since := w.now - w.proposedAt; d.Cause == ack.CauseMissedAck && since < (w.pace.AckDeadline()+w.releaseTime(h))*9/10 {
 				w.fail("rule 1: %s is dropped for not acknowledging %d within %v", h.id, before.Last().Epoch(), since)
 			}
 			if d.Cause == ack.CauseMissedAck && nobody {
@@ -186,6 +187,7 @@ func (w *world) sawOwner(old, p *shardmap.Map, s shardmap.Shard) {
 		w.fail("G10: shard %d went to %s with ownership epoch %d; the map's is %d, it was %d", s, owner, since, p.Epoch(), old.OwnedSince(s))
 	}
 	w.owner[ownership{s, since}] = owner
+	w.sawSuccession(p, s)
 }
 
 // sawTable judges a node's new table.
@@ -300,6 +302,9 @@ func (w *world) takenByEvidence(l *leading, id shardmap.NodeID, how string) {
 		for _, r := range p.reqs {
 			r.forged = true
 		}
+		for _, c := range p.calls {
+			c.forged = true
+		}
 		if how == "refusal" {
 			lease := max(l.told().Timing().Lease, l.told().TimingBefore().Lease)
 			p.forgedUntil = w.now + lease + lease/10
@@ -353,7 +358,7 @@ func (h *host) serves(m *shardmap.Map) bool {
 	if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Last().Epoch() != m.Epoch() {
 		return false
 	}
-	return h.gateway || m.Has(h.id) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch()
+	return h.gateway || m.Has(h.id) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch() && h.holdsAll(m)
 }
 
 // settled reports that all has been well for a while.

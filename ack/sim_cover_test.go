@@ -43,11 +43,13 @@ type coverage struct {
 	twins                                    [2]int
 	rollbacks, excusedCopies, forgedNames    int
 	stuck                                    [8]int
-	rounds, drops, takings, stepDowns        map[string]int
+	cutCalls, refusedCalls, hungCalls        int
+	staleCalls, appRestarts, asked           int
+	rounds, drops, takings, stepDowns, calls map[string]int
 }
 
 func newCoverage() *coverage {
-	return &coverage{rounds: map[string]int{}, drops: map[string]int{}, takings: map[string]int{}, stepDowns: map[string]int{}}
+	return &coverage{rounds: map[string]int{}, drops: map[string]int{}, takings: map[string]int{}, stepDowns: map[string]int{}, calls: map[string]int{}}
 }
 
 // What every schedule of an ordinary mix must have, at least.
@@ -181,6 +183,12 @@ func (c *coverage) counters() []counter {
 		{"names given by a forged refusal", &c.forgedNames, true},
 		{"processes refused for good", &c.rollbacks, true},
 		{"leaders that lost their vote", &c.leftLeaders, false},
+		{"calls of hooks cut", &c.cutCalls, false},
+		{"calls of hooks that nothing answered", &c.refusedCalls, false},
+		{"calls of hooks that hung", &c.hungCalls, false},
+		{"calls of hooks that came after later ones", &c.staleCalls, true},
+		{"apps restarted", &c.appRestarts, false},
+		{"requests that an app had not acquired", &c.asked, false},
 	}
 }
 
@@ -195,6 +203,7 @@ func (c *coverage) figures() []figure {
 	f = append(f, named("taken by ", c.takings, "acknowledged", "silence", "evidence", "refusal", "goodbye", "new-boot", "removed")...)
 	f = append(f, named("dropped: ", c.drops, "silent", "crashed", "missed-ack", "behind", "removed")...)
 	f = append(f, named("round: ", c.rounds, "new leader", "found an open proposal", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight")...)
+	f = append(f, named("app told: ", c.calls, "release", "acquire", "lost")...)
 	f = append(f, named("step down: ", c.stepDowns, "barrier not applied within dead-after", "nobody acknowledged")...)
 	return f
 }
@@ -274,7 +283,7 @@ func (c *coverage) add(o *coverage) {
 	for i := range c.stuck {
 		c.stuck[i] += o.stuck[i]
 	}
-	for _, p := range [][2]map[string]int{{c.rounds, o.rounds}, {c.drops, o.drops}, {c.takings, o.takings}, {c.stepDowns, o.stepDowns}} {
+	for _, p := range [][2]map[string]int{{c.rounds, o.rounds}, {c.drops, o.drops}, {c.takings, o.takings}, {c.stepDowns, o.stepDowns}, {c.calls, o.calls}} {
 		for k, n := range p[1] {
 			p[0][k] += n
 		}

@@ -26,6 +26,7 @@ type simMix struct {
 	astray     int  // in a thousand: heartbeats that go to some other node
 	founders   int  // how many vote in the beginning; zero: it is drawn
 	twins      int  // in a hundred: clusters that may have two processes under one id
+	hooks      int  // in a hundred: clusters whose apps are told which shards they hold
 	births     int  // in a hundred: clusters that are not founded yet, and meet faults at once
 	lone       bool // one votes, for ever
 	// quiet faults may not move any shard.
@@ -51,6 +52,7 @@ func kinds(list string) []weighted {
 		"disk": faultDisk, "hang": faultHang, "power": faultPower, "outage": faultOutage, "split": faultSplit, "twin": faultTwin,
 		"demote": faultDemote, "expel": faultExpel, "reconfigure": faultReconfigure, "trail": faultTrail,
 		"two-gone": faultTwoGone, "retime-elect": faultRetimeElect, "retime-halves": faultRetimeHalves,
+		"app-restart": faultAppRestart, "app-ill": faultAppIll,
 		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-fence": faultRetimeFence,
 	}
 	var out []weighted
@@ -127,6 +129,9 @@ func (m *simMix) setup(w *world) {
 	}
 	w.birth, w.truth = birth, birth
 	w.populate(n, founders)
+	if m.hooks > 0 && w.n(100) < m.hooks {
+		w.giveApps()
+	}
 	if w.n(100) < m.births {
 		w.unfound()
 	} else if w.n(100) < m.twins {
@@ -271,6 +276,9 @@ func (w *world) heal() {
 	for _, h := range w.hosts {
 		h.pauseAt, h.slowCut = pauseNowhere, false
 		h.well()
+		if h.app != nil {
+			h.app.ill, h.app.down = appIllness{}, 0
+		}
 		if h == stuck {
 			continue
 		}

@@ -17,6 +17,7 @@ type host struct {
 	disk *simDisk
 	rate int64 // of its clock, in millionths
 	proc *proc
+	app  *simApp // with hooks; nil: it has none
 
 	disks    int     // how many it has had
 	stopped  bool    // SIGSTOP
@@ -104,6 +105,7 @@ type proc struct {
 	broken [simHosts]brokenBeats
 
 	agent
+	appSide
 }
 
 // brokenBeats is a heartbeat connection that broke. Only heartbeats tell which

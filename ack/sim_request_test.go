@@ -70,6 +70,10 @@ func (p *proc) run(r *simReq) {
 	}
 	r.running = true
 	w.sawRun(p, r)
+	if !w.sawFirstByte(p, r) {
+		p.finish(r)
+		return
+	}
 	d := w.span(time.Millisecond, 40*time.Millisecond)
 	switch w.n(24) {
 	case 0, 1, 2:

@@ -100,6 +100,11 @@ func mixes() []*simMix {
 			kinds: kinds("twin 8, kill 4, pause 3, isolate 3, elect 3, depose 3, sick 2, wipe 1, forge 2, power 2, compact 2, retime 2, leave 1"),
 		},
 		{
+			name: "hooks", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{4, 14}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 100,
+			kinds: kinds("app-ill 12, app-restart 8, kill 6, leave 6, sick 5, join 4, pause 4, isolate 4, one-way 3, halves 3, elect 4, depose 4, storm 2, forge 3, " +
+				"hold 3, slow-cut 2, deaf 2, trail 2, wipe 2, stall 3, compact 3, remove 1, noise 2, retime 1, power 2"),
+		},
+		{
 			name: "quiet", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, quiet: true,
 			kinds: kinds("elect 1, compact 1"),
 		},

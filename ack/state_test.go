@@ -179,7 +179,7 @@ func TestDecodersRefuseWhatNobodyWrote(t *testing.T) {
 func TestMessagesSurviveTheirCodec(t *testing.T) {
 	h := ack.Heartbeat{
 		Level: ack.MaxLevel, Node: "node", Server: "node/disk", Boot: 1 << 40, Nonce: 1<<64 - 1, Number: 9, Echo: ack.Echo{Term: 3, Number: 4}, Term: 5,
-		Applied: 6, Acked: 7, Every: 8 * time.Millisecond, Weight: 1000,
+		Applied: 6, Acked: 7, Every: 8 * time.Millisecond, Weight: 1000, Release: 9 * time.Millisecond,
 	}
 	for i := range 16 {
 		h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0

@@ -1,0 +1,187 @@
+package ack
+
+import (
+	"time"
+
+	"shardway/shardmap"
+)
+
+// begin makes the calls that are due. What serves has been published: a request that
+// is not counted now will not come.
+func (k *hooks) begin(now time.Duration) {
+	var due [HookLost + 1][]shardmap.Shard
+	for s := range k.shards {
+		if kind := k.due(now, shardmap.Shard(s), &k.shards[s]); kind != 0 {
+			due[kind] = append(due[kind], shardmap.Shard(s))
+		}
+	}
+	for kind := HookRelease; kind <= HookLost; kind++ {
+		for shards := due[kind]; len(shards) > 0; {
+			n := k.together(shards)
+			k.call(now, kind, shards[:n])
+			shards = shards[n:]
+		}
+	}
+}
+
+// due returns what the app is to be told of a shard now, zero: nothing.
+func (k *hooks) due(now time.Duration, s shardmap.Shard, h *holding) HookKind {
+	var kind HookKind
+	switch {
+	case h.call != 0:
+		return 0
+	case h.phase == HookAcquiring && k.saw.leased:
+		kind = HookAcquire
+	case h.phase == HookReleasing && k.saw.granted:
+		kind = HookRelease
+	case h.gone() && h.forget:
+		kind = HookLost
+	default:
+		return 0
+	}
+	if now < h.due {
+		k.wake(h.due)
+		return 0
+	}
+	// What was admitted for this very ownership may still come to the app.
+	if st := k.standing(s); kind != HookAcquire && st.mine && st.epoch == h.epoch && k.o.App.Busy(s) > 0 {
+		k.stale = true // its end leads to a look
+		return 0
+	}
+	return kind
+}
+
+// together returns how many of the shards the next call may name.
+func (k *hooks) together(shards []shardmap.Shard) int {
+	most := MaxHookShards
+	for i, s := range shards {
+		if most = min(most, k.shards[s].most); i >= most {
+			return max(i, 1)
+		}
+	}
+	return len(shards)
+}
+
+func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) {
+	k.calls++
+	state := k.saw.state
+	c := &calling{HookCall: HookCall{Kind: kind, Seq: k.boot<<32 + k.calls, Map: state.Last().Epoch(), Timeout: attemptMost}}
+	switch kind {
+	case HookAcquire:
+		c.Map, c.Timeout = state.Committed().Epoch(), k.o.AcquireTimeout
+	case HookRelease, HookLost:
+		c.Timeout = min(attemptMost, k.o.ReleaseTimeout)
+		if k.releaseBy > now {
+			c.Timeout = min(c.Timeout, k.releaseBy-now)
+		}
+	}
+	for _, s := range shards {
+		h := &k.shards[s]
+		hs := HookShard{Shard: s, Epoch: h.epoch}
+		switch kind {
+		case HookAcquire:
+			hs.From, hs.Again = state.OwnerBefore(s), h.told || h.epoch <= k.since
+			h.told = true
+		case HookRelease:
+			hs.Cut, h.tried = h.cut, true
+			if to := state.Last().Owner(s); to != k.self {
+				hs.To = to
+			}
+		case HookLost:
+		}
+		h.call = c.Seq
+		c.Shards = append(c.Shards, hs)
+	}
+	c.endBy = now + c.Timeout
+	k.under[c.Seq] = c
+	k.o.App.Call(c.HookCall)
+}
+
+// take does what a result leads to. Lease, committed map and last proposal are looked
+// at again: they are those of this look.
+func (k *hooks) take(now time.Duration, r HookResult) {
+	c := k.under[r.Seq]
+	if c == nil {
+		return
+	}
+	delete(k.under, r.Seq)
+	k.refused = r.Refused
+	for _, hs := range c.Shards {
+		h := &k.shards[hs.Shard]
+		h.call = 0
+		why, failed := r.Failed[hs.Shard]
+		if r.Err != nil {
+			why, failed = r.Err.Error(), true
+		}
+		if !failed {
+			k.done(now, c, hs.Shard, h)
+			continue
+		}
+		h.err = why
+		k.failed(now, c, r, h)
+	}
+}
+
+// done is a success.
+func (k *hooks) done(now time.Duration, c *calling, s shardmap.Shard, h *holding) {
+	switch c.Kind {
+	case HookAcquire:
+		if st := k.standing(s); k.saw.leased && st.stays && st.epoch == h.epoch {
+			h.enter(now, HookServing)
+		}
+	case HookRelease:
+		h.enter(now, HookGone)
+		h.told, h.forget = false, false
+	case HookLost:
+		h.told, h.forget = false, false
+	}
+}
+
+// failed is an attempt that failed, or of which nothing is known.
+func (k *hooks) failed(now time.Duration, c *calling, r HookResult, h *holding) {
+	if h.pause = min(max(2*h.pause, retryFirst), retryMost); c.cut && now < c.endBy {
+		h.pause = 0 // it has not failed
+	}
+	h.due = now + h.pause
+	switch {
+	case c.Kind == HookRelease && (r.Err == nil || r.Refused):
+		// The app has said that it cannot, or is gone. The shard moves all the same.
+		h.leave(now)
+		h.forget = h.forget && !r.Refused
+	case c.Kind == HookLost && r.Refused:
+		h.forget = false
+	case r.Err != nil && !r.Refused && !c.cut:
+		h.most = max(1, min(h.most, len(c.Shards))/splitBy)
+	}
+}
+
+// Called takes what came of a call. A Look must follow.
+func (a *Agent) Called(r HookResult) {
+	if k := a.hooks; k != nil {
+		k.results, k.stale = append(k.results, r), true
+	}
+}
+
+// NotAcquired tells that the app says it does not hold a shard for which a request of
+// the given ownership epoch was sent to it, and that it has not run that one: it is
+// told to acquire it again, and no request is admitted before it has. A Look must
+// follow.
+func (a *Agent) NotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
+	if k := a.hooks; k != nil && int(s) < len(k.shards) {
+		k.asked, k.stale = append(k.asked, ownership{s, epoch}), true
+	}
+}
+
+// Held returns what the app has of each shard that it may hold or is to hold.
+func (a *Agent) Held() []Held {
+	if a.hooks == nil {
+		return nil
+	}
+	var held []Held
+	for s, h := range a.hooks.shards {
+		if !h.gone() {
+			held = append(held, Held{Shard: shardmap.Shard(s), Epoch: h.epoch, Phase: h.phase, Since: h.since, Err: h.err})
+		}
+	}
+	return held
+}

@@ -1,0 +1,210 @@
+package ack_test
+
+import (
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// hookChecks is what the world knows of all apps.
+type hookChecks struct {
+	releaseTimeout, acquireTimeout time.Duration
+	// begun is, by shard, the newest ownership epoch that an app was told to acquire.
+	begun map[shardmap.Shard]shardmap.Epoch
+	// follows is whom the owner of that epoch follows, by committed maps.
+	follows map[ownership]shardmap.NodeID
+	lastOf  map[shardmap.Shard]shardmap.NodeID
+}
+
+func newHookChecks() hookChecks {
+	return hookChecks{
+		begun: map[shardmap.Shard]shardmap.Epoch{}, follows: map[ownership]shardmap.NodeID{}, lastOf: map[shardmap.Shard]shardmap.NodeID{},
+	}
+}
+
+// sawCall judges a call that leaves a node.
+func (w *world) sawCall(p *proc, c *simCall) {
+	if n := len(c.Shards); n == 0 || n > ack.MaxHookShards || c.Timeout <= 0 {
+		w.fail("hooks: a call of %d shards within %v", n, c.Timeout)
+	}
+	if c.Seq <= p.last || c.Seq >= 1<<53 {
+		w.fail("hooks: %s calls %d after %d", p.h.id, c.Seq, p.last)
+	}
+	m := p.table.Committed()
+	for i, hs := range c.Shards {
+		if i > 0 && hs.Shard <= c.Shards[i-1].Shard {
+			w.fail("hooks: the shards of a call are out of order")
+		}
+		for _, other := range p.sortedCalls() {
+			for _, o := range other.Shards {
+				if o.Shard == hs.Shard {
+					w.fail("hooks: %s has two calls under way for shard %d", p.h.id, hs.Shard)
+				}
+			}
+		}
+		mine := m.Owner(hs.Shard) == p.h.id && m.OwnedSince(hs.Shard) == hs.Epoch
+		switch c.Kind {
+		case ack.HookRelease:
+			w.sawReleaseLeave(p, c, hs, mine)
+		case ack.HookAcquire:
+			w.sawAcquireLeave(p, c, hs, mine)
+		case ack.HookLost:
+			if _, runs := p.owns(hs.Shard); runs {
+				w.fail("hooks: %s tells that shard %d is lost, and admits for it", p.h.id, hs.Shard)
+			}
+		}
+	}
+}
+
+func (w *world) sawReleaseLeave(p *proc, c *simCall, hs ack.HookShard, mine bool) {
+	if _, runs := p.owns(hs.Shard); runs {
+		w.fail("hooks: %s releases shard %d and admits for it", p.h.id, hs.Shard)
+	}
+	if !mine || p.clock() >= p.until && !p.closing && !c.late {
+		w.fail("hooks: %s releases shard %d without a lease, or after it was given away", p.h.id, hs.Shard)
+	}
+	if n := p.Busy(hs.Shard); n > 0 {
+		w.fail("hooks: %s releases shard %d, of which %d requests run", p.h.id, hs.Shard, n)
+	}
+	if to := p.table.Last().Owner(hs.Shard); to != p.h.id && to != hs.To {
+		w.fail("hooks: %s releases shard %d to %q, it goes to %q", p.h.id, hs.Shard, hs.To, to)
+	}
+}
+
+func (w *world) sawAcquireLeave(p *proc, c *simCall, hs ack.HookShard, mine bool) {
+	if !mine || p.table.Last().Owner(hs.Shard) != p.h.id || p.clock() >= p.until && !c.late {
+		w.fail("hooks: %s acquires shard %d without a lease, or while it moves", p.h.id, hs.Shard)
+	}
+	if want := w.follows[ownership{hs.Shard, hs.Epoch}]; hs.From != want {
+		w.fail("hooks: %s acquires shard %d of epoch %d from %q, it was %q's", p.h.id, hs.Shard, hs.Epoch, hs.From, want)
+	}
+	if hs.Released || hs.Note != nil {
+		w.fail("hooks: %s acquires shard %d as released, and nobody knows that", p.h.id, hs.Shard)
+	}
+}
+
+// sawSuccession notes whom an owner follows, of a map just committed.
+func (w *world) sawSuccession(p *shardmap.Map, s shardmap.Shard) {
+	o := ownership{s, p.OwnedSince(s)}
+	if _, known := w.follows[o]; known || p.Owner(s) == "" {
+		return
+	}
+	w.follows[o] = w.lastOf[s]
+	w.lastOf[s] = p.Owner(s)
+}
+
+// sawBegun judges a call that an app begins: an acquire while nobody else runs or
+// releases the shard, a release before anybody else acquires.
+func (w *world) sawBegun(c *simCall) {
+	for _, hs := range c.Shards {
+		switch c.Kind {
+		case ack.HookAcquire:
+			w.begun[hs.Shard] = max(w.begun[hs.Shard], hs.Epoch)
+			if c.counts() {
+				w.sawAcquireBegun(c, hs)
+			}
+		case ack.HookRelease:
+			w.checkBefore(c, hs)
+		case ack.HookLost:
+		}
+	}
+}
+
+// counts reports that the node has the call under way as far as it knows.
+func (c *simCall) counts() bool { return !c.cut && !c.ended && !c.p.dead && !c.late }
+
+// sawAcquireBegun is the second half of G1 for an app that loads a shard.
+func (w *world) sawAcquireBegun(c *simCall, hs ack.HookShard) {
+	for _, h := range w.hosts {
+		q := h.proc
+		if q == nil || q == c.p || c.p.h.copies() || h.copies() || w.now < c.p.forgedUntil || c.p.excusedByStop() || q.excusedByStop() {
+			continue
+		}
+		for _, r := range q.reqs {
+			if r.shard == hs.Shard && r.running && !r.cut && !r.forged && !r.late && r.epoch < hs.Epoch {
+				w.fail("hooks: %s acquires shard %d of epoch %d while %s runs a request of epoch %d", c.p.h.id, hs.Shard, hs.Epoch, h.id, r.epoch)
+			}
+		}
+	}
+}
+
+// sawDone judges what an app has done for a shard.
+func (w *world) sawDone(c *simCall, hs ack.HookShard) {
+	if c.Kind == ack.HookRelease {
+		w.checkBefore(c, hs)
+	}
+}
+
+// checkBefore fails if a release goes on after the successor's acquire has begun.
+func (w *world) checkBefore(c *simCall, hs ack.HookShard) {
+	if w.begun[hs.Shard] <= hs.Epoch || !c.counts() {
+		return
+	}
+	p := c.p
+	switch {
+	case p.h.copies() || w.now < p.forgedUntil || c.forged:
+		w.cover.excusedForged++
+	case p.excusedByStop():
+		w.cover.excusedStops++
+	default:
+		w.fail("hooks: %s releases shard %d of epoch %d after epoch %d was acquired", p.h.id, hs.Shard, hs.Epoch, w.begun[hs.Shard])
+	}
+}
+
+// sawFirstByte judges a request that comes to an app. It returns false if the app,
+// which has restarted since, has not run it.
+func (w *world) sawFirstByte(p *proc, r *simReq) bool {
+	if p.h.app == nil || r.forged {
+		return true
+	}
+	got := p.got[r.shard]
+	if got.epoch != r.epoch && !r.late {
+		w.fail("hooks: %s runs a request for shard %d of epoch %d, its app has acquired %d", p.h.id, r.shard, r.epoch, got.epoch)
+	}
+	app := p.h.app
+	if app.held[r.shard] == r.epoch && w.now >= app.down {
+		return true
+	}
+	if app.life == got.life && !r.late {
+		w.fail("hooks: %s runs a request for shard %d of epoch %d, its app holds %d", p.h.id, r.shard, r.epoch, app.held[r.shard])
+	}
+	w.cover.asked++
+	if w.now >= app.down {
+		p.machine.NotAcquired(r.shard, r.epoch)
+		w.after(w.span(0, time.Millisecond), p, p.step)
+	}
+	return false
+}
+
+// sawAcknowledged judges what a node tells the leader: calls count as running.
+func (w *world) sawAcknowledged(p *proc) {
+	for _, c := range p.sortedCalls() {
+		for _, hs := range c.Shards {
+			if p.table.Last().Owner(hs.Shard) != p.h.id {
+				w.fail("hooks: %s acknowledges %d while its app is told to %s shard %d", p.h.id, p.machine.Acked(), c.Kind, hs.Shard)
+			}
+		}
+	}
+}
+
+// releaseTime is by how much longer a host may take to acknowledge.
+func (w *world) releaseTime(h *host) time.Duration {
+	if h.app == nil {
+		return 0
+	}
+	return w.releaseTimeout
+}
+
+// holdsAll reports that the app of a host has acquired all that is the host's.
+func (h *host) holdsAll(m *shardmap.Map) bool {
+	if h.app == nil {
+		return true
+	}
+	for s := range shardmap.Shard(h.w.shards) {
+		if _, serves := h.proc.owns(s); m.Owner(s) == h.id && !serves {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,285 @@
+package ack_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// simApp is the app behind a host, in a process of its own: it outlives the node's, and
+// ends without it. It keeps what it was told to acquire, and takes calls as
+// docs/protocol.md asks apps to.
+type simApp struct {
+	h    *host
+	life int // how often it has restarted
+	down time.Duration
+	held map[shardmap.Shard]shardmap.Epoch
+	seen map[shardmap.Shard]uint64 // the highest seq that named the shard
+	// disks has those that its calls came from; the last one counts.
+	disks []string
+
+	ill appIllness
+}
+
+// appIllness is in a thousand: calls that are slow, never answered, refused with 500 or
+// done and answered with one, and shards that fail within a call.
+type appIllness struct{ slow, hangs, fails, lies, some int }
+
+func newApp(h *host) *simApp {
+	return &simApp{h: h, held: map[shardmap.Shard]shardmap.Epoch{}, seen: map[shardmap.Shard]uint64{}}
+}
+
+// simCall is a call on its way to the app, or in it.
+type simCall struct {
+	ack.HookCall
+	p     *proc
+	disk  string
+	life  int  // of the app that it came to
+	begun bool // the app has begun it
+	cut   bool
+	ended bool // its result was told
+	late  bool // the process was stopped between its decision and this call
+	// forged: a forged refusal took its shards, outside the guarantee.
+	forged bool
+}
+
+// appSide is the way of a process to its app.
+type appSide struct {
+	calls map[uint64]*simCall
+	last  uint64 // seq
+	// got is what the app has told this process that it has acquired.
+	got map[shardmap.Shard]gotShard
+	// lateStep: the process was stopped after the clock of this look was read.
+	lateStep bool
+}
+
+type gotShard struct {
+	epoch shardmap.Epoch
+	life  int
+}
+
+// hookOptions returns how the process reaches its app; nil if the app asks for nothing.
+func (p *proc) hookOptions() *ack.HookOptions {
+	if p.h.app == nil {
+		return nil
+	}
+	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}}
+	return &ack.HookOptions{App: p, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout}
+}
+
+var errApp = errors.New("the app said no")
+
+// Busy counts what runs for a shard.
+func (p *proc) Busy(s shardmap.Shard) int {
+	n := 0
+	for _, r := range p.reqs {
+		if r.shard == s {
+			n++
+		}
+	}
+	p.awaited = p.awaited || n > 0
+	return n
+}
+
+// Call sends a call.
+func (p *proc) Call(hc ack.HookCall) {
+	w := p.w
+	c := &simCall{HookCall: hc, p: p, disk: p.disk.server, late: p.lateStep}
+	w.sawCall(p, c)
+	p.calls[hc.Seq], p.last = c, hc.Seq
+	w.cover.calls[hc.Kind.String()]++
+	w.logf("%s calls %s, seq %d: %v", p.h.id, hc.Kind, hc.Seq&0xffff, hc.Shards)
+	if hc.Kind != ack.HookAcquire {
+		for _, hs := range hc.Shards {
+			delete(p.got, hs.Shard)
+		}
+	}
+	w.after(w.span(0, time.Millisecond), nil, func() { p.h.app.comes(c) })
+	w.after(hc.Timeout, p, func() { p.ends(c, ack.HookResult{Err: errors.New("no answer in time")}) })
+}
+
+// CutCall closes the connection of a call.
+func (p *proc) CutCall(seq uint64) {
+	c := p.calls[seq]
+	if c == nil || c.cut {
+		return
+	}
+	c.cut = true
+	p.w.cover.cutCalls++
+	d := p.w.span(0, 3*time.Millisecond)
+	if p.h.slowCut {
+		d = p.w.span(100*time.Millisecond, time.Second)
+	}
+	p.w.after(d, p, func() { p.ends(c, ack.HookResult{Err: errors.New("cut")}) })
+}
+
+// ends tells the agent what came of a call, once.
+func (p *proc) ends(c *simCall, r ack.HookResult) {
+	if c.ended || p.dead {
+		return
+	}
+	c.ended = true
+	delete(p.calls, c.Seq)
+	r.Seq = c.Seq
+	if c.Kind == ack.HookAcquire && r.Err == nil {
+		for _, hs := range c.Shards {
+			if _, failed := r.Failed[hs.Shard]; !failed {
+				p.got[hs.Shard] = gotShard{hs.Epoch, c.life}
+			}
+		}
+	}
+	p.machine.Called(r)
+	p.step()
+}
+
+// comes is a call that has reached the app, whatever its node does by now.
+func (a *simApp) comes(c *simCall) {
+	w := a.h.w
+	if w.now < a.down {
+		w.cover.refusedCalls++
+		a.answer(c, ack.HookResult{Err: errApp, Refused: true})
+		return
+	}
+	c.life, c.begun = a.life, true
+	w.sawBegun(c)
+	if w.perMille(a.ill.fails) {
+		a.answer(c, ack.HookResult{Err: errApp})
+		return
+	}
+	d := w.span(0, 2*time.Millisecond)
+	switch {
+	case w.perMille(a.ill.hangs):
+		w.cover.hungCalls++
+		d = 1000 * time.Hour
+		if w.n(2) == 0 {
+			d = w.span(500*time.Millisecond, 5*time.Second) // it does it all the same
+		}
+	case w.perMille(a.ill.slow):
+		d = w.span(10*time.Millisecond, time.Second)
+	}
+	w.after(d, nil, func() { a.does(c) })
+}
+
+// does is the moment at which the app has done what it was told, and answers.
+func (a *simApp) does(c *simCall) {
+	w := a.h.w
+	if a.life != c.life {
+		a.answer(c, ack.HookResult{Err: errApp})
+		return
+	}
+	r := ack.HookResult{Failed: map[shardmap.Shard]string{}}
+	if a.replaced(c.disk) {
+		r.Err = errApp
+	}
+	for _, hs := range c.Shards {
+		switch {
+		case r.Err != nil || a.seen[hs.Shard] > c.Seq:
+			w.cover.staleCalls++
+			r.Failed[hs.Shard] = "a later call has come"
+		case w.perMille(a.ill.some):
+			r.Failed[hs.Shard] = "just so"
+		default:
+			a.doShard(c, hs)
+		}
+	}
+	if w.perMille(a.ill.lies) {
+		r.Err = errApp
+	}
+	a.answer(c, r)
+}
+
+func (a *simApp) doShard(c *simCall, hs ack.HookShard) {
+	a.seen[hs.Shard] = c.Seq
+	a.h.w.sawDone(c, hs)
+	switch c.Kind {
+	case ack.HookAcquire:
+		if !hs.Again && a.held[hs.Shard] == hs.Epoch {
+			a.h.w.fail("hooks: %s is told to acquire shard %d under %d as if it did not hold it", a.h.id, hs.Shard, hs.Epoch)
+		}
+		a.held[hs.Shard] = hs.Epoch
+	case ack.HookRelease, ack.HookLost:
+		if a.held[hs.Shard] == hs.Epoch {
+			delete(a.held, hs.Shard)
+		}
+	}
+}
+
+// replaced notes which disk calls come from: another one begins to count anew, and none
+// that it took the place of counts any more.
+func (a *simApp) replaced(disk string) bool {
+	i := slices.Index(a.disks, disk)
+	if i < 0 {
+		a.disks = append(a.disks, disk)
+		clear(a.seen)
+		return false
+	}
+	return i < len(a.disks)-1
+}
+
+func (a *simApp) answer(c *simCall, r ack.HookResult) {
+	w := a.h.w
+	w.after(w.span(0, time.Millisecond), c.p, func() {
+		if !c.cut {
+			c.p.ends(c, r)
+		}
+	})
+}
+
+// restart ends the app and starts it again after a while. It has forgotten all.
+func (a *simApp) restart(down time.Duration) {
+	a.life++
+	a.down = a.h.w.now + down
+	clear(a.held)
+	clear(a.seen)
+}
+
+func faultAppRestart(w *world) bool {
+	h := w.somebody(func(h *host) bool { return h.app != nil })
+	if h == nil {
+		return false
+	}
+	d := time.Duration(0)
+	if w.pick(3) > 0 {
+		d = w.lasting() / 2
+	}
+	w.logf("the app of %s restarts, and is gone for %v", h.id, d.Round(time.Millisecond))
+	w.cover.appRestarts++
+	h.app.restart(d)
+	return true
+}
+
+func faultAppIll(w *world) bool {
+	h := w.somebody(func(h *host) bool { return h.app != nil })
+	if h == nil {
+		return false
+	}
+	often := [...]int{0, 100, 300, 900}
+	h.app.ill = appIllness{often[w.pick(4)], often[w.pick(3)], often[w.pick(3)], often[w.pick(3)], often[w.pick(3)]}
+	w.logf("the app of %s is ill: %+v", h.id, h.app.ill)
+	w.undo(w.lasting(), func() { h.app.ill = appIllness{} })
+	return h.app.ill != appIllness{}
+}
+
+// giveApps gives most hosts an app that wants to know what it holds.
+func (w *world) giveApps() {
+	w.releaseTimeout = w.span(200*time.Millisecond, 1200*time.Millisecond)
+	w.acquireTimeout = w.span(300*time.Millisecond, 3*time.Second)
+	for _, h := range w.hosts {
+		if !h.gateway && w.n(6) > 0 {
+			h.app = newApp(h)
+		}
+	}
+}
+
+// sortedCalls returns what is under way, oldest first.
+func (p *proc) sortedCalls() []*simCall {
+	var out []*simCall
+	for _, seq := range slices.Sorted(maps.Keys(p.calls)) {
+		out = append(out, p.calls[seq])
+	}
+	return out
+}
