@@ -33,12 +33,15 @@ const (
 type acquaintance struct {
 	n     *Node
 	table *past.Table
+	// unread is why what was kept could not be read at the start; nil: it was.
+	unread error
 }
 
 var _ peer.Past = (*acquaintance)(nil)
 
 // newAcquaintance begins with what the data directory holds. If that cannot be used it
-// begins with nothing: the other voters know the same, and this node's own disk,
+// begins with nothing, and if it only cannot be read, it is taken as soon as it can be:
+// the other voters know the same, and this node's own disk,
 // which is well, would be condemned if it was put back to an older image for that.
 func newAcquaintance(n *Node) *acquaintance {
 	kept, err := n.o.Dir.Known()
@@ -46,7 +49,29 @@ func newAcquaintance(n *Node) *acquaintance {
 		n.log.Warn().Err(err).Str("lost", "what the disks of other nodes have said: until they are heard again, this node takes an older image or a copy of one for the disk").
 			Msg("memory of other disks cannot be used: starting a new one")
 	}
-	return &acquaintance{n: n, table: past.New(kept)}
+	a := &acquaintance{n: n, table: past.New(kept)}
+	if errors.Is(err, disk.ErrUnread) {
+		a.unread = err
+	}
+	return a
+}
+
+// keep writes down what is known, and takes what was kept before, if that could not be
+// read yet.
+func (a *acquaintance) keep() error {
+	err := a.n.o.Dir.KeepKnown(a.table.All())
+	if !errors.Is(err, disk.ErrUnread) {
+		return err
+	}
+	kept, err := a.n.o.Dir.Known()
+	if errors.Is(err, disk.ErrUnread) {
+		return err
+	}
+	if err != nil {
+		a.n.log.Warn().Err(err).Msg("memory of other disks cannot be used: starting a new one")
+	}
+	a.table.Recall(kept)
+	return a.n.o.Dir.KeepKnown(a.table.All())
 }
 
 // Own returns what this node says of its disk.
@@ -191,8 +216,11 @@ func (n *Node) wentBack(why error) { n.fail(&staleError{why: why}) }
 // is what this node would know after its next start, and the other voters know the
 // same. A disk on which nothing can be written stops the node by what Raft writes.
 func (n *Node) keepKnown(ctx context.Context) {
-	var failing error // the last write's, which is made again
+	failing := n.acquaintance.unread // or the last write's, which is made again
 	var again <-chan time.Time
+	if failing != nil {
+		again = time.After(keepAgain)
+	}
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -227,7 +255,7 @@ func (n *Node) keepKnown(ctx context.Context) {
 // several failures in a row it tells the first.
 func (n *Node) writeKnown(ctx context.Context, failing error) error {
 	written := make(chan error, 1)
-	go func() { written <- n.o.Dir.KeepKnown(n.acquaintance.table.All()) }()
+	go func() { written <- n.acquaintance.keep() }()
 	var err error
 	select {
 	case err = <-written:

@@ -2,10 +2,14 @@ package node
 
 import (
 	"bytes"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	"shardway/internal/secret"
+	"shardway/node/disk"
 )
 
 // Lines of two nodes about one key can be put together, those of two clusters
@@ -13,7 +17,14 @@ import (
 func TestHashKeyIsTheClusters(t *testing.T) {
 	now := time.Now()
 	first, second := secret.Generate(now), secret.Generate(now.Add(time.Second))
-	with := func(l ...secret.Secret) []byte { return hashKeyOf(l, "cluster").key }
+	of := func(l secret.List, cluster string) []byte {
+		k, err := hashKeyOf(l, cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.key
+	}
+	with := func(l ...secret.Secret) []byte { return of(l, "cluster") }
 	if a, b := with(first), with(first); len(a) != 32 || !bytes.Equal(a, b) {
 		t.Errorf("one secret, two keys: %x %x", a, b)
 	}
@@ -24,7 +35,63 @@ func TestHashKeyIsTheClusters(t *testing.T) {
 	if !bytes.Equal(with(first, second), with(first)) || !bytes.Equal(with(second, first), with(second)) {
 		t.Error("the key is not that of the secret in use")
 	}
-	if a, b := hashKeyOf(nil, "a").key, hashKeyOf(nil, "b").key; len(a) != 32 || bytes.Equal(a, b) {
+	if a, b := of(nil, "a"), of(nil, "b"); len(a) != 32 || bytes.Equal(a, b) {
 		t.Errorf("clusters without a secret have the keys %x %x", a, b)
 	}
+}
+
+// A proxy that is not given the key hashes with an empty one, which all clusters have,
+// and no test noticed.
+func TestProxyHashesWithTheClustersKey(t *testing.T) {
+	n := ofCluster(t, "5b0c0d4f7a9e1c33")
+	want, err := hashKeyOf(nil, "5b0c0d4f7a9e1c33")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := n.proxyOptions(); p.HashKey == nil || !bytes.Equal(p.HashKey(), want.key) {
+		t.Error("the proxy does not hash with the key of the node's cluster")
+	}
+}
+
+// Where crypto refuses to make the key, the first line of the access log ended the
+// process. In a process of its own, because the mode is the process's: it takes no key
+// from an id as short as "c", which no version of this program gives, and one from a
+// node without a cluster.
+func TestNodeDoesNotStartWhereCryptoRefusesTheHashKey(t *testing.T) {
+	if os.Getenv("SHARDWAY_TEST_FIPS") == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), "GODEBUG=fips140=only", "SHARDWAY_TEST_FIPS=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS")) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	if _, err := New(ofCluster(t, "c").o); err == nil || !strings.Contains(err.Error(), "key_hash") || !strings.Contains(err.Error(), "--secret-file") {
+		t.Errorf("New() = %v, want an error that says what to do", err)
+	}
+	n := ofCluster(t, "")
+	if err := n.firstHashKey(); err != nil {
+		t.Errorf("without a cluster: %v", err)
+	}
+	first := n.hashKey()
+	if err := n.o.Dir.SetCluster("c", 8); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.hashKey(); len(got) != 32 || !bytes.Equal(got, first) {
+		t.Errorf("a key that cannot be made: %x, want the one before", got)
+	}
+}
+
+// ofCluster returns as much of a node as there is before it is opened.
+func ofCluster(t *testing.T, id string) *Node {
+	t.Helper()
+	dir, err := disk.NewMemory().Open("a")
+	if err == nil && id != "" {
+		err = dir.SetCluster(id, 8)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dir.Close() })
+	return &Node{o: Options{Dir: dir, Shards: 8}, self: "a"}
 }

@@ -2,12 +2,15 @@ package node_test
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/rs/zerolog"
 
 	"shardway/node"
+	"shardway/node/disk"
 )
 
 // A memory of other disks that could not be written stopped the node, though nothing
@@ -46,4 +49,55 @@ func TestMemoryOfDisksThatIsNotWrittenStopsNobody(t *testing.T) {
 		}
 		_ = d.Close()
 	})
+}
+
+// A node that could open no file for a moment, as it started, read nothing of what it
+// had kept of other disks, and wrote nothing of it until its next start: what it was
+// told meanwhile was lost, and what it had been told did not count. It reads it as soon
+// as it can.
+func TestMemoryOfDisksThatCouldNotBeReadIsReadLater(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		log := &lines{}
+		w.tune = func(o *node.Options) { o.Log = zerolog.New(log) }
+		p := w.follower()
+		p.terminate()
+		gone := disk.Known{Server: "z/old", Boot: 7, Nonce: 1, Term: 1, Applied: 2}
+		p.keeps(func(d *disk.Dir, kept []disk.Known) error { return d.KeepKnown(append(kept, gone)) })
+		p.mem.SetReadFault(func(name string) error {
+			if name == "known.json" {
+				return syscall.EMFILE
+			}
+			return nil
+		})
+		p.restart()
+		w.untilSettled("a", "b", "c")
+		p.mem.SetReadFault(nil)
+		w.until("it says that it is written", func() bool { return log.count("memory of other disks written again") == 1 })
+		if n := log.count("memory of other disks cannot be used"); n != 1 {
+			w.t.Errorf("it said %d times that it starts a new one, want once", n)
+		}
+		p.kill()
+		if got := p.keeps(nil); len(got) != 3 || !slices.Contains(got, gone) {
+			w.t.Errorf("it keeps %v, want the two others and what it had kept before", got)
+		}
+	})
+}
+
+// keeps returns what the disk of a node that does not run keeps of others; change may
+// change it.
+func (p *process) keeps(change func(d *disk.Dir, kept []disk.Known) error) []disk.Known {
+	p.w.t.Helper()
+	d, err := p.mem.Open(p.name)
+	if err != nil {
+		p.w.t.Fatal(err)
+	}
+	kept, err := d.Known()
+	if err == nil && change != nil {
+		err = change(d, kept)
+	}
+	if err = errors.Join(err, d.Close()); err != nil {
+		p.w.t.Fatal(err)
+	}
+	return kept
 }

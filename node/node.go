@@ -89,6 +89,9 @@ func New(o Options) (*Node, error) {
 	if id, shards := o.Dir.Cluster(); id != "" && shards != o.Shards {
 		return nil, fmt.Errorf("node: the cluster of this data directory has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", shards, o.Shards, shards)
 	}
+	if err := n.firstHashKey(); err != nil {
+		return nil, err
+	}
 	n.acquaintance = newAcquaintance(n)
 	n.directory.Store(endpoints.New(nil))
 	n.port = peer.New(peer.Options{

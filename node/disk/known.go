@@ -33,6 +33,9 @@ type known struct {
 // damagedKnown is where a known.json goes that cannot be used.
 const damagedKnown = "damaged-" + knownFile
 
+// ErrUnread: nothing is written over a known.json that is there and could not be read.
+var ErrUnread = errors.New("it could not be read, so nothing is written over it: make it readable, or remove it")
+
 func sumOf(disks []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(disks, crc32.MakeTable(crc32.Castagnoli)))
 }
@@ -47,8 +50,9 @@ type stale struct {
 // Known returns what KeepKnown kept last. If that is damaged, the error names
 // the file and what is wrong with it, and the file is put aside: one digit that
 // flipped, a boot or a term too high, would have a healthy disk refused and its node
-// stopped for good. If it only cannot be read, it stays, and KeepKnown writes nothing
-// over it until it has been read.
+// stopped for good. If it only cannot be read (a process without a file descriptor to
+// spare, for one), it stays, and KeepKnown writes nothing over it until Known has read
+// it.
 //
 // To begin anew costs what only this node knew: that a disk is an older image of
 // itself shows until the next start of the cluster by what the other voters keep,
@@ -61,7 +65,7 @@ func (d *Dir) Known() ([]Known, error) {
 	d.unread = err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errLong)
 	switch {
 	case d.unread:
-		return nil, fmt.Errorf("disk: %s cannot be read, and stays as it is: %w: start the node again once it can be, or remove the file", where(d.b, knownFile), err)
+		return nil, fmt.Errorf("disk: %s cannot be read, and stays as it is: %w: %w", where(d.b, knownFile), err, ErrUnread)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	}
@@ -90,8 +94,8 @@ func parseKnown(data []byte) (all []Known, err error) {
 	return all, json.Unmarshal(k.Disks, &all)
 }
 
-// KeepKnown keeps, durably, what is known of other nodes' disks, unless what was kept
-// before could not be read. It waits for the disk and keeps nobody else waiting.
+// KeepKnown keeps, durably, what is known of other nodes' disks. If what was kept
+// before could not be read, it returns ErrUnread. It waits for the disk and keeps nobody else waiting.
 func (d *Dir) KeepKnown(all []Known) error {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
@@ -102,7 +106,7 @@ func (d *Dir) KeepKnown(all []Known) error {
 		return errClosed
 	}
 	if d.unread {
-		return fmt.Errorf("disk: %s could not be read, so nothing is written over it: start the node again once it can be, or remove it first", where(d.b, knownFile))
+		return fmt.Errorf("disk: %s: %w", where(d.b, knownFile), ErrUnread)
 	}
 	disks, err := json.Marshal(all)
 	if err != nil {

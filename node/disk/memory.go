@@ -25,6 +25,7 @@ type Memory struct {
 	fault atomic.Pointer[Fault]
 	// fileFault is that of the other files.
 	fileFault atomic.Pointer[Fault]
+	readFault atomic.Pointer[Fault]
 }
 
 var _ backend = (*Memory)(nil)
@@ -74,6 +75,16 @@ func (m *Memory) SetFault(f Fault) {
 	m.fault.Store(&f)
 }
 
+// SetReadFault makes every read of a file beside the stores ask f, by its name, first;
+// nil ends that.
+func (m *Memory) SetReadFault(f Fault) {
+	if f == nil {
+		m.readFault.Store(nil)
+		return
+	}
+	m.readFault.Store(&f)
+}
+
 // SetFileFault makes every write of a file beside the stores ask f, by its name,
 // first; nil ends that.
 func (m *Memory) SetFileFault(f Fault) {
@@ -85,6 +96,11 @@ func (m *Memory) SetFileFault(f Fault) {
 }
 
 func (m *Memory) read(name string) ([]byte, error) {
+	if f := m.readFault.Load(); f != nil {
+		if err := (*f)(name); err != nil {
+			return nil, err
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	data, ok := m.files[name]

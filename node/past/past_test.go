@@ -136,3 +136,41 @@ func TestOneNodeDoesNotPushOutTheOthers(t *testing.T) {
 		t.Errorf("%d disks known, want %d", n, 2+past.MostOfOne)
 	}
 }
+
+// What was kept and is read late counts as if it had been read first: it is added, and a
+// process that passed meanwhile and has an older image of its disk does not any more.
+func TestWhatIsRecalledCountsAsIfItHadBeenKnownFirst(t *testing.T) {
+	table := past.New(nil)
+	for _, s := range []past.Statement{
+		{Server: "b/x", Boot: 6, Nonce: 60, Term: 9, Last: 40, Applied: 20},
+		{Server: "c/x", Boot: 2, Nonce: 21, Term: 3, Last: 40, Applied: 20},
+		{Server: "d/x", Boot: 1, Nonce: 10, Term: 3, Last: 40, Applied: 20},
+	} {
+		if err := table.Learn(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table.Recall([]disk.Known{
+		{Server: "b/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30},
+		{Server: "c/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30},
+		{Server: "e/x", Boot: 1, Nonce: 11},
+	})
+	for server, want := range map[string]disk.Known{
+		"b/x": {Server: "b/x", Boot: 6, Nonce: 60, Term: 9, Applied: 30},
+		"c/x": {Server: "c/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30},
+		"d/x": {Server: "d/x", Boot: 1, Nonce: 10, Term: 3, Applied: 20},
+		"e/x": {Server: "e/x", Boot: 1, Nonce: 11},
+	} {
+		if got := table.Of(server); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	if err := table.Judge(past.Statement{Server: "c/x", Boot: 2, Nonce: 21, Term: 9, Last: 40}); err == nil {
+		t.Error("the older image of c's disk passes still")
+	}
+	select {
+	case <-table.Changed():
+	default:
+		t.Error("nobody is told that there is something to keep")
+	}
+}

@@ -96,6 +96,25 @@ func (t *Table) Learn(s Statement) error {
 	return nil
 }
 
+// Recall takes what was kept and could not be read before: as if the Table had begun
+// with it, and had learnt after that what it knows. A process that passed until now may
+// turn out to have an older image of its disk.
+func (t *Table) Recall(kept []disk.Known) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range kept {
+		now, ok := t.known[k.Server]
+		if ok && Check(k, Statement{Server: now.Server, Boot: now.Boot, Nonce: now.Nonce, Term: now.Term, Applied: now.Applied, Last: ^uint64(0)}) == nil {
+			if k.Nonce != now.Nonce {
+				k.Nonce = now.Nonce
+			}
+			k.Boot, k.Term, k.Applied = max(k.Boot, now.Boot), max(k.Term, now.Term), max(k.Applied, now.Applied)
+		}
+		t.put(k)
+	}
+	t.tell()
+}
+
 // Term takes the Raft term that a server states in a message of Raft's, if it is
 // known at all.
 func (t *Table) Term(server string, term uint64) {
