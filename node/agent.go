@@ -35,6 +35,7 @@ type agent struct {
 	answers chan ack.Answer // unbuffered; link gives up with ctx
 	wake    chan struct{}   // hint: beat at once
 	machine *ack.Agent
+	hooking *hooking // nil: the app is not told what it holds
 
 	leaving atomic.Bool // this node wants to own nothing
 	goodbye atomic.Bool // it is to admit and run nothing any more, and to say so
@@ -56,6 +57,12 @@ var _ ack.Gate = (*agent)(nil)
 func (a *agent) run(ctx context.Context) {
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
+	var results <-chan ack.HookResult
+	var told <-chan struct{}
+	if h := a.hooking; h != nil {
+		h.ctx, results, told = ctx, h.results, h.told
+		defer h.calls.Wait()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,6 +75,11 @@ func (a *agent) run(ctx context.Context) {
 			a.machine.BeatNow()
 		case ans := <-a.answers:
 			a.answer(ans)
+		case r := <-results:
+			a.hooking.ended(r.Seq)
+			a.machine.Called(r)
+		case <-told:
+			a.hooking.each(a.machine.NotAcquired)
 		}
 		a.look()
 	}

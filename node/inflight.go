@@ -60,6 +60,17 @@ func (f *inflight) await(mayRun func(shardmap.Shard) bool) int {
 	return n
 }
 
+// awaitShard counts the requests for s. If there are any, zero gets a token when they
+// may have ended.
+func (f *inflight) awaitShard(s shardmap.Shard) int {
+	n := int(f.shards[s].n.Load())
+	if n == 0 {
+		return 0
+	}
+	f.draining.Store(true)
+	return int(f.shards[s].n.Load())
+}
+
 // running counts the requests for shards that may not run here.
 func (f *inflight) running(mayRun func(shardmap.Shard) bool) int {
 	total := 0

@@ -181,10 +181,16 @@ func (n *Node) newAgent() {
 		leader: func() string { return n.raft.Leader() }, local: n.deliverLocal, answers: a.answers, broke: n.suspects.broke,
 		out: make(chan ack.Heartbeat, 1),
 	}
+	var hooks *ack.HookOptions
+	if n.o.Hooks != nil && !n.o.Gateway {
+		a.hooking = newHooking(n.o.Hooks, n.router.running)
+		n.router.notAcquired = a.hooking.tell
+		hooks = &ack.HookOptions{App: a.hooking, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
+	}
 	a.machine = ack.NewAgent(ack.AgentOptions{
 		Node: n.self, Server: n.server, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
-		Gateway: n.o.Gateway,
-		Gate:    a, Term: func() uint64 { return n.raft.Term() }, Send: n.link.send, Raise: n.raise,
+		Gateway: n.o.Gateway, Hooks: hooks,
+		Gate: a, Term: func() uint64 { return n.raft.Term() }, Send: n.link.send, Raise: n.raise,
 	}, n.o.Clock.Precise())
 }
 

@@ -84,6 +84,12 @@ type Options struct {
 	// though the node is to end: the process has to, for nobody can stop a handler. It
 	// may be told so again.
 	Overdue func(why error)
+	// Hooks tell the app which shards it holds: none is served before the app has
+	// acquired it, and none moves before it has released it or ReleaseTimeout, at most
+	// ack.MaxReleaseTimeout, has passed. AcquireTimeout bounds each attempt to acquire.
+	// Nil: the app is not told, and a shard is served as soon as it is this node's.
+	Hooks                          Hooks
+	ReleaseTimeout, AcquireTimeout time.Duration
 	// CheckApp checks the app once; nil with a Gateway, and for an app in this process.
 	CheckApp func(ctx context.Context) error
 

@@ -25,6 +25,8 @@ type router struct {
 	lease   atomic.Int64              // until when, by the clock; zero without one
 	running *inflight
 	absence *absence
+	// notAcquired is told what the app says it does not hold; nil: it is not asked.
+	notAcquired func(s shardmap.Shard, epoch shardmap.Epoch)
 
 	mu struct {
 		sync.Mutex
@@ -78,6 +80,8 @@ func routed(r ack.Route) proxy.Route {
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving}
 	case ack.HeldOrphaned:
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonOrphaned}
+	case ack.HeldAcquiring:
+		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonAcquiring}
 	case ack.HeldNoMap:
 	}
 	return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonNoMap}

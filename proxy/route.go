@@ -41,6 +41,9 @@ const (
 	ReasonPaused
 	// ReasonNoLease means that this node owns the shard and has no lease.
 	ReasonNoLease
+	// ReasonAcquiring means that the app behind this node has not acquired the shard
+	// yet: it is told to before its first request.
+	ReasonAcquiring
 	// ReasonRefused means that the owner refused for now. Routes never have it;
 	// requests that wait after a 421 are counted under it.
 	ReasonRefused
@@ -64,6 +67,8 @@ func (r Reason) String() string {
 		return "paused"
 	case ReasonNoLease:
 		return "no-lease"
+	case ReasonAcquiring:
+		return "acquiring"
 	case ReasonRefused:
 		return "refused"
 	case ReasonUnreachable:

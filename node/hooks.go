@@ -1,0 +1,95 @@
+package node
+
+import (
+	"context"
+	"sync"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// Hooks carry calls to the app. Do makes one attempt and returns what came of it, not
+// before nothing of it runs any more as far as this process can tell: of an app in
+// another process that is when its connection is closed. ctx ends after the call's
+// Timeout, and as soon as the call is to be cut. The result's Seq need not be set. Do
+// is called from several goroutines at once.
+type Hooks interface {
+	Do(ctx context.Context, call ack.HookCall) ack.HookResult
+}
+
+// hooking runs the calls that the machine decides on, each in a goroutine of its own.
+// The agent's goroutine owns it, but for what is under mu.
+type hooking struct {
+	hooks   Hooks
+	running *inflight
+	ctx     context.Context // the agent's run; set before the first call
+	under   map[uint64]context.CancelFunc
+	calls   sync.WaitGroup
+	// results have what came of calls; whoever sends one gives up with ctx.
+	results chan ack.HookResult
+	told    chan struct{} // hint: there is something under mu
+	mu      struct {
+		sync.Mutex
+		notAcquired map[shardmap.Shard]shardmap.Epoch // what the app says it does not hold
+	}
+}
+
+var _ ack.App = (*hooking)(nil)
+
+func newHooking(h Hooks, running *inflight) *hooking {
+	k := &hooking{
+		hooks: h, running: running, ctx: context.Background(), under: map[uint64]context.CancelFunc{},
+		results: make(chan ack.HookResult), told: make(chan struct{}, 1),
+	}
+	k.mu.notAcquired = map[shardmap.Shard]shardmap.Epoch{}
+	return k
+}
+
+// Call begins a call.
+func (h *hooking) Call(c ack.HookCall) {
+	ctx, cancel := context.WithTimeout(h.ctx, c.Timeout)
+	h.under[c.Seq] = cancel
+	run := h.ctx
+	h.calls.Go(func() {
+		defer cancel()
+		r := h.hooks.Do(ctx, c)
+		r.Seq = c.Seq
+		select {
+		case h.results <- r:
+		case <-run.Done():
+		}
+	})
+}
+
+// CutCall ends a call; its result follows.
+func (h *hooking) CutCall(seq uint64) {
+	if cancel := h.under[seq]; cancel != nil {
+		cancel()
+	}
+}
+
+// Busy counts what runs for a shard. If anything does, the end of the last leads to a
+// look.
+func (h *hooking) Busy(s shardmap.Shard) int { return h.running.awaitShard(s) }
+
+// ended notes that nothing of a call runs any more.
+func (h *hooking) ended(seq uint64) { delete(h.under, seq) }
+
+// tell notes, from any goroutine, that the app says it does not hold a shard under the
+// ownership epoch that a request came with.
+func (h *hooking) tell(s shardmap.Shard, epoch shardmap.Epoch) {
+	h.mu.Lock()
+	h.mu.notAcquired[s] = max(epoch, h.mu.notAcquired[s])
+	h.mu.Unlock()
+	hint(h.told)
+}
+
+// each passes on what was told since the last time.
+func (h *hooking) each(do func(shardmap.Shard, shardmap.Epoch)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s, epoch := range h.mu.notAcquired {
+		do(s, epoch)
+	}
+	clear(h.mu.notAcquired)
+}

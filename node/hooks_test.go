@@ -1,0 +1,220 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// ledger is what the apps of a test were told, all of them: who holds what, and what
+// must not have happened.
+type ledger struct {
+	mu    sync.Mutex
+	held  map[shardmap.Shard]string // the app that has a shard
+	told  map[ack.HookKind]int
+	again int
+	wrong []error
+}
+
+func newLedger() *ledger {
+	return &ledger{held: map[shardmap.Shard]string{}, told: map[ack.HookKind]int{}}
+}
+
+func (l *ledger) count(k ack.HookKind) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told[k]
+}
+
+func (l *ledger) agains() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.again
+}
+
+func (l *ledger) holder(s shardmap.Shard) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[s]
+}
+
+// appOf is the app of one node. Its hooks take a while.
+type appOf struct {
+	l    *ledger
+	node string
+	// ill is what its calls come to, if not nil.
+	ill func(ctx context.Context, c ack.HookCall) error
+}
+
+func (a appOf) Do(ctx context.Context, c ack.HookCall) ack.HookResult {
+	if a.ill != nil {
+		if err := a.ill(ctx, c); err != nil {
+			return ack.HookResult{Err: err}
+		}
+	}
+	select {
+	case <-time.After(20 * time.Millisecond):
+	case <-ctx.Done():
+		return ack.HookResult{Err: ctx.Err()}
+	}
+	a.l.mu.Lock()
+	defer a.l.mu.Unlock()
+	for _, s := range c.Shards {
+		a.l.told[c.Kind]++
+		switch c.Kind {
+		case ack.HookAcquire:
+			if who := a.l.held[s.Shard]; who != "" && who != a.node {
+				a.l.wrong = append(a.l.wrong, fmt.Errorf("%s acquires shard %d, which %s holds", a.node, s.Shard, who))
+			}
+			a.l.held[s.Shard] = a.node
+			if s.Again {
+				a.l.again++
+			}
+		case ack.HookRelease, ack.HookLost:
+			if a.l.held[s.Shard] == a.node {
+				delete(a.l.held, s.Shard)
+			}
+		}
+	}
+	return ack.HookResult{}
+}
+
+// hooked gives every node an app that says what it does to l.
+func (w *world) hooked(l *ledger, ill func(node string) func(context.Context, ack.HookCall) error) {
+	w.tune = func(o *node.Options) {
+		a := appOf{l: l, node: o.Dir.Node()}
+		if ill != nil {
+			a.ill = ill(a.node)
+		}
+		o.Hooks, o.ReleaseTimeout, o.AcquireTimeout = a, 4*time.Second, time.Minute
+	}
+	check := w.moment
+	w.moment = func() {
+		w.onlyHeld(l)
+		check()
+	}
+}
+
+// onlyHeld fails if a node admits for a shard that its app does not hold.
+func (w *world) onlyHeld(l *ledger) {
+	for _, p := range w.running() {
+		if !p.started() {
+			continue
+		}
+		for s := range shardmap.Shard(shards) {
+			if epoch, ok := p.node.Admits(s); ok && l.holder(s) != p.name {
+				w.t.Fatalf("%s admits shard %d of epoch %d, which %q holds", p.name, s, epoch, l.holder(s))
+			}
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, err := range l.wrong {
+		w.t.Fatal(err)
+	}
+}
+
+// allServed reports that every shard is admitted by somebody.
+func (w *world) allServed() bool {
+	for s := range shardmap.Shard(shards) {
+		served := false
+		for _, p := range w.running() {
+			if p.started() {
+				_, ok := p.node.Admits(s)
+				served = served || ok
+			}
+		}
+		if !served {
+			return false
+		}
+	}
+	return true
+}
+
+// A join, a stop and a return move shards: each is released by its old app before its
+// new one acquires it, and none is served in between.
+func TestShardsAreReleasedBeforeTheyAreAcquired(t *testing.T) {
+	bubble(t, func(w *world) {
+		l := newLedger()
+		w.hooked(l, nil)
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
+		w.until("every shard is served", w.allServed)
+		if n := l.count(ack.HookRelease); n == 0 || l.count(ack.HookLost) > 0 {
+			t.Errorf("%d shards released, %d lost: want each that moved released", n, l.count(ack.HookLost))
+		}
+		before := l.count(ack.HookRelease)
+		w.all["c"].terminate()
+		w.untilSettled("a", "b")
+		w.until("every shard is served", w.allServed)
+		if n := l.count(ack.HookRelease) - before; n != shards/3 || l.count(ack.HookLost) > 0 {
+			t.Errorf("c has released %d shards and %d were lost, want %d and 0", n, l.count(ack.HookLost), shards/3)
+		}
+	})
+}
+
+// An app that refuses to release, hangs or answers with errors does not stop a map
+// change: its node acknowledges after release-timeout, and is not dropped for that.
+func TestReleaseThatFailsDoesNotStopTheMap(t *testing.T) {
+	bubble(t, func(w *world) {
+		l := newLedger()
+		w.hooked(l, func(name string) func(context.Context, ack.HookCall) error {
+			return func(ctx context.Context, c ack.HookCall) error {
+				switch {
+				case c.Kind == ack.HookLost: // whoever takes the shard writes to the ledger what it finds
+					return nil
+				case c.Kind != ack.HookRelease:
+					return nil
+				case name == "a":
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return errors.New("500")
+			}
+		})
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
+		w.until("every shard is served", w.allServed)
+		if n := l.count(ack.HookRelease); n > 0 {
+			t.Errorf("%d shards released, want 0", n)
+		}
+		for _, p := range w.running() {
+			for _, name := range w.names {
+				if d, ok := p.node.State().Drop(shardmap.NodeID(name)); ok {
+					t.Errorf("%s was dropped: %s", name, d.Cause)
+				}
+			}
+		}
+	})
+}
+
+// A node whose process was killed finds its app as it left it: it acquires everything
+// again, and says so. Nobody is served before.
+func TestRestartedNodeAcquiresAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		l := newLedger()
+		w.hooked(l, nil)
+		w.start("a")
+		w.untilSettled("a")
+		w.until("every shard is served", w.allServed)
+		w.all["a"].kill()
+		before := l.agains()
+		w.all["a"].restart()
+		w.untilSettled("a")
+		w.until("every shard is served", w.allServed)
+		if again := l.agains() - before; again != shards {
+			t.Errorf("%d shards acquired again, want %d", again, shards)
+		}
+	})
+}
