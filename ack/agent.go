@@ -32,8 +32,8 @@ type Gate interface {
 	Cut(why Cutting, may func(shardmap.Shard) bool)
 }
 
-// AgentOptions are the fixed facts of a process. None may be missing but Gateway and
-// Hooks.
+// AgentOptions are the fixed facts of a process. None may be missing but Gateway, Zone
+// and Hooks.
 type AgentOptions struct {
 	Node shardmap.NodeID
 	// Server is the Raft server id, node/disk.
@@ -46,6 +46,8 @@ type AgentOptions struct {
 	Gateway bool
 	// Hooks tell the app which shards it holds. Nil: it is not told.
 	Hooks *HookOptions
+	// Zone is where the node stands, up to 64 bytes; empty: nowhere.
+	Zone string
 
 	Gate Gate
 	// Term reads the node's Raft term anew at each call.
@@ -305,7 +307,7 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 		Level: a.follower.State().Level(), Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
-		Weight: s.Weight, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway,
+		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway,
 		Release: a.releases(),
 	})
 }

@@ -16,6 +16,7 @@ const (
 	kindCommit
 	kindTiming
 	kindLevel
+	kindPolicy
 )
 
 const (
@@ -112,7 +113,7 @@ func encodeCommit(at Level, c commit) []byte {
 	return w.b
 }
 
-// decodeCommand returns a birth, a proposal, a commit, a retiming or a raising, and
+// decodeCommand returns a birth, a proposal, a commit, a retiming, a raising or an amending, and
 // the level that it was written at.
 func decodeCommand(b []byte) (any, Level, error) {
 	r := reader{b: b}
@@ -139,6 +140,8 @@ func decodeCommand(b []byte) (any, Level, error) {
 		c = retiming{term: r.uint(0, maxUint), replaces: r.uint(0, maxUint), timing: r.timing()}
 	case kindLevel:
 		c = raising{term: r.uint(0, maxUint), level: Level(r.uint(1, maxLevel))}
+	case kindPolicy:
+		c = r.amending()
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}

@@ -31,6 +31,9 @@ func (l *Leader) heard(now time.Duration, m Heard) (Answer, bool) {
 		n.reset(now, m.Boot)
 		n.stranger = m.Echo == Echo{}
 	}
+	if !n.heard() || n.beat.Zone != m.Zone {
+		l.zoned++
+	}
 	n.beat, n.from, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now
 	n.evidence, n.unknownGone, n.removed = 0, false, false
 	l.echoed(now, n)

@@ -37,8 +37,9 @@ type Heartbeat struct {
 	// Every is the time between two heartbeats of the node, to the millisecond: a
 	// timing must fit it.
 	Every time.Duration
-	// Weight is the node's share in the map.
+	// Weight is the node's share in the map, Zone where it stands; empty: nowhere.
 	Weight uint32
+	Zone   string
 	// Release is by how much longer its acknowledgements may take because of its app's
 	// hooks, to the millisecond; zero without them.
 	Release time.Duration
@@ -115,6 +116,7 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds())} {
 		w.uint(v)
 	}
+	w.text(h.Zone)
 	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway))
 	return w.b, nil
 }
@@ -128,7 +130,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
 		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
 		Every: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
-		Release: time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
+		Release: time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond, Zone: r.text(0, maxText),
 	}
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")

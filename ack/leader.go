@@ -50,6 +50,11 @@ type Leader struct {
 	eligibleNow []shardmap.Member
 	stepped     time.Duration // the last step
 	retimed     time.Duration // when the timing in force was first seen; before: the election
+	line        []asked       // changes of the policy that wait
+	asks        uint64        // how many were asked for
+	amending    bool          // one is on its way into the log
+	pausedAt    time.Duration // when the pause in force was first seen; before: the election
+	zoned       uint64        // counts what was heard anew of zones
 	out         []Effect
 }
 
@@ -57,7 +62,7 @@ type Leader struct {
 // barrier at once, again when Raft refuses it, and tells when one was applied.
 func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	l := &Leader{
-		o: o, elected: now, retimed: now, state: o.State, inherited: o.State.Committed(), wantSince: -1, committed: now, stepped: now,
+		o: o, elected: now, retimed: now, pausedAt: now, state: o.State, inherited: o.State.Committed(), wantSince: -1, committed: now, stepped: now,
 		grants:    newGrantor(o.Server),
 		nodes:     map[shardmap.NodeID]*member{},
 		droppedAt: map[shardmap.NodeID]time.Duration{},
@@ -92,7 +97,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.resumeAt = now // whoever was asked to lead in its place has not done so yet
 	case SubmitFailed:
 		// A pause, because the next try may fail as fast as this one.
-		l.submitting, l.committing, l.resumeAt = false, 0, now+l.o.Pace.Heartbeat
+		l.submitting, l.amending, l.committing, l.resumeAt = false, false, 0, now+l.o.Pace.Heartbeat
 	case Voters:
 		l.grants.voters = slices.Clone(m.Servers)
 	case Evidence:
@@ -165,6 +170,7 @@ func (l *Leader) applied(now time.Duration, s *State) {
 		l.retimed = now
 	}
 	l.t = l.waits(now)
+	l.amended(now, old)
 	if s.Last().Epoch() != old.Last().Epoch() {
 		l.began = now
 		for _, id := range slices.Sorted(maps.Keys(s.drops)) {

@@ -78,10 +78,12 @@ type (
 		Answer
 	}
 	// Submit puts an entry into the log, then a barrier that nobody waits for
-	// (rule 9). Commit tells a commit from a proposal.
+	// (rule 9). Commit tells a commit from a proposal, Asked a change of the policy
+	// from both: it is the number that Amend returned, zero for the end of a pause.
 	Submit struct {
 		Entry  []byte
 		Commit bool
+		Asked  uint64
 	}
 	// Barrier has Raft apply all that earlier leaders committed, and makes the
 	// cluster if the log has none yet. It is answered by BarrierApplied or

@@ -27,7 +27,7 @@ func (l *Leader) reconcile(now time.Duration) {
 		}
 		return
 	}
-	if !l.state.Born() || !l.watch(now) {
+	if !l.state.Born() || !l.watch(now) || l.amend(now) {
 		return
 	}
 	want, reason := l.want(now)
@@ -68,6 +68,8 @@ func (l *Leader) want(now time.Duration) (*shardmap.Map, string) {
 type assignment struct {
 	members    []shardmap.Member
 	base, last *shardmap.Map
+	policy     *Policy
+	zoned      uint64
 	want       *shardmap.Map
 	sameAsLast bool
 }
@@ -76,15 +78,18 @@ type assignment struct {
 // Without members the last one stays (rule 10), also if it is only proposed: the
 // map that routes may name somebody whom it drops, who must not come back.
 func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
-	base, last := l.state.Committed(), l.state.Last()
-	if a := l.memo; a.want != nil && a.base == base && a.last == last && slices.Equal(a.members, members) {
+	base, last, policy := l.state.Committed(), l.state.Last(), l.state.Policy()
+	if a := l.memo; a.want != nil && a.base == base && a.last == last && a.policy == policy && a.zoned == l.zoned && slices.Equal(a.members, members) {
 		return a.want, a.sameAsLast
 	}
 	want := last
 	if len(members) > 0 {
-		want = shardmap.Assign(base, members, shardmap.Policy{})
+		want = shardmap.Assign(base, members, policy.assign(l.zones()))
 	}
-	l.memo = assignment{members: slices.Clone(members), base: base, last: last, want: want, sameAsLast: want.SameAs(last)}
+	l.memo = assignment{
+		members: slices.Clone(members), base: base, last: last, policy: policy, zoned: l.zoned,
+		want: want, sameAsLast: want.SameAs(last),
+	}
 	return want, l.memo.sameAsLast
 }
 
@@ -105,6 +110,8 @@ func (l *Leader) why(now time.Duration, want *shardmap.Map) string {
 			return "leave"
 		case n.beat.Unhealthy:
 			return "app-unhealthy"
+		case l.state.Policy().Drained[m.ID]:
+			return "drain"
 		default:
 			return CauseSilent.String()
 		}
@@ -113,6 +120,9 @@ func (l *Leader) why(now time.Duration, want *shardmap.Map) string {
 		if !last.Has(m.ID) {
 			return "join"
 		}
+	}
+	if slices.Equal(want.Members(), last.Members()) {
+		return "policy" // a pin, a cordon or the end of a pause
 	}
 	return "weight"
 }
@@ -143,6 +153,9 @@ func (l *Leader) members(now time.Duration) []shardmap.Member {
 // eligible reports whether the node may be in the next map.
 func (l *Leader) eligible(now time.Duration, n *member) bool {
 	if n.removed || n.beat.Unhealthy || n.beat.Leaving || n.beat.Goodbye || n.beat.Gateway || n.crashed() || l.failing(now, n) != 0 {
+		return false
+	}
+	if l.state.Policy().Drained[n.id] {
 		return false
 	}
 	d, _ := l.state.Drop(n.id)
@@ -266,7 +279,8 @@ func (l *Leader) propose(now time.Duration, want *shardmap.Map, reason string) {
 }
 
 // leftOut returns whom want drops, with the cause: members of the map that
-// routes or of the last proposal that neither leave nor have a sick app.
+// routes or of the last proposal that neither leave, nor have a sick app, nor are
+// drained.
 func (l *Leader) leftOut(now time.Duration, want *shardmap.Map) map[shardmap.NodeID]Cause {
 	out := map[shardmap.NodeID]Cause{}
 	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Last().Members()) {
@@ -283,7 +297,8 @@ func (l *Leader) leftOut(now time.Duration, want *shardmap.Map) map[shardmap.Nod
 			// its epoch is what the node has to acknowledge.
 		case n.crashed():
 			out[m.ID] = CauseCrashed
-		case n.silent(now, l.o.Pace) || !n.heard():
+		case n.heard() && n.silent(now, l.o.Pace), now-l.elected >= l.t.DeadAfter && !n.heard():
+			// One that is drained is left out before it is known whether it is silent.
 			out[m.ID] = CauseSilent
 		}
 	}

@@ -30,7 +30,7 @@ func (p *proc) initAgent() {
 	p.table = p.routing.State()
 	p.looked = true
 	p.machine = ack.NewAgent(ack.AgentOptions{
-		Node: p.h.id, Server: p.disk.server, Boot: p.disk.boot, Nonce: p.nonce, Pace: p.w.pace, Timing: p.h.flags, Gateway: p.h.gateway, Hooks: p.hookOptions(),
+		Node: p.h.id, Server: p.disk.server, Boot: p.disk.boot, Nonce: p.nonce, Pace: p.w.pace, Timing: p.h.flags, Gateway: p.h.gateway, Zone: p.h.zone(), Hooks: p.hookOptions(),
 		Gate: p, Term: func() uint64 { return p.disk.term }, Send: p.send, Raise: p.raise,
 	}, 0)
 }

@@ -40,6 +40,7 @@ type coverage struct {
 	demoted, expelled, leftLeaders, letGo    int
 	births, lateBirths, failedBirths         int
 	retimedElections, retimedHalves          int
+	amends, amended, pausesOver              int
 	twins                                    [2]int
 	rollbacks, excusedCopies, forgedNames    int
 	stuck                                    [8]int
@@ -148,6 +149,9 @@ func (c *coverage) counters() []counter {
 		{"changes of timing refused for being too soon", &c.tooSoon, false},
 		{"timings changed during elections", &c.retimedElections, false},
 		{"timings changed on both sides of a partition", &c.retimedHalves, true},
+		{"changes of the policy put in line", &c.amends, false},
+		{"changes of the policy", &c.amended, false},
+		{"pauses that ended", &c.pausesOver, false},
 		{"refusals forged", &c.forged, false},
 		{"takings by a forged refusal", &c.forgedTakings, true},
 		{"removals", &c.removed, false},
@@ -202,7 +206,7 @@ func (c *coverage) figures() []figure {
 	}
 	f = append(f, named("taken by ", c.takings, "acknowledged", "silence", "evidence", "refusal", "goodbye", "new-boot", "removed")...)
 	f = append(f, named("dropped: ", c.drops, "silent", "crashed", "missed-ack", "behind", "removed")...)
-	f = append(f, named("round: ", c.rounds, "new leader", "found an open proposal", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight")...)
+	f = append(f, named("round: ", c.rounds, "new leader", "found an open proposal", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight", "drain", "policy")...)
 	f = append(f, named("app told: ", c.calls, "release", "acquire", "lost")...)
 	f = append(f, named("step down: ", c.stepDowns, "barrier not applied within dead-after", "nobody acknowledged")...)
 	return f

@@ -54,6 +54,7 @@ func kinds(list string) []weighted {
 		"two-gone": faultTwoGone, "retime-elect": faultRetimeElect, "retime-halves": faultRetimeHalves,
 		"app-restart": faultAppRestart, "app-ill": faultAppIll,
 		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-fence": faultRetimeFence,
+		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 	}
 	var out []weighted
 	for item := range strings.SplitSeq(list, ", ") {
@@ -290,6 +291,7 @@ func (w *world) heal() {
 		}
 		w.keepUp(h)
 	}
+	w.operate()
 }
 
 // keepUp starts a process again whenever it has ended.

@@ -211,7 +211,7 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:
-			l.submit(e)
+			l.submit(e, m)
 		case ack.Barrier:
 			l.issueBarrier()
 		case ack.StepDown:
@@ -243,9 +243,9 @@ func (l *leading) reply(to *host, nonce uint64, a ack.Answer) {
 
 // submit gives an entry to Raft, sometimes so late that the leadership is over,
 // or that the next one of the same process has begun.
-func (l *leading) submit(e ack.Submit) {
+func (l *leading) submit(e ack.Submit, m ack.Message) {
 	w, p := l.p.w, l.p
-	entry := slices.Clone(e.Entry)
+	entry, policed := slices.Clone(e.Entry), l.policed(e, m)
 	d := w.span(0, time.Millisecond)
 	if w.perMille(w.lateSubmit) {
 		d = w.span(5*time.Millisecond, 2500*time.Millisecond)
@@ -253,7 +253,7 @@ func (l *leading) submit(e ack.Submit) {
 	}
 	w.after(d, p, func() {
 		if p.takes() && !w.perMille(w.lateSubmit/4) {
-			i := p.appendEntry(&logEntry{data: entry, commit: e.Commit})
+			i := p.appendEntry(&logEntry{data: entry, commit: e.Commit, byOperator: e.Asked > 0, policed: policed})
 			w.logf("%s appends %s at %d", p.h.id, map[bool]string{true: "a commit", false: "a proposal"}[e.Commit], i)
 			return
 		}

@@ -15,7 +15,9 @@ type logEntry struct {
 	data []byte
 	conf *simConf
 
-	commit bool // data is a commit
+	commit     bool // data is a commit
+	byOperator bool // or a change of the policy that somebody asked for
+	policed
 }
 
 // simConf is a configuration: server ids, sorted.
@@ -383,7 +385,7 @@ func (w *world) stateAfter(s *ack.State, i uint64, e *logEntry) *ack.State {
 		return s
 	}
 	w.applied[key] = next
-	w.sawState(s, next, outcome, e.commit)
+	w.sawState(s, next, outcome, e)
 	return next
 }
 

@@ -49,7 +49,7 @@ func mixes() []*simMix {
 	short, long := [2]time.Duration{0, 300 * time.Millisecond}, [2]time.Duration{0, 1500 * time.Millisecond}
 	everything := "kill 10, wipe 3, pause 10, isolate 6, one-way 6, halves 4, bridge 3, pair 4, noise 5, stall 5, no-log 4, elect 6, depose 6, storm 3, " +
 		"forge 4, leave 6, sick 3, remove 2, hold 4, slow-cut 3, deaf 4, compact 5, join 4, retime 6, " +
-		"disk 5, power 4, outage 1, split 4, demote 3, expel 2, reconfigure 2, trail 3"
+		"disk 5, power 4, outage 1, split 4, demote 3, expel 2, reconfigure 2, trail 3, policy 5"
 	return []*simMix{
 		{
 			name: "everything", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{3, 10}, gaps: long, stuck: 250, lateSubmit: 30, astray: 10,
@@ -82,6 +82,10 @@ func mixes() []*simMix {
 		{
 			name: "timings", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 9}, gaps: [2]time.Duration{0, 4 * time.Second}, stuck: 100, lateSubmit: 100,
 			kinds: kinds("retime 6, retime-cut 6, retime-lost 4, retime-fence 2, retime-elect 4, retime-halves 4, isolate 4, depose 4, elect 4, forge 3, pause 3, kill 3, compact 3, stall 2, sick 2, join 1"),
+		},
+		{
+			name: "policies", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{4, 16}, gaps: long, stuck: 150, lateSubmit: 100, astray: 10,
+			kinds: kinds("policy 14, policy-elect 6, pause-loss 3, kill 4, leave 4, sick 3, isolate 3, depose 4, elect 4, hold 3, one-way 2, deaf 2, compact 4, join 3, pause 2, weight 2, remove 2, wipe 1, retime 1"),
 		},
 		{
 			name: "disks", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{4, 14}, gaps: short, stuck: 100, lateSubmit: 60,

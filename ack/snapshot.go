@@ -44,6 +44,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 		w.bool(d.InForce)
 	}
 	w.previous(s.previous)
+	w.policy(s.policy)
 	return w.b, nil
 }
 
@@ -80,6 +81,7 @@ func DecodeState(b []byte) (*State, error) {
 	if r.err == nil {
 		s.previous = r.previous(s.committed.Len())
 	}
+	s.policy = r.policy()
 	if err := r.end(); err != nil {
 		return nil, err
 	}

@@ -70,13 +70,14 @@ type State struct {
 	index     uint64
 	ignored   uint64
 	level     Level // in force
+	policy    *Policy
 }
 
 // NewState returns the state before the first log entry: no cluster, and a map
 // of one shard that nobody owns, because there is none of zero.
 func NewState() *State {
 	m := shardmap.New(1)
-	return &State{committed: m, last: m, level: MinLevel}
+	return &State{committed: m, last: m, level: MinLevel, policy: &Policy{}}
 }
 
 // Born reports whether the cluster's id and number of shards are known.
@@ -142,6 +143,7 @@ const (
 	OutcomeIgnored
 	OutcomeRetimed
 	OutcomeRaised
+	OutcomeAmended
 )
 
 // Apply returns the state after the entry cmd at the given Raft index and term.
@@ -166,6 +168,8 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 		return n.commit(term, c)
 	case retiming:
 		return n.retimed(term, c)
+	case amending:
+		return n.amended(term, c)
 	case raising:
 		next, outcome, err := n.raised(term, c)
 		if err != nil {

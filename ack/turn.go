@@ -114,5 +114,15 @@ func (t *Turn) Retime(want Timing) (entry []byte, effects []Effect, err error) {
 	return entry, effects, err
 }
 
+// Amend puts changes of the policy in line; see Leader.Amend. The effects, as of Take,
+// may have the Submit already.
+func (t *Turn) Amend(changes []Change) (number uint64, effects []Effect, err error) {
+	t.out = t.out[:0]
+	t.look()
+	number, err = t.leader.Amend(changes)
+	t.step(Tick{})
+	return number, t.out, err
+}
+
 // View returns what the leader knows of every node, ordered by id.
 func (t *Turn) View() []MemberView { return t.leader.View(t.o.Clock()) }

@@ -189,7 +189,7 @@ func (n *Node) newAgent() {
 	}
 	a.machine = ack.NewAgent(ack.AgentOptions{
 		Node: n.self, Server: n.server, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
-		Gateway: n.o.Gateway, Hooks: hooks,
+		Gateway: n.o.Gateway, Zone: n.o.Zone, Hooks: hooks,
 		Gate: a, Term: func() uint64 { return n.raft.Term() }, Send: n.link.send, Raise: n.raise,
 	}, n.o.Clock.Precise())
 }

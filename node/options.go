@@ -31,7 +31,7 @@ type Options struct {
 	// Shards is the number of shards with which a cluster is born, and that an
 	// existing one must have.
 	Shards int
-	// Weight is the node's share, 1 to 1000; Zone its place, for people.
+	// Weight is the node's share, 1 to 1000; Zone its place, for people and pins.
 	Weight uint32
 	Zone   string
 	// Gateway is true for a node without an app: it routes and owns nothing.

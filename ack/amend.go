@@ -1,0 +1,73 @@
+package ack
+
+import (
+	"time"
+
+	"shardway/shardmap"
+)
+
+// asked are changes of the policy that wait for their turn.
+type asked struct {
+	number  uint64
+	changes []Change
+}
+
+// Amend puts changes of the policy in line and returns the number that the Submit of
+// their entry will have; above zero. Like every entry of this leader it waits until
+// the one before it has come to something, so what is proposed next goes by it. The
+// caller sees in the state what came of it. ErrNotYet and ErrPolicyFull refuse it.
+func (l *Leader) Amend(changes []Change) (number uint64, err error) {
+	if !l.barrier || l.grants.revoked || !l.state.Born() {
+		return 0, ErrNotYet
+	}
+	p := l.state.Policy()
+	for _, a := range l.line {
+		p, _ = p.With(p.Since, a.changes)
+	}
+	if _, err := p.With(p.Since, changes); err != nil || len(changes) > maxChanges {
+		return 0, ErrPolicyFull
+	}
+	l.asks++
+	l.line = append(l.line, asked{l.asks, changes})
+	return l.asks, nil
+}
+
+// amend submits what is next in line, and reports whether anything was.
+func (l *Leader) amend(now time.Duration) bool {
+	if p := l.state.Policy(); len(l.line) == 0 && p.Pause > 0 && now-l.pausedAt >= p.Pause {
+		// Nobody asked, so it has no number. Another pause cannot come before it: this
+		// leader puts one after the other, and the entries of others are void.
+		l.line = append(l.line, asked{changes: []Change{{Kind: ChangeResume}}})
+	}
+	if len(l.line) == 0 {
+		return false
+	}
+	next := l.line[0]
+	l.line = l.line[1:]
+	l.submitting, l.amending, l.submitted = true, true, now
+	l.emit(Submit{Entry: encodeAmending(l.state.Level(), amending{term: l.o.Term, changes: next.changes}), Asked: next.number})
+	return true
+}
+
+// amended looks at the policy of a newer state.
+func (l *Leader) amended(now time.Duration, old *State) {
+	was, is := old.Policy(), l.state.Policy()
+	if is.PausedBy != was.PausedBy {
+		l.pausedAt = now
+	}
+	if l.amending && is.Since != was.Since {
+		l.submitting, l.amending = false, false
+	}
+}
+
+// zones returns where the nodes that were heard in this term stand. It says the same
+// as long as zoned does.
+func (l *Leader) zones() map[shardmap.NodeID]string {
+	zones := map[shardmap.NodeID]string{}
+	for id, n := range l.nodes {
+		if n.heard() {
+			zones[id] = n.beat.Zone
+		}
+	}
+	return zones
+}

@@ -1,0 +1,53 @@
+package ack_test
+
+// mistakesOfThePolicy are those by which what operators ask would count where it must
+// not, or hold up what must not wait.
+func mistakesOfThePolicy() []mistake {
+	asks := aimed("policy 6, policy-elect 6, depose 2, kill 2").late()
+	drains := aimed("policy 8, kill 1, join 1")
+	return []mistake{
+		{
+			name: "policy: a change of an earlier term counts", mix: asks, caught: "policy|G9",
+			edits: in("policy.go", "term != c.term", "!PLANTED && term != c.term"),
+		},
+		{
+			name: "policy: a change enters the log beside a proposal", mix: drains.late(), caught: "G9",
+			edits: in("round.go", "	// One entry at a time (rule 1): what is on its way decides what comes next.\n", "	if PLANTED && l.state.Born() {\n		l.amend(now)\n	}\n"),
+		},
+		{
+			name: "policy: it grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G",
+			edits: in("heard.go", "	// From the step that submits Commit(p) on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
+		},
+		{
+			name: "policy: a pause holds up a loss", mix: stuckAfter(aimed("pause-loss 4, policy 1")), caught: "progress",
+			edits: in("round.go", "policy.assign(l.zones()))\n", "policy.assign(l.zones()))\n		if PLANTED && policy.Pause > 0 {\n			want = last\n		}\n"),
+		},
+		{
+			name: "policy: a new leader counts a pause from before its election", mix: aimed("policy 8, elect 3"), caught: "policy",
+			edits: in("leader.go", "pausedAt: now,", "pausedAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+		},
+		{
+			name: "policy: a pause asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "policy",
+			edits: in("amend.go", "	if is.PausedBy != was.PausedBy {\n", "	if is.PausedBy != was.PausedBy && !(PLANTED && was.Pause > 0) {\n"),
+		},
+		{
+			name: "policy: who is drained counts as a member, and nobody else is left", mix: drains, caught: "rule 10|panic|progress",
+			edits: in("round.go", "	if l.state.Policy().Drained[n.id] {\n", "	if !PLANTED && l.state.Policy().Drained[n.id] {\n"),
+		},
+		{
+			name: "policy: what is pinned to a zone moves while its node has not been heard", mix: aimed("policy 8, elect 6"), caught: "",
+			edits: in("amend.go", "		if n.heard() {\n", "		if n.heard() || PLANTED {\n"),
+		},
+		{
+			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "",
+			edits: in("snapshot.go", "	w.policy(s.policy)\n", "	w.policy([]*Policy{s.policy, {}}[plantedAs(PLANTED)])\n"),
+		},
+	}
+}
+
+// stuckAfter returns the mix with a node that often stays broken.
+func stuckAfter(m *simMix) *simMix {
+	c := *m
+	c.stuck = 900
+	return &c
+}

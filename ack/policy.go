@@ -1,0 +1,297 @@
+package ack
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// The bounds of a Policy.
+const (
+	// MaxPolicy is the largest encoded Policy, in bytes.
+	MaxPolicy = 64 << 10
+	// MaxPause is the longest pause of planned moves.
+	MaxPause = 7 * 24 * time.Hour
+	// maxChanges is how many changes one entry may have.
+	maxChanges = 1024
+)
+
+// ErrPolicyFull reports that a policy would be larger than MaxPolicy.
+var ErrPolicyFull = errors.New("ack: the policy would take more than 64 KiB")
+
+// Policy is what operators ask of the cluster's maps, beside the map in the replicated
+// state. It decides who may be in the next map, and what that shall be; never who
+// may serve. It does not change: Apply makes a new one. Its maps are shared, do not
+// modify them.
+type Policy struct {
+	// Cordoned, Drained, Weights and Pins are as in shardmap.Policy.
+	Cordoned, Drained map[shardmap.NodeID]bool
+	Weights           map[shardmap.NodeID]uint32
+	Pins              map[shardmap.Shard]shardmap.Pin
+	// Pause is for how long planned moves wait; zero: they do not. Each leader counts
+	// it from when it applied the entry PausedBy, or from its election: no clock is
+	// shared, and no end is early.
+	Pause    time.Duration
+	PausedBy uint64
+	// Since is the index of the entry that changed the policy last.
+	Since uint64
+}
+
+// ChangeKind says what a Change does.
+type ChangeKind uint8
+
+// The kinds, and what each reads of a Change besides.
+const (
+	ChangeCordon   ChangeKind = iota + 1 // Node
+	ChangeDrain                          // Node
+	ChangeUncordon                       // Node: neither cordoned nor drained any more
+	ChangeWeight                         // Node, Weight; zero: its own again
+	ChangePin                            // Shard, Node or Zone
+	ChangeUnpin                          // Shard
+	ChangePause                          // For; it is counted anew
+	ChangeResume
+	ChangeForget // Node: nothing asked of it stands, nor its drop
+)
+
+// Change is a delta of a Policy. Twice the same is the same as once.
+type Change struct {
+	Kind   ChangeKind
+	Node   shardmap.NodeID
+	Weight uint32
+	Shard  shardmap.Shard
+	Zone   string
+	For    time.Duration
+}
+
+// With returns the policy after changes at the given index. ErrPolicyFull says that it
+// would be too large.
+func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
+	n := *p
+	n.Cordoned, n.Drained, n.Weights, n.Pins = maps.Clone(p.Cordoned), maps.Clone(p.Drained), maps.Clone(p.Weights), maps.Clone(p.Pins)
+	for _, c := range changes {
+		n.change(index, c)
+	}
+	n.Since = index
+	w := writer{}
+	w.policy(&n)
+	if len(w.b) > MaxPolicy {
+		return p, ErrPolicyFull
+	}
+	return &n, nil
+}
+
+// change changes p, whose maps are its own.
+func (p *Policy) change(index uint64, c Change) {
+	switch c.Kind {
+	case ChangeCordon:
+		put(&p.Cordoned, c.Node, true)
+	case ChangeDrain:
+		put(&p.Drained, c.Node, true)
+	case ChangeUncordon:
+		delete(p.Cordoned, c.Node)
+		delete(p.Drained, c.Node)
+	case ChangeWeight:
+		if c.Weight > 0 {
+			put(&p.Weights, c.Node, c.Weight)
+		} else {
+			delete(p.Weights, c.Node)
+		}
+	case ChangePin:
+		put(&p.Pins, c.Shard, shardmap.Pin{Node: c.Node, Zone: c.Zone})
+	case ChangeUnpin:
+		delete(p.Pins, c.Shard)
+	case ChangePause:
+		p.Pause, p.PausedBy = c.For, index
+	case ChangeResume:
+		p.Pause, p.PausedBy = 0, 0
+	case ChangeForget:
+		delete(p.Cordoned, c.Node)
+		delete(p.Drained, c.Node)
+		delete(p.Weights, c.Node)
+		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == c.Node })
+	}
+}
+
+func put[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[k] = v
+}
+
+// Lasting returns what outlives the cluster: where shards belong. Who is drained, or
+// what is paused, was asked of nodes that may be gone: the last one left, drained,
+// would leave everything with the dead (rule 10).
+func (p *Policy) Lasting() *Policy {
+	return &Policy{Weights: p.Weights, Pins: p.Pins}
+}
+
+// assign returns p as Assign takes it.
+func (p *Policy) assign(zones map[shardmap.NodeID]string) shardmap.Policy {
+	return shardmap.Policy{Cordoned: p.Cordoned, Drained: p.Drained, Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones}
+}
+
+// Policy returns what operators ask, never nil.
+func (s *State) Policy() *Policy { return s.policy }
+
+// amending changes the policy.
+type amending struct {
+	// term is the Raft term of the leader that put it in line, as with a proposal:
+	// what an earlier one was asked may have been taken back since.
+	term    uint64
+	changes []Change
+}
+
+// amended takes changes of the policy, by the leader of the term that put them into
+// the log.
+func (s *State) amended(term uint64, c amending) (*State, Outcome, error) {
+	p, err := s.policy.With(s.index, c.changes)
+	if !s.Born() || term != c.term || err != nil {
+		return s.ignore()
+	}
+	s.policy = p
+	for _, ch := range c.changes {
+		// A record that an open proposal goes by keeps a node from leases.
+		if ch.Kind == ChangeForget && !s.Open() && !s.committed.Has(ch.Node) && s.Dropped(ch.Node) {
+			s.drops = maps.Clone(s.drops)
+			delete(s.drops, ch.Node)
+		}
+	}
+	return s, OutcomeAmended, nil
+}
+
+func encodeAmending(at Level, c amending) []byte { //nolint:unparam // there is one level yet
+	w := begin(at)
+	w.byte(kindPolicy)
+	w.uint(c.term)
+	w.uint(uint64(len(c.changes)))
+	for _, ch := range c.changes {
+		w.byte(byte(ch.Kind))
+		switch ch.Kind {
+		case ChangeCordon, ChangeDrain, ChangeUncordon, ChangeForget:
+			w.text(string(ch.Node))
+		case ChangeWeight:
+			w.text(string(ch.Node))
+			w.uint(uint64(ch.Weight))
+		case ChangePin:
+			w.uint(uint64(ch.Shard))
+			w.pin(shardmap.Pin{Node: ch.Node, Zone: ch.Zone})
+		case ChangeUnpin:
+			w.uint(uint64(ch.Shard))
+		case ChangePause:
+			w.uint(uint64(ch.For))
+		case ChangeResume:
+		}
+	}
+	return w.b
+}
+
+func (r *reader) amending() amending {
+	c := amending{term: r.uint(0, maxUint)}
+	for range r.uint(0, maxChanges) {
+		ch := Change{Kind: ChangeKind(r.byte())}
+		switch ch.Kind {
+		case ChangeCordon, ChangeDrain, ChangeUncordon, ChangeForget:
+			ch.Node = r.node()
+		case ChangeWeight:
+			ch.Node, ch.Weight = r.node(), uint32(r.uint(0, shardmap.MaxWeight))
+		case ChangePin:
+			ch.Shard = r.shard()
+			pin := r.pin()
+			ch.Node, ch.Zone = pin.Node, pin.Zone
+		case ChangeUnpin:
+			ch.Shard = r.shard()
+		case ChangePause:
+			ch.For = r.span(MaxPause)
+		case ChangeResume:
+		default:
+			r.fail(fmt.Sprintf("change %d", ch.Kind))
+		}
+		if r.err != nil {
+			break
+		}
+		c.changes = append(c.changes, ch)
+	}
+	return c
+}
+
+// policy writes a policy; the same one gives the same bytes on every node.
+func (w *writer) policy(p *Policy) {
+	w.uint(p.Since)
+	w.nodes(p.Cordoned)
+	w.nodes(p.Drained)
+	w.uint(uint64(len(p.Weights)))
+	for _, id := range slices.Sorted(maps.Keys(p.Weights)) {
+		w.text(string(id))
+		w.uint(uint64(p.Weights[id]))
+	}
+	w.uint(uint64(len(p.Pins)))
+	for _, s := range slices.Sorted(maps.Keys(p.Pins)) {
+		w.uint(uint64(s))
+		w.pin(p.Pins[s])
+	}
+	w.uint(uint64(p.Pause))
+	w.uint(p.PausedBy)
+}
+
+func (w *writer) nodes(set map[shardmap.NodeID]bool) {
+	w.uint(uint64(len(set)))
+	for _, id := range slices.Sorted(maps.Keys(set)) {
+		w.text(string(id))
+	}
+}
+
+func (w *writer) pin(p shardmap.Pin) {
+	w.bool(p.Node != "")
+	w.text(string(p.Node) + p.Zone)
+}
+
+// policy reads what the writer's policy wrote, and nothing else.
+func (r *reader) policy() *Policy {
+	p := &Policy{Since: r.uint(0, maxUint), Cordoned: r.nodes(), Drained: r.nodes()}
+	p.Weights = sorted(r, r.node, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
+	p.Pins = sorted(r, r.shard, r.pin)
+	p.Pause, p.PausedBy = time.Duration(r.uint(0, uint64(MaxPause))), r.uint(0, maxUint)
+	if (p.Pause == 0) != (p.PausedBy == 0) {
+		r.fail("half a pause")
+	}
+	return p
+}
+
+func (r *reader) nodes() map[shardmap.NodeID]bool {
+	return sorted(r, r.node, func() bool { return true })
+}
+
+func (r *reader) node() shardmap.NodeID { return shardmap.NodeID(r.text(1, shardmap.MaxID)) }
+
+func (r *reader) shard() shardmap.Shard { return shardmap.Shard(r.uint(0, MaxShards-1)) }
+
+func (r *reader) pin() shardmap.Pin {
+	if r.bool() {
+		return shardmap.Pin{Node: r.node()}
+	}
+	return shardmap.Pin{Zone: r.text(1, maxText)}
+}
+
+// sorted reads a map that was written in the order of its keys, nil if it is empty.
+func sorted[K ~string | ~uint32, V any](r *reader, key func() K, value func() V) map[K]V {
+	var m map[K]V
+	var last K
+	for i := range r.uint(0, MaxPolicy) {
+		k := key()
+		if r.err == nil && i > 0 && k <= last {
+			r.fail("policy out of order")
+		}
+		v := value()
+		if r.err != nil {
+			return nil
+		}
+		put(&m, k, v)
+		last = k
+	}
+	return m
+}

@@ -1,0 +1,239 @@
+package ack_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// amend asks a leader for changes.
+func (s *stage) amend(id shardmap.NodeID, changes ...ack.Change) {
+	s.t.Helper()
+	l := s.leaders[id]
+	_, effects, err := l.turn.Amend(changes)
+	s.effect(l, slices.Clone(effects))
+	if err != nil {
+		s.t.Fatalf("%s refuses %+v: %v", id, changes, err)
+	}
+}
+
+func drain(id shardmap.NodeID) ack.Change { return ack.Change{Kind: ack.ChangeDrain, Node: id} }
+
+func uncordon(id shardmap.NodeID) ack.Change { return ack.Change{Kind: ack.ChangeUncordon, Node: id} }
+
+func pause(d time.Duration) ack.Change { return ack.Change{Kind: ack.ChangePause, For: d} }
+
+// A drained node is asked for nothing but shards: it has a lease, so that it is ready
+// and forwards, and its word counts for the leader.
+func TestDrainedNodeOwnsNothingAndKeepsItsLease(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.amend("a", drain("c"))
+	s.until("c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
+	s.run(10 * time.Second)
+	if m := s.state.Committed(); m.Has("c") || m.Count("a") != 6 || m.Count("b") != 6 || s.state.Dropped("c") {
+		t.Errorf("drained: %v, a owns %d, b %d, c dropped: %v", m.Members(), m.Count("a"), m.Count("b"), s.state.Dropped("c"))
+	}
+	if !s.actor("c").leased {
+		t.Error("the drained node has no lease: it would not be ready")
+	}
+	s.amend("a", uncordon("c"))
+	s.until("c owns shards again", func() bool { return s.state.Committed().Count("c") == 4 })
+}
+
+// An election in the middle of a drain: the node that is drained has not been heard
+// by the new leader yet, and is no dead one for that. What was forwarded to it would
+// be given up.
+func TestDrainThroughAnElectionDropsNobody(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.actor("c").busy = true
+	s.amend("a", drain("c"))
+	s.until("the drain is proposed", func() bool { return s.state.Open() })
+	s.elect("b")
+	s.until("c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
+	if _, ever := s.state.Drop("c"); ever {
+		t.Errorf("the drained node was dropped:\n%s", s)
+	}
+}
+
+func TestCordonPinAndWeightMoveShards(t *testing.T) {
+	s := serving(t, "a", "b")
+	shard := slices.Collect(s.state.Committed().Shards("a"))[0]
+	s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: shard, Node: "b"})
+	s.until("the pinned shard moved", func() bool { return s.state.Committed().Owner(shard) == "b" })
+	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 2})
+	s.until("a has twice as many", func() bool { return s.state.Committed().Count("a") == 8 })
+	s.amend("a", ack.Change{Kind: ack.ChangeCordon, Node: "c"})
+	s.start("c")
+	s.actor("c").follows, s.actor("c").term = "a", s.term
+	s.until("c is in the map", func() bool { return s.state.Committed().Has("c") })
+	s.run(5 * time.Second)
+	if n := s.state.Committed().Count("c"); n != 0 {
+		t.Errorf("the cordoned newcomer owns %d shards", n)
+	}
+}
+
+// A pause holds up who comes, and not what is lost.
+func TestPauseHoldsUpJoinsAndNoLoss(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.amend("a", pause(time.Hour))
+	s.start("d")
+	s.actor("d").follows, s.actor("d").term = "a", s.term
+	s.run(3 * time.Second)
+	if n := s.state.Committed().Count("d"); n != 0 {
+		t.Errorf("paused: the newcomer owns %d shards", n)
+	}
+	lost := slices.Collect(s.state.Committed().Shards("c"))
+	s.crash("c")
+	s.run(6 * time.Second)
+	for _, shard := range lost {
+		if owner := s.state.Committed().Owner(shard); owner == "" || owner == "c" {
+			t.Errorf("paused: shard %d of the dead is with %q", shard, owner)
+		}
+	}
+	s.amend("a", ack.Change{Kind: ack.ChangeResume})
+	s.until("it is even again", func() bool { return s.state.Committed().Count("d") == 4 && s.state.Committed().Count("a") == 4 })
+}
+
+// Nobody's clock is compared: a new leader does not know how long the pause has been,
+// and begins anew.
+func TestPauseIsCountedAnewAfterAnElection(t *testing.T) {
+	s := serving(t, "a", "b")
+	s.amend("a", pause(10*time.Second))
+	s.run(9 * time.Second)
+	s.elect("b")
+	s.run(9 * time.Second)
+	if s.state.Policy().Pause == 0 {
+		t.Error("the pause is over 9 s after an election, want 10 s")
+	}
+	s.run(2 * time.Second)
+	if s.state.Policy().Pause != 0 {
+		t.Error("the pause is not over 11 s after an election, want 10 s")
+	}
+	s.amend("b", pause(10*time.Second))
+	s.run(9 * time.Second)
+	s.amend("b", pause(10*time.Second)) // the same again, and anew
+	s.run(9 * time.Second)
+	if s.state.Policy().Pause == 0 {
+		t.Error("asked for again after 9 s, the pause of 10 s is over after 18 s")
+	}
+}
+
+// What an earlier leader was asked may have been taken back since.
+func TestAmendmentOfAnEarlierTermIsVoid(t *testing.T) {
+	s := serving(t, "a", "b")
+	s.stuck = true
+	s.amend("a", drain("b"))
+	entry, was := s.waiting[0].entry, s.state
+	if next, outcome, err := was.Apply(was.Index()+1, s.term+1, entry); err != nil || outcome != ack.OutcomeIgnored || len(next.Policy().Drained) > 0 {
+		t.Errorf("in the next term: outcome %d, %v, drained %v", outcome, err, next.Policy().Drained)
+	}
+	if next, outcome, err := was.Apply(was.Index()+1, s.term, entry); err != nil || outcome != ack.OutcomeAmended || !next.Policy().Drained["b"] {
+		t.Errorf("in its term: outcome %d, %v, drained %v", outcome, err, next.Policy().Drained)
+	}
+	if _, outcome, _ := ack.NewState().Apply(1, s.term, entry); outcome != ack.OutcomeIgnored {
+		t.Errorf("before the birth: outcome %d", outcome)
+	}
+}
+
+func asked(t *testing.T) *stage {
+	t.Helper()
+	s := serving(t, "a", "b", "c")
+	s.amend("a", drain("c"), ack.Change{Kind: ack.ChangeCordon, Node: "b"}, pause(time.Hour), ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 3},
+		ack.Change{Kind: ack.ChangePin, Shard: 1, Node: "b"}, ack.Change{Kind: ack.ChangePin, Shard: 2, Zone: "z"})
+	s.run(time.Second)
+	return s
+}
+
+// "Cordoned", "drained" and "paused" were asked of nodes that may be gone.
+func TestOnlyPinsAndWeightsOutliveTheCluster(t *testing.T) {
+	s := asked(t).state
+	want := fmt.Sprintf("%+v", *s.Policy())
+	b, _ := s.MarshalBinary()
+	if again, err := ack.DecodeState(b); err != nil || fmt.Sprintf("%+v", *again.Policy()) != want {
+		t.Errorf("snapshot: %v, policy %+v, want %s", err, *again.Policy(), want)
+	}
+	b, _ = s.Backup()
+	saved, err := ack.OpenBackup(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := saved.Recovered("c2", saved.Above()+ack.MinJump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := n.Policy()
+	if len(p.Drained) > 0 || len(p.Cordoned) > 0 || p.Pause > 0 || p.PausedBy > 0 {
+		t.Errorf("recovered: %+v, want nothing drained, cordoned or paused", *p)
+	}
+	if p.Weights["a"] != 3 || p.Pins[1].Node != "b" || p.Pins[2].Zone != "z" {
+		t.Errorf("recovered: %+v, want weights and pins as they were", *p)
+	}
+}
+
+// Rule 10: without members the last map stays. So if the only survivor of a lost
+// quorum were still drained, everything would stay with the dead.
+func TestDrainedSurvivorOwnsEverythingAfterRecovery(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.amend("a", drain("c"))
+	s.until("c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
+	n, err := s.state.Recovered("c2", s.state.Above()+ack.MinJump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := newStage(t, "c")
+	after.state, after.index, after.term = n, n.Index(), s.term
+	after.start("c")
+	after.elect("c")
+	after.until("the survivor owns everything", func() bool { return after.state.Committed().Count("c") == 12 })
+}
+
+func TestForgottenNodeHasNoRecord(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.amend("a", ack.Change{Kind: ack.ChangeCordon, Node: "c"}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3},
+		ack.Change{Kind: ack.ChangePin, Shard: 1, Node: "c"}, ack.Change{Kind: ack.ChangePin, Shard: 2, Node: "b"})
+	s.crash("c")
+	s.until("c is dropped", func() bool { return !s.state.Open() && s.state.Dropped("c") })
+	s.amend("a", ack.Change{Kind: ack.ChangeForget, Node: "c"})
+	s.run(time.Second)
+	p := s.state.Policy()
+	if _, known := s.state.Drop("c"); known || p.Cordoned["c"] || p.Weights["c"] > 0 || len(p.Pins) != 1 {
+		t.Errorf("forgotten: drop known %v, policy %+v", known, *p)
+	}
+}
+
+func TestPolicyIsBounded(t *testing.T) {
+	s := serving(t, "a", "b")
+	l := s.leaders["a"]
+	full := false
+	for i := 0; i < 2000 && !full; i++ {
+		_, effects, err := l.turn.Amend([]ack.Change{{Kind: ack.ChangeWeight, Node: shardmap.NodeID(fmt.Sprintf("%060d", i)), Weight: 1}})
+		s.effect(l, slices.Clone(effects))
+		if full = errors.Is(err, ack.ErrPolicyFull); err != nil && !full {
+			t.Fatal(err)
+		}
+	}
+	s.run(time.Minute)
+	if n := len(s.state.Policy().Weights); !full || n < 900 || n > 1100 {
+		t.Errorf("full: %v, %d weights are known, want about 64 KiB of them", full, n)
+	}
+	b, _ := s.state.MarshalBinary()
+	if _, err := ack.DecodeState(b); err != nil {
+		t.Errorf("a full policy: %v", err)
+	}
+	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: shardmap.NodeID(strings.Repeat("0", 60))}) // less is no more
+}
+
+// Just elected, a leader knows nothing for certain.
+func TestAmendWaitsForTheBarrier(t *testing.T) {
+	s := serving(t, "a", "b")
+	l := s.electStuck("b")
+	if _, _, err := l.turn.Amend([]ack.Change{drain("a")}); !errors.Is(err, ack.ErrNotYet) {
+		t.Errorf("before the barrier: %v", err)
+	}
+}

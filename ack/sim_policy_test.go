@@ -1,0 +1,194 @@
+package ack_test
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// What operators ask in a schedule: at any leader, around elections, of anybody.
+
+// policed is what a schedule knows of a change that a leader put in line, or of the
+// policy that a proposal went by.
+type policed struct {
+	asked uint64 // the term of the leader that was asked; zero: none was
+	zones map[shardmap.NodeID]string
+	// heard is whose heartbeat was taken in the turn that submitted the entry: perhaps
+	// only after that.
+	heard shardmap.NodeID
+}
+
+func (l *leading) policed(e ack.Submit, m ack.Message) policed {
+	p := policed{asked: l.term, zones: map[shardmap.NodeID]string{}}
+	for _, v := range l.turn.View() {
+		if v.HeardAgo >= 0 {
+			p.zones[v.Node] = v.Heartbeat.Zone
+		}
+	}
+	if hb, ok := m.(ack.Heard); ok {
+		p.heard = hb.Node
+	}
+	if e.Asked > 0 {
+		l.p.w.cover.amends++
+	}
+	return p
+}
+
+// zone is where a host stands.
+func (h *host) zone() string { return []string{"x", "y", ""}[h.i%3] }
+
+// anyChange draws something to ask.
+func (w *world) anyChange() ack.Change {
+	node, shard := w.hosts[w.pick(len(w.hosts))].id, shardmap.Shard(w.pick(w.shards+1))
+	switch w.pick(13) {
+	case 0, 1:
+		return ack.Change{Kind: ack.ChangeCordon, Node: node}
+	case 2, 3, 4:
+		return ack.Change{Kind: ack.ChangeDrain, Node: node}
+	case 5, 6:
+		return ack.Change{Kind: ack.ChangeUncordon, Node: node}
+	case 7:
+		return ack.Change{Kind: ack.ChangeWeight, Node: node, Weight: uint32(w.pick(4))}
+	case 8:
+		return ack.Change{Kind: ack.ChangePin, Shard: shard, Node: node}
+	case 9:
+		return ack.Change{Kind: ack.ChangePin, Shard: shard, Zone: []string{"x", "y"}[w.pick(2)]}
+	case 10:
+		return ack.Change{Kind: ack.ChangeUnpin, Shard: shard}
+	case 11:
+		return ack.Change{Kind: ack.ChangePause, For: []time.Duration{300 * time.Millisecond, 2 * time.Second, time.Hour}[w.pick(3)]}
+	}
+	if w.pick(3) == 0 {
+		return ack.Change{Kind: ack.ChangeForget, Node: node}
+	}
+	return ack.Change{Kind: ack.ChangeResume}
+}
+
+// amend asks a leader for changes.
+func (l *leading) amend(changes ...ack.Change) bool {
+	if l.over || l.busy {
+		return false
+	}
+	_, effects, err := l.turn.Amend(changes)
+	l.perform(slices.Clone(effects), ack.Tick{}, origin{})
+	if err == nil {
+		l.p.w.logf("%s is asked for %+v", l.p.h.id, changes)
+	}
+	return err == nil
+}
+
+// leader returns a host that leads, as far as it knows.
+func (w *world) someLeader() *host {
+	return w.somebody(func(h *host) bool { return running(h) && leads(h) })
+}
+
+// faultPolicy asks for a few things.
+func faultPolicy(w *world) bool {
+	h := w.someLeader()
+	if h == nil {
+		return false
+	}
+	hit := false
+	for range 1 + w.pick(3) {
+		if running(h) && leads(h) {
+			hit = h.proc.lead.amend(w.anyChange()) || hit
+		}
+		if w.pick(2) == 0 {
+			w.run(w.now+w.span(0, 40*time.Millisecond), nil)
+		}
+	}
+	return hit
+}
+
+// faultPolicyElect asks for something while leadership changes, and asks the next
+// leader for something else.
+func faultPolicyElect(w *world) bool {
+	if !faultPolicy(w) {
+		return false
+	}
+	if w.pick(2) == 0 {
+		faultElect(w)
+	} else {
+		faultDepose(w)
+	}
+	w.run(w.now+w.span(10*time.Millisecond, 400*time.Millisecond), nil)
+	faultPolicy(w)
+	return true
+}
+
+// faultPauseLoss pauses moves, and then a node is gone: its shards are placed all the
+// same.
+func faultPauseLoss(w *world) bool {
+	h := w.someLeader()
+	if h == nil || !h.proc.lead.amend(ack.Change{Kind: ack.ChangePause, For: time.Hour}) {
+		return false
+	}
+	w.run(w.now+w.span(50*time.Millisecond, 300*time.Millisecond), nil)
+	return faultCrash(w)
+}
+
+// sawAmendment judges a change of the policy.
+func (w *world) sawAmendment(before, after *ack.State, e *logEntry) {
+	was, is := before.Policy(), after.Policy()
+	w.logf("log: %d asks for %+v", after.Index(), *is)
+	w.cover.amended++
+	if e.asked != e.term {
+		w.fail("policy: what the leader of term %d was asked counts in term %d", e.asked, e.term)
+	}
+	if was.Pause > 0 && is.Pause == 0 && !e.byOperator {
+		w.cover.pausesOver++
+		// The rates of clocks differ by a tenth.
+		if lasted := w.now - w.pausedAt; lasted < was.Pause*9/10 {
+			w.fail("policy: a pause of %v is over after %v", was.Pause, lasted)
+		}
+	}
+	if is.PausedBy != was.PausedBy {
+		w.pausedAt = w.now
+	}
+}
+
+// sawPlacement judges whether a proposal is what Assign makes of the map before it by
+// the policy that is in force where it stands in the log: only a leader that puts one
+// entry after the other can say.
+func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
+	p, base, policy := after.Last(), before.Committed(), before.Policy()
+	if p.SameAs(before.Last()) {
+		return // rule 10, and what is proposed once more
+	}
+	by := shardmap.Policy{
+		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones,
+	}
+	want := shardmap.Assign(base, p.Members(), by)
+	by.Zones = maps.Clone(e.zones)
+	delete(by.Zones, e.heard)
+	if !p.SameAs(want) && !p.SameAs(shardmap.Assign(base, p.Members(), by)) {
+		w.fail("G9: %d does not move the fewest shards from %d that the policy allows", p.Epoch(), base.Epoch())
+	}
+}
+
+// samePolicy reports whether two states ask the same.
+func samePolicy(a, b *ack.State) bool {
+	p, q := a.Policy(), b.Policy()
+	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) &&
+		p.Pause == q.Pause && p.PausedBy == q.PausedBy && p.Since == q.Since
+}
+
+// drained reports whether the host is to own nothing.
+func (h *host) drained() bool { return h.w.truth.Policy().Drained[h.id] }
+
+// operate lets an operator see to it, once faults have stopped, that somebody is left
+// to own something.
+func (w *world) operate() {
+	left := slices.ContainsFunc(w.hosts, func(h *host) bool {
+		return !h.gateway && !h.absent && !h.stuck() && !h.drained() && h.proc != nil && !h.proc.leaving
+	})
+	if l := w.someLeader(); !left && l != nil {
+		for id := range w.truth.Policy().Drained {
+			l.proc.lead.amend(ack.Change{Kind: ack.ChangeUncordon, Node: id})
+		}
+	}
+	w.after(w.span(200*time.Millisecond, 600*time.Millisecond), nil, w.operate)
+}
