@@ -41,6 +41,7 @@ func allowed() map[string][]string {
 		"node/consensus": {"node/disk", "node/logs", "peer"},
 		"node/disk":      {"node/logs"},
 		"node/gossip":    {"node/lineage", "node/logs", "endpoints"},
+		"node/hooks":     {"ack", "shardmap"},
 		"node/lineage":   {},
 		"node/logs":      {},
 		"node/past":      {"node/disk"},

@@ -1,0 +1,170 @@
+package hooks
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+const (
+	// MaxNote is how long a shard's note may be, in bytes.
+	MaxNote = 1 << 10
+	// maxWhy is how much is kept of why a shard failed.
+	maxWhy = 256
+)
+
+// form is the remedy for an answer that cannot be read.
+const form = `answer with an empty body, or like {"notes":{"17":"<base64>"},"failed":{"18":"why"}}`
+
+// decode reads the answer to a call: nothing, or a JSON object whose members notes and
+// failed have texts by shard; others are passed over. A note of a shard that failed
+// counts for nothing, and so do all but a release's.
+func decode(call *ack.HookCall, body []byte) (ack.HookResult, error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return ack.HookResult{}, nil
+	}
+	members, err := object(body)
+	if err != nil {
+		return ack.HookResult{}, fmt.Errorf("the app's answer cannot be read: %w; %s", err, form)
+	}
+	var notes, failed []entry
+	for _, m := range members {
+		switch m.name {
+		case "notes":
+			notes, err = entries(call, m)
+		case "failed":
+			failed, err = entries(call, m)
+		}
+		if err != nil {
+			return ack.HookResult{}, err
+		}
+	}
+	r := ack.HookResult{Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
+	for _, f := range failed {
+		r.Failed[f.shard] = why(f.text)
+	}
+	if call.Kind != ack.HookRelease {
+		return r, nil
+	}
+	for _, n := range notes {
+		note, err := base64.StdEncoding.Strict().DecodeString(n.text)
+		if _, failed := r.Failed[n.shard]; err != nil && !failed {
+			r.Failed[n.shard] = "the note is not base64; encode it with the standard alphabet and padding"
+		}
+		keep(&r, n.shard, note)
+	}
+	return r, nil
+}
+
+// why is foreign text for logs and answers; it is never empty.
+func why(text string) string {
+	text = printable(text)
+	if len(text) > maxWhy {
+		text = printable(text[:maxWhy]) // not half a letter
+	}
+	if text == "" {
+		return "the app does not say why"
+	}
+	return text
+}
+
+// keep takes a note into the result, or has its shard fail for it: what the next owner
+// is told has to be whole.
+func keep(r *ack.HookResult, s shardmap.Shard, note []byte) {
+	switch _, failed := r.Failed[s]; {
+	case failed:
+	case len(note) > MaxNote:
+		r.Failed[s] = fmt.Sprintf("the note has %d bytes, and may have %d; let it say where the state is", len(note), MaxNote)
+	case len(note) > 0:
+		r.Notes[s] = note
+	}
+}
+
+// notAsked reports an answer about a shard that the call does not name.
+func notAsked(of string, s shardmap.Shard) error {
+	return fmt.Errorf("%q of the app's answer names shard %d, of which it was not asked; name those of the call only", of, s)
+}
+
+// member is a member of a JSON object.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// entry is what notes or failed says of a shard.
+type entry struct {
+	shard shardmap.Shard
+	text  string
+}
+
+// entries reads notes or failed. Null says nothing, there or of a shard.
+func entries(call *ack.HookCall, of member) ([]entry, error) {
+	if string(of.value) == "null" {
+		return nil, nil
+	}
+	members, err := object(of.value)
+	if err != nil {
+		return nil, fmt.Errorf("%q of the app's answer cannot be read: %w; %s", of.name, err, form)
+	}
+	var list []entry
+	for _, m := range members {
+		n, err := strconv.ParseUint(m.name, 10, 16)
+		shard := shardmap.Shard(n)
+		if err != nil || strconv.FormatUint(n, 10) != m.name {
+			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, why(m.name), form)
+		}
+		if !slices.ContainsFunc(call.Shards, func(s ack.HookShard) bool { return s.Shard == shard }) {
+			return nil, notAsked(of.name, shard)
+		}
+		var text *string
+		if json.Unmarshal(m.value, &text) != nil {
+			return nil, fmt.Errorf("%q of the app's answer has for shard %d something else than a text; %s", of.name, n, form)
+		}
+		if text != nil {
+			list = append(list, entry{shard, *text})
+		}
+	}
+	return list, nil
+}
+
+// object reads one JSON object with nothing behind it. A member that is there twice is a
+// mistake: nobody can see which one counts.
+func object(text []byte) ([]member, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.Join(errors.New("it is no JSON object"), err)
+	}
+	var members []member
+	seen := make(map[string]bool)
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		m := member{}
+		m.name, _ = name.(string) // the decoder takes nothing else there
+		if err = d.Decode(&m.value); err != nil {
+			return nil, err
+		}
+		if seen[m.name] {
+			return nil, fmt.Errorf("%q is there twice", why(m.name))
+		}
+		seen[m.name] = true
+		members = append(members, m)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the object")
+	}
+	return members, nil
+}

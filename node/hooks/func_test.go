@@ -1,0 +1,87 @@
+package hooks_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/node/hooks"
+	"shardway/shardmap"
+)
+
+// A function's mistakes are errors of its call, and nobody else's.
+func TestFunctionsThatBreak(t *testing.T) {
+	for name, test := range map[string]struct {
+		do  func(context.Context, ack.HookCall) ack.HookResult
+		err string
+	}{
+		"panic":  {func(context.Context, ack.HookCall) ack.HookResult { panic("ouch") }, "hook release: the function panicked: ouch"},
+		"goexit": {func(context.Context, ack.HookCall) ack.HookResult { runtime.Goexit(); return ack.HookResult{} }, "hook release: the function ended its goroutine instead of returning"},
+		"error": {func(context.Context, ack.HookCall) ack.HookResult {
+			return ack.HookResult{Err: errors.New("disk full")}
+		}, "hook release: disk full"},
+		"foreign": {func(context.Context, ack.HookCall) ack.HookResult {
+			return ack.HookResult{Failed: map[shardmap.Shard]string{5: "x"}}
+		}, `hook release: "Failed" of the app's answer names shard 5`},
+		"foreign note": {func(context.Context, ack.HookCall) ack.HookResult {
+			return ack.HookResult{Notes: map[shardmap.Shard][]byte{5: nil}}
+		}, `hook release: "Notes" of the app's answer names shard 5`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			r := (&hooks.Func{Call: test.do, Log: zerolog.New(&log)}).Do(t.Context(), calls()["release"])
+			if r.Err == nil || !strings.HasPrefix(r.Err.Error(), test.err) {
+				t.Errorf("%+v, want %q", r, test.err)
+			}
+			if name == "panic" && (!strings.Contains(log.String(), "func_test.go") || !strings.Contains(log.String(), `"message":"app panicked"`)) {
+				t.Errorf("the log says %q: nobody finds the panic", log.String())
+			}
+		})
+	}
+}
+
+// What a function answers is held to what may come over the wire.
+func TestFunctionsAnswerWithinTheBounds(t *testing.T) {
+	r := (&hooks.Func{Call: func(context.Context, ack.HookCall) ack.HookResult {
+		return ack.HookResult{Notes: map[shardmap.Shard][]byte{17: make([]byte, hooks.MaxNote+1), 18: make([]byte, hooks.MaxNote)}}
+	}}).Do(t.Context(), calls()["release"])
+	if r.Err != nil || len(r.Notes[18]) != hooks.MaxNote || !strings.HasPrefix(r.Failed[17], "the note has 1025 bytes") {
+		t.Errorf("%v, %v", r.Err, r.Failed)
+	}
+}
+
+// A function that does not heed its context goes on, and so does its call: as long as it
+// may still write, its shards must not be given up.
+func TestFunctionRunsUntilItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told, returns := make(chan struct{}), make(chan struct{})
+		app := &hooks.Func{Call: func(ctx context.Context, _ ack.HookCall) ack.HookResult {
+			<-ctx.Done()
+			close(told)
+			<-returns
+			return ack.HookResult{}
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan ack.HookResult, 1)
+		go func() { result <- app.Do(ctx, calls()["release"]) }()
+		cancel()
+		<-told
+		synctest.Wait()
+		select {
+		case r := <-result:
+			t.Fatalf("the function runs, and its call has ended: %+v", r)
+		default:
+		}
+		close(returns)
+		if r := <-result; r.Err != nil {
+			t.Errorf("what it did after all counts: %+v", r)
+		}
+	})
+}
