@@ -125,6 +125,42 @@ func checkUpstream(s string) *flaw {
 	return flawOf(err)
 }
 
+// checkHooks judges where the hooks are.
+func checkHooks(s string) *flaw {
+	_, err := address.ParseHooks(s)
+	return flawOf(err)
+}
+
+// HooksAt returns where the app's hooks are; zero without any, for an app in this
+// process, and for what Validate refuses.
+func (c *Config) HooksAt() address.Hooks {
+	h, err := address.ParseHooks(c.Hooks)
+	if c.Hooks == "" || err != nil {
+		return address.Hooks{}
+	}
+	return h
+}
+
+// hooksAddress returns the address of hooks that have one of their own, as
+// UpstreamAddress does.
+func (c *Config) hooksAddress() string {
+	if h := c.HooksAt(); h.Upstream.Network == "tcp" {
+		return h.Upstream.Address
+	}
+	return ""
+}
+
+// hooksInTheOpen reports whether clients could reach hooks whose address is the app's:
+// only their path tells then what is refused.
+func (c *Config) hooksInTheOpen() bool {
+	app, err := address.ParseUpstream(c.Upstream)
+	h := c.HooksAt()
+	if err != nil || !h.Own() || app.Network != h.Upstream.Network {
+		return false
+	}
+	return app == h.Upstream || app.Network == "tcp" && overlap(app.Address, h.Upstream.Address)
+}
+
 // UpstreamAddress returns the app's address as host:port; empty for a gateway,
 // for a Unix socket, and for an upstream that Validate refuses.
 func (c *Config) UpstreamAddress() string {

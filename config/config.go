@@ -72,12 +72,14 @@ type Config struct {
 	Weight int    // 1..1000
 
 	Embedded bool // the app is in this process; no setting
+	Hooked   bool // that one has hooks; no setting
 
 	Upstream      string // http://host:port or unix:/path; empty: a gateway, which owns nothing
 	UpstreamConns int
 	ShardConns    int // zero: half of UpstreamConns
 	Streams       int
 	Health        string // path of the app's health check; empty: connect only
+	Hooks         string // URL of the app's hooks, or their path at Upstream, which a gateway may know too; empty: there are none
 
 	Listen          string
 	Admin           string
@@ -108,6 +110,8 @@ type Config struct {
 	Lease           time.Duration
 	DeadAfter       time.Duration
 	DrainTimeout    time.Duration
+	ReleaseTimeout  time.Duration
+	AcquireTimeout  time.Duration
 	StreamGrace     time.Duration
 	RestartGrace    time.Duration // zero: a restart is not waited for
 	LameDuck        time.Duration // zero: the listener closes as soon as the shards are elsewhere
@@ -185,6 +189,9 @@ func (c *Config) Guarded() bool {
 
 // Gateway reports whether the node routes and owns nothing.
 func (c *Config) Gateway() bool { return c.Upstream == "" && !c.Embedded }
+
+// HasHooks reports whether the app takes part in giving up and taking over shards.
+func (c *Config) HasHooks() bool { return c.Hooks != "" || c.Hooked }
 
 // source says where the value of a setting came from.
 func (c *Config) source(name string) string {

@@ -17,7 +17,7 @@ func Load(args, environ []string, read func(path string) ([]byte, error)) (Confi
 // load is Load with a layer before all others.
 func load(table []setting, first layer, p Program) (Config, error) {
 	c := Default()
-	c.Embedded = p.Embedded
+	c.Embedded, c.Hooked = p.Embedded, p.Hooked
 	c.from = make(map[string]string)
 	flags, problems, help := flagLayer(table, p.Args)
 	if help {

@@ -7,6 +7,7 @@ import "slices"
 type Program struct {
 	// Embedded tells that the program is the app: there is no other upstream.
 	Embedded bool
+	Hooked   bool // the app has hooks
 	Given    []Given
 	Routes   []Route // nil: those of the file
 	// Args and Environ are a command line and an environment as Load reads them; nil:

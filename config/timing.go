@@ -67,7 +67,15 @@ func (c *Config) LeaseRunOut() time.Duration { return shared.RunOut(c.Lease) }
 func (c *Config) CutAfter() time.Duration { return shared.CutAfter(c.Lease, c.DeadAfter) }
 
 // AckDeadline is how long the leader waits for a node's acknowledgement.
-func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + ackSlack }
+func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + c.releases() + ackSlack }
+
+// releases is what the hooks of the app add to a map change; zero without any.
+func (c *Config) releases() time.Duration {
+	if !c.HasHooks() {
+		return 0
+	}
+	return c.ReleaseTimeout
+}
 
 // Bounds returns every condition between the timings, held or not.
 func (c *Config) Bounds() []Bound { return append(c.musts(), c.advice()...) }
@@ -84,9 +92,9 @@ func (c *Config) musts() []Bound {
 			keys: []string{"stream-grace", "drain-timeout"}, remedy: "lower stream-grace to " + short(c.DrainTimeout) + ", or raise drain-timeout",
 		},
 		{
-			Rule: "shutdown-timeout ≥ drain-timeout + 2s", Figures: short(c.ShutdownTimeout) + " ≥ " + short(c.AckDeadline()+leaveSlack), Holds: c.ShutdownTimeout >= c.AckDeadline()+leaveSlack,
-			Why:  "a node that stops hands its shards over (drain-timeout + 1s) and leaves (1s)",
-			keys: []string{"shutdown-timeout", "drain-timeout"}, remedy: "raise shutdown-timeout to " + short(c.AckDeadline()+leaveSlack) + ", or lower drain-timeout",
+			Rule: "shutdown-timeout ≥ " + c.handsOver() + " + 2s", Figures: short(c.ShutdownTimeout) + " ≥ " + short(c.AckDeadline()+leaveSlack), Holds: c.ShutdownTimeout >= c.AckDeadline()+leaveSlack,
+			Why:  "a node that stops hands its shards over (" + c.handsOver() + " + 1s) and leaves (1s)",
+			keys: []string{"shutdown-timeout", "drain-timeout", "release-timeout"}, remedy: "raise shutdown-timeout to " + short(c.AckDeadline()+leaveSlack) + ", or lower drain-timeout",
 		},
 		{
 			Rule: "lame-duck < shutdown-timeout", Figures: short(c.LameDuck) + " < " + short(c.ShutdownTimeout), Holds: c.LameDuck < c.ShutdownTimeout,
@@ -99,6 +107,13 @@ func (c *Config) musts() []Bound {
 			keys: []string{"restart-grace", "queue-wait"}, remedy: "lower restart-grace below " + short(c.QueueWait) + ", or raise queue-wait",
 		},
 	}...)
+	if c.HasHooks() {
+		bounds = append(bounds, Bound{
+			Rule: "queue-wait > drain-timeout + release-timeout + 1s", Figures: short(c.QueueWait) + " > " + short(c.AckDeadline()), Holds: c.QueueWait > c.AckDeadline(),
+			Why:  "requests for a shard that moves wait until its app has released it",
+			keys: []string{"queue-wait", "drain-timeout", "release-timeout"}, remedy: "raise queue-wait above " + short(c.AckDeadline()) + ", or lower release-timeout or drain-timeout",
+		})
+	}
 	if c.DeadServerAfter == 0 {
 		return bounds
 	}
@@ -107,6 +122,14 @@ func (c *Config) musts() []Bound {
 		Why:  "a voter is removed only when its shards have long been taken",
 		keys: []string{"dead-server-after", "dead-after"}, remedy: "raise dead-server-after to " + short(2*c.DeadAfter) + ", or write off",
 	})
+}
+
+// handsOver names what a shard's hand-over takes at most, but for ackSlack.
+func (c *Config) handsOver() string {
+	if c.HasHooks() {
+		return "drain-timeout + release-timeout"
+	}
+	return "drain-timeout"
 }
 
 func (c *Config) advice() []Bound {
@@ -122,7 +145,7 @@ func (c *Config) advice() []Bound {
 			keys: []string{"queue-wait", "dead-after"}, remedy: "raise queue-wait",
 		},
 		{
-			Rule: "queue-wait ≥ drain-timeout + 1s", Figures: short(c.QueueWait) + " ≥ " + short(c.AckDeadline()), Holds: c.QueueWait >= c.AckDeadline(), Advice: true,
+			Rule: "queue-wait ≥ drain-timeout + 1s", Figures: short(c.QueueWait) + " ≥ " + short(c.DrainTimeout+ackSlack), Holds: c.QueueWait >= c.DrainTimeout+ackSlack, Advice: true,
 			Why:  "else requests get 503 while a slow one finishes where its shard was",
 			keys: []string{"queue-wait", "drain-timeout"}, remedy: "raise queue-wait",
 		},
@@ -144,7 +167,7 @@ func (c *Config) Figures() []Figure {
 		{"crashed node's shards after", short(taken), "with evidence of the crash and fence " + string(c.Fence)},
 		{"silent node's shards after", short(c.DeadAfter), "without evidence (dead-after)"},
 		{"running requests cut after", short(c.CutAfter()), "counted from the end of the lease (0.85 × dead-after − lease)"},
-		{"acknowledgement due after", short(c.AckDeadline()), "drain-timeout + 1s; a node that misses it is dropped"},
+		{"acknowledgement due after", short(c.AckDeadline()), c.handsOver() + " + 1s; a node that misses it is dropped"},
 		{"these timings count for", "a new cluster", "lease, dead-after, fence and pause are the founder's; a cluster that is there keeps its own (`shardway timing`)"},
 	}
 }

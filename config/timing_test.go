@@ -31,6 +31,22 @@ func TestFiguresFollowFromTheTimings(t *testing.T) {
 	}
 }
 
+// An app with hooks has the time that its release takes, and a node without any waits
+// for nobody's.
+func TestHooksMakeTheAcknowledgementLater(t *testing.T) {
+	c := config.Default()
+	if c.Hooked = true; c.AckDeadline() != 10*time.Second {
+		t.Errorf("with hooks the acknowledgement is due after %v, want 10s", c.AckDeadline())
+	}
+	if err := c.Validate(); err != nil {
+		t.Errorf("the default timings with hooks: %v", err)
+	}
+	c.ReleaseTimeout, c.QueueWait = time.Minute, 10*time.Second
+	if c.Hooked = false; c.Validate() != nil || c.AckDeadline() != 6*time.Second {
+		t.Errorf("without hooks: %v, %v", c.Validate(), c.AckDeadline())
+	}
+}
+
 func TestFenceDecidesWhenShardsAreTaken(t *testing.T) {
 	for fence, want := range map[config.Fence]string{config.FenceStrict: "2.5s", config.FenceLease: "550ms", config.FenceRefused: "0s"} {
 		c := config.Default()

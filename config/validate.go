@@ -71,6 +71,8 @@ func (c *Config) rules() []rule {
 		{"data", "", c.Data != "", "there is nowhere to keep the node's identity", "name a directory, like ./data"},
 		{"upstream", "", !c.Embedded || c.Upstream == "", "the app is in this process", "leave it out, or run the app behind a node of its own"},
 		{"health", "", !c.Embedded || c.Health == "", "the app is in this process and is not asked for its health", "leave it out"},
+		{"hooks", "", !c.Embedded || c.Hooks == "", "the app is in this process, and its hooks are functions", "leave it out, and give Config.Acquire and Config.Release"},
+		{"hooks", "upstream", !c.hooksInTheOpen(), "this is the app's own address (upstream), where clients would reach the hooks", "write their path alone, like /hooks, which clients are refused then, or give them an address of their own"},
 		{"key", "", len(c.Keys) > 0, "there is no source for a request's key", "name at least one, like header:X-Shard-Key"},
 		{"on-missing", "upstream", c.OnMissing != keysource.MissingLocal || !c.Gateway(), "a gateway has no app of its own", "name the app with --upstream, or choose reject, hash-path or cookie"},
 		{
@@ -184,6 +186,9 @@ func (c *Config) collisionRules() []rule {
 		rules = append(rules, rule{
 			"upstream", b.name, !serves(b.addr, c.UpstreamAddress()),
 			"this node itself listens there (" + b.name + " " + b.addr + ")", "name the address of the app",
+		}, rule{
+			"hooks", b.name, !serves(b.addr, c.hooksAddress()),
+			"this node itself listens there (" + b.name + " " + b.addr + ")", "name the address of the app's hooks",
 		})
 	}
 	return rules

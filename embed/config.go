@@ -72,6 +72,7 @@ type Config struct {
 
 	Heartbeat, Lease, DeadAfter             time.Duration
 	DrainTimeout, StreamGrace, RestartGrace time.Duration
+	ReleaseTimeout, AcquireTimeout          time.Duration // of the hooks
 	LameDuck, ShutdownTimeout               time.Duration
 
 	// Queue and limits.

@@ -14,7 +14,9 @@ import (
 
 // elsewhere are the settings of an app that is another process, and those that Config
 // says in a way of its own.
-func elsewhere(name string) bool { return name == "upstream" || name == "health" || name == "config" }
+func elsewhere(name string) bool {
+	return name == "upstream" || name == "health" || name == "hooks" || name == "config"
+}
 
 // settings reads and judges everything that c says.
 func (c Config) settings() (config.Config, error) {
