@@ -79,6 +79,7 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 	if app != nil {
 		o.Proxy.Handler, o.Proxy.HandlerStreams, o.Overdue = app.Handler, app.Streams, app.Overdue
 	}
+	o.Hooks = appHooks(c, o.Proxy.DialUpstream, o.Dir.Disk())
 	o.App, o.Peer = p.front, p.listen.peer
 	o.Proxy.Settings = first.set
 	o.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }
@@ -153,6 +154,7 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		GossipBind: c.Gossip, GossipAdvertise: c.GossipAdvertise,
 		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait},
 		Proxy: front, Clock: clock.New(), Log: log,
+		ReleaseTimeout: c.ReleaseTimeout, AcquireTimeout: c.AcquireTimeout,
 	}
 	if c.Upstream != "" {
 		o.CheckApp = appChecker(front.DialUpstream, c.UpstreamAddress(), c.Health)

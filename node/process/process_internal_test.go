@@ -28,6 +28,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 	c := loaded(t,
 		"--weight=3", "--zone=z", "--upstream=http://127.0.0.1:9000", "--upstream-conns=7", "--voters=3", "--expect=2", "--shards=64", "--join=127.0.0.1:1",
 		"--dead-server-after=1h", "--shutdown-timeout=40s", "--heartbeat=50ms", "--lease=400ms", "--dead-after=3s", "--drain-timeout=6s", "--restart-grace=1s",
+		"--hooks=/hooks", "--release-timeout=3s", "--acquire-timeout=5m",
 		"--stream-grace=2s", "--fence=strict", "--pause=cluster", "--queue-requests=5", "--queue-bytes=1MiB", "--queue-wait=20s", "--body-buffer=2KiB",
 		"--expose", "--forwarded", "--max-head=4KiB", "--max-head-total=1MiB", "--max-body-total=2MiB", "--max-headers=30", "--max-uri=1KiB", "--max-body=1GiB", "--max-conns=9", "--head-timeout=1s",
 		"--idle-timeout=2s", "--connect-timeout=3s", "--first-byte-timeout=off", "--upstream-idle-timeout=4s", "--trusted-proxies=10.0.0.0/8", "--probe-path=/p", "--gossip=127.0.0.1:17946", "--gossip-advertise=127.0.0.2",
@@ -48,6 +49,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 		"waits": o.Proxy.HeadTimeout == time.Second && o.Proxy.IdleTimeout == 2*time.Second && o.Proxy.ConnectTimeout == 3*time.Second &&
 			o.Proxy.FirstByteTimeout < 0 && o.Proxy.UpstreamIdleTimeout == 4*time.Second,
 		"forwarded": o.Proxy.Forwarded,
+		"hooks":     o.ReleaseTimeout == 3*time.Second && o.AcquireTimeout == 5*time.Minute,
 		"trust":     slices.Equal(o.Proxy.TrustedProxies, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}),
 		"app":       o.Proxy.DialUpstream != nil && o.CheckApp != nil,
 		"keys":      o.Proxy.Keys != nil, "clock": o.Clock != nil,
