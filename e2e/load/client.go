@@ -136,7 +136,7 @@ func (c *Client) attempt(ctx context.Context, target string, r Request, a *histo
 		again = t.Reused && !k.got && closedByPeer(err) && c.again(target, a)
 		c.put(k, keep)
 	} else {
-		t.Refused = errors.Is(err, syscall.ECONNREFUSED)
+		t.Refused = nobodyListens(err)
 		again = t.Refused
 	}
 	t.Done = history.Now()
@@ -145,6 +145,13 @@ func (c *Client) attempt(ctx context.Context, target string, r Request, a *histo
 	}
 	a.Attempts = append(a.Attempts, t)
 	return again && failover && ctx.Err() == nil
+}
+
+// nobodyListens tells how a dial fails at a listener that is closed, or is closed at
+// this moment: then the kernel resets what it has not handed out yet, which may be
+// before the dial has returned. Nothing was sent.
+func nobodyListens(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // closedByPeer tells an idle connection's end from a timeout.

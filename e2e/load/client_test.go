@@ -4,13 +4,16 @@ package load_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -193,6 +196,24 @@ func TestBalancerGoesOn(t *testing.T) {
 			t.Errorf("attempts = %+v, want 3", tries)
 		}
 	})
+}
+
+// TestListenerClosedDuringADialIsGone has a dial meet the moment in which a listener
+// is closed: the connection was set up, nobody took it, and the kernel reset it. A
+// request was taken for lost that was never sent.
+func TestListenerClosedDuringADialIsGone(t *testing.T) {
+	good := raw(t, fine)
+	c := load.NewClient([]string{good, "closing:1"}, func(ctx context.Context, addr string) (net.Conn, error) {
+		if addr != good {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNRESET)}
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	})
+	t.Cleanup(c.Close)
+	a := c.Do(t.Context(), load.Request{ID: "x", Method: "POST"})
+	if !a.OK() || len(a.Attempts) != 2 || !a.Attempts[0].Refused {
+		t.Errorf("answer = %+v, want the second attempt to be answered", a)
+	}
 }
 
 // TestBalancerWithoutRetryStays has an idle connection that closes at the request, at
