@@ -175,7 +175,7 @@ func TestSilentNodesShardsAreTaken(t *testing.T) {
 
 func TestTwoNodesJoiningTogetherGiveAnEvenMap(t *testing.T) {
 	t.Parallel()
-	for i := range share(50, 20) {
+	for i := range share(50, 8) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(w *world) {
@@ -319,7 +319,7 @@ func TestEndpointsAreOfThoseWhoAreHere(t *testing.T) {
 
 // While it leaves, gossip still shows it: it must not be added again.
 func TestWhoLeftIsNoServerAnyMore(t *testing.T) {
-	for i := range 8 {
+	for i := range share(8, 3) {
 		bubble(t, func(w *world) {
 			for _, n := range []string{"a", "b", "c", "d"} {
 				w.start(n)

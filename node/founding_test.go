@@ -101,7 +101,7 @@ func TestFounderGivesWayToASmallerID(t *testing.T) {
 
 func TestFounderKilledAtAnyMomentFoundsOneCluster(t *testing.T) {
 	t.Parallel()
-	for i := range share(10, 4) {
+	for i := range share(10, 3) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(w *world) {

@@ -132,7 +132,7 @@ func TestStrangersStayOut(t *testing.T) {
 				arm(v)
 				w.start("d")
 				d := w.all["d"]
-				w.during(func() { time.Sleep(20 * time.Second) })
+				w.during(func() { time.Sleep(time.Duration(share(20, 6)) * time.Second) })
 				if !w.settled("a", "b", "c") {
 					t.Error("the stranger moved something")
 				}
