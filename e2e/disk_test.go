@@ -29,7 +29,7 @@ func TestRestartAfterCompaction(t *testing.T) {
 			t.Log(err) // the next one shows whether it matters
 		}
 	}
-	before := c.AwaitServing(t)
+	began, before := history.Now(), c.AwaitServing(t)
 	for _, n := range c.Nodes() {
 		cluster.AwaitFor(t, 2*time.Minute, "node "+n.ID+" has a snapshot", snapshot(n))
 	}
@@ -39,7 +39,7 @@ func TestRestartAfterCompaction(t *testing.T) {
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}
-	wantSame(t, before, c.AwaitServing(t))
+	wantSame(t, c, began, before, c.AwaitServing(t))
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.Flow(t, shards)
 	d := c.Add(t)
@@ -87,11 +87,14 @@ func TestWipedVoterElectsNobody(t *testing.T) {
 		cluster.Await(t, "node "+n.ID+" is up", func() error { _, err := n.Status(t.Context()); return err })
 	}
 	// Long enough for many elections, if there could be one.
-	for range 2 {
-		for i, n := range []*cluster.Node{b, behind, b, behind} {
-			r := c.Ask(t, n, load.Request{Key: fmt.Sprint("key-", i), Timeout: time.Minute})
-			if r.Status != http.StatusServiceUnavailable || r.Error != "no-leader" {
-				t.Errorf("node %s answered %d %s, want 503 no-leader", n.ID, r.Status, r.Error)
+	for i := range 4 {
+		asking := map[string]*cluster.Asking{}
+		for _, n := range []*cluster.Node{b, behind} {
+			asking[n.ID] = c.AskLater(t, n, load.Request{Key: fmt.Sprint("key-", i), Timeout: time.Minute})
+		}
+		for id, a := range asking {
+			if r := a.Answer(t); r.Status != http.StatusServiceUnavailable || r.Error != "no-leader" {
+				t.Errorf("node %s answered %d %s, want 503 no-leader", id, r.Status, r.Error)
 			}
 		}
 	}

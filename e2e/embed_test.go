@@ -14,6 +14,7 @@ import (
 // SIGSTOP, a rolling restart and a join under load fail no request, and no two apps run
 // a key beside each other.
 func TestEmbeddedApps(t *testing.T) {
+	t.Parallel() // it waits for elections and drains most of the time
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Embedded: true})
 	killed(t, c, c.Follower(t))
 	killed(t, c, c.Leader(t))
@@ -46,6 +47,7 @@ func TestEmbeddedApps(t *testing.T) {
 // is told to stop: its shard moves when the app has let it go, which the end of ctx
 // makes it do, and the next owner's run begins after that.
 func TestEmbeddedAppIsWaitedFor(t *testing.T) {
+	t.Parallel() // it waits for elections and drains most of the time
 	c := cluster.Start(t, cluster.Options{
 		Binaries: binaries(t), Nodes: 3, Shards: shards, Embedded: true, Flags: []string{"--drain-timeout", "1s"},
 	})

@@ -21,6 +21,7 @@ import (
 // one register for each key. Where the store knows no epochs it overwrites what the
 // next owner wrote, which the judges find, and the cluster cannot help.
 func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
+	t.Parallel() // it waits for timeouts most of the time
 	s, err := store.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -62,6 +62,7 @@ func TestHeldLogDropsTheMember(t *testing.T) {
 // node and lets another one join: what hangs in a moving shard is cut with 502
 // draining, what hangs in the others goes on, and the round ends.
 func TestHangingRequestsAreCutAfterTheDrain(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3, quickDrain...)
 	n := c.Node("a")
 	before := c.AwaitServing(t)
@@ -101,6 +102,7 @@ func TestHangingRequestsAreCutAfterTheDrain(t *testing.T) {
 // slower than a round and faster than the drain: the node leaves, and each gets
 // its whole answer.
 func TestSlowRequestsFinishBeforeTheyMove(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	n := c.Follower(t)
 	var slow []*cluster.Asking

@@ -15,6 +15,7 @@ import (
 // TestColdStartServesEveryShard starts three nodes at once, as a user would, and
 // talks to each of them.
 func TestColdStartServesEveryShard(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3)
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 500})
 	l.Flow(t, 4*shards)
@@ -27,6 +28,7 @@ func TestColdStartServesEveryShard(t *testing.T) {
 // TestOneKeyIsCountedByOneApp is the first thing that a user tries: one key at
 // each port, and the count goes up by one.
 func TestOneKeyIsCountedByOneApp(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3)
 	owner := c.AwaitServing(t).OwnerOf("alice")
 	for i := range 9 {
@@ -44,8 +46,10 @@ func TestOneKeyIsCountedByOneApp(t *testing.T) {
 // TestTwoNodesJoiningTogether ends even every time: the ancestor ended with one
 // node owning everything in most trials.
 func TestTwoNodesJoiningTogether(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
 	for trial := range trials {
 		t.Run(strconv.Itoa(trial), func(t *testing.T) {
+			t.Parallel()
 			c := start(t, 1)
 			before := c.AwaitServing(t)
 			l := c.Load(t, c.Running(), cluster.Traffic{})
@@ -64,7 +68,10 @@ func TestTwoNodesJoiningTogether(t *testing.T) {
 // TestJoinAndLeaveMoveWhatTheyMust grows a cluster from one node to four and
 // shrinks it again. Assign is pure, so the test knows every map in advance: it
 // sends requests to unmoved shards only, and none of them may be held.
+//
+//nolint:tparallel // its parts are one cluster's, one after the other
 func TestJoinAndLeaveMoveWhatTheyMust(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
 	c := start(t, 1)
 	m := c.AwaitServing(t)
 	want := assign(shardmap.New(shards), c.Running())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"shardway/e2e/cluster"
+	"shardway/e2e/history"
 )
 
 // trials is how often each kind of death is tried here; the benchmark does 20.
@@ -16,11 +17,13 @@ const trials = 3
 // others: nothing fails, exactly its shards move, and when it is back it has its
 // share again for as few moves as can be.
 func TestKillNineFailsNoRequest(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
 	for _, f := range []struct {
 		fence  string
 		trials int
 	}{{"lease", trials}, {"refused", trials}, {"strict", 1}} {
 		t.Run(f.fence, func(t *testing.T) {
+			t.Parallel()
 			c := start(t, 3, "--fence", f.fence)
 			for trial := range f.trials {
 				t.Run(fmt.Sprintf("follower %d", trial), func(t *testing.T) { killed(t, c, c.Follower(t)) })
@@ -81,7 +84,7 @@ func TestAllKilledAndRestarted(t *testing.T) {
 	d.Stop(t)
 	before := c.AwaitServing(t)
 	for range 2 {
-		nodes := c.Running()
+		began, nodes := history.Now(), c.Running()
 		for _, n := range nodes {
 			n.Kill(t)
 		}
@@ -89,7 +92,7 @@ func TestAllKilledAndRestarted(t *testing.T) {
 			n.Start(t)
 		}
 		after := c.AwaitServing(t)
-		wantSame(t, before, after)
+		wantSame(t, c, began, before, after)
 		if after.Epoch < before.Epoch {
 			t.Errorf("epoch %d after %d", after.Epoch, before.Epoch)
 		}

@@ -4,10 +4,12 @@ package e2e_test
 
 import (
 	"context"
+	"hash/crc32"
 	"os"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"shardway/e2e/badisk"
 	"shardway/e2e/cluster"
@@ -55,7 +57,15 @@ func binaries(tb testing.TB) cluster.Binaries {
 // start starts n nodes with these flags, which serve when it returns.
 func start(tb testing.TB, n int, flags ...string) *cluster.Cluster {
 	tb.Helper()
-	return cluster.Start(tb, cluster.Options{Binaries: binaries(tb), Nodes: n, Shards: shards, Flags: flags})
+	return cluster.Start(tb, cluster.Options{Binaries: binaries(tb), Nodes: n, Shards: shards, Flags: flags, Secret: third(tb)})
+}
+
+// third chooses tests, always the same by their names, whose nodes have a secret in
+// the usual run: what is shown must hold over TLS too. make e2e-secret gives all one.
+func third(tb testing.TB) bool {
+	tb.Helper()
+	_, test := tb.(*testing.T)
+	return test && crc32.ChecksumIEEE([]byte(tb.Name()))%3 == 0
 }
 
 // fewestMoves is the number of moves that no even map over the owners of to can
@@ -116,9 +126,15 @@ func wantMoves(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) {
 	}
 }
 
-// wantSame checks that nothing moved at all.
-func wantSame(tb testing.TB, from, to cluster.Map) {
+// wantSame checks that nothing moved at all since then; on a machine that had no
+// processor for the nodes for a second in all, that nothing moved without need.
+func wantSame(tb testing.TB, c *cluster.Cluster, since int64, from, to cluster.Map) {
 	tb.Helper()
+	if starved := c.Starved(since); starved > time.Second {
+		tb.Logf("the nodes waited for a processor for %v", starved)
+		wantMoves(tb, c, from, to)
+		return
+	}
 	if moves := from.Moves(to); len(moves) != 0 {
 		tb.Errorf("epoch %d → %d moved %d shards, want none (%v → %v)", from.Epoch, to.Epoch, len(moves), from.Counts(), to.Counts())
 	}

@@ -33,7 +33,7 @@ func startApart(t *testing.T, flags ...string) (*cluster.Cluster, *netns.Net) {
 			t.Error(err)
 		}
 	})
-	return cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: n, Shards: shards, Net: w, Flags: flags}), w
+	return cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: n, Shards: shards, Net: w, Flags: flags, Secret: third(t)}), w
 }
 
 func must(t *testing.T, err error) {
@@ -49,7 +49,10 @@ func index(n *cluster.Node) int { return int(n.ID[0] - 'a') }
 // TestMinorityStopsServing cuts one of three off, a follower and then the leader:
 // it serves nothing and says no-leader, the majority goes on, and when the wire is
 // mended it returns by itself.
+//
+//nolint:tparallel // its parts are one cluster's, one after the other
 func TestMinorityStopsServing(t *testing.T) {
+	t.Parallel() // it waits for leases to end most of the time
 	c, w := startApart(t, "--queue-wait", "6s")
 	for _, role := range []struct {
 		name   string
@@ -106,6 +109,7 @@ func TestMinorityStopsServing(t *testing.T) {
 // leaves the one to the third node: the follower serves nothing of its own, and
 // forwards what the third node owns.
 func TestForwardingNeedsNoLease(t *testing.T) {
+	t.Parallel() // it waits for leases to end most of the time
 	c, w := startApart(t, "--queue-wait", "4s")
 	leader := c.Leader(t)
 	cut, third := c.Others(leader)[0], c.Others(leader)[1]
@@ -135,6 +139,7 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 // TestOneWayLinkCountsAsSilence drops what the leader says to a follower, whose
 // heartbeats still arrive: it loses its shards as if it were silent.
 func TestOneWayLinkCountsAsSilence(t *testing.T) {
+	t.Parallel() // it waits for leases to end most of the time
 	c, w := startApart(t)
 	leader := c.Leader(t)
 	deaf := c.Others(leader)[0]
@@ -158,6 +163,7 @@ func TestOneWayLinkCountsAsSilence(t *testing.T) {
 // TestHealedClusterIsOne cuts every wire of a cluster that serves, and mends
 // them: nobody serves without the others, and afterwards all do.
 func TestHealedClusterIsOne(t *testing.T) {
+	t.Parallel() // it waits for leases to end most of the time
 	c, w := startApart(t)
 	var mended []func()
 	for _, n := range c.Nodes() {

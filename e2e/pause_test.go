@@ -19,6 +19,7 @@ const seconds = 200
 // ones that clients go on sending to it, are answered by the new owners after it
 // woke.
 func TestPausedOwnerServesNothingUntilItHasALease(t *testing.T) {
+	t.Parallel() // it waits for timeouts most of the time
 	c := start(t, 3)
 	owner := c.Follower(t)
 	before := c.AwaitServing(t)
@@ -53,6 +54,7 @@ func TestPausedOwnerServesNothingUntilItHasALease(t *testing.T) {
 // TestPausedLeaderCutsNothing stops the leader for 4 s. The others elect one of
 // them and go on; what runs through them runs through the election.
 func TestPausedLeaderCutsNothing(t *testing.T) {
+	t.Parallel() // it waits for timeouts most of the time
 	c := start(t, 3)
 	leader := c.Leader(t)
 	before := c.AwaitServing(t)

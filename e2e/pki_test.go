@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"shardway/e2e/cluster"
+	"shardway/e2e/history"
 )
 
 // authority issues certificates for nodes.
@@ -100,7 +101,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}
-	before := c.AwaitServing(t)
+	began, before := history.Now(), c.AwaitServing(t)
 	taken := 0
 	// step waits until every node has taken one more change.
 	step := func(what string) {
@@ -127,7 +128,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	step("the old one is not accepted any more")
 	l.Flow(t, 600)
 	l.Finish(t)
-	wantSame(t, before, c.AwaitServing(t))
+	wantSame(t, c, began, before, c.AwaitServing(t))
 	// One of the old authority, for a node that is known, opens nothing any more.
 	c.Node("b").Stop(t)
 	old.issue(t, file("b"), "b")

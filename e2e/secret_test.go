@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"shardway/e2e/cluster"
+	"shardway/e2e/history"
 	"shardway/e2e/load"
 	"shardway/internal/secret"
 )
@@ -28,7 +29,7 @@ func sealed(tb testing.TB, flags ...string) *cluster.Cluster {
 // flow: none fails, nothing moves, and what has the old secret stays out.
 func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 	c := sealed(t)
-	before := c.AwaitServing(t)
+	began, before := history.Now(), c.AwaitServing(t)
 	first := c.Node("a")
 	old, err := secret.ReadFile(c.SecretFile("a"))
 	if err != nil {
@@ -44,7 +45,7 @@ func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 		l.Flow(t, 400)
 	}
 	l.Finish(t)
-	wantSame(t, before, c.AwaitServing(t))
+	wantSame(t, c, began, before, c.AwaitServing(t))
 	var have secret.List
 	for _, n := range c.Nodes() {
 		l, err := secret.ReadFile(c.SecretFile(n.ID))
@@ -96,6 +97,7 @@ func TestRotationStopsAtAMissingNode(t *testing.T) {
 // TestDoorsOfASealedCluster tries each of them from outside.
 func TestDoorsOfASealedCluster(t *testing.T) {
 	c := sealed(t)
+	began := history.Now()
 	before := c.AwaitServing(t)
 	a := c.Node("a")
 	own, err := secret.ReadFile(c.SecretFile("a"))
@@ -186,7 +188,7 @@ func TestDoorsOfASealedCluster(t *testing.T) {
 	l.Flow(t, 2*shards)
 	l.Finish(t)
 	after := c.AwaitServing(t)
-	wantSame(t, before, after)
+	wantSame(t, c, began, before, after)
 	key := after.Keys("b", 1)[0]
 	if got := c.Ask(t, a, load.Request{Key: key}); !got.OK() {
 		t.Errorf("a forwarded request: %d %s", got.Status, got.Error)

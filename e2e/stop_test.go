@@ -12,6 +12,7 @@ import (
 // TestSigtermUnderLoadFailsNothing stops each node in turn, the leader first,
 // while clients talk to all of them, and starts it again: a rolling restart.
 func TestSigtermUnderLoadFailsNothing(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	order := append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...)
@@ -81,6 +82,7 @@ func TestStopOfAllAtOnce(t *testing.T) {
 // TestLeaverReturns has a node that left for good come back with its disk and
 // with an empty one: it is added again, and votes again.
 func TestLeaverReturns(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
 	c := start(t, 4)
 	for _, wipe := range []bool{false, true} {
 		n := c.Follower(t)

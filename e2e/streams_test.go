@@ -82,6 +82,7 @@ func tail(b []byte) []byte { return b[max(0, len(b)-80):] }
 // keys of its own, through itself and through another one. A node joins, then theirs
 // gets SIGTERM: its shards move, though no drain ever ends.
 func TestStreamsDoNotHoldUpAMove(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, endlessDrain...)
 	n := c.Follower(t)
 	keys := c.AwaitServing(t).Keys(n.ID, 1)
@@ -116,6 +117,7 @@ func TestStreamsDoNotHoldUpAMove(t *testing.T) {
 // TestNodeThatStopsTellsTheStreamsOfOthers stops a node that holds streams of keys
 // which stay where they are.
 func TestNodeThatStopsTellsTheStreamsOfOthers(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, endlessDrain...)
 	n := c.Follower(t)
 	other := c.Others(n)[0]

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"slices"
+	"time"
 
 	"shardway/e2e/history"
 )
@@ -11,6 +12,17 @@ import (
 // Faults are what was done to the nodes. Those that concern a process, its app or
 // its disk are noted as they are done; so are times in which the machine was busy.
 func (c *Cluster) Faults() []history.Fault { return slices.Concat(c.faults, c.stalls.all()) }
+
+// Starved returns for how long in all, since then, the machine had no processor for
+// the test or for a node.
+func (c *Cluster) Starved(since int64) (sum time.Duration) {
+	for _, f := range c.stalls.all() {
+		if f.Until > since {
+			sum += time.Duration(f.Until - max(f.From, since))
+		}
+	}
+	return sum
+}
 
 // Hurt notes what a test does to a node by other means, from now on until mended is
 // called.
