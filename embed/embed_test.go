@@ -264,7 +264,7 @@ func TestHTTPHandlersMayKeepStrings(t *testing.T) {
 }
 
 func TestStreamAndGo(t *testing.T) {
-	written := make(chan error, 1)
+	begun, written := make(chan struct{}), make(chan error, 1)
 	a := start(t, "a", func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {
 		case "/panic":
@@ -275,6 +275,7 @@ func TestStreamAndGo(t *testing.T) {
 			})
 		case "/long":
 			embed.Stream(ctx, func(w *bufio.Writer) {
+				close(begun)
 				var err error
 				for err == nil {
 					_, _ = w.WriteString("more ")
@@ -293,8 +294,12 @@ func TestStreamAndGo(t *testing.T) {
 	if status, body, err := a.try(t.Context(), "GET", "/panic", "k", ""); err == nil && status == 200 {
 		t.Errorf("an answer that broke off looks whole: %d %q", status, body)
 	}
-	ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
+	go func() { // ends with the request's run
+		<-begun
+		leave()
+	}()
 	_, _, _ = a.try(ctx, "GET", "/long", "k", "")
 	if err := <-written; err == nil {
 		t.Error("Flush goes on after the client has left")

@@ -185,7 +185,7 @@ func TestShutdownFinishesWhatRunsAndClosesTheRest(t *testing.T) {
 	until(t, "running", func() bool { return n.running.Load() == 1 })
 	ended := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		ended <- n.Shutdown(ctx)
 	}()

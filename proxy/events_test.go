@@ -155,7 +155,7 @@ func TestShutdownTellsStreamsThatTheNodeIsLeaving(t *testing.T) {
 		t.Run(way+" WebSocket", func(t *testing.T) {
 			addr, ended := talk(t)
 			front, owner := start(t, addr)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			ws := front.websocket(ctx)
 			defer func() { _ = ws.CloseNow() }()

@@ -74,7 +74,7 @@ func TestPanicEndsOneRequest(t *testing.T) {
 					return 0, err
 				}
 				defer func() { _ = c.Close() }()
-				_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+				_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 				body := strings.Repeat("x", 100_000)
 				if !strings.Contains(name, "body") {
 					body = "x"

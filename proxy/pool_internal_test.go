@@ -45,7 +45,7 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 		select {
 		case <-free:
 			closed <- true
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			closed <- false
 		}
 	}}

@@ -132,7 +132,7 @@ func TestWebSocketWorks(t *testing.T) {
 					}
 				}
 			}))
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			defer cancel()
 			ws, _, err := websocket.Dial(ctx, "ws://"+front.addr+"/", &websocket.DialOptions{HTTPHeader: http.Header{"X-Shard-Key": {"k"}}}) //nolint:bodyclose // there is none after 101
 			if err != nil {

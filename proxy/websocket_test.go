@@ -73,7 +73,7 @@ func TestWebSocketIsToldThatItsShardMoved(t *testing.T) {
 				t.Run(way+" "+name, func(t *testing.T) {
 					addr, ended := talk(t)
 					front, owner := start(t, addr, func(o *proxy.Options) { o.StreamGrace = -1 })
-					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+					ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 					defer cancel()
 					ws := front.websocket(ctx)
 					defer func() { _ = ws.CloseNow() }()
@@ -125,7 +125,7 @@ func TestWebSocketClosedByAnEndIsClosedOnce(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			addr, ended := talk(t)
 			front, owner := start(t, addr)
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			defer cancel()
 			ws := front.websocket(ctx)
 			if err := ws.Close(websocket.StatusGoingAway, "bye"); err != nil {

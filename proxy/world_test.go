@@ -213,7 +213,7 @@ func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options))
 		cancel()
 		_ = peers.Close()
 		all.Wait()
-		ended, stop := context.WithTimeout(context.Background(), time.Second)
+		ended, stop := context.WithTimeout(context.Background(), 20*time.Second)
 		defer stop()
 		if err := n.Shutdown(ended); err != nil {
 			t.Errorf("Shutdown of %s: %v", id, err)
@@ -406,7 +406,7 @@ func (c *client) closed() {
 // until waits for a condition.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+	for deadline := time.Now().Add(30 * time.Second); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}

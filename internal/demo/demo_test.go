@@ -228,7 +228,7 @@ func TestKilledDemoTakesItsChildrenAlong(t *testing.T) {
 	_ = cmd.Wait()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for name, pid := range d.nodes {
 		for running(pid) {
 			select {

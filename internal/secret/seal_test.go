@@ -37,7 +37,7 @@ func meet(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr erro
 		t.Fatal(err)
 	}
 	defer func() { _ = ln.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
@@ -47,7 +47,7 @@ func meet(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr erro
 			return
 		}
 		t.Cleanup(func() { _ = raw.Close() })
-		_ = raw.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = raw.SetDeadline(time.Now().Add(30 * time.Second))
 		if s, serr = server(ctx, raw); serr == nil {
 			serr = swap(s)
 		}
@@ -60,7 +60,7 @@ func meet(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr erro
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = raw.Close() })
-	_ = raw.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = raw.SetDeadline(time.Now().Add(30 * time.Second))
 	if c, cerr = client(ctx, raw); cerr == nil {
 		cerr = swap(c)
 	}
@@ -279,7 +279,7 @@ func TestStreamsOfARetiredSecretEnd(t *testing.T) {
 		t.Fatal(cerr, serr)
 	}
 	b.Replace(trust(t, secret.List{next}, "b"))
-	_ = s.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = s.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a stream of the retired secret: %v, want it closed", err)
 	}

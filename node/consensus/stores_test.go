@@ -175,7 +175,7 @@ func lead(t *testing.T, r *consensus.Raft) {
 	for !r.IsLeader() {
 		select {
 		case <-r.Changed():
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("no leader")
 		}
 	}

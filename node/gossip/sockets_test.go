@@ -40,7 +40,7 @@ func real(t *testing.T, o gossip.Options) (*gossip.Gossip, func()) {
 
 func alive(t *testing.T, n int, among ...*gossip.Gossip) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for _, g := range among {
 		for {
 			seen := 0

@@ -56,7 +56,7 @@ func TestWhoConnectsWhileANodeStartsIsAnswered(t *testing.T) {
 	if err = p.Run(ctx); err != nil {
 		t.Errorf("Run = %v", err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("%v, want an answer", err)
