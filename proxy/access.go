@@ -37,36 +37,36 @@ type account struct {
 	code     problem.Code
 }
 
-// openAccount begins the line of the request that has been read.
-func (c *client) openAccount() {
-	if c.set.Access == nil || c.ingress != "" {
-		return
-	}
-	w := c.h.Writer()
-	c.x.account.began = time.Now()
-	c.x.account.received, c.x.account.sent = c.h.Received(), c.h.Sent()+int64(w.Pending())
+// open begins the line of the request that has been read from h, if there is to be one.
+func (a *account) open(h *h1.Conn) {
+	a.began = time.Now()
+	a.received, a.sent = h.Received(), h.Sent()+int64(h.Writer().Pending())
 }
 
-// timedHold waits and keeps account of it.
-func (c *client) timedHold(v verdict) verdict {
-	a := &c.x.account
+// now is time.Now, or zero if there is to be no line.
+func (a *account) now() time.Time {
 	if a.began.IsZero() {
-		return c.hold(v)
+		return time.Time{}
 	}
-	began := time.Now()
-	v = c.hold(v)
-	a.held += time.Since(began)
-	return v
+	return time.Now()
 }
 
-// answered notes what the client was answered.
-func (c *client) answered(status int, res *h1.Response) {
-	c.x.account.status = status
-	if res == nil || c.x.account.began.IsZero() {
+// since returns how long ago now returned what it did.
+func (a *account) since(then time.Time) time.Duration {
+	if then.IsZero() {
+		return 0
+	}
+	return time.Since(then)
+}
+
+// answered notes what the client was answered, with an app's own answer or with ours.
+func (a *account) answered(status int, res *h1.Response, way Kind) {
+	a.status = status
+	if res == nil || a.began.IsZero() {
 		return
 	}
-	if v := res.Known(h1.FieldShardwayError); len(v) > 0 && c.x.route == Remote {
-		c.x.account.code = problem.Code(v)
+	if v := res.Known(h1.FieldShardwayError); len(v) > 0 && way == Remote {
+		a.code = problem.Code(v)
 	}
 }
 
@@ -76,68 +76,88 @@ const (
 	accessCut  problem.Code = "cut"         // the answer broke off
 )
 
-// closeAccount writes the line of the request, if there is to be one.
-func (c *client) closeAccount() {
-	a := &c.x.account
-	if a.began.IsZero() {
-		return
-	}
+// accessTime is how lines write when a request came.
+const accessTime = "2006-01-02T15:04:05.000Z"
+
+// accessLine writes the line of a request.
+type accessLine struct {
+	*asked
+	keys *finder
+}
+
+// write writes the line of a request that is over.
+func (l accessLine) write() {
+	a := &l.x.account
 	took := time.Since(a.began)
-	e := c.set.Access.Log.Log()
-	e.Str("time", a.began.UTC().Format("2006-01-02T15:04:05.000Z"))
-	c.describe(e)
-	e.Int("status", a.status).Str("route", c.routeName())
-	c.place(e)
+	e := l.set.Access.Log.Log()
+	e.Str("time", a.began.UTC().Format(accessTime))
+	e.Bytes("method", l.req.Method()).Bytes("path", l.req.Path())
+	if l.set.Access.Query && len(l.req.Query()) > 0 {
+		e.Bytes("query", l.req.Query())
+	}
+	e.Int("status", a.status).Str("route", l.routeName())
+	l.place(e)
 	millis(e, "held_ms", a.held)
 	millis(e, "upstream_ms", a.upstream)
 	millis(e, "took_ms", took)
-	in := int64(len(c.req.Raw())) + c.req.Body.Received()
+	in := int64(len(l.req.Raw())) + l.req.Body.Received()
 	if a.status == 101 {
-		in = int64(len(c.req.Raw())) + c.h.Received() - a.received
+		in = int64(len(l.req.Raw())) + l.h.Received() - a.received
 	}
-	e.Int64("bytes_in", in).Int64("bytes_out", c.h.Sent()+int64(c.h.Writer().Pending())-a.sent)
+	e.Int64("bytes_in", in).Int64("bytes_out", l.h.Sent()+int64(l.h.Writer().Pending())-a.sent)
 	switch {
 	case a.code != "":
 		e.Str("error", string(a.code))
 	case a.status == 0:
 		e.Str("error", string(accessGone))
 	}
-	e.Str("client", c.from.text)
-	if ip := c.keys.clientIP(); string(ip) != c.from.text {
+	e.Str("client", l.from.text)
+	if ip := l.keys.clientIP(); string(ip) != l.from.text {
 		e.Bytes("client_for", ip)
 	}
-	if id := c.requestID(); len(id) > 0 {
+	if id := l.x.requestID(&l.req); len(id) > 0 {
 		e.Bytes("request_id", id)
 	}
 	e.Send()
 }
 
-// describe writes what was asked for.
-func (c *client) describe(e *zerolog.Event) {
-	e.Bytes("method", c.req.Method()).Bytes("path", c.req.Path())
-	if c.set.Access.Query && len(c.req.Query()) > 0 {
-		e.Bytes("query", c.req.Query())
+// writeBad writes the line of bytes that are no request; there is little to say of them.
+func (l accessLine) writeBad() {
+	a := &l.x.account
+	if l.set.Access == nil || l.ingress != "" || a.status == 0 {
+		return
+	}
+	l.set.Access.Log.Log().Str("time", time.Now().UTC().Format(accessTime)).
+		Int("status", a.status).Str("route", "none").Str("error", string(a.code)).Str("client", l.from.text).Send()
+}
+
+// place writes where the request's key lives.
+func (l accessLine) place(e *zerolog.Event) {
+	if l.x.sharded {
+		e.Uint32("shard", uint32(l.x.shard))
+	}
+	if l.x.account.epoch != 0 {
+		e.Uint64("epoch", l.x.account.epoch)
+	}
+	if l.x.account.owner != "" {
+		e.Str("owner", l.x.account.owner)
+	}
+	if l.x.keyless || l.x.key == nil {
+		return
+	}
+	e.Bytes("key_hash", keyHash(l.s.o.HashKey(), l.x.key))
+	if l.set.Access.Keys {
+		e.Bytes("key", l.x.key)
 	}
 }
 
-// place writes where its key lives.
-func (c *client) place(e *zerolog.Event) {
-	if c.x.sharded {
-		e.Uint32("shard", uint32(c.x.shard))
+// routeName names the way the request went: held if it waited and never left,
+// and none if it got not even there.
+func (l accessLine) routeName() string {
+	if way := l.x.routeOf(); way != 0 {
+		return way.String()
 	}
-	if c.x.account.epoch != 0 {
-		e.Uint64("epoch", c.x.account.epoch)
-	}
-	if c.x.account.owner != "" {
-		e.Str("owner", c.x.account.owner)
-	}
-	if c.x.keyless || c.x.key == nil {
-		return
-	}
-	e.Bytes("key_hash", keyHash(c.s.o.HashKey(), c.x.key))
-	if c.set.Access.Keys {
-		e.Bytes("key", c.x.key)
-	}
+	return "none"
 }
 
 // keyHash returns what stands in the log for a request's key: the first 8 bytes of
@@ -150,39 +170,7 @@ func keyHash(hashKey, key []byte) []byte {
 	return hex.AppendEncode(make([]byte, 0, 2*length), mac.Sum(nil)[:length])
 }
 
-// routeName names the way the request went: held if it waited and never left,
-// and none if it got not even there.
-func (c *client) routeName() string {
-	if way := c.x.routeOf(); way != 0 {
-		return way.String()
-	}
-	return "none"
-}
-
-// requestID returns the X-Request-Id that the client gave, or that was made.
-func (c *client) requestID() []byte {
-	if v := c.req.Known(h1.FieldXRequestID); len(v) > 0 {
-		return v
-	}
-	if c.x.id == [2]uint64{} {
-		return nil
-	}
-	raw := c.x.idBytes()
-	return hex.AppendEncode(nil, raw[:])
-}
-
 // millis writes a time with three decimals.
 func millis(e *zerolog.Event, name string, d time.Duration) {
 	e.Float64(name, float64(d.Microseconds())/1000)
-}
-
-// accountBad writes the line of bytes that are no request; there is little to
-// say of them.
-func (c *client) accountBad() {
-	a := c.set.Access
-	if a == nil || c.ingress != "" || c.x.account.status == 0 {
-		return
-	}
-	a.Log.Log().Str("time", time.Now().UTC().Format("2006-01-02T15:04:05.000Z")).
-		Int("status", c.x.account.status).Str("route", "none").Str("error", string(c.x.account.code)).Str("client", c.from.text).Send()
 }

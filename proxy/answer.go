@@ -13,21 +13,26 @@ import (
 	"shardway/proxy/h1"
 )
 
-// answer answers the request with a problem. Its body may still be unread.
-func (c *client) answer(p *problem.Problem) {
-	if c.x.cut {
+// reply is what Shardway itself says to who asked: a problem, a refusal, the probe, and
+// 1xx. It says as well with what changes an app's answer leaves, and notes in the
+// exchange what becomes of the connection.
+type reply struct{ *asked }
+
+// problem answers the request with a problem. Its body may still be unread.
+func (r reply) problem(p *problem.Problem) {
+	if r.x.cut {
 		return
 	}
 	status := p.StatusCode()
 	if p.RetryAfter == 0 && status == http.StatusServiceUnavailable {
 		p.RetryAfter = time.Second
 	}
-	p.Node = c.s.o.Node
-	if c.x.sharded {
-		p.Shard, p.HasShard = uint32(c.x.shard), true
-		p.Epoch = c.s.o.Cluster.Table().committed
+	p.Node = r.s.o.Node
+	if r.x.sharded {
+		p.Shard, p.HasShard = uint32(r.x.shard), true
+		p.Epoch = r.s.o.Cluster.Table().committed
 	}
-	b := append(c.extra[:0], "Content-Type: "+problem.ContentType+"\r\nCache-Control: no-store\r\n"+problem.HeaderError+": "...)
+	b := append(r.extra[:0], "Content-Type: "+problem.ContentType+"\r\nCache-Control: no-store\r\n"+problem.HeaderError+": "...)
 	b = append(b, p.Code...)
 	b = append(b, "\r\n"...)
 	if s := p.RetryAfterSeconds(); s > 0 {
@@ -35,57 +40,57 @@ func (c *client) answer(p *problem.Problem) {
 		b = strconv.AppendInt(b, int64(s), 10)
 		b = append(b, "\r\n"...)
 	}
-	c.extra = b
-	c.x.account.code = p.Code
-	c.s.metrics.problem(p.Code)
-	c.s.metrics.request(c.x.routeOf(), status)
-	c.s.o.Log.Debug().Str("error", string(p.Code)).Int("status", status).Uint32("shard", uint32(c.x.shard)).
+	r.extra = b
+	r.x.account.code = p.Code
+	r.s.metrics.problem(p.Code)
+	r.s.metrics.request(r.x.routeOf(), status)
+	r.s.o.Log.Debug().Str("error", string(p.Code)).Int("status", status).Uint32("shard", uint32(r.x.shard)).
 		Str("detail", p.Detail).Msg("request failed")
-	c.writeAnswer(status, append(p.AppendJSON(make([]byte, 0, 512)), '\n'), b)
+	r.write(status, append(p.AppendJSON(make([]byte, 0, 512)), '\n'), b)
 }
 
-// writeAnswer sends an answer of our own with these header lines. A body that
+// write sends an answer of our own with these header lines. A body that
 // is not worth reading away ends the connection.
-func (c *client) writeAnswer(status int, body, lines []byte) {
-	if (!c.x.onDemand || c.x.asked) && !c.mayKeep() {
-		c.x.keep = false
+func (r reply) write(status int, body, lines []byte) {
+	if (!r.x.onDemand || r.x.asked) && !r.mayKeep() {
+		r.x.keep = false
 	}
-	c.answered(status, nil)
-	w := c.h.Writer()
+	r.x.account.answered(status, nil, r.x.route)
+	w := r.h.Writer()
 	b := appendStatusLine(make([]byte, 0, 256+len(lines)), status, fasthttp.StatusMessage(status))
 	b = append(b, "Date: "...)
-	b = append(b, c.s.date()...)
+	b = append(b, r.s.date()...)
 	b = append(b, "\r\n"...)
 	b = append(b, lines...)
 	b = append(b, "Content-Length: "...)
 	b = strconv.AppendInt(b, int64(len(body)), 10)
 	b = append(b, "\r\n"...)
 	switch {
-	case !c.x.keep:
+	case !r.x.keep:
 		b = append(b, "Connection: close\r\n"...)
-	case c.req.Minor() == 0:
+	case r.req.Minor() == 0:
 		b = append(b, "Connection: keep-alive\r\n"...)
 	}
 	w.Put(append(b, "\r\n"...))
-	if !c.req.IsHead() {
+	if !r.req.IsHead() {
 		w.Put(body)
 	}
 	if w.Flush() != nil {
-		c.x.cut = true
+		r.x.cut = true
 	}
 }
 
 // probe answers a request for Options.ProbePath.
-func (c *client) probe() bool {
-	path := c.set.ProbePath
-	if path == "" || string(c.req.Path()) != path || c.s.o.Probe == nil {
+func (r reply) probe() bool {
+	path := r.set.ProbePath
+	if path == "" || string(r.req.Path()) != path || r.s.o.Probe == nil {
 		return false
 	}
 	status, text := 200, "ready\n"
-	if ready, reason := c.s.o.Probe(); !ready {
+	if ready, reason := r.s.o.Probe(); !ready {
 		status, text = 503, reason+"\n"
 	}
-	c.writeAnswer(status, []byte(text), []byte("Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"))
+	r.write(status, []byte(text), []byte("Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"))
 	return true
 }
 
@@ -98,24 +103,24 @@ func appendStatusLine(b []byte, status int, text string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// answerFailure answers with what an attempt came to.
-func (c *client) answerFailure(v verdict) {
+// failure answers with what an attempt came to.
+func (r reply) failure(v verdict) {
 	p := &problem.Problem{Code: v.code, Detail: v.detail}
 	if v.reason != 0 {
 		p.Reason = v.reason.String()
 	}
-	if v.code == problem.PeerUnreachable && v.reason != 0 && !c.x.mayHaveRun() {
+	if v.code == problem.PeerUnreachable && v.reason != 0 && !r.x.mayHaveRun() {
 		p.Status = http.StatusServiceUnavailable // it has not run: come again
 	}
 	if v.code == problem.UpstreamRefused {
 		p.RetryAfter = time.Second
 	}
-	c.answer(p)
+	r.problem(p)
 }
 
-// answerBad answers bytes that are no proper request, and the connection ends.
-func (c *client) answerBad(bad *h1.Error) {
-	c.x.keep = false
+// bad answers bytes that are no proper request, and the connection ends.
+func (r reply) bad(bad *h1.Error) {
+	r.x.keep = false
 	p := &problem.Problem{Code: problem.BadRequest, Status: bad.Status(), Detail: bad.Reason()}
 	switch bad.Status() {
 	case http.StatusRequestEntityTooLarge:
@@ -125,30 +130,101 @@ func (c *client) answerBad(bad *h1.Error) {
 	case http.StatusRequestHeaderFieldsTooLarge:
 		p.Code = problem.HeadTooLarge
 	}
-	c.answer(p)
+	r.problem(p)
 }
 
-// answerSlow answers a head that did not come in time.
-func (c *client) answerSlow() {
-	c.x.keep = false
-	c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request head did not arrive in time"})
+// slow answers a head that did not come in time.
+func (r reply) slow() {
+	r.x.keep = false
+	r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request head did not arrive in time"})
 }
 
-// badBody ends a request whose body the client broke off or framed badly.
-func (c *client) badBody(err error) verdict {
-	c.up.broken = true
+// badBody answers a request whose body the client broke off or framed badly.
+func (r reply) badBody(err error) verdict {
+	r.up.broken = true
 	var bad *h1.Error
 	switch {
 	case errors.As(err, &bad):
-		c.answerBad(bad)
+		r.bad(bad)
 	case errors.Is(err, errGivenUp):
-		c.x.keep = false // it is read no more
-		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
+		r.x.keep = false // it is read no more
+		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.answer(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})
+		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})
 	default:
-		c.s.metrics.clientsGone.Add(1)
-		c.x.cut = true
+		r.s.metrics.clientsGone.Add(1)
+		r.x.cut = true
 	}
 	return done
+}
+
+// cannotWait says no to a forwarded request that would have to wait. One that may have
+// run is told so, whatever the ingress thinks of it.
+func (r reply) cannotWait(v verdict) {
+	switch {
+	case r.x.mayHaveRun() && r.x.safety != safeMethod:
+		r.failure(fail(problem.UpstreamBroken, mayHaveRun))
+	case v.refusal == 0:
+		r.failure(verdict{step: stepFail, code: v.code, detail: v.detail})
+	default:
+		r.refuse(v.refusal)
+	}
+}
+
+// refuse tells the ingress that the request was not run, and by which map. The
+// body has not been read.
+func (r reply) refuse(why Refusal) {
+	r.s.metrics.refused[why].Add(1)
+	t := r.s.o.Cluster.Table()
+	r.extra = append(r.extra[:0], "Shardway-Refused: "...)
+	r.extra = append(r.extra, why.String()...)
+	r.extra = append(r.extra, "\r\n"+lineMap...)
+	r.extra = append(r.extra, t.mapValue...)
+	r.extra = append(r.extra, "\r\n"+lineNode...)
+	r.extra = append(r.extra, r.s.o.Node...)
+	r.extra = append(r.extra, "\r\n"...)
+	r.extra = r.x.appendTries(r.extra)
+	r.write(421, nil, r.extra)
+	r.s.metrics.request(Remote, 421)
+}
+
+// interim passes a 1xx answer on to those who understand it. 100 is for
+// clients that wait for it.
+func (r reply) interim(res *h1.Response) error {
+	if r.req.Minor() == 0 || res.Status() == 100 && !r.req.Expects() {
+		return nil
+	}
+	r.edit = h1.Edit{Drop: h1.Shardway}
+	w := r.h.WriteResponseHead(res, &r.edit)
+	return w.Close(nil)
+}
+
+// headerContinue marks a request whose ingress waits to hear that the app takes it,
+// and the 100 that says so: for the body, or only to know. Its value in the request
+// says which, and whether the client waits for a 100 of its own.
+const headerContinue = "Shardway-Continue"
+
+// taken tells the ingress, if it wants to know, that this node has admitted the
+// request and that its app takes it: now the body may come.
+func (r reply) taken() error {
+	if r.x.asked || !r.x.onDemand && !r.x.tells {
+		return nil
+	}
+	r.x.asked = true
+	w := r.h.Writer()
+	w.PutString("HTTP/1.1 100 Continue\r\n" + headerContinue + ": 1\r\n\r\n")
+	return w.Flush()
+}
+
+// askBody has the body sent that is only sent when it is asked for.
+func (r reply) askBody() error {
+	if err := r.taken(); err != nil {
+		return err
+	}
+	if r.x.onDemand && !r.x.clientExpects || !r.req.Expects() || len(r.h.Buffered()) > 0 || r.req.Minor() == 0 {
+		return nil
+	}
+	w := r.h.Writer()
+	w.PutString("HTTP/1.1 100 Continue\r\n\r\n")
+	return w.Flush()
 }

@@ -10,17 +10,45 @@ import (
 	"shardway/proxy/h1"
 )
 
-// client is a connection that requests come by: from a client, or, when ingress
-// is set, from another node. Its goroutine runs serve; others reach in through
-// slot, idle, down and the watch.
-type client struct {
+// asked is a request as its connection has it: who asks, what, and what has become of
+// it so far. The flow and its leaves share it; who has it and no client cannot call the
+// flow.
+type asked struct {
 	s       *Server
 	h       *h1.Conn
-	ingress string // the node at the other end; empty: a client
-	from    origin // the client's address
-	ctx     context.Context
-	cancel  context.CancelFunc
+	ingress string    // the node at the other end; empty: a client
+	from    origin    // the client's address
 	set     *Settings // in force for this request
+
+	req h1.Request
+	x   exchange
+	up  upload
+
+	// Memory for one head after another.
+	edit  h1.Edit
+	extra []byte
+}
+
+// draining reports whether the connection is to end with its present answer
+// because the node is leaving. Streams of other nodes go on to the end: who
+// forwards here knows by the map when to stop.
+func (a *asked) draining() bool { return a.ingress == "" && a.s.draining.Load() }
+
+// client is a connection that requests come by: from a client, or, when ingress
+// is set, from another node. Its goroutine runs serve; others reach in through
+// slot, idle, down and the watch. Its methods are the flow of a request (flow.go) and
+// what acts on the connection from outside; the leaves have types of their own.
+type client struct {
+	asked
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	// The leaves.
+	keys  finder
+	wait  waiting
+	out   forward
+	reply reply
+	relay relay
 
 	slot slot
 	// lastSeen is the number of the run that Stalled saw last, and its alone.
@@ -36,17 +64,8 @@ type client struct {
 	// run begins unseen.
 	down atomic.Bool
 
-	req  h1.Request
-	keys finder
-	x    exchange
-	up   upload
-
-	// Memory for one exchange after another.
-	edit   h1.Edit
-	extra  []byte
-	gate   func() (time.Duration, error)
-	lower  func()                        // c.release, bound once
-	leaves func() (time.Duration, error) // c.answerLeaves, likewise
+	gate  func() (time.Duration, error) // c.askLease, bound once
+	lower func()                        // c.release, likewise
 
 	// admitted is what ends the request's part in its shard's in-flight count; nil
 	// when there is none.
@@ -62,7 +81,7 @@ type client struct {
 
 // newClient makes the client of a connection; serve runs it.
 func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *client {
-	c := &client{s: s, ingress: ingress, set: s.set.Load()}
+	c := &client{asked: asked{s: s, ingress: ingress, set: s.set.Load()}}
 	c.keys = finder{req: &c.req, from: &c.from, set: c.set}
 	o := s.clientOptions(ingress, c.set)
 	o.Buffers = &s.buffers
@@ -77,8 +96,11 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.up.init(s, c.h, &c.req, c.uploaded)
 	c.gate = c.askLease
 	c.lower = c.release
-	c.leaves = c.answerLeaves
 	c.gone.init(c.h, c.left)
+	c.wait = waiting{asked: &c.asked, gone: &c.gone, down: &c.down, ctx: c.ctx}
+	c.out, c.reply = forward{&c.asked}, reply{&c.asked}
+	c.relay = relay{reply: c.reply, slot: &c.slot}
+	c.relay.leaves = c.relay.answerLeaves
 	if ingress == "" {
 		c.from.set(conn, c.set.TrustedProxies)
 	}
@@ -104,11 +126,6 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	}
 	return o
 }
-
-// draining reports whether the connection is to end with its present answer
-// because the node is leaving. Streams of other nodes go on to the end: who
-// forwards here knows by the map when to stop.
-func (c *client) draining() bool { return c.ingress == "" && c.s.draining.Load() }
 
 // left is called, from another goroutine, when the client has closed its side.
 func (c *client) left() {

@@ -139,3 +139,8 @@ var done = verdict{step: stepDone}
 func fail(code problem.Code, detail string) verdict {
 	return verdict{step: stepFail, code: code, detail: detail}
 }
+
+// heldBy returns the verdict of a request whose route is not to be taken now.
+func heldBy(r *Route) verdict {
+	return verdict{step: stepHold, reason: r.Reason, refusal: refusalFor(r)}
+}

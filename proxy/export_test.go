@@ -12,8 +12,8 @@ func (s *Server) CountBuffers(n *atomic.Int64) { s.buffers.Lent = n }
 // goes on, on the connections that are open and idle now.
 func (s *Server) BeforeAnswers(f func()) {
 	for _, c := range s.conns.appendAll(nil) {
-		leaves := c.leaves
-		c.leaves = func() (time.Duration, error) {
+		leaves := c.relay.leaves
+		c.relay.leaves = func() (time.Duration, error) {
 			f()
 			return leaves()
 		}

@@ -3,9 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"os"
-	"time"
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
@@ -14,8 +12,10 @@ import (
 
 // The life of a request, from the first byte of its head to what is left of its body,
 // in the order in which it happens: serve, next, exchange, then the loop of a client's
-// request or of a forwarded one, attempt, local or remote, run, relay (relay.go), and
-// settle. What an attempt came to is a verdict, and only the two loops act on it.
+// request or of a forwarded one, attempt, local or remote, run, and settle. What an
+// attempt came to is a verdict, and only the two loops act on it. What the flow has done
+// for it, by keys, wait, out, reply, relay and a seat, knows nothing of the flow; trip.go
+// says what a trip came to that has no answer.
 
 // serve carries one request after the other until the connection ends.
 func (c *client) serve() {
@@ -58,12 +58,12 @@ func (c *client) next() bool {
 	var bad *h1.Error
 	switch {
 	case errors.As(err, &bad):
-		c.answerBad(bad)
-		c.accountBad()
+		c.reply.bad(bad)
+		accessLine{&c.asked, &c.keys}.writeBad()
 		c.h.CloseLinger()
 	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.h.Buffered()) > 0:
-		c.answerSlow()
-		c.accountBad()
+		c.reply.slow()
+		accessLine{&c.asked, &c.keys}.writeBad()
 		c.h.CloseLinger()
 	}
 	return false
@@ -75,13 +75,15 @@ func (c *client) exchange() {
 		safety: safetyOf(c.req.Method()),
 		keep:   c.req.KeepAlive() && !c.draining(),
 	}
-	c.openAccount()
-	defer c.closeAccount()
+	if c.set.Access != nil && c.ingress == "" {
+		c.x.account.open(c.h)
+		defer accessLine{&c.asked, &c.keys}.write()
+	}
 	c.up.reset()
 	c.s.budget.earn()
 	if c.set.MaxBody > 0 {
 		if err := c.req.Body.Limit(c.set.MaxBody); err != nil {
-			c.answer(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})
+			c.reply.problem(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})
 			return
 		}
 	}
@@ -89,16 +91,16 @@ func (c *client) exchange() {
 		c.owner()
 		return
 	}
-	if c.probe() {
+	if c.reply.probe() {
 		return
 	}
 	var bad *problem.Problem
 	if c.x.found, bad = c.keys.find(c.s.upstream == nil); bad != nil {
-		c.answer(bad)
+		c.reply.problem(bad)
 		return
 	}
 	if err := c.up.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
-		c.badBody(err)
+		c.reply.badBody(err)
 		return
 	}
 	c.ingressLoop()
@@ -119,16 +121,25 @@ func (c *client) ingressLoop() {
 			continue
 		case stepHold:
 			v.seen = t.generation
-			if v = c.timedHold(v); v.step == stepAgain {
+			if v = c.held(v); v.step == stepAgain {
 				continue
 			}
 		case stepFail:
 		}
 		if v.step == stepFail && !c.down.Load() {
-			c.answerFailure(v)
+			c.reply.failure(v)
 		}
 		return
 	}
+}
+
+// held waits as v says, and keeps account of it.
+func (c *client) held(v verdict) verdict {
+	a := &c.x.account
+	began := a.now()
+	v = c.wait.hold(v)
+	a.held += a.since(began)
+	return v
 }
 
 // owner serves a request that another node forwarded, or refuses it. It never
@@ -137,7 +148,7 @@ func (c *client) ingressLoop() {
 func (c *client) owner() {
 	committed, proposed, ok := c.readForwarded()
 	if !ok {
-		c.answer(&problem.Problem{Code: problem.Misrouted, Detail: "not a forwarded request"})
+		c.reply.problem(&problem.Problem{Code: problem.Misrouted, Detail: "not a forwarded request"})
 		c.x.keep = false
 		return
 	}
@@ -147,17 +158,17 @@ func (c *client) owner() {
 		// the shard is taken counts as sent: a node whose disk hangs is behind
 		// for seconds.
 		if c.s.o.Cluster.LeaseLeft() <= 0 {
-			c.refuse(RefusedNoLease)
+			c.reply.refuse(RefusedNoLease)
 			return
 		}
-		if !c.catchUp(committed, proposed) {
-			c.refuse(RefusedHeld)
+		if !c.wait.catchUp(committed, proposed) {
+			c.reply.refuse(RefusedHeld)
 			return
 		}
 		t = c.s.o.Cluster.Table()
 	}
 	if int(c.x.shard) >= t.Shards() {
-		c.refuse(RefusedHeld)
+		c.reply.refuse(RefusedHeld)
 		return
 	}
 	for {
@@ -167,14 +178,16 @@ func (c *client) owner() {
 			t = c.s.o.Cluster.Table()
 			continue
 		case stepHold:
-			if c.ownerPause(v) {
+			if c.wait.pause(v) {
 				t = c.s.o.Cluster.Table()
 				continue
 			}
-			c.ownerHold(v)
+			if !c.down.Load() {
+				c.reply.cannotWait(v)
+			}
 		case stepFail:
 			if !c.down.Load() {
-				c.answerFailure(v)
+				c.reply.failure(v)
 			}
 		case stepDone:
 		}
@@ -192,7 +205,7 @@ func (c *client) ownerAttempt(t *Table) verdict {
 		return verdict{step: stepHold, refusal: refusalFor(r)}
 	}
 	if err := c.up.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
-		return c.badBody(err)
+		return c.reply.badBody(err)
 	}
 	return c.local(t, r)
 }
@@ -207,7 +220,11 @@ func (c *client) attempt(t *Table) verdict {
 	}
 	switch {
 	case c.x.keyless && c.s.upstream == nil:
-		return c.anywhere(t)
+		var r *Route
+		if c.x.shard, r = t.anywhere(); r.Kind == Remote {
+			return c.remote(t, &Route{Kind: Remote, Node: r.Node})
+		}
+		return heldBy(r)
 	case c.x.keyless:
 		return c.local(t, &c.s.keyless)
 	}
@@ -219,21 +236,7 @@ func (c *client) attempt(t *Table) verdict {
 		return c.remote(t, r)
 	case Held:
 	}
-	return verdict{step: stepHold, reason: r.Reason, refusal: refusalFor(r)}
-}
-
-// anywhere has some node run a request without a key: this one is a gateway.
-func (c *client) anywhere(t *Table) verdict {
-	first := rand.IntN(t.Shards()) //nolint:gosec // it spreads load and keeps no secret
-	for i := range t.Shards() {
-		// Of the shard it takes that it is this node's, as with any other request.
-		c.x.shard = shardmap.Shard((first + i) % t.Shards())
-		if r := t.Route(c.x.shard); r.Kind == Remote {
-			return c.remote(t, &Route{Kind: Remote, Node: r.Node})
-		}
-	}
-	r := t.Route(c.x.shard)
-	return verdict{step: stepHold, reason: r.Reason, refusal: refusalFor(r)}
+	return heldBy(r)
 }
 
 // local runs the request on the app behind this node.
@@ -244,13 +247,13 @@ func (c *client) local(t *Table, r *Route) verdict {
 	if c.req.Upgrades() && c.s.streams.full() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--streams)")
 	}
-	l, v := c.link(c.s.upstream)
+	l, v := c.wait.link(c.s.upstream)
 	if l == nil {
 		return v
 	}
 	// The run begins first: a Cut after the node has stopped admitting must find it.
 	if !c.begin(Local, l, nil) {
-		c.giveBack(l)
+		c.slot.giveBack(l)
 		return done
 	}
 	epoch, release, err := c.admit()
@@ -259,7 +262,7 @@ func (c *client) local(t *Table, r *Route) verdict {
 		err = RefusedNotOwner
 	}
 	if err != nil {
-		c.giveBack(l)
+		c.slot.giveBack(l)
 		refusal, ok := err.(Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
 		if !ok {
 			refusal = RefusedHeld
@@ -273,7 +276,7 @@ func (c *client) local(t *Table, r *Route) verdict {
 	}
 	if c.x.ran && c.x.ranEpoch != epoch {
 		release()
-		c.giveBack(l)
+		c.slot.giveBack(l)
 		return fail(problem.UpstreamBroken, mayHaveRun)
 	}
 	c.x.leaveQueue()
@@ -303,13 +306,13 @@ func (c *client) remote(t *Table, r *Route) verdict {
 	if crowd := p.busy.pass(c.x.countsFor()); crowd != nil {
 		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: crowd}
 	}
-	l, v := c.link(p)
+	l, v := c.wait.link(p)
 	if l == nil {
 		return v
 	}
 	// As with local: an Abandon after the table was swapped must find the run.
 	if !c.begin(Remote, l, &r.Node) || c.s.o.Cluster.Table() != t {
-		c.giveBack(l)
+		c.slot.giveBack(l)
 		if c.down.Load() {
 			return done
 		}
@@ -321,17 +324,17 @@ func (c *client) remote(t *Table, r *Route) verdict {
 
 // timed runs a trip and keeps account of it.
 func (c *client) timed(p *trip) verdict {
+	p.slot, p.up, p.gone = &c.slot, &c.up, &c.gone
 	a := &c.x.account
-	if a.began.IsZero() {
-		return c.run(p)
-	}
-	began := time.Now()
-	a.epoch = p.epoch
-	if a.owner = c.s.o.Node; p.r.Kind == Remote {
-		a.owner = p.r.Node
+	began := a.now()
+	if !began.IsZero() {
+		a.epoch = p.epoch
+		if a.owner = c.s.o.Node; p.r.Kind == Remote {
+			a.owner = p.r.Node
+		}
 	}
 	v := c.run(p)
-	a.upstream += time.Since(began)
+	a.upstream += a.since(began)
 	return v
 }
 
@@ -339,16 +342,15 @@ func (c *client) timed(p *trip) verdict {
 func (c *client) run(p *trip) verdict {
 	c.x.route = p.r.Kind
 	if err := c.up.take(); err != nil {
-		c.giveBack(p.l)
-		p.release()
-		return c.badBody(err)
+		p.unused()
+		return c.reply.badBody(err)
 	}
 	if p.l.seat != nil {
 		return c.call(p)
 	}
 	p.demand = p.r.Kind == Remote && !c.up.whole()
 	before := p.l.Sent()
-	w := c.writeRequestHead(p)
+	w := c.out.head(p)
 	if err := c.send(p, w); err != nil {
 		if p.l.Sent() == before {
 			return c.notSent(p, err)
@@ -367,9 +369,44 @@ func (c *client) run(p *trip) verdict {
 	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused):
 		return c.refused(p)
 	case res.Switches():
-		return c.tunnel(p)
+		if !c.relay.tunnel(p) {
+			return c.broken(p, nil)
+		}
+		return done
 	}
-	return c.relay(p)
+	if began, err := c.relay.pass(p); !began {
+		return c.broken(p, err)
+	}
+	return done
+}
+
+// call has the app in this process run the request, and answers it.
+func (c *client) call(p *trip) verdict {
+	p.l.pool.settle(p.l)
+	w := c.out.head(p)
+	if _, err := c.askLease(); err != nil {
+		return c.notSent(p, err)
+	}
+	if c.x.tells {
+		if err := c.reply.taken(); err != nil {
+			return c.broken(p, err)
+		}
+	}
+	t := p.l.seat
+	switch t.take(c.reply, p, w) {
+	case seatUnread:
+		p.end()
+		return fail(problem.BadRequest, "the app's server cannot read the request")
+	case seatUncalled:
+		return c.notSent(p, errCutFirst)
+	case seatUnanswered:
+		return c.broken(p, nil)
+	case seatFailed:
+		p.end()
+		return fail(problem.AppFailed, t.failed)
+	case seatAnswered:
+	}
+	return done
 }
 
 // send sends the head with what is there of the body: all of it, if there is
@@ -391,7 +428,7 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 		if err := w.Close(c.req.Body.Trailers()); err != nil {
 			return err
 		}
-		if err := c.tellTaken(); err != nil {
+		if err := c.reply.taken(); err != nil {
 			return err
 		}
 		c.gone.arm()
@@ -400,7 +437,7 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if err := c.tellTaken(); err != nil {
+	if err := c.reply.taken(); err != nil {
 		return err
 	}
 	c.up.start(w, 0)
@@ -429,16 +466,12 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 				c.up.start(w, len(c.up.kept))
 			}
 		default:
-			if err := c.relayInterim(res); err != nil {
+			if err := c.reply.interim(res); err != nil {
 				return err
 			}
 		}
 	}
 }
-
-// drainLimit is how much of a body that nobody wants is read, so that the
-// connection can go on.
-const drainLimit = 64 << 10
 
 // settle brings the connection to the next request: what is left of the body is
 // read away, or else the connection is closed so that the client can still read
@@ -451,28 +484,9 @@ func (c *client) settle() bool {
 	if c.x.cut {
 		return false
 	}
-	body := &c.req.Body
-	if c.x.keep && body.Done() {
+	if c.x.keep && c.reply.drained() {
 		return true
-	}
-	if c.x.keep && !c.up.broken && c.drains() {
-		usual := c.h.Timeouts()
-		hasty := usual // the rate stays: this is a body as any other
-		hasty.Body = min(usual.Body, time.Second)
-		c.h.SetTimeouts(hasty)
-		err := body.Drain(drainLimit)
-		c.h.SetTimeouts(usual)
-		if err == nil {
-			return true
-		}
 	}
 	c.h.CloseLinger()
 	return false
-}
-
-// drains reports whether the rest of the body may be worth reading away: it is
-// not known to be too long, and not one that the client may never send.
-func (c *client) drains() bool {
-	body := &c.req.Body
-	return body.Remaining() <= drainLimit && (!c.req.Expects() || body.Begun())
 }

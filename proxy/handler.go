@@ -9,44 +9,41 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"shardway/internal/problem"
 	"shardway/proxy/h1"
 )
 
 // errNotYours is what a handler gets that writes to the connection past its answer.
 var errNotYours = errors.New("proxy: handlers may not write to the connection: set the Response instead")
 
-// call has the app in this process run the request, and answers it. A shard's
+// outcome is what came of a request on a seat.
+type outcome uint8
+
+const (
+	seatUnread     outcome = iota // fasthttp could not read its head
+	seatUncalled                  // it was cut before the handler was called
+	seatUnanswered                // it was cut, or its client left or broke off the body, before the answer began
+	seatFailed                    // the app failed: seat.failed
+	seatAnswered                  // its answer left, or broke off: the trip has been ended
+)
+
+// take has the app run the request whose head is in w, and relays its answer. A shard's
 // in-flight count falls when the handler has returned, and every Task that it began
 // has ended, however the request's connection ended.
-func (c *client) call(p *trip) verdict {
-	t := p.l.seat
-	p.l.pool.settle(p.l)
-	w := c.writeRequestHead(p)
-	if _, err := c.askLease(); err != nil {
-		return c.notSent(p, err)
-	}
-	if c.x.tells {
-		if err := c.tellTaken(); err != nil {
-			return c.broken(p, err)
-		}
-	}
+func (t *seat) take(to reply, p *trip, w *h1.Writer) outcome {
 	t.trip = *p // itself it stays on the stack
-	t.c, t.p, t.called, t.answered, t.fate = c, &t.trip, false, false, fateGone
+	t.a, t.reply, t.p, t.outcome, t.answered, t.fate = to.asked, to, &t.trip, seatUnread, false, fateGone
 	t.broke.Store(false)
 	t.serve(w.Unsent())
-	v := t.verdict // who takes the seat from its pool next has one of its own
+	out := t.outcome // who takes the seat from its pool next has one of its own
 	switch {
-	case !t.called:
-		c.end(p)
-		return fail(problem.BadRequest, "the app's server cannot read the request")
+	case out != seatAnswered:
 	case t.fate == fateKeep:
 		w.Discard()
 		p.l.pool.put(p.l)
 	case t.fate == fateDrop:
 		p.l.pool.drop(p.l)
 	}
-	return v
+	return out
 }
 
 const handlerFailed = "the app's handler panicked"
@@ -62,12 +59,11 @@ const (
 
 // handle runs the handler and answers what it says, within the Server of the seat.
 func (t *seat) handle(ctx *fasthttp.RequestCtx) {
-	t.called = true
 	if t.blank == nil {
 		t.blank = new(fasthttp.Response)
 		ctx.Response.CopyTo(t.blank)
 	}
-	t.verdict = t.answer(ctx)
+	t.outcome = t.answer(ctx)
 	// What fasthttp writes now nobody gets. It writes no date: see appendHead.
 	t.answered = true
 	ctx.Response.ReleaseBody(keptAnswer)
@@ -83,35 +79,34 @@ func (t *seat) handle(ctx *fasthttp.RequestCtx) {
 const keptAnswer = 64 << 10
 
 // answer is handle, and says what the request came to.
-func (t *seat) answer(ctx *fasthttp.RequestCtx) verdict {
-	c, p := t.c, t.p
+func (t *seat) answer(ctx *fasthttp.RequestCtx) outcome {
+	a := t.a
 	if t.closed.Load() {
-		return c.notSent(p, errCutFirst)
+		return seatUncalled
 	}
 	if err := t.fill(ctx); err != nil {
 		t.uploaded()
-		if !c.up.broken {
-			c.up.rerr = err
+		if !a.up.broken {
+			a.up.rerr = err
 		}
-		return c.broken(p, nil)
+		return seatUnanswered
 	}
-	if c.req.Body.Done() {
-		c.gone.arm() // nobody reads the client
+	if a.req.Body.Done() {
+		t.p.gone.arm() // nobody reads the client
 	}
-	failed := t.run(ctx)
+	t.failed = t.run(ctx)
 	t.body.close()
 	t.uploaded()
-	if failed == "" {
-		failed = t.judge(ctx)
+	if t.failed == "" {
+		t.failed = t.judge(ctx)
 	}
 	switch {
-	case c.up.rerr != nil || c.slot.load().cause != causeNone:
+	case a.up.rerr != nil || t.p.slot.load().cause != causeNone:
 		t.abandon(ctx)
-		return c.broken(p, nil)
-	case failed != "":
+		return seatUnanswered
+	case t.failed != "":
 		t.abandon(ctx)
-		c.end(p)
-		return fail(problem.AppFailed, failed)
+		return seatFailed
 	}
 	return t.relay(ctx)
 }
@@ -124,7 +119,7 @@ func (t *seat) uploaded() {
 	t.mu.client = nil
 	t.mu.Unlock()
 	if reading && t.closed.Load() {
-		t.c.up.broken = true
+		t.a.up.broken = true
 	}
 }
 
@@ -136,7 +131,7 @@ func (t *seat) run(ctx *fasthttp.RequestCtx) (failed string) {
 		case returned:
 		case v == nil: // runtime.Goexit: the goroutine ends, and serve with it
 			t.abandon(ctx)
-			t.c.end(t.p)
+			t.p.end()
 		default:
 			t.s.appPanicked(v)
 			failed = handlerFailed
@@ -167,14 +162,14 @@ func (t *seat) judge(ctx *fasthttp.RequestCtx) (failed string) {
 	res.SkipBody = false
 	stream := res.BodyStream()
 	switch {
-	case stream == nil && (len(res.Body()) > 0 || !t.c.req.IsHead()):
+	case stream == nil && (len(res.Body()) > 0 || !t.a.req.IsHead()):
 		res.Header.SetContentLength(len(res.Body()))
 	case stream == nil: // to HEAD the handler may say how long the body of a GET is
 	case res.Header.ContentLength() < 0:
 		res.Header.SetContentLength(-1)
 	}
 	t.made = appendHead(t.made[:0], &res.Header)
-	if err := t.p.l.res.Judge(t.made, t.c.req.Method(), t.c.set.MaxHeaders); err != nil {
+	if err := t.p.l.res.Judge(t.made, t.a.req.Method(), t.a.set.MaxHeaders); err != nil {
 		return fmt.Sprintf("the handler's response is malformed: %v", err)
 	}
 	if t.p.l.res.Status() < 200 {
@@ -218,31 +213,31 @@ func (t *seat) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 		t.spoilt = true
 		addr := t.RemoteAddr()
 		t.remote.Store(&addr)
-		t.c.up.kept, t.long = nil, nil
+		t.a.up.kept, t.long = nil, nil
 		_ = t.Close()
 	}
 	return late
 }
 
 // relay passes the answer on.
-func (t *seat) relay(ctx *fasthttp.RequestCtx) verdict {
-	c, p, res := t.c, t.p, t.response(ctx)
+func (t *seat) relay(ctx *fasthttp.RequestCtx) outcome {
+	p, res := t.p, t.response(ctx)
 	head := &p.l.res
 	stream := res.BodyStream()
 	flags := uint64(slotAnswered)
 	if stream != nil && isEvents(head) {
-		c.slot.events.begin()
+		p.slot.events.begin()
 		flags |= slotEvents
 	}
-	if !c.slot.mark(flags) {
+	if !p.slot.mark(flags) {
 		t.abandon(ctx)
-		return c.broken(p, nil)
+		return seatUnanswered
 	}
-	c.answered(head.Status(), head)
-	w := c.h.WriteResponseHead(head, c.editResponse(p, head))
-	c.s.metrics.request(c.x.route, head.Status())
+	t.reply.answered(head)
+	w := t.a.h.WriteResponseHead(head, t.reply.head(p.r, head))
 	if stream != nil {
-		return t.relayStream(ctx, w, stream)
+		t.relayStream(ctx, w, stream)
+		return seatAnswered
 	}
 	var err error
 	if w.Kind() != h1.NoBody {
@@ -252,23 +247,22 @@ func (t *seat) relay(ctx *fasthttp.RequestCtx) verdict {
 		err = w.Flush() // who gets it need not wait for what goes on
 	}
 	t.tasks.Wait()
-	return t.relayed(w, nil, err)
+	t.relayed(w, nil, err)
+	return seatAnswered
 }
 
 // relayed ends a request whose answer has left the handler. The client may take its
 // time for what is still in the buffer.
-func (t *seat) relayed(w *h1.Writer, trailers []byte, err error) verdict {
-	c := t.c
+func (t *seat) relayed(w *h1.Writer, trailers []byte, err error) {
 	t.fate = fateKeep
-	if c.slot.finish() != causeNone || t.spoilt {
+	if t.p.slot.finish() != causeNone || t.spoilt {
 		t.fate = fateDrop
 	}
 	t.p.release()
-	c.gone.disarm()
+	t.p.gone.disarm()
 	if err != nil || w.Close(trailers) != nil {
-		c.x.cut = true
+		t.a.x.cut = true
 	}
-	return done
 }
 
 // appPanicked notes that the app panicked. The node goes on.
@@ -293,7 +287,7 @@ var errTarget = h1.NewError(400, "the app's server cannot read the target")
 // fill gives the request the body: whole, or for who takes streams one to read.
 // Trailers are left out: fasthttp would put them among the headers.
 func (t *seat) fill(ctx *fasthttp.RequestCtx) error {
-	c, r := t.c, &ctx.Request
+	a, r := t.a, &ctx.Request
 	if target := r.Header.RequestURI(); bytes.HasPrefix(target, []byte("//")) {
 		// fasthttp takes what follows for the host if there is a :// in it too; the key
 		// may be of the judged one.
@@ -302,21 +296,21 @@ func (t *seat) fill(ctx *fasthttp.RequestCtx) error {
 			return errTarget
 		}
 	}
-	switch body := &c.req.Body; {
+	switch body := &a.req.Body; {
 	case body.Kind() == h1.NoBody:
-	case c.up.whole():
-		r.SetBodyRaw(c.up.kept)
-		r.Header.SetContentLength(len(c.up.kept))
+	case a.up.whole():
+		r.SetBodyRaw(a.up.kept)
+		r.Header.SetContentLength(len(a.up.kept))
 	case t.s.o.HandlerStreams:
 		size := -1
 		if left := body.Remaining(); left >= 0 {
-			size = len(c.up.kept) + int(left)
+			size = len(a.up.kept) + int(left)
 		}
-		t.uploads(c.h)
-		t.body.open(c)
+		t.uploads(a.h)
+		t.body.open(a)
 		r.SetBodyStream(&t.body, size)
 	default:
-		t.uploads(c.h)
+		t.uploads(a.h)
 		if err := t.readWhole(); err != nil {
 			return err
 		}

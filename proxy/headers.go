@@ -1,14 +1,10 @@
 package proxy
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
 	"strconv"
-	"strings"
-
-	"github.com/valyala/fasthttp"
 
 	"shardway/proxy/h1"
 )
@@ -26,47 +22,50 @@ const (
 	lineViaOld   = "Via: 1.0 shardway\r\n"
 )
 
-// writeRequestHead puts the head of the request into the link's buffer, with
+// forward writes the head that a request goes on with: to the app, or to another node.
+type forward struct{ *asked }
+
+// head puts the head of the request into the link's buffer, with
 // what the next one is to know: another node by which map it was sent, the app
 // whose it is.
-func (c *client) writeRequestHead(p *trip) *h1.Writer {
-	e := &c.edit
-	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: c.req.Upgrades(), DropExpect: len(c.up.kept) > 0 || c.req.Body.Done()}
-	b := c.extra[:0]
-	if c.ingress != "" {
+func (f forward) head(p *trip) *h1.Writer {
+	e := &f.edit
+	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: f.req.Upgrades(), DropExpect: len(f.up.kept) > 0 || f.req.Body.Done()}
+	b := f.extra[:0]
+	if f.ingress != "" {
 		// What the ingress said of key, shard and client goes on to the app.
-		if !c.x.keyless {
+		if !f.x.keyless {
 			e.Drop &^= h1.Of(h1.FieldShardwayKey, h1.FieldShardwayShard)
 		}
-		e.DropExpect = e.DropExpect || c.x.onDemand && !c.x.clientExpects
-		b = c.appendOwner(b, p.epoch)
+		e.DropExpect = e.DropExpect || f.x.onDemand && !f.x.clientExpects
+		b = f.appendOwner(b, p.epoch)
 	} else {
-		b = c.from.appendForwarding(b, &c.req, e, c.set.Forwarded)
-		b = c.x.appendRequestID(b, &c.req, e)
-		if len(c.req.Host()) == 0 {
-			e.Host = c.from.local // HTTP/1.0; between nodes and for the app there is one
+		b = f.from.appendForwarding(b, &f.req, e, f.set.Forwarded)
+		b = f.x.appendRequestID(b, &f.req, e)
+		if len(f.req.Host()) == 0 {
+			e.Host = f.from.local // HTTP/1.0; between nodes and for the app there is one
 		}
-		if !c.x.keyless {
+		if !f.x.keyless {
 			b = append(b, lineShard...)
-			b = strconv.AppendUint(b, uint64(c.x.shard), 10)
+			b = strconv.AppendUint(b, uint64(f.x.shard), 10)
 			b = append(b, "\r\n"+lineKey...)
-			b = appendFieldValue(b, c.x.key)
+			b = appendFieldValue(b, f.x.key)
 			b = append(b, "\r\n"...)
 		}
 		if p.r.Kind == Remote {
-			b = c.appendPeer(b, p)
-			if c.x.keyless {
+			b = f.appendPeer(b, p)
+			if f.x.keyless {
 				b = append(b, lineShard+shardNone+"\r\n"...)
 			}
 		} else {
-			b = c.appendOwner(b, p.epoch)
+			b = f.appendOwner(b, p.epoch)
 		}
 	}
-	c.extra, e.Extra = b, b
+	f.extra, e.Extra = b, b
 	if p.l.seat != nil {
 		e.Kind, e.DropExpect = h1.NoBody, true // what there is of a body, the seat hands over
 	}
-	return p.l.WriteRequestHead(&c.req, e)
+	return p.l.WriteRequestHead(&f.req, e)
 }
 
 // shardNone is what another node is told for a shard of a request that has none,
@@ -74,26 +73,26 @@ func (c *client) writeRequestHead(p *trip) *h1.Writer {
 const shardNone = "none"
 
 // appendOwner appends what the app is told by the node that owns the shard.
-func (c *client) appendOwner(b []byte, epoch uint64) []byte {
-	if !c.x.keyless {
+func (f forward) appendOwner(b []byte, epoch uint64) []byte {
+	if !f.x.keyless {
 		b = append(b, lineEpoch...)
 		b = strconv.AppendUint(b, epoch, 10)
 		b = append(b, "\r\n"...)
 	}
 	b = append(b, lineNode...)
-	b = append(b, c.s.o.Node...)
+	b = append(b, f.s.o.Node...)
 	return append(b, "\r\n"...)
 }
 
 // appendPeer appends what another node is told: the epochs routed by, for a PUT
 // or DELETE the ownership epoch it is bound to, whether the body waits, and, of one
 // that asks for others, that they wait to know whether the app takes it.
-func (c *client) appendPeer(b []byte, p *trip) []byte {
+func (f forward) appendPeer(b []byte, p *trip) []byte {
 	b = append(b, lineMap...)
 	b = append(b, p.t.mapValue...)
 	b = append(b, "\r\n"...)
-	b = c.x.appendTries(b)
-	if c.x.safety == idempotentMethod && p.epoch != 0 {
+	b = f.x.appendTries(b)
+	if f.x.safety == idempotentMethod && p.epoch != 0 {
 		b = append(b, lineEpoch...)
 		b = strconv.AppendUint(b, p.epoch, 10)
 		b = append(b, "\r\n"...)
@@ -104,7 +103,7 @@ func (c *client) appendPeer(b []byte, p *trip) []byte {
 	case !p.demand: // what comes of it may be long in coming
 		return append(b, lineContinue+continueTell+"\r\n"...)
 	}
-	if c.req.Expects() && len(c.up.kept) == 0 {
+	if f.req.Expects() && len(f.up.kept) == 0 {
 		return append(b, lineContinue+continueClient+"\r\n"...)
 	}
 	return append(b, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)
@@ -147,6 +146,18 @@ func (x *exchange) idBytes() (raw [16]byte) {
 	return raw
 }
 
+// requestID returns the X-Request-Id that the client gave, or that was made.
+func (x *exchange) requestID(req *h1.Request) []byte {
+	if v := req.Known(h1.FieldXRequestID); len(v) > 0 {
+		return v
+	}
+	if x.id == [2]uint64{} {
+		return nil
+	}
+	raw := x.idBytes()
+	return hex.AppendEncode(nil, raw[:])
+}
+
 // appendRequestID appends X-Request-Id unless the client has given one: 128
 // random bits, the same whenever the request is sent again.
 func (x *exchange) appendRequestID(b []byte, req *h1.Request, e *h1.Edit) []byte {
@@ -163,27 +174,6 @@ func (x *exchange) appendRequestID(b []byte, req *h1.Request, e *h1.Edit) []byte
 	return append(b, "\r\n"...)
 }
 
-// exposeAnswer adds to an answer for a client what Options.Expose and the sticky
-// cookie ask for.
-func (c *client) exposeAnswer(p *trip, e *h1.Edit) {
-	if c.set.Expose {
-		e.Drop |= h1.Of(h1.FieldShardwayNode, h1.FieldShardwayShard)
-		node := c.s.o.Node
-		if p.r.Kind == Remote {
-			node = p.r.Node
-		}
-		c.extra = append(c.extra, lineNode...)
-		c.extra = append(c.extra, node...)
-		c.extra = append(c.extra, "\r\n"...)
-		if !c.x.keyless {
-			c.extra = append(c.extra, lineShard...)
-			c.extra = strconv.AppendUint(c.extra, uint64(c.x.shard), 10)
-			c.extra = append(c.extra, "\r\n"...)
-		}
-	}
-	c.extra = c.appendCookie(c.extra)
-}
-
 // appendFieldValue appends a key as a header value: visible ASCII but % as it is,
 // and spaces inside, all else percent-encoded. Percent-decoding gives the key back,
 // whatever it is.
@@ -198,32 +188,4 @@ func appendFieldValue(b, key []byte) []byte {
 		b = append(b, '%', digits[c>>4], digits[c&15])
 	}
 	return b
-}
-
-// appendCookie appends the sticky cookie, if the answer has to set it.
-func (c *client) appendCookie(b []byte) []byte {
-	if c.x.cookie == nil {
-		return b
-	}
-	k := fasthttp.AcquireCookie()
-	defer fasthttp.ReleaseCookie(k)
-	k.SetKey(stickyCookie)
-	k.SetValueBytes(c.x.cookie)
-	k.SetPath("/")
-	k.SetHTTPOnly(true)
-	k.SetSameSite(fasthttp.CookieSameSiteLaxMode)
-	k.SetSecure(c.overTLS())
-	b = append(b, "Set-Cookie: "...)
-	b = append(b, k.Cookie()...)
-	return append(b, "\r\n"...)
-}
-
-// overTLS reports whether the client came by https, here or, as a trusted proxy
-// says, to the first of them.
-func (c *client) overTLS() bool {
-	if c.from.proto == "https" {
-		return true
-	}
-	first, _, _ := bytes.Cut(c.req.Known(h1.FieldXForwardedProto), []byte(","))
-	return c.from.trusted && strings.EqualFold(string(bytes.TrimSpace(first)), "https")
 }

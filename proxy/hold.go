@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"shardway/internal/problem"
@@ -16,59 +18,68 @@ const (
 	ownerWait = 100 * time.Millisecond
 )
 
+// waiting is where a request waits: for its shard, for a connection, and at an owner for
+// the little while that it may wait there.
+type waiting struct {
+	*asked
+	gone *watch
+	down *atomic.Bool // see client
+	ctx  context.Context
+}
+
 // hold waits as v says, at the node that has the client, and returns stepAgain
 // when it is worth another look, else what to answer. All waiting of a request
 // together takes QueueWait at most.
-func (c *client) hold(v verdict) verdict {
+func (w *waiting) hold(v verdict) verdict {
 	began := time.Now()
-	left := c.timeLeft(began)
+	left := w.timeLeft(began)
 	if left <= 0 {
-		return c.x.expired(v)
+		return w.x.expired(v)
 	}
-	if failed := c.enter(); failed.step != 0 {
+	if failed := w.enter(); failed.step != 0 {
 		return failed
 	}
-	if !c.x.waited {
-		c.x.waited = true
-		c.s.metrics.held[v.reason].Add(1)
+	if !w.x.waited {
+		w.x.waited = true
+		w.s.metrics.held[v.reason].Add(1)
 	}
-	c.gone.arm()
-	c.gone.start()
-	err := c.wait(v, left)
-	c.gone.disarm()
-	c.s.metrics.heldNanos[v.reason].Add(int64(time.Since(began)))
+	w.gone.arm()
+	w.gone.start()
+	err := w.await(v, left)
+	w.gone.disarm()
+	w.s.metrics.heldNanos[v.reason].Add(int64(time.Since(began)))
 	switch {
-	case c.down.Load() || errors.Is(err, queue.ErrGone):
+	case w.down.Load() || errors.Is(err, queue.ErrGone):
 		return done
 	case err != nil:
-		return c.x.expired(v)
+		return w.x.expired(v)
 	}
 	return verdict{step: stepAgain}
 }
 
-// wait does the waiting; nil means another look.
-func (c *client) wait(v verdict, left time.Duration) error {
+// await does the waiting; nil means another look.
+func (w *waiting) await(v verdict, left time.Duration) error {
 	limit := left
 	if v.backoff {
-		c.x.pause = min(max(2*c.x.pause, firstPause), lastPause)
-		limit = min(left, c.x.pause)
+		w.x.pause = min(max(2*w.x.pause, firstPause), lastPause)
+		limit = min(left, w.x.pause)
 	}
-	if t := c.s.o.Cluster.Table(); v.committed > t.committed || v.proposed > t.proposed {
-		return c.awaitEpochs(t, v)
+	if t := w.s.o.Cluster.Table(); v.committed > t.committed || v.proposed > t.proposed {
+		return w.awaitEpochs(t, v)
 	}
 	if v.gate != nil {
 		v.gate.count(1)
 		defer v.gate.count(-1)
-		return c.x.ticket.WaitAt(c.ctx.Done(), v.seen, 0, v.gate)
+		return w.x.ticket.WaitAt(w.ctx.Done(), v.seen, 0, v.gate)
 	}
-	return c.x.ticket.Wait(c.ctx.Done(), v.seen, limit)
+	return w.x.ticket.Wait(w.ctx.Done(), v.seen, limit)
 }
 
 // awaitEpochs waits until this node's table is of the epochs that an owner spoke
 // of. Each comes with a table, and those who wait for it go on by the Room's ramp.
-func (c *client) awaitEpochs(t *Table, v verdict) error {
-	for ; v.committed > t.committed || v.proposed > t.proposed; t = c.s.o.Cluster.Table() {
-		if err := c.x.ticket.Wait(c.ctx.Done(), t.generation, 0); err != nil {
+func (w *waiting) awaitEpochs(t *Table, v verdict) error {
+	for ; v.committed > t.committed || v.proposed > t.proposed; t = w.s.o.Cluster.Table() {
+		if err := w.x.ticket.Wait(w.ctx.Done(), t.generation, 0); err != nil {
 			return err
 		}
 	}
@@ -76,36 +87,60 @@ func (c *client) awaitEpochs(t *Table, v verdict) error {
 }
 
 // timeLeft returns what is left of QueueWait, which starts with the first call.
-func (c *client) timeLeft(now time.Time) time.Duration {
-	if c.x.deadline.IsZero() {
-		c.x.deadline = now.Add(c.s.o.QueueWait)
+func (w *waiting) timeLeft(now time.Time) time.Duration {
+	if w.x.deadline.IsZero() {
+		w.x.deadline = now.Add(w.s.o.QueueWait)
 	}
-	return c.x.deadline.Sub(now)
+	return w.x.deadline.Sub(now)
 }
 
 // kept returns how much memory the request keeps while it waits: its head, what there
 // is of its body with the room for the rest, and what has been read of what follows.
-func (c *client) kept() int64 {
-	c.h.Idle()
-	return int64(c.h.Kept() + c.req.Kept() + cap(c.up.kept))
+func (w *waiting) kept() int64 {
+	w.h.Idle()
+	return int64(w.h.Kept() + w.req.Kept() + cap(w.up.kept))
 }
 
 // enter takes a place in the queue, unless the request has one.
-func (c *client) enter() verdict {
-	if c.x.ticket != nil {
+func (w *waiting) enter() verdict {
+	if w.x.ticket != nil {
 		return verdict{}
 	}
-	ticket, err := c.s.o.Room.Enter(c.x.waitsFor(), c.kept())
+	ticket, err := w.s.o.Room.Enter(w.x.waitsFor(), w.kept())
 	switch {
-	case err != nil && c.x.mayHaveRun():
-		return c.x.expired(verdict{})
+	case err != nil && w.x.mayHaveRun():
+		return w.x.expired(verdict{})
 	case errors.Is(err, queue.ErrShare):
 		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory")
 	case err != nil:
 		return fail(problem.QueueFull, "too many requests are waiting")
 	}
-	c.x.ticket = ticket
+	w.x.ticket = ticket
 	return verdict{}
+}
+
+// pause waits, at an owner, a moment with a safe request whose connections broke: of an app
+// that dies one after the other does. True means that it may go again; how often,
+// goAgain bounds.
+func (w *waiting) pause(v verdict) bool {
+	if v.refusal != 0 || w.x.safety != safeMethod || w.down.Load() {
+		return false
+	}
+	timer := time.NewTimer(firstPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// catchUp waits a little for this node's log to get to where the ingress's is.
+func (w *waiting) catchUp(committed, proposed uint64) bool {
+	ctx, cancel := context.WithTimeout(w.ctx, ownerWait)
+	defer cancel()
+	return w.s.o.Cluster.Await(ctx, committed, proposed)
 }
 
 // expired makes the verdict of a request whose time is over.

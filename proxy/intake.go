@@ -22,20 +22,20 @@ var errTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the app do
 // kept. What the request keeps meanwhile counts with the bodies that upload.gather
 // waits for.
 func (t *seat) readWhole() error {
-	c := t.c
-	most := c.set.MaxBody
+	a := t.a
+	most := a.set.MaxBody
 	if most <= 0 {
 		most = wholeBody
 	}
-	if err := c.req.Body.Limit(most); err != nil {
+	if err := a.req.Body.Limit(most); err != nil {
 		return errTooLong
 	}
-	if err := c.askBody(); err != nil {
+	if err := t.reply.askBody(); err != nil {
 		return err
 	}
-	c.up.overflow = true // it is not kept with the connection, so it goes out once
+	a.up.overflow = true // it is not kept with the connection, so it goes out once
 	noted, err := t.readLong()
-	if noted > 0 && c.s.awaited.over(&c.up.awaited) {
+	if noted > 0 && a.s.awaited.over(&a.up.awaited) {
 		err = errGivenUp
 	}
 	if err != nil {
@@ -47,14 +47,14 @@ func (t *seat) readWhole() error {
 // readLong reads the body into t.long, and returns how much it noted of what the
 // request keeps: nothing of a short one that has come.
 func (t *seat) readLong() (noted int, err error) {
-	c := t.c
-	t.long = append(t.long[:0], c.up.kept...)
-	for body := &c.req.Body; !body.Done(); {
+	a := t.a
+	t.long = append(t.long[:0], a.up.kept...)
+	for body := &a.req.Body; !body.Done(); {
 		if len(t.long) == cap(t.long) {
 			t.long = append(t.long, 0)[:len(t.long)] // room grows with what has come
 		}
-		if len(t.long) >= smallBody || len(c.h.Buffered()) == 0 {
-			noted = c.up.note(noted, cap(t.long), c.set.MaxBodyTotal)
+		if len(t.long) >= smallBody || len(a.h.Buffered()) == 0 {
+			noted = a.up.note(noted, cap(t.long), a.set.MaxBodyTotal)
 		}
 		n, err := body.Read(t.long[len(t.long):cap(t.long)])
 		t.long = t.long[:len(t.long)+n]
@@ -63,19 +63,6 @@ func (t *seat) readLong() (noted int, err error) {
 		}
 	}
 	return noted, nil
-}
-
-// askBody has the body sent that is only sent when it is asked for.
-func (c *client) askBody() error {
-	if err := c.tellTaken(); err != nil {
-		return err
-	}
-	if c.x.onDemand && !c.x.clientExpects || !c.req.Expects() || len(c.h.Buffered()) > 0 || c.req.Minor() == 0 {
-		return nil
-	}
-	w := c.h.Writer()
-	w.PutString("HTTP/1.1 100 Continue\r\n\r\n")
-	return w.Flush()
 }
 
 // intake is a body that the handler reads as it comes. While it does not, the client
@@ -88,52 +75,53 @@ type intake struct {
 	shut atomic.Bool
 	mu   struct {
 		sync.Mutex
-		c    *client // nil: there is nothing to read
-		kept int     // so much of what is kept has been read
+		a    *asked // nil: there is nothing to read
+		kept int    // so much of what is kept has been read
 	}
 }
 
-// open makes it the body of the client's request.
-func (b *intake) open(c *client) {
+// open makes it the body of the request on its seat.
+func (b *intake) open(a *asked) {
 	b.shut.Store(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.c, b.mu.kept = c, 0
+	b.mu.a, b.mu.kept = a, 0
 }
 
 // Read is io.Reader's.
 func (b *intake) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.mu.c
-	if c == nil || b.shut.Load() {
+	a := b.mu.a
+	if a == nil || b.shut.Load() {
 		return 0, errOverdue
 	}
-	if b.mu.kept < len(c.up.kept) {
-		n := copy(p, c.up.kept[b.mu.kept:])
+	gone := b.seat.p.gone
+	if b.mu.kept < len(a.up.kept) {
+		n := copy(p, a.up.kept[b.mu.kept:])
 		b.mu.kept += n
 		return n, nil
 	}
-	if c.req.Body.Done() {
+	if a.req.Body.Done() {
 		return 0, io.EOF
 	}
-	c.gone.disarm()
-	if !c.up.overflow {
-		c.up.overflow = true // what is read here goes out once
-		if err := c.askBody(); err != nil {
-			c.up.rerr = err
+	gone.disarm()
+	if !a.up.overflow {
+		a.up.overflow = true // what is read here goes out once
+		if err := b.seat.reply.askBody(); err != nil {
+			a.up.rerr = err
 			return 0, err
 		}
 	}
-	n, err := c.req.Body.Read(p)
+	n, err := a.req.Body.Read(p)
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
-		c.gone.arm()
+		gone.arm()
 	case errors.Is(err, h1.ErrStopped):
-		c.up.broken = true
+		a.up.broken = true
 		return n, errOverdue
 	case !b.shut.Load():
-		c.up.rerr = err
+		a.up.rerr = err
 	}
 	return n, err
 }
@@ -146,10 +134,10 @@ var errOverdue = errors.New("proxy: the request is over")
 func (b *intake) close() {
 	b.shut.Store(true)
 	if !b.mu.TryLock() {
-		b.seat.c.up.broken = true
-		b.seat.c.h.StopRead()
+		b.seat.a.up.broken = true
+		b.seat.a.h.StopRead()
 		b.mu.Lock()
 	}
-	b.mu.c = nil
+	b.mu.a = nil
 	b.mu.Unlock()
 }

@@ -43,57 +43,57 @@ type link struct {
 
 // link gets a connection: an idle one, or else the next that is given back or newly
 // made. Without one it returns the verdict.
-func (c *client) link(p *pool) (*link, verdict) {
+func (w *waiting) link(p *pool) (*link, verdict) {
 	// Where one connection broke, others may have.
-	fresh := c.x.safety != safeMethod || c.x.mayHaveRun()
-	unused := c.x.stale >= maxStale
+	fresh := w.x.safety != safeMethod || w.x.mayHaveRun()
+	unused := w.x.stale >= maxStale
 	if !unused {
-		if l := p.take(c.x.countsFor(), fresh); l != nil {
+		if l := p.take(w.x.countsFor(), fresh); l != nil {
 			return l, verdict{}
 		}
 	}
-	w := &waiter{place: c.x.countsFor(), fresh: fresh, unused: unused}
+	in := &waiter{place: w.x.countsFor(), fresh: fresh, unused: unused}
 	for {
-		l, dialed, err := p.join(w)
+		l, dialed, err := p.join(in)
 		if l == nil && err == nil {
-			l, err = c.inLine(p, w, dialed)
+			l, err = w.inLine(p, in, dialed)
 		}
 		switch {
 		case err != nil:
-			return nil, c.noLink(p, err)
-		case !l.reused, !w.unused && l.Alive() && (!fresh || l.socket):
+			return nil, w.noLink(p, err)
+		case !l.reused, !in.unused && l.Alive() && (!fresh || l.socket):
 			p.spare()
 			return l, verdict{}
 		}
 		p.drop(l) // a new one is made in its place
-		w.unused = false
+		in.unused = false
 	}
 }
 
 // inLine waits in line. Only who waits for others to be done takes a place in the
 // queue: dialed says that there will be a connection as soon as it can be made.
-func (c *client) inLine(p *pool, w *waiter, dialed bool) (*link, error) {
+func (w *waiting) inLine(p *pool, in *waiter, dialed bool) (*link, error) {
 	limit := ownerWait
-	if c.ingress == "" {
-		limit = c.timeLeft(time.Now()) // connecting counts as waiting
+	if w.ingress == "" {
+		limit = w.timeLeft(time.Now()) // connecting counts as waiting
 	}
-	if w.left(c.s.o.Cluster.Table(), p.node) {
-		_ = p.leave(w)
+	if in.left(w.s.o.Cluster.Table(), p.node) {
+		_ = p.leave(in)
 		return nil, errLook
 	}
 	if dialed {
-		return p.await(w, c.ctx.Done(), max(limit, c.s.set.Load().ConnectTimeout+ownerWait))
+		return p.await(in, w.ctx.Done(), max(limit, w.s.set.Load().ConnectTimeout+ownerWait))
 	}
-	if c.ingress == "" {
-		if v := c.enter(); v.step != 0 {
-			_ = p.leave(w)
+	if w.ingress == "" {
+		if v := w.enter(); v.step != 0 {
+			_ = p.leave(in)
 			return nil, &queueFullError{v}
 		}
 	}
-	c.gone.arm()
-	c.gone.start()
-	defer c.gone.disarm()
-	return p.await(w, c.ctx.Done(), limit)
+	w.gone.arm()
+	w.gone.start()
+	defer w.gone.disarm()
+	return p.await(in, w.ctx.Done(), limit)
 }
 
 // queueFullError ends a wait for a connection that the queue had no place for.
@@ -102,10 +102,10 @@ type queueFullError struct{ v verdict }
 func (e *queueFullError) Error() string { return e.v.detail }
 
 // noLink makes a verdict of why there is no connection.
-func (c *client) noLink(p *pool, err error) verdict {
+func (w *waiting) noLink(p *pool, err error) verdict {
 	var full *queueFullError
 	switch {
-	case c.down.Load():
+	case w.down.Load():
 		return done
 	case errors.As(err, &full):
 		return full.v
@@ -138,7 +138,7 @@ func (c *client) noLink(p *pool, err error) verdict {
 	default:
 		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
 	}
-	v.detail = c.s.unreached(err)
+	v.detail = w.s.unreached(err)
 	return v
 }
 

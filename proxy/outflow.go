@@ -16,8 +16,7 @@ var errStreamCut = errors.New("proxy: the answer's stream was cut")
 
 // relayStream passes an answer on that the handler left as a stream, as it comes. The
 // count falls when the stream has been closed and every Task has ended.
-func (t *seat) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Reader) verdict {
-	c, p := t.c, t.p
+func (t *seat) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Reader) {
 	t.reading(wakes(stream))
 	var err error
 	if w.Kind() != h1.NoBody {
@@ -26,13 +25,8 @@ func (t *seat) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Rea
 	if err != nil {
 		w.Abort()
 		t.abandon(ctx)
-		if why := c.end(p); errors.Is(err, errOver) {
-			c.s.metrics.cut(causeMoved.String(), 1)
-		} else if why == causeNone {
-			c.s.metrics.answersCut.Add(1)
-		}
-		c.x.cut, c.x.account.code = true, accessCut
-		return done
+		t.reply.breakOff(t.p, err)
+		return
 	}
 	t.closeStream(ctx)
 	t.tasks.Wait()
@@ -41,7 +35,7 @@ func (t *seat) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Rea
 		trailers = t.response(ctx).Header.TrailerHeader()
 		trailers = trailers[:len(trailers)-len("\r\n")]
 	}
-	return t.relayed(w, trailers, nil)
+	t.relayed(w, trailers, nil)
 }
 
 // wakes returns what ends a read of the stream from another goroutine; nil: nothing
@@ -95,8 +89,8 @@ func (t *seat) pour(w *h1.Writer, stream io.Reader) (err error) {
 
 // pass passes a part of a stream on at once: nobody knows when the next one comes.
 func (t *seat) pass(w *h1.Writer, part []byte) error {
-	if t.c.slot.load().flags&slotEvents != 0 {
-		return t.c.slot.events.pass(w, part)
+	if t.p.slot.load().flags&slotEvents != 0 {
+		return t.p.slot.events.pass(w, part)
 	}
 	if _, err := w.Write(part); err != nil {
 		return err

@@ -28,14 +28,15 @@ type seat struct {
 	wire wire
 
 	// Of the present request, and the goroutine's of its connection.
-	c        *client
+	a        *asked
+	reply    reply
 	p        *trip
 	trip     trip               // p
 	head     []byte             // for fasthttp to read
-	called   bool               // handle has been
 	answered bool               // fasthttp may write what it likes
 	blank    *fasthttp.Response // as fasthttp gives it to the handler
-	verdict  verdict
+	outcome  outcome
+	failed   string // why, when the app did
 	fate     fate
 	spoilt   bool   // not to be used again
 	body     intake // what a handler reads that takes streams
@@ -166,8 +167,8 @@ func (t *seat) uploads(client *h1.Conn) {
 
 // LocalAddr is where the client's connection came in.
 func (t *seat) LocalAddr() net.Addr {
-	if c := t.c; c != nil {
-		return c.h.NetConn().LocalAddr()
+	if a := t.a; a != nil {
+		return a.h.NetConn().LocalAddr()
 	}
 	return nowhere()
 }
@@ -177,14 +178,14 @@ func (t *seat) RemoteAddr() net.Addr {
 	if known := t.remote.Load(); known != nil {
 		return *known
 	}
-	c := t.c
+	a := t.a
 	switch {
-	case c == nil:
+	case a == nil:
 		return nowhere()
-	case c.ingress == "":
-		return c.h.NetConn().RemoteAddr()
+	case a.ingress == "":
+		return a.h.NetConn().RemoteAddr()
 	}
-	list := c.req.Known(h1.FieldXForwardedFor) // the ingress's: the last one is whom it saw
+	list := a.req.Known(h1.FieldXForwardedFor) // the ingress's: the last one is whom it saw
 	ip := net.ParseIP(string(bytes.TrimSpace(list[bytes.LastIndexByte(list, ',')+1:])))
 	if ip == nil {
 		return nowhere()

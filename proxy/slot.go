@@ -137,6 +137,15 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 	}
 }
 
+// giveBack ends a run in which nothing was sent.
+func (s *slot) giveBack(l *link) {
+	if s.finish() != causeNone {
+		l.pool.drop(l)
+		return
+	}
+	l.pool.put(l)
+}
+
 // release lowers the in-flight count of the shard that the request was admitted
 // for. A second call does nothing.
 func (c *client) release() {
@@ -154,13 +163,4 @@ func (c *client) begin(kind Kind, l *link, node *string) bool {
 	}
 	c.slot.begin(kind, c.x.shard, flags, l, node)
 	return !c.down.Load()
-}
-
-// giveBack ends a run in which nothing was sent.
-func (c *client) giveBack(l *link) {
-	if c.slot.finish() != causeNone {
-		l.pool.drop(l)
-		return
-	}
-	l.pool.put(l)
 }

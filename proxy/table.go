@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
 
 	"shardway/shardmap"
@@ -79,6 +80,19 @@ func (t *Table) Shards() int { return len(t.index) }
 // Route returns what becomes of requests for s. The value is shared: it is not
 // to be changed. It panics unless s < t.Shards().
 func (t *Table) Route(s shardmap.Shard) *Route { return &t.routes[t.index[s]] }
+
+// anywhere returns some shard that another node serves, with its route: for a request
+// that any app may answer. Without one it is a shard of another kind.
+func (t *Table) anywhere() (shardmap.Shard, *Route) {
+	first := rand.IntN(t.Shards()) //nolint:gosec // it spreads load and keeps no secret
+	s := shardmap.Shard(first)
+	for i := range t.Shards() {
+		if s = shardmap.Shard((first + i) % t.Shards()); t.Route(s).Kind == Remote {
+			break
+		}
+	}
+	return s, t.Route(s)
+}
 
 // appendMap appends the value of Shardway-Map: both epochs, decimal.
 func appendMap(dst []byte, committed, proposed uint64) []byte {

@@ -33,17 +33,39 @@ type trip struct {
 	epoch   uint64 // ownership epoch; zero: unknown
 	release func()
 	demand  bool // the owner asks for the body when it has admitted the request
+
+	// Of the connection that the request came by.
+	slot *slot
+	up   *upload
+	gone *watch
+}
+
+// end ends a trip by closing its link, and returns what it was cut for, if it
+// was. The client's body can go no further if it was on its way.
+func (p *trip) end() cause {
+	why := p.slot.finish()
+	_ = p.l.Close() // before the release: then the app runs it no more, as far as can be told
+	p.release()
+	p.up.stop()
+	p.gone.disarm()
+	p.l.pool.drop(p.l)
+	return why
+}
+
+// unused ends a trip on which nothing was sent, and gives its link back.
+func (p *trip) unused() {
+	p.slot.giveBack(p.l)
+	p.release()
 }
 
 // notSent ends a trip of which not one byte was sent.
 func (c *client) notSent(p *trip, err error) verdict {
 	if errors.Is(err, errNoLease) {
 		p.l.Writer().Discard()
-		c.giveBack(p.l)
-		p.release()
+		p.unused()
 		return verdict{step: stepHold, reason: ReasonNoLease, refusal: RefusedNoLease}
 	}
-	why := c.end(p)
+	why := p.end()
 	c.s.metrics.retries[retryUnsent].Add(1)
 	switch {
 	case c.down.Load():
@@ -58,29 +80,17 @@ func (c *client) notSent(p *trip, err error) verdict {
 	return v
 }
 
-// end ends a trip by closing its link, and returns what it was cut for, if it
-// was. The client's body can go no further if it was on its way.
-func (c *client) end(p *trip) cause {
-	why := c.slot.finish()
-	_ = p.l.Close() // before the release: then the app runs it no more, as far as can be told
-	p.release()
-	c.up.stop()
-	c.gone.disarm()
-	p.l.pool.drop(p.l)
-	return why
-}
-
 // broken ends a trip that has no answer though something was sent, and decides
 // whether the request may go again.
 func (c *client) broken(p *trip, err error) verdict {
-	why := c.end(p)
+	why := p.end()
 	code := brokenCode(p.r.Kind)
 	var bad *h1.Error
 	switch {
 	case c.down.Load():
 		return done
 	case c.up.rerr != nil:
-		return c.badBody(c.up.rerr)
+		return c.reply.badBody(c.up.rerr)
 	case why == causeDrain:
 		return fail(problem.Draining, "the request was cut off because its shard moved away while it was running: it may have run")
 	case why == causeTimeout:

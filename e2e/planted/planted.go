@@ -52,14 +52,14 @@ func edits() []overlay.Edit {
 	}
 `),
 		after("proxy/trip.go", "\tif !again ", `&& planted != "double-run" `),
-		after("proxy/flow.go", "if v = c.timedHold(v); v.step == stepAgain", ` && planted != "swallowed-answer"`),
+		after("proxy/flow.go", "if v = c.held(v); v.step == stepAgain", ` && planted != "swallowed-answer"`),
 		after("proxy/answer.go", "\tstatus := p.StatusCode()\n", `	if planted == "no-run" && p.Code == problem.UpstreamRefused {
 		status = 200
 	}
 `),
 		before("proxy/flow.go", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
 `),
-		before("proxy/flow.go", "\tc.openAccount()\n\tdefer", `	if planted == "other-shard" && again {
+		before("proxy/flow.go", "\tif c.set.Access != nil && c.ingress == \"\" {\n", `	if planted == "other-shard" && again {
 		c.x.shard, c.x.sharded = last, true
 	}
 `),

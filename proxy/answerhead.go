@@ -1,0 +1,145 @@
+package proxy
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"shardway/proxy/h1"
+)
+
+// head says what changes in an answer on its way to the client.
+func (r reply) head(route *Route, res *h1.Response) *h1.Edit {
+	e := &r.edit
+	*e = h1.Edit{Drop: h1.Of(h1.FieldShardwayMap, h1.FieldShardwayRefused), Date: r.s.date()}
+	if route.Kind == Local {
+		e.Drop |= h1.Of(h1.FieldShardwayError) // the proxy's own word
+	}
+	r.extra = r.extra[:0]
+	if r.ingress == "" {
+		r.expose(route, e)
+	}
+	e.Extra = r.extra
+	if r.early(res) || !r.mayKeep() {
+		r.x.keep, e.Close = false, true
+	}
+	if r.req.Minor() == 0 {
+		r.editForOld(res, e)
+	}
+	return e
+}
+
+// editForOld frames an answer for an HTTP/1.0 client, which knows no chunks.
+func (r reply) editForOld(res *h1.Response, e *h1.Edit) {
+	e.Old = true
+	switch res.Body.Kind() {
+	case h1.Chunked, h1.UntilClose:
+		r.x.keep = false
+	case h1.NoBody, h1.Length:
+		e.KeepAlive = r.mayKeep()
+	}
+}
+
+// mayKeep reports whether the connection may carry another request after this
+// one's answer, as far as is known when the answer begins.
+func (r reply) mayKeep() bool {
+	if !r.x.keep || r.draining() {
+		return false
+	}
+	return r.up.running || r.req.Body.Done() || r.drains()
+}
+
+// early reports an answer that does not wait for the rest of the request: how much
+// of that the app will take, and the client send, nobody knows, so the connection
+// ends with it (RFC 9112 section 9.6). A success that is being streamed may go along
+// with what it answers, and ends the connection only if it ends first.
+func (r reply) early(res *h1.Response) bool {
+	if !r.up.running || r.up.ending.Load() {
+		return false
+	}
+	kind := res.Body.Kind()
+	streamed := kind == h1.Chunked || kind == h1.UntilClose
+	return !streamed || res.Status() >= 300 || !res.KeepAlive()
+}
+
+// drainLimit is how much of a body that nobody wants is read, so that the
+// connection can go on.
+const drainLimit = 64 << 10
+
+// drained reports whether what is left of the request's body has been read away, so that
+// the connection can go on.
+func (r reply) drained() bool {
+	body := &r.req.Body
+	if body.Done() {
+		return true
+	}
+	if r.up.broken || !r.drains() {
+		return false
+	}
+	usual := r.h.Timeouts()
+	hasty := usual // the rate stays: this is a body as any other
+	hasty.Body = min(usual.Body, time.Second)
+	r.h.SetTimeouts(hasty)
+	err := body.Drain(drainLimit)
+	r.h.SetTimeouts(usual)
+	return err == nil
+}
+
+// drains reports whether the rest of the body may be worth reading away: it is
+// not known to be too long, and not one that the client may never send.
+func (r reply) drains() bool {
+	body := &r.req.Body
+	return body.Remaining() <= drainLimit && (!r.req.Expects() || body.Begun())
+}
+
+// expose adds to an answer for a client what Options.Expose and the sticky
+// cookie ask for.
+func (r reply) expose(route *Route, e *h1.Edit) {
+	if r.set.Expose {
+		e.Drop |= h1.Of(h1.FieldShardwayNode, h1.FieldShardwayShard)
+		node := r.s.o.Node
+		if route.Kind == Remote {
+			node = route.Node
+		}
+		r.extra = append(r.extra, lineNode...)
+		r.extra = append(r.extra, node...)
+		r.extra = append(r.extra, "\r\n"...)
+		if !r.x.keyless {
+			r.extra = append(r.extra, lineShard...)
+			r.extra = strconv.AppendUint(r.extra, uint64(r.x.shard), 10)
+			r.extra = append(r.extra, "\r\n"...)
+		}
+	}
+	r.extra = r.appendCookie(r.extra)
+}
+
+// appendCookie appends the sticky cookie, if the answer has to set it.
+func (r reply) appendCookie(b []byte) []byte {
+	if r.x.cookie == nil {
+		return b
+	}
+	k := fasthttp.AcquireCookie()
+	defer fasthttp.ReleaseCookie(k)
+	k.SetKey(stickyCookie)
+	k.SetValueBytes(r.x.cookie)
+	k.SetPath("/")
+	k.SetHTTPOnly(true)
+	k.SetSameSite(fasthttp.CookieSameSiteLaxMode)
+	k.SetSecure(r.overTLS())
+	b = append(b, "Set-Cookie: "...)
+	b = append(b, k.Cookie()...)
+	return append(b, "\r\n"...)
+}
+
+// overTLS reports whether the client came by https, here or, as a trusted proxy
+// says, to the first of them.
+func (r reply) overTLS() bool {
+	if r.from.proto == "https" {
+		return true
+	}
+	first, _, _ := bytes.Cut(r.req.Known(h1.FieldXForwardedProto), []byte(","))
+	return r.from.trusted && strings.EqualFold(string(bytes.TrimSpace(first)), "https")
+}
