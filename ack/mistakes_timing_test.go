@@ -13,7 +13,21 @@ func retimes(list string) *simMix {
 // by another.
 func mistakesOfTheTiming() []mistake {
 	cut := retimes("retime-cut 6, isolate 2")
+	pausing := aimed("elect 4, sick 4, kill 3, hold 2, laggard 2")
+	pausing.pauses = 1000
 	return []mistake{
+		{
+			name: "pause: a proposal holds only what moves", mix: pausing, caught: "G11",
+			edits: in("route.go", "PauseCluster && (s.Open() || ", "PauseCluster && (!PLANTED && s.Open() || "),
+		},
+		{
+			name: "pause: a map of any leader ends it", mix: pausing, caught: "G11",
+			edits: in("route.go", "lease != s.LastTerm())", "!PLANTED && lease != s.LastTerm())"),
+		},
+		{
+			name: "pause: the lease of another leader changes no route", mix: pausing, caught: "G11|progress",
+			edits: in("agent.go", "	case a.inForce != was && a.pauses():", "	case !PLANTED && a.inForce != was && a.pauses():"),
+		},
 		{
 			name: "timing: a leader grants by what is not committed", mix: retimes("retime-lost 4"), caught: "G",
 			edits: both(in("retime.go", "	return encodeRetiming(", "	l.planted = t\n	return encodeRetiming("),

@@ -192,6 +192,11 @@ func pointsOfRules() []point {
 // pointsOfTiming are about the timing as a fact of the cluster.
 func pointsOfTiming() []point {
 	return []point{
+		{of: "G11", clause: "with pause: cluster a proposal holds everything", planted: []string{"pause: a proposal holds only what moves"}},
+		{
+			of: "G11", clause: "and so it does until a map of the leader whose lease it is",
+			planted: []string{"pause: a map of any leader ends it", "pause: the lease of another leader changes no route"},
+		},
 		{of: "timing", clause: "a node obeys the answer, not its flags", planted: []string{"timing: a node obeys its flags"}},
 		{of: "timing", clause: "and a leader the state", planted: []string{"timing: a leader waits and grants by its flags"}},
 		{of: "timing", clause: "nothing is granted by a timing that is not committed", planted: []string{"timing: a leader grants by what is not committed"}},

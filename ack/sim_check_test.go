@@ -10,9 +10,9 @@ import (
 // checks is what the world knows and no node can: the invariants are judged by
 // it, after everything that may break one.
 type checks struct {
-	birth  *ack.State // after the first entry
-	truth  *ack.State // the newest state that any node has applied
-	acked  [simHosts]shardmap.Epoch
+	birth  *ack.State                    // after the first entry
+	truth  *ack.State                    // the newest state that any node has applied
+	acked  [simHosts]shardmap.Epoch      // by any boot
 	owner  map[ownership]shardmap.NodeID // by committed maps
 	newest []shardmap.Epoch              // by shard: the newest ownership epoch that admitted
 	did    map[uint64]deed               // by index
@@ -165,10 +165,11 @@ func (w *world) sawCommit(before, after *ack.State) {
 		}
 	}
 	for _, h := range w.hosts {
-		if p.Has(h.id) || old.Count(h.id) == 0 || w.acked[h.i] >= p.Epoch() || h.copies() {
+		if p.Has(h.id) || old.Count(h.id) == 0 || h.copies() {
 			continue
 		}
-		if q := h.proc; q != nil && q.clock() < q.until && w.now >= q.forgedUntil {
+		// What a boot before it has acknowledged says nothing of this one.
+		if q := h.proc; q != nil && q.machine.Acked() < p.Epoch() && q.clock() < q.until && w.now >= q.forgedUntil {
 			w.fail("G4: %d is committed, %s has not acknowledged and may still serve", p.Epoch(), h.id)
 		}
 	}
@@ -245,7 +246,21 @@ func (w *world) sawAdmission(p *proc, r *simReq) {
 		w.fail("G10: %s admits for shard %d with ownership epoch %d after %d", p.h.id, r.shard, r.epoch, w.newest[r.shard])
 	}
 	w.newest[r.shard] = max(w.newest[r.shard], r.epoch)
+	w.checkPause(p, r)
 	w.checkAlone(p, r)
+}
+
+// checkPause is G11 with pause: cluster.
+func (w *world) checkPause(p *proc, r *simReq) {
+	s := p.table
+	if s.Timing().Pause != ack.PauseCluster {
+		return
+	}
+	w.cover.pausedCluster++
+	if term := p.machine.LeaseTerm(); s.Open() || term != s.LastTerm() {
+		w.fail("G11: %s admits for shard %d while the cluster pauses: map %d of term %d is open: %v, its lease is of term %d",
+			p.h.id, r.shard, s.Last().Epoch(), s.LastTerm(), s.Open(), term)
+	}
 }
 
 // sawRun judges the first byte that goes to the app.

@@ -41,6 +41,7 @@ type coverage struct {
 	births, lateBirths, failedBirths         int
 	retimedElections, retimedHalves          int
 	amends, amended, pausesOver              int
+	pausedCluster                            int
 	twins                                    [2]int
 	rollbacks, excusedCopies, forgedNames    int
 	stuck                                    [8]int
@@ -155,6 +156,7 @@ func (c *coverage) counters() []counter {
 		{"refusals forged", &c.forged, false},
 		{"takings by a forged refusal", &c.forgedTakings, true},
 		{"removals", &c.removed, false},
+		{"admissions with pause: cluster", &c.pausedCluster, false},
 		{"excused: admitted by both, refusal forged", &c.excusedAdmits, true},
 		{"excused: ran beside, refusal forged", &c.excusedForged, true},
 		{"excused: ran beside, process stopped", &c.excusedStops, true},

@@ -25,6 +25,7 @@ type simMix struct {
 	lateSubmit int
 	astray     int  // in a thousand: heartbeats that go to some other node
 	founders   int  // how many vote in the beginning; zero: it is drawn
+	pauses     int  // in a thousand: clusters with pause: cluster, more than one in five
 	twins      int  // in a hundred: clusters that may have two processes under one id
 	hooks      int  // in a hundred: clusters whose apps are told which shards they hold
 	births     int  // in a hundred: clusters that are not founded yet, and meet faults at once
@@ -105,6 +106,9 @@ func (m *simMix) setup(w *world) {
 		w.pace.RestartGrace = w.span(100*time.Millisecond, time.Second)
 	}
 	timing.Fence = m.fences[w.n(len(m.fences))]
+	if w.n(1000) < max(m.pauses, 200) {
+		timing.Pause = ack.PauseCluster
+	}
 	w.shards = 3 + w.n(5)
 	w.newest = make([]shardmap.Epoch, w.shards)
 	w.lateSubmit = m.lateSubmit

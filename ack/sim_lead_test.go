@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/shardmap"
 )
 
 // leading runs one leadership: its turns, and the model of what they call for.
@@ -23,6 +24,8 @@ type leading struct {
 	busy  bool   // stopped in the middle of a turn
 	inbox []func()
 	taken map[*host]bool // forged evidence about it has been told
+	// acked is what the newest heartbeat that was answered has acknowledged.
+	acked map[shardmap.NodeID]shardmap.Epoch
 }
 
 // startLeading begins a leadership that Raft has reported.
@@ -35,7 +38,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}}
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
@@ -208,6 +211,7 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			w.sawReply(l, h, from.at, e.Answer)
 			if e.Refusal == 0 {
 				delete(l.taken, from.host) // a heartbeat that counts voids evidence
+				l.acked[h.Node] = h.Acked
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:
@@ -291,6 +295,11 @@ func (l *leading) noted(e ack.Noted) {
 		w.logf("%s drops %s: %s", id, e.Node, e.Cause)
 	case ack.NoteCommitting:
 		w.logf("%s commits %d", id, e.Epoch)
+		for _, m := range l.told().Last().Members() {
+			if l.acked[m.ID] < e.Epoch {
+				w.fail("G4: %s commits %d, and the boot of %s that it hears has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])
+			}
+		}
 	case ack.NoteTaken:
 		w.cover.takings[e.Reason]++
 		w.logf("%s takes from %s by %s", id, e.Node, e.Reason)

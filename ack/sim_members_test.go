@@ -44,7 +44,7 @@ func (l *leading) replaces() bool {
 			if !l.nameFree(old) {
 				continue
 			}
-			if len(c.voters) > 1 || !c.votes(old) {
+			if !c.votes(old) || len(c.voters) > 1 && 2*l.stays(old) > len(c.voters)-1 {
 				l.reconfigure("removes "+old, without(c.voters, old), without(c.others, old))
 			}
 		} else {

@@ -173,6 +173,10 @@ func playMany(s simSetup, first uint64, n int) (*coverage, *simSetup) {
 	var next, worst atomic.Uint64
 	next.Store(first)
 	worst.Store(^uint64(0))
+	counts := s.counts
+	if counts == nil {
+		counts = func(failure string) bool { return failure != "" }
+	}
 	total := newCoverage()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -185,7 +189,7 @@ func playMany(s simSetup, first uint64, n int) (*coverage, *simSetup) {
 				if mine.seed >= first+uint64(n) || mine.seed > worst.Load() {
 					break
 				}
-				if w := play(mine, cover); w.failure != "" {
+				if w := play(mine, cover); counts(w.failure) {
 					for old := worst.Load(); mine.seed < old && !worst.CompareAndSwap(old, mine.seed); old = worst.Load() {
 					}
 				}

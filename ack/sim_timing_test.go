@@ -42,6 +42,9 @@ func (w *world) timingBy(pick func(k int) int) ack.Timing {
 		t.Lease, t.DeadAfter = 700*time.Millisecond, 4*time.Second
 	}
 	t.Fence = w.mix.fences[pick(len(w.mix.fences))]
+	if pick(5) == 0 {
+		t.Pause = ack.PauseCluster
+	}
 	return t
 }
 

@@ -24,6 +24,8 @@ type simSetup struct {
 	faults  []byte // when set, they decide the faults in place of the seed
 	plant   plant  // a mistake on the node's side, planted on purpose
 	tracing bool
+	// counts tells which failures playMany looks for; nil: any.
+	counts func(failure string) bool
 }
 
 // world is one schedule.

@@ -33,7 +33,7 @@ type known struct {
 // damagedKnown is where a known.json goes that cannot be used.
 const damagedKnown = "damaged-" + knownFile
 
-// ErrUnread: nothing is written over a known.json that is there and could not be read.
+// ErrUnread says that nothing is written over a known.json that is there and could not be read.
 var ErrUnread = errors.New("it could not be read, so nothing is written over it: make it readable, or remove it")
 
 func sumOf(disks []byte) string {

@@ -155,7 +155,7 @@ func (k *Keeper) next(ctx context.Context, r View) change {
 			continue
 		}
 		old := r.Of(m.ID)
-		if old != "" && !r.over(old) || !k.confirmed(ctx, m) {
+		if old != "" && (!r.over(old) || !r.spares(old)) || !k.confirmed(ctx, m) {
 			continue
 		}
 		if old != "" {

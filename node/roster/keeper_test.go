@@ -117,6 +117,19 @@ func (c *cluster) crashes(nodes ...string) {
 	}
 }
 
+// replaced starts a node again with another disk. Nothing runs on the old one.
+func (c *cluster) replaced(node, disk string) {
+	c.hears(node, func(v *ack.MemberView) { v.Silent, v.Over = true, true })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disks[node] = disk
+	for i := range c.members {
+		if c.members[i].ID == node {
+			c.members[i].Tags.Disk = disk
+		}
+	}
+}
+
 func silent(v *ack.MemberView) { v.Silent = true }
 
 func (c *cluster) views() (out []ack.MemberView) {
@@ -245,6 +258,23 @@ func TestSpareIsPromotedOnlyWhenItHasCaughtUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Two of three voters are gone at the same moment, one of them for another disk. The
+// place of that one was cleared at once, which needed the vote of the other one: nothing
+// was ever committed again, though the old disk was there still.
+func TestReplacedVoterGoesOnlyIfMostOfTheOthersAreHeard(t *testing.T) {
+	kept(t, "ABC", func(c *cluster) {
+		c.crashes("b")
+		c.replaced("c", "2")
+		c.after(deadAfter / 2)
+		c.hears("b", nil)
+		c.after(time.Second, "remove c/1", "add c/2")
+	})
+	kept(t, "AB", func(c *cluster) { // nobody else is asked
+		c.replaced("b", "2")
+		c.after(time.Second, "remove b/1", "add b/2")
+	})
 }
 
 // Of three voters none is taken out unasked: two can lose no further one, and the

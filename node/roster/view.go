@@ -71,6 +71,22 @@ func (r View) over(server string) bool {
 	return !r.hears(server) && (!ok || v.Over)
 }
 
+// spares reports that the others can do without a server's vote: those that are heard
+// are most of the voters that stay. Else taking it out could never be committed, and
+// it may be needed itself.
+func (r View) spares(server string) bool {
+	if !slices.Contains(r.Voters, server) {
+		return true
+	}
+	heard := 0
+	for _, v := range r.Voters {
+		if v != server && r.hears(v) {
+			heard++
+		}
+	}
+	return 2*heard > len(r.Voters)-1
+}
+
 // caughtUp reports whether a server has the log to its present end: all that
 // this log carries are maps, and its node has applied the last one.
 func (r View) caughtUp(server string, committed shardmap.Epoch) bool {
