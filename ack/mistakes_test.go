@@ -376,7 +376,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "G4: who misses the deadline is waited for", mix: held, caught: "progress",
-			edits: in("round.go", "case l.mine() && now-l.began > l.o.Pace.AckDeadline()", "case !PLANTED && l.mine() && now-l.began > l.o.Pace.AckDeadline()"),
+			edits: in("round.go", "case l.mine() && now-l.began > l.ackDeadline(n)", "case !PLANTED && l.mine() && now-l.began > l.ackDeadline(n)"),
 		},
 		{
 			name: "rule 5: what could be taken once is taken later", mix: twoGone(), caught: "G",
@@ -474,7 +474,7 @@ func mistakesOfTheNode() []mistake {
 		},
 		{
 			name: "why 11: acknowledged before the drain", mix: moves, caught: "G1",
-			edits: in("agent.go", "	if a.o.Gate.Running(a.follower.MayRun) == 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) == 0 || PLANTED {\n"),
+			edits: in("agent.go", "	if a.o.Gate.Running(a.follower.MayRun) > 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) > 0 && !PLANTED {\n"),
 		},
 		{
 			name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, caught: "G",
@@ -486,7 +486,7 @@ func mistakesOfTheNode() []mistake {
 		},
 		{
 			name: "rule 7: a drain is never cut", mix: mixCalled("slow"), caught: "progress",
-			edits: in("agent.go", "	if a.follower.CutDue(now) {\n", "	if a.follower.CutDue(now) && !PLANTED {\n"),
+			edits: in("agent.go", "	if !a.follower.CutDue(now) {\n", "	if PLANTED || !a.follower.CutDue(now) {\n"),
 		},
 		{name: "the lease is not looked at again before the first byte", mix: aimed("pause 6, isolate 3"), plant: plantOneCheck, caught: "G"},
 		{
