@@ -6,10 +6,13 @@
 package overlay
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -76,3 +79,44 @@ func (o *Overlay) Write(dir string) (string, error) {
 	}
 	return path, nil
 }
+
+// Switch is the environment variable that says which mistake a program built by
+// TestBinary has: its number, counted from 1.
+const Switch = "SHARDWAY_TEST_MISTAKE"
+
+// Plant edits the source of a package, at path below the root, for mistakes that are
+// all compiled into one program. In the edits of each, PLANTED stands for the condition
+// that the program has it.
+func (o *Overlay) Plant(path, pkg string, mistakes [][]Edit) error {
+	o.Add(filepath.Join(path, "planted.go"), fmt.Sprintf("package %s\n\nimport \"os\"\n\nvar planted = os.Getenv(%q)\n", pkg, Switch))
+	for i, edits := range mistakes {
+		for _, e := range edits {
+			e.File = filepath.Join(path, e.File)
+			e.New = strings.ReplaceAll(e.New, "PLANTED", fmt.Sprintf("(planted == %q)", Number(i)))
+			if err := o.Edit(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// TestBinary compiles the tests of the package at path below the root with the edits,
+// and returns the program.
+func (o *Overlay) TestBinary(ctx context.Context, dir, path string) (string, error) {
+	list, err := o.Write(dir)
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "planted.test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay="+list, "-o", binary, "./"+path) //nolint:gosec // a test's own
+	cmd.Dir = o.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("overlay: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// Number returns what Switch says for the i-th of the mistakes that Plant was given,
+// from 0.
+func Number(i int) string { return strconv.Itoa(i + 1) }

@@ -1,0 +1,87 @@
+package node_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"shardway/internal/overlay"
+)
+
+// rule is one that the machines of package ack cannot keep by themselves: it is about
+// the order in which a node asks Raft, its clock and the network. Without it the test
+// named must fail.
+type rule struct {
+	name, test string
+	ack, node  []overlay.Edit
+}
+
+func edit(file, old, changed string) []overlay.Edit {
+	return []overlay.Edit{{File: file, Old: old, New: changed}}
+}
+
+func rules() []rule {
+	return []rule{
+		{
+			name: "the echo is read before the term (why 6)", test: "TestHeartbeatReadsItsEchoBeforeTheTerm",
+			ack: append(edit("agent.go", "	number, echo := a.holder.Beat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.o.Term()\n	}\n	number, echo := a.holder.Beat(now)\n"),
+				edit("agent.go", "		Term:    a.o.Term(),\n", "		Term:    map[bool]func() uint64{true: func() uint64 { return early }, false: a.o.Term}[PLANTED](),\n")...),
+		},
+		{
+			name: "a leader reads its term of its own Raft server, each time (why 5)", test: "TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm",
+			ack: edit("turn.go", "Term: t.o.Raft.Term()}", "Term: map[bool]uint64{true: t.o.Leader.Term, false: t.o.Raft.Term()}[PLANTED]}"),
+		},
+		{
+			name: "a redial counts from when it began", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
+			node: edit("suspects.go", "!s.refused(node, gone, began)", "!s.refused(node, gone, map[bool]time.Duration{true: s.clock.Precise(), false: began}[PLANTED])"),
+		},
+		{
+			name: "one that began before the election is made again", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
+			node: edit("node.go", "		return began < l.began // then that said nothing\n", "		return began < l.began && !PLANTED // then that said nothing\n"),
+		},
+		{
+			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
+			ack: edit("leader.go", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
+		},
+	}
+}
+
+// TestEveryRuleOfTheNodeIsNeeded builds the tests without each of the rules. If an edit
+// does not find its place any more, because the line has changed, change it with it.
+func TestEveryRuleOfTheNodeIsNeeded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the package with mistakes")
+	}
+	var inAck, inNode [][]overlay.Edit
+	for _, r := range rules() {
+		inAck, inNode = append(inAck, r.ack), append(inNode, r.node)
+	}
+	o := overlay.New("..")
+	if err := o.Plant("ack", "ack", inAck); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Plant("node", "node", inNode); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := o.TestBinary(t.Context(), t.TempDir(), "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	play := func(mistake string, tests ...string) (out []byte, err error) {
+		cmd := exec.CommandContext(t.Context(), binary, "-test.run=^("+strings.Join(tests, "|")+")$")
+		cmd.Env = append(os.Environ(), overlay.Switch+"="+mistake)
+		return cmd.CombinedOutput()
+	}
+	var all []string
+	for i, r := range rules() {
+		all = append(all, r.test)
+		if out, err := play(overlay.Number(i), r.test); err == nil || !bytes.Contains(out, []byte("--- FAIL: "+r.test)) {
+			t.Errorf("without the rule %q %s passes: %v\n%s", r.name, r.test, err, out)
+		}
+	}
+	if out, err := play("", all...); err != nil {
+		t.Errorf("with all rules: %v\n%s", err, out)
+	}
+}
