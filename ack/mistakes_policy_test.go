@@ -15,7 +15,7 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("round.go", "	// One entry at a time (rule 1): what is on its way decides what comes next.\n", "	if PLANTED && l.state.Born() {\n		l.amend(now)\n	}\n"),
 		},
 		{
-			name: "policy: it grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G",
+			name: "policy: it grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G1|G2|G4|G5",
 			edits: in("heard.go", "	// From the step that submits Commit(p) on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
 		},
 		{
@@ -39,7 +39,7 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("amend.go", "		if n.heard() {\n", "		if n.heard() || PLANTED {\n"),
 		},
 		{
-			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "",
+			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "G5",
 			edits: in("snapshot.go", "	w.policy(s.policy)\n", "	w.policy([]*Policy{s.policy, {}}[plantedAs(PLANTED)])\n"),
 		},
 	}

@@ -14,8 +14,8 @@ func mistakesOfTheDisks() []mistake {
 	pair.hosts, pair.founders, pair.faults = [2]int{2, 2}, 1, [2]int{1, 1}
 	return []mistake{
 		{name: "membership: a vote is given before it is synced", mix: power, plant: plantVoteNotSynced, caught: "Raft"},
-		{name: "membership: entries are acknowledged before they are synced", mix: power, plant: plantLogNotSynced, caught: ""},
-		{name: "leases: a boot is stated before it is synced", mix: power, plant: plantBootNotSynced, caught: ""},
+		{name: "membership: entries are acknowledged before they are synced", mix: power, plant: plantLogNotSynced, caught: "G5"},
+		{name: "leases: a boot is stated before it is synced", mix: power, plant: plantBootNotSynced, caught: "membership"},
 		{name: "membership: a node's name goes to another disk once it is not heard", mix: doubles, plant: plantNameAtOnce, caught: "G1"},
 		{
 			name: "membership: crash evidence frees a node's name under the strict fence", mix: strict, caught: "G1",

@@ -184,10 +184,13 @@ func faultExpel(w *world) bool {
 
 // mayLose reports whether the voters can do without one: two never become one, for
 // the library stands still then if the one that goes has put that into its log alone
-// (why 20), and those that are left must have their disks.
+// (why 20), and those that are left must have their disks. They must be most of the
+// voters before, too: the one that goes may have that in its log alone, and then it
+// stands for no election and votes for nobody whose log is shorter. Package roster lets
+// a voter go while three others are heard.
 func (w *world) mayLose(c *simConf, s string) bool {
 	left := without(c.voters, s)
-	return len(left) > 1 && w.elects(left, nil)
+	return len(left) > 1 && w.elects(left, nil) && w.elects(c.voters, w.byServer(s))
 }
 
 // faultReconfigure lets a leader take a vote, or give one, and another lead before

@@ -217,11 +217,11 @@ func (p *proc) restored(snap []byte) *ack.State {
 	if snap != nil {
 		var err error
 		if s, err = ack.DecodeState(snap); err != nil {
-			p.w.fail("%s: snapshot: %v", p.h.id, err)
+			p.w.fail("snapshot: of %s: %v", p.h.id, err)
 			return p.fsm
 		}
 		if b, _ := s.MarshalBinary(); !bytes.Equal(b, snap) {
-			p.w.fail("%s: a snapshot does not survive being read and written", p.h.id)
+			p.w.fail("snapshot: %s: it does not survive being read and written", p.h.id)
 		}
 	}
 	if s.Open() {

@@ -78,7 +78,7 @@ func (w *world) wentBack(p *proc, a ack.Answer) {
 		return
 	}
 	if p.h.twin == nil || p.h.twin.server() != p.h.server() {
-		w.fail("%s is told that its disk went back, in boot %d", p.h.id, a.Boot)
+		w.fail("membership: %s is told that its disk went back, in boot %d", p.h.id, a.Boot)
 		return
 	}
 	w.cover.rollbacks++
