@@ -1,0 +1,70 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+
+	"shardway/e2e/cluster"
+)
+
+// TestWeightsAndAGatewayUnderAKill has nodes of weights 1, 2 and 3, and one without
+// an app: each owns what its weight says, the gateway nothing. The heaviest is
+// killed under load to the others, the gateway among them: nothing fails.
+func TestWeightsAndAGatewayUnderAKill(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Secret: third(t)})
+	a := c.Prepare(t, "--expect", "4", "--weight", "1")
+	b := c.Prepare(t, "--expect", "4", "--weight", "2")
+	heavy := c.Prepare(t, "--expect", "4", "--weight", "3")
+	gateway := c.Prepare(t, "--expect", "4", "--upstream=")
+	c.Acquaint()
+	for _, n := range c.Nodes() {
+		n.Start(t)
+	}
+	awaitWeights(t, c, map[string]int{"a": 1, "b": 2, "c": 3})
+	l := c.Load(t, []*cluster.Node{gateway, a, b}, cluster.Traffic{})
+	l.Flow(t, seconds/2)
+	heavy.Kill(t)
+	l.Flow(t, seconds/2)
+	awaitWeights(t, c, map[string]int{"a": 1, "b": 2})
+	l.Flow(t, seconds/2)
+	heavy.Start(t)
+	awaitWeights(t, c, map[string]int{"a": 1, "b": 2, "c": 3})
+	l.Flow(t, seconds/2)
+	l.Finish(t)
+	for _, run := range c.Runs(t) {
+		if run.App == gateway.ID {
+			t.Fatalf("the gateway's app ran %s", run.ID)
+		}
+	}
+}
+
+// awaitWeights waits until each node owns its share of the shards, within one, and
+// nobody else any, by the map of every node that runs.
+func awaitWeights(t *testing.T, c *cluster.Cluster, weights map[string]int) {
+	t.Helper()
+	sum := 0
+	for _, w := range weights {
+		sum += w
+	}
+	cluster.Await(t, fmt.Sprintf("shards are shared by %v", weights), func() error {
+		for _, n := range c.Running() {
+			m, err := n.Map(t.Context())
+			if err != nil {
+				return err
+			}
+			counts := m.Counts()
+			for id, owned := range counts {
+				if share := m.Shards * weights[id] / sum; weights[id] == 0 || owned < share || owned > share+1 {
+					return fmt.Errorf("%s: %s owns %d shards, want %d or one more: %v", n.ID, id, owned, share, counts)
+				}
+			}
+			if len(counts) != len(weights) {
+				return fmt.Errorf("%s: the map has counts %v", n.ID, counts)
+			}
+		}
+		return nil
+	})
+}
