@@ -18,7 +18,11 @@ const (
 
 // LevelError reports what was written at a level that this program does not know,
 // or a cluster in which one is in force: who wrote it knows more. It is ErrCorrupt.
-type LevelError struct{ Level Level }
+type LevelError struct {
+	Level Level
+	// InForce means that the log says so: an entry puts the level into force.
+	InForce bool
+}
 
 // Error says both numbers.
 func (e *LevelError) Error() string {
@@ -82,8 +86,8 @@ func (s *State) raised(term uint64, c raising) (*State, Outcome, error) {
 	if !s.Born() || term != c.term || c.level <= s.level {
 		return s.ignore()
 	}
-	if err := c.level.Known(); err != nil {
-		return s, 0, err
+	if c.level.Known() != nil {
+		return s, 0, &LevelError{Level: c.level, InForce: true}
 	}
 	s.level = c.level
 	return s, OutcomeRaised, nil

@@ -85,14 +85,14 @@ func (l *Levels) Asks(server string, heard []MemberView) bool {
 }
 
 // Admits reports whether a server that knows a level may be added to the
-// configuration, by the leader's state s.
-func (l *Levels) Admits(s *State, knows Level) bool { return knows >= s.Level() }
+// configuration of a cluster in which another one is in force.
+func (l *Levels) Admits(inForce, knows Level) bool { return knows >= inForce }
 
-// Look looks at everything that may have changed: the leader's state, the servers of
-// the latest configuration in its log, and what it has heard of the nodes.
-func (l *Levels) Look(now time.Duration, s *State, servers []string, heard []MemberView) LevelView {
-	view := LevelView{InForce: s.Level(), Next: s.Level(), Servers: make([]ServerLevel, 0, len(servers))}
-	most := s.Level()
+// Look looks at everything that may have changed: the level in force, the servers of
+// the latest configuration in the leader's log, and what it has heard of the nodes.
+func (l *Levels) Look(now time.Duration, inForce Level, servers []string, heard []MemberView) LevelView {
+	view := LevelView{InForce: inForce, Next: inForce, Servers: make([]ServerLevel, 0, len(servers))}
+	most := inForce
 	for _, server := range servers {
 		x := ServerLevel{Server: server, Silent: true}
 		if v, ok := serverView(server, heard); ok {

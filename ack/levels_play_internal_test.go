@@ -185,9 +185,7 @@ func (p *LevelPlay) lead() {
 			p.hear(w)
 		}
 	}
-	seen := *p.state
-	seen.level = p.level
-	view := p.levels.Look(p.now, &seen, p.config, heard)
+	view := p.levels.Look(p.now, p.level, p.config, heard)
 	atOnce := p.rng.IntN(10) == 0
 	entry := p.levels.Raise(view, atOnce)
 	if entry == nil || !p.barrier || p.raising() {
@@ -271,9 +269,7 @@ func (p *LevelPlay) add() {
 		return
 	}
 	x := &levelServer{name: fmt.Sprintf("%c/1", 'a'+len(p.servers)), program: []Level{oldProgram, newProgram}[p.rng.IntN(2)], disk: oldProgram}
-	seen := *p.state
-	seen.level = p.level
-	if !p.levels.Admits(&seen, x.program) {
+	if !p.levels.Admits(p.level, x.program) {
 		return
 	}
 	truth, level := p.state, p.level

@@ -28,7 +28,7 @@ func mistakesOfTheLevel() []mistake {
 		},
 		{
 			name: "level: a server below the one in force is added", caught: "",
-			edits: in("levels.go", "return knows >= s.Level()", "return PLANTED || knows >= s.Level()"),
+			edits: in("levels.go", "return knows >= inForce", "return PLANTED || knows >= inForce"),
 		},
 		{
 			name: "level: a decision of an earlier term counts", caught: "raised in term",

@@ -150,6 +150,11 @@ func (c *Client) Rotate(ctx context.Context) (Rotation, error) {
 	return ask[Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate", patience: actTimeout})
 }
 
+// RaiseLevel puts the next level into force without waiting.
+func (c *Client) RaiseLevel(ctx context.Context) (LevelState, error) {
+	return ask[LevelState](ctx, c, call{method: http.MethodPost, path: "/v1/level", body: []byte(`{"raise":true}`), patience: actTimeout})
+}
+
 // Retime changes what is not empty in the timing of the cluster.
 func (c *Client) Retime(ctx context.Context, change Timing) (TimingState, error) {
 	body, err := json.Marshal(change)

@@ -39,6 +39,7 @@ func (s *Server) routes() http.Handler {
 		post("/v1/"+v.String(), s.act(v))
 	}
 	post("/v1/rotate", s.rotate)
+	mux.Handle("/v1/level", handle(s.level, http.MethodGet, http.MethodHead, http.MethodPost))
 	mux.Handle("/v1/timing", handle(s.timing, http.MethodGet, http.MethodHead, http.MethodPost))
 	if s.metrics != nil {
 		mux.Handle("/metrics", handle(s.metricsEndpoint(), http.MethodGet, http.MethodHead))

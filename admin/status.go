@@ -18,6 +18,9 @@ type Status struct {
 	// Timing is the cluster's; nil before there is one.
 	Timing *TimingState `json:"timing,omitempty"`
 
+	// Level is the level in force as far as the node knows; see LevelState.
+	Level uint8 `json:"level"`
+
 	Shards ShardCounts `json:"shards"`
 	Queue  QueueCounts `json:"queue"`
 	Nodes  []Node      `json:"nodes"` // sorted by id

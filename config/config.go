@@ -98,6 +98,7 @@ type Config struct {
 	Shards          int
 	Voters          int
 	DeadServerAfter time.Duration // zero: a dead server is never removed
+	LevelAfter      time.Duration // zero: a level is raised as soon as all know it
 
 	Keys           []string // key sources, tried in order; never empty
 	Routes         []Route  // longest prefix first

@@ -131,6 +131,8 @@ func clusterSettings() []setting {
 			func(c *Config) value { return number{p: &c.Voters, lo: 1, hi: maxVoters} }),
 		row("dead-server-after", "DURATION", "off", "remove a dead server after this time; a spare server is promoted to voter first",
 			func(c *Config) value { return span{&c.DeadServerAfter, time.Second, 30 * 24 * time.Hour, true} }),
+		row("level-after", "DURATION", "1h", "how long all nodes must have known a new level before it is raised; until then the former version can be run again",
+			func(c *Config) value { return span{&c.LevelAfter, 0, 30 * 24 * time.Hour, false} }),
 		row("fence", "strict|lease|refused", "lease", "when a silent node's shards may be taken over; applies to a new cluster, see timing",
 			func(c *Config) value { return choice[Fence]{&c.Fence, []Fence{FenceStrict, FenceLease, FenceRefused}} }),
 		row("pause", "moving|cluster", "moving", "which shards pause while the shard map changes; applies to a new cluster, see timing",

@@ -57,6 +57,7 @@ type Config struct {
 	Shards          int
 	Voters          int
 	DeadServerAfter time.Duration
+	LevelAfter      time.Duration
 	Fence           string
 	Pause           string
 

@@ -116,6 +116,9 @@ func (a *agent) Route(r ack.Routing) {
 	if s.Committed().Epoch() != old.Committed().Epoch() {
 		a.committed(old.Committed(), s)
 	}
+	if s.Level() != old.Level() {
+		a.log.Info().Uint8("level", uint8(s.Level())).Msg("level in force")
+	}
 	if s.TimingSince() != old.TimingSince() {
 		a.log.Info().Str("timing", describe(s.Timing())).Uint64("index", s.TimingSince()).Msg("timing in force")
 	}

@@ -27,6 +27,7 @@ func (l *leading) issueBarrier(ctx context.Context, try int) {
 		}
 		if err == nil {
 			l.n.adoptCluster(l.n.fsm.state.Load()) // at once: others are added in its name
+			l.ready.Store(true)
 		}
 		select {
 		case l.messages <- result:

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"shardway/admin"
-	"shardway/node/roster"
 	"shardway/node/rotation"
 	"shardway/peer"
 )
@@ -29,6 +28,7 @@ const (
 	askFounder = "founder" // of a node that was promised so: are you at it, or have you?
 	askTwin    = "twin"    // of any node: does another process speak under my id?
 	askTiming  = "timing"  // of the leader: change the timing
+	askLevel   = "level"   // of the leader: show the level in force, or, if firm, raise it
 	askWho     = "who"     // of any process: which one is it?
 )
 
@@ -175,10 +175,16 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 			return nil, admin.ErrNoLeader
 		}
 		return l.retime(ctx, q.Timing, q.By)
+	case askLevel:
+		l := n.leadership()
+		if l == nil {
+			return nil, admin.ErrNoLeader
+		}
+		return l.level(ctx, q.Firm, q.By)
 	case askTwin:
 		return n.twin.Of(ctx, from.node, q.Nonce), nil
 	case askWho:
-		return roster.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce}, nil
+		return n.process(), nil
 	case askViews:
 		l := n.leadership()
 		if l == nil {

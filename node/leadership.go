@@ -3,12 +3,14 @@ package node
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
 	"shardway/node/consensus"
+	"shardway/node/roster"
 	"shardway/shardmap"
 )
 
@@ -29,10 +31,13 @@ type leadership struct {
 	views    chan chan []ack.MemberView // unbuffered
 	retimes  chan retiming              // unbuffered
 	done     chan struct{}              // closed when the goroutine has ended
+	// ready tells that the state is no older than what earlier leaders committed.
+	ready  atomic.Bool
+	keeper *roster.Keeper
 }
 
 func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
-	return &leadership{
+	l := &leadership{
 		n: n, raft: n.raft, term: term, began: began,
 		log:      n.log.With().Uint64("term", term).Logger(),
 		beats:    make(chan inbound),
@@ -42,6 +47,8 @@ func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
 		retimes:  make(chan retiming),
 		done:     make(chan struct{}),
 	}
+	l.keeper = n.newKeeper(l)
+	return l
 }
 
 // view returns what the leader knows of the nodes, and false once it does not

@@ -33,7 +33,7 @@ func (l *leading) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer close(l.done)
-	l.n.asks.Go(func() { l.n.keep(ctx, l.leadership) })
+	l.n.asks.Go(func() { l.keeper.Run(ctx, l.done) })
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
 	l.take(ctx, ack.Tick{}, nil)

@@ -1,8 +1,117 @@
 package node
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/internal/bounds"
+	"shardway/node/gossip"
+	"shardway/node/logs"
+	"shardway/node/roster"
+)
+
+var _ admin.Leveller = (*Node)(nil)
 
 // belowLevel says why this program cannot be a node of a cluster, and what to do.
 func belowLevel(err error) error {
 	return fmt.Errorf("node: this cluster is beyond this program: %w: run the version of the other nodes on this --data directory (a level that was raised cannot be taken back)", err)
+}
+
+// keepLevel keeps in the data directory which level is in force, and tells the others.
+func (n *Node) keepLevel(s *ack.State) {
+	l := uint8(s.Level())
+	if l <= max(n.o.Dir.Level(), uint8(ack.MinLevel)) {
+		return
+	}
+	err := n.o.Dir.KeepLevel(l)
+	if err == nil {
+		err = n.gossip.SetTags(n.tags())
+	}
+	if err != nil {
+		n.fail(err)
+	}
+}
+
+// Level returns what stands between the level in force and the next one: the leader's
+// word, or without it what this node's log says.
+func (n *Node) Level(ctx context.Context) admin.LevelState {
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	if told, err := n.askForLevel(ctx, false, ""); err == nil {
+		return told
+	}
+	inForce := uint8(n.fsm.state.Load().Level())
+	return admin.LevelState{InForce: inForce, Next: inForce, Nodes: []admin.NodeLevel{}}
+}
+
+// RaiseLevel puts the next level into force, through the leader wherever it is.
+func (n *Node) RaiseLevel(ctx context.Context, by string) (admin.LevelState, error) {
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	return n.askForLevel(ctx, true, by)
+}
+
+func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s admin.LevelState, err error) {
+	if l := n.leadership(); l != nil {
+		return l.level(ctx, raise, by)
+	}
+	leader := n.leader()
+	if leader == "" {
+		return s, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
+	}
+	err = n.ask(ctx, leader, request{What: askLevel, Firm: raise, By: by}, &s)
+	return s, err
+}
+
+// level shows the level on the leader, or raises it first.
+func (l *leadership) level(ctx context.Context, raise bool, by string) (admin.LevelState, error) {
+	if raise {
+		l.log.Info().Str("by", logs.Cut(by)).Msg("raise of the level asked for")
+		err := l.keeper.Raise(ctx, l.done)
+		switch _, blocked := errors.AsType[*roster.LevelError](err); {
+		case blocked || errors.Is(err, roster.ErrNotKept):
+			return admin.LevelState{}, fmt.Errorf("%w: %w", admin.ErrRefused, err)
+		case err != nil:
+			return admin.LevelState{}, refusal(err)
+		}
+	}
+	v := l.keeper.Level()
+	if v == nil {
+		return admin.LevelState{}, fmt.Errorf("%w: %w", admin.ErrRefused, roster.ErrNotKept)
+	}
+	return levelState(*v), nil
+}
+
+func levelState(v ack.LevelView) admin.LevelState {
+	s := admin.LevelState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: roster.Behind(v), Nodes: make([]admin.NodeLevel, 0, len(v.Servers))}
+	if v.Next > v.InForce {
+		s.Wait = bounds.Short(v.Wait.Round(time.Second))
+	}
+	for _, x := range v.Servers {
+		s.Nodes = append(s.Nodes, admin.NodeLevel{Node: nodeOf(x.Server), Knows: uint8(x.Knows), Heard: !x.Silent, Blocks: x.Blocks})
+	}
+	return s
+}
+
+// levelBehind is the warning that nodes hold the next level up, "" if none does. The
+// leader is asked only where gossip shows that there is a next one.
+func (n *Node) levelBehind() string {
+	most, inForce := uint8(ack.MaxLevel), uint8(n.fsm.state.Load().Level())
+	for _, m := range n.gossip.Members() {
+		if m.Node && m.Status == gossip.Alive {
+			most = max(most, m.Tags.Levels.Known)
+		}
+	}
+	if most <= inForce {
+		return ""
+	}
+	s := n.Level(context.Background())
+	if s.Behind == "" {
+		return ""
+	}
+	return fmt.Sprintf("level-behind: level %d is in force, and level %d is held up by %s", s.InForce, s.Next, s.Behind)
 }

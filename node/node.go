@@ -92,6 +92,9 @@ func New(o Options) (*Node, error) {
 	if err := n.firstHashKey(); err != nil {
 		return nil, err
 	}
+	if kept := ack.Level(o.Dir.Level()); kept != 0 && kept.Known() != nil {
+		return nil, belowLevel(fmt.Errorf("data directory %q has %w", o.Dir.Path(), kept.Known()))
+	}
 	n.acquaintance = newAcquaintance(n)
 	n.directory.Store(endpoints.New(nil))
 	n.port = peer.New(peer.Options{
@@ -160,6 +163,11 @@ func (n *Node) openRaft() error {
 		return broken // it says itself what to do
 	}
 	if err != nil {
+		select {
+		case unread := <-n.failed: // what the library says of a snapshot is less
+			return unread
+		default:
+		}
 		return fmt.Errorf("node: the data directory cannot be used: "+remedyDamaged+": %w", err)
 	}
 	n.openRoster()
@@ -244,7 +252,7 @@ func (n *Node) tags() gossip.Tags {
 	t := gossip.Tags{
 		Node: string(n.self), Disk: n.o.Dir.Disk(), Cluster: n.cluster(), Shards: n.o.Shards, Role: roleNode,
 		Weight: n.o.Weight, Zone: n.o.Zone, Version: n.o.Version, Endpoints: n.o.Endpoints,
-		Levels: gossip.Levels{InForce: uint8(n.fsm.state.Load().Level()), Known: uint8(ack.MaxLevel)},
+		Levels: gossip.Levels{InForce: max(uint8(n.fsm.state.Load().Level()), n.o.Dir.Level()), Known: uint8(ack.MaxLevel)},
 	}
 	if n.o.Gateway {
 		t.Role = roleGateway
@@ -307,11 +315,14 @@ func (n *Node) wait(ctx context.Context) error {
 	}
 }
 
-// condemned notes in the data directory that it must not be used any more, if that
-// is why the node fails.
+// condemned notes in the data directory that it must not be used any more, or not by
+// this program, if that is why the node fails.
 func (n *Node) condemned(err error) error {
 	if stale, ok := errors.AsType[*staleError](err); ok {
 		return errors.Join(err, n.o.Dir.Condemn(stale.why.Error()))
+	}
+	if above, ok := errors.AsType[*ack.LevelError](err); ok && above.InForce {
+		return errors.Join(err, n.o.Dir.KeepLevel(uint8(above.Level)))
 	}
 	return err
 }

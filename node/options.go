@@ -47,6 +47,9 @@ type Options struct {
 	// DeadServerAfter removes a server that was not heard for so long, a voter only
 	// when a spare has its vote or three are left; zero: never.
 	DeadServerAfter time.Duration
+	// LevelAfter is how long all servers must have known a level before it is raised,
+	// by the leader's; zero: at once.
+	LevelAfter time.Duration
 	// LameDuck is asked when the node stops: for how long it goes on taking
 	// connections, not ready any more. Nil: until its shards are elsewhere.
 	LameDuck func() time.Duration

@@ -58,17 +58,24 @@ func (n *Node) openRoster() {
 	})
 }
 
-// keep keeps Raft's configuration while l leads.
-func (n *Node) keep(ctx context.Context, l *leadership) {
-	roster.NewKeeper(roster.KeeperOptions{
-		Raft: n.raft, Gossip: n.gossip, Heard: l.view,
+// newKeeper makes what keeps Raft's configuration, and the level, while l leads.
+func (n *Node) newKeeper(l *leadership) *roster.Keeper {
+	return roster.NewKeeper(roster.KeeperOptions{
+		Raft: n.raft, Gossip: n.gossip, Heard: l.view, Ready: l.ready.Load, Term: l.term, Raise: n.raft.Apply,
 		State: func() roster.State { return n.fsm.state.Load() },
-		Who: func(ctx context.Context, node string) (string, error) {
-			p, err := others{n}.Who(ctx, node)
-			return p.Disk, err
+		Who: func(ctx context.Context, node string) (roster.Process, error) {
+			if node == string(n.self) {
+				return n.process(), nil
+			}
+			return others{n}.Who(ctx, node)
 		},
-		Voters: n.o.Voters, DeadServerAfter: n.o.DeadServerAfter, Log: l.log,
-	}).Run(ctx, l.done)
+		Voters: n.o.Voters, DeadServerAfter: n.o.DeadServerAfter, LevelAfter: n.o.LevelAfter, Log: l.log,
+	})
+}
+
+// process is who this one is, and which level its program knows.
+func (n *Node) process() roster.Process {
+	return roster.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce, Boot: n.o.Dir.Boot(), Level: ack.MaxLevel}
 }
 
 // mayLeave reports whether a stopping node's server may be taken out of the

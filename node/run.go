@@ -135,6 +135,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 		case <-t.C:
 			n.noteServers()
 			n.adoptCluster(n.fsm.state.Load())
+			n.keepLevel(n.fsm.state.Load())
 			pair = n.warnOfPair(pair)
 			unborn = n.warnOfNoMap(unborn)
 			said = n.compareTiming(said)

@@ -105,6 +105,7 @@ func (n *Node) Status() admin.Status {
 			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Moving: moving(s), Orphaned: orphaned(s),
 		},
 		Timing:   timing,
+		Level:    uint8(n.fsm.state.Load().Level()),
 		Queue:    admin.QueueCounts{Waiting: room.Waiting, Bytes: room.Bytes},
 		Nodes:    n.nodes(s),
 		Warnings: n.warnings(),
@@ -112,11 +113,15 @@ func (n *Node) Status() admin.Status {
 }
 
 func (n *Node) warnings() []string {
+	var all []string
 	voters, _ := n.servers()
 	if len(voters) == 2 {
-		return []string{"two voters: the loss of either stops the cluster; add a third node, or a gateway as witness"}
+		all = append(all, "two voters: the loss of either stops the cluster; add a third node, or a gateway as witness")
 	}
-	return nil
+	if behind := n.levelBehind(); behind != "" {
+		all = append(all, behind)
+	}
+	return all
 }
 
 // nodes lists the nodes that gossip, Raft or the map know of. What only the

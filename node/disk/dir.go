@@ -16,6 +16,7 @@ type Dir struct {
 	mu   sync.Mutex
 	boot uint64
 	clus cluster
+	lvl  level
 	open *Stores
 	done bool
 
@@ -52,6 +53,9 @@ func (d *Dir) load(wantNode string) error {
 		return err
 	}
 	if _, err = load(d.b, clusterFile, &d.clus); err != nil {
+		return err
+	}
+	if _, err = load(d.b, levelFile, &d.lvl); err != nil {
 		return err
 	}
 	if b, ok := d.b.(*files); !ok || !b.repair {
@@ -136,6 +140,33 @@ func (d *Dir) SetCluster(id string, shards int) error {
 		return err
 	}
 	d.clus = want
+	return nil
+}
+
+// Level returns the highest level that was in force when the directory was used last;
+// zero: none was kept.
+func (d *Dir) Level() uint8 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lvl.Level
+}
+
+// KeepLevel keeps, durably, that a level is in force: a program that does not know it
+// is to see that before it opens the log. A lower one than is kept changes nothing.
+func (d *Dir) KeepLevel(l uint8) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done {
+		return errClosed
+	}
+	if l <= d.lvl.Level {
+		return nil
+	}
+	want := level{Format: format, Level: l}
+	if err := save(d.b, levelFile, want); err != nil {
+		return err
+	}
+	d.lvl = want
 	return nil
 }
 

@@ -375,3 +375,26 @@ func TestCondemnedDirectoryIsNotOpenedAgain(t *testing.T) {
 		t.Errorf("OpenRepair = %v, %v, want boot 2", d, err)
 	}
 }
+
+// A program that does not know what is in force must see that before it opens the log.
+func TestLevelIsKeptAndNeverLowered(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	for _, step := range []struct{ before, keep, after uint8 }{{0, 2, 2}, {2, 1, 2}, {2, 3, 3}, {3, 3, 3}} {
+		d, err := disk.Open(data, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Level(); got != step.before {
+			t.Errorf("level %d, want %d", got, step.before)
+		}
+		if err := d.KeepLevel(step.keep); err != nil || d.Level() != step.after {
+			t.Errorf("level %d after %d was kept, %v, want %d", d.Level(), step.keep, err, step.after)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := d.KeepLevel(9); err == nil {
+			t.Error("kept in a directory that another process may have")
+		}
+	}
+}

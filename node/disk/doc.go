@@ -5,6 +5,7 @@
 //	identity.json  format, node id, disk id; written once, and by Found
 //	boot.json      raised and synced by each Open, after the lock is held
 //	cluster.json   cluster id and shard count, once known
+//	level.json     the highest level that was in force, once above the first
 //	raft.json      that the Raft log was made
 //	gossip         Serf's snapshot of the members it saw
 //	raft/          log, term, vote and snapshots

@@ -22,6 +22,7 @@ const (
 	supersededFile = "superseded.json"
 	knownFile      = "known.json"
 	staleFile      = "stale.json"
+	levelFile      = "level.json"
 
 	maxNodeID = 64
 )
@@ -44,6 +45,12 @@ type cluster struct {
 	Format int    `json:"format"`
 	ID     string `json:"cluster"`
 	Shards int    `json:"shards"`
+}
+
+// level is the content of level.json.
+type level struct {
+	Format int   `json:"format"`
+	Level  uint8 `json:"level"`
 }
 
 // raftMade is the content of raft.json.

@@ -148,7 +148,7 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 	o := node.Options{
 		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, Gateway: c.Gateway(),
 		Voters: c.Voters, Expect: c.Expect, Join: c.Join, Endpoints: announced,
-		DeadServerAfter: c.DeadServerAfter, ShutdownTimeout: c.ShutdownTimeout,
+		DeadServerAfter: c.DeadServerAfter, LevelAfter: c.LevelAfter, ShutdownTimeout: c.ShutdownTimeout,
 		Timing:     timing(c),
 		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
 		GossipBind: c.Gossip, GossipAdvertise: c.GossipAdvertise,

@@ -3,6 +3,7 @@ package roster
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -39,26 +40,41 @@ type Keeper struct {
 	// has looked: a time in which it did not run counts for nobody's absence.
 	absent map[string]time.Duration
 	looked time.Time
-	// asked is when each server that only gossip shows was last asked.
+	// asked is when each server was last asked who it is.
 	asked map[string]time.Time
+
+	began   time.Time
+	levels  *ack.Levels
+	refused map[string]bool // servers that are below the level in force; that was said
+	blocked string          // who holds the next level up, as it was said last
+	seen    atomic.Pointer[ack.LevelView]
+	raises  chan chan<- error // unbuffered
 }
 
 // KeeperOptions is what a Keeper is made from.
 type KeeperOptions struct {
 	Raft   Raft
 	Gossip Gossip
-	// Who asks a node's process which disk it has.
-	Who func(ctx context.Context, node string) (disk string, err error)
+	// Who asks a node's process which one it is, and which level it knows.
+	Who func(ctx context.Context, node string) (Process, error)
 	// Heard returns what the leader has heard of the nodes; false: it is none any
 	// more.
 	Heard func(ctx context.Context) ([]ack.MemberView, bool)
 	// State returns the replicated state.
 	State func() State
+	// Ready reports that it is no older than what earlier leaders committed.
+	Ready func() bool
+	// Term is the leadership's. Raise puts an entry into the log and returns when it is
+	// applied, or not in the log.
+	Term  uint64
+	Raise func(entry []byte) error
 	// Voters is how many nodes vote at most.
 	Voters int
 	// DeadServerAfter takes out a server that was not heard for so long; zero: none.
 	DeadServerAfter time.Duration
-	Log             zerolog.Logger
+	// LevelAfter is how long all servers must have known a level before it is raised.
+	LevelAfter time.Duration
+	Log        zerolog.Logger
 }
 
 // State is what an ack.State says of who belongs to the cluster.
@@ -66,6 +82,7 @@ type State interface {
 	Born() bool
 	Cluster() string
 	Committed() *shardmap.Map
+	Level() ack.Level
 }
 
 // Raft is what a Keeper changes.
@@ -82,7 +99,11 @@ type Gossip interface{ Members() []gossip.Member }
 
 // NewKeeper returns the Keeper of one leadership.
 func NewKeeper(o KeeperOptions) *Keeper {
-	return &Keeper{o: o, absent: map[string]time.Duration{}, looked: time.Now(), asked: map[string]time.Time{}}
+	now := time.Now()
+	return &Keeper{
+		o: o, absent: map[string]time.Duration{}, looked: now, asked: map[string]time.Time{},
+		began: now, levels: ack.NewLevels(o.Term, o.LevelAfter), refused: map[string]bool{}, raises: make(chan chan<- error),
+	}
 }
 
 // Run returns when ctx ends, or the leadership, which closes done.
@@ -96,9 +117,16 @@ func (k *Keeper) Run(ctx context.Context, done <-chan struct{}) {
 		case <-done:
 			return
 		case <-t.C:
+		case answer := <-k.raises:
+			answer <- k.raise(ctx, true)
+			continue
 		}
-		for k.o.State().Born() && k.change(ctx) {
+		if !k.o.Ready() || !k.o.State().Born() {
+			continue
 		}
+		for k.change(ctx) {
+		}
+		_ = k.raise(ctx, false) // why not is in the view
 	}
 }
 
@@ -179,23 +207,33 @@ func (k *Keeper) may(m gossip.Member) bool {
 		(m.Tags.Cluster == "" || m.Tags.Cluster == k.o.State().Cluster())
 }
 
-// confirmed reports that a node says itself that it has the disk that gossip
-// tells of. It is asked now and then.
+// confirmed reports that a node says itself that it has the disk that gossip tells of,
+// and a program that this cluster may have.
 func (k *Keeper) confirmed(ctx context.Context, m gossip.Member) bool {
 	server := consensus.ServerID(m.ID, m.Tags.Disk)
-	if last, ok := k.asked[server]; ok && time.Since(last) < confirmEvery {
+	p, ok := k.who(ctx, server)
+	if !ok || !k.admits(server, p.Level) {
 		return false
+	}
+	delete(k.asked, server)
+	return true
+}
+
+// who asks a server's node which process it is, now and then; false: it does not say, or
+// has another disk.
+func (k *Keeper) who(ctx context.Context, server string) (Process, bool) {
+	if last, ok := k.asked[server]; ok && time.Since(last) < confirmEvery {
+		return Process{}, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmEvery)
 	defer cancel()
-	there, err := k.o.Who(ctx, m.ID)
-	if err == nil && there == m.Tags.Disk {
-		delete(k.asked, server)
-		return true
-	}
+	p, err := k.o.Who(ctx, nodeOf(server))
 	k.asked[server] = time.Now()
-	k.o.Log.Debug().Err(err).Str("server", server).Str("disk", there).Msg("gossip shows a server that its node does not confirm")
-	return false
+	if err == nil && consensus.ServerID(nodeOf(server), p.Disk) == server {
+		return p, true
+	}
+	k.o.Log.Debug().Err(err).Str("server", server).Str("disk", p.Disk).Msg("server not confirmed by its node")
+	return Process{}, false
 }
 
 // spare returns a server without a vote that may have one, or "". A lease needs what a

@@ -2,6 +2,7 @@ package roster_test
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,7 +22,8 @@ import (
 
 // cluster is what a Keeper sees, and what it does. It belongs to one bubble.
 type cluster struct {
-	t *testing.T
+	t      *testing.T
+	keeper *roster.Keeper
 
 	mu        sync.Mutex
 	servers   []consensus.Server
@@ -29,17 +31,19 @@ type cluster struct {
 	heard     map[string]ack.MemberView
 	committed *shardmap.Map
 	disks     map[string]string // what nodes say of themselves
+	knows     map[string]ack.Level
+	level     ack.Level // in force
 	done      []string
 }
 
-const spareVoters, deadAfter = 3, 10 * time.Second
+const spareVoters, deadAfter, levelAfter = 3, 10 * time.Second, time.Minute
 
 // kept runs f beside the Keeper of a leader, with voters and others that are all
 // alive and heard. Upper-case letters are voters.
 func kept(t *testing.T, nodes string, f func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, heard: map[string]ack.MemberView{}, disks: map[string]string{}, committed: shardmap.New(8)}
+		c := &cluster{t: t, heard: map[string]ack.MemberView{}, disks: map[string]string{}, committed: shardmap.New(8), level: 1, knows: map[string]ack.Level{}}
 		for _, n := range nodes {
 			node := strings.ToLower(string(n))
 			c.servers = append(c.servers, consensus.Server{ID: node + "/1", Voter: string(n) != node})
@@ -49,10 +53,14 @@ func kept(t *testing.T, nodes string, f func(c *cluster)) {
 		ctx, stop := context.WithCancel(t.Context())
 		k := roster.NewKeeper(roster.KeeperOptions{
 			Raft: c, Gossip: c, Voters: spareVoters, DeadServerAfter: deadAfter, Log: zerolog.Nop(),
-			Who:   func(_ context.Context, node string) (string, error) { return c.disk(node), nil },
+			Who: func(_ context.Context, node string) (roster.Process, error) {
+				return c.process(node), nil
+			},
+			Ready: func() bool { return true }, Raise: c.raise, Term: 1, LevelAfter: levelAfter,
 			Heard: func(context.Context) ([]ack.MemberView, bool) { return c.views(), true },
 			State: func() roster.State { return c },
 		})
+		c.keeper = k
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -67,6 +75,11 @@ func kept(t *testing.T, nodes string, f func(c *cluster)) {
 // Born, Cluster and Committed are those of the replicated state.
 func (c *cluster) Born() bool      { return true }
 func (c *cluster) Cluster() string { return "x" }
+func (c *cluster) Level() ack.Level {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.level
+}
 func (c *cluster) Committed() *shardmap.Map {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,10 +93,19 @@ func (c *cluster) settles() {
 	c.committed = shardmap.New(8).Settle(c.committed, 2)
 }
 
-func (c *cluster) disk(node string) string {
+func (c *cluster) process(node string) roster.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.disks[node]
+	return roster.Process{Disk: c.disks[node], Boot: 1, Nonce: c.heard[node].Heartbeat.Nonce, Level: c.knows[node]}
+}
+
+// raise takes the entry of a level.
+func (c *cluster) raise([]byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.level++
+	c.done = append(c.done, fmt.Sprintf("level %d", c.level))
+	return nil
 }
 
 func (c *cluster) shows(node string, s gossip.Status) {
@@ -94,7 +116,7 @@ func (c *cluster) shows(node string, s gossip.Status) {
 		ID: node, Node: true, Status: s, Addr: netip.MustParseAddrPort("10.0.0.1:1"), Tags: gossip.Tags{Node: node, Disk: "1"},
 	})
 	if s == gossip.Alive {
-		c.disks[node] = "1"
+		c.disks[node], c.knows[node] = "1", max(c.knows[node], 1)
 	}
 }
 

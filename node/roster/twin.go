@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/ack"
 	"shardway/node/gossip"
 )
 
@@ -51,6 +52,9 @@ type Witnesses interface {
 type Process struct {
 	Disk  string `json:"disk"`
 	Nonce uint64 `json:"nonce"`
+	Boot  uint64 `json:"boot"`
+	// Level is the highest one that its program knows.
+	Level ack.Level `json:"level"`
 }
 
 // NewTwin returns the Twin of a node.

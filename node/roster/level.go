@@ -1,0 +1,145 @@
+package roster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"shardway/ack"
+)
+
+// ErrNotKept reports that this node does not lead, or has only just begun to.
+var ErrNotKept = errors.New("the leader was elected a moment ago and is not ready, or leads no more: try again")
+
+// LevelError says why the next level is not put into force.
+type LevelError struct{ View ack.LevelView }
+
+// Error names who holds it up and what to do, or how long it takes yet.
+func (e *LevelError) Error() string {
+	switch v := e.View; {
+	case v.Next == v.InForce:
+		return fmt.Sprintf("level %d is in force and no node knows a higher one: run a newer version on all of them first", v.InForce)
+	case len(v.Blocked()) > 0:
+		return fmt.Sprintf("level %d is in force, and level %d is held up by %s", v.InForce, v.Next, Behind(v))
+	default:
+		return fmt.Sprintf("level %d is in force, and level %d must be known by all for another %v", v.InForce, v.Next, v.Wait)
+	}
+}
+
+// Behind names the nodes that hold up the next level, and what to do about each; empty:
+// none does.
+func Behind(v ack.LevelView) string {
+	var said []string
+	for _, x := range v.Blocked() {
+		node := nodeOf(x.Server)
+		switch {
+		case x.Silent:
+			said = append(said, fmt.Sprintf("%s, which is not heard: start it, or take it out (shardway remove %s)", node, node))
+		case x.Knows == 0:
+			said = append(said, node+", which has not said yet what it knows: wait, or look at its log")
+		default:
+			said = append(said, fmt.Sprintf("%s, which knows level %d: run the version of the other nodes there", node, x.Knows))
+		}
+	}
+	return strings.Join(said, "; ")
+}
+
+// Level returns what stands between the level in force and the next one, as it was seen
+// last; nil before the first look.
+func (k *Keeper) Level() *ack.LevelView { return k.seen.Load() }
+
+// Raise puts the next level into force without waiting for LevelAfter. It returns when
+// that is so, or why it is not: a *LevelError, ErrNotKept, or an error of Raft.
+func (k *Keeper) Raise(ctx context.Context, done <-chan struct{}) error {
+	answer := make(chan error, 1)
+	select {
+	case k.raises <- answer:
+	case <-done:
+		return ErrNotKept
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// raise puts the next level into force if it may be. It is of the goroutine that adds
+// servers: none is added meanwhile.
+func (k *Keeper) raise(ctx context.Context, atOnce bool) error {
+	if !k.o.Ready() || !k.o.State().Born() {
+		return ErrNotKept
+	}
+	heard, ok := k.o.Heard(ctx)
+	if !ok {
+		return ErrNotKept
+	}
+	servers := ServersOf(k.o.Raft.Configuration()).All()
+	k.learn(ctx, servers, heard)
+	v := k.levels.Look(time.Since(k.began), k.o.State().Level(), servers, heard)
+	k.seen.Store(&v)
+	k.warn(v)
+	entry := k.levels.Raise(v, atOnce)
+	if entry == nil {
+		return &LevelError{View: v}
+	}
+	if err := k.o.Raise(entry); err != nil {
+		k.o.Log.Warn().Err(err).Uint8("level", uint8(v.Next)).Msg("level not raised")
+		return err
+	}
+	k.o.Log.Info().Uint8("level", uint8(v.Next)).Uint8("before", uint8(v.InForce)).Bool("asked_for", atOnce).Msg("level raised: nodes that do not know it cannot come back")
+	v = k.levels.Look(time.Since(k.began), k.o.State().Level(), servers, heard)
+	k.seen.Store(&v)
+	return nil
+}
+
+// learn asks the servers that are heard what they know, each process once.
+func (k *Keeper) learn(ctx context.Context, servers []string, heard []ack.MemberView) {
+	for _, server := range servers {
+		if !k.levels.Asks(server, heard) {
+			continue
+		}
+		if p, ok := k.who(ctx, server); ok {
+			k.levels.Told(ack.Word{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, Knows: p.Level})
+		}
+	}
+}
+
+// warn says who holds the next level up, when that changes.
+func (k *Keeper) warn(v ack.LevelView) {
+	behind := Behind(v)
+	if behind == k.blocked {
+		return
+	}
+	k.blocked = behind
+	if behind == "" {
+		k.o.Log.Info().Uint8("level", uint8(v.InForce)).Msg("no node holds up the next level any more")
+		return
+	}
+	var nodes []string
+	for _, x := range v.Blocked() {
+		nodes = append(nodes, nodeOf(x.Server))
+	}
+	k.o.Log.Warn().Strs("nodes", nodes).Uint8("level", uint8(v.InForce)).Uint8("next", uint8(v.Next)).Str("why", behind).Msg("level-behind: the next level waits for these nodes")
+}
+
+// admits reports whether a server whose program knows a level may be added, and says once
+// of each that it may not.
+func (k *Keeper) admits(server string, knows ack.Level) bool {
+	inForce := k.o.State().Level()
+	if k.levels.Admits(inForce, knows) {
+		delete(k.refused, server)
+		return true
+	}
+	if !k.refused[server] {
+		k.refused[server] = true
+		k.o.Log.Warn().Str("server", server).Uint8("level", uint8(inForce)).Uint8("knows", uint8(knows)).
+			Msg("level-behind: server not added: run the version of the other nodes there")
+	}
+	return false
+}
