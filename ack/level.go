@@ -68,7 +68,7 @@ type raising struct {
 	level Level
 }
 
-func encodeRaising(at Level, c raising) []byte { //nolint:unparam // there is one level yet
+func encodeRaising(at Level, c raising) []byte {
 	w := begin(at)
 	w.byte(kindLevel)
 	w.uint(c.term)

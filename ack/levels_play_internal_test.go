@@ -62,7 +62,7 @@ func PlayLevels(seed uint64, plant string) (failure string, raised bool) {
 	born := NewState()
 	s := *born
 	s.cluster, s.level = "c", oldProgram-1
-	p := &LevelPlay{Plant: plant, rng: rand.New(rand.NewPCG(seed, 7)), term: 1, state: &s, level: oldProgram} //nolint:gosec // no secret
+	p := &LevelPlay{Plant: plant, rng: rand.New(rand.NewPCG(seed, 7)), term: 1, state: &s, level: oldProgram}
 	p.levels = NewLevels(p.term, levelAfter)
 	for i := range 2 + p.rng.IntN(3) {
 		x := &levelServer{name: fmt.Sprintf("%c/1", 'a'+i), disk: oldProgram}

@@ -80,6 +80,7 @@ func (c *cluster) Level() ack.Level {
 	defer c.mu.Unlock()
 	return c.level
 }
+
 func (c *cluster) Committed() *shardmap.Map {
 	c.mu.Lock()
 	defer c.mu.Unlock()
