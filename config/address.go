@@ -60,17 +60,6 @@ func checkJoin(s string) *flaw {
 	return checkReach(s)
 }
 
-// loopback reports whether nobody beyond this machine can reach a bind address.
-// A name counts only if it is localhost: what others resolve to is not known.
-func loopback(bind string) bool {
-	host, _, err := net.SplitHostPort(bind)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
-}
-
 // overlap reports whether two bind addresses cannot both be listened on.
 func overlap(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
@@ -86,7 +75,7 @@ func overlap(a, b string) bool {
 // host is another program.
 func serves(bind, target string) bool {
 	host, _, err := net.SplitHostPort(bind)
-	return err == nil && overlap(bind, target) && (!wildcard(host) || loopback(target))
+	return err == nil && overlap(bind, target) && (!wildcard(host) || address.IsLoopback(target))
 }
 
 func wildcard(host string) bool {

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"shardway/internal/address"
 	"shardway/keysource"
 )
 
@@ -146,7 +147,7 @@ func (c *Config) exposureRules() []rule {
 			guarded = c.Sealed()
 		}
 		rules = append(rules, rule{
-			b.name, "insecure", c.Insecure || guarded || loopback(b.addr),
+			b.name, "insecure", c.Insecure || guarded || address.IsLoopback(b.addr),
 			"others could reach it, and nothing protects it",
 			with + ", or listen on loopback (127.0.0.1:" + port + "), or add --insecure if everyone who reaches it may be trusted",
 		})

@@ -1,31 +1,13 @@
 package proxy_test
 
 import (
-	"bufio"
-	"context"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"shardway/proxy"
 )
-
-// stream is a stream of forwarded requests to a node, from an ingress that the test
-// plays.
-func (n *node) stream() *client {
-	n.t.Helper()
-	conn, err := n.connect(context.Background(), n.peer)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(func() { _ = conn.Close() })
-	if n.host == nil {
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	}
-	return &client{Conn: conn, t: n.t, r: bufio.NewReader(conn)}
-}
 
 const forwardedPost = "POST /x HTTP/1.1\r\nHost: h\r\nShardway-Map: 1 1\r\nShardway-Shard: 3\r\n"
 
@@ -64,18 +46,9 @@ func TestOwnerAsksForTheRateOfBodies(t *testing.T) {
 		t.Run(tc.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := simNode(t, newSim(t), "owner", simple)
-				c, ended := n.stream(), make(chan struct{})
-				began := time.Now()
+				c, began := n.stream(), time.Now()
 				c.send(forwardedPost+"Content-Length: %d\r\n\r\n", tc.length)
-				go func() {
-					defer close(ended)
-					for left := tc.length; left > 0; left -= tc.piece {
-						time.Sleep(time.Second)
-						if _, err := c.Write([]byte(strings.Repeat("x", min(tc.piece, left)))); err != nil {
-							return
-						}
-					}
-				}()
+				ended := c.trickle(tc.length, tc.piece)
 				res, body := c.answer("POST")
 				took := time.Since(began)
 				if tc.ok && res.StatusCode != http.StatusOK {

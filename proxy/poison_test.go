@@ -52,12 +52,7 @@ func TestPoisonMeetsThreeProcesses(t *testing.T) {
 				const many = 12
 				addr, killed := workers(t, many)
 				front, _ := start(t, addr)
-				var cs []*client
-				for range many {
-					c := front.dial()
-					c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
-					cs = append(cs, c)
-				}
+				cs := front.crowd(many)
 				for _, c := range cs {
 					c.answer("GET")
 				}
@@ -99,12 +94,7 @@ func TestLastTryGoesOverANewConnection(t *testing.T) {
 				}
 			})
 			front, _ := start(t, addr)
-			var cs []*client
-			for range many {
-				c := front.dial()
-				c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
-				cs = append(cs, c)
-			}
+			cs := front.crowd(many)
 			for _, c := range cs {
 				c.answer("GET")
 			}

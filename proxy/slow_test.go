@@ -1,7 +1,7 @@
 package proxy_test
 
 import (
-	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -41,6 +41,21 @@ func TestSlowBodiesHoldNoConnectionToTheApp(t *testing.T) {
 	}
 }
 
+// trickle sends a body, a piece of it each second, until that is refused.
+func (c *client) trickle(length, piece int) (ended <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for left := length; left > 0; left -= piece {
+			time.Sleep(time.Second)
+			if _, err := io.WriteString(c, strings.Repeat("x", min(piece, left))); err != nil {
+				return
+			}
+		}
+	}()
+	return done
+}
+
 // A byte every five seconds renewed the time-out of a body for ever.
 func TestBodiesBelowTheRateAreDropped(t *testing.T) {
 	for _, tc := range []struct {
@@ -61,16 +76,7 @@ func TestBodiesBelowTheRateAreDropped(t *testing.T) {
 					c := n.dial()
 					began := time.Now()
 					c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: %d\r\n\r\n", tc.length)
-					ended := make(chan struct{})
-					go func() {
-						defer close(ended)
-						for left := tc.length; left > 0; left -= tc.piece {
-							time.Sleep(time.Second)
-							if _, err := fmt.Fprint(c, strings.Repeat("x", min(tc.piece, left))); err != nil {
-								return
-							}
-						}
-					}()
+					ended := c.trickle(tc.length, tc.piece)
 					res, _ := c.answer("POST")
 					if took := time.Since(began); res.StatusCode != tc.status || tc.status != http.StatusOK && (took < 9*time.Second || took > 70*time.Second) {
 						t.Errorf("%s at %s: %s after %v, want %d", tc.what, n.id, res.Status, took, tc.status)

@@ -317,9 +317,23 @@ type client struct {
 	r *bufio.Reader
 }
 
+// dial connects as a client does.
 func (n *node) dial() *client {
 	n.t.Helper()
-	conn, err := n.connect(context.Background(), n.addr)
+	return n.to(n.addr)
+}
+
+// stream is a stream of forwarded requests to a node, from an ingress that the test
+// plays.
+func (n *node) stream() *client {
+	n.t.Helper()
+	return n.to(n.peer)
+}
+
+// to connects to an address of the node.
+func (n *node) to(addr string) *client {
+	n.t.Helper()
+	conn, err := n.connect(context.Background(), addr)
 	if err != nil {
 		n.t.Fatal(err)
 	}

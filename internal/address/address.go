@@ -3,6 +3,7 @@
 package address
 
 import (
+	"net"
 	"net/netip"
 	"regexp"
 	"strconv"
@@ -14,6 +15,17 @@ func IsHost(s string) bool {
 		return ip.Zone() == "" || IsHost(ip.Zone()) // ParseAddr takes any text for a zone
 	}
 	return len(s) <= 253 && regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`).MatchString(s)
+}
+
+// IsLoopback reports whether nobody beyond this machine can reach a bind address, as
+// host:port. A name counts only if it is localhost: what others resolve to is not known.
+func IsLoopback(bind string) bool {
+	host, _, err := net.SplitHostPort(bind)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
 }
 
 // IsPort reports whether s is a port that others can know: zero would choose a new

@@ -48,7 +48,7 @@ func allowed() map[string][]string {
 		"node/roster":    {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap"},
 		"node/rotation":  {"node/logs", "admin", "internal/secret"},
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
-		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "queue", "internal/clock", "internal/logfile", "internal/secret"},
+		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/secret"},
 		// For programs that are the app themselves.
 		"embed": {"config", "node/process", "proxy", "shardmap", "internal/loglines", "internal/version"},
 		// The ends.

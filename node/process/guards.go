@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 
 	"shardway/admin"
 	"shardway/config"
+	"shardway/internal/address"
 	"shardway/internal/secret"
 	"shardway/node"
 )
@@ -214,25 +214,16 @@ func (g *guards) reloadPKI(n *node.Node) error {
 // warn says what the operator has allowed.
 func (g *guards) warn() {
 	c := g.c
-	if !c.Sealed() && (!loopback(c.Peer) || !loopback(c.Gossip)) {
+	if !c.Sealed() && (!address.IsLoopback(c.Peer) || !address.IsLoopback(c.Gossip)) {
 		g.log.Warn().Str("peer", c.Peer).Str("gossip", c.Gossip).Msg("insecure: anyone who reaches the gossip or peer port controls the traffic; give the cluster a secret (--secret-file)")
 	}
 	switch {
-	case loopback(c.Admin):
+	case address.IsLoopback(c.Admin):
 	case !c.Guarded():
 		g.log.Warn().Str("admin", c.Admin).Msg("insecure: anyone who reaches the admin port can change the cluster; require a token (--admin-write-token-file)")
 	case c.AdminCert == "":
 		g.log.Warn().Str("admin", c.Admin).Msg("admin tokens travel in the clear: give the port a certificate (--admin-cert, --admin-key)")
 	}
-}
-
-func loopback(bind string) bool {
-	host, _, err := net.SplitHostPort(bind)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
 }
 
 // Check reads every file that the settings name for security, as New does, and

@@ -1,5 +1,7 @@
 package h1
 
+import "iter"
+
 // maxNamed bounds the fields that Connection may name: each is looked for
 // among all lines.
 const maxNamed = 32
@@ -8,31 +10,40 @@ const maxNamed = 32
 // lines they name: those end at this hop.
 func (h *Head) judgeConnection() *Error {
 	named := 0
-	for i := range h.lines {
-		l := &h.lines[i]
-		if l.field != FieldConnection {
+	for e := range h.connectionOptions() {
+		switch {
+		case len(e) == 0:
+			continue
+		case !isToken(e):
+			return errConnection
+		case h.addOption(e):
 			continue
 		}
-		list, more := h.raw[l.vs:l.ve], true
-		for more {
-			var e []byte
-			e, list, more = cutElement(list)
-			if len(e) == 0 {
-				continue
-			}
-			if !isToken(e) {
-				return errConnection
-			}
-			if h.addOption(e) {
-				continue
-			}
-			if named++; named > maxNamed {
-				return errConnection
-			}
-			h.markNamed(e)
+		if named++; named > maxNamed {
+			return errConnection
 		}
+		h.markNamed(e)
 	}
 	return nil
+}
+
+// connectionOptions returns the elements of all Connection lines, empty ones too.
+func (h *Head) connectionOptions() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for i := range h.lines {
+			l := &h.lines[i]
+			if l.field != FieldConnection {
+				continue
+			}
+			list, more := h.raw[l.vs:l.ve], true
+			for more {
+				var e []byte
+				if e, list, more = cutElement(list); !yield(e) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // addOption takes the options that have a meaning of their own. The fields
@@ -74,18 +85,9 @@ func (h *Head) connectionNames(name []byte) bool {
 	if !h.seen.Has(FieldConnection) {
 		return false
 	}
-	for i := range h.lines {
-		l := &h.lines[i]
-		if l.field != FieldConnection {
-			continue
-		}
-		list, more := h.raw[l.vs:l.ve], true
-		for more {
-			var e []byte
-			e, list, more = cutElement(list)
-			if len(e) == len(name) && foldEqual(e, name) {
-				return true
-			}
+	for e := range h.connectionOptions() {
+		if len(e) == len(name) && foldEqual(e, name) {
+			return true
 		}
 	}
 	return false

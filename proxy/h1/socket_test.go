@@ -104,11 +104,22 @@ func TestLongBodyGoesThroughSockets(t *testing.T) {
 	}
 }
 
-func TestWatchSeesTheClientLeave(t *testing.T) {
-	near, far := tcpPair(t)
-	c := h1.NewConn(near, h1.Options{})
+// watched watches a connection; the channel is closed when its client has left.
+func watched(c *h1.Conn) <-chan struct{} {
 	gone := make(chan struct{})
 	c.WatchGone(func() { close(gone) })
+	return gone
+}
+
+func TestWatchSeesTheClientLeave(t *testing.T) {
+	near, far := tcpPair(t)
+	leaves(t, h1.NewConn(near, h1.Options{}), far)
+}
+
+// leaves has the client at the far end leave a connection that is watched.
+func leaves(t *testing.T, c *h1.Conn, far net.Conn) {
+	t.Helper()
+	gone := watched(c)
 	say(t, far, header("")) // bytes do not hide the FIN, nor count as one
 	shut(t, far)
 	<-gone
@@ -124,8 +135,7 @@ func TestWatchSeesTheClientLeave(t *testing.T) {
 func TestWatchSeesAReset(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
-	gone := make(chan struct{})
-	c.WatchGone(func() { close(gone) })
+	gone := watched(c)
 	if tcp, ok := far.(*net.TCPConn); !ok || tcp.SetLinger(0) != nil {
 		t.Fatal("the connection cannot be reset")
 	}
@@ -156,8 +166,7 @@ func TestStoppedWatchLeavesTheConnectionReadable(t *testing.T) {
 func TestWatchEndsWhenTheConnIsClosed(t *testing.T) {
 	near, _ := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
-	gone := make(chan struct{})
-	c.WatchGone(func() { close(gone) })
+	gone := watched(c)
 	shut(t, c)
 	<-gone
 	c.StopWatch()

@@ -45,18 +45,7 @@ func TestWatchSeesTheClientLeaveUnderTLS(t *testing.T) {
 	if !c.Visible() {
 		t.Fatal("Visible() = false over TLS over TCP")
 	}
-	gone := make(chan struct{})
-	c.WatchGone(func() { close(gone) })
-	say(t, far, header(""))
-	shut(t, far)
-	<-gone
-	if !c.StopWatch() {
-		t.Error("StopWatch() = false after the client left")
-	}
-	var r h1.Request
-	if err := c.ReadRequest(&r); err != nil {
-		t.Errorf("the watch consumed the request: %v", err)
-	}
+	leaves(t, c, far)
 }
 
 func TestStoppedWatchLeavesTLSReadable(t *testing.T) {
