@@ -47,10 +47,11 @@ func TestRequestsAllocateNothing(t *testing.T) {
 		{"GET of what comes in two", "GET / HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", apart, nil},
 		{"POST", "POST /path HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\nContent-Length: 5\r\n\r\nhello", whole, nil},
 		{"GET by its query", "GET /?a=b&us%65r=al%69ce+b&c&user=alice+b HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"query:user"}},
+		{"GET of what is hidden from nobody", "GET /rooms/..%2f_hook%2573/a HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", whole, nil},
 		{"GET by its path", "GET /rooms/al%69ce HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"path:3", "cookie:sid", "path:2"}},
 	} {
 		app := plainApp(t, tc.answer...)
-		by := func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{Sources: tc.keys}) }
+		by := func(o *proxy.Options) { o.Keys, o.HookPath = keysOf(t, proxy.KeySpec{Sources: tc.keys}), "/_hooks/v1" }
 		single := newNode(t, "a", app, by)
 		ingress, _ := pair(t, app, by)
 		inside := newNode(t, "inside", "", by, func(o *proxy.Options) {

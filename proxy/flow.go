@@ -91,7 +91,7 @@ func (c *client) exchange() {
 		c.owner()
 		return
 	}
-	if c.reply.probe() {
+	if c.reply.probe() || c.hides() {
 		return
 	}
 	var bad *problem.Problem
@@ -150,6 +150,9 @@ func (c *client) owner() {
 	if !ok {
 		c.reply.problem(&problem.Problem{Code: problem.Misrouted, Detail: "not a forwarded request"})
 		c.x.keep = false
+		return
+	}
+	if c.hides() {
 		return
 	}
 	t := c.s.o.Cluster.Table()

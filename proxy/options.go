@@ -37,6 +37,10 @@ type Options struct {
 	// length, as streams to be read as they come. Without it they are read whole before
 	// it is called, up to MaxBody or else 4 MiB.
 	HandlerStreams bool
+	// HookPath is a path of the app that no client reaches, nor what is below it: 404,
+	// however it is spelled. It has single slashes, before segments of letters, digits, -
+	// and _ only. Empty: there is none.
+	HookPath string
 	// UpstreamConns bounds connections to the app; zero means 1024.
 	UpstreamConns int
 	// ShardConns bounds those of them that requests of one shard have; beyond it

@@ -42,6 +42,7 @@ type Server struct {
 	buffers h1.Buffers
 	bodies  bodies
 	keyless Route // of requests without a key
+	hidden  hidden
 	clock   coarse
 	now     atomic.Pointer[[]byte] // the Date header
 	second  atomic.Int64           // that it tells
@@ -57,7 +58,7 @@ type Server struct {
 
 // New makes a Server. It starts nothing.
 func New(o Options) *Server {
-	s := &Server{o: o.withDefaults(), metrics: newMetrics(), keyless: Route{Kind: Local}}
+	s := &Server{o: o.withDefaults(), metrics: newMetrics(), keyless: Route{Kind: Local}, hidden: newHidden(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
 	s.o.Settings = Settings{}
 	s.clock.start(time.Now())

@@ -179,6 +179,9 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 	if c.Upstream != "" {
 		o.DialUpstream, err = proxy.DialURL(c.Upstream)
 	}
+	if h := c.HooksAt(); !h.Own() {
+		o.HookPath = h.Path
+	}
 	return o, err
 }
 

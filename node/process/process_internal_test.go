@@ -49,7 +49,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 		"waits": o.Proxy.HeadTimeout == time.Second && o.Proxy.IdleTimeout == 2*time.Second && o.Proxy.ConnectTimeout == 3*time.Second &&
 			o.Proxy.FirstByteTimeout < 0 && o.Proxy.UpstreamIdleTimeout == 4*time.Second,
 		"forwarded": o.Proxy.Forwarded,
-		"hooks":     o.ReleaseTimeout == 3*time.Second && o.AcquireTimeout == 5*time.Minute,
+		"hooks":     o.Proxy.HookPath == "/hooks" && o.ReleaseTimeout == 3*time.Second && o.AcquireTimeout == 5*time.Minute,
 		"trust":     slices.Equal(o.Proxy.TrustedProxies, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}),
 		"app":       o.Proxy.DialUpstream != nil && o.CheckApp != nil,
 		"keys":      o.Proxy.Keys != nil, "clock": o.Clock != nil,

@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// reading is one step of how servers take a path apart.
+type reading func(string) string
+
+// readings are the steps that a server may take, in any order and any of them twice.
+func readings() []reading {
+	parameters, tails, slashes := regexp.MustCompile(`;[^/]*`), regexp.MustCompile(`[?#\x00].*`), regexp.MustCompile(`/+`)
+	return []reading{
+		lenient,
+		func(p string) string { return strings.ReplaceAll(p, `\`, "/") },
+		func(p string) string { return parameters.ReplaceAllString(p, "") }, // servlets
+		func(p string) string { return tails.ReplaceAllString(p, "") },
+		func(p string) string { return slashes.ReplaceAllString(p, "/") },
+		func(p string) string { return path.Clean(p) },
+		resolved,
+		func(p string) string { return strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(p) },
+		func(p string) string { // a reader that takes //host for one
+			if u, err := url.Parse(p); err == nil {
+				return u.EscapedPath()
+			}
+			return p
+		},
+		strings.ToLower,
+	}
+}
+
+// lenient decodes the escapes that there are.
+func lenient(p string) string { return unescaped(p) }
+
+// resolved resolves dots as RFC 3986 does: an empty segment is one.
+func resolved(p string) string {
+	var out []string
+	for s := range strings.SplitSeq(p, "/") {
+		switch s {
+		case ".":
+		case "..":
+			out = out[:max(len(out)-1, 0)]
+		default:
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, "/")
+}
+
+// FuzzHidden: whatever steps a server takes to read a path, in whatever order, it sees
+// none that is hidden.
+func FuzzHidden(f *testing.F) {
+	for _, p := range []string{
+		"/hooks/v1/release", "/%2568ooks/v1", "/x/..;/hooks/v1", "//h/hooks/v1", "/hooks/x/%2e%2e/v1", `/\hooks\.\v1`, "/;%2fx/hooks/v1", "/a/hooks/v1", "/hooks%00/v1",
+		"/hoo%0aks/v1", "/%", "/%25%%%32%35", "/hooks/v1/../..", "/%5c%2e%252e/hooks/v1",
+	} {
+		f.Add(p, uint64(0))
+		f.Add(p, uint64(0x123456789))
+	}
+	h, all := newHidden("/Hooks/v1"), readings()
+	f.Fuzz(func(t *testing.T, target string, steps uint64) {
+		before := target
+		covered := h.covers(func(n int) []byte { return make([]byte, 0, n) }, []byte(target))
+		read := target
+		for range 8 {
+			segments := slices.DeleteFunc(strings.Split(strings.ToLower(read), "/"), func(s string) bool { return s == "" })
+			if len(segments) >= 2 && segments[0] == "hooks" && segments[1] == "v1" && !covered {
+				t.Fatalf("%q reaches %q, with the steps %#x", before, read, steps)
+			}
+			read = all[steps%16%uint64(len(all))](read)
+			steps >>= 4
+		}
+	})
+}
+
+// However often a path is escaped, it is read in time in proportion to its length.
+func TestDeepEscapesAreReadAtOnce(t *testing.T) {
+	h := newHidden("/hooks")
+	memory := make([]byte, 0, 1<<20)
+	grown := func(int) []byte { return memory }
+	for path, want := range map[string]bool{
+		"/%" + strings.Repeat("25", 1<<18) + "68ooks": true, // once for each
+		"/" + strings.Repeat("%25", 1<<18) + "68ooks": false,
+	} {
+		if got := h.covers(grown, []byte(path)); got != want {
+			t.Errorf("%.20s…: %v, want %v", path, got, want)
+		}
+	}
+}
