@@ -24,6 +24,7 @@ var update = flag.Bool("update", false, "write the dialogues of testdata anew")
 //	nodes a b c            a new scene: twelve shards, all nodes down
 //	fence lease            or strict, or refused; before anybody leads
 //	grace 3s               the restart grace; likewise
+//	expect 3               how many nodes found the cluster; else those that are up
 //	timing a 1s 6s strict  a is to change lease, dead-after and fence
 //	start a b              processes start, each under its next boot
 //	crash c                its process ends, its connections close
@@ -41,6 +42,7 @@ var update = flag.Bool("update", false, "write the dialogues of testdata anew")
 //	busy c, done c         something runs until it is cut; it has ended
 //	deaf c, mute c, clear c   answers to it, or its heartbeats, get lost; no more
 //	weight c 2             its weight
+//	gateway c              it owns nothing and routes
 func TestDialogues(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -150,6 +152,8 @@ func (s *stage) perform(verb string, args []string) bool {
 		s.timing.Fence = map[string]ack.Fence{"lease": ack.FenceLease, "strict": ack.FenceStrict, "refused": ack.FenceRefused}[args[0]]
 	case "grace":
 		s.pace.RestartGrace, err = time.ParseDuration(args[0])
+	case "expect":
+		s.expect, err = strconv.Atoi(args[0])
 	case "timing":
 		err = s.setTiming(shardmap.NodeID(args[0]), args[1:])
 	case "start":
@@ -233,6 +237,8 @@ func (s *stage) afflict(a *actor, verb string, args []string) bool {
 		a.leaving = true
 	case "goodbye":
 		a.goodbye = true
+	case "gateway":
+		a.gateway = true
 	case "sick", "well":
 		a.unhealthy = verb == "sick"
 	case "hold", "release":

@@ -12,13 +12,13 @@ import (
 // Two nodes, a and b, go on until both serve; a leads. The clock is a number, the
 // log one state that both see at once, and what travels waits in a slice.
 //
-// The leader hears a for long enough first and proposes a map of a alone. Before that
-// one is committed b is eligible, too, and a proposal with both takes its place.
+// Both found the cluster (Expect), so the leader, which hears a for long enough first,
+// waits for b with the first map.
 func Example() {
 	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}}
 	a, b := c.start("a"), c.start("b")
 	c.turn = ack.NewTurn(ack.TurnOptions{
-		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
+		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Expect: 2},
 		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
 	})
 	for !a.leased() || !b.leased() {
@@ -37,10 +37,9 @@ func Example() {
 	// Output:
 	// log 1: map 0 proposed, map 0 committed
 	// log 2: map 2 proposed, map 0 committed
-	// log 3: map 3 proposed, map 0 committed
-	// log 4: map 3 proposed, map 3 committed
-	// shard 0: a runs a request under epoch 3
-	// shard 1: b runs a request under epoch 3
+	// log 3: map 2 proposed, map 2 committed
+	// shard 0: a runs a request under epoch 2
+	// shard 1: b runs a request under epoch 2
 }
 
 // toy is a cluster: its clock, its log, and the leader with what it has not heard yet.

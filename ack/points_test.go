@@ -170,6 +170,10 @@ func pointsOfRules() []point {
 			},
 		},
 		{of: "G4", clause: "a member that does not acknowledge is dropped", planted: []string{"G4: who misses the deadline is waited for"}},
+		{of: "gathering", clause: "the first map waits for those who found the cluster", planted: []string{"gathering: the first map is proposed before all who found the cluster are there"}},
+		{of: "gathering", clause: "but not for ever", planted: []string{"gathering: the first map waits for them for ever"}},
+		{of: "gathering", clause: "additions are gathered for a while", planted: []string{"gathering: additions are gathered for ever"}},
+		{of: "gathering", clause: "and a loss ends that at once", planted: []string{"gathering: a loss is gathered too"}},
 		{of: "rule 5", clause: "whether a shard may be taken is decided when the commit is submitted", planted: []string{"rule 5: what could be taken once is taken later"}},
 		{
 			of: "rule 5", clause: "an ingress gives up what it forwarded to a node that is taken from",

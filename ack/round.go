@@ -40,8 +40,13 @@ func (l *Leader) reconcile(now time.Duration) {
 	case l.wantSince < 0:
 		l.wantSince = now
 	}
-	if l.wantSince >= 0 && (now-l.wantSince >= coalesce || !l.settled && !l.state.Open()) {
+	switch {
+	case l.wantSince < 0 || want == nil:
+	case now-l.wantSince >= l.gathering(want):
 		l.propose(now, want, reason)
+	case l.mine() && l.adds(want):
+		// A round goes on while others gather for the next.
+		l.tryCommit(now)
 	}
 }
 
@@ -257,9 +262,6 @@ func (l *Leader) ackDeadline(n *member) time.Duration { return l.o.Pace.AckDeadl
 // propose submits a proposal of want, computed from the committed map, with a
 // record of everybody who is dropped and why.
 func (l *Leader) propose(now time.Duration, want *shardmap.Map, reason string) {
-	if want == nil {
-		return
-	}
 	p := proposal{term: l.o.Term, base: l.state.Committed().Epoch(), want: want}
 	for id, cause := range l.leftOut(now, want) {
 		p.drops = append(p.drops, dropping{node: id, cause: cause, strikes: l.strikes(now, id, cause)})

@@ -26,6 +26,7 @@ type leading struct {
 	taken map[*host]bool // forged evidence about it has been told
 	// acked is what the newest heartbeat that was answered has acknowledged.
 	acked map[shardmap.NodeID]shardmap.Epoch
+	waits waits
 }
 
 // startLeading begins a leadership that Raft has reported.
@@ -38,9 +39,9 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}}
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, waits: waits{expect: w.founders(), lostSince: -1}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
-		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags},
+		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
 	})
 	p.lead = l
@@ -215,17 +216,20 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:
+			l.sawSubmit(e)
 			l.submit(e, m)
 		case ack.Barrier:
 			l.issueBarrier()
 		case ack.StepDown:
 			w.cover.stepDowns[e.Reason]++
 			w.logf("%s steps down: %s", l.p.h.id, e.Reason)
+			l.excuse(5 * time.Second)
 			w.after(w.span(0, 5*time.Millisecond), l.p, l.transfer)
 		case ack.Noted:
 			l.noted(e)
 		}
 	}
+	l.sawMessage(m)
 }
 
 // reply sends an answer to whatever process the host has by then, but a word that

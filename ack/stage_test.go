@@ -20,6 +20,7 @@ type stage struct {
 	t      testing.TB
 	pace   ack.Pace
 	timing ack.Timing // of the birth, which is when the first one is elected
+	expect int        // how many nodes the first map waits for; zero: those that are up then
 
 	now     time.Duration
 	index   uint64
@@ -180,13 +181,27 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 	}
 	l := &leaderPart{id: id, term: s.term, voters: s.voters()}
 	l.turn = ack.NewTurn(ack.TurnOptions{
-		Leader: ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing},
+		Leader: ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, Expect: s.expected()},
 		Raft:   stageRaft{s, l}, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return s.newest(l) },
 	})
 	s.leaders[id] = l
 	s.notef("%s leads term %d", id, s.term)
 	s.step(l, ack.Tick{})
 	return l
+}
+
+// expected is how many nodes found the cluster together.
+func (s *stage) expected() int {
+	if s.expect > 0 {
+		return s.expect
+	}
+	up := 0
+	for _, a := range s.actors {
+		if a.up {
+			up++
+		}
+	}
+	return up
 }
 
 // newest is the state that a leader's log has come to.

@@ -123,7 +123,7 @@ func clusterSettings() []setting {
 	return grouped("Cluster",
 		row("join", "ADDR", "", "gossip address or DNS name of a node of the cluster",
 			func(c *Config) value { return list{&c.Join, checkJoin} }).list(),
-		row("expect", "N", "1", "number of nodes to wait for before founding the cluster",
+		row("expect", "N", "1", "number of nodes to wait for before founding the cluster; its first shard map waits for them, 2 s at most",
 			func(c *Config) value { return number{p: &c.Expect, lo: 1, hi: maxVoters} }),
 		row("shards", "N", "1024", "number of shards, fixed when the cluster is founded",
 			func(c *Config) value { return number{p: &c.Shards, lo: 1, hi: 65536} }),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/node"
+	"shardway/shardmap"
 )
 
 // founding starts nodes of which any three found a cluster, and returns when cond
@@ -114,5 +115,60 @@ func TestFounderKilledAtAnyMomentFoundsOneCluster(t *testing.T) {
 				w.untilOne(all...)
 			})
 		})
+	}
+}
+
+// Of three that started together one was given all shards, then each of the others its
+// part of them: the first map waits for those who found the cluster.
+func TestFirstMapHasAllWhoFoundTheCluster(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		founding(w, []string{"c", "b", "a"}, func() bool { return w.leader() != nil })
+		w.untilSettled("a", "b", "c")
+		w.staysFirst(32)
+	})
+}
+
+// A gateway is one of those who found it and gets no shards, so it is not waited for.
+// Nor is for ever who does not come.
+func TestFirstMapWaitsForNoGatewayAndNotForEver(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Expect, o.Gateway = 3, strings.HasSuffix(o.Dir.Node(), "c") }
+		for _, n := range []string{"c", "b", "a"} {
+			w.start(n)
+		}
+		w.until("a and b have a map", func() bool { return w.all["a"].node.State().Committed().Epoch() > 0 })
+		w.staysFirst(48)
+	})
+	bubble(t, func(w *world) {
+		founding(w, []string{"a", "b", "c"}, func() bool { return len(w.all["a"].node.Servers()) > 0 })
+		w.all["c"].kill()
+		began := time.Now()
+		w.untilSettled("a", "b")
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("the first map came %v after the third was gone", took)
+		}
+		w.staysFirst(48)
+	})
+}
+
+// staysFirst looks on for a while: the map has all its shards since the same epoch, and
+// so has it at the end; each member has so many at least.
+func (w *world) staysFirst(least int) {
+	w.t.Helper()
+	for range 20 {
+		m := w.committed()
+		for s := range shardmap.Shard(m.Len()) {
+			if m.OwnedSince(s) != m.Epoch() || m.Owner(s) == "" {
+				w.t.Fatalf("shard %d is owned by %q since %d, and the map is of %d: it has moved", s, m.Owner(s), m.OwnedSince(s), m.Epoch())
+			}
+		}
+		for _, x := range m.Members() {
+			if m.Count(x.ID) < least {
+				w.t.Fatalf("%s has %d shards, want %d at least", x.ID, m.Count(x.ID), least)
+			}
+		}
+		time.Sleep(300 * time.Millisecond)
 	}
 }

@@ -22,7 +22,7 @@ type leading struct {
 
 func newLeading(n *Node, term uint64) *leading {
 	turn := ack.NewTurn(ack.TurnOptions{
-		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing},
+		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, Expect: n.o.Expect},
 		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load,
 	})
 	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn}

@@ -38,7 +38,8 @@ type Options struct {
 	Gateway bool
 	// Voters is how many nodes vote at most.
 	Voters int
-	// Expect is how many fresh nodes found a cluster together.
+	// Expect is how many fresh nodes found a cluster together; its first map waits for
+	// them, 2 s at most.
 	Expect int
 	// Join are gossip addresses or names of other nodes.
 	Join []string

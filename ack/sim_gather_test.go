@@ -1,0 +1,123 @@
+package ack_test
+
+import (
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// What a leader may let wait, and what not: the first map waits for those who found
+// the cluster, causes that only add are gathered, and a loss waits for nobody.
+
+const (
+	// firstMapWait is how long the first map waits for them.
+	firstMapWait = 2 * time.Second
+	// lossWait is how long it may take a leader, at most, to propose a map without
+	// somebody whom it takes for lost: the ticks are 10 to 40 ms apart here.
+	lossWait = 150 * time.Millisecond
+)
+
+// waits is what a leadership has been seen to wait for.
+type waits struct {
+	expect    int           // how many nodes found the cluster together, gateways included
+	barrier   bool          // applied
+	base      *ack.State    // when an entry was submitted whose fate is open; nil: none is
+	commit    bool          // that entry is a commit
+	lostSince time.Duration // since when a member of the last map is lost; negative: none is
+	lastTick  time.Duration
+	notBefore time.Duration // nothing is judged before: the leader itself waits for something
+}
+
+// founders is how many nodes are there to found the cluster, gateways included.
+func (w *world) founders() int {
+	n := 0
+	for _, h := range w.hosts {
+		if !h.absent {
+			n++
+		}
+	}
+	return n
+}
+
+// sawMessage notes what a leader was told.
+func (l *leading) sawMessage(m ack.Message) {
+	switch m.(type) {
+	case ack.BarrierApplied:
+		l.waits.barrier = true
+	case ack.SubmitFailed:
+		l.waits.base = nil
+		l.excuse(2 * l.p.w.pace.Heartbeat)
+	case ack.Tick:
+		l.judgeLoss()
+	}
+}
+
+// sawSubmit judges the first map: with fewer nodes than found the cluster it comes
+// only after they were waited for.
+func (l *leading) sawSubmit(e ack.Submit) {
+	told, w := l.told(), l.p.w
+	l.waits.base, l.waits.commit = told, e.Commit
+	if e.Commit || told.Last().Epoch() > 0 {
+		return
+	}
+	next, _, err := told.Apply(told.Index()+1, l.term, e.Entry)
+	if err != nil {
+		w.fail("first map: %v", err)
+		return
+	}
+	want := l.waits.expect
+	for _, h := range w.hosts {
+		if h.gateway || h.leaves() {
+			want--
+		}
+	}
+	if have := len(next.Last().Members()); have < want && l.p.clock()-l.turn.Began() < firstMapWait {
+		w.fail("first map: it has %d of %d nodes, %v after the election", have, want, l.p.clock()-l.turn.Began())
+	}
+}
+
+// leaves reports whether the host's process wants no shards.
+func (h *host) leaves() bool { return h.proc != nil && h.proc.leaving }
+
+// excuse lets a while pass before a loss is judged.
+func (l *leading) excuse(d time.Duration) {
+	l.waits.lostSince, l.waits.notBefore = -1, l.p.clock()+d
+}
+
+// judgeLoss judges that a map without those who are lost is proposed at once.
+func (l *leading) judgeLoss() {
+	x, p := &l.waits, l.p
+	now := p.clock()
+	stalled := now-x.lastTick > 60*time.Millisecond
+	x.lastTick = now
+	if s := l.told(); x.base != nil && (s.Committed() != x.base.Committed() || !x.commit && s.Last() != x.base.Last()) {
+		x.base = nil
+	}
+	lost, ok := l.lost()
+	switch {
+	case !ok || !x.barrier || x.base != nil || now < x.notBefore || p.disk.term != l.term:
+		x.lostSince = -1
+	case x.lostSince < 0 || stalled:
+		x.lostSince = now
+	case now-x.lostSince > lossWait:
+		p.w.fail("gathering: %s takes %s for lost since %v and proposes nothing", p.h.id, lost, now-x.lostSince)
+	}
+}
+
+// lost returns a member of the last map that the leader takes for lost, or leaving,
+// while there is somebody to have its shards.
+func (l *leading) lost() (id shardmap.NodeID, ok bool) {
+	last := l.told().Last()
+	if last.Epoch() == 0 {
+		return "", false
+	}
+	somebody := false
+	for _, v := range l.turn.View() {
+		somebody = somebody || v.Eligible
+		if !v.Eligible && last.Has(v.Node) {
+			id, ok = v.Node, true
+		}
+	}
+	return id, ok && somebody
+}
