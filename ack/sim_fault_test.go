@@ -370,11 +370,13 @@ func (w *world) spares(h *host) bool {
 }
 
 // elects reports whether of these voters a quorum have their disks, not counting
-// that of a host.
+// that of a host, nor of those whose own log takes their vote: they stand for no
+// election, and who has less in its log cannot have their vote.
 func (w *world) elects(voters []string, without *host) bool {
 	n := 0
 	for _, o := range w.hosts {
-		if o != without && !o.copied && slices.Contains(voters, o.server()) {
+		abstains := len(o.disk.conf.voters) > 0 && !o.disk.conf.votes(o.server())
+		if o != without && !o.copied && !abstains && slices.Contains(voters, o.server()) {
 			n++
 		}
 	}
