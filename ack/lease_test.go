@@ -119,7 +119,7 @@ func TestLeaseEndsOneLeaseAfterWhatAQuorumConfirmed(t *testing.T) {
 
 func TestLeaseNeedsMore(t *testing.T) {
 	for name, change := range map[string]func(hb *ack.Heartbeat){
-		"an acknowledgement of the committed map": func(hb *ack.Heartbeat) { hb.Acked = 2 },
+		"an acknowledgement of the committed map": func(hb *ack.Heartbeat) { hb.Acked-- },
 		"to stay":            func(hb *ack.Heartbeat) { hb.Goodbye = true },
 		"to own something":   func(hb *ack.Heartbeat) { hb.Gateway = true },
 		"an echo":            func(hb *ack.Heartbeat) { hb.Echo = ack.Echo{} },

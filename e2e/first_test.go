@@ -1,0 +1,47 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+)
+
+// Three nodes that start together get one map with shards, and no shard moves
+// afterwards. Once all of them were the founder's first, then half of them were
+// another's, then a third.
+func TestColdStartMovesNoShard(t *testing.T) {
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards})
+	for range 3 {
+		c.Prepare(t, "--expect", "3")
+	}
+	c.Acquaint()
+	for _, n := range c.Nodes() {
+		n.Start(t)
+	}
+	m := c.AwaitServing(t)
+	// A second map would be there well before: joins are gathered for half a second.
+	time.Sleep(2 * time.Second)
+	if after := c.AwaitServing(t); after.Epoch != m.Epoch {
+		t.Errorf("map %d came after the first, %d", after.Epoch, m.Epoch)
+	}
+	for s := range m.Shards {
+		if m.Owner(s) == "" {
+			t.Errorf("nobody owns shard %d", s)
+		}
+	}
+	for _, n := range c.Nodes() {
+		x, err := n.Metrics(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := x.Sum("shardway_epoch"); got != float64(m.Epoch) {
+			t.Errorf("%s: epoch %v, want the first map's, %d", n.ID, got, m.Epoch)
+		}
+	}
+	if seen := c.Maps(); len(seen) != 1 {
+		t.Errorf("%d maps with shards, want 1: %v", len(seen), seen)
+	}
+}
