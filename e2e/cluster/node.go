@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type Node struct {
 	Data string
 	// App is the app behind it.
 	App *App
+	// Binary is the program of its next process; empty: the cluster's.
+	Binary string
 	// Relay stands before its peer port; nil unless Options.Relay.
 	Relay *relay.Relay
 
@@ -44,7 +47,7 @@ type Node struct {
 
 // Args is the command line of the node.
 func (n *Node) Args() []string {
-	run := []string{n.c.o.Binaries.Node, "run", "--upstream", "http://" + n.App.Addr}
+	run := []string{cmp.Or(n.Binary, n.c.o.Binaries.Node), "run", "--upstream", "http://" + n.App.Addr}
 	if n.c.o.Embedded {
 		run = append(n.App.command("-embed"), "--")
 	}

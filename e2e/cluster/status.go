@@ -27,6 +27,7 @@ type Status struct {
 	Proposed uint64 `json:"proposed"`
 	LeaseMS  int64  `json:"lease_ms"`
 	UptimeS  int64  `json:"uptime_s"`
+	Level    uint8  `json:"level"`
 	Shards   struct {
 		Total    int `json:"total"`
 		Owned    int `json:"owned"`

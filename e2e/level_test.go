@@ -1,0 +1,95 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/nextlevel"
+)
+
+// later is the program of a later version, which knows one level more.
+var later = sync.OnceValues(func() (string, error) {
+	dir, err := scratch()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "later")
+	if err = os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	list, err := nextlevel.Overlay("..", dir)
+	if err != nil {
+		return "", err
+	}
+	b, err := cluster.Build(context.Background(), dir, "-overlay="+list)
+	return b.Node, err
+})
+
+// TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised upgrades nodes one after the
+// other under load, goes back, and upgrades all; then the level is raised, and the
+// former version is refused by name of both numbers. Nothing fails or is lost meanwhile.
+func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
+	next, err := later()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, 3)
+	nodes := c.Nodes()
+	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
+	roll := func(binary string, which ...*cluster.Node) {
+		t.Helper()
+		for _, n := range which {
+			n.Stop(t)
+			n.Binary = binary
+			n.Start(t)
+			c.AwaitServing(t)
+			l.Flow(t, 2*shards)
+		}
+	}
+	raise := func() error { return nodes[0].Try(t.Context(), "level", url.Values{"raise": {"true"}}) }
+
+	roll(next, nodes[0], nodes[1])
+	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which knows level 1: run the version of the other nodes there") {
+		t.Errorf("raised while c knows less: %v", err)
+	}
+	nodes[2].Await(t, "it warns of c", func(s cluster.Status) bool {
+		return strings.Contains(fmt.Sprint(s.Warnings), "level-behind: level 1 is in force, and level 2 is held up by c")
+	})
+	roll("", nodes[0], nodes[1])
+	roll(next, nodes...)
+	for _, n := range nodes {
+		n.Await(t, "level 1 is in force", func(s cluster.Status) bool { return s.Level == 1 })
+	}
+
+	cluster.Await(t, "the level is raised", raise)
+	for _, n := range nodes {
+		n.Await(t, "level 2 is in force", func(s cluster.Status) bool { return s.Level == nextlevel.Level })
+	}
+	l.Flow(t, 2*shards)
+	n := c.Follower(t)
+	l.Send(c.Others(n)) // the former version has its port for a moment
+	n.Stop(t)
+	c.AwaitServing(t)
+	n.Binary = ""
+	refuses(t, n.Args()[2:], n.Data, "level 2, and this program knows level 1", "run the version of the other nodes")
+	fresh := with(newcomer(t, c), "--join", c.Running()[0].Gossip, "--shards", strconv.Itoa(shards))
+	refuses(t, fresh, "level 2 is in force", "this program knows level 1", "run the version of the other nodes")
+	n.Binary = next
+	n.Start(t)
+	c.AwaitServing(t)
+	l.Send(nodes)
+	c.Leader(t).Do(t, "step-down", nil)
+	c.AwaitServing(t)
+	l.Flow(t, 2*shards)
+	l.Finish(t)
+}
