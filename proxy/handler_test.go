@@ -276,10 +276,11 @@ func TestStreamsOfHandlersAreCut(t *testing.T) {
 			ended := make(chan struct{})
 			n := newNode(t, "a", "", func(o *proxy.Options) {
 				o.Handler = func(ctx *fasthttp.RequestCtx) {
+					over := ctx.Done() // the context is the handler's only until that returns
 					write := func(w *bufio.Writer) {
 						_, _ = w.WriteString("data: first\n\n")
 						_ = w.Flush()
-						<-ctx.Done()
+						<-over
 						close(ended)
 					}
 					if kind == "events" {
