@@ -155,8 +155,8 @@ func (s *State) amended(term uint64, c amending) (*State, Outcome, error) {
 	}
 	s.policy = p
 	for _, ch := range c.changes {
-		// A record that an open proposal goes by keeps a node from leases.
-		if ch.Kind == ChangeForget && !s.Open() && !s.committed.Has(ch.Node) && s.Dropped(ch.Node) {
+		// The record of one that owns something keeps it from leases.
+		if ch.Kind == ChangeForget && !s.committed.Has(ch.Node) && !s.last.Has(ch.Node) {
 			s.drops = maps.Clone(s.drops)
 			delete(s.drops, ch.Node)
 		}
@@ -164,7 +164,7 @@ func (s *State) amended(term uint64, c amending) (*State, Outcome, error) {
 	return s, OutcomeAmended, nil
 }
 
-func encodeAmending(at Level, c amending) []byte { //nolint:unparam // there is one level yet
+func encodeAmending(at Level, c amending) []byte {
 	w := begin(at)
 	w.byte(kindPolicy)
 	w.uint(c.term)

@@ -9,6 +9,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"shardway/internal/problem"
@@ -21,7 +23,7 @@ const actTimeout = 30 * time.Second
 // query, not in both; the answer is the action as it was understood.
 func (s *Server) act(v Verb) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		a, err := readAction(r, v)
+		a, err := s.readAction(r, v)
 		if err != nil {
 			return err
 		}
@@ -38,14 +40,22 @@ func (s *Server) act(v Verb) endpoint {
 
 // describe says for the log what is asked.
 func describe(a Action) string {
-	text := a.Verb.String()
-	if a.Node != "" {
-		text += " " + a.Node
+	words := []string{a.Verb.String()}
+	if a.Verb == Pin || a.Verb == Unpin {
+		words = append(words, fmt.Sprintf("shard %d", a.Shard))
+	}
+	for _, word := range []string{a.Node, a.Zone, a.For} {
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	if a.Verb == Weigh {
+		words = append(words, strconv.FormatUint(uint64(a.Weight), 10))
 	}
 	if a.Force {
-		text += " by force"
+		words = append(words, "by force")
 	}
-	return text
+	return strings.Join(words, " ")
 }
 
 // acting gives an action its time, its way to the leader and back included.
@@ -53,38 +63,6 @@ func acting(ctx context.Context, w http.ResponseWriter) (context.Context, contex
 	// A failure leaves the ordinary timeout, which is no harm.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actTimeout + writeTimeout))
 	return context.WithTimeout(ctx, actTimeout)
-}
-
-// arguments are what a client may say about an action.
-type arguments struct {
-	Node  string `json:"node"`
-	Force bool   `json:"force"`
-}
-
-func readAction(r *http.Request, v Verb) (Action, error) {
-	args, err := readArguments(r, v)
-	if err != nil {
-		return Action{}, err
-	}
-	if v == Remove && args.Node == "" {
-		return Action{}, missing("node", `say which node to remove, as in {"node":"n3"} or ?node=n3`)
-	}
-	return Action{Verb: v, Node: args.Node, Force: args.Force}, nil
-}
-
-func readArguments(r *http.Request, v Verb) (arguments, error) {
-	var names []string
-	if v == Remove {
-		names = []string{"node", "force"}
-	}
-	body, err := readBody(r)
-	if err != nil {
-		return arguments{}, err
-	}
-	if body == nil {
-		return argumentsFromQuery(r, names)
-	}
-	return fromJSON[arguments](body, `{"node":"n3"}`, names)
 }
 
 // readBody returns the JSON that came, nil if none did: then the arguments are in
@@ -101,15 +79,6 @@ func readBody(r *http.Request) ([]byte, error) {
 	}
 	_, err = query(r)
 	return body, err
-}
-
-func argumentsFromQuery(r *http.Request, names []string) (arguments, error) {
-	q, err := query(r, names...)
-	if err != nil {
-		return arguments{}, err
-	}
-	force, err := q.truth("force")
-	return arguments{Node: q.str("node"), Force: force}, err
 }
 
 // fromJSON reads one JSON object with no names but the given ones.

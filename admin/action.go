@@ -11,33 +11,75 @@ const (
 	Remove Verb = iota + 1
 	// StepDown makes the leader hand over its leadership.
 	StepDown
+	// Drain lets a node own nothing, until Uncordon: it stays ready and forwards.
+	Drain
+	// Cordon lets a node get no shards that it does not have, until Uncordon.
+	Cordon
+	// Uncordon ends both.
+	Uncordon
+	// Pause holds up planned moves for a while: only what is lost is placed.
+	Pause
+	// Resume ends that.
+	Resume
+	// Weigh gives a node another weight than its own.
+	Weigh
+	// Pin says where a shard belongs, Unpin that it belongs nowhere.
+	Pin
+	Unpin
 )
+
+// verb is what the package knows of one.
+type verb struct {
+	name    string
+	takes   []string // its arguments
+	example string   // of them, in JSON
+}
+
+func verbs() []verb {
+	return []verb{
+		Remove:   {"remove", []string{"node", "force"}, `{"node":"n3"}`},
+		StepDown: {"step-down", nil, `{}`},
+		Drain:    {"drain", []string{"node", "force"}, `{"node":"n3"}`},
+		Cordon:   {"cordon", []string{"node"}, `{"node":"n3"}`},
+		Uncordon: {"uncordon", []string{"node"}, `{"node":"n3"}`},
+		Pause:    {"pause", []string{"for"}, `{"for":"30m"}`},
+		Resume:   {"resume", nil, `{}`},
+		Weigh:    {"weight", []string{"node", "weight"}, `{"node":"n3","weight":2}`},
+		Pin:      {"pin", []string{"shard", "key", "node", "zone"}, `{"key":"alice","node":"n3"}`},
+		Unpin:    {"unpin", []string{"shard", "key"}, `{"key":"alice"}`},
+	}
+}
+
+// about returns what is known of a verb.
+func (v Verb) about() (verb, bool) {
+	all := verbs()
+	if v < Remove || int(v) >= len(all) {
+		return verb{}, false
+	}
+	return all[v], true
+}
 
 // String returns the verb's name in paths and logs.
 func (v Verb) String() string {
-	switch v {
-	case Remove:
-		return "remove"
-	case StepDown:
-		return "step-down"
+	if k, ok := v.about(); ok {
+		return k.name
 	}
 	return fmt.Sprintf("Verb(%d)", int(v))
 }
 
 // MarshalText writes a verb by its name.
 func (v Verb) MarshalText() ([]byte, error) {
-	switch v {
-	case Remove, StepDown:
-		return []byte(v.String()), nil
+	if k, ok := v.about(); ok {
+		return []byte(k.name), nil
 	}
 	return nil, fmt.Errorf("admin: no such action: %d", int(v))
 }
 
 // UnmarshalText reads a verb by its name.
 func (v *Verb) UnmarshalText(b []byte) error {
-	for known := Remove; known <= StepDown; known++ {
-		if string(b) == known.String() {
-			*v = known
+	for known, k := range verbs() {
+		if known > 0 && string(b) == k.name {
+			*v = Verb(known)
 			return nil
 		}
 	}
@@ -48,12 +90,19 @@ func (v *Verb) UnmarshalText(b []byte) error {
 // what a node may send to the leader.
 type Action struct {
 	Verb Verb `json:"action"`
-	// Node is whom it is about: required by Remove; for StepDown empty, as the
-	// leader of the moment is meant.
+	// Node is whom it is about; empty where nobody is meant, or the leader of the
+	// moment (StepDown), or a zone (Pin).
 	Node string `json:"node,omitempty"`
 	// Force makes Remove take the node's shards at once: the operator vouches
-	// that it is gone and its app stopped.
+	// that it is gone and its app stopped. It makes Drain leave too few voters.
 	Force bool `json:"force,omitempty"`
+	// For is how long a Pause lasts, such as "30m".
+	For string `json:"for,omitempty"`
+	// Weight is what Weigh sets; zero: the node's own again.
+	Weight uint32 `json:"weight,omitempty"`
+	// Shard is what Pin and Unpin are about, Zone where it belongs unless at Node.
+	Shard uint32 `json:"shard,omitempty"`
+	Zone  string `json:"zone,omitempty"`
 	// By tells the log who asked, and from where.
 	By string `json:"by,omitempty"`
 }

@@ -166,14 +166,19 @@ func (c *Client) Retime(ctx context.Context, change Timing) (TimingState, error)
 
 // Do has an action carried out. By is the server's to fill in.
 func (c *Client) Do(ctx context.Context, a Action) error {
-	body := []byte("{}")
-	if a.Verb == Remove {
-		var err error
-		if body, err = json.Marshal(arguments{Node: a.Node, Force: a.Force}); err != nil {
-			return err
-		}
+	args := arguments{Node: a.Node, Force: a.Force, For: a.For, Zone: a.Zone}
+	weight, shard := uint64(a.Weight), uint64(a.Shard)
+	if a.Verb == Weigh {
+		args.Weight = &weight
 	}
-	_, err := c.do(ctx, call{method: http.MethodPost, path: "/v1/" + a.Verb.String(), body: body, patience: actTimeout})
+	if a.Verb == Pin || a.Verb == Unpin {
+		args.Shard = &shard
+	}
+	body, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/" + a.Verb.String(), body: body, patience: actTimeout})
 	return err
 }
 

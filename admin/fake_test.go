@@ -40,6 +40,10 @@ func newFake() *fake {
 
 func (f *fake) Ready() error { return f.notReady }
 
+func (f *fake) Policy() admin.Policy {
+	return admin.Policy{Drained: []string{"n3"}, Pause: "30m", Since: 9}
+}
+
 func (f *fake) Status() admin.Status {
 	if f.panics {
 		panic("broken")

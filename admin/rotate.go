@@ -28,7 +28,7 @@ func (s *Server) rotate(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return problem.New(problem.NotFound, "this node cannot rotate its secret")
 	}
-	if _, err := readArguments(r, 0); err != nil {
+	if _, err := readArguments(r, verb{example: `{}`}); err != nil {
 		return err
 	}
 	ctx, cancel := acting(r.Context(), w)

@@ -34,8 +34,9 @@ func (s *Server) routes() http.Handler {
 	get("/v1/endpoints", s.endpoints)
 	get("/v1/map", s.shardMap)
 	get("/v1/locate", s.locate)
+	get("/v1/policy", s.policy)
 	get("/v1/backup", s.backup)
-	for v := Remove; v <= StepDown; v++ {
+	for v := Remove; v <= Unpin; v++ {
 		post("/v1/"+v.String(), s.act(v))
 	}
 	post("/v1/rotate", s.rotate)

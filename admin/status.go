@@ -6,7 +6,7 @@ type Status struct {
 	Boot     uint64 `json:"boot"`
 	Cluster  string `json:"cluster"` // empty until the node belongs to one
 	Version  string `json:"version"`
-	State    string `json:"state"`  // starting, joining, operational, electing, resharding, draining, stopping
+	State    string `json:"state"`  // starting, joining, operational, electing, resharding, draining, drained, stopping
 	Role     string `json:"role"`   // leader, follower, candidate or gateway
 	Leader   string `json:"leader"` // node id; empty while none is known
 	Term     uint64 `json:"term"`
@@ -47,7 +47,7 @@ type QueueCounts struct {
 // Node is one node of the cluster.
 type Node struct {
 	ID        string            `json:"id"`
-	State     string            `json:"state"` // joining, active, draining, cordoned, failed, left
+	State     string            `json:"state"` // joining, active, draining, drained, cordoned, failed, left
 	Role      string            `json:"role"`  // leader, follower or gateway
 	Voter     bool              `json:"voter"`
 	Weight    uint32            `json:"weight"`

@@ -41,6 +41,8 @@ func (l *leadership) do(ctx context.Context, a admin.Action) error {
 		return nil
 	case admin.Remove:
 		return l.remove(ctx, a)
+	case admin.Drain, admin.Cordon, admin.Uncordon, admin.Pause, admin.Resume, admin.Weigh, admin.Pin, admin.Unpin:
+		return l.police(ctx, a)
 	}
 	return fmt.Errorf("%w: unknown action %s", admin.ErrRefused, a.Verb)
 }
@@ -69,6 +71,7 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 		l.tell(ctx, ack.Remove{Node: id})
 	}
 	if server == "" {
+		l.forget(ctx, id)
 		return nil
 	}
 	if slices.Contains(voters, server) && len(voters) == 2 {
@@ -77,7 +80,16 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 	if err := await(ctx, func() error { return l.raft.Remove(server) }); err != nil {
 		return refusal(err)
 	}
+	l.forget(ctx, id)
 	return nil
+}
+
+// forget takes back what operators asked of a node that was removed, and why it was
+// dropped: another one may come under its name.
+func (l *leadership) forget(ctx context.Context, id shardmap.NodeID) {
+	if err := l.amend(ctx, ack.Change{Kind: ack.ChangeForget, Node: id}); err != nil {
+		l.log.Warn().Err(err).Str("node", string(id)).Msg("what was asked of a removed node is still known")
+	}
 }
 
 // letGo takes the server of a node that stops out of the configuration, if that

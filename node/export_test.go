@@ -35,6 +35,9 @@ func (n *Node) Run1(s shardmap.Shard) (release func(), ok bool) {
 	return release, err == nil
 }
 
+// Known returns the state that the node's log has come to.
+func (n *Node) Known() *ack.State { return n.fsm.state.Load() }
+
 // State returns the state that the node routes by.
 func (n *Node) State() *ack.State { return n.router.state.Load() }
 

@@ -30,6 +30,8 @@ type leadership struct {
 	messages chan ack.Message           // unbuffered
 	views    chan chan []ack.MemberView // unbuffered
 	retimes  chan retiming              // unbuffered
+	askings  chan asking                // unbuffered
+	policing chan struct{}              // cap 1: held by whoever changes the policy
 	done     chan struct{}              // closed when the goroutine has ended
 	// ready tells that the state is no older than what earlier leaders committed.
 	ready  atomic.Bool
@@ -45,6 +47,8 @@ func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
 		messages: make(chan ack.Message),
 		views:    make(chan chan []ack.MemberView),
 		retimes:  make(chan retiming),
+		askings:  make(chan asking),
+		policing: make(chan struct{}, 1),
 		done:     make(chan struct{}),
 	}
 	l.keeper = n.newKeeper(l)

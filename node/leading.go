@@ -18,6 +18,8 @@ type leading struct {
 	// cluster is the id of the one that this leadership makes if there is none.
 	cluster string
 	turn    *ack.Turn
+	// asked has who waits for what becomes of a change of the policy, by its number.
+	asked map[uint64]chan<- error
 }
 
 func newLeading(n *Node, term uint64) *leading {
@@ -25,7 +27,7 @@ func newLeading(n *Node, term uint64) *leading {
 		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, Expect: n.o.Expect},
 		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load,
 	})
-	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn}
+	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn, asked: map[uint64]chan<- error{}}
 }
 
 // run leads until ctx ends or the term is over.
@@ -55,6 +57,8 @@ func (l *leading) run(ctx context.Context) {
 			entry, effects, err := l.turn.Retime(r.timing)
 			l.perform(ctx, effects, nil)
 			r.answer <- retimed{entry, err}
+		case a := <-l.askings:
+			l.ask(ctx, a)
 		case v := <-l.views:
 			v <- l.turn.View()
 		}
@@ -94,9 +98,13 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 // submit puts an entry into the log without waiting here. An unknown outcome
 // means that leadership is lost: the next leader finds out.
 func (l *leading) submit(e ack.Submit) {
-	entry := slices.Clone(e.Entry)
+	entry, answer := slices.Clone(e.Entry), l.asked[e.Asked]
+	delete(l.asked, e.Asked)
 	l.n.asks.Go(func() {
 		err := l.raft.Apply(entry)
+		if answer != nil {
+			answer <- err
+		}
 		if err == nil || errors.Is(err, consensus.ErrUnknown) {
 			return
 		}

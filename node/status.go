@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"shardway/ack"
@@ -36,10 +37,14 @@ func (n *Node) state() string {
 		return "draining"
 	case n.leader() == "" && s.Committed().Epoch() == 0:
 		return "starting"
-	case s.Committed().Epoch() == 0 || !n.o.Gateway && !s.Last().Has(n.self):
+	case s.Committed().Epoch() == 0 || !n.o.Gateway && !n.drained() && !s.Last().Has(n.self):
 		return "joining"
 	case n.o.Gateway && n.leader() == "", !n.o.Gateway && !n.router.leased():
 		return "electing"
+	case n.drained() && s.Committed().Count(n.self) > 0:
+		return "draining"
+	case n.drained():
+		return "drained"
 	case s.Open():
 		return "resharding"
 	}
@@ -70,7 +75,7 @@ func (n *Node) Ready() error {
 		return &admin.UnreadyError{Brief: "no lease"}
 	case n.health != nil && !n.health.good.Load():
 		return &admin.UnreadyError{Brief: "the app does not answer"}
-	case !s.Committed().Has(n.self):
+	case !s.Committed().Has(n.self) && !n.drained():
 		return &admin.UnreadyError{Brief: "joining: not in the shard map yet"}
 	}
 	return nil
@@ -120,6 +125,16 @@ func (n *Node) warnings() []string {
 	}
 	if behind := n.levelBehind(); behind != "" {
 		all = append(all, behind)
+	}
+	p := n.Policy()
+	if p.Pause != "" {
+		all = append(all, "planned moves of shards are paused for "+p.Pause+": `shardway resume` ends it")
+	}
+	if len(p.Drained) > 0 {
+		all = append(all, "drained, and to own nothing until `shardway uncordon`: "+strings.Join(p.Drained, ", "))
+	}
+	if len(p.Cordoned) > 0 {
+		all = append(all, "cordoned, and to get nothing new until `shardway uncordon`: "+strings.Join(p.Cordoned, ", "))
 	}
 	return all
 }
@@ -191,6 +206,16 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 	here := a.State == "joining"
 	if here && (s.Last().Has(id) || a.Role == roleGateway) {
 		a.State = "active"
+	}
+	if p := n.fsm.state.Load().Policy(); here && a.Role != roleGateway {
+		switch {
+		case p.Drained[id] && a.Shards > 0:
+			a.State = "draining"
+		case p.Drained[id]:
+			a.State = "drained"
+		case p.Cordoned[id] && a.State == "active":
+			a.State = "cordoned"
+		}
 	}
 	if !heard {
 		return

@@ -35,6 +35,15 @@ type grammar struct {
 	Locate    locateCommand    `cmd:"" help:"Show where a key lives."`
 	StepDown  stepDownCommand  `cmd:"" help:"Make the leader transfer its leadership."`
 	Remove    removeCommand    `cmd:"" help:"Remove a node from the cluster for good."`
+	Drain     drainCommand     `cmd:"" help:"Let a node own nothing: it stays ready, forwards and votes."`
+	Cordon    cordonCommand    `cmd:"" help:"Let a node get no shards that it does not have."`
+	Uncordon  uncordonCommand  `cmd:"" help:"End the drain or cordon of a node."`
+	Pause     pauseCommand     `cmd:"" help:"Pause planned moves of shards: only losses are placed."`
+	Resume    resumeCommand    `cmd:"" help:"End a pause."`
+	Weight    weightCommand    `cmd:"" help:"Set a node's weight."`
+	Pin       pinCommand       `cmd:"" help:"Say at which node or in which zone a shard belongs."`
+	Unpin     unpinCommand     `cmd:"" help:"Let a shard belong nowhere."`
+	Policy    policyCommand    `cmd:"" help:"Show what is drained, cordoned, weighed, pinned and paused."`
 	Backup    backupCommand    `cmd:"" help:"Save the cluster's control state to a file."`
 	Restore   restoreCommand   `cmd:"" help:"Start a new cluster from a backup, in an empty data directory."`
 	Recover   recoverCommand   `cmd:"" help:"After losing quorum: let one surviving node continue alone. The node must be stopped."`

@@ -77,6 +77,11 @@ func (c *cluster) Do(_ context.Context, a admin.Action) error {
 // serve starts the admin port of a fake node and returns its address.
 func serve(t *testing.T, c *cluster) string {
 	t.Helper()
+	return serveCluster(t, c)
+}
+
+func serveCluster(t *testing.T, c admin.Cluster) string {
+	t.Helper()
 	var lc net.ListenConfig
 	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

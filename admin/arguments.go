@@ -1,0 +1,122 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"shardway/internal/problem"
+	"shardway/shardmap"
+)
+
+// MaxPause is the longest pause that can be asked for.
+const MaxPause = 7 * 24 * time.Hour
+
+// arguments are what a client may say about an action.
+type arguments struct {
+	Node   string  `json:"node,omitempty"`
+	Force  bool    `json:"force,omitempty"`
+	For    string  `json:"for,omitempty"`
+	Weight *uint64 `json:"weight,omitempty"`
+	Shard  *uint64 `json:"shard,omitempty"`
+	Key    *string `json:"key,omitempty"`
+	Zone   string  `json:"zone,omitempty"`
+}
+
+func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
+	known, _ := v.about()
+	args, err := readArguments(r, known)
+	if err != nil {
+		return Action{}, err
+	}
+	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone}
+	if slices.Contains(known.takes, "node") && v != Pin && a.Node == "" {
+		return a, missing("node", "say which node to "+v.String()+", as in "+known.example+" or ?node=n3")
+	}
+	switch v {
+	case Pause:
+		err = checkPause(args)
+	case Weigh:
+		a.Weight, err = args.weight()
+	case Pin, Unpin:
+		if a.Shard, err = s.shardOf(args); err == nil && v == Pin && (a.Node == "") == (a.Zone == "") {
+			err = missing("node", "say where the shard belongs, at a node or in a zone, as in "+known.example+" or ?shard=7&zone=east")
+		}
+	case Remove, StepDown, Drain, Cordon, Uncordon, Resume:
+	}
+	return a, err
+}
+
+func checkPause(args arguments) error {
+	if args.For == "" {
+		return missing("for", `say for how long, as in {"for":"30m"} or ?for=30m`)
+	}
+	if d, err := time.ParseDuration(args.For); err != nil || d < time.Second || d > MaxPause {
+		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m", MaxPause))
+	}
+	return nil
+}
+
+func (args arguments) weight() (uint32, error) {
+	if args.Weight == nil {
+		return 0, missing("weight", `say which, as in {"node":"n3","weight":2}; 0 is the node's own`)
+	}
+	if *args.Weight > shardmap.MaxWeight {
+		return 0, badParam("weight", strconv.FormatUint(*args.Weight, 10), fmt.Sprintf("is no weight: give 1 to %d, or 0 for the node's own", shardmap.MaxWeight))
+	}
+	return uint32(*args.Weight), nil
+}
+
+// shardOf returns the shard that the arguments name, or whose key.
+func (s *Server) shardOf(args arguments) (uint32, error) {
+	shards := s.cluster.Map().Shards
+	switch {
+	case (args.Shard == nil) == (args.Key == nil):
+		return 0, missing("shard", `say which shard, or whose key, as in {"shard":7} or ?key=alice`)
+	case shards < 1:
+		return 0, problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
+	case args.Key != nil:
+		return uint32(shardmap.Of(*args.Key, shards)), nil
+	case *args.Shard >= uint64(shards):
+		return 0, badParam("shard", strconv.FormatUint(*args.Shard, 10), fmt.Sprintf("is no shard: the cluster has 0 to %d", shards-1))
+	}
+	return uint32(*args.Shard), nil
+}
+
+func readArguments(r *http.Request, v verb) (arguments, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return arguments{}, err
+	}
+	if body != nil {
+		return fromJSON[arguments](body, v.example, v.takes)
+	}
+	q, err := query(r, v.takes...)
+	if err != nil {
+		return arguments{}, err
+	}
+	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone")}
+	if args.Force, err = q.truth("force"); err != nil {
+		return args, err
+	}
+	if q.has("key") {
+		key := q.str("key")
+		args.Key = &key
+	}
+	if args.Weight, err = q.optional("weight"); err != nil {
+		return args, err
+	}
+	args.Shard, err = q.optional("shard")
+	return args, err
+}
+
+// optional returns a whole number, nil if it is not there.
+func (p params) optional(name string) (*uint64, error) {
+	if !p.has(name) {
+		return nil, nil //nolint:nilnil // it is not there, and that is no error
+	}
+	n, err := p.number(name)
+	return &n, err
+}

@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"shardway/admin"
+)
+
+type policyCommand struct{ target }
+
+// Run shows what operators have asked.
+func (c *policyCommand) Run(ctx context.Context, s *session) error {
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	p, err := client.Policy(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(s.out, p)
+	}
+	return writePolicy(s.out, p)
+}
+
+func writePolicy(w io.Writer, p admin.Policy) error {
+	t := newTable(w, "ASKED", "OF")
+	rows := 0
+	row := func(what, of string) {
+		t.row(what, of)
+		rows++
+	}
+	for _, n := range p.Drained {
+		row("drain", n)
+	}
+	for _, n := range p.Cordoned {
+		row("cordon", n)
+	}
+	for _, n := range slices.Sorted(maps.Keys(p.Weights)) {
+		row("weight "+strconv.FormatUint(uint64(p.Weights[n]), 10), n)
+	}
+	for _, pin := range p.Pins {
+		where := pin.Node
+		if pin.Zone != "" {
+			where = zonePrefix + pin.Zone
+		}
+		row("pin shard "+strconv.FormatUint(uint64(pin.Shard), 10), where)
+	}
+	if p.Pause != "" {
+		row("pause for "+p.Pause, "all planned moves")
+	}
+	if rows == 0 {
+		_, err := fmt.Fprintln(w, "nothing is asked: shards are spread evenly, by weight")
+		return err
+	}
+	return t.flush()
+}
+
+type drainCommand struct {
+	Node  string `arg:"" optional:"" help:"Id of the node; else the one that is asked."`
+	Wait  bool   `help:"Wait until the node owns nothing, and show how many shards are left."`
+	Force bool   `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
+	target
+}
+
+// Help tells what a drained node still does.
+func (c *drainCommand) Help() string {
+	return `A drained node owns nothing until it is uncordoned. It stays ready, forwards
+requests and votes; leadership it gives away first. So it can be stopped, or its
+app be changed, without anything moving then.`
+}
+
+// Run drains a node.
+func (c *drainCommand) Run(ctx context.Context, s *session) error {
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if c.Node == "" {
+		status, wrong := client.Status(ctx)
+		if wrong != nil {
+			return wrong
+		}
+		c.Node = status.Node
+	}
+	a := admin.Action{Verb: admin.Drain, Node: c.Node, Force: c.Force}
+	if !c.Wait {
+		return c.act(ctx, s, a, "node "+c.Node+" is to own nothing until it is uncordoned; `shardway nodes` shows what is left")
+	}
+	if err = client.Do(ctx, a); err != nil {
+		return err
+	}
+	progress := s.out
+	if c.JSON {
+		progress = io.Discard
+	}
+	if err = untilNothingIsLeft(ctx, client, c.Node, progress); err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(s.out, done{Action: a.Verb, Node: a.Node, Done: true})
+	}
+	_, err = fmt.Fprintf(s.out, "node %s owns nothing\n", c.Node)
+	return err
+}
+
+// drainLook is the longest time between two looks at how far a drain has come.
+const drainLook = time.Second
+
+// untilNothingIsLeft returns once no committed map has the node as an owner. A map is
+// committed when all have finished what it takes away, so nothing runs there then.
+func untilNothingIsLeft(ctx context.Context, client *admin.Client, node string, progress io.Writer) error {
+	last := -1
+	var epoch uint64
+	for {
+		m, err := client.MapAfter(ctx, epoch, drainLook)
+		if err != nil {
+			return err
+		}
+		left := 0
+		if i := slices.IndexFunc(m.Nodes, func(n admin.MapNode) bool { return n.ID == node }); i >= 0 {
+			for _, owner := range m.Owners {
+				if owner == i {
+					left++
+				}
+			}
+		}
+		if left == 0 && m.Epoch > 0 {
+			return nil
+		}
+		if left != last {
+			if _, err = fmt.Fprintf(progress, "%d shards left\n", left); err != nil {
+				return err
+			}
+			last = left
+		}
+		epoch = m.Epoch
+		p, err := client.Policy(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(p.Drained, node) {
+			return fmt.Errorf("the drain of node %s was taken back with %d shards left", node, left)
+		}
+	}
+}
+
+type cordonCommand struct {
+	Node string `arg:"" help:"Id of the node."`
+	target
+}
+
+// Run cordons a node.
+func (c *cordonCommand) Run(ctx context.Context, s *session) error {
+	return c.act(ctx, s, admin.Action{Verb: admin.Cordon, Node: c.Node}, "node "+c.Node+" gets no shards that it does not have, until it is uncordoned")
+}
+
+type uncordonCommand struct {
+	Node string `arg:"" help:"Id of the node."`
+	target
+}
+
+// Run ends a drain or a cordon.
+func (c *uncordonCommand) Run(ctx context.Context, s *session) error {
+	return c.act(ctx, s, admin.Action{Verb: admin.Uncordon, Node: c.Node}, "node "+c.Node+" is neither drained nor cordoned")
+}
+
+type pauseCommand struct {
+	For string `required:"" help:"For how long, at most 168h; an election begins it anew." placeholder:"DURATION"`
+	target
+}
+
+// Run pauses planned moves.
+func (c *pauseCommand) Run(ctx context.Context, s *session) error {
+	return c.act(ctx, s, admin.Action{Verb: admin.Pause, For: c.For}, "for "+c.For+" only shards whose node is gone are moved; `shardway resume` ends that")
+}
+
+type resumeCommand struct{ target }
+
+// Run ends a pause.
+func (c *resumeCommand) Run(ctx context.Context, s *session) error {
+	return c.act(ctx, s, admin.Action{Verb: admin.Resume}, "planned moves go on")
+}
+
+type weightCommand struct {
+	Node   string `arg:"" help:"Id of the node."`
+	Weight uint32 `arg:"" help:"Its share relative to others, 1 to 1000; 0 for the one it was started with."`
+	target
+}
+
+// Run sets a node's weight.
+func (c *weightCommand) Run(ctx context.Context, s *session) error {
+	success := fmt.Sprintf("node %s has weight %d", c.Node, c.Weight)
+	if c.Weight == 0 {
+		success = "node " + c.Node + " has the weight that it was started with"
+	}
+	return c.act(ctx, s, admin.Action{Verb: admin.Weigh, Node: c.Node, Weight: c.Weight}, success)
+}
+
+// zonePrefix tells a zone from a node.
+const zonePrefix = "zone="
+
+type pinCommand struct {
+	Args []string `arg:"" name:"shard> <node|zone=zone" help:"Number of the shard, unless --key names one, and where it belongs."`
+	Key  *string  `help:"Take the shard of this key." placeholder:"KEY"`
+	target
+}
+
+// Run says where a shard belongs.
+func (c *pinCommand) Run(ctx context.Context, s *session) error {
+	a := admin.Action{Verb: admin.Pin}
+	args, err := c.shardOf(ctx, s, c.Key, c.Args, &a)
+	if err != nil {
+		return err
+	}
+	if len(args) != 1 {
+		return errors.New("say which shard, and where it belongs, as in: shardway pin 7 n3; shardway pin --key alice zone=east")
+	}
+	if zone, ok := strings.CutPrefix(args[0], zonePrefix); ok {
+		a.Zone = zone
+	} else {
+		a.Node = args[0]
+	}
+	return c.act(ctx, s, a, fmt.Sprintf("shard %d belongs at %s", a.Shard, args[0]))
+}
+
+type unpinCommand struct {
+	Args []string `arg:"" optional:"" name:"shard" help:"Number of the shard, unless --key names one."`
+	Key  *string  `help:"Take the shard of this key." placeholder:"KEY"`
+	target
+}
+
+// Run lets a shard belong nowhere.
+func (c *unpinCommand) Run(ctx context.Context, s *session) error {
+	a := admin.Action{Verb: admin.Unpin}
+	args, err := c.shardOf(ctx, s, c.Key, c.Args, &a)
+	if err != nil {
+		return err
+	}
+	if len(args) != 0 {
+		return errors.New("say which shard, as in: shardway unpin 7; shardway unpin --key alice")
+	}
+	return c.act(ctx, s, a, fmt.Sprintf("shard %d belongs nowhere", a.Shard))
+}
+
+// shardOf sets the shard of an action, by its number or by a key, and returns the
+// arguments that are left.
+func (t *target) shardOf(ctx context.Context, s *session, key *string, args []string, a *admin.Action) ([]string, error) {
+	if key == nil {
+		if len(args) == 0 {
+			return nil, errors.New("say which shard: give its number, or --key KEY")
+		}
+		n, err := strconv.ParseUint(args[0], 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no number of a shard: give one such as 7, or --key KEY", args[0])
+		}
+		a.Shard = uint32(n)
+		return args[1:], nil
+	}
+	client, err := t.client(s)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	at, err := client.Locate(ctx, *key)
+	a.Shard = at.Shard
+	return args, err
+}

@@ -1,0 +1,114 @@
+package cli_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"shardway/admin"
+	"shardway/shardmap"
+)
+
+// policed is a cluster from which node a is drained, shard by shard.
+type policed struct {
+	*cluster
+	looks   atomic.Int32
+	drained []string
+}
+
+func (c *policed) Policy() admin.Policy {
+	return admin.Policy{
+		Drained: c.drained, Cordoned: []string{"d"}, Weights: map[string]uint32{"b": 3}, Pause: "30m",
+		Pins: []admin.PinnedShard{{Shard: 1, Node: "b"}, {Shard: 2, Zone: "east"}},
+	}
+}
+
+func (c *policed) Map() admin.Map {
+	m := admin.Map{Epoch: 9 + uint64(c.looks.Add(1)), Shards: 3, Nodes: []admin.MapNode{{ID: "a"}, {ID: "b"}}, Owners: []int{0, 0, 1}}
+	for i := range min(int(c.looks.Load()), 3) - 1 {
+		m.Owners[i] = 1
+	}
+	return m
+}
+
+func (c *policed) WaitMap(context.Context, uint64) {}
+
+func TestPolicyCommandsReachTheNode(t *testing.T) {
+	c := &policed{cluster: &cluster{done: make(chan admin.Action, 1)}, drained: []string{"a"}}
+	addr := serveCluster(t, c)
+	of := func(key string) uint32 { return uint32(shardmap.Of(key, 3)) }
+	for line, want := range map[string]admin.Action{
+		"drain b":                   {Verb: admin.Drain, Node: "b"},
+		"drain":                     {Verb: admin.Drain, Node: "a"}, // the one that is asked
+		"drain b --force":           {Verb: admin.Drain, Node: "b", Force: true},
+		"drain a --wait":            {Verb: admin.Drain, Node: "a"},
+		"cordon b":                  {Verb: admin.Cordon, Node: "b"},
+		"uncordon b":                {Verb: admin.Uncordon, Node: "b"},
+		"pause --for 30m":           {Verb: admin.Pause, For: "30m"},
+		"resume":                    {Verb: admin.Resume},
+		"weight b 7":                {Verb: admin.Weigh, Node: "b", Weight: 7},
+		"weight b 0":                {Verb: admin.Weigh, Node: "b"},
+		"pin 2 b":                   {Verb: admin.Pin, Shard: 2, Node: "b"},
+		"pin 0 zone=east":           {Verb: admin.Pin, Zone: "east"},
+		"pin --key alice zone=east": {Verb: admin.Pin, Shard: of("alice"), Zone: "east"},
+		"unpin 2":                   {Verb: admin.Unpin, Shard: 2},
+		"unpin --key alice":         {Verb: admin.Unpin, Shard: of("alice")},
+		"unpin --key dora":          {Verb: admin.Unpin, Shard: of("dora")},
+	} {
+		code, _, errOut := run(t, line+" --admin="+addr)
+		if code != 0 {
+			t.Errorf("%s: exit %d: %s", line, code, errOut)
+			continue
+		}
+		got := <-c.done
+		got.By = ""
+		if got != want {
+			t.Errorf("%s did %+v, want %+v", line, got, want)
+		}
+	}
+}
+
+func TestDrainWaitsUntilNothingIsLeft(t *testing.T) {
+	c := &policed{cluster: &cluster{done: make(chan admin.Action, 1)}, drained: []string{"a"}}
+	code, out, errOut := run(t, "drain a --wait --admin="+serveCluster(t, c))
+	if want := "2 shards left\n1 shards left\nnode a owns nothing\n"; code != 0 || out != want {
+		t.Errorf("exit %d, %s, wrote %q, want %q", code, errOut, out, want)
+	}
+	c = &policed{cluster: &cluster{done: make(chan admin.Action, 1)}}
+	code, _, errOut = run(t, "drain a --wait --admin="+serveCluster(t, c))
+	if code != 1 || !strings.Contains(errOut, "the drain of node a was taken back with 2 shards left") {
+		t.Errorf("taken back: exit %d, %s", code, errOut)
+	}
+}
+
+func TestPolicyIsShown(t *testing.T) {
+	c := &policed{cluster: &cluster{}, drained: []string{"a"}}
+	_, out, _ := run(t, "policy --admin="+serveCluster(t, c))
+	var lines []string
+	for _, r := range rows(out) {
+		lines = append(lines, strings.Join(r, " "))
+	}
+	if want := []string{"ASKED OF", "drain a", "cordon d", "weight 3 b", "pin shard 1 b", "pin shard 2 zone=east", "pause for 30m all planned moves"}; !slices.Equal(lines, want) {
+		t.Errorf("policy wrote %q, want %q", lines, want)
+	}
+}
+
+func TestPolicyMistakesSayWhatToGive(t *testing.T) {
+	addr := serveCluster(t, &policed{cluster: &cluster{}})
+	for line, want := range map[string]string{
+		"pin 7":                `say which shard, and where it belongs`,
+		"pin x b":              `"x" is no number of a shard`,
+		"pin 7 b":              `shard = "7" is no shard: the cluster has 0 to 2`,
+		"unpin":                `say which shard: give its number, or --key KEY`,
+		"weight b 1001":        `weight = "1001" is no weight: give 1 to 1000, or 0 for the node's own`,
+		"pause --for 8000h":    `for = "8000h" is no duration from 1s to 168h0m0s: give one such as 30m`,
+		"pause --for tomorrow": `for = "tomorrow" is no duration`,
+		"drain ghost":          "ghost",
+	} {
+		if code, _, errOut := run(t, line+" --admin="+addr); code != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/internal/bounds"
+	"shardway/node/gossip"
+	"shardway/shardmap"
+)
+
+var _ admin.Policed = (*Node)(nil)
+
+// handOverLook is how often a node that gave leadership away looks who has it.
+const handOverLook = 20 * time.Millisecond
+
+// Policy returns what operators have asked of the maps, as far as this node's log tells.
+func (n *Node) Policy() admin.Policy {
+	p := n.fsm.state.Load().Policy()
+	out := admin.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, Pins: []admin.PinnedShard{}, Since: p.Since}
+	for id, w := range p.Weights {
+		out.Weights[string(id)] = w
+	}
+	for _, s := range slices.Sorted(maps.Keys(p.Pins)) {
+		out.Pins = append(out.Pins, admin.PinnedShard{Shard: uint32(s), Node: string(p.Pins[s].Node), Zone: p.Pins[s].Zone})
+	}
+	if p.Pause > 0 {
+		out.Pause = bounds.Short(p.Pause)
+	}
+	return out
+}
+
+// names returns a set of nodes in order.
+func names(set map[shardmap.NodeID]bool) []string {
+	out := []string{}
+	for _, id := range slices.Sorted(maps.Keys(set)) {
+		out = append(out, string(id))
+	}
+	return out
+}
+
+// drained reports whether this node is to own nothing.
+func (n *Node) drained() bool { return n.fsm.state.Load().Policy().Drained[n.self] }
+
+// asking is the question for a change of the policy; answer gets what became of its
+// entry.
+type asking struct {
+	changes []ack.Change
+	answer  chan<- error // cap 1
+}
+
+// police changes the policy on the leader. What is asked there is judged and done one
+// after the other: two drains at once might leave too few voters, each for itself.
+func (l *leadership) police(ctx context.Context, a admin.Action) error {
+	select {
+	case l.policing <- struct{}{}:
+		defer func() { <-l.policing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	change, err := l.changeOf(a)
+	if err != nil {
+		return err
+	}
+	if a.Verb == admin.Drain {
+		views, _ := l.view(ctx)
+		s := l.n.fsm.state.Load()
+		voters, _ := l.n.servers()
+		if err := drainable(change.Node, voters, views, s.Policy()); err != nil && !a.Force && !s.Policy().Drained[change.Node] {
+			return err
+		}
+		if a.Node == string(l.n.self) {
+			if next := l.handOver(ctx); next != "" {
+				return l.n.ask(ctx, next, request{What: askDo, Action: a}, nil)
+			}
+		}
+	}
+	return l.amend(ctx, change)
+}
+
+// changeOf returns what an action changes.
+func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
+	c := ack.Change{Node: shardmap.NodeID(a.Node), Weight: a.Weight, Shard: shardmap.Shard(a.Shard), Zone: a.Zone}
+	p := l.n.fsm.state.Load().Policy()
+	asked := p.Drained[c.Node] || p.Cordoned[c.Node] || p.Weights[c.Node] > 0
+	if a.Node != "" && !l.n.hasNode(a.Node) && !asked {
+		return c, fmt.Errorf("%w %q: `shardway nodes` lists them", admin.ErrUnknownNode, a.Node)
+	}
+	switch a.Verb {
+	case admin.Drain:
+		c.Kind = ack.ChangeDrain
+	case admin.Cordon:
+		c.Kind = ack.ChangeCordon
+	case admin.Uncordon:
+		c.Kind = ack.ChangeUncordon
+	case admin.Weigh:
+		c.Kind = ack.ChangeWeight
+	case admin.Pin:
+		c.Kind = ack.ChangePin
+		if a.Zone != "" && !l.n.hasZone(a.Zone) {
+			return c, fmt.Errorf("%w: no node is in zone %q: `shardway nodes` lists them", admin.ErrRefused, a.Zone)
+		}
+	case admin.Unpin:
+		c.Kind = ack.ChangeUnpin
+	case admin.Resume:
+		c.Kind = ack.ChangeResume
+	case admin.Pause:
+		d, err := time.ParseDuration(a.For)
+		if err != nil || d <= 0 || d > ack.MaxPause {
+			return c, fmt.Errorf("%w: for = %q is no duration of at most %s", admin.ErrInvalid, a.For, bounds.Short(ack.MaxPause))
+		}
+		c.Kind, c.For = ack.ChangePause, d
+	case admin.Remove, admin.StepDown:
+	}
+	return c, nil
+}
+
+// hasNode reports whether a node is, or was lately, one of this cluster.
+func (n *Node) hasNode(node string) bool {
+	voters, others := n.servers()
+	return serverOf(slices.Concat(voters, others), node) != "" || n.fsm.state.Load().Committed().Has(shardmap.NodeID(node)) ||
+		slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.ID == node && m.Node })
+}
+
+func (n *Node) hasZone(zone string) bool {
+	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.Node && m.Tags.Zone == zone })
+}
+
+// drainable returns why a node must not be drained: who is drained is on its way out,
+// and once it is gone too few voters might be left, or nobody to own its shards.
+func drainable(node shardmap.NodeID, voters []string, views []ack.MemberView, p *ack.Policy) error {
+	var left, missing []string
+	for _, server := range voters {
+		id := shardmap.NodeID(nodeOf(server))
+		if id == node {
+			continue
+		}
+		v, _ := viewOf(views, string(id))
+		why := ""
+		switch {
+		case v.HeardAgo < 0 || v.Silent || v.Crashed:
+			why = "is not heard"
+		case v.Heartbeat.Leaving || v.Heartbeat.Goodbye:
+			why = "is leaving"
+		case p.Drained[id]:
+			why = "is drained"
+		}
+		if why == "" {
+			left = append(left, string(id))
+		} else {
+			missing = append(missing, string(id)+" "+why)
+		}
+	}
+	if need := len(voters)/2 + 1; len(left) < need {
+		also := ""
+		if len(missing) > 0 {
+			also = " (" + strings.Join(missing, ", ") + ")"
+		}
+		return fmt.Errorf("%w: without node %q, %d of %d voters are left and it takes %d%s: once it stops, nothing works; add a node first, or drain it with --force",
+			admin.ErrRefused, node, len(left), len(voters), need, also)
+	}
+	if !slices.ContainsFunc(views, func(v ack.MemberView) bool { return v.Node != node && v.Eligible }) {
+		return fmt.Errorf("%w: nobody would own the shards of node %q: no other node can own any now; `shardway nodes` tells their states", admin.ErrRefused, node)
+	}
+	return nil
+}
+
+// handOver gives leadership to another node, and returns who has it then, "" if none
+// took it: what is on its way out is not to lead.
+func (l *leadership) handOver(ctx context.Context) string {
+	if err := await(ctx, l.raft.Transfer); err != nil {
+		l.log.Warn().Err(err).Msg("leadership not handed over")
+		return ""
+	}
+	t := time.NewTicker(handOverLook)
+	defer t.Stop()
+	for {
+		switch leader := l.n.leader(); leader {
+		case "":
+		case string(l.n.self):
+			return ""
+		default:
+			return leader
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ""
+		}
+	}
+}
+
+// amend has the leader's loop put changes in line, and returns when they are in force
+// here. A leader that was just elected takes them a moment later.
+func (l *leadership) amend(ctx context.Context, changes ...ack.Change) error {
+	t := time.NewTicker(handOverLook)
+	defer t.Stop()
+	for {
+		err := l.amendNow(ctx, changes)
+		if !errors.Is(err, ack.ErrNotYet) {
+			return policyFault(err)
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return policyFault(err)
+		}
+	}
+}
+
+func (l *leadership) amendNow(ctx context.Context, changes []ack.Change) error {
+	answer := make(chan error, 1)
+	select {
+	case l.askings <- asking{changes, answer}:
+	case <-l.done:
+		return admin.ErrNoLeader
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-l.done:
+		return fmt.Errorf("%w any more: whether it counts, `shardway policy` tells", admin.ErrNoLeader)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func policyFault(err error) error {
+	switch {
+	case err == nil, errors.Is(err, admin.ErrNoLeader):
+		return err
+	case errors.Is(err, ack.ErrNotYet):
+		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", admin.ErrRefused)
+	case errors.Is(err, ack.ErrPolicyFull):
+		return fmt.Errorf("%w: what operators have asked for takes 64 KiB at most: unpin shards first", admin.ErrRefused)
+	}
+	return refusal(err)
+}
+
+// ask puts changes of the policy in line.
+func (l *leading) ask(ctx context.Context, a asking) {
+	number, effects, err := l.turn.Amend(a.changes)
+	if err != nil {
+		a.answer <- err
+	} else {
+		l.asked[number] = a.answer
+	}
+	l.perform(ctx, effects, nil)
+}

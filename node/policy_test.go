@@ -1,0 +1,203 @@
+package node_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// asks has a node carry an action out, and waits out a leader that was just elected.
+func (w *world) asks(p *process, a admin.Action) {
+	w.t.Helper()
+	w.until(a.Verb.String()+" is carried out", func() bool {
+		err := p.node.Do(w.t.Context(), a)
+		if err != nil && !errors.Is(err, admin.ErrRefused) && !errors.Is(err, admin.ErrNoLeader) {
+			w.t.Fatalf("Do(%+v) = %v", a, err)
+		}
+		return err == nil
+	})
+}
+
+// refused asks for what must not be, and checks why.
+func (w *world) refused(p *process, a admin.Action, fault error, why string) {
+	w.t.Helper()
+	if err := p.node.Do(w.t.Context(), a); !errors.Is(err, fault) || !strings.Contains(err.Error(), why) {
+		w.t.Errorf("Do(%+v) = %v, want %v because %q", a, err, fault, why)
+	}
+}
+
+func (w *world) stateOf(p *process, node string) string {
+	for _, n := range p.node.Status().Nodes {
+		if n.ID == node {
+			return n.State
+		}
+	}
+	return ""
+}
+
+// Drained, a node owns nothing, is ready and votes. The leader goes first: whoever is
+// drained while it leads, gives leadership away before.
+func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
+	t.Parallel()
+	for _, leads := range []bool{false, true} {
+		three(t, func(w *world) {
+			w.untilVoters(3)
+			p := w.voter(leads)
+			rest := w.others(p)
+			w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: p.name})
+			w.untilSettled(rest...)
+			if p.node.Leads() {
+				w.t.Errorf("%s is drained and leads", p.name)
+			}
+			for range 400 {
+				w.moment()
+			}
+			w.untilVoters(3)
+			if err := p.node.Ready(); err != nil || !p.node.Leased() {
+				w.t.Errorf("drained: ready: %v, lease: %v", err, p.node.Leased())
+			}
+			if s := p.node.Status(); s.State != "drained" || s.Shards.Owned != 0 || w.stateOf(w.leader(), p.name) != "drained" ||
+				!slices.ContainsFunc(s.Warnings, func(x string) bool { return strings.HasPrefix(x, "drained") }) {
+				w.t.Errorf("drained: state %q, owns %d, the leader says %q, warnings %q", s.State, s.Shards.Owned, w.stateOf(w.leader(), p.name), s.Warnings)
+			}
+			if s := p.node.State(); s.Dropped(shardmap.NodeID(p.name)) {
+				w.t.Error("drained, and dropped")
+			}
+			w.asks(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name})
+			w.untilSettled("a", "b", "c")
+			w.until("it owns shards again", func() bool { return w.committed().Count(shardmap.NodeID(p.name)) == shards/3 })
+		})
+	}
+}
+
+// With one of three drained, the second must not be: once both stop, nobody is left
+// that could elect a leader.
+func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "c"})
+		w.untilSettled("a", "b")
+		w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "b"}, admin.ErrRefused, `without node "b", 1 of 3 voters are left and it takes 2 (c is drained)`)
+		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "c"}) // once more is no other
+		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "b", Force: true})
+		w.untilSettled("a")
+		w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "a"}, admin.ErrRefused, "without node \"a\", 0 of 3 voters are left")
+		// By force all the same. Nobody is left to own anything: the map stays.
+		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "a", Force: true})
+		for range 200 {
+			w.moment()
+		}
+		w.until("the map stays", func() bool { return w.committed().Count("a") == shards })
+	})
+}
+
+// Two voters: the loss of either stops the cluster, so neither may be on its way out.
+func TestOneOfTwoVotersIsNotDrained(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.start("a")
+		w.start("b")
+		w.untilSettled("a", "b")
+		w.untilVoters(2)
+		w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "b"}, admin.ErrRefused, "1 of 2 voters are left and it takes 2")
+	})
+}
+
+// A voter that is not heard counts as gone.
+func TestDrainCountsWhoIsHeard(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		w.all["c"].kill()
+		w.untilSettled("a", "b")
+		w.refused(w.leader(), admin.Action{Verb: admin.Drain, Node: w.follower().name}, admin.ErrRefused, "1 of 3 voters are left and it takes 2 (c is not heard)")
+	})
+}
+
+func TestCordonWeightPinAndPause(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) {
+			o.Zone = map[string]string{"a": "east", "b": "west", "c": "west"}[o.Dir.Node()]
+		}
+		w.start("a")
+		w.start("b")
+		w.untilSettled("a", "b")
+		w.asks(w.follower(), admin.Action{Verb: admin.Pause, For: "1h"})
+		w.start("c")
+		w.untilSettled("a", "b", "c")
+		if n := w.committed().Count("c"); n != 0 {
+			w.t.Errorf("paused: the newcomer owns %d shards", n)
+		}
+		w.asks(w.follower(), admin.Action{Verb: admin.Cordon, Node: "c"})
+		w.asks(w.follower(), admin.Action{Verb: admin.Resume})
+		for range 400 {
+			w.moment()
+		}
+		if n := w.committed().Count("c"); n != 0 || w.stateOf(w.leader(), "c") != "cordoned" {
+			w.t.Errorf("cordoned: the newcomer owns %d shards, state %q", n, w.stateOf(w.leader(), "c"))
+		}
+		w.asks(w.follower(), admin.Action{Verb: admin.Uncordon, Node: "c"})
+		w.until("c has its share", func() bool { return w.committed().Count("c") == shards/3 })
+		w.asks(w.follower(), admin.Action{Verb: admin.Weigh, Node: "c", Weight: 2})
+		w.until("c has half", func() bool { return w.committed().Count("c") == shards/2 })
+		w.asks(w.follower(), admin.Action{Verb: admin.Weigh, Node: "c"})
+		w.asks(w.follower(), admin.Action{Verb: admin.Pin, Shard: 7, Node: "a"})
+		w.asks(w.follower(), admin.Action{Verb: admin.Pin, Shard: 8, Zone: "west"})
+		at := func(s shardmap.Shard) shardmap.NodeID { return w.committed().Owner(s) }
+		w.until("the pins hold", func() bool {
+			return at(7) == "a" && (at(8) == "b" || at(8) == "c") && w.committed().Count("c") == shards/3
+		})
+		w.asks(w.follower(), admin.Action{Verb: admin.Pin, Shard: 7, Zone: "west"})
+		w.asks(w.follower(), admin.Action{Verb: admin.Pin, Shard: 8, Zone: "east"})
+		w.until("the pins hold", func() bool { return at(7) != "a" && at(8) == "a" })
+		w.asks(w.follower(), admin.Action{Verb: admin.Unpin, Shard: 8})
+		p := w.leader().node.Policy()
+		if len(p.Pins) != 1 || p.Pins[0] != (admin.PinnedShard{Shard: 7, Zone: "west"}) || len(p.Weights)+len(p.Cordoned)+len(p.Drained) != 0 || p.Pause != "" {
+			w.t.Errorf("policy %+v", p)
+		}
+		w.refused(w.leader(), admin.Action{Verb: admin.Cordon, Node: "d"}, admin.ErrUnknownNode, `"d"`)
+		w.refused(w.leader(), admin.Action{Verb: admin.Pin, Shard: 1, Zone: "north"}, admin.ErrRefused, `no node is in zone "north"`)
+	})
+}
+
+// The pause ends by itself, counted by whoever leads.
+func TestPauseEndsByItself(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.asks(w.leader(), admin.Action{Verb: admin.Pause, For: "20s"})
+		began := time.Now()
+		w.within(25*time.Second, "the pause is over", func() bool { return w.leader() != nil && w.leader().node.Policy().Pause == "" })
+		if took := time.Since(began); took < 20*time.Second {
+			w.t.Errorf("over after %v, want 20s", took)
+		}
+	})
+}
+
+// Under the name of a removed node another one may come.
+func TestRemoveForgetsWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		cluster(w, 0, 4)
+		p := w.voter(false)
+		w.asks(w.leader(), admin.Action{Verb: admin.Weigh, Node: p.name, Weight: 3})
+		w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: p.name})
+		p.kill()
+		w.untilSettled(w.others(p)...)
+		w.asks(w.leader(), admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
+		w.until("nothing is asked of it", func() bool {
+			got := w.leader().node.Policy()
+			return len(got.Drained) == 0 && len(got.Weights) == 0
+		})
+		if _, known := w.leader().node.Known().Drop(shardmap.NodeID(p.name)); known {
+			w.t.Error("it is known why the removed node was dropped")
+		}
+	})
+}
