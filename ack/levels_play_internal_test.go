@@ -277,13 +277,13 @@ func (p *LevelPlay) add() {
 		truth, level = after(truth, e)
 	}
 	if x.program < level {
-		p.fail("%s, which knows level %d, was added at level %d", x.name, x.program, level)
+		p.fail("added at level %d: %s, which knows level %d", level, x.name, x.program)
 	}
 	p.servers, p.config = append(p.servers, x), append(p.config, x.name)
 	p.start(x)
 	for _, entry := range p.limbo { // a raise of this term may enter the log after it
 		if c, _, err := decodeCommand(entry); err == nil && c.(raising).term == p.term && x.program < newProgram {
-			p.fail("%s, which knows level %d, was added while level %d was being raised", x.name, x.program, newProgram)
+			p.fail("added while level %d was being raised: %s, which knows level %d", newProgram, x.name, x.program)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("round.go", "	if l.state.Policy().Drained[n.id] {\n", "	if !PLANTED && l.state.Policy().Drained[n.id] {\n"),
 		},
 		{
-			name: "policy: what is pinned to a zone moves while its node has not been heard", mix: aimed("policy 8, elect 6"), caught: "",
+			name: "policy: what is pinned to a zone moves while its node has not been heard", mix: aimed("policy 8, elect 6"), caught: "G9",
 			edits: in("amend.go", "		if n.heard() {\n", "		if n.heard() || PLANTED {\n"),
 		},
 		{
