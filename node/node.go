@@ -124,6 +124,9 @@ func New(o Options) (*Node, error) {
 func (n *Node) proxyOptions() proxy.Options {
 	p := n.o.Proxy
 	p.Node, p.Cluster, p.Room, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
+	if n.o.Hooks != nil && !n.o.Gateway {
+		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }
+	}
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {
 			return false, admin.Brief(err) // a stranger asks

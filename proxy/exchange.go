@@ -21,6 +21,7 @@ type exchange struct {
 	tries  int  // times it was sent and may have run, at other nodes too
 	stale  int  // of these, over a connection used before
 	heads  int  // of these, with the head of an answer
+	unheld int  // times the app said that it does not hold the shard
 
 	// ran is set once a PUT or DELETE may have run, in ranEpoch: it goes again
 	// only to the same one, and never if that is zero, unknown.

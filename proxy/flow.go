@@ -144,7 +144,8 @@ func (c *client) held(v verdict) verdict {
 
 // owner serves a request that another node forwarded, or refuses it. It never
 // forwards it (G8), and it waits no longer than ownerWait: requests wait where
-// their client is.
+// their client is. But what waits for the app to acquire its shard waits here, to go on
+// at once, until that or the next proposal.
 func (c *client) owner() {
 	committed, proposed, ok := c.readForwarded()
 	if !ok {
@@ -174,8 +175,13 @@ func (c *client) owner() {
 		c.reply.refuse(RefusedHeld)
 		return
 	}
+	first := t.proposed
 	for {
 		v := c.ownerAttempt(t)
+		if v.step == stepHold && v.reason == ReasonAcquiring && t.proposed == first {
+			v.seen = t.generation
+			v = c.held(v)
+		}
 		switch v.step {
 		case stepAgain:
 			t = c.s.o.Cluster.Table()
@@ -205,7 +211,7 @@ func (c *client) ownerAttempt(t *Table) verdict {
 	}
 	r := t.Route(c.x.shard)
 	if r.Kind != Local {
-		return verdict{step: stepHold, refusal: refusalFor(r)}
+		return heldBy(r)
 	}
 	if err := c.up.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
 		return c.reply.badBody(err)
@@ -287,19 +293,6 @@ func (c *client) local(t *Table, r *Route) verdict {
 	return c.timed(&trip{l: l, t: t, r: r, epoch: epoch, release: c.lower})
 }
 
-// admit asks the node; a request without a shard needs only a lease.
-func (c *client) admit() (epoch uint64, release func(), err error) {
-	if !c.x.keyless {
-		return c.s.o.Cluster.Admit(c.x.shard)
-	}
-	if c.s.o.Cluster.LeaseLeft() <= 0 {
-		return 0, nil, RefusedNoLease
-	}
-	return 0, nothing, nil
-}
-
-func nothing() {}
-
 // remote has another node run the request.
 func (c *client) remote(t *Table, r *Route) verdict {
 	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
@@ -371,6 +364,8 @@ func (c *client) run(p *trip) verdict {
 	switch {
 	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused):
 		return c.refused(p)
+	case p.r.Kind == Local && res.Status() == 421 && c.unacquired(res):
+		return c.notAcquired(p)
 	case res.Switches():
 		if !c.relay.tunnel(p) {
 			return c.broken(p, nil)

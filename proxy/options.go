@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/queue"
+	"shardway/shardmap"
 )
 
 // Options is what a Server is made from. Durations and sizes take their default
@@ -41,6 +42,11 @@ type Options struct {
 	// however it is spelled. It has single slashes, before segments of letters, digits, -
 	// and _ only. Empty: there is none.
 	HookPath string
+	// NotAcquired is told, by any goroutine, that the app says it does not hold a shard
+	// under an ownership epoch for which the node admitted a request: by 421 with
+	// Shardway-Acquire: 1, having run nothing. A newer table then tells that it does. Nil:
+	// such an answer is one like any other.
+	NotAcquired func(s shardmap.Shard, epoch uint64)
 	// UpstreamConns bounds connections to the app; zero means 1024.
 	UpstreamConns int
 	// ShardConns bounds those of them that requests of one shard have; beyond it

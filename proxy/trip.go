@@ -58,6 +58,19 @@ func (p *trip) unused() {
 	p.release()
 }
 
+// admit asks the node; a request without a shard needs only a lease.
+func (c *client) admit() (epoch uint64, release func(), err error) {
+	if !c.x.keyless {
+		return c.s.o.Cluster.Admit(c.x.shard)
+	}
+	if c.s.o.Cluster.LeaseLeft() <= 0 {
+		return 0, nil, RefusedNoLease
+	}
+	return 0, nothing, nil
+}
+
+func nothing() {}
+
 // notSent ends a trip of which not one byte was sent.
 func (c *client) notSent(p *trip, err error) verdict {
 	if errors.Is(err, errNoLease) {
@@ -133,6 +146,36 @@ func (c *client) goAgain(p *trip, code problem.Code) verdict {
 		return verdict{step: stepAgain}
 	}
 	return verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, code: code, detail: mayHaveRun}
+}
+
+// headerAcquire in an answer 421 says that the app has not acquired the shard, and has
+// run nothing.
+const headerAcquire = "Shardway-Acquire"
+
+// unacquired reports whether the app says that it does not hold the shard.
+func (c *client) unacquired(res *h1.Response) bool {
+	return c.s.o.NotAcquired != nil && !c.x.keyless && string(res.Value(headerAcquire)) == "1"
+}
+
+// notAcquired ends a trip whose shard the app does not hold, and says so to the node. The
+// request has not run, and goes again once it does; an app that says so again and again
+// is answered for.
+func (c *client) notAcquired(p *trip) verdict {
+	p.end()
+	c.x.unheld++
+	switch {
+	case c.down.Load():
+		return done
+	case c.up.rerr != nil:
+		return c.reply.badBody(c.up.rerr)
+	case c.x.unheld >= maxTries:
+		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
+	}
+	c.s.o.NotAcquired(c.x.shard, p.epoch)
+	if !c.up.replayable() {
+		return fail(problem.UpstreamBroken, "the app did not hold the shard (Shardway-Acquire), and part of the body had been sent to it: send the request again, it has not run")
+	}
+	return verdict{step: stepHold, reason: ReasonAcquiring, refusal: RefusedHeld}
 }
 
 // refused ends a trip that the owner refused: no byte of it reached an app.

@@ -1,0 +1,150 @@
+package proxy_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+// forgetful is an app that knows its shard under an epoch only once it was acquired.
+type forgetful struct {
+	holds atomic.Bool
+	ran   atomic.Int32
+	mu    sync.Mutex
+	asked []uint64 // the epochs that the node was told of
+}
+
+func (f *forgetful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !f.holds.Load() {
+		w.Header().Set("Shardway-Acquire", "1")
+		w.WriteHeader(http.StatusMisdirectedRequest)
+		return
+	}
+	f.ran.Add(1)
+	echo(w, r)
+}
+
+func (f *forgetful) epochs() []uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
+// told is Options.NotAcquired.
+func (f *forgetful) told(_ shardmap.Shard, epoch uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, epoch)
+}
+
+// An app that restarted by itself says so when it is asked for a shard that it does not
+// hold: it acquires that, and nobody sees anything of it.
+func TestRequestOfAnAppThatForgotGoesAgain(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			app := &forgetful{}
+			front, owner := start(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) { o.NotAcquired = app.told })
+			c := front.dial()
+			c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 5\r\n\r\nhello")
+			until(t, "the node is told", func() bool { return len(app.epochs()) == 1 })
+			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			until(t, "it waits at the owner and counts as running no more", func() bool {
+				return owner.room.Stats().Waiting == 1 && owner.running.Load() == 0
+			})
+			app.holds.Store(true)
+			owner.swap(1, 1, local(1))
+			if res, body := c.answer("POST"); res.StatusCode != http.StatusOK || body != "POST /x hello" {
+				t.Errorf("%d %q", res.StatusCode, body)
+			}
+			if n, epochs := app.ran.Load(), app.epochs(); n != 1 || len(epochs) != 1 || epochs[0] != 1 {
+				t.Errorf("it ran %d times, and the node was told of %v", n, epochs)
+			}
+			if front != owner {
+				if n := metric(t, owner, "shardway_refused_total", "held"); n != 0 {
+					t.Errorf("refused %v times: it is to go on at once", n)
+				}
+			}
+		})
+	}
+}
+
+// An app that never has what it acquired is no reason to ask for ever.
+func TestAppThatForgetsAllTheTimeIsAnsweredFor(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			app := &forgetful{}
+			var owner atomic.Pointer[node]
+			front, o := start(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) {
+				o.NotAcquired = func(s shardmap.Shard, epoch uint64) {
+					app.told(s, epoch)
+					owner.Load().swap(1, 1, local(1)) // it has acquired it in no time
+				}
+			})
+			owner.Store(o)
+			res, body := front.dial().get("/x")
+			wantStatus(t, res, body, http.StatusBadGateway, "upstream-broken")
+			if n := len(app.epochs()); n != 2 || !strings.Contains(body, "has not run") {
+				t.Errorf("told %d times, and then %s", n, body)
+			}
+		})
+	}
+}
+
+// Without hooks, or without the word, it is an answer like any other.
+func TestOtherMisdirectedAnswersPass(t *testing.T) {
+	for name, change := range map[string]func(*proxy.Options){
+		"no hooks": func(*proxy.Options) {},
+		"no word":  func(o *proxy.Options) { o.NotAcquired = func(shardmap.Shard, uint64) { t.Error("told") } },
+	} {
+		n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, _ *http.Request) {
+			if name == "no hooks" {
+				w.Header().Set("Shardway-Acquire", "1")
+			}
+			w.WriteHeader(http.StatusMisdirectedRequest)
+		}), change)
+		if res, _ := n.dial().get("/"); res.StatusCode != http.StatusMisdirectedRequest || res.Header.Get("Shardway-Error") != "" {
+			t.Errorf("%s: %d", name, res.StatusCode)
+		}
+	}
+}
+
+// What was forwarded waits at an owner that acquires, uncounted, until it serves: no
+// sooner asked again than it can be run. The next proposal sends it back to where its
+// client is, for it may be needed elsewhere.
+func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
+	for _, end := range []string{"serving", "proposal"} {
+		t.Run(end, func(t *testing.T) {
+			ingress, owner := pair(t, webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Minute })
+			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			c := ingress.dial()
+			c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
+			until(t, "it waits at the owner", func() bool { return owner.room.Stats().Waiting == 1 })
+			if n := owner.admitted.Load(); n != 0 {
+				t.Errorf("%d admitted before the app holds the shard", n)
+			}
+			want := 0.0
+			if end == "proposal" {
+				want = 1
+				owner.swap(1, 2, held(proxy.ReasonAcquiring))
+				until(t, "it is refused", func() bool { return metric(t, owner, "shardway_refused_total", "held") == 1 })
+				ingress.swap(1, 2, remote("owner", 1))
+				until(t, "it waits at the owner again", func() bool { return owner.room.Stats().Waiting == 1 })
+				owner.swap(1, 2, local(1))
+			} else {
+				owner.swap(1, 1, local(1))
+			}
+			if res, body := c.answer("POST"); res.StatusCode != http.StatusOK || body != "POST /x hi" {
+				t.Errorf("%d %q", res.StatusCode, body)
+			}
+			if n := metric(t, owner, "shardway_refused_total", "held"); n != want {
+				t.Errorf("refused %v times, want %v", n, want)
+			}
+		})
+	}
+}
