@@ -70,9 +70,9 @@ func (l *leadership) police(ctx context.Context, a admin.Action) error {
 		return err
 	}
 	if a.Verb == admin.Drain {
-		views, _ := l.view(ctx)
-		s := l.n.fsm.state.Load()
 		voters, _ := l.n.servers()
+		views := l.heardOf(ctx, voters)
+		s := l.n.fsm.state.Load()
 		if err := drainable(change.Node, voters, views, s.Policy()); err != nil && !a.Force && !s.Policy().Drained[change.Node] {
 			return err
 		}
@@ -131,6 +131,29 @@ func (n *Node) hasNode(node string) bool {
 
 func (n *Node) hasZone(zone string) bool {
 	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.Node && m.Tags.Zone == zone })
+}
+
+// heardOf returns what this leader knows of the nodes. Just elected, it waits until it
+// has heard from every voter, or could have: as the one to which a leader that is to be
+// drained gave leadership a moment ago, it would take all others for gone.
+func (l *leadership) heardOf(ctx context.Context, voters []string) []ack.MemberView {
+	t := time.NewTicker(handOverLook)
+	defer t.Stop()
+	for {
+		views, leads := l.view(ctx)
+		missing := slices.ContainsFunc(voters, func(server string) bool {
+			v, _ := viewOf(views, nodeOf(server))
+			return v.HeardAgo < 0 && !v.Crashed
+		})
+		if !leads || !missing || l.n.o.Clock.Precise()-l.began > l.n.timing().DeadAfter {
+			return views
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return views
+		}
+	}
 }
 
 // drainable returns why a node must not be drained: who is drained is on its way out,
