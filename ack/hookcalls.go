@@ -43,8 +43,15 @@ func (k *hooks) due(now time.Duration, s shardmap.Shard, h *holding) HookKind {
 		k.wake(h.due)
 		return 0
 	}
+	if kind == HookAcquire {
+		return kind
+	}
+	st := k.standing(s)
+	if !st.stays && now >= k.deadline() {
+		return 0 // after the acknowledgement
+	}
 	// What was admitted for this very ownership may still come to the app.
-	if st := k.standing(s); kind != HookAcquire && st.mine && st.epoch == h.epoch && k.o.App.Busy(s) > 0 {
+	if st.mine && st.epoch == h.epoch && k.o.App.Busy(s) > 0 {
 		k.stale = true // its end leads to a look
 		return 0
 	}
@@ -69,11 +76,10 @@ func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) 
 	switch kind {
 	case HookAcquire:
 		c.Map, c.Timeout = state.Committed().Epoch(), k.o.AcquireTimeout
-	case HookRelease, HookLost:
-		c.Timeout = min(attemptMost, k.o.ReleaseTimeout)
-		if k.releaseBy > now {
-			c.Timeout = min(c.Timeout, k.releaseBy-now)
-		}
+	case HookRelease:
+		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, k.deadline()-k.o.ReleaseTimeout/lostShare-now)
+	case HookLost:
+		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, k.deadline()-now)
 	}
 	for _, s := range shards {
 		h := &k.shards[s]

@@ -1,6 +1,7 @@
 package ack
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -13,6 +14,9 @@ const (
 	// retryFirst and retryMost bound the pause between two attempts, which doubles.
 	retryFirst = 100 * time.Millisecond
 	retryMost  = 2 * time.Second
+	// lostShare is the part of ReleaseTimeout that is kept for telling that what could not
+	// be released is lost.
+	lostShare = 8
 	// lostFor is how long an app that does not take it is told that a shard is lost.
 	lostFor = time.Minute
 	// splitBy is by how much the calls get smaller that name shards of one that was not
@@ -213,10 +217,26 @@ func (h *holding) leave(now time.Duration) {
 // late reports that a shard that moves waits no longer for its release: the node has
 // had its time, or nothing can come of it any more.
 func (k *hooks) late(now time.Duration) bool {
-	if k.saw.parting {
-		return k.partBy > 0 && now >= k.partBy || k.refused || !k.saw.granted
+	if k.refused || now >= k.deadline()-k.o.ReleaseTimeout/lostShare {
+		return true
 	}
-	return k.releaseBy > 0 && now >= k.releaseBy || k.refused || k.saw.state.Dropped(k.self) && !k.saw.granted
+	return !k.saw.granted && (k.saw.parting || k.saw.state.Dropped(k.self))
+}
+
+// deadline is when the app has had its time to be told what the node gives up now: what
+// is under way then is cut, and nothing more begun before that is done.
+func (k *hooks) deadline() time.Duration {
+	by := k.partBy
+	if !k.saw.parting {
+		by = k.releaseBy
+		if k.saw.draining == 0 {
+			by = 0
+		}
+	}
+	if by == 0 {
+		return math.MaxInt64
+	}
+	return by
 }
 
 // hurry cuts a call that nothing good can come of any more. An acquire of a shard that
@@ -232,7 +252,7 @@ func (k *hooks) hurry(now time.Duration, st standing, h *holding) {
 	case HookLost:
 		over = st.stays
 	}
-	if over || !st.stays && k.releaseBy > 0 && now >= k.releaseBy {
+	if over || !st.stays && now >= k.deadline() {
 		k.end(c)
 	}
 }
@@ -270,11 +290,10 @@ func (k *hooks) overdue(now time.Duration) {
 			k.wake(c.endBy)
 		}
 	}
-	if k.releaseBy > now {
-		k.wake(k.releaseBy)
-	}
-	if k.partBy > now {
-		k.wake(k.partBy)
+	for _, at := range [...]time.Duration{k.deadline() - k.o.ReleaseTimeout/lostShare, k.deadline()} {
+		if at > now {
+			k.wake(at)
+		}
 	}
 }
 
@@ -328,9 +347,6 @@ func (k *hooks) settled(now time.Duration, may func(shardmap.Shard) bool) bool {
 func (k *hooks) parted(now time.Duration) bool {
 	if k.partBy == 0 {
 		k.partBy, k.refused, k.stale = now+k.o.ReleaseTimeout, false, true
-	}
-	if len(k.under) > 0 && now >= k.partBy {
-		k.endAll()
 	}
 	for s := range k.shards {
 		if h := &k.shards[s]; h.phase == HookReleasing || h.phase == HookServing || h.forget && now < k.partBy {

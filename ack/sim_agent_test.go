@@ -61,6 +61,7 @@ func (p *proc) stepAt(now time.Duration) {
 	p.leave()
 	acked := p.machine.Acked()
 	p.machine.Look(now, ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, Leaving: p.leaving, Parting: p.closing, Weight: p.h.weight})
+	p.w.sawLook(p)
 	if e := p.machine.Acked(); e != acked {
 		p.w.acked[p.h.i] = max(p.w.acked[p.h.i], e)
 		p.w.sawAcknowledged(p)
@@ -184,6 +185,7 @@ func (p *proc) raise(known uint64) (uint64, bool) {
 		p.w.fail("hooks: %s takes a new boot and has %d calls under way", p.h.id, len(p.calls))
 	}
 	clear(p.got)
+	clear(p.owed)
 	p.disk.boot = max(known, p.disk.boot) + 1
 	p.w.logf("%s takes boot %d", p.h.id, p.disk.boot)
 	return p.disk.boot, true

@@ -53,7 +53,7 @@ func kinds(list string) []weighted {
 		"disk": faultDisk, "hang": faultHang, "power": faultPower, "outage": faultOutage, "split": faultSplit, "twin": faultTwin,
 		"demote": faultDemote, "expel": faultExpel, "reconfigure": faultReconfigure, "trail": faultTrail,
 		"two-gone": faultTwoGone, "retime-elect": faultRetimeElect, "retime-halves": faultRetimeHalves,
-		"app-restart": faultAppRestart, "app-ill": faultAppIll,
+		"app-restart": faultAppRestart, "app-ill": faultAppIll, "app-hangs": faultAppHangs,
 		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-fence": faultRetimeFence,
 		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 	}

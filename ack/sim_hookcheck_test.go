@@ -12,6 +12,8 @@ type hookChecks struct {
 	releaseTimeout, acquireTimeout time.Duration
 	// begun is, by shard, the newest ownership epoch that an app was told to acquire.
 	begun map[shardmap.Shard]shardmap.Epoch
+	// lastSeq is the newest one of calls from each disk.
+	lastSeq map[string]uint64
 	// follows is whom the owner of that epoch follows, by committed maps.
 	follows map[ownership]shardmap.NodeID
 	lastOf  map[shardmap.Shard]shardmap.NodeID
@@ -19,7 +21,7 @@ type hookChecks struct {
 
 func newHookChecks() hookChecks {
 	return hookChecks{
-		begun: map[shardmap.Shard]shardmap.Epoch{}, follows: map[ownership]shardmap.NodeID{}, lastOf: map[shardmap.Shard]shardmap.NodeID{},
+		begun: map[shardmap.Shard]shardmap.Epoch{}, lastSeq: map[string]uint64{}, follows: map[ownership]shardmap.NodeID{}, lastOf: map[shardmap.Shard]shardmap.NodeID{},
 	}
 }
 
@@ -28,9 +30,10 @@ func (w *world) sawCall(p *proc, c *simCall) {
 	if n := len(c.Shards); n == 0 || n > ack.MaxHookShards || c.Timeout <= 0 {
 		w.fail("hooks: a call of %d shards within %v", n, c.Timeout)
 	}
-	if c.Seq <= p.last || c.Seq >= 1<<53 {
-		w.fail("hooks: %s calls %d after %d", p.h.id, c.Seq, p.last)
+	if last := w.lastSeq[c.disk]; c.Seq <= last && !p.h.copies() || c.Seq >= 1<<53 {
+		w.fail("hooks: %s calls %d after %d", p.h.id, c.Seq, last)
 	}
+	w.lastSeq[c.disk] = c.Seq
 	m := p.table.Committed()
 	for i, hs := range c.Shards {
 		if i > 0 && hs.Shard <= c.Shards[i-1].Shard {
@@ -111,6 +114,16 @@ func (w *world) sawBegun(c *simCall) {
 	}
 }
 
+// epochOf returns the epoch under which the call names a shard, zero if it does not.
+func (c *simCall) epochOf(s shardmap.Shard) shardmap.Epoch {
+	for _, hs := range c.Shards {
+		if hs.Shard == s {
+			return hs.Epoch
+		}
+	}
+	return 0
+}
+
 // counts reports that the node has the call under way as far as it knows.
 func (c *simCall) counts() bool { return !c.cut && !c.ended && !c.p.dead && !c.late }
 
@@ -124,6 +137,11 @@ func (w *world) sawAcquireBegun(c *simCall, hs ack.HookShard) {
 		for _, r := range q.reqs {
 			if r.shard == hs.Shard && r.running && !r.cut && !r.forged && !r.late && r.epoch < hs.Epoch {
 				w.fail("hooks: %s acquires shard %d of epoch %d while %s runs a request of epoch %d", c.p.h.id, hs.Shard, hs.Epoch, h.id, r.epoch)
+			}
+		}
+		for _, o := range q.sortedCalls() {
+			if e := o.epochOf(hs.Shard); e != 0 && e < hs.Epoch && o.counts() && !o.forged && o.Kind != ack.HookLost {
+				w.fail("hooks: %s acquires shard %d of epoch %d while the app of %s is told to %s it", c.p.h.id, hs.Shard, hs.Epoch, h.id, o.Kind)
 			}
 		}
 	}
@@ -177,8 +195,52 @@ func (w *world) sawFirstByte(p *proc, r *simReq) bool {
 	return false
 }
 
-// sawAcknowledged judges what a node tells the leader: calls count as running.
+// sawLook judges what a look left undone: an acquire of a shard that moves is cut at
+// once, and a release delays an acknowledgement no longer than it may.
+func (w *world) sawLook(p *proc) {
+	if p.h.app == nil {
+		return
+	}
+	for _, c := range p.sortedCalls() {
+		for _, hs := range c.Shards {
+			if c.Kind == ack.HookAcquire && !c.cut && p.table.Last().Owner(hs.Shard) != p.h.id {
+				w.fail("hooks: %s goes on acquiring shard %d, which moves", p.h.id, hs.Shard)
+			}
+		}
+	}
+	now := p.clock()
+	if e := p.machine.Draining(); e != p.drains || p.stoppedOnce || p.endsSlowly() {
+		p.drains, p.drainsSince = e, now
+	}
+	if most := w.releaseTimeout + 300*time.Millisecond; p.drains != 0 && now-p.drainsSince > most {
+		w.fail("hooks: %s has not acknowledged %d for more than %v", p.h.id, p.drains, most)
+	}
+}
+
+// endsSlowly reports that requests of shards that move still run, or a call that was
+// cut.
+func (p *proc) endsSlowly() bool {
+	for _, r := range p.reqs {
+		if p.table.Last().Owner(r.shard) != p.h.id {
+			return true
+		}
+	}
+	for _, c := range p.calls {
+		if c.cut {
+			return true
+		}
+	}
+	return false
+}
+
+// sawAcknowledged judges what a node tells the leader: calls count as running, and the
+// app knows what is no longer its own.
 func (w *world) sawAcknowledged(p *proc) {
+	for s := range shardmap.Shard(w.shards) {
+		if epoch, owed := p.owed[s]; owed && !p.stoppedOnce && p.table.Last().Owner(s) != p.h.id {
+			w.fail("hooks: %s acknowledges %d, and its app goes on holding shard %d of epoch %d", p.h.id, p.machine.Acked(), s, epoch)
+		}
+	}
 	for _, c := range p.sortedCalls() {
 		for _, hs := range c.Shards {
 			if p.table.Last().Owner(hs.Shard) != p.h.id {
@@ -202,7 +264,9 @@ func (h *host) holdsAll(m *shardmap.Map) bool {
 		return true
 	}
 	for s := range shardmap.Shard(h.w.shards) {
-		if _, serves := h.proc.owns(s); m.Owner(s) == h.id && !serves {
+		_, serves := h.proc.owns(s)
+		_, owed := h.proc.owed[s]
+		if mine := m.Owner(s) == h.id; mine != serves || mine != owed || mine && h.app.held[s] != m.OwnedSince(s) {
 			return false
 		}
 	}

@@ -50,9 +50,14 @@ type simCall struct {
 // appSide is the way of a process to its app.
 type appSide struct {
 	calls map[uint64]*simCall
-	last  uint64 // seq
 	// got is what the app has told this process that it has acquired.
 	got map[shardmap.Shard]gotShard
+	// owed are the shards whose app was told to acquire and has not been told of their
+	// end since: under which epoch.
+	owed map[shardmap.Shard]shardmap.Epoch
+	// drains is the proposal that the node drains for, since when, by its clock.
+	drains      shardmap.Epoch
+	drainsSince time.Duration
 	// lateStep: the process was stopped after the clock of this look was read.
 	lateStep bool
 }
@@ -67,7 +72,7 @@ func (p *proc) hookOptions() *ack.HookOptions {
 	if p.h.app == nil {
 		return nil
 	}
-	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}}
+	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}}
 	return &ack.HookOptions{App: p, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout}
 }
 
@@ -90,13 +95,16 @@ func (p *proc) Call(hc ack.HookCall) {
 	w := p.w
 	c := &simCall{HookCall: hc, p: p, disk: p.disk.server, late: p.lateStep}
 	w.sawCall(p, c)
-	p.calls[hc.Seq], p.last = c, hc.Seq
+	p.calls[hc.Seq] = c
 	w.cover.calls[hc.Kind.String()]++
 	w.logf("%s calls %s, seq %d: %v", p.h.id, hc.Kind, hc.Seq&0xffff, hc.Shards)
-	if hc.Kind != ack.HookAcquire {
-		for _, hs := range hc.Shards {
-			delete(p.got, hs.Shard)
+	for _, hs := range hc.Shards {
+		if hc.Kind == ack.HookAcquire {
+			p.owed[hs.Shard] = hs.Epoch
+			continue
 		}
+		delete(p.got, hs.Shard)
+		delete(p.owed, hs.Shard)
 	}
 	w.after(w.span(0, time.Millisecond), nil, func() { p.h.app.comes(c) })
 	w.after(hc.Timeout, p, func() { p.ends(c, ack.HookResult{Err: errors.New("no answer in time")}) })
@@ -114,7 +122,15 @@ func (p *proc) CutCall(seq uint64) {
 	if p.h.slowCut {
 		d = p.w.span(100*time.Millisecond, time.Second)
 	}
-	p.w.after(d, p, func() { p.ends(c, ack.HookResult{Err: errors.New("cut")}) })
+	slow := p.h.slowCut
+	p.w.after(d, p, func() {
+		if slow { // it may have taken all the time that there was to tell the app
+			for _, hs := range c.Shards {
+				delete(p.owed, hs.Shard)
+			}
+		}
+		p.ends(c, ack.HookResult{Err: errors.New("cut")})
+	})
 }
 
 // ends tells the agent what came of a call, once.
@@ -125,6 +141,11 @@ func (p *proc) ends(c *simCall, r ack.HookResult) {
 	c.ended = true
 	delete(p.calls, c.Seq)
 	r.Seq = c.Seq
+	if r.Refused { // what is gone has nothing to forget
+		for _, hs := range c.Shards {
+			delete(p.owed, hs.Shard)
+		}
+	}
 	if c.Kind == ack.HookAcquire && r.Err == nil {
 		for _, hs := range c.Shards {
 			if _, failed := r.Failed[hs.Shard]; !failed {
@@ -172,12 +193,12 @@ func (a *simApp) does(c *simCall) {
 		return
 	}
 	r := ack.HookResult{Failed: map[shardmap.Shard]string{}}
-	if a.replaced(c.disk) {
+	if a.replaced(c.disk) && w.plant != plantAppKeepsNoSeq {
 		r.Err = errApp
 	}
 	for _, hs := range c.Shards {
 		switch {
-		case r.Err != nil || a.seen[hs.Shard] > c.Seq:
+		case r.Err != nil || a.seen[hs.Shard] > c.Seq && w.plant != plantAppKeepsNoSeq:
 			w.cover.staleCalls++
 			r.Failed[hs.Shard] = "a later call has come"
 		case w.perMille(a.ill.some):
@@ -258,7 +279,7 @@ func faultAppIll(w *world) bool {
 		return false
 	}
 	often := [...]int{0, 100, 300, 900}
-	h.app.ill = appIllness{often[w.pick(4)], often[w.pick(3)], often[w.pick(3)], often[w.pick(3)], often[w.pick(3)]}
+	h.app.ill = appIllness{often[w.pick(4)], often[w.pick(4)], often[w.pick(3)], often[w.pick(3)], often[w.pick(3)]}
 	w.logf("the app of %s is ill: %+v", h.id, h.app.ill)
 	w.undo(w.lasting(), func() { h.app.ill = appIllness{} })
 	return h.app.ill != appIllness{}
@@ -266,7 +287,7 @@ func faultAppIll(w *world) bool {
 
 // giveApps gives most hosts an app that wants to know what it holds.
 func (w *world) giveApps() {
-	w.releaseTimeout = w.span(200*time.Millisecond, 1200*time.Millisecond)
+	w.releaseTimeout = w.span(200*time.Millisecond, 2500*time.Millisecond)
 	w.acquireTimeout = w.span(300*time.Millisecond, 3*time.Second)
 	for _, h := range w.hosts {
 		if !h.gateway && w.n(6) > 0 {
@@ -282,4 +303,19 @@ func (p *proc) sortedCalls() []*simCall {
 		out = append(out, p.calls[seq])
 	}
 	return out
+}
+
+// faultAppHangs lets an app that has forgotten all hang in its calls while its node is
+// cut off, for longer than its shards stay its own.
+func faultAppHangs(w *world) bool {
+	h := w.somebody(func(h *host) bool { return h.app != nil && running(h) })
+	if h == nil {
+		return false
+	}
+	w.logf("scene: the app of %s hangs, and then it is cut off", h.id)
+	h.app.restart(0)
+	h.app.ill = appIllness{hangs: 1000}
+	w.undo(3*w.deadAfter(), func() { h.app.ill = appIllness{} })
+	w.run(w.now+w.span(50*time.Millisecond, 400*time.Millisecond), nil)
+	return w.cutLinks(func(i, j int) bool { return i == h.i || j == h.i })
 }

@@ -33,7 +33,7 @@ func (l *ledger) count(k ack.HookKind) int {
 	return l.told[k]
 }
 
-func (l *ledger) agains() int {
+func (l *ledger) acquiredAgain() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.again
@@ -209,11 +209,11 @@ func TestRestartedNodeAcquiresAgain(t *testing.T) {
 		w.untilSettled("a")
 		w.until("every shard is served", w.allServed)
 		w.all["a"].kill()
-		before := l.agains()
+		before := l.acquiredAgain()
 		w.all["a"].restart()
 		w.untilSettled("a")
 		w.until("every shard is served", w.allServed)
-		if again := l.agains() - before; again != shards {
+		if again := l.acquiredAgain() - before; again != shards {
 			t.Errorf("%d shards acquired again, want %d", again, shards)
 		}
 	})

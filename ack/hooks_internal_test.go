@@ -1,0 +1,284 @@
+package ack
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// appStub notes what an app is told.
+type appStub struct {
+	calls []HookCall
+	cut   []uint64
+	busy  int
+}
+
+func (a *appStub) Call(c HookCall)         { a.calls = append(a.calls, c) }
+func (a *appStub) CutCall(seq uint64)      { a.cut = append(a.cut, seq) }
+func (a *appStub) Busy(shardmap.Shard) int { return a.busy }
+
+// take returns what was called since the last time.
+func (a *appStub) take() []HookCall {
+	c := a.calls
+	a.calls = nil
+	return c
+}
+
+// hookStage is a machine, its app, and the log of a cluster of a, b and c.
+type hookStage struct {
+	t   *testing.T
+	app *appStub
+	k   *hooks
+	now time.Duration
+	see sight
+}
+
+// newHookStage returns the hooks of node a, which owns every one of so many shards.
+func newHookStage(t *testing.T, shards int) *hookStage {
+	t.Helper()
+	s := &hookStage{t: t, app: &appStub{}, now: time.Hour}
+	s.k = newHooks(HookOptions{App: s.app, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, "a", 7)
+	s.see = sight{state: NewState(), leased: true, granted: true}
+	s.entry(EncodeBirth("c1", shards, DefaultTiming()))
+	s.propose(fuzzMembers(1))
+	s.commit()
+	return s
+}
+
+func (s *hookStage) entry(b []byte) {
+	s.t.Helper()
+	next, outcome, err := s.see.state.Apply(s.see.state.Index()+1, 1, b)
+	if err != nil || outcome == OutcomeIgnored {
+		s.t.Fatalf("outcome %d, %v", outcome, err)
+	}
+	s.see.state = next
+}
+
+// propose gives the shards to the members; the node drains for it.
+func (s *hookStage) propose(members []shardmap.Member) {
+	s.t.Helper()
+	c := s.see.state.Committed()
+	b, err := encodeProposal(MinLevel, proposal{term: 1, base: c.Epoch(), want: shardmap.Assign(c, members, shardmap.Policy{})})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.entry(b)
+	s.see.draining = s.see.state.Last().Epoch()
+}
+
+func (s *hookStage) commit() {
+	s.t.Helper()
+	last := s.see.state.Last()
+	s.entry(encodeCommit(MinLevel, commit{epoch: last.Epoch(), digest: last.Digest()}))
+	s.see.draining = 0
+}
+
+// look looks some time later, and returns what was called.
+func (s *hookStage) look(later time.Duration) []HookCall {
+	s.now += later
+	s.k.look(s.now, s.see, func() {})
+	if s.see.draining != 0 {
+		s.k.settled(s.now, s.mayRun)
+		s.k.look(s.now, s.see, func() {})
+	}
+	return s.app.take()
+}
+
+func (s *hookStage) mayRun(sh shardmap.Shard) bool { return s.see.state.Last().Owner(sh) == "a" }
+
+func (s *hookStage) result(r HookResult) {
+	s.k.results, s.k.stale = append(s.k.results, r), true
+}
+
+// acquire has the app acquire everything.
+func (s *hookStage) acquire() {
+	s.t.Helper()
+	for _, c := range s.look(0) {
+		s.result(HookResult{Seq: c.Seq})
+	}
+	s.look(0)
+	for sh := range s.k.shards {
+		if s.k.shards[sh].phase != HookServing {
+			s.t.Fatalf("shard %d is %s", sh, s.k.shards[sh].phase)
+		}
+	}
+}
+
+var errHook = errors.New("no answer")
+
+// A call names 256 shards at most, and if one of them hangs it must not hold up the
+// others for long: the next calls are smaller.
+func TestCallsThatAreNotAnsweredGetSmaller(t *testing.T) {
+	s := newHookStage(t, 1024)
+	for _, want := range []struct{ calls, most int }{{4, 256}, {64, 16}, {1024, 1}} {
+		calls := s.look(time.Hour)
+		named, most := 0, 0
+		for _, c := range calls {
+			named += len(c.Shards)
+			most = max(most, len(c.Shards))
+			s.result(HookResult{Seq: c.Seq, Err: errHook})
+		}
+		if len(calls) != want.calls || most != want.most || named != 1024 {
+			t.Errorf("%d calls of at most %d shards name %d, want %d calls of %d", len(calls), most, named, want.calls, want.most)
+		}
+		s.look(0)
+	}
+}
+
+// What fails is tried again for as long as the shard is here, ever less often.
+func TestAcquireIsRepeatedWithPauses(t *testing.T) {
+	s := newHookStage(t, 3)
+	var pauses []time.Duration
+	for range 7 {
+		calls := s.look(0)
+		if len(calls) != 1 {
+			t.Fatalf("%d calls", len(calls))
+		}
+		failed := map[shardmap.Shard]string{}
+		for _, hs := range calls[0].Shards {
+			failed[hs.Shard] = "no"
+		}
+		s.result(HookResult{Seq: calls[0].Seq, Failed: failed})
+		if got := s.look(0); len(got) > 0 {
+			t.Fatalf("called again at once: %v", got)
+		}
+		pauses = append(pauses, s.k.next-s.now)
+		s.now = s.k.next
+	}
+	want := []int64{100, 200, 400, 800, 1600, 2000, 2000}
+	for i, p := range pauses {
+		if p.Milliseconds() != want[i] {
+			t.Errorf("pause %d is %v, want %d ms", i, p, want[i])
+		}
+	}
+	if held := s.k.shards[0]; held.err != "no" {
+		t.Errorf("the last error is %q", held.err)
+	}
+}
+
+// An app that is gone has nothing to release: a refused connection ends the release at
+// once, and nothing waits for it any more.
+func TestRefusedConnectionEndsARelease(t *testing.T) {
+	s := newHookStage(t, 4)
+	s.acquire()
+	s.propose(fuzzMembers(2))
+	calls := s.look(0)
+	if len(calls) != 1 || calls[0].Kind != HookRelease || calls[0].Shards[0].To != "b" || calls[0].Timeout != 2*time.Second {
+		t.Fatalf("%+v", calls)
+	}
+	if s.k.settled(s.now, s.mayRun) {
+		t.Error("settled while the release is under way")
+	}
+	s.result(HookResult{Seq: calls[0].Seq, Err: errHook, Refused: true})
+	if calls := s.look(0); len(calls) > 0 || !s.k.settled(s.now, s.mayRun) {
+		t.Errorf("called again: %+v", calls)
+	}
+}
+
+// An app that does not answer is asked again within release-timeout, then told that the
+// shard is lost, and then nothing waits for it any more.
+func TestReleaseEndsInTime(t *testing.T) {
+	s := newHookStage(t, 4)
+	s.acquire()
+	s.propose(fuzzMembers(2))
+	began := s.now
+	var kinds []HookKind
+	calls := s.look(0)
+	for ; s.now-began < 4*time.Second; calls = s.look(10 * time.Millisecond) {
+		for _, c := range calls {
+			kinds = append(kinds, c.Kind)
+		}
+		if s.k.settled(s.now, s.mayRun) {
+			t.Fatalf("settled after %v", s.now-began)
+		}
+		for _, seq := range s.app.cut { // it hangs
+			s.result(HookResult{Seq: seq, Err: errHook})
+		}
+		s.app.cut = nil
+	}
+	for _, seq := range s.app.cut {
+		s.result(HookResult{Seq: seq, Err: errHook})
+	}
+	s.look(0)
+	if !s.k.settled(s.now, s.mayRun) {
+		t.Error("not settled after release-timeout")
+	}
+	if n := len(kinds); n < 3 || kinds[0] != HookRelease || kinds[1] != HookRelease || kinds[n-1] != HookLost {
+		t.Errorf("it was told %v", kinds)
+	}
+}
+
+// A shard that comes back before its release left the node is served at once; one that
+// was released, or may have been, is acquired first, under the same epoch (rule 6).
+func TestReleaseThatTheLogTakesBack(t *testing.T) {
+	s := newHookStage(t, 4)
+	s.acquire()
+	s.app.busy = 1
+	s.propose(fuzzMembers(2))
+	if calls := s.look(0); len(calls) > 0 {
+		t.Fatalf("called while requests run: %+v", calls)
+	}
+	s.propose(fuzzMembers(1))
+	if calls := s.look(0); len(calls) > 0 || s.k.shards[0].phase != HookServing || s.k.shards[3].phase != HookServing {
+		t.Fatalf("%+v, %s and %s", calls, s.k.shards[0].phase, s.k.shards[3].phase)
+	}
+	s.app.busy = 0
+	s.propose(fuzzMembers(2))
+	calls := s.look(0)
+	if len(calls) != 1 || calls[0].Kind != HookRelease {
+		t.Fatalf("%+v", calls)
+	}
+	s.result(HookResult{Seq: calls[0].Seq, Failed: map[shardmap.Shard]string{calls[0].Shards[1].Shard: "no"}})
+	s.propose(fuzzMembers(1))
+	again := s.look(0)
+	if len(again) != 1 || again[0].Kind != HookAcquire || len(again[0].Shards) != 2 || again[0].Shards[0].Epoch != calls[0].Shards[0].Epoch || !again[0].Shards[1].Again {
+		t.Fatalf("%+v", again)
+	}
+}
+
+// Success is judged by what is known when it comes: without a lease, the shard is
+// acquired again once there is one.
+func TestSuccessWithoutALeaseIsNone(t *testing.T) {
+	s := newHookStage(t, 2)
+	calls := s.look(0)
+	s.see.leased, s.see.granted = false, false
+	s.result(HookResult{Seq: calls[0].Seq})
+	if calls := s.look(time.Second); len(calls) > 0 || s.k.shards[0].phase != HookAcquiring {
+		t.Fatalf("%+v, %s", calls, s.k.shards[0].phase)
+	}
+	s.see.leased, s.see.granted = true, true
+	if calls := s.look(time.Second); len(calls) != 1 || !calls[0].Shards[0].Again {
+		t.Fatalf("%+v", calls)
+	}
+}
+
+// A new boot waits for what is under way. Another process may have run the same shards
+// under the same epochs, so the app acquires all of them again.
+func TestNewBootAcquiresAgain(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.acquire()
+	s.k.asked, s.k.stale = append(s.k.asked, ownership{1, s.k.shards[1].epoch}), true
+	calls := s.look(0)
+	if len(calls) != 1 || len(calls[0].Shards) != 1 || !calls[0].Shards[0].Again {
+		t.Fatalf("%+v", calls)
+	}
+	if s.k.ended() || len(s.app.cut) != 1 {
+		t.Error("ended while a call is under way")
+	}
+	s.result(HookResult{Seq: calls[0].Seq, Err: errHook})
+	if !s.k.ended() {
+		t.Error("not ended")
+	}
+	s.k.reboot(9)
+	again := s.look(0)
+	if len(again) != 1 || len(again[0].Shards) != 2 || !again[0].Shards[0].Again || again[0].Seq <= calls[0].Seq {
+		t.Fatalf("%+v", again)
+	}
+	for _, e := range s.k.acquired {
+		if e != 0 {
+			t.Error("a shard serves that was not acquired again")
+		}
+	}
+}
