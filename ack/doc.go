@@ -51,6 +51,10 @@
 //		case <-ended: // a request ended that Running had counted
 //		case <-speak: // the app's health changed
 //			agent.BeatNow()
+//		case r := <-results: // of a call to the app
+//			agent.Called(r)
+//		case o := <-asked: // the app says it does not hold a shard
+//			agent.NotAcquired(o.shard, o.epoch)
 //		case ans := <-answers:
 //			heed(agent.Answered(clock(), ans))
 //		}
@@ -58,7 +62,7 @@
 //		agent.Look(now, ack.Seen{State: newest(), …})
 //	}
 //
-// Everything but the answers is a hint: Look looks at all that it was given, so a
+// Everything but answers, results and what the app asks for is a hint: Look looks at all that it was given, so a
 // hint may come late, twice or for nothing. A lost one costs a tick. Look speaks to
 // the leader by AgentOptions.Send and to the requests by the Gate; it waits for
 // neither.
@@ -66,6 +70,10 @@
 // An answer is obeyed by the Look that follows it. What Answered returns is for the
 // process: after RolledBack and Usurped it must stop, after RolledBack its disk must
 // not be used any more; the other verdicts are for logs and status.
+//
+// With AgentOptions.Hooks the app is told which shards it holds. Look begins the calls,
+// by App.Call, and waits for none; what came of each is told by Called. Only what the
+// app has acquired is routed here. Without Hooks nothing of that happens.
 //
 // A node that leaves says Leaving until it owns nothing any more, or until MapStays
 // tells that nobody takes its shards, and then Parting.
@@ -172,6 +180,9 @@
 // the other way round a request slips in between, and the node acknowledges while it
 // runs. A request counts until nothing of it runs any more, and admission ends with the
 // lease by the clock, not with the Look that notices. Forwarding needs no lease.
+//
+// The App. Each Call has one result, told when nothing of the call runs any more, cut or
+// not; Busy counts as the Gate does.
 //
 // The messages. They may be lost, late, repeated or out of order. They must not be
 // forged: the machines believe what a heartbeat says of its sender and what an answer
