@@ -62,27 +62,33 @@ func TestApplyChangesTheBoundsOfHeads(t *testing.T) {
 func TestSettingsChangeWhileRequestsRun(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
 	var all sync.WaitGroup
-	stop := make(chan struct{})
-	for _, n := range []*node{ingress, owner} {
+	// Both change a few times beside each request; without a pause they would take the
+	// machine from the requests.
+	turns := [2]chan int{make(chan int, 1), make(chan int, 1)}
+	for side, n := range []*node{ingress, owner} {
 		all.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-					n.Apply(proxy.Settings{MaxHead: 1<<10 + i%7<<10, Expose: i%2 == 0})
+			for turn := range turns[side] {
+				for i := range 3 {
+					n.Apply(proxy.Settings{MaxHead: 1<<10 + (turn+i)%7<<10, Expose: i%2 == 0})
 				}
 			}
 		})
 	}
+	defer all.Wait()
+	defer func() {
+		for _, c := range turns {
+			close(c)
+		}
+	}()
 	c := ingress.dial()
-	for range 300 {
+	for i := range 300 {
+		for _, c := range turns {
+			c <- i
+		}
 		if res, body := c.get("/"); res.StatusCode != 200 {
 			t.Fatalf("%s %s", res.Status, body)
 		}
 	}
-	close(stop)
-	all.Wait()
 }
 
 // journal is an access log in memory.
