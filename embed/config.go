@@ -18,6 +18,12 @@ type Config struct {
 	Handler fasthttp.RequestHandler
 	// StreamBodies gives it long bodies of requests as streams.
 	StreamBodies bool
+	// Acquire loads shards before their first requests here, Release writes them before
+	// they move, and Lost forgets them without writing anything: another node may own
+	// them already. One that is nil has nothing to do; with all three nil a shard is
+	// served as soon as it is this node's. They are called from several goroutines, of
+	// which no two name the same shard.
+	Acquire, Release, Lost HookFunc
 	// Exit ends the process because a handler did not return though another node may
 	// run its shard from now on. Nil: a line in the log, and os.Exit(1). One that returns
 	// leaves it to the epoch alone to keep the two apart.

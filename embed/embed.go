@@ -45,7 +45,7 @@ func New(c Config) (*Node, error) {
 	}
 	// What New looks up it does at once: a context would have nothing to end.
 	n.p, err = process.NewWith(context.Background(), &settings, version.Version, n.log, &process.App{
-		Handler: c.Handler, Streams: c.StreamBodies,
+		Handler: c.Handler, Streams: c.StreamBodies, Hook: c.hook(),
 		Overdue: func(why error) {
 			n.log.Error().Err(why).Msg("process ends: a handler does not return")
 			exit(why)

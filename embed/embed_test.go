@@ -324,7 +324,7 @@ func TestMistakesOfTheConfig(t *testing.T) {
 
 // Config has every setting, and every setting of it is one.
 func TestConfigHasEverySetting(t *testing.T) {
-	own := map[string]bool{"Handler": true, "StreamBodies": true, "Exit": true, "Log": true, "Args": true, "Environ": true, "File": true, "Routes": true}
+	own := map[string]bool{"Handler": true, "Acquire": true, "Release": true, "Lost": true, "StreamBodies": true, "Exit": true, "Log": true, "Args": true, "Environ": true, "File": true, "Routes": true}
 	for _, s := range config.Settings() {
 		switch s.Name {
 		case "upstream", "health", "hooks", "config": // those of an app elsewhere, and File

@@ -20,7 +20,7 @@ func elsewhere(name string) bool {
 
 // settings reads and judges everything that c says.
 func (c Config) settings() (config.Config, error) {
-	p := config.Program{Embedded: true, Args: c.Args, Environ: c.Environ, Read: os.ReadFile}
+	p := config.Program{Embedded: true, Hooked: c.hooked(), Args: c.Args, Environ: c.Environ, Read: os.ReadFile}
 	if c.File != "" {
 		p.Given = append(p.Given, config.Given{Name: "config", Texts: []string{c.File}, From: "Config.File"})
 	}

@@ -92,7 +92,7 @@ func (a *agent) look() {
 		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Weight: a.weight,
 	})
 	a.acked.Store(uint64(a.machine.Acked()))
-	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseLeft(now) > 0, a.router.running)
+	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseLeft(now) > 0, a.router.running, a.hooking.count())
 }
 
 // Lease lets the request path see the lease.

@@ -72,6 +72,14 @@ func (h *hooking) CutCall(seq uint64) {
 // look.
 func (h *hooking) Busy(s shardmap.Shard) int { return h.running.awaitShard(s) }
 
+// count returns how many calls are under way.
+func (h *hooking) count() int {
+	if h == nil {
+		return 0
+	}
+	return len(h.under)
+}
+
 // ended notes that nothing of a call runs any more.
 func (h *hooking) ended(seq uint64) { delete(h.under, seq) }
 

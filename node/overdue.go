@@ -13,7 +13,7 @@ import (
 // that differ by a tenth.
 const overdueShare = 20
 
-// overdue watches over handlers in this process that do not return (docs/protocol.md,
+// overdue watches over handlers and hooks in this process that do not return (docs/protocol.md,
 // An app in the node's process). It is the agent's, and idle for any other app, whose
 // requests end with their connections.
 type overdue struct {
@@ -28,17 +28,17 @@ func (o *overdue) cutAt(now time.Duration) {
 	}
 }
 
-// look tells when something has gone on for too long. A lease that came back gives
+// look tells when something has gone on for too long: requests, or so many hooks. A lease that came back gives
 // time again: the node holds none while anything runs that may run elsewhere.
-func (o *overdue) look(now, deadAfter time.Duration, leased bool, running *inflight) {
+func (o *overdue) look(now, deadAfter time.Duration, leased bool, running *inflight, hooks int) {
 	switch {
 	case o.cut == 0:
 	case leased:
 		o.cut = 0
 	case now-o.cut >= deadAfter/overdueShare:
 		o.cut = 0
-		if n := running.running(func(shardmap.Shard) bool { return false }); n > 0 {
-			o.tell(fmt.Errorf("node: %d requests still run in the app %v after they were cut (ctx.Done): the lease is lost, and their shards may be served elsewhere", n, deadAfter/overdueShare))
+		if n := running.running(func(shardmap.Shard) bool { return false }); n+hooks > 0 {
+			o.tell(fmt.Errorf("node: %d requests and %d hooks still run in the app %v after they were cut (ctx.Done): the lease is lost, and their shards may be served elsewhere", n, hooks, deadAfter/overdueShare))
 		}
 	}
 }

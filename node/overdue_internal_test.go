@@ -22,11 +22,14 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 		name             string
 		inside, returns  bool
 		renewed, overdue bool
+		hook             bool // not a handler: its shard is being released, or acquired
 	}{
-		{"goes on", true, false, false, true},
-		{"returns when it is told to", true, true, false, false},
-		{"goes on under a new lease", true, false, true, false},
-		{"another process", false, false, false, false},
+		{"goes on", true, false, false, true, false},
+		{"returns when it is told to", true, true, false, false, false},
+		{"goes on under a new lease", true, false, true, false, false},
+		{"another process", false, false, false, false, false},
+		{"a hook goes on", true, false, false, true, true},
+		{"a hook returns when it is told to", true, true, false, false, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			clock := new(clock.Manual)
@@ -52,7 +55,14 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			}
 			began := clock.Precise()
 			grant()
-			release := a.router.running.raise(0)
+			var release func()
+			if tc.hook {
+				a.hooking = newHooking(nil, a.router.running)
+				a.hooking.under[1] = func() {}
+				release = func() { a.hooking.ended(1) }
+			} else {
+				release = a.router.running.raise(0)
+			}
 			for clock.Precise() < began+timing.DeadAfter {
 				clock.Advance(tickEvery)
 				a.look()

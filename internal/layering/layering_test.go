@@ -50,7 +50,7 @@ func allowed() map[string][]string {
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
 		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/secret"},
 		// For programs that are the app themselves.
-		"embed": {"config", "node/process", "proxy", "shardmap", "internal/loglines", "internal/version"},
+		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/loglines", "internal/version"},
 		// The ends.
 		"internal/address":  {"internal/mistake"},
 		"internal/bounds":   {},

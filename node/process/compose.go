@@ -19,6 +19,7 @@ import (
 	"shardway/node"
 	"shardway/node/disk"
 	"shardway/node/gossip"
+	"shardway/node/hooks"
 	"shardway/proxy"
 	"shardway/queue"
 )
@@ -34,6 +35,8 @@ type App struct {
 	Handler fasthttp.RequestHandler
 	Streams bool            // see proxy.Options.HandlerStreams
 	Overdue func(why error) // see node.Options
+	// Hook makes a call to its hooks; nil: it has none.
+	Hook func(ctx context.Context, call ack.HookCall) ack.HookResult
 }
 
 // NewWith is New for a node with an app in this process, which the settings say too;
@@ -76,10 +79,13 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 	p.journal.use(first.access, first.file) //nolint:contextcheck // it ends with the process, not with the start
 	p.lameDuck.Store(int64(c.LameDuck))
 	o.Version = version
+	o.Hooks = appHooks(c, o.Proxy.DialUpstream, o.Dir.Disk())
 	if app != nil {
 		o.Proxy.Handler, o.Proxy.HandlerStreams, o.Overdue = app.Handler, app.Streams, app.Overdue
+		if app.Hook != nil {
+			o.Hooks = &hooks.Func{Call: app.Hook, Log: log}
+		}
 	}
-	o.Hooks = appHooks(c, o.Proxy.DialUpstream, o.Dir.Disk())
 	o.App, o.Peer = p.front, p.listen.peer
 	o.Proxy.Settings = first.set
 	o.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }
