@@ -170,7 +170,8 @@ func shortened(b []byte) []byte {
 		if n == 0 {
 			return b
 		}
-		c, from := b[n-1], n
+		c := b[n-1]
+		var from int
 		switch {
 		case c == '\t' || c == '\n' || c == '\r':
 			b = b[:n-1]
@@ -215,7 +216,7 @@ func digit(c byte) byte {
 func alikeOf(r rune) (byte, bool) {
 	switch {
 	case r < utf8.RuneSelf:
-		return byte(r), r >= 0 //nolint:gosec // it fits
+		return byte(r), r >= 0
 	case r >= 0xff01 && r <= 0xff5e: // full width
 		return byte(r - 0xfee0), true
 	case r == 'ſ':
