@@ -79,7 +79,13 @@ type Config struct {
 	ShardConns    int // zero: half of UpstreamConns
 	Streams       int
 	Health        string // path of the app's health check; empty: connect only
-	Hooks         string // URL of the app's hooks, or their path at Upstream, which a gateway may know too; empty: there are none
+
+	HealthInterval time.Duration
+	HealthTimeout  time.Duration
+	HealthFall     int // failed checks in a row that make the app unhealthy
+	HealthRise     int // good ones that make it healthy
+
+	Hooks string // URL of the app's hooks, or their path at Upstream, which a gateway may know too; empty: there are none
 
 	Listen          string
 	Admin           string

@@ -66,6 +66,12 @@ func (c *Config) LeaseRunOut() time.Duration { return shared.RunOut(c.Lease) }
 // whose clock runs 10 % slow still ends them before dead-after.
 func (c *Config) CutAfter() time.Duration { return shared.CutAfter(c.Lease, c.DeadAfter) }
 
+// Unwell is how long an app may fail, at most, until it counts as unhealthy: checks begin
+// an interval apart, a tenth more or less, or as soon as the one before has ended.
+func (c *Config) Unwell() time.Duration {
+	return c.HealthInterval*11/10 + time.Duration(c.HealthFall-1)*max(c.HealthInterval*11/10, c.HealthTimeout) + c.HealthTimeout
+}
+
 // AckDeadline is how long the leader waits for a node's acknowledgement.
 func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + c.releases() + ackSlack }
 
@@ -168,6 +174,7 @@ func (c *Config) Figures() []Figure {
 		{"silent node's shards after", short(c.DeadAfter), "without evidence (dead-after)"},
 		{"running requests cut after", short(c.CutAfter()), "counted from the end of the lease (0.85 × dead-after − lease)"},
 		{"acknowledgement due after", short(c.AckDeadline()), c.handsOver() + " + 1s; a node that misses it is dropped"},
+		{"app unhealthy after", short(c.Unwell()), "health-fall failed checks, each of which takes health-timeout at most; sooner where requests are refused a connection"},
 		{"these timings count for", "a new cluster", "lease, dead-after, fence and pause are the founder's; a cluster that is there keeps its own (`shardway timing`)"},
 	}
 }

@@ -73,6 +73,8 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "upstream without scheme", args: "--upstream 127.0.0.1:9000", want: `upstream = "127.0.0.1:9000" (flag): not a URL; write http://host:port, like http://127.0.0.1:9000, or unix:/path`},
 		{name: "upstream with path", args: "--upstream http://a/b", want: `upstream = "http://a/b" (flag): only a host and a port have a place here; …`},
 		{name: "upstream is this node", args: "--upstream http://localhost:8080", want: `upstream = "http://localhost:8080" (flag): this node itself listens there (listen :8080); name the address of the app`},
+		{name: "no failed check", args: "--health-fall 0", want: `health-fall = "0" (flag): …`},
+		{name: "checks without pause", args: "--health-interval 1ms", want: `health-interval = "1ms" (flag): …`},
 		{name: "health", args: "--health healthz", want: `health = "healthz" (flag): not a path; write it like /healthz`},
 		{name: "hooks", args: "--upstream http://a --hooks hooks", want: `hooks = "hooks" (flag): neither a URL nor a path; write an address of its own, like http://127.0.0.1:9001 or unix:/path, or a path of the app, like /hooks`},
 		{name: "hooks below the root", args: "--upstream http://a --hooks /", want: `hooks = "/" (flag): the path has an empty segment; write it like /hooks, of letters, digits, -, _ and single slashes between them`},

@@ -15,7 +15,7 @@ import (
 // elsewhere are the settings of an app that is another process, and those that Config
 // says in a way of its own.
 func elsewhere(name string) bool {
-	return name == "upstream" || name == "health" || name == "hooks" || name == "config"
+	return name == "upstream" || strings.HasPrefix(name, "health") || name == "hooks" || name == "config"
 }
 
 // settings reads and judges everything that c says.

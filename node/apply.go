@@ -11,6 +11,13 @@ import (
 // now on go by them.
 func (n *Node) Apply(set proxy.Settings) { n.proxy.Apply(set) }
 
+// ApplyHealth replaces how the app is checked, from the next check on.
+func (n *Node) ApplyHealth(set Health) {
+	if n.health != nil {
+		n.health.set.Store(&set)
+	}
+}
+
 // lameDuck goes on taking connections until the time as a lame duck, which began
 // when the node stopped being ready, is over: who spreads load has noticed then.
 func (n *Node) lameDuck(ctx context.Context, began time.Time) {

@@ -2,71 +2,132 @@ package node
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
 )
 
-const (
-	healthEvery   = 500 * time.Millisecond
-	healthTimeout = 2 * time.Second
-	// healthFall is the number of failed checks in a row that make an app
-	// unhealthy; one good check makes it healthy.
-	healthFall = 3
-)
+// Health says how often the app is checked, and what counts.
+type Health struct {
+	// Interval is the time between two checks, a tenth more or less so that not all
+	// nodes ask what is behind their apps in step. Timeout bounds one check.
+	Interval, Timeout time.Duration
+	// Fall is the number of failed checks in a row that make an app unhealthy, Rise
+	// that of good ones that make it healthy again.
+	Fall, Rise int
+}
+
+// DefaultHealth returns the defaults of the settings.
+func DefaultHealth() Health {
+	return Health{Interval: 500 * time.Millisecond, Timeout: 2 * time.Second, Fall: 3, Rise: 1}
+}
+
+// askedEvery is the shortest time between two checks that a refused connection asks
+// for.
+const askedEvery = 100 * time.Millisecond
 
 // health watches the app behind this node. Until the first good check the app
 // counts as unhealthy: a node whose app is not up is given no shards.
 type health struct {
 	check func(ctx context.Context) error
 	log   zerolog.Logger
+	set   atomic.Pointer[Health]
 	good  atomic.Bool
 	known atomic.Bool
-	turn  func() // told after good has changed
+	turn  func()        // told after good has changed
+	asked chan struct{} // cap 1: somebody was refused
+
+	rose, failed int // good and failed checks in a row; run's
+}
+
+func newHealth(check func(context.Context) error, set Health, log zerolog.Logger, turn func()) *health {
+	h := &health{check: check, log: log, turn: turn, asked: make(chan struct{}, 1)}
+	h.set.Store(&set)
+	return h
 }
 
 func (h *health) run(ctx context.Context) {
-	t := time.NewTicker(healthEvery)
-	defer t.Stop()
-	failed := 0
 	for {
-		err := h.once(ctx)
+		began, set := time.Now(), *h.set.Load()
+		err := h.once(ctx, set.Timeout)
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			failed++
-		} else {
-			failed = 0
-		}
-		h.judge(failed, err)
-		select {
-		case <-ctx.Done():
+		h.judge(set, err)
+		if !h.rest(ctx, began, set.Interval) {
 			return
-		case <-t.C:
 		}
 	}
 }
 
-func (h *health) once(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+func (h *health) once(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return h.check(ctx)
 }
 
-func (h *health) judge(failed int, err error) {
+// rest waits until the next check is due, counted from the begin of the one before;
+// false if ctx ends.
+func (h *health) rest(ctx context.Context, began time.Time, every time.Duration) bool {
+	due := began.Add(every - every/10 + rand.N(every/5+1)) //nolint:gosec // only to be out of step
+	t := time.NewTimer(time.Until(due))
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-t.C:
+			return true
+		case <-h.asked:
+			if soon := began.Add(askedEvery); soon.Before(due) {
+				due = soon
+				t.Reset(time.Until(due))
+			}
+		}
+	}
+}
+
+// ask has the app checked soon, because it refused a connection.
+func (h *health) ask() {
+	select {
+	case h.asked <- struct{}{}:
+	default:
+	}
+}
+
+// seen is dial, and asks for a check when the app refuses a connection.
+func (h *health) seen(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		c, err := dial(ctx)
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) { // the latter of a Unix socket
+			h.ask()
+		}
+		return c, err
+	}
+}
+
+func (h *health) judge(set Health, err error) {
+	if err != nil {
+		h.rose, h.failed = 0, h.failed+1
+	} else {
+		h.rose, h.failed = h.rose+1, 0
+	}
 	first := !h.known.Swap(true)
 	switch {
-	case failed == 0 && !h.good.Load():
+	case h.rose >= set.Rise && !h.good.Load():
 		h.good.Store(true)
 		h.log.Info().Msg("app healthy")
 		h.turn()
-	case failed >= healthFall && h.good.Load():
+	case h.failed >= set.Fall && h.good.Load():
 		h.good.Store(false)
 		h.log.Warn().Err(err).Msg("app unhealthy: its shards move to other nodes")
 		h.turn()
-	case first && failed > 0:
+	case first && err != nil:
 		h.log.Warn().Err(err).Msg("app not reached yet: this node gets no shards until it answers")
 	}
 }

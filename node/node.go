@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,12 +108,12 @@ func New(o Options) (*Node, error) {
 	n.fsm = newFSM(n.fail)
 	n.router = newRouter(n.self, o.Shards, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
+	if o.CheckApp != nil {
+		n.health = newHealth(o.CheckApp, cmp.Or(o.Health, DefaultHealth()), o.Log, func() { hint(n.agent.wake) })
+	}
 	n.proxy = proxy.New(n.proxyOptions())
 	n.suspects = newSuspects(n.port, o.Clock, n.refused)
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
-	if o.CheckApp != nil {
-		n.health = &health{check: o.CheckApp, log: o.Log, turn: func() { hint(n.agent.wake) }}
-	}
 	if err := n.open(); err != nil {
 		return nil, err
 	}
@@ -123,6 +124,9 @@ func New(o Options) (*Node, error) {
 
 func (n *Node) proxyOptions() proxy.Options {
 	p := n.o.Proxy
+	if n.health != nil && p.DialUpstream != nil {
+		p.DialUpstream = n.health.seen(p.DialUpstream)
+	}
 	p.Node, p.Cluster, p.Room, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
 	if n.o.Hooks != nil && !n.o.Gateway {
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }

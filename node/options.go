@@ -96,6 +96,8 @@ type Options struct {
 	ReleaseTimeout, AcquireTimeout time.Duration
 	// CheckApp checks the app once; nil with a Gateway, and for an app in this process.
 	CheckApp func(ctx context.Context) error
+	// Health says how often, and what counts; zero: DefaultHealth.
+	Health Health
 
 	// Clock is the one clock of the protocol.
 	Clock clock.Clock

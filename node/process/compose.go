@@ -163,9 +163,14 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		ReleaseTimeout: c.ReleaseTimeout, AcquireTimeout: c.AcquireTimeout,
 	}
 	if c.Upstream != "" {
-		o.CheckApp = appChecker(front.DialUpstream, c.UpstreamAddress(), c.Health)
+		o.CheckApp, o.Health = appChecker(front.DialUpstream, c.UpstreamAddress(), c.Health), health(c)
 	}
 	return o, nil
+}
+
+// health is how the app is checked.
+func health(c *config.Config) node.Health {
+	return node.Health{Interval: c.HealthInterval, Timeout: c.HealthTimeout, Fall: c.HealthFall, Rise: c.HealthRise}
 }
 
 // timing is that of a cluster which this node founds. The settings are checked, so

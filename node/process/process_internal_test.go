@@ -11,6 +11,7 @@ import (
 
 	"shardway/ack"
 	"shardway/config"
+	"shardway/node"
 	"shardway/queue"
 )
 
@@ -30,6 +31,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 		"--dead-server-after=1h", "--level-after=2h", "--shutdown-timeout=40s", "--heartbeat=50ms", "--lease=400ms", "--dead-after=3s", "--drain-timeout=6s", "--restart-grace=1s",
 		"--hooks=/hooks", "--release-timeout=3s", "--acquire-timeout=5m",
 		"--stream-grace=2s", "--fence=strict", "--pause=cluster", "--queue-requests=5", "--queue-bytes=1MiB", "--queue-wait=20s", "--body-buffer=2KiB",
+		"--health-interval=300ms", "--health-timeout=3s", "--health-fall=4", "--health-rise=2",
 		"--expose", "--forwarded", "--max-head=4KiB", "--max-head-total=1MiB", "--max-body-total=2MiB", "--max-headers=30", "--max-uri=1KiB", "--max-body=1GiB", "--max-conns=9", "--head-timeout=1s",
 		"--idle-timeout=2s", "--connect-timeout=3s", "--first-byte-timeout=off", "--upstream-idle-timeout=4s", "--trusted-proxies=10.0.0.0/8", "--probe-path=/p", "--gossip=127.0.0.1:17946", "--gossip-advertise=127.0.0.2",
 	)
@@ -42,6 +44,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 		"join": slices.Equal(o.Join, []string{"127.0.0.1:1"}), "dead server": o.DeadServerAfter == time.Hour, "level": o.LevelAfter == 2*time.Hour, "shutdown": o.ShutdownTimeout == 40*time.Second,
 		"timing": o.Timing == ack.Timing{Lease: 400 * time.Millisecond, DeadAfter: 3 * time.Second, Fence: ack.FenceStrict, Pause: ack.PauseCluster},
 		"pace":   o.Pace == ack.Pace{Heartbeat: 50 * time.Millisecond, DrainTimeout: 6 * time.Second, RestartGrace: time.Second},
+		"health": o.Health == node.Health{Interval: 300 * time.Millisecond, Timeout: 3 * time.Second, Fall: 4, Rise: 2},
 		"queue":  o.Queue == queue.Options{Requests: 5, Bytes: 1 << 20, Wait: 20 * time.Second},
 		"gossip": o.GossipBind == "127.0.0.1:17946" && o.GossipAdvertise == "127.0.0.2:17946",
 		"proxy":  o.Proxy.UpstreamConns == 7 && o.Proxy.BodyBuffer == 2<<10 && o.Proxy.StreamGrace == 2*time.Second && o.Proxy.Expose && o.Proxy.ProbePath == "/p",

@@ -47,6 +47,7 @@ func (p *Process) Reload(next *config.Config) error {
 	p.front.replace(l.cert)
 	p.journal.use(l.access, l.file)
 	p.node.Apply(l.set)
+	p.node.ApplyHealth(health(next))
 	p.lameDuck.Store(int64(next.LameDuck))
 	changed, kept := next.Since(p.live).Live, next.Since(p.started).Restart
 	p.live = next

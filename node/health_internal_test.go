@@ -1,0 +1,156 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// checked is an app that is checked in a bubble.
+type checked struct {
+	*health
+	began time.Time
+	err   error
+	takes time.Duration
+	at    []time.Duration // when checks began
+	turns []string
+}
+
+// check runs f beside the checks of an app, which is well at the start.
+func check(t *testing.T, set Health, f func(c *checked)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &checked{began: time.Now()}
+		c.health = newHealth(func(ctx context.Context) error {
+			c.at = append(c.at, time.Since(c.began))
+			if c.takes == 0 {
+				return c.err
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(c.takes):
+				return c.err
+			}
+		}, set, zerolog.Nop(), func() {
+			c.turns = append(c.turns, strconv.FormatBool(c.good.Load()))
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.run(ctx)
+		}()
+		synctest.Wait()
+		f(c)
+		cancel()
+		<-done
+	})
+}
+
+// until waits until the app counts as healthy or not, and returns for how long.
+func (c *checked) until(t *testing.T, good bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for c.good.Load() != good {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("never became %t", good)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+	}
+	return time.Since(began)
+}
+
+func TestAppFallsAndRisesAfterSoManyChecks(t *testing.T) {
+	check(t, Health{Interval: time.Second, Timeout: time.Second, Fall: 4, Rise: 2}, func(c *checked) {
+		if took := c.until(t, true); took < 900*time.Millisecond || took > 1200*time.Millisecond {
+			t.Errorf("healthy after %v, want after the second check", took)
+		}
+		for range 3 { // what fails less often in a row is nothing
+			c.err = errors.New("sick")
+			time.Sleep(2500 * time.Millisecond)
+			c.err = nil
+			time.Sleep(1500 * time.Millisecond)
+		}
+		if len(c.turns) != 1 {
+			t.Errorf("it turned %v, want only to healthy", c.turns)
+		}
+		c.err = errors.New("sick")
+		if took := c.until(t, false); took < 2600*time.Millisecond || took > 4500*time.Millisecond {
+			t.Errorf("unhealthy after %v, want after the fourth check", took)
+		}
+		c.err = nil
+		if took := c.until(t, true); took < 800*time.Millisecond || took > 2300*time.Millisecond {
+			t.Errorf("healthy again after %v, want after the second check", took)
+		}
+	})
+}
+
+// Checks of many nodes that began together would all ask at once for ever.
+func TestChecksDriftApart(t *testing.T) {
+	check(t, DefaultHealth(), func(c *checked) {
+		time.Sleep(time.Minute)
+		odd := map[time.Duration]bool{}
+		for i := 1; i < len(c.at); i++ {
+			gap := c.at[i] - c.at[i-1]
+			odd[gap] = true
+			if gap < 450*time.Millisecond || gap > 550*time.Millisecond {
+				t.Fatalf("%v between two checks, want 500ms and a tenth more or less", gap)
+			}
+		}
+		if len(odd) < 20 {
+			t.Errorf("%d different times between %d checks", len(odd), len(c.at))
+		}
+	})
+}
+
+// An app that was killed was sick only after three checks half a second apart, though
+// each request was refused at once.
+func TestRefusedConnectionAsksForACheck(t *testing.T) {
+	check(t, Health{Interval: 10 * time.Second, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
+		time.Sleep(time.Second)
+		refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		c.err = refused
+		dial := c.seen(func(context.Context) (net.Conn, error) { return nil, c.err })
+		began, before := time.Now(), len(c.at)
+		for c.good.Load() && time.Since(began) < time.Minute {
+			if _, err := dial(t.Context()); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Fatalf("dial = %v, want what the app said", err)
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		if took := time.Since(began); took < 200*time.Millisecond || took > 310*time.Millisecond {
+			t.Errorf("unhealthy after %v, want three checks 100 ms apart", took)
+		}
+		if n := len(c.at) - before; n != 3 {
+			t.Errorf("%d checks, want 3", n)
+		}
+		// Another error than a refusal says nothing of the app.
+		before = len(c.at)
+		c.err = context.DeadlineExceeded
+		_, _ = dial(t.Context())
+		time.Sleep(5 * time.Second)
+		if n := len(c.at) - before; n > 1 {
+			t.Errorf("%d checks after a connection that timed out, want none of its own", n)
+		}
+	})
+}
+
+func TestNewSettingsOfChecksCountFromTheNextOn(t *testing.T) {
+	check(t, DefaultHealth(), func(c *checked) {
+		c.takes = 3 * time.Second
+		c.until(t, false) // each takes longer than its timeout
+		c.set.Store(&Health{Interval: time.Second, Timeout: 4 * time.Second, Fall: 1, Rise: 1})
+		c.until(t, true)
+	})
+}

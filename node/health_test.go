@@ -1,0 +1,52 @@
+package node_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/node"
+)
+
+// The request that finds its app gone is the first to know: the node looks at once,
+// not when the next check is due.
+func TestRefusedRequestHasTheAppChecked(t *testing.T) {
+	bubble(t, func(w *world) {
+		var gone atomic.Bool
+		refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		w.tune = func(o *node.Options) {
+			o.Health = node.Health{Interval: time.Hour, Timeout: time.Second, Fall: 2, Rise: 1}
+			o.Proxy.DialUpstream = func(context.Context) (net.Conn, error) { return nil, refused }
+			o.CheckApp = func(context.Context) error {
+				if gone.Load() {
+					return refused
+				}
+				return nil
+			}
+		}
+		w.start("a")
+		w.untilSettled("a")
+		a := w.all["a"]
+		gone.Store(true)
+		time.Sleep(time.Minute)
+		if err := a.node.Ready(); err != nil {
+			t.Fatalf("Ready = %v before anybody looked", err)
+		}
+		ask(w, a, "a")
+		began := time.Now()
+		w.until("the node knows that its app is gone", func() bool {
+			err := a.node.Ready()
+			return err != nil && strings.Contains(err.Error(), "the app does not answer")
+		})
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		gone.Store(false)
+		w.until("the app is back", func() bool { return a.node.Ready() == nil })
+	})
+}
