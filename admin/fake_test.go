@@ -55,7 +55,7 @@ func (f *fake) Status() admin.Status {
 		Queue:  admin.QueueCounts{Waiting: 5, Bytes: 1024},
 		Nodes: []admin.Node{
 			{
-				ID: "n1", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "east", Shards: 2,
+				ID: "n1", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "east", AppVersion: "2.1", Shards: 2,
 				Endpoints: map[string]string{"http": "127.0.0.1:8080", "admin": "127.0.0.1:8081"}, App: "healthy",
 			},
 			{ID: "n2<script>", State: "joining", Role: "gateway", Endpoints: map[string]string{}, App: "none", HeardMS: -1},

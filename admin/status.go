@@ -46,16 +46,17 @@ type QueueCounts struct {
 
 // Node is one node of the cluster.
 type Node struct {
-	ID        string            `json:"id"`
-	State     string            `json:"state"` // joining, active, draining, drained, cordoned, failed, left
-	Role      string            `json:"role"`  // leader, follower or gateway
-	Voter     bool              `json:"voter"`
-	Weight    uint32            `json:"weight"`
-	Zone      string            `json:"zone"`
-	Shards    int               `json:"shards"`    // owned in the committed map
-	Endpoints map[string]string `json:"endpoints"` // name without "ep." → address
-	App       string            `json:"app"`       // healthy, unhealthy, unknown, or none for a gateway
-	HeardMS   int64             `json:"heard_ms"`  // since its last heartbeat reached the leader; -1: not known here
+	ID         string            `json:"id"`
+	State      string            `json:"state"` // joining, active, draining, drained, cordoned, failed, left
+	Role       string            `json:"role"`  // leader, follower or gateway
+	Voter      bool              `json:"voter"`
+	Weight     uint32            `json:"weight"`
+	Zone       string            `json:"zone"`
+	Shards     int               `json:"shards"`      // owned in the committed map
+	Endpoints  map[string]string `json:"endpoints"`   // name without "ep." → address
+	AppVersion string            `json:"app_version"` // what its operator calls it; may be empty
+	App        string            `json:"app"`         // healthy, unhealthy, unknown, or none for a gateway
+	HeardMS    int64             `json:"heard_ms"`    // since its last heartbeat reached the leader; -1: not known here
 }
 
 // NodeList is the answer of GET /v1/nodes.

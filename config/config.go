@@ -66,10 +66,11 @@ type Endpoint struct {
 type Config struct {
 	File string // the YAML file; empty: none
 
-	Node   string // empty: the id kept in the data directory
-	Data   string // directory of the Raft log, the snapshots and the identity
-	Zone   string // empty: none
-	Weight int    // 1..1000
+	Node       string // empty: the id kept in the data directory
+	Data       string // directory of the Raft log, the snapshots and the identity
+	Zone       string // empty: none
+	AppVersion string // empty: not said
+	Weight     int    // 1..1000
 
 	Embedded bool // the app is in this process; no setting
 	Hooked   bool // that one has hooks; no setting

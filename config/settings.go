@@ -2,6 +2,7 @@ package config
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,6 +96,8 @@ func nodeSettings() []setting {
 			func(c *Config) value { return number{p: &c.HealthRise, lo: 1, hi: 100} }).reloads(),
 		row("weight", "N", "1", "this node's share of the shards, relative to the other nodes' weights",
 			func(c *Config) value { return number{p: &c.Weight, lo: 1, hi: 1000} }),
+		row("app-version", "TEXT", "", "what you call the version of the app, shown by nodes and status",
+			func(c *Config) value { return text{&c.AppVersion, checkAppVersion} }),
 		row("zone", "NAME", "", "this node's zone, shown in /status",
 			func(c *Config) value { return text{&c.Zone, checkID} }),
 	)
@@ -295,6 +298,21 @@ func checkID(s string) *flaw {
 		return nil
 	}
 	return &flaw{"not a name", "use up to 64 letters, digits, dots, dashes and underscores, a letter or digit at both ends"}
+}
+
+// maxAppVersion bounds a text that each node tells by gossip, where all of them have 512
+// bytes for everything.
+const maxAppVersion = 64
+
+// checkAppVersion judges what an operator calls the version of the app.
+func checkAppVersion(s string) *flaw {
+	if len(s) > maxAppVersion {
+		return &flaw{"it has " + strconv.Itoa(len(s)) + " bytes", "use at most " + strconv.Itoa(maxAppVersion)}
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return &flaw{"not printable ASCII", "use letters, digits, signs and spaces, like 2.1 or build 417"}
+	}
+	return nil
 }
 
 // checkPath judges the path of a probe or a health check.

@@ -73,6 +73,8 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "upstream without scheme", args: "--upstream 127.0.0.1:9000", want: `upstream = "127.0.0.1:9000" (flag): not a URL; write http://host:port, like http://127.0.0.1:9000, or unix:/path`},
 		{name: "upstream with path", args: "--upstream http://a/b", want: `upstream = "http://a/b" (flag): only a host and a port have a place here; …`},
 		{name: "upstream is this node", args: "--upstream http://localhost:8080", want: `upstream = "http://localhost:8080" (flag): this node itself listens there (listen :8080); name the address of the app`},
+		{name: "long app version", args: "--app-version " + strings.Repeat("x", 65), want: `app-version = "` + strings.Repeat("x", 65) + `" (flag): it has 65 bytes; use at most 64`},
+		{name: "app version beyond ASCII", args: "--app-version 2.1ä", want: `app-version = "2.1ä" (flag): not printable ASCII; …`},
 		{name: "no failed check", args: "--health-fall 0", want: `health-fall = "0" (flag): …`},
 		{name: "checks without pause", args: "--health-interval 1ms", want: `health-interval = "1ms" (flag): …`},
 		{name: "health", args: "--health healthz", want: `health = "healthz" (flag): not a path; write it like /healthz`},

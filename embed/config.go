@@ -46,6 +46,7 @@ type Config struct {
 	Streams       int
 	Weight        int
 	Zone          string
+	AppVersion    string
 
 	// Addresses.
 

@@ -258,7 +258,7 @@ func (n *Node) adopt(cluster string) error {
 func (n *Node) tags() gossip.Tags {
 	t := gossip.Tags{
 		Node: string(n.self), Disk: n.o.Dir.Disk(), Cluster: n.cluster(), Shards: n.o.Shards, Role: roleNode,
-		Weight: n.o.Weight, Zone: n.o.Zone, Version: n.o.Version, Endpoints: n.o.Endpoints,
+		Weight: n.o.Weight, Zone: n.o.Zone, Version: n.o.Version, AppVersion: n.o.AppVersion, Endpoints: n.o.Endpoints,
 		Levels: gossip.Levels{InForce: max(uint8(n.fsm.state.Load().Level()), n.o.Dir.Level()), Known: uint8(ack.MaxLevel)},
 	}
 	if n.o.Gateway {

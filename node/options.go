@@ -34,6 +34,9 @@ type Options struct {
 	// Weight is the node's share, 1 to 1000; Zone its place, for people and pins.
 	Weight uint32
 	Zone   string
+	// AppVersion is what the operator calls the version of the app: up to 64 printable
+	// ASCII characters. It is told to all nodes and means nothing to them.
+	AppVersion string
 	// Gateway is true for a node without an app: it routes and owns nothing.
 	Gateway bool
 	// Voters is how many nodes vote at most.

@@ -165,6 +165,7 @@ func (n *Node) nodes(s *ack.State) []admin.Node {
 			continue
 		}
 		a := get(m.ID)
+		a.AppVersion = m.Tags.AppVersion
 		a.Zone, a.Weight, a.Endpoints = m.Tags.Zone, max(m.Tags.Weight, 1), m.Tags.Endpoints
 		if m.Tags.Role == roleGateway {
 			a.Role, a.App = roleGateway, "none"

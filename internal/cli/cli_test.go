@@ -33,7 +33,7 @@ func (c *cluster) Status() admin.Status {
 		Warnings: []string{"two voters: the loss of either stops the cluster"},
 		Nodes: []admin.Node{
 			{ID: "a", State: "active", Role: "follower", Voter: true, Weight: 1, Shards: 2, App: "healthy", HeardMS: 40, Endpoints: map[string]string{"http": "10.0.0.1:8080"}},
-			{ID: "b\x1b[2J", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "z", Shards: 2, App: "healthy", HeardMS: -1},
+			{ID: "b\x1b[2J", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "z", AppVersion: "2.1", Shards: 2, App: "healthy", HeardMS: -1},
 		},
 	}
 }
@@ -124,9 +124,9 @@ func TestTablesForPeople(t *testing.T) {
 	}{
 		{"status", []string{
 			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned", "lease for 412ms", "up 3m2s",
-			"a active follower yes 2 1 - healthy 40ms ago 10.0.0.1:8080", "warning: two voters: the loss of either stops the cluster",
+			"a active follower yes 2 1 - healthy - 40ms ago 10.0.0.1:8080", "warning: two voters: the loss of either stops the cluster",
 		}},
-		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP HEARD HTTP", "b?[2J active leader yes 2 1 z healthy - -"}},
+		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},
 		{"shards", []string{"OWNER STATE TO EPOCH COUNT SHARDS", "a owned - 9 2 0-1", "b moving a 9 1 2", "b owned - 12 1 3"}},
 		{"shards --node=a", []string{"a owned - 9 2 0-1", "b moving a 9 1 2"}},
 		{"endpoints --name http", []string{"NODE KIND NAME ADDRESS", "a node http 10.0.0.1:8080"}},

@@ -135,8 +135,12 @@ func TestStateOfLargeClusterFitsAStream(t *testing.T) {
 		for range n {
 			name := word(64)
 			tags := node(name)
-			tags.Zone = word(512 - 190)
-			all = append(all, s.add(name, tags, join...))
+			m := s.add(name, tags, join...)
+			tags.Zone = word(512 - 190) // longer than a member may begin with
+			if err := m.SetTags(tags); err != nil {
+				s.t.Fatal(err)
+			}
+			all = append(all, m)
 			join = []string{all[0].host.Addr(port)}
 		}
 		s.whole(all...)

@@ -12,7 +12,7 @@ import (
 // what is taken in full can be said again.
 func FuzzTags(f *testing.F) {
 	seed := Tags{
-		Node: "a", Disk: "d1", Cluster: "c1", Shards: 1024, Role: "node", Expect: 3, Weight: 5, Zone: "z", Version: "1",
+		Node: "a", Disk: "d1", Cluster: "c1", Shards: 1024, Role: "node", Expect: 3, Weight: 5, Zone: "z", Version: "1", AppVersion: "x",
 		Endpoints: map[string]string{"http": "10.0.0.1:8080", "peer": "[::1]:7947"},
 	}
 	m, err := seed.encode()

@@ -43,7 +43,7 @@ func New(o Options) (*Gossip, error) {
 	if o.Name == "" {
 		return nil, errors.New("gossip: member without a name")
 	}
-	if _, err := o.Tags.encode(); err != nil {
+	if _, err := o.Tags.grown().encode(); err != nil {
 		return nil, err
 	}
 	g := &Gossip{

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,7 @@ const (
 	tagWeight   = "weight"
 	tagZone     = "zone"
 	tagVersion  = "version"
+	tagApp      = "app_version"
 	tagLevel    = "level"
 )
 
@@ -43,8 +45,10 @@ type Tags struct {
 	Weight uint32
 	// Zone is where it stands.
 	Zone string
-	// Version is the version of the program.
-	Version string
+	// Version is the version of the program, AppVersion what the operator calls that of
+	// the app behind it.
+	Version    string
+	AppVersion string
 	// Levels are those of what is written, sent as "1-2". What cannot be read of
 	// them, a later version may mean: it counts as not said.
 	Levels Levels
@@ -98,13 +102,31 @@ func (t Tags) encode() (map[string]string, error) {
 	number(tagWeight, int(t.Weight))
 	text(tagZone, t.Zone)
 	text(tagVersion, t.Version)
+	text(tagApp, t.AppVersion)
 	text(tagLevel, t.Levels.String())
 	all, err := endpoints.Tags(m, t.Endpoints)
 	if err != nil {
-		return nil, fmt.Errorf("gossip: what this node says about itself (--zone, --endpoint, its own addresses): %w", err)
+		return nil, fmt.Errorf("gossip: what this node says about itself (--zone, --app-version, --endpoint, its own addresses): %w", err)
 	}
 	return all, nil
 }
+
+// grown returns the tags as long as they may get while the node runs, so that what does
+// not fit is found at the start: the id of a cluster comes later, and a recovery makes
+// it longer. A member that is no node announces endpoints only.
+func (t Tags) grown() Tags {
+	if t.Node == "" {
+		return t
+	}
+	if missing := longestCluster - len(t.Cluster); missing > 0 {
+		t.Cluster += strings.Repeat("x", missing)
+	}
+	t.Levels = Levels{InForce: math.MaxUint8, Known: math.MaxUint8}
+	return t
+}
+
+// longestCluster is the length of a recovered cluster's id, as package lineage makes it.
+const longestCluster = 16 + len(".") + 16 + len("-") + 4
 
 // foreign reports a Serf member of some other make. It may announce endpoints.
 func foreign(m map[string]string) bool {
@@ -121,13 +143,14 @@ func decode(m map[string]string) (Tags, error) {
 		return Tags{}, fmt.Errorf("gossip: member speaks version %q, this node version %d", v, protocol)
 	}
 	t := Tags{
-		Node:    m[tagNode],
-		Disk:    m[tagDisk],
-		Cluster: m[tagCluster],
-		Role:    m[tagRole],
-		Zone:    m[tagZone],
-		Version: m[tagVersion],
-		Levels:  parseLevels(m[tagLevel]),
+		Node:       m[tagNode],
+		Disk:       m[tagDisk],
+		Cluster:    m[tagCluster],
+		Role:       m[tagRole],
+		Zone:       m[tagZone],
+		Version:    m[tagVersion],
+		AppVersion: m[tagApp],
+		Levels:     parseLevels(m[tagLevel]),
 	}
 	var err error
 	number := func(key string, bits int) uint64 {

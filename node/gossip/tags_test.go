@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -35,7 +36,7 @@ func TestTagsRoundTrip(t *testing.T) {
 		{Node: "a"},
 		{
 			Node: "a", Disk: "d", Cluster: "c", Shards: 65536, Role: "gateway", Expect: 3, Weight: 1000,
-			Zone: "z", Version: "v", Levels: Levels{InForce: 1, Known: 255}, Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
+			Zone: "z", Version: "v", AppVersion: "2.1 beta", Levels: Levels{InForce: 1, Known: 255}, Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
 		},
 	} {
 		m, err := want.encode()
@@ -82,5 +83,30 @@ func TestForeignTagsAreErrors(t *testing.T) {
 	}
 	if _, err := decode(map[string]string{"v": "2"}); err == nil || !strings.Contains(err.Error(), `"2"`) || !strings.Contains(err.Error(), "1") {
 		t.Errorf("another version: %v, want both numbers", err)
+	}
+}
+
+// A node whose tags had room only until it knew its cluster came up, and failed when it
+// was added to one. What it may be told to say, at its longest, fits beside the addresses
+// of a usual node.
+func TestTagsThatWillNotFitAreFoundAtTheStart(t *testing.T) {
+	long := strings.Repeat("x", 64)
+	tags := Tags{
+		Node: "node-1.example.com", Disk: strings.Repeat("d", 16), Shards: 65536, Role: "gateway", Expect: 9, Weight: 1000,
+		Zone: "eu-central-1a", Version: "v1.2.3-20261122190000-0123456789ab", AppVersion: long,
+		Endpoints: map[string]string{"http": "192.168.100.100:8080", "admin": "192.168.100.100:8081", "peer": "192.168.100.100:7947"},
+	}
+	if _, err := New(Options{Name: "a", Tags: tags}); err != nil {
+		t.Errorf("New = %v", err)
+	}
+	for tags.Zone = ""; ; tags.Zone += "x" { // the longest that still fits
+		longer := tags
+		longer.Zone += "x"
+		if _, err := longer.encode(); err != nil {
+			break
+		}
+	}
+	if _, err := New(Options{Name: "a", Tags: tags}); !errors.Is(err, endpoints.ErrTooLong) || !strings.Contains(err.Error(), "--app-version") {
+		t.Errorf("New = %v, want that the tags will be too long, and the flags to change", err)
 	}
 }

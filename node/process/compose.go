@@ -152,7 +152,7 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		return node.Options{}, err
 	}
 	o := node.Options{
-		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, Gateway: c.Gateway(),
+		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, AppVersion: c.AppVersion, Gateway: c.Gateway(),
 		Voters: c.Voters, Expect: c.Expect, Join: c.Join, Endpoints: announced,
 		DeadServerAfter: c.DeadServerAfter, LevelAfter: c.LevelAfter, ShutdownTimeout: c.ShutdownTimeout,
 		Timing:     timing(c),

@@ -1,0 +1,25 @@
+package node_test
+
+import (
+	"testing"
+
+	"shardway/node"
+)
+
+// Which version of the app each node has is known at every node, for a deploy to go by.
+func TestEveryNodeKnowsTheAppVersions(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.AppVersion = "build " + o.Dir.Node() }
+		for _, n := range []string{"a", "b", "c"} {
+			w.start(n)
+		}
+		w.untilSettled("a", "b", "c")
+		for _, p := range w.running() {
+			for _, n := range p.node.Status().Nodes {
+				if want := "build " + n.ID; n.AppVersion != want {
+					t.Errorf("%s shows %q for %s, want %q", p.name, n.AppVersion, n.ID, want)
+				}
+			}
+		}
+	})
+}
