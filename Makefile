@@ -61,7 +61,7 @@ endif
 tested = $(call stage,$(1),mkdir -p $(RAN) && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/$(1).json' -- -count=1 $(2))
 
 .PHONY: test
-test: test-unit test-plain test-clusters ran ## all tests: units with the race detector, what is pure, nodes and the data path without, then clusters and chaos
+test: test-unit test-path test-clusters ran ## all tests: units with the race detector, the data path without, then clusters and chaos beside nodes and what is pure
 
 # The longest come first, so that none is left alone at the end. At its end the race
 # detector sleeps for a second in each of the processes; a tenth is enough to say
@@ -75,16 +75,28 @@ test-unit: $(GOTESTSUM)
 
 # The race detector changes timing, and sync.Pool, and makes all slow: what is
 # shipped runs without it, and nodes play all of what they play a share of with it.
-.PHONY: test-plain
-test-plain: test-unit
-	$(call tested,nodes$(comma) data path and what is pure,-timeout 15m ./node ./proxy/... $(PURE))
+.PHONY: test-path
+test-path: test-unit
+	$(call tested,data path,-timeout 10m ./proxy/...)
 
 # Clusters wait most of the time: for timeouts, and for what must not happen. So
 # chaos runs beside the rest, and the benchmark's test, which takes all that the
-# processors have, beside what does so too: the tests with real clients.
+# processors have, beside what does so too: the tests with real clients. What has its
+# own time, or none, takes what they leave of the processors, and nothing else (IDLE).
 .PHONY: test-clusters
-test-clusters: test-plain
+test-clusters: test-path
+	@$(MAKE) --no-print-directory -j 2 clusters-alone pure-alone
+
+IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
+
+.PHONY: clusters-alone
+clusters-alone: $(GOTESTSUM)
 	$(call tested,whole clusters and chaos,-p 2 -timeout 20m ./e2e ./e2e/bench ./e2e/chaos ./ack/scale ./e2e/...)
+
+.PHONY: pure-alone
+pure-alone: GOTESTSUM := $(IDLE) $(GOTESTSUM)
+pure-alone: | $(GOTESTSUM)
+	$(call tested,nodes in virtual time and what is pure,-p 1 -timeout 20m $(PURE) ./node)
 
 .PHONY: ran
 ran: test-clusters
