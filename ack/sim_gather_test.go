@@ -68,7 +68,7 @@ func (l *leading) sawSubmit(e ack.Submit) {
 	}
 	want := l.waits.expect
 	for _, h := range w.hosts {
-		if h.gateway || h.leaves() {
+		if h.gateway || h.leaves() || l.left[h.id] { // as far as this leader has heard
 			want--
 		}
 	}

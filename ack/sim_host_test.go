@@ -42,6 +42,7 @@ type host struct {
 	diskHangs   time.Duration // until when no write ends
 	twin        *host         // the other one with its id
 	copied      bool          // its disk is a copy of its twin's
+	copyEnded   time.Duration // when it was one last; zero: it was none
 	flags       ack.Timing    // what it was started with, which counts for nothing
 }
 
@@ -280,8 +281,8 @@ func (p *proc) redial(h *host, tries int) {
 		}
 		return
 	}
-	if h.proc != nil {
-		return // it speaks
+	if h.proc != nil || h.twin != nil && h.twin.proc != nil {
+		return // it speaks: a redial goes to where gossip shows the node
 	}
 	broke, began := p.broken[h.i], p.clock()
 	late := w.span(0, 5*time.Millisecond)

@@ -26,6 +26,7 @@ type leading struct {
 	taken map[*host]bool // forged evidence about it has been told
 	// acked is what the newest heartbeat that was answered has acknowledged.
 	acked map[shardmap.NodeID]shardmap.Epoch
+	left  map[shardmap.NodeID]bool // and whether it was to own nothing
 	waits waits
 }
 
@@ -39,7 +40,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, waits: waits{expect: w.founders(), lostSince: -1}}
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, waits: waits{expect: w.founders(), lostSince: -1}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
@@ -212,7 +213,7 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			w.sawReply(l, h, from.at, e.Answer)
 			if e.Refusal == 0 {
 				delete(l.taken, from.host) // a heartbeat that counts voids evidence
-				l.acked[h.Node] = h.Acked
+				l.acked[h.Node], l.left[h.Node] = h.Acked, h.Leaving || h.Goodbye
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:

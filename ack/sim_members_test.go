@@ -44,6 +44,7 @@ func (l *leading) replaces() bool {
 			if !l.nameFree(old) {
 				continue
 			}
+			w.sawName(l, h.id, h.server())
 			if !c.votes(old) || len(c.voters) > 1 && 2*l.stays(old) > len(c.voters)-1 {
 				l.reconfigure("removes "+old, without(c.voters, old), without(c.others, old))
 			}

@@ -1,6 +1,7 @@
 package ack_test
 
 import (
+	"slices"
 	"time"
 
 	"shardway/ack"
@@ -38,6 +39,15 @@ func (w *world) pair() (x, double *host) {
 // copies reports that there is another disk like this one: what runs on either is
 // outside the guarantees until that is found out (docs/recovery.md).
 func (h *host) copies() bool { return h.copied || h.twin != nil && h.twin.copied }
+
+// copiedVoter reports that there is a copy of a voter's disk, or was a moment ago: it
+// confirms in the name of the one that has voted for another leader.
+func (w *world) copiedVoter(l *leading) bool {
+	return slices.ContainsFunc(w.hosts, func(h *host) bool {
+		late := h.copyEnded > 0 && w.now-h.copyEnded < w.deadAfter()
+		return h.copied && l.p.disk.conf.votes(h.server()) || late && l.p.disk.conf.votes(h.twin.server())
+	})
+}
 
 // ackedBy returns the newest proposal that a process of the node has acknowledged.
 func (w *world) ackedBy(id shardmap.NodeID) shardmap.Epoch {
@@ -77,7 +87,7 @@ func (w *world) wentBack(p *proc, a ack.Answer) {
 	if w.plant == plantRandomBoot {
 		return
 	}
-	if p.h.twin == nil || p.h.twin.server() != p.h.server() {
+	if !p.h.copies() && (p.h.twin == nil || p.h.twin.server() != p.h.server()) {
 		w.fail("membership: %s is told that its disk went back, in boot %d", p.h.id, a.Boot)
 		return
 	}
@@ -87,11 +97,13 @@ func (w *world) wentBack(p *proc, a ack.Answer) {
 	p.h.absent = true
 }
 
-// sawName judges a lease of a node that is two processes. If one is forged to be gone,
-// what it runs is outside the guarantee, as when its shards are taken.
-func (w *world) sawName(l *leading, m ack.Heard) {
+// sawName judges that a leader gives a node's name to a server, by a lease or in the
+// configuration, of which the next leader knows nothing else. If the process on another
+// disk is forged to be gone, what it runs is outside the guarantee, as when its shards
+// are taken.
+func (w *world) sawName(l *leading, id shardmap.NodeID, server string) {
 	for _, h := range w.hosts {
-		if h.id == m.Node && h.server() != m.Server && h.proc != nil && l.taken[h] && !w.strictly(l.told()) {
+		if h.id == id && h.server() != server && h.proc != nil && l.taken[h] && !w.strictly(l.told()) {
 			w.cover.forgedNames++
 			for _, r := range h.proc.reqs {
 				r.forged = true
@@ -163,7 +175,7 @@ func (w *world) part() {
 			x.crash() // the leader may know the copy
 		}
 	}
-	t.absent, t.copied, x.absent = true, false, false
+	t.absent, t.copied, x.absent, t.copyEnded = true, false, false, w.now
 	x.disk.boot = max(x.disk.boot, t.disk.boot)
 	t.newDisk()
 }
