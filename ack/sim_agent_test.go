@@ -154,7 +154,9 @@ func (p *proc) send(hb ack.Heartbeat) {
 		if q.lead == nil {
 			return
 		}
-		if !p.dead {
+		if p.dead {
+			p.h.late++
+		} else {
 			p.connect(q)
 		}
 		q.lead.receive(ack.Heard{Heartbeat: hb, From: string(p.h.id)}, sent)

@@ -25,6 +25,7 @@ type host struct {
 	pauseAt  pausePoint
 	pauseFor time.Duration
 	downFrom time.Duration // since when no process runs; negative: one does
+	late     int           // heartbeats of the last process that leaders have heard since
 
 	absent      bool // takes no part until it is told to join
 	gateway     bool
@@ -172,7 +173,7 @@ func (h *host) gone() {
 	p.torn()
 	p.dead = true
 	p.reqs = nil
-	h.proc, h.downFrom = nil, h.w.now
+	h.proc, h.downFrom, h.late = nil, h.w.now, 0
 	h.stopped, h.deferred = false, nil
 }
 

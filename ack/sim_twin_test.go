@@ -60,10 +60,12 @@ func (w *world) ackedBy(id shardmap.NodeID) shardmap.Epoch {
 	return e
 }
 
-// deadSince reports that no process of the node has run since before the given time.
+// deadSince reports that no process of the node has run since before the given time,
+// and that no leader can take it for one that does: by three heartbeats that were long
+// on their way (rule 3).
 func (w *world) deadSince(id shardmap.NodeID, at time.Duration) bool {
 	for _, h := range w.hosts {
-		if h.id == id && (h.proc != nil || h.downFrom >= at) {
+		if h.id == id && (h.proc != nil || h.downFrom >= at || h.late >= 3) {
 			return false
 		}
 	}
