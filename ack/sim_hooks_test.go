@@ -124,7 +124,7 @@ func (p *proc) CutCall(seq uint64) {
 	}
 	slow := p.h.slowCut
 	p.w.after(d, p, func() {
-		if slow { // it may have taken all the time that there was to tell the app
+		if slow && !c.ended { // it may have taken all the time that there was to tell the app
 			for _, hs := range c.Shards {
 				delete(p.owed, hs.Shard)
 			}
