@@ -81,7 +81,8 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 		},
 		{
 			bug: planted.NoRun, faults: "^kill -9 app$", find: []string{"answer without a run"}, too: []string{"failed"},
-			options: chaos.Options{QueueWait: time.Second},
+			// An app that refuses keeps its shards for longer than its requests wait.
+			options: chaos.Options{QueueWait: time.Second, Flags: []string{"--health-fall", "100"}},
 		},
 		{bug: planted.NoLease, faults: "^isolate follower$", find: []string{"stale epoch"}, too: []string{"register", "two owners", "failed"}},
 		{bug: planted.OtherShard, faults: "^nothing$", find: []string{"bad header"}, too: []string{"register", "failed"}},
