@@ -135,7 +135,7 @@ func (a *app) begin(r *http.Request) (run history.Run, count uint64) {
 	}
 	run = history.Run{
 		App: a.name, Node: h.Get("Shardway-Node"), Shard: uint32(shard), Epoch: epoch,
-		Key: h.Get("Shardway-Key"), ID: h.Get("App-Id"), Method: r.Method,
+		Key: h.Get("Shardway-Key"), ID: h.Get("App-Id"), Method: r.Method, Stream: h.Get("Upgrade") != "" || h.Get("App-Events") != "",
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

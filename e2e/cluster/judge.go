@@ -40,7 +40,7 @@ func (c *Cluster) Judge(tb testing.TB) *history.Report {
 func (c *Cluster) Rules() history.Rules {
 	rules := history.Rules{
 		Shards: c.o.Shards, Fence: c.flag("--fence", "lease"), Targets: make(map[string]string),
-		Lease: c.span("--lease"), DeadAfter: c.span("--dead-after"), DrainTimeout: c.span("--drain-timeout"), QueueWait: c.span("--queue-wait"),
+		Lease: c.span("--lease"), DeadAfter: c.span("--dead-after"), DrainTimeout: c.span("--drain-timeout"), StreamGrace: c.span("--stream-grace"), QueueWait: c.span("--queue-wait"),
 	}
 	for _, n := range c.nodes {
 		rules.Targets[n.Addr] = n.ID

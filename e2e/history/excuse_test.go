@@ -22,6 +22,7 @@ type overlap struct {
 	// old and next are the starts and ends of the two runs.
 	old, next [2]int64
 	cut       bool
+	stream    bool
 	stop      [2]int64 // of a
 	other     bool     // the fault is b's, the reset between b and c
 	kill      [2]int64 // of a, and its start
@@ -48,6 +49,7 @@ func (o overlap) tell() (history.History, history.Rules) {
 		s.Runs[len(s.Runs)-1].End = at(run[1])
 	}
 	s.Runs[len(s.Runs)-2].Cut = o.cut
+	s.Runs[len(s.Runs)-2].Stream = o.stream
 	for kind, when := range map[history.FaultKind][2]int64{history.Stopped: o.stop, history.Reset: o.reset, history.Killed: o.kill} {
 		if when == [2]int64{} {
 			continue
@@ -96,6 +98,11 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 		{"cut by the drain", overlap{old: [2]int64{0, 5249}, next: [2]int64{5000, 5100}, cut: true}, history.Report{Outside: 1}},
 		{"cut by the drain, and on for too long", overlap{old: [2]int64{0, 5250}, next: [2]int64{5000, 5100}, cut: true}, history.Report{}},
 		{"cut before the drain was over", overlap{old: [2]int64{1, 5249}, next: [2]int64{5000, 5100}, cut: true, fence: "lease"}, history.Report{}},
+		{"stream cut after its grace", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{Outside: 1}},
+		{"stream cut after its grace, and on for too long", overlap{old: [2]int64{0, 500}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{}},
+		{"stream cut before its grace was over", overlap{old: [2]int64{1, 499}, next: [2]int64{250, 600}, cut: true, stream: true, fence: "lease"}, history.Report{}},
+		{"stream that ended by itself", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, stream: true}, history.Report{}},
+		{"no stream, cut after the grace of streams", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true}, history.Report{}},
 		{"cut at a reset", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{Outside: 1}},
 		{"cut at a reset, and on for too long", overlap{old: [2]int64{0, 3250}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{}},
 		{"cut, the reset long over", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{100, 499}}, history.Report{}},

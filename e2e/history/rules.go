@@ -22,9 +22,9 @@ type Rules struct {
 	// Fence is the nodes' --fence: "lease", "refused", or "strict", which is also
 	// what empty means.
 	Fence string
-	// Lease, DeadAfter, DrainTimeout and QueueWait are the nodes' own; 0 are their
-	// defaults: 500 ms, 2.5 s, 5 s and 10 s.
-	Lease, DeadAfter, DrainTimeout, QueueWait time.Duration
+	// Lease, DeadAfter, DrainTimeout, StreamGrace and QueueWait are the nodes' own; 0 are
+	// their defaults: 500 ms, 2.5 s, 5 s, 250 ms and 10 s.
+	Lease, DeadAfter, DrainTimeout, StreamGrace, QueueWait time.Duration
 	// Skew is by how much the rates of any two clocks differ, 0.1 for 10 %.
 	Skew float64
 	// CutNotice is how late an app may notice that its node gave a request up,
@@ -47,6 +47,7 @@ func (r Rules) normal() Rules {
 	r.Lease = cmp.Or(r.Lease, 500*time.Millisecond)
 	r.DeadAfter = cmp.Or(r.DeadAfter, 2500*time.Millisecond)
 	r.DrainTimeout = cmp.Or(r.DrainTimeout, 5*time.Second)
+	r.StreamGrace = cmp.Or(r.StreamGrace, 250*time.Millisecond)
 	r.QueueWait = cmp.Or(r.QueueWait, 10*time.Second)
 	r.CutNotice = cmp.Or(r.CutNotice, 250*time.Millisecond)
 	r.Settle = cmp.Or(r.Settle, time.Second)

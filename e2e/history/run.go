@@ -30,6 +30,9 @@ type Run struct {
 	// Cut tells that the node gave the request up before the app had answered.
 	// End is then when the app noticed.
 	Cut bool `json:"cut,omitempty"`
+	// Stream tells that the answer is an event stream or an upgrade, which no drain
+	// waits for.
+	Stream bool `json:"stream,omitempty"`
 
 	// asked tells that it stands for an Admission.
 	asked bool
