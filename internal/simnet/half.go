@@ -38,9 +38,10 @@ type half struct {
 type segment struct {
 	at   time.Time
 	held bool
-	// own is when it would arrive if it waited for none before it.
-	own  time.Time
-	data []byte
+	// own is when it would arrive if it waited for none before it, sent when it was
+	// sent first.
+	own, sent time.Time
+	data      []byte
 	// end is io.EOF or the reader's error; nil for bytes.
 	end error
 }
@@ -75,10 +76,32 @@ func (n *Net) sends(h *half) bool {
 }
 
 func (h *half) schedule(n *Net, s *segment) {
-	s.held = false
-	s.own = time.Now().Add(n.link(h.from.m, h.to.m).segment(n.rng))
+	s.held, s.sent = false, time.Now()
+	s.own = s.sent.Add(n.link(h.from.m, h.to.m).segment(n.rng))
 	s.at = later(s.own, h.last)
 	h.last = s.at
+}
+
+// again draws anew what the way does to segments that are still on it, from their next
+// sending on: it may have become better.
+func (h *half) again(n *Net, now time.Time) {
+	var last time.Time
+	for i := range h.segs {
+		s := &h.segs[i]
+		if s.own.After(now) {
+			next, wait := s.sent, retransmit
+			for ; next.Before(now); wait *= 2 {
+				next = next.Add(wait)
+			}
+			if own := next.Add(n.link(h.from.m, h.to.m).segment(n.rng)); own.Before(s.own) {
+				s.own = own
+			}
+		}
+		s.at = later(s.own, last)
+		last = s.at
+	}
+	h.last = last
+	h.reader.wake.fire()
 }
 
 // repair repeats the segments that are missing when a later one arrives: its
@@ -149,6 +172,8 @@ func (h *half) review(n *Net) {
 			}
 		}
 		h.reader.wake.fire()
+	case open && !h.holding:
+		h.again(n, now)
 	}
 }
 

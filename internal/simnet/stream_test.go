@@ -254,6 +254,27 @@ func TestLaterSegmentsRepairEarlierOnes(t *testing.T) {
 	})
 }
 
+// What was lost again and again on a bad way is sent again, once the way is good, when
+// its timer comes next, and not after losses that it would have had: one request waited
+// for half a minute on a network that had long healed.
+func TestGoodWaysLoseNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{Seed: 3})
+		x, y := pair(t, a, b)
+		for i := range 100 {
+			n.SetLink("a", "b", simnet.Link{Loss: 0.9})
+			write(t, x, "lost")
+			time.Sleep(500 * time.Millisecond)
+			n.SetLink("a", "b", simnet.Link{})
+			healed := time.Now()
+			wantRead(t, y, "lost")
+			if took := time.Since(healed); took > 100*time.Millisecond {
+				t.Fatalf("segment %d came %v after the way was good, want it at its third sending, 600 ms after the first", i, took)
+			}
+		}
+	})
+}
+
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestDialErrors(t *testing.T) {
