@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -18,10 +20,33 @@ import (
 type checked struct {
 	*health
 	began time.Time
+
+	mu    sync.Mutex
 	err   error
 	takes time.Duration
 	at    []time.Duration // when checks began
 	turns []string
+}
+
+// is has the app answer err from now on, after so long.
+func (c *checked) is(err error, takes time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err, c.takes = err, takes
+}
+
+// told returns what the app answers, and after how long.
+func (c *checked) told() (time.Duration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.takes, c.err
+}
+
+// checks returns when checks began.
+func (c *checked) checks() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.at)
 }
 
 // check runs f beside the checks of an app, which is well at the start.
@@ -30,17 +55,22 @@ func check(t *testing.T, set Health, f func(c *checked)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &checked{began: time.Now()}
 		c.health = newHealth(func(ctx context.Context) error {
+			c.mu.Lock()
 			c.at = append(c.at, time.Since(c.began))
-			if c.takes == 0 {
-				return c.err
+			c.mu.Unlock()
+			takes, err := c.told()
+			if takes == 0 {
+				return err
 			}
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(c.takes):
-				return c.err
+			case <-time.After(takes):
+				return err
 			}
 		}, set, zerolog.Nop(), func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			c.turns = append(c.turns, strconv.FormatBool(c.good.Load()))
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -76,19 +106,22 @@ func TestAppFallsAndRisesAfterSoManyChecks(t *testing.T) {
 			t.Errorf("healthy after %v, want after the second check", took)
 		}
 		for range 3 { // what fails less often in a row is nothing
-			c.err = errors.New("sick")
+			c.is(errors.New("sick"), 0)
 			time.Sleep(2500 * time.Millisecond)
-			c.err = nil
+			c.is(nil, 0)
 			time.Sleep(1500 * time.Millisecond)
 		}
-		if len(c.turns) != 1 {
-			t.Errorf("it turned %v, want only to healthy", c.turns)
+		c.mu.Lock()
+		turns := slices.Clone(c.turns)
+		c.mu.Unlock()
+		if len(turns) != 1 {
+			t.Errorf("it turned %v, want only to healthy", turns)
 		}
-		c.err = errors.New("sick")
+		c.is(errors.New("sick"), 0)
 		if took := c.until(t, false); took < 2600*time.Millisecond || took > 4500*time.Millisecond {
 			t.Errorf("unhealthy after %v, want after the fourth check", took)
 		}
-		c.err = nil
+		c.is(nil, 0)
 		if took := c.until(t, true); took < 800*time.Millisecond || took > 2300*time.Millisecond {
 			t.Errorf("healthy again after %v, want after the second check", took)
 		}
@@ -99,16 +132,16 @@ func TestAppFallsAndRisesAfterSoManyChecks(t *testing.T) {
 func TestChecksDriftApart(t *testing.T) {
 	check(t, DefaultHealth(), func(c *checked) {
 		time.Sleep(time.Minute)
-		odd := map[time.Duration]bool{}
-		for i := 1; i < len(c.at); i++ {
-			gap := c.at[i] - c.at[i-1]
+		odd, at := map[time.Duration]bool{}, c.checks()
+		for i := 1; i < len(at); i++ {
+			gap := at[i] - at[i-1]
 			odd[gap] = true
 			if gap < 450*time.Millisecond || gap > 550*time.Millisecond {
 				t.Fatalf("%v between two checks, want 500ms and a tenth more or less", gap)
 			}
 		}
 		if len(odd) < 20 {
-			t.Errorf("%d different times between %d checks", len(odd), len(c.at))
+			t.Errorf("%d different times between %d checks", len(odd), len(at))
 		}
 	})
 }
@@ -119,9 +152,9 @@ func TestRefusedConnectionAsksForACheck(t *testing.T) {
 	check(t, Health{Interval: 10 * time.Second, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
 		time.Sleep(time.Second)
 		refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-		c.err = refused
-		dial := c.seen(func(context.Context) (net.Conn, error) { return nil, c.err })
-		began, before := time.Now(), len(c.at)
+		c.is(refused, 0)
+		dial := c.seen(func(context.Context) (net.Conn, error) { _, err := c.told(); return nil, err })
+		began, before := time.Now(), len(c.checks())
 		for c.good.Load() && time.Since(began) < time.Minute {
 			if _, err := dial(t.Context()); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Fatalf("dial = %v, want what the app said", err)
@@ -132,15 +165,15 @@ func TestRefusedConnectionAsksForACheck(t *testing.T) {
 		if took := time.Since(began); took < 200*time.Millisecond || took > 310*time.Millisecond {
 			t.Errorf("unhealthy after %v, want three checks 100 ms apart", took)
 		}
-		if n := len(c.at) - before; n != 3 {
+		if n := len(c.checks()) - before; n != 3 {
 			t.Errorf("%d checks, want 3", n)
 		}
 		// Another error than a refusal says nothing of the app.
-		before = len(c.at)
-		c.err = context.DeadlineExceeded
+		before = len(c.checks())
+		c.is(context.DeadlineExceeded, 0)
 		_, _ = dial(t.Context())
 		time.Sleep(5 * time.Second)
-		if n := len(c.at) - before; n > 1 {
+		if n := len(c.checks()) - before; n > 1 {
 			t.Errorf("%d checks after a connection that timed out, want none of its own", n)
 		}
 	})
@@ -148,7 +181,7 @@ func TestRefusedConnectionAsksForACheck(t *testing.T) {
 
 func TestNewSettingsOfChecksCountFromTheNextOn(t *testing.T) {
 	check(t, DefaultHealth(), func(c *checked) {
-		c.takes = 3 * time.Second
+		c.is(nil, 3*time.Second)
 		c.until(t, false) // each takes longer than its timeout
 		c.set.Store(&Health{Interval: time.Second, Timeout: 4 * time.Second, Fall: 1, Rise: 1})
 		c.until(t, true)
