@@ -51,9 +51,16 @@ func fuzzLog(tb testing.TB) [][]byte {
 	}))
 	apply()
 	add(encodeAmending(MinLevel, amending{term: 1, changes: []Change{
-		{Kind: ChangeCordon, Node: "a"}, {Kind: ChangeDrain, Node: "b"}, {Kind: ChangeUncordon, Node: "a"}, {Kind: ChangeWeight, Node: "b", Weight: 7},
-		{Kind: ChangePin, Shard: 3, Node: "b"}, {Kind: ChangePin, Shard: 4, Zone: "z"}, {Kind: ChangeUnpin, Shard: 3}, {Kind: ChangeForget, Node: "c"},
-		{Kind: ChangeResume}, {Kind: ChangePause, For: time.Hour},
+		{Kind: ChangeCordon, Node: "a"},
+		{Kind: ChangeDrain, Node: "b"},
+		{Kind: ChangeUncordon, Node: "a"},
+		{Kind: ChangeWeight, Node: "b", Weight: 7},
+		{Kind: ChangePin, Shard: 3, Node: "b"},
+		{Kind: ChangePin, Shard: 4, Zone: "z"},
+		{Kind: ChangeUnpin, Shard: 3},
+		{Kind: ChangeForget, Node: "c"},
+		{Kind: ChangeResume},
+		{Kind: ChangePause, For: time.Hour},
 	}}), nil)
 	apply()
 	if p := s.Policy(); !p.Drained["b"] || len(p.Pins) != 1 || p.Pause != time.Hour {

@@ -225,6 +225,16 @@ func (p *LevelPlay) applyAll() {
 	}
 }
 
+// raisingIn returns what an entry raises, if that is what it does.
+func raisingIn(entry []byte) (r raising, ok bool) {
+	c, _, err := decodeCommand(entry)
+	if err != nil {
+		return raising{}, false
+	}
+	r, ok = c.(raising)
+	return r, ok
+}
+
 // apply applies an entry as State does. This program knows one level, so the state has
 // each one below what it is here.
 func (p *LevelPlay) apply() {
@@ -235,8 +245,8 @@ func (p *LevelPlay) apply() {
 	p.pending = p.pending[1:]
 	was := p.level
 	p.state, p.level = after(p.state, e)
-	if c, _, err := decodeCommand(e.data); err == nil && p.level > was && c.(raising).term != e.term {
-		p.fail("raised in term %d by what was decided in term %d", e.term, c.(raising).term)
+	if r, ok := raisingIn(e.data); ok && p.level > was && r.term != e.term {
+		p.fail("raised in term %d by what was decided in term %d", e.term, r.term)
 	}
 	for _, x := range p.servers {
 		if !x.up {
@@ -282,7 +292,7 @@ func (p *LevelPlay) add() {
 	p.servers, p.config = append(p.servers, x), append(p.config, x.name)
 	p.start(x)
 	for _, entry := range p.limbo { // a raise of this term may enter the log after it
-		if c, _, err := decodeCommand(entry); err == nil && c.(raising).term == p.term && x.program < newProgram {
+		if r, ok := raisingIn(entry); ok && r.term == p.term && x.program < newProgram {
 			p.fail("added while level %d was being raised: %s, which knows level %d", newProgram, x.name, x.program)
 		}
 	}
