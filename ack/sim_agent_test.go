@@ -154,10 +154,11 @@ func (p *proc) send(hb ack.Heartbeat) {
 		if q.lead == nil {
 			return
 		}
-		if p.dead {
-			p.h.late++
-		} else {
+		switch {
+		case !p.dead:
 			p.connect(q)
+		case hb.Number > p.h.lateBeat: // repeated and overtaken ones count for nothing
+			p.h.late, p.h.lateBeat = p.h.late+1, hb.Number
 		}
 		q.lead.receive(ack.Heard{Heartbeat: hb, From: string(p.h.id)}, sent)
 	})

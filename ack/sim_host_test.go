@@ -26,6 +26,7 @@ type host struct {
 	pauseFor time.Duration
 	downFrom time.Duration // since when no process runs; negative: one does
 	late     int           // heartbeats of the last process that leaders have heard since
+	lateBeat uint64        // the newest of these
 
 	absent      bool // takes no part until it is told to join
 	gateway     bool
@@ -173,7 +174,7 @@ func (h *host) gone() {
 	p.torn()
 	p.dead = true
 	p.reqs = nil
-	h.proc, h.downFrom, h.late = nil, h.w.now, 0
+	h.proc, h.downFrom, h.late, h.lateBeat = nil, h.w.now, 0, 0
 	h.stopped, h.deferred = false, nil
 }
 

@@ -77,7 +77,15 @@ func TestEveryRuleOfTheNodeIsNeeded(t *testing.T) {
 	var all []string
 	for i, r := range rules() {
 		all = append(all, r.test)
-		if out, err := play(overlay.Number(i), r.test); err == nil || !bytes.Contains(out, []byte("--- FAIL: "+r.test)) {
+		// What a test meets differs a little from one play to the next.
+		var out []byte
+		var err error
+		for range 3 {
+			if out, err = play(overlay.Number(i), r.test); err != nil {
+				break
+			}
+		}
+		if err == nil || !bytes.Contains(out, []byte("--- FAIL: "+r.test)) {
 			t.Errorf("without the rule %q %s passes: %v\n%s", r.name, r.test, err, out)
 		}
 	}
