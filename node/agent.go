@@ -61,7 +61,7 @@ func (a *agent) run(ctx context.Context) {
 	var told <-chan struct{}
 	if h := a.hooking; h != nil {
 		h.ctx, results, told = ctx, h.results, h.told
-		defer h.calls.Wait()
+		defer a.endHooks(ctx)
 	}
 	for {
 		select {
@@ -83,6 +83,12 @@ func (a *agent) run(ctx context.Context) {
 		}
 		a.look()
 	}
+}
+
+// endHooks waits for the calls to the app, which end with ctx. Nobody can end a function
+// of this process.
+func (a *agent) endHooks(ctx context.Context) {
+	a.overdue.outlast(ctx, a.machine.Timing().DeadAfter, "hooks", a.hooking.calls.Wait)
 }
 
 // look has the machine look at everything that may have changed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -43,6 +44,13 @@ func (l *ledger) holder(s shardmap.Shard) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held[s]
+}
+
+// dies forgets what the app of a node held: its process is gone.
+func (l *ledger) dies(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.held, func(_ shardmap.Shard, who string) bool { return who == node })
 }
 
 // appOf is the app of one node. Its hooks take a while.

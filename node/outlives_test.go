@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
+	"shardway/ack"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -70,6 +73,130 @@ func TestHandlerOutlivesNoFailedNode(t *testing.T) {
 		case <-over:
 		default:
 			w.t.Error("its shard is served elsewhere while its handler runs on")
+			once.Do(func() { close(over) })
+		}
+		w.untilSettled(rest...)
+	})
+}
+
+// A hook in the node's own process that heeds no end of its context kept Run from
+// returning for ever: a node that stops, or fails, waits for the calls that it cut, and
+// nobody can end a function. Now the process ends.
+func TestHookOutlivesNoStop(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		for _, kind := range []ack.HookKind{ack.HookAcquire, ack.HookRelease} {
+			t.Run(fmt.Sprintf("%s/fails=%v", kind, fails), func(t *testing.T) { bubble(t, func(w *world) { w.outlastedBy(kind, fails) }) })
+		}
+	}
+}
+
+func (w *world) outlastedBy(kind ack.HookKind, fails bool) {
+	over, returns := make(chan error, 1), make(chan struct{})
+	var called atomic.Bool
+	w.hooked(newLedger(), func(string) func(context.Context, ack.HookCall) error {
+		return func(_ context.Context, c ack.HookCall) error {
+			if c.Kind == kind {
+				called.Store(true)
+				<-returns
+			}
+			return nil
+		}
+	})
+	hooked := w.tune
+	w.tune = func(o *node.Options) {
+		hooked(o)
+		o.Overdue = func(why error) { // the process's end
+			select {
+			case over <- why:
+			default:
+			}
+		}
+	}
+	w.start("a")
+	if kind == ack.HookAcquire {
+		w.until("its app is told to acquire", called.Load)
+	} else {
+		w.untilSettled("a")
+		w.until("every shard is served", w.allServed)
+	}
+	p := w.all["a"]
+	if fails {
+		p.disk.breaks()
+		w.start("b") // which makes it write
+	}
+	p.stop()
+	if kind == ack.HookRelease && fails {
+		close(returns) // a node that fails releases nothing
+		<-p.done
+		return
+	}
+	select {
+	case why := <-over:
+		if !strings.Contains(why.Error(), "hook") {
+			w.t.Errorf("it ends because %v", why)
+		}
+	case <-p.done:
+		w.t.Error("Run returned while a hook ran on")
+	case <-time.After(time.Hour): // of the bubble: nothing else will happen
+		w.t.Error("a hook that does not return keeps the process from ending")
+	}
+	close(returns)
+	<-p.done
+}
+
+// Nor does a hook outlive a node that fails, for the same reason as a handler.
+func TestHookOutlivesNoFailedNode(t *testing.T) {
+	bubble(t, func(w *world) {
+		l := newLedger()
+		began, over := make(chan ack.HookCall, 1), make(chan struct{})
+		var once sync.Once
+		var victim atomic.Pointer[string]
+		w.hooked(l, func(name string) func(context.Context, ack.HookCall) error {
+			return func(_ context.Context, c ack.HookCall) error {
+				if v := victim.Load(); v != nil && *v == name && c.Kind == ack.HookRelease {
+					began <- c
+					<-over
+				}
+				return nil
+			}
+		})
+		hooked := w.tune
+		w.tune = func(o *node.Options) {
+			hooked(o)
+			o.Timing.DeadAfter = 2 * time.Minute
+			name := o.Dir.Node()
+			o.Overdue = func(error) { // the process's end, and its app's
+				once.Do(func() {
+					l.dies(name)
+					close(over)
+				})
+			}
+		}
+		w.start("a")
+		w.start("b")
+		w.start("c")
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		w.until("every shard is served", w.allServed)
+		p := w.leader()
+		victim.Store(&p.name)
+		w.start("d") // to which it releases shards
+		shard := (<-began).Shards[0].Shard
+		p.disk.breaks()
+		w.start("e") // which makes it write
+		rest := w.others(p)
+		w.until("another node admits the shard", func() bool {
+			for _, name := range rest {
+				if _, ok := w.all[name].node.Admits(shard); ok {
+					return true
+				}
+			}
+			return false
+		})
+		select {
+		case <-over:
+		default:
+			w.t.Error("a shard is served elsewhere while its hook runs on")
 			once.Do(func() { close(over) })
 		}
 		w.untilSettled(rest...)

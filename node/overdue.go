@@ -43,22 +43,31 @@ func (o *overdue) look(now, deadAfter time.Duration, leased bool, running *infli
 	}
 }
 
-// shutProxy shuts the proxy down, which waits for what it runs, cut or not.
-func (n *Node) shutProxy(ctx context.Context) error {
-	if n.o.Overdue != nil {
-		grace := n.timing().DeadAfter / overdueShare
-		ended := make(chan struct{})
-		defer close(ended)
-		stop := context.AfterFunc(ctx, func() {
-			timer := time.NewTimer(grace)
-			defer timer.Stop()
-			select {
-			case <-ended:
-			case <-timer.C:
-				n.o.Overdue(fmt.Errorf("node: requests still run in the app %v after they were cut (ctx.Done): the node is to end", grace))
-			}
-		})
-		defer stop()
+// outlast runs end, which waits for what the app runs in this process and cuts it when
+// ctx ends, and tells of it if it goes on a while after that.
+func (o *overdue) outlast(ctx context.Context, deadAfter time.Duration, what string, end func()) {
+	if o.tell == nil {
+		end()
+		return
 	}
-	return n.proxy.Shutdown(ctx)
+	grace := deadAfter / overdueShare
+	ended := make(chan struct{})
+	defer close(ended)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-ended:
+		case <-timer.C:
+			o.tell(fmt.Errorf("node: %s still run in the app %v after they were cut (ctx.Done): the node is to end", what, grace))
+		}
+	})
+	defer stop()
+	end()
+}
+
+// shutProxy shuts the proxy down, which waits for what it runs, cut or not.
+func (n *Node) shutProxy(ctx context.Context) (err error) {
+	n.agent.overdue.outlast(ctx, n.timing().DeadAfter, "requests", func() { err = n.proxy.Shutdown(ctx) })
+	return err
 }

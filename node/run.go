@@ -39,7 +39,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if err := n.startMembership(base, s); err != nil {
 		return err
 	}
-	n.startProtocol(base, s)
+	haltAgent := n.startProtocol(base, s)
 	n.proxy.Expect(n.o.App) // ctx may have ended: who waits there is answered all the same
 	s.spawn(base, "app traffic", n.serveApp)
 	s.spawn(base, "reach", n.dropUnreachable)
@@ -61,8 +61,9 @@ func (n *Node) Run(ctx context.Context) error {
 		cancel()
 		if n.o.Overdue != nil {
 			// But who finds nobody takes the shards as soon as the lease has run out,
-			// and an app in this process ends with its requests, or by Overdue.
+			// and an app in this process ends with its requests and hooks, or by Overdue.
 			_ = n.shutProxy(at)
+			haltAgent()
 		}
 		_ = n.o.Peer.Close()
 		_ = n.shutProxy(at) // at once: what runs is cut
@@ -105,10 +106,10 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 }
 
 // startProtocol starts what needs Raft.
-func (n *Node) startProtocol(ctx context.Context, s *stack) {
+func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	s.spawn(ctx, "link", n.link.run)
 	s.spawn(ctx, "own answers", n.relayOwnAnswers)
-	s.spawn(ctx, "agent", n.agent.run)
+	haltAgent = s.spawn(ctx, "agent", n.agent.run)
 	if n.health != nil {
 		s.spawn(ctx, "app health", n.health.run)
 	}
@@ -116,6 +117,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) {
 	s.spawn(ctx, "founding", n.founder.Run)
 	s.spawn(ctx, "twin", n.twin.Run)
 	s.spawn(ctx, "acquaintance", n.acquaint)
+	return haltAgent
 }
 
 // keepDirectory keeps the addresses of the nodes, and the cluster's id once the

@@ -23,15 +23,17 @@ type step struct {
 func (s *stack) push(name string, stop func()) { s.steps = append(s.steps, step{name, stop}) }
 
 // spawn runs f in a goroutine until its step is reached: then its context ends
-// and the step waits for it.
-func (s *stack) spawn(ctx context.Context, name string, f func(context.Context)) {
+// and the step waits for it. So does stop, for whoever cannot wait for its turn.
+func (s *stack) spawn(ctx context.Context, name string, f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { f(ctx) })
-	s.push(name, func() {
+	stop = func() {
 		cancel()
 		wg.Wait()
-	})
+	}
+	s.push(name, stop)
+	return stop
 }
 
 func (s *stack) unwind() {
