@@ -35,7 +35,10 @@ type agent struct {
 	answers chan ack.Answer // unbuffered; link gives up with ctx
 	wake    chan struct{}   // hint: beat at once
 	machine *ack.Agent
-	hooking *hooking // nil: the app is not told what it holds
+	hooking *hooking                         // nil: the app is not told what it holds
+	asked   chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
+	ended   chan struct{}                    // latch
+	came    map[shardmap.Shard]time.Duration // when each shard came that was ever this node's, by the clock
 
 	leaving atomic.Bool // this node wants to own nothing
 	goodbye atomic.Bool // it is to admit and run nothing any more, and to say so
@@ -57,6 +60,7 @@ var _ ack.Gate = (*agent)(nil)
 func (a *agent) run(ctx context.Context) {
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
+	defer close(a.ended)
 	var results <-chan ack.HookResult
 	var told <-chan struct{}
 	if h := a.hooking; h != nil {
@@ -78,6 +82,8 @@ func (a *agent) run(ctx context.Context) {
 		case r := <-results:
 			a.hooking.ended(r.Seq)
 			a.machine.Called(r)
+		case f := <-a.asked:
+			f()
 		case <-told:
 			a.hooking.each(a.machine.NotAcquired)
 		}
@@ -142,6 +148,7 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 		switch a.self {
 		case mv.To:
 			gained++
+			a.came[mv.Shard] = a.clock.Precise()
 		case mv.From:
 			lost++
 		}

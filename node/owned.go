@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/shardmap"
+)
+
+var _ admin.Holder = (*Node)(nil)
+
+// Held returns what the app of this node has: by the hook machine if there is one, by
+// map and lease otherwise.
+func (n *Node) Held(ctx context.Context) (admin.OwnedList, error) {
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	list := make(chan admin.OwnedList, 1)
+	select {
+	case n.agent.asked <- func() { list <- n.agent.owned() }:
+		return <-list, nil
+	case <-n.agent.ended:
+		return admin.OwnedList{}, fmt.Errorf("node %s has stopped", n.self)
+	case <-ctx.Done():
+		return admin.OwnedList{}, ctx.Err()
+	}
+}
+
+// owned is for the agent's own goroutine.
+func (a *agent) owned() admin.OwnedList {
+	now, wall := a.clock.Precise(), time.Now().UTC()
+	s := a.machine.State()
+	list := admin.OwnedList{
+		Node: string(a.self), Epoch: uint64(s.Committed().Epoch()), LeaseMS: max(a.machine.LeaseLeft(now), 0).Milliseconds(), Shards: []admin.OwnedShard{},
+	}
+	held := a.machine.Held()
+	if a.hooking == nil {
+		held = a.unhooked(s, a.machine.LeaseLeft(now) > 0)
+	}
+	for _, h := range held {
+		list.Shards = append(list.Shards, admin.OwnedShard{
+			Shard: uint32(h.Shard), Epoch: uint64(h.Epoch), State: h.Phase.String(), Since: wall.Add(h.Since - now).Round(time.Millisecond), Error: h.Err,
+		})
+	}
+	return list
+}
+
+// unhooked is what an app has that is not told of it.
+func (a *agent) unhooked(s *ack.State, leased bool) (held []ack.Held) {
+	c := s.Committed()
+	for sh := range shardmap.Shard(c.Len()) {
+		if c.Owner(sh) != a.self {
+			continue
+		}
+		h := ack.Held{Shard: sh, Epoch: c.OwnedSince(sh), Phase: ack.HookServing, Since: a.came[sh]}
+		switch {
+		case s.Last().Owner(sh) != a.self:
+			h.Phase = ack.HookReleasing
+		case !leased:
+			h.Phase = ack.HookAcquiring
+		}
+		held = append(held, h)
+	}
+	return held
+}
