@@ -78,6 +78,7 @@ type Config struct {
 	Upstream      string // http://host:port or unix:/path; empty: a gateway, which owns nothing
 	UpstreamConns int
 	ShardConns    int // zero: half of UpstreamConns
+	ShardInflight int // zero: any number
 	Streams       int
 	Health        string // path of the app's health check; empty: connect only
 

@@ -43,6 +43,7 @@ type Config struct {
 	Data          string
 	UpstreamConns int // requests that the handler runs at once
 	ShardConns    int // of those, for one shard
+	ShardInflight int // requests of one shard; zero: any number
 	Streams       int
 	Weight        int
 	Zone          string

@@ -134,7 +134,7 @@ func (s *Server) newPool(node string, dial func(ctx context.Context) (*link, err
 	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams}
 	p.gate.room, p.busy.room = s.o.Room, s.o.Room
 	if node == "" {
-		p.mu.window.size = firstWindow
+		p.mu.window.size, p.mu.shares.counts = firstWindow, true
 	}
 	return p
 }

@@ -14,6 +14,8 @@ var (
 	errBusy = errors.New("proxy: all connections in use")
 	// errShare is the same for the share of one shard.
 	errShare = errors.New("proxy: all connections of the shard's share in use")
+	// errCrowded reports that as many requests of the shard are under way as may be.
+	errCrowded = errors.New("proxy: too many requests of the shard")
 	// errDialing reports that connections are being made and that none was in time.
 	errDialing = errors.New("proxy: no connection was made in time")
 	// errLook asks to look at the table again: another place serves the shard, or
@@ -31,6 +33,7 @@ var (
 type waiter struct {
 	place  int  // the shard it counts for, or unshared: then it looks for no other place
 	fresh  bool // as for pool.take
+	most   int  // as for pool.take
 	unused bool // it takes none that is idle: those that carried it before broke
 	parked bool // it waits for its shard's share first
 	turn   chan turn
@@ -95,6 +98,9 @@ func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
 	defer p.mu.Unlock()
 	if p.mu.closed {
 		return nil, false, p.ended()
+	}
+	if p.mu.shares.crowded(w.place, w.most) {
+		return nil, false, errCrowded
 	}
 	ok, dials := p.gate.pass()
 	if !ok {

@@ -46,13 +46,16 @@ type link struct {
 func (w *waiting) link(p *pool) (*link, verdict) {
 	// Where one connection broke, others may have.
 	fresh := w.x.safety != safeMethod || w.x.mayHaveRun()
-	unused := w.x.stale >= maxStale
+	unused, most := w.x.stale >= maxStale, 0
+	if p.node == "" {
+		most = w.set.ShardInflight
+	}
 	if !unused {
-		if l := p.take(w.x.countsFor(), fresh); l != nil {
+		if l := p.take(w.x.countsFor(), fresh, most); l != nil {
 			return l, verdict{}
 		}
 	}
-	in := &waiter{place: w.x.countsFor(), fresh: fresh, unused: unused}
+	in := &waiter{place: w.x.countsFor(), fresh: fresh, most: most, unused: unused}
 	for {
 		l, dialed, err := p.join(in)
 		if l == nil && err == nil {
@@ -111,6 +114,10 @@ func (w *waiting) noLink(p *pool, err error) verdict {
 		return full.v
 	case errors.Is(err, errLook):
 		return verdict{step: stepAgain}
+	case errors.Is(err, errCrowded) && w.x.mayHaveRun() && w.x.safety != safeMethod:
+		return fail(problem.UpstreamBroken, mayHaveRun)
+	case errors.Is(err, errCrowded):
+		return fail(problem.ShardBusy, "as many requests of the shard are under way as there may be (--shard-inflight)")
 	}
 	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
 	if p.gate.shut.Load() {

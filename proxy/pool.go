@@ -46,11 +46,11 @@ func (p *pool) asks() bool { return p.gate.shut.Load() || p.busy.any.Load() > 0 
 // take returns a connection without waiting, nil if there is none: then p.join
 // gets in line. Fresh asks for a connection that may carry a request which must
 // not be sent twice: one used just now that looks alive. Shard is whom it counts
-// for.
-func (p *pool) take(shard int, fresh bool) *link {
+// for, and most how many requests of that may be under way; zero: any number.
+func (p *pool) take(shard int, fresh bool, most int) *link {
 	for {
 		oldest := p.clock.now() - freshFor
-		l := p.pop(shard, fresh, oldest)
+		l := p.pop(shard, fresh, oldest, most)
 		if l == nil {
 			return nil
 		}
@@ -64,10 +64,10 @@ func (p *pool) take(shard int, fresh bool) *link {
 
 // pop takes the connection used last. With fresh, old ones stay where they are,
 // for others.
-func (p *pool) pop(shard int, fresh bool, oldest time.Duration) *link {
+func (p *pool) pop(shard int, fresh bool, oldest time.Duration, most int) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gate.shut.Load() || p.mu.shares.full(shard) {
+	if p.gate.shut.Load() || p.mu.shares.full(shard) || p.mu.shares.crowded(shard, most) {
 		return nil
 	}
 	l := p.newest(fresh, oldest)

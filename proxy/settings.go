@@ -48,6 +48,10 @@ type Settings struct {
 	// for a handler that takes no streams all. Past it the slowest get 408. Zero means
 	// 256 MiB.
 	MaxBodyTotal int64
+	// ShardInflight bounds how many requests of one shard are under way at its owner, which
+	// is this node, or in line for a connection to the app; past it 503. Streams and
+	// upgraded connections do not count (Options.Streams). Zero means any number.
+	ShardInflight int
 	// HeadTimeout bounds the time from the first byte of a head to its end, and
 	// that of a TLS handshake; zero means 10 s.
 	HeadTimeout time.Duration

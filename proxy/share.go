@@ -10,6 +10,7 @@ const unshared = -1
 // its share a shard's requests wait for one another. All with the pool's mu held.
 type shares struct {
 	most   int           // zero: any number
+	counts bool          // of the app's pool; nobody asks for that of another
 	used   []int32       // by shard
 	parked map[int]*line // who waits for another request of the shard to end
 }
@@ -19,9 +20,22 @@ func (s *shares) full(shard int) bool {
 	return s.most > 0 && shard >= 0 && shard < len(s.used) && int(s.used[shard]) >= s.most
 }
 
+// crowded reports whether as many requests of the shard are under way, or in line, as
+// there may be; zero: any number.
+func (s *shares) crowded(shard, most int) bool {
+	if most == 0 || shard < 0 || shard >= len(s.used) {
+		return false
+	}
+	n := int(s.used[shard])
+	if q := s.parked[shard]; q != nil {
+		n += q.n
+	}
+	return n >= most
+}
+
 // charge counts one more for the shard.
 func (s *shares) charge(shard int) {
-	if s.most == 0 || shard < 0 {
+	if !s.counts || shard < 0 {
 		return
 	}
 	for shard >= len(s.used) {
@@ -66,7 +80,7 @@ func (s *shares) tidy(shard int) {
 // line.
 func (p *pool) uncharge(shard int) {
 	s := &p.mu.shares
-	if s.most == 0 || shard < 0 {
+	if !s.counts || shard < 0 {
 		return
 	}
 	s.used[shard]--

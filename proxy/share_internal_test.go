@@ -33,7 +33,7 @@ func TestCountsOfAPoolComeBackToZero(t *testing.T) {
 		for range 6 {
 			all.Go(func() {
 				for range 300 {
-					l := p.take(shard, false)
+					l := p.take(shard, false, 0)
 					for tries := 0; l == nil && tries < 3; tries++ {
 						w := &waiter{place: shard}
 						got, _, err := p.join(w)

@@ -32,7 +32,9 @@ const (
 	// is no answer.
 	AppFailed Code = "app-failed"
 	// UpstreamBusy is for a request beyond the connections allowed to the app.
-	UpstreamBusy    Code = "upstream-busy"
+	UpstreamBusy Code = "upstream-busy"
+	// ShardBusy is for a request beyond those of its shard that may be under way.
+	ShardBusy       Code = "shard-busy"
 	PeerUnreachable Code = "peer-unreachable"
 	// Misrouted is for a request that reached a node that may not serve it and
 	// may not be forwarded again.
@@ -102,6 +104,8 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusInternalServerError, "The app failed."
 	case UpstreamBusy:
 		return http.StatusServiceUnavailable, "All connections allowed to the app are in use."
+	case ShardBusy:
+		return http.StatusServiceUnavailable, "Too many requests of the shard are under way."
 	case PeerUnreachable:
 		return http.StatusBadGateway, "The owning node cannot be reached."
 	case Misrouted:

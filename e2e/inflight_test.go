@@ -1,0 +1,49 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// TestShardInflightIsReloaded bounds the requests of one shard, from whichever node they
+// come: what is beyond them is refused at once and does not run, and SIGHUP lifts that.
+func TestShardInflightIsReloaded(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.yaml")
+	if err := os.WriteFile(file, []byte("shard_inflight: 2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, 2, "--config", file)
+	owner, other := c.Nodes()[0], c.Nodes()[1]
+	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
+	hang := map[string]string{"App-Hang": "gate"}
+	hung := []*cluster.Asking{
+		c.AskLater(t, owner, load.Request{Key: key, Header: hang}),
+		c.AskLater(t, other, load.Request{Key: key, Header: hang}),
+	}
+	owner.App.AwaitHanging(t, "gate", 2)
+	for _, n := range c.Nodes() {
+		a := c.AskLater(t, n, load.Request{Key: key, Method: "POST", ID: "refused by " + n.ID}).Answer(t)
+		if a.Status != 503 || a.Error != "shard-busy" {
+			t.Errorf("beyond the limit, by %s: %d %s, want 503 shard-busy", n.ID, a.Status, a.Error)
+		}
+		if ran := owner.App.Executions(t, "refused by "+n.ID); ran != 0 {
+			t.Errorf("refused by %s, and ran %d times", n.ID, ran)
+		}
+	}
+	hangUp(t, owner, file, "{}\n", "settings reloaded", `"changed":["shard-inflight"]`)
+	if a := c.AskLater(t, other, load.Request{Key: key}).Answer(t); !a.OK() {
+		t.Errorf("without a limit: %d %s", a.Status, a.Error)
+	}
+	owner.App.Release(t, "gate")
+	for _, h := range hung {
+		if a := h.Answer(t); !a.OK() {
+			t.Errorf("one that hung: %d %s", a.Status, a.Error)
+		}
+	}
+}

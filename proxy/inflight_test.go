@@ -1,0 +1,95 @@
+package proxy_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"shardway/proxy"
+)
+
+// A key whose requests hang took half of the connections to the app, and the waiting
+// room's share of its shard besides, each for its time: nothing said no earlier.
+func TestRequestsOfOneShardAreBounded(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, hangingAt(t), func(o *proxy.Options) {
+				o.UpstreamConns, o.ShardConns, o.QueueWait = 16, 2, time.Minute
+				o.ShardInflight = 3
+			})
+			for range 2 {
+				front.dial().send("GET /hang HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
+			}
+			until(t, "two run", func() bool { return owner.running.Load() == 2 })
+			answers := make(chan string, 4)
+			for range 4 { // one of them is in line for a connection then: --shard-conns
+				c := front.dial()
+				c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
+				go func() {
+					var res fasthttp.Response
+					_ = res.Read(c.r)
+					answers <- fmt.Sprint(res.StatusCode(), " ", string(res.Header.Peek("Shardway-Error")), " ", string(res.Header.Peek("Retry-After")))
+				}()
+			}
+			for range 3 {
+				if got, want := <-answers, "503 shard-busy 1"; got != want {
+					t.Errorf("beyond the limit: %s, want %s", got, want)
+				}
+			}
+			c := front.dial()
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			if res, body := c.answer("GET"); res.StatusCode != http.StatusOK {
+				t.Errorf("another key: %s %s", res.Status, body)
+			}
+			owner.Cut(allShards, "draining")
+			if got := <-answers; got != "200  " {
+				t.Errorf("the one in line: %s, want 200", got)
+			}
+		})
+	}
+}
+
+// Streams are no requests in this sense, or a room of sockets would lock its own key out.
+func TestStreamsDoNotCountAmongTheRequestsOfAShard(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.ShardInflight = 1 })
+			for i, head := range []string{"GET /events HTTP/1.1\r\n", "GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: echo\r\n"} {
+				c := front.dial()
+				c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\n", head)
+				if res, _ := c.head("GET"); res.StatusCode != []int{200, 101}[i] {
+					t.Fatalf("stream = %s", res.Status)
+				}
+			}
+			c := front.dial()
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			if res, body := c.answer("GET"); res.StatusCode != http.StatusOK {
+				t.Errorf("beside streams: %s %s", res.Status, body)
+			}
+			owner.Cut(allShards, "draining")
+		})
+	}
+}
+
+// The limit goes by what was in force when the head came in, and counts what began before
+// there was one.
+func TestShardInflightIsAppliedToWhatRuns(t *testing.T) {
+	n := newNode(t, "a", hangingAt(t), func(o *proxy.Options) { o.ShardConns = -1 })
+	for range 2 {
+		n.dial().send("GET /hang HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	}
+	until(t, "two run", func() bool { return n.running.Load() == 2 })
+	for most, want := range []int{0: 200, 1: 503, 2: 503, 3: 200} {
+		n.Apply(proxy.Settings{ShardInflight: most})
+		c := n.dial()
+		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		if res, body := c.answer("GET"); res.StatusCode != want {
+			t.Errorf("with %s: %s %s, want %d", strconv.Itoa(most), res.Status, body, want)
+		}
+	}
+	n.Cut(allShards, "draining")
+}
