@@ -155,7 +155,7 @@ func clusterSettings() []setting {
 
 func requestSettings() []setting {
 	return grouped("Requests",
-		row("key", "SOURCE", keysource.Default, "where to find a request's key: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip; tried in order",
+		row("key", "SOURCE", keysource.Default, "where to find a request's key: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip; tried in order (under routes also mint: a fresh key)",
 			func(c *Config) value { return list{&c.Keys, checkKeySource} }).list().reloads(),
 		row("on-missing", "reject|local|hash-path|cookie", "reject", "what to do with a request without a key",
 			func(c *Config) value { return choice[keysource.Missing]{&c.OnMissing, keysource.Missings()} }).reloads(),

@@ -197,7 +197,10 @@ func (c *Config) collisionRules() []rule {
 
 // checkKeySource judges one key source.
 func checkKeySource(s string) *flaw {
-	_, err := keysource.Parse(s)
+	source, err := keysource.Parse(s)
+	if err == nil && source.Kind == keysource.Mint {
+		err = keysource.MintEverywhere()
+	}
 	return flawOf(err)
 }
 

@@ -9,6 +9,8 @@
 //	jwt:CLAIM     a claim of the bearer token, which nobody verifies here
 //	host          the host without its port, in small letters
 //	ip            the client's address
+//	mint          no place: a fresh key for each request, on the routes that create
+//	              what is reached by it from then on; alone there
 //
 // A Table has the sources of all requests, and those of the requests below a path
 // prefix. What the configuration accepts by this package is what the proxy runs:

@@ -26,10 +26,13 @@ const (
 	JWT
 	Host
 	IP
+	Mint
 )
 
 // kinds returns the words of the kinds, in their order.
-func kinds() []string { return []string{"header", "path", "query", "cookie", "jwt", "host", "ip"} }
+func kinds() []string {
+	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint"}
+}
 
 // String is the kind's word.
 func (k Kind) String() string {
@@ -70,7 +73,7 @@ func Parse(text string) (Source, error) {
 		}
 	}
 	switch s.Kind {
-	case Host, IP:
+	case Host, IP, Mint:
 		if named {
 			return wrong("the source "+strconv.Quote(word)+" takes no name", "write "+word)
 		}
@@ -89,7 +92,7 @@ func Parse(text string) (Source, error) {
 			return wrong("the source "+strconv.Quote(word)+" needs a name without blanks", "write "+example(s.Kind))
 		}
 	default:
-		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip"
+		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip, and mint on a route of its own"
 		if near := nearest.Word(word, kinds()); near != "" {
 			remedy = "did you mean " + strconv.Quote(near) + "? " + remedy
 		}
@@ -107,7 +110,7 @@ func example(k Kind) string {
 		return "cookie:sid"
 	case Query:
 		return "query:user"
-	case JWT, Path, Host, IP:
+	case JWT, Path, Host, IP, Mint:
 	}
 	return "jwt:sub"
 }

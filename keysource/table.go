@@ -52,6 +52,9 @@ func NewTable(spec Spec) (*Table, error) {
 		sources = []string{Default}
 	}
 	t.all = choice("key", "", sources, &problems)
+	if slices.ContainsFunc(t.all.Sources, isMint) {
+		problems = append(problems, MintEverywhere())
+	}
 	for _, r := range spec.Routes {
 		prefix, err := parsePrefix(r.Prefix)
 		if err != nil {
@@ -71,6 +74,14 @@ func NewTable(spec Spec) (*Table, error) {
 	return t, nil
 }
 
+func isMint(s Source) bool { return s.Kind == Mint }
+
+// MintEverywhere is the mistake of a key that is minted for every request: nobody could
+// come back to what one has created.
+func MintEverywhere() error {
+	return &mistake.Error{Key: "key", Value: "mint", Wrong: "a fresh key for every request would let none come back", Remedy: "name mint for a path under routes, for the requests that create"}
+}
+
 // choice reads the sources of one line.
 func choice(key, where string, texts []string, problems *[]error) Choice {
 	var c Choice
@@ -84,6 +95,11 @@ func choice(key, where string, texts []string, problems *[]error) Choice {
 			continue
 		}
 		c.Sources, words = append(c.Sources, s), append(words, s.String())
+	}
+	if len(texts) > 1 && key == "routes" && slices.ContainsFunc(c.Sources, isMint) {
+		*problems = append(*problems, &mistake.Error{
+			Key: key, Value: strings.Join(texts, ","), Wrong: where + "mint has other sources beside it, of which none would count", Remedy: "name mint alone, for the paths that create",
+		})
 	}
 	c.Wants = strings.Join(words, ", ")
 	return c

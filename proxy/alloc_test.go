@@ -42,16 +42,20 @@ func TestRequestsAllocateNothing(t *testing.T) {
 		name, request string
 		answer        [][]byte
 		keys          []string
+		routes        []proxy.KeyRoute
 	}{
-		{"GET", "GET /path?q=1 HTTP/1.1\r\nHost: example\r\nUser-Agent: test\r\nAccept: */*\r\nX-Shard-Key: alice\r\n\r\n", whole, nil},
-		{"GET of what comes in two", "GET / HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", apart, nil},
-		{"POST", "POST /path HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\nContent-Length: 5\r\n\r\nhello", whole, nil},
-		{"GET by its query", "GET /?a=b&us%65r=al%69ce+b&c&user=alice+b HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"query:user"}},
-		{"GET of what is hidden from nobody", "GET /rooms/..%2f_hook%2573/a HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", whole, nil},
-		{"GET by its path", "GET /rooms/al%69ce HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"path:3", "cookie:sid", "path:2"}},
+		{"GET", "GET /path?q=1 HTTP/1.1\r\nHost: example\r\nUser-Agent: test\r\nAccept: */*\r\nX-Shard-Key: alice\r\n\r\n", whole, nil, nil},
+		{"GET of what comes in two", "GET / HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", apart, nil, nil},
+		{"POST", "POST /path HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\nContent-Length: 5\r\n\r\nhello", whole, nil, nil},
+		{"GET by its query", "GET /?a=b&us%65r=al%69ce+b&c&user=alice+b HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"query:user"}, nil},
+		{"GET of what is hidden from nobody", "GET /rooms/..%2f_hook%2573/a HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", whole, nil, nil},
+		{"GET by its path", "GET /rooms/al%69ce HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"path:3", "cookie:sid", "path:2"}, nil},
+		{"POST with a key that is minted", "POST /rooms HTTP/1.1\r\nHost: example\r\nContent-Length: 0\r\n\r\n", whole, nil, []proxy.KeyRoute{{Prefix: "/rooms", Sources: []string{"mint"}}}},
 	} {
 		app := plainApp(t, tc.answer...)
-		by := func(o *proxy.Options) { o.Keys, o.HookPath = keysOf(t, proxy.KeySpec{Sources: tc.keys}), "/_hooks/v1" }
+		by := func(o *proxy.Options) {
+			o.Keys, o.HookPath = keysOf(t, proxy.KeySpec{Sources: tc.keys, Routes: tc.routes}), "/_hooks/v1"
+		}
 		single := newNode(t, "a", app, by)
 		ingress, _ := pair(t, app, by)
 		inside := newNode(t, "inside", "", by, func(o *proxy.Options) {

@@ -112,6 +112,12 @@ func (r reply) expose(route *Route, e *h1.Edit) {
 			r.extra = strconv.AppendUint(r.extra, uint64(r.x.shard), 10)
 			r.extra = append(r.extra, "\r\n"...)
 		}
+		if r.x.minted {
+			e.Drop |= h1.Of(h1.FieldShardwayKey)
+			r.extra = append(r.extra, lineKey...)
+			r.extra = append(r.extra, r.x.key...)
+			r.extra = append(r.extra, "\r\n"+lineMinted...)
+		}
 	}
 	r.extra = r.appendCookie(r.extra)
 }

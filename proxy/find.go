@@ -15,8 +15,9 @@ import (
 // stickyCookie is the cookie that on-missing: cookie sets and reads.
 const stickyCookie = "Shardway-Key"
 
-// stickyLen is the length of its value: 128 bits in hexadecimal.
-const stickyLen = 32
+// mintedLen is the length of its value, and of a key that was minted: 128 bits in
+// hexadecimal.
+const mintedLen = 32
 
 // Refusals of requests that name a key in a way the app may read otherwise.
 const (
@@ -39,6 +40,7 @@ type finder struct {
 type found struct {
 	key     []byte
 	keyless bool   // no key: any app will do, that of this node first
+	minted  bool   // the key was made for this request (keysource.Mint)
 	cookie  []byte // value of the sticky cookie to set
 }
 
@@ -60,7 +62,7 @@ func (f *finder) find(gateway bool) (found, *problem.Problem) {
 			return found{}, ambiguous(bad, choice.Sources[i].String())
 		}
 		if key != nil {
-			return found{key: key}, nil
+			return found{key: key, minted: choice.Sources[i].Kind == keysource.Mint}, nil
 		}
 	}
 	return f.withoutKey(choice.Wants, gateway)
@@ -127,6 +129,8 @@ func (f *finder) keyFrom(s *keysource.Source) (key []byte, bad string) {
 		return jwtClaim(token, s.Name), bad
 	case keysource.IP:
 		return f.clientIP(), ""
+	case keysource.Mint:
+		return mint(f.grown(mintRoom)), ""
 	}
 	return nil, ""
 }
@@ -191,13 +195,21 @@ func (f *finder) grown(n int) []byte {
 // A value that this proxy cannot have set is replaced.
 func (f *finder) sticky() found {
 	// Of several the first one counts: the app goes by Shardway-Key, not by the cookie.
-	if v, _ := f.cookie(stickyCookie); len(v) == stickyLen && isHex(v) {
+	if v, _ := f.cookie(stickyCookie); len(v) == mintedLen && isHex(v) {
 		return found{key: v}
 	}
-	var random [stickyLen / 2]byte
-	_, _ = rand.Read(random[:]) // never fails
-	v := hex.AppendEncode(make([]byte, 0, stickyLen), random[:])
+	v := mint(make([]byte, 0, mintRoom))
 	return found{key: v, cookie: v}
+}
+
+// mintRoom is the memory that mint needs: for the key, and what it is made of.
+const mintRoom = mintedLen + mintedLen/2
+
+// mint makes a key that nobody has, in memory of that much room.
+func mint(dst []byte) []byte {
+	random := dst[mintedLen:mintRoom]
+	_, _ = rand.Read(random) // never fails
+	return hex.AppendEncode(dst[:0], random)
 }
 
 func isHex(v []byte) bool {

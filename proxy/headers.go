@@ -16,6 +16,7 @@ const (
 	lineNode     = "Shardway-Node: "
 	lineKey      = "Shardway-Key: "
 	lineMap      = "Shardway-Map: "
+	lineMinted   = headerMinted + ": 1\r\n"
 	lineContinue = headerContinue + ": "
 	lineTries    = headerTries + ": "
 	lineVia      = "Via: 1.1 shardway\r\n"
@@ -37,6 +38,9 @@ func (f forward) head(p *trip) *h1.Writer {
 		if !f.x.keyless {
 			e.Drop &^= h1.Of(h1.FieldShardwayKey, h1.FieldShardwayShard)
 		}
+		if f.x.minted {
+			b = append(b, lineMinted...)
+		}
 		e.DropExpect = e.DropExpect || f.x.onDemand && !f.x.clientExpects
 		b = f.appendOwner(b, p.epoch)
 	} else {
@@ -51,6 +55,9 @@ func (f forward) head(p *trip) *h1.Writer {
 			b = append(b, "\r\n"+lineKey...)
 			b = appendFieldValue(b, f.x.key)
 			b = append(b, "\r\n"...)
+		}
+		if f.x.minted {
+			b = append(b, lineMinted...)
 		}
 		if p.r.Kind == Remote {
 			b = f.appendPeer(b, p)
@@ -108,6 +115,9 @@ func (f forward) appendPeer(b []byte, p *trip) []byte {
 	}
 	return append(b, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)
 }
+
+// headerMinted says that the key was made for this request.
+const headerMinted = "Shardway-Minted"
 
 // headerTries tells how often a request was sent that may have run: an owner goes
 // on counting from there, and an ingress from what a refusal says. Without it there

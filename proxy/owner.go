@@ -24,6 +24,7 @@ func (a *asked) readForwarded() (committed, proposed uint64, ok bool) {
 		}
 	}
 	a.x.tries = triesOf(&a.req.Head)
+	a.x.minted = len(a.req.Value(headerMinted)) > 0
 	switch v := a.req.Value(headerContinue); string(v) {
 	case continueClient:
 		a.x.onDemand, a.x.clientExpects = true, true

@@ -1,0 +1,67 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"shardway/e2e/cluster"
+)
+
+// TestMintedKeysAreReachedOnEveryNode creates something without a key at each node, and
+// finds it by the key that it got at every node: the same app has it.
+func TestMintedKeysAreReachedOnEveryNode(t *testing.T) {
+	t.Parallel() // it waits for the cluster most of the time
+	file := filepath.Join(t.TempDir(), "shardway.yaml")
+	if err := os.WriteFile(file, []byte("routes:\n  /rooms: [mint]\n  /rooms/: [path:2]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Flags: []string{"--config", file}})
+	owners := map[string]bool{}
+	for range 8 {
+		for _, n := range c.Running() {
+			made, at := askRoom(t, http.MethodPost, "http://"+n.Addr+"/rooms")
+			if made.Get("Shardway-Minted") != "1" || len(made.Get("Shardway-Key")) != 32 {
+				t.Fatalf("%v", made)
+			}
+			owners[at.App] = true
+			for i, other := range c.Running() {
+				found, there := askRoom(t, http.MethodGet, "http://"+other.Addr+"/rooms/"+made.Get("Shardway-Key"))
+				if there.App != at.App || there.Key != made.Get("Shardway-Key") || there.Count != uint64(i)+2 || found.Get("Shardway-Minted") != "" {
+					t.Errorf("%+v at %s, made as %+v: %v", there, other.ID, at, found)
+				}
+			}
+		}
+	}
+	if len(owners) != 3 {
+		t.Errorf("24 rooms are all at %v", owners)
+	}
+}
+
+// room is what the app says of a request.
+type room struct {
+	App, Key string
+	Count    uint64
+}
+
+func askRoom(t *testing.T, method, url string) (http.Header, room) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	var at room
+	if err := json.NewDecoder(res.Body).Decode(&at); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %d, %v", method, url, res.StatusCode, err)
+	}
+	return res.Header, at
+}

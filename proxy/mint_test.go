@@ -1,0 +1,110 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"testing"
+
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+var minted = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// minting has /rooms mint, and what is below it by its name.
+func minting(t *testing.T, expose bool) func(*proxy.Options) {
+	return func(o *proxy.Options) {
+		o.Expose = expose
+		o.Keys = keysOf(t, proxy.KeySpec{Routes: []proxy.KeyRoute{{Prefix: "/rooms", Sources: []string{"mint"}}, {Prefix: "/rooms/", Sources: []string{"path:2"}}}})
+	}
+}
+
+// What is created gets a key that nobody has had, and its app learns that it is fresh,
+// over the hop to another node too. A client can say neither.
+func TestMintedKeysAreFreshAndTold(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, _ := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Saw-Shard", r.Header.Get("Shardway-Shard"))
+				_, _ = fmt.Fprintf(w, "%v %v", r.Header.Values("Shardway-Key"), r.Header.Values("Shardway-Minted"))
+			}), minting(t, true))
+			c, seen := front.dial(), map[string]bool{}
+			for range 5 {
+				c.send("POST /rooms HTTP/1.1\r\nHost: h\r\nX-Shard-Key: mine\r\nShardway-Key: mine\r\nShardway-Minted: 0\r\nContent-Length: 0\r\n\r\n")
+				res, body := c.answer("POST")
+				key := res.Header.Get("Shardway-Key")
+				if seen[key] || !minted.MatchString(key) || body != "["+key+"] [1]" || len(res.Header.Values("Shardway-Key")) != 1 || res.Header.Get("Shardway-Minted") != "1" {
+					t.Fatalf("%v: %s", res.Header, body)
+				}
+				if want := fmt.Sprint(shardmap.Of(key, shards)); res.Header.Get("Saw-Shard") != want {
+					t.Errorf("it ran in shard %s, want %s", res.Header.Get("Saw-Shard"), want)
+				}
+				seen[key] = true
+				c.send("GET /rooms/%s HTTP/1.1\r\nHost: h\r\nShardway-Minted: 1\r\n\r\n", key)
+				if again, body := c.answer("GET"); body != "["+key+"] []" || again.Header.Get("Shardway-Minted") != "" || again.Header.Get("Shardway-Key") != "" {
+					t.Errorf("by its name: %v: %s", again.Header, body)
+				}
+			}
+		})
+	}
+}
+
+// Without Options.Expose the answer says what the app says.
+func TestMintedKeysAreTheAppsToTell(t *testing.T) {
+	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Shardway-Key", "told by the app") }), minting(t, false))
+	c := n.dial()
+	c.send("POST /rooms HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+	if res, _ := c.answer("POST"); res.Header.Get("Shardway-Key") != "told by the app" || res.Header.Get("Shardway-Minted") != "" {
+		t.Errorf("%v", res.Header)
+	}
+}
+
+// A request that is sent again keeps its key: what the first try has created is not
+// created twice under two names.
+func TestMintedKeysAreKeptOverRetries(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			keys := make(chan string, 10)
+			front, _ := start(t, rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+				for {
+					req, err := http.ReadRequest(r)
+					if err != nil {
+						return
+					}
+					keys <- req.Header.Get("Shardway-Key") + " " + req.Header.Get("Shardway-Minted")
+					if len(keys) == 1 {
+						return // the first try breaks off
+					}
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				}
+			}), minting(t, true))
+			c := front.dial()
+			c.send("PUT /rooms HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+			res, body := c.answer("PUT")
+			if res.StatusCode != 200 {
+				t.Fatalf("%d %s", res.StatusCode, body)
+			}
+			want := res.Header.Get("Shardway-Key") + " 1"
+			if first, second := <-keys, <-keys; first != want || second != want {
+				t.Errorf("tried with %q, then with %q, and answered with %q", first, second, want)
+			}
+		})
+	}
+}
+
+// Nobody could come back to what has a fresh key each time.
+func TestMintIsForRoutesOnly(t *testing.T) {
+	for _, spec := range []proxy.KeySpec{
+		{Sources: []string{"mint"}},
+		{Sources: []string{"header:X-A", "mint"}},
+		{Routes: []proxy.KeyRoute{{Prefix: "/rooms", Sources: []string{"mint", "path:2"}}}},
+	} {
+		if _, err := proxy.NewKeys(spec); err == nil {
+			t.Errorf("%+v is taken", spec)
+		}
+	}
+}
