@@ -103,11 +103,24 @@ func (j *judge) drained(a *Answer) string {
 		return ""
 	}
 	for _, run := range j.runs[a.ID] {
-		if run.Cut && run.end()-run.Start >= j.rules.least(j.rules.DrainTimeout) {
+		over, cut := run.end(), run.Cut
+		if !cut && j.unread(a, run) {
+			over, cut = a.Done(), true
+		}
+		if cut && over-run.Start >= j.rules.least(j.rules.DrainTimeout) {
 			return "cut by the drain"
 		}
 	}
 	return ""
+}
+
+// unread tells whether the node of a run stood still as its app answered, and was
+// continued only now: a node cuts what it has drained for too long before it reads.
+func (j *judge) unread(a *Answer, run Run) bool {
+	return slices.ContainsFunc(j.h.Faults, func(f Fault) bool {
+		return f.Kind == Stopped && f.Node == run.App && f.during(run.end(), run.end()) &&
+			f.until() <= a.Done() && a.Done() <= after(f.until(), int64(j.rules.CutNotice))
+	})
 }
 
 // way tells how a fault may end a request in the way it ended. at tells that it was

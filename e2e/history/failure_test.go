@@ -242,3 +242,34 @@ func TestWhatTheDrainCutsMayFail(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatANodeCutsAsItWakesMayFail has an app that answered while its node stood still:
+// when that goes on, drain-timeout has long passed, and it cuts before it reads. That
+// excuses none that stood still before, or later, or that has had the time to read.
+func TestWhatANodeCutsAsItWakesMayFail(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		began      int64 // of a run that ends at 4000
+		from, till int64 // of the stop; the answer comes at 5500
+		want       int
+	}{
+		{"cut as it wakes", 0, 3000, 5400, 0},
+		{"before it was drained for long enough", 501, 3000, 5400, 1},
+		{"stopped after the run", 0, 4001, 5400, 1},
+		{"awake before the run ended", 0, 3000, 3999, 1},
+		{"awake for long", 0, 3000, 5249, 1},
+		{"still stopped", 0, 3000, 5501, 1},
+	} {
+		s := good()
+		s.now += c.began
+		s.asked("x", "GET", key(1), "b", 9, 4000-c.began)
+		s.now -= c.began
+		at := func(t int64) int64 { return (s.now + t) * ms }
+		s.fails("draining", 0)
+		s.Answers[len(s.Answers)-1].Attempts[0].Done = at(5500)
+		s.Faults = []history.Fault{{Kind: history.Stopped, Node: "b", From: at(c.from), Until: at(c.till)}}
+		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != c.want || r.Excused["cut by the drain"] != 1-c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}
