@@ -94,3 +94,56 @@ func TestWitnessKnowsAStopFromALeave(t *testing.T) {
 		})
 	}
 }
+
+// A process that was asked to end before it served resets who waits at its listener,
+// also if it stands still before its end: then the storm had taken it for one that was
+// only stopped, and what it lost for lost.
+func TestWitnessKnowsADeathThatIsHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWitness(ack.FenceLease)
+		w.fails("a", history.Killed)
+		time.Sleep(time.Second)
+		sent := now()
+		time.Sleep(time.Second)
+		w.answered(history.Answer{
+			ID: "1", Key: "k", Method: "GET",
+			Attempts: []history.Attempt{{Target: "a", Sent: sent, Done: now(), Err: "connection reset"}},
+		})
+		w.fails("a", history.Stopped)
+		time.Sleep(time.Second)
+		w.fails("a", history.Killed)
+		w.ended("a", false)
+		if lost := w.judge().Count(history.Lost); lost != 0 {
+			t.Errorf("%d lost, want it excused", lost)
+		}
+	})
+}
+
+// A map that all who knew it died with, before anybody had looked, was committed then,
+// and not when the log told of it again: what was done to a node by that time may be
+// long over.
+func TestWitnessSeesTheMapOfTheDead(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := newStorm(w, 1, ack.FenceLease)
+		s.load = 0
+		s.raise(3)
+		s.add("d", newcomer)
+		before := s.committed().Epoch()
+		for s.committed().Epoch() == before {
+			time.Sleep(100 * time.Microsecond) // nobody looks
+		}
+		next := s.committed().Epoch()
+		for _, p := range s.running() {
+			p.kill()
+		}
+		died := now()
+		s.restartAll()
+		s.calm()
+		for _, m := range s.witness.h.Maps {
+			if m.Epoch == uint64(next) && m.At <= died {
+				return
+			}
+		}
+		w.t.Errorf("map %d was not seen by %v, when all that knew it died", next, time.Duration(died))
+	})
+}

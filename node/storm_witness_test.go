@@ -182,11 +182,12 @@ func (w *witness) mend(faults []int) {
 	}
 }
 
-// fails notes what is done to a process, in place of what was done to it before.
+// fails notes what is done to a process, in place of what was done to it before. One
+// that dies does so also while it stands still.
 func (w *witness) fails(node string, k history.FaultKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if i, ok := w.process[node]; ok && w.h.Faults[i].Kind == k {
+	if i, ok := w.process[node]; ok && (w.h.Faults[i].Kind == k || w.h.Faults[i].Kind == history.Killed && k == history.Stopped) {
 		return
 	}
 	w.goOn(node)

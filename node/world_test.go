@@ -283,6 +283,7 @@ func (p *process) wipe() { p.mem = disk.NewMemory() }
 
 // restart starts a killed or stopped node again, with its disk.
 func (p *process) restart() {
+	p.w.note(p)
 	p.host = p.host.Restart()
 	p.run()
 }
@@ -321,12 +322,25 @@ func (w *world) within(limit time.Duration, what string, cond func() bool) {
 				if p.frozen {
 					continue
 				}
-				s := p.node.State()
-				w.t.Logf("%s: leads %v leased %v committed %d last %d members %v", p.name, p.node.Leads(), p.node.Leased(), s.Committed().Epoch(), s.Last().Epoch(), s.Committed().Members())
+				w.t.Log(p.describe())
 			}
 			w.t.Fatalf("never happened: %s", what)
 		}
 	}
+}
+
+// describe says what a process that runs is at, for whoever looks for what is missing.
+func (p *process) describe() string {
+	s := p.node.State()
+	text := fmt.Sprintf("%s: leads %v leased %v committed %d last %d members %v", p.name, p.node.Leads(), p.node.Leased(), s.Committed().Epoch(), s.Last().Epoch(), s.Committed().Members())
+	if !p.started() {
+		return text + ", not started"
+	}
+	var nodes []string
+	for _, n := range p.node.Status().Nodes {
+		nodes = append(nodes, fmt.Sprintf("%s %s voter %v", n.ID, n.State, n.Voter))
+	}
+	return fmt.Sprintf("%s, ready %v, routes %v, sees %v", text, p.node.Ready(), p.node.Routes(), nodes)
 }
 
 // check looks for what must never be: an epoch that names two maps, two nodes that
@@ -334,29 +348,35 @@ func (w *world) within(limit time.Duration, what string, cond func() bool) {
 // nodes admit while requests run, a witness writes down.
 func (w *world) check() {
 	w.t.Helper()
-	running := w.running()
-	for _, p := range running {
-		c := p.node.State().Committed()
-		if c.Epoch() == 0 || w.seen[c] {
-			continue
-		}
-		w.seen[c] = true
-		if d, ok := w.digests[c.Epoch()]; ok && d != c.Digest() {
-			w.t.Fatalf("epoch %d names two maps", c.Epoch())
-		}
-		w.digests[c.Epoch()] = c.Digest()
-		if w.witness != nil {
-			w.witness.committed(c)
-		}
-		if w.newest == nil || c.Epoch() > w.newest.Epoch() {
-			if w.maps++; w.newest != nil {
-				w.moved += len(shardmap.Diff(w.newest, c))
-			}
-			w.newest = c
-		}
+	for _, n := range w.names { // also what one committed that has ended since
+		w.note(w.all[n])
 	}
+	running := w.running()
 	if w.changed(running) {
 		w.admitted(running)
+	}
+}
+
+// note notes the map that a process goes by, or went by as it ended.
+func (w *world) note(p *process) {
+	w.t.Helper()
+	c := p.node.State().Committed()
+	if c.Epoch() == 0 || w.seen[c] {
+		return
+	}
+	w.seen[c] = true
+	if d, ok := w.digests[c.Epoch()]; ok && d != c.Digest() {
+		w.t.Fatalf("epoch %d names two maps", c.Epoch())
+	}
+	w.digests[c.Epoch()] = c.Digest()
+	if w.witness != nil {
+		w.witness.committed(c)
+	}
+	if w.newest == nil || c.Epoch() > w.newest.Epoch() {
+		if w.maps++; w.newest != nil {
+			w.moved += len(shardmap.Diff(w.newest, c))
+		}
+		w.newest = c
 	}
 }
 
