@@ -51,10 +51,11 @@ type dropping struct {
 type proposal struct {
 	// term is the Raft term of the leader that computed it: what that one submits
 	// only after it has lost and won leadership again must not count.
-	term  uint64
-	base  shardmap.Epoch
-	want  *shardmap.Map
-	drops []dropping
+	term   uint64
+	base   shardmap.Epoch
+	reason string // at most maxText bytes
+	want   *shardmap.Map
+	drops  []dropping
 }
 
 type commit struct {
@@ -95,6 +96,7 @@ func encodeProposal(at Level, p proposal) ([]byte, error) {
 	w.b = append(slices.Grow(w.b, len(m)+64), kindProposal)
 	w.uint(p.term)
 	w.uint(uint64(p.base))
+	w.text(p.reason)
 	w.bytes(m)
 	w.uint(uint64(len(p.drops)))
 	for _, d := range p.drops {
@@ -123,7 +125,7 @@ func decodeCommand(b []byte) (any, Level, error) {
 	case kindBirth:
 		c = birth{cluster: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
 	case kindProposal:
-		p := proposal{term: r.uint(0, maxUint), base: shardmap.Epoch(r.uint(0, maxUint)), want: r.shardMap()}
+		p := proposal{term: r.uint(0, maxUint), base: shardmap.Epoch(r.uint(0, maxUint)), reason: r.text(0, maxText), want: r.shardMap()}
 		for range r.uint(0, maxDrops) {
 			d := dropping{node: shardmap.NodeID(r.text(1, maxText)), cause: r.cause(), strikes: uint32(r.uint(0, maxUint32))}
 			if r.err != nil {

@@ -41,7 +41,7 @@ func fuzzLog(tb testing.TB) [][]byte {
 		s = next
 	}
 	apply()
-	add(encodeProposal(MinLevel, proposal{term: 1, want: shardmap.Assign(s.Committed(), fuzzMembers(3), shardmap.Policy{})}))
+	add(encodeProposal(MinLevel, proposal{term: 1, reason: "join", want: shardmap.Assign(s.Committed(), fuzzMembers(3), shardmap.Policy{})}))
 	apply()
 	add(encodeCommit(MinLevel, commit{epoch: s.Last().Epoch(), digest: s.Last().Digest()}), nil)
 	apply()

@@ -51,7 +51,7 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 		m = m.Settle(shardmap.New(m.Len()), shardmap.Epoch(floor))
 	}
 	n := *s
-	n.cluster, n.index, n.committed, n.last, n.lastTerm, n.drops = cluster, floor, m, m, 0, nil
+	n.cluster, n.index, n.committed, n.last, n.lastTerm, n.reason, n.drops = cluster, floor, m, m, 0, "", nil
 	n.policy = s.policy.Lasting()
 	n.previous = nil // those whom the log names are of another cluster
 	return &n, nil

@@ -132,6 +132,15 @@ func (l *Leader) why(now time.Duration, want *shardmap.Map) string {
 	return "weight"
 }
 
+// because returns the cause of what want moves, for the log: one that goes on with what
+// another leader has proposed has that one's.
+func (l *Leader) because(now time.Duration, want *shardmap.Map) string {
+	if l.state.Open() && want.SameAs(l.state.Last()) {
+		return l.state.Reason()
+	}
+	return l.why(now, want)
+}
+
 // members returns the nodes that the map ought to have, ordered by id.
 func (l *Leader) members(now time.Duration) []shardmap.Member {
 	last := l.state.Last()
@@ -262,7 +271,7 @@ func (l *Leader) ackDeadline(n *member) time.Duration { return l.o.Pace.AckDeadl
 // propose submits a proposal of want, computed from the committed map, with a
 // record of everybody who is dropped and why.
 func (l *Leader) propose(now time.Duration, want *shardmap.Map, reason string) {
-	p := proposal{term: l.o.Term, base: l.state.Committed().Epoch(), want: want}
+	p := proposal{term: l.o.Term, base: l.state.Committed().Epoch(), reason: l.because(now, want), want: want}
 	for id, cause := range l.leftOut(now, want) {
 		p.drops = append(p.drops, dropping{node: id, cause: cause, strikes: l.strikes(now, id, cause)})
 	}

@@ -22,6 +22,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 		w.uint(s.timedAt)
 	}
 	w.uint(s.lastTerm)
+	w.text(s.reason)
 	m, err := s.committed.MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("ack: snapshot: %w", err)
@@ -56,7 +57,7 @@ func DecodeState(b []byte) (*State, error) {
 	if s.Born() {
 		s.timing, s.before, s.timedAt = r.timing(), r.timing(), r.uint(0, maxUint)
 	}
-	s.lastTerm = r.uint(0, maxUint)
+	s.lastTerm, s.reason = r.uint(0, maxUint), r.text(0, maxText)
 	s.committed = r.shardMap()
 	s.last = s.committed
 	if r.bool() {

@@ -62,6 +62,7 @@ type State struct {
 	committed *shardmap.Map
 	last      *shardmap.Map // the last proposal; == committed when none is open
 	lastTerm  uint64
+	reason    string // of last
 	drops     map[shardmap.NodeID]Drop
 	previous  []shardmap.NodeID // by shard: who owned it before its present owner; nil: nobody
 	timing    Timing            // in force; zero before the birth
@@ -102,6 +103,9 @@ func (s *State) Last() *shardmap.Map { return s.last }
 
 // LastTerm returns the Raft term in which Last was proposed.
 func (s *State) LastTerm() uint64 { return s.lastTerm }
+
+// Reason returns why Last was proposed, in the words of its leader; empty: it was not.
+func (s *State) Reason() string { return s.reason }
 
 // Open reports whether the last proposal is not committed.
 func (s *State) Open() bool { return s.last.Epoch() != s.committed.Epoch() }
@@ -221,7 +225,7 @@ func (s *State) proposed(term uint64, c proposal) (*State, Outcome, error) {
 	}
 	epoch := shardmap.Epoch(s.index)
 	s.last = c.want.Settle(s.committed, epoch)
-	s.lastTerm = term
+	s.lastTerm, s.reason = term, c.reason
 	s.drops = maps.Clone(s.drops)
 	if s.drops == nil {
 		s.drops = map[shardmap.NodeID]Drop{}

@@ -72,6 +72,13 @@ func (f *fake) Shards() admin.ShardList {
 	}}
 }
 
+func (f *fake) Moves(shard uint32) []admin.Move {
+	if shard != 1 {
+		return nil
+	}
+	return []admin.Move{{Epoch: 5, Shard: 1, To: "n2", Reason: "join"}, {Epoch: 9, Shard: 1, From: "n2", To: "n1", Reason: "crashed"}}
+}
+
 func (f *fake) Endpoints() []admin.Endpoint {
 	return []admin.Endpoint{
 		{Node: "db", Kind: admin.KindMember, Name: "sql", Addr: "10.0.0.9:5432"},

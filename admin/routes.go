@@ -31,6 +31,7 @@ func (s *Server) routes() http.Handler {
 	get("/status", s.status)
 	get("/v1/nodes", s.nodes)
 	get("/v1/shards", s.shards)
+	get("/v1/shards/{shard}", s.shard)
 	get("/v1/endpoints", s.endpoints)
 	get("/v1/map", s.shardMap)
 	get("/v1/locate", s.locate)

@@ -47,6 +47,8 @@ func TestJSONHasTheDocumentedNames(t *testing.T) {
 		"shards-n2.json":       "/v1/shards?node=n2",
 		"shards-orphans.json":  "/v1/shards?node=",
 		"shards-none.json":     "/v1/shards?node=n9",
+		"shard-1.json":         "/v1/shards/1",
+		"shard-2.json":         "/v1/shards/2",
 		"endpoints.json":       "/v1/endpoints",
 		"endpoints-http.json":  "/v1/endpoints?name=http",
 		"map.json":             "/v1/map",

@@ -27,6 +27,7 @@ type fsm struct {
 	// broken freezes the state after an entry that could not be read. Only
 	// Raft's one FSM goroutine looks at it.
 	broken bool
+	moves  moves
 }
 
 // remedyDamaged is what can be done about a data directory that cannot be gone
@@ -51,7 +52,7 @@ func (f *fsm) Apply(index, term uint64, data []byte) any {
 	if err != nil {
 		return f.fail(err)
 	}
-	f.publish(s)
+	f.publish(s, s.Reason())
 	return outcome
 }
 
@@ -72,7 +73,7 @@ func (f *fsm) Restore(b []byte) error {
 	if err != nil {
 		return f.fail(err)
 	}
-	f.publish(s)
+	f.publish(s, reasonSnapshot)
 	return nil
 }
 
@@ -86,11 +87,14 @@ func (f *fsm) fail(err error) error {
 	return err
 }
 
-func (f *fsm) publish(s *ack.State) {
+// publish makes s the state; the reason is that of the map which it has committed.
+func (f *fsm) publish(s *ack.State, reason string) {
 	f.at = s
-	if s.Index() < f.state.Load().Index() {
+	was := f.state.Load()
+	if s.Index() < was.Index() {
 		return
 	}
+	f.moves.committed(was, s, reason)
 	f.state.Store(s)
 	hint(f.agentHint)
 	hint(f.leaderHint)

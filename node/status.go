@@ -267,6 +267,7 @@ func (n *Node) Shards() admin.ShardList {
 		sh := shardmap.Shard(i)
 		out.Shards[i] = admin.Shard{
 			Shard: uint32(i), State: admin.ShardOwned, Owner: string(c.Owner(sh)), Epoch: uint64(c.OwnedSince(sh)),
+			Previous: string(s.OwnerBefore(sh)),
 		}
 		switch {
 		case s.Open() && s.Last().Owner(sh) != c.Owner(sh):

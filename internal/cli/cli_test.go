@@ -42,9 +42,16 @@ func (c *cluster) Shards() admin.ShardList {
 	return admin.ShardList{Epoch: 12, Proposed: 12, Total: 4, Shards: []admin.Shard{
 		{Shard: 0, State: "owned", Owner: "a", Epoch: 9},
 		{Shard: 1, State: "owned", Owner: "a", Epoch: 9},
-		{Shard: 2, State: "moving", Owner: "b", Epoch: 9, To: "a"},
+		{Shard: 2, State: "moving", Owner: "b", Epoch: 9, To: "a", Previous: "a"},
 		{Shard: 3, State: "owned", Owner: "b", Epoch: 12},
 	}}
+}
+
+func (c *cluster) Moves(shard uint32) []admin.Move {
+	if shard != 2 {
+		return nil
+	}
+	return []admin.Move{{Epoch: 5, Shard: 2, To: "a", Reason: "join"}, {Epoch: 9, Shard: 2, From: "a", To: "b", Reason: "crashed"}}
 }
 
 func (c *cluster) Endpoints() []admin.Endpoint {
@@ -128,6 +135,8 @@ func TestTablesForPeople(t *testing.T) {
 		}},
 		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},
 		{"shards", []string{"OWNER STATE TO EPOCH COUNT SHARDS", "a owned - 9 2 0-1", "b moving a 9 1 2", "b owned - 12 1 3"}},
+		{"shards 2", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS", "2 b moving a 9 a", "", "EPOCH FROM TO REASON", "5 - a join", "9 a b crashed"}},
+		{"shards 3", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS", "3 b owned - 12 -", "", "the node remembers no move of it"}},
 		{"shards --node=a", []string{"a owned - 9 2 0-1", "b moving a 9 1 2"}},
 		{"endpoints --name http", []string{"NODE KIND NAME ADDRESS", "a node http 10.0.0.1:8080"}},
 		{"locate alice", []string{"KEY SHARD OWNER ENDPOINT EPOCH"}},

@@ -3,17 +3,20 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"shardway/admin"
 )
 
 type shardsCommand struct {
-	Node string `help:"Only the shards that this node owns or is about to own." placeholder:"ID"`
+	Shard string `arg:"" optional:"" help:"Number of a shard: show who has it, who had it, and why it moved."`
+	Node  string `help:"Only the shards that this node owns or is about to own." placeholder:"ID"`
 	target
 }
 
@@ -24,6 +27,9 @@ func (c *shardsCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer client.Close()
+	if c.Shard != "" {
+		return c.history(ctx, s, client)
+	}
 	list, err := client.Shards(ctx, c.Node)
 	if err != nil {
 		return err
@@ -32,6 +38,41 @@ func (c *shardsCommand) Run(ctx context.Context, s *session) error {
 		return writeJSON(s.out, list)
 	}
 	return writeShards(s.out, list.Shards)
+}
+
+// history shows how one shard came to its owner.
+func (c *shardsCommand) history(ctx context.Context, s *session, client *admin.Client) error {
+	n, err := strconv.ParseUint(c.Shard, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is no number of a shard: give one such as 7; `shardway locate KEY` tells that of a key", c.Shard)
+	}
+	if c.Node != "" {
+		return errors.New("give the number of a shard, or --node, not both")
+	}
+	h, err := client.Shard(ctx, uint32(n))
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(s.out, h)
+	}
+	t := newTable(s.out, "SHARD", "OWNER", "STATE", "TO", "EPOCH", "PREVIOUS")
+	t.row(h.Shard.Shard, h.Owner, h.State, h.To, h.Epoch, h.Previous)
+	if err = t.flush(); err != nil {
+		return err
+	}
+	if _, err = fmt.Fprintln(s.out); err != nil {
+		return err
+	}
+	if len(h.Moves) == 0 {
+		_, err = fmt.Fprintln(s.out, "the node remembers no move of it")
+		return err
+	}
+	t = newTable(s.out, "EPOCH", "FROM", "TO", "REASON")
+	for _, m := range h.Moves {
+		t.row(m.Epoch, m.From, m.To, m.Reason)
+	}
+	return t.flush()
 }
 
 // listed bounds how much of a list of shards is written: whoever wants all of

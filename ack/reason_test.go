@@ -1,0 +1,34 @@
+package ack_test
+
+import (
+	"testing"
+
+	"shardway/ack"
+)
+
+// Why a map was proposed outlives its proposer, who is often the cause: the next leader
+// goes on with the same map, for the same reason.
+func TestReasonOfAnOpenProposalIsKept(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	c := s.actor("c")
+	c.leaving, c.busy = true, true
+	s.until("a proposal without c", func() bool { return s.state.Open() })
+	if got := s.state.Reason(); got != "leave" {
+		t.Errorf("proposed because %q, want leave", got)
+	}
+	b, err := s.state.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := ack.DecodeState(b); err != nil || again.Reason() != "leave" {
+		t.Errorf("after a snapshot: %q, %v", again.Reason(), err)
+	}
+	first := s.state.Last().Epoch()
+	s.elect("b")
+	s.until("b proposes", func() bool { return s.state.Last().Epoch() > first })
+	c.busy = false
+	s.until("committed", func() bool { return !s.state.Open() })
+	if got := s.state.Reason(); got != "leave" {
+		t.Errorf("committed because %q, want leave", got)
+	}
+}
