@@ -52,6 +52,7 @@ type agent struct {
 	duplicate chan string // cap 1: told once
 	refused   bool        // because of elsewhere; that was said
 	overdue   overdue
+	failing   failing
 }
 
 var _ ack.Gate = (*agent)(nil)
@@ -81,6 +82,7 @@ func (a *agent) run(ctx context.Context) {
 			a.answer(ans)
 		case r := <-results:
 			a.hooking.ended(r.Seq)
+			a.failing.stale = true
 			a.machine.Called(r)
 		case f := <-a.asked:
 			f()
@@ -104,6 +106,9 @@ func (a *agent) look() {
 		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Weight: a.weight,
 	})
 	a.acked.Store(uint64(a.machine.Acked()))
+	if fresh := a.failing.look(a.machine.Held); len(fresh) > 0 {
+		a.log.Warn().Str("shards", named(fresh)).Str("why", a.failing.why(fresh[0])).Msg("app did not acquire: it is asked again, and requests wait")
+	}
 	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseLeft(now) > 0, a.router.running, a.hooking.count())
 }
 
@@ -124,6 +129,7 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 // Route swaps the table.
 func (a *agent) Route(r ack.Routing) {
 	old, s := a.router.state.Load(), r.State()
+	a.failing.stale = true
 	a.proxy.Wake(a.router.swap(r))
 	if s.Committed().Epoch() != old.Committed().Epoch() {
 		a.committed(old.Committed(), s)

@@ -129,6 +129,7 @@ func (n *Node) proxyOptions() proxy.Options {
 	}
 	p.Node, p.Cluster, p.Room, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
 	if n.o.Hooks != nil && !n.o.Gateway {
+		p.NotYet = func(s shardmap.Shard) string { return n.agent.failing.why(s) }
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }
 	}
 	p.Probe = func() (bool, string) {

@@ -126,6 +126,9 @@ func (n *Node) warnings() []string {
 	if behind := n.levelBehind(); behind != "" {
 		all = append(all, behind)
 	}
+	if w := n.agent.failing.warning(); w != "" {
+		all = append(all, w)
+	}
 	p := n.Policy()
 	if p.Pause != "" {
 		all = append(all, "planned moves of shards are paused for "+p.Pause+": `shardway resume` ends it")

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -146,5 +147,25 @@ func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
 				t.Errorf("refused %v times, want %v", n, want)
 			}
 		})
+	}
+}
+
+// Whoever has waited in vain for a shard that the app does not acquire learns which one,
+// where, and why: the app's own words.
+func TestWaiterLearnsWhyItsShardIsNotAcquired(t *testing.T) {
+	for way, start := range ways() {
+		for why, want := range map[string]string{"disk full": ": disk full", "": " in time"} {
+			t.Run(way+want, func(t *testing.T) {
+				front, owner := start(t, webApp(t, echo), func(o *proxy.Options) {
+					o.QueueWait, o.NotYet = 50*time.Millisecond, func(shardmap.Shard) string { return why }
+				})
+				owner.swap(1, 1, held(proxy.ReasonAcquiring))
+				res, body := front.dial().get("/")
+				wantStatus(t, res, body, http.StatusServiceUnavailable, "queue-timeout")
+				if text := fmt.Sprintf("the app of node owner has not acquired shard %d in time", shardmap.Of("k", shards)); !strings.Contains(body, text) || !strings.Contains(body, want+`"`) {
+					t.Errorf("%s does not say %q", body, text+want)
+				}
+			})
+		}
 	}
 }

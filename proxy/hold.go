@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,7 @@ func (w *waiting) hold(v verdict) verdict {
 	began := time.Now()
 	left := w.timeLeft(began)
 	if left <= 0 {
-		return w.x.expired(v)
+		return w.expired(v)
 	}
 	if failed := w.enter(); failed.step != 0 {
 		return failed
@@ -52,7 +53,7 @@ func (w *waiting) hold(v verdict) verdict {
 	case w.down.Load() || errors.Is(err, queue.ErrGone):
 		return done
 	case err != nil:
-		return w.x.expired(v)
+		return w.expired(v)
 	}
 	return verdict{step: stepAgain}
 }
@@ -141,6 +142,20 @@ func (w *waiting) catchUp(committed, proposed uint64) bool {
 	ctx, cancel := context.WithTimeout(w.ctx, ownerWait)
 	defer cancel()
 	return w.s.o.Cluster.Await(ctx, committed, proposed)
+}
+
+// expired is exchange.expired, which does not know the app: what it fails at is for whoever
+// has waited for it in vain.
+func (w *waiting) expired(v verdict) verdict {
+	if v.reason == ReasonAcquiring && v.code == "" && !w.x.mayHaveRun() {
+		v.code, v.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.s.o.Node, w.x.shard)
+		if why := w.s.o.NotYet; why != nil {
+			if text := why(w.x.shard); text != "" {
+				v.detail += ": " + text
+			}
+		}
+	}
+	return w.x.expired(v)
 }
 
 // expired makes the verdict of a request whose time is over.

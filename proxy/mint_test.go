@@ -17,6 +17,7 @@ var minted = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // minting has /rooms mint, and what is below it by its name.
 func minting(t *testing.T, expose bool) func(*proxy.Options) {
+	t.Helper()
 	return func(o *proxy.Options) {
 		o.Expose = expose
 		o.Keys = keysOf(t, proxy.KeySpec{Routes: []proxy.KeyRoute{{Prefix: "/rooms", Sources: []string{"mint"}}, {Prefix: "/rooms/", Sources: []string{"path:2"}}}})

@@ -47,6 +47,10 @@ type Options struct {
 	// Shardway-Acquire: 1, having run nothing. A newer table then tells that it does. Nil:
 	// such an answer is one like any other.
 	NotAcquired func(s shardmap.Shard, epoch uint64)
+	// NotYet says why the app has not acquired a shard that this node owns, in a few words
+	// for whoever waits for it; empty: it has not failed. Any goroutine calls it. Nil: nobody
+	// knows.
+	NotYet func(s shardmap.Shard) string
 	// UpstreamConns bounds connections to the app; zero means 1024.
 	UpstreamConns int
 	// ShardConns bounds those of them that requests of one shard have; beyond it

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// What an app says goes to terminals, logs and clients: bounded, and in one line.
+func TestFailuresOfTheAppAreBounded(t *testing.T) {
+	var f failing
+	held := []ack.Held{{Shard: 3, Epoch: 7, Phase: ack.HookAcquiring, Err: "no\x1b[2J way\r\n" + strings.Repeat("é", 1000)}}
+	for s := range shardmap.Shard(20) {
+		held = append(held, ack.Held{Shard: 10 + s, Epoch: 7, Phase: ack.HookAcquiring, Err: "x"})
+	}
+	f.stale = true
+	if fresh := f.look(func() []ack.Held { return held }); len(fresh) != 21 {
+		t.Errorf("fresh: %v", fresh)
+	}
+	if why := f.why(3); len(why) > maxWhy || !utf8.ValidString(why) || !strings.HasPrefix(why, "no [2J way") || strings.ContainsAny(why, "\r\n\x1b") {
+		t.Errorf("why: %q", why)
+	}
+	if w := f.warning(); !strings.HasPrefix(w, "this node's app does not acquire 21 shards: 3, 10, 11, 12, 13, 14, 15, 16, …, whose requests wait: no [2J way") {
+		t.Errorf("warning: %s", w)
+	}
+}
+
+// One line in the log for each shard and epoch, however often its acquire fails; what is
+// served or gone is forgotten.
+func TestFailuresOfTheAppAreToldOnce(t *testing.T) {
+	var f failing
+	for i, step := range []struct {
+		held  []ack.Held
+		fresh int
+		why   string
+	}{
+		{[]ack.Held{{Shard: 1, Epoch: 7, Phase: ack.HookAcquiring}}, 0, ""},
+		{[]ack.Held{{Shard: 1, Epoch: 7, Phase: ack.HookAcquiring, Err: "a"}}, 1, "a"},
+		{[]ack.Held{{Shard: 1, Epoch: 7, Phase: ack.HookAcquiring, Err: "b"}}, 0, "b"},
+		{[]ack.Held{{Shard: 1, Epoch: 7, Phase: ack.HookServing}}, 0, ""},
+		{[]ack.Held{{Shard: 1, Epoch: 7, Phase: ack.HookReleasing, Err: "c"}}, 0, ""},
+		{nil, 0, ""},
+		{[]ack.Held{{Shard: 1, Epoch: 9, Phase: ack.HookAcquiring, Err: "a"}}, 1, "a"},
+	} {
+		f.stale = true
+		if fresh := f.look(func() []ack.Held { return step.held }); len(fresh) != step.fresh || f.why(1) != step.why || (f.warning() == "") != (step.why == "") {
+			t.Errorf("step %d: fresh %v, why %q, warning %q", i, fresh, f.why(1), f.warning())
+		}
+	}
+	if f.look(func() []ack.Held { t.Error("asked though nothing is new"); return nil }) != nil {
+		t.Error("something is new")
+	}
+}
