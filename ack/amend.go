@@ -1,10 +1,17 @@
 package ack
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"shardway/shardmap"
 )
+
+// ErrChange reports a change of the policy that is none. It would be one more entry
+// of the log, and each node would stop at it for good.
+var ErrChange = errors.New("ack: no change of the policy")
 
 // asked are changes of the policy that wait for their turn.
 type asked struct {
@@ -15,21 +22,40 @@ type asked struct {
 // Amend puts changes of the policy in line and returns the number that the Submit of
 // their entry will have; above zero. Like every entry of this leader it waits until
 // the one before it has come to something, so what is proposed next goes by it. The
-// caller sees in the state what came of it. ErrNotYet and ErrPolicyFull refuse it.
+// caller sees in the state what came of it. ErrNotYet, ErrChange and
+// ErrPolicyFull refuse it.
 func (l *Leader) Amend(changes []Change) (number uint64, err error) {
 	if !l.barrier || l.grants.revoked || !l.state.Born() {
 		return 0, ErrNotYet
+	}
+	if err := l.readable(changes); err != nil {
+		return 0, err
 	}
 	p := l.state.Policy()
 	for _, a := range l.line {
 		p, _ = p.With(p.Since, a.changes)
 	}
-	if _, err := p.With(p.Since, changes); err != nil || len(changes) > maxChanges {
+	if _, err := p.With(p.Since, changes); err != nil {
 		return 0, ErrPolicyFull
 	}
 	l.asks++
 	l.line = append(l.line, asked{l.asks, changes})
 	return l.asks, nil
+}
+
+// readable returns an ErrChange if the entry of these changes could not be read, or
+// read as other ones. They may come from a node that speaks of more, or amiss.
+func (l *Leader) readable(changes []Change) error {
+	if len(changes) > maxChanges {
+		return ErrPolicyFull
+	}
+	if _, _, err := decodeCommand(encodeAmending(l.state.Level(), amending{changes: changes})); err != nil {
+		return fmt.Errorf("%w: %w", ErrChange, err)
+	}
+	if slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == ChangePin && c.Node != "" && c.Zone != "" }) {
+		return fmt.Errorf("%w: a pin to a node and to a zone", ErrChange)
+	}
+	return nil
 }
 
 // amend submits what is next in line, and reports whether anything was.

@@ -21,5 +21,9 @@ func pointsOfPolicy() []point {
 			explained: "Recovery is no part of the simulation. TestOnlyPinsAndWeightsOutliveTheCluster, and TestDrainedSurvivorOwnsEverythingAfterRecovery for rule 10.",
 		},
 		{of: "policy", clause: "it is bounded", explained: "TestPolicyIsBounded."},
+		{
+			of: "policy", clause: "no entry of it is one that a node could not read",
+			explained: "Whoever asks in the simulation asks for what there is. TestChangesThatCannotBeReadAreRefused.",
+		},
 	}
 }

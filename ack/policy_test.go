@@ -237,3 +237,38 @@ func TestAmendWaitsForTheBarrier(t *testing.T) {
 		t.Errorf("before the barrier: %v", err)
 	}
 }
+
+// A change may come from another node, with anything in it. What could not be read again
+// must not enter the log: every node would stop at that entry, and again after each start.
+func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
+	long := strings.Repeat("x", 65)
+	for name, c := range map[string]ack.Change{
+		"no kind":          {},
+		"a kind of later":  {Kind: ack.ChangeForget + 1, Node: "b"},
+		"nobody":           drain(""),
+		"a long id":        drain(shardmap.NodeID(long)),
+		"nobody cordoned":  {Kind: ack.ChangeCordon},
+		"a weight":         {Kind: ack.ChangeWeight, Node: "b", Weight: shardmap.MaxWeight + 1},
+		"a shard":          {Kind: ack.ChangePin, Shard: ack.MaxShards, Node: "b"},
+		"no shard":         {Kind: ack.ChangeUnpin, Shard: ack.MaxShards},
+		"a pin to nowhere": {Kind: ack.ChangePin, Shard: 1},
+		"a pin to two":     {Kind: ack.ChangePin, Shard: 1, Node: "b", Zone: "east"},
+		"a long zone":      {Kind: ack.ChangePin, Shard: 1, Zone: long},
+		"no pause":         pause(0),
+		"a past pause":     pause(-time.Second),
+		"a long pause":     pause(ack.MaxPause + 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serving(t, "a", "b")
+			before := s.state
+			number, effects, err := s.leaders["a"].turn.Amend([]ack.Change{c})
+			if number != 0 || !errors.Is(err, ack.ErrChange) || len(effects) > 0 {
+				t.Errorf("Amend(%+v) = %d, %v, with %d effects", c, number, err, len(effects))
+			}
+			s.run(time.Second)
+			if p := s.state.Policy(); p.Since != before.Policy().Since {
+				t.Errorf("the policy is %+v", p)
+			}
+		})
+	}
+}

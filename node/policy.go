@@ -263,6 +263,8 @@ func policyFault(err error) error {
 		return err
 	case errors.Is(err, ack.ErrNotYet):
 		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", admin.ErrRefused)
+	case errors.Is(err, ack.ErrChange):
+		return fmt.Errorf("%w: %w", admin.ErrInvalid, err)
 	case errors.Is(err, ack.ErrPolicyFull):
 		return fmt.Errorf("%w: what operators have asked for takes 64 KiB at most: unpin shards first", admin.ErrRefused)
 	}

@@ -204,3 +204,20 @@ func TestRemoveForgetsWhatWasAsked(t *testing.T) {
 		}
 	})
 }
+
+// What a node asks of the leader was judged by nobody before. An entry of the log that
+// cannot be read would stop every node for good.
+func TestActionsThatMeanNothingHarmNobody(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		for _, a := range []admin.Action{
+			{Verb: admin.Drain, Force: true}, {Verb: admin.Cordon}, {Verb: admin.Uncordon}, {Verb: admin.Weigh, Weight: 1},
+			{Verb: admin.Weigh, Node: "b", Weight: 1 << 30}, {Verb: admin.Pin, Shard: 1}, {Verb: admin.Pin, Shard: 1 << 20, Node: "b"}, {Verb: admin.Unpin, Shard: 1 << 20},
+		} {
+			w.refused(w.follower(), a, admin.ErrInvalid, "no change of the policy")
+		}
+		w.asks(w.follower(), admin.Action{Verb: admin.Cordon, Node: "b"})
+		w.untilSettled("a", "b", "c")
+	})
+}
