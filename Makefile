@@ -161,9 +161,13 @@ sim: ## simulate the protocol (SCHEDULES=100000 from SEED=1) and print what was 
 # SOAK is how long each of the two clusters of soak lives.
 SOAK ?= 20m
 
+# MOVES is how many moves of shards soak has counters follow afterwards.
+MOVES ?= 1000
+
 .PHONY: soak
-soak: ## all faults again and again, on three and on five nodes side by side (SOAK=20m)
+soak: ## all faults again and again, on three and on five nodes side by side (SOAK=20m), and state through planned moves (MOVES=1000)
 	$(call stage,soak,go test -count=1 -timeout 24h -v ./e2e/chaos -run '^TestChaos$$' -chaos.for=$(SOAK))
+	$(call stage,counters that follow their shards,SHARDWAY_E2E_MOVES=$(MOVES) go test -count=1 -timeout 24h -v ./e2e -run '^TestCountersFollowTheirShards$$')
 
 .PHONY: bench-faults
 bench-faults: ## what each fault costs: the longest time a key went unanswered, requests that failed or were held (TRIALS=20 each); bursts of connections

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
 	"shardway/e2e/history"
@@ -20,6 +21,8 @@ type app struct {
 	out  io.Writer
 	// registers is nil without --store.
 	registers *registers
+	// state is nil without --state.
+	state *state
 
 	mu     sync.Mutex
 	runs   []history.Run
@@ -42,6 +45,15 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Shardway-Shard") != "" {
 		a.work(w, r)
 		return
+	}
+	if a.state != nil {
+		if strings.HasPrefix(r.URL.Path, hookPath) {
+			a.state.serveHook(w, r)
+			return
+		}
+		if a.state.control(w, r) {
+			return
+		}
 	}
 	q := r.URL.Query()
 	switch r.URL.Path {
@@ -73,6 +85,10 @@ func reply(w http.ResponseWriter, v any) {
 // before the last bytes of its answer are written. Whoever has read those may
 // rely on the run's being over.
 func (a *app) work(w http.ResponseWriter, r *http.Request) {
+	if a.state != nil && !a.holds(r) {
+		notAcquired(w)
+		return
+	}
 	run, count := a.begin(r)
 	ended := false
 	defer func() {
@@ -109,11 +125,33 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if a.state != nil {
+		var err error
+		if count, err = a.state.do(run, r.Method == http.MethodPost); err != nil {
+			res = failed(http.StatusConflict, err)
+		}
+	}
 	res.count = count
 	b.answer(w, r, run, res, func() {
 		ended = true
 		a.end(run)
 	})
+}
+
+// holds reports whether the shard of a request was acquired.
+func (a *app) holds(r *http.Request) bool {
+	shard, epoch := place(r.Header)
+	return a.state.acquired(shard, epoch)
+}
+
+// place is where a request belongs; an epoch of 0 says that it does not say.
+func place(h http.Header) (shard uint32, epoch uint64) {
+	n, err := strconv.ParseUint(h.Get("Shardway-Shard"), 10, 32)
+	epoch, err2 := strconv.ParseUint(h.Get("Shardway-Epoch"), 10, 64)
+	if err != nil || err2 != nil {
+		epoch = 0 // the checker reports it
+	}
+	return uint32(n), epoch
 }
 
 // prefix keeps the first bytes written to it: enough to see that a value is too
@@ -128,13 +166,9 @@ func (p *prefix) Write(b []byte) (int, error) {
 
 func (a *app) begin(r *http.Request) (run history.Run, count uint64) {
 	h := r.Header
-	shard, err := strconv.ParseUint(h.Get("Shardway-Shard"), 10, 32)
-	epoch, err2 := strconv.ParseUint(h.Get("Shardway-Epoch"), 10, 64)
-	if err != nil || err2 != nil {
-		epoch = 0 // the checker reports it
-	}
+	shard, epoch := place(h)
 	run = history.Run{
-		App: a.name, Node: h.Get("Shardway-Node"), Shard: uint32(shard), Epoch: epoch,
+		App: a.name, Node: h.Get("Shardway-Node"), Shard: shard, Epoch: epoch,
 		Key: h.Get("Shardway-Key"), ID: h.Get("App-Id"), Method: r.Method, Stream: h.Get("Upgrade") != "" || h.Get("App-Events") != "",
 	}
 	a.mu.Lock()

@@ -28,6 +28,13 @@
 // a store that knows no epochs. 503 says that the store did not answer: what was
 // written may be there, now or later.
 //
+// With --state DIR the app keeps a counter for each key in memory while it holds the
+// key's shard, and App-Count is what it says: POSTs raise it, others read it. Its hooks,
+// below /_state/, load a shard from the directory and write it there; --through writes
+// with each POST. It answers 421 for what it has not acquired. POST /ill?hook=H&how=…
+// makes a hook ill (see hooks.go), GET /told lists what it was told, POST /flush writes
+// all that it holds.
+//
 // Requests without a Shardway-Shard header do not come through a node: they
 // control the app. GET /records lists the runs, GET /executions?id=… counts
 // those of one request, POST /release?name=… frees what hangs under that name,
@@ -66,6 +73,8 @@ func run() error {
 	records := flag.String("records", "", "file to append the runs to")
 	within := flag.Bool("embed", false, "run a node in this process, with the flags of shardway run that follow --")
 	storeURL := flag.String("store", "", "URL of the store behind the registers; without it there are none")
+	stateDir := flag.String("state", "", "directory that all apps share for what they keep of their shards; without it there are no hooks")
+	through := flag.Bool("through", false, "with --state, write at each change")
 	flag.Parse()
 	file, err := os.OpenFile(*records, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -82,6 +91,9 @@ func run() error {
 		client := store.NewClient(*storeURL)
 		defer client.Close()
 		a.registers = newRegisters(client)
+	}
+	if *stateDir != "" {
+		a.state = newState(*stateDir, *through)
 	}
 	serve := func(ctx context.Context) error { return a.serve(ctx, ln) }
 	if *within {

@@ -52,21 +52,22 @@ func allowed() map[string][]string {
 		// For programs that are the app themselves.
 		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/loglines", "internal/version"},
 		// The ends.
-		"internal/address":  {"internal/mistake"},
-		"internal/bounds":   {},
-		"internal/clock":    {},
-		"internal/loglines": {},
-		"internal/version":  {},
-		"internal/logfile":  {},
-		"internal/mistake":  {},
-		"internal/nearest":  {},
-		"internal/overlay":  {}, // only tests use it
-		"internal/problem":  {},
-		"internal/secret":   {},
-		"internal/simnet":   {},
-		"internal/demo":     {"admin"},
-		"internal/cli":      {"admin", "config", "internal/loglines", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/secret"},
-		"":                  {"internal/cli"},
+		"internal/address":   {"internal/mistake"},
+		"internal/bounds":    {},
+		"internal/clock":     {},
+		"internal/loglines":  {},
+		"internal/version":   {},
+		"internal/logfile":   {},
+		"internal/mistake":   {},
+		"internal/nearest":   {},
+		"internal/overlay":   {}, // only tests use it
+		"internal/problem":   {},
+		"internal/secret":    {},
+		"internal/simnet":    {},
+		"internal/statefile": {},
+		"internal/demo":      {"admin"},
+		"internal/cli":       {"admin", "config", "internal/loglines", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/secret"},
+		"":                   {"internal/cli"},
 	}
 }
 

@@ -1,0 +1,204 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// owned asks a node what its app has.
+func owned(ctx context.Context, n *cluster.Node) (list admin.OwnedList, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.Admin+"/v1/owned", nil)
+	if err != nil {
+		return list, err
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return list, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return list, errors.New(res.Status)
+	}
+	return list, json.NewDecoder(res.Body).Decode(&list)
+}
+
+// TestBadHooksHoldUpTheirShardOnly moves one shard after the other to an app whose acquire
+// is ill in some way, and away from one whose release is: the shard's own requests wait,
+// and go on with the right count; all others are served as if nothing were.
+func TestBadHooksHoldUpTheirShardOnly(t *testing.T) {
+	t.Parallel() // it waits for timeouts most of the time
+	c := keeping(t, 3, []string{"--through"}, "--release-timeout", "1s")
+	m := c.AwaitServing(t)
+	from, to := c.Node("a"), c.Node("b")
+	var moving []int
+	var others []string
+	for shard := range shards {
+		if m.Owner(shard) == from.ID && len(moving) < 14 {
+			moving = append(moving, shard)
+			continue
+		}
+		others = append(others, load.KeysIn(shards, 1, func(s int) bool { return s == shard })...)
+	}
+	counts := map[string]uint64{}
+	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 100, Keys: others, Make: func(int, *load.Request) {}})
+	for i, how := range []string{"slow:300ms", "500", "huge", "garbage", "gone", "hang", "twice"} {
+		ill := badHook{c: c, from: from, to: to, how: how, counts: counts}
+		ill.acquires(t, moving[2*i])
+		l.Flow(t, 20)
+		ill.releases(t, moving[2*i+1])
+		l.Flow(t, 20)
+	}
+	l.Finish(t)
+	exact(t, counts, l.Answers())
+}
+
+// badHook is an ill, and whose.
+type badHook struct {
+	c        *cluster.Cluster
+	from, to *cluster.Node
+	how      string
+	counts   map[string]uint64
+}
+
+// move pins a shard to the node, and returns a key of it, which has been counted twice.
+func (b badHook) move(t *testing.T, shard int) (key string, asking *cluster.Asking) {
+	t.Helper()
+	key = load.KeysIn(shards, 1, func(s int) bool { return s == shard })[0]
+	post(t, b.c, b.from, b.counts, 2, key)
+	if out, code := shardway(t, "pin", strconv.Itoa(shard), b.to.ID, "--admin", b.to.Admin); code != 0 {
+		t.Fatalf("pin %d: exit %d, %s", shard, code, out)
+	}
+	cluster.Await(t, fmt.Sprintf("shard %d is at %s", shard, b.to.ID), func() error {
+		m, err := b.to.Map(t.Context())
+		if err == nil && m.Owner(shard) != b.to.ID {
+			err = fmt.Errorf("it is at %s", m.Owner(shard))
+		}
+		return err
+	})
+	b.counts[key]++
+	return key, b.c.AskLater(t, b.from, load.Request{Key: key, Method: "POST"})
+}
+
+// wantCounted waits for the answer to a request that was held.
+func (b badHook) wantCounted(t *testing.T, what, key string, asking *cluster.Asking) {
+	t.Helper()
+	if a := asking.Answer(t); !a.OK() || a.Count != b.counts[key] {
+		t.Errorf("%s %s: status %d (%s), count %d, want %d", what, b.how, a.Status, a.Detail, a.Count, b.counts[key])
+	}
+}
+
+// acquires moves a shard to an app that does not acquire well.
+func (b badHook) acquires(t *testing.T, shard int) {
+	t.Helper()
+	b.to.App.Sicken(t, "acquire", b.how)
+	key, asking := b.move(t, shard)
+	if b.how != "slow:300ms" && b.how != "twice" { // which come to their end by themselves
+		says := map[string]string{"500": "status 500: no way [2J", "huge": "longer than", "garbage": "malformed", "gone": "EOF", "hang": ""}[b.how]
+		cluster.Await(t, "it is not acquired, and why", func() error {
+			list, err := owned(t.Context(), b.to)
+			if err != nil {
+				return err
+			}
+			for _, s := range list.Shards {
+				switch {
+				case int(s.Shard) != shard && s.State != admin.OwnedServing:
+					t.Errorf("acquire %s: shard %d is %s, too", b.how, s.Shard, s.State)
+				case int(s.Shard) == shard && s.State == admin.OwnedAcquiring && strings.Contains(s.Error, says):
+					return nil
+				}
+			}
+			return fmt.Errorf("%+v", list)
+		})
+		if !asking.Pending() {
+			t.Errorf("acquire %s: answered though its shard is not acquired: %+v", b.how, asking.Answer(t))
+		}
+	}
+	b.to.App.Sicken(t, "acquire", "well")
+	b.wantCounted(t, "acquire", key, asking)
+}
+
+// releases moves a shard away from an app that does not release well.
+func (b badHook) releases(t *testing.T, shard int) {
+	t.Helper()
+	b.from.App.Sicken(t, "release", b.how)
+	key, asking := b.move(t, shard)
+	b.wantCounted(t, "release", key, asking)
+	b.from.App.Sicken(t, "release", "well")
+}
+
+// TestThreeOf256ShardsFail has an app acquire 256 shards by one call, and fail three of
+// them for as long as it is ill: the others are served, and who waits for one of the three
+// learns which, and why.
+func TestThreeOf256ShardsFail(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	const all = 256
+	failing := []int{5, 130, 255}
+	dir := t.TempDir()
+	c := cluster.New(t, cluster.Options{
+		Binaries: binaries(t), Shards: all, AppFlags: []string{"--state", dir}, Flags: []string{"--hooks", "/_state", "--queue-wait", "11s"},
+	})
+	n := c.Prepare(t, "--expect", "1")
+	n.App.Sicken(t, "acquire", "failed:5,130,255")
+	n.Start(t)
+	await := func(serving int) (list admin.OwnedList) {
+		t.Helper()
+		cluster.Await(t, fmt.Sprintf("%d shards are served", serving), func() (err error) {
+			if list, err = owned(t.Context(), n); err != nil {
+				return err
+			}
+			got := 0
+			for _, s := range list.Shards {
+				if s.State == admin.OwnedServing {
+					got++
+				}
+			}
+			if got != serving {
+				err = fmt.Errorf("%d are", got)
+			}
+			return err
+		})
+		return list
+	}
+	for _, s := range await(all - len(failing)).Shards {
+		if slices.Contains(failing, int(s.Shard)) != (s.Error == "told to fail") {
+			t.Errorf("%+v", s)
+		}
+	}
+	keyOf := func(shard int) string {
+		return load.KeysIn(all, 1, func(s int) bool { return s == shard })[0]
+	}
+	counts := map[string]uint64{}
+	for _, shard := range []int{0, 4, 6, 129, 254} {
+		post(t, c, n, counts, 2, keyOf(shard))
+	}
+	a := c.Ask(t, n, load.Request{Key: keyOf(130), Method: "POST"})
+	if a.Status != http.StatusServiceUnavailable || a.Error != "queue-timeout" || !strings.Contains(a.Detail, "shard 130 in time: told to fail") {
+		t.Errorf("a waiter of shard 130 gets %d %s: %s", a.Status, a.Error, a.Detail)
+	}
+	n.Await(t, "it warns", func(s cluster.Status) bool {
+		return slices.ContainsFunc(s.Warnings, func(w string) bool {
+			return strings.Contains(w, "does not acquire 3 shards: 5, 130, 255") && strings.Contains(w, "told to fail")
+		})
+	})
+	if lines := strings.Count(n.Process().Output(1_000_000), `"app did not acquire`); lines != 1 {
+		t.Errorf("the log says so %d times, want once", lines)
+	}
+	n.App.Sicken(t, "acquire", "well")
+	await(all)
+	for _, shard := range failing {
+		post(t, c, n, counts, 1, keyOf(shard))
+	}
+}

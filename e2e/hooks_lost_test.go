@@ -1,0 +1,173 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// post raises the counter of each key by n through one node, and checks what it says.
+func post(t *testing.T, c *cluster.Cluster, at *cluster.Node, was map[string]uint64, n int, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		for range n {
+			was[key]++
+			if a := c.Ask(t, at, load.Request{Key: key, Method: "POST"}); !a.OK() || a.Count != was[key] {
+				t.Fatalf("%s at %s: status %d (%s), count %d, want %d", key, at.ID, a.Status, a.Detail, a.Count, was[key])
+			}
+		}
+	}
+}
+
+// TestLossAfterKillIsWhatWasNotWritten kills a node whose app has written some of what it
+// counted: its successors go on from exactly that, and are told that nothing was released.
+// What the other apps hold loses nothing.
+func TestLossAfterKillIsWhatWasNotWritten(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
+	c := keeping(t, 3, nil)
+	m := c.AwaitServing(t)
+	victim, counts := c.Follower(t), map[string]uint64{}
+	at := c.Others(victim)[0]
+	var lost, kept []string
+	for _, n := range c.Running() {
+		if n == victim {
+			lost = m.Keys(n.ID, 1)[:10]
+			continue
+		}
+		kept = append(kept, m.Keys(n.ID, 1)[:10]...)
+	}
+	post(t, c, at, counts, 3, append(lost, kept...)...)
+	victim.App.Flush(t)
+	post(t, c, at, counts, 2, append(lost, kept...)...)
+	victim.Kill(t)
+	for _, key := range lost {
+		counts[key] -= 2
+	}
+	post(t, c, at, counts, 1, append(lost, kept...)...)
+	for _, key := range lost {
+		wantAcquired(t, c, load.ShardOf(key, shards), victim.ID, false)
+	}
+
+	// It comes back to an app that holds what is long over, and takes none of it.
+	victim.Start(t)
+	c.AwaitServing(t)
+	post(t, c, at, counts, 1, append(lost, kept...)...)
+	c.Judge(t)
+}
+
+// wantAcquired checks what the owner of a shard was told of it last.
+func wantAcquired(t *testing.T, c *cluster.Cluster, shard int, from string, released bool) {
+	t.Helper()
+	for _, n := range c.Running() {
+		m, err := n.Map(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Owner(shard) != n.ID {
+			continue
+		}
+		var last *cluster.Told
+		for _, s := range acquired(t, n) {
+			if s.Shard == shard {
+				last = &s
+			}
+		}
+		if last == nil || last.From != from || last.Released != released || last.Again {
+			t.Errorf("%s was told %+v of shard %d, want it from %s, released %v", n.ID, last, shard, from, released)
+		}
+	}
+}
+
+// acquired is all that the app of a node was told to acquire.
+func acquired(t *testing.T, n *cluster.Node) (all []cluster.Told) {
+	t.Helper()
+	told, err := n.App.Told(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range told {
+		if s.Hook == "acquire" {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// TestAppThatRestartsByItselfIsAskedToAcquire kills and restarts an app behind its node,
+// which goes on: it says that it holds nothing, acquires, and goes on counting where it
+// had written last. So does one that nobody has noticed to be gone.
+func TestAppThatRestartsByItselfIsAskedToAcquire(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	c := keeping(t, 3, nil)
+	m := c.AwaitServing(t)
+	n, counts := c.Follower(t), map[string]uint64{}
+	at, keys := c.Others(n)[0], m.Keys(n.ID, 1)[:5]
+	for range 3 {
+		post(t, c, at, counts, 2, keys...)
+		n.App.Flush(t)
+		n.App.Kill(t)
+		n.App.Start(t)
+		post(t, c, at, counts, 2, keys...)
+		c.AwaitServing(t)
+	}
+	c.Judge(t)
+}
+
+// TestKilledNodeFindsItsAppAsItWas restarts a node before anybody takes its shards: its
+// app, which has written nothing, is told to acquire again what it holds, and loses none.
+func TestKilledNodeFindsItsAppAsItWas(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
+	c := keeping(t, 1, nil)
+	n, counts := c.Node("a"), map[string]uint64{}
+	keys := c.AwaitServing(t).Keys("a", 1)[:10]
+	post(t, c, n, counts, 3, keys...)
+	before := acquired(t, n)
+	n.Kill(t)
+	n.Start(t)
+	c.AwaitServing(t)
+	post(t, c, n, counts, 1, keys...)
+	again := map[int]bool{}
+	for _, s := range acquired(t, n)[len(before):] {
+		again[s.Shard] = s.Again
+		if !s.Again {
+			t.Errorf("told %+v, though it holds it", s)
+		}
+	}
+	if len(again) != shards {
+		t.Errorf("%d shards were acquired again, want all %d", len(again), shards)
+	}
+	c.Judge(t)
+}
+
+// TestHungAppHoldsUpItsNodeOnly stops an app for so long that its node gives its shards
+// away: they move without a release, and go on from what was written with each POST.
+func TestHungAppHoldsUpItsNodeOnly(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	c := keeping(t, 3, []string{"--through"}, "--health", "/", "--health-timeout", "500ms")
+	m := c.AwaitServing(t)
+	n, counts := c.Follower(t), map[string]uint64{}
+	at := c.Others(n)[0]
+	here, elsewhere := m.Keys(n.ID, 1)[:5], m.Keys(at.ID, 1)[:5]
+	post(t, c, at, counts, 2, append(here, elsewhere...)...)
+	n.App.Signal(t, syscall.SIGSTOP)
+	post(t, c, at, counts, 1, elsewhere...)
+	cluster.Await(t, "its shards are elsewhere", func() error {
+		m, err := at.Map(t.Context())
+		if err == nil && m.Counts()[n.ID] > 0 {
+			err = fmt.Errorf("%d are not", m.Counts()[n.ID])
+		}
+		return err
+	})
+	post(t, c, at, counts, 1, append(here, elsewhere...)...)
+	for _, key := range here {
+		wantAcquired(t, c, load.ShardOf(key, shards), n.ID, false)
+	}
+	n.App.Signal(t, syscall.SIGCONT)
+	c.AwaitServing(t)
+	post(t, c, at, counts, 1, append(here, elsewhere...)...)
+}

@@ -1,0 +1,174 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/load"
+)
+
+// movesVariable is how many moves of shards the counters have to follow; a round of
+// everything that moves them is a few hundred, and one is played in any case.
+const movesVariable = "SHARDWAY_E2E_MOVES"
+
+// keeping starts nodes whose apps keep counters from acquire to release.
+func keeping(t *testing.T, nodes int, appFlags []string, flags ...string) *cluster.Cluster {
+	t.Helper()
+	dir, err := cluster.Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return cluster.Start(t, cluster.Options{
+		Binaries: binaries(t), Nodes: nodes, Shards: shards, Secret: third(t),
+		Flags: append([]string{"--hooks", "/_state"}, flags...), AppFlags: append([]string{"--state", dir}, appFlags...),
+	})
+}
+
+// exact checks that the counter of each key went up by one with each POST, from what it
+// was, over all moves of its shard, and that each GET read what was there while it ran.
+func exact(t *testing.T, was map[string]uint64, answers []history.Answer) {
+	t.Helper()
+	byKey := map[string][]history.Answer{}
+	for _, a := range answers {
+		byKey[a.Key] = append(byKey[a.Key], a)
+	}
+	for key, all := range byKey {
+		var counts []uint64
+		for _, a := range all {
+			switch {
+			case a.Method == "POST" && a.OK():
+				counts = append(counts, a.Count)
+			case a.OK():
+				before, begun := was[key], was[key]
+				for _, p := range all {
+					if p.Method == "POST" && p.OK() && p.Done() < a.Sent() {
+						before++
+					}
+					if p.Method == "POST" && p.Sent() < a.Done() {
+						begun++
+					}
+				}
+				if a.Count < before || a.Count > begun {
+					t.Errorf("%s read %d of %s, which was between %d and %d", a.ID, a.Count, key, before, begun)
+				}
+			}
+		}
+		slices.Sort(counts)
+		for i, n := range counts {
+			if n != was[key]+uint64(i)+1 {
+				t.Errorf("%s: the counts %v do not go on from %d by one", key, counts, was[key])
+				break
+			}
+		}
+		was[key] += uint64(len(counts))
+	}
+}
+
+// movesOf counts the shards that moved from node to node so far.
+func movesOf(c *cluster.Cluster) (n int) {
+	seen := c.Maps()
+	for i := 1; i < len(seen); i++ {
+		for _, m := range seen[i-1].Moves(seen[i]) {
+			if m.From != "" && m.To != "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestCountersFollowTheirShards has apps keep a counter for each key in memory, and write
+// it only when they release its shard: through pins, drains, joins, leaves, step-downs and
+// rolling restarts under load each counter goes on at exactly the next number, each POST
+// runs once, and nothing fails.
+func TestCountersFollowTheirShards(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
+	want, _ := strconv.Atoi(os.Getenv(movesVariable))
+	c := keeping(t, 3, nil)
+	counts := map[string]uint64{}
+	for round := 0; round == 0 || movesOf(c) < want; round++ {
+		l := c.Load(t, c.Running(), cluster.Traffic{Make: func(n int, r *load.Request) {
+			if n%10 == 4 { // some run while their shard is to move
+				r.Header = map[string]string{"App-Delay": "50ms"}
+			}
+		}})
+		movedByPlan(t, c, l)
+		restarted(t, c, l)
+		l.Flow(t, 100)
+		l.Finish(t)
+		exact(t, counts, l.Answers())
+		t.Logf("%d shards have moved", movesOf(c))
+	}
+	for _, n := range c.Running() {
+		told, err := n.App.Told(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range told {
+			if s.Err != "" || s.Hook == "lost" {
+				t.Errorf("%s: %+v", n.ID, s)
+			}
+		}
+	}
+}
+
+// movedByPlan does all that operators do to shards.
+func movedByPlan(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
+	t.Helper()
+	admin := c.Node("a").Admin
+	do := func(args ...string) {
+		t.Helper()
+		l.Flow(t, 40)
+		if out, code := shardway(t, append(args, "--admin", admin)...); code != 0 {
+			t.Fatalf("%v: exit %d, %s", args, code, out)
+		}
+	}
+	for shard := range 3 {
+		for _, to := range []string{"a", "b", "c"} {
+			do("pin", strconv.Itoa(shard), to)
+			cluster.Await(t, fmt.Sprintf("shard %d is at %s", shard, to), func() error {
+				m, err := c.Node("a").Map(t.Context())
+				if err == nil && m.Owner(shard) != to {
+					err = fmt.Errorf("it is at %s", m.Owner(shard))
+				}
+				return err
+			})
+		}
+		do("unpin", strconv.Itoa(shard))
+	}
+	drained := c.Follower(t)
+	do("drain", drained.ID, "--wait")
+	do("uncordon", drained.ID)
+	c.AwaitServing(t)
+	do("step-down")
+	c.AwaitServing(t)
+}
+
+// restarted has a node join and leave, and restarts the others one after the other.
+func restarted(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
+	t.Helper()
+	if len(c.Nodes()) == 3 {
+		c.Add(t)
+	} else {
+		c.Node("d").Start(t)
+	}
+	c.AwaitServing(t)
+	l.Flow(t, 100)
+	c.Node("d").Stop(t)
+	for _, n := range c.Running() {
+		l.Flow(t, 40)
+		n.Stop(t)
+		c.AwaitServing(t)
+		l.Flow(t, 40)
+		n.Start(t)
+		c.AwaitServing(t)
+	}
+}
