@@ -66,6 +66,11 @@ func (l *Leader) amend(now time.Duration) bool {
 		l.line = append(l.line, asked{changes: []Change{{Kind: ChangeResume}}})
 	}
 	if len(l.line) == 0 {
+		if over := l.ends.over(now, l.state.Policy()); len(over) > 0 { // as with the pause
+			l.line = append(l.line, asked{changes: over})
+		}
+	}
+	if len(l.line) == 0 {
 		return false
 	}
 	next := l.line[0]

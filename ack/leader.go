@@ -58,6 +58,7 @@ type Leader struct {
 	asks        uint64        // how many were asked for
 	amending    bool          // one is on its way into the log
 	pausedAt    time.Duration // when the pause in force was first seen; before: the election
+	ends        ends          // of quarantines
 	zoned       uint64        // counts what was heard anew of zones
 	out         []Effect
 }

@@ -25,5 +25,9 @@ func pointsOfPolicy() []point {
 			of: "policy", clause: "no entry of it is one that a node could not read",
 			explained: "Whoever asks in the simulation asks for what there is. TestChangesThatCannotBeReadAreRefused.",
 		},
+		{
+			of: "policy", clause: "a quarantine ends as a pause does, and outlives the cluster",
+			explained: "No map and no lease goes by it, so the simulation would see nothing. TestQuarantineEndsByItself, TestQuarantineOutlivesTheCluster.",
+		},
 	}
 }

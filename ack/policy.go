@@ -37,6 +37,9 @@ type Policy struct {
 	// shared, and no end is early.
 	Pause    time.Duration
 	PausedBy uint64
+	// Quarantined are the keys whose requests no owner gets to see. It is none of Assign's
+	// business, and needs the same care: one answer on all nodes, which outlives them.
+	Quarantined map[KeyMark]Quarantine
 	// Since is the index of the entry that changed the policy last.
 	Since uint64
 }
@@ -54,7 +57,9 @@ const (
 	ChangeUnpin                          // Shard
 	ChangePause                          // For; it is counted anew
 	ChangeResume
-	ChangeForget // Node: nothing asked of it stands, nor its drop
+	ChangeForget     // Node: nothing asked of it stands, nor its drop
+	ChangeQuarantine // Mark, For; it is counted anew
+	ChangeLift       // Mark: its quarantine is over
 )
 
 // Change is a delta of a Policy. Twice the same is the same as once.
@@ -65,6 +70,7 @@ type Change struct {
 	Shard  shardmap.Shard
 	Zone   string
 	For    time.Duration
+	Mark   KeyMark
 }
 
 // With returns the policy after changes at the given index. ErrPolicyFull says that it
@@ -72,6 +78,7 @@ type Change struct {
 func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	n := *p
 	n.Cordoned, n.Drained, n.Weights, n.Pins = maps.Clone(p.Cordoned), maps.Clone(p.Drained), maps.Clone(p.Weights), maps.Clone(p.Pins)
+	n.Quarantined = maps.Clone(p.Quarantined)
 	for _, c := range changes {
 		n.change(index, c)
 	}
@@ -108,6 +115,11 @@ func (p *Policy) change(index uint64, c Change) {
 		p.Pause, p.PausedBy = c.For, index
 	case ChangeResume:
 		p.Pause, p.PausedBy = 0, 0
+	case ChangeQuarantine:
+		p.lift(c.Mark)
+		put(&p.Quarantined, c.Mark, Quarantine{For: c.For, Since: index})
+	case ChangeLift:
+		p.lift(c.Mark)
 	case ChangeForget:
 		delete(p.Cordoned, c.Node)
 		delete(p.Drained, c.Node)
@@ -123,11 +135,12 @@ func put[K comparable, V any](m *map[K]V, k K, v V) {
 	(*m)[k] = v
 }
 
-// Lasting returns what outlives the cluster: where shards belong. Who is drained, or
+// Lasting returns what outlives the cluster: where shards belong, and which keys are in
+// quarantine, for those may have ended it. Who is drained, or
 // what is paused, was asked of nodes that may be gone: the last one left, drained,
 // would leave everything with the dead (rule 10).
 func (p *Policy) Lasting() *Policy {
-	return &Policy{Weights: p.Weights, Pins: p.Pins}
+	return &Policy{Weights: p.Weights, Pins: p.Pins, Quarantined: p.Quarantined}
 }
 
 // assign returns p as Assign takes it.
@@ -184,6 +197,11 @@ func encodeAmending(at Level, c amending) []byte {
 			w.uint(uint64(ch.Shard))
 		case ChangePause:
 			w.uint(uint64(ch.For))
+		case ChangeQuarantine:
+			w.mark(ch.Mark)
+			w.uint(uint64(ch.For))
+		case ChangeLift:
+			w.mark(ch.Mark)
 		case ChangeResume:
 		}
 	}
@@ -207,6 +225,10 @@ func (r *reader) amending() amending {
 			ch.Shard = r.shard()
 		case ChangePause:
 			ch.For = r.span(MaxPause)
+		case ChangeQuarantine:
+			ch.Mark, ch.For = r.mark(), time.Duration(r.uint(0, uint64(MaxQuarantine)))
+		case ChangeLift:
+			ch.Mark = r.mark()
 		case ChangeResume:
 		default:
 			r.fail(fmt.Sprintf("change %d", ch.Kind))
@@ -236,6 +258,7 @@ func (w *writer) policy(p *Policy) {
 	}
 	w.uint(uint64(p.Pause))
 	w.uint(p.PausedBy)
+	w.marks(p.Quarantined)
 }
 
 func (w *writer) nodes(set map[shardmap.NodeID]bool) {
@@ -259,6 +282,7 @@ func (r *reader) policy() *Policy {
 	if (p.Pause == 0) != (p.PausedBy == 0) {
 		r.fail("half a pause")
 	}
+	p.Quarantined = r.marks()
 	return p
 }
 

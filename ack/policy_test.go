@@ -244,7 +244,7 @@ func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 	long := strings.Repeat("x", 65)
 	for name, c := range map[string]ack.Change{
 		"no kind":          {},
-		"a kind of later":  {Kind: ack.ChangeForget + 1, Node: "b"},
+		"a kind of later":  {Kind: ack.ChangeLift + 1, Node: "b"},
 		"nobody":           drain(""),
 		"a long id":        drain(shardmap.NodeID(long)),
 		"nobody cordoned":  {Kind: ack.ChangeCordon},
@@ -257,6 +257,9 @@ func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 		"no pause":         pause(0),
 		"a past pause":     pause(-time.Second),
 		"a long pause":     pause(ack.MaxPause + 1),
+		"a past end":       quarantine(1, -1),
+		"a far end":        quarantine(1, ack.MaxQuarantine+1),
+		"no shard's key":   {Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: ack.MaxShards}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serving(t, "a", "b")

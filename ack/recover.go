@@ -36,7 +36,7 @@ const MinJump = 1 << 32
 // become the floor. What is only proposed is dropped with its holds: whether the
 // others committed it nobody can tell, and its epoch is below the floor. Drops are
 // forgotten: who comes back is another disk and must acknowledge the floor first. Of
-// the policy only weights and pins stay, see Policy.Lasting.
+// the policy only weights, pins and quarantines stay, see Policy.Lasting.
 func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	switch {
 	case !s.Born():

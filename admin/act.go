@@ -41,10 +41,10 @@ func (s *Server) act(v Verb) endpoint {
 // describe says for the log what is asked.
 func describe(a Action) string {
 	words := []string{a.Verb.String()}
-	if a.Verb == Pin || a.Verb == Unpin {
+	if a.Verb == Pin || a.Verb == Unpin || a.Hash != "" {
 		words = append(words, fmt.Sprintf("shard %d", a.Shard))
 	}
-	for _, word := range []string{a.Node, a.Zone, a.For} {
+	for _, word := range []string{a.Hash, a.Node, a.Zone, a.For} {
 		if word != "" {
 			words = append(words, word)
 		}

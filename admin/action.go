@@ -26,6 +26,10 @@ const (
 	// Pin says where a shard belongs, Unpin that it belongs nowhere.
 	Pin
 	Unpin
+	// Quarantine has requests of a key answered 503 before any owner sees them, Lift ends
+	// that.
+	Quarantine
+	Lift
 )
 
 // verb is what the package knows of one.
@@ -47,6 +51,9 @@ func verbs() []verb {
 		Weigh:    {"weight", []string{"node", "weight"}, `{"node":"n3","weight":2}`},
 		Pin:      {"pin", []string{"shard", "key", "node", "zone"}, `{"key":"alice","node":"n3"}`},
 		Unpin:    {"unpin", []string{"shard", "key"}, `{"key":"alice"}`},
+
+		Quarantine: {"quarantine", []string{"key", "hash", "shard", "for"}, `{"key":"alice","for":"1h"}`},
+		Lift:       {"lift", []string{"key", "hash", "shard"}, `{"key":"alice"}`},
 	}
 }
 
@@ -96,13 +103,18 @@ type Action struct {
 	// Force makes Remove take the node's shards at once: the operator vouches
 	// that it is gone and its app stopped. It makes Drain leave too few voters.
 	Force bool `json:"force,omitempty"`
-	// For is how long a Pause lasts, such as "30m".
+	// For is how long a Pause or a Quarantine lasts, such as "30m"; empty for a
+	// Quarantine: until Lift.
 	For string `json:"for,omitempty"`
 	// Weight is what Weigh sets; zero: the node's own again.
 	Weight uint32 `json:"weight,omitempty"`
-	// Shard is what Pin and Unpin are about, Zone where it belongs unless at Node.
+	// Shard is what Pin and Unpin are about, and where the key of Quarantine and Lift is,
+	// which Hash names as key_hash does in access logs; Under says which secret that is
+	// made under. Zone is where it belongs unless at Node.
 	Shard uint32 `json:"shard,omitempty"`
 	Zone  string `json:"zone,omitempty"`
+	Hash  string `json:"key_hash,omitempty"`
+	Under uint32 `json:"under,omitempty"`
 	// By tells the log who asked, and from where.
 	By string `json:"by,omitempty"`
 }

@@ -23,6 +23,7 @@ type arguments struct {
 	Shard  *uint64 `json:"shard,omitempty"`
 	Key    *string `json:"key,omitempty"`
 	Zone   string  `json:"zone,omitempty"`
+	Hash   string  `json:"hash,omitempty"`
 }
 
 func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
@@ -44,6 +45,8 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 		if a.Shard, err = s.shardOf(args); err == nil && v == Pin && (a.Node == "") == (a.Zone == "") {
 			err = missing("node", "say where the shard belongs, at a node or in a zone, as in "+known.example+" or ?shard=7&zone=east")
 		}
+	case Quarantine, Lift:
+		err = s.readMark(&a, args)
 	case Remove, StepDown, Drain, Cordon, Uncordon, Resume:
 	}
 	return a, err
@@ -97,7 +100,7 @@ func readArguments(r *http.Request, v verb) (arguments, error) {
 	if err != nil {
 		return arguments{}, err
 	}
-	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone")}
+	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash")}
 	if args.Force, err = q.truth("force"); err != nil {
 		return args, err
 	}

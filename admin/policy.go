@@ -8,12 +8,14 @@ import (
 )
 
 // Policy is what operators have asked of the cluster's maps: the answer of GET
-// /v1/policy. The verbs from Drain to Unpin change it.
+// /v1/policy. The verbs from Drain on change it.
 type Policy struct {
 	Drained  []string          `json:"drained"`  // sorted
 	Cordoned []string          `json:"cordoned"` // sorted
 	Weights  map[string]uint32 `json:"weights"`
 	Pins     []PinnedShard     `json:"pins"` // ascending
+	// Quarantined are the keys whose requests go nowhere, ascending by shard.
+	Quarantined []QuarantinedKey `json:"quarantined"`
 	// Pause is for how long planned moves were to wait, empty if they do not. The
 	// leader counts it, anew after an election.
 	Pause string `json:"pause,omitempty"`

@@ -38,7 +38,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/policy", s.policy)
 	get("/v1/owned", s.owned)
 	get("/v1/backup", s.backup)
-	for v := Remove; v <= Unpin; v++ {
+	for v := Remove; v <= Lift; v++ {
 		post("/v1/"+v.String(), s.act(v))
 	}
 	post("/v1/rotate", s.rotate)

@@ -20,6 +20,9 @@ import (
 func (n *Node) Do(ctx context.Context, a admin.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
+	if a.Hash != "" {
+		a.Under = markedUnder(n.hashKey())
+	}
 	if l := n.leadership(); l != nil {
 		return l.do(ctx, a)
 	}
@@ -41,7 +44,7 @@ func (l *leadership) do(ctx context.Context, a admin.Action) error {
 		return nil
 	case admin.Remove:
 		return l.remove(ctx, a)
-	case admin.Drain, admin.Cordon, admin.Uncordon, admin.Pause, admin.Resume, admin.Weigh, admin.Pin, admin.Unpin:
+	case admin.Drain, admin.Cordon, admin.Uncordon, admin.Pause, admin.Resume, admin.Weigh, admin.Pin, admin.Unpin, admin.Quarantine, admin.Lift:
 		return l.police(ctx, a)
 	}
 	return fmt.Errorf("%w: unknown action %s", admin.ErrRefused, a.Verb)

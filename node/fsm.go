@@ -28,6 +28,8 @@ type fsm struct {
 	// Raft's one FSM goroutine looks at it.
 	broken bool
 	moves  moves
+	// policed, when set, is told that the policy is another; it does not block.
+	policed func()
 }
 
 // remedyDamaged is what can be done about a data directory that cannot be gone
@@ -96,6 +98,9 @@ func (f *fsm) publish(s *ack.State, reason string) {
 	}
 	f.moves.committed(was, s, reason)
 	f.state.Store(s)
+	if f.policed != nil && s.Policy() != was.Policy() {
+		f.policed()
+	}
 	hint(f.agentHint)
 	hint(f.leaderHint)
 }

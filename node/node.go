@@ -58,6 +58,7 @@ type Node struct {
 	health       *health // nil for a gateway
 	metrics      *metrics
 	hashed       atomic.Pointer[hashKey] // see hashKey
+	marking      sync.Mutex              // one requarantine at a time
 	directory    atomic.Pointer[endpoints.Directory]
 	addrs        atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
 	inRaft       atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
@@ -112,6 +113,7 @@ func New(o Options) (*Node, error) {
 		n.health = newHealth(o.CheckApp, cmp.Or(o.Health, DefaultHealth()), o.Log, func() { hint(n.agent.wake) })
 	}
 	n.proxy = proxy.New(n.proxyOptions())
+	n.fsm.policed = n.requarantine
 	n.suspects = newSuspects(n.port, o.Clock, n.refused)
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
 	if err := n.open(); err != nil {
@@ -253,6 +255,7 @@ func (n *Node) adopt(cluster string) error {
 	if err := n.o.Dir.SetCluster(cluster, n.o.Shards); err != nil {
 		return err
 	}
+	n.requarantine()
 	return n.gossip.SetTags(n.tags())
 }
 

@@ -24,7 +24,7 @@ const handOverLook = 20 * time.Millisecond
 // Policy returns what operators have asked of the maps, as far as this node's log tells.
 func (n *Node) Policy() admin.Policy {
 	p := n.fsm.state.Load().Policy()
-	out := admin.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, Pins: []admin.PinnedShard{}, Since: p.Since}
+	out := admin.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, Pins: []admin.PinnedShard{}, Quarantined: n.quarantined(p), Since: p.Since}
 	for id, w := range p.Weights {
 		out.Weights[string(id)] = w
 	}
@@ -117,6 +117,8 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 			return c, fmt.Errorf("%w: for = %q is no duration of at most %s", admin.ErrInvalid, a.For, bounds.Short(ack.MaxPause))
 		}
 		c.Kind, c.For = ack.ChangePause, d
+	case admin.Quarantine, admin.Lift:
+		return quarantineOf(a, p)
 	case admin.Remove, admin.StepDown:
 	}
 	return c, nil
@@ -266,7 +268,7 @@ func policyFault(err error) error {
 	case errors.Is(err, ack.ErrChange):
 		return fmt.Errorf("%w: %w", admin.ErrInvalid, err)
 	case errors.Is(err, ack.ErrPolicyFull):
-		return fmt.Errorf("%w: what operators have asked for takes 64 KiB at most: unpin shards first", admin.ErrRefused)
+		return fmt.Errorf("%w: what operators have asked for takes 64 KiB at most: unpin shards, or lift quarantines, first", admin.ErrRefused)
 	}
 	return refusal(err)
 }

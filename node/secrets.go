@@ -42,6 +42,7 @@ func (n *Node) followSecrets() {
 	n.o.Secrets.OnChange(func(l secret.List) error {
 		err := n.gossip.SetKeys(l.GossipKeys())
 		n.RenewPeers()
+		n.requarantine()
 		return err
 	})
 }

@@ -139,7 +139,7 @@ func (n *Node) warnings() []string {
 	if len(p.Cordoned) > 0 {
 		all = append(all, "cordoned, and to get nothing new until `shardway uncordon`: "+strings.Join(p.Cordoned, ", "))
 	}
-	return all
+	return append(all, quarantineWarnings(p.Quarantined)...)
 }
 
 // nodes lists the nodes that gossip, Raft or the map know of. What only the

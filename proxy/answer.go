@@ -112,6 +112,9 @@ func (r reply) failure(v verdict) {
 	if v.code == problem.PeerUnreachable && v.reason != 0 && !r.x.mayHaveRun() {
 		p.Status = http.StatusServiceUnavailable // it has not run: come again
 	}
+	if v.code == problem.Quarantined {
+		p.RetryAfter = quarantineRetry
+	}
 	if v.code == problem.UpstreamRefused {
 		p.RetryAfter = time.Second
 	}

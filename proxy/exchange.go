@@ -49,6 +49,14 @@ type exchange struct {
 // mayHaveRun reports whether an attempt broke off after something was sent.
 func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
 
+// notedRun adds to a detail that an attempt may have run, if one may.
+func (x *exchange) notedRun(detail string) string {
+	if x.mayHaveRun() {
+		return detail + "; " + mayHaveRun
+	}
+	return detail
+}
+
 // waitsFor is what the request counts for in the queue.
 func (x *exchange) waitsFor() uint32 {
 	const keyless = queue.NoShard - 1

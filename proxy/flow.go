@@ -227,6 +227,9 @@ func (c *client) attempt(t *Table) verdict {
 	if !c.x.sharded && !c.x.keyless {
 		c.x.shard, c.x.sharded = shardmap.OfBytes(c.x.key, t.Shards()), true
 	}
+	if c.quarantined() {
+		return fail(problem.Quarantined, c.x.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
+	}
 	switch {
 	case c.x.keyless && c.s.upstream == nil:
 		var r *Route

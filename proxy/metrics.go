@@ -74,11 +74,11 @@ func problemCodes() [errorCodes]problem.Code {
 		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
 		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
 		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadTooLarge,
-		problem.RequestTimeout, problem.Draining, problem.ConnectTimeout, problem.AppFailed, problem.ShardBusy,
+		problem.RequestTimeout, problem.Draining, problem.ConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined,
 	}
 }
 
-const errorCodes = 19
+const errorCodes = 20
 
 // cut counts requests cut for a reason.
 func (m *metrics) cut(reason string, n int) {

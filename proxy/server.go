@@ -27,10 +27,12 @@ type Server struct {
 	heads    ration // partly read
 	awaited  ration // bodies that are read before their requests go on
 	budget   budget
-	streams  streams
-	metrics  *metrics
-	draining atomic.Bool
-	closing  atomic.Bool // set with mu held: no listener comes after it
+	// quarantine is nil while nothing is in quarantine.
+	quarantine atomic.Pointer[Quarantine]
+	streams    streams
+	metrics    *metrics
+	draining   atomic.Bool
+	closing    atomic.Bool // set with mu held: no listener comes after it
 	// hard ends with hasty: every connection is cut then, one that waits for its TLS
 	// handshake and one that only comes in, too.
 	hard  context.Context //nolint:containedctx // of the Server's whole life

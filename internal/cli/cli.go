@@ -25,34 +25,35 @@ var errReported = errors.New("cli: the configuration is wrong")
 
 // grammar is every command.
 type grammar struct {
-	Run       runCommand       `cmd:"" passthrough:"" help:"Run a node."`
-	Demo      demoCommand      `cmd:"" help:"Run three nodes with a sample app on this machine."`
-	DemoApp   demoAppCommand   `cmd:"" help:"Run the sample app alone." hidden:""`
-	Status    statusCommand    `cmd:"" help:"Show one node's view of the cluster."`
-	Nodes     nodesCommand     `cmd:"" help:"List the nodes."`
-	Shards    shardsCommand    `cmd:"" help:"List the shards and their owners."`
-	Endpoints endpointsCommand `cmd:"" help:"List the addresses announced by the nodes."`
-	Locate    locateCommand    `cmd:"" help:"Show where a key lives."`
-	StepDown  stepDownCommand  `cmd:"" help:"Make the leader transfer its leadership."`
-	Remove    removeCommand    `cmd:"" help:"Remove a node from the cluster for good."`
-	Drain     drainCommand     `cmd:"" help:"Let a node own nothing: it stays ready, forwards and votes."`
-	Cordon    cordonCommand    `cmd:"" help:"Let a node get no shards that it does not have."`
-	Uncordon  uncordonCommand  `cmd:"" help:"End the drain or cordon of a node."`
-	Pause     pauseCommand     `cmd:"" help:"Pause planned moves of shards: only losses are placed."`
-	Resume    resumeCommand    `cmd:"" help:"End a pause."`
-	Weight    weightCommand    `cmd:"" help:"Set a node's weight."`
-	Pin       pinCommand       `cmd:"" help:"Say at which node or in which zone a shard belongs."`
-	Unpin     unpinCommand     `cmd:"" help:"Let a shard belong nowhere."`
-	Policy    policyCommand    `cmd:"" help:"Show what is drained, cordoned, weighed, pinned and paused."`
-	Backup    backupCommand    `cmd:"" help:"Save the cluster's control state to a file."`
-	Restore   restoreCommand   `cmd:"" help:"Start a new cluster from a backup, in an empty data directory."`
-	Recover   recoverCommand   `cmd:"" help:"After losing quorum: let one surviving node continue alone. The node must be stopped."`
-	Keygen    keygenCommand    `cmd:"" help:"Generate a cluster secret, or a token."`
-	Timing    timingCommand    `cmd:"" help:"Show or change the cluster's timing."`
-	Level     levelCommand     `cmd:"" help:"Show what nodes may write to each other, or raise it after an upgrade."`
-	Rotate    rotateCommand    `cmd:"" help:"Replace the secret of a running cluster."`
-	Check     checkCommand     `cmd:"" passthrough:"" help:"Check the configuration of a node; takes the flags of run."`
-	Version   versionCommand   `cmd:"" help:"Show the version."`
+	Run        runCommand        `cmd:"" passthrough:"" help:"Run a node."`
+	Demo       demoCommand       `cmd:"" help:"Run three nodes with a sample app on this machine."`
+	DemoApp    demoAppCommand    `cmd:"" help:"Run the sample app alone." hidden:""`
+	Status     statusCommand     `cmd:"" help:"Show one node's view of the cluster."`
+	Nodes      nodesCommand      `cmd:"" help:"List the nodes."`
+	Shards     shardsCommand     `cmd:"" help:"List the shards and their owners."`
+	Endpoints  endpointsCommand  `cmd:"" help:"List the addresses announced by the nodes."`
+	Locate     locateCommand     `cmd:"" help:"Show where a key lives."`
+	StepDown   stepDownCommand   `cmd:"" help:"Make the leader transfer its leadership."`
+	Remove     removeCommand     `cmd:"" help:"Remove a node from the cluster for good."`
+	Drain      drainCommand      `cmd:"" help:"Let a node own nothing: it stays ready, forwards and votes."`
+	Cordon     cordonCommand     `cmd:"" help:"Let a node get no shards that it does not have."`
+	Uncordon   uncordonCommand   `cmd:"" help:"End the drain or cordon of a node."`
+	Pause      pauseCommand      `cmd:"" help:"Pause planned moves of shards: only losses are placed."`
+	Resume     resumeCommand     `cmd:"" help:"End a pause."`
+	Weight     weightCommand     `cmd:"" help:"Set a node's weight."`
+	Pin        pinCommand        `cmd:"" help:"Say at which node or in which zone a shard belongs."`
+	Unpin      unpinCommand      `cmd:"" help:"Let a shard belong nowhere."`
+	Quarantine quarantineCommand `cmd:"" help:"Have requests of a key refused before any owner sees them, or list such keys."`
+	Policy     policyCommand     `cmd:"" help:"Show what is drained, cordoned, weighed, pinned, paused and in quarantine."`
+	Backup     backupCommand     `cmd:"" help:"Save the cluster's control state to a file."`
+	Restore    restoreCommand    `cmd:"" help:"Start a new cluster from a backup, in an empty data directory."`
+	Recover    recoverCommand    `cmd:"" help:"After losing quorum: let one surviving node continue alone. The node must be stopped."`
+	Keygen     keygenCommand     `cmd:"" help:"Generate a cluster secret, or a token."`
+	Timing     timingCommand     `cmd:"" help:"Show or change the cluster's timing."`
+	Level      levelCommand      `cmd:"" help:"Show what nodes may write to each other, or raise it after an upgrade."`
+	Rotate     rotateCommand     `cmd:"" help:"Replace the secret of a running cluster."`
+	Check      checkCommand      `cmd:"" passthrough:"" help:"Check the configuration of a node; takes the flags of run."`
+	Version    versionCommand    `cmd:"" help:"Show the version."`
 }
 
 // session is what a command gets besides its arguments.

@@ -56,6 +56,9 @@ func writePolicy(w io.Writer, p admin.Policy) error {
 		}
 		row("pin shard "+strconv.FormatUint(uint64(pin.Shard), 10), where)
 	}
+	for _, k := range p.Quarantined {
+		row("quarantine", fmt.Sprintf("key_hash %s of shard %d", k.Hash, k.Shard))
+	}
 	if p.Pause != "" {
 		row("pause for "+p.Pause, "all planned moves")
 	}

@@ -21,7 +21,8 @@ type policed struct {
 func (c *policed) Policy() admin.Policy {
 	return admin.Policy{
 		Drained: c.drained, Cordoned: []string{"d"}, Weights: map[string]uint32{"b": 3}, Pause: "30m",
-		Pins: []admin.PinnedShard{{Shard: 1, Node: "b"}, {Shard: 2, Zone: "east"}},
+		Pins:        []admin.PinnedShard{{Shard: 1, Node: "b"}, {Shard: 2, Zone: "east"}},
+		Quarantined: []admin.QuarantinedKey{{Shard: 2, Hash: "00000000000000aa", For: "1h", Known: true}, {Shard: 2, Hash: "00000000000000ab"}},
 	}
 }
 
@@ -90,7 +91,7 @@ func TestPolicyIsShown(t *testing.T) {
 	for _, r := range rows(out) {
 		lines = append(lines, strings.Join(r, " "))
 	}
-	if want := []string{"ASKED OF", "drain a", "cordon d", "weight 3 b", "pin shard 1 b", "pin shard 2 zone=east", "pause for 30m all planned moves"}; !slices.Equal(lines, want) {
+	if want := []string{"ASKED OF", "drain a", "cordon d", "weight 3 b", "pin shard 1 b", "pin shard 2 zone=east", "quarantine key_hash 00000000000000aa of shard 2", "quarantine key_hash 00000000000000ab of shard 2", "pause for 30m all planned moves"}; !slices.Equal(lines, want) {
 		t.Errorf("policy wrote %q, want %q", lines, want)
 	}
 }

@@ -47,6 +47,8 @@ const (
 	HeadTooLarge Code = "head-too-large"
 	// RequestTimeout is for a request that did not come in in time.
 	RequestTimeout Code = "request-timeout"
+	// Quarantined is for a request whose key an operator has put in quarantine.
+	Quarantined Code = "quarantined"
 	// Draining is for a request cut because its shard or its node was leaving.
 	Draining Code = "draining"
 )
@@ -120,6 +122,8 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusRequestHeaderFieldsTooLarge, "The head of the request is too large."
 	case RequestTimeout:
 		return http.StatusRequestTimeout, "The request did not come in in time."
+	case Quarantined:
+		return http.StatusServiceUnavailable, "Requests of this key are not served."
 	case Draining:
 		return http.StatusBadGateway, "The request was cut: its shard was moving away."
 	case NotReady:

@@ -1,0 +1,88 @@
+package ack_test
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+func quarantine(hash uint64, d time.Duration) ack.Change {
+	return ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: 3, Hash: hash, Under: 7}, For: d}
+}
+
+// quarantined returns the hashes that are in quarantine.
+func (s *stage) quarantined() map[uint64]bool {
+	all := map[uint64]bool{}
+	for m := range s.state.Policy().Quarantined {
+		all[m.Hash] = true
+	}
+	return all
+}
+
+// A quarantine lasts as long as asked at least, whoever leads, and one without an end
+// until it is lifted. It moves nothing.
+func TestQuarantineEndsByItself(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	epoch := s.state.Last().Epoch()
+	s.amend("a", quarantine(1, 20*time.Second), quarantine(2, 0), quarantine(3, 5*time.Second))
+	s.until("3 is over", func() bool { return !s.quarantined()[3] })
+	if last := s.state.Last().Epoch(); last != epoch {
+		t.Errorf("map %d was proposed for a quarantine", last)
+	}
+	s.amend("a", quarantine(1, 20*time.Second)) // anew
+	s.run(18 * time.Second)
+	if got := s.quarantined(); !maps.Equal(got, map[uint64]bool{1: true, 2: true}) {
+		t.Errorf("18s after it was asked for again: %v", got)
+	}
+	s.elect("b") // who counts anew
+	s.run(18 * time.Second)
+	if !s.quarantined()[1] {
+		t.Error("a new leader ended it before its time")
+	}
+	s.until("1 is over", func() bool { return !s.quarantined()[1] })
+	s.run(time.Hour)
+	if !s.quarantined()[2] {
+		t.Error("one without an end has ended")
+	}
+	// A hash under another key is lifted, too: it was that key's name when it was asked for.
+	s.amend("b", ack.Change{Kind: ack.ChangeLift, Mark: ack.KeyMark{Shard: 3, Hash: 2, Under: 8}})
+	s.until("2 is lifted", func() bool { return len(s.quarantined()) == 0 })
+}
+
+// What is in quarantine may be what ended the cluster.
+func TestQuarantineOutlivesTheCluster(t *testing.T) {
+	s := serving(t, "a")
+	s.amend("a", quarantine(1, time.Hour), drain("a"))
+	s.until("asked", func() bool { return len(s.quarantined()) == 1 })
+	again, err := s.state.Recovered("another", s.state.Above()+ack.MinJump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := again.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err = ack.DecodeState(b); err != nil {
+		t.Fatal(err)
+	}
+	if p := again.Policy(); !maps.Equal(p.Quarantined, s.state.Policy().Quarantined) || len(p.Drained) != 0 {
+		t.Errorf("recovered: %+v", *p)
+	}
+}
+
+func TestQuarantinesAreBounded(t *testing.T) {
+	p, err := &ack.Policy{}, error(nil)
+	n := 0
+	for ; err == nil && n < 1e5; n++ {
+		p, err = p.With(uint64(n+1), []ack.Change{{
+			Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(n % ack.MaxShards), Hash: ^uint64(n), Under: ^uint32(0)}, For: ack.MaxQuarantine,
+		}})
+	}
+	if !errors.Is(err, ack.ErrPolicyFull) || n < 1500 {
+		t.Errorf("%d keys, %v; want some thousands at most", n, err)
+	}
+}

@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"shardway/internal/problem"
+)
+
+// QuarantinedKey is a key whose requests are answered 503, by its shard and its key_hash.
+type QuarantinedKey struct {
+	Shard uint32 `json:"shard"`
+	Hash  string `json:"key_hash"`
+	// For is how long that was to last, which the leader counts, anew after an election;
+	// empty: until it is lifted.
+	For string `json:"for,omitempty"`
+	// Known is false if the hash was made under a secret that this node does not have any
+	// more: then it lets the key through.
+	Known bool `json:"known"`
+}
+
+// Marker names keys without telling them. A Cluster that is one too can quarantine keys.
+type Marker interface {
+	// Mark returns the shard and the key_hash of a key.
+	Mark(key string) (shard uint32, hash string)
+}
+
+// readMark sets the key that an action is about, by its mark: a log has no keys.
+func (s *Server) readMark(a *Action, args arguments) error {
+	marker, ok := s.cluster.(Marker)
+	if !ok {
+		return problem.New(problem.NotFound, "this node knows no keys")
+	}
+	if d, err := time.ParseDuration(args.For); args.For != "" && (err != nil || d < time.Second || d > MaxPause) {
+		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m, or none", MaxPause))
+	}
+	switch {
+	case (args.Key == nil) == (args.Hash == ""):
+		return missing("key", `say which, as in {"key":"alice"}, or, as key_hash in access logs, {"shard":7,"hash":"0123456789abcdef"}`)
+	case args.Key != nil && args.Shard != nil:
+		return badParam("shard", strconv.FormatUint(*args.Shard, 10), "is that of the key: leave it out, or name the key by its hash")
+	case args.Key != nil && *args.Key == "":
+		return badParam("key", "", "is none: a request without a key is in no quarantine")
+	case args.Key != nil && s.cluster.Map().Shards < 1:
+		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
+	case args.Key != nil:
+		a.Shard, a.Hash = marker.Mark(*args.Key)
+		return nil
+	}
+	if _, err := strconv.ParseUint(args.Hash, 16, 64); err != nil || len(args.Hash) != 16 {
+		return badParam("hash", args.Hash, "is no key_hash: give 16 hexadecimal digits")
+	}
+	var err error
+	a.Hash = args.Hash
+	a.Shard, err = s.shardOf(args)
+	return err
+}
+
+// KeyName names a key by itself, or by its key_hash and shard.
+type KeyName struct {
+	Key   string
+	Hash  string
+	Shard *uint32 // with Hash
+}
+
+// Quarantine has the requests of a key answered 503, for as long as forText says, or, if
+// it is empty, until Lift. It returns the action as the node understood it.
+func (c *Client) Quarantine(ctx context.Context, k KeyName, forText string) (Action, error) {
+	args := k.arguments()
+	args.For = forText
+	return c.mark(ctx, Quarantine, args)
+}
+
+// Lift ends the quarantine of a key.
+func (c *Client) Lift(ctx context.Context, k KeyName) (Action, error) {
+	return c.mark(ctx, Lift, k.arguments())
+}
+
+func (k KeyName) arguments() arguments {
+	args := arguments{Hash: k.Hash}
+	if k.Key != "" {
+		args.Key = &k.Key
+	}
+	if k.Shard != nil {
+		shard := uint64(*k.Shard)
+		args.Shard = &shard
+	}
+	return args
+}
+
+func (c *Client) mark(ctx context.Context, v Verb, args arguments) (Action, error) {
+	body, err := json.Marshal(args)
+	if err != nil {
+		return Action{}, err
+	}
+	return ask[Action](ctx, c, call{method: http.MethodPost, path: "/v1/" + v.String(), body: body, patience: actTimeout})
+}

@@ -1,0 +1,67 @@
+package admin_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+	"shardway/shardmap"
+)
+
+// Mark names keys backwards.
+func (f *fake) Mark(key string) (shard uint32, hash string) {
+	return uint32(shardmap.Of(key, 4)), fmt.Sprintf("%016x", key[len(key)-1])
+}
+
+// A key that is quarantined stands nowhere but in the request for it.
+func TestKeysAreQuarantinedByTheirMark(t *testing.T) {
+	f := newFake()
+	h := handlerOf(f)
+	shard := uint32(shardmap.Of("alice", 4))
+	for _, tc := range []struct {
+		path, body string
+		want       admin.Action
+	}{
+		{"/v1/quarantine", `{"key":"alice","for":"1h"}`, admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065", For: "1h"}},
+		{"/v1/quarantine?key=alice", "", admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065"}},
+		{"/v1/quarantine", `{"shard":3,"hash":"0123456789abcdef"}`, admin.Action{Verb: admin.Quarantine, Shard: 3, Hash: "0123456789abcdef"}},
+		{"/v1/lift?key=alice", "", admin.Action{Verb: admin.Lift, Shard: shard, Hash: "0000000000000065"}},
+	} {
+		res := ask(t, h, http.MethodPost, tc.path, tc.body, "Content-Type", "application/json")
+		did := f.actions()
+		if res.Code != 200 || len(did) == 0 {
+			t.Errorf("%s %s = %d %s", tc.path, tc.body, res.Code, body(res))
+			continue
+		}
+		got := did[len(did)-1]
+		got.By = ""
+		if got != tc.want {
+			t.Errorf("%s %s did %+v, want %+v", tc.path, tc.body, got, tc.want)
+		}
+		if strings.Contains(body(res), "alice") {
+			t.Errorf("%s tells the key: %s", tc.path, body(res))
+		}
+	}
+}
+
+func TestQuarantineMistakesSayWhatToGive(t *testing.T) {
+	h := handlerOf(newFake())
+	for query, want := range map[string]string{
+		"":                              "key is missing",
+		"key=":                          "a request without a key",
+		"key=a&hash=0123456789abcdef":   "key is missing",
+		"key=a&shard=1":                 "is that of the key",
+		"hash=0123456789abcdef":         "shard is missing",
+		"hash=xyz&shard=1":              "is no key_hash",
+		"hash=0123456789abcdef&shard=4": "is no shard: the cluster has 0 to 3",
+		"key=a&for=0s":                  "is no duration",
+		"key=a&for=1000h":               "is no duration",
+		"key=a&node=n1":                 "is not known here",
+	} {
+		if res := ask(t, h, http.MethodPost, "/v1/quarantine?"+query, ""); res.Code != 400 || !strings.Contains(body(res), want) {
+			t.Errorf("%s = %d %s, want 400 and %q", query, res.Code, body(res), want)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"shardway/admin"
+)
+
+type quarantineCommand struct {
+	Key   string  `arg:"" optional:"" help:"The key, as requests carry it; without one, or a hash, list what is in quarantine."`
+	For   string  `help:"For how long, at most 168h; an election begins it anew. Else until it is lifted." placeholder:"DURATION"`
+	Lift  bool    `help:"End the quarantine of the key."`
+	Hash  string  `help:"Name the key by its key_hash, as access logs and poison-suspect do; with --shard." placeholder:"HASH"`
+	Shard *uint32 `help:"The shard of --hash." placeholder:"N"`
+	target
+}
+
+// Help tells what a quarantine does.
+func (c *quarantineCommand) Help() string {
+	return `Requests of a key in quarantine are answered 503 with Shardway-Error: quarantined
+by the node that they come to, so no owner and no app sees them. What runs already
+goes on. No key gets there by itself.`
+}
+
+// Run puts a key in quarantine, lifts that, or lists.
+func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	switch {
+	case c.Key != "" && (c.Hash != "" || c.Shard != nil):
+		return errors.New("name the key, or its hash and shard, not both")
+	case (c.Hash != "") != (c.Shard != nil):
+		return errors.New("--hash and --shard go together, as in: shardway quarantine --shard 7 --hash 0123456789abcdef")
+	case c.Lift && c.For != "":
+		return errors.New("--lift ends it at once: leave --for out")
+	case c.Key == "" && c.Hash == "":
+		return c.list(ctx, s, client)
+	}
+	name := admin.KeyName{Key: c.Key, Hash: c.Hash, Shard: c.Shard}
+	if c.Lift {
+		lifted, wrong := client.Lift(ctx, name)
+		return c.tell(s, lifted, wrong, "is served again")
+	}
+	until := "until `shardway quarantine --lift`"
+	if c.For != "" {
+		until = "for " + c.For
+	}
+	a, err := client.Quarantine(ctx, name, c.For)
+	return c.tell(s, a, err, "goes nowhere, "+until)
+}
+
+// tell says what became of a key.
+func (c *quarantineCommand) tell(s *session, a admin.Action, err error, what string) error {
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(s.out, a)
+	}
+	_, err = fmt.Fprintf(s.out, "key_hash %s of shard %d %s\n", a.Hash, a.Shard, what)
+	return err
+}
+
+func (c *quarantineCommand) list(ctx context.Context, s *session, client *admin.Client) error {
+	if c.Lift || c.For != "" {
+		return errors.New("say which key")
+	}
+	p, err := client.Policy(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(s.out, p.Quarantined)
+	}
+	if len(p.Quarantined) == 0 {
+		_, err = fmt.Fprintln(s.out, "no key is in quarantine")
+		return err
+	}
+	t := newTable(s.out, "SHARD", "KEY-HASH", "FOR", "STATE")
+	for _, k := range p.Quarantined {
+		state := "refused"
+		if !k.Known {
+			state = "let through: the secret has changed since"
+		}
+		t.row(k.Shard, k.Hash, k.For, state)
+	}
+	return t.flush()
+}

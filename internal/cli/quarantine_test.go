@@ -1,0 +1,59 @@
+package cli_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+	"shardway/shardmap"
+)
+
+func (c *policed) Mark(key string) (shard uint32, hash string) {
+	return uint32(shardmap.Of(key, 3)), fmt.Sprintf("%016x", len(key))
+}
+
+func TestQuarantine(t *testing.T) {
+	c := &policed{cluster: &cluster{done: make(chan admin.Action, 1)}}
+	addr := serveCluster(t, c)
+	alice := uint32(shardmap.Of("alice", 3))
+	for _, tc := range []struct {
+		line, says string
+		want       admin.Action
+	}{
+		{"quarantine alice", "goes nowhere, until", admin.Action{Verb: admin.Quarantine, Shard: alice, Hash: "0000000000000005"}},
+		{"quarantine alice --for 1h", "goes nowhere, for 1h", admin.Action{Verb: admin.Quarantine, Shard: alice, Hash: "0000000000000005", For: "1h"}},
+		{"quarantine --shard 0 --hash 0123456789abcdef", "key_hash 0123456789abcdef of shard 0", admin.Action{Verb: admin.Quarantine, Hash: "0123456789abcdef"}},
+		{"quarantine alice --lift", "is served again", admin.Action{Verb: admin.Lift, Shard: alice, Hash: "0000000000000005"}},
+	} {
+		code, out, errOut := run(t, tc.line+" --admin="+addr)
+		if code != 0 || !strings.Contains(out, tc.says) {
+			t.Errorf("%s: exit %d, %s%s", tc.line, code, out, errOut)
+			continue
+		}
+		got := <-c.done
+		got.By = ""
+		if got != tc.want {
+			t.Errorf("%s did %+v, want %+v", tc.line, got, tc.want)
+		}
+	}
+	for line, want := range map[string]string{
+		"quarantine alice --shard 1":                   "not both",
+		"quarantine --hash 0123456789abcdef":           "go together",
+		"quarantine alice --lift --for 1h":             "leave --for out",
+		"quarantine --lift":                            "say which key",
+		"quarantine alice --for ever":                  "is no duration",
+		"quarantine --shard 9 --hash 0123456789abcdef": "is no shard",
+	} {
+		if code, _, errOut := run(t, line+" --admin="+addr); code != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
+		}
+	}
+	_, out, _ := run(t, "quarantine --admin="+addr)
+	if want := "2      00000000000000aa  1h   refused"; !strings.Contains(out, want) {
+		t.Errorf("the list is\n%s, want a line %q", out, want)
+	}
+	if !strings.Contains(out, "let through") {
+		t.Errorf("the list does not tell what is let through:\n%s", out)
+	}
+}

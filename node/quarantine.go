@@ -1,0 +1,115 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/internal/bounds"
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+var _ admin.Marker = (*Node)(nil)
+
+// Mark returns the shard and the key_hash of a key.
+func (n *Node) Mark(key string) (shard uint32, hash string) {
+	return uint32(shardmap.Of(key, n.o.Shards)), fmt.Sprintf("%016x", proxy.KeyHash(n.hashKey(), []byte(key)))
+}
+
+// markedUnder tells marks under different hash keys apart, and tells nothing of them.
+func markedUnder(hashKey []byte) uint32 {
+	return uint32(proxy.KeyHash(hashKey, []byte("shardway: which hash key")))
+}
+
+// hashKeys returns those under which this node recognizes keys, by their number: while a
+// secret is replaced there are two.
+func (n *Node) hashKeys() map[uint32][]byte {
+	keys := map[uint32][]byte{}
+	if k := n.hashKey(); k != nil {
+		keys[markedUnder(k)] = k
+	}
+	for _, s := range n.secretList() {
+		k := s.AccessKey()
+		keys[markedUnder(k)] = k
+	}
+	return keys
+}
+
+// requarantine has the proxy refuse what the policy says. It is called, from any
+// goroutine, when that, the secrets or the cluster's id have changed, and does not block.
+func (n *Node) requarantine() {
+	n.marking.Lock()
+	defer n.marking.Unlock()
+	q, keys := &proxy.Quarantine{}, n.hashKeys()
+	for m := range n.fsm.state.Load().Policy().Quarantined {
+		if k, known := keys[m.Under]; known {
+			q.Add(m.Shard, m.Hash, k)
+		}
+	}
+	n.proxy.Quarantine(q)
+}
+
+// quarantined lists the keys in quarantine.
+func (n *Node) quarantined(p *ack.Policy) []admin.QuarantinedKey {
+	out := []admin.QuarantinedKey{}
+	keys := n.hashKeys()
+	for m, q := range p.Quarantined {
+		k := admin.QuarantinedKey{Shard: uint32(m.Shard), Hash: fmt.Sprintf("%016x", m.Hash)}
+		if _, k.Known = keys[m.Under]; q.For > 0 {
+			k.For = bounds.Short(q.For)
+		}
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b admin.QuarantinedKey) int {
+		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Hash, b.Hash))
+	})
+	return out
+}
+
+// quarantineWarnings says what /status says of them.
+func quarantineWarnings(all []admin.QuarantinedKey) []string {
+	if len(all) == 0 {
+		return nil
+	}
+	out := []string{strconv.Itoa(len(all)) + " keys are in quarantine, and their requests go nowhere: `shardway quarantine` lists them"}
+	unknown := 0
+	for _, k := range all {
+		if !k.Known {
+			unknown++
+		}
+	}
+	if unknown > 0 {
+		out = append(out, strconv.Itoa(unknown)+" keys in quarantine are let through, because their hashes were made under a secret that is not in use any more: quarantine them again, and lift these")
+	}
+	return out
+}
+
+// quarantineOf returns what an action changes of the quarantines of p.
+func quarantineOf(a admin.Action, p *ack.Policy) (ack.Change, error) {
+	hash, err := strconv.ParseUint(a.Hash, 16, 64)
+	if err != nil {
+		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is none: give 16 hexadecimal digits", admin.ErrInvalid, a.Hash)
+	}
+	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(a.Shard), Hash: hash, Under: a.Under}}
+	if a.Verb == admin.Lift {
+		c.Kind = ack.ChangeLift
+		for m := range p.Quarantined {
+			if m.Shard == c.Mark.Shard && m.Hash == hash {
+				return c, nil
+			}
+		}
+		return c, fmt.Errorf("%w: no such key is in quarantine: `shardway quarantine` lists them; after a change of the secret lift it by its hash", admin.ErrRefused)
+	}
+	if a.For == "" {
+		return c, nil
+	}
+	if c.For, err = time.ParseDuration(a.For); err != nil || c.For <= 0 || c.For > ack.MaxQuarantine {
+		return c, fmt.Errorf("%w: for = %q is no duration of at most %s", admin.ErrInvalid, a.For, bounds.Short(ack.MaxQuarantine))
+	}
+	return c, nil
+}

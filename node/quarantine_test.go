@@ -1,0 +1,74 @@
+package node_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+)
+
+// refusing reports whether all nodes know of so many keys in quarantine and refuse them.
+func (w *world) refusing(n int) bool {
+	for _, p := range w.running() {
+		q := p.node.Policy().Quarantined
+		if len(q) != n || slices.ContainsFunc(q, func(k admin.QuarantinedKey) bool { return !k.Known }) {
+			return false
+		}
+	}
+	return true
+}
+
+// A quarantine comes to all nodes, to those that come later, too, ends by itself, and
+// says in the status that it is there.
+func TestQuarantineIsOnEveryNode(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		p := w.follower()
+		shard, hash := p.node.Mark("alice")
+		w.asks(p, admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: hash, For: "20s"})
+		shard, hash = p.node.Mark("bob")
+		w.asks(p, admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: hash})
+		w.until("all refuse", func() bool { return w.refusing(2) })
+		if s := p.node.Status(); !slices.ContainsFunc(s.Warnings, func(x string) bool { return strings.HasPrefix(x, "2 keys are in quarantine") }) {
+			w.t.Errorf("warnings %q", s.Warnings)
+		}
+		q := w.follower()
+		q.kill()
+		w.untilSettled(w.others(q)...)
+		q.wipe()
+		q.restart()
+		w.until("the new one refuses, too", func() bool { return q.started() && w.refusing(2) })
+		w.until("the first is over", func() bool { return w.refusing(1) })
+		w.refused(w.leader(), admin.Action{Verb: admin.Lift, Shard: shard + 1, Hash: hash}, admin.ErrRefused, "no such key")
+		w.asks(w.follower(), admin.Action{Verb: admin.Lift, Shard: shard, Hash: hash})
+		w.until("the second is lifted", func() bool { return w.refusing(0) })
+	})
+}
+
+// Hashes are made under the secret. Once that is replaced they name nobody: the status
+// says so, and who is quarantined again is refused.
+func TestQuarantineOfAFormerSecretIsToldOf(t *testing.T) {
+	t.Parallel()
+	sealed(t, func(w *world, v *vault) {
+		v.three()
+		shard, hash := w.leader().node.Mark("alice")
+		w.asks(w.leader(), admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: hash})
+		w.until("all refuse", func() bool { return w.refusing(1) })
+		var err error
+		w.during(func() { _, err = w.follower().node.Rotate(w.t.Context(), "the test") })
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.until("it is told of", func() bool {
+			return slices.ContainsFunc(w.leader().node.Status().Warnings, func(x string) bool { return strings.HasPrefix(x, "1 keys in quarantine are let through") })
+		})
+		_, again := w.leader().node.Mark("alice")
+		if again == hash {
+			w.t.Error("another secret gives the same hash")
+		}
+		w.asks(w.leader(), admin.Action{Verb: admin.Lift, Shard: shard, Hash: hash})
+		w.asks(w.leader(), admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: again})
+		w.until("all refuse again", func() bool { return w.refusing(1) })
+	})
+}

@@ -1,0 +1,79 @@
+package proxy_test
+
+import (
+	"testing"
+
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+// quarantineOf puts keys in quarantine that a node with 16 shards serves.
+func quarantineOf(shards int, hashKey string, keys ...string) *proxy.Quarantine {
+	q := &proxy.Quarantine{}
+	for _, k := range keys {
+		q.Add(shardmap.Of(k, shards), proxy.KeyHash([]byte(hashKey), []byte(k)), []byte(hashKey))
+	}
+	return q
+}
+
+// beside returns another key of the same shard.
+func beside(key string, shards int) string {
+	for other := key + "x"; ; other += "x" {
+		if shardmap.Of(other, shards) == shardmap.Of(key, shards) {
+			return other
+		}
+	}
+}
+
+// No owner sees a request of a key in quarantine, and those of its shard's other keys
+// are served.
+func TestQuarantinedKeysGoNowhere(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, webApp(t, echo))
+			shards := front.Table().Shards()
+			c := front.dial()
+			ask := func(key string) (*reply, string) {
+				c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nContent-Length: 2\r\n\r\nhi", key)
+				return c.answer("POST")
+			}
+			front.Quarantine(quarantineOf(shards, "s", "k", "another"))
+			res, body := ask("k")
+			wantStatus(t, res, body, 503, "quarantined")
+			if got := res.Header.Get("Retry-After"); got != "60" {
+				t.Errorf("Retry-After = %q, want 60", got)
+			}
+			if n := owner.admitted.Load(); n != 0 {
+				t.Errorf("%d requests were admitted", n)
+			}
+			if res, body := ask(beside("k", shards)); res.StatusCode != 200 {
+				t.Errorf("another key of the shard: %s %s", res.Status, body)
+			}
+			other := &proxy.Quarantine{}
+			other.Add(shardmap.Of("k", shards), proxy.KeyHash([]byte("s"), []byte("k")), []byte("another secret"))
+			for _, q := range []*proxy.Quarantine{nil, {}, other} {
+				front.Quarantine(q)
+				if res, body := ask("k"); res.StatusCode != 200 {
+					t.Errorf("not in quarantine: %s %s", res.Status, body)
+				}
+			}
+		})
+	}
+}
+
+// While a key's shard has no owner, because the key has ended one, its requests wait;
+// who puts it in quarantine then means these.
+func TestRequestThatWaitsIsQuarantined(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo))
+	n.swap(1, 1, held(proxy.ReasonOrphaned))
+	c := n.dial()
+	c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
+	until(t, "waiting", func() bool { return n.room.Stats().Waiting == 1 })
+	n.Quarantine(quarantineOf(n.Table().Shards(), "", "k"))
+	n.swap(2, 2, local(2))
+	res, body := c.answer("POST")
+	wantStatus(t, res, body, 503, "quarantined")
+	if got := n.admitted.Load(); got != 0 {
+		t.Errorf("%d requests were admitted", got)
+	}
+}
