@@ -15,9 +15,9 @@ func (r *Raft) Apply(data []byte) error {
 // ApplyIndex is Apply that returns the entry's index.
 func (r *Raft) ApplyIndex(data []byte) (uint64, error) {
 	var f raft.ApplyFuture
-	err := r.do(func() error {
-		f = r.lib().Apply(data, enqueue)
-		return f.Error()
+	err := r.ask(func(c *core) raft.Future {
+		f = c.Apply(data, enqueue)
+		return f
 	})
 	if err != nil {
 		return 0, err
@@ -28,7 +28,7 @@ func (r *Raft) ApplyIndex(data []byte) (uint64, error) {
 
 // Barrier returns when everything that was in the log before is applied here.
 func (r *Raft) Barrier() error {
-	return r.do(func() error { return r.lib().Barrier(enqueue).Error() })
+	return r.ask(func(c *core) raft.Future { return c.Barrier(enqueue) })
 }
 
 // Nudge lets the followers learn now what is committed: they do with the next
@@ -48,6 +48,14 @@ func (r *Raft) nudging() {
 			r.lib().Barrier(enqueue)
 		}
 	}
+}
+
+// ask makes a request of the present life, and returns its answer.
+func (r *Raft) ask(f func(c *core) raft.Future) error {
+	return r.do(func() error {
+		c := r.cur.Load()
+		return c.answer(f(c))
+	})
 }
 
 // do runs a request that Raft answers, but not for longer than Raft lives.

@@ -24,10 +24,14 @@ type bare struct {
 	*raft.Raft
 	logs    *raft.InmemStore
 	trans   *raft.InmemTransport
-	applied chan uint64 // cap 1: the newest index
+	applied chan uint64   // cap 1: the newest index
+	held    chan struct{} // nothing is applied until that is closed; nil: at once
 }
 
 func (b *bare) Apply(l *raft.Log) any {
+	if b.held != nil {
+		<-b.held
+	}
 	select {
 	case <-b.applied:
 	default:

@@ -27,9 +27,16 @@ type list struct {
 	entries []string
 	last    uint64
 	broken  bool
+	held    chan struct{} // it applies nothing until that is closed; nil: at once
 }
 
 func (l *list) Apply(index, _ uint64, data []byte) any {
+	l.mu.Lock()
+	held := l.held
+	l.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if index <= l.last {
@@ -62,6 +69,15 @@ func (l *list) Restore(b []byte) error {
 		l.entries = append(l.entries, string(bytes.TrimSpace(e)))
 	}
 	return nil
+}
+
+// hold has it apply nothing until release.
+func (l *list) hold() (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := make(chan struct{})
+	l.held = held
+	return func() { close(held) }
 }
 
 func (l *list) have() []string {

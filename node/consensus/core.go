@@ -16,6 +16,7 @@ type core struct {
 	// stale counts the snapshots that arrived and whose log was not yet seen to. A
 	// life that ends for one keeps it.
 	stale atomic.Int32
+	over  latch // the life has ended: it answers nothing any more
 }
 
 // lib returns the library's Raft of the present life.
@@ -23,7 +24,7 @@ func (r *Raft) lib() *raft.Raft { return r.cur.Load().Raft }
 
 // begin starts a life. The caller holds r.life.
 func (r *Raft) begin() error {
-	c := &core{trans: newTransport(&r.o, &r.progress, r.waits, r.look)}
+	c := &core{trans: newTransport(&r.o, &r.progress, r.waits, r.look), over: newLatch()}
 	if err := r.guarded(func() error { return r.build(c) }); err != nil {
 		return errors.Join(err, c.trans.Close())
 	}
@@ -79,6 +80,7 @@ func (r *Raft) guarded(f func() error) error {
 // end stops a life and returns when its goroutines have ended, or give is closed:
 // a write that hangs keeps them. The caller holds r.life.
 func (r *Raft) end(c *core, give <-chan struct{}) (ended bool) {
+	defer c.over.close()
 	f := c.Shutdown()
 	_ = c.trans.Close() // It has no error.
 	done := make(chan struct{})

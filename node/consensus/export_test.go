@@ -23,7 +23,7 @@ func (r *Raft) LastLog() (term, index uint64) {
 // Ask gives the server a request as if another one had sent it, and returns the
 // answer.
 func (r *Raft) Ask(from string, command func(raft.RPCHeader) any) (any, error) {
-	return r.ask(from, nil, command)
+	return r.request(from, nil, command)
 }
 
 // Install sends the server a snapshot of that state, from the leader of a term.
@@ -33,7 +33,7 @@ func (r *Raft) Install(from string, term, index, of uint64, state []byte) error 
 	for _, s := range r.Voters() {
 		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(s), Address: raft.ServerAddress(s)})
 	}
-	_, err := r.ask(from, bytes.NewReader(data), func(h raft.RPCHeader) any {
+	_, err := r.request(from, bytes.NewReader(data), func(h raft.RPCHeader) any {
 		return &raft.InstallSnapshotRequest{
 			RPCHeader: h, SnapshotVersion: 1, Term: term, LastLogIndex: index, LastLogTerm: of,
 			Configuration: raft.EncodeConfiguration(conf), ConfigurationIndex: 1, Size: int64(len(data)),
@@ -42,7 +42,7 @@ func (r *Raft) Install(from string, term, index, of uint64, state []byte) error 
 	return err
 }
 
-func (r *Raft) ask(from string, data io.Reader, command func(raft.RPCHeader) any) (any, error) {
+func (r *Raft) request(from string, data io.Reader, command func(raft.RPCHeader) any) (any, error) {
 	c := r.cur.Load()
 	h := r.header()
 	h.ID, h.Addr = []byte(from), []byte(from)
@@ -57,8 +57,8 @@ func (r *Raft) ask(from string, data io.Reader, command func(raft.RPCHeader) any
 
 // Demote takes a server's vote; it goes on following.
 func (r *Raft) Demote(server string) error {
-	return r.change(server, func(id raft.ServerID, _ raft.ServerAddress) raft.Future {
-		return r.lib().DemoteVoter(id, 0, enqueue)
+	return r.change(server, func(c *core, id raft.ServerID, _ raft.ServerAddress) raft.Future {
+		return c.DemoteVoter(id, 0, enqueue)
 	})
 }
 

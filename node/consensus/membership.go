@@ -16,41 +16,41 @@ func (r *Raft) Bootstrap() error {
 	c := raft.Configuration{Servers: []raft.Server{{
 		Suffrage: raft.Voter, ID: raft.ServerID(r.o.ID), Address: raft.ServerAddress(r.o.ID),
 	}}}
-	return r.do(func() error { return r.lib().BootstrapCluster(c).Error() })
+	return r.ask(func(now *core) raft.Future { return now.BootstrapCluster(c) })
 }
 
 // AddNonvoter adds a server that follows and does not vote.
 func (r *Raft) AddNonvoter(server string) error {
-	return r.change(server, func(id raft.ServerID, addr raft.ServerAddress) raft.Future {
-		return r.lib().AddNonvoter(id, addr, 0, enqueue)
+	return r.change(server, func(c *core, id raft.ServerID, addr raft.ServerAddress) raft.Future {
+		return c.AddNonvoter(id, addr, 0, enqueue)
 	})
 }
 
 // Promote gives a server its vote. It must have caught up: it counts at once.
 func (r *Raft) Promote(server string) error {
-	return r.change(server, func(id raft.ServerID, addr raft.ServerAddress) raft.Future {
-		return r.lib().AddVoter(id, addr, 0, enqueue)
+	return r.change(server, func(c *core, id raft.ServerID, addr raft.ServerAddress) raft.Future {
+		return c.AddVoter(id, addr, 0, enqueue)
 	})
 }
 
 // Remove takes a server out of the configuration.
 func (r *Raft) Remove(server string) error {
-	return r.change(server, func(id raft.ServerID, _ raft.ServerAddress) raft.Future {
-		return r.lib().RemoveServer(id, 0, enqueue)
+	return r.change(server, func(c *core, id raft.ServerID, _ raft.ServerAddress) raft.Future {
+		return c.RemoveServer(id, 0, enqueue)
 	})
 }
 
 // change runs a change of the configuration. Until it is through it pushes: the
 // library sends the entry before it counts the new voter's answers, so a quick
 // answer can be lost, and only that to another entry makes up for it.
-func (r *Raft) change(server string, f func(raft.ServerID, raft.ServerAddress) raft.Future) error {
+func (r *Raft) change(server string, f func(*core, raft.ServerID, raft.ServerAddress) raft.Future) error {
 	if _, _, err := split(server); err != nil {
 		return err
 	}
 	done := make(chan struct{})
 	defer close(done)
 	go r.pushing(done)
-	return r.do(func() error { return f(raft.ServerID(server), raft.ServerAddress(server)).Error() })
+	return r.ask(func(c *core) raft.Future { return f(c, raft.ServerID(server), raft.ServerAddress(server)) })
 }
 
 // pushing appends an entry every 100 ms until done.
@@ -106,5 +106,5 @@ func (r *Raft) Campaign() error {
 
 // Snapshot takes a snapshot now.
 func (r *Raft) Snapshot() error {
-	return r.do(func() error { return r.lib().Snapshot().Error() })
+	return r.ask(func(c *core) raft.Future { return c.Snapshot() })
 }
