@@ -140,7 +140,12 @@ func (w *waiting) noLink(p *pool, err error) verdict {
 		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
 		v.detail = "all connections to the app are busy (--upstream-conns)"
 		return v
-	case isTimeout(err) || errors.Is(err, errDialing):
+	case errors.Is(err, errDialing):
+		// What is being made may still come about: the app is not to blame.
+		v.code, v.refusal = problem.QueueTimeout, RefusedBusy
+		v.detail = "no connection to the app was made in time for the request"
+		return v
+	case isTimeout(err):
 		v.code, v.refusal = problem.ConnectTimeout, RefusedNoApp
 	default:
 		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp

@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"context"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,4 +84,44 @@ func TestStuckDialsAreBounded(t *testing.T) {
 		close(back)
 		served(t, crowd)
 	})
+}
+
+// Who waits in line while connections to the app are made, and has waited for all that
+// it may, is not told that the app takes none: it takes them as fast as they are asked
+// for. A crowd that had waited for a lease was told so, and so was whoever asks an owner,
+// which lets nobody wait for long.
+func TestConnectionThatIsStillMadeIsNoFaultOfTheApp(t *testing.T) {
+	for way, code := range map[string]string{"local": "queue-timeout", "forwarded": "upstream-busy"} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim := newSim(t)
+				slow := func(o *proxy.Options) {
+					dial := o.DialUpstream
+					o.QueueWait = 500 * time.Millisecond
+					o.DialUpstream = func(ctx context.Context) (net.Conn, error) {
+						time.Sleep(time.Second)
+						return dial(ctx)
+					}
+				}
+				front := simNode(t, sim, "owner", simple, slow)
+				if owner := front; way == "forwarded" {
+					front = simNode(t, sim, "ingress", simple, slow)
+					front.knows("owner", owner)
+					front.swap(1, 1, remote("owner", 1))
+				}
+				late := 0
+				for _, c := range front.atOnce(60, "/x") {
+					res, body := c.answer("GET")
+					if res.StatusCode != http.StatusOK {
+						late++
+						wantStatus(t, res, body, http.StatusServiceUnavailable, code)
+					}
+					_ = c.Close()
+				}
+				if late == 0 || late == 60 {
+					t.Errorf("%d of 60 came too late, want some", late)
+				}
+			})
+		})
+	}
 }

@@ -172,7 +172,7 @@ func (j *judge) waited(a *Answer) bool {
 	case a.Done()-a.final().Sent < j.rules.least(j.rules.QueueWait):
 		return false
 	case a.Status == http.StatusServiceUnavailable:
-		return a.Error == "no-leader" || a.Error == "queue-timeout" || a.Error == "peer-unreachable"
+		return a.Error == "no-leader" || a.Error == "queue-timeout" || a.Error == "peer-unreachable" || a.Error == "upstream-busy"
 	}
 	return a.Status == http.StatusBadGateway && a.Safe() && a.mayHaveRun()
 }
