@@ -13,6 +13,7 @@ import (
 type core struct {
 	*raft.Raft
 	trans *transport
+	terms *terms
 	// stale counts the snapshots that arrived and whose log was not yet seen to. A
 	// life that ends for one keeps it.
 	stale atomic.Int32
@@ -24,7 +25,7 @@ func (r *Raft) lib() *raft.Raft { return r.cur.Load().Raft }
 
 // begin starts a life. The caller holds r.life.
 func (r *Raft) begin() error {
-	c := &core{trans: newTransport(&r.o, &r.progress, r.waits, r.look), over: newLatch()}
+	c := &core{trans: newTransport(&r.o, &r.progress, r), terms: &terms{StableStore: r.o.Stores.Stable}, over: newLatch()}
 	if err := r.guarded(func() error { return r.build(c) }); err != nil {
 		return errors.Join(err, c.trans.Close())
 	}
@@ -46,7 +47,7 @@ func (r *Raft) build(c *core) error {
 	if r.cur.Load() == nil {
 		r.fresh = !has
 	}
-	c.Raft, err = raft.NewRaft(r.o.config(r.notify), r.fsm, s.Logs, s.Stable, s.Snapshots, c.trans)
+	c.Raft, err = raft.NewRaft(r.o.config(r.notify), r.fsm, s.Logs, c.terms, s.Snapshots, c.trans)
 	if err != nil {
 		return fmt.Errorf("consensus: start raft: %w", err)
 	}

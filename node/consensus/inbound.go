@@ -58,7 +58,7 @@ func (t *transport) take(c *streamConn) {
 	}
 }
 
-// heartbeat takes one without Raft's loop, as the library does.
+// heartbeat takes one beside Raft's loop, as the library does, if it may.
 func (in *inbound) heartbeat(rpc raft.RPC) {
 	if !in.speaks(rpc) {
 		return
@@ -66,11 +66,9 @@ func (in *inbound) heartbeat(rpc raft.RPC) {
 	in.t.beat.Lock()
 	beat := in.t.beat.take
 	in.t.beat.Unlock()
-	if beat == nil {
+	if beat == nil || !in.t.beside(in.t, rpc, beat) {
 		in.hand(rpc)
-		return
 	}
-	beat(rpc)
 }
 
 // pass hands a request to the relay if it comes from who it says.

@@ -42,6 +42,8 @@ type transport struct {
 	once    sync.Once
 	// look takes a request, or returns it, perhaps changed, for Raft.
 	look func(*transport, raft.RPC) (out raft.RPC, taken bool)
+	// beside has the library take a heartbeat, or returns false: then Raft does.
+	beside func(t *transport, rpc raft.RPC, take func(raft.RPC)) (taken bool)
 	// waits reports whether it is worth trying on: this node still leads in the
 	// term and the server is still to be led.
 	waits func(id raft.ServerID, term uint64) bool
@@ -63,8 +65,8 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-// newTransport returns the transport over o.Stream; it runs until Close.
-func newTransport(o *Options, seen *progress, waits func(raft.ServerID, uint64) bool, look func(*transport, raft.RPC) (raft.RPC, bool)) *transport {
+// newTransport returns the transport of r over o.Stream; it runs until Close.
+func newTransport(o *Options, seen *progress, r *Raft) *transport {
 	l := o.Stream.layer()
 	t := &transport{
 		layer:   l,
@@ -72,7 +74,8 @@ func newTransport(o *Options, seen *progress, waits func(raft.ServerID, uint64) 
 		inbox:   make(chan raft.RPC),
 		arrived: make(chan raft.RPC),
 		closed:  make(chan struct{}),
-		look:    look,
+		look:    r.look,
+		beside:  r.beside,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream:          dialing{l},
 			MaxPool:         maxPool,
@@ -80,7 +83,7 @@ func newTransport(o *Options, seen *progress, waits func(raft.ServerID, uint64) 
 			Timeout:         o.Timeout,
 			Logger:          logs.Hclog(o.Log, "raft-net"),
 		}),
-		waits: waits,
+		waits: r.waits,
 		told:  o.Stated, timeout: o.Timeout, log: o.Log, spoofs: pace{every: time.Second},
 	}
 	go t.accept()
