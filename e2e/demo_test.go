@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,17 +74,10 @@ func TestDemoIsWhatItSays(t *testing.T) {
 			t.Fatalf("request %d to %s: %+v, want count %d from %s", i, curls[i%3][2], got, i+1, node)
 		}
 	}
-	victim := kill.FindStringSubmatch(said)
-	if victim == nil {
-		t.Fatalf("the demo names no process to kill:\n%s", said)
+	if named := kill.FindAllStringSubmatch(said, -1); len(named) != 2 {
+		t.Fatalf("the demo names %v to kill, want a node and an app:\n%s", named, said)
 	}
-	pid, err := strconv.Atoi(victim[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	countsOn(t, said, curls, node)
 	for i := range 30 {
 		ask(t, fmt.Sprint("key-", i), curls[0][2])
 	}
@@ -99,6 +94,63 @@ func TestDemoIsWhatItSays(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// countsOn kills the node that has the key of the curl commands, then the app of the one
+// that has it next: the count goes on at exactly the next number each time, and again
+// when both are back.
+func countsOn(t *testing.T, said string, curls [][]string, node string) {
+	t.Helper()
+	count := 9
+	next := func(url string) string {
+		t.Helper()
+		count++
+		got := ask(t, curls[0][1], url)
+		if got.Count != count {
+			t.Fatalf("%s: %+v, want count %d", url, got, count)
+		}
+		return got.Node
+	}
+	other := func(but ...string) string {
+		for i, id := range []string{"n1", "n2", "n3"} {
+			if !slices.Contains(but, id) {
+				return curls[i][2]
+			}
+		}
+		return ""
+	}
+	processOf := func(pattern string) int {
+		t.Helper()
+		m := regexp.MustCompile(pattern).FindStringSubmatch(said)
+		if m == nil {
+			t.Fatalf("the demo does not say %s:\n%s", pattern, said)
+		}
+		pid, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	end := func(pid int) {
+		t.Helper()
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(processOf(`(?m)^  ` + node + `\s+(\d+)`))
+	second := next(other(node))
+	end(processOf(`(?m)^  ` + second + `\s.*\(pid (\d+)\)`))
+	next(other(node))
+	for _, c := range curls {
+		cluster.Await(t, c[2]+" answers again", func() error {
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(c[2], "http://"), "/"))
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		})
+		next(c[2])
 	}
 }
 

@@ -28,9 +28,10 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 
 type demoAppCommand struct {
 	Listen string `default:"127.0.0.1:9001" help:"Address to listen on." placeholder:"ADDR"`
+	State  string `help:"Directory that all copies of the app share, for what they count." placeholder:"DIR" required:""`
 }
 
 // Run runs the sample app alone until ctx ends.
 func (c *demoAppCommand) Run(ctx context.Context, s *session) error {
-	return demo.RunApp(ctx, c.Listen, s.out)
+	return demo.RunApp(ctx, c.Listen, c.State, s.out)
 }

@@ -2,7 +2,9 @@ package demo_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -35,8 +37,27 @@ func request(t *testing.T, app *demo.App, shard, epoch, key string) (*fasthttp.R
 	return &ctx.Response, a
 }
 
+// hook tells the app something of one shard, and returns why it failed.
+func hook(t *testing.T, app *demo.App, name string, seq, shard, epoch int) (failed string) {
+	t.Helper()
+	var r fasthttp.Request
+	r.SetRequestURI("http://app/_shards/" + name)
+	r.Header.SetMethod("POST")
+	r.Header.Set("Shardway-Hook", name)
+	r.SetBodyString(fmt.Sprintf(`{"seq":%d,"disk":"d","shards":[{"shard":%d,"epoch":%d}]}`, seq, shard, epoch))
+	var ctx fasthttp.RequestCtx
+	ctx.Init(&r, nil, nil)
+	app.Serve(&ctx)
+	var a struct{ Failed map[string]string }
+	if err := json.Unmarshal(ctx.Response.Body(), &a); err != nil || ctx.Response.StatusCode() != fasthttp.StatusOK {
+		t.Fatalf("%s: %d %s", name, ctx.Response.StatusCode(), ctx.Response.Body())
+	}
+	return a.Failed[strconv.Itoa(shard)]
+}
+
 func TestAppCountsPerKey(t *testing.T) {
-	app := &demo.App{}
+	app := demo.NewApp(t.TempDir())
+	hook(t, app, "acquire", 1, 7, 3)
 	request(t, app, "7", "3", "alice")
 	request(t, app, "7", "3", "bob")
 	w, _ := request(t, app, "7", "3", "alice")
@@ -46,8 +67,11 @@ func TestAppCountsPerKey(t *testing.T) {
 }
 
 func TestAppLosesNoCountUnderConcurrency(t *testing.T) {
-	app := &demo.App{}
-	const workers, each = 8, 200
+	app := demo.NewApp(t.TempDir())
+	const workers, each = 8, 50
+	for shard := range workers + 1 {
+		hook(t, app, "acquire", 1, shard+1, 1)
+	}
 	seen := make([]map[uint64]bool, workers)
 	var wg sync.WaitGroup
 	for i := range workers {
@@ -75,22 +99,68 @@ func TestAppLosesNoCountUnderConcurrency(t *testing.T) {
 	}
 }
 
-func TestAppStartsAnewWithEachOwnership(t *testing.T) {
-	app := &demo.App{}
-	request(t, app, "7", "3", "alice")
-	if _, a := request(t, app, "7", "9", "alice"); a.Count != 1 {
-		t.Errorf("count after the shard came back = %d, want 1: others counted meanwhile", a.Count)
-	}
-	if w, _ := request(t, app, "7", "3", "alice"); w.StatusCode() != fasthttp.StatusConflict {
-		t.Errorf("request of an ended ownership = %d, want 409", w.StatusCode())
-	}
-	if _, a := request(t, app, "8", "3", "carol"); a.Count != 1 {
-		t.Errorf("another shard is fenced too")
+// wantCount has a request of alice counted.
+func wantCount(t *testing.T, app *demo.App, epoch string, want uint64) {
+	t.Helper()
+	if w, a := request(t, app, "7", epoch, "alice"); a.Count != want {
+		t.Errorf("count in epoch %s = %d (%d %s), want %d", epoch, a.Count, w.StatusCode(), w.Body(), want)
 	}
 }
 
+// wantForeign has a request refused for a shard that the app does not hold: the node is to
+// tell it to acquire that.
+func wantForeign(t *testing.T, app *demo.App, epoch string) {
+	t.Helper()
+	if w, _ := request(t, app, "7", epoch, "alice"); w.StatusCode() != fasthttp.StatusMisdirectedRequest || string(w.Header.Peek("Shardway-Acquire")) != "1" {
+		t.Errorf("epoch %s: %d %s", epoch, w.StatusCode(), w.Body())
+	}
+}
+
+// A shard goes from app to app, released or not, and counts on; so does one whose app was
+// restarted.
+func TestCountsFollowTheirShard(t *testing.T) {
+	dir := t.TempDir()
+	one, two := demo.NewApp(dir), demo.NewApp(dir)
+	wantForeign(t, one, "3")
+	hook(t, one, "acquire", 1, 7, 3)
+	wantCount(t, one, "3", 1)
+	wantForeign(t, one, "4")
+	hook(t, one, "release", 2, 7, 3)
+	wantForeign(t, one, "3")
+
+	hook(t, two, "acquire", 1, 7, 5)
+	wantCount(t, two, "5", 2)
+	two = demo.NewApp(dir) // killed
+	wantForeign(t, two, "5")
+	hook(t, two, "acquire", 2, 7, 5)
+	wantCount(t, two, "5", 3)
+
+	hook(t, one, "acquire", 3, 7, 9) // without a release
+	wantCount(t, one, "9", 4)
+	if w, _ := request(t, two, "7", "5", "alice"); w.StatusCode() != fasthttp.StatusConflict {
+		t.Errorf("an owner that was left behind: %d %s", w.StatusCode(), w.Body())
+	}
+	wantForeign(t, two, "5")
+	if why := hook(t, two, "acquire", 3, 7, 5); !strings.Contains(why, "fenced") {
+		t.Errorf("it acquires what has a later owner: %q", why)
+	}
+	hook(t, one, "acquire", 4, 7, 9) // told twice
+	wantCount(t, one, "9", 5)
+}
+
+// A call that was given up and arrives late changes nothing.
+func TestLateHooksAreIgnored(t *testing.T) {
+	app := demo.NewApp(t.TempDir())
+	hook(t, app, "acquire", 5, 7, 3)
+	hook(t, app, "release", 4, 7, 3)
+	hook(t, app, "lost", 4, 7, 3)
+	wantCount(t, app, "3", 1)
+	hook(t, app, "lost", 6, 7, 3)
+	wantForeign(t, app, "3")
+}
+
 func TestAppWantsANodeInFront(t *testing.T) {
-	app := &demo.App{}
+	app := demo.NewApp(t.TempDir())
 	for _, tc := range [][2]string{{"", "1"}, {"1", ""}, {"x", "1"}, {"1", "-1"}} {
 		if w, _ := request(t, app, tc[0], tc[1], "k"); w.StatusCode() != fasthttp.StatusBadRequest {
 			t.Errorf("shard %q, epoch %q = %d, want 400", tc[0], tc[1], w.StatusCode())

@@ -15,14 +15,15 @@ import (
 const healthPath = "/healthz"
 
 // RunApp serves a new App on an address until ctx ends, then lets what runs
-// finish for up to 5 s. It writes one line to out once it listens.
-func RunApp(ctx context.Context, addr string, out io.Writer) error {
+// finish for up to 5 s. It keeps its state in dir, which is made if it is not there. It
+// writes one line to out once it listens.
+func RunApp(ctx context.Context, addr, dir string, out io.Writer) error {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("demo app: %w: choose another address with --listen", err)
 	}
 	srv := &fasthttp.Server{
-		Handler: new(App).Serve, ReadTimeout: time.Minute, IdleTimeout: 5 * time.Minute,
+		Handler: NewApp(dir).Serve, ReadTimeout: time.Minute, IdleTimeout: 5 * time.Minute,
 		NoDefaultServerHeader: true, CloseOnShutdown: true, SecureErrorLogMessage: true,
 	}
 	if _, err := fmt.Fprintf(out, "demo app listening on http://%s\n", ln.Addr()); err != nil {

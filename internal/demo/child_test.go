@@ -49,7 +49,7 @@ func child(as string) error {
 	case as == runner:
 		return Run(ctx, Options{Env: environ(good)})
 	case os.Args[1] == "demo-app":
-		return RunApp(ctx, os.Args[3], os.Stdout)
+		return RunApp(ctx, flagOf("--listen"), flagOf("--state"), os.Stdout)
 	case as == broken:
 		return errors.New("the disk is full")
 	case as == stubborn:

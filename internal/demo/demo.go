@@ -46,7 +46,7 @@ func newFleet(o Options, l layout, s *scratch) *fleet {
 	f := &fleet{o: o, layout: l, dir: dir, out: &output{w: o.Out}, prober: newProber(), events: make(chan event)}
 	for i, n := range l.nodes {
 		f.apps = append(f.apps, &proc{
-			name: n.id + "-app", node: n.id, isApp: true, args: l.appArgs(i),
+			name: n.id + "-app", node: n.id, isApp: true, args: l.appArgs(i, dir),
 			ready: "http://" + addr(n.app) + healthPath, log: filepath.Join(dir, n.id+"-app.log"), lock: s.lock,
 		})
 		f.nodes = append(f.nodes, &proc{

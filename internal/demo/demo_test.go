@@ -146,7 +146,7 @@ func TestDemoStartsHealsAndLeavesNothing(t *testing.T) {
 	if err := syscall.Kill(d.nodes["n1-app"], syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	d.until(`^n1-app \(pid \d+\) ended \(exit status 0\): what it had counted is lost`)
+	d.until(`^n1-app \(pid \d+\) ended \(exit status 0\): others count on for it`)
 	d.nodes["n1-app again"] = number(t, d.until(`^n1-app is back \(pid (\d+)\)`)[1])
 	res, err := http.Get(d.urls["n1-app"])
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package demo is a cluster to try: three nodes, each in front of a sample app
-// that keeps a counter per key in memory, all as processes of the one binary on
-// loopback.
+// that keeps a counter per key, all as processes of the one binary on loopback. The
+// counters follow their shards from app to app, by a directory that all share.
 //
 // Run starts them, waits until every node serves, prints what to try, starts
 // again whatever the user kills, and stops and removes everything when its

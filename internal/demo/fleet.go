@@ -149,7 +149,7 @@ func (f *fleet) handle(ctx context.Context, e event) {
 		p.died = time.Now()
 		p.restartAt = p.died.Add(f.o.RestartAfter)
 		if p.isApp {
-			f.say("%s (pid %d) %s: what it had counted is lost. It starts again in %v.", p.name, pid, end, f.o.RestartAfter)
+			f.say("%s (pid %d) %s: others count on for it from what it has written. It starts again in %v.", p.name, pid, end, f.o.RestartAfter)
 			return
 		}
 		f.say("%s (pid %d) %s: its shards go to the others. It starts again in %v.", p.name, pid, end, f.o.RestartAfter)

@@ -68,6 +68,7 @@ func (l layout) runArgs(i int, dir string, more []string) []string {
 		"--node", n.id,
 		"--data", filepath.Join(dir, n.id),
 		"--upstream", "http://" + addr(n.app),
+		"--hooks", hookPath,
 		"--listen", addr(n.http),
 		"--admin", addr(n.admin),
 		"--gossip", addr(n.gossip),
@@ -84,8 +85,11 @@ func (l layout) runArgs(i int, dir string, more []string) []string {
 }
 
 // appArgs are the arguments with which the app of node i runs.
-func (l layout) appArgs(i int) []string {
-	return []string{"demo-app", "--listen", addr(l.nodes[i].app)}
+func (l layout) appArgs(i int, dir string) []string {
+	return []string{"demo-app", "--listen", addr(l.nodes[i].app), "--state", stateDir(dir)}
 }
+
+// stateDir is where all the apps keep their shards: what a bucket would be elsewhere.
+func stateDir(dir string) string { return filepath.Join(dir, "state") }
 
 func addr(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

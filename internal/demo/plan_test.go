@@ -59,13 +59,13 @@ func TestArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "run --node n2 --data /d/n2 --upstream http://127.0.0.1:9002 --listen 127.0.0.1:8081 --admin 127.0.0.1:8182" +
+	const want = "run --node n2 --data /d/n2 --upstream http://127.0.0.1:9002 --hooks /_shards --listen 127.0.0.1:8081 --admin 127.0.0.1:8182" +
 		" --gossip 127.0.0.1:7947 --peer 127.0.0.1:7957 --expect 3 --log-format console" +
 		" --join 127.0.0.1:7946 --join 127.0.0.1:7948 --fence refused"
 	if got := strings.Join(l.runArgs(1, "/d", []string{"--fence", "refused"}), " "); got != want {
 		t.Errorf("runArgs =\n%s, want\n%s", got, want)
 	}
-	if got := strings.Join(l.appArgs(1), " "); got != "demo-app --listen 127.0.0.1:9002" {
+	if got := strings.Join(l.appArgs(1, "/tmp/demo"), " "); got != "demo-app --listen 127.0.0.1:9002 --state /tmp/demo/state" {
 		t.Errorf("appArgs = %s", got)
 	}
 }

@@ -14,7 +14,7 @@ func (f *fleet) say(format string, args ...any) {
 // welcome tells where everything is and what to try.
 func (f *fleet) welcome() {
 	var b bytes.Buffer
-	b.WriteString("\nThree nodes serve, each in front of an app that counts the requests of every key in memory.\n\n")
+	b.WriteString("\nThree nodes serve, each in front of an app that counts the requests of every key\nand writes each shard to a file that the next owner reads.\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	// Writing to a bytes.Buffer cannot fail.
 	_, _ = fmt.Fprintln(w, "  node\tpid\tapp traffic\tstatus page\tits app")
@@ -31,9 +31,11 @@ func (f *fleet) welcome() {
 	fmt.Fprintf(&b, "\n  # who leads, who owns how much, and where a key lives\n")
 	fmt.Fprintf(&b, "  %s status --admin %s\n", f.o.Command, addr(nodes[0].admin))
 	fmt.Fprintf(&b, "  %s locate alice --admin %s\n", f.o.Command, addr(nodes[0].admin))
-	fmt.Fprintf(&b, "\n  # kill a node while requests run: none fails, its keys go to the others, and it comes back after %v\n", f.o.RestartAfter)
-	fmt.Fprintf(&b, "  while sleep 0.1; do curl -s -H \"X-Shard-Key: $((RANDOM %% 20))\" http://%s/; done\n", addr(nodes[0].http))
+	b.WriteString("\n  # kill a node, or an app, and ask again: the count goes on at the next number, wherever the key is then\n")
 	fmt.Fprintf(&b, "  kill -9 %d\n", f.nodes[len(nodes)-1].pid())
-	fmt.Fprintf(&b, "\nLogs: %s/*.log. Ctrl-C stops everything and removes them.\n\n", f.dir)
+	fmt.Fprintf(&b, "  kill -9 %d\n", f.apps[0].pid())
+	fmt.Fprintf(&b, "  # requests that run meanwhile do not fail, and what was killed comes back after %v\n", f.o.RestartAfter)
+	fmt.Fprintf(&b, "  while sleep 0.1; do curl -s -H \"X-Shard-Key: $((RANDOM %% 20))\" http://%s/; done\n", addr(nodes[0].http))
+	fmt.Fprintf(&b, "\nState: %s/*/*. Logs: %s/*.log. Ctrl-C stops everything and removes them.\n\n", stateDir(f.dir), f.dir)
 	_, _ = f.out.Write(b.Bytes())
 }

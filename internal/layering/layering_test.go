@@ -65,7 +65,7 @@ func allowed() map[string][]string {
 		"internal/secret":    {},
 		"internal/simnet":    {},
 		"internal/statefile": {},
-		"internal/demo":      {"admin"},
+		"internal/demo":      {"admin", "internal/statefile"},
 		"internal/cli":       {"admin", "config", "internal/loglines", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/secret"},
 		"":                   {"internal/cli"},
 	}
