@@ -4,6 +4,7 @@
 // processes, and what a steady load costs it without any.
 //
 //	make bench-faults   # TestFaults: the longest time a key went unanswered, per fault
+//	                    # TestMoves: for how long a shard is held that moves by plan, with hooks
 //	                    # TestBursts: time without a lease while many connections come at once
 //	make bench-steady   # TestSteady: false drops and time without a lease at 90 % CPU
 //

@@ -1,0 +1,112 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/faults"
+	"shardway/e2e/load"
+)
+
+const (
+	// moveShards is how many shards these clusters have, with one key each: so few that
+	// each key is asked for every moveShards/moveRate, 20 ms, and a hold seldom falls
+	// between two requests.
+	moveShards = 32
+	moveRate   = 1600
+)
+
+// TestMoves prints for how long a shard that moves by plan goes unanswered: without
+// hooks, with hooks that take no time, and with a release and an acquire of 20 ms each.
+// A trial drains a follower and takes it back.
+func TestMoves(t *testing.T) {
+	if *trials == 0 {
+		t.Skip("a bench: -faults.trials=20 runs it (make bench-faults)")
+	}
+	bin := build(t)
+	var lines []string
+	for _, hooks := range []string{"", "0s", "20ms"} {
+		t.Run("hooks "+hooks, func(t *testing.T) { lines = append(lines, moves(t, bin, hooks)) })
+	}
+	t.Logf("how long a shard is held that moves by plan:\n%s", strings.Join(lines, "\n"))
+}
+
+// moves plays the trials with hooks that take so long, "" for none.
+func moves(t *testing.T, bin cluster.Binaries, hooks string) string {
+	t.Helper()
+	o := cluster.Options{Binaries: bin, Nodes: 3, Shards: moveShards, Dir: realDir(t)}
+	if hooks != "" {
+		dir, err := cluster.Scratch()
+		must(t, err)
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		o.Flags, o.AppFlags = []string{"--hooks", "/_state"}, []string{"--state", dir}
+	}
+	c := cluster.Start(t, o)
+	var own time.Duration
+	for _, n := range c.Nodes() {
+		if hooks == "" {
+			break
+		}
+		for _, hook := range []string{"release", "acquire"} {
+			n.App.Sicken(t, hook, "slow:"+hooks)
+		}
+		d, err := time.ParseDuration(hooks)
+		must(t, err)
+		own = 2 * d
+	}
+	var moved, stayed faults.Sample
+	failed := 0
+	for i := range *trials {
+		m, s, f := drain(t, c, i)
+		moved, stayed, failed = append(moved, m...), append(stayed, s...), failed+f
+	}
+	name := "no hooks"
+	if hooks != "" {
+		name = "hooks of " + hooks
+	}
+	return fmt.Sprintf("%-14s %d moves: p50 %.1f p99 %.1f max %.1f ms, of which %.0f are the hooks'; keys that stayed p99 %.1f ms; failed %d",
+		name, len(moved), ms(moved.At(0.5)), ms(moved.At(0.99)), ms(moved.At(1)), ms(own), ms(stayed.At(0.99)), failed)
+}
+
+// drain drains a follower and takes it back, under load on all nodes, and returns the
+// longest time that each key went unanswered.
+func drain(t *testing.T, c *cluster.Cluster, trial int) (moved, stayed faults.Sample, failed int) {
+	t.Helper()
+	was := c.AwaitServing(t)
+	victim := c.Follower(t)
+	rest := c.Others(victim)
+	for i, step := range []string{"drain", "uncordon"} {
+		client := load.NewClient(cluster.Addrs(c.Nodes()), nil)
+		g := load.Start(t.Context(), load.Options{
+			Client: client, Rate: moveRate, Prefix: fmt.Sprintf("m%d-%d", trial, i), Timeout: 30 * time.Second,
+			Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), Again: true,
+		})
+		flow(t, g, before)
+		rest[0].Do(t, step, map[string][]string{"node": {victim.ID}})
+		now := c.AwaitShards(t, [][]*cluster.Node{rest, c.Nodes()}[i]...)
+		flow(t, g, after)
+		answers := g.Stop()
+		client.Close()
+		for _, a := range answers {
+			if !a.OK() && !strings.Contains(a.ID, load.AgainMark) {
+				failed++
+				tell(t, "failed", a)
+			}
+		}
+		for key, d := range faults.Unanswered(answers) {
+			if was.OwnerOf(key) != now.OwnerOf(key) {
+				moved.Add(d)
+			} else {
+				stayed.Add(d)
+			}
+		}
+		was = now
+	}
+	return moved, stayed, failed
+}
