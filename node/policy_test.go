@@ -212,8 +212,14 @@ func TestActionsThatMeanNothingHarmNobody(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		for _, a := range []admin.Action{
-			{Verb: admin.Drain, Force: true}, {Verb: admin.Cordon}, {Verb: admin.Uncordon}, {Verb: admin.Weigh, Weight: 1},
-			{Verb: admin.Weigh, Node: "b", Weight: 1 << 30}, {Verb: admin.Pin, Shard: 1}, {Verb: admin.Pin, Shard: 1 << 20, Node: "b"}, {Verb: admin.Unpin, Shard: 1 << 20},
+			{Verb: admin.Drain, Force: true},
+			{Verb: admin.Cordon},
+			{Verb: admin.Uncordon},
+			{Verb: admin.Weigh, Weight: 1},
+			{Verb: admin.Weigh, Node: "b", Weight: 1 << 30},
+			{Verb: admin.Pin, Shard: 1},
+			{Verb: admin.Pin, Shard: 1 << 20, Node: "b"},
+			{Verb: admin.Unpin, Shard: 1 << 20},
 		} {
 			w.refused(w.follower(), a, admin.ErrInvalid, "no change of the policy")
 		}

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bytes"
+	"math/bits"
+	"unicode"
 	"unicode/utf8"
 
 	"shardway/internal/problem"
@@ -38,6 +40,24 @@ func (h *hidden) covers(grown func(n int) []byte, path []byte) bool {
 		return h.begins(path)
 	}
 	text := plainest(grown(len(path)), path)
+	for range dropsMost {
+		if h.read(text) {
+			return true
+		}
+		seen := visible(text)
+		if len(seen) == len(text) {
+			return false
+		}
+		text = plainest(text, seen)
+	}
+	return h.read(text)
+}
+
+// dropsMost is how often a reader may leave out what means nothing, and decode what is
+// left once more. None is known that does it twice; each time costs a pass.
+const dropsMost = 2
+
+func (h *hidden) read(text []byte) bool {
 	if loosely(text) {
 		return h.within(text)
 	}
@@ -48,7 +68,7 @@ func (h *hidden) covers(grown func(n int) []byte, path []byte) bool {
 func plainPath(path []byte) bool {
 	for i, c := range path {
 		switch {
-		case c == '%', c == ';', c == '\\', c < ' ', c >= utf8.RuneSelf:
+		case c == '%', c == ';', c == '\\', c < ' ', c >= del:
 			return false
 		case c == '/' && i+1 < len(path) && (path[i+1] == '/' || path[i+1] == '.'):
 			return false
@@ -59,11 +79,14 @@ func plainPath(path []byte) bool {
 
 // begins reports whether the path begins with the hidden segments. Empty ones and dots
 // between them do not count.
+//
+// Whoever looks for a file on Windows leaves out dots and blanks at the end of a segment.
 func (h *hidden) begins(path []byte) bool {
 	want := h.segments
 	for segment := range segmentsOf(path) {
+		segment = trimmed(segment)
 		switch {
-		case len(segment) == 0 || string(segment) == ".":
+		case len(segment) == 0:
 			continue
 		case !foldedEqual(segment, want[0]):
 			return false
@@ -83,7 +106,7 @@ func (h *hidden) within(path []byte) bool {
 		if i := bytes.IndexAny(segment, cutters); i >= 0 {
 			segment = segment[:i]
 		}
-		if !foldedEqual(segment, want[0]) {
+		if !foldedEqual(trimmed(segment), want[0]) {
 			continue
 		}
 		if want = want[1:]; len(want) == 0 {
@@ -104,12 +127,14 @@ func loosely(path []byte) bool {
 		return true
 	}
 	for segment := range segmentsOf(path) {
-		if string(segment) == ".." {
+		if len(segment) > 1 && segment[0] == '.' && segment[1] == '.' && len(trimmed(segment)) == 0 {
 			return true
 		}
 	}
 	return false
 }
+
+const del = 0x7f // the last control byte of ASCII
 
 func isSlash(c byte) bool { return c == '/' || c == '\\' }
 
@@ -128,6 +153,30 @@ func segmentsOf(path []byte) func(yield func([]byte) bool) {
 			path = path[i+1:]
 		}
 	}
+}
+
+// trimmed returns a segment without the dots and blanks at its end.
+func trimmed(segment []byte) []byte {
+	for n := len(segment); n > 0 && (segment[n-1] == '.' || segment[n-1] == ' '); n-- {
+		segment = segment[:n-1]
+	}
+	return segment
+}
+
+// visible returns the text, in its own memory, without what some readers leave out: what
+// is no UTF-8, control bytes, and signs that cannot be seen.
+func visible(text []byte) []byte {
+	kept := text[:0]
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			text = text[size:]
+			continue
+		}
+		kept = append(kept, text[:size]...)
+		text = text[size:]
+	}
+	return kept
 }
 
 // foldedEqual compares a segment with one in small letters.
@@ -185,10 +234,8 @@ func shortened(b []byte) []byte {
 				return b
 			}
 			from = n - 6
-		case n >= 2 && b[n-2]&0xfe == 0xc0 && c&0xc0 == 0x80: // longer than UTF-8 allows
-			from, c = n-2, b[n-2]<<6|c&0x3f
 		case c >= utf8.RuneSelf:
-			r, size := utf8.DecodeLastRune(b)
+			r, size := longest(b)
 			alike, ok := alikeOf(r)
 			if !ok {
 				return b
@@ -199,6 +246,23 @@ func shortened(b []byte) []byte {
 		}
 		b = append(b[:from], lower(c))
 	}
+}
+
+// longest decodes the letter at the end of b, also one that takes more bytes than UTF-8
+// allows for it, up to the six of its first definition (RFC 2279); -1 if there is none.
+func longest(b []byte) (r rune, size int) {
+	for size = 1; size <= 6 && size <= len(b); size++ {
+		c := b[len(b)-size]
+		if c&0xc0 == 0x80 {
+			r |= rune(c&0x3f) << (6 * (size - 1))
+			continue
+		}
+		if lead := bits.LeadingZeros8(^c); lead != size || size < 2 {
+			return -1, 0
+		}
+		return r | rune(c&(0x7f>>size))<<(6*(size-1)), size
+	}
+	return -1, 0
 }
 
 // hexOf returns the value of two hexadecimal digits in small letters.
@@ -212,7 +276,7 @@ func digit(c byte) byte {
 }
 
 // alikeOf returns the byte of ASCII that some readers take r for: without regard to
-// case, or to width.
+// case, to width, or to which slash or blank it is.
 func alikeOf(r rune) (byte, bool) {
 	switch {
 	case r < utf8.RuneSelf:
@@ -225,6 +289,10 @@ func alikeOf(r rune) (byte, bool) {
 		return 'k', true
 	case r == 'ı', r == 'İ':
 		return 'i', true
+	case r == '\u2044', r == '\u2215': // slashes of fractions and divisions
+		return '/', true
+	case r > del && unicode.IsSpace(r):
+		return ' ', true
 	}
 	return 0, false
 }

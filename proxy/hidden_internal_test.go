@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"math/bits"
 	"net/url"
 	"path"
 	"regexp"
@@ -15,6 +16,7 @@ type reading func(string) string
 // readings are the steps that a server may take, in any order and any of them twice.
 func readings() []reading {
 	parameters, tails, slashes := regexp.MustCompile(`;[^/]*`), regexp.MustCompile(`[?#\x00].*`), regexp.MustCompile(`/+`)
+	ends := regexp.MustCompile(`([^/. ])[. ]+(/|$)`) // of files, on Windows
 	return []reading{
 		lenient,
 		func(p string) string { return strings.ReplaceAll(p, `\`, "/") },
@@ -31,11 +33,38 @@ func readings() []reading {
 			return p
 		},
 		strings.ToLower,
+		func(p string) string { return ends.ReplaceAllString(p, "$1$2") },
+		overlong,
 	}
 }
 
 // lenient decodes the escapes that there are.
 func lenient(p string) string { return unescaped(p) }
+
+// overlong decodes letters of ASCII that take more bytes than one.
+func overlong(p string) string {
+	var out []byte
+	for i := 0; i < len(p); {
+		size := max(bits.LeadingZeros8(^p[i]), 1)
+		if size > 6 || i+size > len(p) {
+			size = 1
+		}
+		value := int(p[i] & (0xff >> size))
+		for _, c := range []byte(p[i+1 : i+size]) {
+			if c&0xc0 != 0x80 {
+				size = 1
+			}
+			value = value<<6 | int(c&0x3f)
+		}
+		if size > 1 && value < 0x80 {
+			out = append(out, byte(value))
+		} else {
+			out = append(out, p[i:i+size]...)
+		}
+		i += size
+	}
+	return string(out)
+}
 
 // resolved resolves dots as RFC 3986 does: an empty segment is one.
 func resolved(p string) string {
@@ -57,7 +86,7 @@ func resolved(p string) string {
 func FuzzHidden(f *testing.F) {
 	for _, p := range []string{
 		"/hooks/v1/release", "/%2568ooks/v1", "/x/..;/hooks/v1", "//h/hooks/v1", "/hooks/x/%2e%2e/v1", `/\hooks\.\v1`, "/;%2fx/hooks/v1", "/a/hooks/v1", "/hooks%00/v1",
-		"/hoo%0aks/v1", "/%", "/%25%%%32%35", "/hooks/v1/../..", "/%5c%2e%252e/hooks/v1",
+		"/hoo%0aks/v1", "/%", "/%25%%%32%35", "/hooks/v1/../..", "/%5c%2e%252e/hooks/v1", "/hooks.%20/v1", "/%e0%81%a8ooks/v1", "/hooks%2fc0%25af/v1",
 	} {
 		f.Add(p, uint64(0))
 		f.Add(p, uint64(0x123456789))

@@ -22,6 +22,10 @@ func hookSpellings() []string {
 		"//evil/hooks/v1", `/\evil/hooks/v1`, "/http://h/hooks/v1", "//h:80/hooks/v1/release", "/%2fevil/hooks/v1",
 		"/hooks%00/v1", "/hooks/v1%00x", "/hooks/v1%3Fx", "/hooks/v1%23x", "/hoo%0aks/v1", "/hooks/%09v1",
 		"/hook%C5%BF/v1", "/hoo%E2%84%AAs/v1", "/%EF%BD%88ooks/v1", "/hooks%c0%afv1", "/%25u0068ooks/v1", "/hooks%EF%BC%8Fv1",
+		"/%e0%81%a8ooks/v1", "/hooks%e0%80%afv1", "/%f0%80%81%a8ooks/v1", "/hooks%f0%80%80%afv1", "/%f8%80%80%81%a8ooks/v1", "/%fc%80%80%80%81%a8ooks/v1", "/%e0%81%25a8ooks/v1",
+		"/%f0%8f%bd%88ooks/v1", "/hooks%E2%81%84v1", "/hooks%E2%88%95v1",
+		"/hooks./v1", "/hooks%20/v1", "/x/..%20/hooks/v1", "/hooks/x/.%2e./v1", "/hooks%2e%20./v1/release", "/.../hooks/v1", "/hooks/v1.", "/hooks%C2%A0/v1", "/hooks/v1%E3%80%80",
+		"/ho%ffoks/v1", "/hooks%80/v1", "/hooks%c0/v1", "/hooks%c0%2fv1", "/hooks%0b/v1", "/hooks/v1%08", "/%7fhooks/v1", "/h%c2%adooks/v1", "/%EF%BB%BFhooks/v1", "/hooks%E2%80%8B/v1", "/%ff/hooks/v1", "/%25%ff68ooks/v1",
 	}
 }
 
@@ -49,10 +53,11 @@ func TestHooksAreNotForClients(t *testing.T) {
 						c = front.dial()
 						continue
 					}
-					wantStatus(t, res, body, http.StatusNotFound, "not-found")
-					if at := seen.Load(); at != nil {
-						t.Fatalf("%s reached the app as %s", path, *at)
+					if at := seen.Swap(nil); at != nil {
+						t.Errorf("%s reached the app as %s", path, *at)
+						continue
 					}
+					wantStatus(t, res, body, http.StatusNotFound, "not-found")
 				}
 			})
 		}
@@ -66,6 +71,7 @@ func TestOtherPathsReachTheApp(t *testing.T) {
 	for _, path := range []string{
 		"/", "/hooks", "/hooks/", "/hooks/v", "/hooks/v10", "/hooksv1", "/hooks-v1", "/x/hooks/v1", "/api/hooks/v1?a", "/api/a%20b/hooks/v1", "/groups/a%2Fb/hooks/v1",
 		"/x//hooks/v1", "/hooks/x/v1", "/?/hooks/v1", "/a/../b", "/hooks;/v2", "/v1/../hooks", "/h%C3%B6oks/v1", "/hoo%6b/s/v1",
+		"/%E6%97%A5%E6%9C%AC/hooks/v1", "/hooks%20v1", "/hooks/.v1", "/hoo%ff/v1", "/hooks.json/v1", "/ho%e9%e9oks/v1x",
 	} {
 		if res, body := c.get(path); res.StatusCode != http.StatusOK {
 			t.Errorf("%s: %d %s", path, res.StatusCode, body)

@@ -300,7 +300,7 @@ func (r *Request) judgeWishes() *Error {
 			return errExpectation
 		case f == FieldExpect && body:
 			r.flags |= reqExpect
-		case f == FieldUpgrade && (len(v) == 0 || hasElement(v, "h2c")):
+		case f == FieldUpgrade && (len(v) == 0 || carriesRequests(v)):
 			upgrade = false
 		case f == FieldTE && hasElement(v, "trailers"):
 			r.flags |= reqTrailers
@@ -310,6 +310,22 @@ func (r *Request) judgeWishes() *Error {
 		r.flags |= reqUpgrade
 	}
 	return nil
+}
+
+// carriesRequests reports whether an Upgrade asks for what has HTTP requests in it again:
+// HTTP/2 under any of its names, HTTP, or TLS (RFC 2817). Nobody would judge those: they
+// could go to any path of the app, with any field in them.
+func carriesRequests(list []byte) bool {
+	for more := true; more; {
+		var e []byte
+		e, list, more = cutElement(list)
+		for _, kind := range [...]string{"h2", "http", "tls"} {
+			if len(e) >= len(kind) && equalFold(e[:len(kind)], kind) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // hasElement reports whether a comma-separated list has an element that is
@@ -361,5 +377,5 @@ func (r *Request) Expects() bool { return r.flags&reqExpect != 0 }
 
 // Upgrades reports whether the client really asks for another protocol: an
 // HTTP/1.1 request without a body, whose Connection names Upgrade, and that
-// does not ask for h2c. Known(FieldUpgrade) says which.
+// does not ask for HTTP/2 or TLS. Known(FieldUpgrade) says which.
 func (r *Request) Upgrades() bool { return r.flags&reqUpgrade != 0 }

@@ -272,6 +272,10 @@ func TestAcceptedRequests(t *testing.T) {
 		{"upgrade not named", header("Upgrade: websocket\r\n"), "GET / h none keep"},
 		{"upgrade to nothing", header("Connection: upgrade\r\n"), "GET / h none keep"},
 		{"upgrade to h2c", header("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: a\r\n"), "GET / h none keep"},
+		// What would carry requests that nobody judges, under the names of drafts too.
+		{"upgrade to an old h2c", header("Connection: Upgrade\r\nUpgrade: websocket, H2C-14\r\n"), "GET / h none keep"},
+		{"upgrade to HTTP/2.0", header("Connection: Upgrade\r\nUpgrade: HTTP/2.0\r\n"), "GET / h none keep"},
+		{"upgrade to TLS", header("Connection: Upgrade\r\nUpgrade: x\r\nUpgrade: TLS/1.2, HTTP/1.1\r\n"), "GET / h none keep"},
 		{"upgrade with a body", header("Connection: upgrade\r\nUpgrade: x\r\nContent-Length: 1\r\n"), "GET / h length(1) keep"},
 		{"upgrade in HTTP/1.0", "GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "GET /  none"},
 		{"TE", header("TE: gzip, Trailers\r\n"), "GET / h none keep"},
