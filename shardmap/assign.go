@@ -14,7 +14,9 @@ package shardmap
 // is pinned to a zone is spread over that zone, then the rest over all: each time as
 // even as what has its place already allows, with the fewest moves. A cordoned member
 // keeps what it has, but not more than its quota rounded up, and the others share what
-// it leaves. If all are cordoned, or moves are paused, who has a shard keeps it.
+// it leaves. If all are cordoned, or moves are paused, who has a shard keeps it. What
+// absent members have is no part of any of this; if all are absent, what nobody has
+// stays orphaned.
 //
 // The result keeps prev's epoch, and its ownership epochs for shards that stay;
 // shards that move have ownership epoch 0 until Settle. What Check complains

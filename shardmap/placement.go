@@ -18,8 +18,10 @@ const (
 // stages are spread one after the other, and what is spread has its place.
 type placement struct {
 	m *Map
-	// shut members get nothing in a stage that they do not own already.
+	// shut members get nothing in a stage that they do not own already; those who are
+	// away get nothing, and are in no stage.
 	shut  []bool
+	away  []bool
 	stage []int16 // by shard
 	base  []int   // by member: the shards that are placed
 }
@@ -28,34 +30,42 @@ type placement struct {
 // map as far as they are members.
 func (m *Map) place(p Policy) {
 	pl := placement{
-		m: m, shut: make([]bool, len(m.members)), stage: make([]int16, len(m.owners)), base: make([]int, len(m.members)),
+		m: m, shut: make([]bool, len(m.members)), away: make([]bool, len(m.members)), stage: make([]int16, len(m.owners)), base: make([]int, len(m.members)),
 	}
 	held := p.Paused
+	var all []int16 // who may get something
+	closed := 0
 	for i, mb := range m.members {
-		pl.shut[i] = p.Cordoned[mb.ID]
+		if pl.away[i] = p.Absent[mb.ID]; pl.away[i] {
+			continue
+		}
+		all = append(all, int16(i))
+		if pl.shut[i] = p.Cordoned[mb.ID]; pl.shut[i] {
+			closed++
+		}
 	}
-	if !slices.Contains(pl.shut, false) {
+	pl.hold(func(o int16) bool { return pl.away[o] })
+	if len(all) == 0 {
+		return
+	}
+	if closed == len(all) {
 		held = true // nobody is left for what they would give up
 		clear(pl.shut)
 	}
 	if held {
-		pl.hold()
+		pl.hold(func(o int16) bool { return !pl.away[o] })
 	}
 	zones := pl.pin(p)
 	for i, zone := range zones {
 		pl.spread(stageRest+1+int16(i), zone)
 	}
-	all := make([]int16, len(m.members))
-	for i := range all {
-		all[i] = int16(i)
-	}
 	pl.spread(stageRest, all)
 }
 
-// hold leaves every shard with its owner, if that is still there.
-func (pl *placement) hold() {
+// hold leaves every shard with its owner, if that is still there and one of these.
+func (pl *placement) hold(of func(owner int16) bool) {
 	for s, o := range pl.m.owners {
-		if o != none {
+		if o != none && of(o) {
 			pl.put(s, o)
 		}
 	}
@@ -80,7 +90,7 @@ func (pl *placement) pin(p Policy) [][]int16 {
 	stages := map[string]int16{} // by zone; stageRest: nobody there is open
 	for i, mb := range pl.m.members {
 		zone := p.Zones[mb.ID]
-		if zone == "" || pl.shut[i] {
+		if zone == "" || pl.shut[i] || pl.away[i] {
 			continue
 		}
 		if _, ok := stages[zone]; !ok {
@@ -90,6 +100,9 @@ func (pl *placement) pin(p Policy) [][]int16 {
 	}
 	unknown := false
 	for i, mb := range pl.m.members {
+		if pl.away[i] {
+			continue
+		}
 		zone, ok := p.Zones[mb.ID]
 		unknown = unknown || !ok
 		if st := stages[zone]; st != stageRest {
@@ -111,7 +124,7 @@ func (pl *placement) pin(p Policy) [][]int16 {
 }
 
 func (pl *placement) pinToNode(s int, node NodeID) {
-	if i := pl.m.index(node); i != none && (!pl.shut[i] || int(pl.m.owners[s]) == i) {
+	if i := pl.m.index(node); i != none && !pl.away[i] && (!pl.shut[i] || int(pl.m.owners[s]) == i) {
 		pl.put(s, int16(i))
 	}
 }

@@ -8,6 +8,9 @@ type Policy struct {
 	Cordoned map[NodeID]bool
 	// Drained members get and keep nothing.
 	Drained map[NodeID]bool
+	// Absent members are away for a moment: they keep just what they have, whatever
+	// else is asked, and get nothing.
+	Absent map[NodeID]bool
 	// Weights stand in the place of the members' own.
 	Weights map[NodeID]uint32
 	// Pins say where shards belong while that place can take them.
@@ -20,7 +23,7 @@ type Policy struct {
 }
 
 // Pin is where a shard belongs: a node or, if that is empty, any node of a zone.
-// While the node, or every node of the zone, is no member or cordoned, the shard is
+// While the node, or every node of the zone, is no member, absent or cordoned, the shard is
 // placed like one without a pin, but one that is there already stays there.
 type Pin struct {
 	Node NodeID
@@ -34,7 +37,7 @@ func (p Policy) apply(members []Member) []Member {
 	}
 	out := make([]Member, 0, len(members))
 	for _, mb := range members {
-		if p.Drained[mb.ID] {
+		if p.Drained[mb.ID] && !p.Absent[mb.ID] {
 			continue
 		}
 		if w, ok := p.Weights[mb.ID]; ok {

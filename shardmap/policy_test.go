@@ -19,11 +19,14 @@ func settled(base *shardmap.Map, members []shardmap.Member, p shardmap.Policy) *
 func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 	p := shardmap.Policy{
 		Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
-		Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Paused: r.IntN(5) == 0,
+		Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Paused: r.IntN(5) == 0, Absent: map[shardmap.NodeID]bool{},
 	}
 	zones := []string{"", "x", "y", "z"}[:1+r.IntN(4)]
-	cordons, drains := r.IntN(4)*r.IntN(4), r.IntN(3)*2
+	cordons, drains, away := r.IntN(4)*r.IntN(4), r.IntN(3)*2, r.IntN(3)*r.IntN(4)
 	for _, mb := range nodes(n) {
+		if r.IntN(10) < away {
+			p.Absent[mb.ID] = true
+		}
 		if r.IntN(10) < cordons {
 			p.Cordoned[mb.ID] = true
 		}
@@ -120,6 +123,11 @@ func TestPolicyCases(t *testing.T) {
 		{"drained", abc, same("a", "b", "c"), shardmap.Policy{Drained: ids{"c": true}}, counts{"a": 6, "b": 6, "c": 0}, 4},
 		{"rather cordoned than drained", abc, same("a", "b", "c"), shardmap.Policy{Drained: ids{"c": true, "b": true}, Cordoned: ids{"a": true}}, counts{"a": 12}, 8},
 		{"a live weight", ab, same("a", "b"), shardmap.Policy{Weights: map[shardmap.NodeID]uint32{"a": 2}}, counts{"a": 8, "b": 4}, 2},
+		{"an absent owner keeps what it has, and a newcomer gets of the others", ab, same("a", "b", "c"), shardmap.Policy{Absent: ids{"a": true}}, counts{"a": 6, "b": 3, "c": 3}, 3},
+		{"an absent owner takes nothing of the dead", abc, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}}, counts{"a": 4, "b": 8}, 4},
+		{"an absent owner keeps what a drain, a pin and a weight would take", ab, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Drained: ids{"a": true}, Weights: map[shardmap.NodeID]uint32{"b": 9}, Pins: pinned(shardmap.Pin{Node: "b"}, all...)}, counts{"a": 6, "b": 6}, 0},
+		{"pinned to who is absent", ab, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 6}, 0},
+		{"what is left to a cordoned and an absent one", abc, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Cordoned: ids{"b": true}}, counts{"a": 4, "b": 8}, 4},
 		{"paused: a newcomer gets nothing", ab, same("a", "b", "c"), shardmap.Policy{Paused: true}, counts{"c": 0}, 0},
 		{"paused: losses are placed, where there is least", step(abc, same("a", "b")), same("a", "d"), shardmap.Policy{Paused: true}, counts{"a": 6, "d": 6}, 6},
 		{"paused: a weight waits", ab, same("a", "b"), shardmap.Policy{Paused: true, Weights: map[shardmap.NodeID]uint32{"a": 9}}, counts{"a": 6, "b": 6}, 0},
@@ -193,11 +201,13 @@ func FuzzPolicy(f *testing.F) {
 		in := map[shardmap.NodeID]bool{}
 		p := shardmap.Policy{
 			Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
-			Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{},
+			Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Absent: map[shardmap.NodeID]bool{},
 		}
 		for i := 0; i+2 < min(len(steps), 96); i += 3 {
 			id, n := shardmap.NodeID(fmt.Sprint("n", steps[i+1]%8)), steps[i+2]
-			switch steps[i] % 9 {
+			switch steps[i] % 10 {
+			case 9:
+				p.Absent[id] = n%2 == 0
 			case 0:
 				p.Cordoned[id] = n%2 == 0
 			case 1:

@@ -14,7 +14,7 @@ type twin struct {
 	prev    *shardmap.Map
 	members []shardmap.Member // that may own anything
 	p       shardmap.Policy
-	// own is true of members that may get what they do not own yet.
+	// open is true of members that may get what they do not own yet.
 	open map[shardmap.NodeID]bool
 	held bool // who has a shard keeps it
 }
@@ -22,25 +22,30 @@ type twin struct {
 func newTwin(prev *shardmap.Map, members []shardmap.Member, p shardmap.Policy) twin {
 	w := twin{prev: prev, p: p, open: map[shardmap.NodeID]bool{}, held: p.Paused}
 	for _, mb := range members {
-		if p.Drained[mb.ID] {
+		if p.Drained[mb.ID] && !p.Absent[mb.ID] {
 			continue
 		}
 		if weight := p.Weights[mb.ID]; weight > 0 {
 			mb.Weight = weight
 		}
 		w.members = append(w.members, mb)
-		if !p.Cordoned[mb.ID] {
+		if !p.Cordoned[mb.ID] && !p.Absent[mb.ID] {
 			w.open[mb.ID] = true
 		}
 	}
 	if len(w.open) == 0 {
 		w.held = true
 		for _, mb := range w.members {
-			w.open[mb.ID] = true
+			if w.here(mb.ID) {
+				w.open[mb.ID] = true
+			}
 		}
 	}
 	return w
 }
+
+// here reports that a member may have more, or less, than it has.
+func (w twin) here(id shardmap.NodeID) bool { return w.has(id) && !w.p.Absent[id] }
 
 func (w twin) has(id shardmap.NodeID) bool {
 	return slices.ContainsFunc(w.members, func(mb shardmap.Member) bool { return mb.ID == id })
@@ -54,7 +59,7 @@ func (w twin) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
 	}
 	pin, ok := w.p.Pins[s]
 	switch {
-	case w.held && owner != "":
+	case w.p.Absent[owner], w.held && owner != "":
 		return owner, ""
 	case !ok:
 		return "", ""
@@ -65,7 +70,7 @@ func (w twin) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
 		return "", ""
 	}
 	for _, mb := range w.members {
-		if _, known := w.p.Zones[mb.ID]; !known && owner != "" {
+		if _, known := w.p.Zones[mb.ID]; !known && w.here(mb.ID) && owner != "" {
 			return owner, ""
 		}
 	}
@@ -98,7 +103,13 @@ func (w twin) check(t *testing.T, got *shardmap.Map, try bool) {
 	for s := range shardmap.Shard(got.Len()) {
 		owner := got.Owner(s)
 		if owner == "" {
-			t.Fatalf("shard %d is orphaned", s)
+			if slices.ContainsFunc(w.members, func(mb shardmap.Member) bool { return w.here(mb.ID) }) {
+				t.Fatalf("shard %d is orphaned", s)
+			}
+			if was := w.prev.Owner(s); w.has(was) {
+				t.Fatalf("shard %d is orphaned, %q has it", s, was)
+			}
+			continue
 		}
 		if owner != w.prev.Owner(s) && !w.open[owner] {
 			t.Fatalf("shard %d went from %q to %q, which is to get nothing", s, w.prev.Owner(s), owner)
@@ -117,14 +128,14 @@ func (w twin) check(t *testing.T, got *shardmap.Map, try bool) {
 	rest := zones[""]
 	delete(zones, "")
 	for zone, shards := range zones {
-		w.checkStage(t, got, shards, func(id shardmap.NodeID) bool { return w.p.Zones[id] == zone }, placed, try)
+		w.checkStage(t, got, shards, func(id shardmap.NodeID) bool { return w.here(id) && w.p.Zones[id] == zone }, placed, try)
 	}
 	for _, shards := range zones {
 		for _, s := range shards {
 			placed[got.Owner(s)]++
 		}
 	}
-	w.checkStage(t, got, rest, w.has, placed, try)
+	w.checkStage(t, got, rest, w.here, placed, try)
 }
 
 // checkStage judges the shards that are spread together over the members in a zone.
