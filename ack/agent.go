@@ -70,6 +70,9 @@ type Seen struct {
 	// Leaving: it wants to own nothing. Parting: it is to admit and run nothing any
 	// more, and to say goodbye then. Neither is taken back.
 	Leaving, Parting bool
+	// Back is within what time a node that parts comes back, zero for never. Then it
+	// leaves with its shards, so what runs here has the time of a drain to end.
+	Back time.Duration
 	// Weight is its share in the map, above zero.
 	Weight uint32
 }
@@ -128,8 +131,10 @@ type Agent struct {
 	refused  time.Duration // since when the leader refuses this node for another process; zero: it does not
 	granted  time.Duration // until when the lease would hold that was ended for Parting
 	parted   bool
-	stays    bool
-	current  bool
+	// partSince is when it was to admit nothing any more; zero: it is not.
+	partSince time.Duration
+	stays     bool
+	current   bool
 }
 
 // NewAgent returns the agent of a process that begins now, before its first state.
@@ -167,7 +172,7 @@ func (a *Agent) Look(now time.Duration, s Seen) {
 	a.hook(now, s)
 	a.drain(now)
 	a.takeBoot()
-	a.part(now, s.Parting)
+	a.part(now, s)
 	if now >= a.nextBeat && a.reboot == 0 && !s.Unready {
 		a.beat(now, s)
 	}
@@ -282,8 +287,17 @@ func (a *Agent) takeBoot() {
 // part finds out whether the node may say goodbye: the leader gives its shards to
 // others at that word, so it must admit and run nothing any more, and its app has
 // released what nobody took.
-func (a *Agent) part(now time.Duration, parting bool) {
-	if parting && !a.parted && a.empty(CutGoodbye) && (a.hooks == nil || a.hooks.parted(now)) {
+func (a *Agent) part(now time.Duration, s Seen) {
+	if !s.Parting || a.parted {
+		return
+	}
+	if a.partSince == 0 {
+		a.partSince = now
+	}
+	if s.Back > 0 && now-a.partSince < a.o.Pace.DrainTimeout && a.o.Gate.Running(nothing) > 0 {
+		return
+	}
+	if a.empty(CutGoodbye) && (a.hooks == nil || a.hooks.parted(now)) {
 		a.parted, a.nextBeat = true, 0
 	}
 }
@@ -302,13 +316,16 @@ func (a *Agent) empty(why Cutting) bool {
 // the echoed answer was sent.
 func (a *Agent) beat(now time.Duration, s Seen) {
 	a.nextBeat = now + a.o.Pace.Heartbeat
+	if !a.parted {
+		s.Back = 0
+	}
 	number, echo := a.holder.Beat(now)
 	a.o.Send(Heartbeat{
 		Level: a.follower.State().Level(), Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
 		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway,
-		Release: a.releases(),
+		Release: a.releases(), Back: s.Back,
 	})
 }
 
@@ -404,6 +421,9 @@ func (a *Agent) Timing() Timing {
 
 // MapStays reports that nobody is left to take the shards of this node, which leaves.
 func (a *Agent) MapStays() bool { return a.stays }
+
+// Parted reports that the node admits and runs nothing any more, for good, and says so.
+func (a *Agent) Parted() bool { return a.parted }
 
 // Current reports that a leader has said that this node has the last map proposed: its
 // log is not far behind.

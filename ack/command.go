@@ -17,6 +17,7 @@ const (
 	kindTiming
 	kindLevel
 	kindPolicy
+	kindAbsence
 )
 
 const (
@@ -115,8 +116,8 @@ func encodeCommit(at Level, c commit) []byte {
 	return w.b
 }
 
-// decodeCommand returns a birth, a proposal, a commit, a retiming, a raising or an amending, and
-// the level that it was written at.
+// decodeCommand returns a birth, a proposal, a commit, a retiming, a raising, an amending or an
+// absenting, and the level that it was written at.
 func decodeCommand(b []byte) (any, Level, error) {
 	r := reader{b: b}
 	at := r.level()
@@ -144,6 +145,8 @@ func decodeCommand(b []byte) (any, Level, error) {
 		c = raising{term: r.uint(0, maxUint), level: Level(r.uint(1, maxLevel))}
 	case kindPolicy:
 		c = r.amending()
+	case kindAbsence:
+		c = r.absenting()
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}

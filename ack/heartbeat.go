@@ -43,6 +43,9 @@ type Heartbeat struct {
 	// Release is by how much longer its acknowledgements may take because of its app's
 	// hooks, to the millisecond; zero without them.
 	Release time.Duration
+	// Back is within what time a node that has said goodbye comes back, to the
+	// millisecond, at most MaxGrace; zero: it does not.
+	Back time.Duration
 	// Unhealthy reports that its app does not answer, Leaving that it wants to
 	// own nothing, Goodbye that it admits and runs nothing any more, Gateway that
 	// it never owns anything.
@@ -113,7 +116,7 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w := begin(h.Level)
 	w.text(string(h.Node))
 	w.text(h.Server)
-	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds())} {
+	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds()), uint64(h.Back.Milliseconds())} {
 		w.uint(v)
 	}
 	w.text(h.Zone)
@@ -130,7 +133,8 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
 		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
 		Every: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
-		Release: time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond, Zone: r.text(0, maxText),
+		Release: time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
+		Back:    time.Duration(r.uint(0, uint64(MaxGrace.Milliseconds()))) * time.Millisecond, Zone: r.text(0, maxText),
 	}
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")
@@ -140,6 +144,9 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		r.fail("unknown flag")
 	}
 	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = f&flagUnhealthy != 0, f&flagLeaving != 0, f&flagGoodbye != 0, f&flagGateway != 0
+	if h.Back > 0 && !h.Goodbye {
+		r.fail("back before it goes")
+	}
 	return r.end()
 }
 

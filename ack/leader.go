@@ -150,7 +150,7 @@ func (l *Leader) stepDown(now time.Duration, reason string) {
 func (l *Leader) node(id shardmap.NodeID) *member {
 	n := l.nodes[id]
 	if n == nil {
-		n = &member{id: id, lastGrant: l.elected, lastFresh: l.elected, echoAt: -1, behindSince: -1}
+		n = &member{id: id, lastGrant: l.elected, lastFresh: l.elected, echoAt: -1, behindSince: -1, away: away{since: l.elected}}
 		l.nodes[id] = n
 	}
 	return n
@@ -176,6 +176,7 @@ func (l *Leader) applied(now time.Duration, s *State) {
 	}
 	l.t = l.waits(now)
 	l.amended(now, old)
+	l.absented(now, old)
 	if s.Last().Epoch() != old.Last().Epoch() {
 		l.began = now
 		for _, id := range slices.Sorted(maps.Keys(s.drops)) {
@@ -229,9 +230,12 @@ type MemberView struct {
 	Silent   bool
 	// Echoes: the last three heartbeats of its present process, at least, echoed
 	// answers of this leader that were fresh.
-	Echoes   bool
-	Crashed  bool
+	Echoes  bool
+	Crashed bool
+	// Eligible: it may be given shards.
 	Eligible bool
+	// Absent: it restarts in place, and is waited for.
+	Absent bool
 	// Over: no process that had this name until now admits or runs anything any
 	// more, so that another disk may take the name.
 	Over bool
@@ -252,7 +256,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		}
 		v = append(v, MemberView{
 			Node: id, Heartbeat: n.beat, From: n.from, HeardAgo: ago,
-			Silent: n.silent(now, l.o.Pace), Echoes: n.echoes(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n), Over: l.over(now, n),
+			Silent: n.silent(now, l.o.Pace), Echoes: n.echoes(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n) && !l.absent(n), Absent: l.absent(n), Over: l.over(now, n),
 		})
 	}
 	return v

@@ -35,6 +35,7 @@ type member struct {
 	removed     bool           // by an operator's word; a heartbeat voids it
 	denied      shardmap.Epoch // no lease before it acknowledged this proposal
 	wasSilent   bool           // for NoteSilent and NoteBack
+	away        away
 	answers     [answersKept]sending
 	answered    uint64 // how many answers were sent to it
 }

@@ -78,8 +78,8 @@ type (
 		Answer
 	}
 	// Submit puts an entry into the log, then a barrier that nobody waits for
-	// (rule 9). Commit tells a commit from a proposal, Asked a change of the policy
-	// from both: it is the number that Amend returned, zero for the end of a pause.
+	// (rule 9). Commit tells a commit from what else there is, Asked a change of the
+	// policy that somebody waits for: it is the number that Amend returned.
 	Submit struct {
 		Entry  []byte
 		Commit bool
@@ -100,6 +100,8 @@ type (
 		Moved int
 		// Reason tells why a round began, or by which rule a shard was taken.
 		Reason string
+		// Grace is for how long an absent node is waited for.
+		Grace time.Duration
 	}
 )
 
@@ -121,4 +123,5 @@ const (
 	NoteDuplicate                      // Node, Reason: the two addresses
 	NoteSilent                         // Node
 	NoteBack                           // Node
+	NoteAbsence                        // Node, Grace: it is absent, or, without Grace, not any more
 )

@@ -20,7 +20,7 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "policy: a pause holds up a loss", mix: stuckAfter(aimed("pause-loss 4, policy 1")), caught: "progress",
-			edits: in("round.go", "policy.assign(l.zones()))\n", "policy.assign(l.zones()))\n		if PLANTED && policy.Pause > 0 {\n			want = last\n		}\n"),
+			edits: in("round.go", "		want = shardmap.Assign(base, members, p)\n", "		want = shardmap.Assign(base, members, p)\n		if PLANTED && policy.Pause > 0 {\n			want = last\n		}\n"),
 		},
 		{
 			name: "policy: a new leader counts a pause from before its election", mix: aimed("policy 8, elect 3"), caught: "policy",

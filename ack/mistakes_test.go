@@ -62,7 +62,7 @@ func (m *simMix) late() *simMix {
 // rules of a map change, the bounds of leases and membership, then those of the
 // ancestor and those that this simulation found.
 func mistakes() []mistake {
-	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfGathering(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfHooks(), mistakesOfThePolicy(), mistakesOfTheDisks(), mistakesOfTheLevel())
+	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfGathering(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfHooks(), mistakesOfThePolicy(), mistakesOfAbsence(), mistakesOfTheDisks(), mistakesOfTheLevel())
 }
 
 func mistakesOfBoots() []mistake {
@@ -377,7 +377,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "G4: who misses the deadline is waited for", mix: held, caught: "progress",
-			edits: in("round.go", "case l.mine() && now-l.began > l.ackDeadline(n)", "case !PLANTED && l.mine() && now-l.began > l.ackDeadline(n)"),
+			edits: in("round.go", "case l.mine() && now-max(l.began", "case !PLANTED && l.mine() && now-max(l.began"),
 		},
 		{
 			name: "rule 5: what could be taken once is taken later", mix: twoGone(), caught: "G1|G4",
@@ -394,7 +394,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
-			edits: in("round.go", "		if !l.node(m.ID).acked(p.Epoch()) {\n", "		if !PLANTED && !l.node(m.ID).acked(p.Epoch()) {\n"),
+			edits: in("round.go", "		if !l.confirmed(l.node(m.ID), p) {\n", "		if !PLANTED && !l.confirmed(l.node(m.ID), p) {\n"),
 		},
 		{
 			name: "G4: a commit does not wait for owners that it leaves out", mix: aimed("leave 4, sick 4"), caught: "G1|G4",

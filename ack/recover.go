@@ -35,8 +35,9 @@ const MinJump = 1 << 32
 // have had others since, whose epochs a store behind the app has seen. They all
 // become the floor. What is only proposed is dropped with its holds: whether the
 // others committed it nobody can tell, and its epoch is below the floor. Drops are
-// forgotten: who comes back is another disk and must acknowledge the floor first. Of
-// the policy only weights, pins and quarantines stay, see Policy.Lasting.
+// forgotten: who comes back is another disk and must acknowledge the floor first. So
+// is who was absent. Of the policy only weights, pins and quarantines stay, see
+// Policy.Lasting.
 func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	switch {
 	case !s.Born():
@@ -53,6 +54,7 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	n := *s
 	n.cluster, n.index, n.committed, n.last, n.lastTerm, n.reason, n.drops = cluster, floor, m, m, 0, "", nil
 	n.policy = s.policy.Lasting()
+	n.absences, n.absentAt = nil, 0
 	n.previous = nil // those whom the log names are of another cluster
 	return &n, nil
 }

@@ -2,6 +2,7 @@ package ack
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,7 +28,7 @@ func (l *Leader) reconcile(now time.Duration) {
 		}
 		return
 	}
-	if !l.state.Born() || !l.watch(now) || l.amend(now) {
+	if !l.state.Born() || !l.watch(now) || l.amend(now) || l.absence(now) {
 		return
 	}
 	want, reason := l.want(now)
@@ -74,6 +75,7 @@ type assignment struct {
 	members    []shardmap.Member
 	base, last *shardmap.Map
 	policy     *Policy
+	absent     map[shardmap.NodeID]bool
 	zoned      uint64
 	want       *shardmap.Map
 	sameAsLast bool
@@ -83,16 +85,18 @@ type assignment struct {
 // Without members the last one stays (rule 10), also if it is only proposed: the
 // map that routes may name somebody whom it drops, who must not come back.
 func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
-	base, last, policy := l.state.Committed(), l.state.Last(), l.state.Policy()
-	if a := l.memo; a.want != nil && a.base == base && a.last == last && a.policy == policy && a.zoned == l.zoned && slices.Equal(a.members, members) {
+	base, last, policy, absent := l.state.Committed(), l.state.Last(), l.state.Policy(), l.absences()
+	if a := l.memo; a.want != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.absent, absent) && a.zoned == l.zoned && slices.Equal(a.members, members) {
 		return a.want, a.sameAsLast
 	}
 	want := last
 	if len(members) > 0 {
-		want = shardmap.Assign(base, members, policy.assign(l.zones()))
+		p := policy.assign(l.zones())
+		p.Absent = absent
+		want = shardmap.Assign(base, members, p)
 	}
 	l.memo = assignment{
-		members: slices.Clone(members), base: base, last: last, policy: policy, zoned: l.zoned,
+		members: slices.Clone(members), base: base, last: last, policy: policy, absent: absent, zoned: l.zoned,
 		want: want, sameAsLast: want.SameAs(last),
 	}
 	return want, l.memo.sameAsLast
@@ -141,23 +145,29 @@ func (l *Leader) because(now time.Duration, want *shardmap.Map) string {
 	return l.why(now, want)
 }
 
-// members returns the nodes that the map ought to have, ordered by id.
+// members returns the nodes that the map ought to have, ordered by id: those who may
+// own what they are given, and beside them those who are absent.
 func (l *Leader) members(now time.Duration) []shardmap.Member {
 	last := l.state.Last()
 	for _, m := range last.Members() {
 		l.node(m.ID)
 	}
-	ms := l.eligibleNow[:0]
+	ms, anybody := l.eligibleNow[:0], false
 	for id, n := range l.nodes {
-		if !l.eligible(now, n) {
+		absent := l.absent(n)
+		if !absent && !l.eligible(now, n) {
 			continue
 		}
+		anybody = anybody || !absent
 		m := shardmap.Member{ID: id, Weight: n.beat.Weight}
-		if !n.heard() {
-			i := slices.IndexFunc(last.Members(), func(m shardmap.Member) bool { return m.ID == id })
-			m.Weight = last.Members()[i].Weight
+		if absent || !n.heard() {
+			was, _ := memberOf(last, id)
+			m.Weight = was.Weight
 		}
 		ms = append(ms, m)
+	}
+	if !anybody {
+		ms = ms[:0]
 	}
 	slices.SortFunc(ms, func(a, b shardmap.Member) int { return cmp.Compare(a.ID, b.ID) })
 	l.eligibleNow = ms
@@ -209,11 +219,11 @@ func (l *Leader) failing(now time.Duration, n *member) Cause {
 		return 0
 	case n.removed:
 		return CauseRemoved
-	case !n.heard() || n.silent(now, l.o.Pace) || n.crashed():
+	case l.absent(n) || !n.heard() || n.silent(now, l.o.Pace) || n.crashed():
 		return 0
-	case l.mine() && now-l.began > l.ackDeadline(n) && !n.acked(last.Epoch()):
+	case l.mine() && now-max(l.began, n.away.back) > l.ackDeadline(n) && !n.acked(last.Epoch()):
 		return CauseMissedAck
-	case n.behindSince >= 0 && now-n.behindSince > l.o.Pace.AckDeadline():
+	case n.behindSince >= 0 && now-max(n.behindSince, n.away.back) > l.o.Pace.AckDeadline():
 		return CauseBehind
 	}
 	return 0
@@ -226,7 +236,7 @@ func (l *Leader) watch(now time.Duration) bool {
 	acked, missed := 0, 0
 	for _, m := range last.Members() {
 		n := l.node(m.ID)
-		if silent := n.heard() && n.silent(now, l.o.Pace); silent != n.wasSilent {
+		if silent := n.heard() && n.silent(now, l.o.Pace) && !l.absent(n); silent != n.wasSilent {
 			n.wasSilent = silent
 			kind := NoteBack
 			if silent {
@@ -338,7 +348,7 @@ func (l *Leader) strikes(now time.Duration, id shardmap.NodeID, c Cause) uint32 
 func (l *Leader) tryCommit(now time.Duration) {
 	p := l.state.Last()
 	for _, m := range p.Members() {
-		if !l.node(m.ID).acked(p.Epoch()) {
+		if !l.confirmed(l.node(m.ID), p) {
 			return
 		}
 	}

@@ -14,6 +14,7 @@ const (
 	HeldMoving                         // a proposal moves the shard
 	HeldOrphaned                       // nobody owns it
 	HeldAcquiring                      // it is this node's, whose app has not acquired it yet
+	HeldAbsent                         // its owner restarts in place, and is waited for
 )
 
 // Route is where requests for one shard go.
@@ -76,6 +77,8 @@ func (r Routing) Route(s shardmap.Shard) Route {
 		return Route{Kind: HeldAcquiring, Node: owner, Epoch: committed.OwnedSince(s)}
 	case owner == r.self:
 		return Route{Kind: RouteLocal, Node: owner, Epoch: committed.OwnedSince(s)}
+	case r.state.Absent(owner):
+		return Route{Kind: HeldAbsent, Node: owner, Epoch: committed.OwnedSince(s)}
 	}
 	return Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(s)}
 }

@@ -16,7 +16,8 @@ type agent struct {
 	until   time.Duration // of the lease that is published
 
 	leaving, closing, goodbye bool
-	leaveBy                   time.Duration // true time at which a leaving process gives up waiting
+	restarting
+	leaveBy time.Duration // true time at which a leaving process gives up waiting
 
 	reqs        []*simReq
 	awaited     bool // the agent waits for the end of some
@@ -60,7 +61,7 @@ func (p *proc) step() {
 func (p *proc) stepAt(now time.Duration) {
 	p.leave()
 	acked := p.machine.Acked()
-	p.machine.Look(now, ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, Leaving: p.leaving, Parting: p.closing, Weight: p.h.weight})
+	p.machine.Look(now, ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, Leaving: p.leaving, Parting: p.closing, Back: p.back, Weight: p.h.weight})
 	p.w.sawLook(p)
 	if e := p.machine.Acked(); e != acked {
 		p.w.acked[p.h.i] = max(p.w.acked[p.h.i], e)
@@ -134,6 +135,9 @@ func (p *proc) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
 // send carries a heartbeat to whom the node takes for the leader.
 func (p *proc) send(hb ack.Heartbeat) {
 	w := p.w
+	if hb.Back > 0 {
+		w.said[spoken{hb.Node, hb.Boot}] = true
+	}
 	if hb.Goodbye && !p.goodbye {
 		p.exitSoon()
 	}
@@ -212,6 +216,10 @@ func (p *proc) exitSoon() {
 	}
 	if len(p.calls) > 0 {
 		w.fail("hooks: %s says goodbye and has %d calls under way", p.h.id, len(p.calls))
+	}
+	if p.back > 0 {
+		p.lingers(w.now + absentPatience)
+		return
 	}
 	w.after(w.span(50*time.Millisecond, 300*time.Millisecond), p, func() {
 		w.logf("%s exits", p.h.id)

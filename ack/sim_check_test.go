@@ -24,6 +24,7 @@ type checks struct {
 	timedAt    map[uint64]time.Duration // when the timing that an entry set was first applied
 	stable     time.Duration            // since when all is well; negative: it is not
 	hookChecks
+	absenceChecks
 }
 
 type ownership struct {
@@ -51,7 +52,7 @@ func (w *world) same(a, b *ack.State) bool {
 			return false
 		}
 	}
-	return samePolicy(a, b) && a.Timing() == b.Timing() && a.TimingBefore() == b.TimingBefore() && a.TimingSince() == b.TimingSince() &&
+	return samePolicy(a, b) && w.sameAbsences(a, b) && a.Timing() == b.Timing() && a.TimingBefore() == b.TimingBefore() && a.TimingSince() == b.TimingSince() &&
 		a.Committed().Epoch() == b.Committed().Epoch() && a.Last().Epoch() == b.Last().Epoch() &&
 		a.LastTerm() == b.LastTerm() && a.Last().Digest() == b.Last().Digest()
 }
@@ -67,7 +68,7 @@ func newChecks() checks {
 		owner:  map[ownership]shardmap.NodeID{},
 		did:    map[uint64]deed{},
 		dropAt: map[shardmap.NodeID]time.Duration{}, timedAt: map[uint64]time.Duration{},
-		stable: -1, hookChecks: newHookChecks(),
+		stable: -1, hookChecks: newHookChecks(), absenceChecks: newAbsenceChecks(),
 	}
 }
 
@@ -99,6 +100,8 @@ func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, e *logEn
 		w.sawTiming(after)
 	case ack.OutcomeAmended:
 		w.sawAmendment(before, after, e)
+	case ack.OutcomeAbsented:
+		w.sawAbsence(before, after, e)
 	case ack.OutcomeBorn:
 		w.sawBirth(before, after)
 	case ack.OutcomeRaised: // there is one level
@@ -112,7 +115,7 @@ func (w *world) sawProposal(before, after *ack.State) {
 		w.fail("epochs: %d was proposed after %d", p.Epoch(), before.Last().Epoch())
 	}
 	if moved := len(shardmap.Diff(before.Committed(), p)); w.quiet && moved > 0 && before.Committed().Epoch() > 0 {
-		w.fail("rule 4: an election alone moves %d shards", moved)
+		w.fail("rule 4: an election alone, or a restart in place, moves %d shards", moved)
 	}
 	if len(p.Members()) == 0 {
 		w.fail("rule 10: %d has no members", p.Epoch())
@@ -121,11 +124,12 @@ func (w *world) sawProposal(before, after *ack.State) {
 		if at, ok := w.dropAt[m.ID]; ok && before.Dropped(m.ID) && w.deadSince(m.ID, at) {
 			w.fail("G4: %s was dropped, is dead since before, and is proposed again", m.ID)
 		}
-		if !before.Last().Has(m.ID) && w.ackedBy(m.ID) < before.Committed().Epoch() {
+		if !before.Last().Has(m.ID) && !before.Absent(m.ID) && w.ackedBy(m.ID) < before.Committed().Epoch() {
 			w.fail("rule 3: %s is proposed, has acknowledged %d, and %d is committed", m.ID, w.ackedBy(m.ID), before.Committed().Epoch())
 		}
 	}
 	w.sawDrops(before, after)
+	w.sawAbsent(before, after)
 }
 
 // sawDrops judges whom a proposal drops.
@@ -138,7 +142,7 @@ func (w *world) sawDrops(before, after *ack.State) {
 	for _, h := range w.hosts {
 		if d, ok := after.Drop(h.id); ok && d.InForce && d.Epoch == p.Epoch() {
 			w.dropAt[h.id] = w.now
-			if since := w.now - w.proposedAt; d.Cause == ack.CauseMissedAck && since < (w.pace.AckDeadline()+w.releaseTime(h))*9/10 {
+			if since := w.now - max(w.proposedAt, w.backAt[h.id]); d.Cause == ack.CauseMissedAck && since < (w.pace.AckDeadline()+w.releaseTime(h))*9/10 {
 				w.fail("rule 1: %s is dropped for not acknowledging %d within %v", h.id, before.Last().Epoch(), since)
 			}
 			if d.Cause == ack.CauseMissedAck && nobody {
@@ -160,6 +164,10 @@ func (w *world) sawCommit(before, after *ack.State) {
 		w.fail("epochs: %d was committed after %d", p.Epoch(), old.Epoch())
 	}
 	for _, m := range p.Members() {
+		if before.Absent(m.ID) && w.keeps(old, p, m.ID) {
+			w.cover.without++
+			continue // the exception of G4
+		}
 		if acked := w.ackedBy(m.ID); acked < p.Epoch() {
 			w.fail("G4: %d is committed, %s has acknowledged %d", p.Epoch(), m.ID, acked)
 		}
@@ -335,6 +343,7 @@ func (w *world) sawReply(l *leading, m ack.Heard, sent time.Duration, a ack.Answ
 	if a.Refusal != 0 {
 		return
 	}
+	w.sawSpeak(m, a)
 	last, committed := l.told().Last().Epoch(), l.told().Committed().Epoch()
 	if a.OK != (m.Acked == last) || a.Epoch != last {
 		w.fail("G5: %s acknowledged %d, the last is %d: answer OK %v, epoch %d", m.Node, m.Acked, last, a.OK, a.Epoch)

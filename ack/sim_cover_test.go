@@ -47,6 +47,7 @@ type coverage struct {
 	stuck                                    [8]int
 	cutCalls, refusedCalls, hungCalls        int
 	staleCalls, appRestarts, asked           int
+	restarts, absences, movedBeside, without int
 	rounds, drops, takings, stepDowns, calls map[string]int
 }
 
@@ -152,6 +153,10 @@ func (c *coverage) counters() []counter {
 		{"timings changed on both sides of a partition", &c.retimedHalves, true},
 		{"changes of the policy put in line", &c.amends, false},
 		{"changes of the policy", &c.amended, false},
+		{"restarts in place", &c.restarts, false},
+		{"absences", &c.absences, false},
+		{"shards that moved beside an absent node", &c.movedBeside, false},
+		{"commits without the word of an absent node", &c.without, false},
 		{"pauses that ended", &c.pausesOver, false},
 		{"refusals forged", &c.forged, false},
 		{"takings by a forged refusal", &c.forgedTakings, true},

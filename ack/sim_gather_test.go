@@ -115,7 +115,7 @@ func (l *leading) lost() (id shardmap.NodeID, ok bool) {
 	somebody := false
 	for _, v := range l.turn.View() {
 		somebody = somebody || v.Eligible
-		if !v.Eligible && last.Has(v.Node) {
+		if !v.Eligible && !v.Absent && last.Has(v.Node) {
 			id, ok = v.Node, true
 		}
 	}

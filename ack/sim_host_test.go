@@ -39,6 +39,7 @@ type host struct {
 	mute        bool // its heartbeats get lost
 	lost        bool // never starts again
 	weight      uint32
+	speaks      uint64        // the highest boot that was granted a lease, or said that it leaves
 	diskSlow    time.Duration // the longest that a write takes; zero: none takes any time
 	diskFails   int           // in a thousand: writes that fail
 	diskHangs   time.Duration // until when no write ends

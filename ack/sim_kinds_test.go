@@ -313,7 +313,10 @@ func faultRemove(w *world) bool {
 			if w.pick(3) == 0 {
 				d = w.lasting() // the word is slower than the node
 			}
-			w.after(d, h.proc, func() { h.proc.lead.receive(ack.Remove{Node: x.id}, origin{}) })
+			w.after(d, h.proc, func() {
+				w.dead[x.id] = true
+				h.proc.lead.receive(ack.Remove{Node: x.id}, origin{})
+			})
 		}
 	}
 	return true

@@ -301,7 +301,7 @@ func (l *leading) noted(e ack.Noted) {
 	case ack.NoteCommitting:
 		w.logf("%s commits %d", id, e.Epoch)
 		for _, m := range l.told().Last().Members() {
-			if l.acked[m.ID] < e.Epoch {
+			if l.acked[m.ID] < e.Epoch && !l.told().Absent(m.ID) {
 				w.fail("G4: %s commits %d, and the boot of %s that it hears has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])
 			}
 		}
@@ -315,6 +315,8 @@ func (l *leading) noted(e ack.Noted) {
 		w.logf("%s sees two of %s", id, e.Node)
 	case ack.NoteSilent:
 		w.logf("%s hears nothing from %s", id, e.Node)
+	case ack.NoteAbsence:
+		w.logf("%s has %s absent for %v", id, e.Node, e.Grace)
 	case ack.NoteBack:
 		w.logf("%s hears %s again", id, e.Node)
 	}

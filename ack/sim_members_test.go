@@ -93,7 +93,7 @@ func (l *leading) letsGo() bool {
 	for _, h := range w.hosts {
 		s := h.server()
 		long := h.proc == nil && w.now-h.downFrom > w.deadServerAfter
-		if h == p.h || h.copied || !c.has(s) || !long && (h.proc == nil || !h.proc.goodbye) {
+		if h == p.h || h.copied || !c.has(s) || !long && (h.proc == nil || !h.proc.goodbye || h.proc.back > 0) {
 			continue
 		}
 		switch spare := l.spare(); {

@@ -159,7 +159,7 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 		return // rule 10, and what is proposed once more
 	}
 	by := shardmap.Policy{
-		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones,
+		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones, Absent: w.absent(before),
 	}
 	want := shardmap.Assign(base, p.Members(), by)
 	by.Zones = maps.Clone(e.zones)

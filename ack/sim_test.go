@@ -110,6 +110,14 @@ func mixes() []*simMix {
 				"hold 3, slow-cut 2, deaf 2, trail 2, wipe 2, stall 3, compact 3, remove 1, noise 2, retime 1, power 2"),
 		},
 		{
+			name: "planned", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{4, 14}, gaps: long, stuck: 150, lateSubmit: 100, astray: 10, hooks: 25,
+			kinds: kinds("restart 16, restart-elect 6, restart-join 8, kill 4, leave 3, sick 3, isolate 4, one-way 3, halves 2, depose 3, elect 3, hold 3, deaf 2, compact 4, join 3, pause 3, policy 4, remove 2, wipe 1, forge 3, power 2"),
+		},
+		{
+			name: "in-place", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 6}, gaps: [2]time.Duration{0, 300 * time.Millisecond}, quiet: true,
+			kinds: kinds("in-place 1"),
+		},
+		{
 			name: "quiet", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, quiet: true,
 			kinds: kinds("elect 1, compact 1"),
 		},

@@ -46,6 +46,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	}
 	w.previous(s.previous)
 	w.policy(s.policy)
+	w.absences(s)
 	return w.b, nil
 }
 
@@ -83,6 +84,7 @@ func DecodeState(b []byte) (*State, error) {
 		s.previous = r.previous(s.committed.Len())
 	}
 	s.policy = r.policy()
+	r.absences(s)
 	if err := r.end(); err != nil {
 		return nil, err
 	}

@@ -70,6 +70,7 @@ type actor struct {
 
 	held, deaf, mute, busy               bool
 	leaving, goodbye, unhealthy, gateway bool
+	back                                 time.Duration // with goodbye
 	weight                               uint32
 }
 
@@ -268,7 +269,7 @@ func (s *stage) append(term uint64, entry []byte) ack.Outcome {
 	case ack.OutcomeRetimed:
 		t := next.Timing()
 		s.notef("log %d: lease %v, dead-after %v, fence %v", s.index, t.Lease, t.DeadAfter, t.Fence)
-	case ack.OutcomeBorn, ack.OutcomeRaised, ack.OutcomeAmended:
+	case ack.OutcomeBorn, ack.OutcomeRaised, ack.OutcomeAmended, ack.OutcomeAbsented:
 	}
 	return outcome
 }
@@ -316,7 +317,7 @@ func (s *stage) act(a *actor) {
 	if a.held {
 		newest = a.machine.State()
 	}
-	a.machine.Look(s.now, ack.Seen{State: newest, Unhealthy: a.unhealthy, Leaving: a.leaving, Parting: a.goodbye, Weight: a.weight})
+	a.machine.Look(s.now, ack.Seen{State: newest, Unhealthy: a.unhealthy, Leaving: a.leaving, Parting: a.goodbye, Back: a.back, Weight: a.weight})
 }
 
 // beat makes the node's next heartbeat, which goes nowhere.
@@ -465,6 +466,8 @@ func (s *stage) noted(l *leaderPart, e ack.Noted) {
 		s.notef("%s sees %s twice: %s", l.id, e.Node, e.Reason)
 	case ack.NoteSilent:
 		s.notef("%s hears nothing from %s", l.id, e.Node)
+	case ack.NoteAbsence:
+		s.notef("%s has %s absent for %v", l.id, e.Node, e.Grace)
 	case ack.NoteBack:
 		s.notef("%s hears %s again", l.id, e.Node)
 	case ack.NoteDropped:

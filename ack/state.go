@@ -72,6 +72,8 @@ type State struct {
 	ignored   uint64
 	level     Level // in force
 	policy    *Policy
+	absences  map[shardmap.NodeID]Absence
+	absentAt  uint64 // index of the entry that changed absences last
 }
 
 // NewState returns the state before the first log entry: no cluster, and a map
@@ -148,6 +150,7 @@ const (
 	OutcomeRetimed
 	OutcomeRaised
 	OutcomeAmended
+	OutcomeAbsented
 )
 
 // Apply returns the state after the entry cmd at the given Raft index and term.
@@ -174,6 +177,8 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 		return n.retimed(term, c)
 	case amending:
 		return n.amended(term, c)
+	case absenting:
+		return n.absented(term, c)
 	case raising:
 		next, outcome, err := n.raised(term, c)
 		if err != nil {
@@ -239,6 +244,7 @@ func (s *State) proposed(term uint64, c proposal) (*State, Outcome, error) {
 	for _, d := range c.drops {
 		if !s.last.Has(d.node) {
 			s.drops[d.node] = Drop{Epoch: epoch, Cause: d.cause, Strikes: d.strikes, InForce: true}
+			s.waitNoMore(d.node)
 		}
 	}
 	s.forgetDrops()
@@ -254,6 +260,7 @@ func (s *State) commit(term uint64, c commit) (*State, Outcome, error) {
 	}
 	s.succeed()
 	s.committed = s.last
+	s.forgetAbsences()
 	return s, OutcomeCommitted, nil
 }
 

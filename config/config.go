@@ -61,6 +61,16 @@ type Endpoint struct {
 	Address string // host:port
 }
 
+// OnTerm says what a node that is told to stop does with its shards.
+type OnTerm string
+
+const (
+	// OnTermHandOver: other nodes get them.
+	OnTermHandOver OnTerm = "hand-over"
+	// OnTermHold: they wait for the node's next process.
+	OnTermHold OnTerm = "hold"
+)
+
 // Config holds every setting of a node. Default and Load make it; the zero
 // value is not usable. The slices are shared: nobody changes them.
 type Config struct {
@@ -125,6 +135,8 @@ type Config struct {
 	RestartGrace    time.Duration // zero: a restart is not waited for
 	LameDuck        time.Duration // zero: the listener closes as soon as the shards are elsewhere
 	ShutdownTimeout time.Duration
+	OnTerm          OnTerm
+	HoldGrace       time.Duration
 	Fence           Fence
 	Pause           Pause
 

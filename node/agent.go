@@ -24,6 +24,7 @@ type agent struct {
 	clock   clock.Clock
 	log     zerolog.Logger
 	weight  uint32
+	back    time.Duration // within what time it is back after its goodbye; zero: it is not
 	router  *router
 	proxy   *proxy.Server
 	healthy func() bool
@@ -42,6 +43,8 @@ type agent struct {
 
 	leaving atomic.Bool // this node wants to own nothing
 	goodbye atomic.Bool // it is to admit and run nothing any more, and to say so
+	parted  atomic.Bool // it admits and runs nothing any more
+	boot    atomic.Uint64
 	stays   atomic.Bool // nobody is left to take its shards
 	// elsewhere is the other process with this node's id because of which the leader
 	// refuses this one's heartbeats; nil: it does not.
@@ -103,12 +106,14 @@ func (a *agent) endHooks(ctx context.Context) {
 func (a *agent) look() {
 	now := a.clock.Precise()
 	a.machine.Look(now, ack.Seen{
-		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Weight: a.weight,
+		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight,
 	})
 	a.acked.Store(uint64(a.machine.Acked()))
 	if fresh := a.failing.look(a.machine.Held); len(fresh) > 0 {
 		a.log.Warn().Str("shards", named(fresh)).Str("why", a.failing.why(fresh[0])).Msg("app did not acquire: it is asked again, and requests wait")
 	}
+	a.parted.Store(a.machine.Parted())
+	a.boot.Store(a.machine.Boot())
 	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseLeft(now) > 0, a.router.running, a.hooking.count())
 }
 

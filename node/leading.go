@@ -143,6 +143,12 @@ func (l *leading) note(e ack.Noted) {
 		l.log.Warn().Str("node", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: two processes have this id")
 	case ack.NoteSilent:
 		l.log.Warn().Str("node", string(e.Node)).Msg("node silent")
+	case ack.NoteAbsence:
+		if e.Grace > 0 {
+			l.log.Info().Str("node", string(e.Node)).Dur("grace", e.Grace).Msg("node restarts in place: its shards wait for it")
+		} else {
+			l.log.Info().Str("node", string(e.Node)).Msg("node absent no more")
+		}
 	case ack.NoteBack:
 		l.log.Info().Str("node", string(e.Node)).Msg("node heard again")
 	}

@@ -187,7 +187,7 @@ func (n *Node) openRaft() error {
 
 func (n *Node) newAgent() {
 	a := &agent{
-		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, fail: n.fail, weight: max(n.o.Weight, 1),
+		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, fail: n.fail, weight: max(n.o.Weight, 1), back: n.o.HoldGrace,
 		healthy: func() bool { return n.health == nil || n.health.good.Load() },
 		known:   func() bool { return n.health == nil || n.health.known.Load() },
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,

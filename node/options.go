@@ -57,6 +57,9 @@ type Options struct {
 	// LameDuck is asked when the node stops: for how long it goes on taking
 	// connections, not ready any more. Nil: until its shards are elsewhere.
 	LameDuck func() time.Duration
+	// HoldGrace is within what time a process that is told to stop comes back: it goes
+	// with its shards, which wait for it. Zero: it hands them over.
+	HoldGrace time.Duration
 	// ShutdownTimeout bounds the whole stop; zero means 30 s.
 	ShutdownTimeout time.Duration
 

@@ -82,6 +82,8 @@ func routed(r ack.Route) proxy.Route {
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonOrphaned}
 	case ack.HeldAcquiring:
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonAcquiring}
+	case ack.HeldAbsent:
+		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonAbsent}
 	case ack.HeldNoMap:
 	}
 	return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonNoMap}

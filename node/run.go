@@ -260,7 +260,11 @@ func (n *Node) leaveOrFail(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	n.leave(ctx)
+	if n.o.HoldGrace > 0 {
+		n.hold(ctx)
+	} else {
+		n.leave(ctx)
+	}
 	stop(nil)
 	wg.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
@@ -296,14 +300,7 @@ func (n *Node) leave(live context.Context) {
 	if live.Err() != nil {
 		return
 	}
-	if n.raft.IsLeader() {
-		if err := n.raft.Transfer(); err != nil {
-			n.log.Debug().Err(err).Msg("leadership not handed over")
-		}
-		waiting, stop := context.WithTimeout(ctx, time.Second)
-		n.until(waiting, func() bool { l := n.raft.Leader(); return l != "" && l != string(n.self) })
-		stop()
-	}
+	n.abdicate(ctx)
 	n.agent.goodbye.Store(true)
 	said := n.agent.answered.Load()
 	hint(n.agent.wake)
@@ -315,6 +312,19 @@ func (n *Node) leave(live context.Context) {
 	}
 	// Last: a leader adds whom gossip shows.
 	n.leaveRaft(ctx)
+}
+
+// abdicate gives leadership to somebody else, if this node has it.
+func (n *Node) abdicate(ctx context.Context) {
+	if !n.raft.IsLeader() {
+		return
+	}
+	if err := n.raft.Transfer(); err != nil {
+		n.log.Debug().Err(err).Msg("leadership not handed over")
+	}
+	waiting, stop := context.WithTimeout(ctx, time.Second)
+	n.until(waiting, func() bool { l := n.raft.Leader(); return l != "" && l != string(n.self) })
+	stop()
 }
 
 // handedOver reports that nothing is left to wait for: the map is without this

@@ -234,6 +234,8 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 		}
 	}
 	switch {
+	case v.Absent:
+		a.State = "absent"
 	case v.Heartbeat.Leaving && here:
 		a.State = "draining"
 	case here && (v.Silent || v.Crashed) && s.Committed().Epoch() > 0:

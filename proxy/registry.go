@@ -22,6 +22,7 @@ type registry struct {
 	stop  chan struct{} // closed when the last connection goes
 	ended chan struct{} // closed when the last sweeping goroutine has ended; nil: there was none
 	empty chan struct{} // closed while there are none and someone waits
+	alone chan struct{} // closed while no client is connected and someone waits
 	due   int           // accepted, and not gone; those that are no client yet count too
 }
 
@@ -68,8 +69,12 @@ func (r *registry) met() {
 	r.tell()
 }
 
-// tell closes empty when nothing is left. With mu held.
+// tell closes empty when nothing is left, and alone when no client is. With mu held.
 func (r *registry) tell() {
+	if r.alone != nil && r.due == 0 {
+		close(r.alone)
+		r.alone = nil
+	}
 	if r.empty != nil && len(r.conns) == 0 && r.due == 0 {
 		close(r.empty)
 		r.empty = nil
@@ -128,6 +133,19 @@ func (r *registry) none() <-chan struct{} {
 		r.empty = make(chan struct{})
 	}
 	return r.empty
+}
+
+// noClients returns a channel that is closed once none of the open connections is a
+// client's.
+func (r *registry) noClients() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.alone == nil {
+		r.alone = make(chan struct{})
+	}
+	alone := r.alone
+	r.tell()
+	return alone
 }
 
 // cut cuts every run that match names, and returns how many.

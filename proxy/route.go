@@ -44,6 +44,8 @@ const (
 	// ReasonAcquiring means that the app behind this node has not acquired the shard
 	// yet: it is told to before its first request.
 	ReasonAcquiring
+	// ReasonAbsent means that the owner restarts in place and is waited for.
+	ReasonAbsent
 	// ReasonRefused means that the owner refused for now. Routes never have it;
 	// requests that wait after a 421 are counted under it.
 	ReasonRefused
@@ -69,6 +71,8 @@ func (r Reason) String() string {
 		return "no-lease"
 	case ReasonAcquiring:
 		return "acquiring"
+	case ReasonAbsent:
+		return "absent"
 	case ReasonRefused:
 		return "refused"
 	case ReasonUnreachable:

@@ -240,6 +240,22 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
+// Retire stops accepting as Shutdown does, and waits until no client is connected any
+// more; what other nodes forward goes on. When ctx ends first it returns ctx's error,
+// and has cut nothing.
+func (s *Server) Retire(ctx context.Context) error {
+	s.SetDraining(true)
+	s.stopAccepting()
+	for _, quiet := range []func() <-chan struct{}{s.unlistened, s.conns.noClients} {
+		select {
+		case <-quiet():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // closeIdle closes the kept connections to the app and to other nodes, and ends
 // what is being dialed.
 func (s *Server) closeIdle() {

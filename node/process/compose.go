@@ -162,6 +162,9 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		Proxy: front, Clock: clock.New(), Log: log,
 		ReleaseTimeout: c.ReleaseTimeout, AcquireTimeout: c.AcquireTimeout,
 	}
+	if c.OnTerm == config.OnTermHold {
+		o.HoldGrace = c.HoldGrace
+	}
 	if c.Upstream != "" {
 		o.CheckApp, o.Health = appChecker(front.DialUpstream, c.UpstreamAddress(), c.Health), health(c)
 	}

@@ -1,0 +1,130 @@
+package ack
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// MaxGrace is the longest for which a node may say that it comes back.
+const MaxGrace = 10 * time.Minute
+
+// Absence is what the replicated state remembers of a node that has said goodbye and
+// that it comes back: one that restarts in place. Until it is over, the map that ought
+// to be gives the node exactly what it has, and does not wait for its word. It says
+// nothing about who may serve or what may be taken: a process that has said goodbye
+// serves nothing, the next one gets its lease as any, and what a commit does without
+// the node's word moves none of its shards.
+type Absence struct {
+	// Boot is the one that said goodbye.
+	Boot uint64
+	// Grace is for how long it is waited for. Each leader counts that from when it
+	// applied the entry, or from its election: no clock is shared, and no end is early.
+	Grace time.Duration
+	// Over: an entry has ended it. What is left says that this boot has had its time.
+	Over bool
+}
+
+// Absence returns what is remembered of the node's last absence, as long as the map
+// that routes has the node.
+func (s *State) Absence(node shardmap.NodeID) (Absence, bool) {
+	a, ok := s.absences[node]
+	return a, ok
+}
+
+// Absent reports whether the node is waited for.
+func (s *State) Absent(node shardmap.NodeID) bool {
+	a, ok := s.absences[node]
+	return ok && !a.Over
+}
+
+// absenting begins an absence, or ends it.
+type absenting struct {
+	// term is the Raft term of the leader that heard of it, as with a proposal.
+	term uint64
+	node shardmap.NodeID
+	boot uint64
+	// grace is zero for the end.
+	grace time.Duration
+}
+
+// absented takes the begin or the end of an absence. A boot has one: the process that
+// said goodbye may go on for long, and be heard by the next leader.
+func (s *State) absented(term uint64, c absenting) (*State, Outcome, error) {
+	a, known := s.absences[c.node]
+	begins := c.grace > 0 && s.committed.Has(c.node) && s.last.Has(c.node) && (!known || a.Boot < c.boot)
+	ends := c.grace == 0 && known && a.Boot == c.boot && !a.Over
+	if !s.Born() || term != c.term || !begins && !ends {
+		return s.ignore()
+	}
+	if begins {
+		a = Absence{Boot: c.boot, Grace: c.grace}
+	}
+	a.Over = ends
+	s.absences = maps.Clone(s.absences)
+	put(&s.absences, c.node, a)
+	s.absentAt = s.index
+	return s, OutcomeAbsented, nil
+}
+
+// waitNoMore ends the absence of one who is dropped, because an operator says that it
+// does not come back. The next leader has not heard that word.
+func (s *State) waitNoMore(node shardmap.NodeID) {
+	if a, ok := s.absences[node]; ok && !a.Over {
+		a.Over = true
+		s.absences = maps.Clone(s.absences)
+		s.absences[node], s.absentAt = a, s.index
+	}
+}
+
+// forgetAbsences forgets those whom the map that is committed has no more.
+func (s *State) forgetAbsences() {
+	kept := maps.Clone(s.absences)
+	maps.DeleteFunc(kept, func(id shardmap.NodeID, _ Absence) bool { return !s.committed.Has(id) })
+	if len(kept) != len(s.absences) {
+		s.absences, s.absentAt = kept, s.index
+	}
+}
+
+func encodeAbsenting(at Level, c absenting) []byte {
+	w := begin(at)
+	w.byte(kindAbsence)
+	w.uint(c.term)
+	w.text(string(c.node))
+	w.uint(c.boot)
+	w.uint(uint64(c.grace))
+	return w.b
+}
+
+func (r *reader) absenting() absenting {
+	return absenting{term: r.uint(0, maxUint), node: r.node(), boot: r.uint(1, maxUint), grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
+}
+
+// absences writes the absences; the same ones give the same bytes on every node.
+func (w *writer) absences(s *State) {
+	w.uint(s.absentAt)
+	w.uint(uint64(len(s.absences)))
+	for _, id := range slices.Sorted(maps.Keys(s.absences)) {
+		a := s.absences[id]
+		w.text(string(id))
+		w.uint(a.Boot)
+		w.uint(uint64(a.Grace))
+		w.bool(a.Over)
+	}
+}
+
+// absences reads what the writer's absences wrote, and nothing else.
+func (r *reader) absences(s *State) {
+	s.absentAt = r.uint(0, maxUint)
+	s.absences = sorted(r, r.node, func() Absence {
+		return Absence{Boot: r.uint(1, maxUint), Grace: r.span(MaxGrace), Over: r.bool()}
+	})
+	for id := range s.absences {
+		if r.err == nil && !s.committed.Has(id) {
+			r.fail(fmt.Sprintf("absence of %q, whom the map does not have", id))
+		}
+	}
+}

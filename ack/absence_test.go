@@ -1,0 +1,167 @@
+package ack_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// goes has a node say goodbye and that it comes back, and ends its process once the log
+// says that it is absent.
+func (s *stage) goes(id shardmap.NodeID, back time.Duration) {
+	s.t.Helper()
+	a := s.actor(id)
+	a.goodbye, a.back = true, back
+	s.until(string(id)+" is absent", func() bool { return s.state.Absent(id) })
+	s.crash(id)
+	a.goodbye, a.back = false, 0
+}
+
+// owned returns what everybody owns under which epochs.
+func owned(m *shardmap.Map) []byte {
+	d := m.Digest()
+	return d[:]
+}
+
+// A process that restarts in place is away for longer than dead-after, and no shard
+// moves: no map is even proposed.
+func TestRestartInPlaceMovesNothing(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	before, epoch := owned(s.state.Committed()), s.state.Last().Epoch()
+	s.goes("c", 8*time.Second)
+	s.run(6 * time.Second)
+	s.start("c")
+	s.actor("c").follows, s.actor("c").term = "a", s.term
+	s.until("c is back", func() bool { return !s.state.Absent("c") && s.serves("c") })
+	s.run(5 * time.Second)
+	if m := s.state.Committed(); !slices.Equal(owned(m), before) || s.state.Last().Epoch() != epoch {
+		t.Errorf("the map changed:\n%s", s)
+	}
+	if _, ever := s.state.Drop("c"); ever {
+		t.Errorf("c was dropped:\n%s", s)
+	}
+}
+
+// Nobody comes: what it had is taken when its time is over, not before.
+func TestWhoDoesNotComeBackLosesItsShards(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.goes("c", 3*time.Second)
+	s.run(2900 * time.Millisecond)
+	if n := s.state.Last().Count("c"); n != 4 {
+		t.Fatalf("c is proposed with %d shards before its time is over:\n%s", n, s)
+	}
+	s.until("its shards are with others", func() bool { return !s.state.Open() && !s.state.Committed().Has("c") })
+	if _, known := s.state.Absence("c"); known {
+		t.Error("the map is without c, and its absence is remembered")
+	}
+}
+
+// A node joins and another one's app gets sick while a third restarts: their shards
+// move, at once, and those of the third do not.
+func TestShardsMoveBesideAnAbsentNode(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	had := slices.Collect(s.state.Committed().Shards("c"))
+	s.goes("c", time.Minute)
+	s.start("d")
+	s.actor("d").follows, s.actor("d").term = "a", s.term
+	s.run(2 * time.Second)
+	if s.state.Open() || s.state.Committed().Count("d") == 0 {
+		t.Errorf("d owns nothing:\n%s", s)
+	}
+	s.actor("b").unhealthy = true
+	s.run(time.Second)
+	if m := s.state.Committed(); m.Has("b") || !slices.Equal(slices.Collect(m.Shards("c")), had) {
+		t.Errorf("b owns %d, c %v, had %v:\n%s", m.Count("b"), slices.Collect(m.Shards("c")), had, s)
+	}
+}
+
+// Whoever leads next knows who is absent from the log, and counts anew.
+func TestAbsenceOutlivesItsLeader(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	epochOf := s.state.Committed().OwnedSince(slices.Collect(s.state.Committed().Shards("c"))[0])
+	s.goes("c", 5*time.Second)
+	s.run(3 * time.Second)
+	s.elect("b")
+	s.run(4 * time.Second)
+	if !s.state.Absent("c") || s.state.Committed().Count("c") != 4 {
+		t.Fatalf("after an election c is absent: %v, and owns %d:\n%s", s.state.Absent("c"), s.state.Committed().Count("c"), s)
+	}
+	s.start("c")
+	s.actor("c").follows, s.actor("c").term = "b", s.term
+	s.until("c serves", func() bool { return !s.state.Absent("c") && s.serves("c") })
+	if m := s.state.Committed(); m.OwnedSince(slices.Collect(m.Shards("c"))[0]) != epochOf {
+		t.Error("its ownership epochs changed")
+	}
+}
+
+// The old process goes on after its goodbye, for ever: it has its time once.
+func TestWhoLingersHasItsTimeOnce(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	c := s.actor("c")
+	c.goodbye, c.back = true, 2*time.Second
+	s.until("its shards are with others", func() bool { return !s.state.Open() && !s.state.Committed().Has("c") })
+	s.elect("b")
+	s.run(5 * time.Second)
+	if s.state.Absent("c") || s.state.Committed().Has("c") || c.leased {
+		t.Errorf("absent: %v, in the map: %v, with a lease: %v", s.state.Absent("c"), s.state.Committed().Has("c"), c.leased)
+	}
+}
+
+// What runs has the time of a drain to end before a node that comes back says goodbye.
+func TestGoodbyeOfWhoComesBackWaitsForWhatRuns(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	c := s.actor("c")
+	c.busy, c.goodbye, c.back = true, true, 8*time.Second
+	s.run(4900 * time.Millisecond)
+	if !c.busy || c.last.Goodbye {
+		t.Fatalf("cut before drain-timeout: %v, goodbye: %v", !c.busy, c.last.Goodbye)
+	}
+	if c.leased {
+		t.Error("it still admits")
+	}
+	s.until("it is absent", func() bool { return s.state.Absent("c") })
+	if c.busy {
+		t.Error("goodbye before what ran was cut")
+	}
+}
+
+// While a node is absent its log may stay behind for as long as it likes: when the
+// absence is over it is not dropped for that, which it would have to make good.
+func TestDeadlineBeginsWithTheEndOfTheAbsence(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	c := s.actor("c")
+	c.goodbye, c.back = true, 20*time.Second
+	s.until("c is absent", func() bool { return s.state.Absent("c") })
+	c.held = true
+	s.start("d")
+	s.actor("d").follows, s.actor("d").term = "a", s.term
+	s.until("d owns something", func() bool { return s.state.Committed().Count("d") > 0 })
+	s.until("c is in no map", func() bool { return !s.state.Last().Has("c") })
+	if d, ever := s.state.Drop("c"); ever {
+		t.Errorf("c was dropped: %v:\n%s", d.Cause, s)
+	}
+}
+
+// Whose shards wait is known to every ingress; the node itself serves as soon as it may.
+func TestShardsOfAnAbsentNodeWait(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	shard := slices.Collect(s.state.Committed().Shards("c"))[0]
+	s.goes("c", time.Minute)
+	if r := ack.RoutingOf("a", s.state, 1, false).Route(shard); r.Kind != ack.HeldAbsent {
+		t.Errorf("at a it is %v", r.Kind)
+	}
+	if r := ack.RoutingOf("c", s.state, 1, false).Route(shard); r.Kind != ack.RouteLocal {
+		t.Errorf("at c it is %v", r.Kind)
+	}
+}
+
+// A heartbeat that announces a return is one of a goodbye.
+func TestBackGoesWithGoodbye(t *testing.T) {
+	b, _ := ack.Heartbeat{Node: "a", Server: "a/d", Boot: 1, Number: 1, Weight: 1, Back: time.Second}.MarshalBinary()
+	if err := new(ack.Heartbeat).UnmarshalBinary(b); err == nil {
+		t.Error("back without goodbye is taken")
+	}
+}

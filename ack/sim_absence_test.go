@@ -1,0 +1,235 @@
+package ack_test
+
+import (
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// Restarts in place: a process says goodbye and that it comes back, goes on for a
+// while as one that admits nothing, and ends; the next one begins in time, or not.
+
+// restarting is such a process.
+type restarting struct {
+	back   time.Duration // within what time it says that it comes back; zero: it does not
+	linger time.Duration // for how long it goes on after its goodbye
+	down   time.Duration // and for how long none is there then
+}
+
+// absentPatience is how long a process that has said goodbye waits until its own log
+// says that it is absent.
+const absentPatience = 3 * time.Second
+
+// absenceChecks is what the world knows of absences.
+type absenceChecks struct {
+	absentAt map[shardmap.NodeID]time.Duration // when the present absence began
+	backAt   map[shardmap.NodeID]time.Duration // when the last one was over
+	away     map[spoken]bool
+	said     map[spoken]bool // goodbye, and that it comes back
+	dead     map[shardmap.NodeID]bool
+}
+
+// spoken is a boot of a node.
+type spoken struct {
+	node shardmap.NodeID
+	boot uint64
+}
+
+func newAbsenceChecks() absenceChecks {
+	return absenceChecks{
+		absentAt: map[shardmap.NodeID]time.Duration{}, backAt: map[shardmap.NodeID]time.Duration{},
+		away: map[spoken]bool{}, said: map[spoken]bool{}, dead: map[shardmap.NodeID]bool{},
+	}
+}
+
+// restart has the process leave with its shards.
+func (h *host) restart(r restarting) {
+	p, w := h.proc, h.w
+	if p.lead != nil && !p.lead.over && p.leader && r.back >= 0 {
+		p.lead.transfer()
+	}
+	w.logf("%s restarts in place, back within %v", h.id, r.back)
+	w.cover.restarts++
+	w.after(w.span(0, 100*time.Millisecond), p, func() {
+		if p.leaving || p.closing {
+			return
+		}
+		p.closing, p.restarting = true, r
+		p.machine.BeatNow()
+	})
+}
+
+// lingers ends a process that has said goodbye once its own log says that it is
+// absent, or it has waited for that long enough, and a while later.
+func (p *proc) lingers(until time.Duration) {
+	w := p.w
+	a, _ := p.fsm.Absence(p.h.id)
+	if a.Boot != p.bootNow() && w.now < until {
+		w.after(20*time.Millisecond, p, func() { p.lingers(until) })
+		return
+	}
+	w.after(p.linger, p, func() {
+		w.logf("%s exits", p.h.id)
+		h, d := p.h, p.down
+		h.crash()
+		w.back(h, d)
+	})
+}
+
+// faultRestart restarts a process, mostly within its time.
+func faultRestart(w *world) bool {
+	h := w.anyone()
+	if h == nil || h.proc.leaving || h.proc.closing {
+		return false
+	}
+	r := restarting{back: []time.Duration{300 * time.Millisecond, 1500 * time.Millisecond, 6 * time.Second}[w.pick(3)], down: w.span(10*time.Millisecond, 800*time.Millisecond)}
+	if w.pick(3) == 0 {
+		r.linger = w.lasting()
+	}
+	if w.pick(3) == 0 {
+		r.down = w.lasting()
+	}
+	h.restart(r)
+	return true
+}
+
+// faultRestartElect restarts a process while leadership changes.
+func faultRestartElect(w *world) bool {
+	if !faultRestart(w) {
+		return false
+	}
+	w.run(w.now+w.span(0, 300*time.Millisecond), nil)
+	if w.pick(2) == 0 {
+		return faultElect(w)
+	}
+	return faultDepose(w)
+}
+
+// faultRestartJoin lets shards move while a process restarts.
+func faultRestartJoin(w *world) bool {
+	if !faultRestart(w) {
+		return false
+	}
+	w.run(w.now+w.span(0, 400*time.Millisecond), nil)
+	switch w.pick(4) {
+	case 0:
+		return faultJoin(w)
+	case 1:
+		return faultPolicy(w)
+	case 2:
+		return faultSick(w)
+	}
+	return faultRestart(w)
+}
+
+// faultInPlace restarts a process when all is well, and waits until all is well again.
+func faultInPlace(w *world) bool {
+	well := func() bool { return w.settled(50 * time.Millisecond) }
+	if !w.run(w.now+20*time.Second, well) {
+		return false
+	}
+	h := w.anyone()
+	if h == nil || h.proc.closing {
+		return false
+	}
+	h.restart(restarting{back: time.Minute, down: w.span(10*time.Millisecond, 1500*time.Millisecond)})
+	boot := h.proc.bootNow()
+	if !w.run(w.now+20*time.Second, func() bool { return h.proc != nil && h.proc.bootNow() > boot && !w.truth.Absent(h.id) && well() }) {
+		w.fail("progress: %s has restarted in place: %s", h.id, w.describe())
+	}
+	return true
+}
+
+// sawAbsence judges the begin and the end of an absence.
+func (w *world) sawAbsence(before, after *ack.State, e *logEntry) {
+	if e.asked != e.term {
+		w.fail("absence: what the leader of term %d saw counts in term %d", e.asked, e.term)
+	}
+	for _, h := range w.hosts {
+		was, _ := before.Absence(h.id)
+		is, _ := after.Absence(h.id)
+		if was == is || h.twin != nil && h.i > h.twin.i {
+			continue
+		}
+		boot := spoken{h.id, is.Boot}
+		if is.Over {
+			w.logf("log: %s is absent no more", h.id)
+			w.backAt[h.id] = w.now
+			if lasted := w.now - w.absentAt[h.id]; lasted < is.Grace*9/10 && !h.returned(is.Boot) {
+				w.fail("absence: of %s, is over after %v of %v", h.id, lasted, is.Grace)
+			}
+			continue
+		}
+		w.logf("log: %s is absent for %v", h.id, is.Grace)
+		w.cover.absences++
+		if w.away[boot] && h.disks == 1 && h.twin == nil {
+			w.fail("absence: of boot %d of %s, begins once more", is.Boot, h.id)
+		}
+		if !w.said[boot] {
+			w.fail("absence: of boot %d of %s, which has not said goodbye", is.Boot, h.id)
+		}
+		w.away[boot], w.dead[h.id] = true, false
+		w.absentAt[h.id] = w.now
+	}
+}
+
+// sawSpeak notes which processes speak for themselves.
+func (w *world) sawSpeak(m ack.Heard, a ack.Answer) {
+	for _, h := range w.hosts {
+		if h.id == m.Node && (a.Serve > 0 || m.Leaving || m.Goodbye) {
+			h.speaks = max(h.speaks, m.Boot)
+		}
+	}
+}
+
+// returned reports that a process above the boot has spoken for itself.
+func (h *host) returned(boot uint64) bool { return h.speaks > boot || h.disks > 1 || h.twin != nil }
+
+// sawAbsent judges that a proposal leaves to those who are absent what they have.
+func (w *world) sawAbsent(before, after *ack.State) {
+	if after.Last().SameAs(before.Last()) {
+		return // rule 10, and what is proposed once more
+	}
+	for id := range w.absent(before) {
+		switch {
+		case !w.keeps(before.Committed(), after.Last(), id) && !w.dead[id]:
+			w.fail("absence: %d moves shards of %s, which is absent", after.Last().Epoch(), id)
+		case len(shardmap.Diff(before.Committed(), after.Last())) > 0:
+			w.cover.movedBeside++
+		}
+	}
+}
+
+// absent returns who is absent in a state.
+func (w *world) absent(s *ack.State) map[shardmap.NodeID]bool {
+	ids := map[shardmap.NodeID]bool{}
+	for _, h := range w.hosts {
+		if s.Absent(h.id) {
+			ids[h.id] = true
+		}
+	}
+	return ids
+}
+
+// keeps reports that two maps give a node the same.
+func (w *world) keeps(a, b *shardmap.Map, id shardmap.NodeID) bool {
+	for s := range shardmap.Shard(w.shards) {
+		if (a.Owner(s) == id) != (b.Owner(s) == id) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameAbsences reports whether two states remember the same.
+func (w *world) sameAbsences(a, b *ack.State) bool {
+	for _, h := range w.hosts {
+		x, okx := a.Absence(h.id)
+		y, oky := b.Absence(h.id)
+		if x != y || okx != oky {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,68 @@
+package node
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// holdSaying is how long a node that restarts in place waits until its log says that
+	// it is absent, beyond what goodbye may take: a leader may have to be elected.
+	holdSaying = 3 * time.Second
+	// holdClosing is how long what other nodes forward may take to be refused then.
+	holdClosing = 2 * time.Second
+)
+
+// hold leaves with the shards: the node serves them for other nodes until its own
+// clients are gone, then admits nothing, has its app release them, and says goodbye
+// and that it comes back. It stays in Raft and gossip. All of that takes no longer than
+// ShutdownTimeout. If live ends before, the node has failed.
+func (n *Node) hold(live context.Context) {
+	ctx, cancel := context.WithTimeout(live, n.o.ShutdownTimeout)
+	defer cancel()
+	began := time.Now()
+	n.log.Info().Dur("grace", n.o.HoldGrace).Msg("restarting in place: shards wait for the next process")
+	n.proxy.SetDraining(true)
+	n.lameDuck(ctx, began)
+	parting := n.o.Pace.DrainTimeout + n.releaseTime()
+	finishing, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-parting-holdClosing, 0)))
+	if err := n.proxy.Retire(finishing); err != nil && live.Err() == nil {
+		n.log.Warn().Err(err).Msg("clients still connected: their requests are cut")
+	}
+	stop()
+	if live.Err() != nil {
+		return
+	}
+	n.abdicate(ctx)
+	said := n.agent.answered.Load()
+	n.agent.goodbye.Store(true)
+	hint(n.agent.wake)
+	saying, stop := context.WithTimeout(ctx, parting+holdSaying)
+	n.until(saying, func() bool { return n.away(said) })
+	stop()
+	if live.Err() != nil {
+		return
+	}
+	closing, stop := context.WithTimeout(ctx, holdClosing)
+	defer stop()
+	if err := n.shutProxy(closing); err != nil {
+		n.log.Debug().Err(err).Msg("connections cut")
+	}
+}
+
+// releaseTime is how long the app may take to release what this node owns.
+func (n *Node) releaseTime() time.Duration {
+	if n.o.Hooks == nil || n.o.Gateway {
+		return 0
+	}
+	return n.o.ReleaseTimeout
+}
+
+// away reports that the log says that this node is absent; or that it has said goodbye,
+// by an answer later than the given one, and there is nothing that could wait for it.
+func (n *Node) away(said int64) bool {
+	s := n.fsm.state.Load()
+	a, _ := s.Absence(n.self)
+	nobody := n.last() || !s.Committed().Has(n.self)
+	return a.Boot > 0 && a.Boot == n.agent.boot.Load() || nobody && n.agent.parted.Load() && n.agent.answered.Load() > said
+}
