@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -66,14 +67,7 @@ func decode(call *ack.HookCall, body []byte) (ack.HookResult, error) {
 
 // why is foreign text for logs and answers; it is never empty.
 func why(text string) string {
-	text = printable(text)
-	if len(text) > maxWhy {
-		text = printable(text[:maxWhy]) // not half a letter
-	}
-	if text == "" {
-		return "the app does not say why"
-	}
-	return text
+	return cmp.Or(clipped(text, maxWhy), "the app does not say why")
 }
 
 // keep takes a note into the result, or has its shard fail for it: what the next owner
@@ -139,8 +133,10 @@ func entries(call *ack.HookCall, of member) ([]entry, error) {
 // mistake: nobody can see which one counts.
 func object(text []byte) ([]member, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.Join(errors.New("it is no JSON object"), err)
+	if t, err := d.Token(); err != nil {
+		return nil, fmt.Errorf("it is no JSON object: %w", err)
+	} else if t != json.Delim('{') {
+		return nil, errors.New("it is no JSON object")
 	}
 	var members []member
 	seen := make(map[string]bool)

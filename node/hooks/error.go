@@ -3,10 +3,13 @@ package hooks
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"shardway/ack"
 )
+
+// maxError is how long the error of a call is at most, in bytes. It is kept for each
+// shard of the call, and told to clients, in logs and tables.
+const maxError = 512
 
 // Errors of calls that were ended from this side.
 var (
@@ -22,5 +25,19 @@ func named(ctx context.Context, call *ack.HookCall, err error) error {
 	case ctx.Err() != nil:
 		err = ErrCut
 	}
-	return fmt.Errorf("hook %s: %w", call.Kind, err)
+	return failure(call, err)
 }
+
+// callError is the error of a call. What the app has sent may stand in it: it is one
+// line that is no longer than maxError.
+type callError struct {
+	text string
+	err  error
+}
+
+func failure(call *ack.HookCall, err error) error {
+	return &callError{clipped("hook "+call.Kind.String()+": "+err.Error(), maxError), err}
+}
+
+func (e *callError) Error() string { return e.text }
+func (e *callError) Unwrap() error { return e.err }

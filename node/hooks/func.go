@@ -40,7 +40,7 @@ func (f *Func) Do(ctx context.Context, call ack.HookCall) (r ack.HookResult) {
 		r = checked(&call, r)
 	}
 	if r.Err != nil {
-		return ack.HookResult{Err: fmt.Errorf("hook %s: %w", call.Kind, r.Err)}
+		return ack.HookResult{Err: failure(&call, r.Err)}
 	}
 	return r
 }

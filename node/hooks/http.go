@@ -122,3 +122,11 @@ func printable(text string) string {
 		return r
 	}, text)
 }
+
+// clipped is printable, of at most so many bytes.
+func clipped(text string, most int) string {
+	if text = printable(text); len(text) > most {
+		text = printable(text[:most]) // not half a letter
+	}
+	return text
+}

@@ -131,6 +131,8 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 		{name: "switch", answer: "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", err: "with status 101;"},
 		{name: "huge", answer: ok(`{"x":"` + strings.Repeat("x", 600<<10) + `"}`), err: "is longer than 524288 bytes; a note is to say where the state is"},
 		{name: "huge head", answer: "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 80<<10) + "\r\n\r\n", err: "hook release: "},
+		{name: "huge line", answer: strings.Repeat("\x1b[2J", 10<<10) + "\r\n\r\n", err: "hook release: "},
+		{name: "huge status", answer: "HTTP/1.1 " + strings.Repeat("A", 60<<10) + "\r\n\r\n", err: "hook release: "},
 		{name: "garbage", answer: "hello\r\n\r\n", err: "hook release: "},
 		{name: "nothing", answer: "", err: "hook release: "},
 		{name: "broken off", answer: "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", err: "hook release: unexpected EOF"},
@@ -151,6 +153,8 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 			switch {
 			case (r.Err != nil) != (test.err != ""), r.Err != nil && !strings.Contains(r.Err.Error(), test.err):
 				t.Fatalf("the error is %v, want %q", r.Err, test.err)
+			case r.Err != nil && (len(r.Err.Error()) > 520 || strings.ContainsAny(r.Err.Error(), "\n\x1b")):
+				t.Errorf("the error of %d bytes is no line for people: %.99q", len(r.Err.Error()), r.Err)
 			case r.Refused:
 				t.Error("an app that answers has refused nothing")
 			}
