@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 	if a.Status == 0 {
 		return j.loss(a), 0
 	}
-	if why := j.drained(a); why != "" {
+	if why := cmp.Or(j.drained(a), j.lapsed(a)); why != "" {
 		return why, 0
 	}
 	shard, ok := j.shardOf(a)
@@ -53,7 +54,7 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 		if !at && !of && !apart || a.Done() < f.From || f.Kind == Left && !apart || j.brief(f) {
 			continue
 		}
-		reason := j.way(a, f, at || apart, apart)
+		reason := j.way(a, f, at || apart, of, apart)
 		if reason == "" {
 			continue
 		}
@@ -123,10 +124,43 @@ func (j *judge) unread(a *Answer, run Run) bool {
 	})
 }
 
+// lapsed is the reason of what was cut because the lease of its node had ended for so
+// long: 0.85 dead-after after the node had shown one for the last time, less the lease.
+// No node that is hurt alone ends another's lease for that long.
+func (j *judge) lapsed(a *Answer) string {
+	if a.Status != http.StatusBadGateway || !a.mayHaveRun() || a.Safe() {
+		return ""
+	}
+	long := j.rules.least(j.rules.DeadAfter*17/20 - j.rules.Lease)
+	for _, run := range j.runs[a.ID] {
+		leased, ok := j.leased(run.App, run.end())
+		if run.Cut && ok && run.end()-leased >= long && a.Done() <= after(run.end(), int64(j.rules.Settle)) && j.shaken(leased, run.end()) {
+			return "cut, its lease had ended"
+		}
+	}
+	return ""
+}
+
+// shaken tells whether more than one node was hurt in a time, each for Rules.Settle
+// longer than what was done to it lasted. One alone keeps the others from nothing for
+// long: they elect a leader, and take what it has. With a second one, whom they may need
+// for that, it may last.
+func (j *judge) shaken(from, until int64) bool {
+	nodes := make(map[string]bool)
+	for i := range j.h.Faults {
+		f := &j.h.Faults[i]
+		if f.Kind != Left && f.From <= until && from <= after(f.until(), int64(j.rules.Settle)) && !j.brief(f) {
+			nodes[f.Node], nodes[cmp.Or(f.Peer, f.Node)] = true, true
+		}
+	}
+	return len(nodes) > 1
+}
+
 // way tells how a fault may end a request in the way it ended. at tells that it was
-// done to the request's ingress node, apart that no majority was left. What is safe is
-// not given up before it has been broken off as often as it is tried.
-func (j *judge) way(a *Answer, f *Fault, at, apart bool) string {
+// done to the request's ingress node, of to an owner, apart that no majority was left.
+// What is safe is not given up before it has been broken off as often as it is tried.
+func (j *judge) way(a *Answer, f *Fault, at, of, apart bool) string {
+	silent := f.wires() || of && (f.Kind == Stopped || f.dead()) && j.shaken(a.final().Sent, a.Done()) // who was to be reached
 	switch {
 	case a.Status == http.StatusOK && a.Cut:
 		if f.touches(a.App) || at && f.Kind != NoApp {
@@ -134,7 +168,7 @@ func (j *judge) way(a *Answer, f *Fault, at, apart bool) string {
 		}
 	case a.Error == "":
 		// an error of the app: whether it was fenced rightly was judged before
-	case j.waited(a) && (a.Error != "peer-unreachable" || f.wires() || apart || a.Status == http.StatusBadGateway):
+	case j.waited(a) && (a.Error != "peer-unreachable" || silent || apart || a.Status == http.StatusBadGateway):
 		return "waited in vain: " + a.Error
 	case a.Status == http.StatusBadGateway && a.mayHaveRun() && (!a.Safe() || len(j.runs[a.ID])+j.astray(a) >= tries):
 		return "may have run: " + a.Error
@@ -142,6 +176,8 @@ func (j *judge) way(a *Answer, f *Fault, at, apart bool) string {
 		return a.Error
 	case a.Status == http.StatusBadGateway && a.Error == "peer-unreachable" && f.wires():
 		return a.Error
+	case a.Error == "connect-timeout" && f.Kind == Stopped:
+		return a.Error // it was not there to see that the app took the connection
 	}
 	return ""
 }
