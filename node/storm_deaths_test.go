@@ -1,12 +1,15 @@
 package node_test
 
 import (
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"shardway/ack"
 	"shardway/e2e/history"
+	"shardway/shardmap"
 )
 
 // A node that fails cuts its clients first and ends a while later, by when its disk
@@ -145,5 +148,34 @@ func TestWitnessSeesTheMapOfTheDead(t *testing.T) {
 			}
 		}
 		w.t.Errorf("map %d was not seen by %v, when all that knew it died", next, time.Duration(died))
+	})
+}
+
+// A process that is asked to end while it stands still hears of it as it goes on: what
+// waits at its listener is answered, as by one that was asked before. In the simulated
+// world it had begun to end at once, closed the listener, and reset what waited there.
+func TestStoppedProcessEndsWhenItGoesOn(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := newStorm(w, 1, ack.FenceStrict)
+		s.raise(3)
+		p := w.follower()
+		p.freeze()
+		var lost atomic.Int32
+		for sh := range shardmap.Shard(20) {
+			s.c.send(p, sh, http.MethodGet, 0, func(a history.Answer) {
+				if a.Status == 0 {
+					lost.Add(1)
+				}
+			})
+		}
+		p.stop()
+		time.Sleep(5 * time.Second)
+		p.thaw()
+		s.load = 0
+		s.within(patience, "all are answered", func() bool { return s.c.wait.Load() == 0 })
+		if n := lost.Load(); n != 0 {
+			w.t.Errorf("%d of 20 have no answer", n)
+		}
+		s.within(time.Minute, "it ends", p.ended)
 	})
 }

@@ -66,7 +66,7 @@ type process struct {
 	log  logGate
 	disk diskGate
 	node *node.Node
-	stop context.CancelFunc
+	end  context.CancelFunc // see stop
 	done chan struct{}
 	err  error
 
@@ -171,17 +171,10 @@ func (p *process) run() {
 	must(err)
 	p.node.HoldLog(p.log.wait)
 	ctx, stop := context.WithCancel(context.Background())
-	p.stop, p.done = stop, make(chan struct{})
+	p.end, p.done = stop, make(chan struct{})
 	n, seen := p.node, p.w.witness
 	if seen != nil {
 		seen.runs(p.name)
-		p.stop = func() {
-			p.asked = true
-			if !p.ended() && !p.frozen { // which hears of it as it goes on
-				seen.fails(p.name, p.leaves())
-			}
-			stop()
-		}
 	}
 	go func(done chan struct{}) { // ends with stop or Kill
 		defer close(done)
@@ -190,6 +183,18 @@ func (p *process) run() {
 			seen.ended(p.name, p.err != nil)
 		}
 	}(p.done)
+}
+
+// stop is SIGTERM. A process that stands still hears of it as it goes on.
+func (p *process) stop() {
+	p.asked = true
+	if p.frozen {
+		return
+	}
+	if p.w.witness != nil && !p.ended() {
+		p.w.witness.fails(p.name, p.leaves())
+	}
+	p.end()
 }
 
 // leaves is what is done to a process that was asked to end.
@@ -242,20 +247,29 @@ func (p *process) freeze() {
 	p.clock.freeze()
 }
 
+// wakes is how long a process that goes on takes until it has heard of what it was
+// sent meanwhile. What waits at its listeners is taken by then, as by real ones, which
+// take it as they close.
+const wakes = time.Millisecond
+
 // thaw is SIGCONT.
 func (p *process) thaw() {
-	if p.frozen {
-		p.frozen = false
-		switch {
-		case p.w.witness == nil || p.killed || p.ended():
-		case p.asked:
-			p.w.witness.fails(p.name, p.leaves())
-		default:
-			p.w.witness.runs(p.name)
-		}
-		p.clock.thaw()
-		p.host.Thaw()
+	if !p.frozen {
+		return
 	}
+	p.frozen = false
+	switch {
+	case p.killed || p.ended():
+	case p.asked:
+		if p.w.witness != nil {
+			p.w.witness.fails(p.name, p.leaves())
+		}
+		time.AfterFunc(wakes, p.end)
+	case p.w.witness != nil:
+		p.w.witness.runs(p.name)
+	}
+	p.clock.thaw()
+	p.host.Thaw()
 }
 
 // started reports that the node serves; it may be asked for its status then.
