@@ -2,7 +2,7 @@ package demo
 
 import (
 	"encoding/json"
-	"fmt"
+	"strconv"
 
 	"github.com/valyala/fasthttp"
 )
@@ -44,7 +44,7 @@ func (a *App) hook(ctx *fasthttp.RequestCtx, name string) {
 			continue
 		}
 		if err := do(s.Shard, s.Epoch); err != nil {
-			failed[fmt.Sprint(s.Shard)] = err.Error()
+			failed[strconv.FormatUint(uint64(s.Shard), 10)] = err.Error()
 		}
 	}
 	answer(ctx, map[string]any{"failed": failed})

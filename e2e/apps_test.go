@@ -1,0 +1,239 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// example is a program of docs/apps.md.
+type example struct {
+	language string
+	// command runs it, made ready in a directory that has its text.
+	command func(t *testing.T, dir, text string) []string
+	// written: what was answered is written, so that a crash loses nothing.
+	written bool
+}
+
+func examples() []example {
+	script := func(interpreter string) func(*testing.T, string, string) []string {
+		return func(t *testing.T, dir, text string) []string {
+			t.Helper()
+			at, err := exec.LookPath(interpreter)
+			if err != nil {
+				t.Skipf("%v: what the page shows in it is not run", err)
+			}
+			file := filepath.Join(dir, "app")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return []string{at, file}
+		}
+	}
+	return []example{
+		{"go", compiled, true},
+		{"python", script("python3"), true},
+		{"js", script("node"), false},
+	}
+}
+
+func compiled(t *testing.T, dir, text string) []string {
+	t.Helper()
+	for name, content := range map[string]string{"main.go": text, "go.mod": "module example\n\ngo 1.26\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", "app", ".")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return []string{filepath.Join(dir, "app")}
+}
+
+// TestExamplesOfAppsKeepTheirState runs the programs of docs/apps.md as they stand there,
+// three copies of each behind three nodes: their counts go on at the next number through
+// planned moves and restarts of nodes, and after kill -9 of a node and of an app if they
+// write before they answer.
+func TestExamplesOfAppsKeepTheirState(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	page, err := os.ReadFile("../docs/apps.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range examples() {
+		t.Run(x.language, func(t *testing.T) {
+			t.Parallel()
+			_, rest, found := strings.Cut(string(page), "\n```"+x.language+"\n")
+			text, _, ended := strings.Cut(rest, "\n```\n")
+			if !found || !ended {
+				t.Fatal("the page has no program in it")
+			}
+			f := startExample(t, x.command(t, t.TempDir(), text))
+			f.plays(t, x.written)
+		})
+	}
+}
+
+// exampled is a cluster in front of an example, and what its counters say.
+type exampled struct {
+	*cluster.Cluster
+	apps   map[string]*exampleApp
+	counts map[string]int
+}
+
+// exampleApp is one copy.
+type exampleApp struct {
+	command []string
+	env     []string
+	addr    string
+	process *exec.Cmd
+}
+
+func startExample(t *testing.T, command []string) *exampled {
+	t.Helper()
+	f := &exampled{
+		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 16, Flags: []string{"--hooks", "/_shards"}}),
+		apps:    map[string]*exampleApp{}, counts: map[string]int{},
+	}
+	ports, err := cluster.NewPorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ports.Close)
+	state, err := cluster.Scratch() // in memory: the page says nothing of how fast a disk is
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(state) })
+	for range 3 {
+		port, err := ports.Free()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &exampleApp{
+			command: command, addr: fmt.Sprint("127.0.0.1:", port),
+			env: append(os.Environ(), "STATE="+state, fmt.Sprint("PORT=", port)),
+		}
+		a.start(t)
+		n := f.Prepare(t, "--expect", "3", "--upstream", "http://"+a.addr)
+		f.apps[n.ID] = a
+	}
+	f.Acquaint()
+	for _, n := range f.Nodes() {
+		n.Start(t)
+	}
+	f.AwaitServing(t)
+	return f
+}
+
+func (a *exampleApp) start(t *testing.T) {
+	t.Helper()
+	a.process = exec.CommandContext(context.WithoutCancel(t.Context()), a.command[0], a.command[1:]...)
+	a.process.Env, a.process.Stderr = a.env, os.Stderr
+	a.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := a.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	started := a.process
+	t.Cleanup(func() {
+		_ = started.Process.Kill()
+		_ = started.Wait()
+	})
+	cluster.Await(t, "the app listens", func() error {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", a.addr)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+}
+
+// plays has everything happen to the apps that can.
+func (f *exampled) plays(t *testing.T, written bool) {
+	t.Helper()
+	f.count(t)
+	n := f.Leader(t)
+	n.Stop(t)
+	f.count(t)
+	n.Start(t)
+	f.AwaitServing(t)
+	f.count(t)
+	n = f.Follower(t)
+	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 {
+		t.Fatalf("drain %s: exit %d, %s", n.ID, code, out)
+	}
+	f.count(t)
+	if out, code := shardway(t, "uncordon", n.ID, "--admin", n.Admin); code != 0 {
+		t.Fatalf("uncordon %s: exit %d, %s", n.ID, code, out)
+	}
+	f.AwaitServing(t)
+	f.count(t)
+	if !written {
+		return
+	}
+	n.Kill(t)
+	f.count(t)
+	n.Start(t)
+	f.AwaitServing(t)
+	f.count(t)
+	a := f.apps[n.ID]
+	if err := a.process.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = a.process.Wait() // killed
+	a.start(t)
+	f.count(t)
+}
+
+// count raises a counter in each shard by one through one node, and reads it by another.
+func (f *exampled) count(t *testing.T) {
+	t.Helper()
+	for _, key := range load.KeysIn(16, 1, func(int) bool { return true }) {
+		f.counts[key]++
+		for i, method := range []string{http.MethodPost, http.MethodGet} {
+			n := f.Running()[i]
+			if got := countOf(t, method, "http://"+n.Addr+"/any", key); got != f.counts[key] {
+				t.Fatalf("%s of %s at %s: %d, want %d", method, key, n.ID, got, f.counts[key])
+			}
+		}
+	}
+}
+
+func countOf(t *testing.T, method, url, key string) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Shard-Key", key)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	var got struct{ Count int }
+	if err != nil || res.StatusCode != http.StatusOK || json.Unmarshal(body, &got) != nil {
+		t.Fatalf("%s of %s: %s, %s, %v", method, key, res.Status, body, err)
+	}
+	return got.Count
+}
