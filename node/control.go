@@ -30,6 +30,9 @@ const (
 	askTiming  = "timing"  // of the leader: change the timing
 	askLevel   = "level"   // of the leader: show the level in force, or, if firm, raise it
 	askWho     = "who"     // of any process: which one is it?
+
+	askImplicated = "implicated" // of the leader: take note of what was under way at processes that broke
+	askSuspects   = "suspects"   // of the leader: which keys may have ended them?
 )
 
 // asker is who asks on a control stream.
@@ -48,6 +51,8 @@ type request struct {
 	By     string          `json:"by,omitempty"`
 	Nonce  uint64          `json:"nonce,omitempty"`
 	Firm   bool            `json:"firm,omitempty"`
+
+	Implicated []implication `json:"implicated,omitempty"`
 }
 
 type reply struct {
@@ -183,6 +188,14 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return l.level(ctx, q.Firm, q.By)
 	case askTwin:
 		return n.twin.Of(ctx, from.node, q.Nonce), nil
+	case askImplicated:
+		if n.leadership() == nil {
+			return nil, admin.ErrNoLeader
+		}
+		n.poison.heard(from.node, q.Implicated)
+		return nil, nil //nolint:nilnil // there is nothing to say
+	case askSuspects:
+		return n.poison.list(), nil
 	case askWho:
 		return n.process(), nil
 	case askViews:

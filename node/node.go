@@ -51,6 +51,7 @@ type Node struct {
 	agent    *agent
 	link     *link
 	suspects *suspects
+	poison   poison
 	// acquaintance is what is known of the disks of others.
 	acquaintance *acquaintance
 	founder      *roster.Founder // with twin: set once Raft is open
@@ -114,6 +115,7 @@ func New(o Options) (*Node, error) {
 	}
 	n.proxy = proxy.New(n.proxyOptions())
 	n.fsm.policed = n.requarantine
+	n.poison.log = n.log
 	n.suspects = newSuspects(n.port, o.Clock, n.refused)
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
 	if err := n.open(); err != nil {
@@ -140,7 +142,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		}
 		return true, ""
 	}
-	p.HashKey = n.hashKey
+	p.HashKey, p.Wrecked = n.hashKey, n.wrecked
 	return p
 }
 

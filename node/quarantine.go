@@ -98,10 +98,8 @@ func quarantineOf(a admin.Action, p *ack.Policy) (ack.Change, error) {
 	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(a.Shard), Hash: hash, Under: a.Under}}
 	if a.Verb == admin.Lift {
 		c.Kind = ack.ChangeLift
-		for m := range p.Quarantined {
-			if m.Shard == c.Mark.Shard && m.Hash == hash {
-				return c, nil
-			}
+		if quarantines(p, c.Mark.Shard, hash) {
+			return c, nil
 		}
 		return c, fmt.Errorf("%w: no such key is in quarantine: `shardway quarantine` lists them; after a change of the secret lift it by its hash", admin.ErrRefused)
 	}

@@ -93,9 +93,11 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	s.spawn(ctx, "directory", n.keepDirectory)
 	running, cancel := context.WithCancel(ctx)
 	n.suspects.ctx = running
+	n.poison.ctx = running
 	s.push("redials", func() {
 		cancel()
 		n.suspects.wait()
+		n.poison.wg.Wait()
 	})
 	n.port.Handle(peer.Raft, n.stream.Handle)
 	n.port.Handle(peer.Heartbeat, n.serveBeats)

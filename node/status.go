@@ -139,7 +139,8 @@ func (n *Node) warnings() []string {
 	if len(p.Cordoned) > 0 {
 		all = append(all, "cordoned, and to get nothing new until `shardway uncordon`: "+strings.Join(p.Cordoned, ", "))
 	}
-	return append(all, quarantineWarnings(p.Quarantined)...)
+	all = append(all, quarantineWarnings(p.Quarantined)...)
+	return append(all, n.poisonWarnings(n.fsm.state.Load().Policy())...)
 }
 
 // nodes lists the nodes that gossip, Raft or the map know of. What only the

@@ -323,7 +323,7 @@ func (c *client) remote(t *Table, r *Route) verdict {
 
 // timed runs a trip and keeps account of it.
 func (c *client) timed(p *trip) verdict {
-	p.slot, p.up, p.gone = &c.slot, &c.up, &c.gone
+	p.slot, p.up, p.gone, p.heads = &c.slot, &c.up, &c.gone, c.x.heads
 	a := &c.x.account
 	began := a.now()
 	if !began.IsZero() {

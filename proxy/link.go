@@ -31,7 +31,8 @@ type link struct {
 	reused bool          // has carried a request before
 	since  time.Duration // by the pool's clock, when it became idle
 
-	seat *seat // of the app in this process; nil: it is a connection
+	boot uint64 // of the node's process at the other end; zero: not told
+	seat *seat  // of the app in this process; nil: it is a connection
 
 	place  int  // the shard that it counts for, or unshared; the pool's
 	stream bool // it counts among the streams; guarded by the pool's mu
@@ -194,7 +195,11 @@ func (s *Server) dialPeer(ctx context.Context, node string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.newLink(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set)), nil
+	l := s.newLink(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set))
+	if b, ok := conn.(interface{ Boot() uint64 }); ok {
+		l.boot = b.Boot()
+	}
+	return l, nil
 }
 
 // direct reports whether what the socket of a stream between nodes reads is what

@@ -71,6 +71,10 @@ type Options struct {
 	// HashKey is the key of the HMAC that stands in the access log as key_hash; any
 	// goroutine calls it. Nil: an empty one.
 	HashKey func() []byte
+	// Wrecked is told, by any goroutine, of requests that were under way at another node
+	// when their connections broke, a moment later. It must not block. Nil: nobody wants
+	// to know.
+	Wrecked func(Wreck)
 	// MaxConns bounds client connections: at the bound accepting pauses. Zero
 	// means 16384, less than the usual limit of file descriptors.
 	MaxConns int

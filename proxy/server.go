@@ -27,6 +27,7 @@ type Server struct {
 	heads    ration // partly read
 	awaited  ration // bodies that are read before their requests go on
 	budget   budget
+	wrecks   wrecks
 	// quarantine is nil while nothing is in quarantine.
 	quarantine atomic.Pointer[Quarantine]
 	streams    streams
@@ -80,6 +81,7 @@ func New(o Options) *Server {
 		s.upstream.mu.shares.most = max(s.o.ShardConns, 0)
 	}
 	s.budget.fill()
+	s.wrecks.tell = s.o.Wrecked
 	s.mu.listeners, s.mu.none = make(map[net.Listener]struct{}), make(chan struct{})
 	s.hard, s.hasty = context.WithCancel(context.Background())
 	return s

@@ -32,6 +32,7 @@ type trip struct {
 	r       *Route
 	epoch   uint64 // ownership epoch; zero: unknown
 	release func()
+	heads   int  // heads of answers that the request had before
 	demand  bool // the owner asks for the body when it has admitted the request
 
 	// Of the connection that the request came by.
@@ -138,7 +139,7 @@ func (c *client) goAgain(p *trip, code problem.Code) verdict {
 		again = p.epoch != 0 && c.x.heads == 0
 		c.x.ran, c.x.ranEpoch = true, p.epoch
 	}
-	if !again || c.x.tries >= maxTries || !c.up.replayable() || !c.s.budget.spend() {
+	if c.wrecked(p) || !again || c.x.tries >= maxTries || !c.up.replayable() || !c.s.budget.spend() {
 		return fail(code, mayHaveRun)
 	}
 	c.s.metrics.retries[retryBroken].Add(1)

@@ -1,0 +1,120 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// TestPoisonousKeyIsNamedAndKeptOut has a key end each process that runs its requests,
+// app and node in one: two nodes fall at most, the status names the key by its hash, and
+// in quarantine it harms nobody, however often its client comes again.
+func TestPoisonousKeyIsNamedAndKeptOut(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
+	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 5, Shards: shards, Embedded: true, Secret: true})
+	c.AwaitServing(t)
+	ingress := c.Nodes()[0]
+	ingress.Await(t, "all vote", func(s cluster.Status) bool { // two are to fall
+		voters := 0
+		for _, n := range s.Nodes {
+			if n.Voter {
+				voters++
+			}
+		}
+		return voters == len(c.Nodes())
+	})
+	ingress.Do(t, "drain", url.Values{"node": {ingress.ID}}) // it stays to tell
+	cluster.Await(t, "the ingress owns nothing", func() error {
+		m, err := ingress.Map(t.Context())
+		if err == nil && m.Counts()[ingress.ID] > 0 {
+			err = errors.New("it owns shards")
+		}
+		return err
+	})
+	m, err := ingress.Map(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := m.Keys(c.Nodes()[1].ID, 1)[0]
+	poison := load.Request{Key: key, Header: map[string]string{"App-Die": "before"}}
+	if a := c.AskLater(t, ingress, poison).Answer(t); a.Status != 502 {
+		t.Errorf("what ended two nodes got %d %s, want 502", a.Status, a.Error)
+	}
+	var fallen []*cluster.Node
+	cluster.Await(t, "two nodes have fallen", func() error {
+		fallen = slices.DeleteFunc(c.Nodes(), (*cluster.Node).Running)
+		if len(fallen) < 2 {
+			return fmt.Errorf("%d have", len(fallen))
+		}
+		return nil
+	})
+	named := regexp.MustCompile("quarantine --shard ([0-9]+) --hash ([0-9a-f]{16})")
+	var found []string
+	cluster.Await(t, "the key is suspected", func() error {
+		for _, n := range c.Running() {
+			s, err := n.Status(t.Context())
+			if err != nil {
+				return err
+			}
+			found = named.FindStringSubmatch(strings.Join(s.Warnings, "\n"))
+			if found == nil {
+				return errors.New(n.ID + " suspects nobody")
+			}
+		}
+		return nil
+	})
+	last := c.Running()[len(c.Running())-1]
+	last.Do(t, "quarantine", url.Values{"shard": {found[1]}, "hash": {found[2]}})
+	cluster.Await(t, "it is refused", func() error {
+		for _, n := range c.Running() {
+			p, err := n.Status(t.Context())
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(strings.Join(p.Warnings, "\n"), "1 keys are in quarantine") || strings.Contains(strings.Join(p.Warnings, "\n"), "poison-suspect") {
+				return errors.New(n.ID + " does not know of it")
+			}
+		}
+		return nil
+	})
+	for _, n := range c.Running() {
+		for range 3 {
+			if a := c.AskLater(t, n, poison).Answer(t); a.Status != 503 || a.Error != "quarantined" {
+				t.Errorf("in quarantine, by %s: %d %s", n.ID, a.Status, a.Error)
+			}
+		}
+	}
+	if n := len(c.Running()); n != 3 {
+		t.Errorf("%d nodes are left, want 3", n)
+	}
+	for _, n := range fallen {
+		n.Start(t)
+	}
+	cluster.Await(t, "those who fell are back", func() error {
+		for _, n := range fallen {
+			if err := n.Ready(t.Context()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if a := c.AskLater(t, fallen[0], poison).Answer(t); a.Status != 503 || a.Error != "quarantined" {
+		t.Errorf("in quarantine, by one that had fallen: %d %s", a.Status, a.Error)
+	}
+	last.Do(t, "lift", url.Values{"shard": {found[1]}, "hash": {found[2]}})
+	cluster.Await(t, "it is served again", func() error {
+		if a := c.AskLater(t, ingress, load.Request{Key: key}).Answer(t); !a.OK() {
+			return errors.New(a.Error)
+		}
+		return nil
+	})
+}

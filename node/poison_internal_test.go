@@ -1,0 +1,134 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/proxy"
+)
+
+// judged is a leader's poison with what has been told to it, and its log.
+func judged(tell func(p *poison)) (suspects []poisonous, log string) {
+	var b bytes.Buffer
+	p := &poison{log: zerolog.New(&b), ctx: context.Background()}
+	tell(p)
+	return p.list(), b.String()
+}
+
+func under(node string, boot uint64, ago time.Duration, hashes ...uint64) implication {
+	i := implication{Node: node, Boot: boot, AgoMS: ago.Milliseconds()}
+	for _, h := range hashes {
+		i.Keys = append(i.Keys, proxy.Implicated{Shard: 7, Hash: h})
+	}
+	return i
+}
+
+func many(from uint64) []uint64 {
+	var all []uint64
+	for i := range uint64(proxy.MaxImplicated) {
+		all = append(all, from+i)
+	}
+	return all
+}
+
+// A key is suspected that was under way at two nodes within a minute, each time as one of
+// few, whoever told of it.
+func TestPoisonIsSuspected(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tell func(p *poison)
+		want bool
+	}{
+		"two nodes, told by one": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 30*time.Second, 1, 2), under("b", 1, 0, 1)})
+		}, true},
+		"two nodes, told by two": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 30*time.Second, 1)})
+			p.heard("y", []implication{under("b", 1, 0, 1, 3)})
+		}, true},
+		"one node":        {func(p *poison) { p.heard("x", []implication{under("a", 1, 0, 1)}) }, false},
+		"one node, twice": {func(p *poison) { p.heard("x", []implication{under("a", 1, 9*time.Second, 1), under("a", 2, 0, 1)}) }, false},
+		"other keys":      {func(p *poison) { p.heard("x", []implication{under("a", 1, 0, 2), under("b", 1, 0, 1)}) }, false},
+		"a minute apart": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 0, 1)})
+			time.Sleep(61 * time.Second)
+			p.heard("x", []implication{under("b", 1, 0, 1)})
+		}, false},
+		"within a minute": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 0, 1)})
+			time.Sleep(59 * time.Second)
+			p.heard("x", []implication{under("b", 1, 0, 1)})
+		}, true},
+		"told of again": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 0, 1)})
+			p.heard("x", []implication{under("a", 1, 0, 1)})
+		}, false},
+		"as one of eight": {func(p *poison) { p.heard("x", []implication{under("a", 1, 0, many(1)...), under("b", 1, 0, 1)}) }, true},
+		"one of many at two": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 0, many(1)...)})
+			p.heard("y", []implication{under("a", 1, 0, 99)})
+			p.heard("x", []implication{under("b", 1, 0, 1)})
+		}, false},
+		"from the future": {func(p *poison) { p.heard("x", []implication{under("a", 1, 0, 1), under("b", 1, -time.Hour, 1)}) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got, log := judged(tc.tell)
+				if (len(got) == 1) != tc.want || strings.Count(log, "poison suspected") != len(got) {
+					t.Errorf("suspects %v, log %s", got, log)
+				}
+				for _, s := range got {
+					if s.Key != (proxy.Implicated{Shard: 7, Hash: 1}) || strings.Join(s.Nodes, " ") != "a b" && strings.Join(s.Nodes, " ") != "b a" {
+						t.Errorf("suspect %+v", s)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What others tell is bounded, and a suspect that goes on is told of in the log once.
+func TestPoisonIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p *poison
+		_, log := judged(func(q *poison) {
+			p = q
+			for i := range uint64(3000) {
+				p.heard("x", []implication{under("a", i, 0, i), under("b", i, 0, i)})
+			}
+			for range 3 {
+				p.heard("y", []implication{under("c", 1, 0, 1)})
+			}
+		})
+		if len(p.mu.ends) > maxEnds || len(p.mu.suspects) > maxSuspects {
+			t.Errorf("%d ends, %d suspects", len(p.mu.ends), len(p.mu.suspects))
+		}
+		if n := strings.Count(log, `"key_hash":"0000000000000001"`); n > 1 {
+			t.Errorf("told %d times of one suspect", n)
+		}
+		for range 100 {
+			p.implicate(implication{at: time.Now()})
+		}
+		if len(p.mu.own) != maxImplications {
+			t.Errorf("%d of its own", len(p.mu.own))
+		}
+		time.Sleep(2 * suspectedFor)
+		if got := p.list(); len(got) != 0 {
+			t.Errorf("after two hours: %v", got)
+		}
+	})
+}
+
+// Who is in quarantine is dealt with.
+func TestQuarantinedSuspectIsNoWarning(t *testing.T) {
+	q := &ack.Policy{Quarantined: map[ack.KeyMark]ack.Quarantine{{Shard: 7, Hash: 1, Under: 3}: {}}}
+	if !quarantines(q, 7, 1) || quarantines(q, 7, 2) || quarantines(q, 8, 1) {
+		t.Error("a quarantine is of one key")
+	}
+}
