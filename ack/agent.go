@@ -141,7 +141,7 @@ type Agent struct {
 func NewAgent(o AgentOptions, now time.Duration) *Agent {
 	a := &Agent{o: o, holder: NewHolder(o.Boot, now), follower: NewFollower(o.Node, o.Pace.DrainTimeout)}
 	if o.Hooks != nil && !o.Gateway {
-		a.hooks = newHooks(*o.Hooks, o.Node, o.Boot)
+		a.hooks = newHooks(*o.Hooks, o.Node, o.Server, o.Boot)
 	}
 	return a
 }
@@ -171,6 +171,9 @@ func (a *Agent) Look(now time.Duration, s Seen) {
 	}
 	a.hook(now, s)
 	a.drain(now)
+	if a.hooks != nil && a.reboot == 0 && a.hooks.deliver(now) {
+		a.nextBeat = 0
+	}
 	a.takeBoot()
 	a.part(now, s)
 	if now >= a.nextBeat && a.reboot == 0 && !s.Unready {
@@ -247,8 +250,11 @@ func (a *Agent) drain(now time.Duration) {
 		a.cutDue(now)
 		return
 	}
-	if a.hooks != nil && !a.hooks.settled(now, a.follower.MayRun) {
-		return
+	if a.hooks != nil {
+		if !a.hooks.settled(now, a.follower.MayRun) {
+			return
+		}
+		a.hooks.giveUp(now, e)
 	}
 	a.follower.Drained(e)
 	a.nextBeat = 0
@@ -325,7 +331,7 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
 		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway,
-		Release: a.releases(), Back: s.Back,
+		Release: a.releases(), Released: a.released(), Back: s.Back,
 	})
 }
 
@@ -335,6 +341,14 @@ func (a *Agent) releases() time.Duration {
 		return 0
 	}
 	return a.hooks.o.ReleaseTimeout
+}
+
+// released returns the digest of what the acknowledgement gives up shards with.
+func (a *Agent) released() [32]byte {
+	if a.hooks == nil {
+		return [32]byte{}
+	}
+	return a.hooks.digest
 }
 
 // Answered takes an answer. A Look must follow.
@@ -354,6 +368,9 @@ func (a *Agent) Answered(now time.Duration, ans Answer) Verdict {
 	}
 	a.refused, a.stays = 0, ans.MapStays
 	a.current = a.current || ans.OK
+	if a.hooks != nil && ans.Taken {
+		a.hooks.arrived(ans.Epoch)
+	}
 	if ans.Term != a.echoTerm {
 		// A new leader grants nothing before it is shown an answer of its own, and
 		// what the old one granted is running out.

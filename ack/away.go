@@ -102,5 +102,5 @@ func keeps(base, p *shardmap.Map, node shardmap.NodeID) bool {
 // confirmed reports whether what p gives the node needs no further word of it (G4).
 // Who is absent has none to give, and p leaves it what it has.
 func (l *Leader) confirmed(n *member, p *shardmap.Map) bool {
-	return n.acked(p.Epoch()) || l.absent(n) && keeps(l.state.Committed(), p, n.id)
+	return n.counts(p.Epoch()) || l.absent(n) && keeps(l.state.Committed(), p, n.id)
 }

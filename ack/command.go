@@ -62,6 +62,10 @@ type proposal struct {
 type commit struct {
 	epoch  shardmap.Epoch
 	digest [32]byte
+	// released are the shards that pass on with their app's release, ordered by number,
+	// and servers those that get them, by name.
+	released []Released
+	servers  []string
 }
 
 // EncodeBirth returns the entry that gives a new cluster its id (1 to 64 bytes),
@@ -113,6 +117,8 @@ func encodeCommit(at Level, c commit) []byte {
 	w.byte(kindCommit)
 	w.uint(uint64(c.epoch))
 	w.b = append(w.b, c.digest[:]...)
+	w.servers(c.servers)
+	w.released(c.released)
 	return w.b
 }
 
@@ -138,6 +144,7 @@ func decodeCommand(b []byte) (any, Level, error) {
 	case kindCommit:
 		x := commit{epoch: shardmap.Epoch(r.uint(1, maxUint))}
 		copy(x.digest[:], r.take(len(x.digest)))
+		x.servers, x.released = r.servers(), r.released()
 		c = x
 	case kindTiming:
 		c = retiming{term: r.uint(0, maxUint), replaces: r.uint(0, maxUint), timing: r.timing()}

@@ -73,7 +73,8 @@
 //
 // With AgentOptions.Hooks the app is told which shards it holds. Look begins the calls,
 // by App.Call, and waits for none; what came of each is told by Called. Only what the
-// app has acquired is routed here. Without Hooks nothing of that happens.
+// app has acquired is routed here. HookOptions.Deliver takes to the leader, beside the
+// heartbeats, what was released. Without Hooks nothing of that happens.
 //
 // A node that leaves says Leaving until it owns nothing any more, or until MapStays
 // tells that nobody takes its shards, and then Parting.
@@ -112,6 +113,7 @@
 //     not told: the log tells it, or the machine steps down;
 //   - Closed, Evidence: that a heartbeat connection broke, and that a redial was
 //     refused;
+//   - Delivered: what a node gives up shards with, as it came from that very node;
 //   - Remove: an operator's word.
 //
 // TermRead, Voters, Applied, and when the first barrier was issued are the Turn's own

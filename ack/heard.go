@@ -119,7 +119,7 @@ func (l *Leader) answer(now time.Duration, n *member) Answer {
 	a := Answer{
 		Level: n.beat.Level, Term: l.o.Term, Number: l.answers, Boot: n.beat.Boot, Beat: n.beat.Number,
 		Epoch: l.state.Last().Epoch(), OK: n.beat.Acked == l.state.Last().Epoch(),
-		MapStays: n.beat.Leaving && l.nobodyStays(now),
+		MapStays: n.beat.Leaving && l.nobodyStays(now), Taken: n.handed(),
 	}
 	if l.mayServe(now, n) {
 		t := l.timing()
@@ -178,5 +178,5 @@ func (l *Leader) nobodyStays(now time.Duration) bool {
 }
 
 // acked reports whether the node's present boot has acknowledged e or a later
-// proposal.
+// proposal. What it gives up shards with may be under way yet, see counts.
 func (n *member) acked(e shardmap.Epoch) bool { return n.heard() && n.beat.Acked >= e }

@@ -40,6 +40,9 @@ type Heartbeat struct {
 	// Weight is the node's share in the map, Zone where it stands; empty: nowhere.
 	Weight uint32
 	Zone   string
+	// Released is the digest of the Releases with which Acked gives up shards; zero: there
+	// are none. The acknowledgement counts once the leader has them.
+	Released [32]byte
 	// Release is by how much longer its acknowledgements may take because of its app's
 	// hooks, to the millisecond; zero without them.
 	Release time.Duration
@@ -86,6 +89,8 @@ type Answer struct {
 	Serve, Cut, Lease time.Duration
 	// MapStays tells a leaving node that nobody is left to take its shards.
 	MapStays bool
+	// Taken tells that the leader has the releases of which the heartbeat has the digest.
+	Taken bool
 	// Refusal is zero unless the heartbeat did not count. Known is a boot above
 	// which the node must go or, of a rollback, the boot that is known of its disk;
 	// Elsewhere the address of the other process.
@@ -99,6 +104,7 @@ const (
 	flagLeaving
 	flagGoodbye
 	flagGateway
+	flagReleased
 )
 
 func flags(set ...bool) byte {
@@ -120,7 +126,10 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 		w.uint(v)
 	}
 	w.text(h.Zone)
-	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway))
+	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.Released != [32]byte{}))
+	if h.Released != [32]byte{} {
+		w.b = append(w.b, h.Released[:]...)
+	}
 	return w.b, nil
 }
 
@@ -140,8 +149,13 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		r.fail("server of another node")
 	}
 	f := r.byte()
-	if f >= flagGateway<<1 {
+	if f >= flagReleased<<1 {
 		r.fail("unknown flag")
+	}
+	if f&flagReleased != 0 {
+		if copy(h.Released[:], r.take(len(h.Released))); h.Released == [32]byte{} {
+			r.fail("a digest of nothing")
+		}
 	}
 	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = f&flagUnhealthy != 0, f&flagLeaving != 0, f&flagGoodbye != 0, f&flagGateway != 0
 	if h.Back > 0 && !h.Goodbye {
@@ -161,7 +175,7 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 		w.uint(uint64(a.Cut))
 		w.uint(uint64(a.Lease))
 	}
-	w.byte(flags(a.OK, a.MapStays))
+	w.byte(flags(a.OK, a.MapStays, a.Taken))
 	w.byte(byte(a.Refusal))
 	w.uint(a.Known)
 	w.text(a.Elsewhere[:min(len(a.Elsewhere), 2*maxText)])
@@ -182,10 +196,10 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 		}
 	}
 	f := r.byte()
-	if f > 3 {
+	if f > 7 {
 		r.fail("unknown flag")
 	}
-	a.OK, a.MapStays = f&1 != 0, f&2 != 0
+	a.OK, a.MapStays, a.Taken = f&1 != 0, f&2 != 0, f&4 != 0
 	if a.Refusal = Refusal(r.byte()); a.Refusal > RefusedRollback {
 		r.fail("unknown refusal")
 	}

@@ -85,10 +85,10 @@ type HookShard struct {
 
 	// From is who owned the shard before, of an acquire; empty: nobody did.
 	From shardmap.NodeID
-	// Released is true only if From has released the shard and has had no request of it
-	// since: what Note points at is final. False says nothing.
+	// Released is true only if From has released the shard and nobody has had a request of
+	// it since: what Note points at is final. False says nothing.
 	Released bool
-	// Note is what From's release left; nil: nothing.
+	// Note is what From's release left; nil: nothing, or Released is false.
 	Note []byte
 	// Again is true if the app may hold the shard under this very epoch: the node's
 	// process is new, an attempt before failed, or the app has asked for it.
@@ -105,16 +105,20 @@ type HookResult struct {
 	Refused bool
 	// Failed are the shards for which it did not, with the app's own words.
 	Failed map[shardmap.Shard]string
-	// Notes are what a release leaves to the next owner.
+	// Notes are what a release leaves to the next owner, each up to MaxNote bytes.
 	Notes map[shardmap.Shard][]byte
 }
 
 // HookOptions are the facts of a node's hooks, all of them needed.
 type HookOptions struct {
 	App App
+	// Deliver has what the node gives up shards with brought to whoever leads: its server
+	// gets it as Delivered. It must not block. It is called again until an answer says
+	// Taken, or ReleaseTimeout is over.
+	Deliver func(Releases)
 	// ReleaseTimeout bounds what a release adds to a map change, at most
 	// MaxReleaseTimeout: from the end of the last request that moves to the
-	// acknowledgement. The leader waits that much longer.
+	// acknowledgement, and to the delivery of what was released. The leader waits that much longer.
 	ReleaseTimeout time.Duration
 	// AcquireTimeout bounds each attempt to acquire. They are repeated as long as the
 	// shard is here.

@@ -77,7 +77,7 @@ func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) 
 	case HookAcquire:
 		c.Map, c.Timeout = state.Committed().Epoch(), k.o.AcquireTimeout
 	case HookRelease:
-		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, k.deadline()-k.o.ReleaseTimeout/lostShare-now)
+		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, k.deadline()-k.o.lostTime()-now)
 	case HookLost:
 		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, k.deadline()-now)
 	}
@@ -87,6 +87,8 @@ func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) 
 		switch kind {
 		case HookAcquire:
 			hs.From, hs.Again = state.OwnerBefore(s), h.told || h.epoch <= k.since
+			hs.Note, hs.Released = k.untouched(s, h, h.epoch)
+			h.released, h.note = false, nil
 			h.told = true
 		case HookRelease:
 			hs.Cut, h.tried = h.cut, true
@@ -120,7 +122,7 @@ func (k *hooks) take(now time.Duration, r HookResult) {
 			why, failed = r.Err.Error(), true
 		}
 		if !failed {
-			k.done(now, c, hs.Shard, h)
+			k.done(now, c, r, hs.Shard, h)
 			continue
 		}
 		h.err = why
@@ -129,15 +131,17 @@ func (k *hooks) take(now time.Duration, r HookResult) {
 }
 
 // done is a success.
-func (k *hooks) done(now time.Duration, c *calling, s shardmap.Shard, h *holding) {
+func (k *hooks) done(now time.Duration, c *calling, r HookResult, s shardmap.Shard, h *holding) {
 	switch c.Kind {
 	case HookAcquire:
 		if st := k.standing(s); k.saw.leased && st.stays && st.epoch == h.epoch {
 			h.enter(now, HookServing)
+			h.served = true
 		}
 	case HookRelease:
 		h.enter(now, HookGone)
 		h.told, h.forget = false, false
+		h.released, h.note = true, r.Notes[s]
 	case HookLost:
 		h.told, h.forget = false, false
 	}

@@ -15,8 +15,16 @@ const (
 	retryFirst = 100 * time.Millisecond
 	retryMost  = 2 * time.Second
 	// lostShare is the part of ReleaseTimeout that is kept for telling that what could not
-	// be released is lost.
+	// be released is lost, and lostLeast the least of it unless that is more than half: a
+	// look or two of a busy machine.
 	lostShare = 8
+	lostLeast = 100 * time.Millisecond
+	// deliverShare is the part of ReleaseTimeout that is kept for bringing the leader what
+	// was released, deliverLeast the least of it unless that is more than a quarter, and
+	// deliverAgain the pause between two attempts at that.
+	deliverShare = 16
+	deliverLeast = 100 * time.Millisecond
+	deliverAgain = 100 * time.Millisecond
 	// lostFor is how long an app that does not take it is told that a shard is lost.
 	lostFor = time.Minute
 	// splitBy is by how much the calls get smaller that name shards of one that was not
@@ -27,11 +35,12 @@ const (
 // hooks decides what the app is told of the shards of its node. An Agent owns it; it
 // moves on only within a look, after lease and table of that look were published.
 type hooks struct {
-	o     HookOptions
-	self  shardmap.NodeID
-	boot  uint64
-	calls uint64 // made so far
-	under map[uint64]*calling
+	o      HookOptions
+	self   shardmap.NodeID
+	server string
+	boot   uint64
+	calls  uint64 // made so far
+	under  map[uint64]*calling
 
 	shards   []holding
 	acquired []shardmap.Epoch // by shard, zero: it does not serve; published, so never changed
@@ -45,6 +54,7 @@ type hooks struct {
 	releaseBy time.Duration  // zero: requests of shards that move still run
 	refused   bool           // nothing answers at the app's address: no attempt to release helps
 	partBy    time.Duration  // when a node that leaves says goodbye whatever its app does; zero: it stays
+	delivery
 
 	stale bool          // something has changed since the last look
 	next  time.Duration // when something is due though nothing changes
@@ -67,6 +77,10 @@ type holding struct {
 	call uint64
 	// told: the app may hold the shard under epoch. tried: it may have released it.
 	told, tried bool
+	// served: it has served under epoch. released: the app has released it since, and left
+	// note. An acquire voids that.
+	served, released bool
+	note             []byte
 	// forget: it is to be told that the shard is lost, until forgetBy.
 	forget   bool
 	forgetBy time.Duration
@@ -96,8 +110,8 @@ type sight struct {
 	parting  bool
 }
 
-func newHooks(o HookOptions, self shardmap.NodeID, boot uint64) *hooks {
-	return &hooks{o: o, self: self, boot: boot, under: map[uint64]*calling{}, acquired: []shardmap.Epoch{}, stale: true}
+func newHooks(o HookOptions, self shardmap.NodeID, server string, boot uint64) *hooks {
+	return &hooks{o: o, self: self, server: server, boot: boot, under: map[uint64]*calling{}, acquired: []shardmap.Epoch{}, stale: true}
 }
 
 // look moves every shard on and publishes what serves by the given function, before
@@ -193,7 +207,10 @@ func (k *hooks) turn(now time.Duration, s shardmap.Shard, h *holding) {
 	case HookGone:
 	}
 	if h.gone() && st.stays {
-		h.told = h.told && same
+		h.told, h.served = h.told && same, h.served && same
+		if !same {
+			h.released, h.note = false, nil
+		}
 		h.epoch, h.forget = st.epoch, false
 		h.enter(now, HookAcquiring)
 	}
@@ -217,10 +234,20 @@ func (h *holding) leave(now time.Duration) {
 // late reports that a shard that moves waits no longer for its release: the node has
 // had its time, or nothing can come of it any more.
 func (k *hooks) late(now time.Duration) bool {
-	if k.refused || now >= k.deadline()-k.o.ReleaseTimeout/lostShare {
+	if k.refused || now >= k.deadline()-k.o.lostTime() {
 		return true
 	}
 	return !k.saw.granted && (k.saw.parting || k.saw.state.Dropped(k.self))
+}
+
+// lostTime is kept of ReleaseTimeout for telling what is lost.
+func (o *HookOptions) lostTime() time.Duration {
+	return max(o.ReleaseTimeout/lostShare, min(lostLeast, o.ReleaseTimeout/2))
+}
+
+// deliverTime is kept of it for bringing the leader what was released.
+func (o *HookOptions) deliverTime() time.Duration {
+	return max(o.ReleaseTimeout/deliverShare, min(deliverLeast, o.ReleaseTimeout/4))
 }
 
 // deadline is when the app has had its time to be told what the node gives up now: what
@@ -228,10 +255,10 @@ func (k *hooks) late(now time.Duration) bool {
 func (k *hooks) deadline() time.Duration {
 	by := k.partBy
 	if !k.saw.parting {
-		by = k.releaseBy
-		if k.saw.draining == 0 {
-			by = 0
-		}
+		by = 0
+	}
+	if k.saw.draining != 0 && k.releaseBy != 0 && (by == 0 || k.releaseBy < by) {
+		by = k.releaseBy // an acknowledgement waits no longer because the node leaves, too
 	}
 	if by == 0 {
 		return math.MaxInt64
@@ -290,7 +317,7 @@ func (k *hooks) overdue(now time.Duration) {
 			k.wake(c.endBy)
 		}
 	}
-	for _, at := range [...]time.Duration{k.deadline() - k.o.ReleaseTimeout/lostShare, k.deadline()} {
+	for _, at := range [...]time.Duration{k.deadline() - k.o.lostTime(), k.deadline()} {
 		if at > now {
 			k.wake(at)
 		}
@@ -328,7 +355,7 @@ func (h *holding) serves() shardmap.Epoch {
 // such a shard runs any more.
 func (k *hooks) settled(now time.Duration, may func(shardmap.Shard) bool) bool {
 	if k.releaseBy == 0 {
-		k.releaseBy, k.stale = now+k.o.ReleaseTimeout, true
+		k.releaseBy, k.stale = now+k.o.ReleaseTimeout-k.o.deliverTime(), true
 	}
 	for s := range k.shards {
 		h := &k.shards[s]
@@ -347,6 +374,9 @@ func (k *hooks) settled(now time.Duration, may func(shardmap.Shard) bool) bool {
 func (k *hooks) parted(now time.Duration) bool {
 	if k.partBy == 0 {
 		k.partBy, k.refused, k.stale = now+k.o.ReleaseTimeout, false, true
+	}
+	if k.delivers() && now < k.partBy {
+		return false // at the goodbye the leader goes on without it
 	}
 	for s := range k.shards {
 		if h := &k.shards[s]; h.phase == HookReleasing || h.phase == HookServing || h.forget && now < k.partBy {
@@ -371,6 +401,7 @@ func (k *hooks) ended() bool {
 func (k *hooks) reboot(boot uint64) {
 	k.boot, k.leased, k.since, k.stale = boot, false, 0, true
 	clear(k.shards)
+	k.delivery = delivery{}
 	k.acquired, k.asked = make([]shardmap.Epoch, len(k.shards)), k.asked[:0]
 }
 

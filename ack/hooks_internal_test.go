@@ -33,13 +33,16 @@ type hookStage struct {
 	k   *hooks
 	now time.Duration
 	see sight
+	got []Releases // what was to be delivered
 }
+
+func (s *hookStage) deliver(r Releases) { s.got = append(s.got, r) }
 
 // newHookStage returns the hooks of node a, which owns every one of so many shards.
 func newHookStage(t *testing.T, shards int) *hookStage {
 	t.Helper()
 	s := &hookStage{t: t, app: &appStub{}, now: time.Hour}
-	s.k = newHooks(HookOptions{App: s.app, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, "a", 7)
+	s.k = newHooks(HookOptions{App: s.app, Deliver: s.deliver, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, "a", "a/1", 7)
 	s.see = sight{state: NewState(), leased: true, granted: true}
 	s.entry(EncodeBirth("c1", shards, DefaultTiming()))
 	s.propose(fuzzMembers(1))
@@ -186,7 +189,7 @@ func TestReleaseEndsInTime(t *testing.T) {
 	began := s.now
 	var kinds []HookKind
 	calls := s.look(0)
-	for ; s.now-began < 4*time.Second; calls = s.look(10 * time.Millisecond) {
+	for ; s.now-began < s.k.o.ReleaseTimeout-s.k.o.deliverTime(); calls = s.look(10 * time.Millisecond) {
 		for _, c := range calls {
 			kinds = append(kinds, c.Kind)
 		}

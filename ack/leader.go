@@ -107,6 +107,8 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.grants.voters = slices.Clone(m.Servers)
 	case Evidence:
 		l.evidence(now, m)
+	case Delivered:
+		l.node(m.Node).took(m.Releases)
 	case BarrierFailed: // the Turn's
 	case Remove:
 		// The word was given before it came here: who speaks now is not meant.

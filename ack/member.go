@@ -36,6 +36,8 @@ type member struct {
 	denied      shardmap.Epoch // no lease before it acknowledged this proposal
 	wasSilent   bool           // for NoteSilent and NoteBack
 	away        away
+	releases    *Releases // the newest that came; nil: none
+	digest      [32]byte  // theirs
 	answers     [answersKept]sending
 	answered    uint64 // how many answers were sent to it
 }

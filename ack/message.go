@@ -51,6 +51,8 @@ type (
 		Boot, Nonce uint64
 		Began       time.Duration
 	}
+	// Delivered brings what a node gives up shards with, from itself.
+	Delivered struct{ Releases }
 	// Remove is an operator's word that a node runs nothing any more. It says
 	// nothing about a node that is heard, and any heartbeat voids it.
 	Remove struct{ Node shardmap.NodeID }
@@ -66,6 +68,7 @@ func (BarrierFailed) message()  {}
 func (SubmitFailed) message()   {}
 func (Voters) message()         {}
 func (Evidence) message()       {}
+func (Delivered) message()      {}
 func (Remove) message()         {}
 
 // Effect is what a Leader wants done.
@@ -95,6 +98,7 @@ type (
 	Noted struct {
 		Kind  NoteKind
 		Node  shardmap.NodeID
+		Shard shardmap.Shard
 		Epoch shardmap.Epoch
 		Cause Cause
 		Moved int
@@ -124,4 +128,5 @@ const (
 	NoteSilent                         // Node
 	NoteBack                           // Node
 	NoteAbsence                        // Node, Grace: it is absent, or, without Grace, not any more
+	NoteOver                           // Node, Shard: its note does not fit beside the others of the commit
 )

@@ -62,7 +62,7 @@ func (m *simMix) late() *simMix {
 // rules of a map change, the bounds of leases and membership, then those of the
 // ancestor and those that this simulation found.
 func mistakes() []mistake {
-	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfGathering(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfHooks(), mistakesOfThePolicy(), mistakesOfAbsence(), mistakesOfTheDisks(), mistakesOfTheLevel())
+	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfGathering(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfHooks(), mistakesOfReleases(), mistakesOfThePolicy(), mistakesOfAbsence(), mistakesOfTheDisks(), mistakesOfTheLevel())
 }
 
 func mistakesOfBoots() []mistake {
@@ -357,7 +357,7 @@ func mistakesOfRounds() []mistake {
 		{
 			name: "why 15: who is left out and cannot hear of its leases gets them, late or not", mix: one, caught: "progress",
 			edits: both(in("heard.go", "now-n.echoAt > l.t.DeadAfter/2", "!PLANTED && now-n.echoAt > l.t.DeadAfter/2"),
-				in("round.go", "!last.Has(m.ID) && !n.acked(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.acked(last.Epoch())")),
+				in("round.go", "!last.Has(m.ID) && !n.counts(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.counts(last.Epoch())")),
 		},
 		{
 			name: "why 16: who never applies the commit stays", mix: held, caught: "progress",

@@ -44,3 +44,35 @@ func pointsOfHooks() []point {
 		planted("a new owner is told whom it follows", "hooks: a new owner is told of nobody before it"),
 	}
 }
+
+// pointsOfReleases are those of what one owner leaves to the next.
+func pointsOfReleases() []point {
+	planted := func(clause string, names ...string) point {
+		return point{of: "released", clause: clause, planted: names}
+	}
+	return []point{
+		planted("an acknowledgement counts once the leader has what it gives up", "released: an acknowledgement counts before the leader has what it gives up"),
+		planted("which is bound to the proposal", "released: what was given up for another proposal is passed on"),
+		{
+			of: "released", clause: "to the boot and to the disk",
+			explained: "It takes a process that starts anew between its acknowledgement and the commit, and acknowledges the same proposal; then nothing can have changed what was released. A second lock: TestReleasesAreBound.",
+		},
+		planted("it is sent until it is taken", "released: what did not get to the leader is not sent again"),
+		planted("and for release-timeout at most", "released: a node waits without end for a leader to take what it gives up"),
+		planted("it is given up again with each later proposal", "released: what one proposal has released is forgotten with the next"),
+		planted("until an acquire voids it", "released: an acquire does not void what was released before it"),
+		planted("or its ownership epoch has ended", "released: what was released under an ownership that has ended is given up again"),
+		planted("a release that failed is none", "released: a shard whose release failed passes as released"),
+		planted(
+			"it counts until the shard has served",
+			"released: a shard is acquired as released again after it has served", "released: the next process acquires as released what the one before has served",
+		),
+		{
+			of: "released", clause: "for the disk that acknowledged the map",
+			explained: "Another disk gets the name only once the shards might be taken, and then somebody has. TestAnotherDiskIsToldOfNoRelease.",
+		},
+		planted("what was never acquired is given back", "released: what was never acquired is not given back"),
+		planted("as it came", "released: what is given back is given as the owner's own"),
+		planted("what was released ends with the next owner", "released: what was released once counts for every owner after"),
+	}
+}

@@ -7,7 +7,8 @@ import (
 )
 
 // OwnerBefore returns who owned the shard before its present owner did, or, if nobody
-// owns it, who did last; empty: nobody ever did.
+// owns it, who did last; empty: nobody ever did. An owner that gave it back as it got it is
+// passed over.
 func (s *State) OwnerBefore(shard shardmap.Shard) shardmap.NodeID {
 	if s.previous == nil {
 		return ""
@@ -16,14 +17,18 @@ func (s *State) OwnerBefore(shard shardmap.Shard) shardmap.NodeID {
 }
 
 // succeed notes whom the owners of the map that is committed follow.
-func (s *State) succeed() {
+func (s *State) succeed(released []Released) {
 	moves := shardmap.Diff(s.committed, s.last)
 	if len(moves) == 0 {
 		return
 	}
 	s.previous = slices.Clone(s.previous)
+	back := map[shardmap.Shard]bool{}
+	for _, r := range released {
+		back[r.Shard] = r.From != ""
+	}
 	for _, m := range moves {
-		if m.From == "" {
+		if m.From == "" || back[m.Shard] {
 			continue // it still follows who owned the shard last
 		}
 		if s.previous == nil {

@@ -37,7 +37,8 @@ const MinJump = 1 << 32
 // others committed it nobody can tell, and its epoch is below the floor. Drops are
 // forgotten: who comes back is another disk and must acknowledge the floor first. So
 // is who was absent. Of the policy only weights, pins and quarantines stay, see
-// Policy.Lasting.
+// Policy.Lasting. Nothing counts as released: what this state has not seen may have
+// changed it.
 func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	switch {
 	case !s.Born():
@@ -56,6 +57,7 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	n.policy = s.policy.Lasting()
 	n.absences, n.absentAt = nil, 0
 	n.previous = nil // those whom the log names are of another cluster
+	n.left = nil     // and what they released may have been changed since
 	return &n, nil
 }
 

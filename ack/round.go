@@ -221,7 +221,7 @@ func (l *Leader) failing(now time.Duration, n *member) Cause {
 		return CauseRemoved
 	case l.absent(n) || !n.heard() || n.silent(now, l.o.Pace) || n.crashed():
 		return 0
-	case l.mine() && now-max(l.began, n.away.back) > l.ackDeadline(n) && !n.acked(last.Epoch()):
+	case l.mine() && now-max(l.began, n.away.back) > l.ackDeadline(n) && !n.counts(last.Epoch()):
 		return CauseMissedAck
 	case n.behindSince >= 0 && now-max(n.behindSince, n.away.back) > l.o.Pace.AckDeadline():
 		return CauseBehind
@@ -245,7 +245,7 @@ func (l *Leader) watch(now time.Duration) bool {
 			l.emit(Noted{Kind: kind, Node: n.id})
 		}
 		switch {
-		case n.acked(last.Epoch()):
+		case n.counts(last.Epoch()):
 			acked++
 		case l.failing(now, n) == CauseMissedAck:
 			missed++
@@ -268,7 +268,7 @@ func (l *Leader) denyLate(now time.Duration) {
 	}
 	last := l.state.Last()
 	for _, m := range l.state.Committed().Members() {
-		if n := l.node(m.ID); now-l.began > l.ackDeadline(n) && !last.Has(m.ID) && !n.acked(last.Epoch()) {
+		if n := l.node(m.ID); now-l.began > l.ackDeadline(n) && !last.Has(m.ID) && !n.counts(last.Epoch()) {
 			n.denied = last.Epoch()
 		}
 	}
@@ -370,7 +370,9 @@ func (l *Leader) tryCommit(now time.Duration) {
 	// From this step on a lease needs an acknowledgement of p.
 	l.committing, l.submitting, l.submitted = p.Epoch(), true, now
 	l.emit(Noted{Kind: NoteCommitting, Epoch: p.Epoch()})
-	l.emit(Submit{Entry: encodeCommit(l.state.Level(), commit{epoch: p.Epoch(), digest: p.Digest()}), Commit: true})
+	c := commit{epoch: p.Epoch(), digest: p.Digest()}
+	c.released, c.servers = l.handsOver(base, p)
+	l.emit(Submit{Entry: encodeCommit(l.state.Level(), c), Commit: true})
 }
 
 // awaited reports that RestartGrace asks to wait for the return of a node that
@@ -393,7 +395,7 @@ func (l *Leader) takeable(now time.Duration, n *member, p shardmap.Epoch) string
 		return "goodbye"
 	case l.awaited(now, n):
 		return ""
-	case n.acked(p):
+	case n.counts(p):
 		return "acknowledged"
 	case n.rebooted && !n.leased:
 		return "new-boot"

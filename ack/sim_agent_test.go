@@ -62,10 +62,20 @@ func (p *proc) stepAt(now time.Duration) {
 	p.leave()
 	acked := p.machine.Acked()
 	p.machine.Look(now, ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, Leaving: p.leaving, Parting: p.closing, Back: p.back, Weight: p.h.weight})
+	if p.leased && p.firstLease == 0 {
+		p.firstLease = p.table.Last().Epoch()
+	}
+	for _, o := range p.succeeded {
+		if epoch, ok := p.owns(o.shard); ok && epoch == o.epoch {
+			p.everGot[o] = true
+		}
+	}
+	p.succeeded = p.succeeded[:0]
 	p.w.sawLook(p)
 	if e := p.machine.Acked(); e != acked {
 		p.w.acked[p.h.i] = max(p.w.acked[p.h.i], e)
 		p.w.sawAcknowledged(p)
+		p.w.sawGivenUp(p)
 	}
 }
 
@@ -78,6 +88,9 @@ func (p *proc) Lease(until time.Duration) (missed bool) {
 	}
 	if until > last {
 		p.w.checkServing(p)
+	}
+	if until != 0 && p.firstLease == 0 {
+		p.leased = true
 	}
 	return p.clock() >= last
 }
@@ -193,6 +206,9 @@ func (p *proc) raise(known uint64) (uint64, bool) {
 	}
 	clear(p.got)
 	clear(p.owed)
+	clear(p.released)
+	clear(p.everGot)
+	p.firstLease, p.leased = 0, false
 	p.disk.boot = max(known, p.disk.boot) + 1
 	p.w.logf("%s takes boot %d", p.h.id, p.disk.boot)
 	return p.disk.boot, true

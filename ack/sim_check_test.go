@@ -51,6 +51,11 @@ func (w *world) same(a, b *ack.State) bool {
 		if a.Committed().Len() != b.Committed().Len() || a.OwnerBefore(s) != b.OwnerBefore(s) {
 			return false
 		}
+		noteA, serverA, okA := a.Released(s)
+		noteB, serverB, okB := b.Released(s)
+		if okA != okB || serverA != serverB || string(noteA) != string(noteB) {
+			return false
+		}
 	}
 	return samePolicy(a, b) && w.sameAbsences(a, b) && a.Timing() == b.Timing() && a.TimingBefore() == b.TimingBefore() && a.TimingSince() == b.TimingSince() &&
 		a.Committed().Epoch() == b.Committed().Epoch() && a.Last().Epoch() == b.Last().Epoch() &&
@@ -184,6 +189,7 @@ func (w *world) sawCommit(before, after *ack.State) {
 	for s := range shardmap.Shard(w.shards) {
 		w.sawOwner(old, p, s)
 	}
+	w.sawPassedOn(before, after)
 }
 
 // sawOwner judges one shard's ownership epoch in a map just committed.

@@ -48,6 +48,7 @@ type coverage struct {
 	cutCalls, refusedCalls, hungCalls        int
 	staleCalls, appRestarts, asked           int
 	restarts, absences, movedBeside, without int
+	exact, passedOn, givenBack, undelivered  int
 	rounds, drops, takings, stepDowns, calls map[string]int
 }
 
@@ -200,6 +201,10 @@ func (c *coverage) counters() []counter {
 		{"calls of hooks that came after later ones", &c.staleCalls, true},
 		{"apps restarted", &c.appRestarts, false},
 		{"requests that an app had not acquired", &c.asked, false},
+		{"shards passed on as released", &c.passedOn, false},
+		{"shards acquired as released", &c.exact, false},
+		{"shards given back", &c.givenBack, false},
+		{"releases that did not get to the leader", &c.undelivered, false},
 	}
 }
 

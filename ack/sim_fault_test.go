@@ -53,7 +53,7 @@ func kinds(list string) []weighted {
 		"disk": faultDisk, "hang": faultHang, "power": faultPower, "outage": faultOutage, "split": faultSplit, "twin": faultTwin,
 		"demote": faultDemote, "expel": faultExpel, "reconfigure": faultReconfigure, "trail": faultTrail,
 		"two-gone": faultTwoGone, "retime-elect": faultRetimeElect, "retime-halves": faultRetimeHalves,
-		"app-restart": faultAppRestart, "app-ill": faultAppIll, "app-hangs": faultAppHangs,
+		"app-restart": faultAppRestart, "app-ill": faultAppIll, "app-hangs": faultAppHangs, "no-deliver": faultNoDeliver,
 		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-fence": faultRetimeFence,
 		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace,
@@ -288,7 +288,7 @@ func (w *world) heal() {
 		if h == stuck {
 			continue
 		}
-		h.deaf, h.mute, h.unhealthy = h.deafForGood, false, false
+		h.deaf, h.mute, h.unhealthy, h.noDeliver = h.deafForGood, false, false, false
 		h.resume()
 		w.hold(h, false)
 		if p := h.proc; p != nil && p.leaving {

@@ -16,12 +16,14 @@ type hookChecks struct {
 	lastSeq map[string]uint64
 	// follows is whom the owner of that epoch follows, by committed maps.
 	follows map[ownership]shardmap.NodeID
-	lastOf  map[shardmap.Shard]shardmap.NodeID
+	lastOf  map[shardmap.Shard]ownership // under which it is owned, or was last
+	releasedChecks
 }
 
 func newHookChecks() hookChecks {
 	return hookChecks{
-		begun: map[shardmap.Shard]shardmap.Epoch{}, lastSeq: map[string]uint64{}, follows: map[ownership]shardmap.NodeID{}, lastOf: map[shardmap.Shard]shardmap.NodeID{},
+		begun: map[shardmap.Shard]shardmap.Epoch{}, lastSeq: map[string]uint64{}, follows: map[ownership]shardmap.NodeID{}, lastOf: map[shardmap.Shard]ownership{},
+		releasedChecks: newReleasedChecks(),
 	}
 }
 
@@ -82,9 +84,7 @@ func (w *world) sawAcquireLeave(p *proc, c *simCall, hs ack.HookShard, mine bool
 	if want := w.follows[ownership{hs.Shard, hs.Epoch}]; hs.From != want {
 		w.fail("hooks: %s acquires shard %d of epoch %d from %q, it was %q's", p.h.id, hs.Shard, hs.Epoch, hs.From, want)
 	}
-	if hs.Released || hs.Note != nil {
-		w.fail("hooks: %s acquires shard %d as released, and nobody knows that", p.h.id, hs.Shard)
-	}
+	w.sawExact(p, c.disk, hs)
 }
 
 // sawSuccession notes whom an owner follows, of a map just committed.
@@ -93,8 +93,12 @@ func (w *world) sawSuccession(p *shardmap.Map, s shardmap.Shard) {
 	if _, known := w.follows[o]; known || p.Owner(s) == "" {
 		return
 	}
-	w.follows[o] = w.lastOf[s]
-	w.lastOf[s] = p.Owner(s)
+	last := w.lastOf[s]
+	w.follows[o] = w.owner[last]
+	if w.promised[p.Epoch()][s].From != "" {
+		w.follows[o] = w.follows[last] // it was given back
+	}
+	w.lastOf[s] = o
 }
 
 // sawBegun judges a call that an app begins: an acquire while nobody else runs or
@@ -201,6 +205,7 @@ func (w *world) sawLook(p *proc) {
 	if p.h.app == nil {
 		return
 	}
+	w.sawPending(p)
 	for _, c := range p.sortedCalls() {
 		for _, hs := range c.Shards {
 			if c.Kind == ack.HookAcquire && !c.cut && p.table.Last().Owner(hs.Shard) != p.h.id {

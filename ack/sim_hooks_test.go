@@ -19,6 +19,7 @@ type simApp struct {
 	down time.Duration
 	held map[shardmap.Shard]shardmap.Epoch
 	seen map[shardmap.Shard]uint64 // the highest seq that named the shard
+	left map[ownership][]byte      // what it has released, and where that is
 	// disks has those that its calls came from; the last one counts.
 	disks []string
 
@@ -30,7 +31,7 @@ type simApp struct {
 type appIllness struct{ slow, hangs, fails, lies, some int }
 
 func newApp(h *host) *simApp {
-	return &simApp{h: h, held: map[shardmap.Shard]shardmap.Epoch{}, seen: map[shardmap.Shard]uint64{}}
+	return &simApp{h: h, held: map[shardmap.Shard]shardmap.Epoch{}, seen: map[shardmap.Shard]uint64{}, left: map[ownership][]byte{}}
 }
 
 // simCall is a call on its way to the app, or in it.
@@ -41,6 +42,7 @@ type simCall struct {
 	life  int  // of the app that it came to
 	begun bool // the app has begun it
 	cut   bool
+	slow  bool // and it takes its time
 	ended bool // its result was told
 	late  bool // the process was stopped between its decision and this call
 	// forged: a forged refusal took its shards, outside the guarantee.
@@ -58,6 +60,19 @@ type appSide struct {
 	// drains is the proposal that the node drains for, since when, by its clock.
 	drains      shardmap.Epoch
 	drainsSince time.Duration
+	// released are the shards that the app has released and not been told to acquire since,
+	// everGot what it has acquired: under which epoch.
+	released map[shardmap.Shard]shardmap.Epoch
+	everGot  map[ownership]bool
+	// succeeded are acquires that count if the next look finds the shards at their place.
+	succeeded []ownership
+	// firstLease is the last proposal that was known when this boot got its first lease.
+	firstLease shardmap.Epoch
+	leased     bool // it has got it
+	// pendingFor is the proposal for which shards are given up, until the leader takes that.
+	pendingFor   shardmap.Epoch
+	pendingSince time.Duration
+	sent         int // how often it was sent
 	// lateStep: the process was stopped after the clock of this look was read.
 	lateStep bool
 }
@@ -72,8 +87,8 @@ func (p *proc) hookOptions() *ack.HookOptions {
 	if p.h.app == nil {
 		return nil
 	}
-	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}}
-	return &ack.HookOptions{App: p, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout}
+	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}, released: map[shardmap.Shard]shardmap.Epoch{}, everGot: map[ownership]bool{}}
+	return &ack.HookOptions{App: p, Deliver: p.Deliver, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout}
 }
 
 var errApp = errors.New("the app said no")
@@ -93,7 +108,7 @@ func (p *proc) Busy(s shardmap.Shard) int {
 // Call sends a call.
 func (p *proc) Call(hc ack.HookCall) {
 	w := p.w
-	c := &simCall{HookCall: hc, p: p, disk: p.disk.server, late: p.lateStep}
+	c := &simCall{HookCall: hc, p: p, disk: p.disk.server, late: p.lateStep, forged: w.now < p.forgedUntil}
 	w.sawCall(p, c)
 	p.calls[hc.Seq] = c
 	w.cover.calls[hc.Kind.String()]++
@@ -101,6 +116,7 @@ func (p *proc) Call(hc ack.HookCall) {
 	for _, hs := range hc.Shards {
 		if hc.Kind == ack.HookAcquire {
 			p.owed[hs.Shard] = hs.Epoch
+			delete(p.released, hs.Shard)
 			continue
 		}
 		delete(p.got, hs.Shard)
@@ -122,15 +138,8 @@ func (p *proc) CutCall(seq uint64) {
 	if p.h.slowCut {
 		d = p.w.span(100*time.Millisecond, time.Second)
 	}
-	slow := p.h.slowCut
-	p.w.after(d, p, func() {
-		if slow && !c.ended { // it may have taken all the time that there was to tell the app
-			for _, hs := range c.Shards {
-				delete(p.owed, hs.Shard)
-			}
-		}
-		p.ends(c, ack.HookResult{Err: errors.New("cut")})
-	})
+	c.slow = p.h.slowCut
+	p.w.after(d, p, func() { p.ends(c, ack.HookResult{Err: errors.New("cut")}) })
 }
 
 // ends tells the agent what came of a call, once.
@@ -141,7 +150,9 @@ func (p *proc) ends(c *simCall, r ack.HookResult) {
 	c.ended = true
 	delete(p.calls, c.Seq)
 	r.Seq = c.Seq
-	if r.Refused { // what is gone has nothing to forget
+	// What is gone has nothing to forget; what ended slowly may have taken all the time that
+	// there was to tell the app.
+	if r.Refused || c.slow {
 		for _, hs := range c.Shards {
 			delete(p.owed, hs.Shard)
 		}
@@ -150,6 +161,14 @@ func (p *proc) ends(c *simCall, r ack.HookResult) {
 		for _, hs := range c.Shards {
 			if _, failed := r.Failed[hs.Shard]; !failed {
 				p.got[hs.Shard] = gotShard{hs.Epoch, c.life}
+				p.succeeded = append(p.succeeded, ownership{hs.Shard, hs.Epoch})
+			}
+		}
+	}
+	if c.Kind == ack.HookRelease && r.Err == nil {
+		for _, hs := range c.Shards {
+			if _, failed := r.Failed[hs.Shard]; !failed {
+				p.released[hs.Shard] = hs.Epoch
 			}
 		}
 	}
@@ -192,7 +211,7 @@ func (a *simApp) does(c *simCall) {
 		a.answer(c, ack.HookResult{Err: errApp})
 		return
 	}
-	r := ack.HookResult{Failed: map[shardmap.Shard]string{}}
+	r := ack.HookResult{Failed: map[shardmap.Shard]string{}, Notes: map[shardmap.Shard][]byte{}}
 	if a.replaced(c.disk) && w.plant != plantAppKeepsNoSeq {
 		r.Err = errApp
 	}
@@ -204,7 +223,7 @@ func (a *simApp) does(c *simCall) {
 		case w.perMille(a.ill.some):
 			r.Failed[hs.Shard] = "just so"
 		default:
-			a.doShard(c, hs)
+			a.doShard(c, hs, &r)
 		}
 	}
 	if w.perMille(a.ill.lies) {
@@ -213,19 +232,43 @@ func (a *simApp) does(c *simCall) {
 	a.answer(c, r)
 }
 
-func (a *simApp) doShard(c *simCall, hs ack.HookShard) {
+func (a *simApp) doShard(c *simCall, hs ack.HookShard, r *ack.HookResult) {
 	a.seen[hs.Shard] = c.Seq
 	a.h.w.sawDone(c, hs)
 	switch c.Kind {
+	case ack.HookRelease:
+		a.release(hs, r)
 	case ack.HookAcquire:
 		if !hs.Again && a.held[hs.Shard] == hs.Epoch {
 			a.h.w.fail("hooks: %s is told to acquire shard %d under %d as if it did not hold it", a.h.id, hs.Shard, hs.Epoch)
 		}
 		a.held[hs.Shard] = hs.Epoch
-	case ack.HookRelease, ack.HookLost:
+		delete(a.left, ownership{hs.Shard, hs.Epoch})
+	case ack.HookLost:
 		if a.held[hs.Shard] == hs.Epoch {
 			delete(a.held, hs.Shard)
 		}
+	}
+}
+
+// release writes a shard back and says where. Asked again, it says so again; what it does
+// not hold it cannot release.
+func (a *simApp) release(hs ack.HookShard, r *ack.HookResult) {
+	w, o := a.h.w, ownership{hs.Shard, hs.Epoch}
+	if a.held[hs.Shard] == hs.Epoch {
+		delete(a.held, hs.Shard)
+		a.left[o] = w.note(hs.Shard)
+		if hs.Epoch >= max(w.begun[hs.Shard], w.changed[hs.Shard]) {
+			w.final[hs.Shard] = w.changes[hs.Shard]
+		}
+	}
+	note, ok := a.left[o]
+	if !ok {
+		r.Failed[hs.Shard] = "I do not hold it"
+		return
+	}
+	if note != nil {
+		r.Notes[hs.Shard] = note
 	}
 }
 
@@ -256,6 +299,7 @@ func (a *simApp) restart(down time.Duration) {
 	a.down = a.h.w.now + down
 	clear(a.held)
 	clear(a.seen)
+	clear(a.left)
 }
 
 func faultAppRestart(w *world) bool {

@@ -37,6 +37,7 @@ type host struct {
 	deaf        bool // answers to its heartbeats get lost
 	deafForGood bool // also after the faults
 	mute        bool // its heartbeats get lost
+	noDeliver   bool // what it gives up shards with gets lost
 	lost        bool // never starts again
 	weight      uint32
 	speaks      uint64        // the highest boot that was granted a lease, or said that it leaves

@@ -27,7 +27,10 @@ type leading struct {
 	// acked is what the newest heartbeat that was answered has acknowledged.
 	acked map[shardmap.NodeID]shardmap.Epoch
 	left  map[shardmap.NodeID]bool // and whether it was to own nothing
-	waits waits
+	// beats has the newest heartbeats that were answered, delivered what came of releases.
+	beats     map[shardmap.NodeID]ack.Heartbeat
+	delivered map[shardmap.NodeID]*ack.Releases
+	waits     waits
 }
 
 // startLeading begins a leadership that Raft has reported.
@@ -40,7 +43,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, waits: waits{expect: w.founders(), lostSince: -1}}
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[shardmap.NodeID]*ack.Releases{}, waits: waits{expect: w.founders(), lostSince: -1}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
@@ -202,6 +205,9 @@ func (l *leading) mayStop(at pausePoint) {
 
 func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 	w := l.p.w
+	if d, ok := m.(ack.Delivered); ok {
+		l.delivered[d.Node] = &d.Releases
+	}
 	for _, e := range effects {
 		switch e := e.(type) {
 		case ack.Reply:
@@ -213,7 +219,7 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			w.sawReply(l, h, from.at, e.Answer)
 			if e.Refusal == 0 {
 				delete(l.taken, from.host) // a heartbeat that counts voids evidence
-				l.acked[h.Node], l.left[h.Node] = h.Acked, h.Leaving || h.Goodbye
+				l.acked[h.Node], l.left[h.Node], l.beats[h.Node] = h.Acked, h.Leaving || h.Goodbye, h.Heartbeat
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:
@@ -300,6 +306,7 @@ func (l *leading) noted(e ack.Noted) {
 		w.logf("%s drops %s: %s", id, e.Node, e.Cause)
 	case ack.NoteCommitting:
 		w.logf("%s commits %d", id, e.Epoch)
+		l.promise(e.Epoch)
 		for _, m := range l.told().Last().Members() {
 			if l.acked[m.ID] < e.Epoch && !l.told().Absent(m.ID) {
 				w.fail("G4: %s commits %d, and the boot of %s that it hears has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])
@@ -319,5 +326,7 @@ func (l *leading) noted(e ack.Noted) {
 		w.logf("%s has %s absent for %v", id, e.Node, e.Grace)
 	case ack.NoteBack:
 		w.logf("%s hears %s again", id, e.Node)
+	case ack.NoteOver:
+		w.fail("hooks: a note of %s is too long", e.Node)
 	}
 }

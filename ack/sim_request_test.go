@@ -74,6 +74,7 @@ func (p *proc) run(r *simReq) {
 		p.finish(r)
 		return
 	}
+	w.sawChange(r)
 	d := w.span(time.Millisecond, 40*time.Millisecond)
 	switch w.n(24) {
 	case 0, 1, 2:

@@ -45,6 +45,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 		w.bool(d.InForce)
 	}
 	w.previous(s.previous)
+	w.left(s.left)
 	w.policy(s.policy)
 	w.absences(s)
 	return w.b, nil
@@ -82,6 +83,9 @@ func DecodeState(b []byte) (*State, error) {
 	}
 	if r.err == nil {
 		s.previous = r.previous(s.committed.Len())
+	}
+	if r.err == nil {
+		s.left = r.left(s.committed)
 	}
 	s.policy = r.policy()
 	r.absences(s)

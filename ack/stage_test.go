@@ -470,6 +470,6 @@ func (s *stage) noted(l *leaderPart, e ack.Noted) {
 		s.notef("%s has %s absent for %v", l.id, e.Node, e.Grace)
 	case ack.NoteBack:
 		s.notef("%s hears %s again", l.id, e.Node)
-	case ack.NoteDropped:
+	case ack.NoteDropped, ack.NoteOver:
 	}
 }

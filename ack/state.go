@@ -65,9 +65,10 @@ type State struct {
 	reason    string // of last
 	drops     map[shardmap.NodeID]Drop
 	previous  []shardmap.NodeID // by shard: who owned it before its present owner; nil: nobody
-	timing    Timing            // in force; zero before the birth
-	before    Timing            // in force before it; == timing when it has never changed
-	timedAt   uint64            // index of the entry that set timing
+	left      map[shardmap.Shard]left
+	timing    Timing // in force; zero before the birth
+	before    Timing // in force before it; == timing when it has never changed
+	timedAt   uint64 // index of the entry that set timing
 	index     uint64
 	ignored   uint64
 	level     Level // in force
@@ -258,7 +259,8 @@ func (s *State) commit(term uint64, c commit) (*State, Outcome, error) {
 	if !s.Open() || term != s.lastTerm || c.epoch != s.last.Epoch() || c.digest != s.last.Digest() {
 		return s.ignore()
 	}
-	s.succeed()
+	s.succeed(c.released)
+	s.leave(c)
 	s.committed = s.last
 	s.forgetAbsences()
 	return s, OutcomeCommitted, nil

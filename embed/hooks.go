@@ -33,15 +33,22 @@ type HookShard struct {
 	Cut int
 
 	// Of Acquire: who owned the shard before, empty for nobody; that From has released it
-	// and had no request of it since; and that this app may hold it under this very epoch.
+	// and nobody has had a request of it since, so that what Note points at is final; what
+	// From's Release left, nil for nothing; and that this app may hold the shard under this
+	// very epoch. Note may not be changed.
 	From     string
 	Released bool
+	Note     []byte
 	Again    bool
 }
 
 // HookAnswer is what a hook says of its shards. The zero value: all is well.
 type HookAnswer struct {
 	Failed map[int]string // why, by shard
+	// Notes, of Release, are for who acquires the shard next: where its state is, not the
+	// state. Of a shard at most 1 KiB, 128 KiB and 1 024 notes in all: a shard whose note
+	// does not fit moves as if it had not been released.
+	Notes map[int][]byte
 }
 
 // hook returns what calls the hooks; nil if there are none.
@@ -62,9 +69,12 @@ func (c Config) hook() func(context.Context, ack.HookCall) ack.HookResult {
 			return ack.HookResult{} // there is nothing to do
 		}
 		answer, err := f(ctx, shown(call))
-		r := ack.HookResult{Err: err, Failed: make(map[shardmap.Shard]string)}
+		r := ack.HookResult{Err: err, Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
 		for s, why := range answer.Failed {
 			r.Failed[shardmap.Shard(s)] = why
+		}
+		for s, note := range answer.Notes {
+			r.Notes[shardmap.Shard(s)] = note
 		}
 		return r
 	}
@@ -78,7 +88,7 @@ func shown(call ack.HookCall) HookCall {
 	for _, s := range call.Shards {
 		c.Shards = append(c.Shards, HookShard{
 			Shard: int(s.Shard), Epoch: uint64(s.Epoch), To: string(s.To), Cut: s.Cut,
-			From: string(s.From), Released: s.Released, Again: s.Again,
+			From: string(s.From), Released: s.Released, Note: s.Note, Again: s.Again,
 		})
 	}
 	return c

@@ -30,6 +30,7 @@ const (
 	askTiming  = "timing"  // of the leader: change the timing
 	askLevel   = "level"   // of the leader: show the level in force, or, if firm, raise it
 	askWho     = "who"     // of any process: which one is it?
+	askRelease = "release" // of the leader: take what I give up shards with
 
 	askImplicated = "implicated" // of the leader: take note of what was under way at processes that broke
 	askSuspects   = "suspects"   // of the leader: which keys may have ended them?
@@ -51,6 +52,8 @@ type request struct {
 	By     string          `json:"by,omitempty"`
 	Nonce  uint64          `json:"nonce,omitempty"`
 	Firm   bool            `json:"firm,omitempty"`
+	// Releases are as ack encodes them.
+	Releases []byte `json:"releases,omitempty"`
 
 	Implicated []implication `json:"implicated,omitempty"`
 }
@@ -198,6 +201,8 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return n.poison.list(), nil
 	case askWho:
 		return n.process(), nil
+	case askRelease:
+		return nil, n.released(from.node, q.Releases)
 	case askViews:
 		l := n.leadership()
 		if l == nil {

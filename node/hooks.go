@@ -2,7 +2,11 @@ package node
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
+
+	"github.com/rs/zerolog"
 
 	"shardway/ack"
 	"shardway/shardmap"
@@ -17,18 +21,25 @@ type Hooks interface {
 	Do(ctx context.Context, call ack.HookCall) ack.HookResult
 }
 
+// maxWarned is of how many shards of one call it is said why they were not released.
+const maxWarned = 8
+
 // hooking runs the calls that the machine decides on, each in a goroutine of its own.
 // The agent's goroutine owns it, but for what is under mu.
 type hooking struct {
 	hooks   Hooks
+	log     zerolog.Logger
 	running *inflight
 	ctx     context.Context // the agent's run; set before the first call
 	under   map[uint64]context.CancelFunc
 	calls   sync.WaitGroup
 	// results have what came of calls; whoever sends one gives up with ctx.
 	results chan ack.HookResult
-	told    chan struct{} // hint: there is something under mu
-	mu      struct {
+	// given is what the machine has brought to the leader; cap 1: the newest waits.
+	given chan ack.Releases
+	over  shardmap.Epoch // the proposal for which it was said what does not fit
+	told  chan struct{}  // hint: there is something under mu
+	mu    struct {
 		sync.Mutex
 		notAcquired map[shardmap.Shard]shardmap.Epoch // what the app says it does not hold
 	}
@@ -36,9 +47,9 @@ type hooking struct {
 
 var _ ack.App = (*hooking)(nil)
 
-func newHooking(h Hooks, running *inflight) *hooking {
+func newHooking(h Hooks, running *inflight, log zerolog.Logger) *hooking {
 	k := &hooking{
-		hooks: h, running: running, ctx: context.Background(), under: map[uint64]context.CancelFunc{},
+		hooks: h, running: running, log: log, given: make(chan ack.Releases, 1), ctx: context.Background(), under: map[uint64]context.CancelFunc{},
 		results: make(chan ack.HookResult), told: make(chan struct{}, 1),
 	}
 	k.mu.notAcquired = map[shardmap.Shard]shardmap.Epoch{}
@@ -54,11 +65,26 @@ func (h *hooking) Call(c ack.HookCall) {
 		defer cancel()
 		r := h.hooks.Do(ctx, c)
 		r.Seq = c.Seq
+		h.warn(&c, &r)
 		select {
 		case h.results <- r:
 		case <-run.Done():
 		}
 	})
+}
+
+// warn says of which shards the next owner will not be told that they were released.
+func (h *hooking) warn(c *ack.HookCall, r *ack.HookResult) {
+	if c.Kind != ack.HookRelease {
+		return
+	}
+	for i, s := range slices.Sorted(maps.Keys(r.Failed)) {
+		if i == maxWarned {
+			h.log.Warn().Int("shards", len(r.Failed)).Msg("more shards not released")
+			return
+		}
+		h.log.Warn().Uint32("shard", uint32(s)).Str("why", r.Failed[s]).Msg("shard not released")
+	}
 }
 
 // CutCall ends a call; its result follows.

@@ -151,5 +151,7 @@ func (l *leading) note(e ack.Noted) {
 		}
 	case ack.NoteBack:
 		l.log.Info().Str("node", string(e.Node)).Msg("node heard again")
+	case ack.NoteOver:
+		warnOfRoom(&l.log, e.Node, e.Shard)
 	}
 }

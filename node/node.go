@@ -204,9 +204,9 @@ func (n *Node) newAgent() {
 	}
 	var hooks *ack.HookOptions
 	if n.o.Hooks != nil && !n.o.Gateway {
-		a.hooking = newHooking(n.o.Hooks, n.router.running)
+		a.hooking = newHooking(n.o.Hooks, n.router.running, n.log)
 		n.router.notAcquired = a.hooking.tell
-		hooks = &ack.HookOptions{App: a.hooking, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
+		hooks = &ack.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}
 	a.machine = ack.NewAgent(ack.AgentOptions{
 		Node: n.self, Server: n.server, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,

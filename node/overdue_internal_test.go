@@ -57,7 +57,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			grant()
 			var release func()
 			if tc.hook {
-				a.hooking = newHooking(nil, a.router.running)
+				a.hooking = newHooking(nil, a.router.running, zerolog.Nop())
 				a.hooking.under[1] = func() {}
 				release = func() { a.hooking.ended(1) }
 			} else {

@@ -112,6 +112,9 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	s.spawn(ctx, "link", n.link.run)
 	s.spawn(ctx, "own answers", n.relayOwnAnswers)
 	haltAgent = s.spawn(ctx, "agent", n.agent.run)
+	if n.agent.hooking != nil {
+		s.spawn(ctx, "releases", n.bringReleases)
+	}
 	if n.health != nil {
 		s.spawn(ctx, "app health", n.health.run)
 	}

@@ -15,12 +15,8 @@ import (
 	"shardway/shardmap"
 )
 
-const (
-	// MaxNote is how long a shard's note may be, in bytes.
-	MaxNote = 1 << 10
-	// maxWhy is how much is kept of why a shard failed.
-	maxWhy = 256
-)
+// maxWhy is how much is kept of why a shard failed.
+const maxWhy = 256
 
 // form is the remedy for an answer that cannot be read.
 const form = `answer with an empty body, or like {"notes":{"17":"<base64>"},"failed":{"18":"why"}}`
@@ -75,10 +71,10 @@ func why(text string) string {
 func keep(r *ack.HookResult, s shardmap.Shard, note []byte) {
 	switch _, failed := r.Failed[s]; {
 	case failed:
-	case len(note) > MaxNote:
-		r.Failed[s] = fmt.Sprintf("the note has %d bytes, and may have %d; let it say where the state is", len(note), MaxNote)
+	case len(note) > ack.MaxNote:
+		r.Failed[s] = fmt.Sprintf("the note has %d bytes, and may have %d; let it say where the state is", len(note), ack.MaxNote)
 	case len(note) > 0:
-		r.Notes[s] = note
+		r.Notes[s] = slices.Clone(note)
 	}
 }
 

@@ -18,6 +18,8 @@
 //
 // Each goes over a connection of its own, with the header Shardway-Hook, which no client
 // can send through a node. Any 2xx is success for each shard that is not in failed, and
-// an empty answer has neither notes nor failures. An answer that cannot be read is an
-// error of the whole call; a note that cannot be one is a failure of its shard.
+// an empty answer has neither notes nor failures. The note of a release comes with the
+// acquire of who owns the shard next, if "released" is true there; else it is null. An
+// answer that cannot be read is an error of the whole call; a note that cannot be one is
+// a failure of its shard.
 package hooks

@@ -53,9 +53,9 @@ func TestFunctionsThatBreak(t *testing.T) {
 // What a function answers is held to what may come over the wire.
 func TestFunctionsAnswerWithinTheBounds(t *testing.T) {
 	r := (&hooks.Func{Call: func(context.Context, ack.HookCall) ack.HookResult {
-		return ack.HookResult{Notes: map[shardmap.Shard][]byte{17: make([]byte, hooks.MaxNote+1), 18: make([]byte, hooks.MaxNote)}}
+		return ack.HookResult{Notes: map[shardmap.Shard][]byte{17: make([]byte, ack.MaxNote+1), 18: make([]byte, ack.MaxNote)}}
 	}}).Do(t.Context(), calls()["release"])
-	if r.Err != nil || len(r.Notes[18]) != hooks.MaxNote || !strings.HasPrefix(r.Failed[17], "the note has 1025 bytes") {
+	if r.Err != nil || len(r.Notes[18]) != ack.MaxNote || !strings.HasPrefix(r.Failed[17], "the note has 1025 bytes") {
 		t.Errorf("%v, %v", r.Err, r.Failed)
 	}
 }

@@ -34,7 +34,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		for s, note := range r.Notes {
 			_, failed := r.Failed[s]
-			if s != 17 && s != 18 || len(note) == 0 || len(note) > MaxNote || failed || call.Kind != ack.HookRelease {
+			if s != 17 && s != 18 || len(note) == 0 || len(note) > ack.MaxNote || failed || call.Kind != ack.HookRelease {
 				t.Fatalf("%q: a note of shard %d, %d bytes", body, s, len(note))
 			}
 		}

@@ -107,7 +107,7 @@ func TestCallsOnTheWire(t *testing.T) {
 // A good answer tells of each shard; a bad one is an error that says what to do, and
 // costs no more than its call.
 func TestAnswersAreReadStrictly(t *testing.T) {
-	long := strings.Repeat("AAAA", hooks.MaxNote/3+2)
+	long := strings.Repeat("AAAA", ack.MaxNote/3+2)
 	tests := []struct {
 		name, answer string
 		failed       map[shardmap.Shard]string

@@ -1,0 +1,92 @@
+package ack
+
+import (
+	"time"
+
+	"shardway/shardmap"
+)
+
+// delivery is what the last acknowledgement gives up shards with, on its way to the
+// leader.
+type delivery struct {
+	releases *Releases // nil: nothing, or nobody has taken it in time
+	digest   [32]byte
+	taken    bool
+	again    time.Duration // when it is sent next
+	by       time.Duration // until when
+}
+
+// delivers reports that it is on its way.
+func (d *delivery) delivers() bool { return d.releases != nil && !d.taken }
+
+// untouched returns the note that came with a shard of the given ownership epoch, and true
+// if this process knows that what the note points at is as the last owner released it: the
+// map was committed with that for this very disk, and neither this process has served the
+// shard under that epoch nor one before it may have.
+func (k *hooks) untouched(s shardmap.Shard, h *holding, epoch shardmap.Epoch) (note []byte, ok bool) {
+	note, server, ok := k.saw.state.Released(s)
+	if !ok || server != k.server || h.served && h.epoch == epoch || !k.leased || epoch <= k.since {
+		return nil, false
+	}
+	return note, true
+}
+
+// giveUp puts together what the acknowledgement of e gives up shards with: what the app
+// has released under the ownership epoch that ends, also for an earlier proposal, and what
+// it has never acquired, as it came.
+func (k *hooks) giveUp(now time.Duration, e shardmap.Epoch) {
+	k.delivery = delivery{}
+	r := &Releases{Level: k.saw.state.Level(), Node: k.self, Server: k.server, Boot: k.boot, Proposal: e}
+	total := room{}
+	for i := range k.shards {
+		s := shardmap.Shard(i)
+		x, ok := k.gives(s, &k.shards[s])
+		switch {
+		case !ok:
+		case total.takes(x.Note):
+			r.Shards = append(r.Shards, x)
+		default:
+			r.Over = append(r.Over, s)
+		}
+	}
+	if len(r.Shards)+len(r.Over) == 0 {
+		return
+	}
+	by := max(now, k.releaseBy+k.o.deliverTime(), k.partBy)
+	k.delivery = delivery{releases: r, digest: r.Digest(), again: now, by: by}
+}
+
+// gives returns with what a shard is given up, and false if it is not, or nobody knows.
+func (k *hooks) gives(s shardmap.Shard, h *holding) (Released, bool) {
+	st := k.standing(s)
+	if !st.mine || k.saw.state.Last().Owner(s) == k.self {
+		return Released{}, false
+	}
+	if h.released && h.epoch == st.epoch {
+		return Released{Shard: s, Note: h.note}, true
+	}
+	note, ok := k.untouched(s, h, st.epoch)
+	return Released{Shard: s, From: k.saw.state.OwnerBefore(s), Note: note}, ok
+}
+
+// deliver sends what is on its way. It returns true if nobody has taken it in time: then
+// the shards move unreleased, and the acknowledgement says so.
+func (k *hooks) deliver(now time.Duration) (changed bool) {
+	switch {
+	case !k.delivers():
+	case now >= k.by:
+		k.delivery = delivery{}
+		return true
+	case now >= k.again:
+		k.again = now + deliverAgain
+		k.o.Deliver(*k.releases)
+	}
+	return false
+}
+
+// arrived tells that a leader has what was acknowledged with the proposal of epoch e.
+func (k *hooks) arrived(e shardmap.Epoch) {
+	if k.releases != nil && k.releases.Proposal == e {
+		k.taken = true
+	}
+}

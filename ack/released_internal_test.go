@@ -1,0 +1,242 @@
+package ack
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// aReleases is what node a gives up, for proposal 9.
+func aReleases(shards ...Released) Releases {
+	return Releases{Level: MinLevel, Node: "a", Server: "a/1", Boot: 7, Proposal: 9, Shards: shards}
+}
+
+func TestReleasesTravelAsTheyAre(t *testing.T) {
+	for _, r := range []Releases{
+		aReleases(),
+		aReleases(Released{Shard: 0}, Released{Shard: 1, Note: []byte("x")}, Released{Shard: MaxShards - 1, From: "b", Note: bytes.Repeat([]byte{1}, MaxNote)}),
+		aReleases(Released{Shard: 3, From: "c"}, Released{Shard: 4, From: "b"}, Released{Shard: 5, From: "c"}),
+	} {
+		b, _ := r.MarshalBinary()
+		var got Releases
+		if err := got.UnmarshalBinary(b); err != nil || !reflect.DeepEqual(got, r) || got.Digest() != r.Digest() {
+			t.Errorf("%+v became %+v, %v", r, got, err)
+		}
+	}
+	one, other := aReleases(Released{Shard: 3}), aReleases(Released{Shard: 3})
+	for _, change := range []func(){
+		func() { other.Server = "a/2" }, func() { other.Boot++ }, func() { other.Proposal++ }, func() { other.Shards[0].Note = []byte("x") }, func() { other.Shards[0].From = "b" },
+	} {
+		change()
+		if one.Digest() == other.Digest() {
+			t.Errorf("%+v and %+v have one digest", one, other)
+		}
+		other = aReleases(Released{Shard: 3})
+	}
+}
+
+func FuzzReleases(f *testing.F) {
+	for _, r := range []Releases{aReleases(), aReleases(Released{Shard: 3, From: "c", Note: []byte("n")}, Released{Shard: 70, Note: []byte("m")})} {
+		b, _ := r.MarshalBinary()
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r Releases
+		if r.UnmarshalBinary(b) != nil {
+			return
+		}
+		if again, _ := r.MarshalBinary(); !bytes.Equal(again, b) {
+			t.Errorf("%x reads as %+v, which is %x", b, r, again)
+		}
+		for i, x := range r.Shards {
+			if len(x.Note) > MaxNote || i > 0 && x.Shard <= r.Shards[i-1].Shard {
+				t.Errorf("%+v", r.Shards)
+			}
+		}
+	})
+}
+
+// The digest in the newest heartbeat says what counts: of this very server, boot and
+// acknowledgement.
+func TestReleasesAreBound(t *testing.T) {
+	r := aReleases(Released{Shard: 3})
+	beat := Heartbeat{Node: "a", Server: "a/1", Boot: 7, Acked: 9, Released: r.Digest()}
+	n := member{id: "a", beat: beat}
+	if n.handed() || n.counts(9) || !n.acked(9) {
+		t.Error("an acknowledgement counts before its releases have come")
+	}
+	n.took(r)
+	if !n.handed() || !n.counts(9) {
+		t.Error("an acknowledgement does not count though its releases have come")
+	}
+	for what, change := range map[string]func(*Heartbeat){
+		"another disk":             func(h *Heartbeat) { h.Server = "a/2" },
+		"another boot":             func(h *Heartbeat) { h.Boot = 8 },
+		"another acknowledgement":  func(h *Heartbeat) { h.Acked = 10 },
+		"other releases":           func(h *Heartbeat) { h.Released[0]++ },
+		"nothing that is given up": func(h *Heartbeat) { h.Released = [32]byte{} },
+	} {
+		n.beat = beat
+		change(&n.beat)
+		if n.handed() {
+			t.Errorf("%s, and the releases pass on", what)
+		}
+	}
+	n.beat = beat
+	n.beat.Released = [32]byte{}
+	if !n.counts(9) {
+		t.Error("an acknowledgement that gives up nothing does not count")
+	}
+}
+
+// passOn moves every shard from a to b, released with the notes; others go unreleased.
+func (s *hookStage) passOn(server string, notes map[shardmap.Shard]string) {
+	s.t.Helper()
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	last := s.see.state.Last()
+	c := commit{epoch: last.Epoch(), digest: last.Digest(), servers: []string{server}}
+	for sh := range shardmap.Shard(s.see.state.Shards()) {
+		if n, ok := notes[sh]; ok {
+			c.released = append(c.released, Released{Shard: sh, Note: []byte(n)})
+		}
+	}
+	s.entry(encodeCommit(MinLevel, c))
+	s.see.draining = 0
+}
+
+// What was released goes to the disk that acknowledged the map: a new one under the name
+// of its owner holds nothing of what the old one may have made of it.
+func TestAnotherDiskIsToldOfNoRelease(t *testing.T) {
+	for _, test := range []struct {
+		server   string
+		released bool
+	}{{"b/1", true}, {"b/2", false}} {
+		s := newHookStage(t, 2)
+		s.passOn("b/1", map[shardmap.Shard]string{1: "there"})
+		s.k = newHooks(s.k.o, "b", test.server, 1)
+		s.k.leased, s.k.since = true, s.see.state.Committed().Epoch()-1
+		calls := s.look(0)
+		if len(calls) != 1 || len(calls[0].Shards) != 2 {
+			t.Fatalf("calls %+v", calls)
+		}
+		none, one := calls[0].Shards[0], calls[0].Shards[1]
+		if none.Released || none.Note != nil || one.Released != test.released || (string(one.Note) == "there") != test.released {
+			t.Errorf("%s acquires %+v", test.server, calls[0].Shards)
+		}
+	}
+}
+
+// A recovered cluster does not know what the lost one has done since.
+func TestNothingCountsAsReleasedAfterRecovery(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.passOn("b/1", map[shardmap.Shard]string{0: "", 1: "there"})
+	if note, server, ok := s.see.state.Released(1); !ok || server != "b/1" || string(note) != "there" {
+		t.Fatalf("%q for %q, %v", note, server, ok)
+	}
+	r, err := s.see.state.Recovered("c2", s.see.state.Above()+MinJump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sh := range shardmap.Shard(2) {
+		if _, _, ok := r.Released(sh); ok {
+			t.Errorf("shard %d counts as released", sh)
+		}
+	}
+}
+
+// Snapshots hold what was released, and what they hold is for owners only.
+func TestSnapshotHoldsWhatWasReleased(t *testing.T) {
+	s := newHookStage(t, 8)
+	s.passOn("b/1", map[shardmap.Shard]string{0: "", 3: "there"})
+	b, err := s.see.state.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeState(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sh := range shardmap.Shard(8) {
+		note, server, ok := got.Released(sh)
+		wantNote, wantServer, want := s.see.state.Released(sh)
+		if ok != want || server != wantServer || string(note) != string(wantNote) {
+			t.Errorf("shard %d: %q for %q, %v, want %q for %q, %v", sh, note, server, ok, wantNote, wantServer, want)
+		}
+	}
+	if b = bytes.Replace(b, []byte("b/1"), []byte("c/1"), 1); bytes.Contains(b, []byte("b/1")) {
+		t.Fatal("more than one name")
+	}
+	if _, err = DecodeState(b); err == nil {
+		t.Error("a release for a server of nobody's was taken")
+	}
+}
+
+// All notes of a node's release have a bound, and so have those of a commit and of the
+// state: what does not fit moves unreleased, and the oldest are forgotten first.
+func TestNotesAreBounded(t *testing.T) {
+	s := newHookStage(t, 1200)
+	s.acquire()
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	whole := strings.Repeat("x", MaxNote)
+	for done := false; !done; {
+		done = true
+		for _, c := range s.look(0) {
+			done = false
+			r := HookResult{Seq: c.Seq, Notes: map[shardmap.Shard][]byte{}}
+			for _, x := range c.Shards {
+				if x.Shard < 200 {
+					r.Notes[x.Shard] = []byte(whole)
+				}
+			}
+			s.result(r)
+		}
+	}
+	s.k.giveUp(s.now, s.see.draining)
+	s.k.deliver(s.now)
+	if len(s.got) != 1 || len(s.got[0].Over) != 200-MaxNoteBytes/MaxNote || len(s.got[0].Shards)+len(s.got[0].Over) != 1200 {
+		t.Fatalf("%d deliveries, the first of %d shards without %d", len(s.got), len(s.got[0].Shards), len(s.got[0].Over))
+	}
+	if s.got[0].Over[0] != MaxNoteBytes/MaxNote {
+		t.Errorf("the first that does not fit is %d", s.got[0].Over[0])
+	}
+	many := map[shardmap.Shard]left{}
+	for sh := range shardmap.Shard(1200) {
+		many[sh] = left{server: "a/1", note: []byte("n")}
+	}
+	if forgetNotes(many, s.see.state.Committed()); len(many) != MaxNotes {
+		t.Errorf("%d notes are kept, want %d", len(many), MaxNotes)
+	}
+}
+
+// A leader that is gone, or does not get what is given up, holds nothing up: after
+// release-timeout the acknowledgement gives up nothing. A later answer changes nothing.
+func TestReleasesThatNobodyTakes(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		s := newHookStage(t, 2)
+		s.acquire()
+		s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+		for _, c := range s.look(0) {
+			s.result(HookResult{Seq: c.Seq})
+		}
+		s.look(0)
+		s.k.giveUp(s.now, s.see.draining)
+		if s.k.deliver(s.now); s.k.digest == [32]byte{} || len(s.got) != 1 {
+			t.Fatalf("%d deliveries", len(s.got))
+		}
+		s.k.arrived(s.see.draining - 1) // of another proposal
+		if taken {
+			s.k.arrived(s.see.draining)
+		}
+		s.k.deliver(s.now + deliverAgain)
+		if again := len(s.got) - 1; (again == 1) == taken {
+			t.Errorf("sent %d times more, though taken is %v", again, taken)
+		}
+		if changed := s.k.deliver(s.now + 4*time.Second); changed == taken || (s.k.digest == [32]byte{}) == taken {
+			t.Errorf("after release-timeout the digest is gone: %v, though taken is %v", changed, taken)
+		}
+	}
+}

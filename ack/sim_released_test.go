@@ -1,0 +1,209 @@
+package ack_test
+
+import (
+	"fmt"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// releasedChecks is what the world knows of the state of shards, which apps carry from
+// owner to owner. The state of a shard is how often a request has changed it; what a
+// request does under an older epoch than the newest that changed or loaded it, that epoch
+// fences.
+type releasedChecks struct {
+	changes map[shardmap.Shard]int
+	changed map[shardmap.Shard]shardmap.Epoch // the newest epoch under which
+	// final is how often it had been changed when an app last released it.
+	final map[shardmap.Shard]int
+	// exact has the disk that was told of a release, by the ownership it was told under.
+	exact map[ownership]string
+	// promised are the shards that a commit must pass on as released, by its epoch.
+	promised map[shardmap.Epoch]map[shardmap.Shard]ack.Released
+}
+
+func newReleasedChecks() releasedChecks {
+	return releasedChecks{
+		changes: map[shardmap.Shard]int{}, changed: map[shardmap.Shard]shardmap.Epoch{}, final: map[shardmap.Shard]int{},
+		exact: map[ownership]string{}, promised: map[shardmap.Epoch]map[shardmap.Shard]ack.Released{},
+	}
+}
+
+// note is what an app leaves of a shard: how often it was changed. Of some there is
+// nothing to say.
+func (w *world) note(s shardmap.Shard) []byte {
+	if s%4 == 3 {
+		return nil
+	}
+	return fmt.Appendf(nil, "%d/%d", s, w.changes[s])
+}
+
+// sawChange notes that an app has run a request.
+func (w *world) sawChange(r *simReq) {
+	if newest := max(w.changed[r.shard], w.begun[r.shard]); r.epoch < newest {
+		return // fenced
+	}
+	w.changed[r.shard] = r.epoch
+	w.changes[r.shard]++
+}
+
+// sawExact judges an acquire that says that the shard is as its last owner released it.
+func (w *world) sawExact(p *proc, disk string, hs ack.HookShard) {
+	if !hs.Released {
+		if hs.Note != nil {
+			w.fail("hooks: %s acquires shard %d with a note, and not as released", p.h.id, hs.Shard)
+		}
+		return
+	}
+	w.cover.exact++
+	if p.h.copies() {
+		return
+	}
+	if n, ok := w.final[hs.Shard]; !ok || n != w.changes[hs.Shard] || string(hs.Note) != string(w.note(hs.Shard)) {
+		w.fail("hooks: %s acquires shard %d of epoch %d as released with note %q: it was released after %d changes, and has had %d",
+			p.h.id, hs.Shard, hs.Epoch, hs.Note, n, w.changes[hs.Shard])
+	}
+	o := ownership{hs.Shard, hs.Epoch}
+	if other := w.exact[o]; other != "" && other != disk {
+		w.fail("hooks: shard %d of epoch %d was given to %s as released, and now to %s", hs.Shard, hs.Epoch, other, disk)
+	}
+	w.exact[o] = disk
+}
+
+// Deliver brings the leader what the node gives up shards with.
+func (p *proc) Deliver(r ack.Releases) {
+	w := p.w
+	p.sent++
+	if p.hint < 0 || p.h.noDeliver {
+		w.cover.undelivered++
+		return
+	}
+	b, _ := r.MarshalBinary()
+	var got ack.Releases
+	if err := got.UnmarshalBinary(b); err != nil || got.Digest() != r.Digest() {
+		w.fail("releases: %v", err)
+	}
+	sent := origin{p.h, w.now}
+	w.send(p.h, w.hosts[p.hint], func(q *proc) {
+		if q.lead != nil {
+			q.lead.receive(ack.Delivered{Releases: got}, sent)
+		}
+	})
+}
+
+// sawGivenUp judges what an acknowledgement gives shards up with: all that the app has
+// released since its last acquire, and all that it has not acquired and that came as
+// released to this process.
+func (w *world) sawGivenUp(p *proc) {
+	if p.h.app == nil {
+		return
+	}
+	r := p.machine.Releases()
+	if r == nil && (p.stoppedOnce || p.h.slowCut) {
+		return // the time may have been over already
+	}
+	given := map[shardmap.Shard]ack.Released{}
+	if r != nil {
+		if r.Boot != p.bootNow() || r.Server != p.disk.server || r.Proposal != p.machine.Acked() {
+			w.fail("hooks: %s acknowledges %d and gives up shards for %d", p.h.id, p.machine.Acked(), r.Proposal)
+		}
+		for _, x := range r.Shards {
+			given[x.Shard] = x
+		}
+	}
+	m := p.table.Committed()
+	for s := range shardmap.Shard(w.shards) {
+		if m.Owner(s) != p.h.id || p.table.Last().Owner(s) == p.h.id {
+			continue
+		}
+		o := ownership{s, m.OwnedSince(s)}
+		x, ok := given[s]
+		if p.released[s] == o.epoch && !ok {
+			w.fail("hooks: %s acknowledges %d and forgets that shard %d of epoch %d was released", p.h.id, p.machine.Acked(), s, o.epoch)
+		}
+		if p.released[s] == o.epoch {
+			continue
+		}
+		note, server, came := p.table.Released(s)
+		if back := came && server == p.disk.server && !p.everGot[o] && p.firstLease > 0 && o.epoch > p.firstLease; back != ok || ok && string(note) != string(x.Note) {
+			w.fail("hooks: %s acknowledges %d and gives shard %d of epoch %d back: %v, want %v", p.h.id, p.machine.Acked(), s, o.epoch, ok, back)
+		}
+		if ok {
+			w.cover.givenBack++
+		}
+		if ok && x.From != w.follows[o] {
+			w.fail("hooks: %s gives shard %d of epoch %d back as %q's, it was %q's", p.h.id, s, o.epoch, x.From, w.follows[o])
+		}
+	}
+}
+
+// sawPending judges for how long a node waits for the leader to take what it gives up.
+func (w *world) sawPending(p *proc) {
+	if r := p.machine.Releases(); r == nil || p.machine.Taken() || p.stoppedOnce {
+		p.pendingFor, p.pendingSince, p.sent = 0, 0, 0
+		return
+	} else if r.Proposal != p.pendingFor {
+		p.pendingFor, p.pendingSince, p.sent = r.Proposal, p.clock(), min(p.sent, 1)
+	}
+	d := p.clock() - p.pendingSince
+	if d > w.releaseTimeout+300*time.Millisecond {
+		w.fail("hooks: %s waits for %v for somebody to take what it gives up", p.h.id, d)
+	}
+	if d > 250*time.Millisecond && p.sent < 2 {
+		w.fail("hooks: %s does not send again what it gives up", p.h.id)
+	}
+}
+
+// promise notes what the commit of an epoch must pass on: what the owners gave up that
+// have acknowledged it, each by its newest heartbeat.
+func (l *leading) promise(e shardmap.Epoch) {
+	w := l.p.w
+	base, p := l.told().Committed(), l.told().Last()
+	all := map[shardmap.Shard]ack.Released{}
+	for _, m := range base.Members() {
+		hb, r := l.beats[m.ID], l.delivered[m.ID]
+		if hb.Acked != e || hb.Released == [32]byte{} {
+			continue
+		}
+		if r == nil || r.Digest() != hb.Released {
+			// It counts by another rule than its acknowledgement, if at all.
+			if p.Has(m.ID) {
+				w.fail("hooks: %s commits %d, and does not have what %s gives up", l.p.h.id, e, m.ID)
+			}
+			continue
+		}
+		for _, x := range r.Shards {
+			all[x.Shard] = x
+		}
+	}
+	w.promised[e] = all
+}
+
+// sawPassedOn judges with what shards were passed on by a commit.
+func (w *world) sawPassedOn(before, after *ack.State) {
+	p := after.Committed()
+	for _, m := range shardmap.Diff(before.Committed(), p) {
+		note, server, ok := after.Released(m.Shard)
+		x, promised := w.promised[p.Epoch()][m.Shard]
+		if promised = promised && m.To != "" && m.From != ""; ok != promised || ok && (string(note) != string(x.Note) || nodeOf(server) != m.To) {
+			w.fail("hooks: %d passes shard %d on from %q to %q as released: %v, with %q for %s; want %v with %q", p.Epoch(), m.Shard, m.From, m.To, ok, note, server, promised, x.Note)
+		}
+		if ok {
+			w.cover.passedOn++
+		}
+	}
+}
+
+// faultNoDeliver lets what a node gives up shards with get lost on its way, and nothing
+// else.
+func faultNoDeliver(w *world) bool {
+	h := w.somebody(func(h *host) bool { return h.app != nil })
+	if h == nil {
+		return false
+	}
+	w.logf("what %s gives up with does not arrive", h.id)
+	h.noDeliver = true
+	w.undo(w.lasting(), func() { h.noDeliver = false })
+	return true
+}
