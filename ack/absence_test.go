@@ -9,14 +9,14 @@ import (
 	"shardway/shardmap"
 )
 
-// goes has a node say goodbye and that it comes back, and ends its process once the log
-// says that it is absent.
-func (s *stage) goes(id shardmap.NodeID, back time.Duration) {
+// goes has c say goodbye and that it comes back, and ends its process once the log says
+// that it is absent.
+func (s *stage) goes(back time.Duration) {
 	s.t.Helper()
-	a := s.actor(id)
+	a := s.actor("c")
 	a.goodbye, a.back = true, back
-	s.until(string(id)+" is absent", func() bool { return s.state.Absent(id) })
-	s.crash(id)
+	s.until("c is absent", func() bool { return s.state.Absent("c") })
+	s.crash("c")
 	a.goodbye, a.back = false, 0
 }
 
@@ -31,7 +31,7 @@ func owned(m *shardmap.Map) []byte {
 func TestRestartInPlaceMovesNothing(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	before, epoch := owned(s.state.Committed()), s.state.Last().Epoch()
-	s.goes("c", 8*time.Second)
+	s.goes(8*time.Second)
 	s.run(6 * time.Second)
 	s.start("c")
 	s.actor("c").follows, s.actor("c").term = "a", s.term
@@ -48,7 +48,7 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 // Nobody comes: what it had is taken when its time is over, not before.
 func TestWhoDoesNotComeBackLosesItsShards(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.goes("c", 3*time.Second)
+	s.goes(3*time.Second)
 	s.run(2900 * time.Millisecond)
 	if n := s.state.Last().Count("c"); n != 4 {
 		t.Fatalf("c is proposed with %d shards before its time is over:\n%s", n, s)
@@ -64,7 +64,7 @@ func TestWhoDoesNotComeBackLosesItsShards(t *testing.T) {
 func TestShardsMoveBesideAnAbsentNode(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	had := slices.Collect(s.state.Committed().Shards("c"))
-	s.goes("c", time.Minute)
+	s.goes(time.Minute)
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
 	s.run(2 * time.Second)
@@ -82,7 +82,7 @@ func TestShardsMoveBesideAnAbsentNode(t *testing.T) {
 func TestAbsenceOutlivesItsLeader(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epochOf := s.state.Committed().OwnedSince(slices.Collect(s.state.Committed().Shards("c"))[0])
-	s.goes("c", 5*time.Second)
+	s.goes(5*time.Second)
 	s.run(3 * time.Second)
 	s.elect("b")
 	s.run(4 * time.Second)
@@ -149,7 +149,7 @@ func TestDeadlineBeginsWithTheEndOfTheAbsence(t *testing.T) {
 func TestShardsOfAnAbsentNodeWait(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	shard := slices.Collect(s.state.Committed().Shards("c"))[0]
-	s.goes("c", time.Minute)
+	s.goes(time.Minute)
 	if r := ack.RoutingOf("a", s.state, 1, false).Route(shard); r.Kind != ack.HeldAbsent {
 		t.Errorf("at a it is %v", r.Kind)
 	}

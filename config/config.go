@@ -65,9 +65,9 @@ type Endpoint struct {
 type OnTerm string
 
 const (
-	// OnTermHandOver: other nodes get them.
+	// OnTermHandOver means that other nodes get them.
 	OnTermHandOver OnTerm = "hand-over"
-	// OnTermHold: they wait for the node's next process.
+	// OnTermHold means that they wait for the node's next process.
 	OnTermHold OnTerm = "hold"
 )
 

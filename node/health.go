@@ -20,12 +20,18 @@ type Health struct {
 	// Fall is the number of failed checks in a row that make an app unhealthy, Rise
 	// that of good ones that make it healthy again.
 	Fall, Rise int
+	// Hold is for how long an app that refuses connections is waited for, because it
+	// restarts perhaps, once in holdEvery; zero: it is not.
+	Hold time.Duration
 }
 
 // DefaultHealth returns the defaults of the settings.
 func DefaultHealth() Health {
 	return Health{Interval: 500 * time.Millisecond, Timeout: 2 * time.Second, Fall: 3, Rise: 1}
 }
+
+// holdEvery is how often an app may be waited for.
+const holdEvery = time.Minute
 
 // askedEvery is the shortest time between two checks that a refused connection asks
 // for.
@@ -42,7 +48,8 @@ type health struct {
 	turn  func()        // told after good has changed
 	asked chan struct{} // cap 1: somebody was refused
 
-	rose, failed int // good and failed checks in a row; run's
+	rose, failed int       // good and failed checks in a row; run's
+	heldSince    time.Time // when it was last begun to wait for the app; run's
 }
 
 func newHealth(check func(context.Context) error, set Health, log zerolog.Logger, turn func()) *health {
@@ -104,11 +111,28 @@ func (h *health) ask() {
 func (h *health) seen(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		c, err := dial(ctx)
-		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) { // the latter of a Unix socket
+		if refuses(err) {
 			h.ask()
 		}
 		return c, err
 	}
+}
+
+// refuses reports that nobody listens at the app's address; ENOENT is a Unix socket's.
+func refuses(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
+}
+
+// holds reports that an app that has failed a check is waited for.
+func (h *health) holds(set Health, err error) bool {
+	if set.Hold <= 0 || !refuses(err) {
+		return false
+	}
+	if h.heldSince.IsZero() || time.Since(h.heldSince) >= holdEvery {
+		h.heldSince = time.Now()
+		h.log.Warn().Err(err).Dur("grace", set.Hold).Msg("app refuses connections: its shards wait for it")
+	}
+	return time.Since(h.heldSince) < set.Hold
 }
 
 func (h *health) judge(set Health, err error) {
@@ -117,13 +141,14 @@ func (h *health) judge(set Health, err error) {
 	} else {
 		h.rose, h.failed = h.rose+1, 0
 	}
-	first := !h.known.Swap(true)
+	first, good := !h.known.Swap(true), h.good.Load()
+	held := good && h.holds(set, err)
 	switch {
-	case h.rose >= set.Rise && !h.good.Load():
+	case h.rose >= set.Rise && !good:
 		h.good.Store(true)
 		h.log.Info().Msg("app healthy")
 		h.turn()
-	case h.failed >= set.Fall && h.good.Load():
+	case h.failed >= set.Fall && good && !held:
 		h.good.Store(false)
 		h.log.Warn().Err(err).Msg("app unhealthy: its shards move to other nodes")
 		h.turn()

@@ -173,7 +173,11 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 
 // health is how the app is checked.
 func health(c *config.Config) node.Health {
-	return node.Health{Interval: c.HealthInterval, Timeout: c.HealthTimeout, Fall: c.HealthFall, Rise: c.HealthRise}
+	h := node.Health{Interval: c.HealthInterval, Timeout: c.HealthTimeout, Fall: c.HealthFall, Rise: c.HealthRise}
+	if c.OnTerm == config.OnTermHold {
+		h.Hold = c.HoldGrace
+	}
+	return h
 }
 
 // timing is that of a cluster which this node founds. The settings are checked, so

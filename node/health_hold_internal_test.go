@@ -1,0 +1,44 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// An app that was restarted lost all its shards for the second that it took, and got
+// them back. One whose shards wait for a restart keeps them while it refuses connections.
+func TestAppThatRefusesKeepsItsShardsForAWhile(t *testing.T) {
+	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+	set := Health{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1, Hold: 8 * time.Second}
+	check(t, set, func(c *checked) {
+		c.until(t, true)
+		c.is(refused, 0)
+		time.Sleep(7 * time.Second)
+		if !c.good.Load() {
+			t.Fatal("its shards move while it may come back")
+		}
+		c.is(nil, 0)
+		time.Sleep(5 * time.Second)
+		c.is(refused, 0)
+		if took := c.until(t, false); took > 2*time.Second {
+			t.Errorf("it refused again within a minute, and its shards waited for %v", took)
+		}
+		c.is(nil, 0)
+		c.until(t, true)
+		time.Sleep(time.Minute)
+		c.is(refused, 0)
+		if took := c.until(t, false); took < 7500*time.Millisecond || took > 9*time.Second {
+			t.Errorf("an app that never comes back was waited for %v, want 8s", took)
+		}
+	})
+	check(t, set, func(c *checked) {
+		c.until(t, true)
+		c.is(errors.New("sick"), 0)
+		if took := c.until(t, false); took > 2*time.Second {
+			t.Errorf("a sick app that takes connections was waited for %v", took)
+		}
+	})
+}
