@@ -33,7 +33,7 @@ func mistakesOfAbsence() []mistake {
 		},
 		{
 			name: "absence: who joins gets shards of who is absent", mix: restarts, caught: "absence|G9",
-			edits: in("round.go", "		p.Absent = absent\n", "		if !PLANTED {\n			p.Absent = absent\n		}\n"),
+			edits: in("round.go", "p.Absent, p.Before = absent, l.state.previous\n", "p.Absent, p.Before = absent, l.state.previous\n		if PLANTED {\n			p.Absent = nil\n		}\n"),
 		},
 		{
 			name: "absence: who is absent is left out for its silence", mix: restarts, caught: "absence",

@@ -92,7 +92,7 @@ func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
 	want := last
 	if len(members) > 0 {
 		p := policy.assign(l.zones())
-		p.Absent = absent
+		p.Absent, p.Before = absent, l.state.previous
 		want = shardmap.Assign(base, members, p)
 	}
 	l.memo = assignment{

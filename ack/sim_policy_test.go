@@ -161,6 +161,9 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 	by := shardmap.Policy{
 		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones, Absent: w.absent(before),
 	}
+	for s := range shardmap.Shard(base.Len()) {
+		by.Before = append(by.Before, before.OwnerBefore(s))
+	}
 	want := shardmap.Assign(base, p.Members(), by)
 	by.Zones = maps.Clone(e.zones)
 	delete(by.Zones, e.heard)

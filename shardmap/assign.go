@@ -24,6 +24,9 @@ package shardmap
 // one id the heavier counts, ids that do not fit are left out, and so are the
 // last ones by id beyond MaxMembers.
 //
+// Among shards that may as well move, those move that go back to whom they came from
+// last (Policy.Before): a node that is stopped and started again has what it had.
+//
 // It costs about one multiplication for each shard that moves and each member
 // that gains.
 func Assign(prev *Map, members []Member, p Policy) *Map {
@@ -38,7 +41,7 @@ func Assign(prev *Map, members []Member, p Policy) *Map {
 		m.owners[s] = stays.of(o)
 	}
 	if len(m.members) > 0 {
-		m.place(p)
+		m.place(p, prev.since)
 	}
 	m.tally()
 	for s, o := range prev.owners {

@@ -24,12 +24,17 @@ type placement struct {
 	away  []bool
 	stage []int16 // by shard
 	base  []int   // by member: the shards that are placed
+	// before is who owned a shard before its owner, by shard; nil: nobody. since is the
+	// epoch from which it has been its owner's.
+	before []int16
+	since  []Epoch
 }
 
 // place brings every member to its target. Before it, owners are those of the last
 // map as far as they are members.
-func (m *Map) place(p Policy) {
+func (m *Map) place(p Policy, since []Epoch) {
 	pl := placement{
+		before: m.indices(p.Before), since: since,
 		m: m, shut: make([]bool, len(m.members)), away: make([]bool, len(m.members)), stage: make([]int16, len(m.owners)), base: make([]int, len(m.members)),
 	}
 	held := p.Paused
@@ -171,6 +176,7 @@ func (pl *placement) spread(stage int16, members []int16) {
 		}
 		pl.giveUp(stage, owned, target, &r)
 	}
+	pl.returnTo(stage, &r)
 	for s, st := range pl.stage {
 		if st == stage {
 			if m.owners[s] == none {
@@ -181,9 +187,54 @@ func (pl *placement) spread(stage int16, members []int16) {
 	}
 }
 
-// giveUp orphans what members own above their target. A member gives up the
-// shards that a receiver scores highest, so a node that was away and is back gets
-// much of what it had before, while its caches or files may still be of use.
+// indices returns the members of these names, none for who is no member.
+func (m *Map) indices(names []NodeID) []int16 {
+	if len(names) != len(m.owners) {
+		return nil
+	}
+	known := make(map[NodeID]int16, len(m.members))
+	for i, mb := range m.members {
+		known[mb.ID] = int16(i)
+	}
+	out := make([]int16, len(names))
+	for s, name := range names {
+		out[s] = none
+		if i, ok := known[name]; ok {
+			out[s] = i
+		}
+	}
+	return out
+}
+
+// returns gives the member from which a shard came to its owner, if it is to get
+// shards, else none.
+func (pl *placement) returns(s int, r *receivers) int16 {
+	if pl.before == nil || pl.before[s] == none || r.wants[pl.before[s]] <= 0 {
+		return none
+	}
+	return pl.before[s]
+}
+
+// returnTo gives back the orphans of a stage to those from whom they came last.
+func (pl *placement) returnTo(stage int16, r *receivers) {
+	if pl.before == nil {
+		return
+	}
+	for s, st := range pl.stage {
+		if st != stage || pl.m.owners[s] != none {
+			continue
+		}
+		if o := pl.returns(s, r); o != none {
+			pl.m.owners[s] = o
+			r.serve(o)
+		}
+	}
+}
+
+// giveUp orphans what members own above their target. First they give up what came
+// from a receiver, the latest first: a node that was away and is back gets what it had
+// before, and each shard moves twice for that. Then the shards that a receiver scores
+// highest, which are often the same from one time to the next.
 func (pl *placement) giveUp(stage int16, owned, target []int, r *receivers) {
 	// One bucket of owned shards for each member above its target.
 	bucket := make([][]uint64, len(owned))
@@ -195,7 +246,11 @@ func (pl *placement) giveUp(stage int16, owned, target []int, r *receivers) {
 	for s, o := range pl.m.owners {
 		if o != none && pl.stage[s] == stage && bucket[o] != nil {
 			// The shard makes the low 16 bits of the score: no two are equal.
-			bucket[o] = append(bucket[o], r.best(s)&^(MaxShards-1)|uint64(s))
+			key := r.best(s) >> 1
+			if pl.returns(s, r) != none {
+				key = 1<<63 | uint64(pl.since[s])<<17>>1
+			}
+			bucket[o] = append(bucket[o], key&^(MaxShards-1)|uint64(s))
 		}
 	}
 	for i, keys := range bucket {

@@ -17,6 +17,9 @@ type Policy struct {
 	Pins map[Shard]Pin
 	// Paused: a shard moves only if its owner is no member any more.
 	Paused bool
+	// Before says, by shard, who owned it before its present owner did; nil, or empty:
+	// nobody. Among shards that may as well move, those move that go back there.
+	Before []NodeID
 	// Zones says where the members stand; only pins to a zone ask. A member that is
 	// not in it stands nobody knows where.
 	Zones map[NodeID]string

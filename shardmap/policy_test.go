@@ -22,6 +22,11 @@ func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 		Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Paused: r.IntN(5) == 0, Absent: map[shardmap.NodeID]bool{},
 	}
 	zones := []string{"", "x", "y", "z"}[:1+r.IntN(4)]
+	if r.IntN(2) == 0 {
+		for range shards {
+			p.Before = append(p.Before, append(nodes(n), shardmap.Member{})[r.IntN(n+1)].ID)
+		}
+	}
 	cordons, drains, away := r.IntN(4)*r.IntN(4), r.IntN(3)*2, r.IntN(3)*r.IntN(4)
 	for _, mb := range nodes(n) {
 		if r.IntN(10) < away {

@@ -42,12 +42,17 @@ func (r *receivers) take(s int) int16 {
 		r.best(s)
 	}
 	o := r.first[s]
+	r.serve(o)
+	return o
+}
+
+// serve notes that a receiver got a shard.
+func (r *receivers) serve(o int16) {
 	if r.wants[o]--; r.wants[o] == 0 {
 		at := slices.Index(r.index, o)
 		r.hash = slices.Delete(r.hash, at, at+1)
 		r.index = slices.Delete(r.index, at, at+1)
 	}
-	return o
 }
 
 // salt spreads a shard number over 64 bits (the finalizer of splitmix64); it is
