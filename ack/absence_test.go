@@ -31,7 +31,7 @@ func owned(m *shardmap.Map) []byte {
 func TestRestartInPlaceMovesNothing(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	before, epoch := owned(s.state.Committed()), s.state.Last().Epoch()
-	s.goes(8*time.Second)
+	s.goes(8 * time.Second)
 	s.run(6 * time.Second)
 	s.start("c")
 	s.actor("c").follows, s.actor("c").term = "a", s.term
@@ -48,7 +48,7 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 // Nobody comes: what it had is taken when its time is over, not before.
 func TestWhoDoesNotComeBackLosesItsShards(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.goes(3*time.Second)
+	s.goes(3 * time.Second)
 	s.run(2900 * time.Millisecond)
 	if n := s.state.Last().Count("c"); n != 4 {
 		t.Fatalf("c is proposed with %d shards before its time is over:\n%s", n, s)
@@ -82,7 +82,7 @@ func TestShardsMoveBesideAnAbsentNode(t *testing.T) {
 func TestAbsenceOutlivesItsLeader(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epochOf := s.state.Committed().OwnedSince(slices.Collect(s.state.Committed().Shards("c"))[0])
-	s.goes(5*time.Second)
+	s.goes(5 * time.Second)
 	s.run(3 * time.Second)
 	s.elect("b")
 	s.run(4 * time.Second)
