@@ -9,6 +9,12 @@ import (
 // MaxHookShards is how many shards one call of a hook names at most.
 const MaxHookShards = 256
 
+// MaxHookCalls is how many calls of one kind are under way at most. Shards of calls that
+// fail are called for one by one, and each call may have a connection: without a bound,
+// an app that fails for some thousand shards would cost the node its descriptors, and
+// its lease.
+const MaxHookCalls = 64
+
 // MaxReleaseTimeout bounds HookOptions.ReleaseTimeout: a leader waits that much
 // longer for the acknowledgement of the node.
 const MaxReleaseTimeout = 60 * time.Second

@@ -1,6 +1,7 @@
 package ack
 
 import (
+	"slices"
 	"time"
 
 	"shardway/shardmap"
@@ -16,7 +17,28 @@ func (k *hooks) begin(now time.Duration) {
 		}
 	}
 	for kind := HookRelease; kind <= HookLost; kind++ {
-		for shards := due[kind]; len(shards) > 0; {
+		k.inTurn(now, kind, due[kind])
+	}
+}
+
+// inTurn makes the calls of one kind that there is room for. Shards that find none come
+// first when there is, so those that fail again and again do not hold up the others; and
+// no kind waits for another: a release has little time, and acquires may hang for long.
+func (k *hooks) inTurn(now time.Duration, kind HookKind, due []shardmap.Shard) {
+	room := MaxHookCalls
+	for _, c := range k.under {
+		if c.Kind == kind {
+			room--
+		}
+	}
+	first, _ := slices.BinarySearch(due, k.first[kind])
+	k.first[kind] = 0
+	for _, shards := range [...][]shardmap.Shard{due[first:], due[:first]} {
+		for ; len(shards) > 0; room-- {
+			if room <= 0 {
+				k.first[kind] = shards[0]
+				return
+			}
 			n := k.together(shards)
 			k.call(now, kind, shards[:n])
 			shards = shards[n:]

@@ -41,6 +41,7 @@ type hooks struct {
 	boot   uint64
 	calls  uint64 // made so far
 	under  map[uint64]*calling
+	first  [HookLost + 1]shardmap.Shard // by kind: who found no room comes first
 
 	shards   []holding
 	acquired []shardmap.Epoch // by shard, zero: it does not serve; published, so never changed

@@ -41,6 +41,10 @@ func pointsOfHooks() []point {
 		planted("it is repeated", "hooks: an acquire that failed is not tried again"),
 		planted("a restarted process acquires again, and says so", "hooks: what an earlier process acquired is acquired as if it were new"),
 		planted("an app that says it holds nothing acquires", "hooks: an app that says it holds nothing is not asked to acquire"),
+		{
+			of: "hooks", clause: "at most 64 calls of a kind are under way, in turn",
+			explained: "The simulation has too few shards. TestCallsOfOneKindTakeTurns, TestNoKindOfCallWaitsForAnother.",
+		},
 		planted("a new owner is told whom it follows", "hooks: a new owner is told of nobody before it"),
 	}
 }
