@@ -160,13 +160,54 @@ func untilNothingIsLeft(ctx context.Context, client *admin.Client, node string, 
 }
 
 type cordonCommand struct {
-	Node string `arg:"" help:"Id of the node."`
+	Node       string `arg:"" optional:"" help:"Id of the node."`
+	AppVersion string `help:"In place of a node, all that are there and were started with this --app-version." placeholder:"TEXT"`
 	target
 }
 
-// Run cordons a node.
+// Run cordons a node, or the nodes of an app version.
 func (c *cordonCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, admin.Action{Verb: admin.Cordon, Node: c.Node}, "node "+c.Node+" gets no shards that it does not have, until it is uncordoned")
+	switch {
+	case (c.Node == "") == (c.AppVersion == ""):
+		return errors.New("cordon takes a node or --app-version TEXT; `shardway nodes` shows both")
+	case c.Node != "":
+		return c.act(ctx, s, admin.Action{Verb: admin.Cordon, Node: c.Node}, cordoned(c.Node))
+	}
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	list, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	did := []done{}
+	for _, n := range list.Nodes {
+		if n.AppVersion != c.AppVersion || n.State == "left" {
+			continue
+		}
+		if err = client.Do(ctx, admin.Action{Verb: admin.Cordon, Node: n.ID}); err != nil {
+			return fmt.Errorf("node %s: %w", n.ID, err)
+		}
+		did = append(did, done{Action: admin.Cordon, Node: n.ID, Done: true})
+	}
+	if len(did) == 0 {
+		return fmt.Errorf("no node has the app version %q: `shardway nodes` shows what they have", c.AppVersion)
+	}
+	if c.JSON {
+		return writeJSON(s.out, did)
+	}
+	for _, d := range did {
+		if _, err = fmt.Fprintln(s.out, cordoned(d.Node)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func cordoned(node string) string {
+	return "node " + node + " gets no shards that it does not have, until it is uncordoned"
 }
 
 type uncordonCommand struct {

@@ -71,6 +71,39 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 	}
 }
 
+// versioned is a cluster with two versions of the app.
+type versioned struct{ policed }
+
+func (c *versioned) Status() admin.Status {
+	s := c.policed.Status()
+	s.Nodes = []admin.Node{
+		{ID: "a", State: "active", AppVersion: "1"}, {ID: "b", State: "active", AppVersion: "2"}, {ID: "c", State: "failed", AppVersion: "1"}, {ID: "d", State: "left", AppVersion: "1"},
+	}
+	return s
+}
+
+// Whoever replaces the nodes of one version of the app by those of another one has a
+// version in mind, and many nodes.
+func TestCordonTakesTheNodesOfAVersion(t *testing.T) {
+	c := &versioned{policed{cluster: &cluster{done: make(chan admin.Action, 9)}}}
+	addr := serveCluster(t, c)
+	if code, out, errOut := run(t, "cordon --app-version 1 --admin="+addr); code != 0 || strings.Count(out, "\n") != 2 {
+		t.Fatalf("exit %d, %q, %s", code, out, errOut)
+	}
+	for _, want := range []string{"a", "c"} {
+		if got := <-c.done; got.Verb != admin.Cordon || got.Node != want {
+			t.Errorf("it did %+v, want a cordon of %s", got, want)
+		}
+	}
+	for line, want := range map[string]string{
+		"cordon --app-version 3": `no node has the app version "3"`, "cordon": "cordon takes a node or --app-version", "cordon a --app-version 1": "cordon takes a node or --app-version",
+	} {
+		if code, _, errOut := run(t, line+" --admin="+addr); code != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit %d, %s", line, code, errOut)
+		}
+	}
+}
+
 func TestDrainWaitsUntilNothingIsLeft(t *testing.T) {
 	c := &policed{cluster: &cluster{done: make(chan admin.Action, 1)}, drained: []string{"a"}}
 	code, out, errOut := run(t, "drain a --wait --admin="+serveCluster(t, c))
