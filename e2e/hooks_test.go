@@ -88,7 +88,8 @@ func movesOf(c *cluster.Cluster) (n int) {
 // TestCountersFollowTheirShards has apps keep a counter for each key in memory, and write
 // it only when they release its shard: through pins, drains, joins, leaves, step-downs and
 // rolling restarts under load each counter goes on at exactly the next number, each POST
-// runs once, and nothing fails.
+// runs once, and nothing fails. What a release leaves with the shard is what its next owner
+// finds.
 func TestCountersFollowTheirShards(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	want, _ := strconv.Atoi(os.Getenv(movesVariable))
@@ -107,6 +108,7 @@ func TestCountersFollowTheirShards(t *testing.T) {
 		exact(t, counts, l.Answers())
 		t.Logf("%d shards have moved", movesOf(c))
 	}
+	released := 0
 	for _, n := range c.Running() {
 		told, err := n.App.Told(t.Context())
 		if err != nil {
@@ -116,7 +118,13 @@ func TestCountersFollowTheirShards(t *testing.T) {
 			if s.Err != "" || s.Hook == "lost" {
 				t.Errorf("%s: %+v", n.ID, s)
 			}
+			if s.Released {
+				released++
+			}
 		}
+	}
+	if t.Logf("%d shards acquired as released", released); released == 0 {
+		t.Error("nobody was told that a shard had been released")
 	}
 }
 

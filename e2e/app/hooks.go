@@ -104,8 +104,8 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		raw(w, "")
 		return
 	}
-	failed := s.hook(name, c, i.shards)
-	body, err := json.Marshal(map[string]any{"failed": failed})
+	failed, notes := s.hook(name, c, i.shards)
+	body, err := json.Marshal(map[string]any{"failed": failed, "notes": notes})
 	if err != nil {
 		panic(err) // numbers and texts always encode
 	}

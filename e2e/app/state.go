@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 
 	"shardway/e2e/history"
@@ -23,6 +24,7 @@ type state struct {
 
 	mu   sync.Mutex
 	held map[uint32]*holding
+	left map[uint32]leaving           // by the last release
 	seqs map[string]map[uint32]uint64 // by disk and shard, the highest that named it
 	told []told
 	ills map[string]*ill // by hook
@@ -32,6 +34,21 @@ type state struct {
 type holding struct {
 	epoch  uint64
 	counts map[string]uint64
+}
+
+// total is how much the shard has counted, in words.
+func (k *holding) total() string {
+	n := uint64(0)
+	for _, c := range k.counts {
+		n += c
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// leaving is what a release has left.
+type leaving struct {
+	epoch uint64
+	note  string
 }
 
 // told is one shard of one call, for the test to read.
@@ -49,7 +66,7 @@ type told struct {
 func newState(dir string, through bool) *state {
 	return &state{
 		dir: statefile.Dir(dir), through: through,
-		held: make(map[uint32]*holding), seqs: make(map[string]map[uint32]uint64), ills: make(map[string]*ill),
+		held: make(map[uint32]*holding), left: make(map[uint32]leaving), seqs: make(map[string]map[uint32]uint64), ills: make(map[string]*ill),
 	}
 }
 
@@ -115,6 +132,7 @@ type (
 		From     *string `json:"from"`
 		To       *string `json:"to"`
 		Released bool    `json:"released"`
+		Note     []byte  `json:"note"`
 		Again    bool    `json:"again"`
 	}
 	hookCall struct {
@@ -124,11 +142,12 @@ type (
 	}
 )
 
-// hook does what one call says, and returns what failed.
-func (s *state) hook(name string, c hookCall, failing []uint32) (failed map[uint32]string) {
+// hook does what one call says, and returns what failed, and the notes of a release: how
+// much it has counted.
+func (s *state) hook(name string, c hookCall, failing []uint32) (failed map[uint32]string, notes map[uint32][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	failed = make(map[uint32]string)
+	failed, notes = make(map[uint32]string), make(map[uint32][]byte)
 	seqs := s.seqs[c.Disk]
 	if seqs == nil {
 		seqs = make(map[uint32]uint64)
@@ -145,6 +164,9 @@ func (s *state) hook(name string, c hookCall, failing []uint32) (failed map[uint
 		} else {
 			err = s.one(name, h)
 		}
+		if l, ok := s.left[h.Shard]; err == nil && name == "release" && ok && l.epoch == h.Epoch {
+			notes[h.Shard] = []byte(l.note) // again, if it is asked again
+		}
 		t := told{Hook: name, Shard: h.Shard, Epoch: h.Epoch, Released: h.Released, Again: h.Again}
 		if h.From != nil {
 			t.From = *h.From
@@ -158,7 +180,7 @@ func (s *state) hook(name string, c hookCall, failing []uint32) (failed map[uint
 		}
 		s.told = append(s.told, t)
 	}
-	return failed
+	return failed, notes
 }
 
 func (s *state) one(name string, h hookShard) error {
@@ -178,7 +200,11 @@ func (s *state) one(name string, h hookShard) error {
 				return err
 			}
 		}
+		if found := k.total(); h.Released && h.Note != nil && string(h.Note) != found {
+			return fmt.Errorf("released by %q with %s, and %s is found", *h.From, h.Note, found)
+		}
 		s.held[h.Shard] = k
+		delete(s.left, h.Shard)
 	case "release":
 		if k == nil || k.epoch != h.Epoch {
 			return nil
@@ -187,6 +213,7 @@ func (s *state) one(name string, h hookShard) error {
 			return err
 		}
 		delete(s.held, h.Shard)
+		s.left[h.Shard] = leaving{h.Epoch, k.total()}
 	case "lost":
 		if k != nil && k.epoch <= h.Epoch {
 			delete(s.held, h.Shard)
