@@ -13,13 +13,15 @@ import (
 	"shardway/node/disk"
 )
 
-// strikes are the bad things that happen in a storm, by name; each is drawn as
-// often as it is listed.
-var strikes = []struct {
+// strike is something that happens in a storm; it is drawn as often as it says.
+type strike struct {
 	name  string
 	often int
 	f     func(s *storm, p *process)
-}{
+}
+
+// strikes are the bad things that happen in a storm.
+var strikes = []strike{
 	{"kill", 4, func(_ *storm, p *process) { p.kill() }},
 	{"kill the leader", 2, func(s *storm, p *process) { s.leaderOr(p).kill() }},
 	{"kill, restart at once", 3, func(s *storm, p *process) {
@@ -126,12 +128,12 @@ func (s *storm) strike() {
 		s.restartAll()
 		return
 	}
-	total := 0
-	for _, k := range strikes {
+	total, all := 0, slices.Concat(strikes, planned)
+	for _, k := range all {
 		total += k.often
 	}
 	draw := s.r.IntN(total)
-	for _, k := range strikes {
+	for _, k := range all {
 		if draw -= k.often; draw < 0 {
 			s.say("%s (%s)", k.name, p.name)
 			s.struck[k.name]++
@@ -262,7 +264,7 @@ func (s *storm) slow(all ...*process) {
 // wipeDisk has a node return with an empty data directory. More than one such
 // loss at a time is a lost quorum, which no cluster survives.
 func (s *storm) wipeDisk(p *process) {
-	if !s.whole() {
+	if !s.free() || !s.whole() {
 		s.say("  not now")
 		return
 	}
@@ -278,7 +280,7 @@ func (s *storm) wipeDisk(p *process) {
 // meanwhile.
 func (s *storm) oldDisk(p *process) {
 	old := s.old[p.name]
-	if old == nil || !s.whole() {
+	if old == nil || !s.free() || !s.whole() {
 		s.say("  not now")
 		return
 	}

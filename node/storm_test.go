@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ type storm struct {
 	undos  []undo
 	told   []string
 	struck map[string]int
+	asking atomic.Int32 // what operators have asked for, and no answer has come
 }
 
 // trait is what a node of a storm is like.
@@ -197,7 +199,10 @@ func (s *storm) check() {
 }
 
 // whole reports that everybody is there and serves.
-func (s *storm) whole() bool {
+func (s *storm) whole() bool { return s.up() && s.settled(s.owners()...) }
+
+// up reports that everybody is there, ready, and votes as it should.
+func (s *storm) up() bool {
 	l := s.leader()
 	if l == nil || len(s.running()) != len(s.names) {
 		return false
@@ -220,7 +225,7 @@ func (s *storm) whole() bool {
 		spare = 1
 	}
 	want := min(len(s.names), 5)
-	return want <= voters && voters <= want+spare && s.settled(s.owners()...)
+	return want <= voters && voters <= want+spare
 }
 
 // calm ends all strikes and waits until everybody serves again.
@@ -235,11 +240,13 @@ func (s *storm) calm() {
 	for _, p := range s.running() {
 		p.disk.well()
 	}
+	s.honoured()
 	// Nodes that missed acknowledgements again and again bear a pause of minutes.
 	s.within(12*time.Minute, "all serve again", func() bool {
 		s.restartAll() // also those that are still about to end
 		return s.whole()
 	})
+	s.within(time.Minute, "each has its share", func() bool { return s.whole() && s.even() })
 }
 
 // account waits for the last answers, asks for every shard once, and has all that

@@ -194,6 +194,30 @@ func (w *witness) fails(node string, k history.FaultKind) {
 	w.process[node] = w.add(history.Fault{Kind: k, Node: node})
 }
 
+// drains notes that a node is asked to own nothing, until over is called: it was refused.
+func (w *witness) drains(node string) (over func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := len(w.h.Drains)
+	w.h.Drains = append(w.h.Drains, history.Drain{Node: node, From: now()})
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.h.Drains[i].Until = now()
+	}
+}
+
+// uncordons notes that what a node had been asked for before some time is taken back.
+func (w *witness) uncordons(node string, before int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.h.Drains {
+		if d := &w.h.Drains[i]; d.Node == node && d.From < before {
+			d.Until = cmp.Or(d.Until, now())
+		}
+	}
+}
+
 // closes notes that a process closes its peer port.
 func (w *witness) closes(node string) {
 	w.mu.Lock()

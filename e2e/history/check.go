@@ -20,6 +20,9 @@ type History struct {
 	Maps []Map
 	// Faults are what was done to the nodes.
 	Faults []Fault
+	// Drains are what operators asked for. They excuse that a node is left out of a map,
+	// and nothing else.
+	Drains []Drain
 }
 
 // judge is what Check knows about a history.

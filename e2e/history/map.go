@@ -15,6 +15,13 @@ type Map struct {
 	Owners []string
 }
 
+// Drain is a node that operators asked to own nothing, from when until when. Until 0: it
+// lasts.
+type Drain struct {
+	Node        string
+	From, Until int64
+}
+
 // sightLag is how much later than its commit a map may have been seen.
 const sightLag = int64(time.Second)
 
@@ -45,6 +52,11 @@ func (j *judge) drops() {
 				continue
 			}
 			seen[node] = true
+			if slices.ContainsFunc(j.h.Drains, func(d Drain) bool {
+				return d.Node == node && d.From <= next.At && next.At <= after(orNever(d.Until), late)
+			}) {
+				continue
+			}
 			if !slices.ContainsFunc(j.h.Faults, func(f Fault) bool {
 				if f.Kind == Stalled {
 					return f.touches(node) && f.From <= next.At && next.At <= after(f.until(), int64(j.rules.DeadAfter))
