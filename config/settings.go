@@ -100,7 +100,7 @@ func nodeSettings() []setting {
 			func(c *Config) value { return number{p: &c.Weight, lo: 1, hi: 1000} }),
 		row("app-version", "TEXT", "", "what you call the version of the app, shown by nodes and status",
 			func(c *Config) value { return text{&c.AppVersion, checkAppVersion} }),
-		row("zone", "NAME", "", "this node's zone, shown in /status",
+		row("zone", "NAME", "", "this node's zone: for pins, and so that votes are spread over zones",
 			func(c *Config) value { return text{&c.Zone, checkID} }),
 	)
 }

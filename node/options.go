@@ -31,7 +31,8 @@ type Options struct {
 	// Shards is the number of shards with which a cluster is born, and that an
 	// existing one must have.
 	Shards int
-	// Weight is the node's share, 1 to 1000; Zone its place, for people and pins.
+	// Weight is the node's share, 1 to 1000; Zone its place, for people, pins
+	// and votes.
 	Weight uint32
 	Zone   string
 	// AppVersion is what the operator calls the version of the app: up to 64 printable

@@ -1,6 +1,7 @@
 package roster
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -238,15 +239,20 @@ func (k *Keeper) who(ctx context.Context, server string) (Process, bool) {
 
 // spare returns a server without a vote that may have one, or "". A lease needs what a
 // quorum of the voters has echoed, so one that has not shown that it can would count
-// against it from the start.
+// against it from the start. One from a zone in which no voter is heard is preferred:
+// the loss of a zone shall leave a quorum. Nobody loses its vote for that.
 func (k *Keeper) spare(r View) string {
-	i := slices.IndexFunc(r.Others, func(server string) bool {
-		return r.echoes(server) && r.caughtUp(server, k.o.State().Committed().Epoch())
-	})
-	if i < 0 {
-		return ""
+	first := ""
+	for _, server := range r.Others {
+		if !r.echoes(server) || !r.caughtUp(server, k.o.State().Committed().Epoch()) {
+			continue
+		}
+		if r.apart(server) {
+			return server
+		}
+		first = cmp.Or(first, server)
 	}
-	return r.Others[i]
+	return first
 }
 
 // dead picks what is to be done about a server that has been dead for

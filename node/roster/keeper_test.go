@@ -283,6 +283,30 @@ func TestSpareIsPromotedOnlyWhenItHasCaughtUp(t *testing.T) {
 	}
 }
 
+// Three voters in one zone are lost with it, though nodes stood in another one.
+func TestSpareOfAnotherZoneIsPromotedFirst(t *testing.T) {
+	in := func(zone string) func(v *ack.MemberView) {
+		return func(v *ack.MemberView) {
+			v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Zone = 2, 2, zone
+		}
+	}
+	kept(t, "ABcd", func(c *cluster) {
+		c.hears("a", in("x"))
+		c.hears("b", in("x"))
+		c.hears("c", in("x"))
+		c.hears("d", in("y"))
+		c.settles()
+		c.after(time.Second, "promote d/1")
+	})
+	kept(t, "ABcd", func(c *cluster) { // there is none
+		for _, node := range []string{"a", "b", "c", "d"} {
+			c.hears(node, in("x"))
+		}
+		c.settles()
+		c.after(time.Second, "promote c/1")
+	})
+}
+
 // Two of three voters are gone at the same moment, one of them for another disk. The
 // place of that one was cleared at once, which needed the vote of the other one: nothing
 // was ever committed again, though the old disk was there still.

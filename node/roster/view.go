@@ -95,6 +95,15 @@ func (r View) caughtUp(server string, committed shardmap.Epoch) bool {
 	return !hb.Leaving && !hb.Goodbye && hb.Applied >= committed && (hb.Gateway || hb.Acked >= committed)
 }
 
+// apart reports that a server stands in a zone in which no voter is heard.
+func (r View) apart(server string) bool {
+	v, _ := r.of(server)
+	return v.Heartbeat.Zone != "" && !slices.ContainsFunc(r.Voters, func(voter string) bool {
+		other, _ := r.of(voter)
+		return r.hears(voter) && other.Heartbeat.Zone == v.Heartbeat.Zone
+	})
+}
+
 // MayLeave reports whether a stopping node's server may be taken out of the
 // configuration: a voter only if at least three voters remain that are heard and
 // do not leave themselves.
