@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,18 +87,17 @@ func fromJSON[T any](body []byte, example string, names []string) (args T, err e
 	malformed := func(err error) error {
 		return problem.Newf(problem.BadRequest, "the body is not one JSON object (%v): send one such as %s", err, example)
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
+	fields, twice, err := members(body)
+	if err != nil {
 		return args, malformed(err)
 	}
-	known := params{}
-	for _, name := range names {
-		known[name] = nil
-	}
 	for name, value := range fields {
-		if !known.has(name) {
+		if !slices.Contains(names, name) {
 			return args, badParam(name, string(value), "is not known here: "+choice(names))
 		}
+	}
+	if twice != "" {
+		return args, badParam(twice, string(fields[twice]), "is there more than once: give it once")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if err := d.Decode(&args); err != nil {
@@ -107,4 +107,25 @@ func fromJSON[T any](body []byte, example string, names []string) (args T, err e
 		return args, malformed(err)
 	}
 	return args, nil
+}
+
+// members returns those of the JSON object that body is, and one that is there twice:
+// readers differ in which of the two counts.
+func members(body []byte) (fields map[string]json.RawMessage, twice string, err error) {
+	if err = json.Unmarshal(body, &fields); err != nil {
+		return nil, "", err
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	seen := make(map[string]bool)
+	for _, err = d.Token(); err == nil && d.More(); { // it is well-formed
+		name, _ := d.Token()
+		text, _ := name.(string)
+		if seen[text] {
+			twice = text
+		}
+		seen[text] = true
+		var value json.RawMessage
+		err = d.Decode(&value)
+	}
+	return fields, twice, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"shardway/internal/problem"
@@ -87,7 +88,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, who caller, p *p
 	if wait := s.failures.add(r.RemoteAddr, time.Now()); wait > 0 {
 		p = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests from this address were refused: " + p.Detail, RetryAfter: wait}
 	} else {
-		s.log.Warn().Str("by", who.who).Str("from", who.from).Str("method", r.Method).Str("path", r.URL.Path).Str("why", p.Detail).Msg("admin request refused")
+		s.log.Warn().Str("by", who.who).Str("from", who.from).Str("method", r.Method).Str("path", brief(r.URL.Path)).Str("why", brief(p.Detail)).Msg("admin request refused")
 	}
 	if p.Code == problem.Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)
@@ -122,10 +123,20 @@ func (s *Server) change(next http.Handler, w http.ResponseWriter, r *http.Reques
 		if c.what == "" {
 			c.what = r.Method + " " + r.URL.Path
 		}
-		s.log.Info().Str("by", who.who).Str("from", who.from).Str("what", c.what).Int("status", seen.code()).Msg("change requested")
+		s.log.Info().Str("by", who.who).Str("from", who.from).Str("what", brief(c.what)).Int("status", seen.code()).Msg("change requested")
 	}()
 	next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), changeKey{}, c)))
 	seen.ended = true
+}
+
+// mostLogged is how much of what somebody has sent a line of the log takes, in bytes.
+const mostLogged = 512
+
+func brief(text string) string {
+	if len(text) <= mostLogged {
+		return text
+	}
+	return strings.ToValidUTF8(text[:mostLogged], "") + "…"
 }
 
 // statusWriter remembers the status of an answer.

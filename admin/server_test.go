@@ -205,6 +205,8 @@ func TestMistakesNameWhatAndRemedy(t *testing.T) {
 		{"POST", "/v1/remove", `{"node":3}`, js, 400, `node = "3" is a number: give a string`},
 		{"POST", "/v1/remove", `{"name":"n3"}`, js, 400, `name = "\"n3\"" is not known here: use node, force`},
 		{"POST", "/v1/remove", `{"node":"n3"} {}`, js, 400, `the body is not one JSON object (invalid character '{' after top-level value): send one such as {"node":"n3"}`},
+		{"POST", "/v1/remove", `{"node":"n3","node":"n2"}`, js, 400, `node = "\"n2\"" is there more than once: give it once`},
+		{"POST", "/v1/remove", `{"node":"n3","n\u006fde":"n3"}`, js, 400, `node = "\"n3\"" is there more than once: give it once`},
 		{"POST", "/v1/remove?force=true", `{"node":"n3"}`, js, 400, `force = "true" is not known here: this takes no parameters`},
 		{"POST", "/v1/remove", strings.Repeat(" ", 70000), js, 413, "the body is longer than 65536 bytes"},
 		{"POST", "/v1/step-down?node=n3", "", nil, 400, `node = "n3" is not known here: this takes no parameters`},

@@ -1,0 +1,25 @@
+package admin_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// What somebody sends stands in the log, shortened: a node's name of 60 KiB was one line
+// of 60 KiB, and so was the path of somebody who may not even ask.
+func TestLongWordsAreShortenedInTheLog(t *testing.T) {
+	h, log := guarded(t, newFake())
+	long := strings.Repeat("é", 30<<10)
+	ask(t, h, "POST", "/v1/remove", `{"node":"`+long+`"}`, "Content-Type", "application/json", "Authorization", "Bearer "+writeToken)
+	ask(t, h, "POST", "/"+long, "", "Authorization", "Bearer wrong")
+	for message, field := range map[string]string{"change requested": "what", "admin request refused": "path"} {
+		lines := log.lines(t, message)
+		if len(lines) != 1 {
+			t.Fatalf("%d lines %q", len(lines), message)
+		}
+		if text := fmt.Sprint(lines[0][field]); len(text) < 100 || len(text) > 520 || !strings.HasSuffix(text, "é…") {
+			t.Errorf("%s: %d bytes, %.20q", message, len(text), text)
+		}
+	}
+}
