@@ -79,6 +79,13 @@ func (f *fake) Moves(shard uint32) []admin.Move {
 	return []admin.Move{{Epoch: 5, Shard: 1, To: "n2", Reason: "join"}, {Epoch: 9, Shard: 1, From: "n2", To: "n1", Reason: "crashed"}}
 }
 
+func (f *fake) Hot(context.Context) admin.HotList {
+	return admin.HotList{
+		Shards: []admin.HotShard{{Shard: 1, Node: "n1", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}},
+		Keys:   []admin.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Silent: []string{"n2"},
+	}
+}
+
 func (f *fake) Endpoints() []admin.Endpoint {
 	return []admin.Endpoint{
 		{Node: "db", Kind: admin.KindMember, Name: "sql", Addr: "10.0.0.9:5432"},

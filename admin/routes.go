@@ -35,6 +35,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/endpoints", s.endpoints)
 	get("/v1/map", s.shardMap)
 	get("/v1/locate", s.locate)
+	get("/v1/hot", s.hot)
 	get("/v1/policy", s.policy)
 	get("/v1/owned", s.owned)
 	get("/v1/backup", s.backup)

@@ -33,6 +33,7 @@ const (
 	askRelease = "release" // of the leader: take what I give up shards with
 
 	askImplicated = "implicated" // of the leader: take note of what was under way at processes that broke
+	askLoad       = "load"       // of any node: what is it busy with?
 	askSuspects   = "suspects"   // of the leader: which keys may have ended them?
 )
 
@@ -197,6 +198,8 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		}
 		n.poison.heard(from.node, q.Implicated)
 		return nil, nil //nolint:nilnil // there is nothing to say
+	case askLoad:
+		return n.proxy.Load(), nil
 	case askSuspects:
 		return n.poison.list(), nil
 	case askWho:

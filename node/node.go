@@ -142,7 +142,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		}
 		return true, ""
 	}
-	p.HashKey, p.Wrecked = n.hashKey, n.wrecked
+	p.HashKey, p.Wrecked, p.Shards = n.hashKey, n.wrecked, n.o.Shards
 	return p
 }
 

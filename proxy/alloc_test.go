@@ -54,6 +54,7 @@ func TestRequestsAllocateNothing(t *testing.T) {
 	} {
 		app := plainApp(t, tc.answer...)
 		by := func(o *proxy.Options) {
+			o.Shards = shards
 			o.Keys, o.HookPath = keysOf(t, proxy.KeySpec{Sources: tc.keys, Routes: tc.routes}), "/_hooks/v1"
 		}
 		single := newNode(t, "a", app, by)

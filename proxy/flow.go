@@ -103,6 +103,9 @@ func (c *client) exchange() {
 		c.reply.badBody(err)
 		return
 	}
+	if !c.x.keyless {
+		c.s.load.sample(c.x.key)
+	}
 	c.ingressLoop()
 	if c.x.ticket != nil {
 		c.x.ticket.Leave()
@@ -332,7 +335,7 @@ func (c *client) timed(p *trip) verdict {
 			a.owner = p.r.Node
 		}
 	}
-	v := c.run(p)
+	v := c.runCounted(p)
 	a.upstream += a.since(began)
 	return v
 }

@@ -18,6 +18,8 @@ import (
 type Options struct {
 	// Node is this node's id.
 	Node string
+	// Shards is how many the cluster has, for Load. Zero: nothing is counted.
+	Shards int
 	// Cluster is the node around the proxy.
 	Cluster Cluster
 	// Room is where requests wait. Its Wait is the queue-wait that bounds

@@ -27,6 +27,7 @@ type Server struct {
 	heads    ration // partly read
 	awaited  ration // bodies that are read before their requests go on
 	budget   budget
+	load     loads
 	wrecks   wrecks
 	// quarantine is nil while nothing is in quarantine.
 	quarantine atomic.Pointer[Quarantine]
@@ -81,6 +82,7 @@ func New(o Options) *Server {
 		s.upstream.mu.shares.most = max(s.o.ShardConns, 0)
 	}
 	s.budget.fill()
+	s.load.start(s.o.Shards)
 	s.wrecks.tell = s.o.Wrecked
 	s.mu.listeners, s.mu.none = make(map[net.Listener]struct{}), make(chan struct{})
 	s.hard, s.hasty = context.WithCancel(context.Background())

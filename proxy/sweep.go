@@ -38,6 +38,7 @@ func (s *Server) sweep(list []*client) {
 		return
 	}
 	s.reaped = now
+	s.load.look(time.Now())
 	if s.upstream != nil {
 		s.upstream.reap(linkAge)
 	}

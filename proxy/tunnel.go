@@ -29,6 +29,10 @@ func (y *relay) tunnel(p *trip) bool {
 	y.answered(&p.l.res)
 	y.s.metrics.tunnels.Add(1)
 	defer y.s.metrics.tunnels.Add(-1)
+	if l := y.s.load.of(&y.x, p.r.Kind); l != nil {
+		l.sockets.Add(1)
+		defer l.sockets.Add(-1)
+	}
 	e := y.head(p.r, &p.l.res)
 	e.Upgrade, e.Close, e.KeepAlive = true, false, false
 	if y.h.WriteResponseHead(&p.l.res, e).Close(nil) == nil {

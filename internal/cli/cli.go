@@ -33,6 +33,7 @@ type grammar struct {
 	Shards     shardsCommand     `cmd:"" help:"List the shards and their owners."`
 	Endpoints  endpointsCommand  `cmd:"" help:"List the addresses announced by the nodes."`
 	Locate     locateCommand     `cmd:"" help:"Show where a key lives."`
+	Hot        hotCommand        `cmd:"" help:"Show the shards and keys that the cluster is busiest with."`
 	StepDown   stepDownCommand   `cmd:"" help:"Make the leader transfer its leadership."`
 	Remove     removeCommand     `cmd:"" help:"Remove a node from the cluster for good."`
 	Drain      drainCommand      `cmd:"" help:"Let a node own nothing: it stays ready, forwards and votes."`

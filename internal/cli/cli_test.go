@@ -54,6 +54,13 @@ func (c *cluster) Moves(shard uint32) []admin.Move {
 	return []admin.Move{{Epoch: 5, Shard: 2, To: "a", Reason: "join"}, {Epoch: 9, Shard: 2, From: "a", To: "b", Reason: "crashed"}}
 }
 
+func (c *cluster) Hot(context.Context) admin.HotList {
+	return admin.HotList{
+		Shards: []admin.HotShard{{Shard: 1, Node: "a", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}, {Shard: 2, Node: "b", Requests: 1}},
+		Keys:   []admin.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Silent: []string{"b"},
+	}
+}
+
 func (c *cluster) Endpoints() []admin.Endpoint {
 	return []admin.Endpoint{{Node: "a", Kind: "node", Name: "grpc", Addr: "10.0.0.1:9"}, {Node: "a", Kind: "node", Name: "http", Addr: "10.0.0.1:8080"}}
 }
@@ -135,6 +142,9 @@ func TestTablesForPeople(t *testing.T) {
 		}},
 		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},
 		{"shards", []string{"OWNER STATE TO EPOCH COUNT SHARDS", "a owned - 9 2 0-1", "b moving a 9 1 2", "b owned - 12 1 3"}},
+		{"hot --top 1", []string{
+			"SHARD NODE REQUESTS/S BUSY KB/S SOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD REQUESTS/S KEY", "0123456789abcdef 1 12.5 -", "", "not told by b",
+		}},
 		{"shards 2", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS", "2 b moving a 9 a", "", "EPOCH FROM TO REASON", "5 - a join", "9 a b crashed"}},
 		{"shards 3", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS", "3 b owned - 12 -", "", "the node remembers no move of it"}},
 		{"shards --node=a", []string{"a owned - 9 2 0-1", "b moving a 9 1 2"}},

@@ -1,0 +1,66 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// TestHotNamesWhatIsAskedMost has clients of one node ask for a key of another: whichever
+// node is asked tells who runs it, and which it is, by its hash alone.
+func TestHotNamesWhatIsAskedMost(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	m := c.AwaitServing(t)
+	owner, ingress, asked := c.Nodes()[0], c.Nodes()[1], c.Nodes()[2]
+	key := m.Keys(owner.ID, 1)[0]
+	shard := load.ShardOf(key, m.Shards)
+	cluster.Await(t, "the key is named", func() error {
+		for range 50 {
+			if a := c.AskLater(t, ingress, load.Request{Key: key}).Answer(t); !a.OK() {
+				return fmt.Errorf("%d %s", a.Status, a.Error)
+			}
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+asked.Admin+"/v1/hot", http.NoBody)
+		if err != nil {
+			return err
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		b, err := io.ReadAll(res.Body)
+		if err = errors.Join(err, res.Body.Close()); err != nil {
+			return err
+		}
+		var hot struct {
+			Shards []struct {
+				Shard int
+				Node  string
+			}
+			Keys []struct {
+				Shard int
+				Hash  string `json:"key_hash"`
+				Key   string
+			}
+		}
+		if err = json.Unmarshal(b, &hot); err != nil {
+			return err
+		}
+		if len(hot.Shards) == 0 || hot.Shards[0].Shard != shard || hot.Shards[0].Node != owner.ID {
+			return fmt.Errorf("no shard %d at %s: %s", shard, owner.ID, b)
+		}
+		if len(hot.Keys) == 0 || hot.Keys[0].Shard != shard || hot.Keys[0].Hash == "" || hot.Keys[0].Key != "" {
+			return fmt.Errorf("no key of shard %d: %s", shard, b)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+type hotCommand struct {
+	Top int `help:"At most so many shards and keys." default:"10" placeholder:"N"`
+	target
+}
+
+// Help tells where the numbers are from.
+func (c *hotCommand) Help() string {
+	return `Rates are means over about ten seconds. BUSY is how many requests of the shard its
+app runs at once. Keys are estimated from one request in 16 at the nodes that clients
+talk to, and shown by their key_hash, or themselves where a node has --access-log-keys.`
+}
+
+// Run shows what the cluster is busy with.
+func (c *hotCommand) Run(ctx context.Context, s *session) error {
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	hot, err := client.Hot(ctx)
+	if err != nil {
+		return err
+	}
+	top := max(c.Top, 0)
+	hot.Shards, hot.Keys = hot.Shards[:min(len(hot.Shards), top)], hot.Keys[:min(len(hot.Keys), top)]
+	if c.JSON {
+		return writeJSON(s.out, hot)
+	}
+	t := newTable(s.out, "SHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "SOCKETS")
+	for _, x := range hot.Shards {
+		t.row(x.Shard, x.Node, fmt.Sprintf("%.1f", x.Requests), fmt.Sprintf("%.2f", x.Busy), fmt.Sprintf("%.1f", x.Bytes/1000), x.Sockets)
+	}
+	if err = t.flush(); err != nil {
+		return err
+	}
+	if _, err = fmt.Fprintln(s.out); err != nil {
+		return err
+	}
+	t = newTable(s.out, "KEY-HASH", "SHARD", "REQUESTS/S", "KEY")
+	for _, x := range hot.Keys {
+		t.row(x.Hash, x.Shard, fmt.Sprintf("%.1f", x.Requests), x.Key)
+	}
+	if err = t.flush(); err != nil || len(hot.Silent) == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(s.out, "\nnot told by %s\n", strings.Map(printable, strings.Join(hot.Silent, ", ")))
+	return err
+}

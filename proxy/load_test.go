@@ -1,0 +1,98 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+// near reports whether a rate is what it should be, as far as a sample tells.
+func near(got, want, part float64) bool { return math.Abs(got-want) <= part*want }
+
+// In a minute of virtual time one key has forty requests a second of 10 ms each, another
+// one ten: the node says so of their shards, and who they came to of the keys.
+func TestLoadNamesBusyShardsAndKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		app := func(conn net.Conn, r *bufio.Reader) {
+			for {
+				if _, err := http.ReadRequest(r); err != nil {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+				if _, err := fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"); err != nil {
+					return
+				}
+			}
+		}
+		keys := func(o *proxy.Options) {
+			o.Shards, o.HashKey = shards, func() []byte { return []byte("s") }
+			o.Access = &proxy.Access{Log: zerolog.Nop(), Keys: o.Node == "ingress"}
+		}
+		owner, ingress := simNode(t, sim, "owner", app, keys), simNode(t, sim, "ingress", app, keys)
+		ingress.knows("owner", owner)
+		ingress.swap(1, 1, remote("owner", 1))
+		for key, every := range map[string]time.Duration{"hot": 25 * time.Millisecond, "warm": 100 * time.Millisecond} {
+			c := ingress.dial()
+			go func() {
+				defer func() { _ = c.Close() }()
+				for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(every - 10*time.Millisecond) {
+					c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\n\r\n", key)
+					c.answer("GET")
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		here, there := owner.Load(), ingress.Load()
+		if len(here.Shards) != 2 || len(there.Shards) != 0 || len(here.Keys) != 0 || len(there.Keys) != 2 {
+			t.Fatalf("owner %+v, ingress %+v", here, there)
+		}
+		for i, want := range []struct {
+			key  string
+			rate float64
+		}{{"hot", 40}, {"warm", 10}} {
+			s, k := here.Shards[i], there.Keys[i]
+			if s.Shard != shardmap.Of(want.key, shards) || !near(s.Requests, want.rate, 0.1) || !near(s.Busy, want.rate/100, 0.25) || s.Bytes < 100*want.rate {
+				t.Errorf("shard %+v, want %v requests/s", s, want.rate)
+			}
+			if k.Key != want.key || k.Shard != s.Shard || k.Hash != proxy.KeyHash([]byte("s"), []byte(want.key)) || !near(k.Requests, want.rate, 0.6) {
+				t.Errorf("key %+v, want %s with %v requests/s", k, want.key, want.rate)
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		if l := owner.Load(); len(l.Shards) != 0 {
+			t.Errorf("after five minutes of rest: %+v", l.Shards)
+		}
+		if l := ingress.Load(); len(l.Keys) != 0 {
+			t.Errorf("after five minutes of rest: %+v", l.Keys)
+		}
+	})
+}
+
+// Sockets are counted while they are there, and what a socket does for an hour is no hour
+// of work.
+func TestLoadCountsSockets(t *testing.T) {
+	n := newNode(t, "a", hangingAt(t), func(o *proxy.Options) { o.Shards = shards })
+	c := n.dial()
+	c.send("GET /ws HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	c.head("GET")
+	until(t, "the socket counts", func() bool {
+		l := n.Load()
+		return len(l.Shards) == 1 && l.Shards[0].Sockets == 1 && l.Shards[0].Busy == 0
+	})
+	n.Cut(allShards, "draining")
+	until(t, "it has gone", func() bool {
+		l := n.Load()
+		return len(l.Shards) == 0 || l.Shards[0].Sockets == 0
+	})
+}
