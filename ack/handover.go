@@ -7,8 +7,18 @@ import (
 	"shardway/shardmap"
 )
 
-// took keeps what a node gives up shards with, in the place of what it told before.
-func (m *member) took(r Releases) { m.releases, m.digest = &r, r.Digest() }
+// took keeps what a node gives up shards with, in the place of what it told before. What
+// comes late must not take the place of what the node believes to be here: it does not send
+// that again.
+func (m *member) took(r Releases) {
+	if old := m.releases; old != nil {
+		same := r.Server == old.Server && r.Boot == old.Boot
+		if same && r.Proposal < old.Proposal || !same && m.handed() {
+			return
+		}
+	}
+	m.releases, m.digest = &r, r.Digest()
+}
 
 // handed reports that the leader has what the newest heartbeat has the digest of, bound to
 // this very server, boot and acknowledgement.

@@ -86,7 +86,17 @@ func TestReleasesAreBound(t *testing.T) {
 			t.Errorf("%s, and the releases pass on", what)
 		}
 	}
+	// What comes late does not push it out: the node has been told that it is here.
 	n.beat = beat
+	for _, late := range []func(*Releases){
+		func(r *Releases) { r.Proposal = 8 }, func(r *Releases) { r.Boot = 6 }, func(r *Releases) { r.Server = "a/0" },
+	} {
+		old := aReleases(Released{Shard: 3})
+		late(&old)
+		if n.took(old); !n.handed() {
+			t.Errorf("%+v came late, and the releases are gone", old)
+		}
+	}
 	n.beat.Released = [32]byte{}
 	if !n.counts(9) {
 		t.Error("an acknowledgement that gives up nothing does not count")

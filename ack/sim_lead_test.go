@@ -29,7 +29,7 @@ type leading struct {
 	left  map[shardmap.NodeID]bool // and whether it was to own nothing
 	// beats has the newest heartbeats that were answered, delivered what came of releases.
 	beats     map[shardmap.NodeID]ack.Heartbeat
-	delivered map[shardmap.NodeID]*ack.Releases
+	delivered map[[32]byte]*ack.Releases // by their digest
 	waits     waits
 }
 
@@ -43,7 +43,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[shardmap.NodeID]*ack.Releases{}, waits: waits{expect: w.founders(), lostSince: -1}}
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, waits: waits{expect: w.founders(), lostSince: -1}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
@@ -206,7 +206,7 @@ func (l *leading) mayStop(at pausePoint) {
 func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 	w := l.p.w
 	if d, ok := m.(ack.Delivered); ok {
-		l.delivered[d.Node] = &d.Releases
+		l.delivered[d.Digest()] = &d.Releases
 	}
 	for _, e := range effects {
 		switch e := e.(type) {

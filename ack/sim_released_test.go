@@ -162,11 +162,12 @@ func (l *leading) promise(e shardmap.Epoch) {
 	base, p := l.told().Committed(), l.told().Last()
 	all := map[shardmap.Shard]ack.Released{}
 	for _, m := range base.Members() {
-		hb, r := l.beats[m.ID], l.delivered[m.ID]
+		hb := l.beats[m.ID]
 		if hb.Acked != e || hb.Released == [32]byte{} {
 			continue
 		}
-		if r == nil || r.Digest() != hb.Released {
+		r := l.delivered[hb.Released]
+		if r == nil {
 			// It counts by another rule than its acknowledgement, if at all.
 			if p.Has(m.ID) {
 				w.fail("hooks: %s commits %d, and does not have what %s gives up", l.p.h.id, e, m.ID)
