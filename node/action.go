@@ -88,10 +88,13 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 }
 
 // forget takes back what operators asked of a node that was removed, and why it was
-// dropped: another one may come under its name.
+// dropped, and has gossip show it no more: another one may come under its name.
 func (l *leadership) forget(ctx context.Context, id shardmap.NodeID) {
 	if err := l.amend(ctx, ack.Change{Kind: ack.ChangeForget, Node: id}); err != nil {
 		l.log.Warn().Err(err).Str("node", string(id)).Msg("what was asked of a removed node is still known")
+	}
+	if err := l.n.gossip.Forget(ctx, string(id)); err != nil {
+		l.log.Warn().Err(err).Str("node", string(id)).Msg("gossip still shows a removed node")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -212,6 +213,28 @@ func (g *Gossip) Leave(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("gossip: leave: %w", ctx.Err())
+	}
+}
+
+// Forget has everybody forget a node that has left or failed; of one that is alive it
+// does nothing. If ctx ends first the word may still go round.
+func (g *Gossip) Forget(ctx context.Context, node string) error {
+	gone := func(m serf.Member) bool {
+		return m.Name == node && (m.Status == serf.StatusLeft || m.Status == serf.StatusFailed)
+	}
+	if !slices.ContainsFunc(g.serf.Members(), gone) {
+		return nil
+	}
+	done := make(chan error, 1)
+	g.leaving.Go(func() { done <- g.serf.RemoveFailedNodePrune(node) }) // Ends by Serf's own timeout, 5 s.
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("gossip: forget %q: %w", node, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("gossip: forget %q: %w", node, ctx.Err())
 	}
 }
 

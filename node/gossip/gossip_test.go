@@ -371,6 +371,30 @@ func TestLeaveIsSeenAndReturns(t *testing.T) {
 	})
 }
 
+// A node that was removed was shown as failed for another hour, by every node.
+func TestWhoIsForgottenIsShownByNobody(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		t := s.t
+		a := s.add("a", node("a"))
+		b := s.add("b", node("b"), a.host.Addr(port))
+		c := s.add("c", node("c"), a.host.Addr(port))
+		s.whole(a, b, c)
+		if err := a.Forget(t.Context(), "c"); err != nil || a.sees("c") != gossip.Alive {
+			t.Errorf("one that is alive: %v, seen as %v", err, a.sees("c"))
+		}
+		c.host.Crash()
+		s.until("failed", func() bool { return a.sees("c") == gossip.Failed && b.sees("c") == gossip.Failed })
+		if err := a.Forget(t.Context(), "c"); err != nil {
+			t.Fatal(err)
+		}
+		s.until("forgotten", func() bool { return a.sees("c") == 0 && b.sees("c") == 0 })
+		c.stop()
+		c.host = c.host.Restart()
+		c.start("c", node("c"), a.host.Addr(port))
+		s.whole(a, b, c)
+	})
+}
+
 func TestCrashIsSeen(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
