@@ -125,7 +125,7 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if a.state != nil {
+	if a.state != nil && r.Header.Get("App-Register") == "" {
 		var err error
 		if count, err = a.state.do(run, r.Method == http.MethodPost); err != nil {
 			res = failed(http.StatusConflict, err)

@@ -88,6 +88,7 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 	case "hang":
 		select {
 		case <-i.well:
+			http.Error(w, "it hung", http.StatusServiceUnavailable)
 		case <-r.Context().Done():
 		}
 		return

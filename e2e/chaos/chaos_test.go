@@ -98,7 +98,7 @@ func (a *ran) judge(t *testing.T, clusters int) {
 }
 
 // TestChaos hurts a cluster of three nodes and one of five side by side, under
-// each fence in turn: between the five there is TLS.
+// each fence in turn: between the five there is TLS, and the apps of the three have hooks.
 func TestChaos(t *testing.T) {
 	if err := chaos.Available(); err != nil {
 		t.Skipf("no chaos here: %v", err)
@@ -122,7 +122,7 @@ func TestChaos(t *testing.T) {
 				for _, s := range shares() {
 					r := chaos.Run(t, chaos.Options{
 						Binaries: b, Nodes: n, For: time.Duration(float64(*length) * s.part), Seed: seed, Dealt: dealt, Faults: faults, Network: 1 + i,
-						Backwards: n == 5, Secret: n == 5, Pairs: true, Fence: s.fence, Embedded: s.embedded,
+						Backwards: n == 5, Secret: n == 5, Pairs: true, Fence: s.fence, Embedded: s.embedded, Hooks: n == 3 && !s.embedded,
 					})
 					t.Log(r)
 					all.add(r)

@@ -8,7 +8,8 @@
 // nodes, a fault (or two), its healing, and an end: all nodes serve again and
 // report the same map without orphans. Then the round is judged: every request
 // has one answer, nothing unsafe ran twice, no two nodes ran requests of a shard
-// at overlapping times, registers are linearizable, and what failed had to. At
+// at overlapping times, registers are linearizable, counters that apps carry by their
+// hooks go on, and what failed had to. At
 // the end of the run all runs of all rounds are judged once more, together.
 //
 // A request may fail only while something hurt its ingress node or an owner of
@@ -24,6 +25,6 @@
 //	go test ./e2e/chaos -run TestChaos -chaos.faults='^kill'    # some faults only
 //	go test ./e2e/chaos -run TestChaos -chaos.for=20m -v        # a soak, with its table
 //
-// Each kind of fault has a file: kill, pause, term, wire, app, disk, member. All of
+// Each kind of fault has a file: kill, pause, term, wire, app, disk, member, hooks. All of
 // a run belongs to one goroutine.
 package chaos

@@ -35,7 +35,7 @@ func faults() []fault {
 	}
 	all = append(all, &oneWay{}, &oneWay{deaf: true}, &reset{}, &reset{both: true},
 		&fullDisk{}, &fsync{fails: true}, &fsync{},
-		&join{}, &join{remove: true})
+		&join{}, &join{remove: true}, &badHooks{})
 	return all
 }
 

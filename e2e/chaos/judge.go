@@ -17,12 +17,17 @@ import (
 func (w *world) judge(answers []history.Answer, first uint64) *Round {
 	maps := w.mapsSince(first)
 	runs := w.runsOf(answers)
-	h := history.Check(history.History{Answers: answers, Runs: runs, Maps: w.c.MapsSince(first), Faults: w.c.Faults()}, w.c.Rules())
+	h := history.Check(history.History{Answers: answers, Runs: runs, Maps: w.c.MapsSince(first), Faults: w.c.Faults(), Drains: w.drains}, w.c.Rules())
 	for i := range answers {
 		w.known[answers[i].ID] = answers[i].Denied()
 	}
 	r := &Round{History: h, Moved: moved(maps), Longest: longest(answers)}
 	judged := w.linearizable(answers, h)
+	if w.o.Hooks {
+		for _, text := range w.counted(answers, h) {
+			r.violate("counter", text)
+		}
+	}
 	for _, v := range h.Violations {
 		r.violate(v.Kind.String(), v.Text)
 	}

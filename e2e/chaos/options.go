@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"cmp"
+	"path/filepath"
 	"regexp"
 	"time"
 
@@ -36,7 +37,8 @@ type Options struct {
 	Pairs bool
 	// Fence is the cluster's --fence; empty: lease.
 	Fence string
-	// QueueWait is the cluster's --queue-wait; 0 is 10 s.
+	// QueueWait is the cluster's --queue-wait; 0 is 10 s, and with Hooks, which a map change
+	// waits for, the 15 s that nodes have by default.
 	QueueWait time.Duration
 	// Patience is how much longer than that a client waits; 0 is 20 s.
 	Patience time.Duration
@@ -44,6 +46,9 @@ type Options struct {
 	Secret bool
 	// Embedded has each app in the process of its node.
 	Embedded bool
+	// Hooks has the apps keep counters from acquire to release, in a directory that they
+	// share, and writes them with each POST. Not with Embedded.
+	Hooks bool
 	// Rate is how many requests a second all clients send together; 0 is 120.
 	Rate int
 	// Flags are given to every node.
@@ -59,6 +64,9 @@ func (o Options) normal() Options {
 	o.Shards = cmp.Or(o.Shards, 64)
 	o.For = cmp.Or(o.For, time.Minute)
 	o.Fence = cmp.Or(o.Fence, "lease")
+	if o.Hooks {
+		o.QueueWait = cmp.Or(o.QueueWait, 15*time.Second)
+	}
 	o.QueueWait = cmp.Or(o.QueueWait, 10*time.Second)
 	o.Patience = cmp.Or(o.Patience, 20*time.Second)
 	o.Rate = cmp.Or(o.Rate, 120)
@@ -70,5 +78,18 @@ func (o Options) normal() Options {
 
 // flags are those of every node.
 func (o *Options) flags() []string {
-	return append([]string{"--fence", o.Fence, "--queue-wait", o.QueueWait.String()}, o.Flags...)
+	flags := []string{"--fence", o.Fence, "--queue-wait", o.QueueWait.String()}
+	if o.Hooks {
+		flags = append(flags, "--hooks", "/_state", "--release-timeout", "2s", "--acquire-timeout", "2s")
+	}
+	return append(flags, o.Flags...)
+}
+
+// appFlags are those of every app.
+func (o *Options) appFlags(store, dir string) []string {
+	flags := []string{"--store", store}
+	if o.Hooks {
+		flags = append(flags, "--state", filepath.Join(dir, "state"), "--through")
+	}
+	return flags
 }

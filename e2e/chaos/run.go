@@ -36,6 +36,10 @@ func Run(tb testing.TB, o Options) *Report {
 			r.Skipped[f.name()] = "the app is in its node, and dies with it"
 			continue
 		}
+		if _, ok := f.(*badHooks); ok && !o.Hooks {
+			r.Skipped[f.name()] = "the apps have no hooks"
+			continue
+		}
 		playable = append(playable, f.name())
 	}
 	if len(playable) == 0 {

@@ -76,6 +76,7 @@ type world struct {
 	first   cluster.Map   // at its start
 	victims []*cluster.Node
 	healing []func()        // notes the end of what was done to nodes
+	drains  []history.Drain // of all rounds
 	failing []*cluster.Node // whose disk failed: they may end themselves, and are started again
 	traffic *traffic
 	span    time.Duration
@@ -104,7 +105,7 @@ func (w *world) launch() {
 	w.Cleanup(func() { w.check(w.store.Close()) })
 	w.c = cluster.New(w, cluster.Options{
 		Binaries: o.Binaries, Shards: o.Shards, Flags: o.flags(), Net: n, Secret: o.Secret, Dir: dir, Data: data,
-		AppFlags: []string{"--store", w.store.URL()}, Embedded: o.Embedded,
+		AppFlags: o.appFlags(w.store.URL(), dir), Embedded: o.Embedded,
 	})
 	for range o.Nodes {
 		w.members = append(w.members, w.c.Prepare(w, "--expect", strconv.Itoa(o.Nodes)))

@@ -1,0 +1,38 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"shardway/e2e/history"
+)
+
+// The judge of counters finds what has been lost, counted twice, or read too early.
+func TestJudgeOfCounters(t *testing.T) {
+	ask := func(method string, sent, done int64, count uint64) history.Answer {
+		return history.Answer{
+			ID: fmt.Sprint(method, sent), Key: "k", Method: method, Status: 200, Count: count,
+			Attempts: []history.Attempt{{Sent: sent, Done: done}},
+		}
+	}
+	for _, tc := range []struct {
+		name    string
+		answers []history.Answer
+		wrong   string // empty: nothing
+	}{
+		{"good", []history.Answer{ask("POST", 1, 2, 1), ask("GET", 3, 4, 1), ask("POST", 5, 9, 3), ask("POST", 6, 8, 2), ask("GET", 7, 8, 1)}, ""},
+		{"an unanswered one counted", []history.Answer{ask("POST", 1, 2, 1), ask("POST", 3, 4, 3)}, ""},
+		{"lost", []history.Answer{ask("POST", 1, 2, 2), ask("POST", 3, 4, 1)}, "k: POST3 has count 1, 1ns after POST1 had 2"},
+		{"begun anew at the same", []history.Answer{ask("POST", 1, 2, 1), ask("POST", 3, 4, 1)}, "k: POST1 and POST3 were both counted as 1"},
+		{"read from an old owner", []history.Answer{ask("POST", 1, 2, 5), ask("GET", 3, 4, 4)}, "k: GET3 has count 4, 1ns after POST1 had 5"},
+	} {
+		w := &world{o: Options{Shards: 8}}
+		got := strings.Join(w.counted(tc.answers, &history.Report{}), "; ")
+		if (tc.wrong == "") != (got == "") || !strings.HasPrefix(got, tc.wrong) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.wrong)
+		}
+	}
+}
