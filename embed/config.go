@@ -83,6 +83,8 @@ type Config struct {
 	DrainTimeout, StreamGrace, RestartGrace time.Duration
 	ReleaseTimeout, AcquireTimeout          time.Duration // of the hooks
 	LameDuck, ShutdownTimeout               time.Duration
+	OnTerm                                  string        // what Run does with the node's shards once ctx ends
+	HoldGrace                               time.Duration // with OnTerm "hold"
 
 	// Queue and limits.
 

@@ -322,6 +322,16 @@ func TestMistakesOfTheConfig(t *testing.T) {
 	}
 }
 
+// With OnTerm "hold" the shards of a node that stops wait for its next Run.
+func TestNodeThatHoldsSaysSo(t *testing.T) {
+	a := start(t, "a", func(*fasthttp.RequestCtx) {}, func(c *embed.Config) { c.OnTerm, c.HoldGrace = "hold", 3*time.Second })
+	a.stop()
+	<-a.done
+	if log := a.log.String(); !strings.Contains(log, "restarting in place") || !strings.Contains(log, `"grace":3000`) {
+		t.Errorf("the node hands over:\n%s", log)
+	}
+}
+
 // Config has every setting, and every setting of it is one.
 func TestConfigHasEverySetting(t *testing.T) {
 	own := map[string]bool{"Handler": true, "Acquire": true, "Release": true, "Lost": true, "StreamBodies": true, "Exit": true, "Log": true, "Args": true, "Environ": true, "File": true, "Routes": true}
