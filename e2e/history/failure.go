@@ -184,17 +184,23 @@ func (j *judge) way(a *Answer, f *Fault, at, of, apart bool) string {
 
 // astray is how often a request may have been sent and reached no app, which counts
 // as a try: packets to another node were lost when it was sent, not only when it was
-// broken off. So each time after the first that they began to be lost is one.
+// broken off. So each time after the first that they began to be lost is one. And of
+// a node that dies under it, one more kept connection may be tried before that shows.
 func (j *judge) astray(a *Answer) int {
-	began := make(map[int64]bool)
+	began, died := make(map[int64]bool), 0
 	for i := range j.h.Faults {
 		f := &j.h.Faults[i]
 		met := f.touches(j.ingress[a.ID]) || slices.ContainsFunc(j.runs[a.ID], func(r Run) bool { return f.touches(r.App) })
 		if met && f.wires() && f.during(a.Sent(), a.Done()) {
 			began[f.From] = true
 		}
+		if f.dead() && slices.ContainsFunc(j.runs[a.ID], func(r Run) bool {
+			return r.Cut && r.App == f.Node && f.From <= r.end() && r.end() <= after(f.By, int64(j.rules.CutNotice))
+		}) {
+			died = 1 // two in all go over kept ones, and the run was the first
+		}
 	}
-	return max(len(began)-1, 0)
+	return max(len(began)-1, 0) + died
 }
 
 // mayHaveRun tells whether the answer says so.

@@ -273,3 +273,40 @@ func TestWhatANodeCutsAsItWakesMayFail(t *testing.T) {
 		}
 	}
 }
+
+// TestTryOverADeadConnectionCounts has a GET whose first node died under it, by another
+// connection to which it may have gone next, and whose second one it was broken off at.
+func TestTryOverADeadConnectionCounts(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  int64 // of the first run; its node died from 500 to 510
+		cut  bool
+		want int
+	}{
+		{"died under it", 510, true, 0},
+		{"noticed a little late", 760, true, 0},
+		{"died before", 499, true, 1},
+		{"died long before", 761, true, 1},
+		{"had answered", 510, false, 1},
+	} {
+		h := history.History{
+			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
+			Faults: []history.Fault{
+				{Kind: history.Killed, Node: "c", From: 500 * ms, By: 510 * ms},
+				{Kind: history.Stopped, Node: "b", From: 1500 * ms},
+			},
+			Runs: []history.Run{
+				{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 60 * ms, End: c.end * ms, Cut: c.cut},
+				{ID: "x", App: "b", Node: "b", Key: "key-2", Shard: shardOf("key-2"), Epoch: 2, Method: "GET", Start: 1000 * ms, End: 3000 * ms},
+			},
+			Answers: []history.Answer{{
+				ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
+				Attempts: []history.Attempt{{Target: "a", Sent: 50 * ms, Done: 4000 * ms}},
+			}},
+		}
+		r := history.Check(h, history.Rules{Shards: shards})
+		if len(r.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}
