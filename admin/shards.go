@@ -25,6 +25,9 @@ type Shard struct {
 	To    string `json:"to,omitempty"` // where it moves to in the open proposal
 	// Previous owned it before its owner did, or, if it is orphaned, last; empty: nobody.
 	Previous string `json:"previous,omitempty"`
+	// Released is true if it is known that the app of the previous owner has released it
+	// for the present one.
+	Released bool `json:"released,omitempty"`
 }
 
 // Move is a change of a shard's owner.

@@ -167,6 +167,15 @@ func TestShardsAreReleasedBeforeTheyAreAcquired(t *testing.T) {
 		if n := l.count(ack.HookRelease) - before; n != shards/3 || l.count(ack.HookLost) > 0 {
 			t.Errorf("c has released %d shards and %d were lost, want %d and 0", n, l.count(ack.HookLost), shards/3)
 		}
+		told := 0
+		for _, s := range w.all["a"].node.Shards().Shards {
+			if s.Previous == "c" && s.Released {
+				told++
+			}
+		}
+		if told != shards/3 {
+			t.Errorf("of %d shards it is told that c has released them, want %d", told, shards/3)
+		}
 	})
 }
 

@@ -275,6 +275,7 @@ func (n *Node) Shards() admin.ShardList {
 			Shard: uint32(i), State: admin.ShardOwned, Owner: string(c.Owner(sh)), Epoch: uint64(c.OwnedSince(sh)),
 			Previous: string(s.OwnerBefore(sh)),
 		}
+		_, _, out.Shards[i].Released = s.Released(sh)
 		switch {
 		case s.Open() && s.Last().Owner(sh) != c.Owner(sh):
 			out.Shards[i].State, out.Shards[i].To = admin.ShardMoving, string(s.Last().Owner(sh))

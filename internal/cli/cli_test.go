@@ -42,7 +42,7 @@ func (c *cluster) Shards() admin.ShardList {
 	return admin.ShardList{Epoch: 12, Proposed: 12, Total: 4, Shards: []admin.Shard{
 		{Shard: 0, State: "owned", Owner: "a", Epoch: 9},
 		{Shard: 1, State: "owned", Owner: "a", Epoch: 9},
-		{Shard: 2, State: "moving", Owner: "b", Epoch: 9, To: "a", Previous: "a"},
+		{Shard: 2, State: "moving", Owner: "b", Epoch: 9, To: "a", Previous: "a", Released: true},
 		{Shard: 3, State: "owned", Owner: "b", Epoch: 12},
 	}}
 }
@@ -145,8 +145,8 @@ func TestTablesForPeople(t *testing.T) {
 		{"hot --top 1", []string{
 			"SHARD NODE REQUESTS/S BUSY KB/S SOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD REQUESTS/S KEY", "0123456789abcdef 1 12.5 -", "", "not told by b",
 		}},
-		{"shards 2", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS", "2 b moving a 9 a", "", "EPOCH FROM TO REASON", "5 - a join", "9 a b crashed"}},
-		{"shards 3", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS", "3 b owned - 12 -", "", "the node remembers no move of it"}},
+		{"shards 2", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS RELEASED", "2 b moving a 9 a yes", "", "EPOCH FROM TO REASON", "5 - a join", "9 a b crashed"}},
+		{"shards 3", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS RELEASED", "3 b owned - 12 - -", "", "the node remembers no move of it"}},
 		{"shards --node=a", []string{"a owned - 9 2 0-1", "b moving a 9 1 2"}},
 		{"endpoints --name http", []string{"NODE KIND NAME ADDRESS", "a node http 10.0.0.1:8080"}},
 		{"locate alice", []string{"KEY SHARD OWNER ENDPOINT EPOCH"}},

@@ -56,8 +56,12 @@ func (c *shardsCommand) history(ctx context.Context, s *session, client *admin.C
 	if c.JSON {
 		return writeJSON(s.out, h)
 	}
-	t := newTable(s.out, "SHARD", "OWNER", "STATE", "TO", "EPOCH", "PREVIOUS")
-	t.row(h.Shard.Shard, h.Owner, h.State, h.To, h.Epoch, h.Previous)
+	t := newTable(s.out, "SHARD", "OWNER", "STATE", "TO", "EPOCH", "PREVIOUS", "RELEASED")
+	released := ""
+	if h.Released {
+		released = "yes"
+	}
+	t.row(h.Shard.Shard, h.Owner, h.State, h.To, h.Epoch, h.Previous, released)
 	if err = t.flush(); err != nil {
 		return err
 	}
