@@ -141,7 +141,7 @@ func (j *judge) lapsed(a *Answer) string {
 	return ""
 }
 
-// shaken tells whether more than one node was hurt in a time, each for Rules.Settle
+// shaken tells whether more than one node was hurt, or left, in a time, each for Rules.Settle
 // longer than what was done to it lasted. One alone keeps the others from nothing for
 // long: they elect a leader, and take what it has. With a second one, whom they may need
 // for that, it may last.
@@ -149,7 +149,7 @@ func (j *judge) shaken(from, until int64) bool {
 	nodes := make(map[string]bool)
 	for i := range j.h.Faults {
 		f := &j.h.Faults[i]
-		if f.Kind != Left && f.From <= until && from <= after(f.until(), int64(j.rules.Settle)) && !j.brief(f) {
+		if f.From <= until && from <= after(f.until(), int64(j.rules.Settle)) && !j.brief(f) {
 			nodes[f.Node], nodes[cmp.Or(f.Peer, f.Node)] = true, true
 		}
 	}
@@ -170,7 +170,7 @@ func (j *judge) way(a *Answer, f *Fault, at, of, apart bool) string {
 		// an error of the app: whether it was fenced rightly was judged before
 	case j.waited(a) && (a.Error != "peer-unreachable" || silent || apart || a.Status == http.StatusBadGateway):
 		return "waited in vain: " + a.Error
-	case a.Status == http.StatusBadGateway && a.mayHaveRun() && (!a.Safe() || len(j.runs[a.ID])+j.astray(a) >= tries):
+	case a.Status == http.StatusBadGateway && a.mayHaveRun() && (!a.Safe() || len(j.runs[a.ID])+j.astray(a) >= tries || j.wrecks(a) > 1):
 		return "may have run: " + a.Error
 	case a.Status == http.StatusBadGateway && a.Error == "upstream-refused" && f.Kind == NoApp:
 		return a.Error
@@ -201,6 +201,31 @@ func (j *judge) astray(a *Answer) int {
 		}
 	}
 	return max(len(began)-1, 0) + died
+}
+
+// wrecks is how many processes a request may have been broken off at: what was under way
+// at two that broke is given to no third, for it may be what ended them. Each time that
+// somebody who owned its shard, or ran it, died, stood still or was cut off is one.
+func (j *judge) wrecks(a *Answer) int {
+	type end struct {
+		node string
+		from int64
+	}
+	ends := make(map[end]bool)
+	shard, _ := j.shardOf(a)
+	met := j.owners(shard, a.Sent(), a.Done())
+	for _, r := range j.runs[a.ID] {
+		met[r.App] = true
+	}
+	for node := range met {
+		for i := range j.h.Faults {
+			f := &j.h.Faults[i]
+			if f.touches(node) && (f.dead() || f.Kind == Stopped && !j.brief(f) || f.wires()) && f.during(a.Sent(), a.Done()) {
+				ends[end{node, f.From}] = true
+			}
+		}
+	}
+	return len(ends)
 }
 
 // mayHaveRun tells whether the answer says so.

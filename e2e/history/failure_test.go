@@ -293,7 +293,7 @@ func TestTryOverADeadConnectionCounts(t *testing.T) {
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Faults: []history.Fault{
 				{Kind: history.Killed, Node: "c", From: 500 * ms, By: 510 * ms},
-				{Kind: history.Stopped, Node: "b", From: 1500 * ms},
+				{Kind: history.Behind, Node: "b", From: 1500 * ms},
 			},
 			Runs: []history.Run{
 				{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 60 * ms, End: c.end * ms, Cut: c.cut},

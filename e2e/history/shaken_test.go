@@ -33,7 +33,7 @@ func TestLapsedLeaseCutsWhatRuns(t *testing.T) {
 		{"by one, and another before", 2125, []history.Fault{apart, {Kind: history.Behind, Node: "e", From: -900 * ms, Until: -501 * ms}}, 1},
 		{"by one, and another after", 2125, []history.Fault{apart, {Kind: history.Behind, Node: "e", From: 2126 * ms}}, 1},
 		{"by one, and another for a moment", 2125, []history.Fault{apart, {Kind: history.Stopped, Node: "e", From: 700 * ms, Until: 1199 * ms}}, 1},
-		{"by one, and one that left", 2125, []history.Fault{apart, {Kind: history.Left, Node: "e", From: 400 * ms}}, 1},
+		{"by one, and one that left", 2125, []history.Fault{apart, {Kind: history.Left, Node: "e", From: 400 * ms}}, 0},
 	} {
 		const base = 1000 // of all these times
 		for i := range c.faults {
@@ -90,6 +90,37 @@ func TestNodeThatStoodStillSawNoConnection(t *testing.T) {
 		}, history.Fault{Kind: kind, Node: "c", From: 100 * ms, Until: 3100 * ms}), history.Rules{Shards: shards})
 		if len(r.Violations) != want {
 			t.Errorf("%v: %v\n%v", kind, r, r.Violations)
+		}
+	}
+}
+
+// TestWhatMayHaveEndedTwoGoesToNoThird has a GET that was broken off at its owner, and
+// then at the next one, or at the next process of the same: so often a request may go on
+// the way to a third. A stop for a moment breaks nothing off, nor does what was long over.
+func TestWhatMayHaveEndedTwoGoesToNoThird(t *testing.T) {
+	died := func(node string, at int64) history.Fault {
+		return history.Fault{Kind: history.Killed, Node: node, From: at * ms, By: at * ms, Until: (at + 300) * ms}
+	}
+	for _, c := range []struct {
+		name   string
+		second history.Fault
+		want   int
+	}{
+		{"the next one died", died("b", 2500), 0},
+		{"the same one died again", died("c", 2500), 0},
+		{"the next one stood still", history.Fault{Kind: history.Stopped, Node: "b", From: 1500 * ms}, 0},
+		{"for a moment", history.Fault{Kind: history.Stopped, Node: "b", From: 1500 * ms, Until: 1999 * ms}, 1},
+		{"somebody else died", died("d", 2500), 1},
+		{"it had died before", died("b", -400), 1},
+	} {
+		h := mostOf(history.Answer{
+			ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
+			Attempts: []history.Attempt{{Target: "a", Sent: 450 * ms, Done: 2600 * ms}},
+		}, died("c", 500), c.second, history.Fault{Kind: history.Behind, Node: "b", From: 2000 * ms})
+		h.Runs = []history.Run{{ID: "x", App: "b", Node: "b", Key: "key-2", Shard: shardOf("key-2"), Epoch: 2, Method: "GET", Start: 1000 * ms, End: 2500 * ms, Cut: true}}
+		r := history.Check(h, history.Rules{Shards: shards})
+		if len(r.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
 		}
 	}
 }
