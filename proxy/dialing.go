@@ -108,9 +108,7 @@ func isTimeout(err error) bool {
 func (p *pool) keep(l *link) {
 	p.mu.Lock()
 	l.since = p.clock.now()
-	place := l.place // of who gave it up, if anybody did
-	l.place = unshared
-	p.uncharge(place)
+	p.vacate(l) // who gave it up, if anybody did
 	kept := (p.node != "" || p.mu.line.n > 0) && p.give(l)
 	p.want()
 	p.mu.Unlock()

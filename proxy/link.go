@@ -35,6 +35,7 @@ type link struct {
 	seat *seat  // of the app in this process; nil: it is a connection
 
 	place  int  // the shard that it counts for, or unshared; the pool's
+	whole  bool // what it carries has its whole answer, see answered; the pool's
 	stream bool // it counts among the streams; guarded by the pool's mu
 
 	// young is set while the pool counts it as new, until settling ends that.
@@ -145,6 +146,11 @@ func (w *waiting) noLink(p *pool, err error) verdict {
 		// What is being made may still come about: the app is not to blame.
 		v.code, v.refusal = problem.QueueTimeout, RefusedBusy
 		v.detail = "no connection to the app was made in time for the request"
+		return v
+	case errors.Is(err, errStopping):
+		// The app may be well; who owns the shard next is to be waited for.
+		v.code, v.refusal = problem.QueueTimeout, RefusedHeld
+		v.detail = "this node is stopping"
 		return v
 	case isTimeout(err):
 		v.code, v.refusal = problem.ConnectTimeout, RefusedNoApp

@@ -115,9 +115,7 @@ func (p *pool) put(l *link) {
 		p.drop(l) // it gave its place up
 		return
 	}
-	place := l.place
-	l.place = unshared
-	p.uncharge(place) // the next of the shard gets in line, behind others
+	p.vacate(l) // the next of the shard gets in line, behind others
 	kept := p.give(l)
 	p.mu.Unlock()
 	if !kept {
@@ -173,10 +171,8 @@ func (p *pool) free(l *link) {
 		p.streams.open.Add(-1)
 		return
 	}
-	place := l.place
-	l.place = unshared
 	p.mu.open--
-	p.uncharge(place)
+	p.vacate(l)
 	p.want()
 }
 

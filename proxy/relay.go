@@ -87,6 +87,9 @@ func (y *relay) finish(p *trip, w *h1.Writer) {
 	why := y.slot.finish()
 	p.release()
 	p.l.pool.busy.took(y.x.countsFor())
+	if y.set.ShardInflight > 0 {
+		p.l.pool.answered(p.l)
+	}
 	// The app is done with the request; the client may take its time.
 	if w.Close(res.Body.Trailers()) != nil {
 		y.x.cut = true

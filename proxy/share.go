@@ -12,6 +12,7 @@ type shares struct {
 	most   int           // zero: any number
 	counts bool          // of the app's pool; nobody asks for that of another
 	used   []int32       // by shard
+	whole  []int32       // of these, requests whose answer the app has given as a whole
 	parked map[int]*line // who waits for another request of the shard to end
 }
 
@@ -27,6 +28,9 @@ func (s *shares) crowded(shard, most int) bool {
 		return false
 	}
 	n := int(s.used[shard])
+	if shard < len(s.whole) {
+		n -= int(s.whole[shard])
+	}
 	if q := s.parked[shard]; q != nil {
 		n += q.n
 	}
@@ -74,6 +78,35 @@ func (s *shares) tidy(shard int) {
 	if q := s.parked[shard]; q != nil && q.n == 0 {
 		delete(s.parked, shard)
 	}
+}
+
+// answered says that the app has given its answer to the request on l as a whole. The
+// connection is the request's until the client has that, but what is under way for
+// crowded is over before: who asks for the next thing once it has an answer is not one
+// too many.
+func (p *pool) answered(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := &p.mu.shares
+	if !s.counts || l.place < 0 || l.whole {
+		return
+	}
+	for l.place >= len(s.whole) {
+		s.whole = append(s.whole, 0)
+	}
+	s.whole[l.place]++
+	l.whole = true
+}
+
+// vacate has l count for no shard any more. With mu held.
+func (p *pool) vacate(l *link) {
+	place := l.place
+	l.place = unshared
+	if l.whole {
+		p.mu.shares.whole[place]--
+		l.whole = false
+	}
+	p.uncharge(place)
 }
 
 // uncharge gives back what charge counted, and lets the next of the shard get in
@@ -152,10 +185,8 @@ func (p *pool) detach(l *link, still func() bool) bool {
 		return false
 	}
 	l.stream = true
-	place := l.place
-	l.place = unshared
 	p.mu.open--
-	p.uncharge(place)
+	p.vacate(l)
 	p.want()
 	return true
 }

@@ -80,3 +80,40 @@ func TestCountsOfAPoolComeBackToZero(t *testing.T) {
 			p.mu.open, p.mu.dialing, s.streams.open.Load(), len(p.mu.shares.parked), p.mu.line.n)
 	}
 }
+
+// A request whose answer the app has given is under way for the limit of its shard no
+// more, though its connection is still its own: a client that sends the next one as soon
+// as it has its answer was one too many now and then.
+func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
+	here, there := net.Pipe()
+	defer func() { _ = there.Close() }()
+	s := New(Options{Room: queue.New(queue.Options{})})
+	p := s.newPool("", func(context.Context) (*link, error) { return nil, errBusy })
+	l := &link{Conn: h1.NewConn(here, h1.Options{}), pool: p, place: unshared}
+	p.mu.open, p.mu.idle = 1, []*link{l}
+	if p.take(3, false, 1) != l {
+		t.Fatal("the connection was not to be had")
+	}
+	_, _, err := p.join(&waiter{place: 3, most: 1})
+	if !errors.Is(err, errCrowded) {
+		t.Errorf("beside one that runs: %v, want %v", err, errCrowded)
+	}
+	p.answered(l)
+	p.answered(l)
+	next := &waiter{place: 3, most: 1}
+	if _, _, err = p.join(next); err != nil {
+		t.Errorf("beside one that was answered: %v", err)
+	}
+	if _, _, err = p.join(&waiter{place: 3, most: 1}); !errors.Is(err, errCrowded) {
+		t.Errorf("beside the next: %v, want %v", err, errCrowded)
+	}
+	p.put(l)
+	if got := <-next.turn; got.l != l && got.err == nil {
+		t.Errorf("turn = %+v", got)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.shares.whole[3] != 0 {
+		t.Errorf("%d answered requests count, want none", p.mu.shares.whole[3])
+	}
+}

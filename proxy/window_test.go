@@ -125,3 +125,21 @@ func TestConnectionThatIsStillMadeIsNoFaultOfTheApp(t *testing.T) {
 		})
 	}
 }
+
+// A node that has ended its connections to the app, and is asked once more before its
+// port is closed, says nothing about the app: it refused as one whose app takes none, and
+// the client was told that.
+func TestStoppingNodeIsNoFaultOfTheApp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		owner := simNode(t, sim, "owner", simple)
+		front := simNode(t, sim, "ingress", simple, func(o *proxy.Options) { o.QueueWait = 500 * time.Millisecond })
+		front.knows("owner", owner)
+		front.swap(1, 1, remote("owner", 1))
+		if err := owner.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		res, body := front.atOnce(1, "/x")[0].answer("GET")
+		wantStatus(t, res, body, http.StatusServiceUnavailable, "queue-timeout")
+	})
+}
