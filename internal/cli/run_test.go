@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,12 +19,13 @@ import (
 )
 
 // free returns n addresses on loopback on which nothing listens. Ports are asked
-// for below those that the system hands out by itself.
+// for below those that the system hands out by itself, and anywhere there: other
+// processes ask, too.
 func free(t *testing.T, n int) []string {
 	t.Helper()
 	var addrs []string
 	var lc net.ListenConfig
-	for port := 21000; len(addrs) < n; port++ {
+	for port := 21000 + rand.IntN(9000); len(addrs) < n; port++ {
 		addr := fmt.Sprintf("127.0.0.1:%d", port)
 		ln, err := lc.Listen(t.Context(), "tcp", addr)
 		if err != nil {
