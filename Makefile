@@ -63,15 +63,15 @@ tested = $(call stage,$(1),mkdir -p $(RAN) && $(GOTESTSUM) --format pkgname --js
 .PHONY: test
 test: test-unit test-path test-clusters ran ## all tests: units with the race detector, the data path without, then clusters and chaos beside nodes and what is pure
 
-# The longest come first, so that none is left alone at the end; three at a time, as
-# those with sockets wait now and then. At its end the race detector sleeps for a
-# second in each of the processes; a tenth is enough to say what it has found.
+# The longest come first, so that none is left alone at the end. At its end the race
+# detector sleeps for a second in each of the processes; a tenth is enough to say
+# what it has found.
 .PHONY: test-unit
 test-unit: export GORACE := atexit_sleep_ms=100
 test-unit: $(GOTESTSUM)
 	@rm -rf $(RAN)
 	@[ -z "$${SHARDWAY_TEST_SEED:-}" ] || echo "== first seed of simulation, storms and chaos: $$SHARDWAY_TEST_SEED (SHARDWAY_TEST_SEED)"
-	$(call tested,units with the race detector,-race -p 3 -timeout 20m ./node ./proxy/... $(RACED))
+	$(call tested,units with the race detector,-race -timeout 20m ./node ./proxy/... $(RACED))
 
 # The race detector changes timing, and sync.Pool, and makes all slow: what is
 # shipped runs without it, and nodes play all of what they play a share of with it.
@@ -80,9 +80,9 @@ test-path: test-unit
 	$(call tested,data path,-timeout 10m ./proxy/...)
 
 # Clusters wait most of the time: for timeouts, and for what must not happen. So
-# chaos runs beside the rest, three clusters at a time where a test allows it, and the
-# benchmark's test, which takes all that the processors have, beside what does so too:
-# the tests with real clients. What has its own time, or none, takes what they leave of
+# chaos runs beside the rest, and the benchmark's test, which takes all that the
+# processors have, beside what does so too: the tests with real clients. More at a time
+# is too much for two cores. What has its own time, or none, takes what they leave of
 # the processors, and nothing else (IDLE).
 .PHONY: test-clusters
 test-clusters: test-path
@@ -92,7 +92,7 @@ IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n
 
 .PHONY: clusters-alone
 clusters-alone: $(GOTESTSUM)
-	$(call tested,whole clusters and chaos,-p 2 -parallel 3 -timeout 20m ./e2e ./e2e/bench ./e2e/chaos ./ack/scale ./e2e/...)
+	$(call tested,whole clusters and chaos,-p 2 -timeout 20m ./e2e ./e2e/bench ./e2e/chaos ./ack/scale ./e2e/...)
 
 .PHONY: pure-alone
 pure-alone: GOTESTSUM := $(IDLE) $(GOTESTSUM)
