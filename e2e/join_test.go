@@ -74,11 +74,12 @@ func TestJoinAndLeaveMoveWhatTheyMust(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 1)
 	m := c.AwaitServing(t)
-	want := assign(shardmap.New(shards), c.Running())
+	maps := succession{m: shardmap.New(shards), before: make([]shardmap.NodeID, shards)}
+	maps.next(c.Running())
 	for n := 1; n <= 3; n++ {
 		t.Run(fmt.Sprintf("join of node %d", n+1), func(t *testing.T) {
 			joining := c.Prepare(t, "--join", c.Node("a").Gossip)
-			want = assign(want, append(c.Running(), joining))
+			want := maps.next(append(c.Running(), joining))
 			after := undisturbed(t, c, m, want, c.Running(), func() { joining.Start(t) })
 			if moves := m.Moves(after); len(moves) != shards/(n+1) {
 				t.Errorf("%d shards moved, want %d", len(moves), shards/(n+1))
@@ -90,7 +91,7 @@ func TestJoinAndLeaveMoveWhatTheyMust(t *testing.T) {
 		t.Run("leave of "+leaving.ID, func(t *testing.T) {
 			owned := m.Counts()[leaving.ID]
 			stay := c.Others(leaving)
-			want = assign(want, stay)
+			want := maps.next(stay)
 			after := undisturbed(t, c, m, want, stay, func() { leaving.Stop(t) })
 			moves := m.Moves(after)
 			for _, move := range moves {
@@ -135,12 +136,25 @@ func undisturbed(t *testing.T, c *cluster.Cluster, m cluster.Map, want *shardmap
 	return after
 }
 
-// assign is the map that follows prev when these are the members.
-func assign(prev *shardmap.Map, nodes []*cluster.Node) *shardmap.Map {
+// succession is one map after another, as Assign makes them, and who owned each shard
+// before its owner.
+type succession struct {
+	m      *shardmap.Map
+	before []shardmap.NodeID
+}
+
+// next returns the map for these nodes that follows the last one.
+func (x *succession) next(nodes []*cluster.Node) *shardmap.Map {
 	var members []shardmap.Member
 	for _, n := range nodes {
 		members = append(members, shardmap.Member{ID: shardmap.NodeID(n.ID), Weight: 1})
 	}
-	next := shardmap.Assign(prev, members, shardmap.Policy{})
-	return next.Settle(prev, prev.Epoch()+1)
+	m := shardmap.Assign(x.m, members, shardmap.Policy{Before: x.before}).Settle(x.m, x.m.Epoch()+1)
+	for _, move := range shardmap.Diff(x.m, m) {
+		if move.From != "" {
+			x.before[move.Shard] = move.From
+		}
+	}
+	x.m = m
+	return m
 }
