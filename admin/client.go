@@ -38,7 +38,9 @@ type Client struct {
 	base  string // scheme and authority
 	addr  string // as the user named it
 	token string
-	http  *http.Client
+	// socket: it is a node's own, in its data directory.
+	socket bool
+	http   *http.Client
 }
 
 // Credentials are what a Client shows. The zero value shows nothing.
@@ -219,7 +221,7 @@ type call struct {
 func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout+x.patience)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, x.method, c.base+x.path, bytes.NewReader(x.body))
+	r, err := http.NewRequestWithContext(ctx, x.method, c.base+x.path, bytes.NewReader(x.body)) //nolint:gosec // the operator names the node
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +232,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	if x.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	res, err := c.http.Do(r)
+	res, err := c.http.Do(r) //nolint:gosec // as above
 	if err != nil {
 		return nil, c.explain(err)
 	}
@@ -253,6 +255,9 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 
 // explain turns what a connection failed with into what the user can do.
 func (c *Client) explain(err error) error {
+	if c.socket {
+		return c.explainSelf(err)
+	}
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError

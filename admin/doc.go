@@ -8,7 +8,8 @@
 // do, Do passes to it.
 //
 // Every request, whatever its path, passes Server.guard first; that is the place
-// for whatever must hold for all of them.
+// for whatever must hold for all of them. A node's own socket, in its data directory, is
+// beside that (ServeSelf): the mode of the file lets nobody in but who may stop the node.
 //
 // The names in the JSON are fixed: scripts read them. A field may be added, none
 // renamed.

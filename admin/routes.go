@@ -40,8 +40,11 @@ func (s *Server) routes() http.Handler {
 	get("/v1/owned", s.owned)
 	get("/v1/backup", s.backup)
 	for v := Remove; v <= Lift; v++ {
-		post("/v1/"+v.String(), s.act(v))
+		if v != Drain {
+			post("/v1/"+v.String(), s.act(v))
+		}
 	}
+	mux.Handle("/v1/drain", handle(s.drain, http.MethodGet, http.MethodHead, http.MethodPost))
 	post("/v1/rotate", s.rotate)
 	mux.Handle("/v1/level", handle(s.level, http.MethodGet, http.MethodHead, http.MethodPost))
 	mux.Handle("/v1/timing", handle(s.timing, http.MethodGet, http.MethodHead, http.MethodPost))

@@ -3,6 +3,9 @@
 package e2e_test
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -52,4 +55,62 @@ func TestDrainUnderLoadFailsNothing(t *testing.T) {
 	}
 	survivor.Start(t)
 	c.AwaitServedBy(t, survivor)
+}
+
+// TestDrainOfOneselfEndsWithTheProcess asks the leader, on its machine, to own nothing: under
+// load nothing fails, and the cluster keeps nothing of it. A second one is warned that too few
+// voters are left, and drains. One that is killed leaves its socket behind, which reaches
+// nobody and is no harm to the next process; that one owns shards again.
+func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
+	c := start(t, 3)
+	first := c.Leader(t)
+	second, third := c.Others(first)[0], c.Others(first)[1]
+	before := c.AwaitServing(t)
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	l.Flow(t, 100)
+	if out, code := shardway(t, "drain", "--self", "--wait", "--data", first.Data); code != 0 || !strings.Contains(out, "node "+first.ID+" owns nothing") || strings.Contains(out, "warning") {
+		t.Fatalf("drain --self of %s: exit %d, %s", first.ID, code, out)
+	}
+	wantMoves(t, c, before, c.AwaitShards(t, second, third))
+	l.Flow(t, 2*shards)
+	if s, err := first.Status(t.Context()); err != nil || s.State != "draining" {
+		t.Errorf("%s, that leaves, is %q: %v", first.ID, s.State, err)
+	}
+	if out, code := shardway(t, "policy", "--admin", second.Admin); code != 0 || !strings.Contains(out, "nothing is asked") {
+		t.Errorf("policy: exit %d, %s", code, out)
+	}
+	out, code := shardway(t, "drain", "--self", "--wait", "--deadline", "1m", "--data", second.Data)
+	if want := "1 of 3 voters are left and it takes 2 (" + first.ID + " is leaving)"; code != 0 || !strings.Contains(out, want) {
+		t.Errorf("drain --self of %s: exit %d, %s, want a warning: %s", second.ID, code, out, want)
+	}
+	c.AwaitShards(t, third)
+	l.Flow(t, 2*shards)
+	l.Finish(t)
+
+	for _, n := range []*cluster.Node{first, second} {
+		socket := filepath.Join(n.Data, "self.sock")
+		if st, err := os.Lstat(socket); err != nil || st.Mode() != fs.ModeSocket|0o600 {
+			t.Errorf("the socket of %s: %v, %v", n.ID, st, err)
+		}
+		if n == first {
+			n.Kill(t)
+			if out, code := shardway(t, "drain", "--self", "--data", n.Data); code != 1 || !strings.Contains(out, "no node runs on the data directory") {
+				t.Errorf("drain --self of %s, killed: exit %d, %s", n.ID, code, out)
+			}
+		} else {
+			n.Stop(t)
+			if _, err := os.Lstat(socket); !os.IsNotExist(err) {
+				t.Errorf("the socket of %s, stopped: %v", n.ID, err)
+			}
+		}
+		n.Start(t)
+		c.AwaitShards(t, third, n)
+		if n == first {
+			if out, code := shardway(t, "drain", "--self", "--wait", "--data", n.Data); code != 0 {
+				t.Errorf("drain --self of %s, started again: exit %d, %s", n.ID, code, out)
+			}
+			c.AwaitShards(t, third)
+		}
+	}
 }

@@ -347,6 +347,12 @@ func (n *Node) serveApp(ctx context.Context) {
 	}
 }
 
+func (n *Node) serveSelf(ctx context.Context) {
+	if err := admin.ServeSelf(ctx, n.o.Self, n, n.log); err != nil {
+		n.log.Warn().Err(err).Msg("socket in the data directory not served: `shardway drain --self` does not reach this node")
+	}
+}
+
 func (n *Node) servePeers(ctx context.Context) {
 	if err := n.port.Serve(ctx, n.o.Peer); err != nil {
 		n.fail(fmt.Errorf("node: peer listener: %w", err))

@@ -72,6 +72,8 @@ type Options struct {
 
 	// App and Peer are the listeners for app traffic and for other nodes.
 	App, Peer net.Listener
+	// Self is where the machine itself may ask the node to leave; nil: nowhere.
+	Self net.Listener
 	// GossipBind and GossipAdvertise are host:port; see gossip.Options.
 	GossipBind, GossipAdvertise string
 	// GossipTransport replaces gossip's sockets, and PeerDial TCP, in tests.

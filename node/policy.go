@@ -37,6 +37,10 @@ func (n *Node) Policy() admin.Policy {
 	return out
 }
 
+func unknownNode(node string) error {
+	return fmt.Errorf("%w %q: `shardway nodes` lists them", admin.ErrUnknownNode, node)
+}
+
 // names returns a set of nodes in order.
 func names(set map[shardmap.NodeID]bool) []string {
 	out := []string{}
@@ -91,7 +95,7 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 	p := l.n.fsm.state.Load().Policy()
 	asked := p.Drained[c.Node] || p.Cordoned[c.Node] || p.Weights[c.Node] > 0
 	if a.Node != "" && !l.n.hasNode(a.Node) && !asked {
-		return c, fmt.Errorf("%w %q: `shardway nodes` lists them", admin.ErrUnknownNode, a.Node)
+		return c, unknownNode(a.Node)
 	}
 	switch a.Verb {
 	case admin.Drain:
@@ -159,8 +163,18 @@ func (l *leadership) heardOf(ctx context.Context, voters []string) []ack.MemberV
 }
 
 // drainable returns why a node must not be drained: who is drained is on its way out,
-// and once it is gone too few voters might be left, or nobody to own its shards.
+// and what that endangers is.
 func drainable(node shardmap.NodeID, voters []string, views []ack.MemberView, p *ack.Policy) error {
+	why, remedy := endangered(node, voters, views, p)
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s; %s", admin.ErrRefused, why, remedy)
+}
+
+// endangered returns what the end of a node would leave undone, and what to do about it;
+// empty: nothing. Too few voters might be left, or nobody to own its shards.
+func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p *ack.Policy) (why, remedy string) {
 	var left, missing []string
 	for _, server := range voters {
 		id := shardmap.NodeID(nodeOf(server))
@@ -188,13 +202,13 @@ func drainable(node shardmap.NodeID, voters []string, views []ack.MemberView, p 
 		if len(missing) > 0 {
 			also = " (" + strings.Join(missing, ", ") + ")"
 		}
-		return fmt.Errorf("%w: without node %q, %d of %d voters are left and it takes %d%s: once it stops, nothing works; add a node first, or drain it with --force",
-			admin.ErrRefused, node, len(left), len(voters), need, also)
+		return fmt.Sprintf("without node %q, %d of %d voters are left and it takes %d%s: once it stops, nothing works", node, len(left), len(voters), need, also),
+			"add a node first, or drain it with --force"
 	}
 	if !slices.ContainsFunc(views, func(v ack.MemberView) bool { return v.Node != node && v.Eligible }) {
-		return fmt.Errorf("%w: nobody would own the shards of node %q: no other node can own any now; `shardway nodes` tells their states", admin.ErrRefused, node)
+		return fmt.Sprintf("nobody would own the shards of node %q: no other node can own any now", node), "`shardway nodes` tells their states"
 	}
-	return nil
+	return "", ""
 }
 
 // handOver gives leadership to another node, and returns who has it then, "" if none

@@ -35,6 +35,9 @@ func (n *Node) Run(ctx context.Context) error {
 			n.log.Warn().Err(err).Msg("data directory not closed")
 		}
 	})
+	if n.o.Self != nil {
+		s.push("own socket", func() { _ = n.o.Self.Close() }) // if it was not served: as long as the directory is ours
+	}
 	s.spawn(base, "known disks", n.keepKnown)
 	if err := n.startMembership(base, s); err != nil {
 		return err
@@ -43,6 +46,9 @@ func (n *Node) Run(ctx context.Context) error {
 	n.proxy.Expect(n.o.App) // ctx may have ended: who waits there is answered all the same
 	s.spawn(base, "app traffic", n.serveApp)
 	s.spawn(base, "reach", n.dropUnreachable)
+	if n.o.Self != nil {
+		s.spawn(base, "own requests", n.serveSelf)
+	}
 	close(n.ready)
 	n.log.Info().Str("node", string(n.self)).Uint64("boot", n.o.Dir.Boot()).Str("listen", n.o.App.Addr().String()).
 		Str("peer", n.o.Peer.Addr().String()).Str("gossip", n.gossip.Addr().String()).Msg("node started")
@@ -336,8 +342,7 @@ func (n *Node) abdicate(ctx context.Context) {
 // node, or stays because nobody else is left, or nobody leads.
 func (n *Node) handedOver() bool {
 	s := n.router.state.Load()
-	silence := n.o.Clock.Precise() - time.Duration(n.agent.answered.Load())
-	return n.last() || !s.Committed().Has(n.self) && !s.Last().Has(n.self) || n.agent.stays.Load() || silence > 2*n.timing().DeadAfter
+	return !s.Committed().Has(n.self) && !s.Last().Has(n.self) || n.mapStays() != ""
 }
 
 // last reports that gossip sees no other node.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"shardway/admin"
 )
@@ -67,96 +66,6 @@ func writePolicy(w io.Writer, p admin.Policy) error {
 		return err
 	}
 	return t.flush()
-}
-
-type drainCommand struct {
-	Node  string `arg:"" optional:"" help:"Id of the node; else the one that is asked."`
-	Wait  bool   `help:"Wait until the node owns nothing, and show how many shards are left."`
-	Force bool   `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
-	target
-}
-
-// Help tells what a drained node still does.
-func (c *drainCommand) Help() string {
-	return `A drained node owns nothing until it is uncordoned. It stays ready, forwards
-requests and votes; leadership it gives away first. So it can be stopped, or its
-app be changed, without anything moving then.`
-}
-
-// Run drains a node.
-func (c *drainCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if c.Node == "" {
-		status, wrong := client.Status(ctx)
-		if wrong != nil {
-			return wrong
-		}
-		c.Node = status.Node
-	}
-	a := admin.Action{Verb: admin.Drain, Node: c.Node, Force: c.Force}
-	if !c.Wait {
-		return c.act(ctx, s, a, "node "+c.Node+" is to own nothing until it is uncordoned; `shardway nodes` shows what is left")
-	}
-	if err = client.Do(ctx, a); err != nil {
-		return err
-	}
-	progress := s.out
-	if c.JSON {
-		progress = io.Discard
-	}
-	if err = untilNothingIsLeft(ctx, client, c.Node, progress); err != nil {
-		return err
-	}
-	if c.JSON {
-		return writeJSON(s.out, done{Action: a.Verb, Node: a.Node, Done: true})
-	}
-	_, err = fmt.Fprintf(s.out, "node %s owns nothing\n", c.Node)
-	return err
-}
-
-// drainLook is the longest time between two looks at how far a drain has come.
-const drainLook = time.Second
-
-// untilNothingIsLeft returns once no committed map has the node as an owner. A map is
-// committed when all have finished what it takes away, so nothing runs there then.
-func untilNothingIsLeft(ctx context.Context, client *admin.Client, node string, progress io.Writer) error {
-	last := -1
-	var epoch uint64
-	for {
-		m, err := client.MapAfter(ctx, epoch, drainLook)
-		if err != nil {
-			return err
-		}
-		left := 0
-		if i := slices.IndexFunc(m.Nodes, func(n admin.MapNode) bool { return n.ID == node }); i >= 0 {
-			for _, owner := range m.Owners {
-				if owner == i {
-					left++
-				}
-			}
-		}
-		if left == 0 && m.Epoch > 0 {
-			return nil
-		}
-		if left != last {
-			if _, err = fmt.Fprintf(progress, "%d shards left\n", left); err != nil {
-				return err
-			}
-			last = left
-		}
-		epoch = m.Epoch
-		p, err := client.Policy(ctx)
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(p.Drained, node) {
-			return fmt.Errorf("the drain of node %s was taken back with %d shards left", node, left)
-		}
-	}
 }
 
 type cordonCommand struct {

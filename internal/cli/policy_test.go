@@ -11,11 +11,12 @@ import (
 	"shardway/shardmap"
 )
 
-// policed is a cluster from which node a is drained, shard by shard.
+// policed is a cluster whose operators have asked for something.
 type policed struct {
 	*cluster
 	looks   atomic.Int32
 	drained []string
+	left    []admin.DrainState // one for each look; nothing after the last
 }
 
 func (c *policed) Policy() admin.Policy {
@@ -27,11 +28,16 @@ func (c *policed) Policy() admin.Policy {
 }
 
 func (c *policed) Map() admin.Map {
-	m := admin.Map{Epoch: 9 + uint64(c.looks.Add(1)), Shards: 3, Nodes: []admin.MapNode{{ID: "a"}, {ID: "b"}}, Owners: []int{0, 0, 1}}
-	for i := range min(int(c.looks.Load()), 3) - 1 {
-		m.Owners[i] = 1
+	return admin.Map{Epoch: 9, Shards: 3, Nodes: []admin.MapNode{{ID: "a"}, {ID: "b"}}, Owners: []int{0, 0, 1}}
+}
+
+func (c *policed) DrainState(_ context.Context, node string) (admin.DrainState, error) {
+	if look := int(c.looks.Add(1)); look <= len(c.left) {
+		d := c.left[look-1]
+		d.Node = node
+		return d, nil
 	}
-	return m
+	return admin.DrainState{Node: node, Asked: true}, nil
 }
 
 func (c *policed) WaitMap(context.Context, uint64) {}
@@ -101,19 +107,6 @@ func TestCordonTakesTheNodesOfAVersion(t *testing.T) {
 		if code, _, errOut := run(t, line+" --admin="+addr); code != 1 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %s", line, code, errOut)
 		}
-	}
-}
-
-func TestDrainWaitsUntilNothingIsLeft(t *testing.T) {
-	c := &policed{cluster: &cluster{done: make(chan admin.Action, 1)}, drained: []string{"a"}}
-	code, out, errOut := run(t, "drain a --wait --admin="+serveCluster(t, c))
-	if want := "2 shards left\n1 shards left\nnode a owns nothing\n"; code != 0 || out != want {
-		t.Errorf("exit %d, %s, wrote %q, want %q", code, errOut, out, want)
-	}
-	c = &policed{cluster: &cluster{done: make(chan admin.Action, 1)}}
-	code, _, errOut = run(t, "drain a --wait --admin="+serveCluster(t, c))
-	if code != 1 || !strings.Contains(errOut, "the drain of node a was taken back with 2 shards left") {
-		t.Errorf("taken back: exit %d, %s", code, errOut)
 	}
 }
 

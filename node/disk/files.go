@@ -20,6 +20,7 @@ import (
 const (
 	lockFile   = "lock"
 	gossipFile = "gossip"
+	socketFile = "self.sock" // package admin makes it
 	raftDir    = "raft"
 	logFile    = "log.db"
 

@@ -70,14 +70,14 @@ func linked(path string) error {
 }
 
 // ours reports whether nothing is in the directory but what a node puts there: its
-// few files, those of JSON, what a recovery put aside, and what a volume begins
-// with.
+// few files, those of JSON, its socket, what a recovery put aside, and what a volume
+// begins with.
 func (b *files) ours() bool {
 	entries, err := os.ReadDir(b.dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		name := strings.TrimSuffix(e.Name(), ".tmp")
 		return name != lockFile && name != gossipFile && name != gossipFile+".compact" && name != raftDir && name != "lost+found" &&
-			filepath.Ext(name) != ".json" && !strings.HasPrefix(name, asidePrefix)
+			name != socketFile && filepath.Ext(name) != ".json" && !strings.HasPrefix(name, asidePrefix)
 	})
 }
 

@@ -68,10 +68,11 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, o.Dir.Close())
+			err = errors.Join(err, closeSelf(o.Self), o.Dir.Close())
 		}
 	}()
 	warnOfOpenness(c.Data, o.Dir.Openness(), log)
+	o.Self = listenSelf(ctx, c.Data, log)
 	if err = p.listen.open(ctx, c); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+
+	"github.com/rs/zerolog"
+
+	"shardway/admin"
 )
 
 // listeners are the TCP ports of a node but gossip's, which opens its own two.
@@ -29,6 +33,24 @@ func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s is not an address of this machine: choose another with --%s", addr, flag)
 	}
 	return nil, fmt.Errorf("listen on %s (--%s): %w", addr, flag, err)
+}
+
+// listenSelf opens the socket in the data directory. Without it the node does all that
+// it is for: nil, and a warning.
+func listenSelf(ctx context.Context, data string, log zerolog.Logger) net.Listener {
+	ln, err := admin.ListenSelf(ctx, data)
+	if err != nil {
+		log.Warn().Err(err).Msg("no socket in the data directory: `shardway drain --self` does not reach this node")
+		return nil
+	}
+	return ln
+}
+
+func closeSelf(ln net.Listener) error {
+	if ln == nil {
+		return nil
+	}
+	return ln.Close()
 }
 
 // close closes what was opened. The errors say nothing to anybody: nothing was

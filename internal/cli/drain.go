@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"shardway/admin"
+	"shardway/config"
+)
+
+type drainCommand struct {
+	Node     string        `arg:"" optional:"" help:"Id of the node; else the one that is asked."`
+	Self     bool          `help:"The process on the data directory of this machine, for as long as it runs: for what runs before it is stopped. Takes no token, and only warns of what --force is for."`
+	Data     string        `help:"With --self, the node's data directory (else SHARDWAY_DATA, else ./data)." placeholder:"DIR"`
+	Wait     bool          `help:"Wait until nothing is left there, and show what is: shards, requests, sockets."`
+	Deadline time.Duration `help:"With --wait, fail if something is left after so long; the drain goes on (0: wait for ever)." placeholder:"DURATION"`
+	Force    bool          `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
+	target
+}
+
+// Help tells what a drained node still does.
+func (c *drainCommand) Help() string {
+	return `A drained node owns nothing until it is uncordoned. It stays ready, forwards
+requests and votes; leadership it gives away first. So it can be stopped, or its
+app be changed, without anything moving then.
+
+With --self the cluster keeps nothing of it: the process is to own nothing and is
+not ready any more, the next one on the data directory owns shards again.`
+}
+
+// Run drains a node.
+func (c *drainCommand) Run(ctx context.Context, s *session) error {
+	if err := c.contradiction(); err != nil {
+		return err
+	}
+	if c.Self {
+		return c.leave(ctx, s)
+	}
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if c.Node == "" {
+		status, wrong := client.Status(ctx)
+		if wrong != nil {
+			return wrong
+		}
+		c.Node = status.Node
+	}
+	if err = client.Do(ctx, admin.Action{Verb: admin.Drain, Node: c.Node, Force: c.Force}); err != nil {
+		return err
+	}
+	var epoch uint64
+	return c.finish(ctx, s, "node "+c.Node+" is to own nothing until it is uncordoned; `shardway nodes` shows what is left", func(ctx context.Context) (admin.DrainState, error) {
+		m, err := client.MapAfter(ctx, epoch, drainLook) // at once if it is newer
+		if err != nil {
+			return admin.DrainState{}, err
+		}
+		epoch = m.Epoch
+		return client.DrainState(ctx, c.Node)
+	})
+}
+
+// contradiction returns what is wrong with the flags.
+func (c *drainCommand) contradiction() error {
+	switch {
+	case c.Self && (c.Node != "" || c.Admin != ""):
+		return errors.New("--self is for the node of a data directory: name that with --data DIR, and neither a node nor --admin")
+	case c.Self && c.Force:
+		return errors.New("--self refuses nothing, it warns: leave out --force")
+	case !c.Self && c.Data != "":
+		return errors.New("--data goes with --self")
+	case !c.Wait && c.Deadline != 0:
+		return errors.New("--deadline bounds --wait: give both")
+	case c.Deadline < 0:
+		return fmt.Errorf("--deadline %s is negative: give one such as 10m, or 0 to wait for ever", c.Deadline)
+	}
+	return nil
+}
+
+// leave drains the process on a data directory.
+func (c *drainCommand) leave(ctx context.Context, s *session) error {
+	defaults := config.Default()
+	client, err := admin.NewSelfClient(cmp.Or(c.Data, variable(s.environ, "SHARDWAY_DATA"), defaults.Data))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	d, err := client.Drain(ctx)
+	if err != nil {
+		return err
+	}
+	c.Node = d.Node
+	if d.Warning != "" {
+		s.complain("warning: " + d.Warning)
+	}
+	first := true
+	return c.finish(ctx, s, "node "+c.Node+" is to own nothing for as long as this process runs", func(ctx context.Context) (admin.DrainState, error) {
+		if !first {
+			if err := pause(ctx, selfLook); err != nil {
+				return admin.DrainState{}, err
+			}
+		}
+		first = false
+		return client.State(ctx)
+	})
+}
+
+// finish says that a drain has begun or, with --wait, that nothing is left.
+func (c *drainCommand) finish(ctx context.Context, s *session, begun string, look func(context.Context) (admin.DrainState, error)) error {
+	if c.Wait {
+		progress := s.out
+		if c.JSON {
+			progress = io.Discard
+		}
+		if err := c.await(ctx, progress, look); err != nil {
+			return err
+		}
+		begun = "node " + c.Node + " owns nothing"
+	}
+	if c.JSON {
+		return writeJSON(s.out, done{Action: admin.Drain, Node: c.Node, Done: true})
+	}
+	_, err := fmt.Fprintln(s.out, begun)
+	return err
+}
+
+const (
+	// drainLook is the longest time between two looks at how far a drain has come, and
+	// selfLook the time between two at the process of this machine.
+	drainLook = time.Second
+	selfLook  = 200 * time.Millisecond
+	// unaskedLooks in a row show that a drain was taken back: a node's log may be behind
+	// that of the leader, which has said that it is in force.
+	unaskedLooks = 3
+)
+
+// await returns once nothing is left. A map is committed when all have finished what it
+// takes away; sockets may stay for longer.
+func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context.Context) (admin.DrainState, error)) error {
+	if c.Deadline > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, c.Deadline)
+		defer stop()
+	}
+	p := progress{w: w, inPlace: terminal(w)}
+	defer p.end()
+	var last admin.DrainState
+	for unasked := 0; ; {
+		d, err := look(ctx)
+		switch {
+		case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return fmt.Errorf("after %s, %s at node %s: the drain goes on", c.Deadline, left(last), c.Node)
+		case err != nil:
+			return err
+		case !d.Left():
+			return nil
+		case d.Stays != "":
+			return fmt.Errorf("%s at node %s, for nobody takes them: %s", left(d), c.Node, d.Stays)
+		case d.Asked:
+			unasked = 0
+		default:
+			unasked++
+		}
+		if unasked == unaskedLooks {
+			return fmt.Errorf("the drain of node %s was taken back with %s", c.Node, left(d))
+		}
+		last = d
+		if err = p.show(left(d)); err != nil {
+			return err
+		}
+	}
+}
+
+// left says what is left at a node, as far as it told.
+func left(d admin.DrainState) string {
+	text := counted(d.Shards, "shard")
+	if d.Requests >= 0 && d.Sockets >= 0 {
+		text += ", " + counted(d.Requests, "request") + ", " + counted(d.Sockets, "socket")
+	}
+	return text + " left"
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// pause waits for d, or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,109 @@
+package cli_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+)
+
+func drained(left ...admin.DrainState) *policed {
+	return &policed{cluster: &cluster{done: make(chan admin.Action, 1)}, left: left}
+}
+
+// What is shown is a line for each change, not for each look.
+func TestDrainShowsWhatIsLeftUntilNothingIs(t *testing.T) {
+	two := admin.DrainState{Asked: true, Shards: 2, Requests: 7, Sockets: 1}
+	c := drained(two, two, admin.DrainState{Asked: true, Shards: 1, Requests: -1, Sockets: -1}, admin.DrainState{Asked: true, Sockets: 1})
+	code, out, errOut := run(t, "drain a --wait --admin="+serveCluster(t, c))
+	if want := "2 shards, 7 requests, 1 socket left\n1 shard left\n0 shards, 0 requests, 1 socket left\nnode a owns nothing\n"; code != 0 || out != want {
+		t.Errorf("exit %d, %s, wrote %q, want %q", code, errOut, out, want)
+	}
+	code, out, errOut = run(t, "drain a --wait --json --admin="+serveCluster(t, drained(two)))
+	if code != 0 || !strings.Contains(out, `"done": true`) || strings.Contains(out, "left") {
+		t.Errorf("as JSON: exit %d, %s, wrote %q", code, errOut, out)
+	}
+}
+
+// A drain is in force once the leader says so; the log of the node that is asked may be
+// behind, and its first answers then are no sign that somebody took the drain back.
+func TestDrainThatANodeDoesNotKnowYetIsNotTakenBack(t *testing.T) {
+	late := admin.DrainState{Shards: 2}
+	if code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(late, late))); code != 0 {
+		t.Errorf("known a moment later: exit %d, %s", code, errOut)
+	}
+	code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(late, late, late, late)))
+	if code != 1 || !strings.Contains(errOut, "the drain of node a was taken back with 2 shards, 0 requests, 0 sockets left") {
+		t.Errorf("taken back: exit %d, %s", code, errOut)
+	}
+}
+
+func TestDrainWaitsNoLongerThanItsDeadline(t *testing.T) {
+	endless := make([]admin.DrainState, 100_000)
+	for i := range endless {
+		endless[i] = admin.DrainState{Asked: true, Shards: 2, Requests: 1}
+	}
+	code, _, errOut := run(t, "drain a --wait --deadline=50ms --admin="+serveCluster(t, drained(endless...)))
+	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 1 request, 0 sockets left at node a: the drain goes on") {
+		t.Errorf("exit %d, %s", code, errOut)
+	}
+}
+
+func TestDrainMistakesSayWhatToGive(t *testing.T) {
+	for line, want := range map[string]string{
+		"drain a --self":                   "name that with --data DIR, and neither a node nor --admin",
+		"drain --self --admin=:1":          "name that with --data DIR, and neither a node nor --admin",
+		"drain --self --force":             "--self refuses nothing, it warns: leave out --force",
+		"drain a --data=/tmp":              "--data goes with --self",
+		"drain a --deadline=1s":            "--deadline bounds --wait: give both",
+		"drain a --wait --deadline=-1s":    "--deadline -1s is negative",
+		"drain --self --data=/nonexistent": `no node runs on the data directory "/nonexistent": name the one of the node with --data DIR`,
+	} {
+		if code, _, errOut := run(t, line); code != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
+		}
+	}
+}
+
+// A node alone: nobody takes its shards, so whoever waits for that before it is stopped
+// must not wait until the process is killed for it.
+func TestDrainOfOneselfNeedsNoTokenAndEndsIfNobodyTakesTheShards(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, app(t), "--admin-write-token-file="+tokens)
+	n.get(t, "http://"+n.listen+"/", http.StatusOK)
+	data := ""
+	for _, arg := range n.args {
+		if d, ok := strings.CutPrefix(arg, "--data="); ok {
+			data = d
+		}
+	}
+	code, out, errOut := run(t, "drain --self", "SHARDWAY_DATA="+data)
+	if code != 0 || out != "node solo is to own nothing for as long as this process runs\n" || !strings.Contains(errOut, `warning: without node "solo", 0 of 1 voters are left and it takes 1`) {
+		t.Errorf("exit %d, %q, %q", code, out, errOut)
+	}
+	n.get(t, "http://"+n.probes+"/readyz", http.StatusServiceUnavailable)
+	code, _, errOut = run(t, "drain --self --wait --data="+data)
+	if code != 1 || !strings.Contains(errOut, "16 shards, 0 requests, 0 sockets left at node solo, for nobody takes them: no other node is there") {
+		t.Errorf("--wait: exit %d, %q", code, errOut)
+	}
+	if body := n.get(t, "http://"+n.listen+"/", http.StatusOK); body != "alice at solo" {
+		t.Errorf("the app saw %q", body)
+	}
+	if code := n.finish(t); code != 0 {
+		t.Errorf("exit %d after being told to stop\n%s", code, n.log.String())
+	}
+	if _, err := os.Lstat(filepath.Join(data, "self.sock")); !os.IsNotExist(err) {
+		t.Errorf("the socket after the end: %v", err)
+	}
+	n.launch(t) // what was asked ends with the process
+	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
+	if code := n.finish(t); code != 0 {
+		t.Errorf("exit %d after being told to stop again\n%s", code, n.log.String())
+	}
+}

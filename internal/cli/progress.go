@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"io"
+	"strings"
+)
+
+// progress shows a text that changes: in place to a person, else a line for each.
+type progress struct {
+	w       io.Writer
+	inPlace bool
+	last    string
+}
+
+// show shows text unless it is there already.
+func (p *progress) show(text string) error {
+	if text == p.last {
+		return nil
+	}
+	line := text + "\n"
+	if p.inPlace {
+		line = "\r" + text + strings.Repeat(" ", max(len(p.last)-len(text), 0))
+	}
+	p.last = text
+	_, err := io.WriteString(p.w, line)
+	return err
+}
+
+// end leaves the last text where it is. An error was told before, or will be.
+func (p *progress) end() {
+	if p.inPlace && p.last != "" {
+		_, _ = io.WriteString(p.w, "\n")
+	}
+}

@@ -1,0 +1,77 @@
+package node_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+)
+
+// A process that is asked on its machine to leave owns nothing, votes and is there. The
+// cluster keeps nothing of it: the next process of the node owns shards again.
+func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
+	t.Parallel()
+	for _, leads := range []bool{false, true} {
+		three(t, func(w *world) {
+			w.untilVoters(3)
+			p := w.voter(leads)
+			rest := w.others(p)
+			if d := p.node.SelfState(); d.Asked || d.Shards == 0 {
+				w.t.Errorf("before it was asked: %+v", d)
+			}
+			if d := p.node.DrainSelf(); !d.Asked || d.Warning != "" || d.Stays != "" {
+				w.t.Errorf("DrainSelf() = %+v, want no warning: two of three voters are left", d)
+			}
+			w.untilSettled(rest...)
+			w.until("nothing is left", func() bool { return !p.node.SelfState().Left() })
+			if asked := p.node.Policy().Drained; len(asked) > 0 {
+				w.t.Errorf("the cluster keeps the drain of %v", asked)
+			}
+			w.untilVoters(3)
+			if d := w.all[rest[0]].node.DrainSelf(); !strings.Contains(d.Warning, "1 of 3 voters are left and it takes 2 ("+p.name+" is leaving)") {
+				w.t.Errorf("the second that leaves is warned %q", d.Warning)
+			}
+			w.untilSettled(rest[1])
+			if d := w.all[rest[1]].node.DrainSelf(); d.Stays != "" && d.Stays != "no other node can own them" {
+				w.t.Errorf("the last that leaves: %+v", d)
+			}
+			w.until("the last is told that its shards stay", func() bool {
+				d := w.all[rest[1]].node.SelfState()
+				return d.Stays == "no other node can own them" && d.Shards == shards
+			})
+			p.terminate()
+			p.restart()
+			w.untilSettled(p.name)
+		})
+	}
+}
+
+// Any node tells how far the drain of another is, and asks that one what runs there.
+func TestDrainStateIsToldByAnyNode(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		other := w.all[w.others(p)[0]]
+		if d, err := other.node.DrainState(w.t.Context(), p.name); err != nil || d.Asked || d.Shards == 0 || d.Requests < 0 || d.Sockets < 0 {
+			w.t.Errorf("before it was asked: %+v, %v", d, err)
+		}
+		w.asks(other, admin.Action{Verb: admin.Drain, Node: p.name})
+		w.untilSettled(w.others(p)...)
+		for _, at := range w.running() {
+			w.until("nothing is left, as "+at.name+" says", func() bool {
+				d, err := at.node.DrainState(w.t.Context(), p.name)
+				return err == nil && d.Asked && !d.Left() && d.Requests == 0
+			})
+		}
+		if _, err := other.node.DrainState(w.t.Context(), "ghost"); !errors.Is(err, admin.ErrUnknownNode) {
+			w.t.Errorf("of a node that is unknown: %v", err)
+		}
+		p.kill()
+		w.until("what runs at a dead node is not known", func() bool {
+			d, err := other.node.DrainState(w.t.Context(), p.name)
+			return err == nil && d.Requests == -1 && d.Sockets == -1 && !d.Left()
+		})
+	})
+}
