@@ -91,8 +91,7 @@ func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
 	}
 	want := last
 	if len(members) > 0 {
-		p := policy.assign(l.zones())
-		p.Absent, p.Before = absent, l.state.previous
+		p := l.rules(policy, absent)
 		want = shardmap.Assign(base, members, p)
 	}
 	l.memo = assignment{
@@ -102,27 +101,19 @@ func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
 	return want, l.memo.sameAsLast
 }
 
+// rules is what Assign goes by beside the members.
+func (l *Leader) rules(policy *Policy, absent map[shardmap.NodeID]bool) shardmap.Policy {
+	p := policy.assign(l.zones())
+	p.Absent, p.Before = absent, l.state.previous
+	return p
+}
+
 // why names the first cause for want, in the words of metrics.
 func (l *Leader) why(now time.Duration, want *shardmap.Map) string {
 	last := l.state.Last()
 	for _, m := range last.Members() {
-		if want.Has(m.ID) {
-			continue
-		}
-		n := l.node(m.ID)
-		switch {
-		case l.failing(now, n) != 0:
-			return l.failing(now, n).String()
-		case n.crashed():
-			return CauseCrashed.String()
-		case n.beat.Leaving || n.beat.Goodbye:
-			return "leave"
-		case n.beat.Unhealthy:
-			return "app-unhealthy"
-		case l.state.Policy().Drained[m.ID]:
-			return "drain"
-		default:
-			return CauseSilent.String()
+		if !want.Has(m.ID) {
+			return l.lost(now, l.node(m.ID))
 		}
 	}
 	for _, m := range want.Members() {
@@ -134,6 +125,23 @@ func (l *Leader) why(now time.Duration, want *shardmap.Map) string {
 		return "policy" // a pin, a cordon or the end of a pause
 	}
 	return "weight"
+}
+
+// lost names the cause for which a node must not be a member, in the words of metrics.
+func (l *Leader) lost(now time.Duration, n *member) string {
+	switch {
+	case l.failing(now, n) != 0:
+		return l.failing(now, n).String()
+	case n.crashed():
+		return CauseCrashed.String()
+	case n.beat.Leaving || n.beat.Goodbye:
+		return "leave"
+	case n.beat.Unhealthy:
+		return "app-unhealthy"
+	case l.state.Policy().Drained[n.id]:
+		return "drain"
+	}
+	return CauseSilent.String()
 }
 
 // because returns the cause of what want moves, for the log: one that goes on with what

@@ -124,5 +124,8 @@ func (t *Turn) Amend(changes []Change) (number uint64, effects []Effect, err err
 	return number, t.out, err
 }
 
+// Plan returns what the next map would move; see Leader.Plan.
+func (t *Turn) Plan() (Plan, error) { return t.leader.Plan(t.o.Clock()) }
+
 // View returns what the leader knows of every node, ordered by id.
 func (t *Turn) View() []MemberView { return t.leader.View(t.o.Clock()) }

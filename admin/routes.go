@@ -37,6 +37,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/locate", s.locate)
 	get("/v1/hot", s.hot)
 	get("/v1/policy", s.policy)
+	get("/v1/rebalance", s.plan)
 	get("/v1/owned", s.owned)
 	get("/v1/backup", s.backup)
 	for v := Remove; v <= Lift; v++ {

@@ -34,6 +34,7 @@ const (
 
 	askImplicated = "implicated" // of the leader: take note of what was under way at processes that broke
 	askLoad       = "load"       // of any node: what is it busy with?
+	askPlan       = "plan"       // of the leader: what would the next map move?
 	askRunning    = "running"    // of any node: what runs at its app?
 	askSuspects   = "suspects"   // of the leader: which keys may have ended them?
 )
@@ -201,6 +202,12 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return nil, nil //nolint:nilnil // there is nothing to say
 	case askLoad:
 		return n.proxy.Load(), nil
+	case askPlan:
+		l := n.leadership()
+		if l == nil {
+			return nil, admin.ErrNoLeader
+		}
+		return l.plan(ctx)
 	case askRunning:
 		requests, sockets := n.running()
 		return runningThere{requests, sockets}, nil

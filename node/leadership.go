@@ -29,6 +29,7 @@ type leadership struct {
 	own      chan inbound               // cap 1: this node's own newest heartbeat
 	messages chan ack.Message           // unbuffered
 	views    chan chan []ack.MemberView // unbuffered
+	plans    chan chan planned          // unbuffered
 	retimes  chan retiming              // unbuffered
 	askings  chan asking                // unbuffered
 	policing chan struct{}              // cap 1: held by whoever changes the policy
@@ -46,6 +47,7 @@ func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
 		own:      make(chan inbound, 1),
 		messages: make(chan ack.Message),
 		views:    make(chan chan []ack.MemberView),
+		plans:    make(chan chan planned),
 		retimes:  make(chan retiming),
 		askings:  make(chan asking),
 		policing: make(chan struct{}, 1),

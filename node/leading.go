@@ -61,6 +61,9 @@ func (l *leading) run(ctx context.Context) {
 			l.ask(ctx, a)
 		case v := <-l.views:
 			v <- l.turn.View()
+		case p := <-l.plans:
+			plan, err := l.turn.Plan()
+			p <- planned{plan, err}
 		}
 	}
 }

@@ -1,0 +1,83 @@
+package ack
+
+import (
+	"slices"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// Plan is what the next map would move, for people to read: nothing is done.
+type Plan struct {
+	// Epoch is that of the committed map, from which everything is counted.
+	Epoch shardmap.Epoch
+	// Moves are what the map would move that ought to be now, ascending by shard.
+	Moves []PlannedMove
+	// Pause is for how long planned moves are to wait; zero: they do not. Resumed are what
+	// the map would move if they did not.
+	Pause   time.Duration
+	Resumed []PlannedMove
+}
+
+// PlannedMove is one shard of a Plan.
+type PlannedMove struct {
+	shardmap.Move
+	// Why is the cause in the words of metrics; "pin", "spread" and "orphan" beside: where
+	// it belongs, for an even spread, and nobody owns it.
+	Why string
+	// Proposed: the last map proposed moves it so, and waits for acknowledgements.
+	Proposed bool
+}
+
+// Plan returns what the map would move that ought to be now. ErrNotYet: a leader that was
+// just elected does not know yet what there is.
+func (l *Leader) Plan(now time.Duration) (Plan, error) {
+	if !l.barrier || l.grants.revoked || !l.state.Born() {
+		return Plan{}, ErrNotYet
+	}
+	members := slices.Clone(l.members(now))
+	want, _ := l.assign(members)
+	p := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.planned(now, want), Pause: l.state.Policy().Pause}
+	if p.Pause > 0 && len(members) > 0 {
+		rules := l.rules(l.state.Policy(), l.absences())
+		rules.Paused = false
+		p.Resumed = l.planned(now, shardmap.Assign(l.state.Committed(), members, rules))
+	}
+	return p, nil
+}
+
+// planned returns what want moves.
+func (l *Leader) planned(now time.Duration, want *shardmap.Map) []PlannedMove {
+	base, last := l.state.Committed(), l.state.Last()
+	var moves []PlannedMove
+	for _, m := range shardmap.Diff(base, want) {
+		moves = append(moves, PlannedMove{
+			Move: m, Why: l.whyOf(now, m, base, want), Proposed: l.state.Open() && last.Owner(m.Shard) == m.To,
+		})
+	}
+	return moves
+}
+
+// whyOf names the cause of one move from base to want.
+func (l *Leader) whyOf(now time.Duration, m shardmap.Move, base, want *shardmap.Map) string {
+	pin, pinned := l.state.Policy().Pins[m.Shard]
+	from, _ := memberOf(base, m.From)
+	to, _ := memberOf(base, m.To)
+	switch {
+	case m.From == "":
+		return "orphan"
+	case !want.Has(m.From):
+		return l.lost(now, l.node(m.From))
+	case pinned && (pin.Node == m.To || pin.Zone != "" && pin.Zone == l.node(m.To).beat.Zone):
+		return "pin"
+	case base.Count(m.To) == 0: // in a pause it may be a member for long
+		return "join"
+	}
+	if f, _ := memberOf(want, m.From); f.Weight != from.Weight {
+		return "weight"
+	}
+	if t, _ := memberOf(want, m.To); t.Weight != to.Weight {
+		return "weight"
+	}
+	return "spread"
+}

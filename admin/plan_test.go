@@ -1,0 +1,35 @@
+package admin_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+)
+
+// planning is a cluster in which a map is planned.
+type planning struct {
+	*fake
+	plan admin.Plan
+	err  error
+}
+
+func (p *planning) Plan(context.Context) (admin.Plan, error) { return p.plan, p.err }
+
+func TestPlanIsShownAndNotCarriedOut(t *testing.T) {
+	c := &planning{fake: newFake(), plan: admin.Plan{Epoch: 17, Moves: []admin.PlannedMoves{{From: "n1", To: "n2", Why: "pin", Shards: []uint32{3}}}}}
+	h := handlerOf(c)
+	w := ask(t, h, http.MethodGet, "/v1/rebalance", "")
+	if want := `{"epoch":17,"moves":[{"from":"n1","to":"n2","why":"pin","proposed":false,"shards":[3]}]}`; w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != want {
+		t.Errorf("%d %s, want %s", w.Code, w.Body, want)
+	}
+	if w := ask(t, h, http.MethodPost, "/v1/rebalance", ""); w.Code != http.StatusMethodNotAllowed || len(c.actions()) > 0 {
+		t.Errorf("POST: %d %s, did %v", w.Code, w.Body, c.actions())
+	}
+	c.err = admin.ErrNoLeader
+	if w := ask(t, h, http.MethodGet, "/v1/rebalance", ""); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("without a leader: %d %s", w.Code, w.Body)
+	}
+}

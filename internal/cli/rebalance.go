@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"shardway/admin"
+)
+
+type rebalanceCommand struct {
+	DryRun bool `help:"Show what the next map would move, and why."`
+	target
+}
+
+// Help tells why there is nothing else.
+func (c *rebalanceCommand) Help() string {
+	return `Shards are rebalanced by themselves, as soon as nodes come or go or somebody asks
+for a drain, a weight or a pin. While moves are paused this shows what waits.`
+}
+
+// Run shows what the next map would move.
+func (c *rebalanceCommand) Run(ctx context.Context, s *session) error {
+	if !c.DryRun {
+		return errors.New("nothing has to be asked for: shards are rebalanced by themselves; look with --dry-run at what the next map would move")
+	}
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	p, err := client.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(s.out, p)
+	}
+	return writePlan(s.out, p)
+}
+
+func writePlan(w io.Writer, p admin.Plan) error {
+	if err := writeMoves(w, fmt.Sprintf("the map after epoch %d moves", p.Epoch), p.Moves); err != nil {
+		return err
+	}
+	if p.Pause == "" {
+		return nil
+	}
+	return writeMoves(w, "\nplanned moves are paused for "+p.Pause+"; without that it would move", p.Resumed)
+}
+
+func writeMoves(w io.Writer, what string, moves []admin.PlannedMoves) error {
+	total := 0
+	for _, m := range moves {
+		total += len(m.Shards)
+	}
+	if total == 0 {
+		_, err := fmt.Fprintf(w, "%s nothing\n", what)
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "%s %s\n", what, counted(total, "shard")); err != nil {
+		return err
+	}
+	t := newTable(w, "FROM", "TO", "SHARDS", "WHY", "STATE")
+	for _, m := range moves {
+		state := "planned"
+		if m.Proposed {
+			state = "proposed"
+		}
+		t.row(cmp.Or(m.From, "nobody"), cmp.Or(m.To, "nobody"), len(m.Shards), m.Why, state)
+	}
+	return t.flush()
+}

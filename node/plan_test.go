@@ -1,0 +1,55 @@
+package node_test
+
+import (
+	"slices"
+	"testing"
+
+	"shardway/admin"
+	"shardway/shardmap"
+)
+
+// Any node tells what the end of a pause would move, and that is what moves then.
+func TestPlanIsTheNextMap(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		w.asks(p, admin.Action{Verb: admin.Pause, For: "1h"})
+		w.asks(p, admin.Action{Verb: admin.Drain, Node: "c"}) // what is drained is lost, pause or not
+		w.untilSettled("a", "b")
+		if plan, err := p.node.Plan(w.t.Context()); err != nil || len(plan.Moves) > 0 || len(plan.Resumed) > 0 || plan.Pause != "1h" {
+			w.t.Errorf("settled: %+v, %v", plan, err)
+		}
+		w.asks(p, admin.Action{Verb: admin.Uncordon, Node: "c"})
+		w.until("c is a member, and owns nothing", func() bool {
+			settled := true
+			for _, at := range w.running() {
+				m := at.node.State()
+				settled = settled && !m.Open() && m.Committed().Has("c") && m.Committed().Count("c") == 0 && m.Committed().Epoch() == w.committed().Epoch()
+			}
+			return settled
+		})
+		before := w.committed()
+		planned := map[shardmap.Shard]shardmap.Move{}
+		for _, at := range w.running() {
+			plan, err := at.node.Plan(w.t.Context())
+			if err != nil || len(plan.Moves) > 0 || plan.Epoch != uint64(before.Epoch()) {
+				w.t.Errorf("%s, paused: %+v, %v", at.name, plan, err)
+			}
+			for _, m := range plan.Resumed {
+				if m.Why != "join" || m.To != "c" {
+					w.t.Errorf("%s plans %+v, want moves to c, because of join", at.name, m)
+				}
+				for _, s := range m.Shards {
+					planned[shardmap.Shard(s)] = shardmap.Move{Shard: shardmap.Shard(s), From: shardmap.NodeID(m.From), To: shardmap.NodeID(m.To)}
+				}
+			}
+		}
+		w.asks(p, admin.Action{Verb: admin.Resume})
+		w.until("c owns shards", func() bool { return w.committed().Count("c") > 0 })
+		moved := shardmap.Diff(before, w.committed())
+		if len(moved) != len(planned) || slices.ContainsFunc(moved, func(m shardmap.Move) bool { return planned[m.Shard] != m }) {
+			w.t.Errorf("moved %v, planned %v", moved, planned)
+		}
+	})
+}
