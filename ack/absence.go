@@ -49,6 +49,12 @@ type absenting struct {
 	boot uint64
 	// grace is zero for the end.
 	grace time.Duration
+	// released are the shards that the next process gets as released, ordered by number,
+	// server is the disk that has released them, and proposal what it had acknowledged by
+	// then. Without any, all three are zero.
+	released []Released
+	server   string
+	proposal shardmap.Epoch
 }
 
 // absented takes the begin or the end of an absence. A boot has one: the process that
@@ -62,6 +68,7 @@ func (s *State) absented(term uint64, c absenting) (*State, Outcome, error) {
 	}
 	if begins {
 		a = Absence{Boot: c.boot, Grace: c.grace}
+		s.keep(c)
 	}
 	a.Over = ends
 	s.absences = maps.Clone(s.absences)
@@ -96,11 +103,25 @@ func encodeAbsenting(at Level, c absenting) []byte {
 	w.text(string(c.node))
 	w.uint(c.boot)
 	w.uint(uint64(c.grace))
+	w.bool(len(c.released) > 0)
+	if len(c.released) > 0 {
+		w.text(c.server)
+		w.uint(uint64(c.proposal))
+		w.released(c.released)
+	}
 	return w.b
 }
 
 func (r *reader) absenting() absenting {
-	return absenting{term: r.uint(0, maxUint), node: r.node(), boot: r.uint(1, maxUint), grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
+	c := absenting{term: r.uint(0, maxUint), node: r.node(), boot: r.uint(1, maxUint), grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
+	if !r.bool() {
+		return c
+	}
+	c.server, c.proposal, c.released = r.text(1, 2*maxText), shardmap.Epoch(r.uint(1, maxUint)), r.released()
+	if r.err == nil && (c.grace == 0 || len(c.released) == 0 || nodeOf(c.server) != c.node) {
+		r.fail("an absence with releases that are not the node's")
+	}
+	return c
 }
 
 // absences writes the absences; the same ones give the same bytes on every node.

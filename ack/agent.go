@@ -235,7 +235,7 @@ func (a *Agent) hook(now time.Duration, s Seen) {
 	_, leased := a.holder.Until()
 	a.hooks.look(now, sight{
 		state: state, leased: leased, granted: leased || s.Parting && now < a.granted,
-		draining: a.follower.Draining(), parting: s.Parting,
+		draining: a.follower.Draining(), parting: s.Parting, back: s.Parting && s.Back > 0,
 	}, func() { a.route(state) })
 }
 
@@ -303,9 +303,16 @@ func (a *Agent) part(now time.Duration, s Seen) {
 	if s.Back > 0 && now-a.partSince < a.o.Pace.DrainTimeout && a.o.Gate.Running(nothing) > 0 {
 		return
 	}
-	if a.empty(CutGoodbye) && (a.hooks == nil || a.hooks.parted(now)) {
-		a.parted, a.nextBeat = true, 0
+	if !a.empty(CutGoodbye) {
+		return
 	}
+	if was := a.released(); a.hooks != nil && !a.hooks.parted(now, a.follower.Acked()) {
+		if a.released() != was {
+			a.nextBeat = 0 // the leader is to hear of it
+		}
+		return
+	}
+	a.parted, a.nextBeat = true, 0
 }
 
 // empty reports that nothing runs here, and cuts what does.

@@ -49,9 +49,13 @@ func (l *Leader) absenting(now time.Duration, n *member) (absenting, bool) {
 	a, known := l.state.Absence(n.id)
 	switch {
 	case n.beat.Back > 0 && l.state.Committed().Has(n.id) && l.state.Last().Has(n.id) && (!known || a.Boot < n.beat.Boot):
-		return absenting{l.o.Term, n.id, n.beat.Boot, n.beat.Back}, true
+		c := absenting{term: l.o.Term, node: n.id, boot: n.beat.Boot, grace: n.beat.Back}
+		if n.handed() && len(n.releases.Shards) > 0 {
+			c.released, c.server, c.proposal = n.releases.Shards, n.releases.Server, n.releases.Proposal
+		}
+		return c, true
 	case l.absent(n) && (l.returned(now, n, a) || now-n.away.since >= a.Grace):
-		return absenting{l.o.Term, n.id, a.Boot, 0}, true
+		return absenting{term: l.o.Term, node: n.id, boot: a.Boot}, true
 	}
 	return absenting{}, false
 }

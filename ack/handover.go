@@ -12,8 +12,11 @@ import (
 // that again.
 func (m *member) took(r Releases) {
 	if old := m.releases; old != nil {
-		same := r.Server == old.Server && r.Boot == old.Boot
-		if same && r.Proposal < old.Proposal || !same && m.handed() {
+		late := m.handed()
+		if r.Server == old.Server {
+			late = r.Boot < old.Boot || r.Boot == old.Boot && r.Proposal < old.Proposal
+		}
+		if late {
 			return
 		}
 	}

@@ -89,7 +89,8 @@ type HookShard struct {
 	// Cut is how many of its requests were cut for the move, of a release.
 	Cut int
 
-	// From is who owned the shard before, of an acquire; empty: nobody did.
+	// From is who owned the shard before, of an acquire; empty: nobody did. It is the node
+	// itself if Released is about its last process, which restarted in place.
 	From shardmap.NodeID
 	// Released is true only if From has released the shard and nobody has had a request of
 	// it since: what Note points at is final. False says nothing.
@@ -118,9 +119,9 @@ type HookResult struct {
 // HookOptions are the facts of a node's hooks, all of them needed.
 type HookOptions struct {
 	App App
-	// Deliver has what the node gives up shards with brought to whoever leads: its server
-	// gets it as Delivered. It must not block. It is called again until an answer says
-	// Taken, or ReleaseTimeout is over.
+	// Deliver has what the node gives up shards with, or what they wait for its next
+	// process with, brought to whoever leads: its server gets it as Delivered. It must not
+	// block. It is called again until an answer says Taken, or ReleaseTimeout is over.
 	Deliver func(Releases)
 	// ReleaseTimeout bounds what a release adds to a map change, at most
 	// MaxReleaseTimeout: from the end of the last request that moves to the

@@ -109,7 +109,9 @@ func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) 
 		switch kind {
 		case HookAcquire:
 			hs.From, hs.Again = state.OwnerBefore(s), h.told || h.epoch <= k.since
-			hs.Note, hs.Released = k.untouched(s, h, h.epoch)
+			if note, from, ok := k.untouched(s, h, h.epoch); ok {
+				hs.From, hs.Note, hs.Released = from, note, true
+			}
 			h.released, h.note = false, nil
 			h.told = true
 		case HookRelease:

@@ -6,8 +6,8 @@ import (
 	"shardway/shardmap"
 )
 
-// delivery is what the last acknowledgement gives up shards with, on its way to the
-// leader.
+// delivery is what the last acknowledgement, or a goodbye, gives up shards with, on its way
+// to the leader.
 type delivery struct {
 	releases *Releases // nil: nothing, or nobody has taken it in time
 	digest   [32]byte
@@ -20,20 +20,29 @@ type delivery struct {
 func (d *delivery) delivers() bool { return d.releases != nil && !d.taken }
 
 // untouched returns the note that came with a shard of the given ownership epoch, and true
-// if this process knows that what the note points at is as the last owner released it: the
-// map was committed with that for this very disk, and neither this process has served the
-// shard under that epoch nor one before it may have.
-func (k *hooks) untouched(s shardmap.Shard, h *holding, epoch shardmap.Epoch) (note []byte, ok bool) {
-	note, server, ok := k.saw.state.Released(s)
-	if !ok || server != k.server || h.served && h.epoch == epoch || !k.leased || epoch <= k.since {
-		return nil, false
+// if this process knows that what the note points at is as it was released: it was, for
+// this very disk, and neither this process has served the shard under that epoch nor one
+// before it may have. From is whose release it is.
+func (k *hooks) untouched(s shardmap.Shard, h *holding, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
+	state := k.saw.state
+	if h.served && h.epoch == epoch {
+		return nil, "", false // its app may have changed it
 	}
-	return note, true
+	if l, ok := state.kept[s]; ok && l.server == k.server && k.boot == l.boot+1 { // no process was between
+		if l.own {
+			return l.note, k.self, true
+		}
+		return l.note, state.OwnerBefore(s), true
+	}
+	if l, ok := state.left[s]; ok && l.server == k.server && k.leased && epoch > k.since {
+		return l.note, state.OwnerBefore(s), true
+	}
+	return nil, "", false
 }
 
 // giveUp puts together what the acknowledgement of e gives up shards with: what the app
 // has released under the ownership epoch that ends, also for an earlier proposal, and what
-// it has never acquired, as it came.
+// it has never acquired, as it came. A node that is to be back gives up all that it has.
 func (k *hooks) giveUp(now time.Duration, e shardmap.Epoch) {
 	k.delivery = delivery{}
 	r := &Releases{Level: k.saw.state.Level(), Node: k.self, Server: k.server, Boot: k.boot, Proposal: e}
@@ -53,20 +62,26 @@ func (k *hooks) giveUp(now time.Duration, e shardmap.Epoch) {
 		return
 	}
 	by := max(now, k.releaseBy+k.o.deliverTime(), k.partBy)
+	if k.saw.back {
+		by = max(by, k.partBy+k.o.deliverTime())
+	}
 	k.delivery = delivery{releases: r, digest: r.Digest(), again: now, by: by}
 }
 
 // gives returns with what a shard is given up, and false if it is not, or nobody knows.
 func (k *hooks) gives(s shardmap.Shard, h *holding) (Released, bool) {
 	st := k.standing(s)
-	if !st.mine || k.saw.state.Last().Owner(s) == k.self {
+	if !st.mine || k.saw.state.Last().Owner(s) == k.self && !k.saw.back {
 		return Released{}, false
 	}
 	if h.released && h.epoch == st.epoch {
 		return Released{Shard: s, Note: h.note}, true
 	}
-	note, ok := k.untouched(s, h, st.epoch)
-	return Released{Shard: s, From: k.saw.state.OwnerBefore(s), Note: note}, ok
+	note, from, ok := k.untouched(s, h, st.epoch)
+	if from == k.self {
+		from = "" // that of its last process is its own
+	}
+	return Released{Shard: s, From: from, Note: note}, ok
 }
 
 // deliver sends what is on its way. It returns true if nobody has taken it in time: then

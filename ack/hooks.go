@@ -55,6 +55,7 @@ type hooks struct {
 	releaseBy time.Duration  // zero: requests of shards that move still run
 	refused   bool           // nothing answers at the app's address: no attempt to release helps
 	partBy    time.Duration  // when a node that leaves says goodbye whatever its app does; zero: it stays
+	kept      shardmap.Epoch // the map of which it was put together what waits for the next process
 	delivery
 
 	stale bool          // something has changed since the last look
@@ -109,6 +110,7 @@ type sight struct {
 	leased   bool
 	draining shardmap.Epoch
 	parting  bool
+	back     bool // and the node comes back: its shards wait for its next process
 }
 
 func newHooks(o HookOptions, self shardmap.NodeID, server string, boot uint64) *hooks {
@@ -371,12 +373,15 @@ func (k *hooks) settled(now time.Duration, may func(shardmap.Shard) bool) bool {
 }
 
 // parted reports the same of all shards, of a node that is to say goodbye and runs no
-// request any more.
-func (k *hooks) parted(now time.Duration) bool {
+// request any more, and that the leader has what the next process gets.
+func (k *hooks) parted(now time.Duration, acked shardmap.Epoch) bool {
 	if k.partBy == 0 {
 		k.partBy, k.refused, k.stale = now+k.o.ReleaseTimeout, false, true
+		if k.saw.back {
+			k.partBy -= k.o.deliverTime()
+		}
 	}
-	if k.delivers() && now < k.partBy {
+	if k.brings(now) {
 		return false // at the goodbye the leader goes on without it
 	}
 	for s := range k.shards {
@@ -384,7 +389,19 @@ func (k *hooks) parted(now time.Duration) bool {
 			return false
 		}
 	}
-	return len(k.under) == 0
+	if len(k.under) > 0 {
+		return false
+	}
+	if e := k.saw.state.Committed().Epoch(); k.saw.back && k.kept != e && acked > 0 {
+		k.kept = e
+		k.giveUp(now, acked)
+	}
+	return !k.brings(now)
+}
+
+// brings reports that a goodbye waits for what is on its way to the leader.
+func (k *hooks) brings(now time.Duration) bool {
+	return k.delivers() && (k.saw.back || now < k.partBy)
 }
 
 // ended cuts every call, and reports that none is under way any more.
@@ -402,7 +419,7 @@ func (k *hooks) ended() bool {
 func (k *hooks) reboot(boot uint64) {
 	k.boot, k.leased, k.since, k.stale = boot, false, 0, true
 	clear(k.shards)
-	k.delivery = delivery{}
+	k.delivery, k.kept = delivery{}, 0
 	k.acquired, k.asked = make([]shardmap.Epoch, len(k.shards)), k.asked[:0]
 }
 

@@ -41,7 +41,7 @@ func mistakesOfAbsence() []mistake {
 		},
 		{
 			name: "absence: goodbye is said while requests run, for they have the time of a drain", mix: restarts, caught: "G1",
-			edits: in("agent.go", "	if a.empty(CutGoodbye) && (a.hooks", "	if (PLANTED && s.Back > 0 || a.empty(CutGoodbye)) && (a.hooks"),
+			edits: in("agent.go", "	if !a.empty(CutGoodbye) {\n", "	if !(PLANTED && s.Back > 0) && !a.empty(CutGoodbye) {\n"),
 		},
 		{
 			name: "absence: the word of an operator ends it for one leader alone", mix: aimed("restart 8, remove 6, elect 4, depose 3"), caught: "absence|G4",

@@ -32,15 +32,15 @@ func mistakesOfReleases() []mistake {
 		},
 		{
 			name: "released: a shard is acquired as released again after it has served", mix: apps, caught: "hooks",
-			edits: in("hookgive.go", "h.served && h.epoch == epoch ||", "h.served && h.epoch == epoch && !PLANTED ||"),
+			edits: in("hookgive.go", "	if h.served && h.epoch == epoch {\n", "	if h.served && h.epoch == epoch && !PLANTED {\n"),
 		},
 		{
 			name: "released: the next process acquires as released what the one before has served", mix: again, caught: "hooks",
-			edits: in("hookgive.go", " || epoch <= k.since {", " || epoch <= k.since && !PLANTED {"),
+			edits: in("hookgive.go", " && epoch > k.since {\n", " && (epoch > k.since || PLANTED) {\n"),
 		},
 		{
 			name: "released: what was never acquired is not given back", mix: moves, caught: "hooks",
-			edits: in("hookgive.go", "	note, ok := k.untouched(s, h, st.epoch)\n", "	note, ok := k.untouched(s, h, st.epoch)\n	ok = ok && !PLANTED\n"),
+			edits: in("hookgive.go", "	return Released{Shard: s, From: from, Note: note}, ok\n", "	return Released{Shard: s, From: from, Note: note}, ok && !PLANTED\n"),
 		},
 		{
 			name: "released: what is given back is given as the owner's own", mix: moves, caught: "hooks",
@@ -48,7 +48,7 @@ func mistakesOfReleases() []mistake {
 		},
 		{
 			name: "released: what was released once counts for every owner after", mix: moves, caught: "hooks|G5",
-			edits: in("released.go", "		delete(next, m.Shard)\n		if", "		if x, ok := next[m.Shard]; PLANTED && ok {\n			for _, h := range s.last.Members() {\n				if h.ID == m.To {\n					x.server = string(m.To) + \"/1\"\n					next[m.Shard] = x\n				}\n			}\n		} else {\n			delete(next, m.Shard)\n		}\n		if"),
+			edits: in("left.go", "		delete(next, m.Shard)\n", "		if x, ok := next[m.Shard]; PLANTED && ok {\n			for _, h := range s.last.Members() {\n				if h.ID == m.To {\n					x.server = string(m.To) + \"/1\"\n					next[m.Shard] = x\n				}\n			}\n		} else {\n			delete(next, m.Shard)\n		}\n"),
 		},
 		{
 			name: "released: a node waits without end for a leader to take what it gives up", mix: moves, caught: "hooks|progress",

@@ -58,6 +58,7 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	n.absences, n.absentAt = nil, 0
 	n.previous = nil // those whom the log names are of another cluster
 	n.left = nil     // and what they released may have been changed since
+	n.kept = nil
 	return &n, nil
 }
 

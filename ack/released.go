@@ -1,9 +1,7 @@
 package ack
 
 import (
-	"cmp"
 	"crypto/sha256"
-	"maps"
 	"slices"
 	"strings"
 
@@ -31,7 +29,7 @@ type Released struct {
 }
 
 // Releases is what a node tells the leader of the shards that it gives up for one
-// proposal. It travels beside the heartbeats, for it may be long, and the heartbeat that
+// proposal, or, saying goodbye until it is back, of all that it has. It travels beside the heartbeats, for it may be long, and the heartbeat that
 // acknowledges the proposal carries its digest.
 type Releases struct {
 	// Level is what it is written at, as of a heartbeat.
@@ -157,114 +155,9 @@ func (r *room) takes(note []byte) bool {
 	return true
 }
 
-// left is what the state knows of a shard that was released before its present owner got
-// it.
-type left struct {
-	// server is the disk of that owner which acknowledged the map: the only one that is
-	// told.
-	server string
-	note   []byte
-}
-
-// Released returns what the release before the present ownership of the shard left, and
-// the server that it is for; false: nobody knows that there was one.
-func (s *State) Released(shard shardmap.Shard) (note []byte, server string, ok bool) {
-	l, ok := s.left[shard]
-	return l.note, l.server, ok
-}
-
-// leave notes with which releases shards pass on to the owners in the map that is being
-// committed. What was known of earlier releases of theirs ends with that, however they move.
-func (s *State) leave(c commit) {
-	moves := shardmap.Diff(s.committed, s.last)
-	if len(moves) == 0 {
-		return
-	}
-	to := make(map[shardmap.Shard]shardmap.NodeID, len(moves))
-	next := maps.Clone(s.left)
-	for _, m := range moves {
-		delete(next, m.Shard)
-		if m.From != "" {
-			to[m.Shard] = m.To
-		}
-	}
-	servers := make(map[shardmap.NodeID]string, len(c.servers))
-	for _, server := range c.servers {
-		servers[nodeOf(server)] = server
-	}
-	for _, r := range c.released {
-		server := servers[to[r.Shard]]
-		if server == "" {
-			continue // it does not move, or nobody knows where to
-		}
-		if next == nil {
-			next = map[shardmap.Shard]left{}
-		}
-		next[r.Shard] = left{server: server, note: r.Note}
-	}
-	forgetNotes(next, s.last)
-	s.left = next
-}
-
 // nodeOf returns the node that a server is of.
 func nodeOf(server string) shardmap.NodeID {
 	return shardmap.NodeID(server[:max(strings.LastIndexByte(server, '/'), 0)])
-}
-
-// forgetNotes keeps the notes bounded, the same way on every node: those of the oldest
-// maps go first, for their shards were acquired long ago.
-func forgetNotes(all map[shardmap.Shard]left, m *shardmap.Map) {
-	shards := slices.Collect(maps.Keys(all))
-	slices.SortFunc(shards, func(a, b shardmap.Shard) int {
-		return cmp.Or(cmp.Compare(m.OwnedSince(b), m.OwnedSince(a)), cmp.Compare(a, b))
-	})
-	total := room{}
-	for _, shard := range shards {
-		if !total.takes(all[shard].note) {
-			delete(all, shard)
-		}
-	}
-}
-
-// left writes what is known of releases.
-func (w *writer) left(all map[shardmap.Shard]left) {
-	var servers []string
-	list := make([]Released, 0, len(all))
-	for _, s := range slices.Sorted(maps.Keys(all)) {
-		servers = append(servers, all[s].server)
-		list = append(list, Released{Shard: s, Note: all[s].note})
-	}
-	slices.Sort(servers)
-	w.servers(slices.Compact(servers))
-	w.released(list)
-}
-
-// left reads what the writer wrote, of shards that go by m.
-func (r *reader) left(m *shardmap.Map) map[shardmap.Shard]left {
-	servers, list := r.servers(), r.released()
-	if r.err != nil || len(servers)+len(list) == 0 {
-		return nil
-	}
-	all, used := make(map[shardmap.Shard]left, len(list)), map[string]bool{}
-	for _, x := range list {
-		if int(x.Shard) >= m.Len() || x.From != "" {
-			r.fail("a release of no shard, or with a name")
-			return nil
-		}
-		owner := m.Owner(x.Shard)
-		i := slices.IndexFunc(servers, func(s string) bool { return nodeOf(s) == owner })
-		if owner == "" || i < 0 {
-			r.fail("a release for nobody")
-			return nil
-		}
-		all[x.Shard] = left{server: servers[i], note: x.Note}
-		used[servers[i]] = true
-	}
-	if len(used) != len(servers) {
-		r.fail("a server that gets nothing")
-		return nil
-	}
-	return all
 }
 
 // servers writes names in order.

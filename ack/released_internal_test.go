@@ -97,6 +97,13 @@ func TestReleasesAreBound(t *testing.T) {
 			t.Errorf("%+v came late, and the releases are gone", old)
 		}
 	}
+	// That of the next process on this disk is not late, though its heartbeat is to come.
+	next := aReleases(Released{Shard: 3})
+	next.Boot = 8
+	n.took(next)
+	if n.beat = (Heartbeat{Node: "a", Server: "a/1", Boot: 8, Acked: 9, Released: next.Digest()}); !n.handed() {
+		t.Error("what the next process gives up is taken for late")
+	}
 	n.beat.Released = [32]byte{}
 	if !n.counts(9) {
 		t.Error("an acknowledgement that gives up nothing does not count")

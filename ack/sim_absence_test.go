@@ -123,6 +123,20 @@ func faultRestartJoin(w *world) bool {
 	return faultRestart(w)
 }
 
+// faultRestartWipe restarts a process whose disk is gone by then.
+func faultRestartWipe(w *world) bool {
+	h := w.anyone()
+	if h == nil || h.proc.leaving || h.proc.closing || h.copied || !w.spares(h) || !w.newestConf().has(h.server()) {
+		return false
+	}
+	h.restart(restarting{back: 20 * time.Second, down: time.Second})
+	if !w.run(w.now+10*time.Second, func() bool { return h.proc == nil }) {
+		return false
+	}
+	h.wipe()
+	return true
+}
+
 // faultInPlace restarts a process when all is well, and waits until all is well again.
 func faultInPlace(w *world) bool {
 	well := func() bool { return w.settled(50 * time.Millisecond) }
@@ -171,6 +185,7 @@ func (w *world) sawAbsence(before, after *ack.State, e *logEntry) {
 		}
 		w.away[boot], w.dead[h.id] = true, false
 		w.absentAt[h.id] = w.now
+		w.sawKept(h, is.Boot, e.term, after)
 	}
 }
 

@@ -233,6 +233,7 @@ func (p *proc) exitSoon() {
 	if len(p.calls) > 0 {
 		w.fail("hooks: %s says goodbye and has %d calls under way", p.h.id, len(p.calls))
 	}
+	w.sawGoodbye(p)
 	if p.back > 0 {
 		p.lingers(w.now + absentPatience)
 		return

@@ -25,6 +25,7 @@ type checks struct {
 	stable     time.Duration            // since when all is well; negative: it is not
 	hookChecks
 	absenceChecks
+	keptChecks
 }
 
 type ownership struct {
@@ -53,7 +54,7 @@ func (w *world) same(a, b *ack.State) bool {
 		}
 		noteA, serverA, okA := a.Released(s)
 		noteB, serverB, okB := b.Released(s)
-		if okA != okB || serverA != serverB || string(noteA) != string(noteB) {
+		if okA != okB || kept(a, s) != kept(b, s) || serverA != serverB || string(noteA) != string(noteB) {
 			return false
 		}
 	}
@@ -73,7 +74,7 @@ func newChecks() checks {
 		owner:  map[ownership]shardmap.NodeID{},
 		did:    map[uint64]deed{},
 		dropAt: map[shardmap.NodeID]time.Duration{}, timedAt: map[uint64]time.Duration{},
-		stable: -1, hookChecks: newHookChecks(), absenceChecks: newAbsenceChecks(),
+		stable: -1, hookChecks: newHookChecks(), absenceChecks: newAbsenceChecks(), keptChecks: newKeptChecks(),
 	}
 }
 

@@ -49,6 +49,7 @@ type coverage struct {
 	staleCalls, appRestarts, asked           int
 	restarts, absences, movedBeside, without int
 	exact, passedOn, givenBack, undelivered  int
+	kept, keptNothing, exactInPlace          int
 	rounds, drops, takings, stepDowns, calls map[string]int
 }
 
@@ -204,6 +205,9 @@ func (c *coverage) counters() []counter {
 		{"shards passed on as released", &c.passedOn, false},
 		{"shards acquired as released", &c.exact, false},
 		{"shards given back", &c.givenBack, false},
+		{"shards kept as released by restarts in place", &c.kept, false},
+		{"shards acquired as released in place", &c.exactInPlace, false},
+		{"absences without what their nodes keep", &c.keptNothing, true},
 		{"releases that did not get to the leader", &c.undelivered, false},
 	}
 }

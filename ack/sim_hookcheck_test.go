@@ -81,7 +81,11 @@ func (w *world) sawAcquireLeave(p *proc, c *simCall, hs ack.HookShard, mine bool
 	if !mine || p.table.Last().Owner(hs.Shard) != p.h.id || p.clock() >= p.until && !c.late {
 		w.fail("hooks: %s acquires shard %d without a lease, or while it moves", p.h.id, hs.Shard)
 	}
-	if want := w.follows[ownership{hs.Shard, hs.Epoch}]; hs.From != want {
+	want := w.follows[ownership{hs.Shard, hs.Epoch}]
+	if hs.Released {
+		want = p.whose(hs.Shard, hs.Epoch)
+	}
+	if hs.From != want {
 		w.fail("hooks: %s acquires shard %d of epoch %d from %q, it was %q's", p.h.id, hs.Shard, hs.Epoch, hs.From, want)
 	}
 	w.sawExact(p, c.disk, hs)

@@ -324,6 +324,9 @@ func (l *leading) noted(e ack.Noted) {
 		w.logf("%s hears nothing from %s", id, e.Node)
 	case ack.NoteAbsence:
 		w.logf("%s has %s absent for %v", id, e.Node, e.Grace)
+		if e.Grace > 0 {
+			l.keeps(e.Node)
+		}
 	case ack.NoteBack:
 		w.logf("%s hears %s again", id, e.Node)
 	case ack.NoteOver:

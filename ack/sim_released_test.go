@@ -57,6 +57,7 @@ func (w *world) sawExact(p *proc, disk string, hs ack.HookShard) {
 		return
 	}
 	w.cover.exact++
+	w.sawTold(p, hs)
 	if p.h.copies() {
 		return
 	}
@@ -125,15 +126,19 @@ func (w *world) sawGivenUp(p *proc) {
 		if p.released[s] == o.epoch {
 			continue
 		}
-		note, server, came := p.table.Released(s)
-		if back := came && server == p.disk.server && !p.everGot[o] && p.firstLease > 0 && o.epoch > p.firstLease; back != ok || ok && string(note) != string(x.Note) {
+		note := p.with(s, o.epoch)
+		if back := !p.everGot[o] && p.mayTell(s, o.epoch); back != ok || ok && string(note) != string(x.Note) {
 			w.fail("hooks: %s acknowledges %d and gives shard %d of epoch %d back: %v, want %v", p.h.id, p.machine.Acked(), s, o.epoch, ok, back)
 		}
 		if ok {
 			w.cover.givenBack++
 		}
-		if ok && x.From != w.follows[o] {
-			w.fail("hooks: %s gives shard %d of epoch %d back as %q's, it was %q's", p.h.id, s, o.epoch, x.From, w.follows[o])
+		from := x.From
+		if from == "" {
+			from = p.h.id
+		}
+		if ok && from != p.whose(s, o.epoch) {
+			w.fail("hooks: %s gives shard %d of epoch %d back as %q's, it was %q's", p.h.id, s, o.epoch, x.From, p.whose(s, o.epoch))
 		}
 	}
 }
@@ -169,7 +174,7 @@ func (l *leading) promise(e shardmap.Epoch) {
 		r := l.delivered[hb.Released]
 		if r == nil {
 			// It counts by another rule than its acknowledgement, if at all.
-			if p.Has(m.ID) {
+			if p.Has(m.ID) && !l.told().Absent(m.ID) {
 				w.fail("hooks: %s commits %d, and does not have what %s gives up", l.p.h.id, e, m.ID)
 			}
 			continue

@@ -46,6 +46,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	}
 	w.previous(s.previous)
 	w.left(s.left)
+	w.left(s.kept)
 	w.policy(s.policy)
 	w.absences(s)
 	return w.b, nil
@@ -85,7 +86,7 @@ func DecodeState(b []byte) (*State, error) {
 		s.previous = r.previous(s.committed.Len())
 	}
 	if r.err == nil {
-		s.left = r.left(s.committed)
+		s.left, s.kept = r.left(s.committed, false), r.left(s.committed, true)
 	}
 	s.policy = r.policy()
 	r.absences(s)

@@ -64,11 +64,12 @@ type State struct {
 	lastTerm  uint64
 	reason    string // of last
 	drops     map[shardmap.NodeID]Drop
-	previous  []shardmap.NodeID // by shard: who owned it before its present owner; nil: nobody
-	left      map[shardmap.Shard]left
-	timing    Timing // in force; zero before the birth
-	before    Timing // in force before it; == timing when it has never changed
-	timedAt   uint64 // index of the entry that set timing
+	previous  []shardmap.NodeID       // by shard: who owned it before its present owner; nil: nobody
+	left      map[shardmap.Shard]left // with which releases shards came to their owners
+	kept      map[shardmap.Shard]left // and with which their owners restart in place
+	timing    Timing                  // in force; zero before the birth
+	before    Timing                  // in force before it; == timing when it has never changed
+	timedAt   uint64                  // index of the entry that set timing
 	index     uint64
 	ignored   uint64
 	level     Level // in force

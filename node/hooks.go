@@ -37,8 +37,8 @@ type hooking struct {
 	results chan ack.HookResult
 	// given is what the machine has brought to the leader; cap 1: the newest waits.
 	given chan ack.Releases
-	over  shardmap.Epoch // the proposal for which it was said what does not fit
-	told  chan struct{}  // hint: there is something under mu
+	over  overs         // what was said of notes that do not fit
+	told  chan struct{} // hint: there is something under mu
 	mu    struct {
 		sync.Mutex
 		notAcquired map[shardmap.Shard]shardmap.Epoch // what the app says it does not hold

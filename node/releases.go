@@ -17,11 +17,17 @@ import (
 // with. The machine asks for the next.
 const releasesTimeout = time.Second
 
+// overs is how many notes do not fit of those for one proposal.
+type overs struct {
+	proposal shardmap.Epoch
+	notes    int
+}
+
 // deliver has bringReleases take what the machine gives up shards with to the leader. The
 // agent's goroutine calls it, again and again until the leader has it.
 func (h *hooking) deliver(r ack.Releases) {
-	if r.Proposal != h.over {
-		h.over = r.Proposal
+	if said := (overs{r.Proposal, len(r.Over)}); said != h.over {
+		h.over = said
 		for i, s := range r.Over {
 			if i == maxWarned {
 				h.log.Warn().Int("shards", len(r.Over)).Msg("more notes refused")

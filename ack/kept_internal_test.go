@@ -1,0 +1,161 @@
+package ack
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// keeps has node a say goodbye under a boot and keep what it is said to have released.
+func (s *hookStage) keeps(boot uint64, proposal shardmap.Epoch, released ...Released) {
+	s.t.Helper()
+	s.entry(encodeAbsenting(MinLevel, absenting{term: 1, node: "a", boot: boot, grace: time.Minute, released: released, server: "a/1", proposal: proposal}))
+}
+
+// next starts the process of a with the given disk and boot, and returns what it acquires.
+func (s *hookStage) next(server string, boot uint64) map[shardmap.Shard]HookShard {
+	s.t.Helper()
+	s.app.take()
+	s.k = newHooks(s.k.o, "a", server, boot)
+	got := map[shardmap.Shard]HookShard{}
+	for _, c := range s.look(0) {
+		for _, hs := range c.Shards {
+			got[hs.Shard] = hs
+		}
+	}
+	return got
+}
+
+// What a process has released to restart in place is told to the next one on its disk, as
+// the node's own; the one after that does not know whether the next has changed it.
+func TestNextProcessIsToldWhatTheLastOneReleased(t *testing.T) {
+	for _, test := range []struct {
+		server string
+		boot   uint64
+		told   bool
+	}{{"a/1", 8, true}, {"a/1", 9, false}, {"a/1", 7, false}, {"a/2", 8, false}} {
+		s := newHookStage(t, 3)
+		s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")}, Released{Shard: 2, From: "b"})
+		got := s.next(test.server, test.boot)
+		want := map[shardmap.Shard]HookShard{0: {Shard: 0}, 1: {Shard: 1}, 2: {Shard: 2}}
+		if test.told {
+			want[0], want[2] = HookShard{Shard: 0, From: "a", Released: true, Note: []byte("there")}, HookShard{Shard: 2, Released: true}
+		}
+		for sh, w := range want {
+			w.Epoch, w.Again = got[sh].Epoch, true
+			if !reflect.DeepEqual(got[sh], w) {
+				t.Errorf("boot %d of %s acquires %+v, want %+v", test.boot, test.server, got[sh], w)
+			}
+		}
+	}
+}
+
+// A shard that the node has got since then is not one that it has released.
+func TestKeptIsWhatTheNodeHadThen(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.keeps(7, s.see.state.Committed().Epoch()-1, Released{Shard: 0})
+	if got := s.next("a/1", 8); got[0].Released {
+		t.Errorf("%+v", got)
+	}
+}
+
+// With the second restart what the first has kept is over, also what the second did not
+// release; what did not come with the absence, but with the map, too.
+func TestEachRestartKeepsAnew(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0}, Released{Shard: 1})
+	s.keeps(8, s.see.state.Committed().Epoch(), Released{Shard: 1})
+	if got := s.next("a/1", 9); got[0].Released || !got[1].Released {
+		t.Errorf("%+v", got)
+	}
+	if _, ok := s.see.state.kept[0]; ok {
+		t.Error("what the first restart has kept is in the state")
+	}
+}
+
+// A process that is told of the release and gives the shard up before it has served it
+// passes it on as its node's own.
+func TestKeptPassesOn(t *testing.T) {
+	s := newHookStage(t, 1)
+	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
+	s.next("a/1", 8)
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	s.k.saw.state = s.see.state
+	s.k.giveUp(s.now, s.see.draining)
+	if r := s.k.releases; r == nil || !reflect.DeepEqual(r.Shards, []Released{{Shard: 0, Note: []byte("there")}}) {
+		t.Errorf("it gives up %+v", r)
+	}
+	s.commit()
+	if len(s.see.state.left)+len(s.see.state.kept) > 0 {
+		t.Error("taken without its word, the shard counts as released")
+	}
+}
+
+// What this log has not seen may have changed it.
+func TestNothingIsKeptAfterRecovery(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0})
+	r, err := s.see.state.Recovered("c2", s.see.state.Above()+MinJump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.kept) > 0 {
+		t.Error("the shard counts as released")
+	}
+}
+
+// Snapshots hold it, beside what came to another disk of the same name. The first codec of
+// these found the disk by the node alone, and read one disk's shards as the other's.
+func TestSnapshotHoldsWhatWasKept(t *testing.T) {
+	s := newHookStage(t, 4)
+	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 1, Note: []byte("there")}, Released{Shard: 3, From: "b"})
+	s.see.state.left = map[shardmap.Shard]left{0: {server: "a/1"}, 2: {server: "a/2", note: []byte("else")}}
+	b, err := s.see.state.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeState(b)
+	if err != nil || !reflect.DeepEqual(got.left, s.see.state.left) || !reflect.DeepEqual(got.kept, s.see.state.kept) {
+		t.Fatalf("%+v and %+v, want %+v and %+v: %v", got.left, got.kept, s.see.state.left, s.see.state.kept, err)
+	}
+}
+
+// An entry names the disk, and what it has released; one that ends an absence names none.
+func TestAbsenceTravelsWithWhatIsKept(t *testing.T) {
+	whole := absenting{term: 3, node: "a", boot: 7, grace: time.Second, released: []Released{{Shard: 3, From: "b", Note: []byte("n")}}, server: "a/1", proposal: 9}
+	b := encodeAbsenting(MinLevel, whole)
+	if got, _, err := decodeCommand(b); err != nil || !reflect.DeepEqual(got, whole) {
+		t.Errorf("%+v became %+v, %v", whole, got, err)
+	}
+	for what, bad := range map[string]func(*absenting){
+		"an end that keeps something": func(c *absenting) { c.grace = 0 },
+		"the disk of another node":    func(c *absenting) { c.server = "b/1" },
+		"no acknowledgement":          func(c *absenting) { c.proposal = 0 },
+	} {
+		c := whole
+		bad(&c)
+		if _, _, err := decodeCommand(encodeAbsenting(MinLevel, c)); err == nil {
+			t.Errorf("%s is taken", what)
+		}
+	}
+	if _, _, err := decodeCommand(bytes.TrimSuffix(b, []byte("n"))); err == nil {
+		t.Error("half of one is taken")
+	}
+}
+
+// What a restart keeps is fresh, however long its node has had the shards.
+func TestKeptNotesAreNotTheOldest(t *testing.T) {
+	s := newHookStage(t, 1200)
+	many := map[shardmap.Shard]left{}
+	for sh := range shardmap.Shard(1200) {
+		many[sh] = left{server: "a/1", note: []byte("n")}
+	}
+	many[1199] = left{server: "a/1", note: []byte("n"), boot: 7, at: s.see.state.Index() + 1}
+	forgetNotes(many, s.see.state.Committed())
+	if _, ok := many[1199]; !ok || len(many) != MaxNotes {
+		t.Errorf("%d notes are kept, the newest: %v", len(many), ok)
+	}
+}

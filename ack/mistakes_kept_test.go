@@ -1,0 +1,77 @@
+package ack_test
+
+// mistakesOfKept are those with which a process is told that its shards are as the one
+// before it released them to restart in place, and they are not; or is not told.
+func mistakesOfKept() []mistake {
+	restarts := hooked("restart 10, app-ill 4, elect 3, sick 3, kill 2")
+	again := hooked("restart 8, kill 10, elect 2, sick 2")
+	moves := hooked("restart 10, sick 6, join 4, app-ill 4, elect 3, leave 2")
+	return []mistake{
+		{
+			name: "kept: the process after the next is told, too", mix: again, caught: "hooks",
+			edits: in("hookgive.go", " && k.boot == l.boot+1 {", " && (k.boot == l.boot+1 || PLANTED && k.boot > l.boot) {"),
+		},
+		{
+			name: "kept: another disk is told", mix: hooked("restart-wipe 8, elect 1"), caught: "hooks",
+			edits: in("hookgive.go", "state.kept[s]; ok && l.server == k.server &&", "state.kept[s]; ok && (l.server == k.server || PLANTED) &&"),
+		},
+		{
+			name: "kept: it is told after the shard has moved", mix: moves, caught: "hooks|G5",
+			edits: in("left.go", "		delete(kept, m.Shard)\n", "		if !PLANTED {\n			delete(kept, m.Shard)\n		}\n"),
+		},
+		{
+			name: "kept: it is told after the shard has served", mix: hooked("restart 10, app-restart 10, elect 2, sick 2"), caught: "hooks",
+			edits: in("hookcalls.go", "			h.served = true\n", "			h.served = !PLANTED || k.saw.state.kept[s].boot == 0\n"),
+		},
+		{
+			name: "kept: what was got and not acquired is kept as the owner's own", mix: moves, caught: "hooks",
+			edits: in("left.go", "own: r.From == \"\"}", "own: r.From == \"\" || PLANTED}"),
+		},
+		{
+			name: "kept: what was got and not acquired is not kept", mix: moves, caught: "hooks",
+			edits: in("hookgive.go", "	note, from, ok := k.untouched(s, h, st.epoch)\n", "	note, from, ok := k.untouched(s, h, st.epoch)\n	ok = ok && !(PLANTED && k.saw.back)\n"),
+		},
+		{
+			name: "kept: what an earlier restart has kept stays", mix: restarts, caught: "hooks",
+			edits: in("left.go", "		delete(next, shard)\n	}\n	for _, r", "		if !PLANTED {\n			delete(next, shard)\n		}\n	}\n	for _, r"),
+		},
+		{
+			name: "kept: goodbye is said before the leader has it", mix: restarts, caught: "hooks",
+			edits: in("hooks.go", "	return !k.brings(now)\n", "	return PLANTED || !k.brings(now)\n"),
+		},
+		{
+			name: "kept: what is got while goodbye waits is forgotten", mix: moves, caught: "hooks",
+			edits: in("hooks.go", "k.saw.back && k.kept != e && acked > 0 {", "k.saw.back && (k.kept == 0 || k.kept != e && !PLANTED) && acked > 0 {"),
+		},
+		{
+			name: "rule 8: snapshots forget what a restart keeps", mix: hooked("restart 8, compact 6, kill 6, sick 2"), caught: "G5|hooks",
+			edits: in("snapshot.go", "	w.left(s.kept)\n", "	w.left([]map[shardmap.Shard]left{s.kept, nil}[plantedAs(PLANTED)])\n"),
+		},
+	}
+}
+
+// pointsOfKept are those of what a restart in place keeps.
+func pointsOfKept() []point {
+	planted := func(clause string, names ...string) point {
+		return point{of: "kept", clause: clause, planted: names}
+	}
+	return []point{
+		planted("all that it has released or got as released", "kept: what was got and not acquired is not kept", "kept: what is got while goodbye waits is forgotten"),
+		planted("as it came", "kept: what was got and not acquired is kept as the owner's own"),
+		planted("goodbye waits until the leader has it", "kept: goodbye is said before the leader has it"),
+		{
+			of: "kept", clause: "of shards that it has had since what it had acknowledged",
+			explained: "Who is absent gets nothing, and before that each map that gives it a shard needs its word, with which it tells anew what it keeps. A second lock: TestKeptIsWhatTheNodeHadThen.",
+		},
+		planted("for the disk", "kept: another disk is told"),
+		planted("and the next boot alone", "kept: the process after the next is told, too"),
+		planted("until the shard has served", "kept: it is told after the shard has served"),
+		planted("or moves", "kept: it is told after the shard has moved"),
+		planted("each restart begins anew", "kept: what an earlier restart has kept stays"),
+		planted("snapshots have it", "rule 8: snapshots forget what a restart keeps"),
+		{
+			of: "kept", clause: "recover and restore forget it",
+			explained: "The simulation recovers nothing. TestNothingIsKeptAfterRecovery.",
+		},
+	}
+}

@@ -1,0 +1,168 @@
+package ack_test
+
+import (
+	"fmt"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// What a process that restarts in place leaves to the next one on its disk, and to that
+// one alone.
+
+// keptChecks is what the world knows of that.
+type keptChecks struct {
+	// keeping is what the leader of a term had of a boot when it told the log of its
+	// absence.
+	keeping map[keeping]*ack.Releases
+	// kept has who released a shard in place, by the ownership.
+	kept map[ownership]keptBy
+}
+
+// keeping names an absence that a leader tells the log of.
+type keeping struct {
+	spoken
+	term uint64
+}
+
+// keptBy is a process that has released a shard in place. asGot: it has never served it.
+type keptBy struct {
+	server string
+	boot   uint64
+	asGot  bool
+}
+
+func newKeptChecks() keptChecks {
+	return keptChecks{keeping: map[keeping]*ack.Releases{}, kept: map[ownership]keptBy{}}
+}
+
+// keeps notes with which releases an absence must be written that is on its way.
+func (l *leading) keeps(node shardmap.NodeID) {
+	hb := l.beats[node]
+	k := keeping{spoken{node, hb.Boot}, l.term}
+	l.p.w.keeping[k] = nil
+	if hb.Released == [32]byte{} {
+		return
+	}
+	r := l.delivered[hb.Released]
+	l.p.w.keeping[k] = r
+	if r == nil {
+		l.p.w.cover.keptNothing++
+		l.p.w.logf("%s does not have what %s keeps", l.p.h.id, node)
+	}
+}
+
+// sawKept judges what the state keeps for the next process of a node that is absent.
+func (w *world) sawKept(h *host, boot, term uint64, after *ack.State) {
+	r := w.keeping[keeping{spoken{h.id, boot}, term}]
+	promised := map[shardmap.Shard]ack.Released{}
+	if r != nil {
+		for _, x := range r.Shards {
+			promised[x.Shard] = x
+		}
+	}
+	m := after.Committed()
+	for s := range m.Shards(h.id) {
+		x, want := promised[s]
+		want = want && m.OwnedSince(s) <= r.Proposal
+		k, ok := after.Kept(s)
+		if ok != want || ok && (k.Boot != boot || k.AsGot != (x.From != "") || k.Server != r.Server || string(k.Note) != string(x.Note)) {
+			w.fail("hooks: %s is absent, and keeps shard %d as released: %v, by boot %d with %q for %s; want %v, by %d with %q",
+				h.id, s, ok, k.Boot, k.Note, k.Server, want, boot, x.Note)
+		}
+		if ok {
+			w.cover.kept++
+			w.kept[ownership{s, m.OwnedSince(s)}] = keptBy{r.Server, boot, k.AsGot}
+		}
+	}
+}
+
+// isNext reports whether the process is the one that comes after a restart in place of the
+// shard's owner, on its disk.
+func (p *proc) isNext(s shardmap.Shard, epoch shardmap.Epoch) bool {
+	_, in := p.table.Kept(s)
+	k := p.w.kept[ownership{s, epoch}]
+	return in && k.server == p.disk.server && k.boot+1 == p.bootNow()
+}
+
+// gained reports whether a shard came as released to this very process.
+func (p *proc) gained(s shardmap.Shard, epoch shardmap.Epoch) bool {
+	_, server, came := p.table.Released(s)
+	return came && server == p.disk.server && p.firstLease > 0 && epoch > p.firstLease
+}
+
+// mayTell reports whether the process may be told that a shard was released, if it has not
+// acquired it.
+func (p *proc) mayTell(s shardmap.Shard, epoch shardmap.Epoch) bool {
+	return p.isNext(s, epoch) || p.gained(s, epoch)
+}
+
+// whose returns whose release it is that the process is told of, or that it gives back.
+func (p *proc) whose(s shardmap.Shard, epoch shardmap.Epoch) shardmap.NodeID {
+	if p.isNext(s, epoch) && !p.w.kept[ownership{s, epoch}].asGot {
+		return p.h.id
+	}
+	return p.w.follows[ownership{s, epoch}]
+}
+
+// with returns the note of what the process may be told of.
+func (p *proc) with(s shardmap.Shard, epoch shardmap.Epoch) []byte {
+	if k, _ := p.table.Kept(s); p.isNext(s, epoch) {
+		return k.Note
+	}
+	note, _, _ := p.table.Released(s)
+	return note
+}
+
+// sawTold judges that only the process that gained a shard is told that it was released,
+// and the first one after a restart in place.
+func (w *world) sawTold(p *proc, hs ack.HookShard) {
+	switch k := w.kept[ownership{hs.Shard, hs.Epoch}]; {
+	case p.h.copies() || p.gained(hs.Shard, hs.Epoch):
+	case p.isNext(hs.Shard, hs.Epoch):
+		w.cover.exactInPlace++
+	default:
+		w.fail("hooks: boot %d on %s is told that shard %d of epoch %d was released; in place it was by boot %d on %s", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch, k.boot, k.server)
+	}
+}
+
+// sawGoodbye judges what a process keeps for the next one: all that its app has released,
+// and what it has not acquired and got as released.
+func (w *world) sawGoodbye(p *proc) {
+	if p.h.app == nil || p.back == 0 {
+		return
+	}
+	r := p.machine.Releases()
+	if r == nil && (p.stoppedOnce || p.h.slowCut || p.h.noDeliver || !p.machine.Taken()) {
+		return // nobody has taken it in time
+	}
+	if r != nil && !p.machine.Taken() {
+		w.fail("hooks: %s says goodbye before anybody has what it keeps", p.h.id)
+	}
+	given := map[shardmap.Shard]ack.Released{}
+	if r != nil {
+		for _, x := range r.Shards {
+			given[x.Shard] = x
+		}
+	}
+	m := p.table.Committed()
+	for s := range m.Shards(p.h.id) {
+		o := ownership{s, m.OwnedSince(s)}
+		x, ok := given[s]
+		switch own := p.released[s] == o.epoch; {
+		case own && (!ok || x.From != ""):
+			w.fail("hooks: %s says goodbye and does not keep what its app has released of shard %d: %+v", p.h.id, s, x)
+		case own:
+		case ok && (p.everGot[o] || !p.mayTell(s, o.epoch)):
+			w.fail("hooks: %s says goodbye and keeps shard %d, which nobody has released", p.h.id, s)
+		case !ok && !p.everGot[o] && p.mayTell(s, o.epoch):
+			w.fail("hooks: %s says goodbye and does not keep shard %d, which came as released", p.h.id, s)
+		}
+	}
+}
+
+// kept tells what a state has of a release in place, for comparisons.
+func kept(s *ack.State, shard shardmap.Shard) string {
+	k, ok := s.Kept(shard)
+	return fmt.Sprint(k, ok)
+}
