@@ -117,7 +117,7 @@ func TestOtherMisdirectedAnswersPass(t *testing.T) {
 
 // What was forwarded waits at an owner that acquires, uncounted, until it serves: no
 // sooner asked again than it can be run. The next proposal sends it back to where its
-// client is, for it may be needed elsewhere.
+// client is, for it may be needed elsewhere: then it has no place at the owner any more.
 func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
 	for _, end := range []string{"serving", "proposal"} {
 		t.Run(end, func(t *testing.T) {
@@ -133,7 +133,9 @@ func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
 			if end == "proposal" {
 				want = 1
 				owner.swap(1, 2, held(proxy.ReasonAcquiring))
-				until(t, "it is refused", func() bool { return metric(t, owner, "shardway_refused_total", "held") == 1 })
+				until(t, "it is refused, and waits there no more", func() bool {
+					return metric(t, owner, "shardway_refused_total", "held") == 1 && owner.room.Stats().Waiting == 0
+				})
 				ingress.swap(1, 2, remote("owner", 1))
 				until(t, "it waits at the owner again", func() bool { return owner.room.Stats().Waiting == 1 })
 				owner.swap(1, 2, local(1))
@@ -145,6 +147,39 @@ func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
 			}
 			if n := metric(t, owner, "shardway_refused_total", "held"); n != want {
 				t.Errorf("refused %v times, want %v", n, want)
+			}
+		})
+	}
+}
+
+// Without a lease nothing is acquired, so nothing waits for that at an owner which has none,
+// and what waits there when its lease ends goes back to where its client is. After a restart
+// of all, on a busy machine, every request that was held took up a connection to an owner
+// without a lease, and for each further one another was made, with its handshake; that kept
+// the machine too busy for leases, and more and more were held.
+func TestForwardedRequestsDoNotWaitForAnAcquireWithoutALease(t *testing.T) {
+	for _, begins := range []bool{true, false} {
+		t.Run(fmt.Sprintf("lease at first %v", begins), func(t *testing.T) {
+			ingress, owner := pair(t, webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Minute })
+			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			if !begins {
+				owner.lease.Store(0)
+			}
+			c := ingress.dial()
+			c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
+			if begins {
+				until(t, "it waits at the owner", func() bool { return owner.room.Stats().Waiting == 1 })
+				owner.lease.Store(0)
+			}
+			until(t, "it is refused", func() bool { return metric(t, owner, "shardway_refused_total", "no-lease") > 0 })
+			until(t, "it waits where its client is", func() bool {
+				return owner.room.Stats().Waiting == 0 && ingress.room.Stats().Waiting == 1
+			})
+			owner.lease.Store(int64(time.Hour))
+			until(t, "it waits at the owner again", func() bool { return owner.room.Stats().Waiting == 1 })
+			owner.swap(1, 1, local(1))
+			if res, body := c.answer("POST"); res.StatusCode != http.StatusOK || body != "POST /x hi" {
+				t.Errorf("%d %q", res.StatusCode, body)
 			}
 		})
 	}

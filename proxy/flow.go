@@ -148,7 +148,7 @@ func (c *client) held(v verdict) verdict {
 // owner serves a request that another node forwarded, or refuses it. It never
 // forwards it (G8), and it waits no longer than ownerWait: requests wait where
 // their client is. But what waits for the app to acquire its shard waits here, to go on
-// at once, until that or the next proposal.
+// at once, until that or the next proposal, as long as there is a lease.
 func (c *client) owner() {
 	committed, proposed, ok := c.readForwarded()
 	if !ok {
@@ -178,32 +178,9 @@ func (c *client) owner() {
 		c.reply.refuse(RefusedHeld)
 		return
 	}
-	first := t.proposed
-	for {
-		v := c.ownerAttempt(t)
-		if v.step == stepHold && v.reason == ReasonAcquiring && t.proposed == first {
-			v.seen = t.generation
-			v = c.held(v)
-		}
-		switch v.step {
-		case stepAgain:
-			t = c.s.o.Cluster.Table()
-			continue
-		case stepHold:
-			if c.wait.pause(v) {
-				t = c.s.o.Cluster.Table()
-				continue
-			}
-			if !c.down.Load() {
-				c.reply.cannotWait(v)
-			}
-		case stepFail:
-			if !c.down.Load() {
-				c.reply.failure(v)
-			}
-		case stepDone:
-		}
-		return
+	c.ownerLoop(t)
+	if c.x.ticket != nil {
+		c.x.ticket.Leave()
 	}
 }
 

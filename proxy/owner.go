@@ -38,3 +38,48 @@ func (a *asked) readForwarded() (committed, proposed uint64, ok bool) {
 
 // maxShard is the highest number a shard can have.
 const maxShard = 1<<16 - 1
+
+// ownerLoop goes by the table until the request is answered or refused.
+func (c *client) ownerLoop(t *Table) {
+	first := t.proposed
+	for {
+		v := c.ownerAttempt(t)
+		if v.step == stepHold && v.reason == ReasonAcquiring && t.proposed == first {
+			v = c.awaitAcquire(v, t)
+		}
+		switch v.step {
+		case stepAgain:
+			t = c.s.o.Cluster.Table()
+			continue
+		case stepHold:
+			if c.wait.pause(v) {
+				t = c.s.o.Cluster.Table()
+				continue
+			}
+			if !c.down.Load() {
+				c.reply.cannotWait(v)
+			}
+		case stepFail:
+			if !c.down.Load() {
+				c.reply.failure(v)
+			}
+		case stepDone:
+		}
+		return
+	}
+}
+
+// awaitAcquire has a forwarded request wait for the app to acquire its shard, and look
+// again now and then whether there is still a lease. Without one the app is not told to
+// acquire anything, and the request is refused: each that waits here takes up a connection,
+// so that for what comes behind it another one is made; and what waits here when the shard
+// is taken counts as sent. What the app itself has sent back waits for the node to hear of
+// that.
+func (c *client) awaitAcquire(v verdict, t *Table) verdict {
+	if v.backoff = t.Route(c.x.shard).Kind == Held; v.backoff && c.s.o.Cluster.LeaseLeft() <= 0 {
+		v.refusal = RefusedNoLease
+		return v
+	}
+	v.seen = t.generation
+	return c.held(v)
+}
