@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -69,4 +70,19 @@ func all() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// A filter may leave nothing for one of several runs: apps in their nodes have no hooks. That
+// is no failure of this run; a filter that matches nothing is.
+func TestRunThatNoFaultFits(t *testing.T) {
+	for filter, o := range map[string]Options{"bad hooks": {Hooks: false}, "kill -9 app": {Embedded: true}} {
+		o.Faults = regexp.MustCompile(filter)
+		r := Run(t, o)
+		if err := r.Err(); err != nil || len(r.Rounds) > 0 || r.Skipped[filter] == "" {
+			t.Errorf("%s: %d rounds, skipped %v, %v", filter, len(r.Rounds), r.Skipped, err)
+		}
+	}
+	if r := Run(t, Options{Faults: regexp.MustCompile("no such fault")}); r.Err() == nil {
+		t.Error("a filter that matches nothing was not reported")
+	}
 }

@@ -49,7 +49,8 @@ func (r *Round) violate(kind, text string) {
 type Report struct {
 	Options Options
 	Rounds  []*Round
-	// Skipped says of faults that the machine has no means for what it lacks.
+	// Skipped says of faults that cannot be had what the machine lacks, or why they do not go
+	// with the options.
 	Skipped    map[string]string
 	Violations []Violation
 	// Trace is what happened, and when.

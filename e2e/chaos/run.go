@@ -21,29 +21,8 @@ func Run(tb testing.TB, o Options) *Report {
 	tb.Helper()
 	o = o.normal()
 	r := &Report{Options: o, Skipped: make(map[string]string)}
-	var playable []string
-	for _, f := range faults() {
-		if !o.Faults.MatchString(f.name()) {
-			continue
-		}
-		if n, ok := f.(needy); ok {
-			if err := n.missing(); err != nil {
-				r.Skipped[f.name()] = err.Error()
-				continue
-			}
-		}
-		if _, ok := f.(*killApp); ok && o.Embedded {
-			r.Skipped[f.name()] = "the app is in its node, and dies with it"
-			continue
-		}
-		if _, ok := f.(*badHooks); ok && !o.Hooks {
-			r.Skipped[f.name()] = "the apps have no hooks"
-			continue
-		}
-		playable = append(playable, f.name())
-	}
+	playable := o.playable(r)
 	if len(playable) == 0 {
-		r.Violations = append(r.Violations, Violation{Kind: "broke", Text: fmt.Sprintf("no fault matches %q, or none can be had", o.Faults)})
 		return r
 	}
 	b := &bench{TB: tb, quiet: o.Quiet}
@@ -61,6 +40,48 @@ func Run(tb testing.TB, o Options) *Report {
 	}
 	r.Trace = w.trace.String()
 	return r
+}
+
+// playable returns the names of the faults that can be had, and notes why others cannot.
+// That the options leave none is a short run; that nothing could be had with any is a
+// mistake.
+func (o *Options) playable(r *Report) (names []string) {
+	unfit := false
+	for _, f := range faults() {
+		if !o.Faults.MatchString(f.name()) {
+			continue
+		}
+		if why := o.unfit(f); why != "" {
+			r.Skipped[f.name()], unfit = why, true
+			continue
+		}
+		if n, ok := f.(needy); ok {
+			if err := n.missing(); err != nil {
+				r.Skipped[f.name()] = err.Error()
+				continue
+			}
+		}
+		names = append(names, f.name())
+	}
+	if len(names) == 0 && !unfit {
+		r.Violations = append(r.Violations, Violation{Kind: "broke", Text: fmt.Sprintf("no fault matches %q, or none can be had", o.Faults)})
+	}
+	return names
+}
+
+// unfit says why a fault does not go with the options; empty: it does.
+func (o *Options) unfit(f fault) string {
+	switch f.(type) {
+	case *killApp:
+		if o.Embedded {
+			return "the app is in its node, and dies with it"
+		}
+	case *badHooks:
+		if !o.Hooks {
+			return "the apps have no hooks"
+		}
+	}
+	return ""
 }
 
 // play has rounds until the time is over or something broke.
