@@ -315,6 +315,35 @@ func (j *judge) shardOf(a *Answer) (uint32, bool) {
 // alone is for how long at a time, while a request was under way, something was done
 // to so many nodes that the others were no majority.
 func (j *judge) alone(a *Answer) (longest int64) {
+	began := int64(0)
+	j.spans(a.final().Sent, a.Done(), func(from, until int64, headless bool) {
+		switch {
+		case !headless:
+			began = 0
+		default:
+			if began == 0 {
+				began = from
+			}
+			longest = max(longest, until-began)
+		}
+	})
+	return longest
+}
+
+// headless is for how long altogether, in an interval, that was so: nothing that had
+// begun could come to its end.
+func (j *judge) headless(from, until int64) (sum int64) {
+	j.spans(from, until, func(from, until int64, headless bool) {
+		if headless {
+			sum += until - from
+		}
+	})
+	return sum
+}
+
+// spans goes through an interval, from one fault's begin or end to the next, and tells
+// where something was done to so many nodes that the others were no majority.
+func (j *judge) spans(from, until int64, span func(from, until int64, headless bool)) {
 	nodes := make(map[string]bool)
 	for i := range j.maps {
 		for _, node := range j.maps[i].Owners {
@@ -330,7 +359,9 @@ func (j *judge) alone(a *Answer) (longest int64) {
 	for _, node := range j.rules.Gateways {
 		nodes[node] = true
 	}
-	from, until := a.final().Sent, a.Done()
+	if from >= until {
+		return
+	}
 	moments := []int64{from, until}
 	for i := range j.h.Faults {
 		f := &j.h.Faults[i]
@@ -341,21 +372,11 @@ func (j *judge) alone(a *Answer) (longest int64) {
 		}
 	}
 	slices.Sort(moments)
-	began := int64(0)
 	for i := range moments[1:] {
-		at, next := moments[i], moments[i+1]
-		switch {
-		case next <= at:
-		case len(nodes) == 0 || 2*j.hurt(nodes, at, next) < len(nodes):
-			began = 0
-		default:
-			if began == 0 {
-				began = at
-			}
-			longest = max(longest, next-began)
+		if at, next := moments[i], moments[i+1]; next > at {
+			span(at, next, len(nodes) > 0 && 2*j.hurt(nodes, at, next) >= len(nodes))
 		}
 	}
-	return longest
 }
 
 // hurt is to how many of the nodes something was done during all of a time.

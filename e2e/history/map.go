@@ -40,7 +40,8 @@ func ordered(maps []Map) []Map {
 
 // drops judges that nobody is left out of a map without a fault of its own. Dropped
 // after a fault it may be until whatever was begun meanwhile has come to its end:
-// dead-after, and the deadline of acknowledgements, drain-timeout + 1 s. A node for
+// dead-after, and the deadline of acknowledgements, drain-timeout + 1 s, and what it
+// waited for a majority: the log may hold a commit for all of that time. A node for
 // which a busy machine had no time is dropped for its silence, within dead-after.
 func (j *judge) drops() {
 	late := int64(j.rules.DeadAfter+j.rules.DrainTimeout+time.Second) + sightLag
@@ -61,7 +62,7 @@ func (j *judge) drops() {
 				if f.Kind == Stalled {
 					return f.touches(node) && f.From <= next.At && next.At <= after(f.until(), int64(j.rules.DeadAfter))
 				}
-				return f.touches(node) && f.From <= next.At && next.At <= after(f.until(), late)
+				return f.touches(node) && f.From <= next.At && next.At <= after(f.until(), late+j.headless(f.until(), next.At))
 			}) {
 				j.report.add(FalseDrop, "%s owns shards in the map of epoch %d and none in that of %d, and nothing had been done to it", node, old.Epoch, next.Epoch)
 			}

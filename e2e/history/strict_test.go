@@ -175,6 +175,15 @@ func TestStricterJudge(t *testing.T) {
 			s.now += n
 			s.map3(10, "a", "b", "a")
 		}},
+		// The log held the commit, and there was no majority for four seconds.
+		{"a false drop long after a kill, the others gone meanwhile", history.FalseDrop, 14_402, 14_400, "lease", func(s *story, n int64) {
+			s.fault(history.Killed, "c", 10, 20, 900)
+			s.fault(history.Stopped, "a", 1000, 0, 5000)
+			s.fault(history.Stopped, "b", 1000, 0, 5000)
+			s.map3(9, "a", "b", "c")
+			s.now += n
+			s.map3(10, "a", "b", "a")
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, n := range []int64{c.wrong, c.right} {
