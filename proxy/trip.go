@@ -116,7 +116,7 @@ func (c *client) broken(p *trip, err error) verdict {
 	case errors.Is(err, os.ErrDeadlineExceeded) && why == causeNone:
 		return fail(code, "the connection stalled while the request was sent or while the response head was read: the request may have run")
 	}
-	return c.goAgain(p, code)
+	return c.goAgain(p, code, why)
 }
 
 // brokenCode names what broke on the way a request went.
@@ -128,7 +128,7 @@ func brokenCode(way Kind) problem.Code {
 }
 
 // goAgain decides about a request that may have run (G7).
-func (c *client) goAgain(p *trip, code problem.Code) verdict {
+func (c *client) goAgain(p *trip, code problem.Code, why cause) verdict {
 	c.x.tries++
 	if p.l.reused {
 		c.x.stale++
@@ -139,7 +139,7 @@ func (c *client) goAgain(p *trip, code problem.Code) verdict {
 		again = p.epoch != 0 && c.x.heads == 0
 		c.x.ran, c.x.ranEpoch = true, p.epoch
 	}
-	if c.wrecked(p) || !again || c.x.tries >= maxTries || !c.up.replayable() || !c.s.budget.spend() {
+	if c.wrecked(p, why) || !again || c.x.tries >= maxTries || !c.up.replayable() || !c.s.budget.spend() {
 		return fail(code, mayHaveRun)
 	}
 	c.s.metrics.retries[retryBroken].Add(1)

@@ -107,9 +107,10 @@ func (x *wrecks) settle(w *wreck) {
 // wrecked notes that the connection of a trip has broken under the request, and reports
 // whether that must not go again for it: a key that ends each process which runs it would
 // end them all. It is implicated in the end of one process already, and was sent again
-// since. What breaks with the same process over and over is one end.
-func (c *client) wrecked(p *trip) bool {
-	if p.r.Kind != Remote || c.x.keyless || c.ingress != "" || c.x.heads != p.heads {
+// since. What breaks with the same process over and over is one end, and what this node
+// itself cut, because the owner was out of reach, is none.
+func (c *client) wrecked(p *trip, why cause) bool {
+	if why != causeNone || p.r.Kind != Remote || c.x.keyless || c.ingress != "" || c.x.heads != p.heads {
 		return false
 	}
 	key := Implicated{Shard: c.x.shard, Hash: KeyHash(c.s.o.HashKey(), c.x.key)}

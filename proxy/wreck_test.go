@@ -95,3 +95,34 @@ func TestManyKeysAreNotImplicated(t *testing.T) {
 		t.Errorf("%d went to a and %d to b, want %d", a, b, many)
 	}
 }
+
+// What this node cuts, because an owner is out of reach and its shard has another one, did
+// not break with a process: it counted as one that the request may have ended, so that the
+// next one that died failed it.
+func TestWhatIsCutHereEndedNobody(t *testing.T) {
+	n := newNode(t, "ingress", "", func(o *proxy.Options) { o.Wrecked = func(proxy.Wreck) {} })
+	reached, over := make(chan struct{}), make(chan struct{})
+	defer close(over)
+	n.knows("a", &node{peer: rawApp(t, func(_ net.Conn, r *bufio.Reader) {
+		if _, err := http.ReadRequest(r); err == nil {
+			close(reached)
+			<-over
+		}
+	})})
+	killed := dying(t, n, []string{"b", "c"}, 1)
+	owner := newNode(t, "c", webApp(t, echo))
+	owner.swap(2, 2, local(2))
+	n.knows("c", owner)
+	n.swap(1, 1, remote("a", 1))
+	c := n.dial()
+	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	<-reached
+	n.swap(1, 1, remote("b", 1))
+	n.Abandon(func(_ shardmap.Shard, node string) bool { return node == "a" })
+	if res, body := c.answer("GET"); res.StatusCode != http.StatusOK {
+		t.Errorf("answer = %s %s", res.Status, body)
+	}
+	if b := killed[0].Load(); b != 1 {
+		t.Errorf("it went to b %d times, want once", b)
+	}
+}
