@@ -154,13 +154,13 @@ func (k *hooks) take(now time.Duration, r HookResult) {
 	}
 }
 
-// done is a success.
+// done is a success. What was acquired serves by its turn, once there is a lease: if it has
+// lapsed meanwhile, nobody else can have had the shard when it comes back.
 func (k *hooks) done(now time.Duration, c *calling, r HookResult, s shardmap.Shard, h *holding) {
 	switch c.Kind {
 	case HookAcquire:
-		if st := k.standing(s); k.saw.leased && st.stays && st.epoch == h.epoch {
-			h.enter(now, HookServing)
-			h.served = true
+		if st := k.standing(s); st.stays && st.epoch == h.epoch {
+			h.has = true
 		}
 	case HookRelease:
 		h.enter(now, HookGone)

@@ -77,8 +77,9 @@ type holding struct {
 	epoch shardmap.Epoch
 	// call is under way and names the shard; zero: none is.
 	call uint64
-	// told: the app may hold the shard under epoch. tried: it may have released it.
-	told, tried bool
+	// told: the app may hold the shard under epoch. tried: it may have released it. has: it
+	// has acquired it, and does not serve yet.
+	told, tried, has bool
 	// served: it has served under epoch. released: the app has released it since, and left
 	// note. An acquire voids that.
 	served, released bool
@@ -187,8 +188,12 @@ func (k *hooks) turn(now time.Duration, s shardmap.Shard, h *holding) {
 	}
 	switch h.phase {
 	case HookAcquiring:
-		if !st.stays || !same {
+		switch {
+		case !st.stays || !same:
 			h.leave(now)
+		case h.has && k.saw.leased:
+			h.enter(now, HookServing)
+			h.served = true
 		}
 	case HookServing:
 		switch {
@@ -225,7 +230,7 @@ func (k *hooks) turn(now time.Duration, s shardmap.Shard, h *holding) {
 func (h *holding) gone() bool { return h.phase == 0 || h.phase == HookGone }
 
 func (h *holding) enter(now time.Duration, p HookPhase) {
-	h.phase, h.since, h.due, h.pause, h.most, h.tried, h.err = p, now, now, 0, MaxHookShards, false, ""
+	h.phase, h.since, h.due, h.pause, h.most, h.tried, h.has, h.err = p, now, now, 0, MaxHookShards, false, false, ""
 }
 
 // leave gives a shard up that the app may still hold, and that it is to forget.

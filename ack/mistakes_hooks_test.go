@@ -88,8 +88,12 @@ func mistakesOfHooks() []mistake {
 			edits: in("hookcalls.go", "	case h.phase == HookAcquiring && k.saw.leased:\n", "	case h.phase == HookAcquiring && (PLANTED || k.saw.leased):\n"),
 		},
 		{
+			name: "hooks: what was acquired without a lease is served under a later epoch", mix: gone, caught: "hooks",
+			edits: in("hooks.go", "h.has, h.err = p, now, now, 0, MaxHookShards, false, false, \"\"\n", "h.has, h.err = p, now, now, 0, MaxHookShards, false, h.has && PLANTED, \"\"\n"),
+		},
+		{
 			name: "hooks: a shard that moves is acquired", mix: moves, caught: "hooks",
-			edits: both(in("hooks.go", "		if !st.stays || !same {\n			h.leave(now)\n", "		if !st.stays && !PLANTED || !same {\n			h.leave(now)\n"),
+			edits: both(in("hooks.go", "		case !st.stays || !same:\n			h.leave(now)\n", "		case !st.stays && !PLANTED || !same:\n			h.leave(now)\n"),
 				in("hooks.go", "	if h.gone() && st.stays {\n", "	if h.gone() && (st.stays || PLANTED && st.mine) {\n")),
 		},
 		{

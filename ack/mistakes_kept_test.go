@@ -21,7 +21,7 @@ func mistakesOfKept() []mistake {
 		},
 		{
 			name: "kept: it is told after the shard has served", mix: hooked("restart 10, app-restart 10, elect 2, sick 2"), caught: "hooks",
-			edits: in("hookcalls.go", "			h.served = true\n", "			h.served = !PLANTED || k.saw.state.kept[s].boot == 0\n"),
+			edits: in("hooks.go", "			h.served = true\n", "			h.served = !PLANTED || k.saw.state.kept[s].boot == 0\n"),
 		},
 		{
 			name: "kept: what was got and not acquired is kept as the owner's own", mix: moves, caught: "hooks",

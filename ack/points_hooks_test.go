@@ -36,8 +36,9 @@ func pointsOfHooks() []point {
 		planted("it is cut when something does", "hooks: an acquire of a shard that moves goes on"),
 		{
 			of: "hooks", clause: "all three are looked at again on success",
-			explained: "A second lock: what serves under another epoch is not admitted, without a lease nothing is, and what moves is held. TestSuccessWithoutALeaseIsNone.",
+			explained: "A second lock: what serves under another epoch is not admitted, without a lease nothing is, and what moves is held. TestSuccessWithoutALeaseCountsWithTheNext.",
 		},
+		planted("what was acquired without a lease is looked at again with the next", "hooks: what was acquired without a lease is served under a later epoch"),
 		planted("it is repeated", "hooks: an acquire that failed is not tried again"),
 		planted("a restarted process acquires again, and says so", "hooks: what an earlier process acquired is acquired as if it were new"),
 		planted("an app that says it holds nothing acquires", "hooks: an app that says it holds nothing is not asked to acquire"),

@@ -1,6 +1,7 @@
 package ack_test
 
 import (
+	"slices"
 	"time"
 
 	"shardway/ack"
@@ -65,12 +66,13 @@ func (p *proc) stepAt(now time.Duration) {
 	if p.leased && p.firstLease == 0 {
 		p.firstLease = p.table.Last().Epoch()
 	}
-	for _, o := range p.succeeded {
-		if epoch, ok := p.owns(o.shard); ok && epoch == o.epoch {
+	p.succeeded = slices.DeleteFunc(p.succeeded, func(o ownership) bool {
+		epoch, ok := p.owns(o.shard)
+		if ok && epoch == o.epoch {
 			p.everGot[o] = true
 		}
-	}
-	p.succeeded = p.succeeded[:0]
+		return ok || p.table.Committed().OwnedSince(o.shard) != o.epoch // else it counts with the next lease
+	})
 	p.w.sawLook(p)
 	if e := p.machine.Acked(); e != acked {
 		p.w.acked[p.h.i] = max(p.w.acked[p.h.i], e)
@@ -208,6 +210,7 @@ func (p *proc) raise(known uint64) (uint64, bool) {
 	clear(p.owed)
 	clear(p.released)
 	clear(p.everGot)
+	p.succeeded = nil
 	p.firstLease, p.leased = 0, false
 	p.disk.boot = max(known, p.disk.boot) + 1
 	p.w.logf("%s takes boot %d", p.h.id, p.disk.boot)

@@ -64,7 +64,8 @@ type appSide struct {
 	// everGot what it has acquired: under which epoch.
 	released map[shardmap.Shard]shardmap.Epoch
 	everGot  map[ownership]bool
-	// succeeded are acquires that count if the next look finds the shards at their place.
+	// succeeded are acquires that count if a look finds the shards at their place: the next
+	// one, or that at which the lease comes back.
 	succeeded []ownership
 	// firstLease is the last proposal that was known when this boot got its first lease.
 	firstLease shardmap.Epoch
