@@ -16,8 +16,7 @@ type DrainState struct {
 	Asked bool `json:"asked"`
 	// Shards are those that it owns, or is to.
 	Shards int `json:"shards"`
-	// Requests and Sockets run there, at its app; -1: it did not tell. A socket may stay
-	// longer than its shard.
+	// Requests and Sockets run there, at its app; -1: it did not tell.
 	Requests int `json:"requests"`
 	Sockets  int `json:"sockets"`
 	// Stays says why its shards go nowhere; empty: they do.

@@ -114,3 +114,20 @@ func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
 		}
 	}
 }
+
+// TestDrainShowsTheSocketsThatAreLeft has a WebSocket hold up a shard for --stream-grace: who
+// waits is told, and waits no longer than he likes, and the drain comes to its end.
+func TestDrainShowsTheSocketsThatAreLeft(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	c := start(t, 3, "--drain-timeout", "5s", "--stream-grace", "5s")
+	n := c.Follower(t)
+	s := open(t, c, c.Others(n)[0], c.AwaitServing(t).Keys(n.ID, 1)[0], sockets)
+	out, code := shardway(t, "drain", n.ID, "--wait", "--deadline", "1s", "--admin", c.Others(n)[1].Admin)
+	if code != 1 || !strings.Contains(out, "after 1s, ") || !strings.Contains(out, "1 socket left at node "+n.ID+": the drain goes on") {
+		t.Errorf("with a socket: exit %d, %s", code, out)
+	}
+	if out, code = shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 || !strings.Contains(out, "node "+n.ID+" owns nothing") {
+		t.Errorf("in the end: exit %d, %s", code, out)
+	}
+	s.wantClose(t, 1012)
+}

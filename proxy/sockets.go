@@ -1,7 +1,6 @@
 package proxy
 
-// Sockets counts the upgraded connections to this node's app. One may stay longer than
-// its shard.
+// Sockets counts the upgraded connections to this node's app.
 func (s *Server) Sockets() int {
 	total := 0
 	for i := range s.load.shards {

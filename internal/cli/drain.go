@@ -141,7 +141,7 @@ const (
 )
 
 // await returns once nothing is left. A map is committed when all have finished what it
-// takes away; sockets may stay for longer.
+// takes away.
 func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context.Context) (admin.DrainState, error)) error {
 	if c.Deadline > 0 {
 		var stop context.CancelFunc
