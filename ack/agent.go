@@ -135,6 +135,7 @@ type Agent struct {
 	partSince time.Duration
 	stays     bool
 	current   bool
+	away      bool // it admits nothing any more, and its shards wait for its next process
 }
 
 // NewAgent returns the agent of a process that begins now, before its first state.
@@ -160,6 +161,10 @@ func (a *Agent) Look(now time.Duration, s Seen) {
 			a.granted = until
 		}
 		a.holder.Void()
+	}
+	if s.Parting && s.Back > 0 && !a.away {
+		a.away = true
+		a.route(a.follower.State())
 	}
 	a.lease()
 	a.table(now, s.State)
@@ -213,6 +218,9 @@ func (a *Agent) route(s *State) {
 	r := RoutingOf(a.o.Node, s, a.inForce, a.o.Gateway)
 	if a.hooks != nil {
 		r = r.Acquired(a.hooks.acquired)
+	}
+	if a.away {
+		r = r.Away()
 	}
 	a.o.Gate.Route(r)
 }

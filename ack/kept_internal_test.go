@@ -159,3 +159,16 @@ func TestKeptNotesAreNotTheOldest(t *testing.T) {
 		t.Errorf("%d notes are kept, the newest: %v", len(many), ok)
 	}
 }
+
+// What is forwarded to a node that restarts in place waits where it comes from. It waited
+// there for a shard that nobody acquired any more, and broke with the process.
+func TestNodeThatRestartsInPlaceLetsNobodyWait(t *testing.T) {
+	s := newHookStage(t, 1)
+	r := RoutingOf("a", s.see.state, 1, false).Acquired(make([]shardmap.Epoch, 1))
+	if got := r.Route(0).Kind; got != HeldAcquiring {
+		t.Errorf("a shard that is not acquired is %v", got)
+	}
+	if got := r.Away().Route(0).Kind; got != HeldAbsent {
+		t.Errorf("and on its way out %v", got)
+	}
+}

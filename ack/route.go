@@ -31,6 +31,7 @@ type Routing struct {
 	state    *State
 	paused   bool
 	acquired []shardmap.Epoch // by shard; nil: the app is not asked
+	away     bool             // the node admits nothing any more, and is to be back
 }
 
 // RoutingOf returns how node self routes by s while it holds a lease that the leader
@@ -55,6 +56,13 @@ func (r Routing) Acquired(epochs []shardmap.Epoch) Routing {
 	return r
 }
 
+// Away returns r for a node that restarts in place: what it has waits where it comes from,
+// not here, for nobody here will ever take it.
+func (r Routing) Away() Routing {
+	r.away = true
+	return r
+}
+
 // State returns the state that it was made from.
 func (r Routing) State() *State { return r.state }
 
@@ -73,6 +81,8 @@ func (r Routing) Route(s shardmap.Shard) Route {
 		return Route{Kind: HeldMoving}
 	case owner == "":
 		return Route{Kind: HeldOrphaned}
+	case owner == r.self && r.away:
+		return Route{Kind: HeldAbsent, Node: owner, Epoch: committed.OwnedSince(s)}
 	case owner == r.self && !r.has(s, committed.OwnedSince(s)):
 		return Route{Kind: HeldAcquiring, Node: owner, Epoch: committed.OwnedSince(s)}
 	case owner == r.self:

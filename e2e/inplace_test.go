@@ -37,3 +37,55 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestRestartInPlaceCarriesWhatWasReleased restarts all nodes of three in place, one after
+// the other, twice, under load, with apps that write what they hold only when they release
+// it: each next process is told that its node has released every shard that it has, with
+// what the release left, and each counter goes on at exactly the next number. Before, it
+// was told nothing, as after a crash.
+func TestRestartInPlaceCarriesWhatWasReleased(t *testing.T) {
+	t.Parallel() // it waits for processes most of the time
+	c := keeping(t, 3, nil, "--on-term=hold", "--hold-grace=13s")
+	first := c.AwaitServing(t)
+	counts := map[string]uint64{}
+	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
+	for range 2 {
+		for _, n := range c.Nodes() {
+			l.Flow(t, 50)
+			before := len(toldTo(t, n))
+			n.Terminate(t)
+			n.AwaitExit(t, 0)
+			n.Start(t)
+			if m := c.AwaitServing(t); len(first.Moves(m)) > 0 {
+				t.Fatalf("restart of %s moved %d shards", n.ID, len(first.Moves(m)))
+			}
+			acquired := 0
+			for _, s := range toldTo(t, n)[before:] {
+				switch {
+				case s.Hook == "lost" || s.Err != "":
+					t.Errorf("%s: %+v", n.ID, s)
+				case s.Hook == "acquire" && (!s.Released || s.From != n.ID || !s.Again):
+					t.Errorf("%s acquires what it has released itself: %+v", n.ID, s)
+				case s.Hook == "acquire":
+					acquired++
+				}
+			}
+			if want := first.Counts()[n.ID]; acquired != want {
+				t.Errorf("%s has acquired %d shards as released, and owns %d", n.ID, acquired, want)
+			}
+		}
+	}
+	l.Flow(t, 100)
+	l.Finish(t)
+	exact(t, counts, l.Answers())
+}
+
+// toldTo returns what the app of a node was told so far.
+func toldTo(t *testing.T, n *cluster.Node) []cluster.Told {
+	t.Helper()
+	told, err := n.App.Told(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return told
+}
