@@ -307,8 +307,8 @@ func TestSuccessWithoutALeaseCountsWithTheNext(t *testing.T) {
 	calls := s.look(0)
 	s.see.leased, s.see.granted = false, false
 	s.result(HookResult{Seq: calls[0].Seq, Failed: map[shardmap.Shard]string{1: "no"}})
-	if calls := s.look(time.Second); len(calls) > 0 || s.k.shards[0].serves() != 0 {
-		t.Fatalf("without a lease: %+v, %s", calls, s.k.shards[0].phase)
+	if early := s.look(time.Second); len(early) > 0 || s.k.shards[0].serves() != 0 {
+		t.Fatalf("without a lease: %+v, %s", early, s.k.shards[0].phase)
 	}
 	s.see.leased, s.see.granted = true, true
 	calls = s.look(time.Second)
