@@ -72,6 +72,8 @@ type appSide struct {
 	leased     bool // it has got it
 	// pendingFor is the proposal for which shards are given up, until the leader takes that.
 	pendingFor   shardmap.Epoch
+	pending      *ack.Releases
+	parted       bool // a goodbye says it, for the second time
 	pendingSince time.Duration
 	sent         int // how often it was sent
 	// lateStep: the process was stopped after the clock of this look was read.

@@ -143,13 +143,19 @@ func (w *world) sawGivenUp(p *proc) {
 	}
 }
 
-// sawPending judges for how long a node waits for the leader to take what it gives up.
+// sawPending judges for how long a node waits for the leader to take what it gives up:
+// with an acknowledgement, and once more with a goodbye.
 func (w *world) sawPending(p *proc) {
-	if r := p.machine.Releases(); r == nil || p.machine.Taken() || p.stoppedOnce {
-		p.pendingFor, p.pendingSince, p.sent = 0, 0, 0
+	r := p.machine.Releases()
+	again := p.closing && !p.parted && r != p.pending
+	switch {
+	case r == nil || p.machine.Taken() || p.stoppedOnce:
+		p.pendingFor, p.pending, p.parted, p.pendingSince, p.sent = 0, nil, false, 0, 0
 		return
-	} else if r.Proposal != p.pendingFor {
-		p.pendingFor, p.pendingSince, p.sent = r.Proposal, p.clock(), min(p.sent, 1)
+	case r.Proposal != p.pendingFor:
+		p.pendingFor, p.pending, p.parted, p.pendingSince, p.sent = r.Proposal, r, false, p.clock(), min(p.sent, 1)
+	case again:
+		p.pending, p.parted, p.pendingSince, p.sent = r, true, p.clock(), min(p.sent, 1)
 	}
 	d := p.clock() - p.pendingSince
 	if d > w.releaseTimeout+300*time.Millisecond {
