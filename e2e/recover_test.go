@@ -133,7 +133,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 	n := c.Follower(t)
 	n.Kill(t)
 	old := filepath.Join(c.Dir(), "old-disk")
-	if err := os.CopyFS(old, os.DirFS(n.Data)); err != nil {
+	if err := cluster.CopyData(old, n.Data); err != nil {
 		t.Fatal(err)
 	}
 	n.Start(t)
@@ -142,7 +142,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 	c.Add(t) // a map without n
 	c.AwaitServing(t)
 	n.Wipe(t)
-	if err := os.CopyFS(n.Data, os.DirFS(old)); err != nil {
+	if err := cluster.CopyData(n.Data, old); err != nil {
 		t.Fatal(err)
 	}
 	l := c.Load(t, c.Running(), cluster.Traffic{})

@@ -69,7 +69,7 @@ func TestRefusalsAreOneLine(t *testing.T) {
 	})
 	t.Run("copied data directory", func(t *testing.T) {
 		dir := filepath.Join(c.Dir(), "copied")
-		if err := os.CopyFS(dir, os.DirFS(c.Node("b").Data)); err != nil {
+		if err := cluster.CopyData(dir, c.Node("b").Data); err != nil {
 			t.Fatal(err)
 		}
 		n := newcomer(t, c)

@@ -140,7 +140,7 @@ func unmount(d *badisk.Disk) error {
 		return d.Unmount()
 	}
 	left := d.Dir + ".kept"
-	err := os.CopyFS(left, os.DirFS(d.Dir))
+	err := cluster.CopyData(left, d.Dir)
 	return errors.Join(err, d.Unmount(), os.Rename(left, d.Dir))
 }
 
