@@ -1,6 +1,10 @@
 package ack
 
-import "time"
+import (
+	"time"
+
+	"shardway/shardmap"
+)
 
 // LeaseTerm returns the term of the leader whose lease is in force, zero without one.
 func (a *Agent) LeaseTerm() uint64 { return a.holder.Term() }
@@ -14,6 +18,11 @@ func (a *Agent) Releases() *Releases {
 		return nil
 	}
 	return a.hooks.releases
+}
+
+// Serves reports whether the app has the shard under the epoch, and may be asked for it.
+func (a *Agent) Serves(s shardmap.Shard, e shardmap.Epoch) bool {
+	return a.hooks != nil && int(s) < len(a.hooks.acquired) && a.hooks.acquired[s] == e && e > 0
 }
 
 // Taken reports that a leader has said that it has that.

@@ -68,7 +68,7 @@ func (p *proc) stepAt(now time.Duration) {
 	}
 	p.succeeded = slices.DeleteFunc(p.succeeded, func(o ownership) bool {
 		epoch, ok := p.owns(o.shard)
-		if ok && epoch == o.epoch {
+		if ok && epoch == o.epoch || p.opens(o) {
 			p.everGot[o] = true
 		}
 		return ok || p.table.Committed().OwnedSince(o.shard) != o.epoch // else it counts with the next lease
@@ -110,6 +110,12 @@ func (p *proc) Route(r ack.Routing) {
 func (p *proc) owns(s shardmap.Shard) (shardmap.Epoch, bool) {
 	r := p.routing.Route(s)
 	return r.Epoch, r.Kind == ack.RouteLocal
+}
+
+// opens reports that a shard is open but for a pause of the whole cluster, which may end
+// before the node hears of a proposal.
+func (p *proc) opens(o ownership) bool {
+	return p.routing.Route(o.shard).Kind == ack.HeldPaused && p.machine.Serves(o.shard, o.epoch)
 }
 
 // Running counts.

@@ -291,6 +291,7 @@ func rawApp(t *testing.T, serve func(conn net.Conn, r *bufio.Reader)) string {
 	t.Helper()
 	ln := listen(t)
 	var all sync.WaitGroup
+	over, end := context.WithCancel(context.WithoutCancel(t.Context()))
 	all.Go(func() {
 		for {
 			conn, err := ln.Accept()
@@ -298,6 +299,9 @@ func rawApp(t *testing.T, serve func(conn net.Conn, r *bufio.Reader)) string {
 				return
 			}
 			all.Go(func() {
+				// A node keeps what it has dialed for longer than the test lasts.
+				stop := context.AfterFunc(over, func() { _ = conn.Close() })
+				defer stop()
 				defer func() { _ = conn.Close() }()
 				serve(conn, bufio.NewReader(conn))
 			})
@@ -305,6 +309,7 @@ func rawApp(t *testing.T, serve func(conn net.Conn, r *bufio.Reader)) string {
 	})
 	t.Cleanup(func() {
 		_ = ln.Close()
+		end()
 		all.Wait()
 	})
 	return ln.Addr().String()
