@@ -34,7 +34,8 @@ func (k *keeper) run() error {
 	for i := 0; ; i++ {
 		if k.conn == nil {
 			conn, err := net.DialTimeout("tcp", k.addr, 5*time.Second)
-			if errors.Is(err, syscall.ECONNREFUSED) {
+			// One that came in as the listener was closed is reset before it was connected.
+			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
 				return nil
 			}
 			if err != nil {

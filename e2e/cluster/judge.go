@@ -36,9 +36,14 @@ func (c *Cluster) Judge(tb testing.TB) *history.Report {
 	return r
 }
 
+// wake is how long a node that goes on may take to find out that it has no lease any more,
+// and for that long to begin what it had admitted before it was stopped.
+const wake = 100 * time.Millisecond
+
 // Rules are what is known of the cluster.
 func (c *Cluster) Rules() history.Rules {
 	rules := history.Rules{
+		Wake:   wake,
 		Shards: c.o.Shards, Fence: c.flag("--fence", "lease"), Targets: make(map[string]string),
 		Lease: c.span("--lease"), DeadAfter: c.span("--dead-after"), DrainTimeout: c.span("--drain-timeout"), StreamGrace: c.span("--stream-grace"), QueueWait: c.span("--queue-wait"),
 	}
