@@ -1,0 +1,36 @@
+package wsframe
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+)
+
+// AppendClose appends a Close with a code and a reason of up to 123 bytes of UTF-8. The code
+// NoCode leaves both out. Masked is for the direction from client to server (RFC 6455
+// section 5.3).
+func AppendClose(b []byte, code int, reason string, masked bool) []byte {
+	var payload [maxControl]byte
+	n := 0
+	if code != NoCode {
+		binary.BigEndian.PutUint16(payload[:], uint16(code))
+		n = 2 + copy(payload[2:], reason)
+	}
+	return AppendControl(b, OpClose, payload[:n], masked)
+}
+
+// AppendControl appends a control frame with a payload of up to 125 bytes.
+func AppendControl(b []byte, op byte, payload []byte, masked bool) []byte {
+	b = append(b, 0x80|op)
+	if !masked {
+		b = append(b, byte(len(payload)))
+		return append(b, payload...)
+	}
+	var key [4]byte
+	_, _ = rand.Read(key[:]) // never fails
+	b = append(b, 0x80|byte(len(payload)))
+	b = append(b, key[:]...)
+	for i, c := range payload {
+		b = append(b, c^key[i&3])
+	}
+	return b
+}

@@ -1,0 +1,269 @@
+package wsframe
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"unicode/utf8"
+)
+
+// Opcodes (RFC 6455 section 11.8).
+const (
+	OpContinuation = 0x0
+	OpText         = 0x1
+	OpBinary       = 0x2
+	OpClose        = 0x8
+	OpPing         = 0x9
+	OpPong         = 0xa
+)
+
+// What is wrong with a stream of frames: each is a reason for Close 1002 (protocol error).
+var (
+	ErrReserved   = errors.New("wsframe: a reserved bit or opcode is used")
+	ErrMasking    = errors.New("wsframe: a frame is masked that must not be, or the other way round")
+	ErrControl    = errors.New("wsframe: a control frame is fragmented or longer than 125 bytes")
+	ErrLength     = errors.New("wsframe: a length takes more bytes than it needs, or more than 63 bits")
+	ErrFragments  = errors.New("wsframe: a message begins inside another one, or goes on without having begun")
+	ErrClose      = errors.New("wsframe: a Close has a bad code or reason")
+	ErrAfterClose = errors.New("wsframe: something follows a Close")
+)
+
+// NoCode is the code of a Close that says none (RFC 6455 section 7.4.1).
+const NoCode = 1005
+
+// maxControl is the largest payload of a control frame.
+const maxControl = 125
+
+// Scanner follows one direction. The zero value follows a server's frames, which are not
+// masked; Client makes one for a client's.
+type Scanner struct {
+	masked bool
+	// Extra, if not zero, is a reserved control opcode that is taken for one known: of a
+	// private word between two ends that both know it.
+	Extra byte
+
+	head    [14]byte
+	have    int    // bytes of a head so far
+	left    uint64 // bytes of a payload still to come
+	size    uint64 // of the payload
+	in      bool   // a head is complete and its payload is not
+	message bool   // a data frame without FIN has passed, and not the last one
+	closed  bool   // a Close has passed
+	payload [maxControl]byte
+	err     error
+}
+
+// Client returns a Scanner for a client's frames, which are masked.
+func Client() Scanner { return Scanner{masked: true} }
+
+// Step takes bytes up to the end of the frame that p begins in, or all of p. The bytes
+// p[:n] belong to one frame. With an error n is 0 or what came before the head that is
+// wrong was complete: none of that frame may be passed on.
+func (s *Scanner) Step(p []byte) (n int, err error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	if !s.in {
+		if n, err = s.begin(p); err != nil || !s.in {
+			return n, err
+		}
+	}
+	rest := p[n:]
+	most := int(min(s.left, uint64(len(rest))))
+	if s.Control() {
+		s.keep(rest[:most])
+	}
+	s.left -= uint64(most)
+	n += most
+	if s.left == 0 {
+		err = s.end()
+	}
+	return n, err
+}
+
+// begin takes bytes of a head until it is complete.
+func (s *Scanner) begin(p []byte) (n int, err error) {
+	for n < len(p) {
+		if s.closed {
+			return n, s.fail(ErrAfterClose)
+		}
+		s.head[s.have] = p[n]
+		s.have++
+		n++
+		if err := s.judge(); err != nil {
+			return n, err
+		}
+		if s.have >= 2 && s.have == s.headLen() {
+			s.in = true
+			return n, nil
+		}
+	}
+	return n, nil
+}
+
+// judge judges the head as far as it is there.
+func (s *Scanner) judge() error {
+	switch s.have {
+	case 1:
+		return s.judgeFirst(s.head[0])
+	case 2:
+		length := s.head[1] & 0x7f
+		switch {
+		case (s.head[1]&0x80 != 0) != s.masked:
+			return s.fail(ErrMasking)
+		case s.Control() && length > maxControl:
+			return s.fail(ErrControl)
+		}
+	}
+	if s.have < 2 || s.have != s.headLen() {
+		return nil
+	}
+	size, least := uint64(s.head[1]&0x7f), uint64(0)
+	switch size {
+	case 126:
+		size, least = uint64(binary.BigEndian.Uint16(s.head[2:])), 126
+	case 127:
+		size, least = binary.BigEndian.Uint64(s.head[2:]), math.MaxUint16+1
+	}
+	if size < least || size > math.MaxInt64 {
+		return s.fail(ErrLength)
+	}
+	s.left, s.size = size, size
+	return nil
+}
+
+// judgeFirst judges the first byte of a frame.
+func (s *Scanner) judgeFirst(b byte) error {
+	fin, op := b&0x80 != 0, b&0x0f
+	switch {
+	case b&0x70 != 0:
+		return s.fail(ErrReserved)
+	case op == OpContinuation:
+		if !s.message {
+			return s.fail(ErrFragments)
+		}
+	case op == OpText || op == OpBinary:
+		if s.message {
+			return s.fail(ErrFragments)
+		}
+	case op == OpClose || op == OpPing || op == OpPong || s.Extra != 0 && op == s.Extra:
+		if !fin {
+			return s.fail(ErrControl)
+		}
+	default:
+		return s.fail(ErrReserved)
+	}
+	return nil
+}
+
+// keep keeps the payload of a control frame.
+func (s *Scanner) keep(p []byte) {
+	at := s.size - s.left
+	copy(s.payload[at:], p)
+}
+
+// end ends the frame.
+func (s *Scanner) end() error {
+	fin, op := s.head[0]&0x80 != 0, s.head[0]&0x0f
+	s.in, s.have = false, 0
+	switch {
+	case op < OpClose:
+		s.message = !fin
+	case op == OpClose:
+		s.unmask()
+		s.closed = true
+		if !validClose(s.payload[:s.size]) {
+			return s.fail(ErrClose)
+		}
+	default:
+		s.unmask()
+	}
+	return nil
+}
+
+// unmask undoes the masking of what was kept.
+func (s *Scanner) unmask() {
+	if !s.masked {
+		return
+	}
+	key := s.head[2:6]
+	for i := range s.payload[:s.size] {
+		s.payload[i] ^= key[i&3]
+	}
+}
+
+// validClose judges the payload of a Close (RFC 6455 sections 5.5.1 and 7.4).
+func validClose(p []byte) bool {
+	if len(p) == 0 {
+		return true
+	}
+	if len(p) == 1 || !utf8.Valid(p[2:]) {
+		return false
+	}
+	return ValidCode(int(binary.BigEndian.Uint16(p)))
+}
+
+// ValidCode reports whether a Close may say code.
+func ValidCode(code int) bool {
+	switch {
+	case code >= 3000 && code <= 4999:
+		return true
+	case code < 1000 || code > 1014:
+		return false
+	}
+	return code != 1004 && code != NoCode && code != 1006
+}
+
+func (s *Scanner) fail(err error) error {
+	s.err = err
+	return err
+}
+
+// headLen returns the length of the frame's head, once two bytes of it are there.
+func (s *Scanner) headLen() int {
+	n := 2
+	switch s.head[1] & 0x7f {
+	case 126:
+		n += 2
+	case 127:
+		n += 8
+	}
+	if s.head[1]&0x80 != 0 {
+		n += 4
+	}
+	return n
+}
+
+// Op returns the opcode of the frame that the last byte belonged to.
+func (s *Scanner) Op() byte { return s.head[0] & 0x0f }
+
+// Control reports whether that is a control frame.
+func (s *Scanner) Control() bool { return s.head[0]&0x08 != 0 }
+
+// Between reports whether the last byte was the last of a frame, or none has passed.
+func (s *Scanner) Between() bool { return !s.in && s.have == 0 }
+
+// Whole reports whether no frame and no message is unfinished.
+func (s *Scanner) Whole() bool { return s.Between() && !s.message }
+
+// Message reports whether a message has begun and not ended: from the first byte of its
+// first frame on.
+func (s *Scanner) Message() bool { return s.message || !s.Between() && !s.Control() }
+
+// Closed reports whether a Close has passed. Nothing may follow it.
+func (s *Scanner) Closed() bool { return s.closed }
+
+// Code returns the code of the Close that has passed, NoCode if it said none.
+func (s *Scanner) Code() int {
+	if s.size < 2 {
+		return NoCode
+	}
+	return int(binary.BigEndian.Uint16(s.payload[:]))
+}
+
+// Payload returns what the control frame that has just ended carries, unmasked. It is
+// valid until the next Step.
+func (s *Scanner) Payload() []byte { return s.payload[:s.size] }
+
+// Err returns the error that ended the Scanner, nil while it works.
+func (s *Scanner) Err() error { return s.err }
