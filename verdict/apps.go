@@ -1,0 +1,72 @@
+package verdict
+
+import (
+	"fmt"
+	"strings"
+)
+
+// apps judges the apps behind the nodes.
+func apps(in Inputs) (out []Finding) {
+	owners := in.pick(func(n Node) bool { return n.Here && !n.Gateway })
+	gateways := in.pick(func(n Node) bool { return n.Here && n.Gateway })
+	sick := in.pick(func(n Node) bool { return n.Here && !n.Gateway && n.App == AppSickly })
+	led := in.Leader != "" // without one nobody knows of the apps of others
+	switch {
+	case led && in.NoOwner:
+		return []Finding{
+			{
+				Code: NoHealthyApp, Severity: Outage, Text: fmt.Sprintf("no node has an app (%s)", list(gateways)),
+				Remedy: "start a node with --upstream and the URL of the app",
+			},
+			noApp(in, Warning, ""),
+		}
+	case led && len(owners) > 0 && len(sick) == len(owners):
+		text := "no node has an app that answers: "
+		why := in.whys(sick)
+		f := Finding{Code: NoHealthyApp, Severity: Outage, Text: text + why, Brief: text + list(sick), Remedy: "start the app of a node, or see that --upstream and --health name it as it is"}
+		if f.Brief == f.Text {
+			f.Brief = ""
+		}
+		out = append(out, f)
+	case len(sick) > 0:
+		text := fmt.Sprintf("the app of node %s does not answer", list(sick))
+		f := Finding{Code: AppSick, Severity: Warning, Text: text, Remedy: "start it, or name it as it is with --upstream and --health; its shards go to other nodes meanwhile"}
+		if len(sick) > 1 {
+			f.Remedy = "start them, or name them as they are with --upstream and --health; their shards go to other nodes meanwhile"
+		}
+		if why := in.whys(sick); why != list(sick) {
+			f.Text, f.Brief = "the app does not answer: "+why, text
+		}
+		out = append(out, f)
+	}
+	if in.Gateway {
+		out = append(out, noApp(in, Info, ", and forwards to the others"))
+	}
+	return out
+}
+
+func noApp(in Inputs, s Severity, what string) Finding {
+	if !in.Gateway {
+		return Finding{Code: NoApp, Severity: s, Text: "every node is a gateway, because --upstream is missing", Remedy: "name the app with --upstream URL"}
+	}
+	return Finding{
+		Code: NoApp, Severity: s, Text: fmt.Sprintf("node %s is a gateway, because --upstream is missing: it owns nothing%s", in.Self, what),
+		Remedy: "name the app with --upstream URL if it has one",
+	}
+}
+
+// whys names nodes, each with why its app is not well where that is known.
+func (in Inputs) whys(ids []string) string {
+	why := map[string]string{}
+	for _, n := range in.Nodes {
+		why[n.ID] = n.Why
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = id
+		if why[id] != "" {
+			names[i] += " (" + why[id] + ")"
+		}
+	}
+	return strings.TrimSpace(list(names))
+}

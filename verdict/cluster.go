@@ -1,0 +1,122 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// lostAfter is how long nobody leads before it is told that a quorum is missing, if one
+	// is: longer than an election among nodes that are there takes at its best.
+	lostAfter = time.Second
+	// stuckAfter is how long nobody leads before that is told though a quorum seems to be
+	// there: elections that split the vote take several rounds.
+	stuckAfter = 4 * time.Second
+)
+
+// cluster judges whether there is one, who leads and who votes.
+func cluster(in Inputs) (all []Finding) {
+	all = append(all, unborn(in)...)
+	all = append(all, alone(in)...)
+	all = append(all, leaderless(in)...)
+	return append(all, voters(in)...)
+}
+
+func unborn(in Inputs) []Finding {
+	u := in.Unborn
+	switch {
+	case u == nil:
+		return nil
+	case u.Adds != "":
+		return []Finding{{
+			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s waits to be added to cluster %s", in.Self, u.Adds),
+			Remedy: "it is added by the leader: if that takes long, see that the cluster has one (`shardway status` on another node)",
+		}}
+	case u.Founder != "":
+		return []Finding{{
+			Code: WaitingForExpect, Severity: Outage, Text: fmt.Sprintf("node %s was about to found the cluster and is gone", u.Founder),
+			Remedy: fmt.Sprintf("start it again; if its data directory is lost, start one under that name (--node %s)", u.Founder),
+		}}
+	case u.Expect > 1:
+		text := fmt.Sprintf("%d of the %d nodes that are to found the cluster %s here", len(u.Here), u.Expect, are(len(u.Here)))
+		if len(u.Here) > 0 {
+			text += " (" + list(u.Here) + ")"
+		}
+		return []Finding{{
+			Code: WaitingForExpect, Severity: Outage, Text: text,
+			Remedy: fmt.Sprintf("start the others with --expect %d and the gossip address of one of these in --join", u.Expect),
+		}}
+	case u.Joins && in.Alone == nil && slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Here && n.ID != in.Self }): // else it is about to say whom it has tried
+		return []Finding{{
+			Code: WaitingForExpect, Severity: Outage, Text: "nobody here belongs to a cluster or founds one (" + list(in.pick(func(n Node) bool { return n.Here })) + ")",
+			Remedy: "start one node without --join, or all of them with --expect and their number",
+		}}
+	}
+	return nil
+}
+
+func alone(in Inputs) []Finding {
+	if in.Alone == nil || in.Leader != "" {
+		return nil
+	}
+	brief := fmt.Sprintf("node %s has reached no other node", in.Self)
+	var tried []string
+	for _, a := range in.Alone.Asked[:min(len(in.Alone.Asked), maxNamed)] {
+		tried = append(tried, a.Addr+" ("+a.Why+")")
+	}
+	text := brief
+	if len(tried) > 0 {
+		text += ": " + strings.Join(tried, ", ")
+	}
+	return []Finding{{
+		Code: NoPeers, Severity: Outage, Text: text, Brief: brief,
+		Remedy: "start the others, or name their gossip addresses (--gossip, port 7946) with --join",
+	}}
+}
+
+// lost reports that nobody leads, and that this is no mere election.
+func (in Inputs) lost() bool {
+	all, here, _ := in.voters()
+	missing := len(here) < quorum(len(all))
+	return in.CutOff || in.Leader == "" && (missing && in.NoLeader >= lostAfter || in.NoLeader >= stuckAfter)
+}
+
+func leaderless(in Inputs) []Finding {
+	all, here, missing := in.voters()
+	if len(all) == 0 || in.CutOff || !in.lost() {
+		return nil
+	}
+	if len(here) < quorum(len(all)) {
+		return []Finding{{
+			Code: NoQuorum, Severity: Outage,
+			Text:   fmt.Sprintf("%d of %d voters %s here and it takes %d, so nobody leads: %s %s missing", len(here), len(all), are(len(here)), quorum(len(all)), list(missing), are(len(missing))),
+			Remedy: "start " + list(missing) + ", or mend the network to " + it(len(missing)) + "; if their data is lost for good, go on from one that is left with `shardway recover` (docs/recovery.md)",
+		}}
+	}
+	return []Finding{{
+		Code: NoQuorum, Severity: Outage,
+		Text:   fmt.Sprintf("nobody leads as far as node %s knows, though %d of %d voters are seen: they do not reach each other's peer ports, or cannot agree", in.Self, len(here), len(all)),
+		Remedy: "see to the network between the peer ports (--peer, port 7947) and to the voters' disks",
+	}}
+}
+
+func voters(in Inputs) (out []Finding) {
+	all, here, missing := in.voters()
+	if in.Leader != "" && len(all) >= 3 && len(missing) > 0 && len(here) <= quorum(len(all)) {
+		out = append(out, Finding{
+			Code: OneFromLoss, Severity: Warning,
+			Text:   fmt.Sprintf("%d of %d voters %s heard (%s) and it takes %d: the loss of one more stops the cluster; %s %s missing", len(here), len(all), are(len(here)), list(here), quorum(len(all)), list(missing), are(len(missing))),
+			Remedy: "start " + list(missing) + ", or mend the network to " + it(len(missing)) + "; or `shardway remove` what is gone for good and add a node in its place",
+		})
+	}
+	if in.EvenVoters && len(all) > 0 && len(all)%2 == 0 {
+		text := fmt.Sprintf("%d voters (%s) bear no more losses than %d would", len(all), list(all), len(all)-1)
+		if len(all) == 2 {
+			text = fmt.Sprintf("two voters (%s): the loss of either stops the cluster", list(all))
+		}
+		out = append(out, Finding{Code: EvenVoters, Severity: Warning, Text: text, Remedy: "add a node, or a gateway as witness, or set --voters to an odd number"})
+	}
+	return out
+}

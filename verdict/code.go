@@ -1,0 +1,48 @@
+package verdict
+
+// Code names a kind of finding. It never changes its meaning: alerts and scripts match
+// on it.
+type Code string
+
+// The codes, in the order in which findings of one severity are told: what explains the
+// others comes before them.
+const (
+	NoQuorum           Code = "no-quorum"
+	WaitingForExpect   Code = "waiting-for-expect"
+	NoPeers            Code = "no-peers"
+	NoHealthyApp       Code = "no-healthy-app"
+	Unserved           Code = "unserved"
+	NotLeased          Code = "not-leased"
+	DuplicateNode      Code = "duplicate-node"
+	DiskHangs          Code = "disk-hangs"
+	OneFromLoss        Code = "one-from-loss"
+	AppSick            Code = "app-sick"
+	NoApp              Code = "no-app"
+	Joining            Code = "joining"
+	Acquiring          Code = "acquiring"
+	QueueRefusing      Code = "queue-refusing"
+	DiskSlow           Code = "disk-slow"
+	ClockJump          Code = "clock-jump"
+	Lagging            Code = "lagging"
+	PoisonSuspect      Code = "poison-suspect"
+	EvenVoters         Code = "even-voters"
+	LevelBehind        Code = "level-behind"
+	CertificateExpires Code = "certificate-expires"
+	TagsNearlyFull     Code = "tags-nearly-full"
+	Insecure           Code = "insecure"
+	QuarantineStale    Code = "quarantine-stale"
+	Draining           Code = "draining"
+	Absent             Code = "absent"
+	Paused             Code = "paused"
+	Cordoned           Code = "cordoned"
+	Quarantined        Code = "quarantined"
+)
+
+// Codes returns every code, in their order.
+func Codes() []Code {
+	return []Code{
+		NoQuorum, WaitingForExpect, NoPeers, NoHealthyApp, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, NoApp, Joining,
+		Acquiring, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, CertificateExpires, TagsNearlyFull,
+		Insecure, QuarantineStale, Draining, Absent, Paused, Cordoned, Quarantined,
+	}
+}

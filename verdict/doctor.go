@@ -1,0 +1,285 @@
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What only who asks every node can find.
+const (
+	Silent        Code = "silent"
+	LeadersDiffer Code = "leaders-differ"
+	MapsDiffer    Code = "maps-differ"
+	OutOfReach    Code = "out-of-reach"
+	ClockRate     Code = "clock-rate"
+	VersionsMixed Code = "versions-mixed"
+	TimingDiffers Code = "timing-differs"
+)
+
+// DoctorCodes returns the codes that only Compare finds, in their order.
+func DoctorCodes() []Code {
+	return []Code{Silent, LeadersDiffer, MapsDiffer, OutOfReach, ClockRate, VersionsMixed, TimingDiffers}
+}
+
+// clockBears is by how much the rates of two clocks may differ before that is told. The
+// protocol bears a tenth.
+const clockBears = 0.01
+
+// Checkup is what a node has heard of all that are there, itself included.
+type Checkup struct {
+	From    string   `json:"from"` // the node that asked the others
+	Reports []Report `json:"reports"`
+	// Silent are the nodes that did not answer at their peer port in time.
+	Silent []string `json:"silent"`
+	// AskedNS and AnsweredNS are by the clock of the node that asked: between them each
+	// report was made.
+	AskedNS    int64 `json:"asked_ns"`
+	AnsweredNS int64 `json:"answered_ns"`
+}
+
+// Report is what a node says of itself.
+type Report struct {
+	Node     string    `json:"node"`
+	Boot     uint64    `json:"boot"`
+	Version  string    `json:"version"`
+	State    string    `json:"state"`
+	Leader   string    `json:"leader"` // empty while it knows none
+	Term     uint64    `json:"term"`
+	Epoch    uint64    `json:"epoch"`  // of the committed map
+	Timing   string    `json:"timing"` // in force
+	Flags    string    `json:"flags"`  // the timing that it was started with
+	ClockNS  int64     `json:"clock_ns"`
+	Findings []Finding `json:"findings"`
+	// Unreached are the ports that it does not reach, if it was to try.
+	Unreached []Reach `json:"unreached"`
+}
+
+// Reach is one port of a node that was not reached.
+type Reach struct {
+	Node string `json:"node"`
+	Port string `json:"port"` // gossip, peer, admin or http
+	Addr string `json:"addr"`
+	Why  string `json:"why"`
+}
+
+// Merged returns what the nodes of a checkup find, each once: in the words of the leader,
+// or else of the first node.
+func Merged(c Checkup) (all []Finding) {
+	reports := slices.Clone(c.Reports)
+	slices.SortStableFunc(reports, func(a, b Report) int {
+		leads := func(r Report) int {
+			if r.Leader == r.Node {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Compare(leads(a), leads(b))
+	})
+	for _, r := range reports {
+		for _, f := range r.Findings {
+			if own(f.Code) {
+				f.Subject = r.Node + " " + f.Text
+			}
+			if !slices.ContainsFunc(all, f.Same) {
+				all = append(all, f)
+			}
+		}
+	}
+	sorted(all)
+	return all
+}
+
+// Together puts findings of several sources into the order in which they are told.
+func Together(all ...[]Finding) []Finding {
+	out := slices.Concat(all...)
+	sorted(out)
+	return out
+}
+
+// own reports whether a finding is of the node that tells it, so that two nodes with it
+// tell two things.
+func own(c Code) bool {
+	return slices.Contains([]Code{
+		NoPeers, WaitingForExpect, NotLeased, DuplicateNode, DiskHangs, NoApp, Joining, Acquiring, QueueRefusing, DiskSlow, ClockJump, CertificateExpires,
+		TagsNearlyFull, Insecure,
+	}, c)
+}
+
+// Compare judges two checkups of one node, a while apart, and what was not reached from
+// where the command runs.
+func Compare(first, second Checkup, here []Reach) []Finding {
+	return slices.Concat(silent(second), leaders(second), epochs(first, second), reaches(second, here), clocks(first, second), versions(second), timings(second))
+}
+
+func silent(c Checkup) (out []Finding) {
+	if len(c.Silent) > 0 {
+		out = append(out, Finding{
+			Code: Silent, Severity: Warning, Text: fmt.Sprintf("%s did not answer node %s at %s peer port, so nothing is known of %s", list(c.Silent), c.From, its(len(c.Silent)), it(len(c.Silent))),
+			Remedy: "see that the process runs, and that the peer port (--peer, 7947) is open between the nodes",
+		})
+	}
+	return out
+}
+
+// names of nodes by what they say.
+func by(c Checkup, what func(Report) string) (said []string, nodes map[string][]string) {
+	nodes = map[string][]string{}
+	for _, r := range c.Reports {
+		if w := what(r); w != "" {
+			nodes[w] = append(nodes[w], r.Node)
+		}
+	}
+	said = slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(nodes[b]), len(nodes[a])), cmp.Compare(a, b))
+	})
+	return said, nodes
+}
+
+func leaders(c Checkup) []Finding {
+	said, nodes := by(c, func(r Report) string { return r.Leader })
+	if len(said) < 2 {
+		return nil
+	}
+	var texts []string
+	for _, leader := range said {
+		texts = append(texts, list(nodes[leader])+" "+follows(len(nodes[leader]))+" "+leader)
+	}
+	return []Finding{{
+		Code: LeadersDiffer, Severity: Warning, Text: "the nodes follow different leaders: " + strings.Join(texts, ", "),
+		Remedy: "after an election that ends by itself; if it lasts, see to the network between the peer ports",
+	}}
+}
+
+func epochs(first, second Checkup) (out []Finding) {
+	var newest uint64
+	for _, r := range first.Reports {
+		newest = max(newest, r.Epoch)
+	}
+	for _, r := range second.Reports {
+		if r.Epoch < newest {
+			out = append(out, Finding{
+				Code: MapsDiffer, Severity: Warning, Subject: r.Node, Text: fmt.Sprintf("node %s goes by the map of epoch %d, though that of epoch %d was committed %v ago at least", r.Node, r.Epoch, newest, rounded(time.Duration(second.AskedNS-first.AnsweredNS))),
+				Remedy: "see to its disk and its CPU, and to the network between it and the leader",
+			})
+		}
+	}
+	return out
+}
+
+// reaches tells of each port who does not reach it.
+func reaches(c Checkup, here []Reach) (out []Finding) {
+	type port struct{ node, port, addr string }
+	from, why := map[port][]string{}, map[port]string{}
+	add := func(who string, all []Reach) {
+		for _, r := range all {
+			p := port{r.Node, r.Port, r.Addr}
+			from[p] = append(from[p], who)
+			why[p] = cmp.Or(why[p], r.Why)
+		}
+	}
+	for _, r := range c.Reports {
+		add("node "+r.Node, r.Unreached)
+	}
+	add("this machine", here)
+	for _, p := range slices.SortedFunc(maps.Keys(from), func(a, b port) int {
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.port, b.port), cmp.Compare(a.addr, b.addr))
+	}) {
+		f := Finding{
+			Code: OutOfReach, Severity: Warning, Subject: p.node + p.port + p.addr,
+			Text:   fmt.Sprintf("the %s port of node %s at %s is not reached from %s: %s", p.port, p.node, p.addr, list(from[p]), why[p]),
+			Remedy: "open it, or announce another address (--peer-advertise, --gossip-advertise, --endpoint)",
+		}
+		// People and other machines may be kept from ports that the nodes need of each other.
+		if slices.Equal(from[p], []string{"this machine"}) || p.port == "admin" {
+			f.Severity, f.Remedy = Info, "no matter, if that is meant to be"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// clocks compares the rates of the nodes' clocks with that of the node that asked.
+func clocks(first, second Checkup) (out []Finding) {
+	least, most := float64(second.AskedNS-first.AnsweredNS), float64(second.AnsweredNS-first.AskedNS)
+	if least <= 0 {
+		return nil
+	}
+	for _, r := range second.Reports {
+		i := slices.IndexFunc(first.Reports, func(x Report) bool { return x.Node == r.Node && x.Boot == r.Boot })
+		if i < 0 || r.Node == second.From {
+			continue
+		}
+		went := float64(r.ClockNS - first.Reports[i].ClockNS)
+		off, word := went/most-1, "faster" // at least, and at most went/least-1
+		if slower := 1 - went/least; slower > off {
+			off, word = slower, "slower"
+		}
+		if off <= clockBears {
+			continue
+		}
+		out = append(out, Finding{
+			Code: ClockRate, Severity: Warning, Subject: r.Node,
+			Text:   fmt.Sprintf("the clock of node %s goes %s %% %s than that of node %s at least: leases bear a difference of 10 %%", r.Node, strconv.FormatFloat(100*off, 'f', 1, 64), word, second.From),
+			Remedy: "see to the clock source of that machine, and to what is used to set its time",
+		})
+	}
+	return out
+}
+
+func versions(c Checkup) []Finding {
+	said, nodes := by(c, func(r Report) string { return r.Version })
+	if len(said) < 2 {
+		return nil
+	}
+	var texts []string
+	for _, v := range said {
+		texts = append(texts, list(nodes[v])+" "+run(len(nodes[v]))+" "+v)
+	}
+	return []Finding{{Code: VersionsMixed, Severity: Info, Text: "the nodes run different versions: " + strings.Join(texts, ", "), Remedy: "upgrade the rest, one after the other"}}
+}
+
+func timings(c Checkup) (out []Finding) {
+	for _, r := range c.Reports {
+		if r.Timing == "" || r.Flags == r.Timing {
+			continue
+		}
+		out = append(out, Finding{
+			Code: TimingDiffers, Severity: Info, Subject: r.Node, Text: fmt.Sprintf("node %s was started with %s, and the cluster goes by %s", r.Node, r.Flags, r.Timing),
+			Remedy: "the cluster's counts: change that with `shardway timing`, or the flags to be like it",
+		})
+	}
+	return out
+}
+
+func its(n int) string {
+	if n == 1 {
+		return "its"
+	}
+	return "their"
+}
+
+func it(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
+}
+
+func follows(n int) string {
+	if n == 1 {
+		return "follows"
+	}
+	return "follow"
+}
+
+func run(n int) string {
+	if n == 1 {
+		return "runs"
+	}
+	return "run"
+}

@@ -1,0 +1,72 @@
+package verdict
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// expiresWithin is how long before its end a certificate is told of.
+	expiresWithin = 14 * 24 * time.Hour
+	// nearlyFull is the share of gossip's tags, in percent, from which on that is told.
+	nearlyFull = 90
+)
+
+// machine judges what this node stands on.
+func machine(in Inputs) (out []Finding) {
+	warn := func(code Code, remedy, format string, args ...any) {
+		out = append(out, Finding{Code: code, Severity: Warning, Text: fmt.Sprintf(format, args...), Remedy: remedy})
+	}
+	if in.DiskHangs {
+		warn(DiskHangs, "check the disk of --data, or stop this node: the others carry on without it", "a write to the disk of node %s hangs", in.Self)
+	} else if in.DiskTook > 0 {
+		warn(DiskSlow, "see what else writes to the disk of --data, or give it one of its own", "a write to the disk of node %s took %v", in.Self, rounded(in.DiskTook))
+	}
+	if in.Stopped > 0 {
+		warn(ClockJump, "look for a machine that was suspended, a process that was stopped, swapping or a limit of CPU",
+			"node %s stood still for %v, or its clock jumped: a lease of %v does not bear more than a quarter of it", in.Self, rounded(in.Stopped), in.Lease)
+	}
+	if in.QueueRefused > 0 {
+		warn(QueueRefusing, "see why requests wait (`shardway status`), or raise --queue-requests and --queue-bytes",
+			"node %s refused requests lately because too many wait: %d refused, %d waiting", in.Self, in.QueueRefused, in.QueueWaiting)
+	}
+	if in.TagsMost > 0 && in.TagsUsed*100 >= in.TagsMost*nearlyFull {
+		warn(TagsNearlyFull, "announce fewer endpoints, or shorter names and addresses (--endpoint, --zone, --app-version)",
+			"what node %s says of itself by gossip takes %d of %d bytes", in.Self, in.TagsUsed, in.TagsMost)
+	}
+	if in.Behind != "" {
+		warn(LevelBehind, "run the newest version on these nodes, or `shardway remove` those that are gone for good (`shardway level`)",
+			"level %d is in force, and level %d is held up by %s", in.Level, in.Next, in.Behind)
+	}
+	for _, c := range in.Certificates {
+		out = append(out, expires(in, c)...)
+	}
+	for _, e := range in.Insecure {
+		out = append(out, Finding{Code: Insecure, Severity: Warning, Subject: e.Remedy, Text: e.Text, Brief: fmt.Sprintf("node %s lets in whoever reaches it", in.Self), Remedy: e.Remedy})
+	}
+	return out
+}
+
+func expires(in Inputs, c Certificate) []Finding {
+	left := c.Until.Sub(in.Now)
+	if in.Now.IsZero() || left >= expiresWithin {
+		return nil
+	}
+	f := Finding{
+		Code: CertificateExpires, Severity: Warning, Subject: c.What,
+		Text:   fmt.Sprintf("the certificate of node %s for %s expires on %s", in.Self, c.What, c.Until.UTC().Format(time.DateOnly)),
+		Remedy: "put a new one in the place of the file that --" + c.Flag + " names: it is read by itself",
+	}
+	if left <= 0 {
+		f.Text = fmt.Sprintf("the certificate of node %s for %s expired on %s", in.Self, c.What, c.Until.UTC().Format(time.DateOnly))
+	}
+	return []Finding{f}
+}
+
+// rounded is a time as people read it.
+func rounded(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
+}

@@ -1,0 +1,95 @@
+package verdict
+
+import (
+	"fmt"
+	"strings"
+)
+
+// policy tells what operators have asked for, and what they ought to.
+func policy(in Inputs) (out []Finding) {
+	for _, p := range in.Poison {
+		out = append(out, Finding{
+			Code: PoisonSuspect, Severity: Warning, Subject: fmt.Sprintf("%d/%016x", p.Shard, p.Hash),
+			Text:   fmt.Sprintf("requests of the key with key_hash %016x, in shard %d, were under way at %s when these broke", p.Hash, p.Shard, strings.Join(p.Nodes, " and ")),
+			Remedy: fmt.Sprintf("`shardway quarantine --shard %d --hash %016x` keeps them from all nodes", p.Shard, p.Hash),
+		})
+	}
+	out = append(out, drains(in)...)
+	if in.Pause != "" {
+		out = append(out, Finding{Code: Paused, Severity: Info, Text: "planned moves of shards are paused for " + in.Pause, Remedy: "`shardway resume` ends it"})
+	}
+	if ids := in.pick(func(n Node) bool { return n.Cordoned && !n.Drained }); len(ids) > 0 {
+		out = append(out, Finding{
+			Code: Cordoned, Severity: Info, Text: fmt.Sprintf("%s %s cordoned, and %s nothing new", list(ids), are(len(ids)), gets(len(ids))),
+			Remedy: "`shardway uncordon` ends it",
+		})
+	}
+	if in.Quarantined > 0 {
+		out = append(out, Finding{
+			Code: Quarantined, Severity: Info, Text: fmt.Sprintf("%s %s in quarantine, and their requests go nowhere", count(in.Quarantined, "key"), are(in.Quarantined)),
+			Remedy: "`shardway quarantine` lists them, and --lift ends it",
+		})
+	}
+	if in.Stale > 0 {
+		out = append(out, Finding{
+			Code: QuarantineStale, Severity: Warning,
+			Text:   fmt.Sprintf("%s in quarantine %s let through, because the hashes were made under a secret that is not in use any more", count(in.Stale, "key"), are(in.Stale)),
+			Remedy: "quarantine them again, and lift these",
+		})
+	}
+	return out
+}
+
+func drains(in Inputs) (out []Finding) {
+	if in.Drains {
+		out = append(out, Finding{
+			Code: Draining, Severity: Info, Subject: "self", Text: fmt.Sprintf("node %s is to stop, and hands its shards over", in.Self),
+			Remedy: "it ends with its process; the next one owns shards again",
+		})
+	}
+	var asked, left []string
+	shards := 0
+	for _, n := range in.Nodes {
+		switch {
+		case n.Drained:
+			asked, shards = append(asked, n.ID), shards+n.Shards
+		case n.Leaving && n.ID != in.Self:
+			left = append(left, n.ID)
+		}
+	}
+	if len(asked) > 0 {
+		text := fmt.Sprintf("%s %s drained, and %s nothing", list(asked), are(len(asked)), owns(len(asked)))
+		if shards > 0 {
+			text = fmt.Sprintf("%s %s drained, and %s %s still", list(asked), are(len(asked)), owns(len(asked)), count(shards, "shard"))
+		}
+		out = append(out, Finding{Code: Draining, Severity: Info, Text: text, Remedy: "`shardway uncordon` ends it"})
+	}
+	if len(left) > 0 {
+		out = append(out, Finding{
+			Code: Draining, Severity: Info, Subject: "leaving", Text: fmt.Sprintf("%s %s to stop, and to hand over what %s", list(left), are(len(left)), owned(len(left))),
+			Remedy: "it ends with the process",
+		})
+	}
+	return out
+}
+
+func gets(n int) string {
+	if n == 1 {
+		return "gets"
+	}
+	return "get"
+}
+
+func owns(n int) string {
+	if n == 1 {
+		return "owns"
+	}
+	return "own"
+}
+
+func owned(n int) string {
+	if n == 1 {
+		return "it owns"
+	}
+	return "they own"
+}

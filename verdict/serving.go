@@ -1,0 +1,145 @@
+package verdict
+
+import (
+	"fmt"
+	"time"
+)
+
+// unleasedAfter is how long a node may be without a lease before that is told: it waits
+// for the first one, and for an election, as a rule.
+const unleasedAfter = time.Second
+
+// unmappedAfter is how long a leader may take for the first map: it waits for those that
+// found the cluster, 2 s at most.
+const unmappedAfter = 3 * time.Second
+
+// serving judges whether what there is is served.
+func serving(in Inputs) (out []Finding) {
+	out = append(out, unserved(in)...)
+	if in.Elsewhere != "" {
+		brief := "another process has the id of node " + in.Self
+		out = append(out, Finding{
+			Code: DuplicateNode, Severity: Warning, Text: brief + ", at " + in.Elsewhere, Brief: brief,
+			Remedy: "stop that one, or give one of them another --node and an empty --data directory",
+		})
+	}
+	if in.Mapped && !in.Gateway && in.NotLeased >= unleasedAfter && in.Elsewhere == "" {
+		f := Finding{
+			Code: NotLeased, Severity: Warning, Text: fmt.Sprintf("node %s has no lease, so it serves nothing", in.Self),
+			Remedy: "the leader grants it as soon as it hears this node: see to what is said beside this, and to the network to the leader's peer port",
+		}
+		if in.Leader != "" {
+			f.Text = fmt.Sprintf("node %s has no lease of leader %s, so it serves nothing", in.Self, in.Leader)
+		}
+		out = append(out, f)
+	}
+	if in.Joins && in.Unborn == nil && in.Leader != "" {
+		out = append(out, Finding{
+			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s is not in the shard map yet", in.Self),
+			Remedy: "the leader adds it once its app answers, unless it was drained",
+		})
+	}
+	if in.Acquiring != "" {
+		f := Finding{
+			Code: Acquiring, Severity: Info, Text: fmt.Sprintf("the app of node %s is acquiring %s, and the requests wait", in.Self, in.Acquiring),
+			Remedy: "it ends by itself; --acquire-timeout bounds each attempt",
+		}
+		if in.NotAcquired != "" {
+			f.Severity = Warning
+			f.Brief = fmt.Sprintf("the app of node %s does not acquire %s, whose requests wait", in.Self, in.Acquiring)
+			f.Text, f.Remedy = f.Brief+": "+in.NotAcquired, "mend what the app says; it is asked again by itself"
+		}
+		out = append(out, f)
+	}
+	return append(out, others(in)...)
+}
+
+// Unserved counts the shards that nobody serves as far as the node knows.
+func (in Inputs) Unserved() int {
+	if in.lost() || !in.Mapped {
+		return in.Shards
+	}
+	n := in.Orphaned
+	for _, x := range in.Nodes {
+		if !x.Absent && (x.Gone || x.ID == in.Self && !in.Gateway && in.NotLeased >= unleasedAfter) {
+			n += x.Shards
+		}
+	}
+	return n
+}
+
+// Idle says why an owner does not serve, as far as the node knows; empty: it does.
+func (in Inputs) Idle(owner string) string {
+	switch {
+	case in.CutOff:
+		return "this node's disk hangs"
+	case in.Leader == "" && in.NoLeader >= in.Lease:
+		return "nobody leads as far as this node knows, and without a leader nobody serves"
+	case owner == "":
+		return "nobody owns it"
+	case owner == in.Self && in.NotLeased > 0:
+		return "it has no lease"
+	}
+	for _, x := range in.Nodes {
+		switch {
+		case x.ID != owner:
+		case x.Absent:
+			return "it restarts in place, and requests wait for it"
+		case !x.Here:
+			return "it is not heard"
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+func unserved(in Inputs) []Finding {
+	n := in.Unserved()
+	if n == 0 || in.Unborn != nil || !in.Mapped && (in.Leader == "" || in.NoMap < unmappedAfter) {
+		return nil
+	}
+	f := Finding{Code: Unserved, Severity: Outage, Remedy: "see to what is said beside this: they are served again once it is mended"}
+	gone := in.pick(func(x Node) bool { return x.Gone && !x.Absent && x.Shards > 0 })
+	switch {
+	case !in.Mapped:
+		f.Text = fmt.Sprintf("there is no map yet, so nobody serves any of the %d shards", n)
+	case n == in.Shards:
+		f.Text = fmt.Sprintf("nobody serves any of the %d shards as far as node %s knows", n, in.Self)
+	case in.Orphaned == n:
+		f.Text = fmt.Sprintf("%d of %d shards %s no owner", n, in.Shards, have(n))
+	case len(gone) > 0:
+		f.Text = fmt.Sprintf("nobody serves %d of %d shards: %s %s not heard and still their owner", n, in.Shards, list(gone), are(len(gone)))
+		f.Remedy = fmt.Sprintf("start %s; a node that is gone for certain, and its app with it, is taken out by `shardway remove --force %s`", list(gone), gone[0])
+	default:
+		f.Text = fmt.Sprintf("nobody serves %d of %d shards", n, in.Shards)
+	}
+	return []Finding{f}
+}
+
+// others judges single nodes.
+func others(in Inputs) (out []Finding) {
+	for _, x := range in.Nodes {
+		switch {
+		case x.Absent:
+			out = append(out, Finding{
+				Code: Absent, Severity: Info, Subject: x.ID,
+				Text:   fmt.Sprintf("node %s restarts in place: %s for it, for %v at most", x.ID, waits(x.Shards), x.Grace),
+				Remedy: "it ends when the node is back, or its --hold-grace is over; `shardway remove --force " + x.ID + "` ends it at once",
+			})
+		case x.Lags && x.Here:
+			out = append(out, Finding{
+				Code: Lagging, Severity: Warning, Subject: x.ID, Text: fmt.Sprintf("node %s is behind: its map is that of epoch %d, and the cluster's that of epoch %d", x.ID, x.Applied, in.Epoch),
+				Remedy: "see to its disk and its CPU, and to the network between it and the leader",
+			})
+		}
+	}
+	return out
+}
+
+func waits(shards int) string {
+	if shards == 1 {
+		return "its shard waits"
+	}
+	return fmt.Sprintf("its %d shards wait", shards)
+}

@@ -1,0 +1,326 @@
+package verdict_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/verdict"
+)
+
+// three is a cluster of three nodes that vote and serve, as a sees it.
+func three() verdict.Inputs {
+	in := verdict.Inputs{
+		Self: "a", Leader: "b", Shards: 1024, Epoch: 17, Mapped: true, Lease: 500 * time.Millisecond, TagsUsed: 200, TagsMost: 512,
+		Now: time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC),
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		in.Nodes = append(in.Nodes, verdict.Node{ID: id, Voter: true, Here: true, App: verdict.AppHealthy, Shards: 341, Applied: 17})
+	}
+	in.Nodes[1].Shards++
+	return in
+}
+
+// with returns three after a change.
+func with(change func(*verdict.Inputs)) verdict.Inputs {
+	in := three()
+	change(&in)
+	return in
+}
+
+func nodes(in *verdict.Inputs, change func(*verdict.Node), ids ...string) {
+	for i := range in.Nodes {
+		if slices.Contains(ids, in.Nodes[i].ID) {
+			change(&in.Nodes[i])
+		}
+	}
+}
+
+func gone(n *verdict.Node) { n.Here = false }
+func sick(n *verdict.Node) { n.App = verdict.AppSickly }
+
+// lost is a after b and c were killed.
+func lost(in *verdict.Inputs) {
+	in.Leader, in.NoLeader, in.NotLeased = "", 2*time.Second, 2*time.Second
+	nodes(in, gone, "b", "c")
+}
+
+// fresh is a without a cluster.
+func fresh(in *verdict.Inputs, u verdict.Unborn) {
+	*in = verdict.Inputs{Self: "a", Shards: 1024, NoLeader: time.Minute, Unborn: &u, Nodes: []verdict.Node{{ID: "a", Here: true, App: verdict.AppHealthy}}}
+}
+
+type want struct {
+	name string
+	in   verdict.Inputs
+	// lines are "severity code: text", all of them, in order.
+	lines []string
+}
+
+func table() []want {
+	return slices.Concat(clusterTable(), servingTable(), machineTable(), policyTable(), thresholdTable())
+}
+
+func clusterTable() []want {
+	return []want{
+		{"all is well", three(), nil},
+		{"two of three are gone", with(lost), []string{
+			"outage no-quorum: 1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing",
+			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
+			"warning not-leased: node a has no lease, so it serves nothing",
+		}},
+		{"an election", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 900*time.Millisecond }), nil},
+		{"an election among all takes a while", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 3*time.Second }), nil},
+		{"nobody wins an election", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 5*time.Second }), []string{
+			"outage no-quorum: nobody leads as far as node a knows, though 3 of 3 voters are seen: they do not reach each other's peer ports, or cannot agree",
+			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
+		}},
+		{"one of three is gone", with(func(in *verdict.Inputs) { nodes(in, gone, "c") }), []string{
+			"warning one-from-loss: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
+		}},
+		{"two vote", with(func(in *verdict.Inputs) { in.Nodes[2].Voter, in.EvenVoters = false, true }), []string{
+			"warning even-voters: two voters (a and b): the loss of either stops the cluster",
+		}},
+		{"four vote", with(func(in *verdict.Inputs) {
+			in.EvenVoters = true
+			in.Nodes = append(in.Nodes, verdict.Node{ID: "d", Voter: true, Here: true})
+		}), []string{"warning even-voters: 4 voters (a, b, c and d) bear no more losses than 3 would"}},
+		{"one of the founders is there", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Expect: 3, Here: []string{"a"}}) }), []string{
+			"outage waiting-for-expect: 1 of the 3 nodes that are to found the cluster is here (a)",
+		}},
+		{"the founder is gone", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Expect: 3, Founder: "c"}) }), []string{
+			"outage waiting-for-expect: node c was about to found the cluster and is gone",
+		}},
+		{"nobody founds", with(func(in *verdict.Inputs) {
+			fresh(in, verdict.Unborn{Expect: 1, Joins: true})
+			in.Nodes = append(in.Nodes, verdict.Node{ID: "b", Here: true, App: verdict.AppHealthy})
+		}), []string{
+			"outage waiting-for-expect: nobody here belongs to a cluster or founds one (a and b)",
+		}},
+		// It told so for a second, and took it back.
+		{"whom it has tried is not known yet", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Expect: 1, Joins: true}) }), nil},
+		{"a newcomer", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Adds: "c0ffee"}) }), []string{
+			"info joining: node a waits to be added to cluster c0ffee",
+		}},
+		{"nobody is reached", with(func(in *verdict.Inputs) {
+			fresh(in, verdict.Unborn{Expect: 1, Joins: true})
+			in.Alone = &verdict.Alone{Asked: []verdict.Attempt{{Addr: "10.0.0.2:7946", Why: "connection refused"}, {Addr: "10.0.0.3:8081", Why: "it is the admin port of a node"}}}
+		}), []string{
+			"outage no-peers: node a has reached no other node: 10.0.0.2:7946 (connection refused), 10.0.0.3:8081 (it is the admin port of a node)",
+		}},
+		{"one node that leads needs no other", with(func(in *verdict.Inputs) { in.Alone = &verdict.Alone{} }), nil},
+	}
+}
+
+func servingTable() []want {
+	return []want{
+		{"no app answers", with(func(in *verdict.Inputs) {
+			nodes(in, sick, "a", "b", "c")
+			in.Nodes[0].Why = "connection refused"
+			in.Orphaned = 1024
+			nodes(in, func(n *verdict.Node) { n.Shards = 0 }, "a", "b", "c")
+		}), []string{
+			"outage no-healthy-app: no node has an app that answers: a (connection refused), b and c",
+			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
+		}},
+		{"an app is sick", with(func(in *verdict.Inputs) { nodes(in, sick, "b") }), []string{"warning app-sick: the app of node b does not answer"}},
+		{"a gateway", with(func(in *verdict.Inputs) { in.Gateway = true; in.Nodes[0].Gateway = true }), []string{
+			"info no-app: node a is a gateway, because --upstream is missing: it owns nothing, and forwards to the others",
+		}},
+		{"only gateways", with(func(in *verdict.Inputs) {
+			in.Gateway, in.NoOwner, in.Mapped, in.NoMap = true, true, false, time.Minute
+			nodes(in, func(n *verdict.Node) { n.Gateway, n.Shards = true, 0 }, "a", "b", "c")
+		}), []string{
+			"outage no-healthy-app: no node has an app (a, b and c)",
+			"outage unserved: there is no map yet, so nobody serves any of the 1024 shards",
+			"warning no-app: node a is a gateway, because --upstream is missing: it owns nothing",
+		}},
+		{"no lease", with(func(in *verdict.Inputs) { in.NotLeased = 2 * time.Second }), []string{
+			"outage unserved: nobody serves 341 of 1024 shards",
+			"warning not-leased: node a has no lease of leader b, so it serves nothing",
+		}},
+		{"an owner is gone and its shards stay", with(func(in *verdict.Inputs) {
+			nodes(in, func(n *verdict.Node) { n.Here, n.Gone = false, true }, "c")
+		}), []string{
+			"outage unserved: nobody serves 341 of 1024 shards: c is not heard and still their owner",
+			"warning one-from-loss: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
+		}},
+		{"shards without an owner", with(func(in *verdict.Inputs) { in.Orphaned = 3 }), []string{"outage unserved: 3 of 1024 shards have no owner"}},
+		{"not in the map", with(func(in *verdict.Inputs) { in.Joins = true }), []string{"info joining: node a is not in the shard map yet"}},
+		{"an app acquires", with(func(in *verdict.Inputs) { in.Acquiring = "2 shards: 1, 2" }), []string{
+			"info acquiring: the app of node a is acquiring 2 shards: 1, 2, and the requests wait",
+		}},
+		{"an app does not acquire", with(func(in *verdict.Inputs) { in.Acquiring, in.NotAcquired = "shard 7", "status 500" }), []string{
+			"warning acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
+		}},
+		{"a node restarts in place", with(func(in *verdict.Inputs) {
+			nodes(in, func(n *verdict.Node) { n.Absent, n.Grace = true, 30*time.Second }, "c")
+		}), []string{"info absent: node c restarts in place: its 341 shards wait for it, for 30s at most"}},
+		{"a log is behind", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Lags, n.Applied = true, 14 }, "c") }), []string{
+			"warning lagging: node c is behind: its map is that of epoch 14, and the cluster's that of epoch 17",
+		}},
+		{"two processes have one id", with(func(in *verdict.Inputs) { in.Elsewhere, in.NotLeased = "10.0.0.9:7947", time.Minute }), []string{
+			"outage unserved: nobody serves 341 of 1024 shards",
+			"warning duplicate-node: another process has the id of node a, at 10.0.0.9:7947",
+		}},
+	}
+}
+
+func machineTable() []want {
+	return []want{
+		{"the disk hangs", with(func(in *verdict.Inputs) { in.DiskHangs = true }), []string{"warning disk-hangs: a write to the disk of node a hangs"}},
+		{"the disk hung while it led", with(func(in *verdict.Inputs) { in.DiskHangs, in.CutOff, in.Leader = true, true, "" }), []string{
+			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
+			"warning disk-hangs: a write to the disk of node a hangs",
+		}},
+		{"the disk is slow", with(func(in *verdict.Inputs) { in.DiskTook = 1234 * time.Millisecond }), []string{"warning disk-slow: a write to the disk of node a took 1.2s"}},
+		{"the process stood still", with(func(in *verdict.Inputs) { in.Stopped = 3210 * time.Millisecond }), []string{
+			"warning clock-jump: node a stood still for 3.2s, or its clock jumped: a lease of 500ms does not bear more than a quarter of it",
+		}},
+		{"the queue is full", with(func(in *verdict.Inputs) { in.QueueRefused, in.QueueWaiting = 12, 10000 }), []string{
+			"warning queue-refusing: node a refused requests lately because too many wait: 12 refused, 10000 waiting",
+		}},
+		{"tags are nearly full", with(func(in *verdict.Inputs) { in.TagsUsed = 480 }), []string{"warning tags-nearly-full: what node a says of itself by gossip takes 480 of 512 bytes"}},
+		{"a level is held up", with(func(in *verdict.Inputs) { in.Level, in.Next, in.Behind = 1, 2, "c" }), []string{
+			"warning level-behind: level 1 is in force, and level 2 is held up by c",
+		}},
+		{"certificates end", with(func(in *verdict.Inputs) {
+			in.Certificates = []verdict.Certificate{
+				{What: "the app port", Flag: "tls-cert", Until: in.Now.Add(48 * time.Hour)},
+				{What: "the admin port", Flag: "admin-cert", Until: in.Now},
+				{What: "other nodes", Flag: "tls-node-cert", Until: in.Now.AddDate(0, 1, 0)},
+			}
+		}), []string{
+			"warning certificate-expires: the certificate of node a for the app port expires on 2030-01-04",
+			"warning certificate-expires: the certificate of node a for the admin port expired on 2030-01-02",
+		}},
+		{"open to everybody", with(func(in *verdict.Inputs) {
+			in.Insecure = []verdict.Exposure{{Text: "anyone who reaches the admin port of node a (:8081) can change the cluster", Remedy: "require a token"}, {Text: "gossip is not encrypted", Remedy: "give it a secret"}}
+		}), []string{
+			"warning insecure: anyone who reaches the admin port of node a (:8081) can change the cluster", "warning insecure: gossip is not encrypted",
+		}},
+	}
+}
+
+func policyTable() []want {
+	return []want{
+		{"a key broke two nodes", with(func(in *verdict.Inputs) {
+			in.Poison = []verdict.Poison{{Shard: 7, Hash: 0xab, Nodes: []string{"b", "c"}}}
+		}), []string{"warning poison-suspect: requests of the key with key_hash 00000000000000ab, in shard 7, were under way at b and c when these broke"}},
+		{"drained", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Drained, n.Shards = true, 0 }, "c") }), []string{
+			"info draining: c is drained, and owns nothing",
+		}},
+		{"being drained", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Drained = true }, "b", "c") }), []string{
+			"info draining: b and c are drained, and own 683 shards still",
+		}},
+		{"about to stop", with(func(in *verdict.Inputs) {
+			in.Drains = true
+			nodes(in, func(n *verdict.Node) { n.Leaving = true }, "a", "c")
+		}), []string{
+			"info draining: node a is to stop, and hands its shards over", "info draining: c is to stop, and to hand over what it owns",
+		}},
+		{"paused", with(func(in *verdict.Inputs) { in.Pause = "30m" }), []string{"info paused: planned moves of shards are paused for 30m"}},
+		{"cordoned", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Cordoned = true }, "c") }), []string{"info cordoned: c is cordoned, and gets nothing new"}},
+		{"in quarantine", with(func(in *verdict.Inputs) { in.Quarantined, in.Stale = 2, 1 }), []string{
+			"warning quarantine-stale: 1 key in quarantine is let through, because the hashes were made under a secret that is not in use any more",
+			"info quarantined: 2 keys are in quarantine, and their requests go nowhere",
+		}},
+	}
+}
+
+func TestEveryStateHasItsSentence(t *testing.T) {
+	seen := map[verdict.Code]bool{}
+	for _, tt := range table() {
+		t.Run(tt.name, func(t *testing.T) {
+			var lines []string
+			for _, f := range verdict.Of(tt.in) {
+				seen[f.Code] = true
+				lines = append(lines, f.Severity.String()+" "+string(f.Code)+": "+f.Text)
+				if f.Remedy == "" || strings.HasSuffix(f.Text, ".") {
+					t.Errorf("%s: text %q, remedy %q: want a sentence without a full stop, and a remedy", f.Code, f.Text, f.Remedy)
+				}
+			}
+			for i, f := range verdict.Of(tt.in) {
+				if slices.ContainsFunc(verdict.Of(tt.in)[:i], f.Same) {
+					t.Errorf("%s is there twice: only the first one would be told", f)
+				}
+			}
+			if !slices.Equal(lines, tt.lines) {
+				t.Errorf("found\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(tt.lines, "\n"))
+			}
+		})
+	}
+	for _, c := range verdict.Codes() {
+		if !seen[c] {
+			t.Errorf("no state of the table comes to %s", c)
+		}
+	}
+	if len(seen) != len(verdict.Codes()) {
+		t.Errorf("%d codes were found, Codes lists %d", len(seen), len(verdict.Codes()))
+	}
+}
+
+// Nobody who may not read the admin port is told an address, or what an app said.
+func TestBriefHasNoAddresses(t *testing.T) {
+	for _, tt := range table() {
+		for _, f := range verdict.Of(tt.in) {
+			if p := f.Public(); strings.Contains(p, "10.0.0.") || strings.Contains(p, "refused") && f.Code != verdict.QueueRefusing || strings.Contains(p, "status 500") || strings.Contains(p, ":8081") {
+				t.Errorf("everybody is told %q", p)
+			}
+		}
+	}
+}
+
+// Without a leader no owner is named without saying that it does not serve, and no shard
+// counts as served.
+func TestWithoutQuorumNobodyServes(t *testing.T) {
+	in := with(lost)
+	for _, owner := range []string{"", "a", "b", "c"} {
+		if in.Idle(owner) == "" {
+			t.Errorf("Idle(%q) is empty without a quorum", owner)
+		}
+	}
+	if got := in.Unserved(); got != 1024 {
+		t.Errorf("Unserved() = %d, want 1024", got)
+	}
+	well := three()
+	if got := well.Idle("a") + well.Idle("b"); got != "" || well.Unserved() != 0 {
+		t.Errorf("in a cluster that is well, owners are idle (%q) or %d shards unserved", got, well.Unserved())
+	}
+	if well.Idle("") == "" {
+		t.Error("an orphan counts as served")
+	}
+}
+
+func TestFindingsSurviveJSON(t *testing.T) {
+	all := verdict.Of(with(lost))
+	b, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back []verdict.Finding
+	if err := json.Unmarshal(b, &back); err != nil || !slices.Equal(back, all) {
+		t.Errorf("%s came back as %+v, %v", b, back, err)
+	}
+	if got := verdict.Worst(back); got != verdict.Outage {
+		t.Errorf("Worst() = %v", got)
+	}
+	var newer verdict.Finding
+	if err := json.Unmarshal([]byte(`{"severity":"catastrophe"}`), &newer); err != nil || newer.Severity != verdict.Warning {
+		t.Errorf("a severity of a newer node came to %v, %v", newer.Severity, err)
+	}
+}
+
+func TestChangesGoByCodeAndSubject(t *testing.T) {
+	f := func(c verdict.Code, subject, text string) verdict.Finding {
+		return verdict.Finding{Code: c, Subject: subject, Text: text}
+	}
+	before := []verdict.Finding{f(verdict.Absent, "b", "30s"), f(verdict.Paused, "", "5m")}
+	now := []verdict.Finding{f(verdict.Absent, "b", "20s"), f(verdict.Absent, "c", "30s")}
+	came, went := verdict.Changes(before, now)
+	if len(came) != 1 || came[0].Subject != "c" || len(went) != 1 || went[0].Code != verdict.Paused {
+		t.Errorf("came %+v, went %+v", came, went)
+	}
+}
