@@ -1,0 +1,6 @@
+//go:build !race
+
+package racing
+
+// Detector tells that the race detector is compiled in.
+const Detector = false
