@@ -1,0 +1,93 @@
+// Package deploy_test holds what runs Shardway elsewhere to what the program takes.
+package deploy_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/config"
+)
+
+// read returns a file of this directory.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.FromSlash(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// unit returns a setting of the systemd unit, which must be there once.
+func unit(t *testing.T, key string) string {
+	t.Helper()
+	all := regexp.MustCompile(`(?m)^`+key+`=(.*)$`).FindAllStringSubmatch(read(t, "systemd/shardway.service"), -1)
+	if len(all) != 1 {
+		t.Fatalf("the unit has %s %d times", key, len(all))
+	}
+	return all[0][1]
+}
+
+// load returns the settings that a command line leads to.
+func load(t *testing.T, args, environ []string, files map[string]string) config.Config {
+	t.Helper()
+	c, err := config.Load(args, environ, func(name string) ([]byte, error) {
+		if text, ok := files[name]; ok {
+			return []byte(text), nil
+		}
+		return nil, os.ErrNotExist
+	})
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return c
+}
+
+func TestUnitIsWithoutFaultToSystemd(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skipf("nothing verifies units here: %v", err)
+	}
+	text := read(t, "systemd/shardway.service")
+	here, err := os.Executable() // the unit's may not be installed
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "shardway.service")
+	if err = os.WriteFile(path, []byte(strings.Replace(text, "/usr/local/bin/shardway", here, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", path).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+// The unit's command line and the file beside it are settings that go together, and its
+// limits are beyond what they allow.
+func TestUnitRunsWhatTheProgramTakes(t *testing.T) {
+	args := strings.Fields(unit(t, "ExecStart"))[2:]
+	c := load(t, args, nil, map[string]string{"/etc/shardway/shardway.yaml": read(t, "systemd/shardway.yaml")})
+	if c.OnTerm != config.OnTermHold || c.Data != "/var/lib/"+unit(t, "StateDirectory") {
+		t.Errorf("on_term %q, data in %s", c.OnTerm, c.Data)
+	}
+	if name, _, _ := strings.Cut(unit(t, "LoadCredential"), ":"); c.SecretFile != "${CREDENTIALS_DIRECTORY}/"+name {
+		t.Errorf("the secret is looked for in %s", c.SecretFile)
+	}
+	if stop, err := time.ParseDuration(unit(t, "TimeoutStopSec")); err != nil || stop < c.ShutdownTimeout+5*time.Second {
+		t.Errorf("systemd waits %v (%v) for the end, shutdown-timeout is %v", stop, err, c.ShutdownTimeout)
+	}
+	// Each client may have a connection to the app, or to another node in its name.
+	if files, err := strconv.Atoi(unit(t, "LimitNOFILE")); err != nil || files < 2*(c.MaxConns+c.UpstreamConns+c.Streams) {
+		t.Errorf("LimitNOFILE %d, %v", files, err)
+	}
+	var wrong *config.Error
+	if _, err := config.Load([]string{"--no-such"}, nil, os.ReadFile); !errors.As(err, &wrong) || unit(t, "RestartPreventExitStatus") != "2" {
+		t.Errorf("a wrong configuration is %v, which ends with 2", err)
+	}
+}
