@@ -1,0 +1,237 @@
+//go:build linux
+
+package browser
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// View is how a page is looked at.
+type View struct {
+	Width, Height int
+	// Scale is the number of the screen's pixels to one of the page's; 0 is 1.
+	Scale float64
+	// Phone has the page laid out as on one.
+	Phone bool
+	Dark  bool
+	// Calm asks for no movement.
+	Calm bool
+	// Plain has no JavaScript.
+	Plain bool
+}
+
+// Page is one tab.
+type Page struct {
+	b       *Browser
+	session string
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+// Open opens a page, and returns when it is loaded.
+func (b *Browser) Open(tb testing.TB, url string, v View) *Page {
+	tb.Helper()
+	var target struct {
+		ID string `json:"targetId"`
+	}
+	must(tb, b.command("", "Target.createTarget", object{"url": "about:blank"}, &target))
+	var attached struct {
+		Session string `json:"sessionId"`
+	}
+	must(tb, b.command("", "Target.attachToTarget", object{"targetId": target.ID, "flatten": true}, &attached))
+	p := &Page{b: b, session: attached.Session}
+	b.mu.Lock()
+	b.pages[p.session] = p
+	b.mu.Unlock()
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
+		p.do(tb, domain+".enable", nil, nil)
+	}
+	p.Look(tb, v)
+	if v.Plain {
+		p.do(tb, "Emulation.setScriptExecutionDisabled", object{"value": true}, nil)
+	}
+	p.do(tb, "Page.navigate", object{"url": url}, nil)
+	p.Await(tb, url+" is loaded", `document.readyState === "complete" && location.href !== "about:blank" && document.body.childElementCount > 0`)
+	return p
+}
+
+// object is one of JSON.
+type object map[string]any
+
+// Look changes how the page is looked at.
+func (p *Page) Look(tb testing.TB, v View) {
+	tb.Helper()
+	scale := v.Scale
+	if scale == 0 {
+		scale = 1
+	}
+	p.do(tb, "Emulation.setDeviceMetricsOverride", object{"width": v.Width, "height": v.Height, "deviceScaleFactor": scale, "mobile": v.Phone}, nil)
+	scheme, motion := "light", "no-preference"
+	if v.Dark {
+		scheme = "dark"
+	}
+	if v.Calm {
+		motion = "reduce"
+	}
+	p.do(tb, "Emulation.setEmulatedMedia", object{"features": []object{
+		{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": motion},
+	}}, nil)
+}
+
+// Close closes the tab.
+func (p *Page) Close(tb testing.TB) {
+	tb.Helper()
+	p.do(tb, "Page.close", nil, nil)
+}
+
+// Eval evaluates an expression in the page, waits if it is a promise, and reads its value
+// as JSON into value.
+func (p *Page) Eval(tb testing.TB, expression string, value any) {
+	tb.Helper()
+	must(tb, p.eval(expression, value))
+}
+
+func (p *Page) eval(expression string, value any) error {
+	var r struct {
+		Result struct {
+			Value json.RawMessage `json:"value"`
+		} `json:"result"`
+		Exception *struct {
+			Text      string `json:"text"`
+			Exception struct {
+				Description string `json:"description"`
+			} `json:"exception"`
+		} `json:"exceptionDetails"`
+	}
+	err := p.b.command(p.session, "Runtime.evaluate", object{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	switch {
+	case err != nil:
+		return err
+	case r.Exception != nil:
+		return errors.New(r.Exception.Text + " " + r.Exception.Exception.Description)
+	case value == nil || r.Result.Value == nil:
+		return nil
+	}
+	return json.Unmarshal(r.Result.Value, value)
+}
+
+// Text returns what stands in the first element that a selector finds.
+func (p *Page) Text(tb testing.TB, selector string) (text string) {
+	tb.Helper()
+	p.Eval(tb, fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector), &text)
+	return text
+}
+
+// Awaiting is how long Await waits, and Look how often it looks.
+const (
+	awaiting  = 30 * time.Second
+	lookEvery = 20 * time.Millisecond
+)
+
+// Await waits until an expression is true in the page, and returns how long that took.
+func (p *Page) Await(tb testing.TB, what, expression string) time.Duration {
+	tb.Helper()
+	begun := time.Now()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for time.Since(begun) < awaiting {
+		var yes bool
+		if err := p.eval("!!("+expression+")", &yes); err == nil && yes {
+			return time.Since(begun)
+		}
+		<-tick.C
+	}
+	tb.Fatalf("it did not come about in %v that %s; the page says:\n%s", awaiting, what, p.Text(tb, "body"))
+	return 0
+}
+
+// Press presses a key, which has the name that it has in KeyboardEvent.key: Tab,
+// ArrowRight, Enter, a.
+func (p *Page) Press(tb testing.TB, key string) {
+	tb.Helper()
+	codes := map[string]int{"Tab": 9, "Enter": 13, " ": 32, "PageUp": 33, "PageDown": 34, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+	down := object{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
+	switch {
+	case key == "Enter":
+		down["text"] = "\r"
+	case len(key) == 1:
+		down["text"] = key
+	}
+	p.do(tb, "Input.dispatchKeyEvent", down, nil)
+	p.do(tb, "Input.dispatchKeyEvent", object{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": codes[key]}, nil)
+}
+
+// Type writes a text where the cursor is.
+func (p *Page) Type(tb testing.TB, text string) {
+	tb.Helper()
+	p.do(tb, "Input.insertText", object{"text": text}, nil)
+}
+
+// Point moves the pointer.
+func (p *Page) Point(tb testing.TB, x, y float64) {
+	tb.Helper()
+	p.do(tb, "Input.dispatchMouseEvent", object{"type": "mouseMoved", "x": x, "y": y, "pointerType": "mouse"}, nil)
+}
+
+// Picture returns what is seen as PNG; whole adds what is below.
+func (p *Page) Picture(tb testing.TB, whole bool) []byte {
+	tb.Helper()
+	var shot struct {
+		Data []byte `json:"data"`
+	}
+	p.do(tb, "Page.captureScreenshot", object{"format": "png", "captureBeyondViewport": whole}, &shot)
+	return shot.Data
+}
+
+// Complaints are errors in the console, exceptions, and what a policy has kept from
+// happening.
+func (p *Page) Complaints() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.complaints)
+}
+
+func (p *Page) event(method string, params json.RawMessage) {
+	complain := func(format string, args ...any) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.complaints = append(p.complaints, fmt.Sprintf(format, args...))
+	}
+	switch method {
+	case "Log.entryAdded":
+		var e struct {
+			Entry struct {
+				Source, Level, Text, URL string
+			} `json:"entry"`
+		}
+		if json.Unmarshal(params, &e) == nil && (e.Entry.Level == "error" || e.Entry.Source == "security") {
+			complain("%s %s: %s %s", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL)
+		}
+	case "Runtime.exceptionThrown":
+		complain("exception: %s", params)
+	case "Runtime.consoleAPICalled":
+		if strings.Contains(string(params), `"type":"error"`) {
+			complain("console: %s", params)
+		}
+	}
+}
+
+func (p *Page) do(tb testing.TB, method string, params, value any) {
+	tb.Helper()
+	must(tb, p.b.command(p.session, method, params, value))
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
