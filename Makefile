@@ -24,7 +24,7 @@ UNIT = $$(go list ./... | grep -vE '^shardway/(e2e|ack/scale)')
 
 # What decides is pure, and what reads the tree has no state: nothing in them runs
 # beside something else, so the race detector finds nothing there.
-PURE := ./ack ./config ./keysource ./shardmap ./internal/docs ./internal/layering ./internal/licenses
+PURE := ./ack ./config ./deploy ./keysource ./shardmap ./internal/docs ./internal/layering ./internal/licenses
 RACED = $$(printf '%s\n' $(UNIT) | grep -vxFf <(go list $(PURE)))
 
 # stage runs a command under a name and prints its time: $(call stage,name,command).
@@ -45,6 +45,28 @@ build: ## build the binary
 run: build ## start three nodes with a sample app on this machine
 	@./$(BINARY) demo
 
+# DIST is where dist puts what it builds for PLATFORMS.
+DIST ?= dist
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64
+
+# It builds everything twice, from nothing, so the other tests go without it.
+.PHONY: dist-check
+dist-check: ## test that the binaries of dist are the same from every tree
+	$(call stage,binaries from two trees,go test -count=1 -timeout 30m -tags dist ./deploy -run '^TestBinaryIsTheSameFromEveryTree$$')
+
+.PHONY: dist
+dist: ## static binaries of this commit for PLATFORMS below dist, the same bytes from every tree, with checksums
+	@deploy/dist '$(DIST)' $(PLATFORMS)
+
+# ENGINE builds images: docker, podman or buildah.
+ENGINE ?= docker
+IMAGE ?= shardway
+
+.PHONY: image
+image: ## a container image of the linux binary for this machine's architecture (ENGINE=docker|podman|buildah, IMAGE=shardway)
+	@arch=$$(go env GOARCH); deploy/dist '$(DIST)' "linux/$$arch" && \
+	$(ENGINE) build -f deploy/docker/Dockerfile --build-arg FROM=prebuilt --build-arg "BINARY=$(DIST)/shardway-linux-$$arch" -t '$(IMAGE)' .
+
 # Commas of arguments within a call.
 comma := ,
 
@@ -57,11 +79,28 @@ ifdef CI
 export SHARDWAY_TEST_SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=6 HEAD))
 endif
 
-# tested runs go test under a name: $(call tested,name,arguments of go test).
-tested = $(call stage,$(1),mkdir -p $(RAN) && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/$(1).json' -- -count=1 $(2))
+# tested runs go test under a name: $(call tested,name,arguments of go test). What go vet
+# says lint says too.
+tested = $(call stage,$(1),mkdir -p $(RAN) && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/$(1).json' -- -count=1 -vet=off $(2))
+
+# Two things go on at a time, and on what they leave of the processors what has its own
+# time, or none: that does not care when it is played. Nothing hurries in CI, and its
+# machine may have neighbours: there what runs by the real clock has the machine alone.
+# LANES is what goes on together, joined by +.
+ifdef CI
+LANES := test-pure+test-path test-clusters test-chaos
+else
+LANES := test-pure+test-clusters+test-chaos
+test-clusters: test-unit
+test-chaos: test-path
+endif
 
 .PHONY: test
-test: test-unit test-path test-clusters ran ## all tests: units with the race detector, the data path without, then clusters and chaos beside nodes and what is pure
+test: $(GOTESTSUM) ## all tests: units with the race detector, the data path without, clusters and chaos; beside all of it nodes in virtual time and what is pure
+	@rm -rf $(RAN)
+	@[ -z "$${SHARDWAY_TEST_SEED:-}" ] || echo "== first seed of simulation, storms and chaos: $$SHARDWAY_TEST_SEED (SHARDWAY_TEST_SEED)"
+	@status=0; for lanes in $(LANES); do $(MAKE) --no-print-directory -k -j 3 $${lanes//+/ } || status=$$?; done; exit $$status
+	@.ci/ran $(RAN)
 
 # The longest come first, so that none is left alone at the end. At its end the race
 # detector sleeps for a second in each of the processes; a tenth is enough to say
@@ -69,8 +108,6 @@ test: test-unit test-path test-clusters ran ## all tests: units with the race de
 .PHONY: test-unit
 test-unit: export GORACE := atexit_sleep_ms=100
 test-unit: $(GOTESTSUM)
-	@rm -rf $(RAN)
-	@[ -z "$${SHARDWAY_TEST_SEED:-}" ] || echo "== first seed of simulation, storms and chaos: $$SHARDWAY_TEST_SEED (SHARDWAY_TEST_SEED)"
 	$(call tested,units with the race detector,-race -timeout 20m ./node ./proxy/... $(RACED))
 
 # The race detector changes timing, and sync.Pool, and makes all slow: what is
@@ -80,28 +117,30 @@ test-path: test-unit
 	$(call tested,data path,-timeout 10m ./proxy/...)
 
 # Clusters wait most of the time: for timeouts, and for what must not happen. So
-# chaos runs beside the rest, and the benchmark's test, which takes all that the
-# processors have, beside what does so too: the tests with real clients. More at a time
-# is too much for two cores. What has its own time, or none, takes what they leave of
-# the processors, and nothing else (IDLE).
+# chaos runs beside the rest; more at a time is too much for two cores. With the data
+# path before it and what takes most of the rest (BUSY), it ends when that does.
+BUSY := ^(TestRealClients|TestIdleConnectionsAreCheap|TestSlowHeadsDisturbNobody)$$
+
 .PHONY: test-clusters
-test-clusters: test-path
-	@$(MAKE) --no-print-directory -j 2 clusters-alone pure-alone
+test-clusters: | $(GOTESTSUM)
+	$(call tested,whole clusters,-timeout 20m -skip '$(BUSY)' ./e2e)
+
+.PHONY: test-chaos
+test-chaos: | $(GOTESTSUM)
+	$(call tested,busy clusters,-timeout 20m -run '$(BUSY)' ./e2e)
+	$(call tested,chaos and what tests clusters,-p 1 -timeout 20m ./e2e/chaos ./e2e/bench ./ack/scale $$(go list ./e2e/... | grep -v '^shardway/e2e$$'))
 
 IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
+# What has its own time runs with the race detector, a share of it, and whole without.
+VIRTUAL := ./node ./node/consensus ./node/gossip ./node/roster
 
-.PHONY: clusters-alone
-clusters-alone: $(GOTESTSUM)
-	$(call tested,whole clusters and chaos,-p 2 -timeout 20m ./e2e ./e2e/bench ./e2e/chaos ./ack/scale ./e2e/...)
-
-.PHONY: pure-alone
-pure-alone: GOTESTSUM := $(IDLE) $(GOTESTSUM)
-pure-alone: | $(GOTESTSUM)
-	$(call tested,nodes in virtual time and what is pure,-p 1 -timeout 20m $(PURE) ./node)
-
-.PHONY: ran
-ran: test-clusters
-	@.ci/ran $(RAN)
+# A heap of some megabytes is marked again and again for nothing: there is room for more.
+.PHONY: test-pure
+test-pure: export GOGC := 400
+test-pure: GOTESTSUM := $(IDLE) $(GOTESTSUM)
+test-pure: | $(GOTESTSUM)
+	$(call tested,nodes in virtual time and what is pure,-p 1 -timeout 20m $(PURE) $(VIRTUAL))
+	$(call stage,manifests for Kubernetes,cd deploy/kubernetes/verify && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/kubernetes.json' -- -count=1 -timeout 10m ./...)
 
 # In the usual run a third of these tests have a secret, and of chaos the cluster of
 # five; the tests of secrets give their own.
@@ -149,6 +188,10 @@ bench-proxy: ## CPU time per request beside nginx and HAProxy (ARGS='-rounds 3 -
 .PHONY: bench-tools
 bench-tools: ## install nginx, HAProxy and the load generators (Debian, root)
 	@apt-get install -q -y --no-install-recommends nginx-light haproxy wrk nghttp2-client
+
+.PHONY: pictures
+pictures: ## take the README's pictures of the dashboard anew (docs/status*.png; needs Chromium)
+	@go test -count=1 ./e2e/dashboard -run '^TestPicturesAreMade$$' -pictures '$(CURDIR)/docs'
 
 # SCHEDULES is how many schedules sim runs, SEED where it begins.
 SCHEDULES ?= 100000

@@ -424,6 +424,10 @@ func (a *Agent) duplicate(now time.Duration, elsewhere string) Verdict {
 	return Duplicate
 }
 
+// Ran tells, before Look and Answered, that the process has run until now, however late
+// those come: a machine that is busy is not paused, and a lease that holds is kept.
+func (a *Agent) Ran(now time.Duration) { a.holder.Ran(now) }
+
 // BeatNow makes the next Look send a heartbeat.
 func (a *Agent) BeatNow() { a.nextBeat = 0 }
 

@@ -66,8 +66,8 @@ func (l *Leader) amend(now time.Duration) bool {
 		l.line = append(l.line, asked{changes: []Change{{Kind: ChangeResume}}})
 	}
 	if len(l.line) == 0 {
-		if over := l.ends.over(now, l.state.Policy()); len(over) > 0 { // as with the pause
-			l.line = append(l.line, asked{changes: over})
+		if over := slices.Concat(l.ends.over(now, l.state.Policy()), l.emptied(now)); len(over) > 0 { // as with the pause
+			l.line = append(l.line, asked{changes: over[:min(len(over), maxChanges)]})
 		}
 	}
 	if len(l.line) == 0 {

@@ -115,6 +115,26 @@ func TestPauseVoidsTheLease(t *testing.T) {
 	}
 }
 
+// A machine that is busy lets a node wait for its turn, and is not paused.
+func TestWhatHasRunWasNotPaused(t *testing.T) {
+	h := holding(t)
+	h.Ran(400 * ms)
+	h.Tick(400 * ms)
+	if _, held := h.Until(); !held {
+		t.Error("a late tick of a process that ran voids the lease")
+	}
+	h.Ran(300 * ms) // told late
+	h.Tick(480 * ms)
+	if _, held := h.Until(); !held {
+		t.Error("80 ms without a tick are a pause")
+	}
+	h.Ran(500 * ms)
+	h.Tick(500 * ms)
+	if _, held := h.Until(); held {
+		t.Error("the lease outlasts its end")
+	}
+}
+
 // A node knows no timing of its own: how long it serves, when it has cut and what
 // is a pause are what the answer says.
 func TestHolderObeysTheAnswer(t *testing.T) {

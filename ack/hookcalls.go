@@ -94,7 +94,7 @@ func (k *hooks) together(shards []shardmap.Shard) int {
 func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) {
 	k.calls++
 	state := k.saw.state
-	c := &calling{HookCall: HookCall{Kind: kind, Seq: k.boot<<32 + k.calls, Map: state.Last().Epoch(), Timeout: attemptMost}}
+	c := &calling{HookCall: HookCall{Kind: kind, Seq: k.boot<<32 + k.calls, Map: state.Last().Epoch()}}
 	switch kind {
 	case HookAcquire:
 		c.Map, c.Timeout = state.Committed().Epoch(), k.o.AcquireTimeout
@@ -173,8 +173,9 @@ func (k *hooks) done(now time.Duration, c *calling, r HookResult, s shardmap.Sha
 
 // failed is an attempt that failed, or of which nothing is known.
 func (k *hooks) failed(now time.Duration, c *calling, r HookResult, h *holding) {
-	if h.pause = min(max(2*h.pause, retryFirst), retryMost); c.cut && now < c.endBy {
-		h.pause = 0 // it has not failed
+	early := c.cut && now < c.endBy // it has not failed
+	if h.pause = min(max(2*h.pause, retryFirst), retryMost); early {
+		h.pause = 0
 	}
 	h.due = now + h.pause
 	switch {
@@ -184,7 +185,7 @@ func (k *hooks) failed(now time.Duration, c *calling, r HookResult, h *holding) 
 		h.forget = h.forget && !r.Refused
 	case c.Kind == HookLost && r.Refused:
 		h.forget = false
-	case r.Err != nil && !r.Refused && !c.cut:
+	case r.Err != nil && !r.Refused && !early:
 		h.most = max(1, min(h.most, len(c.Shards))/splitBy)
 	}
 }

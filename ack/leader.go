@@ -59,7 +59,8 @@ type Leader struct {
 	amending    bool          // one is on its way into the log
 	pausedAt    time.Duration // when the pause in force was first seen; before: the election
 	ends        ends          // of quarantines
-	zoned       uint64        // counts what was heard anew of zones
+	empties     empties
+	zoned       uint64 // counts what was heard anew of zones
 	out         []Effect
 }
 
@@ -107,6 +108,8 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.grants.voters = slices.Clone(m.Servers)
 	case Evidence:
 		l.evidence(now, m)
+	case Idle:
+		l.idleAt(m)
 	case Delivered:
 		l.node(m.Node).took(m.Releases)
 	case BarrierFailed: // the Turn's
@@ -190,6 +193,7 @@ func (l *Leader) applied(now time.Duration, s *State) {
 		}
 	}
 	if s.Committed().Epoch() != old.Committed().Epoch() {
+		l.empties.forget()
 		l.committed = now
 		l.settled = l.settled || s.LastTerm() == l.o.Term
 	}

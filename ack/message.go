@@ -53,6 +53,13 @@ type (
 	}
 	// Delivered brings what a node gives up shards with, from itself.
 	Delivered struct{ Releases }
+	// Idle are the shards of a node that is being emptied for which nothing runs there, by
+	// the map that it routes by.
+	Idle struct {
+		Node   shardmap.NodeID
+		Map    shardmap.Epoch
+		Shards []shardmap.Shard
+	}
 	// Remove is an operator's word that a node runs nothing any more. It says
 	// nothing about a node that is heard, and any heartbeat voids it.
 	Remove struct{ Node shardmap.NodeID }
@@ -69,6 +76,7 @@ func (SubmitFailed) message()   {}
 func (Voters) message()         {}
 func (Evidence) message()       {}
 func (Delivered) message()      {}
+func (Idle) message()           {}
 func (Remove) message()         {}
 
 // Effect is what a Leader wants done.
@@ -102,6 +110,8 @@ type (
 		Epoch shardmap.Epoch
 		Cause Cause
 		Moved int
+		// Joined and Left are the nodes that a round takes in and leaves out, sorted.
+		Joined, Left []shardmap.NodeID
 		// Reason tells why a round began, or by which rule a shard was taken.
 		Reason string
 		// Grace is for how long an absent node is waited for.
@@ -120,7 +130,7 @@ type NoteKind uint8
 
 // The events.
 const (
-	NoteProposing  NoteKind = iota + 1 // Moved, Reason
+	NoteProposing  NoteKind = iota + 1 // Moved, Joined, Left, Reason
 	NoteDropped                        // Node, Cause
 	NoteCommitting                     // Epoch
 	NoteTaken                          // Node, Reason: an owner that did not acknowledge

@@ -42,6 +42,63 @@ func mistakesOfThePolicy() []mistake {
 			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "G5",
 			edits: in("snapshot.go", "	w.policy(s.policy)\n", "	w.policy([]*Policy{s.policy, {}}[plantedAs(PLANTED)])\n"),
 		},
+		{
+			name: "rule 8: snapshots forget who is being emptied", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "emptying|G5|G9",
+			edits: in("policy.go", "	w.emptied(p.Emptying)\n", "	w.emptied([]map[shardmap.NodeID]Emptying{p.Emptying, nil}[plantedAs(PLANTED)])\n"),
+		},
+		{
+			name: "emptying: what is busy moves at once", mix: aimed("policy 8, elect 1"), caught: "emptying",
+			edits: in("round.go", "	p.Idle = l.empties.idle\n", "	p.Idle = l.empties.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			put(&p.Idle, s, true)\n		}\n	}\n"),
+		},
+		{
+			name: "emptying: what was idle by an earlier map moves", mix: aimed("policy 12"), caught: "emptying",
+			edits: both(in("leader.go", "		l.empties.forget()\n", "		if !PLANTED {\n			l.empties.forget()\n		}\n"),
+				in("emptying.go", "m.Map != c.Epoch() ||", "!PLANTED && m.Map != c.Epoch() ||")),
+		},
+		{
+			name: "emptying: a round is replaced when something else is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "emptying",
+			edits: in("emptying.go", "l.submitting || l.state.Open() ||", "!PLANTED && (l.submitting || l.state.Open()) ||"),
+		},
+		{
+			name: "emptying: a new leader counts one from before its election", mix: aimed("policy 8, elect 3"), caught: "emptying",
+			edits: in("emptying.go", "at: now}", "at: now - time.Duration(plantedAs(PLANTED && l.empties.seen == nil))*time.Hour}"),
+		},
+		{
+			name: "emptying: one asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "emptying",
+			edits: in("emptying.go", "		if s.since != p.Emptying[id].Since {\n", "		if s.since != p.Emptying[id].Since && !(PLANTED && s.since != 0) {\n"),
+		},
+		{
+			name: "emptying: it never ends", mix: aimed("policy 8, elect 1"), caught: "progress",
+			edits: in("emptying.go", "(owns == 0 || now-s.at", "!PLANTED && (owns == 0 || now-s.at"),
+		},
+		{
+			name: "emptying: who is being emptied counts as one who is left", mix: aimed("policy 8, kill 2, leave 1"), caught: "G9|rule 10|progress|emptying|G4",
+			edits: in("round.go", "!absent && !l.state.Policy().empties(id)", "!absent && (PLANTED || !l.state.Policy().empties(id))"),
+		},
+		{
+			name: "rule 8: snapshots forget quarantines", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "quarantine|G5",
+			edits: in("policy.go", "	w.marks(p.Quarantined)\n", "	w.marks([]map[KeyMark]Quarantine{p.Quarantined, nil}[plantedAs(PLANTED)])\n"),
+		},
+		{
+			name: "quarantine: a new leader counts one from before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
+			edits: in("quarantine.go", "s = sighting{since: q.Since, at: now}", "s = sighting{since: q.Since, at: now - time.Duration(plantedAs(PLANTED && e.seen == nil))*time.Hour}"),
+		},
+		{
+			name: "quarantine: one asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "quarantine",
+			edits: in("quarantine.go", "		if s.since != q.Since {\n", "		if s.since != q.Since && !(PLANTED && s.since != 0) {\n"),
+		},
+		{
+			name: "quarantine: one without an end ends", mix: aimed("policy 8, elect 1"), caught: "quarantine",
+			edits: in("quarantine.go", "		if q.For == 0 {\n", "		if !PLANTED && q.For == 0 {\n"),
+		},
+		{
+			name: "quarantine: none ends by itself", mix: aimed("policy 8, elect 1"), caught: "progress",
+			edits: in("quarantine.go", "	if !e.known || now < e.due {\n", "	if PLANTED || !e.known || now < e.due {\n"),
+		},
+		{
+			name: "quarantine: it is lifted by who has the same hash key alone", mix: aimed("policy 8, elect 1"), caught: "quarantine",
+			edits: in("quarantine.go", "q.Shard == m.Shard && q.Hash == m.Hash })", "q.Shard == m.Shard && q.Hash == m.Hash && !(PLANTED && q.Under != m.Under) })"),
+		},
 	}
 }
 

@@ -68,6 +68,8 @@ func (l *Leader) whyOf(now time.Duration, m shardmap.Move, base, want *shardmap.
 		return "orphan"
 	case !want.Has(m.From):
 		return l.lost(now, l.node(m.From))
+	case l.state.Policy().empties(m.From):
+		return "drain"
 	case pinned && (pin.Node == m.To || pin.Zone != "" && pin.Zone == l.node(m.To).beat.Zone):
 		return "pin"
 	case base.Count(m.To) == 0: // in a pause it may be a member for long

@@ -10,15 +10,15 @@ import (
 	"shardway/shardmap"
 )
 
-// plan asks the leader of a stage, and checks that asking changes nothing.
-func (s *stage) plan(leader shardmap.NodeID) ack.Plan {
+// plan asks the leader of a stage, which is a, and checks that asking changes nothing.
+func (s *stage) plan() ack.Plan {
 	s.t.Helper()
 	before := s.state
-	p, err := s.leaders[leader].turn.Plan()
+	p, err := s.leaders["a"].turn.Plan()
 	if err != nil {
 		s.t.Fatalf("Plan() = %v", err)
 	}
-	again, err := s.leaders[leader].turn.Plan()
+	again, err := s.leaders["a"].turn.Plan()
 	if err != nil || !slices.Equal(again.Moves, p.Moves) || s.state != before {
 		s.t.Errorf("a plan that is asked for again is another one: %+v, %v, want %+v", again, err, p)
 	}
@@ -28,7 +28,7 @@ func (s *stage) plan(leader shardmap.NodeID) ack.Plan {
 // Nothing has to be asked for: the map that is committed is the one that ought to be.
 func TestPlanOfASettledClusterMovesNothing(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	if p := s.plan("a"); len(p.Moves) > 0 || len(p.Resumed) > 0 || p.Epoch != s.state.Committed().Epoch() {
+	if p := s.plan(); len(p.Moves) > 0 || len(p.Resumed) > 0 || p.Epoch != s.state.Committed().Epoch() {
 		t.Errorf("plan = %+v", p)
 	}
 }
@@ -44,7 +44,7 @@ func TestPlanTellsWhatTheEndOfAPauseMoves(t *testing.T) {
 	}
 	s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: pinned, Node: "b"}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3})
 	s.run(time.Second)
-	p := s.plan("a")
+	p := s.plan()
 	if len(p.Moves) > 0 || p.Pause != time.Hour || len(p.Resumed) == 0 {
 		t.Fatalf("plan = %+v, want moves that wait for the end of the pause", p)
 	}
@@ -73,7 +73,7 @@ func TestPlanTellsWhatIsProposed(t *testing.T) {
 	c := s.actor("c")
 	c.leaving, c.busy = true, true
 	s.until("a proposal without c", func() bool { return s.state.Open() })
-	p := s.plan("a")
+	p := s.plan()
 	if len(p.Moves) != s.state.Committed().Count("c") {
 		t.Errorf("%d shards are planned to move, want all %d of c", len(p.Moves), s.state.Committed().Count("c"))
 	}
@@ -88,5 +88,109 @@ func TestPlanWaitsForTheBarrier(t *testing.T) {
 	s := serving(t, "a", "b")
 	if _, err := s.electStuck("b").turn.Plan(); !errors.Is(err, ack.ErrNotYet) {
 		t.Errorf("Plan() = %v, want %v", err, ack.ErrNotYet)
+	}
+}
+
+// Each move has its own cause, whatever else is asked for at the time.
+func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
+	weigh := func(id shardmap.NodeID, w uint32) ack.Change {
+		return ack.Change{Kind: ack.ChangeWeight, Node: id, Weight: w}
+	}
+	pins := func(zone string, n shardmap.Shard) (all []ack.Change) {
+		for s := range n {
+			all = append(all, ack.Change{Kind: ack.ChangePin, Shard: s, Zone: zone})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		before []ack.Change // and its moves
+		asked  []ack.Change
+		joins  bool
+		pinned shardmap.Shard // those below move for it
+		why    string         // of all the others
+		paused string         // and of these in a pause, when the members' weights count already
+	}{
+		"a weight is raised":         {asked: []ack.Change{weigh("c", 3)}, why: "weight", paused: "spread"},
+		"a weight is taken back":     {before: []ack.Change{weigh("c", 3)}, asked: []ack.Change{weigh("c", 0)}, why: "weight", paused: "spread"},
+		"a node joins":               {joins: true, why: "join", paused: "join"},
+		"one that has joined weighs": {asked: []ack.Change{weigh("d", 3)}, joins: true, why: "join", paused: "join"},
+		"pins to a zone":             {asked: pins("z", 12), pinned: 12},
+		"pins to where nobody is":    {asked: append(pins("nowhere", 12), weigh("c", 3)), why: "weight", paused: "spread"},
+	} {
+		plan := func(t *testing.T, paused bool) []ack.PlannedMove {
+			t.Helper()
+			s := newStage(t, "a", "b", "c")
+			s.actor("c").zone = "z"
+			s.start("a", "b", "c")
+			s.elect("a")
+			s.run(600 * time.Millisecond)
+			if len(c.before) > 0 {
+				s.amend("a", c.before...)
+				s.until("the moves of before", func() bool { return !s.state.Open() && s.state.Committed().Count("c") > 4 })
+			}
+			if paused {
+				s.amend("a", pause(time.Hour))
+			}
+			for _, a := range s.actors {
+				a.busy = !paused
+			}
+			if len(c.asked) > 0 {
+				s.amend("a", c.asked...)
+			}
+			if c.joins {
+				s.start("d")
+				s.actor("d").follows, s.actor("d").term = "a", s.term
+			}
+			if paused {
+				s.run(2 * time.Second)
+				return s.plan().Resumed
+			}
+			s.until("a proposal", func() bool { return s.state.Open() })
+			s.run(stageTick) // the leader has applied it
+			return s.plan().Moves
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, paused := range []bool{false, true} {
+				moves, why := plan(t, paused), c.why
+				if paused {
+					why = c.paused
+				}
+				if len(moves) == 0 {
+					t.Errorf("paused %v: nothing is planned", paused)
+				}
+				for _, m := range moves {
+					want := why
+					if m.Shard < c.pinned {
+						want = "pin"
+					}
+					if m.Why != want || m.Proposed == paused {
+						t.Errorf("paused %v: planned %+v, want because of %s", paused, m, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What goes because its node is being emptied is drained; what moves beside, and is not in
+// the round that is open, is not proposed.
+func TestPlanTellsDrainsAndWhatIsNotProposedYet(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.actor("c").busy = true
+	s.amend("a", ack.Change{Kind: ack.ChangeEmpty, Node: "c", For: time.Hour})
+	was := s.state.Committed()
+	var idle []shardmap.Shard
+	for sh := range shardmap.Shard(12) {
+		if was.Owner(sh) == "c" {
+			idle = append(idle, sh)
+		}
+	}
+	s.step(s.leaders["a"], ack.Idle{Node: "c", Map: was.Epoch(), Shards: idle[:1]})
+	s.until("a round of what is idle", func() bool { return s.state.Open() })
+	s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: idle[1], Node: "b"})
+	for _, m := range s.plan().Moves {
+		if first := m.Shard == idle[0]; m.From != "c" || m.Why != "drain" || m.Proposed != first {
+			t.Errorf("planned %+v, want a drain of c, proposed: %v", m, first)
+		}
 	}
 }

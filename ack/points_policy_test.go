@@ -26,8 +26,29 @@ func pointsOfPolicy() []point {
 			explained: "Whoever asks in the simulation asks for what there is. TestChangesThatCannotBeReadAreRefused.",
 		},
 		{
-			of: "policy", clause: "a quarantine ends as a pause does, and outlives the cluster",
-			explained: "No map and no lease goes by it, so the simulation would see nothing. TestQuarantineEndsByItself, TestQuarantineOutlivesTheCluster.",
+			of: "policy", clause: "of a node that is being emptied only what it has said to be idle moves, by the map that routes",
+			planted: []string{"emptying: what is busy moves at once", "emptying: what was idle by an earlier map moves"},
+		},
+		{of: "policy", clause: "a round goes by what was idle as it began", planted: []string{"emptying: a round is replaced when something else is idle"}},
+		{
+			of: "policy", clause: "the rest moves when the time is over that a leader counts as that of a pause",
+			planted: []string{
+				"emptying: a new leader counts one from before its election", "emptying: one asked for again is not counted anew", "emptying: it never ends",
+			},
+		},
+		{of: "policy", clause: "snapshots have that, too", planted: []string{"rule 8: snapshots forget who is being emptied"}},
+		{of: "policy", clause: "without anybody else the last map stays", planted: []string{"emptying: who is being emptied counts as one who is left"}},
+		{
+			of: "policy", clause: "a quarantine ends as a pause does",
+			planted: []string{
+				"quarantine: a new leader counts one from before its election", "quarantine: one asked for again is not counted anew",
+				"quarantine: one without an end ends", "quarantine: none ends by itself", "quarantine: it is lifted by who has the same hash key alone",
+			},
+		},
+		{of: "policy", clause: "each node refuses what its log says", planted: []string{"rule 8: snapshots forget quarantines"}},
+		{
+			of: "policy", clause: "a quarantine outlives the cluster",
+			explained: "Recovery is no part of the simulation. TestQuarantineOutlivesTheCluster.",
 		},
 	}
 }

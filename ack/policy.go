@@ -37,6 +37,9 @@ type Policy struct {
 	// shared, and no end is early.
 	Pause    time.Duration
 	PausedBy uint64
+	// Emptying are the nodes that own nothing in the end: first goes what is idle there.
+	// Who is drained is none of them.
+	Emptying map[shardmap.NodeID]Emptying
 	// Quarantined are the keys whose requests no owner gets to see. It is none of Assign's
 	// business, and needs the same care: one answer on all nodes, which outlives them.
 	Quarantined map[KeyMark]Quarantine
@@ -60,6 +63,7 @@ const (
 	ChangeForget     // Node: nothing asked of it stands, nor its drop
 	ChangeQuarantine // Mark, For; it is counted anew
 	ChangeLift       // Mark: its quarantine is over
+	ChangeEmpty      // Node, For; it is counted anew, and none of one that is drained
 )
 
 // Change is a delta of a Policy. Twice the same is the same as once.
@@ -78,7 +82,7 @@ type Change struct {
 func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	n := *p
 	n.Cordoned, n.Drained, n.Weights, n.Pins = maps.Clone(p.Cordoned), maps.Clone(p.Drained), maps.Clone(p.Weights), maps.Clone(p.Pins)
-	n.Quarantined = maps.Clone(p.Quarantined)
+	n.Quarantined, n.Emptying = maps.Clone(p.Quarantined), maps.Clone(p.Emptying)
 	for _, c := range changes {
 		n.change(index, c)
 	}
@@ -98,9 +102,15 @@ func (p *Policy) change(index uint64, c Change) {
 		put(&p.Cordoned, c.Node, true)
 	case ChangeDrain:
 		put(&p.Drained, c.Node, true)
+		delete(p.Emptying, c.Node)
+	case ChangeEmpty:
+		if !p.Drained[c.Node] {
+			put(&p.Emptying, c.Node, Emptying{For: c.For, Since: index})
+		}
 	case ChangeUncordon:
 		delete(p.Cordoned, c.Node)
 		delete(p.Drained, c.Node)
+		delete(p.Emptying, c.Node)
 	case ChangeWeight:
 		if c.Weight > 0 {
 			put(&p.Weights, c.Node, c.Weight)
@@ -123,6 +133,7 @@ func (p *Policy) change(index uint64, c Change) {
 	case ChangeForget:
 		delete(p.Cordoned, c.Node)
 		delete(p.Drained, c.Node)
+		delete(p.Emptying, c.Node)
 		delete(p.Weights, c.Node)
 		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == c.Node })
 	}
@@ -145,7 +156,11 @@ func (p *Policy) Lasting() *Policy {
 
 // assign returns p as Assign takes it.
 func (p *Policy) assign(zones map[shardmap.NodeID]string) shardmap.Policy {
-	return shardmap.Policy{Cordoned: p.Cordoned, Drained: p.Drained, Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones}
+	var emptying map[shardmap.NodeID]bool
+	for id := range p.Emptying {
+		put(&emptying, id, true)
+	}
+	return shardmap.Policy{Cordoned: p.Cordoned, Drained: p.Drained, Emptying: emptying, Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones}
 }
 
 // Policy returns what operators ask, never nil.
@@ -197,6 +212,9 @@ func encodeAmending(at Level, c amending) []byte {
 			w.uint(uint64(ch.Shard))
 		case ChangePause:
 			w.uint(uint64(ch.For))
+		case ChangeEmpty:
+			w.text(string(ch.Node))
+			w.uint(uint64(ch.For))
 		case ChangeQuarantine:
 			w.mark(ch.Mark)
 			w.uint(uint64(ch.For))
@@ -217,6 +235,8 @@ func (r *reader) amending() amending {
 			ch.Node = r.node()
 		case ChangeWeight:
 			ch.Node, ch.Weight = r.node(), uint32(r.uint(0, shardmap.MaxWeight))
+		case ChangeEmpty:
+			ch.Node, ch.For = r.node(), r.span(MaxEmptying)
 		case ChangePin:
 			ch.Shard = r.shard()
 			pin := r.pin()
@@ -259,6 +279,7 @@ func (w *writer) policy(p *Policy) {
 	w.uint(uint64(p.Pause))
 	w.uint(p.PausedBy)
 	w.marks(p.Quarantined)
+	w.emptied(p.Emptying)
 }
 
 func (w *writer) nodes(set map[shardmap.NodeID]bool) {
@@ -283,6 +304,12 @@ func (r *reader) policy() *Policy {
 		r.fail("half a pause")
 	}
 	p.Quarantined = r.marks()
+	p.Emptying = r.emptied()
+	for id := range p.Emptying {
+		if r.err == nil && p.Drained[id] {
+			r.fail("drained and emptied")
+		}
+	}
 	return p
 }
 

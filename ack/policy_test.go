@@ -211,8 +211,13 @@ func TestPolicyIsBounded(t *testing.T) {
 	s := serving(t, "a", "b")
 	l := s.leaders["a"]
 	full := false
-	for i := 0; i < 2000 && !full; i++ {
-		_, effects, err := l.turn.Amend([]ack.Change{{Kind: ack.ChangeWeight, Node: shardmap.NodeID(fmt.Sprintf("%060d", i)), Weight: 1}})
+	for i := 0; i < 2000 && !full; {
+		var some []ack.Change
+		for range 10 {
+			some = append(some, ack.Change{Kind: ack.ChangeWeight, Node: shardmap.NodeID(fmt.Sprintf("%060d", i)), Weight: 1})
+			i++
+		}
+		_, effects, err := l.turn.Amend(some)
 		s.effect(l, slices.Clone(effects))
 		if full = errors.Is(err, ack.ErrPolicyFull); err != nil && !full {
 			t.Fatal(err)
@@ -244,7 +249,7 @@ func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 	long := strings.Repeat("x", 65)
 	for name, c := range map[string]ack.Change{
 		"no kind":          {},
-		"a kind of later":  {Kind: ack.ChangeLift + 1, Node: "b"},
+		"a kind of later":  {Kind: ack.ChangeEmpty + 1, Node: "b"},
 		"nobody":           drain(""),
 		"a long id":        drain(shardmap.NodeID(long)),
 		"nobody cordoned":  {Kind: ack.ChangeCordon},
@@ -257,6 +262,9 @@ func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 		"no pause":         pause(0),
 		"a past pause":     pause(-time.Second),
 		"a long pause":     pause(ack.MaxPause + 1),
+		"nobody emptied":   {Kind: ack.ChangeEmpty, For: time.Second},
+		"no time to empty": {Kind: ack.ChangeEmpty, Node: "b"},
+		"a long emptying":  {Kind: ack.ChangeEmpty, Node: "b", For: ack.MaxEmptying + 1},
 		"a past end":       quarantine(1, -1),
 		"a far end":        quarantine(1, ack.MaxQuarantine+1),
 		"no shard's key":   {Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: ack.MaxShards}},

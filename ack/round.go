@@ -77,6 +77,7 @@ type assignment struct {
 	policy     *Policy
 	absent     map[shardmap.NodeID]bool
 	zoned      uint64
+	looks      uint64
 	want       *shardmap.Map
 	sameAsLast bool
 }
@@ -86,7 +87,7 @@ type assignment struct {
 // map that routes may name somebody whom it drops, who must not come back.
 func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
 	base, last, policy, absent := l.state.Committed(), l.state.Last(), l.state.Policy(), l.absences()
-	if a := l.memo; a.want != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.absent, absent) && a.zoned == l.zoned && slices.Equal(a.members, members) {
+	if a := l.memo; a.want != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.absent, absent) && a.zoned == l.zoned && a.looks == l.empties.looks && slices.Equal(a.members, members) {
 		return a.want, a.sameAsLast
 	}
 	want := last
@@ -95,7 +96,7 @@ func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
 		want = shardmap.Assign(base, members, p)
 	}
 	l.memo = assignment{
-		members: slices.Clone(members), base: base, last: last, policy: policy, absent: absent, zoned: l.zoned,
+		members: slices.Clone(members), base: base, last: last, policy: policy, absent: absent, zoned: l.zoned, looks: l.empties.looks,
 		want: want, sameAsLast: want.SameAs(last),
 	}
 	return want, l.memo.sameAsLast
@@ -105,6 +106,7 @@ func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
 func (l *Leader) rules(policy *Policy, absent map[shardmap.NodeID]bool) shardmap.Policy {
 	p := policy.assign(l.zones())
 	p.Absent, p.Before = absent, l.state.previous
+	p.Idle = l.empties.idle
 	return p
 }
 
@@ -119,6 +121,11 @@ func (l *Leader) why(now time.Duration, want *shardmap.Map) string {
 	for _, m := range want.Members() {
 		if !last.Has(m.ID) {
 			return "join"
+		}
+	}
+	for _, m := range want.Members() {
+		if l.state.Policy().empties(m.ID) && want.Count(m.ID) < last.Count(m.ID) {
+			return "drain"
 		}
 	}
 	if slices.Equal(want.Members(), last.Members()) {
@@ -166,7 +173,7 @@ func (l *Leader) members(now time.Duration) []shardmap.Member {
 		if !absent && !l.eligible(now, n) {
 			continue
 		}
-		anybody = anybody || !absent
+		anybody = anybody || !absent && !l.state.Policy().empties(id)
 		m := shardmap.Member{ID: id, Weight: n.beat.Weight}
 		if absent || !n.heard() {
 			was, _ := memberOf(last, id)
@@ -300,11 +307,24 @@ func (l *Leader) propose(now time.Duration, want *shardmap.Map, reason string) {
 		panic(err)
 	}
 	l.wantSince, l.submitting, l.submitted = -1, true, now
-	l.emit(Noted{Kind: NoteProposing, Epoch: p.base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: reason})
+	l.emit(Noted{
+		Kind: NoteProposing, Epoch: p.base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: reason,
+		Joined: beyond(want, l.state.Committed()), Left: beyond(l.state.Committed(), want),
+	})
 	for _, d := range p.drops {
 		l.emit(Noted{Kind: NoteDropped, Node: d.node, Cause: d.cause})
 	}
 	l.emit(Submit{Entry: entry})
+}
+
+// beyond returns the members of a map that another one does not have.
+func beyond(m, other *shardmap.Map) (nodes []shardmap.NodeID) {
+	for _, x := range m.Members() {
+		if !other.Has(x.ID) {
+			nodes = append(nodes, x.ID)
+		}
+	}
+	return nodes
 }
 
 // leftOut returns whom want drops, with the cause: members of the map that

@@ -28,6 +28,8 @@ type absenceChecks struct {
 	away     map[spoken]bool
 	said     map[spoken]bool // goodbye, and that it comes back
 	dead     map[shardmap.NodeID]bool
+	// absenceAt is the index of the entry with which one began or ended last.
+	absenceAt uint64
 }
 
 // spoken is a boot of a node.
@@ -166,6 +168,7 @@ func (w *world) sawAbsence(before, after *ack.State, e *logEntry) {
 		if was == is || h.twin != nil && h.i > h.twin.i {
 			continue
 		}
+		w.absenceAt = after.Index()
 		boot := spoken{h.id, is.Boot}
 		if is.Over {
 			w.logf("log: %s is absent no more", h.id)

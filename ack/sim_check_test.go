@@ -23,6 +23,8 @@ type checks struct {
 	pausedAt   time.Duration            // when the present pause was first applied
 	timedAt    map[uint64]time.Duration // when the timing that an entry set was first applied
 	stable     time.Duration            // since when all is well; negative: it is not
+	quarantineChecks
+	emptyingChecks
 	hookChecks
 	absenceChecks
 	keptChecks
@@ -74,7 +76,7 @@ func newChecks() checks {
 		owner:  map[ownership]shardmap.NodeID{},
 		did:    map[uint64]deed{},
 		dropAt: map[shardmap.NodeID]time.Duration{}, timedAt: map[uint64]time.Duration{},
-		stable: -1, hookChecks: newHookChecks(), absenceChecks: newAbsenceChecks(), keptChecks: newKeptChecks(),
+		stable: -1, emptyingChecks: newEmptyingChecks(), hookChecks: newHookChecks(), absenceChecks: newAbsenceChecks(), keptChecks: newKeptChecks(),
 	}
 }
 

@@ -41,6 +41,8 @@ type coverage struct {
 	births, lateBirths, failedBirths         int
 	retimedElections, retimedHalves          int
 	amends, amended, pausesOver              int
+	quarantined, quarantinesOver             int
+	emptied, emptyingsOver, idles, wentIdle  int
 	pausedCluster                            int
 	twins                                    [2]int
 	rollbacks, excusedCopies, forgedNames    int
@@ -160,6 +162,12 @@ func (c *coverage) counters() []counter {
 		{"shards that moved beside an absent node", &c.movedBeside, false},
 		{"commits without the word of an absent node", &c.without, false},
 		{"pauses that ended", &c.pausesOver, false},
+		{"keys put in quarantine", &c.quarantined, false},
+		{"quarantines that ended by themselves", &c.quarantinesOver, false},
+		{"nodes emptied", &c.emptied, false},
+		{"nodes told what is idle there", &c.idles, false},
+		{"shards that moved as idle", &c.wentIdle, false},
+		{"emptyings that ended by themselves", &c.emptyingsOver, false},
 		{"refusals forged", &c.forged, false},
 		{"takings by a forged refusal", &c.forgedTakings, true},
 		{"removals", &c.removed, false},

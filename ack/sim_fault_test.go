@@ -233,7 +233,9 @@ func play(s simSetup, cover *coverage) (w *world) {
 	}
 	w.quiet = false
 	w.heal()
-	if !w.run(w.now+90*time.Second, func() bool { return w.settled(250*time.Millisecond) && w.steps >= leastSteps }) {
+	if !w.run(w.now+90*time.Second, func() bool {
+		return w.settled(250*time.Millisecond) && w.steps >= leastSteps && !w.quarantinesLast() && !w.emptyingsLast()
+	}) {
 		w.fail("progress: faults have stopped, and: %s", w.describe())
 	}
 	cover.played(w)

@@ -114,7 +114,7 @@ func (l *leading) lost() (id shardmap.NodeID, ok bool) {
 	}
 	somebody := false
 	for _, v := range l.turn.View() {
-		somebody = somebody || v.Eligible
+		somebody = somebody || v.Eligible && !l.told().Policy().Leaves(v.Node)
 		if !v.Eligible && !v.Absent && last.Has(v.Node) {
 			id, ok = v.Node, true
 		}

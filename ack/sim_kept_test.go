@@ -84,11 +84,12 @@ func (w *world) sawKept(h *host, boot, term uint64, after *ack.State) {
 }
 
 // isNext reports whether the process is the one that comes after a restart in place of the
-// shard's owner, on its disk.
+// shard's owner, on its disk, and has a log that says so: one that is behind may only tell
+// of the restart before.
 func (p *proc) isNext(s shardmap.Shard, epoch shardmap.Epoch) bool {
-	_, in := p.table.Kept(s)
+	known, in := p.table.Kept(s)
 	k := p.w.kept[ownership{s, epoch}]
-	return in && k.server == p.disk.server && k.boot+1 == p.bootNow()
+	return in && known.Boot == k.boot && k.server == p.disk.server && k.boot+1 == p.bootNow()
 }
 
 // gained reports whether a shard came as released to this very process.

@@ -31,6 +31,7 @@ type leading struct {
 	beats     map[shardmap.NodeID]ack.Heartbeat
 	delivered map[[32]byte]*ack.Releases // by their digest
 	waits     waits
+	asked     map[uint64][]ack.Change // by the number of their entry
 }
 
 // startLeading begins a leadership that Raft has reported.
@@ -43,7 +44,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, waits: waits{expect: w.founders(), lostSince: -1}}
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
@@ -82,6 +83,7 @@ func (l *leading) tick() {
 		return
 	}
 	l.receive(ack.Tick{}, origin{})
+	l.askIdle()
 	l.p.w.after(l.p.w.span(10*time.Millisecond, 40*time.Millisecond), l.p, l.tick)
 }
 

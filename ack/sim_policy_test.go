@@ -19,10 +19,12 @@ type policed struct {
 	// heard is whose heartbeat was taken in the turn that submitted the entry: perhaps
 	// only after that.
 	heard shardmap.NodeID
+	// changes are what was asked for; none: the leader does it by itself.
+	changes []ack.Change
 }
 
 func (l *leading) policed(e ack.Submit, m ack.Message) policed {
-	p := policed{asked: l.term, zones: map[shardmap.NodeID]string{}}
+	p := policed{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked]}
 	for _, v := range l.turn.View() {
 		if v.HeardAgo >= 0 {
 			p.zones[v.Node] = v.Heartbeat.Zone
@@ -43,7 +45,7 @@ func (h *host) zone() string { return []string{"x", "y", ""}[h.i%3] }
 // anyChange draws something to ask.
 func (w *world) anyChange() ack.Change {
 	node, shard := w.hosts[w.pick(len(w.hosts))].id, shardmap.Shard(w.pick(w.shards+1))
-	switch w.pick(13) {
+	switch w.pick(18) {
 	case 0, 1:
 		return ack.Change{Kind: ack.ChangeCordon, Node: node}
 	case 2, 3, 4:
@@ -60,6 +62,10 @@ func (w *world) anyChange() ack.Change {
 		return ack.Change{Kind: ack.ChangeUnpin, Shard: shard}
 	case 11:
 		return ack.Change{Kind: ack.ChangePause, For: []time.Duration{300 * time.Millisecond, 2 * time.Second, time.Hour}[w.pick(3)]}
+	case 12, 13, 14:
+		return w.anyQuarantine()
+	case 15, 16:
+		return w.anyEmptying(node)
 	}
 	if w.pick(3) == 0 {
 		return ack.Change{Kind: ack.ChangeForget, Node: node}
@@ -72,7 +78,10 @@ func (l *leading) amend(changes ...ack.Change) bool {
 	if l.over || l.busy {
 		return false
 	}
-	_, effects, err := l.turn.Amend(changes)
+	number, effects, err := l.turn.Amend(changes)
+	if err == nil {
+		l.asked[number] = changes
+	}
 	l.perform(slices.Clone(effects), ack.Tick{}, origin{})
 	if err == nil {
 		l.p.w.logf("%s is asked for %+v", l.p.h.id, changes)
@@ -148,6 +157,8 @@ func (w *world) sawAmendment(before, after *ack.State, e *logEntry) {
 	if is.PausedBy != was.PausedBy {
 		w.pausedAt = w.now
 	}
+	w.sawQuarantines(after, e)
+	w.sawEmptying(before, after, e)
 }
 
 // sawPlacement judges whether a proposal is what Assign makes of the map before it by
@@ -158,12 +169,22 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 	if p.SameAs(before.Last()) {
 		return // rule 10, and what is proposed once more
 	}
+	if !slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return !policy.Leaves(m.ID) }) {
+		w.fail("rule 10: all members of %d are being emptied", p.Epoch())
+	}
 	by := shardmap.Policy{
 		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones, Absent: w.absent(before),
 	}
 	for s := range shardmap.Shard(base.Len()) {
 		by.Before = append(by.Before, before.OwnerBefore(s))
 	}
+	for id := range policy.Emptying {
+		if by.Emptying == nil {
+			by.Emptying = map[shardmap.NodeID]bool{}
+		}
+		by.Emptying[id] = true
+	}
+	by.Idle = w.sawLetGo(before, after, e, by)
 	want := shardmap.Assign(base, p.Members(), by)
 	by.Zones = maps.Clone(e.zones)
 	delete(by.Zones, e.heard)
@@ -175,7 +196,7 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 // samePolicy reports whether two states ask the same.
 func samePolicy(a, b *ack.State) bool {
 	p, q := a.Policy(), b.Policy()
-	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) &&
+	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.Emptying, q.Emptying) &&
 		p.Pause == q.Pause && p.PausedBy == q.PausedBy && p.Since == q.Since
 }
 
@@ -186,11 +207,13 @@ func (h *host) drained() bool { return h.w.truth.Policy().Drained[h.id] }
 // to own something.
 func (w *world) operate() {
 	left := slices.ContainsFunc(w.hosts, func(h *host) bool {
-		return !h.gateway && !h.absent && !h.stuck() && !h.drained() && h.proc != nil && !h.proc.leaving
+		return !h.gateway && !h.absent && !h.stuck() && !w.truth.Policy().Leaves(h.id) && h.proc != nil && !h.proc.leaving
 	})
 	if l := w.someLeader(); !left && l != nil {
-		for id := range w.truth.Policy().Drained {
-			l.proc.lead.amend(ack.Change{Kind: ack.ChangeUncordon, Node: id})
+		for _, h := range w.hosts {
+			if id := h.id; w.truth.Policy().Leaves(id) {
+				l.proc.lead.amend(ack.Change{Kind: ack.ChangeUncordon, Node: id})
+			}
 		}
 	}
 	w.after(w.span(200*time.Millisecond, 600*time.Millisecond), nil, w.operate)

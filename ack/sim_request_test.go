@@ -21,6 +21,7 @@ type simReq struct {
 // arrivals brings requests to the node.
 func (p *proc) arrivals() {
 	w := p.w
+	w.refuses(string(p.h.id), p.fsm)
 	for range 2 {
 		p.admit(shardmap.Shard(w.n(w.shards)))
 	}

@@ -72,6 +72,7 @@ type actor struct {
 	leaving, goodbye, unhealthy, gateway bool
 	back                                 time.Duration // with goodbye
 	weight                               uint32
+	zone                                 string // from its next start on
 }
 
 // newStage returns a stage with the given nodes down and no leader. The cluster
@@ -137,7 +138,7 @@ func (s *stage) start(ids ...shardmap.NodeID) {
 		a.nonce += 100 + uint64(len(id))
 		a.up, a.leased, a.goodbye, a.leaving, a.last = true, false, false, false, ack.Heartbeat{}
 		a.machine = ack.NewAgent(ack.AgentOptions{
-			Node: id, Server: string(id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Pace: s.pace, Timing: s.timing, Gateway: a.gateway,
+			Node: id, Server: string(id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Pace: s.pace, Timing: s.timing, Gateway: a.gateway, Zone: a.zone,
 			Gate: gate{s, a}, Term: func() uint64 { return a.term }, Send: func(hb ack.Heartbeat) { s.send(a, hb) },
 			Raise: func(known uint64) (uint64, bool) { return known + 1, true },
 		}, s.now)

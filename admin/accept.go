@@ -6,10 +6,26 @@ import (
 	"strings"
 )
 
-// prefersHTML reports whether a client rather has HTML than JSON by its Accept
-// (RFC 9110, section 12.5.1). Equally welcome, as for curl's */*, means JSON.
-func prefersHTML(accept []string) bool {
-	html, json := quality{}, quality{}
+// prefersHTML reports whether a client rather has HTML than JSON by its Accept. Equally
+// welcome, as for curl's */*, means JSON.
+func prefersHTML(accept []string) bool { return prefers(accept, "text/html", "application/json") }
+
+// prefers reports whether a client rather has one media type than another.
+func prefers(accept []string, one, other string) bool {
+	x, y := qualities(accept, one, other)
+	return x > y
+}
+
+// accepts reports whether a client takes a media type at all.
+func accepts(accept []string, mediaType string) bool {
+	x, _ := qualities(accept, mediaType, mediaType)
+	return x > 0 || strings.Join(accept, "") == ""
+}
+
+// qualities returns how welcome two media types are by an Accept (RFC 9110, section
+// 12.5.1).
+func qualities(accept []string, one, other string) (float64, float64) {
+	x, y := quality{}, quality{}
 	for _, line := range accept {
 		for entry := range strings.SplitSeq(line, ",") {
 			t, p, err := mime.ParseMediaType(entry)
@@ -22,11 +38,11 @@ func prefersHTML(accept []string) bool {
 					continue
 				}
 			}
-			html.take(t, "text/html", q)
-			json.take(t, "application/json", q)
+			x.take(t, one, q)
+			y.take(t, other, q)
 		}
 	}
-	return html.q > json.q
+	return x.q, y.q
 }
 
 // quality is the q-value that the most specific range seen so far gives a type.

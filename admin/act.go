@@ -53,6 +53,9 @@ func describe(a Action) string {
 	if a.Verb == Weigh {
 		words = append(words, strconv.FormatUint(uint64(a.Weight), 10))
 	}
+	if a.Gently != "" {
+		words = append(words, "gently, "+a.Gently)
+	}
 	if a.Force {
 		words = append(words, "by force")
 	}

@@ -43,7 +43,7 @@ func verbs() []verb {
 	return []verb{
 		Remove:   {"remove", []string{"node", "force"}, `{"node":"n3"}`},
 		StepDown: {"step-down", nil, `{}`},
-		Drain:    {"drain", []string{"node", "force"}, `{"node":"n3"}`},
+		Drain:    {"drain", []string{"node", "force", "gently"}, `{"node":"n3"}`},
 		Cordon:   {"cordon", []string{"node"}, `{"node":"n3"}`},
 		Uncordon: {"uncordon", []string{"node"}, `{"node":"n3"}`},
 		Pause:    {"pause", []string{"for"}, `{"for":"30m"}`},
@@ -106,6 +106,9 @@ type Action struct {
 	// For is how long a Pause or a Quarantine lasts, such as "30m"; empty for a
 	// Quarantine: until Lift.
 	For string `json:"for,omitempty"`
+	// Gently is within what time Drain moves what is idle before it moves the rest, such as
+	// "30s"; empty: all goes at once.
+	Gently string `json:"gently,omitempty"`
 	// Weight is what Weigh sets; zero: the node's own again.
 	Weight uint32 `json:"weight,omitempty"`
 	// Shard is what Pin and Unpin are about, and where the key of Quarantine and Lift is,

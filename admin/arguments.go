@@ -24,6 +24,7 @@ type arguments struct {
 	Key    *string `json:"key,omitempty"`
 	Zone   string  `json:"zone,omitempty"`
 	Hash   string  `json:"hash,omitempty"`
+	Gently string  `json:"gently,omitempty"`
 }
 
 func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
@@ -32,7 +33,7 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 	if err != nil {
 		return Action{}, err
 	}
-	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone}
+	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, Gently: args.Gently}
 	if slices.Contains(known.takes, "node") && v != Pin && a.Node == "" {
 		return a, missing("node", "say which node to "+v.String()+", as in "+known.example+" or ?node=n3")
 	}
@@ -47,7 +48,9 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 		}
 	case Quarantine, Lift:
 		err = s.readMark(&a, args)
-	case Remove, StepDown, Drain, Cordon, Uncordon, Resume:
+	case Drain:
+		err = checkGently(args)
+	case Remove, StepDown, Cordon, Uncordon, Resume:
 	}
 	return a, err
 }
@@ -58,6 +61,16 @@ func checkPause(args arguments) error {
 	}
 	if d, err := time.ParseDuration(args.For); err != nil || d < time.Second || d > MaxPause {
 		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m", MaxPause))
+	}
+	return nil
+}
+
+// MaxGently is the longest gentle drain.
+const MaxGently = 24 * time.Hour
+
+func checkGently(args arguments) error {
+	if d, err := time.ParseDuration(args.Gently); args.Gently != "" && (err != nil || d < time.Second || d > MaxGently) {
+		return badParam("gently", args.Gently, fmt.Sprintf("is no duration from 1s to %v: give one such as 30s, or none", MaxGently))
 	}
 	return nil
 }
@@ -100,7 +113,7 @@ func readArguments(r *http.Request, v verb) (arguments, error) {
 	if err != nil {
 		return arguments{}, err
 	}
-	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash")}
+	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), Gently: q.str("gently")}
 	if args.Force, err = q.truth("force"); err != nil {
 		return args, err
 	}

@@ -99,13 +99,13 @@ func TestClientReadsWhatTheServerSays(t *testing.T) {
 func TestClientActs(t *testing.T) {
 	f := newFake()
 	c, _ := start(t, f)
-	for _, a := range []admin.Action{{Verb: admin.Remove, Node: "n3", Force: true}, {Verb: admin.StepDown}} {
+	for _, a := range []admin.Action{{Verb: admin.Remove, Node: "n3", Force: true}, {Verb: admin.StepDown}, {Verb: admin.Drain, Node: "n3", Gently: "2m0s"}} {
 		if err := c.Do(t.Context(), a); err != nil {
 			t.Errorf("Do(%+v) = %v", a, err)
 		}
 	}
 	did := f.actions()
-	if len(did) != 2 || did[0].Node != "n3" || !did[0].Force || did[1].Verb != admin.StepDown || !strings.HasPrefix(did[0].By, "anybody from 127.0.0.1:") {
+	if len(did) != 3 || did[2].Gently != "2m0s" || did[0].Node != "n3" || !did[0].Force || did[1].Verb != admin.StepDown || !strings.HasPrefix(did[0].By, "anybody from 127.0.0.1:") {
 		t.Errorf("did %+v", did)
 	}
 }
@@ -202,12 +202,18 @@ func TestNewClientTakesAddresses(t *testing.T) {
 	}
 }
 
+// probed is a node as probes ask it.
+type probed struct {
+	admin.Readiness
+	*self
+}
+
 func TestProbesServeNothingElse(t *testing.T) {
 	ln := listen(t)
 	f := newFake()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- admin.ServeProbes(ctx, ln, f, zerolog.Nop()) }()
+	go func() { done <- admin.ServeProbes(ctx, ln, probed{f, &self{}}, zerolog.Nop()) }()
 	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/status": 404, "/debug/pprof/": 404, "/": 404} {
 		res, err := http.Get("http://" + ln.Addr().String() + path)
 		if err != nil {

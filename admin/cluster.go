@@ -12,6 +12,9 @@ type Cluster interface {
 	Status() Status
 	// Shards lists every shard in order.
 	Shards() ShardList
+	// Idle says why an owner, empty for that of an orphan, does not serve as far as the
+	// node knows; empty: it does.
+	Idle(owner string) string
 	// Endpoints lists every announced endpoint, sorted by node, then name.
 	Endpoints() []Endpoint
 	// Map returns the committed map: epoch 0 and no owners before the first.

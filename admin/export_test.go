@@ -3,4 +3,4 @@ package admin
 import "net/http"
 
 // ProbeHandler returns what ServeProbes serves.
-func ProbeHandler(r Readiness) http.Handler { return probes(r) }
+func ProbeHandler(n Probed) http.Handler { return probes(n) }

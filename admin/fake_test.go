@@ -12,6 +12,7 @@ import (
 
 	"shardway/admin"
 	"shardway/shardmap"
+	"shardway/verdict"
 )
 
 // fake is a Cluster with three nodes of two shards' worth of state, whose map
@@ -27,18 +28,21 @@ type fake struct {
 	notReady error
 	refuse   error
 	panics   bool
+	idle     map[string]string // why an owner does not serve
 }
 
 var _ admin.Cluster = (*fake)(nil)
 
 func newFake() *fake {
-	f := &fake{}
+	f := &fake{idle: map[string]string{"": "nobody owns it"}}
 	f.mu.epoch = 17
 	f.mu.changed = make(chan struct{})
 	return f
 }
 
 func (f *fake) Ready() error { return f.notReady }
+
+func (f *fake) Idle(owner string) string { return f.idle[owner] }
 
 func (f *fake) Policy() admin.Policy {
 	return admin.Policy{Drained: []string{"n3"}, Pause: "30m", Since: 9}
@@ -51,8 +55,11 @@ func (f *fake) Status() admin.Status {
 	return admin.Status{
 		Node: "n1", Boot: 4, Cluster: "c0ffee", Version: "1.2.3", State: "resharding", Role: "leader", Leader: "n1",
 		Term: 3, Epoch: f.epoch(), Proposed: 18, LeaseMS: 412, UptimeS: 3700,
-		Shards: admin.ShardCounts{Total: 4, Owned: 2, Moving: 1, Orphaned: 1},
-		Queue:  admin.QueueCounts{Waiting: 5, Bytes: 1024},
+		Shards: admin.ShardCounts{Total: 4, Owned: 2, Moving: 1, Orphaned: 1, Unserved: 1},
+		Findings: []verdict.Finding{{
+			Code: verdict.Unserved, Severity: verdict.Outage, Text: "1 of 4 shards has no <owner>", Remedy: "see to what is said beside this", Brief: "brief", Subject: "subject",
+		}},
+		Queue: admin.QueueCounts{Waiting: 5, Bytes: 1024},
 		Nodes: []admin.Node{
 			{
 				ID: "n1", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "east", AppVersion: "2.1", Shards: 2,
@@ -83,6 +90,21 @@ func (f *fake) Hot(context.Context) admin.HotList {
 	return admin.HotList{
 		Shards: []admin.HotShard{{Shard: 1, Node: "n1", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}},
 		Keys:   []admin.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Silent: []string{"n2"},
+	}
+}
+
+func (f *fake) Checkup(_ context.Context, reach bool) verdict.Checkup {
+	c := verdict.Checkup{From: "n1", Silent: []string{"n3"}, AskedNS: 1, AnsweredNS: 2, Reports: []verdict.Report{{Node: "n1", Version: "1.2.3"}}}
+	if reach {
+		c.Reports[0].Unreached = []verdict.Reach{{Node: "n2", Port: "peer", Addr: "10.0.0.2:7947", Why: "refused"}}
+	}
+	return c
+}
+
+func (f *fake) Running(context.Context) admin.RunningList {
+	return admin.RunningList{
+		Nodes:  []admin.Running{{Node: "n1", Version: "1.2.3", LeaseMS: 412, Requests: 7, Sockets: 3, Waiting: 5}, {Node: "n3", LeaseMS: -1, Waiting: -1}},
+		Silent: []string{"n2"},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"shardway/event"
 	"shardway/internal/problem"
 )
 
@@ -25,6 +26,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		access := s.access.Load()
 		who, err := access.judge(r)
 		if err != nil {
+			if s.unlocks(access, r) {
+				s.unlock(w)
+				return
+			}
 			s.refuse(w, r, who, problem.New(problem.Unauthorized, err.Error()))
 			return
 		}
@@ -33,15 +38,16 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if needs(r) != writing || r.Method == http.MethodGet {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changeKey{}, &change{who: who, told: who.token || access.calledRight(r.Host)})))
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changeKey{}, &change{who: who, access: access, told: who.token || access.calledRight(r.Host)})))
 			return
 		}
-		s.change(next, w, r, who)
+		s.change(next, w, r, &change{who: who, access: access})
 	})
 }
 
-// secure sets the headers of every answer. The page takes nothing from
-// elsewhere, and no other page may take, frame or learn from this one.
+// secure sets the headers of every answer: no other page may take, frame or learn from
+// one, and none is a page that takes anything from anywhere. The one that is a page says
+// itself what it needs.
 func secure(h http.Header) {
 	h.Set("Server", serverName)
 	h.Set("Cache-Control", "no-store")
@@ -50,7 +56,7 @@ func secure(h http.Header) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 }
 
 // permit decides about a request of somebody known.
@@ -64,6 +70,11 @@ func (s *Server) permit(a *Access, who caller, r *http.Request) *problem.Problem
 	if !a.calledRight(r.Host) && !probe(r) {
 		return problem.Newf(problem.Forbidden, "%q is not a name of this admin port: use an address or localhost, or add the name with --admin-host", r.Host)
 	}
+	return s.notElsewhere(r)
+}
+
+// notElsewhere refuses what a page of another origin makes a browser send.
+func (s *Server) notElsewhere(r *http.Request) *problem.Problem {
 	if err := s.crossOrigin.Check(r); err != nil {
 		return problem.New(problem.Forbidden, "a page of another origin sent this request: change the cluster with the commands, or from the admin page itself")
 	}
@@ -98,9 +109,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, who caller, p *p
 
 // change is a request that changes something, as the log will tell it.
 type change struct {
-	who  caller
-	what string // empty: method and path say it
-	told bool   // he may learn why the node is not ready: no page of elsewhere asks
+	who    caller
+	access *Access // by which he was let in
+	what   string  // empty: method and path say it
+	told   bool    // he may learn why the node is not ready: no page of elsewhere asks
 }
 
 type changeKey struct{}
@@ -116,14 +128,19 @@ func changeOf(r *http.Request) *change {
 
 // change runs a handler that changes something and logs who, from where, what
 // and how it ended, whether it did or not.
-func (s *Server) change(next http.Handler, w http.ResponseWriter, r *http.Request, who caller) {
-	c := &change{who: who}
+func (s *Server) change(next http.Handler, w http.ResponseWriter, r *http.Request, c *change) {
+	who := c.who
 	seen := &statusWriter{ResponseWriter: w}
 	defer func() {
 		if c.what == "" {
 			c.what = r.Method + " " + r.URL.Path
 		}
-		s.log.Info().Str("by", who.who).Str("from", who.from).Str("what", brief(c.what)).Int("status", seen.code()).Msg("change requested")
+		d := &event.Deed{By: who.who, From: who.from, What: brief(c.what), Status: seen.code()}
+		s.log.Info().Str("by", d.By).Str("from", d.From).Str("what", d.What).Int("status", d.Status).Msg("change requested")
+		var tell bool
+		if tell, d.Untold = s.refusals.tell(d.Status, time.Now()); tell {
+			s.ring.Add(event.Event{Kind: event.Acted, Deed: d})
+		}
 	}()
 	next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), changeKey{}, c)))
 	seen.ended = true

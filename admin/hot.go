@@ -39,7 +39,8 @@ type HotKey struct {
 
 // Gauge knows what the cluster is busy with. A Cluster that is one too serves /v1/hot.
 type Gauge interface {
-	// Hot asks the other nodes, and returns at the latest when ctx ends.
+	// Hot asks the other nodes, at most once a second whoever wants it, and returns within
+	// two seconds. What it returns is nobody's to change.
 	Hot(ctx context.Context) HotList
 }
 

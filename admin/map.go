@@ -26,4 +26,6 @@ type Location struct {
 	Owner    string `json:"owner"`    // empty when orphaned
 	Endpoint string `json:"endpoint"` // of the owner, for app traffic
 	Epoch    uint64 `json:"epoch"`    // of the committed map
+	// Unserved is as in Shard.
+	Unserved string `json:"unserved,omitempty"`
 }

@@ -93,6 +93,7 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 			l.Owner, l.Endpoint = m.Nodes[i].ID, m.Nodes[i].HTTP
 		}
 	}
+	l.Unserved = s.cluster.Idle(l.Owner)
 	return writeJSON(w, l)
 }
 

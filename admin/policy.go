@@ -10,8 +10,10 @@ import (
 // Policy is what operators have asked of the cluster's maps: the answer of GET
 // /v1/policy. The verbs from Drain on change it.
 type Policy struct {
-	Drained  []string          `json:"drained"`  // sorted
-	Cordoned []string          `json:"cordoned"` // sorted
+	Drained  []string `json:"drained"`  // sorted
+	Cordoned []string `json:"cordoned"` // sorted
+	// Emptying are those that are drained gently, sorted.
+	Emptying []EmptyingNode    `json:"emptying"`
 	Weights  map[string]uint32 `json:"weights"`
 	Pins     []PinnedShard     `json:"pins"` // ascending
 	// Quarantined are the keys whose requests go nowhere, ascending by shard.
@@ -21,6 +23,13 @@ type Policy struct {
 	Pause string `json:"pause,omitempty"`
 	// Since is the index of the log entry that changed the policy last; 0: none did.
 	Since uint64 `json:"since"`
+}
+
+// EmptyingNode is a node that is drained gently: first goes what is idle there, and the rest
+// after a time that the leader counts, anew after an election.
+type EmptyingNode struct {
+	Node   string `json:"node"`
+	Gently string `json:"gently"`
 }
 
 // PinnedShard is where a shard belongs: at a node or in a zone.

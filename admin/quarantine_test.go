@@ -27,6 +27,8 @@ func TestKeysAreQuarantinedByTheirMark(t *testing.T) {
 		{"/v1/quarantine", `{"key":"alice","for":"1h"}`, admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065", For: "1h"}},
 		{"/v1/quarantine?key=alice", "", admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065"}},
 		{"/v1/quarantine", `{"shard":3,"hash":"0123456789abcdef"}`, admin.Action{Verb: admin.Quarantine, Shard: 3, Hash: "0123456789abcdef"}},
+		{"/v1/quarantine?key=alice&for=1s", "", admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065", For: "1s"}},
+		{"/v1/quarantine?key=alice&for=168h", "", admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065", For: "168h"}},
 		{"/v1/lift?key=alice", "", admin.Action{Verb: admin.Lift, Shard: shard, Hash: "0000000000000065"}},
 	} {
 		res := ask(t, h, http.MethodPost, tc.path, tc.body, "Content-Type", "application/json")
@@ -56,7 +58,11 @@ func TestQuarantineMistakesSayWhatToGive(t *testing.T) {
 		"hash=0123456789abcdef":         "shard is missing",
 		"hash=xyz&shard=1":              "is no key_hash",
 		"hash=0123456789abcdef&shard=4": "is no shard: the cluster has 0 to 3",
-		"key=a&for=0s":                  "is no duration",
+		"hash=0123456789abcde&shard=1":  "is no key_hash",
+		"hash=0123456789abcdeg&shard=1": "is no key_hash",
+		"key=a&for=999ms":               "is no duration",
+		"key=a&for=168h0m1s":            "is no duration",
+		"key=a&for=soon":                "is no duration",
 		"key=a&for=1000h":               "is no duration",
 		"key=a&node=n1":                 "is not known here",
 	} {

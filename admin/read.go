@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"net/http"
 	"slices"
 )
@@ -11,17 +10,23 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	st := s.cluster.Status()
-	st.Nodes = withEndpoints(st.Nodes)
+	st.Nodes, st.Findings = s.served(withEndpoints(st.Nodes)), present(st.Findings)
 	w.Header().Set("Vary", "Accept")
 	if !prefersHTML(r.Header.Values("Accept")) {
 		return writeJSON(w, st)
 	}
-	var b bytes.Buffer
-	if err := s.page.Execute(&b, st); err != nil {
-		return err
-	}
-	write(w, "text/html; charset=utf-8", b.Bytes())
+	s.page.write(w, http.StatusOK, s.page.render(viewOf(st)))
 	return nil
+}
+
+// served says of each owner whether it does. The slice is the caller's own.
+func (s *Server) served(nodes []Node) []Node {
+	for i := range nodes {
+		if n := &nodes[i]; n.Shards > 0 {
+			n.Unserved = s.cluster.Idle(n.ID)
+		}
+	}
+	return nodes
 }
 
 func (s *Server) nodes(w http.ResponseWriter, r *http.Request) error {
@@ -29,11 +34,11 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	st := s.cluster.Status()
-	return writeJSON(w, NodeList{Leader: st.Leader, Epoch: st.Epoch, Nodes: withEndpoints(st.Nodes)})
+	return writeJSON(w, NodeList{Leader: st.Leader, Epoch: st.Epoch, Nodes: s.served(withEndpoints(st.Nodes))})
 }
 
 func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r, "node")
+	q, err := query(r, "node", "state")
 	if err != nil {
 		return err
 	}
@@ -43,6 +48,13 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 		// What moves to a node is its concern as much as what it has. An empty
 		// name asks for the orphans.
 		rows = pick(rows, func(x Shard) bool { return x.Owner == node || node != "" && x.To == node })
+	}
+	if state := q.str("state"); q.has("state") {
+		states := []string{ShardOwned, ShardMoving, ShardOrphaned}
+		if !slices.Contains(states, state) {
+			return badParam("state", state, "is no state of a shard: "+choice(states))
+		}
+		rows = pick(rows, func(x Shard) bool { return x.State == state })
 	}
 	list.Shards = rows
 	return writeJSON(w, list)

@@ -36,10 +36,13 @@ func (s *Server) routes() http.Handler {
 	get("/v1/map", s.shardMap)
 	get("/v1/locate", s.locate)
 	get("/v1/hot", s.hot)
+	get("/v1/running", s.running)
+	get("/v1/checkup", s.checkup)
 	get("/v1/policy", s.policy)
 	get("/v1/rebalance", s.plan)
 	get("/v1/owned", s.owned)
 	get("/v1/backup", s.backup)
+	get("/v1/events", s.events)
 	for v := Remove; v <= Lift; v++ {
 		if v != Drain {
 			post("/v1/"+v.String(), s.act(v))
@@ -131,9 +134,14 @@ func writeJSON(w http.ResponseWriter, v any) error {
 }
 
 func write(w http.ResponseWriter, contentType string, body []byte) {
+	writeStatus(w, http.StatusOK, contentType, body)
+}
+
+func writeStatus(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
 	// The client may have gone: nobody is left to tell.
 	_, _ = w.Write(body)
 }

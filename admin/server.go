@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"html/template"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+
+	"shardway/event"
 )
 
 // Options is what a Server is made of.
@@ -19,6 +20,9 @@ type Options struct {
 	Cluster Cluster
 	// Metrics feeds /metrics. Nil: there is no /metrics.
 	Metrics prometheus.Gatherer
+	// Events has what happens at this node, and takes what is asked of it here. Nil:
+	// there is no /v1/events.
+	Events *event.Ring
 	// Access says who may do what at first; SetAccess changes it. Zero: everybody
 	// who reaches the port may do everything.
 	Access Access
@@ -32,17 +36,23 @@ type Server struct {
 	cluster Cluster
 	metrics prometheus.Gatherer
 	log     zerolog.Logger
-	page    *template.Template
+	ring    *event.Ring
+	readers places // of events
+	page    *page
 	handler http.Handler
 
 	access      atomic.Pointer[Access]
 	crossOrigin *http.CrossOriginProtection
 	failures    failures
+	refusals    refusals
 }
 
 // New returns a Server that is not listening yet.
 func New(o Options) *Server {
-	s := &Server{cluster: o.Cluster, metrics: o.Metrics, log: o.Log, page: statusPage(), crossOrigin: http.NewCrossOriginProtection()}
+	s := &Server{
+		cluster: o.Cluster, metrics: o.Metrics, log: o.Log, ring: o.Events, readers: places{most: maxReaders, fromOne: readersFromOne},
+		page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
+	}
 	s.access.Store(&o.Access)
 	s.handler = s.guard(bounded(s.routes()))
 	return s
@@ -55,7 +65,8 @@ func (s *Server) SetAccess(a Access) { s.access.Store(&a) }
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve answers on ln until ctx ends. It then ends long-polls, waits up to 3 s
-// for other answers, closes every connection and returns nil. It owns ln.
+// for other answers, not for connections that have asked nothing, closes every
+// connection and returns nil. It owns ln.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return serve(ctx, ln, s.handler, s.log)
 }
@@ -74,7 +85,9 @@ const (
 
 // serve runs an HTTP server until ctx ends.
 func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Logger) error {
+	var silent mute
 	srv := &http.Server{
+		ConnState:         silent.follow,
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
@@ -93,6 +106,7 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Log
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
+	silent.close()
 	if srv.Shutdown(stopping) != nil {
 		// The stragglers had their time; Close fails only on a closed listener.
 		_ = srv.Close()

@@ -47,6 +47,9 @@ func TestJSONHasTheDocumentedNames(t *testing.T) {
 		"shards-n2.json":       "/v1/shards?node=n2",
 		"shards-orphans.json":  "/v1/shards?node=",
 		"shards-none.json":     "/v1/shards?node=n9",
+		"shards-moving.json":   "/v1/shards?state=moving",
+		"running.json":         "/v1/running",
+		"checkup.json":         "/v1/checkup?reach=true",
 		"shard-1.json":         "/v1/shards/1",
 		"shard-2.json":         "/v1/shards/2",
 		"hot.json":             "/v1/hot",
@@ -85,39 +88,6 @@ func (blank) Status() admin.Status        { return admin.Status{} }
 func (blank) Shards() admin.ShardList     { return admin.ShardList{} }
 func (blank) Endpoints() []admin.Endpoint { return nil }
 func (blank) Map() admin.Map              { return admin.Map{Shards: 3} }
-
-func TestBrowserGetsAPage(t *testing.T) {
-	h := handlerOf(newFake())
-	const firefox = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-	res := ask(t, h, "GET", "/status", "", "Accept", firefox)
-	page := body(res)
-	if got := res.Header().Get("Content-Type"); got != "text/html; charset=utf-8" {
-		t.Fatalf("Content-Type = %q, want HTML", got)
-	}
-	for _, want := range []string{
-		"n1", "resharding", "c0ffee", `http-equiv="refresh"`, "412 ms", "17 → 18", "n2&lt;script&gt;",
-		"admin 127.0.0.1:8081 · http 127.0.0.1:8080", "1h1m40s", `value="50"`,
-	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("page lacks %q", want)
-		}
-	}
-	for _, never := range []string{"<script", "src=", "http://", "https://", "ZgotmplZ"} {
-		if strings.Contains(page, never) {
-			t.Errorf("page contains %q: it must stand alone and escape", never)
-		}
-	}
-	if csp := res.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
-		t.Errorf("Content-Security-Policy = %q", csp)
-	}
-}
-
-func TestPageOfAnEmptyNodeRenders(t *testing.T) {
-	page := body(ask(t, handlerOf(blank{newFake()}), "GET", "/status", "", "Accept", "text/html"))
-	if !strings.Contains(page, "none known yet") || !strings.HasSuffix(page, "</html>\n") {
-		t.Errorf("page is cut or lacks the note:\n%s", page)
-	}
-}
 
 func TestAcceptDecidesTheForm(t *testing.T) {
 	h := handlerOf(newFake())
@@ -191,9 +161,11 @@ func TestMistakesNameWhatAndRemedy(t *testing.T) {
 		{"POST", "/status", "", nil, 405, "POST /status: use GET, HEAD"},
 		{"GET", "/v1/remove?node=n2", "", nil, 405, "GET /v1/remove: use POST"},
 		{"GET", "/status?x=1", "", nil, 400, `x = "1" is not known here: this takes no parameters`},
-		{"GET", "/v1/shards?nodes=n1", "", nil, 400, `nodes = "n1" is not known here: use node`},
+		{"GET", "/v1/shards?nodes=n1", "", nil, 400, `nodes = "n1" is not known here: use node, state`},
 		{"GET", "/v1/shards?node=a&node=b", "", nil, 400, `node = "a,b" is there more than once: give it once`},
 		{"GET", "/v1/shards?node=%zz", "", nil, 400, `the query is malformed (invalid URL escape "%zz"): percent-encode it`},
+		{"GET", "/v1/shards?state=lost", "", nil, 400, `state = "lost" is no state of a shard: use owned, moving, orphaned`},
+		{"GET", "/v1/running?node=n1", "", nil, 400, `node = "n1" is not known here: this takes no parameters`},
 		{"GET", "/v1/map?after=x", "", nil, 400, `after = "x" is not a whole number: give one such as 17`},
 		{"GET", "/v1/map?after=1&wait=soon", "", nil, 400, `wait = "soon" is not a duration: give one such as 30s`},
 		{"GET", "/v1/map?after=1&wait=-1s", "", nil, 400, `wait = "-1s" is not a duration: give one such as 30s`},
@@ -210,6 +182,9 @@ func TestMistakesNameWhatAndRemedy(t *testing.T) {
 		{"POST", "/v1/remove", `{"node":"n3","n\u006fde":"n3"}`, js, 400, `node = "\"n3\"" is there more than once: give it once`},
 		{"POST", "/v1/remove?force=true", `{"node":"n3"}`, js, 400, `force = "true" is not known here: this takes no parameters`},
 		{"POST", "/v1/remove", strings.Repeat(" ", 70000), js, 413, "the body is longer than 65536 bytes"},
+		{"POST", "/v1/drain?node=n3&gently=soon", "", nil, 400, `gently = "soon" is no duration from 1s to 24h0m0s: give one such as 30s, or none`},
+		{"POST", "/v1/drain?node=n3&gently=25h", "", nil, 400, `gently = "25h" is no duration from 1s to 24h0m0s: give one such as 30s, or none`},
+		{"POST", "/v1/drain?node=n3&gently=10ms", "", nil, 400, `gently = "10ms" is no duration from 1s to 24h0m0s: give one such as 30s, or none`},
 		{"POST", "/v1/step-down?node=n3", "", nil, 400, `node = "n3" is not known here: this takes no parameters`},
 	} {
 		res := ask(t, h, tc.method, tc.target, tc.body, tc.headers...)
@@ -235,6 +210,8 @@ func TestActionsReachTheCluster(t *testing.T) {
 		{"/v1/remove?node=n3", "", nil, admin.Action{Verb: admin.Remove, Node: "n3"}},
 		{"/v1/remove?node=n3&force=1", "", nil, admin.Action{Verb: admin.Remove, Node: "n3", Force: true}},
 		{"/v1/remove", `{"node":"n3","force":true}`, js, admin.Action{Verb: admin.Remove, Node: "n3", Force: true}},
+		{"/v1/drain?node=n3&gently=30s", "", nil, admin.Action{Verb: admin.Drain, Node: "n3", Gently: "30s"}},
+		{"/v1/drain", `{"node":"n3","gently":"2m"}`, js, admin.Action{Verb: admin.Drain, Node: "n3", Gently: "2m"}},
 		{"/v1/step-down", "", nil, admin.Action{Verb: admin.StepDown}},
 		{"/v1/step-down", "{}", js, admin.Action{Verb: admin.StepDown}},
 	} {

@@ -28,6 +28,9 @@ type Shard struct {
 	// Released is true if it is known that the app of the previous owner has released it
 	// for the present one.
 	Released bool `json:"released,omitempty"`
+	// Unserved says why its owner does not serve, as far as the node knows; left out: it
+	// does.
+	Unserved string `json:"unserved,omitempty"`
 }
 
 // Move is a change of a shard's owner.

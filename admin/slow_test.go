@@ -19,6 +19,13 @@ import (
 // inBubble runs f beside a server of c, in virtual time.
 func inBubble(t *testing.T, c func() admin.Cluster, f func(dial func() net.Conn)) {
 	t.Helper()
+	serverInBubble(t, func() *admin.Server { return admin.New(admin.Options{Cluster: c(), Log: zerolog.Nop()}) },
+		func(_ *admin.Server, dial func() net.Conn, _ func()) { f(dial) })
+}
+
+// serverInBubble runs f beside the server that is made, which stop begins to end.
+func serverInBubble(t *testing.T, made func() *admin.Server, f func(s *admin.Server, dial func() net.Conn, stop func())) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(simnet.Config{})
 		host := n.Host("a")
@@ -29,14 +36,15 @@ func inBubble(t *testing.T, c func() admin.Cluster, f func(dial func() net.Conn)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
-		go func() { served <- admin.New(admin.Options{Cluster: c(), Log: zerolog.Nop()}).Serve(ctx, ln) }()
-		f(func() net.Conn {
+		s := made()
+		go func() { served <- s.Serve(ctx, ln) }()
+		f(s, func() net.Conn {
 			conn, err := host.Dial(ctx, addr)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return conn
-		})
+		}, cancel)
 		cancel()
 		if err := <-served; err != nil {
 			t.Errorf("Serve = %v, want nil", err)

@@ -1,12 +1,14 @@
 package admin
 
+import "shardway/verdict"
+
 // Status is the answer of GET /status: one node's view.
 type Status struct {
 	Node     string `json:"node"`
 	Boot     uint64 `json:"boot"`
 	Cluster  string `json:"cluster"` // empty until the node belongs to one
 	Version  string `json:"version"`
-	State    string `json:"state"`  // starting, joining, operational, electing, resharding, draining, drained, stopping
+	State    string `json:"state"`  // starting, joining, unhealthy, operational, electing, resharding, draining, drained, stopping
 	Role     string `json:"role"`   // leader, follower, candidate or gateway
 	Leader   string `json:"leader"` // node id; empty while none is known
 	Term     uint64 `json:"term"`
@@ -25,9 +27,8 @@ type Status struct {
 	Queue  QueueCounts `json:"queue"`
 	Nodes  []Node      `json:"nodes"` // sorted by id
 
-	// Warnings are sentences about what works but should not stay so, such as a
-	// cluster of two voters. None leaves the member out.
-	Warnings []string `json:"warnings,omitempty"`
+	// Findings say what is the matter as far as the node knows, the gravest first.
+	Findings []verdict.Finding `json:"findings"`
 }
 
 // ShardCounts counts shards as the answering node sees them.
@@ -35,7 +36,10 @@ type ShardCounts struct {
 	Total    int `json:"total"`
 	Owned    int `json:"owned"` // by the answering node
 	Moving   int `json:"moving"`
-	Orphaned int `json:"orphaned"`
+	Orphaned int `json:"orphaned"` // without an owner in the committed map
+	// Unserved are those that nobody serves as far as the answering node knows: all, while
+	// it knows of no leader.
+	Unserved int `json:"unserved"`
 }
 
 // QueueCounts tells what waits at the answering node.
@@ -47,7 +51,7 @@ type QueueCounts struct {
 // Node is one node of the cluster.
 type Node struct {
 	ID         string            `json:"id"`
-	State      string            `json:"state"` // joining, active, draining, drained, cordoned, failed, left
+	State      string            `json:"state"` // joining, active, unhealthy (its app is, and it is not in the map), draining, drained, cordoned, absent, failed, left
 	Role       string            `json:"role"`  // leader, follower or gateway
 	Voter      bool              `json:"voter"`
 	Weight     uint32            `json:"weight"`
@@ -56,7 +60,10 @@ type Node struct {
 	Endpoints  map[string]string `json:"endpoints"`   // name without "ep." → address
 	AppVersion string            `json:"app_version"` // what its operator calls it; may be empty
 	App        string            `json:"app"`         // healthy, unhealthy, unknown, or none for a gateway
-	HeardMS    int64             `json:"heard_ms"`    // since its last heartbeat reached the leader; -1: not known here
+	// Unserved says why nobody serves what it owns, as far as the answering node knows;
+	// left out: somebody does, or it owns nothing.
+	Unserved string `json:"unserved,omitempty"`
+	HeardMS  int64  `json:"heard_ms"` // since its last heartbeat reached the leader; -1: not known here
 }
 
 // NodeList is the answer of GET /v1/nodes.

@@ -59,7 +59,7 @@ func TestOnlyOperatorsLearnWhyANodeIsNotReady(t *testing.T) {
 		"with a token":        {closed, "ops.example", readToken, true, true},
 		"without a token":     {closed, "127.0.0.1:8081", "", false, false},
 		"with a wrong token":  {closed, "127.0.0.1:8081", readToken + "x", false, false},
-		"the port for probes": {admin.ProbeHandler(&unready{}), "127.0.0.1:8082", "", true, false},
+		"the port for probes": {admin.ProbeHandler(probed{&unready{}, &self{}}), "127.0.0.1:8082", "", true, false},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/readyz", nil)
 		if r.Host = tc.host; tc.token != "" {
@@ -74,5 +74,19 @@ func TestOnlyOperatorsLearnWhyANodeIsNotReady(t *testing.T) {
 	}
 	if got := admin.Brief(errors.New("dial tcp 10.0.0.7:7947: no route")); strings.Contains(got, "10.") {
 		t.Errorf("Brief of any error = %q", got)
+	}
+}
+
+// It said draining: draining.
+func TestUnreadyErrorSaysNothingTwice(t *testing.T) {
+	for _, tc := range []struct{ brief, why, want string }{
+		{"no lease", "", "no lease"},
+		{"no lease", "not-leased: node a has no lease", "no lease: not-leased: node a has no lease"},
+		{"draining", "draining: node a is to stop", "draining: node a is to stop"},
+		{"joining: not in the shard map yet", "joining: node a is not in the shard map yet", "joining: node a is not in the shard map yet"},
+	} {
+		if got := (&admin.UnreadyError{Brief: tc.brief, Why: tc.why}).Error(); got != tc.want {
+			t.Errorf("%q and %q say %q, want %q", tc.brief, tc.why, got, tc.want)
+		}
 	}
 }

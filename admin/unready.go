@@ -1,6 +1,9 @@
 package admin
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // UnreadyError is why a node is not ready.
 type UnreadyError struct {
@@ -10,10 +13,14 @@ type UnreadyError struct {
 	Why string
 }
 
-// Error returns both.
+// Error returns both, or only the second one where that begins with the same word.
 func (u *UnreadyError) Error() string {
-	if u.Why == "" {
+	word, _, _ := strings.Cut(u.Brief, ":")
+	switch {
+	case u.Why == "":
 		return u.Brief
+	case strings.HasPrefix(u.Why, word+":"):
+		return u.Why
 	}
 	return u.Brief + ": " + u.Why
 }

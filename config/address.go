@@ -46,8 +46,11 @@ func checkReach(s string) *flaw {
 }
 
 // checkJoin judges an address or a name of the cluster; the port may be left
-// out.
+// out, and must be with SRV records, which have one.
 func checkJoin(s string) *flaw {
+	if strings.HasPrefix(s, "_") {
+		return checkSRV(s)
+	}
 	if _, err := netip.ParseAddr(s); err == nil {
 		return nil
 	}
@@ -58,6 +61,17 @@ func checkJoin(s string) *flaw {
 		return &flaw{"neither an address nor a name", "write host:port or a name that DNS knows (A, AAAA or SRV)"}
 	}
 	return checkReach(s)
+}
+
+// checkSRV judges the name of SRV records, as RFC 2782 writes them.
+func checkSRV(s string) *flaw {
+	if host, port, err := net.SplitHostPort(s); err == nil {
+		return &flaw{"the port comes with the SRV records of a name that starts with _", "write " + host + " without :" + port}
+	}
+	if !address.IsHost(s) || !regexp.MustCompile(`^_[^.]+\._(tcp|udp)\.[^.]`).MatchString(s) {
+		return &flaw{"no name of SRV records", "write _SERVICE._tcp.NAME, like _gossip._tcp.shardway.example, or a name with A or AAAA records, which starts with no _"}
+	}
+	return nil
 }
 
 // overlap reports whether two bind addresses cannot both be listened on.

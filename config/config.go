@@ -61,6 +61,16 @@ type Endpoint struct {
 	Address string // host:port
 }
 
+// Sockets says what becomes of a WebSocket whose app says that it may be kept.
+type Sockets string
+
+const (
+	// SocketsKeep means that it stays open when its shard moves.
+	SocketsKeep Sockets = "keep"
+	// SocketsClose means that it is closed then, as any other.
+	SocketsClose Sockets = "close"
+)
+
 // OnTerm says what a node that is told to stop does with its shards.
 type OnTerm string
 
@@ -122,6 +132,7 @@ type Config struct {
 	Routes         []Route  // longest prefix first
 	OnMissing      keysource.Missing
 	TrustedProxies []netip.Prefix
+	Sockets        Sockets
 	Forwarded      bool // add the header Forwarded
 	Expose         bool
 
@@ -132,6 +143,7 @@ type Config struct {
 	ReleaseTimeout  time.Duration
 	AcquireTimeout  time.Duration
 	StreamGrace     time.Duration
+	SocketWait      time.Duration
 	RestartGrace    time.Duration // zero: a restart is not waited for
 	LameDuck        time.Duration // zero: the listener closes as soon as the shards are elsewhere
 	ShutdownTimeout time.Duration
@@ -214,12 +226,15 @@ func (c *Config) Gateway() bool { return c.Upstream == "" && !c.Embedded }
 // HasHooks reports whether the app takes part in giving up and taking over shards.
 func (c *Config) HasHooks() bool { return c.Hooks != "" || c.Hooked }
 
+// FromDefault is Value.From of what nobody chose.
+const FromDefault = "default"
+
 // source says where the value of a setting came from.
 func (c *Config) source(name string) string {
 	if from, ok := c.from[name]; ok {
 		return from
 	}
-	return "default"
+	return FromDefault
 }
 
 // given reports whether somebody chose the value of a setting.

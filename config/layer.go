@@ -105,7 +105,8 @@ func envLayer(table []setting, environ []string) (layer, []Problem) {
 			continue
 		}
 		if near := nearest.Word(name[len(envPrefix):], bare(known)); near != "" && !foreign.MatchString(name) {
-			problems = append(problems, Problem{Key: name, Value: val, From: "environment", Wrong: "unknown setting", Remedy: "did you mean " + envPrefix + near + "?"})
+			// Its value may be the secret that belongs into a file.
+			problems = append(problems, Problem{Key: name, From: "environment", Wrong: "unknown setting", Remedy: "did you mean " + envPrefix + near + "?"})
 		}
 	}
 	return l, problems

@@ -90,6 +90,7 @@ func (c *Config) rules() []rule {
 	rules = append(rules, c.requiredRules()...)
 	rules = append(rules, c.fileRules()...)
 	rules = append(rules, c.exposureRules()...)
+	rules = append(rules, c.reachRules()...)
 	return append(rules, c.collisionRules()...)
 }
 

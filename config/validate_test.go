@@ -21,7 +21,8 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "unknown flag", args: "--lesae 1s", want: `--lesae (flag): unknown flag; did you mean --lease? shardway run --help lists them all`},
 		{name: "flag without value", args: "--node --insecure", want: `node (flag): the value is missing; write --node ID`},
 		{name: "argument", args: "a", want: `a (argument): nothing is expected here; …`},
-		{name: "misspelt variable", env: "SHARDWAY_DRAIN_TIMOUT=5s", want: `SHARDWAY_DRAIN_TIMOUT = "5s" (environment): unknown setting; did you mean SHARDWAY_DRAIN_TIMEOUT?`},
+		{name: "misspelt variable", env: "SHARDWAY_DRAIN_TIMOUT=5s", want: `SHARDWAY_DRAIN_TIMOUT (environment): unknown setting; did you mean SHARDWAY_DRAIN_TIMEOUT?`},
+		{name: "secret for its file", env: "SHARDWAY_SECRET=sw1_x", want: `SHARDWAY_SECRET (environment): unknown setting; did you mean SHARDWAY_SECRET_FILE?`},
 		{name: "unreadable file", args: "--config x.yaml", want: `config = "x.yaml" (flag): open x.yaml: file does not exist; name a file that can be read`},
 		{name: "unknown key", yaml: "node: a\nqueue_wiat: 5s\n", want: `queue_wiat (f.yaml:2): unknown key; did you mean queue_wait?`},
 		{name: "dashes in the file", yaml: "queue-wait: 5s\n", want: `queue-wait (f.yaml:1): unknown key; did you mean queue_wait?`},
@@ -61,6 +62,13 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "no address", args: "--peer=", want: `peer (flag): there is no address to listen on; write host:port`},
 		{name: "advertised wildcard", args: "--gossip-advertise 0.0.0.0:7946", want: `gossip-advertise = "0.0.0.0:7946" (flag): nobody can dial an address without a host; …`},
 		{name: "join without host", args: "--join :7946", want: `join = ":7946" (flag): ":7946": nobody can dial an address without a host; …`},
+		{name: "README's three machines without a secret", yaml: "upstream: http://127.0.0.1:9000\njoin: [10.0.0.1, 10.0.0.2, 10.0.0.3]\nexpect: 3\n", want: `gossip = "127.0.0.1:7946" (default): join names 10.0.0.1, and from there nobody reaches loopback; give the node the cluster's secret (--secret-file, made by shardway keygen), and it listens where they reach it; or name an address of this machine with --gossip, and add --insecure if everyone who reaches it may be trusted`},
+		{name: "insecure, and on loopback all the same", args: "--insecure --join 127.0.0.1,[2001:db8::1]:7946", want: `gossip = "127.0.0.1:7946" (default): join names [2001:db8::1]:7946, and from there nobody reaches loopback; …`},
+		{name: "gossip on loopback, join elsewhere", args: "--secret-file s --gossip 127.0.0.1:7001 --join 10.0.0.1", want: `gossip = "127.0.0.1:7001" (flag): join names 10.0.0.1, and from there nobody reaches loopback; name an address of this machine with --gossip, like :7001`},
+		{name: "peer on loopback, join elsewhere", args: "--secret-file s --peer localhost:7947 --join 10.0.0.1", want: `peer = "localhost:7947" (flag): join names 10.0.0.1, …`},
+		{name: "gossip advertised on loopback", args: "--secret-file s --gossip-advertise 127.0.0.1:7946 --join 10.0.0.1", want: `gossip-advertise = "127.0.0.1:7946" (flag): join names 10.0.0.1, where this address is another machine's own; …`},
+		{name: "SRV with a port", args: "--join _gossip._tcp.a:1", want: `join = "_gossip._tcp.a:1" (flag): "_gossip._tcp.a:1": the port comes with the SRV records of a name that starts with _; write _gossip._tcp.a without :1`},
+		{name: "SRV in part", args: "--join _gossip.a", want: `join = "_gossip.a" (flag): "_gossip.a": no name of SRV records; …`},
 		{name: "join", args: "--join a,b! ", want: `join = "a,b!" (flag): "b!": neither an address nor a name; …`},
 		{name: "endpoint form", args: "--endpoint grpc", want: `endpoint = "grpc" (flag): "grpc" is not an endpoint; write it like grpc=10.0.0.5:9000`},
 		{name: "endpoint name", args: "--endpoint G=a:1", want: `endpoint = "G=a:1" (flag): "G": no name for an endpoint; …`},
@@ -190,6 +198,21 @@ func TestSecretOpensWhatItProtects(t *testing.T) {
 	}
 	if c, err = config.Load([]string{"--tls-ca=a", "--tls-node-cert=b", "--tls-node-key=c", "--peer=10.0.0.1:7947"}, nil, files(nil)); err != nil || !c.Sealed() {
 		t.Errorf("peer with own certificates: %v", err)
+	}
+}
+
+// Names may be of this machine, and something else may stand before the peer port.
+func TestNodesThatMayBeReachedAreNotRefused(t *testing.T) {
+	for _, args := range []string{
+		"--join=127.0.0.1:7001,localhost,[::1]:7002",
+		"--join=node-a,node-b",
+		"--secret-file=s --join=10.0.0.1",
+		"--secret-file=s --join=10.0.0.1 --peer=127.0.0.1:7947 --peer-advertise=10.0.0.5:7947",
+		"--insecure --join=10.0.0.1 --gossip=:7946 --peer=10.0.0.5:7947",
+	} {
+		if _, err := config.Load(strings.Fields(args), nil, files(nil)); err != nil {
+			t.Errorf("%s: %v", args, err)
+		}
 	}
 }
 

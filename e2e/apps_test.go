@@ -85,7 +85,7 @@ func TestExamplesOfAppsKeepTheirState(t *testing.T) {
 			if !found || !ended {
 				t.Fatal("the page has no program in it")
 			}
-			f := startExample(t, x.command(t, t.TempDir(), text))
+			f := startExample(t, x.command(t, t.TempDir(), text), "--hooks", "/_shards")
 			f.plays(t, x.written)
 		})
 	}
@@ -106,10 +106,10 @@ type exampleApp struct {
 	process *exec.Cmd
 }
 
-func startExample(t *testing.T, command []string) *exampled {
+func startExample(t *testing.T, command []string, flags ...string) *exampled {
 	t.Helper()
 	f := &exampled{
-		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 16, Flags: []string{"--hooks", "/_shards"}}),
+		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 16, Flags: flags}),
 		apps:    map[string]*exampleApp{}, counts: map[string]int{},
 	}
 	ports, err := cluster.NewPorts()

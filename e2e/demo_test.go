@@ -29,7 +29,8 @@ var (
 
 // TestDemoIsWhatItSays starts the demo as make run does and follows what it
 // prints: the same key at each port is answered by the same node and counts up by
-// one; a killed node fails no key; Ctrl-C ends every process.
+// one; a killed node fails no key; Ctrl-C ends every process. README's part of it is
+// followed too.
 func TestDemoIsWhatItSays(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "demo")
 	cmd.Dir = t.TempDir()
@@ -64,14 +65,15 @@ func TestDemoIsWhatItSays(t *testing.T) {
 	if len(curls) != 3 {
 		t.Fatalf("the demo names %d commands like curl, want 3:\n%s", len(curls), said)
 	}
+	tryAsReadmeSays(t, said, curls)
 	var node string
 	for i := range 9 {
 		got := ask(t, curls[i%3][1], curls[i%3][2])
 		if i == 0 {
 			node = got.Node
 		}
-		if got.Node != node || got.Count != i+1 || got.Epoch == 0 {
-			t.Fatalf("request %d to %s: %+v, want count %d from %s", i, curls[i%3][2], got, i+1, node)
+		if got.Node != node || got.Count != i+4 || got.Epoch == 0 {
+			t.Fatalf("request %d to %s: %+v, want count %d from %s", i, curls[i%3][2], got, i+4, node)
 		}
 	}
 	if named := kill.FindAllStringSubmatch(said, -1); len(named) != 2 {
@@ -102,7 +104,7 @@ func TestDemoIsWhatItSays(t *testing.T) {
 // when both are back.
 func countsOn(t *testing.T, said string, curls [][]string, node string) {
 	t.Helper()
-	count := 9
+	count := 12
 	next := func(url string) string {
 		t.Helper()
 		count++

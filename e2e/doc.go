@@ -8,6 +8,7 @@
 //	store     where the apps keep registers: outside, fenced by the epoch
 //	load      the clients
 //	register  whether each key was one register
+//	kept      WebSockets that stay open, both ends of them and their judge
 //	cluster   processes, their control and their state
 //	relay     holds back single streams between nodes (Raft but not heartbeats)
 //	netns     cuts wires between nodes, loses packets, forges refusals

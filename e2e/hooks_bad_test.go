@@ -16,6 +16,7 @@ import (
 	"shardway/admin"
 	"shardway/e2e/cluster"
 	"shardway/e2e/load"
+	"shardway/verdict"
 )
 
 // owned asks a node what its app has.
@@ -188,11 +189,7 @@ func TestThreeOf256ShardsFail(t *testing.T) {
 	if a.Status != http.StatusServiceUnavailable || a.Error != "queue-timeout" || !strings.Contains(a.Detail, "shard 130 in time: told to fail") {
 		t.Errorf("a waiter of shard 130 gets %d %s: %s", a.Status, a.Error, a.Detail)
 	}
-	n.Await(t, "it warns", func(s cluster.Status) bool {
-		return slices.ContainsFunc(s.Warnings, func(w string) bool {
-			return strings.Contains(w, "does not acquire 3 shards: 5, 130, 255") && strings.Contains(w, "told to fail")
-		})
-	})
+	walk{t, c}.says(n, verdict.Acquiring, "the app of node a does not acquire 3 shards: 5, 130, 255, whose requests wait: told to fail")
 	if lines := strings.Count(n.Process().Output(1_000_000), `"app did not acquire`); lines != 1 {
 		t.Errorf("the log says so %d times, want once", lines)
 	}

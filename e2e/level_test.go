@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -63,7 +62,7 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 		t.Errorf("raised while c knows less: %v", err)
 	}
 	nodes[2].Await(t, "it warns of c", func(s cluster.Status) bool {
-		return strings.Contains(fmt.Sprint(s.Warnings), "level-behind: level 1 is in force, and level 2 is held up by c")
+		return strings.Contains(s.Said(), "level-behind: level 1 is in force, and level 2 is held up by c")
 	})
 	roll("", nodes[0], nodes[1])
 	roll(next, nodes...)

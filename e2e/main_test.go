@@ -13,6 +13,7 @@ import (
 
 	"shardway/e2e/badisk"
 	"shardway/e2e/cluster"
+	"shardway/e2e/kept"
 )
 
 // shards is the number of shards in these tests: uneven over three and four
@@ -36,7 +37,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if badisk.Serve() {
+	if badisk.Serve() || kept.Serve() {
 		return
 	}
 	m.Run()

@@ -13,6 +13,7 @@ import (
 
 	"shardway/e2e/cluster"
 	"shardway/e2e/load"
+	"shardway/verdict"
 )
 
 // TestPoisonousKeyIsNamedAndKeptOut has a key end each process that runs its requests,
@@ -65,13 +66,14 @@ func TestPoisonousKeyIsNamedAndKeptOut(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			found = named.FindStringSubmatch(strings.Join(s.Warnings, "\n"))
+			found = named.FindStringSubmatch(s.Said())
 			if found == nil {
 				return errors.New(n.ID + " suspects nobody")
 			}
 		}
 		return nil
 	})
+	walk{t, c}.says(ingress, verdict.PoisonSuspect, "requests of the key with key_hash "+found[2]+", in shard "+found[1]+", were under way at ")
 	last := c.Running()[len(c.Running())-1]
 	last.Do(t, "quarantine", url.Values{"shard": {found[1]}, "hash": {found[2]}})
 	cluster.Await(t, "it is refused", func() error {
@@ -80,7 +82,7 @@ func TestPoisonousKeyIsNamedAndKeptOut(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if !strings.Contains(strings.Join(p.Warnings, "\n"), "1 keys are in quarantine") || strings.Contains(strings.Join(p.Warnings, "\n"), "poison-suspect") {
+			if !strings.Contains(p.Said(), "1 key is in quarantine") || strings.Contains(p.Said(), "poison-suspect") {
 				return errors.New(n.ID + " does not know of it")
 			}
 		}

@@ -85,6 +85,8 @@ type Config struct {
 	LameDuck, ShutdownTimeout               time.Duration
 	OnTerm                                  string        // what Run does with the node's shards once ctx ends
 	HoldGrace                               time.Duration // with OnTerm "hold"
+	SocketWait                              time.Duration
+	Sockets                                 string
 
 	// Queue and limits.
 

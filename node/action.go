@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"shardway/ack"
 	"shardway/admin"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
-	"shardway/node/logs"
 	"shardway/shardmap"
+	"shardway/verdict"
 )
 
 // Do carries an action out, through the leader wherever it is.
@@ -35,7 +35,6 @@ func (n *Node) Do(ctx context.Context, a admin.Action) error {
 
 // do carries an action out on the leader.
 func (l *leadership) do(ctx context.Context, a admin.Action) error {
-	l.log.Info().Stringer("action", a.Verb).Str("node", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Msg("action requested")
 	switch a.Verb {
 	case admin.StepDown:
 		if err := await(ctx, l.raft.Transfer); err != nil {
@@ -57,7 +56,7 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 	server := serverOf(slices.Concat(voters, others), a.Node)
 	s := l.n.fsm.state.Load()
 	id := shardmap.NodeID(a.Node)
-	if server == "" && !s.Committed().Has(id) {
+	if server == "" && !s.Committed().Has(id) && !l.n.remembers(a.Node) {
 		return fmt.Errorf("%w %q: `shardway nodes` lists them", admin.ErrUnknownNode, a.Node)
 	}
 	if a.Node == string(l.n.self) {
@@ -91,11 +90,30 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 // dropped, and has gossip show it no more: another one may come under its name.
 func (l *leadership) forget(ctx context.Context, id shardmap.NodeID) {
 	if err := l.amend(ctx, ack.Change{Kind: ack.ChangeForget, Node: id}); err != nil {
-		l.log.Warn().Err(err).Str("node", string(id)).Msg("what was asked of a removed node is still known")
+		l.log.Warn().Err(err).Str("peer", string(id)).Msg("what was asked of a removed node is still known")
 	}
-	if err := l.n.gossip.Forget(ctx, string(id)); err != nil {
-		l.log.Warn().Err(err).Str("node", string(id)).Msg("gossip still shows a removed node")
+	if err := l.n.forgotten(ctx, string(id)); err != nil {
+		l.log.Warn().Err(err).Str("peer", string(id)).Msg("gossip still shows a removed node")
 	}
+}
+
+// forgotten has every node forget another one. Gossip spreads the word by itself, and it
+// was seen not to arrive: what a node is not told it shows for an hour.
+func (n *Node) forgotten(ctx context.Context, node string) error {
+	err := n.gossip.Forget(ctx, node)
+	var wg sync.WaitGroup
+	for _, m := range n.gossip.Members() {
+		if !m.Node || m.ID == string(n.self) || m.Status != gossip.Alive {
+			continue
+		}
+		wg.Go(func() {
+			if failed := n.ask(ctx, m.ID, request{What: askForget, Server: node}, nil); failed != nil {
+				n.log.Debug().Err(failed).Str("peer", m.ID).Msg("not told that a node was removed")
+			}
+		})
+	}
+	wg.Wait()
+	return err
 }
 
 // letGo takes the server of a node that stops out of the configuration, if that
@@ -141,6 +159,11 @@ func (l *leadership) tell(ctx context.Context, m ack.Message) {
 	}
 }
 
+// remembers reports whether gossip knows a node, be it gone.
+func (n *Node) remembers(node string) bool {
+	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.ID == node && m.Node })
+}
+
 // alive reports whether gossip sees a node.
 func (n *Node) alive(node string) bool {
 	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool {
@@ -169,21 +192,10 @@ func (n *Node) leadership() *leadership {
 
 // leaderless says why nobody leads, as far as this node can tell.
 func (n *Node) leaderless() string {
-	if n.raft.CutOff() {
-		return "this node's disk hangs, so it does not learn who leads: ask another node"
+	if f, ok := n.finding(verdict.NoQuorum, verdict.DiskHangs, verdict.NoPeers, verdict.WaitingForExpect); ok {
+		return f.Text + "; " + f.Remedy
 	}
-	voters, _ := n.servers()
-	var missing []string
-	for _, v := range voters {
-		if id := nodeOf(v); id != string(n.self) && !n.alive(id) {
-			missing = append(missing, id)
-		}
-	}
-	here := len(voters) - len(missing)
-	if len(voters) == 0 || 2*here > len(voters) {
-		return "an election is under way, or this node is cut off"
-	}
-	return fmt.Sprintf("%d of %d voters are here and it takes %d: start %s", here, len(voters), len(voters)/2+1, strings.Join(missing, ", "))
+	return "an election is under way, or this node is cut off"
 }
 
 // leaveRaft asks the leader to take this node's server out of the configuration.

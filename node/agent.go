@@ -31,6 +31,10 @@ type agent struct {
 	known   func() bool // false until the app was checked once
 	fail    func(error)
 	metrics *metrics
+	changes *changes
+	out     func(ack.Heartbeat) // to the leader; it puts it down
+	trips   trips
+	lacks   atomic.Int64    // since when the leader has spoken of a map that is not here, by the clock; zero: it has not
 	applied <-chan struct{} // hint: the log has a newer state
 	newest  func() *ack.State
 	answers chan ack.Answer // unbuffered; link gives up with ctx
@@ -51,12 +55,20 @@ type agent struct {
 	elsewhere atomic.Pointer[string]
 	answered  atomic.Int64 // when an answer last counted, by the clock
 	acked     atomic.Uint64
-	current   atomic.Bool // the leader has said that it has the last map proposed: its log is not far behind
-	duplicate chan string // cap 1: told once
-	refused   bool        // because of elsewhere; that was said
+	before    atomic.Uint64 // index of the last entry of the log as this process found it
+	current   atomic.Bool   // the leader has said that it has the last map proposed: its log is not far behind
+	duplicate chan string   // cap 1: told once
+	refused   bool          // because of elsewhere; that was said
 	overdue   overdue
+	turns     turns
 	failing   failing
+	forsaken  forsaken
+	// stood is when run did not come to look for longer than a lease bears; nil: never.
+	stood atomic.Pointer[stood]
 }
+
+// stood is a time in which the process stood still, or by which its clock jumped.
+type stood struct{ at, lasted time.Duration }
 
 var _ ack.Gate = (*agent)(nil)
 
@@ -102,13 +114,27 @@ func (a *agent) endHooks(ctx context.Context) {
 	a.overdue.outlast(ctx, a.machine.Timing().DeadAfter, "hooks", a.hooking.calls.Wait)
 }
 
+// turn begins a turn of the machine, and returns the time.
+func (a *agent) turn() time.Duration {
+	now := a.clock.Precise()
+	switch gap, ran := a.turns.next(now); {
+	case ran:
+		a.machine.Ran(now)
+	case gap > a.machine.Timing().Lease/4:
+		a.stood.Store(&stood{now, gap})
+	}
+	return now
+}
+
 // look has the machine look at everything that may have changed.
 func (a *agent) look() {
-	now := a.clock.Precise()
+	now := a.turn()
 	a.machine.Look(now, ack.Seen{
 		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight,
 	})
-	a.acked.Store(uint64(a.machine.Acked()))
+	acked := a.machine.Acked()
+	a.acked.Store(uint64(acked))
+	a.changes.acknowledged(acked, now)
 	if fresh := a.failing.look(a.machine.Held); len(fresh) > 0 {
 		a.log.Warn().Str("shards", named(fresh)).Str("why", a.failing.why(fresh[0])).Msg("app did not acquire: it is asked again, and requests wait")
 	}
@@ -136,6 +162,7 @@ func (a *agent) Route(r ack.Routing) {
 	old, s := a.router.state.Load(), r.State()
 	a.failing.stale = true
 	a.proxy.Wake(a.router.swap(r))
+	a.changes.routed(old, s, a.clock.Precise())
 	if s.Committed().Epoch() != old.Committed().Epoch() {
 		a.committed(old.Committed(), s)
 	}
@@ -145,13 +172,13 @@ func (a *agent) Route(r ack.Routing) {
 	if s.TimingSince() != old.TimingSince() {
 		a.log.Info().Str("timing", describe(s.Timing())).Uint64("index", s.TimingSince()).Msg("timing in force")
 	}
+	a.forsaken.look(s.Last().Epoch(), goneFrom(s))
 	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {
 		a.log.Debug().Uint64("epoch", uint64(s.Last().Epoch())).Msg("map proposed")
 	}
 }
 
-// committed logs the new map and drops what this ingress had forwarded to owners
-// that were dropped from it: they may never answer (docs/protocol.md, rule 5).
+// committed logs the new map.
 func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 	m := s.Committed()
 	gained, lost := 0, 0
@@ -164,15 +191,13 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 			lost++
 		}
 	}
-	a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Int("gained", gained).Int("lost", lost).Msg("map committed")
-	a.metrics.reshards.Inc()
-	n := a.proxy.Abandon(func(sh shardmap.Shard, node string) bool {
-		id := shardmap.NodeID(node)
-		return s.Dropped(id) && m.Owner(sh) != id
-	})
-	if n > 0 {
-		a.log.Info().Int("requests", n).Msg("forwarded requests dropped: their owner is gone")
+	if uint64(m.Epoch()) <= a.before.Load() {
+		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Msg("map of before this start read from the log")
+	} else {
+		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Int("gained", gained).Int("lost", lost).Msg("map committed")
 	}
+	a.metrics.reshards.Inc()
+	a.forsaken.owed = true
 }
 
 // Running counts what runs on the local app.
@@ -188,22 +213,33 @@ func (a *agent) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
 		n := a.proxy.CutUpstream(why.String())
 		a.overdue.cutAt(a.clock.Precise())
 		a.log.Warn().Int("requests", n).Msg("running requests cut: the lease was not renewed")
-	case ack.CutBoot, ack.CutGoodbye:
+	case ack.CutBoot:
 		a.proxy.CutUpstream(why.String())
+	case ack.CutGoodbye:
+		a.proxy.CutParting(why.String())
 	}
 }
 
 // answer takes an answer of the leader.
 func (a *agent) answer(ans ack.Answer) {
-	now := a.clock.Precise()
+	now := a.turn()
 	switch a.machine.Answered(now, ans) {
 	case ack.Ignored:
 	case ack.Counted:
 		a.refused = false
 		a.elsewhere.Store(nil)
 		a.answered.Store(int64(now))
+		a.heardOf(ans.Epoch, now)
+		if d, ok := a.trips.back(ans.Beat, now); ok {
+			a.metrics.beats.Observe(d.Seconds())
+		}
+		a.forsaken.heard(ans.Epoch)
+		s := a.router.state.Load()
+		a.forsaken.look(s.Last().Epoch(), goneFrom(s))
 		a.stays.Store(a.machine.MapStays())
-		a.current.Store(a.machine.Current())
+		if current := a.machine.Current(); current && !a.current.Swap(current) {
+			a.changes.caughtUp(a.router.state.Load())
+		}
 	case ack.Outbooted:
 		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("another disk of this node has used a higher boot: taking the next one")
 	case ack.RolledBack:

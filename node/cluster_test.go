@@ -295,7 +295,7 @@ func TestFewerThanExpectedAreCounted(t *testing.T) {
 		<-a.Started()
 		w.until("a says how many are here", func() bool {
 			err := a.Ready()
-			return err != nil && strings.Contains(err.Error(), "2 of 3")
+			return err != nil && strings.Contains(err.Error(), "2 of the 3 nodes")
 		})
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/node/logs"
 	"shardway/node/rotation"
 	"shardway/peer"
 )
@@ -35,8 +36,11 @@ const (
 	askImplicated = "implicated" // of the leader: take note of what was under way at processes that broke
 	askLoad       = "load"       // of any node: what is it busy with?
 	askPlan       = "plan"       // of the leader: what would the next map move?
+	askReport     = "report"     // of any node: what does it say of itself? Firm: which ports does it not reach?
 	askRunning    = "running"    // of any node: what runs at its app?
+	askIdle       = "idle"       // of any node: which of your shards are idle?
 	askSuspects   = "suspects"   // of the leader: which keys may have ended them?
+	askForget     = "forget"     // by the leader: show a node no more that was removed
 )
 
 // asker is who asks on a control stream.
@@ -49,7 +53,7 @@ type asker struct {
 type request struct {
 	What   string          `json:"what"`
 	Action admin.Action    `json:"action,omitzero"`
-	Server string          `json:"server,omitempty"`
+	Server string          `json:"server,omitempty"` // askForget: a node
 	Proven rotation.Proven `json:"proven,omitzero"`
 	Timing admin.Timing    `json:"timing,omitzero"`
 	By     string          `json:"by,omitempty"`
@@ -208,13 +212,21 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 			return nil, admin.ErrNoLeader
 		}
 		return l.plan(ctx)
+	case askReport:
+		return n.report(ctx, q.Firm), nil
 	case askRunning:
-		requests, sockets := n.running()
-		return runningThere{requests, sockets}, nil
+		return n.runningHere(), nil
+	case askIdle:
+		return n.idle(), nil
 	case askSuspects:
 		return n.poison.list(), nil
 	case askWho:
 		return n.process(), nil
+	case askForget:
+		if from.node != n.leader() {
+			return nil, fmt.Errorf("%w: node %q does not lead", admin.ErrRefused, from.node)
+		}
+		return nil, n.gossip.Forget(ctx, q.Server)
 	case askRelease:
 		return nil, n.released(from.node, q.Releases)
 	case askViews:
@@ -229,7 +241,10 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		if l == nil {
 			return nil, admin.ErrNoLeader
 		}
-		return nil, l.do(ctx, q.Action)
+		// What was asked of this node itself its admin port has logged.
+		a := q.Action
+		l.log.Info().Stringer("action", a.Verb).Str("peer", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Str("at", from.node).Msg("action requested")
+		return nil, l.do(ctx, a)
 	case askLeave:
 		l := n.leadership()
 		if l == nil {

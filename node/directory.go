@@ -12,6 +12,7 @@ import (
 func (n *Node) look() {
 	n.noteServers()
 	members := n.gossip.Members()
+	n.shown.Store(&members)
 	d := directory(n.directory.Load(), members, n.isServer)
 	n.directory.Store(d)
 	addrs := addresses(d, members)
@@ -64,6 +65,14 @@ func directory(before *endpoints.Directory, members []gossip.Member, server func
 		all = append(all, endpoints.Entry{ID: id, Node: true, Addrs: addrs})
 	}
 	return endpoints.New(all)
+}
+
+// members returns what gossip showed when it changed last. It is for who looks often.
+func (n *Node) members() []gossip.Member {
+	if all := n.shown.Load(); all != nil {
+		return *all
+	}
+	return nil
 }
 
 // noteServers notes which nodes have a server in Raft's configuration.

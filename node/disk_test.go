@@ -60,7 +60,7 @@ func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
 				}
 				s.within(10*time.Second, "its shards are served elsewhere", func() bool { return s.settled(append(rest, "new")...) })
 				s.t.Logf("its shards are served elsewhere after %v", time.Since(began))
-				if err := l.node.Ready(); err == nil || !strings.Contains(err.Error(), "disk hangs") {
+				if err := l.node.Ready(); err == nil || !strings.Contains(err.Error(), "disk-hangs: a write to the disk of node") {
 					s.t.Errorf("Ready() of the replaced leader = %v, want it to name the disk", err)
 				}
 				if l.node.Leased() {

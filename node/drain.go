@@ -14,9 +14,6 @@ var (
 	_ admin.Drainer = (*Node)(nil)
 )
 
-// runningTimeout is how long a node has to tell what runs there.
-const runningTimeout = time.Second
-
 // DrainSelf has this process own nothing for as long as it runs, as the first thing that it
 // does to stop: it goes on forwarding and voting, and is not ready any more. The cluster
 // keeps nothing of it, so the next process of the node owns shards again.
@@ -58,22 +55,24 @@ func (n *Node) SelfState() admin.DrainState {
 func (n *Node) DrainState(ctx context.Context, node string) (admin.DrainState, error) {
 	s := n.fsm.state.Load()
 	id := shardmap.NodeID(node)
-	if !s.Policy().Drained[id] && !n.hasNode(node) {
+	if !s.Policy().Leaves(id) && !n.hasNode(node) {
 		return admin.DrainState{}, unknownNode(node)
 	}
 	d := n.leftAt(s, id)
-	d.Asked = s.Policy().Drained[id]
+	d.Asked = s.Policy().Leaves(id)
 	if id == n.self {
+		d.Asked = d.Asked || n.agent.leaving.Load() // this process alone was asked
 		d.Requests, d.Sockets = n.running()
 		return d, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, runningTimeout)
 	defer cancel()
-	var at runningThere
+	at := untold()
 	if err := n.ask(ctx, node, request{What: askRunning}, &at); err != nil {
 		n.log.Debug().Err(err).Str("peer", node).Msg("what runs there is not told")
-		at = runningThere{-1, -1}
+		at = untold()
 	}
+	d.Asked = d.Asked || at.Leaving
 	d.Requests, d.Sockets = at.Requests, at.Sockets
 	return d, nil
 }
@@ -81,17 +80,6 @@ func (n *Node) DrainState(ctx context.Context, node string) (admin.DrainState, e
 // leftAt counts what a node owns or is to own.
 func (n *Node) leftAt(s *ack.State, id shardmap.NodeID) admin.DrainState {
 	return admin.DrainState{Node: string(id), Shards: max(s.Committed().Count(id), s.Last().Count(id))}
-}
-
-// runningThere is what a node tells of what runs at its app.
-type runningThere struct {
-	Requests int `json:"requests"`
-	Sockets  int `json:"sockets"`
-}
-
-// running counts what runs at this node's app.
-func (n *Node) running() (requests, sockets int) {
-	return n.router.running.running(func(shardmap.Shard) bool { return false }), n.proxy.Sockets()
 }
 
 // mapStays says why nobody takes this node's shards, though it is to own nothing; empty:

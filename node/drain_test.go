@@ -4,8 +4,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"shardway/admin"
+	"shardway/verdict"
 )
 
 // A process that is asked on its machine to leave owns nothing, votes and is there. The
@@ -25,6 +27,17 @@ func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
 			}
 			w.untilSettled(rest...)
 			w.until("nothing is left", func() bool { return !p.node.SelfState().Left() })
+			// Who waits for that at its admin port waited for ever.
+			if d, err := p.node.DrainState(w.t.Context(), p.name); err != nil || !d.Asked || d.Left() {
+				w.t.Errorf("DrainState of itself = %+v, %v, want asked and nothing left", d, err)
+			}
+			// Who asked another node waited for ever as well: the cluster keeps nothing of it.
+			if d, err := w.all[rest[0]].node.DrainState(w.t.Context(), p.name); err != nil || !d.Asked || d.Left() {
+				w.t.Errorf("DrainState asked of another = %+v, %v, want asked and nothing left", d, err)
+			}
+			if d, err := p.node.DrainState(w.t.Context(), rest[0]); err != nil || d.Asked {
+				w.t.Errorf("DrainState of another = %+v, %v, want not asked", d, err)
+			}
 			if asked := p.node.Policy().Drained; len(asked) > 0 {
 				w.t.Errorf("the cluster keeps the drain of %v", asked)
 			}
@@ -45,6 +58,33 @@ func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
 			w.untilSettled(p.name)
 		})
 	}
+}
+
+// A process that was asked to leave is out of the map and without a lease by plan: that
+// it is so is no finding of its own.
+func TestWhoLeavesMissesNeitherMapNorLease(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		p.node.DrainSelf()
+		w.untilSettled(w.others(p)...)
+		w.untilSays(p, string(verdict.Draining))
+		silent := func(what string) {
+			for range 40 {
+				time.Sleep(250 * time.Millisecond) // virtual, as all of it
+				for _, f := range p.node.Findings() {
+					if f.Code == verdict.Joining || f.Code == verdict.NotLeased {
+						w.t.Fatalf("%s: %v", what, f)
+					}
+				}
+			}
+		}
+		silent("out of the map")
+		p.node.SayGoodbye()
+		w.until("it has no lease", func() bool { return !p.node.Leased() })
+		silent("without a lease")
+	})
 }
 
 // Any node tells how far the drain of another is, and asks that one what runs there.

@@ -35,6 +35,9 @@ func (n *Node) Run1(s shardmap.Shard) (release func(), ok bool) {
 	return release, err == nil
 }
 
+// Explain says what is the matter where a request is held for this reason.
+func (n *Node) Explain(why proxy.Reason) proxy.Explanation { return n.explain(why) }
+
 // Known returns the state that the node's log has come to.
 func (n *Node) Known() *ack.State { return n.fsm.state.Load() }
 
@@ -55,6 +58,10 @@ func (n *Node) SayGoodbye() {
 	n.agent.goodbye.Store(true)
 	hint(n.agent.wake)
 }
+
+// GoneFrom tells of a request for a shard that went to a node whether a state says that
+// it may never be answered.
+func GoneFrom(s *ack.State, sh shardmap.Shard, node string) bool { return goneFrom(s)(sh, node) }
 
 // Promised returns whom this node lets found the cluster, "" for nobody.
 func (n *Node) Promised() string {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,18 +79,14 @@ func brief(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// warning is the line of a status about what the app does not acquire; empty: nothing.
-func (f *failing) warning() string {
+// named names the shards that the app has failed to acquire, and says why; empty: none.
+func (f *failing) named() (what, why string) {
 	all := f.all()
 	if len(all) == 0 {
-		return ""
+		return "", ""
 	}
-	shards := make([]shardmap.Shard, 0, len(all))
-	for s := range all {
-		shards = append(shards, s)
-	}
-	slices.Sort(shards)
-	return fmt.Sprintf("this node's app does not acquire %s, whose requests wait: %s (it is asked again)", named(shards), all[shards[0]].why)
+	shards := slices.Sorted(maps.Keys(all))
+	return named(shards), all[shards[0]].why
 }
 
 // named names shards, or so many of them.

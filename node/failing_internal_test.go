@@ -23,8 +23,8 @@ func TestFailuresOfTheAppAreBounded(t *testing.T) {
 	if why := f.why(3); len(why) > maxWhy || !utf8.ValidString(why) || !strings.HasPrefix(why, "no [2J way") || strings.ContainsAny(why, "\r\n\x1b") {
 		t.Errorf("why: %q", why)
 	}
-	if w := f.warning(); !strings.HasPrefix(w, "this node's app does not acquire 21 shards: 3, 10, 11, 12, 13, 14, 15, 16, …, whose requests wait: no [2J way") {
-		t.Errorf("warning: %s", w)
+	if shards, why := f.named(); shards != "21 shards: 3, 10, 11, 12, 13, 14, 15, 16, …" || !strings.HasPrefix(why, "no [2J way") {
+		t.Errorf("named %q, %q", shards, why)
 	}
 }
 
@@ -46,8 +46,9 @@ func TestFailuresOfTheAppAreToldOnce(t *testing.T) {
 		{[]ack.Held{{Shard: 1, Epoch: 9, Phase: ack.HookAcquiring, Err: "a"}}, 1, "a"},
 	} {
 		f.stale = true
-		if fresh := f.look(func() []ack.Held { return step.held }); len(fresh) != step.fresh || f.why(1) != step.why || (f.warning() == "") != (step.why == "") {
-			t.Errorf("step %d: fresh %v, why %q, warning %q", i, fresh, f.why(1), f.warning())
+		fresh := f.look(func() []ack.Held { return step.held })
+		if shards, why := f.named(); len(fresh) != step.fresh || f.why(1) != step.why || why != step.why || (shards == "") != (step.why == "") {
+			t.Errorf("step %d: fresh %v, why %q, named %q, %q", i, fresh, f.why(1), shards, why)
 		}
 	}
 	if f.look(func() []ack.Held { t.Error("asked though nothing is new"); return nil }) != nil {

@@ -27,7 +27,7 @@ func TestEveryCrashIsOverInNoMoreThanItsFence(t *testing.T) {
 						w.start(n)
 					}
 					w.untilSettled(names...)
-					for i := range share(12, 4) {
+					for i := range share(12, 2) {
 						w.untilVoters(len(names))
 						time.Sleep(time.Second + time.Duration(i)*23*time.Millisecond) // anywhere between heartbeats
 						w.crash(i%2 == 0, most)

@@ -103,7 +103,7 @@ func TestForgedLeaveRemovesNoServer(t *testing.T) {
 		w.untilVoters(3)
 		h := w.net.Host("forger")
 		s := w.forger(h, "x", h.Addr(7946), nil)
-		for range 3 {
+		for range share(3, 1) {
 			for _, p := range slices.Clone(w.running()) {
 				if err := s.RemoveFailedNode(p.name); err != nil {
 					w.t.Fatal(err)

@@ -57,8 +57,8 @@ func TestDeadFounderIsWaitedFor(t *testing.T) {
 		all := []string{"a", "b", "c", "d", "e"}
 		founding(w, all, func() bool { return len(w.all["a"].node.Servers()) > 0 })
 		w.all["a"].kill()
-		w.nobodyLeads(time.Minute)
-		if err := w.all["b"].node.Ready(); err == nil || !strings.Contains(err.Error(), `node "a" was about to found the cluster and is gone: start it again`) {
+		w.nobodyLeads(time.Duration(share(60, 10)) * time.Second)
+		if err := w.all["b"].node.Ready(); err == nil || !strings.Contains(err.Error(), "node a was about to found the cluster and is gone; start it again") {
 			t.Errorf("Ready() = %v, want it to say who is missing", err)
 		}
 		w.all["c"].kill() // its promise is on its disk
@@ -94,7 +94,7 @@ func TestFounderGivesWayToASmallerID(t *testing.T) {
 		}
 		w.all["c"].kill()
 		w.start("a")
-		w.nobodyLeads(time.Minute)
+		w.nobodyLeads(time.Duration(share(60, 10)) * time.Second)
 		w.all["c"].restart()
 		w.untilOne("a", "c", "d", "e")
 	})
@@ -102,7 +102,7 @@ func TestFounderGivesWayToASmallerID(t *testing.T) {
 
 func TestFounderKilledAtAnyMomentFoundsOneCluster(t *testing.T) {
 	t.Parallel()
-	for i := range share(10, 3) {
+	for i := range share(10, 2) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(w *world) {

@@ -45,8 +45,9 @@ type health struct {
 	set   atomic.Pointer[Health]
 	good  atomic.Bool
 	known atomic.Bool
-	turn  func()        // told after good has changed
-	asked chan struct{} // cap 1: somebody was refused
+	broke atomic.Pointer[string] // what the last check failed with; nil: nothing
+	turn  func()                 // told after good has changed
+	asked chan struct{}          // cap 1: somebody was refused
 
 	rose, failed int       // good and failed checks in a row; run's
 	heldSince    time.Time // when it was last begun to wait for the app; run's
@@ -135,8 +136,19 @@ func (h *health) holds(set Health, err error) bool {
 	return time.Since(h.heldSince) < set.Hold
 }
 
+// why says what the last check failed with, empty if it did not.
+func (h *health) why() string {
+	if p := h.broke.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
 func (h *health) judge(set Health, err error) {
+	h.broke.Store(nil)
 	if err != nil {
+		why := brief(err.Error())
+		h.broke.Store(&why)
 		h.rose, h.failed = 0, h.failed+1
 	} else {
 		h.rose, h.failed = h.rose+1, 0

@@ -37,7 +37,7 @@ func TestRefusedRequestHasTheAppChecked(t *testing.T) {
 		if err := a.node.Ready(); err != nil {
 			t.Fatalf("Ready = %v before anybody looked", err)
 		}
-		ask(w, a, "a")
+		ask(w, a, "a", "/")
 		began := time.Now()
 		w.until("the node knows that its app is gone", func() bool {
 			err := a.node.Ready()

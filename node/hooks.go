@@ -32,6 +32,7 @@ type hooking struct {
 	running *inflight
 	ctx     context.Context // the agent's run; set before the first call
 	under   map[uint64]context.CancelFunc
+	failed  func() // told, from any goroutine, of a call to acquire that failed; nil: nobody is
 	calls   sync.WaitGroup
 	// results have what came of calls; whoever sends one gives up with ctx.
 	results chan ack.HookResult
@@ -66,6 +67,9 @@ func (h *hooking) Call(c ack.HookCall) {
 		r := h.hooks.Do(ctx, c)
 		r.Seq = c.Seq
 		h.warn(&c, &r)
+		if h.failed != nil && c.Kind == ack.HookAcquire && (r.Err != nil || len(r.Failed) > 0) {
+			h.failed()
+		}
 		select {
 		case h.results <- r:
 		case <-run.Done():

@@ -24,14 +24,22 @@ const (
 	askedAtOnce = 16
 )
 
-// Hot asks every node that is there for its load, and returns the busiest shards and keys.
-// A node that does not tell in time is named.
+// Hot asks every node that is there for its load, at most once in censusEvery, and returns
+// the busiest shards and keys. A node that does not tell in time is named.
 func (n *Node) Hot(ctx context.Context) admin.HotList {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
+	return n.hot.take(ctx, loadTimeout, func(ctx context.Context) admin.HotList {
+		loads, silent := askNodes(ctx, n, request{What: askLoad}, proxy.Load{})
+		loads[string(n.self)] = n.proxy.Load()
+		return hotOf(loads, silent)
+	})
+}
+
+// askNodes asks every other node that is there the same. Blank is what an answer begins as.
+// Silent are those that did not tell before ctx ended, sorted.
+func askNodes[T any](ctx context.Context, n *Node, q request, blank T) (told map[string]T, silent []string) {
 	var mu sync.Mutex
 	var asking sync.WaitGroup
-	loads, silent := map[string]proxy.Load{string(n.self): n.proxy.Load()}, []string{}
+	told, silent = map[string]T{}, []string{}
 	places := make(chan struct{}, askedAtOnce)
 	for _, m := range n.gossip.Members() {
 		if !m.Node || m.ID == string(n.self) || m.Status != gossip.Alive {
@@ -40,21 +48,21 @@ func (n *Node) Hot(ctx context.Context) admin.HotList {
 		asking.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			var l proxy.Load
-			err := n.ask(ctx, m.ID, request{What: askLoad}, &l)
+			x := blank
+			err := n.ask(ctx, m.ID, q, &x)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				n.log.Debug().Err(err).Str("peer", m.ID).Msg("load not told")
+				n.log.Debug().Err(err).Str("peer", m.ID).Str("what", q.What).Msg("asked and not told")
 				silent = append(silent, m.ID)
 				return
 			}
-			loads[m.ID] = l
+			told[m.ID] = x
 		})
 	}
 	asking.Wait()
 	slices.Sort(silent)
-	return hotOf(loads, silent)
+	return told, silent
 }
 
 // hotOf puts the loads of nodes together.

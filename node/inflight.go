@@ -71,6 +71,9 @@ func (f *inflight) awaitShard(s shardmap.Shard) int {
 	return int(f.shards[s].n.Load())
 }
 
+// of counts the requests for s.
+func (f *inflight) of(s shardmap.Shard) int { return int(f.shards[s].n.Load()) }
+
 // running counts the requests for shards that may not run here.
 func (f *inflight) running(mayRun func(shardmap.Shard) bool) int {
 	total := 0

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/event"
 	"shardway/node/consensus"
 	"shardway/node/lineage"
+	"shardway/shardmap"
 )
 
 // leading is the goroutine that runs a leadership: it alone has the ack.Leader. One
@@ -20,6 +22,8 @@ type leading struct {
 	turn    *ack.Turn
 	// asked has who waits for what becomes of a change of the policy, by its number.
 	asked map[uint64]chan<- error
+	// sick has the nodes that were heard, and whether their apps were sick.
+	sick map[shardmap.NodeID]bool
 }
 
 func newLeading(n *Node, term uint64) *leading {
@@ -27,7 +31,7 @@ func newLeading(n *Node, term uint64) *leading {
 		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, Expect: n.o.Expect},
 		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load,
 	})
-	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn, asked: map[uint64]chan<- error{}}
+	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn, asked: map[uint64]chan<- error{}, sick: map[shardmap.NodeID]bool{}}
 }
 
 // run leads until ctx ends or the term is over.
@@ -36,6 +40,7 @@ func (l *leading) run(ctx context.Context) {
 	defer cancel()
 	defer close(l.done)
 	l.n.asks.Go(func() { l.keeper.Run(ctx, l.done) })
+	l.n.asks.Go(func() { l.watchIdle(ctx) })
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
 	l.take(ctx, ack.Tick{}, nil)
@@ -76,6 +81,9 @@ func (l *leading) leads() bool {
 
 // take has the machine take a message; answer sends what a heartbeat gets.
 func (l *leading) take(ctx context.Context, m ack.Message, answer func(ack.Answer)) {
+	if h, ok := m.(ack.Heard); ok {
+		l.hear(h.Node, h.Unhealthy)
+	}
 	l.perform(ctx, l.turn.Take(m), answer)
 }
 
@@ -98,13 +106,27 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 	}
 }
 
+// hear tells of another node's app when it has turned; its own node tells of its own. What
+// is not known of a node before its first word did not turn.
+func (l *leading) hear(node shardmap.NodeID, sick bool) {
+	was, known := l.sick[node]
+	l.sick[node] = sick
+	if known && was != sick && node != l.n.self {
+		l.n.tellApp(node, !sick)
+	}
+}
+
 // submit puts an entry into the log without waiting here. An unknown outcome
 // means that leadership is lost: the next leader finds out.
 func (l *leading) submit(e ack.Submit) {
 	entry, answer := slices.Clone(e.Entry), l.asked[e.Asked]
 	delete(l.asked, e.Asked)
 	l.n.asks.Go(func() {
+		began := time.Now()
 		err := l.raft.Apply(entry)
+		if err == nil {
+			l.n.metrics.commits.Observe(time.Since(began).Seconds())
+		}
 		if answer != nil {
 			answer <- err
 		}
@@ -132,29 +154,46 @@ func (l *leading) stepDown(reason string) {
 func (l *leading) note(e ack.Noted) {
 	switch e.Kind {
 	case ack.NoteProposing:
-		l.n.metrics.rounds.WithLabelValues(e.Reason).Inc()
-		l.log.Info().Str("reason", e.Reason).Int("moved", e.Moved).Msg("map proposed")
+		l.n.changes.proposed(e.Epoch, l.n.o.Clock.Precise())
+		l.n.metrics.rounds.WithLabelValues(label(e.Reason)).Inc()
+		line := l.log.Info().Str("reason", e.Reason).Int("moved", e.Moved)
+		for name, nodes := range map[string][]shardmap.NodeID{"joined": e.Joined, "left": e.Left} {
+			if len(nodes) > 0 {
+				line.Strs(name, texts(nodes))
+			}
+		}
+		line.Msg("map proposed")
 	case ack.NoteDropped:
+		l.n.events.Add(event.Event{Kind: event.NodeDropped, Node: string(e.Node), Reason: e.Cause.String()})
 		l.n.metrics.drops.WithLabelValues(e.Cause.String()).Inc()
-		l.log.Warn().Str("node", string(e.Node)).Stringer("cause", e.Cause).Msg("node dropped")
+		l.log.Warn().Str("peer", string(e.Node)).Stringer("cause", e.Cause).Msg("node dropped")
 	case ack.NoteCommitting:
+		l.n.changes.submitted(e.Epoch, l.n.o.Clock.Precise())
 		l.log.Debug().Uint64("epoch", uint64(e.Epoch)).Msg("all acknowledged: committing")
 	case ack.NoteTaken:
-		l.n.metrics.taken.WithLabelValues(e.Reason).Inc()
-		l.log.Info().Str("node", string(e.Node)).Str("by", e.Reason).Msg("shards taken")
+		l.n.metrics.taken.WithLabelValues(label(e.Reason)).Inc()
+		l.log.Info().Str("peer", string(e.Node)).Str("by", e.Reason).Msg("shards taken")
 	case ack.NoteDuplicate:
-		l.log.Warn().Str("node", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: two processes have this id")
+		l.log.Warn().Str("peer", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: two processes have this id")
 	case ack.NoteSilent:
-		l.log.Warn().Str("node", string(e.Node)).Msg("node silent")
+		l.log.Warn().Str("peer", string(e.Node)).Msg("node silent")
 	case ack.NoteAbsence:
 		if e.Grace > 0 {
-			l.log.Info().Str("node", string(e.Node)).Dur("grace", e.Grace).Msg("node restarts in place: its shards wait for it")
+			l.log.Info().Str("peer", string(e.Node)).Dur("grace", e.Grace).Msg("node restarts in place: its shards wait for it")
 		} else {
-			l.log.Info().Str("node", string(e.Node)).Msg("node absent no more")
+			l.log.Info().Str("peer", string(e.Node)).Msg("node absent no more")
 		}
 	case ack.NoteBack:
-		l.log.Info().Str("node", string(e.Node)).Msg("node heard again")
+		l.log.Info().Str("peer", string(e.Node)).Msg("node heard again")
 	case ack.NoteOver:
 		warnOfRoom(&l.log, e.Node, e.Shard)
 	}
+}
+
+func texts(nodes []shardmap.NodeID) []string {
+	out := make([]string, len(nodes))
+	for i, id := range nodes {
+		out[i] = string(id)
+	}
+	return out
 }

@@ -97,21 +97,23 @@ func levelState(v ack.LevelView) admin.LevelState {
 	return s
 }
 
-// levelBehind is the warning that nodes hold the next level up, "" if none does. The
-// leader is asked only where gossip shows that there is a next one.
-func (n *Node) levelBehind() string {
+// levelBehind returns what holds the next level up, zero if nothing does, nil if the leader
+// does not say. It is asked only where gossip shows that there is a next one.
+func (n *Node) levelBehind(ctx context.Context) *admin.LevelState {
 	most, inForce := uint8(ack.MaxLevel), uint8(n.fsm.state.Load().Level())
-	for _, m := range n.gossip.Members() {
+	for _, m := range n.members() {
 		if m.Node && m.Status == gossip.Alive {
 			most = max(most, m.Tags.Levels.Known)
 		}
 	}
 	if most <= inForce {
-		return ""
+		return &admin.LevelState{}
 	}
-	s := n.Level(context.Background())
-	if s.Behind == "" {
-		return ""
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	told, err := n.askForLevel(ctx, false, "")
+	if err != nil {
+		return nil
 	}
-	return fmt.Sprintf("level-behind: level %d is in force, and level %d is held up by %s", s.InForce, s.Next, s.Behind)
+	return &told
 }

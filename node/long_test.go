@@ -34,7 +34,7 @@ func (s *storm) quiet() {
 
 func TestRollingRestartFailsNoRequest(t *testing.T) {
 	t.Parallel()
-	for _, nodes := range []int{3, 5, 7}[:share(3, 2)] {
+	for _, nodes := range []int{3, 5, 7}[:share(3, 1)] {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
 			t.Parallel()
 			loaded(t, nodes, func(s *storm) {
@@ -104,7 +104,7 @@ func TestLossyNetworkStillServes(t *testing.T) {
 					}
 					s.pass()
 				}
-				for range share(6, 2) {
+				for range share(6, 1) {
 					before := s.witness.tally()["200"]
 					for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 						s.moment()
@@ -114,7 +114,7 @@ func TestLossyNetworkStillServes(t *testing.T) {
 					}
 				}
 				s.moment = s.pass
-				s.t.Logf("%d nodes, %d s: %d maps moved %d shards, a lease %d %% of the time, answers %v", nodes, share(60, 20), s.maps-maps, s.moved-moved, 100*leased/looks, s.witness.tally())
+				s.t.Logf("%d nodes, %d s: %d maps moved %d shards, a lease %d %% of the time, answers %v", nodes, share(60, 10), s.maps-maps, s.moved-moved, 100*leased/looks, s.witness.tally())
 				s.heal()
 				s.until("all serve", s.whole)
 			})
@@ -131,7 +131,7 @@ func TestForgedResetsCostWhatTheFenceSays(t *testing.T) {
 			s := newStorm(w, 1, fence)
 			s.long = true
 			s.raise(3)
-			for range share(10, 2) {
+			for range share(10, 1) {
 				l, p := s.leader(), s.follower()
 				s.witness.reset(l.name, p.name)
 				s.net.Reset(l.name, p.name)

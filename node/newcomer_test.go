@@ -12,7 +12,7 @@ import (
 // that long nobody served them.
 func TestNewcomerHasALeaseWhenItsShardsCome(t *testing.T) {
 	for _, restart := range []bool{false, true} {
-		for i := range share(8, 2) {
+		for i := range share(8, 1) {
 			three(t, func(w *world) {
 				w.start("d")
 				w.start("e")

@@ -18,6 +18,7 @@ import (
 	"shardway/ack"
 	"shardway/admin"
 	"shardway/endpoints"
+	"shardway/event"
 	"shardway/node/consensus"
 	"shardway/node/disk"
 	"shardway/node/gossip"
@@ -58,6 +59,9 @@ type Node struct {
 	twin         *roster.Twin
 	health       *health // nil for a gateway
 	metrics      *metrics
+	events       *event.Ring
+	changes      *changes
+	reign        reign
 	hashed       atomic.Pointer[hashKey] // see hashKey
 	marking      sync.Mutex              // one requarantine at a time
 	directory    atomic.Pointer[endpoints.Directory]
@@ -68,10 +72,17 @@ type Node struct {
 	ownAnswers   chan ack.Answer // cap 1: the newest answer of the own leader loop
 	rotation     *rotation.Rotation
 	badBeats     logs.Seldom // heartbeats that do not count, in the log
+	watch        *watch
+	examined     [2]examination                  // without reach, and with it
+	shown        atomic.Pointer[[]gossip.Member] // what gossip showed last; see members
+	hanging      atomic.Bool                     // a write to the disk hangs
+	census       census[admin.RunningList]
+	hot          census[admin.HotList]
 
 	started  time.Time
 	stopping atomic.Bool
-	failed   chan error // cap 1: the first failure that must stop the node
+	ending   atomic.Bool // it was told to stop
+	failed   chan error  // cap 1: the first failure that must stop the node
 	ready    chan struct{}
 }
 
@@ -85,6 +96,9 @@ func New(o Options) (*Node, error) {
 		raftOpen:   make(chan struct{}),
 		ready:      make(chan struct{}),
 		metrics:    newMetrics(),
+		examined:   [2]examination{newExamination(), newExamination()},
+		census:     newCensus[admin.RunningList](),
+		hot:        newCensus[admin.HotList](),
 	}
 	if n.o.ShutdownTimeout <= 0 {
 		n.o.ShutdownTimeout = 30 * time.Second
@@ -111,8 +125,15 @@ func New(o Options) (*Node, error) {
 	n.router = newRouter(n.self, o.Shards, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
 	if o.CheckApp != nil {
-		n.health = newHealth(o.CheckApp, cmp.Or(o.Health, DefaultHealth()), o.Log, func() { hint(n.agent.wake) })
+		n.health = newHealth(o.CheckApp, cmp.Or(o.Health, DefaultHealth()), o.Log, func() {
+			n.tellApp(n.self, n.health.good.Load())
+			hint(n.agent.wake)
+		})
 	}
+	n.events = n.newEvents()
+	n.changes = &changes{self: n.self, ring: n.events, queue: n.room.Stats, took: func(phase string, d time.Duration) {
+		n.metrics.phases.WithLabelValues(phase).Observe(d.Seconds())
+	}}
 	n.proxy = proxy.New(n.proxyOptions())
 	n.fsm.policed = n.requarantine
 	n.poison.log = n.log
@@ -122,6 +143,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n.newAgent()
+	n.watch = newWatch(n)
 	n.followSecrets()
 	return n, nil
 }
@@ -142,7 +164,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		}
 		return true, ""
 	}
-	p.HashKey, p.Wrecked, p.Shards = n.hashKey, n.wrecked, n.o.Shards
+	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hashKey, n.wrecked, n.o.Shards, n.explain
 	return p
 }
 
@@ -150,7 +172,7 @@ func (n *Node) proxyOptions() proxy.Options {
 func (n *Node) open() error {
 	var err error
 	if n.gossip, err = gossip.New(gossip.Options{
-		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, Tags: n.tags(), Keys: n.gossipKeys(),
+		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, Expect: n.o.Expect, Tags: n.tags(), Keys: n.gossipKeys(),
 		Keep: n.isServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Log: n.o.Log,
 	}); err != nil {
 		return err
@@ -158,6 +180,7 @@ func (n *Node) open() error {
 	if n.stores, err = n.o.Dir.OpenStores(disk.StoreOptions{Log: n.o.Log}); err != nil {
 		return err
 	}
+	n.stores.Time(func(d time.Duration) { n.metrics.writes.Observe(d.Seconds()) })
 	return nil
 }
 
@@ -182,6 +205,7 @@ func (n *Node) openRaft() error {
 		}
 		return fmt.Errorf("node: the data directory cannot be used: "+remedyDamaged+": %w", err)
 	}
+	n.agent.before.Store(n.raft.LastIndex())
 	n.openRoster()
 	close(n.raftOpen)
 	return nil
@@ -189,12 +213,17 @@ func (n *Node) openRaft() error {
 
 func (n *Node) newAgent() {
 	a := &agent{
-		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, fail: n.fail, weight: max(n.o.Weight, 1), back: n.o.HoldGrace,
+		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, changes: n.changes, fail: n.fail, weight: max(n.o.Weight, 1), back: n.o.HoldGrace,
 		healthy: func() bool { return n.health == nil || n.health.good.Load() },
 		known:   func() bool { return n.health == nil || n.health.known.Load() },
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
 		answers: make(chan ack.Answer), wake: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		asked: make(chan func()), ended: make(chan struct{}), came: make(map[shardmap.Shard]time.Duration),
+		forsaken: forsaken{log: n.log, abandon: n.proxy.Abandon},
+	}
+	a.boot.Store(n.o.Dir.Boot())
+	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {
+		a.turns.used = c.Used
 	}
 	n.agent = a
 	n.link = &link{
@@ -205,13 +234,15 @@ func (n *Node) newAgent() {
 	var hooks *ack.HookOptions
 	if n.o.Hooks != nil && !n.o.Gateway {
 		a.hooking = newHooking(n.o.Hooks, n.router.running, n.log)
+		a.hooking.failed = n.metrics.unacquired.Inc
 		n.router.notAcquired = a.hooking.tell
 		hooks = &ack.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}
+	a.out = n.link.send
 	a.machine = ack.NewAgent(ack.AgentOptions{
 		Node: n.self, Server: n.server, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
 		Gateway: n.o.Gateway, Zone: n.o.Zone, Hooks: hooks,
-		Gate: a, Term: func() uint64 { return n.raft.Term() }, Send: n.link.send, Raise: n.raise,
+		Gate: a, Term: func() uint64 { return n.raft.Term() }, Send: a.send, Raise: n.raise,
 	}, n.o.Clock.Precise())
 }
 
@@ -239,6 +270,7 @@ func (n *Node) fail(err error) {
 // hung is told when the disk hangs and when it goes on. Package consensus cuts a
 // leader off that cannot write: it would never be replaced.
 func (n *Node) hung(on bool) {
+	n.hanging.Store(on)
 	if !on {
 		n.log.Info().Str("path", n.o.Dir.Path()).Msg("disk answers again")
 		return

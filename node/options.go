@@ -14,6 +14,7 @@ import (
 	"shardway/node/disk"
 	"shardway/proxy"
 	"shardway/queue"
+	"shardway/verdict"
 )
 
 const (
@@ -107,6 +108,10 @@ type Options struct {
 	CheckApp func(ctx context.Context) error
 	// Health says how often, and what counts; zero: DefaultHealth.
 	Health Health
+
+	// Exposed tells what lets in whoever reaches it, and the certificates in use; nil:
+	// nothing does, and there are none. It is asked often.
+	Exposed func() ([]verdict.Exposure, []verdict.Certificate)
 
 	// Clock is the one clock of the protocol.
 	Clock clock.Clock

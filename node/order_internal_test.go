@@ -26,7 +26,7 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	clock.Advance(time.Hour)
 	state := ack.NewState()
 	a := &agent{
-		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), router: newRouter("a", 4, clock, nil),
+		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(changes), router: newRouter("a", 4, clock, nil),
 		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true },
 	}
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})

@@ -37,7 +37,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			told := time.Duration(0)
 			state, sent := ack.NewState(), uint64(0)
 			a := &agent{
-				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), router: newRouter("a", 4, clock, nil),
+				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(changes), router: newRouter("a", 4, clock, nil),
 				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true },
 			}
 			a.machine = ack.NewAgent(ack.AgentOptions{

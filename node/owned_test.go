@@ -3,8 +3,6 @@ package node_test
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,18 +80,12 @@ func TestHeldSaysWhyAShardIsNotServed(t *testing.T) {
 		if states, list := w.held("a"); states["acquiring"] != shards || list.Shards[0].Error != "disk full" {
 			w.t.Errorf("%v: %+v", states, list.Shards[0])
 		}
-		if warnings := w.all["a"].node.Status().Warnings; !slices.ContainsFunc(warnings, func(w string) bool {
-			return strings.Contains(w, "does not acquire 96 shards: 0, 1, ") && strings.Contains(w, "disk full")
-		}) {
-			w.t.Errorf("the status warns of %q", warnings)
-		}
+		w.untilSays(w.all["a"], "acquiring: the app of node a does not acquire 96 shards: 0, 1, ", "disk full")
 		well.Store(true)
 		w.until("every shard is served", w.allServed)
 		if states, list := w.held("a"); states["serving"] != shards || list.Shards[0].Error != "" {
 			w.t.Errorf("%v: %+v", states, list.Shards[0])
 		}
-		if warnings := w.all["a"].node.Status().Warnings; len(warnings) > 0 {
-			w.t.Errorf("the status still warns of %q", warnings)
-		}
+		w.untilSays(w.all["a"])
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,12 +48,6 @@ type poisonous struct {
 	Key   proxy.Implicated `json:"key"`
 	Nodes []string         `json:"nodes"` // in the order of their ends
 	at    time.Time
-}
-
-// String is what an operator has to know and to do.
-func (p poisonous) String() string {
-	return fmt.Sprintf("poison-suspect: requests of the key with key_hash %016x, in shard %d, were under way at %s when these broke: `shardway quarantine --shard %d --hash %016x` keeps them from all nodes",
-		p.Key.Hash, p.Key.Shard, strings.Join(p.Nodes, " and "), p.Key.Shard, p.Key.Hash)
 }
 
 // end is one end of a process, as one ingress tells of it.
@@ -257,27 +250,25 @@ func (n *Node) tellImplicated(ctx context.Context, all []implication) bool {
 	}
 }
 
-// poisonWarnings says which keys the leader suspects that are not in quarantine.
-func (n *Node) poisonWarnings(p *ack.Policy) []string {
-	var all []poisonous
+// suspected returns the keys that the leader suspects; nil: it does not say.
+func (n *Node) suspected(ctx context.Context) (all []poisonous) {
 	switch leader := n.leader(); leader {
 	case "":
+		return nil
 	case string(n.self):
 		all = n.poison.list()
 	default:
-		ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
+		asking, cancel := context.WithTimeout(ctx, viewTimeout)
 		defer cancel()
-		if err := n.ask(ctx, leader, request{What: askSuspects}, &all); err != nil {
+		if err := n.ask(asking, leader, request{What: askSuspects}, &all); err != nil {
 			n.log.Debug().Err(err).Msg("leader's suspects not available")
+			return nil
 		}
 	}
-	var out []string
-	for _, s := range all {
-		if !quarantines(p, s.Key.Shard, s.Key.Hash) {
-			out = append(out, s.String())
-		}
+	if all == nil {
+		all = []poisonous{}
 	}
-	return out
+	return all
 }
 
 // quarantines reports whether a key is in quarantine.

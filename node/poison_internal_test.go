@@ -99,8 +99,12 @@ func TestPoisonIsBounded(t *testing.T) {
 		var p *poison
 		_, log := judged(func(q *poison) {
 			p = q
-			for i := range uint64(3000) {
-				p.heard("x", []implication{under("a", i, 0, i), under("b", i, 0, i)})
+			for i := uint64(0); i < 3000; { // all that one may tell at once, again and again
+				var all []implication
+				for ; len(all) < maxImplications; i++ {
+					all = append(all, under("a", i, 0, i), under("b", i, 0, i))
+				}
+				p.heard("x", all)
 			}
 			for range 3 {
 				p.heard("y", []implication{under("c", 1, 0, 1)})

@@ -24,12 +24,15 @@ const handOverLook = 20 * time.Millisecond
 // Policy returns what operators have asked of the maps, as far as this node's log tells.
 func (n *Node) Policy() admin.Policy {
 	p := n.fsm.state.Load().Policy()
-	out := admin.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, Pins: []admin.PinnedShard{}, Quarantined: n.quarantined(p), Since: p.Since}
+	out := admin.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, Emptying: []admin.EmptyingNode{}, Pins: []admin.PinnedShard{}, Quarantined: n.quarantined(p), Since: p.Since}
 	for id, w := range p.Weights {
 		out.Weights[string(id)] = w
 	}
 	for _, s := range slices.Sorted(maps.Keys(p.Pins)) {
 		out.Pins = append(out.Pins, admin.PinnedShard{Shard: uint32(s), Node: string(p.Pins[s].Node), Zone: p.Pins[s].Zone})
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.Emptying)) {
+		out.Emptying = append(out.Emptying, admin.EmptyingNode{Node: string(id), Gently: bounds.Short(p.Emptying[id].For)})
 	}
 	if p.Pause > 0 {
 		out.Pause = bounds.Short(p.Pause)
@@ -77,7 +80,7 @@ func (l *leadership) police(ctx context.Context, a admin.Action) error {
 		voters, _ := l.n.servers()
 		views := l.heardOf(ctx, voters)
 		s := l.n.fsm.state.Load()
-		if err := drainable(change.Node, voters, views, s.Policy()); err != nil && !a.Force && !s.Policy().Drained[change.Node] {
+		if err := drainable(change.Node, voters, views, s.Policy()); err != nil && !a.Force && !s.Policy().Leaves(change.Node) {
 			return err
 		}
 		if a.Node == string(l.n.self) {
@@ -93,13 +96,13 @@ func (l *leadership) police(ctx context.Context, a admin.Action) error {
 func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 	c := ack.Change{Node: shardmap.NodeID(a.Node), Weight: a.Weight, Shard: shardmap.Shard(a.Shard), Zone: a.Zone}
 	p := l.n.fsm.state.Load().Policy()
-	asked := p.Drained[c.Node] || p.Cordoned[c.Node] || p.Weights[c.Node] > 0
+	asked := p.Leaves(c.Node) || p.Cordoned[c.Node] || p.Weights[c.Node] > 0
 	if a.Node != "" && !l.n.hasNode(a.Node) && !asked {
 		return c, unknownNode(a.Node)
 	}
 	switch a.Verb {
 	case admin.Drain:
-		c.Kind = ack.ChangeDrain
+		return drainOf(c, a.Gently)
 	case admin.Cordon:
 		c.Kind = ack.ChangeCordon
 	case admin.Uncordon:
@@ -125,6 +128,20 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 		return quarantineOf(a, p)
 	case admin.Remove, admin.StepDown:
 	}
+	return c, nil
+}
+
+// drainOf returns what a drain changes: all at once, or first what is idle, for so long.
+func drainOf(c ack.Change, gently string) (ack.Change, error) {
+	if gently == "" {
+		c.Kind = ack.ChangeDrain
+		return c, nil
+	}
+	d, err := time.ParseDuration(gently)
+	if err != nil || d <= 0 || d > ack.MaxEmptying {
+		return c, fmt.Errorf("%w: gently = %q is no duration of at most %s", admin.ErrInvalid, gently, bounds.Short(ack.MaxEmptying))
+	}
+	c.Kind, c.For = ack.ChangeEmpty, d
 	return c, nil
 }
 
@@ -188,7 +205,7 @@ func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p
 			why = "is not heard"
 		case v.Heartbeat.Leaving || v.Heartbeat.Goodbye:
 			why = "is leaving"
-		case p.Drained[id]:
+		case p.Leaves(id):
 			why = "is drained"
 		}
 		if why == "" {
@@ -205,7 +222,7 @@ func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p
 		return fmt.Sprintf("without node %q, %d of %d voters are left and it takes %d%s: once it stops, nothing works", node, len(left), len(voters), need, also),
 			"add a node first, or drain it with --force"
 	}
-	if !slices.ContainsFunc(views, func(v ack.MemberView) bool { return v.Node != node && v.Eligible }) {
+	if !slices.ContainsFunc(views, func(v ack.MemberView) bool { return v.Node != node && v.Eligible && !p.Leaves(v.Node) }) {
 		return fmt.Sprintf("nobody would own the shards of node %q: no other node can own any now", node), "`shardway nodes` tells their states"
 	}
 	return "", ""

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,10 +64,10 @@ func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 			if err := p.node.Ready(); err != nil || !p.node.Leased() {
 				w.t.Errorf("drained: ready: %v, lease: %v", err, p.node.Leased())
 			}
-			if s := p.node.Status(); s.State != "drained" || s.Shards.Owned != 0 || w.stateOf(w.leader(), p.name) != "drained" ||
-				!slices.ContainsFunc(s.Warnings, func(x string) bool { return strings.HasPrefix(x, "drained") }) {
-				w.t.Errorf("drained: state %q, owns %d, the leader says %q, warnings %q", s.State, s.Shards.Owned, w.stateOf(w.leader(), p.name), s.Warnings)
+			if s := p.node.Status(); s.State != "drained" || s.Shards.Owned != 0 || w.stateOf(w.leader(), p.name) != "drained" {
+				w.t.Errorf("drained: state %q, owns %d, the leader says %q", s.State, s.Shards.Owned, w.stateOf(w.leader(), p.name))
 			}
+			w.untilSays(p, "draining: "+p.name+" is drained, and owns nothing")
 			if s := p.node.State(); s.Dropped(shardmap.NodeID(p.name)) {
 				w.t.Error("drained, and dropped")
 			}

@@ -71,24 +71,6 @@ func (n *Node) quarantined(p *ack.Policy) []admin.QuarantinedKey {
 	return out
 }
 
-// quarantineWarnings says what /status says of them.
-func quarantineWarnings(all []admin.QuarantinedKey) []string {
-	if len(all) == 0 {
-		return nil
-	}
-	out := []string{strconv.Itoa(len(all)) + " keys are in quarantine, and their requests go nowhere: `shardway quarantine` lists them"}
-	unknown := 0
-	for _, k := range all {
-		if !k.Known {
-			unknown++
-		}
-	}
-	if unknown > 0 {
-		out = append(out, strconv.Itoa(unknown)+" keys in quarantine are let through, because their hashes were made under a secret that is not in use any more: quarantine them again, and lift these")
-	}
-	return out
-}
-
 // quarantineOf returns what an action changes of the quarantines of p.
 func quarantineOf(a admin.Action, p *ack.Policy) (ack.Change, error) {
 	hash, err := strconv.ParseUint(a.Hash, 16, 64)

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"shardway/admin"
@@ -30,9 +29,7 @@ func TestQuarantineIsOnEveryNode(t *testing.T) {
 		shard, hash = p.node.Mark("bob")
 		w.asks(p, admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: hash})
 		w.until("all refuse", func() bool { return w.refusing(2) })
-		if s := p.node.Status(); !slices.ContainsFunc(s.Warnings, func(x string) bool { return strings.HasPrefix(x, "2 keys are in quarantine") }) {
-			w.t.Errorf("warnings %q", s.Warnings)
-		}
+		w.untilSays(p, "quarantined: 2 keys are in quarantine")
 		q := w.follower()
 		q.kill()
 		w.untilSettled(w.others(q)...)
@@ -60,9 +57,7 @@ func TestQuarantineOfAFormerSecretIsToldOf(t *testing.T) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.until("it is told of", func() bool {
-			return slices.ContainsFunc(w.leader().node.Status().Warnings, func(x string) bool { return strings.HasPrefix(x, "1 keys in quarantine are let through") })
-		})
+		w.untilSays(w.leader(), "quarantine-stale: 1 key in quarantine is let through")
 		_, again := w.leader().node.Mark("alice")
 		if again == hash {
 			w.t.Error("another secret gives the same hash")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/node"
 	"shardway/shardmap"
 )
 
@@ -39,7 +40,7 @@ type said struct {
 }
 
 // ask sends a POST for a shard of owner to p, and returns where its answer comes.
-func ask(w *world, p *process, owner string) <-chan said {
+func ask(w *world, p *process, owner, path string) <-chan said {
 	w.t.Helper()
 	key := ""
 	for i := 0; ; i++ {
@@ -55,7 +56,7 @@ func ask(w *world, p *process, owner string) <-chan said {
 	answered := make(chan said, 1)
 	go func(conn net.Conn) { // ends with the network
 		defer close(answered)
-		_, _ = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nContent-Length: 0\r\n\r\n", key)
+		_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nContent-Length: 0\r\n\r\n", path, key)
 		if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
 			answered <- said{res.StatusCode, res.Header.Get("Shardway-Error")}
 			_ = res.Body.Close()
@@ -72,7 +73,7 @@ func TestRequestsToAnOwnerOutOfReachAreFreed(t *testing.T) {
 		w.untilVoters(3)
 		hangingApps(w)
 		l, p := w.leader(), w.follower()
-		answered := ask(w, p, l.name)
+		answered := ask(w, p, l.name, "/")
 		for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
 			select {
 			case res := <-answered:
@@ -90,5 +91,63 @@ func TestRequestsToAnOwnerOutOfReachAreFreed(t *testing.T) {
 		}
 		w.net.Heal()
 		w.untilSettled("a", "b", "c")
+	})
+}
+
+// given counts the shards that p owns or not in the map that a node routes by, and how
+// many of either are given up by its state as what had gone to p.
+func given(from *process, p string) (owned, others, ownedGone, othersGone int) {
+	s := from.node.State()
+	for sh := range shardmap.Shard(shards) {
+		gone := 0
+		if node.GoneFrom(s, sh, p) {
+			gone = 1
+		}
+		if s.Committed().Owner(sh) == shardmap.NodeID(p) {
+			owned, ownedGone = owned+1, ownedGone+gone
+		} else {
+			others, othersGone = others+1, othersGone+gone
+		}
+	}
+	return owned, others, ownedGone, othersGone
+}
+
+// What an ingress has forwarded to a node that a map drops may never be answered: the
+// commit frees it, before the ingress finds out by itself. Until then the node may yet
+// answer for what is its own, and a node that no map drops answers for all it was sent:
+// also for what has moved away from it, which it finishes or refuses.
+func TestCommitFreesWhatWasForwardedToWhomItDrops(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		hangingApps(w)
+		l, p := w.leader(), w.follower()
+		answered := ask(w, l, p.name, "/")
+		time.Sleep(time.Second)
+		if _, _, owned, others := given(l, p.name); owned != 0 || others != 0 {
+			w.t.Errorf("of a node in the map %d own shards and %d others are given up, want none", owned, others)
+		}
+		w.net.Isolate(p.name)
+		w.until("a map without it is proposed", func() bool { return l.node.State().Dropped(shardmap.NodeID(p.name)) })
+		if owned, _, gone, _ := given(l, p.name); owned == 0 || gone != 0 {
+			w.t.Errorf("of %d shards that are still its own %d are given up, want some and none", owned, gone)
+		}
+		w.until("the silent node's shards are taken", func() bool { return l.node.State().Committed().Count(shardmap.NodeID(p.name)) == 0 })
+		time.Sleep(100 * time.Millisecond) // virtual
+		select {
+		case got := <-answered:
+			if got != (said{http.StatusBadGateway, "peer-unreachable"}) {
+				w.t.Errorf("answered %v, want 502 peer-unreachable", got)
+			}
+		default:
+			w.t.Error("not answered, though its owner is dropped")
+		}
+		if _, all, _, gone := given(l, p.name); all != shards || gone != shards {
+			w.t.Errorf("of %d shards that are taken from it %d are given up, want all %d", all, gone, shards)
+		}
+		w.net.Heal()
+		w.untilSettled("a", "b", "c")
+		if _, _, owned, others := given(l, p.name); owned != 0 || others != 0 {
+			w.t.Errorf("of a node that is back %d own shards and %d others are given up, want none", owned, others)
+		}
 	})
 }

@@ -42,7 +42,7 @@ func (h *hooking) deliver(r ack.Releases) {
 // warnOfRoom says that a shard moves unreleased because its note does not fit beside the
 // others.
 func warnOfRoom(log *zerolog.Logger, node shardmap.NodeID, s shardmap.Shard) {
-	log.Warn().Str("node", string(node)).Uint32("shard", uint32(s)).Int("notes", ack.MaxNotes).Int("bytes", ack.MaxNoteBytes).
+	log.Warn().Str("peer", string(node)).Uint32("shard", uint32(s)).Int("notes", ack.MaxNotes).Int("bytes", ack.MaxNoteBytes).
 		Msg("note refused: all notes of a map change may be so many, with so many bytes; let them say where the state is")
 }
 

@@ -234,6 +234,12 @@ func TestRestartsAreNoRollbacks(t *testing.T) {
 				w.untilSettled("a", "b", "c")
 			}
 		}
+		// Who follows hears of another follower's new process within a second or so.
+		for _, n := range w.names {
+			for _, o := range w.others(w.all[n]) {
+				w.until("all know the last process of all", func() bool { return w.all[n].node.Knows(w.all[o].node.Server()).Boot >= 7 })
+			}
+		}
 		for _, n := range w.names {
 			p := w.all[n]
 			p.terminate()

@@ -5,6 +5,7 @@ import (
 
 	"shardway/ack"
 	"shardway/node/roster"
+	"shardway/verdict"
 )
 
 var (
@@ -61,7 +62,7 @@ func (n *Node) openRoster() {
 // newKeeper makes what keeps Raft's configuration, and the level, while l leads.
 func (n *Node) newKeeper(l *leadership) *roster.Keeper {
 	return roster.NewKeeper(roster.KeeperOptions{
-		Raft: n.raft, Gossip: n.gossip, Heard: l.view, Ready: l.ready.Load, Term: l.term, Raise: n.raft.Apply,
+		Raft: n.raft, Server: n.server, Gossip: n.gossip, Heard: l.view, Ready: l.ready.Load, Term: l.term, Raise: n.raft.Apply,
 		State: func() roster.State { return n.fsm.state.Load() },
 		Who: func(ctx context.Context, node string) (roster.Process, error) {
 			if node == string(n.self) {
@@ -84,14 +85,19 @@ func (n *Node) mayLeave(server string, heard []ack.MemberView) bool {
 	return roster.View{Servers: roster.ServersOf(n.raft.Configuration()), Heard: heard}.MayLeave(server)
 }
 
-// unborn says why there is no shard map yet, and what to do about it if nothing
-// will change by itself.
-func (n *Node) unborn() string {
-	switch {
-	case !n.founder.Belongs():
-		return n.founder.Unborn()
-	case n.raft.Leader() == "":
-		return "no leader: " + n.leaderless()
+// birth tells why this node belongs to no cluster yet, and whether it does.
+func (n *Node) birth() (u verdict.Unborn, born bool) {
+	if n.founder.Belongs() {
+		return u, true
 	}
-	return "waiting for the leader's first map"
+	f := n.founder.Unborn()
+	return verdict.Unborn{Adds: f.Adds, Founder: f.Founder, Here: f.Here, Expect: n.o.Expect, Joins: len(n.o.Join) > 0}, false
+}
+
+// joinsTried lists what became of the addresses of --join.
+func (n *Node) joinsTried() (all []verdict.Attempt) {
+	for _, a := range n.gossip.Tried() {
+		all = append(all, verdict.Attempt{Addr: a.Addr, Why: brief(a.Why())})
+	}
+	return all
 }

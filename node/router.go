@@ -56,6 +56,7 @@ func (r *router) swap(by ack.Routing) uint64 {
 		Committed:  uint64(s.Committed().Epoch()),
 		Proposed:   uint64(s.Last().Epoch()),
 		Shards:     len(r.running.shards),
+		Before:     r.table.Load(),
 		Route:      func(sh shardmap.Shard) proxy.Route { return routed(by.Route(sh)) },
 	})
 	r.state.Store(s)

@@ -16,11 +16,6 @@ const (
 	handoverLook = 10 * time.Millisecond
 	goodbyeWait  = 250 * time.Millisecond
 	raftStop     = 3 * time.Second
-	pairPatience = 10 * time.Second
-	// unbornPatience is how long a cluster may take to be born before a node
-	// says, every unbornAgain, what it waits for.
-	unbornPatience = 10 * time.Second
-	unbornAgain    = time.Minute
 )
 
 // Run starts the node and returns when it has stopped. The end of ctx means that
@@ -50,11 +45,12 @@ func (n *Node) Run(ctx context.Context) error {
 		s.spawn(base, "own requests", n.serveSelf)
 	}
 	close(n.ready)
-	n.log.Info().Str("node", string(n.self)).Uint64("boot", n.o.Dir.Boot()).Str("listen", n.o.App.Addr().String()).
+	n.log.Info().Uint64("boot", n.o.Dir.Boot()).Str("listen", n.o.App.Addr().String()).
 		Str("peer", n.o.Peer.Addr().String()).Str("gossip", n.gossip.Addr().String()).Msg("node started")
 
 	err := n.wait(ctx)
 	if err == nil {
+		n.ending.Store(true)
 		err = n.leaveOrFail(base)
 	}
 	n.stopping.Store(true)
@@ -110,6 +106,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	n.port.Handle(peer.Control, n.serveControl)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
 	s.spawn(ctx, "peer port", n.servePeers)
+	s.push("forwarded requests", n.proxy.DismissPeers) // before their streams are closed
 	return nil
 }
 
@@ -128,6 +125,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	s.spawn(ctx, "founding", n.founder.Run)
 	s.spawn(ctx, "twin", n.twin.Run)
 	s.spawn(ctx, "acquaintance", n.acquaint)
+	s.spawn(ctx, "watch", n.watch.run)
 	return haltAgent
 }
 
@@ -136,10 +134,11 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 func (n *Node) keepDirectory(ctx context.Context) {
 	t := time.NewTicker(pollEvery)
 	defer t.Stop()
-	var pair time.Time // since when two nodes vote; zero: they do not, or it was said
-	unborn := time.Now().Add(unbornPatience)
 	var said uint64 // what was said of the timing that this entry set
+	onlooker := &onlooker{ring: n.events, tell: n.logTurn}
 	for {
+		n.tellLeader()
+		n.lookOn(onlooker)
 		select {
 		case <-ctx.Done():
 			return
@@ -149,36 +148,9 @@ func (n *Node) keepDirectory(ctx context.Context) {
 			n.noteServers()
 			n.adoptCluster(n.fsm.state.Load())
 			n.keepLevel(n.fsm.state.Load())
-			pair = n.warnOfPair(pair)
-			unborn = n.warnOfNoMap(unborn)
 			said = n.compareTiming(said)
 		}
 	}
-}
-
-// warnOfPair says, once it has lasted, that two voters are worse than one: the
-// loss of either stops the cluster.
-func (n *Node) warnOfPair(since time.Time) time.Time {
-	voters, _ := n.servers()
-	switch {
-	case len(voters) != 2:
-		return time.Now()
-	case !since.IsZero() && time.Since(since) > pairPatience:
-		n.log.Warn().Strs("voters", voters).Msg("two voters: the loss of either stops the cluster; add a third node, or a gateway as witness")
-		return time.Time{}
-	}
-	return since
-}
-
-// warnOfNoMap says once a minute why nothing is served yet. It returns when to
-// look again.
-func (n *Node) warnOfNoMap(next time.Time) time.Time {
-	now := time.Now()
-	if n.fsm.state.Load().Committed().Epoch() != 0 || now.Before(next) {
-		return next
-	}
-	n.log.Warn().Str("why", n.unborn()).Msg("no shard map yet")
-	return now.Add(unbornAgain)
 }
 
 // stopRaft waits for Raft to end, but not for a write that hangs.
@@ -202,6 +174,7 @@ func (n *Node) lead(ctx context.Context) {
 			hint(n.agent.wake) // another leader is to be heard by at once
 		case <-t.C:
 		}
+		n.tellLeader()
 		term, leads := n.raft.Leadership() // at once: a term of its own is what a leadership is
 		if ctx.Err() != nil || !leads {
 			continue

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"shardway/ack"
@@ -12,6 +11,7 @@ import (
 	"shardway/endpoints"
 	"shardway/node/gossip"
 	"shardway/shardmap"
+	"shardway/verdict"
 )
 
 var _ admin.Cluster = (*Node)(nil)
@@ -35,8 +35,12 @@ func (n *Node) state() string {
 		return "stopping"
 	case n.agent.leaving.Load():
 		return "draining"
+	case n.ending.Load():
+		return "stopping" // and its shards stay
 	case n.leader() == "" && s.Committed().Epoch() == 0:
 		return "starting"
+	case s.Committed().Epoch() != 0 && !s.Last().Has(n.self) && n.sick():
+		return "unhealthy"
 	case s.Committed().Epoch() == 0 || !n.o.Gateway && !n.drained() && !s.Last().Has(n.self):
 		return "joining"
 	case n.o.Gateway && n.leader() == "", !n.o.Gateway && !n.router.leased():
@@ -51,34 +55,50 @@ func (n *Node) state() string {
 	return "operational"
 }
 
+// sick reports whether the app was checked, and does not answer.
+func (n *Node) sick() bool {
+	return n.health != nil && n.health.known.Load() && !n.health.good.Load()
+}
+
 // Ready returns nil, or why requests would not be served here. It asks the same
 // function that admission asks. The error is an *admin.UnreadyError.
 func (n *Node) Ready() error {
 	s := n.router.state.Load()
 	switch {
 	case n.stopping.Load() || n.agent.leaving.Load():
-		return &admin.UnreadyError{Brief: "draining"}
+		return n.unready("draining", verdict.Draining)
+	case n.ending.Load():
+		return n.unready("stopping")
 	case s.Committed().Epoch() == 0:
-		if err := n.gossip.Alone(); err != nil && len(n.o.Join) > 0 {
-			return &admin.UnreadyError{Brief: "no shard map yet", Why: err.Error()}
-		}
-		return &admin.UnreadyError{Brief: "no shard map yet", Why: n.unborn()}
+		return n.unready("no shard map yet", verdict.NoPeers, verdict.WaitingForExpect, verdict.NoQuorum, verdict.DiskHangs, verdict.NoHealthyApp, verdict.Joining, verdict.Unserved)
 	case n.o.Gateway:
+		if _, lost := n.finding(verdict.NoQuorum, verdict.NoPeers); lost && n.leader() == "" {
+			return n.unready("there is no leader", verdict.NoQuorum, verdict.NoPeers)
+		}
 		return nil
 	case !n.router.leased():
-		if p := n.agent.elsewhere.Load(); p != nil {
-			return &admin.UnreadyError{Brief: "duplicate-node", Why: "another process with this node's id runs at " + *p}
+		if n.agent.elsewhere.Load() != nil {
+			return n.unready("duplicate-node", verdict.DuplicateNode)
 		}
 		if n.leader() == "" {
-			return &admin.UnreadyError{Brief: "no lease, because there is no leader", Why: n.leaderless()}
+			return n.unready("no lease, because there is no leader", verdict.NoQuorum, verdict.DiskHangs, verdict.NoPeers, verdict.NotLeased)
 		}
-		return &admin.UnreadyError{Brief: "no lease"}
+		return n.unready("no lease", verdict.NotLeased)
 	case n.health != nil && !n.health.good.Load():
-		return &admin.UnreadyError{Brief: "the app does not answer"}
+		return n.unready("the app does not answer", verdict.NoHealthyApp, verdict.AppSick)
 	case !s.Committed().Has(n.self) && !n.drained():
-		return &admin.UnreadyError{Brief: "joining: not in the shard map yet"}
+		return n.unready("joining: not in the shard map yet", verdict.Joining)
 	}
 	return nil
+}
+
+// unready is why this node is not ready: in brief, and by the first finding of the codes.
+func (n *Node) unready(brief string, codes ...verdict.Code) error {
+	u := &admin.UnreadyError{Brief: brief}
+	if f, ok := n.finding(codes...); ok {
+		u.Why = f.String()
+	}
+	return u
 }
 
 // Status returns this node's view of itself and of the cluster.
@@ -86,7 +106,6 @@ func (n *Node) Status() admin.Status {
 	s := n.router.state.Load()
 	cluster, _ := n.o.Dir.Cluster()
 	room := n.room.Stats()
-	lease := n.router.LeaseLeft()
 	role := "follower"
 	switch {
 	case n.leadership() != nil:
@@ -105,48 +124,30 @@ func (n *Node) Status() admin.Status {
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Cluster: cluster, Version: n.o.Version,
 		State: n.state(), Role: role, Leader: n.leader(), Term: n.raft.Term(),
 		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Last().Epoch()),
-		LeaseMS: max((lease + time.Millisecond - 1).Milliseconds(), 0), UptimeS: int64(time.Since(n.started).Seconds()),
+		LeaseMS: leaseMS(n.router.LeaseLeft()), UptimeS: int64(time.Since(n.started).Seconds()),
 		Shards: admin.ShardCounts{
-			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Moving: moving(s), Orphaned: orphaned(s),
+			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Moving: moving(s), Orphaned: orphaned(s), Unserved: n.watch.found.Load().in.Unserved(),
 		},
 		Timing:   timing,
 		Level:    uint8(n.fsm.state.Load().Level()),
 		Queue:    admin.QueueCounts{Waiting: room.Waiting, Bytes: room.Bytes},
 		Nodes:    n.nodes(s),
-		Warnings: n.warnings(),
+		Findings: n.Findings(),
 	}
 }
 
-func (n *Node) warnings() []string {
-	var all []string
-	voters, _ := n.servers()
-	if len(voters) == 2 {
-		all = append(all, "two voters: the loss of either stops the cluster; add a third node, or a gateway as witness")
-	}
-	if behind := n.levelBehind(); behind != "" {
-		all = append(all, behind)
-	}
-	if w := n.agent.failing.warning(); w != "" {
-		all = append(all, w)
-	}
-	p := n.Policy()
-	if p.Pause != "" {
-		all = append(all, "planned moves of shards are paused for "+p.Pause+": `shardway resume` ends it")
-	}
-	if len(p.Drained) > 0 {
-		all = append(all, "drained, and to own nothing until `shardway uncordon`: "+strings.Join(p.Drained, ", "))
-	}
-	if len(p.Cordoned) > 0 {
-		all = append(all, "cordoned, and to get nothing new until `shardway uncordon`: "+strings.Join(p.Cordoned, ", "))
-	}
-	all = append(all, quarantineWarnings(p.Quarantined)...)
-	return append(all, n.poisonWarnings(n.fsm.state.Load().Policy())...)
+// Idle says why an owner does not serve as far as this node knows; empty: it does.
+func (n *Node) Idle(owner string) string {
+	f := n.watch.found.Load()
+	return f.in.Idle(owner)
 }
 
 // nodes lists the nodes that gossip, Raft or the map know of. What only the
 // leader knows is asked of it, and left out if it does not answer at once.
-func (n *Node) nodes(s *ack.State) []admin.Node {
-	views := n.leaderViews()
+func (n *Node) nodes(s *ack.State) []admin.Node { return n.nodesBy(s, n.leaderViews()) }
+
+// nodesBy is nodes with what the leader has told; nil: nothing.
+func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []admin.Node {
 	voters, others := n.servers()
 	leader := n.leader()
 	known := map[string]*admin.Node{}
@@ -214,7 +215,7 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 	}
 	if p := n.fsm.state.Load().Policy(); here && a.Role != roleGateway {
 		switch {
-		case p.Drained[id] && a.Shards > 0:
+		case p.Leaves(id) && a.Shards > 0:
 			a.State = "draining"
 		case p.Drained[id]:
 			a.State = "drained"
@@ -227,20 +228,25 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 	}
 	if v.HeardAgo >= 0 {
 		a.HeardMS = v.HeardAgo.Milliseconds()
-		if a.Role != roleGateway {
-			a.App = "healthy"
-			if v.Heartbeat.Unhealthy {
-				a.App = "unhealthy"
-			}
-		}
 	}
 	switch {
 	case v.Absent:
 		a.State = "absent"
-	case v.Heartbeat.Leaving && here:
-		a.State = "draining"
-	case here && (v.Silent || v.Crashed) && s.Committed().Epoch() > 0:
+	case !here: // what it said of its app last is nothing to go by
+	case (v.Silent || v.Crashed) && s.Committed().Epoch() > 0:
 		a.State = "failed"
+	case v.HeardAgo >= 0 && a.Role != roleGateway:
+		a.App = "healthy"
+		if v.Heartbeat.Unhealthy {
+			a.App = "unhealthy"
+		}
+	}
+	switch {
+	case a.State == "failed" || a.State == "absent":
+	case here && v.Heartbeat.Leaving:
+		a.State = "draining"
+	case a.State == "joining" && a.App == "unhealthy":
+		a.State = "unhealthy"
 	}
 }
 
@@ -264,11 +270,25 @@ func (n *Node) leaderViews() []ack.MemberView {
 	return views
 }
 
+// idleOnce is Idle for many shards in one moment.
+func (n *Node) idleOnce() func(owner string) string {
+	in, said := n.watch.found.Load().in, map[string]string{}
+	return func(owner string) string {
+		why, ok := said[owner]
+		if !ok {
+			why = in.Idle(owner)
+			said[owner] = why
+		}
+		return why
+	}
+}
+
 // Shards lists every shard in order.
 func (n *Node) Shards() admin.ShardList {
 	s := n.router.state.Load()
 	c := s.Committed()
 	out := admin.ShardList{Epoch: uint64(c.Epoch()), Proposed: uint64(s.Last().Epoch()), Total: c.Len(), Shards: make([]admin.Shard, c.Len())}
+	idle := n.idleOnce()
 	for i := range out.Shards {
 		sh := shardmap.Shard(i)
 		out.Shards[i] = admin.Shard{
@@ -276,6 +296,7 @@ func (n *Node) Shards() admin.ShardList {
 			Previous: string(s.OwnerBefore(sh)),
 		}
 		_, _, out.Shards[i].Released = s.Released(sh)
+		out.Shards[i].Unserved = idle(out.Shards[i].Owner)
 		switch {
 		case s.Open() && s.Last().Owner(sh) != c.Owner(sh):
 			out.Shards[i].State, out.Shards[i].To = admin.ShardMoving, string(s.Last().Owner(sh))

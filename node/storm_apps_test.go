@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -25,6 +28,11 @@ type app struct {
 	host *simnet.Host
 	w    *witness
 	sick atomic.Bool
+	// keeps is what it holds; nil: it has no hooks.
+	keeps *keeper
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
 }
 
 var errSick = errors.New("sick")
@@ -40,7 +48,7 @@ func (a *app) check(context.Context) error {
 // startApp starts the app of a node that is still to be started.
 func startApp(w *world, node string) *app {
 	w.t.Helper()
-	a := &app{node: node, host: w.net.Host(node + ".app"), w: w.witness}
+	a := &app{node: node, host: w.net.Host(node + ".app"), w: w.witness, conns: map[net.Conn]bool{}}
 	w.net.SetLink(node, node+".app", simnet.Link{})
 	ln, err := a.host.Listen(":9000")
 	if err != nil {
@@ -61,11 +69,23 @@ func startApp(w *world, node string) *app {
 // serve runs one request after the other, each for as long as it asks, or until
 // nobody is there any more to be answered.
 func (a *app) serve(conn net.Conn) {
-	defer func() { _ = conn.Close() }()
+	a.mu.Lock()
+	a.conns[conn] = true
+	a.mu.Unlock()
+	defer func() {
+		_ = conn.Close()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.conns, conn)
+	}()
 	br := bufio.NewReader(conn)
 	for {
 		req, err := http.ReadRequest(br)
 		if err != nil {
+			return
+		}
+		if strings.HasPrefix(req.URL.Path, hookPath) && a.keeps != nil {
+			a.hook(conn, br, req)
 			return
 		}
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -73,6 +93,12 @@ func (a *app) serve(conn net.Conn) {
 		epoch, _ := strconv.ParseUint(req.Header.Get("Shardway-Epoch"), 10, 64)
 		take, _ := time.ParseDuration(req.Header.Get("App-Take"))
 		id := req.Header.Get("App-Id")
+		if a.keeps != nil && !a.keeps.holds(shardmap.Shard(shard), epoch) {
+			if _, err := io.WriteString(conn, "HTTP/1.1 421 Misdirected Request\r\nShardway-Acquire: 1\r\nContent-Length: 0\r\n\r\n"); err != nil {
+				return
+			}
+			continue
+		}
 		run := a.w.begin(history.Run{
 			App: a.node, Node: req.Header.Get("Shardway-Node"), Shard: uint32(shard), Epoch: epoch,
 			Key: req.Header.Get("Shardway-Key"), ID: id, Method: req.Method,
@@ -98,6 +124,22 @@ func (a *app) serve(conn net.Conn) {
 			return
 		}
 	}
+}
+
+// hook answers one, and closes its connection, as its node does.
+func (a *app) hook(conn net.Conn, br *bufio.Reader, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	gone := make(chan bool, 1)
+	go func() { // ends with the connection
+		_, _ = br.Peek(1)
+		gone <- true
+	}()
+	status := a.keeps.answer(req, gone)
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Length: 0\r\n\r\n", status, http.StatusText(status))
 }
 
 // client sends requests to nodes.

@@ -128,7 +128,7 @@ func (s *storm) strike() {
 		s.restartAll()
 		return
 	}
-	total, all := 0, slices.Concat(strikes, planned)
+	total, all := 0, slices.Concat(strikes, planned, kept)
 	for _, k := range all {
 		total += k.often
 	}

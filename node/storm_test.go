@@ -39,6 +39,7 @@ type storm struct {
 	undos  []undo
 	told   []string
 	struck map[string]int
+	hooks  bool         // apps are told what they hold
 	asking atomic.Int32 // what operators have asked for, and no answer has come
 }
 
@@ -46,6 +47,7 @@ type storm struct {
 type trait struct {
 	weight  uint32
 	gateway bool
+	holds   bool    // it restarts in place
 	rate    float64 // of its clock
 	expect  int
 }
@@ -87,7 +89,14 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 		o.DeadServerAfter = s.forget
 		o.CheckApp = a.check
 		o.Proxy.DialUpstream = func(ctx context.Context) (net.Conn, error) { return host.Dial(ctx, a.host.Addr(9000)) }
+		if t.holds {
+			o.HoldGrace = holdGrace
+		}
+		if a.keeps != nil {
+			a.hooked(o, host)
+		}
 		if t.gateway {
+			o.Hooks = nil
 			o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil
 		}
 	}
@@ -110,6 +119,9 @@ func (s *storm) add(name string, t trait) {
 		s.witness.rules.Gateways = append(s.witness.rules.Gateways, name)
 	}
 	s.apps[name] = startApp(s.world, name)
+	if s.hooks {
+		s.apps[name].keeps = &keeper{}
+	}
 	s.start(name)
 }
 
@@ -236,6 +248,9 @@ func (s *storm) calm() {
 	s.heal()
 	for _, a := range s.apps {
 		a.sick.Store(false)
+		if a.keeps != nil {
+			a.keeps.sicken("")
+		}
 	}
 	for _, p := range s.running() {
 		p.disk.well()
@@ -263,6 +278,9 @@ func (s *storm) account() {
 		})
 	}
 	s.within(patience, "every shard is served", func() bool { return s.c.wait.Load() == 0 })
+	if err := s.kept(); err != nil {
+		s.t.Error(err)
+	}
 	s.check()
 	r := s.witness.judge()
 	if err := r.Err(); err != nil {
@@ -290,6 +308,7 @@ func (s *storm) raise(nodes int) {
 			t.weight = 1 + uint32(s.r.IntN(3))
 		}
 		t.gateway = nodes > 3 && i > 2 && s.r.IntN(4) == 0
+		t.holds = s.hooks && i%2 == 1
 		s.add(string(rune('a'+i)), t)
 	}
 	s.until("the cluster is there", s.whole)
@@ -309,6 +328,7 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 			}
 		}()
 		s.long = true
+		s.keeping(seed%2 == 0)
 		s.forget = time.Duration(seed%2) * 6 * time.Second // every other storm takes dead servers out
 		s.raise(nodes)
 		for range strikes {

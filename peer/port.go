@@ -22,6 +22,8 @@ type Port struct {
 	// counts is what Stats reports.
 	counts counters
 	quiet  quiet
+	// backlog is measured while Serve runs.
+	backlog backlog
 }
 
 // New returns a Port that does nothing yet.

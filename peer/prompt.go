@@ -15,11 +15,13 @@ const (
 	lookEvery  = 50 * time.Millisecond
 	lookOften  = 10 * time.Millisecond
 	oftenReads = 64
+	pollEvery  = 5 * time.Millisecond
 )
 
-// promptReader is what a prompt connection reads from.
-type promptReader interface {
+// readWriter is what a prompt connection reads from and writes to.
+type readWriter interface {
 	Read(b []byte) (int, error)
+	Write(b []byte) (int, error)
 	SetReadDeadline(t time.Time) error
 }
 
@@ -35,29 +37,46 @@ type promptReader interface {
 // One goroutine reads at a time.
 type prompt struct {
 	*net.TCPConn
-	in promptReader
+	in readWriter
 
+	backlog *backlog     // nil: not known
 	patient atomic.Bool  // it waits its turn from now on
 	until   atomic.Int64 // the reader's deadline in Unix nanoseconds; zero: none
 	often   int          // reads for which to look often; the reader's
 }
 
 // promptly makes reads of a TCP connection prompt. Others stay as they are.
-func promptly(c net.Conn) net.Conn {
+func promptly(c net.Conn, l *backlog) net.Conn {
 	t, ok := c.(*net.TCPConn)
 	if !ok {
 		return c
 	}
-	return &prompt{TCPConn: t, in: t}
+	return &prompt{TCPConn: t, in: newRaw(t), backlog: l}
+}
+
+// mistrust makes a connection that comes from no node's address wait its turn until it is
+// settled: whoever connects and says nothing would cost twenty looks a second, and two
+// hundred where the process is behind. No read or write may be under way.
+func mistrust(c net.Conn) {
+	if p, ok := c.(*prompt); ok {
+		p.patient.Store(true)
+	}
 }
 
 // settle is told what a stream over c turned out to be for. What carries requests
 // waits its turn: they are many, and what makes a machine busy. It returns the
-// connection to use if nothing wraps c. No read may be under way.
+// connection to use if nothing wraps c. No read or write may be under way.
 func settle(c net.Conn, k Kind) net.Conn {
 	p, ok := c.(*prompt)
-	if !ok || k != Forward {
+	if !ok {
 		return c
+	}
+	if k != Forward {
+		p.patient.Store(false)
+		return c
+	}
+	if p.TCPConn != nil {
+		p.in = p.TCPConn
 	}
 	p.patient.Store(true)
 	return p.TCPConn
@@ -70,6 +89,9 @@ func (c *prompt) Read(b []byte) (int, error) {
 	}
 	for looked := false; ; looked = true {
 		begun := time.Now()
+		if n, done, err := c.poll(b, begun); done {
+			return n, err
+		}
 		look, own := begun.Add(c.every()), true
 		if until := c.until.Load(); until != 0 && until <= look.UnixNano() {
 			look, own = time.Unix(0, until), false
@@ -89,6 +111,32 @@ func (c *prompt) Read(b []byte) (int, error) {
 		return n, err
 	}
 }
+
+// poll reads without the poller as long as the process is behind: whom the poller wakes
+// is at the end of the line, from where no deadline brings him forward. Done is false once
+// it is not behind.
+func (c *prompt) poll(b []byte, now time.Time) (n int, done bool, err error) {
+	in, ok := c.in.(interface {
+		Look(b []byte) (n int, there bool, err error)
+	})
+	if !ok || c.backlog == nil {
+		return 0, false, nil
+	}
+	for c.backlog.long(now) {
+		if n, there, err := in.Look(b); there {
+			return n, true, err
+		}
+		if until := c.until.Load(); until != 0 && until <= now.UnixNano() {
+			return 0, true, os.ErrDeadlineExceeded
+		}
+		time.Sleep(pollEvery)
+		now = time.Now()
+	}
+	return 0, false, nil
+}
+
+// Write implements net.Conn.
+func (c *prompt) Write(b []byte) (int, error) { return c.in.Write(b) }
 
 func (c *prompt) every() time.Duration {
 	if c.often > 0 {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -49,6 +51,8 @@ func (r *deafReader) Read(b []byte) (int, error) {
 	}
 	return 0, os.ErrDeadlineExceeded
 }
+
+func (r *deafReader) Write(b []byte) (int, error) { return len(b), nil }
 
 func (r *deafReader) SetReadDeadline(t time.Time) error {
 	r.mu.Lock()
@@ -118,6 +122,83 @@ func TestDeadlinesHoldForPromptReads(t *testing.T) {
 	})
 }
 
+// behindReader is a connection whose reader has been woken by the poller, and waits for
+// its turn: no deadline brings it forward.
+type behindReader struct {
+	deafReader
+}
+
+func (r *behindReader) Read(b []byte) (int, error) {
+	time.Sleep(500 * time.Millisecond)
+	return r.deafReader.Read(b)
+}
+
+func (r *behindReader) Look(b []byte) (n int, there bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n = copy(b, r.data)
+	r.data = r.data[n:]
+	return n, n > 0, nil
+}
+
+// TestReadsOfAProcessThatIsBehindDoNotWaitForTheirTurn: whom the poller had woken waited
+// behind thousands of requests that were ready, and no look by a deadline changed that.
+func TestReadsOfAProcessThatIsBehindDoNotWaitForTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &behindReader{deafReader{moved: make(chan struct{})}}
+		l := new(backlog)
+		c := &prompt{in: r, backlog: l}
+		come := func(after time.Duration) (took time.Duration) {
+			time.AfterFunc(after, func() { r.come("x") })
+			begun := time.Now()
+			if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
+				t.Fatalf("read %d, %v", n, err)
+			}
+			return time.Since(begun) - after
+		}
+		l.waited.Store(int64(longBacklog + 1))
+		if took := come(102 * time.Millisecond); took > pollEvery {
+			t.Errorf("read %v after it came, want %v at most", took, pollEvery)
+		}
+		if err := c.SetReadDeadline(time.Now().Add(42 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("read ended with %v", err)
+		}
+		if took := time.Since(begun); took < 42*time.Millisecond || took > 42*time.Millisecond+pollEvery {
+			t.Errorf("a read with a deadline in 42ms took %v", took)
+		}
+		if err := c.SetReadDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		l.waited.Store(0)
+		if took := come(102 * time.Millisecond); took < 100*time.Millisecond {
+			t.Errorf("a process that is not behind looks for itself: read after %v", took)
+		}
+	})
+}
+
+// TestBacklogIsKnownWhileItLasts: a wait that is under way counts from when it is long.
+func TestBacklogIsKnownWhileItLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := new(backlog)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go l.run(ctx)
+		l.waited.Store(int64(longBacklog + 1)) // it was once
+		time.Sleep(10*probeEvery + probeEvery/2)
+		if l.long(time.Now()) {
+			t.Error("a process that has nothing to do is behind")
+		}
+		l.since.Store(time.Now().Add(-longBacklog - 1).UnixNano())
+		if !l.long(time.Now()) {
+			t.Error("who has waited for long is not behind")
+		}
+	})
+}
+
 // TestPatientReadsDoNotLook counts the reads of a stream that carries requests:
 // 10 000 that wait must not look about twenty times a second.
 func TestPatientReadsDoNotLook(t *testing.T) {
@@ -135,6 +216,68 @@ func TestPatientReadsDoNotLook(t *testing.T) {
 			t.Errorf("it read %d times, want once", r.reads)
 		}
 	})
+}
+
+// TestSilentStrangersAreNotLookedAt counts the reads of connections that say nothing:
+// 256 strangers, who knock again as soon as they are let go, cost 5 000 looks a second, and
+// ten times that where the process was behind, which made it so the more. From a node's
+// address it is one that is about to say what it wants.
+func TestSilentStrangersAreNotLookedAt(t *testing.T) {
+	addr := netip.MustParseAddr("127.0.0.1")
+	ln, err := net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	tcp := func() *net.TCPConn { // for its address alone: what is read is in of prompt
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		tc, _ := c.(*net.TCPConn)
+		return tc
+	}
+	for name, tt := range map[string]struct {
+		near   bool
+		behind bool
+		most   int
+	}{
+		"a stranger": {false, false, 1}, "a stranger, and the process is behind": {false, true, 1},
+		"a node": {true, false, int(DefaultHandshakeTimeout / lookEvery)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tcp()
+			synctest.Test(t, func(t *testing.T) {
+				p := New(Options{Node: "a", Near: func(netip.Addr) bool { return tt.near }})
+				if tt.behind {
+					p.backlog.waited.Store(int64(longBacklog + 1))
+				}
+				in := &countingReader{deafReader: deafReader{moved: make(chan struct{})}}
+				began := time.Now()
+				if s := newServer(p, ln).greet(t.Context(), &prompt{TCPConn: c, in: in, backlog: &p.backlog}); s != nil {
+					t.Error("silence is taken for a preface")
+				}
+				if took := time.Since(began); took != DefaultHandshakeTimeout {
+					t.Errorf("it was let go after %v", took)
+				}
+				if n := in.reads + in.looks; n > tt.most || tt.near && n < tt.most {
+					t.Errorf("it was looked at %d times, want %d", n, tt.most)
+				}
+			})
+		})
+	}
+}
+
+// countingReader is one that may be looked at.
+type countingReader struct {
+	deafReader
+	looks int
+}
+
+func (r *countingReader) Look([]byte) (n int, there bool, err error) {
+	r.looks++
+	return 0, false, nil
 }
 
 // TestWhatALeaseHangsOnIsReadPromptly opens a stream of each kind over loopback and
@@ -155,6 +298,8 @@ func TestWhatALeaseHangsOnIsReadPromptly(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
+	const unmeasured = int64(longBacklog)
+	p.backlog.waited.Store(unmeasured)
 	go func() { served <- p.Serve(ctx, ln) }()
 	for k := Raft; k.known(); k++ {
 		dialled, err := p.DialServer(t.Context(), "a", "d", k)
@@ -166,10 +311,16 @@ func TestWhatALeaseHangsOnIsReadPromptly(t *testing.T) {
 			if is = is && !w.patient.Load(); is != (k != Forward) {
 				t.Errorf("%s end of a %s stream: read promptly: %v", end, k, is)
 			}
+			if is && w.backlog != &p.backlog {
+				t.Errorf("%s end of a %s stream does not know whether the process is behind", end, k)
+			}
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
 		}
+	}
+	for p.backlog.waited.Load() == unmeasured { // until it is measured
+		runtime.Gosched()
 	}
 	cancel()
 	if err := <-served; err != nil {

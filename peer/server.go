@@ -36,6 +36,9 @@ func (s *server) run(ctx context.Context) error {
 		_ = s.ln.Close()
 		s.closeAll()
 	})
+	if _, ok := s.ln.Addr().(*net.TCPAddr); ok { // others make nothing prompt
+		s.wg.Go(func() { s.p.backlog.run(ctx) })
+	}
 	err := s.accept(ctx)
 	cancel()
 	s.wg.Wait()
@@ -54,7 +57,7 @@ func (s *server) accept(ctx context.Context) error {
 		raw, err := s.ln.Accept()
 		if err == nil {
 			pause = least
-			s.wg.Go(func() { s.serve(ctx, promptly(raw)) })
+			s.wg.Go(func() { s.serve(ctx, promptly(raw, &s.p.backlog)) })
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
@@ -102,6 +105,9 @@ func (s *server) greet(ctx context.Context, raw net.Conn) *Conn {
 		return nil
 	}
 	defer s.drop(young)
+	if !young.from.node {
+		mistrust(raw)
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.p.o.HandshakeTimeout)
 	defer cancel()
 	_ = raw.SetDeadline(time.Now().Add(s.p.o.HandshakeTimeout))

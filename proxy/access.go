@@ -25,6 +25,7 @@ type Access struct {
 // It is kept up only while there is an access log, status and code aside.
 type account struct {
 	began    time.Time // zero: no line
+	leg      int       // of an event stream that has gone on; zero: it has not
 	received int64     // by the connection, when the head was there
 	sent     int64
 	held     time.Duration
@@ -39,6 +40,13 @@ type account struct {
 func (a *account) open(h *h1.Conn) {
 	a.began = time.Now()
 	a.received, a.sent = h.Received(), h.Sent()+int64(h.Writer().Pending())
+}
+
+// again begins the line of the next leg of an event stream.
+func (a *account) again(h *h1.Conn) {
+	leg, status := a.leg+1, a.status
+	*a = account{leg: leg, status: status}
+	a.open(h)
 }
 
 // now is time.Now, or zero if there is to be no line.
@@ -98,7 +106,13 @@ func (l accessLine) write() {
 	millis(e, "held_ms", a.held)
 	millis(e, "upstream_ms", a.upstream)
 	millis(e, "took_ms", took)
+	if a.leg > 0 {
+		e.Int("leg", a.leg)
+	}
 	in := int64(len(l.req.Raw())) + l.req.Body.Received()
+	if a.leg > 1 {
+		in = 0 // the client has asked once
+	}
 	if a.status == 101 {
 		in = int64(len(l.req.Raw())) + l.h.Received() - a.received
 	}
@@ -115,6 +129,9 @@ func (l accessLine) write() {
 	}
 	if id := l.x.requestID(&l.req); len(id) > 0 {
 		e.Bytes("request_id", id)
+	}
+	if id := traceID(&l.req); id != nil {
+		e.Bytes("trace_id", id)
 	}
 	e.Send()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/queue"
 	"shardway/shardmap"
 )
 
@@ -70,6 +71,64 @@ func TestRequestOfAnAppThatForgotGoesAgain(t *testing.T) {
 				if n := metric(t, owner, "shardway_refused_total", "held"); n != 0 {
 					t.Errorf("refused %v times: it is to go on at once", n)
 				}
+			}
+		})
+	}
+}
+
+// Requests that an app which restarted takes its time to send back were sent before it
+// acquired the shard again: each had it acquire that once more, and everybody waited.
+func TestLateWordsOfWhatAnAppForgotAskForNoSecondAcquire(t *testing.T) {
+	const late = 3
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			app, here, say := &forgetful{}, make(chan struct{}, late), make(chan struct{})
+			slow := func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/late" && !app.holds.Load() {
+					here <- struct{}{}
+					<-say
+					w.Header().Set("Shardway-Acquire", "1")
+					w.WriteHeader(http.StatusMisdirectedRequest)
+					return
+				}
+				app.ServeHTTP(w, r)
+			}
+			front, owner := start(t, webApp(t, slow), func(o *proxy.Options) { o.NotAcquired = app.told })
+			var cs []*client
+			for i := range late + 1 {
+				c := front.dial()
+				path := "/late"
+				if i == late {
+					path = "/soon"
+				}
+				c.send("POST %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n", path)
+				if i < late {
+					<-here
+				}
+				cs = append(cs, c)
+			}
+			until(t, "the node is told", func() bool { return len(app.epochs()) == 1 })
+			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			app.holds.Store(true)
+			owner.swap(1, 1, local(1))
+			close(say)
+			for i, c := range cs {
+				if res, body := c.answer("POST"); res.StatusCode != http.StatusOK {
+					t.Errorf("request %d: %d %q", i, res.StatusCode, body)
+				}
+			}
+			if epochs := app.epochs(); len(epochs) != 1 {
+				t.Errorf("the node was told of %v, want once", epochs)
+			}
+			app.holds.Store(false) // what it forgets later is another matter
+			c := front.dial()
+			c.send("POST /again HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
+			until(t, "the node is told again", func() bool { return len(app.epochs()) == 2 })
+			app.holds.Store(true)
+			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			owner.swap(1, 1, local(1))
+			if res, _ := c.answer("POST"); res.StatusCode != http.StatusOK {
+				t.Errorf("sent anew: %d", res.StatusCode)
 			}
 		})
 	}
@@ -147,6 +206,47 @@ func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
 			}
 			if n := metric(t, owner, "shardway_refused_total", "held"); n != want {
 				t.Errorf("refused %v times, want %v", n, want)
+			}
+		})
+	}
+}
+
+// An owner whose app acquires for long is no place for all that may come: beyond the bounds
+// of its queue, in number or bytes, requests go back to where their client is and wait there.
+// They were answered 503 queue-full, though there was room at the ingress.
+func TestForwardedRequestsBeyondTheQueueWaitWhereTheirClientsAre(t *testing.T) {
+	const many = 6
+	for bound, full := range map[string]queue.Options{"number": {Requests: 4}, "bytes": {Bytes: 40 << 10}} {
+		t.Run(bound, func(t *testing.T) {
+			ingress, owner := pair(t, webApp(t, echo), func(o *proxy.Options) {
+				o.QueueWait = time.Minute
+				if o.Node == "owner" {
+					full.Wait = o.QueueWait
+					o.Room = queue.New(full)
+				}
+			})
+			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			var cs []*client
+			for range many {
+				c := ingress.dial()
+				c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 8192\r\n\r\n%8192d", 1)
+				cs = append(cs, c)
+			}
+			until(t, "the others wait where their clients are", func() bool {
+				here, there := owner.room.Stats().Waiting, ingress.room.Stats().Waiting
+				return here > 0 && there > 0 && here+there == many
+			})
+			if n := owner.admitted.Load(); n != 0 {
+				t.Errorf("%d admitted before the app holds the shard", n)
+			}
+			owner.swap(1, 1, local(1))
+			for i, c := range cs {
+				if res, body := c.answer("POST"); res.StatusCode != http.StatusOK {
+					t.Errorf("request %d: %d %q", i, res.StatusCode, body)
+				}
+			}
+			if n := metric(t, owner, "shardway_refused_total", "busy"); n == 0 {
+				t.Error("nothing was refused")
 			}
 		})
 	}

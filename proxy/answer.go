@@ -112,6 +112,7 @@ func (r reply) failure(v verdict) {
 	if v.code == problem.PeerUnreachable && v.reason != 0 && !r.x.mayHaveRun() {
 		p.Status = http.StatusServiceUnavailable // it has not run: come again
 	}
+	r.s.explained(p, v.reason)
 	if v.code == problem.Quarantined {
 		p.RetryAfter = quarantineRetry
 	}
@@ -178,23 +179,47 @@ func (r reply) cannotWait(v verdict) {
 // body has not been read.
 func (r reply) refuse(why Refusal) {
 	r.s.metrics.refused[why].Add(1)
-	t := r.s.o.Cluster.Table()
+	r.writeRefused(421, why.String(), r.s.o.Cluster.Table().mapValue)
+	r.s.metrics.request(Remote, 421)
+}
+
+// writeRefused answers another node in one word, and says by which map.
+func (r reply) writeRefused(status int, word string, by []byte) {
 	r.extra = append(r.extra[:0], "Shardway-Refused: "...)
-	r.extra = append(r.extra, why.String()...)
+	r.extra = append(r.extra, word...)
 	r.extra = append(r.extra, "\r\n"+lineMap...)
-	r.extra = append(r.extra, t.mapValue...)
+	r.extra = append(r.extra, by...)
 	r.extra = append(r.extra, "\r\n"+lineNode...)
 	r.extra = append(r.extra, r.s.o.Node...)
 	r.extra = append(r.extra, "\r\n"...)
 	r.extra = r.x.appendTries(r.extra)
-	r.write(421, nil, r.extra)
-	r.s.metrics.request(Remote, 421)
+	r.write(status, nil, r.extra)
+}
+
+// refusedCut in an answer 502 says that the owner has cut the request, which may have
+// run, because its process ends. Nodes that do not know it pass the 502 on.
+const refusedCut = "cut"
+
+// parted is the last answer on a stream from another node: to a request that was cut, or
+// that was not run, be it still on its way. It names no map that the other node would wait
+// for: by its own it may find the next process here.
+func (r reply) parted(cut bool) {
+	if w := r.h.Writer(); w.Err() != nil || w.Pending() > 0 {
+		return
+	}
+	r.x.keep = false
+	noMap := appendMap(nil, 0, 0)
+	if cut {
+		r.writeRefused(502, refusedCut, noMap)
+		return
+	}
+	r.writeRefused(421, RefusedEnded.String(), noMap)
 }
 
 // interim passes a 1xx answer on to those who understand it. 100 is for
 // clients that wait for it.
 func (r reply) interim(res *h1.Response) error {
-	if r.req.Minor() == 0 || res.Status() == 100 && !r.req.Expects() {
+	if r.x.later() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.Expects() {
 		return nil
 	}
 	r.edit = h1.Edit{Drop: h1.Shardway}

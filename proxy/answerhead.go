@@ -19,6 +19,9 @@ func (r reply) head(route *Route, res *h1.Response) *h1.Edit {
 		e.Drop |= h1.Of(h1.FieldShardwayError) // the proxy's own word
 	}
 	r.extra = r.extra[:0]
+	if r.ingress == "" || route.Kind == Local && r.s.o.Handler != nil {
+		e.Drop |= h1.Of(h1.FieldShardwayStream) // the app's word is for the ingress
+	}
 	if r.ingress == "" {
 		r.expose(route, e)
 	}

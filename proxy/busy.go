@@ -4,8 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"shardway/queue"
 )
 
 // busy is what a pool knows of shards whose owner has said that all connections to its
@@ -14,7 +12,7 @@ import (
 // done with, lets one more ask. So as many are under way as the owner takes, and
 // thousands that asked each for itself do not keep two machines busy with refusals.
 type busy struct {
-	room *queue.Room
+	room rooms
 	any  atomic.Int32 // shards in crowds: zero, as nearly always, costs a load
 
 	mu     sync.Mutex

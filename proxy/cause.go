@@ -13,6 +13,7 @@ const (
 	causeNone     cause = iota
 	causeDrain          // Cut: its shard moves and drain_timeout is over
 	causeLease          // CutUpstream: the lease is long over
+	causeParting        // CutParting: this node has let it run for as long as it may
 	causeAbandon        // Abandon: the owner lost the shard without a word
 	causeDeaf           // nothing comes from the owner any more, not even an acknowledgement
 	causeGone           // the client left, or broke off its body
@@ -31,6 +32,8 @@ func (c cause) String() string {
 		return "draining"
 	case causeLease:
 		return "lease"
+	case causeParting:
+		return "parting"
 	case causeAbandon:
 		return "abandoned"
 	case causeDeaf:

@@ -54,6 +54,8 @@ type client struct {
 	// lastSeen is the number of the run that Stalled saw last, and its alone.
 	lastSeen uint32
 	gone     watch
+	// kept is the socket that the connection has become, at the node that has its client.
+	kept atomic.Pointer[socket]
 	// idle is when the wait for a request began, by the server's clock; zero
 	// while one runs.
 	idle atomic.Int64
@@ -76,6 +78,8 @@ type client struct {
 	letGo   uint32        // the run that counts as a stream
 	since   time.Duration // when the sweep first saw it, or saw its body go out
 	hear    time.Duration // when it looks at the path to the owner next
+	cutRun  uint32        // the run that was found cut, of a stream that is kept
+	cutAt   time.Duration // when that was
 	moved   time.Duration // since when its shard has been elsewhere; zero: it is not
 }
 
@@ -136,14 +140,37 @@ func (c *client) left() {
 	c.shut(causeGone)
 }
 
+// partTime is how long a stream from another node may take to say what became of its
+// request, when this node ends it.
+const partTime = 100 * time.Millisecond
+
 // shut ends the connection from outside: what it runs is cut, what it waits for
-// is over.
+// is over. Another node is told what became of its request, see part.
 func (c *client) shut(why cause) {
 	c.down.Store(true)
 	closes, _ := c.slot.cut(why, func(run, string) bool { return true }, nil)
 	closeAll(closes)
 	c.cancel()
+	if why == causeShutdown && c.ingress != "" {
+		c.h.StopRead()
+		time.AfterFunc(partTime, func() { _ = c.h.Cut() })
+		return
+	}
 	_ = c.h.Close() // its goroutine meets the error
+}
+
+// part tells the node at the other end, as this one ends its stream, that the request
+// which came by it has not run, or that it may have; false: there is another answer. A
+// process that says so was not ended by what it ran.
+func (c *client) part() bool {
+	if c.ingress == "" || !c.down.Load() || c.x.account.status != 0 {
+		return false
+	}
+	if !c.x.cutRun {
+		c.s.metrics.refused[RefusedEnded].Add(1)
+	}
+	c.reply.parted(c.x.cutRun)
+	return true
 }
 
 // askLease is asked right before the first byte goes to the app.

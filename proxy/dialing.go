@@ -130,7 +130,8 @@ func (p *pool) dialSafely() (l *link, err error) {
 // newPool makes the pool of a node, or of the app if that is empty.
 func (s *Server) newPool(node string, dial func(ctx context.Context) (*link, error)) *pool {
 	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams}
-	p.gate.room, p.busy.room = s.o.Room, s.o.Room
+	all := rooms{s.o.Room, s.waiting, s.sockets.room}
+	p.gate.room, p.busy.room, p.upgrades.room = all, all, all
 	if node == "" {
 		p.mu.window.size, p.mu.shares.counts = firstWindow, true
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync/atomic"
 
+	"shardway/proxy/eventstream"
 	"shardway/proxy/h1"
 )
 
@@ -18,7 +19,10 @@ import (
 //	   └───end───► over ◄──leave, if end came meanwhile and no event is open
 type events struct {
 	state atomic.Uint32
-	lines lines
+	scan  eventstream.Scanner
+	word  bool              // the app says that it goes on elsewhere
+	later bool              // it does already, and has shown an id before
+	hold  *eventstream.Hold // what is not whole waits there; nil: it passes as it comes
 }
 
 const (
@@ -26,6 +30,7 @@ const (
 	eventsAmid                    // an event is open
 	eventsWant                    // to be ended at the next blank line
 	eventsOver                    // nothing may be passed on any more
+	eventsKept                    // it can go on elsewhere
 )
 
 // errOver ends an event stream at a blank line.
@@ -42,10 +47,37 @@ func isEvents(res *h1.Response) bool {
 	return len(rest) == 0 || rest[0] == ';'
 }
 
-func (e *events) begin() {
-	e.lines = lines{blank: true, between: true}
-	e.state.Store(0)
+// begin begins with the first answer's stream.
+func (e *events) begin(word, later bool, hold *eventstream.Hold) {
+	e.scan = eventstream.Scanner{}
+	e.start(word, later, hold)
 }
+
+// again begins with the stream of an answer that goes on where the last one ended.
+func (e *events) again(word bool) {
+	e.scan.Again()
+	e.hold.Again()
+	e.start(word, true, e.hold)
+}
+
+func (e *events) start(word, later bool, hold *eventstream.Hold) {
+	e.word, e.later, e.hold = word, later, hold
+	e.state.Store(e.keeps())
+}
+
+// keeps returns eventsKept if the stream can go on elsewhere.
+func (e *events) keeps() uint32 {
+	if !e.word {
+		return 0
+	}
+	if _, ok := e.scan.ID(); ok || e.later && !e.scan.Spoilt() {
+		return eventsKept
+	}
+	return 0
+}
+
+// kept reports whether it can, for who looks from outside.
+func (e *events) kept() bool { return e.state.Load()&eventsKept != 0 }
 
 // copy passes the events on as they come. As with h1.Writer.Copy the first error is
 // the source's, or errOver, the second the destination's.
@@ -56,13 +88,8 @@ func (e *events) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 	for {
 		part, err := body.Ready()
 		if len(part) > 0 {
-			over := false
-			if e.state.Load()&eventsWant != 0 {
-				part, over = e.lines.upTo(part)
-			} else {
-				e.lines.advance(part)
-			}
-			if _, werr = w.Write(part); werr != nil {
+			over, werr := e.put(w, part)
+			if werr != nil {
 				return nil, werr
 			}
 			if over {
@@ -70,6 +97,8 @@ func (e *events) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 			}
 		}
 		switch {
+		case errors.Is(err, io.EOF) && e.hold != nil:
+			return nil, e.hold.End(w)
 		case errors.Is(err, io.EOF):
 			return nil, nil
 		case err != nil:
@@ -93,6 +122,21 @@ func (e *events) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 	}
 }
 
+// put puts a part of the stream into the buffer, and tells whether it ends with that.
+func (e *events) put(w *h1.Writer, part []byte) (over bool, err error) {
+	var whole int
+	if e.state.Load()&eventsWant == 0 {
+		whole = e.scan.Next(part)
+	} else if n, ends := e.scan.Until(part); ends {
+		part, whole, over = part[:n], n, true
+	}
+	if e.hold != nil {
+		return over, e.hold.Pass(w, part, whole)
+	}
+	_, err = w.Write(part)
+	return over, err
+}
+
 // enter takes the right to pass something on; false means that the stream is over.
 func (e *events) enter() bool {
 	for {
@@ -110,8 +154,8 @@ func (e *events) enter() bool {
 func (e *events) leave() bool {
 	for {
 		old := e.state.Load()
-		next := old &^ (eventsBusy | eventsAmid)
-		if !e.lines.between {
+		next := old&^(eventsBusy|eventsAmid|eventsKept) | e.keeps()
+		if !e.scan.Between() {
 			next |= eventsAmid
 		} else if old&eventsWant != 0 {
 			next |= eventsOver
@@ -136,45 +180,5 @@ func (e *events) end() bool {
 		if e.state.CompareAndSwap(old, next) {
 			return next&eventsOver != 0
 		}
-	}
-}
-
-// lines follows the lines of an event stream, which end in CR, LF or CRLF: a blank
-// one ends an event (WHATWG HTML, section 9.2).
-type lines struct {
-	blank   bool // the present line has no byte
-	cr      bool // the last byte was CR
-	between bool // the last line was blank
-}
-
-// advance takes the bytes that pass next.
-func (l *lines) advance(p []byte) {
-	for _, b := range p {
-		l.next(b)
-	}
-}
-
-// upTo takes bytes up to the end of the first blank line, none if the last line was
-// one, and returns them and whether there is one.
-func (l *lines) upTo(p []byte) ([]byte, bool) {
-	if l.between {
-		return nil, true
-	}
-	for i, b := range p {
-		if l.next(b); l.between && (b == '\n' || i+1 == len(p) || p[i+1] != '\n') {
-			return p[:i+1], true
-		}
-	}
-	return p, false
-}
-
-func (l *lines) next(b byte) {
-	switch {
-	case b == '\n' && l.cr:
-		l.cr = false // it belongs to the line that CR ended
-	case b == '\n' || b == '\r':
-		l.between, l.blank, l.cr = l.blank, true, b == '\r'
-	default:
-		l.between, l.blank, l.cr = false, false, false
 	}
 }

@@ -18,10 +18,12 @@ type exchange struct {
 
 	route  Kind   // the way it went last; zero: none
 	waited bool   // it counted as held
+	heldBy Reason // what it waited for first
 	tries  int    // times it was sent and may have run, at other nodes too
 	stale  int    // of these, over a connection used before
 	heads  int    // of these, with the head of an answer
 	wreck  *wreck // the last process that took it along; nil: none
+	cutRun bool   // the app may have run it, and there is no answer: see client.part
 	unheld int    // times the app said that it does not hold the shard
 
 	// ran is set once a PUT or DELETE may have run, in ranEpoch: it goes again
@@ -29,11 +31,15 @@ type exchange struct {
 	ran      bool
 	ranEpoch uint64
 
+	heldFor  time.Duration // in all
 	ticket   *queue.Ticket
 	deadline time.Time     // of all waiting; zero: there was none yet
 	pause    time.Duration // the last back-off
 
+	resumed *resumed // an event stream that may go on, or does; nil: there is none
+
 	account account // of the access log
+	sock    *socket // that the request asks for; nil: none, or none that could be kept
 
 	// Of a request from another node.
 	onDemand      bool   // its body comes when it is asked for
@@ -41,14 +47,27 @@ type exchange struct {
 	tells         bool   // the body is there, and the ingress asks whether the app takes it
 	asked         bool   // it has been asked for, or told
 	wantEpoch     uint64 // serve it in this ownership epoch only; zero: any
+	wasResumed    uint64 // what the ingress says in headerResumed; zero: nothing
 
 	// What becomes of the connection.
 	keep bool // it may carry another request
 	cut  bool // it is, or has to be, closed as it stands
 }
 
+// further reports whether the request is for a further leg of an event stream.
+func (x *exchange) further() bool {
+	return x.resumed != nil && x.resumed.legs > 0 && x.resumed.asked > 0
+}
+
 // mayHaveRun reports whether an attempt broke off after something was sent.
 func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
+
+// unreached notes that no app has seen the attempt.
+func (x *exchange) unreached() {
+	if x.sock != nil {
+		x.sock.flying = false
+	}
+}
 
 // notedRun adds to a detail that an attempt may have run, if one may.
 func (x *exchange) notedRun(detail string) string {
@@ -122,6 +141,7 @@ const (
 	stepAgain                 // go again at once
 	stepHold                  // wait, then go again
 	stepFail                  // answer with a problem
+	stepNext                  // the leg of an event stream is over: go on with the next
 )
 
 // verdict is what an attempt came to.

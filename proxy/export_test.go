@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// CountBuffers counts in n the buffers that connections have. Before the first one.
+// CountBuffers counts in n the bytes of the buffers that connections have. Before the first one.
 func (s *Server) CountBuffers(n *atomic.Int64) { s.buffers.Lent = n }
 
 // BeforeAnswers has f called before the first byte of an answer leaves while its run
@@ -19,3 +19,6 @@ func (s *Server) BeforeAnswers(f func()) {
 		}
 	}
 }
+
+// SocketsWaiting counts the kept sockets that have to wait for another leg.
+func (s *Server) SocketsWaiting() int { return s.sockets.room.Stats().Waiting }

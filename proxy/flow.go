@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"time"
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
@@ -38,7 +39,7 @@ func (c *client) serve() {
 	}
 	for c.next() {
 		c.exchange()
-		if !c.settle() {
+		if c.part() || !c.settle() {
 			return
 		}
 	}
@@ -65,6 +66,8 @@ func (c *client) next() bool {
 		c.reply.slow()
 		accessLine{&c.asked, &c.keys}.writeBad()
 		c.h.CloseLinger()
+	case errors.Is(err, h1.ErrStopped) && c.ingress != "":
+		c.reply.parted(false) // one may be on its way
 	}
 	return false
 }
@@ -75,6 +78,7 @@ func (c *client) exchange() {
 		safety: safetyOf(c.req.Method()),
 		keep:   c.req.KeepAlive() && !c.draining(),
 	}
+	defer c.s.metrics.over(&c.x, time.Now())
 	if c.set.Access != nil && c.ingress == "" {
 		c.x.account.open(c.h)
 		defer accessLine{&c.asked, &c.keys}.write()
@@ -105,11 +109,11 @@ func (c *client) exchange() {
 	}
 	if !c.x.keyless {
 		c.s.load.sample(c.x.key)
+		c.asksSocket()
 	}
 	c.ingressLoop()
-	if c.x.ticket != nil {
-		c.x.ticket.Leave()
-	}
+	c.x.leaveQueue()
+	c.resume()
 }
 
 // ingressLoop goes by the table until the request is answered.
@@ -127,9 +131,16 @@ func (c *client) ingressLoop() {
 			if v = c.held(v); v.step == stepAgain {
 				continue
 			}
+		case stepNext:
+			c.nextLeg()
+			continue
 		case stepFail:
 		}
-		if v.step == stepFail && !c.down.Load() {
+		switch {
+		case v.step != stepFail || c.down.Load():
+		case c.x.resumed != nil:
+			c.reply.giveUp(resumeLate, v.detail)
+		default:
 			c.reply.failure(v)
 		}
 		return
@@ -273,7 +284,11 @@ func (c *client) local(t *Table, r *Route) verdict {
 	}
 	c.x.leaveQueue()
 	c.admitted = release
-	return c.timed(&trip{l: l, t: t, r: r, epoch: epoch, release: c.lower})
+	p := &trip{l: l, t: t, r: r, epoch: epoch, release: c.lower}
+	if c.s.o.NotAcquired != nil {
+		p.sent = c.s.o.Cluster.Table().generation
+	}
+	return c.timed(p)
 }
 
 // remote has another node run the request.
@@ -282,7 +297,7 @@ func (c *client) remote(t *Table, r *Route) verdict {
 		return fail(problem.PeerUnreachable, mayHaveRun)
 	}
 	p := c.s.peers.pool(r.Node)
-	if crowd := p.busy.pass(c.x.countsFor()); crowd != nil {
+	if crowd := c.x.crowd(p); crowd != nil {
 		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: crowd}
 	}
 	l, v := c.wait.link(p)
@@ -299,22 +314,6 @@ func (c *client) remote(t *Table, r *Route) verdict {
 	}
 	c.x.leaveQueue()
 	return c.timed(&trip{l: l, t: t, r: r, epoch: r.Epoch, release: nothing})
-}
-
-// timed runs a trip and keeps account of it.
-func (c *client) timed(p *trip) verdict {
-	p.slot, p.up, p.gone, p.heads = &c.slot, &c.up, &c.gone, c.x.heads
-	a := &c.x.account
-	began := a.now()
-	if !began.IsZero() {
-		a.epoch = p.epoch
-		if a.owner = c.s.o.Node; p.r.Kind == Remote {
-			a.owner = p.r.Node
-		}
-	}
-	v := c.runCounted(p)
-	a.upstream += a.since(began)
-	return v
 }
 
 // run sends the request, once, and relays the answer.
@@ -341,22 +340,36 @@ func (c *client) run(p *trip) verdict {
 		w.Idle()
 	}
 	if err := c.awaitAnswer(p, w); err != nil {
+		c.x.resumed.mayHaveAsked()
 		return c.broken(p, err)
 	}
 	res := &p.l.res
 	switch {
 	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused):
 		return c.refused(p)
+	case p.r.Kind == Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedCut:
+		c.x.resumed.mayHaveAsked()
+		return c.cutThere(p)
 	case p.r.Kind == Local && res.Status() == 421 && c.unacquired(res):
 		return c.notAcquired(p)
+	case c.x.resumed != nil:
+		if !c.follows(p) {
+			return done
+		}
 	case res.Switches():
 		if !c.relay.tunnel(p) {
 			return c.broken(p, nil)
 		}
 		return done
 	}
+	if c.x.later() {
+		return c.declined(p)
+	}
 	if began, err := c.relay.pass(p); !began {
 		return c.broken(p, err)
+	}
+	if k := c.x.resumed; k != nil && k.over && !c.down.Load() {
+		return verdict{step: stepNext}
 	}
 	return done
 }
@@ -384,6 +397,7 @@ func (c *client) call(p *trip) verdict {
 		return c.broken(p, nil)
 	case seatFailed:
 		p.end()
+		c.x.cutRun = true // as with broken
 		return fail(problem.AppFailed, t.failed)
 	case seatAnswered:
 	}
@@ -402,8 +416,17 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 		c.gone.arm()
 		return err
 	}
+	asks := c.asks() && p.l.mayAsk()
+	if asks {
+		w.Reserve(len(c.up.kept) + askFrame)
+	}
 	if _, err := w.Write(c.up.kept); err != nil {
 		return err
+	}
+	if asks {
+		c.gone.arm()
+		c.h.Idle()
+		return p.l.Ask(c.req.Body.Trailers())
 	}
 	if c.up.whole() {
 		if err := w.Close(c.req.Body.Trailers()); err != nil {
@@ -447,6 +470,9 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 				c.up.start(w, len(c.up.kept))
 			}
 		default:
+			if c.x.resumed != nil {
+				continue // the answer has begun
+			}
 			if err := c.reply.interim(res); err != nil {
 				return err
 			}

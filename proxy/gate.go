@@ -17,7 +17,7 @@ import (
 //
 //	open ──close──► shut ──timer──► a turn ──pass──► shut ──connected, served──► open
 type gate struct {
-	room *queue.Room
+	room rooms
 	shut atomic.Bool // set with mu held
 
 	mu      sync.Mutex

@@ -41,6 +41,9 @@ func (f forward) head(p *trip) *h1.Writer {
 		if f.x.minted {
 			b = append(b, lineMinted...)
 		}
+		if f.x.wasResumed > 0 {
+			b = appendResumed(b, f.x.wasResumed)
+		}
 		e.DropExpect = e.DropExpect || f.x.onDemand && !f.x.clientExpects
 		b = f.appendOwner(b, p.epoch)
 	} else {
@@ -59,6 +62,11 @@ func (f forward) head(p *trip) *h1.Writer {
 		if f.x.minted {
 			b = append(b, lineMinted...)
 		}
+		if k := f.x.resumed; k != nil {
+			e.Drop |= h1.Of(h1.FieldLastEventID)
+			id, _ := p.slot.events.scan.ID()
+			b = k.appendAsked(b, id)
+		}
 		if p.r.Kind == Remote {
 			b = f.appendPeer(b, p)
 			if f.x.keyless {
@@ -68,6 +76,7 @@ func (f forward) head(p *trip) *h1.Writer {
 			b = f.appendOwner(b, p.epoch)
 		}
 	}
+	b = f.appendSocket(b)
 	f.extra, e.Extra = b, b
 	if p.l.seat != nil {
 		e.Kind, e.DropExpect = h1.NoBody, true // what there is of a body, the seat hands over

@@ -34,21 +34,23 @@ type waiting struct {
 func (w *waiting) hold(v verdict) verdict {
 	began := time.Now()
 	left := w.timeLeft(began)
-	if left <= 0 {
+	if left <= 0 || w.s.inVain(v) {
 		return w.expired(v)
 	}
 	if failed := w.enter(); failed.step != 0 {
 		return failed
 	}
 	if !w.x.waited {
-		w.x.waited = true
+		w.x.waited, w.x.heldBy = true, v.reason
 		w.s.metrics.held[v.reason].Add(1)
 	}
 	w.gone.arm()
 	w.gone.start()
 	err := w.await(v, left)
 	w.gone.disarm()
-	w.s.metrics.heldNanos[v.reason].Add(int64(time.Since(began)))
+	took := time.Since(began)
+	w.x.heldFor += took
+	w.s.metrics.heldNanos[v.reason].Add(int64(took))
 	switch {
 	case w.down.Load() || errors.Is(err, queue.ErrGone):
 		return done
@@ -107,7 +109,14 @@ func (w *waiting) enter() verdict {
 	if w.x.ticket != nil {
 		return verdict{}
 	}
-	ticket, err := w.s.o.Room.Enter(w.x.waitsFor(), w.kept())
+	room, shard := w.s.o.Room, w.x.waitsFor()
+	switch { // what has been let in long ago takes no room from requests
+	case w.x.resumed != nil:
+		room, shard = w.s.waiting, queue.NoShard
+	case w.x.later():
+		room, shard = w.s.sockets.room, queue.NoShard
+	}
+	ticket, err := room.Enter(shard, w.kept())
 	switch {
 	case err != nil && w.x.mayHaveRun():
 		return w.x.expired(verdict{})

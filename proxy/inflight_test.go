@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"testing"
@@ -71,6 +72,51 @@ func TestStreamsDoNotCountAmongTheRequestsOfAShard(t *testing.T) {
 				t.Errorf("beside streams: %s %s", res.Status, body)
 			}
 			owner.Cut(allShards, "draining")
+		})
+	}
+}
+
+// An answer counts until the node has read all of it from the app, not until its client,
+// which may be slow, has: what the node and the kernel keep of it is nobody's place.
+func TestAnswerThatIsReadToItsEndCountsNoMore(t *testing.T) {
+	const size, piece = 16 << 20, 256 << 10
+	large := webApp(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/large" {
+			echo(w, r)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		for range size / piece {
+			if _, err := w.Write(make([]byte, piece)); err != nil {
+				return
+			}
+		}
+	})
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, _ := start(t, large, func(o *proxy.Options) { o.ShardInflight = 1 })
+			other := front.dial()
+			if res, _ := other.get("/"); res.StatusCode != http.StatusOK {
+				t.Fatalf("alone: %s", res.Status)
+			}
+			c := front.dial()
+			c.send("GET /large HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			_, body := c.head("GET")
+			if res, _ := other.get("/"); res.Header.Get("Shardway-Error") != "shard-busy" {
+				t.Fatalf("beside an answer that its client does not read: %s", res.Status)
+			}
+			read := int64(0)
+			until(t, "the answer counts no more", func() bool {
+				n, err := io.CopyN(io.Discard, body, piece)
+				if read += n; err != nil {
+					t.Fatalf("after %d bytes: %v", read, err)
+				}
+				res, _ := other.get("/")
+				return res.StatusCode == http.StatusOK
+			})
+			if read == size {
+				t.Error("it counted until the client had all of it")
+			}
 		})
 	}
 }

@@ -43,6 +43,24 @@ type link struct {
 	settling *time.Timer
 }
 
+// A request that asks at once is looked at as a whole before it goes out: its connection
+// is looked at with the first byte, and not before. Its body is no longer than askBody,
+// and askFrame more than a chunk's frame, so that nothing of it goes earlier.
+const (
+	askBody  = 4 << 10
+	askFrame = 16
+)
+
+// asks reports whether the request asks at once, see h1.Conn.Ask. What it says of a
+// request whose connection is chosen it says when that is used.
+func (a *asked) asks() bool {
+	return a.up.whole() && len(a.up.kept) <= askBody && !a.x.tells
+}
+
+// mayAsk reports whether Ask can look at the link. What the other end says first on a
+// new one is taken for its answer.
+func (l *link) mayAsk() bool { return l.reused && l.CanAsk() }
+
 // link gets a connection: an idle one, or else the next that is given back or newly
 // made. Without one it returns the verdict.
 func (w *waiting) link(p *pool) (*link, verdict) {
@@ -53,7 +71,7 @@ func (w *waiting) link(p *pool) (*link, verdict) {
 		most = w.set.ShardInflight
 	}
 	if !unused {
-		if l := p.take(w.x.countsFor(), fresh, most); l != nil {
+		if l := p.take(w.x.countsFor(), fresh, most, w.asks()); l != nil {
 			return l, verdict{}
 		}
 	}

@@ -109,23 +109,54 @@ func (l *loads) of(x *exchange, way Kind) *shardLoad {
 	return &l.shards[x.shard]
 }
 
-// runCounted is run, counted if it is here. An attempt that goes on elsewhere is none.
+// timed runs a trip and keeps account of it.
+func (c *client) timed(p *trip) verdict {
+	p.slot, p.up, p.gone, p.heads = &c.slot, &c.up, &c.gone, c.x.heads
+	a := &c.x.account
+	began := a.now()
+	if !began.IsZero() {
+		a.epoch = p.epoch
+		if a.owner = c.s.o.Node; p.r.Kind == Remote {
+			a.owner = p.r.Node
+		}
+	}
+	v := c.runCounted(p)
+	a.upstream += a.since(began)
+	return v
+}
+
+// runCounted is run, timed, and counted if it is here. An attempt that goes on elsewhere
+// is none.
 func (c *client) runCounted(p *trip) verdict {
+	began, sent := time.Now(), c.h.Sent()+int64(c.h.Writer().Pending())
+	v := c.runOf(p)
+	if v.step != stepDone && v.step != stepNext {
+		return v
+	}
+	took := time.Since(began)
+	tunnel := c.x.account.status == 101 // which is no work
+	if !tunnel {
+		c.s.metrics.upstream[p.r.Kind].observe(took)
+	}
 	l := c.s.load.of(&c.x, p.r.Kind)
 	if l == nil {
-		return c.run(p)
-	}
-	began, sent := time.Now(), c.h.Sent()+int64(c.h.Writer().Pending())
-	v := c.run(p)
-	if v.step != stepDone {
 		return v
 	}
 	l.requests.Add(1)
 	l.bytes.Add(int64(len(c.req.Raw())) + c.req.Body.Received() + c.h.Sent() + int64(c.h.Writer().Pending()) - sent)
-	if c.x.account.status != 101 { // a tunnel is no work
-		l.busy.Add(int64(time.Since(began)))
+	if !tunnel {
+		l.busy.Add(int64(took))
 	}
 	return v
+}
+
+// bytes returns how many bytes of requests have been counted, both ways.
+func (l *loads) bytes() int64 {
+	var sum int64
+	for i := range l.shards {
+		sum += l.shards[i].bytes.Load()
+	}
+	return sum
 }
 
 // sample looks at a key now and then.

@@ -96,3 +96,35 @@ func TestLoadCountsSockets(t *testing.T) {
 		return (len(l.Shards) == 0 || l.Shards[0].Sockets == 0) && n.Sockets() == 0
 	})
 }
+
+// A node that runs a thousand shards names the busiest of them, keys without what they are
+// unless the access log has them, and nothing of requests that belong to no shard.
+func TestLoadNamesTheBusiestAndNoSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 200
+		n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) { o.Shards = many })
+		n.table.Store(tableOf(many, func(int) proxy.Route { return local(1)(0) }))
+		c := n.dial()
+		c.send("OPTIONS / HTTP/1.1\r\nHost: h\r\nAccess-Control-Request-Method: PUT\r\n\r\n")
+		c.answer("OPTIONS")
+		time.Sleep(2 * time.Second)
+		if l := n.Load(); len(l.Shards) != 0 {
+			t.Errorf("a request without a key counts: %+v", l.Shards)
+		}
+		for i := range 1000 {
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %d\r\n\r\n", i)
+			c.answer("GET")
+		}
+		time.Sleep(2 * time.Second)
+		l := n.Load()
+		if len(l.Shards) != 64 || len(l.Keys) == 0 || len(l.Keys) > 32 {
+			t.Fatalf("%d shards and %d keys are named, want 64, and up to 32", len(l.Shards), len(l.Keys))
+		}
+		for _, k := range l.Keys {
+			if k.Key != "" {
+				t.Errorf("named: %+v", k)
+			}
+		}
+		_ = c.Close()
+	})
+}

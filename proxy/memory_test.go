@@ -78,7 +78,7 @@ func TestHeldRequestsCountWhatTheyKeep(t *testing.T) {
 	until(t, "the GET waits", func() bool { return n.room.Stats().Waiting == 1 })
 	lines := n.room.Stats().Bytes
 	if lines < 300 || lines > 4<<10 || n.lent.Load() != 0 {
-		t.Errorf("a GET counts %d bytes, and has %d buffers", lines, n.lent.Load())
+		t.Errorf("a GET counts %d bytes, and has %d bytes of buffers", lines, n.lent.Load())
 	}
 	post.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 5000\r\n\r\n%s", bytes.Repeat([]byte("x"), 5000))
 	until(t, "both wait", func() bool { return n.room.Stats().Waiting == 2 })

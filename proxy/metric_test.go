@@ -2,11 +2,14 @@ package proxy_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"shardway/proxy"
 )
 
-// metric returns a counter or gauge of a node whose label values contain all of
+// metric returns a counter or gauge of a node, or what a histogram has counted, whose label values contain all of
 // labels.
 func metric(t *testing.T, n *node, name string, labels ...string) float64 {
 	t.Helper()
@@ -33,7 +36,7 @@ func metric(t *testing.T, n *node, name string, labels ...string) float64 {
 				match = match && have[l]
 			}
 			if match {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 	}
@@ -56,4 +59,38 @@ func TestRequestsAreCountedByRouteAndCode(t *testing.T) {
 			t.Errorf("%s %s = %v, want %v", want.route, want.code, got, want.count)
 		}
 	}
+}
+
+// Each answer is timed once, where it went, and the app's part of it too.
+func TestAnswersAreTimed(t *testing.T) {
+	ingress, owner := pair(t, webApp(t, echo))
+	c := ingress.dial()
+	c.get("/")
+	c.get("/")
+	c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	c.answer("GET")
+	for _, want := range []struct {
+		n      *node
+		name   string
+		labels []string
+		count  float64
+	}{
+		{ingress, "shardway_request_duration_seconds", []string{"remote", "2xx"}, 2},
+		{ingress, "shardway_request_duration_seconds", []string{"none", "4xx"}, 1},
+		{ingress, "shardway_upstream_duration_seconds", []string{"remote"}, 2},
+		{owner, "shardway_request_duration_seconds", []string{"local", "2xx"}, 2},
+		{owner, "shardway_upstream_duration_seconds", []string{"local"}, 2},
+	} {
+		until(t, want.name, func() bool { return metric(t, want.n, want.name, want.labels...) == want.count })
+	}
+}
+
+// A request that had to wait is timed by what it waited for first.
+func TestHeldRequestsAreTimed(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = 50 * time.Millisecond })
+	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.dial().get("/")
+	until(t, "it is timed", func() bool {
+		return metric(t, n, "shardway_held_duration_seconds", "moving") == 1 && metric(t, n, "shardway_request_duration_seconds", "held", "5xx") == 1
+	})
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,9 @@ import (
 
 // Codes that metrics tell apart: 100 to 599.
 const firstCode, codes = 100, 500
+
+// classes bounds the classes of status codes that are timed: 2 to 5, for an answer.
+const classes = 6
 
 // retryWhy says why a request was sent again.
 type retryWhy uint8
@@ -26,14 +30,26 @@ const (
 
 var retryNames = [retryWhys]string{"unsent", "refused", "broken"}
 
+// resumeEnd says what came of an event stream whose leg had ended.
+type resumeEnd uint8
+
+const (
+	resumeDone  resumeEnd = iota // it goes on
+	resumeUnfit                  // it cannot, or nobody goes on with it
+	resumeLate                   // nobody did in time
+	resumeEnds
+)
+
+var resumeNames = [resumeEnds]string{"resumed", "unfit", "late"}
+
 // metrics counts by atomic adds into arrays: a prometheus.CounterVec would look
 // its labels up for each request. They become metrics when they are asked for.
 type metrics struct {
 	requests    [int(Remote) + 1][codes]atomic.Uint64
 	held        [reasons]atomic.Uint64
 	heldNanos   [reasons]atomic.Int64
-	refused     [int(RefusedBusy) + 1]atomic.Uint64 // by this node
-	refusals    [int(RefusedBusy) + 1]atomic.Uint64 // met at other nodes
+	refused     [int(RefusedEnded) + 1]atomic.Uint64 // by this node
+	refusals    [int(RefusedEnded) + 1]atomic.Uint64 // met at other nodes
 	retries     [retryWhys]atomic.Uint64
 	errors      [errorCodes]atomic.Uint64
 	answersCut  atomic.Uint64
@@ -43,18 +59,44 @@ type metrics struct {
 	shedHeads   atomic.Uint64
 	shedBodies  atomic.Uint64
 	tunnels     atomic.Int64
+	resumable   atomic.Int64 // event streams
+	resumptions [resumeEnds]atomic.Uint64
+
+	since     time.Time
+	durations [int(Remote) + 1][classes]histogram // by the class of the status
+	upstream  [int(Remote) + 1]histogram
+	heldFor   [reasons]histogram // by the first reason
 
 	mu   sync.Mutex
 	cuts map[string]uint64 // by reason; rare
 }
 
-func newMetrics() *metrics { return &metrics{cuts: make(map[string]uint64)} }
+func newMetrics() *metrics { return &metrics{cuts: make(map[string]uint64), since: time.Now()} }
 
 // request counts an answer by the way its request went; zero kind means that it
 // never got as far as a route.
 func (m *metrics) request(kind Kind, code int) {
 	if i := code - firstCode; i >= 0 && i < codes {
 		m.requests[kind][i].Add(1)
+	}
+}
+
+// over times a request that is over. A connection that was upgraded lasts for as long as
+// its two sides wish, and who has left was not answered: neither is a time to answer.
+func (m *metrics) over(x *exchange, began time.Time) {
+	m.waited(x)
+	if x.resumed != nil {
+		m.resumable.Add(-1)
+	}
+	if class := x.account.status / 100; class > 1 && class < classes {
+		m.durations[x.routeOf()][class].observe(time.Since(began))
+	}
+}
+
+// waited times what a request has waited, in all, or for the present leg of its stream.
+func (m *metrics) waited(x *exchange) {
+	if x.waited {
+		m.heldFor[x.heldBy].observe(x.heldFor)
 	}
 }
 
@@ -97,6 +139,14 @@ var (
 		"Requests that had to wait, by the first reason.", []string{"reason"}, nil)
 	descHeldSeconds = prometheus.NewDesc("shardway_held_seconds_total",
 		"Time requests spent waiting, by reason.", []string{"reason"}, nil)
+	descDuration = prometheus.NewDesc("shardway_request_duration_seconds",
+		"Time from the head of a request until its answer had gone out, by the way it went and class of status.", []string{"route", "class"}, nil)
+	descUpstreamSeconds = prometheus.NewDesc("shardway_upstream_duration_seconds",
+		"Time that a request was at the app or the owner until the answer had gone out.", []string{"route"}, nil)
+	descHeldFor = prometheus.NewDesc("shardway_held_duration_seconds",
+		"Time that a request has waited in all, by the first reason.", []string{"reason"}, nil)
+	descAppBytes = prometheus.NewDesc("shardway_app_bytes_total",
+		"Bytes of the requests that ran here, both ways.", nil, nil)
 	descQueueWaiting = prometheus.NewDesc("shardway_queue_requests",
 		"Requests waiting now.", nil, nil)
 	descQueueBytes = prometheus.NewDesc("shardway_queue_bytes",
@@ -127,6 +177,10 @@ var (
 		"Open connections from clients and, for forwarding, from nodes.", nil, nil)
 	descTunnels = prometheus.NewDesc("shardway_tunnels",
 		"Upgraded connections open now.", nil, nil)
+	descResumable = prometheus.NewDesc("shardway_resumable_streams",
+		"Event streams open here that go on at the next owner of their shard.", nil, nil)
+	descResumptions = prometheus.NewDesc("shardway_stream_resumptions_total",
+		"Event streams that go on after they had lost their owner, or end, by what came of it.", []string{"result"}, nil)
 	descUpstream = prometheus.NewDesc("shardway_upstream_connections",
 		"Open connections to the app.", nil, nil)
 )
@@ -134,8 +188,8 @@ var (
 // Describe sends the descriptions of all metrics; see prometheus.Collector.
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descRequests, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descTunnels, descUpstream,
+		descRequests, descDuration, descUpstreamSeconds, descHeldFor, descAppBytes, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
+		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descTunnels, descResumable, descResumptions, descUpstream,
 	} {
 		ch <- d
 	}
@@ -150,6 +204,8 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
 	s.metrics.collect(count)
+	s.metrics.timings(ch)
+	count(descAppBytes, float64(s.load.bytes()))
 	stats := s.o.Room.Stats()
 	gauge(descQueueWaiting, float64(stats.Waiting))
 	gauge(descQueueBytes, float64(stats.Bytes))
@@ -157,19 +213,43 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	gauge(descBodies, float64(s.awaited.size()))
 	gauge(descConns, float64(s.conns.count()))
 	gauge(descTunnels, float64(s.metrics.tunnels.Load()))
+	gauge(descResumable, float64(s.metrics.resumable.Load()))
 	if s.upstream != nil {
 		gauge(descUpstream, float64(s.upstream.size()))
 	}
+}
+
+// timings sends the histograms of what has occurred.
+func (m *metrics) timings(ch chan<- prometheus.Metric) {
+	send := func(h *histogram, d *prometheus.Desc, labels ...string) {
+		if x := h.metric(d, m.since, labels...); x != nil {
+			ch <- x
+		}
+	}
+	for kind := range m.durations {
+		for class := range m.durations[kind] {
+			send(&m.durations[kind][class], descDuration, routeLabel(Kind(kind)), strconv.Itoa(class)+"xx")
+		}
+		send(&m.upstream[kind], descUpstreamSeconds, routeLabel(Kind(kind)))
+	}
+	for r := ReasonMoving; int(r) < reasons; r++ {
+		send(&m.heldFor[r], descHeldFor, r.String())
+	}
+}
+
+// routeLabel names the way a request went; zero kind is that it went none.
+func routeLabel(kind Kind) string {
+	if kind == 0 {
+		return "none"
+	}
+	return kind.String()
 }
 
 // collect gives each counter to count: those without labels and those with few
 // values always, status codes once they occurred.
 func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...string)) {
 	for kind := range m.requests {
-		route := "none"
-		if kind > 0 {
-			route = Kind(kind).String()
-		}
+		route := routeLabel(Kind(kind))
 		for i := range m.requests[kind] {
 			if n := m.requests[kind][i].Load(); n > 0 {
 				count(descRequests, float64(n), route, strconv.Itoa(firstCode+i))
@@ -180,7 +260,7 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 		count(descHeld, float64(m.held[r].Load()), r.String())
 		count(descHeldSeconds, time.Duration(m.heldNanos[r].Load()).Seconds(), r.String())
 	}
-	for r := RefusedNotOwner; r <= RefusedBusy; r++ {
+	for r := RefusedNotOwner; r <= RefusedEnded; r++ {
 		count(descRefused, float64(m.refused[r].Load()), r.String())
 		count(descRefusals, float64(m.refusals[r].Load()), r.String())
 	}
@@ -189,6 +269,9 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 	}
 	for i, code := range problemCodes() {
 		count(descErrors, float64(m.errors[i].Load()), string(code))
+	}
+	for i := range m.resumptions {
+		count(descResumptions, float64(m.resumptions[i].Load()), resumeNames[i])
 	}
 	count(descAnswersCut, float64(m.answersCut.Load()))
 	count(descPanics, float64(m.panics.Load()))
@@ -199,6 +282,6 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for reason, n := range m.cuts {
-		count(descCut, float64(n), reason)
+		count(descCut, float64(n), strings.ReplaceAll(reason, " ", "_"))
 	}
 }

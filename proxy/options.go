@@ -53,6 +53,10 @@ type Options struct {
 	// for whoever waits for it; empty: it has not failed. Any goroutine calls it. Nil: nobody
 	// knows.
 	NotYet func(s shardmap.Shard) string
+	// Explain says what is the matter with the cluster, where a request is not served that
+	// was held for this reason, or for none. It is asked for answers that say no, by any
+	// goroutine. Nil: nobody knows.
+	Explain func(why Reason) Explanation
 	// UpstreamConns bounds connections to the app; zero means 1024.
 	UpstreamConns int
 	// ShardConns bounds those of them that requests of one shard have; beyond it
@@ -62,6 +66,16 @@ type Options struct {
 	// ones, event streams, and answers that take longer than 10 s; zero means 4096.
 	// Beyond it upgrades are refused, and the others count.
 	Streams int
+	// SocketWait is how long a kept socket may be without a connection to its app: then its
+	// client gets Close 1012. Zero means 20 s.
+	SocketWait time.Duration
+	// DrainTimeout is how long what runs may take to end when its shard moves, after which
+	// the node calls Cut: an app that is asked to end a kept socket has as long. Zero
+	// means 5 s.
+	DrainTimeout time.Duration
+	// SocketsLeave is over how long the clients of kept sockets are told to come again,
+	// one after the other, once Shutdown or Retire is called. Zero means 15 s.
+	SocketsLeave time.Duration
 	// PeerConns bounds idle forwarding streams kept per node; zero means 256.
 	PeerConns int
 
@@ -91,6 +105,9 @@ func (o Options) withDefaults() Options {
 	o.UpstreamConns = cmp.Or(o.UpstreamConns, 1024)
 	o.ShardConns = cmp.Or(o.ShardConns, max(o.UpstreamConns/2, 1))
 	o.Streams = cmp.Or(o.Streams, 4096)
+	o.SocketWait = cmp.Or(o.SocketWait, 20*time.Second)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
+	o.SocketsLeave = cmp.Or(o.SocketsLeave, 15*time.Second)
 	o.PeerConns = cmp.Or(o.PeerConns, 256)
 	o.BodyBuffer = cmp.Or(o.BodyBuffer, 64<<10)
 	if o.HashKey == nil {

@@ -103,13 +103,8 @@ func (e *events) pass(w *h1.Writer, part []byte) error {
 	if !e.enter() {
 		return errOver
 	}
-	over := false
-	if e.state.Load()&eventsWant != 0 {
-		part, over = e.lines.upTo(part)
-	} else {
-		e.lines.advance(part)
-	}
-	if _, err := w.Write(part); err != nil {
+	over, err := e.put(w, part)
+	if err != nil {
 		return err
 	}
 	if err := w.Flush(); err != nil {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"shardway/internal/problem"
 	"shardway/proxy/h1"
 	"shardway/shardmap"
 )
@@ -24,6 +25,12 @@ func (a *asked) readForwarded() (committed, proposed uint64, ok bool) {
 		}
 	}
 	a.x.tries = triesOf(&a.req.Head)
+	a.x.wasResumed, _ = parseUint(a.req.Value(headerResumed))
+	if asksSocket(&a.req) && !a.x.keyless && !a.set.CloseSockets {
+		if a.x.sock = readSocket(&a.req); a.x.sock != nil && a.x.sock.resumed > 0 {
+			a.x.safety = unsafeMethod // it goes again with a higher number only
+		}
+	}
 	a.x.minted = len(a.req.Value(headerMinted)) > 0
 	switch v := a.req.Value(headerContinue); string(v) {
 	case continueClient:
@@ -63,7 +70,7 @@ func (c *client) ownerLoop(t *Table) {
 			if !c.down.Load() {
 				c.reply.failure(v)
 			}
-		case stepDone:
+		case stepDone, stepNext:
 		}
 		return
 	}
@@ -73,13 +80,18 @@ func (c *client) ownerLoop(t *Table) {
 // again now and then whether there is still a lease. Without one the app is not told to
 // acquire anything, and the request is refused: each that waits here takes up a connection,
 // so that for what comes behind it another one is made; and what waits here when the shard
-// is taken counts as sent. What the app itself has sent back waits for the node to hear of
-// that.
+// is taken counts as sent. What finds no place in the queue waits at its ingress, in line,
+// as for an app that is busy. What the app itself has sent back waits for the node to hear
+// of that.
 func (c *client) awaitAcquire(v verdict, t *Table) verdict {
 	if v.backoff = t.Route(c.x.shard).Kind == Held; v.backoff && c.s.o.Cluster.LeaseLeft() <= 0 {
 		v.refusal = RefusedNoLease
 		return v
 	}
 	v.seen = t.generation
-	return c.held(v)
+	if v = c.held(v); v.code == problem.QueueFull {
+		// There may be room where its client is.
+		return verdict{step: stepHold, reason: ReasonAcquiring, refusal: RefusedBusy}
+	}
+	return v
 }

@@ -21,6 +21,7 @@ func (c *client) fall(v any) {
 	c.s.panicked(v)
 	running := c.slot.load().kind != 0
 	c.shut(causeShutdown)
+	_ = c.h.Close()
 	c.up.stop() // at once: both connections are closed
 	if running {
 		l := c.slot.link.Load()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,8 +17,8 @@ type pool struct {
 	dial  func(ctx context.Context) (*link, error)
 	clock *coarse
 	max   int // open at once; zero: any number
-	// wary has each connection looked at before it is used again: the other end
-	// may have sent more than its answer. Nodes do not.
+	// wary has each connection looked at before it is used again, by take or by Ask:
+	// the other end may have sent more than its answer. Nodes do not.
 	wary    bool
 	maxIdle int // zero: all
 	// life ends what is being dialed, and dialers are those at it.
@@ -25,7 +26,9 @@ type pool struct {
 	dialers *sync.WaitGroup
 	gate    gate
 	busy    busy
-	streams *streams
+	// upgrades is who waits because as many sockets as may are coming back there at once.
+	upgrades busy
+	streams  *streams
 
 	mu struct {
 		sync.Mutex
@@ -46,13 +49,17 @@ func (p *pool) asks() bool { return p.gate.shut.Load() || p.busy.any.Load() > 0 
 // take returns a connection without waiting, nil if there is none: then p.join
 // gets in line. Fresh asks for a connection that may carry a request which must
 // not be sent twice: one used just now that looks alive. Shard is whom it counts
-// for, and most how many requests of that may be under way; zero: any number.
-func (p *pool) take(shard int, fresh bool, most int) *link {
+// for, and most how many requests of that may be under way; zero: any number. With
+// asks, who takes it looks at it before anything goes out, where that can be done.
+func (p *pool) take(shard int, fresh bool, most int, asks bool) *link {
 	for {
 		oldest := p.clock.now() - freshFor
 		l := p.pop(shard, fresh, oldest, most)
 		if l == nil {
 			return nil
+		}
+		if asks && l.mayAsk() {
+			return l
 		}
 		if (fresh || p.wary || l.since < oldest) && !l.Alive() {
 			p.drop(l)
@@ -201,6 +208,23 @@ func (p *pool) renew() {
 	p.mu.idle = nil
 	p.mu.Unlock()
 	for _, l := range idle {
+		p.drop(l)
+	}
+}
+
+// forsake closes the idle connections to a process of the node that ends, or those to
+// any that is not told: they would carry its last word, each to one more request.
+func (p *pool) forsake(boot uint64) {
+	p.mu.Lock()
+	var old []*link
+	p.mu.idle = slices.DeleteFunc(p.mu.idle, func(l *link) bool {
+		if l.boot == boot {
+			old = append(old, l)
+		}
+		return l.boot == boot
+	})
+	p.mu.Unlock()
+	for _, l := range old {
 		p.drop(l)
 	}
 }

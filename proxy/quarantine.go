@@ -43,16 +43,11 @@ func (q *Quarantine) holds(s shardmap.Shard, key []byte) bool {
 
 // Quarantine replaces the keys in quarantine; nil, or none: nothing is. What waits for
 // its shard looks again the next time that it would go; what runs, runs on.
-func (s *Server) Quarantine(q *Quarantine) {
-	if q != nil && len(q.by) == 0 {
-		q = nil
-	}
-	s.quarantine.Store(q)
-}
+func (s *Server) Quarantine(q *Quarantine) { s.quarantine.Store(q) }
 
 // quarantined reports whether the request is to go nowhere; its shard is known.
 func (c *client) quarantined() bool {
-	q := c.s.quarantine.Load() // nil, as nearly always: that is all it costs
+	q := c.s.quarantine.Load() // none, as nearly always: then nothing is computed
 	return q != nil && !c.x.keyless && q.holds(c.x.shard, c.x.key)
 }
 

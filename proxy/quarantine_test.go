@@ -77,3 +77,22 @@ func TestRequestThatWaitsIsQuarantined(t *testing.T) {
 		t.Errorf("%d requests were admitted", got)
 	}
 }
+
+// A request without a key has no hash that anybody could mean.
+func TestRequestsWithoutAKeyAreNotQuarantined(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, _ := start(t, webApp(t, echo))
+			q := &proxy.Quarantine{}
+			for s := range front.Table().Shards() {
+				q.Add(shard(s), proxy.KeyHash(nil, nil), nil)
+			}
+			front.Quarantine(q)
+			c := front.dial()
+			c.send("OPTIONS / HTTP/1.1\r\nHost: h\r\nAccess-Control-Request-Method: PUT\r\n\r\n")
+			if res, body := c.answer("OPTIONS"); res.StatusCode != 200 {
+				t.Errorf("answer = %s %s", res.Status, body)
+			}
+		})
+	}
+}

@@ -19,6 +19,9 @@ const (
 	// RefusedBusy means that every connection to the app is in use. Only this
 	// package uses it.
 	RefusedBusy //nolint:errname // as above
+	// RefusedEnded is the last word on a stream: its process ends it, and says nothing of
+	// the shard. Only this package uses it. Nodes that do not know it take it for held.
+	RefusedEnded //nolint:errname // as above
 )
 
 // String returns the value as it stands in Shardway-Refused.
@@ -34,6 +37,8 @@ func (r Refusal) String() string {
 		return "no-app"
 	case RefusedBusy:
 		return "busy"
+	case RefusedEnded:
+		return "ended"
 	}
 	return "Refusal(" + strconv.Itoa(int(r)) + ")"
 }
@@ -44,7 +49,7 @@ func (r Refusal) Error() string { return "proxy: refused: " + r.String() }
 
 // refusalOf reads the value of Shardway-Refused; ok is false for any other.
 func refusalOf(v []byte) (r Refusal, ok bool) {
-	for r := RefusedNotOwner; r <= RefusedBusy; r++ {
+	for r := RefusedNotOwner; r <= RefusedEnded; r++ {
 		if string(v) == r.String() {
 			return r, true
 		}

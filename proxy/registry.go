@@ -19,6 +19,7 @@ type registry struct {
 
 	mu    sync.Mutex
 	conns map[*client]struct{}
+	kick  chan struct{} // has one when there is a reason to sweep at once
 	stop  chan struct{} // closed when the last connection goes
 	ended chan struct{} // closed when the last sweeping goroutine has ended; nil: there was none
 	empty chan struct{} // closed while there are none and someone waits
@@ -95,11 +96,20 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 		case <-stop:
 			return
 		case <-ticker.C:
+		case <-r.kick:
 		}
 		r.tick()
 		list = r.appendAll(list[:0])
 		r.sweep(list)
 		clear(list)
+	}
+}
+
+// look has the connections swept as soon as that can be.
+func (r *registry) look() {
+	select {
+	case r.kick <- struct{}{}:
+	default: // it is due
 	}
 }
 

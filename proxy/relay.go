@@ -39,8 +39,8 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 	}
 	streams := isEvents(res)
 	if streams {
-		y.slot.events.begin()
-		if !y.slot.mark(slotAnswered | slotEvents) {
+		if !y.slot.mark(y.beginEvents(p)) {
+			y.unbegun()
 			return false, nil
 		}
 		if p.r.Kind == Local {
@@ -49,7 +49,12 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 	}
 	p.l.pool.gate.served()
 	before, keep := y.h.Sent(), y.x.keep
-	w := y.h.WriteResponseHead(res, y.head(p.r, res))
+	w, further := y.h.Writer(), y.x.further()
+	if further {
+		y.s.metrics.resumptions[resumeDone].Add(1)
+	} else {
+		w = y.h.WriteResponseHead(res, y.head(p.r, res))
+	}
 	var rerr, werr error
 	if streams {
 		rerr, werr = y.slot.events.copy(w, &res.Body)
@@ -62,13 +67,19 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 		w.Gate(nil)
 	}
 	failed := rerr != nil || werr != nil
-	if failed && y.h.Sent() == before && !y.slot.mark(slotAnswered) {
+	if failed && !further && y.h.Sent() == before && !y.slot.mark(slotAnswered) {
 		w.Discard() // nobody has seen anything of it
+		y.unbegun()
 		y.x.keep = keep
 		return false, rerr
 	}
-	y.answered(res)
+	if !further {
+		y.answered(res)
+	}
 	if failed {
+		if y.goesOn(p, rerr, werr) {
+			return true, nil
+		}
 		w.Abort()
 		y.breakOff(p, rerr)
 		return true, nil
@@ -124,6 +135,7 @@ func (r reply) answered(res *h1.Response) {
 func (r reply) breakOff(p *trip, rerr error) {
 	switch why := p.end(); {
 	case why != causeNone:
+	case errors.Is(rerr, errOver) && p.slot.events.kept(): // it goes on where it is read
 	case errors.Is(rerr, errOver):
 		r.s.metrics.cut(causeMoved.String(), 1)
 	case rerr != nil:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/queue"
 	"shardway/shardmap"
 )
 
@@ -32,6 +33,8 @@ type Server struct {
 	// quarantine is nil while nothing is in quarantine.
 	quarantine atomic.Pointer[Quarantine]
 	streams    streams
+	waiting    *queue.Room // of event streams without a leg
+	sockets    sockets
 	metrics    *metrics
 	draining   atomic.Bool
 	closing    atomic.Bool // set with mu held: no listener comes after it
@@ -62,12 +65,15 @@ type Server struct {
 
 // New makes a Server. It starts nothing.
 func New(o Options) *Server {
-	s := &Server{o: o.withDefaults(), metrics: newMetrics(), keyless: Route{Kind: Local}, hidden: newHidden(o.HookPath)}
+	o = o.withDefaults()
+	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hidden: newHidden(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
+	s.waiting = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait})
+	s.sockets.room = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * o.SocketWait})
 	s.o.Settings = Settings{}
 	s.clock.start(time.Now())
 	s.tick()
-	s.conns.tick, s.conns.sweep = s.tick, s.sweep
+	s.conns.tick, s.conns.sweep, s.conns.kick = s.tick, s.sweep, make(chan struct{}, 1)
 	s.streams.most = int64(s.o.Streams)
 	s.bodies.most = s.o.BodyBuffer
 	s.life, s.end = context.WithCancel(context.Background())
@@ -170,6 +176,11 @@ func isTemporary(err error) bool {
 // each swap, with the new table's generation.
 func (s *Server) Wake(generation uint64) {
 	s.o.Room.Wake(generation)
+	s.waiting.Wake(generation)
+	s.sockets.room.Wake(generation)
+	if s.sockets.kept.Load() > 0 {
+		s.conns.look()
+	}
 	t := s.o.Cluster.Table()
 	if s.upstream != nil {
 		s.upstream.look(t)
@@ -190,8 +201,14 @@ func (s *Server) Cut(match func(shardmap.Shard) bool, reason string) int {
 
 // CutUpstream cuts everything that runs on the local app, and returns how many
 // it were. Requests that may go again do.
-func (s *Server) CutUpstream(reason string) int {
-	n := s.conns.cut(causeLease, func(r run, _ string) bool { return r.kind == Local })
+func (s *Server) CutUpstream(reason string) int { return s.cutLocal(causeLease, reason) }
+
+// CutParting is CutUpstream for a node that stops, and has let what runs end for as long
+// as it may: the others get 502 draining.
+func (s *Server) CutParting(reason string) int { return s.cutLocal(causeParting, reason) }
+
+func (s *Server) cutLocal(why cause, reason string) int {
+	n := s.conns.cut(why, func(r run, _ string) bool { return r.kind == Local })
 	s.metrics.cut(reason, n)
 	return n
 }
@@ -258,6 +275,23 @@ func (s *Server) Retire(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// DismissPeers ends the streams of other nodes, and those that come from now on. What
+// they still ask for is cut, or not run, and they are told which. It takes a moment.
+func (s *Server) DismissPeers() {
+	s.hasty()
+	for _, c := range s.conns.appendAll(nil) {
+		if c.ingress != "" {
+			c.shut(causeShutdown)
+		}
+	}
+	late := time.NewTimer(2 * partTime)
+	defer late.Stop()
+	select {
+	case <-s.conns.none():
+	case <-late.C: // an app in this process takes its time
+	}
 }
 
 // closeIdle closes the kept connections to the app and to other nodes, and ends

@@ -16,6 +16,8 @@ type Settings struct {
 	// StreamGrace is for how long an upgraded connection or an event stream outlives
 	// the move of its shard, or Shutdown; zero means 250 ms, negative not at all.
 	StreamGrace time.Duration
+	// CloseSockets keeps no WebSocket when its shard moves, whatever the app says.
+	CloseSockets bool
 	// Expose adds Shardway-Node and Shardway-Shard to answers.
 	Expose bool
 	// TrustedProxies are the peers whose X-Forwarded headers are believed and

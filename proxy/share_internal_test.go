@@ -33,7 +33,7 @@ func TestCountsOfAPoolComeBackToZero(t *testing.T) {
 		for range 6 {
 			all.Go(func() {
 				for range 300 {
-					l := p.take(shard, false, 0)
+					l := p.take(shard, false, 0, false)
 					for tries := 0; l == nil && tries < 3; tries++ {
 						w := &waiter{place: shard}
 						got, _, err := p.join(w)
@@ -91,7 +91,7 @@ func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
 	p := s.newPool("", func(context.Context) (*link, error) { return nil, errBusy })
 	l := &link{Conn: h1.NewConn(here, h1.Options{}), pool: p, place: unshared}
 	p.mu.open, p.mu.idle = 1, []*link{l}
-	if p.take(3, false, 1) != l {
+	if p.take(3, false, 1, false) != l {
 		t.Fatal("the connection was not to be had")
 	}
 	_, _, err := p.join(&waiter{place: 3, most: 1})

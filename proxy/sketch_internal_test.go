@@ -2,14 +2,19 @@ package proxy
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
 	"testing"
+
+	"shardway/internal/racing"
 )
 
 // Whatever else comes, a key that makes up more than its part of all is among those that
 // are named, and its count is no lower than it should be.
 func TestSketchFindsWhatComesMost(t *testing.T) {
 	var s sketch
-	const n = 100_000
+	n := racing.Share(100_000, 10_000)
 	for i := range n {
 		s.add(fmt.Appendf(nil, "rare %d", i))
 		switch {
@@ -23,7 +28,7 @@ func TestSketchFindsWhatComesMost(t *testing.T) {
 		t.Errorf("%d keys are kept", len(s.by))
 	}
 	top := s.most(2)
-	if len(top) != 2 || top[0].key != "first" || top[1].key != "second" || top[0].count < n/10 || top[1].count < n/20 {
+	if len(top) != 2 || top[0].key != "first" || top[1].key != "second" || top[0].count < float64(n/10) || top[1].count < float64(n/20) {
 		t.Errorf("most: %+v", top)
 	}
 	for range 1000 {
@@ -31,5 +36,64 @@ func TestSketchFindsWhatComesMost(t *testing.T) {
 	}
 	if len(s.by) != 0 {
 		t.Errorf("%d keys are left after all has faded", len(s.by))
+	}
+}
+
+// A count is never too low, and too high by what the sketch says at most, however the keys
+// come and go: a key that came in for another would else stand far below its rate for
+// minutes, or far above it for ever.
+func TestSketchKnowsHowWrongItIs(t *testing.T) {
+	var s sketch
+	rng, exact := rand.New(rand.NewPCG(1, 2)), map[string]float64{}
+	for i := range 20_000 {
+		key := strconv.Itoa(rng.IntN(1 + rng.IntN(4*sketchKeys)))
+		s.add([]byte(key))
+		exact[key]++
+		if i%5000 == 4999 {
+			s.fade(0.5)
+			for k := range exact {
+				exact[k] *= 0.5
+			}
+		}
+	}
+	if len(s.by) != sketchKeys {
+		t.Errorf("%d keys are kept, want %d", len(s.by), sketchKeys)
+	}
+	for key, c := range s.by {
+		if n := exact[key]; c.count < n || c.count > n+c.over {
+			t.Errorf("%s came %v times, and is counted %v, too high by %v at most", key, n, c.count, c.over)
+		}
+	}
+	all := s.most(2 * sketchKeys)
+	for i, c := range all {
+		if c.count <= 2*c.over {
+			t.Errorf("%+v is named, and may owe its count to others", c)
+		}
+		if i > 0 && all[i-1].count < c.count {
+			t.Errorf("%+v comes after %+v", c, all[i-1])
+		}
+	}
+	if few := s.most(3); len(few) != 3 || !slices.Equal(few, all[:3]) {
+		t.Errorf("the first three are %+v, want %+v", few, all[:min(3, len(all))])
+	}
+}
+
+// A key that came once, when there was no place left, is not named with the count of the
+// one whose place it took.
+func TestNewcomerOfAFullSketchIsNotNamed(t *testing.T) {
+	var s sketch
+	for i := range sketchKeys {
+		for range 10 {
+			s.add(fmt.Append(nil, i))
+		}
+	}
+	s.add([]byte("new"))
+	if c := s.by["new"]; c == nil || c.count != 11 || c.over != 10 {
+		t.Errorf("the new one is %+v, want the count of the one before it and one more", c)
+	}
+	for _, c := range s.most(sketchKeys) {
+		if c.key == "new" {
+			t.Errorf("named: %+v", c)
+		}
 	}
 }

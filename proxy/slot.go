@@ -28,6 +28,8 @@ type slot struct {
 	node atomic.Pointer[string]
 	// ws is the WebSocket that a tunnel carries; nil for any other.
 	ws atomic.Pointer[webSocket]
+	// leg is the kept socket that the run carries, while it has slotSocket.
+	leg atomic.Pointer[leg]
 	// events is an event stream, while the run has slotEvents.
 	events events
 	// client is the connection the request came by.
@@ -40,6 +42,8 @@ const (
 	slotTunnel   = 0x08 // upgraded
 	slotKeyless  = 0x10 // no shard: the key sources found nothing, on-missing is local
 	slotEvents   = 0x20 // the answer is an event stream
+	slotKept     = 0x40 // its client is kept when the run ends
+	slotSocket   = 0x80 // a WebSocket that outlives this run
 	slotCause    = 8    // shift
 	slotShard    = 16   // shift
 	slotRun      = 32   // shift
@@ -121,6 +125,9 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 		if !s.word.CompareAndSwap(w, w|uint64(c)<<slotCause) {
 			continue
 		}
+		if l := s.leg.Load(); l != nil && r.flags&slotSocket != 0 {
+			return l.cut(c, closes), true
+		}
 		if ws := s.ws.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeMoved || c == causeDrain || c == causeLeaving) {
 			// A WebSocket whose shard moves closes its connections itself, within a
 			// moment, having said why.
@@ -130,7 +137,10 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 		closes = append(closes, link.Conn)
 		// What an event stream has passed on is whole once it is over, and the client
 		// may take its time to read it.
-		if r.flags&slotAnswered != 0 && (r.flags&slotEvents == 0 || !s.events.end()) {
+		if r.flags&slotEvents != 0 && s.events.end() || r.flags&slotKept != 0 {
+			return closes, true // and who keeps a stream gets its events over another run
+		}
+		if r.flags&slotAnswered != 0 {
 			closes = append(closes, s.client)
 		}
 		return closes, true

@@ -1,5 +1,15 @@
 package proxy
 
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shardway/queue"
+)
+
 // Sockets counts the upgraded connections to this node's app.
 func (s *Server) Sockets() int {
 	total := 0
@@ -7,4 +17,229 @@ func (s *Server) Sockets() int {
 		total += int(s.load.shards[i].sockets.Load())
 	}
 	return total
+}
+
+// maxUpgrades is how many sockets may wait for the app's answer at once on their way back.
+const maxUpgrades = 64
+
+// sockets is what a node that has an app knows of the sockets which may be kept.
+type sockets struct {
+	room     *queue.Room  // of those without a leg
+	upgrades atomic.Int32 // on their way back, and not answered
+	kept     atomic.Int32 // legs that run
+
+	mu    sync.Mutex
+	legs  map[[32]byte]*lone // one at most for each
+	asked time.Time          // when the app was last asked whether it takes connections
+	none  bool               // it did not
+}
+
+// lone is the one request, or leg, of a socket that the app may have.
+type lone struct {
+	cut  func()
+	gone chan struct{} // closed when the app has it no more
+}
+
+// enter makes this the only one that the app has of a socket: one that its ingress has
+// given up, and this node has not noticed, is cut. False: ctx ended first.
+func (x *sockets) enter(ctx context.Context, id [32]byte, cut func()) (leave func(), ok bool) {
+	mine := &lone{cut: cut, gone: make(chan struct{})}
+	for {
+		x.mu.Lock()
+		other := x.legs[id]
+		if other == nil {
+			if x.legs == nil {
+				x.legs = make(map[[32]byte]*lone)
+			}
+			x.legs[id] = mine
+			x.mu.Unlock()
+			return func() { x.leave(id, mine) }, true
+		}
+		x.mu.Unlock()
+		other.cut()
+		select {
+		case <-other.gone:
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}
+
+func (x *sockets) leave(id [32]byte, mine *lone) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.legs, id)
+	close(mine.gone)
+}
+
+// appRefuses reports whether the app takes no connections, since a leg ended. Many ask at
+// once when it dies: what it says now holds for all that ended before, and that it takes
+// none for a moment longer. That it took one before a leg ended says nothing of that leg.
+func (s *Server) appRefuses() bool {
+	if s.upstream == nil || s.upstream.gate.shut.Load() {
+		return true
+	}
+	x := &s.sockets
+	ended := time.Now()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.asked.After(ended) || x.none && ended.Sub(x.asked) < sweepEvery {
+		return x.none
+	}
+	x.asked = time.Now()
+	ctx, cancel := context.WithTimeout(s.life, s.set.Load().ConnectTimeout)
+	defer cancel()
+	conn, err := s.o.DialUpstream(ctx)
+	if err == nil {
+		_ = conn.Close()
+	}
+	x.none = err != nil
+	return x.none
+}
+
+// asksSocket notes that the request asks for a socket which may be kept.
+func (c *client) asksSocket() {
+	if asksSocket(&c.req) && !c.set.CloseSockets {
+		c.x.sock = newSocket()
+		c.kept.Store(c.x.sock)
+	}
+}
+
+// crowd returns whom the request has to wait with before a node is asked again; nil:
+// nobody.
+func (x *exchange) crowd(p *pool) *crowd {
+	if x.later() {
+		return p.upgrades.pass(0)
+	}
+	return p.busy.pass(x.countsFor())
+}
+
+// runOf runs a trip, of a socket, of a stream that goes on, or of any other request.
+func (c *client) runOf(p *trip) verdict {
+	switch {
+	case c.x.sock != nil:
+		return c.runSocket(p)
+	case c.x.resumed != nil && p.l.seat != nil: // its answer has a head, always
+		p.unused()
+		c.reply.giveUp(resumeUnfit, "an app inside its node goes on with no stream")
+		return done
+	}
+	return c.run(p)
+}
+
+// runSocket is run for a request that may begin a leg.
+func (c *client) runSocket(p *trip) verdict {
+	k := c.x.sock
+	if p.r.Kind != Local {
+		k.flying = c.x.later()
+		b := &p.l.pool.upgrades
+		v := c.run(p)
+		if k.flying && !k.carried {
+			b.took(0)
+		}
+		return v
+	}
+	if p.l.seat != nil { // which upgrades nothing
+		if k.refused = int(closeMoved); c.x.later() {
+			p.unused()
+			return done
+		}
+		return c.run(p)
+	}
+	if k.resumed > 0 || c.x.later() {
+		if crowd := c.upgrades(p); crowd != nil {
+			p.unused()
+			return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: crowd}
+		}
+	}
+	leave, ok := c.s.sockets.enter(c.wait.ctx, k.id, func() { c.shut(causeGone) })
+	if !ok {
+		k.answered()
+		p.unused()
+		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, backoff: true}
+	}
+	lower := c.admitted // whatever ends the run ends this with it
+	c.admitted = func() {
+		k.answered()
+		lower()
+		leave()
+	}
+	k.flying = c.x.later()
+	return c.run(p)
+}
+
+// upgrades takes one of the places for sockets on their way back, or returns whom to wait
+// with.
+func (c *client) upgrades(p *trip) *crowd {
+	b, n := &p.l.pool.upgrades, &c.s.sockets.upgrades
+	if crowd := b.pass(0); crowd != nil {
+		return crowd
+	}
+	if n.Add(1) > maxUpgrades {
+		n.Add(-1)
+		return b.refused(0)
+	}
+	c.x.sock.upgrade = func() {
+		n.Add(-1)
+		b.took(0)
+	}
+	return nil
+}
+
+// answered notes that the app is done with an upgrade: it has answered, or its connection
+// is closed.
+func (k *socket) answered() {
+	if done := k.upgrade; done != nil {
+		k.upgrade = nil
+		done()
+	}
+}
+
+// sweepSocket tells the client of a kept socket to come again, if this node is leaving:
+// one after the other.
+func (s *Server) sweepSocket(c *client, k *socket, now time.Duration) {
+	if !s.closing.Load() {
+		return
+	}
+	if k.leaves == 0 {
+		k.leaves = now + 1 + time.Duration(rand.Int64N(max(int64(s.o.SocketsLeave), 1))) //nolint:gosec // it spreads load
+	}
+	if now < k.leaves {
+		return
+	}
+	if l := c.slot.leg.Load(); l != nil {
+		l.ask(wantLeave | wantStop | wantClose)
+		l.late(endWait)
+	}
+	if end := k.wait.Load(); end != nil {
+		(*end)()
+	}
+}
+
+// sweepLeg has a leg handed over whose shard moves: at once where the client is, and by
+// an owner that has not heard of it from there in time.
+func (s *Server) sweepLeg(c *client, r run, t *Table, now time.Duration) {
+	l := c.slot.leg.Load()
+	if l == nil || r.flags&slotKeyless != 0 {
+		return
+	}
+	if int(r.shard) < t.Shards() && !departs(r, c.slot.node.Load(), t.Route(r.shard)) {
+		c.moved = 0
+		return
+	}
+	if c.moved == 0 {
+		c.moved = now
+	}
+	if l.client || now-c.moved >= moveAfter {
+		l.ask(wantMove)
+	}
+}
+
+// departs reports whether the shard of a leg is about to be elsewhere. An owner of which
+// nothing is known but that it is silent may still serve it.
+func departs(r run, node *string, route *Route) bool {
+	if r.kind == Remote && route.Kind == Held {
+		return route.Reason == ReasonMoving || route.Reason == ReasonAbsent
+	}
+	return !stillThere(r, node, route)
 }

@@ -29,6 +29,9 @@ func (s *Server) sweep(list []*client) {
 	t, set := s.o.Cluster.Table(), s.set.Load()
 	s.hearing.begin(list, now)
 	for _, c := range list {
+		if k := c.kept.Load(); k != nil {
+			s.sweepSocket(c, k, now)
+		}
 		s.sweepRun(c, t, set, now)
 		if since := c.idle.Load(); since != 0 && now-time.Duration(since) >= s.patience(c) {
 			c.h.StopIdle()
@@ -60,6 +63,9 @@ func (s *Server) patience(c *client) time.Duration {
 // sweepRun looks at what a connection runs.
 func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration) {
 	r := c.slot.load()
+	if r.cause != causeNone && r.kind == Local && r.flags&slotKept != 0 {
+		s.sweepKept(c, r, now)
+	}
 	if r.kind == 0 || r.cause != causeNone {
 		return
 	}
@@ -76,6 +82,8 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		s.letGo(c, r)
 	}
 	switch {
+	case r.flags&slotSocket != 0:
+		s.sweepLeg(c, r, t, now)
 	case r.flags&(slotTunnel|slotEvents) != 0:
 		s.sweepStream(c, r, t, set.StreamGrace, now)
 	case r.flags&slotAnswered != 0 || r.kind != Local || set.FirstByteTimeout < 0:
@@ -112,11 +120,26 @@ func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duratio
 	if c.moved == 0 {
 		c.moved = now
 	}
+	if why == causeMoved && r.flags&slotEvents != 0 && c.slot.events.kept() {
+		grace = 0 // it goes on there
+	}
 	late := now - c.moved - grace
 	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.end() && late < endWait {
 		return
 	}
 	s.cutRun(c, r, why)
+}
+
+// sweepKept ends a client that takes nothing, and so keeps a run from ending that has been
+// cut: the shard's next owner may be waiting.
+func (s *Server) sweepKept(c *client, r run, now time.Duration) {
+	if c.cutRun != r.number {
+		c.cutRun, c.cutAt = r.number, now
+		return
+	}
+	if now-c.cutAt >= endWait && c.slot.load().number == r.number {
+		_ = c.h.Cut() // its goroutine meets the error
+	}
 }
 
 // stillThere reports whether a run is where the table has its shard, as far as
@@ -136,7 +159,9 @@ func stillThere(r run, node *string, route *Route) bool {
 func (s *Server) cutRun(c *client, r run, why cause) {
 	closes, cut := c.slot.cut(why, func(now run, _ string) bool { return now.number == r.number }, []*h1.Conn(nil))
 	if cut {
-		s.metrics.cut(why.String(), 1)
+		if r.flags&slotEvents == 0 || why != causeMoved || !c.slot.events.kept() {
+			s.metrics.cut(why.String(), 1)
+		}
 		closeAll(closes)
 	}
 }

@@ -21,6 +21,9 @@ type TableSpec struct {
 	Committed, Proposed uint64
 	// Shards is the number of shards.
 	Shards int
+	// Before is the table in whose place this one comes; nil: there was none, or it
+	// does not matter since when a shard has been served here.
+	Before *Table
 	// Route is asked once for each shard, in order. One of no known kind is Held, as a
 	// shard that nobody owns is.
 	Route func(s shardmap.Shard) Route
@@ -32,6 +35,7 @@ type Table struct {
 	generation, committed, proposed uint64
 	index                           []uint16 // shard → place in routes
 	routes                          []Route  // each kind of route once
+	since                           []uint64 // by shard, the table since which it is Local; zero: it is not. Nil: not known
 	mapValue                        []byte   // value of Shardway-Map
 }
 
@@ -62,7 +66,34 @@ func NewTable(spec TableSpec) *Table {
 		}
 		t.index[s] = i
 	}
+	t.count(spec.Before)
 	return t
+}
+
+// count notes since which table each shard is Local.
+func (t *Table) count(before *Table) {
+	if before == nil {
+		return
+	}
+	t.since = make([]uint64, len(t.index))
+	for s := range t.index {
+		if t.Route(shardmap.Shard(s)).Kind != Local {
+			continue
+		}
+		t.since[s] = t.generation
+		if s < len(before.index) && before.Route(shardmap.Shard(s)).Kind == Local {
+			t.since[s] = before.generation
+			if before.since != nil {
+				t.since[s] = before.since[s]
+			}
+		}
+	}
+}
+
+// newTo reports that the shard is not served here, or has not been ever since the
+// table of that generation.
+func (t *Table) newTo(s shardmap.Shard, generation uint64) bool {
+	return int(s) < len(t.since) && (t.since[s] == 0 || t.since[s] > generation)
 }
 
 // Generation returns the number of the table: it grows at every swap.

@@ -32,8 +32,9 @@ type trip struct {
 	r       *Route
 	epoch   uint64 // ownership epoch; zero: unknown
 	release func()
-	heads   int  // heads of answers that the request had before
-	demand  bool // the owner asks for the body when it has admitted the request
+	sent    uint64 // the table when it was sent, of a local one; zero: not known
+	heads   int    // heads of answers that the request had before
+	demand  bool   // the owner asks for the body when it has admitted the request
 
 	// Of the connection that the request came by.
 	slot *slot
@@ -74,13 +75,17 @@ func nothing() {}
 
 // notSent ends a trip of which not one byte was sent.
 func (c *client) notSent(p *trip, err error) verdict {
+	c.gone.disarm()
+	c.x.unreached()
 	if errors.Is(err, errNoLease) {
 		p.l.Writer().Discard()
 		p.unused()
 		return verdict{step: stepHold, reason: ReasonNoLease, refusal: RefusedNoLease}
 	}
 	why := p.end()
-	c.s.metrics.retries[retryUnsent].Add(1)
+	if !errors.Is(err, h1.ErrNotQuiet) { // that one had ended before
+		c.s.metrics.retries[retryUnsent].Add(1)
+	}
 	switch {
 	case c.down.Load():
 		return done
@@ -99,6 +104,8 @@ func (c *client) notSent(p *trip, err error) verdict {
 func (c *client) broken(p *trip, err error) verdict {
 	why := p.end()
 	code := brokenCode(p.r.Kind)
+	// Whatever comes of it: this node may end before that is answered.
+	c.x.cutRun = c.x.cutRun || c.x.safety != safeMethod || c.down.Load()
 	var bad *h1.Error
 	switch {
 	case c.down.Load():
@@ -140,6 +147,9 @@ func (c *client) goAgain(p *trip, code problem.Code, why cause) verdict {
 		c.x.ran, c.x.ranEpoch = true, p.epoch
 	}
 	if c.wrecked(p, why) || !again || c.x.tries >= maxTries || !c.up.replayable() || !c.s.budget.spend() {
+		if why == causeParting {
+			return fail(problem.Draining, "the request was cut off because its node stops: it may have run")
+		}
 		return fail(code, mayHaveRun)
 	}
 	c.s.metrics.retries[retryBroken].Add(1)
@@ -147,6 +157,20 @@ func (c *client) goAgain(p *trip, code problem.Code, why cause) verdict {
 		return verdict{step: stepAgain}
 	}
 	return verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, code: code, detail: mayHaveRun}
+}
+
+// cutThere ends a trip that the owner has cut because its process ends, and says so: it
+// may have run, and was not what ended that.
+func (c *client) cutThere(p *trip) verdict {
+	p.end()
+	p.l.pool.forsake(p.l.boot)
+	switch {
+	case c.down.Load():
+		return done
+	case c.up.rerr != nil:
+		return c.reply.badBody(c.up.rerr)
+	}
+	return c.goAgain(p, problem.PeerUnreachable, causeShutdown)
 }
 
 // headerAcquire in an answer 421 says that the app has not acquired the shard, and has
@@ -162,6 +186,7 @@ func (c *client) unacquired(res *h1.Response) bool {
 // request has not run, and goes again once it does; an app that says so again and again
 // is answered for.
 func (c *client) notAcquired(p *trip) verdict {
+	c.x.unreached()
 	p.end()
 	c.x.unheld++
 	switch {
@@ -172,7 +197,10 @@ func (c *client) notAcquired(p *trip) verdict {
 	case c.x.unheld >= maxTries:
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
-	c.s.o.NotAcquired(c.x.shard, p.epoch)
+	// What was sent before the app acquired the shard anew says nothing of that.
+	if !c.s.o.Cluster.Table().newTo(c.x.shard, p.sent) {
+		c.s.o.NotAcquired(c.x.shard, p.epoch)
+	}
 	if !c.up.replayable() {
 		return fail(problem.UpstreamBroken, "the app did not hold the shard (Shardway-Acquire), and part of the body had been sent to it: send the request again, it has not run")
 	}
@@ -181,6 +209,7 @@ func (c *client) notAcquired(p *trip) verdict {
 
 // refused ends a trip that the owner refused: no byte of it reached an app.
 func (c *client) refused(p *trip) verdict {
+	c.x.unreached()
 	res := &p.l.res
 	refusal, ok := refusalOf(res.Known(h1.FieldShardwayRefused))
 	if !ok {
@@ -202,6 +231,9 @@ func (c *client) refused(p *trip) verdict {
 	p.release()
 	c.s.metrics.refusals[refusal].Add(1)
 	c.s.metrics.retries[retryRefused].Add(1)
+	if refusal == RefusedEnded {
+		p.l.pool.forsake(p.l.boot)
+	}
 	switch {
 	case c.down.Load():
 		return done
@@ -209,6 +241,8 @@ func (c *client) refused(p *trip) verdict {
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
 	case c.x.tries >= maxTries:
 		return fail(problem.PeerUnreachable, mayHaveRun)
+	case refusal == RefusedEnded && p.l.reused:
+		return verdict{step: stepAgain} // it may be the word of a process before the present one
 	}
 	v := verdict{
 		step: stepHold, reason: ReasonRefused, refusal: refusal, backoff: true,
@@ -224,7 +258,11 @@ func (c *client) refused(p *trip) verdict {
 		return v
 	}
 	pool.gate.served()
-	if refusal == RefusedBusy {
+	switch {
+	case refusal != RefusedBusy:
+	case c.x.later():
+		v.gate, v.backoff = pool.upgrades.refused(0), false
+	default:
 		v.gate, v.backoff = pool.busy.refused(c.x.countsFor()), false
 	}
 	return v

@@ -13,6 +13,16 @@ import (
 func (y *relay) tunnel(p *trip) bool {
 	y.up.stop()
 	p.gone.disarm()
+	if k := y.x.sock; y.x.later() {
+		if !k.continues(&p.l.res, &y.req, y.set, p.r.Kind) {
+			k.refused = int(closeMoved)
+			p.end()
+			return true
+		}
+		return y.keep(p)
+	} else if k.keeps(&p.l.res, y.set, p.r.Kind) {
+		return y.keep(p)
+	}
 	var ws *webSocket
 	if strings.EqualFold(string(p.l.res.Known(h1.FieldUpgrade)), "websocket") {
 		ws = newWebSocket(y.h, p.l.Conn)
@@ -33,9 +43,7 @@ func (y *relay) tunnel(p *trip) bool {
 		l.sockets.Add(1)
 		defer l.sockets.Add(-1)
 	}
-	e := y.head(p.r, &p.l.res)
-	e.Upgrade, e.Close, e.KeepAlive = true, false, false
-	if y.h.WriteResponseHead(&p.l.res, e).Close(nil) == nil {
+	if y.switches(p, false) {
 		y.carry(p.l, ws)
 	}
 	if ws != nil {

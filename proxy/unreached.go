@@ -13,6 +13,8 @@ func (s *Server) unreached(err error) string {
 	var errno syscall.Errno
 	var network net.Error
 	switch {
+	case errors.Is(err, errDialing):
+		return "no connection was made in time"
 	case errors.As(err, &errno):
 		return errno.Error()
 	case errors.As(err, &network) && network.Timeout():

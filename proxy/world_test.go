@@ -50,7 +50,7 @@ type node struct {
 		ch chan struct{}
 	}
 	release func()
-	lent    atomic.Int64 // buffers that its connections have
+	lent    atomic.Int64 // bytes of the buffers that its connections have
 	room    *queue.Room
 	host    *simnet.Host                // in a bubble; nil: loopback sockets
 	seal    atomic.Pointer[secret.Seal] // TLS between nodes; nil: plain
@@ -126,7 +126,7 @@ func (n *node) swap(committed, proposed uint64, route func(shardmap.Shard) proxy
 		generation = old.Generation() + 1
 	}
 	n.table.Store(proxy.NewTable(proxy.TableSpec{
-		Generation: generation, Committed: committed, Proposed: proposed, Shards: shards, Route: route,
+		Generation: generation, Committed: committed, Proposed: proposed, Shards: shards, Route: route, Before: n.table.Load(),
 	}))
 	n.swapped.Lock()
 	close(n.swapped.ch)

@@ -110,7 +110,7 @@ func (x *wrecks) settle(w *wreck) {
 // since. What breaks with the same process over and over is one end, and what this node
 // itself cut, because the owner was out of reach, is none.
 func (c *client) wrecked(p *trip, why cause) bool {
-	if why != causeNone || p.r.Kind != Remote || c.x.keyless || c.ingress != "" || c.x.heads != p.heads {
+	if why != causeNone || p.r.Kind != Remote || c.x.keyless || c.x.heads != p.heads {
 		return false
 	}
 	key := Implicated{Shard: c.x.shard, Hash: KeyHash(c.s.o.HashKey(), c.x.key)}

@@ -3,13 +3,17 @@ package proxy_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"shardway/internal/simnet"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -125,4 +129,125 @@ func TestWhatIsCutHereEndedNobody(t *testing.T) {
 	if b := killed[0].Load(); b != 1 {
 		t.Errorf("it went to b %d times, want once", b)
 	}
+}
+
+// An app that ends under a request has not ended a node: it is asked again as ever, and
+// nobody is told that the key may be poison.
+func TestAppOfThisNodeIsNoWreck(t *testing.T) {
+	told := make(chan proxy.Wreck, 4)
+	asked := new(atomic.Int32)
+	n := newNode(t, "ingress", rawApp(t, func(_ net.Conn, r *bufio.Reader) {
+		if _, err := http.ReadRequest(r); err == nil {
+			asked.Add(1)
+		}
+	}), func(o *proxy.Options) { o.Wrecked = func(w proxy.Wreck) { told <- w } })
+	n.swap(1, 1, local(1))
+	res, body := n.dial().get("/")
+	wantStatus(t, res, body, 502, "upstream-broken")
+	if got := asked.Load(); got != 3 {
+		t.Errorf("the app was asked %d times, want 3", got)
+	}
+	dying(t, n, []string{"a", "b"}, 1)
+	owner := newNode(t, "b", webApp(t, echo))
+	owner.swap(2, 2, local(2))
+	n.knows("b", owner)
+	n.swap(2, 2, remote("a", 2))
+	if res, body = n.dial().get("/"); res.StatusCode != http.StatusOK {
+		t.Errorf("the next owner: %s %s", res.Status, body)
+	}
+	if w := <-told; w.Node != "a" { // what was noted before is told before
+		t.Errorf("told of %+v, want a alone", w)
+	}
+}
+
+// breaking is a node each of whose connections breaks after a request, of which say tells
+// what comes before.
+func breaking(t *testing.T, sim *simnet.Net, id string, say func(conn net.Conn)) *node {
+	t.Helper()
+	h := sim.Host(id)
+	l, err := h.Listen(":90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if _, err = http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				say(conn)
+			}
+			_ = conn.Close()
+		}
+	}()
+	return &node{peer: h.Addr(90)}
+}
+
+// Of a request whose answer has begun it is known that it ran and ended nothing, and one
+// without a key belongs to nobody: neither is a suspect.
+func TestOnlyUnansweredRequestsOfKeysAreImplicated(t *testing.T) {
+	preflight := "OPTIONS / HTTP/1.1\r\nHost: h\r\nOrigin: http://o\r\nAccess-Control-Request-Method: PUT\r\n\r\n"
+	get := "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
+	for name, c := range map[string]struct {
+		request, said string
+		told          int
+	}{
+		"unanswered":    {get, "", 1},
+		"told to go on": {get, "HTTP/1.1 103 Early Hints\r\n\r\n", 1},
+		"answered":      {get, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", 0},
+		"no key":        {preflight, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim, told := newSim(t), 0
+				n := simNode(t, sim, "ingress", simple, func(o *proxy.Options) {
+					o.Wrecked, o.DialUpstream = func(proxy.Wreck) { told++ }, nil
+				})
+				n.knows("a", breaking(t, sim, "a", func(conn net.Conn) { _, _ = io.WriteString(conn, c.said) }))
+				n.swap(1, 1, remote("a", 1))
+				client := n.dial()
+				client.send("%s", c.request)
+				res, body := client.answer("GET")
+				for res.StatusCode == http.StatusEarlyHints { // of each try
+					res, body = client.answer("GET")
+				}
+				if res.StatusCode != http.StatusBadGateway {
+					t.Errorf("answer = %s %s", res.Status, body)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if told != c.told {
+					t.Errorf("told %d times, want %d", told, c.told)
+				}
+				_ = client.Close()
+			})
+		})
+	}
+}
+
+// What breaks with one process over and over is one end: a node that closes connections,
+// as one that restarts may, is asked as often as ever.
+func TestOneProcessEndsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, asked, told := newSim(t), 0, 0
+		n := simNode(t, sim, "ingress", simple, func(o *proxy.Options) { o.Wrecked = func(proxy.Wreck) { told++ } })
+		n.knows("a", breaking(t, sim, "a", func(conn net.Conn) {
+			if asked++; asked == 3 {
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			}
+		}))
+		n.swap(1, 1, remote("a", 1))
+		c := n.dial()
+		if res, body := c.get("/"); res.StatusCode != http.StatusOK {
+			t.Errorf("answer = %s %s", res.Status, body)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if asked != 3 || told != 1 {
+			t.Errorf("it was asked %d times, and told of %d; want 3 and 1", asked, told)
+		}
+		_ = c.Close()
+	})
 }

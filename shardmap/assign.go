@@ -16,7 +16,8 @@ package shardmap
 // keeps what it has, but not more than its quota rounded up, and the others share what
 // it leaves. If all are cordoned, or moves are paused, who has a shard keeps it. What
 // absent members have is no part of any of this; if all are absent, what nobody has
-// stays orphaned.
+// stays orphaned. Nor is what members have that are being emptied; of that, what is idle
+// is placed like what nobody has.
 //
 // The result keeps prev's epoch, and its ownership epochs for shards that stay;
 // shards that move have ownership epoch 0 until Settle. What Check complains

@@ -41,13 +41,16 @@ func (m *Map) place(p Policy, since []Epoch) {
 	var all []int16 // who may get something
 	closed := 0
 	for i, mb := range m.members {
-		if pl.away[i] = p.Absent[mb.ID]; pl.away[i] {
+		if pl.away[i] = p.Absent[mb.ID] || p.Emptying[mb.ID]; pl.away[i] {
 			continue
 		}
 		all = append(all, int16(i))
 		if pl.shut[i] = p.Cordoned[mb.ID]; pl.shut[i] {
 			closed++
 		}
+	}
+	if len(all) > 0 {
+		pl.empty(p)
 	}
 	pl.hold(func(o int16) bool { return pl.away[o] })
 	if len(all) == 0 {
@@ -65,6 +68,18 @@ func (m *Map) place(p Policy, since []Epoch) {
 		pl.spread(stageRest+1+int16(i), zone)
 	}
 	pl.spread(stageRest, all)
+}
+
+// empty takes what is idle from those who are to have nothing in the end.
+func (pl *placement) empty(p Policy) {
+	for s, idle := range p.Idle {
+		if !idle || int(s) >= len(pl.m.owners) || pl.m.owners[s] == none {
+			continue
+		}
+		if id := pl.m.members[pl.m.owners[s]].ID; p.Emptying[id] && !p.Absent[id] {
+			pl.m.owners[s] = none
+		}
+	}
 }
 
 // hold leaves every shard with its owner, if that is still there and one of these.

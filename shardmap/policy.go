@@ -11,6 +11,10 @@ type Policy struct {
 	// Absent members are away for a moment: they keep just what they have, whatever
 	// else is asked, and get nothing.
 	Absent map[NodeID]bool
+	// Emptying members get nothing, and keep what they have but for Idle, as long as
+	// somebody else may have it; absent ones keep that, too.
+	Emptying map[NodeID]bool
+	Idle     map[Shard]bool
 	// Weights stand in the place of the members' own.
 	Weights map[NodeID]uint32
 	// Pins say where shards belong while that place can take them.

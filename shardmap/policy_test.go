@@ -20,6 +20,7 @@ func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 	p := shardmap.Policy{
 		Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
 		Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Paused: r.IntN(5) == 0, Absent: map[shardmap.NodeID]bool{},
+		Emptying: map[shardmap.NodeID]bool{}, Idle: map[shardmap.Shard]bool{},
 	}
 	zones := []string{"", "x", "y", "z"}[:1+r.IntN(4)]
 	if r.IntN(2) == 0 {
@@ -27,8 +28,14 @@ func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 			p.Before = append(p.Before, append(nodes(n), shardmap.Member{})[r.IntN(n+1)].ID)
 		}
 	}
-	cordons, drains, away := r.IntN(4)*r.IntN(4), r.IntN(3)*2, r.IntN(3)*r.IntN(4)
+	cordons, drains, away, empties := r.IntN(4)*r.IntN(4), r.IntN(3)*2, r.IntN(3)*r.IntN(4), r.IntN(3)*r.IntN(4)
+	for s := range shardmap.Shard(shards + 1) {
+		p.Idle[s] = r.IntN(2) == 0
+	}
 	for _, mb := range nodes(n) {
+		if r.IntN(10) < empties {
+			p.Emptying[mb.ID] = true
+		}
 		if r.IntN(10) < away {
 			p.Absent[mb.ID] = true
 		}
@@ -108,6 +115,13 @@ func TestPolicyCases(t *testing.T) {
 		}
 		return pins
 	}
+	idle := func(shards ...shardmap.Shard) map[shardmap.Shard]bool {
+		set := map[shardmap.Shard]bool{}
+		for _, s := range shards {
+			set[s] = true
+		}
+		return set
+	}
 	var all []shardmap.Shard
 	for s := range shardmap.Shard(12) {
 		all = append(all, s)
@@ -132,6 +146,13 @@ func TestPolicyCases(t *testing.T) {
 		{"an absent owner takes nothing of the dead", abc, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}}, counts{"a": 4, "b": 8}, 4},
 		{"an absent owner keeps what a drain, a pin and a weight would take", ab, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Drained: ids{"a": true}, Weights: map[shardmap.NodeID]uint32{"b": 9}, Pins: pinned(shardmap.Pin{Node: "b"}, all...)}, counts{"a": 6, "b": 6}, 0},
 		{"pinned to who is absent", ab, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 6}, 0},
+		{"one that is being emptied keeps what is busy", abc, same("a", "b", "c"), shardmap.Policy{Emptying: ids{"c": true}, Idle: idle(slices.Collect(abc.Shards("c"))[1:]...)}, counts{"c": 1}, 3},
+		{"and gets nothing of a newcomer's share, nor what is pinned to it", ab, same("a", "b", "c"), shardmap.Policy{Emptying: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 3, "c": 3}, 3},
+		{"what is idle at others stays", abc, same("a", "b", "c"), shardmap.Policy{Emptying: ids{"c": true}, Idle: idle(slices.Collect(abc.Shards("a"))...)}, counts{"a": 4, "b": 4, "c": 4}, 0},
+		{"it empties though moves are paused", ab, same("a", "b"), shardmap.Policy{Paused: true, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 0, "b": 12}, 6},
+		{"rather a cordoned one than none", ab, same("a", "b"), shardmap.Policy{Cordoned: ids{"b": true}, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 0, "b": 12}, 6},
+		{"it keeps all while it is absent", ab, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 6, "b": 6}, 0},
+		{"and if nobody else may have it", ab, same("a", "b"), shardmap.Policy{Emptying: ids{"a": true, "b": true}, Idle: idle(all...)}, counts{"a": 6, "b": 6}, 0},
 		{"what is left to a cordoned and an absent one", abc, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Cordoned: ids{"b": true}}, counts{"a": 4, "b": 8}, 4},
 		{"paused: a newcomer gets nothing", ab, same("a", "b", "c"), shardmap.Policy{Paused: true}, counts{"c": 0}, 0},
 		{"paused: losses are placed, where there is least", step(abc, same("a", "b")), same("a", "d"), shardmap.Policy{Paused: true}, counts{"a": 6, "d": 6}, 6},
@@ -206,11 +227,15 @@ func FuzzPolicy(f *testing.F) {
 		in := map[shardmap.NodeID]bool{}
 		p := shardmap.Policy{
 			Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
-			Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Absent: map[shardmap.NodeID]bool{},
+			Pins: map[shardmap.Shard]shardmap.Pin{}, Zones: map[shardmap.NodeID]string{}, Absent: map[shardmap.NodeID]bool{}, Emptying: map[shardmap.NodeID]bool{}, Idle: map[shardmap.Shard]bool{},
 		}
 		for i := 0; i+2 < min(len(steps), 96); i += 3 {
 			id, n := shardmap.NodeID(fmt.Sprint("n", steps[i+1]%8)), steps[i+2]
-			switch steps[i] % 10 {
+			switch steps[i] % 12 {
+			case 10:
+				p.Emptying[id] = n%2 == 0
+			case 11:
+				p.Idle[shardmap.Shard(n)] = steps[i+1]%2 == 0
 			case 9:
 				p.Absent[id] = n%2 == 0
 			case 0:

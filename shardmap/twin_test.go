@@ -16,11 +16,14 @@ type twin struct {
 	p       shardmap.Policy
 	// open is true of members that may get what they do not own yet.
 	open map[shardmap.NodeID]bool
-	held bool // who has a shard keeps it
+	let  map[shardmap.Shard]bool // what is let go
+	held bool                    // who has a shard keeps it
 }
 
 func newTwin(prev *shardmap.Map, members []shardmap.Member, p shardmap.Policy) twin {
 	w := twin{prev: prev, p: p, open: map[shardmap.NodeID]bool{}, held: p.Paused}
+	w.emptied(members)
+	p = w.p
 	for _, mb := range members {
 		if p.Drained[mb.ID] && !p.Absent[mb.ID] {
 			continue
@@ -44,6 +47,32 @@ func newTwin(prev *shardmap.Map, members []shardmap.Member, p shardmap.Policy) t
 	return w
 }
 
+// emptied says the same without members that are being emptied: what they let go of nobody
+// has, and the rest they keep as absent ones do.
+func (w *twin) emptied(members []shardmap.Member) {
+	others := slices.ContainsFunc(members, func(mb shardmap.Member) bool {
+		return !w.p.Absent[mb.ID] && !w.p.Emptying[mb.ID] && !w.p.Drained[mb.ID]
+	})
+	w.let = map[shardmap.Shard]bool{}
+	for s := range shardmap.Shard(w.prev.Len()) {
+		id := w.prev.Owner(s)
+		w.let[s] = others && w.p.Idle[s] && w.p.Emptying[id] && !w.p.Absent[id] && !w.p.Drained[id]
+	}
+	absent := map[shardmap.NodeID]bool{}
+	for _, mb := range members {
+		absent[mb.ID] = w.p.Absent[mb.ID] || w.p.Emptying[mb.ID] && !w.p.Drained[mb.ID]
+	}
+	w.p.Absent = absent
+}
+
+// owner is who has a shard, as far as it is not let go.
+func (w twin) owner(s shardmap.Shard) shardmap.NodeID {
+	if w.let[s] {
+		return ""
+	}
+	return w.prev.Owner(s)
+}
+
 // here reports that a member may have more, or less, than it has.
 func (w twin) here(id shardmap.NodeID) bool { return w.has(id) && !w.p.Absent[id] }
 
@@ -53,7 +82,7 @@ func (w twin) has(id shardmap.NodeID) bool {
 
 // stage tells where shard s is to be: at a node, spread over a zone, or anywhere.
 func (w twin) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
-	owner := w.prev.Owner(s)
+	owner := w.owner(s)
 	if !w.has(owner) {
 		owner = ""
 	}
@@ -106,13 +135,13 @@ func (w twin) check(t *testing.T, got *shardmap.Map, try bool) {
 			if slices.ContainsFunc(w.members, func(mb shardmap.Member) bool { return w.here(mb.ID) }) {
 				t.Fatalf("shard %d is orphaned", s)
 			}
-			if was := w.prev.Owner(s); w.has(was) {
+			if was := w.owner(s); w.has(was) {
 				t.Fatalf("shard %d is orphaned, %q has it", s, was)
 			}
 			continue
 		}
-		if owner != w.prev.Owner(s) && !w.open[owner] {
-			t.Fatalf("shard %d went from %q to %q, which is to get nothing", s, w.prev.Owner(s), owner)
+		if owner != w.owner(s) && !w.open[owner] {
+			t.Fatalf("shard %d went from %q to %q, which is to get nothing", s, w.owner(s), owner)
 		}
 		node, zone := w.stage(s)
 		switch {
@@ -153,7 +182,7 @@ func (w twin) checkStage(t *testing.T, got *shardmap.Map, shards []shardmap.Shar
 		if as[i] = got.Owner(s); !in(as[i]) {
 			t.Fatalf("shard %d is with %q, outside its zone", s, as[i])
 		}
-		if as[i] != w.prev.Owner(s) {
+		if as[i] != w.owner(s) {
 			moves++
 		}
 	}
@@ -179,7 +208,7 @@ func (st stage) uneven(as []shardmap.NodeID) string {
 	count, owned := map[shardmap.NodeID]int{}, map[shardmap.NodeID]int{}
 	for i, s := range st.shards {
 		count[as[i]]++
-		owned[st.prev.Owner(s)]++
+		owned[st.owner(s)]++
 	}
 	off := func(id shardmap.NodeID, want float64) bool {
 		return math.Abs(float64(st.placed[id]+count[id])-want) > 1-1e-6
@@ -249,7 +278,7 @@ func (st stage) least() int {
 			}
 			return
 		}
-		was := st.prev.Owner(st.shards[i])
+		was := st.owner(st.shards[i])
 		for _, mb := range st.members {
 			if mb.ID == was {
 				as[i] = mb.ID

@@ -15,8 +15,12 @@ import (
 	"shardway/embed"
 )
 
-// sizes of answers, in bytes. The path says which.
-var sizes = []int{100, 10 << 10}
+// Sizes of answers, in bytes. The path says which.
+const (
+	smallAnswer  = 100
+	middleAnswer = 10 << 10
+	largeAnswer  = 1 << 20
+)
 
 // serveBackend answers /SIZE with that many bytes, at as little cost as it can, at
 // every address of a comma-separated list.
@@ -41,7 +45,7 @@ func serveBackend(ctx context.Context, addrs string) error {
 // answers is the handler of the backend, and of the app in a node.
 func answers() fasthttp.RequestHandler {
 	bodies := make(map[string][]byte)
-	for _, n := range sizes {
+	for _, n := range []int{smallAnswer, middleAnswer, largeAnswer} {
 		bodies["/"+strconv.Itoa(n)] = bytes.Repeat([]byte("x"), n)
 	}
 	return func(c *fasthttp.RequestCtx) {

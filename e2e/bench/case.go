@@ -17,8 +17,10 @@ const keyCount = 10_000
 type testCase struct {
 	hops  int
 	conns int
-	size  int // of the answer's body
-	rate  int // requests a second; 0: as many as go
+	size  int  // of the answer's body
+	rate  int  // requests a second; 0: as many as go
+	fresh bool // a connection for each request
+	tls   bool // between wrk and the line
 }
 
 // String is what -only is matched against.
@@ -30,7 +32,14 @@ func (c testCase) String() string {
 	if c.rate > 0 {
 		rate = fmt.Sprintf("%d/s", c.rate)
 	}
-	return fmt.Sprintf("%s, %d B, %d connections, %s", hops, c.size, c.conns, rate)
+	text := fmt.Sprintf("%s, %d B, %d connections, %s", hops, c.size, c.conns, rate)
+	if c.fresh {
+		text += ", new connections"
+	}
+	if c.tls {
+		text += ", TLS in front"
+	}
+	return text
 }
 
 func (c testCase) slug() string {
@@ -52,12 +61,19 @@ func cases() []testCase {
 	var all []testCase
 	for _, hops := range []int{1, 2} {
 		for _, rate := range []int{0, pace} {
-			for _, size := range sizes {
+			for _, size := range []int{smallAnswer, middleAnswer} {
 				for _, conns := range []int{64, 256} {
 					all = append(all, testCase{hops: hops, conns: conns, size: size, rate: rate})
 				}
 			}
 		}
+		all = append(all, testCase{hops: hops, conns: 16, size: largeAnswer})
 	}
-	return all
+	return append(all,
+		testCase{hops: 1, conns: 64, size: smallAnswer, fresh: true},
+		testCase{hops: 1, conns: 64, size: smallAnswer, tls: true},
+		testCase{hops: 1, conns: 64, size: middleAnswer, tls: true},
+		testCase{hops: 1, conns: 16, size: largeAnswer, tls: true},
+		testCase{hops: 1, conns: 64, size: smallAnswer, fresh: true, tls: true},
+	)
 }

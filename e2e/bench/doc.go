@@ -16,6 +16,9 @@
 // behind shardway" is the cost of node and backend together, "app in shardway" that of
 // one process with the backend's handler within.
 //
+// Cases with TLS in front go by lines of their own: the same nginx and the same HAProxy
+// at a port with TLS, and a cluster with --tls-cert. All have one certificate (P-256).
+//
 // The lines take turns within each case, so that whatever else the machine does
 // meets all of them. CPU time is that of all processes of a line, children
 // included, from /proc/PID/stat before and after; results are medians of the

@@ -23,6 +23,7 @@ defaults
   unique-id-format %%{+X}o\ %%ci:%%cp_%%fi:%%fp_%%Ts_%%rt:%%pid
 frontend in
   bind %[1]s backlog 4096
+  bind %[3]s ssl crt %[4]s backlog 4096
   default_backend app
   http-request set-header X-Request-Id %%[unique-id] unless { req.hdr(X-Request-Id) -m found }
   http-request set-header X-Forwarded-Host %%[req.hdr(host)]
@@ -45,11 +46,15 @@ func (b *stage) haproxy(ctx context.Context) ([]*line, error) {
 	if err != nil {
 		return nil, err
 	}
+	sealed, err := b.addr() //nolint:contextcheck // likewise
+	if err != nil {
+		return nil, err
+	}
 	var servers strings.Builder
 	for i, addr := range b.backends {
 		fmt.Fprintf(&servers, "  server app%d %s pool-max-conn 512\n", i, addr)
 	}
-	config, err := b.write("haproxy.cfg", fmt.Sprintf(haproxyConfig, at, servers.String()))
+	config, err := b.write("haproxy.cfg", fmt.Sprintf(haproxyConfig, at, servers.String(), sealed, b.certificate))
 	if err != nil {
 		return nil, err
 	}
@@ -57,5 +62,8 @@ func (b *stage) haproxy(ctx context.Context) ([]*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []*line{{name: "haproxy", hops: 1, target: at, procs: []*process{p}, version: version(ctx, program, "-v")}}, nil
+	return []*line{
+		{name: "haproxy", hops: 1, target: at, procs: []*process{p}, version: version(ctx, program, "-v")},
+		{name: "haproxy", hops: 1, tls: true, target: sealed, procs: []*process{p}},
+	}, nil
 }

@@ -11,8 +11,10 @@ import (
 // line is one way from wrk to the backend.
 type line struct {
 	name   string
-	hops   int // 0: direct, in every case
+	hops   int // 0: direct, in every case without TLS
+	tls    bool
 	target string
+	sealed string // the same with TLS in front; empty: another line has it, or none
 	procs  []*process
 	pprof  []string // addresses that give profiles
 	// version is what the program says of itself.
@@ -26,6 +28,9 @@ type result struct {
 	p50, p99   time.Duration
 	rss        int64 // at the end
 }
+
+// plays reports whether the line is one of a case.
+func (l *line) plays(c testCase) bool { return l.tls == c.tls && (l.hops == c.hops || l.hops == 0) }
 
 // use adds up the line's processes.
 func (l *line) use() (usage, error) {

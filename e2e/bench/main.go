@@ -115,9 +115,12 @@ func (b *stage) measure(ctx context.Context, c testCase, lines []*line, o option
 	}
 	var able []*line
 	for _, l := range lines {
-		if l.hops == c.hops || l.hops == 0 {
+		if l.plays(c) {
 			able = append(able, l)
 		}
+	}
+	if len(able) == 0 {
+		return nil // -lines leaves none
 	}
 	results := make([][]result, len(able))
 	for round := -1; round < o.rounds; round++ {

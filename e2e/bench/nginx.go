@@ -33,6 +33,9 @@ http {
   }
   server {
     listen %[4]s backlog=4096;
+    listen %[5]s ssl backlog=4096;
+    ssl_certificate %[6]s;
+    ssl_certificate_key %[6]s;
     location / {
       proxy_pass http://app;
       proxy_http_version 1.1;
@@ -54,33 +57,34 @@ func (b *stage) nginx(ctx context.Context) ([]*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	last, at, err := b.startNginx(ctx, program, "nginx", b.backends)
+	last, err := b.startNginx(ctx, program, "nginx", b.backends)
 	if err != nil {
 		return nil, err
 	}
-	first, before, err := b.startNginx(ctx, program, "nginx-first", []string{at})
+	first, err := b.startNginx(ctx, program, "nginx-first", []string{last.target})
 	if err != nil {
 		return nil, err
 	}
-	return []*line{
-		{name: "nginx", hops: 1, target: at, procs: []*process{last}, version: version(ctx, program, "-v")},
-		{name: "nginx → nginx", hops: 2, target: before, procs: []*process{first, last}},
-	}, nil
+	last.name, last.hops, last.version = "nginx", 1, version(ctx, program, "-v")
+	first.name, first.hops, first.procs = "nginx → nginx", 2, append(first.procs, last.procs...)
+	return []*line{last, {name: last.name, hops: 1, tls: true, target: last.sealed, procs: last.procs}, first}, nil
 }
 
-func (b *stage) startNginx(ctx context.Context, program, name string, to []string) (*process, string, error) {
-	at, err := b.addr() //nolint:contextcheck // probing a port of this machine is over at once
+// startNginx starts one nginx before the addresses to, with a port without TLS and one
+// with it.
+func (b *stage) startNginx(ctx context.Context, program, name string, to []string) (*line, error) {
+	at, err := b.addrs(2) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	servers := make([]string, len(to))
 	for i, addr := range to {
 		servers[i] = "server " + addr + ";"
 	}
-	config, err := b.write(name+".conf", fmt.Sprintf(nginxConfig, b.dir, name, strings.Join(servers, " "), at))
+	config, err := b.write(name+".conf", fmt.Sprintf(nginxConfig, b.dir, name, strings.Join(servers, " "), at[0], at[1], b.certificate))
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	p, err := b.launch(ctx, name, at, nil, program, "-c", config, "-e", b.dir+"/"+name+".err")
-	return p, at, err
+	p, err := b.launch(ctx, name, at[0], nil, program, "-c", config, "-e", b.dir+"/"+name+".err")
+	return &line{target: at[0], sealed: at[1], procs: []*process{p}}, err
 }

@@ -23,6 +23,9 @@ import (
 // embedded is the kind of nodes that have the backend's handler in their process.
 const embedded = "embedded"
 
+// inFront is the kind of nodes that clients reach by TLS.
+const inFront = "TLS in front"
+
 // withApp is a line whose cost includes that of the backend.
 func (b *stage) withApp(l *line) *line {
 	return &line{name: "app behind " + l.name, hops: l.hops, target: l.target, procs: append([]*process{b.backend}, l.procs...), pprof: l.pprof}
@@ -60,15 +63,17 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 			return nil, err
 		}
 		flags = []string{"--secret-file", path}
+	case inFront:
+		flags = []string{"--tls-cert", b.certificate, "--tls-key", b.certificate}
 	}
 	var procs []*process
 	for i, id := range ids {
 		own, other := at[perNode*i:], at[perNode*(len(ids)-1-i):]
 		args := slices.Concat(run(i), []string{
-			"--node", id, "--data", filepath.Join(b.dir, "data-"+id+kind), "--listen", own[0], "--admin", own[1], "--gossip", own[2], "--peer", own[3],
+			"--node", id, "--data", filepath.Join(b.dir, "data-"+id+strings.ReplaceAll(kind, " ", "-")), "--listen", own[0], "--admin", own[1], "--gossip", own[2], "--peer", own[3],
 			"--join", other[2], "--expect", "2",
 		}, flags)
-		p, err := b.launch(ctx, "node-"+id+kind, own[0], nil, args...)
+		p, err := b.launch(ctx, "node-"+id+strings.ReplaceAll(kind, " ", "-"), own[0], nil, args...)
 		if err != nil {
 			return nil, err
 		}

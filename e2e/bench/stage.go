@@ -29,6 +29,8 @@ type stage struct {
 	backends []string
 	backend  *process
 	maps     []cluster.Map // of each cluster
+	// certificate is a file with that of all lines with TLS in front, and its key.
+	certificate string
 }
 
 // close ends the children, the last one first.
@@ -114,6 +116,9 @@ func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 	if _, err := exec.LookPath("wrk"); err != nil {
 		return nil, errors.New("bench: wrk is not installed: apt-get install wrk")
 	}
+	if err := b.certify(); err != nil {
+		return nil, err
+	}
 	nodes, err := b.startNodes(ctx, o.node, "")
 	if err != nil {
 		return nil, err
@@ -126,7 +131,12 @@ func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes = append(nodes, sealed[1], b.withApp(nodes[0]), within[0]) // one hop is the same
+	front, err := b.startNodes(ctx, o.node, inFront)
+	if err != nil {
+		return nil, err
+	}
+	front[0].tls = true
+	nodes = append(nodes, sealed[1], b.withApp(nodes[0]), within[0], front[0]) // one hop is the same with a secret
 	all := []*line{{name: "direct", target: b.backends[0]}}
 	for _, f := range []func(context.Context) ([]*line, error){b.nginx, b.haproxy} {
 		more, err := f(ctx)

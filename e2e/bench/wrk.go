@@ -16,13 +16,16 @@ import (
 // wrkScript sends requests for the keys of a file in turn, from a place of its
 // own in each run, and prints what came of it as JSON. With a pause, each
 // connection waits before each request, at random so that they do not march in
-// step.
+// step. With fresh, each request asks for its connection to be closed.
 const wrkScript = `
 local requests, at, pause = {}, 0, 0
 function init(args)
   pause = tonumber(args[2])
+  local headers = {["Host"] = wrk.host, ["User-Agent"] = "wrk", ["Accept"] = "*/*"}
+  if args[3] == "fresh" then headers["Connection"] = "close" end
   for key in io.lines(args[1]) do
-    requests[#requests + 1] = wrk.format("GET", nil, {["Host"] = wrk.host, ["X-Shard-Key"] = key, ["User-Agent"] = "wrk", ["Accept"] = "*/*"})
+    headers["X-Shard-Key"] = key
+    requests[#requests + 1] = wrk.format("GET", nil, headers)
   end
   math.randomseed(os.time())
   at = math.random(#requests)
@@ -58,11 +61,18 @@ func (w wrk) run(ctx context.Context) (wrkDone, error) {
 	if w.c.rate > 0 {
 		pause = w.c.conns * 1000 / w.c.rate
 	}
+	scheme, life := "http", "kept"
+	if w.c.tls {
+		scheme = "https"
+	}
+	if w.c.fresh {
+		life = "fresh"
+	}
 	ctx, cancel := context.WithTimeout(ctx, w.time+patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "wrk", "-t1", "-c"+strconv.Itoa(w.c.conns), //nolint:gosec // arguments of our own
 		"-d"+strconv.Itoa(int(w.time/time.Second))+"s", "-s", w.script,
-		fmt.Sprintf("http://%s/%d", w.target, w.c.size), "--", w.keys, strconv.Itoa(pause))
+		fmt.Sprintf("%s://%s/%d", scheme, w.target, w.c.size), "--", w.keys, strconv.Itoa(pause), life)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return wrkDone{}, fmt.Errorf("bench: wrk: %w\n%s", err, out)

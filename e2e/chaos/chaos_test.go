@@ -102,7 +102,8 @@ func (a *ran) judge(t *testing.T) {
 }
 
 // TestChaos hurts a cluster of three nodes and one of five side by side, under
-// each fence in turn: between the five there is TLS, and the apps of the three have hooks.
+// each fence in turn: between the five there is TLS. Apps of their own have hooks, and
+// every other node restarts in place when it is told to stop.
 func TestChaos(t *testing.T) {
 	if err := chaos.Available(); err != nil {
 		t.Skipf("no chaos here: %v", err)
@@ -125,7 +126,7 @@ func TestChaos(t *testing.T) {
 				for _, s := range shares() {
 					r := chaos.Run(t, chaos.Options{
 						Binaries: b, Nodes: n, For: time.Duration(float64(*length) * s.part), Seed: seed, Dealt: dealt, Faults: faults, Network: 1 + i,
-						Backwards: n == 5, Secret: n == 5, Pairs: true, Fence: s.fence, Embedded: s.embedded, Hooks: n == 3 && !s.embedded,
+						Backwards: n == 5, Secret: n == 5, Pairs: true, Fence: s.fence, Embedded: s.embedded, Hooks: !s.embedded, Hold: true,
 					})
 					t.Log(r)
 					all.add(r)

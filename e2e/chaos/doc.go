@@ -25,6 +25,8 @@
 //	go test ./e2e/chaos -run TestChaos -chaos.faults='^kill'    # some faults only
 //	go test ./e2e/chaos -run TestChaos -chaos.for=20m -v        # a soak, with its table
 //
-// Each kind of fault has a file: kill, pause, term, wire, app, disk, member, hooks. All of
+// What operators ask, and restarts of a process or of an app, are no faults in this sense.
+//
+// Each kind of fault has a file: kill, pause, term, hold, plan, wire, app, disk, member, hooks. All of
 // a run belongs to one goroutine.
 package chaos

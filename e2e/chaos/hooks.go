@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"time"
 
@@ -33,31 +32,19 @@ func (f *badHooks) begin(w *world) {
 	w.note("%s acquires with %s, %s releases with %s and is drained", f.to.ID, acquire, f.from.ID, release)
 	f.to.App.Sicken(w, "acquire", acquire)
 	f.from.App.Sicken(w, "release", release)
-	w.drains = append(w.drains, history.Drain{Node: f.from.ID, From: history.Now()})
-	cluster.Await(w, "the drain is taken", func() error { // whose leader may just have changed
-		return f.from.Try(w.Context(), "drain", url.Values{"node": {f.from.ID}})
-	})
+	w.drain(f.from)
 }
 
 // during waits until the bad release has let the shards go, and a bad acquire has some.
 func (f *badHooks) during(w *world) {
-	cluster.Await(w, f.from.ID+" owns nothing", func() error {
-		m, err := f.to.Map(w.Context())
-		if n := m.Counts()[f.from.ID]; err == nil && n > 0 {
-			err = fmt.Errorf("%d shards", n)
-		}
-		return err
-	})
+	w.awaitEmpty(f.from)
 	w.traffic.flow(w, 500*time.Millisecond)
 }
 
 func (f *badHooks) end(w *world) {
 	f.to.App.Sicken(w, "acquire", "well")
 	f.from.App.Sicken(w, "release", "well")
-	cluster.Await(w, "the drain is taken back", func() error {
-		return f.from.Try(w.Context(), "uncordon", url.Values{"node": {f.from.ID}})
-	})
-	w.drains[len(w.drains)-1].Until = history.Now()
+	w.uncordon(f.from)
 }
 
 // counted judges what the apps kept by their hooks: each POST of a plain key raised its

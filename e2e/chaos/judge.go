@@ -17,7 +17,7 @@ import (
 func (w *world) judge(answers []history.Answer, first uint64) *Round {
 	maps := w.mapsSince(first)
 	runs := w.runsOf(answers)
-	h := history.Check(history.History{Answers: answers, Runs: runs, Maps: w.c.MapsSince(first), Faults: w.c.Faults(), Drains: w.drains}, w.c.Rules())
+	h := history.Check(history.History{Answers: answers, Runs: runs, Maps: w.c.MapsSince(first), Faults: w.c.Faults(), Drains: w.drains, Cordons: w.cordons}, w.c.Rules())
 	for i := range answers {
 		w.known[answers[i].ID] = answers[i].Denied()
 	}

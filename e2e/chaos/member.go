@@ -42,14 +42,16 @@ func (f *join) during(w *world) {
 	w.spare = leaving
 	if f.remove {
 		w.kill(leaving)
-		w.c.AwaitShards(w, w.members...) // one of five votes is the dead node's
+	} else {
+		w.note("%s leaves", leaving.ID)
+		leaving.Stop(w)
+	}
+	if f.remove || leaving.Holds() {
+		w.c.AwaitShards(w, w.members...) // one of five votes is that node's
 		w.note("%s is removed", leaving.ID)
 		w.retry("remove "+leaving.ID, func() error {
 			return w.members[0].Try(w.Context(), "remove", url.Values{"node": {leaving.ID}})
 		})
-	} else {
-		w.note("%s leaves", leaving.ID)
-		leaving.Stop(w)
 	}
 	w.traffic.aim(w.members) // not before: a balancer takes its time
 	w.recover()

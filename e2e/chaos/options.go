@@ -49,6 +49,9 @@ type Options struct {
 	// Hooks has the apps keep counters from acquire to release, in a directory that they
 	// share, and writes them with each POST. Not with Embedded.
 	Hooks bool
+	// Hold has every other node restart in place when it is told to stop: its shards wait
+	// for holdGrace.
+	Hold bool
 	// Rate is how many requests a second all clients send together; 0 is 120.
 	Rate int
 	// Flags are given to every node.
@@ -83,6 +86,18 @@ func (o *Options) flags() []string {
 		flags = append(flags, "--hooks", "/_state", "--release-timeout", "2s", "--acquire-timeout", "2s")
 	}
 	return append(flags, o.Flags...)
+}
+
+// holdGrace is longer than a restart takes on a busy machine, and shorter than requests
+// wait.
+const holdGrace = 5 * time.Second
+
+// own are the flags of the n-th node alone. Which of them hold changes with the seed.
+func (o *Options) own(n int) []string {
+	if !o.Hold || (o.Seed+uint64(n))%2 == 0 {
+		return nil
+	}
+	return []string{"--on-term", "hold", "--hold-grace", holdGrace.String()}
 }
 
 // appFlags are those of every app.

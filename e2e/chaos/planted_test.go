@@ -67,7 +67,7 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 		options   chaos.Options
 	}{
 		{
-			bug: planted.SwallowedAnswer, faults: "^kill -9 follower$", find: []string{"lost"},
+			bug: planted.SwallowedAnswer, faults: "^kill -9 follower$", find: []string{"lost"}, too: []string{"dropped on a kept connection"},
 			options: chaos.Options{QueueWait: time.Second, Patience: 5 * time.Second},
 		},
 		{

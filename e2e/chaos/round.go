@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/e2e/cluster"
+	"shardway/e2e/history"
 )
 
 // names are the names of faults that came together.
@@ -23,7 +24,7 @@ func names(fs []fault) string {
 func (w *world) round(number int, fs []fault) *Round {
 	w.number, w.rng = number, rand.New(rand.NewPCG(w.o.Seed, uint64(number)+1)) //nolint:gosec // to be replayed
 	w.span = time.Duration(1000+w.rng.IntN(1500)) * time.Millisecond
-	w.paired, w.victims, w.failing = len(fs) > 1, nil, nil
+	w.paired, w.victims, w.failing, w.began = len(fs) > 1, nil, nil, history.Now()
 	w.note("round %d: %s", number, names(fs))
 	w.leading = w.c.LeaderOf(w, w.members...)
 	w.note("%s leads", w.leading.ID)

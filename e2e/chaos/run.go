@@ -72,9 +72,13 @@ func (o *Options) playable(r *Report) (names []string) {
 // unfit says why a fault does not go with the options; empty: it does.
 func (o *Options) unfit(f fault) string {
 	switch f.(type) {
-	case *killApp:
+	case *killApp, *restartApp:
 		if o.Embedded {
 			return "the app is in its node, and dies with it"
+		}
+	case *hold:
+		if !o.Hold {
+			return "no node holds its shards"
 		}
 	case *badHooks:
 		if !o.Hooks {

@@ -77,9 +77,11 @@ type world struct {
 	victims []*cluster.Node
 	healing []func()        // notes the end of what was done to nodes
 	drains  []history.Drain // of all rounds
+	cordons []history.Cordon
 	failing []*cluster.Node // whose disk failed: they may end themselves, and are started again
 	traffic *traffic
 	span    time.Duration
+	began   int64 // a reading of history.Now
 }
 
 func newWorld(b *bench, o Options) *world {
@@ -107,10 +109,10 @@ func (w *world) launch() {
 		Binaries: o.Binaries, Shards: o.Shards, Flags: o.flags(), Net: n, Secret: o.Secret, Dir: dir, Data: data,
 		AppFlags: o.appFlags(w.store.URL(), dir), Embedded: o.Embedded,
 	})
-	for range o.Nodes {
-		w.members = append(w.members, w.c.Prepare(w, "--expect", strconv.Itoa(o.Nodes)))
+	for i := range o.Nodes {
+		w.members = append(w.members, w.c.Prepare(w, append(o.own(i), "--expect", strconv.Itoa(o.Nodes))...))
 	}
-	w.spare = w.c.Prepare(w)
+	w.spare = w.c.Prepare(w, o.own(o.Nodes)...)
 	w.c.Acquaint()
 	for _, m := range w.members {
 		m.Start(w)
@@ -246,6 +248,14 @@ func (w *world) revive(n *cluster.Node) {
 }
 
 func (w *world) reviveAll() {
+	if w.o.Embedded && w.c.Starved(w.began) > 0 {
+		// What a starved process was told to end may go on for too long, and so it ends.
+		for _, n := range w.members {
+			if !n.Running() && !slices.Contains(w.failing, n) {
+				w.failing = append(w.failing, n)
+			}
+		}
+	}
 	for _, n := range w.failing {
 		if !n.Running() {
 			w.ended(n)

@@ -66,8 +66,10 @@ type Cluster struct {
 	spawn *spawner
 	ops   *http.Client
 	nodes []*Node
-	// faults are what was done to the nodes, stalls what the machine did.
+	// faults are what was done to the nodes, drains what was asked of them, stalls what
+	// the machine did.
 	faults []history.Fault
+	drains []history.Drain
 	stalls stalls
 
 	watch    *watch

@@ -38,6 +38,14 @@ func (n *Node) Hurt(k history.FaultKind) (mended func()) {
 	return n.c.Hurt(history.Fault{Kind: k, Node: n.ID})
 }
 
+// Drains notes that the node is to own nothing, from now on until its shards may be back,
+// when ended is called.
+func (n *Node) Drains() (ended func()) {
+	c, i := n.c, len(n.c.drains)
+	c.drains = append(c.drains, history.Drain{Node: n.ID, From: history.Now()})
+	return func() { c.drains[i].Until = history.Now() }
+}
+
 // begin notes that something is done to the process of a node, in place of what was
 // done to it before.
 func (c *Cluster) begin(n *Node, k history.FaultKind) {

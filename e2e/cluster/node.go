@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -104,9 +105,34 @@ func (n *Node) Kill(tb testing.TB) {
 func (n *Node) Terminate(tb testing.TB) {
 	tb.Helper()
 	n.c.begin(n, history.Left)
+	n.c.faults[n.fault].Grace = grace(n.proc.cmd.Args)
 	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// Holds tells whether its process restarts in place when it is told to end.
+func (n *Node) Holds() bool { return grace(n.proc.cmd.Args) > 0 }
+
+// grace is within what time a process with this command line says that it comes back when
+// it is told to end; 0: it hands its shards over.
+func grace(args []string) time.Duration {
+	flag := func(name, otherwise string) string {
+		for i, arg := range args {
+			switch value, ok := strings.CutPrefix(arg, name+"="); {
+			case ok:
+				otherwise = value
+			case arg == name && i+1 < len(args):
+				otherwise = args[i+1]
+			}
+		}
+		return otherwise
+	}
+	if flag("--on-term", "hand-over") != "hold" {
+		return 0
+	}
+	d, _ := time.ParseDuration(flag("--hold-grace", "8s"))
+	return d
 }
 
 // Stop sends SIGTERM and waits for the end, which must be a good one.
@@ -185,6 +211,19 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 func (n *Node) Map(ctx context.Context) (Map, error) {
 	var m Map
 	return m, n.ask(ctx, "/v1/map", &m)
+}
+
+// Policy is what operators have asked for, as a node's log says.
+type Policy struct {
+	Drained, Cordoned []string
+	// Since is the entry that changed it last.
+	Since uint64
+}
+
+// Policy asks the node.
+func (n *Node) Policy(ctx context.Context) (Policy, error) {
+	var p Policy
+	return p, n.ask(ctx, "/v1/policy", &p)
 }
 
 // Metrics asks the node.

@@ -5,14 +5,14 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"shardway/e2e/history"
 )
@@ -80,7 +80,7 @@ func (s *stalls) starved(waited map[string]int64, now int64) {
 	pids := maps.Clone(s.pids)
 	s.mu.Unlock()
 	for pid, node := range pids {
-		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+		threads := threadsOf(pid)
 		if len(threads) == 0 {
 			s.mu.Lock()
 			delete(s.pids, pid)
@@ -96,16 +96,43 @@ func (s *stalls) starved(waited map[string]int64, now int64) {
 	}
 }
 
+// threadsOf returns the files in which the kernel tells how the threads of a process
+// fare; none if there is no such process.
+func threadsOf(pid int) []string {
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+	dir, err := os.Open(tasks) //nolint:gosec // the kernel's
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = dir.Close() }()
+	names, _ := dir.Readdirnames(-1) // it may end meanwhile
+	for i, name := range names {
+		names[i] = tasks + name + "/schedstat"
+	}
+	return names
+}
+
 // waits is for how many nanoseconds a thread had to wait for a processor: the second
-// number of its schedstat.
+// number of its schedstat. Tens of threads are looked at twenty times a second, beside
+// what they are to have the processors for: so without a directory walk or os.ReadFile,
+// which cost seven times as much.
 func waits(file string) (int64, bool) {
-	b, err := os.ReadFile(file) //nolint:gosec // the kernel's
-	fields := bytes.Fields(b)
-	if err != nil || len(fields) < 2 {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(string(fields[1]), 10, 64)
-	return n, err == nil
+	defer func() { _ = unix.Close(fd) }()
+	var b [64]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return 0, false
+	}
+	fields := bytes.Fields(b[:n])
+	if len(fields) < 2 {
+		return 0, false
+	}
+	wait, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	return wait, err == nil
 }
 
 func (s *stalls) all() []history.Fault {

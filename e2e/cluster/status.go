@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"shardway/verdict"
 )
 
 // Status is what GET /status answers.
@@ -33,13 +35,14 @@ type Status struct {
 		Owned    int `json:"owned"`
 		Moving   int `json:"moving"`
 		Orphaned int `json:"orphaned"`
+		Unserved int `json:"unserved"`
 	} `json:"shards"`
 	Queue struct {
 		Waiting int   `json:"waiting"`
 		Bytes   int64 `json:"bytes"`
 	} `json:"queue"`
-	Nodes    []Member `json:"nodes"`
-	Warnings []string `json:"warnings"`
+	Nodes    []Member          `json:"nodes"`
+	Findings []verdict.Finding `json:"findings"`
 }
 
 // Member is one node in a Status.
@@ -50,6 +53,15 @@ type Member struct {
 	Voter  bool   `json:"voter"`
 	Shards int    `json:"shards"`
 	App    string `json:"app"`
+}
+
+// Said is what the node finds, one finding a line: code, sentence and remedy.
+func (s Status) Said() string {
+	var b strings.Builder
+	for _, f := range s.Findings {
+		b.WriteString(f.String() + "\n")
+	}
+	return b.String()
 }
 
 // Member finds a node in the status; the zero Member if it is not there.

@@ -20,9 +20,10 @@ type History struct {
 	Maps []Map
 	// Faults are what was done to the nodes.
 	Faults []Fault
-	// Drains are what operators asked for. They excuse that a node is left out of a map,
-	// and nothing else.
-	Drains []Drain
+	// Drains and Cordons are what operators asked for. A drain excuses that a node is left
+	// out of a map; else they excuse nothing.
+	Drains  []Drain
+	Cordons []Cordon
 }
 
 // judge is what Check knows about a history.
@@ -38,6 +39,8 @@ type judge struct {
 	leases map[string][]int64
 	// ingress is the node that each request was sent to in the end.
 	ingress map[string]string
+	// long tells of each fault whether it lasted: see judge.brief.
+	long []bool
 	// outside collects the ids of requests whose runs were excused for being
 	// beside another owner's.
 	outside map[string]bool
@@ -54,6 +57,8 @@ func Check(h History, rules Rules) *Report {
 	j.index()
 	j.owned()
 	j.drops()
+	j.plans()
+	j.graces()
 	j.answers()
 	j.rest()
 	return j.report
@@ -83,9 +88,10 @@ func (j *judge) index() {
 		j.ingress[j.h.Answers[i].ID] = j.rules.node(j.h.Answers[i].final().Target)
 	}
 	j.report.Shards = len(j.shards)
+	j.spells()
 	for i := range j.h.Faults {
 		f := &j.h.Faults[i]
-		if f.Kind == Stalled && !j.brief(f) && slices.ContainsFunc(j.h.Answers, func(a Answer) bool { return f.during(a.Sent(), a.Done()) }) {
+		if f.Kind == Stalled && !j.brief(i) && slices.ContainsFunc(j.h.Answers, func(a Answer) bool { return f.during(a.Sent(), a.Done()) }) {
 			j.report.Stalled += time.Duration(f.until() - f.From)
 		}
 	}

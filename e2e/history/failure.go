@@ -51,7 +51,7 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 		for node := range owners {
 			of = of || f.touches(node)
 		}
-		if !at && !of && !apart || a.Done() < f.From || f.Kind == Left && !apart || j.brief(f) {
+		if !at && !of && !apart || a.Done() < f.From || f.Kind == Left && !apart || j.brief(i) {
 			continue
 		}
 		reason := j.way(a, f, at || apart, of, apart)
@@ -149,7 +149,7 @@ func (j *judge) shaken(from, until int64) bool {
 	nodes := make(map[string]bool)
 	for i := range j.h.Faults {
 		f := &j.h.Faults[i]
-		if f.From <= until && from <= after(f.until(), int64(j.rules.Settle)) && !j.brief(f) {
+		if f.From <= until && from <= after(f.until(), int64(j.rules.Settle)) && !j.brief(i) {
 			nodes[f.Node], nodes[cmp.Or(f.Peer, f.Node)] = true, true
 		}
 	}
@@ -220,7 +220,7 @@ func (j *judge) wrecks(a *Answer) int {
 	for node := range met {
 		for i := range j.h.Faults {
 			f := &j.h.Faults[i]
-			if f.touches(node) && (f.dead() || f.Kind == Stopped && !j.brief(f) || f.wires()) && f.during(a.Sent(), a.Done()) {
+			if f.touches(node) && (f.dead() || f.Kind == Stopped && !j.brief(i) || f.wires()) && f.during(a.Sent(), a.Done()) {
 				ends[end{node, f.From}] = true
 			}
 		}
@@ -265,25 +265,40 @@ func (j *judge) ends(a *Answer, f *Fault, shard uint32, at bool) int64 {
 // brief tells whether a node was stopped, or the machine busy, for less than a lease:
 // so it may hold requests up, and fails none. Stops with less than a lease between them
 // are one.
-func (j *judge) brief(f *Fault) bool {
-	if f.Kind != Stopped && f.Kind != Stalled {
-		return false
-	}
+func (j *judge) brief(fault int) bool { return !j.long[fault] }
+
+// spells finds out which faults are brief, of all at once: on a starved machine there are
+// thousands.
+func (j *judge) spells() {
+	j.long = make([]bool, len(j.h.Faults))
 	lease := int64(j.rules.Lease)
-	from, until := f.From, f.until()
-	for grown := true; grown; {
-		grown = false
-		for i := range j.h.Faults {
-			other := &j.h.Faults[i]
-			if other.Kind != f.Kind || other.Node != f.Node || !other.during(from-lease+1, after(until, lease-1)) {
-				continue
-			}
-			if other.From < from || other.until() > until {
-				from, until, grown = min(from, other.From), max(until, other.until()), true
-			}
+	var stops []int
+	for i := range j.h.Faults {
+		if f := &j.h.Faults[i]; f.Kind == Stopped || f.Kind == Stalled {
+			stops = append(stops, i)
+		} else {
+			j.long[i] = true
 		}
 	}
-	return until != never && until-from < lease
+	slices.SortFunc(stops, func(x, y int) int {
+		f, g := &j.h.Faults[x], &j.h.Faults[y]
+		return cmp.Or(cmp.Compare(f.Kind, g.Kind), cmp.Compare(f.Node, g.Node), cmp.Compare(f.From, g.From))
+	})
+	for n := 0; n < len(stops); {
+		first, end := &j.h.Faults[stops[n]], n+1
+		until := first.until()
+		for ; end < len(stops); end++ {
+			f := &j.h.Faults[stops[end]]
+			if f.Kind != first.Kind || f.Node != first.Node || f.From >= after(until, lease) {
+				break
+			}
+			until = max(until, f.until())
+		}
+		for _, i := range stops[n:end] {
+			j.long[i] = until == never || until-first.From >= lease
+		}
+		n = end
+	}
 }
 
 // servedAgain is when another node began to run requests of a shard, as its next
@@ -363,8 +378,13 @@ func (j *judge) spans(from, until int64, span func(from, until int64, headless b
 		return
 	}
 	moments := []int64{from, until}
+	var here []*Fault
 	for i := range j.h.Faults {
 		f := &j.h.Faults[i]
+		if !f.during(from, until) || j.brief(i) {
+			continue
+		}
+		here = append(here, f)
 		for _, t := range []int64{f.From, f.until()} {
 			if from < t && t < until {
 				moments = append(moments, t)
@@ -374,17 +394,17 @@ func (j *judge) spans(from, until int64, span func(from, until int64, headless b
 	slices.Sort(moments)
 	for i := range moments[1:] {
 		if at, next := moments[i], moments[i+1]; next > at {
-			span(at, next, len(nodes) > 0 && 2*j.hurt(nodes, at, next) >= len(nodes))
+			span(at, next, len(nodes) > 0 && 2*hurt(nodes, here, at, next) >= len(nodes))
 		}
 	}
 }
 
-// hurt is to how many of the nodes something was done during all of a time.
-func (j *judge) hurt(nodes map[string]bool, from, until int64) int {
+// hurt is to how many of the nodes one of the faults was done during all of a time.
+func hurt(nodes map[string]bool, faults []*Fault, from, until int64) int {
 	n := 0
 	for node := range nodes {
-		if slices.ContainsFunc(j.h.Faults, func(f Fault) bool {
-			return f.touches(node) && f.From <= from && until <= f.until() && !j.brief(&f)
+		if slices.ContainsFunc(faults, func(f *Fault) bool {
+			return f.touches(node) && f.From <= from && until <= f.until()
 		}) {
 			n++
 		}

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"math"
+	"time"
 )
 
 // FaultKind says what a test did to a node.
@@ -57,6 +58,9 @@ type Fault struct {
 	// By is when the process, or of NoApp the app, had certainly ended; 0: it has
 	// not. It lost its connections at some moment from From to By.
 	By int64
+	// Grace is within what time a process that was asked to end said that it comes back:
+	// until then nothing that its node has moves. 0: it hands over.
+	Grace time.Duration
 	// Until is when the fault was mended: the process continued or started again, the
 	// wires healed, the disk good. 0: it lasts.
 	Until int64

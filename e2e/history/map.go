@@ -15,13 +15,6 @@ type Map struct {
 	Owners []string
 }
 
-// Drain is a node that operators asked to own nothing, from when until when. Until 0: it
-// lasts.
-type Drain struct {
-	Node        string
-	From, Until int64
-}
-
 // sightLag is how much later than its commit a map may have been seen.
 const sightLag = int64(time.Second)
 
@@ -40,11 +33,11 @@ func ordered(maps []Map) []Map {
 
 // drops judges that nobody is left out of a map without a fault of its own. Dropped
 // after a fault it may be until whatever was begun meanwhile has come to its end:
-// dead-after, and the deadline of acknowledgements, drain-timeout + 1 s, and what it
+// dead-after, and the deadline of acknowledgements, drain-timeout + 1 s + release-timeout, and what it
 // waited for a majority: the log may hold a commit for all of that time. A node for
 // which a busy machine had no time is dropped for its silence, within dead-after.
 func (j *judge) drops() {
-	late := int64(j.rules.DeadAfter+j.rules.DrainTimeout+time.Second) + sightLag
+	late := int64(j.rules.DeadAfter+j.rules.DrainTimeout+time.Second+j.rules.ReleaseTimeout) + sightLag
 	for i := 1; i < len(j.maps); i++ {
 		old, next := &j.maps[i-1], &j.maps[i]
 		seen := make(map[string]bool)

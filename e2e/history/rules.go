@@ -25,6 +25,8 @@ type Rules struct {
 	// Lease, DeadAfter, DrainTimeout, StreamGrace and QueueWait are the nodes' own; 0 are
 	// their defaults: 500 ms, 2.5 s, 5 s, 250 ms and 10 s.
 	Lease, DeadAfter, DrainTimeout, StreamGrace, QueueWait time.Duration
+	// ReleaseTimeout is the nodes' own; 0: their apps have no hooks.
+	ReleaseTimeout time.Duration
 	// Skew is by how much the rates of any two clocks differ, 0.1 for 10 %.
 	Skew float64
 	// CutNotice is how late an app may notice that its node gave a request up,

@@ -47,6 +47,10 @@ const (
 	Unlistened
 	// FalseDrop: a node without a fault was left out of a map.
 	FalseDrop
+	// Unplanned: a map gives a node what operators had asked it not to have.
+	Unplanned
+	// Restless: shards moved from or to a node that restarts in place, within its grace.
+	Restless
 )
 
 var kinds = [...]string{
@@ -55,6 +59,7 @@ var kinds = [...]string{
 	UnknownRun: "run of an unknown request", TwoOwners: "two owners", SharedEpoch: "epoch at two nodes",
 	StaleEpoch: "stale epoch", BadHeader: "bad header", DeniedRun: "run after a 503", FailedLate: "failed too late",
 	Dropped: "dropped on a kept connection", Unlistened: "nobody listened", FalseDrop: "false drop",
+	Unplanned: "against the plan", Restless: "moved within its grace",
 }
 
 // String names the kind.

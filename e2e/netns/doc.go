@@ -12,6 +12,9 @@
 // Halves and Bridge are made of Blocks. Lose drops a share of all packets, and
 // Reset forges refusals, both by a packet filter in the host's namespace.
 //
+// Move and Nameserver are for nodes that find each other by name at addresses that
+// change.
+//
 // It needs root and the ip command, Lose and Reset also the nft command. Names
 // carry the pid of the test, and New sweeps away what tests left behind that are
 // no more.

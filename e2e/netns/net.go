@@ -28,6 +28,7 @@ type Net struct {
 
 	name  string // starts the names of its devices
 	hosts []*Host
+	moves int
 }
 
 // Host is one network namespace.
@@ -157,6 +158,9 @@ func (t *Net) Isolate(i int) error {
 // Block drops what host from sends to host to; the other direction works on.
 func (t *Net) Block(from, to int) error {
 	h := t.hosts[from]
+	if slices.Contains(h.blocked, to) {
+		return nil // by another fault: Heal takes the entry away once
+	}
 	h.blocked = append(h.blocked, to)
 	return ip("-n", h.Namespace, "neigh", "replace", t.hosts[to].Data, "lladdr", nowhere, "dev", "data0", "nud", "permanent")
 }
@@ -210,7 +214,7 @@ func (t *Net) Heal() error {
 func (t *Net) Close() error {
 	var errs []error
 	for _, h := range t.hosts {
-		errs = append(errs, ip("netns", "del", h.Namespace))
+		errs = append(errs, ip("netns", "del", h.Namespace), forget(h.Namespace))
 	}
 	for _, link := range links() {
 		if strings.HasPrefix(link, t.name) {
@@ -234,6 +238,12 @@ func removeLink(name string) error {
 // pid through it.
 func (h *Host) Command(args ...string) []string {
 	return append([]string{"ip", "netns", "exec", h.Namespace}, args...)
+}
+
+// Also gives the host one more address among the hosts, with the length of its network:
+// no other network of this machine is in its way.
+func (h *Host) Also(prefix string) error {
+	return ip("-n", h.Namespace, "addr", "add", prefix, "dev", "data0")
 }
 
 // freeSubnet finds two neighbouring /24 networks that the machine does not use.

@@ -26,6 +26,15 @@ func sweep() error {
 			errs = append(errs, removeSpace(e.Name()))
 		}
 	}
+	written, err := os.ReadDir(etc)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, e := range written {
+		if orphaned(e.Name()) {
+			errs = append(errs, forget(e.Name()))
+		}
+	}
 	for _, link := range links() {
 		if orphaned(link) {
 			errs = append(errs, removeLink(link))

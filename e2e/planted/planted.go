@@ -67,7 +67,7 @@ func edits() []overlay.Edit {
 		return err
 	}
 `),
-		after("internal/cli/version.go", "text := \"shardway \" + b.Version\n", `	text += ", BUILT WITH BUGS for tests, not for use (" + planted + ")"
+		after("internal/cli/version.go", "text := b.String()\n", `	text += ", BUILT WITH BUGS for tests, not for use (" + planted + ")"
 `),
 	}
 }

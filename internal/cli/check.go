@@ -13,7 +13,7 @@ import (
 )
 
 type checkCommand struct {
-	Args []string `arg:"" help:"The flags of run, and --json." optional:""`
+	Args []string `arg:"" help:"The flags of run, --all and --json." optional:""`
 }
 
 // report is the JSON of a check.
@@ -22,17 +22,20 @@ type report struct {
 	Problems []config.Problem `json:"problems"`
 	Values   []config.Value   `json:"values"`
 	config.Explanation
+
+	all bool // defaults are written, too
 }
 
 // Run checks the configuration and explains the timings. What the check found is
 // written to the output; the error only decides on the exit code.
 func (c *checkCommand) Run(s *session) error {
-	args := slices.DeleteFunc(slices.Clone(c.Args), func(a string) bool { return a == "--json" })
+	args, asJSON := without(c.Args, "--json")
+	args, all := without(args, "--all")
 	cfg, err := config.Load(args, s.environ, os.ReadFile)
 	if errors.Is(err, config.ErrHelp) {
 		return checkHelp(s.out)
 	}
-	r := report{Problems: []config.Problem{}, Values: cfg.Values(), Explanation: cfg.Explain()}
+	r := report{Problems: []config.Problem{}, Values: cfg.Values(), Explanation: cfg.Explain(), all: all}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		r.Problems = wrong.Problems
 	} else if err != nil {
@@ -41,13 +44,19 @@ func (c *checkCommand) Run(s *session) error {
 	r.Problems = checkFiles(&cfg, r.Problems)
 	r.OK = len(r.Problems) == 0
 	write := r.write
-	if len(args) < len(c.Args) {
+	if asJSON {
 		write = func(w io.Writer) error { return writeJSON(w, r) }
 	}
 	if err := write(s.out); err != nil || r.OK {
 		return err
 	}
 	return errReported
+}
+
+// without returns the arguments without a switch, and whether it was there.
+func without(args []string, name string) (rest []string, found bool) {
+	rest = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == name })
+	return rest, len(rest) < len(args)
 }
 
 // checkFiles looks into the files that the settings name for security, and adds
@@ -79,7 +88,7 @@ func (r *report) write(w io.Writer) error {
 		}
 	}
 	if r.OK {
-		if err := writeValues(w, r.Values); err != nil {
+		if err := writeValues(w, r.Values, r.all); err != nil {
 			return err
 		}
 	}
@@ -90,18 +99,34 @@ func (r *report) write(w io.Writer) error {
 	return writeExplanation(w, r.Explanation)
 }
 
-func writeValues(w io.Writer, values []config.Value) error {
-	t := newTable(w, "SETTING", "VALUE", "FROM")
+// writeValues writes what somebody chose, then the defaults if they are wanted, else
+// how many there are.
+func writeValues(w io.Writer, values []config.Value, all bool) error {
+	t, defaults := newTable(w, "SETTING", "VALUE", "FROM"), 0
 	for _, v := range values {
-		t.row(v.Key, v.Value, v.From)
+		if v.From != config.FromDefault {
+			t.row(v.Key, v.Value, v.From)
+		}
 	}
-	return t.flush()
+	for _, v := range values {
+		if v.From != config.FromDefault {
+			continue
+		}
+		if defaults++; all {
+			t.row(v.Key, v.Value, v.From)
+		}
+	}
+	if err := t.flush(); err != nil || all {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d more have their defaults: --all shows them\n", defaults)
+	return err
 }
 
 func writeExplanation(w io.Writer, e config.Explanation) error {
 	t := newTable(w, "\nTIMING", "", "HOLDS", "WHY")
 	for _, b := range e.Bounds {
-		t.row(b.Rule, b.Figures, verdict(b), b.Why)
+		t.row(b.Rule, b.Figures, held(b), b.Why)
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -113,7 +138,7 @@ func writeExplanation(w io.Writer, e config.Explanation) error {
 	return t.flush()
 }
 
-func verdict(b config.Bound) string {
+func held(b config.Bound) string {
 	switch {
 	case b.Holds:
 		return "yes"

@@ -10,18 +10,45 @@ import (
 	"github.com/alecthomas/kong"
 
 	"shardway/config"
+	"shardway/internal/version"
 )
 
-// The exit codes.
+// The exit codes; exitCodes says what they mean.
 const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
+	exitOutage = 3
 )
+
+// exitCode is a line of the table of exit codes, as help shows it.
+type exitCode struct {
+	code    int
+	meaning string
+}
+
+// exitCodes returns all that a command ends with.
+func exitCodes() []exitCode {
+	return []exitCode{
+		{exitOK, "all went well"},
+		{exitFailed, "something failed, or was not so before --deadline: a line says what"},
+		{exitUsage, "the command line or the configuration is wrong: each mistake has a line"},
+		{exitOutage, "there is an outage, as status says: requests are not served that ought to be"},
+	}
+}
+
+// misuse is a command line that contradicts itself.
+type misuse string
+
+// Error is what is wrong, and what to write.
+func (m misuse) Error() string { return string(m) }
 
 // errReported ends a command that has already said what is wrong with the
 // configuration.
 var errReported = errors.New("cli: the configuration is wrong")
+
+// errOutage ends a command that has shown an outage.
+var errOutage = errors.New("cli: there is an outage")
 
 // grammar is every command.
 type grammar struct {
@@ -32,6 +59,7 @@ type grammar struct {
 	Nodes      nodesCommand      `cmd:"" help:"List the nodes."`
 	Shards     shardsCommand     `cmd:"" help:"List the shards and their owners."`
 	Endpoints  endpointsCommand  `cmd:"" help:"List the addresses announced by the nodes."`
+	Events     eventsCommand     `cmd:"" help:"Show what happened at a node."`
 	Locate     locateCommand     `cmd:"" help:"Show where a key lives."`
 	Hot        hotCommand        `cmd:"" help:"Show the shards and keys that the cluster is busiest with."`
 	StepDown   stepDownCommand   `cmd:"" help:"Make the leader transfer its leadership."`
@@ -55,7 +83,14 @@ type grammar struct {
 	Level      levelCommand      `cmd:"" help:"Show what nodes may write to each other, or raise it after an upgrade."`
 	Rotate     rotateCommand     `cmd:"" help:"Replace the secret of a running cluster."`
 	Check      checkCommand      `cmd:"" passthrough:"" help:"Check the configuration of a node; takes the flags of run."`
-	Version    versionCommand    `cmd:"" help:"Show the version."`
+	Doctor     doctorCommand     `cmd:"" help:"Ask every node what is the matter, and compare what they say."`
+	Wait       waitCommand       `cmd:"" help:"Wait until the cluster serves, a node takes part, or one is drained."`
+	Top        topCommand        `cmd:"" help:"Watch status, nodes and the busiest shards."`
+	Debug      debugCommand      `cmd:"" help:"Write what a node knows into one file for a report, without secrets."`
+	Completion completionCommand `cmd:"" help:"Write a script that completes commands and flags in a shell."`
+	Version    versionCommand    `cmd:"" help:"Show the version, the commit and its date."`
+
+	ShowVersion kong.VersionFlag `help:"Show the version." name:"version"`
 }
 
 // session is what a command gets besides its arguments.
@@ -74,7 +109,8 @@ func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int
 	exited := false
 	parser, err := kong.New(&g,
 		kong.Name("shardway"),
-		kong.Description("A sharded HTTP reverse proxy for apps that keep state."),
+		kong.Description(description()),
+		kong.Vars{"version": version.Read().String()},
 		kong.Writers(out, errOut),
 		kong.Exit(func(int) { exited = true }), // after the help was written
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
@@ -93,6 +129,15 @@ func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int
 	return s.fail(command.Run(s))
 }
 
+// description stands above the commands in the help.
+func description() string {
+	var codes []string
+	for _, c := range exitCodes() {
+		codes = append(codes, fmt.Sprintf("%d: %s", c.code, c.meaning))
+	}
+	return "A sharded HTTP reverse proxy for apps that keep state.\n\nExit codes: " + strings.Join(codes, "; ") + "."
+}
+
 // misused reports a command line that is none.
 func (s *session) misused(err error) int {
 	s.complain(fmt.Sprintf("%v; shardway --help lists the commands", err))
@@ -107,6 +152,13 @@ func (s *session) fail(err error) int {
 	if errors.Is(err, errReported) {
 		return exitUsage
 	}
+	if errors.Is(err, errOutage) {
+		return exitOutage
+	}
+	if wrong, ok := errors.AsType[misuse](err); ok {
+		s.complain(wrong)
+		return exitUsage
+	}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		for _, p := range wrong.Problems {
 			s.complain(p)
@@ -118,10 +170,11 @@ func (s *session) fail(err error) int {
 }
 
 // complain writes about what went wrong, which may quote a node or a file: each
-// line of it is marked as ours, and nothing in it moves the cursor. When even that
+// line of it is marked as ours, once if another process of ours has, and nothing in it
+// moves the cursor. When even that
 // cannot be written there is nobody left to tell.
 func (s *session) complain(what any) {
 	for line := range strings.SplitSeq(fmt.Sprint(what), "\n") {
-		_, _ = fmt.Fprintf(s.err, "shardway: %s\n", strings.Map(printable, line))
+		_, _ = fmt.Fprintf(s.err, "shardway: %s\n", strings.TrimPrefix(strings.Map(printable, line), "shardway: "))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"shardway/ack"
 	"shardway/admin"
 	"shardway/internal/cli"
+	"shardway/verdict"
 )
 
 // cluster answers as a cluster of two nodes with four shards would.
@@ -24,13 +25,15 @@ type cluster struct {
 
 func (c *cluster) Ready() error { return nil }
 
+func (c *cluster) Idle(string) string { return "" }
+
 func (c *cluster) Status() admin.Status {
 	return admin.Status{
 		Node: "a", Boot: 3, Cluster: "c1", Version: "1", State: "operational", Role: "follower", Leader: "b", Term: 7,
 		Epoch: 12, Proposed: 12, LeaseMS: 412, UptimeS: 182,
 		Shards:   admin.ShardCounts{Total: 4, Owned: 2},
 		Queue:    admin.QueueCounts{Waiting: 1, Bytes: 20},
-		Warnings: []string{"two voters: the loss of either stops the cluster"},
+		Findings: []verdict.Finding{{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "two voters (a and b\x1b): the loss of either stops the cluster", Remedy: "add a node"}},
 		Nodes: []admin.Node{
 			{ID: "a", State: "active", Role: "follower", Voter: true, Weight: 1, Shards: 2, App: "healthy", HeardMS: 40, Endpoints: map[string]string{"http": "10.0.0.1:8080"}},
 			{ID: "b\x1b[2J", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "z", AppVersion: "2.1", Shards: 2, App: "healthy", HeardMS: -1},
@@ -137,8 +140,8 @@ func TestTablesForPeople(t *testing.T) {
 		want []string // lines that must be there, blanks squeezed
 	}{
 		{"status", []string{
-			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned", "lease for 412ms", "up 3m2s",
-			"a active follower yes 2 1 - healthy - 40ms ago 10.0.0.1:8080", "warning: two voters: the loss of either stops the cluster",
+			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned, 0 unserved", "lease for 412ms", "up 3m2s",
+			"a active follower yes 2 1 - healthy - 40ms ago 10.0.0.1:8080", "WARNING even-voters: two voters (a and b?): the loss of either stops the cluster; add a node",
 		}},
 		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},
 		{"shards", []string{"OWNER STATE TO EPOCH COUNT SHARDS", "a owned - 9 2 0-1", "b moving a 9 1 2", "b owned - 12 1 3"}},
@@ -231,9 +234,7 @@ func TestFailuresAreOneLineAndOne(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"status --admin " + nobody:       "nothing listens on " + nobody,
-		"status --admin nowhere":         `--admin "nowhere" is not an address`,
 		"remove ghost --admin " + addr:   "ghost",
-		"shards --admin http://x/y":      "is not an address",
 		"endpoints --admin=" + nobody:    "nothing listens",
 		"locate alice --admin=" + nobody: "nothing listens",
 	} {
@@ -252,6 +253,11 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		"status --bogus": "--bogus",
 		"status --jsn":   "--json",
 		"remove --force": "<node>",
+		// What the grammar does not see, but is wrong whoever is asked.
+		"status --admin nowhere":    `--admin "nowhere" is not an address`,
+		"shards --admin http://x/y": "is not an address",
+		"shards x":                  `"x" is no number of a shard`,
+		"cordon":                    "cordon takes a node or --app-version",
 	} {
 		code, out, errOut := run(t, line)
 		if code != 2 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, want) {
@@ -263,6 +269,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 func TestHelpIsNoFailure(t *testing.T) {
 	for line, want := range map[string]string{
 		"--help":        "locate",
+		"--version":     "shardway 0.",
 		"status --help": "--admin",
 		"check --help":  "--drain-timeout DURATION",
 		"check -h":      "SHARDWAY_DRAIN_TIMEOUT",
@@ -280,6 +287,10 @@ func TestCheckShowsWhereValuesComeFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errOut := run(t, "check --shards=16 --config "+file, "SHARDWAY_WEIGHT=3")
+	if code != 0 || errOut != "" || strings.Contains(out, " default\n") || !strings.Contains(out, " more have their defaults: --all shows them\n") {
+		t.Fatalf("exit %d: %s\n%s", code, errOut, out)
+	}
+	code, out, errOut = run(t, "check --all --shards=16 --config "+file, "SHARDWAY_WEIGHT=3")
 	if code != 0 || errOut != "" {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
@@ -315,5 +326,35 @@ func TestCheckReportsEveryMistake(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 2 || v.OK || len(v.Problems) != 1 || v.Problems[0].Key != "shards" {
 		t.Errorf("check --json: exit %d, %v\n%s", code, err, out)
+	}
+}
+
+// What a script may go by stands in one table: help shows it, docs/operations.md has it, and these
+// are its lines.
+func TestExitCodesAreWhatTheTableSays(t *testing.T) {
+	addr, down := serve(t, &cluster{}), serveCluster(t, comes(admin.Status{Findings: []verdict.Finding{{Code: verdict.NoQuorum, Severity: verdict.Outage}}}))
+	meant := map[int][]string{
+		0: {"status --admin=" + addr, "version", "--help", "check"},
+		1: {"status --admin=127.0.0.1:1", "remove ghost --admin=" + addr, "backup /nonexistent/b --admin=" + addr},
+		2: {"no-such-command", "status --no-such-flag", "drain a --self", "check --shards=0", "run --shards=0"},
+		3: {"status --admin=" + down, "status --json --admin=" + down},
+	}
+	_, help, _ := run(t, "--help")
+	help = strings.Join(strings.Fields(help), " ")
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, lines := range meant {
+		_, said, found := strings.Cut(help, fmt.Sprintf(" %d: ", want))
+		said, _, _ = strings.Cut(strings.ReplaceAll(said, ".", ";"), ";")
+		if !found || !strings.Contains(string(page), fmt.Sprintf("| %d | %s |", want, strings.TrimSpace(said))) {
+			t.Errorf("help says of exit code %d %q, and docs/operations.md has no line of that", want, said)
+		}
+		for _, line := range lines {
+			if code, out, errOut := run(t, line); code != want {
+				t.Errorf("%s: exit %d, want %d: %s%s", line, code, want, out, errOut)
+			}
+		}
 	}
 }

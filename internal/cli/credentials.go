@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -50,7 +49,7 @@ func (c *credentials) show(s *session) (admin.Credentials, error) {
 		}
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return out, errors.New("--tls-cert and --tls-key must be given together")
+		return out, misuse("--tls-cert and --tls-key must be given together")
 	}
 	if c.TLSCert != "" {
 		cert, err := secret.KeyPair(c.TLSCert, c.TLSKey)

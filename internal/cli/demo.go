@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"shardway/config"
@@ -23,7 +24,17 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 	if _, err := config.Load(args, nil, os.ReadFile); err != nil {
 		return err
 	}
-	return demo.Run(ctx, demo.Options{Out: s.out, Verbose: c.Verbose, Args: args})
+	o := demo.Options{Out: s.out, Verbose: c.Verbose, Args: args}
+	if terminal(s.out) && !c.Verbose {
+		p := progress{w: s.out, inPlace: true}
+		o.Progress = func(done, all int) {
+			_ = p.part(done, all, fmt.Sprintf("%d of %d processes serve", done, all)) // a terminal that is gone changes nothing
+			if done == all {
+				p.end()
+			}
+		}
+	}
+	return demo.Run(ctx, o)
 }
 
 type demoAppCommand struct {

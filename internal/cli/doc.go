@@ -5,6 +5,5 @@
 // and check hand their arguments to package config as they are, so that a flag
 // stands in one table only.
 //
-// The exit code is 0 when all went well, 1 when something failed (one line says
-// what), and 2 when the command line or the configuration is wrong.
+// What the exit codes mean stands in one table, exitCodes.
 package cli

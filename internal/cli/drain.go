@@ -18,15 +18,21 @@ type drainCommand struct {
 	Data     string        `help:"With --self, the node's data directory (else SHARDWAY_DATA, else ./data)." placeholder:"DIR"`
 	Wait     bool          `help:"Wait until nothing is left there, and show what is: shards, requests, sockets."`
 	Deadline time.Duration `help:"With --wait, fail if something is left after so long; the drain goes on (0: wait for ever)." placeholder:"DURATION"`
+	Gently   time.Duration `help:"Move shards for which nothing runs first, and the rest only after so long (0: all at once)." placeholder:"DURATION"`
 	Force    bool          `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
 	target
 }
 
 // Help tells what a drained node still does.
 func (c *drainCommand) Help() string {
-	return `A drained node owns nothing until it is uncordoned. It stays ready, forwards
+	return `A drained node owns nothing until it is uncordoned. Without NODE it is the one that is
+asked, at --admin; nobody is asked whether that is meant. It stays ready, forwards
 requests and votes; leadership it gives away first. So it can be stopped, or its
 app be changed, without anything moving then.
+
+With --gently shards move as they fall idle: nothing runs for them, no request and no
+socket. What is still busy after that time moves as it does without, and what runs there
+has --drain-timeout to end.
 
 With --self the cluster keeps nothing of it: the process is to own nothing and is
 not ready any more, the next one on the data directory owns shards again.`
@@ -45,18 +51,29 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer client.Close()
+	which := ""
 	if c.Node == "" {
 		status, wrong := client.Status(ctx)
 		if wrong != nil {
 			return wrong
 		}
-		c.Node = status.Node
+		c.Node, which = status.Node, ", the one that was asked,"
 	}
-	if err = client.Do(ctx, admin.Action{Verb: admin.Drain, Node: c.Node, Force: c.Force}); err != nil {
+	gently := ""
+	if c.Gently > 0 {
+		gently = c.Gently.String()
+	}
+	if err = client.Do(ctx, admin.Action{Verb: admin.Drain, Node: c.Node, Force: c.Force, Gently: gently}); err != nil {
 		return err
 	}
+	begun := "node " + c.Node + which + " is to own nothing until `shardway uncordon " + c.Node + "`; `shardway nodes` shows what is left"
+	if which != "" && c.Wait && !c.JSON {
+		if _, err = fmt.Fprintln(s.out, begun); err != nil {
+			return err
+		}
+	}
 	var epoch uint64
-	return c.finish(ctx, s, "node "+c.Node+" is to own nothing until it is uncordoned; `shardway nodes` shows what is left", func(ctx context.Context) (admin.DrainState, error) {
+	return c.finish(ctx, s, begun, func(ctx context.Context) (admin.DrainState, error) {
 		m, err := client.MapAfter(ctx, epoch, drainLook) // at once if it is newer
 		if err != nil {
 			return admin.DrainState{}, err
@@ -70,15 +87,19 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 func (c *drainCommand) contradiction() error {
 	switch {
 	case c.Self && (c.Node != "" || c.Admin != ""):
-		return errors.New("--self is for the node of a data directory: name that with --data DIR, and neither a node nor --admin")
+		return misuse("--self is for the node of a data directory: name that with --data DIR, and neither a node nor --admin")
 	case c.Self && c.Force:
-		return errors.New("--self refuses nothing, it warns: leave out --force")
+		return misuse("--self refuses nothing, it warns: leave out --force")
+	case c.Self && c.Gently != 0:
+		return misuse("--gently is asked of the cluster, --self of a process: leave out one")
+	case c.Gently < 0:
+		return misuse(fmt.Sprintf("--gently %s is negative: give one such as 30s, or 0 to move all at once", c.Gently))
 	case !c.Self && c.Data != "":
-		return errors.New("--data goes with --self")
+		return misuse("--data goes with --self")
 	case !c.Wait && c.Deadline != 0:
-		return errors.New("--deadline bounds --wait: give both")
+		return misuse("--deadline bounds --wait: give both")
 	case c.Deadline < 0:
-		return fmt.Errorf("--deadline %s is negative: give one such as 10m, or 0 to wait for ever", c.Deadline)
+		return misuse(fmt.Sprintf("--deadline %s is negative: give one such as 10m, or 0 to wait for ever", c.Deadline))
 	}
 	return nil
 }
@@ -151,6 +172,7 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 	p := progress{w: w, inPlace: terminal(w)}
 	defer p.end()
 	var last admin.DrainState
+	most := 0
 	for unasked := 0; ; {
 		d, err := look(ctx)
 		switch {
@@ -171,7 +193,9 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 			return fmt.Errorf("the drain of node %s was taken back with %s", c.Node, left(d))
 		}
 		last = d
-		if err = p.show(left(d)); err != nil {
+		there := d.Shards + max(d.Requests, 0) + max(d.Sockets, 0)
+		most = max(most, there)
+		if err = p.part(most-there, most, left(d)); err != nil {
 			return err
 		}
 	}

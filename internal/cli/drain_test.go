@@ -28,6 +28,24 @@ func TestDrainShowsWhatIsLeftUntilNothingIs(t *testing.T) {
 	}
 }
 
+// Who leaves the node out, to see how the command is used, is told which one it was and what
+// undoes it: before anything is waited for.
+func TestDrainSaysWhichNodeWasAskedAndHowToUndoIt(t *testing.T) {
+	const begun = "node a, the one that was asked, is to own nothing until `shardway uncordon a`; `shardway nodes` shows what is left\n"
+	two := admin.DrainState{Asked: true, Shards: 2}
+	for line, want := range map[string]string{
+		"drain":               begun,
+		"drain --wait":        begun + "2 shards, 0 requests, 0 sockets left\nnode a owns nothing\n",
+		"drain b":             "node b is to own nothing until `shardway uncordon b`; `shardway nodes` shows what is left\n",
+		"drain --json":        "{\n  \"action\": \"drain\",\n  \"node\": \"a\",\n  \"done\": true\n}\n",
+		"drain --wait --json": "{\n  \"action\": \"drain\",\n  \"node\": \"a\",\n  \"done\": true\n}\n",
+	} {
+		if code, out, errOut := run(t, line+" --admin="+serveCluster(t, drained(two))); code != 0 || out != want {
+			t.Errorf("%s: exit %d, %s, wrote %q, want %q", line, code, errOut, out, want)
+		}
+	}
+}
+
 // A drain is in force once the leader says so; the log of the node that is asked may be
 // behind, and its first answers then are no sign that somebody took the drain back.
 func TestDrainThatANodeDoesNotKnowYetIsNotTakenBack(t *testing.T) {
@@ -52,6 +70,18 @@ func TestDrainWaitsNoLongerThanItsDeadline(t *testing.T) {
 	}
 }
 
+// The client left it out of what it sent once, so every shard moved at once.
+func TestGentleDrainReachesTheNode(t *testing.T) {
+	c := drained()
+	code, _, errOut := run(t, "drain a --gently=2m --admin="+serveCluster(t, c))
+	if code != 0 {
+		t.Fatalf("exit %d, %s", code, errOut)
+	}
+	if got := <-c.done; got.Verb != admin.Drain || got.Node != "a" || got.Gently != "2m0s" {
+		t.Errorf("it did %+v, want a gentle drain of a within 2m0s", got)
+	}
+}
+
 func TestDrainMistakesSayWhatToGive(t *testing.T) {
 	for line, want := range map[string]string{
 		"drain a --self":                   "name that with --data DIR, and neither a node nor --admin",
@@ -60,9 +90,15 @@ func TestDrainMistakesSayWhatToGive(t *testing.T) {
 		"drain a --data=/tmp":              "--data goes with --self",
 		"drain a --deadline=1s":            "--deadline bounds --wait: give both",
 		"drain a --wait --deadline=-1s":    "--deadline -1s is negative",
+		"drain a --gently=-1s":             "--gently -1s is negative: give one such as 30s",
+		"drain --self --gently=1m":         "--gently is asked of the cluster, --self of a process",
 		"drain --self --data=/nonexistent": `no node runs on the data directory "/nonexistent": name the one of the node with --data DIR`,
 	} {
-		if code, _, errOut := run(t, line); code != 1 || !strings.Contains(errOut, want) {
+		exit := 2
+		if strings.Contains(line, "nonexistent") {
+			exit = 1 // nothing is wrong with the line itself
+		}
+		if code, _, errOut := run(t, line); code != exit || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
 		}
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -47,5 +48,15 @@ func TestLongListsOfShardsAreCut(t *testing.T) {
 	}
 	if got := ranges([]uint32{1, 2, 3, 5, 7, 8}); got != "1-3,5,7-8" {
 		t.Errorf("ranges = %q", got)
+	}
+}
+
+// The demo quotes what a node has said as it ended: that was marked as ours twice.
+func TestLinesAreMarkedAsOursOnce(t *testing.T) {
+	var b strings.Builder
+	s := &session{err: &b}
+	s.complain("demo: n1 ended before it served; its log ends with\nshardway: disk: not usable\nshardway: \x1b[2J")
+	if want := "shardway: demo: n1 ended before it served; its log ends with\nshardway: disk: not usable\nshardway: "; !strings.HasPrefix(b.String(), want) || strings.Contains(b.String(), "shardway: shardway") {
+		t.Errorf("wrote %q, want %q", b.String(), want)
 	}
 }

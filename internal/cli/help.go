@@ -11,9 +11,9 @@ import (
 func checkHelp(w io.Writer) error {
 	return settingsHelp(w, `Usage: shardway check [flags]
 
-Reports every mistake in the configuration of a node, shows each setting with its
-value and where that came from, and explains how the timings hang together.
-It takes the flags of run, and --json. It starts nothing.
+Reports every mistake in the configuration of a node, shows what was chosen and where
+(with --all the defaults, too), and explains how the timings hang together.
+It takes the flags of run, --all and --json. It starts nothing.
 `)
 }
 

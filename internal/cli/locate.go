@@ -1,6 +1,10 @@
 package cli
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"strings"
+)
 
 type locateCommand struct {
 	Key string `arg:"" help:"The key, as a request carries it."`
@@ -23,5 +27,9 @@ func (c *locateCommand) Run(ctx context.Context, s *session) error {
 	}
 	t := newTable(s.out, "KEY", "SHARD", "OWNER", "ENDPOINT", "EPOCH")
 	t.row(at.Key, at.Shard, at.Owner, at.Endpoint, at.Epoch)
-	return t.flush()
+	if err = t.flush(); err != nil || at.Unserved == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(s.out, "\nnot served: %s\n", strings.Map(printable, at.Unserved))
+	return err
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -42,6 +41,9 @@ func writePolicy(w io.Writer, p admin.Policy) error {
 	for _, n := range p.Drained {
 		row("drain", n)
 	}
+	for _, e := range p.Emptying {
+		row("drain gently, "+e.Gently, e.Node)
+	}
 	for _, n := range p.Cordoned {
 		row("cordon", n)
 	}
@@ -78,7 +80,7 @@ type cordonCommand struct {
 func (c *cordonCommand) Run(ctx context.Context, s *session) error {
 	switch {
 	case (c.Node == "") == (c.AppVersion == ""):
-		return errors.New("cordon takes a node or --app-version TEXT; `shardway nodes` shows both")
+		return misuse("cordon takes a node or --app-version TEXT; `shardway nodes` shows both")
 	case c.Node != "":
 		return c.act(ctx, s, admin.Action{Verb: admin.Cordon, Node: c.Node}, cordoned(c.Node))
 	}
@@ -178,7 +180,7 @@ func (c *pinCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if len(args) != 1 {
-		return errors.New("say which shard, and where it belongs, as in: shardway pin 7 n3; shardway pin --key alice zone=east")
+		return misuse("say which shard, and where it belongs, as in: shardway pin 7 n3; shardway pin --key alice zone=east")
 	}
 	if zone, ok := strings.CutPrefix(args[0], zonePrefix); ok {
 		a.Zone = zone
@@ -202,7 +204,7 @@ func (c *unpinCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if len(args) != 0 {
-		return errors.New("say which shard, as in: shardway unpin 7; shardway unpin --key alice")
+		return misuse("say which shard, as in: shardway unpin 7; shardway unpin --key alice")
 	}
 	return c.act(ctx, s, a, fmt.Sprintf("shard %d belongs nowhere", a.Shard))
 }
@@ -212,11 +214,11 @@ func (c *unpinCommand) Run(ctx context.Context, s *session) error {
 func (t *target) shardOf(ctx context.Context, s *session, key *string, args []string, a *admin.Action) ([]string, error) {
 	if key == nil {
 		if len(args) == 0 {
-			return nil, errors.New("say which shard: give its number, or --key KEY")
+			return nil, misuse("say which shard: give its number, or --key KEY")
 		}
 		n, err := strconv.ParseUint(args[0], 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no number of a shard: give one such as 7, or --key KEY", args[0])
+			return nil, misuse(fmt.Sprintf("%q is no number of a shard: give one such as 7, or --key KEY", args[0]))
 		}
 		a.Shard = uint32(n)
 		return args[1:], nil

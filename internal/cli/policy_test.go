@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -77,6 +78,57 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 	}
 }
 
+// What was done is said in words; what is too much is refused before anything is.
+func TestPolicyCommandsSayWhatTheyDid(t *testing.T) {
+	c := &policed{cluster: &cluster{done: make(chan admin.Action, 9)}}
+	addr := serveCluster(t, c)
+	far := "a"
+	for shardmap.Of(far, 3) != 2 {
+		far += "a"
+	}
+	for line, want := range map[string]string{
+		"weight b 7":              "node b has weight 7",
+		"weight b 0":              "node b has the weight that it was started with",
+		"pin 1 zone=east":         "shard 1 belongs at zone=east",
+		"pin --key " + far + " b": "shard 2 belongs at b",
+		"unpin --key " + far:      "shard 2 belongs nowhere",
+	} {
+		if code, out, errOut := run(t, line+" --admin="+addr); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit %d, %q, %s; want %q", line, code, out, errOut, want)
+		} else {
+			<-c.done
+		}
+	}
+	for _, line := range []string{"unpin 2 3", "unpin --key a 3", "pin 2", "pin 2 b c", "pin x b"} {
+		if code, _, errOut := run(t, line+" --admin="+addr); code != 2 || len(c.done) > 0 {
+			t.Errorf("%s: exit %d, %s, and %d were done", line, code, errOut, len(c.done))
+		}
+	}
+	if code, out, errOut := run(t, "policy --json --admin="+addr); code != 0 || !json.Valid([]byte(out)) {
+		t.Errorf("policy --json: exit %d, %q, %s", code, out, errOut)
+	}
+}
+
+// unasked is a cluster of which nobody has asked anything, or a gentle drain.
+type unasked struct {
+	policed
+	emptying []admin.EmptyingNode
+}
+
+func (c *unasked) Policy() admin.Policy { return admin.Policy{Emptying: c.emptying} }
+
+func TestPolicyOfNothingSaysSo(t *testing.T) {
+	c := &unasked{policed: policed{cluster: &cluster{}}}
+	addr := serveCluster(t, c)
+	if _, out, _ := run(t, "policy --admin="+addr); !strings.HasPrefix(out, "nothing is asked") || strings.Contains(out, "pause") {
+		t.Errorf("policy: %q", out)
+	}
+	c.emptying = []admin.EmptyingNode{{Node: "b", Gently: "10m"}}
+	if _, out, _ := run(t, "policy --admin="+addr); !strings.Contains(out, "drain gently, 10m") || strings.Contains(out, "nothing is asked") {
+		t.Errorf("policy: %q", out)
+	}
+}
+
 // versioned is a cluster with two versions of the app.
 type versioned struct{ policed }
 
@@ -102,11 +154,14 @@ func TestCordonTakesTheNodesOfAVersion(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"cordon --app-version 3": `no node has the app version "3"`, "cordon": "cordon takes a node or --app-version", "cordon a --app-version 1": "cordon takes a node or --app-version",
+		"cordon": "cordon takes a node or --app-version", "cordon a --app-version 1": "cordon takes a node or --app-version",
 	} {
-		if code, _, errOut := run(t, line+" --admin="+addr); code != 1 || !strings.Contains(errOut, want) {
+		if code, _, errOut := run(t, line+" --admin="+addr); code != 2 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %s", line, code, errOut)
 		}
+	}
+	if code, _, errOut := run(t, "cordon --app-version 3 --admin="+addr); code != 1 || !strings.Contains(errOut, `no node has the app version "3"`) {
+		t.Errorf("exit %d, %s", code, errOut)
 	}
 }
 
@@ -124,18 +179,21 @@ func TestPolicyIsShown(t *testing.T) {
 
 func TestPolicyMistakesSayWhatToGive(t *testing.T) {
 	addr := serveCluster(t, &policed{cluster: &cluster{}})
-	for line, want := range map[string]string{
-		"pin 7":                `say which shard, and where it belongs`,
-		"pin x b":              `"x" is no number of a shard`,
-		"pin 7 b":              `shard = "7" is no shard: the cluster has 0 to 2`,
-		"unpin":                `say which shard: give its number, or --key KEY`,
-		"weight b 1001":        `weight = "1001" is no weight: give 1 to 1000, or 0 for the node's own`,
-		"pause --for 8000h":    `for = "8000h" is no duration from 1s to 168h0m0s: give one such as 30m`,
-		"pause --for tomorrow": `for = "tomorrow" is no duration`,
-		"drain ghost":          "ghost",
+	for line, want := range map[string]struct {
+		exit int // 1 where the node refuses it
+		says string
+	}{
+		"pin 7":                {2, `say which shard, and where it belongs`},
+		"pin x b":              {2, `"x" is no number of a shard`},
+		"pin 7 b":              {1, `shard = "7" is no shard: the cluster has 0 to 2`},
+		"unpin":                {2, `say which shard: give its number, or --key KEY`},
+		"weight b 1001":        {1, `weight = "1001" is no weight: give 1 to 1000, or 0 for the node's own`},
+		"pause --for 8000h":    {1, `for = "8000h" is no duration from 1s to 168h0m0s: give one such as 30m`},
+		"pause --for tomorrow": {1, `for = "tomorrow" is no duration`},
+		"drain ghost":          {1, "ghost"},
 	} {
-		if code, _, errOut := run(t, line+" --admin="+addr); code != 1 || !strings.Contains(errOut, want) {
-			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
+		if code, _, errOut := run(t, line+" --admin="+addr); code != want.exit || !strings.Contains(errOut, want.says) {
+			t.Errorf("%s: exit %d, %q, want %+v", line, code, errOut, want)
 		}
 	}
 }

@@ -22,3 +22,21 @@ func TestProgressChangesInPlaceForAPerson(t *testing.T) {
 		}
 	}
 }
+
+// A bar is for a person only, and never longer than it is.
+func TestBarGrowsForAPerson(t *testing.T) {
+	var person, file strings.Builder
+	for w, inPlace := range map[*strings.Builder]bool{&person: true, &file: false} {
+		p := progress{w: w, inPlace: inPlace}
+		for _, done := range []int{0, 5, 10, 12} {
+			if err := p.part(done, 10, "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	full, half := strings.Repeat("#", barWidth), strings.Repeat("#", barWidth/2)
+	want := "\r[" + strings.Repeat("-", barWidth) + "] x\r[" + half + strings.Repeat("-", barWidth/2) + "] x\r[" + full + "] x"
+	if person.String() != want || file.String() != "x\n" {
+		t.Errorf("a person sees %q, want %q; a file has %q", person.String(), want, file.String())
+	}
+}

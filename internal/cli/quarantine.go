@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"shardway/admin"
@@ -33,11 +32,11 @@ func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
 	defer client.Close()
 	switch {
 	case c.Key != "" && (c.Hash != "" || c.Shard != nil):
-		return errors.New("name the key, or its hash and shard, not both")
+		return misuse("name the key, or its hash and shard, not both")
 	case (c.Hash != "") != (c.Shard != nil):
-		return errors.New("--hash and --shard go together, as in: shardway quarantine --shard 7 --hash 0123456789abcdef")
+		return misuse("--hash and --shard go together, as in: shardway quarantine --shard 7 --hash 0123456789abcdef")
 	case c.Lift && c.For != "":
-		return errors.New("--lift ends it at once: leave --for out")
+		return misuse("--lift ends it at once: leave --for out")
 	case c.Key == "" && c.Hash == "":
 		return c.list(ctx, s, client)
 	}
@@ -68,7 +67,7 @@ func (c *quarantineCommand) tell(s *session, a admin.Action, err error, what str
 
 func (c *quarantineCommand) list(ctx context.Context, s *session, client *admin.Client) error {
 	if c.Lift || c.For != "" {
-		return errors.New("say which key")
+		return misuse("say which key")
 	}
 	p, err := client.Policy(ctx)
 	if err != nil {

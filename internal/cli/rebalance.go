@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -24,7 +23,7 @@ for a drain, a weight or a pin. While moves are paused this shows what waits.`
 // Run shows what the next map would move.
 func (c *rebalanceCommand) Run(ctx context.Context, s *session) error {
 	if !c.DryRun {
-		return errors.New("nothing has to be asked for: shards are rebalanced by themselves; look with --dry-run at what the next map would move")
+		return misuse("nothing has to be asked for: shards are rebalanced by themselves; look with --dry-run at what the next map would move")
 	}
 	client, err := c.client(s)
 	if err != nil {

@@ -38,7 +38,7 @@ func TestRebalanceShowsWhatTheNextMapMoves(t *testing.T) {
 	if code, out, errOut := run(t, "rebalance --dry-run --admin="+serveCluster(t, c)); code != 0 || out != "the map after epoch 12 moves nothing\n" {
 		t.Errorf("exit %d, %s, wrote %q", code, errOut, out)
 	}
-	if code, _, errOut := run(t, "rebalance"); code != 1 || !strings.Contains(errOut, "nothing has to be asked for: shards are rebalanced by themselves; look with --dry-run") {
+	if code, _, errOut := run(t, "rebalance"); code != 2 || !strings.Contains(errOut, "nothing has to be asked for: shards are rebalanced by themselves; look with --dry-run") {
 		t.Errorf("without --dry-run: exit %d, %s", code, errOut)
 	}
 }

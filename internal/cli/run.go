@@ -6,11 +6,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/rs/zerolog"
 
 	"shardway/config"
+	"shardway/internal/sdnotify"
 	"shardway/node/process"
 )
 
@@ -34,7 +36,14 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	stop := onHangup(func() { c.reload(s, p, log) }) //nolint:contextcheck // what a reload starts ends with the process
+	ctx, cancel := context.WithCancel(ctx)
+	told := &supervised{manager: sdnotify.New(s.environ), node: p.Node(), log: log}
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	defer cancel()
+	telling.Go(func() { told.run(ctx) })
+	//nolint:contextcheck // what a reload starts ends with the process
+	stop := onHangup(func() { told.reload(func() { c.reload(s, p, log) }) })
 	defer stop()
 	return p.Run(ctx)
 }
@@ -45,6 +54,8 @@ func (c *runCommand) reload(s *session, p *process.Process, log zerolog.Logger) 
 	next, err := config.Load(c.Args, s.environ, os.ReadFile)
 	if err == nil {
 		err = p.Reload(&next)
+	} else {
+		p.NotReloaded(err)
 	}
 	if err != nil {
 		log.Error().Err(err).Msg("settings not reloaded, nothing has changed")

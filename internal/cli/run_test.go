@@ -64,6 +64,7 @@ func (o *output) String() string {
 type node struct {
 	listen, admin, probes string
 	args                  []string
+	environ               []string
 	log                   output
 	stop                  context.CancelFunc
 	ended                 chan int // the exit code
@@ -87,7 +88,7 @@ func (n *node) launch(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	n.stop = stop
-	go func() { n.ended <- cli.Run(ctx, n.args, nil, io.Discard, &n.log) }()
+	go func() { n.ended <- cli.Run(ctx, n.args, n.environ, io.Discard, &n.log) }()
 	t.Cleanup(stop)
 }
 

@@ -106,7 +106,7 @@ func TestCommandsShowAToken(t *testing.T) {
 		{"step-down --token-file " + good, "", 1, "may read but not write"},
 		{"status --token-file " + open, "", 1, "chmod 600"},
 		{"status --token-file " + good + "x", "", 1, "no such file"},
-		{"status --tls-cert x", "", 1, "must be given together"},
+		{"status --tls-cert x", "", 2, "must be given together"},
 		{"status --tls-ca " + good, "", 1, "--tls-ca"},
 	} {
 		code, _, errOut := run(t, tt.line+" --admin "+addr, tt.environ)
@@ -120,7 +120,7 @@ func TestUnusableSecurityFilesStopTheNodeAndTheCheck(t *testing.T) {
 	open := put(t, "secret", string(secret.List{secret.Generate(time.Unix(9e8, 0))}.Text()), 0o644)
 	for _, tt := range []struct{ flags, says string }{
 		{"--secret-file " + open, "chmod 600 " + open},
-		{"--secret-file " + open + "x", "no such file"},
+		{"--secret-file " + open + "x", "no such file or directory; copy the cluster's there, or make that of a new one: shardway keygen > " + open + "x"},
 		{"--secret-file " + put(t, "s", "hunter2", 0o600), "not a secret"},
 		{"--admin-write-token-file " + put(t, "t", "short", 0o600), "has 5 characters"},
 	} {

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -44,10 +43,10 @@ func (c *shardsCommand) Run(ctx context.Context, s *session) error {
 func (c *shardsCommand) history(ctx context.Context, s *session, client *admin.Client) error {
 	n, err := strconv.ParseUint(c.Shard, 10, 32)
 	if err != nil {
-		return fmt.Errorf("%q is no number of a shard: give one such as 7; `shardway locate KEY` tells that of a key", c.Shard)
+		return misuse(fmt.Sprintf("%q is no number of a shard: give one such as 7; `shardway locate KEY` tells that of a key", c.Shard))
 	}
 	if c.Node != "" {
-		return errors.New("give the number of a shard, or --node, not both")
+		return misuse("give the number of a shard, or --node, not both")
 	}
 	h, err := client.Shard(ctx, uint32(n))
 	if err != nil {
@@ -61,12 +60,17 @@ func (c *shardsCommand) history(ctx context.Context, s *session, client *admin.C
 	if h.Released {
 		released = "yes"
 	}
-	t.row(h.Shard.Shard, h.Owner, h.State, h.To, h.Epoch, h.Previous, released)
+	t.row(h.Shard.Shard, h.Owner, stateOf(h.Shard), h.To, h.Epoch, h.Previous, released)
 	if err = t.flush(); err != nil {
 		return err
 	}
 	if _, err = fmt.Fprintln(s.out); err != nil {
 		return err
+	}
+	if h.Unserved != "" {
+		if _, err = fmt.Fprintf(s.out, "not served: %s\n", strings.Map(printable, h.Unserved)); err != nil {
+			return err
+		}
 	}
 	if len(h.Moves) == 0 {
 		_, err = fmt.Fprintln(s.out, "the node remembers no move of it")
@@ -85,25 +89,48 @@ const listed = 48
 
 // group is what shards may have in common.
 type group struct {
-	state, owner, to string
-	epoch            uint64
+	state, owner, to, unserved string
+	epoch                      uint64
+}
+
+// stateOf is a shard's state as a table has it: one whose owner does not serve is not
+// shown as owned.
+func stateOf(s admin.Shard) string {
+	if s.State == admin.ShardOwned && s.Unserved != "" {
+		return "unserved"
+	}
+	return s.State
 }
 
 func writeShards(w io.Writer, shards []admin.Shard) error {
 	members := make(map[group][]uint32)
 	for _, s := range shards {
-		g := group{state: s.State, owner: s.Owner, to: s.To, epoch: s.Epoch}
+		g := group{state: stateOf(s), owner: s.Owner, to: s.To, epoch: s.Epoch, unserved: s.Unserved}
 		members[g] = append(members[g], s.Shard)
 	}
 	t := newTable(w, "OWNER", "STATE", "TO", "EPOCH", "COUNT", "SHARDS")
 	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
 		t.row(g.owner, g.state, g.to, g.epoch, len(members[g]), ranges(members[g]))
 	}
-	return t.flush()
+	if err := t.flush(); err != nil {
+		return err
+	}
+	said := map[string]bool{"": true}
+	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
+		line := strings.Map(printable, strings.TrimSpace(g.owner+" does not serve: "+g.unserved))
+		if g.unserved == "" || g.owner == "" || said[line] {
+			continue
+		}
+		said[line] = true
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func compareGroups(a, b group) int {
-	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.state, b.state), cmp.Compare(a.to, b.to), cmp.Compare(a.epoch, b.epoch))
+	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.state, b.state), cmp.Compare(a.to, b.to), cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.unserved, b.unserved))
 }
 
 // ranges writes sorted numbers like 0-3,7,9-12 and stops when that gets long.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/verdict"
 )
 
 type statusCommand struct{ target }
@@ -24,23 +26,48 @@ func (c *statusCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, st)
+		err = writeJSON(s.out, st)
+	} else {
+		err = writeView(s.out, st)
 	}
-	if err := writeStatus(s.out, st); err != nil {
+	return cmp.Or(err, outage(st.Findings))
+}
+
+// outage is the error of findings with an outage.
+func outage(all []verdict.Finding) error {
+	if verdict.Worst(all) == verdict.Outage {
+		return errOutage
+	}
+	return nil
+}
+
+// writeView writes what is the matter, then what a node sees.
+func writeView(w io.Writer, st admin.Status) error {
+	if err := writeFindings(w, st.Findings); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(s.out, "\n"); err != nil {
+	if err := writeStatus(w, st); err != nil {
 		return err
 	}
-	if err := writeNodes(s.out, st.Nodes); err != nil {
+	if _, err := io.WriteString(w, "\n"); err != nil {
 		return err
 	}
-	for _, w := range st.Warnings {
-		if _, err := fmt.Fprintf(s.out, "\nwarning: %s\n", strings.Map(printable, w)); err != nil {
+	return writeNodes(w, st.Nodes)
+}
+
+// writeFindings writes a line for each finding, and an empty one after them.
+func writeFindings(w io.Writer, all []verdict.Finding) error {
+	for _, f := range all {
+		line := strings.ToUpper(f.Severity.String()) + " " + f.String()
+		if _, err := fmt.Fprintln(w, strings.Map(printable, line)); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(all) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintln(w)
+	return err
 }
 
 func writeStatus(w io.Writer, st admin.Status) error {
@@ -59,7 +86,11 @@ func writeStatus(w io.Writer, st admin.Status) error {
 	t.row("state", st.State)
 	t.row("leader", fmt.Sprintf("%s (term %d)", leader, st.Term))
 	t.row("map", fmt.Sprintf("epoch %d, last proposed %d", st.Epoch, st.Proposed))
-	t.row("shards", fmt.Sprintf("%d of %d here, %d moving, %d orphaned", st.Shards.Owned, st.Shards.Total, st.Shards.Moving, st.Shards.Orphaned))
+	here := "here"
+	if st.Shards.Owned > 0 && st.LeaseMS == 0 {
+		here = "here by the map, and not served without a lease"
+	}
+	t.row("shards", fmt.Sprintf("%d of %d %s, %d moving, %d orphaned, %d unserved", st.Shards.Owned, st.Shards.Total, here, st.Shards.Moving, st.Shards.Orphaned, st.Shards.Unserved))
 	t.row("lease", lease)
 	if st.Timing != nil {
 		t.row("timing", fmt.Sprintf("lease %s, dead-after %s, fence %s, pause %s", st.Timing.Lease, st.Timing.DeadAfter, st.Timing.Fence, st.Timing.Pause))

@@ -31,7 +31,11 @@ func (t *target) client(s *session) (*admin.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return admin.NewClientWith(addr, show)
+	client, err := admin.NewClientWith(addr, show)
+	if err != nil { // the address is none, or does not go with the flags beside it
+		return nil, misuse(err.Error())
+	}
+	return client, nil
 }
 
 // variable returns the value of an environment variable, the last one if it is

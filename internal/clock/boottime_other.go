@@ -6,3 +6,6 @@ import "time"
 
 // boottime has no portable source outside Linux.
 func boottime() (time.Duration, bool) { return 0, false }
+
+// used neither.
+func used() (time.Duration, bool) { return 0, false }

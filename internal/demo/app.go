@@ -54,7 +54,8 @@ type Answer struct {
 var errNotAcquired = errors.New("demo: not acquired")
 
 // Serve counts one request, or does what a hook says; it is a fasthttp.RequestHandler.
-// GET /healthz is not counted.
+// It answers with an Answer as JSON, or to a browser as a page. GET /healthz is not
+// counted.
 func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Request.Header
 	path := string(ctx.Path())
@@ -86,6 +87,8 @@ func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 		ctx.Error("the shard has changed hands since: fenced by its epoch", fasthttp.StatusConflict)
 	case err != nil:
 		ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
+	case wantsPage(h):
+		answerPage(ctx, x)
 	default:
 		answer(ctx, x)
 	}

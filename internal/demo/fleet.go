@@ -43,13 +43,14 @@ const (
 // run starts everything, tells the user and watches until ctx ends. It leaves
 // the processes running.
 func (f *fleet) run(ctx context.Context) error {
-	for _, stage := range [][]*proc{f.apps, f.nodes} {
+	f.progress(0)
+	for i, stage := range [][]*proc{f.apps, f.nodes} {
 		for _, p := range stage {
 			if err := f.start(ctx, p); err != nil {
 				return fmt.Errorf("demo: %w", err)
 			}
 		}
-		if err := f.await(ctx, stage); err != nil {
+		if err := f.await(ctx, stage, i*len(f.apps)); err != nil {
 			return err
 		}
 	}
@@ -98,9 +99,15 @@ func (f *fleet) report(ctx context.Context, p *proc, e event, wait func(ctx cont
 	})
 }
 
-// await returns once every process of the list serves. One that ends instead, or
-// takes too long, fails the demo with its last words.
-func (f *fleet) await(ctx context.Context, procs []*proc) error {
+func (f *fleet) progress(done int) {
+	if f.o.Progress != nil {
+		f.o.Progress(done, len(f.apps)+len(f.nodes))
+	}
+}
+
+// await returns once every process of the list serves, beside so many before it. One that
+// ends instead, or takes too long, fails the demo with its last words.
+func (f *fleet) await(ctx context.Context, procs []*proc, before int) error {
 	missing := slices.Clone(procs)
 	timeout := time.NewTimer(f.o.StartTimeout)
 	defer timeout.Stop()
@@ -112,6 +119,7 @@ func (f *fleet) await(ctx context.Context, procs []*proc) error {
 				return fmt.Errorf("demo: %s %s before it served; its log ends with\n%s", e.proc.name, end, e.proc.tail())
 			}
 			missing = slices.DeleteFunc(missing, func(p *proc) bool { return p == e.proc })
+			f.progress(before + len(procs) - len(missing))
 		case <-timeout.C:
 			p := missing[0]
 			return fmt.Errorf("demo: %s does not serve after %v (%w); its log ends with\n%s", p.name, f.o.StartTimeout, f.prober.ask(ctx, p.ready), p.tail())

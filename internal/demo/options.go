@@ -13,6 +13,8 @@ type Options struct {
 	Out io.Writer
 	// Verbose shows the logs of all processes on Out too.
 	Verbose bool
+	// Progress, if set, is told how many of all processes serve, while they start.
+	Progress func(done, all int)
 	// Args are added to the arguments of each node, such as --fence refused.
 	Args []string
 	// Command is how the user calls the program, for the commands to try. Empty:

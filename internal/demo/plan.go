@@ -14,6 +14,9 @@ const nodes = 3
 // connections: Linux begins at 32768.
 const maxPort = 32767
 
+// firstAdmin is where every command asks that is not told where.
+const firstAdmin = 8081
+
 // host is where the whole demo lives.
 const host = "127.0.0.1"
 
@@ -27,23 +30,24 @@ type nodePlan struct {
 }
 
 // plan gives every listener a port: the usual one, or the next above it that is
-// free and not given to another. Free is asked about each at most once.
+// free and not given to another. Free is asked about each at most once. The first
+// node's admin port comes first: it is the one that every command asks by itself.
 func plan(free func(port int) bool) (layout, error) {
 	l := layout{nodes: make([]nodePlan, nodes)}
 	given := make(map[int]bool)
 	for _, kind := range []struct {
-		first int
-		field func(n *nodePlan) *int
+		first, step int
+		field       func(n *nodePlan) *int
 	}{
-		{8080, func(n *nodePlan) *int { return &n.http }},
-		{8181, func(n *nodePlan) *int { return &n.admin }},
-		{7946, func(n *nodePlan) *int { return &n.gossip }},
-		{7956, func(n *nodePlan) *int { return &n.peer }},
-		{9001, func(n *nodePlan) *int { return &n.app }},
+		{firstAdmin, 2, func(n *nodePlan) *int { return &n.admin }},
+		{8080, 2, func(n *nodePlan) *int { return &n.http }},
+		{7946, 1, func(n *nodePlan) *int { return &n.gossip }},
+		{7956, 1, func(n *nodePlan) *int { return &n.peer }},
+		{9001, 1, func(n *nodePlan) *int { return &n.app }},
 	} {
 		port := kind.first
 		for i := range l.nodes {
-			for ; given[port] || !free(port); port++ {
+			for port = max(port, kind.first+i*kind.step); given[port] || !free(port); port++ {
 				if port >= maxPort {
 					return layout{}, fmt.Errorf("demo: no free port from %d to %d: stop something that listens there", kind.first, maxPort)
 				}
@@ -74,6 +78,7 @@ func (l layout) runArgs(i int, dir string, more []string) []string {
 		"--gossip", addr(n.gossip),
 		"--peer", addr(n.peer),
 		"--expect", strconv.Itoa(len(l.nodes)),
+		"--on-missing", "cookie", // a browser has no key of its own
 		"--log-format", "console",
 	}
 	for j, other := range l.nodes {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"shardway/config"
 )
 
 func TestPlanTakesTheUsualPorts(t *testing.T) {
@@ -12,12 +14,16 @@ func TestPlanTakesTheUsualPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []nodePlan{
-		{id: "n1", http: 8080, admin: 8181, gossip: 7946, peer: 7956, app: 9001},
-		{id: "n2", http: 8081, admin: 8182, gossip: 7947, peer: 7957, app: 9002},
-		{id: "n3", http: 8082, admin: 8183, gossip: 7948, peer: 7958, app: 9003},
+		{id: "n1", http: 8080, admin: 8081, gossip: 7946, peer: 7956, app: 9001},
+		{id: "n2", http: 8082, admin: 8083, gossip: 7947, peer: 7957, app: 9002},
+		{id: "n3", http: 8084, admin: 8085, gossip: 7948, peer: 7958, app: 9003},
 	}
 	if !slices.Equal(l.nodes, want) {
 		t.Errorf("plan = %+v, want %+v", l.nodes, want)
+	}
+	// Beside a running demo, commands without --admin met a port of its second app.
+	if asked := config.Default().Admin; asked != addr(l.nodes[0].admin) {
+		t.Errorf("commands ask %s by themselves, and the first node's admin port is %d", asked, l.nodes[0].admin)
 	}
 }
 
@@ -25,15 +31,15 @@ func TestPlanGoesAroundTakenPorts(t *testing.T) {
 	asked := map[int]int{}
 	l, err := plan(func(port int) bool {
 		asked[port]++
-		return port != 8081 && (port < 8181 || port > 8300) && (port < 7946 || port > 7957)
+		return port != 8080 && (port < 8083 || port > 8300) && (port < 7946 || port > 7957)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []nodePlan{
-		{id: "n1", http: 8080, admin: 8301, gossip: 7958, peer: 7961, app: 9001},
-		{id: "n2", http: 8082, admin: 8302, gossip: 7959, peer: 7962, app: 9002},
-		{id: "n3", http: 8083, admin: 8303, gossip: 7960, peer: 7963, app: 9003},
+		{id: "n1", http: 8082, admin: 8081, gossip: 7958, peer: 7961, app: 9001},
+		{id: "n2", http: 8303, admin: 8301, gossip: 7959, peer: 7962, app: 9002},
+		{id: "n3", http: 8304, admin: 8302, gossip: 7960, peer: 7963, app: 9003},
 	}
 	if !slices.Equal(l.nodes, want) {
 		t.Errorf("plan = %+v, want %+v", l.nodes, want)
@@ -46,7 +52,7 @@ func TestPlanGoesAroundTakenPorts(t *testing.T) {
 }
 
 func TestPlanStaysBelowTheSystemsOwnPorts(t *testing.T) {
-	if _, err := plan(func(port int) bool { return port > maxPort }); err == nil || !strings.Contains(err.Error(), "no free port from 8080 to 32767") {
+	if _, err := plan(func(port int) bool { return port > maxPort }); err == nil || !strings.Contains(err.Error(), "no free port from 8081 to 32767") {
 		t.Errorf("plan = %v, want that no port is free", err)
 	}
 	if _, err := plan(func(port int) bool { return port >= 32765 }); err == nil {
@@ -59,8 +65,8 @@ func TestArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "run --node n2 --data /d/n2 --upstream http://127.0.0.1:9002 --hooks /_shards --listen 127.0.0.1:8081 --admin 127.0.0.1:8182" +
-		" --gossip 127.0.0.1:7947 --peer 127.0.0.1:7957 --expect 3 --log-format console" +
+	const want = "run --node n2 --data /d/n2 --upstream http://127.0.0.1:9002 --hooks /_shards --listen 127.0.0.1:8082 --admin 127.0.0.1:8083" +
+		" --gossip 127.0.0.1:7947 --peer 127.0.0.1:7957 --expect 3 --on-missing cookie --log-format console" +
 		" --join 127.0.0.1:7946 --join 127.0.0.1:7948 --fence refused"
 	if got := strings.Join(l.runArgs(1, "/d", []string{"--fence", "refused"}), " "); got != want {
 		t.Errorf("runArgs =\n%s, want\n%s", got, want)

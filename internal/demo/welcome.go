@@ -28,9 +28,14 @@ func (f *fleet) welcome() {
 	for _, n := range nodes {
 		fmt.Fprintf(&b, "  curl -H 'X-Shard-Key: alice' http://%s/\n", addr(n.http))
 	}
+	at := ""
+	if nodes[0].admin != firstAdmin {
+		at = " --admin " + addr(nodes[0].admin)
+	}
+	fmt.Fprintf(&b, "\n  # a browser has a key of its own, a cookie, and sees it counted\n  http://%s/\n", addr(nodes[0].http))
 	fmt.Fprintf(&b, "\n  # who leads, who owns how much, and where a key lives\n")
-	fmt.Fprintf(&b, "  %s status --admin %s\n", f.o.Command, addr(nodes[0].admin))
-	fmt.Fprintf(&b, "  %s locate alice --admin %s\n", f.o.Command, addr(nodes[0].admin))
+	fmt.Fprintf(&b, "  %s status%s\n", f.o.Command, at)
+	fmt.Fprintf(&b, "  %s locate alice%s\n", f.o.Command, at)
 	b.WriteString("\n  # kill a node, or an app, and ask again: the count goes on at the next number, wherever the key is then\n")
 	fmt.Fprintf(&b, "  kill -9 %d\n", f.nodes[len(nodes)-1].pid())
 	fmt.Fprintf(&b, "  kill -9 %d\n", f.apps[0].pid())

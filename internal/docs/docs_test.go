@@ -71,7 +71,9 @@ func commands(t *testing.T) map[string][]string {
 }
 
 // foreign are flags of other programs that pages name.
-func foreign() []string { return []string{"--cacert"} }
+func foreign() []string {
+	return []string{"--cacert", "--from-file", "--replicas", "--force", "--now", "--no-block"}
+}
 
 func TestFlagsOfThePagesExist(t *testing.T) {
 	known := foreign()

@@ -29,15 +29,19 @@ func allowed() map[string][]string {
 		"config":    {"keysource", "internal/address", "internal/bounds", "internal/mistake", "internal/nearest"},
 		// Beside each other, below proxy.
 		"queue":     {},
+		"verdict":   {},
 		"endpoints": {},
-		"peer":      {},
+		"event":     {"verdict"},
+		"peer":      {"internal/rawio"},
 		// The data path.
-		"proxy/h1": {},
-		"proxy":    {"proxy/h1", "keysource", "shardmap", "queue", "internal/address", "internal/problem"},
+		"proxy/eventstream": {},
+		"proxy/h1":          {"internal/rawio"},
+		"proxy/wsframe":     {},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "keysource", "shardmap", "queue", "internal/address", "internal/problem"},
 		// The operator's side.
-		"admin": {"shardmap", "internal/problem"},
+		"admin": {"event", "shardmap", "verdict", "internal/problem"},
 		// The composition.
-		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "peer", "proxy", "queue", "shardmap", "internal/bounds", "internal/clock", "internal/secret"},
+		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "proxy", "queue", "shardmap", "verdict", "internal/bounds", "internal/clock", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer"},
 		"node/disk":      {"node/logs"},
 		"node/gossip":    {"node/lineage", "node/logs", "endpoints"},
@@ -48,13 +52,14 @@ func allowed() map[string][]string {
 		"node/roster":    {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap"},
 		"node/rotation":  {"node/logs", "admin", "internal/secret"},
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
-		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/secret"},
+		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/secret", "internal/version", "verdict"},
 		// For programs that are the app themselves.
 		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/loglines", "internal/version"},
 		// The ends.
 		"internal/address":   {"internal/mistake"},
 		"internal/bounds":    {},
 		"internal/clock":     {},
+		"internal/rawio":     {},
 		"internal/loglines":  {},
 		"internal/version":   {},
 		"internal/logfile":   {},
@@ -62,11 +67,13 @@ func allowed() map[string][]string {
 		"internal/nearest":   {},
 		"internal/overlay":   {}, // only tests use it
 		"internal/problem":   {},
+		"internal/sdnotify":  {},
 		"internal/secret":    {},
+		"internal/racing":    {}, // only tests use it
 		"internal/simnet":    {},
 		"internal/statefile": {},
 		"internal/demo":      {"admin", "internal/statefile"},
-		"internal/cli":       {"admin", "config", "internal/loglines", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/secret"},
+		"internal/cli":       {"verdict", "admin", "config", "event", "internal/loglines", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/sdnotify", "internal/secret"},
 		"":                   {"internal/cli"},
 	}
 }

@@ -109,7 +109,7 @@ func (o *Overlay) TestBinary(ctx context.Context, dir, path string) (string, err
 		return "", err
 	}
 	binary := filepath.Join(dir, "planted.test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay="+list, "-o", binary, "./"+path) //nolint:gosec // a test's own
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-overlay="+list, "-o", binary, "./"+path) //nolint:gosec // a test's own
 	cmd.Dir = o.root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("overlay: %w\n%s", err, out)

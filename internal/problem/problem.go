@@ -35,6 +35,8 @@ type Problem struct {
 	// Reason is one word that tells problems of one code apart: why a shard was
 	// held, which bound was reached.
 	Reason string
+	// Finding is what is the matter with the cluster, where that explains it.
+	Finding string
 	// Param and Value name what in the request is at fault.
 	Param string
 	Value string
@@ -105,6 +107,7 @@ func (p *Problem) AppendJSON(dst []byte) []byte {
 		dst = append(dst, `,"epoch":`...)
 		dst = strconv.AppendUint(dst, p.Epoch, 10)
 	}
+	dst = appendMember(dst, "finding", p.Finding)
 	dst = appendMember(dst, "param", p.Param)
 	dst = appendMember(dst, "value", p.Value)
 	if s := p.RetryAfterSeconds(); s > 0 {
@@ -143,6 +146,7 @@ func Decode(b []byte) (*Problem, error) {
 		Node       string  `json:"node"`
 		Shard      *uint32 `json:"shard"`
 		Epoch      uint64  `json:"epoch"`
+		Finding    string  `json:"finding"`
 		Param      string  `json:"param"`
 		Value      string  `json:"value"`
 		RetryAfter uint16  `json:"retry_after"`
@@ -155,7 +159,7 @@ func Decode(b []byte) (*Problem, error) {
 	}
 	p := &Problem{
 		Code: m.Code, Status: m.Status, Title: m.Title, Detail: m.Detail, Reason: m.Reason, Node: m.Node,
-		Epoch: m.Epoch, Param: m.Param, Value: m.Value, RetryAfter: time.Duration(m.RetryAfter) * time.Second,
+		Epoch: m.Epoch, Finding: m.Finding, Param: m.Param, Value: m.Value, RetryAfter: time.Duration(m.RetryAfter) * time.Second,
 	}
 	if p.Status < 400 || p.Status > 599 {
 		p.Status = 0 // a status from elsewhere must not make WriteHeader panic

@@ -14,6 +14,9 @@ import (
 // no secret any more.
 func ReadFile(path string) (List, error) {
 	b, err := ReadPrivate(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w; copy the cluster's there, or make that of a new one: shardway keygen > %s", err, path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +28,8 @@ func ReadFile(path string) (List, error) {
 }
 
 // ReadPrivate reads a small file that nobody but its owner may read, such as a
-// secret, a token or a private key.
+// secret, a token or a private key; one that root owns, who gives it to this process
+// so, its group too.
 func ReadPrivate(path string) ([]byte, error) {
 	f, err := os.Open(path) //nolint:gosec // the operator names the file
 	if err != nil {
@@ -40,7 +44,7 @@ func ReadPrivate(path string) ([]byte, error) {
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("secret: %s is not a regular file", path)
 	}
-	if shared(st.Mode()) {
+	if shared(st.Mode(), given(st)) {
 		return nil, fmt.Errorf("secret: %s can be read by others (%s): do chmod 600 %s, and replace what it holds if somebody may have read it", path, st.Mode().Perm(), path)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -53,9 +57,16 @@ func ReadPrivate(path string) ([]byte, error) {
 	return b, nil
 }
 
-// shared reports whether anybody but the owner has rights on a file. Windows
-// has no such bits; there the directory's rights count.
-func shared(m fs.FileMode) bool { return runtime.GOOS != "windows" && m.Perm()&0o077 != 0 }
+// shared reports whether others than those for whom a file is have rights on it: anybody
+// but its owner or, if it was given to this process, who may do more than read it in its
+// group. Windows has no such bits; there the directory's rights count.
+func shared(m fs.FileMode, given bool) bool {
+	bits := fs.FileMode(0o077)
+	if given {
+		bits = 0o037
+	}
+	return runtime.GOOS != "windows" && m.Perm()&bits != 0
+}
 
 // WriteFile replaces a file of secrets whole and durably: after a crash the old
 // list is there or the new one. A link stays one.

@@ -33,6 +33,9 @@ func newTrust(now func() time.Time) *Trust {
 	return &Trust{roots: x509.NewCertPool(), accepted: make(map[root]bool), now: now}
 }
 
+// Leaf returns the certificate that this node shows.
+func (t *Trust) Leaf() *x509.Certificate { return t.own.Leaf }
+
 func (t *Trust) accept(c *x509.Certificate) {
 	t.roots.AddCert(c)
 	t.accepted[rootOf(c)] = true

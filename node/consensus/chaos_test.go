@@ -7,12 +7,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"shardway/internal/racing"
 )
 
 // Whatever happens to servers, disks and network: what Apply confirmed is in
 // every log, in one order; and once all is well again the servers go on.
 func TestChaosLosesNothingAndHeals(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(racing.Share(4, 1)) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			bubble(t, abc(), compacting, func(g *group) {
 				c := &chaos{g: g, rnd: rand.New(rand.NewPCG(seed, 1))}

@@ -55,13 +55,6 @@ func (r *Raft) request(from string, data io.Reader, command func(raft.RPCHeader)
 	return resp.Response, resp.Error
 }
 
-// Demote takes a server's vote; it goes on following.
-func (r *Raft) Demote(server string) error {
-	return r.change(server, func(c *core, id raft.ServerID, _ raft.ServerAddress) raft.Future {
-		return c.DemoteVoter(id, 0, enqueue)
-	})
-}
-
 // TransferTo hands leadership to one voter.
 func (r *Raft) TransferTo(server string) error {
 	term, leads := r.Leadership()

@@ -33,6 +33,13 @@ func (r *Raft) Promote(server string) error {
 	})
 }
 
+// Demote takes a server's vote away; it follows on.
+func (r *Raft) Demote(server string) error {
+	return r.change(server, func(c *core, id raft.ServerID, _ raft.ServerAddress) raft.Future {
+		return c.DemoteVoter(id, 0, enqueue)
+	})
+}
+
 // Remove takes a server out of the configuration.
 func (r *Raft) Remove(server string) error {
 	return r.change(server, func(c *core, id raft.ServerID, _ raft.ServerAddress) raft.Future {

@@ -184,6 +184,12 @@ func (r *Raft) Fresh() bool { return r.fresh }
 // Applied returns the index of the last entry that the FSM has taken.
 func (r *Raft) Applied() uint64 { return r.fsm.applied.Load() }
 
+// Lag returns how many entries of the log have not been applied yet, committed or not.
+func (r *Raft) Lag() uint64 {
+	applied := r.lib().AppliedIndex() // not those that the FSM has taken: barriers never get there
+	return max(r.lib().LastIndex(), applied) - applied
+}
+
 // LastIndex returns the index of the last entry in the log, committed or not.
 func (r *Raft) LastIndex() uint64 { return r.lib().LastIndex() }
 

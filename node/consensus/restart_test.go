@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"shardway/internal/racing"
 	"shardway/node/consensus"
 )
 
@@ -43,7 +44,7 @@ func TestRestartAfterCompaction(t *testing.T) {
 // contradict (hashicorp/raft issue 697). How many entries the others have by then
 // decides which part of its log the library would keep.
 func TestContradictingLogIsDropped(t *testing.T) {
-	for n := 8; n <= 44; n++ {
+	for n := 8; n <= 44; n += racing.Share(1, 6) {
 		bubble(t, abc(), compacting, func(g *group) {
 			t := g.t
 			l := g.leader(g.all...)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // errClosed reports a write after Close: another process may have the directory.
@@ -19,6 +20,8 @@ type Dir struct {
 	lvl  level
 	open *Stores
 	done bool
+
+	known atomic.Pointer[string] // clus.ID, for who must not wait for the disk
 
 	keeping sync.Mutex // one KeepKnown or Known at a time; before mu
 	unread  bool       // known.json is there and could not be read; guarded by keeping
@@ -55,6 +58,8 @@ func (d *Dir) load(wantNode string) error {
 	if _, err = load(d.b, clusterFile, &d.clus); err != nil {
 		return err
 	}
+	kept := d.clus.ID
+	d.known.Store(&kept)
 	if _, err = load(d.b, levelFile, &d.lvl); err != nil {
 		return err
 	}
@@ -140,7 +145,16 @@ func (d *Dir) SetCluster(id string, shards int) error {
 		return err
 	}
 	d.clus = want
+	d.known.Store(&id)
 	return nil
+}
+
+// KnownCluster is the id that Cluster returns. It waits for nothing.
+func (d *Dir) KnownCluster() string {
+	if id := d.known.Load(); id != nil {
+		return *id
+	}
+	return ""
 }
 
 // Level returns the highest level that was in force when the directory was used last;

@@ -14,12 +14,14 @@ type guard struct {
 	timeout  time.Duration
 	failed   func(error)
 	hung     func(bool)
-	released chan struct{} // latch
+	told     func(time.Duration) // of each write; nil: nobody is
+	released chan struct{}       // latch
 
 	once    sync.Once
 	stop    sync.Once
 	err     atomic.Pointer[error]
 	pending atomic.Int64
+	slowest slowest
 
 	mu    sync.Mutex // keeps the calls of hung in order
 	stuck int        // writes that hang
@@ -43,7 +45,13 @@ func (g *guard) write(op string, f func() error) error {
 	g.live()
 	g.pending.Add(1)
 	slow := g.alarm()
+	began := time.Now()
 	err := caught(f)
+	took := time.Since(began)
+	g.slowest.took(time.Now(), took)
+	if g.told != nil {
+		g.told(took)
+	}
 	g.pending.Add(-1)
 	slow()
 	// A write that was under way when the node stopped must not be answered to

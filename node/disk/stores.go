@@ -91,6 +91,13 @@ func (s *Stores) Notify(failed func(error), hung func(bool)) {
 	s.g.failed, s.g.hung = failed, hung
 }
 
+// Time sets who is told how long each write of the log, the term and the vote took, until
+// it was synced. It must not block. It must be called before Raft uses the stores.
+func (s *Stores) Time(took func(time.Duration)) { s.g.told = took }
+
+// Slowest returns how long the longest write of the last 15 to 30 s took.
+func (s *Stores) Slowest() time.Duration { return s.g.slowest.late(time.Now()) }
+
 // Err returns the first error of a store, nil while there is none.
 func (s *Stores) Err() error { return s.g.first() }
 

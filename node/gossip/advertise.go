@@ -49,16 +49,36 @@ func advertiseHost(ctx context.Context, host string, join []string, r Resolver) 
 		}
 		return all[0], nil
 	}
-	for _, j := range join {
-		all, err := resolve(ctx, r, j)
-		if err != nil || len(all) == 0 {
-			continue
-		}
-		if local, err := route(ctx, all[0]); err == nil {
-			return local, nil
-		}
+	if local, ok := towards(ctx, join, r); ok {
+		return local, nil
 	}
 	return onlyAddress(ip.Is4())
+}
+
+// towards returns the address of the route towards the first join address that has
+// one; loopback only if there is no other, for a machine's own name may stand for that
+// alone, and nobody else is reached there.
+func towards(ctx context.Context, join []string, r Resolver) (local netip.Addr, ok bool) {
+	all := make([][]netip.AddrPort, len(join))
+	for f := range lookUp(ctx, r, join) {
+		all[f.index] = f.addrs
+	}
+	for _, addrs := range all {
+		if len(addrs) == 0 {
+			continue
+		}
+		way, err := route(ctx, addrs[0])
+		if err != nil {
+			continue
+		}
+		if !way.IsLoopback() {
+			return way, true
+		}
+		if !ok {
+			local, ok = way, true
+		}
+	}
+	return local, ok
 }
 
 // route returns the address that packets towards to would come from. Nothing is

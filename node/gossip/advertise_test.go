@@ -6,14 +6,19 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
-// fixed is a resolver that knows one name.
+// fixed is a resolver that knows one name, and never answers for another.
 type fixed struct{}
 
-func (fixed) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+func (fixed) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
 	if host == "me.example" {
 		return []netip.Addr{netip.MustParseAddr("2001:db8::7")}, nil
+	}
+	if host == "mute.example" {
+		<-ctx.Done()
 	}
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
@@ -46,6 +51,32 @@ func TestAdvertise(t *testing.T) {
 	for _, bad := range []string{"127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999"} {
 		if got, err := Advertise(t.Context(), bad, "", nil, fixed{}); err == nil {
 			t.Errorf("Advertise(%q) = %v", bad, got)
+		}
+	}
+}
+
+// Names that nobody answers for are waited for together, not one after the other.
+func TestAdvertiseWaitsOnceForNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		towards(t.Context(), []string{"mute.example", "mute.example:7946", "mute.example:1"}, fixed{})
+		if d := time.Since(start); d > lookupTimeout {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// A machine's own name may stand for loopback (Debian writes 127.0.1.1 into /etc/hosts),
+// and was believed where it came first. The sockets ask for routes only: nothing is sent.
+func TestAdvertisePrefersWhatOthersReach(t *testing.T) {
+	beyond, err := route(t.Context(), netip.MustParseAddrPort("192.0.2.1:9"))
+	if err != nil {
+		t.Logf("this machine has no route beyond itself: %v", err)
+		beyond = netip.MustParseAddr("127.0.0.1")
+	}
+	for _, join := range [][]string{{"127.0.1.1:9", "192.0.2.1:9"}, {"192.0.2.1:9", "127.0.1.1:9"}} {
+		if got, ok := towards(t.Context(), join, fixed{}); !ok || got != beyond {
+			t.Errorf("towards %v: %v, want %v", join, got, beyond)
 		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
 	"github.com/rs/zerolog"
+
+	"shardway/endpoints"
 )
 
 // Gossip is this node's membership.
@@ -34,6 +36,7 @@ type Gossip struct {
 	retag   chan struct{} // 1: hint
 	refused chan *RefusedError
 	joinErr atomic.Pointer[error]
+	tried   atomic.Pointer[[]Attempt]
 	leaving sync.WaitGroup // Leave calls under way, also those that nobody waits for
 	warned  atomic.Int64   // when a refusal was last logged, UnixNano
 }
@@ -159,13 +162,35 @@ func (g *Gossip) Alone() error {
 	return errors.New("gossip: no other node seen yet")
 }
 
-func (g *Gossip) alone() bool {
+// TagsUsed returns how many bytes the tags of this member take, and how many they may.
+func (g *Gossip) TagsUsed() (used, most int) {
+	m, err := g.tags.Load().encode()
+	if err != nil {
+		return endpoints.MaxTags, endpoints.MaxTags
+	}
+	return endpoints.EncodedLen(m), endpoints.MaxTags
+}
+
+// Tried returns what became of each address of Join in the last round; nothing before
+// the first, and once another node is there.
+func (g *Gossip) Tried() []Attempt {
+	if p := g.tried.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (g *Gossip) alone() bool { return g.nodes() <= 1 }
+
+// nodes counts those that are alive, with this one, whatever it is.
+func (g *Gossip) nodes() int {
+	n := 1
 	for _, m := range g.serf.Members() {
 		if m.Name != g.o.Name && m.Status == serf.StatusAlive && m.Tags[tagNode] != "" {
-			return false
+			n++
 		}
 	}
-	return true
+	return n
 }
 
 // SetTags changes what the node says about itself. It is checked by the new

@@ -1,11 +1,13 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,8 +38,10 @@ type joiner struct {
 	asked   bool // every address was asked once
 }
 
-// joining asks the join addresses until ctx ends: all the time while alone, and
-// now and then later.
+// joining asks the join addresses until ctx ends: all the time while alone, every
+// few seconds while fewer nodes are seen than the cluster begins with, and now and
+// then later. Names are looked up anew each time: what they stand for changes, and
+// many stand for nothing before the node behind them runs.
 func (g *Gossip) joining(ctx context.Context) {
 	if len(g.o.Join) == 0 {
 		return
@@ -64,7 +68,7 @@ func (j *joiner) next() time.Duration {
 	case j.g.alone():
 		d = j.pause
 		j.pause = min(j.pause*3/2, j.g.o.RetryMax)
-	case time.Since(j.started) < settling:
+	case time.Since(j.started) < settling || j.g.nodes() < j.g.o.Expect:
 		d, j.pause = settlingPause, j.g.o.RetryMin
 	default:
 		j.pause = j.g.o.RetryMin
@@ -72,37 +76,69 @@ func (j *joiner) next() time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // Jitter is no secret.
 }
 
-// round joins each address once, until another node is seen. The first round asks
+// round joins each address once, of a name at most mostOfName, until another node is seen. The first round asks
 // them all: one of them may belong to a cluster that was recovered from this
 // node's, and must be met before this one serves with others that were left.
 func (j *joiner) round(ctx context.Context) {
 	g := j.g
-	wasAlone := g.alone()
-	settled := time.Since(j.started) >= settling
-	targets, err := g.targets(ctx, !wasAlone && settled)
-	for _, to := range targets {
-		if ctx.Err() != nil {
-			return
-		}
-		if e := g.join(to); e != nil {
-			err = e
-			continue
-		}
-		if wasAlone && !g.alone() && j.asked {
-			break
-		}
+	tried, err := j.joinAll(ctx, g.alone())
+	if ctx.Err() != nil {
+		return
 	}
 	j.asked = true
 	if !g.alone() {
 		j.met = true
 		g.joinErr.Store(nil)
+		g.tried.Store(nil)
 		return
 	}
-	if err == nil {
-		err = fmt.Errorf("gossip: no other node at %s", strings.Join(g.o.Join, ", "))
-	}
 	g.joinErr.Store(&err)
+	g.tried.Store(&tried)
 	j.report(err)
+}
+
+// joinAll joins each address, and returns what became of those that led to no other
+// node, and why one of them did not: both say nothing once one is seen.
+func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (tried []Attempt, err error) {
+	g, asked := j.g, false
+	skip := g.passed(!wasAlone && time.Since(j.started) >= settling)
+	fail := func(addr string, why error) { err, tried = why, append(tried, Attempt{addr, why}) }
+	names := shuffled(g.o.Join)
+	for f := range lookUp(ctx, g.o.Resolver, names) {
+		if f.err != nil {
+			fail(names[f.index], f.err)
+		}
+		for _, to := range shuffled(f.addrs) {
+			if skip[to] {
+				continue
+			}
+			skip[to], asked = true, true
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if e := g.join(ctx, to); e != nil {
+				fail(to.String(), e)
+			} else if wasAlone && !g.alone() && j.asked {
+				return nil, nil
+			}
+		}
+	}
+	if err == nil {
+		err = nobodyAt(g.o.Join, asked)
+		for _, name := range g.o.Join {
+			tried = append(tried, Attempt{name, errItself})
+		}
+	}
+	slices.SortFunc(tried, func(a, b Attempt) int { return cmp.Compare(a.Addr, b.Addr) })
+	return tried, err
+}
+
+// nobodyAt says that nothing failed at these addresses, and no other node is there.
+func nobodyAt(join []string, asked bool) error {
+	if asked {
+		return fmt.Errorf("gossip: no other node at %s", strings.Join(join, ", "))
+	}
+	return fmt.Errorf("gossip: no other node at %s: there is only this one", strings.Join(join, ", "))
 }
 
 // report logs a round in vain once a minute, and keeps a refusal for Refused. A
@@ -120,39 +156,34 @@ func (j *joiner) report(err error) {
 	}
 }
 
-// targets returns where to join, in random order so that a dead address does
-// not always come first. Members that are alive are left out if asked.
-func (g *Gossip) targets(ctx context.Context, skipMembers bool) ([]netip.AddrPort, error) {
+// passed returns the addresses that are not asked: this node's own and, if wanted,
+// those of members that are alive.
+func (g *Gossip) passed(members bool) map[netip.AddrPort]bool {
 	skip := map[netip.AddrPort]bool{g.self: true}
-	if skipMembers {
+	if members {
 		for _, m := range g.serf.Members() {
 			if m.Status == serf.StatusAlive {
 				skip[newMember(m).Addr] = true
 			}
 		}
 	}
-	var out []netip.AddrPort
-	var err error
-	for _, name := range g.o.Join {
-		all, e := resolve(ctx, g.o.Resolver, name)
-		if e != nil {
-			err = e
-		}
-		for _, a := range all {
-			if !skip[a] {
-				skip[a] = true
-				out = append(out, a)
-			}
-		}
-	}
-	//nolint:gosec // The order is no secret.
-	rand.Shuffle(len(out), func(i, k int) { out[i], out[k] = out[k], out[i] })
-	return out, err
+	return skip
+}
+
+// shuffled returns all in random order, so that a dead address does not always come
+// first.
+func shuffled[T any](all []T) []T {
+	all = slices.Clone(all)
+	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] }) //nolint:gosec // The order is no secret.
+	return all
 }
 
 // join exchanges the whole state with one address. memberlist flattens errors to
 // text, so a refusal of our own is recognised by its text.
-func (g *Gossip) join(to netip.AddrPort) error {
+func (g *Gossip) join(ctx context.Context, to netip.AddrPort) error {
+	if why := confined(g.self, to); why != "" {
+		return fmt.Errorf("gossip: join %s: %w", to, &foreignError{why})
+	}
 	g.gate.last.Store(nil)
 	_, err := g.serf.Join([]string{to.String()}, true)
 	if err == nil {
@@ -161,10 +192,23 @@ func (g *Gossip) join(to netip.AddrPort) error {
 	if r := g.gate.last.Load(); r != nil && strings.Contains(err.Error(), r.Error()) {
 		return r
 	}
+	if why := g.otherPort(ctx, to, err.Error()); why != "" {
+		return fmt.Errorf("gossip: join %s: %w", to, &foreignError{why})
+	}
 	if why := sealedReason(err.Error()); why != "" {
 		return fmt.Errorf("gossip: join %s: %s (%w)", to, why, err)
 	}
 	return fmt.Errorf("gossip: join %s: %w", to, err)
+}
+
+// confined says why a node whose gossip is at self cannot belong to a cluster at an
+// address; empty: it may. A configuration that says so in addresses is refused; what a
+// name stands for is known only now.
+func confined(self, to netip.AddrPort) string {
+	if !self.Addr().IsLoopback() || to.Addr().IsLoopback() {
+		return ""
+	}
+	return fmt.Sprintf("this node's gossip is at %s, where no other machine reaches it: start it with the cluster's secret (--secret-file), or name an address of this machine with --gossip", self)
 }
 
 // sealedReason says what to do where two nodes do not encrypt alike; memberlist

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/internal/racing"
 	"shardway/node/gossip"
 )
 
@@ -36,6 +37,34 @@ func TestGossipOfAnotherSecretStaysOut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node with another secret goes on knocking. The healthy ones logged a warning of each
+// knock, six a minute at least: it is said once, then once a minute with a count.
+func TestAnotherSecretIsLoggedOnceAMinute(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		s.keys = map[string][][]byte{"a": {key(1)}, "b": {key(1)}, "c": {key(2)}}
+		a := s.add("a", node("a"))
+		b := s.add("b", node("b"), s.host("a").Addr(port))
+		s.whole(a, b)
+		s.lines()
+		s.add("c", node("c"), s.host("a").Addr(port), s.host("b").Addr(port))
+		const minutes = 5
+		time.Sleep(minutes * time.Minute)
+		said, left := 0, 0
+		for _, line := range s.lines() {
+			if !strings.Contains(line, "failed to receive: no installed keys could decrypt") {
+				continue
+			}
+			said++
+			if strings.Contains(line, `"left_out":`) {
+				left++
+			}
+		}
+		if most := 2 * (minutes + 1); said == 0 || said > most || left == 0 {
+			s.t.Errorf("a and b have %d lines about it in %d minutes, %d with a count: want some and at most %d", said, minutes, left, most)
+		}
+	})
 }
 
 func TestKeysChangeWithoutAGap(t *testing.T) {
@@ -117,7 +146,7 @@ func TestClustersWithOneSecretStayApart(t *testing.T) {
 		all["a2"] = s.add("a2", inCluster("a2", "one"), at("a1"), at("b1"))
 		all["b2"] = s.add("b2", inCluster("b2", "two"), at("b1"), at("a1"))
 		s.add("c", node("c"), at("a1"), at("b1"))
-		for range 60 {
+		for range racing.Share(60, 6) {
 			time.Sleep(10 * time.Second)
 			for name, m := range all {
 				for _, o := range m.Members() {

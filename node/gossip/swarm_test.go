@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,7 @@ type swarm struct {
 	made map[string]*simnet.Host
 	keys map[string][][]byte // of each member; none: plain text
 	keep func(id string) bool
+	want int                                                               // how many nodes each expects
 	tap  func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport // nil: none
 	mu   sync.Mutex
 	logs []string
@@ -42,14 +44,21 @@ type member struct {
 
 // names is a resolver with records of its own.
 type names struct {
-	mu  sync.Mutex
-	ips map[string][]netip.Addr
-	srv map[string][]*net.SRV
+	mu   sync.Mutex
+	ips  map[string][]netip.Addr
+	srv  map[string][]*net.SRV
+	mute string // the name that is never answered for
 }
 
-func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+func (n *names) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if host == n.mute {
+		n.mu.Unlock()
+		<-ctx.Done()
+		n.mu.Lock()
+		return nil, &net.DNSError{Err: "i/o timeout", Name: host, IsTimeout: true}
+	}
 	if ips, ok := n.ips[host]; ok {
 		return ips, nil
 	}
@@ -60,6 +69,10 @@ func (n *names) LookupSRV(_ context.Context, _, _, name string) (string, []*net.
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if srv, ok := n.srv[name]; ok {
+		usable := slices.DeleteFunc(slices.Clone(srv), func(s *net.SRV) bool { return s.Target == "" })
+		if len(usable) < len(srv) { // as Go's own resolver does
+			return name, usable, &net.DNSError{Err: "DNS response contained records which contain invalid names", Name: name}
+		}
 		return name, srv, nil
 	}
 	return "", nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
@@ -68,7 +81,7 @@ func (n *names) LookupSRV(_ context.Context, _, _, name string) (string, []*net.
 func (n *names) set(host string, ips ...netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ips[host] = ips
+	n.ips[host] = slices.Clone(ips) // the test goes on to change them
 }
 
 func bubble(t *testing.T, f func(s *swarm)) {
@@ -115,7 +128,7 @@ func (m *member) start(name string, tags gossip.Tags, join ...string) {
 		tr = m.sw.tap(tr)
 	}
 	g, err := gossip.New(gossip.Options{
-		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep,
+		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep, Expect: m.sw.want,
 		Resolver: m.sw.dns, Log: zerolog.New(m.sw),
 	})
 	if err != nil {

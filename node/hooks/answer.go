@@ -106,9 +106,9 @@ func entries(call *ack.HookCall, of member) ([]entry, error) {
 	}
 	var list []entry
 	for _, m := range members {
-		n, err := strconv.ParseUint(m.name, 10, 16)
+		n, _ := strconv.ParseUint(m.name, 10, 16)
 		shard := shardmap.Shard(n)
-		if err != nil || strconv.FormatUint(n, 10) != m.name {
+		if strconv.FormatUint(n, 10) != m.name { // so it is of what cannot be read
 			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, why(m.name), form)
 		}
 		if !slices.ContainsFunc(call.Shards, func(s ack.HookShard) bool { return s.Shard == shard }) {

@@ -60,6 +60,39 @@ func TestFunctionsAnswerWithinTheBounds(t *testing.T) {
 	}
 }
 
+// What failed is told with a reason, and of other shards than those of the call nothing is
+// taken.
+func TestFunctionsTellWhatFailed(t *testing.T) {
+	answers := func(r ack.HookResult) ack.HookResult {
+		return (&hooks.Func{Call: func(context.Context, ack.HookCall) ack.HookResult { return r }}).Do(t.Context(), calls()["release"])
+	}
+	r := answers(ack.HookResult{Failed: map[shardmap.Shard]string{17: "disk\nfull", 18: ""}})
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	same(t, "failed", r.Failed, map[shardmap.Shard]string{17: "disk full", 18: "the app does not say why"})
+	for name, r := range map[string]ack.HookResult{
+		"Failed": answers(ack.HookResult{Failed: map[shardmap.Shard]string{19: "no"}}),
+		"Notes":  answers(ack.HookResult{Notes: map[shardmap.Shard][]byte{19: []byte("x")}}),
+	} {
+		if r.Err == nil || !strings.Contains(r.Err.Error(), name) || !strings.Contains(r.Err.Error(), "shard 19") {
+			t.Errorf("%s of a shard that was not asked of: %+v", name, r)
+		}
+	}
+}
+
+// What another call than a release leaves is no note.
+func TestNotesOfFunctionsAreThoseOfReleases(t *testing.T) {
+	app := &hooks.Func{Call: func(context.Context, ack.HookCall) ack.HookResult {
+		return ack.HookResult{Notes: map[shardmap.Shard][]byte{17: []byte("s3://x")}}
+	}}
+	for name, call := range calls() {
+		if r := app.Do(t.Context(), call); r.Err != nil || (len(r.Notes) > 0) != (name == "release") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
 // A function that does not heed its context goes on, and so does its call: as long as it
 // may still write, its shards must not be given up.
 func TestFunctionRunsUntilItReturns(t *testing.T) {

@@ -116,6 +116,7 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 	}{
 		{name: "204", answer: "HTTP/1.1 204 No Content\r\n\r\n"},
 		{name: "202", answer: "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"},
+		{name: "299", answer: "HTTP/1.1 299 Fine\r\nContent-Length: 0\r\n\r\n"},
 		{name: "after 100 and 103", answer: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + ok("{}")},
 		{name: "blanks", answer: ok(" \r\n")},
 		{name: "notes", answer: ok(`{"notes":{"17":"czM6Ly94","18":""}}`), notes: map[shardmap.Shard]string{17: "s3://x"}},
@@ -124,7 +125,11 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 		{name: "a note of one that failed", answer: ok(`{"notes":{"17":"czM6Ly94"},"failed":{"17":"no"}}`), failed: map[shardmap.Shard]string{17: "no"}},
 		{name: "why in many words", answer: ok(`{"failed":{"17":"a\nb` + strings.Repeat("é", 200) + `"}}`), failed: map[shardmap.Shard]string{17: "a b" + strings.Repeat("é", 126) + " "}},
 		{name: "a note beyond the bound", answer: ok(`{"notes":{"17":"` + long + `","18":"czM6Ly94"}}`), notes: map[shardmap.Shard]string{18: "s3://x"}, failed: map[shardmap.Shard]string{17: "the note has 1029 bytes, and may have 1024; let it say where the state is"}},
+		{name: "a note with bits behind its last byte", answer: ok(`{"notes":{"17":"QR=="}}`), failed: map[shardmap.Shard]string{17: "the note is not base64; encode it with the standard alphabet and padding"}},
 		{name: "a note that is not base64", answer: ok(`{"notes":{"17":"s3://x"}}`), failed: map[shardmap.Shard]string{17: "the note is not base64; encode it with the standard alphabet and padding"}},
+		{name: "a note that is not base64 of one that failed", answer: ok(`{"notes":{"17":"s3://x"},"failed":{"17":"no"}}`), failed: map[shardmap.Shard]string{17: "no"}},
+		{name: "300", answer: "HTTP/1.1 300 Many\r\nContent-Length: 0\r\n\r\n", err: "with status 300;"},
+		{name: "a page for people", answer: "HTTP/1.1 502 Bad\r\nConnection: close\r\n\r\n" + strings.Repeat("x", 300), err: "with status 502: " + strings.Repeat("x", 200) + "; any"},
 		{name: "500", answer: "HTTP/1.1 500 Oops\r\nConnection: close\r\n\r\nno\x1bway\n", err: "hook release: the app answered /hooks/release with status 500: no way; any 2xx is success"},
 		{name: "404", answer: "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", err: "with status 404; any"},
 		{name: "redirect", answer: "HTTP/1.1 307 Temporary\r\nLocation: http://elsewhere/\r\nContent-Length: 0\r\n\r\n", err: "with status 307;"},
@@ -165,6 +170,16 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 			}
 			same(t, "notes", got, test.notes)
 		})
+	}
+}
+
+// Of an answer that breaks off anywhere nothing counts, though what came of it reads well.
+func TestHalfAnAnswerIsNone(t *testing.T) {
+	const whole = `{"notes":{"17":"czM6Ly94"},"more":[1,{}],"failed":{"18":"disk full"}}`
+	for n := 1; n < len(whole); n++ {
+		if r := answering(ok(whole[:n])).Do(t.Context(), calls()["release"]); r.Err == nil {
+			t.Errorf("%s is read as %+v", whole[:n], r)
+		}
 	}
 }
 

@@ -3,6 +3,6 @@
 // The libraries call an error what heals by itself: a peer that is down gives
 // one "failed to heartbeat" every few milliseconds. So their levels are lowered
 // (error to warn, the rest to debug), and the same message is written at most
-// once in ten seconds, with the number of those left out. Of different ones at
-// most 33 are written in that time, because strangers decide what stands in some.
+// once a minute, with the number of those left out. Of different ones at
+// most 65 are written in that time, because strangers decide what stands in some.
 package logs

@@ -1,9 +1,12 @@
 package logs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/rs/zerolog"
@@ -38,6 +41,9 @@ var _ hclog.SinkAdapter = (*sink)(nil)
 // Accept writes one line. Any goroutine of the library may call it.
 func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	var e *zerolog.Event
+	if level == hclog.Error && closed(args) {
+		level = hclog.Warn
+	}
 	switch level {
 	case hclog.Error:
 		e = s.log.Warn()
@@ -62,6 +68,15 @@ func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 		e = field(e, fmt.Sprint(args[i]), args[i+1])
 	}
 	e.Msg(short(msg))
+}
+
+// closed reports a line about a connection that this process has closed itself, as a node
+// that stops closes all.
+func closed(args []any) bool {
+	return slices.ContainsFunc(args, func(v any) bool {
+		err, ok := v.(error)
+		return ok && errors.Is(err, net.ErrClosed)
+	})
 }
 
 // field adds one pair in the form that reads best.

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	quiet = 10 * time.Second
+	quiet = time.Minute
 	// maxTexts is how many different messages are written within quiet.
-	maxTexts = 32
+	maxTexts = 64
 	// maxText is how much of a message is written, in bytes.
 	maxText = 1 << 10
 )
 
-// limit lets a message through once in ten seconds, and at most 32 different ones
+// limit lets a message through once a minute, and at most 65 different ones
 // in that time: what strangers send stands in some of them. What it has not met
 // for so long it forgets.
 type limit struct {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
@@ -44,6 +43,7 @@ type App struct {
 func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.Logger, app *App) (_ *Process, err error) {
 	p := &Process{log: log, started: c, live: c}
 	p.journal.log = log
+	p.reloads.note(nil)
 	if p.guards, err = openGuards(c, log); err != nil {
 		return nil, err
 	}
@@ -71,6 +71,8 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 			err = errors.Join(err, closeSelf(o.Self), o.Dir.Close())
 		}
 	}()
+	log = told(log, o.Dir)
+	p.log, p.guards.log, p.journal.log, o.Log = log, log, log, log
 	warnOfOpenness(c.Data, o.Dir.Openness(), log)
 	o.Self = listenSelf(ctx, c.Data, log)
 	if err = p.listen.open(ctx, c); err != nil {
@@ -90,6 +92,7 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 	o.App, o.Peer = p.front, p.listen.peer
 	o.Proxy.Settings = first.set
 	o.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }
+	o.Exposed = p.exposed
 	if err = p.guards.arm(&o); err != nil {
 		return nil, err
 	}
@@ -97,16 +100,11 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 		return nil, err
 	}
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "shardway_access_log_lost_total", Help: "Lines of the access log that were lost because the disk did not keep up.",
-		}, p.journal.lost))
-	if err = p.node.Register(metrics); err != nil {
+	if err = p.Register(metrics); err != nil {
 		return nil, err
 	}
-	p.admin = admin.New(admin.Options{Cluster: p.node, Metrics: metrics, Access: p.guards.access, Log: log})
+	p.admin = admin.New(admin.Options{Cluster: p.node, Metrics: metrics, Events: p.node.Events(), Access: p.guards.access, Log: log})
 	p.listen.admin = p.guards.listener(p.listen.admin)
-	p.guards.warn()
 	return p, nil
 }
 
@@ -194,7 +192,10 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 	if err != nil {
 		return proxy.Options{}, err
 	}
-	o := proxy.Options{UpstreamConns: c.UpstreamConns, ShardConns: c.ShardConns, Streams: c.Streams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set}
+	o := proxy.Options{
+		UpstreamConns: c.UpstreamConns, ShardConns: c.ShardConns, Streams: c.Streams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set,
+		SocketWait: c.SocketWait, DrainTimeout: c.DrainTimeout, SocketsLeave: c.ShutdownTimeout / 2,
+	}
 	if c.Upstream != "" {
 		o.DialUpstream, err = proxy.DialURL(c.Upstream)
 	}
@@ -211,7 +212,7 @@ func proxySettings(c *config.Config) (proxy.Settings, error) {
 		return proxy.Settings{}, err
 	}
 	return proxy.Settings{
-		Keys: keys, StreamGrace: orNone(c.StreamGrace),
+		Keys: keys, StreamGrace: orNone(c.StreamGrace), CloseSockets: c.Sockets == config.SocketsClose,
 		Expose: c.Expose, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
 		MaxHead: int(c.MaxHead), MaxHeadTotal: c.MaxHeadTotal, MaxBodyTotal: c.MaxBodyTotal, MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, ShardInflight: c.ShardInflight,
 		HeadTimeout: c.HeadTimeout, IdleTimeout: c.IdleTimeout, MinBodyRate: orAny(c.MinBodyRate), ConnectTimeout: c.ConnectTimeout,

@@ -18,6 +18,7 @@ import (
 	"shardway/internal/address"
 	"shardway/internal/secret"
 	"shardway/node"
+	"shardway/verdict"
 )
 
 // guards is what keeps strangers out, read from the files that the settings
@@ -32,7 +33,8 @@ type guards struct {
 	seal   *secret.Seal   // nil: plain between nodes
 	pki    *secret.PKI    // nil: certificates are made from the secret
 	access admin.Access
-	cert   atomic.Pointer[tls.Certificate] // of the admin port; nil: it speaks no TLS
+	cert   atomic.Pointer[tls.Certificate]  // of the admin port; nil: it speaks no TLS
+	shown  atomic.Pointer[x509.Certificate] // to other nodes, of pki
 	// What the files were before they were read.
 	seen struct{ pki, access, cert secret.Seen }
 }
@@ -84,6 +86,7 @@ func (g *guards) arm(o *node.Options) error {
 			return fmt.Errorf("--tls-node-cert: %w", err)
 		}
 		g.seal = secret.NewSeal(trust)
+		g.shown.Store(trust.Leaf())
 	case g.keeper != nil:
 		if trust, err = secret.Derive(g.keeper.List(), id); err != nil {
 			return err
@@ -207,23 +210,47 @@ func (g *guards) reloadPKI(n *node.Node) error {
 		return err
 	}
 	g.seal.Replace(trust)
+	g.shown.Store(trust.Leaf())
 	n.RenewPeers()
 	return nil
 }
 
-// warn says what the operator has allowed.
-func (g *guards) warn() {
+// exposed says what the operator has left open, and which certificates are in use.
+func (p *Process) exposed() (open []verdict.Exposure, certs []verdict.Certificate) {
+	g := p.guards
 	c := g.c
 	if !c.Sealed() && (!address.IsLoopback(c.Peer) || !address.IsLoopback(c.Gossip)) {
-		g.log.Warn().Str("peer", c.Peer).Str("gossip", c.Gossip).Msg("insecure: anyone who reaches the gossip or peer port controls the traffic; give the cluster a secret (--secret-file)")
+		open = append(open, verdict.Exposure{
+			Text:   fmt.Sprintf("anyone who reaches the gossip or peer port of node %s (%s, %s) controls the traffic", g.node, c.Gossip, c.Peer),
+			Remedy: "give the cluster a secret (--secret-file)",
+		})
 	}
 	switch {
 	case address.IsLoopback(c.Admin):
 	case !c.Guarded():
-		g.log.Warn().Str("admin", c.Admin).Msg("insecure: anyone who reaches the admin port can change the cluster; require a token (--admin-write-token-file)")
+		open = append(open, verdict.Exposure{
+			Text: fmt.Sprintf("anyone who reaches the admin port of node %s (%s) can change the cluster", g.node, c.Admin), Remedy: "require a token (--admin-write-token-file)",
+		})
 	case c.AdminCert == "":
-		g.log.Warn().Str("admin", c.Admin).Msg("admin tokens travel in the clear: give the port a certificate (--admin-cert, --admin-key)")
+		open = append(open, verdict.Exposure{
+			Text: fmt.Sprintf("the admin tokens of node %s (%s) travel in the clear", g.node, c.Admin), Remedy: "give the port a certificate (--admin-cert, --admin-key)",
+		})
 	}
+	add := func(what, flag string, leaf *x509.Certificate) {
+		if leaf != nil {
+			certs = append(certs, verdict.Certificate{What: what, Flag: flag, Until: leaf.NotAfter})
+		}
+	}
+	if now := p.front.cert.Load(); now != nil {
+		add("the app port", "tls-cert", now.tls.Leaf)
+	}
+	if now := g.cert.Load(); now != nil {
+		add("the admin port", "admin-cert", now.Leaf)
+	}
+	if g.pki != nil {
+		add("other nodes", "tls-node-cert", g.shown.Load())
+	}
+	return open, certs
 }
 
 // Check reads every file that the settings name for security, as New does, and

@@ -24,6 +24,7 @@ type Process struct {
 
 	front    *front
 	journal  journal
+	reloads  reloads
 	lameDuck atomic.Int64   // nanoseconds
 	started  *config.Config // what the process was started with
 	live     *config.Config // what was taken over last
@@ -69,6 +70,9 @@ func (p *Process) Run(ctx context.Context) error {
 	close(failed)
 	for broken := range failed {
 		err = errors.Join(err, broken)
+	}
+	if err == nil {
+		p.log.Info().Msg("stopped") // else the caller says why
 	}
 	return err
 }

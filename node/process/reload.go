@@ -35,11 +35,15 @@ func (p *Process) prepare(c *config.Config) (live, error) {
 	return l, nil
 }
 
+// NotReloaded notes that there are no settings to take over, because of a mistake.
+func (p *Process) NotReloaded(err error) { p.reloads.note(err) }
+
 // Reload takes over what a running node can, all at once or, with an error,
 // nothing of it, and says in one line of the log what it was and what else has
 // changed and needs a restart. Calls come one after the other. It also reads
 // certificates again and reopens the access log.
-func (p *Process) Reload(next *config.Config) error {
+func (p *Process) Reload(next *config.Config) (err error) {
+	defer func() { p.reloads.note(err) }()
 	l, err := p.prepare(next)
 	if err != nil {
 		return err

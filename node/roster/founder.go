@@ -313,30 +313,32 @@ func (f *Founder) asks(ctx context.Context, nodes []string, firm bool) bool {
 	return true
 }
 
-// Unborn says why the node belongs to no cluster yet, and what to do about it if
-// nothing will change by itself.
-func (f *Founder) Unborn() string {
-	here := 0
+// Unborn is what a node knows that belongs to no cluster yet.
+type Unborn struct {
+	// Adds is the cluster of a node that is there: this one waits to be added to it.
+	Adds string
+	// Founder is who was about to found the cluster and is gone; empty: nobody.
+	Founder string
+	// Here are the nodes that are there and expect as many as this one does, ordered.
+	Here []string
+}
+
+// Unborn tells why the node belongs to no cluster yet.
+func (f *Founder) Unborn() (u Unborn) {
 	for _, m := range f.o.Gossip.Members() {
 		if !m.Node || m.Status != gossip.Alive {
 			continue
 		}
 		if m.Tags.Cluster != "" {
-			return "waiting to be added to cluster " + m.Tags.Cluster
+			u.Adds = m.Tags.Cluster
 		}
 		if m.Tags.Expect == f.o.Expect {
-			here++
+			u.Here = append(u.Here, m.ID)
 		}
 	}
+	slices.Sort(u.Here)
 	if p, err := f.promised(); err == nil && p.to != "" && p.to != f.o.Self && !alive(f.o.Gossip, p.to) {
-		to := p.to
-		return fmt.Sprintf("node %q was about to found the cluster and is gone: start it again; if its data directory is lost, start one under that name (--node %s)", to, to)
+		u.Founder = p.to
 	}
-	if f.o.Expect > 1 {
-		return fmt.Sprintf("%d of %d nodes with --expect %d are here", here, f.o.Expect, f.o.Expect)
-	}
-	if f.o.Joins {
-		return "nobody here belongs to a cluster or founds one: start one node without --join, or all of them with --expect and their number"
-	}
-	return "founding a cluster"
+	return u
 }

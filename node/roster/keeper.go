@@ -69,8 +69,9 @@ type KeeperOptions struct {
 	// applied, or not in the log.
 	Term  uint64
 	Raise func(entry []byte) error
-	// Voters is how many nodes vote at most.
+	// Voters is how many nodes vote at most; Server is the leader's own.
 	Voters int
+	Server string
 	// DeadServerAfter takes out a server that was not heard for so long; zero: none.
 	DeadServerAfter time.Duration
 	// LevelAfter is how long all servers must have known a level before it is raised.
@@ -92,6 +93,7 @@ type Raft interface {
 	Configuration() []consensus.Server
 	AddNonvoter(server string) error
 	Promote(server string) error
+	Demote(server string) error
 	Remove(server string) error
 }
 
@@ -199,7 +201,31 @@ func (k *Keeper) next(ctx context.Context, r View) change {
 			return change{"promote", spare, k.o.Raft.Promote}
 		}
 	}
+	if surplus := k.surplus(r); surplus != "" {
+		return change{"demote", surplus, k.o.Raft.Demote}
+	}
 	return k.dead(r)
+}
+
+// surplus returns a voter that there is beyond --voters, or "": the place of a dead one is
+// filled before that one is taken out, and it may come back between the two. Every voter
+// must be heard, so that nobody's vote is needed for another's, and one whose zone has
+// another voter is preferred. The leader keeps its vote, and three do.
+func (k *Keeper) surplus(r View) string {
+	if len(r.Voters) <= max(k.o.Voters, fewestVoters) {
+		return ""
+	}
+	last := ""
+	for _, server := range slices.Backward(r.Voters) {
+		switch {
+		case !r.echoes(server):
+			return ""
+		case server == k.o.Server:
+		case last == "" || r.lone(last) && !r.lone(server):
+			last = server
+		}
+	}
+	return last
 }
 
 // may reports whether gossip shows a node that this cluster may have.

@@ -42,6 +42,12 @@ const spareVoters, deadAfter, levelAfter = 3, 10 * time.Second, time.Minute
 // alive and heard. Upper-case letters are voters.
 func kept(t *testing.T, nodes string, f func(c *cluster)) {
 	t.Helper()
+	keptOf(t, spareVoters, nodes, f)
+}
+
+// keptOf is kept with so many --voters.
+func keptOf(t *testing.T, voters int, nodes string, f func(c *cluster)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, heard: map[string]ack.MemberView{}, disks: map[string]string{}, committed: shardmap.New(8), level: 1, knows: map[string]ack.Level{}}
 		for _, n := range nodes {
@@ -52,7 +58,7 @@ func kept(t *testing.T, nodes string, f func(c *cluster)) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		k := roster.NewKeeper(roster.KeeperOptions{
-			Raft: c, Gossip: c, Voters: spareVoters, DeadServerAfter: deadAfter, Log: zerolog.Nop(),
+			Raft: c, Gossip: c, Server: "a/1", Voters: voters, DeadServerAfter: deadAfter, Log: zerolog.Nop(),
 			Who: func(_ context.Context, node string) (roster.Process, error) {
 				return c.process(node), nil
 			},
@@ -205,6 +211,14 @@ func (c *cluster) Promote(server string) error {
 	return nil
 }
 
+func (c *cluster) Demote(server string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done = append(c.done, "demote "+server)
+	c.servers[c.at(server)].Voter = false
+	return nil
+}
+
 func (c *cluster) Remove(server string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,7 +249,7 @@ func TestVoterIsRemovedOnlyWhileAQuorumIsHeard(t *testing.T) {
 // What gossip says of a node whose own heartbeats come does not count: gossip can be
 // replayed.
 func TestAbsenceDoesNotCountWhileHeartbeatsCome(t *testing.T) {
-	kept(t, "ABCDe", func(c *cluster) {
+	keptOf(t, 4, "ABCDe", func(c *cluster) {
 		c.shows("d", gossip.Failed)
 		c.shows("e", gossip.Left)
 		c.after(10 * deadAfter)
@@ -245,7 +259,7 @@ func TestAbsenceDoesNotCountWhileHeartbeatsCome(t *testing.T) {
 		c.after(time.Second)
 		c.hears("d", silent)
 		c.after(deadAfter - time.Second)
-		c.after(2*time.Second, "remove d/1")
+		c.after(2*time.Second, "promote e/1", "remove d/1")
 	})
 }
 
@@ -337,6 +351,33 @@ func TestFewerThanThreeVotersNeverRemain(t *testing.T) {
 		c.crashes("b")
 		c.after(10 * deadAfter)
 	})
+}
+
+// A dead voter that came back right after its place was filled kept its vote: one voter
+// more than --voters, whose loss counts, and for good.
+func TestVoterTooManyLosesItsVote(t *testing.T) {
+	kept(t, "ABCDe", func(c *cluster) { // d took the place of c
+		c.after(time.Second, "demote d/1")
+	})
+	kept(t, "ABCD", func(c *cluster) { // not while anybody's vote may be needed
+		c.hears("b", silent)
+		c.after(deadAfter / 2)
+		c.hears("b", func(v *ack.MemberView) { v.Echoes = false })
+		c.after(time.Second)
+		c.hears("b", nil)
+		c.after(time.Second, "demote d/1")
+	})
+	in := func(zone string) func(v *ack.MemberView) {
+		return func(v *ack.MemberView) { v.Heartbeat.Zone = zone }
+	}
+	kept(t, "BCDA", func(c *cluster) { // the leader stays, and so does the only one of a zone
+		c.hears("a", in("x"))
+		c.hears("b", in("x"))
+		c.hears("c", in("x"))
+		c.hears("d", in("y"))
+		c.after(time.Second, "demote c/1")
+	})
+	kept(t, "ABC", func(c *cluster) { c.after(time.Minute) })
 }
 
 // A voter that stops leaves only if three others stay that are heard and do not leave

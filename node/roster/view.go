@@ -104,6 +104,15 @@ func (r View) apart(server string) bool {
 	})
 }
 
+// lone reports that a voter is the only one in its zone.
+func (r View) lone(server string) bool {
+	v, _ := r.of(server)
+	return v.Heartbeat.Zone != "" && !slices.ContainsFunc(r.Voters, func(voter string) bool {
+		other, _ := r.of(voter)
+		return voter != server && other.Heartbeat.Zone == v.Heartbeat.Zone
+	})
+}
+
 // MayLeave reports whether a stopping node's server may be taken out of the
 // configuration: a voter only if at least three voters remain that are heard and
 // do not leave themselves.

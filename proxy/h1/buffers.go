@@ -14,7 +14,7 @@ const (
 // Buffers lends buffers of 8, 32 and 64 KiB. Its zero value is ready; a nil
 // *Buffers makes each one anew. Any number of goroutines may use it.
 type Buffers struct {
-	// Lent counts the buffers that are out, for tests. Nil: nobody counts.
+	// Lent counts the bytes of the buffers that are out, for tests. Nil: nobody counts.
 	Lent *atomic.Int64
 
 	small  sync.Pool // *[smallBuffer]byte
@@ -38,7 +38,7 @@ func (p *Buffers) get(n int) []byte {
 		return make([]byte, size)
 	}
 	if p.Lent != nil {
-		p.Lent.Add(1)
+		p.Lent.Add(int64(size))
 	}
 	switch size {
 	case smallBuffer:
@@ -62,10 +62,10 @@ func (p *Buffers) put(b []byte) {
 	if p == nil {
 		return
 	}
-	if p.Lent != nil {
-		p.Lent.Add(-1)
-	}
 	b = b[:cap(b)]
+	if p.Lent != nil {
+		p.Lent.Add(-int64(len(b)))
+	}
 	switch len(b) {
 	case smallBuffer:
 		p.small.Put((*[smallBuffer]byte)(b))

@@ -26,6 +26,11 @@ func (e *Error) Reason() string { return e.reason }
 var (
 	// ErrStopped reports a read that StopIdle or StopRead ended.
 	ErrStopped = errors.New("h1: stopped")
+	// ErrNotQuiet reports a connection that has something to read, or has ended,
+	// before it was asked for anything.
+	ErrNotQuiet = errors.New("h1: not quiet")
+	// ErrPaused reports a read that PauseRead ended.
+	ErrPaused = errors.New("h1: paused")
 	// ErrUnfinished reports a Writer closed short of its declared length.
 	ErrUnfinished = errors.New("h1: body shorter than declared")
 	// ErrOverrun reports a write past the declared length.

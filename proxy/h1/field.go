@@ -32,6 +32,7 @@ const (
 	FieldXForwardedOther
 	FieldXRequestID
 	FieldCookie
+	FieldLastEventID
 	FieldShardwayMap
 	FieldShardwayKey
 	FieldShardwayShard
@@ -39,6 +40,7 @@ const (
 	FieldShardwayNode
 	FieldShardwayRefused
 	FieldShardwayError
+	FieldShardwayStream
 	// FieldShardwayOther is any other field whose name starts with Shardway-, or
 	// would with - for each byte that is neither letter nor digit.
 	FieldShardwayOther
@@ -62,7 +64,8 @@ const (
 		1<<FieldProxyAuthenticate | 1<<FieldProxyAuthorization | 1<<FieldTE | 1<<FieldUpgrade)
 	// Shardway is every field named Shardway-*.
 	Shardway = Set(1<<FieldShardwayMap | 1<<FieldShardwayKey | 1<<FieldShardwayShard | 1<<FieldShardwayEpoch |
-		1<<FieldShardwayNode | 1<<FieldShardwayRefused | 1<<FieldShardwayError | 1<<FieldShardwayOther)
+		1<<FieldShardwayNode | 1<<FieldShardwayRefused | 1<<FieldShardwayError |
+		1<<FieldShardwayStream | 1<<FieldShardwayOther)
 	// Forwarding is every field named X-Forwarded-*, and Forwarded.
 	Forwarding = Set(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
 		1<<FieldXForwardedOther)
@@ -121,6 +124,8 @@ func classifyUsual(name []byte) Field {
 		return pick(name, "forwarded", FieldForwarded)
 	case 10:
 		return pick(name, "keep-alive", FieldKeepAlive)
+	case 13:
+		return pick(name, "last-event-id", FieldLastEventID)
 	}
 	return FieldOther
 }
@@ -223,7 +228,7 @@ func classifyS(name []byte) Field {
 }
 
 // shardwayNames follows the order of the constants from FieldShardwayMap on.
-var shardwayNames = [...]string{"map", "key", "shard", "epoch", "node", "refused", "error"}
+var shardwayNames = [...]string{"map", "key", "shard", "epoch", "node", "refused", "error", "stream"}
 
 // pick returns f when name is lower, else FieldOther.
 func pick(name []byte, lower string, f Field) Field {

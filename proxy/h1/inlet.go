@@ -36,6 +36,7 @@ type inlet struct {
 		waiting  bool // for the first byte of a request
 		stopIdle bool
 		stopRead bool
+		paused   bool
 	}
 }
 
@@ -77,12 +78,15 @@ func (in *inlet) arm(d time.Duration) error {
 }
 
 // setDeadline sets the read deadline. It never lifts the one by which StopIdle
-// or StopRead ends a read; its only error is ErrStopped.
+// or StopRead ends a read; its only errors are ErrStopped and, after PauseRead, ErrPaused.
 func (in *inlet) setDeadline(t time.Time) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.mu.stopRead {
 		return ErrStopped
+	}
+	if in.mu.paused {
+		return ErrPaused
 	}
 	if in.mu.waiting && in.mu.stopIdle {
 		return nil
@@ -197,8 +201,11 @@ func (in *inlet) receive(p []byte, wait bool) ([]byte, int, error) {
 		err = nil
 	}
 	in.mu.Lock()
-	if in.mu.stopRead {
+	switch {
+	case in.mu.stopRead:
 		err = ErrStopped
+	case in.mu.paused && errors.Is(err, os.ErrDeadlineExceeded):
+		err = ErrPaused
 	}
 	in.mu.Unlock()
 	return p, n, err

@@ -2,16 +2,19 @@
 
 package h1
 
-import "net"
+import (
+	"net"
+	"time"
+)
 
 // socket exists only where sockets can be read below their net.Conn.
-type socket struct{}
+type socket struct{ asks *Writer }
 
 func newSocket(net.Conn, *Options) *socket { return nil }
 
 func (*socket) receive([]byte, bool) ([]byte, int, error) { panic("h1: no socket") }
 
-func (*socket) send([]byte) (int, error) { panic("h1: no socket") }
+func (*socket) send([]byte, time.Duration) (int, error) { panic("h1: no socket") }
 
 // noLinger cannot reach below a wrapper here.
 func noLinger(net.Conn) {}

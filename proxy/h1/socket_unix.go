@@ -6,6 +6,9 @@ import (
 	"io"
 	"net"
 	"syscall"
+	"time"
+
+	"shardway/internal/rawio"
 )
 
 // socket reads and writes a kernel socket below its net.Conn. It can do what
@@ -16,6 +19,7 @@ type socket struct {
 	raw  syscall.RawConn
 	step func(fd uintptr) bool // s.read, bound once
 	out  outgoing
+	asks *Writer // what read sends before it waits; nil: nothing
 	pool *Buffers
 	size int
 
@@ -44,7 +48,7 @@ func newSocket(nc net.Conn, o *Options) *socket {
 	}
 	s := &socket{raw: raw, pool: o.Buffers, size: o.ReadBuffer}
 	s.step = s.read
-	s.out.step = s.out.write
+	s.out.step, s.out.nc = s.out.write, nc
 	return s
 }
 
@@ -63,11 +67,17 @@ func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
 }
 
 func (s *socket) read(fd uintptr) bool {
+	if w := s.asks; w != nil {
+		s.asks = nil
+		whole, err := w.sendFirst(fd)
+		s.err = err
+		return err != nil || !whole
+	}
 	borrowed := s.buf == nil
 	if borrowed {
 		s.buf = s.pool.get(s.size)
 	}
-	n, err := readFD(fd, s.buf)
+	n, err := rawio.Read(fd, s.buf)
 	if n > 0 {
 		s.n = n
 		return true
@@ -86,33 +96,41 @@ func (s *socket) read(fd uintptr) bool {
 	return true
 }
 
-// outgoing is one write.
+// outgoing is one write. It has a deadline only while the socket takes nothing:
+// setting one costs more than most writes take.
 type outgoing struct {
+	nc   net.Conn
 	step func(fd uintptr) bool // o.write, bound once
-	p    []byte
-	n    int
-	err  error
+
+	p     []byte
+	limit time.Duration // for which the socket may take nothing more; zero: any
+	armed bool
+	n     int
+	err   error
 }
 
-// send writes p, and waits until the socket has taken all of it. It returns how
-// much that was.
-func (s *socket) send(p []byte) (int, error) {
+// send writes p, and waits until the socket has taken all of it, for limit at most
+// once it does not; zero: for ever. It returns how much that was.
+func (s *socket) send(p []byte, limit time.Duration) (int, error) {
 	o := &s.out
-	o.p, o.n, o.err = p, 0, nil
+	o.p, o.limit, o.armed, o.n, o.err = p, limit, false, 0, nil
 	err := s.raw.Write(o.step)
 	o.p = nil
 	if err == nil {
 		err = o.err
+	}
+	if o.armed {
+		_ = o.nc.SetWriteDeadline(time.Time{}) // where that fails, so does the next write
 	}
 	return o.n, err
 }
 
 func (o *outgoing) write(fd uintptr) bool {
 	for o.n < len(o.p) {
-		n, err := writeFD(fd, o.p[o.n:])
+		n, err := rawio.Write(fd, o.p[o.n:])
 		o.n += n
 		if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
-			return false
+			return !o.arm()
 		}
 		if err != nil {
 			o.err = err
@@ -120,6 +138,16 @@ func (o *outgoing) write(fd uintptr) bool {
 		}
 	}
 	return true
+}
+
+// arm sets the deadline of this write when it has to wait for the first time. False
+// means that it cannot wait.
+func (o *outgoing) arm() bool {
+	if !o.armed && o.limit > 0 {
+		o.armed = true
+		o.err = o.nc.SetWriteDeadline(time.Now().Add(o.limit))
+	}
+	return o.err == nil
 }
 
 // noLinger makes closing nc a reset where it is TCP below a wrapper.

@@ -1,9 +1,19 @@
 package h1
 
+import "time"
+
 // Next returns bytes as they come, at least one, valid until the next read: for
 // tunnels that look at what they carry. At the end of the stream it returns
 // io.EOF. While it waits it holds no buffer.
 func (c *Conn) Next() ([]byte, error) {
+	p, err := c.Peek()
+	c.in.discard(len(p))
+	return p, err
+}
+
+// Peek is Next that leaves the bytes where they are: Take takes as many of them as were
+// wanted, and what remains comes again.
+func (c *Conn) Peek() ([]byte, error) {
 	in := &c.in
 	if in.buffered() == 0 {
 		in.release()
@@ -14,9 +24,35 @@ func (c *Conn) Next() ([]byte, error) {
 			return nil, err
 		}
 	}
-	p := in.unread()
-	in.discard(len(p))
-	return p, nil
+	return in.unread(), nil
+}
+
+// Take takes n of the bytes that Peek has returned.
+func (c *Conn) Take(n int) { c.in.discard(n) }
+
+// PauseRead makes a running Peek or Next, or else the next one that would have to wait,
+// return ErrPaused until ResumeRead. Nothing is lost by it. Any goroutine may call it.
+func (c *Conn) PauseRead() {
+	in := &c.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.mu.paused = true
+	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
+}
+
+// ResumeRead ends PauseRead. Only the goroutine that reads calls it.
+func (c *Conn) ResumeRead() {
+	in := &c.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.mu.paused {
+		return
+	}
+	in.mu.paused = false
+	if !in.mu.stopRead {
+		in.until = time.Time{}
+		_ = in.nc.SetReadDeadline(time.Time{}) // the next reader sees the error
+	}
 }
 
 // Idle gives the buffer back unless it holds unsent bytes.

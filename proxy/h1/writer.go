@@ -24,6 +24,8 @@ type Writer struct {
 	sent  int64
 	until time.Time // the deadline that is set; zero: none
 	gate  func() (time.Duration, error)
+	rest  time.Duration // of what sendFirst leaves to be sent
+	look  [1]byte       // for sendFirst
 	err   error
 
 	kind  Kind
@@ -108,15 +110,23 @@ func (w *Writer) Flush() error {
 	if w.n == 0 {
 		return nil
 	}
-	if err := w.arm(); err != nil {
+	limit, err := w.limit()
+	if err != nil {
 		return err
 	}
+	return w.send(limit)
+}
+
+// send sends what is buffered, within limit; zero: in any time.
+func (w *Writer) send(limit time.Duration) error {
 	var n int
 	var err error
 	if w.sock != nil {
-		n, err = w.sock.send(w.buf[:w.n])
-	} else {
+		n, err = w.sock.send(w.buf[:w.n], limit)
+	} else if err = w.arm(limit); err == nil {
 		n, err = w.nc.Write(w.buf[:w.n])
+	} else {
+		return err
 	}
 	w.sent += int64(n)
 	if err != nil {
@@ -132,6 +142,14 @@ func (w *Writer) Flush() error {
 // lines, each with its CRLF. A body short of its length is ErrUnfinished; the
 // connection then has to be closed.
 func (w *Writer) Close(trailers []byte) error {
+	if err := w.end(trailers); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// end puts the end of the body behind what is buffered.
+func (w *Writer) end(trailers []byte) error {
 	switch {
 	case w.err != nil:
 		return w.err
@@ -144,7 +162,7 @@ func (w *Writer) Close(trailers []byte) error {
 		w.PutString("\r\n")
 	}
 	w.kind = NoBody
-	return w.Flush()
+	return nil
 }
 
 // Abort gives the body up. What is buffered goes out, the end does not, and
@@ -164,29 +182,34 @@ func (w *Writer) Abort() {
 // Err returns the error that ended the Writer, nil while it works.
 func (w *Writer) Err() error { return w.err }
 
-// arm asks the gate and sets the write deadline.
-func (w *Writer) arm() error {
+// limit asks the gate, and returns for how long what is sent next may take.
+func (w *Writer) limit() (time.Duration, error) {
 	d := w.timeout
 	if gate := w.gate; gate != nil {
 		w.gate = nil
 		most, err := gate()
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if most > 0 && (d <= 0 || most < d) {
-			w.until = past() // not to be taken for one of d
-			return w.nc.SetWriteDeadline(time.Now().Add(most))
+			return most, nil
 		}
 	}
-	if d <= 0 {
+	return d, nil
+}
+
+// arm sets the write deadline of what has no socket: limit from now. One that is
+// near enough stays.
+func (w *Writer) arm(limit time.Duration) error {
+	if limit <= 0 {
 		if w.until.IsZero() {
 			return nil
 		}
 		w.until = time.Time{}
 		return w.nc.SetWriteDeadline(time.Time{})
 	}
-	t := time.Now().Add(d)
-	if !w.until.IsZero() && w.until.Sub(t).Abs() <= d/16 {
+	t := time.Now().Add(limit)
+	if !w.until.IsZero() && limit == w.timeout && w.until.Sub(t).Abs() <= limit/16 {
 		return nil
 	}
 	w.until = t

@@ -1,0 +1,110 @@
+package ack
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// Emptying is a drain that begins with what is idle: a shard moves once its owner says
+// that nothing runs for it, and the rest when the time is over.
+type Emptying struct {
+	// For is counted by each leader as Policy.Pause is.
+	For time.Duration
+	// Since is the index of the entry that asked for it.
+	Since uint64
+}
+
+// MaxEmptying is the longest one.
+const MaxEmptying = 24 * time.Hour
+
+// empties is what a leader knows of nodes that are being emptied.
+type empties struct {
+	seen map[shardmap.NodeID]sighting
+	// idle are the shards that their owners have said to be, since the map that routes
+	// was committed; it is replaced, never changed. A round goes by what it began with,
+	// for each change of it would begin another one, and hold what the first holds for
+	// longer.
+	idle map[shardmap.Shard]bool
+	// looks counts the changes of idle.
+	looks uint64
+}
+
+// forget goes by another map, of which nobody has said anything.
+func (e *empties) forget() {
+	if len(e.idle) > 0 {
+		e.idle = nil
+		e.looks++
+	}
+}
+
+// idleAt takes what a node says to be idle there. What was open, or on its way, when that
+// comes does not go by it.
+func (l *Leader) idleAt(m Idle) {
+	c := l.state.Committed()
+	if l.submitting || l.state.Open() || m.Map != c.Epoch() || !l.state.Policy().empties(m.Node) {
+		return
+	}
+	idle := maps.Clone(l.empties.idle)
+	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool { return c.Owner(s) == m.Node })
+	for _, s := range m.Shards {
+		if int(s) < c.Len() && c.Owner(s) == m.Node {
+			put(&idle, s, true)
+		}
+	}
+	if !maps.Equal(idle, l.empties.idle) {
+		l.empties.idle = idle
+		l.empties.looks++
+	}
+}
+
+// emptied returns the changes by which nodes that are being emptied become drained: those
+// that own nothing any more, and those whose time is over.
+func (l *Leader) emptied(now time.Duration) []Change {
+	p := l.state.Policy()
+	if len(p.Emptying) == 0 {
+		return nil
+	}
+	seen := map[shardmap.NodeID]sighting{}
+	var over []Change
+	for _, id := range slices.Sorted(maps.Keys(p.Emptying)) {
+		s := l.empties.seen[id]
+		if s.since != p.Emptying[id].Since {
+			s = sighting{since: p.Emptying[id].Since, at: now}
+		}
+		seen[id] = s
+		owns := l.state.Committed().Count(id) + l.state.Last().Count(id)
+		if (owns == 0 || now-s.at >= p.Emptying[id].For) && len(over) < maxChanges {
+			over = append(over, Change{Kind: ChangeDrain, Node: id})
+		}
+	}
+	l.empties.seen = seen
+	return over
+}
+
+// empties reports whether a node is being emptied.
+func (p *Policy) empties(id shardmap.NodeID) bool {
+	_, yes := p.Emptying[id]
+	return yes
+}
+
+// Leaves reports whether a node is to own nothing, now or in the end.
+func (p *Policy) Leaves(id shardmap.NodeID) bool { return p.Drained[id] || p.empties(id) }
+
+// emptied writes the nodes that are being emptied in order.
+func (w *writer) emptied(all map[shardmap.NodeID]Emptying) {
+	w.uint(uint64(len(all)))
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		w.text(string(id))
+		w.uint(uint64(all[id].For))
+		w.uint(all[id].Since)
+	}
+}
+
+func (r *reader) emptied() map[shardmap.NodeID]Emptying {
+	return sorted(r, r.node, func() Emptying {
+		return Emptying{For: r.span(MaxEmptying), Since: r.uint(1, maxUint)}
+	})
+}

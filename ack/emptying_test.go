@@ -1,0 +1,45 @@
+package ack_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/ack"
+)
+
+// A drain that begins with what is idle is one of these at a time: a drain at once ends
+// it, and it makes nothing of one who is drained already. It does not outlive the cluster.
+func TestEmptyingIsADrainOfItsOwn(t *testing.T) {
+	p := &ack.Policy{}
+	with := func(index uint64, kind ack.ChangeKind) {
+		t.Helper()
+		var err error
+		if p, err = p.With(index, []ack.Change{{Kind: kind, Node: "a", For: time.Minute}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(drained, emptied bool) {
+		t.Helper()
+		if _, yes := p.Emptying["a"]; yes != emptied || p.Drained["a"] != drained || p.Leaves("a") != (drained || emptied) {
+			t.Errorf("%+v, want drained %v, emptied %v", *p, drained, emptied)
+		}
+	}
+	with(1, ack.ChangeEmpty)
+	is(false, true)
+	with(2, ack.ChangeDrain)
+	is(true, false)
+	with(3, ack.ChangeEmpty)
+	is(true, false)
+	with(4, ack.ChangeUncordon)
+	is(false, false)
+	with(5, ack.ChangeEmpty)
+	is(false, true)
+	if l := p.Lasting(); len(l.Emptying) > 0 {
+		t.Errorf("%+v outlives the cluster", l.Emptying)
+	}
+	with(6, ack.ChangeUncordon)
+	is(false, false)
+	with(7, ack.ChangeEmpty)
+	with(8, ack.ChangeForget)
+	is(false, false)
+}

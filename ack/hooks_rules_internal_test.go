@@ -1,0 +1,308 @@
+package ack
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// only returns the one call that is made now, which is of this kind.
+func (s *hookStage) only(calls []HookCall, kind HookKind) HookCall {
+	s.t.Helper()
+	if len(calls) != 1 || calls[0].Kind != kind {
+		s.t.Fatalf("called %+v, want one %s", calls, kind)
+	}
+	return calls[0]
+}
+
+// wantCut checks which calls have been cut since the last time.
+func (s *hookStage) wantCut(when string, seqs ...uint64) {
+	s.t.Helper()
+	if len(s.app.cut) != len(seqs) || len(seqs) > 0 && s.app.cut[0] != seqs[0] {
+		s.t.Errorf("%s: %v were cut, want %v", when, s.app.cut, seqs)
+	}
+	s.app.cut = nil
+}
+
+// A call says because of which map it is made, to whom a shard goes and how many of its
+// requests were cut for that, and has the time that is left.
+func TestCallsSayWhatTheyAreAbout(t *testing.T) {
+	s := newHookStage(t, 2)
+	c := s.only(s.look(0), HookAcquire)
+	if c.Map != s.see.state.Committed().Epoch() || c.Timeout != s.k.o.AcquireTimeout {
+		t.Errorf("acquire: %+v", c)
+	}
+	s.result(HookResult{Seq: c.Seq})
+	s.look(0)
+	s.propose(fuzzMembers(2))
+	s.app.busy = 3
+	if early := s.look(0); len(early) > 0 {
+		t.Fatalf("called while requests run: %+v", early)
+	}
+	s.k.cutting()
+	s.app.busy = 0
+	c = s.only(s.look(time.Millisecond), HookRelease)
+	if c.Map != s.see.state.Last().Epoch() || c.Map == s.see.state.Committed().Epoch() || c.Shards[0].Cut != 3 || c.Shards[0].To != "b" {
+		t.Errorf("release: %+v", c)
+	}
+	by := s.k.deadline()
+	s.look(c.Timeout)
+	s.wantCut("after its time", c.Seq)
+	s.result(HookResult{Seq: c.Seq, Err: errHook})
+	s.look(0)
+	c = s.only(s.look(retryFirst), HookRelease)
+	if left := by - s.k.o.lostTime() - s.now; c.Timeout != left || left >= attemptMost {
+		t.Errorf("the second attempt has %v, want the %v that are left of its time", c.Timeout, left)
+	}
+	s.look(c.Timeout)
+	s.result(HookResult{Seq: c.Seq, Err: errHook})
+	c = s.only(s.look(0), HookLost)
+	if c.Map != s.see.state.Last().Epoch() || c.Timeout != s.k.o.lostTime() {
+		t.Errorf("lost: %+v, want %v for it", c, s.k.o.lostTime())
+	}
+	s.result(HookResult{Seq: c.Seq})
+	s.propose(fuzzMembers(1)) // and again, of which nothing is cut
+	s.result(HookResult{Seq: s.only(s.look(0), HookAcquire).Seq})
+	s.look(0)
+	s.propose(fuzzMembers(2))
+	if c = s.only(s.look(0), HookRelease); c.Shards[0].Cut != 0 {
+		t.Errorf("the second move: %+v", c)
+	}
+}
+
+// Of two that leave at once nobody knows who is next.
+func TestReleaseOfWhoLeavesNamesNobody(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.acquire()
+	s.see.parting = true
+	if c := s.only(s.look(0), HookRelease); c.Shards[0].To != "" {
+		t.Errorf("released to %q, which is no one else", c.Shards[0].To)
+	}
+}
+
+// A call that hangs is cut when its time is over, by the app's client or by the node,
+// whichever comes first: by the node, it counted as one that had been cut early, so that
+// the next calls named as many shards and hung as one.
+func TestCallThatIsCutAfterItsTimeWasNotAnswered(t *testing.T) {
+	s := newHookStage(t, 512)
+	for _, want := range []int{256, 16} {
+		calls := s.look(time.Hour)
+		for _, c := range calls {
+			if len(c.Shards) > want {
+				t.Fatalf("a call names %d shards, want %d at most", len(c.Shards), want)
+			}
+		}
+		s.look(s.k.o.AcquireTimeout)
+		if len(s.app.cut) != len(calls) {
+			t.Fatalf("%d of %d calls that hang were cut", len(s.app.cut), len(calls))
+		}
+		for _, seq := range s.app.cut {
+			s.result(HookResult{Seq: seq, Err: errHook})
+		}
+		s.app.cut = nil
+		s.look(0)
+	}
+}
+
+// A call goes on for as long as something can come of it, and no longer.
+func TestCallsThatNothingComesOfAreCut(t *testing.T) {
+	elsewhere := []shardmap.Member{{ID: "b", Weight: 1}}
+	t.Run("an acquire, when its shard is to move", func(t *testing.T) {
+		s := newHookStage(t, 2)
+		c := s.only(s.look(0), HookAcquire)
+		s.look(time.Second)
+		s.wantCut("nothing has happened")
+		s.propose(elsewhere)
+		s.look(0)
+		s.wantCut("it moves", c.Seq)
+	})
+	t.Run("a release, when its shard has moved", func(t *testing.T) {
+		s := newHookStage(t, 2)
+		s.acquire()
+		s.propose(elsewhere)
+		c := s.only(s.look(0), HookRelease)
+		s.see.leased, s.see.granted = false, false
+		s.look(time.Millisecond)
+		s.wantCut("without a lease, which may come back")
+		s.commit()
+		s.look(0)
+		s.wantCut("it has moved", c.Seq)
+	})
+	t.Run("a release of who leaves, when there is no lease", func(t *testing.T) {
+		s := newHookStage(t, 2)
+		s.acquire()
+		s.see.parting = true
+		c := s.only(s.look(0), HookRelease)
+		s.see.leased, s.see.granted = false, false
+		s.look(time.Millisecond)
+		s.wantCut("it leaves, and has no lease", c.Seq)
+	})
+	t.Run("a release, when the app refuses another one", func(t *testing.T) {
+		s := newHookStage(t, 512)
+		s.acquire()
+		s.propose(elsewhere)
+		calls := s.look(0)
+		if len(calls) != 2 {
+			t.Fatalf("%d calls", len(calls))
+		}
+		s.result(HookResult{Seq: calls[0].Seq, Err: errHook, Refused: true})
+		s.look(time.Millisecond)
+		s.wantCut("nobody is there", calls[1].Seq)
+	})
+	t.Run("a release, in time to say that the shard is lost, and that", func(t *testing.T) {
+		s := newHookStage(t, 1)
+		s.k.o.ReleaseTimeout = 2 * time.Second
+		s.acquire()
+		s.propose(elsewhere)
+		release, by := s.only(s.look(0), HookRelease), s.k.deadline()
+		s.look(by - s.k.o.lostTime() - s.now - 1)
+		s.wantCut("there is time")
+		s.look(1)
+		s.wantCut("it has had its time", release.Seq)
+		s.result(HookResult{Seq: release.Seq, Err: errHook})
+		lost := s.only(s.look(0), HookLost)
+		s.look(by - s.now)
+		s.wantCut("all has had its time", lost.Seq)
+		s.result(HookResult{Seq: lost.Seq, Err: errHook})
+		s.look(0)
+		if calls := s.look(time.Minute / 2); len(calls) > 0 {
+			t.Errorf("called before the acknowledgement is out: %+v", calls)
+		}
+		s.commit()
+		s.only(s.look(0), HookLost)
+	})
+	t.Run("a lost, when the shard is back", func(t *testing.T) {
+		s := newHookStage(t, 2)
+		s.acquire()
+		s.propose(elsewhere)
+		s.commit()
+		c := s.only(s.look(0), HookLost)
+		s.propose(fuzzMembers(1))
+		s.look(0)
+		s.wantCut("it is to come back")
+		s.commit()
+		s.look(0)
+		s.wantCut("it is back", c.Seq)
+	})
+}
+
+// A shard that has been another node's is new to the app, though its last acquire failed
+// and nobody could tell it that it was lost.
+func TestShardThatComesBackIsNotAcquiredAgain(t *testing.T) {
+	s := newHookStage(t, 1)
+	c := s.only(s.look(0), HookAcquire)
+	s.result(HookResult{Seq: c.Seq, Err: errHook})
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	s.commit()
+	c = s.only(s.look(0), HookLost)
+	s.result(HookResult{Seq: c.Seq, Err: errHook})
+	s.propose(fuzzMembers(1))
+	s.commit()
+	c = s.only(s.look(0), HookAcquire)
+	if x := c.Shards[0]; x.Again || x.From != "b" || x.Epoch != s.see.state.Committed().OwnedSince(0) {
+		t.Errorf("acquired %+v", x)
+	}
+	s.result(HookResult{Seq: c.Seq, Err: errHook})
+	s.look(0)
+	if c = s.only(s.look(time.Second), HookAcquire); !c.Shards[0].Again {
+		t.Error("the second attempt under one epoch says that it is the first")
+	}
+}
+
+// What the app says that it does not hold counts for what it serves, under the epoch that
+// it was asked under.
+func TestOnlyWhatServesIsAcquiredAnew(t *testing.T) {
+	s := newHookStage(t, 2)
+	a := &Agent{hooks: s.k}
+	epoch := s.see.state.Committed().OwnedSince(0)
+	s.acquire()
+	a.NotAcquired(0, epoch+1)
+	a.NotAcquired(2, epoch) // of a larger cluster
+	if calls := s.look(0); len(calls) > 0 || s.k.shards[0].phase != HookServing {
+		t.Errorf("of another ownership: %+v, %s", calls, s.k.shards[0].phase)
+	}
+	a.NotAcquired(0, epoch)
+	c := s.only(s.look(0), HookAcquire)
+	if len(c.Shards) != 1 || c.Shards[0].Shard != 0 || !c.Shards[0].Again {
+		t.Errorf("acquired %+v", c)
+	}
+	s.result(HookResult{Seq: c.Seq})
+	s.result(HookResult{Seq: c.Seq}) // who answers twice says nothing new
+	s.look(0)
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	s.only(s.look(0), HookRelease)
+	a.NotAcquired(0, epoch)
+	if calls := s.look(0); len(calls) > 0 || s.k.shards[0].phase != HookReleasing {
+		t.Errorf("while it is released: %+v, %s", calls, s.k.shards[0].phase)
+	}
+	(&Agent{}).NotAcquired(0, epoch) // without hooks
+}
+
+// The list for people has each shard that the app may hold, since when, and what it said
+// last.
+func TestHeldTellsWhatTheAppHas(t *testing.T) {
+	s := newHookStage(t, 2)
+	a := &Agent{hooks: s.k}
+	if (&Agent{}).Held() != nil || len(a.Held()) > 0 {
+		t.Errorf("before the first look: %+v", a.Held())
+	}
+	began := s.now
+	c := s.only(s.look(0), HookAcquire)
+	s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{1: "no room"}})
+	s.look(time.Millisecond)
+	epoch := s.see.state.Committed().OwnedSince(0)
+	want := []Held{{Shard: 0, Epoch: epoch, Phase: HookServing, Since: s.now}, {Shard: 1, Epoch: epoch, Phase: HookAcquiring, Since: began, Err: "no room"}}
+	if got := a.Held(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("held: %+v, want %+v", got, want)
+	}
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	s.commit()
+	if s.look(0); len(a.Held()) > 0 {
+		t.Errorf("after they have moved: %+v", a.Held())
+	}
+}
+
+// The app has its time for what moves, and for what a node that leaves has; the earlier
+// end counts if both are under way.
+func TestDeadlineOfWhatIsGivenUp(t *testing.T) {
+	const never = time.Duration(math.MaxInt64)
+	for name, c := range map[string]struct {
+		parting           bool
+		draining          shardmap.Epoch
+		partBy, releaseBy time.Duration
+		want              time.Duration
+	}{
+		"nothing moves":                    {false, 0, 0, 0, never},
+		"requests of what moves run":       {false, 3, 0, 0, never},
+		"a shard moves":                    {false, 3, 0, 5, 5},
+		"it has moved":                     {false, 0, 0, 5, never},
+		"the node leaves":                  {true, 0, 7, 0, 7},
+		"requests of who leaves run":       {true, 0, 0, 0, never},
+		"it leaves no more":                {false, 0, 7, 0, never},
+		"it leaves, and what moves first":  {true, 3, 7, 5, 5},
+		"what moves, and it leaves first":  {true, 3, 5, 7, 5},
+		"it leaves, what moved has moved":  {true, 0, 7, 5, 7},
+		"it leaves, what moves still runs": {true, 3, 7, 0, 7},
+	} {
+		k := hooks{partBy: c.partBy, releaseBy: c.releaseBy, saw: sight{parting: c.parting, draining: c.draining}}
+		if got := k.deadline(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// What is kept of release-timeout for the two things that come after a release: a part of
+// it, no less than a busy machine takes for a look, unless nothing would be left.
+func TestReleaseTimeoutIsShared(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct{ timeout, lost, deliver time.Duration }{
+		{8000 * ms, 1000 * ms, 500 * ms}, {4000 * ms, 500 * ms, 250 * ms}, {400 * ms, 100 * ms, 100 * ms}, {100 * ms, 50 * ms, 25 * ms},
+	} {
+		o := HookOptions{ReleaseTimeout: c.timeout}
+		if lost, deliver := o.lostTime(), o.deliverTime(); lost != c.lost || deliver != c.deliver {
+			t.Errorf("of %v %v and %v are kept, want %v and %v", c.timeout, lost, deliver, c.lost, c.deliver)
+		}
+	}
+}

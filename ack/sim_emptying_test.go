@@ -1,0 +1,153 @@
+package ack_test
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// Drains that begin with what is idle, in a schedule: leaders ask who is being emptied
+// what is idle there, and go by it.
+
+// emptyingChecks is what the world knows of them.
+type emptyingChecks struct {
+	emptyAt map[asking]time.Duration // when it was first applied
+	idle    map[idleness]map[shardmap.Shard]bool
+}
+
+// asking is an entry that has a node emptied.
+type asking struct {
+	node  shardmap.NodeID
+	since uint64
+}
+
+// idleness is what a leader was told of a node, by one map.
+type idleness struct {
+	term uint64
+	node shardmap.NodeID
+	base shardmap.Epoch
+}
+
+func newEmptyingChecks() emptyingChecks {
+	return emptyingChecks{emptyAt: map[asking]time.Duration{}, idle: map[idleness]map[shardmap.Shard]bool{}}
+}
+
+// anyEmptying draws one.
+func (w *world) anyEmptying(node shardmap.NodeID) ack.Change {
+	return ack.Change{Kind: ack.ChangeEmpty, Node: node, For: []time.Duration{300 * time.Millisecond, soonOver, time.Hour}[w.pick(3)]}
+}
+
+// askIdle asks all who are being emptied now and then. Question and answer take their
+// time, and get lost.
+func (l *leading) askIdle() {
+	w, all := l.p.w, l.told().Policy().Emptying
+	if len(all) == 0 || w.n(4) > 0 {
+		return
+	}
+	for _, h := range w.hosts {
+		if _, asked := all[h.id]; !asked {
+			continue
+		}
+		w.send(l.p.h, h, func(q *proc) {
+			m := q.idle()
+			w.send(h, l.p.h, func(p *proc) {
+				if p.lead != l || l.over {
+					return
+				}
+				key := idleness{l.term, m.Node, m.Map}
+				if w.idle[key] == nil {
+					w.idle[key] = map[shardmap.Shard]bool{}
+				}
+				for _, s := range m.Shards {
+					w.idle[key][s] = true
+				}
+				w.cover.idles++
+				l.receive(m, origin{})
+			})
+		})
+	}
+}
+
+// idle is what a node answers.
+func (p *proc) idle() ack.Idle {
+	m := ack.Idle{Node: p.h.id, Map: p.table.Committed().Epoch()}
+	for s := range p.table.Committed().Shards(p.h.id) {
+		if !slices.ContainsFunc(p.reqs, func(r *simReq) bool { return r.shard == s }) {
+			m.Shards = append(m.Shards, s)
+		}
+	}
+	return m
+}
+
+// sawEmptying judges what a change of the policy does to them: a leader ends only those
+// whose time is over, or who own nothing.
+func (w *world) sawEmptying(before, after *ack.State, e *logEntry) {
+	was, is := before.Policy(), after.Policy()
+	for id, x := range is.Emptying {
+		if was.Emptying[id] != x {
+			w.emptyAt[asking{id, x.Since}] = w.now
+			w.cover.emptied++
+		}
+		if is.Drained[id] {
+			w.fail("emptying: %s is drained, and emptied", id)
+		}
+	}
+	for id, x := range was.Emptying {
+		if _, stays := is.Emptying[id]; stays || e.byOperator {
+			continue
+		}
+		w.cover.emptyingsOver++
+		owns := before.Committed().Count(id) + before.Last().Count(id)
+		if lasted := w.now - w.emptyAt[asking{id, x.Since}]; owns > 0 && lasted < x.For*9/10 {
+			w.fail("emptying: what is busy at %s is moved after %v of %v", id, lasted, x.For)
+		}
+	}
+}
+
+// letGo returns what a map takes from members that are being emptied.
+func letGo(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]bool {
+	idle := map[shardmap.Shard]bool{}
+	for s := range shardmap.Shard(base.Len()) {
+		owner := base.Owner(s)
+		if _, emptied := policy.Emptying[owner]; emptied && p.Has(owner) && p.Owner(s) != owner {
+			idle[s] = true
+		}
+	}
+	return idle
+}
+
+// sawLetGo judges what a proposal takes from members that are being emptied: what they
+// have said to be idle by this very map. It returns that. A round that is open is not
+// replaced because something else has become idle; but what the nodes have that were
+// absent as it began, and are there now, or the reverse, goes by another rule since.
+func (w *world) sawLetGo(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
+	p, base, policy := after.Last(), before.Committed(), before.Policy()
+	idle := letGo(base, p, policy)
+	for s := range idle {
+		w.cover.wentIdle++
+		if !w.idle[idleness{e.asked, base.Owner(s), base.Epoch()}][s] {
+			w.fail("emptying: %d takes shard %d from %s, which has not said that it is idle", p.Epoch(), s, base.Owner(s))
+		}
+	}
+	last := before.Last()
+	if len(policy.Emptying) > 0 && len(policy.Pins) == 0 && before.Open() && before.LastTerm() == e.asked && uint64(last.Epoch()) > max(policy.Since, w.absenceAt) && slices.Equal(last.Members(), p.Members()) {
+		by.Idle = letGo(base, last, policy)
+		if last.SameAs(shardmap.Assign(base, p.Members(), by)) {
+			w.fail("emptying: %d replaces %d, and only what is idle differs", p.Epoch(), last.Epoch())
+		}
+	}
+	return idle
+}
+
+// emptyingsLast reports that one is in force that ought to end by itself soon.
+func (w *world) emptyingsLast() bool {
+	for x := range maps.Values(w.truth.Policy().Emptying) {
+		if x.For <= soonOver {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,133 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/admin"
+)
+
+// leaver is a node whose drain goes as the test says.
+type leaver struct {
+	state atomic.Pointer[admin.DrainState]
+}
+
+func (l *leaver) Ready() error                { return nil }
+func (l *leaver) SelfState() admin.DrainState { return *l.state.Load() }
+
+// An app beside its node is told to stop when this answers: not before the drain was
+// asked for, not while anything is left there, and at once if nobody takes it.
+func TestDrainedAnswersWhenNothingIsLeft(t *testing.T) {
+	for name, last := range map[string]struct {
+		state admin.DrainState
+		wait  string
+		want  int
+		says  string
+	}{
+		"nothing is left":   {admin.DrainState{Asked: true}, "4h", 200, "ok"},
+		"nobody takes it":   {admin.DrainState{Asked: true, Shards: 3, Stays: "no other node is there"}, "4h", 503, "no other node is there"},
+		"the client leaves": {admin.DrainState{Asked: true, Shards: 3}, "4h", 503, "not drained yet"},
+		"it takes too long": {admin.DrainState{Asked: true, Shards: 3}, "10800500ms", 503, "not drained yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &leaver{}
+				l.state.Store(&admin.DrainState{})
+				h := admin.ProbeHandler(l)
+				ctx, leave := context.WithCancel(t.Context())
+				w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/drained?wait="+last.wait, nil))
+				}()
+				for _, s := range []admin.DrainState{{Asked: true, Shards: 3, Requests: 1}, {Asked: true, Requests: 1}, {Asked: true, Sockets: 1}} {
+					time.Sleep(time.Hour)
+					select {
+					case <-ended:
+						t.Fatalf("answered %d before %+v", w.Code, s)
+					default:
+					}
+					l.state.Store(&s)
+				}
+				l.state.Store(&last.state)
+				time.Sleep(time.Second)
+				leave()
+				<-ended
+				if w.Code != last.want || !strings.Contains(w.Body.String(), last.says) {
+					t.Errorf("%d %s, want %d with %q", w.Code, w.Body, last.want, last.says)
+				}
+			})
+		})
+	}
+}
+
+// Strangers may ask, so only so many may wait; and one that takes all the places that there
+// are for its address takes none from what is to end the app.
+func TestFewMayWaitForADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leaver{}
+		l.state.Store(&admin.DrainState{})
+		h := admin.ProbeHandler(l)
+		ask := func(from string) int {
+			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/drained", nil)
+			r.RemoteAddr = from
+			h.ServeHTTP(w, r)
+			return w.Code
+		}
+		answers := make(chan int, 16+240)
+		for range 16 {
+			go func() { answers <- ask("10.0.0.1:1") }()
+		}
+		synctest.Wait()
+		if got := ask("10.0.0.1:2"); got != 503 {
+			t.Errorf("one more from there is answered %d", got)
+		}
+		for i := range 240 {
+			go func() { answers <- ask(fmt.Sprintf("10.0.1.%d:1", i)) }()
+		}
+		synctest.Wait()
+		select {
+		case got := <-answers:
+			t.Errorf("from elsewhere, answered %d at once", got)
+		default:
+		}
+		if got := ask("10.0.0.2:1"); got != 503 {
+			t.Errorf("one more from anywhere is answered %d", got)
+		}
+		l.state.Store(&admin.DrainState{Asked: true})
+		for range cap(answers) {
+			if got := <-answers; got != 200 {
+				t.Errorf("who waited is answered %d", got)
+			}
+		}
+	})
+}
+
+// deadlines is a recorder whose deadlines can be set.
+type deadlines struct{ *httptest.ResponseRecorder }
+
+func (*deadlines) SetWriteDeadline(time.Time) error { return nil }
+
+// A node of which something runs on is not empty, whatever that is; what it did not tell
+// is nothing that could be waited for.
+func TestDrainIsOverWhenNothingIsLeft(t *testing.T) {
+	for want, states := range map[bool][]admin.DrainState{
+		true:  {{Shards: 1}, {Requests: 1}, {Sockets: 1}, {Sockets: 1, Requests: -1}},
+		false: {{}, {Asked: true}, {Requests: -1, Sockets: -1}},
+	} {
+		for _, d := range states {
+			if d.Left() != want {
+				t.Errorf("Left of %+v = %v, want %v", d, !want, want)
+			}
+		}
+	}
+}

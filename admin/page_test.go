@@ -1,0 +1,265 @@
+package admin_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"html"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+	"shardway/internal/problem"
+	"shardway/verdict"
+)
+
+const firefox = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+// saying is a node that tells what the test gives it.
+type saying struct {
+	*fake
+	st admin.Status
+}
+
+func (f saying) Status() admin.Status { return f.st }
+
+// pageOf returns what a browser gets.
+func pageOf(t *testing.T, st admin.Status) (page string, header http.Header) {
+	t.Helper()
+	res := ask(t, handlerOf(saying{newFake(), st}), "GET", "/status", "", "Accept", firefox)
+	if got := res.Header().Get("Content-Type"); res.Code != 200 || got != "text/html; charset=utf-8" {
+		t.Fatalf("GET /status = %d, %s, want HTML", res.Code, got)
+	}
+	return body(res), res.Header()
+}
+
+func TestBrowserGetsAPage(t *testing.T) {
+	page, _ := pageOf(t, newFake().Status())
+	for _, want := range []string{
+		"n1", "c0ffee", `http-equiv="refresh"`, "412 ms", "17 → 18", "n2&lt;script&gt;", "1h1m40s", `max="1000" value="250"`, "this node", "2.1",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("page lacks %q", want)
+		}
+	}
+	if !strings.HasSuffix(page, "</html>\n") || strings.Contains(page, "ZgotmplZ") {
+		t.Errorf("page is cut, or its template puts something where it must not be:\n%s", page)
+	}
+	page, _ = pageOf(t, admin.Status{})
+	if !strings.Contains(page, "none known yet") || !strings.HasSuffix(page, "</html>\n") {
+		t.Errorf("page of an empty node is cut or lacks the note:\n%s", page)
+	}
+}
+
+// Somebody whose browser runs no script, or has not run it yet, reads first how it is: the
+// verdict is in what is served.
+func TestServedPageSaysTheVerdictFirst(t *testing.T) {
+	quorum := verdict.Finding{Code: verdict.NoQuorum, Severity: verdict.Outage, Text: "1 of 3 voters is here", Remedy: "start b or c"}
+	unserved := verdict.Finding{Code: verdict.Unserved, Severity: verdict.Outage, Text: "nobody serves", Remedy: "see above"}
+	even := verdict.Finding{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "two <b> voters", Remedy: "add <one>"}
+	paused := verdict.Finding{Code: verdict.Paused, Severity: verdict.Info, Text: "planned moves are paused", Remedy: "shardway resume"}
+	for _, tc := range []struct {
+		name                     string
+		change                   func(*admin.Status)
+		severity, word, headline string
+	}{
+		{"all is well", nil, "ok", "Well", "All 4 shards served, by 2 nodes"},
+		{"moves", func(st *admin.Status) { st.State, st.Shards.Moving = "resharding", 3 }, "info", "In motion", "3 of 4 shards on the move"},
+		{"no owner", func(st *admin.Status) { st.Shards.Unserved = 1 }, "info", "In motion", "1 of 4 shards not served"},
+		{"joins", func(st *admin.Status) { st.State = "joining" }, "info", "In motion", "n1 is joining"},
+		{"a warning", func(st *admin.Status) { st.Findings = []verdict.Finding{even, paused} }, "warning", "Warning: even-voters", "two &lt;b&gt; voters"},
+		{"outages", func(st *admin.Status) { st.Findings = []verdict.Finding{quorum, unserved, unserved, even} }, "outage", "Outage: no-quorum, unserved", "1 of 3 voters is here"},
+		{"as somebody wanted it", func(st *admin.Status) { st.Findings = []verdict.Finding{paused} }, "info", "Note: paused", "planned moves are paused"},
+	} {
+		st := admin.Status{
+			Node: "n1", State: "operational", Shards: admin.ShardCounts{Total: 4, Owned: 2},
+			Nodes: []admin.Node{{ID: "n1", State: "active", Shards: 2}, {ID: "n2", State: "active", Shards: 2}, {ID: "n3", State: "active"}},
+		}
+		if tc.change != nil {
+			tc.change(&st)
+		}
+		page, _ := pageOf(t, st)
+		for i, f := range st.Findings {
+			if i > 0 && !strings.Contains(page, `<span class="text">`+html.EscapeString(f.Text)) {
+				t.Errorf("%s: the page lacks %s", tc.name, f)
+			}
+			if !strings.Contains(page, f.Severity.String()+" "+string(f.Code)+`</b>`) || !strings.Contains(page, `<span class="remedy">`+html.EscapeString(f.Remedy)) {
+				t.Errorf("%s: the page lacks the code or the remedy of %s", tc.name, f)
+			}
+		}
+		for _, want := range []string{
+			`<html lang="en" data-severity="` + tc.severity + `">`, `<span id="word">` + tc.word + `</span>`, `>` + tc.headline + `</h1>`,
+		} {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s: the page lacks %s", tc.name, want)
+			}
+		}
+		if first := page[strings.Index(page, "<body>"):]; !regexp.MustCompile(`^<body>\s*<header`).MatchString(first) {
+			t.Errorf("%s: the verdict does not come first", tc.name)
+		}
+	}
+}
+
+// Ids, zones and versions are what somebody chose to call things, and may be markup.
+func TestPageMakesNoMarkupOfNames(t *testing.T) {
+	const evil = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}</style>`
+	page, _ := pageOf(t, admin.Status{
+		Node: evil, Cluster: evil, Version: evil, State: evil, Role: evil, Leader: evil, Findings: []verdict.Finding{{Code: evil, Text: evil, Remedy: evil}, {Code: evil, Text: evil, Remedy: evil}},
+		Timing: &admin.TimingState{Timing: admin.Timing{Lease: evil, DeadAfter: evil, Fence: evil}},
+		Nodes: []admin.Node{{
+			ID: evil, State: evil, Role: evil, Zone: evil, AppVersion: evil, App: evil, Endpoints: map[string]string{evil: evil},
+		}},
+	})
+	clean, _ := pageOf(t, admin.Status{Findings: []verdict.Finding{{Remedy: "x"}, {Remedy: "x"}}, Timing: &admin.TimingState{}, Nodes: []admin.Node{{ID: "x"}}})
+	tags := func(page string) map[string]int {
+		n := map[string]int{}
+		for _, tag := range regexp.MustCompile(`<[a-z]+`).FindAllString(page, -1) {
+			n[tag]++
+		}
+		return n
+	}
+	have, want := tags(page), tags(clean)
+	for _, tag := range []string{"<script", "<style", "<img", "<b"} {
+		if have[tag] != want[tag] {
+			t.Errorf("%d of %s, want %d", have[tag], tag, want[tag])
+		}
+	}
+	if !strings.Contains(page, "&lt;img src=x onerror=alert(1)&gt;") {
+		t.Error("the names are not shown as they are")
+	}
+}
+
+// What the policy names is what is served, and it allows nothing else.
+func TestPolicyIsOfWhatIsServed(t *testing.T) {
+	page, header := pageOf(t, newFake().Status())
+	hash := func(element string) string {
+		m := regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(page, -1)
+		if len(m) != 1 {
+			t.Fatalf("%d times <%s>, want once", len(m), element)
+		}
+		sum := sha256.Sum256([]byte(m[0][1]))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	want := "default-src 'none'; script-src " + hash("script") + "; style-src " + hash("style") +
+		"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
+		"; require-trusted-types-for 'script'; trusted-types 'none'"
+	if got := header.Get("Content-Security-Policy"); got != want {
+		t.Errorf("Content-Security-Policy = %s, want %s", got, want)
+	}
+	for _, never := range []string{` style="`, ` onclick`, ` onload`, " src=", "http://", "https://"} {
+		if strings.Contains(strings.ReplaceAll(page, `xmlns="http://www.w3.org/2000/svg"`, ""), never) {
+			t.Errorf("the page has %q, which the policy does not let it have", never)
+		}
+	}
+	if got := ask(t, handlerOf(newFake()), "GET", "/status", "").Header().Get("Content-Security-Policy"); strings.Contains(got, "script-src") || !strings.Contains(got, "default-src 'none'") {
+		t.Errorf("Content-Security-Policy of JSON = %s", got)
+	}
+}
+
+// The script writes text, and has nothing that would make markup or code of it.
+func TestScriptMakesNoMarkup(t *testing.T) {
+	files, err := filepath.Glob("web/*.js")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	never := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|\beval\b|new Function|setTimeout\(['"]|localStorage|sessionStorage|document\.cookie`)
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := never.Find(b); m != nil {
+			t.Errorf("%s has %s", file, m)
+		}
+	}
+}
+
+// A hundred nodes and 16 384 shards must not make the page heavy: it is loaded when a
+// network is in trouble, and its script asks every two seconds.
+func TestPageOfManyIsLight(t *testing.T) {
+	st := admin.Status{Node: "node-0", State: "operational", Shards: admin.ShardCounts{Total: 16384}}
+	m := admin.Map{Epoch: 17, Shards: 16384}
+	for i := range 100 {
+		id := fmt.Sprintf("node-%d.rack-7.example", i)
+		st.Nodes = append(st.Nodes, admin.Node{
+			ID: id, State: "active", Role: "follower", Zone: "eu-central-1a", App: "healthy", Shards: 164, HeardMS: 100, AppVersion: "2026.11.23",
+			Endpoints: map[string]string{"http": "10.0.0.1:8080", "admin": "10.0.0.1:8081", "peer": "10.0.0.1:7947"},
+		})
+		m.Nodes = append(m.Nodes, admin.MapNode{ID: id, HTTP: "10.0.0.1:8080"})
+	}
+	for i := range 16384 {
+		m.Owners = append(m.Owners, i%100)
+	}
+	h := handlerOf(large{saying{newFake(), st}, m})
+	for _, tc := range []struct {
+		target, accept string
+		most           int
+	}{
+		{"/status", firefox, 160 << 10},
+		{"/status", "application/json", 40 << 10},
+		{"/v1/map", "", 64 << 10},
+	} {
+		if n := len(body(ask(t, h, "GET", tc.target, "", "Accept", tc.accept))); n > tc.most {
+			t.Errorf("%s as %.9s has %d bytes, want at most %d", tc.target, tc.accept, n, tc.most)
+		} else {
+			t.Logf("%s as %.9s has %d bytes", tc.target, tc.accept, n)
+		}
+	}
+}
+
+type large struct {
+	saying
+	m admin.Map
+}
+
+func (l large) Map() admin.Map { return l.m }
+
+// A browser cannot show a token by itself. Where one is asked for, it gets a page that asks
+// for it: of this port, by its name, the same for everybody, and without a word of the
+// cluster. Everything else is refused as ever.
+func TestBrowserIsAskedForAToken(t *testing.T) {
+	for _, tc := range []struct {
+		name, target string
+		headers      []string
+		asked        bool
+	}{
+		{"a browser", "/status", nil, true},
+		{"at the root", "/", nil, true},
+		{"follows a link", "/status", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, true},
+		{"a wrong token", "/status", []string{"Authorization", "Bearer " + strings.Repeat("x", 30)}, false},
+		{"a token in the address", "/status?token=" + writeToken, nil, false},
+		{"another path", "/v1/map", nil, false},
+		{"no browser", "/status", []string{"Accept", "application/json"}, false},
+		{"by another name", "/status", []string{"Host", "evil.example"}, false},
+		{"in a frame", "/status", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"}, false},
+		{"as an image", "/status", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"}, false},
+	} {
+		f := newFake()
+		f.panics = true // if it is asked about the cluster
+		h, log := guarded(t, f)
+		res := ask(t, h, "GET", tc.target, "", append([]string{"Accept", firefox}, tc.headers...)...)
+		if res.Code != 401 || res.Header().Get("WWW-Authenticate") == "" || res.Header().Get("Shardway-Error") != string(problem.Unauthorized) {
+			t.Errorf("%s: %d %v, want 401", tc.name, res.Code, res.Header())
+		}
+		if asked := strings.Contains(body(res), `id="unlock"`); asked != tc.asked {
+			t.Errorf("%s: asked for a token: %v, want %v\n%s", tc.name, asked, tc.asked, body(res))
+		}
+		if strings.Contains(body(res), "c0ffee") || strings.Contains(body(res), "1.2.3") {
+			t.Errorf("%s: the answer tells of the cluster", tc.name)
+		}
+		if refused := len(log.lines(t, "admin request refused")) > 0; refused == tc.asked {
+			t.Errorf("%s: logged as refused: %v, want %v", tc.name, refused, !tc.asked)
+		}
+	}
+	h, _ := guarded(t, newFake())
+	if res := ask(t, h, "POST", "/status", "", "Accept", firefox); strings.Contains(body(res), "unlock") {
+		t.Error("a form's POST is answered with the page")
+	}
+	if res := ask(t, h, "GET", "/status", "", "Accept", firefox, "Authorization", "Bearer "+readToken); res.Code != 200 || !strings.Contains(body(res), "c0ffee") {
+		t.Errorf("with the token = %d, want the page", res.Code)
+	}
+}

@@ -1,0 +1,265 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"shardway/verdict"
+)
+
+// view is a Status in words, as the page is served. Its script, where there is one, says
+// the same anew whenever something changes: what is said here, nodes.js and verdict.js
+// say likewise.
+type view struct {
+	Locked   bool
+	Title    string
+	Severity string // ok, info, warning, outage
+	Mark     string // for who sees no colours
+	Word     string
+	Headline string
+	Findings []verdict.Finding // Headline is the sentence of the first
+	Facts    []fact
+	NodesSum string
+	Columns  []column
+	Rows     []row
+
+	Style  template.CSS
+	Script template.JS
+}
+
+type fact struct{ Name, Value string }
+
+type column struct{ Key, Head string }
+
+// row is one node. Trouble orders the rows: 2 is broken, 1 on its way.
+type row struct {
+	Trouble int
+	Cells   []cell
+}
+
+type cell struct {
+	column
+	Text, Note string
+	Page       string // where Text leads to
+	Permille   int    // in share: of twice what each would have if all had the same
+}
+
+// Severities of a page, the worst last.
+const (
+	sevOK      = "ok"
+	sevInfo    = "info"
+	sevWarning = "warning"
+	sevOutage  = "outage"
+)
+
+// columns of the table of nodes.
+func columns() []column {
+	return []column{
+		{"node", "node"},
+		{"state", "state"},
+		{"role", "role"},
+		{"zone", "zone"},
+		{"app", "app"},
+		{"share", "shards"},
+		{"weight", "weight"},
+		{"lease", "lease"},
+		{"heard", "heard"},
+		{"running", "in flight"},
+		{"waiting", "waiting"},
+		{"version", "version"},
+	}
+}
+
+func viewOf(st Status) view {
+	v := view{Findings: st.Findings, Facts: facts(st), Columns: columns(), NodesSum: sumOf(st.Nodes)}
+	v.Severity, v.Word, v.Headline = headline(st)
+	v.Mark = markOf(v.Severity)
+	v.Title = v.Headline + " · " + st.Node + " · Shardway"
+	if v.Severity != sevOK {
+		v.Title = v.Mark + " " + v.Title
+	}
+	nodes := slices.Clone(st.Nodes)
+	slices.SortStableFunc(nodes, func(a, b Node) int { return cmp.Compare(trouble(b), trouble(a)) })
+	for _, n := range nodes {
+		v.Rows = append(v.Rows, rowOf(n, st))
+	}
+	return v
+}
+
+// markOf returns a sign for a severity, for who does not see its colour.
+func markOf(severity string) string {
+	switch severity {
+	case sevOutage:
+		return "✕"
+	case sevWarning:
+		return "△"
+	case sevInfo:
+		return "◇"
+	}
+	return "✓"
+}
+
+// headline says how it is: the codes of the gravest findings and the sentence of the first,
+// or what goes on if there are none.
+func headline(st Status) (severity, word, text string) {
+	if worst := verdict.Worst(st.Findings); worst > 0 {
+		var codes []string
+		for _, f := range st.Findings {
+			if f.Severity == worst && !slices.Contains(codes, string(f.Code)) {
+				codes = append(codes, string(f.Code))
+			}
+		}
+		words := map[verdict.Severity]string{verdict.Outage: "Outage", verdict.Warning: "Warning", verdict.Info: "Note"}
+		return worst.String(), words[worst] + ": " + strings.Join(codes, ", "), st.Findings[0].Text
+	}
+	switch sh := st.Shards; {
+	case st.State != "operational" && st.State != "resharding":
+		return sevInfo, "In motion", st.Node + " is " + st.State
+	case sh.Unserved > 0:
+		return sevInfo, "In motion", fmt.Sprintf("%d of %s not served", sh.Unserved, count(sh.Total, "shard"))
+	case sh.Moving > 0:
+		return sevInfo, "In motion", fmt.Sprintf("%d of %s on the move", sh.Moving, count(sh.Total, "shard"))
+	default:
+		return sevOK, "Well", fmt.Sprintf("All %s served, by %s", count(sh.Total, "shard"), count(owners(st.Nodes), "node"))
+	}
+}
+
+func owners(nodes []Node) int {
+	n := 0
+	for _, x := range nodes {
+		if x.Shards > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func facts(st Status) []fact {
+	epoch := strconv.FormatUint(st.Epoch, 10)
+	if st.Proposed > st.Epoch {
+		epoch += " → " + strconv.FormatUint(st.Proposed, 10)
+	}
+	all := []fact{
+		{"told by", st.Node + ", " + st.Role},
+		{"leader", cmp.Or(st.Leader, "none")},
+		{"epoch", epoch},
+		{"term", strconv.FormatUint(st.Term, 10)},
+		{"shards here", fmt.Sprintf("%d of %d", st.Shards.Owned, st.Shards.Total)},
+		{"moving", strconv.Itoa(st.Shards.Moving)},
+		{"not served", strconv.Itoa(st.Shards.Unserved)},
+		{"without owner", strconv.Itoa(st.Shards.Orphaned)},
+		{"waiting here", count(st.Queue.Waiting, "request")},
+		{"cluster", cmp.Or(st.Cluster, "none yet")},
+		{"up", (time.Duration(st.UptimeS) * time.Second).String()},
+	}
+	if t := st.Timing; t != nil {
+		all = append(all, fact{"timing", fmt.Sprintf("lease %s, dead after %s, fence %s", t.Lease, t.DeadAfter, t.Fence)})
+	}
+	return all
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// sumOf counts the nodes by state, the commonest first.
+func sumOf(nodes []Node) string {
+	counts := map[string]int{}
+	var states []string
+	for _, n := range nodes {
+		if counts[n.State]++; counts[n.State] == 1 {
+			states = append(states, n.State)
+		}
+	}
+	slices.SortFunc(states, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
+	for i, s := range states {
+		states[i] = fmt.Sprintf("%d %s", counts[s], s)
+	}
+	return strings.Join(states, ", ")
+}
+
+// trouble is 2 for what is broken, 1 for what is on its way.
+func trouble(n Node) int {
+	switch {
+	case n.State == "failed" || n.State == "absent" || n.App == "unhealthy":
+		return 2
+	case n.State != "active":
+		return 1
+	}
+	return 0
+}
+
+func rowOf(n Node, st Status) row {
+	const unknown = "–"
+	role, note, heard, lease, waiting := n.Role, "", unknown, unknown, unknown
+	if n.Voter {
+		role += ", voter"
+	}
+	if n.HeardMS >= 0 {
+		heard = milliseconds(n.HeardMS)
+	}
+	var versions []string
+	if n.ID == st.Node {
+		note, lease, waiting = "this node", milliseconds(st.LeaseMS), strconv.Itoa(st.Queue.Waiting)
+		versions = append(versions, st.Version)
+	}
+	if n.AppVersion != "" {
+		versions = append(versions, "app "+n.AppVersion)
+	}
+	r := row{Trouble: trouble(n)}
+	said := map[string]cell{
+		"node": {Text: n.ID, Note: note, Page: pageOf(n, st)}, "state": {Text: n.State}, "role": {Text: role}, "zone": {Text: cmp.Or(n.Zone, unknown)}, "app": {Text: n.App},
+		"share":  {Text: strconv.Itoa(n.Shards), Permille: permille(n.Shards*owners(st.Nodes), 2*st.Shards.Total), Note: fmt.Sprintf("%d %%", permille(n.Shards, st.Shards.Total)/10)},
+		"weight": {Text: strconv.FormatUint(uint64(n.Weight), 10)}, "lease": {Text: lease}, "heard": {Text: heard}, "running": {Text: unknown},
+		"waiting": {Text: waiting}, "version": {Text: cmp.Or(strings.Join(versions, ", "), unknown)},
+	}
+	for _, c := range columns() {
+		x := said[c.Key]
+		x.column = c
+		r.Cells = append(r.Cells, x)
+	}
+	return r
+}
+
+// pageOf returns the address of another node's page, if it announces one that can be one.
+func pageOf(n Node, st Status) string {
+	addr := n.Endpoints["admin"]
+	host, port, err := net.SplitHostPort(addr)
+	if n.ID == st.Node || err != nil || host == "" || strings.Trim(host, hostLetters) != "" {
+		return ""
+	}
+	if _, err = strconv.ParseUint(port, 10, 16); err != nil {
+		return ""
+	}
+	return "//" + addr + "/status"
+}
+
+// hostLetters are what a name or an address has.
+const hostLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:"
+
+// milliseconds writes what is short exactly, and what is long so that it can be read.
+func milliseconds(ms int64) string {
+	switch {
+	case ms < 1000:
+		return fmt.Sprintf("%d ms", ms)
+	case ms < 60_000:
+		return fmt.Sprintf("%.1f s", float64(ms)/1000)
+	}
+	return (time.Duration(ms) * time.Millisecond).Truncate(time.Second).String()
+}
+
+func permille(part, whole int) int {
+	if whole <= 0 {
+		return 0
+	}
+	return min(1000, part*1000/whole)
+}

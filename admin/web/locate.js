@@ -1,0 +1,22 @@
+// Where a key goes. It is reckoned here, by the function that the map names: a key is
+// somebody's name as often as not, and stands in no address and no log for this.
+function located(key) {
+  if (map.hash !== 'xxhash64' || map.owners.length === 0) return 'The shards are not known yet.';
+  const shard = shardOf(key, map.owners.length), owner = ownerOf(shard);
+  goTo(shard, true);
+  if (owner === '') return `Shard ${shard}, which is nobody’s: requests wait, or are refused.`;
+  const where = map.nodes[map.owners[shard]].http;
+  return `Shard ${shard}, at ${owner}${where ? ` (${where})` : ''}${silent.has(owner) ? `, and not served: ${silent.get(owner)}` : ''}.`;
+}
+
+let sought = false;
+
+function showLocated() {
+  if (sought) say($('located'), located($('key').value));
+}
+
+$('locate').addEventListener('submit', (e) => {
+  e.preventDefault();
+  sought = true;
+  showLocated();
+});

@@ -1,0 +1,72 @@
+// The first lines. They say what view.go says.
+const marks = { outage: '✕', warning: '△', info: '◇', ok: '✓', lost: '?' };
+const words = { outage: 'Outage', warning: 'Warning', info: 'Note' };
+
+// headlineOf returns the severity, the first line and the second.
+function headlineOf(st) {
+  const [first] = st.findings;
+  if (first) {
+    const codes = new Set(st.findings.filter((f) => f.severity === first.severity).map((f) => f.code));
+    const severity = first.severity in words ? first.severity : 'warning'; // of a newer node
+    return [severity, `${words[severity]}: ${[...codes].join(', ')}`, first.text];
+  }
+  const { total, moving, unserved } = st.shards;
+  if (st.state !== 'operational' && st.state !== 'resharding') return ['info', 'In motion', `${st.node} is ${st.state}`];
+  if (unserved > 0) return ['info', 'In motion', `${unserved} of ${count(total, 'shard')} not served`];
+  if (moving > 0) return ['info', 'In motion', `${moving} of ${count(total, 'shard')} on the move`];
+  return ['ok', 'Well', `All ${count(total, 'shard')} served, by ${count(st.nodes.filter((n) => n.shards > 0).length, 'node')}`];
+}
+
+function showVerdict(st) {
+  const [severity, word, headline] = headlineOf(st);
+  setSeverity(severity, word, headline, `${headline} · ${st.node} · Shardway`);
+  const list = st.findings.map((f, i) => el('li', { 'data-severity': f.severity },
+    el('b', { class: 'code' }, `${f.severity} ${f.code}`), i > 0 ? ' ' : null, i > 0 ? el('span', { class: 'text' }, f.text) : null,
+    f.remedy ? ' ' : null, f.remedy ? el('span', { class: 'remedy' }, f.remedy) : null));
+  replace($('findings'), list);
+  replace($('facts'), factsOf(st).map(([name, value]) => el('div', null, el('dt', null, name), el('dd', null, value))));
+}
+
+function setSeverity(severity, word, headline, title) {
+  const mark = marks[severity];
+  document.documentElement.dataset.severity = severity;
+  say($('mark'), mark);
+  say($('word'), word);
+  say($('headline'), headline);
+  const full = severity === 'ok' ? title : `${mark} ${title}`;
+  if (document.title !== full) document.title = full;
+  setIcon(severity, mark);
+}
+
+// setIcon makes the sign that a browser's tab shows.
+function setIcon(severity, mark) {
+  const colour = { ok: '#1d7a46', info: '#1f5fbf', warning: '#d99000', outage: '#b3141d', lost: '#2a2d31' }[severity];
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="${colour}"/>` +
+    `<text x="8" y="12.5" font-size="12" font-family="sans-serif" font-weight="700" fill="#fff" text-anchor="middle">${mark}</text></svg>`;
+  const href = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+  if ($('icon').getAttribute('href') !== href) $('icon').setAttribute('href', href);
+}
+
+function factsOf(st) {
+  const facts = [
+    ['told by', `${st.node}, ${st.role}`],
+    ['leader', st.leader || 'none'],
+    ['epoch', st.proposed > st.epoch ? `${st.epoch} → ${st.proposed}` : st.epoch],
+    ['term', st.term],
+    ['shards here', `${st.shards.owned} of ${st.shards.total}`],
+    ['moving', st.shards.moving],
+    ['not served', st.shards.unserved],
+    ['without owner', st.shards.orphaned],
+    ['waiting here', count(st.queue.waiting, 'request')],
+    ['cluster', st.cluster || 'none yet'],
+    ['up', span(st.uptime_s * 1000)],
+  ];
+  if (st.timing) facts.push(['timing', `lease ${st.timing.lease}, dead after ${st.timing.dead_after}, fence ${st.timing.fence}`]);
+  return facts;
+}
+
+// replace gives an element other children, unless they say the same.
+function replace(parent, children) {
+  const same = children.length === parent.childElementCount && children.every((c, i) => c.isEqualNode(parent.children[i]));
+  if (!same) parent.replaceChildren(...children);
+}

@@ -1,0 +1,60 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+
+	"shardway/internal/address"
+)
+
+// reachRules: who joins nodes of other machines must be where those reach it. A name is
+// not looked up: it is known when the node joins.
+func (c *Config) reachRules() []rule {
+	far := c.farthest()
+	if far == "" {
+		return nil
+	}
+	const unguarded = "give the node the cluster's secret (--secret-file, made by shardway keygen), and it listens where they reach it; or name an address of this machine with --"
+	var rules []rule
+	reached := true // a node without a secret gets one line for all its ports
+	for _, x := range []struct{ name, bind, advertise string }{
+		{"gossip", c.Gossip, c.GossipAdvertise}, {"peer", c.Peer, c.PeerAdvertise},
+	} {
+		remedy := "name an address of this machine with --" + x.name + ", like :" + portOf(x.bind)
+		if !c.given(x.name) && c.SecretFile == "" {
+			remedy = unguarded + x.name + ", and add --insecure if everyone who reaches it may be trusted"
+		}
+		// Another program may listen for the others and pass what they say on to the
+		// peer port. Gossip sends from where it listens.
+		forwarded := x.name == "peer" && x.advertise != "" && !address.IsLoopback(x.advertise)
+		near := address.IsLoopback(x.bind) && !forwarded
+		rules = append(rules, rule{
+			x.name, "join", !near || !reached,
+			"join names " + far + ", and from there nobody reaches loopback", remedy,
+		}, rule{
+			x.name + "-advertise", "join", !address.IsLoopback(x.advertise) || near,
+			"join names " + far + ", where this address is another machine's own", "leave it out, or name the address at which they reach this node",
+		})
+		reached = reached && !near
+	}
+	return rules
+}
+
+// farthest returns the first join address that is certainly not on loopback; empty:
+// there is none.
+func (c *Config) farthest() string {
+	for _, j := range c.Join {
+		host, _, err := net.SplitHostPort(j)
+		if err != nil {
+			host = strings.Trim(j, "[]")
+		}
+		if ip, err := netip.ParseAddr(host); err == nil && !ip.Unmap().IsLoopback() {
+			return j
+		}
+	}
+	return ""
+}
+
+// portOf returns the port of a bind address.
+func portOf(bind string) string { return bind[strings.LastIndex(bind, ":")+1:] }

@@ -1,0 +1,280 @@
+//go:build linux
+
+package dashboard_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+	"shardway/e2e/browser"
+	"shardway/e2e/dashboard"
+	"shardway/shardmap"
+	"shardway/verdict"
+)
+
+// shown is true once the script has shown what it asked for.
+const shown = `!document.getElementById("shards").hidden && document.getElementById("detail").textContent !== "" && document.querySelector("#rows .swatch")`
+
+// show opens the page of a scene and waits until its script has shown it. What the browser
+// complains of fails the test.
+func show(t *testing.T, b *browser.Browser, s *dashboard.Scene, v browser.View) *browser.Page {
+	t.Helper()
+	url, _ := serve(t, s, admin.Access{})
+	p := b.Open(t, url+"/status", v)
+	p.Await(t, "the script shows the cluster", shown)
+	t.Cleanup(func() {
+		for _, c := range p.Complaints() {
+			t.Error("the browser complains: " + c)
+		}
+		p.Close(t)
+	})
+	return p
+}
+
+// looks are what a browser looks at.
+type looks struct{ b *browser.Browser }
+
+// TestPageInABrowser has one browser look at clusters that are made up.
+func TestPageInABrowser(t *testing.T) {
+	l := looks{browser.Must(t)}
+	t.Run("says what was served", l.saysWhatWasServed)
+	t.Run("names are text", l.namesAreText)
+	t.Run("by keyboard alone", l.byKeyboard)
+	t.Run("finds keys", l.findsKeys)
+	t.Run("fits a phone", l.fitsAPhone)
+	t.Run("shows moves", l.showsMoves)
+	t.Run("asks for a token", l.asksForAToken)
+	t.Run("says that it is old", l.saysThatItIsOld)
+}
+
+// The page says one thing, by the template at first and by the script from then on.
+func (l looks) saysWhatWasServed(t *testing.T) {
+	moving := dashboard.NewScene(5, 256)
+	moving.Fail(2)
+	warned := dashboard.NewScene(2, 64)
+	warned.Say(
+		verdict.Finding{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "there are 2 voters, and the loss of either stops the cluster", Remedy: "add a third node"},
+		verdict.Finding{Code: verdict.Paused, Severity: verdict.Info, Text: "planned moves are paused", Remedy: "`shardway resume` ends it"},
+	)
+	type said struct {
+		Texts []string
+		Rows  [][]string
+	}
+	told := []string{"#severity", "#headline", "#findings", "#facts", "#nodes-sum", "title"}
+	// What only the nodes themselves tell, the script adds.
+	says := fmt.Sprintf(`({
+		Texts: %s.map(s => document.querySelector(s)?.innerText ?? ""),
+		Rows: [...document.querySelectorAll("#rows tr")].map(r => [...r.cells].filter(c => !["lease", "running", "waiting", "version"].includes(c.dataset.col)).map(c => c.textContent.trim().replace(/\s+/g, " "))),
+	})`, list(told))
+	for name, s := range map[string]*dashboard.Scene{"well": dashboard.NewScene(3, 256), "moving": moving, "warned": warned} {
+		url, _ := serve(t, s, admin.Access{})
+		// Without a script the page is loaded anew every two seconds: all is read at once.
+		plain := l.b.Open(t, url+"/status", browser.View{Width: 1280, Height: 900, Plain: true})
+		var was, is said
+		plain.Eval(t, says, &was)
+		plain.Close(t)
+		live := l.b.Open(t, url+"/status", desk)
+		live.Await(t, "the script shows the cluster", shown)
+		live.Eval(t, says, &is)
+		live.Close(t)
+		for i, selector := range told {
+			if was.Texts[i] != is.Texts[i] {
+				t.Errorf("%s: %s is served as %q, and the script says %q", name, selector, was.Texts[i], is.Texts[i])
+			}
+		}
+		if fmt.Sprint(was.Rows) != fmt.Sprint(is.Rows) || len(was.Rows) < 2 {
+			t.Errorf("%s: rows are served as\n%q\nand the script makes them\n%q", name, was.Rows, is.Rows)
+		}
+	}
+}
+
+// Everybody who may join calls himself and his zone what he likes.
+func (l looks) namesAreText(t *testing.T) {
+	const evil = `"><img src=x onerror="window.hurt=1"><script>window.hurt=1</script>`
+	s := dashboard.NewScene(3, 64)
+	s.Change(func(st *admin.Status) {
+		for i := range st.Nodes {
+			n := &st.Nodes[i]
+			n.ID, n.Zone, n.AppVersion, n.State = n.ID+evil, evil, evil, evil
+		}
+		st.Node, st.Leader, st.Cluster = st.Nodes[0].ID, st.Nodes[1].ID, evil
+	})
+	s.Say(verdict.Finding{Code: evil, Severity: verdict.Warning, Text: evil, Remedy: evil}, verdict.Finding{Code: evil, Severity: verdict.Warning, Text: evil, Remedy: evil})
+	p := show(t, l.b, s, desk)
+	p.Await(t, "the id stands there as it is", fmt.Sprintf("document.querySelector('#rows bdi').textContent.includes(%q)", evil))
+	p.Press(t, "Tab")
+	p.Press(t, "Tab")
+	p.Await(t, "the shard's owner stands there as it is", fmt.Sprintf(`(document.getElementById("grid").focus(), document.getElementById("detail").textContent.includes(%q))`, evil))
+	var hurt, images, scripts int
+	p.Eval(t, "window.hurt ?? 0", &hurt)
+	p.Eval(t, "document.images.length", &images)
+	p.Eval(t, "document.scripts.length", &scripts)
+	if hurt != 0 || images != 0 || scripts != 1 {
+		t.Errorf("a name became markup: ran %d, %d images, %d scripts", hurt, images, scripts)
+	}
+}
+
+// focused says what has the focus.
+const focused = `document.activeElement.id || document.activeElement.className || document.activeElement.textContent`
+
+// A hundred nodes and 16 384 shards are a handful of stops of the Tab key; the arrow keys go
+// on from there.
+func (l looks) byKeyboard(t *testing.T) {
+	p := show(t, l.b, dashboard.NewScene(100, 16384), desk)
+	var stops []string
+	for range 20 {
+		p.Press(t, "Tab")
+		var at string
+		p.Eval(t, focused, &at)
+		if len(stops) > 0 && at == stops[0] || at == "" {
+			break
+		}
+		stops = append(stops, at)
+	}
+	if got, want := fmt.Sprint(stops), "[swatch more grid key Find nodes shards endpoints map metrics]"; !strings.HasPrefix(got, strings.TrimSuffix(want, "]")) {
+		t.Errorf("Tab stops at %v, want %s", got, want)
+	}
+	p.Eval(t, `document.getElementById("grid").focus()`, nil)
+	for _, step := range []struct{ key, at string }{
+		{"Home", "0"}, {"ArrowRight", "1"}, {"ArrowRight", "2"}, {"ArrowLeft", "1"}, {"ArrowUp", "1"}, {"End", "16383"}, {"ArrowRight", "16383"}, {"Home", "0"},
+	} {
+		p.Press(t, step.key)
+		p.Await(t, step.key+" leads to shard "+step.at, fmt.Sprintf(`document.getElementById("cell").textContent.startsWith("Shard %s: n")`, step.at))
+	}
+	p.Press(t, "ArrowDown")
+	p.Await(t, "why the shard is there is told", `/^Shard \d\d+: n\d+ · since epoch \d+/.test(document.getElementById("detail").textContent)`)
+	p.Eval(t, `document.querySelector(".swatch").focus()`, nil)
+	p.Press(t, "ArrowDown")
+	p.Press(t, "Enter")
+	p.Await(t, "the second node's shards are shown", `document.querySelectorAll("#rows tr")[1].hasAttribute("data-lit") && document.querySelectorAll("#rows tr")[1].querySelector(".swatch").ariaPressed === "true"`)
+	p.Eval(t, `document.getElementById("more").focus()`, nil)
+	p.Press(t, "Enter")
+	p.Await(t, "all nodes are shown", `document.querySelectorAll("#rows tr").length === 100`)
+}
+
+// The page reckons as the nodes do, whatever is in a key.
+func (l looks) findsKeys(t *testing.T) {
+	const shards = 1000 // no power of two
+	s := dashboard.NewScene(3, shards)
+	p := show(t, l.b, s, desk)
+	m := s.Map()
+	keys := []string{"a", "alice", "Zoë", "日本", "😀", "7", " a b ", "%2e?&key=x", "<b>"}
+	for n := range 40 {
+		keys = append(keys, strings.Repeat("0123456789abcdef", 6)[:n+1])
+	}
+	var said []string
+	p.Eval(t, fmt.Sprintf(`(() => %s.map(k => {
+		document.getElementById("key").value = k;
+		document.querySelector("#locate button").click();
+		return document.getElementById("located").textContent;
+	}))()`, list(keys)), &said)
+	for i, k := range keys {
+		shard := int(shardmap.Of(k, shards))
+		n := m.Nodes[m.Owners[shard]]
+		if want := fmt.Sprintf("Shard %d, at %s (%s).", shard, n.ID, n.HTTP); i >= len(said) || said[i] != want {
+			t.Fatalf("key %q: %q, want %q", k, said, want)
+		}
+	}
+	var asked []string
+	p.Eval(t, `performance.getEntriesByType("resource").map(r => r.name).filter(n => n.includes("alice") || n.includes("locate"))`, &asked)
+	if len(asked) > 0 {
+		t.Errorf("a key went out: %v", asked)
+	}
+}
+
+func list(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, s := range texts {
+		quoted[i] = fmt.Sprintf("%q", s)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// On a phone nothing has to be pushed from side to side.
+func (l looks) fitsAPhone(t *testing.T) {
+	for _, s := range []*dashboard.Scene{dashboard.NewScene(3, 1024), dashboard.NewScene(100, 16384)} {
+		s.Change(func(st *admin.Status) {
+			st.Nodes[0].ID, st.Node = "a-node-with-a-very-long-name.rack-17.example.internal", "a-node-with-a-very-long-name.rack-17.example.internal"
+		})
+		s.Say(verdict.Finding{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "a sentence about " + strings.Repeat("longwords", 12), Remedy: strings.Repeat("longwords", 12)})
+		p := show(t, l.b, s, phone)
+		for _, width := range []int{320, 360, 412, 768, 1024} {
+			p.Look(t, browser.View{Width: width, Height: 740, Scale: 2, Phone: width < 768})
+			p.Await(t, fmt.Sprintf("%d is wide enough", width), fmt.Sprintf("innerWidth === %d && document.documentElement.scrollWidth <= %d", width, width))
+		}
+	}
+}
+
+// Moves are seen: what is under way, and what the last map has moved.
+func (l looks) showsMoves(t *testing.T) {
+	s := dashboard.NewScene(5, 1024)
+	p := show(t, l.b, s, browser.View{Width: 1280, Height: 900, Calm: true, Dark: true})
+	s.Fail(2)
+	p.Await(t, "moves and their cause are told", `/20\d moving · 20\d not served \(n3\)/.test(document.getElementById("shards-sum").textContent)`)
+	p.Await(t, "the change is told as it is proposed", `/^\d\d:\d\d:\d\d epoch 18 proposed 20\d shards moved, because: crashed n3 → n1 \d+ /.test([...document.querySelectorAll("#history li:first-child .line > *")].map(e => e.textContent).join(" "))`)
+	p.Await(t, "the broken node comes first", `document.querySelector("#rows tr").dataset.node === "n3" && document.querySelector("#rows td[data-col=state]").textContent === "failed"`)
+	s.Commit("crashed")
+	p.Await(t, "the new map is told", `/20\d moved by epoch 18/.test(document.getElementById("shards-sum").textContent)`)
+	p.Await(t, "the change is told with its phases", `document.querySelectorAll("#history li").length === 4 && document.querySelector("#history li:nth-child(1) .took").textContent === "into the log 3.4 msall acknowledged 1.5 scommit 4.1 ms1.5 s in all" && document.querySelector("#history .open") === null`)
+	m := s.Moves(moved(s))
+	p.Eval(t, `document.getElementById("grid").focus()`, nil)
+	for range moved(s) {
+		p.Press(t, "ArrowRight")
+	}
+	p.Await(t, "why a shard moved is told", fmt.Sprintf(`document.getElementById("detail").textContent === "Shard %d: %s · since epoch 18 · from n3, because: crashed"`, m[0].Shard, m[0].To))
+}
+
+// moved is the first shard that did.
+func moved(s *dashboard.Scene) uint32 {
+	for i := uint32(0); ; i++ {
+		if len(s.Moves(i)) > 0 {
+			return i
+		}
+	}
+}
+
+// A port that asks for tokens gives the page nothing before one is shown, and the page
+// keeps it nowhere.
+func (l looks) asksForAToken(t *testing.T) {
+	const token = "read-0123456789abcdefghij"
+	tokens, err := admin.ParseTokens([]byte("reader " + token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, _ := serve(t, dashboard.NewScene(3, 256), admin.Access{Read: tokens})
+	p := l.b.Open(t, url+"/status", desk)
+	p.Await(t, "it asks for a token", `!document.getElementById("unlock").hidden && document.getElementById("cluster").hidden`)
+	for _, try := range []struct{ token, then string }{
+		{strings.Repeat("x", 30), `document.getElementById("unlock-said").textContent === "unknown token"`},
+		{token, shown + ` && document.getElementById("unlock").hidden`},
+	} {
+		p.Eval(t, `document.getElementById("token").focus()`, nil)
+		p.Type(t, try.token)
+		p.Press(t, "Enter")
+		p.Await(t, "the token is judged", try.then)
+	}
+	var kept string
+	p.Eval(t, `JSON.stringify([location.href, document.cookie, {...localStorage}, {...sessionStorage}, document.documentElement.outerHTML.includes("`+token+`")])`, &kept)
+	if strings.Contains(kept, "0123456789") || !strings.HasSuffix(kept, "false]") {
+		t.Errorf("the token is kept: %s", kept)
+	}
+	for _, c := range p.Complaints() {
+		if !strings.Contains(c, "401") { // each answer with that status is told in the console
+			t.Error(c)
+		}
+	}
+}
+
+// A page that shows old truth is a lie.
+func (l looks) saysThatItIsOld(t *testing.T) {
+	s := dashboard.NewScene(3, 256)
+	s.Change(func(st *admin.Status) { st.Nodes[1].Endpoints = map[string]string{"admin": "127.0.0.1:1234"} })
+	url, end := serve(t, s, admin.Access{})
+	p := l.b.Open(t, url+"/status", desk)
+	p.Await(t, "it is live", shown+` && document.getElementById("live").textContent === "Live from n1"`)
+	end()
+	p.Await(t, "it says that it is old", `document.documentElement.dataset.severity === "lost" && /^Not live: n1 was last heard \d+\.0 s ago$/.test(document.getElementById("headline").textContent) && document.title.startsWith("? Not live")`)
+	p.Await(t, "it leads to who may know", `document.querySelector("#elsewhere a").href === "http://127.0.0.1:1234/status"`)
+}

@@ -1,0 +1,119 @@
+//go:build linux
+
+package dashboard_test
+
+import (
+	"bytes"
+	"flag"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"shardway/admin"
+	"shardway/e2e/browser"
+	"shardway/e2e/dashboard"
+)
+
+var pictures = flag.String("pictures", "", "directory that the README's pictures go to; empty: they are made and thrown away")
+
+// TestPicturesAreMade makes the pictures of the README, of clusters that are made up, so
+// that they change only when the page does.
+func TestPicturesAreMade(t *testing.T) {
+	b := browser.Must(t)
+	dir := *pictures
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	failed := dashboard.NewScene(3, 1024)
+	failed.Fail(2)
+	hundred := dashboard.NewScene(100, 16384)
+	hundred.Fail(40)
+	hundred.Commit("crashed")
+	for i, shot := range []struct {
+		name string
+		s    *dashboard.Scene
+		v    browser.View
+	}{
+		{"status", dashboard.NewScene(3, 1024), desk},
+		{"status-outage", failed, desk},
+		{"status-dark", dashboard.NewScene(3, 1024), night},
+		{"status-hundred", hundred, desk},
+		{"status-phone", dashboard.NewScene(3, 1024), phone},
+	} {
+		if *pictures == "" && i > 0 {
+			break // one shows that they can be made
+		}
+		shot.v.Calm = true
+		url, _ := serve(t, shot.s, admin.Access{})
+		p := b.Open(t, url+"/status", shot.v)
+		p.Await(t, "the script shows the cluster", shown+` && !document.getElementById("changes").hidden && [...document.querySelectorAll("#rows tr:not([data-trouble='2']) td[data-col=running]")].every(c => c.textContent !== "–")`)
+		small := fewer(t, p.Picture(t, true))
+		if most := 150 << 10; len(small) > most {
+			t.Errorf("%s has %d bytes, want at most %d", shot.name, len(small), most)
+		}
+		if err := os.WriteFile(filepath.Join(dir, shot.name+".png"), small, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range p.Complaints() {
+			t.Errorf("%s: the browser complains: %s", shot.name, c)
+		}
+		p.Close(t)
+	}
+}
+
+// fewer writes a picture with the 256 colours that it has most of, each other one as the
+// nearest of them: a page has few, and the edges of its letters do not miss theirs.
+func fewer(t *testing.T, raw []byte) []byte {
+	t.Helper()
+	full, err := png.Decode(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[color.NRGBA]int{}
+	box := full.Bounds()
+	plain := image.NewNRGBA(box)
+	draw.Draw(plain, box, full, box.Min, draw.Src)
+	at := plain.NRGBAAt
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			counts[at(x, y)]++
+		}
+	}
+	var all []color.NRGBA
+	for c := range counts {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b color.NRGBA) int {
+		if counts[a] != counts[b] {
+			return counts[b] - counts[a]
+		}
+		return bytes.Compare([]byte{a.R, a.G, a.B}, []byte{b.R, b.G, b.B})
+	})
+	var palette color.Palette
+	for _, c := range all[:min(len(all), 256)] {
+		palette = append(palette, c)
+	}
+	nearest := map[color.NRGBA]uint8{}
+	small := image.NewPaletted(box, palette)
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			c := at(x, y)
+			i, ok := nearest[c]
+			if !ok {
+				i = uint8(palette.Index(c))
+				nearest[c] = i
+			}
+			small.SetColorIndex(x, y, i)
+		}
+	}
+	var b bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, small); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}

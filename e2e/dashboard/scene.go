@@ -1,0 +1,270 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"shardway/admin"
+	"shardway/event"
+	"shardway/verdict"
+)
+
+// Scene is a cluster that somebody made up, as one of its nodes tells of it. Any number
+// of goroutines may ask it.
+type Scene struct {
+	mu      sync.Mutex
+	status  admin.Status
+	owners  []int          // per shard an index into status.Nodes
+	since   []uint64       // per shard the epoch
+	to      map[int]string // what moves
+	reasons []admin.Move
+	running []admin.Running
+	said    []verdict.Finding
+	// Ring has what happens.
+	Ring *event.Ring
+}
+
+var (
+	_ admin.Cluster   = (*Scene)(nil)
+	_ admin.Explainer = (*Scene)(nil)
+	_ admin.Asker     = (*Scene)(nil)
+)
+
+// NewScene makes a healthy cluster up, the same one each time: shards are spread as they
+// are after some failovers.
+func NewScene(nodes, shards int) *Scene {
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
+	s := &Scene{to: map[int]string{}, since: make([]uint64, shards), owners: make([]int, shards)}
+	zones := []string{"east", "west", "north"}
+	for i := range nodes {
+		id := fmt.Sprintf("n%d", i+1)
+		role := "follower"
+		if i == 1%nodes {
+			role = "leader"
+			s.status.Leader = id
+		}
+		s.status.Nodes = append(s.status.Nodes, admin.Node{
+			ID: id, State: "active", Role: role, Voter: i < 5, Weight: 1, Zone: zones[i%3], AppVersion: "2.14.0", App: "healthy", HeardMS: int64(r.IntN(100)),
+			Endpoints: map[string]string{"http": fmt.Sprintf("10.0.%d.%d:8080", i/200, i%200+1)},
+		})
+		s.running = append(s.running, admin.Running{Node: id, Version: "1.0.0", LeaseMS: 1400 + int64(r.IntN(100)), Requests: r.IntN(40), Sockets: r.IntN(200)})
+	}
+	order := r.Perm(shards)
+	for i, shard := range order {
+		s.owners[shard] = i % nodes
+		s.since[shard] = 1
+		if i%7 == 0 {
+			s.since[shard] = 2 + uint64(i%11)
+		}
+	}
+	s.status.Node, s.status.Boot, s.status.Cluster, s.status.Version = "n1", 4, "c0ffee11", "1.0.0"
+	s.status.State, s.status.Role, s.status.Term, s.status.Epoch, s.status.Proposed = "operational", "follower", 3, 17, 17
+	s.status.LeaseMS, s.status.UptimeS, s.status.Shards.Total = 1431, 93784, shards
+	s.status.Timing = &admin.TimingState{Timing: admin.Timing{Lease: "1.5s", DeadAfter: "2s", Fence: "strict", Pause: "moving"}}
+	s.Ring = event.NewRing(event.Options{Node: "n1", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
+	s.Ring.Add(event.Event{Kind: event.LeaderElected, Node: s.status.Leader})
+	s.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: 17, Reason: "new-leader", Change: &event.Change{Base: 16, Gained: shards / nodes, Found: true}})
+	s.count()
+	return s
+}
+
+// count brings what is counted up to date, with mu held or before anybody asks.
+func (s *Scene) count() {
+	owned := make([]int, len(s.status.Nodes))
+	s.status.Shards.Orphaned = 0
+	for _, o := range s.owners {
+		if o < 0 {
+			s.status.Shards.Orphaned++
+			continue
+		}
+		owned[o]++
+	}
+	for i := range s.status.Nodes {
+		s.status.Nodes[i].Shards = owned[i]
+		if s.status.Nodes[i].ID == s.status.Node {
+			s.status.Shards.Owned = owned[i]
+		}
+	}
+	s.status.Shards.Moving, s.status.Shards.Unserved = len(s.to), s.status.Shards.Orphaned
+	for _, n := range s.status.Nodes {
+		if n.State == "failed" {
+			s.status.Shards.Unserved += n.Shards
+		}
+	}
+	s.status.Findings = nil
+	if n := s.status.Shards.Unserved; n > 0 {
+		s.status.Findings = []verdict.Finding{{
+			Code: verdict.Unserved, Severity: verdict.Outage, Text: fmt.Sprintf("nobody serves %d of %d shards: they are moving away from nodes that are gone", n, len(s.owners)),
+			Remedy: "see to what is said beside this: they are served again once it is mended",
+		}}
+	}
+	s.status.Findings = append(s.status.Findings, s.said...)
+}
+
+// Change changes the scene.
+func (s *Scene) Change(f func(st *admin.Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Nodes = append([]admin.Node(nil), s.status.Nodes...)
+	f(&s.status)
+	s.count()
+}
+
+// Say has more be the matter.
+func (s *Scene) Say(all ...verdict.Finding) { s.Change(func(*admin.Status) { s.said = all }) }
+
+// Fail has a node fail. Its shards are proposed to the others.
+func (s *Scene) Fail(node int) {
+	s.Change(func(st *admin.Status) {
+		st.Nodes[node].State, st.Nodes[node].App, st.Nodes[node].HeardMS = "failed", "unknown", 1200
+		st.State, st.Proposed = "resharding", st.Epoch+1
+		next := 0
+		for shard, o := range s.owners {
+			if o != node {
+				continue
+			}
+			for next%len(st.Nodes) == node || st.Nodes[next%len(st.Nodes)].State != "active" {
+				next++
+			}
+			s.to[shard] = st.Nodes[next%len(st.Nodes)].ID
+			next++
+		}
+		s.Ring.Add(event.Event{Kind: event.NodeFailed, Node: st.Nodes[node].ID})
+		s.tell(event.MapProposed, event.Phase{Name: event.PhaseLog, MS: 3.4})
+	})
+}
+
+// tell tells of the change that is under way, with mu held.
+func (s *Scene) tell(kind event.Kind, phases ...event.Phase) {
+	c := event.Change{Base: s.status.Epoch, Moved: len(s.to), Phases: phases}
+	if kind == event.MapCommitted {
+		c.Held = 12
+	}
+	ways := map[event.Way]int{}
+	for shard, to := range s.to {
+		ways[event.Way{From: s.status.Nodes[s.owners[shard]].ID, To: to}]++
+	}
+	for _, n := range s.status.Nodes {
+		for way, count := range ways {
+			if way.To == n.ID {
+				way.Shards = count
+				c.Moves = append(c.Moves, way)
+			}
+		}
+	}
+	s.Ring.Add(event.Event{Kind: kind, Epoch: s.status.Proposed, Reason: "crashed", Change: &c})
+}
+
+// Commit has what moves be where it goes, for a reason.
+func (s *Scene) Commit(reason string) {
+	s.Change(func(st *admin.Status) {
+		s.tell(event.MapCommitted, event.Phase{Name: event.PhaseLog, MS: 3.4}, event.Phase{Name: event.PhaseDrain, MS: 11.2}, event.Phase{Name: event.PhaseWait, MS: 1466},
+			event.Phase{Name: event.PhaseAcknowledge, MS: 1471.8}, event.Phase{Name: event.PhaseCommit, MS: 4.1})
+		st.Epoch = st.Proposed
+		st.State = "operational"
+		for shard, id := range s.to {
+			for i, n := range st.Nodes {
+				if n.ID == id {
+					s.reasons = append(s.reasons, admin.Move{Epoch: st.Epoch, Shard: uint32(shard), From: st.Nodes[s.owners[shard]].ID, To: id, Reason: reason})
+					s.owners[shard], s.since[shard] = i, st.Epoch
+				}
+			}
+		}
+		clear(s.to)
+	})
+}
+
+// Idle says that who failed does not serve.
+func (s *Scene) Idle(owner string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.status.Nodes {
+		if n.ID == owner && n.State == "failed" {
+			return "it is not heard"
+		}
+	}
+	return ""
+}
+
+// Ready says that it is.
+func (s *Scene) Ready() error { return nil }
+
+// Status is what the page shows.
+func (s *Scene) Status() admin.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+// Shards lists every shard.
+func (s *Scene) Shards() admin.ShardList {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := admin.ShardList{Epoch: s.status.Epoch, Proposed: s.status.Proposed, Total: len(s.owners)}
+	for i, o := range s.owners {
+		x := admin.Shard{Shard: uint32(i), State: admin.ShardOwned, Epoch: s.since[i], To: s.to[i]}
+		switch {
+		case o < 0:
+			x.State, x.Epoch = admin.ShardOrphaned, 0
+		default:
+			x.Owner = s.status.Nodes[o].ID
+		}
+		if x.To != "" {
+			x.State = admin.ShardMoving
+		}
+		l.Shards = append(l.Shards, x)
+	}
+	return l
+}
+
+// Moves tells of one shard.
+func (s *Scene) Moves(shard uint32) (all []admin.Move) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.reasons {
+		if m.Shard == shard {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// Endpoints are none.
+func (s *Scene) Endpoints() []admin.Endpoint { return nil }
+
+// Map is the committed map.
+func (s *Scene) Map() admin.Map {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := admin.Map{Epoch: s.status.Epoch, Shards: len(s.owners), Owners: append([]int(nil), s.owners...)}
+	for _, n := range s.status.Nodes {
+		m.Nodes = append(m.Nodes, admin.MapNode{ID: n.ID, HTTP: n.Endpoints["http"]})
+	}
+	return m
+}
+
+// WaitMap waits for nothing.
+func (s *Scene) WaitMap(ctx context.Context, _ uint64) { <-ctx.Done() }
+
+// Backup has none.
+func (s *Scene) Backup() ([]byte, error) { return nil, admin.ErrRefused }
+
+// Do does nothing.
+func (s *Scene) Do(context.Context, admin.Action) error { return admin.ErrRefused }
+
+// Running is what the nodes do.
+func (s *Scene) Running(context.Context) admin.RunningList {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var l admin.RunningList
+	for i, r := range s.running {
+		if s.status.Nodes[i].State != "failed" {
+			l.Nodes = append(l.Nodes, r)
+		} else {
+			l.Silent = append(l.Silent, r.Node)
+		}
+	}
+	return l
+}

@@ -1,0 +1,72 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestExampleOfAFeedGoesOn runs the feed of docs/apps.md as it stands there: who follows it
+// through a node gets each line once, in order, though its owner is drained and killed.
+func TestExampleOfAFeedGoesOn(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	page, err := os.ReadFile("../docs/apps.md")
+	must(t, err)
+	_, rest, found := strings.Cut(string(page), "\n```python feed\n")
+	text, _, ended := strings.Cut(rest, "\n```\n")
+	if !found || !ended {
+		t.Fatal("the page has no feed in it")
+	}
+	f := startExample(t, examples()[1].command(t, t.TempDir(), text))
+	n := f.Follower(t)
+	at := f.Others(n)[0]
+	key, last := f.AwaitServing(t).Keys(n.ID, 1)[0], 0
+	send := func(method, body string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+at.Addr+"/", strings.NewReader(body))
+		must(t, err)
+		r.Header.Set("X-Shard-Key", key)
+		res, err := http.DefaultClient.Do(r)
+		must(t, err)
+		return res
+	}
+	post := func() {
+		t.Helper()
+		if err := send(http.MethodPost, fmt.Sprint("line ", last+1)).Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post()
+	feed := send(http.MethodGet, "")
+	defer func() { _ = feed.Body.Close() }()
+	lines := bufio.NewReader(feed.Body)
+	next := func() {
+		t.Helper()
+		last++
+		want := fmt.Sprintf("id: %d\ndata: line %d\n\n", last, last)
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(lines, got); string(got) != want {
+			t.Fatalf("the feed goes on with %q, %v; want %q", got, err, want)
+		}
+	}
+	next()
+	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 {
+		t.Fatalf("drain %s: exit %d, %s", n.ID, code, out)
+	}
+	post()
+	next()
+	if out, code := shardway(t, "uncordon", n.ID, "--admin", n.Admin); code != 0 {
+		t.Fatalf("uncordon %s: exit %d, %s", n.ID, code, out)
+	}
+	if n = f.Node(f.AwaitServing(t).OwnerOf(key)); n != at {
+		n.Kill(t)
+	}
+	post()
+	next()
+}

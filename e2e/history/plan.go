@@ -1,0 +1,113 @@
+package history
+
+import "slices"
+
+// Drain is a node that operators asked to own nothing, or that has asked for that
+// itself, from when until when. Until 0: it lasts.
+type Drain struct {
+	Node        string
+	From, Until int64
+	// Entries are where the log says so; zero: it is not known.
+	Entries Entries
+}
+
+// Cordon is a node that operators asked to get nothing that it does not have.
+type Cordon struct {
+	Node    string
+	Entries Entries
+}
+
+// Entries are the part of the log in which something is in force: after Since, and
+// before Till. Till 0: it lasts. Maps that are proposed in it, and whose epochs are thus
+// within, are to go by it.
+type Entries struct{ Since, Till uint64 }
+
+func (e Entries) rule(m *Map) bool {
+	return e.Since > 0 && e.Since < m.Epoch && (e.Till == 0 || m.Epoch < e.Till)
+}
+
+// plans judges that maps are as operators asked. A cordoned node may get what nobody else
+// could: then every owner is cordoned.
+func (j *judge) plans() {
+	for i := range j.maps {
+		m := &j.maps[i]
+		for _, d := range j.h.Drains {
+			if d.Entries.rule(m) && m.has(d.Node) {
+				j.report.add(Unplanned, "%s owns shards in the map of epoch %d, and is drained since %d", d.Node, m.Epoch, d.Entries.Since)
+			}
+		}
+		if i == 0 {
+			continue
+		}
+		cordoned := make(map[string]bool)
+		for _, c := range j.h.Cordons {
+			cordoned[c.Node] = cordoned[c.Node] || c.Entries.rule(m)
+		}
+		if !slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !cordoned[node] }) {
+			continue
+		}
+		for shard, node := range m.Owners {
+			if before := j.maps[i-1].Owners[shard]; cordoned[node] && before != node {
+				j.report.add(Unplanned, "%s gets shard %d of %q in the map of epoch %d, and is cordoned", node, shard, before, m.Epoch)
+			}
+		}
+	}
+}
+
+// graces judges that what a node has which restarts in place stays there until its grace
+// is over, and that it gets nothing else. Nobody counts that sooner than from its
+// SIGTERM. Another fault may have kept the log from hearing of it. A node that is back
+// gives to who joins meanwhile, and gets from who leaves.
+func (j *judge) graces() {
+	for k := range j.h.Faults {
+		f := &j.h.Faults[k]
+		if f.Kind != Left || f.Grace == 0 {
+			continue
+		}
+		until := after(f.From, j.rules.least(f.Grace))
+		if j.hurtIn(f.From, until) {
+			continue
+		}
+		had := false
+		for i := range j.maps {
+			m := &j.maps[i]
+			switch {
+			case m.At <= f.From:
+				had = m.has(f.Node)
+			case i > 0 && m.At < until && had && !m.joined(&j.maps[i-1]):
+				if n := j.maps[i-1].differ(m, f.Node, m.At >= f.until()); n > 0 {
+					j.report.add(Restless, "%d shards of %s, which comes back within %v, moved in the map of epoch %d", n, f.Node, f.Grace, m.Epoch)
+				}
+			}
+		}
+	}
+}
+
+// hurtIn tells whether anything was done to anybody in a time, but that nodes left.
+func (j *judge) hurtIn(from, until int64) bool {
+	for i := range j.h.Faults {
+		if f := &j.h.Faults[i]; f.Kind != Left && f.during(from, until) && !j.brief(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// joined tells whether somebody owns shards who had none before.
+func (m *Map) joined(before *Map) bool {
+	return slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !before.has(node) })
+}
+
+// differ is how many shards a node has in one of two maps alone. One that is back may get
+// what belonged to those who have nothing in the other map.
+func (m *Map) differ(other *Map, node string, back bool) (n int) {
+	for s, owner := range m.Owners {
+		if s >= len(other.Owners) || (owner == node) == (other.Owners[s] == node) {
+			continue
+		}
+		if inherits := owner != node && !other.has(owner); !inherits || !back {
+			n++
+		}
+	}
+	return n
+}

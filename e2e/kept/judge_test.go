@@ -1,0 +1,84 @@
+//go:build linux
+
+package kept_test
+
+import (
+	"strings"
+	"testing"
+
+	"shardway/e2e/kept"
+)
+
+// histories are those of two clients. The first one's leg is handed over, breaks, and is
+// handed over again; a message is lost in each direction where it broke. The other one's
+// stays where it is.
+type histories struct {
+	clients []kept.Client
+	legs    []*kept.Leg
+}
+
+func (h *histories) client() *kept.Client { return &h.clients[0] }
+
+func right() *histories {
+	return &histories{
+		[]kept.Client{
+			{Name: "0", Sent: 7, Got: []kept.Number{{N: 1}, {N: 2}, {Leg: 1, N: 3}, {Leg: 2, N: 103}, {Leg: 2, N: 104}, {Leg: 3, N: 105}}},
+			{Name: "1", Sent: 1, Got: []kept.Number{{N: 1}}},
+		},
+		[]*kept.Leg{
+			// In no order, as apps write them.
+			{Client: "0", Socket: "x", Leg: 3, Begin: 40, End: 50, How: "closed", Last: 105, Got: []uint64{7}},
+			{Client: "0", Socket: "x", Leg: 0, Begin: 10, End: 20, How: "moved", Last: 2, Got: []uint64{1, 2}},
+			{Client: "0", Socket: "x", Leg: 1, Begin: 20, End: 30, How: "broken", Last: 4, Got: []uint64{3}},
+			{Client: "0", Socket: "x", Leg: 2, Begin: 31, End: 40, How: "moved", Last: 104, Gap: true, Got: []uint64{5, 6}},
+			{Client: "1", Socket: "y", Leg: 0, Begin: 10, End: 50, How: "closed", Last: 1, Got: []uint64{1}},
+		},
+	}
+}
+
+// The judge accepts what may be, and refuses each history in which one thing is wrong.
+func TestJudgeRefusesWhatMustNotBe(t *testing.T) {
+	last, first, broke, resumed := 0, 1, 2, 3 // of right's legs
+	for name, tc := range map[string]struct {
+		plant func(h *histories)
+		want  string // nothing: it is right
+	}{
+		"right":                   {func(*histories) {}, ""},
+		"the app died":            {func(h *histories) { h.legs[broke].How, h.legs[broke].Last = "", 0 }, ""},
+		"lost, up, planned":       {func(h *histories) { h.legs[first].Got = []uint64{1} }, "got 3 after 1: lost without a gap"},
+		"lost, up, within a leg":  {func(h *histories) { h.legs[resumed].Got = []uint64{4, 6} }, "got 6 after 4: lost without a gap"},
+		"lost, up, at the end":    {func(h *histories) { h.legs[last].Got = nil }, "the app got 6 as the last, the client sent 7"},
+		"repeated, up, planned":   {func(h *histories) { h.legs[broke].Got = []uint64{2, 3} }, "got 2 after 2: repeated"},
+		"repeated, up, crash":     {func(h *histories) { h.legs[resumed].Got = []uint64{3, 4, 5, 6} }, "got 3 after 3: repeated"},
+		"reordered, up":           {func(h *histories) { h.legs[first].Got = []uint64{2, 1} }, "got 1 after 2: repeated or out of order"},
+		"lost, down, planned":     {func(h *histories) { h.client().Got[1].N = 1; h.client().Got = h.client().Got[1:] }, "got 3 of leg 1 after 1 of leg 0: lost without a gap"},
+		"lost, down, in a leg":    {func(h *histories) { h.client().Got[4].N = 107; h.client().Got[5].N = 108; h.legs[last].Last = 108 }, "lost without a gap"},
+		"lost, down, at the end":  {func(h *histories) { h.client().Got = h.client().Got[:5] }, "it got 104 as the last, the app sent 105"},
+		"repeated, down, planned": {func(h *histories) { h.client().Got[2].N = 2 }, "got 2 of leg 1 after 2 of leg 0: repeated"},
+		"repeated, down, crash":   {func(h *histories) { h.client().Got[3].N = 3 }, "got 3 of leg 2 after 3 of leg 1: repeated"},
+		"reordered, down": {func(h *histories) {
+			got := h.client().Got
+			got[0], got[1] = got[1], got[0]
+		}, "got 1 of leg 0 after 2 of leg 0: repeated or out of order"},
+		"an old leg speaks":    {func(h *histories) { h.client().Got[4].Leg = 1 }, "got 104 of leg 1 after 103 of leg 2"},
+		"no Gap":               {func(h *histories) { h.legs[resumed].Gap = false }, "leg 2 is not told of the gap after leg 1"},
+		"no Gap, the app died": {func(h *histories) { h.legs[resumed].Gap, h.legs[broke].How = false, "" }, "leg 2 is not told of the gap"},
+		"closed":               {func(h *histories) { h.client().Err = "status = StatusServiceRestart" }, "the client's socket was closed: status"},
+		"resumed after Close":  {func(h *histories) { h.legs[first].How = "closed" }, "leg 1 follows a Close"},
+		"two legs":             {func(h *histories) { h.legs[first].End = 21 }, "leg 1 begins while leg 0 is there"},
+		"two legs of a number": {func(h *histories) { h.legs[resumed].Leg = 1 }, "two legs are the 1."},
+		"another id":           {func(h *histories) { h.legs[broke].Socket = "z" }, "leg 1 has another id"},
+		"one id for two":       {func(h *histories) { h.legs[4].Socket = "x" }, "it has the id of 0"},
+		"begun by a later leg": {func(h *histories) { h.legs[first].Leg, h.legs = 1, h.legs[:2] }, "it begins with leg 1"},
+		"nobody saw it":        {func(h *histories) { h.legs = h.legs[4:] }, "no app has seen it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := right()
+			tc.plant(h)
+			wrong := strings.Join(kept.Judge(h.clients, h.legs), "\n")
+			if tc.want == "" && wrong != "" || !strings.Contains(wrong, tc.want) {
+				t.Errorf("the judge says:\n%s\nwant %q", wrong, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,113 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"shardway/e2e/kept"
+)
+
+// keptClient is a client at work, by what others implemented.
+type keptClient struct {
+	ws      *websocket.Conn
+	working sync.WaitGroup
+	end     chan struct{}
+
+	mu  sync.Mutex
+	saw kept.Client
+}
+
+// dialKept opens a socket and begins to send. It ends with ctx, or as stop asks.
+func dialKept(ctx context.Context, addr, key, name string) (*keptClient, error) {
+	ws, _, err := websocket.Dial(ctx, "ws://"+addr+"/?client="+name+"&key="+key, nil) //nolint:bodyclose // there is none after 101
+	if err != nil {
+		return nil, err
+	}
+	c := &keptClient{ws: ws, end: make(chan struct{}), saw: kept.Client{Name: name}}
+	c.working.Go(func() { c.read(ctx) })
+	c.working.Go(func() { c.write(ctx) })
+	return c, nil
+}
+
+func (c *keptClient) read(ctx context.Context) {
+	defer func() { _ = c.ws.CloseNow() }()
+	for {
+		_, b, err := c.ws.Read(ctx)
+		var n kept.Number
+		if err == nil {
+			_, err = fmt.Sscanf(string(b), "%d %d %d", &n.Leg, &n.N, &n.Ack)
+		}
+		c.mu.Lock()
+		switch {
+		case err == nil:
+			c.saw.Got = append(c.saw.Got, n)
+		case c.asked() && websocket.CloseStatus(err) == websocket.StatusNormalClosure:
+		default:
+			c.saw.Err = err.Error()
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (c *keptClient) asked() bool {
+	select {
+	case <-c.end:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *keptClient) write(ctx context.Context) {
+	tick := time.NewTicker(kept.Every)
+	defer tick.Stop()
+	for last := false; !last; {
+		word := ""
+		select {
+		case <-tick.C:
+		case <-c.end:
+			word, last = kept.Ask, true
+		case <-ctx.Done():
+			return
+		}
+		c.mu.Lock()
+		c.saw.Sent++
+		text := fmt.Sprint(word, c.saw.Sent)
+		c.mu.Unlock()
+		if c.ws.Write(ctx, websocket.MessageText, []byte(text)) != nil {
+			return // the reader tells why
+		}
+	}
+}
+
+// newest is the newest number of the app, and an error once the socket is closed.
+func (c *keptClient) newest() (kept.Number, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.saw.Err != "" {
+		return kept.Number{}, errors.New(c.saw.Name + ": " + c.saw.Err)
+	}
+	if len(c.saw.Got) == 0 {
+		return kept.Number{}, nil
+	}
+	return c.saw.Got[len(c.saw.Got)-1], nil
+}
+
+// stop asks the app to close, once.
+func (c *keptClient) stop() { close(c.end) }
+
+// wait waits for the end, and returns what the client saw.
+func (c *keptClient) wait() kept.Client {
+	c.working.Wait()
+	return c.saw
+}

@@ -1,0 +1,182 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/kept"
+)
+
+// keptSockets is a cluster of three apps and a gateway, with clients whose WebSockets are kept.
+type keptSockets struct {
+	*cluster.Cluster
+	dir   string
+	nodes []*cluster.Node // with apps
+	front []*cluster.Node // with clients: one of those, and the gateway
+	apps  map[*cluster.Node]*exampleApp
+	conns []*keptClient
+}
+
+func startKept(t *testing.T) *keptSockets {
+	t.Helper()
+	dir, err := cluster.Scratch()
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	ports, err := cluster.NewPorts()
+	must(t, err)
+	t.Cleanup(ports.Close)
+	flags := []string{"--expect", "4", "--key", "query:key", "--lease", "1500ms", "--dead-after", "6s"}
+	x := &keptSockets{
+		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 16, Secret: third(t), Flags: flags}),
+		dir:     dir, apps: map[*cluster.Node]*exampleApp{},
+	}
+	for range 3 {
+		port, err := ports.Free()
+		must(t, err)
+		a := &exampleApp{
+			command: os.Args[:1], addr: fmt.Sprint("127.0.0.1:", port),
+			env: append(kept.Environment(dir), fmt.Sprint("PORT=", port)),
+		}
+		a.start(t)
+		n := x.Prepare(t, "--upstream", "http://"+a.addr)
+		x.apps[n], x.nodes = a, append(x.nodes, n)
+	}
+	x.front = []*cluster.Node{x.nodes[0], x.Prepare(t, "--upstream=")}
+	x.Acquaint()
+	for _, n := range x.Nodes() {
+		n.Start(t)
+	}
+	return x
+}
+
+// open has a client for each shard at either node.
+func (x *keptSockets) open(t *testing.T) {
+	t.Helper()
+	m := x.AwaitServedBy(t, x.nodes...)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(func() {
+		cancel()
+		for _, c := range x.conns {
+			c.wait()
+		}
+	})
+	for i, at := range x.front {
+		for _, n := range x.nodes {
+			for j, key := range m.Keys(n.ID, 1) {
+				c, err := dialKept(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j))
+				must(t, err)
+				x.conns = append(x.conns, c)
+			}
+		}
+	}
+}
+
+// goOn waits until messages go both ways on each socket that were sent from now on.
+func (x *keptSockets) goOn(t *testing.T) {
+	t.Helper()
+	from := make([]kept.Number, len(x.conns))
+	for i, c := range x.conns {
+		from[i], _ = c.newest()
+	}
+	cluster.Await(t, "all sockets go on", func() error {
+		for i, c := range x.conns {
+			n, err := c.newest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n.N < from[i].N+5 || n.Ack < from[i].Ack+5 {
+				return fmt.Errorf("socket %d is at %+v, it was at %+v", i, n, from[i])
+			}
+		}
+		return nil
+	})
+}
+
+// gaps counts the legs that were told of a gap, and the later ones that were not.
+func (x *keptSockets) gaps(t *testing.T) (gaps, planned int) {
+	t.Helper()
+	legs, err := kept.Read(x.dir)
+	must(t, err)
+	for _, l := range legs {
+		switch {
+		case l.Gap:
+			gaps++
+		case l.Leg > 0:
+			planned++
+		}
+	}
+	return gaps, planned
+}
+
+// TestKeptSocketsStayOpen has clients count along at a node and at a gateway, in both
+// directions, while a node with an app is drained, the others restart, an app dies and comes
+// back, and a node dies with its app: no socket is closed, planned moves lose nothing,
+// nothing comes twice, and the app is told of every gap.
+func TestKeptSocketsStayOpen(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
+	x := startKept(t)
+	x.open(t)
+	x.goOn(t)
+	began := history.Now()
+	first := x.nodes[0]
+	for _, args := range [][]string{{"drain", first.ID, "--wait"}, {"uncordon", first.ID}} {
+		if out, code := shardway(t, append(args, "--admin", first.Admin)...); code != 0 {
+			t.Fatalf("%q: exit %d, %s", args, code, out)
+		}
+		x.goOn(t)
+	}
+	x.AwaitServedBy(t, x.nodes...)
+	for _, n := range x.nodes[1:] {
+		n.Stop(t)
+		x.goOn(t)
+		n.Start(t)
+		x.AwaitServedBy(t, x.nodes...)
+		x.goOn(t)
+	}
+	gaps, planned := x.gaps(t)
+	if starved := x.Starved(began); gaps > 0 && starved < time.Second {
+		t.Errorf("%d legs of %d begin with a gap, in planned moves", gaps, gaps+planned)
+	}
+	if planned < len(x.conns) {
+		t.Errorf("%d hand-offs of %d sockets", planned, len(x.conns))
+	}
+	x.die(t, first)
+	x.apps[first].start(t)
+	x.goOn(t)
+	last := x.nodes[2]
+	last.Kill(t)
+	x.die(t, last)
+	x.goOn(t)
+	if died, _ := x.gaps(t); died == gaps {
+		t.Error("no app is told of a gap")
+	}
+	var saw []kept.Client
+	for _, c := range x.conns {
+		c.stop()
+	}
+	for _, c := range x.conns {
+		saw = append(saw, c.wait())
+	}
+	legs, err := kept.Read(x.dir)
+	must(t, err)
+	for _, wrong := range kept.Judge(saw, legs) {
+		t.Error(wrong)
+	}
+	t.Logf("%d sockets, %d hand-offs, %d legs in all", len(saw), planned, len(legs))
+}
+
+// die kills the app of a node.
+func (x *keptSockets) die(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	p := x.apps[n].process
+	must(t, p.Process.Signal(syscall.SIGKILL))
+	_ = p.Wait() // killed
+}

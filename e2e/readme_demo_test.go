@@ -1,0 +1,116 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// readme returns the blocks under a heading of README.md.
+func readme(t *testing.T, heading string) (blocks [][]string) {
+	t.Helper()
+	return shown(t, "README.md", heading)
+}
+
+// shown returns the blocks under a heading of a page, and under those beneath it, line
+// by line: what a reader copies.
+func shown(t *testing.T, page, heading string) (blocks [][]string) {
+	t.Helper()
+	b, err := os.ReadFile("../" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, found := strings.Cut(string(b), "\n## "+heading+"\n")
+	part, _, _ = strings.Cut(part, "\n## ")
+	within := false
+	for line := range strings.SplitSeq(part, "\n") {
+		code, is := strings.CutPrefix(line, "    ")
+		if is && !within {
+			blocks = append(blocks, nil)
+		}
+		if within = is; is {
+			blocks[len(blocks)-1] = append(blocks[len(blocks)-1], code)
+		}
+	}
+	if !found || len(blocks) == 0 {
+		t.Fatalf("%s has no commands under %q", page, heading)
+	}
+	return blocks
+}
+
+// besideIt makes a directory with ./shardway in it.
+func besideIt(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Symlink(binaries(t).Node, filepath.Join(dir, "shardway")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// tryAsReadmeSays does what README says to try beside a demo, word by word: but for ports
+// that something else on this machine has, which the demo says. Once status, as it stood
+// there, asked the second app, and a browser got {"code":"no-key"}.
+func tryAsReadmeSays(t *testing.T, said string, curls [][]string) {
+	t.Helper()
+	dir := besideIt(t)
+	usual := []string{"http://127.0.0.1:8080/", "http://127.0.0.1:8082/", "http://127.0.0.1:8084/"}
+	admin := "127.0.0.1:8081"
+	if m := regexp.MustCompile(`shardway status --admin (\S+)`).FindStringSubmatch(said); m != nil {
+		admin = m[1]
+	}
+	var node string
+	asked := 0
+	for _, line := range slices.Concat(readme(t, "Try it")...) {
+		for i, url := range usual {
+			line = strings.ReplaceAll(line, url, "<"+curls[i][2]+">")
+		}
+		line = strings.NewReplacer("<", "", ">", "").Replace(line)
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "SHARDWAY_ADMIN="+admin)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("README: %s: %v\n%s", line, err, out)
+		}
+		if !strings.HasPrefix(line, "curl") {
+			if !strings.Contains(string(out), node) {
+				t.Errorf("README: %s does not name %s:\n%s", line, node, out)
+			}
+			continue
+		}
+		asked++
+		var got counted
+		if err := json.Unmarshal(out, &got); err != nil {
+			t.Fatalf("README: %s: %v\n%s", line, err, out)
+		}
+		if node = cmp.Or(node, got.Node); got.Node != node || got.Count != asked {
+			t.Errorf("README: %s: %+v, want count %d from %s", line, got, asked, node)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("README asks %d times, want 3", asked)
+	}
+	browse(t, curls[0][2])
+}
+
+// browse does as a browser does: it has no key, and shows a page.
+func browse(t *testing.T, url string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "curl", "-si", "-H", "Accept: text/html,*/*;q=0.8", url).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"HTTP/1.1 200 ", "\nSet-Cookie: Shardway-Key=", "\nContent-Type: text/html", `id="count">1<`} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("a browser at %s does not get %q:\n%s", url, want, out)
+		}
+	}
+}

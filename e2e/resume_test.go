@@ -1,0 +1,194 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/e2e/browser"
+	"shardway/e2e/cluster"
+)
+
+// numbers is an app that counts, an event each few milliseconds, from the one behind the
+// last that its client has got.
+func numbers(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/feed" {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<!doctype html><title>a feed</title><p>numbers")
+		return
+	}
+	last, _ := strconv.Atoi(r.Header.Get("Last-Event-ID"))
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Shardway-Stream", "resume")
+	for r.Context().Err() == nil {
+		last++
+		// In two parts, so that moves come in the middle of events.
+		for _, part := range []string{fmt.Sprintf("id: %d\n", last), fmt.Sprintf("data: %d\n\n", last)} {
+			if _, err := io.WriteString(w, part); err != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+		}
+		select {
+		case <-time.After(3 * time.Millisecond):
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// counter is a client that counts along.
+type counter struct {
+	name string
+	last atomic.Int64
+	err  atomic.Value // what was wrong, or that it ended
+}
+
+// follows reads events, each of which is to be the next one.
+func (c *counter) follows(r io.Reader) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		data, is := strings.CutPrefix(lines.Text(), "data: ")
+		if !is {
+			continue
+		}
+		if n, err := strconv.ParseInt(data, 10, 64); err != nil || n != c.last.Load()+1 {
+			c.err.CompareAndSwap(nil, fmt.Sprintf("%q behind %d", data, c.last.Load()))
+			return
+		}
+		c.last.Add(1)
+	}
+	c.err.CompareAndSwap(nil, fmt.Sprintf("it ended behind %d: %v", c.last.Load(), lines.Err()))
+}
+
+// counters are clients at one node.
+type counters struct {
+	at   *cluster.Node
+	list []*counter
+	page *browser.Page
+}
+
+// open has a Go client follow a key, curl with HTTP/1.0 another, and Chromium's EventSource
+// a third.
+func (x *counters) open(t *testing.T, keys []string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var reading sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		reading.Wait()
+	})
+	for _, key := range keys {
+		c := &counter{name: "a client of " + key}
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+x.at.Addr+"/feed?key="+key, nil)
+		must(t, err)
+		res, err := http.DefaultClient.Do(r)
+		must(t, err)
+		x.list = append(x.list, c)
+		reading.Go(func() {
+			defer func() { _ = res.Body.Close() }()
+			c.follows(res.Body)
+		})
+	}
+	if curl, err := exec.LookPath("curl"); err == nil {
+		c := &counter{name: "curl"}
+		cmd := exec.CommandContext(ctx, curl, "-sSN0", "http://"+x.at.Addr+"/feed?key="+keys[0])
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		x.list = append(x.list, c)
+		reading.Go(func() {
+			c.follows(out)
+			_ = cmd.Wait()
+		})
+	}
+	if _, ok := browser.Find(); !ok {
+		return
+	}
+	x.page = browser.Must(t).Open(t, "http://"+x.at.Addr+"/page?key="+keys[0], browser.View{Width: 400, Height: 300})
+	x.page.Eval(t, `(() => {
+		window.got = 0; window.wrong = []
+		const feed = new EventSource('/feed?key=`+keys[0]+`')
+		feed.onmessage = (e) => { if (Number(e.data) !== ++got || e.lastEventId !== e.data) wrong.push(e.data + ' as ' + got) }
+		feed.onerror = () => wrong.push('an error behind ' + got)
+		return true
+	})()`, nil)
+}
+
+// goOn waits until each has got further.
+func (x *counters) goOn(t *testing.T) {
+	t.Helper()
+	for _, c := range x.list {
+		from := c.last.Load()
+		cluster.Await(t, c.name+" goes on", func() error {
+			if err := c.err.Load(); err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			if now := c.last.Load(); now < from+10 {
+				return fmt.Errorf("it got from %d to %d", from, now)
+			}
+			return nil
+		})
+	}
+	if x.page == nil {
+		return
+	}
+	var from int
+	x.page.Eval(t, "got", &from)
+	x.page.Await(t, "EventSource goes on", fmt.Sprintf("wrong.length || got > %d", from+10))
+	var wrong []string
+	x.page.Eval(t, "wrong", &wrong)
+	if len(wrong) > 0 {
+		t.Fatalf("EventSource: %q", wrong)
+	}
+}
+
+// TestEventStreamsGoOnThroughMoves has clients count along at a node while the others
+// restart, one is drained, and one is killed: they miss no number, get none twice, and
+// their connections stay.
+func TestEventStreamsGoOnThroughMoves(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
+	srv := httptest.NewServer(http.HandlerFunc(numbers))
+	t.Cleanup(srv.Close)
+	c := start(t, 3, "--upstream", srv.URL, "--key", "query:key", "--lease", "1500ms", "--dead-after", "6s")
+	x := &counters{at: c.Follower(t)}
+	m := c.AwaitServing(t)
+	var keys []string
+	for _, n := range c.Nodes() {
+		keys = append(keys, m.Keys(n.ID, 1)[:3]...)
+	}
+	x.open(t, keys)
+	x.goOn(t)
+	for _, n := range c.Others(x.at) {
+		n.Stop(t)
+		x.goOn(t)
+		n.Start(t)
+		c.AwaitServing(t)
+		x.goOn(t)
+	}
+	n := c.Others(x.at)[0]
+	for _, args := range [][]string{{"drain", x.at.ID, "--wait"}, {"uncordon", x.at.ID}} {
+		if out, code := shardway(t, append(args, "--admin", n.Admin)...); code != 0 {
+			t.Fatalf("%q: exit %d, %s", args, code, out)
+		}
+		x.goOn(t)
+	}
+	c.AwaitServing(t)
+	n.Kill(t)
+	x.goOn(t)
+	if resumed := c.Sum(t, []*cluster.Node{x.at}, "shardway_stream_resumptions_total", "result", "resumed"); resumed < 5 {
+		t.Errorf("%v legs were followed by another, want some for each move", resumed)
+	}
+}

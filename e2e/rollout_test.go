@@ -1,0 +1,146 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/nameserver"
+	"shardway/e2e/netns"
+)
+
+// nodesName is the name of all pods, as a headless service has one.
+const nodesName = "nodes.shardway.test"
+
+// pods are nodes as a StatefulSet runs them: each start has another address, which a
+// name server learns of once the pod runs.
+type pods struct {
+	c   *cluster.Cluster
+	w   *netns.Net
+	dns *nameserver.Server
+	at  map[string]netip.Addr // of those that it knows
+}
+
+// preparePods makes three pods, which do not run. Two of them find the others by A
+// records, one by SRV records.
+func preparePods(t *testing.T) *pods {
+	t.Helper()
+	if err := netns.Available(); err != nil {
+		t.Skipf("pods cannot have addresses of their own here: %v", err)
+	}
+	const n = 3
+	w, err := netns.New(int(networks.Add(1)), n)
+	must(t, err)
+	t.Cleanup(func() { must(t, w.Close()) })
+	dns, err := nameserver.New(t.Context(), net.JoinHostPort(w.Gateway, "53"))
+	must(t, err)
+	t.Cleanup(func() { must(t, dns.Close()) })
+	must(t, w.Nameserver(w.Gateway))
+	dns.Serve("_gossip._tcp."+nodesName, 7946)
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Net: w, Secret: third(t)})
+	p := &pods{c: c, w: w, dns: dns, at: make(map[string]netip.Addr)}
+	for i := range n {
+		join := nodesName
+		if i == n-1 {
+			join = "_gossip._tcp." + nodesName
+		}
+		p.place(c.Prepare(t, "--expect", "3", "--join", join))
+	}
+	return p
+}
+
+// place gives a node the ports that every pod has, at its pod's address.
+func (p *pods) place(n *cluster.Node) {
+	ip := p.w.Host(index(n)).Data
+	n.Gossip, n.Peer = net.JoinHostPort(ip, "7946"), net.JoinHostPort(ip, "7947")
+}
+
+// start starts a pod and then has the name server know it.
+func (p *pods) start(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	n.Start(t)
+	n.Await(t, "runs", func(cluster.Status) bool { return true })
+	p.at[n.ID] = netip.MustParseAddr(p.w.Host(index(n)).Data)
+	p.dns.Set(n.ID+"."+nodesName, p.at[n.ID])
+	p.publish()
+}
+
+func (p *pods) publish() {
+	var all []netip.Addr
+	for _, ip := range p.at {
+		all = append(all, ip)
+	}
+	p.dns.Set(nodesName, all...)
+}
+
+// move has a pod that has ended come back elsewhere. The name server goes on giving
+// the old address until it runs there.
+func (p *pods) move(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	must(t, p.w.Move(index(n)))
+	p.place(n)
+}
+
+// replace is a rolling update's part for one pod: its node is drained, then it ends,
+// and is started elsewhere; wiped: on another disk.
+func (p *pods) replace(t *testing.T, n *cluster.Node, wiped bool) {
+	t.Helper()
+	drained := n.Drains()
+	if out, code := shardway(t, "drain", "--self", "--wait", "--data", n.Data); code != 0 {
+		t.Fatalf("drain --self of %s: exit %d, %s", n.ID, code, out)
+	}
+	n.Stop(t)
+	if wiped {
+		n.Wipe(t)
+	}
+	p.move(t, n)
+	p.start(t, n)
+	p.c.AwaitServing(t)
+	drained()
+}
+
+// TestRollout runs what a StatefulSet does. Pods start one by one, and names stand for
+// nothing before; they are replaced one after the other under load, on their disks, and
+// one on a new disk, and each comes back at an address that nobody has had; then all end
+// at once, and start together elsewhere while the name server still gives the old
+// addresses. No request fails.
+func TestRollout(t *testing.T) {
+	t.Parallel() // it waits for drains and elections most of the time
+	p := preparePods(t)
+	for _, n := range p.c.Nodes() {
+		p.start(t, n)
+	}
+	p.c.AwaitServing(t)
+	l := p.c.Load(t, p.c.Running(), cluster.Traffic{Rate: 100})
+	for i := range p.c.Nodes() { // from the highest number
+		l.Flow(t, 30)
+		p.replace(t, p.c.Nodes()[len(p.c.Nodes())-1-i], false)
+	}
+	l.Flow(t, 30)
+	p.replace(t, p.c.Nodes()[1], true)
+	l.Flow(t, 100)
+	l.Finish(t)
+
+	for _, n := range p.c.Nodes() {
+		n.Kill(t)
+	}
+	for _, n := range p.c.Nodes() {
+		p.move(t, n)
+		n.Start(t)
+	}
+	for _, n := range p.c.Nodes() {
+		n.Await(t, "runs", func(cluster.Status) bool { return true })
+	}
+	for _, n := range p.c.Nodes() {
+		p.at[n.ID] = netip.MustParseAddr(p.w.Host(index(n)).Data)
+		p.dns.Set(n.ID+"."+nodesName, p.at[n.ID])
+	}
+	p.publish()
+	p.c.AwaitServing(t)
+	l = p.c.Load(t, p.c.Running(), cluster.Traffic{Rate: 100})
+	l.Flow(t, 100)
+	l.Finish(t)
+}

@@ -1,0 +1,21 @@
+package cli_test
+
+import "shardway/admin"
+
+// becoming is a cluster that comes up: each look sees the next state, the last one for
+// good.
+type becoming struct {
+	*cluster
+
+	states []admin.Status
+}
+
+func (b *becoming) Status() admin.Status {
+	st := b.states[0]
+	if len(b.states) > 1 {
+		b.states = b.states[1:]
+	}
+	return st
+}
+
+func comes(states ...admin.Status) *becoming { return &becoming{cluster: &cluster{}, states: states} }

@@ -1,0 +1,62 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"shardway/verdict"
+)
+
+// ailing is a cluster whose nodes tell the same but for what the test changes.
+type ailing struct {
+	*cluster
+	change func(*verdict.Checkup)
+}
+
+func (a ailing) Checkup(_ context.Context, reach bool) verdict.Checkup {
+	c := verdict.Checkup{From: "a", Reports: []verdict.Report{{Node: "a", Version: "1", Leader: "b", Epoch: 12}, {Node: "b", Version: "1", Leader: "b", Epoch: 12}}}
+	if reach {
+		c.Reports[0].Unreached = []verdict.Reach{{Node: "b", Port: "peer", Addr: "10.0.0.2:7947", Why: "connection refused"}}
+	}
+	a.change(&c)
+	return c
+}
+
+func TestDoctorAsksAllAndExitsByTheWorst(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*verdict.Checkup)
+		code   int
+		want   string
+	}{
+		"warnings": {func(*verdict.Checkup) {}, 0, "WARNING out-of-reach: the peer port of node b at 10.0.0.2:7947 is not reached from node a: connection refused; open it"},
+		"outage": {func(c *verdict.Checkup) {
+			c.Reports[1].Findings = []verdict.Finding{{Code: verdict.NoQuorum, Severity: verdict.Outage, Text: "nobody leads", Remedy: "start c"}}
+		}, 3, "OUTAGE no-quorum: nobody leads; start c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, out, errOut := run(t, "doctor --admin "+serveCluster(t, ailing{&cluster{}, tt.change}))
+			if code != tt.code || errOut != "" || !strings.Contains(out, tt.want+"\n") && !strings.Contains(out, tt.want+",") || !strings.Contains(out, "NODE  VERSION") {
+				t.Errorf("exit %d, want %d: %s\n%s\nwant a line %q", code, tt.code, errOut, out, tt.want)
+			}
+		})
+	}
+	t.Run("json", func(t *testing.T) {
+		t.Parallel()
+		code, out, _ := run(t, "doctor --json --admin "+serveCluster(t, ailing{&cluster{}, func(*verdict.Checkup) {}}))
+		var d struct {
+			From     string
+			Reports  []verdict.Report
+			Findings []verdict.Finding
+		}
+		if err := json.Unmarshal([]byte(out), &d); err != nil || code != 0 || d.From != "a" || len(d.Reports) != 2 || len(d.Findings) == 0 {
+			t.Errorf("exit %d, %v, %s", code, err, out)
+		}
+	})
+	if code, _, errOut := run(t, "doctor --admin 127.0.0.1:1"); code != 1 || !strings.Contains(errOut, "nothing listens") {
+		t.Errorf("without a node: exit %d, %s", code, errOut)
+	}
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"shardway/admin"
+	"shardway/event"
+	"shardway/internal/problem"
+)
+
+// Following: how long one question waits, and the pause after one that failed.
+const (
+	followWait  = 30 * time.Second
+	followPause = time.Second
+)
+
+type eventsCommand struct {
+	Follow bool   `help:"Go on with what happens from now on, until interrupted." short:"f"`
+	After  string `help:"Only what came after the event of this id."              placeholder:"ID"`
+	target
+}
+
+// Help tells what they are, and what JSON is written.
+func (c *eventsCommand) Help() string {
+	return `Each node keeps what it has seen happen since it started, at most the last 1024 events:
+ask the node you want to know of. With --json there is one object for each event, on
+lines of their own; docs/events.md has their fields.`
+}
+
+// Run shows what happened.
+func (c *eventsCommand) Run(ctx context.Context, s *session) error {
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if !c.Follow {
+		list, err := client.Events(ctx, c.After, 0)
+		if err != nil {
+			return err
+		}
+		return c.write(s.out, list.Events)
+	}
+	return c.follow(ctx, s, client)
+}
+
+// follow shows what happens until ctx ends. A node that does not answer may start again:
+// it is asked on, and that is said once.
+func (c *eventsCommand) follow(ctx context.Context, s *session, client *admin.Client) error {
+	after, wait, away := c.After, time.Duration(0), false
+	for {
+		list, err := client.Events(ctx, after, wait)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // somebody has interrupted it
+		case err == nil:
+			if err = c.write(s.out, list.Events); err != nil {
+				return err
+			}
+			after, wait, away = list.Next, followWait, false
+			continue
+		case after == "" || mistaken(err):
+			return err
+		case !away:
+			away = true
+			s.complain(fmt.Sprintf("%v; asking again until it answers", err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followPause):
+		}
+	}
+}
+
+// mistaken reports an answer that asking again would not change.
+func mistaken(err error) bool {
+	p, ok := errors.AsType[*problem.Problem](err)
+	return ok && p.Code != problem.NotReady
+}
+
+func (c *eventsCommand) write(w io.Writer, events []event.Event) error {
+	for i := range events {
+		line := eventLine(&events[i])
+		if c.JSON {
+			b, err := json.Marshal(&events[i])
+			if err != nil {
+				return err
+			}
+			line = string(b)
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventLine tells of an event in a line for people.
+func eventLine(e *event.Event) string {
+	words := []string{e.Time.Local().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%-16s", e.Kind)}
+	if e.Kind != event.Lost {
+		words = append(words, fmt.Sprintf("epoch %d term %d", e.Epoch, e.Term))
+	}
+	if e.Node != "" {
+		words = append(words, e.Node)
+	}
+	if e.Reason != "" {
+		words = append(words, "("+e.Reason+")")
+	}
+	if e.Missed > 0 {
+		words = append(words, fmt.Sprintf("%d events", e.Missed))
+	}
+	if x := e.Change; x != nil {
+		words = append(words, changeWords(x)...)
+	}
+	if x := e.Finding; x != nil {
+		words = append(words, fmt.Sprintf("%s %s: %s", x.Severity, x.Code, x.Text))
+	}
+	if x := e.Deed; x != nil {
+		words = append(words, fmt.Sprintf("%s by %s from %s: %d", x.What, x.By, x.From, x.Status))
+		if x.Untold > 0 {
+			words = append(words, fmt.Sprintf("(and %d refused before)", x.Untold))
+		}
+	}
+	return strings.Map(printable, strings.Join(words, "  "))
+}
+
+func changeWords(x *event.Change) []string {
+	words := []string{fmt.Sprintf("moved %d (here +%d -%d)", x.Moved, x.Gained, x.Given)}
+	for i, m := range x.Moves {
+		if i == 4 {
+			words = append(words, "…")
+			break
+		}
+		from := m.From
+		if from == "" {
+			from = "nobody"
+		}
+		words = append(words, fmt.Sprintf("%s→%s %d", from, m.To, m.Shards))
+	}
+	if x.Held > 0 {
+		words = append(words, fmt.Sprintf("held %d", x.Held))
+	}
+	for _, p := range x.Phases {
+		words = append(words, fmt.Sprintf("%s %.1f ms", p.Name, p.MS))
+	}
+	if x.Found {
+		words = append(words, "found at the start")
+	}
+	return words
+}

@@ -1,0 +1,102 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/event"
+	"shardway/internal/cli"
+)
+
+// told is a node with events.
+func told(t *testing.T) (*event.Ring, string) {
+	t.Helper()
+	r := event.NewRing(event.Options{Node: "a", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 1, Epoch: 17, Term: 3} }})
+	r.Add(event.Event{Kind: event.NodeFailed, Node: "b\x1b[2J"})
+	r.Add(event.Event{Kind: event.MapCommitted, Reason: "crashed", Change: &event.Change{
+		Base: 12, Moved: 3, Gained: 2, Moves: []event.Way{{From: "b", To: "a", Shards: 2}, {To: "c", Shards: 1}}, Phases: []event.Phase{{Name: event.PhaseDrain, MS: 1.25}},
+	}})
+	r.Add(event.Event{Kind: event.Acted, Deed: &event.Deed{By: "token eve", From: "10.0.0.9:1", What: "drain c", Status: 200}})
+	srv := httptest.NewServer(admin.New(admin.Options{Cluster: &cluster{}, Events: r}).Handler())
+	t.Cleanup(srv.Close)
+	return r, " --admin " + strings.TrimPrefix(srv.URL, "http://")
+}
+
+func TestEvents(t *testing.T) {
+	_, at := told(t)
+	code, out, errOut := run(t, "events"+at)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if code != 0 || len(lines) != 3 || strings.Contains(out, "\x1b") {
+		t.Fatalf("exit %d: %q %s", code, out, errOut)
+	}
+	for i, want := range []string{"node-failed       epoch 17 term 3  b?[2J", "(crashed)  moved 3 (here +2 -0)  b→a 2  nobody→c 1  drain 1.2 ms", "drain c by token eve from 10.0.0.9:1: 200"} {
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("line %q, want %q in it", lines[i], want)
+		}
+	}
+	code, out, _ = run(t, "events --json --after 0000000000000007-2"+at)
+	var e event.Event
+	if err := json.Unmarshal([]byte(out), &e); code != 0 || err != nil || e.Kind != event.Acted {
+		t.Errorf("exit %d: %q, %v", code, out, err)
+	}
+	if code, _, errOut = run(t, "events --after x"+at); code != 1 || !strings.Contains(errOut, "is not the id of an event") {
+		t.Errorf("a wrong id: exit %d, %s", code, errOut)
+	}
+}
+
+// tail is an output that can be waited for.
+type tail struct {
+	mu   sync.Mutex
+	b    bytes.Buffer
+	more chan struct{} // cap 1
+}
+
+func (o *tail) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case o.more <- struct{}{}:
+	default:
+	}
+	return o.b.Write(p)
+}
+
+// until waits until the output has a text.
+func (o *tail) until(t *testing.T, text string) {
+	t.Helper()
+	giveUp := time.After(time.Minute)
+	for {
+		o.mu.Lock()
+		all := o.b.String()
+		o.mu.Unlock()
+		if strings.Contains(all, text) {
+			return
+		}
+		select {
+		case <-o.more:
+		case <-giveUp:
+			t.Fatalf("no %q in %q", text, all)
+		}
+	}
+}
+
+func TestEventsAreFollowed(t *testing.T) {
+	r, at := told(t)
+	ctx, stop := context.WithCancel(t.Context())
+	out, ended := &tail{more: make(chan struct{}, 1)}, make(chan int, 1)
+	go func() { ended <- cli.Run(ctx, strings.Fields("events -f"+at), nil, out, out) }()
+	out.until(t, "drain c")
+	r.Add(event.Event{Kind: event.LeaderElected, Node: "newcomer"})
+	out.until(t, "newcomer")
+	stop()
+	if code := <-ended; code != 0 {
+		t.Errorf("exit %d, want 0: whoever interrupts it wants that", code)
+	}
+}

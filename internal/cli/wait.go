@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"shardway/admin"
+)
+
+// waitLook is the time between two looks.
+const waitLook = 200 * time.Millisecond
+
+type waitCommand struct {
+	What     string        `arg:"" enum:"serving,node,drained" help:"One of serving, node, drained."`
+	Node     string        `arg:"" optional:"" help:"Id of the node; for drained else the one that is asked."`
+	Deadline time.Duration `help:"Fail after so long (0: wait for ever)." placeholder:"DURATION"`
+	target
+}
+
+// Help tells what is waited for.
+func (c *waitCommand) Help() string {
+	return `For scripts: ends with 0 once it is so, with 1 after --deadline, and says meanwhile what
+is missing. A node that does not answer yet is asked again.
+
+  serving        the node that is asked is ready, and every shard has an owner that serves
+  node NODE      the node is in the shard map, or forwards as a gateway
+  drained [NODE] nothing is left at a node that is to own nothing`
+}
+
+// waited is the JSON of something that came about.
+type waited struct {
+	For  string `json:"for"`
+	Node string `json:"node,omitempty"`
+	Done bool   `json:"done"`
+}
+
+// Run waits.
+func (c *waitCommand) Run(ctx context.Context, s *session) error {
+	missing := map[string]func(context.Context, *admin.Client) (string, error){
+		"serving": c.unserved, "node": c.nodeMissing, "drained": c.undrained,
+	}[c.What]
+	switch {
+	case c.What == "serving" && c.Node != "":
+		return misuse("wait serving is about the cluster: leave out the node, or write wait node " + c.Node)
+	case c.What == "node" && c.Node == "":
+		return misuse("wait node wants a node: wait node ID; `shardway nodes` lists them")
+	case c.Deadline < 0:
+		return misuse(fmt.Sprintf("--deadline %s is negative: give one such as 1m, or 0 to wait for ever", c.Deadline))
+	}
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if c.Deadline > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, c.Deadline)
+		defer stop()
+	}
+	if err := c.until(ctx, s, func(ctx context.Context) (string, error) { return missing(ctx, client) }); err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(s.out, waited{For: c.What, Node: c.Node, Done: true})
+	}
+	return nil
+}
+
+// until shows what is missing until nothing is.
+func (c *waitCommand) until(ctx context.Context, s *session, missing func(context.Context) (string, error)) error {
+	w := s.out
+	if c.JSON {
+		w = io.Discard
+	}
+	p := progress{w: w, inPlace: terminal(w)}
+	defer p.end()
+	last := "no answer yet"
+	for {
+		what, err := missing(ctx)
+		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return fmt.Errorf("after %s: %s", c.Deadline, last)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && !passing(err):
+			return err
+		case err != nil:
+			what = err.Error()
+		case what == "":
+			return nil
+		}
+		last = what
+		if err := p.show(what); err != nil {
+			return err
+		}
+		_ = pause(ctx, waitLook) // its end is looked at above
+	}
+}
+
+// passing reports whether an error may be over by itself: nobody is there yet, or the
+// node cannot tell yet.
+func passing(err error) bool {
+	if answered, ok := errors.AsType[interface {
+		error
+		StatusCode() int
+	}](err); ok {
+		return answered.StatusCode() >= http.StatusInternalServerError
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return true
+	}
+	for _, e := range []error{
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+		io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// unserved says what keeps the cluster from serving everything.
+func (c *waitCommand) unserved(ctx context.Context, client *admin.Client) (string, error) {
+	if err := client.Ready(ctx); err != nil {
+		return "", err
+	}
+	st, err := client.Status(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case st.Epoch == 0:
+		return "no shard map yet", nil
+	case st.Shards.Orphaned > 0:
+		return counted(st.Shards.Orphaned, "shard") + " without an owner", nil
+	case st.Shards.Unserved > 0:
+		return counted(st.Shards.Unserved, "shard") + " not served", nil
+	}
+	return "", nil
+}
+
+// nodeMissing says what keeps a node from taking part.
+func (c *waitCommand) nodeMissing(ctx context.Context, client *admin.Client) (string, error) {
+	list, err := client.Nodes(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, n := range list.Nodes {
+		if n.ID != c.Node {
+			continue
+		}
+		if n.State == "active" || n.State == "cordoned" { // it keeps what it has, and is in the map
+			return "", nil
+		}
+		return fmt.Sprintf("node %s is %s", c.Node, n.State), nil
+	}
+	return fmt.Sprintf("node %s is not there", c.Node), nil
+}
+
+// undrained says what is left at a node, which is the asked one if none was named.
+func (c *waitCommand) undrained(ctx context.Context, client *admin.Client) (string, error) {
+	if c.Node == "" {
+		st, err := client.Status(ctx)
+		if err != nil {
+			return "", err
+		}
+		c.Node = st.Node
+	}
+	d, err := client.DrainState(ctx, c.Node)
+	switch {
+	case err != nil:
+		return "", err
+	case !d.Asked:
+		return "node " + c.Node + " is not to be drained yet", nil
+	case d.Stays != "":
+		return left(d) + ", for nobody takes them: " + d.Stays, nil
+	case d.Left():
+		return left(d) + " at node " + c.Node, nil
+	}
+	return "", nil
+}

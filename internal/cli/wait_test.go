@@ -1,0 +1,65 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"shardway/admin"
+)
+
+func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
+	empty := admin.Status{Node: "a"}
+	orphans := admin.Status{Node: "a", Epoch: 3, Shards: admin.ShardCounts{Orphaned: 2}}
+	gone := admin.Status{Node: "a", Epoch: 3, Shards: admin.ShardCounts{Unserved: 341}}
+	good := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "active"}}}
+	joining := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "joining"}}}
+	two := admin.DrainState{Asked: true, Shards: 2, Requests: -1, Sockets: -1}
+	for _, tt := range []struct {
+		line, out string
+		cluster   admin.Cluster
+	}{
+		{"wait serving", "no shard map yet\n2 shards without an owner\n341 shards not served\n", comes(empty, orphans, gone, good)},
+		{"wait node c", "node c is not there\nnode c is joining\n", comes(empty, joining, good)},
+		{"wait node c", "node c is joining\n", comes(joining, admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "cordoned"}}})},
+		{"wait drained a", "2 shards left at node a\n", drained(two, admin.DrainState{Asked: true})},
+		{"wait drained", "node a is not to be drained yet\n", drained(admin.DrainState{Shards: 341}, admin.DrainState{Asked: true})},
+	} {
+		code, out, errOut := run(t, tt.line+" --admin="+serveCluster(t, tt.cluster))
+		if code != 0 || out != tt.out {
+			t.Errorf("%s: exit %d, %s, wrote %q, want %q", tt.line, code, errOut, out, tt.out)
+		}
+	}
+	code, out, errOut := run(t, "wait node c --json --admin="+serveCluster(t, comes(good)))
+	if want := "{\n  \"for\": \"node\",\n  \"node\": \"c\",\n  \"done\": true\n}\n"; code != 0 || out != want {
+		t.Errorf("as JSON: exit %d, %s, %q, want %q", code, errOut, out, want)
+	}
+}
+
+func TestWaitEndsAtItsDeadline(t *testing.T) {
+	for line, want := range map[string]string{
+		"wait serving --deadline=50ms --admin=127.0.0.1:1":                                                  "after 50ms: nothing listens on 127.0.0.1:1",
+		"wait node z --deadline=300ms --admin=" + serveCluster(t, comes(admin.Status{Node: "a", Epoch: 4})): "after 300ms: node z is not there",
+	} {
+		code, _, errOut := run(t, line)
+		if code != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
+		}
+	}
+}
+
+func TestWaitMistakesSayWhatToGive(t *testing.T) {
+	for line, want := range map[string]string{
+		"wait":                        "expected",
+		"wait long":                   "must be one of",
+		"wait node":                   "wait node ID",
+		"wait serving a":              "leave out the node",
+		"wait serving --deadline=-1s": "negative",
+	} {
+		if code, _, errOut := run(t, line); code != 2 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
+		}
+	}
+	if code, _, errOut := run(t, "wait node ghost --deadline=1h --admin="+serve(t, &cluster{})+" --token-file=/nonexistent"); code != 1 || !strings.Contains(errOut, "/nonexistent") {
+		t.Errorf("with a token that is not there: exit %d, %s", code, errOut)
+	}
+}

@@ -1,0 +1,72 @@
+package demo
+
+import (
+	"bytes"
+	"html/template"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
+
+// wantsPage reports whether a browser asks to see something. Its script and curl get JSON.
+func wantsPage(h *fasthttp.RequestHeader) bool {
+	return h.IsGet() && strings.Contains(string(h.Peek("Accept")), "text/html")
+}
+
+// answerPage is answer for a browser. The page asks again every second, so that one sees
+// the count go on while a node ends and comes back. It says of itself that it has no
+// icon: a browser's request for one would be counted.
+func answerPage(ctx *fasthttp.RequestCtx, x Answer) {
+	var b bytes.Buffer
+	if err := page().Execute(&b, x); err != nil {
+		ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
+		return
+	}
+	h := &ctx.Response.Header
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:")
+	h.Set("Cache-Control", "no-store")
+	ctx.SetContentType("text/html; charset=utf-8")
+	ctx.SetBody(b.Bytes())
+}
+
+func page() *template.Template {
+	return template.Must(template.New("page").Parse(`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<link rel="icon" href="data:,">
+<title>Shardway demo</title>
+<style>
+:root { color-scheme: light dark }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 38rem; margin: 2rem auto; padding: 0 1rem }
+th { text-align: left; font-weight: normal; padding-right: 2rem }
+td { font-weight: bold; overflow-wrap: anywhere }
+</style>
+</head>
+<body>
+<h1>Counted to <span id="count">{{.Count}}</span></h1>
+<table>
+<tr><th>node</th><td id="node">{{.Node}}</td></tr>
+<tr><th>shard</th><td id="shard">{{.Shard}}</td></tr>
+<tr><th>epoch</th><td id="epoch">{{.Epoch}}</td></tr>
+<tr><th>key</th><td id="key">{{.Key}}</td></tr>
+</table>
+<p id="said">The key is this browser's: a cookie. Its shard has one node, whichever port you ask.</p>
+<script>
+const show = (id, text) => { document.getElementById(id).textContent = text };
+setInterval(async () => {
+  try {
+    const res = await fetch(location.href, {headers: {Accept: "application/json"}});
+    if (!res.ok) throw new Error(res.headers.get("Shardway-Error") || res.status);
+    for (const [id, text] of Object.entries(await res.json())) show(id, text);
+    show("said", "Counting. Kill the node: another one goes on from the next number, in a higher epoch.");
+  } catch (e) {
+    show("said", "No answer on this port (" + e.message + "): trying again. The other ports count on.");
+  }
+}, 1000);
+</script>
+</body>
+</html>
+`))
+}

@@ -1,0 +1,96 @@
+package docs_test
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+	"shardway/event"
+	"shardway/verdict"
+)
+
+// section returns the text below a heading of a page, up to the next one of its level.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	text := pages(t)[page]
+	_, text, ok := strings.Cut(text, "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s has no section %q", page, heading)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+// named returns what the first cells of a section's table have between backquotes.
+func named(t *testing.T, page, heading string) []string {
+	t.Helper()
+	var all []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\|").FindAllStringSubmatch(section(t, page, heading), -1) {
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			all = append(all, m[1])
+		}
+	}
+	return all
+}
+
+// same compares what a page names with what the program has.
+func same(t *testing.T, page string, documented, known []string) {
+	t.Helper()
+	if len(known) == 0 {
+		t.Fatal("nothing to compare with")
+	}
+	for _, n := range documented {
+		if !slices.Contains(known, n) {
+			t.Errorf("%s describes %q, which the program does not have", page, n)
+		}
+	}
+	for _, n := range known {
+		if !slices.Contains(documented, n) {
+			t.Errorf("%s does not describe %q", page, n)
+		}
+	}
+}
+
+// fields returns the JSON names of a struct's fields.
+func fields(of reflect.Type) []string {
+	var all []string
+	for f := range of.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "-" {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func TestEventsOfThePageAreThoseOfTheProgram(t *testing.T) {
+	const page = "docs/events.md"
+	var kinds []string
+	for _, k := range event.Kinds() {
+		kinds = append(kinds, k.String())
+	}
+	same(t, page, named(t, page, "Kinds"), kinds)
+	same(t, page, named(t, page, "Phases"), event.Phases())
+	same(t, page, named(t, page, "Fields"), fields(reflect.TypeFor[event.Event]()))
+	text := section(t, page, "Fields")
+	for _, of := range []reflect.Type{reflect.TypeFor[event.Change](), reflect.TypeFor[event.Way](), reflect.TypeFor[event.Phase](), reflect.TypeFor[verdict.Finding](), reflect.TypeFor[event.Deed]()} {
+		for _, name := range fields(of) {
+			if !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("%s does not describe the field %q of %s", page, name, of)
+			}
+		}
+	}
+	for _, name := range fields(reflect.TypeFor[admin.EventList]()) {
+		if !strings.Contains(section(t, page, "HTTP"), `"`+name+`"`) {
+			t.Errorf("%s does not say that a list has %q", page, name)
+		}
+	}
+	for _, reason := range []string{event.LostRestarted, event.LostOverrun} {
+		if !strings.Contains(section(t, page, "Kinds"), "`"+reason+"`") {
+			t.Errorf("%s does not explain %q", page, reason)
+		}
+	}
+}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package secret
+
+import "os"
+
+func given(os.FileInfo) bool { return false }

@@ -1,0 +1,28 @@
+package node
+
+import (
+	"testing"
+
+	"shardway/ack"
+	"shardway/event"
+	"shardway/queue"
+)
+
+// What waited before a proposal and still does is held by the change, and so is what comes
+// to wait until it is in force, gone again or not; what had gone before is not.
+func TestChangeTellsWhatItHeld(t *testing.T) {
+	waits := queue.Stats{Entered: 20, Waiting: 2}
+	c := &changes{self: "a", ring: event.NewRing(event.Options{Node: "a"}), queue: func() queue.Stats { return waits }}
+	s := ack.NewState()
+	c.begin(s.Committed(), s, 1)
+	waits = queue.Stats{Entered: 25, Waiting: 1, WentOn: 6}
+	c.end(2)
+	cursor, err := c.ring.Read("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _ := cursor.Next(8)
+	if len(all) != 2 || all[0].Change.Held != 0 || all[1].Kind != event.MapCommitted || all[1].Change.Held != 7 {
+		t.Errorf("told %+v, want 7 held by the change in force", all)
+	}
+}

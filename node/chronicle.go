@@ -1,0 +1,174 @@
+package node
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"shardway/ack"
+	"shardway/event"
+	"shardway/node/gossip"
+	"shardway/shardmap"
+	"shardway/verdict"
+)
+
+// Events has what happens at this node.
+func (n *Node) Events() *event.Ring { return n.events }
+
+// newEvents returns the ring of this process.
+func (n *Node) newEvents() *event.Ring {
+	return event.NewRing(event.Options{Node: string(n.self), Run: n.nonce, Stamp: func() event.Stamp {
+		at := event.Stamp{Boot: n.agent.boot.Load(), Epoch: uint64(n.router.state.Load().Committed().Epoch())}
+		select {
+		case <-n.raftOpen:
+			at.Term = n.raft.Term()
+		default:
+		}
+		return at
+	}})
+}
+
+// tellFinding tells that something is wrong at this node or with its cluster, or that it
+// is not any more.
+func (n *Node) tellFinding(on bool, f verdict.Finding) {
+	kind := event.FindingOff
+	if on {
+		kind = event.FindingOn
+	}
+	n.events.Add(event.Event{Kind: kind, Finding: &f})
+}
+
+// tellApp tells how the app at a node is.
+func (n *Node) tellApp(node shardmap.NodeID, well bool) {
+	kind := event.AppSick
+	if well {
+		kind = event.AppWell
+	}
+	n.events.Add(event.Event{Kind: kind, Node: string(node)})
+}
+
+// reign is who was last told to lead.
+type reign struct {
+	mu     sync.Mutex
+	leader string
+	term   uint64 // when that was told
+}
+
+// tellLeader tells who leads, if that has changed as far as this node knows.
+func (n *Node) tellLeader() {
+	n.reign.mu.Lock()
+	defer n.reign.mu.Unlock()
+	term := n.raft.Term()
+	leader := n.leader()
+	r := &n.reign
+	switch {
+	case n.raft.Term() != term: // the leader may be that of another term: there is a hint of it
+	case leader == "" && r.leader != "":
+		n.events.Add(event.Event{Kind: event.LeaderLost, Node: r.leader, Term: term})
+		r.leader = ""
+	case leader != "" && (leader != r.leader || term != r.term):
+		n.events.Add(event.Event{Kind: event.LeaderElected, Node: leader, Term: term})
+		r.leader, r.term = leader, term
+	}
+}
+
+// onlooker tells of what becomes of nodes, by looking now and then. One goroutine has it.
+type onlooker struct {
+	ring *event.Ring
+	tell func(kind event.Kind, node string) // nil: nobody wants to know
+	seen map[string]sight
+}
+
+// logTurn logs what became of a node, but for what others say: the leader who is silent
+// or absent, and each process that it started.
+func (n *Node) logTurn(kind event.Kind, node string) {
+	said := map[event.Kind]string{
+		event.NodeJoined: "node joined", event.NodeLeft: "node left", event.NodeRemoved: "node removed",
+		event.NodeVoter: "node became a voter", event.NodeNonvoter: "node votes no more",
+	}[kind]
+	if said == "" || node == string(n.self) && kind == event.NodeJoined {
+		return
+	}
+	n.log.Info().Str("peer", node).Msg(said)
+}
+
+// sight is what was last seen of a node.
+type sight struct {
+	gossip  gossip.Status // zero: it knows no such node
+	server  bool          // in Raft's configuration
+	voter   bool
+	drained bool
+	absent  bool
+}
+
+// look looks at the nodes.
+func (n *Node) lookOn(o *onlooker) {
+	voters, others := n.servers()
+	o.look(n.gossip.Members(), voters, others, n.router.state.Load())
+}
+
+// look tells what has changed since the look before.
+func (o *onlooker) look(members []gossip.Member, voters, others []string, s *ack.State) {
+	now := map[string]sight{}
+	for _, server := range others {
+		now[nodeOf(server)] = sight{server: true}
+	}
+	for _, server := range voters {
+		now[nodeOf(server)] = sight{server: true, voter: true}
+	}
+	for _, m := range members {
+		if m.Node {
+			x := now[m.ID]
+			x.gossip = m.Status
+			now[m.ID] = x
+		}
+	}
+	for id, x := range now {
+		node := shardmap.NodeID(id)
+		x.drained = s.Policy().Drained[node] && s.Committed().Count(node) == 0 && s.Last().Count(node) == 0
+		x.absent = s.Absent(node)
+		now[id] = x
+	}
+	before := o.seen
+	o.seen = now
+	for id := range before {
+		if _, there := now[id]; !there {
+			now[id] = sight{}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(now)) {
+		for _, kind := range now[id].since(before[id]) {
+			o.ring.Add(event.Event{Kind: kind, Node: id})
+			if o.tell != nil {
+				o.tell(kind, id)
+			}
+		}
+		if now[id] == (sight{}) {
+			delete(now, id)
+		}
+	}
+}
+
+// since returns what has happened since a node was seen as before.
+func (x sight) since(before sight) (kinds []event.Kind) {
+	here := func(s sight) bool { return s.gossip == gossip.Alive || s.gossip == gossip.Leaving }
+	for _, turn := range []struct {
+		happened bool
+		kind     event.Kind
+	}{
+		{here(x) && !here(before), event.NodeJoined},
+		{x.gossip == gossip.Left && before.gossip != gossip.Left, event.NodeLeft},
+		{x.gossip == gossip.Failed && before.gossip != gossip.Failed, event.NodeFailed},
+		{x.absent && !before.absent, event.NodeAbsent},
+		{!x.absent && before.absent && here(x), event.NodeReturned},
+		{x.voter && !before.voter, event.NodeVoter},
+		{!x.voter && before.voter, event.NodeNonvoter},
+		{x.drained && !before.drained, event.NodeDrained},
+		{x == (sight{}), event.NodeRemoved},
+	} {
+		if turn.happened {
+			kinds = append(kinds, turn.kind)
+		}
+	}
+	return kinds
+}

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"shardway/ack"
+	"shardway/event"
+	"shardway/node/gossip"
+)
+
+// news returns what a ring was told since the cursor's last look.
+func news(c *event.Cursor) string {
+	events, _ := c.Next(1 << 20)
+	var words []string
+	for _, e := range events {
+		words = append(words, e.Kind.String()+" "+e.Node)
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestOnlookerTellsEachTurnOnce(t *testing.T) {
+	o := &onlooker{ring: event.NewRing(event.Options{Run: 7})}
+	c, err := o.ring.Read("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := func(id string, s gossip.Status) gossip.Member { return gossip.Member{ID: id, Node: true, Status: s} }
+	a, b := member("a", gossip.Alive), member("b", gossip.Alive)
+	for _, tt := range []struct {
+		what            string
+		members         []gossip.Member
+		voters, servers []string
+		want            string
+	}{
+		{"alone", []gossip.Member{a}, nil, nil, "node-joined a"},
+		{"it founds", []gossip.Member{a}, []string{"a/1"}, nil, "node-voter a"},
+		{"another comes, and somebody who is no node", []gossip.Member{a, b, {ID: "db", Status: gossip.Alive}}, []string{"a/1"}, []string{"b/1"}, "node-joined b"},
+		{"it gets a vote", []gossip.Member{a, b}, []string{"a/1", "b/1"}, nil, "node-voter b"},
+		{"it leaves", []gossip.Member{a, member("b", gossip.Leaving)}, []string{"a/1", "b/1"}, nil, ""},
+		{"it has left", []gossip.Member{a, member("b", gossip.Left)}, []string{"a/1", "b/1"}, nil, "node-left b"},
+		{"it is back", []gossip.Member{a, b}, []string{"a/1", "b/1"}, nil, "node-joined b"},
+		{"its disk is another", []gossip.Member{a, b}, []string{"a/1"}, []string{"b/2"}, "node-nonvoter b"},
+		{"it fails", []gossip.Member{a, member("b", gossip.Failed)}, []string{"a/1"}, []string{"b/2"}, "node-failed b"},
+		{"gossip forgets it", []gossip.Member{a}, []string{"a/1"}, []string{"b/2"}, ""},
+		{"Raft too", []gossip.Member{a}, []string{"a/1"}, nil, "node-removed b"},
+		{"nothing happens", []gossip.Member{a}, []string{"a/1"}, nil, ""},
+		{"it comes anew", []gossip.Member{a, b}, []string{"a/1"}, nil, "node-joined b"},
+	} {
+		o.look(slices.Clone(tt.members), tt.voters, tt.servers, ack.NewState())
+		if got := news(c); got != tt.want {
+			t.Errorf("%s: told %q, want %q", tt.what, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package node_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+	"shardway/event"
+)
+
+// events returns what happened at the node after the first n events of its process, as
+// lines such as "node-failed b (reason)", and how many there are.
+func (p *process) events(n int) (lines []string, all []event.Event) {
+	p.w.t.Helper()
+	c, err := p.node.Events().Read("")
+	if err != nil {
+		p.w.t.Fatal(err)
+	}
+	all, _ = c.Next(1 << 20)
+	for _, e := range all[n:] {
+		lines = append(lines, strings.Join(strings.Fields(e.Kind.String()+" "+e.Node+" "+e.Reason), " "))
+	}
+	return lines, all
+}
+
+// tells waits until the node has told all of want, in that order, after its first n
+// events.
+func (p *process) tells(n int, want ...string) {
+	p.w.t.Helper()
+	left := want
+	p.w.until(p.name+" tells "+strings.Join(want, ", "), func() bool {
+		lines, _ := p.events(n)
+		left = want
+		for _, l := range lines {
+			if len(left) > 0 && l == left[0] {
+				left = left[1:]
+			}
+		}
+		return len(left) == 0
+	})
+	if len(left) > 0 {
+		lines, _ := p.events(n)
+		p.w.t.Errorf("%s told %q, want %q among it", p.name, lines, want)
+	}
+}
+
+// Somebody who reads one node's events knows what became of the cluster: who came, who
+// went and why, who led, and each map with what it moved and how long that took.
+func TestEventsTellWhatHappened(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		l := w.leader()
+		for _, p := range w.running() {
+			for _, n := range w.names {
+				p.tells(0, "node-joined "+n)
+				p.tells(0, "node-voter "+n)
+			}
+			p.tells(0, "leader-elected "+l.name, "map-committed join")
+			p.inOrder()
+		}
+		w.eventsOfADrain(l)
+		w.eventsOfACrash(l)
+		w.eventsOfAnElection(l)
+	})
+}
+
+// inOrder checks what holds for all events of a process.
+func (p *process) inOrder() {
+	_, all := p.events(0)
+	for i, e := range all {
+		if e.Seq != uint64(i+1) || e.At != p.name || e.Boot == 0 || i > 0 && (e.Time.Before(all[i-1].Time) || e.Epoch < all[i-1].Epoch && e.Kind == event.MapCommitted) {
+			p.w.t.Errorf("event %d of %s: %+v", i, p.name, e)
+		}
+		if x := e.Change; x != nil {
+			sum := 0
+			for _, m := range x.Moves {
+				sum += m.Shards
+			}
+			if sum != x.Moved || e.Epoch == 0 || !x.Found && x.Base >= e.Epoch {
+				p.w.t.Errorf("event %d of %s: %+v", i, p.name, *x)
+			}
+		}
+	}
+}
+
+func (w *world) eventsOfADrain(l *process) {
+	p := w.follower()
+	_, before := p.events(0)
+	_, led := l.events(0)
+	w.asks(l, admin.Action{Verb: admin.Drain, Node: p.name})
+	w.untilSettled(w.others(p)...)
+	p.tells(len(before), "map-proposed drain", "map-acknowledged drain", "map-committed drain", "node-drained "+p.name)
+	_, all := p.events(0)
+	e := all[slices.IndexFunc(all, func(e event.Event) bool { return e.Kind == event.MapCommitted && e.Reason == "drain" })]
+	if x := e.Change; x.Moved != shards/3 || x.Given != shards/3 || x.Gained != 0 || len(x.Moves) != 2 || phases(x) != "drain wait" {
+		w.t.Errorf("the one that is drained tells %+v", *x)
+	}
+	l.tells(len(led), "map-proposed drain", "map-committed drain")
+	_, all = l.events(0)
+	e = all[slices.IndexFunc(all, func(e event.Event) bool { return e.Kind == event.MapCommitted && e.Reason == "drain" })]
+	if got := phases(e.Change); got != "log drain wait acknowledge commit" {
+		w.t.Errorf("the leader tells of the phases %q", got)
+	}
+	w.asks(l, admin.Action{Verb: admin.Uncordon, Node: p.name})
+	w.untilSettled(w.names...)
+}
+
+func phases(x *event.Change) string {
+	var names []string
+	for _, p := range x.Phases {
+		names = append(names, p.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func (w *world) eventsOfACrash(l *process) {
+	p := w.follower()
+	rest := w.others(p)
+	_, led := l.events(0)
+	p.kill()
+	w.untilSettled(rest...)
+	l.tells(len(led), "node-dropped "+p.name+" crashed", "map-committed crashed")
+	l.tells(len(led), "node-failed "+p.name)
+	p.restart()
+	w.untilSettled(w.names...)
+	l.tells(len(led), "node-failed "+p.name, "node-joined "+p.name)
+	p.tells(0, "map-committed crashed")
+	lines, all := p.events(0)
+	found := slices.IndexFunc(all, func(e event.Event) bool { return e.Change != nil })
+	if x := all[found].Change; !x.Found || x.Moved != 0 || slices.Contains(lines, "map-committed drain") {
+		w.t.Errorf("after a restart it tells what its log is gone through again for: %q", lines)
+	}
+}
+
+func (w *world) eventsOfAnElection(l *process) {
+	w.untilVoters(3)
+	rest := w.others(l)
+	var before []int
+	for _, n := range rest {
+		_, all := w.all[n].events(0)
+		before = append(before, len(all))
+	}
+	l.kill()
+	w.untilSettled(rest...)
+	next := w.leader()
+	for i, n := range rest {
+		w.all[n].tells(before[i], "leader-elected "+next.name)
+		if _, all := w.all[n].events(before[i]); all[len(all)-1].Term <= all[before[i]-1].Term {
+			w.t.Errorf("%s: term %d after %d", n, all[len(all)-1].Term, all[before[i]-1].Term)
+		}
+		w.all[n].inOrder()
+	}
+	next.tells(0, fmt.Sprintf("node-dropped %s crashed", l.name))
+}

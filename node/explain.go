@@ -1,0 +1,39 @@
+package node
+
+import (
+	"shardway/proxy"
+	"shardway/verdict"
+)
+
+// explain says what is the matter where requests are not served, for their clients.
+func (n *Node) explain(why proxy.Reason) proxy.Explanation {
+	f := n.watch.found.Load()
+	e := proxy.Explanation{Led: f.in.Leader != "", Vain: f.in.Leader != "" && f.in.NoOwner}
+	if i := f.first(explaining(why)); i >= 0 {
+		e.Finding = f.public[i]
+	}
+	return e
+}
+
+// explaining returns the codes of the findings that can be why requests are held, those
+// first that explain the others.
+func explaining(why proxy.Reason) []verdict.Code {
+	switch why {
+	case proxy.ReasonNoMap:
+		return []verdict.Code{verdict.NoQuorum, verdict.NoPeers, verdict.WaitingForExpect, verdict.DiskHangs, verdict.NoHealthyApp, verdict.Joining, verdict.Unserved}
+	case proxy.ReasonOrphaned:
+		return []verdict.Code{verdict.NoQuorum, verdict.NoHealthyApp, verdict.Unserved}
+	case proxy.ReasonPaused, proxy.ReasonNoLease:
+		return []verdict.Code{verdict.NoQuorum, verdict.DiskHangs, verdict.NoPeers, verdict.DuplicateNode, verdict.NotLeased}
+	case proxy.ReasonMoving:
+		return []verdict.Code{verdict.NoQuorum, verdict.DiskHangs, verdict.Lagging, verdict.Draining}
+	case proxy.ReasonAcquiring:
+		return []verdict.Code{verdict.NoQuorum, verdict.Acquiring}
+	case proxy.ReasonAbsent:
+		return []verdict.Code{verdict.NoQuorum, verdict.Absent}
+	case proxy.ReasonRefused, proxy.ReasonUnreachable:
+	}
+	return []verdict.Code{
+		verdict.NoQuorum, verdict.DiskHangs, verdict.NoHealthyApp, verdict.Unserved, verdict.NotLeased, verdict.AppSick, verdict.QueueRefusing,
+	}
+}

@@ -1,0 +1,34 @@
+package node
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shardway/verdict"
+)
+
+// findingGauge tells of each code how many findings there are: 0 too, so that an alert
+// can tell none from a node that does not say.
+type findingGauge struct {
+	n    *Node
+	desc *prometheus.Desc
+}
+
+var _ prometheus.Collector = (*findingGauge)(nil)
+
+func newFindingGauge(n *Node) *findingGauge {
+	return &findingGauge{n, prometheus.NewDesc("shardway_finding", "Findings of a code at this node: what is the matter with the cluster as it sees it.", []string{"code"}, nil)}
+}
+
+// Describe tells what Collect sends.
+func (g *findingGauge) Describe(c chan<- *prometheus.Desc) { c <- g.desc }
+
+// Collect sends one gauge for each code.
+func (g *findingGauge) Collect(c chan<- prometheus.Metric) {
+	counts := map[verdict.Code]int{}
+	for _, f := range g.n.Findings() {
+		counts[f.Code]++
+	}
+	for _, code := range verdict.Codes() {
+		c <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(counts[code]), string(code))
+	}
+}

@@ -1,0 +1,46 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"shardway/shardmap"
+)
+
+// All nodes of a cluster were killed and started again. One went through its log, by
+// which another had been dropped once, and gave up a POST that it had just forwarded to
+// it: 502, it may have run, though nothing was wrong with that node any more.
+func TestNothingIsForsakenByAnOldLog(t *testing.T) {
+	freed := 0
+	f := forsaken{log: zerolog.Nop(), abandon: func(func(shardmap.Shard, string) bool) int { freed++; return 1 }}
+	gone := func(shardmap.Shard, string) bool { return true }
+	step := func(what string, want int) {
+		t.Helper()
+		if freed != want {
+			t.Fatalf("%s: freed %d times, want %d", what, freed, want)
+		}
+	}
+	f.owed = true // the map that it began with
+	f.look(297, gone)
+	step("nobody has said how old that is", 0)
+	f.owed = true
+	f.look(361, gone)
+	f.heard(457)
+	f.look(361, gone)
+	step("a leader has spoken of newer maps", 0)
+	f.owed = true
+	f.look(457, gone)
+	step("the log is there", 1)
+	f.heard(457)
+	f.look(457, gone)
+	step("no map since", 1)
+	f.owed = true
+	f.look(470, gone)
+	step("a map that the leader has not spoken of yet", 2)
+	f.owed = true
+	f.heard(480)
+	f.look(475, gone)
+	f.look(480, gone)
+	step("one that is proposed", 3)
+}

@@ -1,0 +1,125 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// gauges are read from the node when they are asked for, and ask no other node.
+type gauges struct{ n *Node }
+
+var (
+	_ prometheus.Collector = gauges{}
+
+	descNodes = prometheus.NewDesc("shardway_nodes",
+		"Nodes by their state as this node sees it; a leader also knows who is silent.", []string{"state"}, nil)
+	descVoters = prometheus.NewDesc("shardway_voters",
+		"Servers that vote in Raft.", nil, nil)
+	descMargin = prometheus.NewDesc("shardway_quorum_margin",
+		"How many more voters may fail as far as this node sees: those that gossip reaches less a quorum. Negative: there is none.", nil, nil)
+	descTerm = prometheus.NewDesc("shardway_raft_term",
+		"Raft's term at this node.", nil, nil)
+	descApp = prometheus.NewDesc("shardway_app_healthy",
+		"1 if the app passes its checks, 0 if not; a gateway has none.", nil, nil)
+	descRunning = prometheus.NewDesc("shardway_requests_running",
+		"Requests that run on the app of this node now, upgraded connections among them.", nil, nil)
+	descLogLag = prometheus.NewDesc("shardway_log_lag_entries",
+		"Entries of the log that this node has and has not applied yet.", nil, nil)
+	descMapLag = prometheus.NewDesc("shardway_map_lag_seconds",
+		"For how long this node has lacked a map that the leader has spoken of; 0: it lacks none.", nil, nil)
+	descDrain = prometheus.NewDesc("shardway_drain_shards",
+		"Shards that this node has yet to give away, because it is drained or leaves.", nil, nil)
+)
+
+// Describe sends the descriptions; see prometheus.Collector.
+func (g gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descNodes, descVoters, descMargin, descTerm, descApp, descRunning, descLogLag, descMapLag, descDrain} {
+		ch <- d
+	}
+}
+
+// Collect sends the present values; see prometheus.Collector.
+func (g gauges) Collect(ch chan<- prometheus.Metric) {
+	n := g.n
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	states := n.countNodes()
+	for _, state := range nodeStates() {
+		gauge(descNodes, float64(states[state]), state)
+	}
+	voters, _ := n.servers()
+	reached := 0
+	for _, v := range voters {
+		if id := nodeOf(v); id == string(n.self) || n.alive(id) {
+			reached++
+		}
+	}
+	gauge(descVoters, float64(len(voters)))
+	if len(voters) > 0 {
+		gauge(descMargin, float64(reached-(len(voters)/2+1)))
+	}
+	gauge(descTerm, float64(n.raft.Term()))
+	if n.health != nil {
+		gauge(descApp, truth(n.health.good.Load()))
+	}
+	gauge(descRunning, float64(n.router.running.running(func(shardmap.Shard) bool { return false })))
+	gauge(descLogLag, float64(n.raft.Lag()))
+	gauge(descMapLag, n.agent.lag(n.o.Clock.Precise()).Seconds())
+	left := 0
+	if n.agent.leaving.Load() || n.drained() {
+		left = n.router.state.Load().Committed().Count(n.self)
+	}
+	gauge(descDrain, float64(left))
+}
+
+// countNodes counts the nodes by their states. A leader asks itself what it has heard.
+func (n *Node) countNodes() map[string]int {
+	var views []ack.MemberView
+	if l := n.leadership(); l != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
+		views, _ = l.view(ctx)
+		cancel()
+	}
+	count := map[string]int{}
+	for _, a := range n.nodesBy(n.router.state.Load(), views) {
+		count[a.State]++
+	}
+	return count
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// lag returns for how long the node has lacked a map that the leader has spoken of.
+func (a *agent) lag(now time.Duration) time.Duration {
+	since := time.Duration(a.lacks.Load())
+	if since == 0 {
+		return 0
+	}
+	return max(now-since, 0)
+}
+
+// heardOf notes whether the leader has spoken of a map that the node lacks.
+func (a *agent) heardOf(epoch shardmap.Epoch, now time.Duration) {
+	switch lacks := epoch > a.newest().Last().Epoch(); {
+	case !lacks:
+		a.lacks.Store(0)
+	case a.lacks.Load() == 0:
+		a.lacks.Store(int64(now))
+	}
+}
+
+// nodeStates are the states that admin.Node has.
+func nodeStates() []string {
+	return []string{"joining", "active", "unhealthy", "draining", "drained", "cordoned", "absent", "failed", "left"}
+}

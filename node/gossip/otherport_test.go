@@ -1,0 +1,64 @@
+package gossip_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/node/gossip"
+)
+
+// A join address that was an admin or app port was said to belong to a node that had been
+// started without the secret.
+func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
+	app := httptest.NewServer(http.NotFoundHandler())
+	defer app.Close()
+	ops := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Server", "shardway-admin") }))
+	defer ops.Close()
+	var lc net.ListenConfig
+	mute, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mute.Close() }()
+	go func() {
+		for c, err := mute.Accept(); err == nil; c, err = mute.Accept() {
+			_, _ = c.Read(make([]byte, 64))
+			_ = c.Close()
+		}
+	}()
+	plain, stop := real(t, gossip.Options{Tags: node("plain")})
+	defer stop()
+	addr := func(s *httptest.Server) string { return s.Listener.Addr().String() }
+	for name, keys := range map[string][][]byte{"plain": nil, "with a secret": {[]byte(strings.Repeat("k", 32))}} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]string{addr(app): "it is an HTTP port and not a gossip port", addr(ops): "it is the admin port of a node", "127.0.0.1:1": "connection refused", mute.Addr().String(): "it hangs up: is it the peer port", "192.0.2.1:7946": "where no other machine reaches it"}
+			join := []string{addr(app), addr(ops), "127.0.0.1:1", mute.Addr().String(), "192.0.2.1:7946"}
+			if keys != nil {
+				want[plain.Addr().String()] = "it was started without the cluster's secret"
+				join = append(join, plain.Addr().String())
+			}
+			g, stop := real(t, gossip.Options{Tags: node("a"), Join: join, Keys: keys})
+			defer stop()
+			var tried []gossip.Attempt
+			for deadline := time.After(time.Minute); len(tried) == 0; tried = g.Tried() {
+				select {
+				case <-time.After(10 * time.Millisecond):
+				case <-deadline:
+					t.Fatal("nothing was tried")
+				}
+			}
+			if len(tried) != len(want) {
+				t.Errorf("tried %v", tried)
+			}
+			for _, a := range tried {
+				if w := want[a.Addr]; w == "" || !strings.Contains(a.Why(), w) {
+					t.Errorf("%s: %s, want %q", a.Addr, a.Why(), w)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,36 @@
+package gossip_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"shardway/node/lineage"
+)
+
+// A node comes back, finds some of those that it was with, and has what it takes to
+// serve with them, though the cluster was recovered without them. It used to ask on only
+// until it saw a node, and met the recovered cluster seconds later, or half a minute.
+func TestFirstRoundMeetsTheRecoveredCluster(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		former := lineage.New()
+		var join []string
+		for _, name := range []string{"b", "c", "d"} {
+			join = append(join, s.add(name, inCluster(name, former), join...).host.Addr(port))
+		}
+		join = append(join, s.add("recovered", inCluster("recovered", lineage.Recovered(former, 1<<40))).host.Addr(port))
+		for i := range 6 { // who is asked first is random
+			name := fmt.Sprint("late", i)
+			late := s.add(name, inCluster(name, former), join...)
+			began := time.Now()
+			if r := <-late.Refused(); !r.Superseded {
+				s.t.Errorf("refusal %v", r)
+			}
+			if took := time.Since(began); took > time.Second { // virtual; the next round is later
+				s.t.Errorf("%s met the recovered cluster after %v", name, took)
+			}
+			late.host.Crash()
+			late.stop()
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package gossip
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+)
+
+// crowd is a resolver for which every name stands for very many.
+type crowd struct{ asked atomic.Int32 }
+
+func (c *crowd) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	c.asked.Add(1)
+	all := make([]netip.Addr, 4000)
+	for i := range all {
+		all[i] = netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
+	}
+	return all, nil
+}
+
+func (c *crowd) LookupSRV(context.Context, string, string, string) (string, []*net.SRV, error) {
+	all := make([]*net.SRV, 1500)
+	for i := range all {
+		all[i] = &net.SRV{Target: fmt.Sprintf("n%d.example.", i), Port: 7946}
+	}
+	return "", all, nil
+}
+
+// A name that stands for thousands of addresses, each of which may be dead, kept a node
+// from all other names for hours, and an SRV name had it look up all its targets at
+// once. It takes others each time.
+func TestNameStandsForSomeAtATime(t *testing.T) {
+	for _, name := range []string{"nodes.example", "_gossip._tcp.example"} {
+		r := &crowd{}
+		seen := map[netip.AddrPort]bool{}
+		for range 8 {
+			addrs, err := resolve(t.Context(), r, name)
+			if err != nil || len(addrs) != mostOfName {
+				t.Fatalf("%s: %d addresses, %v", name, len(addrs), err)
+			}
+			for _, a := range addrs {
+				seen[a] = true
+			}
+		}
+		if len(seen) <= 2*mostOfName || r.asked.Load() > 8*mostOfName {
+			t.Errorf("%s: %d addresses in all by %d lookups", name, len(seen), r.asked.Load())
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package node_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/e2e/history"
+	"shardway/shardmap"
+)
+
+// A node that restarts in place takes no new clients, and said all the while that it was
+// ready: a load balancer sent them to a closed port. What it cut at last, after
+// drain-timeout, it blamed on its app: upstream-broken.
+func TestRestartInPlaceSaysThatItStops(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := newStorm(w, 1, ack.FenceLease)
+		s.load = 0
+		for _, name := range []string{"a", "b", "c"} {
+			s.add(name, trait{weight: 1, rate: 1, expect: 3, holds: true})
+		}
+		s.until("the cluster is there", s.whole)
+		p, other := w.all["b"], w.all["c"]
+		var sh shardmap.Shard
+		for w.committed().Owner(sh) != shardmap.NodeID(p.name) {
+			sh++
+		}
+		var told history.Answer
+		s.c.send(other, sh, http.MethodPost, time.Minute, func(a history.Answer) { told = a })
+		s.c.send(p, sh, http.MethodPost, 2*time.Second, nil) // its own client keeps it
+		time.Sleep(100 * time.Millisecond)
+		p.stop()
+		time.Sleep(100 * time.Millisecond)
+		if p.ended() || p.node.Ready() == nil || p.node.Status().State != "stopping" {
+			w.t.Errorf("ended %v, ready: %v, %s", p.ended(), p.node.Ready(), p.node.Status().State)
+		}
+		s.within(patience, "it is answered", func() bool { return s.c.wait.Load() == 0 })
+		if told.Status != http.StatusBadGateway || told.Error != "draining" {
+			w.t.Errorf("answer = %d %s %s", told.Status, told.Error, told.Detail)
+		}
+		s.within(time.Minute, "it ends", p.ended)
+	})
+}

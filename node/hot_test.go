@@ -1,0 +1,37 @@
+package node_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/admin"
+)
+
+// What the cluster is busy with was asked of every node for each who wanted to know.
+func TestLoadsAreAskedForOnceASecond(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		a := w.all["a"]
+		ask := func() (list admin.HotList, took time.Duration) {
+			began := time.Now()
+			list = a.node.Hot(w.t.Context())
+			return list, time.Since(began)
+		}
+		if l, _ := ask(); len(l.Silent) > 0 {
+			w.t.Errorf("%v are silent", l.Silent)
+		}
+		w.net.Isolate("a")
+		if l, took := ask(); len(l.Silent) > 0 || took > 0 {
+			w.t.Errorf("asked again: %v are silent after %v", l.Silent, took)
+		}
+		time.Sleep(time.Second)
+		if l, took := ask(); !slices.Equal(l.Silent, []string{"b", "c"}) || took == 0 {
+			w.t.Errorf("not asked again: %v are silent after %v", l.Silent, took)
+		}
+		if l, took := ask(); !slices.Equal(l.Silent, []string{"b", "c"}) || took > 0 {
+			w.t.Errorf("asked again: %v are silent after %v", l.Silent, took)
+		}
+	})
+}

@@ -1,0 +1,240 @@
+package node
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/node/gossip"
+	"shardway/proxy"
+	"shardway/shardmap"
+	"shardway/verdict"
+)
+
+const (
+	// steadyHere is how long a node must be heard or not before that counts, and
+	// steadySick the same for apps and for logs that are behind.
+	steadyHere = time.Second
+	steadySick = 2 * time.Second
+	// goneMargin is how long beyond dead-after the shards of a node that is gone may take
+	// to be elsewhere.
+	goneMargin = 3 * time.Second
+	// stoodShown is for how long it is told that the process stood still.
+	stoodShown = time.Minute
+)
+
+// inputs collects what the verdict goes by.
+func (w *watch) inputs(now time.Time) verdict.Inputs {
+	n := w.n
+	s := n.router.state.Load()
+	c := s.Committed()
+	in := verdict.Inputs{
+		Self: string(n.self), Gateway: n.o.Gateway, Now: now,
+		Leader: n.leader(), CutOff: n.raft.CutOff(), Lease: n.timing().Lease,
+		Shards: n.o.Shards, Epoch: uint64(c.Epoch()), Mapped: c.Epoch() != 0,
+		Drains: n.agent.leaving.Load() || n.stopping.Load(),
+	}
+	in.NoLeader = w.leaderless.Look(now, in.Leader == "")
+	in.NoMap = w.unmapped.Look(now, in.Leader != "" && !in.Mapped)
+	in.NotLeased = w.unleased.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.router.leased())
+	in.Nodes = w.knownNodes(now, s, in.Leader)
+	if w.orphaned.Look(now, in.Mapped && orphaned(s) > 0) {
+		in.Orphaned = orphaned(s)
+	}
+	in.Joins = w.joins.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.drained() && !s.Last().Has(n.self))
+	owners := slices.ContainsFunc(in.Nodes, func(x verdict.Node) bool { return x.Here && !x.Gateway })
+	in.NoOwner = w.ownerless.Look(now, !owners) && !owners
+	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x verdict.Node) bool { return !x.Voter }))
+	in.EvenVoters = w.even.Look(now, voters > 0 && voters%2 == 0)
+	if u, born := n.birth(); w.unborn.Look(now, !born) && !born {
+		in.Unborn = &u
+	}
+	if err := n.gossip.Alone(); w.alone.Look(now, err != nil && len(n.o.Join) > 0) && err != nil {
+		in.Alone = &verdict.Alone{Asked: n.joinsTried()}
+	}
+	w.acquisition(now, &in)
+	w.ownMachine(now, &in)
+	w.asked(&in)
+	return in
+}
+
+// knownNodes lists what is known of every node, ordered by id.
+func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []verdict.Node {
+	n := w.n
+	raw := w.rawNodes(s, leader)
+	for id := range w.nodes {
+		if _, known := raw[id]; !known {
+			delete(w.nodes, id)
+		}
+	}
+	out := make([]verdict.Node, 0, len(raw))
+	for id, x := range raw {
+		st := w.nodes[id]
+		if st == nil {
+			// A node counts as what it is found at first.
+			st = &steadyNode{
+				gone: verdict.Steady{On: n.timing().DeadAfter + goneMargin}, sick: verdict.Steady{On: steadySick}, lags: verdict.Steady{On: steadySick},
+			}
+			st.here.Look(now, x.Here)
+			st.here.On, st.here.Off = steadyHere, steadyHere
+			w.nodes[id] = st
+		}
+		x.Here = st.here.Look(now, x.Here)
+		x.Gone = st.gone.Look(now, !x.Here && !x.Absent && x.Shards > 0)
+		if sick := st.sick.Look(now, x.App == verdict.AppSickly); x.App == verdict.AppSickly && !sick {
+			x.App = verdict.AppUnknown
+		}
+		x.Lags = st.lags.Look(now, x.Lags)
+		out = append(out, *x)
+	}
+	slices.SortFunc(out, func(a, b verdict.Node) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// rawNodes is what is so in this moment.
+func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
+	n := w.n
+	c, policy := s.Committed(), n.fsm.state.Load().Policy()
+	all := map[string]*verdict.Node{}
+	of := func(id string) *verdict.Node {
+		x := all[id]
+		if x == nil {
+			node := shardmap.NodeID(id)
+			x = &verdict.Node{ID: id, Shards: c.Count(node), Drained: policy.Leaves(node), Cordoned: policy.Cordoned[node]}
+			if a, ok := s.Absence(node); ok && !a.Over {
+				x.Absent, x.Grace = true, a.Grace
+			}
+			all[id] = x
+		}
+		return x
+	}
+	voters, others := n.servers()
+	for _, server := range voters {
+		of(nodeOf(server)).Voter = true
+	}
+	for _, server := range others {
+		of(nodeOf(server))
+	}
+	for _, m := range c.Members() {
+		of(string(m.ID))
+	}
+	for _, m := range n.members() {
+		if !m.Node || m.Status == gossip.Left && all[m.ID] == nil {
+			continue
+		}
+		x := of(m.ID)
+		x.Gateway, x.Here, x.Leaving = m.Tags.Role == roleGateway, m.Status == gossip.Alive || m.Status == gossip.Leaving, m.Status == gossip.Leaving
+	}
+	w.probes.Lock()
+	for id, reached := range w.probes.reached {
+		if leader != "" {
+			delete(w.probes.reached, id)
+		} else if x := all[id]; x != nil {
+			x.Here = reached
+		}
+	}
+	w.probes.Unlock()
+	for _, v := range w.told.views {
+		if x := all[string(v.Node)]; x != nil {
+			heardOf(x, v, c.Epoch())
+		}
+	}
+	w.self(of(string(n.self)))
+	return all
+}
+
+// heardOf adds what the leader knows of a node.
+func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
+	x.Here = v.HeardAgo >= 0 && !v.Silent && !v.Crashed
+	if !x.Here {
+		return
+	}
+	x.Gateway = v.Heartbeat.Gateway
+	x.Leaving = x.Leaving || v.Heartbeat.Leaving
+	x.Applied = uint64(v.Heartbeat.Applied)
+	x.Lags = v.Heartbeat.Applied < committed
+	if !x.Gateway {
+		x.App = verdict.AppHealthy
+		if v.Heartbeat.Unhealthy {
+			x.App = verdict.AppSickly
+		}
+	}
+}
+
+// self adds what a node knows of itself.
+func (w *watch) self(x *verdict.Node) {
+	n := w.n
+	x.Here, x.Gateway, x.Lags = true, n.o.Gateway, false
+	if n.o.Gateway {
+		x.App = verdict.AppUnknown
+		return
+	}
+	x.App = verdict.AppHealthy
+	if n.health != nil && !n.health.good.Load() {
+		x.App, x.Why = verdict.AppSickly, n.health.why()
+	}
+}
+
+// acquisition adds what the app has not acquired yet.
+func (w *watch) acquisition(now time.Time, in *verdict.Inputs) {
+	n := w.n
+	if n.agent.hooking == nil {
+		return
+	}
+	if t := n.router.Table(); t.Generation() != w.routed {
+		w.routed, w.acquiring = t.Generation(), nil
+		for i := range len(n.router.running.shards) {
+			if r := t.Route(shardmap.Shard(i)); r.Kind == proxy.Held && r.Reason == proxy.ReasonAcquiring {
+				w.acquiring = append(w.acquiring, shardmap.Shard(i))
+			}
+		}
+	}
+	if shards, why := n.agent.failing.named(); shards != "" {
+		in.Acquiring, in.NotAcquired = shards, why
+	} else if w.acquires.Look(now, len(w.acquiring) > 0) && len(w.acquiring) > 0 {
+		in.Acquiring = named(w.acquiring)
+	}
+}
+
+// ownMachine adds what this node stands on.
+func (w *watch) ownMachine(now time.Time, in *verdict.Inputs) {
+	n := w.n
+	if at := n.agent.elsewhere.Load(); at != nil {
+		in.Elsewhere = *at
+	}
+	if st := n.agent.stood.Load(); st != nil && n.o.Clock.Precise()-st.at < stoodShown {
+		in.Stopped = st.lasted
+	}
+	in.DiskHangs = n.hanging.Load()
+	if took := n.stores.Slowest(); took > in.Lease/2 {
+		in.DiskTook = took
+	}
+	room := n.room.Stats()
+	in.QueueRefused, in.QueueWaiting = int(w.refused.Look(now, room.RefusedFull+room.RefusedShare)), room.Waiting
+	in.TagsUsed, in.TagsMost = n.gossip.TagsUsed()
+	if n.o.Exposed != nil {
+		in.Insecure, in.Certificates = n.o.Exposed()
+	}
+}
+
+// asked adds what operators have asked for, and what the leader has told.
+func (w *watch) asked(in *verdict.Inputs) {
+	p := w.n.Policy()
+	in.Pause = p.Pause
+	in.Quarantined = len(p.Quarantined)
+	for _, k := range p.Quarantined {
+		if !k.Known {
+			in.Stale++
+		}
+	}
+	if t := w.told.level; t != nil && t.Behind != "" {
+		in.Level, in.Next, in.Behind = int(t.InForce), int(t.Next), t.Behind
+	}
+	policy := w.n.fsm.state.Load().Policy()
+	for _, s := range w.told.suspects {
+		if !quarantines(policy, s.Key.Shard, s.Key.Hash) {
+			in.Poison = append(in.Poison, verdict.Poison{Shard: uint32(s.Key.Shard), Hash: s.Key.Hash, Nodes: s.Nodes})
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/verdict"
+)
+
+// A leader that was busy for a moment was taken to suspect no key any more, and to wait for
+// nobody: findings ended, and came again two seconds later.
+func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
+	before := leaderTold{leader: "b", views: []ack.MemberView{{Node: "c"}}, suspects: []poisonous{{}}, level: &admin.LevelState{Behind: "c"}}
+	for name, tt := range map[string]struct {
+		now                    leaderTold
+		views, suspects, level bool // as before
+	}{
+		"it says nothing":      {leaderTold{leader: "b"}, true, true, true},
+		"it says what it sees": {leaderTold{leader: "b", views: []ack.MemberView{}}, false, true, true},
+		"it suspects nothing":  {leaderTold{leader: "b", suspects: []poisonous{}}, true, false, true},
+		"nobody is behind":     {leaderTold{leader: "b", level: &admin.LevelState{}}, true, true, false},
+		"it is another one":    {leaderTold{leader: "a"}, false, false, false},
+	} {
+		got := tt.now.after(before)
+		if (len(got.views) > 0) != tt.views || (len(got.suspects) > 0) != tt.suspects || (got.level != nil && got.level.Behind != "") != tt.level {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// What the leader says of a node counts, as far as it hears that one: of a node that is
+// not heard nothing else is told, and least of all how its app was.
+func TestWhatTheLeaderHearsCounts(t *testing.T) {
+	beat := ack.Heartbeat{Applied: 17}
+	but := func(change func(*ack.Heartbeat)) ack.Heartbeat {
+		hb := beat
+		change(&hb)
+		return hb
+	}
+	well := verdict.Node{ID: "b", Here: true, Applied: 17, App: verdict.AppHealthy}
+	for name, tt := range map[string]struct {
+		view ack.MemberView
+		want verdict.Node
+	}{
+		"well":    {ack.MemberView{Heartbeat: beat, HeardAgo: time.Millisecond}, well},
+		"unheard": {ack.MemberView{Heartbeat: beat, HeardAgo: -1}, verdict.Node{ID: "b"}},
+		"silent":  {ack.MemberView{Heartbeat: beat, HeardAgo: time.Second, Silent: true}, verdict.Node{ID: "b"}},
+		"crashed": {ack.MemberView{Heartbeat: beat, Crashed: true}, verdict.Node{ID: "b"}},
+		"sick":    {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, verdict.Node{ID: "b", Here: true, Applied: 17, App: verdict.AppSickly}},
+		"behind":  {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, verdict.Node{ID: "b", Here: true, Applied: 16, Lags: true, App: verdict.AppHealthy}},
+		"ahead":   {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, verdict.Node{ID: "b", Here: true, Applied: 18, App: verdict.AppHealthy}},
+		"gateway": {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, verdict.Node{ID: "b", Here: true, Applied: 17, Gateway: true}},
+		"leaving": {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, verdict.Node{ID: "b", Here: true, Applied: 17, Leaving: true, App: verdict.AppHealthy}},
+	} {
+		got := verdict.Node{ID: "b", Here: true} // as gossip has it
+		heardOf(&got, tt.view, 17)
+		if got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/node"
+	"shardway/queue"
+	"shardway/shardmap"
+	"shardway/verdict"
+)
+
+// Who has no room for requests that wait says how many it has sent away.
+func TestFullQueueIsToldOf(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Queue = queue.Options{Requests: 2, Wait: queueWait} }
+		for _, id := range []string{"a", "b", "c"} {
+			w.start(id)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		a := w.all["a"]
+		w.all["b"].kill()
+		w.all["c"].kill()
+		w.until("nobody serves", func() bool { return !a.node.Leased() })
+		for range 6 {
+			ask(w, a, "a", "/")
+		}
+		w.untilSays(a, "queue-refusing: node a refused requests lately because too many wait: 5 refused, 1 waiting", "--queue-requests")
+		w.all["b"].restart()
+		w.all["c"].restart()
+		w.untilSays(a)
+	})
+}
+
+// A process that was stopped says for how long, and forgets it after a minute.
+func TestStopIsToldOf(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) {
+			p := w.all[o.Dir.Node()]
+			p.clock = newClock(1)
+			o.Clock = p.clock
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			w.start(id)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		p := w.follower()
+		p.freeze()
+		time.Sleep(3200 * time.Millisecond)
+		p.thaw()
+		w.untilSays(p, "clock-jump: node "+p.name+" stood still for 3.2s, or its clock jumped: a lease of 500ms does not bear more than a quarter of it")
+		w.untilSettled("a", "b", "c")
+		w.untilSays(p)
+	})
+}
+
+// A node that comes back is told of as long as its shards wait for it, by those who are
+// there.
+func TestRestartInPlaceIsToldOf(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.HoldGrace = 8 * time.Second }
+		for _, id := range []string{"a", "b", "c"} {
+			w.start(id)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		p := w.follower()
+		p.terminate()
+		for _, r := range w.running() {
+			w.untilSays(r, "absent: node "+p.name+" restarts in place: its 32 shards wait for it, for 8s at most", "remove --force "+p.name)
+		}
+		p.restart()
+		w.untilSettled("a", "b", "c")
+		for _, r := range w.running() {
+			w.until("it is back", func() bool { return len(r.node.Findings()) == 0 })
+		}
+	})
+}
+
+// A node whose log does not come to the newest map is named, by the others too, with both
+// maps; who compares the nodes' reports finds the same.
+func TestLogThatIsBehindIsToldOf(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		var first, second verdict.Checkup
+		p.log.close()
+		w.asks(w.leader(), admin.Action{Verb: admin.Pin, Shard: shardOf(w.committed(), p.name), Node: w.leader().name})
+		const says = " is behind: its map is that of epoch "
+		w.untilSays(w.leader(), "lagging: node "+p.name+says, ", and the cluster's that of epoch ")
+		first = w.leader().node.Checkup(w.t.Context(), false)
+		time.Sleep(2 * time.Second)
+		second = w.leader().node.Checkup(w.t.Context(), false)
+		w.finds(first, second, "maps-differ: node "+p.name+" goes by the map of epoch ", " was committed 2s ago at least")
+		p.log.open()
+		w.untilSettled("a", "b", "c")
+		w.untilSays(w.leader())
+	})
+}
+
+// shardOf is one shard of a node.
+func shardOf(m *shardmap.Map, node string) uint32 {
+	for s := range shardmap.Shard(shards) {
+		if m.Owner(s) == shardmap.NodeID(node) {
+			return uint32(s)
+		}
+	}
+	panic(node + " owns none")
+}
+
+// finds fails the test unless two checkups come to a finding with these texts, in their
+// order.
+func (w *world) finds(first, second verdict.Checkup, texts ...string) {
+	w.t.Helper()
+	all := verdict.Compare(first, second, nil)
+next:
+	for _, f := range all {
+		rest := f.String()
+		for _, text := range texts {
+			_, after, found := strings.Cut(rest, text)
+			if !found {
+				continue next
+			}
+			rest = after
+		}
+		return
+	}
+	w.t.Errorf("the checkups come to %v, want %q", all, texts)
+}
+
+// A newcomer whose app does not answer says that it is not in the map, until it is.
+func TestNewcomerWithoutAnAppIsToldOf(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		var well atomic.Bool
+		w.tune = func(o *node.Options) {
+			o.CheckApp = func(context.Context) error {
+				if !well.Load() {
+					return errors.New("connection refused")
+				}
+				return nil
+			}
+		}
+		w.start("d")
+		d := w.all["d"]
+		<-d.node.Started()
+		w.untilSays(d, "joining: node d is not in the shard map yet", "once its app answers")
+		w.untilSays(d, "app-sick: the app does not answer: d (connection refused)")
+		well.Store(true)
+		w.untilSettled("a", "b", "c", "d")
+		w.until("it is in the map", func() bool { return !d.warns("joining") })
+	})
+}
+
+// warns reports that the node finds something with this text.
+func (p *process) warns(text string) bool {
+	return slices.ContainsFunc(p.node.Findings(), func(f verdict.Finding) bool { return strings.Contains(f.String(), text) })
+}
+
+// The copy of a node that runs learns from the others where that one is, says so, and ends.
+func TestProcessWithATakenIDIsToldOf(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		mem, err := p.mem.Copy()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		c := &process{w: w, name: p.name, host: w.net.Host(p.name + "2"), mem: mem}
+		c.run()
+		defer c.kill()
+		w.untilSays(c, "duplicate-node: another process has the id of node "+p.name+", at "+p.host.Addr(7947))
+	})
+}
+
+// What a node announces has little room, and the node says so before it has none.
+func TestLittleRoomForTagsIsToldOf(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.tune = func(o *node.Options) {
+			o.Zone, o.AppVersion = strings.Repeat("z", 64), strings.Repeat("v", 64)
+			o.Endpoints["metrics"] = strings.Repeat("m", 63) + "." + strings.Repeat("m", 63) + ".example:9100"
+		}
+		w.start("d")
+		w.untilSettled("a", "b", "c", "d")
+		w.untilSays(w.all["d"], "tags-nearly-full: what node d says of itself by gossip takes ", " of 512 bytes", "--endpoint")
+	})
+}
+
+// A checkup tells what one node cannot know: that versions and timings differ, that one
+// clock goes wrong, that a port is shut, and that somebody does not answer.
+func TestCheckupFindsWhatNodesDifferIn(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) {
+			p := w.all[o.Dir.Node()]
+			p.clock = newClock(1)
+			if p.name == "c" {
+				p.clock = newClock(0.95)
+				o.Version, o.Timing.Lease, o.Timing.DeadAfter = "older", time.Second, 5*time.Second
+				o.Endpoints["http"] = p.host.Addr(8099)
+			}
+			o.Clock = p.clock
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			w.start(id)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		var first, second, third verdict.Checkup
+		a := w.all["a"].node
+		ctx := w.t.Context()
+		w.during(func() {
+			first = a.Checkup(ctx, false)
+			time.Sleep(3 * time.Second)
+			second = a.Checkup(ctx, true)
+		})
+		w.finds(first, second, "versions-mixed: the nodes run different versions: a and b run test, c runs older")
+		w.finds(first, second, "timing-differs: node c was started with lease 1s", "and the cluster goes by lease 500ms")
+		w.finds(first, second, "clock-rate: the clock of node c goes 4.", " % slower than that of node a at least")
+		w.finds(first, second, "out-of-reach: the http port of node c at "+w.all["c"].host.Addr(8099)+" is not reached from node a and node b: ")
+		w.all["c"].freeze()
+		third = a.Checkup(ctx, false)
+		w.finds(second, third, "silent: c did not answer node a at its peer port")
+		w.all["c"].thaw()
+	})
+}
+
+// Who has not heard of an election yet follows somebody else than the others.
+func TestCheckupFindsThatLeadersDiffer(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			w.start(id)
+		}
+		w.untilSettled("a", "b", "c", "d", "e")
+		w.untilVoters(5)
+		old := w.leader()
+		rest := w.others(old)
+		p := w.all[rest[len(rest)-1]] // the one that leadership would be handed to last
+		for _, id := range w.others(p) {
+			if id != old.name {
+				w.net.Cut(id, p.name) // whoever is elected does not reach it
+			}
+		}
+		w.asks(old, admin.Action{Verb: admin.StepDown})
+		w.until("the others follow somebody else", func() bool {
+			for _, id := range w.others(p) {
+				if l := w.all[id].node.Status().Leader; l == "" || l == old.name {
+					return false
+				}
+			}
+			return true
+		})
+		c := old.node.Checkup(w.t.Context(), false)
+		w.finds(c, c, "leaders-differ: the nodes follow different leaders: ", p.name+" follows "+old.name)
+		w.net.Heal()
+	})
+}

@@ -1,7 +1,0 @@
-//go:build race
-
-package node_test
-
-// share is how much of something a run does that takes longest: under the race
-// detector, the smaller part.
-func share(_, race int) int { return race }

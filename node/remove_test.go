@@ -1,0 +1,121 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/node"
+)
+
+// listed returns what a node shows of another one; an empty one if it does not list it.
+func (w *world) listed(at *process, node string) admin.Node {
+	for _, n := range at.node.Status().Nodes {
+		if n.ID == node {
+			return n
+		}
+	}
+	return admin.Node{}
+}
+
+// unlisted waits until nobody shows the node any more.
+func (w *world) unlisted(node string) {
+	w.t.Helper()
+	w.until("nobody lists "+node, func() bool {
+		for _, p := range w.running() {
+			if w.listed(p, node).ID != "" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A node that was stopped in order is listed as left until gossip forgets it, an hour
+// later; remove said `unknown node "d": shardway nodes lists them`, and it did.
+func TestRemoveTakesAStoppedNodeOut(t *testing.T) {
+	three(t, func(w *world) {
+		w.start("d")
+		w.untilSettled("a", "b", "c", "d")
+		d := w.all["d"]
+		if d.node.Leads() {
+			d = w.follower()
+		}
+		d.terminate()
+		w.untilSettled(w.others(d)...)
+		w.until("it is shown as left", func() bool { return w.listed(w.leader(), d.name).State == "left" })
+		if got := w.listed(w.leader(), d.name).App; got != "unknown" {
+			w.t.Errorf("the app of a node that has left is %s", got)
+		}
+		remove := admin.Action{Verb: admin.Remove, Node: d.name}
+		w.asks(w.follower(), remove)
+		w.unlisted(d.name)
+		time.Sleep(time.Minute)
+		w.unlisted(d.name)
+		if err := w.leader().node.Do(w.t.Context(), remove); !errors.Is(err, admin.ErrUnknownNode) {
+			w.t.Errorf("removed twice: %v, want that it is unknown", err)
+		}
+	})
+}
+
+// A node that was killed and removed stayed in the list, "failed ... healthy".
+func TestRemoveTakesAKilledNodeOutOfTheList(t *testing.T) {
+	three(t, func(w *world) {
+		w.start("d")
+		w.untilSettled("a", "b", "c", "d")
+		w.untilVoters(4)
+		d := w.all["d"]
+		if d.node.Leads() {
+			d = w.follower()
+		}
+		rest := w.others(d)
+		d.kill()
+		w.untilSettled(rest...)
+		for _, p := range w.running() {
+			if n := w.listed(p, d.name); n.State != "failed" || n.App != "unknown" {
+				w.t.Errorf("%s shows the dead node as %s, its app %s", p.name, n.State, n.App)
+			}
+		}
+		w.asks(w.leader(), admin.Action{Verb: admin.Remove, Node: d.name})
+		w.unlisted(d.name)
+		time.Sleep(time.Minute)
+		w.unlisted(d.name)
+	})
+}
+
+// A node whose app does not answer is out of the map and not about to join: "joining"
+// sent people to look for a network that was well.
+func TestNodeWithASickAppIsNotJoining(t *testing.T) {
+	bubble(t, func(w *world) {
+		var sick atomic.Bool
+		w.tune = func(o *node.Options) {
+			o.CheckApp = func(context.Context) error {
+				if o.Dir.Node() == "b" && sick.Load() {
+					return errors.New("no")
+				}
+				return nil
+			}
+		}
+		w.start("a")
+		w.start("b")
+		w.start("c")
+		w.untilSettled("a", "b", "c")
+		sick.Store(true)
+		b := w.all["b"]
+		for _, at := range []*process{w.all["a"], b} {
+			w.until(at.name+" says so", func() bool {
+				n := w.listed(at, "b")
+				return n.State == "unhealthy" && n.App == "unhealthy"
+			})
+		}
+		if got := b.node.Status().State; got != "unhealthy" {
+			w.t.Errorf("b says of itself that it is %s", got)
+		}
+		sick.Store(false)
+		w.untilSettled("a", "b", "c")
+		w.until("b is active", func() bool { return w.listed(b, "b").State == "active" })
+	})
+}

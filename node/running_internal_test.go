@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Whoever may read asks what the cluster is busy with, pages and scripts at once, and each
+// time every node was asked. All share one answer, also if who asked first has left.
+func TestCensusIsSharedForASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCensus[int]()
+		asked := 0
+		ask := func(ctx context.Context) int {
+			asked++
+			select {
+			case <-time.After(300 * time.Millisecond):
+			case <-ctx.Done():
+				t.Errorf("who asks was cut off: %v", ctx.Err())
+			}
+			return asked
+		}
+		first, leave := context.WithCancel(t.Context())
+		var asking sync.WaitGroup
+		take := func(ctx context.Context, want int) {
+			asking.Go(func() {
+				if got := c.take(ctx, time.Second, ask); got != want {
+					t.Errorf("answer %d, want %d", got, want)
+				}
+			})
+			synctest.Wait()
+		}
+		take(first, 1)
+		for range 20 {
+			take(t.Context(), 1)
+		}
+		take(first, 0) // and does not wait for it
+		leave()
+		asking.Wait()
+		time.Sleep(censusEvery - time.Nanosecond)
+		if got := c.take(t.Context(), time.Second, ask); got != 1 {
+			t.Errorf("answer %d within a second, want the first", got)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := c.take(t.Context(), time.Second, ask); got != 2 || asked != 2 {
+			t.Errorf("answer %d after a second, of %d, want the second", got, asked)
+		}
+	})
+}
+
+// An answer takes no longer than it may.
+func TestCensusEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCensus[error]()
+		began := time.Now()
+		err := c.take(t.Context(), time.Second, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if took := time.Since(began); took != time.Second || err == nil {
+			t.Errorf("it took %v and came to %v", took, err)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+	"shardway/proxy"
+	"shardway/queue"
+)
+
+// With 3 000 clients at one node the agent's turn came later than a quarter of the lease
+// now and then. That counted as a pause: the lease was void, though it held for hundreds of
+// milliseconds more, and all requests waited for the next one. What the process has used
+// of a processor meanwhile tells the two apart.
+func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
+	timing := ack.DefaultTiming()
+	late := timing.Lease/4 + 5*time.Millisecond
+	for name, c := range map[string]struct {
+		used time.Duration
+		want bool // the lease holds
+	}{
+		"paused": {used: 0}, "hardly there": {used: late/8 - time.Millisecond},
+		"busy": {used: late / 8, want: true}, "busy with all it has": {used: 4 * late, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock, used := new(clock.Manual), time.Duration(0)
+			clock.Advance(time.Hour)
+			state, sent := ack.NewState(), uint64(0)
+			a := &agent{
+				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(changes), router: newRouter("a", 4, clock, nil),
+				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true },
+			}
+			a.turns.used = func() (time.Duration, bool) { return used, true }
+			a.machine = ack.NewAgent(ack.AgentOptions{
+				Node: "a", Boot: 1, Pace: ack.DefaultPace(), Timing: timing,
+				Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
+			}, clock.Precise())
+			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
+			a.look()
+			a.answer(ack.Answer{Term: 1, Number: 1, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
+			a.look()
+			pass := func(d, u time.Duration) {
+				clock.Advance(d)
+				used += u
+				a.look()
+			}
+			pass(10*time.Millisecond, 0)
+			pass(late, c.used)
+			if got := a.router.leased(); got != c.want {
+				t.Errorf("leased %v after a turn %v late, with %v of a processor, want %v", got, late, c.used, c.want)
+			}
+			if stood := a.stood.Load() != nil; stood == c.want {
+				t.Errorf("it is told that it stood still: %v", stood)
+			}
+			pass(timing.Lease, timing.Lease)
+			if a.router.leased() {
+				t.Error("the lease outlasts its end")
+			}
+		})
+	}
+}

@@ -1,0 +1,309 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/node"
+	"shardway/proxy"
+	"shardway/verdict"
+)
+
+// untilSays waits until one finding of a node has all the texts; without any, until
+// it finds nothing worse than an info.
+func (w *world) untilSays(p *process, texts ...string) {
+	w.t.Helper()
+	w.until(p.name+" says "+strings.Join(texts, " … "), func() bool {
+		if len(texts) == 0 {
+			return verdict.Worst(p.node.Findings()) <= verdict.Info
+		}
+		for _, f := range p.node.Findings() {
+			if !strings.Contains(f.String(), texts[0]) {
+				continue
+			}
+			rest := texts[1:]
+			for len(rest) > 0 && strings.Contains(f.String(), rest[0]) {
+				rest = rest[1:]
+			}
+			if len(rest) == 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// With two of three nodes killed, the one that is left used to say 341 of 1024 here and 0
+// orphaned, and to name owners as if they served.
+func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		a := w.all["a"]
+		w.all["b"].kill()
+		w.all["c"].kill()
+		killed := time.Now()
+		const sentence = "no-quorum: 1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing"
+		w.untilSays(a, sentence, "start b and c", "shardway recover")
+		w.t.Logf("told %v after the kill", time.Since(killed))
+		w.untilSays(a, "unserved: nobody serves any of the 96 shards")
+		st := a.node.Status()
+		if st.State == "operational" || st.Shards.Unserved != shards || verdict.Worst(st.Findings) != verdict.Outage {
+			w.t.Errorf("state %q, %+v, %+v", st.State, st.Shards, st.Findings)
+		}
+		for _, row := range a.node.Shards().Shards {
+			if row.Unserved == "" || a.node.Idle(row.Owner) == "" {
+				w.t.Fatalf("shard %d is %s of %s, as if that served", row.Shard, row.State, row.Owner)
+			}
+		}
+		if err := a.node.Ready(); err == nil || !strings.Contains(err.Error(), sentence) || strings.Contains(admin.Brief(err), "b and c") {
+			w.t.Errorf("ready: %v, in brief %q", err, admin.Brief(err))
+		}
+		if e := a.node.Explain(proxy.ReasonNoLease); e.Finding != sentence || e.Led {
+			w.t.Errorf("clients are told %+v", e)
+		}
+		w.all["b"].restart()
+		w.untilSays(a, "one-from-loss: 2 of 3 voters are heard (a and b) and it takes 2")
+		w.until("what is left is served", func() bool { return a.node.Status().Shards.Unserved == 0 && a.node.Idle("a") == "" })
+		w.all["c"].restart()
+		w.untilSays(a)
+	})
+}
+
+// A gateway has no lease to lose, and stayed ready for balancers where nobody served.
+func TestGatewayThatNobodyServesIsNotReady(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil }
+		w.start("g")
+		g := w.all["g"]
+		<-g.node.Started()
+		w.untilVoters(4)
+		w.until("the gateway is ready", func() bool { return g.node.Ready() == nil })
+		for _, name := range []string{"a", "b", "c"} {
+			w.all[name].kill()
+		}
+		w.until("it is not any more", func() bool {
+			err := g.node.Ready()
+			return err != nil && strings.Contains(err.Error(), "no-quorum: 1 of 4 voters is here and it takes 3")
+		})
+		w.all["a"].restart()
+		w.all["b"].restart()
+		w.until("it is again", func() bool { return g.node.Ready() == nil })
+	})
+}
+
+// Who has lost the leader does not go by what that one said last, nor waits for gossip,
+// which takes seconds to miss a node.
+func TestLossOfTheLeaderIsToldSoon(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		a := w.follower()
+		rest := w.others(a)
+		time.Sleep(5 * time.Second) // the leader has told of all
+		for _, name := range rest {
+			w.all[name].kill()
+		}
+		killed := time.Now()
+		w.untilSays(a, "no-quorum: 1 of 3 voters is here and it takes 2, so nobody leads: "+strings.Join(rest, " and ")+" are missing")
+		if told := time.Since(killed); told > 4*time.Second {
+			w.t.Errorf("told %v after the kill", told)
+		}
+	})
+}
+
+// Nodes that wait for others say for whom, and who reaches nobody says whom it has tried.
+func TestWhatABirthWaitsForIsTold(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Expect = 3 }
+		w.start("a")
+		a := w.all["a"]
+		<-a.node.Started()
+		w.untilSays(a, "waiting-for-expect: 1 of the 3 nodes that are to found the cluster is here (a)", "--expect 3")
+		if err := a.node.Ready(); err == nil || !strings.Contains(err.Error(), "1 of the 3 nodes") {
+			w.t.Errorf("ready: %v", err)
+		}
+		if e := a.node.Explain(proxy.ReasonNoMap); !strings.HasPrefix(e.Finding, "waiting-for-expect: 1 of the 3") {
+			w.t.Errorf("clients are told %+v", e)
+		}
+		w.start("b")
+		w.untilSays(a, "waiting-for-expect: 2 of the 3 nodes that are to found the cluster are here (a and b)")
+		w.start("c")
+		w.untilSettled("a", "b", "c")
+		w.untilSays(a)
+		w.all["b"].kill()
+		w.all["c"].kill()
+		a.terminate()
+		a.restart()
+		<-a.node.Started()
+		w.untilSays(a, "no-peers: node a has reached no other node: ", w.all["b"].host.Addr(7946), "refused")
+		if e := a.node.Explain(proxy.ReasonNoMap); strings.Contains(e.Finding, "7946") {
+			w.t.Errorf("clients are told addresses: %+v", e)
+		}
+	})
+}
+
+// What the apps are like is told by every node, also of the others.
+func TestAppsAreToldOfByEveryNode(t *testing.T) {
+	t.Parallel()
+	sick := map[string]*atomic.Bool{"a": {}, "b": {}, "c": {}}
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) {
+			bad := sick[o.Dir.Node()]
+			o.CheckApp = func(context.Context) error {
+				if bad != nil && bad.Load() {
+					return errors.New("the app is ill")
+				}
+				return nil
+			}
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			w.start(id)
+		}
+		w.untilSettled("a", "b", "c")
+		sick["b"].Store(true)
+		for _, p := range w.running() {
+			w.untilSays(p, "app-sick: the app", "b")
+		}
+		w.untilSays(w.all["b"], "app-sick: the app does not answer: b (the app is ill)")
+		sick["a"].Store(true)
+		sick["c"].Store(true)
+		for _, p := range w.running() {
+			w.untilSays(p, "no-healthy-app: no node has an app that answers: ")
+			if e := p.node.Explain(proxy.ReasonUnreachable); !strings.HasPrefix(e.Finding, "no-healthy-app: ") || strings.Contains(e.Finding, "ill") || !e.Led || e.Vain {
+				w.t.Errorf("clients of %s are told %+v", p.name, e)
+			}
+		}
+		for _, s := range sick {
+			s.Store(false)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilSays(w.all["a"])
+	})
+}
+
+// A cluster of gateways says what is missing, and lets nobody wait for it.
+func TestGatewaysAloneSayThatNobodyHasAnApp(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil }
+		w.start("a")
+		a := w.all["a"]
+		<-a.node.Started()
+		w.untilSays(a, "no-healthy-app: no node has an app (a)", "--upstream")
+		w.untilSays(a, "no-app: node a is a gateway, because --upstream is missing")
+		if e := a.node.Explain(proxy.ReasonNoMap); !e.Vain || !strings.HasPrefix(e.Finding, "no-healthy-app: ") {
+			w.t.Errorf("clients are told %+v", e)
+		}
+	})
+}
+
+// What operators ask for is told by every node as long as it is so.
+func TestWhatOperatorsAskForIsTold(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		a := w.all["a"]
+		w.asks(a, admin.Action{Verb: admin.Pause, For: "30m"})
+		w.asks(a, admin.Action{Verb: admin.Cordon, Node: "c"})
+		w.untilSays(a, "paused: planned moves of shards are paused for 30m", "shardway resume")
+		w.untilSays(a, "cordoned: c is cordoned")
+		w.asks(a, admin.Action{Verb: admin.Resume})
+		w.asks(a, admin.Action{Verb: admin.Uncordon, Node: "c"})
+		w.until("all is well", func() bool { return len(a.node.Findings()) == 0 })
+	})
+}
+
+func TestTwoVotersAreToldOf(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.start("a")
+		w.start("b")
+		w.untilSettled("a", "b")
+		w.untilSays(w.all["b"], "even-voters: two voters (a and b): the loss of either stops the cluster", "witness")
+	})
+}
+
+// A disk that hangs, and one that is slow, are told of.
+func TestDisksAreToldOf(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		p.disk.hang()
+		w.asks(w.leader(), admin.Action{Verb: admin.Cordon, Node: p.name}) // a reason to write
+		w.untilSays(p, "disk-hangs: a write to the disk of node "+p.name+" hangs")
+		p.disk.well()
+		w.untilSays(p, "disk-slow: a write to the disk of node "+p.name+" took ")
+		w.untilSays(p)
+	})
+}
+
+// A checkup has the report of every node, and names the ports that one does not reach.
+func TestCheckupAsksEveryNode(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		var c verdict.Checkup
+		w.during(func() { c = w.all["a"].node.Checkup(w.t.Context(), true) })
+		if c.From != "a" || len(c.Reports) != 3 || len(c.Silent) != 0 || c.AskedNS > c.AnsweredNS {
+			w.t.Fatalf("%+v", c)
+		}
+		epoch := uint64(w.committed().Epoch())
+		for i, id := range []string{"a", "b", "c"} {
+			r := c.Reports[i]
+			if r.Node != id || r.Version != "test" || r.Leader != w.leader().name || r.Epoch != epoch || r.Timing != r.Flags || r.Timing == "" {
+				w.t.Errorf("%+v", r)
+			}
+			for _, u := range r.Unreached {
+				if u.Port == "peer" || u.Node == id {
+					w.t.Errorf("%s does not reach %+v", id, u)
+				}
+			}
+		}
+	})
+}
+
+// Whoever may read can ask for checkups, and each makes every node try every port: all who
+// ask within a second share one, and who leaves before the answer gets no more made.
+func TestCheckupsAreShared(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		n := w.all["a"].node
+		ctx := w.t.Context()
+		gone, leave := context.WithCancel(ctx)
+		leave()
+		var all [20]verdict.Checkup
+		w.during(func() {
+			n.Checkup(gone, true)
+			var asking sync.WaitGroup
+			for i := range all {
+				asking.Go(func() { all[i] = n.Checkup(ctx, true) })
+			}
+			asking.Wait()
+		})
+		for _, c := range all {
+			if c.AnsweredNS != all[0].AnsweredNS || len(c.Reports) != 3 {
+				w.t.Fatalf("%+v, and %+v", c, all[0])
+			}
+		}
+		all[0].Reports[0].Findings, all[0].Reports[0].Node = nil, "mine"
+		var later verdict.Checkup
+		w.during(func() {
+			time.Sleep(2 * time.Second)
+			later = n.Checkup(ctx, true)
+		})
+		if later.AskedNS <= all[0].AnsweredNS || all[1].Reports[0].Node != "a" {
+			w.t.Errorf("%+v after %+v", later, all[0])
+		}
+	})
+}

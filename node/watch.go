@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/shardmap"
+	"shardway/verdict"
+)
+
+const (
+	// watchEvery is how often the inputs of the verdict are collected.
+	watchEvery = 250 * time.Millisecond
+	// askEvery is how often who does not lead asks who does what only that one knows, and
+	// askEach by how much less often for each node: so the leader is asked ten times a
+	// second at most.
+	askEvery = 2 * time.Second
+	askEach  = 100 * time.Millisecond
+	// probePause is between two attempts to reach a voter while nobody leads.
+	probePause = time.Second
+	// pairPatience is how long an even number of nodes votes before that is told: voters
+	// are added one after the other.
+	pairPatience = 10 * time.Second
+	// lately is for how long what happens now and then counts.
+	lately = 10 * time.Second
+)
+
+// watch looks at what can be the matter, and says so when that changes. One goroutine
+// runs it; what it found, any may read.
+type watch struct {
+	n     *Node
+	found atomic.Pointer[found]
+
+	// What keeps the inputs steady; run's.
+	leaderless, unleased, unmapped   verdict.For
+	alone, joins, orphaned, acquires verdict.Steady
+	unborn, even, ownerless          verdict.Steady
+	refused                          verdict.Moments
+	nodes                            map[string]*steadyNode
+	routed                           uint64 // the generation of the table of which acquiring is
+	acquiring                        []shardmap.Shard
+	told                             leaderTold
+
+	probing sync.WaitGroup
+	probes  struct {
+		sync.Mutex
+		under   map[string]bool // a probe is under way
+		reached map[string]bool // what the last one came to
+	}
+}
+
+// found is what one look came to. It never changes.
+type found struct {
+	in     verdict.Inputs
+	all    []verdict.Finding
+	public []string // of all, for everybody
+}
+
+// first returns the index of the finding whose code comes first, or -1.
+func (f *found) first(codes []verdict.Code) int {
+	for _, c := range codes {
+		if i := slices.IndexFunc(f.all, func(f verdict.Finding) bool { return f.Code == c }); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// leaderTold is what the leader said when it was asked last.
+type leaderTold struct {
+	leader   string
+	at       time.Time
+	views    []ack.MemberView  // nil: it did not say
+	suspects []poisonous       // likewise
+	level    *admin.LevelState // likewise
+}
+
+// after returns t with what the leader has said before where it does not answer: a leader
+// that is busy ends no finding. Who leads in fact is told by Raft, and what was true of
+// the nodes is steadied.
+func (t leaderTold) after(before leaderTold) leaderTold {
+	if t.leader != before.leader {
+		return t
+	}
+	if t.views == nil {
+		t.views = before.views
+	}
+	if t.suspects == nil {
+		t.suspects = before.suspects
+	}
+	if t.level == nil {
+		t.level = before.level
+	}
+	return t
+}
+
+// steadyNode keeps what is said of one node steady.
+type steadyNode struct{ here, gone, sick, lags verdict.Steady }
+
+func newWatch(n *Node) *watch {
+	w := &watch{
+		n: n, nodes: map[string]*steadyNode{},
+		alone: verdict.Steady{On: 3 * time.Second}, joins: verdict.Steady{On: 3 * time.Second},
+		orphaned: verdict.Steady{On: 1500 * time.Millisecond}, acquires: verdict.Steady{On: 2 * time.Second},
+		unborn: verdict.Steady{On: 2 * time.Second}, even: verdict.Steady{On: pairPatience}, ownerless: verdict.Steady{On: 2 * time.Second},
+		refused: verdict.Moments{Lately: lately},
+	}
+	w.found.Store(&found{})
+	w.probes.under, w.probes.reached = map[string]bool{}, map[string]bool{}
+	return w
+}
+
+// Findings returns what is the matter as far as this node knows. The slice is nobody's to
+// change.
+func (n *Node) Findings() []verdict.Finding { return n.watch.found.Load().all }
+
+// finding returns the first finding of a code.
+func (n *Node) finding(codes ...verdict.Code) (verdict.Finding, bool) {
+	now := n.watch.found.Load()
+	if i := now.first(codes); i >= 0 {
+		return now.all[i], true
+	}
+	return verdict.Finding{}, false
+}
+
+// run looks until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	defer w.probing.Wait()
+	for {
+		w.look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// look judges anew, and tells what has changed.
+func (w *watch) look(ctx context.Context) {
+	now := time.Now()
+	w.ask(ctx, now)
+	in := w.inputs(now)
+	if in.Leader == "" && in.NoLeader > watchEvery {
+		w.probe(ctx, in)
+	}
+	next := &found{in: in, all: verdict.Of(in)}
+	for _, f := range next.all {
+		next.public = append(next.public, f.Public())
+	}
+	came, went := verdict.Changes(w.found.Swap(next).all, next.all)
+	for _, f := range went {
+		w.n.log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding off")
+		w.n.tellFinding(false, f)
+	}
+	for _, f := range came {
+		w.n.log.WithLevel(levelOf(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding on")
+		w.n.tellFinding(true, f)
+	}
+}
+
+// levelOf is the level of a finding in the log.
+func levelOf(s verdict.Severity) zerolog.Level {
+	switch s {
+	case verdict.Outage:
+		return zerolog.ErrorLevel
+	case verdict.Warning:
+		return zerolog.WarnLevel
+	case verdict.Info:
+	}
+	return zerolog.InfoLevel
+}
+
+// ask asks the leader now and then what only it knows; a leader asks itself every time.
+func (w *watch) ask(ctx context.Context, now time.Time) {
+	n := w.n
+	leader := n.leader()
+	if leader == "" {
+		w.told = leaderTold{}
+		return
+	}
+	pause := max(askEvery, time.Duration(len(w.nodes))*askEach)
+	if leader == string(n.self) {
+		pause = 0
+	}
+	if leader == w.told.leader && now.Sub(w.told.at) < pause {
+		return
+	}
+	t := leaderTold{leader: leader, at: now, views: n.leaderViews(), suspects: n.suspected(ctx), level: n.levelBehind(ctx)} //nolint:contextcheck // leaderViews bounds itself
+	w.told = t.after(w.told)
+}
+
+// probe finds out which voters' processes answer, while nobody leads: gossip takes
+// seconds to find that a node is gone.
+func (w *watch) probe(ctx context.Context, in verdict.Inputs) {
+	w.probes.Lock()
+	defer w.probes.Unlock()
+	for _, x := range in.Nodes {
+		if !x.Voter || x.ID == in.Self || w.probes.under[x.ID] {
+			continue
+		}
+		w.probes.under[x.ID] = true
+		w.probing.Go(func() {
+			ok := w.n.reaches(ctx, x.ID)
+			w.probes.Lock()
+			w.probes.reached[x.ID] = ok
+			w.probes.Unlock()
+			select { // a pause, or each look would dial again
+			case <-time.After(probePause):
+			case <-ctx.Done():
+			}
+			w.probes.Lock()
+			w.probes.under[x.ID] = false
+			w.probes.Unlock()
+		})
+	}
+}

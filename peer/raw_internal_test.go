@@ -1,0 +1,141 @@
+package peer
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// prompts returns both ends of a connection over loopback.
+func prompts(t *testing.T) (a, b *prompt) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	var ends [2]*prompt
+	for i, open := range []func() (net.Conn, error){
+		func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }, ln.Accept,
+	} {
+		c, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, ok := promptly(c, nil).(*prompt)
+		if !ok {
+			t.Fatalf("%T is not made prompt", c)
+		}
+		t.Cleanup(func() { _ = p.Close() })
+		ends[i] = p
+	}
+	return ends[0], ends[1]
+}
+
+// larger is more than the kernel keeps of what nobody reads.
+var larger = bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+
+// TestRawSocketsCarryAll: what a prompt connection does behind the scheduler's back is
+// what net.TCPConn does.
+func TestRawSocketsCarryAll(t *testing.T) {
+	a, b := prompts(t)
+	got := make(chan []byte, 1)
+	go func() {
+		all, err := io.ReadAll(b)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- all
+	}()
+	if n, err := a.Write(larger); n != len(larger) || err != nil {
+		t.Fatalf("wrote %d of %d: %v", n, len(larger), err)
+	}
+	if err := a.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(<-got, larger) {
+		t.Error("what came is not what was sent")
+	}
+	if n, err := b.Read(nil); n != 0 || err != nil {
+		t.Errorf("reading nothing: %d, %v", n, err)
+	}
+}
+
+// TestLooksFindWhatReadsDo: while the process is behind, looks take the place of reads. One
+// that took the end of a stream for silence would never end.
+func TestLooksFindWhatReadsDo(t *testing.T) {
+	a, b := prompts(t)
+	buf := make([]byte, 4)
+	look := func(what, want string, over error) {
+		t.Helper()
+		b.backlog = new(backlog)
+		b.backlog.waited.Store(int64(longBacklog + 1))
+		n, err := b.Read(buf)
+		if string(buf[:n]) != want || !errors.Is(err, over) {
+			t.Errorf("%s: %q, %v, want %q, %v", what, buf[:n], err, want, over)
+		}
+	}
+	in, ok := b.in.(interface {
+		Look(b []byte) (n int, there bool, err error)
+	})
+	if !ok {
+		t.Skip("sockets cannot be looked at here")
+	}
+	if n, there, err := in.Look(buf); n != 0 || there || err != nil {
+		t.Errorf("nothing is there: %d, %v, %v", n, there, err)
+	}
+	if n, err := a.Write([]byte("beat")); n != 4 || err != nil {
+		t.Fatal(n, err)
+	}
+	look("something is there", "beat", nil)
+	buf = buf[:0]
+	look("no room for it", "", nil)
+	buf = buf[:4]
+	if err := b.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	look("the deadline is over", "", os.ErrDeadlineExceeded)
+	if err := b.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	look("the end", "", io.EOF)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	look("it is closed here", "", net.ErrClosed)
+}
+
+// TestRawSocketsFailAsOthersDo: Raft and TLS go by the errors of package net.
+func TestRawSocketsFailAsOthersDo(t *testing.T) {
+	a, b := prompts(t)
+	if err := b.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for err == nil { // nobody reads it
+		_, err = b.Write(larger)
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a write that nobody reads ended with %v", err)
+	}
+	if err = a.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	_ = a.Close() // a reset
+	if _, err = a.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a read of what is closed here ended with %v", err)
+	}
+	_, err = b.Read(make([]byte, 1))
+	op := new(net.OpError)
+	if !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &op) || op.Addr.String() != b.RemoteAddr().String() {
+		t.Errorf("a read of what was reset ended with %v", err)
+	}
+}

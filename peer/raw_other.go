@@ -1,0 +1,8 @@
+//go:build !unix
+
+package peer
+
+import "net"
+
+// newRaw exists only where sockets can be read below their net.Conn.
+func newRaw(c *net.TCPConn) readWriter { return c }

@@ -1,0 +1,43 @@
+package proxy
+
+import (
+	"slices"
+
+	"shardway/internal/problem"
+)
+
+// Explanation is what the node knows of why a request is not served.
+type Explanation struct {
+	// Finding is a sentence for the client; empty: nothing is known.
+	Finding string
+	// Led: somebody leads.
+	Led bool
+	// Vain: nothing that requests could wait for will come, because no node has an app.
+	Vain bool
+}
+
+// explain asks the node what is the matter.
+func (s *Server) explain(why Reason) Explanation {
+	if s.o.Explain == nil {
+		return Explanation{}
+	}
+	return s.o.Explain(why)
+}
+
+// inVain reports that a request for a shard that nobody owns would wait for nothing.
+func (s *Server) inVain(v verdict) bool {
+	return (v.reason == ReasonNoMap || v.reason == ReasonOrphaned) && s.explain(v.reason).Vain
+}
+
+// explained adds the finding to an answer that the cluster is to blame for. Without a map
+// and with a leader it is not the leader that is missing.
+func (s *Server) explained(p *problem.Problem, why Reason) {
+	if !slices.Contains([]problem.Code{problem.NoLeader, problem.QueueTimeout, problem.QueueFull, problem.UpstreamRefused, problem.PeerUnreachable}, p.Code) {
+		return
+	}
+	e := s.explain(why)
+	p.Finding = e.Finding
+	if p.Code == problem.NoLeader && why == ReasonNoMap && e.Led {
+		p.Code = problem.QueueTimeout
+	}
+}

@@ -1,0 +1,55 @@
+package proxy_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/proxy"
+)
+
+// Without a map clients waited 10 s and were told that there is no leader, though there was
+// one and no node had an app.
+func TestClientsLearnWhatIsTheMatter(t *testing.T) {
+	const sentence = "no-healthy-app: no node has an app (a)"
+	for name, tt := range map[string]struct {
+		why   proxy.Reason
+		e     proxy.Explanation
+		code  string
+		waits bool
+	}{
+		"nobody leads":       {proxy.ReasonNoMap, proxy.Explanation{Finding: sentence}, "no-leader", true},
+		"somebody leads":     {proxy.ReasonNoMap, proxy.Explanation{Finding: sentence, Led: true}, "queue-timeout", true},
+		"waiting is in vain": {proxy.ReasonNoMap, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", false},
+		"orphaned in vain":   {proxy.ReasonOrphaned, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", false},
+		"what moves arrives": {proxy.ReasonMoving, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", true},
+		"nothing is known":   {proxy.ReasonMoving, proxy.Explanation{}, "queue-timeout", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) {
+					o.QueueWait = 10 * time.Second
+					o.Explain = func(why proxy.Reason) proxy.Explanation {
+						if why != tt.why {
+							t.Errorf("asked why %v, want %v", why, tt.why)
+						}
+						return tt.e
+					}
+				})
+				n.swap(2, 3, held(tt.why))
+				began := time.Now()
+				c := n.dial()
+				res, body := c.get("/")
+				wantStatus(t, res, body, 503, tt.code)
+				if waited := time.Since(began) == 10*time.Second; waited != tt.waits {
+					t.Errorf("answered after %v", time.Since(began))
+				}
+				if has := strings.Contains(body, `"finding":"`+sentence+`"`); has != (tt.e.Finding != "") {
+					t.Errorf("the problem is %s", body)
+				}
+				_ = c.Close()
+			})
+		})
+	}
+}

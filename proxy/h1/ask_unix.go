@@ -1,0 +1,36 @@
+//go:build unix
+
+package h1
+
+import (
+	"syscall"
+
+	"shardway/internal/rawio"
+)
+
+// sendFirst sends what is buffered if there is nothing to read, as much as the socket
+// takes at once. The poller has forgotten what came before, so that whatever comes
+// after it looked ends a wait that begins then.
+func (w *Writer) sendFirst(fd uintptr) (whole bool, err error) {
+	if w.err != nil {
+		return false, w.err
+	}
+	if _, err = rawio.Read(fd, w.look[:]); err != syscall.EAGAIN { //nolint:errorlint // never wrapped
+		return false, ErrNotQuiet
+	}
+	if w.rest, err = w.limit(); err != nil {
+		return false, err
+	}
+	n, err := rawio.Write(fd, w.buf[:w.n])
+	w.sent += int64(n)
+	switch {
+	case err == syscall.EAGAIN: //nolint:errorlint // never wrapped
+		return false, nil
+	case err != nil:
+		w.err = err
+		return false, err
+	}
+	w.n = copy(w.buf, w.buf[n:w.n])
+	w.release()
+	return w.n == 0, nil
+}

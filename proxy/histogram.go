@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// The buckets of a histogram are those of Prometheus' native histograms of schema 3:
+// eight for each doubling, numbered by their upper bounds, 2^(number/8) seconds. What is
+// shorter than the first counts as zero, what is longer than the last counts there.
+const (
+	schema      = 3
+	perDoubling = 1 << schema
+	firstBucket = -19*perDoubling + 1 // above 1.9 µs
+	lastBucket  = 12 * perDoubling    // up to 4096 s
+	// The classic buckets are for who does not know native ones: those of whole doublings,
+	// from 2^-12 s (0.24 ms) to 2^5 s.
+	firstClassic, lastClassic = -12, 5
+)
+
+// zeroBelow is the upper bound of what counts as zero: 2^-19 s.
+const zeroBelow = 1.0 / (1 << 19)
+
+// histogram counts durations by atomic adds: a prometheus.Histogram locks and looks up.
+// How many there are is the sum of its buckets.
+type histogram struct {
+	zero    atomic.Uint64
+	buckets [lastBucket - firstBucket + 1]atomic.Uint64
+	nanos   atomic.Int64
+}
+
+// observe counts one duration.
+func (h *histogram) observe(d time.Duration) {
+	h.nanos.Add(int64(d))
+	i := bucketOf(d)
+	if i < firstBucket {
+		h.zero.Add(1)
+		return
+	}
+	h.buckets[min(i, lastBucket)-firstBucket].Add(1)
+}
+
+// bucketOf returns the number of the bucket of a duration: the smallest n with
+// d <= 2^(n/8) s.
+func bucketOf(d time.Duration) int {
+	if d <= 0 {
+		return math.MinInt32
+	}
+	// Bounds within a doubling: 2^(i/8) for i = -8 to -1.
+	bounds := [perDoubling]float64{
+		0.5, 0.5452538663326288, 0.5946035575013605, 0.6484197773255048,
+		0.7071067811865475, 0.7711054127039704, 0.8408964152537144, 0.9170040432046711,
+	}
+	frac, exp := math.Frexp(d.Seconds())
+	i := (exp - 1) * perDoubling
+	for _, b := range bounds {
+		if b >= frac {
+			break
+		}
+		i++
+	}
+	return i
+}
+
+// metric returns what was counted; nil: nothing yet.
+func (h *histogram) metric(desc *prometheus.Desc, since time.Time, labels ...string) prometheus.Metric {
+	seconds := time.Duration(h.nanos.Load()).Seconds()
+	zero := h.zero.Load()
+	count, filled := zero, map[int]int64{}
+	classic := make([]*dto.Bucket, 0, lastClassic-firstClassic+1)
+	for i := range h.buckets {
+		n := h.buckets[i].Load()
+		if n > 0 {
+			filled[i+firstBucket] = int64(n)
+			count += n
+		}
+		if at := i + firstBucket; at%perDoubling == 0 && at >= firstClassic*perDoubling && at <= lastClassic*perDoubling {
+			so, bound := count, math.Exp2(float64(at/perDoubling))
+			classic = append(classic, &dto.Bucket{CumulativeCount: &so, UpperBound: &bound})
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	native, err := prometheus.NewConstNativeHistogram(desc, count, seconds, filled, nil, zero, schema, zeroBelow, since, labels...)
+	if err != nil {
+		return prometheus.NewInvalidMetric(desc, err)
+	}
+	return classified{native, classic}
+}
+
+// classified is a native histogram with classic buckets beside.
+type classified struct {
+	prometheus.Metric
+	buckets []*dto.Bucket
+}
+
+// Write adds the buckets; see prometheus.Metric.
+func (c classified) Write(out *dto.Metric) error {
+	if err := c.Metric.Write(out); err != nil {
+		return err
+	}
+	out.Histogram.Bucket = c.buckets
+	return nil
+}

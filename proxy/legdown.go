@@ -1,0 +1,97 @@
+package proxy
+
+import (
+	"shardway/proxy/wsframe"
+)
+
+// downward carries what far sends, until that ends or there is a Close.
+func (l *leg) downward() bool {
+	w := l.near.Writer()
+	for {
+		p, err := l.far.Next()
+		if err != nil {
+			l.farErr = err
+			return true
+		}
+		for len(p) > 0 {
+			n, err := l.from.Step(p)
+			if err != nil {
+				l.appBad = true
+				return true
+			}
+			if done := l.passDown(p[:n]); done {
+				if w.Flush() != nil {
+					l.nearGone = true
+				}
+				w.Idle()
+				return true
+			}
+			p = p[n:]
+		}
+		if w.Flush() != nil {
+			l.nearGone = true
+			_ = l.far.Cut()
+			return true
+		}
+		w.Idle()
+	}
+}
+
+// passDown passes on bytes of one frame of the app: those of a message when it is whole,
+// or too long to be held. What is between, as the control frames are that stand inside a
+// message, goes at once. True means that nothing comes after it.
+func (l *leg) passDown(p []byte) (done bool) {
+	switch {
+	case l.from.Control():
+		l.ctl = append(l.ctl, p...)
+		if !l.from.Between() {
+			return false
+		}
+		done = l.passControl()
+		l.ctl = l.ctl[:0]
+		return done || l.nearGone
+	case l.streaming || l.from.Whole() && len(l.held) == 0:
+		l.writeDown(p)
+	case l.from.Whole() || len(l.held)+len(p) > heldMessage:
+		l.writeDown(l.held)
+		l.writeDown(p)
+		l.held = nil
+		l.streaming = true
+	default:
+		l.held = append(l.held, p...)
+	}
+	l.streaming = l.streaming && !l.from.Whole()
+	return l.nearGone
+}
+
+// passControl passes on a control frame of the app, or what ends the leg.
+func (l *leg) passControl() (done bool) {
+	switch l.from.Op() {
+	case opWord:
+		if word := l.from.Payload(); len(word) > 0 {
+			l.word = word[0]
+		}
+		return true
+	case wsframe.OpClose:
+		l.appClose = l.from.Code()
+		if l.handed = l.told.Load(); l.handed || l.client && l.appClose == int(closeMoved) && !l.closed.Load() {
+			return true // it is between us and the app
+		}
+		l.writeDown(l.ctl)
+		l.passed = true
+		return true
+	}
+	l.writeDown(l.ctl)
+	return false
+}
+
+// writeDown writes to near.
+func (l *leg) writeDown(p []byte) {
+	if l.nearGone || len(p) == 0 {
+		return
+	}
+	if _, err := l.near.Writer().Write(p); err != nil {
+		l.nearGone = true
+		_ = l.far.Cut()
+	}
+}

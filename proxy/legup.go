@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"shardway/proxy/h1"
+	"shardway/proxy/wsframe"
+)
+
+// upward carries what near sends.
+func (l *leg) upward() bool {
+	for {
+		p, err := l.near.Peek()
+		switch {
+		case errors.Is(err, h1.ErrPaused):
+			l.near.ResumeRead()
+		case err != nil:
+			l.upEnds(err)
+			return true
+		case l.told.Load():
+			l.discarded = true
+			l.near.Take(len(p))
+		default:
+			n, stop := l.passUp(p)
+			l.near.Take(n)
+			if stop {
+				return true
+			}
+		}
+		if l.upStops() {
+			return true
+		}
+	}
+}
+
+// upWhole reports whether far has got whole messages only.
+func (l *leg) upWhole() bool { return l.k.skip || l.scan.Whole() }
+
+// passUp passes on what p has, up to the end of a message if the leg is to be handed
+// over. It returns how much of p is done with, and whether that was the last.
+func (l *leg) passUp(p []byte) (n int, stop bool) {
+	from := 0
+	for n < len(p) && (!l.wants(wantMove) || !l.upWhole()) {
+		between := l.scan.Between()
+		m, err := l.scan.Step(p[n:])
+		if err != nil {
+			l.breaks(p[from:n], between)
+			return n, true
+		}
+		n += m
+		if l.k.skip {
+			from = n
+			if l.scan.Closed() { // of what is left of a broken message, this passes
+				l.nearCloses()
+				l.writeUp(wsframe.AppendClose(nil, l.scan.Code(), "", true))
+				return n, true
+			}
+			l.k.skip = !l.scan.Whole()
+		}
+	}
+	if from < n {
+		l.clean = l.scan.Between()
+	}
+	if l.scan.Closed() {
+		l.nearCloses()
+	}
+	return n, !l.writeUp(p[from:n]) || l.scan.Closed()
+}
+
+// nearCloses notes a Close of near, before the app can answer it. It has IdleTimeout to do so.
+func (l *leg) nearCloses() {
+	l.closed.Store(true)
+	l.late(l.s.set.Load().IdleTimeout)
+}
+
+// breaks ends a stream that breaks the protocol, with what came before. Between tells that
+// nothing of the frame which does has been passed on.
+func (l *leg) breaks(before []byte, between bool) {
+	l.bad = true
+	if l.clean = l.writeUp(before) && between; l.clean {
+		l.tell(closeProtocol)
+	}
+	l.late(endWait)
+}
+
+// writeUp writes to far; false: it takes no more. It may have said why: that is carried
+// to its end first.
+func (l *leg) writeUp(p []byte) bool {
+	w := l.far.Writer()
+	_, err := w.Write(p)
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil {
+		l.clean = false
+		l.late(endWait)
+		return false
+	}
+	w.Idle()
+	return true
+}
+
+// late cuts far if the leg is not over by then.
+func (l *leg) late(d time.Duration) { l.after(d, l.far) }
+
+// upStops does what is asked for; true: that is the end of this direction.
+func (l *leg) upStops() bool {
+	switch {
+	case l.wants(wantStop):
+		if l.wants(wantClose) {
+			l.tell(int(l.code.Load()))
+		}
+		return true
+	case !l.wants(wantMove) || l.told.Load() || !l.upWhole():
+		return false
+	case l.app:
+		l.tell(int(closeMoved))
+		l.late(l.s.o.DrainTimeout)
+		return l.client
+	}
+	// The owner gets the end of our half behind the last message, and tells the app.
+	l.late(l.s.o.DrainTimeout + 2*moveAfter)
+	if l.halved = l.far.CloseWrite(); !l.halved {
+		_ = l.far.Cut()
+	}
+	return true
+}
+
+// tell sends the app a Close, if it has got whole frames and no Close yet.
+func (l *leg) tell(code int) {
+	if !l.clean || l.scan.Closed() || l.told.Swap(true) {
+		return
+	}
+	defer close(l.said)
+	l.far.Writer().Gate(func() (time.Duration, error) { return closeFrameWrite, nil })
+	l.writeUp(wsframe.AppendClose(nil, code, reasonOf(code), true))
+}
+
+// upEnds is the end of near without a Close. At the owner it may be that of a half: the
+// socket is to be handed over.
+func (l *leg) upEnds(err error) {
+	l.nearEnded, l.nearEOF = true, errors.Is(err, io.EOF)
+	switch {
+	case l.told.Load():
+	case !l.client && l.nearEOF && l.scan.Whole():
+		l.tell(int(closeMoved))
+		l.late(l.s.o.DrainTimeout)
+	default:
+		_ = l.far.Cut()
+	}
+}

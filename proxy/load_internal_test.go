@@ -1,0 +1,58 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A key is looked at now and then, has a place until it is counted, and none if it is so
+// long that a few of them would be much.
+func TestSamplesOfKeysHaveABound(t *testing.T) {
+	var l loads
+	l.sample([]byte("before there is a cluster"))
+	l.start(4)
+	full := func() (n int) {
+		for i := range l.slots {
+			if l.slots[i].state.Load() == sampleFull {
+				n++
+			}
+		}
+		return n
+	}
+	for range 100 * sampleOne {
+		l.sample([]byte(strings.Repeat("k", sampleKey+1)))
+	}
+	if n := full(); n > 0 {
+		t.Errorf("%d keys of more than %d bytes are kept", n, sampleKey)
+	}
+	now := l.last
+	for range 3 {
+		for range 10 * sampleSlots * sampleOne {
+			l.sample([]byte(strings.Repeat("k", sampleKey)))
+		}
+		if n := full(); n != sampleSlots {
+			t.Errorf("%d of %d places are taken", n, sampleSlots)
+		}
+		now = now.Add(time.Second)
+		l.look(now)
+		if n := full(); n > 0 || len(l.keys.by) != 1 {
+			t.Errorf("%d places are taken after a look, and %d keys are known", n, len(l.keys.by))
+		}
+	}
+}
+
+// Who asks every millisecond gets means over seconds, as who asks now and then.
+func TestLoadIsLookedAtOnceASecond(t *testing.T) {
+	var l loads
+	l.look(time.Now()) // nothing is counted yet
+	l.start(1)
+	first := l.last
+	l.shards[0].requests.Add(10)
+	if l.look(first.Add(time.Second - 1)); l.last != first || l.rates[0].mean[0] != 0 {
+		t.Errorf("looked at before a second is over: %+v", l.rates[0])
+	}
+	if l.look(first.Add(time.Second)); l.rates[0].mean[0] == 0 {
+		t.Error("not looked at after a second")
+	}
+}

@@ -1,0 +1,235 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/proxy"
+)
+
+// leg is a connection by which an app was asked for an event stream.
+type leg struct {
+	net.Conn
+	head string        // of the request
+	over chan struct{} // closed once the other end is gone
+}
+
+// asker is an app that has the test answer.
+func asker(legs chan<- *leg) func(net.Conn, *bufio.Reader) {
+	return func(conn net.Conn, r *bufio.Reader) {
+		head, err := readHead(r)
+		if err != nil {
+			return
+		}
+		l := &leg{Conn: conn, head: head, over: make(chan struct{})}
+		legs <- l
+		_, _ = io.Copy(io.Discard, r)
+		close(l.over)
+	}
+}
+
+// resumable is the head of an answer that goes on elsewhere.
+const resumable = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nShardway-Stream: resume\r\n"
+
+// chunk frames a part of an answer.
+func chunk(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
+
+// begins answers with a stream, in chunks, that begins like this.
+func (l *leg) begins(head, events string) *leg {
+	_, _ = io.WriteString(l.Conn, head+"Transfer-Encoding: chunked\r\n\r\n")
+	l.sends(events)
+	return l
+}
+
+// sends sends more of it.
+func (l *leg) sends(events string) {
+	if events != "" {
+		_, _ = io.WriteString(l.Conn, chunk(events))
+	}
+}
+
+// wants holds the request against what the app is to be told: nothing for "".
+func (l *leg) wants(t *testing.T, lastID, resumed string) *leg {
+	t.Helper()
+	for name, want := range map[string]string{"Last-Event-Id": lastID, "Shardway-Stream-Resumed": resumed} {
+		got, found := "", 0
+		for line := range strings.SplitSeq(l.head, "\r\n") {
+			if n, v, _ := strings.Cut(line, ": "); strings.EqualFold(n, name) {
+				got, found = v, found+1
+			}
+		}
+		if got != want || found > 1 || found == 1 && want == "" {
+			t.Errorf("%s is %q (%d lines), want %q", name, got, found, want)
+		}
+	}
+	return l
+}
+
+// streamWorld is a client's node, two owners of which the first has the shards, and the
+// app of both.
+type streamWorld struct {
+	t                  *testing.T
+	front, first, next *node
+	legs               chan *leg
+	c                  *client
+	body               io.Reader
+	res                *reply
+	moves              uint64 // so far
+}
+
+// newStreams makes the three; with local, the first owner is where the client is.
+func newStreams(t *testing.T, local bool) *streamWorld {
+	t.Helper()
+	w := &streamWorld{t: t, legs: make(chan *leg)}
+	sim := newSim(t)
+	w.first, w.next = simNode(t, sim, "first", asker(w.legs)), simNode(t, sim, "next", asker(w.legs))
+	if w.front = w.first; !local {
+		w.front = simNode(t, sim, "front", asker(w.legs))
+		w.front.swap(1, 1, remote("first", 1))
+	}
+	for _, n := range []*node{w.front, w.first, w.next} {
+		n.knows("first", w.first)
+		n.knows("next", w.next)
+	}
+	w.next.swap(1, 1, remote("first", 1))
+	return w
+}
+
+const getEvents = "GET /events HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nLast-Event-ID: the client's\r\n\r\n"
+
+// opens has a client ask for a stream, and returns its first leg.
+func (w *streamWorld) opens(request string) *leg {
+	w.t.Helper()
+	w.c = w.front.dial()
+	w.c.send("%s", request)
+	return <-w.legs
+}
+
+// reads reads what has come to the client of the stream by now.
+func (w *streamWorld) reads(want string) {
+	w.t.Helper()
+	if w.body == nil {
+		w.res, w.body = w.c.head("GET")
+		if w.res.Header.Get("Shardway-Stream") != "" {
+			w.t.Errorf("the client is told the app's word: %v", w.res.Header)
+		}
+	}
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(w.body, got); string(got[:n]) != want {
+		w.t.Fatalf("the client got %q, %v; want %q", got[:n], err, want)
+	}
+}
+
+// ends reads the rest, which is to end whole, or cut.
+func (w *streamWorld) ends(want string, whole bool) {
+	w.t.Helper()
+	if w.body == nil {
+		w.reads("")
+	}
+	rest, err := io.ReadAll(w.body)
+	if string(rest) != want || (err == nil) != whole {
+		w.t.Errorf("the stream ended with %q, %v; want %q, whole: %v", rest, err, want, whole)
+	}
+	_ = w.c.Close()
+	synctest.Wait()
+	if n := w.first.running.Load() + w.next.running.Load(); n != 0 {
+		w.t.Errorf("%d requests are still running", n)
+	}
+	if n := metric(w.t, w.front, "shardway_resumable_streams"); n != 0 {
+		w.t.Errorf("%v streams are said to be open", n)
+	}
+}
+
+// moves takes the shards from one node and gives them to another, as a planned change
+// does: nobody commits before what runs at the old owner has ended.
+func (w *streamWorld) move(from, to *node) {
+	w.t.Helper()
+	w.moves++
+	epoch := 1 + 2*w.moves
+	nodes := map[*node]bool{w.front: true, w.first: true, w.next: true}
+	for n := range nodes {
+		n.swap(epoch-2, epoch-1, held(proxy.ReasonMoving))
+	}
+	began := time.Now()
+	for from.running.Load() > 0 {
+		if time.Since(began) > time.Second {
+			w.t.Fatal("the old owner still runs the stream")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // until that is known, and committed
+	for n := range nodes {
+		if n == to {
+			n.swap(epoch, epoch, local(epoch))
+		} else {
+			n.swap(epoch, epoch, remote(to.id, epoch))
+		}
+	}
+}
+
+// both runs a test with the client at the owner, and at another node.
+func both(t *testing.T, f func(w *streamWorld)) {
+	t.Helper()
+	for _, local := range []bool{false, true} {
+		t.Run(fmt.Sprint("local ", local), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(newStreams(t, local)) })
+		})
+	}
+}
+
+// An event stream ended with its shard's move, and every client came back at once, or
+// after the seconds of its retry. With the app's word it goes on at the next owner, from
+// the last event that has passed as a whole.
+func TestEventStreamGoesOnAtTheNextOwner(t *testing.T) {
+	both(t, func(w *streamWorld) {
+		t := w.t
+		l := w.opens(getEvents).wants(t, "the client's", "").begins(resumable, "id: 1\ndata: a\n\nid: 2\ndata: b\n\n")
+		w.reads("id: 1\ndata: a\n\nid: 2\ndata: b\n\n")
+		w.move(w.first, w.next)
+		<-l.over
+		l = (<-w.legs).wants(t, "2", "1").begins(resumable, "\xef\xbb\xbfid: 3\ndata: c\n\n")
+		w.reads("id: 3\ndata: c\n\n")
+		w.move(w.next, w.first)
+		<-l.over
+		l = (<-w.legs).wants(t, "3", "2").begins(resumable, "data: d\n\nid:\n\n")
+		w.reads("data: d\n\nid:\n\n")
+		w.move(w.first, w.next)
+		<-l.over
+		l = (<-w.legs).wants(t, "", "3").begins(resumable, "data: e\n\n")
+		_, _ = io.WriteString(l.Conn, "0\r\n\r\n") // the app's end is the stream's
+		w.ends("data: e\n\n", true)
+		if n := metric(t, w.front, "shardway_stream_resumptions_total", "resumed"); n != 3 {
+			t.Errorf("%v resumptions are counted, want 3", n)
+		}
+		if n := metric(t, w.first, "shardway_cut_requests_total") + metric(t, w.next, "shardway_cut_requests_total"); n != 0 {
+			t.Errorf("%v requests are said to be cut", n)
+		}
+	})
+}
+
+// What there is of an event when its owner dies has not passed: the next one sends the
+// whole of it. The same of an event that no blank line ends when its shard moves.
+func TestUnfinishedEventOfADeadOwnerDoesNotPass(t *testing.T) {
+	both(t, func(w *streamWorld) {
+		t := w.t
+		l := w.opens(getEvents).begins(resumable, "id: 1\ndata: a\n\nid: 2\ndata: ha")
+		w.reads("id: 1\ndata: a\n\n")
+		synctest.Wait()
+		_ = l.Close()
+		l = (<-w.legs).wants(t, "1", "1").begins(resumable, "id: 2\ndata: half\n\nid: 3")
+		w.reads("id: 2\ndata: half\n\n")
+		synctest.Wait()
+		w.move(w.first, w.next)
+		<-l.over
+		l = (<-w.legs).wants(t, "2", "2").begins(resumable, "id: 3\n\n")
+		w.reads("id: 3\n\n")
+		_, _ = io.WriteString(l.Conn, chunk("data: left open")+"0\r\n\r\n")
+		w.ends("data: left open", true)
+	})
+}

@@ -1,0 +1,172 @@
+package proxy
+
+import (
+	"context"
+	"time"
+
+	"shardway/proxy/h1"
+	"shardway/proxy/wsframe"
+)
+
+// keep passes on the answer 101 that begins a leg, and carries it to its end. False means
+// that the run was cut before that.
+func (y *relay) keep(p *trip) bool {
+	k, later := y.x.sock, y.x.later()
+	l := newLeg(y, p)
+	y.slot.leg.Store(l)
+	defer y.slot.leg.Store(nil)
+	if !y.slot.mark(slotAnswered | slotTunnel | slotSocket) {
+		return false
+	}
+	if l.app {
+		p.l.pool.detach(p.l, nil)
+	}
+	y.x.cut, k.carried = true, true
+	k.answered()
+	p.l.pool.gate.served()
+	if later && !l.app {
+		p.l.pool.upgrades.took(0)
+	}
+	y.answered(&p.l.res)
+	y.s.sockets.kept.Add(1)
+	defer y.s.sockets.kept.Add(-1)
+	y.s.metrics.tunnels.Add(1)
+	defer y.s.metrics.tunnels.Add(-1)
+	if n := y.s.load.of(&y.x, p.r.Kind); n != nil {
+		n.sockets.Add(1)
+		defer n.sockets.Add(-1)
+	}
+	whole := true
+	if l.client {
+		k.gap = false
+		if k.legs++; k.legs == 1 {
+			k.protocol = string(p.l.res.Value("Sec-WebSocket-Protocol"))
+		}
+	}
+	if !later {
+		whole = y.switches(p, !l.client)
+	}
+	if whole {
+		l.run()
+	} else {
+		l.nearGone = true
+		close(l.upEnd)
+	}
+	why := p.end()
+	if !l.client {
+		l.part(why)
+		return true
+	}
+	l.end()
+	l.judge(why, &y.x, p.r)
+	return true
+}
+
+// switches passes on an answer 101, without what the app says of the socket; to the
+// node that has the client it says instead that it is kept.
+func (y *relay) switches(p *trip, kept bool) bool {
+	e := y.head(p.r, &p.l.res)
+	e.Upgrade, e.Close, e.KeepAlive = true, false, false
+	if p.l.res.Value(headerSocket) != nil {
+		e.Drop |= h1.Of(h1.FieldShardwayOther)
+	}
+	if kept {
+		y.extra = append(y.extra, headerSocket+": "+socketKept+"\r\n"...)
+		e.Extra = y.extra
+	}
+	return y.h.WriteResponseHead(&p.l.res, e).Close(nil) == nil
+}
+
+// resume follows a kept socket from leg to leg, after the first, and ends its client's
+// connection.
+func (c *client) resume() {
+	k := c.x.sock
+	if k == nil {
+		return
+	}
+	defer c.kept.Store(nil)
+	for k.next && !c.down.Load() {
+		k.next = false
+		if code := c.socketLeg(); code != 0 {
+			k.closing = code
+		}
+	}
+	if c.down.Load() {
+		return
+	}
+	if k.closing != 0 {
+		w := c.h.Writer()
+		w.Begin(h1.UntilClose, 0)
+		w.Gate(func() (time.Duration, error) { return closeFrameWrite, nil })
+		_, _ = w.Write(wsframe.AppendClose(nil, k.closing, reasonOf(k.closing), false)) // the connection ends in any case
+		k.lingers = w.Flush() == nil
+	}
+	if k.lingers {
+		c.h.CloseLinger()
+	}
+}
+
+// socketLeg sends the request of a kept socket again until an app takes it, as long as
+// SocketWait allows, and carries that leg. Else it returns the code to close the client
+// with.
+func (c *client) socketLeg() int {
+	k := c.x.sock
+	ctx, cancel := context.WithTimeout(c.ctx, c.s.o.SocketWait)
+	defer cancel()
+	k.wait.Store(&cancel)
+	defer k.wait.Store(nil)
+	// An app that is silent has no longer than that.
+	stop := context.AfterFunc(ctx, c.cutUnanswered)
+	defer stop()
+	c.wait.ctx = ctx //nolint:fatcontext // it is put back at the end
+	defer func() { c.wait.ctx = c.ctx }()
+	c.x.again(c.s.o.SocketWait)
+	for {
+		k.flying, k.carried, k.refused = false, false, 0
+		c.ingressLoop()
+		if k.flying {
+			k.resumed++
+			k.gap = k.gap || !k.carried
+		}
+		switch {
+		case c.down.Load() || k.carried:
+			c.x.leaveQueue()
+			return 0
+		case k.refused != 0:
+			c.x.leaveQueue()
+			return k.refused
+		}
+		c.x.tries, c.x.stale, c.x.heads, c.x.unheld = 0, 0, 0, 0
+		v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
+		if ctx.Err() != nil || c.held(v).step != stepAgain {
+			c.x.leaveQueue()
+			return int(closeMoved)
+		}
+	}
+}
+
+// cutUnanswered cuts what the connection runs unless it has been answered.
+func (c *client) cutUnanswered() {
+	closes, _ := c.slot.cut(causeTimeout, func(r run, _ string) bool { return r.flags&slotAnswered == 0 }, nil)
+	closeAll(closes)
+}
+
+// again makes the exchange that of the socket's next leg. What may have reached an app is
+// sent again only with a higher number.
+func (x *exchange) again(wait time.Duration) {
+	x.leaveQueue()
+	x.safety, x.deadline, x.pause = unsafeMethod, time.Now().Add(wait), 0
+	x.tries, x.stale, x.heads, x.unheld, x.wreck, x.cutRun = 0, 0, 0, 0, nil, false
+}
+
+// declined ends a trip of a later leg that was answered with something else than 101. Only
+// what another node says itself is worth another attempt.
+func (c *client) declined(p *trip) verdict {
+	res := &p.l.res
+	k := c.x.sock
+	if p.r.Kind != Remote || !res.Has(h1.FieldShardwayError) {
+		k.refused = closesWith(res)
+	}
+	p.end()
+	return done
+}
