@@ -24,9 +24,9 @@ const MaxEmptying = 24 * time.Hour
 type empties struct {
 	seen map[shardmap.NodeID]sighting
 	// idle are the shards that their owners have said to be, since the map that routes
-	// was committed; it is replaced, never changed. A round goes by what it began with,
-	// for each change of it would begin another one, and hold what the first holds for
-	// longer.
+	// was committed, or, while a round is open, what that takes from them; it is replaced,
+	// never changed. A round goes by what it began with, whoever began it: each change
+	// would begin another one, and hold what the first holds for longer.
 	idle map[shardmap.Shard]bool
 	// looks counts the changes of idle.
 	looks uint64
@@ -34,8 +34,32 @@ type empties struct {
 
 // forget goes by another map, of which nobody has said anything.
 func (e *empties) forget() {
-	if len(e.idle) > 0 {
-		e.idle = nil
+	e.know(nil)
+}
+
+// goOn goes by the round that is open, of this leader or of one before it, which it has
+// been told of by the log alone: what that takes from a node that was being emptied, and
+// stays a member, was idle. Pins take shards whatever runs there.
+func (e *empties) goOn(s *State) {
+	base, last, p := s.Committed(), s.Last(), s.Policy()
+	var idle map[shardmap.Shard]bool
+	for id, asked := range p.Emptying {
+		if !last.Has(id) || uint64(last.Epoch()) < asked.Since {
+			continue
+		}
+		for shard := range base.Shards(id) {
+			if _, pinned := p.Pins[shard]; !pinned && last.Owner(shard) != id {
+				put(&idle, shard, true)
+			}
+		}
+	}
+	e.know(idle)
+}
+
+// know replaces what is idle.
+func (e *empties) know(idle map[shardmap.Shard]bool) {
+	if !maps.Equal(idle, e.idle) {
+		e.idle = idle
 		e.looks++
 	}
 }
@@ -54,10 +78,7 @@ func (l *Leader) idleAt(m Idle) {
 			put(&idle, s, true)
 		}
 	}
-	if !maps.Equal(idle, l.empties.idle) {
-		l.empties.idle = idle
-		l.empties.looks++
-	}
+	l.empties.know(idle)
 }
 
 // emptied returns the changes by which nodes that are being emptied become drained: those

@@ -74,6 +74,9 @@ func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 		droppedAt: map[shardmap.NodeID]time.Duration{},
 	}
 	l.t = l.waits(now)
+	if o.State.Open() {
+		l.empties.goOn(o.State)
+	}
 	return l
 }
 
@@ -196,6 +199,9 @@ func (l *Leader) applied(now time.Duration, s *State) {
 		l.empties.forget()
 		l.committed = now
 		l.settled = l.settled || s.LastTerm() == l.o.Term
+	}
+	if s.Open() && (!old.Open() || s.Last().Epoch() != old.Last().Epoch()) {
+		l.empties.goOn(s)
 	}
 	switch {
 	case l.committing == 0 && s.Last().Epoch() == old.Last().Epoch():

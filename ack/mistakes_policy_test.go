@@ -60,6 +60,11 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("emptying.go", "l.submitting || l.state.Open() ||", "!PLANTED && (l.submitting || l.state.Open()) ||"),
 		},
 		{
+			name: "emptying: a new leader does not go by the open round", mix: aimed("policy 8, elect 3"), caught: "emptying",
+			edits: both(in("leader.go", "		l.empties.goOn(s)\n", "		if !PLANTED {\n			l.empties.goOn(s)\n		}\n"),
+				in("leader.go", "		l.empties.goOn(o.State)\n", "		if !PLANTED {\n			l.empties.goOn(o.State)\n		}\n")),
+		},
+		{
 			name: "emptying: a new leader counts one from before its election", mix: aimed("policy 8, elect 3"), caught: "emptying",
 			edits: in("emptying.go", "at: now}", "at: now - time.Duration(plantedAs(PLANTED && l.empties.seen == nil))*time.Hour}"),
 		},

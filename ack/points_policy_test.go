@@ -29,6 +29,7 @@ func pointsOfPolicy() []point {
 			of: "policy", clause: "of a node that is being emptied only what it has said to be idle moves, by the map that routes",
 			planted: []string{"emptying: what is busy moves at once", "emptying: what was idle by an earlier map moves"},
 		},
+		{of: "policy", clause: "a new leader goes by what the open round takes: it was idle", planted: []string{"emptying: a new leader does not go by the open round"}},
 		{of: "policy", clause: "a round goes by what was idle as it began", planted: []string{"emptying: a round is replaced when something else is idle"}},
 		{
 			of: "policy", clause: "the rest moves when the time is over that a leader counts as that of a pause",

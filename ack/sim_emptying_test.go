@@ -120,20 +120,25 @@ func letGo(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]bool {
 }
 
 // sawLetGo judges what a proposal takes from members that are being emptied: what they
-// have said to be idle by this very map. It returns that. A round that is open is not
+// have said to be idle by this very map, to this leader or to that of the round that is
+// open, whose proposal was judged before. It returns that. A round that is open is not
 // replaced because something else has become idle; but what the nodes have that were
-// absent as it began, and are there now, or the reverse, goes by another rule since.
+// absent as it began, and are there now, or the reverse, goes by another rule since. A
+// new leader proposes it again as it was.
 func (w *world) sawLetGo(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
 	p, base, policy := after.Last(), before.Committed(), before.Policy()
-	idle := letGo(base, p, policy)
+	idle, open := letGo(base, p, policy), map[shardmap.Shard]bool{}
+	if before.Open() {
+		open = letGo(base, before.Last(), policy)
+	}
 	for s := range idle {
 		w.cover.wentIdle++
-		if !w.idle[idleness{e.asked, base.Owner(s), base.Epoch()}][s] {
+		if !open[s] && !w.idle[idleness{e.asked, base.Owner(s), base.Epoch()}][s] {
 			w.fail("emptying: %d takes shard %d from %s, which has not said that it is idle", p.Epoch(), s, base.Owner(s))
 		}
 	}
 	last := before.Last()
-	if len(policy.Emptying) > 0 && len(policy.Pins) == 0 && before.Open() && before.LastTerm() == e.asked && uint64(last.Epoch()) > max(policy.Since, w.absenceAt) && slices.Equal(last.Members(), p.Members()) {
+	if len(policy.Emptying) > 0 && len(policy.Pins) == 0 && before.Open() && (before.LastTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.Since, w.absenceAt) && slices.Equal(last.Members(), p.Members()) {
 		by.Idle = letGo(base, last, policy)
 		if last.SameAs(shardmap.Assign(base, p.Members(), by)) {
 			w.fail("emptying: %d replaces %d, and only what is idle differs", p.Epoch(), last.Epoch())
