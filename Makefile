@@ -25,6 +25,8 @@ UNIT = $$(go list ./... | grep -vE '^shardway/(e2e|ack/scale)')
 # What decides is pure, and what reads the tree has no state: nothing in them runs
 # beside something else, so the race detector finds nothing there.
 PURE := ./ack ./config ./deploy ./keysource ./shardmap ./internal/docs ./internal/layering ./internal/licenses
+# What has its own time runs with the race detector, a share of it, and whole without.
+VIRTUAL := ./node ./node/consensus ./node/gossip ./node/roster
 RACED = $$(printf '%s\n' $(UNIT) | grep -vxFf <(go list $(PURE)))
 
 # stage runs a command under a name and prints its time: $(call stage,name,command).
@@ -79,9 +81,18 @@ ifdef CI
 export SHARDWAY_TEST_SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=6 HEAD))
 endif
 
+# What fails by the real clock while the machine is away is repeated, alone; what has
+# its own time, or none, never is.
+RERUN := $(BIN)/rerun
+.PHONY: $(RERUN)
+$(RERUN):
+	@go build -o $@ ./e2e/rerun
+empty :=
+TIMELESS := ^($(subst $(empty) $(empty),|,$(strip $(PURE:./%=shardway/%) $(VIRTUAL:./%=shardway/%))))$$
+
 # tested runs go test under a name: $(call tested,name,arguments of go test). What go vet
 # says lint says too.
-tested = $(call stage,$(1),mkdir -p $(RAN) && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/$(1).json' -- -count=1 -vet=off $(2))
+tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' -never '$(TIMELESS)' -- $(GOTESTSUM) --format pkgname -- -count=1 -vet=off $(2))
 
 # Two things go on at a time, and on what they leave of the processors what has its own
 # time, or none: that does not care when it is played. Nothing hurries in CI, and its
@@ -96,7 +107,7 @@ test-chaos: test-path
 endif
 
 .PHONY: test
-test: $(GOTESTSUM) ## all tests: units with the race detector, the data path without, clusters and chaos; beside all of it nodes in virtual time and what is pure
+test: $(GOTESTSUM) $(RERUN) ## all tests: units with the race detector, the data path without, clusters and chaos; beside all of it nodes in virtual time and what is pure
 	@rm -rf $(RAN)
 	@[ -z "$${SHARDWAY_TEST_SEED:-}" ] || echo "== first seed of simulation, storms and chaos: $$SHARDWAY_TEST_SEED (SHARDWAY_TEST_SEED)"
 	@status=0; for lanes in $(LANES); do $(MAKE) --no-print-directory -k -j 3 $${lanes//+/ } || status=$$?; done; exit $$status
@@ -107,7 +118,7 @@ test: $(GOTESTSUM) ## all tests: units with the race detector, the data path wit
 # what it has found.
 .PHONY: test-unit
 test-unit: export GORACE := atexit_sleep_ms=100
-test-unit: $(GOTESTSUM)
+test-unit: $(GOTESTSUM) $(RERUN)
 	$(call tested,units with the race detector,-race -timeout 20m ./node ./proxy/... $(RACED))
 
 # The race detector changes timing, and sync.Pool, and makes all slow: what is
@@ -122,23 +133,21 @@ test-path: test-unit
 BUSY := ^(TestRealClients|TestIdleConnectionsAreCheap|TestSlowHeadsDisturbNobody)$$
 
 .PHONY: test-clusters
-test-clusters: | $(GOTESTSUM)
+test-clusters: | $(GOTESTSUM) $(RERUN)
 	$(call tested,whole clusters,-timeout 20m -skip '$(BUSY)' ./e2e)
 
 .PHONY: test-chaos
-test-chaos: | $(GOTESTSUM)
+test-chaos: | $(GOTESTSUM) $(RERUN)
 	$(call tested,busy clusters,-timeout 20m -run '$(BUSY)' ./e2e)
 	$(call tested,chaos and what tests clusters,-p 1 -timeout 20m ./e2e/chaos ./e2e/bench ./ack/scale $$(go list ./e2e/... | grep -v '^shardway/e2e$$'))
 
 IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
-# What has its own time runs with the race detector, a share of it, and whole without.
-VIRTUAL := ./node ./node/consensus ./node/gossip ./node/roster
 
 # A heap of some megabytes is marked again and again for nothing: there is room for more.
 .PHONY: test-pure
 test-pure: export GOGC := 400
 test-pure: GOTESTSUM := $(IDLE) $(GOTESTSUM)
-test-pure: | $(GOTESTSUM)
+test-pure: | $(GOTESTSUM) $(RERUN)
 	$(call tested,nodes in virtual time and what is pure,-p 1 -timeout 20m $(PURE) $(VIRTUAL))
 	$(call stage,manifests for Kubernetes,cd deploy/kubernetes/verify && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/kubernetes.json' -- -count=1 -timeout 10m ./...)
 

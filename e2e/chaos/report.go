@@ -106,6 +106,9 @@ func (r *Report) Err() error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "chaos: %d violations with seed %d on %d nodes", len(r.Violations), r.Options.Seed, r.Options.Nodes)
+	if slices.ContainsFunc(r.Violations, func(v Violation) bool { return history.Safety(v.Kind) }) {
+		b.WriteString(": " + history.Unsafe)
+	}
 	// What there is little of comes first: the rest often follows from it.
 	rarest := slices.SortedStableFunc(slices.Values(r.Violations), func(a, b Violation) int { return cmp.Compare(r.Count(a.Kind), r.Count(b.Kind)) })
 	for i, v := range rarest {

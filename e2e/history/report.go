@@ -67,6 +67,9 @@ func (r *Report) Err() error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "history: %d violations (%s)", len(r.Violations), r)
+	if slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Kind.Safety() }) {
+		b.WriteString(": " + Unsafe)
+	}
 	for i, v := range r.Violations {
 		if i == shown {
 			b.WriteString("\n\t…")

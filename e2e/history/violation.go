@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Kind says which promise a Violation breaks.
@@ -68,6 +69,27 @@ func (k Kind) String() string {
 		return fmt.Sprintf("Kind(%d)", int(k))
 	}
 	return kinds[k]
+}
+
+// Unsafe is in what judges say when a promise of safety is broken (Lamport, 1977): one
+// that holds however late things happen, or if they never do.
+const Unsafe = "a promise of safety is broken"
+
+// Safety reports whether a promise is one of safety. The others, such as an answer
+// within its time, need a machine that is there.
+func (k Kind) Safety() bool {
+	switch k {
+	case Lost, Failed, FailedLate, Dropped, Unlistened, FalseDrop, Unplanned, Restless:
+		return false
+	case CutAnswer, SecondAnswer, WrongAnswer, NoRun, DoubleRun, UnknownRun, TwoOwners, SharedEpoch, StaleEpoch, BadHeader, DeniedRun:
+	}
+	return true
+}
+
+// Safety reports the same of a kind by its name. What has no such name counts as safety.
+func Safety(name string) bool {
+	k := slices.Index(kinds[:], name)
+	return k < 1 || Kind(k).Safety()
 }
 
 // Violation is one broken promise.

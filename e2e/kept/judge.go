@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"shardway/e2e/history"
 )
 
 // Client is what a client has seen.
@@ -102,7 +104,7 @@ func Judge(clients []Client, legs []*Leg) (wrong []string) {
 		j.all()
 		for _, l := range j.legs {
 			if other, ok := owner[l.Socket]; ok && other != c.Name {
-				j.says("it has the id of %s", other)
+				j.breaks("it has the id of %s", other)
 			}
 			owner[l.Socket] = c.Name
 		}
@@ -122,6 +124,11 @@ func (j *judge) says(format string, args ...any) {
 	j.wrong = append(j.wrong, j.Name+": "+fmt.Sprintf(format, args...))
 }
 
+// breaks says what must not be however late things happen.
+func (j *judge) breaks(format string, args ...any) {
+	j.says(format+": "+history.Unsafe, args...)
+}
+
 func (j *judge) all() {
 	if j.Err != "" {
 		j.says("the client's socket was closed: %s", j.Err)
@@ -137,19 +144,19 @@ func (j *judge) all() {
 		before := j.legs[i-1]
 		switch {
 		case l.Leg == before.Leg:
-			j.says("two legs are the %d.", l.Leg)
+			j.breaks("two legs are the %d.", l.Leg)
 		case l.Socket != before.Socket:
-			j.says("leg %d has another id than leg %d", l.Leg, before.Leg)
+			j.breaks("leg %d has another id than leg %d", l.Leg, before.Leg)
 		case l.Begin < before.End:
-			j.says("leg %d begins while leg %d is there", l.Leg, before.Leg)
+			j.breaks("leg %d begins while leg %d is there", l.Leg, before.Leg)
 		case before.How == "closed":
-			j.says("leg %d follows a Close", l.Leg)
+			j.breaks("leg %d follows a Close", l.Leg)
 		case before.How != "moved" && !l.Gap:
-			j.says("leg %d is not told of the gap after leg %d", l.Leg, before.Leg)
+			j.breaks("leg %d is not told of the gap after leg %d", l.Leg, before.Leg)
 		}
 	}
 	if first := j.legs[0]; first.Leg != 0 || first.Gap {
-		j.says("it begins with leg %d", first.Leg)
+		j.breaks("it begins with leg %d", first.Leg)
 	}
 	j.up()
 	j.down()
@@ -163,9 +170,9 @@ func (j *judge) up() {
 		for _, n := range l.Got {
 			switch {
 			case n <= last:
-				j.says("leg %d got %d after %d: repeated or out of order", l.Leg, n, last)
+				j.breaks("leg %d got %d after %d: repeated or out of order", l.Leg, n, last)
 			case n > last+1 && !gap:
-				j.says("leg %d got %d after %d: lost without a gap", l.Leg, n, last)
+				j.breaks("leg %d got %d after %d: lost without a gap", l.Leg, n, last)
 			}
 			last, gap = n, false
 		}
@@ -181,9 +188,9 @@ func (j *judge) down() {
 	for _, n := range j.Got {
 		switch {
 		case n.Leg < last.Leg || n.N <= last.N:
-			j.says("it got %d of leg %d after %d of leg %d: repeated or out of order", n.N, n.Leg, last.N, last.Leg)
+			j.breaks("it got %d of leg %d after %d of leg %d: repeated or out of order", n.N, n.Leg, last.N, last.Leg)
 		case n.N > last.N+1 && !j.gap(last.Leg, n.Leg):
-			j.says("it got %d of leg %d after %d of leg %d: lost without a gap", n.N, n.Leg, last.N, last.Leg)
+			j.breaks("it got %d of leg %d after %d of leg %d: lost without a gap", n.N, n.Leg, last.N, last.Leg)
 		}
 		last = n
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"shardway/e2e/history"
 	"shardway/e2e/store"
 )
 
@@ -61,7 +62,7 @@ func Check(ops []Op, o Options) error {
 		b.WriteString("\n\t…")
 	}
 	if bad > 0 {
-		return fmt.Errorf("register: %d of %d keys, %d operations:%s", bad, len(keys), len(ops), &b)
+		return fmt.Errorf("register: %d of %d keys, %d operations: %s:%s", bad, len(keys), len(ops), history.Unsafe, &b)
 	}
 	return nil
 }

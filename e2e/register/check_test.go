@@ -174,7 +174,7 @@ func TestContradictionIsReadable(t *testing.T) {
 	one, two, three := write("one", 100*ms, 104*ms), write("two", 2600*ms, 2603*ms), read("one", 2610*ms, 2612*ms)
 	one.Runs, two.Runs, three.Runs = at("a", 5), at("b", 9), at("a", 5)
 	err := register.Check([]register.Op{one, two, three}, register.Options{Applied: []store.Applied{applied("one", 102*ms), applied("two", 2601*ms)}})
-	want := `register: 1 of 1 keys, 3 operations:
+	want := `register: 1 of 1 keys, 3 operations: a promise of safety is broken:
 	key "k": each of these two values was there before the other, and after it
 		          0s – 4ms          write "one" (w-one) at a, shard 7 epoch 5, applied at 2ms
 		        2.5s – 2.503s       write "two" (w-two) at b, shard 7 epoch 9, applied at 2.501s

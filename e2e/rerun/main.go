@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status, err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(status) //nolint:forbidigo // a program of its own
+}
+
+// run watches the machine while it runs what args say.
+func run(ctx context.Context, args []string, out io.Writer) (status int, err error) {
+	r := runner{out: out}
+	flags := flag.NewFlagSet("rerun", flag.ContinueOnError)
+	flags.StringVar(&r.file, "json", "", "where what `go test -json` says goes")
+	flags.IntVar(&r.repeats, "repeats", 40, "how many tests are repeated at most")
+	flags.Func("never", "packages, a regular expression, whose tests have their own time and are not repeated", func(s string) (err error) {
+		r.never, err = regexp.Compile(s)
+		return err
+	})
+	flags.DurationVar(&r.within, "within", 6*time.Minute, "for how long tests are repeated at most")
+	if err := flags.Parse(args); err != nil {
+		return 2, nil // it was printed
+	}
+	sum, test, ok := cut(flags.Args(), "--")
+	if r.file == "" || len(sum) == 0 || !ok {
+		return 2, errors.New("usage: rerun -json FILE [-never REGEXP] [-repeats N] [-within D] -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE")
+	}
+	var m machine
+	watching, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); m.watch(watching) }()
+	defer func() { stop(); <-done }()
+	r.sum, r.test, r.absence = sum, test, m.absence
+	return r.run(ctx)
+}
+
+// runner runs tests and repeats them.
+type runner struct {
+	sum, test []string // the commands' arguments
+	file      string
+	never     *regexp.Regexp // nil: none
+	repeats   int
+	within    time.Duration
+	absence   func(from, until time.Time) Absence
+	out       io.Writer
+}
+
+func (r *runner) run(ctx context.Context) (status int, err error) {
+	args := slices.Concat(r.sum[1:], []string{"--jsonfile", r.file, "--"}, r.test)
+	status, err = r.start(ctx, r.out, r.sum[0], args...)
+	if err != nil || status == 0 || ctx.Err() != nil {
+		return status, err
+	}
+	found, err := readFile(r.file)
+	if err != nil || !r.repeatable(found) {
+		return status, err
+	}
+	ctx, stop := context.WithTimeout(ctx, r.within)
+	defer stop()
+	for _, f := range found.failed {
+		if ok, err := r.repeat(ctx, f); err != nil || !ok {
+			return status, err
+		}
+	}
+	return 0, nil
+}
+
+// repeatable reports whether all that failed may be repeated, and prints why not.
+func (r *runner) repeatable(found results) bool {
+	ok := len(found.failed) > 0
+	for _, pkg := range found.broken {
+		ok = false
+		r.printf("not repeated: %s failed, and none of its tests did", pkg)
+	}
+	for _, f := range found.failed {
+		a := r.absence(f.from, f.until)
+		switch {
+		case r.never != nil && r.never.MatchString(f.pkg):
+			ok = false
+			r.printf("not repeated: %s has its own time", f)
+		case f.final != "":
+			ok = false
+			r.printf("not repeated: %s: %s", f, f.final)
+		case !a.Excuses():
+			ok = false
+			r.printf("not repeated: %s: the machine was there (late by %v, %.0f %% taken)", f, a.Late.Round(time.Millisecond), 100*a.Taken)
+		}
+	}
+	if ok && len(found.failed) > r.repeats {
+		ok = false
+		r.printf("not repeated: %d tests failed, and at most %d are repeated", len(found.failed), r.repeats)
+	}
+	return ok
+}
+
+// repeat runs a test alone, and once more if the machine was away again.
+func (r *runner) repeat(ctx context.Context, f failure) (bool, error) {
+	a := r.absence(f.from, f.until)
+	for try := 1; ; try++ {
+		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, f, a.Late.Round(time.Millisecond), 100*a.Taken)
+		file := fmt.Sprintf("%s.%s.%d", strings.TrimSuffix(r.file, ".json"), f.test, try)
+		args := slices.Concat(r.sum[1:], []string{"--jsonfile", file + ".json", "--"}, alone(r.test, f))
+		from := time.Now()
+		status, err := r.start(ctx, r.out, r.sum[0], args...)
+		if err != nil || status == 0 {
+			return status == 0, err
+		}
+		found, err := readFile(file + ".json")
+		if a = r.absence(from, time.Now()); err != nil || try == 2 || ctx.Err() != nil || !r.repeatable(found) {
+			return false, err
+		}
+	}
+}
+
+// start runs a command and returns how it exited.
+func (r *runner) start(ctx context.Context, out io.Writer, name string, args ...string) (int, error) {
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // what the caller asked for
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return max(1, exit.ExitCode()), nil
+	}
+	if err != nil {
+		return 1, fmt.Errorf("rerun: %w", err)
+	}
+	return 0, nil
+}
+
+func (r *runner) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(r.out, "== "+format+"\n", args...)
+}
+
+// cut divides args at the first sep.
+func cut(args []string, sep string) (before, after []string, found bool) {
+	i := slices.Index(args, sep)
+	if i < 0 {
+		return args, nil, false
+	}
+	return args[:i], args[i+1:], true
+}
+
+// alone turns the arguments of `go test` into those that run one test alone: the same
+// flags, but for those that choose tests.
+func alone(args []string, f failure) []string {
+	var kept []string
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "-run" || arg == "-skip":
+			i++ // its value
+		case strings.HasPrefix(arg, "-run="), strings.HasPrefix(arg, "-skip="):
+		case strings.HasPrefix(arg, "./"), strings.HasPrefix(arg, "shardway/"):
+		default:
+			kept = append(kept, arg)
+		}
+	}
+	return append(kept, "-run", "^"+f.test+"$", f.pkg)
+}
