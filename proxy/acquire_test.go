@@ -134,6 +134,58 @@ func TestLateWordsOfWhatAnAppForgotAskForNoSecondAcquire(t *testing.T) {
 	}
 }
 
+// What else changes in the table says nothing of what an app forgot: its requests went
+// again before the node had heard of that, until they were answered for.
+func TestRequestOfAnAppThatForgotWaitsForTheWord(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			app, asks := &forgetful{}, atomic.Int32{}
+			var there atomic.Pointer[node]
+			front, owner := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {
+				asks.Add(1)
+				app.ServeHTTP(w, r)
+			}), func(o *proxy.Options) {
+				o.NotAcquired = func(s shardmap.Shard, epoch uint64) {
+					there.Load().swap(1, 1, local(1)) // another shard's matter
+					app.told(s, epoch)
+				}
+			})
+			there.Store(owner)
+			c := front.dial()
+			c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 5\r\n\r\nhello")
+			until(t, "the node is told, and it waits", func() bool { return len(app.epochs()) > 0 && owner.room.Stats().Waiting == 1 })
+			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			app.holds.Store(true)
+			owner.swap(1, 1, local(1))
+			if res, body := c.answer("POST"); res.StatusCode != http.StatusOK {
+				t.Errorf("%d %q", res.StatusCode, body)
+			}
+			if n := asks.Load(); n != 2 {
+				t.Errorf("the app was asked %d times, want once before it had acquired the shard and once after", n)
+			}
+		})
+	}
+}
+
+// Without a lease the app is told to acquire nothing: what it did not hold waits where its
+// client is.
+func TestRequestOfAnAppThatForgotIsNotKeptWithoutALease(t *testing.T) {
+	app := &forgetful{}
+	ingress, owner := pair(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) { o.NotAcquired = app.told })
+	c := ingress.dial()
+	c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
+	until(t, "it waits at the owner", func() bool { return owner.room.Stats().Waiting == 1 })
+	owner.lease.Store(0)
+	until(t, "it waits where its client is", func() bool {
+		return owner.room.Stats().Waiting == 0 && ingress.room.Stats().Waiting == 1
+	})
+	app.holds.Store(true)
+	owner.lease.Store(int64(time.Hour))
+	if res, body := c.answer("POST"); res.StatusCode != http.StatusOK || body != "POST /x hi" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+}
+
 // An app that never has what it acquired is no reason to ask for ever.
 func TestAppThatForgetsAllTheTimeIsAnsweredFor(t *testing.T) {
 	for way, start := range ways() {
@@ -143,6 +195,7 @@ func TestAppThatForgetsAllTheTimeIsAnsweredFor(t *testing.T) {
 			front, o := start(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) {
 				o.NotAcquired = func(s shardmap.Shard, epoch uint64) {
 					app.told(s, epoch)
+					owner.Load().swap(1, 1, held(proxy.ReasonAcquiring))
 					owner.Load().swap(1, 1, local(1)) // it has acquired it in no time
 				}
 			})

@@ -67,6 +67,9 @@ func (w *waiting) await(v verdict, left time.Duration) error {
 		w.x.pause = min(max(2*w.x.pause, firstPause), lastPause)
 		limit = min(left, w.x.pause)
 	}
+	if v.unheld != nil {
+		return w.awaitWord(v.unheld)
+	}
 	if t := w.s.o.Cluster.Table(); v.committed > t.committed || v.proposed > t.proposed {
 		return w.awaitEpochs(t, v)
 	}
@@ -76,6 +79,22 @@ func (w *waiting) await(v verdict, left time.Duration) error {
 		return w.x.ticket.WaitAt(w.ctx.Done(), v.seen, 0, v.gate)
 	}
 	return w.x.ticket.Wait(w.ctx.Done(), v.seen, limit)
+}
+
+// awaitWord waits until this node has heard that its app does not hold the shard, which
+// a newer table alone does not say: then the shard is held, or has gone. Without a lease
+// the app is told to acquire nothing.
+func (w *waiting) awaitWord(p *trip) error {
+	for {
+		t := w.s.o.Cluster.Table()
+		r := t.Route(w.x.shard)
+		if r.Kind != Local || r.Epoch != p.epoch || t.newTo(w.x.shard, p.sent) || w.s.o.Cluster.LeaseLeft() <= 0 {
+			return nil
+		}
+		if err := w.x.ticket.Wait(w.ctx.Done(), t.generation, lastPause); err != nil {
+			return err
+		}
+	}
 }
 
 // awaitEpochs waits until this node's table is of the epochs that an owner spoke

@@ -204,7 +204,7 @@ func (c *client) notAcquired(p *trip) verdict {
 	if !c.up.replayable() {
 		return fail(problem.UpstreamBroken, "the app did not hold the shard (Shardway-Acquire), and part of the body had been sent to it: send the request again, it has not run")
 	}
-	return verdict{step: stepHold, reason: ReasonAcquiring, refusal: RefusedHeld}
+	return verdict{step: stepHold, reason: ReasonAcquiring, refusal: RefusedHeld, unheld: p}
 }
 
 // refused ends a trip that the owner refused: no byte of it reached an app.
