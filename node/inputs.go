@@ -43,7 +43,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 		in.Orphaned = orphaned(s)
 	}
 	in.Joins = w.joins.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.drained() && !s.Last().Has(n.self))
-	owners := slices.ContainsFunc(in.Nodes, func(x verdict.Node) bool { return x.Here && !x.Gateway })
+	owners := hasOwner(in.Nodes, in.Leader)
 	in.NoOwner = w.ownerless.Look(now, !owners) && !owners
 	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x verdict.Node) bool { return !x.Voter }))
 	in.EvenVoters = w.even.Look(now, voters > 0 && voters%2 == 0)
@@ -57,6 +57,13 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	w.ownMachine(now, &in)
 	w.asked(&in)
 	return in
+}
+
+// hasOwner reports whether somebody who is here may own shards, or it is not known that
+// nobody may: who leads is there, whoever has heard of it by gossip, which is late where
+// packets were lost.
+func hasOwner(nodes []verdict.Node, leader string) bool {
+	return slices.ContainsFunc(nodes, func(x verdict.Node) bool { return !x.Gateway && (x.Here || x.ID == leader) })
 }
 
 // knownNodes lists what is known of every node, ordered by id.

@@ -61,3 +61,27 @@ func TestWhatTheLeaderHearsCounts(t *testing.T) {
 		}
 	}
 }
+
+// A gateway whose gossip had been cut off said at once that nobody has an app, beside a
+// leader with one that it had not heard of.
+func TestWhoLeadsIsThere(t *testing.T) {
+	a, f := verdict.Node{ID: "a"}, verdict.Node{ID: "f", Gateway: true, Here: true}
+	here, gateway := a, a
+	here.Here, gateway.Gateway = true, true
+	for _, tt := range []struct {
+		name   string
+		a      verdict.Node
+		leader string
+		want   bool
+	}{
+		{"one with an app is here", here, "f", true},
+		{"it is not", a, "f", false},
+		{"it leads, and has not been heard", a, "a", true},
+		{"who leads is a gateway", gateway, "a", false},
+		{"nobody leads", a, "", false},
+	} {
+		if got := hasOwner([]verdict.Node{tt.a, f}, tt.leader); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
