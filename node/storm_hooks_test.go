@@ -119,7 +119,7 @@ func (a *app) hooked(o *node.Options, host interface {
 ) {
 	o.Hooks = &hooks.HTTP{
 		Dial: func(ctx context.Context) (net.Conn, error) { return host.Dial(ctx, a.host.Addr(9000)) },
-		Host: "app", Path: hookPath, Disk: a.node,
+		Host: "app", Path: hookPath, Disk: o.Dir.Disk(),
 	}
 	o.ReleaseTimeout, o.AcquireTimeout = releaseTimeout, acquireTimeout
 }

@@ -91,6 +91,7 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 		o.Proxy.DialUpstream = func(ctx context.Context) (net.Conn, error) { return host.Dial(ctx, a.host.Addr(9000)) }
 		if t.holds {
 			o.HoldGrace = holdGrace
+			w.witness.grace[name] = holdGrace
 		}
 		if a.keeps != nil {
 			a.hooked(o, host)

@@ -22,6 +22,8 @@ type witness struct {
 	h  history.History
 	// process is the index of what is done to a node's process, in h.Faults.
 	process map[string]int
+	// grace is within what time nodes that restart in place come back.
+	grace map[string]time.Duration
 	// closed is when a process closed its peer port: what fails does that first.
 	closed map[string]int64
 	wires  []int // the indexes of what is done to wires, and lasts
@@ -37,6 +39,9 @@ type admission struct {
 	epoch uint64
 }
 
+// maxVoters is how many nodes of a world vote at most.
+const maxVoters = 5
+
 // asked is where the last look at it is written down.
 type asked struct{ index, look int }
 
@@ -45,9 +50,9 @@ var fenceNames = map[ack.Fence]string{ack.FenceLease: "lease", ack.FenceStrict: 
 
 func newWitness(fence ack.Fence) *witness {
 	return &witness{
-		process: map[string]int{}, closed: map[string]int64{}, asked: map[admission]asked{},
+		process: map[string]int{}, grace: map[string]time.Duration{}, closed: map[string]int64{}, asked: map[admission]asked{},
 		rules: history.Rules{
-			Shards: shards, Fence: fenceNames[fence], DrainTimeout: drainTimeout, QueueWait: queueWait,
+			Shards: shards, Voters: maxVoters, Fence: fenceNames[fence], DrainTimeout: drainTimeout, QueueWait: queueWait,
 			// Clocks run at rates of their own. Half of what asks the clock of a process that
 			// stands still is told the time from before, and acts on it at once.
 			Skew: 0.1, Wake: 100 * time.Millisecond, CutNotice: 100 * time.Millisecond,
@@ -191,7 +196,11 @@ func (w *witness) fails(node string, k history.FaultKind) {
 		return
 	}
 	w.goOn(node)
-	w.process[node] = w.add(history.Fault{Kind: k, Node: node})
+	f := history.Fault{Kind: k, Node: node}
+	if k == history.Left {
+		f.Grace = w.grace[node]
+	}
+	w.process[node] = w.add(f)
 }
 
 // drains notes that a node is asked to own nothing, until over is called: it was refused.

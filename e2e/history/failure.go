@@ -51,7 +51,10 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 		for node := range owners {
 			of = of || f.touches(node)
 		}
-		if !at && !of && !apart || a.Done() < f.From || f.Kind == Left && !apart || j.brief(i) {
+		if !at && !of && !apart || a.Done() < f.From || j.brief(i) {
+			continue
+		}
+		if f.Kind == Left && !apart && !(of && waited && j.countedAnew(a, f)) {
 			continue
 		}
 		reason := j.way(a, f, at || apart, of, apart)
@@ -74,6 +77,16 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 		late = max(late, until)
 	}
 	return "", late
+}
+
+// countedAnew tells whether a request may have waited that long for an owner that restarts
+// in place. Each leader counts its grace anew, so where something was done to another
+// node while it was away, it may end that much later than what was done to that one.
+func (j *judge) countedAnew(a *Answer, f *Fault) bool {
+	anew := int64(f.Grace + j.rules.DeadAfter + j.rules.Settle)
+	return f.Grace > 0 && slices.ContainsFunc(j.h.Faults, func(g Fault) bool {
+		return g.Node != f.Node && f.From <= g.until() && g.From <= a.Done() && a.Done() <= after(j.rules.mended(&g), anew)
+	})
 }
 
 // cutWith tells whether the node that something was done to cut what it ran of the
@@ -160,7 +173,8 @@ func (j *judge) shaken(from, until int64) bool {
 // done to the request's ingress node, of to an owner, apart that no majority was left.
 // What is safe is not given up before it has been broken off as often as it is tried.
 func (j *judge) way(a *Answer, f *Fault, at, of, apart bool) string {
-	silent := f.wires() || of && (f.Kind == Stopped || f.dead()) && j.shaken(a.final().Sent, a.Done()) // who was to be reached
+	silent := f.wires() || of && (f.Kind == Stopped || f.dead()) && j.shaken(a.final().Sent, a.Done()) || // who was to be reached
+		at && f.Kind == Stopped && j.slept(a, f) // who was to reach them
 	switch {
 	case a.Status == http.StatusOK && a.Cut:
 		if f.touches(a.App) || at && f.Kind != NoApp {
@@ -180,6 +194,12 @@ func (j *judge) way(a *Answer, f *Fault, at, of, apart bool) string {
 		return a.Error // it was not there to see that the app took the connection
 	}
 	return ""
+}
+
+// slept tells whether somebody stood still as the time of a request went by.
+func (j *judge) slept(a *Answer, f *Fault) bool {
+	over := after(a.final().Sent, j.rules.least(j.rules.QueueWait))
+	return f.during(over, over)
 }
 
 // astray is how often a request may have been sent and reached no app, which counts
@@ -205,13 +225,15 @@ func (j *judge) astray(a *Answer) int {
 
 // wrecks is how many processes a request may have been broken off at: what was under way
 // at two that broke is given to no third, for it may be what ended them. Each time that
-// somebody who owned its shard, or ran it, died, stood still or was cut off is one.
+// somebody who owned its shard, or ran it, died, stood still or was cut off is one; also
+// if that was a little before, for a kept connection shows it only when it is used.
 func (j *judge) wrecks(a *Answer) int {
 	type end struct {
 		node string
 		from int64
 	}
 	ends := make(map[end]bool)
+	since := a.Sent() - int64(j.rules.Settle)
 	shard, _ := j.shardOf(a)
 	met := j.owners(shard, a.Sent(), a.Done())
 	for _, r := range j.runs[a.ID] {
@@ -220,7 +242,7 @@ func (j *judge) wrecks(a *Answer) int {
 	for node := range met {
 		for i := range j.h.Faults {
 			f := &j.h.Faults[i]
-			if f.touches(node) && (f.dead() || f.Kind == Stopped && !j.brief(i) || f.wires()) && f.during(a.Sent(), a.Done()) {
+			if f.touches(node) && (f.dead() || f.Kind == Stopped && !j.brief(i) || f.wires()) && f.during(since, a.Done()) {
 				ends[end{node, f.From}] = true
 			}
 		}
@@ -392,9 +414,13 @@ func (j *judge) spans(from, until int64, span func(from, until int64, headless b
 		}
 	}
 	slices.Sort(moments)
+	votes := len(nodes)
+	if j.rules.Voters > 0 {
+		votes = min(votes, j.rules.Voters)
+	}
 	for i := range moments[1:] {
 		if at, next := moments[i], moments[i+1]; next > at {
-			span(at, next, len(nodes) > 0 && 2*hurt(nodes, here, at, next) >= len(nodes))
+			span(at, next, votes > 0 && 2*hurt(nodes, here, at, next) >= votes)
 		}
 	}
 }

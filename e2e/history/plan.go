@@ -65,7 +65,7 @@ func (j *judge) graces() {
 			continue
 		}
 		until := after(f.From, j.rules.least(f.Grace))
-		if j.hurtIn(f.From, until) {
+		if j.hurtIn(f.From, until) || j.drainedIn(f.Node, f.From, until) {
 			continue
 		}
 		had := false
@@ -91,6 +91,14 @@ func (j *judge) hurtIn(from, until int64) bool {
 		}
 	}
 	return false
+}
+
+// drainedIn tells whether operators asked a node in a time to own nothing: that is no
+// restart in place any more.
+func (j *judge) drainedIn(node string, from, until int64) bool {
+	return slices.ContainsFunc(j.h.Drains, func(d Drain) bool {
+		return d.Node == node && d.From <= until && from <= orNever(d.Until)
+	})
 }
 
 // joined tells whether somebody owns shards who had none before.

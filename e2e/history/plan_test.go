@@ -110,6 +110,15 @@ func TestGraceIsKept(t *testing.T) {
 		{name: "another one stood still for a moment", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
 			s.fault(history.Stopped, "b", 100, 0, 599)
 		}},
+		{name: "it is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.Faults[0].From + 100*ms, Until: s.Faults[0].From + 200*ms})
+		}},
+		{name: "another one is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 100*ms, Until: s.Faults[0].From + 200*ms})
+		}},
+		{name: "it was drained before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.Faults[0].From - 200*ms, Until: s.Faults[0].From - 100*ms})
+		}},
 		{name: "it hands over", at: 100, owners: []string{"a", "b", "a"}, more: func(s *story) { s.Faults[0].Grace = 0 }},
 	} {
 		s := good()

@@ -15,6 +15,9 @@ type Rules struct {
 	Targets map[string]string
 	// Gateways are nodes that own no shards and vote: they count for a majority.
 	Gateways []string
+	// Voters is how many nodes vote at most; 0: all. Those that something was done to
+	// may all be among them.
+	Voters int
 	// Known are ids of requests that were sent beside those of the history, and
 	// judged elsewhere: their runs are not unknown. The value tells that the answer
 	// was Denied: then none may run.

@@ -111,7 +111,8 @@ func TestWhatMayHaveEndedTwoGoesToNoThird(t *testing.T) {
 		{"the next one stood still", history.Fault{Kind: history.Stopped, Node: "b", From: 1500 * ms}, 0},
 		{"for a moment", history.Fault{Kind: history.Stopped, Node: "b", From: 1500 * ms, Until: 1999 * ms}, 1},
 		{"somebody else died", died("d", 2500), 1},
-		{"it had died before", died("b", -400), 1},
+		{"it had died a moment before", died("b", -400), 0},
+		{"it had died before", died("b", -1000), 1},
 	} {
 		h := mostOf(history.Answer{
 			ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,

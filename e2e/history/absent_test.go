@@ -1,0 +1,88 @@
+package history_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/e2e/history"
+)
+
+// Requests that waited in vain for c, which restarts in place.
+func TestGraceIsCountedAnew(t *testing.T) {
+	const of = "key-2"
+	hurt := func(node string, from, until int64) history.Fault {
+		return history.Fault{Kind: history.Killed, Node: node, From: from * ms, By: from*ms + 1, Until: until * ms}
+	}
+	for _, tt := range []struct {
+		name  string
+		grace time.Duration
+		fault []history.Fault
+		want  int
+	}{
+		{"nothing else was done", 4 * time.Second, nil, 1},
+		{"a leader may have died", 4 * time.Second, []history.Fault{hurt("b", 2600, 2700)}, 0},
+		{"too long ago", 4 * time.Second, []history.Fault{hurt("b", 2300, 2400)}, 1},
+		{"before it was away", 4 * time.Second, []history.Fault{hurt("b", -8000, -7000)}, 1},
+		{"c hands over", 0, []history.Fault{hurt("b", 2600, 2700)}, 1},
+	} {
+		h := history.History{
+			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"})}},
+			Faults: append(tt.fault, history.Fault{Kind: history.Left, Node: "c", From: -6000 * ms, By: -5900 * ms, Grace: tt.grace, Until: 13000 * ms}),
+		}
+		h.Answers = []history.Answer{{
+			ID: "x", Key: of, Method: "POST", Status: 503, Error: "queue-timeout",
+			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
+		}}
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		}
+	}
+}
+
+// Of seven nodes three are away: no majority of the five that vote may be left.
+func TestOnlyVotersAreAMajority(t *testing.T) {
+	of := map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d", "key-4": "e", "key-5": "f", "key-6": "g"}
+	for voters, want := range map[int]int{0: 1, 5: 0, 7: 1} {
+		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}}}
+		for _, node := range []string{"e", "f", "g"} {
+			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, By: -99 * ms, Until: 15000 * ms})
+		}
+		h.Answers = []history.Answer{{
+			ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
+			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
+		}}
+		r := history.Check(h, history.Rules{Shards: shards, Voters: voters, Targets: map[string]string{"a": "a"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != want {
+			t.Errorf("%d vote: %v\n%v", voters, r, r.Violations)
+		}
+	}
+}
+
+// Whoever stood still as the time of a request went by tells its client so when it wakes.
+func TestIngressSleepsThroughItsTime(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		from, until int64
+		want        int
+	}{
+		{"it wakes", 5500, 12600, 0},
+		{"it has woken long before", 5500, 9000, 1},
+		{"it falls asleep later", 10_100, 12600, 1},
+	} {
+		h := history.History{
+			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
+			Faults: []history.Fault{
+				{Kind: history.Stopped, Node: "b", From: tt.from * ms, Until: tt.until * ms},
+			},
+			Answers: []history.Answer{{
+				ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "peer-unreachable",
+				Attempts: []history.Attempt{{Target: "b", Sent: 0, Done: 12_620 * ms}},
+			}},
+		}
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"b": "b"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		}
+	}
+}
