@@ -54,7 +54,7 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 		if !at && !of && !apart || a.Done() < f.From || j.brief(i) {
 			continue
 		}
-		if f.Kind == Left && !apart && !(of && waited && j.countedAnew(a, f)) {
+		if f.Kind == Left && !apart && (!of || !waited || !j.countedAnew(a, f)) {
 			continue
 		}
 		reason := j.way(a, f, at || apart, of, apart)
