@@ -56,6 +56,7 @@ func newWitness(fence ack.Fence) *witness {
 			// Clocks run at rates of their own. Half of what asks the clock of a process that
 			// stands still is told the time from before, and acts on it at once.
 			Skew: 0.1, Wake: 100 * time.Millisecond, CutNotice: 100 * time.Millisecond,
+			SlowLog: true, // in a storm each write may take a second
 			// A start writes some times, to a disk that may be slow.
 			Boot: time.Minute,
 		},

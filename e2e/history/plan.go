@@ -61,7 +61,7 @@ func (j *judge) plans() {
 func (j *judge) graces() {
 	for k := range j.h.Faults {
 		f := &j.h.Faults[k]
-		if f.Kind != Left || f.Grace == 0 {
+		if f.Kind != Left || f.Grace == 0 || j.rules.SlowLog {
 			continue
 		}
 		until := after(f.From, j.rules.least(f.Grace))

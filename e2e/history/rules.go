@@ -39,6 +39,9 @@ type Rules struct {
 	// before: it was stopped between its last look at the lease and the write. 0 is
 	// not at all.
 	Wake time.Duration
+	// SlowLog: a round may have begun long before its map is committed, so what moves
+	// within a grace may have been on its way before.
+	SlowLog bool
 	// Settle is how long after the shard is served again, or what was done to its
 	// ingress node is mended, a request may still fail of what had been before. 0
 	// is 1 s.
