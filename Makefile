@@ -84,6 +84,8 @@ endif
 # What fails by the real clock while the machine is away is repeated, alone; what has
 # its own time, or none, never is.
 RERUN := $(BIN)/rerun
+# RERUN_UNTIL is when the last one is repeated, in seconds since 1970; empty: whenever.
+RERUN_UNTIL ?=
 .PHONY: $(RERUN)
 $(RERUN):
 	@go build -o $@ ./e2e/rerun
@@ -92,7 +94,7 @@ TIMELESS := ^($(subst $(empty) $(empty),|,$(strip $(PURE:./%=shardway/%) $(VIRTU
 
 # tested runs go test under a name: $(call tested,name,arguments of go test). What go vet
 # says lint says too.
-tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' -never '$(TIMELESS)' -- $(GOTESTSUM) --format pkgname -- -count=1 -vet=off $(2))
+tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' -never '$(TIMELESS)' -until '$(RERUN_UNTIL)' -- $(GOTESTSUM) --format pkgname -- -count=1 -vet=off $(2))
 
 # Two things go on at a time, and on what they leave of the processors what has its own
 # time, or none: that does not care when it is played. Nothing hurries in CI, and its

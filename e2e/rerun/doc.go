@@ -15,7 +15,8 @@
 //
 // Usage:
 //
-//	rerun -json FILE [-never REGEXP] [-repeats N] [-within D] -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE...
+//	rerun -json FILE [-never REGEXP] [-repeats N] [-within D] [-until SECONDS]
+//	      -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE...
 //
 // It runs GOTESTSUM with `--jsonfile FILE` and ends as it did, or with 0 if all that
 // failed passed when repeated. What the repeats ran is written beside FILE.

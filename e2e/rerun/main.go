@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -37,12 +38,20 @@ func run(ctx context.Context, args []string, out io.Writer) (status int, err err
 		return err
 	})
 	flags.DurationVar(&r.within, "within", 6*time.Minute, "for how long tests are repeated at most")
-	if err := flags.Parse(args); err != nil {
-		return 2, nil // it was printed
+	flags.Func("until", "when the last test is repeated, in seconds since 1970; empty: -within says it", func(s string) error {
+		if s == "" {
+			return nil
+		}
+		at, err := strconv.ParseInt(s, 10, 64)
+		r.until = time.Unix(at, 0)
+		return err
+	})
+	if flags.Parse(args) != nil { // it says why
+		return 2, nil
 	}
 	sum, test, ok := cut(flags.Args(), "--")
 	if r.file == "" || len(sum) == 0 || !ok {
-		return 2, errors.New("usage: rerun -json FILE [-never REGEXP] [-repeats N] [-within D] -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE")
+		return 2, errors.New("usage: rerun -json FILE [-never REGEXP] [-repeats N] [-within D] [-until SECONDS] -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE")
 	}
 	var m machine
 	watching, stop := context.WithCancel(ctx)
@@ -60,6 +69,7 @@ type runner struct {
 	never     *regexp.Regexp // nil: none
 	repeats   int
 	within    time.Duration
+	until     time.Time // zero: within says it
 	absence   func(from, until time.Time) Absence
 	out       io.Writer
 }
@@ -74,7 +84,11 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 	if err != nil || !r.repeatable(found) {
 		return status, err
 	}
-	ctx, stop := context.WithTimeout(ctx, r.within)
+	end := time.Now().Add(r.within)
+	if !r.until.IsZero() && r.until.Before(end) {
+		end = r.until
+	}
+	ctx, stop := context.WithDeadline(ctx, end)
 	defer stop()
 	for _, f := range found.failed {
 		if ok, err := r.repeat(ctx, f); err != nil || !ok {
@@ -115,6 +129,10 @@ func (r *runner) repeatable(found results) bool {
 // repeat runs a test alone, and once more if the machine was away again.
 func (r *runner) repeat(ctx context.Context, f failure) (bool, error) {
 	a := r.absence(f.from, f.until)
+	if ctx.Err() != nil {
+		r.printf("not repeated: %s: no time is left", f)
+		return false, nil
+	}
 	for try := 1; ; try++ {
 		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, f, a.Late.Round(time.Millisecond), 100*a.Taken)
 		file := fmt.Sprintf("%s.%s.%d", strings.TrimSuffix(r.file, ".json"), f.test, try)

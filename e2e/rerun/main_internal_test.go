@@ -119,6 +119,19 @@ func TestWhatHasItsOwnTimeIsNotRepeated(t *testing.T) {
 	}
 }
 
+func TestNothingIsRepeatedWhenTheTimeIsOver(t *testing.T) {
+	var out bytes.Buffer
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "sum"), stub, 0o700)
+	write(t, filepath.Join(dir, "1.json"), red, 0o600)
+	write(t, filepath.Join(dir, "2.json"), green, 0o600)
+	t.Chdir(dir)
+	r := runner{sum: []string{"./sum"}, file: "whole.json", repeats: 2, within: time.Minute, until: time.Now(), absence: away(9), out: &out}
+	if status, err := r.run(t.Context()); err != nil || status != 1 || !strings.Contains(out.String(), "no time is left") {
+		t.Errorf("status %d, %v, want 1; it said:\n%s", status, err, out.String())
+	}
+}
+
 func TestTooManyAreNotRepeated(t *testing.T) {
 	var out bytes.Buffer
 	r := runner{repeats: 1, absence: away(9), out: &out}
@@ -129,8 +142,8 @@ func TestTooManyAreNotRepeated(t *testing.T) {
 }
 
 func TestUsageIsSaid(t *testing.T) {
-	for _, args := range [][]string{{}, {"-json", "x"}, {"--", "a", "--", "b"}, {"-json", "x", "--", "--", "b"}, {"-json", "x", "--", "a"}} {
-		if status, err := run(context.Background(), args, &bytes.Buffer{}); status != 2 || err == nil {
+	for _, args := range [][]string{{}, {"-json", "x"}, {"--", "a", "--", "b"}, {"-json", "x", "--", "--", "b"}, {"-json", "x", "--", "a"}, {"-json", "x", "-until", "soon", "--", "a", "--", "b"}} {
+		if status, err := run(context.Background(), args, &bytes.Buffer{}); status != 2 || err == nil && !slices.Contains(args, "-until") {
 			t.Errorf("%q: status %d, %v, want 2 and the usage", args, status, err)
 		}
 	}
