@@ -91,6 +91,10 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 	ctx, stop := context.WithDeadline(ctx, end)
 	defer stop()
 	for _, f := range found.failed {
+		if !time.Now().Before(end) {
+			r.printf("not repeated: %s: no time is left", f)
+			return status, nil
+		}
 		if ok, err := r.repeat(ctx, f); err != nil || !ok {
 			return status, err
 		}
@@ -129,10 +133,6 @@ func (r *runner) repeatable(found results) bool {
 // repeat runs a test alone, and once more if the machine was away again.
 func (r *runner) repeat(ctx context.Context, f failure) (bool, error) {
 	a := r.absence(f.from, f.until)
-	if ctx.Err() != nil {
-		r.printf("not repeated: %s: no time is left", f)
-		return false, nil
-	}
 	for try := 1; ; try++ {
 		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, f, a.Late.Round(time.Millisecond), 100*a.Taken)
 		file := fmt.Sprintf("%s.%s.%d", strings.TrimSuffix(r.file, ".json"), f.test, try)
