@@ -59,7 +59,8 @@ func (f *fake) Status() admin.Status {
 		Findings: []verdict.Finding{{
 			Code: verdict.Unserved, Severity: verdict.Outage, Text: "1 of 4 shards has no <owner>", Remedy: "see to what is said beside this", Brief: "brief", Subject: "subject",
 		}},
-		Queue: admin.QueueCounts{Waiting: 5, Bytes: 1024},
+		Queue:   admin.QueueCounts{Waiting: 5, Bytes: 1024},
+		Sockets: admin.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
 		Nodes: []admin.Node{
 			{
 				ID: "n1", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "east", AppVersion: "2.1", Shards: 2,

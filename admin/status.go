@@ -25,7 +25,9 @@ type Status struct {
 
 	Shards ShardCounts `json:"shards"`
 	Queue  QueueCounts `json:"queue"`
-	Nodes  []Node      `json:"nodes"` // sorted by id
+	// Sockets are the long-lived connections of the answering node.
+	Sockets SocketCounts `json:"sockets"`
+	Nodes   []Node       `json:"nodes"` // sorted by id
 
 	// Findings say what is the matter as far as the node knows, the gravest first.
 	Findings []verdict.Finding `json:"findings"`
@@ -46,6 +48,16 @@ type ShardCounts struct {
 type QueueCounts struct {
 	Waiting int   `json:"waiting"`
 	Bytes   int64 `json:"bytes"`
+}
+
+// SocketCounts tells of sockets and streams that live long at the answering node.
+type SocketCounts struct {
+	App int `json:"app"` // upgraded connections to its app
+	// Attached and Detached are WebSockets that their app lets be kept, whose clients are
+	// connected here: with a connection to their app, and waiting for the next one.
+	Attached int `json:"attached"`
+	Detached int `json:"detached"`
+	Streams  int `json:"streams"` // event streams of clients here that go on at the next owner
 }
 
 // Node is one node of the cluster.

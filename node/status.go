@@ -131,6 +131,7 @@ func (n *Node) Status() admin.Status {
 		Timing:   timing,
 		Level:    uint8(n.fsm.state.Load().Level()),
 		Queue:    admin.QueueCounts{Waiting: room.Waiting, Bytes: room.Bytes},
+		Sockets:  n.socketCounts(),
 		Nodes:    n.nodes(s),
 		Findings: n.Findings(),
 	}

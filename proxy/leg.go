@@ -37,8 +37,9 @@ type leg struct {
 	closed atomic.Bool   // near has sent a Close, which has been passed on
 	upEnd  chan struct{} // closed when up has ended
 
-	mu   sync.Mutex
-	over bool // neither connection is this one's any more
+	mu    sync.Mutex
+	over  bool      // neither connection is this one's any more
+	asked time.Time // when it was first asked to hand over
 
 	up
 	down
@@ -114,6 +115,9 @@ func newLeg(y *relay, p *trip) *leg {
 func (l *leg) ask(want uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if want&wantMove != 0 && !l.over && l.asked.IsZero() {
+		l.asked = time.Now()
+	}
 	if old := l.want.Or(want); !l.over && old|want != old {
 		l.near.PauseRead()
 	}

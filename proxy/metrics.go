@@ -61,6 +61,11 @@ type metrics struct {
 	tunnels     atomic.Int64
 	resumable   atomic.Int64 // event streams
 	resumptions [resumeEnds]atomic.Uint64
+	// Of kept sockets, at the node that has their clients.
+	legs      [legBys]atomic.Uint64
+	legEnds   [legEnds]atomic.Uint64
+	sockets   [socketEnds]atomic.Uint64
+	handovers [legBys]histogram
 
 	since     time.Time
 	durations [int(Remote) + 1][classes]histogram // by the class of the status
@@ -193,6 +198,9 @@ func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	} {
 		ch <- d
 	}
+	for _, d := range socketDescs() {
+		ch <- d
+	}
 }
 
 // Collect sends the present values; see prometheus.Collector.
@@ -213,6 +221,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	gauge(descBodies, float64(s.awaited.size()))
 	gauge(descConns, float64(s.conns.count()))
 	gauge(descTunnels, float64(s.metrics.tunnels.Load()))
+	s.collectSockets(ch, count)
 	gauge(descResumable, float64(s.metrics.resumable.Load()))
 	if s.upstream != nil {
 		gauge(descUpstream, float64(s.upstream.size()))

@@ -56,6 +56,7 @@ type socket struct {
 	closing  int             // what the client is to be closed with; zero: it ends without
 	lingers  bool            // it has been told why
 	broken   [unplannedMost]time.Time
+	standing
 
 	// wait ends the wait for the next leg; any goroutine may call it.
 	wait atomic.Pointer[context.CancelFunc]

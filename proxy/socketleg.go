@@ -38,6 +38,7 @@ func (y *relay) keep(p *trip) bool {
 	}
 	whole := true
 	if l.client {
+		y.begins(k)
 		k.gap = false
 		if k.legs++; k.legs == 1 {
 			k.protocol = string(p.l.res.Value("Sec-WebSocket-Protocol"))
@@ -59,6 +60,7 @@ func (y *relay) keep(p *trip) bool {
 	}
 	l.end()
 	l.judge(why, &y.x, p.r)
+	l.ends()
 	return true
 }
 
@@ -90,6 +92,7 @@ func (c *client) resume() {
 		if code := c.socketLeg(); code != 0 {
 			k.closing = code
 		}
+		c.unfound()
 	}
 	if c.down.Load() {
 		return

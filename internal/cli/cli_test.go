@@ -33,6 +33,7 @@ func (c *cluster) Status() admin.Status {
 		Epoch: 12, Proposed: 12, LeaseMS: 412, UptimeS: 182,
 		Shards:   admin.ShardCounts{Total: 4, Owned: 2},
 		Queue:    admin.QueueCounts{Waiting: 1, Bytes: 20},
+		Sockets:  admin.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
 		Findings: []verdict.Finding{{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "two voters (a and b\x1b): the loss of either stops the cluster", Remedy: "add a node"}},
 		Nodes: []admin.Node{
 			{ID: "a", State: "active", Role: "follower", Voter: true, Weight: 1, Shards: 2, App: "healthy", HeardMS: 40, Endpoints: map[string]string{"http": "10.0.0.1:8080"}},
@@ -140,7 +141,7 @@ func TestTablesForPeople(t *testing.T) {
 		want []string // lines that must be there, blanks squeezed
 	}{
 		{"status", []string{
-			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned, 0 unserved", "lease for 412ms", "up 3m2s",
+			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned, 0 unserved", "lease for 412ms", "sockets 4 at the app; of clients here 4 kept, 1 of them without a leg, and 2 event streams", "up 3m2s",
 			"a active follower yes 2 1 - healthy - 40ms ago 10.0.0.1:8080", "WARNING even-voters: two voters (a and b?): the loss of either stops the cluster; add a node",
 		}},
 		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},

@@ -1,0 +1,119 @@
+package proxy_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+// wantMetric fails the test unless a metric of the node with the clients has a value.
+func (w *socketTest) wantMetric(want float64, name string, labels ...string) {
+	w.Helper()
+	if got := metric(w.T, w.front, name, labels...); got != want {
+		w.Errorf("%s%v = %v, want %v", name, labels, got, want)
+	}
+}
+
+// A planned move and a crash count as what they are, at the node that has the client, and
+// what a socket waited between its legs is timed.
+func TestLegsAreCounted(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		c := t.front.socket()
+		c.say("one")
+		t.until("got", t.app.has(1))
+		t.wantMetric(1, "shardway_kept_sockets", "attached")
+		t.propose()
+		t.until("it is without a leg", func() bool { return metric(t.T, t.front, "shardway_kept_sockets", "detached") == 1 })
+		t.wantMetric(0, "shardway_kept_sockets", "attached")
+		time.Sleep(time.Second)
+		t.own(t.b)
+		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
+		t.until("attached", func() bool { return metric(t.T, t.front, "shardway_kept_sockets", "attached") == 1 })
+		t.wantMetric(1, "shardway_socket_legs_total", "first")
+		t.wantMetric(1, "shardway_socket_legs_total", "planned")
+		t.wantMetric(1, "shardway_socket_leg_ends_total", "handed-over")
+		t.wantMetric(1, "shardway_socket_handover_duration_seconds", "planned")
+		t.orphan()
+		t.b.CutUpstream("lapsed")
+		t.own(t.b)
+		t.until("a third leg", func() bool { return len(t.app.legs()) == 3 })
+		t.until("attached", func() bool { return metric(t.T, t.front, "shardway_kept_sockets", "attached") == 1 })
+		t.wantMetric(1, "shardway_socket_legs_total", "gap")
+		t.wantMetric(1, "shardway_socket_leg_ends_total", "gap")
+		t.wantMetric(1, "shardway_socket_handover_duration_seconds", "gap")
+		t.wantMetric(2, "shardway_socket_resumptions_total", "resumed")
+		if t.b != t.front && metric(t.T, t.b, "shardway_socket_legs_total") != 0 {
+			t.Error("the owner counts legs whose client is elsewhere")
+		}
+		c.send("%s", message(0x88, true, "\x03\xe8"))
+		c.wantClosed(1000)
+		t.until("over", func() bool { return metric(t.T, t.front, "shardway_kept_sockets") == 0 })
+		t.wantMetric(1, "shardway_socket_leg_ends_total", "closed")
+		_ = c.Close()
+	})
+}
+
+// What becomes of sockets for which no leg follows counts, too.
+func TestLostSocketsAreCounted(t *testing.T) {
+	for result, answer := range map[string]string{"late": "silence", "refused": "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"} {
+		t.Run(result, func(t *testing.T) {
+			inSockets(t, func() *chat {
+				return &chat{answer: func(n int, _ http.Header) string {
+					if n > 0 {
+						return answer
+					}
+					return ""
+				}}
+			}, func(t *socketTest) {
+				c := t.front.socket()
+				t.move(t.a, t.b)
+				c.wantClosed(map[string]int{"late": 1012, "refused": 1008}[result])
+				t.until("it counts", func() bool { return metric(t.T, t.front, "shardway_socket_resumptions_total", result) == 1 })
+				t.wantMetric(1, "shardway_socket_resumptions_total")
+				t.wantMetric(0, "shardway_kept_sockets")
+				_ = c.Close()
+			})
+		})
+	}
+	app := &chat{t: t}
+	n := newNode(t, "a", rawApp(t, app.serve), func(o *proxy.Options) { o.Shards = shards })
+	c := n.socket()
+	n.swap(1, 2, held(proxy.ReasonMoving))
+	until(t, "it is without a leg", func() bool { return metric(t, n, "shardway_kept_sockets", "detached") == 1 })
+	_ = c.Close()
+	until(t, "it counts", func() bool { return metric(t, n, "shardway_socket_resumptions_total", "client-gone") == 1 })
+}
+
+// Sockets are counted for each shard where their clients are, and where their app is;
+// those that are not kept count apart.
+func TestSocketsAreCountedByShard(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		shard := shardmap.Of("k", shards)
+		c := t.front.socket()
+		want := proxy.ShardSockets{Shard: shard, Attached: 1}
+		if t.local {
+			want.Legs = 1
+		} else if got := t.a.KeptSockets(); len(got) != 1 || got[0] != (proxy.ShardSockets{Shard: shard, Legs: 1}) {
+			t.Errorf("at the owner: %+v", got)
+		}
+		if got := t.front.KeptSockets(); len(got) != 1 || got[0] != want {
+			t.Errorf("at the client's node: %+v, want %+v", got, want)
+		}
+		t.propose()
+		t.until("it is without a leg", func() bool {
+			got := t.front.KeptSockets()
+			return len(got) == 1 && got[0] == proxy.ShardSockets{Shard: shard, Detached: 1}
+		})
+		_ = c.Close()
+	})
+	inSockets(t, plainChat, func(t *socketTest) {
+		c := t.front.socket()
+		if got := t.a.KeptSockets(); len(got) != 1 || got[0].Plain != 1 || got[0].Attached+got[0].Legs != 0 {
+			t.Errorf("of a socket that is not kept: %+v", got)
+		}
+		_ = c.Close()
+	}, func(o *proxy.Options) { o.CloseSockets = true })
+}
