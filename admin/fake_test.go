@@ -23,6 +23,7 @@ type fake struct {
 		epoch   uint64
 		changed chan struct{}
 		did     []admin.Action
+		broke   []admin.SocketBreak
 	}
 	waiting  chan uint64 // one value per WaitMap that begins; nil: not told
 	notReady error
@@ -92,6 +93,23 @@ func (f *fake) Hot(context.Context) admin.HotList {
 		Shards: []admin.HotShard{{Shard: 1, Node: "n1", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}},
 		Keys:   []admin.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Silent: []string{"n2"},
 	}
+}
+
+func (f *fake) Sockets(context.Context) admin.SocketList {
+	return admin.SocketList{
+		Shards: []admin.ShardSockets{{Shard: 1, Attached: 3, Detached: 1, Plain: 2}},
+		Nodes:  []admin.NodeSockets{{Node: "n1", Attached: 3, Detached: 1}, {Node: "n3", App: 5}}, Silent: []string{"n2"},
+	}
+}
+
+func (f *fake) BreakSockets(_ context.Context, b admin.SocketBreak, _ string) admin.BrokenSockets {
+	if b.Shard != nil && *b.Shard != 1 {
+		return admin.BrokenSockets{Silent: []string{"n2"}}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.broke = append(f.mu.broke, b)
+	return admin.BrokenSockets{Sockets: 3, Nodes: map[string]int{"n1": 3}}
 }
 
 func (f *fake) Checkup(_ context.Context, reach bool) verdict.Checkup {

@@ -40,6 +40,8 @@ const (
 	askRunning    = "running"    // of any node: what runs at its app?
 	askIdle       = "idle"       // of any node: which of your shards are idle?
 	askSuspects   = "suspects"   // of the leader: which keys may have ended them?
+	askSockets    = "sockets"    // of any node: which shards have sockets at you?
+	askBreak      = "break"      // of any node: break legs of kept sockets
 	askForget     = "forget"     // by the leader: show a node no more that was removed
 )
 
@@ -63,6 +65,8 @@ type request struct {
 	Releases []byte `json:"releases,omitempty"`
 
 	Implicated []implication `json:"implicated,omitempty"`
+
+	Break admin.SocketBreak `json:"break,omitzero"`
 }
 
 type reply struct {
@@ -216,6 +220,10 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return n.report(ctx, q.Firm), nil
 	case askRunning:
 		return n.runningHere(), nil
+	case askSockets:
+		return n.socketsHere(), nil
+	case askBreak:
+		return n.breakHere(q.Break, q.By), nil
 	case askIdle:
 		return n.idle(), nil
 	case askSuspects:

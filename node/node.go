@@ -78,6 +78,7 @@ type Node struct {
 	hanging      atomic.Bool                     // a write to the disk hangs
 	census       census[admin.RunningList]
 	hot          census[admin.HotList]
+	kept         census[admin.SocketList]
 
 	started  time.Time
 	stopping atomic.Bool
@@ -99,6 +100,7 @@ func New(o Options) (*Node, error) {
 		examined:   [2]examination{newExamination(), newExamination()},
 		census:     newCensus[admin.RunningList](),
 		hot:        newCensus[admin.HotList](),
+		kept:       newCensus[admin.SocketList](),
 	}
 	if n.o.ShutdownTimeout <= 0 {
 		n.o.ShutdownTimeout = 30 * time.Second

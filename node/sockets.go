@@ -1,6 +1,29 @@
 package node
 
-import "shardway/admin"
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"shardway/admin"
+	"shardway/node/logs"
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+var _ admin.Keeper = (*Node)(nil)
+
+// socketsThere is what a node tells of its sockets, one entry for each shard that has some:
+// its number, then what proxy.ShardSockets counts. A reply has room for all shards.
+type socketsThere [][5]int
+
+func (n *Node) socketsHere() socketsThere {
+	out := socketsThere{}
+	for _, x := range n.proxy.KeptSockets() {
+		out = append(out, [5]int{int(x.Shard), x.Attached, x.Detached, x.Legs, x.Plain})
+	}
+	return out
+}
 
 // socketCounts counts the long-lived connections here.
 func (n *Node) socketCounts() admin.SocketCounts {
@@ -10,4 +33,73 @@ func (n *Node) socketCounts() admin.SocketCounts {
 		c.Detached += x.Detached
 	}
 	return c
+}
+
+// Sockets asks every node that is there for its sockets, at most once in censusEvery.
+func (n *Node) Sockets(ctx context.Context) admin.SocketList {
+	return n.kept.take(ctx, loadTimeout, func(ctx context.Context) admin.SocketList {
+		told, silent := askNodes(ctx, n, request{What: askSockets}, socketsThere{})
+		told[string(n.self)] = n.socketsHere()
+		return socketsOf(told, silent)
+	})
+}
+
+// socketsOf puts together what nodes have told.
+func socketsOf(told map[string]socketsThere, silent []string) admin.SocketList {
+	list := admin.SocketList{Silent: silent}
+	by := map[int]*admin.ShardSockets{}
+	for node, all := range told {
+		of := admin.NodeSockets{Node: node}
+		for _, x := range all {
+			s := by[x[0]]
+			if s == nil {
+				s = &admin.ShardSockets{Shard: uint32(x[0])}
+				by[x[0]] = s
+			}
+			s.Attached, s.Detached, s.Plain = s.Attached+x[1], s.Detached+x[2], s.Plain+x[4]
+			of.Attached, of.Detached, of.App = of.Attached+x[1], of.Detached+x[2], of.App+x[3]+x[4]
+		}
+		list.Nodes = append(list.Nodes, of)
+	}
+	for _, s := range by {
+		if s.Attached+s.Detached+s.Plain > 0 { // a leg alone has its client elsewhere
+			list.Shards = append(list.Shards, *s)
+		}
+	}
+	slices.SortFunc(list.Shards, func(a, b admin.ShardSockets) int { return cmp.Compare(a.Shard, b.Shard) })
+	slices.SortFunc(list.Nodes, func(a, b admin.NodeSockets) int { return cmp.Compare(a.Node, b.Node) })
+	return list
+}
+
+// BreakSockets has every node break the legs of those sockets whose clients it has.
+func (n *Node) BreakSockets(ctx context.Context, b admin.SocketBreak, by string) admin.BrokenSockets {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	told, silent := askNodes(ctx, n, request{What: askBreak, Break: b, By: by}, 0)
+	told[string(n.self)] = n.breakHere(b, by)
+	out := admin.BrokenSockets{Nodes: map[string]int{}, Silent: silent}
+	for node, many := range told {
+		if many > 0 {
+			out.Nodes[node] = many
+			out.Sockets += many
+		}
+	}
+	return out
+}
+
+// breakHere breaks the legs of sockets whose clients are connected here.
+func (n *Node) breakHere(b admin.SocketBreak, by string) int {
+	match := func(shardmap.Shard, uint64) bool { return true }
+	switch {
+	case b.Key != nil:
+		mark := proxy.SocketMark(*b.Key)
+		match = func(_ shardmap.Shard, is uint64) bool { return is == mark }
+	case b.Shard != nil:
+		match = func(s shardmap.Shard, _ uint64) bool { return uint32(s) == *b.Shard }
+	}
+	many := n.proxy.BreakSockets(match, b.Gap)
+	if many > 0 {
+		n.log.Info().Int("sockets", many).Bool("gap", b.Gap).Str("by", logs.Cut(by)).Msg("sockets broken on request")
+	}
+	return many
 }

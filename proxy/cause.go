@@ -10,17 +10,18 @@ import (
 type cause uint8
 
 const (
-	causeNone     cause = iota
-	causeDrain          // Cut: its shard moves and drain_timeout is over
-	causeLease          // CutUpstream: the lease is long over
-	causeParting        // CutParting: this node has let it run for as long as it may
-	causeAbandon        // Abandon: the owner lost the shard without a word
-	causeDeaf           // nothing comes from the owner any more, not even an acknowledgement
-	causeGone           // the client left, or broke off its body
-	causeTimeout        // the app let FirstByteTimeout pass
-	causeMoved          // a tunnel or an event stream outlived its shard by StreamGrace
-	causeLeaving        // the same, but it is its node that is leaving
-	causeShutdown       // Shutdown ran out of time, or the context of ServeClients ended
+	causeNone      cause = iota
+	causeDrain           // Cut: its shard moves and drain_timeout is over
+	causeLease           // CutUpstream: the lease is long over
+	causeParting         // CutParting: this node has let it run for as long as it may
+	causeAbandon         // Abandon: the owner lost the shard without a word
+	causeDeaf            // nothing comes from the owner any more, not even an acknowledgement
+	causeGone            // the client left, or broke off its body
+	causeTimeout         // the app let FirstByteTimeout pass
+	causeMoved           // a tunnel or an event stream outlived its shard by StreamGrace
+	causeLeaving         // the same, but it is its node that is leaving
+	causeRehearsed       // BreakSockets: an operator tries what a crash does to sockets
+	causeShutdown        // Shutdown ran out of time, or the context of ServeClients ended
 )
 
 // String returns the word that stands in metrics.
@@ -46,6 +47,8 @@ func (c cause) String() string {
 		return "moved"
 	case causeLeaving:
 		return "leaving"
+	case causeRehearsed:
+		return "rehearsed"
 	case causeShutdown:
 		return "shutdown"
 	}

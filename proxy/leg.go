@@ -196,7 +196,7 @@ func (l *leg) cut(why cause, closes []*h1.Conn) []*h1.Conn {
 	case causeDrain:
 		l.ask(wantStop | wantClose)
 		l.after(endWait, l.far)
-	case causeNone, causeLease, causeParting, causeAbandon, causeDeaf, causeTimeout, causeMoved, causeLeaving:
+	case causeNone, causeLease, causeParting, causeAbandon, causeDeaf, causeTimeout, causeMoved, causeLeaving, causeRehearsed:
 		closes = append(closes, l.far)
 	}
 	if l.app {

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -116,4 +117,36 @@ func TestSocketsAreCountedByShard(t *testing.T) {
 		}
 		_ = c.Close()
 	}, func(o *proxy.Options) { o.CloseSockets = true })
+}
+
+// A move that is rehearsed hands the leg over, and the next one goes to the same owner;
+// with a gap it is cut. Sockets of other keys and shards go on.
+func TestMovesAreRehearsed(t *testing.T) {
+	for _, gap := range []bool{false, true} {
+		t.Run(fmt.Sprint("gap=", gap), func(t *testing.T) {
+			inSockets(t, plainChat, func(t *socketTest) {
+				c := t.front.socket()
+				c.say("one")
+				t.until("got", t.app.has(1))
+				shard, mark := shardmap.Of("k", shards), proxy.SocketMark("k")
+				if n := t.front.BreakSockets(func(s shardmap.Shard, m uint64) bool { return s != shard || m != mark }, gap); n != 0 {
+					t.Errorf("%d sockets of others are broken", n)
+				}
+				if n := t.front.BreakSockets(func(s shardmap.Shard, m uint64) bool { return s == shard && m == mark }, gap); n != 1 {
+					t.Errorf("%d sockets are broken, want 1", n)
+				}
+				t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
+				c.say("two")
+				t.until("got", t.app.has(2))
+				t.app.wantGot("one", "two")
+				if h := t.app.legs()[1]; (h.Get("Shardway-Socket-Gap") == "1") != gap || h.Get("Shardway-Socket-Resumed") != "1" || t.app.most != 1 {
+					t.Errorf("%v, %d legs at once", h, t.app.most)
+				}
+				if !t.local && t.a.BreakSockets(func(shardmap.Shard, uint64) bool { return true }, gap) != 0 {
+					t.Error("the owner breaks legs whose client is elsewhere")
+				}
+				_ = c.Close()
+			})
+		})
+	}
 }

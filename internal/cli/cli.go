@@ -62,6 +62,7 @@ type grammar struct {
 	Events     eventsCommand     `cmd:"" help:"Show what happened at a node."`
 	Locate     locateCommand     `cmd:"" help:"Show where a key lives."`
 	Hot        hotCommand        `cmd:"" help:"Show the shards and keys that the cluster is busiest with."`
+	Sockets    socketsCommand    `cmd:"" help:"Count WebSockets by shard, or rehearse what a move does to them."`
 	StepDown   stepDownCommand   `cmd:"" help:"Make the leader transfer its leadership."`
 	Remove     removeCommand     `cmd:"" help:"Remove a node from the cluster for good."`
 	Drain      drainCommand      `cmd:"" help:"Let a node own nothing: it stays ready, forwards and votes."`

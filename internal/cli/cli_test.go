@@ -58,6 +58,20 @@ func (c *cluster) Moves(shard uint32) []admin.Move {
 	return []admin.Move{{Epoch: 5, Shard: 2, To: "a", Reason: "join"}, {Epoch: 9, Shard: 2, From: "a", To: "b", Reason: "crashed"}}
 }
 
+func (c *cluster) Sockets(context.Context) admin.SocketList {
+	return admin.SocketList{
+		Shards: []admin.ShardSockets{{Shard: 1, Attached: 1}, {Shard: 3, Attached: 3, Detached: 1, Plain: 2}},
+		Nodes:  []admin.NodeSockets{{Node: "a", Attached: 4, Detached: 1}, {Node: "c\x1b", App: 6}}, Silent: []string{"b"},
+	}
+}
+
+func (c *cluster) BreakSockets(_ context.Context, b admin.SocketBreak, _ string) admin.BrokenSockets {
+	if b.Shard != nil && *b.Shard != 3 {
+		return admin.BrokenSockets{Silent: []string{"b"}}
+	}
+	return admin.BrokenSockets{Sockets: 3, Nodes: map[string]int{"a": 2, "c": 1}, Silent: []string{"b"}}
+}
+
 func (c *cluster) Hot(context.Context) admin.HotList {
 	return admin.HotList{
 		Shards: []admin.HotShard{{Shard: 1, Node: "a", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}, {Shard: 2, Node: "b", Requests: 1}},
@@ -146,6 +160,11 @@ func TestTablesForPeople(t *testing.T) {
 		}},
 		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},
 		{"shards", []string{"OWNER STATE TO EPOCH COUNT SHARDS", "a owned - 9 2 0-1", "b moving a 9 1 2", "b owned - 12 1 3"}},
+		{"sockets --top 1", []string{
+			"NODE ATTACHED DETACHED AT-APP", "a 4 1 0", "c? 0 0 6", "", "SHARD ATTACHED DETACHED PLAIN", "3 3 1 2", "1 more shards have sockets: --top N shows them", "", "not told by b",
+		}},
+		{"sockets break --key alice --gap", []string{"2 legs of clients at a were cut", "1 legs of clients at c were cut", "", "not told by b"}},
+		{"sockets break --shard 3", []string{"2 legs of clients at a are handed over", "1 legs of clients at c are handed over"}},
 		{"hot --top 1", []string{
 			"SHARD NODE REQUESTS/S BUSY KB/S SOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD REQUESTS/S KEY", "0123456789abcdef 1 12.5 -", "", "not told by b",
 		}},
@@ -238,6 +257,8 @@ func TestFailuresAreOneLineAndOne(t *testing.T) {
 		"remove ghost --admin " + addr:   "ghost",
 		"endpoints --admin=" + nobody:    "nothing listens",
 		"locate alice --admin=" + nobody: "nothing listens",
+
+		"sockets break --shard 2 --admin=" + addr: "no kept socket of shard 2 has a connection to its app; b did not answer",
 	} {
 		code, out, errOut := run(t, line)
 		if code != 1 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.HasPrefix(errOut, "shardway: ") || !strings.Contains(errOut, want) {

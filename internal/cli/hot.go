@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 )
 
 type hotCommand struct {
@@ -48,9 +47,8 @@ func (c *hotCommand) Run(ctx context.Context, s *session) error {
 	for _, x := range hot.Keys {
 		t.row(x.Hash, x.Shard, fmt.Sprintf("%.1f", x.Requests), x.Key)
 	}
-	if err = t.flush(); err != nil || len(hot.Silent) == 0 {
+	if err = t.flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.out, "\nnot told by %s\n", strings.Map(printable, strings.Join(hot.Silent, ", ")))
-	return err
+	return writeSilent(s.out, hot.Silent)
 }

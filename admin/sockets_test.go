@@ -1,0 +1,76 @@
+package admin_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+)
+
+func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
+	js := []string{"Content-Type", "application/json"}
+	key := keyOf(1)
+	one := uint32(1)
+	for _, tc := range []struct {
+		target, body string
+		want         admin.SocketBreak
+		logged       string
+	}{
+		{"/v1/sockets?break=true", "", admin.SocketBreak{}, "break sockets"},
+		{"/v1/sockets?break=true&gap=true&shard=1", "", admin.SocketBreak{Shard: &one, Gap: true}, "break sockets of shard 1 with a gap"},
+		{"/v1/sockets", `{"break":true,"key":"` + key + `"}`, admin.SocketBreak{Key: &key}, "break sockets of key_hash 000000000000006b of shard 1"},
+	} {
+		f := newFake()
+		h, log := guarded(t, f)
+		headers := []string{"Authorization", "Bearer " + writeToken}
+		if tc.body != "" {
+			headers = append(headers, js...)
+		}
+		res := ask(t, h, "POST", tc.target, tc.body, headers...)
+		if got := body(res); res.Code != 200 || got != `{"sockets":3,"nodes":{"n1":3},"silent":[]}`+"\n" {
+			t.Errorf("POST %s %s = %d, %s", tc.target, tc.body, res.Code, got)
+		}
+		if len(f.mu.broke) != 1 || show(f.mu.broke[0]) != show(tc.want) {
+			t.Errorf("POST %s %s broke %+v", tc.target, tc.body, f.mu.broke)
+		}
+		if lines := log.lines(t, "change requested"); len(lines) != 1 || !strings.HasPrefix(fmt.Sprint(lines[0]["what"]), tc.logged) || strings.Contains(fmt.Sprint(lines[0]), key) {
+			t.Errorf("POST %s %s is logged as %v", tc.target, tc.body, lines)
+		}
+	}
+}
+
+// show writes out what a break points to.
+func show(b admin.SocketBreak) string {
+	text := fmt.Sprint(b.Gap)
+	if b.Key != nil {
+		text += " key " + *b.Key
+	}
+	if b.Shard != nil {
+		text += fmt.Sprint(" shard ", *b.Shard)
+	}
+	return text
+}
+
+func TestBreakThatDisturbsNobodySaysSo(t *testing.T) {
+	for target, tc := range map[string]struct {
+		code int
+		want string
+	}{
+		"/v1/sockets":                          {400, "say {\\\"break\\\":true}"},
+		"/v1/sockets?break=false":              {400, "say {\\\"break\\\":true}"},
+		"/v1/sockets?break=true&shard=9":       {400, "is no shard"},
+		"/v1/sockets?break=true&shard=1&key=a": {400, "give one of the two"},
+		"/v1/sockets?break=true&shard=2":       {404, "no kept socket of shard 2 has a connection to its app; n2 did not answer"},
+	} {
+		f := newFake()
+		res := ask(t, handlerOf(f), "POST", target, "")
+		if got := body(res); res.Code != tc.code || !strings.Contains(got, tc.want) || len(f.mu.broke) > 0 {
+			t.Errorf("POST %s = %d, %s; broke %v", target, res.Code, got, f.mu.broke)
+		}
+	}
+	h, _ := guarded(t, newFake())
+	if res := ask(t, h, "POST", "/v1/sockets?break=true", "", "Authorization", "Bearer "+readToken); res.Code != 403 {
+		t.Errorf("who may read breaks sockets: %d", res.Code)
+	}
+}

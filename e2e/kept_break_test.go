@@ -1,0 +1,97 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/kept"
+)
+
+// sockets asks a node for the sockets of the cluster by the command.
+func (x *keptSockets) sockets(t *testing.T, at *cluster.Node) (list admin.SocketList) {
+	t.Helper()
+	out, code := shardway(t, "sockets", "--json", "--admin", at.Admin)
+	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 {
+		t.Fatalf("sockets: exit %d, %v, %s", code, err, out)
+	}
+	return list
+}
+
+// attached waits until all sockets have a leg, as the cluster tells.
+func (x *keptSockets) attached(t *testing.T, at *cluster.Node) {
+	t.Helper()
+	cluster.Await(t, "all sockets have a leg", func() error {
+		list := x.sockets(t, at)
+		have := 0
+		for _, s := range list.Shards {
+			have += s.Attached
+		}
+		if have != len(x.conns) || len(list.Silent) > 0 {
+			return fmt.Errorf("%d sockets, want %d: %+v", have, len(x.conns), list)
+		}
+		return nil
+	})
+}
+
+// TestSocketsBreakRehearsesAMove has an operator hand all legs over, from a node that has
+// no sockets, and then cut those of one key: no client is closed, and the app is told of
+// a gap for that key alone.
+func TestSocketsBreakRehearsesAMove(t *testing.T) {
+	t.Parallel()
+	x := startKept(t)
+	x.open(t)
+	x.goOn(t)
+	began, other := history.Now(), x.nodes[1]
+	x.attached(t, other)
+	if out, code := shardway(t, "sockets", "break", "--admin", other.Admin); code != 0 || strings.Count(out, "are handed over") != len(x.front) {
+		t.Fatalf("sockets break: exit %d, %s", code, out)
+	}
+	cluster.Await(t, "all legs are handed over", func() error {
+		if _, planned := x.gaps(t); planned < len(x.conns) {
+			return fmt.Errorf("%d hand-offs of %d", planned, len(x.conns))
+		}
+		return nil
+	})
+	x.goOn(t)
+	if gaps, _ := x.gaps(t); gaps > 0 && x.Starved(began) < time.Second {
+		t.Errorf("%d legs begin with a gap", gaps)
+	}
+	x.attached(t, other)
+	before, _ := x.gaps(t)
+	m := x.AwaitServedBy(t, x.nodes...)
+	key := m.Keys(x.nodes[2].ID, 1)[0]
+	if out, code := shardway(t, "sockets", "break", "--gap", "--key", key, "--admin", other.Admin); code != 0 {
+		t.Fatalf("sockets break --gap: exit %d, %s", code, out)
+	}
+	cluster.Await(t, "the app is told of the gaps", func() error {
+		if gaps, _ := x.gaps(t); gaps < before+len(x.front) {
+			return errors.New("not all")
+		}
+		return nil
+	})
+	x.goOn(t)
+	if out, code := shardway(t, "sockets", "break", "--key", key+"-nobody's", "--admin", other.Admin); code != 1 || !strings.Contains(out, "no kept socket") {
+		t.Errorf("a key without sockets: exit %d, %s", code, out)
+	}
+	var saw []kept.Client
+	for _, c := range x.conns {
+		c.stop()
+	}
+	for _, c := range x.conns {
+		saw = append(saw, c.wait())
+	}
+	legs, err := kept.Read(x.dir)
+	must(t, err)
+	for _, wrong := range kept.Judge(saw, legs) {
+		t.Error(wrong)
+	}
+}

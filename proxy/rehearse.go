@@ -1,0 +1,27 @@
+package proxy
+
+import "shardway/shardmap"
+
+// SocketMark is what BreakSockets knows the sockets of a key by.
+func SocketMark(key string) uint64 { return KeyHash(nil, []byte(key)) }
+
+// BreakSockets ends the legs of the kept sockets that match names, by shard and mark, whose
+// clients are connected here, and returns how many it were. Each is handed over to where its
+// shard is, as if that had moved; with gap its leg is cut, as if the owner had died, which
+// counts among those that may break within a minute.
+func (s *Server) BreakSockets(match func(shard shardmap.Shard, mark uint64) bool, gap bool) int {
+	many := 0
+	for _, c := range s.conns.appendAll(nil) {
+		k, r, l := c.kept.Load(), c.slot.load(), c.slot.leg.Load()
+		if k == nil || l == nil || k.load() != socketAttached || !match(k.shard, k.mark) {
+			continue
+		}
+		if gap {
+			s.cutRun(c, r, causeRehearsed)
+		} else {
+			l.ask(wantMove)
+		}
+		many++
+	}
+	return many
+}
