@@ -14,7 +14,17 @@ import (
 	"shardway/e2e/kept"
 )
 
-// keptClient is a client at work, by what others implemented.
+// keptEnd is a client at work, by what others implemented.
+type keptEnd interface {
+	// newest is the newest number of the app, and an error once the socket is closed.
+	newest() (kept.Number, error)
+	// stop asks the app to close, once.
+	stop()
+	// wait waits for the end, and returns what the client saw.
+	wait() kept.Client
+}
+
+// keptClient is one by coder/websocket.
 type keptClient struct {
 	ws      *websocket.Conn
 	working sync.WaitGroup
@@ -90,7 +100,6 @@ func (c *keptClient) write(ctx context.Context) {
 	}
 }
 
-// newest is the newest number of the app, and an error once the socket is closed.
 func (c *keptClient) newest() (kept.Number, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,10 +112,8 @@ func (c *keptClient) newest() (kept.Number, error) {
 	return c.saw.Got[len(c.saw.Got)-1], nil
 }
 
-// stop asks the app to close, once.
 func (c *keptClient) stop() { close(c.end) }
 
-// wait waits for the end, and returns what the client saw.
 func (c *keptClient) wait() kept.Client {
 	c.working.Wait()
 	return c.saw

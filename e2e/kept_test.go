@@ -22,14 +22,27 @@ type keptSockets struct {
 	nodes []*cluster.Node // with apps
 	front []*cluster.Node // with clients: one of those, and the gateway
 	apps  map[*cluster.Node]*exampleApp
-	conns []*keptClient
+	conns []keptEnd
 }
 
+// startKept starts the cluster, in front of apps of the test's own.
 func startKept(t *testing.T) *keptSockets {
+	t.Helper()
+	return startKeptBy(t, keptDir(t), os.Args[:1], os.Args[:1], os.Args[:1])
+}
+
+// keptDir makes the directory that all apps share.
+func keptDir(t *testing.T) string {
 	t.Helper()
 	dir, err := cluster.Scratch()
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// startKeptBy starts the cluster in front of apps that are these commands.
+func startKeptBy(t *testing.T, dir string, commands ...[]string) *keptSockets {
+	t.Helper()
 	ports, err := cluster.NewPorts()
 	must(t, err)
 	t.Cleanup(ports.Close)
@@ -38,11 +51,11 @@ func startKept(t *testing.T) *keptSockets {
 		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 16, Secret: third(t), Flags: flags}),
 		dir:     dir, apps: map[*cluster.Node]*exampleApp{},
 	}
-	for range 3 {
+	for _, command := range commands {
 		port, err := ports.Free()
 		must(t, err)
 		a := &exampleApp{
-			command: os.Args[:1], addr: fmt.Sprint("127.0.0.1:", port),
+			command: command, addr: fmt.Sprint("127.0.0.1:", port),
 			env: append(kept.Environment(dir), fmt.Sprint("PORT=", port)),
 		}
 		a.start(t)
@@ -62,9 +75,10 @@ func (x *keptSockets) open(t *testing.T) {
 	t.Helper()
 	m := x.AwaitServedBy(t, x.nodes...)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var mine []keptEnd
 	t.Cleanup(func() {
 		cancel()
-		for _, c := range x.conns {
+		for _, c := range mine {
 			c.wait()
 		}
 	})
@@ -73,10 +87,11 @@ func (x *keptSockets) open(t *testing.T) {
 			for j, key := range m.Keys(n.ID, 1) {
 				c, err := dialKept(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j))
 				must(t, err)
-				x.conns = append(x.conns, c)
+				mine = append(mine, c)
 			}
 		}
 	}
+	x.conns = append(x.conns, mine...)
 }
 
 // goOn waits until messages go both ways on each socket that were sent from now on.
@@ -141,13 +156,7 @@ func TestKeptSocketsStayOpen(t *testing.T) {
 		x.AwaitServedBy(t, x.nodes...)
 		x.goOn(t)
 	}
-	gaps, planned := x.gaps(t)
-	if starved := x.Starved(began); gaps > 0 && starved < time.Second {
-		t.Errorf("%d legs of %d begin with a gap, in planned moves", gaps, gaps+planned)
-	}
-	if planned < len(x.conns) {
-		t.Errorf("%d hand-offs of %d sockets", planned, len(x.conns))
-	}
+	gaps, planned := x.wantPlanned(t, began)
 	x.die(t, first)
 	x.apps[first].start(t)
 	x.goOn(t)
@@ -158,6 +167,27 @@ func TestKeptSocketsStayOpen(t *testing.T) {
 	if died, _ := x.gaps(t); died == gaps {
 		t.Error("no app is told of a gap")
 	}
+	legs := x.judge(t)
+	t.Logf("%d sockets, %d hand-offs, %d legs in all", len(x.conns), planned, len(legs))
+}
+
+// wantPlanned checks that nothing but planned moves has happened since then, on a machine
+// that had a processor for the nodes.
+func (x *keptSockets) wantPlanned(t *testing.T, began int64) (gaps, planned int) {
+	t.Helper()
+	gaps, planned = x.gaps(t)
+	if starved := x.Starved(began); gaps > 0 && starved < time.Second {
+		t.Errorf("%d legs of %d begin with a gap, in planned moves", gaps, gaps+planned)
+	}
+	if planned < len(x.conns) {
+		t.Errorf("%d hand-offs of %d sockets", planned, len(x.conns))
+	}
+	return gaps, planned
+}
+
+// judge has the clients ask for their end, and judges what they and the apps saw.
+func (x *keptSockets) judge(t *testing.T) []*kept.Leg {
+	t.Helper()
 	var saw []kept.Client
 	for _, c := range x.conns {
 		c.stop()
@@ -170,7 +200,7 @@ func TestKeptSocketsStayOpen(t *testing.T) {
 	for _, wrong := range kept.Judge(saw, legs) {
 		t.Error(wrong)
 	}
-	t.Logf("%d sockets, %d hand-offs, %d legs in all", len(saw), planned, len(legs))
+	return legs
 }
 
 // die kills the app of a node.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,8 +80,17 @@ type counters struct {
 	page *browser.Page
 }
 
-// open has a Go client follow a key, curl with HTTP/1.0 another, and Chromium's EventSource
-// a third.
+// eventSourceScript has npm's eventsource follow a URL. It would connect again by itself: that
+// is an error here.
+const eventSourceScript = `
+const { EventSource } = require('eventsource');
+const feed = new EventSource(process.argv[2]);
+feed.onmessage = (e) => console.log('data: ' + (e.lastEventId === e.data ? e.data : e.data + ' as ' + e.lastEventId));
+feed.onerror = (e) => console.log('data: an error: ' + e.message);
+`
+
+// open has a Go client follow a key, curl with HTTP/1.0 another, npm's eventsource the same,
+// and Chromium's EventSource too.
 func (x *counters) open(t *testing.T, keys []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -101,9 +111,18 @@ func (x *counters) open(t *testing.T, keys []string) {
 			c.follows(res.Body)
 		})
 	}
+	url := "http://" + x.at.Addr + "/feed?key=" + keys[0]
+	var programs [][]string
 	if curl, err := exec.LookPath("curl"); err == nil {
-		c := &counter{name: "curl"}
-		cmd := exec.CommandContext(ctx, curl, "-sSN0", "http://"+x.at.Addr+"/feed?key="+keys[0])
+		programs = append(programs, []string{curl, "-sSN0", url})
+	}
+	script := scriptFile(t, eventSourceScript)
+	if npmInstalls(t, filepath.Dir(script), "eventsource@3") {
+		programs = append(programs, []string{"node", script, url})
+	}
+	for _, command := range programs {
+		c := &counter{name: filepath.Base(command[0])}
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		must(t, err)

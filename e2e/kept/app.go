@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,7 +57,11 @@ func serve(dir, addr string) error {
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Addr: addr, Handler: &app{dir: dir, log: log}, ReadHeaderTimeout: time.Minute}
+	a := &app{dir: dir, log: log}
+	srv := &http.Server{Addr: addr, Handler: a, ReadHeaderTimeout: time.Minute}
+	if slices.Contains(os.Args, Coder) {
+		srv.Handler = byCoder{a}
+	}
 	return srv.ListenAndServe()
 }
 
@@ -83,7 +88,6 @@ type note struct {
 func (a *app) write(n note) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n.At = history.Now()
 	b, err := json.Marshal(n)
 	if err == nil {
 		_, err = a.log.Write(append(b, '\n'))
@@ -104,18 +108,27 @@ type appLeg struct {
 	over    bool // nothing is sent any more
 }
 
-// ServeHTTP begins a leg. A socket is unknown if it is resumed and was never here.
-func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// leg is the one that a request asks for. A socket is unknown if it is resumed and was never
+// here.
+func (a *app) leg(r *http.Request) (*appLeg, error) {
 	h := r.Header
 	l := &appLeg{app: a, note: note{Client: r.URL.Query().Get("client"), Socket: h.Get("Shardway-Socket"), Gap: h.Get("Shardway-Socket-Gap") == "1"}}
 	l.Leg, _ = strconv.ParseUint(h.Get("Shardway-Socket-Resumed"), 10, 64)
 	if strings.Trim(l.Socket, "0123456789abcdef") != "" || len(l.Socket) != 32 {
-		http.Error(w, "no id of a socket", http.StatusBadRequest)
-		return
+		return nil, errors.New("no id of a socket")
 	}
-	var err error
-	if l.N, err = l.load(); err != nil || (l.Leg > 0) != (l.N > 0) {
-		http.Error(w, fmt.Sprint("an unknown socket: ", err), http.StatusForbidden)
+	known, err := l.load()
+	if err == nil && known != (l.Leg > 0) {
+		err = errors.New("an unknown socket")
+	}
+	return l, err
+}
+
+// ServeHTTP begins a leg.
+func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l, err := a.leg(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
 	l.notes("begin", l.N)
@@ -132,32 +145,34 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sender.Go(func() { l.send(stop) })
 	defer sender.Wait()
 	defer close(stop)
-	l.receive(buffered.Reader, h.Get("Sec-WebSocket-Key"))
+	l.receive(buffered.Reader, r.Header.Get("Sec-WebSocket-Key"))
 }
 
 func (l *appLeg) notes(what string, n uint64) {
-	l.write(note{Client: l.Client, Socket: l.Socket, Leg: l.Leg, Gap: l.Gap, What: what, N: n})
+	l.At = history.Now()
+	l.write(note{At: l.At, Client: l.Client, Socket: l.Socket, Leg: l.Leg, Gap: l.Gap, What: what, N: n})
 }
 
 func (l *appLeg) file() string { return filepath.Join(l.dir, l.Socket) }
 
-func (l *appLeg) load() (uint64, error) {
+// load reads how far the app is with a socket that it knows.
+func (l *appLeg) load() (known bool, err error) {
 	b, err := os.ReadFile(l.file())
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return false, nil
 	}
-	if err != nil {
-		return 0, err
+	if err == nil {
+		l.N, err = strconv.ParseUint(string(b), 10, 64)
 	}
-	return strconv.ParseUint(string(b), 10, 64)
+	return true, err
 }
 
 // save stores the last number that may have been sent.
 func (l *appLeg) save(n uint64) {
 	temporary := fmt.Sprintf("%s.%d", l.file(), os.Getpid())
-	err := os.WriteFile(temporary, strconv.AppendUint(nil, n, 10), 0o600)
+	err := os.WriteFile(temporary, strconv.AppendUint(nil, n, 10), 0o600) //nolint:gosec // the id is hexadecimal, see leg
 	if err == nil {
-		err = os.Rename(temporary, l.file())
+		err = os.Rename(temporary, l.file()) //nolint:gosec // as above
 	}
 	if err != nil {
 		panic(fmt.Sprintf("kept: state cannot be written: %v", err))

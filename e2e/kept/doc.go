@@ -9,5 +9,6 @@
 //
 //	client   the test's, by a library that others wrote
 //	app      app.go, a process of its own, by Serve; its frames are frames.go
+//	ends     apps and clients by libraries that others wrote: coder.go and ends/
 //	judge    judge.go, pure: what is lost, repeated, out of order, or at two places
 package kept

@@ -1,0 +1,24 @@
+// A client that counts, by ws: a socket for each name=url. It says what it gets, and how each
+// ends; at the end of its input it asks for that.
+const WebSocket = require('ws');
+
+let ending = false;
+process.stdin.on('end', () => { ending = true; }).resume();
+
+for (const arg of process.argv.slice(2)) {
+  const [name, url] = arg.split(/=(.*)/s);
+  const ws = new WebSocket(url);
+  let sent = 0, timer, why = '';
+  ws.on('open', () => {
+    timer = setInterval(() => {
+      ws.send((ending ? 'end ' : '') + ++sent);
+      if (ending) clearInterval(timer);
+    }, 10);
+  });
+  ws.on('message', (data) => console.log(`${name} ${data}`));
+  ws.on('error', (e) => { why = e.message; });
+  ws.on('close', (code) => {
+    clearInterval(timer);
+    console.log(`${name} end ${sent} ${code} ${why}`);
+  });
+}

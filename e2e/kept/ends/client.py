@@ -1,0 +1,42 @@
+"""A client that counts, by websockets: a socket for each name=url. It says what it gets, and
+how each ends; at the end of its input it asks for that."""
+import asyncio
+import sys
+
+import websockets
+
+ending = False
+
+
+async def read(name, ws):
+    async for text in ws:
+        print(name, text, flush=True)
+
+
+async def talk(name, url):
+    sent, why = 0, ""
+    async with websockets.connect(url) as ws:
+        reading = asyncio.create_task(read(name, ws))
+        try:
+            last = False
+            while not last:
+                last = ending
+                sent += 1
+                await ws.send(("end " if last else "") + str(sent))
+                await asyncio.sleep(0.01)
+            await reading
+        except websockets.ConnectionClosed as e:
+            why = str(e)
+    print(name, "end", sent, ws.close_code, why, flush=True)
+
+
+async def main():
+    async def stop():
+        global ending
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+        ending = True
+
+    await asyncio.gather(stop(), *(talk(*arg.split("=", 1)) for arg in sys.argv[1:]))
+
+
+asyncio.run(main())
