@@ -46,15 +46,27 @@ func examples() []example {
 		}
 	}
 	return []example{
-		{"go", compiled, true},
+		{"go", func(t *testing.T, dir, text string) []string { t.Helper(); return compiled(t, dir, text) }, true},
 		{"python", script("python3"), true},
 		{"js", script("node"), false},
 	}
 }
 
-func compiled(t *testing.T, dir, text string) []string {
+// compiled builds a program of Go, of these modules in the versions that this one has.
+func compiled(t *testing.T, dir, text string, modules ...string) []string {
 	t.Helper()
-	for name, content := range map[string]string{"main.go": text, "go.mod": "module example\n\ngo 1.26\n"} {
+	mod, err := os.ReadFile("../go.mod")
+	must(t, err)
+	sum, err := os.ReadFile("../go.sum")
+	must(t, err)
+	var needs strings.Builder
+	needs.WriteString("module example\n\ngo 1.26\n")
+	for _, module := range modules {
+		_, rest, _ := strings.Cut(string(mod), "\t"+module+" ")
+		version, _, _ := strings.Cut(rest, "\n")
+		fmt.Fprintf(&needs, "require %s %s\n", module, version)
+	}
+	for name, content := range map[string]string{"main.go": text, "go.mod": needs.String(), "go.sum": string(sum)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

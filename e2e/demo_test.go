@@ -79,6 +79,7 @@ func TestDemoIsWhatItSays(t *testing.T) {
 	if named := kill.FindAllStringSubmatch(said, -1); len(named) != 2 {
 		t.Fatalf("the demo names %v to kill, want a node and an app:\n%s", named, said)
 	}
+	chatStays(t, said)
 	countsOn(t, said, curls, node)
 	for i := range 30 {
 		ask(t, fmt.Sprint("key-", i), curls[0][2])
@@ -96,6 +97,25 @@ func TestDemoIsWhatItSays(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// chatStays is in the demo's room while its node hands all its shards over, and gets them
+// back.
+func chatStays(t *testing.T, said string) {
+	t.Helper()
+	url := regexp.MustCompile(`(?m)^  http://(\S+/chat\?room=\w+)$`).FindStringSubmatch(said)
+	commands := regexp.MustCompile(`(?m)^  \S+ ((?:drain|uncordon) n1.*)$`).FindAllStringSubmatch(said, -1)
+	if url == nil || len(commands) != 2 {
+		t.Fatalf("the demo names no chat room, or not how to drain its node:\n%s", said)
+	}
+	c := startChatter(t, "ws://"+url[1], "go")
+	c.goesOn(t, "go")
+	for _, m := range commands {
+		if out, code := shardway(t, strings.Fields(m[1])...); code != 0 {
+			t.Fatalf("%s: exit %d, %s", m[1], code, out)
+		}
+		c.goesOn(t, "go")
 	}
 }
 

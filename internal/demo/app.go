@@ -17,6 +17,8 @@ import (
 // counted stands in the shard's file before it is answered, and every copy of the app
 // begins with what the file says: so the count goes on whoever has the key next.
 //
+// At /chat each key is a room, which its sockets stay in while the shard moves.
+//
 // It does what an app behind Shardway should: it loads a shard when the acquire hook says
 // so and gives it up at release and lost, asks for what it does not hold (421,
 // Shardway-Acquire), and lets the ownership epoch fence what it writes. Any number of
@@ -25,19 +27,25 @@ type App struct {
 	dir statefile.Dir
 
 	mu     sync.Mutex
-	shards map[uint32]*counters
+	shards map[uint32]*held
 	seqs   map[string]map[uint32]uint64 // by disk of the node and shard, the highest that named it
 }
 
-// counters are the counts of one shard's keys during one ownership.
-type counters struct {
-	epoch  uint64
-	counts map[string]uint64
+// held is one shard during one ownership.
+type held struct {
+	epoch uint64
+	state
+}
+
+// state is what of a shard stands in its file.
+type state struct {
+	Counts map[string]uint64 `json:"counts"` // by key
+	Rooms  map[string]*room  `json:"rooms"`  // likewise
 }
 
 // NewApp returns an App that holds nothing yet. All copies of it share the directory.
 func NewApp(dir string) *App {
-	return &App{dir: statefile.Dir(dir), shards: make(map[uint32]*counters), seqs: make(map[string]map[uint32]uint64)}
+	return &App{dir: statefile.Dir(dir), shards: make(map[uint32]*held), seqs: make(map[string]map[uint32]uint64)}
 }
 
 // Answer is what App says about a request.
@@ -78,7 +86,18 @@ func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	x := Answer{Node: string(h.Peek("Shardway-Node")), Shard: uint32(shard), Epoch: epoch, Key: string(h.Peek("Shardway-Key"))}
-	x.Count, err = a.count(x.Shard, epoch, x.Key)
+	switch {
+	case path == chatPath && asksSocket(h):
+		if err = a.has(x); err == nil {
+			a.switches(ctx, x)
+			return
+		}
+	case path == chatPath:
+		answerChat(ctx)
+		return
+	default:
+		x.Count, err = a.count(x.Shard, epoch, x.Key)
+	}
 	switch {
 	case errors.Is(err, errNotAcquired):
 		ctx.Response.Header.Set("Shardway-Acquire", "1")
@@ -112,16 +131,16 @@ func (a *App) count(shard uint32, epoch uint64, key string) (n uint64, err error
 	if c == nil || c.epoch != epoch {
 		return 0, errNotAcquired
 	}
-	c.counts[key]++
+	c.Counts[key]++
 	if err := a.save(shard, c); err != nil {
 		delete(a.shards, shard) // whatever the file says now: it is loaded again before the next
 		return 0, err
 	}
-	return c.counts[key], nil
+	return c.Counts[key], nil
 }
 
-func (a *App) save(shard uint32, c *counters) error {
-	b, err := json.Marshal(c.counts)
+func (a *App) save(shard uint32, c *held) error {
+	b, err := json.Marshal(c.state)
 	if err != nil {
 		return err
 	}

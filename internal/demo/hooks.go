@@ -74,9 +74,9 @@ func (a *App) acquire(shard uint32, epoch uint64) error {
 	if err != nil {
 		return err
 	}
-	c := &counters{epoch: epoch, counts: make(map[string]uint64)}
+	c := &held{epoch: epoch, state: state{Counts: make(map[string]uint64), Rooms: make(map[string]*room)}}
 	if len(b) > 0 {
-		if err := json.Unmarshal(b, &c.counts); err != nil {
+		if err := json.Unmarshal(b, &c.state); err != nil {
 			return err
 		}
 	}

@@ -22,11 +22,15 @@ func answerPage(ctx *fasthttp.RequestCtx, x Answer) {
 		ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
 		return
 	}
+	answerHTML(ctx, b.Bytes())
+}
+
+func answerHTML(ctx *fasthttp.RequestCtx, page []byte) {
 	h := &ctx.Response.Header
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:")
 	h.Set("Cache-Control", "no-store")
 	ctx.SetContentType("text/html; charset=utf-8")
-	ctx.SetBody(b.Bytes())
+	ctx.SetBody(page)
 }
 
 func page() *template.Template {
@@ -52,6 +56,7 @@ td { font-weight: bold; overflow-wrap: anywhere }
 <tr><th>epoch</th><td id="epoch">{{.Epoch}}</td></tr>
 <tr><th>key</th><td id="key">{{.Key}}</td></tr>
 </table>
+<p><a href="/chat">A chat room of this key</a>: its page stays connected while nodes restart.</p>
 <p id="said">The key is this browser's: a cookie. Its shard has one node, whichever port you ask.</p>
 <script>
 const show = (id, text) => { document.getElementById(id).textContent = text };

@@ -78,6 +78,8 @@ func (l layout) runArgs(i int, dir string, more []string) []string {
 		"--gossip", addr(n.gossip),
 		"--peer", addr(n.peer),
 		"--expect", strconv.Itoa(len(l.nodes)),
+		"--key", "header:X-Shard-Key",
+		"--key", "query:room", // of a chat
 		"--on-missing", "cookie", // a browser has no key of its own
 		"--log-format", "console",
 	}

@@ -33,6 +33,7 @@ func (f *fleet) welcome() {
 		at = " --admin " + addr(nodes[0].admin)
 	}
 	fmt.Fprintf(&b, "\n  # a browser has a key of its own, a cookie, and sees it counted\n  http://%s/\n", addr(nodes[0].http))
+	f.inviteToChat(&b, at)
 	fmt.Fprintf(&b, "\n  # who leads, who owns how much, and where a key lives\n")
 	fmt.Fprintf(&b, "  %s status%s\n", f.o.Command, at)
 	fmt.Fprintf(&b, "  %s locate alice%s\n", f.o.Command, at)
@@ -43,4 +44,16 @@ func (f *fleet) welcome() {
 	fmt.Fprintf(&b, "  while sleep 0.1; do curl -s -H \"X-Shard-Key: $((RANDOM %% 20))\" http://%s/; done\n", addr(nodes[0].http))
 	fmt.Fprintf(&b, "\nState: %s/*/*. Logs: %s/*.log. Ctrl-C stops everything and removes them.\n\n", stateDir(f.dir), f.dir)
 	_, _ = f.out.Write(b.Bytes())
+}
+
+// inviteToChat tells how to see a WebSocket stay open.
+func (f *fleet) inviteToChat(b *bytes.Buffer, at string) {
+	first := f.layout.nodes[0]
+	fmt.Fprintf(b, "\n  # a chat room: open it in a browser or two, then take its shard from the node, and restart others: they stay connected\n")
+	fmt.Fprintf(b, "  http://%s%s?room=tea\n", addr(first.http), chatPath)
+	fmt.Fprintf(b, "  %s drain %s --wait%s\n", f.o.Command, first.id, at)
+	fmt.Fprintf(b, "  %s uncordon %s%s\n", f.o.Command, first.id, at)
+	for _, n := range f.nodes[1:] {
+		fmt.Fprintf(b, "  kill %d\n", n.pid())
+	}
 }

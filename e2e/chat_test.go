@@ -1,0 +1,233 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+
+	"shardway/e2e/browser"
+	"shardway/e2e/cluster"
+)
+
+// chatLine is one of a room. Of what a client sends, N is not there.
+type chatLine struct {
+	N    int    `json:"n,omitempty"`
+	Me   string `json:"me"`
+	Seq  int    `json:"seq"`
+	Text string `json:"text"`
+}
+
+// chatter is a client that says one line after the other, as chat.html does.
+type chatter struct {
+	ws      *websocket.Conn
+	name    string
+	working sync.WaitGroup
+
+	mu      sync.Mutex
+	lines   []chatLine // of all
+	waiting []chatLine // said, and not come back
+	err     error
+}
+
+func startChatter(t *testing.T, url, name string) *chatter {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ws, _, err := websocket.Dial(ctx, url, nil) //nolint:bodyclose // there is none after 101
+	must(t, err)
+	c := &chatter{ws: ws, name: name}
+	c.working.Go(func() { c.hear(ctx) })
+	c.working.Go(func() { c.talk(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		c.working.Wait()
+		_ = ws.CloseNow()
+	})
+	return c
+}
+
+// hear takes what the room says.
+func (c *chatter) hear(ctx context.Context) {
+	for {
+		var m struct {
+			chatLine
+			Ask bool
+		}
+		err := wsjson.Read(ctx, c.ws, &m)
+		c.mu.Lock()
+		switch {
+		case err != nil:
+			c.err = err
+		case m.Ask:
+			err = wsjson.Write(ctx, c.ws, map[string]any{"me": c.name, "have": len(c.lines)})
+			for _, l := range c.waiting {
+				_ = wsjson.Write(ctx, c.ws, l) // the next Read tells
+			}
+		default:
+			c.lines = append(c.lines, m.chatLine)
+			c.waiting = slices.DeleteFunc(c.waiting, func(l chatLine) bool { return l.Me == m.Me && l.Seq <= m.Seq })
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// talk says a line every few milliseconds.
+func (c *chatter) talk(ctx context.Context) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for seq := 1; ; seq++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		c.mu.Lock()
+		l := chatLine{Me: c.name, Seq: seq, Text: fmt.Sprint(c.name, " ", seq)}
+		c.waiting = append(c.waiting, l)
+		_ = wsjson.Write(ctx, c.ws, l) // hear tells
+		c.mu.Unlock()
+	}
+}
+
+// goesOn waits until some more lines of each have come, and checks that each line has come
+// once, in order.
+func (c *chatter) goesOn(t *testing.T, names ...string) {
+	t.Helper()
+	from := c.counts(t)
+	cluster.Await(t, "the room goes on", func() error {
+		now := c.counts(t)
+		for _, name := range names {
+			if now[name] < from[name]+5 {
+				return fmt.Errorf("%s heard %d lines of %s, before it was %d", c.name, now[name], name, from[name])
+			}
+		}
+		return nil
+	})
+}
+
+func (c *chatter) counts(t *testing.T) map[string]int {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		t.Fatalf("%s is connected no more: %v", c.name, c.err)
+	}
+	last := map[string]int{}
+	for i, l := range c.lines {
+		who, _, _ := strings.Cut(l.Text, " ")
+		last[who]++
+		if l.N != i+1 || l.Text != fmt.Sprint(who, " ", last[who]) {
+			t.Fatalf("line %d that %s heard is %+v, want the %d. of %s", i+1, c.name, l, last[who], who)
+		}
+	}
+	return last
+}
+
+// chatApp makes a program of docs/apps.md ready to run, with its page beside it.
+func chatApp(t *testing.T, language string) []string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/apps.md")
+	must(t, err)
+	block := func(of string) string {
+		_, rest, found := strings.Cut(string(page), "\n```"+of+" chat\n")
+		text, _, ended := strings.Cut(rest, "\n```\n")
+		if !found || !ended {
+			t.Fatalf("the page has no chat in %s in it", of)
+		}
+		return text
+	}
+	dir := t.TempDir()
+	html, err := os.ReadFile("../internal/demo/chat.html")
+	must(t, err)
+	if block("html") != strings.TrimSpace(string(html)) {
+		t.Error("docs/apps.md shows another page than internal/demo/chat.html, which the demo has")
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "chat.html"), html, 0o600))
+	i := slices.IndexFunc(examples(), func(x example) bool { return x.language == language })
+	if language == "go" {
+		return compiled(t, dir, block(language), "github.com/coder/websocket")
+	}
+	if !npmInstalls(t, dir, "ws@8") {
+		t.Skip("the page's program needs ws")
+	}
+	return examples()[i].command(t, dir, block(language))
+}
+
+// TestExampleOfAChatStaysOpen runs the chat rooms of docs/apps.md as they stand there. Two
+// clients, one of them a browser with the page, talk without a pause while the room's owner
+// is drained, the other nodes restart, and the room's owner and its app die: each line comes
+// once, in order, and neither ever connects anew.
+func TestExampleOfAChatStaysOpen(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	for _, language := range []string{"go", "js"} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			f := startExample(t, chatApp(t, language), "--key", "query:room", "--lease", "1500ms", "--dead-after", "6s")
+			at := f.Follower(t)
+			room := f.AwaitServing(t).Keys(at.ID, 1)[0]
+			url := at.Addr + "/?room=" + room
+			c := startChatter(t, "ws://"+url, "go")
+			names := []string{"go"}
+			var page *browser.Page
+			if _, ok := browser.Find(); ok {
+				page = browser.Must(t).Open(t, "http://"+url, browser.View{Width: 500, Height: 400})
+				page.Await(t, "the page is connected", "element('node').textContent === '"+at.ID+"'")
+				page.Eval(t, "(() => { let n = 0; setInterval(() => say('page ' + ++n), 10); return true })()", nil)
+				names = append(names, "page")
+			}
+			c.goesOn(t, names...)
+			f.moveRoom(t, at, room, func() { c.goesOn(t, names...) })
+			if page == nil {
+				return
+			}
+			page.Await(t, "the page shows what others say", "lines.querySelectorAll('li').length > 100")
+			if opened := page.Text(t, "#opened"); opened != "1" {
+				t.Errorf("the page has connected %s times, want 1", opened)
+			}
+		})
+	}
+}
+
+// moveRoom has a room's owner drained, the nodes beside at restarted, and then the owner and
+// its app killed.
+func (f *exampled) moveRoom(t *testing.T, at *cluster.Node, room string, goesOn func()) {
+	t.Helper()
+	for _, args := range [][]string{{"drain", at.ID, "--wait"}, {"uncordon", at.ID}} {
+		if out, code := shardway(t, append(args, "--admin", at.Admin)...); code != 0 {
+			t.Fatalf("%q: exit %d, %s", args, code, out)
+		}
+		goesOn()
+	}
+	for _, n := range f.Others(at) {
+		n.Stop(t)
+		goesOn()
+		n.Start(t)
+		f.AwaitServing(t)
+		goesOn()
+	}
+	n := f.Node(f.AwaitServing(t).OwnerOf(room))
+	if n != at {
+		n.Kill(t)
+	}
+	a := f.apps[n.ID]
+	must(t, a.process.Process.Signal(syscall.SIGKILL))
+	_ = a.process.Wait() // killed
+	if n == at {
+		a.start(t)
+	}
+	goesOn()
+}
