@@ -120,6 +120,9 @@ type brokenBeats struct{ boot, nonce uint64 }
 // start starts a process from what is on the disk.
 func (h *host) start() {
 	w := h.w
+	if h.proc != nil {
+		panic("a host starts a process beside another one")
+	}
 	h.disk.boot++
 	if w.plant == plantRandomBoot {
 		h.disk.boot = 1 + w.dice.Uint64N(1<<40)

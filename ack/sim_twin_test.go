@@ -150,6 +150,8 @@ func faultTwin(w *world) bool {
 	}
 	if t.proc == nil {
 		w.run(w.now+w.span(0, 100*time.Millisecond), nil)
+	}
+	if t.proc == nil { // it may have been on its way back
 		t.start()
 	}
 	w.run(w.now+w.span(300*time.Millisecond, 1200*time.Millisecond), nil)
