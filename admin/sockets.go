@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"shardway/internal/problem"
@@ -153,7 +154,7 @@ func readBreaking(r *http.Request) (a breaking, err error) {
 	case !a.Break:
 		err = missing("break", `say {"break":true} or ?break=true, with "key" or "shard" unless all sockets of the cluster are meant`)
 	case a.Key != nil && a.Shard != nil:
-		err = badParam("shard", fmt.Sprint(*a.Shard), "is that of the key: give one of the two")
+		err = badParam("shard", strconv.FormatUint(*a.Shard, 10), "is that of the key: give one of the two")
 	}
 	return a, err
 }

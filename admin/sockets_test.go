@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
 
 // show writes out what a break points to.
 func show(b admin.SocketBreak) string {
-	text := fmt.Sprint(b.Gap)
+	text := strconv.FormatBool(b.Gap)
 	if b.Key != nil {
 		text += " key " + *b.Key
 	}

@@ -29,6 +29,7 @@ type Event struct {
 	Change  *Change          `json:"change,omitempty"`
 	Finding *verdict.Finding `json:"finding,omitempty"`
 	Deed    *Deed            `json:"action,omitempty"`
+	Sockets *Sockets         `json:"sockets,omitempty"`
 	// Missed is how many events Lost stands for; zero: nobody knows.
 	Missed uint64 `json:"missed,omitempty"`
 }
@@ -85,6 +86,18 @@ const (
 // Phases lists the phases' names.
 func Phases() []string {
 	return []string{PhaseDrain, PhaseWait, PhaseLog, PhaseAcknowledge, PhaseCommit}
+}
+
+// Sockets is what became of the kept sockets of clients at a node that lost their legs
+// together: shards moved, or an owner was lost.
+type Sockets struct {
+	Shards  int `json:"shards"`
+	Sockets int `json:"sockets"`
+	// Gaps counts those of them that went on with a gap, Lost those that did not go on.
+	Gaps int `json:"gaps"`
+	Lost int `json:"lost"`
+	// LongestMS is the longest that one of them was without a leg.
+	LongestMS float64 `json:"longest_ms"`
 }
 
 // Deed is what somebody asked an admin port for, in the words of the log.

@@ -42,6 +42,9 @@ const (
 	// FindingOn, FindingOff: Finding holds now, or does not any more.
 	FindingOn
 	FindingOff
+	// SocketsMoved: kept sockets of clients at the node that tells have lost their legs, and
+	// found others or not; see Sockets.
+	SocketsMoved
 	// Acted: somebody asked the admin port of the node that tells for a change; see Deed.
 	Acted
 	// Lost stands for events that a reader cannot have, for Reason. Only readers see it.
@@ -59,7 +62,7 @@ func names() []string {
 		LeaderElected: "leader-elected", LeaderLost: "leader-lost",
 		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed",
 		AppSick: "app-sick", AppWell: "app-well", FindingOn: "finding-on", FindingOff: "finding-off",
-		Acted: "action", Lost: "lost",
+		SocketsMoved: "sockets-moved", Acted: "action", Lost: "lost",
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"shardway/ack"
 	"shardway/event"
 	"shardway/node/gossip"
+	"shardway/proxy"
 	"shardway/shardmap"
 	"shardway/verdict"
 )
@@ -45,6 +46,13 @@ func (n *Node) tellApp(node shardmap.NodeID, well bool) {
 		kind = event.AppWell
 	}
 	n.events.Add(event.Event{Kind: kind, Node: string(node)})
+}
+
+// tellSockets tells what happened to kept sockets that lost their legs together.
+func (n *Node) tellSockets(h proxy.Handover) {
+	n.events.Add(event.Event{Kind: event.SocketsMoved, Sockets: &event.Sockets{
+		Shards: h.Shards, Sockets: h.Sockets, Gaps: h.Gaps, Lost: h.Lost, LongestMS: float64(h.Longest.Microseconds()) / 1000,
+	}})
 }
 
 // reign is who was last told to lead.

@@ -166,6 +166,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		}
 		return true, ""
 	}
+	p.HandedOver = n.tellSockets
 	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hashKey, n.wrecked, n.o.Shards, n.explain
 	return p
 }

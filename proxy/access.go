@@ -25,7 +25,7 @@ type Access struct {
 // It is kept up only while there is an access log, status and code aside.
 type account struct {
 	began    time.Time // zero: no line
-	leg      int       // of an event stream that has gone on; zero: it has not
+	leg      int       // of a kept socket, or of an event stream that has gone on; zero: it has not
 	received int64     // by the connection, when the head was there
 	sent     int64
 	held     time.Duration
@@ -91,8 +91,25 @@ type accessLine struct {
 	keys *finder
 }
 
-// write writes the line of a request that is over.
+// write writes the line of a request that is over. What has become a kept socket has lines
+// of its own, see legLine.
 func (l accessLine) write() {
+	if l.x.later() {
+		return
+	}
+	a := &l.x.account
+	in := int64(len(l.req.Raw())) + l.req.Body.Received()
+	if a.leg > 1 {
+		in = 0 // the client has asked once
+	}
+	if a.status == 101 {
+		in = int64(len(l.req.Raw())) + l.h.Received() - a.received
+	}
+	l.send(in, "", "")
+}
+
+// send writes a line; with a word it is one of a kept socket.
+func (l accessLine) send(in int64, socket, why string) {
 	a := &l.x.account
 	took := time.Since(a.began)
 	e := l.set.Access.Log.Log()
@@ -109,12 +126,8 @@ func (l accessLine) write() {
 	if a.leg > 0 {
 		e.Int("leg", a.leg)
 	}
-	in := int64(len(l.req.Raw())) + l.req.Body.Received()
-	if a.leg > 1 {
-		in = 0 // the client has asked once
-	}
-	if a.status == 101 {
-		in = int64(len(l.req.Raw())) + l.h.Received() - a.received
+	if socket != "" {
+		e.Str("socket", socket).Str("why", why)
 	}
 	e.Int64("bytes_in", in).Int64("bytes_out", l.h.Sent()+int64(l.h.Writer().Pending())-a.sent)
 	switch {
@@ -123,6 +136,12 @@ func (l accessLine) write() {
 	case a.status == 0:
 		e.Str("error", string(accessGone))
 	}
+	l.who(e)
+	e.Send()
+}
+
+// who writes from whom the request came, and by which names others know it.
+func (l accessLine) who(e *zerolog.Event) {
 	e.Str("client", l.from.text)
 	if ip := l.keys.clientIP(); string(ip) != l.from.text {
 		e.Bytes("client_for", ip)
@@ -133,7 +152,6 @@ func (l accessLine) write() {
 	if id := traceID(&l.req); id != nil {
 		e.Bytes("trace_id", id)
 	}
-	e.Send()
 }
 
 // writeBad writes the line of bytes that are no request; there is little to say of them.

@@ -91,6 +91,9 @@ type Options struct {
 	// when their connections broke, a moment later. It must not block. Nil: nobody wants
 	// to know.
 	Wrecked func(Wreck)
+	// HandedOver is told, by one goroutine, what has happened to kept sockets of clients here
+	// that lost their legs together. It must not block. Nil: nobody wants to know.
+	HandedOver func(Handover)
 	// MaxConns bounds client connections: at the bound accepting pauses. Zero
 	// means 16384, less than the usual limit of file descriptors.
 	MaxConns int

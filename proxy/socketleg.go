@@ -47,6 +47,9 @@ func (y *relay) keep(p *trip) bool {
 	if !later {
 		whole = y.switches(p, !l.client)
 	}
+	if l.client {
+		legLine{y.asked}.begins()
+	}
 	if whole {
 		l.run()
 	} else {
@@ -60,7 +63,7 @@ func (y *relay) keep(p *trip) bool {
 	}
 	l.end()
 	l.judge(why, &y.x, p.r)
-	l.ends()
+	legLine{y.asked}.ends(l.ends())
 	return true
 }
 

@@ -27,6 +27,7 @@ type sockets struct {
 	room     *queue.Room  // of those without a leg
 	upgrades atomic.Int32 // on their way back, and not answered
 	kept     atomic.Int32 // legs that run
+	wave     wave
 
 	mu    sync.Mutex
 	legs  map[[32]byte]*lone // one at most for each

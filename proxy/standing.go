@@ -78,33 +78,37 @@ type standing struct {
 	state atomic.Uint32
 	shard shardmap.Shard
 	mark  uint64 // KeyHash of its key, under no key of a cluster: it leaves no process
-	// lost is when the last leg was asked to hand over, or else ended; the goroutine's own.
-	lost time.Time
+
+	// The goroutine's own.
+	by    legBy     // how the last leg came about
+	lost  time.Time // when it was asked to hand over, or else ended
+	waves bool      // it ended with others, for all that is known
 }
 
 func (n *standing) is(state socketState) { n.state.Store(uint32(state)) }
 
 func (n *standing) load() socketState { return socketState(n.state.Load()) }
 
-// begins notes that a leg of the socket begins, at the node that has its client, and says
-// of what kind it is.
-func (y *relay) begins(k *socket) legBy {
-	by := legFirst
+// begins notes that a leg of the socket begins, at the node that has its client.
+func (y *relay) begins(k *socket) {
+	m := y.s.metrics
 	switch {
 	case k.gap:
-		by = legGap
+		k.by = legGap
 	case k.legs > 0:
-		by = legPlanned
+		k.by = legPlanned
 	default:
-		k.shard, k.mark = y.x.shard, KeyHash(nil, y.x.key)
+		k.by, k.shard, k.mark = legFirst, y.x.shard, KeyHash(nil, y.x.key)
 	}
-	m := y.s.metrics
-	if m.legs[by].Add(1); by != legFirst {
+	if m.legs[k.by].Add(1); k.by != legFirst {
 		m.sockets[socketResumed].Add(1)
-		m.handovers[by].observe(time.Since(k.lost))
+		now := time.Now()
+		m.handovers[k.by].observe(now.Sub(k.lost))
+		if k.waves {
+			y.s.sockets.wave.finds(now, now.Sub(k.lost), k.gap, false)
+		}
 	}
 	k.is(socketAttached)
-	return by
 }
 
 // ends notes that the leg is over, of which judge has said what follows.
@@ -113,7 +117,15 @@ func (l *leg) ends() legEnd {
 	end := l.outcome()
 	l.s.metrics.legEnds[end].Add(1)
 	k.is(0)
+	if end == legAgain && !l.wants(wantLeave) {
+		l.s.sockets.wave.loses(k.shard, time.Now())
+		l.s.sockets.wave.finds(time.Now(), 0, false, true)
+	}
+	k.waves = l.appClose != int(closeMoved) || l.handed // else it is the app that wants another one
 	if k.next {
+		if k.waves {
+			l.s.sockets.wave.loses(k.shard, time.Now())
+		}
 		if k.lost = l.asked; k.gap || k.lost.IsZero() {
 			k.lost = time.Now()
 		}
@@ -155,6 +167,11 @@ func (c *client) unfound() {
 	}
 	k.is(0)
 	c.s.metrics.sockets[end].Add(1)
+	legLine{&c.asked}.lost(end)
+	if k.waves {
+		now := time.Now()
+		c.s.sockets.wave.finds(now, now.Sub(k.lost), false, end != socketGone)
+	}
 }
 
 // ShardSockets counts the WebSockets of a shard at this node.

@@ -41,6 +41,9 @@ func (s *Server) sweep(list []*client) {
 		return
 	}
 	s.reaped = now
+	if seen, ok := s.sockets.wave.over(time.Now()); ok && s.o.HandedOver != nil {
+		s.o.HandedOver(seen)
+	}
 	s.load.look(time.Now())
 	if s.upstream != nil {
 		s.upstream.reap(linkAge)

@@ -123,6 +123,9 @@ func eventLine(e *event.Event) string {
 	if x := e.Finding; x != nil {
 		words = append(words, fmt.Sprintf("%s %s: %s", x.Severity, x.Code, x.Text))
 	}
+	if x := e.Sockets; x != nil {
+		words = append(words, fmt.Sprintf("%d sockets of %d shards: %d with a gap, %d lost, without a leg for %.0f ms at most", x.Sockets, x.Shards, x.Gaps, x.Lost, x.LongestMS))
+	}
 	if x := e.Deed; x != nil {
 		words = append(words, fmt.Sprintf("%s by %s from %s: %d", x.What, x.By, x.From, x.Status))
 		if x.Untold > 0 {

@@ -1,0 +1,48 @@
+package proxy
+
+// legLine writes the lines of a kept socket, in the place of the one of its request: as a
+// leg begins, as it ends, and if no other one follows where one was waited for.
+type legLine struct{ *asked }
+
+// Words of the lines.
+const (
+	lineBegin = "begin"
+	lineEnd   = "end"
+	lineLost  = "lost"
+)
+
+// begins tells how long the client has waited for the leg, from its request or from the end
+// of the leg before.
+func (l legLine) begins() {
+	k, in := l.x.sock, int64(0)
+	if k.legs == 1 {
+		in = int64(len(l.req.Raw()))
+	}
+	l.x.account.upstream = 0 // that of the leg before
+	l.write(in, lineBegin, legByNames[k.by])
+}
+
+// ends tells what has passed in the leg.
+func (l legLine) ends(end legEnd) {
+	a := &l.x.account
+	a.upstream = a.since(a.began)
+	l.write(l.h.Received()-a.received, lineEnd, legEndNames[end])
+}
+
+// lost tells that the socket is without a leg and stays so.
+func (l legLine) lost(end socketEnd) {
+	l.x.account.upstream = 0
+	l.write(0, lineLost, socketEndNames[end])
+}
+
+// write writes one line, and begins the next.
+func (l legLine) write(in int64, word, why string) {
+	a := &l.x.account
+	if a.began.IsZero() {
+		return
+	}
+	a.leg = l.x.sock.legs
+	accessLine{l.asked, &finder{req: &l.req, from: &l.from, set: l.set}}.send(in, word, why)
+	a.open(l.h)
+	a.held = 0
+}

@@ -1,0 +1,165 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/proxy"
+)
+
+// legLine is what a test looks at in a line of the access log.
+type legLine struct {
+	Socket, Why, Owner, Route string
+	Leg, Status               int
+	Key                       string  `json:"key_hash"`
+	Held                      float64 `json:"held_ms"`
+	Upstream                  float64 `json:"upstream_ms"`
+	Took                      float64 `json:"took_ms"`
+	In                        int64   `json:"bytes_in"`
+	Out                       int64   `json:"bytes_out"`
+}
+
+// legLines reads an access log.
+func legLines(t *testing.T, text string) (all []legLine) {
+	t.Helper()
+	for l := range strings.Lines(text) {
+		var x legLine
+		if err := json.Unmarshal([]byte(l), &x); err != nil {
+			t.Fatalf("%v: %s", err, l)
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+// text returns what is in the log, and, if asked to, empties it.
+func (l *lines) text(empty bool) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := l.buf.String()
+	if empty {
+		l.buf.Reset()
+	}
+	return text
+}
+
+// Each leg has a line as it begins and one as it ends, with what passed in it, and what the
+// client has waited stands where the next one begins. The request has no other line.
+func TestLegsAreInTheAccessLog(t *testing.T) {
+	log := &lines{}
+	inSockets(t, plainChat, func(t *socketTest) {
+		log.text(true)
+		c := t.front.socket()
+		time.Sleep(2 * time.Second)
+		c.say("one")
+		t.until("got", t.app.has(1))
+		t.propose()
+		t.until("it is without a leg", func() bool { return metric(t.T, t.front, "shardway_kept_sockets", "detached") == 1 })
+		time.Sleep(3 * time.Second)
+		t.own(t.b)
+		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
+		_, _ = t.app.conn(1).Write(message(0x81, false, "hello"))
+		if got := c.hears(); got != "hello" {
+			t.Errorf("heard %q", got)
+		}
+		t.orphan()
+		t.b.CutUpstream("lapsed")
+		c.wantClosed(1012)
+		_ = c.Close()
+		t.until("the last line", func() bool { return log.has(`"lost"`) })
+		got := legLines(t.T, log.text(false))
+		if len(got) != 5 {
+			t.Fatalf("%d lines:\n%s", len(got), log.text(false))
+		}
+		way := "remote"
+		if t.local {
+			way = "local"
+		}
+		for i, want := range []legLine{
+			{Socket: "begin", Why: "first", Leg: 1, Owner: t.a.id, Route: way},
+			{Socket: "end", Why: "handed-over", Leg: 1, Owner: t.a.id, Route: way, In: 9},
+			{Socket: "begin", Why: "planned", Leg: 2, Owner: t.b.id, Route: "remote"},
+			{Socket: "end", Why: "gap", Leg: 2, Owner: t.b.id, Route: "remote", Out: 7},
+			{Socket: "lost", Why: "late", Leg: 2, Owner: t.b.id},
+		} {
+			x := got[i]
+			if x.Socket != want.Socket || x.Why != want.Why || x.Leg != want.Leg || x.Owner != want.Owner || x.Status != 101 || x.Key == "" || want.Route != "" && x.Route != want.Route {
+				t.Errorf("line %d is %+v, want %+v", i, x, want)
+			}
+			if i > 0 && (x.In != want.In || x.Out != want.Out) {
+				t.Errorf("line %d has %d bytes in and %d out, want %d and %d", i, x.In, x.Out, want.In, want.Out)
+			}
+		}
+		if first := got[0]; first.In < 100 || first.Out < 50 || first.Took > 1000 {
+			t.Errorf("the first line has %+v", first)
+		}
+		for i, atLeast := range map[int]float64{1: 2000, 2: 3000, 4: 19000} {
+			if x := got[i]; x.Took < atLeast || x.Took > atLeast+2000 || i == 2 && x.Held < atLeast || i == 1 && x.Upstream < atLeast {
+				t.Errorf("line %d took %+v, want %v ms", i, x, atLeast)
+			}
+		}
+	}, func(o *proxy.Options) {
+		if o.Node == "front" {
+			o.Access = &proxy.Access{Log: zerolog.New(log)}
+		}
+	})
+}
+
+// Sockets that lose their legs together are told of once, when all have another one.
+func TestSocketsThatMoveTogetherAreToldOfOnce(t *testing.T) {
+	var mu sync.Mutex
+	var told []proxy.Handover
+	inSockets(t, plainChat, func(t *socketTest) {
+		const many = 20
+		var all []*client
+		for range many {
+			all = append(all, t.front.socket())
+		}
+		t.move(t.a, t.b)
+		t.until("all are there", func() bool { return metric(t.T, t.front, "shardway_socket_resumptions_total", "resumed") == many })
+		time.Sleep(3 * time.Second)
+		t.orphan()
+		t.b.CutUpstream("lapsed")
+		for _, c := range all {
+			c.wantClosed(1012)
+		}
+		other := t.front.socketLater()
+		t.own(t.b)
+		time.Sleep(3 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) != 2 {
+			t.Fatalf("told of %+v", told)
+		}
+		if first := told[0]; first.Sockets != many || first.Shards != 1 || first.Gaps != 0 || first.Lost != 0 || first.Longest <= 0 {
+			t.Errorf("a planned move is told as %+v", first)
+		}
+		if second := told[1]; second.Sockets != many || second.Lost != many || second.Longest < 19*time.Second {
+			t.Errorf("the end of an owner is told as %+v", second)
+		}
+		told = nil
+		for _, c := range append(all, other) {
+			_ = c.Close()
+		}
+	}, func(o *proxy.Options) {
+		if o.Node == "front" {
+			o.HandedOver = func(h proxy.Handover) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, h)
+			}
+		}
+	})
+}
+
+// socketLater asks for a socket and does not wait for it: a connection there is.
+func (n *node) socketLater() *client {
+	c := n.dial()
+	c.send("%s", socketRequest)
+	return c
+}
