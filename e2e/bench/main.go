@@ -34,6 +34,7 @@ type options struct {
 	only    *regexp.Regexp
 	lines   *regexp.Regexp
 	node    string
+	beside  string
 	profile string
 }
 
@@ -46,6 +47,7 @@ func run() error {
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each case")
 	flag.DurationVar(&o.seconds, "time", 3*time.Second, "time of one measurement")
 	flag.StringVar(&o.node, "node", "", "the shardway binary (built anew)")
+	flag.StringVar(&o.beside, "beside", "", "another shardway binary, measured in the same rounds")
 	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the nodes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

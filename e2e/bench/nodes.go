@@ -26,6 +26,9 @@ const embedded = "embedded"
 // inFront is the kind of nodes that clients reach by TLS.
 const inFront = "TLS in front"
 
+// beside is the kind of nodes that run the other binary, an older one for instance.
+const beside = "beside"
+
 // withApp is a line whose cost includes that of the backend.
 func (b *stage) withApp(l *line) *line {
 	return &line{name: "app behind " + l.name, hops: l.hops, target: l.target, procs: append([]*process{b.backend}, l.procs...), pprof: l.pprof}
@@ -63,6 +66,8 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 			return nil, err
 		}
 		flags = []string{"--secret-file", path}
+	case beside:
+		first, name = beside, beside+" → "+beside
 	case inFront:
 		flags = []string{"--tls-cert", b.certificate, "--tls-key", b.certificate}
 	}

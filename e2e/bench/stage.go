@@ -138,6 +138,13 @@ func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 	front[0].tls = true
 	nodes = append(nodes, sealed[1], b.withApp(nodes[0]), within[0], front[0]) // one hop is the same with a secret
 	all := []*line{{name: "direct", target: b.backends[0]}}
+	if o.beside != "" {
+		others, err := b.startNodes(ctx, o.beside, beside)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, others...)
+	}
 	for _, f := range []func(context.Context) ([]*line, error){b.nginx, b.haproxy} {
 		more, err := f(ctx)
 		if missing := new(missingError); errors.As(err, &missing) {
