@@ -20,7 +20,8 @@ type listeners struct {
 
 // listen opens the address that a setting names.
 func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
+	lc := net.ListenConfig{}
+	inheritKeepAlive(&lc)
 	ln, err := lc.Listen(ctx, "tcp", addr)
 	switch {
 	case err == nil:
