@@ -494,6 +494,14 @@ func (c *client) settle() bool {
 	if c.x.keep && c.reply.drained() {
 		return true
 	}
-	c.h.CloseLinger()
+	if c.last() {
+		c.h.CloseLast()
+	} else {
+		c.h.CloseLinger()
+	}
 	return false
 }
+
+// last reports whether the request is the client's last by its own word, and all of it
+// has been read.
+func (c *client) last() bool { return !c.req.KeepAlive() && c.req.Body.Done() && !c.up.broken }

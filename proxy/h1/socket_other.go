@@ -4,11 +4,15 @@ package h1
 
 import (
 	"net"
+	"syscall"
 	"time"
 )
 
 // socket exists only where sockets can be read below their net.Conn.
-type socket struct{ asks *Writer }
+type socket struct {
+	raw  syscall.RawConn
+	asks *Writer
+}
 
 func newSocket(net.Conn, *Options) *socket { return nil }
 

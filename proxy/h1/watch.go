@@ -23,6 +23,9 @@ func (w *watch) look(fd uintptr) bool {
 
 // rawConn returns the socket below c, under whatever wraps it; nil without one.
 func (c *Conn) rawConn() syscall.RawConn {
+	if c.watch.raw == nil && c.in.sock != nil {
+		c.watch.raw = c.in.sock.raw
+	}
 	if c.watch.raw != nil {
 		return c.watch.raw
 	}
