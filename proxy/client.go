@@ -40,8 +40,7 @@ func (a *asked) draining() bool { return a.ingress == "" && a.s.draining.Load() 
 // what acts on the connection from outside; the leaves have types of their own.
 type client struct {
 	asked
-	ctx    context.Context
-	cancel context.CancelFunc
+	life lifetime
 
 	// The leaves.
 	keys  finder
@@ -94,14 +93,14 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	}
 	o.Direct = ingress != "" && direct(conn)
 	c.h = h1.NewConn(conn, o)
-	c.ctx, c.cancel = context.WithCancel(ctx)
+	c.life.within = ctx
 	c.slot.client = c.h
 	c.head.stop = c.h.StopHead
 	c.up.init(s, c.h, &c.req, c.uploaded)
 	c.gate = c.askLease
 	c.lower = c.release
 	c.gone.init(c.h, c.left)
-	c.wait = waiting{asked: &c.asked, gone: &c.gone, down: &c.down, ctx: c.ctx}
+	c.wait = waiting{asked: &c.asked, gone: &c.gone, down: &c.down, life: &c.life}
 	c.out, c.reply = forward{&c.asked}, reply{&c.asked}
 	c.relay = relay{reply: c.reply, slot: &c.slot}
 	c.relay.leaves = c.relay.answerLeaves
@@ -150,7 +149,7 @@ func (c *client) shut(why cause) {
 	c.down.Store(true)
 	closes, _ := c.slot.cut(why, func(run, string) bool { return true }, nil)
 	closeAll(closes)
-	c.cancel()
+	c.life.end()
 	if why == causeShutdown && c.ingress != "" {
 		c.h.StopRead()
 		time.AfterFunc(partTime, func() { _ = c.h.Cut() })

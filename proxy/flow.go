@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"os"
 	"time"
@@ -23,10 +22,8 @@ func (c *client) serve() {
 	c.s.conns.add(c)
 	defer c.s.conns.remove(c)
 	defer c.s.heads.over(&c.head)
-	defer c.cancel()
-	stop := context.AfterFunc(c.ctx, func() { c.shut(causeShutdown) })
+	defer c.life.end()
 	defer func() {
-		stop()
 		if v := recover(); v != nil {
 			c.fall(v)
 			return
@@ -34,8 +31,8 @@ func (c *client) serve() {
 		_ = c.h.Close() // the last use of it
 		c.h.Release()
 	}()
-	if c.s.hard.Err() != nil {
-		c.shut(causeShutdown) // as Shutdown did with those that there were
+	if c.s.hard.Err() != nil || c.life.within.Err() != nil {
+		c.shut(causeShutdown) // as was done with those that there were
 	}
 	for c.next() {
 		c.exchange()

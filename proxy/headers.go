@@ -23,6 +23,9 @@ const (
 	lineViaOld   = "Via: 1.0 shardway\r\n"
 )
 
+// usualExtra has room for what most heads are given.
+const usualExtra = 512
+
 // forward writes the head that a request goes on with: to the app, or to another node.
 type forward struct{ *asked }
 
@@ -32,6 +35,9 @@ type forward struct{ *asked }
 func (f forward) head(p *trip) *h1.Writer {
 	e := &f.edit
 	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: f.req.Upgrades(), DropExpect: len(f.up.kept) > 0 || f.req.Body.Done()}
+	if f.extra == nil {
+		f.extra = make([]byte, 0, usualExtra)
+	}
 	b := f.extra[:0]
 	if f.ingress != "" {
 		// What the ingress said of key, shard and client goes on to the app.
@@ -50,7 +56,7 @@ func (f forward) head(p *trip) *h1.Writer {
 		b = f.from.appendForwarding(b, &f.req, e, f.set.Forwarded)
 		b = f.x.appendRequestID(b, &f.req, e)
 		if len(f.req.Host()) == 0 {
-			e.Host = f.from.local // HTTP/1.0; between nodes and for the app there is one
+			e.Host = f.from.host() // HTTP/1.0; between nodes and for the app there is one
 		}
 		if !f.x.keyless {
 			b = append(b, lineShard...)

@@ -25,7 +25,17 @@ type waiting struct {
 	*asked
 	gone *watch
 	down *atomic.Bool // see client
-	ctx  context.Context
+	life *lifetime
+	// within is a shorter one, of a later leg's attempts; nil: there is none.
+	within context.Context //nolint:containedctx // it is put back
+}
+
+// context is what all waiting ends with.
+func (w *waiting) context() context.Context {
+	if w.within != nil {
+		return w.within
+	}
+	return w.life.context()
 }
 
 // hold waits as v says, at the node that has the client, and returns stepAgain
@@ -76,9 +86,9 @@ func (w *waiting) await(v verdict, left time.Duration) error {
 	if v.gate != nil {
 		v.gate.count(1)
 		defer v.gate.count(-1)
-		return w.x.ticket.WaitAt(w.ctx.Done(), v.seen, 0, v.gate)
+		return w.x.ticket.WaitAt(w.context().Done(), v.seen, 0, v.gate)
 	}
-	return w.x.ticket.Wait(w.ctx.Done(), v.seen, limit)
+	return w.x.ticket.Wait(w.context().Done(), v.seen, limit)
 }
 
 // awaitWord waits until this node has heard that its app does not hold the shard, which
@@ -101,7 +111,7 @@ func (w *waiting) awaitWord(p *trip) error {
 // of. Each comes with a table, and those who wait for it go on by the Room's ramp.
 func (w *waiting) awaitEpochs(t *Table, v verdict) error {
 	for ; v.committed > t.committed || v.proposed > t.proposed; t = w.s.o.Cluster.Table() {
-		if err := w.x.ticket.Wait(w.ctx.Done(), t.generation, 0); err != nil {
+		if err := w.x.ticket.Wait(w.context().Done(), t.generation, 0); err != nil {
 			return err
 		}
 	}
@@ -160,14 +170,14 @@ func (w *waiting) pause(v verdict) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-w.ctx.Done():
+	case <-w.context().Done():
 		return false
 	}
 }
 
 // catchUp waits a little for this node's log to get to where the ingress's is.
 func (w *waiting) catchUp(committed, proposed uint64) bool {
-	ctx, cancel := context.WithTimeout(w.ctx, ownerWait)
+	ctx, cancel := context.WithTimeout(w.context(), ownerWait)
 	defer cancel()
 	return w.s.o.Cluster.Await(ctx, committed, proposed)
 }

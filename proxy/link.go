@@ -105,7 +105,7 @@ func (w *waiting) inLine(p *pool, in *waiter, dialed bool) (*link, error) {
 		return nil, errLook
 	}
 	if dialed {
-		return p.await(in, w.ctx.Done(), max(limit, w.s.set.Load().ConnectTimeout+ownerWait))
+		return p.await(in, w.context().Done(), max(limit, w.s.set.Load().ConnectTimeout+ownerWait))
 	}
 	if w.ingress == "" {
 		if v := w.enter(); v.step != 0 {
@@ -116,7 +116,7 @@ func (w *waiting) inLine(p *pool, in *waiter, dialed bool) (*link, error) {
 	w.gone.arm()
 	w.gone.start()
 	defer w.gone.disarm()
-	return p.await(in, w.ctx.Done(), limit)
+	return p.await(in, w.context().Done(), limit)
 }
 
 // queueFullError ends a wait for a connection that the queue had no place for.

@@ -13,8 +13,8 @@ type origin struct {
 	addr    netip.Addr // invalid for what has none, as a Unix socket
 	text    string     // addr, or "unknown" (RFC 7239 section 6.2)
 	proto   string
-	trusted bool   // one of TrustedProxies
-	local   []byte // the address it came to, as a Host
+	trusted bool           // one of TrustedProxies
+	local   netip.AddrPort // the address it came to; invalid as addr
 }
 
 func (o *origin) set(conn net.Conn, trusted []netip.Prefix) {
@@ -22,15 +22,33 @@ func (o *origin) set(conn net.Conn, trusted []netip.Prefix) {
 	if _, ok := conn.(*tls.Conn); ok {
 		o.proto = "https"
 	}
-	if a, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
-		o.addr = a.Addr().Unmap().WithZone("")
+	if a := addrPort(conn.RemoteAddr()); a.IsValid() {
+		o.addr = a.Addr()
 		o.text = o.addr.String()
 	}
-	o.local = []byte("localhost")
-	if a, err := netip.ParseAddrPort(conn.LocalAddr().String()); err == nil {
-		o.local = []byte(netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port()).String())
-	}
+	o.local = addrPort(conn.LocalAddr())
 	o.trusted = isTrusted(o.addr, trusted)
+}
+
+// addrPort returns an address of TCP, invalid for any other.
+func addrPort(addr net.Addr) netip.AddrPort {
+	if a, ok := addr.(*net.TCPAddr); ok {
+		p := a.AddrPort()
+		return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
+	}
+	a, err := netip.ParseAddrPort(addr.String()) // a wrapper's
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}
+
+// host returns the address the connection came to, as a Host.
+func (o *origin) host() []byte {
+	if !o.local.IsValid() {
+		return []byte("localhost")
+	}
+	return []byte(o.local.String())
 }
 
 func isTrusted(a netip.Addr, trusted []netip.Prefix) bool {

@@ -103,13 +103,21 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	if !s.listen(ln) {
 		return ln.Close()
 	}
-	var running sync.WaitGroup
-	defer running.Wait() // after unlisten: what an open listener takes in would be reset
+	var last []net.Conn                         // what acceptOne has taken and not returned yet
+	places := make(chan struct{}, s.o.MaxConns) // one for each open connection but the newest
+	hands := newCrew(func(conn net.Conn) {
+		defer func() { <-places }()
+		defer s.conns.met()
+		if s.shake(ctx, conn) {
+			newClient(ctx, s, conn, "").serve() //nolint:contextcheck // it has ctx
+		}
+	})
+	cut := context.AfterFunc(ctx, func() { s.shutWithin(ctx) })
+	defer cut()
+	defer hands.dismiss() // after unlisten: what an open listener takes in would be reset
 	defer s.unlisten(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
-	var last []net.Conn                         // what acceptOne has taken and not returned yet
-	places := make(chan struct{}, s.o.MaxConns) // one for each open connection but the newest
 	for {
 		conn, err := s.accept(ctx, ln, &last)
 		if err != nil {
@@ -120,20 +128,27 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		}
 		s.conns.expect()
 		s.place(places)
-		running.Go(func() {
-			defer func() { <-places }()
-			defer s.conns.met()
-			if s.shake(ctx, conn) {
-				newClient(ctx, s, conn, "").serve() //nolint:contextcheck // it has ctx
-			}
-		})
+		hands.take(conn)
+	}
+}
+
+// shutWithin ends the connections that belong to ctx, which has ended; those that only
+// come in see that themselves.
+func (s *Server) shutWithin(ctx context.Context) {
+	for _, c := range s.conns.appendAll(nil) {
+		if c.life.within == ctx {
+			c.shut(causeShutdown)
+		}
 	}
 }
 
 // ServePeer serves one stream of forwarded requests from the node ingress, and
 // returns when the stream has ended or ctx has.
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
-	newClient(ctx, s, conn, ingress).serve() //nolint:contextcheck // it has ctx
+	c := newClient(ctx, s, conn, ingress)
+	stop := context.AfterFunc(ctx, func() { c.shut(causeShutdown) })
+	defer stop()
+	c.serve() //nolint:contextcheck // it has ctx
 }
 
 // accept takes the next connection. Out of file descriptors or memory it pauses,

@@ -117,15 +117,15 @@ func (c *client) resume() {
 // with.
 func (c *client) socketLeg() int {
 	k := c.x.sock
-	ctx, cancel := context.WithTimeout(c.ctx, c.s.o.SocketWait)
+	ctx, cancel := context.WithTimeout(c.life.context(), c.s.o.SocketWait)
 	defer cancel()
 	k.wait.Store(&cancel)
 	defer k.wait.Store(nil)
 	// An app that is silent has no longer than that.
 	stop := context.AfterFunc(ctx, c.cutUnanswered)
 	defer stop()
-	c.wait.ctx = ctx //nolint:fatcontext // it is put back at the end
-	defer func() { c.wait.ctx = c.ctx }()
+	c.wait.within = ctx
+	defer func() { c.wait.within = nil }()
 	c.x.again(c.s.o.SocketWait)
 	for {
 		k.flying, k.carried, k.refused = false, false, 0

@@ -153,7 +153,7 @@ func (c *client) runSocket(p *trip) verdict {
 			return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: crowd}
 		}
 	}
-	leave, ok := c.s.sockets.enter(c.wait.ctx, k.id, func() { c.shut(causeGone) })
+	leave, ok := c.s.sockets.enter(c.wait.context(), k.id, func() { c.shut(causeGone) })
 	if !ok {
 		k.answered()
 		p.unused()

@@ -1,0 +1,42 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+)
+
+// lifetime is that of a connection, within that of its listener or stream. Most requests
+// wait for nothing, so its context is only made for the first that does.
+type lifetime struct {
+	within context.Context //nolint:containedctx // of the connection's whole life
+
+	mu struct {
+		sync.Mutex
+		ctx    context.Context //nolint:containedctx // likewise; nil: nobody asked for it
+		cancel context.CancelFunc
+		over   bool
+	}
+}
+
+// context returns the connection's context.
+func (l *lifetime) context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.ctx == nil {
+		l.mu.ctx, l.mu.cancel = context.WithCancel(l.within)
+		if l.mu.over {
+			l.mu.cancel()
+		}
+	}
+	return l.mu.ctx
+}
+
+// end ends it. A second call does nothing.
+func (l *lifetime) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.over = true
+	if l.mu.cancel != nil {
+		l.mu.cancel()
+	}
+}
