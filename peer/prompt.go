@@ -25,6 +25,10 @@ type readWriter interface {
 	SetReadDeadline(t time.Time) error
 }
 
+// sooner tells whether what the last Read returned was there when it began. Who cannot tell
+// is judged by how long it took.
+type sooner interface{ AtOnce() bool }
+
 // prompt is a connection whose reads do not wait for the runtime's poller alone.
 //
 // A process whose cores are all busy with thousands of connections hears from the
@@ -103,13 +107,21 @@ func (c *prompt) Read(b []byte) (int, error) {
 		switch {
 		case n == 0 && own && errors.Is(err, os.ErrDeadlineExceeded):
 			continue
-		case looked && time.Since(begun) < time.Millisecond:
+		case looked && c.atOnce(begun):
 			c.often = oftenReads // it was there already
 		case c.often > 0:
 			c.often--
 		}
 		return n, err
 	}
+}
+
+// atOnce reports whether the read that began then did not wait.
+func (c *prompt) atOnce(begun time.Time) bool {
+	if in, ok := c.in.(sooner); ok {
+		return in.AtOnce()
+	}
+	return time.Since(begun) < time.Millisecond
 }
 
 // poll reads without the poller as long as the process is behind: whom the poller wakes

@@ -102,6 +102,83 @@ func TestReadsDoNotWaitForThePoller(t *testing.T) {
 	})
 }
 
+// wakingReader is a connection whose poller wakes at once.
+type wakingReader struct {
+	deafReader
+	atOnce bool
+}
+
+func (r *wakingReader) come(s string) {
+	r.deafReader.come(s)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.moved)
+	r.moved = make(chan struct{})
+}
+
+func (r *wakingReader) Read(b []byte) (int, error) {
+	for tries := 1; ; tries++ {
+		r.mu.Lock()
+		r.reads++
+		n := copy(b, r.data)
+		r.data = r.data[n:]
+		wait, moved := time.Until(r.until), r.moved
+		r.mu.Unlock()
+		switch {
+		case n > 0:
+			r.atOnce = tries == 1
+			return n, nil
+		case wait <= 0:
+			return 0, os.ErrDeadlineExceeded
+		}
+		select {
+		case <-time.After(wait):
+		case <-moved:
+		}
+	}
+}
+
+func (r *wakingReader) AtOnce() bool { return r.atOnce }
+
+// What came a moment after a look was taken for what the poller had not said: nodes without
+// any requests looked a hundred times a second at each of their connections, for ever.
+func TestWhatComesRightAfterALookIsNoReasonToLookOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &wakingReader{deafReader: deafReader{moved: make(chan struct{})}}
+		c := &prompt{in: r}
+		got := make(chan string)
+		go func() {
+			defer close(got)
+			for b := make([]byte, 16); ; {
+				n, err := c.Read(b)
+				if err != nil {
+					return
+				}
+				got <- string(b[:n])
+			}
+		}()
+		for range 3 {
+			time.Sleep(lookEvery + time.Millisecond/2) // the last look was half a millisecond ago
+			r.come("beat")
+			<-got
+			synctest.Wait()
+		}
+		r.mu.Lock()
+		before := r.reads
+		r.mu.Unlock()
+		time.Sleep(time.Second)
+		r.mu.Lock()
+		if n := r.reads - before; n > 3*int(time.Second/lookEvery) {
+			t.Errorf("looked %d times in a second without a word", n)
+		}
+		r.mu.Unlock()
+		if err := c.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		<-got
+	})
+}
+
 // TestDeadlinesHoldForPromptReads has a read wait for a deadline that is further
 // away than a look, and a second one for one that is nearer.
 func TestDeadlinesHoldForPromptReads(t *testing.T) {

@@ -139,3 +139,29 @@ func TestRawSocketsFailAsOthersDo(t *testing.T) {
 		t.Errorf("a read of what was reset ended with %v", err)
 	}
 }
+
+func TestRawReadsTellWhatWasThere(t *testing.T) {
+	a, b := prompts(t)
+	in, ok := b.in.(*raw)
+	if !ok {
+		t.Skip("sockets are not read below their net.Conn here")
+	}
+	if _, err := a.Write([]byte("xy")); err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, 1)
+	for range 2 { // both have come when the first has
+		if _, err := in.Read(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !in.AtOnce() {
+		t.Error("what had come did not count as there")
+	}
+	if err := in.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Read(p); err == nil || in.AtOnce() {
+		t.Error("nothing counted as there")
+	}
+}

@@ -16,7 +16,8 @@ import (
 // goroutine goes to the end of all that wait then, behind every request.
 type raw struct {
 	*net.TCPConn
-	conn syscall.RawConn
+	conn  syscall.RawConn
+	tries int // of the last Read
 }
 
 // newRaw returns c itself where its socket cannot be had.
@@ -25,7 +26,7 @@ func newRaw(c *net.TCPConn) readWriter {
 	if err != nil {
 		return c
 	}
-	return &raw{c, conn}
+	return &raw{TCPConn: c, conn: conn}
 }
 
 // Read implements net.Conn.
@@ -33,7 +34,9 @@ func (r *raw) Read(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
+	r.tries = 0
 	waited := r.conn.Read(func(fd uintptr) bool {
+		r.tries++
 		n, err = rawio.Read(fd, b)
 		return err != syscall.EAGAIN //nolint:errorlint // never wrapped
 	})
@@ -47,6 +50,9 @@ func (r *raw) Read(b []byte) (n int, err error) {
 	}
 	return n, nil
 }
+
+// AtOnce reports whether the last Read found something, or an end, as it began.
+func (r *raw) AtOnce() bool { return r.tries == 1 }
 
 // Look reads what is there, without waiting; there is false if nothing is.
 func (r *raw) Look(b []byte) (n int, there bool, err error) {
