@@ -14,6 +14,7 @@ const (
 	labelAuthority   = "peer: Ed25519 seed of the cluster's authority"
 	labelFingerprint = "fingerprint"
 	labelAccess      = "access log: HMAC key of key_hash"
+	labelTicket      = "client TLS: session ticket key of day "
 )
 
 // derive returns n bytes of their own for the label.

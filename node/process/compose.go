@@ -79,6 +79,7 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 		return nil, err
 	}
 	p.front = newFront(p.listen.app, first.cert, log)
+	p.guards.share(p.front)
 	p.journal.use(first.access, first.file) //nolint:contextcheck // it ends with the process, not with the start
 	p.lameDuck.Store(int64(c.LameDuck))
 	o.Version = version

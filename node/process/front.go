@@ -23,6 +23,9 @@ type front struct {
 	log  zerolog.Logger
 	cert atomic.Pointer[certificate] // nil: plain
 	turn chan struct{}               // cap 1: the files are other ones
+	// secrets are those of the cluster; nil: it has none.
+	secrets atomic.Pointer[secret.List]
+	now     func() time.Time
 }
 
 // certificate is one that was read from files.
@@ -31,6 +34,7 @@ type certificate struct {
 	seen  secret.Seen
 	tls   tls.Certificate
 	conf  *tls.Config
+	keys  *tickets
 }
 
 // readCertificate reads the files; without names there is none.
@@ -43,15 +47,18 @@ func readCertificate(certFile, keyFile string) (*certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert: %w", err)
 	}
-	return &certificate{
+	c := &certificate{
 		files: [2]string{certFile, keyFile}, seen: seen, tls: pair,
 		conf: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
-	}, nil
+	}
+	c.keys = newTickets(c.conf, pair.Leaf)
+	c.conf.GetConfigForClient = c.keys.config
+	return c, nil
 }
 
 // newFront makes the front of a listener.
 func newFront(ln net.Listener, cert *certificate, log zerolog.Logger) *front {
-	f := &front{Listener: ln, log: log, turn: make(chan struct{}, 1)}
+	f := &front{Listener: ln, log: log, turn: make(chan struct{}, 1), now: time.Now}
 	f.cert.Store(cert)
 	return f
 }
@@ -68,11 +75,18 @@ func (f *front) Accept() (net.Conn, error) {
 
 // Adopt makes of a connection to the socket what Accept would have made of it.
 func (f *front) Adopt(conn net.Conn) net.Conn {
-	if c := f.cert.Load(); c != nil {
-		return tls.Server(conn, c.conf)
+	c := f.cert.Load()
+	if c == nil {
+		return conn
 	}
-	return conn
+	if l := f.secrets.Load(); l != nil {
+		c.keys.renew(l, secret.TicketDayOf(f.now()))
+	}
+	return tls.Server(conn, c.conf)
 }
+
+// share has clients resume at every node with the same secrets.
+func (f *front) share(l secret.List) { f.secrets.Store(&l) }
 
 // SyscallConn gives access to the socket: before it is closed, all that waits
 // there is taken.

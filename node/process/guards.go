@@ -106,6 +106,18 @@ func (g *guards) arm(o *node.Options) error {
 	return nil
 }
 
+// share has the clients of f resume their sessions at any node, if there is a secret.
+func (g *guards) share(f *front) {
+	if g.keeper == nil {
+		return
+	}
+	g.keeper.OnChange(func(l secret.List) error {
+		f.share(l)
+		return nil
+	})
+	f.share(g.keeper.List())
+}
+
 // access reads who may do what at the admin port.
 func access(c *config.Config) (admin.Access, []error) {
 	a := admin.Access{Hosts: c.AdminHosts}
