@@ -349,6 +349,9 @@ func (c *client) run(p *trip) verdict {
 		return c.cutThere(p)
 	case p.r.Kind == Local && res.Status() == 421 && c.unacquired(res):
 		return c.notAcquired(p)
+	case c.x.resumed != nil && brokeThere(p):
+		c.x.resumed.mayHaveAsked()
+		return c.broken(p, nil)
 	case c.x.resumed != nil:
 		if !c.follows(p) {
 			return done

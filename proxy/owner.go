@@ -25,10 +25,12 @@ func (a *asked) readForwarded() (committed, proposed uint64, ok bool) {
 		}
 	}
 	a.x.tries = triesOf(&a.req.Head)
-	a.x.wasResumed, _ = parseUint(a.req.Value(headerResumed))
+	if a.x.wasResumed, _ = parseUint(a.req.Value(headerResumed)); a.x.wasResumed > 0 {
+		a.x.safety = unsafeMethod // it goes again with a higher number only, which the ingress gives it
+	}
 	if asksSocket(&a.req) && !a.x.keyless && !a.set.CloseSockets {
 		if a.x.sock = readSocket(&a.req); a.x.sock != nil && a.x.sock.resumed > 0 {
-			a.x.safety = unsafeMethod // it goes again with a higher number only
+			a.x.safety = unsafeMethod // as above
 		}
 	}
 	a.x.minted = len(a.req.Value(headerMinted)) > 0

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"shardway/internal/problem"
 	"shardway/proxy/eventstream"
 	"shardway/proxy/h1"
 )
@@ -143,6 +144,12 @@ func (y *relay) goesOn(p *trip, rerr, werr error) bool {
 	p.end()
 	k.over = true
 	return true
+}
+
+// brokeThere reports whether the app of another node broke off before it answered: that
+// node does not send the request for a further leg again, for want of a number.
+func brokeThere(p *trip) bool {
+	return p.r.Kind == Remote && string(p.l.res.Known(h1.FieldShardwayError)) == string(problem.UpstreamBroken)
 }
 
 // follows takes the answer to a request for a further leg; false means that the stream

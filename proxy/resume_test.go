@@ -233,3 +233,20 @@ func TestUnfinishedEventOfADeadOwnerDoesNotPass(t *testing.T) {
 		w.ends("data: left open", true)
 	})
 }
+
+// An owner whose app breaks off before it answers sent the request for a further leg again,
+// with the number that it had: an app could not tell the two apart.
+func TestEachRequestForAFurtherLegHasItsNumber(t *testing.T) {
+	both(t, func(w *streamWorld) {
+		t := w.t
+		w.opens(getEvents).begins(resumable, "id: 1\n\n")
+		w.reads("id: 1\n\n")
+		w.move(w.first, w.next)
+		for _, n := range []string{"1", "2"} {
+			_ = (<-w.legs).wants(t, "1", n).Close()
+		}
+		l := (<-w.legs).wants(t, "1", "3").begins(resumable, "id: 2\n\n")
+		_, _ = io.WriteString(l.Conn, "0\r\n\r\n")
+		w.ends("id: 2\n\n", true)
+	})
+}
