@@ -32,7 +32,8 @@ type leg struct {
 
 	want   atomic.Uint32
 	code   atomic.Int32  // of the Close that ends far; set before want
-	told   atomic.Bool   // the app is being sent a Close of ours
+	told   atomic.Int32  // the code of the Close of ours that the app is being sent; zero: none
+	tardy  atomic.Bool   // drain-timeout has passed, of a shard that moves
 	said   chan struct{} // closed when it has been
 	closed atomic.Bool   // near has sent a Close, which has been passed on
 	upEnd  chan struct{} // closed when up has ended
@@ -84,6 +85,7 @@ type down struct {
 const (
 	opWord      = 0xf
 	wordMoved   = 'm' // handed over: the app has answered Close, and got all there was
+	wordLate    = 'l' // a message was not whole when drain-timeout had passed
 	wordEnded   = 'e' // the app ended the connection without Close
 	wordRefused = 'r' // and takes no other one
 )
@@ -134,12 +136,15 @@ func (l *leg) end() {
 }
 
 // after cuts a connection if the leg still has it then.
-func (l *leg) after(d time.Duration, c *h1.Conn) {
+func (l *leg) after(d time.Duration, c *h1.Conn) { l.then(d, func() { _ = c.Cut() }) }
+
+// then calls f, which does not block, if the leg still has its connections then.
+func (l *leg) then(d time.Duration, f func()) {
 	time.AfterFunc(d, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.over {
-			_ = c.Cut()
+			f()
 		}
 	})
 }
@@ -169,7 +174,7 @@ func (l *leg) run() {
 		<-l.upEnd
 		late.Stop()
 		return
-	case !l.client && l.told.Load():
+	case !l.client && l.told.Load() != 0:
 		<-l.said // nothing else goes to far
 		return
 	case l.appBad:
@@ -194,9 +199,13 @@ func (l *leg) cut(why cause, closes []*h1.Conn) []*h1.Conn {
 	case causeGone, causeShutdown:
 		return append(closes, l.far, l.near)
 	case causeDrain:
+		l.tardy.Store(true)
 		l.ask(wantStop | wantClose)
 		l.after(endWait, l.far)
-	case causeNone, causeLease, causeParting, causeAbandon, causeDeaf, causeTimeout, causeMoved, causeLeaving, causeRehearsed:
+	case causeParting:
+		l.tardy.Store(true)
+		closes = append(closes, l.far)
+	case causeNone, causeLease, causeAbandon, causeDeaf, causeTimeout, causeMoved, causeLeaving, causeRehearsed:
 		closes = append(closes, l.far)
 	}
 	if l.app {

@@ -74,7 +74,7 @@ func (l *leg) passControl() (done bool) {
 		return true
 	case wsframe.OpClose:
 		l.appClose = l.from.Code()
-		if l.handed = l.told.Load(); l.handed || l.client && l.appClose == int(closeMoved) && !l.closed.Load() {
+		if l.handed = l.answers(l.appClose); l.handed || l.client && l.appClose == int(closeMoved) && !l.closed.Load() {
 			return true // it is between us and the app
 		}
 		l.writeDown(l.ctl)
@@ -83,6 +83,14 @@ func (l *leg) passControl() (done bool) {
 	}
 	l.writeDown(l.ctl)
 	return false
+}
+
+// answers reports whether a Close of the app is the answer to ours. One with a code of its
+// own has crossed ours, and is final; but some libraries answer any Close with 1000, or
+// with none.
+func (l *leg) answers(code int) bool {
+	told := int(l.told.Load())
+	return told != 0 && (told != int(closeMoved) || code == told || code == closeNormal || code == wsframe.NoCode)
 }
 
 // writeDown writes to near.

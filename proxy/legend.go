@@ -20,7 +20,7 @@ func (l *leg) judge(why cause, x *exchange, r *Route) {
 		k.lingers = true
 	case l.closed.Load():
 		k.closing = k.up.Code()
-	case l.wants(wantLeave), !l.upWhole() && l.wants(wantMove|wantClose):
+	case l.wants(wantLeave), l.unfinished(), l.word == wordLate:
 		k.closing = int(closeMoved)
 	case l.streaming: // no other leg can go on inside a message
 	case l.handedOver():
@@ -35,6 +35,10 @@ func (l *leg) judge(why cause, x *exchange, r *Route) {
 		k.closing = 0 // nor can a Close stand there
 	}
 }
+
+// unfinished reports whether there was a message, of either end, that was not whole when
+// drain-timeout had passed.
+func (l *leg) unfinished() bool { return l.tardy.Load() && (!l.upWhole() || l.from.Message()) }
 
 // handedOver reports whether the app has answered our Close, having got whole messages,
 // and all that it sent has been passed on.
@@ -70,7 +74,7 @@ func (s *Server) elsewhere(shard shardmap.Shard, r *Route) bool {
 // and the end of this half. It waits for the other end of near, so that no reset overtakes
 // what has been sent.
 func (l *leg) part(why cause) {
-	if l.told.Load() && !l.bad {
+	if l.told.Load() != 0 && !l.bad {
 		late := time.AfterFunc(moveAfter, func() { l.ask(wantStop) })
 		<-l.upEnd
 		late.Stop()
@@ -100,7 +104,9 @@ func (l *leg) lastWord(why cause) byte {
 	switch {
 	case l.handed && l.nearEOF && !l.discarded:
 		return wordMoved
-	case why != causeNone, l.told.Load(), l.nearEnded, l.appClose != 0, l.bad:
+	case l.unfinished():
+		return wordLate
+	case why != causeNone, l.told.Load() != 0, l.nearEnded, l.appClose != 0, l.bad:
 		return 0
 	case l.s.appRefuses():
 		return wordRefused

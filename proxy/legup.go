@@ -19,7 +19,7 @@ func (l *leg) upward() bool {
 		case err != nil:
 			l.upEnds(err)
 			return true
-		case l.told.Load():
+		case l.told.Load() != 0:
 			l.discarded = true
 			l.near.Take(len(p))
 		default:
@@ -80,7 +80,7 @@ func (l *leg) nearCloses() {
 func (l *leg) breaks(before []byte, between bool) {
 	l.bad = true
 	if l.clean = l.writeUp(before) && between; l.clean {
-		l.tell(closeProtocol)
+		l.tell(closeProtocol, closeFrameWrite)
 	}
 	l.late(endWait)
 }
@@ -110,14 +110,13 @@ func (l *leg) upStops() bool {
 	switch {
 	case l.wants(wantStop):
 		if l.wants(wantClose) {
-			l.tell(int(l.code.Load()))
+			l.tell(int(l.code.Load()), closeFrameWrite)
 		}
 		return true
-	case !l.wants(wantMove) || l.told.Load() || !l.upWhole():
+	case !l.wants(wantMove) || l.told.Load() != 0 || !l.upWhole():
 		return false
 	case l.app:
-		l.tell(int(closeMoved))
-		l.late(l.s.o.DrainTimeout)
+		l.handOver()
 		return l.client
 	}
 	// The owner gets the end of our half behind the last message, and tells the app.
@@ -128,13 +127,25 @@ func (l *leg) upStops() bool {
 	return true
 }
 
-// tell sends the app a Close, if it has got whole frames and no Close yet.
-func (l *leg) tell(code int) {
-	if !l.clean || l.scan.Closed() || l.told.Swap(true) {
+// handOver tells the app that its shard moves. It has DrainTimeout from now on, also to
+// take the Close, if it has much to read before that.
+func (l *leg) handOver() {
+	within := l.s.o.DrainTimeout
+	l.then(within, func() {
+		l.tardy.Store(true)
+		_ = l.far.Cut()
+	})
+	l.tell(int(closeMoved), within)
+}
+
+// tell sends the app a Close, if it has got whole frames and no Close yet. It may take as
+// long as within to take it.
+func (l *leg) tell(code int, within time.Duration) {
+	if !l.clean || l.scan.Closed() || !l.told.CompareAndSwap(0, int32(code)) {
 		return
 	}
 	defer close(l.said)
-	l.far.Writer().Gate(func() (time.Duration, error) { return closeFrameWrite, nil })
+	l.far.Writer().Gate(func() (time.Duration, error) { return within, nil })
 	l.writeUp(wsframe.AppendClose(nil, code, reasonOf(code), true))
 }
 
@@ -143,10 +154,9 @@ func (l *leg) tell(code int) {
 func (l *leg) upEnds(err error) {
 	l.nearEnded, l.nearEOF = true, errors.Is(err, io.EOF)
 	switch {
-	case l.told.Load():
+	case l.nearEOF && l.told.Load() != 0:
 	case !l.client && l.nearEOF && l.scan.Whole():
-		l.tell(int(closeMoved))
-		l.late(l.s.o.DrainTimeout)
+		l.handOver()
 	default:
 		_ = l.far.Cut()
 	}

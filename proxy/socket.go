@@ -159,6 +159,7 @@ func closesWith(res *h1.Response) int {
 
 // Codes for clients, beside those of frames.go.
 const (
+	closeNormal   = 1000
 	closeProtocol = 1002
 	closePolicy   = 1008
 )

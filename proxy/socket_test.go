@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"shardway/internal/simnet"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -17,6 +18,7 @@ import (
 // one of the two ways the first owner is the one with the clients.
 type socketTest struct {
 	*testing.T
+	sim         *simnet.Net
 	app         *chat
 	front, a, b *node
 	epoch       uint64
@@ -31,7 +33,7 @@ func inSockets(t *testing.T, app func() *chat, f func(t *socketTest), change ...
 		t.Run(fmt.Sprintf("local=%v", local), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sim := newSim(t)
-				w := &socketTest{T: t, app: app(), epoch: 1, local: local}
+				w := &socketTest{T: t, sim: sim, app: app(), epoch: 1, local: local}
 				w.app.t = t
 				w.front = simNode(t, sim, "front", w.app.serve, change...)
 				w.b = simNode(t, sim, "b", w.app.serve, change...)

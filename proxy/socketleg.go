@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"shardway/internal/problem"
 	"shardway/proxy/h1"
 	"shardway/proxy/wsframe"
 )
@@ -169,10 +170,22 @@ func (x *exchange) again(wait time.Duration) {
 // what another node says itself is worth another attempt.
 func (c *client) declined(p *trip) verdict {
 	res := &p.l.res
-	k := c.x.sock
-	if p.r.Kind != Remote || !res.Has(h1.FieldShardwayError) {
-		k.refused = closesWith(res)
+	switch word := res.Known(h1.FieldShardwayError); {
+	case p.r.Kind != Remote || word == nil:
+		c.x.sock.refused = closesWith(res)
+	case notAsked(problem.Code(word)):
+		c.x.unreached()
 	}
 	p.end()
 	return done
+}
+
+// notAsked reports whether an owner that answers with a problem has sent its app nothing.
+func notAsked(code problem.Code) bool {
+	switch code { //nolint:exhaustive // what is not known to be one may have reached it
+	case problem.UpstreamBusy, problem.ShardBusy, problem.UpstreamRefused, problem.ConnectTimeout,
+		problem.QueueFull, problem.QueueTimeout, problem.Misrouted:
+		return true
+	}
+	return false
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ type chat struct {
 
 	answer  func(n int, head http.Header) string // lines of the 101 of leg n, or the whole answer; nil: the right ones
 	goodbye func(conn net.Conn, code int) bool   // answers a Close in its own way; nil or false: as usual
+	reads   chan struct{}                        // nothing is read before it is closed; nil: at once
 
 	mu    sync.Mutex
 	heads []http.Header
@@ -79,6 +81,9 @@ func (a *chat) serve(conn net.Conn, r *bufio.Reader) {
 		a.speak(conn, over)
 	}()
 	defer func() { <-told }()
+	if a.reads != nil {
+		<-a.reads
+	}
 	code, err := a.listen(r)
 	close(over)
 	<-told
@@ -268,6 +273,7 @@ func (c *client) say(text string) {
 // hears reads one message, or fails the test.
 func (c *client) hears() string {
 	c.t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(5 * time.Minute))
 	op, p, err := readMessage(c.r)
 	if err != nil || op != wsframe.OpText {
 		c.t.Fatalf("message = %x %q, %v", op, p, err)
@@ -278,12 +284,13 @@ func (c *client) hears() string {
 // wantClosed fails the test unless the client is closed now, with this code; zero: without.
 func (c *client) wantClosed(code int) {
 	c.t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(5 * time.Minute))
 	for {
 		op, p, err := readMessage(c.r)
 		switch {
 		case err == nil && op != wsframe.OpClose:
 			continue
-		case err != nil && code == 0 && !errors.Is(err, errTimeout):
+		case err != nil && code == 0 && !errors.Is(err, os.ErrDeadlineExceeded):
 			return
 		case err != nil || len(p) < 2 || int(binary.BigEndian.Uint16(p)) != code:
 			c.t.Fatalf("closed with %q, %v; want %d", p, err, code)
@@ -292,8 +299,6 @@ func (c *client) wantClosed(code int) {
 		return
 	}
 }
-
-var errTimeout = errors.New("timeout")
 
 func newReader(conn net.Conn) *bufio.Reader { return bufio.NewReader(conn) }
 
