@@ -17,8 +17,11 @@ import (
 //
 //	between ──enter──► busy ──leave──► between, amid (an event has begun and not ended)
 //	   └───end───► over ◄──leave, if end came meanwhile and no event is open
+//
+// The word has the number of the run that the stream belongs to: who looked at one run, and
+// comes late, does not end the stream of the next.
 type events struct {
-	state atomic.Uint32
+	state atomic.Uint64 // the run (32 bits), flags
 	scan  eventstream.Scanner
 	word  bool              // the app says that it goes on elsewhere
 	later bool              // it does already, and has shown an id before
@@ -26,11 +29,12 @@ type events struct {
 }
 
 const (
-	eventsBusy uint32 = 1 << iota // its goroutine passes something on
+	eventsBusy uint64 = 1 << iota // its goroutine passes something on
 	eventsAmid                    // an event is open
 	eventsWant                    // to be ended at the next blank line
 	eventsOver                    // nothing may be passed on any more
 	eventsKept                    // it can go on elsewhere
+	eventsRun  = 32               // shift
 )
 
 // errOver ends an event stream at a blank line.
@@ -48,25 +52,25 @@ func isEvents(res *h1.Response) bool {
 }
 
 // begin begins with the first answer's stream.
-func (e *events) begin(word, later bool, hold *eventstream.Hold) {
+func (e *events) begin(run uint32, word, later bool, hold *eventstream.Hold) {
 	e.scan = eventstream.Scanner{}
-	e.start(word, later, hold)
+	e.start(run, word, later, hold)
 }
 
 // again begins with the stream of an answer that goes on where the last one ended.
-func (e *events) again(word bool) {
+func (e *events) again(run uint32, word bool) {
 	e.scan.Again()
 	e.hold.Again()
-	e.start(word, true, e.hold)
+	e.start(run, word, true, e.hold)
 }
 
-func (e *events) start(word, later bool, hold *eventstream.Hold) {
+func (e *events) start(run uint32, word, later bool, hold *eventstream.Hold) {
 	e.word, e.later, e.hold = word, later, hold
-	e.state.Store(e.keeps())
+	e.state.Store(uint64(run)<<eventsRun | e.keeps())
 }
 
 // keeps returns eventsKept if the stream can go on elsewhere.
-func (e *events) keeps() uint32 {
+func (e *events) keeps() uint64 {
 	if !e.word {
 		return 0
 	}
@@ -76,8 +80,11 @@ func (e *events) keeps() uint32 {
 	return 0
 }
 
-// kept reports whether it can, for who looks from outside.
-func (e *events) kept() bool { return e.state.Load()&eventsKept != 0 }
+// kept reports whether that of a run can, for who looks from outside.
+func (e *events) kept(run uint32) bool {
+	now := e.state.Load()
+	return uint32(now>>eventsRun) == run && now&eventsKept != 0
+}
 
 // copy passes the events on as they come. As with h1.Writer.Copy the first error is
 // the source's, or errOver, the second the destination's.
@@ -166,11 +173,11 @@ func (e *events) leave() bool {
 	}
 }
 
-// end asks for the end. True means that it is over: its link may be cut.
-func (e *events) end() bool {
+// end asks for the end of a run's stream. True means that it is over: its link may be cut.
+func (e *events) end(run uint32) bool {
 	for {
 		old := e.state.Load()
-		if old&eventsOver != 0 {
+		if uint32(old>>eventsRun) != run || old&eventsOver != 0 {
 			return true
 		}
 		next := old | eventsWant

@@ -22,3 +22,15 @@ func (s *Server) BeforeAnswers(f func()) {
 
 // SocketsWaiting counts the kept sockets that have to wait for another leg.
 func (s *Server) SocketsWaiting() int { return s.sockets.room.Stats().Waiting }
+
+// CutLoneLeg returns what cuts the one request, or leg, of a socket that the app has; nil:
+// it has none.
+func (s *Server) CutLoneLeg(id string) func() {
+	x := &s.sockets
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if l := x.legs[[32]byte([]byte(id))]; l != nil {
+		return l.cut
+	}
+	return nil
+}

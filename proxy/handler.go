@@ -226,7 +226,7 @@ func (t *seat) relay(ctx *fasthttp.RequestCtx) outcome {
 	stream := res.BodyStream()
 	flags := uint64(slotAnswered)
 	if stream != nil && isEvents(head) {
-		p.slot.events.begin(false, false, nil)
+		p.slot.events.begin(p.slot.load().number, false, false, nil)
 		flags |= slotEvents
 	}
 	if !p.slot.mark(flags) {

@@ -133,9 +133,10 @@ func (r reply) answered(res *h1.Response) {
 
 // breakOff ends a trip whose answer broke off after some of it had left.
 func (r reply) breakOff(p *trip, rerr error) {
+	run := p.slot.load().number
 	switch why := p.end(); {
 	case why != causeNone:
-	case errors.Is(rerr, errOver) && p.slot.events.kept(): // it goes on where it is read
+	case errors.Is(rerr, errOver) && p.slot.events.kept(run): // it goes on where it is read
 	case errors.Is(rerr, errOver):
 		r.s.metrics.cut(causeMoved.String(), 1)
 	case rerr != nil:

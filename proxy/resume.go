@@ -96,17 +96,17 @@ func (y *relay) saysResume(p *trip) bool {
 // beginEvents begins a leg of an event stream, be it the only one, and returns the flags
 // of its run.
 func (y *relay) beginEvents(p *trip) uint64 {
-	word, e := y.saysResume(p), &y.slot.events
+	word, e, run := y.saysResume(p), &y.slot.events, y.slot.load().number
 	switch k := y.x.resumed; {
 	case k != nil:
-		e.again(word)
+		e.again(run, word)
 	case word && y.ingress == "":
 		k = &resumed{}
 		y.x.resumed = k
 		y.s.metrics.resumable.Add(1)
-		e.begin(word, false, &k.hold)
+		e.begin(run, word, false, &k.hold)
 	default:
-		e.begin(word, y.x.wasResumed > 0, nil)
+		e.begin(run, word, y.x.wasResumed > 0, nil)
 		return slotAnswered | slotEvents
 	}
 	y.x.resumed.legs++

@@ -137,7 +137,7 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 		closes = append(closes, link.Conn)
 		// What an event stream has passed on is whole once it is over, and the client
 		// may take its time to read it.
-		if r.flags&slotEvents != 0 && s.events.end() || r.flags&slotKept != 0 {
+		if r.flags&slotEvents != 0 && s.events.end(r.number) || r.flags&slotKept != 0 {
 			return closes, true // and who keeps a stream gets its events over another run
 		}
 		if r.flags&slotAnswered != 0 {

@@ -153,7 +153,8 @@ func (c *client) runSocket(p *trip) verdict {
 			return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: crowd}
 		}
 	}
-	leave, ok := c.s.sockets.enter(c.wait.context(), k.id, func() { c.shut(causeGone) })
+	mine := c.slot.load()
+	leave, ok := c.s.sockets.enter(c.wait.context(), k.id, func() { c.s.cutRun(c, mine, causeGone) })
 	if !ok {
 		k.answered()
 		p.unused()
@@ -167,6 +168,19 @@ func (c *client) runSocket(p *trip) verdict {
 	}
 	k.flying = c.x.later()
 	return c.run(p)
+}
+
+// replaced reports whether the run was cut for another one of the same socket: the node
+// that has the client has given this one up.
+func (c *client) replaced(why cause) bool {
+	return why == causeGone && c.ingress != "" && c.x.sock != nil && c.up.rerr == nil
+}
+
+// cede ends a run that was replaced, which must not cut the other one in turn, and the
+// connection that nobody listens to.
+func (c *client) cede() verdict {
+	c.x.cut = true
+	return done
 }
 
 // upgrades takes one of the places for sockets on their way back, or returns whom to wait

@@ -301,3 +301,42 @@ func TestRefusalOfAnOwnerIsNoAttempt(t *testing.T) {
 		})
 	}
 }
+
+// Who comes for the leg of a socket that it is to replace may come late: what the stream
+// from the other node carries by then is not its affair. It cut that, too.
+func TestLegIsNotReplacedTwice(t *testing.T) {
+	var asked, goOn chan struct{}
+	inSockets(t, func() *chat {
+		asked, goOn = make(chan struct{}), make(chan struct{})
+		return &chat{answer: func(n int, _ http.Header) string {
+			asked <- struct{}{}
+			<-goOn
+			if n == 0 {
+				return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+			}
+			return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+		}}
+	}, func(t *socketTest) {
+		if t.local {
+			return
+		}
+		const id = "0123456789abcdef0123456789abcdef"
+		forwarded := "Shardway-Map: 1 1\r\nShardway-Shard: 3\r\n"
+		c := t.a.stream()
+		c.send("%s", strings.Replace(socketRequest, "Shardway-Socket: mine\r\nShardway-Socket-Gap: 1\r\n", forwarded+"Shardway-Socket: "+id+"\r\nShardway-Socket-Resumed: 1\r\n", 1))
+		<-asked
+		late := t.a.CutLoneLeg(id)
+		goOn <- struct{}{}
+		if res, _ := c.answer("GET"); res.StatusCode != 401 {
+			t.Fatalf("%v", res)
+		}
+		c.send("GET / HTTP/1.1\r\nHost: h\r\n%s\r\n", forwarded)
+		<-asked
+		late()
+		goOn <- struct{}{}
+		if res, body := c.answer("GET"); res.StatusCode != 200 || body != "hi" {
+			t.Errorf("%v %q", res, body)
+		}
+		_ = c.Close()
+	})
+}

@@ -123,11 +123,11 @@ func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duratio
 	if c.moved == 0 {
 		c.moved = now
 	}
-	if why == causeMoved && r.flags&slotEvents != 0 && c.slot.events.kept() {
+	if why == causeMoved && r.flags&slotEvents != 0 && c.slot.events.kept(r.number) {
 		grace = 0 // it goes on there
 	}
 	late := now - c.moved - grace
-	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.end() && late < endWait {
+	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.end(r.number) && late < endWait {
 		return
 	}
 	s.cutRun(c, r, why)
@@ -162,7 +162,7 @@ func stillThere(r run, node *string, route *Route) bool {
 func (s *Server) cutRun(c *client, r run, why cause) {
 	closes, cut := c.slot.cut(why, func(now run, _ string) bool { return now.number == r.number }, []*h1.Conn(nil))
 	if cut {
-		if r.flags&slotEvents == 0 || why != causeMoved || !c.slot.events.kept() {
+		if r.flags&slotEvents == 0 || why != causeMoved || !c.slot.events.kept(r.number) {
 			s.metrics.cut(why.String(), 1)
 		}
 		closeAll(closes)

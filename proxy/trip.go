@@ -89,6 +89,8 @@ func (c *client) notSent(p *trip, err error) verdict {
 	switch {
 	case c.down.Load():
 		return done
+	case c.replaced(why):
+		return c.cede()
 	case why != causeNone || p.l.reused:
 		return verdict{step: stepAgain}
 	}
@@ -112,6 +114,8 @@ func (c *client) broken(p *trip, err error) verdict {
 		return done
 	case c.up.rerr != nil:
 		return c.reply.badBody(c.up.rerr)
+	case c.replaced(why):
+		return c.cede()
 	case why == causeDrain:
 		return fail(problem.Draining, "the request was cut off because its shard moved away while it was running: it may have run")
 	case why == causeTimeout:
