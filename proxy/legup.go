@@ -141,7 +141,8 @@ func (l *leg) handOver() {
 // tell sends the app a Close, if it has got whole frames and no Close yet. It may take as
 // long as within to take it.
 func (l *leg) tell(code int, within time.Duration) {
-	if !l.clean || l.scan.Closed() || !l.told.CompareAndSwap(0, int32(code)) {
+	closed := l.scan.Closed() && !errors.Is(l.scan.Err(), wsframe.ErrClose) // that one has not been passed on
+	if !l.clean || closed || !l.told.CompareAndSwap(0, int32(code)) {
 		return
 	}
 	defer close(l.said)

@@ -29,7 +29,6 @@ type chat struct {
 
 	answer  func(n int, head http.Header) string // lines of the 101 of leg n, or the whole answer; nil: the right ones
 	goodbye func(conn net.Conn, code int) bool   // answers a Close in its own way; nil or false: as usual
-	reads   chan struct{}                        // nothing is read before it is closed; nil: at once
 
 	mu    sync.Mutex
 	heads []http.Header
@@ -81,9 +80,6 @@ func (a *chat) serve(conn net.Conn, r *bufio.Reader) {
 		a.speak(conn, over)
 	}()
 	defer func() { <-told }()
-	if a.reads != nil {
-		<-a.reads
-	}
 	code, err := a.listen(r)
 	close(over)
 	<-told
@@ -117,20 +113,25 @@ func (a *chat) speak(conn net.Conn, over <-chan struct{}) {
 
 // listen notes messages until a Close comes.
 func (a *chat) listen(r *bufio.Reader) (code int, err error) {
+	var begun []byte // of a message, between whose frames others may stand
 	for {
-		op, p, err := readMessage(r)
+		first, p, err := readFrame(r)
+		op := first & 15
 		switch {
 		case err != nil:
 			return 0, err
+		case op == wsframe.OpClose && len(p) < 2:
+			return wsframe.NoCode, nil
 		case op == wsframe.OpClose:
-			if len(p) < 2 {
-				return wsframe.NoCode, nil
-			}
 			return int(binary.BigEndian.Uint16(p)), nil
-		case op < 8:
+		case op > 8:
+			continue
+		}
+		if begun = append(begun, p...); first&0x80 != 0 {
 			a.mu.Lock()
-			a.got = append(a.got, string(p))
+			a.got = append(a.got, string(begun))
 			a.mu.Unlock()
+			begun = nil
 		}
 	}
 }
