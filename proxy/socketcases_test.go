@@ -316,3 +316,44 @@ func TestSocketsTakeNoRoomFromRequests(t *testing.T) {
 		}
 	}, func(o *proxy.Options) { o.UpstreamConns, o.ShardConns, o.ShardInflight = 1, 1, 1 })
 }
+
+// Who breaks the protocol ends the socket for both.
+func TestBrokenProtocolClosesBothEnds(t *testing.T) {
+	for name, say := range map[string]func(t *socketTest, c *client){
+		"client":                     func(_ *socketTest, c *client) { c.send("%s", message(0xc1, true, "x")) },
+		"not masked":                 func(_ *socketTest, c *client) { c.send("%s", message(0x81, false, "x")) },
+		"a ping in parts":            func(_ *socketTest, c *client) { c.send("%s", message(0x09, true, "x")) },
+		"a long ping":                func(_ *socketTest, c *client) { c.send("%s", message(0x89, true, strings.Repeat("x", 126))) },
+		"a length in too many bytes": func(_ *socketTest, c *client) { c.send("%s", "\x81\xfe\x00\x01\x00\x00\x00\x00x") },
+		"a length of 64 bits": func(_ *socketTest, c *client) {
+			c.send("%s", "\x81\xff\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+		},
+		"goes on with nothing": func(_ *socketTest, c *client) { c.send("%s", message(0x80, true, "x")) },
+		"a message in a message": func(_ *socketTest, c *client) {
+			c.send("%s", append(message(0x01, true, "x"), message(0x81, true, "y")...))
+		},
+		"a bad code":         func(_ *socketTest, c *client) { c.send("%s", message(0x88, true, "\x03\xed")) },
+		"a code of one byte": func(_ *socketTest, c *client) { c.send("%s", message(0x88, true, "\x03")) },
+		"app":                func(t *socketTest, _ *client) { _, _ = t.app.conn(0).Write(message(0x83, false, "x")) },
+		"app, masked":        func(t *socketTest, _ *client) { _, _ = t.app.conn(0).Write(message(0x81, true, "x")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			code := 0
+			inSockets(t, func() *chat {
+				return &chat{goodbye: func(_ net.Conn, c int) bool { code = c; return false }}
+			}, func(t *socketTest) {
+				c := t.front.socket()
+				c.say("one")
+				t.until("got", t.app.has(1))
+				say(t, c)
+				c.wantClosed(1002)
+				t.until("released", func() bool { return t.a.running.Load() == 0 })
+				if code != 1002 {
+					t.Errorf("the app was told %d", code)
+				}
+				code = 0
+				_ = c.Close()
+			})
+		})
+	}
+}
