@@ -53,6 +53,10 @@ function partsOf(e) {
     const ended = e.kind === 'finding-off';
     return [el('b', null, ended ? `no more ${e.finding.code}` : `${e.finding.severity} ${e.finding.code}`), ended ? null : el('span', null, e.finding.text)].filter(Boolean);
   }
+  if (e.sockets) {
+    const s = e.sockets;
+    return [el('b', null, `${count(s.sockets, 'socket')} of ${count(s.shards, 'shard')} moved`), el('span', null, `${s.gaps} with a gap, ${s.lost} lost, without a leg for ${fine(s.longest_ms)} at most`)];
+  }
   if (e.action) return [el('b', null, e.action.what), el('span', null, `${e.action.by} · ${e.action.status}`)];
   return [el('b', null, e.kind.replaceAll('-', ' ')), about, e.reason ? el('span', null, `because: ${e.reason}`) : null].filter(Boolean);
 }

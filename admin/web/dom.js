@@ -18,6 +18,12 @@ function say(e, text) {
   if (e.textContent !== text) e.textContent = text;
 }
 
+// sayWith is say with a note behind the text, if there is one.
+function sayWith(e, text, note) {
+  if (e.textContent === (note ? `${text} ${note}` : text)) return;
+  e.replaceChildren(text, ...(note ? [' ', el('small', null, note)] : []));
+}
+
 // span writes milliseconds as the served page does.
 function span(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;

@@ -3,7 +3,7 @@
 const every = 5000; // ms from one look to the next while events come
 const slowly = 2000; // and while they do not
 const lostAfter = 3000; // ms without an answer, after which nothing here counts as known
-let status = null, running = null;
+let status = null, running = null, sockets = null;
 let heard = 0; // when this node last answered, by the clock of this page; 0: never
 let why = '';
 let wanted = null;
@@ -12,7 +12,7 @@ let locked = 'locked' in document.documentElement.dataset; // who looks has to s
 function show() {
   if (status === null) return;
   showVerdict(status);
-  showNodes(status, running);
+  showNodes(status, running, sockets);
   showShards(status);
   showChanges();
   showLocated();
@@ -64,6 +64,7 @@ function census() {
   if (performance.now() - asked < slowly || locked) return;
   asked = performance.now();
   ask('/v1/running').then((list) => { running = list; show(); }, () => { running = null; });
+  ask('/v1/sockets').then((list) => { sockets = list; show(); }, () => { sockets = null; });
 }
 
 // showLive says how old all of this is.

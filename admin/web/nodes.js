@@ -31,7 +31,8 @@ function trouble(n) {
 
 const natural = new Intl.Collator('en', { numeric: true });
 
-function showNodes(st, running) {
+function showNodes(st, running, sockets) {
+  const held = new Map((sockets?.nodes ?? []).map((s) => [s.node, s]));
   const now = new Map((running?.nodes ?? []).map((r) => [r.node, r]));
   const nodes = [...st.nodes].sort((a, b) => trouble(b) - trouble(a) || natural.compare(a.id, b.id));
   [...st.nodes].sort((a, b) => natural.compare(a.id, b.id)).forEach((n) => colourOf(n.id));
@@ -40,7 +41,7 @@ function showNodes(st, running) {
   $('more').hidden = nodes.length <= shown.length && !all || nodes.length <= few;
   say($('more'), all ? `Show ${few} and what is in trouble` : `Show all ${nodes.length} nodes`);
   const rows = new Map([...$('rows').children].map((r) => [r.dataset.node, r]));
-  const want = shown.map((n) => fillRow(rows.get(n.id) ?? newRow(n.id), n, st, now.get(n.id)));
+  const want = shown.map((n) => fillRow(rows.get(n.id) ?? newRow(n.id), n, st, now.get(n.id), held.get(n.id)));
   if (want.length === 0) want.push(el('tr', { role: 'row' }, el('td', { role: 'cell', class: 'quiet', colspan: 12 }, 'none known yet')));
   if (want.length !== $('rows').childElementCount || want.some((r, i) => r !== $('rows').children[i])) keepFocus(() => $('rows').replaceChildren(...want));
   rove();
@@ -89,7 +90,7 @@ function pageOf(n) {
   return /^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9.-]+):\d{1,5}$/.test(addr) ? `//${addr}/status` : '';
 }
 
-function fillRow(row, n, st, now) {
+function fillRow(row, n, st, now, held) {
   const cells = cellsOf(row), here = n.id === st.node;
   row.dataset.trouble = trouble(n);
   row.toggleAttribute('data-lit', n.id === lit);
@@ -112,10 +113,16 @@ function fillRow(row, n, st, now) {
   say(cells.heard, n.heard_ms < 0 ? unknown : span(n.heard_ms));
   const lease = here ? st.lease_ms : now?.lease_ms;
   say(cells.lease, lease === undefined || lease < 0 ? unknown : lease === 0 && n.role !== 'gateway' ? 'none' : span(lease));
-  say(cells.running, now ? String(now.requests + now.sockets) : unknown);
+  sayWith(cells.running, now ? String(now.requests + now.sockets) : unknown, keptOf(held));
   say(cells.waiting, String(here ? st.queue.waiting : now?.waiting ?? unknown));
   say(cells.version, versions(here ? st.version : now?.version, n.app_version));
   return row;
+}
+
+// keptOf says how many clients of a node have sockets that are kept.
+function keptOf(s) {
+  if (!s || s.attached + s.detached === 0) return '';
+  return `${s.attached + s.detached} kept${s.detached > 0 ? `, ${s.detached} without a leg` : ''}`;
 }
 
 // One stop of the Tab key for all swatches: arrow keys go on from there.

@@ -195,6 +195,8 @@ function storyOf(shard) {
   if (last) said.push(`${last.from ? `from ${last.from}` : 'its first owner'}, because: ${last.reason}`);
   if (moving.has(shard)) said.push(`moving to ${to || 'nobody'}`);
   if (owner !== '' && silent.has(owner)) said.push(`not served: ${silent.get(owner)}`);
+  const s = sockets?.shards.find((x) => x.shard === shard);
+  if (s) said.push(`${count(s.attached + s.detached + s.plain, 'socket')}${s.detached > 0 ? `, ${s.detached} without a leg` : ''}${s.plain > 0 ? `, ${s.plain} not kept` : ''}`);
   return said.join(' · ');
 }
 

@@ -30,6 +30,7 @@ var (
 	_ admin.Cluster   = (*Scene)(nil)
 	_ admin.Explainer = (*Scene)(nil)
 	_ admin.Asker     = (*Scene)(nil)
+	_ admin.Keeper    = (*Scene)(nil)
 )
 
 // NewScene makes a healthy cluster up, the same one each time: shards are spread as they
@@ -267,4 +268,19 @@ func (s *Scene) Running(context.Context) admin.RunningList {
 		}
 	}
 	return l
+}
+
+// Sockets are those of two shards: clients of the first node have them.
+func (s *Scene) Sockets(context.Context) admin.SocketList {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return admin.SocketList{
+		Shards: []admin.ShardSockets{{Shard: 0, Attached: 11, Detached: 2}, {Shard: 1, Attached: 3, Plain: 4}},
+		Nodes:  []admin.NodeSockets{{Node: s.status.Nodes[0].ID, Attached: 14, Detached: 2, App: 18}},
+	}
+}
+
+// BreakSockets breaks none.
+func (s *Scene) BreakSockets(context.Context, admin.SocketBreak, string) admin.BrokenSockets {
+	return admin.BrokenSockets{}
 }
