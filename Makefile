@@ -229,6 +229,17 @@ bench-faults: ## what each fault costs: the longest time a key went unanswered, 
 	$(call stage,planned moves,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestMoves$$' -faults.trials=$(TRIALS))
 	$(call stage,bursts,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestBursts$$' -faults.bursts=1000$(comma)3000 -faults.trials=3)
 
+# SOCKETS is how many WebSockets talk in bench-sockets, ROLLS how many rolling restarts they
+# go through, IDLE_SOCKETS how many others move at once. A process needs two descriptors for each.
+SOCKETS ?= 1000
+ROLLS ?= 10
+IDLE_SOCKETS ?= 8000
+
+.PHONY: bench-sockets
+bench-sockets: ## WebSockets that stay open: talking ones through rolling restarts, idle ones moved at once, with what each costs (SOCKETS=1000 ROLLS=10 IDLE_SOCKETS=8000)
+	$(call stage,kept sockets,SHARDWAY_E2E_SOCKETS=$(SOCKETS) SHARDWAY_E2E_SOCKET_ROLLS=$(ROLLS) SHARDWAY_E2E_IDLE_SOCKETS=$(IDLE_SOCKETS) \
+		go test -count=1 -parallel 1 -timeout 24h -v ./e2e -run '^(TestRollingRestartsKeepManySockets|TestIdleSocketsMove)$$')
+
 # STEADY is how long bench-steady loads the machine.
 STEADY ?= 10m
 

@@ -34,15 +34,16 @@ type keptClient struct {
 	saw kept.Client
 }
 
-// dialKept opens a socket and begins to send. It ends with ctx, or as stop asks.
-func dialKept(ctx context.Context, addr, key, name string) (*keptClient, error) {
+// dialKept opens a socket and begins to send, a number every so often. It ends with ctx, or
+// as stop asks.
+func dialKept(ctx context.Context, addr, key, name string, every time.Duration) (*keptClient, error) {
 	ws, _, err := websocket.Dial(ctx, "ws://"+addr+"/?client="+name+"&key="+key, nil) //nolint:bodyclose // there is none after 101
 	if err != nil {
 		return nil, err
 	}
 	c := &keptClient{ws: ws, end: make(chan struct{}), saw: kept.Client{Name: name}}
 	c.working.Go(func() { c.read(ctx) })
-	c.working.Go(func() { c.write(ctx) })
+	c.working.Go(func() { c.write(ctx, every) })
 	return c, nil
 }
 
@@ -78,8 +79,8 @@ func (c *keptClient) asked() bool {
 	}
 }
 
-func (c *keptClient) write(ctx context.Context) {
-	tick := time.NewTicker(kept.Every)
+func (c *keptClient) write(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for last := false; !last; {
 		word := ""

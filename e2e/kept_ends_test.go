@@ -238,7 +238,7 @@ func (c *keptPage) wait() kept.Client {
 func TestRealEndsKeepTheirSockets(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	ends := makeKeptEnds(t)
-	x := startKeptBy(t, keptDir(t), ends.apps()...)
+	x := startKeptBy(t, keptOptions{apps: ends.apps()})
 	x.front = x.front[1:]
 	x.open(t)
 	m := x.AwaitServedBy(t, x.nodes...)

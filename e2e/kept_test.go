@@ -3,9 +3,11 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ type keptSockets struct {
 	*cluster.Cluster
 	dir   string
 	nodes []*cluster.Node // with apps
-	front []*cluster.Node // with clients: one of those, and the gateway
+	front []*cluster.Node // with clients: one of those, and the gateways
 	apps  map[*cluster.Node]*exampleApp
 	conns []keptEnd
 }
@@ -28,41 +30,46 @@ type keptSockets struct {
 // startKept starts the cluster, in front of apps of the test's own.
 func startKept(t *testing.T) *keptSockets {
 	t.Helper()
-	return startKeptBy(t, keptDir(t), os.Args[:1], os.Args[:1], os.Args[:1])
+	return startKeptBy(t, keptOptions{apps: [][]string{os.Args[:1], os.Args[:1], os.Args[:1]}})
 }
 
-// keptDir makes the directory that all apps share.
-func keptDir(t *testing.T) string {
+// keptOptions say what to start.
+type keptOptions struct {
+	apps     [][]string    // their commands, each behind a node
+	gateways int           // 0 is 1
+	shards   int           // 0 is 16
+	every    time.Duration // between numbers of the apps; 0 is kept.Every
+}
+
+func startKeptBy(t *testing.T, o keptOptions) *keptSockets {
 	t.Helper()
 	dir, err := cluster.Scratch()
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
-// startKeptBy starts the cluster in front of apps that are these commands.
-func startKeptBy(t *testing.T, dir string, commands ...[]string) *keptSockets {
-	t.Helper()
 	ports, err := cluster.NewPorts()
 	must(t, err)
 	t.Cleanup(ports.Close)
-	flags := []string{"--expect", "4", "--key", "query:key", "--lease", "1500ms", "--dead-after", "6s"}
+	gateways := cmp.Or(o.gateways, 1)
+	flags := []string{"--expect", strconv.Itoa(len(o.apps) + gateways), "--key", "query:key", "--lease", "1500ms", "--dead-after", "6s", "--streams", "16384"}
 	x := &keptSockets{
-		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 16, Secret: third(t), Flags: flags}),
+		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: cmp.Or(o.shards, 16), Secret: third(t), Flags: flags}),
 		dir:     dir, apps: map[*cluster.Node]*exampleApp{},
 	}
-	for _, command := range commands {
+	for _, command := range o.apps {
 		port, err := ports.Free()
 		must(t, err)
 		a := &exampleApp{
 			command: command, addr: fmt.Sprint("127.0.0.1:", port),
-			env: append(kept.Environment(dir), fmt.Sprint("PORT=", port)),
+			env: append(kept.Environment(dir, cmp.Or(o.every, kept.Every)), fmt.Sprint("PORT=", port)),
 		}
 		a.start(t)
 		n := x.Prepare(t, "--upstream", "http://"+a.addr)
 		x.apps[n], x.nodes = a, append(x.nodes, n)
 	}
-	x.front = []*cluster.Node{x.nodes[0], x.Prepare(t, "--upstream=")}
+	x.front = []*cluster.Node{x.nodes[0]}
+	for range gateways {
+		x.front = append(x.front, x.Prepare(t, "--upstream="))
+	}
 	x.Acquaint()
 	for _, n := range x.Nodes() {
 		n.Start(t)
@@ -85,7 +92,7 @@ func (x *keptSockets) open(t *testing.T) {
 	for i, at := range x.front {
 		for _, n := range x.nodes {
 			for j, key := range m.Keys(n.ID, 1) {
-				c, err := dialKept(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j))
+				c, err := dialKept(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j), kept.Every)
 				must(t, err)
 				mine = append(mine, c)
 			}

@@ -24,20 +24,24 @@ import (
 // The environment of an app: a directory that all share, and a port of 127.0.0.1.
 const (
 	stateVariable = "SHARDWAY_E2E_KEPT"
+	everyVariable = "SHARDWAY_E2E_KEPT_EVERY" // how often it sends a number
 	portVariable  = "PORT"
 )
 
 const (
 	// reserved is how many numbers no leg sends: behind a crash the next leg begins there.
 	reserved = 1 << 20
-	// Every is how often either end sends a number.
+	// Every is how often either end sends a number, where there are not too many of them.
 	Every = 5 * time.Millisecond
 	// Ask is what a client sends, with its last number, to have the app close.
 	Ask = "end "
 )
 
-// Environment is what makes a process of the test's own program an app.
-func Environment(dir string) []string { return append(os.Environ(), stateVariable+"="+dir) }
+// Environment is what makes a process of the test's own program an app that sends a number
+// every so often.
+func Environment(dir string, every time.Duration) []string {
+	return append(os.Environ(), stateVariable+"="+dir, everyVariable+"="+every.String())
+}
 
 // Serve is an app if that is what this process was started for, and returns true when it is
 // over. Else it returns false at once. It comes first in TestMain.
@@ -57,17 +61,29 @@ func serve(dir, addr string) error {
 	if err != nil {
 		return err
 	}
-	a := &app{dir: dir, log: log}
-	srv := &http.Server{Addr: addr, Handler: a, ReadHeaderTimeout: time.Minute}
-	if slices.Contains(os.Args, Coder) {
-		srv.Handler = byCoder{a}
+	every, err := time.ParseDuration(os.Getenv(everyVariable))
+	if err != nil {
+		return err
 	}
+	a := &app{dir: dir, log: log, every: every}
+	var sockets http.Handler = a
+	if slices.Contains(os.Args, Coder) {
+		sockets = byCoder{a}
+	}
+	srv := &http.Server{Addr: addr, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		sockets.ServeHTTP(w, r)
+	})}
 	return srv.ListenAndServe()
 }
 
 // app keeps its sockets.
 type app struct {
-	dir string
+	dir   string
+	every time.Duration
 
 	mu  sync.Mutex
 	log *os.File
@@ -170,9 +186,9 @@ func (l *appLeg) load() (known bool, err error) {
 // save stores the last number that may have been sent.
 func (l *appLeg) save(n uint64) {
 	temporary := fmt.Sprintf("%s.%d", l.file(), os.Getpid())
-	err := os.WriteFile(temporary, strconv.AppendUint(nil, n, 10), 0o600) //nolint:gosec // the id is hexadecimal, see leg
+	err := os.WriteFile(temporary, strconv.AppendUint(nil, n, 10), 0o600)
 	if err == nil {
-		err = os.Rename(temporary, l.file()) //nolint:gosec // as above
+		err = os.Rename(temporary, l.file())
 	}
 	if err != nil {
 		panic(fmt.Sprintf("kept: state cannot be written: %v", err))
@@ -181,7 +197,7 @@ func (l *appLeg) save(n uint64) {
 
 // send sends numbers until the leg is over.
 func (l *appLeg) send(stop <-chan struct{}) {
-	tick := time.NewTicker(Every)
+	tick := time.NewTicker(l.every)
 	defer tick.Stop()
 	for {
 		select {

@@ -1,0 +1,332 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/kept"
+	"shardway/e2e/load"
+)
+
+// Sizes of these tests, from make bench-sockets: sockets that talk, rolling restarts under
+// them, and idle sockets that move at once. The usual run has a few.
+const (
+	socketsVariable = "SHARDWAY_E2E_SOCKETS"
+	rollsVariable   = "SHARDWAY_E2E_SOCKET_ROLLS"
+	idleVariable    = "SHARDWAY_E2E_IDLE_SOCKETS"
+)
+
+func sizeOf(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	must(t, err)
+	return n
+}
+
+// asking asks for keys beside the sockets, one after the other.
+type asking struct {
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu   sync.Mutex
+	took []time.Duration
+	err  error
+}
+
+func startAsking(t *testing.T, addr string, keys []string) *asking {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	a := &asking{stop: stop}
+	a.done.Go(func() {
+		var err error
+		for i := 0; err == nil && ctx.Err() == nil; i++ {
+			began := time.Now()
+			err = askOnce(context.WithoutCancel(ctx), "http://"+addr+"/?key="+keys[i%len(keys)])
+			a.mu.Lock()
+			a.took, a.err = append(a.took, time.Since(began)), err
+			a.mu.Unlock()
+		}
+	})
+	t.Cleanup(func() { stop(); a.done.Wait() })
+	return a
+}
+
+func askOnce(ctx context.Context, url string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode != http.StatusNoContent {
+		err = errors.New(res.Status)
+	}
+	return errors.Join(err, res.Body.Close())
+}
+
+// end ends it, and says how long answers took.
+func (a *asking) end(t *testing.T) string {
+	t.Helper()
+	a.stop()
+	a.done.Wait()
+	if a.err != nil {
+		t.Errorf("a request beside the sockets: %v", a.err)
+	}
+	slices.Sort(a.took)
+	at := func(share float64) time.Duration {
+		return a.took[int(share*float64(len(a.took)-1))].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("%d requests: p50 %v, p99 %v, longest %v", len(a.took), at(0.5), at(0.99), at(1))
+}
+
+// TestRollingRestartsKeepManySockets has clients count along at two gateways while all nodes
+// with apps restart, one after the other, again and again: no socket is closed, and nothing is
+// lost or comes twice.
+func TestRollingRestartsKeepManySockets(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
+	many, rolls := sizeOf(t, socketsVariable, 40), sizeOf(t, rollsVariable, 1)
+	every := max(20*time.Millisecond, time.Duration(many)*time.Second/2000) // 2 000 numbers a second each way
+	x := startKeptBy(t, keptOptions{apps: [][]string{os.Args[:1], os.Args[:1], os.Args[:1]}, gateways: 2, shards: 128, every: every})
+	x.AwaitServedBy(t, x.nodes...)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(cancel)
+	keys := load.Keys(many)
+	for i, key := range keys {
+		c, err := dialKept(ctx, x.front[1+i%2].Addr, key, fmt.Sprint("c", i), every)
+		must(t, err)
+		x.conns = append(x.conns, c)
+	}
+	x.goOn(t)
+	beside := startAsking(t, x.front[1].Addr, keys)
+	began, start := history.Now(), time.Now()
+	for range rolls {
+		for _, n := range x.nodes {
+			n.Stop(t)
+			x.goOn(t)
+			n.Start(t)
+			x.AwaitServedBy(t, x.nodes...)
+		}
+	}
+	x.goOn(t)
+	took := time.Since(start)
+	gaps, planned := x.wantPlanned(t, began)
+	answers := beside.end(t)
+	got := 0
+	for _, l := range x.judge(t) {
+		got += len(l.Got)
+	}
+	t.Logf("%d sockets, %d rolling restarts of %d nodes in %v: %d hand-offs, %d gaps, %d messages up; %s",
+		many, rolls, len(x.nodes), took.Round(time.Second), planned, gaps, got, answers)
+}
+
+// idleSocket is a client without a goroutine.
+type idleSocket struct {
+	net.Conn
+	r   *bufio.Reader
+	saw kept.Client
+}
+
+func dialIdle(addr, key, name string) (*idleSocket, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	s := &idleSocket{conn, bufio.NewReaderSize(conn, 512), kept.Client{Name: name}}
+	_, err = fmt.Fprintf(conn, "GET /?client=%s&key=%s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", name, key)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.ReadResponse(s.r, nil) //nolint:bodyclose // there is none after 101
+	if err == nil && res.StatusCode != http.StatusSwitchingProtocols {
+		err = errors.New(res.Status + " " + res.Header.Get("Shardway-Error"))
+	}
+	return s, err
+}
+
+// asks sends the next number, and takes the answer.
+func (s *idleSocket) asks() error {
+	s.saw.Sent++
+	if err := s.sends(strconv.FormatUint(s.saw.Sent, 10)); err != nil {
+		return err
+	}
+	op, b, err := s.next()
+	if err != nil || op != 0x1 {
+		return fmt.Errorf("%s: frame %x %q: %w", s.saw.Name, op, b, err)
+	}
+	s.saw.Got = append(s.saw.Got, numberOf(string(b)))
+	return nil
+}
+
+// ends asks for the end.
+func (s *idleSocket) ends() error {
+	s.saw.Sent++
+	if err := s.sends(kept.Ask + strconv.FormatUint(s.saw.Sent, 10)); err != nil {
+		return err
+	}
+	if op, b, err := s.next(); err != nil || op != 0x8 || len(b) < 2 || int(b[0])<<8|int(b[1]) != 1000 {
+		s.saw.Err = fmt.Sprintf("frame %x %q, %v", op, b, err)
+	}
+	return s.Close()
+}
+
+// sends sends a text with the mask 0.
+func (s *idleSocket) sends(text string) error {
+	_, err := s.Write(append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...))
+	return err
+}
+
+func (s *idleSocket) next() (op byte, b []byte, err error) {
+	var head [2]byte
+	if _, err = io.ReadFull(s.r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	b = make([]byte, head[1])
+	_, err = io.ReadFull(s.r, b)
+	return head[0] & 0xf, b, err
+}
+
+// atOnce does something with each of n, a few at a time.
+func atOnce(t *testing.T, n int, do func(i int) error) {
+	t.Helper()
+	var working sync.WaitGroup
+	errs := make([]error, 16)
+	for w := range errs {
+		working.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += len(errs) {
+				errs[w] = do(i)
+			}
+		})
+	}
+	working.Wait()
+	must(t, errors.Join(errs...))
+}
+
+// held is what a process holds.
+type held struct {
+	bytes, files int
+	stacks, heap float64 // of these bytes, as the runtime says
+}
+
+func (x *keptSockets) holds(t *testing.T, n *cluster.Node) held {
+	t.Helper()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", n.Process().Pid))
+	must(t, err)
+	runtime := func(name string) float64 { return x.Sum(t, []*cluster.Node{n}, "go_memstats_"+name+"_bytes") }
+	return held{resident(t, n), len(files), runtime("stack_inuse"), runtime("heap_alloc")}
+}
+
+// each is how much more a process holds for each of n sockets.
+func (h held) each(before held, n int) string {
+	kib := func(more float64) float64 { return more / 1024 / float64(n) }
+	return fmt.Sprintf("%.1f KiB (stacks %.1f, heap with garbage %.1f), %.2f descriptors", kib(float64(h.bytes-before.bytes)),
+		kib(h.stacks-before.stacks), kib(h.heap-before.heap), float64(h.files-before.files)/float64(n))
+}
+
+// TestIdleSocketsMove has idle sockets on one shard, and on many, whose node is drained: all
+// go on at the next one, before they would have been given up, while requests of others are
+// answered. It prints what an idle socket costs.
+func TestIdleSocketsMove(t *testing.T) {
+	t.Parallel()                            // it waits for the others most of the time
+	for _, shards := range []int{1, 1000} { // of 2 000
+		t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
+			t.Parallel()
+			idleSocketsMove(t, shards, sizeOf(t, idleVariable, 64))
+		})
+	}
+}
+
+func idleSocketsMove(t *testing.T, shards, many int) {
+	t.Helper()
+	coder := []string{os.Args[0], kept.Coder}
+	x := startKeptBy(t, keptOptions{apps: [][]string{coder, coder}, shards: 2000})
+	m := x.AwaitServedBy(t, x.nodes...)
+	gateway, owner := x.front[1], x.nodes[0]
+	keys := m.Keys(owner.ID, 1)[:shards]
+	list := make([]*idleSocket, 0, many+200)
+	open := func(n int) {
+		from := len(list)
+		list = list[:from+n]
+		atOnce(t, n, func(i int) (err error) {
+			if list[from+i], err = dialIdle(gateway.Addr, keys[(from+i)%len(keys)], fmt.Sprint("c", from+i)); err == nil {
+				err = list[from+i].asks()
+			}
+			return err
+		})
+	}
+	open(min(many, 200)) // what does not grow with the sockets is there after some
+	beforeGateway, beforeOwner := x.holds(t, gateway), x.holds(t, owner)
+	open(many)
+	t.Logf("%d idle sockets on %d shards; each: ingress %s; owner %s", len(list), shards,
+		x.holds(t, gateway).each(beforeGateway, many), x.holds(t, owner).each(beforeOwner, many))
+	others := m.Keys(x.nodes[1].ID, 1)
+	quiet := startAsking(t, gateway.Addr, others)
+	cluster.Await(t, "requests beside idle sockets", quiet.some)
+	t.Logf("beside idle sockets, %s", quiet.end(t))
+	beside := startAsking(t, gateway.Addr, others)
+	began := history.Now()
+	if out, code := shardway(t, "drain", owner.ID, "--wait", "--admin", owner.Admin); code != 0 {
+		t.Fatalf("drain %s: exit %d, %s", owner.ID, code, out)
+	}
+	atOnce(t, len(list), func(i int) error { return list[i].asks() })
+	legs, err := kept.Read(x.dir)
+	must(t, err)
+	last := began
+	for _, l := range legs {
+		last = max(last, l.Begin)
+	}
+	x.conns = nil
+	_, planned := x.wantPlanned(t, began)
+	if planned < len(list) {
+		t.Errorf("%d hand-offs of %d sockets", planned, len(list))
+	}
+	t.Logf("%d hand-offs within %v of the command to drain; beside them, %s", planned, time.Duration(last-began).Round(time.Millisecond), beside.end(t))
+	atOnce(t, len(list), func(i int) error { return list[i].ends() })
+	x.judgeIdle(t, list)
+}
+
+// some reports whether there are enough answers for a share of them.
+func (a *asking) some() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.took) < 500 && a.err == nil {
+		return fmt.Errorf("%d answers", len(a.took))
+	}
+	return nil
+}
+
+func (x *keptSockets) judgeIdle(t *testing.T, list []*idleSocket) {
+	t.Helper()
+	var saw []kept.Client
+	for _, s := range list {
+		saw = append(saw, s.saw)
+	}
+	cluster.Await(t, "the apps see all sockets end as they should", func() error {
+		legs, err := kept.Read(x.dir)
+		if wrong := kept.Judge(saw, legs); len(wrong) > 0 {
+			err = errors.Join(err, fmt.Errorf("%d complaints: %s", len(wrong), wrong[0]))
+		}
+		return err
+	})
+}

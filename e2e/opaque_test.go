@@ -1,0 +1,194 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"shardway/e2e/cluster"
+)
+
+// greeting is how a client begins with SignalR's JSON protocol: inside messages, so another
+// app that gets the rest of the socket knows nothing of it. Socket.IO does alike.
+const greeting = `{"protocol":"json","version":1}` + "\x1e"
+
+// opaqueApp does not say that it keeps its sockets.
+type opaqueApp struct {
+	mu    sync.Mutex
+	seen  []string // how each socket ended
+	wrong []string
+}
+
+func (a *opaqueApp) says(list *[]string, format string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	*list = append(*list, fmt.Sprintf(format, args...))
+}
+
+func (a *opaqueApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") == "websocket" {
+		a.hub(w, r)
+		return
+	}
+	if id := r.Header.Get("Shardway-Socket"); id != "" {
+		a.says(&a.wrong, "what is no WebSocket has the id %s of one", id)
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		a.says(&a.wrong, "%v", err)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n")
+	_, err = io.Copy(conn, buffered)
+	a.says(&a.seen, "bytes: %v", err)
+}
+
+// hub greets a client, once, and says back what it says.
+func (a *opaqueApp) hub(w http.ResponseWriter, r *http.Request) {
+	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionContextTakeover, CompressionThreshold: 1})
+	if err != nil {
+		a.says(&a.wrong, "%v", err)
+		return
+	}
+	defer func() { _ = c.CloseNow() }()
+	c.SetReadLimit(1 << 20)
+	if _, b, bad := c.Read(r.Context()); bad != nil || string(b) != greeting {
+		a.says(&a.wrong, "a socket begins with %q, %v", b, bad)
+		return
+	}
+	answer := []byte("{}\x1e")
+	for kind := websocket.MessageText; ; {
+		if err = c.Write(r.Context(), kind, answer); err != nil {
+			break
+		}
+		if kind, answer, err = c.Read(r.Context()); err != nil {
+			break
+		}
+	}
+	a.says(&a.seen, "hub: %d", websocket.CloseStatus(err))
+}
+
+// joins opens a socket, greets, and has messages of all sizes come back. It returns how the
+// socket ends.
+func joins(t *testing.T, addr, key string) (ends func() error) {
+	t.Helper()
+	c, res, err := websocket.Dial(t.Context(), "ws://"+addr+"/hub", &websocket.DialOptions{ //nolint:bodyclose // there is none after 101
+		HTTPHeader: http.Header{"X-Shard-Key": {key}}, CompressionMode: websocket.CompressionContextTakeover, CompressionThreshold: 1,
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = c.CloseNow() })
+	if res.Header.Get("Sec-WebSocket-Extensions") == "" {
+		t.Errorf("the app's extension did not reach the client: %v", res.Header)
+	}
+	c.SetReadLimit(1 << 20)
+	talk := func(send, want string) {
+		t.Helper()
+		must(t, c.Write(t.Context(), websocket.MessageText, []byte(send)))
+		if _, b, err := c.Read(t.Context()); err != nil || string(b) != want {
+			t.Fatalf("%d bytes come back as %d, %v", len(want), len(b), err)
+		}
+	}
+	talk(greeting, "{}\x1e")
+	for _, size := range []int{0, 125, 70_000} {
+		text := string(bytes.Repeat([]byte("x"), size))
+		talk(text, text)
+	}
+	return func() error {
+		_, _, err := c.Read(context.WithoutCancel(t.Context()))
+		return err
+	}
+}
+
+// passes opens a tunnel of another protocol, and has bytes come back that are no frames.
+func passes(t *testing.T, addr, key string) (ends func() error) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = fmt.Fprintf(conn, "GET /bytes HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n", key)
+	must(t, err)
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, nil) //nolint:bodyclose // there is none after 101
+	must(t, err)
+	if res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != "echo/1" {
+		t.Fatalf("an upgrade to another protocol is answered %s, %v", res.Status, res.Header)
+	}
+	sent, got := make([]byte, 300_000), make([]byte, 300_000)
+	_, _ = rand.Read(sent) // never fails
+	var writing sync.WaitGroup
+	writing.Go(func() { _, _ = conn.Write(sent) }) // what is missing is seen below
+	if n, err := io.ReadFull(r, got); !bytes.Equal(got, sent) {
+		t.Fatalf("of %d bytes %d come back, or others: %v", len(sent), n, err)
+	}
+	writing.Wait()
+	return func() error {
+		if more, err := io.ReadAll(r); len(more) > 0 {
+			return fmt.Errorf("%q behind it: %w", more, err)
+		}
+		return nil
+	}
+}
+
+// TestSocketsWithoutTheWordStayOpaque has clients of hubs that greet inside messages, with
+// compression, and of another protocol, at the owner and at another node: bytes pass as they
+// are; at a move the hub's clients and the hub get 1012, the others' connections end, and no
+// app is asked to go on with a socket.
+func TestSocketsWithoutTheWordStayOpaque(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
+	app := &opaqueApp{}
+	srv := httptest.NewServer(app)
+	t.Cleanup(srv.Close)
+	c := start(t, 3, "--upstream", srv.URL)
+	n := c.Follower(t)
+	key := c.AwaitServing(t).Keys(n.ID, 1)[0]
+	var hubs, tunnels []func() error
+	for _, at := range []*cluster.Node{n, c.Others(n)[0]} {
+		hubs = append(hubs, joins(t, at.Addr, key))
+		tunnels = append(tunnels, passes(t, at.Addr, key))
+	}
+	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 {
+		t.Fatalf("drain %s: exit %d, %s", n.ID, code, out)
+	}
+	for _, end := range hubs {
+		if err := end(); websocket.CloseStatus(err) != websocket.StatusServiceRestart {
+			t.Errorf("a hub's client is closed with %v, want 1012", err)
+		}
+	}
+	for _, end := range tunnels {
+		if err := end(); err != nil {
+			t.Errorf("a tunnel ends with %v", err)
+		}
+	}
+	cluster.Await(t, "the app sees all sockets end", func() error {
+		app.mu.Lock()
+		defer app.mu.Unlock()
+		if len(app.seen) < len(hubs)+len(tunnels) {
+			return fmt.Errorf("it saw %q", app.seen)
+		}
+		return nil
+	})
+	app.mu.Lock()
+	defer app.mu.Unlock()
+	restarts := 0
+	for _, how := range app.seen {
+		if how == "hub: 1012" {
+			restarts++
+		}
+	}
+	if restarts != len(hubs) || len(app.seen) != len(hubs)+len(tunnels) || len(app.wrong) > 0 {
+		t.Errorf("the app saw %q, and %q", app.seen, app.wrong)
+	}
+}
