@@ -101,7 +101,7 @@ func (w *waiting) awaitWord(p *trip) error {
 		if r.Kind != Local || r.Epoch != p.epoch || t.newTo(w.x.shard, p.sent) || w.s.o.Cluster.LeaseLeft() <= 0 {
 			return nil
 		}
-		if err := w.x.ticket.Wait(w.ctx.Done(), t.generation, lastPause); err != nil {
+		if err := w.x.ticket.Wait(w.context().Done(), t.generation, lastPause); err != nil {
 			return err
 		}
 	}
