@@ -155,9 +155,9 @@ type verdict struct {
 	refusal             Refusal
 	backoff             bool
 	committed, proposed uint64
-	seen                uint64 // the table that was looked at
-	gate                door   // wait for this besides: it tells when it is worth another look
-	unheld              *trip  // the app did not hold its shard: wait until the node has heard of that
+	seen                uint64  // the table that was looked at
+	gate                door    // wait for this besides: it tells when it is worth another look
+	unheld              sending // the app did not hold its shard: wait until the node has heard of that; zero: it did
 
 	// Of stepFail, and of stepHold when nothing else says it better.
 	code   problem.Code

@@ -281,7 +281,7 @@ func (c *client) local(t *Table, r *Route) verdict {
 	}
 	c.x.leaveQueue()
 	c.admitted = release
-	p := &trip{l: l, t: t, r: r, epoch: epoch, release: c.lower}
+	p := &trip{l: l, t: t, r: r, sending: sending{epoch: epoch}, release: c.lower}
 	if c.s.o.NotAcquired != nil {
 		p.sent = c.s.o.Cluster.Table().generation
 	}
@@ -310,7 +310,7 @@ func (c *client) remote(t *Table, r *Route) verdict {
 		return verdict{step: stepAgain}
 	}
 	c.x.leaveQueue()
-	return c.timed(&trip{l: l, t: t, r: r, epoch: r.Epoch, release: nothing})
+	return c.timed(&trip{l: l, t: t, r: r, sending: sending{epoch: r.Epoch}, release: nothing})
 }
 
 // run sends the request, once, and relays the answer.

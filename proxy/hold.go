@@ -77,7 +77,7 @@ func (w *waiting) await(v verdict, left time.Duration) error {
 		w.x.pause = min(max(2*w.x.pause, firstPause), lastPause)
 		limit = min(left, w.x.pause)
 	}
-	if v.unheld != nil {
+	if v.unheld.sent != 0 {
 		return w.awaitWord(v.unheld)
 	}
 	if t := w.s.o.Cluster.Table(); v.committed > t.committed || v.proposed > t.proposed {
@@ -94,7 +94,7 @@ func (w *waiting) await(v verdict, left time.Duration) error {
 // awaitWord waits until this node has heard that its app does not hold the shard, which
 // a newer table alone does not say: then the shard is held, or has gone. Without a lease
 // the app is told to acquire nothing.
-func (w *waiting) awaitWord(p *trip) error {
+func (w *waiting) awaitWord(p sending) error {
 	for {
 		t := w.s.o.Cluster.Table()
 		r := t.Route(w.x.shard)

@@ -30,9 +30,8 @@ type trip struct {
 	l       *link
 	t       *Table
 	r       *Route
-	epoch   uint64 // ownership epoch; zero: unknown
+	sending
 	release func()
-	sent    uint64 // the table when it was sent, of a local one; zero: not known
 	heads   int    // heads of answers that the request had before
 	demand  bool   // the owner asks for the body when it has admitted the request
 
@@ -40,6 +39,12 @@ type trip struct {
 	slot *slot
 	up   *upload
 	gone *watch
+}
+
+// sending is under what a request was sent.
+type sending struct {
+	epoch uint64 // ownership epoch; zero: unknown
+	sent  uint64 // the table when it was sent, of a local one; zero: not known
 }
 
 // end ends a trip by closing its link, and returns what it was cut for, if it
@@ -208,7 +213,7 @@ func (c *client) notAcquired(p *trip) verdict {
 	if !c.up.replayable() {
 		return fail(problem.UpstreamBroken, "the app did not hold the shard (Shardway-Acquire), and part of the body had been sent to it: send the request again, it has not run")
 	}
-	return verdict{step: stepHold, reason: ReasonAcquiring, refusal: RefusedHeld, unheld: p}
+	return verdict{step: stepHold, reason: ReasonAcquiring, refusal: RefusedHeld, unheld: p.sending}
 }
 
 // refused ends a trip that the owner refused: no byte of it reached an app.
