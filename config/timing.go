@@ -37,7 +37,7 @@ func (b Bound) concerns(names map[string]bool) bool {
 	return slices.ContainsFunc(b.keys, func(k string) bool { return names[k] })
 }
 
-// Figure is a time that follows from the settings.
+// Figure is a time, or a number, that follows from the settings.
 type Figure struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -165,7 +165,7 @@ func (c *Config) advice() []Bound {
 	}
 }
 
-// Figures returns the times that follow from the settings.
+// Figures returns what follows from the settings: times, and how much there may be.
 func (c *Config) Figures() []Figure {
 	taken := c.LeaseRunOut()
 	switch c.Fence {
@@ -175,7 +175,7 @@ func (c *Config) Figures() []Figure {
 		taken = 0
 	case FenceLease:
 	}
-	return []Figure{
+	return append([]Figure{
 		{"silent after", short(c.Silent()), "five heartbeats: the leader begins a round without the node"},
 		{"crashed node's shards after", short(taken), "with evidence of the crash and fence " + string(c.Fence)},
 		{"silent node's shards after", short(c.DeadAfter), "without evidence (dead-after)"},
@@ -183,5 +183,5 @@ func (c *Config) Figures() []Figure {
 		{"acknowledgement due after", short(c.AckDeadline()), c.handsOver() + " + 1s; a node that misses it is dropped"},
 		{"app unhealthy after", short(c.Unwell()), "health-fall failed checks, each of which takes health-timeout at most; sooner where requests are refused a connection"},
 		{"these timings count for", "a new cluster", "lease, dead-after, fence and pause are the founder's; a cluster that is there keeps its own (`shardway timing`)"},
-	}
+	}, c.socketFigures()...)
 }

@@ -41,6 +41,9 @@ func (c *checkCommand) Run(s *session) error {
 	} else if err != nil {
 		return err
 	}
+	if limit := fileLimit(); limit > 0 {
+		r.Bounds = append(r.Bounds, cfg.Files(limit))
+	}
 	r.Problems = checkFiles(&cfg, r.Problems)
 	r.OK = len(r.Problems) == 0
 	write := r.write
