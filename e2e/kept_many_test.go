@@ -173,7 +173,7 @@ func (s *idleSocket) asks() error {
 	}
 	op, b, err := s.next()
 	if err != nil || op != 0x1 {
-		return fmt.Errorf("%s: frame %x %q: %w", s.saw.Name, op, b, err)
+		return fmt.Errorf("%s: frame %x %q, %v", s.saw.Name, op, b, err) //nolint:errorlint // there may be none
 	}
 	s.saw.Got = append(s.saw.Got, numberOf(string(b)))
 	return nil
