@@ -93,7 +93,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	}
 	o.Direct = ingress != "" && direct(conn)
 	c.h = h1.NewConn(conn, o)
-	c.life.within = ctx
+	c.life.within = ctx //nolint:fatcontext // of another client each time
 	c.slot.client = c.h
 	c.head.stop = c.h.StopHead
 	c.up.init(s, c.h, &c.req, c.uploaded)

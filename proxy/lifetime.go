@@ -23,7 +23,7 @@ func (l *lifetime) context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.ctx == nil {
-		l.mu.ctx, l.mu.cancel = context.WithCancel(l.within)
+		l.mu.ctx, l.mu.cancel = context.WithCancel(l.within) //nolint:fatcontext // made once
 		if l.mu.over {
 			l.mu.cancel()
 		}

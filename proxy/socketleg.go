@@ -125,7 +125,7 @@ func (c *client) socketLeg() int {
 	// An app that is silent has no longer than that.
 	stop := context.AfterFunc(ctx, c.cutUnanswered)
 	defer stop()
-	c.wait.within = ctx
+	c.wait.within = ctx //nolint:fatcontext // for this leg alone
 	defer func() { c.wait.within = nil }()
 	c.x.again(c.s.o.SocketWait)
 	for {

@@ -27,13 +27,13 @@ var errNotSwitched = errors.New("proxy: 101 without being asked")
 // ends it calls release, once, as soon as the app is done with the request or its
 // connection is closed, and gives the link back or drops it.
 type trip struct {
-	l       *link
-	t       *Table
-	r       *Route
+	l *link
+	t *Table
+	r *Route
 	sending
 	release func()
-	heads   int    // heads of answers that the request had before
-	demand  bool   // the owner asks for the body when it has admitted the request
+	heads   int  // heads of answers that the request had before
+	demand  bool // the owner asks for the body when it has admitted the request
 
 	// Of the connection that the request came by.
 	slot *slot

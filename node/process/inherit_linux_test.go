@@ -25,7 +25,11 @@ func TestAcceptedConnectionsProbeTheirClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	raw, err := conn.(*net.TCPConn).SyscallConn()
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		t.Fatalf("accepted a %T", conn)
+	}
+	raw, err := tcp.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ type site struct {
 }
 
 func newSite(t *testing.T) *site {
+	t.Helper()
 	dir := t.TempDir()
 	s := &site{
 		T: t, cert: filepath.Join(dir, "c.pem"), key: filepath.Join(dir, "k.pem"),

@@ -36,12 +36,12 @@ func answerLast(t *testing.T, meanwhile func(far io.Writer)) (got string, err er
 	c := h1.NewConn(counted, h1.Options{Direct: true})
 	say(t, far, lastRequest)
 	var r h1.Request
-	if err := c.ReadRequest(&r); err != nil {
+	if err = c.ReadRequest(&r); err != nil {
 		t.Fatal(err)
 	}
 	meanwhile(far)
 	c.Writer().PutString("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
-	if err := c.Flush(); err != nil {
+	if err = c.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
