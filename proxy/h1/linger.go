@@ -45,7 +45,8 @@ func (c *Conn) CloseLinger() {
 // it send no other request then), else as CloseLinger does. It saves half of what closing
 // costs: FIN and close are one, and nobody waits for the peer's end. The caller has flushed.
 func (c *Conn) CloseLast() {
-	if c.in.sock == nil || !c.Alive() { // under TLS there is a close_notify to come
+	// Under TLS there is a close_notify to come.
+	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.silent() {
 		c.CloseLinger()
 		return
 	}

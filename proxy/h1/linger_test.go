@@ -59,6 +59,18 @@ func TestClientThatKeepsItsWordIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// Nothing can come of a client that has ended its side either.
+func TestClientThatHasLeftIsNotWaitedFor(t *testing.T) {
+	got, err, lingered := answerLast(t, func(far io.Writer) {
+		if half, ok := far.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+			t.Fatal("the client cannot end its side")
+		}
+	})
+	if !strings.HasPrefix(got, "HTTP/1.1 204 ") || err != nil || lingered {
+		t.Errorf("the client got %q, %v; lingered = %v, want the answer and no lingering", got, err, lingered)
+	}
+}
+
 // What a client sends behind its last request would have the kernel reset the connection,
 // and the answer with it.
 func TestLastAnswerArrivesThoughTheClientSaysMore(t *testing.T) {

@@ -96,6 +96,17 @@ func (s *socket) read(fd uintptr) bool {
 	return true
 }
 
+// silent reports that there is nothing to read, or the end, by taking a byte if there is
+// one: it comes last.
+func (s *socket) silent() (yes bool) {
+	var p [1]byte
+	err := s.raw.Control(func(fd uintptr) {
+		n, err := rawio.Read(fd, p[:])
+		yes = n == 0 && (err == nil || err == syscall.EAGAIN) //nolint:errorlint // never wrapped
+	})
+	return yes && err == nil
+}
+
 // outgoing is one write. It has a deadline only while the socket takes nothing:
 // setting one costs more than most writes take.
 type outgoing struct {
