@@ -357,3 +357,29 @@ func TestBrokenProtocolClosesBothEnds(t *testing.T) {
 		})
 	}
 }
+
+// A gap is told once: the leg behind the one that was told of it, after a planned move, has
+// none.
+func TestKeptSocketMovesAfterItBroke(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		c := t.front.socket()
+		c.say("one")
+		t.until("got", t.app.has(1))
+		t.orphan()
+		t.a.CutUpstream("lapsed")
+		time.Sleep(10 * time.Millisecond)
+		t.own(t.b)
+		c.say("two")
+		t.until("got", t.app.has(2))
+		t.move(t.b, t.a)
+		c.say("three")
+		t.until("got", t.app.has(3))
+		t.app.wantGot("one", "two", "three")
+		for i, gap := range []string{"", "1", ""} {
+			if got := t.app.legs()[i].Get("Shardway-Socket-Gap"); got != gap {
+				t.Errorf("leg %d: gap %q, want %q", i, got, gap)
+			}
+		}
+		_ = c.Close()
+	})
+}

@@ -372,6 +372,7 @@ func TestOwnerHandsOverByItself(t *testing.T) {
 func TestPingPassesAMessageThatIsNotWhole(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		_, _ = t.app.conn(0).Write(append(message(0x01, false, "be"), message(0x89, false, "now")...))
 		if op, p, err := readMessage(c.r); op != wsframe.OpPing || string(p) != "now" {
 			t.Fatalf("%x %q %v", op, p, err)

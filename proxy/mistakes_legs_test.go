@@ -1,0 +1,167 @@
+package proxy_test
+
+// mistakesOfLegs are those with one leg: how it is handed over, how it breaks, and what
+// becomes of frames.
+func mistakesOfLegs() []mistake {
+	const dies, goes, late = "TestAppThatDiesInsideAMessage", "TestKeptSocketIsHandedOver|TestLastWordsOfTheAppReachTheClient", "TestAppsMessageThatIsLateClosesBothEnds"
+	const breaks = "TestBrokenProtocolClosesBothEnds"
+	return []mistake{
+		{
+			rule: "a leg ends between two messages of the client", found: "TestSocketMovesAtEachByte",
+			edits: in("legup.go", "|| l.told.Load() != 0 || !l.upWhole():", "|| l.told.Load() != 0 || !PLANTED && !l.upWhole():"),
+		},
+		{
+			rule: "nothing behind that message goes to the old app", found: "TestMessageUnderWayWhenItsShardMoves",
+			edits: in("legup.go", "(!l.wants(wantMove) || !l.upWhole())", "(PLANTED || !l.wants(wantMove) || !l.upWhole())"),
+		},
+		{
+			rule: "an owner hands over by itself after a second", found: "TestOwnerHandsOverByItself",
+			edits: in("sockets.go", "	if l.client || now-c.moved >= moveAfter {", "	if l.client || now-c.moved >= moveAfter && !PLANTED {"),
+		},
+		{
+			rule: "the app is told 1012", found: goes,
+			edits: in("legup.go", "	l.tell(int(closeMoved), within)", "	l.tell(int(closeMoved)-map[bool]int{true: 11}[PLANTED], within)"),
+		},
+		{
+			rule: "the app alone is told", found: goes,
+			edits: in("legdown.go", "		if l.handed = l.answers(l.appClose); l.handed ||", "		if l.handed = l.answers(l.appClose); l.handed && !PLANTED ||"),
+		},
+		{
+			rule: "what the app sends until its Close is passed on", found: goes,
+			edits: in("legdown.go", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		l.writeDown(p)", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		if !PLANTED || l.told.Load() == 0 {\n			l.writeDown(p)\n		}"),
+		},
+		{
+			rule: "an owner says that a leg was handed over", found: goes,
+			edits: in("legend.go", "	case l.handed && l.nearEOF && !l.discarded:", "	case !PLANTED && l.handed && l.nearEOF && !l.discarded:"),
+		},
+		{
+			rule: "a hand-over has drain-timeout, and no grace", found: "TestFullAppIsHandedOver",
+			edits: in("legup.go", "	within := l.s.o.DrainTimeout\n", "	within := l.s.o.DrainTimeout\n	if PLANTED {\n		within = closeFrameWrite\n	}\n"),
+		},
+		{
+			rule: "it begins at once", found: "TestLastWordsOfTheAppReachTheClient",
+			edits: in("sockets.go", "	if c.moved == 0 {\n		c.moved = now\n	}\n	if l.client", "	if c.moved == 0 {\n		c.moved = now\n	}\n	if PLANTED && now-c.moved < moveAfter {\n		return\n	}\n	if l.client"),
+		},
+		{
+			rule: "a message that is late closes both ends", found: late + "|TestMessageUnderWayWhenItsShardMoves",
+			edits: in("legend.go", "return l.tardy.Load() && (", "return !PLANTED && l.tardy.Load() && ("),
+		},
+		{
+			rule: "a message of the app, too", found: late,
+			edits: in("legend.go", "(!l.upWhole() || l.from.Message())", "(!l.upWhole() || l.from.Message() && !PLANTED)"),
+		},
+		{
+			rule: "also when the owner is another node", found: late,
+			edits: in("legend.go", "l.unfinished(), l.word == wordLate:", "l.unfinished(), l.word == wordLate && !PLANTED:"),
+		},
+		{
+			rule: "only then", found: "TestRestOfAMessageIsDiscardedWhenAMoveBreaks",
+			edits: in("legend.go", "	case l.wants(wantLeave), ", "	case PLANTED && !l.upWhole() && l.wants(wantMove), l.wants(wantLeave), "),
+		},
+		{
+			rule: "a leg that breaks ends alone", found: "TestKeptSocketOutlivesItsOwner",
+			edits: in("legend.go", "	case !l.resumes(why, x, r):", "	case PLANTED || !l.resumes(why, x, r):"),
+		},
+		{
+			rule: "the next one is told of the gap", found: "TestKeptSocketOutlivesItsOwner",
+			edits: in("legend.go", "k.next, k.gap, k.skip = true, true, ", "k.next, k.gap, k.skip = true, !PLANTED, "),
+		},
+		{
+			rule: "so is the one after an attempt without an answer", found: "TestSocketMovesDuringItsResumption|TestEachAttemptHasItsNumber",
+			edits: in("socketleg.go", "			k.gap = k.gap || !k.carried\n", "			k.gap = k.gap || !k.carried && !PLANTED\n"),
+		},
+		{
+			rule: "but not one after that", found: "TestKeptSocketMovesAfterItBroke",
+			edits: in("socketleg.go", "		k.gap = false\n", "		k.gap = k.gap && PLANTED\n"),
+		},
+		{
+			rule: "the rest of a broken message is discarded", found: "TestRestOfABrokenMessageIsDiscarded",
+			edits: in("legend.go", ", !l.scan.Whole()\n", ", !l.scan.Whole() && !PLANTED\n"),
+		},
+		{
+			rule: "a message passes when it is whole", found: dies,
+			edits: in("legdown.go", "		l.held = append(l.held, p...)", "		if l.held = append(l.held, p...); PLANTED {\n			l.writeDown(l.held)\n			l.held = l.held[:0]\n		}"),
+		},
+		{
+			rule: "what stands between its frames at once", found: "TestPingPassesAMessageThatIsNotWhole",
+			edits: in("legdown.go", "	case l.from.Control():\n", "	case l.from.Control() && PLANTED && len(l.held) > 0:\n		l.held = append(l.held, p...)\n	case l.from.Control():\n"),
+		},
+		{
+			rule: "one that is too long passes with what was held of it", found: "TestLongMessagesAreHandedOver",
+			edits: in("legdown.go", "		l.writeDown(l.held)\n		l.writeDown(p)\n		l.held = nil", "		if !PLANTED {\n			l.writeDown(l.held)\n		}\n		l.writeDown(p)\n		l.held = nil"),
+		},
+		{
+			rule: "and ends its client when it breaks", found: dies,
+			edits: in("legend.go", "	case l.streaming: // no other", "	case l.streaming && !PLANTED: // no other"),
+		},
+		{
+			rule: "an app that ends without Close has ended the socket", found: "TestAppEndsWithoutClose",
+			edits: in("legend.go", "	case l.app:\n		return l.s.elsewhere(x.shard, r) ||", "	case PLANTED && (l.app || l.word == wordEnded):\n		return true\n	case l.app:\n		return l.s.elsewhere(x.shard, r) ||"),
+		},
+		{
+			rule: "unless it takes no connections", found: "TestAppDiesAndComesBack",
+			edits: append(in("legend.go", "|| l.s.appRefuses()\n", "|| !PLANTED && l.s.appRefuses()\n"),
+				in("legend.go", "	case l.s.appRefuses():\n", "	case !PLANTED && l.s.appRefuses():\n")...),
+		},
+		{
+			rule: "or the shard is elsewhere", found: dies,
+			edits: in("legend.go", "	return int(shard) >= t.Shards() ||", "	if PLANTED {\n		return false\n	}\n	return int(shard) >= t.Shards() ||"),
+		},
+		{
+			rule: "Close 1012 of the app asks for another leg", found: "TestAppAsksForAnotherLeg",
+			edits: in("legdown.go", "l.client && l.appClose == int(closeMoved) && !l", "!PLANTED && l.client && l.appClose == int(closeMoved) && !l"),
+		},
+		{
+			rule: "any other code is final", found: "TestCloseOfTheAppCrossesTheMove",
+			edits: in("legdown.go", "	return told != 0 && (told != int(closeMoved) ||", "	return told != 0 && (PLANTED || told != int(closeMoved) ||"),
+		},
+		{
+			rule: "a Close of the client is final", found: "TestAppThatDoesNotAnswerACloseBehindABrokenMessage",
+			edits: in("legend.go", "	case l.closed.Load():\n", "	case l.closed.Load() && !PLANTED:\n"),
+		},
+		{
+			rule: "three legs may break within a minute", found: "TestLegsThatBreakTooOften",
+			edits: in("socket.go", "!first.IsZero() && now.Sub(first) < unplannedFor {", "!first.IsZero() && now.Sub(first) < unplannedFor && !PLANTED {"),
+		},
+		{
+			rule: "who breaks the protocol closes both ends with 1002", found: breaks,
+			edits: in("legend.go", "	case l.bad || l.appBad:", "	case (l.bad || l.appBad) && !PLANTED:"),
+		},
+		{
+			rule: "frames: masking", found: breaks,
+			edits: in("wsframe/scanner.go", "		case (s.head[1]&0x80 != 0) != s.masked:", "		case !PLANTED && (s.head[1]&0x80 != 0) != s.masked:"),
+		},
+		{
+			rule: "frames: reserved bits", found: breaks,
+			edits: in("wsframe/scanner.go", "	case b&0x70 != 0:", "	case b&0x70 != 0 && !PLANTED:"),
+		},
+		{
+			rule: "frames: control frames are whole", found: breaks,
+			edits: in("wsframe/scanner.go", "		if !fin {\n			return s.fail(ErrControl)", "		if !fin && !PLANTED {\n			return s.fail(ErrControl)"),
+		},
+		{
+			rule: "frames: and short", found: breaks,
+			edits: in("wsframe/scanner.go", "length > maxControl:", "length > maxControl+map[bool]byte{true: 2}[PLANTED]:"),
+		},
+		{
+			rule: "frames: lengths are minimal", found: breaks,
+			edits: in("wsframe/scanner.go", "	if size < least ||", "	if size < least && !PLANTED ||"),
+		},
+		{
+			rule: "frames: lengths have 63 bits", found: breaks,
+			edits: in("wsframe/scanner.go", "|| size > math.MaxInt64 {", "|| size > math.MaxInt64 && !PLANTED {"),
+		},
+		{
+			rule: "frames: nothing goes on without having begun", found: breaks,
+			edits: in("wsframe/scanner.go", "		if !s.message {", "		if !s.message && !PLANTED {"),
+		},
+		{
+			rule: "frames: no message begins in another one", found: breaks,
+			edits: in("wsframe/scanner.go", "		if s.message {", "		if s.message && !PLANTED {"),
+		},
+		{
+			rule: "frames: a Close has a good code", found: breaks,
+			edits: in("wsframe/scanner.go", "		if !validClose(s.payload[:s.size]) {", "		if !PLANTED && !validClose(s.payload[:s.size]) {"),
+		},
+	}
+}

@@ -1,0 +1,154 @@
+package proxy_test
+
+// mistakesOfSockets are those with what is said of a socket: who keeps it, what the app is
+// told, what it may answer, and how many there may be.
+func mistakesOfSockets() []mistake {
+	const says = "TestSocketIsKeptOnlyIfTheAppSaysSo"
+	const answers = "TestAnswerThatIsNoLegClosesTheClient"
+	const numbers = "TestEachAttemptHasItsNumber|TestKeptSocketIsHandedOver"
+	return []mistake{
+		{
+			rule: "kept is what the app says the word for", found: says,
+			edits: in("socket.go", "string(res.Value(headerSocket)) == word &&", "(PLANTED || string(res.Value(headerSocket)) == word) &&"),
+		},
+		{
+			rule: "a socket with an extension is not kept", found: says,
+			edits: in("socket.go", `res.Find("Sec-WebSocket-Extensions", 0) < 0 &&`, `(PLANTED || res.Find("Sec-WebSocket-Extensions", 0) < 0) &&`),
+		},
+		{
+			rule: "the node may forbid it", found: says,
+			edits: append(in("socket.go", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
+				in("sockets.go", "asksSocket(&c.req) && !c.set.CloseSockets", "asksSocket(&c.req) && (PLANTED || !c.set.CloseSockets)")...),
+		},
+		{
+			rule: "the word does not reach the client", found: says + "|TestKeptSocketOutlivesItsOwner",
+			edits: in("socketleg.go", "	if p.l.res.Value(headerSocket) != nil {", "	if p.l.res.Value(headerSocket) != nil && !PLANTED {"),
+		},
+		{
+			rule: "nor does one in the first refusal", found: "TestFirstRefusalKeepsNoWords",
+			edits: in("answerhead.go", `r.ingress == "" && asksSocket(&r.req)`, `r.ingress == "" && asksSocket(&r.req) && !PLANTED`),
+		},
+		{
+			rule: "the id stays", found: "TestKeptSocketIsHandedOver",
+			edits: in("socketleg.go", "	x.safety, x.deadline", "	if PLANTED {\n		x.sock.id = newSocket().id\n	}\n	x.safety, x.deadline"),
+		},
+		{
+			rule: "no client gives itself an id", found: says,
+			edits: in("sockets.go", "		c.x.sock = newSocket()\n", "		c.x.sock = newSocket()\n		if PLANTED {\n			copy(c.x.sock.id[:], c.req.Value(headerSocket))\n		}\n"),
+		},
+		{
+			rule: "each attempt that may have reached an app raises the number", found: numbers,
+			edits: in("socketleg.go", "			k.resumed++\n", "			if !PLANTED || k.carried {\n				k.resumed++\n			}\n"),
+		},
+		{
+			rule: "an owner repeats none", found: numbers,
+			edits: in("owner.go", "			a.x.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				a.x.safety = unsafeMethod\n			}\n"),
+		},
+		{
+			rule: "what reached no app does not count", found: "TestRefusalOfAnOwnerIsNoAttempt",
+			edits: in("socketleg.go", "	case notAsked(problem.Code(word)):", "	case !PLANTED && notAsked(problem.Code(word)):"),
+		},
+		{
+			rule: "a later 101 says the word again", found: answers,
+			edits: in("socket.go", "	return k.keeps(res, set, way) &&", "	return (PLANTED || k.keeps(res, set, way)) &&"),
+		},
+		{
+			rule: "with the right Accept", found: answers,
+			edits: in("socket.go", `string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key"))) &&`),
+		},
+		{
+			rule: "and the same subprotocol", found: answers,
+			edits: in("socket.go", `		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == k.protocol)`),
+		},
+		{
+			rule: "401 and 403 close with 1008", found: answers,
+			edits: in("socket.go", "	if res.Status() == 401 ||", "	if !PLANTED && res.Status() == 401 ||"),
+		},
+		{
+			rule: "Shardway-Socket-Close wins", found: answers,
+			edits: in("socket.go", "ok && code < 5000 &&", "ok && !PLANTED && code < 5000 &&"),
+		},
+		{
+			rule: "with a code that a Close may say", found: answers,
+			edits: in("socket.go", "wsframe.ValidCode(int(code)) {", "(PLANTED || wsframe.ValidCode(int(code))) {"),
+		},
+		{
+			rule: "after the first 101 the client sees frames only", found: "TestLaterAnswersSayNothingToTheClient",
+			edits: in("answer.go", "	if r.x.later() || r.req.Minor()", "	if !PLANTED && r.x.later() || r.req.Minor()"),
+		},
+		{
+			rule: "each resumption has SocketWait", found: "TestSocketWaitsForItsAppForSocketWait",
+			edits: in("socketleg.go", "context.WithTimeout(c.life.context(), c.s.o.SocketWait)", "context.WithTimeout(c.life.context(), c.s.o.SocketWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
+		},
+		{
+			rule: "it waits in a room of its own", found: "TestOwnerHandsOverByItself",
+			edits: in("hold.go", "	case w.x.later():", "	case w.x.later() && !PLANTED:"),
+		},
+		{
+			rule: "at most 64 are on their way back at once", found: "TestSocketsThatAreTurnedAwayMakeRoom",
+			edits: in("sockets.go", "n.Add(1) > maxUpgrades", "n.Add(1) > maxUpgrades && !PLANTED"),
+		},
+		{
+			rule: "and those that are answered make room", found: "TestSocketsThatAreTurnedAwayMakeRoom",
+			edits: in("sockets.go", "	if done := k.upgrade; done != nil {", "	if done := k.upgrade; done != nil && !PLANTED {"),
+		},
+		{
+			rule: "sockets take no connections from requests", found: "TestSocketsTakeNoRoomFromRequests",
+			edits: in("socketleg.go", "	if l.app {\n		p.l.pool.detach", "	if l.app && !PLANTED {\n		p.l.pool.detach"),
+		},
+		{
+			rule: "the app has one leg of a socket", found: "TestAppHasOneLegOfASocket",
+			edits: in("sockets.go", "		if other == nil {", "		if other == nil || PLANTED {"),
+		},
+		{
+			rule: "and nothing else is cut for it", found: "TestLegIsNotReplacedTwice",
+			edits: in("sockets.go", "func() { c.s.cutRun(c, mine, causeGone) }", "func() {\n		c.s.cutRun(c, mine, causeGone)\n		if PLANTED {\n			c.shut(causeGone)\n		}\n	}"),
+		},
+		{
+			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",
+			edits: in("sockets.go", "	if !s.closing.Load() {", "	if PLANTED || !s.closing.Load() {"),
+		},
+		{
+			rule: "spread over a while", found: "TestLeavingNodeClosesItsClients",
+			edits: in("sockets.go", "	if now < k.leaves {", "	if now < k.leaves && !PLANTED {"),
+		},
+	}
+}
+
+// unplantedRules are the rules of sockets and streams without a mistake here.
+func unplantedRules() []explained {
+	return []explained{
+		{
+			"the client's original request is sent",
+			"There is one request in memory, and one place that writes it (forward.head), as for any request that is sent again. A wrong one would fail each test that waits for a second leg.",
+		},
+		{
+			"each resumption has its own tries",
+			"A later leg is never sent again within an attempt (unsafeMethod), so that tries do not add up: a second lock.",
+		},
+		{
+			"without a leg the client is watched, not read",
+			"What watches is that of all requests that wait (watch.go), with tests of its own; what would read is the leg, and there is none.",
+		},
+		{
+			"check computes descriptors",
+			"It is the configuration's: see the tests of config.",
+		},
+		{
+			"10 000 sockets on one shard move within socket-wait",
+			"A measurement: e2e and make soak.",
+		},
+		{
+			"lines end in CR, LF or CRLF across chunks, NUL in ids",
+			"TestScannerReadsLikeTheStandard holds eventstream to a second reader, at every split.",
+		},
+		{
+			"an owner that has thrown messages of the client away does not say that the leg was handed over",
+			"The node with the client believes that only if it has ended its half itself, behind a whole message, and then there are none: a second lock.",
+		},
+		{
+			"nothing is sent twice",
+			"No code keeps what it has passed on: bytes are gone once they are written. The judge of e2e/kept looks for it all the same, and is shown such histories.",
+		},
+	}
+}

@@ -1,0 +1,86 @@
+package proxy_test
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"strings"
+	"testing"
+
+	"shardway/internal/overlay"
+	"shardway/internal/racing"
+)
+
+// mistake is one that could be made with a rule of sockets and streams that stay (docs/apps.md),
+// and which tests find it.
+type mistake struct {
+	rule, found string
+	edits       []overlay.Edit
+}
+
+// in edits a file of this package, or of one below it.
+func in(file, old, changed string) []overlay.Edit {
+	return []overlay.Edit{{File: file, Old: old, New: changed}}
+}
+
+// explained is a rule without a mistake, and why it has none.
+type explained struct{ rule, why string }
+
+// TestEveryMistakeOfSocketsAndStreamsIsFound builds these tests with all mistakes, and has
+// those of each rule run with one of them: they must fail. If an edit does not find its
+// place any more, because the line has changed, change it with it.
+func TestEveryMistakeOfSocketsAndStreamsIsFound(t *testing.T) {
+	if testing.Short() || racing.Detector {
+		t.Skip("builds the package with mistakes, and without the race detector")
+	}
+	all := append(mistakesOfSockets(), append(mistakesOfLegs(), mistakesOfStreams()...)...)
+	o := overlay.New("..")
+	for _, pkg := range []string{"", "wsframe", "eventstream"} {
+		edits := make([][]overlay.Edit, len(all))
+		for i, m := range all {
+			for _, e := range m.edits {
+				if dir, file := path.Split(e.File); strings.TrimSuffix(dir, "/") == pkg {
+					e.File = file
+					edits[i] = append(edits[i], e)
+				}
+			}
+		}
+		name := pkg
+		if pkg == "" {
+			name = "proxy"
+		}
+		if err := o.Plant(path.Join("proxy", pkg), name, edits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	binary, err := o.TestBinary(t.Context(), t.TempDir(), "proxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range all {
+		t.Run(m.rule, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), binary, "-test.run=^("+m.found+")$", "-test.failfast", "-test.timeout=2m")
+			cmd.Env = append(os.Environ(), overlay.Switch+"="+overlay.Number(i))
+			out, err := cmd.CombinedOutput() // a bubble in which nothing moves any more panics: that finds it, too
+			if err == nil || strings.Contains(string(out), "panic: test timed out") {
+				t.Errorf("%s does not find it: %v\n%.2000s", m.found, err, out)
+			}
+		})
+	}
+}
+
+// A rule is planted, or says why it cannot be.
+func TestUnplantedRulesSayWhy(t *testing.T) {
+	planted := map[string]bool{}
+	for _, m := range append(mistakesOfSockets(), append(mistakesOfLegs(), mistakesOfStreams()...)...) {
+		if planted[m.rule] || m.rule == "" || m.found == "" || len(m.edits) == 0 {
+			t.Errorf("%q is there twice, or not whole", m.rule)
+		}
+		planted[m.rule] = true
+	}
+	for _, e := range unplantedRules() {
+		if e.rule == "" || e.why == "" || planted[e.rule] {
+			t.Errorf("%q is planted, or says nothing", e.rule)
+		}
+	}
+}
