@@ -86,3 +86,26 @@ func TestIngressSleepsThroughItsTime(t *testing.T) {
 		}
 	}
 }
+
+// A node that was stopped twice with nothing between cut what its app had answered
+// meanwhile: it could not read that first.
+func TestStopsThatFollowEachOtherAreOne(t *testing.T) {
+	for again, want := range map[int64]int{3955: 0, 3956: 1} {
+		h := history.History{
+			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
+			Runs: []history.Run{{ID: "x", App: "c", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 10 * ms, End: 3854 * ms}},
+			Faults: []history.Fault{
+				{Kind: history.Stopped, Node: "c", From: 3770 * ms, Until: 3955 * ms},
+				{Kind: history.Stopped, Node: "c", From: again * ms, Until: 4155 * ms},
+			},
+			Answers: []history.Answer{{
+				ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "draining", Detail: mayHaveRun,
+				Attempts: []history.Attempt{{Target: "a", Sent: 5 * ms, Done: 4155 * ms}},
+			}},
+		}
+		r := history.Check(h, history.Rules{Shards: shards, DrainTimeout: time.Second, CutNotice: 100 * time.Millisecond, Targets: map[string]string{"a": "a"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != want {
+			t.Errorf("again at %d ms: %v\n%v", again, r, r.Violations)
+		}
+	}
+}

@@ -129,12 +129,22 @@ func (j *judge) drained(a *Answer) string {
 }
 
 // unread tells whether the node of a run stood still as its app answered, and was
-// continued only now: a node cuts what it has drained for too long before it reads.
+// continued only now: a node cuts what it has drained for too long before it reads. Of
+// stops with nothing between them the last one counts.
 func (j *judge) unread(a *Answer, run Run) bool {
-	return slices.ContainsFunc(j.h.Faults, func(f Fault) bool {
-		return f.Kind == Stopped && f.Node == run.App && f.during(run.end(), run.end()) &&
-			f.until() <= a.Done() && a.Done() <= after(f.until(), int64(j.rules.CutNotice))
-	})
+	stood := func(at int64) (until int64) {
+		for i := range j.h.Faults {
+			if f := &j.h.Faults[i]; f.Kind == Stopped && f.Node == run.App && f.during(at, at) {
+				until = max(until, f.until())
+			}
+		}
+		return until
+	}
+	until := stood(run.end())
+	for next := stood(until); until > 0 && next > until; next = stood(until) {
+		until = next
+	}
+	return until > 0 && until <= a.Done() && a.Done() <= after(until, int64(j.rules.CutNotice))
 }
 
 // lapsed is the reason of what was cut because the lease of its node had ended for so
