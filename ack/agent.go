@@ -8,9 +8,12 @@ import (
 
 const (
 	// burstEvery and burstMost let a node that has just met a leader get its lease
-	// within a few round trips instead of a few heartbeats.
+	// within a few round trips instead of a few heartbeats. burstLeast is how often it
+	// speaks so if it has that at once: others are granted theirs only after it has
+	// confirmed the leader once more (the first lease of a boot needs a later Q).
 	burstEvery = 10 * time.Millisecond
 	burstMost  = 8
+	burstLeast = 4
 )
 
 // Gate is the way of requests to a node's app, as its Agent needs it: they pass by
@@ -394,7 +397,7 @@ func (a *Agent) Answered(now time.Duration, ans Answer) Verdict {
 	}
 	// Who holds a lease asks on too: it may be of a leader that is gone, and the new
 	// one not ready to grant yet.
-	if _, held := a.holder.Until(); (!held || ans.Serve <= 0) && !a.o.Gateway && a.burst < burstMost {
+	if _, held := a.holder.Until(); a.burst < burstLeast || (!held || ans.Serve <= 0) && !a.o.Gateway && a.burst < burstMost {
 		a.burst++
 		a.nextBeat = min(a.nextBeat, now+burstEvery)
 	}
