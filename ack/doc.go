@@ -28,6 +28,8 @@
 // lease, table, drain, acknowledge, speak. Every node runs one, the leader's node
 // too.
 //
+// Doubt tells a voter when to stand for election because its leader is missed.
+//
 // Routing is what a state routes: for each shard whether its requests are run here,
 // forwarded, or held, and why. An Agent publishes one whenever it changes.
 //
@@ -75,6 +77,11 @@
 // by App.Call, and waits for none; what came of each is told by Called. Only what the
 // app has acquired is routed here. HookOptions.Deliver takes to the leader, beside the
 // heartbeats, what was released. Without Hooks nothing of that happens.
+//
+// After each Look of a voter's Agent its Doubt looks, too, at what that waits for. It says
+// which servers are to be asked whether they miss their leader, what they say comes back by
+// Heard, and who is asked tells it by Asked and replies what it Says. When it is to stand
+// for election, the caller has Raft stand at once, as if leadership were handed over.
 //
 // A node that leaves says Leaving until it owns nothing any more, or until MapStays
 // tells that nobody takes its shards, and then Parting.

@@ -27,3 +27,6 @@ func (a *Agent) Serves(s shardmap.Shard, e shardmap.Epoch) bool {
 
 // Taken reports that a leader has said that it has that.
 func (a *Agent) Taken() bool { return a.hooks != nil && a.hooks.taken }
+
+// EchoTerm returns the term of the leader that answered last.
+func (a *Agent) EchoTerm() uint64 { return a.echoTerm }

@@ -12,9 +12,10 @@ const sentKept = 64
 type Holder struct {
 	boot uint64
 
-	number uint64
-	sent   [sentKept]sending
-	echo   Echo
+	number  uint64
+	replied uint64 // the newest heartbeat that was answered
+	sent    [sentKept]sending
+	echo    Echo
 
 	until    time.Duration // the lease runs until here
 	term     uint64        // the newest term whose leader granted one that runs
@@ -46,7 +47,7 @@ func (h *Holder) Reboot(boot uint64) {
 		return
 	}
 	h.Void()
-	h.boot, h.number, h.echo = boot, 0, Echo{}
+	h.boot, h.number, h.replied, h.echo = boot, 0, 0, Echo{}
 	h.sent = [sentKept]sending{}
 }
 
@@ -69,6 +70,7 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 	if a.Term > h.echo.Term || a.Term == h.echo.Term && a.Number > h.echo.Number {
 		h.echo = Echo{a.Term, a.Number}
 	}
+	h.replied = max(h.replied, min(a.Beat, h.number))
 	s := h.sent[a.Beat%sentKept]
 	if s.number != a.Beat || a.Serve <= 0 {
 		return true
@@ -86,6 +88,15 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 		h.cutBy, h.whole = s.at+a.Cut, a.Lease
 	}
 	return true
+}
+
+// waiting returns when the oldest heartbeat was sent of those that no answer has come
+// to since, as far as they are remembered.
+func (h *Holder) waiting() (since time.Duration, ok bool) {
+	if h.replied >= h.number {
+		return 0, false
+	}
+	return h.sent[max(h.replied+1, h.number-min(h.number, sentKept-1))%sentKept].at, true
 }
 
 // Tick ends a lease that has run out. A jump of more than a quarter lease since

@@ -20,7 +20,8 @@ type agent struct {
 	restarting
 	leaveBy time.Duration // true time at which a leaving process gives up waiting
 
-	reqs        []*simReq
+	reqs []*simReq
+	doubting
 	awaited     bool // the agent waits for the end of some
 	stoppedOnce bool
 	looked      bool          // the agent has run since the last SIGCONT
@@ -35,6 +36,7 @@ func (p *proc) initAgent() {
 		Node: p.h.id, Server: p.disk.server, Boot: p.disk.boot, Nonce: p.nonce, Pace: p.w.pace, Timing: p.h.flags, Gateway: p.h.gateway, Zone: p.h.zone(), Hooks: p.hookOptions(),
 		Gate: p, Term: func() uint64 { return p.disk.term }, Send: p.send, Raise: p.raise,
 	}, 0)
+	p.initDoubt()
 }
 
 func (p *proc) bootNow() uint64 { return p.machine.Boot() }
@@ -42,7 +44,11 @@ func (p *proc) bootNow() uint64 { return p.machine.Boot() }
 // tick looks at everything now and then.
 func (p *proc) tick() {
 	p.step()
-	p.w.after(p.w.span(15*time.Millisecond, 50*time.Millisecond), p, p.tick)
+	late := [2]time.Duration{15 * time.Millisecond, 50 * time.Millisecond}
+	if p.w.doubting {
+		late = [2]time.Duration{8 * time.Millisecond, 12 * time.Millisecond}
+	}
+	p.w.after(p.w.span(late[0], late[1]), p, p.tick)
 }
 
 // step is one look at everything that may have changed.
@@ -74,6 +80,7 @@ func (p *proc) stepAt(now time.Duration) {
 		return ok || p.table.Committed().OwnedSince(o.shard) != o.epoch // else it counts with the next lease
 	})
 	p.w.sawLook(p)
+	p.lookDoubt(now)
 	if e := p.machine.Acked(); e != acked {
 		p.w.acked[p.h.i] = max(p.w.acked[p.h.i], e)
 		p.w.sawAcknowledged(p)
@@ -87,6 +94,9 @@ func (p *proc) Lease(until time.Duration) (missed bool) {
 	p.until = until
 	if (until == 0) != (last == 0) {
 		p.w.logf("%s %s", p.h.id, map[bool]string{true: "has a lease", false: "has no lease any more"}[until != 0])
+		if until == 0 {
+			p.w.sawLapse(p)
+		}
 	}
 	if until > last {
 		p.w.checkServing(p)
@@ -156,6 +166,7 @@ func (p *proc) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
 // send carries a heartbeat to whom the node takes for the leader.
 func (p *proc) send(hb ack.Heartbeat) {
 	w := p.w
+	p.beats(hb)
 	if hb.Back > 0 {
 		w.said[spoken{hb.Node, hb.Boot}] = true
 	}
@@ -203,6 +214,7 @@ func (p *proc) answer(a ack.Answer) {
 	case ack.Duplicate, ack.Usurped:
 		p.w.cover.refusedDuplicates++
 	case ack.Counted:
+		p.replied(a)
 	}
 	p.step()
 }
@@ -214,6 +226,7 @@ func (p *proc) raise(known uint64) (uint64, bool) {
 	}
 	clear(p.got)
 	clear(p.owed)
+	clear(p.unanswered)
 	clear(p.released)
 	clear(p.everGot)
 	p.succeeded = nil

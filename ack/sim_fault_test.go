@@ -30,6 +30,7 @@ type simMix struct {
 	hooks      int  // in a hundred: clusters whose apps are told which shards they hold
 	births     int  // in a hundred: clusters that are not founded yet, and meet faults at once
 	lone       bool // one votes, for ever
+	doubts     int  // in a hundred: clusters whose voters ask each other whether they miss their leader
 	// quiet faults may not move any shard.
 	quiet bool
 }
@@ -57,6 +58,7 @@ func kinds(list string) []weighted {
 		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-fence": faultRetimeFence,
 		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace, "restart-wipe": faultRestartWipe,
+		"leader-hangs": faultLeaderHangs, "doze": faultDoze,
 	}
 	var out []weighted
 	for item := range strings.SplitSeq(list, ", ") {
@@ -134,6 +136,7 @@ func (m *simMix) setup(w *world) {
 		w.fail("birth: %v", err)
 	}
 	w.birth, w.truth = birth, birth
+	w.doubting = m.doubts > 0 && w.n(100) < m.doubts
 	w.populate(n, founders)
 	if m.hooks > 0 && w.n(100) < m.hooks {
 		w.giveApps()

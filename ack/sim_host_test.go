@@ -19,14 +19,16 @@ type host struct {
 	proc *proc
 	app  *simApp // with hooks; nil: it has none
 
-	disks    int     // how many it has had
-	stopped  bool    // SIGSTOP
-	deferred []event // what waits for SIGCONT
-	pauseAt  pausePoint
-	pauseFor time.Duration
-	downFrom time.Duration // since when no process runs; negative: one does
-	late     int           // heartbeats of the last process that leaders have heard since
-	lateBeat uint64        // the newest of these
+	disks     int           // how many it has had
+	stopped   bool          // SIGSTOP
+	stoppedAt time.Duration // when it was stopped last
+	resumedAt time.Duration // when it went on last after so long that it must notice
+	deferred  []event       // what waits for SIGCONT
+	pauseAt   pausePoint
+	pauseFor  time.Duration
+	downFrom  time.Duration // since when no process runs; negative: one does
+	late      int           // heartbeats of the last process that leaders have heard since
+	lateBeat  uint64        // the newest of these
 
 	absent      bool // takes no part until it is told to join
 	gateway     bool
@@ -195,7 +197,7 @@ func (h *host) stop(d time.Duration, where string) {
 	if h.proc == nil || h.stopped {
 		return
 	}
-	h.stopped = true
+	h.stopped, h.stoppedAt = true, h.w.now
 	h.w.cover.pauses++
 	p := h.proc
 	p.stoppedOnce, p.looked = true, false
@@ -214,6 +216,9 @@ func (h *host) resume() {
 	}
 	w := h.w
 	h.stopped = false
+	if w.now-h.stoppedAt > noticed {
+		h.resumedAt = w.now
+	}
 	w.logf("%s goes on", h.id)
 	todo := h.deferred
 	h.deferred = nil

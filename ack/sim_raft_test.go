@@ -118,6 +118,7 @@ func (w *world) replicate(l *proc, h *host) {
 		}
 		f.stands = nil
 		f.contact, f.hint, f.follows = w.now, l.h.i, l.h.i
+		f.meets()
 		commit := l.commit
 		w.appendTo(l.disk, f, func(match uint64) {
 			f.learnCommit(min(commit, match))

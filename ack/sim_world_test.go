@@ -53,6 +53,8 @@ type world struct {
 	coded      bool                              // messages go through the codec
 	quiet      bool                              // nothing happens that may move a shard
 	healing    bool
+	doubting   bool  // voters ask each other whether they miss their leader
+	hung       *host // it leads and stands still, and all else is well; nil: none
 
 	raftWorld
 	checks

@@ -1,0 +1,211 @@
+package ack_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/ack"
+)
+
+// raftOf is a Raft server.
+type raftOf struct {
+	term   uint64
+	voters []string
+	leader string
+	log    ack.LogEnd
+}
+
+func (r raftOf) Term() uint64       { return r.term }
+func (r raftOf) Voters() []string   { return r.voters }
+func (r raftOf) Leader() string     { return r.leader }
+func (r raftOf) LogEnd() ack.LogEnd { return r.log }
+
+// doubter is a voter whose leader, a, has not answered since second one.
+type doubter struct {
+	t     *testing.T
+	d     *ack.Doubt
+	raft  *raftOf
+	now   time.Duration
+	asked []string
+	stood bool
+}
+
+func newDoubter(t *testing.T, self string, voters ...string) *doubter {
+	t.Helper()
+	r := &raftOf{term: 7, voters: voters, leader: "a", log: ack.LogEnd{Term: 7, Index: 20}}
+	return &doubter{t: t, raft: r, now: time.Second, d: ack.NewDoubt(ack.DoubtOptions{Server: self, Heartbeat: 100 * time.Millisecond, Raft: r}, time.Second)}
+}
+
+// pass lets time pass, and notes who is asked and whether the voter stands.
+func (v *doubter) pass(d time.Duration) {
+	for end := v.now + d; v.now < end; {
+		v.now += 10 * time.Millisecond
+		ask, stand := v.d.Look(v.now, ack.Waiting{Since: time.Second, Term: 7})
+		if ask != nil {
+			v.asked = ask
+		}
+		v.stood = v.stood || stand
+	}
+}
+
+// hear has the voter hear what others say, in reply to what it has asked just now.
+func (v *doubter) hear(m ack.Missing, from ...string) {
+	for _, s := range from {
+		v.d.Heard(v.now, s, m)
+	}
+}
+
+func (v *doubter) wants(stands bool, when string) {
+	v.t.Helper()
+	if v.stood != stands {
+		v.t.Errorf("%s it stands: %v, want %v", when, v.stood, stands)
+	}
+}
+
+// missing is what one says whose log ends with entry index.
+func missing(index uint64) ack.Missing {
+	return ack.Missing{Term: 7, Log: ack.LogEnd{Term: 7, Index: index}}
+}
+
+func TestVoterStandsOnceAMajorityMissesTheLeader(t *testing.T) {
+	v := newDoubter(t, "b", "a", "b", "c")
+	v.pass(70 * time.Millisecond)
+	if v.asked != nil || v.d.Says().Term != 0 {
+		t.Errorf("it asks %v and says %v before a heartbeat has waited", v.asked, v.d.Says())
+	}
+	v.pass(10 * time.Millisecond)
+	if want := []string{"c"}; !slices.Equal(v.asked, want) {
+		t.Errorf("it asks %v, want %v", v.asked, want)
+	}
+	if got, want := v.d.Says(), missing(20); got != want {
+		t.Errorf("Says() = %v, want %v", got, want)
+	}
+	v.hear(ack.Missing{}, "c")
+	v.pass(50 * time.Millisecond)
+	v.wants(false, "alone")
+	v.hear(missing(20), "c")
+	v.pass(10 * time.Millisecond)
+	v.wants(true, "with c")
+}
+
+func TestVotersStandByLogAndThenById(t *testing.T) {
+	for _, c := range []struct {
+		self   string
+		theirs uint64
+		first  bool
+	}{{"b", 20, true}, {"c", 20, false}, {"b", 21, false}, {"c", 19, true}} {
+		other := map[string]string{"b": "c", "c": "b"}[c.self]
+		v := newDoubter(t, c.self, "a", "b", "c")
+		v.pass(80 * time.Millisecond)
+		v.hear(missing(c.theirs), other)
+		v.pass(50 * time.Millisecond)
+		if v.stood != c.first {
+			t.Errorf("%s, and %s has entry %d: it stands first: %v, want %v", c.self, other, c.theirs, v.stood, c.first)
+		}
+		v.hear(missing(c.theirs), other)
+		v.pass(80 * time.Millisecond)
+		v.wants(true, "after the stagger")
+	}
+}
+
+func TestVoterHearsOutTheOthersBeforeItStands(t *testing.T) {
+	v := newDoubter(t, "c", "a", "b", "c", "d", "e")
+	v.pass(80 * time.Millisecond)
+	v.hear(missing(20), "d", "e")
+	v.pass(10 * time.Millisecond)
+	v.wants(false, "while b has said nothing")
+	v.hear(missing(20), "b")
+	v.pass(50 * time.Millisecond)
+	v.wants(false, "after b, which is before it,")
+	silent := newDoubter(t, "c", "a", "b", "c", "d", "e")
+	silent.pass(80 * time.Millisecond)
+	silent.hear(missing(20), "d", "e")
+	silent.pass(40 * time.Millisecond)
+	silent.wants(true, "when b says nothing")
+}
+
+func TestVoterGivesWayToOneThatStands(t *testing.T) {
+	v := newDoubter(t, "b", "a", "b", "c")
+	v.pass(80 * time.Millisecond)
+	m := missing(19)
+	m.Stands = true
+	v.hear(m, "c")
+	v.pass(60 * time.Millisecond)
+	v.wants(false, "beside c")
+}
+
+func TestDoubtIsGivenUp(t *testing.T) {
+	v := newDoubter(t, "b", "a", "b", "c")
+	v.pass(2 * time.Second)
+	v.asked = nil
+	v.hear(missing(20), "c")
+	v.pass(time.Second)
+	v.wants(false, "after Raft's own timeout")
+	if v.asked != nil {
+		t.Errorf("it still asks %v", v.asked)
+	}
+}
+
+// One that is asked while it misses the leader asks in turn, but not without end.
+func TestWhoIsAskedAsks(t *testing.T) {
+	v := newDoubter(t, "b", "a", "b", "c")
+	v.d.Asked(v.now, "c")
+	v.pass(80 * time.Millisecond)
+	v.asked = nil
+	v.d.Asked(v.now, "c")
+	v.pass(10 * time.Millisecond)
+	if v.asked == nil {
+		t.Error("it does not ask one that has just come to miss the leader")
+	}
+	v.hear(missing(20), "c")
+	v.asked = nil
+	v.d.Asked(v.now, "c")
+	v.pass(10 * time.Millisecond)
+	if v.asked != nil {
+		t.Error("it asks again what it knows")
+	}
+}
+
+func TestNonvoterNeverStands(t *testing.T) {
+	v := newDoubter(t, "d", "a", "b", "c")
+	v.pass(80 * time.Millisecond)
+	v.hear(missing(20), "b", "c")
+	v.pass(200 * time.Millisecond)
+	v.wants(false, "without a vote")
+	if v.asked != nil {
+		t.Errorf("it asks %v", v.asked)
+	}
+}
+
+// A leader that was replaced and speaks a moment later was there: on machines that busy
+// voters wait for longer, or they would replace one leader after the other.
+func TestVoterIsMorePatientAfterAFalseDoubt(t *testing.T) {
+	v := newDoubter(t, "b", "a", "b", "c")
+	v.pass(80 * time.Millisecond)
+	v.d.Lives(v.now, 7)
+	v.raft.term = 8
+	v.pass(10 * time.Millisecond)
+	of := ack.Waiting{Since: v.now, Term: 8}
+	missed := func(d time.Duration) bool {
+		for end := v.now + d; v.now < end; {
+			v.now += 10 * time.Millisecond
+			v.d.Look(v.now, of)
+		}
+		return v.d.Says().Term == 8
+	}
+	if missed(150 * time.Millisecond) {
+		t.Error("it is as impatient as before")
+	}
+	if !missed(10 * time.Millisecond) {
+		t.Error("it does not miss a leader after twice the time")
+	}
+	for range 6100 { // a minute
+		v.now += 10 * time.Millisecond
+		v.d.Look(v.now, ack.Waiting{})
+	}
+	of.Since = v.now
+	if !missed(80 * time.Millisecond) {
+		t.Error("a minute later it is no more as impatient as before")
+	}
+}

@@ -1,0 +1,79 @@
+package ack_test
+
+// mistakesOfDoubt are those by which a leader is replaced that most voters hear, or by
+// which one that hangs is replaced too late.
+func mistakesOfDoubt() []mistake {
+	missed := mixCalled("missed")
+	pairs := aimed("pair 6, isolate 2, pause 2, doze 1")
+	pairs.doubts, pairs.hosts = 100, [2]int{3, 5}
+	return []mistake{
+		{
+			name: "doubt: one that misses its leader is enough", mix: pairs, caught: "doubt",
+			edits: in("doubt.go", "	if 2*with <= len(voters) {\n", "	if !PLANTED && 2*with <= len(voters) {\n"),
+		},
+		{
+			name: "doubt: who misses nobody counts", mix: pairs, caught: "doubt",
+			edits: in("doubt.go", "	return h.Term == d.says.Term && now", "	return (PLANTED && h.asked > 0 || h.Term == d.says.Term) && now"),
+		},
+		{
+			name: "doubt: what was said long ago counts", mix: missed, caught: "doubt",
+			edits: both(in("doubt.go", "now-h.asked <= believeBeats*d.o.Heartbeat\n", "(PLANTED || now-h.asked <= believeBeats*d.o.Heartbeat)\n"),
+				both(in("doubt.go", "		clear(d.heard)\n", "		if !PLANTED {\n			clear(d.heard)\n		}\n"),
+					in("doubt.go", "asked >= d.since &&", "(PLANTED || asked >= d.since) &&"))),
+		},
+		{
+			name: "doubt: who stood still misses its leader", mix: missed, caught: "doubt",
+			edits: in("doubt.go", "	if now-d.looked > d.patience()/2 {\n", "	if !PLANTED && now-d.looked > d.patience()/2 {\n"),
+		},
+		{
+			name: "doubt: a leader is missed that has not answered yet", mix: missed, caught: "doubt",
+			edits: in("doubt.go", " && of.Term == d.o.Raft.Term()\n", " && (PLANTED || of.Term == d.o.Raft.Term())\n"),
+		},
+		{
+			name: "doubt: a leader is missed when its leases have almost ended", mix: missed, caught: "doubt",
+			edits: in("doubt.go", "max(d.o.Heartbeat*missShare/10, missLeast) }", "max(d.o.Heartbeat*missShare/10, missLeast) * [...]time.Duration{1, 4}[plantedAs(PLANTED)] }"),
+		},
+		{
+			name: "doubt: all who miss it stand at once", mix: missed, caught: "doubt",
+			edits: in("doubt.go", "	wait := time.Duration(before) * standStagger\n", "	wait := time.Duration(before) * standStagger * time.Duration(plantedAs(!PLANTED))\n"),
+		},
+		{
+			name: "doubt: they stand by their ids alone", mix: missed, caught: "doubt",
+			edits: in("doubt.go", "	return log.newer(d.says.Log) || log == d.says.Log && strings", "	return !PLANTED && log.newer(d.says.Log) || (PLANTED || log == d.says.Log) && strings"),
+		},
+		{
+			name: "why 22: who has its lease leaves the others without theirs for a heartbeat", mix: missed, caught: "doubt",
+			edits: in("agent.go", "a.burst < burstLeast ||", "!PLANTED && a.burst < burstLeast ||"),
+		},
+	}
+}
+
+// pointsOfDoubt are those of docs/protocol.md, "A leader that is missed".
+func pointsOfDoubt() []point {
+	planted := func(clause string, names ...string) point {
+		return point{of: "doubt", clause: clause, planted: names}
+	}
+	return []point{
+		planted("a majority of the voters misses the leader", "doubt: one that misses its leader is enough", "doubt: who misses nobody counts"),
+		planted("and has said so a heartbeat ago at most", "doubt: what was said long ago counts"),
+		planted("who stood still itself misses nobody yet", "doubt: who stood still misses its leader"),
+		planted("a leader that has answered nobody yet is not missed", "doubt: a leader is missed that has not answered yet"),
+		{of: "why 21", clause: "it is missed so early that leases go on", planted: []string{"doubt: a leader is missed when its leases have almost ended"}},
+		{of: "why 22", clause: "all speak to a new leader several times", planted: []string{"why 22: who has its lease leaves the others without theirs for a heartbeat"}},
+		planted("one stands after the other", "doubt: all who miss it stand at once"),
+		planted("first the one with the newest log", "doubt: they stand by their ids alone"),
+		{
+			of: "doubt", clause: "who has not replied to the last question is waited for, for a moment, and who stands already for longer",
+			explained: "Two that stand in one term cost a timeout, as without all this, and only where five vote or more: " +
+				"TestVoterHearsOutTheOthersBeforeItStands, TestVoterGivesWayToOneThatStands.",
+		},
+		{
+			of: "doubt", clause: "a doubt is given up after ten heartbeats",
+			explained: "By then Raft's own timeout has come; it saves questions. TestDoubtIsGivenUp.",
+		},
+		{
+			of: "doubt", clause: "who has replaced a leader that was there waits for longer the next time",
+			explained: "It saves terms on machines without time to spare; no leader of the simulation is called. TestVoterIsMorePatientAfterAFalseDoubt.",
+		},
+	}
+}

@@ -1,0 +1,318 @@
+package ack_test
+
+import (
+	"slices"
+	"time"
+
+	"shardway/ack"
+)
+
+// doubting is a node's ack.Doubt, and what the world knows of it.
+type doubting struct {
+	doubt *ack.Doubt // nil: voters of this cluster wait for Raft's timeout
+	// unanswered is when each heartbeat was sent that no answer has come to since, by its number,
+	// and said when the node said last that it misses its leader: all in true time.
+	unanswered map[uint64]time.Duration
+	said       saying
+	// met is the leader that it has told of itself at once.
+	met int
+}
+
+// saying is when a voter has said that it misses the leader of a term.
+type saying struct {
+	term uint64
+	at   time.Duration
+}
+
+// noticed is after how long a process that goes on must have noticed that it stood still.
+const noticed = 35 * time.Millisecond
+
+// voter is a node's Raft server, as its Doubt reads it.
+type voter struct{ p *proc }
+
+func (v voter) Term() uint64     { return v.p.disk.term }
+func (v voter) Voters() []string { return v.p.disk.conf.voters }
+func (v voter) Leader() string {
+	if v.p.follows == nobody {
+		return ""
+	}
+	return v.p.w.hosts[v.p.follows].server()
+}
+
+func (v voter) LogEnd() ack.LogEnd {
+	d := v.p.disk
+	return ack.LogEnd{Term: d.termAt(d.last()), Index: d.last()}
+}
+
+func (p *proc) initDoubt() {
+	if p.w.doubting {
+		p.unanswered = map[uint64]time.Duration{}
+		p.met = nobody
+		p.doubt = ack.NewDoubt(ack.DoubtOptions{Server: p.disk.server, Heartbeat: p.w.pace.Heartbeat, Raft: voter{p}}, 0)
+	}
+}
+
+// lookDoubt lets the node find out whether it misses its leader.
+func (p *proc) lookDoubt(now time.Duration) {
+	if p.doubt == nil {
+		return
+	}
+	var of ack.Waiting
+	if !p.leader {
+		of = p.machine.Waiting()
+	}
+	ask, stand := p.doubt.Look(now, of)
+	for _, server := range ask {
+		p.askDoubt(server)
+	}
+	if stand {
+		p.sawStand()
+		term := p.disk.term
+		p.w.after(p.w.span(0, 8*time.Millisecond), p, func() {
+			if p.stands == nil && p.disk.term == term { // else another one stands already
+				p.w.cover.doubted++
+				p.stand("the leader is missed", true, p.w.n(2) == 0)
+			}
+		})
+	}
+}
+
+// askDoubt asks a server whether it misses the leader, too.
+func (p *proc) askDoubt(server string) {
+	w, h := p.w, p.w.byServer(server)
+	if h == nil {
+		return
+	}
+	w.cover.doubts++
+	asked := p.clock()
+	w.send(p.h, h, func(q *proc) {
+		if q.disk.server != server || q.doubt == nil {
+			return
+		}
+		q.lookDoubt(q.clock())
+		q.doubt.Asked(q.clock(), p.disk.server)
+		q.lookDoubt(q.clock())
+		theirs := q.says()
+		w.send(h, p.h, func(r *proc) {
+			if r == p {
+				p.lookDoubt(p.clock())
+				p.doubt.Heard(asked, server, theirs)
+				p.lookDoubt(p.clock())
+			}
+		})
+	})
+}
+
+// says is what the node says of itself: that it misses its leader only if that is so.
+func (p *proc) says() ack.Missing {
+	m, w := p.doubt.Says(), p.w
+	if m.Term == 0 {
+		return m
+	}
+	p.said = saying{m.Term, w.now}
+	if p.lateStep {
+		return m
+	}
+	if waits := p.waits(); waits < w.pace.Heartbeat*7/10 {
+		w.fail("doubt: %s says that it misses the leader of term %d, and waits for an answer since %v", p.h.id, m.Term, waits)
+	}
+	if m.Term != p.machine.EchoTerm() {
+		w.fail("doubt: %s says that it misses the leader of term %d, which never answered it", p.h.id, m.Term)
+	}
+	return m
+}
+
+// waits is how long the node has waited for an answer, as far as it could get one.
+func (p *proc) waits() time.Duration {
+	since := p.w.now
+	for _, at := range p.unanswered {
+		since = min(since, at)
+	}
+	return p.w.now - max(since, p.h.resumedAt)
+}
+
+// beats notes a heartbeat that is sent, and meets a leader that is new to the node.
+func (p *proc) beats(hb ack.Heartbeat) {
+	if p.doubt != nil {
+		p.unanswered[hb.Number] = p.w.now
+	}
+}
+
+// replied notes an answer that counted.
+func (p *proc) replied(a ack.Answer) {
+	for number := range p.unanswered {
+		if number <= a.Beat {
+			delete(p.unanswered, number)
+		}
+	}
+}
+
+// meets lets the node speak at once to a leader that is new to it.
+func (p *proc) meets() {
+	if p.doubt != nil && p.met != p.follows && p.follows != nobody {
+		p.met = p.follows
+		p.machine.BeatNow()
+		p.w.after(0, p, p.step)
+	}
+}
+
+// sawStand judges that a majority has said, lately, that it misses the leader.
+func (p *proc) sawStand() {
+	w, term, with := p.w, p.doubt.Says().Term, 1
+	lately := w.pace.Heartbeat * 11 / 10
+	for _, h := range w.hosts {
+		if h == p.h || h.copied || !p.disk.conf.votes(h.server()) {
+			continue
+		}
+		// One that has ended since had said it.
+		if q := h.proc; q == nil || q.said.term == term && w.now-q.said.at <= lately {
+			with++
+		}
+	}
+	if 2*with <= len(p.disk.conf.voters) {
+		w.fail("doubt: %s stands against the leader of term %d, and %d of %d voters miss it", p.h.id, term, with, len(p.disk.conf.voters))
+	}
+}
+
+const (
+	// doubtTakes is how long it takes, at most, from when a leader stops until another
+	// one is elected, if all is well but for that: a heartbeat until the next one of the
+	// last voter that is needed, what that waits, and what the election takes.
+	doubtTakes = 250 * time.Millisecond
+	// hangs is how long a leader stops then.
+	hangs = 600 * time.Millisecond
+)
+
+// faultLeaderHangs stops the leader of a cluster where all else is well, or cuts it off, one
+// way or both. Nobody else may lose a lease.
+func faultLeaderHangs(w *world) bool {
+	w.stable = -1 // what was the matter before, nobody has looked at
+	if !w.run(w.now+10*time.Second, func() bool { return w.settled(400 * time.Millisecond) }) || w.failure != "" {
+		return false
+	}
+	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
+	if l == nil || !w.well(l) {
+		return false
+	}
+	w.run(w.now+w.span(0, 110*time.Millisecond), nil)
+	if !running(l) || !l.proc.leader || !w.well(l) {
+		return false
+	}
+	w.laggards(l)
+	term, before := l.proc.disk.term, w.cover.elections
+	w.hung = l
+	how := w.pick(4)
+	w.logf("scene: %s, which leads, %s", l.id, [...]string{"stops", "is cut off", "is not heard", "hears nobody"}[how])
+	if how == 0 {
+		l.stop(hangs, "as it leads")
+	} else {
+		w.cutHung(l, how)
+	}
+	began := w.now
+	w.run(w.now+doubtTakes, func() bool { return w.cover.elections > before })
+	if w.cover.elections == before {
+		w.fail("doubt: the leader of term %d has hung for %v, and nobody was elected", term, w.now-began)
+	}
+	w.run(began+hangs, nil)
+	w.hung = nil
+	for i := range w.hosts {
+		w.noLog[l.i][i] = false
+	}
+	w.cover.hangs++
+	return true
+}
+
+// cutHung cuts a leader off, for as long as it is to hang.
+func (w *world) cutHung(l *host, how int) {
+	set := func(on bool) {
+		for i := range w.hosts {
+			if i == l.i {
+				continue
+			}
+			w.link[l.i][i] = on || how == 3
+			w.link[i][l.i] = on || how == 2
+		}
+	}
+	set(false)
+	w.after(hangs, nil, func() { set(true) })
+}
+
+// laggards keeps an entry from some voters, so few that the others can elect a leader:
+// those cannot be elected.
+func (w *world) laggards(l *host) {
+	if w.pick(2) == 0 {
+		return
+	}
+	var behind []*host
+	for _, h := range w.hosts {
+		if h != l && l.proc.disk.conf.votes(h.server()) && w.pick(2) == 0 {
+			behind = append(behind, h)
+		}
+	}
+	if 2*(len(behind)+1) > len(l.proc.disk.conf.voters) {
+		return
+	}
+	for _, h := range behind {
+		w.noLog[l.i][h.i] = true
+	}
+	l.proc.appendEntry(&logEntry{})
+	w.run(w.now+10*time.Millisecond, nil)
+}
+
+// well reports that the cluster can lose this leader without a loss: three voters or
+// more, and nothing is the matter with anybody.
+func (w *world) well(l *host) bool {
+	c := l.proc.disk.conf
+	if len(c.voters) < 3 || w.loss+w.dup+w.slow > 0 {
+		return false
+	}
+	for _, h := range w.hosts {
+		switch {
+		case h.absent:
+		case !running(h), h.pauseAt != pauseNowhere, h.unhealthy, h.holdLog, h.holdAt, h.deaf, h.mute, h.proc.leaving, h.proc.follows != l.i, h.proc.machine.EchoTerm() != l.proc.disk.term, h.sickDisk(), h.lags():
+			return false
+		}
+		for j := range w.hosts {
+			if !w.link[h.i][j] || w.noLog[h.i][j] || w.stalled[h.i][j] > w.now {
+				return false
+			}
+		}
+	}
+	return !slices.ContainsFunc(c.voters, func(s string) bool { return w.byServer(s) == nil })
+}
+
+// lapses is for how long a node may be without a lease because its leader hangs: clocks
+// that differ by all they may, and messages that take long, may take all the time there is.
+const lapses = 50 * time.Millisecond
+
+// lags reports that the host's lease was not renewed lately.
+func (h *host) lags() bool {
+	p := h.proc
+	return p.waits() > 20*time.Millisecond || !h.gateway && p.until-p.clock() < h.w.truth.Timing().Lease/2
+}
+
+// sawLapse judges a lease that has ended while only the leader hangs.
+func (w *world) sawLapse(p *proc) {
+	l := w.hung
+	if l == nil || l == p.h || p.h.gateway {
+		return
+	}
+	w.cover.lapses++
+	w.after(lapses, p, func() {
+		if w.hung == l && p.until == 0 {
+			w.fail("doubt: %s has had no lease for %v because %s hangs", p.h.id, lapses, l.id)
+		}
+	})
+}
+
+// faultDoze stops all processes for a while at once, as a machine does that is suspended.
+func faultDoze(w *world) bool {
+	d := w.span(50*time.Millisecond, 400*time.Millisecond)
+	for _, h := range w.hosts {
+		if w.pick(8) > 0 {
+			h.stop(d, "with all others")
+		}
+	}
+	w.run(w.now+d+100*time.Millisecond, nil)
+	return true
+}
