@@ -62,6 +62,7 @@ type agent struct {
 	overdue   overdue
 	turns     turns
 	failing   failing
+	doubts    *doubts // set once Raft is open; nil: it is not
 	forsaken  forsaken
 	// stood is when run did not come to look for longer than a lease bears; nil: never.
 	stood atomic.Pointer[stood]
@@ -82,6 +83,9 @@ func (a *agent) run(ctx context.Context) {
 	if h := a.hooking; h != nil {
 		h.ctx, results, told = ctx, h.results, h.told
 		defer a.endHooks(ctx)
+	}
+	if a.doubts != nil {
+		a.doubts.ctx = ctx
 	}
 	for {
 		select {
@@ -104,7 +108,7 @@ func (a *agent) run(ctx context.Context) {
 		case <-told:
 			a.hooking.each(a.machine.NotAcquired)
 		}
-		a.look()
+		a.look() //nolint:contextcheck // what its doubts ask others ends with this run
 	}
 }
 
@@ -141,6 +145,9 @@ func (a *agent) look() {
 	a.parted.Store(a.machine.Parted())
 	a.boot.Store(a.machine.Boot())
 	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseLeft(now) > 0, a.router.running, a.hooking.count())
+	if a.doubts != nil {
+		a.doubts.look(now)
+	}
 }
 
 // Lease lets the request path see the lease.

@@ -43,11 +43,12 @@ const (
 	askSockets    = "sockets"    // of any node: which shards have sockets at you?
 	askBreak      = "break"      // of any node: break legs of kept sockets
 	askForget     = "forget"     // by the leader: show a node no more that was removed
+	askMissing    = "missing"    // of a voter: does it miss its leader?
 )
 
 // asker is who asks on a control stream.
 type asker struct {
-	node string
+	node, server string
 	// binding tells this stream from all others; see secret.Conn.
 	binding func() ([]byte, error)
 }
@@ -78,7 +79,12 @@ type reply struct {
 
 // ask asks a node and reads its reply into value, which may be nil.
 func (n *Node) ask(ctx context.Context, node string, q request, value any) error {
-	raw, err := n.converse(ctx, node, func(*peer.Conn) (request, error) { return q, nil })
+	return n.askThat(ctx, node, func(*peer.Conn) (request, error) { return q, nil }, value)
+}
+
+// askThat is ask with what compose makes for the stream.
+func (n *Node) askThat(ctx context.Context, node string, compose func(*peer.Conn) (request, error), value any) error {
+	raw, err := n.converse(ctx, node, compose)
 	if err != nil || value == nil {
 		return err
 	}
@@ -154,7 +160,7 @@ func (n *Node) serveControl(ctx context.Context, c *peer.Conn) {
 	if err != nil {
 		return
 	}
-	from := asker{node: c.Node(), binding: func() ([]byte, error) { return bindingOf(c) }}
+	from := asker{node: c.Node(), server: serverID(c.Node(), c.Peer().Disk), binding: func() ([]byte, error) { return bindingOf(c) }}
 	if b, err = json.Marshal(n.answerTo(ctx, from, b)); err == nil {
 		err = peer.WriteFrame(c, b)
 	}
@@ -200,6 +206,8 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 			return nil, admin.ErrNoLeader
 		}
 		return l.level(ctx, q.Firm, q.By)
+	case askMissing:
+		return n.missing(ctx, from.server)
 	case askTwin:
 		return n.twin.Of(ctx, from.node, q.Nonce), nil
 	case askImplicated:

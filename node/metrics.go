@@ -20,6 +20,7 @@ type metrics struct {
 	taken      *prometheus.CounterVec
 	lapses     prometheus.Counter
 	elections  prometheus.Counter
+	campaigns  *prometheus.CounterVec
 	unacquired prometheus.Counter
 	phases     *prometheus.HistogramVec
 	beats      prometheus.Histogram
@@ -54,11 +55,15 @@ func newMetrics() *metrics {
 		taken:      vec("takings_total", "Owners whose shards were taken, by the rule that allowed it.", "by"),
 		lapses:     counter("lease_lapses_total", "Times this node's lease ended without being renewed."),
 		elections:  counter("elections_won_total", "Times this node became leader."),
+		campaigns:  vec("campaigns_total", "Times this node stood for election before Raft's own timeout, by cause.", "cause"),
 		unacquired: counter("acquire_failures_total", "Calls that told the app of shards to acquire and failed, for all of them or some."),
 		phases:     prometheus.NewHistogramVec(timing("map_phase_duration_seconds", "Time that each phase of a change of the map took here; docs/events.md says from when to when."), []string{"phase"}),
 		beats:      prometheus.NewHistogram(timing("heartbeat_round_trip_seconds", "Time from a heartbeat to the leader's answer.")),
 		commits:    prometheus.NewHistogram(timing("raft_commit_duration_seconds", "Time from when this node put an entry into the log as leader until it was committed and applied here.")),
 		writes:     prometheus.NewHistogram(timing("raft_write_duration_seconds", "Time that Raft waited for a write to the disk to be synced: entries, terms and votes.")),
+	}
+	for _, cause := range []string{causeEvidence, causeMissed} {
+		m.campaigns.WithLabelValues(cause)
 	}
 	for _, phase := range event.Phases() {
 		m.phases.WithLabelValues(phase) // there from the start, so that rates are right
@@ -73,7 +78,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	}
 	state := n.router.state.Load
 	all := []prometheus.Collector{
-		m.reshards, m.rounds, m.drops, m.taken, m.lapses, m.elections, m.unacquired, m.phases, m.beats, m.commits, m.writes,
+		m.reshards, m.rounds, m.drops, m.taken, m.lapses, m.elections, m.campaigns, m.unacquired, m.phases, m.beats, m.commits, m.writes,
 		gauges{n},
 		gauge("epoch", "Epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
 		gauge("proposed_epoch", "Epoch of the last proposal in the log.", func() float64 { return float64(state().Last().Epoch()) }),

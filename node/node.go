@@ -209,6 +209,7 @@ func (n *Node) openRaft() error {
 		return fmt.Errorf("node: the data directory cannot be used: "+remedyDamaged+": %w", err)
 	}
 	n.agent.before.Store(n.raft.LastIndex())
+	n.agent.doubts = newDoubts(n)
 	n.openRoster()
 	close(n.raftOpen)
 	return nil

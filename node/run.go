@@ -222,9 +222,21 @@ func (n *Node) stand(gone string) {
 		return
 	}
 	n.log.Info().Str("leader", gone).Msg("leader's process is gone: standing for election")
+	n.standFor(causeEvidence)
+}
+
+// What makes a voter stand for election before Raft's timeout, for metrics.
+const (
+	causeEvidence = "evidence" // the leader's process is gone
+	causeMissed   = "missed"   // most voters miss the leader
+)
+
+func (n *Node) standFor(cause string) {
 	if err := n.raft.Campaign(); err != nil {
 		n.log.Debug().Err(err).Msg("could not stand for election")
+		return
 	}
+	n.metrics.campaigns.WithLabelValues(cause).Inc()
 }
 
 // campaignStagger is what one election takes, on a slow disk too: 10 ms as a rule,

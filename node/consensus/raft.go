@@ -178,6 +178,15 @@ func (r *Raft) Leader() string {
 	return Server{ID: string(id)}.Node()
 }
 
+// LeaderServer returns the server that leads as far as this one knows, or "".
+func (r *Raft) LeaderServer() string {
+	_, id := r.lib().LeaderWithID()
+	return string(id)
+}
+
+// LogEnd returns the term and the index of the last entry in the log, committed or not.
+func (r *Raft) LogEnd() (term, index uint64) { return lastEntry(r.lib().Stats()) }
+
 // Fresh reports that the server had neither log nor snapshot when it was opened.
 func (r *Raft) Fresh() bool { return r.fresh }
 

@@ -1,0 +1,163 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"shardway/ack"
+	"shardway/node/consensus"
+	"shardway/peer"
+)
+
+// doubtLimit is how long a voter may take to say whether it misses its leader, in
+// heartbeats: what comes later counts for nothing, for it may be over.
+const doubtLimit = 1
+
+// doubts asks the other voters whether they miss the leader, too, and has this node
+// stand for election when ack.Doubt says so. The agent's goroutine owns the machine; what
+// others reply comes to it by agent.asked.
+type doubts struct {
+	n       *Node
+	machine *ack.Doubt
+	ctx     context.Context // of the agent's run: questions end with it
+	called  uint64          // the term of the last leader that was called because it was missed
+
+	mu struct {
+		sync.Mutex
+		asking map[string]bool // by server: a question is under way
+	}
+}
+
+// voting is the node's Raft server, as its Doubt reads it.
+type voting struct{ *consensus.Raft }
+
+func (v voting) LogEnd() ack.LogEnd {
+	term, index := v.Raft.LogEnd()
+	return ack.LogEnd{Term: term, Index: index}
+}
+
+func (v voting) Leader() string { return v.LeaderServer() }
+
+// newDoubts is for a node whose Raft is open.
+func newDoubts(n *Node) *doubts {
+	d := &doubts{n: n, machine: ack.NewDoubt(ack.DoubtOptions{
+		Server: n.server, Heartbeat: n.o.Pace.Heartbeat, Raft: voting{n.raft},
+	}, n.o.Clock.Precise())}
+	d.mu.asking = map[string]bool{}
+	return d
+}
+
+// look is the agent's, as often as it looks.
+func (d *doubts) look(now time.Duration) {
+	of := d.n.agent.machine.Waiting()
+	if d.n.raft.IsLeader() {
+		of = ack.Waiting{} // whom it does not answer itself, others may miss
+	}
+	ask, stand := d.machine.Look(now, of)
+	for _, server := range ask {
+		d.ask(server, now)
+	}
+	if stand {
+		d.n.standMissed()
+	}
+	if term := d.machine.Says().Term; term > d.called {
+		d.called = term
+		d.call(term, d.n.raft.LeaderServer())
+	}
+}
+
+// leaderLimit is how long a leader that is missed may take to speak: one that does was
+// there all the time.
+const leaderLimit = time.Second
+
+// call finds out, in the background, whether a leader that is missed speaks.
+func (d *doubts) call(term uint64, leader string) {
+	ctx, cancel := context.WithTimeout(d.ctx, leaderLimit)
+	d.n.asks.Go(func() {
+		defer cancel()
+		if _, err := d.n.askMissing(ctx, leader); err == nil {
+			d.n.agent.do(ctx, func() { d.machine.Lives(d.n.agent.turn(), term) })
+		}
+	})
+}
+
+// ask asks a server in the background, once at a time.
+func (d *doubts) ask(server string, now time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.asking[server] {
+		return
+	}
+	d.mu.asking[server] = true
+	ctx, cancel := context.WithTimeout(d.ctx, doubtLimit*d.n.o.Pace.Heartbeat)
+	d.n.asks.Go(func() {
+		defer cancel()
+		defer func() {
+			d.mu.Lock()
+			delete(d.mu.asking, server)
+			d.mu.Unlock()
+		}()
+		m, err := d.n.askMissing(ctx, server)
+		if err != nil {
+			d.n.log.Debug().Err(err).Str("peer", server).Msg("not told whether the leader is missed")
+			return
+		}
+		d.n.agent.do(ctx, func() { d.machine.Heard(now, server, m) })
+	})
+}
+
+// askMissing asks a voter whether it misses its leader. A node that does not know the
+// question misses nobody.
+func (n *Node) askMissing(ctx context.Context, server string) (m ack.Missing, err error) {
+	err = n.askThat(ctx, nodeOf(server), func(c *peer.Conn) (request, error) {
+		if there := serverID(c.Node(), c.Peer().Disk); there != server {
+			return request{}, fmt.Errorf("node: %q is there in the place of %q", there, server)
+		}
+		return request{What: askMissing}, nil
+	}, &m)
+	return m, err
+}
+
+// missing says whether this node misses its leader, to one who asks because it does.
+func (n *Node) missing(ctx context.Context, server string) (m ack.Missing, err error) {
+	said := make(chan ack.Missing, 1)
+	asked := n.agent.do(ctx, func() { //nolint:contextcheck // what this node asks in turn ends with its own run
+		d, now := n.agent.doubts, n.agent.turn()
+		d.look(now)
+		d.machine.Asked(now, server)
+		d.look(now)
+		said <- d.machine.Says()
+	})
+	if !asked {
+		return m, fmt.Errorf("node: %s does not say whether it misses its leader", n.self)
+	}
+	return <-said, nil
+}
+
+// do has the agent's goroutine do something, and reports whether it has taken it.
+func (a *agent) do(ctx context.Context, f func()) bool {
+	select {
+	case a.asked <- f:
+		return true
+	case <-a.ended:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// standMissed makes this node stand for election against a leader that most voters miss.
+func (n *Node) standMissed() {
+	if n.stopping.Load() {
+		return
+	}
+	term, leader := n.raft.Term(), n.raft.Leader()
+	n.asks.Go(func() {
+		if n.raft.Term() != term {
+			return // another stands already
+		}
+		n.log.Info().Str("leader", leader).Uint64("term", term).Msg("most voters miss the leader: standing for election")
+		n.standFor(causeMissed)
+	})
+}

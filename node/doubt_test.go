@@ -1,0 +1,192 @@
+package node_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// hanging is a cluster whose leader may hang: so many nodes, some of them gateways.
+type hanging struct {
+	name            string
+	nodes, gateways int
+}
+
+func hangings() []hanging {
+	return []hanging{{"3 nodes", 3, 0}, {"5 nodes", 5, 0}, {"2 nodes and a gateway", 2, 1}, {"3 nodes and 2 gateways", 3, 2}}
+}
+
+// play starts the cluster, all of it voters, and waits until it serves.
+func (h hanging) play(t *testing.T, f func(w *world)) {
+	t.Helper()
+	bubble(t, func(w *world) {
+		w.writes = 2 * time.Millisecond
+		gateway := map[string]bool{}
+		w.tune = func(o *node.Options) {
+			name := o.Dir.Node()
+			w.all[name].clock = newClock(1)
+			o.Clock = w.all[name].clock
+			if gateway[name] {
+				o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil
+			}
+		}
+		var owners []string
+		for i := range h.nodes + h.gateways {
+			name := string(rune('a' + i))
+			if gateway[name] = i >= h.nodes; !gateway[name] {
+				owners = append(owners, name)
+			}
+			w.start(name)
+		}
+		w.untilSettled(owners...)
+		w.untilVoters(h.nodes + h.gateways)
+		time.Sleep(time.Second)
+		f(w)
+		w.untilSettled(owners...)
+	})
+}
+
+// hang makes a process that leads hang in one of four ways, and returns what ends it.
+func (w *world) hang(p *process, how string) (end func()) {
+	cut := func(to, from bool) {
+		for _, n := range w.others(p) {
+			if to {
+				w.net.Cut(n, p.name)
+			}
+			if from {
+				w.net.Cut(p.name, n)
+			}
+		}
+	}
+	switch how {
+	case "stopped":
+		p.freeze()
+		return p.thaw
+	case "isolated":
+		cut(true, true)
+	case "deaf":
+		cut(true, false)
+	case "mute":
+		cut(false, true)
+	}
+	return w.net.Heal
+}
+
+// A leader that hangs breaks no connection, and Raft's timeout is longer than a lease:
+// the keys of all others waited for 0.85 s.
+func TestLeaderThatHangsIsReplacedBeforeLeasesEnd(t *testing.T) {
+	t.Parallel()
+	for _, h := range hangings() {
+		for _, how := range []string{"stopped", "isolated", "deaf", "mute"} {
+			t.Run(h.name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				for i := range share(8, 2) {
+					h.play(t, func(w *world) { w.replaces(how, time.Duration(i)*13*time.Millisecond) })
+				}
+			})
+		}
+	}
+}
+
+// replaces hangs the leader after a while, and looks that nobody else loses a lease.
+func (w *world) replaces(how string, after time.Duration) {
+	w.t.Helper()
+	time.Sleep(after)
+	old, before, began := w.leader(), w.committed(), time.Now()
+	leased := map[*process]bool{}
+	for _, n := range w.others(old) {
+		leased[w.all[n]] = w.all[n].node.Leased()
+	}
+	end := w.hang(old, how)
+	var elected time.Duration
+	for time.Since(began) < 700*time.Millisecond {
+		w.moment()
+		for p, was := range leased {
+			if was && !p.node.Leased() {
+				w.t.Fatalf("%s has no lease %v after the leader hangs", p.name, time.Since(began))
+			}
+			if elected == 0 && p.node.Leads() {
+				elected = time.Since(began)
+			}
+		}
+	}
+	if elected == 0 || elected > 300*time.Millisecond {
+		w.t.Errorf("another leads after %v, want it before leases end", elected)
+	}
+	end()
+	w.until("the old one follows", func() bool { return !old.node.Leads() && w.leader() != nil })
+	w.until("nothing is open", func() bool { return !w.leader().node.State().Open() })
+	if moves := shardmap.Diff(before, w.leader().node.State().Committed()); len(moves) != 0 {
+		w.t.Errorf("%d shards moved because a leader hung for less than dead-after", len(moves))
+	}
+}
+
+// A leader that is only slow for a moment costs a term at most.
+func TestFalseDoubtMovesAndPausesNothing(t *testing.T) {
+	t.Parallel()
+	for _, h := range hangings()[:2] {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			h.play(t, func(w *world) {
+				before := w.committed()
+				for i := range 8 {
+					slow := w.leader()
+					rest := w.others(slow)
+					slow.freeze()
+					hangs, thawed := time.Duration(40+20*i)*time.Millisecond, false
+					for began := time.Now(); time.Since(began) < 2*time.Second; {
+						if !thawed && time.Since(began) >= hangs {
+							slow.thaw()
+							thawed = true
+						}
+						w.moment()
+						if i := slices.IndexFunc(rest, func(n string) bool { return !w.all[n].node.Leased() }); i >= 0 {
+							w.t.Fatalf("%s has no lease %v after %s stopped for %v", rest[i], time.Since(began), slow.name, hangs)
+						}
+						for _, n := range rest {
+							if !w.all[n].node.Routes() {
+								w.t.Fatalf("%s holds shards because %s stopped for %v", n, slow.name, hangs)
+							}
+						}
+					}
+				}
+				if moves := shardmap.Diff(before, w.committed()); len(moves) != 0 {
+					w.t.Errorf("%d shards moved", len(moves))
+				}
+			})
+		})
+	}
+}
+
+// Who is cut off from the leader alone, or from everybody, elects nobody.
+func TestOneThatMissesTheLeaderElectsNobody(t *testing.T) {
+	t.Parallel()
+	for _, h := range hangings()[:2] {
+		for _, alone := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, from all: %v", h.name, alone), func(t *testing.T) {
+				t.Parallel()
+				h.play(t, func(w *world) {
+					leader, p := w.leader(), w.follower()
+					term := leader.node.Term()
+					if alone {
+						w.net.Isolate(p.name)
+					} else {
+						w.net.Cut(leader.name, p.name)
+						w.net.Cut(p.name, leader.name)
+					}
+					for began := time.Now(); time.Since(began) < 400*time.Millisecond; {
+						w.moment()
+						if w.leader() != leader || leader.node.Term() != term {
+							w.t.Fatalf("an election because %s alone misses the leader", p.name)
+						}
+					}
+					w.net.Heal()
+				})
+			})
+		}
+	}
+}
