@@ -59,7 +59,7 @@ var kinds = []kind{
 		run: func(s *stage) []faults.Trial { return s.pause(s.c.Follower(s.tb)) },
 	},
 	{
-		name: "SIGSTOP leader", target: map[string]string{"": "other: 2000, none cut"},
+		name: "SIGSTOP leader", target: map[string]string{"": "moved: 2900, other: 100, none cut"},
 		run: func(s *stage) []faults.Trial { return s.pause(s.c.Leader(s.tb)) },
 	},
 	{
@@ -67,7 +67,7 @@ var kinds = []kind{
 		run: func(s *stage) []faults.Trial { return s.isolate(s.c.Follower(s.tb)) },
 	},
 	{
-		name: "isolated leader", wires: true, target: map[string]string{"": "other: 2000, none cut"},
+		name: "isolated leader", wires: true, target: map[string]string{"": "moved: 2900, other: 100, none cut"},
 		run: func(s *stage) []faults.Trial { return s.isolate(s.c.Leader(s.tb)) },
 	},
 	{

@@ -130,8 +130,8 @@ func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, to
 		took.Round(time.Second), *steadyRate, at(0.5), at(0.1), at(0.9), 100*y.burner.share)
 	tb.Logf("requests %d, failed %d (target 0), held %.0f, slowest of each %v: %v ms (median p90 max)",
 		y.requests, y.failed, sum("shardway_held_requests_total"), window, y.slowest)
-	tb.Logf("false drops %.0f (target 0), rounds %.0f, moves %d, elections %.0f, leases lapsed %.0f",
-		drops, sum("shardway_reshards_total"), len(was.Moves(is)), sum("shardway_elections_won_total"), sum("shardway_lease_lapses_total"))
+	tb.Logf("false drops %.0f (target 0), rounds %.0f, moves %d, elections %.0f, stood because the leader was missed %.0f (target: one in ten minutes), leases lapsed %.0f",
+		drops, sum("shardway_reshards_total"), len(was.Moves(is)), sum("shardway_elections_won_total"), sum("shardway_campaigns_total"), sum("shardway_lease_lapses_total"))
 	const absent = "shardway_lease_absent_seconds_total"
 	for i, n := range y.c.Nodes() {
 		d := after[i].Sum(absent) - before[i].Sum(absent)
