@@ -106,6 +106,82 @@ func (c *client) notSent(p *trip, err error) verdict {
 	return v
 }
 
+// send sends the head with what is there of the body: all of it, if there is
+// none, or it is kept, or it has come in already. For the rest it begins an
+// upload; of a body on demand nothing is sent yet.
+func (c *client) send(p *trip, w *h1.Writer) error {
+	if p.r.Kind == Local {
+		w.Gate(c.gate)
+	}
+	if p.demand {
+		err := w.Flush()
+		c.gone.arm()
+		return err
+	}
+	asks := c.asks() && p.l.mayAsk()
+	if asks {
+		w.Reserve(len(c.up.kept) + askFrame)
+	}
+	if _, err := w.Write(c.up.kept); err != nil {
+		return err
+	}
+	if asks {
+		c.gone.arm()
+		c.h.Idle()
+		return p.l.Ask(c.req.Body.Trailers())
+	}
+	if c.up.whole() {
+		if err := w.Close(c.req.Body.Trailers()); err != nil {
+			return err
+		}
+		if err := c.reply.taken(); err != nil {
+			return err
+		}
+		c.gone.arm()
+		return nil
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := c.reply.taken(); err != nil {
+		return err
+	}
+	c.up.start(w, 0)
+	return nil
+}
+
+// awaitAnswer reads heads until the final one, and passes interim ones on.
+func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
+	res := &p.l.res
+	for {
+		if err := p.l.ReadResponse(res, c.req.Method()); err != nil {
+			return err
+		}
+		p.l.pool.settle(p.l)
+		switch {
+		case res.Switches() && !c.req.Upgrades():
+			return errNotSwitched
+		case !res.Interim():
+			return nil
+		case res.Status() == 100 && p.r.Kind == Remote && res.Value(headerContinue) != nil:
+			p.l.pool.gate.served()
+			p.l.pool.busy.took(c.x.countsFor())
+			if p.demand {
+				p.demand = false
+				c.gone.disarm()
+				c.up.start(w, len(c.up.kept))
+			}
+		default:
+			if c.x.resumed != nil {
+				continue // the answer has begun
+			}
+			if err := c.reply.interim(res); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // broken ends a trip that has no answer though something was sent, and decides
 // whether the request may go again.
 func (c *client) broken(p *trip, err error) verdict {
