@@ -165,7 +165,9 @@ func TestKeptSocketsStayOpen(t *testing.T) {
 	}
 	gaps, planned := x.wantPlanned(t, began)
 	x.die(t, first)
+	x.goOn(t) // an app that is there again when its node looks has ended them by itself
 	x.apps[first].start(t)
+	x.AwaitServedBy(t, x.nodes...)
 	x.goOn(t)
 	last := x.nodes[2]
 	last.Kill(t)

@@ -88,7 +88,13 @@ func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
 	here, there := net.Pipe()
 	defer func() { _ = there.Close() }()
 	s := New(Options{Room: queue.New(queue.Options{})})
-	p := s.newPool("", func(context.Context) (*link, error) { return nil, errBusy })
+	over := make(chan struct{})
+	p := s.newPool("", func(context.Context) (*link, error) {
+		<-over // one that fails at once would end the wait of the next
+		return nil, errBusy
+	})
+	defer s.dialers.Wait()
+	defer close(over)
 	l := &link{Conn: h1.NewConn(here, h1.Options{}), pool: p, place: unshared}
 	p.mu.open, p.mu.idle = 1, []*link{l}
 	if p.take(3, false, 1, false) != l {

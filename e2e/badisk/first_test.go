@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
+	"shardway/e2e/badisk"
 	"shardway/node/disk"
 )
 
@@ -27,8 +29,11 @@ func TestDirectoryBegunOnAFullDisk(t *testing.T) {
 		_, err = d.OpenStores(disk.StoreOptions{})
 		return errors.Join(err, d.Close())
 	}
+	room, err := d.Left()
+	must(t, err)
 	full := 0
 	for pages := range int64(40) {
+		awaitRoom(t, d, room)
 		dir := filepath.Join(d.Dir, strconv.FormatInt(pages, 10))
 		must(t, d.Fill())
 		filler := filepath.Join(d.Dir, "filler")
@@ -50,5 +55,21 @@ func TestDirectoryBegunOnAFullDisk(t *testing.T) {
 	}
 	if full < 5 || full == 40 {
 		t.Errorf("full %d times of 40, want the beginning", full)
+	}
+}
+
+// awaitRoom waits until there is that much room: the kernel lets go of files later than
+// they are deleted.
+func awaitRoom(t *testing.T, d *badisk.Disk, room int64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		left, err := d.Left()
+		must(t, err)
+		if left >= room {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are left of %d", left, room)
+		}
 	}
 }
