@@ -42,6 +42,7 @@ func TestAppThatDiesInsideAMessage(t *testing.T) {
 			_ = t.app.conn(0).Close()
 			time.Sleep(10 * time.Millisecond)
 			t.own(t.b)
+			t.until("the next leg", func() bool { return len(t.app.legs()) == 2 })
 			c.say("again")
 			t.until("got", t.app.has(2))
 			_, _ = t.app.conn(1).Write(message(0x81, false, "last"))

@@ -2,7 +2,10 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,10 +32,14 @@ type sockets struct {
 	kept     atomic.Int32 // legs that run
 	wave     wave
 
-	mu    sync.Mutex
-	legs  map[[32]byte]*lone // one at most for each
-	asked time.Time          // when the app was last asked whether it takes connections
-	none  bool               // it did not
+	mu   sync.Mutex
+	legs map[[32]byte]*lone // one at most for each
+
+	probe struct {
+		sync.Mutex           // held while the app is asked
+		asked      time.Time // when it was asked last whether it takes connections
+		none       bool      // it did not
+	}
 }
 
 // lone is the one request, or leg, of a socket that the app may have.
@@ -73,6 +80,11 @@ func (x *sockets) leave(id [32]byte, mine *lone) {
 	close(mine.gone)
 }
 
+// probeHold is for how long an app must keep a connection that it takes. One that dies
+// may take them for a moment longer than it keeps its old ones: the kernel closes what a
+// process had in any order, and resets then what waited for its accept.
+const probeHold = 100 * time.Millisecond
+
 // appRefuses reports whether the app takes no connections, since a leg ended. Many ask at
 // once when it dies: what it says now holds for all that ended before, and that it takes
 // none for a moment longer. That it took one before a leg ended says nothing of that leg.
@@ -80,10 +92,10 @@ func (s *Server) appRefuses() bool {
 	if s.upstream == nil || s.upstream.gate.shut.Load() {
 		return true
 	}
-	x := &s.sockets
+	x := &s.sockets.probe
 	ended := time.Now()
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.Lock()
+	defer x.Unlock()
 	if x.asked.After(ended) || x.none && ended.Sub(x.asked) < sweepEvery {
 		return x.none
 	}
@@ -91,11 +103,19 @@ func (s *Server) appRefuses() bool {
 	ctx, cancel := context.WithTimeout(s.life, s.set.Load().ConnectTimeout)
 	defer cancel()
 	conn, err := s.o.DialUpstream(ctx)
-	if err == nil {
-		_ = conn.Close()
-	}
-	x.none = err != nil
+	x.none = err != nil || !holds(conn)
 	return x.none
+}
+
+// holds reports whether a connection on which nothing is said stays for probeHold, and
+// closes it.
+func holds(conn net.Conn) bool {
+	defer func() { _ = conn.Close() }()
+	if conn.SetReadDeadline(time.Now().Add(probeHold)) != nil {
+		return false
+	}
+	_, err := conn.Read(make([]byte, 1))
+	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // asksSocket notes that the request asks for a socket which may be kept.
