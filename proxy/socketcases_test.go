@@ -114,17 +114,25 @@ func TestLongMessagesAreHandedOver(t *testing.T) {
 			if !up {
 				conn = app.conn(0)
 			}
-			if _, err := conn.Write(frame[:size/4]); err != nil {
-				t.Fatal(err)
+			if up {
+				if _, err := conn.Write(frame[:size/4]); err != nil {
+					t.Fatal(err)
+				}
+				frame = frame[size/4:]
+			}
+			wrote := make(chan error, 1)
+			go func() { // of the app's in one, or it might answer our Close inside its message
+				_, err := conn.Write(frame)
+				wrote <- err
+			}()
+			if !up { // it is under way
+				if _, err := c.r.Peek(1); err != nil {
+					t.Fatal(err)
+				}
 			}
 			for _, n := range []*node{a, b, front} {
 				n.swap(1, 2, held(proxy.ReasonMoving))
 			}
-			wrote := make(chan error, 1)
-			go func() {
-				_, err := conn.Write(frame[size/4:])
-				wrote <- err
-			}()
 			if !up {
 				if got := c.hears(); got != long {
 					t.Errorf("%d bytes came, not as they were sent", len(got))

@@ -33,6 +33,7 @@ func (f *fullDisk) during(w *world) {
 	w.ended(f.victim)
 	w.kill(f.victim)
 	w.start(f.victim)
+	w.traffic.forbidRetry(f.victim) // it may run until it has to write
 	w.flow()
 }
 
