@@ -92,28 +92,25 @@ func (l *leadership) forget(ctx context.Context, id shardmap.NodeID) {
 	if err := l.amend(ctx, ack.Change{Kind: ack.ChangeForget, Node: id}); err != nil {
 		l.log.Warn().Err(err).Str("peer", string(id)).Msg("what was asked of a removed node is still known")
 	}
-	if err := l.n.forgotten(ctx, string(id)); err != nil {
-		l.log.Warn().Err(err).Str("peer", string(id)).Msg("gossip still shows a removed node")
-	}
+	l.n.forgotten(ctx, string(id))
 }
 
-// forgotten has every node forget another one. Gossip spreads the word by itself, and it
-// was seen not to arrive: what a node is not told it shows for an hour.
-func (n *Node) forgotten(ctx context.Context, node string) error {
-	err := n.gossip.Forget(ctx, node)
+// forgotten has every node show another one no more. Who cannot be told shows it for as
+// long as any that is gone.
+func (n *Node) forgotten(ctx context.Context, node string) {
+	n.gossip.Forget(node)
 	var wg sync.WaitGroup
 	for _, m := range n.gossip.Members() {
 		if !m.Node || m.ID == string(n.self) || m.Status != gossip.Alive {
 			continue
 		}
 		wg.Go(func() {
-			if failed := n.ask(ctx, m.ID, request{What: askForget, Server: node}, nil); failed != nil {
-				n.log.Debug().Err(failed).Str("peer", m.ID).Msg("not told that a node was removed")
+			if err := n.ask(ctx, m.ID, request{What: askForget, Server: node}, nil); err != nil {
+				n.log.Warn().Err(err).Str("peer", m.ID).Str("removed", node).Msg("a node still shows one that was removed")
 			}
 		})
 	}
 	wg.Wait()
-	return err
 }
 
 // letGo takes the server of a node that stops out of the configuration, if that

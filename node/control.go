@@ -242,7 +242,8 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		if from.node != n.leader() {
 			return nil, fmt.Errorf("%w: node %q does not lead", admin.ErrRefused, from.node)
 		}
-		return nil, n.gossip.Forget(ctx, q.Server)
+		n.gossip.Forget(q.Server)
+		return nil, nil
 	case askRelease:
 		return nil, n.released(from.node, q.Releases)
 	case askViews:

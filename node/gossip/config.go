@@ -3,7 +3,6 @@ package gossip
 import (
 	"context"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"strconv"
@@ -15,26 +14,6 @@ import (
 
 	"shardway/node/logs"
 )
-
-const (
-	// forgetAfter is how long a member that is gone is remembered, and looked for.
-	forgetAfter = time.Hour
-	// never is what Serf takes for longer than any member is gone.
-	never = time.Duration(math.MaxInt64)
-)
-
-// keeping makes Serf remember, and look for, the members that it names.
-type keeping func(id string) bool
-
-var _ serf.ReconnectTimeoutOverrider = keeping(nil)
-
-// ReconnectTimeout returns after how long Serf forgets a member.
-func (k keeping) ReconnectTimeout(m *serf.Member, timeout time.Duration) time.Duration {
-	if k(m.Name) {
-		return never
-	}
-	return timeout
-}
 
 // config returns Serf's settings. Gossip is the net under the heartbeats: its
 // failure detection is as fast as a busy machine allows without false alarms.
@@ -60,9 +39,7 @@ func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
 	c.ReconnectInterval = 2 * time.Second
 	c.ReconnectTimeout = forgetAfter
 	c.TombstoneTimeout = forgetAfter
-	if g.o.Keep != nil {
-		c.ReconnectTimeoutOverride = keeping(g.o.Keep)
-	}
+	c.ReconnectTimeoutOverride = g.memory
 	c.ReapInterval = 5 * time.Second
 	c.SnapshotPath = g.o.SnapshotPath
 	c.RejoinAfterLeave = true

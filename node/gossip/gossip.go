@@ -31,6 +31,7 @@ type Gossip struct {
 	events chan serf.Event
 	ring   *memberlist.Keyring // nil: plain text
 	door   *doorkeeper         // set by Listen
+	memory *memory
 
 	changed chan struct{} // 1: hint
 	retag   chan struct{} // 1: hint
@@ -57,6 +58,7 @@ func New(o Options) (*Gossip, error) {
 		changed: make(chan struct{}, 1),
 		retag:   make(chan struct{}, 1),
 		refused: make(chan *RefusedError, 1),
+		memory:  &memory{keep: o.Keep},
 	}
 	if len(o.Keys) > 0 {
 		var err error
@@ -116,7 +118,8 @@ func (g *Gossip) Run(ctx context.Context) error {
 func (g *Gossip) drain() {
 	for {
 		select {
-		case <-g.events:
+		case e := <-g.events:
+			g.memory.learn(e)
 			hint(g.changed)
 		case <-g.serf.ShutdownCh():
 			return
@@ -144,7 +147,9 @@ func (g *Gossip) Streams() StreamStats {
 }
 
 // Members returns every member that gossip remembers, sorted by id.
-func (g *Gossip) Members() []Member { return members(g.serf.Members()) }
+func (g *Gossip) Members() []Member {
+	return members(slices.DeleteFunc(g.serf.Members(), g.memory.hides))
+}
 
 // Refused reports that this node and the one that it tried to join do not belong
 // together, as long as it has seen no other node since its start; and at any time
@@ -241,27 +246,10 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	}
 }
 
-// Forget has everybody forget a node that has left or failed; of one that is alive it
-// does nothing. If ctx ends first the word may still go round.
-func (g *Gossip) Forget(ctx context.Context, node string) error {
-	gone := func(m serf.Member) bool {
-		return m.Name == node && (m.Status == serf.StatusLeft || m.Status == serf.StatusFailed)
-	}
-	if !slices.ContainsFunc(g.serf.Members(), gone) {
-		return nil
-	}
-	done := make(chan error, 1)
-	g.leaving.Go(func() { done <- g.serf.RemoveFailedNodePrune(node) }) // Ends by Serf's own timeout, 5 s.
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("gossip: forget %q: %w", node, err)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("gossip: forget %q: %w", node, ctx.Err())
-	}
-}
+// Forget has this node show a member no more that has left or failed, or that is seen to
+// have within a minute. Of one that is alive it changes nothing. The others are to be told
+// as well: gossip does not spread it.
+func (g *Gossip) Forget(id string) { g.memory.drop(id) }
 
 // report keeps a refusal for Refused.
 func (g *Gossip) report(r *RefusedError) {
