@@ -45,7 +45,7 @@ class Protocol(websockets.WebSocketServerProtocol):
 
     async def write_close_frame(self, close, data=None):
         # By itself it answers Close before the app has had what waits in its queue.
-        while self.messages:
+        while self.messages and self.open:
             await asyncio.sleep(0)
         await super().write_close_frame(close, data)
 
