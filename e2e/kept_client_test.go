@@ -82,10 +82,13 @@ func (c *keptClient) asked() bool {
 func (c *keptClient) write(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for last := false; !last; {
+	for last, ticks := false, 1; !last; ticks++ {
 		word := ""
 		select {
 		case <-tick.C:
+			if n, _ := c.newest(); c.sent() >= n.Ack+kept.Window && ticks%kept.Nudge != 0 {
+				continue
+			}
 		case <-c.end:
 			word, last = kept.Ask, true
 		case <-ctx.Done():
@@ -99,6 +102,12 @@ func (c *keptClient) write(ctx context.Context, every time.Duration) {
 			return // the reader tells why
 		}
 	}
+}
+
+func (c *keptClient) sent() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.saw.Sent
 }
 
 func (c *keptClient) newest() (kept.Number, error) {

@@ -186,13 +186,14 @@ func openKept(t *testing.T, urls map[string]string) (list []keptEnd) {
 	page := browser.Must(t).Open(t, srv.URL, browser.View{Width: 400, Height: 300})
 	for name, url := range urls {
 		page.Eval(t, fmt.Sprintf(`(() => {
-			const x = {sent: 0, got: [], end: '', ending: false}, ws = new WebSocket(%q)
+			const x = {sent: 0, ack: 0, ticks: 0, got: [], end: '', ending: false}, ws = new WebSocket(%q)
 			;(window.sockets ??= {})[%q] = x
 			ws.onopen = () => x.timer = setInterval(() => {
+				if (!x.ending && x.sent >= x.ack + 16 && ++x.ticks %% 10) return
 				ws.send((x.ending ? 'end ' : '') + ++x.sent)
 				if (x.ending) clearInterval(x.timer)
 			}, 10)
-			ws.onmessage = (e) => x.got.push(e.data)
+			ws.onmessage = (e) => { x.got.push(e.data); x.ack = +e.data.split(' ')[2] }
 			ws.onclose = (e) => { clearInterval(x.timer); x.end = String(e.code) }
 			return true
 		})()`, url, name), nil)

@@ -33,6 +33,12 @@ const (
 	reserved = 1 << 20
 	// Every is how often either end sends a number, where there are not too many of them.
 	Every = 5 * time.Millisecond
+	// Window is how many numbers of a client its app may not have taken yet: an app that gets
+	// no processor would find Close behind seconds of them, and its socket be cut. Beyond it
+	// the client sends each Nudge: what a gap has swallowed is never taken.
+	Window = 16
+	// Nudge is in units of Every.
+	Nudge = 20
 	// Ask is what a client sends, with its last number, to have the app close.
 	Ask = "end "
 )

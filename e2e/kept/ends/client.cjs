@@ -1,5 +1,5 @@
 // A client that counts, by ws: a socket for each name=url. It says what it gets, and how each
-// ends; at the end of its input it asks for that.
+// ends; at the end of its input it asks for that. An app that lags is nudged only.
 const WebSocket = require('ws');
 
 let ending = false;
@@ -8,14 +8,18 @@ process.stdin.on('end', () => { ending = true; }).resume();
 for (const arg of process.argv.slice(2)) {
   const [name, url] = arg.split(/=(.*)/s);
   const ws = new WebSocket(url);
-  let sent = 0, timer, why = '';
+  let sent = 0, ack = 0, ticks = 0, timer, why = '';
   ws.on('open', () => {
     timer = setInterval(() => {
+      if (!ending && sent >= ack + 16 && ++ticks % 10) return;
       ws.send((ending ? 'end ' : '') + ++sent);
       if (ending) clearInterval(timer);
     }, 10);
   });
-  ws.on('message', (data) => console.log(`${name} ${data}`));
+  ws.on('message', (data) => {
+    ack = Number(String(data).split(' ')[2]);
+    console.log(`${name} ${data}`);
+  });
   ws.on('error', (e) => { why = e.message; });
   ws.on('close', (code) => {
     clearInterval(timer);
