@@ -11,14 +11,13 @@ import (
 type doubting struct {
 	doubt *ack.Doubt // nil: voters of this cluster wait for Raft's timeout
 	// unanswered is when each heartbeat was sent that no answer has come to since, by its number,
-	// and said when the node said last that it misses its leader: all in true time.
+	// in true time.
 	unanswered map[uint64]time.Duration
-	said       saying
 	// met is the leader that it has told of itself at once.
 	met int
 }
 
-// saying is when a voter has said that it misses the leader of a term.
+// saying is when a voter has said that it misses the leader of a term, in true time.
 type saying struct {
 	term uint64
 	at   time.Duration
@@ -109,7 +108,7 @@ func (p *proc) says() ack.Missing {
 	if m.Term == 0 {
 		return m
 	}
-	p.said = saying{m.Term, w.now}
+	p.h.missed = saying{m.Term, w.now}
 	if p.lateStep {
 		return m
 	}
@@ -164,8 +163,7 @@ func (p *proc) sawStand() {
 		if h == p.h || h.copied || !p.disk.conf.votes(h.server()) {
 			continue
 		}
-		// One that has ended since had said it.
-		if q := h.proc; q == nil || q.said.term == term && w.now-q.said.at <= lately {
+		if h.missed.term == term && w.now-h.missed.at <= lately {
 			with++
 		}
 	}
