@@ -232,10 +232,12 @@ func (in *inlet) awaitRequest(d time.Duration) error {
 	in.mu.waiting = false
 	stopped = in.mu.stopIdle
 	in.mu.Unlock()
-	if !stopped || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err == nil && !stopped || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	// StopIdle may have run the deadline out: lift it, and look a last time.
+	// The time is over, or StopIdle ran it out: lift the deadline, and look a last time. A
+	// process that stood still finds the request that came meanwhile beside the end of its
+	// patience.
 	if err := in.setDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -245,7 +247,10 @@ func (in *inlet) awaitRequest(d time.Duration) error {
 	if some, err := in.tryFill(); some || err != nil {
 		return err
 	}
-	return ErrStopped
+	if stopped {
+		return ErrStopped
+	}
+	return err
 }
 
 // await waits up to d for a byte to be there.

@@ -49,6 +49,24 @@ func TestStopIdleOnASocketReadsWhatIsThere(t *testing.T) {
 	}
 }
 
+// A process that was stopped for longer than a client's idle connection had left closed it
+// under the request that had come meanwhile.
+func TestRequestIsReadAlsoIfTheTimeIsOver(t *testing.T) {
+	for range 20 { // the clock may not have moved on before the first look
+		near, far := tcpPair(t)
+		c := h1.NewConn(near, h1.Options{Timeouts: h1.Timeouts{First: time.Nanosecond}})
+		say(t, far, header(""))
+		waitReadable(near)
+		var r h1.Request
+		if err := c.ReadRequest(&r); err != nil {
+			t.Fatalf("ReadRequest of one that had arrived = %v", err)
+		}
+		if err := c.ReadRequest(&r); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("ReadRequest of nothing = %v, want a timeout", err)
+		}
+	}
+}
+
 // waitReadable returns once nc has something to read.
 func waitReadable(nc net.Conn) {
 	for c := h1.NewConn(nc, h1.Options{}); c.Alive(); {
