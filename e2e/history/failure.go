@@ -28,7 +28,7 @@ func (j *judge) failure(a *Answer) (why string, late int64) {
 	if a.Status == 0 {
 		return j.loss(a), 0
 	}
-	if why := cmp.Or(j.drained(a), j.lapsed(a)); why != "" {
+	if why := cmp.Or(j.drained(a), j.lapsed(a), j.unheld(a)); why != "" {
 		return why, 0
 	}
 	shard, ok := j.shardOf(a)
@@ -160,6 +160,35 @@ func (j *judge) lapsed(a *Answer) string {
 		if run.Cut && ok && run.end()-leased >= long && a.Done() <= after(run.end(), int64(j.rules.Settle)) && j.shaken(leased, run.end()) {
 			return "cut, its lease had ended"
 		}
+	}
+	return ""
+}
+
+// sentInPart is what the answer says that unheld is about.
+const sentInPart = "(Shardway-Acquire), and part of the body had been sent to it: send the request again, it has not run"
+
+// unheld is the reason of what an app that is back did not hold, and whose body was too big
+// for its node to have kept: nobody has known until then that the app has forgotten its
+// shards. So it ends, for a shard, with the first of its requests that has run there since.
+func (j *judge) unheld(a *Answer) string {
+	shard, ok := j.shardOf(a)
+	if !ok || a.Error != "upstream-broken" || !strings.Contains(a.Detail, sentInPart) || len(j.runs[a.ID]) > 0 {
+		return ""
+	}
+	owners := j.owners(shard, a.final().Sent, a.Done())
+	back := make(map[string]int64) // when the app of a node was there for the last time
+	for i := range j.h.Faults {
+		if f := &j.h.Faults[i]; f.Kind == NoApp && owners[f.Node] && f.until() <= a.Done() {
+			back[f.Node] = max(back[f.Node], f.until())
+		}
+	}
+	for _, r := range j.shards[shard] {
+		if at, ok := back[r.App]; ok && r.Start >= at && after(r.end(), int64(j.rules.Settle)) < a.Done() {
+			delete(back, r.App)
+		}
+	}
+	if len(back) > 0 {
+		return "the app had forgotten its shard"
 	}
 	return ""
 }

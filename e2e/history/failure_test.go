@@ -127,6 +127,47 @@ func TestTryThatIsLostOnTheWayCounts(t *testing.T) {
 	}
 }
 
+// TestForgottenShardIsAReasonOnce has a big POST that met an app that had come back and
+// did not hold its shard.
+func TestForgottenShardIsAReasonOnce(t *testing.T) {
+	const of = "key-2"
+	detail := "the app did not hold the shard (Shardway-Acquire), and part of the body had been sent to it: send the request again, it has not run"
+	for _, c := range []struct {
+		name, detail string
+		without      string // whose app was away
+		ran          int64  // when a request ended there since; 0: none has
+		want         int
+	}{
+		{"the first since its app was away", detail, "c", 0, 0},
+		{"one has run just now", detail, "c", 3800 * ms, 0},
+		{"one has run long ago", detail, "c", 700 * ms, 1},
+		{"another app was away", detail, "b", 0, 1},
+		{"no app was away", detail, "", 0, 1},
+		{"the app broke it off", "the app broke the connection", "c", 0, 1},
+	} {
+		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
+		if c.without != "" {
+			h.Faults = append(h.Faults, history.Fault{Kind: history.NoApp, Node: c.without, From: 100 * ms, By: 110 * ms, Until: 150 * ms})
+		}
+		attempt := func(sent, done int64) []history.Attempt {
+			return []history.Attempt{{Target: "a", Sent: sent, Done: done}}
+		}
+		if c.ran > 0 {
+			h.Runs = append(h.Runs, history.Run{App: "c", Node: "c", Shard: shardOf(of), Epoch: 1, Key: of, ID: "y", Method: "POST", Seq: 1, Start: c.ran - 5*ms, End: c.ran})
+			h.Answers = append(h.Answers, history.Answer{
+				ID: "y", Key: of, Method: "POST", Status: 200, App: "c", EchoID: "y", Count: 1, Attempts: attempt(c.ran-6*ms, c.ran+ms),
+			})
+		}
+		h.Answers = append(h.Answers, history.Answer{
+			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: c.detail, Attempts: attempt(50*ms, 4000*ms),
+		})
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
+		if len(r.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}
+
 // TestLostMajorityCutsWhenItsLeasesDo has a POST of the one node of three that lived:
 // its lease is cut later than the others died, and they were back sooner.
 func TestLostMajorityCutsWhenItsLeasesDo(t *testing.T) {
