@@ -52,7 +52,7 @@ type coverage struct {
 	restarts, absences, movedBeside, without int
 	exact, passedOn, givenBack, undelivered  int
 	kept, keptNothing, exactInPlace          int
-	doubts, doubted, hangs, lapses           int
+	doubts, doubted, hangs, splits, lapses   int
 	rounds, drops, takings, stepDowns, calls map[string]int
 }
 
@@ -218,6 +218,7 @@ func (c *coverage) counters() []counter {
 		{"shards acquired as released in place", &c.exactInPlace, false},
 		{"absences without what their nodes keep", &c.keptNothing, true},
 		{"releases that did not get to the leader", &c.undelivered, false},
+		{"excused: nobody elected in time, two stood", &c.splits, true},
 		{"voters asked whether they miss their leader", &c.doubts, false},
 		{"candidates because it is missed", &c.doubted, false},
 		{"leaders that hung while all else was well", &c.hangs, false},

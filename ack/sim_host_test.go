@@ -42,7 +42,6 @@ type host struct {
 	noDeliver   bool // what it gives up shards with gets lost
 	lost        bool // never starts again
 	weight      uint32
-	missed      saying        // by this process or, before it ended, by one that was here
 	speaks      uint64        // the highest boot that was granted a lease, or said that it leaves
 	diskSlow    time.Duration // the longest that a write takes; zero: none takes any time
 	diskFails   int           // in a thousand: writes that fail

@@ -17,16 +17,23 @@ type releasedChecks struct {
 	changed map[shardmap.Shard]shardmap.Epoch // the newest epoch under which
 	// final is how often it had been changed when an app last released it.
 	final map[shardmap.Shard]int
-	// exact has the disk that was told of a release, by the ownership it was told under.
-	exact map[ownership]string
+	// exact has the disk that was told of a release, by whose it was and the ownership it
+	// was told under.
+	exact map[told]string
 	// promised are the shards that a commit must pass on as released, by its epoch.
 	promised map[shardmap.Epoch]map[shardmap.Shard]ack.Released
+}
+
+// told is a release that an app was told of.
+type told struct {
+	ownership
+	by shardmap.NodeID
 }
 
 func newReleasedChecks() releasedChecks {
 	return releasedChecks{
 		changes: map[shardmap.Shard]int{}, changed: map[shardmap.Shard]shardmap.Epoch{}, final: map[shardmap.Shard]int{},
-		exact: map[ownership]string{}, promised: map[shardmap.Epoch]map[shardmap.Shard]ack.Released{},
+		exact: map[told]string{}, promised: map[shardmap.Epoch]map[shardmap.Shard]ack.Released{},
 	}
 }
 
@@ -54,6 +61,8 @@ func (w *world) sawExact(p *proc, disk string, hs ack.HookShard) {
 		if hs.Note != nil {
 			w.fail("hooks: %s acquires shard %d with a note, and not as released", p.h.id, hs.Shard)
 		}
+		// What it releases by itself from now on is of this disk.
+		delete(w.exact, told{ownership{hs.Shard, hs.Epoch}, p.h.id})
 		return
 	}
 	w.cover.exact++
@@ -65,7 +74,7 @@ func (w *world) sawExact(p *proc, disk string, hs ack.HookShard) {
 		w.fail("hooks: %s acquires shard %d of epoch %d as released with note %q: it was released after %d changes, and has had %d",
 			p.h.id, hs.Shard, hs.Epoch, hs.Note, n, w.changes[hs.Shard])
 	}
-	o := ownership{hs.Shard, hs.Epoch}
+	o := told{ownership{hs.Shard, hs.Epoch}, hs.From}
 	if other := w.exact[o]; other != "" && other != disk {
 		w.fail("hooks: shard %d of epoch %d was given to %s as released, and now to %s", hs.Shard, hs.Epoch, other, disk)
 	}

@@ -175,6 +175,9 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Logf("coverage:\n%s", total)
+	if total.splits > 1+total.hangs/1000 {
+		t.Errorf("%d of %d elections against a leader that hung were split", total.splits, total.hangs)
+	}
 	if missing := total.missing(*simSchedules >= 20000); *simMixName == "" && len(missing) > 0 && !t.Failed() {
 		t.Errorf("never happened: %s", strings.Join(missing, ", "))
 	}
