@@ -13,11 +13,22 @@ import (
 // backlog, and what does not fit waits for TCP's retries of a second and more.
 const maxDials = 16
 
+// mostDials returns how many may be made at once now. Sockets on their way back to a node
+// take each a connection for good, and nobody is served by those that come back: as many are
+// made as the owner lets ask at once, or a path on which a handshake takes its time would
+// take thousands longer than they have (socket-wait). With mu held.
+func (p *pool) mostDials() int {
+	if p.node == "" {
+		return maxDials
+	}
+	return min(max(maxDials, p.mu.line.keeps), maxUpgrades)
+}
+
 // want has as many connections made as those in line need and the bounds allow.
 // At the bound of open ones it takes the place of the one that has been idle
 // longest: what is in line could not use that. With mu held.
 func (p *pool) want() {
-	for p.mu.dialing-p.mu.window.stuck < p.mu.line.n && !p.mu.window.full(p.mu.dialing) {
+	for p.mu.dialing-p.mu.window.stuck < p.mu.line.n && !p.mu.window.full(p.mu.dialing, p.mostDials()) {
 		var old *link
 		if p.max > 0 && p.mu.open >= p.max {
 			if len(p.mu.idle) == 0 {
@@ -38,7 +49,7 @@ func (p *pool) want() {
 // opens the gate, or keeps it shut. With mu held.
 func (p *pool) ask() {
 	atBound := p.max > 0 && p.mu.open >= p.max
-	if p.mu.dialing > p.mu.window.stuck || p.mu.window.full(p.mu.dialing) || atBound {
+	if p.mu.dialing > p.mu.window.stuck || p.mu.window.full(p.mu.dialing, p.mostDials()) || atBound {
 		return // what is under way will tell
 	}
 	p.mu.open++

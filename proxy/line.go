@@ -35,6 +35,7 @@ type waiter struct {
 	fresh  bool // as for pool.take
 	most   int  // as for pool.take
 	unused bool // it takes none that is idle: those that carried it before broke
+	keeps  bool // it gives none back: a socket on its way back
 	parked bool // it waits for its shard's share first
 	turn   chan turn
 
@@ -53,6 +54,7 @@ type turn struct {
 type line struct {
 	head, tail *waiter
 	n          int
+	keeps      int // of these, those that give nothing back
 }
 
 func (q *line) push(w *waiter) {
@@ -64,6 +66,9 @@ func (q *line) push(w *waiter) {
 	}
 	q.tail = w
 	q.n++
+	if w.keeps {
+		q.keeps++
+	}
 }
 
 func (q *line) remove(w *waiter) {
@@ -79,6 +84,9 @@ func (q *line) remove(w *waiter) {
 	}
 	w.in, w.prev, w.next = nil, nil, nil
 	q.n--
+	if w.keeps {
+		q.keeps--
+	}
 }
 
 // first takes the first waiter out, nil if there is none.

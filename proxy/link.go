@@ -75,7 +75,7 @@ func (w *waiting) link(p *pool) (*link, verdict) {
 			return l, verdict{}
 		}
 	}
-	in := &waiter{place: w.x.countsFor(), fresh: fresh, most: most, unused: unused}
+	in := &waiter{place: w.x.countsFor(), fresh: fresh, most: most, unused: unused, keeps: w.x.later()}
 	for {
 		l, dialed, err := p.join(in)
 		if l == nil && err == nil {

@@ -89,6 +89,10 @@ func mistakesOfSockets() []mistake {
 			edits: in("sockets.go", "n.Add(1) > maxUpgrades", "n.Add(1) > maxUpgrades && !PLANTED"),
 		},
 		{
+			rule: "and as many connections are made for them", found: "TestManySocketsMoveOverASlowPath",
+			edits: in("dialing.go", "	if p.node == \"\" {\n		return maxDials", "	if p.node == \"\" || PLANTED {\n		return maxDials"),
+		},
+		{
 			rule: "and those that are answered make room", found: "TestSocketsThatAreTurnedAwayMakeRoom",
 			edits: in("sockets.go", "	if done := k.upgrade; done != nil {", "	if done := k.upgrade; done != nil && !PLANTED {"),
 		},

@@ -5,6 +5,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"shardway/internal/simnet"
+	"shardway/proxy"
 )
 
 // An app that turns sockets away on their way back is done with them: the next ones may
@@ -42,4 +45,35 @@ func TestSocketsThatAreTurnedAwayMakeRoom(t *testing.T) {
 			t.Errorf("%d sockets were on their way back at once, want 64 at most", n)
 		}
 	})
+}
+
+// Each socket takes the connection to the next owner that is made for it, so that those which
+// wait are not served by the ones that come back, as requests are. With a dozen made at once
+// thousands took longer than they have, where a handshake takes its time: on a busy machine, or
+// on a long path.
+func TestManySocketsMoveOverASlowPath(t *testing.T) {
+	many := 600
+	if raceEnabled {
+		many = 150
+	}
+	inSockets(t, plainChat, func(t *socketTest) {
+		if t.local {
+			return
+		}
+		all := make([]*client, many)
+		for i := range all {
+			all[i] = t.front.socket()
+		}
+		t.sim.SetLink(t.front.id, t.b.id, simnet.Link{Latency: 15 * time.Millisecond}) // 30 ms for each connection
+		t.move(t.a, t.b)
+		began := time.Now()
+		for _, c := range all {
+			c.say("on")
+		}
+		t.until("all go on", t.app.has(many))
+		t.Logf("%d sockets took %v", many, time.Since(began))
+		for _, c := range all {
+			_ = c.Close()
+		}
+	}, func(o *proxy.Options) { o.SocketWait = time.Duration(many) * time.Millisecond })
 }

@@ -28,10 +28,11 @@ type window struct {
 	stuck int // dials that take unusually long
 }
 
-// full reports whether there may be no further new one beside so many dials.
-func (w *window) full(dialing int) bool {
+// full reports whether there may be no further new one beside so many dials, of which there
+// may be most.
+func (w *window) full(dialing, most int) bool {
 	fresh := dialing - w.stuck
-	return fresh >= maxDials || w.stuck >= mostStuck || w.size > 0 && fresh+w.young >= w.size
+	return fresh >= most || w.stuck >= mostStuck || w.size > 0 && fresh+w.young >= w.size
 }
 
 func (w *window) widen() {
