@@ -72,6 +72,7 @@ type down struct {
 	ctl       []byte // a control frame that is not whole
 	streaming bool   // a message too long to be held is being passed on
 	appClose  int    // the code of the app's Close; zero: none has come
+	ponged    bool   // the app has read up to our Close
 	handed    bool   // it answers ours
 	passed    bool   // it has been passed on
 	word      byte   // the owner's; zero: none
@@ -89,6 +90,9 @@ const (
 	wordEnded   = 'e' // the app ended the connection without Close
 	wordRefused = 'r' // and takes no other one
 )
+
+// pingMoved is what an app is pinged with before it is told 1012: see answers.
+const pingMoved = "the shard moves"
 
 // heldMessage is up to which length messages of an app pass only when they are whole.
 const heldMessage = 64 << 10

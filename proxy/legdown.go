@@ -72,6 +72,11 @@ func (l *leg) passControl() (done bool) {
 			l.word = word[0]
 		}
 		return true
+	case wsframe.OpPong:
+		if l.app && l.told.Load() != 0 && string(l.from.Payload()) == pingMoved {
+			l.ponged = true
+			return false
+		}
 	case wsframe.OpClose:
 		l.appClose = l.from.Code()
 		if l.handed = l.answers(l.appClose); l.handed || l.client && l.appClose == int(closeMoved) && !l.closed.Load() {
@@ -86,11 +91,15 @@ func (l *leg) passControl() (done bool) {
 }
 
 // answers reports whether a Close of the app is the answer to ours. One with a code of its
-// own has crossed ours, and is final; but some libraries answer any Close with 1000, or
-// with none.
+// own has crossed ours, and is final; but some libraries answer any Close with 1000, or with
+// none. So before our Close goes a Ping: without its Pong (RFC 6455 section 5.5.2 demands one)
+// the app had not read so far when it said Close, nor all that the client had sent.
 func (l *leg) answers(code int) bool {
 	told := int(l.told.Load())
-	return told != 0 && (told != int(closeMoved) || code == told || code == closeNormal || code == wsframe.NoCode)
+	if told != int(closeMoved) {
+		return told != 0
+	}
+	return (l.ponged || !l.app) && (code == told || code == closeNormal || code == wsframe.NoCode)
 }
 
 // writeDown writes to near.

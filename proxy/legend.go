@@ -20,14 +20,16 @@ func (l *leg) judge(why cause, x *exchange, r *Route) {
 		k.lingers = true
 	case l.closed.Load():
 		k.closing = k.up.Code()
-	case l.wants(wantLeave), l.unfinished(), l.word == wordLate:
-		k.closing = int(closeMoved)
+	case l.wants(wantLeave):
+		k.closing, k.why = int(closeMoved), closeLeaving.reason()
+	case l.unfinished(), l.word == wordLate:
+		k.closing, k.why = int(closeMoved), whyUnfinished
 	case l.streaming: // no other leg can go on inside a message
 	case l.handedOver():
 		k.next = true
 	case !l.resumes(why, x, r):
 	case k.tooOften(time.Now()):
-		k.closing = int(closeMoved)
+		k.closing, k.why = int(closeMoved), whyOften
 	default:
 		k.next, k.gap, k.skip = true, true, !l.scan.Whole()
 	}
@@ -113,6 +115,15 @@ func (l *leg) lastWord(why cause) byte {
 	}
 	return wordEnded
 }
+
+// Why the client of a kept socket is told to come again, where its shard has not just moved:
+// who looks at clients' logs sees which bound it was.
+const (
+	whyUnfinished = "a message was not whole when the shard had moved"
+	whyOften      = "the connection to the app broke too often"
+	whyLate       = "no app took the socket in time"
+	whyRefused    = "the app did not take the socket"
+)
 
 // reasonOf returns the text that stands behind a code of ours.
 func reasonOf(code int) string {

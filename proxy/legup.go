@@ -147,7 +147,11 @@ func (l *leg) tell(code int, within time.Duration) {
 	}
 	defer close(l.said)
 	l.far.Writer().Gate(func() (time.Duration, error) { return within, nil })
-	l.writeUp(wsframe.AppendClose(nil, code, reasonOf(code), true))
+	var frames []byte
+	if l.app && code == int(closeMoved) {
+		frames = wsframe.AppendControl(frames, wsframe.OpPing, []byte(pingMoved), true)
+	}
+	l.writeUp(wsframe.AppendClose(frames, code, reasonOf(code), true))
 }
 
 // upEnds is the end of near without a Close. At the owner it may be that of a half: the

@@ -56,7 +56,7 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "only then", found: "TestRestOfAMessageIsDiscardedWhenAMoveBreaks",
-			edits: in("legend.go", "	case l.wants(wantLeave), ", "	case PLANTED && !l.upWhole() && l.wants(wantMove), l.wants(wantLeave), "),
+			edits: in("legend.go", "	case l.wants(wantLeave):\n", "	case PLANTED && !l.upWhole() && l.wants(wantMove), l.wants(wantLeave):\n"),
 		},
 		{
 			rule: "a leg that breaks ends alone", found: "TestKeptSocketOutlivesItsOwner",
@@ -113,7 +113,15 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "any other code is final", found: "TestCloseOfTheAppCrossesTheMove",
-			edits: in("legdown.go", "	return told != 0 && (told != int(closeMoved) ||", "	return told != 0 && (PLANTED || told != int(closeMoved) ||"),
+			edits: in("legdown.go", "	if told != int(closeMoved) {\n", "	if told != int(closeMoved) || PLANTED {\n"),
+		},
+		{
+			rule: "so is one that the app says before it has read ours", found: "TestCloseOfTheAppCrossesTheMove",
+			edits: in("legdown.go", "(l.ponged || !l.app) &&", "(PLANTED || l.ponged || !l.app) &&"),
+		},
+		{
+			rule: "what tells is between us and the app", found: "TestCloseOfTheAppCrossesTheMove",
+			edits: in("legdown.go", "			l.ponged = true\n			return false\n", "			if l.ponged = true; !PLANTED {\n				return false\n			}\n"),
 		},
 		{
 			rule: "a Close of the client is final", found: "TestAppThatDoesNotAnswerACloseBehindABrokenMessage",

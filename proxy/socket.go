@@ -54,6 +54,7 @@ type socket struct {
 	carried  bool            // the present attempt came to a leg
 	refused  int             // what an answer that is no leg has the client closed with
 	closing  int             // what the client is to be closed with; zero: it ends without
+	why      string          // the text behind that; empty: what reasonOf says
 	lingers  bool            // it has been told why
 	broken   [unplannedMost]time.Time
 	standing

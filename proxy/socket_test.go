@@ -302,7 +302,7 @@ func TestSocketWaitsForItsAppForSocketWait(t *testing.T) {
 				t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 				began := time.Now()
 				tc(t)
-				c.wantClosed(1012)
+				c.wantClosedFor(1012, "no app took the socket in time")
 				if took := time.Since(began); took < 18*time.Second || took > 21*time.Second {
 					t.Errorf("took %v", took)
 				}

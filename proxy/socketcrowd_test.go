@@ -38,7 +38,7 @@ func TestSocketsThatAreTurnedAwayMakeRoom(t *testing.T) {
 		}
 		t.move(t.a, t.b)
 		for _, c := range all {
-			c.wantClosed(1008) // 1012 for one that has waited in vain
+			c.wantClosedFor(1008, "the app did not take the socket") // 1012 for one that has waited in vain
 			_ = c.Close()
 		}
 		if n := most.Load(); n > 64 {

@@ -132,7 +132,7 @@ func TestMessageUnderWayWhenItsShardMoves(t *testing.T) {
 				}
 				if !finished {
 					t.a.Cut(allShards, "draining")
-					c.wantClosed(1012)
+					c.wantClosedFor(1012, "a message was not whole when the shard had moved")
 					t.until("released", func() bool { return t.a.running.Load() == 0 })
 					t.app.wantGot()
 					_ = c.Close()
@@ -308,7 +308,7 @@ func TestLegsThatBreakTooOften(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			t.a.CutUpstream("lapsed")
 		}
-		c.wantClosed(1012)
+		c.wantClosedFor(1012, "the connection to the app broke too often")
 		if n := len(t.app.legs()); n != 4 {
 			t.Errorf("%d legs", n)
 		}
@@ -332,7 +332,7 @@ func TestLeavingNodeClosesItsClients(t *testing.T) {
 		go func() { shut <- t.front.Shutdown(ctx) }()
 		first, last := time.Hour, time.Duration(0)
 		for _, c := range append(all, waiting) {
-			c.wantClosed(1012)
+			c.wantClosedFor(1012, "the node is leaving")
 			first, last = min(first, time.Since(began)), max(last, time.Since(began))
 			_ = c.Close()
 		}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -93,8 +94,8 @@ func (c *client) resume() {
 	defer c.kept.Store(nil)
 	for k.next && !c.down.Load() {
 		k.next = false
-		if code := c.socketLeg(); code != 0 {
-			k.closing = code
+		if code, why := c.socketLeg(); code != 0 {
+			k.closing, k.why = code, why
 		}
 		c.unfound()
 	}
@@ -105,7 +106,7 @@ func (c *client) resume() {
 		w := c.h.Writer()
 		w.Begin(h1.UntilClose, 0)
 		w.Gate(func() (time.Duration, error) { return closeFrameWrite, nil })
-		_, _ = w.Write(wsframe.AppendClose(nil, k.closing, reasonOf(k.closing), false)) // the connection ends in any case
+		_, _ = w.Write(wsframe.AppendClose(nil, k.closing, cmp.Or(k.why, reasonOf(k.closing)), false)) // the connection ends in any case
 		k.lingers = w.Flush() == nil
 	}
 	if k.lingers {
@@ -114,9 +115,8 @@ func (c *client) resume() {
 }
 
 // socketLeg sends the request of a kept socket again until an app takes it, as long as
-// SocketWait allows, and carries that leg. Else it returns the code to close the client
-// with.
-func (c *client) socketLeg() int {
+// SocketWait allows, and carries that leg. Else it returns what to close the client with.
+func (c *client) socketLeg() (code int, why string) {
 	k := c.x.sock
 	ctx, cancel := context.WithTimeout(c.life.context(), c.s.o.SocketWait)
 	defer cancel()
@@ -138,16 +138,19 @@ func (c *client) socketLeg() int {
 		switch {
 		case c.down.Load() || k.carried:
 			c.x.leaveQueue()
-			return 0
+			return 0, ""
 		case k.refused != 0:
 			c.x.leaveQueue()
-			return k.refused
+			return k.refused, whyRefused
 		}
 		c.x.tries, c.x.stale, c.x.heads, c.x.unheld = 0, 0, 0, 0
 		v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
 		if ctx.Err() != nil || c.held(v).step != stepAgain {
 			c.x.leaveQueue()
-			return int(closeMoved)
+			if c.s.closing.Load() {
+				return int(closeMoved), closeLeaving.reason()
+			}
+			return int(closeMoved), whyLate
 		}
 	}
 }

@@ -18,43 +18,6 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// An app may end a socket in the moment in which its shard begins to move: its Close crosses
-// ours. It was taken for the answer, and the client's socket went on. What an app says in
-// answer is our code, none, or 1000, as some libraries say to all.
-func TestCloseOfTheAppCrossesTheMove(t *testing.T) {
-	for payload, final := range map[string]int{
-		"\x0f\xa0": 4000, "\x03\xf0": 1008, "\x03\xe9": 1001,
-		"\x03\xf4": 0, "\x03\xe8": 0, "": 0,
-	} {
-		t.Run(fmt.Sprintf("%x", payload), func(t *testing.T) {
-			inSockets(t, func() *chat {
-				return &chat{goodbye: func(conn net.Conn, code int) bool {
-					_, _ = conn.Write(message(0x88, false, payload))
-					return code == 1012
-				}}
-			}, func(t *socketTest) {
-				c := t.front.socket()
-				c.say("one")
-				t.until("got", t.app.has(1))
-				t.move(t.a, t.b)
-				if final != 0 {
-					c.wantClosed(final)
-					if n := len(t.app.legs()); n != 1 {
-						t.Errorf("%d legs", n)
-					}
-					return
-				}
-				c.say("two")
-				t.until("got", t.app.has(2))
-				if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != "" {
-					t.Errorf("a completed hand-over has a gap: %v", h)
-				}
-				_ = c.Close()
-			})
-		})
-	}
-}
-
 // full is a connection whose other end takes nothing more until it is opened.
 type full struct {
 	net.Conn
@@ -237,7 +200,7 @@ func TestAppsMessageThatIsLateClosesBothEnds(t *testing.T) {
 				}
 				t.until("released", func() bool { return t.a.running.Load() == 0 })
 				t.own(t.b)
-				c.wantClosed(1012)
+				c.wantClosedFor(1012, "a message was not whole when the shard had moved")
 				if n := len(t.app.legs()); n != 1 || code != 1012 {
 					t.Errorf("%d legs, the app was told %d", n, code)
 				}

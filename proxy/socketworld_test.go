@@ -26,6 +26,7 @@ type chat struct {
 	t     *testing.T
 	every time.Duration // between two messages of the app; zero: it sends none
 	size  int           // of each beyond its number
+	deaf  bool          // to Pings
 
 	answer  func(n int, head http.Header) string // lines of the 101 of leg n, or the whole answer; nil: the right ones
 	goodbye func(conn net.Conn, code int) bool   // answers a Close in its own way; nil or false: as usual
@@ -80,7 +81,7 @@ func (a *chat) serve(conn net.Conn, r *bufio.Reader) {
 		a.speak(conn, over)
 	}()
 	defer func() { <-told }()
-	code, err := a.listen(r)
+	code, err := a.listen(conn, r)
 	close(over)
 	<-told
 	if err == nil && (a.goodbye == nil || !a.goodbye(conn, code)) {
@@ -111,8 +112,8 @@ func (a *chat) speak(conn net.Conn, over <-chan struct{}) {
 	}
 }
 
-// listen notes messages until a Close comes.
-func (a *chat) listen(r *bufio.Reader) (code int, err error) {
+// listen notes messages, and answers Pings, until a Close comes.
+func (a *chat) listen(conn net.Conn, r *bufio.Reader) (code int, err error) {
 	var begun []byte // of a message, between whose frames others may stand
 	for {
 		first, p, err := readFrame(r)
@@ -124,6 +125,9 @@ func (a *chat) listen(r *bufio.Reader) (code int, err error) {
 			return wsframe.NoCode, nil
 		case op == wsframe.OpClose:
 			return int(binary.BigEndian.Uint16(p)), nil
+		case op == wsframe.OpPing && !a.deaf:
+			_, _ = conn.Write(message(0x8a, false, string(p))) // it dies, else
+			continue
 		case op > 8:
 			continue
 		}
@@ -285,6 +289,12 @@ func (c *client) hears() string {
 // wantClosed fails the test unless the client is closed now, with this code; zero: without.
 func (c *client) wantClosed(code int) {
 	c.t.Helper()
+	c.wantClosedFor(code, "")
+}
+
+// wantClosedFor wants this text behind the code; empty: any.
+func (c *client) wantClosedFor(code int, why string) {
+	c.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(5 * time.Minute))
 	for {
 		op, p, err := readMessage(c.r)
@@ -293,8 +303,13 @@ func (c *client) wantClosed(code int) {
 			continue
 		case err != nil && code == 0 && !errors.Is(err, os.ErrDeadlineExceeded):
 			return
+		case err == nil && code == wsframe.NoCode && len(p) == 0:
+			c.closed()
+			return
 		case err != nil || len(p) < 2 || int(binary.BigEndian.Uint16(p)) != code:
 			c.t.Fatalf("closed with %q, %v; want %d", p, err, code)
+		case why != "" && string(p[2:]) != why:
+			c.t.Errorf("closed for %q, want %q", p[2:], why)
 		}
 		c.closed()
 		return

@@ -234,6 +234,12 @@ func (l *appLeg) receive(r *bufio.Reader, key string) {
 			l.ends(codeOf(p))
 			return
 		}
+		if op == opPing {
+			l.sending.Lock()
+			_, err = l.conn.Write(frame(opPong, p))
+			l.sending.Unlock()
+			continue
+		}
 		text, last := strings.CutPrefix(string(p), Ask)
 		n, _ := strconv.ParseUint(text, 10, 64) // the judge is told of a zero
 		l.notes("got", n)

@@ -16,6 +16,8 @@ import (
 const (
 	opText  = 1
 	opClose = 8
+	opPing  = 9
+	opPong  = 10
 )
 
 func acceptOf(key string) string {
