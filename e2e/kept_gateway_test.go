@@ -1,0 +1,103 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/kept"
+)
+
+// TestSocketsOfGatewaysThatStopAndLeave has clients count along at a node and at two gateways.
+// One gateway is stopped for three seconds and goes on, and once more while an app dies behind
+// it: its clients' sockets go on as well, and the apps are told of each gap. Then it leaves: its
+// clients are told to come again, and the sockets of the others stay as they are.
+func TestSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
+	x := startKeptBy(t, keptOptions{apps: [][]string{os.Args[:1], os.Args[:1]}, gateways: 2, shards: 6})
+	x.open(t)
+	each := len(x.conns) / len(x.front)
+	gateway, behind := x.front[2], x.conns[2*each:]
+	others := &keptSockets{Cluster: x.Cluster, dir: x.dir, conns: x.conns[:2*each]}
+	x.goOn(t)
+
+	gateway.Pause(t)
+	others.goOnFor(t, uint64(3*time.Second/kept.Every))
+	gateway.Continue(t)
+	x.goOn(t)
+
+	before, _ := x.gaps(t)
+	gateway.Pause(t)
+	x.die(t, x.nodes[1])
+	others.goOn(t)
+	gateway.Continue(t)
+	x.goOn(t)
+	if gaps, _ := x.gaps(t); gaps == before {
+		t.Error("no app is told of a gap, though one had died")
+	}
+
+	began, legs := history.Now(), x.legs(t, 2)
+	gateway.Terminate(t)
+	cluster.Await(t, "the clients of the gateway are told to come again", func() error {
+		for i, c := range behind {
+			switch _, err := c.newest(); {
+			case err == nil:
+				return fmt.Errorf("client %d is not", i)
+			case !strings.Contains(err.Error(), "StatusServiceRestart") || !strings.Contains(err.Error(), "the node is leaving"):
+				t.Fatalf("client %d: %v", i, err)
+			}
+		}
+		return nil
+	})
+	gateway.AwaitExit(t, 0)
+	others.goOn(t)
+	if now := x.legs(t, 2); now != legs && x.Starved(began) < time.Second {
+		t.Errorf("sockets at other nodes have had %d legs, and %d before the gateway left", now, legs)
+	}
+	others.judge(t)
+	for _, c := range behind {
+		c.stop()
+	}
+}
+
+// goOnFor is goOn until the apps have sent so many numbers on each socket.
+func (x *keptSockets) goOnFor(t *testing.T, numbers uint64) {
+	t.Helper()
+	from := make([]uint64, len(x.conns))
+	for i, c := range x.conns {
+		n, _ := c.newest()
+		from[i] = n.N
+	}
+	cluster.Await(t, fmt.Sprintf("all sockets go on for %d numbers", numbers), func() error {
+		for i, c := range x.conns {
+			n, err := c.newest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n.N < from[i]+numbers {
+				return fmt.Errorf("socket %d is at %d, it was at %d", i, n.N, from[i])
+			}
+		}
+		return nil
+	})
+}
+
+// legs counts those that clients of other nodes than this one have had.
+func (x *keptSockets) legs(t *testing.T, besides int) (n int) {
+	t.Helper()
+	all, err := kept.Read(x.dir)
+	must(t, err)
+	for _, l := range all {
+		if !strings.HasPrefix(l.Client, strconv.Itoa(besides)) {
+			n++
+		}
+	}
+	return n
+}
