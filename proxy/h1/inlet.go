@@ -238,14 +238,14 @@ func (in *inlet) awaitRequest(d time.Duration) error {
 	// The time is over, or StopIdle ran it out: lift the deadline, and look a last time. A
 	// process that stood still finds the request that came meanwhile beside the end of its
 	// patience.
-	if err := in.setDeadline(time.Time{}); err != nil {
-		return err
+	if broken := in.setDeadline(time.Time{}); broken != nil {
+		return broken
 	}
 	if in.buffered() > 0 {
 		return nil
 	}
-	if some, err := in.tryFill(); some || err != nil {
-		return err
+	if some, broken := in.tryFill(); some || broken != nil {
+		return broken
 	}
 	if stopped {
 		return ErrStopped
