@@ -1,0 +1,206 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/shardmap"
+)
+
+// unborn is a cluster whose shards nobody knows yet.
+type unborn struct{ *fake }
+
+func (unborn) Map() admin.Map { return admin.Map{} }
+
+// markless is one that names no keys and has no policy: it has a Cluster's methods and no
+// others.
+type markless struct{ admin.Cluster }
+
+// Each verb takes its arguments in a JSON object or in the query, up to its bounds.
+func TestPolicyActionsReachTheCluster(t *testing.T) {
+	alice := uint32(shardmap.Of("alice", 4))
+	for _, tc := range []struct {
+		path, query, json string
+		want              admin.Action
+	}{
+		{"cordon", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.Cordon, Node: "n3"}},
+		{"uncordon", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.Uncordon, Node: "n3"}},
+		{"drain", "node=n3&gently=1s", `{"node":"n3","gently":"1s"}`, admin.Action{Verb: admin.Drain, Node: "n3", Gently: "1s"}},
+		{"drain", "node=n3&gently=24h", `{"node":"n3","gently":"24h"}`, admin.Action{Verb: admin.Drain, Node: "n3", Gently: "24h"}},
+		{"pause", "for=1s", `{"for":"1s"}`, admin.Action{Verb: admin.Pause, For: "1s"}},
+		{"pause", "for=168h", `{"for":"168h"}`, admin.Action{Verb: admin.Pause, For: "168h"}},
+		{"resume", "", `{}`, admin.Action{Verb: admin.Resume}},
+		{"weight", "node=n3&weight=2", `{"node":"n3","weight":2}`, admin.Action{Verb: admin.Weigh, Node: "n3", Weight: 2}},
+		{"weight", "node=n3&weight=0", `{"node":"n3","weight":0}`, admin.Action{Verb: admin.Weigh, Node: "n3"}},
+		{"weight", "node=n3&weight=1000", `{"node":"n3","weight":1000}`, admin.Action{Verb: admin.Weigh, Node: "n3", Weight: shardmap.MaxWeight}},
+		{"pin", "shard=3&node=n3", `{"shard":3,"node":"n3"}`, admin.Action{Verb: admin.Pin, Shard: 3, Node: "n3"}},
+		{"pin", "shard=0&zone=east", `{"shard":0,"zone":"east"}`, admin.Action{Verb: admin.Pin, Zone: "east"}},
+		{"pin", "key=alice&zone=east", `{"key":"alice","zone":"east"}`, admin.Action{Verb: admin.Pin, Shard: alice, Zone: "east"}},
+		{"unpin", "shard=3", `{"shard":3}`, admin.Action{Verb: admin.Unpin, Shard: 3}},
+		{"unpin", "key=alice", `{"key":"alice"}`, admin.Action{Verb: admin.Unpin, Shard: alice}},
+	} {
+		tc.want.By = "anybody from 192.0.2.1:1234"
+		for target, text := range map[string]string{"/v1/" + tc.path + "?" + tc.query: "", "/v1/" + tc.path: tc.json} {
+			f := newFake()
+			res := ask(t, handlerOf(f), "POST", target, text, "Content-Type", "application/json")
+			if did := f.actions(); res.Code != 200 || len(did) != 1 || did[0] != tc.want {
+				t.Errorf("POST %s %s = %d %s, did %+v, want %+v", target, text, res.Code, body(res), did, tc.want)
+			}
+		}
+	}
+}
+
+// A number that is none was never taken for one left out, nor one beyond its bounds for
+// another: a weight of 4294967298 is not 2.
+func TestPolicyMistakesNameWhatAndRemedy(t *testing.T) {
+	const weight, place = `is no weight: give 1 to 1000, or 0 for the node's own`, `node is missing: say where the shard belongs, at a node or in a zone, as in {"key":"alice","node":"n3"} or ?shard=7&zone=east`
+	const noPause, noShard = `is no duration from 1s to 168h0m0s: give one such as 30m`, `shard is missing: say which shard, or whose key, as in {"shard":7} or ?key=alice`
+	for _, tc := range []struct {
+		cluster func(*fake) admin.Cluster
+		target  string
+		status  int
+		detail  string
+	}{
+		{nil, "cordon", 400, `node is missing: say which node to cordon, as in {"node":"n3"} or ?node=n3`},
+		{nil, "pause", 400, `for is missing: say for how long, as in {"for":"30m"} or ?for=30m`},
+		{nil, "pause?for=soon", 400, `for = "soon" ` + noPause},
+		{nil, "pause?for=999ms", 400, `for = "999ms" ` + noPause},
+		{nil, "pause?for=168h0m1s", 400, `for = "168h0m1s" ` + noPause},
+		{nil, "weight?node=n3", 400, `weight is missing: say which, as in {"node":"n3","weight":2}; 0 is the node's own`},
+		{nil, "weight?node=n3&weight=two", 400, `weight = "two" is not a whole number: give one such as 17`},
+		{nil, "weight?node=n3&weight=1001", 400, `weight = "1001" ` + weight},
+		{nil, "weight?node=n3&weight=4294967298", 400, `weight = "4294967298" ` + weight},
+		{nil, "pin?node=n3", 400, noShard},
+		{nil, "pin?node=n3&shard=1&key=alice", 400, noShard},
+		{nil, "pin?node=n3&shard=one", 400, `shard = "one" is not a whole number: give one such as 17`},
+		{nil, "pin?node=n3&shard=4", 400, `shard = "4" is no shard: the cluster has 0 to 3`},
+		{nil, "pin?node=n3&shard=4294967297", 400, `shard = "4294967297" is no shard: the cluster has 0 to 3`},
+		{nil, "pin?shard=4", 400, `shard = "4" is no shard: the cluster has 0 to 3`},
+		{nil, "pin?shard=1", 400, place},
+		{nil, "pin?shard=1&node=n3&zone=east", 400, place},
+		{nil, "unpin", 400, noShard},
+		{func(f *fake) admin.Cluster { return unborn{f} }, "unpin?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) admin.Cluster { return unborn{f} }, "unpin?shard=1", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) admin.Cluster { return unborn{f} }, "quarantine?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) admin.Cluster { return markless{f} }, "quarantine?key=alice", 404, "this node knows no keys"},
+	} {
+		f := newFake()
+		var c admin.Cluster = f
+		if tc.cluster != nil {
+			c = tc.cluster(f)
+		}
+		res := ask(t, handlerOf(c), "POST", "/v1/"+tc.target, "")
+		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail || len(f.actions()) > 0 {
+			t.Errorf("POST %s = %d %q, did %+v, want %d %q", tc.target, res.Code, p.Detail, f.actions(), tc.status, tc.detail)
+		}
+	}
+	if res := ask(t, handlerOf(markless{newFake()}), "GET", "/v1/policy", ""); res.Code != 404 || problemOf(t, res).Detail != "this node has no policy" {
+		t.Errorf("the policy of a cluster without one = %d %s", res.Code, body(res))
+	}
+	// A broken parameter leaves a media type that can be read.
+	if res := ask(t, handlerOf(newFake()), "POST", "/v1/cordon", `{"node":"n3"}`, "Content-Type", "application/json; charset"); res.Code != 415 {
+		t.Errorf("a Content-Type that is broken = %d %s, want 415", res.Code, body(res))
+	}
+}
+
+// The log tells all that was asked for: who reads it later has nothing else.
+func TestLogTellsWhatWasAskedFor(t *testing.T) {
+	h, log := guarded(t, newFake())
+	want := []string{}
+	for _, tc := range [][2]string{
+		{"remove?node=n3&force=true", "remove n3 by force"},
+		{"drain?node=n3", "drain n3"},
+		{"drain?node=n3&gently=2m&force=true", "drain n3 gently, 2m by force"},
+		{"pause?for=30m", "pause 30m"},
+		{"weight?node=n3&weight=2", "weight n3 2"},
+		{"weight?node=n3&weight=0", "weight n3 0"},
+		{"pin?shard=0&node=n3", "pin shard 0 n3"},
+		{"pin?shard=3&zone=east", "pin shard 3 east"},
+		{"unpin?shard=0", "unpin shard 0"},
+		{"quarantine?shard=0&hash=0123456789abcdef&for=1h", "quarantine shard 0 0123456789abcdef 1h"},
+		{"lift?shard=1&hash=0123456789abcdef", "lift shard 1 0123456789abcdef"},
+		{"step-down", "step-down"},
+	} {
+		ask(t, h, "POST", "/v1/"+tc[0], "", "Authorization", "Bearer "+writeToken)
+		want = append(want, tc[1])
+	}
+	got := []string{}
+	for _, l := range log.lines(t, "change requested") {
+		got = append(got, fmt.Sprint(l["what"]))
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("logged\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// An action without its word is none: it stands in the leader's request as text.
+func TestVerbsAreTheirWords(t *testing.T) {
+	for v := admin.Remove; v <= admin.Lift; v++ {
+		var back admin.Verb
+		b, err := v.MarshalText()
+		if wrong := back.UnmarshalText(b); err != nil || wrong != nil || back != v || v.String() != string(b) {
+			t.Errorf("%d is %q, %v, and that is %d, %v", v, b, err, back, wrong)
+		}
+	}
+	for v, want := range map[admin.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", admin.Lift + 1: fmt.Sprintf("Verb(%d)", admin.Lift+1)} {
+		if b, err := v.MarshalText(); err == nil || v.String() != want {
+			t.Errorf("%d is %q, %q, want %q and an error", v, v, b, want)
+		}
+	}
+	for _, word := range []string{"", "Remove", "removed"} {
+		v := admin.Drain
+		if err := v.UnmarshalText([]byte(word)); err == nil || v != admin.Drain {
+			t.Errorf("%q is %s", word, v)
+		}
+	}
+}
+
+// timed is a cluster that notes how long an action may take.
+type timed struct {
+	*fake
+	left time.Duration
+}
+
+func (c *timed) Do(ctx context.Context, a admin.Action) error {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return fmt.Errorf("%w: it may take for ever", admin.ErrRefused)
+	}
+	c.left = time.Until(end)
+	return c.fake.Do(ctx, a)
+}
+
+// Nobody hears of what an action comes to once its answer may not be written any more.
+func TestActionHasItsTime(t *testing.T) {
+	c := &timed{fake: newFake()}
+	if res := ask(t, handlerOf(c), http.MethodPost, "/v1/step-down", ""); res.Code != 200 || c.left > 30*time.Second {
+		t.Errorf("step-down = %d %s, has %v", res.Code, body(res), c.left)
+	}
+}
+
+// The client names a key as the caller did: an empty word is left out, not sent.
+func TestClientQuarantines(t *testing.T) {
+	f := newFake()
+	c, _ := start(t, f)
+	three, alice := uint32(3), uint32(shardmap.Of("alice", 4))
+	marked := admin.KeyName{Hash: "0123456789abcdef", Shard: &three}
+	for _, tc := range []struct {
+		do   func() (admin.Action, error)
+		want admin.Action
+	}{
+		{func() (admin.Action, error) { return c.Quarantine(t.Context(), admin.KeyName{Key: "alice"}, "") }, admin.Action{Verb: admin.Quarantine, Shard: alice, Hash: "0000000000000065"}},
+		{func() (admin.Action, error) { return c.Quarantine(t.Context(), marked, "1h") }, admin.Action{Verb: admin.Quarantine, Shard: 3, Hash: marked.Hash, For: "1h"}},
+		{func() (admin.Action, error) { return c.Lift(t.Context(), marked) }, admin.Action{Verb: admin.Lift, Shard: 3, Hash: marked.Hash}},
+	} {
+		got, err := tc.do()
+		got.By = ""
+		if err != nil || got != tc.want {
+			t.Errorf("%+v, %v, want %+v", got, err, tc.want)
+		}
+	}
+}
