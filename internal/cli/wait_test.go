@@ -1,6 +1,9 @@
 package cli_test
 
 import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -13,6 +16,7 @@ func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
 	gone := admin.Status{Node: "a", Epoch: 3, Shards: admin.ShardCounts{Unserved: 341}}
 	good := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "active"}}}
 	joining := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "joining"}}}
+	beside := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "b", State: "active"}, {ID: "c", State: "draining"}}}
 	two := admin.DrainState{Asked: true, Shards: 2, Requests: -1, Sockets: -1}
 	for _, tt := range []struct {
 		line, out string
@@ -21,6 +25,8 @@ func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
 		{"wait serving", "no shard map yet\n2 shards without an owner\n341 shards not served\n", comes(empty, orphans, gone, good)},
 		{"wait node c", "node c is not there\nnode c is joining\n", comes(empty, joining, good)},
 		{"wait node c", "node c is joining\n", comes(joining, admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "cordoned"}}})},
+		{"wait node c", "node c is draining\n", comes(beside, good)},
+		{"wait drained a", "2 shards left, for nobody takes them: all others are cordoned\n", drained(admin.DrainState{Asked: true, Shards: 2, Requests: -1, Sockets: -1, Stays: "all others are cordoned"}, admin.DrainState{Asked: true})},
 		{"wait drained a", "2 shards left at node a\n", drained(two, admin.DrainState{Asked: true})},
 		{"wait drained", "node a is not to be drained yet\n", drained(admin.DrainState{Shards: 341}, admin.DrainState{Asked: true})},
 	} {
@@ -29,7 +35,7 @@ func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
 			t.Errorf("%s: exit %d, %s, wrote %q, want %q", tt.line, code, errOut, out, tt.out)
 		}
 	}
-	code, out, errOut := run(t, "wait node c --json --admin="+serveCluster(t, comes(good)))
+	code, out, errOut := run(t, "wait node c --json --admin="+serveCluster(t, comes(joining, good)))
 	if want := "{\n  \"for\": \"node\",\n  \"node\": \"c\",\n  \"done\": true\n}\n"; code != 0 || out != want {
 		t.Errorf("as JSON: exit %d, %s, %q, want %q", code, errOut, out, want)
 	}
@@ -61,5 +67,53 @@ func TestWaitMistakesSayWhatToGive(t *testing.T) {
 	}
 	if code, _, errOut := run(t, "wait node ghost --deadline=1h --admin="+serve(t, &cluster{})+" --token-file=/nonexistent"); code != 1 || !strings.Contains(errOut, "/nonexistent") {
 		t.Errorf("with a token that is not there: exit %d, %s", code, errOut)
+	}
+}
+
+// unready is a cluster whose node is ready only at the second look.
+type unready struct {
+	*becoming
+	looked bool
+}
+
+func (u *unready) Ready() error {
+	if u.looked {
+		return nil
+	}
+	u.looked = true
+	return errors.New("no lease yet")
+}
+
+// A node may answer for the cluster, and not serve itself.
+func TestWaitServingIsForTheNodeThatIsAsked(t *testing.T) {
+	c := &unready{becoming: comes(admin.Status{Node: "a", Epoch: 4})}
+	if code, out, errOut := run(t, "wait serving --admin="+serveCluster(t, c)); code != 0 || !strings.Contains(out, "no lease yet") {
+		t.Errorf("exit %d, %s, wrote %q", code, errOut, out)
+	}
+}
+
+// What waiting does not help ends it at once, long before the deadline.
+func TestWaitEndsWhereWaitingDoesNotHelp(t *testing.T) {
+	all, err := admin.ParseTokens([]byte("me 0123456789abcdefghijklmn"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := serveAny(t, admin.Options{Cluster: &cluster{}, Access: admin.Access{Read: all}})
+	for _, line := range []string{"wait serving", "wait node a", "wait drained", "wait drained a"} {
+		code, out, errOut := run(t, line+" --deadline=20s --admin="+closed)
+		if code != 1 || out != "" || !strings.Contains(errOut, "token") || strings.Contains(errOut, "after 20s") {
+			t.Errorf("%s without a token: exit %d, %q, %s", line, code, out, errOut)
+		}
+	}
+	// Who is ready and does not tell its status is not one that serves all.
+	half := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", "shardway-admin")
+		if r.URL.Path != "/readyz" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer half.Close()
+	if code, out, errOut := run(t, "wait serving --deadline=20s --admin="+half.Listener.Addr().String()); code != 1 || out != "" || !strings.Contains(errOut, "404") {
+		t.Errorf("without a status: exit %d, %q, %s", code, out, errOut)
 	}
 }

@@ -1,0 +1,93 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"shardway/admin"
+	"shardway/internal/cli"
+)
+
+// tidied is an output of which one write fails, after so many; then it takes all again, as
+// a disk does on which somebody made room.
+type tidied struct {
+	takes  int
+	failed bool
+}
+
+var errFull = errors.New("no space left on device")
+
+func (o *tidied) Write(p []byte) (int, error) {
+	o.takes--
+	if o.takes == -1 {
+		o.failed = true
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+// A script that reads a table or waits takes 0 for: it is all there.
+func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
+	waits := func() admin.Cluster { return comes(admin.Status{Node: "a", Epoch: 4}) }
+	levels := func() admin.Cluster {
+		return &levelled{state: admin.LevelState{InForce: 1, Next: 1, Nodes: []admin.NodeLevel{{Node: "a", Knows: 1, Heard: true}}}}
+	}
+	for line, c := range map[string]func() admin.Cluster{
+		"wait node z --deadline=1m": waits,
+		"level":                     levels,
+		"hot":                       func() admin.Cluster { return &cluster{} },
+	} {
+		addr := serveCluster(t, c())
+		failed := 0
+		for takes := range 8 {
+			out, errOut := &tidied{takes: takes}, &bytes.Buffer{}
+			if strings.HasPrefix(line, "wait") && takes > 0 {
+				break // a line for each change, and this is the only one
+			}
+			code := cli.Run(t.Context(), append(strings.Fields(line), "--admin="+addr), nil, out, errOut)
+			if !out.failed {
+				break
+			}
+			failed++
+			if code != 1 || !strings.Contains(errOut.String(), errFull.Error()) {
+				t.Errorf("%s: write %d failed, exit %d, %s", line, takes+1, code, errOut)
+			}
+		}
+		if failed == 0 {
+			t.Errorf("%s wrote nothing", line)
+		}
+	}
+}
+
+// What cannot be asked, or is refused, is one line and no table.
+func TestLevelHotAndStepDownFailInOneLine(t *testing.T) {
+	addr := serve(t, &cluster{}) // which has no level
+	const nobody = "--admin=127.0.0.1:1"
+	for line, want := range map[string]string{
+		"level " + nobody:                                     "nothing listens on",
+		"level --raise --admin=" + addr:                       "no level",
+		"level --token-file=/nonexistent --admin=" + addr:     "/nonexistent",
+		"hot " + nobody:                                       "nothing listens on",
+		"hot --token-file=/nonexistent --admin=" + addr:       "/nonexistent",
+		"step-down --token-file=/nonexistent --admin=" + addr: "/nonexistent",
+	} {
+		if code, out, errOut := run(t, line); code != 1 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit %d, %q, %s", line, code, out, errOut)
+		}
+	}
+}
+
+// As many as were asked for, and no more than there are; none is none, and not a mistake.
+func TestHotShowsSoMany(t *testing.T) {
+	addr := serve(t, &cluster{}) // with two shards and one key
+	for line, want := range map[string][2]int{"hot": {2, 1}, "hot --top=2": {2, 1}, "hot --top=1": {1, 1}, "hot --top=0": {}, "hot --top=-3": {}} {
+		code, out, errOut := run(t, line+" --json --admin="+addr)
+		var got admin.HotList
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || [2]int{len(got.Shards), len(got.Keys)} != want {
+			t.Errorf("%s: exit %d, %s, %v: %s", line, code, errOut, err, out)
+		}
+	}
+}
