@@ -75,7 +75,37 @@ func TestPoisonIsSuspected(t *testing.T) {
 			p.heard("y", []implication{under("a", 1, 0, 99)})
 			p.heard("x", []implication{under("b", 1, 0, 1)})
 		}, false},
-		"from the future": {func(p *poison) { p.heard("x", []implication{under("a", 1, 0, 1), under("b", 1, -time.Hour, 1)}) }, false},
+		"from the future": {func(p *poison) { p.heard("x", []implication{under("a", 1, 0, 1), under("b", 1, -30*time.Second, 1)}) }, false},
+		"of more than a minute ago": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 61*time.Second, 1), under("b", 1, 10*time.Second, 1)})
+		}, false},
+		"a minute apart, told of sooner": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 50*time.Second, 1)})
+			time.Sleep(20 * time.Second)
+			p.heard("x", []implication{under("b", 1, 0, 1)})
+		}, false},
+		"of one end two tell": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 0, 1)})
+			p.heard("y", []implication{under("a", 1, 0, 2)})
+			p.heard("x", []implication{under("b", 1, 0, 1)})
+		}, true},
+		"a process that ended again without it": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 30*time.Second, 1), under("a", 2, 0, 2), under("b", 1, 0, 1)})
+		}, true},
+		"few at each of two processes": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 0, many(1)...), under("a", 2, 0, many(50)...), under("b", 1, 0, 1)})
+		}, true},
+		"one of twenty": {func(p *poison) {
+			p.heard("x", []implication{under("a", 1, 0, append(many(1), many(50)...)...), under("b", 1, 0, 1)})
+		}, false},
+		"three nodes": {func(p *poison) {
+			p.heard("x", []implication{under("c", 1, 10*time.Second, 1), under("b", 1, 20*time.Second, 1), under("a", 1, 30*time.Second, 1)})
+		}, true},
+		"suspected again": {func(p *poison) {
+			for range 2 {
+				p.heard("x", []implication{under("a", 1, 0, 1), under("b", 1, 0, 1)})
+			}
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -84,7 +114,7 @@ func TestPoisonIsSuspected(t *testing.T) {
 					t.Errorf("suspects %v, log %s", got, log)
 				}
 				for _, s := range got {
-					if s.Key != (proxy.Implicated{Shard: 7, Hash: 1}) || strings.Join(s.Nodes, " ") != "a b" && strings.Join(s.Nodes, " ") != "b a" {
+					if s.Key != (proxy.Implicated{Shard: 7, Hash: 1}) || strings.Join(s.Nodes, " ") != "a b" { // in the order of their ends
 						t.Errorf("suspect %+v", s)
 					}
 				}
@@ -116,6 +146,9 @@ func TestPoisonIsBounded(t *testing.T) {
 		if n := strings.Count(log, `"key_hash":"0000000000000001"`); n > 1 {
 			t.Errorf("told %d times of one suspect", n)
 		}
+		if p.heard("z", []implication{under("d", 1, 0, 1)}); len(p.mu.ends) != maxEnds {
+			t.Errorf("%d ends, want no more than before", len(p.mu.ends))
+		}
 		for range 100 {
 			p.implicate(implication{at: time.Now()})
 		}
@@ -126,7 +159,59 @@ func TestPoisonIsBounded(t *testing.T) {
 		if got := p.list(); len(got) != 0 {
 			t.Errorf("after two hours: %v", got)
 		}
+		if p.implicate(implication{at: time.Now()}); len(p.mu.own) != 1 {
+			t.Errorf("%d of its own after two hours, want the one", len(p.mu.own))
+		}
+		p.heard("x", []implication{under("a", 1, 0, 1), under("b", 1, 0, 1)})
+		if got := p.list(); len(got) != 1 || len(p.mu.ends) != 2 {
+			t.Errorf("two hours later: %d suspects and %d ends, want one and two", len(got), len(p.mu.ends))
+		}
 	})
+}
+
+// What one node tells at once is bounded, in ends and in keys.
+func TestOneNodeTellsSoMuchAtOnce(t *testing.T) {
+	p := &poison{log: zerolog.Nop()}
+	var all []implication
+	for boot := range uint64(2 * maxImplications) {
+		all = append(all, under("a", boot, 0, append(many(1), many(50)...)...))
+	}
+	p.heard("x", all)
+	if len(p.mu.ends) != maxImplications {
+		t.Errorf("%d ends of one question, want %d", len(p.mu.ends), maxImplications)
+	}
+	for _, i := range p.mu.ends {
+		if len(i.Keys) != proxy.MaxImplicated+1 {
+			t.Errorf("%d keys of an end, want %d: that it was more than implicates", len(i.Keys), proxy.MaxImplicated+1)
+		}
+	}
+}
+
+// A suspect stands for an hour after the last two ends, and names those.
+func TestSuspectOfLateStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &poison{log: zerolog.Nop()}
+		p.heard("x", []implication{under("a", 1, 0, 1), under("b", 1, 0, 1)})
+		time.Sleep(50 * time.Minute)
+		p.heard("x", []implication{under("c", 1, 0, 1), under("d", 1, 0, 1)})
+		time.Sleep(50 * time.Minute)
+		if got := p.list(); len(got) != 1 || strings.Join(got[0].Nodes, " ") != "c d" {
+			t.Errorf("suspects %+v, want one of c and d", got)
+		}
+	})
+}
+
+// What is told of is written to while it is sent, and more is noted meanwhile.
+func TestWhatIsToldOfPoisonIsACopy(t *testing.T) {
+	p := &poison{log: zerolog.Nop()}
+	told := p.implicate(implication{Node: "a", at: time.Now()})
+	told[0].Node = "z"
+	p.heard("x", []implication{under("a", 1, 0, 1), under("b", 1, 0, 1)})
+	listed := p.list()
+	listed[0].at = time.Time{}
+	if p.mu.own[0].Node != "a" || len(p.list()) != 1 {
+		t.Error("who is told can change what is known")
+	}
 }
 
 // Who is in quarantine is dealt with.
