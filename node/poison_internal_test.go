@@ -99,7 +99,7 @@ func TestPoisonIsSuspected(t *testing.T) {
 			p.heard("x", []implication{under("a", 1, 0, append(many(1), many(50)...)...), under("b", 1, 0, 1)})
 		}, false},
 		"three nodes": {func(p *poison) {
-			p.heard("x", []implication{under("c", 1, 10*time.Second, 1), under("b", 1, 20*time.Second, 1), under("a", 1, 30*time.Second, 1)})
+			p.heard("x", []implication{under("0", 1, 10*time.Second, 1), under("b", 1, 20*time.Second, 1), under("a", 1, 30*time.Second, 1)})
 		}, true},
 		"suspected again": {func(p *poison) {
 			for range 2 {
@@ -149,11 +149,11 @@ func TestPoisonIsBounded(t *testing.T) {
 		if p.heard("z", []implication{under("d", 1, 0, 1)}); len(p.mu.ends) != maxEnds {
 			t.Errorf("%d ends, want no more than before", len(p.mu.ends))
 		}
-		for range 100 {
-			p.implicate(implication{at: time.Now()})
+		for i := range uint64(100) {
+			p.implicate(implication{Boot: i, at: time.Now()})
 		}
-		if len(p.mu.own) != maxImplications {
-			t.Errorf("%d of its own", len(p.mu.own))
+		if n := len(p.mu.own); n != maxImplications || p.mu.own[n-1].Boot != 99 {
+			t.Errorf("%d of its own, the last of boot %d, want %d up to 99", n, p.mu.own[n-1].Boot, maxImplications)
 		}
 		time.Sleep(2 * suspectedFor)
 		if got := p.list(); len(got) != 0 {

@@ -90,6 +90,10 @@ func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
 		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "c"}) // once more is no other
 		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "b", Force: true})
 		w.untilSettled("a")
+		// It is drained already, and what that endangers was said: nobody needs force again.
+		if err := w.follower().node.Do(w.t.Context(), admin.Action{Verb: admin.Drain, Node: "b"}); err != nil {
+			w.t.Errorf("drained once more: %v", err)
+		}
 		w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "a"}, admin.ErrRefused, "without node \"a\", 0 of 3 voters are left")
 		// By force all the same. Nobody is left to own anything: the map stays.
 		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "a", Force: true})
@@ -97,6 +101,31 @@ func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
 			w.moment()
 		}
 		w.until("the map stays", func() bool { return w.committed().Count("a") == shards })
+	})
+}
+
+// Two drains at once would each leave a quorum with the other one.
+func TestOfTwoDrainsAtOnceOneIsRefused(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		l := w.leader()
+		done := make(chan error)
+		for _, name := range w.others(l) {
+			go func() { done <- l.node.Do(w.t.Context(), admin.Action{Verb: admin.Drain, Node: name}) }()
+		}
+		first, second := <-done, <-done
+		if (first == nil) == (second == nil) {
+			w.t.Errorf("both at once: %v; %v: want that one is refused", first, second)
+		}
+		for _, err := range []error{first, second} {
+			if err != nil && (!errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "is drained")) {
+				w.t.Errorf("refused with %v", err)
+			}
+		}
+		if n := len(l.node.Policy().Drained); n != 1 {
+			w.t.Errorf("%d are drained, want 1", n)
+		}
 	})
 }
 
@@ -222,6 +251,15 @@ func TestActionsThatMeanNothingHarmNobody(t *testing.T) {
 		} {
 			w.refused(w.follower(), a, admin.ErrInvalid, "no change of the policy")
 		}
+		// A duration beyond its bounds names itself.
+		for _, text := range []string{"soon", "0s", "-1s", "10000h"} {
+			w.refused(w.follower(), admin.Action{Verb: admin.Pause, For: text}, admin.ErrInvalid, `for = "`+text+`" is no duration of at most`)
+			w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "b", Gently: text}, admin.ErrInvalid, `gently = "`+text+`" is no duration of at most`)
+			w.refused(w.follower(), admin.Action{Verb: admin.Quarantine, Hash: "1", For: text}, admin.ErrInvalid, `for = "`+text+`" is no duration of at most`)
+		}
+		w.refused(w.follower(), admin.Action{Verb: admin.Quarantine, Hash: "key"}, admin.ErrInvalid, `key_hash = "key" is none`)
+		w.refused(w.leader(), admin.Action{Verb: admin.Lift + 1, Node: "b"}, admin.ErrRefused, "unknown action")
+		w.refused(w.leader(), admin.Action{Verb: admin.Remove, Node: w.leader().name}, admin.ErrRefused, "leads; `shardway step-down` first")
 		w.asks(w.follower(), admin.Action{Verb: admin.Cordon, Node: "b"})
 		w.untilSettled("a", "b", "c")
 	})

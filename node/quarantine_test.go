@@ -43,6 +43,28 @@ func TestQuarantineIsOnEveryNode(t *testing.T) {
 	})
 }
 
+// The list is in order, and tells for how long each was to last.
+func TestQuarantinedKeysAreListedInOrder(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.start("a")
+		a := w.all["a"]
+		w.untilSettled("a")
+		want := []admin.QuarantinedKey{}
+		for _, shard := range []uint32{3, 9} {
+			for i, hash := range []string{"0000000000000001", "000000000000000a", "0123456789abcdef", "f000000000000000"} {
+				want = append(want, admin.QuarantinedKey{Shard: shard, Hash: hash, For: []string{"", "1h"}[i%2], Known: true})
+			}
+		}
+		for _, k := range slices.Backward(want) {
+			w.asks(a, admin.Action{Verb: admin.Quarantine, Shard: k.Shard, Hash: k.Hash, For: k.For})
+		}
+		if got := a.node.Policy().Quarantined; !slices.Equal(got, want) {
+			w.t.Errorf("listed %+v, want %+v", got, want)
+		}
+	})
+}
+
 // Hashes are made under the secret. Once that is replaced they name nobody: the status
 // says so, and who is quarantined again is refused.
 func TestQuarantineOfAFormerSecretIsToldOf(t *testing.T) {

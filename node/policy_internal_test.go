@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/node/consensus"
+	"shardway/shardmap"
+)
+
+// Who is drained is on its way out: a quorum must be left that is heard, stays and is not
+// drained, and somebody who may own shards.
+func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
+	const few, none = "voters are left", "nobody would own the shards"
+	healthy := ack.MemberView{HeardAgo: time.Second, Eligible: true}
+	gateway := ack.MemberView{HeardAgo: time.Second}
+	leaves, says := healthy, healthy
+	leaves.Heartbeat.Leaving, says.Heartbeat.Goodbye = true, true
+	unheard, silent, crashed := healthy, healthy, healthy
+	unheard.HeardAgo, silent.Silent, crashed.Crashed = -1, true, true
+	three := []string{"a/1", "b/1", "c/1"}
+	for _, tc := range []struct {
+		name    string
+		voters  []string
+		b, c, d *ack.MemberView // what is known of others; a is to be drained
+		policy  ack.Policy
+		why     []string // nil: nothing is endangered
+	}{
+		{"all are well", three, &healthy, &healthy, nil, ack.Policy{}, nil},
+		{"itself it is drained already", three, &healthy, &healthy, nil, ack.Policy{Drained: map[shardmap.NodeID]bool{"a": true}}, nil},
+		{"four", []string{"a/1", "b/1", "c/1", "d/1"}, &healthy, &healthy, &healthy, ack.Policy{}, nil},
+		{"two of four", []string{"a/1", "b/1", "c/1", "d/1"}, &healthy, &healthy, &silent, ack.Policy{}, []string{few, "2 of 4", "takes 3 (d is not heard)"}},
+		{"the only one", []string{"a/1"}, nil, nil, nil, ack.Policy{}, []string{few, "0 of 1 voters are left and it takes 1: once"}},
+		{"never heard", three, &unheard, &healthy, nil, ack.Policy{}, []string{few, "(b is not heard)"}},
+		{"silent", three, &silent, &healthy, nil, ack.Policy{}, []string{few, "(b is not heard)"}},
+		{"crashed", three, &healthy, &crashed, nil, ack.Policy{}, []string{few, "(c is not heard)"}},
+		{"nobody knows it", three, &healthy, nil, nil, ack.Policy{}, []string{few, "(c is not heard)"}},
+		{"leaving", three, &leaves, &healthy, nil, ack.Policy{}, []string{few, "(b is leaving)"}},
+		{"has said goodbye", three, &healthy, &says, nil, ack.Policy{}, []string{few, "(c is leaving)"}},
+		{"drained", three, &healthy, &healthy, nil, ack.Policy{Drained: map[shardmap.NodeID]bool{"b": true}}, []string{few, "(b is drained)"}},
+		{"being emptied", three, &healthy, &healthy, nil, ack.Policy{Emptying: map[shardmap.NodeID]ack.Emptying{"b": {}}}, []string{few, "(b is drained)"}},
+		{"gateways", three, &gateway, &gateway, nil, ack.Policy{}, []string{none}},
+		{"one that may own some", three, &gateway, &gateway, &healthy, ack.Policy{}, nil},
+		{"that one is drained", three, &gateway, &gateway, &healthy, ack.Policy{Drained: map[shardmap.NodeID]bool{"d": true}}, []string{none}},
+	} {
+		a := healthy
+		a.Node = "a"
+		views := []ack.MemberView{a}
+		for id, v := range map[shardmap.NodeID]*ack.MemberView{"b": tc.b, "c": tc.c, "d": tc.d} {
+			if v != nil {
+				known := *v
+				known.Node = id
+				views = append(views, known)
+			}
+		}
+		why, remedy := endangered("a", tc.voters, views, &tc.policy)
+		if (why == "") != (tc.why == nil) || (remedy == "") != (tc.why == nil) {
+			t.Errorf("%s: %q; %q, want %q", tc.name, why, remedy, tc.why)
+		}
+		for _, want := range tc.why {
+			if !strings.Contains(why, want) {
+				t.Errorf("%s: %q, want %q", tc.name, why, want)
+			}
+		}
+	}
+}
+
+// What is told as refused certainly did not happen; of an unknown outcome nobody says so.
+func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
+	for _, tc := range []struct {
+		err, want error
+		refused   bool
+	}{
+		{consensus.ErrUnknown, consensus.ErrUnknown, false},
+		{context.DeadlineExceeded, context.DeadlineExceeded, false},
+		{context.Canceled, context.Canceled, false},
+		{errors.New("not the leader"), admin.ErrRefused, true},
+		{admin.ErrNoLeader, admin.ErrNoLeader, false},
+		{ack.ErrNotYet, admin.ErrRefused, true},
+		{ack.ErrChange, admin.ErrInvalid, false},
+		{ack.ErrPolicyFull, admin.ErrRefused, true},
+	} {
+		got := policyFault(fmt.Errorf("asked: %w", tc.err))
+		if !errors.Is(got, tc.want) || errors.Is(got, admin.ErrRefused) != tc.refused {
+			t.Errorf("%v becomes %v, want %v", tc.err, got, tc.want)
+		}
+	}
+	if err := policyFault(nil); err != nil {
+		t.Errorf("nothing becomes %v", err)
+	}
+	for err, want := range map[error]string{ack.ErrNotYet: "try again", ack.ErrPolicyFull: "unpin shards"} {
+		if got := policyFault(err); !strings.Contains(got.Error(), want) {
+			t.Errorf("%v becomes %v, want %q", err, got, want)
+		}
+	}
+}
+
+// Whoever asks goes away with its own time, and with the leadership, wherever the question
+// is stuck.
+func TestAskingEndsWithWhoAsks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ask  func(ctx context.Context, l *leadership) error
+		fits int  // how many questions are taken, and not answered
+		done bool // the leadership has ended, else who asks
+		want error
+	}{
+		"another one changes the policy":  {func(ctx context.Context, l *leadership) error { return l.police(ctx, admin.Action{}) }, 0, false, context.Canceled},
+		"nobody takes it":                 {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, false, context.Canceled},
+		"nobody answers":                  {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, false, context.Canceled},
+		"nobody takes it any more":        {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, true, admin.ErrNoLeader},
+		"nobody answers any more":         {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, true, admin.ErrNoLeader},
+		"a word that nobody hears":        {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.Remove{}); return nil }, 0, false, nil},
+		"a word that nobody hears longer": {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.Remove{}); return nil }, 0, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &leadership{policing: make(chan struct{}, 1), askings: make(chan asking, tc.fits), done: make(chan struct{}), messages: make(chan ack.Message)}
+				l.policing <- struct{}{}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				switch {
+				case tc.done:
+					close(l.done)
+				case tc.fits > 0:
+					time.AfterFunc(time.Second, cancel) // after it has been taken
+				default:
+					cancel()
+				}
+				if err := tc.ask(ctx, l); !errors.Is(err, tc.want) {
+					t.Errorf("%v, want %v", err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// A leader that was just elected is asked again until it is ready, or who asks goes away.
+func TestYoungLeaderIsAskedAgain(t *testing.T) {
+	for _, ready := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &leadership{askings: make(chan asking), done: make(chan struct{})}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			asked := 0
+			go func() {
+				for {
+					select {
+					case a := <-l.askings:
+						if asked++; ready && asked > 3 {
+							a.answer <- nil
+						} else {
+							a.answer <- ack.ErrNotYet
+						}
+					case <-ctx.Done():
+						return
+					}
+				}
+			}()
+			err := l.amend(ctx, ack.Change{})
+			cancel()
+			synctest.Wait() // for whoever counts
+			if ready && (err != nil || asked != 4) || !ready && (err == nil || errors.Is(err, ack.ErrNotYet) || asked < 40) {
+				t.Errorf("ready: %v: %v after %d questions", ready, err, asked)
+			}
+		})
+	}
+}
+
+// What is asked of Raft may take until Raft stops.
+func TestNobodyWaitsForRaftForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		stopped := make(chan struct{})
+		defer close(stopped)
+		if err := await(ctx, func() error { <-stopped; return nil }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("await = %v, want that its time is over", err)
+		}
+	})
+}
