@@ -46,8 +46,7 @@ func (m *memory) ReconnectTimeout(member *serf.Member, timeout time.Duration) ti
 func (m *memory) forgets(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	until, ok := m.forget[id]
-	return ok && time.Now().Before(until)
+	return time.Now().Before(m.forget[id]) // of anybody else that is the year 1
 }
 
 // drop has a member forgotten.
