@@ -126,10 +126,12 @@ func TestAskingEndsWithWhoAsks(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				switch {
+				case tc.done && tc.fits > 0: // after it has been taken
+					time.AfterFunc(time.Second, func() { close(l.done) })
 				case tc.done:
 					close(l.done)
 				case tc.fits > 0:
-					time.AfterFunc(time.Second, cancel) // after it has been taken
+					time.AfterFunc(time.Second, cancel)
 				default:
 					cancel()
 				}
