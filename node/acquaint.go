@@ -279,7 +279,7 @@ func (n *Node) writeKnown(ctx context.Context, failing error) error {
 // acquaint has a voter greet the other voters in turn. Each greeting says how the
 // disks of both are; what is known of them decides when nobody leads.
 func (n *Node) acquaint(ctx context.Context) {
-	t := time.NewTicker(acquaintEvery)
+	t := n.pulse.Every(acquaintEvery)
 	defer t.Stop()
 	for turn := 0; ; turn++ {
 		select {

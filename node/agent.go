@@ -13,7 +13,8 @@ import (
 	"shardway/shardmap"
 )
 
-// tickEvery is how often the machines are told the time. A jump of more than a quarter
+// tickEvery is about how often the machines are told the time: at each beat of the
+// node's pulse. A jump of more than a quarter
 // lease between two ticks voids the lease.
 const tickEvery = 10 * time.Millisecond
 
@@ -22,6 +23,7 @@ const tickEvery = 10 * time.Millisecond
 type agent struct {
 	self    shardmap.NodeID
 	clock   clock.Clock
+	ticks   *clock.Beat
 	log     zerolog.Logger
 	weight  uint32
 	back    time.Duration // within what time it is back after its goodbye; zero: it is not
@@ -75,8 +77,7 @@ var _ ack.Gate = (*agent)(nil)
 
 // run returns when ctx ends.
 func (a *agent) run(ctx context.Context) {
-	t := time.NewTicker(tickEvery)
-	defer t.Stop()
+	defer a.ticks.Stop()
 	defer close(a.ended)
 	var results <-chan ack.HookResult
 	var told <-chan struct{}
@@ -92,7 +93,7 @@ func (a *agent) run(ctx context.Context) {
 		case <-ctx.Done():
 			a.router.setLease(0)
 			return
-		case <-t.C:
+		case <-a.ticks.C:
 		case <-a.applied:
 		case <-a.router.running.zero:
 		case <-a.wake:

@@ -39,7 +39,7 @@ func (n *Node) idle() idleThere {
 
 // watchIdle asks the nodes that are being emptied what is idle there, until ctx ends.
 func (l *leadership) watchIdle(ctx context.Context) {
-	t := time.NewTicker(idleLook)
+	t := l.n.pulse.Every(idleLook)
 	defer t.Stop()
 	for {
 		select {

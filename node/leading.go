@@ -41,7 +41,7 @@ func (l *leading) run(ctx context.Context) {
 	defer close(l.done)
 	l.n.asks.Go(func() { l.keeper.Run(ctx, l.done) })
 	l.n.asks.Go(func() { l.watchIdle(ctx) })
-	t := time.NewTicker(tickEvery)
+	t := l.n.pulse.Every(tickEvery)
 	defer t.Stop()
 	l.take(ctx, ack.Tick{}, nil)
 	for l.leads() {

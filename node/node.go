@@ -19,6 +19,7 @@ import (
 	"shardway/admin"
 	"shardway/endpoints"
 	"shardway/event"
+	"shardway/internal/clock"
 	"shardway/node/consensus"
 	"shardway/node/disk"
 	"shardway/node/gossip"
@@ -49,6 +50,7 @@ type Node struct {
 	router   *router
 	room     *queue.Room
 	proxy    *proxy.Server
+	pulse    clock.Pulse
 	agent    *agent
 	link     *link
 	suspects *suspects
@@ -120,6 +122,7 @@ func New(o Options) (*Node, error) {
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
 		Cluster: n.cluster, Adopt: n.adopt, Known: n.known, Lookup: n.lookup, Near: n.near, Dial: o.PeerDial, Log: o.Log,
 		Past:       n.acquaintance,
+		Pulse:      &n.pulse,
 		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
 	})
 	n.stream = consensus.NewStream(n.server, n.dialRaft)
@@ -223,7 +226,7 @@ func (n *Node) newAgent() {
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
 		answers: make(chan ack.Answer), wake: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		asked: make(chan func()), ended: make(chan struct{}), came: make(map[shardmap.Shard]time.Duration),
-		forsaken: forsaken{log: n.log, abandon: n.proxy.Abandon},
+		forsaken: forsaken{log: n.log, abandon: n.proxy.Abandon}, ticks: n.pulse.Every(tickEvery), // before all others: a lease hangs on it
 	}
 	a.boot.Store(n.o.Dir.Boot())
 	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {

@@ -19,7 +19,7 @@ const (
 // majority's side; a node that is cut off itself sees no commit, and without this
 // its clients would wait as long as TCP does.
 func (n *Node) dropUnreachable(ctx context.Context) {
-	t := time.NewTicker(reachEvery)
+	t := n.pulse.Every(reachEvery)
 	defer t.Stop()
 	lost := map[string]time.Time{} // since when a node is not reached
 	for {

@@ -62,7 +62,8 @@ func (n *Node) openRoster() {
 // newKeeper makes what keeps Raft's configuration, and the level, while l leads.
 func (n *Node) newKeeper(l *leadership) *roster.Keeper {
 	return roster.NewKeeper(roster.KeeperOptions{
-		Raft: n.raft, Server: n.server, Gossip: n.gossip, Heard: l.view, Ready: l.ready.Load, Term: l.term, Raise: n.raft.Apply,
+		Pulse: &n.pulse,
+		Raft:  n.raft, Server: n.server, Gossip: n.gossip, Heard: l.view, Ready: l.ready.Load, Term: l.term, Raise: n.raft.Apply,
 		State: func() roster.State { return n.fsm.state.Load() },
 		Who: func(ctx context.Context, node string) (roster.Process, error) {
 			if node == string(n.self) {

@@ -34,6 +34,7 @@ func (n *Node) Run(ctx context.Context) error {
 		s.push("own socket", func() { _ = n.o.Self.Close() }) // if it was not served: as long as the directory is ours
 	}
 	s.spawn(base, "known disks", n.keepKnown)
+	s.spawn(base, "pulse", n.pulse.Run)
 	if err := n.startMembership(base, s); err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 // keepDirectory keeps the addresses of the nodes, and the cluster's id once the
 // log tells it.
 func (n *Node) keepDirectory(ctx context.Context) {
-	t := time.NewTicker(pollEvery)
+	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
 	var said uint64 // what was said of the timing that this entry set
 	onlooker := &onlooker{ring: n.events, tell: n.logTurn}
@@ -164,7 +165,7 @@ func (n *Node) stopRaft(ctx context.Context) {
 
 // lead runs one leadership after the other.
 func (n *Node) lead(ctx context.Context) {
-	t := time.NewTicker(pollEvery)
+	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
 	for {
 		select {

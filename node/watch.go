@@ -132,7 +132,7 @@ func (n *Node) finding(codes ...verdict.Code) (verdict.Finding, bool) {
 
 // run looks until ctx ends.
 func (w *watch) run(ctx context.Context) {
-	t := time.NewTicker(watchEvery)
+	t := w.n.pulse.Every(watchEvery)
 	defer t.Stop()
 	defer w.probing.Wait()
 	for {

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"shardway/internal/clock"
 )
 
 const (
@@ -22,8 +24,8 @@ type backlog struct {
 }
 
 // run measures until ctx ends.
-func (l *backlog) run(ctx context.Context) {
-	t := time.NewTicker(probeEvery)
+func (l *backlog) run(ctx context.Context, p *clock.Pulse) {
+	t := p.Every(probeEvery)
 	defer t.Stop()
 	for {
 		select {

@@ -97,7 +97,7 @@ func (p *Port) try(ctx context.Context, node string, h []byte, kind Kind) (*Conn
 	if err != nil {
 		return nil, fmt.Errorf("dial %q at %s: %w", node, addr, err)
 	}
-	raw = promptly(raw, &p.backlog)
+	raw = promptly(raw, &p.looks)
 	p.tune(raw, kind)
 	c, err := p.greet(ctx, raw, h, node, kind)
 	if err != nil {

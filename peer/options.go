@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"shardway/internal/clock"
 )
 
 // Defaults of Options.
@@ -97,6 +99,10 @@ type Options struct {
 	// kernel also counts the time in which a reader takes nothing, and the
 	// client at the far end may pause. Zero means 60 s, negative as above.
 	ForwardTimeout time.Duration
+
+	// Pulse tells when to look whether something has come that the runtime has not said
+	// yet. Nil: one of its own, while Serve runs.
+	Pulse *clock.Pulse
 
 	// Log gets refusals and broken prefaces. The zero value writes nothing.
 	Log zerolog.Logger

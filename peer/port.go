@@ -22,8 +22,7 @@ type Port struct {
 	// counts is what Stats reports.
 	counts counters
 	quiet  quiet
-	// backlog is measured while Serve runs.
-	backlog backlog
+	looks  looks // taken while Serve runs
 }
 
 // New returns a Port that does nothing yet.

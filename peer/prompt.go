@@ -4,15 +4,18 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// How often a prompt connection looks for itself whether something has come. The
-// second holds for oftenReads reads after a look has found something, which the
+// How often a prompt connection looks for itself whether something has come, to the grain
+// of looks. The first is no part of a heartbeat: where the second look came as often as the
+// next message was due, it met what the poller was about to say, and took that for behind.
+// The second holds for oftenReads reads after a look has found something, which the
 // runtime's poller had not said yet: it is behind.
 const (
-	lookEvery  = 50 * time.Millisecond
+	lookEvery  = 60 * time.Millisecond
 	lookOften  = 10 * time.Millisecond
 	oftenReads = 64
 	pollEvery  = 5 * time.Millisecond
@@ -35,27 +38,35 @@ type sooner interface{ AtOnce() bool }
 // poller in turn: what came on one connection is read after what came on all the
 // others before, half a second later when 3 000 clients ask at once. Requests may
 // wait that long, heartbeats may not: a lease is gone by then. Timers are looked at
-// before each goroutine that runs, so a read that ends by a deadline, and begins
-// again, sees what is there within that deadline.
+// before each goroutine that runs, so a read that one of them ends, and that begins
+// again, sees what is there within that time.
 //
 // One goroutine reads at a time.
 type prompt struct {
 	*net.TCPConn
 	in readWriter
 
-	backlog *backlog     // nil: not known
-	patient atomic.Bool  // it waits its turn from now on
-	until   atomic.Int64 // the reader's deadline in Unix nanoseconds; zero: none
-	often   int          // reads for which to look often; the reader's
+	looks   *looks      // nil: it does not look
+	patient atomic.Bool // it waits its turn from now on
+	often   int         // reads for which to look often; the reader's
+
+	mu      sync.Mutex
+	until   time.Time // the reader's deadline; zero: none
+	due     time.Time // when the read under way is to look; zero: none is, or it looks
+	looking bool      // it has been given a deadline in the past, in the place of until
 }
 
 // promptly makes reads of a TCP connection prompt. Others stay as they are.
-func promptly(c net.Conn, l *backlog) net.Conn {
+func promptly(c net.Conn, l *looks) net.Conn {
 	t, ok := c.(*net.TCPConn)
 	if !ok {
 		return c
 	}
-	return &prompt{TCPConn: t, in: newRaw(t), backlog: l}
+	p := &prompt{TCPConn: t, in: newRaw(t), looks: l}
+	if l != nil {
+		l.add(p)
+	}
+	return p
 }
 
 // mistrust makes a connection that comes from no node's address wait its turn until it is
@@ -83,6 +94,9 @@ func settle(c net.Conn, k Kind) net.Conn {
 		p.in = p.TCPConn
 	}
 	p.patient.Store(true)
+	if p.looks != nil {
+		p.looks.drop(p)
+	}
 	return p.TCPConn
 }
 
@@ -96,16 +110,14 @@ func (c *prompt) Read(b []byte) (int, error) {
 		if n, done, err := c.poll(b, begun); done {
 			return n, err
 		}
-		look, own := begun.Add(c.every()), true
-		if until := c.until.Load(); until != 0 && until <= look.UnixNano() {
-			look, own = time.Unix(0, until), false
-		}
-		if err := c.in.SetReadDeadline(look); err != nil {
-			return 0, err
-		}
+		c.begin(begun.Add(c.every()))
 		n, err := c.in.Read(b)
+		look, broken := c.end()
 		switch {
-		case n == 0 && own && errors.Is(err, os.ErrDeadlineExceeded):
+		case n == 0 && look && errors.Is(err, os.ErrDeadlineExceeded):
+			if broken != nil {
+				return 0, broken
+			}
 			continue
 		case looked && c.atOnce(begun):
 			c.often = oftenReads // it was there already
@@ -114,6 +126,36 @@ func (c *prompt) Read(b []byte) (int, error) {
 		}
 		return n, err
 	}
+}
+
+// begin notes when the read that begins now is to look.
+func (c *prompt) begin(due time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.due = due
+}
+
+// look ends the read under way if it is to look by now.
+func (c *prompt) look(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.due.IsZero() || c.due.After(now) {
+		return
+	}
+	c.due, c.looking = time.Time{}, true
+	_ = c.in.SetReadDeadline(time.Unix(1, 0)) // where that fails, so does the read
+}
+
+// end reports whether the read that has ended was to look. Then the connection has got
+// back the reader's own deadline, unless an error says otherwise.
+func (c *prompt) end() (look bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if look = c.looking; look {
+		err = c.in.SetReadDeadline(c.until)
+	}
+	c.due, c.looking = time.Time{}, false
+	return look, err
 }
 
 // atOnce reports whether the read that began then did not wait.
@@ -131,14 +173,14 @@ func (c *prompt) poll(b []byte, now time.Time) (n int, done bool, err error) {
 	in, ok := c.in.(interface {
 		Look(b []byte) (n int, there bool, err error)
 	})
-	if !ok || c.backlog == nil {
+	if !ok || c.looks == nil {
 		return 0, false, nil
 	}
-	for c.backlog.long(now) {
+	for c.looks.backlog.long(now) {
 		if n, there, err := in.Look(b); there {
 			return n, true, err
 		}
-		if until := c.until.Load(); until != 0 && until <= now.UnixNano() {
+		if c.over(now) {
 			return 0, true, os.ErrDeadlineExceeded
 		}
 		time.Sleep(pollEvery)
@@ -157,11 +199,30 @@ func (c *prompt) every() time.Duration {
 	return lookEvery
 }
 
-// SetReadDeadline implements net.Conn. A read under way that looks at this very
-// moment heeds it at its next look.
+// over reports that the reader's deadline is past.
+func (c *prompt) over(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.until.IsZero() && !c.until.After(now)
+}
+
+// SetReadDeadline implements net.Conn.
 func (c *prompt) SetReadDeadline(t time.Time) error {
-	c.until.Store(nanos(t))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = t
+	if c.looking {
+		return nil // end sets it
+	}
 	return c.in.SetReadDeadline(t)
+}
+
+// Close implements net.Conn.
+func (c *prompt) Close() error {
+	if c.looks != nil {
+		c.looks.drop(c)
+	}
+	return c.TCPConn.Close()
 }
 
 // SetDeadline implements net.Conn.
@@ -170,12 +231,4 @@ func (c *prompt) SetDeadline(t time.Time) error {
 		return err
 	}
 	return c.SetReadDeadline(t)
-}
-
-// nanos is zero for no deadline.
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return max(1, t.UnixNano())
 }

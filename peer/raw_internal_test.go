@@ -73,8 +73,8 @@ func TestLooksFindWhatReadsDo(t *testing.T) {
 	buf := make([]byte, 4)
 	look := func(what, want string, over error) {
 		t.Helper()
-		b.backlog = new(backlog)
-		b.backlog.waited.Store(int64(longBacklog + 1))
+		b.looks = new(looks)
+		b.looks.backlog.waited.Store(int64(longBacklog + 1))
 		n, err := b.Read(buf)
 		if string(buf[:n]) != want || !errors.Is(err, over) {
 			t.Errorf("%s: %q, %v, want %q, %v", what, buf[:n], err, want, over)

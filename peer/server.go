@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"shardway/internal/clock"
 )
 
 // server is one call of Serve.
@@ -37,7 +39,13 @@ func (s *server) run(ctx context.Context) error {
 		s.closeAll()
 	})
 	if _, ok := s.ln.Addr().(*net.TCPAddr); ok { // others make nothing prompt
-		s.wg.Go(func() { s.p.backlog.run(ctx) })
+		pulse := s.p.o.Pulse
+		if pulse == nil {
+			pulse = new(clock.Pulse)
+			s.wg.Go(func() { pulse.Run(ctx) })
+		}
+		s.wg.Go(func() { s.p.looks.run(ctx, pulse) })
+		s.wg.Go(func() { s.p.looks.backlog.run(ctx, pulse) })
 	}
 	err := s.accept(ctx)
 	cancel()
@@ -57,7 +65,7 @@ func (s *server) accept(ctx context.Context) error {
 		raw, err := s.ln.Accept()
 		if err == nil {
 			pause = least
-			s.wg.Go(func() { s.serve(ctx, promptly(raw, &s.p.backlog)) })
+			s.wg.Go(func() { s.serve(ctx, promptly(raw, &s.p.looks)) })
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {

@@ -10,4 +10,6 @@
 // New is the clock of a running node, Virtual the one for a testing/synctest
 // bubble (where CLOCK_BOOTTIME would be real time), Manual the one for tests
 // that move time by hand. All are safe for any number of goroutines.
+//
+// A Pulse is no clock but the one timer of what a process does every so often.
 package clock

@@ -32,7 +32,7 @@ func allowed() map[string][]string {
 		"verdict":   {},
 		"endpoints": {},
 		"event":     {"verdict"},
-		"peer":      {"internal/rawio"},
+		"peer":      {"internal/clock", "internal/rawio"},
 		// The data path.
 		"proxy/eventstream": {},
 		"proxy/h1":          {"internal/rawio"},
@@ -49,7 +49,7 @@ func allowed() map[string][]string {
 		"node/lineage":   {},
 		"node/logs":      {},
 		"node/past":      {"node/disk"},
-		"node/roster":    {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap"},
+		"node/roster":    {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
 		"node/rotation":  {"node/logs", "admin", "internal/secret"},
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
 		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/secret", "internal/version", "verdict"},

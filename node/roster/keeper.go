@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/internal/clock"
 	"shardway/node/consensus"
 	"shardway/node/disk"
 	"shardway/node/gossip"
@@ -76,7 +77,9 @@ type KeeperOptions struct {
 	DeadServerAfter time.Duration
 	// LevelAfter is how long all servers must have known a level before it is raised.
 	LevelAfter time.Duration
-	Log        zerolog.Logger
+	// Pulse tells when to look.
+	Pulse *clock.Pulse
+	Log   zerolog.Logger
 }
 
 // State is what an ack.State says of who belongs to the cluster.
@@ -111,7 +114,7 @@ func NewKeeper(o KeeperOptions) *Keeper {
 
 // Run returns when ctx ends, or the leadership, which closes done.
 func (k *Keeper) Run(ctx context.Context, done <-chan struct{}) {
-	t := time.NewTicker(membersEvery)
+	t := k.o.Pulse.Every(membersEvery)
 	defer t.Stop()
 	for {
 		select {

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/internal/clock"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
 	"shardway/node/roster"
@@ -57,8 +58,11 @@ func keptOf(t *testing.T, voters int, nodes string, f func(c *cluster)) {
 			c.hears(node, nil)
 		}
 		ctx, stop := context.WithCancel(t.Context())
+		pulse := new(clock.Pulse)
+		go pulse.Run(ctx)
 		k := roster.NewKeeper(roster.KeeperOptions{
-			Raft: c, Gossip: c, Server: "a/1", Voters: voters, DeadServerAfter: deadAfter, Log: zerolog.Nop(),
+			Pulse: pulse,
+			Raft:  c, Gossip: c, Server: "a/1", Voters: voters, DeadServerAfter: deadAfter, Log: zerolog.Nop(),
 			Who: func(_ context.Context, node string) (roster.Process, error) {
 				return c.process(node), nil
 			},
