@@ -3,6 +3,8 @@ package node_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -117,5 +119,48 @@ func TestNodeWithASickAppIsNotJoining(t *testing.T) {
 		sick.Store(false)
 		w.untilSettled("a", "b", "c")
 		w.until("b is active", func() bool { return w.listed(b, "b").State == "active" })
+	})
+}
+
+// A dead node owns its shards while nobody else can: who removes it then is told so, and
+// vouches with force that it and its app are gone.
+func TestRemoveOfAnOwnerWantsForce(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		var sick atomic.Bool
+		w.tune = func(o *node.Options) {
+			o.CheckApp = func(context.Context) error {
+				if o.Dir.Node() != "d" && sick.Load() {
+					return errors.New("no")
+				}
+				return nil
+			}
+		}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c", "d")
+		w.untilVoters(4)
+		d := w.all["d"]
+		if d.node.Leads() {
+			w.asks(d, admin.Action{Verb: admin.StepDown})
+			w.until("another one leads", func() bool { return w.leader() != nil && w.leader() != d })
+		}
+		sick.Store(true)
+		w.untilSettled("d")
+		d.kill()
+		remove := admin.Action{Verb: admin.Remove, Node: "d"}
+		w.until("it counts as gone", func() bool {
+			err := w.leader().node.Do(w.t.Context(), remove)
+			if err == nil {
+				w.t.Fatal("an owner was removed without force")
+			}
+			return strings.Contains(err.Error(), fmt.Sprintf("still owns %d shards", shards))
+		})
+		remove.Force = true
+		w.asks(w.leader(), remove)
+		w.untilServers("a", "b", "c")
+		sick.Store(false)
+		w.untilSettled("a", "b", "c")
 	})
 }
