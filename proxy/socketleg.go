@@ -52,6 +52,7 @@ func (y *relay) keep(p *trip) bool {
 	if l.client {
 		legLine{y.asked}.begins()
 	}
+	y.thin(p)
 	if whole {
 		l.run()
 	} else {

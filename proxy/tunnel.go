@@ -44,6 +44,7 @@ func (y *relay) tunnel(p *trip) bool {
 		defer l.sockets.Add(-1)
 	}
 	if y.switches(p, false) {
+		y.thin(p)
 		y.carry(p.l, ws)
 	}
 	if ws != nil {
@@ -54,6 +55,14 @@ func (y *relay) tunnel(p *trip) bool {
 		y.h.CloseLinger()
 	}
 	return true
+}
+
+// thin gives back the memory of heads that has no use while a tunnel runs, which may be
+// for days. What the request says stays: another leg may ask again.
+func (y *relay) thin(p *trip) {
+	p.l.res.Forget()
+	y.req.Fit()
+	y.edit, y.extra = h1.Edit{}, nil
 }
 
 // carry copies both ways. A connection that goes idle while half closed is

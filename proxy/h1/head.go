@@ -3,6 +3,7 @@ package h1
 import (
 	"bytes"
 	"iter"
+	"slices"
 	"unsafe"
 )
 
@@ -58,6 +59,14 @@ func (h *Head) reset() {
 
 // Kept returns how much memory the head and the index of its lines take.
 func (h *Head) Kept() int { return cap(h.raw) + cap(h.lines)*int(unsafe.Sizeof(line{})) }
+
+// Fit gives back what the index of the lines has room for beyond them, for a head that
+// stays for long.
+func (h *Head) Fit() { h.lines = slices.Clone(h.lines) }
+
+// Forget gives back the head's memory, with what it says. What its methods have returned
+// stays valid.
+func (h *Head) Forget() { *h = Head{length: -1} }
 
 // Raw returns the whole head as it came, the empty line included.
 func (h *Head) Raw() []byte { return h.raw }
