@@ -20,7 +20,8 @@
 // Every connection is one goroutine that reads a request, runs it and writes
 // its answer; a second one exists only while a streamed body goes out beside
 // the answer coming in, and a third while something watches whether the client
-// has left. The node calls Wake, Cut, CutUpstream, Abandon and SetDraining from
+// has left. A kept socket has two as long as it has a leg, neither of them where
+// its request went (carry.go). The node calls Wake, Cut, CutUpstream, Abandon and SetDraining from
 // any goroutine. Nothing on the way of a request takes a lock but the pools of
 // idle connections; what runs is found by Cut through one slot per connection
 // (slot.go).

@@ -14,6 +14,7 @@ type exchange struct {
 	shard   shardmap.Shard
 	sharded bool // shard is set
 	safety  safety
+	began   time.Time // when its head had been read
 	id      [2]uint64 // X-Request-Id of a request that came without; zero: not made yet
 
 	route  Kind   // the way it went last; zero: none
@@ -142,6 +143,7 @@ const (
 	stepHold                  // wait, then go again
 	stepFail                  // answer with a problem
 	stepNext                  // the leg of an event stream is over: go on with the next
+	stepCarry                 // the leg of a kept socket has begun: carry it (carry.go)
 )
 
 // verdict is what an attempt came to.

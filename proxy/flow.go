@@ -15,27 +15,27 @@ import (
 // request or of a forwarded one, attempt, local or remote, run, and settle. What an
 // attempt came to is a verdict, and only the two loops act on it. What the flow has done
 // for it, by keys, wait, out, reply, relay and a seat, knows nothing of the flow; trip.go
-// says what a trip came to that has no answer.
+// says what a trip came to that has no answer. A kept socket leaves the flow for as long as
+// it has a leg (carry.go).
 
-// serve carries one request after the other until the connection ends.
+// serve carries one request after the other until the connection ends, or the leg of a kept
+// socket has begun.
 func (c *client) serve() {
 	c.s.conns.add(c)
-	defer c.s.conns.remove(c)
-	defer c.s.heads.over(&c.head)
-	defer c.life.end()
-	defer func() {
-		if v := recover(); v != nil {
-			c.fall(v)
-			return
-		}
-		_ = c.h.Close() // the last use of it
-		c.h.Release()
-	}()
+	c.within(c.requests)
+}
+
+// requests carries one request after the other.
+func (c *client) requests() {
 	if c.s.hard.Err() != nil || c.life.within.Err() != nil {
 		c.shut(causeShutdown) // as was done with those that there were
 	}
 	for c.next() {
 		c.exchange()
+		if c.carries() {
+			c.relay.leg.begin()
+			return
+		}
 		if c.part() || !c.settle() {
 			return
 		}
@@ -74,11 +74,11 @@ func (c *client) exchange() {
 	c.x = exchange{
 		safety: safetyOf(c.req.Method()),
 		keep:   c.req.KeepAlive() && !c.draining(),
+		began:  time.Now(),
 	}
-	defer c.s.metrics.over(&c.x, time.Now())
-	if c.set.Access != nil && c.ingress == "" {
+	defer c.over()
+	if c.logs() {
 		c.x.account.open(c.h)
-		defer accessLine{&c.asked, &c.keys}.write()
 	}
 	c.up.reset()
 	c.s.budget.earn()
@@ -113,13 +113,30 @@ func (c *client) exchange() {
 	c.resume()
 }
 
+// logs reports whether there is a line of the request in the access log.
+func (c *client) logs() bool { return c.set.Access != nil && c.ingress == "" }
+
+// over keeps account of a request that is over.
+func (c *client) over() {
+	if c.carries() {
+		return // it is not
+	}
+	if c.x.sock != nil {
+		c.kept.Store(nil)
+	}
+	if c.logs() {
+		accessLine{&c.asked, &c.keys}.write()
+	}
+	c.s.metrics.over(&c.x, c.x.began)
+}
+
 // ingressLoop goes by the table until the request is answered.
 func (c *client) ingressLoop() {
 	for {
 		t := c.s.o.Cluster.Table()
 		v := c.attempt(t)
 		switch v.step {
-		case stepDone:
+		case stepDone, stepCarry:
 			return
 		case stepAgain:
 			continue
@@ -359,6 +376,9 @@ func (c *client) run(p *trip) verdict {
 	case res.Switches():
 		if !c.relay.tunnel(p) {
 			return c.broken(p, nil)
+		}
+		if c.carries() {
+			return verdict{step: stepCarry}
 		}
 		return done
 	}

@@ -30,6 +30,11 @@ type leg struct {
 	client    bool // near is the client
 	app       bool // far is the app
 
+	trip  trip
+	whole bool       // the head of the first answer has left
+	load  *shardLoad // where it counts; nil: nowhere
+	sent  int64      // to the client before it
+
 	want   atomic.Uint32
 	code   atomic.Int32  // of the Close that ends far; set before want
 	told   atomic.Int32  // the code of the Close of ours that the app is being sent; zero: none
@@ -44,6 +49,15 @@ type leg struct {
 
 	up
 	down
+}
+
+// counts adds to the numbers of what runs.
+func (l *leg) counts(n int32) {
+	l.s.sockets.kept.Add(n)
+	l.s.metrics.tunnels.Add(int64(n))
+	if l.load != nil {
+		l.load.sockets.Add(n)
+	}
 }
 
 // What a leg is asked for.
@@ -104,7 +118,7 @@ const moveAfter = time.Second
 func newLeg(y *relay, p *trip) *leg {
 	l := &leg{
 		s: y.s, k: y.x.sock, near: y.h, far: p.l.Conn, client: y.ingress == "", app: p.r.Kind == Local,
-		said: make(chan struct{}), upEnd: make(chan struct{}),
+		trip: *p, load: y.s.load.of(&y.x, p.r.Kind), said: make(chan struct{}), upEnd: make(chan struct{}),
 	}
 	l.code.Store(int32(closeMoved))
 	l.clean, l.scan = true, &l.k.up
@@ -153,9 +167,13 @@ func (l *leg) then(d time.Duration, f func()) {
 	})
 }
 
-// run carries both ways until far is done with. At an owner that hands over near may go on
-// for a moment: see part.
-func (l *leg) run() {
+// begin begins to carry, upward; downward is carryDown's.
+func (l *leg) begin() {
+	if !l.whole {
+		l.nearGone = true
+		close(l.upEnd)
+		return
+	}
 	for _, end := range []*h1.Conn{l.near, l.far} {
 		patient := end.Timeouts()
 		patient.Body, patient.Rate = 0, 0
@@ -169,10 +187,21 @@ func (l *leg) run() {
 			l.cutBoth()
 		}
 	}()
-	if !l.s.carrySafely(l.downward) {
+}
+
+// carryDown carries downward, to the end of that.
+func (l *leg) carryDown() {
+	if l.whole && !l.s.carrySafely(l.downward) {
 		l.cutBoth()
 	}
+}
+
+// finish carries upward until far is done with. At an owner that hands over near may go on
+// for a moment: see part.
+func (l *leg) finish() {
 	switch {
+	case !l.whole:
+		return
 	case l.passed && !l.nearGone: // near answers, and that is passed on
 		late := time.AfterFunc(l.s.set.Load().IdleTimeout, func() { l.ask(wantStop) })
 		<-l.upEnd

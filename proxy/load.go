@@ -130,24 +130,30 @@ func (c *client) timed(p *trip) verdict {
 func (c *client) runCounted(p *trip) verdict {
 	began, sent := time.Now(), c.h.Sent()+int64(c.h.Writer().Pending())
 	v := c.runOf(p)
-	if v.step != stepDone && v.step != stepNext {
-		return v
+	switch v.step { //nolint:exhaustive // the others are no run
+	case stepDone, stepNext:
+		c.counted(p.r.Kind, time.Since(began), sent)
+	case stepCarry:
+		c.relay.leg.sent = sent // it is counted when the leg is over
 	}
-	took := time.Since(began)
+	return v
+}
+
+// counted counts a run that is over, and took so long. Sent is what the client had been sent before.
+func (c *client) counted(way Kind, took time.Duration, sent int64) {
 	tunnel := c.x.account.status == 101 // which is no work
 	if !tunnel {
-		c.s.metrics.upstream[p.r.Kind].observe(took)
+		c.s.metrics.upstream[way].observe(took)
 	}
-	l := c.s.load.of(&c.x, p.r.Kind)
+	l := c.s.load.of(&c.x, way)
 	if l == nil {
-		return v
+		return
 	}
 	l.requests.Add(1)
 	l.bytes.Add(int64(len(c.req.Raw())) + c.req.Body.Received() + c.h.Sent() + int64(c.h.Writer().Pending()) - sent)
 	if !tunnel {
 		l.busy.Add(int64(took))
 	}
-	return v
 }
 
 // bytes returns how many bytes of requests have been counted, both ways.

@@ -72,7 +72,7 @@ func (c *client) ownerLoop(t *Table) {
 			if !c.down.Load() {
 				c.reply.failure(v)
 			}
-		case stepDone, stepNext:
+		case stepDone, stepNext, stepCarry:
 		}
 		return
 	}

@@ -19,6 +19,10 @@ func (s *Server) panicked(v any) {
 // as somebody may still write into them.
 func (c *client) fall(v any) {
 	c.s.panicked(v)
+	if c.carries() { // nobody does
+		c.leaveLeg()
+		c.over()
+	}
 	running := c.slot.load().kind != 0
 	c.shut(causeShutdown)
 	_ = c.h.Close()

@@ -23,6 +23,7 @@ type relay struct {
 	reply
 	slot   *slot
 	leaves func() (time.Duration, error) // answerLeaves, bound once
+	leg    *leg                          // that has begun, and that nobody carries yet; nil: there is none
 }
 
 // pass passes the answer that has begun to come in on, and ends the trip. Once its first

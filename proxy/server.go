@@ -105,11 +105,16 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	}
 	var last []net.Conn                         // what acceptOne has taken and not returned yet
 	places := make(chan struct{}, s.o.MaxConns) // one for each open connection but the newest
-	hands := newCrew(func(conn net.Conn) {
-		defer func() { <-places }()
-		defer s.conns.met()
+	over := func() {
+		s.conns.met()
+		<-places
+	}
+	var hands *crew
+	hands = newCrew(func(conn net.Conn) {
 		if s.shake(ctx, conn) {
-			newClient(ctx, s, conn, "").serve() //nolint:contextcheck // it has ctx
+			newClient(ctx, s, conn, "").serveAll(hands.wg.Go, over)
+		} else {
+			over()
 		}
 	})
 	cut := context.AfterFunc(ctx, func() { s.shutWithin(ctx) })
@@ -143,12 +148,12 @@ func (s *Server) shutWithin(ctx context.Context) {
 }
 
 // ServePeer serves one stream of forwarded requests from the node ingress, and
-// returns when the stream has ended or ctx has.
+// returns when the stream has ended or ctx has, or when the stream has become that of a
+// kept socket: then it closes conn when that is over, which Shutdown waits for.
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
 	stop := context.AfterFunc(ctx, func() { c.shut(causeShutdown) })
-	defer stop()
-	c.serve() //nolint:contextcheck // it has ctx
+	c.serveAll(func(f func()) { go f() }, func() { stop() })
 }
 
 // accept takes the next connection. Out of file descriptors or memory it pauses,

@@ -10,16 +10,18 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// keep passes on the answer 101 that begins a leg, and carries it to its end. False means
-// that the run was cut before that.
+// keep passes on the answer 101 that begins a leg, which is to be carried once the flow of
+// its request has been left. False means that the run was cut before that.
 func (y *relay) keep(p *trip) bool {
 	k, later := y.x.sock, y.x.later()
 	l := newLeg(y, p)
 	y.slot.leg.Store(l)
-	defer y.slot.leg.Store(nil)
 	if !y.slot.mark(slotAnswered | slotTunnel | slotSocket) {
+		y.slot.leg.Store(nil)
 		return false
 	}
+	y.leg = l
+	l.counts(1)
 	if l.app {
 		p.l.pool.detach(p.l, nil)
 	}
@@ -30,15 +32,6 @@ func (y *relay) keep(p *trip) bool {
 		p.l.pool.upgrades.took(0)
 	}
 	y.answered(&p.l.res)
-	y.s.sockets.kept.Add(1)
-	defer y.s.sockets.kept.Add(-1)
-	y.s.metrics.tunnels.Add(1)
-	defer y.s.metrics.tunnels.Add(-1)
-	if n := y.s.load.of(&y.x, p.r.Kind); n != nil {
-		n.sockets.Add(1)
-		defer n.sockets.Add(-1)
-	}
-	whole := true
 	if l.client {
 		y.begins(k)
 		k.gap = false
@@ -46,27 +39,11 @@ func (y *relay) keep(p *trip) bool {
 			k.protocol = string(p.l.res.Value("Sec-WebSocket-Protocol"))
 		}
 	}
-	if !later {
-		whole = y.switches(p, !l.client)
-	}
+	l.whole = later || y.switches(p, !l.client)
 	if l.client {
 		legLine{y.asked}.begins()
 	}
 	y.thin(p)
-	if whole {
-		l.run()
-	} else {
-		l.nearGone = true
-		close(l.upEnd)
-	}
-	why := p.end()
-	if !l.client {
-		l.part(why)
-		return true
-	}
-	l.end()
-	l.judge(why, &y.x, p.r)
-	legLine{y.asked}.ends(l.ends())
 	return true
 }
 
@@ -89,14 +66,16 @@ func (y *relay) switches(p *trip, kept bool) bool {
 // connection.
 func (c *client) resume() {
 	k := c.x.sock
-	if k == nil {
+	if k == nil || c.carries() {
 		return
 	}
-	defer c.kept.Store(nil)
 	for k.next && !c.down.Load() {
 		k.next = false
 		if code, why := c.socketLeg(); code != 0 {
 			k.closing, k.why = code, why
+		}
+		if c.carries() {
+			return
 		}
 		c.unfound()
 	}
@@ -116,7 +95,7 @@ func (c *client) resume() {
 }
 
 // socketLeg sends the request of a kept socket again until an app takes it, as long as
-// SocketWait allows, and carries that leg. Else it returns what to close the client with.
+// SocketWait allows: then the next leg has begun. Else it returns what to close the client with.
 func (c *client) socketLeg() (code int, why string) {
 	k := c.x.sock
 	ctx, cancel := context.WithTimeout(c.life.context(), c.s.o.SocketWait)

@@ -1,0 +1,96 @@
+package proxy
+
+// A kept socket may stay for days, one of many that say little. So nobody stands where its
+// request went, in the frames of the whole flow, while it has a leg: the flow is left with
+// the leg in relay.leg, and another goroutine goes on, whose stack is as small as what reads
+// the app needs it. After the leg it does what the flow would have done, the request for the
+// next leg among that, and leaves that to another one again.
+
+// carries reports whether a leg has begun that is to be carried.
+func (c *client) carries() bool { return c.relay.leg != nil }
+
+// serveAll is serve, and has each leg that begins carried, with what follows it, by a
+// goroutine that start starts. Over is called once the connection has ended, be it by an app
+// that ends its goroutine.
+func (c *client) serveAll(start func(func()), over func()) {
+	defer c.goOn(start, over)
+	c.serve()
+}
+
+// within does what comes next on the connection, and ends it unless a leg has begun.
+func (c *client) within(do func()) {
+	defer func() {
+		if !c.carries() {
+			c.life.end()
+			c.s.heads.over(&c.head)
+			c.s.conns.remove(c)
+		}
+	}()
+	defer func() {
+		if v := recover(); v != nil {
+			c.fall(v)
+		} else if !c.carries() {
+			_ = c.h.Close() // the last use of it
+			c.h.Release()
+		}
+	}()
+	do()
+}
+
+// goOn has the leg that has begun carried, or else calls over.
+func (c *client) goOn(start func(func()), over func()) {
+	if !c.carries() {
+		over()
+		return
+	}
+	start(func() {
+		defer c.goOn(start, over)
+		c.relay.leg.carryDown()
+		c.within(c.carry)
+	})
+}
+
+// carry carries the leg to its end, and the socket on from there.
+func (c *client) carry() {
+	c.carryOn()
+	if c.carries() {
+		c.relay.leg.begin()
+		return
+	}
+	if !c.part() {
+		c.settle()
+	}
+}
+
+// carryOn is the rest of exchange.
+func (c *client) carryOn() {
+	defer c.over()
+	l := c.relay.leg
+	c.carryLeg(l)
+	c.counted(l.trip.r.Kind, 0, l.sent) // a tunnel is no work
+	if l.client {
+		c.resume()
+	}
+}
+
+// carryLeg carries the leg to its end.
+func (c *client) carryLeg(l *leg) {
+	defer c.leaveLeg()
+	l.finish()
+	why := l.trip.end()
+	if !l.client {
+		l.part(why)
+		return
+	}
+	l.end()
+	l.judge(why, &c.x, l.trip.r)
+	legLine{&c.asked}.ends(l.ends())
+}
+
+// leaveLeg ends what the leg that has begun counts for, and what others may do to it.
+func (c *client) leaveLeg() {
+	l := c.relay.leg
+	c.relay.leg = nil
+	c.slot.leg.Store(nil)
+	l.counts(-1)
+}
