@@ -180,7 +180,7 @@ func (a *agent) Route(r ack.Routing) {
 	if s.TimingSince() != old.TimingSince() {
 		a.log.Info().Str("timing", describe(s.Timing())).Uint64("index", s.TimingSince()).Msg("timing in force")
 	}
-	a.forsaken.look(s.Last().Epoch(), goneFrom(s))
+	a.forsaken.look(s.Last().Epoch(), goneFrom(s, a.before.Load()))
 	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {
 		a.log.Debug().Uint64("epoch", uint64(s.Last().Epoch())).Msg("map proposed")
 	}
@@ -243,7 +243,7 @@ func (a *agent) answer(ans ack.Answer) {
 		}
 		a.forsaken.heard(ans.Epoch)
 		s := a.router.state.Load()
-		a.forsaken.look(s.Last().Epoch(), goneFrom(s))
+		a.forsaken.look(s.Last().Epoch(), goneFrom(s, a.before.Load()))
 		a.stays.Store(a.machine.MapStays())
 		if current := a.machine.Current(); current && !a.current.Swap(current) {
 			a.changes.caughtUp(a.router.state.Load())

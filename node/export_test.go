@@ -61,7 +61,7 @@ func (n *Node) SayGoodbye() {
 
 // GoneFrom tells of a request for a shard that went to a node whether a state says that
 // it may never be answered.
-func GoneFrom(s *ack.State, sh shardmap.Shard, node string) bool { return goneFrom(s)(sh, node) }
+func GoneFrom(s *ack.State, sh shardmap.Shard, node string) bool { return goneFrom(s, 0)(sh, node) }
 
 // Promised returns whom this node lets found the cluster, "" for nobody.
 func (n *Node) Promised() string {

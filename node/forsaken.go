@@ -38,10 +38,17 @@ func (f *forsaken) look(last shardmap.Epoch, gone func(shardmap.Shard, string) b
 }
 
 // goneFrom tells of a forwarded request by its shard and the node that it went to whether
-// that one is dropped in s and does not own the shard.
-func goneFrom(s *ack.State) func(shardmap.Shard, string) bool {
+// that one is dropped in s, since this process began, and does not own the shard. before is
+// the last entry of the log as this process found it.
+func goneFrom(s *ack.State, before uint64) func(shardmap.Shard, string) bool {
 	return func(sh shardmap.Shard, node string) bool {
 		id := shardmap.NodeID(node)
-		return s.Dropped(id) && s.Committed().Owner(sh) != id
+		d, ok := s.Drop(id)
+		return ok && forsakes(d, before) && s.Committed().Owner(sh) != id
 	}
 }
+
+// forsakes reports whether a drop may be about what this process has forwarded. One that
+// its log had before it began is older than all of that: a leader had dropped a process
+// that has ended since, say, and all nodes were started again before it was taken back.
+func forsakes(d ack.Drop, before uint64) bool { return d.InForce && uint64(d.Epoch) > before }

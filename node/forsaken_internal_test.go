@@ -5,6 +5,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -43,4 +44,22 @@ func TestNothingIsForsakenByAnOldLog(t *testing.T) {
 	f.look(475, gone)
 	f.look(480, gone)
 	step("one that is proposed", 3)
+}
+
+// All nodes were killed while a proposal was open that dropped the first of them. A POST
+// that one of them forwarded to it, as soon as both were back, was given up as its log came
+// to that proposal.
+func TestDropOfBeforeTheStartForsakesNothing(t *testing.T) {
+	for _, tt := range []struct {
+		drop ack.Drop
+		want bool
+	}{
+		{ack.Drop{Epoch: 530, InForce: true}, false},
+		{ack.Drop{Epoch: 531, InForce: true}, true},
+		{ack.Drop{Epoch: 531}, false},
+	} {
+		if got := forsakes(tt.drop, 530); got != tt.want {
+			t.Errorf("forsakes(%+v) = %v, want %v", tt.drop, got, tt.want)
+		}
+	}
 }
