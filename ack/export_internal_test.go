@@ -1,13 +1,16 @@
 package ack
 
 import (
+	"cmp"
 	"time"
 
 	"shardway/shardmap"
 )
 
-// LeaseTerm returns the term of the leader whose lease is in force, zero without one.
-func (a *Agent) LeaseTerm() uint64 { return a.holder.Term() }
+// LeaseTerm returns the term of the leader whose lease is in force, zero without one. An
+// answer may have shown that the process stood still, which ends the lease before its time
+// is over; requests know with the look that follows at once.
+func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.inForce) }
 
 // CutBy returns when what the node admitted under its last lease must be cut.
 func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
