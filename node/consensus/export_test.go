@@ -14,9 +14,6 @@ func (r *Raft) HoldLife() (release func()) {
 	return func() { <-r.life }
 }
 
-// ApplyUntold is Apply without a word to the followers that it is committed.
-func (r *Raft) ApplyUntold(data []byte) error { return r.lib().Apply(data, enqueue).Error() }
-
 // LastLog returns the term and index of the last entry of the log alone.
 func (r *Raft) LastLog() (term, index uint64) {
 	s := r.lib().Stats()

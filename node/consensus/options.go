@@ -64,11 +64,6 @@ func (o *Options) defaults() {
 	}
 }
 
-// commitTell is after what time, up to twice that, a leader tells the followers again how
-// far the log is committed. What is committed they are told at once, see Nudge: this is for
-// a message that got lost, and each costs an idle leader and its follower a wake-up.
-const commitTell = 200 * time.Millisecond
-
 // config returns Raft's settings.
 func (o *Options) config(notify chan<- bool) *raft.Config {
 	c := raft.DefaultConfig()
@@ -76,7 +71,6 @@ func (o *Options) config(notify chan<- bool) *raft.Config {
 	c.HeartbeatTimeout = o.Heartbeat
 	c.ElectionTimeout = o.Election
 	c.LeaderLeaseTimeout = o.LeaderLease
-	c.CommitTimeout = commitTell
 	c.ShutdownOnRemove = false
 	c.TrailingLogs = o.Trailing
 	c.SnapshotThreshold = o.Trailing
