@@ -211,8 +211,11 @@ func (p *proc) answer(a ack.Answer) {
 	case ack.RolledBack:
 		p.w.wentBack(p, a)
 		return
-	case ack.Duplicate, ack.Usurped:
+	case ack.Duplicate:
 		p.w.cover.refusedDuplicates++
+	case ack.Usurped:
+		p.w.cover.refusedDuplicates++
+		p.usurped()
 	case ack.Counted:
 		p.replied(a)
 	}

@@ -99,6 +99,19 @@ func (w *world) wentBack(p *proc, a ack.Answer) {
 	p.h.absent = true
 }
 
+// usurped has the operator do what a process asks for that has been refused for long: of
+// two, both with a disk of their own, the one is stopped that is no member. The leader
+// cannot choose: it hears one, and may need the vote of the other.
+func (p *proc) usurped() {
+	w, t := p.w, p.h.twin
+	if c := w.newestConf(); !w.healing || t == nil || t.proc == nil || !c.has(p.h.server()) || c.has(t.server()) {
+		return
+	}
+	w.logf("the second process of %s, which is no member, is stopped by hand", p.h.id)
+	t.crash()
+	t.absent = true
+}
+
 // sawName judges that a leader gives a node's name to a server, by a lease or in the
 // configuration, of which the next leader knows nothing else. If the process on another
 // disk is forged to be gone, what it runs is outside the guarantee, as when its shards
