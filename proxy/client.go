@@ -90,6 +90,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	o.Buffers = &s.buffers
 	if ingress == "" {
 		o.Partial = c.keepHead
+		o.EndIdle = true // a node is told that none of its requests ran, and may send more
 	}
 	o.Direct = ingress != "" && direct(conn)
 	c.h = h1.NewConn(conn, o)

@@ -27,6 +27,7 @@ func NewConn(nc net.Conn, o Options) *Conn {
 	c := &Conn{nc: nc, o: o.withDefaults()}
 	c.in.nc, c.in.sock, c.in.pool = nc, newSocket(nc, &c.o), c.o.Buffers
 	c.in.size, c.in.max = c.o.ReadBuffer, max(c.o.HeadBytes, c.o.ReadBuffer)
+	c.in.endIdle = c.o.EndIdle
 	c.out.nc, c.out.sock, c.out.pool = nc, c.in.sock, c.o.Buffers
 	c.SetTimeouts(o.Timeouts)
 	return c

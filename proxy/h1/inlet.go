@@ -18,6 +18,8 @@ type inlet struct {
 	size int // of the first buffer
 	max  int // the buffer grows to this for a head
 	body time.Duration
+	// endIdle is Options.EndIdle.
+	endIdle bool
 	// rate and patience are those of Timeouts.
 	rate     int64
 	patience time.Duration
@@ -244,13 +246,22 @@ func (in *inlet) awaitRequest(d time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
 	}
-	if some, broken := in.tryFill(); some || broken != nil {
+	if some, broken := in.lookLast(); some || broken != nil {
 		return broken
 	}
 	if stopped {
 		return ErrStopped
 	}
 	return err
+}
+
+// lookLast is tryFill at the end of a wait; what Options.EndIdle asks for is done in it.
+func (in *inlet) lookLast() (bool, error) {
+	if s := in.sock; s != nil && in.endIdle {
+		s.fin = true
+		defer func() { s.fin = false }()
+	}
+	return in.tryFill()
 }
 
 // await waits up to d for a byte to be there.

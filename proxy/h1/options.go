@@ -26,6 +26,10 @@ type Options struct {
 	// nothing read ahead. It is implied for *net.TCPConn and *net.UnixConn, and
 	// lets an idle Conn do without a buffer.
 	Direct bool
+	// EndIdle ends the sending side (FIN) of a plain socket once a wait for a request
+	// is over and nothing has come, in the same step as the last look: whatever a client
+	// sends between that look and a later Close is lost to it.
+	EndIdle bool
 }
 
 // Timeouts bounds the waits of a Conn. Zero means no bound. They are kept to

@@ -12,6 +12,7 @@ import (
 type socket struct {
 	raw  syscall.RawConn
 	asks *Writer
+	fin  bool
 }
 
 func newSocket(net.Conn, *Options) *socket { return nil }

@@ -356,3 +356,44 @@ func TestTunnelTakesEarlyBytes(t *testing.T) {
 		t.Errorf("through the tunnel came %q, %v", out.sent.String(), err)
 	}
 }
+
+// A client whose request came in between the last look at its idle connection and the
+// close of that lost it. So the end follows the look at once, and not when its goroutine
+// comes to closing.
+func TestEndOfAnIdleConnectionFollowsTheLastLook(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  bool
+		stop func(c *h1.Conn)
+		o    h1.Options
+	}{
+		{"stopped", true, (*h1.Conn).StopIdle, h1.Options{}},
+		{"for too long", true, func(*h1.Conn) {}, h1.Options{Timeouts: h1.Timeouts{First: time.Nanosecond}}},
+		{"of a node, which is told more", false, (*h1.Conn).StopIdle, h1.Options{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			near, far := tcpPair(t)
+			tc.o.EndIdle = tc.end
+			c := h1.NewConn(near, tc.o)
+			say(t, far, header(""))
+			waitReadable(near)
+			tc.stop(c)
+			var r h1.Request
+			if err := c.ReadRequest(&r); err != nil {
+				t.Fatalf("ReadRequest of one that had arrived = %v", err)
+			}
+			say(t, near, "alive") // the end does not come while there is a request to answer
+			if err := c.ReadRequest(&r); err == nil {
+				t.Fatal("ReadRequest of nothing: no error")
+			}
+			_, err := near.Write([]byte("."))
+			if ended := errors.Is(err, syscall.EPIPE); ended != tc.end {
+				t.Errorf("writing after the last look = %v, want the side ended: %v", err, tc.end)
+			}
+			shut(t, near)
+			if b, err := io.ReadAll(far); !strings.HasPrefix(string(b), "alive") || err != nil {
+				t.Errorf("the client got %q, %v, want what was said before, and the end", b, err)
+			}
+		})
+	}
+}

@@ -25,6 +25,7 @@ type socket struct {
 
 	buf  []byte // nil: borrow one
 	wait bool
+	fin  bool // with nothing there, end the sending side at once
 	n    int
 	err  error
 }
@@ -87,6 +88,9 @@ func (s *socket) read(fd uintptr) bool {
 		s.buf = nil
 	}
 	if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
+		if s.fin {
+			_ = syscall.Shutdown(int(fd), syscall.SHUT_WR) // closing is what is left
+		}
 		return !s.wait
 	}
 	if err == nil {
