@@ -104,6 +104,8 @@ ifdef CI
 LANES := test-pure+test-path test-clusters test-chaos
 else
 LANES := test-pure+test-clusters+test-chaos
+# Some packages wait for processes and builds: a third one has the time that is left.
+RACED_AT_ONCE := -p 3
 test-clusters: test-unit
 test-chaos: test-path
 endif
@@ -121,7 +123,7 @@ test: $(GOTESTSUM) $(RERUN) ## all tests: units with the race detector, the data
 .PHONY: test-unit
 test-unit: export GORACE := atexit_sleep_ms=100
 test-unit: $(GOTESTSUM) $(RERUN)
-	$(call tested,units with the race detector,-race -timeout 20m ./node ./proxy/... $(RACED))
+	$(call tested,units with the race detector,-race $(RACED_AT_ONCE) -timeout 20m ./node ./proxy/... $(RACED))
 
 # The race detector changes timing, and sync.Pool, and makes all slow: what is
 # shipped runs without it, and nodes play all of what they play a share of with it.

@@ -15,6 +15,7 @@ import (
 // came back has its shards. Then both others are killed, and the page says that it takes more
 // nodes; and then its own, and it says that it knows nothing any more.
 func TestKilledNodeIsSeen(t *testing.T) {
+	t.Parallel() // it waits for elections most of the time
 	b := browser.Must(t)
 	c := start(t, 3)
 	leader := c.Leader(t)

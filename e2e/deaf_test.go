@@ -20,6 +20,7 @@ import (
 // between the two is concerned. They used to wait for TCP to try again, long after
 // the path was mended.
 func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
+	t.Parallel() // it waits for timeouts most of the time
 	// Neither round nor search for the owner's process comes into it.
 	c, w := startApart(t, "--dead-after", "30s", "--queue-wait", "1m")
 	leader := c.Leader(t)

@@ -87,6 +87,7 @@ func replaceFile(t *testing.T, path string, b []byte) {
 // authority of the user's, and replaces the authority as one does: accept both,
 // issue anew, accept the new one alone.
 func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
+	t.Parallel() // it waits for certificates to be read again most of the time
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca.pem")
 	file := func(node string) string { return filepath.Join(dir, node+".pem") }

@@ -24,6 +24,7 @@ import (
 // TestRefusalsAreOneLine starts nodes that must not start. Each ends with exit
 // code 1 and one line, which names what is at fault.
 func TestRefusalsAreOneLine(t *testing.T) {
+	t.Parallel() // it waits for processes most of the time
 	c := start(t, 2)
 	a := c.Node("a")
 	t.Run("wrong shard count", func(t *testing.T) {

@@ -28,6 +28,7 @@ func sealed(tb testing.TB, flags ...string) *cluster.Cluster {
 // TestRotationUnderLoadFailsNoRequest replaces the secret twice while requests
 // flow: none fails, nothing moves, and what has the old secret stays out.
 func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
 	c := sealed(t)
 	began, before := history.Now(), c.AwaitServing(t)
 	first := c.Node("a")
@@ -96,6 +97,7 @@ func TestRotationStopsAtAMissingNode(t *testing.T) {
 
 // TestDoorsOfASealedCluster tries each of them from outside.
 func TestDoorsOfASealedCluster(t *testing.T) {
+	t.Parallel() // it waits for timeouts most of the time
 	c := sealed(t)
 	began := history.Now()
 	before := c.AwaitServing(t)
