@@ -16,31 +16,63 @@ import (
 // plays a case of each number of hops, short, with all that it compares, and wants a
 // figure from each line. It is one that leaves processors to what is tested beside it.
 func TestEveryLineIsMeasured(t *testing.T) {
-	for _, name := range []string{"wrk", "nginx", "haproxy"} {
+	needs(t, "wrk", "nginx", "haproxy")
+	out := measured(t, "100 B, 64 connections, 2000/s")
+	for _, line := range []string{"nginx", "haproxy", "shardway", "nginx → nginx", "shardway → shardway", "shardway → shardway, TLS", "app behind shardway", "app in shardway"} {
+		costs(t, out, line)
+	}
+}
+
+// What observing costs is measured too: each of its lines has a figure, and but for the one
+// that is the measure how much more that is. That they are what their names say (this one
+// counts no requests, that one logs each) the bench asks them, and fails.
+func TestWhatObservingCostsIsMeasured(t *testing.T) {
+	needs(t, "wrk")
+	out := measured(t, "observed")
+	costs(t, out, "shardway, uncounted")
+	for _, line := range []string{"shardway", "shardway, access log", "shardway, scraped"} {
+		costs(t, out, line)
+		if !regexp.MustCompile(`(?m)^ *` + line + ` +\S+ +\S+ +[+-]\d+\.\d\d \([+-]`).Match(out) {
+			t.Errorf("it is not said how much more %q costs", line)
+		}
+	}
+}
+
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, name := range programs {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("%s is not installed (make bench-tools)", name)
 		}
 	}
+}
+
+// measured is what the bench prints of cases, played once and short.
+func measured(t *testing.T, only string) []byte {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	bench := filepath.Join(t.TempDir(), "bench")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bench, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd := exec.CommandContext(ctx, bench, "-rounds", "1", "-time", "1s", "-only", "100 B, 64 connections, 2000/s")
-	out, err := cmd.CombinedOutput()
+	out, err := exec.CommandContext(ctx, bench, "-rounds", "1", "-time", "1s", "-only", only).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
-	for _, line := range []string{"nginx", "haproxy", "shardway", "nginx → nginx", "shardway → shardway", "shardway → shardway, TLS", "app behind shardway", "app in shardway"} {
-		figure := regexp.MustCompile(`(?m)^ *` + line + ` +(\d+\.\d) `).FindSubmatch(out)
-		if figure == nil {
-			t.Errorf("no line %q", line)
-			continue
-		}
-		if cost, err := strconv.ParseFloat(string(figure[1]), 64); err != nil || cost <= 0 {
-			t.Errorf("%s costs %s µs a request", line, figure[1])
-		}
+	return out
+}
+
+// costs wants a figure from a line.
+func costs(t *testing.T, out []byte, line string) {
+	t.Helper()
+	figure := regexp.MustCompile(`(?m)^ *` + line + ` +(\d+\.\d) `).FindSubmatch(out)
+	if figure == nil {
+		t.Errorf("no line %q", line)
+		return
+	}
+	if cost, err := strconv.ParseFloat(string(figure[1]), 64); err != nil || cost <= 0 {
+		t.Errorf("%s costs %s µs a request", line, figure[1])
 	}
 }

@@ -21,6 +21,8 @@ type testCase struct {
 	rate  int  // requests a second; 0: as many as go
 	fresh bool // a connection for each request
 	tls   bool // between wrk and the line
+	// observed is what lines of its own are for: ours, that are observed in several ways.
+	observed bool
 }
 
 // String is what -only is matched against.
@@ -38,6 +40,9 @@ func (c testCase) String() string {
 	}
 	if c.tls {
 		text += ", TLS in front"
+	}
+	if c.observed {
+		text += ", observed"
 	}
 	return text
 }
@@ -75,5 +80,6 @@ func cases() []testCase {
 		testCase{hops: 1, conns: 64, size: middleAnswer, tls: true},
 		testCase{hops: 1, conns: 16, size: largeAnswer, tls: true},
 		testCase{hops: 1, conns: 64, size: smallAnswer, fresh: true, tls: true},
+		testCase{hops: 1, conns: 64, size: smallAnswer, observed: true},
 	)
 }

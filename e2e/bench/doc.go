@@ -19,8 +19,13 @@
 // Cases with TLS in front go by lines of their own: the same nginx and the same HAProxy
 // at a port with TLS, and a cluster with --tls-cert. All have one certificate (P-256).
 //
+// What observing costs has a case and lines of its own, each a cluster of one node: without
+// what counts requests (package uncounted), as it is, with an access log, and scraped while
+// its events are followed. They are compared with the first, round by round, and asked
+// whether they are what they are called.
+//
 // The lines take turns within each case, so that whatever else the machine does
 // meets all of them. CPU time is that of all processes of a line, children
-// included, from /proc/PID/stat before and after; results are medians of the
+// included, from their clocks before and after; results are medians of the
 // rounds. All is on loopback and ends with this process.
 package main

@@ -4,19 +4,27 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
 
 // line is one way from wrk to the backend.
 type line struct {
-	name   string
-	hops   int // 0: direct, in every case without TLS
-	tls    bool
-	target string
-	sealed string // the same with TLS in front; empty: another line has it, or none
-	procs  []*process
-	pprof  []string // addresses that give profiles
+	name string
+	hops int // 0: direct, in every case without TLS
+	tls  bool
+	// observed is a line of the case that is about observing, and of no other.
+	observed bool
+	target   string
+	sealed   string // the same with TLS in front; empty: another line has it, or none
+	procs    []*process
+	pprof    []string // addresses that give profiles
+	// during begins what goes on while the line is measured, until it is stopped. Nil: nothing does.
+	during func(context.Context) (stop func() error)
+	// check is told after a measurement how many requests were answered in it, and says whether
+	// the line is what its name says. Nil: nobody asks.
+	check func(ctx context.Context, requests int64) error
 	// version is what the program says of itself.
 	version string
 }
@@ -30,7 +38,9 @@ type result struct {
 }
 
 // plays reports whether the line is one of a case.
-func (l *line) plays(c testCase) bool { return l.tls == c.tls && (l.hops == c.hops || l.hops == 0) }
+func (l *line) plays(c testCase) bool {
+	return l.tls == c.tls && l.observed == c.observed && (l.hops == c.hops || l.hops == 0)
+}
 
 // use adds up the line's processes.
 func (l *line) use() (usage, error) {
@@ -52,13 +62,18 @@ func (l *line) measure(ctx context.Context, w wrk) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	done, err := w.run(ctx)
+	done, err := l.run(ctx, w)
 	if err != nil {
 		return result{}, err
 	}
 	after, err := l.use()
 	if err != nil {
 		return result{}, err
+	}
+	if l.check != nil {
+		if err := l.check(ctx, done.Requests); err != nil {
+			return result{}, err
+		}
 	}
 	return result{
 		perRequest: (after.cpu - before.cpu) / time.Duration(done.Requests),
@@ -67,4 +82,14 @@ func (l *line) measure(ctx context.Context, w wrk) (result, error) {
 		p99:        time.Duration(done.P99) * time.Microsecond,
 		rss:        after.rss,
 	}, nil
+}
+
+// run runs wrk, with what goes on meanwhile.
+func (l *line) run(ctx context.Context, w wrk) (wrkDone, error) {
+	if l.during == nil {
+		return w.run(ctx)
+	}
+	stop := l.during(ctx)
+	done, err := w.run(ctx)
+	return done, errors.Join(err, stop())
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -36,6 +37,7 @@ type options struct {
 	node    string
 	beside  string
 	profile string
+	cases   []testCase // those that only leaves
 }
 
 func run() error {
@@ -47,7 +49,7 @@ func run() error {
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each case")
 	flag.DurationVar(&o.seconds, "time", 3*time.Second, "time of one measurement")
 	flag.StringVar(&o.node, "node", "", "the shardway binary (built anew)")
-	flag.StringVar(&o.beside, "beside", "", "another shardway binary, measured in the same rounds")
+	flag.StringVar(&o.beside, "beside", "", "another shardway binary, measured in the same rounds of the cases that compare")
 	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the nodes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -64,6 +66,7 @@ func run() error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
+	o.cases = slices.DeleteFunc(cases(), func(c testCase) bool { return !o.only.MatchString(c.String()) })
 	return bench(ctx, o)
 }
 
@@ -81,23 +84,13 @@ func bench(ctx context.Context, o options) (err error) {
 	defer ports.Close()
 	b := &stage{dir: dir, ports: ports}
 	defer func() { err = errors.Join(err, b.close()) }()
-	if o.node == "" {
-		built, broken := cluster.Build(ctx, dir)
-		if broken != nil {
-			return broken
-		}
-		o.node = built.Node
-	}
 	lines, err := b.lines(ctx, o)
 	if err != nil {
 		return err
 	}
 	t := &table{out: os.Stdout}
 	t.machine(lines)
-	for _, c := range cases() {
-		if !o.only.MatchString(c.String()) {
-			continue
-		}
+	for _, c := range o.cases {
 		if err := b.measure(ctx, c, lines, o, t); err != nil {
 			return err
 		}

@@ -39,8 +39,6 @@ func (b *stage) withApp(l *line) *line {
 // apart; one of kind TLS has a secret.
 func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, error) {
 	ids := []string{"a", "b"}
-	const perNode = 4 // listen, admin, gossip, peer
-
 	at, err := b.addrs(perNode * len(ids)) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
@@ -74,11 +72,7 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 	var procs []*process
 	for i, id := range ids {
 		own, other := at[perNode*i:], at[perNode*(len(ids)-1-i):]
-		args := slices.Concat(run(i), []string{
-			"--node", id, "--data", filepath.Join(b.dir, "data-"+id+strings.ReplaceAll(kind, " ", "-")), "--listen", own[0], "--admin", own[1], "--gossip", own[2], "--peer", own[3],
-			"--join", other[2], "--expect", "2",
-		}, flags)
-		p, err := b.launch(ctx, "node-"+id+strings.ReplaceAll(kind, " ", "-"), own[0], nil, args...)
+		p, err := b.startNode(ctx, run(i), id, kind, own, slices.Concat([]string{"--join", other[2], "--expect", "2"}, flags))
 		if err != nil {
 			return nil, err
 		}
@@ -91,6 +85,18 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 		{name: first, hops: 1, target: at[0], procs: procs[:1], pprof: []string{at[1]}},
 		{name: name, hops: 2, target: at[0], procs: procs, pprof: []string{at[1], at[perNode+1]}},
 	}, nil
+}
+
+// perNode is how many addresses a node has: listen, admin, gossip, peer.
+const perNode = 4
+
+// startNode starts a node of a kind with its own addresses, by a command and with more flags.
+func (b *stage) startNode(ctx context.Context, command []string, id, kind string, at, flags []string) (*process, error) {
+	name := id + strings.ReplaceAll(kind, " ", "-")
+	args := slices.Concat(command, []string{
+		"--node", id, "--data", filepath.Join(b.dir, "data-"+name), "--listen", at[0], "--admin", at[1], "--gossip", at[2], "--peer", at[3],
+	}, flags)
+	return b.launch(ctx, "node-"+name, at[0], nil, args...)
 }
 
 // serving asks a node for the map, which must be shared by all.
@@ -109,7 +115,9 @@ func (b *stage) serving(ctx context.Context, admin string, ids []string) error {
 			return fmt.Errorf("node %s owns nothing: %v", id, counts)
 		}
 	}
-	b.maps = append(b.maps, m)
+	if len(ids) > 1 { // else every key is its own
+		b.maps = append(b.maps, m)
+	}
 	return nil
 }
 

@@ -13,10 +13,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// tick is the unit of CPU times in /proc: USER_HZ is 100 on every Linux that Go
-// runs on.
+// tick is the unit of CPU times in /proc, of those of children: USER_HZ is 100 on every
+// Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
 // process is a child, in a process group of its own.
@@ -70,9 +72,12 @@ func use(pid int) (usage, error) {
 	}
 	// The name, in parentheses, may hold spaces.
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	const utime, rss = 11, 21 // fields 14 and 24 of proc(5), less the two before
+	const cutime, rss = 13, 21 // fields 16 and 24 of proc(5), less the two before
 	var u usage
-	for _, s := range f[utime : utime+4] { // utime, stime, cutime, cstime
+	if u.cpu, err = own(pid); err != nil {
+		return usage{}, err
+	}
+	for _, s := range f[cutime : cutime+2] { // and cstime
 		n, bad := strconv.ParseInt(s, 10, 64)
 		if bad != nil {
 			return usage{}, fmt.Errorf("bench: %s: %w", dir, bad)
@@ -107,4 +112,16 @@ func use(pid int) (usage, error) {
 		}
 	}
 	return u, nil
+}
+
+// own is the CPU time of all threads of a process, without its children, to the nanosecond:
+// in /proc/PID/stat it is cut to hundredths of a second, which is more than a request for
+// each of those that one measurement has.
+func own(pid int) (time.Duration, error) {
+	const sched = 2 // CPUCLOCK_SCHED, as clock_getcpuclockid(3) has it
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|sched), &ts); err != nil {
+		return 0, fmt.Errorf("bench: CPU time of %d: %w", pid, err)
+	}
+	return time.Duration(ts.Nano()), nil
 }

@@ -24,6 +24,7 @@ const patience = 30 * time.Second
 // stage is what a run needs: ports, files, children.
 type stage struct {
 	dir      string
+	built    bool // the node's binary is of this source
 	ports    *cluster.Ports
 	children []*process
 	backends []string
@@ -110,12 +111,39 @@ func (b *stage) write(name, text string) (string, error) {
 
 // lines starts all lines that can be had here, the backends first.
 func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
+	if o.node == "" {
+		built, err := cluster.Build(ctx, b.dir)
+		if err != nil {
+			return nil, err
+		}
+		o.node, b.built = built.Node, true
+	}
 	if err := b.startBackends(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := exec.LookPath("wrk"); err != nil {
 		return nil, errors.New("bench: wrk is not installed: apt-get install wrk")
 	}
+	var all []*line
+	if slices.ContainsFunc(o.cases, func(c testCase) bool { return c.observed }) {
+		observed, err := b.observed(ctx, o.node)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, observed...)
+	}
+	if slices.ContainsFunc(o.cases, func(c testCase) bool { return !c.observed }) {
+		compared, err := b.compared(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, compared...)
+	}
+	return slices.DeleteFunc(all, func(l *line) bool { return !o.lines.MatchString(l.name) }), nil
+}
+
+// compared starts the lines that are compared with one another, and with what others wrote.
+func (b *stage) compared(ctx context.Context, o options) ([]*line, error) {
 	if err := b.certify(); err != nil {
 		return nil, err
 	}
@@ -156,8 +184,7 @@ func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 		}
 		all = append(all, more...)
 	}
-	all = append(all, nodes...)
-	return slices.DeleteFunc(all, func(l *line) bool { return !o.lines.MatchString(l.name) }), nil
+	return append(all, nodes...), nil
 }
 
 // startBackends starts one process at three addresses: a hash over one place

@@ -43,13 +43,21 @@ func (t *table) machine(lines []*line) {
 // add prints a case: medians, and the span of what counts most.
 func (t *table) add(c testCase, lines []*line, results [][]result) {
 	var b bytes.Buffer
-	fmt.Fprintln(&b, "line\tCPU µs/request\tmin–max\t× nginx\trequests/s\tp50 ms\tp99 ms\tRSS MiB\t")
-	nginx := nginxCost(lines, results)
+	against := "× nginx"
+	if c.observed {
+		against = "µs more (min to max)"
+	}
+	fmt.Fprintf(&b, "line\tCPU µs/request\tmin–max\t%s\trequests/s\tp50 ms\tp99 ms\tRSS MiB\t\n", against)
+	nginx, base := nginxCost(lines, results), slices.IndexFunc(lines, func(l *line) bool { return l.name == unobserved })
 	for i, l := range lines {
 		rs := results[i]
 		cost := median(rs, func(r result) time.Duration { return r.perRequest })
+		compared := ratio(c, l, cost, nginx)
+		if c.observed {
+			compared = more(results, i, base)
+		}
 		fmt.Fprintf(&b, "%s\t%.1f\t%.1f–%.1f\t%s\t%.0f\t%.2f\t%.2f\t%.1f\t\n", l.name, micros(cost),
-			micros(slices.MinFunc(rs, byCost).perRequest), micros(slices.MaxFunc(rs, byCost).perRequest), ratio(c, l, cost, nginx),
+			micros(slices.MinFunc(rs, byCost).perRequest), micros(slices.MaxFunc(rs, byCost).perRequest), compared,
 			median(rs, func(r result) float64 { return r.rate }),
 			micros(median(rs, func(r result) time.Duration { return r.p50 }))/1000,
 			micros(median(rs, func(r result) time.Duration { return r.p99 }))/1000,
@@ -71,6 +79,20 @@ func ratio(c testCase, l *line, cost, nginx time.Duration) string {
 		text += fmt.Sprintf(" (bar %.2f)", c.bar())
 	}
 	return text
+}
+
+// more is how much more a line costs than the one at base, round by round: what else the
+// machine does lasts longer than one.
+func more(results [][]result, i, base int) string {
+	if base < 0 || i == base {
+		return "-"
+	}
+	all := make([]result, len(results[i]))
+	for round, r := range results[i] {
+		all[round].perRequest = r.perRequest - results[base][round].perRequest
+	}
+	return fmt.Sprintf("%+.2f (%+.2f to %+.2f)", micros(median(all, func(r result) time.Duration { return r.perRequest })),
+		micros(slices.MinFunc(all, byCost).perRequest), micros(slices.MaxFunc(all, byCost).perRequest))
 }
 
 func byCost(a, b result) int { return cmp.Compare(a.perRequest, b.perRequest) }

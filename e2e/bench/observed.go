@@ -1,0 +1,172 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"shardway/e2e/bench/uncounted"
+	"shardway/e2e/cluster"
+)
+
+// The lines of the case that is about what observing costs. The first two differ in what
+// counts and times each request, and in nothing else.
+const (
+	unobserved = "shardway, uncounted"
+	counted    = "shardway"
+	logged     = "shardway, access log"
+	scraped    = "shardway, scraped"
+)
+
+// observed starts the lines that show what observing costs. Each has a cluster of one
+// node: of two, one leads, which costs more by itself than what is looked for here.
+func (b *stage) observed(ctx context.Context, program string) ([]*line, error) {
+	usual, err := b.startAlone(ctx, program, counted)
+	if err != nil {
+		return nil, err
+	}
+	usual.check = countsAll(usual)
+	log := filepath.Join(b.dir, "access.log")
+	logs, err := b.startAlone(ctx, program, logged, "--access-log", log)
+	if err != nil {
+		return nil, err
+	}
+	logs.during, logs.check = emptied(log), logsAll(log)
+	// The same process as the first: two have caches and heaps of their own.
+	watched := *usual
+	watched.name, watched.during = scraped, watch(usual.pprof[0])
+	all := []*line{usual, logs, &watched}
+	if !b.built {
+		fmt.Fprintln(os.Stderr, "skipped:", unobserved+": it is built from this source, and -node is not")
+		return all, nil
+	}
+	path, err := b.buildUncounted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	without, err := b.startAlone(ctx, path, unobserved)
+	if err != nil {
+		return nil, err
+	}
+	without.version, without.check = version(ctx, path, "version"), countsNone(without)
+	return append([]*line{without}, all...), nil
+}
+
+// buildUncounted builds the node of the first line.
+func (b *stage) buildUncounted(ctx context.Context) (string, error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "shardway").Output()
+	if err != nil {
+		return "", fmt.Errorf("bench: go list: %w", err)
+	}
+	dir := filepath.Join(b.dir, "uncounted")
+	if err = os.Mkdir(dir, 0o700); err != nil {
+		return "", fmt.Errorf("bench: %w", err)
+	}
+	list, err := uncounted.Overlay(strings.TrimSpace(string(root)), dir)
+	if err != nil {
+		return "", err
+	}
+	built, err := cluster.Build(ctx, dir, "-overlay="+list)
+	return built.Node, err
+}
+
+// startAlone starts a cluster of one node.
+func (b *stage) startAlone(ctx context.Context, program, name string, flags ...string) (*line, error) {
+	at, err := b.addrs(perNode) //nolint:contextcheck // probing a port of this machine is over at once
+	if err != nil {
+		return nil, err
+	}
+	_, kind, _ := strings.Cut("alone "+name, "shardway, ")
+	p, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[0]}, "a", kind, at, append(flags, "--expect", "1"))
+	if err != nil {
+		return nil, err
+	}
+	if err := await(ctx, name, func() error { return b.serving(ctx, at[1], []string{"a"}) }); err != nil {
+		return nil, err
+	}
+	return &line{name: name, hops: 1, observed: true, target: at[0], procs: []*process{p}, pprof: at[1:2]}, nil
+}
+
+// perRequest are the metrics that grow with each request, by one or by its bytes.
+func perRequest() []string {
+	return []string{
+		`shardway_requests_total{code="200",route="local"}`, "shardway_request_duration_seconds_count",
+		"shardway_upstream_duration_seconds_count", "shardway_app_bytes_total",
+	}
+}
+
+// countsAll wants that a line counts.
+func countsAll(l *line) func(context.Context, int64) error {
+	return func(ctx context.Context, requests int64) error {
+		metrics, err := get(ctx, "http://"+l.pprof[0]+"/metrics")
+		if err != nil {
+			return err
+		}
+		for _, name := range perRequest() {
+			if n := value(metrics, name); n < float64(requests) {
+				return fmt.Errorf("bench: %s: %s is %.0f after %d requests: it does not count them", l.name, name, n, requests)
+			}
+		}
+		return nil
+	}
+}
+
+// countsNone wants that a line does not.
+func countsNone(l *line) func(context.Context, int64) error {
+	return func(ctx context.Context, _ int64) error {
+		metrics, err := get(ctx, "http://"+l.pprof[0]+"/metrics")
+		if err != nil {
+			return err
+		}
+		for _, name := range perRequest() {
+			if n := value(metrics, name); n != 0 {
+				return fmt.Errorf("bench: %s: %s is %.0f: it counts requests", l.name, name, n)
+			}
+		}
+		return nil
+	}
+}
+
+// value adds up the series of a metric whose line begins with name.
+func value(metrics []byte, name string) (sum float64) {
+	for line := range strings.Lines(string(metrics)) {
+		var n float64
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			if _, err := fmt.Sscan(rest[strings.LastIndexByte(rest, ' ')+1:], &n); err == nil {
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
+// emptied empties the access log before a measurement: minutes of it would fill the memory
+// that it is in.
+func emptied(log string) func(context.Context) (stop func() error) {
+	return func(context.Context) func() error {
+		err := os.Truncate(log, 0)
+		return func() error { return err }
+	}
+}
+
+// logsAll wants a line in the access log for each request.
+func logsAll(log string) func(context.Context, int64) error {
+	return func(ctx context.Context, requests int64) error {
+		return await(ctx, "the access log", func() error { // it is written ten times a second
+			b, err := os.ReadFile(log) //nolint:gosec // of the run
+			if err != nil {
+				return err
+			}
+			if n := int64(bytes.Count(b, []byte(`"status":200`))); n < requests {
+				return fmt.Errorf("it has %d of %d lines", n, requests)
+			}
+			return nil
+		})
+	}
+}

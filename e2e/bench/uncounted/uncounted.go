@@ -1,0 +1,44 @@
+// Package uncounted builds Shardway without what counts and times its requests, so that
+// what this costs can be measured: the difference to the binary that is shipped.
+//
+// It is planted by the go command's -overlay, as bugs are for tests; the source itself has
+// no trace of it. What is taken out is all that a request which is answered at once does
+// for metrics and for the load by shard and key (GET /v1/hot). What counts those that
+// wait, go again or fail is left, for a bench has none of them.
+//
+// The binary says in its version what it is.
+package uncounted
+
+import "shardway/internal/overlay"
+
+// Owns is what the version of such a binary says of it.
+const Owns = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
+
+// edits take the counting out. What the functions do else comes after a return.
+func edits() []overlay.Edit {
+	return []overlay.Edit{
+		begin("proxy/metrics.go", "func (m *metrics) request(kind Kind, code int) {\n", "\treturn\n"),
+		{File: "proxy/metrics.go", Old: "m.durations[x.routeOf()][class].observe(time.Since(began))", New: ""},
+		begin("proxy/histogram.go", "func (h *histogram) observe(d time.Duration) {\n", "\treturn\n"),
+		{File: "proxy/flow.go", Old: "began:  time.Now(),\n", New: "began:  time.Time{},\n"},
+		begin("proxy/load.go", "func (c *client) runCounted(p *trip) verdict {\n", "\treturn c.runOf(p)\n"),
+		begin("proxy/load.go", "func (l *loads) sample(key []byte) {\n", "\treturn\n"),
+		begin("internal/cli/version.go", "text := b.String()\n", "\ttext += \", "+Owns+"\"\n"),
+	}
+}
+
+func begin(file, text, more string) overlay.Edit {
+	return overlay.Edit{File: file, Old: text, New: text + more}
+}
+
+// Overlay writes the edits into dir and returns what go build -overlay takes. root is the
+// module's. It fails where the text has changed that is to be taken out.
+func Overlay(root, dir string) (string, error) {
+	o := overlay.New(root)
+	for _, e := range edits() {
+		if err := o.Edit(e); err != nil {
+			return "", err
+		}
+	}
+	return o.Write(dir)
+}

@@ -1,0 +1,101 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// scrapeEvery is how often a watched node is asked for its metrics: ten times as often as
+// most are.
+const scrapeEvery = time.Second
+
+// acceptMetrics is what Prometheus asks for where it is to take native histograms.
+const acceptMetrics = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6," +
+	"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1"
+
+// watch watches a node as a monitoring system and a dashboard do: it scrapes its metrics and
+// follows its events, until it is stopped. The first scrape comes after half of the time
+// between two, so that as many fall into each measurement of whole seconds.
+func watch(admin string) func(context.Context) (stop func() error) {
+	return func(ctx context.Context) func() error {
+		ctx, cancel := context.WithCancel(ctx)
+		var all sync.WaitGroup
+		var metrics, events error
+		all.Go(func() { metrics = scrape(ctx, "http://"+admin+"/metrics") })
+		all.Go(func() { events = follow(ctx, "http://"+admin+"/v1/events") })
+		return func() error {
+			cancel()
+			all.Wait()
+			return errors.Join(metrics, events)
+		}
+	}
+}
+
+// scrape asks for metrics until ctx ends. None in all that time is an error.
+func scrape(ctx context.Context, url string) error {
+	next := time.NewTimer(scrapeEvery / 2)
+	defer next.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-next.C:
+			next.Reset(scrapeEvery)
+		case <-ctx.Done():
+			if n == 0 {
+				return fmt.Errorf("bench: %s was not asked for once", url)
+			}
+			return nil
+		}
+		// One that has begun is ended: the client gives it patience.
+		if err := read(context.WithoutCancel(ctx), url, acceptMetrics, patience, io.Discard); err != nil {
+			return err
+		}
+	}
+}
+
+// follow reads events until ctx ends. A stream that ends before, or says nothing, is an error.
+func follow(ctx context.Context, url string) error {
+	var said firstByte
+	switch err := read(ctx, url, "text/event-stream", 0, &said); {
+	case ctx.Err() == nil && err == nil:
+		return fmt.Errorf("bench: %s ended by itself", url)
+	case ctx.Err() == nil:
+		return err
+	case !bool(said):
+		return fmt.Errorf("bench: %s said nothing", url)
+	}
+	return nil
+}
+
+// firstByte is set by the first write.
+type firstByte bool
+
+func (f *firstByte) Write(p []byte) (int, error) {
+	*f = true
+	return len(p), nil
+}
+
+// read reads the answer to a GET to its end; no patience is any time.
+func read(ctx context.Context, url, accept string, patience time.Duration, to io.Writer) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Accept", accept)
+	resp, err := (&http.Client{Timeout: patience}).Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("bench: %s: %s", url, resp.Status)
+	}
+	_, err = io.Copy(to, resp.Body)
+	return err
+}
