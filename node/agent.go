@@ -16,7 +16,7 @@ import (
 // tickEvery is about how often the machines are told the time: at each beat of the
 // node's pulse. A jump of more than a quarter
 // lease between two ticks voids the lease.
-const tickEvery = 10 * time.Millisecond
+const tickEvery = clock.EveryBeat
 
 // agent runs a node's own side of the protocol in one goroutine: it has an ack.Agent
 // decide, and is the gate of requests that this decides about.

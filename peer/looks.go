@@ -8,8 +8,8 @@ import (
 	"shardway/internal/clock"
 )
 
-// grainOfLooks is how often it is looked which read is to look. It is that of the pulse.
-const grainOfLooks = 10 * time.Millisecond
+// grainOfLooks is how often it is looked which read is to look.
+const grainOfLooks = clock.EveryBeat
 
 // looks makes the reads of prompt connections look. A deadline of each read's own, set anew
 // for each, would wake an idle process dozens of times a second: here they share what wakes

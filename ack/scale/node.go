@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/internal/clock"
 	"shardway/shardmap"
 )
 
-// tickEvery is how often nodes and leader are told the time.
-const tickEvery = 10 * time.Millisecond
+// tickEvery is how often nodes and leader are told the time, as those of package node.
+const tickEvery = clock.EveryBeat
 
 // Node is one process: its machines, and what it has applied.
 type Node struct {

@@ -7,16 +7,19 @@ import (
 	"time"
 )
 
+// EveryBeat is what to ask Every for to be woken at each beat.
+const EveryBeat = 10 * time.Millisecond
+
 // pulseEvery is the time between two beats. The runtime waits for sockets in whole
 // milliseconds, rounded down, and once more for what is left: a wait of a little more than
 // ten ends at its first wake-up, one of exactly ten at its second.
-const pulseEvery = 10*time.Millisecond + 60*time.Microsecond
+const pulseEvery = EveryBeat + 60*time.Microsecond
 
 // Pulse is the one timer of what a process does every so often, whether or not there is
 // anything to do: each wake-up of an idle process costs more than what it is for, and one
 // that ten goroutines share costs little more than one.
 //
-// It beats about every 10 ms. The zero Pulse is ready, and beats while Run runs.
+// It beats about every EveryBeat. The zero Pulse is ready, and beats while Run runs.
 type Pulse struct {
 	mu    sync.Mutex
 	beats []*Beat

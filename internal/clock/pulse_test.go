@@ -25,7 +25,7 @@ func beating(t *testing.T, p *clock.Pulse) (stop func()) {
 }
 
 func TestBeatsComeAsOftenAsTheyWereAskedFor(t *testing.T) {
-	for _, every := range []time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 250 * time.Millisecond, time.Second} {
+	for _, every := range []time.Duration{clock.EveryBeat, 20 * time.Millisecond, 250 * time.Millisecond, time.Second} {
 		t.Run(every.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var p clock.Pulse
@@ -54,7 +54,7 @@ func TestBeatsComeAsOftenAsTheyWereAskedFor(t *testing.T) {
 func TestBeatsComeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p clock.Pulse
-		often := p.Every(10 * time.Millisecond)
+		often := p.Every(clock.EveryBeat)
 		defer often.Stop()
 		time.Sleep(3 * time.Millisecond)
 		seldom := p.Every(200 * time.Millisecond)

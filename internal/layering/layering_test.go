@@ -24,7 +24,7 @@ func allowed() map[string][]string {
 		// Pure.
 		"shardmap":  {},
 		"ack":       {"shardmap"},
-		"ack/scale": {"ack", "shardmap"}, // only its test uses it
+		"ack/scale": {"ack", "shardmap", "internal/clock"}, // only its test uses it
 		"keysource": {"internal/mistake", "internal/nearest"},
 		"config":    {"keysource", "internal/address", "internal/bounds", "internal/mistake", "internal/nearest"},
 		// Beside each other, below proxy.
