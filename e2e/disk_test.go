@@ -33,9 +33,7 @@ func TestRestartAfterCompaction(t *testing.T) {
 	for _, n := range c.Nodes() {
 		cluster.AwaitFor(t, 2*time.Minute, "node "+n.ID+" has a snapshot", snapshot(n))
 	}
-	for _, n := range c.Nodes() {
-		n.Kill(t)
-	}
+	cluster.KillAll(t, c.Nodes()...)
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}

@@ -85,9 +85,7 @@ func TestAllKilledAndRestarted(t *testing.T) {
 	before := c.AwaitServing(t)
 	for range 2 {
 		began, nodes := history.Now(), c.Running()
-		for _, n := range nodes {
-			n.Kill(t)
-		}
+		cluster.KillAll(t, nodes...)
 		for _, n := range nodes {
 			n.Start(t)
 		}

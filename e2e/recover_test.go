@@ -104,8 +104,8 @@ func TestBackupIsRestored(t *testing.T) {
 	l.Flow(t, shards)
 	l.Finish(t)
 	nodes := c.Running()
+	cluster.KillAll(t, nodes...)
 	for _, n := range nodes {
-		n.Kill(t)
 		n.Wipe(t)
 	}
 	first := nodes[0]

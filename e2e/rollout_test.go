@@ -124,9 +124,7 @@ func TestRollout(t *testing.T) {
 	l.Flow(t, 100)
 	l.Finish(t)
 
-	for _, n := range p.c.Nodes() {
-		n.Kill(t)
-	}
+	cluster.KillAll(t, p.c.Nodes()...)
 	for _, n := range p.c.Nodes() {
 		p.move(t, n)
 		n.Start(t)

@@ -94,11 +94,27 @@ func (n *Node) Process() *Process { return n.proc }
 // Kill is kill -9. The app goes on.
 func (n *Node) Kill(tb testing.TB) {
 	tb.Helper()
-	n.c.begin(n, history.Killed)
-	if err := n.proc.kill(); err != nil {
+	KillAll(tb, n)
+}
+
+// KillAll kills nodes at once, and waits for all of them after that: what waits for one may
+// get no processor for long enough that the others go on without it.
+func KillAll(tb testing.TB, nodes ...*Node) {
+	tb.Helper()
+	for _, n := range nodes {
+		n.c.begin(n, history.Killed)
+	}
+	errs := make([]error, len(nodes))
+	for i, n := range nodes {
+		errs[i] = n.proc.strike()
+	}
+	if err := errors.Join(errs...); err != nil {
 		tb.Fatal(err)
 	}
-	n.c.dead(n)
+	for _, n := range nodes {
+		<-n.proc.done
+		n.c.dead(n)
+	}
 }
 
 // Terminate sends SIGTERM and does not wait.

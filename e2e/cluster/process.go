@@ -124,12 +124,21 @@ func (p *Process) Wait(most time.Duration) (int, error) {
 	}
 }
 
+// strike sends SIGKILL to the process, unless it has ended, and does not wait.
+func (p *Process) strike() error {
+	if !p.Running() {
+		return nil
+	}
+	if err := p.Signal(syscall.SIGKILL); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
+
 // kill ends the process and waits for it.
 func (p *Process) kill() error {
-	if p.Running() {
-		if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return err
-		}
+	if err := p.strike(); err != nil {
+		return err
 	}
 	<-p.done
 	return nil
