@@ -93,7 +93,7 @@ type keptScript struct {
 	saw kept.Client
 }
 
-// runKept runs a client with a socket for each name.
+// runKept runs a client with a socket for each name, and kept.Window.
 func runKept(t *testing.T, urls map[string]string, command ...string) (list []keptEnd) {
 	t.Helper()
 	byName := map[string]*keptScript{}
@@ -105,6 +105,7 @@ func runKept(t *testing.T, urls map[string]string, command ...string) (list []ke
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	end := sync.OnceFunc(func() { _ = in.Close() })
+	cmd.Args = append(cmd.Args, strconv.Itoa(kept.Window))
 	for name, url := range urls {
 		cmd.Args = append(cmd.Args, name+"="+url)
 		byName[name] = &keptScript{end: end, over: make(chan struct{}), saw: kept.Client{Name: name}}
@@ -189,14 +190,14 @@ func openKept(t *testing.T, urls map[string]string) (list []keptEnd) {
 			const x = {sent: 0, ack: 0, ticks: 0, got: [], end: '', ending: false}, ws = new WebSocket(%q)
 			;(window.sockets ??= {})[%q] = x
 			ws.onopen = () => x.timer = setInterval(() => {
-				if (!x.ending && x.sent >= x.ack + 16 && ++x.ticks %% 10) return
+				if (!x.ending && x.sent >= x.ack + %d && ++x.ticks %% 10) return
 				ws.send((x.ending ? 'end ' : '') + ++x.sent)
 				if (x.ending) clearInterval(x.timer)
 			}, 10)
 			ws.onmessage = (e) => { x.got.push(e.data); x.ack = +e.data.split(' ')[2] }
 			ws.onclose = (e) => { clearInterval(x.timer); x.end = String(e.code) }
 			return true
-		})()`, url, name), nil)
+		})()`, url, name, kept.Window), nil)
 		list = append(list, &keptPage{page, t, name})
 	}
 	return list

@@ -1,11 +1,13 @@
 """A client that counts, by websockets: a socket for each name=url. It says what it gets, and
-how each ends; at the end of its input it asks for that. An app that lags is nudged only."""
+how each ends; at the end of its input it asks for that. An app that lags by as much as the
+first argument says is nudged only."""
 import asyncio
 import sys
 
 import websockets
 
 ending = False
+window = int(sys.argv[1])
 
 
 async def read(name, ws, acks):
@@ -23,7 +25,7 @@ async def talk(name, url):
             while not last:
                 last = ending
                 ticks += 1
-                if last or sent < acks[0] + 16 or ticks % 10 == 0:
+                if last or sent < acks[0] + window or ticks % 10 == 0:
                     sent += 1
                     await ws.send(("end " if last else "") + str(sent))
                 await asyncio.sleep(0.01)
@@ -39,7 +41,7 @@ async def main():
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         ending = True
 
-    await asyncio.gather(stop(), *(talk(*arg.split("=", 1)) for arg in sys.argv[1:]))
+    await asyncio.gather(stop(), *(talk(*arg.split("=", 1)) for arg in sys.argv[2:]))
 
 
 asyncio.run(main())
