@@ -287,7 +287,7 @@ func (c *client) notAcquired(p *trip) verdict {
 		c.s.o.NotAcquired(c.x.shard, p.epoch)
 	}
 	if !c.up.replayable() {
-		return fail(problem.UpstreamBroken, "the app did not hold the shard (Shardway-Acquire), and part of the body had been sent to it: send the request again, it has not run")
+		return fail(problem.UpstreamBroken, problem.UnheldInPart)
 	}
 	return verdict{step: stepHold, reason: ReasonAcquiring, refusal: RefusedHeld, unheld: p.sending}
 }

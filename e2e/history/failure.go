@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"shardway/internal/problem"
 )
 
 // tries is how often a safe request is sent, if its way breaks each time.
@@ -164,15 +166,12 @@ func (j *judge) lapsed(a *Answer) string {
 	return ""
 }
 
-// sentInPart is what the answer says that unheld is about.
-const sentInPart = "(Shardway-Acquire), and part of the body had been sent to it: send the request again, it has not run"
-
 // unheld is the reason of what an app that is back did not hold, and whose body was too big
 // for its node to have kept: nobody has known until then that the app has forgotten its
 // shards. So it ends, for a shard, with the first of its requests that has run there since.
 func (j *judge) unheld(a *Answer) string {
 	shard, ok := j.shardOf(a)
-	if !ok || a.Error != "upstream-broken" || !strings.Contains(a.Detail, sentInPart) || len(j.runs[a.ID]) > 0 {
+	if !ok || a.Error != string(problem.UpstreamBroken) || !strings.Contains(a.Detail, problem.UnheldInPart) || len(j.runs[a.ID]) > 0 {
 		return ""
 	}
 	owners := j.owners(shard, a.final().Sent, a.Done())

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/e2e/history"
+	"shardway/internal/problem"
 )
 
 // TestOnlyFaultsExcuseFailures has a node a to which something was done from 100 to
@@ -131,7 +132,7 @@ func TestTryThatIsLostOnTheWayCounts(t *testing.T) {
 // did not hold its shard.
 func TestForgottenShardIsAReasonOnce(t *testing.T) {
 	const of = "key-2"
-	detail := "the app did not hold the shard (Shardway-Acquire), and part of the body had been sent to it: send the request again, it has not run"
+	detail := problem.UnheldInPart
 	for _, c := range []struct {
 		name, detail string
 		without      string // whose app was away
