@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -135,7 +136,7 @@ func TestForwardedPutIsBoundToItsOwnership(t *testing.T) {
 func TestPostTakesNoConnectionThatLooksBroken(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			closeNow := make(chan struct{})
+			closeNow, closed := make(chan struct{}), make(chan error, 1)
 			var conns atomic.Int32
 			addr := rawApp(t, func(conn net.Conn, r *bufio.Reader) {
 				first := conns.Add(1) == 1
@@ -148,25 +149,38 @@ func TestPostTakesNoConnectionThatLooksBroken(t *testing.T) {
 					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 					if first {
 						<-closeNow
-						return // without a word, as apps do with idle connections
+						closed <- closeHeard(conn) // without a word, as apps do with idle connections
+						return
 					}
 				}
 			})
-			front, owner := start(t, addr)
+			front, _ := start(t, addr)
 			c := front.dial()
 			c.get("/")
 			close(closeNow)
-			until(t, "the app's connection closed", func() bool { return conns.Load() == 1 })
-			time.Sleep(5 * time.Millisecond)
+			if err := <-closed; err != nil {
+				t.Fatal(err)
+			}
 			for range 3 {
 				c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 1\r\n\r\nx")
 				if res, body := c.answer("POST"); res.StatusCode != 200 {
 					t.Fatalf("POST = %v %s", res.Status, body)
 				}
 			}
-			_ = owner
 		})
 	}
+}
+
+// closeHeard closes a connection and returns once the other side's kernel has acknowledged
+// that: so long close waits for one that lingers (socket(7), SO_LINGER). On a busy machine that
+// is not at once.
+func closeHeard(conn net.Conn) error {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return fmt.Errorf("%T does not linger", conn)
+	}
+	const most = 10 // seconds
+	return errors.Join(tcp.SetLinger(most), tcp.Close())
 }
 
 // vacant returns an address where nobody listens: on a host of its own, for the
