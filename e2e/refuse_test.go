@@ -23,6 +23,8 @@ import (
 
 // TestRefusalsAreOneLine starts nodes that must not start. Each ends with exit
 // code 1 and one line, which names what is at fault.
+//
+//nolint:tparallel // its parts are one cluster's, one after the other
 func TestRefusalsAreOneLine(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
 	c := start(t, 2)
