@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +21,6 @@ import (
 	"shardway/e2e/cluster"
 	"shardway/e2e/history"
 	"shardway/e2e/kept"
-	"shardway/e2e/load"
 )
 
 // Sizes of these tests, from make bench-sockets: sockets that talk, rolling restarts under
@@ -98,46 +98,6 @@ func (a *asking) end(t *testing.T) string {
 		return a.took[int(share*float64(len(a.took)-1))].Round(10 * time.Microsecond)
 	}
 	return fmt.Sprintf("%d requests: p50 %v, p99 %v, longest %v", len(a.took), at(0.5), at(0.99), at(1))
-}
-
-// TestRollingRestartsKeepManySockets has clients count along at two gateways while all nodes
-// with apps restart, one after the other, again and again: no socket is closed, and nothing is
-// lost or comes twice.
-func TestRollingRestartsKeepManySockets(t *testing.T) {
-	t.Parallel() // it waits for the others most of the time
-	many, rolls := sizeOf(t, socketsVariable, 40), sizeOf(t, rollsVariable, 1)
-	every := max(20*time.Millisecond, time.Duration(many)*time.Second/2000) // 2 000 numbers a second each way
-	x := startKeptBy(t, keptOptions{apps: [][]string{os.Args[:1], os.Args[:1], os.Args[:1]}, gateways: 2, shards: 128, every: every})
-	x.AwaitServedBy(t, x.nodes...)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	t.Cleanup(cancel)
-	keys := load.Keys(many)
-	for i, key := range keys {
-		c, err := dialKept(ctx, x.front[1+i%2].Addr, key, fmt.Sprint("c", i), every)
-		must(t, err)
-		x.conns = append(x.conns, c)
-	}
-	x.goOn(t)
-	beside := startAsking(t, x.front[1].Addr, keys)
-	began, start := history.Now(), time.Now()
-	for range rolls {
-		for _, n := range x.nodes {
-			n.Stop(t)
-			x.goOn(t)
-			n.Start(t)
-			x.AwaitServedBy(t, x.nodes...)
-		}
-	}
-	x.goOn(t)
-	took := time.Since(start)
-	gaps, planned := x.wantPlanned(t, began)
-	answers := beside.end(t)
-	got := 0
-	for _, l := range x.judge(t) {
-		got += len(l.Got)
-	}
-	t.Logf("%d sockets, %d rolling restarts of %d nodes in %v: %d hand-offs, %d gaps, %d messages up; %s",
-		many, rolls, len(x.nodes), took.Round(time.Second), planned, gaps, got, answers)
 }
 
 // idleSocket is a client without a goroutine.
@@ -244,6 +204,28 @@ func (h held) each(before held, n int) string {
 		kib(h.stacks-before.stacks), kib(h.heap-before.heap), float64(h.files-before.files)/float64(n))
 }
 
+// worked is the processor time of nodes so far, by id.
+type worked map[string]time.Duration
+
+func (x *keptSockets) used(t *testing.T) worked {
+	t.Helper()
+	w := worked{}
+	for _, n := range x.Nodes() {
+		w[n.ID] = time.Duration(x.Sum(t, []*cluster.Node{n}, "process_cpu_seconds_total") * float64(time.Second))
+	}
+	return w
+}
+
+// since is what it was for each of n sockets.
+func (w worked) since(before worked, n int) string {
+	var each []string
+	for id, used := range w {
+		each = append(each, fmt.Sprintf("%v at %s", ((used-before[id])/time.Duration(n)).Round(10*time.Microsecond), id))
+	}
+	slices.Sort(each)
+	return strings.Join(each, ", ") + " of processors"
+}
+
 // TestIdleSocketsMove has idle sockets on one shard, and on many, whose node is drained: all
 // go on at the next one, before they would have been given up, while requests of others are
 // answered. It prints what an idle socket costs.
@@ -285,11 +267,12 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 	cluster.Await(t, "requests beside idle sockets", quiet.some)
 	t.Logf("beside idle sockets, %s", quiet.end(t))
 	beside := startAsking(t, gateway.Addr, others)
-	began := history.Now()
+	began, used := history.Now(), x.used(t)
 	if out, code := shardway(t, "drain", owner.ID, "--wait", "--admin", owner.Admin); code != 0 {
 		t.Fatalf("drain %s: exit %d, %s", owner.ID, code, out)
 	}
 	atOnce(t, len(list), func(i int) error { return list[i].asks() })
+	t.Logf("each hand-off took %s", x.used(t).since(used, len(list)))
 	legs, err := kept.Read(x.dir)
 	must(t, err)
 	last := began

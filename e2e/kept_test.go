@@ -112,7 +112,8 @@ func (x *keptSockets) goOn(t *testing.T) {
 		for i, c := range x.conns {
 			n, err := c.newest()
 			if err != nil {
-				t.Fatal(err)
+				legs, _ := kept.Read(x.dir)
+				t.Fatalf("%v; at most %d unplanned legs of a socket within a minute", err, kept.Unplanned(legs))
 			}
 			if n.N < from[i].N+5 || n.Ack < from[i].Ack+5 {
 				return fmt.Errorf("socket %d is at %+v, it was at %+v", i, n, from[i])

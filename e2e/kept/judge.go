@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"shardway/e2e/history"
 )
@@ -113,6 +114,29 @@ func Judge(clients []Client, legs []*Leg) (wrong []string) {
 	return wrong
 }
 
+// unplannedWithin is the time in which a socket bears three legs that break.
+const unplannedWithin = int64(time.Minute)
+
+// Unplanned is how many legs of one client began with a gap within a minute, at most.
+func Unplanned(legs []*Leg) (most int) {
+	began := map[string][]int64{}
+	for _, l := range legs {
+		if l.Gap {
+			began[l.Client] = append(began[l.Client], l.Begin)
+		}
+	}
+	for _, at := range began {
+		slices.Sort(at)
+		for from, to := 0, 0; to < len(at); to++ {
+			for at[to]-at[from] >= unplannedWithin {
+				from++
+			}
+			most = max(most, to-from+1)
+		}
+	}
+	return most
+}
+
 // judge is that of one client.
 type judge struct {
 	*Client
@@ -131,7 +155,7 @@ func (j *judge) breaks(format string, args ...any) {
 
 func (j *judge) all() {
 	if j.Err != "" {
-		j.says("the client's socket was closed: %s", j.Err)
+		j.says("the client's socket was closed: %s; at most %d unplanned legs within a minute", j.Err, Unplanned(j.legs))
 	}
 	if len(j.legs) == 0 {
 		j.says("no app has seen it")

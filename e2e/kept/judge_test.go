@@ -5,6 +5,7 @@ package kept_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"shardway/e2e/kept"
 )
@@ -80,5 +81,25 @@ func TestJudgeRefusesWhatMustNotBe(t *testing.T) {
 				t.Errorf("the judge says:\n%s\nwant %q", wrong, tc.want)
 			}
 		})
+	}
+}
+
+func TestUnplannedLegsAreCountedWithinAMinute(t *testing.T) {
+	leg := func(client string, second int64, gap bool) *kept.Leg {
+		return &kept.Leg{Client: client, Begin: second * int64(time.Second), Gap: gap}
+	}
+	for _, tt := range []struct {
+		legs []*kept.Leg
+		want int
+	}{
+		{nil, 0},
+		{[]*kept.Leg{leg("0", 0, false), leg("0", 1, false)}, 0},
+		{[]*kept.Leg{leg("0", 5, true), leg("1", 6, true), leg("0", 0, false)}, 1},
+		{[]*kept.Leg{leg("0", 60, true), leg("0", 0, true), leg("0", 59, true)}, 2},
+		{[]*kept.Leg{leg("0", 100, true), leg("0", 0, true), leg("0", 59, true), leg("0", 118, true)}, 3},
+	} {
+		if got := kept.Unplanned(tt.legs); got != tt.want {
+			t.Errorf("Unplanned(%+v) = %d, want %d", tt.legs, got, tt.want)
+		}
 	}
 }

@@ -1,0 +1,119 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/history"
+	"shardway/e2e/kept"
+	"shardway/e2e/load"
+)
+
+// TestRollingRestartsKeepManySockets has clients count along at two gateways while all nodes
+// with apps restart, one after the other, again and again: no socket is closed, and nothing is
+// lost or comes twice. Then nodes and apps are killed among that: still no socket is closed,
+// nothing comes twice, and the app is told of every gap.
+func TestRollingRestartsKeepManySockets(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
+	for _, tt := range []struct {
+		name  string
+		kills bool
+	}{{"planned", false}, {"with kills", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			rollingRestarts(t, tt.kills)
+		})
+	}
+}
+
+func rollingRestarts(t *testing.T, kills bool) {
+	t.Helper()
+	many, rolls := sizeOf(t, socketsVariable, 40), sizeOf(t, rollsVariable, 1)
+	every := max(20*time.Millisecond, time.Duration(many)*time.Second/2000) // 2 000 numbers a second each way
+	x := startKeptBy(t, keptOptions{apps: [][]string{os.Args[:1], os.Args[:1], os.Args[:1]}, gateways: 2, shards: 128, every: every})
+	x.AwaitServedBy(t, x.nodes...)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(cancel)
+	keys := load.Keys(many)
+	for i, key := range keys {
+		c, err := dialKept(ctx, x.front[1+i%2].Addr, key, fmt.Sprint("c", i), every)
+		must(t, err)
+		x.conns = append(x.conns, c)
+	}
+	x.goOn(t)
+	beside := startAsking(t, x.front[1].Addr, keys)
+	began, start := history.Now(), time.Now()
+	var d deaths
+	for roll := range rolls {
+		for i, n := range x.nodes {
+			if kills && roll%len(x.nodes) == i && d.may() {
+				x.kill(t, n, d.next())
+			} else {
+				n.Stop(t)
+				x.goOn(t)
+				n.Start(t)
+			}
+			x.AwaitServedBy(t, x.nodes...)
+		}
+	}
+	x.goOn(t)
+	took := time.Since(start)
+	gaps, planned := x.gaps(t)
+	if kills {
+		if gaps == 0 {
+			t.Error("no app is told of a gap")
+		}
+	} else {
+		gaps, planned = x.wantPlanned(t, began)
+	}
+	answers := beside.end(t)
+	legs := x.judge(t)
+	got := 0
+	for _, l := range legs {
+		got += len(l.Got)
+	}
+	t.Logf("%d sockets, %d rolling restarts of %d nodes in %v, %d kills: %d hand-offs, %d gaps, at most %d of a socket within a minute, %d messages up; %s",
+		many, rolls, len(x.nodes), took.Round(time.Second), d.n, planned, gaps, kept.Unplanned(legs), got, answers)
+}
+
+// deaths are the kills so far. A socket bears three unplanned resumptions a minute.
+type deaths struct {
+	n    int
+	last [3]time.Time
+}
+
+func (d *deaths) may() bool { return time.Since(d.last[0]) > time.Minute }
+
+// next counts one more, and returns its number.
+func (d *deaths) next() int {
+	copy(d.last[:], d.last[1:])
+	d.last[len(d.last)-1] = time.Now()
+	d.n++
+	return d.n - 1
+}
+
+// kill kills a node with its app, the app alone or the node alone, by turns, and has it come
+// back once all sockets go on elsewhere.
+func (x *keptSockets) kill(t *testing.T, n *cluster.Node, turn int) {
+	t.Helper()
+	node, app := turn%3 != 1, turn%3 != 2
+	if node {
+		n.Kill(t)
+	}
+	if app {
+		x.die(t, n)
+	}
+	x.goOn(t)
+	if app {
+		x.apps[n].start(t)
+	}
+	if node {
+		n.Start(t)
+	}
+}
