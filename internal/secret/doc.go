@@ -26,6 +26,8 @@
 //     claims to be.
 //   - Certificates made from a secret are judged at a fixed time: no clock
 //     decides who may speak.
+//   - A resumed session gives nothing that a new one would not: its certificates are
+//     judged again, and it ends with the Trust that it began at (session.go).
 //   - Older secrets shut out no newer one: what a node is asked to do with its
 //     secrets it does for who shows, on that stream, the newest one it has; see
 //     Keeper and Proofs. A certificate shows none.

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -76,58 +75,41 @@ func (s *Seal) closeStale() {
 // else's certificate is refused before a byte is sent.
 func (s *Seal) Client(ctx context.Context, conn net.Conn, node string) (net.Conn, error) {
 	t := s.trust.Load()
-	c := &Conn{raw: conn, seal: s}
-	config := t.config(func(cs tls.ConnectionState) error {
-		var err error
-		if c.leaf, c.root, err = t.verify(cs, x509.ExtKeyUsageServerAuth); err != nil {
-			return err
-		}
-		return speaksFor(c.leaf, node)
-	})
-	// Chain and name are verified above, by node id: what the library would look
-	// for is a host name.
-	config.InsecureSkipVerify = true
-	return s.shake(ctx, c, tls.Client(conn, config))
+	return s.shake(ctx, t, conn, tls.Client(conn, t.clientSide(node)), x509.ExtKeyUsageServerAuth)
 }
 
 // Server speaks TLS with a node that dialed. Which one it is says its
 // certificate; see Conn.Vouch.
 func (s *Seal) Server(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	t := s.trust.Load()
-	c := &Conn{raw: conn, seal: s}
-	config := t.config(func(cs tls.ConnectionState) error {
-		var err error
-		c.leaf, c.root, err = t.verify(cs, x509.ExtKeyUsageClientAuth)
-		return err
-	})
-	config.ClientAuth = tls.RequireAnyClientCert // verified above
-	return s.shake(ctx, c, tls.Server(conn, config))
+	return s.shake(ctx, t, conn, tls.Server(conn, t.serverSide()), x509.ExtKeyUsageClientAuth)
 }
 
 // config is what both sides have in common.
 func (t *Trust) config(verify func(tls.ConnectionState) error) *tls.Config {
 	return &tls.Config{
-		MinVersion:       tls.VersionTLS13,
-		Certificates:     []tls.Certificate{t.own},
-		NextProtos:       []string{ALPN},
-		Time:             t.now,
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{t.own},
+		NextProtos:   []string{ALPN},
+		Time:         t.now,
+		// It is asked in each handshake, also that of a resumed session.
 		VerifyConnection: verify,
-		// A resumed session would be believed for what was true at its start.
-		SessionTicketsDisabled: true,
 		// The other end is near: full records from the beginning.
 		DynamicRecordSizingDisabled: true,
 	}
 }
 
 // shake finishes the handshake.
-func (s *Seal) shake(ctx context.Context, c *Conn, tc *tls.Conn) (net.Conn, error) {
-	c.Conn = tc
+func (s *Seal) shake(ctx context.Context, t *Trust, raw net.Conn, tc *tls.Conn, usage x509.ExtKeyUsage) (net.Conn, error) {
 	if err := tc.HandshakeContext(ctx); err != nil {
 		return nil, explain(err)
 	}
-	if got := tc.ConnectionState().NegotiatedProtocol; got != ALPN || c.leaf == nil {
-		return nil, fmt.Errorf("secret: protocol %q was agreed on, want %q", got, ALPN)
+	// What the handshake has found is remembered; one that has asked nothing does not pass.
+	leaf, by, err := t.verify(tc.ConnectionState(), usage)
+	if err != nil {
+		return nil, err
 	}
+	c := &Conn{Conn: tc, raw: raw, seal: s, leaf: leaf, root: by}
 	if !s.enter(c) {
 		return nil, errors.New("secret: what vouches for the other node was retired during the handshake")
 	}

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Trust is who this node is and whom it believes. It does not change.
+// Trust is who this node is and whom it believes. That does not change; what it has found
+// out by it is kept, for any number of goroutines.
 type Trust struct {
 	own   tls.Certificate
 	roots *x509.CertPool
@@ -22,6 +23,9 @@ type Trust struct {
 	now func() time.Time
 	// derived means that all of it was made from secrets.
 	derived bool
+
+	sessions sessions
+	judged   judged
 }
 
 // root is the fingerprint of an authority's certificate.
@@ -75,19 +79,22 @@ func (t *Trust) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Ce
 	if len(cs.PeerCertificates) == 0 {
 		return nil, root{}, errors.New("secret: the other side shows no certificate: it is not a node")
 	}
-	leaf := cs.PeerCertificates[0]
+	leaf, now := cs.PeerCertificates[0], t.now()
+	key := judgedKey{sha256.Sum256(leaf.Raw), usage}
+	if by, ok := t.judged.recall(key, now); ok {
+		return leaf, by, nil
+	}
 	between := x509.NewCertPool()
 	for _, c := range cs.PeerCertificates[1:] {
 		between.AddCert(c)
 	}
 	chains, err := leaf.Verify(x509.VerifyOptions{
-		Roots: t.roots, Intermediates: between, CurrentTime: t.now(), KeyUsages: []x509.ExtKeyUsage{usage},
+		Roots: t.roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
 	})
 	if err != nil {
 		return nil, root{}, t.foreign(leaf, err)
 	}
-	chain := chains[0]
-	return leaf, rootOf(chain[len(chain)-1]), nil
+	return leaf, t.judged.note(key, chains[0]), nil
 }
 
 // foreign says what to do about a certificate that is not believed.

@@ -1,0 +1,143 @@
+package secret
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sessionsFor is for how long a session may be resumed. Then both ends show again that
+// they have the keys of their certificates.
+const sessionsFor = time.Hour
+
+// mostKnown bounds what a Trust remembers of each kind: nodes of other names may come and
+// go for as long as a process runs.
+const mostKnown = 1024
+
+// sessions are the TLS configurations of a Trust: of the server's side, and for each node
+// that it dials. What may be resumed belongs to one of them and ends with it, so a session
+// is good at the Trust only that it began at: what vouched for its ends is accepted there,
+// and a list of secrets, or a process, that takes its place knows nothing of it.
+//
+// A resumed session agrees on keys of its own, and its certificates are judged as those of
+// a new one. What it saves both ends are the signatures, half of what a stream costs that
+// carries one WebSocket.
+type sessions struct {
+	mu      sync.Mutex
+	began   time.Time
+	server  *tls.Config
+	clients map[string]*tls.Config
+}
+
+// serverSide returns the configuration of this node's side of a stream that it accepts.
+func (t *Trust) serverSide() *tls.Config {
+	x := &t.sessions
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.renew(time.Now())
+	if x.server == nil {
+		x.server = t.config(func(cs tls.ConnectionState) error {
+			_, _, err := t.verify(cs, x509.ExtKeyUsageClientAuth)
+			return err
+		})
+		x.server.ClientAuth = tls.RequireAnyClientCert // verified above
+	}
+	return x.server
+}
+
+// clientSide returns the configuration of this node's side of a stream that it dials.
+func (t *Trust) clientSide(node string) *tls.Config {
+	x := &t.sessions
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.renew(time.Now())
+	if c := x.clients[node]; c != nil {
+		return c
+	}
+	c := t.config(func(cs tls.ConnectionState) error {
+		leaf, _, err := t.verify(cs, x509.ExtKeyUsageServerAuth)
+		if err != nil {
+			return err
+		}
+		return speaksFor(leaf, node)
+	})
+	// Chain and name are verified above, by node id: what the library would look for is a
+	// host name.
+	c.InsecureSkipVerify = true
+	c.ClientSessionCache = new(session)
+	if x.clients == nil || len(x.clients) >= mostKnown {
+		x.clients = make(map[string]*tls.Config)
+	}
+	x.clients[node] = c
+	return c
+}
+
+// renew ends what may be resumed once it is old. With mu held.
+func (x *sessions) renew(now time.Time) {
+	if now.Sub(x.began) >= sessionsFor {
+		x.began, x.server, x.clients = now, nil, nil
+	}
+}
+
+// session is the newest one with a node, under whatever address that is dialed.
+type session struct {
+	last atomic.Pointer[tls.ClientSessionState]
+}
+
+var _ tls.ClientSessionCache = (*session)(nil)
+
+// Get implements tls.ClientSessionCache.
+func (s *session) Get(string) (*tls.ClientSessionState, bool) {
+	last := s.last.Load()
+	return last, last != nil
+}
+
+// Put implements tls.ClientSessionCache.
+func (s *session) Put(_ string, last *tls.ClientSessionState) { s.last.Store(last) }
+
+// judged remembers which certificates a Trust has found good: that is asked with each
+// stream, and its roots do not change. Nobody else's takes room here.
+type judged struct {
+	mu   sync.Mutex
+	good map[judgedKey]goodUntil
+}
+
+type judgedKey struct {
+	leaf  [sha256.Size]byte
+	usage x509.ExtKeyUsage
+}
+
+// goodUntil is who vouches for a certificate, and for as long as all of that chain is valid.
+type goodUntil struct {
+	root        root
+	from, until time.Time
+}
+
+func (j *judged) recall(key judgedKey, now time.Time) (root, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	g, ok := j.good[key]
+	return g.root, ok && !now.Before(g.from) && !now.After(g.until)
+}
+
+func (j *judged) note(key judgedKey, chain []*x509.Certificate) root {
+	g := goodUntil{root: rootOf(chain[len(chain)-1]), from: chain[0].NotBefore, until: chain[0].NotAfter}
+	for _, c := range chain[1:] {
+		if c.NotBefore.After(g.from) {
+			g.from = c.NotBefore
+		}
+		if c.NotAfter.Before(g.until) {
+			g.until = c.NotAfter
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.good == nil || len(j.good) >= mostKnown {
+		j.good = make(map[judgedKey]goodUntil)
+	}
+	j.good[key] = g
+	return g.root
+}
