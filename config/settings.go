@@ -186,7 +186,7 @@ func timingSettings() []setting {
 			func(c *Config) value { return span{&c.AcquireTimeout, 10 * time.Millisecond, time.Hour, false} }),
 		row("stream-grace", "DURATION", "250ms", "how long a tunnel or an event stream may continue when its shard moves or its node leaves, within --drain-timeout",
 			func(c *Config) value { return span{&c.StreamGrace, 0, time.Hour, false} }).reloads(),
-		row("socket-wait", "DURATION", "20s", "how long a kept WebSocket may be without a connection to its app before its client is closed with 1012",
+		row("socket-wait", "DURATION", "20s", "how long a kept WebSocket may be without a connection to its app, while no others come back there, before its client is closed with 1012",
 			func(c *Config) value { return span{&c.SocketWait, time.Second, time.Hour, false} }),
 		row("restart-grace", "DURATION", "0s", "how long to wait for a crashed node to return before its shards move",
 			func(c *Config) value { return span{&c.RestartGrace, 0, time.Hour, false} }),

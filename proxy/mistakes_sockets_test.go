@@ -78,7 +78,23 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "each resumption has SocketWait", found: "TestSocketWaitsForItsAppForSocketWait",
-			edits: in("socketleg.go", "context.WithTimeout(c.life.context(), c.s.o.SocketWait)", "context.WithTimeout(c.life.context(), c.s.o.SocketWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
+			edits: in("legwait.go", "w.timer.Reset(s.o.SocketWait)", "w.timer.Reset(s.o.SocketWait * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
+		},
+		{
+			rule: "as long as its queue stands still", found: "TestSocketsWaitWhileTheirQueueGoesOn",
+			edits: in("legwait.go", "	if p := w.s.placeOf(w.shard); p != nil {", "	if p := w.s.placeOf(w.shard); p != nil && !PLANTED {"),
+		},
+		{
+			rule: "in which those that come back stand before it", found: "TestSocketsWaitWhileTheirQueueGoesOn",
+			edits: in("socketleg.go", "	if later {\n		p.l.pool.cameBack()", "	if later && !PLANTED {\n		p.l.pool.cameBack()"),
+		},
+		{
+			rule: "and six times that in all", found: "TestSocketsDoNotWaitForEver",
+			edits: in("legwait.go", "+ socketWaits*s.o.SocketWait}", "+ socketWaits*s.o.SocketWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
+		},
+		{
+			rule: "a queue elsewhere is another one", found: "TestSocketWaitsForItsOwnQueue",
+			edits: in("legwait.go", "		return s.peers.pool(r.Node)\n", "		if PLANTED {\n			return s.peers.pool(\"b\")\n		}\n		return s.peers.pool(r.Node)\n"),
 		},
 		{
 			rule: "it waits in a room of its own", found: "TestOwnerHandsOverByItself",

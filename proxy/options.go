@@ -66,8 +66,9 @@ type Options struct {
 	// ones, event streams, and answers that take longer than 10 s; zero means 4096.
 	// Beyond it upgrades are refused, and the others count.
 	Streams int
-	// SocketWait is how long a kept socket may be without a connection to its app: then its
-	// client gets Close 1012. Zero means 20 s.
+	// SocketWait is how long a kept socket may be without a connection to its app while no
+	// other one comes back there, and a sixth of how long in all: then its client gets Close
+	// 1012. Zero means 20 s.
 	SocketWait time.Duration
 	// DrainTimeout is how long what runs may take to end when its shard moves, after which
 	// the node calls Cut: an app that is asked to end a kept socket has as long. Zero

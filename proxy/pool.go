@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,6 +29,7 @@ type pool struct {
 	busy    busy
 	// upgrades is who waits because as many sockets as may are coming back there at once.
 	upgrades busy
+	back     atomic.Int64 // by the clock, when one of them had its answer last
 	streams  *streams
 
 	mu struct {

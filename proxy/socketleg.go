@@ -28,6 +28,9 @@ func (y *relay) keep(p *trip) bool {
 	y.x.cut, k.carried = true, true
 	k.answered()
 	p.l.pool.gate.served()
+	if later {
+		p.l.pool.cameBack()
+	}
 	if later && !l.app {
 		p.l.pool.upgrades.took(0)
 	}
@@ -95,11 +98,12 @@ func (c *client) resume() {
 }
 
 // socketLeg sends the request of a kept socket again until an app takes it, as long as
-// SocketWait allows: then the next leg has begun. Else it returns what to close the client with.
+// it may wait: then the next leg has begun. Else it returns what to close the client with.
 func (c *client) socketLeg() (code int, why string) {
 	k := c.x.sock
-	ctx, cancel := context.WithTimeout(c.life.context(), c.s.o.SocketWait)
+	ctx, cancel := context.WithCancel(c.life.context())
 	defer cancel()
+	defer c.s.waitForLeg(c.x.shard, cancel)()
 	k.wait.Store(&cancel)
 	defer k.wait.Store(nil)
 	// An app that is silent has no longer than that.
@@ -107,7 +111,7 @@ func (c *client) socketLeg() (code int, why string) {
 	defer stop()
 	c.wait.within = ctx //nolint:fatcontext // for this leg alone
 	defer func() { c.wait.within = nil }()
-	c.x.again(c.s.o.SocketWait)
+	c.x.again(socketWaits * c.s.o.SocketWait)
 	for {
 		k.flying, k.carried, k.refused = false, false, 0
 		c.ingressLoop()
@@ -156,6 +160,7 @@ func (c *client) declined(p *trip) verdict {
 	switch word := res.Known(h1.FieldShardwayError); {
 	case p.r.Kind != Remote || word == nil:
 		c.x.sock.refused = closesWith(res)
+		p.l.pool.cameBack()
 	case notAsked(problem.Code(word)):
 		c.x.unreached()
 	}

@@ -1,0 +1,65 @@
+package proxy
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// socketWaits is how many times SocketWait a socket waits at most.
+const socketWaits = 6
+
+// legWait is how long a kept socket goes without a leg: SocketWait, counted anew when
+// another one has come back at the node that has its app. A queue that goes on is no
+// outage, however slow the machine and however many stand in it: to close its clients would
+// bring them all back at once. Whether it goes on is looked at when the time is over.
+type legWait struct {
+	s     *Server
+	shard shardmap.Shard
+	end   context.CancelFunc
+	most  time.Duration // by the server's clock
+	timer *time.Timer
+}
+
+// waitForLeg has end called once a socket of the shard has waited in vain, unless stop is
+// called before that.
+func (s *Server) waitForLeg(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
+	w := &legWait{s: s, shard: shard, end: end, most: s.clock.now() + socketWaits*s.o.SocketWait}
+	w.timer = time.AfterFunc(math.MaxInt64, w.look) // it is known here before it is over
+	w.timer.Reset(s.o.SocketWait)
+	return w.timer.Stop
+}
+
+func (w *legWait) look() {
+	now := w.s.clock.now()
+	var until time.Duration
+	if p := w.s.placeOf(w.shard); p != nil {
+		until = min(time.Duration(p.back.Load())+w.s.o.SocketWait, w.most)
+	}
+	if until <= now {
+		w.end()
+		return
+	}
+	w.timer.Reset(until - now)
+}
+
+// placeOf is where the app of a shard is reached now; nil: nobody serves it.
+func (s *Server) placeOf(shard shardmap.Shard) *pool {
+	t := s.o.Cluster.Table()
+	if int(shard) >= t.Shards() {
+		return nil
+	}
+	switch r := t.Route(shard); r.Kind {
+	case Local:
+		return s.upstream
+	case Remote:
+		return s.peers.pool(r.Node)
+	case Held:
+	}
+	return nil
+}
+
+// cameBack notes that a socket on its way back has its answer there.
+func (p *pool) cameBack() { p.back.Store(int64(p.clock.now())) }
