@@ -63,6 +63,17 @@ func (n *Node) SayGoodbye() {
 // it may never be answered.
 func GoneFrom(s *ack.State, sh shardmap.Shard, node string) bool { return goneFrom(s, 0)(sh, node) }
 
+// Forwarded counts the requests that wait for an answer of another node.
+func (n *Node) Forwarded(node string) (count int) {
+	n.proxy.Abandon(func(_ shardmap.Shard, to string) bool {
+		if to == node {
+			count++
+		}
+		return false
+	})
+	return count
+}
+
 // Promised returns whom this node lets found the cluster, "" for nobody.
 func (n *Node) Promised() string {
 	to, _ := n.founder.Promised()
@@ -99,6 +110,9 @@ func (n *Node) GossipTags() map[string]string {
 	}
 	return all
 }
+
+// Lacks reports whether the leader has spoken of a map that is not here.
+func (n *Node) Lacks() bool { return n.agent.lacks.Load() != 0 }
 
 // Term returns the Raft term.
 func (n *Node) Term() uint64 { return n.raft.Term() }

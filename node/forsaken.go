@@ -43,8 +43,8 @@ func (f *forsaken) look(last shardmap.Epoch, gone func(shardmap.Shard, string) b
 func goneFrom(s *ack.State, before uint64) func(shardmap.Shard, string) bool {
 	return func(sh shardmap.Shard, node string) bool {
 		id := shardmap.NodeID(node)
-		d, ok := s.Drop(id)
-		return ok && forsakes(d, before) && s.Committed().Owner(sh) != id
+		d, _ := s.Drop(id)
+		return forsakes(d, before) && s.Committed().Owner(sh) != id
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 type logGate struct {
 	shut atomic.Pointer[chan struct{}]
 	ills ills
+	// before, when set, runs before each entry; to be set before the node starts.
+	before func()
 }
 
 // ills notes what is done to a node by a gate. Zero notes nothing.
@@ -37,6 +39,9 @@ func (i *ills) end(kinds ...history.FaultKind) {
 }
 
 func (g *logGate) wait() {
+	if g.before != nil {
+		g.before()
+	}
 	if c := g.shut.Load(); c != nil {
 		<-*c
 	}
