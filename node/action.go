@@ -63,21 +63,21 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 		return fmt.Errorf("%w: node %q leads; `shardway step-down` first, then stop it", admin.ErrRefused, a.Node)
 	}
 	views, _ := l.view(ctx)
-	if v, ok := viewOf(views, a.Node); ok && v.HeardAgo >= 0 && !v.Silent || l.n.alive(a.Node) {
+	if v, _ := viewOf(views, a.Node); v.HeardAgo >= 0 && !v.Silent || l.n.alive(a.Node) {
 		return fmt.Errorf("%w: node %q still runs and would be added again: stop it first (SIGTERM hands its shards over)", admin.ErrRefused, a.Node)
 	}
 	if s.Committed().Count(id) > 0 && !a.Force {
 		return fmt.Errorf("%w: node %q still owns %d shards; wait until they are taken, or vouch with --force that it and its app are gone", admin.ErrRefused, a.Node, s.Committed().Count(id))
 	}
-	if a.Force {
+	if slices.Contains(voters, server) && len(voters) == 2 {
+		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", admin.ErrRefused, a.Node)
+	}
+	if a.Force { // of what was refused nobody has vouched
 		l.tell(ctx, ack.Remove{Node: id})
 	}
 	if server == "" {
 		l.forget(ctx, id)
 		return nil
-	}
-	if slices.Contains(voters, server) && len(voters) == 2 {
-		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", admin.ErrRefused, a.Node)
 	}
 	if err := await(ctx, func() error { return l.raft.Remove(server) }); err != nil {
 		return refusal(err)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"strconv"
 
@@ -122,3 +123,14 @@ func (n *Node) Knows(server string) disk.Known { return n.acquaintance.table.Of(
 
 // Server returns the id of the node's Raft server.
 func (n *Node) Server() string { return n.server }
+
+// LeaveGossip has gossip show the node as one that has left, while it goes on.
+func (n *Node) LeaveGossip(ctx context.Context) error { return n.gossip.Leave(ctx) }
+
+// Stall has the node's own side of the protocol stand still, so that it sends no
+// heartbeats, until release is called.
+func (n *Node) Stall() (release func()) {
+	further := make(chan struct{})
+	n.agent.asked <- func() { <-further }
+	return func() { close(further) }
+}
