@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"shardway/ack"
 	"shardway/node/disk"
@@ -127,10 +128,69 @@ func (n *Node) Server() string { return n.server }
 // LeaveGossip has gossip show the node as one that has left, while it goes on.
 func (n *Node) LeaveGossip(ctx context.Context) error { return n.gossip.Leave(ctx) }
 
+// ForgetMember has gossip forget a member that is gone, as it does by itself an hour later.
+func (n *Node) ForgetMember(id string) { n.gossip.Forget(id) }
+
 // Stall has the node's own side of the protocol stand still, so that it sends no
 // heartbeats, until release is called.
 func (n *Node) Stall() (release func()) {
 	further := make(chan struct{})
 	n.agent.asked <- func() { <-further }
 	return func() { close(further) }
+}
+
+// AskLeave has the node ask the leader to take a server out of the configuration.
+func (n *Node) AskLeave(ctx context.Context, leader, server string) error {
+	return n.ask(ctx, leader, request{What: askLeave, Server: server}, nil)
+}
+
+// Told is what a node tells the leader of one that broke.
+type Told struct {
+	Node string
+	Boot uint64
+	Ago  time.Duration
+	Keys []proxy.Implicated
+}
+
+// TellImplicated tells whoever leads.
+func (n *Node) TellImplicated(ctx context.Context, all ...Told) bool {
+	var told []implication
+	for _, t := range all {
+		told = append(told, implication{Node: t.Node, Boot: t.Boot, Keys: t.Keys, at: time.Now().Add(-t.Ago)})
+	}
+	return n.tellImplicated(ctx, told)
+}
+
+// Wrecked is what the proxy tells of connections that broke, and ProcessBroke what the
+// node makes of it.
+func (n *Node) Wrecked(w proxy.Wreck) { n.wrecked(w) }
+
+// ProcessBroke reports whether the process of a wreck is gone, and not by plan.
+func (n *Node) ProcessBroke(ctx context.Context, w proxy.Wreck) bool { return n.processBroke(ctx, w) }
+
+// Ends counts the ends of processes that this node was told of as the leader.
+func (n *Node) Ends() int {
+	n.poison.mu.Lock()
+	defer n.poison.mu.Unlock()
+	return len(n.poison.mu.ends)
+}
+
+// Suspects returns how many keys the leader suspects; it says false if the leader says
+// nothing.
+func (n *Node) Suspects(ctx context.Context) (count int, says bool) {
+	all := n.suspected(ctx)
+	return len(all), all != nil
+}
+
+// Boot returns the boot of the process.
+func (n *Node) Boot() uint64 { return n.o.Dir.Boot() }
+
+// Member returns what gossip says of a node, "" if it knows none of that name.
+func (n *Node) Member(id string) string {
+	for _, m := range n.gossip.Members() {
+		if m.ID == id {
+			return m.Status.String()
+		}
+	}
+	return ""
 }

@@ -2,12 +2,16 @@ package node
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/admin"
 	"shardway/shardmap"
 )
 
@@ -41,4 +45,50 @@ func TestNotesThatDoNotFitAreToldOfOnce(t *testing.T) {
 	if r := <-h.given; r.Proposal != 9 {
 		t.Errorf("what waits is of proposal %d, want the newest", r.Proposal)
 	}
+}
+
+// Who brings the leader what it gives up its shards with learns whether the leader has it:
+// one that does not lead has not, and what cannot be read, or is another node's, counts for
+// nothing and fills no log.
+func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := ack.Releases{Level: ack.MinLevel, Node: "b", Server: "b/d", Boot: 1, Proposal: 7}
+		whole, err := r.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		n := &Node{log: zerolog.New(&log)}
+		if err := n.released("b", whole); !errors.Is(err, admin.ErrNoLeader) {
+			t.Errorf("one that does not lead says %v, want %v", err, admin.ErrNoLeader)
+		}
+		l := &leadership{messages: make(chan ack.Message, 1), done: make(chan struct{})}
+		n.leading.Store(l)
+		for range 100 {
+			for from, b := range map[string][]byte{"b": whole[:len(whole)-1], "c": whole} {
+				if err := n.released(from, b); !errors.Is(err, admin.ErrInvalid) {
+					t.Errorf("of %s: %v, want %v", from, err, admin.ErrInvalid)
+				}
+			}
+		}
+		if n := strings.Count(log.String(), "releases not understood"); n != 2 {
+			t.Errorf("%d lines of what two nodes sent, want 2", n)
+		}
+		select {
+		case m := <-l.messages:
+			t.Errorf("the leader was told %+v", m)
+		default:
+		}
+		if err := n.released("b", whole); err != nil {
+			t.Errorf("the leader says %v", err)
+		}
+		if d, ok := (<-l.messages).(ack.Delivered); !ok || d.Node != "b" || d.Proposal != 7 {
+			t.Errorf("the leader was told %+v", d)
+		}
+		time.Sleep(time.Hour)
+		_ = n.released("c", whole)
+		if n := strings.Count(log.String(), "releases not understood"); n != 3 {
+			t.Errorf("%d lines, want one more after an hour", n)
+		}
+	})
 }

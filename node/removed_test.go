@@ -3,11 +3,17 @@ package node_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"shardway/ack"
 	"shardway/admin"
+	"shardway/node"
 	"shardway/shardmap"
 )
 
@@ -40,5 +46,165 @@ func TestRefusedRemovalVouchesForNothing(t *testing.T) {
 		if d, _ := l.node.Known().Drop(id); d.Cause == ack.CauseRemoved {
 			w.t.Errorf("it was dropped as %v, by the word of one who was refused", d.Cause)
 		}
+	})
+}
+
+// A node that gossip sees runs, though its heartbeats do not come through.
+func TestWhoIsSeenIsNotRemoved(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		cluster(w, 0, 4)
+		l, p := w.leader(), w.spare()
+		w.net.Reset(l.name, p.name)
+		w.until("it is taken for gone", func() bool { return l.node.Known().Dropped(shardmap.NodeID(p.name)) })
+		time.Sleep(5 * time.Second) // nothing of it was heard for long
+		if l != w.leader() || l.node.Member(p.name) != "alive" {
+			w.t.Fatalf("the leader is %v, and gossip says of %s that it is %s", w.leader(), p.name, l.node.Member(p.name))
+		}
+		w.refused(l, admin.Action{Verb: admin.Remove, Node: p.name, Force: true}, admin.ErrRefused, "still runs")
+		w.net.Heal()
+		w.untilSettled("a", "b", "c", "d")
+	})
+}
+
+// awaited starts four nodes and has one without a vote, which it returns with the names of
+// the others, end as one that restarts in place: it owns its shards, and nobody sees it.
+func (w *world) awaited() (p *process, rest []string) {
+	w.t.Helper()
+	w.tune = func(o *node.Options) { o.Voters, o.HoldGrace = 3, 10*time.Minute }
+	for _, name := range []string{"a", "b", "c", "d"} {
+		w.start(name)
+	}
+	w.untilSettled("a", "b", "c", "d")
+	w.untilVoters(3)
+	p = w.spare()
+	rest = w.others(p)
+	p.terminate()
+	w.until("nobody sees it", func() bool {
+		return !slices.ContainsFunc(w.running(), func(at *process) bool { return at.node.Member(p.name) == "alive" })
+	})
+	time.Sleep(time.Minute)
+	return p, rest
+}
+
+// A leader that was just elected has heard of nobody: who has ended long ago does not run
+// for that.
+func TestYoungLeaderRemovesWhoHasEnded(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		p, rest := w.awaited()
+		l := w.leader()
+		w.does(l, admin.Action{Verb: admin.StepDown})
+		w.until("another one leads", func() bool { at := w.leader(); return at != nil && at != l })
+		w.does(w.leader(), admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
+		w.untilSettled(rest...)
+		w.untilServers(rest...)
+	})
+}
+
+// The shards of a node that restarts in place wait for it, until somebody vouches that it
+// runs nothing and comes back to nothing.
+func TestVouchedForIsWaitedForNoLonger(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		p, rest := w.awaited()
+		l := w.leader()
+		w.refused(l, admin.Action{Verb: admin.Remove, Node: p.name}, admin.ErrRefused, fmt.Sprintf("still owns %d shards", shards/4))
+		w.does(l, admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
+		w.within(5*time.Second, "its shards are taken", func() bool { return l.node.State().Committed().Count(shardmap.NodeID(p.name)) == 0 })
+		w.untilSettled(rest...)
+	})
+}
+
+// Beside two voters a node that has no vote can be removed.
+func TestSpareBesideTwoVotersIsRemoved(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.start("a")
+		w.start("b")
+		w.untilSettled("a", "b")
+		w.untilVoters(2)
+		w.start("c")
+		w.all["c"].log.close() // it never catches up
+		w.untilServers("a", "b", "c")
+		w.all["c"].kill()
+		w.until("it is gone", func() bool {
+			err := w.leader().node.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: "c"})
+			if err != nil && !strings.Contains(err.Error(), "still runs") {
+				w.t.Fatal(err)
+			}
+			return err == nil
+		})
+		w.untilServers("a", "b")
+	})
+}
+
+// A node's server goes only if that node asks, and enough voters are left.
+func TestServerGoesByItsOwnWord(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		l, p := w.leader(), w.follower()
+		gone := w.all[w.others(l)[0]]
+		if gone == p {
+			gone = w.all[w.others(l)[1]]
+		}
+		if err := p.node.AskLeave(w.t.Context(), l.name, gone.node.Server()); !errors.Is(err, admin.ErrRefused) {
+			w.t.Errorf("one asked for another one's server: %v, want that it is refused", err)
+		}
+		gone.kill()
+		w.untilSettled(w.others(nil)...)
+		if err := p.node.AskLeave(w.t.Context(), l.name, p.node.Server()); err != nil {
+			w.t.Errorf("that a server stays is no fault: %v", err)
+		}
+		time.Sleep(time.Second)
+		w.untilServers("a", "b", "c")
+	})
+}
+
+// Of a removal those are told that are there: it waits for nobody who is gone, and nobody
+// writes that he could not tell who is no node, or himself.
+func TestThoseAreToldOfARemovalWhoAreThere(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Voters, o.Log = 3, zerolog.New(j).Level(zerolog.WarnLevel) }
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c", "d", "e")
+		w.untilVoters(3)
+		l := w.leader()
+		p := w.spare()
+		p.kill()
+		away := w.spare()
+		if away == p {
+			away = w.voter(false)
+		}
+		away.host.Vanish()
+		h := w.net.Host("x")
+		s := w.forger(h, "x", h.Addr(7946), nil)
+		defer func() { _ = s.Shutdown() }()
+		w.until("all is seen", func() bool {
+			return l.node.Member(p.name) == "failed" && l.node.Member(away.name) == "failed" && l.node.Member("x") == "alive"
+		})
+		began := time.Now()
+		w.does(w.leader(), admin.Action{Verb: admin.Remove, Node: p.name})
+		if took := time.Since(began); took > time.Second {
+			w.t.Errorf("it took %v", took)
+		}
+		if n, _ := j.about("still shows one that was removed"); n > 0 {
+			w.t.Errorf("%d lines about somebody who was not told", n)
+		}
+	})
+}
+
+// Alone nobody can hand leadership over, and that is said.
+func TestLeaderWithoutOthersStays(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.start("a")
+		w.untilSettled("a")
+		w.refused(w.all["a"], admin.Action{Verb: admin.StepDown}, admin.ErrRefused, "leadership not handed over")
 	})
 }

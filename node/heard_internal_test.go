@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+)
+
+// A leader that was just elected has heard of nobody, and would take all for gone. It waits
+// until it has heard of every voter, knows it to be gone, or could have heard of it; no
+// longer than it leads, or somebody waits.
+func TestYoungLeaderHearsOfVotersFirst(t *testing.T) {
+	const dead = 2 * time.Second
+	unheard := ack.MemberView{Node: "b", HeardAgo: -1}
+	crashed := unheard
+	crashed.Crashed = true
+	for name, tc := range map[string]struct {
+		b         ack.MemberView
+		heard     time.Duration // when b is; zero: it is not
+		led, asks time.Duration // for how long it leads, and who asks waits
+		want      time.Duration
+	}{
+		"all are heard":      {ack.MemberView{Node: "b"}, 0, time.Hour, time.Hour, 0},
+		"heard a bit later":  {unheard, 300 * time.Millisecond, time.Hour, time.Hour, 300 * time.Millisecond},
+		"never heard":        {unheard, 0, time.Hour, time.Hour, dead + handOverLook},
+		"known to be gone":   {crashed, 0, time.Hour, time.Hour, 0},
+		"leads no more":      {unheard, 0, 100 * time.Millisecond, time.Hour, 100 * time.Millisecond},
+		"nobody waits":       {unheard, 0, time.Hour, 110 * time.Millisecond, 110 * time.Millisecond},
+		"unknown altogether": {ack.MemberView{Node: "c"}, 0, time.Hour, time.Hour, dead + handOverLook},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := clock.Virtual()
+				n := &Node{o: Options{Clock: c, Timing: ack.Timing{DeadAfter: dead}}, fsm: newFSM(nil)}
+				l := &leadership{n: n, views: make(chan chan []ack.MemberView), done: make(chan struct{}), began: c.Precise()}
+				ctx, cancel := context.WithTimeout(t.Context(), tc.asks)
+				defer cancel()
+				began := time.Now()
+				time.AfterFunc(tc.led, func() { close(l.done) })
+				over := make(chan struct{})
+				go func() {
+					for {
+						select {
+						case v := <-l.views:
+							b := tc.b
+							if tc.heard > 0 && time.Since(began) >= tc.heard {
+								b.HeardAgo = 0
+							}
+							v <- []ack.MemberView{{Node: "a"}, b}
+						case <-l.done:
+							return
+						case <-over:
+							return
+						}
+					}
+				}()
+				l.heardOf(ctx, []string{"a/1", "b/1"})
+				took := time.Since(began)
+				close(over)
+				if took < tc.want || took > tc.want+handOverLook {
+					t.Errorf("waited for %v, want %v", took, tc.want)
+				}
+			})
+		})
+	}
+}

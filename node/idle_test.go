@@ -1,0 +1,79 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+
+	"shardway/ack"
+	"shardway/internal/simnet"
+	"shardway/node"
+	"shardway/peer"
+	"shardway/shardmap"
+)
+
+// replies serves the control streams of a host as node b, and answers each question of what
+// is idle with a value.
+func replies(w *world, h *simnet.Host, value string) (end func()) {
+	ln, err := h.Listen(":1")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	port := peer.New(peer.Options{Node: "b", Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Known: func(string) bool { return true }})
+	port.Handle(peer.Control, func(_ context.Context, c *peer.Conn) {
+		defer func() { _ = c.Close() }()
+		b, err := peer.ReadFrame(c, nil, 1<<20)
+		var q struct {
+			What string `json:"what"`
+		}
+		if err == nil && json.Unmarshal(b, &q) == nil && q.What == "idle" {
+			_ = peer.WriteFrame(c, []byte(value))
+		}
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() { // ends with stop
+		defer close(served)
+		_ = port.Serve(ctx, ln)
+	}()
+	return func() {
+		stop()
+		<-served
+	}
+}
+
+// What is idle at a node is what that one tells, by the map that it goes by. Where it tells
+// nothing the leader's own shards are no answer; of itself the leader asks nobody.
+func TestIdleIsWhatTheNodeTells(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.start("a")
+		w.untilSettled("a")
+		s := w.all["a"].node.State()
+		here := w.net.Host("here")
+		for i, tc := range []struct {
+			reply string
+			want  ack.Idle
+			told  bool
+		}{
+			{`{"value":{"map":7,"shards":[1,3]}}`, ack.Idle{Node: "b", Map: 7, Shards: []shardmap.Shard{1, 3}}, true},
+			{`{"value":{}}`, ack.Idle{Node: "b"}, true},
+			{`{"error":"no"}`, ack.Idle{}, false},
+		} {
+			h := w.net.Host(string(rune('p' + i)))
+			end := replies(w, h, tc.reply)
+			got, told := node.AskIdle(w.t.Context(), s, "a", "b", func(ctx context.Context, _ string) (net.Conn, error) { return here.Dial(ctx, h.Addr(1)) })
+			if told != tc.told || got.Node != tc.want.Node || got.Map != tc.want.Map || !slices.Equal(got.Shards, tc.want.Shards) {
+				w.t.Errorf("%s is taken for %+v, %v, want %+v", tc.reply, got, told, tc.want)
+			}
+			end()
+		}
+		got, told := node.AskIdle(w.t.Context(), s, "a", "a", func(context.Context, string) (net.Conn, error) { return nil, errors.New("asked itself") })
+		if !told || got.Node != "a" || got.Map != s.Committed().Epoch() || len(got.Shards) != shards {
+			w.t.Errorf("of itself %+v, %v, want all %d shards by epoch %d", got, told, shards, s.Committed().Epoch())
+		}
+	})
+}

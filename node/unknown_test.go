@@ -1,0 +1,179 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// forgets waits until a node that is gone is out of everybody's gossip, as it is an hour
+// later.
+func (w *world) forgets(gone string) {
+	w.t.Helper()
+	w.until("gossip has forgotten "+gone, func() bool {
+		all := true
+		for _, p := range w.running() {
+			p.node.ForgetMember(gone)
+			all = all && p.node.Member(gone) == ""
+		}
+		return all
+	})
+}
+
+// spare returns a node of the cluster that has no vote.
+func (w *world) spare() *process {
+	w.t.Helper()
+	all := w.leader().node.Status().Nodes
+	i := slices.IndexFunc(all, func(n admin.Node) bool { return !n.Voter })
+	if i < 0 {
+		w.t.Fatal("all vote")
+	}
+	return w.all[all[i].ID]
+}
+
+// Does asks a leader once, and wants no fault.
+func (w *world) does(p *process, a admin.Action) {
+	w.t.Helper()
+	if err := p.node.Do(w.t.Context(), a); err != nil {
+		w.t.Errorf("Do(%+v) = %v", a, err)
+	}
+}
+
+// A node is known as long as Raft has its server, be it dead and forgotten by gossip.
+func TestServerIsKnownThoughNobodySeesIt(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		cluster(w, 0, 4)
+		p := w.voter(false)
+		rest := w.others(p)
+		p.kill()
+		w.untilSettled(rest...)
+		w.forgets(p.name)
+		w.does(w.leader(), admin.Action{Verb: admin.Cordon, Node: p.name})
+		w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name})
+		w.does(w.leader(), admin.Action{Verb: admin.Remove, Node: p.name})
+		w.untilServers(rest...)
+		for _, verb := range []admin.Verb{admin.Cordon, admin.Remove} {
+			w.refused(w.leader(), admin.Action{Verb: verb, Node: p.name}, admin.ErrUnknownNode, p.name)
+		}
+	})
+}
+
+// A node is known as long as gossip remembers it, be it no server any more. Who only joins
+// gossip, under another name than it says, is no node: nothing is asked of it, nor its zone.
+func TestMemberIsKnownIfItIsANode(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		cluster(w, 0, 4)
+		p := w.spare()
+		rest := w.others(p)
+		p.terminate()
+		w.untilSettled(rest...)
+		w.untilServers(rest...)
+		w.does(w.leader(), admin.Action{Verb: admin.Cordon, Node: p.name})
+		w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name})
+
+		h := w.net.Host("x")
+		s := w.forger(h, "x", h.Addr(7946), map[string]string{"v": "1", "node": "y", "zone": "north"})
+		defer func() { _ = s.Shutdown() }()
+		l := w.leader()
+		w.until("the leader sees it", func() bool { return l.node.Member("x") == "alive" })
+		for _, verb := range []admin.Verb{admin.Cordon, admin.Remove} {
+			w.refused(l, admin.Action{Verb: verb, Node: "x"}, admin.ErrUnknownNode, "x")
+		}
+		w.refused(l, admin.Action{Verb: admin.Pin, Shard: 1, Zone: "north"}, admin.ErrRefused, `no node is in zone "north"`)
+	})
+}
+
+// A node is known as long as it owns shards, be it no server any more, and forgotten.
+func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		var sick atomic.Bool
+		var owner atomic.Pointer[string]
+		check := func(name string) error {
+			if o := owner.Load(); sick.Load() && o != nil && name != *o {
+				return errors.New("no")
+			}
+			return nil
+		}
+		w.tune = func(o *node.Options) {
+			name := o.Dir.Node()
+			o.Voters, o.DeadServerAfter = 3, 10*time.Second
+			o.CheckApp = func(context.Context) error { return check(name) }
+		}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c", "d")
+		w.untilVoters(3)
+		p := w.spare()
+		rest := w.others(p)
+		owner.Store(&p.name)
+		sick.Store(true)
+		w.untilSettled(p.name)
+		p.kill()
+		w.untilServers(rest...)
+		w.forgets(p.name)
+		l := w.leader()
+		if n := l.node.State().Committed().Count(shardmap.NodeID(p.name)); n != shards {
+			w.t.Fatalf("%s owns %d shards, want all", p.name, n)
+		}
+		w.does(l, admin.Action{Verb: admin.Cordon, Node: p.name})
+		w.does(l, admin.Action{Verb: admin.Uncordon, Node: p.name})
+		w.refused(l, admin.Action{Verb: admin.Remove, Node: p.name}, admin.ErrRefused, "still owns")
+		w.does(l, admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
+		sick.Store(false)
+		w.untilSettled(rest...)
+	})
+}
+
+// What was asked of a node can be taken back when it is known no more, whatever that is.
+func TestWhatWasAskedOfAnUnknownNodeIsTakenBack(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		cluster(w, 10*time.Second, 4)
+		p := w.spare()
+		rest := w.others(p)
+		w.asks(w.leader(), admin.Action{Verb: admin.Weigh, Node: p.name, Weight: 3})
+		p.kill()
+		w.untilSettled(rest...)
+		w.untilServers(rest...)
+		w.forgets(p.name)
+		l := w.leader()
+		for _, a := range []admin.Action{ // what is asked last is the only thing that is, each time
+			{Verb: admin.Cordon}, {Verb: admin.Weigh}, {Verb: admin.Uncordon},
+		} {
+			a.Node = p.name
+			w.does(l, a)
+		}
+		w.refused(l, admin.Action{Verb: admin.Cordon, Node: p.name}, admin.ErrUnknownNode, p.name)
+	})
+}
+
+// The same for a drain.
+func TestDrainOfAnUnknownNodeIsTakenBack(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		cluster(w, 10*time.Second, 4)
+		p := w.spare()
+		rest := w.others(p)
+		w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: p.name})
+		w.untilSettled(rest...)
+		p.kill()
+		w.untilServers(rest...)
+		w.forgets(p.name)
+		w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name})
+		if got := w.leader().node.Policy().Drained; len(got) > 0 {
+			w.t.Errorf("%v are still drained", got)
+		}
+		w.refused(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name}, admin.ErrUnknownNode, p.name)
+	})
+}

@@ -1,0 +1,168 @@
+package node_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/node"
+	"shardway/proxy"
+)
+
+// wreck is what an ingress sees of a request for a key that was under way at a process
+// whose connections broke.
+func wreck(p *process, boot uint64) proxy.Wreck {
+	return proxy.Wreck{Node: p.name, Boot: boot, Keys: []proxy.Implicated{{Shard: 7, Hash: 1}}}
+}
+
+// breaks reports what a node finds out of a wreck within so long, and how long that took.
+func breaks(at *process, w proxy.Wreck, most time.Duration) (broke bool, took time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	began := time.Now()
+	return at.node.ProcessBroke(ctx, w), time.Since(began)
+}
+
+// A process has broken if nobody listens where it was, or another one does. One that cannot
+// be reached may be well, and one that has left has ended as it was told to.
+func TestProcessHasBrokenIfItIsGone(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		for _, name := range []string{"a", "b", "c", "d"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c", "d")
+		w.untilVoters(4)
+		at := w.leader()
+		rest := w.others(at)
+		p, q, r := w.all[rest[0]], w.all[rest[1]], w.all[rest[2]]
+		boot := p.node.Boot()
+		expect := func(what string, wr proxy.Wreck, want bool) {
+			w.t.Helper()
+			if got, took := breaks(at, wr, 5*time.Second); got != want || took > time.Second {
+				w.t.Errorf("%s: broken: %v after %v, want %v", what, got, took, want)
+			}
+		}
+		expect("it is there", wreck(p, boot), false)
+		expect("another one is there", wreck(p, boot-1), true)
+		w.net.Isolate(p.name)
+		if got, took := breaks(at, wreck(p, boot), 5*time.Second); got || took != 5*time.Second {
+			w.t.Errorf("out of reach: broken: %v after %v, want no answer in 5s", got, took)
+		}
+		w.net.Heal()
+		w.untilSettled("a", "b", "c", "d")
+		p.kill()
+		expect("it was killed", wreck(p, boot), true)
+
+		// Another one was killed once; now it goes, as it was told to.
+		q.stop()
+		w.until("it leaves gossip", func() bool { return at.node.Member(q.name) == "leaving" })
+		expect("it leaves", wreck(q, q.node.Boot()-1), false)
+		w.until("it has left gossip", func() bool { return at.node.Member(q.name) == "left" })
+		<-q.done
+		q.host.Crash()
+		expect("it has left", wreck(q, q.node.Boot()), false)
+		expect("another one has left", wreck(r, r.node.Boot()-1), true)
+	})
+}
+
+// What was under way at a process that broke comes to whoever leads, also if nobody does
+// for a while; but not for ever.
+func TestWreckIsToldToWhoeverLeads(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		leaderless time.Duration
+		want       int
+	}{"at once": {0, 1}, "as somebody leads": {10 * time.Second, 1}, "too late": {25 * time.Second, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			three(t, func(w *world) {
+				w.untilVoters(3)
+				l, p := w.leader(), w.follower()
+				gone := w.all[w.others(l)[0]]
+				if gone == p {
+					gone = w.all[w.others(l)[1]]
+				}
+				boot := gone.node.Boot()
+				p.node.Wrecked(wreck(gone, boot)) // which is well
+				time.Sleep(time.Second)
+				if n := l.node.Ends(); n != 0 {
+					w.t.Errorf("%d ends are known of before there was one", n)
+				}
+				gone.kill()
+				if tc.leaderless > 0 {
+					w.net.Partition([]string{p.name}, []string{l.name})
+					w.until("nobody leads", func() bool { return w.leader() == nil })
+				}
+				p.node.Wrecked(wreck(gone, boot))
+				time.Sleep(tc.leaderless)
+				w.net.Heal()
+				w.until("somebody leads", func() bool { return w.leader() != nil && w.leader().node.Leased() })
+				time.Sleep(5 * time.Second)
+				if n := w.leader().node.Ends(); n != tc.want {
+					w.t.Errorf("%d ends are known of, want %d", n, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// An end counts from when it was, whoever tells of it and however late. Who cannot tell
+// says so, in time to try again.
+func TestEndsAreToldWithTheirAge(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		l, p := w.leader(), w.follower()
+		tell := func(at *process, hash uint64, end string, ago time.Duration) {
+			w.t.Helper()
+			if !at.node.TellImplicated(w.t.Context(), node.Told{Node: end, Boot: 1, Ago: ago, Keys: []proxy.Implicated{{Shard: 7, Hash: hash}}}) {
+				w.t.Errorf("%s could not tell", at.name)
+			}
+		}
+		expect := func(at *process, want int) {
+			w.t.Helper()
+			if n, says := at.node.Suspects(w.t.Context()); !says || n != want {
+				w.t.Errorf("%s says %v that %d keys are suspects, want %d", at.name, says, n, want)
+			}
+		}
+		expect(l, 0)
+		expect(p, 0)
+		for i, at := range []*process{l, p} { // a key each
+			tell(at, uint64(i), "x", 50*time.Second)
+			time.Sleep(20 * time.Second)
+			tell(at, uint64(i), "y", 0)
+			expect(l, i)
+			tell(at, uint64(i), "z", 30*time.Second)
+			expect(l, i+1)
+			expect(p, i+1)
+		}
+		w.net.Isolate(l.name)
+		began := time.Now()
+		if p.node.TellImplicated(w.t.Context(), node.Told{Node: "x"}) {
+			w.t.Error("a leader out of reach was told")
+		}
+		if took := time.Since(began); took > time.Second {
+			w.t.Errorf("that it was not told took %v", took)
+		}
+		w.net.Heal()
+		w.untilSettled("a", "b", "c")
+		l, p = w.leader(), w.follower()
+		w.net.Isolate(l.name)
+		if _, says := p.node.Suspects(w.t.Context()); says {
+			w.t.Error("a leader out of reach has said whom it suspects")
+		}
+		w.net.Isolate(p.name)
+		w.until("it knows of no leader", func() bool {
+			return p.node.Do(w.t.Context(), admin.Action{Verb: admin.StepDown}) != nil && !p.node.Leased()
+		})
+		time.Sleep(10 * time.Second)
+		if p.node.TellImplicated(w.t.Context(), node.Told{Node: "x"}) {
+			w.t.Error("nobody was told")
+		}
+		if _, says := p.node.Suspects(w.t.Context()); says {
+			w.t.Error("nobody has said whom it suspects")
+		}
+	})
+}
