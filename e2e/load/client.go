@@ -125,14 +125,9 @@ func (c *Client) target(only string) (target string, of int) {
 // answer there, so that a balancer would ask the next.
 func (c *Client) attempt(ctx context.Context, target string, r Request, a *history.Answer, failover bool) (again bool) {
 	t := history.Attempt{Target: target, Sent: history.Now()}
-	k, err := c.conn(ctx, target)
-	if err == nil {
+	k, keep, err := c.ask(ctx, target, r, a)
+	if k != nil {
 		t.Reused = k.reused
-		var keep bool
-		deadline, _ := ctx.Deadline()
-		stop := context.AfterFunc(ctx, func() { _ = k.Close() })
-		keep, err = k.exchange(r, a, deadline)
-		stop()
 		again = t.Reused && !k.got && closedByPeer(err) && c.again(target, a)
 		c.put(k, keep)
 	} else {
@@ -145,6 +140,27 @@ func (c *Client) attempt(ctx context.Context, target string, r Request, a *histo
 	}
 	a.Attempts = append(a.Attempts, t)
 	return again && failover && ctx.Err() == nil
+}
+
+// ask sends r over an idle connection that is still open, or a new one, and returns which.
+// There is none if nobody could be dialed.
+func (c *Client) ask(ctx context.Context, target string, r Request, a *history.Answer) (k *conn, keep bool, err error) {
+	deadline, _ := ctx.Deadline()
+	for {
+		if k, err = c.conn(ctx, target); err != nil {
+			return nil, false, err
+		}
+		stop := context.AfterFunc(ctx, func() { _ = k.Close() })
+		keep, err = k.exchange(r, a, deadline)
+		stop()
+		if !errors.Is(err, errStale) {
+			return k, keep, err
+		}
+		_ = k.Close()
+		c.mu.Lock()
+		c.orphan += k.unasked
+		c.mu.Unlock()
+	}
 }
 
 // nobodyListens tells how a dial fails at a listener that is closed, or is closed at
@@ -160,22 +176,11 @@ func closedByPeer(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// conn takes an idle connection that is still open, or a new one.
+// conn takes an idle connection, or a new one.
 func (c *Client) conn(ctx context.Context, target string) (*conn, error) {
-	for {
-		k := c.take(target)
-		if k == nil {
-			break
-		}
-		open, extra := k.look()
-		if open {
-			k.reused = true
-			return k, nil
-		}
-		_ = k.Close()
-		c.mu.Lock()
-		c.orphan += extra
-		c.mu.Unlock()
+	if k := c.take(target); k != nil {
+		k.reused = true
+		return k, nil
 	}
 	n, err := c.dial(ctx, target)
 	if err != nil {

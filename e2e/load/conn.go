@@ -19,6 +19,9 @@ import (
 // whole cannot be told.
 var errUnframed = errors.New("load: answer without Content-Length or chunks")
 
+// errStale reports an idle connection that has ended, or has said something unasked.
+var errStale = errors.New("load: stale connection")
+
 // conn is one connection to a target.
 type conn struct {
 	net.Conn
@@ -27,6 +30,8 @@ type conn struct {
 	reused bool
 	// got tells whether a byte of the present answer came.
 	got bool
+	// unasked is how many bytes came while it was idle.
+	unasked int
 }
 
 func newConn(c net.Conn, target string) *conn {
@@ -51,7 +56,15 @@ func (c *conn) exchange(r Request, a *history.Answer, deadline time.Time) (keep 
 	if err = c.SetDeadline(deadline); err != nil {
 		return false, err
 	}
-	if _, err = c.Write(r.encode(c.target)); err != nil && !c.answered() {
+	request := r.encode(c.target)
+	if c.reused {
+		var sent int
+		if sent, err = c.begin(request); err != nil {
+			return false, err
+		}
+		request = request[sent:]
+	}
+	if _, err = c.Write(request); err != nil && !c.answered() {
 		return false, err
 	}
 	resp, err := c.head(r)
@@ -102,25 +115,33 @@ func (c *conn) head(r Request) (*http.Response, error) {
 	}
 }
 
-// look tells whether an idle connection is still open, and how many bytes came
-// on it that nobody had asked for.
-func (c *conn) look() (open bool, extra int) {
+// begin sends what the socket takes of p at once, unless the connection has ended while
+// it was idle, or has said something: errStale, and nothing was sent. Look and sending are
+// one step: whatever time is between the two, in it a node that stops may close what it
+// has found idle for long, as HTTP/1.1 allows (RFC 9112 section 9.5).
+func (c *conn) begin(p []byte) (sent int, err error) {
 	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
-		return true, 0
+		return 0, nil
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return false, 0
+		return 0, err
 	}
 	var buf [64]byte
-	err = raw.Read(func(fd uintptr) bool {
+	broken := raw.Write(func(fd uintptr) bool {
 		n, _, got := syscall.Recvfrom(int(fd), buf[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		open = errors.Is(got, syscall.EAGAIN)
-		extra = max(n, 0)
+		if !errors.Is(got, syscall.EAGAIN) {
+			c.unasked, err = max(n, 0), errStale
+			return true
+		}
+		n, got = syscall.SendmsgN(int(fd), p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+		if sent = max(n, 0); !errors.Is(got, syscall.EAGAIN) {
+			err = got
+		}
 		return true
 	})
-	return open && err == nil, extra
+	return sent, errors.Join(broken, err)
 }
 
 // prefix keeps the first bytes written to it.
