@@ -84,16 +84,17 @@ func TestHeartbeatsAreJudgedByWhatIsKnown(t *testing.T) {
 		}
 		w.until("another leads", func() bool { l := w.leader(); return l != nil && l != was })
 		l := w.leader()
-		for name, c := range map[string]struct {
+		for _, c := range []struct {
+			name       string
 			boot, term uint64
 			refused    bool
 		}{
-			"of an older boot":    {boot: 1, term: l.node.Term(), refused: true},
-			"of a term gone by":   {boot: 1, term: l.node.Term() - 1}, // it does not count at all
-			"of the boot that is": {boot: 9, term: l.node.Term()},
+			{name: "of an older boot", boot: 1, term: l.node.Term(), refused: true}, // first: what is heard here the machine knows, too
+			{name: "of a term gone by", boot: 1, term: l.node.Term() - 1},           // it does not count at all
+			{name: "of the boot that is", boot: 9, term: l.node.Term()},
 		} {
 			if a, answered := w.beat(l, c.boot, c.term); answered != (c.term == l.node.Term()) || (a.Refusal == ack.RefusedRollback) != c.refused {
-				w.t.Errorf("%s: answered %v, %+v, want a refusal: %v", name, answered, a, c.refused)
+				w.t.Errorf("%s: answered %v, %+v, want a refusal: %v", c.name, answered, a, c.refused)
 			}
 		}
 	})
