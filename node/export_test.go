@@ -194,3 +194,13 @@ func (n *Node) Member(id string) string {
 	}
 	return ""
 }
+
+// Heard returns what this node, if it leads, knows of another.
+func (n *Node) Heard(node string) (ack.MemberView, bool) {
+	l := n.leading.Load()
+	if l == nil {
+		return ack.MemberView{}, false
+	}
+	views, _ := l.view(context.Background())
+	return viewOf(views, node)
+}

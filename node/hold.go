@@ -64,5 +64,5 @@ func (n *Node) away(said int64) bool {
 	s := n.fsm.state.Load()
 	a, _ := s.Absence(n.self)
 	nobody := n.last() || !s.Committed().Has(n.self)
-	return a.Boot > 0 && a.Boot == n.agent.boot.Load() || nobody && n.agent.parted.Load() && n.agent.answered.Load() > said
+	return a.Boot == n.agent.boot.Load() || nobody && n.agent.parted.Load() && n.agent.answered.Load() > said
 }
