@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,32 @@ func TestNodeDoesNotStartWhereCryptoRefusesTheHashKey(t *testing.T) {
 	}
 	if got := n.hashKey(); len(got) != 32 || !bytes.Equal(got, first) {
 		t.Errorf("a key that cannot be made: %x, want the one before", got)
+	}
+}
+
+// While a secret is replaced keys are recognized under both: one in quarantine would be let
+// through for that time.
+func TestKeysAreRecognizedUnderBothSecrets(t *testing.T) {
+	now := time.Now()
+	first, second := secret.Generate(now), secret.Generate(now.Add(time.Second))
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := secret.WriteFile(path, secret.List{first, second}); err != nil {
+		t.Fatal(err)
+	}
+	k, err := secret.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := ofCluster(t, "5b0c0d4f7a9e1c33")
+	n.o.Secrets = k
+	keys := n.hashKeys()
+	for _, s := range []secret.Secret{first, second} {
+		if key := s.AccessKey(); !bytes.Equal(keys[markedUnder(key)], key) {
+			t.Errorf("of %d keys none is that of %s", len(keys), s.Fingerprint())
+		}
+	}
+	if alone := ofCluster(t, "5b0c0d4f7a9e1c33").hashKeys(); len(alone) != 1 || len(keys) != 2 {
+		t.Errorf("%d keys without a secret and %d with two, want 1 and 2", len(alone), len(keys))
 	}
 }
 

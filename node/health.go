@@ -129,7 +129,7 @@ func (h *health) holds(set Health, err error) bool {
 	if set.Hold <= 0 || !refuses(err) {
 		return false
 	}
-	if h.heldSince.IsZero() || time.Since(h.heldSince) >= holdEvery {
+	if time.Since(h.heldSince) >= holdEvery { // or never
 		h.heldSince = time.Now()
 		h.log.Warn().Err(err).Dur("grace", set.Hold).Msg("app refuses connections: its shards wait for it")
 	}

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -84,4 +86,20 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An app in another process ends with its connections: nobody watches over it.
+func TestNobodyWatchesOverAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		var o overdue
+		o.cutAt(time.Second)
+		o.look(time.Hour, time.Second, false, newInflight(1), 1)
+		began := time.Now()
+		o.outlast(over, time.Second, "requests", func() { time.Sleep(time.Minute) })
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("it took %v, want as long as they run", took)
+		}
+	})
 }

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// An app that never answered is not waited for: only when it is there, and ends, it may be
+// one that restarts, whatever was before.
+func TestAppThatComesAndGoesIsWaitedFor(t *testing.T) {
+	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+	set := Health{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1, Hold: 8 * time.Second}
+	check(t, set, func(c *checked) {
+		c.until(t, true)
+		c.is(errors.New("sick"), 0)
+		c.until(t, false)
+		c.is(refused, 0)
+		time.Sleep(10 * time.Second)
+		c.is(nil, 0)
+		c.until(t, true)
+		c.is(refused, 0)
+		if took := c.until(t, false); took < 7*time.Second {
+			t.Errorf("it was waited for %v, want 8s: it was not before", took)
+		}
+	})
+}
+
+// A Unix socket that is not there is a refused connection, too.
+func TestAppRefusesOnASocketToo(t *testing.T) {
+	for err, want := range map[error]bool{syscall.ECONNREFUSED: true, syscall.ENOENT: true, syscall.ECONNRESET: false, context.DeadlineExceeded: false} {
+		if got := refuses(fmt.Errorf("dial: %w", err)); got != want {
+			t.Errorf("%v is a refusal: %v, want %v", err, got, want)
+		}
+	}
+}
+
+// Each turn is told of once, and what a check failed with only as long as it does: in few
+// words of one line.
+func TestTurnsOfAnAppAreToldOnce(t *testing.T) {
+	check(t, Health{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 2, Rise: 1}, func(c *checked) {
+		for range 2 {
+			c.until(t, true)
+			time.Sleep(5 * time.Second)
+			c.is(errors.New("sick\n"+strings.Repeat("x", 1<<10)), 0)
+			c.until(t, false)
+			time.Sleep(5 * time.Second)
+			if why := c.why(); !strings.HasPrefix(why, "sick xxx") || len(why) > maxWhy {
+				t.Errorf("it failed with %q", why)
+			}
+			c.is(nil, 0)
+		}
+		c.until(t, true)
+		if why := c.why(); why != "" {
+			t.Errorf("it is well, and failed with %q", why)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if want := []string{"true", "false", "true", "false", "true"}; !slices.Equal(c.turns, want) {
+			t.Errorf("told %v, want %v", c.turns, want)
+		}
+	})
+}
+
+// The log says once that an app was not reached yet, and only if it was not, and nothing of
+// waiting where nobody is to wait.
+func TestFirstCheckIsToldOfIfItFails(t *testing.T) {
+	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+	for first, want := range map[error]int{refused: 1, nil: 0} {
+		var log bytes.Buffer
+		h := newHealth(nil, Health{}, zerolog.New(&log), func() {})
+		set := Health{Fall: 3, Rise: 2}
+		for _, err := range []error{first, refused, nil, nil, refused, refused} {
+			h.judge(set, err)
+		}
+		if n := strings.Count(log.String(), "app not reached yet"); n != want {
+			t.Errorf("after %v: %d lines, want %d: %s", first, n, want, log.String())
+		}
+		if strings.Contains(log.String(), "wait for it") {
+			t.Errorf("told that it is waited for: %s", log.String())
+		}
+	}
+}
+
+// The end of the run ends checks at once, in a pause and in the middle of one, which then
+// says nothing of the app.
+func TestChecksEndWithTheRun(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"in a pause": 0, "in a check": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHealth(func(ctx context.Context) error {
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(takes):
+						return nil
+					}
+				}, Health{Interval: time.Hour, Timeout: time.Hour, Fall: 1, Rise: 1}, zerolog.Nop(), func() {})
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() { h.run(ctx); close(ended) }()
+				time.Sleep(time.Minute)
+				cancel()
+				began := time.Now()
+				<-ended
+				if took := time.Since(began); took > 0 || h.known.Load() != (takes == 0) || h.why() != "" {
+					t.Errorf("ended after %v, checked: %v, failed with %q", took, h.known.Load(), h.why())
+				}
+			})
+		})
+	}
+}
+
+// Only a refusal has an app checked: one that takes the connection, or takes too long, is
+// checked in its time.
+func TestOnlyARefusedConnectionAsksForACheck(t *testing.T) {
+	for err, want := range map[error]int{nil: 0, context.DeadlineExceeded: 0, syscall.ECONNREFUSED: 1} {
+		h := newHealth(nil, Health{}, zerolog.Nop(), nil)
+		dial := h.seen(func(context.Context) (net.Conn, error) { return nil, err })
+		for range 2 {
+			if _, got := dial(t.Context()); !errors.Is(got, err) {
+				t.Errorf("%v becomes %v", err, got)
+			}
+		}
+		if len(h.asked) != want {
+			t.Errorf("after %v a check is asked for %d times, want %d", err, len(h.asked), want)
+		}
+	}
+}
+
+// A refused connection has an app checked sooner than it would be, never later.
+func TestRefusedConnectionDelaysNoCheck(t *testing.T) {
+	check(t, Health{Interval: 50 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
+		for range 100 {
+			time.Sleep(7 * time.Millisecond)
+			c.ask()
+		}
+		at := c.checks()
+		for i := range at[1:] {
+			if gap := at[i+1] - at[i]; gap > 56*time.Millisecond {
+				t.Errorf("%v between two checks, want 55ms at most", gap)
+			}
+		}
+	})
+}

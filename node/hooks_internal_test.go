@@ -1,0 +1,192 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// doing is an app that answers a call as it likes.
+type doing func(context.Context, ack.HookCall) ack.HookResult
+
+func (d doing) Do(ctx context.Context, c ack.HookCall) ack.HookResult { return d(ctx, c) }
+
+// A call has as long as it says, and ends at once when it is cut. It is counted until the
+// agent has what came of it, under the number that it was made under.
+func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
+	for cut, want := range map[time.Duration]time.Duration{0: 4 * time.Second, time.Second: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHooking(doing(func(ctx context.Context, _ ack.HookCall) ack.HookResult {
+				<-ctx.Done()
+				return ack.HookResult{Seq: 1, Err: ctx.Err()}
+			}), newInflight(4), zerolog.Nop())
+			h.ctx = t.Context()
+			began := time.Now()
+			h.Call(ack.HookCall{Kind: ack.HookAcquire, Seq: 7, Timeout: 4 * time.Second})
+			h.CutCall(8) // another one
+			if h.count() != 1 {
+				t.Errorf("%d calls are under way, want 1", h.count())
+			}
+			if cut > 0 {
+				time.Sleep(cut)
+				h.CutCall(7)
+			}
+			r := <-h.results
+			if took := time.Since(began); took != want || r.Seq != 7 {
+				t.Errorf("call %d ended after %v, want 7 after %v", r.Seq, took, want)
+			}
+			h.ended(r.Seq)
+			if h.count() != 0 {
+				t.Errorf("%d calls are under way, want none", h.count())
+			}
+			h.calls.Wait()
+		})
+	}
+}
+
+// Nobody takes what came of a call once the run has ended.
+func TestCallEndsWithTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		h := newHooking(doing(func(context.Context, ack.HookCall) ack.HookResult { return ack.HookResult{} }), newInflight(4), zerolog.Nop())
+		h.ctx = ctx
+		h.Call(ack.HookCall{Kind: ack.HookAcquire, Seq: 7, Timeout: time.Hour})
+		synctest.Wait()
+		cancel()
+		began := time.Now()
+		ended := make(chan struct{})
+		go func() { h.calls.Wait(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			<-h.results
+			t.Errorf("it waits, %v later", time.Since(began))
+		}
+	})
+}
+
+// What fails is told of by its kind: an acquire is counted, be it as a whole or in parts; of
+// a release it is said for which shards, in so many lines.
+func TestWhatFailsIsToldOfByItsKind(t *testing.T) {
+	some := map[shardmap.Shard]string{1: "no", 3: "not this one"}
+	many := map[shardmap.Shard]string{}
+	for s := range shardmap.Shard(3 * maxWarned) {
+		many[s] = "no"
+	}
+	for name, tc := range map[string]struct {
+		kind        ack.HookKind
+		r           ack.HookResult
+		failed      int
+		single, all int // lines
+	}{
+		"acquired":              {ack.HookAcquire, ack.HookResult{}, 0, 0, 0},
+		"acquired in part":      {ack.HookAcquire, ack.HookResult{Failed: some}, 1, 0, 0},
+		"not acquired":          {ack.HookAcquire, ack.HookResult{Err: errors.New("no")}, 1, 0, 0},
+		"released":              {ack.HookRelease, ack.HookResult{}, 0, 0, 0},
+		"released in part":      {ack.HookRelease, ack.HookResult{Failed: some}, 0, 2, 0},
+		"released in few parts": {ack.HookRelease, ack.HookResult{Failed: many}, 0, maxWarned, 1},
+		"not released":          {ack.HookRelease, ack.HookResult{Err: errors.New("no")}, 0, 0, 0},
+		"lost in part":          {ack.HookLost, ack.HookResult{Failed: some}, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				failed := 0
+				h := newHooking(doing(func(context.Context, ack.HookCall) ack.HookResult { return tc.r }), newInflight(4), zerolog.New(&log))
+				h.ctx, h.failed = t.Context(), func() { failed++ }
+				h.Call(ack.HookCall{Kind: tc.kind, Seq: 7, Timeout: time.Second})
+				<-h.results
+				h.calls.Wait()
+				single, all := strings.Count(log.String(), `"shard not released"`), strings.Count(log.String(), `"more shards not released"`)
+				if failed != tc.failed || single != tc.single || all != tc.all {
+					t.Errorf("counted %d times, %d lines of one and %d of many, want %d, %d and %d", failed, single, all, tc.failed, tc.single, tc.all)
+				}
+			})
+		})
+	}
+}
+
+// What the app says it does not hold is passed on once, under the newest epoch that a
+// request came with, whatever the order.
+func TestNotAcquiredIsPassedOnOnce(t *testing.T) {
+	h := newHooking(nil, nil, zerolog.Nop())
+	h.tell(1, 7)
+	h.tell(1, 5)
+	h.tell(2, 3)
+	got := map[shardmap.Shard]shardmap.Epoch{}
+	h.each(func(s shardmap.Shard, epoch shardmap.Epoch) { got[s] = epoch })
+	if len(got) != 2 || got[1] != 7 || got[2] != 3 || len(h.told) != 1 {
+		t.Errorf("passed on %v, with %d hints, want 1 under 7 and 2 under 3, with one", got, len(h.told))
+	}
+	h.each(func(s shardmap.Shard, epoch shardmap.Epoch) { t.Errorf("passed on again: %d under %d", s, epoch) })
+}
+
+// Whoever waits for what runs to end hears of it, and nobody else is told.
+func TestEndOfWhatRunsIsToldToWhoeverWaits(t *testing.T) {
+	told := func(f *inflight) bool {
+		select {
+		case <-f.zero:
+			return true
+		default:
+			return false
+		}
+	}
+	only := func(s shardmap.Shard) func(shardmap.Shard) bool { return func(o shardmap.Shard) bool { return o == s } }
+	f := newInflight(4)
+	end := f.raise(1)
+	if end(); told(f) {
+		t.Error("told, though nobody waits")
+	}
+	end, other := f.raise(1), f.raise(2)
+	if n := f.await(only(2)); n != 1 {
+		t.Errorf("%d run that may not, want 1", n)
+	}
+	if end(); !told(f) {
+		t.Error("it has ended, and nobody is told")
+	}
+	if n := f.await(only(2)); n != 0 {
+		t.Errorf("%d run that may not, want none", n)
+	}
+	if other(); told(f) {
+		t.Error("told, though nobody waits any more")
+	}
+	if n := f.awaitShard(3); n != 0 {
+		t.Errorf("%d run for a shard, want none", n)
+	}
+	end = f.raise(1)
+	if end(); told(f) {
+		t.Error("told, though nothing was waited for")
+	}
+	end = f.raise(3)
+	if n := f.awaitShard(3); n != 1 || f.of(3) != 1 {
+		t.Errorf("%d run for a shard, want 1", n)
+	}
+	if end(); !told(f) {
+		t.Error("it has ended, and nobody is told")
+	}
+}
+
+// Only an app that has hooks takes time to release.
+func TestReleasesTakeTimeWhereThereAreHooks(t *testing.T) {
+	h := doing(func(context.Context, ack.HookCall) ack.HookResult { return ack.HookResult{} })
+	for want, o := range map[time.Duration]Options{
+		4 * time.Second: {Hooks: h, ReleaseTimeout: 4 * time.Second},
+		0:               {Hooks: h, ReleaseTimeout: 4 * time.Second, Gateway: true},
+	} {
+		if got := (&Node{o: o}).releaseTime(); got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	if got := (&Node{o: Options{ReleaseTimeout: time.Second}}).releaseTime(); got != 0 {
+		t.Errorf("%v without hooks, want none", got)
+	}
+}
