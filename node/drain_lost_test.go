@@ -1,0 +1,81 @@
+package node_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/shardmap"
+)
+
+// A node that no leader answers says so when it is asked to leave, and, in time, that its
+// shards stay for that; where it is alone, that it is. One that owns none has none that stay.
+func TestDrainOfOneselfSaysWhatItLacks(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p, q := w.follower(), w.leader()
+		for _, other := range w.others(p) {
+			w.net.Reset(p.name, other) // gossip passes
+		}
+		w.until("no leader answers it", func() bool { return strings.Contains(p.node.DrainSelf().Warning, "no leader answers") })
+		if d := p.node.SelfState(); d.Shards == 0 || d.Stays != "" {
+			w.t.Errorf("a moment later: %+v, want that it waits", d)
+		}
+		w.until("its shards stay", func() bool { return p.node.SelfState().Stays == "no leader is heard" })
+		w.net.Heal()
+		w.untilSettled(w.others(p)...)
+		w.until("nothing is left", func() bool { d := p.node.SelfState(); return !d.Left() && d.Stays == "" })
+		w.net.Isolate(p.name)
+		time.Sleep(time.Minute)
+		if d := p.node.SelfState(); d.Stays != "" {
+			w.t.Errorf("of no shards it says %q", d.Stays)
+		}
+		w.net.Heal()
+		w.untilSettled(w.others(p)...)
+		if d := q.node.SelfState(); d.Asked || d.Stays != "" && d.Shards == 0 {
+			w.t.Errorf("of one that was not asked: %+v", d)
+		}
+	})
+	bubble(t, func(w *world) {
+		w.start("a")
+		w.untilSettled("a")
+		a := w.all["a"].node
+		a.DrainSelf()
+		w.until("it says that it is alone", func() bool { return a.SelfState().Stays == "no other node is there" })
+	})
+}
+
+// A node is not drained before the map without it is in force, and what it runs is waited
+// for so long, where it does not say.
+func TestDrainIsNotOverBeforeItsMapIsInForce(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		id := shardmap.NodeID(p.name)
+		var end func()
+		for s := range shardmap.Shard(shards) {
+			if release, ok := p.node.Run1(s); ok {
+				end = release
+				break
+			}
+		}
+		w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: p.name})
+		at := w.leader()
+		w.until("a map without it is proposed", func() bool { return at.node.Known().Last().Count(id) == 0 })
+		if d, err := at.node.DrainState(w.t.Context(), p.name); err != nil || d.Shards == 0 || !d.Left() {
+			w.t.Errorf("DrainState = %+v, %v, want that it still owns shards", d, err)
+		}
+		end()
+		w.untilSettled(w.others(p)...)
+		w.net.Isolate(p.name)
+		began := time.Now()
+		d, err := at.node.DrainState(w.t.Context(), p.name)
+		if took := time.Since(began); err != nil || d.Requests != -1 || took > time.Second {
+			w.t.Errorf("DrainState of one that does not say = %+v, %v, after %v", d, err, took)
+		}
+		w.net.Heal()
+	})
+}
