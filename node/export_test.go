@@ -144,6 +144,11 @@ func (n *Node) AskLeave(ctx context.Context, leader, server string) error {
 	return n.ask(ctx, leader, request{What: askLeave, Server: server}, nil)
 }
 
+// AskForget has the node ask another to show a third no more.
+func (n *Node) AskForget(ctx context.Context, node, removed string) error {
+	return n.ask(ctx, node, request{What: askForget, Server: removed}, nil)
+}
+
 // Told is what a node tells the leader of one that broke.
 type Told struct {
 	Node string

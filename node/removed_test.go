@@ -208,3 +208,51 @@ func TestLeaderWithoutOthersStays(t *testing.T) {
 		w.refused(w.all["a"], admin.Action{Verb: admin.StepDown}, admin.ErrRefused, "leadership not handed over")
 	})
 }
+
+// Who asked for a removal that did not happen is told so, in the time that an answer may
+// take.
+func TestRemovalThatFailsIsToldOf(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		cluster(w, 0, 4)
+		p := w.voter(false)
+		rest := w.others(p)
+		p.kill()
+		w.untilSettled(rest...)
+		l := w.leader()
+		w.until("it is missed", func() bool { return l.node.Member(p.name) == "failed" })
+		w.net.Isolate(l.name)
+		began := time.Now()
+		err := l.node.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: p.name})
+		if took := time.Since(began); err == nil || took > 10*time.Second {
+			w.t.Errorf("Do = %v after %v, want a fault within 10s", err, took)
+		}
+		w.net.Heal()
+		w.untilSettled(rest...)
+	})
+}
+
+// Whom nodes show no more is the leader's word alone.
+func TestOnlyTheLeaderHasANodeForgotten(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		cluster(w, 0, 4)
+		p := w.spare()
+		rest := w.others(p)
+		p.kill()
+		w.untilSettled(rest...)
+		l := w.leader()
+		others := slices.DeleteFunc(slices.Clone(rest), func(n string) bool { return n == l.name })
+		from, to := w.all[others[0]], w.all[others[1]]
+		w.until("it is missed", func() bool { return to.node.Member(p.name) == "failed" })
+		if err := from.node.AskForget(w.t.Context(), to.name, p.name); !errors.Is(err, admin.ErrRefused) {
+			w.t.Errorf("of one that does not lead: %v, want that it is refused", err)
+		}
+		if got := to.node.Member(p.name); got != "failed" {
+			w.t.Errorf("by the word of one that does not lead it is %q", got)
+		}
+		if err := l.node.AskForget(w.t.Context(), to.name, p.name); err != nil || to.node.Member(p.name) != "" {
+			w.t.Errorf("of the leader: %v, and it is %q", err, to.node.Member(p.name))
+		}
+	})
+}
