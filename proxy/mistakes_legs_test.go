@@ -11,6 +11,10 @@ func mistakesOfLegs() []mistake {
 			edits: in("legup.go", "|| l.told.Load() != 0 || !l.upWhole():", "|| l.told.Load() != 0 || !PLANTED && !l.upWhole():"),
 		},
 		{
+			rule: "and there the owner gets the end of its half", found: "TestKeptSocketIsHandedOver",
+			edits: in("legup.go", "	if l.halved = l.far.CloseWrite(); !l.halved {", "	if l.halved = PLANTED || l.far.CloseWrite(); !l.halved {"),
+		},
+		{
 			rule: "nothing behind that message goes to the old app", found: "TestMessageUnderWayWhenItsShardMoves",
 			edits: in("legup.go", "(!l.wants(wantMove) || !l.upWhole())", "(PLANTED || !l.wants(wantMove) || !l.upWhole())"),
 		},
@@ -130,6 +134,10 @@ func mistakesOfLegs() []mistake {
 		{
 			rule: "three legs may break within a minute", found: "TestLegsThatBreakTooOften",
 			edits: in("socket.go", "!first.IsZero() && now.Sub(first) < unplannedFor {", "!first.IsZero() && now.Sub(first) < unplannedFor && !PLANTED {"),
+		},
+		{
+			rule: "and three more in the next one", found: "TestLegsThatBrokeLongAgoDoNotCount",
+			edits: in("socket.go", "	k.broken[unplannedMost-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	k.broken[unplannedMost-1] = now\n"),
 		},
 		{
 			rule: "who breaks the protocol closes both ends with 1002", found: breaks,

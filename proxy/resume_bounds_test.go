@@ -317,3 +317,15 @@ func TestAppInsideTheNodeGoesOnWithNoStream(t *testing.T) {
 		}
 	})
 }
+
+// A stream whose length is said ends there, and not at the next app.
+func TestEventStreamOfAKnownLengthIsCut(t *testing.T) {
+	both(t, func(w *streamWorld) {
+		l := w.opens(getEvents)
+		_, _ = io.WriteString(l.Conn, resumable+"Content-Length: 1000\r\n\r\nid: 1\n\n")
+		w.reads("id: 1\n\n")
+		synctest.Wait()
+		_ = l.Close()
+		w.ends("", false)
+	})
+}
