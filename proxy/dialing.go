@@ -143,6 +143,7 @@ func (s *Server) newPool(node string, dial func(ctx context.Context) (*link, err
 	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams}
 	all := rooms{s.o.Room, s.waiting, s.sockets.room}
 	p.gate.room, p.busy.room, p.upgrades.room = all, all, all
+	p.mu.line.last = node != ""
 	if node == "" {
 		p.mu.window.size, p.mu.shares.counts = firstWindow, true
 	}

@@ -55,23 +55,41 @@ type line struct {
 	head, tail *waiter
 	n          int
 	keeps      int // of these, those that give nothing back
+	// last has those stand behind all others, in the line of a place that takes any number
+	// of connections: thousands that move at once would keep requests for seconds.
+	last bool
+	kept *waiter // with last, the first of them
 }
 
 func (q *line) push(w *waiter) {
-	w.in, w.prev, w.next = q, q.tail, nil
-	if q.tail == nil {
+	var behind *waiter
+	if q.last && !w.keeps {
+		behind = q.kept
+	}
+	w.in, w.prev, w.next = q, q.tail, behind
+	if behind != nil {
+		w.prev, behind.prev = behind.prev, w
+	} else {
+		q.tail = w
+	}
+	if w.prev == nil {
 		q.head = w
 	} else {
-		q.tail.next = w
+		w.prev.next = w
 	}
-	q.tail = w
 	q.n++
 	if w.keeps {
 		q.keeps++
+		if q.kept == nil {
+			q.kept = w
+		}
 	}
 }
 
 func (q *line) remove(w *waiter) {
+	if w == q.kept {
+		q.kept = w.next // with last; else nobody asks
+	}
 	if w.prev == nil {
 		q.head = w.next
 	} else {

@@ -70,7 +70,7 @@ func (w *waiting) link(p *pool) (*link, verdict) {
 	if p.node == "" {
 		most = w.set.ShardInflight
 	}
-	if !unused {
+	if !unused && (p.node == "" || !w.x.later()) {
 		if l := p.take(w.x.countsFor(), fresh, most, w.asks()); l != nil {
 			return l, verdict{}
 		}

@@ -125,6 +125,14 @@ func mistakesOfSockets() []mistake {
 			edits: in("socketleg.go", "	if l.app {\n		p.l.pool.detach", "	if l.app && !PLANTED {\n		p.l.pool.detach"),
 		},
 		{
+			rule: "nor those between nodes", found: "TestSocketsOnTheirWayDelayNoRequests",
+			edits: in("pool.go", `return w.keeps && p.node != "" }`, `return w.keeps && p.node != "" && !PLANTED }`),
+		},
+		{
+			rule: "nor do requests wait behind them", found: "TestSocketsOnTheirWayDelayNoRequests",
+			edits: in("dialing.go", `	p.mu.line.last = node != ""`, `	p.mu.line.last = node != "" && !PLANTED`),
+		},
+		{
 			rule: "the app has one leg of a socket", found: "TestAppHasOneLegOfASocket",
 			edits: in("sockets.go", "		if other == nil {", "		if other == nil || PLANTED {"),
 		},

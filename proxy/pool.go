@@ -102,9 +102,13 @@ func (p *pool) newest(fresh bool, oldest time.Duration) *link {
 	return l
 }
 
+// sparesFor reports whether connections that come back are for others than the waiter: a
+// socket keeps what it gets, and a node takes any number.
+func (p *pool) sparesFor(w *waiter) bool { return w.keeps && p.node != "" }
+
 // newestFor is newest for a waiter.
 func (p *pool) newestFor(w *waiter) *link {
-	if w.unused {
+	if w.unused || p.sparesFor(w) {
 		return nil
 	}
 	return p.newest(w.fresh, p.clock.now()-freshFor)
@@ -151,7 +155,8 @@ func (p *pool) spare() {
 // give hands a connection to the first in line, or keeps it idle; false means
 // that nobody wants it. With mu held.
 func (p *pool) give(l *link) bool {
-	if w := p.mu.line.first(); w != nil {
+	if w := p.mu.line.head; w != nil && (!l.reused || !p.sparesFor(w)) {
+		p.mu.line.remove(w)
 		l.place = w.place
 		w.turn <- turn{l: l} // has room: who leaves a line is sent to once
 		return true

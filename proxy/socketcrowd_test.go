@@ -2,11 +2,14 @@ package proxy_test
 
 import (
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"shardway/internal/simnet"
+	"shardway/proxy"
+	"shardway/shardmap"
 )
 
 // An app that turns sockets away on their way back is done with them: the next ones may
@@ -72,6 +75,83 @@ func TestManySocketsMoveOverASlowPath(t *testing.T) {
 		t.until("all go on", t.app.has(many))
 		if took := time.Since(began); took > time.Duration(many)*time.Millisecond {
 			t.Errorf("%d sockets took %v", many, took)
+		}
+		for _, c := range all {
+			_ = c.Close()
+		}
+	})
+}
+
+// Requests of a node's other shards do not wait behind the sockets that come to it, nor
+// for connections that those have taken.
+func TestSocketsOnTheirWayDelayNoRequests(t *testing.T) {
+	const many = 300
+	app := func() *chat {
+		return &chat{answer: func(_ int, head http.Header) string {
+			if head.Get("Upgrade") == "" {
+				return "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+			}
+			return ""
+		}}
+	}
+	inSockets(t, app, func(t *socketTest) {
+		moving := shardmap.OfBytes([]byte("k"), shards)
+		here, there := local(1), remote("b", 1)
+		if !t.local {
+			here = remote("a", 1)
+		}
+		split := func(to func(shardmap.Shard) proxy.Route, others func(shardmap.Shard) proxy.Route) func(shardmap.Shard) proxy.Route {
+			return func(s shardmap.Shard) proxy.Route {
+				if s == moving {
+					return to(s)
+				}
+				return others(s)
+			}
+		}
+		t.b.swap(1, 1, split(here, local(1)))
+		t.a.swap(1, 1, split(local(1), there))
+		t.front.swap(1, 1, split(here, there))
+		all := make([]*client, many)
+		for i := range all {
+			all[i] = t.front.socket()
+		}
+		t.sim.SetLink(t.front.id, t.b.id, simnet.Link{Latency: 15 * time.Millisecond})
+		ask := func() time.Duration {
+			began := time.Now()
+			c := t.front.dial()
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: other\r\n\r\n")
+			if head, err := readHead(c.r); err != nil || !strings.HasPrefix(head, "HTTP/1.1 204") {
+				t.Errorf("answer %q, %v", head, err)
+			}
+			_ = c.Close()
+			return time.Since(began)
+		}
+		first, alone := ask(), ask() // the first one over a connection that is made for it
+		for i, route := range []func(shardmap.Shard) proxy.Route{held(proxy.ReasonMoving), remote("b", 2)} {
+			t.front.swap(1+uint64(i), 2, split(route, there))
+			if t.a != t.front {
+				t.a.swap(1+uint64(i), 2, split(route, there))
+			}
+			if i == 1 {
+				route = local(2)
+			}
+			t.b.swap(1+uint64(i), 2, split(route, local(1)))
+			t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
+		}
+		time.Sleep(10 * time.Millisecond) // they are in line
+		took := make(chan time.Duration, 3)
+		for range cap(took) { // of which all but one need another connection
+			go func() { took <- ask() }()
+		}
+		for range cap(took) {
+			if longest := <-took; longest > first+time.Millisecond {
+				t.Errorf("a request took %v beside the sockets, %v alone", longest, first)
+			}
+		}
+		for t.b.running.Load() < many {
+			if longest := ask(); longest > alone+time.Millisecond {
+				t.Errorf("a request took %v beside the sockets, %v alone", longest, alone)
+			}
 		}
 		for _, c := range all {
 			_ = c.Close()
