@@ -4,7 +4,8 @@ import "strconv"
 
 const (
 	// otherFiles is for what a node has open besides the connections that have bounds of
-	// their own: its disk, gossip, Raft, the admin port, and connections that wait.
+	// their own: its disk, gossip, Raft, the admin port, connections that wait, and the
+	// pipes by which long answers go (h1).
 	otherFiles = 256
 	// sides: whatever comes in goes on, to the app or to another node.
 	sides = 2

@@ -8,6 +8,10 @@ import (
 // CountBuffers counts in n the bytes of the buffers that connections have. Before the first one.
 func (s *Server) CountBuffers(n *atomic.Int64) { s.buffers.Lent = n }
 
+// CountSpliced counts in n the bytes that the kernel moves from connection to connection.
+// Before the first one.
+func (s *Server) CountSpliced(n *atomic.Int64) { s.buffers.Spliced = n }
+
 // BeforeAnswers has f called before the first byte of an answer leaves while its run
 // goes on, on the connections that are open and idle now.
 func (s *Server) BeforeAnswers(f func()) {

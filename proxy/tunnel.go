@@ -75,8 +75,8 @@ func (y *relay) carry(l *link, ws *webSocket) {
 		end.Idle()
 	}
 	both := func() { closeAll([]*h1.Conn{l.Conn, y.h}) }
-	upward := func() bool { return splice(y.h, l.Conn) }
-	downward := func() bool { return splice(l.Conn, y.h) }
+	upward := func() bool { return oneWay(y.h, l.Conn) }
+	downward := func() bool { return oneWay(l.Conn, y.h) }
 	if ws != nil {
 		ws.begin()
 		both = ws.broken
@@ -98,9 +98,9 @@ func (y *relay) carry(l *link, ws *webSocket) {
 	timer.Stop()
 }
 
-// splice copies what comes from one connection to the other until it ends, and
+// oneWay copies what comes from one connection to the other until it ends, and
 // passes the end on. False means that the tunnel is broken.
-func splice(from, to *h1.Conn) bool {
+func oneWay(from, to *h1.Conn) bool {
 	w := to.Writer()
 	w.Begin(h1.UntilClose, 0)
 	var rest h1.Body

@@ -16,10 +16,14 @@ const (
 type Buffers struct {
 	// Lent counts the bytes of the buffers that are out, for tests. Nil: nobody counts.
 	Lent *atomic.Int64
+	// Spliced counts the bytes that went from socket to socket within the kernel, for
+	// tests. Nil: nobody counts.
+	Spliced *atomic.Int64
 
 	small  sync.Pool // *[smallBuffer]byte
 	stream sync.Pool // *[streamBuffer]byte
 	large  sync.Pool // *[largeBuffer]byte
+	pipes  pipes
 }
 
 // get returns a buffer of at least n bytes. Above 64 KiB it is made for the
@@ -37,9 +41,7 @@ func (p *Buffers) get(n int) []byte {
 	if p == nil {
 		return make([]byte, size)
 	}
-	if p.Lent != nil {
-		p.Lent.Add(int64(size))
-	}
+	p.lend(size)
 	switch size {
 	case smallBuffer:
 		if a, ok := p.small.Get().(*[smallBuffer]byte); ok {
@@ -57,15 +59,20 @@ func (p *Buffers) get(n int) []byte {
 	return make([]byte, size)
 }
 
+// lend counts n bytes that are out, or as many fewer.
+func (p *Buffers) lend(n int) {
+	if p.Lent != nil {
+		p.Lent.Add(int64(n))
+	}
+}
+
 // put takes b back. The caller keeps no reference to it.
 func (p *Buffers) put(b []byte) {
 	if p == nil {
 		return
 	}
 	b = b[:cap(b)]
-	if p.Lent != nil {
-		p.Lent.Add(-int64(len(b)))
-	}
+	p.lend(-len(b))
 	switch len(b) {
 	case smallBuffer:
 		p.small.Put((*[smallBuffer]byte)(b))

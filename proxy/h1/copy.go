@@ -6,12 +6,17 @@ import (
 )
 
 // Copy copies b to the body that w writes, as it comes: what is there is put
-// together, and sent as soon as the source has no more for now. It ends when b
-// is done, and leaves the end of the message to Close. rerr is a failure of
-// the source, werr one of the destination; n counts the bytes taken.
+// together, and sent as soon as the source has no more for now; a long answer goes
+// from socket to socket within the kernel. It ends when b is done, and leaves the
+// end of the message to Close. rerr is a failure of the source, werr one of the
+// destination; n counts the bytes taken.
 func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
 	for b.state != atEnd {
-		room, err := w.space(wanted(b))
+		moved, rerr, werr := w.splice(b)
+		if n += moved; rerr != nil || werr != nil {
+			return n, rerr, werr
+		}
+		room, err := w.space(w.wanted(b))
 		if err != nil {
 			return n, nil, err
 		}
@@ -27,8 +32,12 @@ func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
 	return n, nil, nil
 }
 
-// wanted returns how much room is of use for the rest of b.
-func wanted(b *Body) int {
+// wanted returns how much room is of use for the rest of b, or for what comes before
+// splice goes on.
+func (w *Writer) wanted(b *Body) int {
+	if have := b.in.buffered(); have > 0 && w.splices(b) {
+		return min(have, streamBuffer)
+	}
 	if b.kind == Length && b.left < streamBuffer {
 		return int(b.left)
 	}

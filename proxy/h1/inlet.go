@@ -202,15 +202,20 @@ func (in *inlet) receive(p []byte, wait bool) ([]byte, int, error) {
 	if !wait && errors.Is(err, os.ErrDeadlineExceeded) {
 		err = nil
 	}
+	return p, n, in.stopped(err)
+}
+
+// stopped returns what ended a read: err, unless that was StopRead or PauseRead.
+func (in *inlet) stopped(err error) error {
 	in.mu.Lock()
+	defer in.mu.Unlock()
 	switch {
 	case in.mu.stopRead:
-		err = ErrStopped
+		return ErrStopped
 	case in.mu.paused && errors.Is(err, os.ErrDeadlineExceeded):
-		err = ErrPaused
+		return ErrPaused
 	}
-	in.mu.Unlock()
-	return p, n, err
+	return err
 }
 
 // awaitRequest waits for the first byte of a request, d long at most. It ends

@@ -1,0 +1,66 @@
+package h1_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"shardway/internal/overlay"
+	"shardway/internal/racing"
+)
+
+// mistakes are those that could be made with what goes within the kernel, where nobody
+// sees the bytes.
+func mistakes() map[string]overlay.Edit {
+	return map[string]overlay.Edit{
+		"no more is taken than belongs to the body": {
+			File: "splice_linux.go", Old: "int(min(most, pipeBytes)))", New: "map[bool]int{true: pipeBytes, false: int(min(most, pipeBytes))}[PLANTED])",
+		},
+		"what was taken is no more to come":    {File: "splice_linux.go", Old: "		return b.took(n)", New: "		if PLANTED {\n			return nil\n		}\n		return b.took(n)"},
+		"what was sent is no more to be sent":  {File: "splice_linux.go", Old: "		w.left -= int64(n)", New: "		if !PLANTED {\n			w.left -= int64(n)\n		}"},
+		"an end in the middle is a cut":        {File: "splice_linux.go", Old: "	return b.ended(err)", New: "	if PLANTED {\n		b.left, b.state = 0, atEnd\n		return nil\n	}\n	return b.ended(err)"},
+		"the head does not wait for the body":  {File: "splice_linux.go", Old: "	if err := w.Flush(); err != nil {\n		return 0, nil, err\n	}\n	w.release()", New: "	if PLANTED {\n	} else if err := w.Flush(); err != nil {\n		return 0, nil, err\n	}\n	w.release()"},
+		"the last bytes leave with Close":      {File: "splice_linux.go", Old: "		size -= endCopied", New: "		if !PLANTED {\n			size -= endCopied\n		}"},
+		"a chunk has an end":                   {File: "splice_linux.go", Old: "		w.PutString(\"\\r\\n\")\n	}\n	return n, nil, nil", New: "		if !PLANTED {\n			w.PutString(\"\\r\\n\")\n		}\n	}\n	return n, nil, nil"},
+		"what a pipe holds is nobody else's":   {File: "pipe_linux.go", Old: "	if q.held > 0 {", New: "	if q.held > 0 && !PLANTED {"},
+		"what was sent counts":                 {File: "splice_linux.go", Old: "	w.sent += int64(n)", New: "	if !PLANTED {\n		w.sent += int64(n)\n	}"},
+		"an app's pause ends":                  {File: "splice_linux.go", Old: "	began, err := b.arm()", New: "	if PLANTED {\n		b.in.body = 0\n	}\n	began, err := b.arm()"},
+		"a client that reads nothing is ended": {File: "pipe_linux.go", Old: "limit: limit}", New: "limit: map[bool]time.Duration{false: limit}[PLANTED]}"},
+		"what is no answer is copied":          {File: "splice_linux.go", Old: "	if !b.reply || ", New: "	if !b.reply && !PLANTED || "},
+	}
+}
+
+// The tests of what is spliced are run with one mistake after another: they must fail.
+// If an edit does not find its place any more, because the line has changed, change it
+// with it.
+func TestEveryMistakeOfSplicingIsFound(t *testing.T) {
+	t.Parallel()
+	if testing.Short() || racing.Detector {
+		t.Skip("builds the package with mistakes, and without the race detector")
+	}
+	var names []string
+	var edits [][]overlay.Edit
+	for name, e := range mistakes() {
+		names, edits = append(names, name), append(edits, []overlay.Edit{e})
+	}
+	o := overlay.New("../..")
+	if err := o.Plant("proxy/h1", "h1", edits); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := o.TestBinary(t.Context(), t.TempDir(), "proxy/h1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // some take long to find: nothing comes any more
+			cmd := exec.CommandContext(t.Context(), binary, "-test.run=Spliced|SpliceLeaves", "-test.failfast", "-test.timeout=2m")
+			cmd.Env = append(os.Environ(), overlay.Switch+"="+overlay.Number(i))
+			out, err := cmd.CombinedOutput()
+			if err == nil || strings.Contains(string(out), "panic: test timed out") {
+				t.Errorf("the tests of splicing do not find it: %v\n%.2000s", err, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package proxy_test
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// longApp answers with as many bytes as the path says, of which no two places look alike.
+// The query tells how.
+func longApp(w http.ResponseWriter, r *http.Request) {
+	n, _ := strconv.Atoi(r.URL.Path[1:])
+	w.Header().Set("Content-Length", strconv.Itoa(n))
+	switch r.URL.RawQuery {
+	case "304":
+		w.WriteHeader(http.StatusNotModified)
+		return
+	case "endless":
+		part := counted(1 << 20)
+		for range n >> 20 {
+			if _, err := io.WriteString(w, part); err != nil {
+				return
+			}
+		}
+		return
+	case "dies":
+		_, _ = io.WriteString(w, counted(n/2))
+		panic(http.ErrAbortHandler)
+	}
+	if r.Method != http.MethodHead {
+		_, _ = io.WriteString(w, counted(n))
+	}
+}
+
+// counted returns n bytes that tell where they are.
+func counted(n int) string {
+	var b strings.Builder
+	b.Grow(n + 16)
+	for b.Len() < n {
+		b.WriteString(strconv.Itoa(b.Len()))
+		b.WriteByte(' ')
+	}
+	return b.String()[:n]
+}
+
+// spliced counts what each of the nodes splices.
+func spliced(nodes ...*node) (all []*atomic.Int64) {
+	for _, n := range nodes {
+		count := new(atomic.Int64)
+		n.CountSpliced(count)
+		all = append(all, count)
+	}
+	return all
+}
+
+// Long answers go within the kernel at every node between two plain sockets, and what
+// follows on the connections is what it would be.
+func TestLongAnswersAreSplicedBetweenPlainSockets(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, webApp(t, longApp))
+			counts := spliced(front)
+			if owner != front {
+				counts = append(counts, spliced(owner)...)
+			}
+			c := front.dial()
+			for range 2 {
+				for _, n := range []int{3 << 20, 5, 1 << 20, 0} {
+					if res, body := c.get("/" + strconv.Itoa(n)); res.StatusCode != http.StatusOK || body != counted(n) {
+						t.Fatalf("%s: %d bytes, want %d", res.Status, len(body), n)
+					}
+				}
+				c.send("HEAD /2000000 HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+				if res, _ := c.head("HEAD"); res.ContentLength != 2_000_000 {
+					t.Errorf("HEAD: length %d", res.ContentLength)
+				}
+				if res, body := c.get("/2000000?304"); res.StatusCode != http.StatusNotModified || body != "" {
+					t.Errorf("304: %s, %d bytes", res.Status, len(body))
+				}
+			}
+			for i, count := range counts {
+				if n := count.Load(); n > 0 != (way != "sealed") {
+					t.Errorf("node %d spliced %d bytes", i, n)
+				}
+			}
+			until(t, "released", func() bool { return owner.running.Load() == 0 })
+		})
+	}
+}
+
+// TLS in front needs the bytes here.
+func TestAnswersUnderTLSAreNotSpliced(t *testing.T) {
+	n, conf := tlsFront(t, webApp(t, longApp))
+	count := spliced(n)[0]
+	if res, body := n.dialFront(conf).get("/2000000"); body != counted(2_000_000) {
+		t.Errorf("%s: %d bytes", res.Status, len(body))
+	}
+	if s := count.Load(); s != 0 {
+		t.Errorf("%d bytes were spliced", s)
+	}
+}
+
+// An app that dies in the middle, a shard that is taken away, and a client that leaves
+// end an answer that is spliced as any other: nobody takes it for whole, and its request
+// does not stay.
+func TestSplicedAnswersEndWithTheirRun(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, webApp(t, longApp))
+			for name, tc := range map[string]struct {
+				path string
+				end  func(c *client)
+			}{
+				"the app dies":      {"/4000000?dies", func(*client) {}},
+				"the shard is gone": {"/1073741824?endless", func(*client) { owner.Cut(allShards, "draining") }},
+				"the client leaves": {"/1073741824?endless", func(c *client) { _ = c.Close() }},
+			} {
+				c := front.dial()
+				c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", tc.path)
+				_, body := c.head("GET")
+				if _, err := io.CopyN(io.Discard, body, 1<<20); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				tc.end(c)
+				if _, err := io.Copy(io.Discard, body); err == nil {
+					t.Errorf("%s: the answer looks whole", name)
+				}
+				until(t, name+": released", func() bool { return owner.running.Load() == 0 })
+			}
+			if res, body := front.dial().get("/1000000"); body != counted(1_000_000) {
+				t.Errorf("afterwards: %s, %d bytes", res.Status, len(body))
+			}
+		})
+	}
+}
