@@ -29,6 +29,8 @@ type Client struct {
 	free    map[string][]*conn
 	closed  bool
 	noRetry []string
+	// spared has when a target was last taken off noRetry, by history.Now.
+	spared map[string]int64
 	// orphan counts bytes that came on idle connections.
 	orphan int
 }
@@ -41,7 +43,7 @@ func NewClient(targets []string, dial func(ctx context.Context, addr string) (ne
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
 	}
-	return &Client{dial: dial, targets: targets, free: make(map[string][]*conn)}
+	return &Client{dial: dial, targets: targets, free: make(map[string][]*conn), spared: make(map[string]int64)}
 }
 
 // SetTargets replaces the targets. Requests under way are not disturbed.
@@ -53,19 +55,26 @@ func (c *Client) SetTargets(targets []string) {
 
 // SetNoRetry names the targets whose processes may die: from now on an unsafe
 // request that was sent to one of them goes nowhere else when its connection
-// breaks, for it may have run. It replaces the last call's.
+// breaks, for it may have run. It replaces the last call's, but for what was sent
+// before: how its connection ended may be seen late.
 func (c *Client) SetNoRetry(targets ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, target := range c.noRetry {
+		if !slices.Contains(targets, target) {
+			c.spared[target] = history.Now()
+		}
+	}
 	c.noRetry = targets
 }
 
 // again tells whether a request whose idle connection turned out closed may go to
 // the next target.
-func (c *Client) again(target string, a *history.Answer) bool {
+func (c *Client) again(t *history.Attempt, a *history.Answer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return a.Safe() || !slices.Contains(c.noRetry, target)
+	spared, died := c.spared[t.Target]
+	return a.Safe() || !slices.Contains(c.noRetry, t.Target) && (!died || spared < t.Sent)
 }
 
 // Close closes the idle connections and keeps none from now on.
@@ -128,7 +137,7 @@ func (c *Client) attempt(ctx context.Context, target string, r Request, a *histo
 	k, keep, err := c.ask(ctx, target, r, a)
 	if k != nil {
 		t.Reused = k.reused
-		again = t.Reused && !k.got && closedByPeer(err) && c.again(target, a)
+		again = t.Reused && !k.got && closedByPeer(err) && c.again(&t, a)
 		c.put(k, keep)
 	} else {
 		t.Refused = nobodyListens(err)

@@ -237,6 +237,51 @@ func TestBalancerWithoutRetryStays(t *testing.T) {
 	}
 }
 
+// TestWhatWasSentBeforeStaysForbidden has a target that dies and is back before the client
+// has seen how its connection ended: what may have run there went again.
+func TestWhatWasSentBeforeStaysForbidden(t *testing.T) {
+	for method, want := range map[string]int{"POST": 1, "GET": 2} {
+		t.Run(method, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = ln.Close() }()
+			target := ln.Addr().String()
+			c := client(t, target)
+			go func() {
+				for first := true; ; first = false {
+					conn, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					if !first {
+						go serve(conn, []string{fine})
+						continue
+					}
+					br := bufio.NewReader(conn)
+					_, _ = http.ReadRequest(br)
+					_, _ = fmt.Fprint(conn, strings.ReplaceAll(fine, "%s", "x"))
+					_, _ = http.ReadRequest(br)
+					c.SetNoRetry(target)
+					c.SetNoRetry()
+					_ = conn.Close()
+				}
+			}()
+			if a := c.Do(t.Context(), load.Request{ID: "x"}); !a.OK() {
+				t.Fatalf("first answer = %+v", a)
+			}
+			a := c.Do(t.Context(), load.Request{ID: "y", Method: method, Timeout: time.Second})
+			if len(a.Attempts) != want || !a.Attempts[0].Reused {
+				t.Errorf("attempts = %+v, want %d", a.Attempts, want)
+			}
+			if a := c.Do(t.Context(), load.Request{ID: "z", Method: "POST"}); !a.OK() {
+				t.Errorf("answer after that = %+v", a)
+			}
+		})
+	}
+}
+
 func TestNobodyListensUntilTheTimeout(t *testing.T) {
 	c := client(t, refused(t))
 	a := c.Do(t.Context(), load.Request{ID: "x", Timeout: 100 * time.Millisecond})
