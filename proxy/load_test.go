@@ -22,6 +22,9 @@ func near(got, want, part float64) bool { return math.Abs(got-want) <= part*want
 // In a minute of virtual time one key has forty requests a second of 10 ms each, another
 // one ten: the node says so of their shards, and who they came to of the keys.
 func TestLoadNamesBusyShardsAndKeys(t *testing.T) {
+	// Keys are known from a sample: of so many clients it is large enough for what is
+	// wanted of them below to hold by five standard deviations.
+	const clients = 6
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
 		app := func(conn net.Conn, r *bufio.Reader) {
@@ -43,14 +46,16 @@ func TestLoadNamesBusyShardsAndKeys(t *testing.T) {
 		ingress.knows("owner", owner)
 		ingress.swap(1, 1, remote("owner", 1))
 		for key, every := range map[string]time.Duration{"hot": 25 * time.Millisecond, "warm": 100 * time.Millisecond} {
-			c := ingress.dial()
-			go func() {
-				defer func() { _ = c.Close() }()
-				for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(every - 10*time.Millisecond) {
-					c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\n\r\n", key)
-					c.answer("GET")
-				}
-			}()
+			for range clients {
+				c := ingress.dial()
+				go func() {
+					defer func() { _ = c.Close() }()
+					for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(every - 10*time.Millisecond) {
+						c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\n\r\n", key)
+						c.answer("GET")
+					}
+				}()
+			}
 		}
 		time.Sleep(time.Minute)
 		here, there := owner.Load(), ingress.Load()
@@ -60,7 +65,7 @@ func TestLoadNamesBusyShardsAndKeys(t *testing.T) {
 		for i, want := range []struct {
 			key  string
 			rate float64
-		}{{"hot", 40}, {"warm", 10}} {
+		}{{"hot", clients * 40}, {"warm", clients * 10}} {
 			s, k := here.Shards[i], there.Keys[i]
 			if s.Shard != shardmap.Of(want.key, shards) || !near(s.Requests, want.rate, 0.1) || !near(s.Busy, want.rate/100, 0.25) || s.Bytes < 100*want.rate {
 				t.Errorf("shard %+v, want %v requests/s", s, want.rate)
