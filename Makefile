@@ -97,17 +97,18 @@ TIMELESS := ^($(subst $(empty) $(empty),|,$(strip $(PURE:./%=shardway/%) $(VIRTU
 tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' -never '$(TIMELESS)' -until '$(RERUN_UNTIL)' -- $(GOTESTSUM) --format pkgname -- -count=1 -vet=off $(2))
 
 # Two things go on at a time, and on what they leave of the processors what has its own
-# time, or none: that does not care when it is played. Nothing hurries in CI, and its
-# machine may have neighbours: there what runs by the real clock has the machine alone.
+# time, or none: that does not care when it is played. Clusters wait most of the time, so
+# units have what they leave. Nothing hurries in CI, and its machine may have neighbours:
+# there what runs by the real clock has the machine alone.
 # LANES is what goes on together, joined by +.
 ifdef CI
 LANES := test-pure+test-path test-clusters test-chaos
+test-path: test-unit
 else
-LANES := test-pure+test-clusters+test-chaos
-# Some packages wait for processes and builds: a third one has the time that is left.
-RACED_AT_ONCE := -p 3
-test-clusters: test-unit
-test-chaos: test-path
+LANES := test-pure+test-path+test-chaos
+test-path: test-clusters
+test-chaos: test-unit
+test-unit: GOTESTSUM := nice -n 5 $(GOTESTSUM)
 endif
 
 .PHONY: test
@@ -123,17 +124,17 @@ test: $(GOTESTSUM) $(RERUN) ## all tests: units with the race detector, the data
 .PHONY: test-unit
 test-unit: export GORACE := atexit_sleep_ms=100
 test-unit: $(GOTESTSUM) $(RERUN)
-	$(call tested,units with the race detector,-race $(RACED_AT_ONCE) -timeout 20m ./node ./proxy/... $(RACED))
+	$(call tested,units with the race detector,-race -timeout 20m ./node ./proxy/... $(RACED))
 
 # The race detector changes timing, and sync.Pool, and makes all slow: what is
 # shipped runs without it, and nodes play all of what they play a share of with it.
 .PHONY: test-path
-test-path: test-unit
+test-path: | $(GOTESTSUM) $(RERUN)
 	$(call tested,data path,-timeout 10m ./proxy/...)
 
-# Clusters wait most of the time: for timeouts, and for what must not happen. So
-# chaos runs beside the rest; more at a time is too much for two cores. With the data
-# path before it and what takes most of the rest (BUSY), it ends when that does.
+# Clusters wait most of the time: for timeouts, and for what must not happen. So units,
+# and then chaos, run beside them; more clusters at a time are too much for two cores.
+# BUSY is what keeps both of them busy.
 BUSY := ^(TestRealClients|TestIdleConnectionsAreCheap|TestSlowHeadsDisturbNobody)$$
 
 .PHONY: test-clusters
