@@ -108,7 +108,6 @@ else
 LANES := test-pure+test-path+test-chaos
 test-path: test-clusters
 test-chaos: test-unit
-test-unit: GOTESTSUM := nice -n 5 $(GOTESTSUM)
 endif
 
 .PHONY: test

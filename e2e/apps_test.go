@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/e2e/child"
 	"shardway/e2e/cluster"
 	"shardway/e2e/load"
 )
@@ -116,6 +117,7 @@ type exampleApp struct {
 	env     []string
 	addr    string
 	process *exec.Cmd
+	wait    func() error // for its end
 }
 
 func startExample(t *testing.T, command []string, flags ...string) *exampled {
@@ -159,14 +161,15 @@ func (a *exampleApp) start(t *testing.T) {
 	t.Helper()
 	a.process = exec.CommandContext(context.WithoutCancel(t.Context()), a.command[0], a.command[1:]...)
 	a.process.Env, a.process.Stderr = a.env, os.Stderr
-	a.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := a.process.Start(); err != nil {
+	wait, err := child.Start(a.process)
+	if err != nil {
 		t.Fatal(err)
 	}
 	started := a.process
+	a.wait = wait
 	t.Cleanup(func() {
 		_ = started.Process.Kill()
-		_ = started.Wait()
+		_ = wait()
 	})
 	cluster.Await(t, "the app listens", func() error {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", a.addr)
@@ -209,7 +212,7 @@ func (f *exampled) plays(t *testing.T, written bool) {
 	if err := a.process.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	_ = a.process.Wait() // killed
+	_ = a.wait() // killed
 	a.start(t)
 	f.count(t)
 }

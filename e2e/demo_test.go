@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"shardway/e2e/child"
 	"shardway/e2e/cluster"
 )
 
@@ -34,12 +35,12 @@ var (
 func TestDemoIsWhatItSays(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "demo")
 	cmd.Dir = t.TempDir()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = cmd.Start(); err != nil {
+	wait, err := child.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -47,7 +48,7 @@ func TestDemoIsWhatItSays(t *testing.T) {
 			return
 		}
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
-		_ = cmd.Wait()
+		_ = wait()
 	})
 	said := welcome(t, bufio.NewScanner(out))
 	var processes []int
@@ -87,7 +88,7 @@ func TestDemoIsWhatItSays(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
+	if err := wait(); err != nil {
 		t.Errorf("the demo ended with %v", err)
 	}
 	for _, pid := range processes {

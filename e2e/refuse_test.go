@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/e2e/child"
 	"shardway/e2e/cluster"
 )
 
@@ -124,10 +125,9 @@ func refuses(t *testing.T, args []string, words ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), cluster.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binaries(t).Node, append([]string{"run"}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() == 0 && strings.Contains(t.Name(), "unwritable") {
 		const nobody = 65534 // root can write anywhere
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		if at := slices.Index(cmd.Args, "--secret-file"); at >= 0 {
 			cmd.Args = slices.Delete(cmd.Args, at, at+2) // which it may not read, either
 		}
@@ -135,7 +135,11 @@ func refuses(t *testing.T, args []string, words ...string) {
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
+	wait, err := child.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Fatalf("shardway run %s: %v, want exit code 1\n%s", strings.Join(args, " "), err, &out)

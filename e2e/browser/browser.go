@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"shardway/e2e/child"
 )
 
 // answerTimeout is how long Chromium has for one command.
@@ -86,7 +88,6 @@ func Start(tb testing.TB, path string) *Browser {
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), path, append(args, "about:blank")...) //nolint:gosec // a browser
 	cmd.Env = append(os.Environ(), "TZ=UTC", "HOME="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	theirIn, in, err := os.Pipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -96,7 +97,8 @@ func Start(tb testing.TB, path string) *Browser {
 		tb.Fatal(err)
 	}
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut} // 3 and 4, as the flag wants them
-	if err = cmd.Start(); err != nil {
+	wait, err := child.Start(cmd)
+	if err != nil {
 		tb.Fatal(err)
 	}
 	_, _ = theirIn.Close(), theirOut.Close()
@@ -105,7 +107,7 @@ func Start(tb testing.TB, path string) *Browser {
 	reading.Go(func() { b.read(out) })
 	tb.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
+		_ = wait()
 		_, _ = in.Close(), out.Close()
 		reading.Wait()
 		_ = os.RemoveAll(dir)

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/e2e/child"
 	"shardway/e2e/netns"
 )
 
@@ -146,7 +147,6 @@ func start(t *testing.T, h *netns.Host, role, addr string) (io.Writer, *bufio.Re
 	args := h.Command(os.Args[0])
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "NETNS_ROLE="+role, "NETNS_ADDR="+addr)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -156,12 +156,13 @@ func start(t *testing.T, h *netns.Host, role, addr string) (io.Writer, *bufio.Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	wait, err := child.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		_ = wait()
 	})
 	r := bufio.NewReader(out)
 	if _, err := r.ReadString('\n'); err != nil {
