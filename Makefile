@@ -103,9 +103,11 @@ tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' 
 # LANES is what goes on together, joined by +.
 ifdef CI
 LANES := test-pure+test-path test-clusters test-chaos
+TOOLS_AT_ONCE := 1
 test-path: test-unit
 else
 LANES := test-pure+test-path+test-chaos
+TOOLS_AT_ONCE := 2
 test-path: test-clusters
 test-chaos: test-unit
 endif
@@ -143,7 +145,8 @@ test-clusters: | $(GOTESTSUM) $(RERUN)
 .PHONY: test-chaos
 test-chaos: | $(GOTESTSUM) $(RERUN)
 	$(call tested,busy clusters,-timeout 20m -run '$(BUSY)' ./e2e)
-	$(call tested,chaos and what tests clusters,-p 1 -timeout 20m ./e2e/chaos ./e2e/bench ./ack/scale $$(go list ./e2e/... | grep -v '^shardway/e2e$$'))
+	$(call tested,chaos,-timeout 20m ./e2e/chaos)
+	$(call tested,what tests clusters,-p $(TOOLS_AT_ONCE) -timeout 20m ./e2e/bench ./ack/scale $$(go list ./e2e/... | grep -vE '^shardway/e2e(/chaos)?$$'))
 
 IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
 
