@@ -29,7 +29,9 @@ func takeLast(ln net.Listener) []net.Conn {
 	return conns
 }
 
-// acceptAll takes what the kernel has accepted.
+// acceptAll takes what the kernel has accepted, and has it accept nothing more in the same
+// step where it can (Linux: shutdown(2) ends a listening socket): what comes in between is
+// reset, and closing takes this thread a while, or until it has a processor again.
 func acceptAll(ln net.Listener) (fds []int) {
 	sc, ok := ln.(syscall.Conn)
 	if !ok {
@@ -46,6 +48,7 @@ func acceptAll(ln net.Listener) (fds []int) {
 			case err == nil:
 				fds = append(fds, got)
 			case err != syscall.EINTR && err != syscall.ECONNABORTED:
+				_ = syscall.Shutdown(int(fd), syscall.SHUT_RD) // closing is next
 				return
 			}
 		}
