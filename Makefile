@@ -113,7 +113,7 @@ test-chaos: test-unit
 endif
 
 .PHONY: test
-test: $(GOTESTSUM) $(RERUN) ## all tests: units with the race detector, the data path without, clusters and chaos; beside all of it nodes in virtual time and what is pure
+test: $(GOTESTSUM) $(RERUN) ## all tests: units with the race detector, clusters, the data path without, and chaos; beside all of it nodes in virtual time and what is pure
 	@rm -rf $(RAN)
 	@[ -z "$${SHARDWAY_TEST_SEED:-}" ] || echo "== first seed of simulation, storms and chaos: $$SHARDWAY_TEST_SEED (SHARDWAY_TEST_SEED)"
 	@status=0; for lanes in $(LANES); do $(MAKE) --no-print-directory -k -j 3 $${lanes//+/ } || status=$$?; done; exit $$status
