@@ -17,7 +17,8 @@ import (
 // figure from each line. It is one that leaves processors to what is tested beside it.
 func TestEveryLineIsMeasured(t *testing.T) {
 	needs(t, "wrk", "nginx", "haproxy")
-	out := measured(t, "100 B, 64 connections, 2000/s")
+	// With what observing costs, as without -only: the clusters of both stand side by side.
+	out := measured(t, "100 B, 64 connections, 2000/s|observed")
 	for _, line := range []string{"nginx", "haproxy", "shardway", "nginx → nginx", "shardway → shardway", "shardway → shardway, TLS", "app behind shardway", "app in shardway"} {
 		costs(t, out, line)
 	}
