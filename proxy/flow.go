@@ -448,4 +448,4 @@ func (c *client) settle() bool {
 
 // last reports whether the request is the client's last by its own word, and all of it
 // has been read.
-func (c *client) last() bool { return !c.req.KeepAlive() && c.req.Body.Done() && !c.up.broken }
+func (a *asked) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.up.broken }

@@ -103,7 +103,7 @@ func (y *relay) finish(p *trip, w *h1.Writer) {
 		p.l.pool.answered(p.l)
 	}
 	// The app is done with the request; the client may take its time.
-	if w.Close(res.Body.Trailers()) != nil {
+	if y.close(w, res.Body.Trailers()) != nil {
 		y.x.cut = true
 	}
 	y.up.stop()
@@ -116,6 +116,14 @@ func (y *relay) finish(p *trip, w *h1.Writer) {
 	} else {
 		p.l.pool.drop(p.l)
 	}
+}
+
+// close ends the answer. With the last one goes the end of the connection.
+func (y *relay) close(w *h1.Writer, trailers []byte) error {
+	if !y.x.keep && !y.up.running && y.last() {
+		return w.CloseLast(trailers)
+	}
+	return w.Close(trailers)
 }
 
 // answerLeaves is asked right before the first byte of an answer goes to the client.

@@ -25,6 +25,15 @@ func Write(fd uintptr, p []byte) (int, error) {
 	return rawIO(syscall.SYS_SENDTO, fd, p, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
 }
 
+// WriteMore is Write for what the kernel may keep until more follows, or the end: the
+// end of the sending side then goes out with it, in one segment.
+func WriteMore(fd uintptr, p []byte) (int, error) {
+	return rawIO(syscall.SYS_SENDTO, fd, p, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL|msgMore)
+}
+
+// msgMore is MSG_MORE, which package syscall does not have for every system.
+const msgMore = 0x8000
+
 func rawIO(call, fd uintptr, p []byte, flags uintptr) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall6(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0) //nolint:gosec // as package syscall does it

@@ -41,7 +41,7 @@ func answerLast(t *testing.T, meanwhile func(far io.Writer)) (got string, err er
 	}
 	meanwhile(far)
 	c.Writer().PutString("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
-	if err = c.Flush(); err != nil {
+	if err = c.Writer().CloseLast(nil); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})

@@ -21,6 +21,8 @@ func (*socket) receive([]byte, bool) ([]byte, int, error) { panic("h1: no socket
 
 func (*socket) send([]byte, time.Duration) (int, error) { panic("h1: no socket") }
 
+func (*socket) ends(bool) { panic("h1: no socket") }
+
 func (*socket) silent() bool { panic("h1: no socket") }
 
 // noLinger cannot reach below a wrapper here.

@@ -148,6 +148,19 @@ func (w *Writer) Close(trailers []byte) error {
 	return w.Flush()
 }
 
+// CloseLast is Close for the last message of a connection that is closed right after:
+// what is left may stay with the kernel until then, to leave together with the end.
+func (w *Writer) CloseLast(trailers []byte) error {
+	if err := w.end(trailers); err != nil {
+		return err
+	}
+	if w.sock != nil {
+		w.sock.ends(true)
+		defer w.sock.ends(false)
+	}
+	return w.Flush()
+}
+
 // end puts the end of the body behind what is buffered.
 func (w *Writer) end(trailers []byte) error {
 	switch {
