@@ -23,14 +23,14 @@ func (c *client) within(do func()) {
 		if !c.carries() {
 			c.life.end()
 			c.s.heads.over(&c.head)
-			c.s.conns.remove(c)
+			c.alone = c.s.conns.remove(c)
 		}
 	}()
 	defer func() {
 		if v := recover(); v != nil {
 			c.fall(v)
 		} else if !c.carries() {
-			_ = c.h.Close() // the last use of it
+			_ = c.h.Close()
 			c.h.Release()
 		}
 	}()
@@ -41,6 +41,7 @@ func (c *client) within(do func()) {
 func (c *client) goOn(start func(func()), over func()) {
 	if !c.carries() {
 		over()
+		c.s.spares.put(c) // the last use of it
 		return
 	}
 	start(func() {

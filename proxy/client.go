@@ -27,6 +27,9 @@ type asked struct {
 	// Memory for one head after another.
 	edit  h1.Edit
 	extra []byte
+	// shared tells that others may have come to know of the connection than those who
+	// look at the registry: its memory is not used again.
+	shared bool
 }
 
 // draining reports whether the connection is to end with its present answer
@@ -64,9 +67,12 @@ type client struct {
 	// down tells that the connection is being closed from outside, so that no
 	// run begins unseen.
 	down atomic.Bool
+	// alone tells that nobody looked at the registry when it let the connection go.
+	alone bool
 
 	gate  func() (time.Duration, error) // c.askLease, bound once
 	lower func()                        // c.release, likewise
+	keeps func(delta int)               // c.keepHead, likewise
 
 	// admitted is what ends the request's part in its shard's in-flight count; nil
 	// when there is none.
@@ -82,32 +88,46 @@ type client struct {
 	moved   time.Duration // since when its shard has been elsewhere; zero: it is not
 }
 
-// newClient makes the client of a connection; serve runs it.
+// newClient makes the client of a connection; serve runs it. It may have the memory of one
+// that is over.
 func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *client {
-	c := &client{asked: asked{s: s, ingress: ingress, set: s.set.Load()}}
-	c.keys = finder{req: &c.req, from: &c.from, set: c.set}
+	var c *client
+	if ingress == "" {
+		c = s.spares.take()
+	}
+	if c == nil {
+		c = makeClient(s)
+	}
+	c.ingress, c.set = ingress, s.set.Load()
+	c.keys.set = c.set
 	o := s.clientOptions(ingress, c.set)
 	o.Buffers = &s.buffers
 	if ingress == "" {
-		o.Partial = c.keepHead
+		o.Partial = c.keeps
 		o.EndIdle = true // a node is told that none of its requests ran, and may send more
 	}
 	o.Direct = ingress != "" && direct(conn)
-	c.h = h1.NewConn(conn, o)
-	c.life.within = ctx //nolint:fatcontext // of another client each time
+	c.h.Reset(conn, o)
+	c.life = lifetime{within: ctx}
+	if ingress == "" {
+		c.from.set(conn, c.set.TrustedProxies)
+	}
+	return c
+}
+
+// makeClient makes a client without a connection, and binds what belongs together.
+func makeClient(s *Server) *client {
+	c := &client{asked: asked{s: s, h: &h1.Conn{}}}
+	c.keys = finder{req: &c.req, from: &c.from}
 	c.slot.client = c.h
 	c.head.stop = c.h.StopHead
 	c.up.init(s, c.h, &c.req, c.uploaded)
-	c.gate = c.askLease
-	c.lower = c.release
+	c.gate, c.lower, c.keeps = c.askLease, c.release, c.keepHead
 	c.gone.init(c.h, c.left)
 	c.wait = waiting{asked: &c.asked, gone: &c.gone, down: &c.down, life: &c.life}
 	c.out, c.reply = forward{&c.asked}, reply{&c.asked}
 	c.relay = relay{reply: c.reply, slot: &c.slot}
 	c.relay.leaves = c.relay.answerLeaves
-	if ingress == "" {
-		c.from.set(conn, c.set.TrustedProxies)
-	}
 	return c
 }
 
@@ -147,7 +167,7 @@ const partTime = 100 * time.Millisecond
 // shut ends the connection from outside: what it runs is cut, what it waits for
 // is over. Another node is told what became of its request, see part.
 func (c *client) shut(why cause) {
-	c.down.Store(true)
+	c.down.Store(true) // and so its memory is not used again
 	closes, _ := c.slot.cut(why, func(run, string) bool { return true }, nil)
 	closeAll(closes)
 	c.life.end()

@@ -15,13 +15,14 @@ func (s *Server) CountSpliced(n *atomic.Int64) { s.buffers.Spliced = n }
 // BeforeAnswers has f called before the first byte of an answer leaves while its run
 // goes on, on the connections that are open and idle now.
 func (s *Server) BeforeAnswers(f func()) {
-	for _, c := range s.conns.appendAll(nil) {
+	s.conns.each(func(c *client) {
+		c.shared = true // the next one has another
 		leaves := c.relay.leaves
 		c.relay.leaves = func() (time.Duration, error) {
 			f()
 			return leaves()
 		}
-	}
+	})
 }
 
 // SocketsWaiting counts the kept sockets that have to wait for another leg.

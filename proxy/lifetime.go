@@ -40,3 +40,10 @@ func (l *lifetime) end() {
 		l.mu.cancel()
 	}
 }
+
+// asked reports whether anybody has asked for the context.
+func (l *lifetime) asked() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.ctx != nil
+}

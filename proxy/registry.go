@@ -24,6 +24,7 @@ type registry struct {
 	ended chan struct{} // closed when the last sweeping goroutine has ended; nil: there was none
 	empty chan struct{} // closed while there are none and someone waits
 	alone chan struct{} // closed while no client is connected and someone waits
+	looks int           // visits that are under way
 	due   int           // accepted, and not gone; those that are no client yet count too
 }
 
@@ -43,16 +44,17 @@ func (r *registry) add(c *client) {
 	}
 }
 
-// remove lets a connection go.
-func (r *registry) remove(c *client) {
+// remove lets a connection go. Alone means that nobody has found it here who still looks
+// at it, nor will.
+func (r *registry) remove(c *client) (alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, c)
-	if len(r.conns) > 0 {
-		return
+	if len(r.conns) == 0 {
+		close(r.stop)
+		r.tell()
 	}
-	close(r.stop)
-	r.tell()
+	return r.looks == 0
 }
 
 // expect counts a connection that has been accepted, until met.
@@ -99,9 +101,7 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 		case <-r.kick:
 		}
 		r.tick()
-		list = r.appendAll(list[:0])
-		r.sweep(list)
-		clear(list)
+		list = r.visit(list[:0], r.sweep)
 	}
 }
 
@@ -113,14 +113,41 @@ func (r *registry) look() {
 	}
 }
 
-// appendAll appends the open connections to list.
-func (r *registry) appendAll(list []*client) []*client {
+// visit calls f with the open connections, in the memory of list, and returns that. Until f
+// returns, none of them becomes another one; f keeps none.
+func (r *registry) visit(list []*client, f func(all []*client)) []*client {
+	list = r.enter(list)
+	defer r.leave()
+	f(list)
+	clear(list)
+	return list
+}
+
+// enter appends the open connections to list, and begins a visit.
+func (r *registry) enter(list []*client) []*client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.looks++
 	for c := range r.conns {
 		list = append(list, c)
 	}
 	return list
+}
+
+// leave ends a visit.
+func (r *registry) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looks--
+}
+
+// each calls f with each open connection, as visit does.
+func (r *registry) each(f func(c *client)) {
+	r.visit(nil, func(all []*client) {
+		for _, c := range all {
+			f(c)
+		}
+	})
 }
 
 // count returns the number of open connections.
@@ -160,14 +187,16 @@ func (r *registry) noClients() <-chan struct{} {
 
 // cut cuts every run that match names, and returns how many.
 func (r *registry) cut(c cause, match func(r run, node string) bool) int {
-	var closes []*h1.Conn
 	n := 0
-	for _, conn := range r.appendAll(nil) {
-		var cut bool
-		if closes, cut = conn.slot.cut(c, match, closes); cut {
-			n++
+	r.visit(nil, func(all []*client) {
+		var closes []*h1.Conn
+		for _, conn := range all {
+			var cut bool
+			if closes, cut = conn.slot.cut(c, match, closes); cut {
+				n++
+			}
 		}
-	}
-	closeAll(closes)
+		closeAll(closes)
+	})
 	return n
 }

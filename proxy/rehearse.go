@@ -11,10 +11,10 @@ func SocketMark(key string) uint64 { return KeyHash(nil, []byte(key)) }
 // counts among those that may break within a minute.
 func (s *Server) BreakSockets(match func(shard shardmap.Shard, mark uint64) bool, gap bool) int {
 	many := 0
-	for _, c := range s.conns.appendAll(nil) {
+	s.conns.each(func(c *client) {
 		k, r, l := c.kept.Load(), c.slot.load(), c.slot.leg.Load()
 		if k == nil || l == nil || k.load() != socketAttached || !match(k.shard, k.mark) {
-			continue
+			return
 		}
 		if gap {
 			s.cutRun(c, r, causeRehearsed)
@@ -22,6 +22,6 @@ func (s *Server) BreakSockets(match func(shard shardmap.Shard, mark uint64) bool
 			l.ask(wantMove)
 		}
 		many++
-	}
+	})
 	return many
 }

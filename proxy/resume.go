@@ -96,6 +96,7 @@ func (y *relay) saysResume(p *trip) bool {
 // beginEvents begins a leg of an event stream, be it the only one, and returns the flags
 // of its run.
 func (y *relay) beginEvents(p *trip) uint64 {
+	y.shared = true
 	word, e, run := y.saysResume(p), &y.slot.events, y.slot.load().number
 	switch k := y.x.resumed; {
 	case k != nil:

@@ -47,6 +47,7 @@ type Server struct {
 	end     context.CancelFunc
 	dialers sync.WaitGroup
 	buffers h1.Buffers
+	spares  spares
 	bodies  bodies
 	keyless Route // of requests without a key
 	hidden  hidden
@@ -140,11 +141,11 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 // shutWithin ends the connections that belong to ctx, which has ended; those that only
 // come in see that themselves.
 func (s *Server) shutWithin(ctx context.Context) {
-	for _, c := range s.conns.appendAll(nil) {
+	s.conns.each(func(c *client) {
 		if c.life.within == ctx {
 			c.shut(causeShutdown)
 		}
-	}
+	})
 }
 
 // ServePeer serves one stream of forwarded requests from the node ingress, and
@@ -269,9 +270,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		case <-ended:
 		}
 		s.hasty()
-		for _, c := range s.conns.appendAll(nil) {
-			c.shut(causeShutdown)
-		}
+		s.conns.each(func(c *client) { c.shut(causeShutdown) })
 		<-quiet()
 		ended = nil // what there was has been cut
 	}
@@ -301,11 +300,11 @@ func (s *Server) Retire(ctx context.Context) error {
 // they still ask for is cut, or not run, and they are told which. It takes a moment.
 func (s *Server) DismissPeers() {
 	s.hasty()
-	for _, c := range s.conns.appendAll(nil) {
+	s.conns.each(func(c *client) {
 		if c.ingress != "" {
 			c.shut(causeShutdown)
 		}
-	}
+	})
 	late := time.NewTimer(2 * partTime)
 	defer late.Stop()
 	select {

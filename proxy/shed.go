@@ -58,19 +58,21 @@ type idler struct {
 func (s *Server) shedIdle(least time.Duration, most int) {
 	s.tick() // it stands while there are only handshakes
 	now := s.clock.now()
-	var all []idler
-	for _, c := range s.conns.appendAll(nil) {
-		since := time.Duration(c.idle.Load())
-		if c.ingress == "" && since != 0 && now-since >= least && !c.shed.Load() {
-			all = append(all, idler{since, func() { c.shed.Store(true); c.h.StopIdle() }})
+	s.conns.visit(nil, func(list []*client) {
+		var all []idler
+		for _, c := range list {
+			since := time.Duration(c.idle.Load())
+			if c.ingress == "" && since != 0 && now-since >= least && !c.shed.Load() {
+				all = append(all, idler{since, func() { c.shed.Store(true); c.h.StopIdle() }})
+			}
 		}
-	}
-	all = s.shaking.appendIdle(all, now-least)
-	slices.SortFunc(all, func(a, b idler) int { return cmp.Compare(a.since, b.since) })
-	for _, i := range all[:min(most, len(all))] {
-		i.close()
-		s.metrics.shedIdle.Add(1)
-	}
+		all = s.shaking.appendIdle(all, now-least)
+		slices.SortFunc(all, func(a, b idler) int { return cmp.Compare(a.since, b.since) })
+		for _, i := range all[:min(most, len(all))] {
+			i.close()
+			s.metrics.shedIdle.Add(1)
+		}
+	})
 }
 
 // shaking holds the connections whose TLS handshake is under way.

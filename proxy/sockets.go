@@ -122,6 +122,7 @@ func holds(conn net.Conn) bool {
 func (c *client) asksSocket() {
 	if asksSocket(&c.req) && !c.set.CloseSockets {
 		c.x.sock = newSocket()
+		c.shared = true
 		c.kept.Store(c.x.sock)
 	}
 }

@@ -7,7 +7,7 @@ package proxy
 func (s *Server) Stalled() []string {
 	var nodes []string
 	seen := map[string]bool{}
-	for _, c := range s.conns.appendAll(nil) {
+	s.conns.each(func(c *client) {
 		node := c.slot.node.Load()
 		r := c.slot.load()
 		stalled := r.kind == Remote && r.cause == causeNone && r.number == c.lastSeen
@@ -16,6 +16,6 @@ func (s *Server) Stalled() []string {
 			seen[*node] = true
 			nodes = append(nodes, *node)
 		}
-	}
+	})
 	return nodes
 }

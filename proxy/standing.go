@@ -194,7 +194,7 @@ func (s *Server) KeptSockets() []ShardSockets {
 		}
 		return by[shard]
 	}
-	for _, c := range s.conns.appendAll(nil) {
+	s.conns.each(func(c *client) {
 		if k := c.kept.Load(); k != nil {
 			switch k.load() {
 			case socketAttached:
@@ -210,7 +210,7 @@ func (s *Server) KeptSockets() []ShardSockets {
 		default:
 			of(r.shard).Plain++
 		}
-	}
+	})
 	out := make([]ShardSockets, 0, len(by))
 	for _, x := range by {
 		out = append(out, *x)

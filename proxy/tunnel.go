@@ -11,6 +11,7 @@ import (
 // have ended. Each end is passed on as the end of one half. False means that the run was
 // cut before anything of the answer left.
 func (y *relay) tunnel(p *trip) bool {
+	y.shared = true
 	y.up.stop()
 	p.gone.disarm()
 	if k := y.x.sock; y.x.later() {

@@ -19,18 +19,40 @@ type Conn struct {
 	timeouts Timeouts
 	partial  int // bytes that Options.Partial was told of the present head
 	closed   atomic.Bool
+	spare    *socket // the memory of in.sock, kept by Forget; nil: there was none
 }
 
 // NewConn returns a Conn over nc. Give it the *net.TCPConn or *net.UnixConn
 // itself where there is one, not a wrapper: see Options.Direct.
 func NewConn(nc net.Conn, o Options) *Conn {
-	c := &Conn{nc: nc, o: o.withDefaults()}
-	c.in.nc, c.in.sock, c.in.pool = nc, newSocket(nc, &c.o), c.o.Buffers
+	c := &Conn{}
+	c.Reset(nc, o)
+	return c
+}
+
+// Reset makes c a Conn over nc, as NewConn does, in the memory of one that is over: it has
+// been released, and nobody has it any more who could close it or look at it.
+func (c *Conn) Reset(nc net.Conn, o Options) {
+	c.Forget()
+	c.nc, c.o = nc, o.withDefaults()
+	sock := newSocket(c.spare, nc, &c.o)
+	if sock != nil {
+		c.spare = sock
+	}
+	c.in.nc, c.in.sock, c.in.pool = nc, sock, c.o.Buffers
 	c.in.size, c.in.max = c.o.ReadBuffer, max(c.o.HeadBytes, c.o.ReadBuffer)
 	c.in.endIdle = c.o.EndIdle
 	c.out.nc, c.out.sock, c.out.pool = nc, c.in.sock, c.o.Buffers
 	c.SetTimeouts(o.Timeouts)
-	return c
+}
+
+// Forget lets go of a connection that is over, and keeps c's memory for Reset. Until then c
+// is of no use.
+func (c *Conn) Forget() {
+	if c.spare != nil {
+		c.spare.forget()
+	}
+	*c = Conn{spare: c.spare, watch: watch{step: c.watch.step}, alive: liveness{step: c.alive.step}}
 }
 
 // NetConn returns the connection below, for its addresses. Reading or writing

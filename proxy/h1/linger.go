@@ -46,7 +46,7 @@ func (c *Conn) CloseLinger() {
 // costs: FIN and close are one, and nobody waits for the peer's end. The caller has flushed.
 func (c *Conn) CloseLast() {
 	// Under TLS there is a close_notify to come.
-	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.silent() {
+	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.silent(c.in.few[:]) {
 		c.CloseLinger()
 		return
 	}

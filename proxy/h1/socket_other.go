@@ -15,7 +15,9 @@ type socket struct {
 	fin  bool
 }
 
-func newSocket(net.Conn, *Options) *socket { return nil }
+func newSocket(*socket, net.Conn, *Options) *socket { return nil }
+
+func (*socket) forget() { panic("h1: no socket") }
 
 func (*socket) receive([]byte, bool) ([]byte, int, error) { panic("h1: no socket") }
 
@@ -23,7 +25,7 @@ func (*socket) send([]byte, time.Duration) (int, error) { panic("h1: no socket")
 
 func (*socket) ends(bool) { panic("h1: no socket") }
 
-func (*socket) silent() bool { panic("h1: no socket") }
+func (*socket) silent([]byte) bool { panic("h1: no socket") }
 
 // noLinger cannot reach below a wrapper here.
 func noLinger(net.Conn) {}

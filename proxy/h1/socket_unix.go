@@ -3,6 +3,7 @@
 package h1
 
 import (
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -30,8 +31,9 @@ type socket struct {
 	err  error
 }
 
-// newSocket returns nil when nc has to be read through its Read.
-func newSocket(nc net.Conn, o *Options) *socket {
+// newSocket returns nil when nc has to be read through its Read. It may use the memory of
+// one that has been forgotten; nil: there is none.
+func newSocket(over *socket, nc net.Conn, o *Options) *socket {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
 		return nil
@@ -47,11 +49,17 @@ func newSocket(nc net.Conn, o *Options) *socket {
 	if err != nil {
 		return nil
 	}
-	s := &socket{raw: raw, pool: o.Buffers, size: o.ReadBuffer}
-	s.step = s.read
-	s.out.step, s.out.nc = s.out.write, nc
+	s := over
+	if s == nil {
+		s = &socket{}
+		s.step, s.out.step = s.read, s.out.write
+	}
+	s.raw, s.out.nc, s.pool, s.size = raw, nc, o.Buffers, o.ReadBuffer
 	return s
 }
+
+// forget lets go of everything but what is bound.
+func (s *socket) forget() { *s = socket{step: s.step, out: outgoing{step: s.out.step}} }
 
 // receive reads into p, or into a borrowed buffer when p is nil. It returns
 // the buffer that holds the n bytes; none is borrowed when n is 0. Without
@@ -100,15 +108,11 @@ func (s *socket) read(fd uintptr) bool {
 	return true
 }
 
-// silent reports that there is nothing to read, or the end, by taking a byte if there is
-// one: it comes last.
-func (s *socket) silent() (yes bool) {
-	var p [1]byte
-	err := s.raw.Control(func(fd uintptr) {
-		n, err := rawio.Read(fd, p[:])
-		yes = n == 0 && (err == nil || err == syscall.EAGAIN) //nolint:errorlint // never wrapped
-	})
-	return yes && err == nil
+// silent reports that there is nothing to read, or the end, by taking a byte into p if
+// there is one: it comes last.
+func (s *socket) silent(p []byte) bool {
+	_, n, err := s.receive(p[:1], false)
+	return n == 0 && (err == nil || errors.Is(err, io.EOF))
 }
 
 // outgoing is one write. It has a deadline only while the socket takes nothing:

@@ -1,0 +1,19 @@
+package proxy_test
+
+// mistakesOfSpares are those with the memory of connections that are over.
+func mistakesOfSpares() []mistake {
+	return []mistake{
+		{
+			rule: "nobody looks at a connection whose memory is used again", found: "TestCutNeverMeetsTheNextConnection",
+			edits: in("registry.go", "	return r.looks == 0\n", "	return PLANTED || r.looks == 0\n"),
+		},
+		{
+			rule: "nor finds it by other ways", found: "TestConnectionThatIsKnownElsewhereIsNotUsedAgain",
+			edits: in("spares.go", "	if c.spent() {\n", "	if PLANTED || c.spent() {\n"),
+		},
+		{
+			rule: "what was asked of one connection is not asked of the next", found: "TestNextConnectionBeginsAnew",
+			edits: in("spares.go", "	c.shed.Store(false)\n", "	if !PLANTED {\n		c.shed.Store(false)\n	}\n"),
+		},
+	}
+}

@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"shardway/queue"
+)
+
+// briefly serves a connection on which the client says nothing and leaves, and returns the
+// memory that it had. Meanwhile is called while it is open.
+func briefly(t *testing.T, s *Server, ingress string, meanwhile func(c *client)) *client {
+	t.Helper()
+	near, far := net.Pipe()
+	c := newClient(t.Context(), s, near, ingress)
+	over := make(chan struct{})
+	go c.serveAll(func(f func()) { go f() }, func() { close(over) })
+	synctest.Wait()
+	if meanwhile != nil {
+		meanwhile(c)
+	}
+	_ = far.Close()
+	<-over
+	synctest.Wait()
+	return c
+}
+
+// again reports whether one of the next connections has the memory of c.
+func again(t *testing.T, s *Server, c *client) bool {
+	t.Helper()
+	for range 50 {
+		if next := briefly(t, s, "", nil); next == c {
+			return true
+		}
+	}
+	return false
+}
+
+// spareServer is a Server for connections on which nothing is said.
+func spareServer() *Server {
+	return New(Options{Cluster: nowhereAt{}, Room: queue.New(queue.Options{})})
+}
+
+// nowhereAt is a cluster that has told nothing yet.
+type nowhereAt struct{ Cluster }
+
+func (nowhereAt) Table() *Table { return NewTable(TableSpec{}) }
+
+// A connection's memory goes to one of the next: else these tests show nothing. A sync.Pool
+// forgets some of it, so not each connection's does.
+func TestMemoryOfAConnectionIsUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, seen := spareServer(), map[*client]bool{}
+		for range 50 {
+			seen[briefly(t, s, "", nil)] = true
+		}
+		if len(seen) > 40 {
+			t.Errorf("50 connections took the memory of %d, want some of them to use it again", len(seen))
+		}
+	})
+}
+
+// Who has found a connection in the registry may still close it, or tell its shard.
+func TestConnectionThatIsLookedAtIsNotUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, end, ended := spareServer(), make(chan struct{}), make(chan struct{})
+		c := briefly(t, s, "", func(*client) {
+			go func() {
+				defer close(ended)
+				s.conns.visit(nil, func([]*client) { <-end })
+			}()
+			synctest.Wait()
+		})
+		if again(t, s, c) {
+			t.Error("another connection has the memory of one that is being looked at")
+		}
+		close(end)
+		<-ended
+		if again(t, s, c) {
+			t.Error("another connection has the memory of one that was being looked at when it ended")
+		}
+	})
+}
+
+// What may be known elsewhere is not used again either.
+func TestConnectionThatIsKnownElsewhereIsNotUsedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ingress   string
+		meanwhile func(c *client)
+	}{
+		"a stream of another node":    {"b", nil},
+		"one that has waited":         {"", func(c *client) { c.life.context() }},
+		"one that was upgraded":       {"", func(c *client) { c.shared = true }},
+		"one that was ended here":     {"", func(c *client) { c.shut(causeShutdown) }},
+		"one whose body was sent on":  {"", func(c *client) { c.up.done = make(chan struct{}, 1) }},
+		"one that is watched":         {"", func(c *client) { c.gone.arm() }},
+		"one that counts for a shard": {"", func(c *client) { c.admitted = nothing }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := spareServer()
+				if c := briefly(t, s, tc.ingress, tc.meanwhile); c.spent() || again(t, s, c) {
+					t.Error("its memory is used again")
+				}
+			})
+		})
+	}
+}
+
+// Nothing of a connection shows in the next one that has its memory.
+func TestNextConnectionBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := spareServer()
+		for range 50 {
+			over := briefly(t, s, "", func(c *client) {
+				c.x.key, c.from.trusted, c.x.keep = []byte("k"), true, true
+				c.up.kept, c.up.overflow, c.up.broken = append(c.up.kept, "body"...), true, true
+				c.shed.Store(true)
+				c.slot.begin(Local, 3, 0, &link{}, new(string))
+				c.slot.finish()
+			})
+			near, far := net.Pipe()
+			c := newClient(t.Context(), s, near, "")
+			_, _ = near.Close(), far.Close()
+			if c != over {
+				continue // not this time
+			}
+			if c.x.key != nil || c.x.keep || c.from.trusted || len(c.up.kept) > 0 || c.up.overflow || c.up.broken || c.shed.Load() ||
+				c.slot.link.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.over || c.alone {
+				t.Errorf("it has something of the one before: %+v", &c.x)
+			}
+			return
+		}
+		t.Error("no connection has the memory of one before")
+	})
+}

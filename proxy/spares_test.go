@@ -1,0 +1,115 @@
+package proxy_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	"shardway/shardmap"
+)
+
+// onShards returns keys of two different shards.
+func onShards() (one, other string) {
+	first := shardmap.OfBytes([]byte("k"), shards)
+	for other = "other"; shardmap.OfBytes([]byte(other), shards) == first; {
+		other += "."
+	}
+	return "k", other
+}
+
+// warm has so many requests answered at once, so that there are as many idle connections to
+// the app.
+func warm(n *node, many int, ask func(c *client), free chan<- struct{}) {
+	n.t.Helper()
+	all := make([]*client, many)
+	for i := range all {
+		all[i] = n.dial()
+		ask(all[i])
+	}
+	for range all {
+		free <- struct{}{}
+	}
+	for _, c := range all {
+		c.answer("GET")
+	}
+}
+
+// overlapped has a connection end right after its run has been cut, before whoever cut it
+// has closed anything, and then others come, which must be answered. False means that the
+// cut met the runs in another order, and nothing was shown.
+func overlapped(t *testing.T) (shown bool) {
+	t.Helper()
+	end, free := make(chan struct{}), make(chan struct{})
+	arrived := make(chan struct{}, 16) // more than there are requests
+	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/cut" {
+			_, _ = io.WriteString(w, "first")
+			_ = http.NewResponseController(w).Flush()
+			<-end
+			return
+		}
+		arrived <- struct{}{}
+		<-free
+	}))
+	key, other := onShards()
+	ask := func(c *client) {
+		c.send("GET /late HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\n\r\n", other)
+		<-arrived
+	}
+	warm(n, 10, ask, free) // who has to wait for a connection to the app leaves no memory
+	cut, late := n.dial(), n.dial()
+	cut.send("GET /cut HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nConnection: close\r\n\r\n", key)
+	_, body := cut.head("GET")
+	if _, err := io.ReadFull(body, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	ask(late)
+	next := make([]*client, 8)
+	met := false
+	n.Cut(func(s shardmap.Shard) bool {
+		switch {
+		case s == shardmap.OfBytes([]byte(key), shards):
+			met = true
+			return true
+		case met && next[0] == nil: // the one is cut, and not closed
+			shown = true
+			close(end)
+			_, _ = io.Copy(io.Discard, body)
+			_ = cut.Close()
+			until(t, "the cut request is over", func() bool { return n.running.Load() == 1 })
+			for i := range next {
+				next[i] = n.dial()
+				ask(next[i])
+			}
+		}
+		return false
+	}, "draining")
+	if !shown {
+		close(end)
+	}
+	close(free)
+	for _, c := range next {
+		if c == nil {
+			continue
+		}
+		if res, _ := c.answer("GET"); res.StatusCode != http.StatusOK {
+			t.Errorf("status %d of a request that nobody cut", res.StatusCode)
+		}
+	}
+	return shown
+}
+
+// Who cuts a run closes its connections a moment later. If another client had the memory of
+// one by then, its connection would be closed.
+func TestCutNeverMeetsTheNextConnection(t *testing.T) {
+	shown := 0
+	for range 40 {
+		if overlapped(t) {
+			shown++
+		}
+		if shown == 4 {
+			return
+		}
+	}
+	t.Errorf("the runs were cut in the right order %d times of 40: it shows nothing", shown)
+}
