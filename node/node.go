@@ -266,6 +266,10 @@ func (n *Node) raise(known uint64) (boot uint64, ok bool) {
 // Register adds the node's metrics to r.
 func (n *Node) Register(r prometheus.Registerer) error { return n.metrics.register(r, n) }
 
+// Pulse returns what wakes the node every so often, for others of its process. It beats
+// while Run runs.
+func (n *Node) Pulse() *clock.Pulse { return &n.pulse }
+
 // fail stops the node; only the first failure is told.
 func (n *Node) fail(err error) {
 	select {

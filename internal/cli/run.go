@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/config"
+	"shardway/internal/processors"
 	"shardway/internal/sdnotify"
 	"shardway/node/process"
 )
@@ -42,6 +43,9 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	defer telling.Wait()
 	defer cancel()
 	telling.Go(func() { told.run(ctx) })
+	if variable(s.environ, "GOMAXPROCS") == "" { // else it was said how many
+		telling.Go(func() { processors.Run(ctx, p.Node().Pulse(), log) })
+	}
 	//nolint:contextcheck // what a reload starts ends with the process
 	stop := onHangup(func() { told.reload(func() { c.reload(s, p, log) }) })
 	defer stop()

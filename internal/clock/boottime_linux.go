@@ -16,8 +16,9 @@ func boottime() (time.Duration, bool) {
 	return read(unix.CLOCK_BOOTTIME)
 }
 
-// used returns the processor time of this process, all threads together.
-func used() (time.Duration, bool) { return read(unix.CLOCK_PROCESS_CPUTIME_ID) }
+// Used returns how much processor time this process has used so far, all threads
+// together; false: the platform does not say.
+func Used() (time.Duration, bool) { return read(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 func read(clock uintptr) (time.Duration, bool) {
 	var ts unix.Timespec

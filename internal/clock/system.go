@@ -13,7 +13,7 @@ var _ Clock = (*system)(nil)
 
 // Used returns how much processor time the process has used so far, all threads together;
 // false: the platform does not say.
-func (s *system) Used() (time.Duration, bool) { return used() }
+func (s *system) Used() (time.Duration, bool) { return Used() }
 
 func (s *system) Now() time.Duration { return time.Since(s.origin) }
 

@@ -56,25 +56,26 @@ func allowed() map[string][]string {
 		// For programs that are the app themselves.
 		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/loglines", "internal/version"},
 		// The ends.
-		"internal/address":   {"internal/mistake"},
-		"internal/bounds":    {},
-		"internal/clock":     {},
-		"internal/rawio":     {},
-		"internal/loglines":  {},
-		"internal/version":   {},
-		"internal/logfile":   {},
-		"internal/mistake":   {},
-		"internal/nearest":   {},
-		"internal/overlay":   {}, // only tests use it
-		"internal/problem":   {},
-		"internal/sdnotify":  {},
-		"internal/secret":    {},
-		"internal/racing":    {}, // only tests use it
-		"internal/simnet":    {},
-		"internal/statefile": {},
-		"internal/demo":      {"admin", "internal/statefile"},
-		"internal/cli":       {"verdict", "admin", "config", "event", "internal/loglines", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/sdnotify", "internal/secret"},
-		"":                   {"internal/cli"},
+		"internal/address":    {"internal/mistake"},
+		"internal/bounds":     {},
+		"internal/clock":      {},
+		"internal/rawio":      {},
+		"internal/loglines":   {},
+		"internal/version":    {},
+		"internal/logfile":    {},
+		"internal/mistake":    {},
+		"internal/nearest":    {},
+		"internal/overlay":    {}, // only tests use it
+		"internal/problem":    {},
+		"internal/processors": {"internal/clock"},
+		"internal/sdnotify":   {},
+		"internal/secret":     {},
+		"internal/racing":     {}, // only tests use it
+		"internal/simnet":     {},
+		"internal/statefile":  {},
+		"internal/demo":       {"admin", "internal/statefile"},
+		"internal/cli":        {"verdict", "admin", "config", "event", "internal/loglines", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/processors", "internal/sdnotify", "internal/secret"},
+		"":                    {"internal/cli"},
 	}
 }
 

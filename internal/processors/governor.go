@@ -1,0 +1,61 @@
+package processors
+
+import "time"
+
+const (
+	// busy is from which share of the processors' time on there are too few, in percent:
+	// what comes then waits for its turn.
+	busy = 90
+	// spare is up to which share half of them are enough: below busy, though a request
+	// costs less with fewer.
+	spare = 75
+	// look is how long the process is watched at least before it is judged. Beside others
+	// that are as busy, what it is given comes in bursts of tens of milliseconds.
+	look = 95 * time.Millisecond
+	// calm is for how long half of them must have been enough before they are given
+	// back. Each change stops the whole process for a moment.
+	calm = 5 * time.Second
+	// behind is how late a look may be. One that is later shares the machine with others
+	// and is given less than it could use: more threads get it a larger share.
+	behind = 20 * time.Millisecond
+)
+
+// Governor decides how many processors a process is to use, by what it uses. Its caller
+// is one goroutine.
+type Governor struct {
+	most, now int
+
+	at, by time.Duration // the last judgement: when, and what was used by then
+	since  time.Duration // since when half of them have been enough
+}
+
+// NewGovernor returns the Governor of a process that may use most processors, one at
+// least, and uses all of them now: who starts has much to do.
+func NewGovernor(most int, now, used time.Duration) *Governor {
+	return &Governor{most: most, now: most, at: now, by: used, since: now}
+}
+
+// Look returns how many processors to use. Used is the processor time of the process so
+// far, and late by how much the look comes later than it was due.
+func (g *Governor) Look(now, used, late time.Duration) int {
+	passed, did := now-g.at, used-g.by
+	if late < behind && passed < look {
+		return g.now
+	}
+	g.at, g.by = now, used
+	switch {
+	case late >= behind || did*100 >= passed*time.Duration(busy*g.now):
+		g.now, g.since = g.most, now
+	case g.now == 1 || did*100 > passed*time.Duration(spare*g.half()):
+		g.since = now
+	case now-g.since >= calm:
+		g.now, g.since = g.half(), now
+	}
+	return g.now
+}
+
+// Resize says that the process may use another number of processors, and uses all of them.
+func (g *Governor) Resize(most int) { g.most, g.now = most, most }
+
+// half is what is left of them when half are given back.
+func (g *Governor) half() int { return (g.now + 1) / 2 }
