@@ -9,15 +9,15 @@ const (
 	// spare is up to which share half of them are enough: below busy, though a request
 	// costs less with fewer.
 	spare = 75
-	// look is how long the process is watched at least before it is judged. Beside others
+	// look is how long the process is watched before it is judged, about. Beside others
 	// that are as busy, what it is given comes in bursts of tens of milliseconds.
-	look = 95 * time.Millisecond
+	look = 100 * time.Millisecond
 	// calm is for how long half of them must have been enough before they are given
 	// back. Each change stops the whole process for a moment.
 	calm = 5 * time.Second
-	// behind is how late a look may be. One that is later shares the machine with others
-	// and is given less than it could use: more threads get it a larger share.
-	behind = 20 * time.Millisecond
+	// behind is how late a look may be. A process whose look is later shares the machine
+	// with others and is given less than it could use: more threads get it a larger share.
+	behind = look / 2
 )
 
 // Governor decides how many processors a process is to use, by what it uses. Its caller
@@ -35,16 +35,16 @@ func NewGovernor(most int, now, used time.Duration) *Governor {
 	return &Governor{most: most, now: most, at: now, by: used, since: now}
 }
 
-// Look returns how many processors to use. Used is the processor time of the process so
-// far, and late by how much the look comes later than it was due.
-func (g *Governor) Look(now, used, late time.Duration) int {
+// Look returns how many processors to use. It is due every 100 ms; used is the processor
+// time of the process so far.
+func (g *Governor) Look(now, used time.Duration) int {
 	passed, did := now-g.at, used-g.by
-	if late < behind && passed < look {
-		return g.now
+	if passed < look/2 {
+		return g.now // the last one was late
 	}
 	g.at, g.by = now, used
 	switch {
-	case late >= behind || did*100 >= passed*time.Duration(busy*g.now):
+	case passed >= look+behind || did*100 >= passed*time.Duration(busy*g.now):
 		g.now, g.since = g.most, now
 	case g.now == 1 || did*100 > passed*time.Duration(spare*g.half()):
 		g.since = now

@@ -17,7 +17,7 @@ type step struct {
 }
 
 func TestAProcessUsesAsManyProcessorsAsItNeeds(t *testing.T) {
-	const beat = 20 * time.Millisecond
+	const beat = 100 * time.Millisecond
 	for name, c := range map[string]struct {
 		most  int
 		steps []step
@@ -26,15 +26,14 @@ func TestAProcessUsesAsManyProcessorsAsItNeeds(t *testing.T) {
 		"one that idles gives half back":      {8, []step{{5 * time.Second, 1, 0, 4}}},
 		"and half again, to one":              {8, []step{{16 * time.Second, 1, 0, 1}, {time.Minute, 1, 0, 1}}},
 		"of three that are two":               {3, []step{{5 * time.Second, 1, 0, 2}, {6 * time.Second, 1, 0, 1}}},
-		"not before the calm has lasted":      {2, []step{{4900 * time.Millisecond, 1, 0, 2}, {100 * time.Millisecond, 80, 0, 2}, {4900 * time.Millisecond, 1, 0, 2}, {time.Second, 1, 0, 1}}},
+		"not before the calm has lasted":      {2, []step{{4900 * time.Millisecond, 1, 0, 2}, {beat, 80, 0, 2}, {4900 * time.Millisecond, 1, 0, 2}, {time.Second, 1, 0, 1}}},
 		"what half could not do keeps all":    {4, []step{{time.Minute, 160, 0, 4}}},
 		"what half can do":                    {4, []step{{6 * time.Second, 140, 0, 2}, {time.Minute, 140, 0, 2}}},
-		"a busy one takes all":                {8, []step{{time.Minute, 1, 0, 1}, {100 * time.Millisecond, 95, 0, 8}, {time.Second, 800, 0, 8}}},
-		"a short burst is no reason":          {8, []step{{time.Minute, 1, 0, 1}, {3 * beat, 95, 0, 1}, {time.Second, 5, 0, 1}}},
+		"a busy one takes all":                {8, []step{{time.Minute, 1, 0, 1}, {beat, 95, 0, 8}, {time.Second, 800, 0, 8}}},
 		"one that is not quite busy stays":    {2, []step{{time.Minute, 1, 0, 1}, {time.Minute, 85, 0, 1}}},
-		"one that is behind time takes all":   {8, []step{{time.Minute, 1, 0, 1}, {beat, 30, 20 * time.Millisecond, 8}}},
-		"a little late is not behind":         {8, []step{{time.Minute, 1, 0, 1}, {time.Second, 30, 15 * time.Millisecond, 1}}},
-		"what is behind now and then has all": {2, []step{{time.Minute, 1, 0, 1}, {beat, 1, 20 * time.Millisecond, 2}, {4 * time.Second, 1, 0, 2}, {beat, 1, 20 * time.Millisecond, 2}, {4 * time.Second, 1, 0, 2}, {2 * time.Second, 1, 0, 1}}},
+		"one that is behind time takes all":   {8, []step{{time.Minute, 1, 0, 1}, {beat, 30, 50 * time.Millisecond, 8}}},
+		"a little late is not behind":         {8, []step{{time.Minute, 1, 0, 1}, {time.Second, 30, 40 * time.Millisecond, 1}}},
+		"what is behind now and then has all": {2, []step{{time.Minute, 1, 0, 1}, {beat, 1, 60 * time.Millisecond, 2}, {4 * time.Second, 1, 0, 2}, {beat, 1, 60 * time.Millisecond, 2}, {4 * time.Second, 1, 0, 2}, {2 * time.Second, 1, 0, 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, used := time.Duration(0), time.Duration(0)
@@ -44,7 +43,7 @@ func TestAProcessUsesAsManyProcessorsAsItNeeds(t *testing.T) {
 				for end := now + s.lasts; now < end; {
 					now += beat + s.late
 					used += (beat + s.late) * time.Duration(s.share) / 100
-					got = g.Look(now, used, s.late)
+					got = g.Look(now, used)
 				}
 				if got != s.want {
 					t.Fatalf("after step %d it uses %d processors, want %d", i, got, s.want)
@@ -54,16 +53,16 @@ func TestAProcessUsesAsManyProcessorsAsItNeeds(t *testing.T) {
 	}
 }
 
-// What comes late is judged at once, however short the time since the last judgement.
-func TestALateLookIsJudgedAtOnce(t *testing.T) {
+// The look after a late one comes soon, and what was done in a moment says little.
+func TestAShortLookJudgesNothing(t *testing.T) {
 	g := processors.NewGovernor(4, 0, 0)
-	for now := time.Duration(0); now <= time.Minute; now += 20 * time.Millisecond {
-		g.Look(now, 0, 0)
+	for now := time.Duration(0); now <= time.Minute; now += 100 * time.Millisecond {
+		g.Look(now, 0)
 	}
-	if got := g.Look(time.Minute+time.Millisecond, time.Millisecond, 0); got != 1 {
-		t.Errorf("after a busy millisecond it uses %d processors, want 1", got)
+	if got := g.Look(time.Minute+40*time.Millisecond, 40*time.Millisecond); got != 1 {
+		t.Errorf("after 40 busy milliseconds it uses %d processors, want 1", got)
 	}
-	if got := g.Look(time.Minute+41*time.Millisecond, time.Millisecond, 21*time.Millisecond); got != 4 {
-		t.Errorf("behind time it uses %d processors, want 4", got)
+	if got := g.Look(time.Minute+100*time.Millisecond, 100*time.Millisecond); got != 4 {
+		t.Errorf("after 100 it uses %d processors, want 4", got)
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"shardway/internal/clock"
 )
 
-// lookEvery is how often the process is looked at.
-const lookEvery = 2 * clock.EveryBeat
-
 // Run has the process use as many processors as it needs, up to those that it may use when
 // Run begins, until ctx ends; then all of them. It looks by the beats of p. Where the
 // platform does not tell what a process uses, or it may use one only, it returns at once.
@@ -43,9 +40,9 @@ func (x process) run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
 	if most == 1 {
 		return
 	}
-	t := p.Every(lookEvery)
+	t := p.Every(look)
 	defer t.Stop()
-	began, last, n := time.Now(), time.Duration(0), most
+	began, n := time.Now(), most
 	g := NewGovernor(most, 0, used)
 	for {
 		select {
@@ -54,11 +51,8 @@ func (x process) run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
 			return
 		case <-t.C:
 		}
-		now := time.Since(began)
 		used, _ = x.used()
-		late := now - last - lookEvery
-		last = now
-		next := g.Look(now, used, late)
+		next := g.Look(time.Since(began), used)
 		if next == n {
 			continue
 		}
@@ -69,7 +63,7 @@ func (x process) run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
 		} else {
 			x.use(next)
 		}
-		log.Debug().Int("processors", next).Int("before", n).Dur("late", late).Msg("processors changed")
+		log.Debug().Int("processors", next).Int("before", n).Msg("processors changed")
 		n = next
 	}
 }
