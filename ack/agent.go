@@ -150,7 +150,7 @@ func NewAgent(o AgentOptions, now time.Duration) *Agent {
 	return a
 }
 
-// Look looks at everything that may have changed. It is due every 10 ms, and at once
+// Look looks at everything that may have changed. It is due as Due says, and at once
 // after BeatNow, Answered, Called and NotAcquired, a new state, and the end of a request
 // that Running or Busy counted. now is the time at which the clock was read last; the agent reads none.
 //

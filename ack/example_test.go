@@ -50,6 +50,7 @@ type toy struct {
 	turn  *ack.Turn
 	inbox []ack.Message
 	nodes map[shardmap.NodeID]*toyNode
+	quiet bool // a test has it
 }
 
 // Term and Voters are what the leader reads of its Raft.
@@ -90,6 +91,9 @@ func (c *toy) append(entry []byte) {
 		panic(err) // a node that cannot read its log stops
 	}
 	c.state = next
+	if c.quiet {
+		return
+	}
 	fmt.Printf("log %d: map %d proposed, map %d committed\n", c.index, next.Last().Epoch(), next.Committed().Epoch())
 }
 

@@ -58,8 +58,7 @@ func (t *Turn) Began() time.Duration { return t.began }
 func (t *Turn) Told() *State { return t.told }
 
 // Take takes a message and returns what it calls for, in order. The slice is valid
-// until the next Take. A Tick is due every 10 ms or so, and when the log has a newer
-// state.
+// until the next Take. A Tick is due as Due says, and when the log has a newer state.
 func (t *Turn) Take(m Message) []Effect {
 	t.out = t.out[:0]
 	t.look()

@@ -13,17 +13,12 @@ import (
 	"shardway/shardmap"
 )
 
-// tickEvery is about how often the machines are told the time: at each beat of the
-// node's pulse. A jump of more than a quarter
-// lease between two ticks voids the lease.
-const tickEvery = clock.EveryBeat
-
 // agent runs a node's own side of the protocol in one goroutine: it has an ack.Agent
 // decide, and is the gate of requests that this decides about.
 type agent struct {
 	self    shardmap.NodeID
 	clock   clock.Clock
-	ticks   *clock.Beat
+	ticks   *clock.Beat // of each beat; a jump of more than a quarter lease between two looks voids it
 	log     zerolog.Logger
 	weight  uint32
 	back    time.Duration // within what time it is back after its goodbye; zero: it is not
@@ -109,7 +104,7 @@ func (a *agent) run(ctx context.Context) {
 		case <-told:
 			a.hooking.each(a.machine.NotAcquired)
 		}
-		a.look() //nolint:contextcheck // what its doubts ask others ends with this run
+		a.ticks.Within(a.look()) //nolint:contextcheck // what its doubts ask others ends with this run
 	}
 }
 
@@ -131,8 +126,9 @@ func (a *agent) turn() time.Duration {
 	return now
 }
 
-// look has the machine look at everything that may have changed.
-func (a *agent) look() {
+// look has the machine look at everything that may have changed, and returns within what
+// time it has to again.
+func (a *agent) look() (again time.Duration) {
 	now := a.turn()
 	a.machine.Look(now, ack.Seen{
 		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight,
@@ -149,6 +145,10 @@ func (a *agent) look() {
 	if a.doubts != nil {
 		a.doubts.look(now)
 	}
+	if a.overdue.cut != 0 {
+		return 0
+	}
+	return a.machine.Due(now) - now
 }
 
 // Lease lets the request path see the lease.

@@ -41,13 +41,15 @@ func (l *leading) run(ctx context.Context) {
 	defer close(l.done)
 	l.n.asks.Go(func() { l.keeper.Run(ctx, l.done) })
 	l.n.asks.Go(func() { l.watchIdle(ctx) })
-	t := l.n.pulse.Every(tickEvery)
+	t := l.n.pulse.Asked()
 	defer t.Stop()
 	l.take(ctx, ack.Tick{}, nil)
 	for l.leads() {
+		t.Within(l.turn.Due())
 		select {
 		case <-ctx.Done():
 			return
+		case <-l.raft.Changed(): // whether this term goes on is looked at now
 		case <-t.C:
 			l.take(ctx, ack.Tick{}, nil)
 		case <-l.n.fsm.leaderHint:

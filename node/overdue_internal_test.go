@@ -55,7 +55,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 				a.look()
 				a.answer(ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
 			}
-			began := clock.Precise()
+			every, began := 10*time.Millisecond, clock.Precise()
 			grant()
 			var release func()
 			if tc.hook {
@@ -66,7 +66,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 				release = a.router.running.raise(0)
 			}
 			for clock.Precise() < began+timing.DeadAfter {
-				clock.Advance(tickEvery)
+				clock.Advance(every)
 				a.look()
 				cut := a.overdue.cut != 0
 				if cut && tc.returns {

@@ -168,28 +168,37 @@ func (n *Node) lead(ctx context.Context) {
 	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
 	for {
+		n.tellLeader()
+		term, leads := n.raft.Leadership() // at once: a term of its own is what a leadership is
+		switch {
+		case ctx.Err() != nil:
+			return
+		case leads:
+			n.leadIn(ctx, term)
+			hint(n.agent.wake) // another leader is to be heard by at once
+			continue
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-n.raft.Changed():
-			hint(n.agent.wake) // another leader is to be heard by at once
+			hint(n.agent.wake)
 		case <-t.C:
 		}
-		n.tellLeader()
-		term, leads := n.raft.Leadership() // at once: a term of its own is what a leadership is
-		if ctx.Err() != nil || !leads {
-			continue
-		}
-		l := newLeading(n, term)
-		n.metrics.elections.Inc()
-		l.log.Info().Msg("leadership gained")
-		n.leading.Store(l.leadership)
-		n.suspects.again() //nolint:contextcheck // outlives this leadership
-		hint(n.agent.wake)
-		l.run(ctx)
-		n.leading.Store(nil)
-		l.log.Info().Msg("leadership ended")
 	}
+}
+
+// leadIn leads until the term is over or ctx ends.
+func (n *Node) leadIn(ctx context.Context, term uint64) {
+	l := newLeading(n, term)
+	n.metrics.elections.Inc()
+	l.log.Info().Msg("leadership gained")
+	n.leading.Store(l.leadership)
+	n.suspects.again() //nolint:contextcheck // outlives this leadership
+	hint(n.agent.wake)
+	l.run(ctx)
+	n.leading.Store(nil)
+	l.log.Info().Msg("leadership ended")
 }
 
 // campaign makes a voter stand for election at once when its leader's process is

@@ -14,6 +14,9 @@ const (
 	// longBacklog is how long a goroutine that is ready waits for its turn in a process
 	// that is behind.
 	longBacklog = 5 * time.Millisecond
+	// backlogCounts is for how long what was measured counts: nothing is measured while the
+	// process is not busy.
+	backlogCounts = 5 * probeEvery
 )
 
 // backlog measures for how long a goroutine that is ready waits for its turn, behind all
@@ -21,11 +24,12 @@ const (
 type backlog struct {
 	since  atomic.Int64 // when the wait began that is under way, in Unix nanoseconds; zero: none is
 	waited atomic.Int64 // the last one
+	ended  atomic.Int64 // when that one did, in Unix nanoseconds
 }
 
-// run measures until ctx ends.
+// run measures until ctx ends, while the process is busy.
 func (l *backlog) run(ctx context.Context, p *clock.Pulse) {
-	t := p.Every(probeEvery)
+	t := p.WhileBusy(probeEvery)
 	defer t.Stop()
 	for {
 		select {
@@ -36,13 +40,19 @@ func (l *backlog) run(ctx context.Context, p *clock.Pulse) {
 		begun := time.Now()
 		l.since.Store(begun.UnixNano())
 		runtime.Gosched() // to the end of the line
-		l.waited.Store(int64(time.Since(begun)))
-		l.since.Store(0)
+		l.note(begun, time.Now())
 	}
+}
+
+// note notes that a wait has ended.
+func (l *backlog) note(begun, ended time.Time) {
+	l.waited.Store(int64(ended.Sub(begun)))
+	l.ended.Store(ended.UnixNano())
+	l.since.Store(0)
 }
 
 // long reports that the process is behind.
 func (l *backlog) long(now time.Time) bool {
-	since := l.since.Load()
-	return l.waited.Load() > int64(longBacklog) || since != 0 && now.UnixNano()-since > int64(longBacklog)
+	since, at := l.since.Load(), now.UnixNano()
+	return l.waited.Load() > int64(longBacklog) && at-l.ended.Load() < int64(backlogCounts) || since != 0 && at-since > int64(longBacklog)
 }

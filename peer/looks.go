@@ -39,7 +39,7 @@ func (l *looks) drop(c *prompt) {
 
 // run returns when ctx ends: reads wait for the poller alone from then on.
 func (l *looks) run(ctx context.Context, p *clock.Pulse) {
-	t := p.Every(grainOfLooks)
+	t := p.WhileBusy(grainOfLooks)
 	defer t.Stop()
 	for {
 		select {

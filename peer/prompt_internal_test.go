@@ -72,6 +72,12 @@ func beating(ctx context.Context) *clock.Pulse {
 	return p
 }
 
+// fallBehind has the process be behind for an hour.
+func (l *backlog) fallBehind() {
+	ended := time.Now().Add(time.Hour)
+	l.note(ended.Add(-longBacklog-1), ended)
+}
+
 // looking returns a prompt connection over in that looks until ctx ends.
 func looking(ctx context.Context, in readWriter) *prompt {
 	l := new(looks)
@@ -251,7 +257,7 @@ func TestReadsOfAProcessThatIsBehindDoNotWaitForTheirTurn(t *testing.T) {
 			}
 			return time.Since(begun) - after
 		}
-		l.backlog.waited.Store(int64(longBacklog + 1))
+		l.backlog.fallBehind()
 		if took := come(102 * time.Millisecond); took > pollEvery {
 			t.Errorf("read %v after it came, want %v at most", took, pollEvery)
 		}
@@ -292,6 +298,19 @@ func TestBacklogIsKnownWhileItLasts(t *testing.T) {
 			t.Error("who has waited for long is not behind")
 		}
 	})
+}
+
+// TestWhatWasMeasuredIsForgotten: nothing is measured while the process is not busy, and one
+// that was behind as it became idle would look for itself for ever.
+func TestWhatWasMeasuredIsForgotten(t *testing.T) {
+	l, now := new(backlog), time.Now()
+	l.note(now.Add(-longBacklog-1), now)
+	if !l.long(now) || !l.long(now.Add(2*probeEvery)) {
+		t.Error("who has waited for long is not behind")
+	}
+	if l.long(now.Add(backlogCounts)) {
+		t.Error("it is behind for good")
+	}
 }
 
 // TestPatientReadsDoNotLook counts the reads of a stream that carries requests:
@@ -346,7 +365,7 @@ func TestSilentStrangersAreNotLookedAt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := New(Options{Node: "a", Near: func(netip.Addr) bool { return tt.near }})
 				if tt.behind {
-					p.looks.backlog.waited.Store(int64(longBacklog + 1))
+					p.looks.backlog.fallBehind()
 				}
 				go p.looks.run(t.Context(), beating(t.Context()))
 				in := &countingReader{deafReader: deafReader{moved: make(chan struct{})}}

@@ -74,7 +74,7 @@ func TestLooksFindWhatReadsDo(t *testing.T) {
 	look := func(what, want string, over error) {
 		t.Helper()
 		b.looks = new(looks)
-		b.looks.backlog.waited.Store(int64(longBacklog + 1))
+		b.looks.backlog.fallBehind()
 		n, err := b.Read(buf)
 		if string(buf[:n]) != want || !errors.Is(err, over) {
 			t.Errorf("%s: %q, %v, want %q, %v", what, buf[:n], err, want, over)

@@ -29,6 +29,7 @@ type Node struct {
 	// the last append.
 	applied int
 	free    time.Duration
+	due     time.Duration // when it is to look next
 }
 
 // tick is the node's look at the time.
@@ -36,11 +37,16 @@ func (n *Node) tick() {
 	if !n.up {
 		return
 	}
-	n.look()
+	if n.s.now >= n.due {
+		n.look()
+	}
 	n.s.after(tickEvery, n.tick)
 }
 
-func (n *Node) look() { n.machine.Look(n.s.now, ack.Seen{State: n.state, Weight: 1}) }
+func (n *Node) look() {
+	n.machine.Look(n.s.now, ack.Seen{State: n.state, Weight: 1})
+	n.due = n.machine.Due(n.s.now)
+}
 
 // take applies a state: nothing runs, so it is acknowledged at once.
 func (n *Node) take(st *ack.State) {

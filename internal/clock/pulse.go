@@ -7,22 +7,37 @@ import (
 	"time"
 )
 
-// EveryBeat is what to ask Every for to be woken at each beat.
-const EveryBeat = 10 * time.Millisecond
+const (
+	// EveryBeat is the shortest time between two beats, and the time between them while
+	// the process is busy.
+	EveryBeat = 10 * time.Millisecond
+	// AtRest is the longest time between two beats.
+	AtRest = 5 * EveryBeat
+)
 
-// pulseEvery is the time between two beats. The runtime waits for sockets in whole
-// milliseconds, rounded down, and once more for what is left: a wait of a little more than
-// ten ends at its first wake-up, one of exactly ten at its second.
-const pulseEvery = EveryBeat + 60*time.Microsecond
+// wakeUp is added to each wait, which is whole milliseconds otherwise: the runtime waits
+// for sockets in those, rounded down, and once more for what is left. A wait of a little
+// more than ten ends at its first wake-up, one of exactly ten at its second.
+const wakeUp = 60 * time.Microsecond
 
 // Pulse is the one timer of what a process does every so often, whether or not there is
 // anything to do: each wake-up of an idle process costs more than what it is for, and one
 // that ten goroutines share costs little more than one.
 //
-// It beats about every EveryBeat. The zero Pulse is ready, and beats while Run runs.
+// It beats when the first of them has to be woken, AtRest after the last beat at the
+// latest, and every EveryBeat while the process is busy. The zero Pulse is ready, and
+// beats while Run runs.
 type Pulse struct {
+	// Used returns how much processor time the process has used; nil: nobody knows, and
+	// it counts as busy for those who look only then.
+	Used func() (time.Duration, bool)
+
 	mu    sync.Mutex
 	beats []*Beat
+	timer *time.Timer // nil: Run does not run
+	last  time.Time   // the last beat, or when Run began
+	next  time.Time   // the one that the timer is set for
+	load  load
 }
 
 // Beat is what one goroutine has of a Pulse.
@@ -32,19 +47,48 @@ type Beat struct {
 
 	c     chan struct{} // C, cap 1
 	p     *Pulse
+	kind  kind
 	every time.Duration
-	due   time.Time
+	due   time.Time // zero: nothing is due
 }
 
-// Every returns a Beat that comes every d, or up to half a beat of the Pulse earlier or
-// later. Of those that come together the goroutine runs first that asked first: what the
-// others do does not hold it up on a busy machine.
-func (p *Pulse) Every(d time.Duration) *Beat {
+// kind says when a Beat comes.
+type kind uint8
+
+const (
+	often  kind = iota + 1 // every so often
+	each                   // beat of the pulse
+	asked                  // when it was asked for
+	loaded                 // every so often while the process is busy
+)
+
+// Every returns a Beat that comes every d, or up to half the time between two beats of the
+// Pulse earlier or later, an eighth of d at most at rest. Of those that come together the
+// goroutine runs first that asked first: what the others do does not hold it up on a busy
+// machine.
+func (p *Pulse) Every(d time.Duration) *Beat { return p.add(&Beat{kind: often, every: d}) }
+
+// Each returns a Beat that comes with each beat of the Pulse. Who has it says by Within how
+// soon the next one has to be.
+func (p *Pulse) Each() *Beat { return p.add(&Beat{kind: each}) }
+
+// Asked returns a Beat that comes once for each time that it was asked for by Within.
+func (p *Pulse) Asked() *Beat { return p.add(&Beat{kind: asked}) }
+
+// WhileBusy returns a Beat that comes as one of Every while the process is busy, and else
+// not at all: for what looks whether the runtime is behind.
+func (p *Pulse) WhileBusy(d time.Duration) *Beat { return p.add(&Beat{kind: loaded, every: d}) }
+
+func (p *Pulse) add(b *Beat) *Beat {
 	c := make(chan struct{}, 1)
-	b := &Beat{C: c, c: c, p: p, every: d, due: time.Now().Add(d)}
+	b.C, b.c, b.p = c, c, p
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if b.every > 0 {
+		b.due = time.Now().Add(b.every)
+	}
 	p.beats = append(p.beats, b)
+	p.set()
 	return b
 }
 
@@ -55,10 +99,21 @@ func (b *Beat) Stop() {
 	b.p.beats = slices.DeleteFunc(b.p.beats, func(other *Beat) bool { return other == b })
 }
 
+// Within has a Beat of Each or Asked come within d, or EveryBeat after the last beat of the
+// Pulse if that is later. It holds until it comes, and takes the place of what was said before.
+func (b *Beat) Within(d time.Duration) {
+	b.p.mu.Lock()
+	defer b.p.mu.Unlock()
+	if b.due = time.Now(); d > EveryBeat { // else as soon as it can
+		b.due = b.due.Add(d)
+	}
+	b.p.set()
+}
+
 // Run beats until ctx ends.
 func (p *Pulse) Run(ctx context.Context) {
-	t := time.NewTimer(pulseEvery)
-	defer t.Stop()
+	t := p.begin()
+	defer p.end()
 	for {
 		select {
 		case <-ctx.Done():
@@ -66,24 +121,103 @@ func (p *Pulse) Run(ctx context.Context) {
 		case <-t.C:
 		}
 		p.beat(time.Now())
-		t.Reset(pulseEvery)
 	}
+}
+
+func (p *Pulse) begin() *time.Timer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last, p.next = time.Now(), time.Time{}
+	p.timer = time.NewTimer(EveryBeat)
+	p.set()
+	return p.timer
+}
+
+func (p *Pulse) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer.Stop()
+	p.timer = nil
+}
+
+// set sets the timer for the next beat, if it is not.
+func (p *Pulse) set() {
+	if p.timer == nil {
+		return
+	}
+	next := p.last.Add(AtRest)
+	if p.busy(p.last) {
+		next = p.last.Add(EveryBeat)
+	}
+	for _, b := range p.beats {
+		if b.kind == loaded || b.due.IsZero() {
+			continue
+		}
+		if due := b.due.Add(b.slack()); due.Before(next) {
+			next = due
+		}
+	}
+	if least := p.last.Add(EveryBeat); next.Before(least) {
+		next = least
+	}
+	if next.Equal(p.next) {
+		return
+	}
+	p.next = next
+	wait := max(time.Until(next)+time.Millisecond-1, 0).Truncate(time.Millisecond)
+	p.timer.Reset(wait + wakeUp)
+}
+
+// slack is how much earlier or later than it is due the Beat may come.
+func (b *Beat) slack() time.Duration {
+	if b.every == 0 {
+		return 0
+	}
+	return max(min(b.every/8, AtRest/2), EveryBeat/2)
 }
 
 // beat wakes everybody whose time it is. Whom a goroutine wakes last runs next.
 func (p *Pulse) beat(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.Used != nil {
+		p.load.look(now, now.Sub(p.next), p.Used)
+	}
+	p.last, p.next = now, time.Time{}
 	for _, b := range slices.Backward(p.beats) {
-		if b.due.Sub(now) > pulseEvery/2 {
-			continue
-		}
-		if b.due = b.due.Add(b.every); b.due.Before(now) { // it was held up
-			b.due = now.Add(b.every)
-		}
-		select {
-		case b.c <- struct{}{}:
-		default:
+		if b.comes(now) {
+			select {
+			case b.c <- struct{}{}:
+			default:
+			}
 		}
 	}
+	p.set()
+}
+
+// comes reports whether it is the Beat's time, and notes when it is again.
+func (b *Beat) comes(now time.Time) bool {
+	switch {
+	case b.kind == each:
+		b.due = time.Time{} // it says anew
+		return true
+	case b.due.IsZero() || b.due.Sub(now) > b.slack() || b.kind == loaded && !b.p.busy(now):
+		return false
+	}
+	if b.kind == asked {
+		b.due = time.Time{}
+		return true
+	}
+	if b.due = b.due.Add(b.every); b.due.Before(now) { // it was held up
+		b.due = now.Add(b.every)
+	}
+	return true
+}
+
+// busy reports whether it counts as such, to those who look only then.
+func (p *Pulse) busy(now time.Time) bool {
+	if p.Used == nil {
+		return slices.ContainsFunc(p.beats, func(b *Beat) bool { return b.kind == loaded })
+	}
+	return p.load.busy(now)
 }

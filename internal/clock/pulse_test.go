@@ -26,27 +26,35 @@ func beating(t *testing.T, p *clock.Pulse) (stop func()) {
 
 func TestBeatsComeAsOftenAsTheyWereAskedFor(t *testing.T) {
 	for _, every := range []time.Duration{clock.EveryBeat, 20 * time.Millisecond, 250 * time.Millisecond, time.Second} {
-		t.Run(every.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var p clock.Pulse
-				b := p.Every(every)
-				defer b.Stop()
-				defer beating(t, &p)()
-				const span = time.Minute
-				last, n := time.Now(), 0
-				for end := last.Add(span); last.Before(end); n++ {
-					<-b.C
-					now := time.Now()
-					if gap := now.Sub(last); gap < every-10*time.Millisecond || gap > every+11*time.Millisecond {
-						t.Fatalf("beat %d came %v after the one before, want about %v", n, gap, every)
+		for _, loaded := range []bool{false, true} {
+			t.Run(every.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var p clock.Pulse
+					b := p.Every(every)
+					defer b.Stop()
+					slack := clock.AtRest/2 + time.Millisecond
+					if loaded {
+						slack = clock.EveryBeat + time.Millisecond
+						defer p.WhileBusy(time.Second).Stop() // who wants to know counts it as busy
 					}
-					last = now
-				}
-				if want := int(span / every); n < want*99/100 || n > want+1 {
-					t.Errorf("%d beats in %v, want %d or a few less", n, span, want)
-				}
+					slack = min(slack, max(every/8, clock.EveryBeat+time.Millisecond))
+					defer beating(t, &p)()
+					const span = time.Minute
+					last, n := time.Now(), 0
+					for end := last.Add(span); last.Before(end); n++ {
+						<-b.C
+						now := time.Now()
+						if gap := now.Sub(last); n > 0 && (gap < every-2*slack || gap > every+2*slack) {
+							t.Fatalf("beat %d came %v after the one before, want about %v", n, gap, every)
+						}
+						last = now
+					}
+					if want := int(span / every); n < want*98/100 || n > want+1 {
+						t.Errorf("%d beats in %v, want %d or a few less", n, span, want)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -74,6 +82,137 @@ func TestBeatsComeTogether(t *testing.T) {
 			t.Errorf("%d of 2000 beats were shared, want 100", both)
 		}
 	})
+}
+
+// TestNobodyIsWokenForNothing: a process at rest pays for each time that it wakes up.
+func TestNobodyIsWokenForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
+		b := p.Each()
+		defer b.Stop()
+		for _, every := range []time.Duration{250 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 100 * time.Millisecond} {
+			time.Sleep(7 * time.Millisecond)
+			defer p.Every(every).Stop()
+		}
+		quick := p.WhileBusy(clock.EveryBeat)
+		defer quick.Stop()
+		defer beating(t, &p)()
+		n := 0
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); n++ {
+			<-b.C
+		}
+		if most := int(time.Minute / clock.AtRest); n > most*21/20 {
+			t.Errorf("the pulse has beaten %d times in a minute, want %d", n, most)
+		}
+		select {
+		case <-quick.C:
+			t.Error("a beat came to who wants it while the process is busy")
+		default:
+		}
+	})
+}
+
+// TestABeatComesWhenItHasToBe: whoever has all beats says when the next one has to be.
+func TestABeatComesWhenItHasToBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p clock.Pulse
+		b := p.Each()
+		defer b.Stop()
+		defer beating(t, &p)()
+		<-b.C
+		for _, tt := range []struct{ within, after time.Duration }{
+			{0, 10 * time.Millisecond},
+			{10 * time.Millisecond, 10 * time.Millisecond},
+			{23 * time.Millisecond, 23 * time.Millisecond},
+			{50 * time.Millisecond, 50 * time.Millisecond},
+			{time.Hour, clock.AtRest},
+		} {
+			began := time.Now()
+			b.Within(time.Millisecond)
+			b.Within(tt.within) // what was said before does not hold
+			<-b.C
+			if got := time.Since(began); got < tt.after || got > tt.after+2*time.Millisecond {
+				t.Errorf("asked for within %v, a beat came after %v, want %v", tt.within, got, tt.after)
+			}
+		}
+		time.Sleep(3 * time.Millisecond)
+		began := time.Now()
+		b.Within(4 * time.Millisecond)
+		if <-b.C; time.Since(began) > 9*time.Millisecond {
+			t.Errorf("asked for within 4ms, 3ms after the last one, a beat came after %v, want 7ms", time.Since(began))
+		}
+	})
+}
+
+// TestWhoHasNotAskedIsNotWoken: nor twice for one time.
+func TestWhoHasNotAskedIsNotWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p clock.Pulse
+		defer p.Every(clock.EveryBeat).Stop()
+		b := p.Asked()
+		defer b.Stop()
+		defer beating(t, &p)()
+		for _, within := range []time.Duration{0, 35 * time.Millisecond} {
+			b.Within(within)
+			began := time.Now()
+			if <-b.C; time.Since(began) > within+11*time.Millisecond {
+				t.Errorf("asked for within %v, it came after %v", within, time.Since(began))
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			select {
+			case <-b.C:
+				t.Error("it came again")
+			default:
+			}
+		}
+	})
+}
+
+// TestABusyProcessIsBeatenOften: who looks whether the runtime is behind has to look often
+// from soon after the process has become busy, until a while after it is.
+func TestABusyProcessIsBeatenOften(t *testing.T) {
+	for name, tt := range map[string]struct {
+		used func(at time.Duration) time.Duration
+		want bool
+	}{
+		"idle": {used: func(at time.Duration) time.Duration { return at / 50 }},
+		"busy": {used: func(at time.Duration) time.Duration { return at / 5 }, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, until := time.Now(), time.Second
+				used := time.Duration(0)
+				p := clock.Pulse{Used: func() (time.Duration, bool) {
+					if at := time.Since(began); at <= until {
+						used = tt.used(at)
+					}
+					return used, true
+				}}
+				b := p.WhileBusy(clock.EveryBeat)
+				defer b.Stop()
+				defer beating(t, &p)()
+				beats := func(d time.Duration) (n int) {
+					for end := time.After(d); ; {
+						select {
+						case <-end:
+							return n
+						case <-b.C:
+							n++
+						}
+					}
+				}
+				beats(100 * time.Millisecond)
+				if n := beats(800 * time.Millisecond); tt.want != (n > 20) || !tt.want && n > 0 {
+					t.Errorf("%d beats in 800 ms, want many: %v", n, tt.want)
+				}
+				beats(time.Second)
+				if n := beats(time.Second); n > 0 {
+					t.Errorf("%d beats when it is idle again", n)
+				}
+			})
+		})
+	}
 }
 
 // TestWhoIsHeldUpMissesBeats: a goroutine that comes late is not woken for each beat of

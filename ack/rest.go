@@ -1,0 +1,74 @@
+package ack
+
+import "time"
+
+// restShare is the part of a lease that an agent at rest lets pass without a look. A
+// quarter is taken for a pause of the process (see Holder.Tick), and a look that is due may
+// come late.
+const restShare = 10
+
+// Due returns when the next Look is due if nothing happens before that: every 10 ms while
+// anything is under way, and at rest, which is with a lease, nothing to drain, to tell the
+// app or to wait for, when the next heartbeat is. It may be past.
+func (a *Agent) Due(now time.Duration) time.Duration {
+	if !a.rests() {
+		return now
+	}
+	due := a.nextBeat
+	if until, held := a.holder.Until(); held {
+		due = min(due, until, now+a.holder.whole/restShare)
+	}
+	if a.hooks != nil {
+		due = min(due, a.hooks.next)
+	}
+	return due
+}
+
+// rests reports that nothing is under way. Who waits for an answer does not rest: that is
+// how a leader is found to be missed (see Doubt), and one comes within a millisecond.
+func (a *Agent) rests() bool {
+	_, waits := a.holder.waiting()
+	_, held := a.holder.Until()
+	return !waits && (held || a.o.Gateway) && a.follower.Draining() == 0 && a.reboot == 0 && a.refused == 0 && a.partSince == 0 &&
+		(a.hooks == nil || !a.hooks.stale && !a.hooks.delivers())
+}
+
+// Due returns within what time a Tick is due if no message comes before that.
+func (t *Turn) Due() time.Duration {
+	now := t.o.Clock()
+	due := t.leader.due(now)
+	if t.again >= 0 {
+		due = min(due, t.again)
+	}
+	return due - now
+}
+
+// due returns when the leader has to be stepped next: every 10 ms while anything is under
+// way, and else when a node would be silent that is heard now, or in half a heartbeat, for
+// what may last a while: it lets pass for nobody's silence what it was not stepped in.
+func (l *Leader) due(now time.Duration) time.Duration {
+	if !l.rests(now) {
+		return now
+	}
+	due := now + l.o.Pace.Heartbeat/2
+	for _, m := range l.state.Last().Members() {
+		n := l.node(m.ID)
+		due = min(due, max(n.lastFresh, n.firstHeard)+l.o.Pace.freshness()+1)
+	}
+	return due
+}
+
+// rests reports that the last map routes, nobody wants another one, and all its members
+// are heard.
+func (l *Leader) rests(now time.Duration) bool {
+	if !l.barrier || l.submitting || !l.settled || l.state.Open() || l.wantSince >= 0 || len(l.line) > 0 || l.grants.revoked || now < l.resumeAt {
+		return false
+	}
+	for _, m := range l.state.Last().Members() {
+		n := l.node(m.ID)
+		if !n.heard() || n.silent(now, l.o.Pace) || n.crashed() || n.removed || n.behindSince >= 0 || l.absent(n) {
+			return false
+		}
+	}
+	return true
+}

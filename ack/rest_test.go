@@ -1,0 +1,197 @@
+package ack_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// due drives a node a and the leader on it as their Due says, and no more often than every
+// 10 ms, in steps of one.
+type due struct {
+	t *testing.T
+	*toy
+	a, b       *toyNode
+	looks      int // at a since the last quiet
+	ticks      int // of the leader that no message called for
+	next, lead time.Duration
+	sent       []time.Duration
+	seen       *ack.State
+	mute       bool // nobody hears the leader
+	bMute      bool // b says nothing
+	silent     time.Duration
+}
+
+func newDue(t *testing.T) *due {
+	t.Helper()
+	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}, quiet: true}
+	d := &due{t: t, toy: c, a: c.start("a"), b: c.start("b")}
+	c.turn = ack.NewTurn(ack.TurnOptions{
+		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Expect: 2},
+		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
+	})
+	d.pass(3*time.Second, func() bool { return d.a.leased() && d.b.leased() })
+	d.pass(time.Second, nil)
+	if !d.a.leased() || !d.b.leased() {
+		t.Fatal("the nodes do not serve")
+	}
+	d.looks, d.ticks, d.sent = 0, 0, nil
+	return d
+}
+
+// pass lets time pass until enough, or so long.
+func (d *due) pass(long time.Duration, enough func() bool) {
+	for end := d.now + long; d.now < end && (enough == nil || !enough()); d.now += ms {
+		before := len(d.inbox)
+		if d.now >= d.next || len(d.a.inbox) > 0 || d.state != d.seen {
+			d.looks++
+			d.a.follow()
+			d.seen, d.next = d.state, max(d.a.agent.Due(d.now), d.now+10*ms)
+		}
+		for range len(d.inbox) - before {
+			d.sent = append(d.sent, d.now)
+		}
+		from := len(d.inbox)
+		if d.b.follow(); d.bMute {
+			d.inbox = d.inbox[:from]
+		}
+		if d.mute {
+			d.inbox = nil
+		}
+		d.step()
+	}
+}
+
+// step is the body of the leader's loop.
+func (d *due) step() {
+	messages := d.inbox
+	d.inbox = nil
+	if len(messages) == 0 {
+		if d.now < d.lead {
+			return
+		}
+		d.ticks++
+		messages = []ack.Message{ack.Tick{}}
+	}
+	for _, m := range messages {
+		for _, e := range d.turn.Take(m) {
+			if n, ok := e.(ack.Noted); ok && n.Kind == ack.NoteSilent && n.Node == "b" {
+				d.silent = d.now
+			}
+			d.perform(e)
+		}
+	}
+	d.lead = max(d.now+d.turn.Due(), d.now+10*ms)
+	if len(d.inbox) > 0 { // what came of an effect
+		d.lead = d.now
+	}
+}
+
+// A node that is woken for nothing costs more than what it does: at rest it looks when its
+// next heartbeat is due, and now and then so that no pause is seen.
+func TestWhoRestsIsSeldomDue(t *testing.T) {
+	d := newDue(t)
+	d.pass(10*time.Second, nil)
+	// A beat and an answer to it each 100 ms, and two looks for want of others.
+	if d.looks > 400+10 || len(d.sent) < 98 {
+		t.Errorf("%d looks for %d heartbeats in 10 s, want 4 for each", d.looks, len(d.sent))
+	}
+	for i, at := range d.sent[1:] {
+		if gap := at - d.sent[i]; gap < 100*ms || gap > 102*ms {
+			t.Errorf("heartbeat %d left %v after the one before", i+1, gap)
+		}
+	}
+	if d.ticks > 100 {
+		t.Errorf("the leader was due %d times in 10 s beside what it heard, want 10 a second at most", d.ticks)
+	}
+	if !d.a.leased() {
+		t.Error("the lease is lost: its own rest was taken for a pause")
+	}
+}
+
+// Whose leader does not answer looks as often as ever: by that a leader is found to be
+// missed, and its lease ends when it said.
+func TestWhoWaitsForAnAnswerIsDueAtOnce(t *testing.T) {
+	d := newDue(t)
+	doubt := ack.NewDoubt(ack.DoubtOptions{Server: "a/disk", Heartbeat: 100 * ms, Raft: &raftOf{term: 1, voters: []string{"a/disk", "b/disk", "c/disk"}, leader: "b/disk"}}, d.now)
+	missed, lapsed := time.Duration(0), time.Duration(0)
+	d.pass(200*ms, nil)
+	d.mute = true
+	began, lease := d.now, time.Duration(0)
+	d.pass(800*ms, func() bool {
+		if d.next > d.now { // it has looked just now
+			if _, _ = doubt.Look(d.now, d.a.agent.Waiting()); missed == 0 && doubt.Says().Term != 0 {
+				missed = d.now
+			}
+		}
+		if lease = max(lease, d.a.lease); d.a.lease == 0 && lapsed == 0 {
+			lapsed = d.now
+		}
+		return false
+	})
+	first := time.Duration(0)
+	for _, at := range d.sent {
+		if at >= began && first == 0 {
+			first = at
+		}
+	}
+	if late := missed - first; missed == 0 || late < 80*ms || late > 92*ms {
+		t.Errorf("the leader is missed %v after the first heartbeat without an answer, want 80 ms and a look", late)
+	}
+	if lapsed < lease || lapsed > lease+12*ms {
+		t.Errorf("the lease ended at %v, want %v and a look", lapsed, lease)
+	}
+}
+
+// A leader at rest finds as soon as ever that a node is silent.
+func TestLeaderAtRestFindsWhoIsSilent(t *testing.T) {
+	d := newDue(t)
+	d.bMute = true
+	began := d.now
+	d.pass(2*time.Second, func() bool { return d.silent != 0 })
+	// The last heartbeat is up to one old, and half a second has to pass since.
+	if after := d.silent - began; d.silent == 0 || after < 400*ms || after > 512*ms {
+		t.Errorf("b is silent %v after its last word, want 400 to 500 ms, and a step", after)
+	}
+	ticks := d.ticks
+	d.pass(100*ms, nil)
+	if d.ticks-ticks < 7 {
+		t.Errorf("%d ticks in 100 ms while a node is silent that has shards, want one every 10 ms but where something came", d.ticks-ticks)
+	}
+}
+
+// leavesBusy has a leave while requests run there.
+func leavesBusy(d *due) {
+	d.a.running = []shardmap.Shard{0, 1}
+	d.a.agent.BeatNow()
+	d.a.agent.Look(d.now, ack.Seen{State: d.state, Weight: 1, Leaving: true})
+	d.pass(time.Second, func() bool { return d.a.agent.Draining() != 0 })
+}
+
+// Who has anything under way is due at once.
+func TestWhoIsBusyIsDueAtOnce(t *testing.T) {
+	for name, busy := range map[string]func(d *due){
+		"parting":  func(d *due) { d.a.agent.Look(d.now, ack.Seen{State: d.state, Weight: 1, Parting: true}) },
+		"new boot": func(d *due) { d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedBoot, Known: 5}) },
+		"refused": func(d *due) {
+			d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedDuplicate, Elsewhere: "x"})
+		},
+		"to speak":   func(d *due) { d.a.agent.BeatNow() },
+		"to drain":   leavesBusy,
+		"lease lost": func(d *due) { d.a.agent.Look(d.now+time.Minute, ack.Seen{State: d.state, Weight: 1}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDue(t)
+			d.pass(time.Second, func() bool { return d.a.agent.Due(d.now) >= d.now+30*ms })
+			if rest := d.a.agent.Due(d.now); rest < d.now+30*ms {
+				t.Fatalf("it is due in %v before anything is the matter", rest-d.now)
+			}
+			busy(d)
+			if at := d.a.agent.Due(d.now); at > d.now {
+				t.Errorf("it is due in %v, want at once", at-d.now)
+			}
+		})
+	}
+}
