@@ -34,8 +34,9 @@ type agent struct {
 	lacks   atomic.Int64    // since when the leader has spoken of a map that is not here, by the clock; zero: it has not
 	applied <-chan struct{} // hint: the log has a newer state
 	newest  func() *ack.State
-	answers chan ack.Answer // unbuffered; link gives up with ctx
-	wake    chan struct{}   // hint: beat at once
+	answers chan ack.Answer   // unbuffered; link gives up with ctx
+	own     <-chan ack.Answer // of this node's own leadership
+	wake    chan struct{}     // hint: beat at once
 	machine *ack.Agent
 	hooking *hooking                         // nil: the app is not told what it holds
 	asked   chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
@@ -94,6 +95,8 @@ func (a *agent) run(ctx context.Context) {
 		case <-a.wake:
 			a.machine.BeatNow()
 		case ans := <-a.answers:
+			a.answer(ans)
+		case ans := <-a.own:
 			a.answer(ans)
 		case r := <-results:
 			a.hooking.ended(r.Seq)

@@ -118,19 +118,3 @@ func (n *Node) tellLeading(m ack.Message) {
 	case <-l.done:
 	}
 }
-
-// relayOwnAnswers brings answers of the own leader loop to the agent.
-func (n *Node) relayOwnAnswers(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case a := <-n.ownAnswers:
-			select {
-			case n.agent.answers <- a:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
-}

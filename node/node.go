@@ -224,7 +224,7 @@ func (n *Node) newAgent() {
 		healthy: func() bool { return n.health == nil || n.health.good.Load() },
 		known:   func() bool { return n.health == nil || n.health.known.Load() },
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
-		answers: make(chan ack.Answer), wake: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
+		answers: make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		asked: make(chan func()), ended: make(chan struct{}), came: make(map[shardmap.Shard]time.Duration),
 		forsaken: forsaken{log: n.log, abandon: n.proxy.Abandon}, ticks: n.pulse.Each(), // before all others: a lease hangs on it
 	}

@@ -114,7 +114,6 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 // startProtocol starts what needs Raft.
 func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	s.spawn(ctx, "link", n.link.run)
-	s.spawn(ctx, "own answers", n.relayOwnAnswers)
 	haltAgent = s.spawn(ctx, "agent", n.agent.run)
 	if n.agent.hooking != nil {
 		s.spawn(ctx, "releases", n.bringReleases)
