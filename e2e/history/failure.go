@@ -317,7 +317,7 @@ func (j *judge) ends(a *Answer, f *Fault, shard uint32, at bool) int64 {
 		until = after(until, int64(j.rules.QueueWait)) // begun before it was mended
 	}
 	if !at {
-		until = min(until, j.servedAgain(f, shard))
+		until = min(until, j.servedAgain(f, shard, a.Done()))
 	}
 	return after(until, int64(j.rules.Settle))
 }
@@ -359,21 +359,6 @@ func (j *judge) spells() {
 		}
 		n = end
 	}
-}
-
-// servedAgain is when another node began to run requests of a shard, as its next
-// owner, after something was done to its owner.
-func (j *judge) servedAgain(f *Fault, shard uint32) int64 {
-	var epoch uint64
-	for _, run := range j.shards[shard] {
-		switch {
-		case run.Start <= f.From:
-			epoch = max(epoch, run.Epoch)
-		case run.Epoch > epoch && !f.touches(run.App):
-			return run.Start
-		}
-	}
-	return never
 }
 
 // shardOf is the shard of a request; false if it is not known.

@@ -237,6 +237,54 @@ func TestDroppedNodeCutsWhenItsLeaseDoes(t *testing.T) {
 }
 
 // owners are those of a map in which some keys have these.
+// TestOwnerThatComesBackHalfCutOffFailsAnew has a node a, cut off from 100 to 900, whose shard
+// b served from 200 on; at 300, or then and then, it was a's again, and at 400 b's. A POST
+// that came in meanwhile failed.
+func TestOwnerThatComesBackHalfCutOffFailsAnew(t *testing.T) {
+	const k = "key-0"
+	for _, c := range []struct {
+		name        string
+		mended      int64 // when a was no longer cut off
+		back, again int64 // when a map gave it to a, and the next one to b; 0: none did
+		done        int64
+		want        bool
+	}{
+		{"it was a's again", 900, 300, 400, 409, true},
+		{"and failed too late", 900, 300, 400, 411, false},
+		{"it was b's all the time", 900, 0, 0, 409, false},
+		{"it was a's when all was mended", 290, 300, 400, 409, false},
+		{"it was a's only after that", 900, 410, 0, 409, false},
+	} {
+		mine, others := owners(map[string]string{k: "a"}), owners(map[string]string{k: "b"})
+		run := func(epoch uint64, start int64) history.Run {
+			return history.Run{App: "b", Node: "b", ID: "of b", Method: "POST", Key: k, Shard: shardOf(k), Epoch: epoch, Start: start, End: start + 1}
+		}
+		h := history.History{
+			Faults: []history.Fault{{Kind: history.Unreachable, Node: "a", From: 100, Until: c.mended}},
+			Maps:   []history.Map{{Epoch: 1, Owners: mine}, {Epoch: 2, At: 200, Owners: others}},
+			Runs:   []history.Run{run(2, 200)},
+			Answers: []history.Answer{{
+				ID: "x", Key: k, Method: "POST", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
+				Attempts: []history.Attempt{{Target: "c", Sent: 310, Done: c.done}},
+			}},
+		}
+		if c.back > 0 {
+			h.Maps = append(h.Maps, history.Map{Epoch: 3, At: c.back, Owners: mine})
+		}
+		if c.again > 0 {
+			h.Maps = append(h.Maps, history.Map{Epoch: 4, At: c.again, Owners: others})
+			h.Runs = append(h.Runs, run(4, c.again))
+			h.Runs[1].Seq, h.Runs[1].ID = 1, "of b too"
+		}
+		r := history.Check(h, history.Rules{
+			Shards: shards, QueueWait: 500, Settle: 10, Lease: 20, Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
+		})
+		if got := len(r.Excused) > 0; got != c.want {
+			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.Excused, c.want, r.Violations)
+		}
+	}
+}
+
 func owners(of map[string]string) []string {
 	all := make([]string, shards)
 	for k, node := range of {

@@ -94,3 +94,34 @@ func (j *judge) owners(shard uint32, from, until int64) map[string]bool {
 	delete(owners, "")
 	return owners
 }
+
+// servedAgain is when another node began to run requests of a shard, as its next
+// owner, after something was done to its owner, and after that one got it back last: who
+// hears half of what it is told is dropped, joins again, and is dropped again.
+func (j *judge) servedAgain(f *Fault, shard uint32, done int64) int64 {
+	from, epoch := max(f.From, j.backAt(f, shard, done)), uint64(0)
+	for _, run := range j.shards[shard] {
+		switch {
+		case run.Start <= from:
+			epoch = max(epoch, run.Epoch)
+		case run.Epoch > epoch && !f.touches(run.App):
+			return run.Start
+		}
+	}
+	return never
+}
+
+// backAt is when a map gave a shard to a node while something was done to it, for the last
+// time before done; 0: none did.
+func (j *judge) backAt(f *Fault, shard uint32, done int64) (at int64) {
+	for i := 1; i < len(j.maps); i++ {
+		old, m := &j.maps[i-1], &j.maps[i]
+		if int(shard) >= min(len(old.Owners), len(m.Owners)) || !f.during(m.At, m.At) || m.At > done {
+			continue
+		}
+		if f.touches(m.Owners[shard]) && !f.touches(old.Owners[shard]) {
+			at = m.At
+		}
+	}
+	return at
+}
