@@ -14,8 +14,11 @@ import (
 // then fails. It looks until none is left and closes at once: that leaves
 // microseconds in which a connection that comes in is reset. Linux has no way to
 // close that gap; lame-duck, and a balancer that heeds it, keeps out of it.
-func (s *Server) acceptOne(ln net.Listener, last *[]net.Conn) (net.Conn, error) {
+func (s *Server) acceptOne(ln net.Listener, p *porch, last *[]net.Conn) (net.Conn, error) {
 	if !s.isClosed() {
+		if conn := p.take(); conn != nil {
+			return conn, nil
+		}
 		conn, err := ln.Accept()
 		if err == nil || !s.isClosed() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return conn, err

@@ -106,7 +106,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 		o.Partial = c.keeps
 		o.EndIdle = true // a node is told that none of its requests ran, and may send more
 	}
-	o.Direct = ingress != "" && direct(conn)
+	o.Direct = direct(conn)
 	c.h.Reset(conn, o)
 	c.life = lifetime{within: ctx}
 	if ingress == "" {

@@ -13,8 +13,8 @@ type origin struct {
 	addr    netip.Addr // invalid for what has none, as a Unix socket
 	text    string     // addr, or "unknown" (RFC 7239 section 6.2)
 	proto   string
-	trusted bool           // one of TrustedProxies
-	local   netip.AddrPort // the address it came to; invalid as addr
+	trusted bool     // one of TrustedProxies
+	conn    net.Conn // for host
 }
 
 func (o *origin) set(conn net.Conn, trusted []netip.Prefix) {
@@ -22,12 +22,20 @@ func (o *origin) set(conn net.Conn, trusted []netip.Prefix) {
 	if _, ok := conn.(*tls.Conn); ok {
 		o.proto = "https"
 	}
-	if a := addrPort(conn.RemoteAddr()); a.IsValid() {
+	if a := peerAddr(conn); a.IsValid() {
 		o.addr = a.Addr()
 		o.text = o.addr.String()
 	}
-	o.local = addrPort(conn.LocalAddr())
+	o.conn = conn
 	o.trusted = isTrusted(o.addr, trusted)
+}
+
+// peerAddr returns where a connection comes from.
+func peerAddr(conn net.Conn) netip.AddrPort {
+	if c, ok := conn.(interface{ PeerAddr() netip.AddrPort }); ok { // which makes nothing
+		return c.PeerAddr()
+	}
+	return addrPort(conn.RemoteAddr())
 }
 
 // addrPort returns an address of TCP, invalid for any other.
@@ -45,10 +53,11 @@ func addrPort(addr net.Addr) netip.AddrPort {
 
 // host returns the address the connection came to, as a Host.
 func (o *origin) host() []byte {
-	if !o.local.IsValid() {
+	local := addrPort(o.conn.LocalAddr())
+	if !local.IsValid() {
 		return []byte("localhost")
 	}
-	return []byte(o.local.String())
+	return []byte(local.String())
 }
 
 func isTrusted(a netip.Addr, trusted []netip.Prefix) bool {

@@ -104,6 +104,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	if !s.listen(ln) {
 		return ln.Close()
 	}
+	waiting := porchOf(ln)
 	var last []net.Conn                         // what acceptOne has taken and not returned yet
 	places := make(chan struct{}, s.o.MaxConns) // one for each open connection but the newest
 	over := func() {
@@ -125,7 +126,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
 	for {
-		conn, err := s.accept(ctx, ln, &last)
+		conn, err := s.accept(ctx, ln, waiting, &last)
 		if err != nil {
 			if ctx.Err() != nil || s.isClosed() {
 				return nil
@@ -159,10 +160,10 @@ func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 
 // accept takes the next connection. Out of file descriptors or memory it pauses,
 // lets idle connections go and tries again.
-func (s *Server) accept(ctx context.Context, ln net.Listener, last *[]net.Conn) (net.Conn, error) {
+func (s *Server) accept(ctx context.Context, ln net.Listener, waiting *porch, last *[]net.Conn) (net.Conn, error) {
 	const first, most = 5 * time.Millisecond, time.Second
 	for pause := first; ; pause = min(2*pause, most) {
-		conn, err := s.acceptOne(ln, last)
+		conn, err := s.acceptOne(ln, waiting, last)
 		if err == nil {
 			if pause > first {
 				s.o.Log.Info().Msg("accepting resumed")

@@ -37,7 +37,7 @@ func allowed() map[string][]string {
 		"proxy/eventstream": {},
 		"proxy/h1":          {"internal/rawio"},
 		"proxy/wsframe":     {},
-		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "keysource", "shardmap", "queue", "internal/address", "internal/problem"},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "keysource", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio"},
 		// The operator's side.
 		"admin": {"event", "shardmap", "verdict", "internal/problem"},
 		// The composition.

@@ -22,6 +22,7 @@ func inheritKeepAlive(lc *net.ListenConfig) {
 		var failed error
 		err := c.Control(func(fd uintptr) {
 			for _, o := range [][3]int{
+				{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}, // for those that rawio accepts
 				{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 				{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveSeconds},
 				{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAliveSeconds},

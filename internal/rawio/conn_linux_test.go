@@ -1,0 +1,313 @@
+//go:build linux && (amd64 || arm64)
+
+package rawio
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pair returns a Conn and the client's end of it.
+func pair(t *testing.T, addr string) (c *Conn, far *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Skip(err) // no IPv6
+	}
+	defer func() { _ = ln.Close() }()
+	sc, ok := ln.(syscall.Conn)
+	if !ok {
+		t.Fatalf("%T has no socket", ln)
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conn net.Conn
+	var inherits error
+	if err = raw.Control(func(fd uintptr) { inherits = Inherit(fd) }); err != nil || inherits != nil {
+		t.Fatal(err, inherits)
+	}
+	dialed, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dialed.Close() })
+	if err = raw.Control(func(fd uintptr) {
+		conn = Accept(fd)
+		if none := Accept(fd); none != nil {
+			t.Errorf("accepted %v, though nobody waits", none)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c, ok = conn.(*Conn)
+	if !ok {
+		t.Fatal("nothing accepted, though a client waits")
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if far, ok = dialed.(*net.TCPConn); !ok {
+		t.Fatalf("dialed a %T", dialed)
+	}
+	return c, far
+}
+
+// waiting returns once a goroutine waits for c, which it can only where the poller knows it.
+func waiting(t *testing.T, c *Conn) {
+	t.Helper()
+	for late := time.Now().Add(20 * time.Second); c.known.Load() == nil; {
+		if time.Now().After(late) {
+			t.Fatal("nobody waits")
+		}
+	}
+}
+
+// arrived returns once something has come.
+func arrived(t *testing.T, c *Conn) {
+	t.Helper()
+	if err := c.control(func(fd uintptr) {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20_000); n != 1 {
+			t.Errorf("nothing has come: %v", err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func say(t *testing.T, far io.Writer, text string) {
+	t.Helper()
+	if _, err := io.WriteString(far, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatIsThereIsReadWithoutThePoller(t *testing.T) {
+	c, far := pair(t, "127.0.0.1:0")
+	say(t, far, "hello")
+	arrived(t, c)
+	p := make([]byte, 8)
+	if n, err := c.Read(p); err != nil || string(p[:n]) != "hello" {
+		t.Fatalf("Read = %q, %v", p[:n], err)
+	}
+	if n, err := c.Write([]byte("answer")); n != 6 || err != nil {
+		t.Fatalf("Write = %d, %v", n, err)
+	}
+	if c.known.Load() != nil {
+		t.Error("the poller knows a connection that nobody has waited for")
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(far); string(b) != "answer" || err != nil {
+		t.Errorf("the client got %q, %v", b, err)
+	}
+}
+
+func TestWhatIsToComeIsWaitedFor(t *testing.T) {
+	c, far := pair(t, "127.0.0.1:0")
+	got := make(chan string)
+	go func() {
+		p := make([]byte, 8)
+		n, err := c.Read(p)
+		got <- string(p[:n])
+		n, again := c.Read(p)
+		got <- string(p[:n])
+		_, end := c.Read(p)
+		if err != nil || again != nil || end != io.EOF { //nolint:errorlint // io.EOF is never wrapped
+			t.Errorf("Read = %v, %v, %v, want nil, nil, EOF", err, again, end)
+		}
+		close(got)
+	}()
+	waiting(t, c)
+	for _, text := range []string{"one", "two"} {
+		say(t, far, text)
+		if s := <-got; s != text {
+			t.Errorf("Read %q, want %q", s, text)
+		}
+	}
+	_ = far.Close()
+	<-got
+}
+
+// What the socket does not take at once is waited with.
+func TestLongWriteIsTakenWhole(t *testing.T) {
+	c, far := pair(t, "127.0.0.1:0")
+	long := bytes.Repeat([]byte("0123456789"), 1<<20)
+	got := make(chan []byte)
+	go func() {
+		b, _ := io.ReadAll(far) // what is missing shows
+		got <- b
+	}()
+	if n, err := c.Write(long); n != len(long) || err != nil {
+		t.Fatalf("Write = %d, %v, want %d", n, err, len(long))
+	}
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if b := <-got; !bytes.Equal(b, long) {
+		t.Errorf("the client got %d bytes, want the same %d", len(b), len(long))
+	}
+	say(t, far, "more") // the other half is open
+	if n, err := c.Read(make([]byte, 8)); n != 4 || err != nil {
+		t.Errorf("Read = %d, %v, want 4", n, err)
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	for name, set := range map[string]func(t *testing.T, c *Conn){
+		"before anybody waits": func(t *testing.T, c *Conn) { t.Helper(); set(t, c, time.Now().Add(time.Millisecond)) },
+		"over, with bytes":     func(t *testing.T, c *Conn) { t.Helper(); set(t, c, time.Unix(1, 0)) },
+		"while one waits": func(t *testing.T, c *Conn) {
+			t.Helper()
+			go func() { waiting(t, c); set(t, c, time.Unix(1, 0)) }()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, far := pair(t, "127.0.0.1:0")
+			if name == "over, with bytes" {
+				say(t, far, "hello")
+				arrived(t, c)
+			}
+			set(t, c)
+			_, err := c.Read(make([]byte, 8))
+			var timeout net.Error
+			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+				t.Fatalf("Read = %v, want a timeout", err)
+			}
+			var op *net.OpError
+			if !errors.As(err, &op) || !op.Temporary() { // package tls asks for that
+				t.Errorf("%v is not temporary: TLS would not read on", err)
+			}
+			set2 := c.SetReadDeadline(time.Time{})
+			say(t, far, "more")
+			if n, err := c.Read(make([]byte, 16)); n == 0 || err != nil || set2 != nil {
+				t.Errorf("Read = %d, %v after the deadline was lifted (%v)", n, err, set2)
+			}
+		})
+	}
+}
+
+func set(t *testing.T, c *Conn, at time.Time) {
+	t.Helper()
+	if err := c.SetDeadline(at); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseEndsWhatWaits(t *testing.T) {
+	c, _ := pair(t, "127.0.0.1:0")
+	ended := make(chan error)
+	go func() {
+		_, err := c.Read(make([]byte, 8))
+		ended <- err
+	}()
+	waiting(t, c)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Read = %v, want net.ErrClosed", err)
+	}
+	raw, _ := c.SyscallConn() // it never fails
+	_, rerr := c.Read(make([]byte, 8))
+	_, werr := c.Write([]byte("x"))
+	for what, err := range map[string]error{
+		"Read": rerr, "Write": werr, "Close": c.Close(), "SetDeadline": c.SetDeadline(time.Time{}), "CloseWrite": c.CloseWrite(),
+		"Control": raw.Control(func(uintptr) {}), "raw Read": raw.Read(func(uintptr) bool { return true }),
+	} {
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s = %v after Close, want net.ErrClosed", what, err)
+		}
+	}
+}
+
+// The number of a socket that is closed is the next one's: whoever still used it would read
+// what others sent.
+func TestSocketStaysWhileItIsUsed(t *testing.T) {
+	c, far := pair(t, "127.0.0.1:0")
+	say(t, far, "hello")
+	arrived(t, c)
+	raw, _ := c.SyscallConn() // it never fails
+	if err := raw.Read(func(fd uintptr) bool {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		p := make([]byte, 8)
+		if n, err := Read(fd, p); string(p[:n]) != "hello" || err != nil {
+			t.Errorf("read %q, %v in the middle, want what had come", p[:n], err)
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := far.Read(make([]byte, 1)); err == nil {
+		t.Error("the client's end is still open")
+	}
+}
+
+func TestLingerOfZeroResets(t *testing.T) {
+	c, far := pair(t, "127.0.0.1:0")
+	if err := errors.Join(c.SetLinger(0), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the client got %v, want a reset", err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
+		c, far := pair(t, addr)
+		if c.RemoteAddr().String() != far.LocalAddr().String() || c.LocalAddr().String() != far.RemoteAddr().String() {
+			t.Errorf("%v → %v, the client says %v → %v", c.RemoteAddr(), c.LocalAddr(), far.LocalAddr(), far.RemoteAddr())
+		}
+		if c.PeerAddr().String() != far.LocalAddr().String() {
+			t.Errorf("PeerAddr = %v, want %v", c.PeerAddr(), far.LocalAddr())
+		}
+		if err := c.control(func(fd uintptr) {
+			if now, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY); now == 0 || err != nil {
+				t.Errorf("TCP_NODELAY = %d, %v, want what the listening socket had", now, err)
+			}
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Readers, writers, those who set deadlines and who closes meet in any order: all end.
+func TestAnyoneMayClose(t *testing.T) {
+	for range 40 {
+		c, far := pair(t, "127.0.0.1:0")
+		raw, _ := c.SyscallConn() // it never fails
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = io.Copy(io.Discard, c) })
+		all.Go(func() {
+			p := make([]byte, 64<<10)
+			for raw.Write(func(fd uintptr) bool {
+				_ = c.SetWriteDeadline(time.Now().Add(time.Hour)) // as h1 does, in the middle
+				_, err := Write(fd, p)
+				return err != syscall.EAGAIN //nolint:errorlint // never wrapped
+			}) == nil && c.SetReadDeadline(time.Time{}) == nil {
+			}
+		})
+		all.Go(func() {
+			for raw.Control(func(uintptr) {}) == nil {
+			}
+		})
+		all.Go(func() {
+			_, _ = io.CopyN(io.Discard, far, 200<<10) // until it waits
+			_ = c.Close()
+		})
+		all.Wait()
+		_ = far.Close()
+	}
+}
