@@ -204,26 +204,50 @@ func (h held) each(before held, n int) string {
 		kib(h.stacks-before.stacks), kib(h.heap-before.heap), float64(h.files-before.files)/float64(n))
 }
 
-// worked is the processor time of nodes so far, by id.
-type worked map[string]time.Duration
+// worked is what processes had of processors so far, by node, app and this one.
+type worked map[string]processors
+
+// processors is for how long a process had one, and for how long its threads waited for one.
+type processors struct{ had, waited time.Duration }
 
 func (x *keptSockets) used(t *testing.T) worked {
 	t.Helper()
-	w := worked{}
+	w := worked{"this test": processorsOf(t, os.Getpid())}
 	for _, n := range x.Nodes() {
-		w[n.ID] = time.Duration(x.Sum(t, []*cluster.Node{n}, "process_cpu_seconds_total") * float64(time.Second))
+		w[n.ID] = processorsOf(t, n.Process().Pid)
+		if a := x.apps[n]; a != nil {
+			w["app of "+n.ID] = processorsOf(t, a.process.Process.Pid)
+		}
 	}
 	return w
 }
 
+func processorsOf(t *testing.T, pid int) (p processors) {
+	t.Helper()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	must(t, err)
+	for _, thread := range threads {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, thread.Name()))
+		if err != nil {
+			continue // it has ended
+		}
+		var had, waited time.Duration
+		_, err = fmt.Sscan(string(line), &had, &waited)
+		must(t, err)
+		p = processors{p.had + had, p.waited + waited}
+	}
+	return p
+}
+
 // since is what it was for each of n sockets.
 func (w worked) since(before worked, n int) string {
-	var each []string
-	for id, used := range w {
-		each = append(each, fmt.Sprintf("%v at %s", ((used-before[id])/time.Duration(n)).Round(10*time.Microsecond), id))
+	each := func(all time.Duration) time.Duration { return (all / time.Duration(n)).Round(10 * time.Microsecond) }
+	var of []string
+	for name, now := range w {
+		of = append(of, fmt.Sprintf("%s %v and %v", name, each(now.had-before[name].had), each(now.waited-before[name].waited)))
 	}
-	slices.Sort(each)
-	return strings.Join(each, ", ") + " of processors"
+	slices.Sort(of)
+	return "of processors, and in line for them: " + strings.Join(of, ", ")
 }
 
 // TestIdleSocketsMove has idle sockets on one shard, and on many, whose node is drained: all
