@@ -16,12 +16,18 @@ const maxDials = 16
 // mostDials returns how many may be made at once now. Sockets on their way back to a node
 // take each a connection for good, and nobody is served by those that come back: as many are
 // made as the owner lets ask at once, or a path on which a handshake takes its time would
-// take thousands longer than they have (socket-wait). With mu held.
+// take thousands longer than they have (socket-wait). A node that is late makes fewer, and
+// counts the sockets that have one and no answer yet. With mu held.
 func (p *pool) mostDials() int {
 	if p.node == "" {
 		return maxDials
 	}
-	return min(max(maxDials, p.mu.line.keeps), maxUpgrades)
+	most := min(max(maxDials, p.mu.line.keeps), maxUpgrades)
+	w, tempo := p.mu.line.head, p.tempo.size()
+	if tempo == maxUpgrades || w == nil || !w.keeps { // where any is in line, a request stands first
+		return most
+	}
+	return min(most, tempo-p.mu.flying)
 }
 
 // want has as many connections made as those in line need and the bounds allow.
@@ -140,7 +146,7 @@ func (p *pool) dialSafely() (l *link, err error) {
 
 // newPool makes the pool of a node, or of the app if that is empty.
 func (s *Server) newPool(node string, dial func(ctx context.Context) (*link, error)) *pool {
-	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams}
+	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams, tempo: &s.sockets.tempo}
 	all := rooms{s.o.Room, s.waiting, s.sockets.room}
 	p.gate.room, p.busy.room, p.upgrades.room = all, all, all
 	p.mu.line.last = node != ""

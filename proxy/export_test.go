@@ -28,6 +28,11 @@ func (s *Server) BeforeAnswers(f func()) {
 // SocketsWaiting counts the kept sockets that have to wait for another leg.
 func (s *Server) SocketsWaiting() int { return s.sockets.room.Stats().Waiting }
 
+// BeLate has the node as late as f says, where sockets move. Before the first one.
+func (s *Server) BeLate(f func() time.Duration) {
+	s.sockets.tempo.late = func(time.Time) time.Duration { return f() }
+}
+
 // CutLoneLeg returns what cuts the one request, or leg, of a socket that the app has; nil:
 // it has none.
 func (s *Server) CutLoneLeg(id string) func() {

@@ -34,6 +34,7 @@ type link struct {
 	boot uint64 // of the node's process at the other end; zero: not told
 	seat *seat  // of the app in this process; nil: it is a connection
 
+	flies  bool // a socket asks with it for its next leg; the pool's
 	place  int  // the shard that it counts for, or unshared; the pool's
 	whole  bool // what it carries has its whole answer, see answered; the pool's
 	stream bool // it counts among the streams; guarded by the pool's mu

@@ -117,6 +117,22 @@ func mistakesOfSockets() []mistake {
 			edits: in("dialing.go", "	if p.node == \"\" {\n		return maxDials", "	if p.node == \"\" || PLANTED {\n		return maxDials"),
 		},
 		{
+			rule: "but few by a node that is late", found: "TestLateIngressConnectsForFewSockets",
+			edits: in("tempo.go", "if late > lateAfter &&", "if !PLANTED && late > lateAfter &&"),
+		},
+		{
+			rule: "which counts those that wait for their answer", found: "TestLateIngressBringsFewSocketsBack",
+			edits: in("pool.go", "		if l.flies = p.sparesFor(w); l.flies {", "		if l.flies = p.sparesFor(w) && !PLANTED; l.flies {"),
+		},
+		{
+			rule: "as many as before once it is not late", found: "TestLateIngressBringsFewSocketsBack",
+			edits: in("tempo.go", "min(t.size()+1, maxUpgrades)", "min(t.size()+map[bool]int{false: 1}[PLANTED], maxUpgrades)"),
+		},
+		{
+			rule: "and before their time is over", found: "TestSocketsOfALateNodeComeBackInTime",
+			edits: in("tempo.go", "now.Sub(t.since) < t.patience", "(PLANTED || now.Sub(t.since) < t.patience)"),
+		},
+		{
 			rule: "and those that are answered make room", found: "TestSocketsThatAreTurnedAwayMakeRoom",
 			edits: in("sockets.go", "	if done := k.upgrade; done != nil {", "	if done := k.upgrade; done != nil && !PLANTED {"),
 		},

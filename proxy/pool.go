@@ -31,12 +31,14 @@ type pool struct {
 	upgrades busy
 	back     atomic.Int64 // by the clock, when one of them had its answer last
 	streams  *streams
+	tempo    *tempo
 
 	mu struct {
 		sync.Mutex
 		idle    []*link // used last is last
 		open    int     // idle, in use and being dialed
 		dialing int     // of them, being dialed
+		flying  int     // of them, that sockets ask with for their next legs
 		window  window
 		won     uint64 // counts connections that came about
 		line    line   // who waits for a connection
@@ -128,8 +130,12 @@ func (p *pool) put(l *link) {
 		p.drop(l) // it gave its place up
 		return
 	}
+	flew := l.flies
 	p.vacate(l) // the next of the shard gets in line, behind others
 	kept := p.give(l)
+	if flew {
+		p.want()
+	}
 	p.mu.Unlock()
 	if !kept {
 		p.drop(l)
@@ -158,6 +164,9 @@ func (p *pool) give(l *link) bool {
 	if w := p.mu.line.head; w != nil && (!l.reused || !p.sparesFor(w)) {
 		p.mu.line.remove(w)
 		l.place = w.place
+		if l.flies = p.sparesFor(w); l.flies {
+			p.mu.flying++
+		}
 		w.turn <- turn{l: l} // has room: who leaves a line is sent to once
 		return true
 	}

@@ -70,6 +70,7 @@ func New(o Options) *Server {
 	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hidden: newHidden(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
 	s.waiting = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait})
+	s.sockets.tempo = tempo{patience: o.SocketWait / 2, late: lateness, grown: func() { s.peers.each((*pool).more) }}
 	s.sockets.room = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * socketWaits * o.SocketWait})
 	s.o.Settings = Settings{}
 	s.clock.start(time.Now())

@@ -98,8 +98,9 @@ func (p *pool) answered(l *link) {
 	l.whole = true
 }
 
-// vacate has l count for no shard any more. With mu held.
+// vacate has l count for no shard any more, nor for a socket. With mu held.
 func (p *pool) vacate(l *link) {
+	p.lands(l)
 	place := l.place
 	l.place = unshared
 	if l.whole {

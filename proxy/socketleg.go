@@ -32,6 +32,7 @@ func (y *relay) keep(p *trip) bool {
 		p.l.pool.cameBack()
 	}
 	if later && !l.app {
+		p.l.pool.landed(p.l)
 		p.l.pool.upgrades.took(0)
 	}
 	y.answered(&p.l.res)
@@ -104,6 +105,8 @@ func (c *client) socketLeg() (code int, why string) {
 	ctx, cancel := context.WithCancel(c.life.context())
 	defer cancel()
 	defer c.s.waitForLeg(c.x.shard, cancel)()
+	c.s.sockets.tempo.leaves()
+	defer c.s.sockets.tempo.arrives()
 	k.wait.Store(&cancel)
 	defer k.wait.Store(nil)
 	// An app that is silent has no longer than that.

@@ -30,6 +30,7 @@ type sockets struct {
 	room     *queue.Room  // of those without a leg
 	upgrades atomic.Int32 // on their way back, and not answered
 	kept     atomic.Int32 // legs that run
+	tempo    tempo
 	wave     wave
 
 	mu   sync.Mutex

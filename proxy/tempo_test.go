@@ -1,0 +1,147 @@
+package proxy_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"shardway/internal/simnet"
+)
+
+// tally notes what an app takes a while for, and how much of that there is at once.
+type tally struct {
+	each time.Duration
+
+	mu   sync.Mutex
+	now  int
+	seen []seenAt
+}
+
+type seenAt struct {
+	at    time.Time
+	among int
+}
+
+func (a *tally) pass() {
+	a.mu.Lock()
+	a.now++
+	a.seen = append(a.seen, seenAt{time.Now(), a.now})
+	a.mu.Unlock()
+	time.Sleep(a.each)
+	a.mu.Lock()
+	a.now--
+	a.mu.Unlock()
+}
+
+// between returns how many there were from one time to another, and how many at once at
+// most, since the first one.
+func (a *tally) between(from, to time.Duration) (n, most int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.seen {
+		if after := s.at.Sub(a.seen[0].at); after >= from && after < to {
+			n++
+			most = max(most, s.among)
+		}
+	}
+	return n, most
+}
+
+// returns is an app that takes a while for each socket that comes back.
+func (a *tally) returns() *chat {
+	return &chat{answer: func(_ int, head http.Header) string {
+		if head.Get("Shardway-Socket-Resumed") != "" {
+			a.pass()
+		}
+		return ""
+	}}
+}
+
+// lateFor has nodes be late for d from now on.
+func lateFor(d time.Duration, nodes ...*node) {
+	end := time.Now().Add(d)
+	for _, n := range nodes {
+		n.BeLate(func() time.Duration {
+			if time.Now().Before(end) {
+				return 6 * time.Millisecond
+			}
+			return 0
+		})
+	}
+}
+
+// sockets opens many.
+func (n *node) sockets(many int) (all []*client) {
+	for range many {
+		all = append(all, n.socket())
+	}
+	return all
+}
+
+// wantOn fails the test unless all of the sockets go on, and returns how long that took.
+func (w *socketTest) wantOn(all []*client) time.Duration {
+	w.Helper()
+	began := time.Now()
+	for _, c := range all {
+		c.say("on")
+	}
+	w.until("all go on", w.app.has(len(all)))
+	took := time.Since(began)
+	for _, c := range all {
+		_ = c.Close()
+	}
+	time.Sleep(time.Minute) // the app parts with them
+	return took
+}
+
+// Connections that are made for sockets stand in front of requests: a node that is late
+// makes few at once.
+func TestLateIngressConnectsForFewSockets(t *testing.T) {
+	var a *tally
+	inSockets(t, func() *chat { a = &tally{}; return a.returns() }, func(t *socketTest) {
+		all := t.front.sockets(600)
+		t.sim.SetLink(t.front.id, t.b.id, simnet.Link{Latency: 40 * time.Millisecond}) // 80 ms for each connection
+		lateFor(2*time.Second, t.front)
+		t.move(t.a, t.b)
+		t.wantOn(all)
+		if n, _ := a.between(0, 1500*time.Millisecond); n > 250 {
+			t.Errorf("%d came back in 1.5 s, want 64 and then 50 to 100 in a second: eight at once", n)
+		}
+	})
+}
+
+// So does what waits for their answers there; once the node is late no more, as many come
+// back at once as before.
+func TestLateIngressBringsFewSocketsBack(t *testing.T) {
+	var a *tally
+	inSockets(t, func() *chat { a = &tally{each: 80 * time.Millisecond}; return a.returns() }, func(t *socketTest) {
+		const late, retry = 3 * time.Second, 1200 * time.Millisecond // of connections for which there was no room
+		all := t.front.sockets(600)
+		lateFor(late, t.front)
+		t.move(t.a, t.b)
+		t.wantOn(all)
+		if n, most := a.between(retry, late-200*time.Millisecond); most > 9 || n < 100 {
+			t.Errorf("%d, %d at once were brought back by a node that is late, want 160, 8 at once", n, most)
+		}
+		if _, most := a.between(late, time.Hour); most < 32 {
+			t.Errorf("%d at once were brought back by a node that is not late, want more", most)
+		}
+	})
+}
+
+// A node that is late all the time brings them back before they would be given up.
+func TestSocketsOfALateNodeComeBackInTime(t *testing.T) {
+	var a *tally
+	inSockets(t, func() *chat { a = &tally{each: 400 * time.Millisecond}; return a.returns() }, func(t *socketTest) {
+		all := t.front.sockets(540)
+		lateFor(time.Hour, t.front)
+		t.move(t.a, t.b)
+		if took := t.wantOn(all); took > 20*time.Second {
+			t.Errorf("%d sockets came back in %v, want less than SocketWait", len(all), took)
+		}
+		if n, most := a.between(2*time.Second, 9*time.Second); n > 160 || most > 9 {
+			t.Errorf("%d, %d at once were brought back by a late node in 7 s, want 140, 8 at once", n, most)
+		}
+	})
+}
