@@ -3,6 +3,7 @@ package h1_test
 import (
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,6 +73,58 @@ func TestLastAnswerLeavesWithTheEnd(t *testing.T) {
 	}
 	if apart := lastSegments(t, 100, false); least != 1 || apart != 2 {
 		t.Errorf("%d segments, %d where they leave apart, want 1 and 2", least, apart)
+	}
+}
+
+// late is a connection on which the peer says something right before it is closed, after
+// all looks at it.
+type late struct {
+	wrapped
+	say func()
+}
+
+func (l late) Close() error {
+	l.say()
+	return l.Conn.Close()
+}
+
+// unread returns how many bytes a connection has that nobody has read.
+func unread(t *testing.T, conn net.Conn) (n int) {
+	t.Helper()
+	raw, err := wrapped{conn}.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cerr := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); cerr != nil || err != nil {
+		t.Fatal(cerr, err)
+	}
+	return n
+}
+
+// A client may say more though it promised not to, the line break behind a body for one (RFC 9112
+// section 2.2). Closing on that is a reset, and what the kernel still kept went with it: once
+// in some thousands the client had no answer at all.
+func TestLastAnswerArrivesThoughTheClientSaysMoreAtTheEnd(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(late{wrapped{near}, func() {
+		say(t, far, "\r\n")
+		for unread(t, near) == 0 {
+			runtime.Gosched()
+		}
+	}}, h1.Options{Direct: true})
+	say(t, far, lastRequest)
+	var r h1.Request
+	if err := c.ReadRequest(&r); err != nil {
+		t.Fatal(err)
+	}
+	const answer = "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+	c.Writer().PutString(answer)
+	if err := c.Writer().CloseLast(nil); err != nil {
+		t.Fatal(err)
+	}
+	c.CloseLast()
+	if b, err := io.ReadAll(far); string(b) != answer { // and then a reset: it broke its word
+		t.Errorf("the client got %q, %v, want the answer", b, err)
 	}
 }
 

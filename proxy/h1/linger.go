@@ -43,7 +43,7 @@ func (c *Conn) CloseLinger() {
 // CloseLast closes a connection whose peer has said that it sends nothing more, and of
 // which all has been read: at once if it kept its word so far (RFC 9112 section 9.6 has
 // it send no other request then), else as CloseLinger does. It saves half of what closing
-// costs: FIN and close are one, and nobody waits for the peer's end. The caller has flushed.
+// costs: nobody waits for the peer's end. The caller has flushed.
 func (c *Conn) CloseLast() {
 	// Under TLS there is a close_notify to come.
 	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.silent(c.in.few[:]) {

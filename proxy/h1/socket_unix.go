@@ -109,8 +109,11 @@ func (s *socket) read(fd uintptr) bool {
 }
 
 // silent reports that there is nothing to read, or the end, by taking a byte into p if
-// there is one: it comes last.
+// there is one: it comes last. With nothing there it ends the sending side, and what the
+// kernel kept leaves with that: a peer that speaks from now on is reset after its answer.
 func (s *socket) silent(p []byte) bool {
+	s.fin = true
+	defer func() { s.fin = false }()
 	_, n, err := s.receive(p[:1], false)
 	return n == 0 && (err == nil || errors.Is(err, io.EOF))
 }
