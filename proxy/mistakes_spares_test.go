@@ -12,6 +12,10 @@ func mistakesOfSpares() []mistake {
 			edits: in("spares.go", "	if c.spent() {\n", "	if PLANTED || c.spent() {\n"),
 		},
 		{
+			rule: "nobody has the address of the client before", found: "TestNextConnectionBeginsAnew",
+			edits: in("spares.go", "	c.x, c.from = exchange{}, origin{}\n", "	if c.x = (exchange{}); !PLANTED {\n		c.from = origin{}\n	}\n"),
+		},
+		{
 			rule: "what was asked of one connection is not asked of the next", found: "TestNextConnectionBeginsAnew",
 			edits: in("spares.go", "	c.shed.Store(false)\n", "	if !PLANTED {\n		c.shed.Store(false)\n	}\n"),
 		},

@@ -2,8 +2,11 @@ package proxy
 
 import (
 	"net"
+	"net/netip"
 	"testing"
 	"testing/synctest"
+
+	"github.com/valyala/fasthttp"
 
 	"shardway/queue"
 )
@@ -40,6 +43,16 @@ func again(t *testing.T, s *Server, c *client) bool {
 // spareServer is a Server for connections on which nothing is said.
 func spareServer() *Server {
 	return New(Options{Cluster: nowhereAt{}, Room: queue.New(queue.Options{})})
+}
+
+// An app in this process may read a request's body, or answer, after its connection's end.
+func TestConnectionToAHandlerIsNotUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{Cluster: nowhereAt{}, Room: queue.New(queue.Options{}), Handler: func(*fasthttp.RequestCtx) {}})
+		if c := briefly(t, s, "", nil); c.spent() || again(t, s, c) {
+			t.Error("its memory is used again")
+		}
+	})
 }
 
 // nowhereAt is a cluster that has told nothing yet.
@@ -115,6 +128,7 @@ func TestNextConnectionBeginsAnew(t *testing.T) {
 		for range 50 {
 			over := briefly(t, s, "", func(c *client) {
 				c.x.key, c.from.trusted, c.x.keep = []byte("k"), true, true
+				c.from.addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next one has none
 				c.up.kept, c.up.overflow, c.up.broken = append(c.up.kept, "body"...), true, true
 				c.shed.Store(true)
 				c.slot.begin(Local, 3, 0, &link{}, new(string))
@@ -126,7 +140,7 @@ func TestNextConnectionBeginsAnew(t *testing.T) {
 			if c != over {
 				continue // not this time
 			}
-			if c.x.key != nil || c.x.keep || c.from.trusted || len(c.up.kept) > 0 || c.up.overflow || c.up.broken || c.shed.Load() ||
+			if c.x.key != nil || c.x.keep || c.from.trusted || c.from.addr.IsValid() || len(c.up.kept) > 0 || c.up.overflow || c.up.broken || c.shed.Load() ||
 				c.slot.link.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.over || c.alone {
 				t.Errorf("it has something of the one before: %+v", &c.x)
 			}
