@@ -1,0 +1,40 @@
+package h1_test
+
+import (
+	"testing"
+
+	"shardway/proxy/h1"
+)
+
+// What was done to a connection that is over does not show in the one that has its memory: it
+// is read, counts from zero, and can be closed.
+func TestResetConnIsAnotherOne(t *testing.T) {
+	near, far := tcpPair(t)
+	c := h1.NewConn(near, h1.Options{})
+	var r h1.Request
+	say(t, far, lastRequest)
+	if err := c.ReadRequest(&r); err != nil {
+		t.Fatal(err)
+	}
+	c.Writer().PutString("HTTP/1.1 204 No Content\r\n\r\n")
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	c.StopIdle()
+	c.StopRead()
+	shut(t, c)
+	c.Release()
+	near, far = tcpPair(t)
+	c.Reset(near, h1.Options{})
+	if c.Received() != 0 || c.Sent() != 0 {
+		t.Errorf("it has received %d and sent %d bytes, want none", c.Received(), c.Sent())
+	}
+	say(t, far, lastRequest)
+	if err := c.ReadRequest(&r); err != nil {
+		t.Errorf("it cannot be read: %v", err)
+	}
+	shut(t, c)
+	if near.Close() == nil {
+		t.Error("it was open after Close")
+	}
+}
