@@ -15,8 +15,11 @@ const (
 )
 
 // inheritKeepAlive sets on the listening socket what its connections are to have: the
-// kernel hands it on with each, where package net spends four system calls on it.
+// kernel hands it on with each, where package net spends four system calls on it. Of a
+// socket of Multipath TCP, which package net would listen by, kernels before 6.10 take not
+// all of it, and those before 6.17 hand not all of it on.
 func inheritKeepAlive(lc *net.ListenConfig) {
+	lc.SetMultipathTCP(false)
 	lc.KeepAlive = -1
 	lc.Control = func(_, _ string, c syscall.RawConn) error {
 		var failed error

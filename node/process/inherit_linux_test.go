@@ -52,3 +52,29 @@ func TestAcceptedConnectionsProbeTheirClients(t *testing.T) {
 		}
 	}
 }
+
+// TestListensByPlainTCP holds that what the listening socket is to hand on it can: kernels
+// before 6.10 refuse TCP_KEEPIDLE for a socket of Multipath TCP, so that nothing would listen
+// there, and those before 6.17 keep SO_KEEPALIVE of it to themselves.
+func TestListensByPlainTCP(t *testing.T) {
+	ln, err := listen(t.Context(), "listen", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	tcp, ok := ln.(*net.TCPListener)
+	if !ok {
+		t.Fatalf("listens by a %T", ln)
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) {
+		if by, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PROTOCOL); err != nil || by != unix.IPPROTO_TCP {
+			t.Errorf("SO_PROTOCOL = %d (%v), want %d, plain TCP", by, err, unix.IPPROTO_TCP)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
