@@ -25,6 +25,19 @@ func (s *Server) BeforeAnswers(f func()) {
 	})
 }
 
+// Shared returns what tells, once there is no connection any more, whether the memory of the
+// one that is open now is kept from the next, as others may know of it.
+func (s *Server) Shared() func() (shared, over bool) {
+	var one *client
+	s.conns.each(func(c *client) { one = c })
+	return func() (shared, over bool) {
+		if s.conns.count() > 0 {
+			return false, false
+		}
+		return one.shared, true
+	}
+}
+
 // SocketsWaiting counts the kept sockets that have to wait for another leg.
 func (s *Server) SocketsWaiting() int { return s.sockets.room.Stats().Waiting }
 

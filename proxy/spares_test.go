@@ -1,8 +1,11 @@
 package proxy_test
 
 import (
+	"bufio"
 	"io"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"shardway/shardmap"
@@ -112,4 +115,49 @@ func TestCutNeverMeetsTheNextConnection(t *testing.T) {
 		}
 	}
 	t.Errorf("the runs were cut in the right order %d times of 40: it shows nothing", shown)
+}
+
+// What was upgraded, carried events, or may be kept as a socket, others come to know by more
+// than the registry.
+func TestMemoryOfWhatIsKnownElsewhereIsKept(t *testing.T) {
+	n := newNode(t, "a", rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+		head, err := readHead(r)
+		if err != nil {
+			return
+		}
+		answer := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+		switch {
+		case strings.Contains(head, "/upgrade "):
+			answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n"
+		case strings.Contains(head, "/events "):
+			answer = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
+		}
+		if _, err = io.WriteString(conn, answer); err == nil {
+			_, _ = r.ReadByte() // until the end
+		}
+	}))
+	const get = " HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n"
+	for what, c := range map[string]struct {
+		request string
+		shared  bool
+	}{
+		"a plain request":                       {"GET /plain" + get + "\r\n", false},
+		"an upgrade":                            {"GET /upgrade" + get + "Connection: Upgrade\r\nUpgrade: other\r\n\r\n", true},
+		"an event stream":                       {"GET /events" + get + "\r\n", true},
+		"a WebSocket that the app did not want": {socketRequest, true},
+	} {
+		client := n.dial()
+		client.send("%s", c.request)
+		client.head("GET")
+		answer := n.Shared()
+		_ = client.Close()
+		shared := false
+		until(t, "the connection is over", func() (over bool) {
+			shared, over = answer()
+			return over
+		})
+		if shared != c.shared {
+			t.Errorf("%s: shared %v, want %v", what, shared, c.shared)
+		}
+	}
 }
