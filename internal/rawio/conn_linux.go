@@ -24,7 +24,8 @@ import (
 // package net asks of each connection and keeps about it.
 //
 // It is in all else what a *net.TCPConn is, but for options, which it inherits from the
-// listening socket. Nothing closes it but Close.
+// listening socket; for long writes of several goroutines at once, which may mix; and for
+// a deadline that runs out, which only who has to wait notices. Nothing closes it but Close.
 type Conn struct {
 	fd   int
 	peer netip.AddrPort
