@@ -197,6 +197,7 @@ func (s *swarm) until(what string, f func() bool) time.Duration {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	synctest.Wait() // what told it has told all who are to know: that somebody came, for one
 	return time.Since(start)
 }
 
