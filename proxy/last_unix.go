@@ -33,12 +33,8 @@ func takeLast(ln net.Listener) []net.Conn {
 // step where it can (Linux: shutdown(2) ends a listening socket): what comes in between is
 // reset, and closing takes this thread a while, or until it has a processor again.
 func acceptAll(ln net.Listener) (fds []int) {
-	sc, ok := ln.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
+	raw := rawOf(ln)
+	if raw == nil {
 		return nil
 	}
 	_ = raw.Control(func(fd uintptr) { // an error means that it is closed

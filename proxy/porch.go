@@ -31,12 +31,8 @@ func porchOf(ln net.Listener) *porch {
 	default:
 		return p
 	}
-	sc, ok := ln.(syscall.Conn)
-	if !ok {
-		return p
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
+	raw := rawOf(ln)
+	if raw == nil {
 		return p
 	}
 	var inherited error
@@ -44,6 +40,19 @@ func porchOf(ln net.Listener) *porch {
 		p.raw, p.step = raw, p.look
 	}
 	return p
+}
+
+// rawOf returns a listener's socket; nil: it has none.
+func rawOf(ln net.Listener) syscall.RawConn {
+	sc, ok := ln.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
 }
 
 // take returns a connection that waits; nil: none does.
