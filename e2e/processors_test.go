@@ -17,6 +17,7 @@ const inUse = "go_sched_gomaxprocs_threads"
 // A node with little to do uses one processor; one that was told how many it is to use goes
 // on to use as many.
 func TestNodeUsesAsManyProcessorsAsItNeeds(t *testing.T) {
+	t.Parallel()
 	told := binaries(t)
 	fixed := runtime.NumCPU() + 1 // no number that a node would choose
 	told.Env = []string{fmt.Sprintf("GOMAXPROCS=%d", fixed)}
