@@ -10,6 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	racing.OneProcessor()
 	zerolog.TimeFieldFormat = time.RFC3339Nano
 	m.Run()
 }

@@ -39,6 +39,9 @@ type results struct {
 	// broken are packages that failed for another reason than a test: they do not
 	// compile, exited, panicked, took too long, or raced outside of a test.
 	broken []string
+	// detector are packages that the race detector ended by a fault of its own. Tests
+	// of theirs that were under way have not failed.
+	detector []string
 }
 
 func readFile(name string) (results, error) {
@@ -56,6 +59,8 @@ func read(r io.Reader) (results, error) {
 	type key struct{ pkg, test string }
 	began := make(map[key]time.Time)
 	final := make(map[key]string)
+	marked := make(map[string]bool) // packages of which something is final
+	gaveUp := make(map[string]bool) // packages in which the race detector did
 	var failed []failure
 	var packages []string
 	lines := bufio.NewReader(r)
@@ -70,8 +75,11 @@ func read(r io.Reader) (results, error) {
 			k := key{e.Package, test}
 			switch {
 			case e.Action == "output":
+				if strings.Contains(e.Output, detectorGaveUp) {
+					gaveUp[e.Package] = true
+				}
 				if why := finality(e.Output); why != "" && final[k] == "" {
-					final[k] = why
+					final[k], marked[e.Package] = why, true
 				}
 			case e.Action == "run" && !below:
 				began[k] = e.Time
@@ -94,12 +102,20 @@ func read(r io.Reader) (results, error) {
 		out.failed = append(out.failed, f)
 	}
 	for _, pkg := range packages {
-		if !slices.ContainsFunc(failed, func(f failure) bool { return f.pkg == pkg }) {
+		switch {
+		case slices.ContainsFunc(failed, func(f failure) bool { return f.pkg == pkg }):
+		case gaveUp[pkg] && !marked[pkg]:
+			out.detector = append(out.detector, pkg)
+		default:
 			out.broken = append(out.broken, pkg)
 		}
 	}
 	return out, nil
 }
+
+// detectorGaveUp is how the race detector ends a process when something is wrong with
+// itself, as with timers of bubbles (go.dev/issue/78156). A race reads otherwise.
+const detectorGaveUp = "ThreadSanitizer: CHECK failed: "
 
 // finality says why a test that printed this is not repeated.
 func finality(output string) string {

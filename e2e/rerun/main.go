@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -90,6 +91,15 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 	}
 	ctx, stop := context.WithDeadline(ctx, end)
 	defer stop()
+	for _, pkg := range found.detector {
+		if !time.Now().Before(end) {
+			r.printf("not repeated: %s: no time is left", pkg)
+			return status, nil
+		}
+		if ok, err := r.repeatPackage(ctx, pkg); err != nil || !ok {
+			return status, err
+		}
+	}
 	for _, f := range found.failed {
 		if !time.Now().Before(end) {
 			r.printf("not repeated: %s: no time is left", f)
@@ -104,7 +114,7 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 
 // repeatable reports whether all that failed may be repeated, and prints why not.
 func (r *runner) repeatable(found results) bool {
-	ok := len(found.failed) > 0
+	ok := len(found.failed)+len(found.detector) > 0
 	for _, pkg := range found.broken {
 		ok = false
 		r.printf("not repeated: %s failed, and none of its tests did", pkg)
@@ -128,6 +138,16 @@ func (r *runner) repeatable(found results) bool {
 		r.printf("not repeated: %d tests failed, and at most %d are repeated", len(found.failed), r.repeats)
 	}
 	return ok
+}
+
+// repeatPackage runs all tests of a package that the race detector ended, once: a
+// detector that gives up again shows something.
+func (r *runner) repeatPackage(ctx context.Context, pkg string) (bool, error) {
+	r.printf("repeated: %s: the race detector gave up", pkg)
+	file := fmt.Sprintf("%s.%s.json", strings.TrimSuffix(r.file, ".json"), path.Base(pkg))
+	args := slices.Concat(r.sum[1:], []string{"--jsonfile", file, "--"}, of(r.test, pkg))
+	status, err := r.start(ctx, r.out, r.sum[0], args...)
+	return err == nil && status == 0, err
 }
 
 // repeat runs a test alone, and once more if the machine was away again.
@@ -178,6 +198,16 @@ func cut(args []string, sep string) (before, after []string, found bool) {
 	return args[:i], args[i+1:], true
 }
 
+// of turns the arguments of `go test` into those for one package: the same flags.
+func of(args []string, pkg string) []string {
+	kept := slices.DeleteFunc(slices.Clone(args), isPackage)
+	return append(kept, pkg)
+}
+
+func isPackage(arg string) bool {
+	return strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "shardway/")
+}
+
 // alone turns the arguments of `go test` into those that run one test alone: the same
 // flags, but for those that choose tests.
 func alone(args []string, f failure) []string {
@@ -187,7 +217,7 @@ func alone(args []string, f failure) []string {
 		case arg == "-run" || arg == "-skip":
 			i++ // its value
 		case strings.HasPrefix(arg, "-run="), strings.HasPrefix(arg, "-skip="):
-		case strings.HasPrefix(arg, "./"), strings.HasPrefix(arg, "shardway/"):
+		case isPackage(arg):
 		default:
 			kept = append(kept, arg)
 		}

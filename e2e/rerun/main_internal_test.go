@@ -34,13 +34,21 @@ const (
 {"Time":"2026-01-01T00:00:02Z","Action":"fail","Package":"shardway/e2e","Test":"TestA"}
 {"Time":"2026-01-01T00:00:02Z","Action":"fail","Package":"shardway/e2e"}
 `
+	gaveUp = `{"Time":"2026-01-01T00:00:01Z","Action":"run","Package":"shardway/e2e","Test":"TestA"}
+{"Time":"2026-01-01T00:00:02Z","Action":"output","Package":"shardway/e2e","Test":"TestA","Output":"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:346 \"((exiting)) != (0)\" (tid=1)\n"}
+{"Time":"2026-01-01T00:00:02Z","Action":"fail","Package":"shardway/e2e"}
+`
 	broken = `{"Time":"2026-01-01T00:00:02Z","Action":"fail","Package":"shardway/e2e"}
 `
 )
 
 // says is red, with a test that printed this.
-func says(test, output string) string {
-	return `{"Time":"2026-01-01T00:00:01Z","Action":"output","Package":"shardway/e2e","Test":"` + test + `","Output":"` + output + `\n"}` + "\n" + red
+func says(test, output string) string { return printed(test, output) + red }
+
+func race(test string) string { return printed(test, "WARNING: DATA RACE") }
+
+func printed(test, output string) string {
+	return `{"Time":"2026-01-01T00:00:01Z","Action":"output","Package":"shardway/e2e","Test":"` + test + `","Output":"` + output + `\n"}` + "\n"
 }
 
 // away is absence in the first n runs.
@@ -71,10 +79,16 @@ func TestOnlyWhatTheMachineMayHaveCausedIsRepeated(t *testing.T) {
 		{"red three times", []string{red, red, red, green}, 9, 1, 3, "repeated (2)"},
 		{"a broken promise", []string{says("TestA/b", "x_test.go:1: history: 3 violations (900 requests): "+history.Unsafe), green}, 9, 1, 1, history.Unsafe},
 		{"late answers", []string{says("TestA", "history: 1 violations (900 requests)"), green}, 1, 0, 2, "repeated (1)"},
-		{"a race", []string{says("TestA", "WARNING: DATA RACE"), green}, 9, 1, 1, "a data race"},
-		{"a race outside of tests", []string{says("", "WARNING: DATA RACE"), green}, 9, 1, 1, "a data race"},
+		{"a race", []string{race("TestA") + red, green}, 9, 1, 1, "a data race"},
+		{"a race outside of tests", []string{race("") + red, green}, 9, 1, 1, "a data race"},
 		{"a panic", []string{says("TestA", "panic: boom"), green}, 9, 1, 1, "a panic"},
 		{"a broken promise when repeated", []string{red, says("TestA", "history: 1 violations (1 requests): "+history.Unsafe), green}, 9, 1, 2, history.Unsafe},
+		{"a detector that gave up", []string{gaveUp, green}, 0, 0, 2, "repeated: shardway/e2e: the race detector gave up"},
+		{"a detector that gave up twice", []string{gaveUp, gaveUp, green}, 9, 1, 2, "the race detector gave up"},
+		{"a detector that gave up, then red", []string{gaveUp, red, green}, 9, 1, 2, "the race detector gave up"},
+		{"red before the detector gave up", []string{gaveUp + red, green}, 0, 1, 1, "the machine was there"},
+		{"a race before the detector gave up", []string{race("") + gaveUp, green}, 9, 1, 1, "none of its tests did"},
+		{"a race of a test before the detector gave up", []string{race("TestB/c") + gaveUp, green}, 9, 1, 1, "none of its tests did"},
 		{"no test to blame", []string{broken, green}, 9, 1, 1, "none of its tests did"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -97,7 +111,11 @@ func TestOnlyWhatTheMachineMayHaveCausedIsRepeated(t *testing.T) {
 			if len(calls) != tt.calls {
 				t.Errorf("%d runs, want %d", len(calls), tt.calls)
 			}
-			if len(calls) > 1 {
+			if len(calls) > 1 && tt.runs[0] == gaveUp {
+				if want := "--format pkgname --jsonfile whole.e2e.json -- -race -run ^(TestA|TestB)$ -skip=TestC shardway/e2e"; calls[1] != want {
+					t.Errorf("repeated by %q, want %q", calls[1], want)
+				}
+			} else if len(calls) > 1 {
 				if want := "--format pkgname --jsonfile whole.TestA.1.json -- -race -run ^TestA$ shardway/e2e"; calls[1] != want {
 					t.Errorf("repeated by %q, want %q", calls[1], want)
 				}
