@@ -5,10 +5,10 @@ import "time"
 const (
 	// busy is from which share of the processors' time on there are too few, in percent:
 	// what comes then waits for its turn.
-	busy = 90
-	// spare is up to which share half of them are enough: below busy, though a request
-	// costs less with fewer.
-	spare = 75
+	busy = 95
+	// spare is up to which share half of them are enough. A request costs less with
+	// fewer, so half of them will be less busy than that.
+	spare = 88
 	// look is how long the process is watched before it is judged, about. Beside others
 	// that are as busy, what it is given comes in bursts of tens of milliseconds.
 	look = 100 * time.Millisecond
