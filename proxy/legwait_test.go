@@ -118,12 +118,12 @@ func TestSocketWaitsForItsOwnQueue(t *testing.T) {
 		t.propose()
 		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 		began := time.Now()
-		t.own(t.b)
-		t.front.swap(t.epoch-1, t.epoch-1, func(s shardmap.Shard) proxy.Route {
+		t.b.swap(t.epoch, t.epoch, local(t.epoch))
+		t.front.swap(t.epoch, t.epoch, func(s shardmap.Shard) proxy.Route {
 			if s == mine {
-				return remote("nobody", t.epoch-1)(s)
+				return remote("nobody", t.epoch)(s)
 			}
-			return remote("b", t.epoch-1)(s)
+			return remote(t.b.id, t.epoch)(s)
 		})
 		lone.wantClosedFor(1012, "no app took the socket in time")
 		if took := time.Since(began); took < 18*time.Second || took > 22*time.Second {
