@@ -102,12 +102,13 @@ tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' 
 # there what runs by the real clock has the machine alone.
 # LANES is what goes on together, joined by +.
 ifdef CI
-LANES := test-pure+test-path test-clusters test-chaos
+LANES := test-pure+test-path test-clusters test-chaos test-tools
 TOOLS_AT_ONCE := 1
 test-path: test-unit
 else
-LANES := test-pure+test-path+test-chaos
+LANES := test-pure+test-tools+test-chaos
 TOOLS_AT_ONCE := 2
+test-tools: test-path
 test-path: test-clusters
 test-chaos: test-unit
 endif
@@ -146,6 +147,9 @@ test-clusters: | $(GOTESTSUM) $(RERUN)
 test-chaos: | $(GOTESTSUM) $(RERUN)
 	$(call tested,busy clusters,-timeout 20m -run '$(BUSY)' ./e2e)
 	$(call tested,chaos,-timeout 20m ./e2e/chaos)
+
+.PHONY: test-tools
+test-tools: | $(GOTESTSUM) $(RERUN)
 	$(call tested,what tests clusters,-p $(TOOLS_AT_ONCE) -timeout 20m ./e2e/bench ./ack/scale $$(go list ./e2e/... | grep -vE '^shardway/e2e(/chaos)?$$'))
 
 IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
