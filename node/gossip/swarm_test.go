@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/rs/zerolog"
 
+	"shardway/internal/racing"
 	"shardway/internal/simnet"
 	"shardway/node/gossip"
 )
@@ -86,6 +87,7 @@ func (n *names) set(host string, ips ...netip.Addr) {
 
 func bubble(t *testing.T, f func(s *swarm)) {
 	t.Helper()
+	defer racing.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
 		s := &swarm{t: t, made: map[string]*simnet.Host{}, net: simnet.New(simnet.Config{}), dns: &names{ips: map[string][]netip.Addr{}, srv: map[string][]*net.SRV{}}}
 		defer func() {
