@@ -162,6 +162,24 @@ func TestReturningFollowerDoesNotWait(t *testing.T) {
 	})
 }
 
+// A server that has cut itself off takes streams and closes them, which to the library is an
+// error as any other, and the pause after it is up to 10 s long.
+func TestFollowerThatCutItselfOffDoesNotWait(t *testing.T) {
+	for _, off := range []time.Duration{13 * time.Second, 16 * time.Second, 40 * time.Second} {
+		bubble(t, abc(), nil, func(g *group) {
+			l := g.leader(g.all...)
+			f := without(g.all, l)[0]
+			f.stream.Isolate(true)
+			g.apply(l, "meanwhile")
+			time.Sleep(off)
+			f.stream.Isolate(false)
+			if d := g.agree(1, g.all...); d > 500*time.Millisecond {
+				g.t.Errorf("cut off for %v, caught up %v after that", off, d)
+			}
+		})
+	}
+}
+
 func TestCampaignReplacesACrashedLeaderAtOnce(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t

@@ -3,6 +3,7 @@ package consensus
 import (
 	"errors"
 	"io"
+	"net"
 	"sync"
 	"time"
 
@@ -20,7 +21,8 @@ const maxPool = 2
 //
 // It has patience for servers that cannot be reached. Each error that Raft sees doubles the pause before it sends entries
 // to that server again, up to ten seconds, and a server that is back must not
-// wait for that. So a failed dial is no error as long as this node leads.
+// wait for that. So a failed dial is no error as long as this node leads, nor is a
+// stream that a server takes and closes, as one does that has cut itself off.
 //
 // It sends once more what was lost with an old connection. The library keeps
 // connections for as long as it lives, does not look whether they are still open,
@@ -138,7 +140,7 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	if req.PrevLogEntry == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0 {
 		return send()
 	}
-	err := t.patiently(id, req.Term, send)
+	err := t.patiently(id, req.Term, func() error { return t.kept(send) })
 	if err == nil {
 		t.stated(id, resp.Term)
 	}
@@ -180,6 +182,31 @@ func (t *transport) again(send func() error) error {
 // brokenWithin is how soon a broken connection shows: what takes longer is a
 // server that does not answer.
 const brokenWithin = 100 * time.Millisecond
+
+// kept sends, and makes an error of the dial's of a stream that is closed at once, over and
+// over: what is sent may be sent twice, and the server is one that cannot be reached now.
+// Stream.Dial did not pace it, so it does.
+func (t *transport) kept(send func() error) error {
+	began := time.Now()
+	err := send()
+	var d *dialError
+	if err == nil || errors.As(err, &d) || !cut(err) || time.Since(began) > brokenWithin {
+		return err
+	}
+	pause := time.NewTimer(dialPauseMax)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-t.closed:
+	}
+	return &dialError{err: err}
+}
+
+// cut reports an error of the stream, not of who is at its other end.
+func cut(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &op) && !op.Timeout()
+}
 
 // InstallSnapshot sends a snapshot. Nothing of data is read before the dial.
 func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
