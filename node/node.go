@@ -230,7 +230,7 @@ func (n *Node) newAgent() {
 	}
 	a.boot.Store(n.o.Dir.Boot())
 	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {
-		a.turns.used, n.pulse.Used = c.Used, c.Used
+		a.turns.used, n.pulse.Used, n.pulse.Kernel = c.Used, c.Used, true
 	}
 	n.agent = a
 	n.link = &link{

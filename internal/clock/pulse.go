@@ -15,11 +15,6 @@ const (
 	AtRest = 5 * EveryBeat
 )
 
-// wakeUp is added to each wait, which is whole milliseconds otherwise: the runtime waits
-// for sockets in those, rounded down, and once more for what is left. A wait of a little
-// more than ten ends at its first wake-up, one of exactly ten at its second.
-const wakeUp = 60 * time.Microsecond
-
 // Pulse is the one timer of what a process does every so often, whether or not there is
 // anything to do: each wake-up of an idle process costs more than what it is for, and one
 // that ten goroutines share costs little more than one.
@@ -31,12 +26,15 @@ type Pulse struct {
 	// Used returns how much processor time the process has used; nil: nobody knows, and
 	// it counts as busy for those who look only then.
 	Used func() (time.Duration, bool)
+	// Kernel has the kernel's timer wake the process while it is not busy, where there is
+	// one: the time of a bubble is none that the kernel knows.
+	Kernel bool
 
 	mu    sync.Mutex
 	beats []*Beat
-	timer *time.Timer // nil: Run does not run
-	last  time.Time   // the last beat, or when Run began
-	next  time.Time   // the one that the timer is set for
+	alarm alarm     // nil: Run does not run
+	last  time.Time // the last beat, or when Run began
+	next  time.Time // the one that the timer is set for
 	load  load
 }
 
@@ -112,41 +110,37 @@ func (b *Beat) Within(d time.Duration) {
 
 // Run beats until ctx ends.
 func (p *Pulse) Run(ctx context.Context) {
-	t := p.begin()
+	a := p.begin()
 	defer p.end()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	defer context.AfterFunc(ctx, a.stop)()
+	for a.wait() {
 		p.beat(time.Now())
 	}
 }
 
-func (p *Pulse) begin() *time.Timer {
+func (p *Pulse) begin() alarm {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last, p.next = time.Now(), time.Time{}
-	p.timer = time.NewTimer(EveryBeat)
+	p.alarm = newAlarm(p.Kernel)
 	p.set()
-	return p.timer
+	return p.alarm
 }
 
 func (p *Pulse) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer.Stop()
-	p.timer = nil
+	p.alarm.stop()
+	p.alarm = nil
 }
 
-// set sets the timer for the next beat, if it is not.
+// set sets the alarm for the next beat, if it is not.
 func (p *Pulse) set() {
-	if p.timer == nil {
+	if p.alarm == nil {
 		return
 	}
-	next := p.last.Add(AtRest)
-	if p.busy(p.last) {
+	next, busy := p.last.Add(AtRest), p.busy(p.last)
+	if busy {
 		next = p.last.Add(EveryBeat)
 	}
 	for _, b := range p.beats {
@@ -164,8 +158,7 @@ func (p *Pulse) set() {
 		return
 	}
 	p.next = next
-	wait := max(time.Until(next)+time.Millisecond-1, 0).Truncate(time.Millisecond)
-	p.timer.Reset(wait + wakeUp)
+	p.alarm.set(time.Until(next), busy)
 }
 
 // slack is how much earlier or later than it is due the Beat may come.
