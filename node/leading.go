@@ -24,6 +24,14 @@ type leading struct {
 	asked map[uint64]chan<- error
 	// sick has the nodes that were heard, and whether their apps were sick.
 	sick map[shardmap.NodeID]bool
+	// nudged has for whose sake the followers were told of which map last.
+	nudged map[shardmap.NodeID]lag
+}
+
+// lag is that a process has not come to a map yet.
+type lag struct {
+	nonce uint64
+	epoch shardmap.Epoch
 }
 
 func newLeading(n *Node, term uint64) *leading {
@@ -31,7 +39,7 @@ func newLeading(n *Node, term uint64) *leading {
 		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, Expect: n.o.Expect},
 		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load,
 	})
-	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn, asked: map[uint64]chan<- error{}, sick: map[shardmap.NodeID]bool{}}
+	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn, asked: map[uint64]chan<- error{}, sick: map[shardmap.NodeID]bool{}, nudged: map[shardmap.NodeID]lag{}}
 }
 
 // run leads until ctx ends or the term is over.
@@ -85,6 +93,7 @@ func (l *leading) leads() bool {
 func (l *leading) take(ctx context.Context, m ack.Message, answer func(ack.Answer)) {
 	if h, ok := m.(ack.Heard); ok {
 		l.hear(h.Node, h.Unhealthy)
+		l.nudge(h.Heartbeat)
 	}
 	l.perform(ctx, l.turn.Take(m), answer)
 }
@@ -105,6 +114,16 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 		case ack.Noted:
 			l.note(e)
 		}
+	}
+}
+
+// nudge lets a process that has just begun learn at once what is committed: from its own disk
+// it knows entries, and not which of them are. Once for each map, for an entry is written.
+func (l *leading) nudge(hb ack.Heartbeat) {
+	at := lag{hb.Nonce, l.turn.Told().Committed().Epoch()}
+	if hb.Term == l.term && hb.Applied < at.epoch && l.nudged[hb.Node] != at {
+		l.nudged[hb.Node] = at
+		l.raft.Nudge()
 	}
 }
 

@@ -32,7 +32,7 @@ func (r *Raft) Barrier() error {
 }
 
 // Nudge lets the followers learn now what is committed: they do with the next
-// entry, else up to 100 ms later. It does not wait.
+// entry, else up to twice statedAgain later. It does not wait.
 func (r *Raft) Nudge() { hint(r.nudge) }
 
 // nudging turns hints into barriers. It is one goroutine: several hints while

@@ -43,7 +43,7 @@ func TestServersJoinAndVote(t *testing.T) {
 	})
 }
 
-// Without the nudge followers apply up to 100 ms after the leader.
+// Without the nudge followers apply up to half a second after the leader.
 func TestFollowersApplyAtOnce(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
