@@ -30,3 +30,6 @@ func peek(fd uintptr) (int, error) {
 		}
 	}
 }
+
+// looks tells that quiet does.
+const looks = true
