@@ -291,6 +291,7 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 	cluster.Await(t, "requests beside idle sockets", quiet.some)
 	t.Logf("beside idle sockets, %s", quiet.end(t))
 	beside := startAsking(t, gateway.Addr, others)
+	_, earlier := x.gaps(t) // shards that moved while the sockets were opened
 	began, used := history.Now(), x.used(t)
 	if out, code := shardway(t, "drain", owner.ID, "--wait", "--admin", owner.Admin); code != 0 {
 		t.Fatalf("drain %s: exit %d, %s", owner.ID, code, out)
@@ -305,10 +306,11 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 	}
 	x.conns = nil
 	_, planned := x.wantPlanned(t, began)
-	if planned < len(list) {
-		t.Errorf("%d hand-offs of %d sockets", planned, len(list))
+	planned -= earlier
+	if planned < len(list) || planned > len(list) && x.Starved(began) < time.Second {
+		t.Errorf("%d hand-offs of %d sockets, want one of each", planned, len(list))
 	}
-	t.Logf("%d hand-offs within %v of the command to drain; beside them, %s", planned, time.Duration(last-began).Round(time.Millisecond), beside.end(t))
+	t.Logf("%d hand-offs (%d before) within %v of the command to drain; beside them, %s", planned, earlier, time.Duration(last-began).Round(time.Millisecond), beside.end(t))
 	atOnce(t, len(list), func(i int) error { return list[i].ends() })
 	x.judgeIdle(t, list)
 }
