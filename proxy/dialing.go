@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 )
 
 // maxDials is how many connections to one place are made at once: more would
@@ -78,7 +79,9 @@ func (p *pool) connect(old *link, won uint64, over func()) {
 		_ = old.Close()
 		old.Release()
 	}
+	began := time.Now()
 	l, err := p.dialSafely()
+	took := time.Since(began)
 	p.mu.Lock()
 	p.mu.dialing--
 	over()
@@ -91,6 +94,7 @@ func (p *pool) connect(old *link, won uint64, over func()) {
 	}
 	l.pool, l.place = p, unshared
 	p.mu.won++
+	p.dialed(took)
 	p.begin(l)
 	p.mu.Unlock()
 	p.gate.connected()

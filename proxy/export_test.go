@@ -38,12 +38,16 @@ func (s *Server) Shared() func() (shared, over bool) {
 	}
 }
 
+// SocketsAwakened counts how often one of those went on.
+func (s *Server) SocketsAwakened() int { return int(s.sockets.room.Stats().Awakened) }
+
 // SocketsWaiting counts the kept sockets that have to wait for another leg.
 func (s *Server) SocketsWaiting() int { return s.sockets.room.Stats().Waiting }
 
 // BeLate has the node as late as f says, where sockets move. Before the first one.
 func (s *Server) BeLate(f func() time.Duration) {
 	s.sockets.tempo.late = func(time.Time) time.Duration { return f() }
+	s.sockets.handovers.late = s.sockets.tempo.late
 }
 
 // CutLoneLeg returns what cuts the one request, or leg, of a socket that the app has; nil:

@@ -20,7 +20,7 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "an owner hands over by itself after a second", found: "TestOwnerHandsOverByItself",
-			edits: in("sockets.go", "	if l.client || now-c.moved >= moveAfter {", "	if l.client || now-c.moved >= moveAfter && !PLANTED {"),
+			edits: in("sockets.go", "	if now-c.moved >= moveAfter {\n		l.ask", "	if now-c.moved >= moveAfter && !PLANTED {\n		l.ask"),
 		},
 		{
 			rule: "the app is told 1012", found: goes,
@@ -44,7 +44,19 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "it begins at once", found: "TestLastWordsOfTheAppReachTheClient",
-			edits: in("sockets.go", "	if c.moved == 0 {\n		c.moved = now\n	}\n	if l.client", "	if c.moved == 0 {\n		c.moved = now\n	}\n	if PLANTED && now-c.moved < moveAfter {\n		return\n	}\n	if l.client"),
+			edits: in("sockets.go", "		if l.client {\n			s.sockets.handovers", "		if l.client && !PLANTED {\n			s.sockets.handovers"),
+		},
+		{
+			rule: "few at a time", found: "TestLegsAreHandedOverFewAtATime",
+			edits: in("handovers.go", "	turn = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	turn = h.queue[:n:n]\n"),
+		},
+		{
+			rule: "fewer by a node that is late", found: "TestLegsAreHandedOverFewAtATime",
+			edits: in("handovers.go", "late > lateAfter {", "late > lateAfter && !PLANTED {"),
+		},
+		{
+			rule: "and all within a moment", found: "TestAllLegsAreHandedOverInTime",
+			edits: in("handovers.go", "max(h.n, int(", "max(h.n, map[bool]int{false: 1}[PLANTED]*int("),
 		},
 		{
 			rule: "a message that is late closes both ends", found: late + "|TestMessageUnderWayWhenItsShardMoves",

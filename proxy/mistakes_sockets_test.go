@@ -118,7 +118,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "but few by a node that is late", found: "TestLateIngressConnectsForFewSockets",
-			edits: in("tempo.go", "if late > lateAfter &&", "if !PLANTED && late > lateAfter &&"),
+			edits: in("tempo.go", "t.slow.Swap(false) || late > lateAfter", "t.slow.Swap(false) || late > lateAfter && !PLANTED"),
 		},
 		{
 			rule: "which counts those that wait for their answer", found: "TestLateIngressBringsFewSocketsBack",
@@ -126,11 +126,23 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "as many as before once it is not late", found: "TestLateIngressBringsFewSocketsBack",
-			edits: in("tempo.go", "min(t.size()+1, maxUpgrades)", "min(t.size()+map[bool]int{false: 1}[PLANTED], maxUpgrades)"),
+			edits: in("tempo.go", "	default:\n		t.resize(t.size() + 1)", "	default:\n		t.resize(t.size() + map[bool]int{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "and before their time is over", found: "TestSocketsOfALateNodeComeBackInTime",
-			edits: in("tempo.go", "now.Sub(t.since) < t.patience", "(PLANTED || now.Sub(t.since) < t.patience)"),
+			edits: in("tempo.go", "	return past >= left ||", "	return !PLANTED && past >= left || !PLANTED &&"),
+		},
+		{
+			rule: "and looked for few at a time", found: "TestWaitingSocketsGoOnFewAtATime",
+			edits: in("server.go", "Batch: socketBatch", "Batch: socketBatch + map[bool]int{true: 60}[PLANTED]"),
+		},
+		{
+			rule: "few before it is known how late it is", found: "TestFirstSocketsComeBackFewAtOnce",
+			edits: in("tempo.go", "t.resize(firstTempo)", "t.resize(firstTempo + map[bool]int{true: maxUpgrades}[PLANTED])"),
+		},
+		{
+			rule: "or how late the other node is", found: "TestFewSocketsComeBackToALateOwner",
+			edits: in("tempo.go", "	if took > 2*", "	if !PLANTED && took > 2*"),
 		},
 		{
 			rule: "and those that are answered make room", found: "TestSocketsThatAreTurnedAwayMakeRoom",

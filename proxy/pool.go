@@ -39,11 +39,15 @@ type pool struct {
 		open    int     // idle, in use and being dialed
 		dialing int     // of them, being dialed
 		flying  int     // of them, that sockets ask with for their next legs
-		window  window
-		won     uint64 // counts connections that came about
-		line    line   // who waits for a connection
-		shares  shares
-		closed  bool
+		// quickest is how long the quickest handshake took for sockets since they began to be
+		// away, for the time that tempo counts.
+		quickest time.Duration
+		wave     int64
+		window   window
+		won      uint64 // counts connections that came about
+		line     line   // who waits for a connection
+		shares   shares
+		closed   bool
 	}
 }
 

@@ -71,7 +71,10 @@ func New(o Options) *Server {
 	s.set.Store(o.Settings.withDefaults())
 	s.waiting = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait})
 	s.sockets.tempo = tempo{patience: o.SocketWait / 2, late: lateness, grown: func() { s.peers.each((*pool).more) }}
-	s.sockets.room = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * socketWaits * o.SocketWait})
+	s.sockets.handovers.late = lateness
+	s.sockets.room = queue.New(queue.Options{
+		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * socketWaits * o.SocketWait, Batch: socketBatch, Pace: socketPace,
+	})
 	s.o.Settings = Settings{}
 	s.clock.start(time.Now())
 	s.tick()

@@ -73,7 +73,8 @@ func TestManySocketsMoveOverASlowPath(t *testing.T) {
 			c.say("on")
 		}
 		t.until("all go on", t.app.has(many))
-		if took := time.Since(began); took > time.Duration(many)*time.Millisecond {
+		const few = 100 * time.Millisecond // until it is known that more make nobody late
+		if took := time.Since(began); took > few+time.Duration(many)*time.Millisecond {
 			t.Errorf("%d sockets took %v", many, took)
 		}
 		for _, c := range all {

@@ -25,6 +25,14 @@ func (s *Server) Sockets() int {
 // maxUpgrades is how many sockets may wait for the app's answer at once on their way back.
 const maxUpgrades = 64
 
+// Sockets without a leg that look for one again, once there may be one: so many at once, and
+// so long until the next ones do. That is as many in a second as of requests, of which more
+// are awakened at once; but whatever comes meanwhile stands behind those.
+const (
+	socketBatch = 4
+	socketPace  = 3 * time.Millisecond
+)
+
 // sockets is what a node that has an app knows of the sockets which may be kept.
 type sockets struct {
 	room     *queue.Room  // of those without a leg
@@ -32,6 +40,8 @@ type sockets struct {
 	kept     atomic.Int32 // legs that run
 	tempo    tempo
 	wave     wave
+
+	handovers handovers
 
 	mu   sync.Mutex
 	legs map[[32]byte]*lone // one at most for each
@@ -266,8 +276,11 @@ func (s *Server) sweepLeg(c *client, r run, t *Table, now time.Duration) {
 	}
 	if c.moved == 0 {
 		c.moved = now
+		if l.client {
+			s.sockets.handovers.ask(l)
+		}
 	}
-	if l.client || now-c.moved >= moveAfter {
+	if now-c.moved >= moveAfter {
 		l.ask(wantMove)
 	}
 }

@@ -8,35 +8,50 @@ import (
 )
 
 const (
-	// leastTempo is how many sockets a node brings back at once that is late all the time.
-	// On a machine of two processors thousands take a quarter longer then than 64 at once;
-	// two at once take twice as long.
-	leastTempo = 8
+	// firstTempo is how many sockets a node brings back at once before it knows how late that
+	// makes it: as many again each time it is looked, until it is.
+	firstTempo = 8
+	// leastTempo is the same of a node that is late all the time.
+	leastTempo = 1
 	// tempoEvery is how often it is looked how late the node is, while sockets come back.
 	tempoEvery = 10 * time.Millisecond
 	// lateAfter is how late a node is on which requests wait for sockets.
-	lateAfter = 5 * time.Millisecond
+	lateAfter = 2 * time.Millisecond
+	// slowAfter is how much longer a connection may take than twice the quickest one to the
+	// same node: then that is late, or what is between.
+	slowAfter = 5 * time.Millisecond
+	// behindEvery is how often there is one more for a node that is late and behind: it takes a
+	// while until that shows.
+	behindEvery = 10 * tempoEvery
 	// tempoQuiet is for how long no socket must have been away for the looking to end.
 	tempoQuiet = time.Second
 )
 
 // tempo is how many kept sockets this node, which has their clients, brings back at once to
-// another one, by its own lateness. Each costs two handshakes and the app's upgrade, and all
-// that are under way stand in front of a request: in the run queue of the process, and its
-// threads in the kernel's. So their number is halved whenever a timer comes late, together
-// with all that was ready before it, and grows by one whenever one does not. Clients wait for
-// their sockets, too: once some have been away for longer than patience, no lateness counts.
+// another one. Each costs two handshakes and the app's upgrade, and all that are under way
+// stand in front of a request: in the run queues of both processes, and their threads in the
+// kernel's. So it begins with few. Their number is halved whenever a timer comes late,
+// together with all that was ready before it, or the other node is late with a handshake; it
+// grows by one, before the first such time by all, whenever neither is. Clients wait for
+// their sockets, too: what keeps those from all being back within patience does not count.
 type tempo struct {
 	patience time.Duration
 	late     func(due time.Time) time.Duration // how late it is
 	grown    func()                            // more may come back than before
 
-	few atomic.Int32 // how many fewer than maxUpgrades may come back at once
+	few  atomic.Int32 // how many fewer than maxUpgrades may come back at once
+	slow atomic.Bool  // another node was late since the last look
+	wave atomic.Int64 // counts the times that sockets began to be away
 
 	mu    sync.Mutex
 	away  int       // sockets without a leg
 	since time.Time // when the first of them was; zero: nobody looks
 	last  time.Time // when one came back
+	first time.Time // when the first one did since then; zero: none has
+	back  int       // how many have
+	eager bool      // it has not been late since then
+
+	raised time.Time // when there were more because it was behind
 }
 
 // lateness returns how much later than due it is, behind all that are ready.
@@ -53,7 +68,9 @@ func (t *tempo) leaves() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.away++; t.since.IsZero() {
-		t.since = time.Now()
+		t.since, t.first, t.back, t.eager = time.Now(), time.Time{}, 0, true
+		t.wave.Add(1)
+		t.resize(firstTempo)
 		t.look(t.since.Add(tempoEvery))
 	}
 }
@@ -62,7 +79,10 @@ func (t *tempo) arrives() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.away--
-	t.last = time.Now()
+	t.back++
+	if t.last = time.Now(); t.first.IsZero() {
+		t.first = t.last
+	}
 }
 
 // look looks at due how late the node is, and again and again for as long as sockets are
@@ -84,15 +104,52 @@ func (t *tempo) look(due time.Time) {
 func (t *tempo) hear(late time.Duration, now time.Time) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	size := min(t.size()+1, maxUpgrades)
-	if late > lateAfter && now.Sub(t.since) < t.patience {
-		size = max(t.size()/2, leastTempo)
+	isLate := t.slow.Swap(false) || late > lateAfter
+	switch {
+	case isLate && t.behind(now):
+		if now.Sub(t.raised) >= behindEvery {
+			t.raised = now
+			t.resize(t.size() + 1)
+		}
+	case isLate:
+		t.eager = false
+		t.resize(t.size() / 2)
+	case t.first.IsZero(): // it is not known yet what one costs
+	case t.eager:
+		t.resize(2 * t.size())
+	default:
+		t.resize(t.size() + 1)
 	}
-	t.few.Store(int32(maxUpgrades - size))
 	if again = t.away > 0 || now.Sub(t.last) < tempoQuiet; !again {
 		t.since = time.Time{}
 	}
 	return again
+}
+
+// behind reports whether at this rate not all will be back within patience. With mu held.
+func (t *tempo) behind(now time.Time) bool {
+	if t.first.IsZero() {
+		return false
+	}
+	past, left := now.Sub(t.first), t.patience-t.first.Sub(t.since)
+	return past >= left || float64(t.back) < float64(t.away+t.back)*float64(past)/float64(left)
+}
+
+// resize has so many come back at once, within the bounds. With mu held.
+func (t *tempo) resize(n int) { t.few.Store(int32(maxUpgrades - min(max(n, leastTempo), maxUpgrades))) }
+
+// dialed notes how long a handshake of the pool took for one that waits to come back.
+// With mu held.
+func (p *pool) dialed(took time.Duration) {
+	if p.mu.line.keeps == 0 {
+		return
+	}
+	if wave := p.tempo.wave.Load(); wave != p.mu.wave || took < p.mu.quickest {
+		p.mu.wave, p.mu.quickest = wave, took // the path may be another one than last time
+	}
+	if took > 2*p.mu.quickest+slowAfter {
+		p.tempo.slow.Store(true)
+	}
 }
 
 // more has connections made if more may be than before.
