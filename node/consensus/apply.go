@@ -45,6 +45,7 @@ func (r *Raft) nudging() {
 		case <-r.nudge:
 		}
 		if r.lib().State() == raft.Leader {
+			r.stir()
 			r.lib().Barrier(enqueue)
 		}
 	}
@@ -64,6 +65,7 @@ func (r *Raft) do(f func() error) error {
 		return translate(raft.ErrRaftShutdown)
 	}
 	r.pending.Add(1)
+	r.stir()
 	done := make(chan error, 1)
 	go func() {
 		defer r.pending.Add(-1)
