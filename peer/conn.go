@@ -52,26 +52,6 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	return s.SyscallConn()
 }
 
-// Drained reports whether nothing has been read from the socket that Read has not handed
-// out; false: that is not known. Only who reads calls it.
-func (c *Conn) Drained() bool {
-	r, ok := c.Conn.(resting)
-	return ok && r.Drained()
-}
-
-// Rest gives back the memory that reading ahead used. It follows Drained.
-func (c *Conn) Rest() {
-	if r, ok := c.Conn.(resting); ok {
-		r.Rest()
-	}
-}
-
-// resting is what a Wrap hook's connection may be.
-type resting interface {
-	Drained() bool
-	Rest()
-}
-
 // CloseWrite ends this side's half of the stream. It returns
 // errors.ErrUnsupported when the connection beneath cannot be half closed.
 func (c *Conn) CloseWrite() error {

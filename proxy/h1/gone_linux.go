@@ -30,6 +30,3 @@ func pollNow(fd uintptr, events int16) int16 {
 		}
 	}
 }
-
-// looks tells that quiet does.
-const looks = true

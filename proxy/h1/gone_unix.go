@@ -30,6 +30,3 @@ func peek(fd uintptr) (int, error) {
 		}
 	}
 }
-
-// looks tells that quiet does.
-const looks = true

@@ -29,11 +29,7 @@ type inlet struct {
 	few  [16]byte // for fillFirst
 	// full tells that the last read filled all the room it had, so that there
 	// may be more to read at once.
-	full bool
-	// ends tells that what the last read returned came with an error, or the end, which
-	// the next one returns: nothing need come from the socket for that.
-	ends     bool
-	idler    *idler // nil: not waited for yet
+	full     bool
 	received int64
 	until    time.Time // the deadline that is set; zero: none
 
@@ -154,9 +150,6 @@ func (in *inlet) moreLean() error {
 	if in.buf != nil || in.sock != nil {
 		return in.more()
 	}
-	if err := in.awaitSocket(); err != nil {
-		return err
-	}
 	if err := in.fillFirst(); err != nil || in.w < len(in.few) || in.setDeadline(past()) != nil {
 		return err
 	}
@@ -197,7 +190,7 @@ func (in *inlet) receive(p []byte, wait bool) ([]byte, int, error) {
 		p, n, err = in.sock.receive(p, wait)
 	} else {
 		n, err = in.nc.Read(p)
-		if in.ends = n > 0 && err != nil; in.ends {
+		if n > 0 {
 			err = nil // it comes again with the next read
 		}
 	}
