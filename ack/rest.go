@@ -43,9 +43,6 @@ func (t *Turn) Due() time.Duration {
 	return due - now
 }
 
-// Rests reports that nothing is under way, and that all members are heard.
-func (t *Turn) Rests() bool { return t.again < 0 && t.leader.rests(t.o.Clock()) }
-
 // due returns when the leader has to be stepped next: every 10 ms while anything is under
 // way, and else when a node would be silent that is heard now, or in half a heartbeat, for
 // what may last a while: it lets pass for nobody's silence what it was not stepped in.

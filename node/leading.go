@@ -26,8 +26,6 @@ type leading struct {
 	sick map[shardmap.NodeID]bool
 	// nudged has for whose sake the followers were told of which map last.
 	nudged map[shardmap.NodeID]lag
-	// beaten is when Raft's heartbeats were asked for last.
-	beaten time.Duration
 }
 
 // lag is that a process has not come to a map yet.
@@ -53,11 +51,9 @@ func (l *leading) run(ctx context.Context) {
 	l.n.asks.Go(func() { l.watchIdle(ctx) })
 	t := l.n.pulse.Asked()
 	defer t.Stop()
-	defer l.raft.BeatAlone()
 	l.take(ctx, ack.Tick{}, nil)
 	for l.leads() {
 		t.Within(l.turn.Due())
-		l.beat()
 		select {
 		case <-ctx.Done():
 			return
@@ -84,20 +80,6 @@ func (l *leading) run(ctx context.Context) {
 			plan, err := l.turn.Plan()
 			p <- planned{plan, err}
 		}
-	}
-}
-
-// beatEvery is how often Raft's heartbeats go out with what wakes an idle leader anyway.
-const beatEvery = 80 * time.Millisecond
-
-// beat has Raft's heartbeats go out with what woke this goroutine, while nothing is under
-// way. Else they are the library's, which needs no goroutine of ours for them.
-func (l *leading) beat() {
-	if !l.turn.Rests() || l.n.pulse.Busy() {
-		l.raft.BeatAlone()
-	} else if now := l.n.o.Clock.Now(); now-l.beaten >= beatEvery {
-		l.beaten = now
-		l.raft.Beat()
 	}
 }
 

@@ -207,13 +207,6 @@ func (b *Beat) comes(now time.Time) bool {
 	return true
 }
 
-// Busy reports whether the process is known to be busy: it beats every EveryBeat then.
-func (p *Pulse) Busy() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.Used != nil && p.busy(p.last)
-}
-
 // busy reports whether it counts as such, to those who look only then.
 func (p *Pulse) busy(now time.Time) bool {
 	if p.Used == nil {

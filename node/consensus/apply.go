@@ -45,7 +45,6 @@ func (r *Raft) nudging() {
 		case <-r.nudge:
 		}
 		if r.lib().State() == raft.Leader {
-			r.stir()
 			r.lib().Barrier(enqueue)
 		}
 	}
@@ -65,7 +64,6 @@ func (r *Raft) do(f func() error) error {
 		return translate(raft.ErrRaftShutdown)
 	}
 	r.pending.Add(1)
-	r.stir()
 	done := make(chan error, 1)
 	go func() {
 		defer r.pending.Add(-1)

@@ -34,7 +34,6 @@ type Raft struct {
 	stopped chan struct{} // latch: Shutdown was called
 	changed chan struct{} // 1: hint
 	nudge   chan struct{} // 1: hint
-	beats   beats
 	notify  chan bool
 	seen    chan raft.Observation // 1: the library drops what does not fit
 	wg      sync.WaitGroup
@@ -62,7 +61,6 @@ func Open(o Options) (*Raft, error) {
 		stopped: make(chan struct{}),
 		changed: make(chan struct{}, 1),
 		nudge:   make(chan struct{}, 1),
-		beats:   beats{ask: make(chan struct{}, 1)},
 		notify:  make(chan bool, 16),
 		seen:    make(chan raft.Observation, 1),
 
@@ -75,7 +73,6 @@ func Open(o Options) (*Raft, error) {
 	}
 	r.wg.Go(r.observe)
 	r.wg.Go(r.nudging)
-	r.wg.Go(r.beating)
 	return r, nil
 }
 
@@ -137,9 +134,6 @@ func (r *Raft) observe() {
 		case <-r.seen:
 		case <-r.stopped:
 			return
-		}
-		if r.cur.Load().State() != raft.Leader { // a follower waits by the same setting
-			r.BeatAlone()
 		}
 		hint(r.changed)
 	}

@@ -49,8 +49,6 @@ type transport struct {
 	// waits reports whether it is worth trying on: this node still leads in the
 	// term and the server is still to be led.
 	waits func(id raft.ServerID, term uint64) bool
-	// stir is told of a heartbeat that failed.
-	stir func()
 	// told is Options.Stated.
 	told    func(server string, term uint64)
 	timeout time.Duration
@@ -88,7 +86,6 @@ func newTransport(o *Options, seen *progress, r *Raft) *transport {
 			Logger:          logs.Hclog(o.Log, "raft-net"),
 		}),
 		waits: r.waits,
-		stir:  r.stir,
 		told:  o.Stated, timeout: o.Timeout, log: o.Log, spoofs: pace{every: time.Second},
 	}
 	go t.accept()
@@ -141,11 +138,7 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 		return t.again(func() error { return t.NetworkTransport.AppendEntries(id, addr, req, resp) })
 	}
 	if req.PrevLogEntry == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0 {
-		err := send()
-		if err != nil {
-			t.stir()
-		}
-		return err
+		return send()
 	}
 	err := t.patiently(id, req.Term, func() error { return t.kept(send) })
 	if err == nil {
