@@ -1,0 +1,180 @@
+package rawio
+
+import (
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"testing"
+)
+
+// ends returns the two ends of a TCP connection.
+func ends(t *testing.T) (near, far *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	dialed, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dialed.Close() })
+	came, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = came.Close() })
+	near, ok := came.(*net.TCPConn)
+	far, too := dialed.(*net.TCPConn)
+	if !ok || !too {
+		t.Fatalf("%T and %T", came, dialed)
+	}
+	return near, far
+}
+
+func lookout(t *testing.T) *Lookout {
+	t.Helper()
+	l, err := NewLookout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// wants waits until all of ids were heard of, in any order, and nobody else.
+func wants(t *testing.T, l *Lookout, ids ...uint64) {
+	t.Helper()
+	var ready []uint64
+	for len(ready) < len(ids) {
+		var err error
+		if ready, err = l.Wait(ready); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(ready)
+	if !slices.Equal(ready, ids) {
+		t.Errorf("heard of %d, want %d", ready, ids)
+	}
+}
+
+// A Lookout tells of bytes, an end and a reset, once each, and of what was there before it
+// was asked to look.
+func TestLookoutHearsOfEverySocketOnce(t *testing.T) {
+	l := lookout(t)
+	const base = 1<<63 + 1<<32 // both halves of a number count
+	acts := []func(c *net.TCPConn) error{
+		func(c *net.TCPConn) error { _, err := c.Write([]byte("x")); return err },
+		(*net.TCPConn).CloseWrite,
+		(*net.TCPConn).Close,
+		func(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) },
+	}
+	var ids []uint64
+	var all []*net.TCPConn
+	for early := range 2 {
+		for i, act := range acts {
+			id := base + uint64(10*early+i)
+			near, far := ends(t)
+			if early == 1 {
+				if err := act(far); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := l.Add(near, id); err != nil {
+				t.Fatal(err)
+			}
+			if early == 0 {
+				if err := act(far); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ids, all = append(ids, id), append(all, near)
+		}
+	}
+	wants(t, l, ids...)
+	near, far := ends(t)
+	if err := l.Add(near, 7); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := far.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, l, 7) // none of the others again, though nobody has read what they have
+	for _, c := range all {
+		if err := l.Remove(c); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What has been removed is not heard of, and may be added again.
+func TestLookoutForgets(t *testing.T) {
+	l := lookout(t)
+	one, oneFar := ends(t)
+	other, otherFar := ends(t)
+	for id, c := range map[uint64]*net.TCPConn{1: one, 2: other} {
+		if err := l.Add(c, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Remove(one); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*net.TCPConn{oneFar, otherFar} {
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants(t, l, 2)
+	if err := l.Add(one, 3); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, l, 3)
+}
+
+// Many are heard of that one look does not find.
+func TestLookoutHearsOfMany(t *testing.T) {
+	l := lookout(t)
+	var ids []uint64
+	for id := range uint64(300) {
+		near, far := ends(t)
+		if err := l.Add(near, id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := far.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	wants(t, l, ids...)
+}
+
+// Close ends whoever waits, and a closed Lookout watches nothing.
+func TestLookoutEnds(t *testing.T) {
+	l := lookout(t)
+	near, _ := ends(t)
+	if err := l.Add(near, 1); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { _, err := l.Wait(nil); ended <- err }()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("Wait heard of somebody")
+	}
+	if l.Add(near, 2) == nil || l.Remove(near) == nil {
+		t.Error("a closed Lookout watches")
+	}
+	_, err := near.Write([]byte("x"))
+	if err != nil {
+		t.Errorf("the socket: %v", err)
+	}
+	pipe, _ := net.Pipe()
+	if err := lookout(t).Add(pipe, 1); !errors.Is(err, os.ErrInvalid) {
+		t.Errorf("Add of what has no socket = %v, want %v", err, os.ErrInvalid)
+	}
+}

@@ -1,0 +1,26 @@
+//go:build !linux
+
+package rawio
+
+import (
+	"errors"
+	"net"
+)
+
+// Lookout watches sockets that nobody reads: on Linux only.
+type Lookout struct{}
+
+// NewLookout makes none here.
+func NewLookout() (*Lookout, error) { return nil, errors.ErrUnsupported }
+
+// Add watches nothing here.
+func (*Lookout) Add(net.Conn, uint64) error { return errors.ErrUnsupported }
+
+// Remove has nothing to end here.
+func (*Lookout) Remove(net.Conn) error { return errors.ErrUnsupported }
+
+// Wait has nothing to wait for here.
+func (*Lookout) Wait(ready []uint64) ([]uint64, error) { return ready, errors.ErrUnsupported }
+
+// Close has nothing to close here.
+func (*Lookout) Close() error { return nil }
