@@ -147,6 +147,30 @@ func (c *Conn) StopIdle() {
 	}
 }
 
+// Stopped reports whether StopIdle has been called.
+func (c *Conn) Stopped() bool {
+	in := &c.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.mu.stopIdle
+}
+
+// Rouse makes a running wait for the first byte of a request return ErrRoused, if nothing
+// has come in. Any goroutine may call it. The next wait goes on as if nothing had been.
+func (c *Conn) Rouse() {
+	in := &c.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.mu.waiting && !in.mu.stopIdle && !in.mu.roused {
+		in.mu.roused = true
+		_ = in.nc.SetReadDeadline(past()) // as in StopIdle
+	}
+}
+
+// Plain reports whether the connection is its socket: whoever looks at that sees what there
+// is to be read.
+func (c *Conn) Plain() bool { return c.in.sock != nil }
+
 // StopRead makes running and later reads return ErrStopped, to end a body that
 // another goroutine copies and nobody wants any more. Any goroutine may call
 // it. Only CloseLinger reads after it.

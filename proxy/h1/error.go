@@ -29,6 +29,8 @@ var (
 	// ErrNotQuiet reports a connection that has something to read, or has ended,
 	// before it was asked for anything.
 	ErrNotQuiet = errors.New("h1: not quiet")
+	// ErrRoused reports a wait for a request that Rouse ended.
+	ErrRoused = errors.New("h1: roused")
 	// ErrPaused reports a read that PauseRead ended.
 	ErrPaused = errors.New("h1: paused")
 	// ErrUnfinished reports a Writer closed short of its declared length.

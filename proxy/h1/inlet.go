@@ -37,6 +37,7 @@ type inlet struct {
 		sync.Mutex
 		waiting  bool // for the first byte of a request
 		stopIdle bool
+		roused   bool // by Rouse, and the wait has not returned yet
 		stopRead bool
 		paused   bool
 	}
@@ -79,7 +80,7 @@ func (in *inlet) arm(d time.Duration) error {
 	return in.setDeadline(t)
 }
 
-// setDeadline sets the read deadline. It never lifts the one by which StopIdle
+// setDeadline sets the read deadline. It never lifts the one by which StopIdle, Rouse
 // or StopRead ends a read; its only errors are ErrStopped and, after PauseRead, ErrPaused.
 func (in *inlet) setDeadline(t time.Time) error {
 	in.mu.Lock()
@@ -90,7 +91,7 @@ func (in *inlet) setDeadline(t time.Time) error {
 	if in.mu.paused {
 		return ErrPaused
 	}
-	if in.mu.waiting && in.mu.stopIdle {
+	if in.mu.waiting && (in.mu.stopIdle || in.mu.roused) {
 		return nil
 	}
 	in.until = t
@@ -219,8 +220,8 @@ func (in *inlet) stopped(err error) error {
 }
 
 // awaitRequest waits for the first byte of a request, d long at most. It ends
-// with io.EOF when the client closed and with ErrStopped after StopIdle, both
-// only when nothing was read.
+// with io.EOF when the client closed, with ErrStopped after StopIdle and with ErrRoused
+// after Rouse, all only when nothing was read.
 func (in *inlet) awaitRequest(d time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
@@ -236,13 +237,14 @@ func (in *inlet) awaitRequest(d time.Duration) error {
 		}
 	}
 	in.mu.Lock()
-	in.mu.waiting = false
+	roused := in.mu.roused
+	in.mu.waiting, in.mu.roused = false, false
 	stopped = in.mu.stopIdle
 	in.mu.Unlock()
-	if err == nil && !stopped || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err == nil && !stopped && !roused || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	// The time is over, or StopIdle ran it out: lift the deadline, and look a last time. A
+	// The time is over, or StopIdle or Rouse ran it out: lift the deadline, and look a last time. A
 	// process that stood still finds the request that came meanwhile beside the end of its
 	// patience.
 	if broken := in.setDeadline(time.Time{}); broken != nil {
@@ -250,6 +252,9 @@ func (in *inlet) awaitRequest(d time.Duration) error {
 	}
 	if in.buffered() > 0 {
 		return nil
+	}
+	if roused && !stopped {
+		return ErrRoused
 	}
 	if some, broken := in.lookLast(); some || broken != nil {
 		return broken

@@ -1,0 +1,78 @@
+package h1_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// TestRouseEndsAWaitAndNothingElse has it end one wait after another, and no request.
+func TestRouseEndsAWaitAndNothingElse(t *testing.T) {
+	piped(t, h1.Timeouts{First: time.Minute, Head: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+		t.Helper()
+		var r h1.Request
+		c.Rouse() // nobody waits
+		for range 2 {
+			time.AfterFunc(time.Second, c.Rouse)
+			began := time.Now()
+			if err := c.ReadRequest(&r); !errors.Is(err, h1.ErrRoused) || time.Since(began) != time.Second {
+				t.Errorf("ReadRequest = %v after %v, want %v after 1s", err, time.Since(began), h1.ErrRoused)
+			}
+		}
+		time.AfterFunc(30*time.Second, func() { say(t, peer, "GET / HTTP/1.1\r\n") })
+		time.AfterFunc(33*time.Second, c.Rouse) // a head has begun
+		time.AfterFunc(35*time.Second, func() { say(t, peer, "Host: h\r\n\r\n") })
+		if err := c.ReadRequest(&r); err != nil {
+			t.Errorf("ReadRequest = %v, want a request", err)
+		}
+		began := time.Now()
+		if err := c.ReadRequest(&r); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Minute {
+			t.Errorf("ReadRequest = %v after %v, want a timeout after 1m", err, time.Since(began))
+		}
+		time.AfterFunc(time.Second, func() { c.Rouse(); c.StopIdle() })
+		if err := c.ReadRequest(&r); !errors.Is(err, h1.ErrStopped) || !c.Stopped() {
+			t.Errorf("ReadRequest = %v, want %v: that cannot be undone", err, h1.ErrStopped)
+		}
+	})
+}
+
+// alarmed calls f when bytes have been read, before their reader has them.
+type alarmed struct {
+	net.Conn
+	f func()
+}
+
+func (a *alarmed) Read(p []byte) (int, error) {
+	n, err := a.Conn.Read(p)
+	if n > 0 {
+		a.f()
+	}
+	return n, err
+}
+
+// What has come when the wait is ended is a request as any other, and has the time of one.
+func TestRouseIsTooLateOnceSomethingHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer shut(t, near)
+		defer shut(t, far)
+		a := &alarmed{Conn: near}
+		c := h1.NewConn(a, h1.Options{Timeouts: h1.Timeouts{First: time.Minute, Head: 10 * time.Second}})
+		a.f = c.Rouse
+		time.AfterFunc(time.Second, func() { say(t, far, "GET / HTTP/1.1\r\n") })
+		time.AfterFunc(10*time.Second, func() { say(t, far, "Host: h\r\n\r\n") })
+		var r h1.Request
+		if err := c.ReadRequest(&r); err != nil {
+			t.Errorf("ReadRequest = %v, want a request", err)
+		}
+		time.AfterFunc(59*time.Second, func() { say(t, far, "GET / HTTP/1.1\r\nHost: h\r\n\r\n") })
+		if err := c.ReadRequest(&r); err != nil {
+			t.Errorf("ReadRequest = %v, want the next", err)
+		}
+	})
+}
