@@ -23,14 +23,16 @@ func (c *client) within(do func()) {
 		if !c.carries() {
 			c.life.end()
 			c.s.heads.over(&c.head)
-			c.alone = c.s.conns.remove(c)
+			c.alone = c.parked || c.s.conns.remove(c)
 		}
 	}()
 	defer func() {
 		if v := recover(); v != nil {
 			c.fall(v)
 		} else if !c.carries() {
-			_ = c.h.Close()
+			if !c.parked {
+				_ = c.h.Close()
+			}
 			c.h.Release()
 		}
 	}()
@@ -40,7 +42,9 @@ func (c *client) within(do func()) {
 // goOn has the leg that has begun carried, or else calls over.
 func (c *client) goOn(start func(func()), over func()) {
 	if !c.carries() {
-		over()
+		if !c.parked {
+			over()
+		}
 		c.s.spares.put(c) // the last use of it
 		return
 	}

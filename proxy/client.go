@@ -69,6 +69,11 @@ type client struct {
 	down atomic.Bool
 	// alone tells that nobody looked at the registry when it let the connection go.
 	alone bool
+	lot   *lot          // where it may be parked; nil: nowhere
+	parks atomic.Bool   // it may be: the sweep has it parked
+	lag   time.Duration // for how long it has to be idle before that
+	// parked tells that it has been: the connection is not this client's any more.
+	parked bool
 
 	gate  func() (time.Duration, error) // c.askLease, bound once
 	lower func()                        // c.release, likewise

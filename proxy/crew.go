@@ -9,39 +9,46 @@ import (
 // spareHands is how many goroutines wait for connections at most, a few KiB each.
 const spareHands = 64
 
+// guest is a connection that is to be carried.
+type guest struct {
+	conn net.Conn
+	stop bool // it was parked, and is to end unless a request has come
+	soon bool // it was parked, and its client spoke soon: see parkSoon
+}
+
 // crew carries connections, each by a goroutine of its own. One that is done waits for
 // another connection: its stack has grown to what a request takes, and growing one costs
 // more than a tenth of a short connection.
 type crew struct {
-	carry func(net.Conn)
-	next  chan net.Conn // unbuffered: whoever takes from it waits
+	carry func(guest)
+	next  chan guest    // unbuffered: whoever takes from it waits
 	over  chan struct{} // closed by dismiss
 	spare atomic.Int32
 	wg    sync.WaitGroup
 }
 
-func newCrew(carry func(net.Conn)) *crew {
-	return &crew{carry: carry, next: make(chan net.Conn), over: make(chan struct{})}
+func newCrew(carry func(guest)) *crew {
+	return &crew{carry: carry, next: make(chan guest), over: make(chan struct{})}
 }
 
-// take has conn carried. It does not wait.
-func (w *crew) take(conn net.Conn) {
+// take has g carried. It does not wait.
+func (w *crew) take(g guest) {
 	select {
-	case w.next <- conn:
+	case w.next <- g:
 	default:
-		w.wg.Go(func() { w.work(conn) })
+		w.wg.Go(func() { w.work(g) })
 	}
 }
 
-func (w *crew) work(conn net.Conn) {
+func (w *crew) work(g guest) {
 	for {
-		w.carry(conn)
+		w.carry(g)
 		if w.spare.Add(1) > spareHands {
 			w.spare.Add(-1)
 			return
 		}
 		select {
-		case conn = <-w.next:
+		case g = <-w.next:
 			w.spare.Add(-1)
 		case <-w.over:
 			return

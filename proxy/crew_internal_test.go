@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"net"
 	"testing"
 	"testing/synctest"
 )
@@ -12,13 +11,13 @@ func TestCrewTakesWhoIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan chan struct{}, 3)
 		carried := 0
-		w := newCrew(func(net.Conn) { carried++; <-<-next })
+		w := newCrew(func(guest) { carried++; <-<-next })
 		first, second, third := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		next <- first
-		w.take(nil)
+		w.take(guest{})
 		synctest.Wait()
 		next <- second
-		w.take(nil)
+		w.take(guest{})
 		synctest.Wait()
 		close(first)
 		synctest.Wait()
@@ -26,7 +25,7 @@ func TestCrewTakesWhoIsFree(t *testing.T) {
 			t.Fatalf("%d goroutines are free, want 1", n)
 		}
 		next <- third
-		w.take(nil)
+		w.take(guest{})
 		synctest.Wait()
 		if n := w.spare.Load(); n != 0 || carried != 3 {
 			t.Errorf("%d goroutines are free and %d connections were carried, want 0 and 3: the free one takes the next", n, carried)
@@ -41,9 +40,9 @@ func TestCrewTakesWhoIsFree(t *testing.T) {
 func TestCrewKeepsNoMoreThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
-		w := newCrew(func(net.Conn) { <-end })
+		w := newCrew(func(guest) { <-end })
 		for range spareHands + 10 {
-			w.take(nil)
+			w.take(guest{})
 		}
 		close(end)
 		synctest.Wait()

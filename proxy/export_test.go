@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -11,6 +13,31 @@ func (s *Server) CountBuffers(n *atomic.Int64) { s.buffers.Lent = n }
 // CountSpliced counts in n the bytes that the kernel moves from connection to connection.
 // Before the first one.
 func (s *Server) CountSpliced(n *atomic.Int64) { s.buffers.Spliced = n }
+
+// ParkAfter has idle connections parked after d, and after soon where the client came back
+// soon. Before the first one.
+func (s *Server) ParkAfter(d, soon time.Duration) {
+	s.parkAfter.Store(int64(d))
+	s.parkSoon.Store(int64(soon))
+}
+
+// Parked counts the connections that are parked.
+func (s *Server) Parked() int { return s.conns.countParked() }
+
+// EndParked takes the parked connections, calls f, and then has them end.
+func (s *Server) EndParked(f func()) {
+	s.conns.mu.Lock()
+	ids := slices.Collect(maps.Keys(s.conns.parked.all))
+	s.conns.mu.Unlock()
+	all := s.conns.find(ids, nil)
+	f()
+	for _, p := range all {
+		p.wake(true)
+	}
+}
+
+// Connections counts the open connections, with those that are parked.
+func (s *Server) Connections() int { return s.conns.count() }
 
 // BeforeAnswers has f called before the first byte of an answer leaves while its run
 // goes on, on the connections that are open and idle now.

@@ -47,6 +47,12 @@ func (c *client) next() bool {
 	c.h.Idle()
 	c.idle.Store(int64(c.s.clock.now()))
 	err := c.h.ReadRequest(&c.req)
+	for err == h1.ErrRoused { //nolint:errorlint // never wrapped
+		if c.park() {
+			return false
+		}
+		err = c.h.ReadRequest(&c.req)
+	}
 	c.idle.Store(0)
 	c.use(c.s.set.Load())
 	if err == nil {

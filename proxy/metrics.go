@@ -180,6 +180,8 @@ var (
 		"Bytes that requests keep whose bodies are awaited before they go on.", nil, nil)
 	descConns = prometheus.NewDesc("shardway_connections",
 		"Open connections from clients and, for forwarding, from nodes.", nil, nil)
+	descParked = prometheus.NewDesc("shardway_connections_parked",
+		"Of these, idle ones of clients that nobody waits at: the kernel tells when they speak.", nil, nil)
 	descTunnels = prometheus.NewDesc("shardway_tunnels",
 		"Upgraded connections open now.", nil, nil)
 	descResumable = prometheus.NewDesc("shardway_resumable_streams",
@@ -194,7 +196,7 @@ var (
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descHeldFor, descAppBytes, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descTunnels, descResumable, descResumptions, descUpstream,
+		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descParked, descTunnels, descResumable, descResumptions, descUpstream,
 	} {
 		ch <- d
 	}
@@ -220,6 +222,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	gauge(descHeads, float64(s.heads.size()))
 	gauge(descBodies, float64(s.awaited.size()))
 	gauge(descConns, float64(s.conns.count()))
+	gauge(descParked, float64(s.conns.countParked()))
 	gauge(descTunnels, float64(s.metrics.tunnels.Load()))
 	s.collectSockets(ch, count)
 	gauge(descResumable, float64(s.metrics.resumable.Load()))

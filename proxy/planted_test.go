@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +13,8 @@ import (
 )
 
 // mistake is one that could be made with a rule of sockets and streams that stay (docs/apps.md),
-// or of memory that connections share one after the other (spares.go), and which tests find it.
+// of memory that connections share one after the other (spares.go), or of those that nobody
+// waits at (lot.go), and which tests find it.
 type mistake struct {
 	rule, found string
 	edits       []overlay.Edit
@@ -26,6 +28,11 @@ func in(file, old, changed string) []overlay.Edit {
 // explained is a rule without a mistake, and why it has none.
 type explained struct{ rule, why string }
 
+// mistakes are all of them.
+func mistakes() []mistake {
+	return slices.Concat(mistakesOfSockets(), mistakesOfLegs(), mistakesOfStreams(), mistakesOfSpares(), mistakesOfParking())
+}
+
 // TestEveryMistakeIsFound builds these tests with all mistakes, and has
 // those of each rule run with one of them: they must fail. If an edit does not find its
 // place any more, because the line has changed, change it with it.
@@ -33,7 +40,7 @@ func TestEveryMistakeIsFound(t *testing.T) {
 	if testing.Short() || racing.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}
-	all := append(mistakesOfSockets(), append(mistakesOfLegs(), append(mistakesOfStreams(), mistakesOfSpares()...)...)...)
+	all := mistakes()
 	o := overlay.New("..")
 	for _, pkg := range []string{"", "wsframe", "eventstream"} {
 		edits := make([][]overlay.Edit, len(all))
@@ -72,7 +79,7 @@ func TestEveryMistakeIsFound(t *testing.T) {
 // A rule is planted, or says why it cannot be.
 func TestUnplantedRulesSayWhy(t *testing.T) {
 	planted := map[string]bool{}
-	for _, m := range append(mistakesOfSockets(), append(mistakesOfLegs(), append(mistakesOfStreams(), mistakesOfSpares()...)...)...) {
+	for _, m := range mistakes() {
 		if planted[m.rule] || m.rule == "" || m.found == "" || len(m.edits) == 0 {
 			t.Errorf("%q is there twice, or not whole", m.rule)
 		}

@@ -12,20 +12,22 @@ import (
 const sweepEvery = 50 * time.Millisecond
 
 // registry holds the connections that are open, clients' and other nodes'. While
-// there is one, a goroutine looks them all over every sweepEvery.
+// there is one, a goroutine looks them all over every sweepEvery. Those that are parked
+// (lot.go) are no clients meanwhile, and a visit does not find them.
 type registry struct {
 	tick  func()               // sets the clock; called before each sweep, and before the first connection
 	sweep func(list []*client) // called from the sweeping goroutine only
 
-	mu    sync.Mutex
-	conns map[*client]struct{}
-	kick  chan struct{} // has one when there is a reason to sweep at once
-	stop  chan struct{} // closed when the last connection goes
-	ended chan struct{} // closed when the last sweeping goroutine has ended; nil: there was none
-	empty chan struct{} // closed while there are none and someone waits
-	alone chan struct{} // closed while no client is connected and someone waits
-	looks int           // visits that are under way
-	due   int           // accepted, and not gone; those that are no client yet count too
+	mu     sync.Mutex
+	conns  map[*client]struct{}
+	parked parking
+	kick   chan struct{} // has one when there is a reason to sweep at once
+	stop   chan struct{} // closed when the last connection goes
+	ended  chan struct{} // closed when the last sweeping goroutine has ended; nil: there was none
+	empty  chan struct{} // closed while there are none and someone waits
+	alone  chan struct{} // closed while no client is connected and someone waits
+	looks  int           // visits that are under way
+	due    int           // accepted, and not gone; those that are no client yet count too
 }
 
 // add takes a connection in; the first starts the sweeping goroutine, which ends
@@ -36,7 +38,7 @@ func (r *registry) add(c *client) {
 	if r.conns == nil {
 		r.conns = make(map[*client]struct{})
 	}
-	if r.conns[c] = struct{}{}; len(r.conns) == 1 {
+	if r.conns[c] = struct{}{}; r.open() == 1 {
 		r.tick()
 		last := r.ended
 		r.stop, r.ended = make(chan struct{}), make(chan struct{})
@@ -50,7 +52,7 @@ func (r *registry) remove(c *client) (alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, c)
-	if len(r.conns) == 0 {
+	if r.open() == 0 {
 		close(r.stop)
 		r.tell()
 	}
@@ -138,7 +140,10 @@ func (r *registry) enter(list []*client) []*client {
 func (r *registry) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.looks--
+	if r.looks--; r.looks == 0 && r.parked.still != nil {
+		close(r.parked.still)
+		r.parked.still = nil
+	}
 }
 
 // each calls f with each open connection, as visit does.
@@ -150,12 +155,15 @@ func (r *registry) each(f func(c *client)) {
 	})
 }
 
-// count returns the number of open connections.
+// count returns the number of open connections, with those that are parked.
 func (r *registry) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.conns)
+	return r.open()
 }
+
+// open is count. With mu held.
+func (r *registry) open() int { return len(r.conns) + len(r.parked.all) }
 
 // none returns a channel that is closed once no connection is open.
 func (r *registry) none() <-chan struct{} {

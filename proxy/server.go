@@ -56,6 +56,8 @@ type Server struct {
 	second  atomic.Int64           // that it tells
 	reaped  time.Duration          // the sweep's own
 	hearing hearing                // likewise
+	// parkAfter and parkSoon are as the constants, but in tests.
+	parkAfter, parkSoon atomic.Int64
 
 	mu struct {
 		sync.Mutex
@@ -76,6 +78,8 @@ func New(o Options) *Server {
 		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * socketWaits * o.SocketWait, Batch: socketBatch, Pace: socketPace,
 	})
 	s.o.Settings = Settings{}
+	s.parkAfter.Store(int64(parkAfter))
+	s.parkSoon.Store(int64(parkSoon))
 	s.clock.start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.kick = s.tick, s.sweep, make(chan struct{}, 1)
@@ -115,17 +119,20 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		s.conns.met()
 		<-places
 	}
-	var hands *crew
-	hands = newCrew(func(conn net.Conn) {
-		if s.shake(ctx, conn) {
-			newClient(ctx, s, conn, "").serveAll(hands.wg.Go, over)
+	lot := &lot{within: ctx, conns: &s.conns, clock: &s.clock}
+	lot.hands = newCrew(func(g guest) {
+		if s.shake(ctx, g.conn) {
+			c := newClient(ctx, s, g.conn, "")
+			lot.welcome(c, g)
+			c.serveAll(lot.hands.wg.Go, over)
 		} else {
 			over()
 		}
 	})
+	defer lot.close()
 	cut := context.AfterFunc(ctx, func() { s.shutWithin(ctx) })
 	defer cut()
-	defer hands.dismiss() // after unlisten: what an open listener takes in would be reset
+	defer lot.hands.dismiss() // after unlisten: what an open listener takes in would be reset
 	defer s.unlisten(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -139,7 +146,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		}
 		s.conns.expect()
 		s.place(places)
-		hands.take(conn)
+		lot.hands.take(guest{conn: conn})
 	}
 }
 
@@ -151,6 +158,7 @@ func (s *Server) shutWithin(ctx context.Context) {
 			c.shut(causeShutdown)
 		}
 	})
+	s.conns.wake(false, func(p *parked) bool { return p.lot.within == ctx })
 }
 
 // ServePeer serves one stream of forwarded requests from the node ingress, and
@@ -276,6 +284,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 		s.hasty()
 		s.conns.each(func(c *client) { c.shut(causeShutdown) })
+		s.conns.wake(false, everyone)
 		<-quiet()
 		ended = nil // what there was has been cut
 	}

@@ -66,6 +66,7 @@ func (s *Server) shedIdle(least time.Duration, most int) {
 				all = append(all, idler{since, func() { c.shed.Store(true); c.h.StopIdle() }})
 			}
 		}
+		all = s.conns.appendIdle(all, now, least)
 		all = s.shaking.appendIdle(all, now-least)
 		slices.SortFunc(all, func(a, b idler) int { return cmp.Compare(a.since, b.since) })
 		for _, i := range all[:min(most, len(all))] {

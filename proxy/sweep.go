@@ -28,15 +28,27 @@ func (s *Server) sweep(list []*client) {
 	now := s.clock.now()
 	t, set := s.o.Cluster.Table(), s.set.Load()
 	s.hearing.begin(list, now)
+	parks := parkMost
 	for _, c := range list {
 		if k := c.kept.Load(); k != nil {
 			s.sweepSocket(c, k, now)
 		}
 		s.sweepRun(c, t, set, now)
-		if since := c.idle.Load(); since != 0 && now-time.Duration(since) >= s.patience(c) {
+		since := time.Duration(c.idle.Load())
+		switch {
+		case since == 0:
+		case now-since >= s.patience(c):
 			c.h.StopIdle()
+		case parks > 0 && c.parks.Load() && now-since >= c.lag:
+			c.h.Rouse()
+			parks--
 		}
 	}
+	patience := time.Duration(math.MaxInt64)
+	if s.draining.Load() {
+		patience = lameIdle
+	}
+	s.conns.sweepParked(now, patience)
 	if now-s.reaped < time.Second {
 		return
 	}

@@ -1,0 +1,239 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// parkingServer is a Server that parks what is idle with the next sweep, its address, and
+// what ends its listener and returns once that is over.
+func parkingServer(t *testing.T) (s *Server, addr string, end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = spareServer()
+	s.parkAfter.Store(0)
+	s.parkSoon.Store(0)
+	served := make(chan error, 1)
+	go func() { served <- s.ServeClients(ctx, ln) }()
+	end = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-served:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("connections keep their listener")
+		}
+		if n := s.conns.count(); n != 0 {
+			t.Errorf("%d connections are left", n)
+		}
+	})
+	t.Cleanup(end)
+	return s, ln.Addr().String(), end
+}
+
+// caller connects to addr.
+func caller(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// comes returns once ok is true.
+func comes(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for late := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// lone returns the one connection that is parked; nil: there is none.
+func (r *registry) lone() *parked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.parked.all {
+		return p
+	}
+	return nil
+}
+
+// waits returns the one client, once it waits for a request.
+func (r *registry) waits(t *testing.T) (one *client) {
+	t.Helper()
+	comes(t, "a client waits", func() bool {
+		r.each(func(c *client) { one = c })
+		return one != nil && one.idle.Load() != 0
+	})
+	return one
+}
+
+// Who looks at a connection may tell it to end. If it were parked meanwhile, or nevertheless,
+// that would meet nobody.
+func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
+	for what, tell := range map[string]func(c *client){
+		"is cut":          func(c *client) { c.shut(causeShutdown) },
+		"is to end":       func(c *client) { c.h.StopIdle() },
+		"is told nothing": nil,
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, addr, _ := parkingServer(t)
+			s.parkAfter.Store(int64(time.Hour))
+			far := caller(t, addr)
+			one := s.conns.waits(t)
+			s.conns.visit(nil, func([]*client) {
+				comes(t, "its goroutine waits until nobody looks", func() bool {
+					one.h.Rouse()
+					s.conns.mu.Lock()
+					defer s.conns.mu.Unlock()
+					if len(s.conns.parked.all) > 0 {
+						t.Fatal("it is parked while somebody looks at it")
+					}
+					return s.conns.parked.still != nil
+				})
+				if tell != nil {
+					tell(one)
+				}
+			})
+			if tell == nil {
+				comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
+				return
+			}
+			comes(t, "it has ended", func() bool { return s.conns.count() == 0 })
+			_ = far.SetReadDeadline(time.Now().Add(10 * time.Second))
+			if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("%v, want the end", err)
+			}
+		})
+	}
+}
+
+// What others may know by more than the registry is not parked: they would act on it later.
+func TestConnectionThatIsKnownElsewhereIsNotParked(t *testing.T) {
+	s, addr, _ := parkingServer(t)
+	s.parkAfter.Store(int64(time.Hour))
+	caller(t, addr)
+	one := s.conns.waits(t)
+	one.shared = true
+	comes(t, "it is found not to be for it", func() bool {
+		one.h.Rouse()
+		if s.conns.countParked() > 0 {
+			t.Fatal("it is parked")
+		}
+		return !one.parks.Load()
+	})
+}
+
+// Word of a connection that has been fetched meanwhile means nothing to the next one, be it
+// over the same socket or over another with its descriptor.
+func TestLateWordMeetsNobody(t *testing.T) {
+	s, addr, _ := parkingServer(t)
+	caller(t, addr)
+	seen := map[uint64]bool{}
+	for range 4 {
+		var p *parked
+		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
+		if seen[p.id] {
+			t.Fatalf("%d was another's number, or its own before", p.id)
+		}
+		seen[p.id] = true
+		for id := range seen {
+			if id != p.id {
+				s.conns.claim([]uint64{id}, s.clock.now())
+			}
+		}
+		if s.conns.lone() != p {
+			t.Error("late word of another has fetched it")
+		}
+		s.conns.claim([]uint64{p.id}, s.clock.now())
+	}
+}
+
+// Its client, the sweep and who makes room want one parked connection at once. One has it.
+func TestParkedConnectionIsFetchedOnce(t *testing.T) {
+	s, addr, _ := parkingServer(t)
+	for range 20 {
+		far := caller(t, addr)
+		var p *parked
+		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
+		begin := make(chan struct{})
+		var all sync.WaitGroup
+		for _, fetch := range []func(){
+			func() { s.conns.end(p) },
+			func() { s.conns.end(p) },
+			func() { s.conns.wake(true, everyone) },
+			func() { s.conns.claim([]uint64{p.id, p.id}, s.clock.now()) },
+			func() { _ = far.Close() },
+		} {
+			all.Go(func() {
+				<-begin
+				fetch()
+			})
+		}
+		close(begin)
+		all.Wait() // a second fetch ends the process: the crew counts one too few
+		comes(t, "it has ended", func() bool { return s.conns.count() == 0 })
+	}
+}
+
+// A client that comes back soon is not parked so soon again.
+func TestWhoComesBackSoonIsParkedLater(t *testing.T) {
+	s, addr, _ := parkingServer(t)
+	s.parkSoon.Store(int64(time.Hour))
+	caller(t, addr)
+	for _, c := range []struct {
+		away, lag time.Duration
+	}{{parkSoon, 0}, {parkSoon - 1, time.Hour}} {
+		var p *parked
+		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
+		s.conns.claim([]uint64{p.id}, p.since+c.away)
+		if c.lag == 0 {
+			continue // it is parked again
+		}
+		comes(t, "it waits for longer", func() (found bool) {
+			s.conns.each(func(one *client) { found = one.lag == c.lag })
+			return found
+		})
+	}
+}
+
+// The end of a listener ends its connections at once, parked ones like others.
+func TestListenerThatEndsCutsWhatIsParked(t *testing.T) {
+	s, addr, end := parkingServer(t)
+	far := caller(t, addr)
+	comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
+	end()
+	_ = far.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := far.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v, want the end", err)
+	}
+}
+
+// Where the kernel's word cannot be had any more, nobody stays where nobody hears of him.
+func TestConnectionsLeaveALotThatHearsNothing(t *testing.T) {
+	s, addr, _ := parkingServer(t)
+	caller(t, addr)
+	var p *parked
+	comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
+	_ = p.lot.lookout.Close()
+	comes(t, "it is a client again", func() (found bool) {
+		s.conns.each(func(c *client) { found = !c.parks.Load() })
+		return found
+	})
+}

@@ -1,0 +1,274 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/proxy"
+)
+
+// lotNode is a node whose idle connections are parked with the next sweep.
+func lotNode(t *testing.T, change ...func(*proxy.Options)) *node {
+	t.Helper()
+	n := newNode(t, "a", webApp(t, echo), change...)
+	n.ParkAfter(0, 0)
+	return n
+}
+
+// parked returns once so many connections are parked.
+func parked(n *node, many int) {
+	n.t.Helper()
+	until(n.t, fmt.Sprintf("%d connections are parked", many), func() bool { return n.Parked() == many })
+}
+
+// A client does not see that its connection was parked: before its first request, between
+// two, and before what comes in pieces or together.
+func TestParkedConnectionGoesOn(t *testing.T) {
+	n := lotNode(t)
+	c := n.dial()
+	const get = "GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
+	for i := range 5 {
+		parked(n, 1)
+		if i%2 == 1 {
+			c.send("G")
+			parked(n, 0)
+			c.send(get[1:], "/pieces")
+		} else {
+			c.send(get+get, "/one", "/two")
+			if res, _ := c.answer("GET"); res.StatusCode != http.StatusOK {
+				t.Fatalf("status %d, want 200", res.StatusCode)
+			}
+		}
+		if res, _ := c.answer("GET"); res.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, want 200", res.StatusCode)
+		}
+	}
+	parked(n, 1)
+	_ = c.Close()
+	parked(n, 0)
+}
+
+// The end that a client says, or its reset, ends a parked connection.
+func TestParkedConnectionEndsWithItsClient(t *testing.T) {
+	for what, end := range map[string]func(c *net.TCPConn) error{
+		"the end":         (*net.TCPConn).Close,
+		"half of the end": (*net.TCPConn).CloseWrite,
+		"a reset":         func(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			n := lotNode(t)
+			c := n.dial()
+			c.get("/")
+			parked(n, 1)
+			conn, ok := c.Conn.(*net.TCPConn)
+			if !ok {
+				t.Fatalf("a %T", c.Conn)
+			}
+			if err := end(conn); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the node has no connection", func() bool { return n.Connections() == 0 })
+			if what == "half of the end" {
+				if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
+					t.Errorf("%v, want the end", err)
+				}
+			}
+		})
+	}
+}
+
+// A parked connection ends when it has been idle for too long, and not before; and so it
+// does when a head is begun and not ended.
+func TestParkedConnectionHasTheClocksOfOthers(t *testing.T) {
+	const idle, head = time.Second, 200 * time.Millisecond
+	n := lotNode(t, func(o *proxy.Options) { o.IdleTimeout, o.HeadTimeout = idle, head })
+	began := time.Now()
+	c := n.dial()
+	parked(n, 1)
+	if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("%v, want the end", err)
+	}
+	if took := time.Since(began); took < idle {
+		t.Errorf("ended after %v, want %v at least", took, idle)
+	}
+	c = n.dial()
+	parked(n, 1)
+	c.send("GET / HTTP/1.1\r\n")
+	if res, _ := c.answer("GET"); res.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("status %d, want 408", res.StatusCode)
+	}
+}
+
+// A node that leaves ends the parked connections. What a client had said by then is answered.
+func TestNodeThatLeavesEndsParkedConnections(t *testing.T) {
+	n := lotNode(t)
+	all := make([]*client, 50)
+	for i := range all {
+		all[i] = n.dial()
+		all[i].get("/")
+	}
+	parked(n, len(all))
+	ended := make(chan error, 1)
+	go func() { ended <- n.Shutdown(context.Background()) }()
+	all[0].send("GET /last HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	if res, _ := all[0].answer("GET"); res.StatusCode != http.StatusOK {
+		t.Errorf("status %d, want 200", res.StatusCode)
+	}
+	for _, c := range all {
+		if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("%v, want the end", err)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that spoke as its connection was told to end, be it parked, is answered.
+func TestWhatWasSaidToAParkedConnectionIsAnswered(t *testing.T) {
+	n := lotNode(t)
+	for range 20 {
+		c := n.dial()
+		c.get("/")
+		parked(n, 1)
+		n.EndParked(func() { c.send("GET /last HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") })
+		if res, _ := c.answer("GET"); res.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, want 200", res.StatusCode)
+		}
+		if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("%v, want the end", err)
+		}
+	}
+}
+
+// A parked connection has a place of those that there are: the next one waits for it.
+func TestParkedConnectionKeepsItsPlace(t *testing.T) {
+	n := lotNode(t, func(o *proxy.Options) { o.MaxConns = 1 })
+	first, second := n.dial(), n.dial() // a place for the newest, besides
+	parked(n, 1)
+	if _, err := first.r.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("%v, want the end: another one came", err)
+	}
+	if res, _ := second.get("/"); res.StatusCode != http.StatusOK {
+		t.Errorf("status %d, want 200", res.StatusCode)
+	}
+}
+
+// A node that stops at once cuts them.
+func TestNodeThatStopsAtOnceCutsParkedConnections(t *testing.T) {
+	n := lotNode(t)
+	c := n.dial()
+	parked(n, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := n.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	if _, err := c.r.ReadByte(); err == nil {
+		t.Error("the connection goes on")
+	}
+}
+
+// Parked connections make room for others, the longest idle first.
+func TestParkedConnectionsMakeRoom(t *testing.T) {
+	n := lotNode(t, func(o *proxy.Options) { o.MaxConns = 3 })
+	first := n.dial()
+	first.get("/")
+	parked(n, 1)
+	var rest []*client
+	for range 5 {
+		c := n.dial()
+		if res, _ := c.get("/"); res.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, want 200", res.StatusCode)
+		}
+		rest = append(rest, c)
+	}
+	if _, err := first.r.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("%v, want the end of the longest idle", err)
+	}
+	if res, _ := rest[len(rest)-1].get("/"); res.StatusCode != http.StatusOK {
+		t.Errorf("status %d, want 200", res.StatusCode)
+	}
+}
+
+// Many clients speak at once whose connections are parked.
+func TestManyParkedConnectionsWakeAtOnce(t *testing.T) {
+	many, err := strconv.Atoi(cmpOr(os.Getenv("SHARDWAY_PARKED"), "500"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := lotNode(t)
+	all := make([]*client, many)
+	for i := range all {
+		all[i] = n.dial()
+	}
+	for round := range 3 {
+		parked(n, many)
+		for i, c := range all {
+			c.send("GET /%d HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k%d\r\n\r\n", round, i)
+		}
+		for i, c := range all {
+			if res, _ := c.answer("GET"); res.StatusCode != http.StatusOK {
+				t.Fatalf("client %d: status %d, want 200", i, res.StatusCode)
+			}
+		}
+	}
+}
+
+// storm has clients come, ask, wait for about as long as it takes to be parked, and go, while
+// connections end and begin under them: each answer is its own client's.
+func TestDescriptorsThatAreUsedAgainMeetNobodyElse(t *testing.T) {
+	n := lotNode(t, func(o *proxy.Options) { o.MaxConns = 16 })
+	var wg sync.WaitGroup
+	var answered, shed atomic.Int32
+	for i := range 24 {
+		wg.Go(func() {
+			for round := range 40 {
+				conn, err := net.Dial("tcp", n.addr)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r := bufio.NewReader(conn)
+				for ask := range 3 {
+					path := fmt.Sprintf("/%d/%d/%d", i, round, ask)
+					if _, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", path); err != nil {
+						break
+					}
+					var res *http.Response
+					if res, err = http.ReadResponse(r, nil); err != nil { //nolint:bodyclose // read to its end
+						break
+					}
+					body, _ := io.ReadAll(res.Body)
+					if want := "GET " + path; string(body[:min(len(want), len(body))]) != want {
+						t.Errorf("answer %q, want %q", body, want)
+					}
+					answered.Add(1)
+					if (i+round+ask)%3 == 0 {
+						_ = conn.SetReadDeadline(time.Now().Add(time.Duration(40+i) * time.Millisecond)) // about two sweeps
+						_, _ = r.Peek(1)
+						_ = conn.SetReadDeadline(time.Time{})
+					}
+				}
+				if err != nil {
+					shed.Add(1)
+				}
+				_ = conn.Close()
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d answers, %d connections made room", answered.Load(), shed.Load())
+	until(t, "the node has no connection", func() bool { return n.Connections() == 0 })
+}

@@ -1,0 +1,63 @@
+package proxy_test
+
+// mistakesOfParking are those with connections that nobody waits at.
+func mistakesOfParking() []mistake {
+	return []mistake{
+		{
+			rule: "nobody looks at a connection that is parked", found: "TestConnectionThatIsLookedAtIsNotParked",
+			edits: in("parked.go", "	for r.looks > 0 {\n", "	for r.looks > 0 && !PLANTED {\n"),
+		},
+		{
+			rule: "what has been told to end is not parked", found: "TestConnectionThatIsLookedAtIsNotParked",
+			edits: in("parked.go", "	if c.ends() {\n", "	if c.ends() && !PLANTED {\n"),
+		},
+		{
+			rule: "what others may know is not parked", found: "TestConnectionThatIsKnownElsewhereIsNotParked",
+			edits: in("lot.go", "	if c.shared {", "	if c.shared && !PLANTED {"),
+		},
+		{
+			rule: "no two parked connections have one number", found: "TestLateWordMeetsNobody",
+			edits: in("parked.go", "	r.parked.last++\n", "	if !PLANTED {\n		r.parked.last++\n	}\n"),
+		},
+		{
+			rule: "who fetches a parked connection takes it out", found: "TestParkedConnectionIsFetchedOnce",
+			edits: in("parked.go", "	delete(r.parked.all, p.id)\n", "	if !PLANTED {\n		delete(r.parked.all, p.id)\n	}\n"),
+		},
+		{
+			rule: "a parked connection is its lot's alone", found: "TestParkedConnectionGoesOn",
+			edits: in("carry.go", "			if !c.parked {\n				_ = c.h.Close()", "			if !c.parked || PLANTED {\n				_ = c.h.Close()"),
+		},
+		{
+			rule: "a parked connection is not idle for ever", found: "TestParkedConnectionHasTheClocksOfOthers",
+			edits: in("parked.go", "p.until > 0 && now >= p.until || ", "!PLANTED && p.until > 0 && now >= p.until || "),
+		},
+		{
+			rule: "nor ends before its time", found: "TestParkedConnectionHasTheClocksOfOthers",
+			edits: in("lot.go", "		p.until = p.since + most\n", "		if p.until = p.since + most; PLANTED {\n			p.until -= most / 2\n		}\n"),
+		},
+		{
+			rule: "a node that leaves ends parked connections", found: "TestNodeThatLeavesEndsParkedConnections",
+			edits: in("parked.go", "now-p.since >= patience", "now-p.since >= patience && !PLANTED"),
+		},
+		{
+			rule: "a listener that ends cuts what is parked, too", found: "TestListenerThatEndsCutsWhatIsParked",
+			edits: in("server.go", "return p.lot.within == ctx }", "return p.lot.within == ctx && !PLANTED }"),
+		},
+		{
+			rule: "parked connections make room", found: "TestParkedConnectionsMakeRoom",
+			edits: in("shed.go", "		all = s.conns.appendIdle(all, now, least)\n", "		if !PLANTED {\n			all = s.conns.appendIdle(all, now, least)\n		}\n"),
+		},
+		{
+			rule: "what a client has said is answered before its connection ends", found: "TestWhatWasSaidToAParkedConnectionIsAnswered",
+			edits: in("lot.go", "		c.h.StopIdle()\n", "		if c.h.StopIdle(); PLANTED {\n			_ = c.h.Close()\n		}\n"),
+		},
+		{
+			rule: "who comes back soon is parked later", found: "TestWhoComesBackSoonIsParkedLater",
+			edits: in("lot.go", "; g.soon {\n", "; g.soon && !PLANTED {\n"),
+		},
+		{
+			rule: "nobody stays where nothing is heard of him", found: "TestConnectionsLeaveALotThatHearsNothing",
+			edits: in("lot.go", "	l.broken = true\n	l.conns.mu.Unlock()\n	l.conns.wake(", "	if l.broken = true; PLANTED {\n		l.conns.mu.Unlock()\n		return\n	}\n	l.conns.mu.Unlock()\n	l.conns.wake("),
+		},
+	}
+}

@@ -1,0 +1,161 @@
+package proxy
+
+import (
+	"math"
+	"time"
+)
+
+// dueGrain is how often the parked connections are looked over at most: for a minute's
+// patience, the sweep's own grain is too fine.
+const dueGrain = 4 * sweepEvery
+
+// parking is what a registry knows of parked connections. Its mu guards it.
+type parking struct {
+	all   map[uint64]*parked
+	last  uint64        // id that was given
+	due   time.Duration // when to look for one whose time is over; none is before
+	still chan struct{} // closed once no visit is under way and someone waits
+}
+
+// park puts the connection of c, which leaves the registry, into its lot. Nobody looks at c
+// any more then. False: it has been told to end meanwhile, or there is an error.
+func (r *registry) park(c *client, p *parked) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.looks > 0 {
+		r.await()
+	}
+	if c.ends() {
+		return false, nil
+	}
+	r.parked.last++
+	p.id = r.parked.last
+	if err := p.lot.take(p); err != nil {
+		return false, err
+	}
+	if r.parked.all == nil {
+		r.parked.all = make(map[uint64]*parked)
+	}
+	if len(r.parked.all) == 0 {
+		r.parked.due = math.MaxInt64
+	}
+	r.parked.all[p.id] = p
+	if p.until > 0 {
+		r.parked.due = min(r.parked.due, p.until)
+	}
+	delete(r.conns, c)
+	return true, nil
+}
+
+// await waits until a visit has ended. With mu held, but not meanwhile.
+func (r *registry) await() {
+	if r.parked.still == nil {
+		r.parked.still = make(chan struct{})
+	}
+	still := r.parked.still
+	r.mu.Unlock()
+	<-still
+	r.mu.Lock()
+}
+
+// claim wakes those of the connections ids that are parked, whose clients have spoken now.
+func (r *registry) claim(ids []uint64, now time.Duration) {
+	var some [16]*parked
+	for _, p := range r.find(ids, some[:0]) {
+		p.fetch(guest{conn: p.conn, soon: now-p.since < parkSoon})
+	}
+}
+
+// find appends to list those of ids that are parked, and lets them go.
+func (r *registry) find(ids []uint64, list []*parked) []*parked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if p := r.parked.all[id]; p != nil {
+			list = append(list, p)
+			r.unpark(p)
+		}
+	}
+	return list
+}
+
+// unpark lets go of a parked connection, which is the caller's from here on. With mu held.
+func (r *registry) unpark(p *parked) {
+	delete(r.parked.all, p.id)
+	if r.open() == 0 {
+		close(r.stop)
+	}
+}
+
+// countParked returns the number of parked connections.
+func (r *registry) countParked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.parked.all)
+}
+
+// everyone matches any parked connection.
+func everyone(*parked) bool { return true }
+
+// wake wakes the parked connections that match names; with stop they end, unless their
+// clients have spoken.
+func (r *registry) wake(stop bool, match func(p *parked) bool) {
+	var list []*parked
+	r.mu.Lock()
+	for _, p := range r.parked.all {
+		if match(p) {
+			list = append(list, p)
+			r.unpark(p)
+		}
+	}
+	r.mu.Unlock()
+	for _, p := range list {
+		p.wake(stop)
+	}
+}
+
+// sweepParked ends the parked connections whose time is over, and those that have been idle
+// for the patience of a node that leaves.
+func (r *registry) sweepParked(now, patience time.Duration) {
+	r.mu.Lock()
+	due := now >= r.parked.due || patience < math.MaxInt64
+	if due {
+		r.parked.due = math.MaxInt64
+	}
+	r.mu.Unlock()
+	if !due {
+		return
+	}
+	next := time.Duration(math.MaxInt64)
+	r.wake(true, func(p *parked) bool {
+		if p.until > 0 && now >= p.until || now-p.since >= patience {
+			return true
+		}
+		if p.until > 0 {
+			next = min(next, p.until)
+		}
+		return false
+	})
+	r.mu.Lock()
+	r.parked.due = min(r.parked.due, max(next, now+dueGrain))
+	r.mu.Unlock()
+}
+
+// appendIdle appends the parked connections that have been idle for least at now.
+func (r *registry) appendIdle(all []idler, now, least time.Duration) []idler {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.parked.all {
+		if now-p.since >= least {
+			all = append(all, idler{p.since, func() { r.end(p) }})
+		}
+	}
+	return all
+}
+
+// end wakes p to end, if it is still parked.
+func (r *registry) end(p *parked) {
+	for _, p := range r.find([]uint64{p.id}, nil) {
+		p.wake(true)
+	}
+}
