@@ -126,8 +126,9 @@ func TestNodeThatLeavesEndsParkedConnections(t *testing.T) {
 		t.Errorf("status %d, want 200", res.StatusCode)
 	}
 	for _, c := range all {
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second)) // sooner than it is too long idle
 		if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
-			t.Errorf("%v, want the end", err)
+			t.Fatalf("%v, want the end", err)
 		}
 	}
 	if err := <-ended; err != nil {
