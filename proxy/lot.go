@@ -46,7 +46,10 @@ type lot struct {
 	broken  bool           // it has: none is parked any more
 }
 
-var errLotClosed = errors.New("proxy: no connection is parked any more")
+var (
+	errLotClosed = errors.New("proxy: no connection is parked any more")
+	errLookedAt  = errors.New("proxy: connections are being looked at all the time")
+)
 
 // parked is a connection that is in a lot.
 type parked struct {

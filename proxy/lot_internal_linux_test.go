@@ -112,7 +112,13 @@ func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
 				}
 			})
 			if tell == nil {
-				comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
+				comes(t, "it is parked", func() bool {
+					if s.conns.countParked() == 1 {
+						return true
+					}
+					one.h.Rouse() // it waited in vain, on a machine that stood still
+					return false
+				})
 				return
 			}
 			comes(t, "it has ended", func() bool { return s.conns.count() == 0 })
@@ -121,6 +127,30 @@ func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
 				t.Errorf("%v, want the end", err)
 			}
 		})
+	}
+}
+
+// Where somebody looks all the time none is parked, and what clients say is answered.
+func TestConnectionThatIsLookedAtForLongIsAnswered(t *testing.T) {
+	s, addr, _ := parkingServer(t)
+	s.parkAfter.Store(int64(time.Hour))
+	far := caller(t, addr)
+	one := s.conns.waits(t)
+	s.conns.visit(nil, func([]*client) {
+		comes(t, "its goroutine waits until nobody looks", func() bool {
+			one.h.Rouse()
+			s.conns.mu.Lock()
+			defer s.conns.mu.Unlock()
+			return s.conns.parked.still != nil
+		})
+		_, _ = io.WriteString(far, "GET\r\n\r\n") // what is wrong with that is said at once
+		_ = far.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := far.Read(make([]byte, 1)); err != nil {
+			t.Errorf("%v, want an answer", err)
+		}
+	})
+	if one.parks.Load() {
+		t.Error("it will be tried again")
 	}
 }
 

@@ -5,11 +5,16 @@ func mistakesOfParking() []mistake {
 	return []mistake{
 		{
 			rule: "nobody looks at a connection that is parked", found: "TestConnectionThatIsLookedAtIsNotParked",
-			edits: in("parked.go", "	for r.looks > 0 {\n", "	for r.looks > 0 && !PLANTED {\n"),
+			edits: append(in("parked.go", "	if r.looks > 0 {\n", "	if r.looks > 0 && !PLANTED {\n"),
+				in("parked.go", "	case r.looks > 0:\n", "	case r.looks > 0 && !PLANTED:\n")...),
+		},
+		{
+			rule: "or goes on as it was", found: "TestConnectionThatIsLookedAtForLongIsAnswered",
+			edits: in("parked.go", "	case <-late.C:\n", "	case <-late.C:\n		if PLANTED {\n			<-still\n		}\n"),
 		},
 		{
 			rule: "what has been told to end is not parked", found: "TestConnectionThatIsLookedAtIsNotParked",
-			edits: in("parked.go", "	if c.ends() {\n", "	if c.ends() && !PLANTED {\n"),
+			edits: in("parked.go", "	case c.ends():\n", "	case c.ends() && !PLANTED:\n"),
 		},
 		{
 			rule: "what others may know is not parked", found: "TestConnectionThatIsKnownElsewhereIsNotParked",

@@ -17,16 +17,24 @@ type parking struct {
 	still chan struct{} // closed once no visit is under way and someone waits
 }
 
+// parkPatience is how long a connection waits for a moment in which nobody looks at it.
+// Where sweeps take longer than the pause between two there may be none for ever, and
+// nobody reads meanwhile what its client says.
+const parkPatience = 500 * time.Millisecond
+
 // park puts the connection of c, which leaves the registry, into its lot. Nobody looks at c
 // any more then. False: it has been told to end meanwhile, or there is an error.
 func (r *registry) park(c *client, p *parked) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.looks > 0 {
+	if r.looks > 0 {
 		r.await()
 	}
-	if c.ends() {
+	switch {
+	case c.ends():
 		return false, nil
+	case r.looks > 0:
+		return false, errLookedAt
 	}
 	r.parked.last++
 	p.id = r.parked.last
@@ -47,15 +55,21 @@ func (r *registry) park(c *client, p *parked) (bool, error) {
 	return true, nil
 }
 
-// await waits until a visit has ended. With mu held, but not meanwhile.
+// await waits until no visit is under way, or for parkPatience. With mu held, but not
+// meanwhile: then there may be another one.
 func (r *registry) await() {
 	if r.parked.still == nil {
 		r.parked.still = make(chan struct{})
 	}
 	still := r.parked.still
 	r.mu.Unlock()
-	<-still
-	r.mu.Lock()
+	defer r.mu.Lock()
+	late := time.NewTimer(parkPatience)
+	defer late.Stop()
+	select {
+	case <-still:
+	case <-late.C:
+	}
 }
 
 // claim wakes those of the connections ids that are parked, whose clients have spoken now.
