@@ -31,6 +31,8 @@ type Room struct {
 	awake      int                // released in this round, neither left nor waiting again
 	round      uint64             // of the ramp, from 1; see pace
 	pacing     bool               // the pace timer runs
+	paced      time.Time          // since when
+	more       int                // so many beside a batch may go in this round: its timer was late
 	stats      Stats              // Due is not kept here
 }
 
@@ -163,7 +165,7 @@ func (r *Room) Stats() Stats {
 
 // release lets as many of those due go as the ramp allows. With mu held.
 func (r *Room) release() {
-	for r.due.head != nil && r.awake < r.opt.Batch {
+	for r.due.head != nil && r.awake < r.opt.Batch+r.more {
 		t := r.due.head
 		r.due.remove(t)
 		t.round = r.round
@@ -172,7 +174,7 @@ func (r *Room) release() {
 		t.ready <- struct{}{} // has room: a ticket gets in line only when it is empty
 	}
 	if r.due.head != nil && !r.pacing {
-		r.pacing = true
+		r.pacing, r.paced = true, time.Now()
 		time.AfterFunc(r.opt.Pace, r.pace)
 	}
 }
@@ -182,11 +184,22 @@ func (r *Room) release() {
 func (r *Room) pace() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pacing = false
+	r.pacing, r.more = false, 0
 	if r.due.head == nil {
 		return
 	}
+	r.more = r.missed(time.Since(r.paced))
 	r.round++
 	r.awake = 0
 	r.release()
+}
+
+// mostMissed is how many are awakened at once, however late a timer is.
+const mostMissed = 64
+
+// missed is how many go beside a batch whose timer took so long: a node that is late slows
+// the ramp by nothing but what is not awakened at once then.
+func (r *Room) missed(took time.Duration) int {
+	n := int64(r.opt.Batch) * int64(took-r.opt.Pace) / int64(r.opt.Pace)
+	return int(max(0, min(n, int64(mostMissed-r.opt.Batch))))
 }
