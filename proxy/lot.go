@@ -26,11 +26,11 @@ const (
 // systems than Linux) none is parked.
 //
 // Each connection is at any time one's alone: its client's, until registry.park has it; the
-// lot's; and his who takes it out of there by claim, be it the lot's goroutine as its client
+// lot's; and his who takes it out of there by unpark, be it the lot's goroutine as its client
 // speaks, the sweep as its time is over, or who ends it. He gives it to a new client. What the
 // kernel tells of one that is not there any more is of no meaning, as no two have the same id.
 //
-//	client ──park──► parked ──claim──► client
+//	client ──park──► parked ──unpark──► client
 //
 // That nobody still has the old client, who would act on it and miss the new one, is as
 // certain as for its memory: see spares.

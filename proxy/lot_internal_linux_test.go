@@ -84,6 +84,20 @@ func (r *registry) waits(t *testing.T) (one *client) {
 	return one
 }
 
+// detains returns once one waits until nobody looks, as somebody does, to be parked.
+func (r *registry) detains(t *testing.T, one *client) {
+	t.Helper()
+	comes(t, "its goroutine waits until nobody looks", func() bool {
+		one.h.Rouse()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.parked.all) > 0 {
+			t.Fatal("it is parked while somebody looks at it")
+		}
+		return r.parked.still != nil
+	})
+}
+
 // Who looks at a connection may tell it to end. If it were parked meanwhile, or nevertheless,
 // that would meet nobody.
 func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
@@ -98,15 +112,7 @@ func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
 			far := caller(t, addr)
 			one := s.conns.waits(t)
 			s.conns.visit(nil, func([]*client) {
-				comes(t, "its goroutine waits until nobody looks", func() bool {
-					one.h.Rouse()
-					s.conns.mu.Lock()
-					defer s.conns.mu.Unlock()
-					if len(s.conns.parked.all) > 0 {
-						t.Fatal("it is parked while somebody looks at it")
-					}
-					return s.conns.parked.still != nil
-				})
+				s.conns.detains(t, one)
 				if tell != nil {
 					tell(one)
 				}
@@ -137,12 +143,7 @@ func TestConnectionThatIsLookedAtForLongIsAnswered(t *testing.T) {
 	far := caller(t, addr)
 	one := s.conns.waits(t)
 	s.conns.visit(nil, func([]*client) {
-		comes(t, "its goroutine waits until nobody looks", func() bool {
-			one.h.Rouse()
-			s.conns.mu.Lock()
-			defer s.conns.mu.Unlock()
-			return s.conns.parked.still != nil
-		})
+		s.conns.detains(t, one)
 		_, _ = io.WriteString(far, "GET\r\n\r\n") // what is wrong with that is said at once
 		_ = far.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := far.Read(make([]byte, 1)); err != nil {

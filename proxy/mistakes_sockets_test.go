@@ -133,6 +133,10 @@ func mistakesOfSockets() []mistake {
 			edits: in("tempo.go", "	return past >= left ||", "	return !PLANTED && past >= left || !PLANTED &&"),
 		},
 		{
+			rule: "in time by those that are away now", found: "TestWaveBehindAnotherIsCountedOnItsOwn",
+			edits: in("tempo.go", "	if t.away == 1 {", "	if t.away == 1 && (!PLANTED || !looked) {"),
+		},
+		{
 			rule: "and looked for few at a time", found: "TestWaitingSocketsGoOnFewAtATime",
 			edits: in("server.go", "Batch: socketBatch", "Batch: socketBatch + map[bool]int{true: 60}[PLANTED]"),
 		},

@@ -45,7 +45,7 @@ type tempo struct {
 
 	mu    sync.Mutex
 	away  int       // sockets without a leg
-	since time.Time // when the first of them was; zero: nobody looks
+	since time.Time // when the first of them was, or of those before; zero: nobody looks
 	last  time.Time // when one came back
 	first time.Time // when the first one did since then; zero: none has
 	back  int       // how many have
@@ -67,8 +67,13 @@ func (t *tempo) size() int { return maxUpgrades - int(t.few.Load()) }
 func (t *tempo) leaves() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.away++; t.since.IsZero() {
-		t.since, t.first, t.back, t.eager = time.Now(), time.Time{}, 0, true
+	t.away++
+	looked := !t.since.IsZero()
+	if t.away == 1 { // those of before are all back: they were in time, or not
+		t.since, t.first, t.back = time.Now(), time.Time{}, 0
+	}
+	if !looked {
+		t.eager = true
 		t.wave.Add(1)
 		t.resize(firstTempo)
 		t.look(t.since.Add(tempoEvery))
