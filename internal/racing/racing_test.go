@@ -5,8 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
+
+	"shardway/internal/racing"
 )
 
 // The tests of packages with their own time are bubbles from end to end.
@@ -24,6 +27,22 @@ func TestWhatHasItsOwnTimeHasOneProcessor(t *testing.T) {
 		if !calls(t, filepath.Join(root, pkg)) {
 			t.Errorf("%s: no test calls racing.OneProcessor", pkg)
 		}
+	}
+}
+
+func TestOneProcessorBesideTheDetector(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	want := before
+	if racing.Detector {
+		want = 1
+	}
+	restore := racing.OneProcessor()
+	if n := runtime.GOMAXPROCS(0); n != want {
+		t.Errorf("%d processors, want %d", n, want)
+	}
+	restore()
+	if n := runtime.GOMAXPROCS(0); n != before {
+		t.Errorf("%d processors afterwards, want %d", n, before)
 	}
 }
 

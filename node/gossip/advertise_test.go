@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"shardway/internal/racing"
 )
 
 // fixed is a resolver that knows one name, and never answers for another.
@@ -57,6 +59,7 @@ func TestAdvertise(t *testing.T) {
 
 // Names that nobody answers for are waited for together, not one after the other.
 func TestAdvertiseWaitsOnceForNames(t *testing.T) {
+	defer racing.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		towards(t.Context(), []string{"mute.example", "mute.example:7946", "mute.example:1"}, fixed{})

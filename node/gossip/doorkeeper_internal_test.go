@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/memberlist"
 	"github.com/rs/zerolog"
+
+	"shardway/internal/racing"
 )
 
 // wire is a stream from an address that sends what is asked for.
@@ -76,7 +78,10 @@ func (g guarded) within() {
 
 // A member's stream lives while strangers from many addresses open and send all
 // they can.
-func TestFloodPushesItselfOut(t *testing.T) { synctest.Test(t, pushOut) }
+func TestFloodPushesItselfOut(t *testing.T) {
+	defer racing.OneProcessor()()
+	synctest.Test(t, pushOut)
+}
 
 func pushOut(t *testing.T) {
 	t.Helper()
@@ -128,6 +133,7 @@ func pushOut(t *testing.T) {
 // A hundred nodes behind one address that join at once do not end each other's
 // exchanges for ever: who came first finishes.
 func TestBurstOfOneSourceEndsInPart(t *testing.T) {
+	defer racing.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t)
 		var first []*wire
