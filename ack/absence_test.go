@@ -97,6 +97,47 @@ func TestAbsenceOutlivesItsLeader(t *testing.T) {
 	}
 }
 
+// Who leads since the goodbye, or has lost what the node keeps in another way, waits for it
+// with the absence, and meanwhile nothing moves; not for ever.
+func TestAbsenceWaitsForWhatIsKept(t *testing.T) {
+	for _, arrives := range []bool{true, false} {
+		s := serving(t, "a", "b", "c")
+		shards := slices.Collect(s.state.Committed().Shards("c"))
+		c := s.actor("c")
+		c.keeps = &ack.Releases{Level: ack.MinLevel, Node: "c", Server: c.last.Server, Boot: c.last.Boot, Shards: []ack.Released{{Shard: shards[0]}}}
+		c.goodbye, c.back = true, time.Minute
+		s.run(100 * time.Millisecond)
+		s.elect("b")
+		s.run(400 * time.Millisecond)
+		if s.state.Absent("c") {
+			t.Fatalf("its absence is written without what it keeps:\n%s", s)
+		}
+		if arrives {
+			s.step(s.leaders["b"], ack.Delivered{Releases: *c.keeps})
+		}
+		s.until("c is absent", func() bool { return s.state.Absent("c") })
+		if k, kept := s.state.Kept(shards[0]); kept != arrives || kept && k.Boot != c.last.Boot {
+			t.Errorf("kept: %v %+v, though it has arrived: %v", kept, k, arrives)
+		}
+		if s.run(time.Second); s.state.Open() || !slices.Equal(slices.Collect(s.state.Committed().Shards("c")), shards) {
+			t.Errorf("its shards moved:\n%s", s)
+		}
+	}
+}
+
+// The others do not wait for that where one of them is lost.
+func TestLossDoesNotWaitForWhatIsKept(t *testing.T) {
+	s := serving(t, "a", "b", "c", "d")
+	c := s.actor("c")
+	c.keeps = &ack.Releases{Level: ack.MinLevel, Node: "c", Server: c.last.Server, Boot: c.last.Boot, Shards: []ack.Released{{Shard: 0}}}
+	c.goodbye, c.back = true, time.Minute
+	s.actor("d").unhealthy = true
+	s.run(300 * time.Millisecond)
+	if !s.state.Absent("c") || s.state.Last().Has("d") {
+		t.Errorf("c is absent: %v, d is lost and in the map: %v\n%s", s.state.Absent("c"), s.state.Last().Has("d"), s)
+	}
+}
+
 // The old process goes on after its goodbye, for ever: it has its time once.
 func TestWhoLingersHasItsTimeOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")

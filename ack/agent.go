@@ -386,8 +386,8 @@ func (a *Agent) Answered(now time.Duration, ans Answer) Verdict {
 	}
 	a.refused, a.stays = 0, ans.MapStays
 	a.current = a.current || ans.OK
-	if a.hooks != nil && ans.Taken {
-		a.hooks.arrived(ans.Epoch)
+	if a.hooks != nil {
+		a.hooks.told(now, ans, a.parted)
 	}
 	if ans.Term != a.echoTerm {
 		// A new leader grants nothing before it is shown an answer of its own, and

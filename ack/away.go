@@ -10,6 +10,7 @@ import (
 type away struct {
 	since time.Duration // when the present one was first seen; before: the election
 	back  time.Duration // when the last one was seen to end
+	heard time.Duration // when the present boot said goodbye, as far as this leader knows
 }
 
 // absent reports whether the node is waited for: it is a member of what ought to be
@@ -27,16 +28,22 @@ func (l *Leader) absences() map[shardmap.NodeID]bool {
 	return ids
 }
 
-// absence submits the begin or the end of one, and reports whether there was any.
+// absence submits the begin or the end of one, and reports whether there was any, or is to
+// be one: until then the map leaves the node what it has.
 func (l *Leader) absence(now time.Duration) bool {
 	var next absenting
+	awaited := false
 	for id, n := range l.nodes {
+		if l.awaits(now, n) && !l.losing(now) {
+			awaited = true
+			continue
+		}
 		if c, ok := l.absenting(now, n); ok && (next.node == "" || id < next.node) {
 			next = c
 		}
 	}
 	if next.node == "" {
-		return false
+		return awaited
 	}
 	l.submitting, l.amending, l.submitted = true, true, now
 	l.emit(Noted{Kind: NoteAbsence, Node: next.node, Grace: next.grace})
@@ -44,11 +51,34 @@ func (l *Leader) absence(now time.Duration) bool {
 	return true
 }
 
+// parts reports that the log is to be told of a node's absence.
+func (l *Leader) parts(n *member) bool {
+	a, known := l.state.Absence(n.id)
+	return n.beat.Back > 0 && l.state.Committed().Has(n.id) && l.state.Last().Has(n.id) && (!known || a.Boot < n.beat.Boot)
+}
+
+// awaits reports that what the node keeps for its next process is still on its way, because
+// who had it at the goodbye leads no more. It is sent for deliverTime from when the node
+// hears that, for which it has as long again.
+func (l *Leader) awaits(now time.Duration, n *member) bool {
+	return l.parts(n) && n.beat.Released != [32]byte{} && !n.handed() && now-n.away.heard < 2*deliverTime(n.beat.Release)
+}
+
+// losing reports that others wait for a map without somebody who announced no return.
+func (l *Leader) losing(now time.Duration) bool {
+	for _, m := range l.state.Last().Members() {
+		if n := l.node(m.ID); !l.parts(n) && !l.absent(n) && !l.eligible(now, n) {
+			return true
+		}
+	}
+	return false
+}
+
 // absenting returns what the log is to be told of a node, and false if it is nothing.
 func (l *Leader) absenting(now time.Duration, n *member) (absenting, bool) {
-	a, known := l.state.Absence(n.id)
+	a, _ := l.state.Absence(n.id)
 	switch {
-	case n.beat.Back > 0 && l.state.Committed().Has(n.id) && l.state.Last().Has(n.id) && (!known || a.Boot < n.beat.Boot):
+	case l.parts(n):
 		c := absenting{term: l.o.Term, node: n.id, boot: n.beat.Boot, grace: n.beat.Back}
 		if n.handed() && len(n.releases.Shards) > 0 {
 			c.released, c.server, c.proposal = n.releases.Shards, n.releases.Server, n.releases.Proposal

@@ -34,6 +34,9 @@ func (l *Leader) heard(now time.Duration, m Heard) (Answer, bool) {
 	if !n.heard() || n.beat.Zone != m.Zone {
 		l.zoned++
 	}
+	if m.Goodbye && (!n.beat.Goodbye || m.Boot != n.beat.Boot) {
+		n.away.heard = now
+	}
 	n.beat, n.from, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now
 	n.evidence, n.unknownGone, n.removed = 0, false, false
 	l.echoed(now, n)

@@ -14,6 +14,7 @@ type delivery struct {
 	taken    bool
 	again    time.Duration // when it is sent next
 	by       time.Duration // until when
+	term     uint64        // of the leader that has it, or was asked to take it again
 }
 
 // delivers reports that it is on its way.
@@ -62,8 +63,8 @@ func (k *hooks) giveUp(now time.Duration, e shardmap.Epoch) {
 		return
 	}
 	by := max(now, k.releaseBy+k.o.deliverTime(), k.partBy)
-	if k.saw.back {
-		by = max(by, k.partBy+k.o.deliverTime())
+	if k.saw.back { // also of what it acknowledges to a later leader when it has said goodbye
+		by = max(by, k.partBy+k.o.deliverTime(), now+k.o.deliverTime())
 	}
 	k.delivery = delivery{releases: r, digest: r.Digest(), again: now, by: by}
 }
@@ -99,9 +100,14 @@ func (k *hooks) deliver(now time.Duration) (changed bool) {
 	return false
 }
 
-// arrived tells that a leader has what was acknowledged with the proposal of epoch e.
-func (k *hooks) arrived(e shardmap.Epoch) {
-	if k.releases != nil && k.releases.Proposal == e {
-		k.taken = true
+// told takes from an answer whether the leader has it. A later leader asks for every
+// acknowledgement anew, but for no goodbye: that one gets it again.
+func (k *hooks) told(now time.Duration, ans Answer, parted bool) {
+	switch {
+	case k.releases == nil || ans.Term < k.term:
+	case ans.Taken && k.releases.Proposal == ans.Epoch:
+		k.taken, k.term = true, ans.Term
+	case parted && !ans.Taken && ans.Term > k.term:
+		k.taken, k.term, k.again, k.by = false, ans.Term, now, now+k.o.deliverTime()
 	}
 }

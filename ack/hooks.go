@@ -254,8 +254,10 @@ func (o *HookOptions) lostTime() time.Duration {
 }
 
 // deliverTime is kept of it for bringing the leader what was released.
-func (o *HookOptions) deliverTime() time.Duration {
-	return max(o.ReleaseTimeout/deliverShare, min(deliverLeast, o.ReleaseTimeout/4))
+func (o *HookOptions) deliverTime() time.Duration { return deliverTime(o.ReleaseTimeout) }
+
+func deliverTime(release time.Duration) time.Duration {
+	return max(release/deliverShare, min(deliverLeast, release/4))
 }
 
 // deadline is when the app has had its time to be told what the node gives up now: what

@@ -268,7 +268,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		}
 		v = append(v, MemberView{
 			Node: id, Heartbeat: n.beat, From: n.from, HeardAgo: ago,
-			Silent: n.silent(now, l.o.Pace), Echoes: n.echoes(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n) && !l.absent(n), Absent: l.absent(n), Over: l.over(now, n),
+			Silent: n.silent(now, l.o.Pace), Echoes: n.echoes(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n) && !l.absent(n), Absent: l.absent(n) || l.awaits(now, n), Over: l.over(now, n),
 		})
 	}
 	return v

@@ -40,6 +40,10 @@ func mistakesOfKept() []mistake {
 			edits: in("hooks.go", "	return !k.brings(now)\n", "	return PLANTED || !k.brings(now)\n"),
 		},
 		{
+			name: "kept: a later leader does not wait for it", mix: hooked("restart 10, elect 12, sick 2"), caught: "hooks",
+			edits: in("away.go", "		if l.awaits(now, n) && !l.losing(now) {", "		if l.awaits(now, n) && !l.losing(now) && !PLANTED {"),
+		},
+		{
 			name: "kept: what is got while goodbye waits is forgotten", mix: moves, caught: "hooks",
 			edits: in("hooks.go", "k.saw.back && k.kept != e && acked > 0 {", "k.saw.back && (k.kept == 0 || k.kept != e && !PLANTED) && acked > 0 {"),
 		},
@@ -59,6 +63,11 @@ func pointsOfKept() []point {
 		planted("all that it has released or got as released", "kept: what was got and not acquired is not kept", "kept: what is got while goodbye waits is forgotten"),
 		planted("as it came", "kept: what was got and not acquired is kept as the owner's own"),
 		planted("goodbye waits until the leader has it", "kept: goodbye is said before the leader has it"),
+		planted("a later leader waits for it", "kept: a later leader does not wait for it"),
+		{
+			of: "kept", clause: "and gets it again",
+			explained: "Who does not send it again loses it, as one does whose messages are lost. TestLaterLeaderGetsWhatAGoodbyeKeeps.",
+		},
 		{
 			of: "kept", clause: "of shards that it has had since what it had acknowledged",
 			explained: "Who is absent gets nothing, and before that each map that gives it a shard needs its word, with which it tells anew what it keeps. A second lock: TestKeptIsWhatTheNodeHadThen.",

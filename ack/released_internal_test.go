@@ -229,6 +229,51 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
+// Who has said goodbye gives a later leader what it has given the one before, once for each,
+// within its time; a leader that has it and says so late changes nothing.
+func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.acquire()
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	for _, c := range s.look(0) {
+		s.result(HookResult{Seq: c.Seq})
+	}
+	s.look(0)
+	s.k.giveUp(s.now, s.see.draining)
+	s.k.deliver(s.now)
+	digest := s.k.digest
+	for i, test := range []struct {
+		what   string
+		taken  bool
+		term   uint64
+		parted bool
+		sends  bool
+	}{
+		{"its leader has it", true, 3, true, false},
+		{"an answer of before that", false, 3, true, false},
+		{"a later leader, before the goodbye", false, 4, false, false},
+		{"a later leader", false, 4, true, true},
+		{"the same one, which still has not", false, 4, true, true},
+		{"the one before", true, 3, true, true},
+		{"one that is later still", false, 5, true, true},
+		{"which has it", true, 5, true, false},
+	} {
+		s.k.told(s.now, Answer{Taken: test.taken, Term: test.term, Epoch: s.see.draining}, test.parted)
+		n := len(s.got)
+		if s.k.deliver(s.now); (len(s.got) > n) != test.sends {
+			t.Errorf("step %d, %s: sent %v", i, test.what, len(s.got) > n)
+		}
+		s.now += deliverAgain
+	}
+	s.k.told(s.now, Answer{Term: 6, Epoch: s.see.draining}, true)
+	if s.k.deliver(s.now); s.k.digest != digest {
+		t.Error("it is not sent to the last one")
+	}
+	if changed := s.k.deliver(s.now + s.k.o.deliverTime()); !changed || s.k.digest != [32]byte{} {
+		t.Error("a leader that does not take it is waited for beyond the time for that")
+	}
+}
+
 // A leader that is gone, or does not get what is given up, holds nothing up: after
 // release-timeout the acknowledgement gives up nothing. A later answer changes nothing.
 func TestReleasesThatNobodyTakes(t *testing.T) {
@@ -244,9 +289,9 @@ func TestReleasesThatNobodyTakes(t *testing.T) {
 		if s.k.deliver(s.now); s.k.digest == [32]byte{} || len(s.got) != 1 {
 			t.Fatalf("%d deliveries", len(s.got))
 		}
-		s.k.arrived(s.see.draining - 1) // of another proposal
+		s.k.told(0, Answer{Taken: true, Epoch: s.see.draining - 1}, false) // of another proposal
 		if taken {
-			s.k.arrived(s.see.draining)
+			s.k.told(0, Answer{Taken: true, Epoch: s.see.draining}, false)
 		}
 		s.k.deliver(s.now + deliverAgain)
 		if again := len(s.got) - 1; (again == 1) == taken {

@@ -108,16 +108,24 @@ func (l *leading) judgeLoss() {
 // lost returns a member of the last map that the leader takes for lost, or leaving,
 // while there is somebody to have its shards.
 func (l *leading) lost() (id shardmap.NodeID, ok bool) {
-	last := l.told().Last()
-	if last.Epoch() == 0 {
+	if l.told().Last().Epoch() == 0 {
 		return "", false
 	}
 	somebody := false
 	for _, v := range l.turn.View() {
 		somebody = somebody || v.Eligible && !l.told().Policy().Leaves(v.Node)
+	}
+	id = l.losing()
+	return id, id != "" && somebody
+}
+
+// losing returns a member of the last map that is to be one no more; empty: there is none.
+func (l *leading) losing() (id shardmap.NodeID) {
+	last := l.told().Last()
+	for _, v := range l.turn.View() {
 		if !v.Eligible && !v.Absent && last.Has(v.Node) {
-			id, ok = v.Node, true
+			id = v.Node
 		}
 	}
-	return id, ok && somebody
+	return id
 }

@@ -2,6 +2,7 @@ package ack_test
 
 import (
 	"fmt"
+	"time"
 
 	"shardway/ack"
 	"shardway/shardmap"
@@ -15,6 +16,8 @@ type keptChecks struct {
 	// keeping is what the leader of a term had of a boot when it told the log of its
 	// absence.
 	keeping map[keeping]*ack.Releases
+	// parting is since when the leader of a term knows that a boot has said goodbye.
+	parting map[keeping]time.Duration
 	// kept has who released a shard in place, by the ownership.
 	kept map[ownership]keptBy
 }
@@ -33,7 +36,7 @@ type keptBy struct {
 }
 
 func newKeptChecks() keptChecks {
-	return keptChecks{keeping: map[keeping]*ack.Releases{}, kept: map[ownership]keptBy{}}
+	return keptChecks{keeping: map[keeping]*ack.Releases{}, parting: map[keeping]time.Duration{}, kept: map[ownership]keptBy{}}
 }
 
 // keeps notes with which releases an absence must be written that is on its way.
@@ -49,6 +52,17 @@ func (l *leading) keeps(node shardmap.NodeID) {
 	if r == nil {
 		l.p.w.cover.keptNothing++
 		l.p.w.logf("%s does not have what %s keeps", l.p.h.id, node)
+		if waited := l.p.w.now - l.p.w.parting[k]; waited < hb.Release/8 && l.losing() == "" {
+			l.p.w.fail("hooks: %s tells the log %v after the goodbye of %s that it is absent, without what it keeps", l.p.h.id, waited, node)
+		}
+	}
+}
+
+// parts notes when a goodbye that announces a return was first heard.
+func (l *leading) parts(hb ack.Heartbeat) {
+	k := keeping{spoken{hb.Node, hb.Boot}, l.term}
+	if _, known := l.p.w.parting[k]; !known && hb.Goodbye {
+		l.p.w.parting[k] = l.p.w.now
 	}
 }
 

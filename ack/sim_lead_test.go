@@ -222,6 +222,7 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			if e.Refusal == 0 {
 				delete(l.taken, from.host) // a heartbeat that counts voids evidence
 				l.acked[h.Node], l.left[h.Node], l.beats[h.Node] = h.Acked, h.Leaving || h.Goodbye, h.Heartbeat
+				l.parts(h.Heartbeat)
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:

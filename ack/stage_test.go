@@ -71,6 +71,7 @@ type actor struct {
 	held, deaf, mute, busy               bool
 	leaving, goodbye, unhealthy, gateway bool
 	back                                 time.Duration // with goodbye
+	keeps                                *ack.Releases // then, too; nil: nothing
 	weight                               uint32
 	zone                                 string // from its next start on
 }
@@ -366,6 +367,10 @@ func (g gate) Cut(why ack.Cutting, _ func(shardmap.Shard) bool) {
 func (s *stage) send(a *actor, hb ack.Heartbeat) {
 	if hb.Acked != a.last.Acked && hb.Acked != 0 {
 		s.notef("%s acknowledges %d", a.id, hb.Acked)
+	}
+	if a.keeps != nil && hb.Goodbye {
+		a.keeps.Proposal = hb.Acked
+		hb.Released, hb.Release = a.keeps.Digest(), 4*time.Second
 	}
 	a.last = hb
 	l := s.leaders[a.follows]
