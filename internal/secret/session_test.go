@@ -2,6 +2,7 @@ package secret_test
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"strings"
@@ -100,6 +101,38 @@ func TestSessionsAreResumedForAWhile(t *testing.T) {
 		wantMet(t, dialing(a, "b"), seal(t, l, "b").Server, false)
 		wantMet(t, dialing(seal(t, l, "a"), "b"), b.Server, false)
 	})
+}
+
+// What is recorded is not opened by who has P-256: each session begins with ML-KEM, and what
+// is resumed is such a one. Where the other end has begun anew, one stream has P-256 alone,
+// and none is resumed from it.
+func TestResumedSessionsBeganWithMLKEM(t *testing.T) {
+	l := fresh()
+	a, b := seal(t, l, "a"), seal(t, l, "b")
+	for i, want := range []struct {
+		resumed bool
+		by      tls.CurveID
+		anew    bool // b begins anew after it
+	}{
+		{false, tls.X25519MLKEM768, false},
+		{true, tls.CurveP256, false},
+		{true, tls.CurveP256, true},
+		{false, tls.CurveP256, false},
+		{false, tls.X25519MLKEM768, false},
+		{true, tls.CurveP256, false},
+	} {
+		c, s, cerr, serr := meet(t, dialing(a, "b"), b.Server)
+		if cerr != nil || serr != nil {
+			t.Fatal(cerr, serr)
+		}
+		if got := sealed(t, c).ConnectionState(); got.DidResume != want.resumed || got.CurveID != want.by {
+			t.Errorf("stream %d is resumed: %v, by %v; want %v, by %v", i, got.DidResume, got.CurveID, want.resumed, want.by)
+		}
+		_, _ = c.Close(), s.Close()
+		if want.anew {
+			b = seal(t, l, "b")
+		}
+	}
 }
 
 // A session is one with a node, whatever its address: another node there resumes nothing.

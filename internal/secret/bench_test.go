@@ -1,0 +1,55 @@
+package secret_test
+
+import (
+	"net"
+	"testing"
+
+	"shardway/internal/secret"
+)
+
+// BenchmarkResumed is what a stream between two nodes that know each other costs both.
+func BenchmarkResumed(b *testing.B) {
+	l := fresh()
+	seal := func(node string) *secret.Seal {
+		tr, err := secret.Derive(l, node)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return secret.NewSeal(tr)
+	}
+	dialer, server := seal("a"), seal("b")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	go func() {
+		for {
+			raw, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				if s, err := server.Server(b.Context(), raw); err == nil {
+					_ = swap(s)
+					_ = s.Close()
+				}
+			}()
+		}
+	}()
+	b.ReportAllocs()
+	for b.Loop() {
+		raw, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		c, err := dialer.Client(b.Context(), raw, "b")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := swap(c); err != nil {
+			b.Fatal(err)
+		}
+		_ = c.Close()
+	}
+}
