@@ -213,6 +213,11 @@ func (a *Agent) lease() {
 	}
 }
 
+// CutBy returns when what the node runs is to be cut, if the lease that it had last has
+// ended by then and no other one has come: Gate.Cut is told when the agent looks. Zero
+// before the first lease.
+func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
+
 // pauses reports that no request is started without a lease, and whose lease it is
 // matters.
 func (a *Agent) pauses() bool { return a.follower.State().Timing().Pause == PauseCluster }

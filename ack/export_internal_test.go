@@ -2,7 +2,6 @@ package ack
 
 import (
 	"cmp"
-	"time"
 
 	"shardway/shardmap"
 )
@@ -11,9 +10,6 @@ import (
 // answer may have shown that the process stood still, which ends the lease before its time
 // is over; requests know with the look that follows at once.
 func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.inForce) }
-
-// CutBy returns when what the node admitted under its last lease must be cut.
-func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
 
 // Releases returns what the last acknowledgement gives up shards with, nil for nothing.
 func (a *Agent) Releases() *Releases {

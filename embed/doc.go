@@ -28,10 +28,14 @@
 // A handler that goes on all the same holds up the move of its shard: the node does not
 // acknowledge, so the others drop it, and it loses its lease. When its shards may be
 // taken, at dead-after, and it still runs, the process ends (Config.Exit): nobody can
-// stop a goroutine, and another node is about to run the same key. Against what no
-// process can exclude, a pause of the whole machine, the app fences what it writes
-// elsewhere by the ownership epoch, as any app does: the header Shardway-Epoch, which
-// grows whenever the owner changes.
+// stop a goroutine, and another node is about to run the same key.
+//
+// After a pause of the process, or of the whole machine, handlers and node go on at once,
+// and nobody may have told a handler yet that its shard was taken. Err asks the clock, as
+// the context of a request of HTTP and that of a hook do at each Done and Err: a handler
+// asks before it writes what nothing fences. Against a pause between that and the write,
+// which no process can exclude, the app fences what it writes elsewhere by the ownership
+// epoch, as any app does: the header Shardway-Epoch, which grows whenever the owner changes.
 //
 // What a handler leaves running after its return counts if it is begun by Go, Stream or
 // HTTP, and not otherwise. That goes for fasthttp's SetBodyStreamWriter too: when its stream

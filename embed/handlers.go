@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
+	"shardway/internal/heed"
 	"shardway/proxy"
 )
 
@@ -21,7 +22,8 @@ var ErrNoHijack = errors.New("embed: the connection is the node's and cannot be 
 
 // HTTP makes an http.Handler the app, by fasthttp's adaptor. The request counts as
 // running until the handler has returned, also one that streams by http.Flusher, and its
-// context ends then, or when the Done of its RequestCtx says. With Config.StreamBodies a
+// context ends then, or when the Done of its RequestCtx or, asked at each Done and Err, the
+// clock says (see Err). With Config.StreamBodies a
 // long body is read as it comes, and no more of it once the answer has begun to leave.
 func HTTP(h http.Handler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
@@ -62,13 +64,14 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	told := c.ctx.Done()
-	ctx, end := context.WithCancel(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx))
+	ctx, end := heed.Context(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx), task.Outlived)
 	defer end()
+	over := ctx.Done()
 	go func() { // ends with the handler
 		select {
 		case <-told:
 			end()
-		case <-ctx.Done():
+		case <-over:
 		}
 	}()
 	own := owned(ctx, r, c.target)
@@ -76,6 +79,20 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request) {
 		own.Body, own.ContentLength = io.NopCloser(c.body), c.length
 	}
 	c.h.ServeHTTP(&response{ResponseWriter: w}, own)
+}
+
+// Err returns why a handler is to come to its end, nil as long as it may go on: that of
+// ctx, and besides what the clock says at this moment. A process that was stopped, or
+// whose machine was suspended, goes on in all its goroutines at once, and its node, which
+// tells ctx, is one of them: who is about to write what nothing fences asks first. The
+// context of a request of HTTP asks by itself, whenever its Done or Err is called.
+//
+// It is for the handler, and for what it has begun by Go or Stream and has not ended.
+func Err(ctx *fasthttp.RequestCtx) error {
+	if proxy.Outlived(ctx) {
+		return context.Canceled
+	}
+	return ctx.Err()
 }
 
 type requestKey struct{}

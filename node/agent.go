@@ -156,6 +156,7 @@ func (a *agent) look() (again time.Duration) {
 
 // Lease lets the request path see the lease.
 func (a *agent) Lease(until time.Duration) (missed bool) {
+	a.router.cutBy.Store(int64(a.machine.CutBy())) // first: what is admitted by the lease asks for it
 	last := a.router.setLease(until)
 	switch {
 	case until != 0 && last == 0:

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/internal/heed"
 	"shardway/shardmap"
 )
 
@@ -30,10 +31,13 @@ type hooking struct {
 	hooks   Hooks
 	log     zerolog.Logger
 	running *inflight
-	ctx     context.Context // the agent's run; set before the first call
-	under   map[uint64]context.CancelFunc
-	failed  func() // told, from any goroutine, of a call to acquire that failed; nil: nobody is
-	calls   sync.WaitGroup
+	// outlived reports that what runs should have been cut, to a call that asks whether it
+	// is over; any goroutine calls it.
+	outlived func() bool
+	ctx      context.Context // the agent's run; set before the first call
+	under    map[uint64]context.CancelFunc
+	failed   func() // told, from any goroutine, of a call to acquire that failed; nil: nobody is
+	calls    sync.WaitGroup
 	// results have what came of calls; whoever sends one gives up with ctx.
 	results chan ack.HookResult
 	// given is what the machine has brought to the leader; cap 1: the newest waits.
@@ -50,20 +54,28 @@ var _ ack.App = (*hooking)(nil)
 
 func newHooking(h Hooks, running *inflight, log zerolog.Logger) *hooking {
 	k := &hooking{
-		hooks: h, running: running, log: log, given: make(chan ack.Releases, 1), ctx: context.Background(), under: map[uint64]context.CancelFunc{},
+		hooks: h, running: running, outlived: never, log: log, given: make(chan ack.Releases, 1), ctx: context.Background(), under: map[uint64]context.CancelFunc{},
 		results: make(chan ack.HookResult), told: make(chan struct{}, 1),
 	}
 	k.mu.notAcquired = map[shardmap.Shard]shardmap.Epoch{}
 	return k
 }
 
+func never() bool { return false }
+
 // Call begins a call.
 func (h *hooking) Call(c ack.HookCall) {
-	ctx, cancel := context.WithTimeout(h.ctx, c.Timeout)
+	timed, cancel := context.WithTimeout(h.ctx, c.Timeout)
 	h.under[c.Seq] = cancel
+	over := h.outlived
+	if over() {
+		over = never // it is said that what was here is lost
+	}
+	ctx, stop := heed.Context(timed, over)
 	run := h.ctx
 	h.calls.Go(func() {
 		defer cancel()
+		defer stop()
 		r := h.hooks.Do(ctx, c)
 		r.Seq = c.Seq
 		h.warn(&c, &r)

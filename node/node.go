@@ -163,6 +163,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		p.NotYet = func(s shardmap.Shard) string { return n.agent.failing.why(s) }
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }
 	}
+	p.Outlived = n.router.outlived
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {
 			return false, admin.Brief(err) // a stranger asks
@@ -241,7 +242,7 @@ func (n *Node) newAgent() {
 	var hooks *ack.HookOptions
 	if n.o.Hooks != nil && !n.o.Gateway {
 		a.hooking = newHooking(n.o.Hooks, n.router.running, n.log)
-		a.hooking.failed = n.metrics.unacquired.Inc
+		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.outlived
 		n.router.notAcquired = a.hooking.tell
 		hooks = &ack.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}

@@ -23,6 +23,7 @@ type router struct {
 	table   atomic.Pointer[proxy.Table]
 	state   atomic.Pointer[ack.State] // what table was made from
 	lease   atomic.Int64              // until when, by the clock; zero without one
+	cutBy   atomic.Int64              // when what was admitted under the last lease is to be cut, if it has ended; zero: there was none
 	running *inflight
 	absence *absence
 	// notAcquired is told what the app says it does not hold; nil: it is not asked.
@@ -117,6 +118,13 @@ func (r *router) leased() bool { return int64(r.clock.Now()) < r.lease.Load() }
 // LeaseLeft returns for how long this node may serve, by the precise clock.
 func (r *router) LeaseLeft() time.Duration {
 	return time.Duration(r.lease.Load()) - r.clock.Precise()
+}
+
+// outlived reports that what runs here should have been cut: the agent comes to that
+// when it has a processor, and what runs asks the clock itself.
+func (r *router) outlived() bool {
+	by := r.cutBy.Load()
+	return by != 0 && int64(r.clock.Precise()) >= by
 }
 
 // setLease publishes the end of the lease, zero for none, and returns the one

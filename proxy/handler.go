@@ -32,6 +32,7 @@ const (
 func (t *seat) take(to reply, p *trip, w *h1.Writer) outcome {
 	t.trip = *p // itself it stays on the stack
 	t.a, t.reply, t.p, t.outcome, t.answered, t.fate = to.asked, to, &t.trip, seatUnread, false, fateGone
+	t.number = p.slot.load().number
 	t.broke.Store(false)
 	t.serve(w.Unsent())
 	out := t.outcome // who takes the seat from its pool next has one of its own

@@ -40,6 +40,11 @@ type Options struct {
 	// length, as streams to be read as they come. Without it they are read whole before
 	// it is called, up to MaxBody or else 4 MiB.
 	HandlerStreams bool
+	// Outlived reports that what runs on the app should have been cut by now, because the
+	// lease under which it was admitted is long over. The clock says so, to whoever asks:
+	// after a stop of the process who is to cut may come later than a Handler goes on. Any
+	// goroutine calls it. Nil: never.
+	Outlived func() bool
 	// HookPath is a path of the app that no client reaches, nor what is below it: 404,
 	// however it is spelled. It has single slashes, before segments of letters, digits, -
 	// and _ only. Empty: there is none.

@@ -32,6 +32,7 @@ type seat struct {
 	reply    reply
 	p        *trip
 	trip     trip               // p
+	number   uint32             // of the run
 	head     []byte             // for fasthttp to read
 	answered bool               // fasthttp may write what it likes
 	blank    *fasthttp.Response // as fasthttp gives it to the handler

@@ -171,10 +171,12 @@ func stillThere(r run, node *string, route *Route) bool {
 }
 
 // cutRun cuts one run, if it is still the one that was looked at.
-func (s *Server) cutRun(c *client, r run, why cause) {
-	closes, cut := c.slot.cut(why, func(now run, _ string) bool { return now.number == r.number }, []*h1.Conn(nil))
+func (s *Server) cutRun(c *client, r run, why cause) { s.cutIn(&c.slot, r, why) }
+
+func (s *Server) cutIn(in *slot, r run, why cause) {
+	closes, cut := in.cut(why, func(now run, _ string) bool { return now.number == r.number }, []*h1.Conn(nil))
 	if cut {
-		if r.flags&slotEvents == 0 || why != causeMoved || !c.slot.events.kept(r.number) {
+		if r.flags&slotEvents == 0 || why != causeMoved || !in.events.kept(r.number) {
 			s.metrics.cut(why.String(), 1)
 		}
 		closeAll(closes)

@@ -5,7 +5,11 @@ import "github.com/valyala/fasthttp"
 // Task is a part of a request that may go on after its handler has returned, in a
 // goroutine of its own. The request counts as running until it has ended. The zero
 // Task, of a request that this package does not run, does nothing.
-type Task struct{ seat *seat }
+type Task struct {
+	seat *seat
+	slot *slot
+	run  uint32 // its number
+}
 
 // Begin counts a part of the request, from its handler or from a Task of it that has
 // not ended.
@@ -16,8 +20,28 @@ func Begin(ctx *fasthttp.RequestCtx) Task {
 	}
 	w.going.Add(1)
 	w.tasks.Add(1)
-	return Task{w.seat}
+	return w.task()
 }
+
+// Outlived reports whether the request of a handler, or of a Task that has not ended,
+// runs on though it should have been cut by now (Options.Outlived). Then it is cut.
+func Outlived(ctx *fasthttp.RequestCtx) bool {
+	w, ok := ctx.Conn().(*wire)
+	return ok && w.task().Outlived()
+}
+
+// Outlived is as the function. It may be asked after the Task has ended, and cuts nothing
+// but its own request.
+func (k Task) Outlived() bool {
+	if k.seat == nil || k.seat.s.o.Outlived == nil || !k.seat.s.o.Outlived() {
+		return false
+	}
+	k.seat.s.cutIn(k.slot, run{number: k.run}, causeLease)
+	return true
+}
+
+// task is the present run.
+func (t *seat) task() Task { return Task{t, t.p.slot, t.number} }
 
 // End ends it, once. Nothing that belongs to the request may be used after that.
 func (k Task) End() {

@@ -41,7 +41,7 @@ func allowed() map[string][]string {
 		// The operator's side.
 		"admin": {"event", "shardmap", "verdict", "internal/problem"},
 		// The composition.
-		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "proxy", "queue", "shardmap", "verdict", "internal/bounds", "internal/clock", "internal/secret"},
+		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "proxy", "queue", "shardmap", "verdict", "internal/bounds", "internal/clock", "internal/heed", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer"},
 		"node/disk":      {"node/logs"},
 		"node/gossip":    {"node/lineage", "node/logs", "endpoints"},
@@ -54,11 +54,12 @@ func allowed() map[string][]string {
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
 		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/secret", "internal/version", "verdict"},
 		// For programs that are the app themselves.
-		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/loglines", "internal/version"},
+		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/heed", "internal/loglines", "internal/version"},
 		// The ends.
 		"internal/address":    {"internal/mistake"},
 		"internal/bounds":     {},
 		"internal/clock":      {},
+		"internal/heed":       {},
 		"internal/rawio":      {},
 		"internal/loglines":   {},
 		"internal/version":    {},

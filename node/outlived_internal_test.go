@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+	"shardway/proxy"
+	"shardway/queue"
+)
+
+// A process that goes on after a long stop has its handlers go on at once, and the agent
+// when it has a processor. Who asks the clock knows as soon as the agent would: from
+// when it cuts, by the lease it has published, and never while that lasts.
+func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
+	timing := ack.DefaultTiming()
+	clock := new(clock.Manual)
+	clock.Advance(time.Hour)
+	state, sent := ack.NewState(), uint64(0)
+	a := &agent{
+		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(changes), router: newRouter("a", 4, clock, nil),
+		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true },
+	}
+	a.machine = ack.NewAgent(ack.AgentOptions{
+		Node: "a", Boot: 1, Pace: ack.DefaultPace(), Timing: timing,
+		Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
+	}, clock.Precise())
+	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
+	a.overdue.tell = func(error) {}
+	grant := func() (cutBy time.Duration) {
+		now := clock.Precise()
+		a.machine.BeatNow()
+		a.look()
+		a.answer(ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
+		a.look()
+		return now + timing.Lease + timing.CutAfter()
+	}
+	for _, stop := range []time.Duration{0, time.Nanosecond, time.Hour} {
+		if a.look(); stop > 0 && !a.router.outlived() {
+			t.Error("without a lease it is over")
+		}
+		cutBy := grant()
+		if a.router.leased() && a.router.outlived() {
+			t.Fatal("it is over under a lease")
+		}
+		clock.Advance(100 * time.Millisecond)
+		if later := grant(); later != cutBy+100*time.Millisecond {
+			t.Fatal("a lease was not renewed")
+		}
+		clock.Advance(cutBy - clock.Precise()) // nobody looks meanwhile: it is stopped
+		if a.router.outlived() {
+			t.Error("it is over by a lease that was renewed")
+		}
+		clock.Advance(100*time.Millisecond - 1)
+		if a.router.outlived() {
+			t.Error("it is over too soon")
+		}
+		clock.Advance(1 + stop)
+		if !a.router.outlived() {
+			t.Error("nobody has cut it, and it may go on")
+		}
+		a.overdue.cut = 0
+		if a.look(); a.overdue.cut == 0 {
+			t.Error("the agent does not cut when the clock says so")
+		}
+	}
+}
+
+// A call that was under way asks the clock, too. One that begins after that tells the app
+// what it has lost, and has its time.
+func TestCallsAskTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over, goes := false, make(chan struct{})
+		h := newHooking(doing(func(ctx context.Context, _ ack.HookCall) ack.HookResult {
+			<-goes
+			return ack.HookResult{Err: ctx.Err()}
+		}), newInflight(4), zerolog.Nop())
+		h.ctx, h.outlived = t.Context(), func() bool { return over }
+		call := func(kind ack.HookKind, before func()) error {
+			h.Call(ack.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
+			synctest.Wait()
+			before()
+			goes <- struct{}{}
+			r := <-h.results
+			h.ended(r.Seq)
+			return r.Err
+		}
+		if err := call(ack.HookRelease, func() {}); err != nil {
+			t.Errorf("under a lease: %v", err)
+		}
+		if err := call(ack.HookRelease, func() { over = true }); err == nil {
+			t.Error("what was shared out since may be written")
+		}
+		if err := call(ack.HookLost, func() {}); err != nil {
+			t.Errorf("of what is lost: %v", err)
+		}
+		h.calls.Wait()
+	})
+}
