@@ -8,6 +8,7 @@ import (
 	"shardway/e2e/cluster"
 	"shardway/e2e/history"
 	"shardway/e2e/load"
+	"shardway/e2e/store"
 )
 
 // TestEmbeddedApps has the apps of a cluster in the processes of its nodes: kill -9,
@@ -77,5 +78,67 @@ func TestEmbeddedAppIsWaitedFor(t *testing.T) {
 	}
 	if first.App != owner.ID || second.App == owner.ID || first.End == 0 || second.Start < first.End {
 		t.Errorf("hung ran %+v, next %+v: want one after the other", first, second)
+	}
+}
+
+// TestEmbeddedHandlersAskTheClock stops a node while handlers wait for a time that comes
+// before it goes on. Then they and the node, which is to cut them, are all due at once:
+// a handler that asks its context, or embed.Err, before it writes writes nothing, however late its node
+// comes to tell it, and so nothing of what the next owner wrote is overwritten in a store
+// that knows no epochs.
+func TestEmbeddedHandlersAskTheClock(t *testing.T) {
+	t.Parallel() // it waits for timeouts most of the time
+	s, err := store.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { must(t, s.Close()) }()
+	c := cluster.Start(t, cluster.Options{
+		Binaries: binaries(t), Nodes: 3, Shards: shards, Embedded: true, AppFlags: []string{"--store", s.URL()},
+	})
+	owner := c.Follower(t)
+	keys := c.AwaitServing(t).Keys(owner.ID, 1)
+	keys = keys[:min(len(keys), 12)]
+	others := c.Others(owner)
+	var late []*cluster.Asking
+	for i, key := range keys {
+		r := operation(key, "unfenced", "late-"+key)
+		r.ID, r.Header["App-Late"], r.Header["App-Heed"] = "late-"+key, "1500ms", []string{"context", "node"}[i%2]
+		late = append(late, c.AskLater(t, owner, r))
+	}
+	for _, key := range keys {
+		cluster.Await(t, "the app has "+key, func() error {
+			if owner.App.Executions(t, "late-"+key) == 0 {
+				return errNotYet
+			}
+			return nil
+		})
+	}
+	owner.Pause(t)
+	c.AwaitServedBy(t, others...) // dead-after is longer than what they wait for
+	for _, key := range keys {
+		if a := c.Ask(t, others[1], operation(key, "unfenced", "new-"+key)); !a.OK() {
+			t.Fatalf("the next owner of %q: %d %s", key, a.Status, a.Error)
+		}
+	}
+	woke := history.Now()
+	owner.Continue(t)
+	cluster.Await(t, "what ran there has ended", func() error {
+		for _, run := range c.Recorded(t) {
+			if run.App == owner.ID && run.End == 0 {
+				return errNotYet
+			}
+		}
+		return nil
+	})
+	for _, w := range s.Applied() {
+		if w.At >= woke {
+			t.Errorf("%s wrote %q after it woke: the next owner had written before", w.Writer, w.Value)
+		}
+	}
+	for _, asking := range late {
+		if a := asking.Answer(t); a.OK() {
+			t.Errorf("late POST of %q got %d", a.Key, a.Status)
+		}
 	}
 }

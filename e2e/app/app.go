@@ -115,7 +115,7 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 		b.stream(w, r)
 		return
 	}
-	if b.hang != "" && !a.wait(r, b.hang) || b.late > 0 && !pause(r, b.late) {
+	if b.hang != "" && !a.wait(r, b.hang) || b.late > 0 && !pause(r, b.late) || b.over(r) {
 		return
 	}
 	var res result

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"shardway/e2e/history"
+	"shardway/embed"
 )
 
 // behaviour is what a request's App-… headers ask for.
@@ -22,18 +23,31 @@ type behaviour struct {
 	events       time.Duration
 	hang, die    string
 	chunks, size int
+	heed         string
 }
 
 // readBehaviour takes what it understands: a test that writes nonsense sees it
 // in the answer.
 func readBehaviour(h http.Header) behaviour {
-	b := behaviour{hang: h.Get("App-Hang"), die: h.Get("App-Die")}
+	b := behaviour{hang: h.Get("App-Hang"), die: h.Get("App-Die"), heed: h.Get("App-Heed")}
 	b.delay, _ = time.ParseDuration(h.Get("App-Delay"))
 	b.late, _ = time.ParseDuration(h.Get("App-Late"))
 	b.events, _ = time.ParseDuration(h.Get("App-Events"))
 	b.chunks, _ = strconv.Atoi(h.Get("App-Chunks"))
 	b.size, _ = strconv.Atoi(h.Get("App-Size"))
 	return b
+}
+
+// over asks whether the request is, if and as it was told to.
+func (b behaviour) over(r *http.Request) bool {
+	switch b.heed {
+	case "context":
+		return r.Context().Err() != nil
+	case "node":
+		ctx := embed.RequestCtx(r.Context())
+		return ctx != nil && embed.Err(ctx) != nil
+	}
+	return false
 }
 
 // answer writes the answer, as slowly as asked for, and calls last before its

@@ -14,6 +14,8 @@
 //	App-Die       kill the app: "before" or "amid" the answer
 //	App-Register  work on the key's register: "memory", "store" or "unfenced"
 //	App-Late      wait that long before the register is touched
+//	App-Heed      ask whether the request is over right before the register is touched:
+//	              its "context", or the "node" in this process
 //
 // The answer is JSON (app, id, key, shard, epoch, count), padded with spaces to
 // App-Size; App-Name, App-Id and App-Count are in its head too.
