@@ -27,6 +27,12 @@ func (c *coarse) set(now time.Time) { c.nanos.Store(int64(now.Sub(c.origin))) }
 
 func (c *coarse) now() time.Duration { return time.Duration(c.nanos.Load()) }
 
+// exact returns the time of this moment, for which it looks at the machine's clock.
+func (c *coarse) exact() time.Duration { return time.Since(c.origin) }
+
+// at returns when it showed that.
+func (c *coarse) at(since time.Duration) time.Time { return c.origin.Add(since) }
+
 // tick sets the clock, and makes the date anew when the second has changed.
 func (s *Server) tick() {
 	now := time.Now()

@@ -14,8 +14,9 @@ type exchange struct {
 	shard   shardmap.Shard
 	sharded bool // shard is set
 	safety  safety
-	began   time.Time // when its head had been read
-	id      [2]uint64 // X-Request-Id of a request that came without; zero: not made yet
+	began   time.Duration // when its head had been read, by the exact clock
+	ended   time.Duration // when its answer had gone out, likewise; zero: it is not over
+	id      [2]uint64     // X-Request-Id of a request that came without; zero: not made yet
 
 	route  Kind   // the way it went last; zero: none
 	waited bool   // it counted as held
@@ -62,6 +63,14 @@ func (x *exchange) further() bool {
 
 // mayHaveRun reports whether an attempt broke off after something was sent.
 func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
+
+// over returns how long the request took, which is over.
+func (x *exchange) over(clock *coarse) time.Duration {
+	if x.ended == 0 { // else its run has just been timed
+		x.ended = clock.exact()
+	}
+	return x.ended - x.began
+}
 
 // unreached notes that no app has seen the attempt.
 func (x *exchange) unreached() {

@@ -46,7 +46,7 @@ func (c *client) requests() {
 func (c *client) next() bool {
 	c.h.Idle()
 	c.idle.Store(int64(c.s.clock.now()))
-	err := c.h.ReadRequest(&c.req)
+	err := c.h.ReadRequestAfter(c.idleSince(), &c.req)
 	for err == h1.ErrRoused { //nolint:errorlint // never wrapped
 		if c.park() {
 			return false
@@ -75,12 +75,21 @@ func (c *client) next() bool {
 	return false
 }
 
+// idleSince returns when the last request was over, if nothing was waited for since then;
+// zero: ask the clock.
+func (c *client) idleSince() time.Time {
+	if c.x.ended == 0 {
+		return time.Time{}
+	}
+	return c.s.clock.at(c.x.ended)
+}
+
 // exchange runs the request that has been read and answers it.
 func (c *client) exchange() {
 	c.x = exchange{
 		safety: safetyOf(c.req.Method()),
 		keep:   c.req.KeepAlive() && !c.draining(),
-		began:  time.Now(),
+		began:  c.s.clock.exact(),
 	}
 	defer c.over()
 	if c.logs() {
@@ -133,7 +142,7 @@ func (c *client) over() {
 	if c.logs() {
 		accessLine{&c.asked, &c.keys}.write()
 	}
-	c.s.metrics.over(&c.x, c.x.began)
+	c.s.metrics.over(&c.x, c.x.over(&c.s.clock))
 }
 
 // ingressLoop goes by the table until the request is answered.
@@ -440,6 +449,9 @@ func (c *client) settle() bool {
 	}
 	if c.x.cut {
 		return false
+	}
+	if !c.req.Body.Done() {
+		c.x.ended = 0 // what is left of it may be waited for
 	}
 	if c.x.keep && c.reply.drained() {
 		return true

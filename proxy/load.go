@@ -128,11 +128,15 @@ func (c *client) timed(p *trip) verdict {
 // runCounted is run, timed, and counted if it is here. An attempt that goes on elsewhere
 // is none.
 func (c *client) runCounted(p *trip) verdict {
-	began, sent := time.Now(), c.h.Sent()+int64(c.h.Writer().Pending())
+	began, sent := c.s.clock.exact(), c.h.Sent()+int64(c.h.Writer().Pending())
 	v := c.runOf(p)
 	switch v.step { //nolint:exhaustive // the others are no run
 	case stepDone, stepNext:
-		c.counted(p.r.Kind, time.Since(began), sent)
+		ended := c.s.clock.exact()
+		c.counted(p.r.Kind, ended-began, sent)
+		if v.step == stepDone {
+			c.x.ended = ended
+		}
 	case stepCarry:
 		c.relay.leg.sent = sent // it is counted when the leg is over
 	}

@@ -13,6 +13,19 @@ import (
 // labels.
 func metric(t *testing.T, n *node, name string, labels ...string) float64 {
 	t.Helper()
+	value, _ := gathered(t, n, name, labels)
+	return value
+}
+
+// seconds returns the sum of what a node's histogram has counted.
+func seconds(t *testing.T, n *node, name string) float64 {
+	t.Helper()
+	_, sum := gathered(t, n, name, nil)
+	return sum
+}
+
+func gathered(t *testing.T, n *node, name string, labels []string) (value, sum float64) {
+	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
 	if err := reg.Register(n.Server); err != nil {
 		t.Fatal(err)
@@ -21,7 +34,6 @@ func metric(t *testing.T, n *node, name string, labels ...string) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := 0.0
 	for _, f := range families {
 		if f.GetName() != name {
 			continue
@@ -36,11 +48,12 @@ func metric(t *testing.T, n *node, name string, labels ...string) float64 {
 				match = match && have[l]
 			}
 			if match {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+				value += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+				sum += m.GetHistogram().GetSampleSum()
 			}
 		}
 	}
-	return sum
+	return value, sum
 }
 
 func TestRequestsAreCountedByRouteAndCode(t *testing.T) {

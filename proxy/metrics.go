@@ -86,15 +86,15 @@ func (m *metrics) request(kind Kind, code int) {
 	}
 }
 
-// over times a request that is over. A connection that was upgraded lasts for as long as
+// over times a request that is over, and took so long. A connection that was upgraded lasts for as long as
 // its two sides wish, and who has left was not answered: neither is a time to answer.
-func (m *metrics) over(x *exchange, began time.Time) {
+func (m *metrics) over(x *exchange, took time.Duration) {
 	m.waited(x)
 	if x.resumed != nil {
 		m.resumable.Add(-1)
 	}
 	if class := x.account.status / 100; class > 1 && class < classes {
-		m.durations[x.routeOf()][class].observe(time.Since(began))
+		m.durations[x.routeOf()][class].observe(took)
 	}
 }
 

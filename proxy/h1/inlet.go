@@ -66,14 +66,20 @@ func (in *inlet) release() {
 }
 
 // arm sets the read deadline d from now; one that is near enough stays.
-func (in *inlet) arm(d time.Duration) error {
+func (in *inlet) arm(d time.Duration) error { return in.armFrom(time.Time{}, d) }
+
+// armFrom is arm by one who knows what time it is; zero: he does not.
+func (in *inlet) armFrom(now time.Time, d time.Duration) error {
 	if d <= 0 {
 		if in.until.IsZero() {
 			return nil
 		}
 		return in.setDeadline(time.Time{})
 	}
-	t := time.Now().Add(d)
+	if now.IsZero() {
+		now = time.Now()
+	}
+	t := now.Add(d)
 	if !in.until.IsZero() && in.until.Sub(t).Abs() <= d/16 {
 		return nil
 	}
@@ -219,10 +225,10 @@ func (in *inlet) stopped(err error) error {
 	return err
 }
 
-// awaitRequest waits for the first byte of a request, d long at most. It ends
-// with io.EOF when the client closed, with ErrStopped after StopIdle and with ErrRoused
-// after Rouse, all only when nothing was read.
-func (in *inlet) awaitRequest(d time.Duration) error {
+// awaitRequest waits for the first byte of a request, d long at most, from now, as armFrom
+// has it. It ends with io.EOF when the client closed, with ErrStopped after StopIdle and with
+// ErrRoused after Rouse, all only when nothing was read.
+func (in *inlet) awaitRequest(now time.Time, d time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
 	}
@@ -232,7 +238,7 @@ func (in *inlet) awaitRequest(d time.Duration) error {
 	in.mu.Unlock()
 	var err error
 	if !stopped {
-		if err = in.arm(d); err == nil {
+		if err = in.armFrom(now, d); err == nil {
 			err = in.fill()
 		}
 	}

@@ -52,9 +52,15 @@ const (
 // ErrStopped that StopIdle ended the wait, an *Error what to answer before
 // closing. Bytes behind the request stay buffered.
 func (c *Conn) ReadRequest(r *Request) error {
+	return c.ReadRequestAfter(time.Time{}, r)
+}
+
+// ReadRequestAfter is ReadRequest by one who has looked at the clock a moment ago: the wait for
+// the first byte is counted from then. Zero: from now.
+func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 	r.reset()
 	r.method = nil
-	if err := c.in.awaitRequest(c.timeouts.First); err != nil {
+	if err := c.in.awaitRequest(now, c.timeouts.First); err != nil {
 		return err
 	}
 	n, err := c.readHead(&r.Head, r.judgeLine, true)

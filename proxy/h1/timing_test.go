@@ -41,6 +41,31 @@ func TestIdleClientTimesOut(t *testing.T) {
 	})
 }
 
+// Who has looked at the clock says what it showed, for the wait and for nothing after it.
+func TestOnlyTheWaitIsCountedFromWhenTheCallerLooked(t *testing.T) {
+	for said, after := range map[string]time.Duration{
+		"":                          40 * time.Second, // a minute from when the caller looked
+		"GET / HTTP/1.1\r\nHost: h": 15*time.Second + 10*time.Second,
+	} {
+		piped(t, h1.Timeouts{First: time.Minute, Head: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+			t.Helper()
+			began := time.Now()
+			go func() {
+				if time.Sleep(15 * time.Second); said != "" {
+					_, _ = io.WriteString(peer, said) // until it is shut
+				}
+			}()
+			var r h1.Request
+			if err := c.ReadRequestAfter(began.Add(-20*time.Second), &r); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("ReadRequestAfter = %v, want a timeout", err)
+			}
+			if d := time.Since(began); d != after {
+				t.Errorf("%q: timed out after %v, want %v", said, d, after)
+			}
+		})
+	}
+}
+
 func TestSlowHeadTimesOutAsAWhole(t *testing.T) {
 	piped(t, h1.Timeouts{First: time.Minute, Head: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()

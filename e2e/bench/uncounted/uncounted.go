@@ -18,9 +18,9 @@ const Owns = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
 func edits() []overlay.Edit {
 	return []overlay.Edit{
 		begin("proxy/metrics.go", "func (m *metrics) request(kind Kind, code int) {\n", "\treturn\n"),
-		{File: "proxy/metrics.go", Old: "m.durations[x.routeOf()][class].observe(time.Since(began))", New: ""},
+		{File: "proxy/metrics.go", Old: "m.durations[x.routeOf()][class].observe(took)", New: ""},
 		begin("proxy/histogram.go", "func (h *histogram) observe(d time.Duration) {\n", "\treturn\n"),
-		{File: "proxy/flow.go", Old: "began:  time.Now(),\n", New: "began:  time.Time{},\n"},
+		{File: "proxy/flow.go", Old: "began:  c.s.clock.exact(),\n", New: "began:  0,\n"},
 		begin("proxy/load.go", "func (c *client) runCounted(p *trip) verdict {\n", "\treturn c.runOf(p)\n"),
 		begin("proxy/load.go", "func (l *loads) sample(key []byte) {\n", "\treturn\n"),
 		begin("internal/cli/version.go", "text := b.String()\n", "\ttext += \", "+Owns+"\"\n"),
