@@ -17,7 +17,7 @@ import (
 func (w *world) judge(answers []history.Answer, first uint64) *Round {
 	maps := w.mapsSince(first)
 	runs := w.runsOf(answers)
-	h := history.Check(history.History{Answers: answers, Runs: runs, Maps: w.c.MapsSince(first), Faults: w.c.Faults(), Drains: w.drains, Cordons: w.cordons}, w.c.Rules())
+	h := history.Check(history.History{Answers: answers, Runs: runs, Maps: w.c.MapsSince(first), Faults: w.c.Faults(), Waits: w.c.Waits(), Drains: w.drains, Cordons: w.cordons}, w.c.Rules())
 	for i := range answers {
 		w.known[answers[i].ID] = answers[i].Denied()
 	}
@@ -51,7 +51,7 @@ func (w *world) linearizable(answers []history.Answer, h *history.Report) []hist
 func (w *world) finally() *Round {
 	rules := w.c.Rules()
 	rules.Known = w.known
-	h := history.Check(history.History{Runs: w.c.Recorded(w), Faults: w.c.Faults()}, rules)
+	h := history.Check(history.History{Runs: w.c.Recorded(w), Faults: w.c.Faults(), Waits: w.c.Waits()}, rules)
 	r := &Round{Faults: "all together", History: h}
 	for _, v := range h.Violations {
 		r.violate(v.Kind.String(), v.Text)

@@ -13,6 +13,9 @@ import (
 // its disk are noted as they are done; so are times in which the machine was busy.
 func (c *Cluster) Faults() []history.Fault { return slices.Concat(c.faults, c.stalls.all()) }
 
+// Waits are for how long the nodes waited for processors.
+func (c *Cluster) Waits() []history.Wait { return c.stalls.waits() }
+
 // Starved returns for how long in all, since then, the machine had no processor for
 // the test or for a node.
 func (c *Cluster) Starved(since int64) (sum time.Duration) {

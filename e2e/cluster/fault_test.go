@@ -16,7 +16,10 @@ import (
 // they lost is excused from the cut on: not by its end alone, and not sooner.
 func TestDeathsAreDatedFromTheCut(t *testing.T) {
 	const takes = 60 * time.Millisecond
-	fails := fmt.Sprintf(`printf '{"level":"warn","time":"%%s","message":"%s"}\n' "$(date -Ins | tr , .)"; sleep %.2f; `, cutLine, takes.Seconds())
+	says := func(line string) string {
+		return fmt.Sprintf(`printf '{"level":"warn","time":"%%s","message":"%s"}\n' "$(date -Ins | tr , .)"; sleep %.2f; `, line, takes.Seconds())
+	}
+	fails := says(cutLine)
 	for _, c := range []struct {
 		name, script string
 		do           func(n *Node)
@@ -24,6 +27,7 @@ func TestDeathsAreDatedFromTheCut(t *testing.T) {
 		cut          bool // long before its end
 	}{
 		{name: "by itself", script: fails + "exit 1", want: history.Killed, cut: true},
+		{name: "with an app in it that does not return", script: says(endLine) + "exit 1", want: history.Killed, cut: true},
 		{name: "while it left", script: fails + "exit 1", do: func(n *Node) { n.c.begin(n, history.Left) }, want: history.Killed, cut: true},
 		{name: "before it was killed", script: fails + "sleep 100", do: func(n *Node) {
 			Await(t, "it says that it failed, and has more to end", func() error {

@@ -57,8 +57,12 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 	return p, nil
 }
 
-// cutLine is what a node says when it cannot go on, before it cuts its connections.
-const cutLine = "node failed: connections cut"
+// What a node says before its connections break: it cannot go on, and cuts them, or the
+// app in its process cannot be stopped, and it ends.
+const (
+	cutLine = "node failed: connections cut"
+	endLine = "process ends: a handler does not return"
+)
 
 // failed tells whether a process that has ended did so because it could not go on,
 // and when it cut its connections: at by its exit code alone, earlier by its word.
@@ -83,7 +87,7 @@ func (p *Process) said() (at int64, ok bool) {
 			Message string    `json:"message"`
 			Time    time.Time `json:"time"`
 		}
-		if json.Unmarshal(line, &l) == nil && l.Message == cutLine {
+		if json.Unmarshal(line, &l) == nil && (l.Message == cutLine || l.Message == endLine) {
 			return history.Now() - time.Since(l.Time).Nanoseconds(), true
 		}
 	}

@@ -25,13 +25,16 @@ const (
 	// stall is how late the test or a thread must be for that to be noted: a node
 	// that finds itself so late takes it for a pause.
 	stall = 100 * time.Millisecond
+	// short is how long a thread has to wait between two looks for that to be kept.
+	short = 5 * time.Millisecond
 )
 
 // stalls are the times in which the machine had none for the test, or for a node.
 type stalls struct {
-	mu    sync.Mutex
-	found []history.Fault
-	pids  map[int]string
+	mu     sync.Mutex
+	found  []history.Fault
+	waited []history.Wait
+	pids   map[int]string
 }
 
 // track has a node's process looked after until it has ended.
@@ -73,8 +76,8 @@ func (s *stalls) note(node string, from, until int64) {
 	s.found = append(s.found, history.Fault{Kind: history.Stalled, Node: node, From: from, Until: until})
 }
 
-// starved notes which nodes have threads that had to wait for a processor. The kernel
-// tells for how long in all as it gives them one.
+// starved notes which nodes have threads that had to wait for a processor since it looked
+// last. The kernel tells for how long in all as it gives them one.
 func (s *stalls) starved(waited map[string]int64, now int64) {
 	s.mu.Lock()
 	pids := maps.Clone(s.pids)
@@ -86,14 +89,29 @@ func (s *stalls) starved(waited map[string]int64, now int64) {
 			delete(s.pids, pid)
 			s.mu.Unlock()
 		}
+		most := int64(0)
 		for _, thread := range threads {
 			total, ok := waits(thread)
-			if before, known := waited[thread]; ok && known && total-before >= int64(stall) {
-				s.note(node, now-(total-before), now)
+			if before, known := waited[thread]; ok && known {
+				most = max(most, total-before)
+				if total-before >= int64(stall) {
+					s.note(node, now-(total-before), now)
+				}
 			}
 			waited[thread] = total
 		}
+		s.wait(node, now-most, now)
 	}
+}
+
+// wait notes when a node's thread waited, if it is worth it.
+func (s *stalls) wait(node string, from, until int64) {
+	if until-from < int64(short) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waited = append(s.waited, history.Wait{Node: node, From: from, Until: until})
 }
 
 // threadsOf returns the files in which the kernel tells how the threads of a process
@@ -133,6 +151,12 @@ func waits(file string) (int64, bool) {
 	}
 	wait, err := strconv.ParseInt(string(fields[1]), 10, 64)
 	return wait, err == nil
+}
+
+func (s *stalls) waits() []history.Wait {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.waited)
 }
 
 func (s *stalls) all() []history.Fault {

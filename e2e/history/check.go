@@ -20,6 +20,8 @@ type History struct {
 	Maps []Map
 	// Faults are what was done to the nodes.
 	Faults []Fault
+	// Waits are how the nodes fared on a busy machine.
+	Waits []Wait
 	// Drains and Cordons are what operators asked for. A drain excuses that a node is left
 	// out of a map; else they excuse nothing.
 	Drains  []Drain

@@ -17,7 +17,7 @@ const (
 //
 // What had begun before the other's first run
 //   - may go on while its node is stopped, if the shard was taken meanwhile. A node
-//     that is continued cuts it before anything else;
+//     that is continued cuts it before anything else, once it has a processor;
 //   - may go on after a forged refusal, unless the fence is strict: until the node,
 //     which has no lease, cuts it, which is less than DeadAfter after the taking;
 //   - may be cut, and its app notice late, if something had been done to its node or
@@ -61,6 +61,8 @@ func (s *shard) atStop(f *Fault, old Run, taken int64) excuse {
 	over := f.until()
 	if f.dead() {
 		over = f.By
+	} else {
+		notice = s.notice(old.App, over, old.end())
 	}
 	switch {
 	case old.asked || !s.due(f, old, taken):

@@ -4,6 +4,7 @@ package history_test
 
 import (
 	"testing"
+	"time"
 
 	"shardway/e2e/history"
 )
@@ -23,7 +24,9 @@ type overlap struct {
 	old, next [2]int64
 	cut       bool
 	stream    bool
-	stop      [2]int64 // of a
+	stop      [2]int64   // of a
+	waits     [][2]int64 // of a's threads
+	wake      int64
 	other     bool     // the fault is b's, the reset between b and c
 	kill      [2]int64 // of a, and its start
 	reset     [2]int64 // between a and b
@@ -48,6 +51,9 @@ func (o overlap) tell() (history.History, history.Rules) {
 		s.asked([]string{"old", "next"}[i], "GET", key(1), node, e, run[1]-run[0])
 		s.Runs[len(s.Runs)-1].End = at(run[1])
 	}
+	for _, w := range o.waits {
+		s.Waits = append(s.Waits, history.Wait{Node: "a", From: at(w[0]), Until: at(w[1])}, history.Wait{Node: "c", From: at(0), Until: at(9000)})
+	}
 	s.Runs[len(s.Runs)-2].Cut = o.cut
 	s.Runs[len(s.Runs)-2].Stream = o.stream
 	for kind, when := range map[history.FaultKind][2]int64{history.Stopped: o.stop, history.Reset: o.reset, history.Killed: o.kill} {
@@ -66,7 +72,7 @@ func (o overlap) tell() (history.History, history.Rules) {
 		}
 		s.Faults = append(s.Faults, f)
 	}
-	return s.History, history.Rules{Shards: shards, Fence: o.fence}
+	return s.History, history.Rules{Shards: shards, Fence: o.fence, Wake: time.Duration(o.wake * ms)}
 }
 
 // TestExcusesEndAtTheirEdges has each excuse just inside of its bounds and just
@@ -82,6 +88,14 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 
 		{"stop", overlap{old: [2]int64{0, 4249}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{Stopped: 1}},
 		{"stop, and on for too long", overlap{old: [2]int64{0, 4250}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
+		{"stop, and on while it has no processor", overlap{old: [2]int64{0, 4349}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{Stopped: 1}},
+		{"stop, and on for longer than it has none", overlap{old: [2]int64{0, 4350}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{}},
+		{"stop, and on while two threads have none, at once", overlap{old: [2]int64{0, 4350}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 4090}, {4010, 4050}, {4020, 4100}}}, history.Report{}},
+		{"stop, and on while others have none", overlap{old: [2]int64{0, 4250}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{0, 3900}}}, history.Report{}},
+		{"stop, and no processor for very long", overlap{old: [2]int64{0, 4000 + 3*notice - 1}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}}, history.Report{Stopped: 1}},
+		{"stop, and no processor for too long", overlap{old: [2]int64{0, 4000 + 3*notice}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}}, history.Report{}},
+		{"stop, and no processor for too long, where more may begin", overlap{old: [2]int64{0, 4000 + 3*notice}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}, wake: 100}, history.Report{}},
+		{"no stop, and no processor", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, waits: [][2]int64{{0, 9000}}}, history.Report{}},
 		{"stop that lasts", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, open}}, history.Report{Stopped: 1}},
 		{"stop that ended, of a run that does not", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
 		{"stop as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3000, 3100}}, history.Report{Stopped: 1}},

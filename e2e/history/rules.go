@@ -35,6 +35,10 @@ type Rules struct {
 	// CutNotice is how late an app may notice that its node gave a request up,
 	// and so how far such a run may reach into the next owner's. 0 is 250 ms.
 	CutNotice time.Duration
+	// Starved bounds by how much later than CutNotice an app may notice, or its process
+	// end, that goes on after a stop, of what its node has waited for processors since. 0
+	// is twice CutNotice.
+	Starved time.Duration
 	// Wake is how long after a stop a run may begin that its node had admitted
 	// before: it was stopped between its last look at the lease and the write. 0 is
 	// not at all.
@@ -58,6 +62,7 @@ func (r Rules) normal() Rules {
 	r.StreamGrace = cmp.Or(r.StreamGrace, 250*time.Millisecond)
 	r.QueueWait = cmp.Or(r.QueueWait, 10*time.Second)
 	r.CutNotice = cmp.Or(r.CutNotice, 250*time.Millisecond)
+	r.Starved = cmp.Or(r.Starved, 2*r.CutNotice)
 	r.Settle = cmp.Or(r.Settle, time.Second)
 	r.Boot = cmp.Or(r.Boot, 10*time.Second)
 	return r
