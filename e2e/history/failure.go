@@ -177,7 +177,7 @@ func (j *judge) unheld(a *Answer) string {
 	owners := j.owners(shard, a.final().Sent, a.Done())
 	back := make(map[string]int64) // when the app of a node was there for the last time
 	for i := range j.h.Faults {
-		if f := &j.h.Faults[i]; f.Kind == NoApp && owners[f.Node] && f.until() <= a.Done() {
+		if f := &j.h.Faults[i]; f.Kind == NoApp && owners[f.Node] && f.By != 0 && f.By <= a.Done() { // who started it may notice later that it answers
 			back[f.Node] = max(back[f.Node], f.until())
 		}
 	}

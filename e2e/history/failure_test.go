@@ -137,14 +137,17 @@ func TestForgottenShardIsAReasonOnce(t *testing.T) {
 		name, detail string
 		without      string // whose app was away
 		ran          int64  // when a request ended there since; 0: none has
+		done         int64  // when the answer came
 		want         int
 	}{
-		{"the first since its app was away", detail, "c", 0, 0},
-		{"one has run just now", detail, "c", 3800 * ms, 0},
-		{"one has run long ago", detail, "c", 700 * ms, 1},
-		{"another app was away", detail, "b", 0, 1},
-		{"no app was away", detail, "", 0, 1},
-		{"the app broke it off", "the app broke the connection", "c", 0, 1},
+		{"the first since its app was away", detail, "c", 0, 4000 * ms, 0},
+		{"it answers before its starter has noticed", detail, "c", 0, 140 * ms, 0},
+		{"it had not ended yet", detail, "c", 0, 109 * ms, 1},
+		{"one has run just now", detail, "c", 3800 * ms, 4000 * ms, 0},
+		{"one has run long ago", detail, "c", 700 * ms, 4000 * ms, 1},
+		{"another app was away", detail, "b", 0, 4000 * ms, 1},
+		{"no app was away", detail, "", 0, 4000 * ms, 1},
+		{"the app broke it off", "the app broke the connection", "c", 0, 4000 * ms, 1},
 	} {
 		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
 		if c.without != "" {
@@ -160,7 +163,7 @@ func TestForgottenShardIsAReasonOnce(t *testing.T) {
 			})
 		}
 		h.Answers = append(h.Answers, history.Answer{
-			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: c.detail, Attempts: attempt(50*ms, 4000*ms),
+			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: c.detail, Attempts: attempt(50*ms, c.done),
 		})
 		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
 		if len(r.Violations) != c.want {
