@@ -85,8 +85,23 @@ func (p *Port) insist(ctx context.Context, node string, h []byte, kind Kind, las
 	}
 }
 
-// try dials once.
+// dialsAgain is what an error of Options.WrapClient may be.
+type dialsAgain interface {
+	error
+	DialAgain() bool
+}
+
+// try dials, and once more if what is beneath the preface asks for that.
 func (p *Port) try(ctx context.Context, node string, h []byte, kind Kind) (*Conn, error) {
+	c, err := p.once(ctx, node, h, kind)
+	if e, ok := errors.AsType[dialsAgain](err); ok && e.DialAgain() {
+		return p.once(ctx, node, h, kind)
+	}
+	return c, err
+}
+
+// once dials once.
+func (p *Port) once(ctx context.Context, node string, h []byte, kind Kind) (*Conn, error) {
 	addr, ok := p.o.Lookup(node)
 	if !ok {
 		return nil, fmt.Errorf("dial %q: %w", node, ErrUnknownNode)

@@ -67,7 +67,8 @@ type Options struct {
 	// closes conn. ctx ends with HandshakeTimeout, and reads and writes of conn
 	// end with it; deadlines of conn are the caller's. What WrapClient returns is
 	// connected with node and nobody else; what WrapServer returns is a Voucher if
-	// it knows who dialed. Nil means plain.
+	// it knows who dialed. An error of WrapClient with a method DialAgain that says true
+	// has the node dialed once more. Nil means plain.
 	WrapClient func(ctx context.Context, conn net.Conn, node string) (net.Conn, error)
 	WrapServer func(ctx context.Context, conn net.Conn) (net.Conn, error)
 

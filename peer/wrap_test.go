@@ -105,3 +105,36 @@ func TestPlainDialerDoesNotGetThroughTLS(t *testing.T) {
 		t.Errorf("%d accepted, want 0", s.Accepted)
 	}
 }
+
+// staleError is what a layer beneath says of a session that the other end does not know.
+type staleError struct{ again bool }
+
+func (staleError) Error() string     { return "stale" }
+func (e staleError) DialAgain() bool { return e.again }
+
+// What is beneath may have a node dialed once more, not for ever.
+func TestDialsOnceMoreForWhatIsBeneath(t *testing.T) {
+	for _, test := range []struct {
+		stale, dials int
+		again        bool
+	}{{0, 1, true}, {1, 2, true}, {2, 2, true}, {1, 1, false}} {
+		b := &book{}
+		o := overTLS(peer.Options{Node: "a"}, tlsConfig(t))
+		wrap, dials := o.WrapClient, 0
+		o.WrapClient = func(ctx context.Context, conn net.Conn, node string) (net.Conn, error) {
+			c, err := wrap(ctx, conn, node)
+			if dials++; err == nil && dials <= test.stale {
+				return nil, staleError{test.again}
+			}
+			return c, err
+		}
+		s, err := echoes(t, b, o).Dial(t.Context(), "a", peer.Forward)
+		if served := test.stale < test.dials; dials != test.dials || (err == nil) != served {
+			t.Errorf("%+v: %d dials, %v", test, dials, err)
+		}
+		if err == nil {
+			wantEcho(t, s, "once more")
+			_ = s.Close()
+		}
+	}
+}

@@ -72,17 +72,33 @@ func (s *Seal) closeStale() {
 }
 
 // Client speaks TLS with the node that was dialed, and with no other: anybody
-// else's certificate is refused before a byte is sent.
+// else's certificate is refused before a byte is sent. An error with a method DialAgain
+// that says true is about a session that has ended: the next stream is another one's.
 func (s *Seal) Client(ctx context.Context, conn net.Conn, node string) (net.Conn, error) {
 	t := s.trust.Load()
-	return s.shake(ctx, t, conn, tls.Client(conn, t.clientSide(node)), x509.ExtKeyUsageServerAuth)
+	side := t.clientSide(node)
+	tc, session := side.dial(conn)
+	c, err := s.shake(ctx, t, conn, tc, x509.ExtKeyUsageServerAuth)
+	switch {
+	case err != nil:
+		return nil, err
+	case session != nil && !tc.ConnectionState().DidResume:
+		side.last.CompareAndSwap(session, nil)
+		s.forget(c)
+		return nil, notResumedError{}
+	}
+	return c, nil
 }
 
 // Server speaks TLS with a node that dialed. Which one it is says its
 // certificate; see Conn.Vouch.
 func (s *Seal) Server(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	t := s.trust.Load()
-	return s.shake(ctx, t, conn, tls.Server(conn, t.serverSide()), x509.ExtKeyUsageClientAuth)
+	c, err := s.shake(ctx, t, conn, tls.Server(conn, t.serverSide()), x509.ExtKeyUsageClientAuth)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // config is what both sides have in common.
@@ -100,7 +116,7 @@ func (t *Trust) config(verify func(tls.ConnectionState) error) *tls.Config {
 }
 
 // shake finishes the handshake.
-func (s *Seal) shake(ctx context.Context, t *Trust, raw net.Conn, tc *tls.Conn, usage x509.ExtKeyUsage) (net.Conn, error) {
+func (s *Seal) shake(ctx context.Context, t *Trust, raw net.Conn, tc *tls.Conn, usage x509.ExtKeyUsage) (*Conn, error) {
 	if err := tc.HandshakeContext(ctx); err != nil {
 		return nil, explain(err)
 	}

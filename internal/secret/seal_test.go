@@ -32,6 +32,23 @@ type wrapFunc func(ctx context.Context, c net.Conn) (net.Conn, error)
 // and returns what either met with.
 func meet(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr error) {
 	t.Helper()
+	return twice(func() (c, s net.Conn, cerr, serr error) { return meetOnce(t, client, server) })
+}
+
+// twice does it again if the client asks for that, as package peer does.
+func twice(once func() (c, s net.Conn, cerr, serr error)) (c, s net.Conn, cerr, serr error) {
+	c, s, cerr, serr = once()
+	if e, ok := errors.AsType[interface {
+		error
+		DialAgain() bool
+	}](cerr); ok && e.DialAgain() {
+		return once()
+	}
+	return c, s, cerr, serr
+}
+
+func meetOnce(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr error) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,13 +42,24 @@ type client struct {
 	whole, again *tls.Config // without and with a session
 }
 
-// config returns what the next stream goes by.
-func (c *client) config() *tls.Config {
-	if c.last.Load() != nil {
-		return c.again
+// dial returns the next stream, on conn, and the session that it is to resume, if any.
+func (c *client) dial(conn net.Conn) (*tls.Conn, *tls.ClientSessionState) {
+	if last := c.last.Load(); last != nil {
+		return tls.Client(conn, c.again), last
 	}
-	return c.whole
+	return tls.Client(conn, c.whole), nil
 }
+
+// notResumedError says that the other end does not know a session any more: it has begun
+// anew, or its hour is over. P-256 is not enough then, so the stream is dialed once more.
+type notResumedError struct{}
+
+func (notResumedError) Error() string {
+	return "secret: the other node does not resume the session: dial again"
+}
+
+// DialAgain implements what package peer asks of errors of WrapClient.
+func (notResumedError) DialAgain() bool { return true }
 
 // serverSide returns the configuration of this node's side of a stream that it accepts.
 func (t *Trust) serverSide() *tls.Config {
@@ -65,14 +77,14 @@ func (t *Trust) serverSide() *tls.Config {
 	return x.server
 }
 
-// clientSide returns the configuration of this node's side of a stream that it dials.
-func (t *Trust) clientSide(node string) *tls.Config {
+// clientSide returns this node's side of the streams that it dials.
+func (t *Trust) clientSide(node string) *client {
 	x := &t.sessions
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.renew(time.Now())
 	if c := x.clients[node]; c != nil {
-		return c.config()
+		return c
 	}
 	c := new(client)
 	c.whole = t.config(func(cs tls.ConnectionState) error {
@@ -89,17 +101,11 @@ func (t *Trust) clientSide(node string) *tls.Config {
 	c.again = c.whole.Clone()
 	c.again.ClientSessionCache = resumed{&c.session}
 	c.again.CurvePreferences = []tls.CurveID{tls.CurveP256}
-	c.again.VerifyConnection = func(cs tls.ConnectionState) error {
-		if !cs.DidResume { // the other end has begun anew
-			c.last.Store(nil)
-		}
-		return c.whole.VerifyConnection(cs)
-	}
 	if x.clients == nil || len(x.clients) >= mostKnown {
 		x.clients = make(map[string]*client)
 	}
 	x.clients[node] = c
-	return c.config()
+	return c
 }
 
 // renew ends what may be resumed once it is old. With mu held.
@@ -125,8 +131,7 @@ func (s *session) Get(string) (*tls.ClientSessionState, bool) {
 // Put implements tls.ClientSessionCache.
 func (s *session) Put(_ string, last *tls.ClientSessionState) { s.last.Store(last) }
 
-// resumed is a session that stays the one that it is, because another may owe its keys to
-// P-256 alone; or ends.
+// resumed is a session that stays the one that it is; or ends.
 type resumed struct{ *session }
 
 // Put implements tls.ClientSessionCache.

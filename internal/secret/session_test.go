@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,11 @@ import (
 
 // meetNow is meet in a bubble.
 func meetNow(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr error) {
+	t.Helper()
+	return twice(func() (c, s net.Conn, cerr, serr error) { return meetNowOnce(t, client, server) })
+}
+
+func meetNowOnce(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr error) {
 	t.Helper()
 	h := simnet.New(simnet.Config{}).Host("a")
 	ln, err := h.Listen(":1")
@@ -104,8 +110,7 @@ func TestSessionsAreResumedForAWhile(t *testing.T) {
 }
 
 // What is recorded is not opened by who has P-256: each session begins with ML-KEM, and what
-// is resumed is such a one. Where the other end has begun anew, one stream has P-256 alone,
-// and none is resumed from it.
+// is resumed is such a one. Where the other end has begun anew, it is dialed again.
 func TestResumedSessionsBeganWithMLKEM(t *testing.T) {
 	l := fresh()
 	a, b := seal(t, l, "a"), seal(t, l, "b")
@@ -117,7 +122,6 @@ func TestResumedSessionsBeganWithMLKEM(t *testing.T) {
 		{false, tls.X25519MLKEM768, false},
 		{true, tls.CurveP256, false},
 		{true, tls.CurveP256, true},
-		{false, tls.CurveP256, false},
 		{false, tls.X25519MLKEM768, false},
 		{true, tls.CurveP256, false},
 	} {
@@ -133,6 +137,50 @@ func TestResumedSessionsBeganWithMLKEM(t *testing.T) {
 			b = seal(t, l, "b")
 		}
 	}
+}
+
+// The hour of the other end is over first, and nobody restarts.
+func TestSessionThatEndsThereBeginsAnewWithMLKEM(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := fresh()
+		a, b, c := seal(t, l, "a"), seal(t, l, "b"), seal(t, l, "c")
+		x, y, cerr, serr := meet(t, dialing(c, "b"), b.Server) // b's hour begins
+		if cerr != nil || serr != nil {
+			t.Fatal(cerr, serr)
+		}
+		_, _ = x.Close(), y.Close()
+		for range 13 {
+			time.Sleep(10 * time.Minute)
+			wantStrong(t, a, b)
+		}
+	})
+}
+
+// Many streams find together that a session is none any more, and none is by P-256 alone.
+func TestManyFindASessionEnded(t *testing.T) {
+	l := fresh()
+	a, b := seal(t, l, "a"), seal(t, l, "b")
+	wantStrong(t, a, b)
+	b = seal(t, l, "b")
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() { wantStrong(t, a, b) })
+	}
+	wg.Wait()
+}
+
+// wantStrong checks that a meets b, resumed or by ML-KEM.
+func wantStrong(t *testing.T, a, b *secret.Seal) {
+	t.Helper()
+	c, s, cerr, serr := meet(t, dialing(a, "b"), b.Server)
+	if cerr != nil || serr != nil {
+		t.Error(cerr, serr)
+		return
+	}
+	if got := sealed(t, c).ConnectionState(); !got.DidResume && got.CurveID != tls.X25519MLKEM768 {
+		t.Errorf("a stream that is not resumed is by %v alone", got.CurveID)
+	}
+	_, _ = c.Close(), s.Close()
 }
 
 // A session is one with a node, whatever its address: another node there resumes nothing.
