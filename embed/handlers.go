@@ -64,7 +64,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	told := c.ctx.Done()
-	ctx, end := heed.Context(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx), task.Outlived)
+	ctx, end := heed.Context(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx), func() bool { return closed(told) || task.Outlived() })
 	defer end()
 	over := ctx.Done()
 	go func() { // ends with the handler
@@ -79,6 +79,17 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request) {
 		own.Body, own.ContentLength = io.NopCloser(c.body), c.length
 	}
 	c.h.ServeHTTP(&response{ResponseWriter: w}, own)
+}
+
+// closed tells whether a channel that carries nothing is closed. A cut closes told at once,
+// and who passes it on comes later: by then the clock may speak of the next lease.
+func closed(told <-chan struct{}) bool {
+	select {
+	case <-told:
+		return true
+	default:
+		return false
+	}
 }
 
 // Err returns why a handler is to come to its end, nil as long as it may go on: that of

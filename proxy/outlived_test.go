@@ -1,11 +1,14 @@
 package proxy_test
 
 import (
+	"net/http"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
 	"github.com/valyala/fasthttp"
 
+	"shardway/embed"
 	"shardway/proxy"
 )
 
@@ -83,5 +86,39 @@ func TestWhoAsksLateCutsNobodyElse(t *testing.T) {
 	}
 	if (proxy.Task{}).Outlived() {
 		t.Error("a request that is none of the node's is cut")
+	}
+}
+
+// A cut tells the context of an embed.HTTP request by a goroutine of its own, and before
+// that had run a new lease came: by the clock alone the request went on.
+func TestWhoAsksAfterTheCutIsTold(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // nothing runs between the cut and the question
+	for way, start := range handlerWays() {
+		t.Run(way, func(t *testing.T) {
+			var over atomic.Bool
+			var owner *node
+			byContext, byErr := 0, 0
+			n, o := start(t, embed.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				over.Store(true)
+				owner.CutUpstream("lapsed")
+				over.Store(false) // a new lease
+				if r.Context().Err() == nil {
+					byContext++
+				}
+				if embed.Err(embed.RequestCtx(r.Context())) == nil {
+					byErr++
+				}
+			})), func(o *proxy.Options) { o.Outlived = over.Load })
+			owner = o
+			const rounds = 20
+			for range rounds {
+				c := n.dial()
+				c.send("POST /late HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
+				c.answer("POST")
+			}
+			if byContext > 0 || byErr > 0 {
+				t.Errorf("of %d requests that were cut, %d may go on by their context, %d by embed.Err", rounds, byContext, byErr)
+			}
+		})
 	}
 }
