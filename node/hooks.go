@@ -68,8 +68,8 @@ func (h *hooking) Call(c ack.HookCall) {
 	timed, cancel := context.WithTimeout(h.ctx, c.Timeout)
 	h.under[c.Seq] = cancel
 	over := h.outlived
-	if over() {
-		over = never // it is said that what was here is lost
+	if c.Kind == ack.HookLost {
+		over = never // it writes nothing, and says that what was here is lost
 	}
 	ctx, stop := heed.Context(timed, over)
 	run := h.ctx

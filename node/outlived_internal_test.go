@@ -71,8 +71,9 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 	}
 }
 
-// A call that was under way asks the clock, too. One that begins after that tells the app
-// what it has lost, and has its time.
+// A call that was under way asks the clock, too, and so does one that begins after that,
+// because the process was stopped after the agent's look: also once it has a lease again,
+// and is stopped again. One that tells the app what it has lost has its time.
 func TestCallsAskTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, goes := false, make(chan struct{})
@@ -81,6 +82,7 @@ func TestCallsAskTheClock(t *testing.T) {
 			return ack.HookResult{Err: ctx.Err()}
 		}), newInflight(4), zerolog.Nop())
 		h.ctx, h.outlived = t.Context(), func() bool { return over }
+		again := func() { over = true }
 		call := func(kind ack.HookKind, before func()) error {
 			h.Call(ack.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
 			synctest.Wait()
@@ -93,12 +95,53 @@ func TestCallsAskTheClock(t *testing.T) {
 		if err := call(ack.HookRelease, func() {}); err != nil {
 			t.Errorf("under a lease: %v", err)
 		}
-		if err := call(ack.HookRelease, func() { over = true }); err == nil {
+		if err := call(ack.HookRelease, again); err == nil {
 			t.Error("what was shared out since may be written")
+		}
+		for _, kind := range []ack.HookKind{ack.HookRelease, ack.HookAcquire} {
+			if err := call(kind, again); err == nil {
+				t.Errorf("%v begun after that is not told", kind)
+			}
+			h.Call(ack.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
+			over = false // a lease
+			synctest.Wait()
+			again()
+			goes <- struct{}{}
+			if r := <-h.results; r.Err == nil {
+				t.Errorf("%v begun before the lease that ended is not told", kind)
+			}
+			h.ended(7)
 		}
 		if err := call(ack.HookLost, func() {}); err != nil {
 			t.Errorf("of what is lost: %v", err)
 		}
 		h.calls.Wait()
 	})
+}
+
+// Whoever may ask asks the node's own clock, by the lease that the agent has published.
+func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
+	o, now := ofCluster(t, "5b0c0d4f7a9e1c33").o, new(clock.Manual)
+	now.Advance(time.Hour)
+	o.Clock, o.Hooks = now, doing(func(ctx context.Context, _ ack.HookCall) ack.HookResult { return ack.HookResult{Err: ctx.Err()} })
+	n, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := n.agent.hooking
+	for _, c := range []struct {
+		cutBy time.Duration
+		over  bool
+	}{{time.Hour + 1, false}, {time.Hour, true}} {
+		n.router.cutBy.Store(int64(c.cutBy))
+		h.Call(ack.HookCall{Kind: ack.HookAcquire, Seq: 7, Timeout: time.Minute})
+		if r := <-h.results; (r.Err != nil) != c.over {
+			t.Errorf("to be cut in %v: a call is told %v", c.cutBy-time.Hour, r.Err)
+		}
+		h.ended(7)
+		if told := n.proxyOptions().Outlived(); told != c.over {
+			t.Errorf("to be cut in %v: a request is told %v", c.cutBy-time.Hour, told)
+		}
+	}
+	h.calls.Wait()
 }
