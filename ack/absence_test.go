@@ -115,13 +115,51 @@ func TestAbsenceWaitsForWhatIsKept(t *testing.T) {
 		if arrives {
 			s.step(s.leaders["b"], ack.Delivered{Releases: *c.keeps})
 		}
-		s.until("c is absent", func() bool { return s.state.Absent("c") })
+		if s.run(200 * time.Millisecond); !s.state.Absent("c") {
+			t.Fatalf("its absence is not written (arrived: %v):\n%s", arrives, s)
+		}
 		if k, kept := s.state.Kept(shards[0]); kept != arrives || kept && k.Boot != c.last.Boot {
 			t.Errorf("kept: %v %+v, though it has arrived: %v", kept, k, arrives)
 		}
 		if s.run(time.Second); s.state.Open() || !slices.Equal(slices.Collect(s.state.Committed().Shards("c")), shards) {
 			t.Errorf("its shards moved:\n%s", s)
 		}
+	}
+}
+
+// Each process that says goodbye is waited for like this.
+func TestNextGoodbyeIsWaitedForAnew(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.goes(time.Minute)
+	before, _ := s.state.Absence("c")
+	s.run(time.Second)
+	c := s.actor("c")
+	c.keeps = &ack.Releases{Level: ack.MinLevel, Node: "c", Server: "c/1", Boot: 2, Shards: []ack.Released{{Shard: 0}}}
+	s.start("c")
+	s.follow(c)
+	c.goodbye, c.back = true, time.Minute
+	s.run(400 * time.Millisecond)
+	if a, _ := s.state.Absence("c"); a != before {
+		t.Errorf("its next absence is written without what it keeps:\n%s", s)
+	}
+	s.until("it is written", func() bool { a, _ := s.state.Absence("c"); return a.Boot > before.Boot })
+}
+
+// Shards that are on their way do not wait for that.
+func TestOpenProposalDoesNotWaitForWhatIsKept(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	b, c := s.actor("b"), s.actor("c")
+	b.busy = true
+	s.start("d")
+	s.follow(s.actor("d"))
+	s.until("it is proposed that d gets some", func() bool { return s.state.Open() })
+	s.run(300 * time.Millisecond) // all have acknowledged, but b
+	c.keeps = &ack.Releases{Level: ack.MinLevel, Node: "c", Server: c.last.Server, Boot: c.last.Boot, Shards: []ack.Released{{Shard: 0}}}
+	c.goodbye, c.back = true, time.Minute
+	s.run(50 * time.Millisecond)
+	b.busy = false
+	if s.run(100 * time.Millisecond); s.state.Open() || !s.state.Committed().Has("d") {
+		t.Errorf("it is not committed:\n%s", s)
 	}
 }
 

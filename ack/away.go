@@ -6,6 +6,9 @@ import (
 	"shardway/shardmap"
 )
 
+// awaitMost bounds for how long a leader waits for what a node keeps: whoever joins waits, too.
+const awaitMost = time.Second
+
 // away is what a leader counts of a node's absence.
 type away struct {
 	since time.Duration // when the present one was first seen; before: the election
@@ -61,11 +64,15 @@ func (l *Leader) parts(n *member) bool {
 // who had it at the goodbye leads no more. It is sent for deliverTime from when the node
 // hears that, for which it has as long again.
 func (l *Leader) awaits(now time.Duration, n *member) bool {
-	return l.parts(n) && n.beat.Released != [32]byte{} && !n.handed() && now-n.away.heard < 2*deliverTime(n.beat.Release)
+	return l.parts(n) && n.beat.Released != [32]byte{} && !n.handed() && now-n.away.heard < min(2*deliverTime(n.beat.Release), awaitMost)
 }
 
-// losing reports that others wait for a map without somebody who announced no return.
+// losing reports that clients wait for a map: for shards that are on their way, or of somebody
+// who announced no return.
 func (l *Leader) losing(now time.Duration) bool {
+	if l.state.Open() && len(shardmap.Diff(l.state.Committed(), l.state.Last())) > 0 {
+		return true
+	}
 	for _, m := range l.state.Last().Members() {
 		if n := l.node(m.ID); !l.parts(n) && !l.absent(n) && !l.eligible(now, n) {
 			return true

@@ -274,6 +274,23 @@ func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
 	}
 }
 
+// What is acknowledged to a later leader long after the goodbye has its time, too.
+func TestLaterLeaderGetsWhatIsAcknowledgedAfterAGoodbye(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.acquire()
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	for _, c := range s.look(0) {
+		s.result(HookResult{Seq: c.Seq})
+	}
+	s.look(0)
+	s.k.saw.back, s.k.partBy = true, s.now
+	s.now += time.Minute
+	s.k.giveUp(s.now, s.see.draining)
+	if s.k.deliver(s.now); len(s.got) != 1 || s.k.digest == [32]byte{} {
+		t.Errorf("%d deliveries", len(s.got))
+	}
+}
+
 // A leader that is gone, or does not get what is given up, holds nothing up: after
 // release-timeout the acknowledgement gives up nothing. A later answer changes nothing.
 func TestReleasesThatNobodyTakes(t *testing.T) {

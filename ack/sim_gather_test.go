@@ -119,6 +119,12 @@ func (l *leading) lost() (id shardmap.NodeID, ok bool) {
 	return id, id != "" && somebody
 }
 
+// moving reports that shards are on their way.
+func (l *leading) moving() bool {
+	s := l.told()
+	return s.Open() && len(shardmap.Diff(s.Committed(), s.Last())) > 0
+}
+
 // losing returns a member of the last map that is to be one no more; empty: there is none.
 func (l *leading) losing() (id shardmap.NodeID) {
 	last := l.told().Last()

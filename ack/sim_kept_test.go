@@ -52,7 +52,7 @@ func (l *leading) keeps(node shardmap.NodeID) {
 	if r == nil {
 		l.p.w.cover.keptNothing++
 		l.p.w.logf("%s does not have what %s keeps", l.p.h.id, node)
-		if waited := l.p.w.now - l.p.w.parting[k]; waited < hb.Release/8 && l.losing() == "" {
+		if waited := l.p.w.now - l.p.w.parting[k]; waited < min(hb.Release/8, time.Second) && l.losing() == "" && !l.moving() {
 			l.p.w.fail("hooks: %s tells the log %v after the goodbye of %s that it is absent, without what it keeps", l.p.h.id, waited, node)
 		}
 	}
