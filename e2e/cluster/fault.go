@@ -69,16 +69,16 @@ func (c *Cluster) dead(n *Node) {
 	if n.proc != nil && !n.proc.Running() {
 		at = min(at, n.proc.ended)
 	}
-	cut, failed := at, false
+	cut, holds, failed := at, false, false
 	if n.proc != nil {
-		cut, failed = n.proc.failed(at)
+		cut, holds, failed = n.proc.failed(at)
 	}
 	if n.fault < 0 || c.faults[n.fault].Kind == history.Stopped || failed && c.faults[n.fault].Kind == history.Left {
 		c.begin(n, history.Killed)
 		c.faults[n.fault].From = min(c.faults[n.fault].From, at)
 	}
 	if f := &c.faults[n.fault]; failed && f.By == 0 {
-		f.From = min(f.From, cut)
+		f.From, f.Holds = min(f.From, cut), holds
 	}
 	for i := range c.faults {
 		f := &c.faults[i]

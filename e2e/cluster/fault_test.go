@@ -25,9 +25,11 @@ func TestDeathsAreDatedFromTheCut(t *testing.T) {
 		do           func(n *Node)
 		want         history.FaultKind
 		cut          bool // long before its end
+		holds        bool // and another node may have its shards after its end only
 	}{
 		{name: "by itself", script: fails + "exit 1", want: history.Killed, cut: true},
-		{name: "with an app in it that does not return", script: says(endLine) + "exit 1", want: history.Killed, cut: true},
+		{name: "with an app in it that does not return", script: says(endLine) + "exit 1", want: history.Killed, cut: true, holds: true},
+		{name: "with an app in it that does not return from the cut", script: fails + says(endLine) + "exit 1", want: history.Killed, cut: true, holds: true},
 		{name: "while it left", script: fails + "exit 1", do: func(n *Node) { n.c.begin(n, history.Left) }, want: history.Killed, cut: true},
 		{name: "before it was killed", script: fails + "sleep 100", do: func(n *Node) {
 			Await(t, "it says that it failed, and has more to end", func() error {
@@ -59,6 +61,9 @@ func TestDeathsAreDatedFromTheCut(t *testing.T) {
 			f := n.c.faults[n.fault]
 			if f.Kind != c.want || f.By != n.proc.ended && f.By < f.From || f.From < began-int64(time.Millisecond) {
 				t.Errorf("%v from %d to %d, want %v from %d to %d", f.Kind, f.From, f.By, c.want, began, n.proc.ended)
+			}
+			if f.Holds != c.holds {
+				t.Errorf("its app holds its shards until its end: %v, want %v", f.Holds, c.holds)
 			}
 			if cut := n.proc.ended-f.From >= int64(takes/2); c.want == history.Killed && cut != c.cut {
 				t.Errorf("dated %v before its end, want from the cut: %v", time.Duration(n.proc.ended-f.From), c.cut)

@@ -58,26 +58,28 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 }
 
 // What a node says before its connections break: it cannot go on, and cuts them, or the
-// app in its process cannot be stopped, and it ends.
+// app in its process cannot be stopped, and it ends. That app runs until then.
 const (
 	cutLine = "node failed: connections cut"
 	endLine = "process ends: a handler does not return"
 )
 
 // failed tells whether a process that has ended did so because it could not go on,
-// and when it cut its connections: at by its exit code alone, earlier by its word.
-func (p *Process) failed(at int64) (cut int64, failed bool) {
+// and when it cut its connections: at by its exit code alone, earlier by its word. holds
+// tells that what it ran did not end with them.
+func (p *Process) failed(at int64) (cut int64, holds, failed bool) {
 	if p.Running() {
-		return at, false
+		return at, false, false
 	}
-	if said, ok := p.said(); ok {
-		return min(at, said), true
+	if said, holds := p.said(); said != 0 {
+		return min(at, said), holds, true
 	}
-	return at, p.cmd.ProcessState.ExitCode() > 0
+	return at, false, p.cmd.ProcessState.ExitCode() > 0
 }
 
-// said returns when the process said that it cuts its connections, if it has.
-func (p *Process) said() (at int64, ok bool) {
+// said returns when the process said that its connections break, 0 if it has not, and
+// whether it said that an app in it does not return.
+func (p *Process) said() (at int64, holds bool) {
 	b, err := os.ReadFile(p.Log)
 	if err != nil || int64(len(b)) < p.from {
 		return 0, false
@@ -87,11 +89,14 @@ func (p *Process) said() (at int64, ok bool) {
 			Message string    `json:"message"`
 			Time    time.Time `json:"time"`
 		}
-		if json.Unmarshal(line, &l) == nil && (l.Message == cutLine || l.Message == endLine) {
-			return history.Now() - time.Since(l.Time).Nanoseconds(), true
+		if json.Unmarshal(line, &l) != nil || l.Message != cutLine && l.Message != endLine {
+			continue
+		}
+		if holds = holds || l.Message == endLine; at == 0 {
+			at = history.Now() - time.Since(l.Time).Nanoseconds()
 		}
 	}
-	return 0, false
+	return at, holds
 }
 
 // Signal sends a signal to the process.

@@ -34,7 +34,7 @@ func (s *shard) excuse(old Run) excuse {
 	taken := s.taken(old)
 	for i := range s.h.Faults {
 		f := &s.h.Faults[i]
-		if !f.touches(old.App) || taken < f.From {
+		if !f.touches(old.App) || taken < f.gives() {
 			continue
 		}
 		var e excuse
@@ -60,7 +60,7 @@ func (s *shard) atStop(f *Fault, old Run, taken int64) excuse {
 	// A stop ends as the process goes on, or as it is certainly dead.
 	over := f.until()
 	if f.dead() {
-		over = f.By
+		over = s.deadBy(f)
 	} else {
 		notice = s.notice(old.App, over, old.end())
 	}
@@ -75,6 +75,18 @@ func (s *shard) atStop(f *Fault, old Run, taken int64) excuse {
 		return noticedLate
 	}
 	return 0
+}
+
+// deadBy is until when what a process had begun may run because nobody knows when it died.
+// One that was killed, or cut its connections, has CutNotice for that, and what its threads
+// waited for processors meanwhile. A bad disk may take its time.
+func (s *shard) deadBy(f *Fault) int64 {
+	gone := f.gives()
+	most := gone + int64(s.rules.CutNotice)
+	if f.Kind != Killed || f.By <= most {
+		return f.By
+	}
+	return min(f.By, most+s.starved(f.Node, gone, min(f.By, most+int64(s.rules.Starved))))
 }
 
 // due tells whether a shard may have been taken at that time from a node that was
@@ -142,7 +154,7 @@ func (s *shard) given(old Run, taken int64) bool {
 		if f.Kind == Left || f.Kind == NoApp {
 			continue
 		}
-		if (f.touches(old.App) || ingress != "" && f.touches(ingress)) && f.during(old.Start, taken+notice) && taken <= after(f.until(), int64(s.rules.DeadAfter)) {
+		if (f.touches(old.App) || ingress != "" && f.touches(ingress)) && f.gives() <= taken+notice && old.Start <= f.until() && taken <= after(f.until(), int64(s.rules.DeadAfter)) {
 			return true
 		}
 	}

@@ -29,6 +29,8 @@ type overlap struct {
 	wake      int64
 	other     bool     // the fault is b's, the reset between b and c
 	kill      [2]int64 // of a, and its start
+	gone      int64    // when it is certainly dead; 0: at once
+	holds     bool     // it says at kill that it ends
 	reset     [2]int64 // between a and b
 	fence     string
 }
@@ -68,7 +70,7 @@ func (o overlap) tell() (history.History, history.Rules) {
 			f.Peer = string(f.Node[0] + 1)
 		}
 		if kind == history.Killed {
-			f.By = f.From
+			f.By, f.Holds = max(f.From, at(o.gone)), o.holds
 		}
 		s.Faults = append(s.Faults, f)
 	}
@@ -106,6 +108,18 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 		{"both begin in the stop, at once", overlap{old: [2]int64{600, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 1000}}, history.Report{Stopped: 1}},
 		{"begun after a short stop", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 510}, fence: "lease"}, history.Report{}},
 		{"begun after a death, fence refused", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, kill: [2]int64{500, 510}, fence: "refused"}, history.Report{Outside: 1}},
+		{"death", overlap{old: [2]int64{0, 3100 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{Stopped: 1}},
+		{"death, and on for too long", overlap{old: [2]int64{0, 3100 + notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{}},
+		{"death that takes long", overlap{old: [2]int64{0, 2700 + 2*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{Stopped: 1}},
+		{"death that takes too long", overlap{old: [2]int64{0, 2700 + 2*notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{}},
+		{"death that takes very long", overlap{old: [2]int64{0, 8900}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{}},
+		{"death that takes long without a processor", overlap{old: [2]int64{0, 2700 + 2*notice + 99}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{2600, 2800}}}, history.Report{Stopped: 1}},
+		{"death that takes longer than it has none", overlap{old: [2]int64{0, 2700 + 2*notice + 100}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{2600, 2800}}}, history.Report{}},
+		{"death without a processor for very long", overlap{old: [2]int64{0, 2700 + 4*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{0, 9000}}}, history.Report{Stopped: 1}},
+		{"death without a processor for too long", overlap{old: [2]int64{0, 2700 + 4*notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{0, 9000}}}, history.Report{}},
+		{"gone as the next begins, as it said", overlap{old: [2]int64{0, 3000 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 3000, holds: true}, history.Report{Stopped: 1}},
+		{"gone after the next began, as it said", overlap{old: [2]int64{0, 3001}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 3001, holds: true}, history.Report{}},
+		{"cut by who says that it ends", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, kill: [2]int64{2700, 9500}, gone: 3251, holds: true}, history.Report{}},
 		{"stop long over", overlap{old: [2]int64{0, 9000}, next: [2]int64{8000, 8100}, stop: [2]int64{500, 4000}}, history.Report{}},
 		{"stop of the next owner", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, other: true}, history.Report{}},
 
@@ -179,6 +193,7 @@ func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
 		{"kill, fence refused, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{Outside: 1}},
 		{"kill, fence refused, begun too late", overlap{old: [2]int64{990 + notice, 990 + 2*notice - 1}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{}},
 		{"kill, fence refused, on for too long", overlap{old: [2]int64{1150, 990 + 2*notice}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{}},
+		{"gone after the taking, as it said, fence refused", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, gone: 1060, holds: true, fence: "refused"}, history.Report{}},
 		{"kill as it began, fence refused", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{1000, open}, fence: "refused"}, history.Report{Outside: 2}},
 		{"kill after the taking, fence refused", overlap{old: [2]int64{1002, 1050}, kill: [2]int64{1001, open}, fence: "refused"}, history.Report{}},
 		{"kill of the next owner, fence refused", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, other: true, fence: "refused"}, history.Report{}},

@@ -58,6 +58,9 @@ type Fault struct {
 	// By is when the process, or of NoApp the app, had certainly ended; 0: it has
 	// not. It lost its connections at some moment from From to By.
 	By int64
+	// Holds tells that the process said at From that it ends, because the app in it does
+	// not return. From then on answers fail, but until By nobody else may run what it does.
+	Holds bool
 	// Grace is within what time a process that was asked to end said that it comes back:
 	// until then nothing that its node has moves. 0: it hands over.
 	Grace time.Duration
@@ -70,6 +73,14 @@ type Fault struct {
 const never = math.MaxInt64
 
 func (f *Fault) until() int64 { return orNever(f.Until) }
+
+// gives is from when others may run what the process may still run.
+func (f *Fault) gives() int64 {
+	if f.Holds {
+		return orNever(f.By)
+	}
+	return f.From
+}
 
 // touches tells whether the node is one of those it was done to.
 func (f *Fault) touches(node string) bool {

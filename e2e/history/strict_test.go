@@ -208,13 +208,13 @@ func TestStricterJudge(t *testing.T) {
 // n milliseconds later.
 func stopAndTake(kind history.FaultKind) func(s *story, n int64) {
 	return func(s *story, n int64) {
-		by := int64(0)
+		from, by := int64(1), int64(0)
 		if kind == history.Killed {
-			by = n + 10 // nobody knows when it was certainly dead
+			from, by = max(1, n-100), n+10 // nobody knows when it was certainly dead
 		}
 		s.asked("old", "POST", key(1), "a", 10, n+30)
 		s.asked("lease", "GET", "another-key", "a", 10, 1)
-		s.fault(kind, "a", 1, by, n+60_000)
+		s.fault(kind, "a", from, by, n+60_000)
 		s.now += n
 		s.asked("next", "POST", key(1), "b", 11, 5)
 	}
