@@ -134,7 +134,19 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "in time by those that are away now", found: "TestWaveBehindAnotherIsCountedOnItsOwn",
-			edits: in("tempo.go", "	if t.away == 1 {", "	if t.away == 1 && (!PLANTED || !looked) {"),
+			edits: in("tempo.go", "	if t.away == 1 ", "	if t.away == 1 && (!PLANTED || !looked) "),
+		},
+		{
+			rule: "even if one of before is not back", found: "TestWaveBehindAnotherIsCountedOnItsOwn",
+			edits: in("tempo.go", "2*t.newer >= t.away {", "2*t.newer >= t.away && !PLANTED {"),
+		},
+		{
+			rule: "but not if most are not", found: "TestFewMoreThatLeaveDoNotHoldUpThoseThatAreLate",
+			edits: in("tempo.go", "		t.newer++\n", "		t.newer += map[bool]int{false: 1, true: t.away}[PLANTED]\n"),
+		},
+		{
+			rule: "over paths as they are now", found: "TestWaveBehindAnotherIsCountedOnItsOwn",
+			edits: in("tempo.go", "		t.wave.Add(1)\n", "		if !PLANTED || !looked {\n			t.wave.Add(1)\n		}\n"),
 		},
 		{
 			rule: "and looked for few at a time", found: "TestWaitingSocketsGoOnFewAtATime",

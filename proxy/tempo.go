@@ -41,11 +41,12 @@ type tempo struct {
 
 	few  atomic.Int32 // how many fewer than maxUpgrades may come back at once
 	slow atomic.Bool  // another node was late since the last look
-	wave atomic.Int64 // counts the times that sockets began to be away
+	wave atomic.Int64 // counts the waves in which sockets went away
 
 	mu    sync.Mutex
 	away  int       // sockets without a leg
-	since time.Time // when the first of them was, or of those before; zero: nobody looks
+	newer int       // how many left after patience with those of this count was over
+	since time.Time // when the first of this count was away; zero: nobody looks
 	last  time.Time // when one came back
 	first time.Time // when the first one did since then; zero: none has
 	back  int       // how many have
@@ -68,13 +69,18 @@ func (t *tempo) leaves() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.away++
-	looked := !t.since.IsZero()
-	if t.away == 1 { // those of before are all back: they were in time, or not
-		t.since, t.first, t.back = time.Now(), time.Time{}, 0
+	now, looked := time.Now(), !t.since.IsZero()
+	if now.Sub(t.since) >= t.patience {
+		t.newer++
+	}
+	// Those of before are back, or too late and no more than have left since: an app may take
+	// long for one. If they are more, all go by them: they are to be back before they are given up.
+	if t.away == 1 || 2*t.newer >= t.away {
+		t.since, t.first, t.back, t.newer = now, time.Time{}, 0, 0
+		t.wave.Add(1)
 	}
 	if !looked {
 		t.eager = true
-		t.wave.Add(1)
 		t.resize(firstTempo)
 		t.look(t.since.Add(tempoEvery))
 	}
