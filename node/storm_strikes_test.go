@@ -270,9 +270,9 @@ func (s *storm) wipeDisk(p *process) {
 	}
 	p.kill()
 	p.wipe()
-	delete(s.old, p.name) // that disk is removed from the cluster for good
 	s.live(s.upTo(4 * time.Second))
 	s.revive(p)
+	delete(s.old, p.name) // that disk is removed from the cluster for good, and this one was empty
 }
 
 // oldDisk has a node return with what its disk held some time ago. It ends, and
@@ -289,7 +289,6 @@ func (s *storm) oldDisk(p *process) {
 	p.kill()
 	rest := slices.DeleteFunc(s.owners(), func(n string) bool { return n == p.name })
 	s.within(time.Minute, "the others serve without it", func() bool { return s.settled(rest...) })
-	delete(s.old, p.name)
 	p.mem = old
 	s.say("  its disk is an old one")
 	p.stale = true
@@ -301,6 +300,7 @@ func (s *storm) oldDisk(p *process) {
 	p.stale = false
 	p.host.Crash()
 	p.wipe()
+	delete(s.old, p.name)
 	p.restart()
 	s.within(time.Minute, "it serves as a new disk", s.whole)
 }
