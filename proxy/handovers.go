@@ -22,19 +22,23 @@ const (
 type handovers struct {
 	late func(due time.Time) time.Duration // how late it is; tempo's
 
-	mu    sync.Mutex
-	queue []*leg    // to be asked, the first one first
-	n     int       // how many at once
-	began time.Time // when the first of them was put in; zero: nobody asks
+	mu     sync.Mutex
+	queue  []*leg    // to be asked, the first one first
+	n      int       // how many at once
+	began  time.Time // when the first of them was put in
+	asking bool      // somebody comes for them: also a turn after the last, so that who comes then waits for his
 }
 
 // ask has a leg hand over, soon.
 func (h *handovers) ask(l *leg) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.queue = append(h.queue, l)
-	if h.began.IsZero() {
+	if len(h.queue) == 0 {
 		h.began, h.n = time.Now(), firstHandovers
+	}
+	h.queue = append(h.queue, l)
+	if !h.asking {
+		h.asking = true
 		h.goOn(h.began)
 	}
 }
@@ -53,10 +57,11 @@ func (h *handovers) goOn(due time.Time) {
 	})
 }
 
-// take takes out those whose turn it is, and reports whether there are others.
+// take takes out those whose turn it is, and reports whether there is to be another turn.
 func (h *handovers) take(late time.Duration, now time.Time) (turn []*leg, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.asking = len(h.queue) > 0
 	if h.n = min(2*h.n, mostHandovers); late > lateAfter {
 		h.n = firstHandovers
 	}
@@ -65,7 +70,7 @@ func (h *handovers) take(late time.Duration, now time.Time) (turn []*leg, more b
 	n := min(max(h.n, int(int64(all)*int64(step)/int64(left))), all)
 	turn = h.queue[:n:n]
 	if h.queue = h.queue[n:]; n == all {
-		h.queue, h.began = nil, time.Time{}
+		h.queue = nil
 	}
-	return turn, n < all
+	return turn, h.asking
 }

@@ -30,3 +30,24 @@ func TestAllLegsAreHandedOverInTime(t *testing.T) {
 		})
 	}
 }
+
+// Who is to hand over right after the last of others waits for the next turn.
+func TestHandoversKeepTheirTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &handovers{late: func(time.Time) time.Duration { return 0 }, asking: true} // whose turns are below
+		for i, test := range []struct {
+			come, taken int
+			more        bool
+		}{{20, 20, true}, {9, 9, true}, {0, 0, false}} {
+			for range test.come {
+				h.ask(new(leg))
+			}
+			if turn, more := h.take(0, time.Now()); len(turn) != test.taken || more != test.more {
+				t.Errorf("turn %d: %d are asked, and there is another one: %v; want %d, %v", i, len(turn), more, test.taken, test.more)
+			}
+		}
+		if h.asking {
+			t.Error("nobody is to be asked, and somebody comes")
+		}
+	})
+}

@@ -51,6 +51,10 @@ func mistakesOfLegs() []mistake {
 			edits: in("handovers.go", "	turn = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	turn = h.queue[:n:n]\n"),
 		},
 		{
+			rule: "and keeps its turns where others come right after the last", found: "TestHandoversKeepTheirTurns",
+			edits: in("handovers.go", "h.asking = len(h.queue) > 0", "h.asking = len(h.queue) > 0 && !(PLANTED && len(h.queue) <= h.n)"),
+		},
+		{
 			rule: "fewer by a node that is late", found: "TestLegsAreHandedOverFewAtATime",
 			edits: in("handovers.go", "late > lateAfter {", "late > lateAfter && !PLANTED {"),
 		},
