@@ -136,6 +136,28 @@ func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
 	}
 }
 
+// Many wait for the end of a visit, and the next one begins before all of them have had their turn.
+func TestConnectionIsParkedBehindTheNextVisit(t *testing.T) {
+	s, addr, _ := parkingServer(t)
+	s.parkAfter.Store(int64(time.Hour))
+	caller(t, addr)
+	one := s.conns.waits(t)
+	r := &s.conns
+	r.visit(nil, func([]*client) {
+		r.detains(t, one)
+		r.mu.Lock() // a visit ends, and another one begins
+		close(r.parked.still)
+		r.parked.still = nil
+		r.mu.Unlock()
+		comes(t, "it waits for that one, too", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.parked.still != nil || !one.parks.Load()
+		})
+	})
+	comes(t, "it is parked", func() bool { return r.countParked() == 1 })
+}
+
 // Where somebody looks all the time none is parked, and what clients say is answered.
 func TestConnectionThatIsLookedAtForLongIsAnswered(t *testing.T) {
 	s, addr, _ := parkingServer(t)

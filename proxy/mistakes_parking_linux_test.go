@@ -5,8 +5,12 @@ func mistakesOfParking() []mistake {
 	return []mistake{
 		{
 			rule: "nobody looks at a connection that is parked", found: "TestConnectionThatIsLookedAtIsNotParked",
-			edits: append(in("parked.go", "	if r.looks > 0 {\n", "	if r.looks > 0 && !PLANTED {\n"),
+			edits: append(in("parked.go", "	r.await()\n	switch", "	if !PLANTED {\n		r.await()\n	}\n	switch"),
 				in("parked.go", "	case r.looks > 0:\n", "	case r.looks > 0 && !PLANTED:\n")...),
+		},
+		{
+			rule: "be it after the next visit", found: "TestConnectionIsParkedBehindTheNextVisit",
+			edits: in("parked.go", "r.looks > 0 && !over;", "r.looks > 0 && !over; over = over || PLANTED"),
 		},
 		{
 			rule: "or goes on as it was", found: "TestConnectionThatIsLookedAtForLongIsAnswered",

@@ -27,9 +27,7 @@ const parkPatience = 500 * time.Millisecond
 func (r *registry) park(c *client, p *parked) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.looks > 0 {
-		r.await()
-	}
+	r.await()
 	switch {
 	case c.ends():
 		return false, nil
@@ -56,19 +54,25 @@ func (r *registry) park(c *client, p *parked) (bool, error) {
 }
 
 // await waits until no visit is under way, or for parkPatience. With mu held, but not
-// meanwhile: then there may be another one.
+// meanwhile: there may be another one by the time that who waits has it again.
 func (r *registry) await() {
-	if r.parked.still == nil {
-		r.parked.still = make(chan struct{})
+	if r.looks == 0 {
+		return
 	}
-	still := r.parked.still
-	r.mu.Unlock()
-	defer r.mu.Lock()
 	late := time.NewTimer(parkPatience)
 	defer late.Stop()
-	select {
-	case <-still:
-	case <-late.C:
+	for over := false; r.looks > 0 && !over; {
+		if r.parked.still == nil {
+			r.parked.still = make(chan struct{})
+		}
+		still := r.parked.still
+		r.mu.Unlock()
+		select {
+		case <-still:
+		case <-late.C:
+			over = true
+		}
+		r.mu.Lock()
 	}
 }
 
