@@ -18,12 +18,15 @@ const (
 	// what a node passes to the leader. It alone is open to a node that
 	// belongs to no cluster yet.
 	Control
+	// Trunk carries requests as Forward does, many side by side. A node of an older
+	// version refuses it with RefusedKind.
+	Trunk
 )
 
 // kinds is one more than the last Kind.
-const kinds = int(Control) + 1
+const kinds = int(Trunk) + 1
 
-func (k Kind) known() bool { return k >= Raft && k <= Control }
+func (k Kind) known() bool { return k >= Raft && k <= Trunk }
 
 func (k Kind) String() string {
 	switch k {
@@ -35,6 +38,8 @@ func (k Kind) String() string {
 		return "forward"
 	case Control:
 		return "control"
+	case Trunk:
+		return "trunk"
 	default:
 		return fmt.Sprintf("Kind(%d)", uint8(k))
 	}

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -46,9 +47,10 @@ type prompt struct {
 	*net.TCPConn
 	in readWriter
 
-	looks   *looks      // nil: it does not look
-	patient atomic.Bool // it waits its turn from now on
-	often   int         // reads for which to look often; the reader's
+	looks   *looks       // nil: it does not look
+	patient atomic.Bool  // it waits its turn from now on
+	often   int          // reads for which to look often; the reader's
+	divert  func([]byte) // has what is written; nil: the socket has
 
 	mu      sync.Mutex
 	until   time.Time // the reader's deadline; zero: none
@@ -86,7 +88,7 @@ func settle(c net.Conn, k Kind) net.Conn {
 	if !ok {
 		return c
 	}
-	if k != Forward {
+	if k != Forward && k != Trunk {
 		p.patient.Store(false)
 		return c
 	}
@@ -190,7 +192,20 @@ func (c *prompt) poll(b []byte, now time.Time) (n int, done bool, err error) {
 }
 
 // Write implements net.Conn.
-func (c *prompt) Write(b []byte) (int, error) { return c.in.Write(b) }
+func (c *prompt) Write(b []byte) (int, error) {
+	if c.divert != nil {
+		c.divert(b)
+		return len(b), nil
+	}
+	return c.in.Write(b)
+}
+
+// Divert has all that is written go to to from now on, and returns what takes it to the
+// socket: who writes to TLS above does not wait then. No write may be under way.
+func (c *prompt) Divert(to func(b []byte)) (under io.Writer) {
+	c.divert = to
+	return c.TCPConn
+}
 
 func (c *prompt) every() time.Duration {
 	if c.often > 0 {

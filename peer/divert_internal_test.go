@@ -1,0 +1,44 @@
+package peer
+
+import (
+	"io"
+	"net"
+	"testing"
+)
+
+// Who writes to what wraps a connection does not wait for its socket once that is diverted,
+// and what was written goes out when it is taken there.
+func TestWhatIsWrittenIsDiverted(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	near, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, is := promptly(near, nil).(*prompt)
+	if !is {
+		t.Fatalf("%T", near)
+	}
+	settle(c, Trunk)
+	var kept []byte
+	under := c.Divert(func(b []byte) { kept = append(kept, b...) })
+	for _, b := range []string{"more than ", "a socket"} {
+		if n, err := c.Write([]byte(b)); n != len(b) || err != nil {
+			t.Fatalf("Write = %d, %v", n, err)
+		}
+	}
+	if _, err := under.Write(kept); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	if got, err := io.ReadAll(far); string(got) != "more than a socket" || err != nil {
+		t.Errorf("read %q, %v", got, err)
+	}
+}
