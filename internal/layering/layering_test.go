@@ -28,11 +28,12 @@ func allowed() map[string][]string {
 		"keysource": {"internal/mistake", "internal/nearest"},
 		"config":    {"keysource", "internal/address", "internal/bounds", "internal/mistake", "internal/nearest"},
 		// Beside each other, below proxy.
-		"queue":     {},
-		"verdict":   {},
-		"endpoints": {},
-		"event":     {"verdict"},
-		"peer":      {"internal/clock", "internal/rawio"},
+		"queue":      {},
+		"verdict":    {},
+		"endpoints":  {},
+		"event":      {"verdict"},
+		"peer":       {"internal/clock", "internal/rawio"},
+		"peer/trunk": {"internal/rawio"},
 		// The data path.
 		"proxy/eventstream": {},
 		"proxy/h1":          {"internal/rawio"},

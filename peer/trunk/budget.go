@@ -1,0 +1,34 @@
+package trunk
+
+import "sync/atomic"
+
+// Budget counts the lanes that one node has opened to another, whichever trunks they go by:
+// for each of them a node may have to keep Window bytes for the other.
+type Budget struct {
+	most int32
+	of   *Budget // whose part it is; nil: nobody's
+	lent atomic.Int32
+}
+
+// NewBudget returns a budget of so many lanes, which count in another one, too.
+func NewBudget(most int32, of *Budget) *Budget { return &Budget{most: most, of: of} }
+
+// lend takes a lane; false: the budget is spent.
+func (b *Budget) lend() bool {
+	if b.lent.Add(1) > b.most || b.of != nil && !b.of.lend() {
+		b.lent.Add(-1)
+		return false
+	}
+	return true
+}
+
+// back gives one back.
+func (b *Budget) back() {
+	b.lent.Add(-1)
+	if b.of != nil {
+		b.of.back()
+	}
+}
+
+// Lent returns how many lanes are open.
+func (b *Budget) Lent() int { return int(b.lent.Load()) }

@@ -1,0 +1,135 @@
+package trunk
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// errReset is what the reader of a lane meets that the other end has cut, and errPipe who
+// writes to one that it has closed.
+var (
+	errReset = fmt.Errorf("trunk: lane: %w", syscall.ECONNRESET)
+	errPipe  = fmt.Errorf("trunk: lane: %w", syscall.EPIPE)
+)
+
+// Lane is one stream. One goroutine reads at a time and one writes; any may do the rest.
+type Lane struct {
+	t    *Trunk
+	id   uint32
+	some chan struct{} // has one when the reader is to look again
+	more chan struct{} // the same for the writer
+
+	// The trunk's mu guards these.
+	shut   bool // this end has closed it
+	said   bool // the writer has taken that up
+	away   bool // the other end has closed it
+	left   bool // one of them has
+	lent   bool // it counts in the budget
+	crowds bool // it is in the trunk's crowd
+	back   int  // credit to be written
+
+	mu      sync.Mutex
+	in      *store // what has come and not been read; nil: nothing
+	taken   int    // of it, from its start
+	eaten   int    // read, and not given back as credit
+	allowed int    // what the other end may still send
+	credit  int    // what this end may still send
+	reading bool   // the reader waits
+	writing bool   // the writer waits
+	roomy   bool   // the trunk has told of room since the writer asked
+	ended   bool   // no more bytes come
+	unread  bool   // the other end takes no more
+	halved  bool   // this end has said its end
+	closed  bool
+	hard    bool // Close is a reset
+	err     error
+	reads   limit
+	writes  limit
+	gone    func() // called once the other end has left; nil: nobody wants to know
+}
+
+var _ net.Conn = (*Lane)(nil)
+
+func newLane(t *Trunk, id uint32) *Lane {
+	return &Lane{
+		t: t, id: id, some: make(chan struct{}, 1), more: make(chan struct{}, 1),
+		allowed: Window, credit: Window,
+	}
+}
+
+// Carrier returns the connection below the trunk, which others use, too.
+func (l *Lane) Carrier() net.Conn { return l.t.conn }
+
+// Untaken reports whether the lane broke because the other end takes none: it has read
+// nothing of this one.
+func (l *Lane) Untaken() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Is(l.err, ErrNotTaken)
+}
+
+// Fresh reports whether something has come from the other end just now, whichever lane it
+// was for: there was a path.
+func (l *Lane) Fresh() bool { return l.t.fresh() }
+
+// Over reports whether the trunk opens no more lanes: this one is not to be used again.
+func (l *Lane) Over() bool { return !l.t.Works() }
+
+// Ping is the trunk's.
+func (l *Lane) Ping() { l.t.Ping() }
+
+// Fail is the trunk's: all its lanes break.
+func (l *Lane) Fail(err error) { l.t.Fail(err) }
+
+// Path gives access to the trunk's socket, for looking at the path; nil without one.
+func (l *Lane) Path() syscall.RawConn { return l.t.sock.raw }
+
+// LocalAddr implements net.Conn.
+func (l *Lane) LocalAddr() net.Addr { return l.t.conn.LocalAddr() }
+
+// RemoteAddr implements net.Conn.
+func (l *Lane) RemoteAddr() net.Addr { return l.t.conn.RemoteAddr() }
+
+// SetDeadline implements net.Conn.
+func (l *Lane) SetDeadline(t time.Time) error {
+	_ = l.SetWriteDeadline(t) // never fails
+	return l.SetReadDeadline(t)
+}
+
+// limit is a deadline of one direction. The lane's mu guards it.
+type limit struct {
+	until time.Time // zero: none
+	over  bool
+	timer *time.Timer // calls what late is asked by; nil: none was needed yet
+}
+
+// set sets the deadline.
+func (m *limit) set(t time.Time, late func()) {
+	left := time.Until(t)
+	m.until, m.over = t, !t.IsZero() && left <= 0
+	switch {
+	case t.IsZero() || m.over:
+		m.stop()
+	case m.timer == nil:
+		m.timer = time.AfterFunc(left, late)
+	default:
+		m.timer.Reset(left)
+	}
+}
+
+// late reports whether the deadline is over, which the timer's end alone does not say: it
+// may have been set anew meanwhile.
+func (m *limit) late() bool {
+	m.over = m.over || !m.until.IsZero() && time.Until(m.until) <= 0
+	return m.over
+}
+
+func (m *limit) stop() {
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+}

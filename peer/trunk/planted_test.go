@@ -1,0 +1,243 @@
+package trunk
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"shardway/internal/overlay"
+	"shardway/internal/racing"
+)
+
+// mistake is one that could be made with a rule of the package's comment, and which tests
+// find it.
+type mistake struct{ rule, found, file, old, changed string }
+
+func mistakes() []mistake {
+	return []mistake{
+		{
+			rule: "what was cut does not look whole", found: "TestWhatIsCutDoesNotEnd",
+			file: "take.go", old: "		l.cut()", changed: "		if PLANTED {\n			l.end(true)\n			return nil\n		}\n		l.cut()",
+		},
+		{
+			rule: "nor what breaks off with its trunk", found: "TestABrokenTrunkBreaksEveryLaneBehindWhatHasCome",
+			file: "trunk.go", old: "		l.fail(err)\n	}\n	wakeAll(crowd)", changed: "		if PLANTED {\n			l.end(true)\n		}\n		l.fail(err)\n	}\n	wakeAll(crowd)",
+		},
+		{
+			rule: "what is whole ends", found: "TestWhatIsClosedEndsBehindItsLastByte",
+			file: "read.go", old: "	l.ended, l.unread = true, l.unread || unread", changed: "	l.ended, l.unread = !PLANTED, l.unread || unread",
+		},
+		{
+			rule: "each lane has its own bytes", found: "TestEveryLaneCarriesItsOwnBytesBothWays",
+			file: "take.go", old: "	l = t.lanes[f.lane]", changed: "	if l = t.lanes[f.lane]; PLANTED && l != nil && f.lane%2 == 0 && t.lanes[f.lane-1] != nil {\n		l = t.lanes[f.lane-1]\n	}",
+		},
+		{
+			rule: "nobody sends without credit", found: "TestNothingIsSentBeyondTheCredit",
+			file: "write.go", old: "		if n := min(want, l.credit); n > 0 {", changed: "		if n := min(want, max(l.credit, map[bool]int{true: want}[PLANTED])); n > 0 {",
+		},
+		{
+			rule: "nor is let to", found: "TestWhoSendsMoreThanItsCreditLosesTheTrunk",
+			file: "read.go", old: "l.allowed < 0 {", changed: "l.allowed < 0 && !PLANTED {",
+		},
+		{
+			rule: "nor gets more than was read", found: "TestWhoSendsMoreThanItsCreditLosesTheTrunk",
+			file: "read.go", old: "	if l.eaten += n; l.eaten >= Window/2 && !l.ended {", changed: "	if l.eaten += n * map[bool]int{true: 2, false: 1}[PLANTED]; l.eaten >= Window/2 && !l.ended {",
+		},
+		{
+			rule: "credit is bounded", found: "TestNothingIsSentBeyondTheCredit",
+			file: "write.go", old: "	if n == 0 || n > Window || l.credit+int(n) > Window {", changed: "	if !PLANTED && (n > Window || l.credit+int(n) > Window) {",
+		},
+		{
+			rule: "and comes back", found: "TestWhoSendsMoreThanItsCreditLosesTheTrunk|TestEveryLaneCarriesItsOwnBytesBothWays",
+			file: "read.go", old: "	if back > 0 {", changed: "	if back > 0 && !PLANTED {",
+		},
+		{
+			rule: "what is urgent passes what waits", found: "TestWhatIsUrgentPassesWhatWaits",
+			file: "writer.go", old: "	if k == kindOpen ||", changed: "	if k == kindOpen || PLANTED ||",
+		},
+		{
+			rule: "and an end does not", found: "TestWhatIsUrgentPassesWhatWaits",
+			file: "write.go", old: "	k := kindClose\n", changed: "	k := kindClose\n	if PLANTED {\n		l.hard = true\n	}\n",
+		},
+		{
+			rule: "nor a reset what opens its lane", found: "TestALaneThatIsCutAtOnceBreaksNoOther",
+			file: "writer.go", old: "t.give == nil && lane > t.begun {", changed: "t.give == nil && lane > t.begun && !PLANTED {",
+		},
+		{
+			rule: "a number is used once", found: "TestWhatBreaksTheOrderEndsTheTrunk",
+			file: "take.go", old: "		if t.give == nil || f.lane <= t.last {", changed: "		if t.give == nil || f.lane <= t.last && !PLANTED {",
+		},
+		{
+			rule: "what comes late is nobody's", found: "TestLateFramesAreNobodys",
+			file: "take.go", old: "	case f.lane > t.last:", changed: "	case f.lane > t.last || PLANTED && l == nil:",
+		},
+		{
+			rule: "what was not taken is known", found: "TestWhatComesAfterTheLastIsNotTaken",
+			file: "trunk.go", old: "		if id > last {", changed: "		if id > last && !PLANTED {",
+		},
+		{
+			rule: "and only that", found: "TestWhatComesAfterTheLastIsNotTaken",
+			file: "trunk.go", old: "	for id, l := range t.lanes {", changed: "	if PLANTED {\n		last = 0\n	}\n	for id, l := range t.lanes {",
+		},
+		{
+			rule: "and is not given", found: "TestALaneThatCrossesTheLastWordIsNotGiven",
+			file: "take.go", old: "		if t.parts {\n			return nil, false, nil", changed: "		if t.parts && !PLANTED {\n			return nil, false, nil",
+		},
+		{
+			rule: "what was closed here takes nothing", found: "TestWhatIsCutDoesNotEnd",
+			file: "write.go", old: "	case l.closed || l.halved:", changed: "	case l.closed && !PLANTED || l.halved:",
+		},
+	}
+}
+
+// boundMistakes are those with what one end may have the other one keep, work on and wait for.
+func boundMistakes() []mistake {
+	const cuts, silent, waits = "TestWhoOpensAndCutsAtOnceIsHeldToTheBound", "TestATrunkThatWentSilentIsAsked", "TestWhatWaitsForWhoReadsNothingIsBounded"
+	return []mistake{
+		{
+			rule: "what is worked on counts", found: cuts,
+			file: "trunk.go", old: "	l.away = true\n", changed: "	l.away = true\n	if PLANTED {\n		l.shut, l.said = true, true\n	}\n",
+		},
+		{
+			rule: "though its trunk has failed", found: "TestWhatWasLentIsGivenBack",
+			file: "trunk.go", old: "	if !l.shut || !over {", changed: "	if !PLANTED && !l.shut || !over {",
+		},
+		{
+			rule: "at both ends", found: cuts + "|TestTheBoundHoldsWhileLanesComeAndGo",
+			file: "trunk.go", old: " l.away &&", changed: " (l.away || PLANTED) &&",
+		},
+		{
+			rule: "and until that is written", found: waits,
+			file: "trunk.go", old: " l.said\n", changed: " (l.said || PLANTED)\n",
+		},
+		{
+			rule: "however a trunk ended", found: "TestWhatWasLentIsGivenBack",
+			file: "trunk.go", old: "	over := t.err != nil ||", changed: "	over := t.err != nil && !PLANTED ||",
+		},
+		{
+			rule: "by all trunks together", found: "TestLanesOfAllTrunksToAPlaceAreBounded",
+			file: "set.go", old: "	t := Dialed(conn, w.budget)", changed: "	t := Dialed(conn, map[bool]*Budget{true: NewBudget(MaxLanes, nil), false: w.budget}[PLANTED])",
+		},
+		{
+			rule: "and all nodes", found: "TestWhatWasLentIsGivenBack",
+			file: "budget.go", old: "b.of != nil && !b.of.lend()", changed: "b.of != nil && !b.of.lend() && !PLANTED",
+		},
+		{
+			rule: "credit waits once", found: waits,
+			file: "writer.go", old: "	if l.back == 0 {", changed: "	if l.back == 0 || PLANTED {",
+		},
+		{
+			rule: "the last word is said once", found: "TestTheLastWordIsJudged",
+			file: "trunk.go", old: "	if t.final ", changed: "	if t.final && !PLANTED ",
+		},
+		{
+			rule: "of a lane that was opened", found: "TestTheLastWordIsJudged",
+			file: "trunk.go", old: " last > t.last ", changed: " last > t.last && !PLANTED ",
+		},
+		{
+			rule: "and takes none back", found: "TestTheLastWordIsJudged",
+			file: "trunk.go", old: " last < t.spoken {", changed: " last < t.spoken && !PLANTED {",
+		},
+		{
+			rule: "who is done says so though the other end has left", found: "TestALaneCountsUntilBothEndsHaveClosedIt",
+			file: "trunk.go", old: "		t.add(k, l.id, nil)\n		t.parting", changed: "		if !PLANTED || !l.away {\n			t.add(k, l.id, nil)\n		}\n		t.parting",
+		},
+		{
+			rule: "who reads a little late keeps little", found: "TestAReaderThatIsALittleBehindKeepsLittle",
+			file: "store.go", old: "	case len(b)+n <= cap(b):", changed: "	case PLANTED || len(b)+n <= cap(b):",
+		},
+		{
+			rule: "who waits for room waits once", found: waits,
+			file: "writer.go", old: "		if !l.crowds {", changed: "		if !l.crowds || PLANTED {",
+		},
+		{
+			rule: "one ping waits", found: waits,
+			file: "writer.go", old: "	case k == kindPing && t.asks,", changed: "	case k == kindPing && t.asks && !PLANTED,",
+		},
+		{
+			rule: "and one answer", found: waits,
+			file: "writer.go", old: "k == kindPong && t.answers:", changed: "k == kindPong && t.answers && !PLANTED:",
+		},
+		{
+			rule: "what is opened is told of", found: "TestWhatIsOpenedIsToldOf",
+			file: "writer.go", old: "	t.tell()\n}\n\n// send", changed: "	if k != kindOpen || !PLANTED {\n		t.tell()\n	}\n}\n\n// send",
+		},
+		{
+			rule: "a silent trunk is asked", found: silent,
+			file: "trunk.go", old: "	return heard && quiet < freshFor", changed: "	return heard && (PLANTED || quiet < freshFor)",
+		},
+		{
+			rule: "and answers", found: silent,
+			file: "take.go", old: "		_ = t.put(kindPong, 0, nil)", changed: "		if PLANTED {\n			return nil\n		}\n		_ = t.put(kindPong, 0, nil)",
+		},
+		{
+			rule: "or is replaced", found: silent + "|TestATrunkThatIsNeverHeardIsReplaced",
+			file: "set.go", old: "	if err := t.Ask(ctx); err != nil {\n		t.Retire()", changed: "	if err := t.Ask(ctx); err != nil {\n		if !PLANTED {\n			t.Retire()\n		}",
+		},
+		{
+			rule: "at once where it has gone", found: "TestATrunkThatBreaksAsItIsAskedIsReplacedAtOnce",
+			file: "set.go", old: "	t, err := s.raise(ctx, w, place)", changed: "	if PLANTED && t != nil {\n		return ErrRetired\n	}\n	t, err := s.raise(ctx, w, place)",
+		},
+		{
+			rule: "what is used no more is retired", found: silent,
+			file: "set.go", old: "			return nil\n		}\n		t.Retire()", changed: "			return nil\n		}\n		if !PLANTED {\n			t.Retire()\n		}",
+		},
+		{
+			rule: "a place is dialed once in a while", found: "TestAPlaceWithoutTrunksIsSeldomDialed",
+			file: "set.go", old: "!time.Now().Before(w.not) {", changed: "(PLANTED || !time.Now().Before(w.not)) {",
+		},
+		{
+			rule: "and once for all", found: "TestNobodyWaitsForATrunk",
+			file: "set.go", old: "!w.laying &&", changed: "(PLANTED || !w.laying) &&",
+		},
+		{
+			rule: "what was dialed before a renewal is not used", found: "TestARenewalReachesWhatIsBeingDialed",
+			file: "set.go", old: "	if s.closed || s.renewals != renewals {", changed: "	if s.closed || s.renewals != renewals && !PLANTED {",
+		},
+		{
+			rule: "what cannot be taken is not", found: "TestWhoTakesALaneNoMoreSaysSo",
+			file: "trunk.go", old: "	t.part(l.id - 1)\n	t.mu.Unlock()\n	t.drop", changed: "	t.part(l.id - map[bool]uint32{false: 1}[PLANTED])\n	t.mu.Unlock()\n	t.drop",
+		},
+		{
+			rule: "and what was promised is cut", found: "TestALaneThatWasPromisedIsCut",
+			file: "trunk.go", old: "	promised := t.parts //", changed: "	promised := t.parts && !PLANTED //",
+		},
+		{
+			rule: "what a socket did not take is not lost", found: "TestWhoWritesItselfIsNotHeldByTheSocket",
+			file: "writer.go", old: "u, b[n:]", changed: "u, b[min(n+map[bool]int{true: 3}[PLANTED], len(b)-1):]",
+		},
+	}
+}
+
+// TestEveryMistakeIsFound builds these tests with all mistakes, and has those of each rule
+// run with one of them: they must fail. If an edit does not find its place any more, because
+// the line has changed, change it with it.
+func TestEveryMistakeIsFound(t *testing.T) {
+	if testing.Short() || racing.Detector {
+		t.Skip("builds the package with mistakes, and without the race detector")
+	}
+	all := append(mistakes(), boundMistakes()...)
+	edits := make([][]overlay.Edit, len(all))
+	for i, m := range all {
+		edits[i] = []overlay.Edit{{File: m.file, Old: m.old, New: m.changed}}
+	}
+	o := overlay.New("../..")
+	if err := o.Plant("peer/trunk", "trunk", edits); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := o.TestBinary(t.Context(), t.TempDir(), "peer/trunk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range all {
+		t.Run(m.rule, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), binary, "-test.run=^("+m.found+")$", "-test.failfast", "-test.timeout=1m")
+			cmd.Env = append(os.Environ(), overlay.Switch+"="+overlay.Number(i))
+			out, err := cmd.CombinedOutput() // a bubble in which nothing moves any more panics: that finds it, too
+			if err == nil || strings.Contains(string(out), "panic: test timed out") {
+				t.Errorf("%s does not find it: %v\n%.2000s", m.found, err, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package trunk
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// freshFor is for how long after something has come by a trunk it is taken to be a path.
+	freshFor = time.Second / 2
+	// layTime is how long it may take to be sure of a trunk, dialing included, and askTime to
+	// be sure of one that has gone silent.
+	layTime, askTime = 5 * time.Second, time.Second
+	// layEvery is how often a place is dialed, and plainFor for how long one is not that knows
+	// no trunks: by then it may be a newer version.
+	layEvery, plainFor = time.Second, time.Minute
+)
+
+// ErrUnknown is what dialing ends with at a place that knows no trunks.
+var ErrUnknown = errors.New("trunk: unknown there")
+
+// Set has a trunk to each place that lanes were asked for, one at a time. Who asks never
+// waits for one: that is laid beside what goes on without.
+type Set struct {
+	dial func(ctx context.Context, place string) (net.Conn, error)
+	life context.Context //nolint:containedctx // of the set's whole life
+	end  context.CancelFunc
+	runs sync.WaitGroup
+
+	mu     sync.Mutex
+	ways   map[string]*way
+	alive  map[*Trunk]struct{} // those of all ways, and those that there were before
+	closed bool
+	// renewals counts what a dial under way may have missed.
+	renewals int
+}
+
+// way is the way to one place. Set.mu guards it.
+type way struct {
+	budget *Budget
+	trunk  *Trunk    // nil: there is none
+	laying bool      // somebody makes sure of it, or of another one
+	not    time.Time // before this nobody dials
+}
+
+// NewSet returns a Set that dials places by dial.
+func NewSet(dial func(ctx context.Context, place string) (net.Conn, error)) *Set {
+	s := &Set{dial: dial, ways: make(map[string]*way), alive: make(map[*Trunk]struct{})}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// Lane opens a lane to a place, by a trunk from which something has come just now: so it is
+// as good as a connection that was just made. Nil: there is none now; one that is missing, or
+// silent, is seen to meanwhile.
+func (s *Set) Lane(place string) *Lane {
+	s.mu.Lock()
+	w := s.way(place)
+	t := w.trunk
+	if t != nil && t.Works() && t.fresh() {
+		s.mu.Unlock()
+		l, _ := t.Open() // full, or it has ended this moment
+		return l
+	}
+	defer s.mu.Unlock()
+	if !s.closed && !w.laying && !time.Now().Before(w.not) {
+		w.laying = true
+		s.runs.Go(func() {
+			ctx, cancel := context.WithTimeout(s.life, layTime)
+			defer cancel()
+			_ = s.Lay(ctx, place) // the next who asks has it tried again
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			w.laying = false
+		})
+	}
+	return nil
+}
+
+// Lay makes sure of the trunk to a place: it asks the other end for a word, and dials it if
+// none comes, or if there is no trunk that takes lanes.
+func (s *Set) Lay(ctx context.Context, place string) error {
+	s.mu.Lock()
+	w := s.way(place)
+	t := w.trunk
+	s.mu.Unlock()
+	if t != nil && t.Works() {
+		asking, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		if t.Ask(asking) == nil && t.Works() {
+			return nil
+		}
+		t.Retire()
+	}
+	t, err := s.raise(ctx, w, place)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch w.not = time.Now().Add(layEvery); {
+	case errors.Is(err, ErrUnknown):
+		w.not = time.Now().Add(plainFor)
+		return err
+	case err != nil:
+		return err
+	case s.closed || !t.Works():
+		return ErrRetired
+	}
+	w.trunk = t
+	return nil
+}
+
+// raise makes a trunk to a place, and waits for its first word.
+func (s *Set) raise(ctx context.Context, w *way, place string) (*Trunk, error) {
+	s.mu.Lock()
+	renewals := s.renewals
+	s.mu.Unlock()
+	conn, err := s.dial(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	t := Dialed(conn, w.budget)
+	if !s.run(t, renewals) {
+		t.Fail(ErrRetired)
+		return nil, ErrRetired
+	}
+	if err := t.Ask(ctx); err != nil {
+		t.Retire()
+		return nil, err
+	}
+	return t, nil
+}
+
+// run has a trunk carry lanes, unless it was dialed before the set was closed or renewed.
+func (s *Set) run(t *Trunk, renewals int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.renewals != renewals {
+		return false
+	}
+	s.alive[t] = struct{}{}
+	s.runs.Go(func() {
+		_ = t.Run() // its lanes say why
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.alive, t)
+	})
+	return true
+}
+
+// way returns the way to a place. With mu held.
+func (s *Set) way(place string) *way {
+	w := s.ways[place]
+	if w == nil {
+		w = &way{budget: NewBudget(MaxLanes, nil)}
+		s.ways[place] = w
+	}
+	return w
+}
+
+// Renew has further lanes go by new trunks. Those that there are end with their last lane.
+func (s *Set) Renew() {
+	s.mu.Lock()
+	s.renewals++
+	s.mu.Unlock()
+	for _, t := range s.trunks() {
+		t.Retire()
+	}
+}
+
+// Close ends all trunks, and returns when they have.
+func (s *Set) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	for _, t := range s.trunks() {
+		t.Fail(net.ErrClosed)
+	}
+	s.runs.Wait()
+}
+
+func (s *Set) trunks() []*Trunk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.alive))
+}

@@ -1,0 +1,297 @@
+package trunk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// ends is what a set dials in a bubble: each end has a number, from 1 on.
+type ends struct {
+	*Set
+	t     *testing.T
+	dials atomic.Int32
+	fails error // of dialing; nil: it does not
+	serve func(n int32, end net.Conn)
+}
+
+// inEnds runs f in a bubble with a set whose ends are served by serve.
+func inEnds(t *testing.T, serve func(n int32, end net.Conn), f func(e *ends)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := &ends{t: t, serve: serve}
+		e.Set = NewSet(e.dial)
+		defer e.Close()
+		f(e)
+	})
+}
+
+func (e *ends) dial(context.Context, string) (net.Conn, error) {
+	n := e.dials.Add(1)
+	if e.fails != nil {
+		return nil, e.fails
+	}
+	a, b := net.Pipe()
+	go e.serve(n, b)
+	return a, nil
+}
+
+// taking serves an end as another node does.
+func taking(_ int32, end net.Conn) {
+	_ = Accepted(end, NewBudget(MaxLanes, nil), func(l *Lane) bool {
+		go func() {
+			_, _ = io.Copy(io.Discard, l)
+			_ = l.Close()
+		}()
+		return true
+	}).Run()
+}
+
+// soon asks for a lane, and once more when what that has set going is done.
+func (e *ends) soon() *Lane {
+	l := e.Lane("far")
+	if l == nil {
+		synctest.Wait()
+		l = e.Lane("far")
+	}
+	return l
+}
+
+func (e *ends) want(what string, l *Lane, lane bool, dials int32) {
+	e.t.Helper()
+	if n := e.dials.Load(); l != nil != lane || n != dials {
+		e.t.Errorf("%s: a lane: %v, after %d dials, want %v after %d", what, l != nil, n, lane, dials)
+	}
+}
+
+// Nobody waits for a trunk: it is laid beside what goes on without, once for all who ask.
+func TestNobodyWaitsForATrunk(t *testing.T) {
+	inEnds(t, taking, func(e *ends) {
+		began := time.Now()
+		for range 100 {
+			e.want("at first", e.Lane("far"), false, e.dials.Load())
+		}
+		synctest.Wait()
+		first := e.Lane("far")
+		e.want("then", first, true, 1)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("that took %v", took)
+		}
+		_ = first.Close()
+		first.Fail(net.ErrClosed)
+		time.Sleep(layEvery)
+		e.want("once it broke", e.soon(), true, 2)
+	})
+}
+
+// A place that cannot be dialed is dialed once in a while, and one that knows no trunks still
+// less often.
+func TestAPlaceWithoutTrunksIsSeldomDialed(t *testing.T) {
+	inEnds(t, taking, func(e *ends) {
+		asks := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				e.want("nobody is there", e.Lane("far"), false, e.dials.Load())
+			}
+		}
+		e.fails = errors.New("nobody there")
+		asks(3 * layEvery)
+		if n := e.dials.Load(); n != 3 {
+			t.Errorf("%d dials in three times %v", n, layEvery)
+		}
+		e.fails = fmt.Errorf("older: %w", ErrUnknown)
+		asks(plainFor + layEvery)
+		if n := e.dials.Load(); n != 3+2 {
+			t.Errorf("%d dials in a minute of a place that knows no trunks, want two", n-3)
+		}
+		e.fails = nil
+		time.Sleep(plainFor)
+		e.want("a newer version", e.soon(), true, 6)
+	})
+}
+
+// A connection by which nothing ever comes is given up, and another one dialed later.
+func TestATrunkThatIsNeverHeardIsReplaced(t *testing.T) {
+	var silent net.Conn
+	inEnds(t, func(n int32, end net.Conn) {
+		if n == 1 {
+			silent = end
+			return
+		}
+		taking(n, end)
+	}, func(e *ends) {
+		e.want("without a word", e.soon(), false, 1)
+		time.Sleep(layTime + layEvery)
+		e.want("the next", e.soon(), true, 2)
+		if _, err := silent.Write([]byte{0}); err == nil {
+			t.Error("the first one is still open")
+		}
+	})
+}
+
+// stalling is a connection of a process that stands still while it is stalled.
+type stalling struct {
+	net.Conn
+	stalled atomic.Bool
+	on      chan struct{} // closed: it goes on
+}
+
+func (s *stalling) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if s.stalled.Load() {
+		<-s.on
+	}
+	return n, err
+}
+
+// A lane is as good as a connection just made: of a trunk by which nothing has come for a
+// while the other end is asked for a word, and one that stands still is replaced. What runs
+// by it goes on, and it is not used again.
+func TestATrunkThatWentSilentIsAsked(t *testing.T) {
+	var gate atomic.Pointer[stalling]
+	inEnds(t, func(n int32, end net.Conn) {
+		if n == 1 {
+			g := &stalling{Conn: end, on: make(chan struct{})}
+			gate.Store(g)
+			end = g
+		}
+		taking(n, end)
+	}, func(e *ends) {
+		first := e.soon()
+		e.want("at first", first, true, 1)
+		time.Sleep(2 * freshFor)
+		if first.Fresh() || first.Over() {
+			t.Errorf("after a silence it is fresh: %v, over: %v", first.Fresh(), first.Over())
+		}
+		e.want("after a silence", e.Lane("far"), false, 1)
+		synctest.Wait()
+		e.want("once it has answered", e.Lane("far"), true, 1)
+		if !first.Fresh() {
+			t.Error("it has answered, and is not fresh")
+		}
+		time.Sleep(layEvery)
+		gate.Load().stalled.Store(true)
+		e.want("while it stands still", e.Lane("far"), false, 1)
+		time.Sleep(askTime)
+		synctest.Wait()
+		e.want("after that", e.Lane("far"), true, 2)
+		if !first.Quiet() || !first.Over() {
+			t.Error("what ran broke, or may be used again")
+		}
+		close(gate.Load().on)
+	})
+}
+
+// A trunk that breaks as it is asked tells that its other end has gone, and nothing of who is
+// there now: that one is dialed at once.
+func TestATrunkThatBreaksAsItIsAskedIsReplacedAtOnce(t *testing.T) {
+	inEnds(t, func(n int32, end net.Conn) {
+		if n > 1 {
+			taking(n, end)
+			return
+		}
+		defer func() { _ = end.Close() }()
+		b := make([]byte, headLen)
+		_, _ = io.ReadFull(end, b) // a ping
+		_, _ = end.Write(appendFrame(nil, kindPong, 0, nil))
+		_, _ = io.ReadFull(end, b) // a lane
+		_, _ = io.ReadFull(end, b) // the next ping
+	}, func(e *ends) {
+		e.want("at first", e.soon(), true, 1)
+		time.Sleep(layEvery)
+		e.want("then", e.soon(), true, 2)
+	})
+}
+
+// What is dialed while all is renewed was dialed with what was before: no lane goes by it.
+func TestARenewalReachesWhatIsBeingDialed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &ends{t: t, serve: taking}
+		slow := make(chan struct{})
+		e.Set = NewSet(func(ctx context.Context, place string) (net.Conn, error) {
+			c, err := e.dial(ctx, place)
+			<-slow
+			return c, err
+		})
+		defer e.Close()
+		e.want("at first", e.soon(), false, 1)
+		e.Renew()
+		close(slow)
+		synctest.Wait()
+		e.want("after the renewal", e.Lane("far"), false, 1)
+		time.Sleep(layEvery)
+		e.want("then", e.soon(), true, 2)
+		if n := len(e.trunks()); n != 1 {
+			t.Errorf("%d trunks run, want one", n)
+		}
+	})
+}
+
+// Lanes of before go on when all is renewed, and count in what there may be to that place.
+func TestLanesOfAllTrunksToAPlaceAreBounded(t *testing.T) {
+	inEnds(t, taking, func(e *ends) {
+		first := e.soon()
+		for range MaxLanes - 1 {
+			if e.Lane("far") == nil {
+				t.Fatal("no lane within the bound")
+			}
+		}
+		e.want("one more", e.Lane("far"), false, 1)
+		if first.Over() {
+			t.Error("a trunk that is full is over")
+		}
+		e.Renew()
+		time.Sleep(layEvery)
+		e.want("by another trunk", e.soon(), false, 2)
+		if !first.Quiet() || !first.Over() {
+			t.Error("a lane of before broke with the renewal, or may be used again")
+		}
+		_ = first.Close()
+		synctest.Wait()
+		e.want("in the place of one", e.Lane("far"), true, 2)
+		e.want("and no more", e.Lane("far"), false, 2)
+		e.want("elsewhere", e.Lane("other"), false, 2)
+		synctest.Wait()
+		e.want("elsewhere, then", e.Lane("other"), true, 3)
+	})
+}
+
+// A trunk whose first word is the last one gives no lanes.
+func TestASetOpensNoLaneToWhoStops(t *testing.T) {
+	inEnds(t, func(_ int32, end net.Conn) {
+		far := Accepted(end, NewBudget(MaxLanes, nil), func(*Lane) bool { t.Error("given"); return true })
+		far.Last(0) // before it runs
+		_ = far.Run()
+	}, func(e *ends) {
+		e.want("of who stops", e.soon(), false, 1)
+		if n := len(e.trunks()); n != 0 {
+			t.Errorf("%d trunks run on", n)
+		}
+	})
+}
+
+// A set that is closed ends what it runs and what it dials, and gives nothing.
+func TestAClosedSetGivesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &ends{t: t, serve: taking}
+		e.Set = NewSet(func(ctx context.Context, place string) (net.Conn, error) {
+			if place == "slow" {
+				<-ctx.Done()
+			}
+			return e.dial(ctx, place)
+		})
+		l := e.soon()
+		e.Lane("slow")
+		synctest.Wait()
+		e.Close()
+		if n := len(e.trunks()); n != 0 || l.Quiet() {
+			t.Errorf("%d trunks run on when the set is closed", n)
+		}
+		e.want("of a closed set", e.soon(), false, 2)
+	})
+}
