@@ -19,6 +19,7 @@ import (
 type router struct {
 	clock clock.Clock
 	port  *peer.Port
+	lanes *lanes
 
 	table   atomic.Pointer[proxy.Table]
 	state   atomic.Pointer[ack.State] // what table was made from
@@ -38,7 +39,7 @@ type router struct {
 var _ proxy.Cluster = (*router)(nil)
 
 func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *router {
-	r := &router{clock: c, port: port, running: newInflight(shards), absence: newAbsence(c.Precise())}
+	r := &router{clock: c, port: port, lanes: newLanes(port), running: newInflight(shards), absence: newAbsence(c.Precise())}
 	r.mu.swapped = make(chan struct{})
 	r.swap(ack.RoutingOf(self, ack.NewState(), 0, false))
 	return r
@@ -165,4 +166,12 @@ func (r *router) awaitTable(ctx context.Context, good func(*proxy.Table) bool) b
 // Dial opens a stream for forwarded requests to the node.
 func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
 	return r.port.Dial(ctx, node, peer.Forward)
+}
+
+// Lane opens a lane for small requests to the node, if there is one at once.
+func (r *router) Lane(node string) net.Conn {
+	if l := r.lanes.set.Lane(node); l != nil {
+		return l
+	}
+	return nil
 }

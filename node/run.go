@@ -106,8 +106,10 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	n.port.Handle(peer.Heartbeat, n.serveBeats)
 	n.port.Handle(peer.Control, n.serveControl)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
+	n.port.Handle(peer.Trunk, n.serveTrunk)
+	s.push("trunks", n.router.lanes.set.Close)
 	s.spawn(ctx, "peer port", n.servePeers)
-	s.push("forwarded requests", n.proxy.DismissPeers) // before their streams are closed
+	s.push("forwarded requests", func() { n.router.lanes.part(n.proxy.DismissPeers) }) // before their streams are closed
 	return nil
 }
 

@@ -49,7 +49,10 @@ func (n *Node) followSecrets() {
 
 // RenewPeers lets forwarded requests go over new streams: this node's
 // certificate, or whom it believes, has changed.
-func (n *Node) RenewPeers() { n.proxy.RenewPeers() }
+func (n *Node) RenewPeers() {
+	n.router.lanes.set.Renew()
+	n.proxy.RenewPeers()
+}
 
 var (
 	_ admin.Rotator    = (*Node)(nil)

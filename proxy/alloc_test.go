@@ -59,10 +59,11 @@ func TestRequestsAllocateNothing(t *testing.T) {
 		}
 		single := newNode(t, "a", app, by)
 		ingress, _ := pair(t, app, by)
+		shared, _ := byLanes(pair)(t, app, by)
 		inside := newNode(t, "inside", "", by, func(o *proxy.Options) {
 			o.Handler = func(ctx *fasthttp.RequestCtx) { ctx.SetBody(body) }
 		})
-		for _, n := range []*node{single, ingress, inside} {
+		for _, n := range []*node{single, ingress, shared, inside} {
 			c := n.dial()
 			request, buf := []byte(tc.request), make([]byte, 8<<10)
 			ask := func() {

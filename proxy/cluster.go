@@ -28,6 +28,9 @@ type Cluster interface {
 	// Await waits until this node has applied both epochs, and returns false
 	// when ctx ended first.
 	Await(ctx context.Context, committed, proposed uint64) bool
-	// Dial opens a stream for forwarded requests to a node.
+	// Dial opens a stream for forwarded requests to a node, by a connection of its own.
 	Dial(ctx context.Context, node string) (net.Conn, error)
+	// Lane opens a lane to the node, for those that are small with small answers, by which
+	// something has come just now. It never waits; nil: there is none.
+	Lane(node string) net.Conn
 }

@@ -162,6 +162,6 @@ func (s *Server) newPool(node string, dial func(ctx context.Context) (*link, err
 
 func (s *Server) newPeerPool(node string) *pool {
 	p := s.newPool(node, func(ctx context.Context) (*link, error) { return s.dialPeer(ctx, node) })
-	p.maxIdle = s.o.PeerConns
+	p.maxIdle, p.lane = s.o.PeerConns, func() *link { return s.openLane(node) }
 	return p
 }

@@ -18,15 +18,16 @@ type exchange struct {
 	ended   time.Duration // when its answer had gone out, likewise; zero: it is not over
 	id      [2]uint64     // X-Request-Id of a request that came without; zero: not made yet
 
-	route  Kind   // the way it went last; zero: none
-	waited bool   // it counted as held
-	heldBy Reason // what it waited for first
-	tries  int    // times it was sent and may have run, at other nodes too
-	stale  int    // of these, over a connection used before
-	heads  int    // of these, with the head of an answer
-	wreck  *wreck // the last process that took it along; nil: none
-	cutRun bool   // the app may have run it, and there is no answer: see client.part
-	unheld int    // times the app said that it does not hold the shard
+	route    Kind   // the way it went last; zero: none
+	waited   bool   // it counted as held
+	heldBy   Reason // what it waited for first
+	tries    int    // times it was sent and may have run, at other nodes too
+	stale    int    // of these, over a connection used before
+	laneless bool   // a lane has failed it: it goes by none any more
+	heads    int    // of these, with the head of an answer
+	wreck    *wreck // the last process that took it along; nil: none
+	cutRun   bool   // the app may have run it, and there is no answer: see client.part
+	unheld   int    // times the app said that it does not hold the shard
 
 	// ran is set once a PUT or DELETE may have run, in ranEpoch: it goes again
 	// only to the same one, and never if that is zero, unknown.

@@ -68,6 +68,15 @@ func (s *Server) Shared() func() (shared, over bool) {
 // SocketsAwakened counts how often one of those went on.
 func (s *Server) SocketsAwakened() int { return int(s.sockets.room.Stats().Awakened) }
 
+// LanesFrom is how many small requests are under way when the next goes by a lane.
+const LanesFrom = lanesFrom
+
+// ByLanes has all that is small go by lanes from now on, however little is under way.
+func (s *Server) ByLanes() { s.lanesFrom = 0 }
+
+// ErrDeaf is what the sweep breaks a trunk with whose path is dead.
+var ErrDeaf = errDeaf //nolint:gochecknoglobals // for tests
+
 // SocketsWaiting counts the kept sockets that have to wait for another leg.
 func (s *Server) SocketsWaiting() int { return s.sockets.room.Stats().Waiting }
 

@@ -325,11 +325,15 @@ func (c *client) remote(t *Table, r *Route) verdict {
 	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
 		return fail(problem.PeerUnreachable, mayHaveRun)
 	}
-	p := c.s.peers.pool(r.Node)
+	p, lanes := c.s.peers.pool(r.Node), false
+	if c.small() {
+		lanes = p.small.Add(1) > c.s.lanesFrom
+		defer p.small.Add(-1)
+	}
 	if crowd := c.x.crowd(p); crowd != nil {
 		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: crowd}
 	}
-	l, v := c.wait.link(p)
+	l, v := c.linkTo(p, lanes)
 	if l == nil {
 		return v
 	}
@@ -359,7 +363,7 @@ func (c *client) run(p *trip) verdict {
 	before := p.l.Sent()
 	w := c.out.head(p)
 	if err := c.send(p, w); err != nil {
-		if p.l.Sent() == before {
+		if p.l.Sent() == before || p.untaken() {
 			return c.notSent(p, err)
 		}
 		return c.broken(p, err)
@@ -369,6 +373,9 @@ func (c *client) run(p *trip) verdict {
 		w.Idle()
 	}
 	if err := c.awaitAnswer(p, w); err != nil {
+		if p.untaken() {
+			return c.notSent(p, err)
+		}
 		c.x.resumed.mayHaveAsked()
 		return c.broken(p, err)
 	}

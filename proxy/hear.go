@@ -2,14 +2,20 @@ package proxy
 
 import (
 	"iter"
+	"net"
+	"slices"
 	"time"
 
 	"shardway/proxy/h1"
 )
 
 // hearAfter is for how long a run has gone on when the path to its owner is first
-// looked at.
-const hearAfter = 500 * time.Millisecond
+// looked at. A lane has nothing of its own that the kernel would ask for: after pingAfter its
+// path is given something to carry every so often.
+const (
+	hearAfter = 500 * time.Millisecond
+	pingAfter = 150 * time.Millisecond
+)
 
 // hearing is what the sweep finds out about nodes; its alone.
 type hearing struct {
@@ -35,10 +41,9 @@ func (h *hearing) begin(list []*client, now time.Duration) {
 	}
 }
 
-// deaf reports whether the path to the owner of what a connection runs is dead, and
+// deaf reports whether the path to the owner of what a connection runs over l is dead, and
 // sets when to look again.
-func (h *hearing) deaf(c *client, now time.Duration) bool {
-	l := c.slot.link.Load()
+func (h *hearing) deaf(c *client, l *link, now time.Duration) bool {
 	heard, again := l.Hear()
 	c.hear = now + again
 	return heard == h1.Deaf || heard == h1.Doubtful && h.unheard(l.pool, now)
@@ -86,23 +91,35 @@ func unheard(ears iter.Seq[ear], least int) bool {
 	return asked >= least
 }
 
-// witnesses returns the connections to the pool's node: those in use by one of the
-// list, and the idle ones.
+// witnesses returns the connections to the pool's node, those in use by one of the list and
+// the idle ones: each once, however many lanes it has.
 func (p *pool) witnesses(list []*client) iter.Seq[ear] {
 	return func(yield func(ear) bool) {
+		var carriers []net.Conn
+		hears := func(l *link) bool {
+			if l.lane != nil {
+				if slices.Contains(carriers, l.lane.Carrier()) {
+					return true
+				}
+				carriers = append(carriers, l.lane.Carrier())
+			}
+			return yield(l)
+		}
 		for _, c := range list {
 			if c.slot.load().kind != Remote {
 				continue
 			}
-			if l := c.slot.link.Load(); l != nil && l.pool == p && !yield(l) {
+			if l := c.slot.link.Load(); l != nil && l.pool == p && !hears(l) {
 				return
 			}
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for _, l := range p.mu.idle {
-			if !yield(l) {
-				return
+		for _, idle := range [][]*link{p.mu.idle, p.mu.lanes} {
+			for _, l := range idle {
+				if !hears(l) {
+					return
+				}
 			}
 		}
 	}

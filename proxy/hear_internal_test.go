@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -61,5 +62,32 @@ func TestSilenceIsRemembered(t *testing.T) {
 	h.begin(nil, at+time.Second+1)
 	if len(h.silent) != 0 {
 		t.Error("remembered for longer")
+	}
+}
+
+// carried is a lane of a trunk over c.
+type carried struct {
+	lane
+	c net.Conn
+}
+
+func (l carried) Carrier() net.Conn { return l.c }
+
+// The lanes of a trunk have one path, and are one witness of it; the connections beside it,
+// in use or idle, are others.
+func TestATrunkIsOneWitness(t *testing.T) {
+	first, second := &net.TCPConn{}, &net.TCPConn{}
+	p := &pool{}
+	on := func(c net.Conn) *link { return &link{pool: p, lane: carried{c: c}} }
+	p.mu.lanes = []*link{on(first), on(second), on(first)}
+	p.mu.idle = []*link{{pool: p}, {pool: p}}
+	using := &client{}
+	using.slot.begin(Remote, 0, 0, on(second), nil)
+	n := 0
+	for range p.witnesses([]*client{using}) {
+		n++
+	}
+	if n != 4 {
+		t.Errorf("%d witnesses, want two trunks and two connections", n)
 	}
 }

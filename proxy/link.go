@@ -31,8 +31,10 @@ type link struct {
 	reused bool          // has carried a request before
 	since  time.Duration // by the pool's clock, when it became idle
 
-	boot uint64 // of the node's process at the other end; zero: not told
-	seat *seat  // of the app in this process; nil: it is a connection
+	lane  lane   // that it is; nil: it has a connection of its own
+	plain bool   // nothing seals it, as far as is known
+	boot  uint64 // of the node's process at the other end; zero: not told
+	seat  *seat  // of the app in this process; nil: it is a connection
 
 	flies  bool // a socket asks with it for its next leg; the pool's
 	place  int  // the shard that it counts for, or unshared; the pool's
@@ -220,11 +222,21 @@ func (s *Server) dialPeer(ctx context.Context, node string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.peerLink(conn, set), nil
+}
+
+// peerLink wraps a stream to a node, or a lane.
+func (s *Server) peerLink(conn net.Conn, set *Settings) *link {
 	l := s.newLink(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set))
+	l.lane, _ = conn.(lane)
+	if l.lane != nil {
+		conn = l.lane.Carrier()
+	}
+	l.plain = direct(conn)
 	if b, ok := conn.(interface{ Boot() uint64 }); ok {
 		l.boot = b.Boot()
 	}
-	return l, nil
+	return l
 }
 
 // direct reports whether what the socket of a stream between nodes reads is what

@@ -13,8 +13,8 @@ import (
 )
 
 // mistake is one that could be made with a rule of sockets and streams that stay (docs/apps.md),
-// of memory that connections share one after the other (spares.go), or of those that nobody
-// waits at (lot.go), and which tests find it.
+// of memory that connections share one after the other (spares.go), of those that nobody
+// waits at (lot.go), or of lanes, and which tests find it.
 type mistake struct {
 	rule, found string
 	edits       []overlay.Edit
@@ -30,7 +30,9 @@ type explained struct{ rule, why string }
 
 // mistakes are all of them.
 func mistakes() []mistake {
-	return slices.Concat(mistakesOfSockets(), mistakesOfLegs(), mistakesOfStreams(), mistakesOfSpares(), mistakesOfParking())
+	return slices.Concat(
+		mistakesOfSockets(), mistakesOfLegs(), mistakesOfStreams(), mistakesOfSpares(), mistakesOfParking(), mistakesOfLanes(),
+	)
 }
 
 // TestEveryMistakeIsFound builds these tests with all mistakes, and has

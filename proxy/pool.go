@@ -32,10 +32,15 @@ type pool struct {
 	back     atomic.Int64 // by the clock, when one of them had its answer last
 	streams  *streams
 	tempo    *tempo
+	// lane opens a lane to the node, nil if there is none at once; small counts the requests
+	// under way that one would do for.
+	lane  func() *link
+	small atomic.Int32
 
 	mu struct {
 		sync.Mutex
 		idle    []*link // used last is last
+		lanes   []*link // the same of lanes
 		open    int     // idle, in use and being dialed
 		dialing int     // of them, being dialed
 		flying  int     // of them, that sockets ask with for their next legs
@@ -136,7 +141,7 @@ func (p *pool) put(l *link) {
 	}
 	flew := l.flies
 	p.vacate(l) // the next of the shard gets in line, behind others
-	kept := p.give(l)
+	kept := p.keepLane(l) || l.lane == nil && p.give(l)
 	if flew {
 		p.want()
 	}
@@ -205,16 +210,23 @@ func (p *pool) free(l *link) {
 
 // reap closes connections that have been idle for longer than age.
 func (p *pool) reap(age time.Duration) {
-	now := p.clock.now()
+	oldest := p.clock.now() - age
+	p.dropIdle(func(l *link) bool { return l.since < oldest })
+}
+
+// dropIdle closes the idle connections and lanes that are to be.
+func (p *pool) dropIdle(is func(l *link) bool) {
+	var old []*link
 	p.mu.Lock()
-	n := 0
-	for n < len(p.mu.idle) && now-p.mu.idle[n].since > age {
-		n++
+	for _, list := range []*[]*link{&p.mu.idle, &p.mu.lanes} {
+		*list = slices.DeleteFunc(*list, func(l *link) bool {
+			if !is(l) {
+				return false
+			}
+			old = append(old, l)
+			return true
+		})
 	}
-	old := append([]*link(nil), p.mu.idle[:n]...)
-	kept := copy(p.mu.idle, p.mu.idle[n:])
-	clear(p.mu.idle[kept:])
-	p.mu.idle = p.mu.idle[:kept]
 	p.mu.Unlock()
 	for _, l := range old {
 		p.drop(l)
@@ -222,46 +234,21 @@ func (p *pool) reap(age time.Duration) {
 }
 
 // renew closes the idle connections; those in use go on and come back.
-func (p *pool) renew() {
-	p.mu.Lock()
-	idle := p.mu.idle
-	p.mu.idle = nil
-	p.mu.Unlock()
-	for _, l := range idle {
-		p.drop(l)
-	}
-}
+func (p *pool) renew() { p.dropIdle(func(*link) bool { return true }) }
 
 // forsake closes the idle connections to a process of the node that ends, or those to
 // any that is not told: they would carry its last word, each to one more request.
-func (p *pool) forsake(boot uint64) {
-	p.mu.Lock()
-	var old []*link
-	p.mu.idle = slices.DeleteFunc(p.mu.idle, func(l *link) bool {
-		if l.boot == boot {
-			old = append(old, l)
-		}
-		return l.boot == boot
-	})
-	p.mu.Unlock()
-	for _, l := range old {
-		p.drop(l)
-	}
-}
+func (p *pool) forsake(boot uint64) { p.dropIdle(func(l *link) bool { return l.boot == boot }) }
 
 // closeIdle closes all idle connections, and each other one when it comes back.
 // Who is in line looks at the table again, and for another pool.
 func (p *pool) closeIdle() {
 	p.mu.Lock()
 	p.mu.closed = true
-	idle := p.mu.idle
-	p.mu.idle = nil
 	p.sendOff(nil)
 	p.mu.Unlock()
 	p.gate.open()
-	for _, l := range idle {
-		p.drop(l)
-	}
+	p.renew()
 }
 
 // size returns the number of open connections.

@@ -84,3 +84,35 @@ func TestClosedPoolOfTheAppIsNotLookedAtAgain(t *testing.T) {
 		}
 	}
 }
+
+// A pool that another one has replaced opens no lane, and keeps none that comes back: what it
+// knows of the node is of before. While the gate is shut nothing goes by a lane either.
+func TestAClosedPoolGivesNoLanes(t *testing.T) {
+	s := New(Options{Room: queue.New(queue.Options{})})
+	p := s.newPool("b", nil)
+	opened, ended := 0, 0
+	p.lane = func() *link {
+		opened++
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		c := closing{Conn: near, closed: func() { ended++ }}
+		return &link{Conn: h1.NewConn(c, h1.Options{}), lane: carried{c: near}}
+	}
+	p.gate.close(errBusy)
+	if p.takeLane() != nil || opened != 0 {
+		t.Error("a lane is opened while the gate is shut")
+	}
+	p.gate.open()
+	l := p.takeLane()
+	if l == nil || p.size() != 1 {
+		t.Fatalf("%v of %d", l, p.size())
+	}
+	p.closeIdle()
+	if p.takeLane() != nil || opened != 2 || ended != 1 {
+		t.Errorf("%d lanes are opened, and %d of them closed, want two and the second", opened, ended)
+	}
+	p.put(l)
+	if p.size() != 0 || ended != 2 {
+		t.Errorf("%d are open, and %d closed", p.size(), ended)
+	}
+}

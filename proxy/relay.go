@@ -67,6 +67,9 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 		_, rerr, werr = w.Copy(&res.Body)
 		w.Gate(nil)
 	}
+	if p.l.pool.node != "" && !further {
+		y.s.sizes.note(&y.req, streams || p.l.isLarge(res.Body.Received()))
+	}
 	failed := rerr != nil || werr != nil
 	if failed && !further && y.h.Sent() == before && !y.slot.mark(slotAnswered) {
 		w.Discard() // nobody has seen anything of it

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"math"
 	"net"
 	"sync"
@@ -25,11 +26,14 @@ type Server struct {
 	peers    peers
 	conns    registry
 	shaking  shaking
-	heads    ration // partly read
-	awaited  ration // bodies that are read before their requests go on
-	budget   budget
-	load     loads
-	wrecks   wrecks
+	sizes    sizes
+	// lanesFrom is the constant, but for tests.
+	lanesFrom int32
+	heads     ration // partly read
+	awaited   ration // bodies that are read before their requests go on
+	budget    budget
+	load      loads
+	wrecks    wrecks
 	// quarantine is nil while nothing is in quarantine.
 	quarantine atomic.Pointer[Quarantine]
 	streams    streams
@@ -80,6 +84,7 @@ func New(o Options) *Server {
 	s.o.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))
 	s.parkSoon.Store(int64(parkSoon))
+	s.sizes.seed, s.lanesFrom = maphash.MakeSeed(), lanesFrom
 	s.clock.start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.kick = s.tick, s.sweep, make(chan struct{}, 1)

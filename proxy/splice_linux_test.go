@@ -82,7 +82,7 @@ func TestLongAnswersAreSplicedBetweenPlainSockets(t *testing.T) {
 				}
 			}
 			for i, count := range counts {
-				if n := count.Load(); n > 0 != (way != "sealed") {
+				if n := count.Load(); n > 0 == strings.HasPrefix(way, "sealed") {
 					t.Errorf("node %d spliced %d bytes", i, n)
 				}
 			}

@@ -89,8 +89,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		return
 	}
 	c.gone.start()
-	if r.kind == Remote && now >= c.hear && s.hearing.deaf(c, now) {
-		s.cutRun(c, r, causeDeaf)
+	if r.kind == Remote && s.sweepPath(c, r, now) {
 		return
 	}
 	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longAnswer {
@@ -107,6 +106,23 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	case now-c.since > set.FirstByteTimeout:
 		s.cutRun(c, r, causeTimeout)
 	}
+}
+
+// sweepPath looks at the path of a run to its owner, and cuts it if that is dead: with all
+// that go by it, where it is a lane's.
+func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
+	l := c.slot.link.Load()
+	if l.lane != nil && now-c.since >= pingAfter {
+		l.lane.Ping()
+	}
+	if now < c.hear || !s.hearing.deaf(c, l, now) {
+		return false
+	}
+	s.cutRun(c, r, causeDeaf)
+	if l.lane != nil {
+		l.lane.Fail(errDeaf)
+	}
+	return true
 }
 
 // letGo has an answer that takes long count as a stream.

@@ -78,7 +78,11 @@ func (c *client) admit() (epoch uint64, release func(), err error) {
 
 func nothing() {}
 
-// notSent ends a trip of which not one byte was sent.
+// untaken reports whether what was sent went by a lane of which the other end has read nothing,
+// nor will.
+func (p *trip) untaken() bool { return p.l.lane != nil && p.l.lane.Untaken() }
+
+// notSent ends a trip of which not one byte was sent, or none was read.
 func (c *client) notSent(p *trip, err error) verdict {
 	c.gone.disarm()
 	c.x.unreached()
@@ -88,6 +92,7 @@ func (c *client) notSent(p *trip, err error) verdict {
 		return verdict{step: stepHold, reason: ReasonNoLease, refusal: RefusedNoLease}
 	}
 	why := p.end()
+	c.x.laneless = c.x.laneless || p.l.lane != nil
 	if !errors.Is(err, h1.ErrNotQuiet) { // that one had ended before
 		c.s.metrics.retries[retryUnsent].Add(1)
 	}
@@ -96,7 +101,7 @@ func (c *client) notSent(p *trip, err error) verdict {
 		return done
 	case c.replaced(why):
 		return c.cede()
-	case why != causeNone || p.l.reused:
+	case why != causeNone || p.l.reused || p.l.lane != nil:
 		return verdict{step: stepAgain}
 	}
 	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, detail: c.s.unreached(err)}
@@ -186,6 +191,11 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 // whether the request may go again.
 func (c *client) broken(p *trip, err error) verdict {
 	why := p.end()
+	c.x.laneless = c.x.laneless || p.l.lane != nil
+	if why == causeNone && errors.Is(err, errDeaf) {
+		why = causeDeaf
+		c.s.metrics.cut(why.String(), 1)
+	}
 	code := brokenCode(p.r.Kind)
 	// Whatever comes of it: this node may end before that is answered.
 	c.x.cutRun = c.x.cutRun || c.x.safety != safeMethod || c.down.Load()

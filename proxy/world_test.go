@@ -19,6 +19,7 @@ import (
 
 	"shardway/internal/secret"
 	"shardway/internal/simnet"
+	"shardway/peer/trunk"
 	"shardway/proxy"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -32,9 +33,12 @@ type node struct {
 	*proxy.Server
 	t      *testing.T
 	id     string
-	addr   string   // for clients
-	peer   string   // for other nodes
-	others sync.Map // id → *node
+	addr   string                    // for clients
+	peer   string                    // for other nodes
+	trunk  string                    // for trunks of theirs
+	trunks atomic.Pointer[trunk.Set] // to others; nil: it opens no lanes
+	tap    func(net.Conn) net.Conn   // wraps the connections of trunks to others; nil: nothing does
+	others sync.Map                  // id → *node
 
 	table     atomic.Pointer[proxy.Table]
 	lease     atomic.Int64 // nanoseconds left
@@ -43,7 +47,13 @@ type node struct {
 	asked     atomic.Int32 // calls of Admit
 	admitted  atomic.Int32
 	dials     atomic.Int32
-	awaiting  atomic.Int32 // calls of Await that had to wait
+	wanted    atomic.Int32               // lanes, in vain or not
+	lanes     atomic.Int32               // opened
+	lane      atomic.Pointer[trunk.Lane] // the last of them
+	laid      atomic.Int32               // trunks dialed
+	unlaid    atomic.Int32               // of them, in vain
+	hurries   bool                       // it waits for no lane
+	awaiting  atomic.Int32               // calls of Await that had to wait
 	dialError atomic.Bool
 	swapped   struct {
 		sync.Mutex
@@ -98,12 +108,17 @@ func (n *node) knows(id string, other *node) { n.others.Store(id, other) }
 
 func (n *node) Dial(ctx context.Context, id string) (net.Conn, error) {
 	n.dials.Add(1)
+	return n.reach(ctx, id, func(other *node) string { return other.peer })
+}
+
+// reach connects to an address of another node.
+func (n *node) reach(ctx context.Context, id string, addr func(other *node) string) (net.Conn, error) {
 	found, ok := n.others.Load(id)
 	if !ok || n.dialError.Load() {
 		return nil, errors.New("nobody there")
 	}
 	other, _ := found.(*node)
-	conn, err := n.connect(ctx, other.peer)
+	conn, err := n.connect(ctx, addr(other))
 	if s := n.seal.Load(); s != nil && err == nil {
 		return s.Client(ctx, conn, id)
 	}
@@ -197,16 +212,7 @@ func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options))
 			if err != nil {
 				return
 			}
-			all.Go(func() {
-				if s := n.seal.Load(); s != nil {
-					raw := conn
-					if conn, err = s.Server(ctx, raw); err != nil {
-						_ = raw.Close()
-						return
-					}
-				}
-				n.ServePeer(ctx, conn, "other")
-			})
+			all.Go(func() { n.servePeer(ctx, conn, func(conn net.Conn) { n.ServePeer(ctx, conn, "other") }) })
 		}
 	})
 	t.Cleanup(func() {
@@ -222,6 +228,19 @@ func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options))
 			t.Errorf("%s ends with %d requests not released", id, r)
 		}
 	})
+}
+
+// servePeer serves a connection from another node as serve does, by TLS if there is a secret.
+func (n *node) servePeer(ctx context.Context, conn net.Conn, serve func(net.Conn)) {
+	if s := n.seal.Load(); s != nil {
+		raw := conn
+		var err error
+		if conn, err = s.Server(ctx, raw); err != nil {
+			_ = raw.Close()
+			return
+		}
+	}
+	serve(conn)
 }
 
 // pair starts an ingress without shards and the owner of all of them.
@@ -262,7 +281,8 @@ func ways() iter.Seq2[string, starter] {
 			n := newNode(t, "owner", app, change...)
 			return n, n
 		}
-		_ = yield("local", single) && yield("remote", pair) && yield("sealed", sealedPair)
+		_ = yield("local", single) && yield("remote", pair) && yield("sealed", sealedPair) &&
+			yield("lanes", byLanes(pair)) && yield("sealed lanes", byLanes(sealedPair))
 	}
 }
 

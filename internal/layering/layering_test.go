@@ -42,7 +42,7 @@ func allowed() map[string][]string {
 		// The operator's side.
 		"admin": {"event", "shardmap", "verdict", "internal/problem"},
 		// The composition.
-		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "proxy", "queue", "shardmap", "verdict", "internal/bounds", "internal/clock", "internal/heed", "internal/secret"},
+		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "peer/trunk", "proxy", "queue", "shardmap", "verdict", "internal/bounds", "internal/clock", "internal/heed", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer"},
 		"node/disk":      {"node/logs"},
 		"node/gossip":    {"node/lineage", "node/logs", "endpoints"},

@@ -299,7 +299,7 @@ const lull = 100 * time.Millisecond
 // less than to do without a buffer. Else it returns errMore.
 func (b *Body) pullSoon(p []byte) (int, error) {
 	in := b.in
-	if in.sock != nil {
+	if in.sock != nil || in.lane != nil {
 		return b.pull(p, false)
 	}
 	usual := in.body
@@ -355,7 +355,7 @@ func (b *Body) pullData(p []byte, wait bool) (int, error) {
 	if b.kind != UntilClose && int64(len(p)) > b.left {
 		p = p[:b.left]
 	}
-	if !wait && b.in.sock == nil {
+	if !wait && b.in.sock == nil && (b.in.lane == nil || b.in.lane.Quiet()) {
 		return 0, errMore
 	}
 	_, n, err := b.in.receive(p, wait)

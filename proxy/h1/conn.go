@@ -40,6 +40,7 @@ func (c *Conn) Reset(nc net.Conn, o Options) {
 		c.spare = sock
 	}
 	c.in.nc, c.in.sock, c.in.pool = nc, sock, c.o.Buffers
+	c.in.lane, _ = nc.(Lane)
 	c.in.size, c.in.max = c.o.ReadBuffer, max(c.o.HeadBytes, c.o.ReadBuffer)
 	c.in.endIdle = c.o.EndIdle
 	c.out.nc, c.out.sock, c.out.pool = nc, c.in.sock, c.o.Buffers

@@ -71,7 +71,11 @@ func (c *Conn) Silent() (d time.Duration, probes int, ok bool) {
 
 // control runs f with the socket, unless there is none or it is closed.
 func (c *Conn) control(f func(fd uintptr)) {
-	if raw := c.rawConn(); raw != nil && !c.closed.Load() {
+	raw := c.rawConn()
+	if c.in.lane != nil {
+		raw = c.in.lane.Path()
+	}
+	if raw != nil && !c.closed.Load() {
 		_ = raw.Control(f) // of a closed one there is nothing to say
 	}
 }

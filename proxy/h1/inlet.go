@@ -14,6 +14,7 @@ import (
 type inlet struct {
 	nc   net.Conn
 	sock *socket // nil: read through nc
+	lane Lane    // nc; nil: it is none
 	pool *Buffers
 	size int // of the first buffer
 	max  int // the buffer grows to this for a head
@@ -143,6 +144,14 @@ func (in *inlet) fill() error {
 // fillFirst waits with a few bytes only, so that an idle connection that is
 // not a plain socket holds no buffer either.
 func (in *inlet) fillFirst() error {
+	if in.lane != nil {
+		if in.lane.Await() == nil { // else the read says why not
+			in.buf = in.pool.get(in.size)
+			_, n, err := in.receive(in.buf, true)
+			in.filled(in.buf, n)
+			return err
+		}
+	}
 	_, n, err := in.receive(in.few[:], true)
 	if n > 0 {
 		in.buf = in.pool.get(in.size)
@@ -157,7 +166,7 @@ func (in *inlet) moreLean() error {
 	if in.buf != nil || in.sock != nil {
 		return in.more()
 	}
-	if err := in.fillFirst(); err != nil || in.w < len(in.few) || in.setDeadline(past()) != nil {
+	if err := in.fillFirst(); err != nil || in.lane != nil || in.w < len(in.few) || in.setDeadline(past()) != nil {
 		return err
 	}
 	n, _ := in.nc.Read(in.buf[in.w:]) // an error comes again with the next read
@@ -170,7 +179,11 @@ func (in *inlet) moreLean() error {
 // tryFill reads once if something is there. There must be room, or no buffer.
 func (in *inlet) tryFill() (bool, error) {
 	if in.sock == nil {
-		return false, nil
+		if in.lane == nil || in.lane.Quiet() {
+			return false, nil
+		}
+		err := in.fill()
+		return err == nil, err
 	}
 	var tail []byte
 	if in.buf != nil {

@@ -14,6 +14,7 @@ type watch struct {
 	step func(fd uintptr) bool // w.look, bound once
 	peer bool                  // gone
 	done chan struct{}         // closed when the goroutine has ended; nil: none runs
+	stop func() bool           // of a lane that is watched
 }
 
 func (w *watch) look(fd uintptr) bool {
@@ -28,6 +29,9 @@ func (c *Conn) rawConn() syscall.RawConn {
 	}
 	if c.watch.raw != nil {
 		return c.watch.raw
+	}
+	if c.in.lane != nil {
+		return nil
 	}
 	for nc := c.nc; nc != nil; nc = below(nc) {
 		if sc, ok := nc.(syscall.Conn); ok {
@@ -51,7 +55,7 @@ func below(nc net.Conn) net.Conn {
 
 // Visible reports whether there is a socket below the connection, so that
 // WatchGone and Alive see what becomes of it.
-func (c *Conn) Visible() bool { return c.rawConn() != nil }
+func (c *Conn) Visible() bool { return c.in.lane != nil || c.rawConn() != nil }
 
 // WatchGone calls gone, once and from another goroutine, when the peer has
 // closed its side or the connection breaks, until StopWatch. Nothing is
@@ -64,6 +68,10 @@ func (c *Conn) Visible() bool { return c.rawConn() != nil }
 // milliseconds first.
 func (c *Conn) WatchGone(gone func()) {
 	w := &c.watch
+	if c.in.lane != nil && w.done == nil {
+		w.watchLane(c.in.lane, gone)
+		return
+	}
 	raw := c.rawConn()
 	if raw == nil || w.done != nil || c.in.setDeadline(time.Time{}) != nil {
 		return
@@ -92,6 +100,9 @@ func (c *Conn) StopWatch() bool {
 	if w.done == nil {
 		return false
 	}
+	if w.stop != nil {
+		return w.stopLane()
+	}
 	_ = c.in.setDeadline(past()) // a closed connection is not waited for
 	<-w.done
 	w.done = nil
@@ -109,6 +120,9 @@ func (c *Conn) StopWatch() bool {
 func (c *Conn) Alive() bool {
 	if c.closed.Load() || c.in.buffered() > 0 || c.out.err != nil {
 		return false
+	}
+	if c.in.lane != nil {
+		return c.in.lane.Quiet()
 	}
 	raw := c.rawConn()
 	if raw == nil {

@@ -1,0 +1,306 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/peer"
+	"shardway/peer/trunk"
+)
+
+// farPort is another node's peer port in a bubble, of a version that knows no trunks until
+// it is upgraded.
+type farPort struct {
+	ends    chan net.Conn
+	trunks  atomic.Int32 // taken
+	streams atomic.Int32
+}
+
+// serve runs the port until ctx ends.
+func (f *farPort) serve(ctx context.Context, upgraded bool) {
+	p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
+	p.Handle(peer.Forward, func(ctx context.Context, _ *peer.Conn) {
+		f.streams.Add(1)
+		<-ctx.Done()
+	})
+	if upgraded {
+		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
+			f.trunks.Add(1)
+			_ = trunk.Accepted(c, trunk.NewBudget(trunk.MaxLanes, nil), func(*trunk.Lane) bool { return true }).Run()
+		})
+	}
+	_ = p.Serve(ctx, &listener{far: f, ctx: ctx}) // ctx ends it
+}
+
+// listener takes what is dialed until ctx ends.
+type listener struct {
+	far *farPort
+	ctx context.Context //nolint:containedctx // of one listener
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.far.ends:
+		return c, nil
+	case <-l.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+func (l *listener) Close() error   { return nil }
+func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "far"} }
+
+// dialing returns the port of a node that reaches far.
+func dialing(name string, far *farPort) *peer.Port {
+	return peer.New(peer.Options{
+		Node: name, Cluster: func() string { return "c" },
+		Lookup: func(string) (string, bool) { return "far", true },
+		Dial: func(context.Context, string) (net.Conn, error) {
+			near, end := net.Pipe()
+			far.ends <- end
+			return near, nil
+		},
+	})
+}
+
+// A node of the version before refuses a trunk, for it does not know what that is. What is
+// small goes by streams there, and a minute later it may be a newer version.
+func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := &farPort{ends: make(chan net.Conn)}
+		run := func(upgraded bool) (stop func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				far.serve(ctx, upgraded)
+			}()
+			return func() { cancel(); <-ended }
+		}
+		r := &router{lanes: newLanes(dialing("a", far))}
+		defer r.lanes.set.Close()
+		open := func(lane bool) {
+			t.Helper()
+			c := r.Lane("b")
+			if c == nil {
+				synctest.Wait() // it is seen to
+				c = r.Lane("b")
+			}
+			if (c != nil) != lane {
+				t.Errorf("a lane: %v, want %v", c, lane)
+			}
+		}
+		stop := run(false)
+		open(false)
+		stop()
+		stop = run(true)
+		time.Sleep(50 * time.Second)
+		open(false) // it is not asked each time
+		if n := far.trunks.Load(); n != 0 {
+			t.Errorf("%d trunks", n)
+		}
+		time.Sleep(10 * time.Second)
+		open(true)
+		open(true)
+		if s, n := far.streams.Load(), far.trunks.Load(); s != 0 || n != 1 {
+			t.Errorf("%d streams and %d trunks, want one trunk", s, n)
+		}
+		r.lanes.set.Close()
+		stop()
+	})
+}
+
+// A node has a few trunks to another, as it may need while the lanes of one go on that is
+// replaced, and others have theirs.
+func TestTheTrunksOfANodeAreBounded(t *testing.T) {
+	l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+	first := l.enter("b")
+	for i := range mostTrunks + 1 {
+		if b := l.enter("b"); (b == first) != (i < mostTrunks-1) || (b == nil) != (i >= mostTrunks-1) {
+			t.Errorf("trunk %d counts in %v", i+2, b)
+		}
+	}
+	if other := l.enter("c"); other == nil || other == first {
+		t.Error("another node has no trunk of its own")
+	}
+	for range mostTrunks + 2 {
+		l.leave("b")
+	}
+	l.leave("c")
+	if n := len(l.accepted.nodes); n != 0 {
+		t.Errorf("%d nodes are remembered", n)
+	}
+	if l.enter("b") == nil {
+		t.Error("it has none once its own have ended")
+	}
+}
+
+// A bug that one lane meets ends that lane: its trunk and the node go on.
+func TestALaneWhoseRequestPanicsIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &Node{log: zerolog.Nop()} // without a proxy: that panics
+		near, far := net.Pipe()
+		o := trunk.Dialed(near, trunk.NewBudget(trunk.MaxLanes, nil))
+		given := trunk.Accepted(far, trunk.NewBudget(trunk.MaxLanes, nil), func(l *trunk.Lane) bool {
+			go n.serveLane(t.Context(), l, &peer.Conn{})
+			return true
+		})
+		go func() { _ = o.Run() }()
+		go func() { _ = given.Run() }()
+		for range 2 {
+			l, err := o.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("Read = %v, want %v", err, syscall.ECONNRESET)
+			}
+			_ = l.Close()
+		}
+		o.Fail(net.ErrClosed)
+	})
+}
+
+// opener is the other end of a trunk that a node has accepted, in a bubble.
+type opener struct {
+	*trunk.Trunk
+	given chan *trunk.Lane // what the node was given
+	ended chan error       // what its Run has returned
+}
+
+// accept has l accept a trunk, as serveTrunk does.
+func (l *lanes) accept() *opener {
+	a, b := net.Pipe()
+	o := &opener{Trunk: trunk.Dialed(a, trunk.NewBudget(trunk.MaxLanes, nil)), given: make(chan *trunk.Lane, 8), ended: make(chan error, 1)}
+	t := trunk.Accepted(b, trunk.NewBudget(trunk.MaxLanes, nil), func(l *trunk.Lane) bool { o.given <- l; return true })
+	go func() { o.ended <- o.Run() }()
+	go func() {
+		l.add(t)
+		defer l.remove(t)
+		_ = t.Run()
+	}()
+	return o
+}
+
+// ask opens a lane and says something on it.
+func (o *opener) ask(t *testing.T) *trunk.Lane {
+	t.Helper()
+	l, err := o.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return l
+}
+
+// A node that stops takes no more lanes before it ends those that there are, answers those,
+// and waits for the other ends to have read that.
+func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		o, other := l.accept(), l.accept()
+		taken := o.ask(t)
+		at := <-o.given
+		began := time.Now()
+		l.part(func() {
+			synctest.Wait()
+			for _, o := range []*opener{o, other} {
+				if _, err := o.Open(); !errors.Is(err, trunk.ErrRetired) {
+					t.Errorf("Open as lanes are ended = %v, want %v", err, trunk.ErrRetired)
+				}
+			}
+			if len(o.ended) != 0 {
+				t.Error("a trunk with a lane has ended")
+			}
+			go func() {
+				time.Sleep(partTime / 2)
+				_, _ = at.Write([]byte("last word"))
+				_ = at.Close()
+			}()
+			go func() {
+				b, err := io.ReadAll(taken)
+				if string(b) != "last word" || err != nil {
+					t.Errorf("the lane that was taken brings %q, %v", b, err)
+				}
+				_ = taken.Close()
+			}()
+		})
+		if took := time.Since(began); took != partTime/2 {
+			t.Errorf("it waits %v, want until the other ends have ended their trunks", took)
+		}
+		synctest.Wait()
+		if len(o.ended) != 1 || len(other.ended) != 1 {
+			t.Error("a trunk without lanes goes on")
+		}
+
+		late := l.accept() // before the port closes
+		synctest.Wait()
+		if lane, err := late.Open(); err == nil {
+			t.Errorf("a lane is opened by a trunk that came later: %v", lane)
+		}
+		if len(late.given) != 0 {
+			t.Error("a lane of a trunk that came later is taken")
+		}
+	})
+}
+
+// Who reads nothing of what is said last is not waited for longer than a moment, and where
+// there are no trunks there is nothing to wait for.
+func TestANodeThatStopsWaitsForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		calls := 0
+		began := time.Now()
+		l.part(func() { calls++ })
+		if took := time.Since(began); took != 0 || calls != 1 {
+			t.Errorf("without trunks it takes %v, and ends requests %d times", took, calls)
+		}
+		l = newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		o := l.accept()
+		o.ask(t)
+		began = time.Now()
+		l.part(func() { calls++ })
+		if took := time.Since(began); took != partTime || calls != 2 {
+			t.Errorf("it waits %v for a lane that stays, and ends requests %d times", took, calls-1)
+		}
+		o.Fail(net.ErrClosed)
+		synctest.Wait()
+	})
+}
+
+// Requests are ended once the other ends know that no more are taken: one that comes in
+// between would be ended as well, and has not been told so.
+func TestANodeThatStopsTellsBeforeItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		near, far := net.Pipe()
+		slow := trunk.Accepted(near, trunk.NewBudget(trunk.MaxLanes, nil), func(*trunk.Lane) bool { return true })
+		l.add(slow)
+		go func() {
+			defer l.remove(slow)
+			_ = slow.Run()
+		}()
+		go func() {
+			time.Sleep(partTime / 2)
+			_ = trunk.Dialed(far, trunk.NewBudget(trunk.MaxLanes, nil)).Run() // reads what it is told only now
+		}()
+		began := time.Now()
+		l.part(func() {
+			if told := time.Since(began); told != partTime/2 {
+				t.Errorf("requests are ended after %v, and it is told after %v", told, partTime/2)
+			}
+		})
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,43 @@
+package h1
+
+import (
+	"net"
+	"syscall"
+)
+
+// Lane is a connection that shares a socket with others. What a socket would be asked for
+// it tells itself; only the path is the socket's.
+type Lane interface {
+	net.Conn
+	// Await waits until Read returns at once.
+	Await() error
+	// Quiet reports whether there is nothing to read, no end and no error.
+	Quiet() bool
+	// WatchGone calls gone, once and from a goroutine of its own, when the other end has
+	// said its end or the lane breaks. The function it returns ends that, and reports
+	// whether gone has not been called and will not be.
+	WatchGone(gone func()) (stop func() bool)
+	// Path gives access to the shared socket; nil without one.
+	Path() syscall.RawConn
+}
+
+// watchLane is WatchGone of a lane.
+func (w *watch) watchLane(l Lane, gone func()) {
+	w.peer = false
+	done := make(chan struct{})
+	w.done = done
+	w.stop = l.WatchGone(func() {
+		defer close(done)
+		w.peer = true
+		gone()
+	})
+}
+
+// stopLane is StopWatch of a lane.
+func (w *watch) stopLane() bool {
+	if !w.stop() {
+		<-w.done
+	}
+	w.done, w.stop = nil, nil
+	return w.peer
+}

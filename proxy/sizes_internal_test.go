@@ -1,0 +1,64 @@
+package proxy
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"testing"
+
+	"shardway/proxy/h1"
+)
+
+// asking returns a request.
+func asking(t *testing.T, line string) *h1.Request {
+	t.Helper()
+	r := new(h1.Request)
+	h := h1.NewConn(&script{Reader: strings.NewReader(line + " HTTP/1.1\r\nHost: h\r\n\r\n")}, h1.Options{})
+	if err := h.ReadRequest(r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What a path's last answer was says what its next one will be, whatever others are.
+func TestTheSizeOfAnAnswerIsExpectedToBeAsBefore(t *testing.T) {
+	s := &sizes{seed: maphash.MakeSeed()}
+	small, large := asking(t, "GET /small?a"), asking(t, "GET /large?b")
+	for s.place(s.key(small)) == s.place(s.key(large)) {
+		s.seed = maphash.MakeSeed()
+	}
+	want := func(what string, r *h1.Request, is bool) {
+		t.Helper()
+		if got := s.large(r); got != is {
+			t.Errorf("%s: %s %s is taken for large: %v, want %v", what, r.Method(), r.Target(), got, is)
+		}
+	}
+	// others are of paths that take the place of none of the two.
+	others := func(n int, are bool) {
+		t.Helper()
+		for i := 0; n > 0; i++ {
+			r := asking(t, fmt.Sprintf("GET /%v/%d", are, i))
+			if place := s.place(s.key(r)); place == s.place(s.key(small)) || place == s.place(s.key(large)) {
+				continue
+			}
+			s.note(r, are)
+			n--
+		}
+	}
+	want("at first", large, false)
+	s.note(small, false)
+	others(50, true)
+	s.note(large, true)
+	want("beside large ones", small, false)
+	want("beside large ones", asking(t, "GET /small?other"), false)
+	want("beside large ones", large, true)
+	want("beside large ones", asking(t, "GET /unknown"), true)
+	want("beside large ones", asking(t, "HEAD /small"), true)
+	others(200, false)
+	want("beside small ones", asking(t, "GET /unknown"), false)
+	want("beside small ones", large, true)
+	s.note(large, false)
+	s.note(small, true)
+	want("once it was small", large, false)
+	want("once it was large", small, true)
+}
