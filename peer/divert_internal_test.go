@@ -3,6 +3,7 @@ package peer
 import (
 	"io"
 	"net"
+	"sync"
 	"testing"
 )
 
@@ -40,5 +41,37 @@ func TestWhatIsWrittenIsDiverted(t *testing.T) {
 	_ = c.Close()
 	if got, err := io.ReadAll(far); string(got) != "more than a socket" || err != nil {
 		t.Errorf("read %q, %v", got, err)
+	}
+}
+
+// A port that closes says goodbye on its streams, while a handler that was just given one has
+// what is written diverted. With the race detector.
+func TestAPortMayCloseAsAStreamIsDiverted(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	near, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, is := promptly(near, nil).(*prompt)
+	if !is {
+		t.Fatalf("%T", near)
+	}
+	var kept []byte
+	var both sync.WaitGroup
+	both.Go(func() {
+		if _, err := c.Write([]byte("goodbye")); err != nil {
+			t.Error(err)
+		}
+	})
+	both.Go(func() { c.Divert(func(b []byte) { kept = append(kept, b...) }) })
+	both.Wait()
+	_, _ = c.Write([]byte("more"))
+	_ = c.Close()
+	if s := string(kept); s != "more" && s != "goodbyemore" {
+		t.Errorf("diverted %q", s)
 	}
 }

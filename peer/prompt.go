@@ -47,10 +47,12 @@ type prompt struct {
 	*net.TCPConn
 	in readWriter
 
-	looks   *looks       // nil: it does not look
-	patient atomic.Bool  // it waits its turn from now on
-	often   int          // reads for which to look often; the reader's
-	divert  func([]byte) // has what is written; nil: the socket has
+	looks   *looks      // nil: it does not look
+	patient atomic.Bool // it waits its turn from now on
+	often   int         // reads for which to look often; the reader's
+	// divert has what is written; nil: the socket has. A port that closes says goodbye by any
+	// goroutine.
+	divert atomic.Pointer[func([]byte)]
 
 	mu      sync.Mutex
 	until   time.Time // the reader's deadline; zero: none
@@ -193,17 +195,17 @@ func (c *prompt) poll(b []byte, now time.Time) (n int, done bool, err error) {
 
 // Write implements net.Conn.
 func (c *prompt) Write(b []byte) (int, error) {
-	if c.divert != nil {
-		c.divert(b)
+	if to := c.divert.Load(); to != nil {
+		(*to)(b)
 		return len(b), nil
 	}
 	return c.in.Write(b)
 }
 
 // Divert has all that is written go to to from now on, and returns what takes it to the
-// socket: who writes to TLS above does not wait then. No write may be under way.
+// socket: who writes to TLS above does not wait then. No write may be under way but a goodbye.
 func (c *prompt) Divert(to func(b []byte)) (under io.Writer) {
-	c.divert = to
+	c.divert.Store(&to)
 	return c.TCPConn
 }
 
