@@ -52,7 +52,7 @@ func TestALaneCountsUntilBothEndsHaveClosedIt(t *testing.T) {
 	})
 }
 
-// The accepting end holds the other one to the bound: it says which lane it took last, and
+// The accepting end holds the other one to the bound: it refuses each lane beyond that, and
 // serves those that there are.
 func TestWhoOpensTooManyLanesIsGivenNoMore(t *testing.T) {
 	withRaw(t, true, func(r *raw) {
@@ -70,8 +70,8 @@ func TestWhoOpensTooManyLanesIsGivenNoMore(t *testing.T) {
 		r.says(kindOpen, MaxLanes+1, nil)
 		r.says(kindOpen, MaxLanes+2, nil)
 		r.says(kindData, 1, []byte("x"))
-		n, _ := r.sent(kindLast)
-		if n != 1 || r.frames[0].lane != MaxLanes || len(r.given) != MaxLanes || r.ended != nil {
+		n, _ := r.sent(kindRefuse)
+		if n != 2 || r.frames[0].lane != MaxLanes+1 || len(r.frames) != 2 || len(r.given) != MaxLanes || r.ended != nil {
 			t.Errorf("%d lanes are given after two more; it says %v, and the trunk ends with %v", len(r.given), r.frames, r.ended)
 		}
 		if got := make([]byte, 1); r.budget.Lent() != MaxLanes {

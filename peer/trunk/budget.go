@@ -30,5 +30,20 @@ func (b *Budget) back() {
 	}
 }
 
+// forsake gives one back whose trunk has broken, though who was given it may be at work on it
+// still: it counts in the last budget alone that this one is a part of, which it returns, or in
+// none. So another trunk has all that a node may have, and what many broken ones have left
+// behind is bounded.
+func (b *Budget) forsake() *Budget {
+	for ; b.of != nil; b = b.of {
+		b.lent.Add(-1)
+		if b.of.of == nil {
+			return b.of
+		}
+	}
+	b.lent.Add(-1)
+	return nil
+}
+
 // Lent returns how many lanes are open.
 func (b *Budget) Lent() int { return int(b.lent.Load()) }

@@ -38,6 +38,8 @@ const (
 	kindLast
 	// kindPong says that a ping has been read.
 	kindPong
+	// kindRefuse says that a lane has not been taken: nothing of it has been read, nor will be.
+	kindRefuse
 )
 
 // frame is one frame as it came; data is valid until the next one is read.
@@ -85,7 +87,7 @@ func (f *frame) judge(size int) error {
 		least, most = 1, maxData
 	case kindCredit:
 		least, most = creditLen, creditLen
-	case kindOpen, kindEnd, kindClose, kindReset, kindPing, kindLast, kindPong:
+	case kindOpen, kindEnd, kindClose, kindReset, kindPing, kindLast, kindPong, kindRefuse:
 	default:
 		return fmt.Errorf("%w: kind %d", errFrame, f.kind)
 	}

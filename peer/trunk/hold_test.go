@@ -101,8 +101,8 @@ func TestWhoOpensAndCutsAtOnceIsHeldToTheBound(t *testing.T) {
 			t.Fatalf("%d lanes are given, and the trunk ends with %v", len(r.given), r.ended)
 		}
 		r.says(kindOpen, MaxLanes+1, nil)
-		if n, _ := r.sent(kindLast); n != 1 || len(r.given) != MaxLanes {
-			t.Errorf("%d lanes are given after one more, and %d last words said", len(r.given), n)
+		if n, _ := r.sent(kindRefuse); n != 1 || len(r.given) != MaxLanes {
+			t.Errorf("%d lanes are given after one more, and %d refused", len(r.given), n)
 		}
 	})
 }
@@ -164,9 +164,9 @@ func TestWhatWaitsForWhoReadsNothingIsBounded(t *testing.T) {
 				continue
 			}
 			opened++
-			for range 2 {
+			for _, n := range []int{8 << 10, maxData + 1, maxData + 1} {
 				_ = l.SetWriteDeadline(time.Now().Add(time.Nanosecond))
-				_, _ = l.Write(make([]byte, 8<<10))
+				_, _ = l.Write(make([]byte, n))
 			}
 			_ = l.Close()
 		}
@@ -175,7 +175,7 @@ func TestWhatWaitsForWhoReadsNothingIsBounded(t *testing.T) {
 		}
 		r.Trunk.mu.Lock()
 		defer r.Trunk.mu.Unlock()
-		if n := len(r.out) + len(r.urgent); n > mostQueue+MaxLanes*4*headLen {
+		if n := len(r.out) + len(r.urgent); n > MaxLanes*(Window+8*headLen) {
 			t.Errorf("%d bytes wait to be written", n)
 		}
 		if n := len(r.urgent); n > headLen {
@@ -202,8 +202,8 @@ func TestWhatWaitsForWhoReadsNothingIsBounded(t *testing.T) {
 				}
 				r.Trunk.mu.Lock()
 				defer r.Trunk.mu.Unlock()
-				if n := len(r.out) + len(r.urgent); n > 2*MaxLanes*headLen || len(r.parting) > MaxLanes {
-					t.Errorf("%d bytes wait to be written, of %d lanes", n, len(r.parting))
+				if n := len(r.out) + len(r.urgent); n > 2*MaxLanes*headLen || len(r.parting) > MaxLanes || len(r.refusals) > MaxLanes {
+					t.Errorf("%d bytes wait to be written, of %d lanes and %d that are refused", n, len(r.parting), len(r.refusals))
 				}
 			})
 		})
@@ -267,17 +267,15 @@ func TestWhatIsOpenedIsToldOf(t *testing.T) {
 	})
 }
 
-// Who can take no more lanes says so: what was said on that lane nobody has read, and those
-// of before go on.
-func TestWhoTakesALaneNoMoreSaysSo(t *testing.T) {
+// Who takes a lane not says so: what was said on it nobody has read, and the others go on.
+func TestWhoTakesALaneNotSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		var given []*Lane
 		near, far := Dialed(a, NewBudget(MaxLanes, nil)), Accepted(b, NewBudget(MaxLanes, nil), func(l *Lane) bool {
-			if len(given) == 1 {
+			if given = append(given, l); len(given) == 2 {
 				return false
 			}
-			given = append(given, l)
 			return true
 		})
 		var runs sync.WaitGroup
@@ -293,16 +291,21 @@ func TestWhoTakesALaneNoMoreSaysSo(t *testing.T) {
 			lanes = append(lanes, l)
 		}
 		synctest.Wait()
-		if lanes[0].Untaken() || !lanes[1].Untaken() || !lanes[2].Untaken() {
-			t.Errorf("untaken: %v, %v, %v, want all but the first", lanes[0].Untaken(), lanes[1].Untaken(), lanes[2].Untaken())
+		if lanes[0].Untaken() || !lanes[1].Untaken() || lanes[2].Untaken() {
+			t.Errorf("untaken: %v, %v, %v, want the second alone", lanes[0].Untaken(), lanes[1].Untaken(), lanes[2].Untaken())
 		}
-		if n, err := lanes[0].Write([]byte("goes on")); n != 7 || err != nil || near.Works() {
-			t.Errorf("Write = %v on the one that was taken; more are opened: %v", err, near.Works())
+		if n, err := lanes[0].Write([]byte("goes on")); n != 7 || err != nil || !near.Works() {
+			t.Errorf("Write = %v on one that was taken; more are opened: %v", err, near.Works())
 		}
 		for _, l := range append(lanes, given...) {
 			_ = l.Close()
 		}
-		runs.Wait() // without lanes both end
+		synctest.Wait()
+		if near.budget.Lent() != 0 || far.budget.Lent() != 0 {
+			t.Errorf("%d and %d lanes count in the end", near.budget.Lent(), far.budget.Lent())
+		}
+		near.Retire() // without lanes both end
+		runs.Wait()
 	})
 }
 
@@ -324,6 +327,8 @@ func TestTheLastWordIsJudged(t *testing.T) {
 				r.hears()
 				_, _ = r.Open()
 				l, _ := r.Open()
+				_, _ = l.Write([]byte("x"))
+				synctest.Wait()
 				if tc.says(r); (r.ended == nil) != tc.good || !tc.good && !errors.Is(r.ended, errFrame) {
 					t.Errorf("Run = %v, want that it goes on: %v", r.ended, tc.good)
 				}
@@ -335,14 +340,14 @@ func TestTheLastWordIsJudged(t *testing.T) {
 	}
 }
 
-// What a lane counts in is given back once this end has closed it, also of a trunk that
-// failed before, and by no more than it took.
+// What a lane counts in is given back once this end has closed it, by no more than it took. Of
+// a trunk that has failed it counts among those of all nodes alone.
 func TestWhatWasLentIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewBudget(3, nil)
-		part := NewBudget(2, all)
+		part := NewBudget(2, NewBudget(3, all))
 		var lanes []*Lane
-		for i := range 2 {
+		for range 2 {
 			near, far := net.Pipe()
 			tr := Dialed(near, part)
 			go func() { _ = tr.Run() }()
@@ -351,16 +356,14 @@ func TestWhatWasLentIsGivenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			lanes = append(lanes, l)
-			if i == 1 {
-				if _, err := tr.Open(); !errors.Is(err, ErrFull) {
-					t.Errorf("Open = %v beyond the part, want %v", err, ErrFull)
-				}
+			if part.Lent() != 1 || part.of.Lent() != 1 {
+				t.Errorf("%d and %d count", part.Lent(), part.of.Lent())
 			}
 			_ = far.Close()
 			synctest.Wait()
 		}
-		if part.Lent() != 2 || all.Lent() != 2 {
-			t.Errorf("%d of %d count while they are not closed here, want both", part.Lent(), all.Lent())
+		if part.Lent() != 0 || part.of.Lent() != 0 || all.Lent() != 2 {
+			t.Errorf("%d and %d of %d count while they are not closed here, want those of all", part.Lent(), part.of.Lent(), all.Lent())
 		}
 		for _, l := range lanes {
 			_, _ = l.Close(), l.Close()
@@ -378,8 +381,8 @@ func TestWhatWasLentIsGivenBack(t *testing.T) {
 }
 
 // A lane that was promised as taken, as the last word was said, and then cannot be given is
-// cut: whether it was read is not said twice.
-func TestALaneThatWasPromisedIsCut(t *testing.T) {
+// refused, too.
+func TestALaneThatWasPromisedIsRefused(t *testing.T) {
 	withRaw(t, true, func(r *raw) {
 		r.hears()
 		r.give = func(*Lane) bool {
@@ -387,8 +390,8 @@ func TestALaneThatWasPromisedIsCut(t *testing.T) {
 			return false
 		}
 		r.says(kindOpen, 1, nil)
-		if n, _ := r.sent(kindReset); n != 1 {
-			t.Errorf("%d resets, want one", n)
+		if n, _ := r.sent(kindRefuse); n != 1 {
+			t.Errorf("%d refusals, want one", n)
 		}
 		if n, _ := r.sent(kindLast); n != 1 || r.frames[0].lane != 1 {
 			t.Errorf("%d last words: %v", n, r.frames)

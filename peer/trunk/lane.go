@@ -24,13 +24,15 @@ type Lane struct {
 	more chan struct{} // the same for the writer
 
 	// The trunk's mu guards these.
-	shut   bool // this end has closed it
-	said   bool // the writer has taken that up
-	away   bool // the other end has closed it
-	left   bool // one of them has
-	lent   bool // it counts in the budget
-	crowds bool // it is in the trunk's crowd
-	back   int  // credit to be written
+	shut   bool    // this end has closed it
+	said   bool    // the writer has taken that up
+	away   bool    // the other end has closed it
+	left   bool    // one of them has
+	spoken bool    // the other end has said something of it
+	counts *Budget // it counts there; nil: nowhere any more
+	begins uint64  // the load by which the first byte goes that was said since Begin; zero: none has been said
+	crowds bool    // it is in the trunk's crowd
+	back   int     // credit to be written
 
 	mu      sync.Mutex
 	in      *store // what has come and not been read; nil: nothing
@@ -64,8 +66,15 @@ func newLane(t *Trunk, id uint32) *Lane {
 // Carrier returns the connection below the trunk, which others use, too.
 func (l *Lane) Carrier() net.Conn { return l.t.conn }
 
-// Untaken reports whether the lane broke because the other end takes none: it has read
-// nothing of this one.
+// Begin begins a message: Untaken is of what is written from here on.
+func (l *Lane) Begin() {
+	l.t.mu.Lock()
+	defer l.t.mu.Unlock()
+	l.begins = 0
+}
+
+// Untaken reports whether the lane broke before the other end read anything of its message: it
+// takes no lane, or nothing of it was written.
 func (l *Lane) Untaken() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,8 +82,8 @@ func (l *Lane) Untaken() bool {
 }
 
 // Fresh reports whether something has come from the other end just now, whichever lane it
-// was for: there was a path.
-func (l *Lane) Fresh() bool { return l.t.fresh() }
+// was for: there was a path. False also while much waits to be written.
+func (l *Lane) Fresh() bool { return l.t.fresh() && l.t.roomy() }
 
 // Over reports whether the trunk opens no more lanes: this one is not to be used again.
 func (l *Lane) Over() bool { return !l.t.Works() }

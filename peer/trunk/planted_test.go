@@ -22,7 +22,7 @@ func mistakes() []mistake {
 		},
 		{
 			rule: "nor what breaks off with its trunk", found: "TestABrokenTrunkBreaksEveryLaneBehindWhatHasCome",
-			file: "trunk.go", old: "		l.fail(err)\n	}\n	wakeAll(crowd)", changed: "		if PLANTED {\n			l.end(true)\n		}\n		l.fail(err)\n	}\n	wakeAll(crowd)",
+			file: "trunk.go", old: "		l.fail(err)\n	}\n	for _, l := range unsent", changed: "		if PLANTED {\n			l.end(true)\n		}\n		l.fail(err)\n	}\n	for _, l := range unsent",
 		},
 		{
 			rule: "what is whole ends", found: "TestWhatIsClosedEndsBehindItsLastByte",
@@ -101,7 +101,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "though its trunk has failed", found: "TestWhatWasLentIsGivenBack",
-			file: "trunk.go", old: "	if !l.shut || !over {", changed: "	if !PLANTED && !l.shut || !over {",
+			file: "trunk.go", old: "	if !l.shut || !over {", changed: "	if !(PLANTED && t.err != nil) && !l.shut || !over {",
 		},
 		{
 			rule: "at both ends", found: cuts + "|TestTheBoundHoldsWhileLanesComeAndGo",
@@ -196,12 +196,64 @@ func boundMistakes() []mistake {
 			file: "set.go", old: "	if s.closed || s.renewals != renewals {", changed: "	if s.closed || s.renewals != renewals && !PLANTED {",
 		},
 		{
-			rule: "what cannot be taken is not", found: "TestWhoTakesALaneNoMoreSaysSo",
-			file: "trunk.go", old: "	t.part(l.id - 1)\n	t.mu.Unlock()\n	t.drop", changed: "	t.part(l.id - map[bool]uint32{false: 1}[PLANTED])\n	t.mu.Unlock()\n	t.drop",
+			rule: "what is not taken is told of", found: "TestWhoTakesALaneNotSaysSo",
+			file: "trunk.go", old: "		err = t.turnAway(l.id)\n", changed: "		if !PLANTED {\n			err = t.turnAway(l.id)\n		}\n",
 		},
 		{
-			rule: "and what was promised is cut", found: "TestALaneThatWasPromisedIsCut",
-			file: "trunk.go", old: "	promised := t.parts //", changed: "	promised := t.parts && !PLANTED //",
+			rule: "and counts nowhere", found: "TestWhoTakesALaneNotSaysSo",
+			file: "trunk.go", old: "		t.nobodys(l)\n	}\n	t.mu.Unlock()\n	t.drop", changed: "		t.nobodys(l)\n		l.said = !PLANTED\n	}\n	t.mu.Unlock()\n	t.drop",
+		},
+		{
+			rule: "nor there", found: "TestWhoTakesALaneNotSaysSo",
+			file: "trunk.go", old: "		t.nobodys(l)\n		t.leave(l)\n		t.settle(l)\n	}\n}\n\n// nobodys", changed: "		l.away = !PLANTED\n		if !PLANTED {\n			t.nobodys(l)\n		}\n		t.leave(l)\n		t.settle(l)\n	}\n}\n\n// nobodys",
+		},
+		{
+			rule: "what is refused is not taken", found: "TestWhatBreaksTheOrderEndsTheTrunk",
+			file: "take.go", old: " || l.spoken) {", changed: " || l.spoken && !PLANTED) {",
+		},
+		{
+			rule: "refusals are bounded", found: waits,
+			file: "trunk.go", old: "	if len(t.refusals) == MaxLanes {", changed: "	if len(t.refusals) == MaxLanes && !PLANTED {",
+		},
+		{
+			rule: "a trunk that has failed leaves room for the next", found: "TestABrokenTrunkLeavesItsLanesToTheNext|TestWhatWasLentIsGivenBack",
+			file: "trunk.go", old: "		if l.counts != nil {\n			l.counts = l.counts.forsake()", changed: "		if l.counts != nil && !PLANTED {\n			l.counts = l.counts.forsake()",
+		},
+		{
+			rule: "what was not written was not taken", found: "TestWhatWasNotWrittenIsUntaken",
+			file: "trunk.go", old: " l.begins > t.loads) {", changed: " l.begins > t.loads) && !PLANTED {",
+		},
+		{
+			rule: "and what was may have been", found: "TestWhatWasNotWrittenIsUntaken",
+			file: "writer.go", old: "	if err != nil && n == 0 {", changed: "	if err != nil && (n == 0 || PLANTED) {",
+		},
+		{
+			rule: "what is whole waits for nobody", found: "TestWhatIsWholeWaitsForNobody",
+			file: "writer.go", old: " (t.give != nil || bulk):", changed: " (t.give != nil || bulk || PLANTED):",
+		},
+		{
+			rule: "nor joins a queue", found: "TestNoLaneIsOpenedBehindAQueue",
+			file: "trunk.go", old: "	return len(t.out) < bulkQueue", changed: "	return len(t.out) < bulkQueue || PLANTED",
+		},
+		{
+			rule: "who says nothing is not kept", found: "TestATrunkThatSaysNothingEnds",
+			file: "idle.go", old: "	over := !heard ||", changed: "	over := !heard && !PLANTED ||",
+		},
+		{
+			rule: "nor who says no more", found: "TestATrunkThatIsNotUsedEnds",
+			file: "idle.go", old: "		t.part(t.last)\n", changed: "		if !PLANTED {\n			t.part(t.last)\n		}\n",
+		},
+		{
+			rule: "though it does not leave", found: "TestATrunkThatIsNotUsedEnds",
+			file: "idle.go", old: " t.tired && t.live == 0\n", changed: " t.tired && t.live == 0 && !PLANTED\n",
+		},
+		{
+			rule: "but what it has goes on", found: "TestATrunkThatIsNotUsedEnds",
+			file: "idle.go", old: "	if over {\n", changed: "	if over || PLANTED && heard && quiet >= idleFor+leaveWithin {\n",
+		},
+		{
+			rule: "TLS has little to say for itself", found: "TestWhoAsksForNewKeysIsBounded",
+			file: "take.go", old: "n > mostBeside {", changed: "n > mostBeside && !PLANTED {",
 		},
 		{
 			rule: "what a socket did not take is not lost", found: "TestWhoWritesItselfIsNotHeldByTheSocket",

@@ -56,17 +56,15 @@ func TestWhatIsShortWaitsBehindLittle(t *testing.T) {
 	})
 }
 
-// However many lanes have something to say, what waits to be written is bounded, and all of
+// However many lanes have something to answer, what waits to be written is bounded, and all of
 // it goes once there is room.
 func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
-	withRaw(t, false, func(r *raw) {
+	withRaw(t, true, func(r *raw) {
 		const lanes = 100
 		var said sync.WaitGroup
-		for range lanes {
-			l, err := r.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
+		for i := range uint32(lanes) {
+			r.says(kindOpen, i+1, nil)
+			l := <-r.given
 			said.Go(func() {
 				if n, err := l.Write(make([]byte, maxData)); n != maxData || err != nil {
 					t.Errorf("Write = %d, %v", n, err)

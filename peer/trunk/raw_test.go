@@ -240,9 +240,10 @@ func TestWhatBreaksTheOrderEndsTheTrunk(t *testing.T) {
 		"lane 0":                       {kindData, 0, []byte("x")},
 		"a ping of a lane":             {kindPing, 3, nil},
 		"a short credit":               {kindCredit, 3, []byte("x")},
-		"an unknown kind":              {kindPong + 1, 3, nil},
+		"an unknown kind":              {kindRefuse + 1, 3, nil},
 		"a last with bytes":            {kindLast, 3, []byte("x")},
 		"a last word of who opens":     {kindLast, 3, nil},
+		"a refusal of who opens":       {kindRefuse, 3, nil},
 		"kind 0":                       {0, 3, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -258,6 +259,13 @@ func TestWhatBreaksTheOrderEndsTheTrunk(t *testing.T) {
 	withRaw(t, false, func(r *raw) {
 		if r.says(kindOpen, 1, nil); !errors.Is(r.ended, errFrame) {
 			t.Errorf("Run = %v after the end that was dialed opened a lane", r.ended)
+		}
+	})
+	withRaw(t, false, func(r *raw) {
+		_, _ = r.Open()
+		r.says(kindData, 1, []byte("x"))
+		if r.says(kindRefuse, 1, nil); !errors.Is(r.ended, errFrame) {
+			t.Errorf("Run = %v after a lane was refused that had been answered", r.ended)
 		}
 	})
 }

@@ -64,6 +64,9 @@ func (s *Set) Lane(place string) *Lane {
 	t := w.trunk
 	if t != nil && t.Works() && t.fresh() {
 		s.mu.Unlock()
+		if !t.roomy() {
+			return nil
+		}
 		l, _ := t.Open() // full, or it has ended this moment
 		return l
 	}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -23,8 +24,11 @@ type socket struct {
 	plain bool            // that is what seal was given
 	seals bool            // it is what conn has written, not what was written to conn
 
+	sealing atomic.Bool // what conn writes is what seal was given
+
 	mu     sync.Mutex // who reads may have something to say to the other end's TLS
 	sealed []byte     // what conn has written
+	beside int        // of it, what seal was not given
 	sent   []byte     // what seal has returned before; the room of the next one
 
 	b     []byte // to be sent
@@ -70,11 +74,17 @@ func (s *socket) seal(b []byte) ([]byte, error) {
 	if !s.seals {
 		return b, nil
 	}
-	if _, err := s.conn.Write(b); err != nil {
-		return nil, err
+	if len(b) > 0 {
+		s.sealing.Store(true)
+		_, err := s.conn.Write(b)
+		s.sealing.Store(false)
+		if err != nil {
+			return nil, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.beside = 0
 	s.sealed, s.sent = s.sent[:0], s.sealed
 	return s.sent, nil
 }
@@ -84,6 +94,19 @@ func (s *socket) keep(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sealed = append(s.sealed, b...)
+	if !s.sealing.Load() {
+		s.beside += len(b)
+	}
+}
+
+// owes reports whether conn has written what seal was not given: an answer to the other end's
+// TLS, which asks for new keys.
+func (s *socket) owes() bool { return s.seals && s.besides() > 0 }
+
+func (s *socket) besides() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beside
 }
 
 // forget lets go of the room that sealing has needed.

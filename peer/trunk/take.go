@@ -11,7 +11,7 @@ import (
 
 // read hands on what comes, until the connection ends.
 func (t *Trunk) read() error {
-	buf := make([]byte, readBuffer)
+	buf := make([]byte, firstBuffer)
 	for have := 0; ; {
 		n, err := t.conn.Read(buf[have:])
 		if n == 0 && err != nil {
@@ -22,23 +22,53 @@ func (t *Trunk) read() error {
 		}
 		t.heard.Store(int64(max(time.Since(t.born), 1)))
 		have += n
-		at := 0
-		for {
-			f, m, err := cutFrame(buf[at:have])
-			if err != nil {
-				return err
-			}
-			if m == 0 {
-				break
-			}
-			at += m
-			if err := t.take(f); err != nil {
-				return err
-			}
+		full := have == len(buf)
+		at, err := t.takeAll(buf[:have])
+		if err != nil {
+			return err
 		}
-		have = copy(buf, buf[at:have])
+		next := buf
+		if full && len(buf) < readBuffer {
+			next = make([]byte, min(8*len(buf), readBuffer))
+		}
+		have = copy(next, buf[at:have])
+		buf = next
+		if err := t.answerKeys(); err != nil {
+			return err
+		}
 		runtime.Gosched() // who was told has its turn: what it asks and says brings more at once
 	}
+}
+
+// takeAll takes the whole frames in b, and returns how long they are.
+func (t *Trunk) takeAll(b []byte) (at int, err error) {
+	for {
+		f, m, err := cutFrame(b[at:])
+		if m == 0 || err != nil {
+			return at, err
+		}
+		at += m
+		if err := t.take(f); err != nil {
+			return at, err
+		}
+	}
+}
+
+// answerKeys has the writer send what TLS has to say for itself. Who does not read that, and
+// goes on asking, loses the trunk.
+func (t *Trunk) answerKeys() error {
+	if !t.sock.owes() {
+		return nil
+	}
+	if n := t.sock.besides(); n > mostBeside {
+		return fmt.Errorf("%w: %d bytes of answers to the other end's TLS are not read", errFrame, n)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.tell()
+	}
+	return nil
 }
 
 // take hands a frame to its lane.
@@ -60,8 +90,8 @@ func (t *Trunk) take(f frame) error {
 		return err
 	}
 	if fresh {
-		if !l.lent || !t.give(l) {
-			t.refuse(l)
+		if !t.give(l) {
+			return t.refuse(l)
 		}
 		return nil
 	}
@@ -78,6 +108,8 @@ func (t *Trunk) take(f frame) error {
 	case kindReset:
 		l.cut()
 		t.depart(l)
+	case kindRefuse:
+		t.untake(l)
 	case kindOpen, kindPing, kindPong, kindLast:
 	}
 	return nil
@@ -100,9 +132,10 @@ func (t *Trunk) lane(f frame) (l *Lane, fresh bool, err error) {
 		if t.parts {
 			return nil, false, nil
 		}
-		l = t.begin(f.lane)
-		l.lent = t.budget.lend()
-		return l, true, nil
+		if !t.budget.lend() {
+			return nil, false, t.turnAway(f.lane)
+		}
+		return t.begin(f.lane), true, nil
 	case f.lane > t.last:
 		return nil, false, fmt.Errorf("%w: lane %d has not been opened", errFrame, f.lane)
 	}
@@ -110,5 +143,9 @@ func (t *Trunk) lane(f frame) (l *Lane, fresh bool, err error) {
 	if l == nil || l.away {
 		return nil, false, nil
 	}
+	if f.kind == kindRefuse && (t.give != nil || l.spoken) {
+		return nil, false, fmt.Errorf("%w: lane %d is refused that was opened by the other end, or taken", errFrame, f.lane)
+	}
+	l.spoken = true
 	return l, false, nil
 }

@@ -178,7 +178,7 @@ func TestWhoWritesItselfIsNotHeldByTheSocket(t *testing.T) {
 	for name, wrap := range wraps() {
 		t.Run(name, func(t *testing.T) {
 			a, b := wrap(dialed(t))
-			const size, most = 12 << 10, 4_000
+			const size, most = 24 << 10, 4_000
 			brought, ended := make(chan int64, most), make(chan error, 1)
 			var runs sync.WaitGroup
 			gate := new(sync.Mutex)

@@ -21,8 +21,12 @@ const (
 	MaxLanes = 256
 	// lastNumber is that of the last lane that a trunk can have.
 	lastNumber = 1<<32 - 1
-	// readBuffer is what one read takes at most.
-	readBuffer = 64 << 10
+	// readBuffer is what one read takes at most, and firstBuffer what the first does: a trunk
+	// on which little is said holds little.
+	readBuffer  = 64 << 10
+	firstBuffer = 512
+	// mostBeside is how much TLS may have to say for itself that waits to be written.
+	mostBeside = 4 << 10
 	// bulkQueue is how much may wait to be written when a lane adds a part of what is too
 	// long for one frame, and mostQueue when it adds all it has: the short waits behind
 	// little, whatever the long ones have.
@@ -62,37 +66,41 @@ type Trunk struct {
 	heard  atomic.Int64 // when something came last, since it was born; zero: nothing has
 	done   atomic.Bool  // it takes no more lanes, or has failed
 
-	mu      sync.Mutex
-	lanes   map[uint32]*Lane // that the other end may still speak of, or this one
-	live    int              // of them, closed by neither
-	last    uint32           // the lane opened last
-	begun   uint32           // that of which the writer has taken up that it is opened
-	spoken  uint32           // the highest of which the other end, that is given lanes, has spoken
-	urgent  []byte           // to be written, before out
-	out     []byte           // to be written
-	spare   []byte           // for what comes while out is being written
-	little  int              // writes in a row that needed little of the queue's room
-	credits []*Lane          // whose credit is to be written, each once
-	parting []*Lane          // whose close is
-	crowd   []*Lane          // who waits for room, each once
-	asks    bool             // a ping waits to be written
-	answers bool             // the answer to one does
-	word    chan struct{}    // closed with the next answer; nil: nobody waits for one
-	told    bool             // the writer has its turn, or is at it
-	pinged  time.Time        // when Ping has sent one
-	retired bool             // no more lanes are opened
-	final   bool             // for the other end has said which was the last
-	parts   bool             // no more are taken
-	said    bool             // the writer has taken up that
-	err     error            // why it has failed; nil: it works
+	mu       sync.Mutex
+	lanes    map[uint32]*Lane // that the other end may still speak of, or this one
+	live     int              // of them, closed by neither
+	last     uint32           // the lane opened last
+	begun    uint32           // that of which the writer has taken up that it is opened
+	spoken   uint32           // the highest of which the other end, that is given lanes, has spoken
+	urgent   []byte           // to be written, before out
+	out      []byte           // to be written
+	spare    []byte           // for what comes while out is being written
+	loads    uint64           // that the writer has taken up
+	little   int              // writes in a row that needed little of the queue's room
+	credits  []*Lane          // whose credit is to be written, each once
+	parting  []*Lane          // whose close is
+	refusals []uint32         // numbers of lanes, to be written that they are not taken
+	crowd    []*Lane          // who waits for room, each once
+	asks     bool             // a ping waits to be written
+	answers  bool             // the answer to one does
+	word     chan struct{}    // closed with the next answer; nil: nobody waits for one
+	told     bool             // the writer has its turn, or is at it
+	pinged   time.Time        // when Ping has sent one
+	retired  bool             // no more lanes are opened
+	final    bool             // for the other end has said which was the last
+	parts    bool             // no more are taken
+	said     bool             // the writer has taken up that
+	tired    bool             // it takes none because nothing came by it
+	err      error            // why it has failed; nil: it works
+	idle     *time.Timer      // of who is given lanes: when to see whether anything comes
 }
 
 // Dialed returns the end that opens lanes, of a budget.
 func Dialed(conn net.Conn, b *Budget) *Trunk { return newTrunk(conn, b, nil) }
 
 // Accepted returns the end whose lanes the other one opens. Each is given to give, by the
-// goroutine that reads: it must not wait. If the budget is spent, or it returns false, the lane
-// is not taken, nor is any after it. Who is given a lane closes it when done, or it counts.
+// goroutine that reads: it must not wait. If the budget is spent, or it returns false, that
+// lane is refused. Who is given a lane closes it when done, or it counts.
 func Accepted(conn net.Conn, b *Budget, give func(*Lane) bool) *Trunk { return newTrunk(conn, b, give) }
 
 func newTrunk(conn net.Conn, b *Budget, give func(*Lane) bool) *Trunk {
@@ -107,6 +115,7 @@ func newTrunk(conn net.Conn, b *Budget, give func(*Lane) bool) *Trunk {
 func (t *Trunk) Run() error {
 	var writer sync.WaitGroup
 	writer.Go(t.write)
+	defer t.ends()()
 	err := t.read()
 	t.Fail(err)
 	writer.Wait()
@@ -136,7 +145,7 @@ func (t *Trunk) Open() (*Lane, error) {
 // begin makes a lane that has been lent. With mu held.
 func (t *Trunk) begin(id uint32) *Lane {
 	l := newLane(t, id)
-	l.lent = true
+	l.counts = t.budget
 	t.lanes[id] = l
 	t.live++
 	return l
@@ -169,17 +178,46 @@ func (t *Trunk) part(last uint32) {
 	}
 }
 
-// refuse takes a lane that has just come for none, and none after it.
-func (t *Trunk) refuse(l *Lane) {
+// refuse refuses a lane that has just come.
+func (t *Trunk) refuse(l *Lane) error {
 	t.mu.Lock()
-	promised := t.parts // that it was taken
-	if !promised {
-		delete(t.lanes, l.id)
-		l.away, l.said = true, true // nobody speaks of it any more
+	var err error
+	if t.err == nil {
+		err = t.turnAway(l.id)
+		t.nobodys(l)
 	}
-	t.part(l.id - 1)
 	t.mu.Unlock()
 	t.drop(l, kindReset)
+	return err
+}
+
+// turnAway has the other end told that it takes no lane of that number. Who keeps to the bound
+// of lanes has no more of them waiting than that. With mu held.
+func (t *Trunk) turnAway(id uint32) error {
+	if len(t.refusals) == MaxLanes {
+		return fmt.Errorf("%w: lane %d opened while %d are being refused", errFrame, id, MaxLanes)
+	}
+	t.refusals = append(t.refusals, id)
+	t.tell()
+	return nil
+}
+
+// untake breaks a lane that the other end has refused.
+func (t *Trunk) untake(l *Lane) {
+	l.fail(ErrNotTaken) // first, for the trunk may end with its last lane
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.nobodys(l)
+		t.leave(l)
+		t.settle(l)
+	}
+}
+
+// nobodys has nobody speak of a lane any more. With mu held.
+func (t *Trunk) nobodys(l *Lane) {
+	delete(t.lanes, l.id)
+	l.away, l.said = true, true
 }
 
 // lastTaken breaks the lanes that the other end has not taken.
@@ -195,8 +233,7 @@ func (t *Trunk) lastTaken(last uint32) error {
 	for id, l := range t.lanes {
 		if id > last {
 			untaken = append(untaken, l)
-			delete(t.lanes, id)
-			l.away, l.said = true, true // as above
+			t.nobodys(l)
 			t.leave(l)
 			t.settle(l)
 		}
@@ -222,7 +259,8 @@ func (t *Trunk) Retire() {
 	}
 }
 
-// Fail ends the trunk: every lane breaks with err, at once. Of several the first counts.
+// Fail ends the trunk: every lane breaks with err, at once. Of several the first counts. Of
+// what had not been written nobody has read anything.
 func (t *Trunk) Fail(err error) {
 	t.mu.Lock()
 	if t.err != nil {
@@ -232,14 +270,25 @@ func (t *Trunk) Fail(err error) {
 	t.err = err
 	t.done.Store(true)
 	lanes, crowd := t.lanes, t.crowd
-	t.lanes, t.crowd, t.credits, t.parting, t.urgent, t.out, t.spare = nil, nil, nil, nil, nil, nil, nil
-	for _, l := range lanes {
+	var unsent []*Lane
+	t.lanes, t.crowd, t.credits, t.parting, t.refusals, t.urgent, t.out, t.spare = nil, nil, nil, nil, nil, nil, nil, nil
+	for id, l := range lanes {
+		if l.counts != nil {
+			l.counts = l.counts.forsake()
+		}
 		t.settle(l)
+		if t.give == nil && (l.begins == 0 || l.begins > t.loads) {
+			delete(lanes, id)
+			unsent = append(unsent, l)
+		}
 	}
 	t.mu.Unlock()
 	close(t.over)
 	for _, l := range lanes {
 		l.fail(err)
+	}
+	for _, l := range unsent {
+		l.fail(fmt.Errorf("%w: %w", ErrNotTaken, err))
 	}
 	wakeAll(crowd)
 	// The socket goes first: TLS would take its time to say goodbye on a dead path.
@@ -274,6 +323,13 @@ func (t *Trunk) Quiet() (time.Duration, bool) {
 func (t *Trunk) fresh() bool {
 	quiet, heard := t.Quiet()
 	return heard && quiet < freshFor
+}
+
+// roomy reports whether what is said now goes out soon, as far as this end is concerned.
+func (t *Trunk) roomy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.out) < bulkQueue
 }
 
 // Ask asks the other end for a word, and waits until that has come: then there was a path in
@@ -316,8 +372,13 @@ func (t *Trunk) leave(l *Lane) {
 		return
 	}
 	l.left = true
-	if t.live--; t.retired && t.live == 0 {
+	t.live--
+	switch {
+	case t.live > 0:
+	case t.retired:
 		go t.Fail(ErrRetired)
+	case t.tired:
+		t.idle.Reset(leaveWithin)
 	}
 }
 
@@ -352,8 +413,8 @@ func (t *Trunk) settle(l *Lane) {
 		return
 	}
 	delete(t.lanes, l.id)
-	if l.lent {
-		l.lent = false
-		t.budget.back()
+	if l.counts != nil {
+		l.counts.back()
+		l.counts = nil
 	}
 }

@@ -38,7 +38,8 @@ func (t *Trunk) add(k kind, lane uint32, data []byte) {
 
 // send has data of a lane written; false means that too much waits already, and that the
 // lane is woken when there may be room. With bulk there is more to come. Where nobody
-// writes, and the socket takes it at once, it does so itself.
+// writes, and the socket takes it at once, it does so itself. What is whole waits for nobody's
+// bytes at the end that opens lanes: those that there are, and the credit of each, bound it.
 func (t *Trunk) send(l *Lane, data []byte, bulk bool) (bool, error) {
 	most := mostQueue
 	if bulk {
@@ -49,13 +50,16 @@ func (t *Trunk) send(l *Lane, data []byte, bulk bool) (bool, error) {
 	case t.err != nil:
 		defer t.mu.Unlock()
 		return false, t.err
-	case len(t.out)+len(data) > most:
+	case len(t.out)+len(data) > most && (t.give != nil || bulk):
 		defer t.mu.Unlock()
 		if !l.crowds {
 			l.crowds = true
 			t.crowd = append(t.crowd, l)
 		}
 		return false, nil
+	}
+	if l.begins == 0 {
+		l.begins = t.loads + 1
 	}
 	t.out = appendFrame(t.out, kindData, l.id, data)
 	mine := !t.told && t.sock.works()
@@ -104,8 +108,8 @@ func (t *Trunk) write() {
 			return
 		}
 		if len(t.rest) > 0 {
-			_, err := t.sock.under.Write(t.rest)
-			t.written(&t.owing, err)
+			n, err := t.sock.under.Write(t.rest)
+			t.written(&t.owing, max(n, 1), err) // some of it had gone before
 			t.owing, t.rest = load{}, nil
 		} else {
 			runtime.Gosched()
@@ -131,15 +135,14 @@ func (t *Trunk) writeSoon() {
 			return
 		}
 		wakeAll(u.crowd)
-		b, err := t.sock.seal(u.out)
-		if err == nil {
-			var n int
+		n, b, err := 0, []byte(nil), error(nil)
+		if b, err = t.sock.seal(u.out); err == nil {
 			if n, err = t.sock.send(b); err == nil && n < len(b) {
 				t.owing, t.rest = u, b[n:]
 				break
 			}
 		}
-		t.written(&u, err)
+		t.written(&u, n, err)
 	}
 	t.turn <- struct{}{} // has room: told says that it is empty
 }
@@ -156,7 +159,7 @@ type load struct {
 func (t *Trunk) load() (u load, some bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.err != nil || len(t.urgent)+len(t.out)+len(t.credits) == 0 {
+	if t.err != nil || len(t.urgent)+len(t.out)+len(t.credits)+len(t.refusals) == 0 && !t.sock.owes() {
 		t.told = false
 		return u, false
 	}
@@ -166,6 +169,11 @@ func (t *Trunk) load() (u load, some bool) {
 		l.back = 0
 		t.urgent = appendFrame(t.urgent, kindCredit, l.id, b[:])
 	}
+	for _, id := range t.refusals {
+		t.urgent = appendFrame(t.urgent, kindRefuse, id, nil)
+	}
+	t.refusals = t.refusals[:0]
+	t.loads++
 	u = load{out: slices.Insert(t.out, 0, t.urgent...), crowd: t.crowd, parts: t.parts && !t.said}
 	t.said, t.begun = t.parts, t.last
 	t.urgent, t.out, t.spare = t.urgent[:0], t.spare, nil
@@ -194,17 +202,20 @@ func (t *Trunk) flush() bool {
 		return false
 	}
 	wakeAll(u.crowd)
-	b, err := t.sock.seal(u.out)
-	if err == nil {
-		_, err = t.sock.under.Write(b)
+	n, b, err := 0, []byte(nil), error(nil)
+	if b, err = t.sock.seal(u.out); err == nil {
+		n, err = t.sock.under.Write(b)
 	}
-	t.written(&u, err)
+	t.written(&u, n, err)
 	return true
 }
 
-// written notes that it was, or why not.
-func (t *Trunk) written(u *load, err error) {
+// written notes how much of it was, and why not all.
+func (t *Trunk) written(u *load, n int, err error) {
 	t.mu.Lock()
+	if err != nil && n == 0 {
+		t.loads-- // as if it waited still: who has something in it has sent nothing
+	}
 	if !t.keep(u.out) {
 		t.sock.forget()
 	}
