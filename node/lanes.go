@@ -22,6 +22,12 @@ const (
 	// mostTrunks is how many trunks of one node it serves at once: the one that it opens lanes
 	// by, and some whose last lanes are under way.
 	mostTrunks = 4
+	// Where there is no secret a node's name is what it says: so those of one address are
+	// bounded, too, whatever their names, and their lanes. Many nodes may have one address.
+	mostTrunksFrom = 64
+	mostLanesFrom  = 8 * trunk.MaxLanes
+	// mostTrunksOfAll is how many of all together it serves.
+	mostTrunksOfAll = 1024
 )
 
 // lanes are those to other nodes, and the trunks of others.
@@ -31,17 +37,22 @@ type lanes struct {
 	accepted struct {
 		sync.Mutex
 		trunks map[*trunk.Trunk]struct{}
-		nodes  map[string]*visitor
-		parted bool          // no more lanes are taken
-		none   chan struct{} // closed once parted is set and there are no trunks
+		nodes  map[guest]*visitor
+		places map[string]*visitor // all nodes of an address
+		guests int                 // trunks of all of them
+		parted bool                // no more lanes are taken
+		none   chan struct{}       // closed once parted is set and there are no trunks
 	}
 }
 
-// visitor is another node with trunks to this one.
+// visitor is another node with trunks to this one, or an address with trunks of some.
 type visitor struct {
 	budget *trunk.Budget
 	trunks int
 }
+
+// guest is whose a trunk is: a name, and the address it came from.
+type guest struct{ node, place string }
 
 func newLanes(port *peer.Port) *lanes {
 	l := &lanes{all: trunk.NewBudget(mostLanes, nil)}
@@ -55,16 +66,22 @@ func newLanes(port *peer.Port) *lanes {
 		}
 		return c, nil
 	})
-	l.accepted.trunks, l.accepted.nodes = make(map[*trunk.Trunk]struct{}), make(map[string]*visitor)
+	l.accepted.trunks = make(map[*trunk.Trunk]struct{})
+	l.accepted.nodes, l.accepted.places = make(map[guest]*visitor), make(map[string]*visitor)
 	l.accepted.none = make(chan struct{})
 	return l
 }
 
 // serveTrunk serves the lanes that another node opens, and returns when the last has ended.
 func (n *Node) serveTrunk(ctx context.Context, c *peer.Conn) {
+	n.serveTrunkBy(c, func(l *trunk.Lane) { n.serveLane(ctx, l, c) })
+}
+
+// serveTrunkBy has each lane of a trunk served by serve, in a goroutine of its own.
+func (n *Node) serveTrunkBy(c *peer.Conn, serve func(l *trunk.Lane)) {
 	all := n.router.lanes
-	from := all.enter(c.Node())
-	defer all.leave(c.Node())
+	g := guest{node: c.Node(), place: placeOf(c)}
+	from := all.enter(g)
 	if from == nil {
 		_ = c.Close() // it has more trunks than it needs; it has streams, too
 		return
@@ -72,12 +89,22 @@ func (n *Node) serveTrunk(ctx context.Context, c *peer.Conn) {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	t := trunk.Accepted(c, from, func(l *trunk.Lane) bool {
-		serving.Go(func() { n.serveLane(ctx, l, c) })
+		serving.Go(func() { serve(l) })
 		return true
 	})
 	all.add(t)
+	defer all.leave(g) // though lanes of it go on here: another may take its place
 	defer all.remove(t)
 	_ = t.Run() // the lanes say why it ended
+}
+
+// placeOf returns the address of a stream's other end, without the port.
+func placeOf(c net.Conn) string {
+	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		return c.RemoteAddr().String() // of another kind
+	}
+	return host
 }
 
 // serveLane serves a lane; a bug there ends that lane only.
@@ -92,30 +119,48 @@ func (n *Node) serveLane(ctx context.Context, l *trunk.Lane, c *peer.Conn) {
 	n.proxy.ServePeer(ctx, l, c.Node())
 }
 
-// enter counts a trunk of a node, until leave, and returns what its lanes count in; nil: it has
-// as many trunks as it may.
-func (l *lanes) enter(node string) *trunk.Budget {
+// enter counts a trunk, until leave, and returns what its lanes count in; nil: its node, or its
+// address, has as many trunks as it may, or all have.
+func (l *lanes) enter(g guest) *trunk.Budget {
 	a := &l.accepted
 	a.Lock()
 	defer a.Unlock()
-	v := a.nodes[node]
-	if v == nil {
-		v = &visitor{budget: trunk.NewBudget(trunk.MaxLanes, l.all)}
-		a.nodes[node] = v
+	place := a.places[g.place]
+	if place == nil {
+		place = &visitor{budget: trunk.NewBudget(mostLanesFrom, l.all)}
 	}
-	if v.trunks++; v.trunks > mostTrunks {
+	node := a.nodes[g]
+	if node == nil {
+		node = &visitor{budget: trunk.NewBudget(trunk.MaxLanes, place.budget)}
+	}
+	if a.guests == mostTrunksOfAll || place.trunks == mostTrunksFrom || node.trunks == mostTrunks {
 		return nil
 	}
-	return v.budget
+	a.guests++
+	place.trunks++
+	node.trunks++
+	a.places[g.place], a.nodes[g] = place, node
+	return node.budget
 }
 
-func (l *lanes) leave(node string) {
+// leave ends that. The lanes that go on here count among those of all.
+func (l *lanes) leave(g guest) {
 	a := &l.accepted
 	a.Lock()
 	defer a.Unlock()
-	a.nodes[node].trunks--
-	// Of others a lane may have outlasted its trunks.
-	maps.DeleteFunc(a.nodes, func(_ string, v *visitor) bool { return v.trunks == 0 && v.budget.Lent() == 0 })
+	a.guests--
+	if place := a.places[g.place]; place.leaves() {
+		delete(a.places, g.place)
+	}
+	if node := a.nodes[g]; node.leaves() {
+		delete(a.nodes, g)
+	}
+}
+
+// leaves counts a trunk less; true: there are no more.
+func (v *visitor) leaves() bool {
+	v.trunks--
+	return v.trunks == 0
 }
 
 func (l *lanes) add(t *trunk.Trunk) {

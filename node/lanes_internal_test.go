@@ -118,31 +118,6 @@ func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
 	})
 }
 
-// A node has a few trunks to another, as it may need while the lanes of one go on that is
-// replaced, and others have theirs.
-func TestTheTrunksOfANodeAreBounded(t *testing.T) {
-	l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
-	first := l.enter("b")
-	for i := range mostTrunks + 1 {
-		if b := l.enter("b"); (b == first) != (i < mostTrunks-1) || (b == nil) != (i >= mostTrunks-1) {
-			t.Errorf("trunk %d counts in %v", i+2, b)
-		}
-	}
-	if other := l.enter("c"); other == nil || other == first {
-		t.Error("another node has no trunk of its own")
-	}
-	for range mostTrunks + 2 {
-		l.leave("b")
-	}
-	l.leave("c")
-	if n := len(l.accepted.nodes); n != 0 {
-		t.Errorf("%d nodes are remembered", n)
-	}
-	if l.enter("b") == nil {
-		t.Error("it has none once its own have ended")
-	}
-}
-
 // A bug that one lane meets ends that lane: its trunk and the node go on.
 func TestALaneWhoseRequestPanicsIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,175 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/peer"
+	"shardway/peer/trunk"
+)
+
+// A node has a few trunks to another, as it may need while the lanes of one go on that is
+// replaced, others have theirs, and those of one address are bounded together.
+func TestTheTrunksOfANodeAreBounded(t *testing.T) {
+	l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+	b, c := guest{"b", "10.0.0.1"}, guest{"c", "10.0.0.1"}
+	first := l.enter(b)
+	for i := range mostTrunks + 1 {
+		if got := l.enter(b); (got == first) != (i < mostTrunks-1) || (got == nil) != (i >= mostTrunks-1) {
+			t.Errorf("trunk %d counts in %v", i+2, got)
+		}
+	}
+	if other := l.enter(c); other == nil || other == first {
+		t.Error("another node has no trunk of its own")
+	}
+	in := mostTrunks + 1
+	for i := range 2 * mostTrunksFrom {
+		if got := l.enter(guest{fmt.Sprint(i), "10.0.0.1"}); (got != nil) != (in < mostTrunksFrom) {
+			t.Fatalf("an address with %d trunks is let in: %v", in, got != nil)
+		} else if got != nil {
+			in++
+		}
+	}
+	places := 1
+	for ; in < mostTrunksOfAll; places++ {
+		for i := range mostTrunksFrom {
+			if l.enter(guest{fmt.Sprint(i), fmt.Sprint(places)}) == nil {
+				t.Fatalf("address %d has no trunk %d", places, i)
+			}
+			in++
+		}
+	}
+	if l.enter(guest{"d", "10.0.0.2"}) != nil {
+		t.Errorf("%d trunks are not enough", in)
+	}
+	for range mostTrunks {
+		l.leave(b)
+	}
+	l.leave(c)
+	if got := l.enter(b); got == nil {
+		t.Error("it has none once its own have ended")
+	}
+	l.leave(b)
+	for i := range mostTrunksFrom - mostTrunks - 1 {
+		l.leave(guest{fmt.Sprint(i), "10.0.0.1"})
+	}
+	if n, p := len(l.accepted.nodes), len(l.accepted.places); n != mostTrunksOfAll-mostTrunksFrom || p != places-1 {
+		t.Errorf("%d nodes of %d addresses are remembered", n, p)
+	}
+}
+
+// The lanes of those who invent names count together.
+func TestTheLanesOfAnAddressAreBounded(t *testing.T) {
+	l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+	opened := 0
+	for i := range 2 * mostLanesFrom / trunk.MaxLanes {
+		near, _ := net.Pipe()
+		tr := trunk.Dialed(near, l.enter(guest{fmt.Sprint(i), "10.0.0.1"}))
+		for {
+			if _, err := tr.Open(); err != nil {
+				break
+			}
+			opened++
+		}
+	}
+	if opened != mostLanesFrom {
+		t.Errorf("an address has %d lanes, want %d", opened, mostLanesFrom)
+	}
+}
+
+// Who knows the preface of a cluster without a secret, and dials trunks under names it invents,
+// to say nothing on them, has a node hold few, and these not for long.
+func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const names = 64
+		ends := make(chan net.Conn)
+		n := &Node{log: zerolog.Nop(), router: &router{}}
+		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
+		n.router.lanes = newLanes(p)
+		p.Handle(peer.Trunk, n.serveTrunk)
+		ctx, cancel := context.WithCancel(t.Context())
+		var served sync.WaitGroup
+		served.Go(func() { _ = p.Serve(ctx, &listener{far: &farPort{ends: ends}, ctx: ctx}) })
+		known := func() int {
+			synctest.Wait()
+			n.router.lanes.accepted.Lock()
+			defer n.router.lanes.accepted.Unlock()
+			return n.router.lanes.accepted.guests
+		}
+		var held []net.Conn
+		for i := range names {
+			port := dialing(fmt.Sprintf("stranger-%d", i), &farPort{ends: ends})
+			for range mostTrunks {
+				c, err := port.Dial(ctx, "b", peer.Trunk)
+				if err != nil {
+					t.Fatalf("name %d: %v", i, err)
+				}
+				held = append(held, c)
+			}
+		}
+		if n := known(); n != mostTrunksFrom {
+			t.Errorf("%d trunks of one address are served, want %d", n, mostTrunksFrom)
+		}
+		time.Sleep(time.Minute)
+		if n := known(); n != 0 {
+			t.Errorf("%d trunks are served after a minute of silence", n)
+		}
+		for _, c := range held {
+			_ = c.Close()
+		}
+		cancel()
+		served.Wait()
+	})
+}
+
+// A trunk that broke while its lanes are worked on leaves room for the next.
+func TestABrokenTrunkDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ends := make(chan net.Conn)
+		n := &Node{log: zerolog.Nop(), router: &router{}}
+		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
+		n.router.lanes = newLanes(p)
+		over := make(chan struct{})
+		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
+			n.serveTrunkBy(c, func(l *trunk.Lane) { <-over; _ = l.Close() })
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var served sync.WaitGroup
+		served.Go(func() { _ = p.Serve(ctx, &listener{far: &farPort{ends: ends}, ctx: ctx}) })
+		port := dialing("c", &farPort{ends: ends})
+		for i := range 2 * mostTrunks {
+			c, err := port.Dial(ctx, "b", peer.Trunk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr := trunk.Dialed(c, trunk.NewBudget(trunk.MaxLanes, nil))
+			go func() { _ = tr.Run() }()
+			l, err := tr.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = l.Write([]byte("x"))
+			if synctest.Wait(); !l.Quiet() {
+				t.Fatalf("trunk %d is refused, or its lane", i)
+			}
+			tr.Fail(net.ErrClosed)
+			synctest.Wait()
+		}
+		if n := n.router.lanes.all.Lent(); n != 2*mostTrunks {
+			t.Errorf("%d lanes count, want all that are worked on", n)
+		}
+		close(over)
+		if synctest.Wait(); n.router.lanes.all.Lent() != 0 {
+			t.Errorf("%d lanes count in the end", n.router.lanes.all.Lent())
+		}
+		cancel()
+		served.Wait()
+	})
+}
