@@ -109,7 +109,10 @@ func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
 			for range mostTrunks {
 				c, err := port.Dial(ctx, "b", peer.Trunk)
 				if err != nil {
-					t.Fatalf("name %d: %v", i, err)
+					if len(held) < mostTrunksFrom {
+						t.Fatalf("name %d: %v", i, err)
+					}
+					continue // it is closed as it is welcomed
 				}
 				held = append(held, c)
 			}

@@ -184,6 +184,14 @@ func (l *lanes) remove(t *trunk.Trunk) {
 	}
 }
 
+// open returns how many trunks of others are served.
+func (l *lanes) open() int {
+	a := &l.accepted
+	a.Lock()
+	defer a.Unlock()
+	return len(a.trunks)
+}
+
 // partTime is how long it may take to say that no more lanes are taken, and how long the
 // other ends have to read the last words on those that were.
 const partTime = 100 * time.Millisecond

@@ -21,16 +21,19 @@ import (
 // a trunk wakes goroutines at each end, which pays where it is for several at once.
 const lanesFrom = 6
 
-// laneBody is how long the body of a request that goes by a lane may be: with its head it
-// never waits for the other end to have read it.
-const laneBody = 12 << 10
+// laneRequest is how long a request that goes by a lane may be, head and body: with what is
+// added to it, it is one frame, and waits neither for the other end to have read it nor for
+// what others have to say.
+const laneRequest = 12 << 10
 
 // lane is a connection to a node that shares what is below it with others.
 type lane interface {
 	h1.Lane
 	// Carrier returns what is below.
 	Carrier() net.Conn
-	// Untaken reports whether it broke before the other end had read any of it.
+	// Begin begins a request: Untaken is of what is said from here on.
+	Begin()
+	// Untaken reports whether it broke before the other end had read any of that.
 	Untaken() bool
 	// Fresh reports whether something has come from the other end just now, for any that
 	// shares it.
@@ -48,7 +51,7 @@ var errDeaf = errors.New("proxy: nothing comes from the owner any more")
 
 // small reports whether a lane would do for the request, to another node.
 func (c *client) small() bool {
-	if c.req.Upgrades() || c.req.Expects() || !c.up.whole() || len(c.up.kept) > laneBody || c.x.resumed != nil {
+	if c.req.Upgrades() || c.req.Expects() || !c.up.whole() || len(c.req.Raw())+len(c.up.kept) > laneRequest || c.x.resumed != nil {
 		return false
 	}
 	return !c.s.sizes.large(&c.req)
@@ -58,6 +61,7 @@ func (c *client) small() bool {
 func (c *client) linkTo(p *pool, lanes bool) (*link, verdict) {
 	if lanes && !c.x.laneless {
 		if l := p.takeLane(); l != nil {
+			c.s.metrics.laned.Add(1)
 			return l, verdict{}
 		}
 	}
@@ -75,6 +79,7 @@ func (p *pool) takeLane() *link {
 		case l.lane.Over() || !l.Alive():
 			p.drop(l)
 		case l.lane.Fresh():
+			l.lane.Begin()
 			return l
 		default: // its trunk is to be asked for a word, or there is another one
 			p.put(l)

@@ -160,6 +160,9 @@ func TestSmallRequestsShareATrunk(t *testing.T) {
 	if ingress.dials.Load() != 0 || ingress.laid.Load() != 1 {
 		t.Errorf("%d connections and %d trunks, want one trunk", ingress.dials.Load(), ingress.laid.Load())
 	}
+	if n := metric(t, ingress, "shardway_lane_requests_total"); n != 40*20 {
+		t.Errorf("%v requests count as sent by lanes", n)
+	}
 }
 
 // What is long in either direction, or becomes another protocol, has a connection of its
@@ -169,6 +172,10 @@ func TestWhatIsNotSmallHasAConnectionOfItsOwn(t *testing.T) {
 		"a body that is longer than a window": func(c *client) {
 			c.send("POST /small HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 16000\r\n\r\n%s", strings.Repeat("b", 16000))
 			c.answer("POST")
+		},
+		"a long head": func(c *client) {
+			c.send("GET /small HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nX-Long: %s\r\n\r\n", strings.Repeat("v", 12<<10))
+			c.answer("GET")
 		},
 		"a long body": func(c *client) {
 			c.send("POST /small HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 100000\r\n\r\n%s", strings.Repeat("b", 100000))

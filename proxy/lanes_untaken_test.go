@@ -156,9 +156,8 @@ func TestWhatWasNotTakenGoesAgainThoughItWasHalfWritten(t *testing.T) {
 		}
 		ingress.opensLanes()
 		var clients []*client
-		// The first is being written; of the fourth there is room for a part, and for none of
-		// the others.
-		heads := []int{10, 12_000, 30_000, 30_000, 30_000, 30_000}
+		// The first is being written, and the others wait.
+		heads := []int{10, 11_000, 11_000, 11_000, 11_000, 11_000}
 		for i, head := range heads {
 			c := ingress.dial()
 			c.send("POST /%d HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 4\r\nX-Long: %s\r\n\r\nbody", i, strings.Repeat("x", head))

@@ -59,6 +59,7 @@ type metrics struct {
 	shedHeads   atomic.Uint64
 	shedBodies  atomic.Uint64
 	tunnels     atomic.Int64
+	laned       atomic.Uint64
 	resumable   atomic.Int64 // event streams
 	resumptions [resumeEnds]atomic.Uint64
 	// Of kept sockets, at the node that has their clients.
@@ -179,7 +180,7 @@ var (
 	descBodies = prometheus.NewDesc("shardway_body_bytes",
 		"Bytes that requests keep whose bodies are awaited before they go on.", nil, nil)
 	descConns = prometheus.NewDesc("shardway_connections",
-		"Open connections from clients and, for forwarding, from nodes.", nil, nil)
+		"Open connections from clients and, for forwarding, from nodes; a lane counts as one.", nil, nil)
 	descParked = prometheus.NewDesc("shardway_connections_parked",
 		"Of these, idle ones of clients that nobody waits at: the kernel tells when they speak.", nil, nil)
 	descTunnels = prometheus.NewDesc("shardway_tunnels",
@@ -188,6 +189,8 @@ var (
 		"Event streams open here that go on at the next owner of their shard.", nil, nil)
 	descResumptions = prometheus.NewDesc("shardway_stream_resumptions_total",
 		"Event streams that go on after they had lost their owner, or end, by what came of it.", []string{"result"}, nil)
+	descLaned = prometheus.NewDesc("shardway_lane_requests_total",
+		"Requests that this node sent to their owner by a lane: one that was sent again counts each time.", nil, nil)
 	descUpstream = prometheus.NewDesc("shardway_upstream_connections",
 		"Open connections to the app.", nil, nil)
 )
@@ -196,7 +199,7 @@ var (
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descHeldFor, descAppBytes, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descParked, descTunnels, descResumable, descResumptions, descUpstream,
+		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descParked, descTunnels, descResumable, descResumptions, descLaned, descUpstream,
 	} {
 		ch <- d
 	}
@@ -286,6 +289,7 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 		count(descResumptions, float64(m.resumptions[i].Load()), resumeNames[i])
 	}
 	count(descAnswersCut, float64(m.answersCut.Load()))
+	count(descLaned, float64(m.laned.Load()))
 	count(descPanics, float64(m.panics.Load()))
 	count(descGone, float64(m.clientsGone.Load()))
 	count(descShed, float64(m.shedIdle.Load()), "idle")

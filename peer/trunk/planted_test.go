@@ -197,15 +197,15 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "what is not taken is told of", found: "TestWhoTakesALaneNotSaysSo",
-			file: "trunk.go", old: "		err = t.turnAway(l.id)\n", changed: "		if !PLANTED {\n			err = t.turnAway(l.id)\n		}\n",
+			file: "refuse.go", old: "		err = t.turnAway(l.id)\n", changed: "		if !PLANTED {\n			err = t.turnAway(l.id)\n		}\n",
 		},
 		{
 			rule: "and counts nowhere", found: "TestWhoTakesALaneNotSaysSo",
-			file: "trunk.go", old: "		t.nobodys(l)\n	}\n	t.mu.Unlock()\n	t.drop", changed: "		t.nobodys(l)\n		l.said = !PLANTED\n	}\n	t.mu.Unlock()\n	t.drop",
+			file: "refuse.go", old: "		t.nobodys(l)\n	}\n	t.mu.Unlock()\n	t.drop", changed: "		t.nobodys(l)\n		l.said = !PLANTED\n	}\n	t.mu.Unlock()\n	t.drop",
 		},
 		{
 			rule: "nor there", found: "TestWhoTakesALaneNotSaysSo",
-			file: "trunk.go", old: "		t.nobodys(l)\n		t.leave(l)\n		t.settle(l)\n	}\n}\n\n// nobodys", changed: "		l.away = !PLANTED\n		if !PLANTED {\n			t.nobodys(l)\n		}\n		t.leave(l)\n		t.settle(l)\n	}\n}\n\n// nobodys",
+			file: "refuse.go", old: "		t.nobodys(l)\n		t.leave(l)\n		t.settle(l)\n	}\n}\n\n// nobodys", changed: "		l.away = !PLANTED\n		if !PLANTED {\n			t.nobodys(l)\n		}\n		t.leave(l)\n		t.settle(l)\n	}\n}\n\n// nobodys",
 		},
 		{
 			rule: "what is refused is not taken", found: "TestWhatBreaksTheOrderEndsTheTrunk",
@@ -213,7 +213,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "refusals are bounded", found: waits,
-			file: "trunk.go", old: "	if len(t.refusals) == MaxLanes {", changed: "	if len(t.refusals) == MaxLanes && !PLANTED {",
+			file: "refuse.go", old: "	if len(t.refusals) == MaxLanes {", changed: "	if len(t.refusals) == MaxLanes && !PLANTED {",
 		},
 		{
 			rule: "a trunk that has failed leaves room for the next", found: "TestABrokenTrunkLeavesItsLanesToTheNext|TestWhatWasLentIsGivenBack",

@@ -186,6 +186,13 @@ func (s *Set) Close() {
 	s.runs.Wait()
 }
 
+// Open returns how many trunks there are, those that end among them.
+func (s *Set) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.alive)
+}
+
 func (s *Set) trunks() []*Trunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
