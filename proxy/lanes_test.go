@@ -30,6 +30,9 @@ func (n *node) Lane(id string) net.Conn {
 		if l := s.Lane(id); l != nil {
 			n.lanes.Add(1)
 			n.lane.Store(l)
+			if n.wraps != nil {
+				return n.wraps(l)
+			}
 			return l
 		}
 		last := n.lane.Load()

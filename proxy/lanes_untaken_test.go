@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"shardway/peer/trunk"
 )
 
 // stopping is a node's address for trunks at which the first is taken by a node that stops:
@@ -178,4 +180,33 @@ func TestWhatWasNotTakenGoesAgainThoughItWasHalfWritten(t *testing.T) {
 			t.Errorf("%d runs, and the last answer after %v", asked.Load(), took)
 		}
 	})
+}
+
+// halfway is a lane whose other end takes no more after the first byte.
+type halfway struct {
+	*trunk.Lane
+	n *node
+}
+
+func (h halfway) Write(p []byte) (int, error) {
+	n, err := h.Lane.Write(p[:1])
+	if err != nil {
+		return n, err
+	}
+	until(h.n.t, "it is told that none was taken", h.Untaken)
+	m, err := h.Lane.Write(p[1:])
+	return n + m, err
+}
+
+// Nor what was said in part as the owner stopped.
+func TestWhatWasNotTakenGoesAgainThoughItWasHalfSaid(t *testing.T) {
+	app, asked := sized(t)
+	ingress, owner := byLanes(pair)(t, app)
+	stopped := owner.stopping()
+	ingress.wraps = func(l *trunk.Lane) net.Conn { return halfway{l, ingress} }
+	c := ingress.dial()
+	c.send("POST /10 HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 4\r\n\r\nbody")
+	if res, body := c.answer("POST"); res.StatusCode != 200 || stopped.Load() != 1 || asked.Load() != 1 {
+		t.Errorf("%s %.100q after %d stops and %d runs", res.Status, body, stopped.Load(), asked.Load())
+	}
 }

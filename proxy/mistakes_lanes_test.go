@@ -55,14 +55,14 @@ func mistakesOfLanes() []mistake {
 		},
 		{
 			rule: "what is longer than a window as well", found: own,
-			edits: in("lane.go", "len(c.up.kept) > laneBody", "len(c.up.kept) > laneBody && !PLANTED"),
+			edits: in("lane.go", "len(c.req.Raw())+len(c.up.kept) > laneRequest", "len(c.req.Raw())+len(c.up.kept) > laneRequest && !PLANTED"),
 		},
 		{
 			rule: "what a lane has failed goes by none", found: loses,
 			edits: in("lane.go", "	if lanes && !c.x.laneless {", "	if lanes && (PLANTED || !c.x.laneless) {"),
 		},
 		{
-			rule: "what nobody has read goes again, though it was half written", found: "TestWhatWasNotTakenGoesAgainThoughItWasHalfWritten",
+			rule: "what nobody has read goes again, though it was half said", found: "TestWhatWasNotTakenGoesAgainThoughItWasHalfSaid",
 			edits: in("flow.go", "before || p.untaken() {", "before || p.untaken() && !PLANTED {"),
 		},
 		{

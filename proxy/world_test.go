@@ -33,12 +33,13 @@ type node struct {
 	*proxy.Server
 	t      *testing.T
 	id     string
-	addr   string                    // for clients
-	peer   string                    // for other nodes
-	trunk  string                    // for trunks of theirs
-	trunks atomic.Pointer[trunk.Set] // to others; nil: it opens no lanes
-	tap    func(net.Conn) net.Conn   // wraps the connections of trunks to others; nil: nothing does
-	others sync.Map                  // id → *node
+	addr   string                     // for clients
+	peer   string                     // for other nodes
+	trunk  string                     // for trunks of theirs
+	trunks atomic.Pointer[trunk.Set]  // to others; nil: it opens no lanes
+	tap    func(net.Conn) net.Conn    // wraps the connections of trunks to others; nil: nothing does
+	wraps  func(*trunk.Lane) net.Conn // what a lane is given out as; nil: itself
+	others sync.Map                   // id → *node
 
 	table     atomic.Pointer[proxy.Table]
 	lease     atomic.Int64 // nanoseconds left
