@@ -23,12 +23,17 @@
 //   - A lane counts until both ends have closed it and the writer has taken that up, and MaxLanes
 //     count at most, whichever of a node's trunks they go by (Budget): so what one node has
 //     another keep and work on is bounded, also where it cuts what it opened at once, and so is
-//     what waits for an end that reads nothing.
+//     what waits for an end that reads nothing. One lane too many is refused, and costs no
+//     other. Those of a trunk that broke leave room for the next, as soon as either end knows.
+//   - Who opens lanes never waits for what others have to say: what is here as a whole is queued
+//     as far as its credit goes, and where much waits already nobody is given a lane.
 //   - The bytes of a lane arrive in order, and its end behind them. A reset, credit and a
 //     ping are urgent and pass what waits to be written, but no reset what opens its lane.
 //   - The number of a lane is never used again, so what comes late for one that has ended
 //     is nobody's. Which lane was the last is said once, and takes nothing back.
-//   - Whatever breaks the trunk breaks all its lanes, each with that error.
+//   - Whatever breaks the trunk breaks all its lanes, each with that error. Of what had not begun
+//     to be written then nobody has read anything, and the lane says so (Untaken).
+//   - A trunk by which nothing comes ends at the end that was dialed, and holds little until then.
 //
 // Whether the path is dead, the kernel tells of the connection as of any other: a ping
 // gives it something to have acknowledged while nothing else is on its way. That its answer

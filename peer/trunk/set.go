@@ -16,9 +16,11 @@ const (
 	// layTime is how long it may take to be sure of a trunk, dialing included, and askTime to
 	// be sure of one that has gone silent.
 	layTime, askTime = 5 * time.Second, time.Second
-	// layEvery is how often a place is dialed, and plainFor for how long one is not that knows
-	// no trunks: by then it may be a newer version.
+	// layEvery is how often a place is dialed, less often where that brings nothing, and plainFor
+	// for how long one is not that knows no trunks: by then it may be a newer version.
 	layEvery, plainFor = time.Second, time.Minute
+	// mostFailed is how often the time between two dials doubles.
+	mostFailed = 3
 )
 
 // ErrUnknown is what dialing ends with at a place that knows no trunks.
@@ -46,6 +48,7 @@ type way struct {
 	trunk  *Trunk    // nil: there is none
 	laying bool      // somebody makes sure of it, or of another one
 	not    time.Time // before this nobody dials
+	failed int       // dials in a row that brought no trunk, up to mostFailed
 }
 
 // NewSet returns a Set that dials places by dial.
@@ -107,12 +110,14 @@ func (s *Set) Lay(ctx context.Context, place string) error {
 	case errors.Is(err, ErrUnknown):
 		w.not = time.Now().Add(plainFor)
 		return err
-	case err != nil:
+	case err != nil: // it may have all the trunks that it takes
+		w.not = time.Now().Add(layEvery << w.failed)
+		w.failed = min(w.failed+1, mostFailed)
 		return err
 	case s.closed || !t.Works():
 		return ErrRetired
 	}
-	w.trunk = t
+	w.trunk, w.failed = t, 0
 	return nil
 }
 

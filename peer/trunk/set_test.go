@@ -100,18 +100,18 @@ func TestAPlaceWithoutTrunksIsSeldomDialed(t *testing.T) {
 			}
 		}
 		e.fails = errors.New("nobody there")
-		asks(3 * layEvery)
-		if n := e.dials.Load(); n != 3 {
-			t.Errorf("%d dials in three times %v", n, layEvery)
+		asks(24 * layEvery) // after 0, 1, 3, 7, 15 and 23 s
+		if n := e.dials.Load(); n != 6 {
+			t.Errorf("%d dials in 24 times %v", n, layEvery)
 		}
 		e.fails = fmt.Errorf("older: %w", ErrUnknown)
-		asks(plainFor + layEvery)
-		if n := e.dials.Load(); n != 3+2 {
-			t.Errorf("%d dials in a minute of a place that knows no trunks, want two", n-3)
+		asks(plainFor + 8*layEvery)
+		if n := e.dials.Load(); n != 6+2 {
+			t.Errorf("%d dials in a minute of a place that knows no trunks, want two", n-6)
 		}
 		e.fails = nil
 		time.Sleep(plainFor)
-		e.want("a newer version", e.soon(), true, 6)
+		e.want("a newer version", e.soon(), true, 9)
 	})
 }
 
