@@ -1,0 +1,78 @@
+package trunk
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"testing/synctest"
+)
+
+// keeps returns how many bytes the lane has room for that holds what has come.
+func (l *Lane) keeps() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.in == nil {
+		return 0
+	}
+	return cap(l.in.b)
+}
+
+// A lane that is closed keeps nothing: neither what came before and nobody has read, nor what
+// the other end goes on sending until it knows. It counts until that one has closed it, too.
+func TestALaneThatIsClosedKeepsNothing(t *testing.T) {
+	for how, end := range map[string]func(l *Lane){
+		"closed": func(l *Lane) { _ = l.Close() },
+		"cut":    func(l *Lane) { _ = l.SetLinger(0); _ = l.Close() },
+	} {
+		t.Run(how, func(t *testing.T) {
+			withRaw(t, true, func(r *raw) {
+				r.hears()
+				r.says(kindOpen, 1, nil)
+				l := <-r.given
+				for range Window / 2 / maxData {
+					r.says(kindData, 1, make([]byte, maxData))
+				}
+				if l.keeps() < Window/2 || r.budget.Lent() != 1 {
+					t.Fatalf("%d bytes are kept, and %d lanes count", l.keeps(), r.budget.Lent())
+				}
+				if end(l); l.keeps() != 0 {
+					t.Errorf("%d bytes are kept of a lane that is %s", l.keeps(), how)
+				}
+				for range Window / 2 / maxData {
+					r.says(kindData, 1, make([]byte, maxData))
+				}
+				if n := l.keeps(); n != 0 || r.ended != nil || r.budget.Lent() != 1 {
+					t.Errorf("%d bytes are kept that came later, %d lanes count, and the trunk ends with %v", n, r.budget.Lent(), r.ended)
+				}
+				r.says(kindClose, 1, nil)
+				r.Trunk.mu.Lock()
+				n := len(r.lanes)
+				r.Trunk.mu.Unlock()
+				if n != 0 || r.budget.Lent() != 0 || r.ended != nil {
+					t.Errorf("%d lanes are remembered and %d count once both ends have closed it, and the trunk ends with %v", n, r.budget.Lent(), r.ended)
+				}
+			})
+		})
+	}
+}
+
+// Nor does one whose trunk broke, once it is closed; until then what came is there to be read.
+func TestALaneOfABrokenTrunkKeepsWhatCameUntilItIsClosed(t *testing.T) {
+	withRaw(t, true, func(r *raw) {
+		r.says(kindOpen, 1, nil)
+		r.says(kindOpen, 2, nil)
+		read, closed := <-r.given, <-r.given
+		text := bytes.Repeat([]byte("x"), maxData)
+		r.says(kindData, 1, text)
+		r.says(kindData, 2, text)
+		_ = r.far.Close()
+		synctest.Wait()
+		if b, err := io.ReadAll(read); !bytes.Equal(b, text) || err == nil || read.keeps() != 0 {
+			t.Errorf("read %d bytes, %v, and %d are kept", len(b), err, read.keeps())
+		}
+		_ = read.Close()
+		if _ = closed.Close(); closed.keeps() != 0 || r.budget.Lent() != 0 {
+			t.Errorf("%d bytes are kept, and %d lanes count", closed.keeps(), r.budget.Lent())
+		}
+	})
+}
