@@ -1,0 +1,176 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/internal/clock"
+	"shardway/peer"
+	"shardway/peer/trunk"
+	"shardway/proxy"
+	"shardway/queue"
+)
+
+// host is a node's peer port in a bubble, with what serves trunks and streams behind it, and
+// others that dial it.
+type host struct {
+	*Node
+	t   *testing.T
+	far *farPort
+	ctx context.Context //nolint:containedctx // of one test
+	all sync.WaitGroup
+}
+
+// hosting runs f with a host that serves as a node does.
+func hosting(t *testing.T, f func(h *host)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		h := &host{t: t, far: &farPort{ends: make(chan net.Conn)}, ctx: ctx}
+		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
+		h.Node = &Node{log: zerolog.Nop(), router: newRouter("b", 4, new(clock.Manual), p)}
+		h.proxy = proxy.New(proxy.Options{Cluster: h.router, Room: queue.New(queue.Options{})})
+		p.Handle(peer.Trunk, h.serveTrunk)
+		p.Handle(peer.Forward, func(ctx context.Context, _ *peer.Conn) { <-ctx.Done() })
+		h.all.Go(func() { _ = p.Serve(ctx, &listener{far: h.far, ctx: ctx}) }) // ctx ends it
+		defer h.all.Wait()
+		defer cancel()
+		f(h)
+	})
+}
+
+// dial has another node dial a trunk, by whose budget it may open any number of lanes.
+func (h *host) dial(from string) *trunk.Trunk {
+	h.t.Helper()
+	c, err := dialing(from, h.far).Dial(h.ctx, "b", peer.Trunk)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	t := trunk.Dialed(c, trunk.NewBudget(1<<20, nil))
+	h.all.Go(func() { _ = t.Run() })
+	h.t.Cleanup(func() { t.Fail(net.ErrClosed) })
+	return t
+}
+
+// open opens so many lanes, and returns those that were taken.
+func (h *host) open(t *trunk.Trunk, n int) (taken []*trunk.Lane) {
+	h.t.Helper()
+	var all []*trunk.Lane
+	for range n {
+		l, err := t.Open()
+		if err != nil {
+			h.t.Fatalf("Open = %v after %d", err, len(all))
+		}
+		all = append(all, l)
+	}
+	synctest.Wait()
+	for _, l := range all {
+		if !l.Untaken() {
+			taken = append(taken, l)
+		}
+	}
+	return taken
+}
+
+// What a node may have another keep is bounded for all its trunks together: the lanes of one
+// leave less for the next, whoever dialed how many, and other nodes have theirs.
+func TestTheTrunksOfANodeShareOneBound(t *testing.T) {
+	hosting(t, func(h *host) {
+		first, second := h.dial("a"), h.dial("a")
+		const some = 100
+		lanes := h.open(first, some)
+		if n := len(lanes); n != some {
+			t.Fatalf("%d of %d lanes are taken", n, some)
+		}
+		if n := len(h.open(second, trunk.MaxLanes)); n != trunk.MaxLanes-some {
+			t.Errorf("%d lanes of a second trunk are taken beside %d of the first, want %d in all", n, some, trunk.MaxLanes)
+		}
+		if n := len(h.open(h.dial("a"), 1)); n != 0 {
+			t.Error("a lane of a third trunk is taken though the bound is reached")
+		}
+		if n := len(h.open(h.dial("c"), trunk.MaxLanes)); n != trunk.MaxLanes {
+			t.Errorf("%d lanes of another node are taken, want %d", n, trunk.MaxLanes)
+		}
+		for _, l := range lanes {
+			_ = l.Close()
+		}
+		synctest.Wait()
+		if n := len(h.open(h.dial("a"), trunk.MaxLanes)); n != some {
+			t.Errorf("%d lanes are taken once %d have ended", n, some)
+		}
+	})
+}
+
+// All nodes together have a bound, too, from however many addresses they come.
+func TestTheLanesOfAllNodesAreBounded(t *testing.T) {
+	l := newLanes(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
+	opened := 0
+	for i := range mostLanes/trunk.MaxLanes + 2 {
+		near, _ := net.Pipe()
+		tr := trunk.Dialed(near, l.enter(guest{node: "a", place: fmt.Sprint(i)}))
+		for ; ; opened++ {
+			if _, err := tr.Open(); err != nil {
+				break
+			}
+		}
+	}
+	if opened != mostLanes {
+		t.Errorf("%d lanes are open, want %d", opened, mostLanes)
+	}
+}
+
+// A trunk beyond those that a node may have is not served: it ends without a word. Streams are,
+// and a trunk once another one has ended.
+func TestATrunkTooManyIsNotServed(t *testing.T) {
+	hosting(t, func(h *host) {
+		word := func(t *trunk.Trunk) error {
+			ctx, cancel := context.WithTimeout(h.ctx, time.Minute)
+			defer cancel()
+			return t.Ask(ctx)
+		}
+		var trunks []*trunk.Trunk
+		for range mostTrunks {
+			trunks = append(trunks, h.dial("a"))
+			if err := word(trunks[len(trunks)-1]); err != nil {
+				t.Fatalf("Ask = %v of trunk %d", err, len(trunks))
+			}
+		}
+		r := &router{lanes: newLanes(dialing("a", h.far)), port: dialing("a", h.far)}
+		defer r.lanes.set.Close()
+		lane := func() bool {
+			if r.Lane("b") == nil {
+				synctest.Wait() // a trunk is dialed
+			}
+			return r.Lane("b") != nil
+		}
+		if lane() {
+			t.Errorf("there is a lane by trunk %d", mostTrunks+1)
+		}
+		if err := word(h.dial("a")); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Ask = %v of trunk %d, want that it has ended", err, mostTrunks+1)
+		}
+		c, err := r.Dial(h.ctx, "b")
+		if err != nil {
+			t.Fatalf("no stream beside the trunks: %v", err)
+		}
+		_ = c.Close()
+		for _, other := range trunks {
+			if err := word(other); err != nil {
+				t.Errorf("Ask = %v of a trunk that there was", err)
+			}
+		}
+		trunks[0].Fail(net.ErrClosed)
+		time.Sleep(2 * time.Second) // a trunk is not dialed more often
+		if !lane() {
+			t.Error("there is no lane though a trunk has ended")
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package node_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/peer/trunk"
+)
+
+// lane opens a lane from one node to another, once there is a trunk.
+func (w *world) lane(from *process, to string) (l *trunk.Lane) {
+	w.t.Helper()
+	w.until("there is a lane from "+from.name+" to "+to, func() bool {
+		l = from.node.Lane(to)
+		return l != nil
+	})
+	return l
+}
+
+// A trunk is sealed by the secret of when it was dialed. With the next one it takes no more
+// lanes, and those that there are go on to their end.
+func TestLanesGoByAnotherTrunkOnceTheSecretIsReplaced(t *testing.T) {
+	sealed(t, func(w *world, v *vault) {
+		v.three()
+		from := w.all["a"]
+		before := w.lane(from, "b")
+		w.during(func() {
+			if _, err := w.leader().node.Rotate(w.t.Context(), "the test"); err != nil {
+				w.t.Error(err)
+			}
+		})
+		if !before.Over() || !before.Quiet() {
+			w.t.Errorf("a lane of the old secret is over: %v, and quiet: %v, want both", before.Over(), before.Quiet())
+		}
+		after := w.lane(from, "b")
+		if after.Carrier() == before.Carrier() || after.Over() {
+			w.t.Error("the next lane goes by the trunk of the old secret")
+		}
+		w.until("both are served", func() bool { return w.all["b"].node.LanesOf("a") == 2 })
+		_ = before.Close()
+		_ = after.Close()
+		w.until("both have ended", func() bool { return w.all["b"].node.LanesOf("a") == 0 })
+	})
+}
+
+// gatedApp starts an app on a node that answers once it is told to.
+func gatedApp(w *world, p *process) (asked *atomic.Int32, answer chan struct{}) {
+	w.t.Helper()
+	ln, err := p.host.Listen(":9000")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	asked, answer = new(atomic.Int32), make(chan struct{})
+	go func() { // ends with the network
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				for r := bufio.NewReader(conn); ; {
+					if _, err := http.ReadRequest(r); err != nil {
+						return
+					}
+					asked.Add(1)
+					<-answer
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				}
+			}()
+		}
+	}()
+	return asked, answer
+}
+
+// A node that is told to stop finishes what has come to it by lanes, and serves what comes
+// meanwhile by connections or elsewhere. At its end it says which lane was the last: trunks end
+// with their lanes, and none breaks.
+func TestANodeThatStopsFinishesWhatCameByLanes(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		owner := w.follower()
+		from := w.all[w.others(owner)[0]]
+		asked, answer := gatedApp(w, owner)
+		idle := w.lane(from, owner.name)
+		const clients = 20
+		var answers []<-chan said
+		for range clients {
+			answers = append(answers, ask(w, from, owner.name, "/"))
+		}
+		w.until("all run", func() bool { return asked.Load() == clients })
+		lanes := owner.node.LanesOf(from.name)
+		if lanes < clients/2 {
+			w.t.Errorf("%d of %d requests came by lanes", lanes-1, clients)
+		}
+		owner.stop()
+		time.Sleep(100 * time.Millisecond)
+		if n := owner.node.LanesOf(from.name); n != lanes || idle.Over() {
+			w.t.Errorf("%d of %d lanes are left while they run, and the trunk is over: %v", n, lanes, idle.Over())
+		}
+		close(answer)
+		for _, a := range answers {
+			if got := <-a; got != (said{status: http.StatusOK}) {
+				w.t.Errorf("answered %v, want 200", got)
+			}
+		}
+		<-owner.done
+		synctest.Wait()
+		if _, err := idle.Write([]byte("x")); !errors.Is(err, trunk.ErrRetired) || !idle.Over() {
+			w.t.Errorf("Write on a lane of the node that has stopped = %v, want %v: its trunk parts", err, trunk.ErrRetired)
+		}
+		if int(asked.Load()) != clients {
+			w.t.Errorf("%d runs of %d requests", asked.Load(), clients)
+		}
+		_ = idle.Close()
+	})
+}
