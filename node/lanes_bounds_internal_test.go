@@ -3,8 +3,8 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -115,7 +115,7 @@ func TestTheLanesOfAllNodesAreBounded(t *testing.T) {
 	opened := 0
 	for i := range mostLanes/trunk.MaxLanes + 2 {
 		near, _ := net.Pipe()
-		tr := trunk.Dialed(near, l.enter(guest{node: "a", place: fmt.Sprint(i)}))
+		tr := trunk.Dialed(near, l.enter(guest{node: "a", place: strconv.Itoa(i)}))
 		for ; ; opened++ {
 			if _, err := tr.Open(); err != nil {
 				break

@@ -32,6 +32,7 @@ type explained struct{ rule, why string }
 func mistakes() []mistake {
 	return slices.Concat(
 		mistakesOfSockets(), mistakesOfLegs(), mistakesOfStreams(), mistakesOfSpares(), mistakesOfParking(), mistakesOfLanes(),
+		mistakesOfLaneRules(),
 	)
 }
 

@@ -1,0 +1,122 @@
+package proxy_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+// Who expects to be asked for the body has a connection of its own, also where the body came
+// without that, and when it is here as a whole and the request goes again.
+func TestWhatExpectsToBeAskedHasAConnectionOfItsOwn(t *testing.T) {
+	var asked atomic.Int32
+	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		if asked.Add(1) == 1 {
+			<-r.Context().Done() // it broke on its way back
+			return
+		}
+		_, _ = w.Write(b)
+	})
+	ingress, owner := byLanes(pair)(t, app)
+	breaks := owner.breakable()
+	c := ingress.dial()
+	const head = "GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+	c.send(head, "/again")
+	if res, _ := c.answer("GET"); res.StatusCode != 100 {
+		t.Fatalf("%s, want to be asked", res.Status)
+	}
+	c.send("body")
+	until(t, "it runs", func() bool { return asked.Load() == 1 })
+	breaks()
+	if res, body := c.answer("GET"); res.StatusCode != 200 || body != "body" || asked.Load() != 2 {
+		t.Errorf("%s %q after %d runs, want it to go again", res.Status, body, asked.Load())
+	}
+	c.send(head+"body", "/at-once")
+	res, body := c.answer("GET")
+	if res.StatusCode == 100 {
+		res, body = c.answer("GET")
+	}
+	if res.StatusCode != 200 || body != "body" {
+		t.Errorf("%s %q", res.Status, body)
+	}
+	if d, w := ingress.dials.Load(), ingress.wanted.Load(); d != 2 || w != 0 {
+		t.Errorf("%d connections are made and %d lanes asked for, want two, for one broke, and none", d, w)
+	}
+}
+
+// breakable puts somebody between the node and the connections of others, who breaks those
+// that there are when told to.
+func (n *node) breakable() (breaks func()) {
+	n.t.Helper()
+	ln, behind := listen(n.t), n.peer
+	n.peer = ln.Addr().String()
+	var mu sync.Mutex
+	var all []net.Conn
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			all = append(all, conn)
+			mu.Unlock()
+			go splice(conn, behind)
+		}
+	}()
+	breaks = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range all {
+			_ = c.Close()
+		}
+		all = nil
+	}
+	n.t.Cleanup(breaks)
+	return breaks
+}
+
+// A stream that goes on at another owner has connections of its own there, whatever was
+// answered by its path last: its next leg is as long as the one before.
+func TestAStreamThatGoesOnHasConnectionsOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newStreams(t, false)
+		w.first.takeTrunks()
+		w.next.takeTrunks()
+		w.front.opensLanes()
+		w.opens(getEvents).begins(resumable, "id: 1\n\n")
+		w.reads("id: 1\n\n")
+		if l := w.front.lanes.Load(); l != 1 {
+			t.Errorf("%d lanes, want one: nobody knew of a stream", l)
+		}
+		w.move(w.first, w.next)
+		second := (<-w.legs).wants(t, "1", "1").begins(resumable, "id: 2\n\n")
+		w.reads("id: 2\n\n")
+
+		other := w.front.dial()
+		other.send("GET /events HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		small := <-w.legs
+		_, _ = io.WriteString(small.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")
+		if res, body := other.answer("GET"); res.StatusCode != 200 || body != "no" {
+			t.Errorf("%s %q", res.Status, body)
+		}
+		_ = small.Close()
+		_ = other.Close()
+		synctest.Wait()
+		lanes := w.front.wanted.Load()
+
+		w.move(w.next, w.first)
+		<-second.over
+		third := (<-w.legs).wants(t, "2", "2").begins(resumable, "id: 3\n\n")
+		_, _ = io.WriteString(third.Conn, "0\r\n\r\n")
+		w.ends("id: 3\n\n", true)
+		if l := w.front.wanted.Load() - lanes; l != 0 {
+			t.Errorf("%d lanes are asked for by a further leg", l)
+		}
+	})
+}

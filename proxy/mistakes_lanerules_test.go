@@ -1,0 +1,30 @@
+package proxy_test
+
+import "slices"
+
+// mistakesOfLaneRules are those with when a request has no lane, and with lanes that are idle.
+// They edit what mistakesOfLanes has edited.
+func mistakesOfLaneRules() []mistake {
+	return slices.Concat(mistakesOfPaths(), []mistake{
+		{
+			rule: "an idle lane whose trunk takes no more is not used", found: "TestAnIdleLaneOfARetiredTrunkIsNotUsedAgain",
+			edits: in("lane.go", "l.lane.Over() ||", "l.lane.Over() && !PLANTED ||"),
+		},
+		{
+			rule: "nor one by which something came", found: "TestALaneThatWasNotQuietIsNotUsedAgain",
+			edits: in("lane.go", " !l.Alive()):", " !l.Alive() && !PLANTED):"),
+		},
+		{
+			rule: "who expects to be asked has a connection of its own", found: "TestWhatExpectsToBeAskedHasAConnectionOfItsOwn",
+			edits: in("lane.go", " c.req.Expects() ||", " c.req.Expects() && !PLANTED ||"),
+		},
+		{
+			rule: "and a stream that goes on", found: "TestAStreamThatGoesOnHasConnectionsOfItsOwn",
+			edits: in("lane.go", " c.x.resumed != nil {", " c.x.resumed != nil && !PLANTED {"),
+		},
+		{
+			rule: "what was refused goes by no lane any more", found: "TestARequestWhoseLaneIsRefusedRunsOnceByAConnection",
+			edits: in("trip.go", "	c.x.laneless = c.x.laneless || p.l.lane != nil\n	if !errors", "	c.x.laneless = c.x.laneless || p.l.lane != nil && !PLANTED\n	if !errors"),
+		},
+	})
+}

@@ -1,0 +1,9 @@
+package proxy_test
+
+// mistakesOfPaths are those with what the kernel tells of the path of lanes.
+func mistakesOfPaths() []mistake {
+	return []mistake{{
+		rule: "a path that is dead fails all its lanes", found: "TestAPathThatDiesFailsAllItsLanes",
+		edits: in("sweep.go", "		l.lane.Fail(errDeaf)\n", "		if !PLANTED {\n			l.lane.Fail(errDeaf)\n		}\n"),
+	}}
+}
