@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,7 @@ func TestTheTrunksOfANodeAreBounded(t *testing.T) {
 	}
 	in := mostTrunks + 1
 	for i := range 2 * mostTrunksFrom {
-		if got := l.enter(guest{fmt.Sprint(i), "10.0.0.1"}); (got != nil) != (in < mostTrunksFrom) {
+		if got := l.enter(guest{strconv.Itoa(i), "10.0.0.1"}); (got != nil) != (in < mostTrunksFrom) {
 			t.Fatalf("an address with %d trunks is let in: %v", in, got != nil)
 		} else if got != nil {
 			in++
@@ -40,7 +41,7 @@ func TestTheTrunksOfANodeAreBounded(t *testing.T) {
 	places := 1
 	for ; in < mostTrunksOfAll; places++ {
 		for i := range mostTrunksFrom {
-			if l.enter(guest{fmt.Sprint(i), fmt.Sprint(places)}) == nil {
+			if l.enter(guest{strconv.Itoa(i), strconv.Itoa(places)}) == nil {
 				t.Fatalf("address %d has no trunk %d", places, i)
 			}
 			in++
@@ -58,7 +59,7 @@ func TestTheTrunksOfANodeAreBounded(t *testing.T) {
 	}
 	l.leave(b)
 	for i := range mostTrunksFrom - mostTrunks - 1 {
-		l.leave(guest{fmt.Sprint(i), "10.0.0.1"})
+		l.leave(guest{strconv.Itoa(i), "10.0.0.1"})
 	}
 	if n, p := len(l.accepted.nodes), len(l.accepted.places); n != mostTrunksOfAll-mostTrunksFrom || p != places-1 {
 		t.Errorf("%d nodes of %d addresses are remembered", n, p)
@@ -71,7 +72,7 @@ func TestTheLanesOfAnAddressAreBounded(t *testing.T) {
 	opened := 0
 	for i := range 2 * mostLanesFrom / trunk.MaxLanes {
 		near, _ := net.Pipe()
-		tr := trunk.Dialed(near, l.enter(guest{fmt.Sprint(i), "10.0.0.1"}))
+		tr := trunk.Dialed(near, l.enter(guest{strconv.Itoa(i), "10.0.0.1"}))
 		for {
 			if _, err := tr.Open(); err != nil {
 				break

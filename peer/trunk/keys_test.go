@@ -110,7 +110,10 @@ func (s *sealer) record(b []byte, typ byte, data []byte) []byte {
 // other end keep no more than a queue may hold.
 func TestWhoAsksForNewKeysIsBounded(t *testing.T) {
 	_, a, b := dialed(t)
-	small := b.(*net.TCPConn) //nolint:forcetypeassert // of TCP
+	small, is := b.(*net.TCPConn)
+	if !is {
+		t.Fatalf("%T", b)
+	}
 	_ = small.SetWriteBuffer(16 << 10)
 	far := &counted{TCPConn: small}
 	far.more.L = &far.mu
@@ -125,7 +128,7 @@ func TestWhoAsksForNewKeysIsBounded(t *testing.T) {
 	}
 	server := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}})
 	var log strings.Builder
-	client := tls.Client(a, &tls.Config{InsecureSkipVerify: true, KeyLogWriter: &log}) //nolint:gosec // of this test
+	client := tls.Client(a, &tls.Config{InsecureSkipVerify: true, KeyLogWriter: &log})
 	shaken := make(chan error, 1)
 	go func() { shaken <- server.Handshake() }()
 	if err := errors.Join(client.Handshake(), <-shaken); err != nil {

@@ -135,8 +135,9 @@ func (t *Trunk) writeSoon() {
 			return
 		}
 		wakeAll(u.crowd)
-		n, b, err := 0, []byte(nil), error(nil)
-		if b, err = t.sock.seal(u.out); err == nil {
+		n := 0
+		b, err := t.sock.seal(u.out)
+		if err == nil {
 			if n, err = t.sock.send(b); err == nil && n < len(b) {
 				t.owing, t.rest = u, b[n:]
 				break
@@ -202,8 +203,9 @@ func (t *Trunk) flush() bool {
 		return false
 	}
 	wakeAll(u.crowd)
-	n, b, err := 0, []byte(nil), error(nil)
-	if b, err = t.sock.seal(u.out); err == nil {
+	n := 0
+	b, err := t.sock.seal(u.out)
+	if err == nil {
 		n, err = t.sock.under.Write(b)
 	}
 	t.written(&u, n, err)
