@@ -42,6 +42,7 @@ func withRaw(t *testing.T, accepted bool, f func(r *raw)) {
 		defer runs.Wait()
 		defer func() { _ = far.Close() }()
 		defer r.Fail(net.ErrClosed)
+		synctest.Wait() // it reads
 		f(r)
 	})
 }
@@ -91,10 +92,11 @@ func (r *raw) sent(k kind) (n int, data []byte) {
 
 func (r *raw) says(k kind, lane uint32, data []byte) {
 	r.t.Helper()
-	if _, err := r.far.Write(appendFrame(nil, k, lane, data)); err != nil && r.ended == nil {
+	_, err := r.far.Write(appendFrame(nil, k, lane, data))
+	synctest.Wait()
+	if err != nil && r.ended == nil {
 		r.t.Errorf("frame %d: %v", k, err)
 	}
-	synctest.Wait()
 }
 
 // Who sends what there is no room for is cut off: it would be kept without a bound.
