@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"sync"
 	"testing"
@@ -83,6 +84,44 @@ func TestTheLanesOfAnAddressAreBounded(t *testing.T) {
 	if opened != mostLanesFrom {
 		t.Errorf("an address has %d lanes, want %d", opened, mostLanesFrom)
 	}
+}
+
+// placed is a connection that comes from an address.
+type placed struct {
+	net.Conn
+	addr netip.AddrPort
+}
+
+func (p placed) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(p.addr) }
+
+// One owner of IPv6 has any number of addresses: it has the trunks of one, and takes no other
+// node's place.
+func TestTheTrunksOfAnOwnerOfIPv6AreBounded(t *testing.T) {
+	hosting(t, func(h *host) {
+		enter := func(from netip.Addr, name string) {
+			o := peer.Options{Node: name, Cluster: func() string { return "c" }, Lookup: func(string) (string, bool) { return "far", true }}
+			o.Dial = func(context.Context, string) (net.Conn, error) {
+				near, end := net.Pipe()
+				h.far.ends <- placed{end, netip.AddrPortFrom(from, 4000)}
+				return near, nil
+			}
+			if c, err := peer.New(o).Dial(h.ctx, "b", peer.Trunk); err == nil { // else it is closed as it is welcomed
+				h.t.Cleanup(func() { _ = c.Close() })
+			}
+			synctest.Wait()
+		}
+		addr := netip.MustParseAddr("2001:db8::1")
+		for i := range mostTrunksFrom + 16 {
+			enter(addr, strconv.Itoa(i))
+			addr = addr.Next()
+		}
+		if n := h.router.lanes.open(); n != mostTrunksFrom {
+			t.Errorf("%d trunks of one owner's addresses are served, want %d", n, mostTrunksFrom)
+		}
+		if enter(netip.MustParseAddr("2001:db8:0:1::1"), "c"); h.router.lanes.open() != mostTrunksFrom+1 {
+			t.Error("another owner has none")
+		}
+	})
 }
 
 // Who knows the preface of a cluster without a secret, and dials trunks under names it invents,

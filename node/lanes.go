@@ -22,7 +22,7 @@ const (
 	// mostTrunks is how many trunks of one node it serves at once: the one that it opens lanes
 	// by, and some whose last lanes are under way.
 	mostTrunks = 4
-	// Where there is no secret a node's name is what it says: so those of one address are
+	// Where there is no secret a node's name is what it says: so those of one origin are
 	// bounded, too, whatever their names, and their lanes. Many nodes may have one address.
 	mostTrunksFrom = 64
 	mostLanesFrom  = 8 * trunk.MaxLanes
@@ -33,29 +33,30 @@ const (
 // lanes are those to other nodes, and the trunks of others.
 type lanes struct {
 	set      *trunk.Set
+	port     *peer.Port
 	all      *trunk.Budget // of the lanes of others
 	accepted struct {
 		sync.Mutex
 		trunks map[*trunk.Trunk]struct{}
 		nodes  map[guest]*visitor
-		places map[string]*visitor // all nodes of an address
+		places map[string]*visitor // all nodes of an origin
 		guests int                 // trunks of all of them
 		parted bool                // no more lanes are taken
 		none   chan struct{}       // closed once parted is set and there are no trunks
 	}
 }
 
-// visitor is another node with trunks to this one, or an address with trunks of some.
+// visitor is another node with trunks to this one, or an origin with trunks of some.
 type visitor struct {
 	budget *trunk.Budget
 	trunks int
 }
 
-// guest is whose a trunk is: a name, and the address it came from.
+// guest is whose a trunk is: a name, and the origin it came from, as the port tells them apart.
 type guest struct{ node, place string }
 
 func newLanes(port *peer.Port) *lanes {
-	l := &lanes{all: trunk.NewBudget(mostLanes, nil)}
+	l := &lanes{port: port, all: trunk.NewBudget(mostLanes, nil)}
 	l.set = trunk.NewSet(func(ctx context.Context, node string) (net.Conn, error) {
 		c, err := port.Dial(ctx, node, peer.Trunk)
 		if refused, ok := errors.AsType[*peer.RefusedError](err); ok && refused.Code == peer.RefusedKind {
@@ -80,7 +81,7 @@ func (n *Node) serveTrunk(ctx context.Context, c *peer.Conn) {
 // serveTrunkBy has each lane of a trunk served by serve, in a goroutine of its own.
 func (n *Node) serveTrunkBy(c *peer.Conn, serve func(l *trunk.Lane)) {
 	all := n.router.lanes
-	g := guest{node: c.Node(), place: placeOf(c)}
+	g := guest{node: c.Node(), place: all.port.Origin(c.RemoteAddr())}
 	from := all.enter(g)
 	if from == nil {
 		_ = c.Close() // it has more trunks than it needs; it has streams, too
@@ -98,15 +99,6 @@ func (n *Node) serveTrunkBy(c *peer.Conn, serve func(l *trunk.Lane)) {
 	_ = t.Run() // the lanes say why it ended
 }
 
-// placeOf returns the address of a stream's other end, without the port.
-func placeOf(c net.Conn) string {
-	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
-	if err != nil {
-		return c.RemoteAddr().String() // of another kind
-	}
-	return host
-}
-
 // serveLane serves a lane; a bug there ends that lane only.
 func (n *Node) serveLane(ctx context.Context, l *trunk.Lane, c *peer.Conn) {
 	defer func() {
@@ -120,7 +112,7 @@ func (n *Node) serveLane(ctx context.Context, l *trunk.Lane, c *peer.Conn) {
 }
 
 // enter counts a trunk, until leave, and returns what its lanes count in; nil: its node, or its
-// address, has as many trunks as it may, or all have.
+// origin, has as many trunks as it may, or all have.
 func (l *lanes) enter(g guest) *trunk.Budget {
 	a := &l.accepted
 	a.Lock()

@@ -80,6 +80,13 @@ func (y *young) source(raw net.Conn, o *Options) *source {
 	return &source{key: key, node: node}
 }
 
+// Origin returns whose an address is, whatever the port: all of an owner's addresses have one,
+// but that of a node, which is its own.
+func (p *Port) Origin(from net.Addr) string {
+	key, _ := origin(from, &p.o)
+	return key
+}
+
 // origin returns whose an address is, and whether a node is there.
 func origin(from net.Addr, o *Options) (key string, node bool) {
 	key = from.String()

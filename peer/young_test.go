@@ -194,3 +194,30 @@ func TestHandshakesFromOneAddressAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// An owner has one origin however many addresses and ports it has: of IPv6 that is a /64. A
+// node there is apart from its neighbours.
+func TestAnOwnerHasOneOrigin(t *testing.T) {
+	node := netip.MustParseAddr("2001:db8::5")
+	p := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Near: func(a netip.Addr) bool { return a == node }})
+	for _, tc := range []struct {
+		a, b string
+		one  bool
+	}{
+		{"10.0.0.1:1000", "10.0.0.1:1001", true},
+		{"10.0.0.1:1000", "[::ffff:10.0.0.1]:1000", true},
+		{"10.0.0.1:1000", "10.0.0.2:1000", false},
+		{"[2001:db8::1]:1000", "[2001:db8::ffff:1]:1001", true},
+		{"[2001:db8::1]:1000", "[2001:db8:0:1::1]:1000", false},
+		{"[2001:db8::5]:1000", "[2001:db8::5]:1001", true},
+		{"[2001:db8::5]:1000", "[2001:db8::1]:1000", false},
+	} {
+		a, b := p.Origin(placed{addr: tc.a}.RemoteAddr()), p.Origin(placed{addr: tc.b}.RemoteAddr())
+		if (a == b) != tc.one {
+			t.Errorf("the origins of %s and %s are %q and %q, want one: %v", tc.a, tc.b, a, b, tc.one)
+		}
+	}
+	if a := p.Origin(&net.UnixAddr{Name: "far"}); a != "far" {
+		t.Errorf("the origin of what is no address of IP is %q, want its text", a)
+	}
+}
