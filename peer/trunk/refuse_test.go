@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,6 +124,34 @@ func TestWhatWasNotWrittenIsUntaken(t *testing.T) {
 			_ = far.Close()
 		})
 	}
+}
+
+// deaf takes nothing that is written to it.
+type deaf struct{ net.Conn }
+
+func (deaf) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// What the socket has taken in part may have been read, though nothing of the rest is taken: it
+// does not go again.
+func TestWhatWasWrittenInPartIsNotUntaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer func() { _ = far.Close() }()
+		tr := Dialed(deaf{near}, NewBudget(MaxLanes, nil))
+		l, err := tr.Open() // which gives the writer its turn
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.begins, tr.begun = 1, 1
+		u, _ := tr.load() // as who writes without being the writer, of whose load the socket takes a part
+		tr.owing, tr.rest = u, []byte("the rest")
+		if err := tr.Run(); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("Run = %v, want %v", err, syscall.EPIPE)
+		}
+		if l.Untaken() {
+			t.Error("what was written in part is said to be untaken, and would be done twice")
+		}
+	})
 }
 
 // A message that is here as a whole waits for no other one to be written, whatever the other
