@@ -35,6 +35,24 @@ func TestCreditGoesBackByHalves(t *testing.T) {
 	})
 }
 
+// Credit adds up to the window at most, and each brings some: else the trunk is closed.
+func TestCreditAddsUpToTheWindow(t *testing.T) {
+	for _, n := range []uint32{0, 1, 2, Window + 1} {
+		withRaw(t, false, func(r *raw) {
+			r.hears()
+			l, err := r.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = l.Write([]byte("x"))
+			r.says(kindCredit, l.id, binary.BigEndian.AppendUint32(nil, n))
+			if (r.ended == nil) != (n == 1) || n != 1 && !errors.Is(r.ended, errFrame) {
+				t.Errorf("Run = %v after credit of %d bytes, where 1 is missing", r.ended, n)
+			}
+		})
+	}
+}
+
 // A lane that the other end has closed counts until this end has, too, and said so: who
 // opens lanes and cuts them at once has no more of them worked on than it may.
 func TestALaneCountsUntilBothEndsHaveClosedIt(t *testing.T) {

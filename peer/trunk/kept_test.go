@@ -76,3 +76,23 @@ func TestALaneOfABrokenTrunkKeepsWhatCameUntilItIsClosed(t *testing.T) {
 		}
 	})
 }
+
+// Nor does one count that this end has closed before the other end says that it does not take it.
+func TestAClosedLaneThatIsNotTakenIsGivenBack(t *testing.T) {
+	for _, f := range []frame{{kind: kindRefuse, lane: 1}, {kind: kindLast}} {
+		withRaw(t, false, func(r *raw) {
+			r.hears()
+			l, err := r.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = l.Close()
+			if n, _ := r.sent(kindClose); n != 1 || r.budget.Lent() != 1 {
+				t.Fatalf("%d closes are said, and %d lanes count", n, r.budget.Lent())
+			}
+			if r.says(f.kind, f.lane, f.data); r.budget.Lent() != 0 {
+				t.Errorf("%d lanes count after frame %d", r.budget.Lent(), f.kind)
+			}
+		})
+	}
+}
