@@ -188,6 +188,18 @@ func boundMistakes() []mistake {
 			file: "set.go", old: "!time.Now().Before(w.not) {", changed: "(PLANTED || !time.Now().Before(w.not)) {",
 		},
 		{
+			rule: "less often where trunks break", found: "TestATrunkThatBreaksAgainAndAgainIsLeftAlone",
+			file: "set.go", old: "	if !peace && time", changed: "	if !PLANTED && !peace && time",
+		},
+		{
+			rule: "or fall silent", found: "TestATrunkThatBreaksAgainAndAgainIsLeftAlone",
+			file: "set.go", old: "return w.failed > 1", changed: "return w.failed > 1 && !PLANTED",
+		},
+		{
+			rule: "until one lasts", found: "TestATrunkThatBreaksAgainAndAgainIsLeftAlone",
+			file: "set.go", old: "	w.failed = 0\n", changed: "	if !PLANTED {\n		w.failed = 0\n	}\n",
+		},
+		{
 			rule: "and once for all", found: "TestNobodyWaitsForATrunk",
 			file: "set.go", old: "!w.laying &&", changed: "(PLANTED || !w.laying) &&",
 		},

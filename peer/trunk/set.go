@@ -1,6 +1,7 @@
 package trunk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -19,8 +20,9 @@ const (
 	// layEvery is how often a place is dialed, less often where that brings nothing, and plainFor
 	// for how long one is not that knows no trunks: by then it may be a newer version.
 	layEvery, plainFor = time.Second, time.Minute
-	// mostFailed is how often the time between two dials doubles.
-	mostFailed = 3
+	// mostFailed is how often the time between two dials doubles where they bring no trunk, and
+	// mostBroken, up to plainFor, where they bring one that soon breaks, and fails what it carries.
+	mostFailed, mostBroken = 3, 6
 )
 
 // ErrUnknown is what dialing ends with at a place that knows no trunks.
@@ -45,10 +47,32 @@ type Set struct {
 // way is the way to one place. Set.mu guards it.
 type way struct {
 	budget *Budget
-	trunk  *Trunk    // nil: there is none
+	trunk  *Trunk    // that lanes are opened by; nil: there is none
 	laying bool      // somebody makes sure of it, or of another one
 	not    time.Time // before this nobody dials
-	failed int       // dials in a row that brought no trunk, up to mostFailed
+	failed int       // dials in a row that brought no trunk, or none that lasted, up to mostBroken
+}
+
+// later has the next dial wait, twice as long each time, most times.
+func (w *way) later(most int) {
+	w.not = time.Now().Add(min(layEvery<<min(w.failed, most), plainFor))
+	w.failed = max(w.failed, min(w.failed+1, most))
+}
+
+// lose gives up a trunk that takes no more lanes; nil: it has not broken. That one was had
+// says nothing of the next, which may break as soon, and fail what it carries: only one that
+// has parted in peace does, or has lasted. With Set.mu held.
+func (w *way) lose(t *Trunk, err error) {
+	if w.trunk != t {
+		return
+	}
+	w.trunk = nil
+	peace := err == nil || errors.Is(err, ErrRetired) || errors.Is(err, net.ErrClosed)
+	if !peace && time.Since(t.born) < plainFor {
+		w.later(mostBroken)
+		return
+	}
+	w.failed = 0
 }
 
 // NewSet returns a Set that dials places by dial.
@@ -65,7 +89,7 @@ func (s *Set) Lane(place string) *Lane {
 	s.mu.Lock()
 	w := s.way(place)
 	t := w.trunk
-	if t != nil && t.Works() && t.fresh() {
+	if t != nil && t.fresh() {
 		s.mu.Unlock()
 		if !t.roomy() {
 			return nil
@@ -95,30 +119,42 @@ func (s *Set) Lay(ctx context.Context, place string) error {
 	w := s.way(place)
 	t := w.trunk
 	s.mu.Unlock()
-	if t != nil && t.Works() {
+	if t != nil {
 		asking, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
-		if t.Ask(asking) == nil && t.Works() {
+		err := cmp.Or(t.Ask(asking), t.failed())
+		if err == nil && t.Works() {
 			return nil
 		}
 		t.Retire()
+		if s.again(w, t, err) {
+			return err
+		}
 	}
 	t, err := s.raise(ctx, w, place)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch w.not = time.Now().Add(layEvery); {
+	if err == nil && (s.closed || !t.Works()) {
+		err = cmp.Or(t.failed(), ErrRetired)
+	}
+	switch {
 	case errors.Is(err, ErrUnknown):
 		w.not = time.Now().Add(plainFor)
-		return err
 	case err != nil: // it may have all the trunks that it takes
-		w.not = time.Now().Add(layEvery << w.failed)
-		w.failed = min(w.failed+1, mostFailed)
-		return err
-	case s.closed || !t.Works():
-		return ErrRetired
+		w.later(mostFailed)
+	default:
+		w.trunk, w.not = t, time.Now().Add(layEvery)
 	}
-	w.trunk, w.failed = t, 0
-	return nil
+	return err
+}
+
+// again gives up a trunk that was asked for a word in vain, and reports whether it was one
+// more that did not last: then the place is not dialed at once.
+func (s *Set) again(w *way, t *Trunk, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.lose(t, err)
+	return w.failed > 1
 }
 
 // raise makes a trunk to a place, and waits for its first word.
@@ -131,7 +167,7 @@ func (s *Set) raise(ctx context.Context, w *way, place string) (*Trunk, error) {
 		return nil, err
 	}
 	t := Dialed(conn, w.budget)
-	if !s.run(t, renewals) {
+	if !s.run(w, t, renewals) {
 		t.Fail(ErrRetired)
 		return nil, ErrRetired
 	}
@@ -143,7 +179,7 @@ func (s *Set) raise(ctx context.Context, w *way, place string) (*Trunk, error) {
 }
 
 // run has a trunk carry lanes, unless it was dialed before the set was closed or renewed.
-func (s *Set) run(t *Trunk, renewals int) bool {
+func (s *Set) run(w *way, t *Trunk, renewals int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.renewals != renewals {
@@ -151,20 +187,25 @@ func (s *Set) run(t *Trunk, renewals int) bool {
 	}
 	s.alive[t] = struct{}{}
 	s.runs.Go(func() {
-		_ = t.Run() // its lanes say why
+		err := t.Run() // its lanes say why, too
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.alive, t)
+		w.lose(t, err)
 	})
 	return true
 }
 
-// way returns the way to a place. With mu held.
+// way returns the way to a place, without a trunk that takes no more lanes: who meets it may
+// be faster than run. With mu held.
 func (s *Set) way(place string) *way {
 	w := s.ways[place]
 	if w == nil {
 		w = &way{budget: NewBudget(MaxLanes, nil)}
 		s.ways[place] = w
+	}
+	if t := w.trunk; t != nil && !t.Works() {
+		w.lose(t, t.failed())
 	}
 	return w
 }

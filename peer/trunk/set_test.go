@@ -208,6 +208,59 @@ func TestATrunkThatBreaksAsItIsAskedIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
+// A trunk that gives its word and then fails what it carries, each time, is dialed less and less
+// often: streams would have served that. One that has lasted, or parted in peace, counts anew.
+func TestATrunkThatBreaksAgainAndAgainIsLeftAlone(t *testing.T) {
+	const often, seen = 10, 300 * time.Second // by then one more would be dialed each minute
+	word := func(end net.Conn) {
+		_, _ = io.ReadFull(end, make([]byte, headLen)) // a ping
+		_, _ = end.Write(appendFrame(nil, kindPong, 0, nil))
+	}
+	for what, fails := range map[string]func(end net.Conn){
+		"broken": func(end net.Conn) { _, _ = end.Read(make([]byte, 1)) }, // with the first lane
+		"silent": func(end net.Conn) { _, _ = io.Copy(io.Discard, end) },
+	} {
+		for how, parts := range map[string]func(l *Lane){
+			"lasted":   func(l *Lane) { time.Sleep(plainFor); l.Fail(io.ErrUnexpectedEOF) },
+			"in peace": func(l *Lane) { l.Fail(ErrRetired) },
+		} {
+			t.Run(what+", then "+how, func(t *testing.T) {
+				inEnds(t, func(n int32, end net.Conn) {
+					if n == often+1 {
+						taking(n, end)
+						return
+					}
+					defer func() { _ = end.Close() }()
+					word(end)
+					fails(end)
+				}, func(e *ends) {
+					asks := func(d time.Duration) {
+						for began := time.Now(); time.Since(began) < d; time.Sleep(10 * time.Millisecond) {
+							if l := e.Lane("far"); l != nil {
+								_ = l.Close()
+							}
+						}
+					}
+					asks(seen)
+					e.want("in five minutes", nil, false, often)
+					if e.ways["far"].trunk != nil {
+						t.Error("a trunk that has failed is kept")
+					}
+					time.Sleep(plainFor)
+					l := e.soon()
+					e.want("then", l, true, often+1)
+					parts(l)
+					synctest.Wait()
+					time.Sleep(layEvery)
+					e.want("at once", e.soon(), true, often+2)
+					asks(5 * layEvery / 2)
+					e.want("and soon after that", nil, false, often+3)
+				})
+			})
+		}
+	}
+}
+
 // What is dialed while all is renewed was dialed with what was before: no lane goes by it.
 func TestARenewalReachesWhatIsBeingDialed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
