@@ -29,11 +29,12 @@ func (t *Trunk) ends() (stop func()) {
 }
 
 // judgeIdle ends a trunk by which nothing comes: with a word first, for a lane may be on its way.
-// With lanes it goes on until they have ended.
+// With lanes it goes on until they have ended, without the room that it has needed.
 func (t *Trunk) judgeIdle() {
 	quiet, heard := t.Quiet()
 	t.mu.Lock()
 	over := !heard || t.tired && t.live == 0
+	t.trim()
 	switch {
 	case over, t.tired: // leave has it judged again
 	case quiet < idleFor && !t.parts:

@@ -5,6 +5,7 @@ import (
 	"io"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // keeps returns how many bytes the lane has room for that holds what has come.
@@ -93,6 +94,68 @@ func TestAClosedLaneThatIsNotTakenIsGivenBack(t *testing.T) {
 			if r.says(f.kind, f.lane, f.data); r.budget.Lent() != 0 {
 				t.Errorf("%d lanes count after frame %d", r.budget.Lent(), f.kind)
 			}
+		})
+	}
+}
+
+// room returns what is kept for what is to be written: by the trunk, and by its socket, for TLS.
+func (r *raw) room() (queues, sealed int) {
+	synctest.Wait()
+	r.Trunk.mu.Lock()
+	defer r.Trunk.mu.Unlock()
+	r.sock.mu.Lock()
+	defer r.sock.mu.Unlock()
+	return max(cap(r.urgent), cap(r.out), cap(r.spare)), max(cap(r.sock.sealed), cap(r.sock.sent))
+}
+
+// A trunk keeps the room that a burst needed while it has lanes that may need it again: not once
+// the last has gone, whichever end closed it, nor when nothing comes by it.
+func TestAQuietTrunkKeepsLittleRoom(t *testing.T) {
+	const lanes = 64
+	for how, end := range map[string]func(r *raw, all []*Lane){
+		"closed here": func(_ *raw, all []*Lane) {
+			for _, l := range all {
+				_ = l.Close()
+			}
+		},
+		"closed there": func(r *raw, all []*Lane) {
+			for _, l := range all {
+				r.says(kindClose, l.id, nil)
+			}
+		},
+		"silent": func(*raw, []*Lane) { time.Sleep(idleFor + firstWithin) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			withRaw(t, true, func(r *raw) {
+				r.given = make(chan *Lane, lanes)
+				var all []*Lane
+				for i := range uint32(lanes) {
+					r.says(kindOpen, i+1, nil)
+					all = append(all, <-r.given)
+				}
+				for _, l := range all { // more than both queues take
+					go func() {
+						_, _ = l.Write(make([]byte, maxData))
+						_, _ = l.Write(make([]byte, maxData))
+					}()
+				}
+				synctest.Wait()
+				r.hears()
+				synctest.Wait()
+				r.sock.mu.Lock()
+				r.sock.sealed, r.sock.sent = append(make([]byte, 0, mostQueue), "beside"...), make([]byte, 0, mostQueue)
+				r.sock.mu.Unlock()
+				if queues, sealed := r.room(); queues <= keptQueue || sealed <= keptQueue {
+					t.Fatalf("the burst left room for %d and %d bytes alone", queues, sealed)
+				}
+				end(r, all)
+				if queues, sealed := r.room(); queues > keptQueue || sealed > keptQueue {
+					t.Errorf("room for %d and %d bytes is kept, want %d at most", queues, sealed, keptQueue)
+				}
+				if err := r.failed(); err != nil || string(r.sock.sealed) != "beside" {
+					t.Errorf("it ends with %v, and %q is to be sealed", err, r.sock.sealed)
+				}
+			})
 		})
 	}
 }

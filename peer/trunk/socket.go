@@ -109,12 +109,16 @@ func (s *socket) besides() int {
 	return s.beside
 }
 
-// forget lets go of the room that sealing has needed.
+// forget lets go of the room that sealing much has needed.
 func (s *socket) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent = nil
-	s.sealed = append([]byte(nil), s.sealed...)
+	if cap(s.sent) > keptQueue {
+		s.sent = nil
+	}
+	if cap(s.sealed) > keptQueue {
+		s.sealed = append([]byte(nil), s.sealed...)
+	}
 }
 
 // send sends of what seal has returned what the socket takes, without waiting.

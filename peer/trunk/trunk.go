@@ -33,7 +33,7 @@ const (
 	bulkQueue = 64 << 10
 	mostQueue = 256 << 10
 	// keptQueue is the size of a queue that is kept whatever is written. A larger one is
-	// kept for as long as a part of it is needed once in lessOften writes.
+	// kept for as long as a part of it is needed once in lessOften writes, and there are lanes.
 	keptQueue = 32 << 10
 	lessOften = 256
 	// pingEvery is how often Ping gives the path something to carry.
@@ -330,9 +330,11 @@ func (t *Trunk) leave(l *Lane) {
 		return
 	}
 	l.left = true
-	t.live--
+	if t.live--; t.live > 0 {
+		return
+	}
+	t.trim()
 	switch {
-	case t.live > 0:
 	case t.retired:
 		go t.Fail(ErrRetired)
 	case t.tired:

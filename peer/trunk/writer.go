@@ -218,8 +218,8 @@ func (t *Trunk) written(u *load, n int, err error) {
 	if err != nil && n == 0 {
 		t.loads-- // as if it waited still: who has something in it has sent nothing
 	}
-	if !t.keep(u.out) {
-		t.sock.forget()
+	if !t.keep(u.out) || t.live == 0 {
+		t.trim()
 	}
 	t.mu.Unlock()
 	if u.parts {
@@ -249,4 +249,15 @@ func (t *Trunk) keep(out []byte) bool {
 	}
 	t.spare = out[:0]
 	return true
+}
+
+// trim lets go of the room that large writes have needed, but for what waits in it. With mu held.
+func (t *Trunk) trim() {
+	if cap(t.spare) > keptQueue {
+		t.spare = nil
+	}
+	if len(t.out) == 0 && cap(t.out) > keptQueue {
+		t.out = nil
+	}
+	t.sock.forget()
 }
