@@ -120,3 +120,29 @@ func TestAStreamThatGoesOnHasConnectionsOfItsOwn(t *testing.T) {
 		}
 	})
 }
+
+// That an answer streams is known from its head: while the first goes on, those that come
+// after it have connections of their own, and leave the lanes to what is small.
+func TestStreamsThatGoOnLeaveTheLanesToOthers(t *testing.T) {
+	over := make(chan struct{})
+	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/events" {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: x\n\n")
+			w.(http.Flusher).Flush()
+			<-over
+		}
+	})
+	ingress, _ := byLanes(pair)(t, app)
+	t.Cleanup(func() { close(over) })
+	for i := range int32(8) {
+		c := ingress.dial()
+		c.send("GET /events HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		if res, _ := c.head("GET"); res.StatusCode != 200 {
+			t.Fatal(res.Status)
+		}
+		if d, l := ingress.dials.Load(), ingress.lanes.Load(); d != i || l != 1 {
+			t.Fatalf("%d connections and %d lanes after %d streams, want a lane for the first alone", d, l, i+1)
+		}
+	}
+}

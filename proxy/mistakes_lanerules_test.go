@@ -23,6 +23,10 @@ func mistakesOfLaneRules() []mistake {
 			edits: in("lane.go", " c.x.resumed != nil {", " c.x.resumed != nil && !PLANTED {"),
 		},
 		{
+			rule: "and one like it while it goes on", found: "TestStreamsThatGoOnLeaveTheLanesToOthers",
+			edits: in("relay.go", "		y.learn(p, further, true)", "		y.learn(p, further || PLANTED, true)"),
+		},
+		{
 			rule: "what was refused goes by no lane any more", found: "TestARequestWhoseLaneIsRefusedRunsOnceByAConnection",
 			edits: in("trip.go", "	c.x.laneless = c.x.laneless || p.l.lane != nil\n	if !errors", "	c.x.laneless = c.x.laneless || p.l.lane != nil && !PLANTED\n	if !errors"),
 		},

@@ -58,6 +58,7 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 	}
 	var rerr, werr error
 	if streams {
+		y.learn(p, further, true) // while it goes on others are asked for
 		rerr, werr = y.slot.events.copy(w, &res.Body)
 	} else {
 		w.Gate(y.leaves)
@@ -66,9 +67,7 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 		}
 		_, rerr, werr = w.Copy(&res.Body)
 		w.Gate(nil)
-	}
-	if p.l.pool.node != "" && !further {
-		y.s.sizes.note(&y.req, streams || p.l.isLarge(res.Body.Received()))
+		y.learn(p, further, p.l.isLarge(res.Body.Received()))
 	}
 	failed := rerr != nil || werr != nil
 	if failed && !further && y.h.Sent() == before && !y.slot.mark(slotAnswered) {
@@ -90,6 +89,14 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 	}
 	y.finish(p, w)
 	return true, nil
+}
+
+// learn notes what an answer of another node tells of the next one to such a request. A
+// further leg tells nothing.
+func (y *relay) learn(p *trip, further, large bool) {
+	if p.l.pool.node != "" && !further {
+		y.s.sizes.note(&y.req, large)
+	}
 }
 
 // finish ends a trip all of whose answer is here.
