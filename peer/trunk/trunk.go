@@ -16,8 +16,8 @@ const (
 	// after a message that has been read: what is small never waits for credit.
 	Window = 32 << 10
 	// MaxLanes is how many lanes a node may have opened to another that have not been closed
-	// by both, by all trunks that it has dialed together: 8 MiB, of Window each. It is part of
-	// the protocol.
+	// by both, by all trunks that it has dialed together: 8 MiB that nobody has read, of Window
+	// each. It is part of the protocol.
 	MaxLanes = 256
 	// lastNumber is that of the last lane that a trunk can have.
 	lastNumber = 1<<32 - 1
