@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -87,7 +88,7 @@ func TestANodeThatStopsFinishesWhatCameByLanes(t *testing.T) {
 		owner := w.follower()
 		from := w.all[w.others(owner)[0]]
 		asked, answer := gatedApp(w, owner)
-		idle := w.lane(from, owner.name)
+		idle, own := w.lane(from, owner.name), w.lane(owner, from.name)
 		const clients = 20
 		var answers []<-chan said
 		for range clients {
@@ -114,9 +115,12 @@ func TestANodeThatStopsFinishesWhatCameByLanes(t *testing.T) {
 		if _, err := idle.Write([]byte("x")); !errors.Is(err, trunk.ErrRetired) || !idle.Over() {
 			w.t.Errorf("Write on a lane of the node that has stopped = %v, want %v: its trunk parts", err, trunk.ErrRetired)
 		}
+		if _, err := own.Write([]byte("x")); !errors.Is(err, net.ErrClosed) || !own.Over() {
+			w.t.Errorf("Write on a lane by a trunk of the node that has stopped = %v, want %v", err, net.ErrClosed)
+		}
 		if int(asked.Load()) != clients {
 			w.t.Errorf("%d runs of %d requests", asked.Load(), clients)
 		}
-		_ = idle.Close()
+		_, _ = idle.Close(), own.Close()
 	})
 }
