@@ -106,6 +106,68 @@ func (s *sealer) record(b []byte, typ byte, data []byte) []byte {
 	return s.aead.Seal(append(b, head...), nonce, inner, head)
 }
 
+// handshake has a client at a and a server at far speak TLS, and returns the server and what
+// the client seals with.
+func handshake(t *testing.T, a net.Conn, far *counted) (server *tls.Conn, secret []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = tls.Server(far, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}, SessionTicketsDisabled: true})
+	var log strings.Builder
+	client := tls.Client(a, &tls.Config{InsecureSkipVerify: true, KeyLogWriter: &log})
+	shaken := make(chan error, 1)
+	go func() { shaken <- server.Handshake() }()
+	if err := errors.Join(client.Handshake(), <-shaken); err != nil {
+		t.Fatal(err)
+	}
+	if s := client.ConnectionState(); s.Version != tls.VersionTLS13 || s.CipherSuite != tls.TLS_AES_128_GCM_SHA256 {
+		t.Fatalf("version %x, suite %x", s.Version, s.CipherSuite)
+	}
+	for line := range strings.Lines(log.String()) {
+		if f := strings.Fields(line); f[0] == "CLIENT_TRAFFIC_SECRET_0" {
+			secret, _ = hex.DecodeString(f[2])
+		}
+	}
+	return server, secret
+}
+
+// pong is one that nobody asked for, which wants no answer.
+var pong = []byte{0, 0, 0, 9, 0, 0, 0, 0} //nolint:gochecknoglobals // a constant
+
+// Who asks for new keys has their answer though the trunk has nothing to say.
+func TestNewKeysAreAnswered(t *testing.T) {
+	_, a, b := dialed(t)
+	raw, is := b.(*net.TCPConn)
+	if !is {
+		t.Fatalf("%T", b)
+	}
+	far := &counted{TCPConn: raw}
+	far.more.L = &far.mu
+	server, secret := handshake(t, a, far)
+	tr := trunk.Accepted(server, trunk.NewBudget(trunk.MaxLanes, nil), func(*trunk.Lane) bool { return true })
+	ended := make(chan error, 1)
+	go func() { ended <- tr.Run() }()
+	defer func() { tr.Fail(net.ErrClosed); <-ended }()
+	s := newSealer(secret)
+	out := s.record(nil, 22, []byte{24, 0, 0, 1, 1}) // KeyUpdate, update_requested
+	out = newSealer(expand(s.secret, "traffic upd", 32)).record(out, 23, pong)
+	_ = a.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := a.Write(out); err != nil {
+		t.Fatal(err)
+	}
+	head := make([]byte, 5)
+	if _, err := io.ReadFull(a, head); err != nil || head[0] != 23 {
+		t.Errorf("the answer is %x, %v, want a record", head, err)
+	}
+}
+
 // A peer that asks for new keys all the time, and gives the trunk nothing to say, has the
 // other end keep no more than a queue may hold.
 func TestWhoAsksForNewKeysIsBounded(t *testing.T) {
@@ -117,33 +179,7 @@ func TestWhoAsksForNewKeysIsBounded(t *testing.T) {
 	_ = small.SetWriteBuffer(16 << 10)
 	far := &counted{TCPConn: small}
 	far.more.L = &far.mu
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}})
-	var log strings.Builder
-	client := tls.Client(a, &tls.Config{InsecureSkipVerify: true, KeyLogWriter: &log})
-	shaken := make(chan error, 1)
-	go func() { shaken <- server.Handshake() }()
-	if err := errors.Join(client.Handshake(), <-shaken); err != nil {
-		t.Fatal(err)
-	}
-	if s := client.ConnectionState(); s.Version != tls.VersionTLS13 || s.CipherSuite != tls.TLS_AES_128_GCM_SHA256 {
-		t.Fatalf("version %x, suite %x", s.Version, s.CipherSuite)
-	}
-	var secret []byte
-	for line := range strings.Lines(log.String()) {
-		if f := strings.Fields(line); f[0] == "CLIENT_TRAFFIC_SECRET_0" {
-			secret, _ = hex.DecodeString(f[2])
-		}
-	}
-
+	server, secret := handshake(t, a, far)
 	tr := trunk.Accepted(server, trunk.NewBudget(trunk.MaxLanes, nil), func(*trunk.Lane) bool { return true })
 	ended := make(chan struct{})
 	go func() {
@@ -162,8 +198,8 @@ func TestWhoAsksForNewKeysIsBounded(t *testing.T) {
 		for i := range updates {
 			out = s.record(out, 22, []byte{24, 0, 0, 1, 1}) // KeyUpdate, update_requested
 			s = newSealer(expand(s.secret, "traffic upd", 32))
-			if i%8 == 7 { // a pong that nobody asked for, which wants no answer: TLS takes 16 in a row
-				out = s.record(out, 23, []byte{0, 0, 0, 9, 0, 0, 0, 0})
+			if i%8 == 7 { // TLS takes 16 in a row
+				out = s.record(out, 23, pong)
 			}
 			if i%1000 == 999 {
 				if _, err := a.Write(out); err != nil {
