@@ -21,6 +21,9 @@ func (s *Server) ParkAfter(d, soon time.Duration) {
 	s.parkSoon.Store(int64(soon))
 }
 
+// SpendRetries leaves nothing of what was saved for requests that go again.
+func (s *Server) SpendRetries() { s.budget.saved.Store(0) }
+
 // Parked counts the connections that are parked.
 func (s *Server) Parked() int { return s.conns.countParked() }
 

@@ -129,7 +129,7 @@ func TestStreamsThatGoOnLeaveTheLanesToOthers(t *testing.T) {
 		if r.URL.Path == "/events" {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, "data: x\n\n")
-			w.(http.Flusher).Flush()
+			_ = http.NewResponseController(w).Flush()
 			<-over
 		}
 	})

@@ -27,6 +27,14 @@ func mistakesOfLaneRules() []mistake {
 			edits: in("relay.go", "		y.learn(p, further, true)", "		y.learn(p, further || PLANTED, true)"),
 		},
 		{
+			rule: "what lost its trunk leaves the budget to others", found: "TestWhatLosesItsTrunkGoesAgainOnNoBudget",
+			edits: in("trip.go", "	if c.x.tries == 1 && p.l", "	if !PLANTED && c.x.tries == 1 && p.l"),
+		},
+		{
+			rule: "but not what failed alone", found: "TestWhatLosesItsTrunkGoesAgainOnNoBudget",
+			edits: in("trip.go", "p.l.lane.Over() && (why", "(PLANTED || p.l.lane.Over()) && (why"),
+		},
+		{
 			rule: "what was refused goes by no lane any more", found: "TestARequestWhoseLaneIsRefusedRunsOnceByAConnection",
 			edits: in("trip.go", "	c.x.laneless = c.x.laneless || p.l.lane != nil\n	if !errors", "	c.x.laneless = c.x.laneless || p.l.lane != nil && !PLANTED\n	if !errors"),
 		},

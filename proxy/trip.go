@@ -241,7 +241,7 @@ func (c *client) goAgain(p *trip, code problem.Code, why cause) verdict {
 		again = p.epoch != 0 && c.x.heads == 0
 		c.x.ran, c.x.ranEpoch = true, p.epoch
 	}
-	if c.wrecked(p, why) || !again || c.x.tries >= maxTries || !c.up.replayable() || !c.s.budget.spend() {
+	if c.wrecked(p, why) || !again || c.x.tries >= maxTries || !c.up.replayable() || !c.affords(p, why) {
 		if why == causeParting {
 			return fail(problem.Draining, "the request was cut off because its node stops: it may have run")
 		}
@@ -252,6 +252,16 @@ func (c *client) goAgain(p *trip, code problem.Code, why cause) verdict {
 		return verdict{step: stepAgain}
 	}
 	return verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, code: code, detail: mayHaveRun}
+}
+
+// affords reports whether a request may go again as far as the budget goes. A trunk that
+// breaks tells nothing of the app, and takes along many that streams would have served: what
+// was on it goes by one then, at no cost to those that an app has failed.
+func (c *client) affords(p *trip, why cause) bool {
+	if c.x.tries == 1 && p.l.lane != nil && p.l.lane.Over() && (why == causeNone || why == causeDeaf) {
+		return true
+	}
+	return c.s.budget.spend()
 }
 
 // cutThere ends a trip that the owner has cut because its process ends, and says so: it
