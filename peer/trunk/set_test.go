@@ -72,11 +72,20 @@ func (e *ends) want(what string, l *Lane, lane bool, dials int32) {
 
 // Nobody waits for a trunk: it is laid beside what goes on without, once for all who ask.
 func TestNobodyWaitsForATrunk(t *testing.T) {
-	inEnds(t, taking, func(e *ends) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &ends{t: t, serve: taking}
+		asked := make(chan struct{}) // closed: all have
+		e.Set = NewSet(func(ctx context.Context, place string) (net.Conn, error) {
+			c, err := e.dial(ctx, place)
+			<-asked
+			return c, err
+		})
+		defer e.Close()
 		began := time.Now()
 		for range 100 {
 			e.want("at first", e.Lane("far"), false, e.dials.Load())
 		}
+		close(asked)
 		synctest.Wait()
 		first := e.Lane("far")
 		e.want("then", first, true, 1)
