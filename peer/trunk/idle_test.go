@@ -86,3 +86,27 @@ func TestATrunkThatIsNotUsedEnds(t *testing.T) {
 		}
 	})
 }
+
+// A trunk that takes no more lanes, and whose dialer leaves it when its last lane has gone, ends
+// some time after that: it was judged before, and is again.
+func TestATrunkThatIsLeftWithItsLastLaneEnds(t *testing.T) {
+	withRaw(t, true, func(r *raw) {
+		r.hears()
+		r.says(kindOpen, 1, nil)
+		l := <-r.given
+		time.Sleep(idleFor + 2*leaveWithin)
+		if n, _ := r.sent(kindLast); n != 1 || r.ended != nil {
+			t.Fatalf("%d last words; with a lane it ends with %v", n, r.ended)
+		}
+		r.says(kindClose, l.id, nil)
+		_ = l.Close()
+		time.Sleep(leaveWithin - time.Millisecond)
+		if synctest.Wait(); r.ended != nil {
+			t.Errorf("it ends with %v before its dialer has had time to end it", r.ended)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if synctest.Wait(); !errors.Is(r.ended, errIdle) {
+			t.Errorf("Run = %v where its dialer does not end it, want %v", r.ended, errIdle)
+		}
+	})
+}
