@@ -152,9 +152,10 @@ func TestNewKeysAreAnswered(t *testing.T) {
 	far.more.L = &far.mu
 	server, secret := handshake(t, a, far)
 	tr := trunk.Accepted(server, trunk.NewBudget(trunk.MaxLanes, nil), func(*trunk.Lane) bool { return true })
-	ended := make(chan error, 1)
-	go func() { ended <- tr.Run() }()
-	defer func() { tr.Fail(net.ErrClosed); _ = <-ended }()
+	var runs sync.WaitGroup
+	runs.Go(func() { _ = tr.Run() })
+	defer runs.Wait()
+	defer tr.Fail(net.ErrClosed)
 	s := newSealer(secret)
 	out := s.record(nil, 22, []byte{24, 0, 0, 1, 1}) // KeyUpdate, update_requested
 	out = newSealer(expand(s.secret, "traffic upd", 32)).record(out, 23, pong)
