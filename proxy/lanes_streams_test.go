@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // Who expects to be asked for the body has a connection of its own, also where the body came
@@ -117,6 +119,50 @@ func TestAStreamThatGoesOnHasConnectionsOfItsOwn(t *testing.T) {
 		w.ends("id: 3\n\n", true)
 		if l := w.front.wanted.Load() - lanes; l != 0 {
 			t.Errorf("%d lanes are asked for by a further leg", l)
+		}
+	})
+}
+
+// An answer of unknown length that takes long is a stream as well, though its head does not
+// say so: while it goes on, and from then on, those like it have connections of their own.
+func TestAnAnswerThatTakesLongLeavesTheLanesToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		goes := make(chan struct{})
+		app := func(conn net.Conn, r *bufio.Reader) {
+			if _, err := readHead(r); err == nil {
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
+				<-goes
+				_, _ = io.WriteString(conn, "0\r\n\r\n")
+			}
+		}
+		owner, ingress := simNode(t, sim, "owner", app), simNode(t, sim, "ingress", app)
+		ingress.knows("owner", owner)
+		ingress.swap(1, 1, remote("owner", 1))
+		owner.takeTrunks()
+		ingress.opensLanes()
+		asks := func(wanted int32) *client {
+			c := ingress.dial()
+			c.send("GET /long HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			synctest.Wait()
+			time.Sleep(time.Second)
+			if w := ingress.wanted.Load(); w != wanted {
+				t.Errorf("%d lanes are asked for, want %d", w, wanted)
+			}
+			return c
+		}
+		all := []*client{asks(1), asks(2)}
+		time.Sleep(10 * time.Second)
+		all = append(all, asks(2))
+		close(goes)
+		for _, c := range all {
+			if res, body := c.answer("GET"); res.StatusCode != 200 || body != "first" {
+				t.Errorf("%s %q", res.Status, body)
+			}
+		}
+		all = append(all, asks(2))
+		for _, c := range all {
+			_ = c.Close()
 		}
 	})
 }

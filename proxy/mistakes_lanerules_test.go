@@ -27,6 +27,14 @@ func mistakesOfLaneRules() []mistake {
 			edits: in("relay.go", "		y.learn(p, further, true)", "		y.learn(p, further || PLANTED, true)"),
 		},
 		{
+			rule: "and what takes long", found: "TestAnAnswerThatTakesLongLeavesTheLanesToOthers",
+			edits: in("sweep.go", "key := c.long.Swap(0); key != 0 {", "key := c.long.Swap(0); key != 0 && !PLANTED {"),
+		},
+		{
+			rule: "also when it has ended", found: "TestAnAnswerThatTakesLongLeavesTheLanesToOthers",
+			edits: in("relay.go", "y.learn(p, further, tookLong ||", "y.learn(p, further, tookLong && !PLANTED ||"),
+		},
+		{
 			rule: "what lost its trunk leaves the budget to others", found: "TestWhatLosesItsTrunkGoesAgainOnNoBudget",
 			edits: in("trip.go", "	if c.x.tries == 1 && p.l", "	if !PLANTED && c.x.tries == 1 && p.l"),
 		},

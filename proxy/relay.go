@@ -65,9 +65,14 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 		if res.Body.Whole() {
 			w.Reserve(int(res.Body.Remaining()))
 		}
+		open := p.l.lane != nil && !further && res.Body.Remaining() < 0
+		if open {
+			y.long.Store(y.s.sizes.key(&y.req))
+		}
 		_, rerr, werr = w.Copy(&res.Body)
 		w.Gate(nil)
-		y.learn(p, further, p.l.isLarge(res.Body.Received()))
+		tookLong := open && y.long.Swap(0) == 0
+		y.learn(p, further, tookLong || p.l.isLarge(res.Body.Received()))
 	}
 	failed := rerr != nil || werr != nil
 	if failed && !further && y.h.Sent() == before && !y.slot.mark(slotAnswered) {
@@ -95,7 +100,7 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 // further leg tells nothing.
 func (y *relay) learn(p *trip, further, large bool) {
 	if p.l.pool.node != "" && !further {
-		y.s.sizes.note(&y.req, large)
+		y.s.sizes.note(y.s.sizes.key(&y.req), large)
 	}
 }
 

@@ -52,9 +52,8 @@ func (s *sizes) large(r *h1.Request) bool {
 	return s.odds.Load() > oddsLarge
 }
 
-// note notes an answer to r.
-func (s *sizes) note(r *h1.Request, large bool) {
-	key := s.key(r)
+// note notes an answer to what is remembered by a key.
+func (s *sizes) note(key uint64, large bool) {
 	at := s.place(key)
 	known := at.Load()
 	now := key

@@ -41,14 +41,14 @@ func TestTheSizeOfAnAnswerIsExpectedToBeAsBefore(t *testing.T) {
 			if place := s.place(s.key(r)); place == s.place(s.key(small)) || place == s.place(s.key(large)) {
 				continue
 			}
-			s.note(r, are)
+			s.note(s.key(r), are)
 			n--
 		}
 	}
 	want("at first", large, false)
-	s.note(small, false)
+	s.note(s.key(small), false)
 	others(50, true)
-	s.note(large, true)
+	s.note(s.key(large), true)
 	want("beside large ones", small, false)
 	want("beside large ones", asking(t, "GET /small?other"), false)
 	want("beside large ones", large, true)
@@ -57,8 +57,8 @@ func TestTheSizeOfAnAnswerIsExpectedToBeAsBefore(t *testing.T) {
 	others(200, false)
 	want("beside small ones", asking(t, "GET /unknown"), false)
 	want("beside small ones", large, true)
-	s.note(large, false)
-	s.note(small, true)
+	s.note(s.key(large), false)
+	s.note(s.key(small), true)
 	want("once it was small", large, false)
 	want("once it was large", small, true)
 }

@@ -95,6 +95,11 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longAnswer {
 		s.letGo(c, r)
 	}
+	if r.kind == Remote && r.flags&slotAnswered != 0 && now-c.since > longAnswer {
+		if key := c.long.Swap(0); key != 0 {
+			s.sizes.note(key, true) // those that come now are to leave the lanes to others
+		}
+	}
 	switch {
 	case r.flags&slotSocket != 0:
 		s.sweepLeg(c, r, t, now)
