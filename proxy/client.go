@@ -27,8 +27,8 @@ type asked struct {
 	// Memory for one head after another.
 	edit  h1.Edit
 	extra []byte
-	// long is what the answer that is passed on is remembered by (sizes), if it came by a lane
-	// and nobody knows how long it takes; zero: it did not, or has taken long already.
+	// long is what the answer that is passed on is remembered by (sizes), if another node
+	// gave it and nobody knows how long it takes; zero: it did not, or has taken long already.
 	long atomic.Uint64
 	// shared tells that others may have come to know of the connection than those who
 	// look at the registry: its memory is not used again.

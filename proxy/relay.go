@@ -65,7 +65,7 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 		if res.Body.Whole() {
 			w.Reserve(int(res.Body.Remaining()))
 		}
-		open := p.l.lane != nil && !further && res.Body.Remaining() < 0
+		open := p.l.pool.node != "" && !further && res.Body.Remaining() < 0
 		if open {
 			y.long.Store(y.s.sizes.key(&y.req))
 		}
