@@ -95,14 +95,14 @@ func TestATrunkThatIsLeftWithItsLastLaneEnds(t *testing.T) {
 		r.says(kindOpen, 1, nil)
 		l := <-r.given
 		time.Sleep(idleFor + 2*leaveWithin)
-		if n, _ := r.sent(kindLast); n != 1 || r.ended != nil {
-			t.Fatalf("%d last words; with a lane it ends with %v", n, r.ended)
+		if n, _ := r.sent(kindLast); n != 1 || r.failed() != nil {
+			t.Fatalf("%d last words; with a lane it ends with %v", n, r.failed())
 		}
 		r.says(kindClose, l.id, nil)
 		_ = l.Close()
 		time.Sleep(leaveWithin - time.Millisecond)
-		if synctest.Wait(); r.ended != nil {
-			t.Errorf("it ends with %v before its dialer has had time to end it", r.ended)
+		if err := r.failed(); err != nil {
+			t.Errorf("it ends with %v before its dialer has had time to end it", err)
 		}
 		time.Sleep(2 * time.Millisecond)
 		if synctest.Wait(); !errors.Is(r.ended, errIdle) {
