@@ -11,8 +11,8 @@
 // The one who dialed opens lanes, the other is given them. Each end has a goroutine that
 // reads, and one that writes where that has to wait; who has something to say while nobody
 // writes does so itself, for all who join it, as far as the socket takes it at once: what TLS
-// has sealed, too. All others meet only memory. A Lane is a net.Conn that ends and breaks as TCP does: what was cut never
-// looks whole to who reads it.
+// has sealed, too. All others meet only memory. A Lane is a net.Conn that ends and breaks as
+// TCP does: what was cut never looks whole to who reads it.
 //
 // The rules that must hold:
 //

@@ -126,8 +126,9 @@ func (s *Set) Lay(ctx context.Context, place string) error {
 		if err == nil && t.Works() {
 			return nil
 		}
-		t.Retire()
-		if s.again(w, t, err) {
+		again := s.again(w, t, err)
+		t.Retire() // only now: it may end at once, and in peace
+		if again {
 			return err
 		}
 	}
