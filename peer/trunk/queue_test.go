@@ -147,6 +147,7 @@ func TestTheLastWordPassesWhatWaits(t *testing.T) {
 		l := <-r.given
 		synctest.Wait()
 		_, _ = l.Write([]byte("is being written"))
+		synctest.Wait() // nobody reads yet
 		_, _ = l.Write([]byte("waits"))
 		r.Last(0)
 		_, _ = l.Write([]byte("more"))
