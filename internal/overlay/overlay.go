@@ -120,3 +120,19 @@ func (o *Overlay) TestBinary(ctx context.Context, dir, path string) (string, err
 // Number returns what Switch says for the i-th of the mistakes that Plant was given,
 // from 0.
 func Number(i int) string { return strconv.Itoa(i + 1) }
+
+// Find runs those tests of a binary that a pattern matches, with the mistake of index i. It
+// returns an error unless one of them fails: in two minutes, for who waits for what never comes
+// has found nothing. A bubble in which nothing moves any more panics, and so has found it.
+func Find(ctx context.Context, binary string, i int, tests string) error {
+	cmd := exec.CommandContext(ctx, binary, "-test.run="+tests, "-test.failfast", "-test.timeout=2m") //nolint:gosec // a test's own
+	cmd.Env = append(os.Environ(), Switch+"="+Number(i))
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s does not find it:\n%.2000s", tests, out)
+	case strings.Contains(string(out), "panic: test timed out"):
+		return fmt.Errorf("%s does not find it in time: %w\n%.2000s", tests, err, out)
+	}
+	return nil
+}

@@ -1,9 +1,6 @@
 package h1_test
 
 import (
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 
 	"shardway/internal/overlay"
@@ -55,11 +52,8 @@ func TestEveryMistakeOfSplicingIsFound(t *testing.T) {
 	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // some take long to find: nothing comes any more
-			cmd := exec.CommandContext(t.Context(), binary, "-test.run=Spliced|SpliceLeaves", "-test.failfast", "-test.timeout=2m")
-			cmd.Env = append(os.Environ(), overlay.Switch+"="+overlay.Number(i))
-			out, err := cmd.CombinedOutput()
-			if err == nil || strings.Contains(string(out), "panic: test timed out") {
-				t.Errorf("the tests of splicing do not find it: %v\n%.2000s", err, out)
+			if err := overlay.Find(t.Context(), binary, i, "Spliced|SpliceLeaves"); err != nil {
+				t.Error(err)
 			}
 		})
 	}
