@@ -26,6 +26,9 @@ const (
 // kinds is one more than the last Kind.
 const kinds = int(Trunk) + 1
 
+// forwards reports whether requests come over it.
+func (k Kind) forwards() bool { return k == Forward || k == Trunk }
+
 func (k Kind) known() bool { return k >= Raft && k <= Trunk }
 
 func (k Kind) String() string {

@@ -90,7 +90,7 @@ func settle(c net.Conn, k Kind) net.Conn {
 	if !ok {
 		return c
 	}
-	if k != Forward && k != Trunk {
+	if !k.forwards() {
 		p.patient.Store(false)
 		return c
 	}

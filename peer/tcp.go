@@ -29,7 +29,7 @@ func (p *Port) tune(c net.Conn, k Kind) {
 	// that is unanswered for as long as the user timeout: 15 s, Forward 60 s.
 	probes := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
 	d := p.o.UserTimeout
-	if k == Forward || k == Trunk {
+	if k.forwards() {
 		// A request waits here for its answer in silence: whether its path still
 		// is one shows in a second, to those who ask the kernel for the probes.
 		probes.Idle, probes.Interval = time.Second, time.Second
