@@ -229,16 +229,22 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
-// Who has said goodbye gives a later leader what it has given the one before, once for each,
-// within its time; a leader that has it and says so late changes nothing.
-func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
-	s := newHookStage(t, 2)
+// releases has the app acquire its shards, and release them as they move to b.
+func (s *hookStage) releases() {
+	s.t.Helper()
 	s.acquire()
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	for _, c := range s.look(0) {
 		s.result(HookResult{Seq: c.Seq})
 	}
 	s.look(0)
+}
+
+// Who has said goodbye gives a later leader what it has given the one before, once for each,
+// within its time; a leader that has it and says so late changes nothing.
+func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.releases()
 	s.k.giveUp(s.now, s.see.draining)
 	s.k.deliver(s.now)
 	digest := s.k.digest
@@ -277,12 +283,7 @@ func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
 // What is acknowledged to a later leader long after the goodbye has its time, too.
 func TestLaterLeaderGetsWhatIsAcknowledgedAfterAGoodbye(t *testing.T) {
 	s := newHookStage(t, 2)
-	s.acquire()
-	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	for _, c := range s.look(0) {
-		s.result(HookResult{Seq: c.Seq})
-	}
-	s.look(0)
+	s.releases()
 	s.k.saw.back, s.k.partBy = true, s.now
 	s.now += time.Minute
 	s.k.giveUp(s.now, s.see.draining)
@@ -296,12 +297,7 @@ func TestLaterLeaderGetsWhatIsAcknowledgedAfterAGoodbye(t *testing.T) {
 func TestReleasesThatNobodyTakes(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		s := newHookStage(t, 2)
-		s.acquire()
-		s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-		for _, c := range s.look(0) {
-			s.result(HookResult{Seq: c.Seq})
-		}
-		s.look(0)
+		s.releases()
 		s.k.giveUp(s.now, s.see.draining)
 		if s.k.deliver(s.now); s.k.digest == [32]byte{} || len(s.got) != 1 {
 			t.Fatalf("%d deliveries", len(s.got))
