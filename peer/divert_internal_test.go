@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Who writes to what wraps a connection does not wait for its socket once that is diverted,
-// and what was written goes out when it is taken there.
-func TestWhatIsWrittenIsDiverted(t *testing.T) {
+// prompted returns a connection that a port has wrapped, and its other end.
+func prompted(t *testing.T) (c *prompt, far net.Conn) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -19,14 +19,22 @@ func TestWhatIsWrittenIsDiverted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err := ln.Accept()
+	far, err = ln.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = far.Close() })
 	c, is := promptly(near, nil).(*prompt)
 	if !is {
 		t.Fatalf("%T", near)
 	}
+	return c, far
+}
+
+// Who writes to what wraps a connection does not wait for its socket once that is diverted,
+// and what was written goes out when it is taken there.
+func TestWhatIsWrittenIsDiverted(t *testing.T) {
+	c, far := prompted(t)
 	settle(c, Trunk)
 	var kept []byte
 	under := c.Divert(func(b []byte) { kept = append(kept, b...) })
@@ -47,19 +55,7 @@ func TestWhatIsWrittenIsDiverted(t *testing.T) {
 // A port that closes says goodbye on its streams, while a handler that was just given one has
 // what is written diverted. With the race detector.
 func TestAPortMayCloseAsAStreamIsDiverted(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	near, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, is := promptly(near, nil).(*prompt)
-	if !is {
-		t.Fatalf("%T", near)
-	}
+	c, _ := prompted(t)
 	var kept []byte
 	var both sync.WaitGroup
 	both.Go(func() {

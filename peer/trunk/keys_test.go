@@ -3,18 +3,13 @@ package trunk_test
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/hkdf"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"strings"
 	"sync"
@@ -110,16 +105,7 @@ func (s *sealer) record(b []byte, typ byte, data []byte) []byte {
 // the client seals with.
 func handshake(t *testing.T, a net.Conn, far *counted) (server *tls.Conn, secret []byte) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server = tls.Server(far, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}, SessionTicketsDisabled: true})
+	server = tls.Server(far, &tls.Config{Certificates: []tls.Certificate{certificate(t)}, SessionTicketsDisabled: true})
 	var log strings.Builder
 	client := tls.Client(a, &tls.Config{InsecureSkipVerify: true, KeyLogWriter: &log})
 	shaken := make(chan error, 1)

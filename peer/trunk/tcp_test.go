@@ -94,8 +94,8 @@ func dialed(t *testing.T) (_ *testing.T, near, far net.Conn) {
 	return t, near, far
 }
 
-// sealed wraps both ends in TLS.
-func sealed(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
+// certificate returns one that nobody checks.
+func certificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -106,7 +106,13 @@ func sealed(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}})
+	return tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: key}
+}
+
+// sealed wraps both ends in TLS.
+func sealed(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
+	t.Helper()
+	server := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})
 	client := tls.Client(near, &tls.Config{InsecureSkipVerify: true})
 	shaken := make(chan error, 1)
 	go func() { shaken <- server.Handshake() }()
