@@ -3,6 +3,7 @@
 package h1
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -122,4 +123,26 @@ func dup(t *testing.T, fd int) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// A pipe that still holds something of an answer is nobody's after that: it is closed, and not
+// lent again.
+func TestSpliceLeavesNobodyWhatAPipeHolds(t *testing.T) {
+	var p pipes
+	for held, want := range []error{nil, unix.EPIPE} {
+		q := p.get()
+		if q == nil {
+			t.Fatal("there is no pipe")
+		}
+		end, err := unix.Dup(q.fds[1]) // which tells whether the other end is open
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.held = held
+		p.put(q)
+		if _, err := unix.Write(end, []byte("x")); !errors.Is(err, want) {
+			t.Errorf("holding %d bytes, the pipe that is put back takes more: %v, want %v", held, err, want)
+		}
+		_ = unix.Close(end)
+	}
 }
