@@ -203,6 +203,10 @@ bench: ## benchmarks of the packages, then of whole clusters (TRIALS=20 of each 
 bench-proxy: ## CPU time per request beside nginx and HAProxy (ARGS='-rounds 3 -only "one hop, 100 B"')
 	@go run ./e2e/bench $(ARGS)
 
+.PHONY: bench-idle
+bench-idle: ## what nodes take that nobody asks anything (ARGS='-beside /path/to/older/shardway')
+	@go run ./e2e/bench -idle 40s -rounds 2 $(ARGS)
+
 # Debian's packages. bench-proxy and the tests with real clients name what is
 # missing, and go on without it.
 .PHONY: bench-tools

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"shardway/e2e/cluster"
 )
 
 // The benchmark is what claims of speed rest on, and nobody runs it by chance: this
@@ -18,7 +20,7 @@ import (
 func TestEveryLineIsMeasured(t *testing.T) {
 	needs(t, "wrk", "nginx", "haproxy")
 	// With what observing costs, as without -only: the clusters of both stand side by side.
-	out := measured(t, "100 B, 64 connections, 2000/s|observed")
+	out := measured(t, "100 B, 64 connections, 2000/s$|observed")
 	for _, line := range []string{"nginx", "haproxy", "shardway", "nginx → nginx", "shardway → shardway", "shardway → shardway, TLS", "app behind shardway", "app in shardway"} {
 		costs(t, out, line)
 	}
@@ -39,6 +41,21 @@ func TestWhatObservingCostsIsMeasured(t *testing.T) {
 	}
 }
 
+// What nodes take that nobody asks anything is measured apart, of two binaries side by side.
+func TestIdleNodesAreMeasured(t *testing.T) {
+	dir := t.TempDir()
+	built, err := cluster.Build(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := run(t, "-idle", "1s", "-rounds", "2", "-node", built.Node, "-beside", built.Node)
+	for _, name := range []string{"shardway", "beside"} {
+		if n := len(regexp.MustCompile(`(?m)^ *`+name+` +\d+\.\d\d +\d+\.\d\d, \d+\.\d\d +\d+ +\d+, \d+$`).FindAll(out, -1)); n != 3 {
+			t.Errorf("%d lines with figures of %q, want 2 and their means", n, name)
+		}
+	}
+}
+
 func needs(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, name := range programs {
@@ -51,13 +68,19 @@ func needs(t *testing.T, programs ...string) {
 // measured is what the bench prints of cases, played once and short.
 func measured(t *testing.T, only string) []byte {
 	t.Helper()
+	return run(t, "-rounds", "1", "-time", "1s", "-only", only)
+}
+
+// run is what the bench prints.
+func run(t *testing.T, args ...string) []byte {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	bench := filepath.Join(t.TempDir(), "bench")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bench, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out, err := exec.CommandContext(ctx, bench, "-rounds", "1", "-time", "1s", "-only", only).CombinedOutput()
+	out, err := exec.CommandContext(ctx, bench, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

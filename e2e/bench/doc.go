@@ -24,6 +24,9 @@
 // its events are followed. They are compared with the first, round by round, and asked
 // whether they are what they are called.
 //
+// What nodes take that nobody asks anything is measured apart (-idle, `make bench-idle`):
+// clusters of three, side by side.
+//
 // The lines take turns within each case, so that whatever else the machine does
 // meets all of them. CPU time is that of all processes of a line, children
 // included, from their clocks before and after; results are medians of the

@@ -37,6 +37,7 @@ type options struct {
 	node    string
 	beside  string
 	profile string
+	idle    time.Duration
 	cases   []testCase // those that only leaves
 }
 
@@ -51,6 +52,7 @@ func run() error {
 	flag.StringVar(&o.node, "node", "", "the shardway binary (built anew)")
 	flag.StringVar(&o.beside, "beside", "", "another shardway binary, measured in the same rounds of the cases that compare")
 	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the nodes")
+	flag.DurationVar(&o.idle, "idle", 0, "measure for this long, in each round, what nodes take without requests, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -84,11 +86,14 @@ func bench(ctx context.Context, o options) (err error) {
 	defer ports.Close()
 	b := &stage{dir: dir, ports: ports}
 	defer func() { err = errors.Join(err, b.close()) }()
+	t := &table{out: os.Stdout}
+	if o.idle > 0 {
+		return b.idle(ctx, o, t)
+	}
 	lines, err := b.lines(ctx, o)
 	if err != nil {
 		return err
 	}
-	t := &table{out: os.Stdout}
 	t.machine(lines)
 	for _, c := range o.cases {
 		if err := b.measure(ctx, c, lines, o, t); err != nil {
@@ -129,6 +134,9 @@ func (b *stage) measure(ctx context.Context, c testCase, lines []*line, o option
 				stop = b.profile(ctx, l, filepath.Join(o.profile, c.slug()), o.seconds)
 			}
 			r, failed := l.measure(ctx, w)
+			if c.beside != 0 && failed == nil {
+				r, failed = l.beside(ctx, w, r)
+			}
 			if err := errors.Join(failed, stop()); err != nil {
 				return fmt.Errorf("%s, %v: %w", l.name, c, err)
 			}

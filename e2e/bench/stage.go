@@ -111,12 +111,9 @@ func (b *stage) write(name, text string) (string, error) {
 
 // lines starts all lines that can be had here, the backends first.
 func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
-	if o.node == "" {
-		built, err := cluster.Build(ctx, b.dir)
-		if err != nil {
-			return nil, err
-		}
-		o.node, b.built = built.Node, true
+	var err error
+	if o.node, err = b.build(ctx, o.node); err != nil {
+		return nil, err
 	}
 	if err := b.startBackends(ctx); err != nil {
 		return nil, err
@@ -140,6 +137,16 @@ func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 		all = append(all, compared...)
 	}
 	return slices.DeleteFunc(all, func(l *line) bool { return !o.lines.MatchString(l.name) }), nil
+}
+
+// build returns the node's binary: the one that was named, or that of this source.
+func (b *stage) build(ctx context.Context, named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	built, err := cluster.Build(ctx, b.dir)
+	b.built = err == nil
+	return built.Node, err
 }
 
 // compared starts the lines that are compared with one another, and with what others wrote.

@@ -1,0 +1,256 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"shardway/e2e/cluster"
+)
+
+// settle is how long clusters are left alone before they are measured: a node that starts
+// uses all processors, and gives them back after five seconds.
+const settle = 15 * time.Second
+
+// silent is a cluster of three nodes that nobody asks anything.
+type silent struct {
+	name  string
+	ids   []string
+	procs []*process
+	admin []string
+}
+
+// rest is what a node took while nobody asked it anything.
+type rest struct {
+	share    float64 // of a core, in percent
+	switches float64 // of threads, a second
+}
+
+// idle measures what nodes take that nobody asks anything. The clusters stand side by side,
+// so that whatever else the machine does meets all of them.
+func (b *stage) idle(ctx context.Context, o options, t *table) error {
+	program, err := b.build(ctx, o.node)
+	if err != nil {
+		return err
+	}
+	if err := b.startBackends(ctx); err != nil {
+		return err
+	}
+	all := []*silent{{name: "shardway"}}
+	programs := []string{program}
+	if o.beside != "" {
+		all, programs = append(all, &silent{name: beside}), append(programs, o.beside)
+	}
+	for i, s := range all {
+		if err := b.startSilent(ctx, s, programs[i]); err != nil {
+			return err
+		}
+	}
+	t.machine(nil)
+	if err := pass(ctx, min(settle, o.idle)); err != nil {
+		return err
+	}
+	rounds := make([][][]rest, len(all)) // of each cluster: of each round
+	for range o.rounds {
+		before := loadAverage()
+		measured, err := measureRest(ctx, all, o.idle)
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			rounds[i] = append(rounds[i], measured[i])
+		}
+		t.idle(all, measured, fmt.Sprintf("three nodes without requests, %v, load %s to %s", o.idle, before, loadAverage()))
+	}
+	if o.rounds > 1 {
+		means := make([][]rest, len(all))
+		for i := range all {
+			means[i] = mean(rounds[i])
+		}
+		t.idle(all, means, fmt.Sprintf("means of %d rounds", o.rounds))
+	}
+	return nil
+}
+
+// startSilent starts a cluster of three nodes.
+func (b *stage) startSilent(ctx context.Context, s *silent, program string) error {
+	s.ids = []string{"a", "b", "c"}
+	at, err := b.addrs(perNode * len(s.ids)) //nolint:contextcheck // probing a port of this machine is over at once
+	if err != nil {
+		return err
+	}
+	for i, id := range s.ids {
+		flags := []string{"--expect", strconv.Itoa(len(s.ids))}
+		for j := range s.ids {
+			if j != i {
+				flags = append(flags, "--join", at[perNode*j+2])
+			}
+		}
+		p, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[i]}, id, "silent "+s.name, at[perNode*i:], flags)
+		if err != nil {
+			return err
+		}
+		s.procs, s.admin = append(s.procs, p), append(s.admin, at[perNode*i+1])
+	}
+	return await(ctx, s.name, func() error { return b.serving(ctx, s.admin[0], s.ids) })
+}
+
+// measureRest has time pass, and returns what the nodes of each cluster took meanwhile, the
+// leader's first.
+func measureRest(ctx context.Context, all []*silent, d time.Duration) ([][]rest, error) {
+	leaders := make([]string, len(all))
+	for i, s := range all {
+		var err error
+		if leaders[i], err = s.leader(ctx); err != nil {
+			return nil, err
+		}
+	}
+	began := time.Now()
+	before, err1 := useOf(all)
+	err2 := pass(ctx, d)
+	took := time.Since(began).Seconds()
+	after, err3 := useOf(all)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	out := make([][]rest, len(all))
+	for i, s := range all {
+		if leads, err := s.leader(ctx); err != nil || leads != leaders[i] {
+			return nil, cmp.Or(err, fmt.Errorf("bench: %s: %s led, and then %s", s.name, leaders[i], leads))
+		}
+		for j, id := range s.ids {
+			took := rest{
+				share:    100 * (after[i][j].cpu - before[i][j].cpu).Seconds() / took,
+				switches: float64(after[i][j].switches-before[i][j].switches) / took,
+			}
+			if id == leaders[i] {
+				out[i] = slices.Insert(out[i], 0, took)
+			} else {
+				out[i] = append(out[i], took)
+			}
+		}
+	}
+	return out, nil
+}
+
+// leader is who leads a cluster, as one of its nodes says.
+func (s *silent) leader(ctx context.Context) (string, error) {
+	body, err := get(ctx, "http://"+s.admin[0]+"/status")
+	if err != nil {
+		return "", err
+	}
+	var status cluster.Status
+	if err := json.Unmarshal(body, &status); err != nil {
+		return "", err
+	}
+	if status.Leader == "" {
+		return "", fmt.Errorf("bench: %s: nobody leads", s.name)
+	}
+	return status.Leader, nil
+}
+
+// spent is what a process has used so far.
+type spent struct {
+	cpu      time.Duration
+	switches int64
+}
+
+func useOf(all []*silent) ([][]spent, error) {
+	out := make([][]spent, len(all))
+	for i, s := range all {
+		for _, p := range s.procs {
+			pid := p.cmd.Process.Pid
+			cpu, err1 := own(pid)
+			switches, err2 := switchesOf(pid)
+			if err := errors.Join(err1, err2); err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+			out[i] = append(out[i], spent{cpu, switches})
+		}
+	}
+	return out, nil
+}
+
+// switchesOf is how often the threads of a process have given up a processor.
+func switchesOf(pid int) (sum int64, err error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file) //nolint:gosec // of a child
+		if err != nil {
+			continue // the thread has ended
+		}
+		for line := range strings.Lines(string(b)) {
+			if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "voluntary_ctxt_switches") {
+				n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+				if err != nil {
+					return 0, fmt.Errorf("bench: %s: %w", file, err)
+				}
+				sum += n
+			}
+		}
+	}
+	return sum, nil
+}
+
+// loadAverage is the machine's, of the last minute.
+func loadAverage() string {
+	b, _ := os.ReadFile("/proc/loadavg") // without it nothing is said of it
+	load, _, _ := strings.Cut(string(b), " ")
+	return load
+}
+
+// pass returns after a while.
+func pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// mean is what each took in the mean of some rounds, the leader first.
+func mean(rounds [][]rest) []rest {
+	out := slices.Clone(rounds[len(rounds)-1])
+	for i := range out {
+		out[i].share, out[i].switches = 0, 0
+		for _, r := range rounds {
+			out[i].share += r[i].share / float64(len(rounds))
+			out[i].switches += r[i].switches / float64(len(rounds))
+		}
+	}
+	return out
+}
+
+// idle prints what the nodes of each cluster took, the leader first.
+func (t *table) idle(all []*silent, measured [][]rest, title string) {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, "cluster\tleader, % of a core\tothers\tswitches/s, leader\tothers\t")
+	for i, s := range all {
+		leader, others := measured[i][0], measured[i][1:]
+		var shares, switches []string
+		for _, n := range others {
+			shares, switches = append(shares, fmt.Sprintf("%.2f", n.share)), append(switches, fmt.Sprintf("%.0f", n.switches))
+		}
+		fmt.Fprintf(&b, "%s\t%.2f\t%s\t%.0f\t%s\t\n", s.name, leader.share, strings.Join(shares, ", "), leader.switches, strings.Join(switches, ", "))
+	}
+	_, _ = fmt.Fprintf(t.out, "\n%s\n", title) // all to the terminal
+	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = w.Write(b.Bytes())
+	_ = w.Flush()
+}
