@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -76,4 +77,10 @@ func (r *Raft) Indexes() (last, committed uint64) {
 // is committed.
 func (r *Raft) CaughtUp(server string) bool {
 	return r.progress.of(server, r.Term()) >= r.lib().CommitIndex()
+}
+
+// Timeouts returns how long the server waits for a leader, and for votes.
+func (r *Raft) Timeouts() (heartbeat, election time.Duration) {
+	c := r.lib().ReloadableConfig()
+	return c.HeartbeatTimeout, c.ElectionTimeout
 }

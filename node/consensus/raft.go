@@ -136,6 +136,7 @@ func (r *Raft) observe() {
 			return
 		}
 		hint(r.changed)
+		r.tempo()
 	}
 }
 
