@@ -2,11 +2,12 @@ package gossip
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
-	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -83,14 +84,14 @@ func (g *Gossip) addresses(ctx context.Context, mc *memberlist.Config) error {
 	if err != nil {
 		return err
 	}
-	t, err := openSockets(host.String(), port, mc)
+	s, err := openSockets(host, port, mc.Logger)
 	if err != nil {
 		return err
 	}
-	g.guard(mc, t)
+	g.guard(mc, s)
 	mc.AdvertiseAddr, mc.AdvertisePort = adv.Addr().String(), int(adv.Port())
 	if port == 0 {
-		mc.BindPort = t.GetAutoBindPort()
+		mc.BindPort = s.port()
 		mc.AdvertisePort = mc.BindPort
 	}
 	return nil
@@ -102,26 +103,8 @@ func (g *Gossip) guard(mc *memberlist.Config, t memberlist.NodeAwareTransport) {
 	mc.Transport = g.door
 }
 
-// openSockets opens the gossip port, for TCP and UDP. A free one that port 0
-// takes for the one may be taken for the other: then it tries again.
-func openSockets(host string, port int, mc *memberlist.Config) (*memberlist.NetTransport, error) {
-	tries := 1
-	if port == 0 {
-		tries = 10
-	}
-	for {
-		t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{host}, BindPort: port, Logger: mc.Logger})
-		if tries--; err == nil {
-			return t, nil
-		}
-		if tries == 0 || !isTaken(err) {
-			return nil, fmt.Errorf("gossip: listen: %w", err)
-		}
-	}
-}
-
-// isTaken knows the library's error by its text, as it keeps nothing else.
-func isTaken(err error) bool { return strings.Contains(err.Error(), "address already in use") }
+// isTaken reports that somebody has the port already.
+func isTaken(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
 
 // bindAddr reads "host:port". Without a host it is all addresses, of both
 // families where the machine has IPv6.

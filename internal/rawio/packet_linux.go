@@ -1,0 +1,60 @@
+//go:build linux && (amd64 || arm64) && !race
+
+package rawio
+
+import (
+	"net/netip"
+	"syscall"
+	"unsafe"
+)
+
+// ReadFrom reads a packet that is there, and where it is from; syscall.EAGAIN: none is.
+// What is longer than p is cut.
+func ReadFrom(fd uintptr, p []byte) (n int, from netip.AddrPort, err error) {
+	var at syscall.RawSockaddrAny
+	for {
+		size := uint32(unsafe.Sizeof(at))
+		got, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), //nolint:gosec // as package syscall does it
+			syscall.MSG_DONTWAIT, uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size)))
+		switch errno {
+		case 0:
+			return int(got), addrOf(&at), nil
+		case syscall.EINTR:
+		default:
+			return 0, netip.AddrPort{}, errno
+		}
+	}
+}
+
+// WriteTo sends a packet; syscall.EAGAIN: the socket takes nothing. four: the socket is one
+// of IPv4, and so must be the address; else it is mapped. Zones are not known here.
+func WriteTo(fd uintptr, p []byte, to netip.AddrPort, four bool) error {
+	var at syscall.RawSockaddrAny
+	size := putAddr(&at, to, four)
+	for {
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), //nolint:gosec // as package syscall does it
+			syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, uintptr(unsafe.Pointer(&at)), size)
+		switch errno {
+		case 0:
+			return nil
+		case syscall.EINTR:
+		default:
+			return errno
+		}
+	}
+}
+
+// putAddr is the reverse of addrOf, and returns how long it is.
+func putAddr(a *syscall.RawSockaddrAny, to netip.AddrPort, four bool) uintptr {
+	port := func(p *uint16) { *(*[2]byte)(unsafe.Pointer(p)) = [2]byte{byte(to.Port() >> 8), byte(to.Port())} } //nolint:gosec // as package syscall does it
+	if four {
+		in := (*syscall.RawSockaddrInet4)(unsafe.Pointer(a)) //nolint:gosec // likewise
+		in.Family, in.Addr = syscall.AF_INET, to.Addr().Unmap().As4()
+		port(&in.Port)
+		return unsafe.Sizeof(*in)
+	}
+	in := (*syscall.RawSockaddrInet6)(unsafe.Pointer(a)) //nolint:gosec // likewise
+	in.Family, in.Addr = syscall.AF_INET6, to.Addr().As16()
+	port(&in.Port)
+	return unsafe.Sizeof(*in)
+}

@@ -1,0 +1,206 @@
+package gossip
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+const (
+	// packetMost is the longest packet there is, and packetRoom what the kernel keeps of
+	// those that wait, or less where it allows less.
+	packetMost = 64 << 10
+	packetRoom = 2 << 20
+	// acceptPause is the pause after a failed accept, twice as long each time up to
+	// acceptPauseMost.
+	acceptPause     = 5 * time.Millisecond
+	acceptPauseMost = time.Second
+)
+
+// sockets are the port of a member, TCP and UDP. They are what memberlist's NetTransport
+// is, but that packets are read into one buffer, where that makes one of 64 KiB for each, and
+// without a word to the scheduler (see readFrom).
+type sockets struct {
+	tcp     *net.TCPListener
+	udp     *net.UDPConn
+	raw     syscall.RawConn // of udp
+	four    bool            // udp is a socket of IPv4
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	log     *log.Logger
+	done    chan struct{} // latch
+	once    sync.Once
+	wg      sync.WaitGroup
+}
+
+var _ memberlist.NodeAwareTransport = (*sockets)(nil)
+
+// openSockets opens the gossip port, for TCP and UDP. A free one that port 0
+// takes for the one may be taken for the other: then it tries again.
+func openSockets(host netip.Addr, port int, l *log.Logger) (*sockets, error) {
+	tries := 1
+	if port == 0 {
+		tries = 10
+	}
+	for {
+		s, err := listen(host, port, l)
+		if tries--; err == nil {
+			return s, nil
+		}
+		if tries == 0 || !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("gossip: listen: %w", err)
+		}
+	}
+}
+
+func listen(host netip.Addr, port int, l *log.Logger) (*sockets, error) {
+	tcp, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(host, uint16(port)))) //nolint:gosec // a port
+	if err != nil {
+		return nil, err
+	}
+	s := &sockets{
+		tcp: tcp, log: l,
+		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}),
+	}
+	if s.udp, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(host, uint16(s.port())))); err != nil { //nolint:gosec // a port
+		return nil, errors.Join(err, tcp.Close())
+	}
+	if s.raw, err = s.udp.SyscallConn(); err != nil {
+		return nil, errors.Join(err, tcp.Close(), s.udp.Close())
+	}
+	for room := packetRoom; room > 0 && s.udp.SetReadBuffer(room) != nil; {
+		room /= 2
+	}
+	if at, ok := s.udp.LocalAddr().(*net.UDPAddr); ok {
+		s.four = at.AddrPort().Addr().Unmap().Is4()
+	}
+	s.wg.Go(s.accept)
+	s.wg.Go(s.receive)
+	return s, nil
+}
+
+// port is the one that is open.
+func (s *sockets) port() int {
+	if at, ok := s.tcp.Addr().(*net.TCPAddr); ok {
+		return at.Port
+	}
+	return 0
+}
+
+// accept takes streams until Shutdown.
+func (s *sockets) accept() {
+	pause := acceptPause
+	for {
+		c, err := s.tcp.AcceptTCP()
+		if err == nil {
+			pause = acceptPause
+			select {
+			case s.streams <- c:
+			case <-s.done:
+				_ = c.Close()
+				return
+			}
+			continue
+		}
+		select {
+		case <-s.done:
+			return
+		case <-time.After(pause):
+		}
+		s.log.Printf("[ERR] memberlist: Error accepting TCP connection: %v", err)
+		pause = min(2*pause, acceptPauseMost)
+	}
+}
+
+// receive takes packets until Shutdown.
+func (s *sockets) receive() {
+	buf := make([]byte, packetMost)
+	for {
+		n, from, err := s.readFrom(buf)
+		at := time.Now()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			s.log.Printf("[ERR] memberlist: Error reading UDP packet: %v", err)
+			select { // else one that lasts would keep a processor
+			case <-s.done:
+				return
+			case <-time.After(acceptPause):
+			}
+			continue
+		case n == 0:
+			continue // no message is that short
+		}
+		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		select {
+		case s.packets <- &memberlist.Packet{Buf: bytes.Clone(buf[:n]), From: net.UDPAddrFromAddrPort(from), Timestamp: at}:
+		case <-s.done:
+			return
+		}
+	}
+}
+
+// FinalAdvertiseAddr returns what is to be advertised, which memberlist is always told.
+func (s *sockets) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return nil, 0, fmt.Errorf("gossip: advertise %q: %w", ip, err)
+	}
+	return net.IP(addr.Unmap().AsSlice()), port, nil
+}
+
+// WriteTo sends a packet.
+func (s *sockets) WriteTo(b []byte, addr string) (time.Time, error) {
+	return s.WriteToAddress(b, memberlist.Address{Addr: addr})
+}
+
+// WriteToAddress sends a packet.
+func (s *sockets) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
+	to, err := netip.ParseAddrPort(a.Addr)
+	if err != nil { // a name
+		at, err := net.ResolveUDPAddr("udp", a.Addr)
+		if err != nil {
+			return time.Time{}, err
+		}
+		to = at.AddrPort()
+	}
+	err = s.writeTo(b, to)
+	return time.Now(), err
+}
+
+// PacketCh returns where packets arrive.
+func (s *sockets) PacketCh() <-chan *memberlist.Packet { return s.packets }
+
+// StreamCh returns where the streams arrive that others open.
+func (s *sockets) StreamCh() <-chan net.Conn { return s.streams }
+
+// DialTimeout opens a stream.
+func (s *sockets) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	return s.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
+}
+
+// DialAddressTimeout opens a stream.
+func (s *sockets) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: timeout}
+	return d.Dial("tcp", a.Addr) //nolint:noctx // the time is bounded
+}
+
+// Shutdown closes the port, and returns when nothing comes from it any more.
+func (s *sockets) Shutdown() error {
+	s.once.Do(func() {
+		close(s.done)
+		_ = s.tcp.Close() // nobody asks
+		_ = s.udp.Close()
+	})
+	s.wg.Wait()
+	return nil
+}
