@@ -20,9 +20,10 @@ import (
 	"shardway/e2e/cluster"
 )
 
-// settle is how long clusters are left alone before they are measured: a node that starts
-// uses all processors, and gives them back after five seconds.
-const settle = 15 * time.Second
+// settle is how long clusters are left alone before they are measured, or as long as is
+// measured: a node that starts uses all processors, and gives them back after five seconds,
+// and for half a minute it joins others again and again.
+const settle = 40 * time.Second
 
 // silent is a cluster of three nodes that nobody asks anything.
 type silent struct {
