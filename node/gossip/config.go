@@ -54,7 +54,7 @@ func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
 	mc.ProbeInterval = 500 * time.Millisecond
 	mc.ProbeTimeout = 200 * time.Millisecond
 	mc.SuspicionMult = 4
-	mc.GossipInterval = 100 * time.Millisecond
+	mc.GossipInterval = 200 * time.Millisecond // a tick wakes a node at rest; what is new by streams, and to probes, does not wait for it
 	mc.PushPullInterval = 10 * time.Second
 	mc.TCPTimeout = 2 * time.Second // A join waits for it at an address that drops packets.
 	mc.DeadNodeReclaimTime = 5 * time.Second
