@@ -23,7 +23,7 @@ const (
 	// would say, and says itself what is new there: a greeting is a connection, which
 	// costs both sides as much as ten heartbeats. It may have forgotten the last second
 	// by then, if it was killed.
-	greetAgain = 10 * time.Second
+	greetAgain    = 10 * time.Second
 	acquaintLimit = time.Second
 	// twinLimit bounds the look for a process that is where gossip shows the node.
 	twinLimit = 500 * time.Millisecond
