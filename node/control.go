@@ -44,6 +44,7 @@ const (
 	askBreak      = "break"      // of any node: break legs of kept sockets
 	askForget     = "forget"     // by the leader: show a node no more that was removed
 	askMissing    = "missing"    // of a voter: does it miss its leader?
+	askSeveral    = "several"    // of any node: the replies to several questions
 )
 
 // asker is who asks on a control stream.
@@ -68,6 +69,8 @@ type request struct {
 	Implicated []implication `json:"implicated,omitempty"`
 
 	Break admin.SocketBreak `json:"break,omitzero"`
+
+	Several []request `json:"several,omitempty"` // mostSeveral at most, each by itself
 }
 
 type reply struct {
@@ -175,6 +178,10 @@ func (n *Node) answerTo(ctx context.Context, from asker, question []byte) reply 
 	if err := json.Unmarshal(question, &q); err != nil {
 		return reply{Error: "node: question not understood: " + err.Error()}
 	}
+	return n.answerThat(ctx, from, q)
+}
+
+func (n *Node) answerThat(ctx context.Context, from asker, q request) reply {
 	v, err := n.reply(ctx, from, q)
 	if err != nil {
 		return reply{Error: err.Error(), Fault: faultOf(err)}
@@ -208,6 +215,8 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return l.level(ctx, q.Firm, q.By)
 	case askMissing:
 		return n.missing(ctx, from.server)
+	case askSeveral:
+		return n.several(ctx, from, q.Several)
 	case askTwin:
 		return n.twin.Of(ctx, from.node, q.Nonce), nil
 	case askImplicated:

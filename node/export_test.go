@@ -209,3 +209,25 @@ func (n *Node) Heard(node string) (ack.MemberView, bool) {
 	views, _ := l.view(context.Background())
 	return viewOf(views, node)
 }
+
+// AskLeader asks the leader what only it knows, and returns how much it said, and by how
+// many streams of the leader's.
+func (n *Node) AskLeader(ctx context.Context, leader *Node) (views int, suspects, level bool, streams uint64) {
+	before := leader.port.Stats().Accepted
+	t := n.askLeader(ctx, n.leader())
+	return len(t.views), t.suspects != nil, t.level != nil, leader.port.Stats().Accepted - before
+}
+
+// Several is the reply of a node to several questions.
+func (n *Node) Several(ctx context.Context, questions ...string) (errs []string, err string) {
+	q := request{What: askSeveral}
+	for _, what := range questions {
+		q.Several = append(q.Several, request{What: what})
+	}
+	r := n.answerThat(ctx, asker{node: "x"}, q)
+	replies, _ := valueOf[[]reply](r)
+	for _, each := range replies {
+		errs = append(errs, each.Error)
+	}
+	return errs, r.Error
+}

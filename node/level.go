@@ -97,16 +97,22 @@ func levelState(v ack.LevelView) admin.LevelState {
 	return s
 }
 
-// levelBehind returns what holds the next level up, zero if nothing does, nil if the leader
-// does not say. It is asked only where gossip shows that there is a next one.
-func (n *Node) levelBehind(ctx context.Context) *admin.LevelState {
+// nextLevel reports that there may be a level above the one in force: a program knows it
+// that gossip shows.
+func (n *Node) nextLevel() bool {
 	most, inForce := uint8(ack.MaxLevel), uint8(n.fsm.state.Load().Level())
 	for _, m := range n.members() {
 		if m.Node && m.Status == gossip.Alive {
 			most = max(most, m.Tags.Levels.Known)
 		}
 	}
-	if most <= inForce {
+	return most > inForce
+}
+
+// levelBehind returns what holds the next level up, zero if nothing does, nil if the leader
+// does not say. It is asked only where there is a next one.
+func (n *Node) levelBehind(ctx context.Context) *admin.LevelState {
+	if !n.nextLevel() {
 		return &admin.LevelState{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)

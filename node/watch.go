@@ -9,8 +9,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"shardway/ack"
-	"shardway/admin"
 	"shardway/shardmap"
 	"shardway/verdict"
 )
@@ -71,34 +69,6 @@ func (f *found) first(codes []verdict.Code) int {
 		}
 	}
 	return -1
-}
-
-// leaderTold is what the leader said when it was asked last.
-type leaderTold struct {
-	leader   string
-	at       time.Time
-	views    []ack.MemberView  // nil: it did not say
-	suspects []poisonous       // likewise
-	level    *admin.LevelState // likewise
-}
-
-// after returns t with what the leader has said before where it does not answer: a leader
-// that is busy ends no finding. Who leads in fact is told by Raft, and what was true of
-// the nodes is steadied.
-func (t leaderTold) after(before leaderTold) leaderTold {
-	if t.leader != before.leader {
-		return t
-	}
-	if t.views == nil {
-		t.views = before.views
-	}
-	if t.suspects == nil {
-		t.suspects = before.suspects
-	}
-	if t.level == nil {
-		t.level = before.level
-	}
-	return t
 }
 
 // steadyNode keeps what is said of one node steady.
@@ -195,7 +165,8 @@ func (w *watch) ask(ctx context.Context, now time.Time) {
 	if leader == w.told.leader && now.Sub(w.told.at) < pause {
 		return
 	}
-	t := leaderTold{leader: leader, at: now, views: n.leaderViews(), suspects: n.suspected(ctx), level: n.levelBehind(ctx)} //nolint:contextcheck // leaderViews bounds itself
+	t := n.askLeader(ctx, leader)
+	t.leader, t.at = leader, now
 	w.told = t.after(w.told)
 }
 

@@ -1,0 +1,110 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+)
+
+// mostSeveral is how many questions one stream may ask at once.
+const mostSeveral = 8
+
+// leaderTold is what the leader said when it was asked last.
+type leaderTold struct {
+	leader   string
+	at       time.Time
+	views    []ack.MemberView  // nil: it did not say
+	suspects []poisonous       // likewise
+	level    *admin.LevelState // likewise
+}
+
+// after returns t with what the leader has said before where it does not answer: a leader
+// that is busy ends no finding. Who leads in fact is told by Raft, and what was true of
+// the nodes is steadied.
+func (t leaderTold) after(before leaderTold) leaderTold {
+	if t.leader != before.leader {
+		return t
+	}
+	if t.views == nil {
+		t.views = before.views
+	}
+	if t.suspects == nil {
+		t.suspects = before.suspects
+	}
+	if t.level == nil {
+		t.level = before.level
+	}
+	return t
+}
+
+// askLeader asks the leader what only it knows: by one stream, which costs both sides more
+// than the questions.
+func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
+	if leader == string(n.self) {
+		return n.askEach(ctx)
+	}
+	questions := []request{{What: askViews}, {What: askSuspects}}
+	if n.nextLevel() {
+		questions = append(questions, request{What: askLevel})
+	}
+	asking, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	var replies []reply
+	err := n.ask(asking, leader, request{What: askSeveral, Several: questions}, &replies)
+	if _, said := errors.AsType[remoteError](err); said {
+		return n.askEach(ctx) // an older version knows them one by one
+	}
+	if err != nil || len(replies) != len(questions) {
+		n.log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not say what it knows")
+		return t
+	}
+	if views, ok := valueOf[[]ack.MemberView](replies[0]); ok {
+		t.views = views
+	}
+	if suspects, ok := valueOf[[]poisonous](replies[1]); ok {
+		t.suspects = suspects
+		if suspects == nil {
+			t.suspects = []poisonous{}
+		}
+	}
+	switch {
+	case len(questions) == 2:
+		t.level = &admin.LevelState{}
+	default:
+		if level, ok := valueOf[admin.LevelState](replies[2]); ok {
+			t.level = &level
+		}
+	}
+	return t
+}
+
+// askEach is askLeader, one question after the other.
+func (n *Node) askEach(ctx context.Context) leaderTold {
+	return leaderTold{views: n.leaderViews(), suspects: n.suspected(ctx), level: n.levelBehind(ctx)} //nolint:contextcheck // leaderViews bounds itself
+}
+
+// valueOf reads what a reply has; false: it is none.
+func valueOf[T any](r reply) (v T, ok bool) {
+	ok = r.Error == "" && json.Unmarshal(r.Value, &v) == nil
+	return v, ok
+}
+
+// several answers questions one after the other.
+func (n *Node) several(ctx context.Context, from asker, questions []request) ([]reply, error) {
+	if len(questions) > mostSeveral {
+		return nil, fmt.Errorf("%w: %d questions, %d at most", admin.ErrInvalid, len(questions), mostSeveral)
+	}
+	replies := make([]reply, len(questions))
+	for i, q := range questions {
+		if q.What == askSeveral {
+			return nil, fmt.Errorf("%w: questions within questions", admin.ErrInvalid)
+		}
+		replies[i] = n.answerThat(ctx, from, q)
+	}
+	return replies, nil
+}
