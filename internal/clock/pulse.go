@@ -201,7 +201,11 @@ func (b *Beat) comes(now time.Time) bool {
 		b.due = time.Time{}
 		return true
 	}
-	if b.due = b.due.Add(b.every); b.due.Before(now) { // it was held up
+	// Who was waited for alone comes at that time from now on: so it draws near to what has
+	// a time of its own, and is waited for with that. Else each of the two had its own
+	// beats for ever.
+	alone := b.every > AtRest && now.Sub(b.due) >= b.slack()
+	if b.due = b.due.Add(b.every); alone || b.due.Before(now) { // or it was held up
 		b.due = now.Add(b.every)
 	}
 	return true

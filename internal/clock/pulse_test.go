@@ -112,6 +112,42 @@ func TestNobodyIsWokenForNothing(t *testing.T) {
 	})
 }
 
+// TestWhatHasATimeOfItsOwnIsJoined: an agent's heartbeats go by their own time, and what
+// comes every so often was waited for between them, each time anew: 30 beats a second.
+func TestWhatHasATimeOfItsOwnIsJoined(t *testing.T) {
+	for _, apart := range []time.Duration{0, 15, 20, 25, 30, 35, 45} {
+		synctest.Test(t, func(t *testing.T) {
+			p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
+			agent := p.Each()
+			defer agent.Stop()
+			often := p.Every(100 * time.Millisecond)
+			defer often.Stop()
+			time.Sleep(apart * time.Millisecond)
+			defer beating(t, &p)()
+			n, came := 0, 0
+			heartbeat := time.Now()
+			for end := heartbeat.Add(time.Minute); heartbeat.Before(end); n++ {
+				<-agent.C
+				select {
+				case <-often.C:
+					came++
+				default:
+				}
+				if now := time.Now(); !now.Before(heartbeat) {
+					heartbeat = now.Add(100 * time.Millisecond)
+				}
+				agent.Within(min(time.Until(heartbeat), clock.AtRest))
+			}
+			if n > 1260 {
+				t.Errorf("%v ms apart: %d beats in a minute, want 1200 or a few more", int(apart), n)
+			}
+			if came < 590 {
+				t.Errorf("%v ms apart: what is due 600 times in a minute came %d times", int(apart), came)
+			}
+		})
+	}
+}
+
 // TestABeatComesWhenItHasToBe: whoever has all beats says when the next one has to be.
 func TestABeatComesWhenItHasToBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
