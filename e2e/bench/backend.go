@@ -25,7 +25,7 @@ const (
 // serveBackend answers /SIZE with that many bytes, at as little cost as it can, at
 // every address of a comma-separated list.
 func serveBackend(ctx context.Context, addrs string) error {
-	srv := &fasthttp.Server{Name: "backend", Handler: answers()}
+	srv := &fasthttp.Server{Name: "backend", Handler: answers(), MaxRequestBodySize: 2 * streamBody}
 	ends := make(chan error, strings.Count(addrs, ",")+1) // one message of each listener
 	for addr := range strings.SplitSeq(addrs, ",") {
 		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
@@ -42,14 +42,19 @@ func serveBackend(ctx context.Context, addrs string) error {
 	}
 }
 
-// answers is the handler of the backend, and of the app in a node.
+// answers is the handler of the backend, and of the app in a node. What follows the size in
+// a path only tells one path from another.
 func answers() fasthttp.RequestHandler {
 	bodies := make(map[string][]byte)
-	for _, n := range []int{smallAnswer, middleAnswer, largeAnswer} {
+	for _, n := range []int{smallAnswer, middleAnswer, largeAnswer, streamBody} {
 		bodies["/"+strconv.Itoa(n)] = bytes.Repeat([]byte("x"), n)
 	}
 	return func(c *fasthttp.RequestCtx) {
-		body, ok := bodies[string(c.Path())]
+		path := c.Path()
+		if i := bytes.LastIndexByte(path, '/'); i > 0 {
+			path = path[:i]
+		}
+		body, ok := bodies[string(path)]
 		if !ok {
 			c.SetStatusCode(fasthttp.StatusNotFound)
 		}

@@ -41,6 +41,24 @@ func TestWhatObservingCostsIsMeasured(t *testing.T) {
 	}
 }
 
+// What waits because of a client beside is measured of each line, and that the client moved
+// what it is called.
+func TestAClientBesideIsMeasured(t *testing.T) {
+	needs(t, "wrk", "nginx")
+	out := measured(t, "2000/s, 10 MB/s")
+	for _, line := range []string{"nginx → nginx", "shardway → shardway", "shardway → shardway, TLS"} {
+		figures := regexp.MustCompile(`(?m)^ *`+line+` +\d+\.\d\d +\d+\.\d\d +[+-]\d+\.\d\d .* (\d+\.\d)$`).FindAllSubmatch(out, -1)
+		if len(figures) != 2 {
+			t.Errorf("%d lines with figures of %q, want one of who reads and one of who sends", len(figures), line)
+		}
+		for _, f := range figures {
+			if moved, err := strconv.ParseFloat(string(f[1]), 64); err != nil || moved < 1 || moved > 12 {
+				t.Errorf("%s: the client beside moved %s MB/s, want some of 10", line, f[1])
+			}
+		}
+	}
+}
+
 // What nodes take that nobody asks anything is measured apart, of two binaries side by side.
 func TestIdleNodesAreMeasured(t *testing.T) {
 	dir := t.TempDir()

@@ -23,6 +23,9 @@ type testCase struct {
 	tls   bool // between wrk and the line
 	// observed is what lines of its own are for: ours, that are observed in several ways.
 	observed bool
+	// beside is what a further client does meanwhile; zero: there is none. Such a case is
+	// measured without it, too, right before.
+	beside stream
 }
 
 // String is what -only is matched against.
@@ -43,6 +46,9 @@ func (c testCase) String() string {
 	}
 	if c.observed {
 		text += ", observed"
+	}
+	if c.beside != 0 {
+		text += ", " + c.beside.String()
 	}
 	return text
 }
@@ -73,6 +79,11 @@ func cases() []testCase {
 			}
 		}
 		all = append(all, testCase{hops: hops, conns: 16, size: largeAnswer})
+	}
+	for _, rate := range []int{pace, 0} {
+		for _, beside := range []stream{streamReads, streamWrites} {
+			all = append(all, testCase{hops: 2, conns: 64, size: smallAnswer, rate: rate, beside: beside})
+		}
 	}
 	return append(all,
 		testCase{hops: 1, conns: 64, size: smallAnswer, fresh: true},

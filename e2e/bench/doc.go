@@ -24,6 +24,9 @@
 // its events are followed. They are compared with the first, round by round, and asked
 // whether they are what they are called.
 //
+// Cases with a client beside have a further one read or send long bodies at a steady rate, by
+// the way of the small requests, and are about p99: measured without it first, each round.
+//
 // What nodes take that nobody asks anything is measured apart (-idle, `make bench-idle`):
 // clusters of three, side by side.
 //

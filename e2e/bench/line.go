@@ -35,6 +35,10 @@ type result struct {
 	rate       float64       // requests a second
 	p50, p99   time.Duration
 	rss        int64 // at the end
+	// alone is p99 right before, without the further client of such a case, and streamed how
+	// many bytes a second that one moved.
+	alone    time.Duration
+	streamed float64
 }
 
 // plays reports whether the line is one of a case.

@@ -36,16 +36,21 @@ http {
     listen %[5]s ssl backlog=4096;
     ssl_certificate %[6]s;
     ssl_certificate_key %[6]s;
-    location / {
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_set_header Host $http_host;
+    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_set_header X-Forwarded-Host $http_host;
+    proxy_set_header X-Forwarded-Proto $scheme;
+    proxy_set_header X-Request-Id $id;
+    proxy_set_header Via "1.1 nginx";
+    location / { proxy_pass http://app; }
+    # What a client sends or takes for a while: passed on as it comes, and not by files.
+    location ~ ^/[0-9]+/[0-9]+$ {
       proxy_pass http://app;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-      proxy_set_header Host $http_host;
-      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-      proxy_set_header X-Forwarded-Host $http_host;
-      proxy_set_header X-Forwarded-Proto $scheme;
-      proxy_set_header X-Request-Id $id;
-      proxy_set_header Via "1.1 nginx";
+      client_max_body_size 0;
+      proxy_request_buffering off;
+      proxy_max_temp_file_size 0;
     }
   }
 }

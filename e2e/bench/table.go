@@ -42,6 +42,10 @@ func (t *table) machine(lines []*line) {
 
 // add prints a case: medians, and the span of what counts most.
 func (t *table) add(c testCase, lines []*line, results [][]result) {
+	if c.beside != 0 {
+		t.addBeside(c, lines, results)
+		return
+	}
 	var b bytes.Buffer
 	against := "× nginx"
 	if c.observed {
@@ -62,6 +66,28 @@ func (t *table) add(c testCase, lines []*line, results [][]result) {
 			micros(median(rs, func(r result) time.Duration { return r.p50 }))/1000,
 			micros(median(rs, func(r result) time.Duration { return r.p99 }))/1000,
 			float64(median(rs, func(r result) int64 { return r.rss }))/(1<<20))
+	}
+	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", c, len(results[0])) // all to the terminal
+	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = w.Write(b.Bytes())
+	_ = w.Flush()
+}
+
+// addBeside prints a case with a further client: what waits because of it.
+func (t *table) addBeside(c testCase, lines []*line, results [][]result) {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, "line\tp99 ms alone\tbeside\tmore, by rounds\tmin–max\tp50 ms\trequests/s\tCPU µs/request, both\tMB/s beside\t")
+	for i, l := range lines {
+		rs := results[i]
+		slower := func(r result) time.Duration { return r.p99 - r.alone }
+		least := slices.MinFunc(rs, func(x, y result) int { return cmp.Compare(slower(x), slower(y)) })
+		most := slices.MaxFunc(rs, func(x, y result) int { return cmp.Compare(slower(x), slower(y)) })
+		fmt.Fprintf(&b, "%s\t%.2f\t%.2f\t%+.2f\t%+.2f–%+.2f\t%.2f\t%.0f\t%.1f\t%.1f\t\n", l.name,
+			millis(median(rs, func(r result) time.Duration { return r.alone })), millis(median(rs, func(r result) time.Duration { return r.p99 })),
+			millis(median(rs, slower)), millis(slower(least)), millis(slower(most)),
+			millis(median(rs, func(r result) time.Duration { return r.p50 })),
+			median(rs, func(r result) float64 { return r.rate }), micros(median(rs, func(r result) time.Duration { return r.perRequest })),
+			median(rs, func(r result) float64 { return r.streamed })/1e6)
 	}
 	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", c, len(results[0])) // all to the terminal
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -108,6 +134,7 @@ func nginxCost(lines []*line, results [][]result) time.Duration {
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+func millis(d time.Duration) float64 { return micros(d) / 1000 }
 
 func median[T cmp.Ordered](rs []result, of func(result) T) T {
 	all := make([]T, len(rs))

@@ -1,0 +1,167 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// stream is what one further client does beside the requests that are measured.
+type stream uint8
+
+const (
+	streamReads  stream = iota + 1 // it reads long answers
+	streamWrites                   // it sends long bodies
+)
+
+const (
+	// streamRate is at how many bytes a second, and streamPart how much at a time.
+	streamRate = 10_000_000
+	streamPart = 64 << 10
+	// streamBody is the length of each body, under a path of its own: so nobody knows of it
+	// before how long its answer is.
+	streamBody = 8 << 20
+)
+
+// String is how a case is called that has one.
+func (s stream) String() string {
+	switch s {
+	case streamReads:
+		return "10 MB/s read beside"
+	case streamWrites:
+		return "10 MB/s sent beside"
+	}
+	return fmt.Sprintf("stream(%d)", uint8(s))
+}
+
+// streamer is a client that reads or sends at a steady rate, one body after the other, by one
+// connection.
+type streamer struct {
+	does   stream
+	target string
+	key    string
+	moved  int64 // bytes; of its goroutine
+}
+
+// begin begins, until it is stopped: then it says why it ended, if that was before.
+func (s *streamer) begin(ctx context.Context) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	var err error
+	running.Go(func() { err = s.run(ctx) })
+	return func() error {
+		cancel()
+		running.Wait()
+		return err
+	}
+}
+
+func (s *streamer) run(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.target)
+	if err != nil {
+		return fmt.Errorf("bench: the client beside: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }()
+	p := &pacer{ctx: ctx, began: time.Now(), s: s}
+	from := bufio.NewReaderSize(conn, streamPart)
+	for i := 0; ; i++ {
+		if err := s.exchange(conn, from, p, i); err != nil {
+			if ctx.Err() != nil {
+				return nil // it was stopped
+			}
+			return fmt.Errorf("bench: the client beside, after %d bytes: %w", s.moved, err)
+		}
+	}
+}
+
+// exchange moves one body.
+func (s *streamer) exchange(conn net.Conn, from *bufio.Reader, p *pacer, i int) error {
+	length, path, method := 0, fmt.Sprintf("/%d/%d", streamBody, i), http.MethodGet
+	if s.does == streamWrites {
+		length, path, method = streamBody, fmt.Sprintf("/%d/%d", smallAnswer, i), http.MethodPost
+	}
+	if _, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: bench\r\nX-Shard-Key: %s\r\nContent-Length: %d\r\n\r\n", method, path, s.key, length); err != nil {
+		return err
+	}
+	part := make([]byte, streamPart)
+	for left := length; left > 0; {
+		n, err := conn.Write(part[:min(left, len(part))])
+		if err == nil {
+			err = p.pass(n)
+		}
+		if err != nil {
+			return err
+		}
+		left -= n
+	}
+	resp, err := http.ReadResponse(from, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	if s.does == streamWrites {
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	for {
+		n, err := io.ReadFull(resp.Body, part)
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+			return err
+		}
+		if err := p.pass(n); err != nil {
+			return err
+		}
+	}
+}
+
+// pacer has bytes pass at streamRate.
+type pacer struct {
+	ctx   context.Context //nolint:containedctx // of one run
+	began time.Time
+	s     *streamer
+}
+
+// pass counts n bytes, and returns when the next are due. What is late is not made up for in
+// a burst.
+func (p *pacer) pass(n int) error {
+	p.s.moved += int64(n)
+	due := p.began.Add(time.Duration(p.s.moved) * time.Second / streamRate)
+	wait := time.Until(due)
+	if wait < -time.Second/10 {
+		p.began = p.began.Add(-wait)
+	}
+	return pass(p.ctx, wait)
+}
+
+// beside measures a line once more, with a further client of the same key.
+func (l *line) beside(ctx context.Context, w wrk, alone result) (result, error) {
+	text, err := os.ReadFile(w.keys)
+	if err != nil {
+		return result{}, fmt.Errorf("bench: %w", err)
+	}
+	key, _, _ := strings.Cut(string(text), "\n")
+	s := &streamer{does: w.c.beside, target: w.target, key: key}
+	with := *l
+	with.during = s.begin
+	began := time.Now()
+	r, err := with.measure(ctx, w)
+	r.alone, r.streamed = alone.p99, float64(s.moved)/time.Since(began).Seconds()
+	return r, err
+}
