@@ -115,14 +115,14 @@ func TestNobodyIsWokenForNothing(t *testing.T) {
 // TestWhatHasATimeOfItsOwnIsJoined: an agent's heartbeats go by their own time, and what
 // comes every so often was waited for between them, each time anew: 30 beats a second.
 func TestWhatHasATimeOfItsOwnIsJoined(t *testing.T) {
-	for _, apart := range []time.Duration{0, 15, 20, 25, 30, 35, 45} {
+	for _, apart := range []time.Duration{0, 15 * time.Millisecond, 20 * time.Millisecond, 25 * time.Millisecond, 30 * time.Millisecond, 45 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
 			agent := p.Each()
 			defer agent.Stop()
 			often := p.Every(100 * time.Millisecond)
 			defer often.Stop()
-			time.Sleep(apart * time.Millisecond)
+			time.Sleep(apart)
 			defer beating(t, &p)()
 			n, came := 0, 0
 			heartbeat := time.Now()
@@ -139,10 +139,10 @@ func TestWhatHasATimeOfItsOwnIsJoined(t *testing.T) {
 				agent.Within(min(time.Until(heartbeat), clock.AtRest))
 			}
 			if n > 1260 {
-				t.Errorf("%v ms apart: %d beats in a minute, want 1200 or a few more", int(apart), n)
+				t.Errorf("%v apart: %d beats in a minute, want 1200 or a few more", apart, n)
 			}
 			if came < 590 {
-				t.Errorf("%v ms apart: what is due 600 times in a minute came %d times", int(apart), came)
+				t.Errorf("%v apart: what is due 600 times in a minute came %d times", apart, came)
 			}
 		})
 	}

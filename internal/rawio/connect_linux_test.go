@@ -47,7 +47,7 @@ func TestASocketThatMeetsItselfHasFoundNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = syscall.Close(fd) }()
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	if err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
 	}
 	sa, err := syscall.Getsockname(fd)

@@ -15,12 +15,11 @@ func ReadFrom(fd uintptr, p []byte) (n int, from netip.AddrPort, err error) {
 	for {
 		size := uint32(unsafe.Sizeof(at))
 		got, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), //nolint:gosec // as package syscall does it
-			syscall.MSG_DONTWAIT, uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size)))
-		switch errno {
-		case 0:
+			syscall.MSG_DONTWAIT, uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size))) //nolint:gosec // likewise
+		switch {
+		case errno == 0:
 			return int(got), addrOf(&at), nil
-		case syscall.EINTR:
-		default:
+		case errno != syscall.EINTR:
 			return 0, netip.AddrPort{}, errno
 		}
 	}
@@ -33,12 +32,11 @@ func WriteTo(fd uintptr, p []byte, to netip.AddrPort, four bool) error {
 	size := putAddr(&at, to, four)
 	for {
 		_, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), //nolint:gosec // as package syscall does it
-			syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, uintptr(unsafe.Pointer(&at)), size)
-		switch errno {
-		case 0:
+			syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, uintptr(unsafe.Pointer(&at)), size) //nolint:gosec // likewise
+		switch {
+		case errno == 0:
 			return nil
-		case syscall.EINTR:
-		default:
+		case errno != syscall.EINTR:
 			return errno
 		}
 	}

@@ -62,7 +62,7 @@ func openSockets(host netip.Addr, port int, l *log.Logger) (*sockets, error) {
 }
 
 func listen(host netip.Addr, port int, l *log.Logger) (*sockets, error) {
-	tcp, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(host, uint16(port)))) //nolint:gosec // a port
+	tcp, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(host, uint16(port))))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func listen(host netip.Addr, port int, l *log.Logger) (*sockets, error) {
 		tcp: tcp, log: l,
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}),
 	}
-	if s.udp, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(host, uint16(s.port())))); err != nil { //nolint:gosec // a port
+	if s.udp, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(host, uint16(s.port())))); err != nil {
 		return nil, errors.Join(err, tcp.Close())
 	}
 	if s.raw, err = s.udp.SyscallConn(); err != nil {
@@ -167,9 +167,9 @@ func (s *sockets) WriteTo(b []byte, addr string) (time.Time, error) {
 func (s *sockets) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
 	to, err := netip.ParseAddrPort(a.Addr)
 	if err != nil { // a name
-		at, err := net.ResolveUDPAddr("udp", a.Addr)
-		if err != nil {
-			return time.Time{}, err
+		at, unknown := net.ResolveUDPAddr("udp", a.Addr)
+		if unknown != nil {
+			return time.Time{}, unknown
 		}
 		to = at.AddrPort()
 	}
@@ -191,7 +191,7 @@ func (s *sockets) DialTimeout(addr string, timeout time.Duration) (net.Conn, err
 // DialAddressTimeout opens a stream.
 func (s *sockets) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout}
-	return d.Dial("tcp", a.Addr) //nolint:noctx // the time is bounded
+	return d.Dial("tcp", a.Addr)
 }
 
 // Shutdown closes the port, and returns when nothing comes from it any more.
