@@ -1,10 +1,10 @@
 package proxy
 
 import (
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
+
+	"shardway/internal/rawio"
 )
 
 // CountBuffers counts in n the bytes of the buffers that connections have. Before the first one.
@@ -30,7 +30,10 @@ func (s *Server) Parked() int { return s.conns.countParked() }
 // EndParked takes the parked connections, calls f, and then has them end.
 func (s *Server) EndParked(f func()) {
 	s.conns.mu.Lock()
-	ids := slices.Collect(maps.Keys(s.conns.parked.all))
+	var ids []rawio.Heard
+	for id := range s.conns.parked.all {
+		ids = append(ids, rawio.Heard{ID: id})
+	}
 	s.conns.mu.Unlock()
 	all := s.conns.find(ids, nil)
 	f()

@@ -83,12 +83,12 @@ func (l *lot) take(p *parked) error {
 // run fetches the connections whose clients have spoken, or gone, until close.
 func (l *lot) run() {
 	defer close(l.ended)
-	for ready := []uint64(nil); ; {
+	for heard := []rawio.Heard(nil); ; {
 		var err error
-		if ready, err = l.lookout.Wait(ready[:0]); err != nil {
+		if heard, err = l.lookout.Wait(heard[:0]); err != nil {
 			break
 		}
-		l.conns.claim(ready, l.clock.now())
+		l.conns.claim(heard, l.clock.now())
 	}
 	l.conns.mu.Lock()
 	l.broken = true

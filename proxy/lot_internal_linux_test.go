@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"shardway/internal/rawio"
 )
 
 // parkingServer is a Server that parks what is idle with the next sweep, its address, and
@@ -208,13 +210,13 @@ func TestLateWordMeetsNobody(t *testing.T) {
 		seen[p.id] = true
 		for id := range seen {
 			if id != p.id {
-				s.conns.claim([]uint64{id}, s.clock.now())
+				s.conns.claim([]rawio.Heard{{ID: id}}, s.clock.now())
 			}
 		}
 		if s.conns.lone() != p {
 			t.Error("late word of another has fetched it")
 		}
-		s.conns.claim([]uint64{p.id}, s.clock.now())
+		s.conns.claim([]rawio.Heard{{ID: p.id}}, s.clock.now())
 	}
 }
 
@@ -231,7 +233,7 @@ func TestParkedConnectionIsFetchedOnce(t *testing.T) {
 			func() { s.conns.end(p) },
 			func() { s.conns.end(p) },
 			func() { s.conns.wake(true, everyone) },
-			func() { s.conns.claim([]uint64{p.id, p.id}, s.clock.now()) },
+			func() { s.conns.claim([]rawio.Heard{{ID: p.id}, {ID: p.id}}, s.clock.now()) },
 			func() { _ = far.Close() },
 		} {
 			all.Go(func() {
@@ -255,7 +257,7 @@ func TestWhoComesBackSoonIsParkedLater(t *testing.T) {
 	}{{parkSoon, 0}, {parkSoon - 1, time.Hour}} {
 		var p *parked
 		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
-		s.conns.claim([]uint64{p.id}, p.since+c.away)
+		s.conns.claim([]rawio.Heard{{ID: p.id}}, p.since+c.away)
 		if c.lag == 0 {
 			continue // it is parked again
 		}

@@ -3,6 +3,8 @@ package proxy
 import (
 	"math"
 	"time"
+
+	"shardway/internal/rawio"
 )
 
 // dueGrain is how often the parked connections are looked over at most: for a minute's
@@ -76,20 +78,20 @@ func (r *registry) await() {
 	}
 }
 
-// claim wakes those of the connections ids that are parked, whose clients have spoken now.
-func (r *registry) claim(ids []uint64, now time.Duration) {
+// claim wakes those of the connections heard of that are parked, whose clients have spoken now.
+func (r *registry) claim(heard []rawio.Heard, now time.Duration) {
 	var some [16]*parked
-	for _, p := range r.find(ids, some[:0]) {
+	for _, p := range r.find(heard, some[:0]) {
 		p.fetch(guest{conn: p.conn, soon: now-p.since < parkSoon})
 	}
 }
 
-// find appends to list those of ids that are parked, and lets them go.
-func (r *registry) find(ids []uint64, list []*parked) []*parked {
+// find appends to list those heard of that are parked, and lets them go.
+func (r *registry) find(heard []rawio.Heard, list []*parked) []*parked {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, id := range ids {
-		if p := r.parked.all[id]; p != nil {
+	for _, h := range heard {
+		if p := r.parked.all[h.ID]; p != nil {
 			list = append(list, p)
 			r.unpark(p)
 		}
@@ -173,7 +175,7 @@ func (r *registry) appendIdle(all []idler, now, least time.Duration) []idler {
 
 // end wakes p to end, if it is still parked.
 func (r *registry) end(p *parked) {
-	for _, p := range r.find([]uint64{p.id}, nil) {
+	for _, p := range r.find([]rawio.Heard{{ID: p.id}}, nil) {
 		p.wake(true)
 	}
 }

@@ -9,3 +9,12 @@ func Inherit(uintptr) error { return nil }
 
 // Accept takes nothing here: net.Listener.Accept does.
 func Accept(uintptr) net.Conn { return nil }
+
+// Adopt leaves a connection as it is here.
+func Adopt(conn net.Conn) net.Conn { return conn }
+
+// Known knows of no such connection here.
+func Known(net.Conn) bool { return false }
+
+// Part has nothing to part here.
+func Part(net.Conn) error { return nil }

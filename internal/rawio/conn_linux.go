@@ -79,6 +79,70 @@ func Accept(fd uintptr) net.Conn {
 	}
 }
 
+// Adopt makes a Conn of a TCP connection that package net has made and nobody uses: the same
+// socket, which the runtime's poller forgets. Of any other connection it returns that.
+func Adopt(conn net.Conn) net.Conn {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return conn
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return conn
+	}
+	addr, ok := tcp.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return conn
+	}
+	fd, err := again(raw)
+	if err != nil {
+		return conn
+	}
+	_ = tcp.Close() // one descriptor of two
+	at := addr.AddrPort()
+	return &Conn{fd: fd, peer: netip.AddrPortFrom(at.Addr().Unmap(), at.Port())}
+}
+
+// again returns another descriptor of a socket.
+func again(raw syscall.RawConn) (fd int, err error) {
+	gone := raw.Control(func(at uintptr) { fd, err = unix.FcntlInt(at, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(err, gone)
+}
+
+// Known reports whether the runtime's poller knows a connection that need not be known to it.
+func Known(conn net.Conn) bool {
+	c, ok := conn.(*Conn)
+	return ok && c.known.Load() != nil
+}
+
+// Part has the poller forget the connection, until somebody waits for it again. It is for who
+// alone reads and writes it, and does neither meanwhile, nor has a Lookout watch it; deadlines
+// are lifted. An error leaves it as it is.
+func Part(conn net.Conn) error {
+	c, ok := conn.(*Conn)
+	if !ok {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.known.Load()
+	switch {
+	case c.closed.Load():
+		return net.ErrClosed
+	case p == nil:
+		c.reading, c.writing = deadline{}, deadline{}
+		return nil
+	}
+	fd, err := again(p.raw)
+	if err != nil {
+		return err
+	}
+	c.fd, c.reading, c.writing = fd, deadline{}, deadline{}
+	c.known.Store(nil)
+	_ = p.file.Close() // one descriptor of two
+	return nil
+}
+
 // addrOf reads a socket's address, which has its port in network order.
 func addrOf(a *syscall.RawSockaddrAny) netip.AddrPort {
 	port := func(p *uint16) uint16 { b := (*[2]byte)(unsafe.Pointer(p)); return uint16(b[0])<<8 | uint16(b[1]) } //nolint:gosec // as package syscall does it

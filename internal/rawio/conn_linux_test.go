@@ -317,3 +317,81 @@ func TestAnyoneMayClose(t *testing.T) {
 		_ = far.Close()
 	}
 }
+
+// A connection of package net's that is adopted is the same one, of which the poller knows
+// nothing until somebody waits; and it forgets it again.
+func TestPollerForgets(t *testing.T) {
+	near, far := ends(t)
+	local, peer := near.LocalAddr().String(), near.RemoteAddr().String()
+	c, ok := Adopt(near).(*Conn)
+	if !ok {
+		t.Fatal("not adopted")
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if c.LocalAddr().String() != local || c.RemoteAddr().String() != peer || Known(c) {
+		t.Errorf("%v → %v, known %v, want %v → %v, which is not", c.LocalAddr(), c.RemoteAddr(), Known(c), local, peer)
+	}
+	p := make([]byte, 8)
+	for range 3 {
+		got := make(chan error, 1)
+		go func() { _, err := c.Read(p); got <- err }()
+		waiting(t, c)
+		say(t, far, "hello")
+		if err := <-got; err != nil || !Known(c) {
+			t.Fatalf("Read = %v, known %v", err, Known(c))
+		}
+		set(t, c, time.Unix(1, 0)) // it is lifted
+		if err := Part(c); err != nil || Known(c) {
+			t.Fatalf("Part = %v, known %v", err, Known(c))
+		}
+		set(t, c, time.Unix(1, 0)) // that is as well, of one that the poller does not know
+		if err := Part(c); err != nil || Known(c) {
+			t.Fatalf("Part = %v, known %v", err, Known(c))
+		}
+		say(t, far, "again")
+		arrived(t, c)
+		if n, err := c.Read(p); n != 5 || err != nil || Known(c) {
+			t.Fatalf("Read = %d, %v, known %v", n, err, Known(c))
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := far.Read(p); err == nil {
+		t.Error("the client's end is still open")
+	}
+	if err := Part(c); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Part = %v after Close, want net.ErrClosed", err)
+	}
+}
+
+// What is closed while it is parted with stays closed, and its descriptor is let go, once.
+func TestPartOrClose(t *testing.T) {
+	for range 200 {
+		c, far := pair(t, "127.0.0.1:0")
+		read := make(chan error, 1)
+		go func() { _, err := c.Read(make([]byte, 1)); read <- err }()
+		waiting(t, c)
+		say(t, far, "x")
+		if err := <-read; err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		all.Go(func() { _ = Part(c) })
+		all.Go(func() { _ = c.Close() })
+		all.Wait()
+		if _, err := far.Read(make([]byte, 1)); err == nil {
+			t.Fatal("the client's end is still open")
+		}
+		_ = far.Close()
+	}
+}
+
+// Only TCP of package net is adopted.
+func TestOthersAreNotAdopted(t *testing.T) {
+	near, far := net.Pipe()
+	defer func() { _, _ = near.Close(), far.Close() }()
+	if Adopt(near) != near || Known(near) || Part(near) != nil {
+		t.Error("a pipe is adopted")
+	}
+}

@@ -47,12 +47,16 @@ func lookout(t *testing.T) *Lookout {
 // wants waits until all of ids were heard of, in any order, and nobody else.
 func wants(t *testing.T, l *Lookout, ids ...uint64) {
 	t.Helper()
-	var ready []uint64
-	for len(ready) < len(ids) {
+	var heard []Heard
+	for len(heard) < len(ids) {
 		var err error
-		if ready, err = l.Wait(ready); err != nil {
+		if heard, err = l.Wait(heard); err != nil {
 			t.Fatal(err)
 		}
+	}
+	var ready []uint64
+	for _, h := range heard {
+		ready = append(ready, h.ID)
 	}
 	slices.Sort(ready)
 	if !slices.Equal(ready, ids) {
@@ -176,5 +180,69 @@ func TestLookoutEnds(t *testing.T) {
 	pipe, _ := net.Pipe()
 	if err := lookout(t).Add(pipe, 1); !errors.Is(err, os.ErrInvalid) {
 		t.Errorf("Add of what has no socket = %v, want %v", err, os.ErrInvalid)
+	}
+}
+
+// Keep tells each time that something has come, and of an end as such.
+func TestLookoutKeepsTelling(t *testing.T) {
+	l := lookout(t)
+	near, far := ends(t)
+	if err := l.Keep(near, 7); err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, 8)
+	for range 3 {
+		if _, err := far.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		heard, err := l.Wait(nil)
+		if want := []Heard{{ID: 7}}; err != nil || !slices.Equal(heard, want) {
+			t.Fatalf("heard %v, %v, want %v", heard, err, want)
+		}
+		if n, err := near.Read(p); n != 1 || err != nil {
+			t.Fatalf("Read = %d, %v", n, err)
+		}
+	}
+	if err := far.Close(); err != nil {
+		t.Fatal(err)
+	}
+	heard, err := l.Wait(nil)
+	if want := []Heard{{ID: 7, End: true}}; err != nil || !slices.Equal(heard, want) {
+		t.Fatalf("heard %v, %v, want %v", heard, err, want)
+	}
+}
+
+// Wake ends a wait, the present one or the next, each time.
+func TestLookoutIsWoken(t *testing.T) {
+	l := lookout(t)
+	for range 3 {
+		go l.Wake()
+		if heard, err := l.Wait(nil); err != nil || len(heard) != 0 {
+			t.Fatalf("heard %v, %v, want nothing", heard, err)
+		}
+	}
+}
+
+// Who is always told of something is told all the same, and of everything.
+func TestLookoutGivesWay(t *testing.T) {
+	l := lookout(t)
+	near, far := ends(t)
+	if err := l.Keep(near, 1); err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, 8)
+	for range 10 * longest {
+		if _, err := far.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n == 0; {
+			heard, err := l.Wait(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range heard {
+				n, _ = near.Read(p) // an end shows with the next
+			}
+		}
 	}
 }
