@@ -19,7 +19,8 @@ type Conn struct {
 	timeouts Timeouts
 	partial  int // bytes that Options.Partial was told of the present head
 	closed   atomic.Bool
-	spare    *socket // the memory of in.sock, kept by Forget; nil: there was none
+	heeded   atomic.Pointer[func()] // by Heed
+	spare    *socket                // the memory of in.sock, kept by Forget; nil: there was none
 }
 
 // NewConn returns a Conn over nc. Give it the *net.TCPConn or *net.UnixConn
@@ -129,6 +130,7 @@ func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
+	defer c.heed()
 	if c.out.reset.Load() {
 		return reset(c.nc)
 	}
@@ -139,6 +141,7 @@ func (c *Conn) Close() error {
 // return ErrStopped, unless a request has begun to come in: that one is read.
 // Any goroutine may call it. It cannot be undone.
 func (c *Conn) StopIdle() {
+	defer c.heed()
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -168,14 +171,11 @@ func (c *Conn) Rouse() {
 	}
 }
 
-// Plain reports whether the connection is its socket: whoever looks at that sees what there
-// is to be read.
-func (c *Conn) Plain() bool { return c.in.sock != nil }
-
 // StopRead makes running and later reads return ErrStopped, to end a body that
 // another goroutine copies and nobody wants any more. Any goroutine may call
 // it. Only CloseLinger reads after it.
 func (c *Conn) StopRead() {
+	defer c.heed()
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -29,6 +29,9 @@ var (
 	// ErrNotQuiet reports a connection that has something to read, or has ended,
 	// before it was asked for anything.
 	ErrNotQuiet = errors.New("h1: not quiet")
+	// ErrUnsent reports a message of which the socket has not taken all at once, though
+	// nobody waits for it (Writer.Now).
+	ErrUnsent = errors.New("h1: not all sent at once")
 	// ErrRoused reports a wait for a request that Rouse ended.
 	ErrRoused = errors.New("h1: roused")
 	// ErrPaused reports a read that PauseRead ended.

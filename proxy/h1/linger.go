@@ -60,6 +60,7 @@ func (c *Conn) Cut() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
+	defer c.heed()
 	return reset(c.nc)
 }
 

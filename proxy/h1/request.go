@@ -78,6 +78,12 @@ func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 	if err := r.judge(); err != nil {
 		return err
 	}
+	r.start(&c.in)
+	return nil
+}
+
+// start begins the body of a request that has been judged.
+func (r *Request) start(in *inlet) {
 	kind := NoBody
 	switch {
 	case r.seen.Has(FieldTransferEncoding):
@@ -85,8 +91,7 @@ func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 	case r.length >= 0:
 		kind = Length
 	}
-	r.Body.start(&c.in, &r.Head, kind, r.length)
-	return nil
+	r.Body.start(in, &r.Head, kind, r.length)
 }
 
 // readHead indexes a head while it comes in and returns its length. At least

@@ -49,9 +49,14 @@ func (c *Conn) ReadResponse(r *Response, method []byte) error {
 	if err := r.judge(string(method) == "HEAD"); err != nil {
 		return gatewayError(err)
 	}
+	r.start(in)
+	return nil
+}
+
+// start begins the body of an answer that has been judged.
+func (r *Response) start(in *inlet) {
 	r.Body.start(in, &r.Head, r.kind, r.length)
 	r.Body.reply = true
-	return nil
 }
 
 // gatewayError turns a refusal into one of an answer.

@@ -21,6 +21,12 @@ func (*socket) forget() { panic("h1: no socket") }
 
 func (*socket) receive([]byte, bool) ([]byte, int, error) { panic("h1: no socket") }
 
+func (*socket) receiveNow([]byte) ([]byte, int, error) { panic("h1: no socket") }
+
+func (*socket) askNow(*Writer) error { panic("h1: no socket") }
+
+func (*socket) sendNow([]byte) (int, error) { panic("h1: no socket") }
+
 func (*socket) send([]byte, time.Duration) (int, error) { panic("h1: no socket") }
 
 func (*socket) ends(bool) { panic("h1: no socket") }

@@ -19,6 +19,7 @@ import (
 type socket struct {
 	raw  syscall.RawConn
 	step func(fd uintptr) bool // s.read, bound once
+	once func(fd uintptr)      // s.readOnce, likewise
 	out  outgoing
 	asks *Writer // what read sends before it waits; nil: nothing
 	pool *Buffers
@@ -52,14 +53,16 @@ func newSocket(over *socket, nc net.Conn, o *Options) *socket {
 	s := over
 	if s == nil {
 		s = &socket{}
-		s.step, s.out.step = s.read, s.out.write
+		s.step, s.once, s.out.step, s.out.once = s.read, s.readOnce, s.out.write, s.out.writeOnce
 	}
 	s.raw, s.out.nc, s.pool, s.size = raw, nc, o.Buffers, o.ReadBuffer
 	return s
 }
 
 // forget lets go of everything but what is bound.
-func (s *socket) forget() { *s = socket{step: s.step, out: outgoing{step: s.out.step}} }
+func (s *socket) forget() {
+	*s = socket{step: s.step, once: s.once, out: outgoing{step: s.out.step, once: s.out.once}}
+}
 
 // receive reads into p, or into a borrowed buffer when p is nil. It returns
 // the buffer that holds the n bytes; none is borrowed when n is 0. Without
@@ -74,6 +77,30 @@ func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
 	}
 	return buf, n, err
 }
+
+// receiveNow is receive without waiting, and whatever the deadline is: nobody waits for it.
+func (s *socket) receiveNow(p []byte) ([]byte, int, error) {
+	s.buf, s.wait, s.n, s.err = p, false, 0, nil
+	err := s.raw.Control(s.once)
+	buf, n := s.buf, s.n
+	s.buf = nil
+	if err == nil {
+		err = s.err
+	}
+	return buf, n, err
+}
+
+// askNow sends what w has as sendFirst does, and leaves what the socket does not take.
+func (s *socket) askNow(w *Writer) error {
+	s.asks, s.err = w, nil
+	if err := s.raw.Control(s.once); err != nil {
+		s.asks = nil
+		return err
+	}
+	return s.err
+}
+
+func (s *socket) readOnce(fd uintptr) { s.read(fd) }
 
 func (s *socket) read(fd uintptr) bool {
 	if w := s.asks; w != nil {
@@ -123,6 +150,7 @@ func (s *socket) silent(p []byte) bool {
 type outgoing struct {
 	nc   net.Conn
 	step func(fd uintptr) bool // o.write, bound once
+	once func(fd uintptr)      // o.writeOnce, likewise
 
 	p     []byte
 	ends  bool          // the connection is closed as soon as all of p is taken
@@ -146,6 +174,26 @@ func (s *socket) send(p []byte, limit time.Duration) (int, error) {
 		_ = o.nc.SetWriteDeadline(time.Time{}) // where that fails, so does the next write
 	}
 	return o.n, err
+}
+
+// sendNow writes what the socket takes of p at once.
+func (s *socket) sendNow(p []byte) (int, error) {
+	o := &s.out
+	o.p, o.n, o.err = p, 0, nil
+	err := s.raw.Control(o.once)
+	o.p = nil
+	if err == nil {
+		err = o.err
+	}
+	return o.n, err
+}
+
+func (o *outgoing) writeOnce(fd uintptr) {
+	n, err := o.some(fd)
+	if err != syscall.EAGAIN { //nolint:errorlint // never wrapped
+		o.err = err
+	}
+	o.n = n
 }
 
 // ends tells whether the connection is closed right after the next write.

@@ -27,6 +27,7 @@ type Writer struct {
 	rest  time.Duration // of what sendFirst leaves to be sent
 	look  [1]byte       // for sendFirst
 	err   error
+	now   bool // by Now
 
 	kind  Kind
 	left  int64       // to be written of a body of known length
@@ -111,8 +112,11 @@ func (w *Writer) Flush() error {
 		return nil
 	}
 	limit, err := w.limit()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case w.now:
+		return w.sendNow()
 	}
 	return w.send(limit)
 }
