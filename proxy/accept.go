@@ -20,6 +20,9 @@ func (s *Server) acceptOne(ln net.Listener, p *porch, last *[]net.Conn) (net.Con
 			return conn, nil
 		}
 		conn, err := ln.Accept()
+		if err == nil {
+			conn = p.own(conn)
+		}
 		if err == nil || !s.isClosed() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return conn, err
 		}

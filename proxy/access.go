@@ -36,6 +36,9 @@ type account struct {
 	code     problem.Code
 }
 
+// logs reports whether there is a line of the request in the access log.
+func (c *client) logs() bool { return c.set.Access != nil && c.ingress == "" }
+
 // open begins the line of the request that has been read from h, if there is to be one.
 func (a *account) open(h *h1.Conn) {
 	a.began = time.Now()

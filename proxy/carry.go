@@ -17,10 +17,17 @@ func (c *client) serveAll(start func(func()), over func()) {
 	c.serve()
 }
 
-// within does what comes next on the connection, and ends it unless a leg has begun.
+// serveOn is serveAll for one whom a loop has carried.
+func (c *client) serveOn(start func(func()), over func()) {
+	defer c.goOn(start, over)
+	c.within(c.requests)
+}
+
+// within does what comes next on the connection, and ends it unless a leg has begun or a
+// loop is to carry it.
 func (c *client) within(do func()) {
 	defer func() {
-		if !c.carries() {
+		if !c.carries() && !c.away {
 			c.life.end()
 			c.s.heads.over(&c.head)
 			c.alone = c.parked || c.s.conns.remove(c)
@@ -29,7 +36,7 @@ func (c *client) within(do func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			c.fall(v)
-		} else if !c.carries() {
+		} else if !c.carries() && !c.away {
 			if !c.parked {
 				_ = c.h.Close()
 			}
@@ -39,8 +46,13 @@ func (c *client) within(do func()) {
 	do()
 }
 
-// goOn has the leg that has begun carried, or else calls over.
+// goOn has the leg that has begun carried, or a loop carry what comes, or else calls over.
 func (c *client) goOn(start func(func()), over func()) {
+	if c.away {
+		c.away = false
+		c.loops.join(c) // likewise
+		return
+	}
 	if !c.carries() {
 		if !c.parked {
 			over()

@@ -55,6 +55,17 @@ type client struct {
 	reply reply
 	relay relay
 
+	// Of one that a loop may carry.
+	by     atomic.Pointer[loop] // that does; nil: its goroutine
+	loops  *loops               // one of which may; nil: none
+	looped looped
+	at     place  // where its goroutine goes on
+	flight flight // what it has under way there, or had
+	habit  habit
+	poke   func()      // has it leave its loop, bound once
+	roused atomic.Bool // to be parked
+	away   bool        // it joins a loop: nobody else has anything to do with it
+
 	slot slot
 	// lastSeen is the number of the run that Stalled saw last, and its alone.
 	lastSeen uint32
@@ -136,6 +147,11 @@ func makeClient(s *Server) *client {
 	c.out, c.reply = forward{&c.asked}, reply{&c.asked}
 	c.relay = relay{reply: c.reply, slot: &c.slot}
 	c.relay.leaves = c.relay.answerLeaves
+	c.poke = func() {
+		if l := c.by.Load(); l != nil {
+			l.post(letter{c: c})
+		}
+	}
 	return c
 }
 

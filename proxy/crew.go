@@ -14,6 +14,8 @@ type guest struct {
 	conn net.Conn
 	stop bool // it was parked, and is to end unless a request has come
 	soon bool // it was parked, and its client spoke soon: see parkSoon
+
+	client *client // that a loop has carried; nil: it is one to be made
 }
 
 // crew carries connections, each by a goroutine of its own. One that is done waits for

@@ -78,6 +78,7 @@ func (p *pool) connect(old *link, won uint64, over func()) {
 	if old != nil {
 		_ = old.Close()
 		old.Release()
+		old.unheard()
 	}
 	began := time.Now()
 	l, err := p.dialSafely()

@@ -55,6 +55,8 @@ type exchange struct {
 	// What becomes of the connection.
 	keep bool // it may carry another request
 	cut  bool // it is, or has to be, closed as it stands
+	// unsent tells that the end of the answer is still to be sent, by one who can wait.
+	unsent bool
 }
 
 // further reports whether the request is for a further leg of an event stream.

@@ -42,6 +42,22 @@ func (s *Server) EndParked(f func()) {
 	}
 }
 
+// BalanceLoops balances the loops as if the first had been busy for so long of a second, and
+// returns how many connections each carries, or is about to.
+func (s *Server) BalanceLoops(busy time.Duration) (many []int) {
+	g := &s.loops
+	g.mu.Lock()
+	g.all[0].busy.Store(int64(busy))
+	g.mu.Unlock()
+	g.balance(time.Second)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, l := range g.all {
+		many = append(many, int(l.many.Load()))
+	}
+	return many
+}
+
 // Connections counts the open connections, with those that are parked.
 func (s *Server) Connections() int { return s.conns.count() }
 

@@ -16,7 +16,8 @@ import (
 // attempt came to is a verdict, and only the two loops act on it. What the flow has done
 // for it, by keys, wait, out, reply, relay and a seat, knows nothing of the flow; trip.go
 // says what a trip came to that has no answer. A kept socket leaves the flow for as long as
-// it has a leg (carry.go).
+// it has a leg (carry.go), and a small request is carried in two steps, of the same parts,
+// by a loop that stands at many connections (loop.go): requests goes on where that has left it.
 
 // serve carries one request after the other until the connection ends, or the leg of a kept
 // socket has begun.
@@ -25,13 +26,24 @@ func (c *client) serve() {
 	c.within(c.requests)
 }
 
-// requests carries one request after the other.
+// requests carries one request after the other, from where a loop has left them.
 func (c *client) requests() {
 	if c.s.hard.Err() != nil || c.life.within.Err() != nil {
 		c.shut(causeShutdown) // as was done with those that there were
 	}
-	for c.next() {
-		c.exchange()
+	for {
+		if c.at == atNext && !c.next() {
+			return
+		}
+		at := c.at
+		c.at = atNext
+		switch at {
+		case atNext, atHead:
+			c.exchange()
+		case atAnswer, atVerdict, atUnsent:
+			c.exchangeFrom(at)
+		case atSettle:
+		}
 		if c.carries() {
 			c.relay.leg.begin()
 			return
@@ -42,10 +54,15 @@ func (c *client) requests() {
 	}
 }
 
-// next reads a request head; false means that there is none to run.
+// next reads a request head; false means that there is none to run here.
 func (c *client) next() bool {
 	c.h.Idle()
-	c.idle.Store(int64(c.s.clock.now()))
+	if c.idle.Load() == 0 { // else it has been idle in a loop
+		c.idle.Store(int64(c.s.clock.now()))
+	}
+	if c.joins() || c.roused.Swap(false) && c.park() {
+		return false
+	}
 	err := c.h.ReadRequestAfter(c.idleSince(), &c.req)
 	for err == h1.ErrRoused { //nolint:errorlint // never wrapped
 		if c.park() {
@@ -84,18 +101,23 @@ func (c *client) idleSince() time.Time {
 	return c.s.clock.at(c.x.ended)
 }
 
-// exchange runs the request that has been read and answers it.
-func (c *client) exchange() {
+// open begins the exchange of the request that has been read.
+func (c *client) open() {
 	c.x = exchange{
 		safety: safetyOf(c.req.Method()),
 		keep:   c.req.KeepAlive() && !c.draining(),
 		began:  c.s.clock.exact(),
 	}
-	defer c.over()
 	if c.logs() {
 		c.x.account.open(c.h)
 	}
 	c.up.reset()
+}
+
+// exchange runs the request that has been read and answers it.
+func (c *client) exchange() {
+	c.open()
+	defer c.over()
 	c.s.budget.earn()
 	if c.set.MaxBody > 0 {
 		if err := c.req.Body.Limit(c.set.MaxBody); err != nil {
@@ -123,13 +145,10 @@ func (c *client) exchange() {
 		c.s.load.sample(c.x.key)
 		c.asksSocket()
 	}
-	c.ingressLoop()
+	c.ingressLoop(c.again())
 	c.x.leaveQueue()
 	c.resume()
 }
-
-// logs reports whether there is a line of the request in the access log.
-func (c *client) logs() bool { return c.set.Access != nil && c.ingress == "" }
 
 // over keeps account of a request that is over.
 func (c *client) over() {
@@ -145,11 +164,10 @@ func (c *client) over() {
 	c.s.metrics.over(&c.x, c.x.over(&c.s.clock))
 }
 
-// ingressLoop goes by the table until the request is answered.
-func (c *client) ingressLoop() {
-	for {
-		t := c.s.o.Cluster.Table()
-		v := c.attempt(t)
+// ingressLoop goes by the table until the request is answered: v is what came of the first
+// attempt, by t.
+func (c *client) ingressLoop(t *Table, v verdict) {
+	for ; ; t, v = c.again() {
 		switch v.step {
 		case stepDone, stepCarry:
 			return
@@ -174,6 +192,12 @@ func (c *client) ingressLoop() {
 		}
 		return
 	}
+}
+
+// again makes an attempt by the table of this moment.
+func (c *client) again() (*Table, verdict) {
+	t := c.s.o.Cluster.Table()
+	return t, c.attempt(t)
 }
 
 // held waits as v says, and keeps account of it.
@@ -283,6 +307,16 @@ func (c *client) local(t *Table, r *Route) verdict {
 	if l == nil {
 		return v
 	}
+	p := &trip{}
+	if v := c.enter(p, l, t, r); v.step != 0 {
+		return v
+	}
+	return c.timed(p)
+}
+
+// enter begins a trip to the app over l, with the node's leave. Else it returns the verdict,
+// and l has been given back.
+func (c *client) enter(p *trip, l *link, t *Table, r *Route) verdict {
 	// The run begins first: a Cut after the node has stopped admitting must find it.
 	if !c.begin(Local, l, nil) {
 		c.slot.giveBack(l)
@@ -313,11 +347,11 @@ func (c *client) local(t *Table, r *Route) verdict {
 	}
 	c.x.leaveQueue()
 	c.admitted = release
-	p := &trip{l: l, t: t, r: r, sending: sending{epoch: epoch}, release: c.lower}
+	*p = trip{l: l, t: t, r: r, sending: sending{epoch: epoch}, release: c.lower}
 	if c.s.o.NotAcquired != nil {
 		p.sent = c.s.o.Cluster.Table().generation
 	}
-	return c.timed(p)
+	return verdict{}
 }
 
 // remote has another node run the request.
@@ -351,14 +385,24 @@ func (c *client) remote(t *Table, r *Route) verdict {
 
 // run sends the request, once, and relays the answer.
 func (c *client) run(p *trip) verdict {
-	c.x.route = p.r.Kind
 	if err := c.up.take(); err != nil {
+		c.x.route = p.r.Kind
 		p.unused()
 		return c.reply.badBody(err)
 	}
 	if p.l.seat != nil {
+		c.x.route = p.r.Kind
 		return c.call(p)
 	}
+	if v := c.depart(p); v.step != 0 {
+		return v
+	}
+	return c.arrive(p)
+}
+
+// depart sends the request. Else it returns the verdict, and the trip is over.
+func (c *client) depart(p *trip) verdict {
+	c.x.route = p.r.Kind
 	p.demand = p.r.Kind == Remote && !c.up.whole()
 	before := p.l.Sent()
 	w := c.out.head(p)
@@ -372,13 +416,23 @@ func (c *client) run(p *trip) verdict {
 		c.h.Idle()
 		w.Idle()
 	}
-	if err := c.awaitAnswer(p, w); err != nil {
+	return verdict{}
+}
+
+// arrive waits for the answer and passes it on.
+func (c *client) arrive(p *trip) verdict {
+	if err := c.awaitAnswer(p, p.l.Writer()); err != nil {
 		if p.untaken() {
 			return c.notSent(p, err)
 		}
 		c.x.resumed.mayHaveAsked()
 		return c.broken(p, err)
 	}
+	return c.answered(p)
+}
+
+// answered does with an answer, whose head is here, what is to be done.
+func (c *client) answered(p *trip) verdict {
 	res := &p.l.res
 	switch {
 	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused):
@@ -412,36 +466,6 @@ func (c *client) run(p *trip) verdict {
 	}
 	if k := c.x.resumed; k != nil && k.over && !c.down.Load() {
 		return verdict{step: stepNext}
-	}
-	return done
-}
-
-// call has the app in this process run the request, and answers it.
-func (c *client) call(p *trip) verdict {
-	p.l.pool.settle(p.l)
-	w := c.out.head(p)
-	if _, err := c.askLease(); err != nil {
-		return c.notSent(p, err)
-	}
-	if c.x.tells {
-		if err := c.reply.taken(); err != nil {
-			return c.broken(p, err)
-		}
-	}
-	t := p.l.seat
-	switch t.take(c.reply, p, w) {
-	case seatUnread:
-		p.end()
-		return fail(problem.BadRequest, "the app's server cannot read the request")
-	case seatUncalled:
-		return c.notSent(p, errCutFirst)
-	case seatUnanswered:
-		return c.broken(p, nil)
-	case seatFailed:
-		p.end()
-		c.x.cutRun = true // as with broken
-		return fail(problem.AppFailed, t.failed)
-	case seatAnswered:
 	}
 	return done
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"shardway/internal/problem"
 	"shardway/proxy/h1"
 )
 
@@ -319,4 +320,34 @@ func (t *seat) fill(ctx *fasthttp.RequestCtx) error {
 		r.Header.SetContentLength(len(t.long))
 	}
 	return nil
+}
+
+// call has the app in this process run the request, and answers it.
+func (c *client) call(p *trip) verdict {
+	p.l.pool.settle(p.l)
+	w := c.out.head(p)
+	if _, err := c.askLease(); err != nil {
+		return c.notSent(p, err)
+	}
+	if c.x.tells {
+		if err := c.reply.taken(); err != nil {
+			return c.broken(p, err)
+		}
+	}
+	t := p.l.seat
+	switch t.take(c.reply, p, w) {
+	case seatUnread:
+		p.end()
+		return fail(problem.BadRequest, "the app's server cannot read the request")
+	case seatUncalled:
+		return c.notSent(p, errCutFirst)
+	case seatUnanswered:
+		return c.broken(p, nil)
+	case seatFailed:
+		p.end()
+		c.x.cutRun = true // as with broken
+		return fail(problem.AppFailed, t.failed)
+	case seatAnswered:
+	}
+	return done
 }

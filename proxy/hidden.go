@@ -25,12 +25,17 @@ func newHidden(path string) hidden {
 
 // hides answers a request for what is hidden.
 func (c *client) hides() bool {
-	h := &c.s.hidden
-	if len(h.segments) == 0 || !h.covers(c.keys.grown, c.req.Path()) {
+	if !c.hidden() {
 		return false
 	}
 	c.reply.problem(&problem.Problem{Code: problem.NotFound, Detail: "the app's hooks are not for clients (--hooks)"})
 	return true
+}
+
+// hidden reports whether the request is for what is hidden.
+func (c *client) hidden() bool {
+	h := &c.s.hidden
+	return len(h.segments) > 0 && h.covers(c.keys.grown, c.req.Path())
 }
 
 // covers reports whether somebody reads path as the hidden one, or one below it. grown

@@ -10,6 +10,7 @@ import (
 
 	"shardway/internal/address"
 	"shardway/internal/problem"
+	"shardway/internal/rawio"
 	"shardway/proxy/h1"
 )
 
@@ -41,6 +42,9 @@ type link struct {
 	whole  bool // what it carries has its whole answer, see answered; the pool's
 	stream bool // it counts among the streams; guarded by the pool's mu
 
+	by    *loop  // that hears of it; nil: none does. Its owner's
+	perch *perch // its place there
+
 	// young is set while the pool counts it as new, until settling ends that.
 	young    atomic.Bool
 	settling *time.Timer
@@ -67,14 +71,10 @@ func (l *link) mayAsk() bool { return l.reused && l.CanAsk() }
 // link gets a connection: an idle one, or else the next that is given back or newly
 // made. Without one it returns the verdict.
 func (w *waiting) link(p *pool) (*link, verdict) {
-	// Where one connection broke, others may have.
-	fresh := w.x.safety != safeMethod || w.x.mayHaveRun()
-	unused, most := w.x.stale >= maxStale, 0
-	if p.node == "" {
-		most = w.set.ShardInflight
-	}
+	fresh, most := w.fresh(), w.most(p)
+	unused := w.x.stale >= maxStale
 	if !unused && (p.node == "" || !w.x.later()) {
-		if l := p.take(w.x.countsFor(), fresh, most, w.asks()); l != nil {
+		if l := w.idleLink(p, nil); l != nil {
 			return l, verdict{}
 		}
 	}
@@ -94,6 +94,24 @@ func (w *waiting) link(p *pool) (*link, verdict) {
 		p.drop(l) // a new one is made in its place
 		in.unused = false
 	}
+}
+
+// fresh reports whether the connection has to be one used just now: where one broke, others
+// may have.
+func (w *waiting) fresh() bool { return w.x.safety != safeMethod || w.x.mayHaveRun() }
+
+// most returns how many requests of its shard may be under way; zero: any number.
+func (w *waiting) most(p *pool) int {
+	if p.node == "" {
+		return w.set.ShardInflight
+	}
+	return 0
+}
+
+// idleLink takes an idle connection, for a loop one that it hears if there is one; nil:
+// there is none.
+func (w *waiting) idleLink(p *pool, by *loop) *link {
+	return p.take(wanted{shard: w.x.countsFor(), fresh: w.fresh(), most: w.most(p), asks: w.asks(), by: by})
 }
 
 // inLine waits in line. Only who waits for others to be done takes a place in the
@@ -207,8 +225,9 @@ func (s *Server) dialUpstream(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.newLink(conn, set, h1.Options{
-		HeadBytes: set.MaxHead, HeadLines: set.MaxHeaders, Timeouts: h1.Timeouts{Body: max(set.UpstreamIdleTimeout, 0)},
+	adopted := rawio.Adopt(conn)
+	return s.newLink(adopted, set, h1.Options{
+		Direct: direct(adopted), HeadBytes: set.MaxHead, HeadLines: set.MaxHeaders, Timeouts: h1.Timeouts{Body: max(set.UpstreamIdleTimeout, 0)},
 	}), nil
 }
 

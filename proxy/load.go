@@ -111,7 +111,7 @@ func (l *loads) of(x *exchange, way Kind) *shardLoad {
 
 // timed runs a trip and keeps account of it.
 func (c *client) timed(p *trip) verdict {
-	p.slot, p.up, p.gone, p.heads = &c.slot, &c.up, &c.gone, c.x.heads
+	c.board(p)
 	a := &c.x.account
 	began := a.now()
 	if !began.IsZero() {
@@ -125,11 +125,26 @@ func (c *client) timed(p *trip) verdict {
 	return v
 }
 
+// board has a trip know the connection that its request came by.
+func (c *client) board(p *trip) { p.slot, p.up, p.gone, p.heads = &c.slot, &c.up, &c.gone, c.x.heads }
+
 // runCounted is run, timed, and counted if it is here. An attempt that goes on elsewhere
 // is none.
 func (c *client) runCounted(p *trip) verdict {
-	began, sent := c.s.clock.exact(), c.h.Sent()+int64(c.h.Writer().Pending())
+	began, sent := c.sets()
 	v := c.runOf(p)
+	c.ran(p, v, began, sent)
+	return v
+}
+
+// sets returns what a run is counted from: when it set out, and what the client had been
+// sent by then.
+func (c *client) sets() (began time.Duration, sent int64) {
+	return c.s.clock.exact(), c.h.Sent() + int64(c.h.Writer().Pending())
+}
+
+// ran counts a run that came to v.
+func (c *client) ran(p *trip, v verdict, began time.Duration, sent int64) {
 	switch v.step { //nolint:exhaustive // the others are no run
 	case stepDone, stepNext:
 		ended := c.s.clock.exact()
@@ -140,7 +155,6 @@ func (c *client) runCounted(p *trip) verdict {
 	case stepCarry:
 		c.relay.leg.sent = sent // it is counted when the leg is over
 	}
-	return v
 }
 
 // counted counts a run that is over, and took so long. Sent is what the client had been sent before.

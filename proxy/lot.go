@@ -99,6 +99,11 @@ func (l *lot) run() {
 // welcome says that a client is the listener's: one that just came in, or was parked.
 func (l *lot) welcome(c *client, g guest) {
 	c.lot = l
+	if c.h.Plain() && c.s.upstream != nil && c.s.o.Handler == nil {
+		c.loops = &c.s.loops
+		c.h.Heed(&c.poke)
+		c.habit = habit{rests: 1} // its first request is here, or will be in a moment
+	}
 	c.parks.Store(c.h.Plain() && c.s.o.Handler == nil) // an app in this process may still read from it
 	if c.lag = time.Duration(c.s.parkAfter.Load()); g.soon {
 		c.lag = time.Duration(c.s.parkSoon.Load())
@@ -107,6 +112,12 @@ func (l *lot) welcome(c *client, g guest) {
 		c.shed.Store(true)
 		c.h.StopIdle()
 	}
+}
+
+// carryOn has a client carried that has left its loop.
+func (l *lot) carryOn(c *client) {
+	l.hands.take(guest{client: c})
+	l.hands.wg.Done()
 }
 
 // close ends the lot, in which none is left.

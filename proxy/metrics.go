@@ -60,6 +60,7 @@ type metrics struct {
 	shedBodies  atomic.Uint64
 	tunnels     atomic.Int64
 	laned       atomic.Uint64
+	looped      atomic.Uint64
 	resumable   atomic.Int64 // event streams
 	resumptions [resumeEnds]atomic.Uint64
 	// Of kept sockets, at the node that has their clients.
@@ -191,6 +192,10 @@ var (
 		"Event streams that go on after they had lost their owner, or end, by what came of it.", []string{"result"}, nil)
 	descLaned = prometheus.NewDesc("shardway_lane_requests_total",
 		"Requests that this node sent to their owner by a lane: one that was sent again counts each time.", nil, nil)
+	descLooped = prometheus.NewDesc("shardway_loop_requests_total",
+		"Requests of clients, small ones with short answers, that a loop carried: one goroutine for many connections.", nil, nil)
+	descLooping = prometheus.NewDesc("shardway_connections_looped",
+		"Connections of clients that a loop carries at the moment.", nil, nil)
 	descUpstream = prometheus.NewDesc("shardway_upstream_connections",
 		"Open connections to the app.", nil, nil)
 )
@@ -199,7 +204,7 @@ var (
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descHeldFor, descAppBytes, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descParked, descTunnels, descResumable, descResumptions, descLaned, descUpstream,
+		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descParked, descTunnels, descResumable, descResumptions, descLaned, descLooped, descLooping, descUpstream,
 	} {
 		ch <- d
 	}
@@ -226,6 +231,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	gauge(descBodies, float64(s.awaited.size()))
 	gauge(descConns, float64(s.conns.count()))
 	gauge(descParked, float64(s.conns.countParked()))
+	gauge(descLooping, float64(s.loops.count()))
 	gauge(descTunnels, float64(s.metrics.tunnels.Load()))
 	s.collectSockets(ch, count)
 	gauge(descResumable, float64(s.metrics.resumable.Load()))
@@ -290,6 +296,7 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 	}
 	count(descAnswersCut, float64(m.answersCut.Load()))
 	count(descLaned, float64(m.laned.Load()))
+	count(descLooped, float64(m.looped.Load()))
 	count(descPanics, float64(m.panics.Load()))
 	count(descGone, float64(m.clientsGone.Load()))
 	count(descShed, float64(m.shedIdle.Load()), "idle")

@@ -59,22 +59,28 @@ type pool struct {
 // asks reports whether it matters to know soon that the place takes a request.
 func (p *pool) asks() bool { return p.gate.shut.Load() || p.busy.any.Load() > 0 }
 
+// wanted is what a connection is to be that is taken from a pool.
+type wanted struct {
+	shard int   // whom it counts for
+	fresh bool  // it may carry what must not be sent twice: used just now, and looks alive
+	most  int   // how many requests of the shard may be under way; zero: any number
+	asks  bool  // who takes it looks at it before anything goes out, where that can be done
+	by    *loop // one that this hears is as good as the newest; nil: none is
+}
+
 // take returns a connection without waiting, nil if there is none: then p.join
-// gets in line. Fresh asks for a connection that may carry a request which must
-// not be sent twice: one used just now that looks alive. Shard is whom it counts
-// for, and most how many requests of that may be under way; zero: any number. With
-// asks, who takes it looks at it before anything goes out, where that can be done.
-func (p *pool) take(shard int, fresh bool, most int, asks bool) *link {
+// gets in line.
+func (p *pool) take(want wanted) *link {
 	for {
 		oldest := p.clock.now() - freshFor
-		l := p.pop(shard, fresh, oldest, most)
+		l := p.pop(&want, oldest)
 		if l == nil {
 			return nil
 		}
-		if asks && l.mayAsk() {
+		if want.asks && l.mayAsk() {
 			return l
 		}
-		if (fresh || p.wary || l.since < oldest) && !l.Alive() {
+		if (want.fresh || p.wary || l.since < oldest) && !l.Alive() {
 			p.drop(l)
 			continue
 		}
@@ -82,20 +88,40 @@ func (p *pool) take(shard int, fresh bool, most int, asks bool) *link {
 	}
 }
 
-// pop takes the connection used last. With fresh, old ones stay where they are,
+// pop takes the connection used last. With want.fresh, old ones stay where they are,
 // for others.
-func (p *pool) pop(shard int, fresh bool, oldest time.Duration, most int) *link {
+func (p *pool) pop(want *wanted, oldest time.Duration) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gate.shut.Load() || p.mu.shares.full(shard) || p.mu.shares.crowded(shard, most) {
+	if p.gate.shut.Load() || p.mu.shares.full(want.shard) || p.mu.shares.crowded(want.shard, want.most) {
 		return nil
 	}
-	l := p.newest(fresh, oldest)
+	if want.by != nil {
+		p.prefer(want.by, oldest)
+	}
+	l := p.newest(want.fresh, oldest)
 	if l != nil {
-		p.mu.shares.charge(shard)
-		l.place = shard
+		p.mu.shares.charge(want.shard)
+		l.place = want.shard
 	}
 	return l
+}
+
+// preferAmong is among how many that were used last one is looked for that a loop hears: to
+// have another loop hear it takes two system calls.
+const preferAmong = 64
+
+// prefer makes the newest that the loop hears the newest of all, unless it is old. With mu
+// held.
+func (p *pool) prefer(by *loop, oldest time.Duration) {
+	idle := p.mu.idle
+	last := len(idle) - 1
+	for i := last; i >= max(0, last-preferAmong) && idle[i].since >= oldest; i-- {
+		if idle[i].by == by {
+			idle[i], idle[last] = idle[last], idle[i]
+			return
+		}
+	}
 }
 
 // newest is pop with mu held.
@@ -197,6 +223,7 @@ func (p *pool) drop(l *link) {
 
 // free gives the place of a closed connection back.
 func (p *pool) free(l *link) {
+	l.unheard()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.stream {

@@ -51,7 +51,7 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	}}
 	p.mu.open, p.mu.idle = 1, []*link{{Conn: h1.NewConn(c, h1.Options{}), pool: p}}
 	// It cannot be looked at, so a request that must not be sent twice needs another.
-	if l := p.take(unshared, true, 0, false); l != nil {
+	if l := p.take(wanted{shard: unshared, fresh: true}); l != nil {
 		t.Fatal("took what it cannot look at")
 	}
 	w := &waiter{place: unshared, fresh: true}

@@ -67,4 +67,13 @@ func (p *porch) take() net.Conn {
 	return p.adopt(p.conn)
 }
 
+// own has the runtime's poller forget a connection that the listener has accepted, as of those
+// that were taken.
+func (p *porch) own(conn net.Conn) net.Conn {
+	if p.raw == nil {
+		return conn
+	}
+	return rawio.Adopt(conn)
+}
+
 func (p *porch) look(fd uintptr) { p.conn = rawio.Accept(fd) }

@@ -118,7 +118,10 @@ func (y *relay) finish(p *trip, w *h1.Writer) {
 		p.l.pool.answered(p.l)
 	}
 	// The app is done with the request; the client may take its time.
-	if y.close(w, res.Body.Trailers()) != nil {
+	switch err := y.close(w, res.Body.Trailers()); {
+	case errors.Is(err, h1.ErrUnsent):
+		y.x.unsent = true
+	case err != nil:
 		y.x.cut = true
 	}
 	y.up.stop()

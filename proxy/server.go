@@ -25,6 +25,7 @@ type Server struct {
 	upstream *pool // nil in a gateway
 	peers    peers
 	conns    registry
+	loops    loops
 	shaking  shaking
 	sizes    sizes
 	// lanesFrom is the constant, but for tests.
@@ -125,8 +126,12 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		<-places
 	}
 	lot := &lot{within: ctx, conns: &s.conns, clock: &s.clock}
+	s.loops.open(s)
+	defer s.loops.close()
 	lot.hands = newCrew(func(g guest) {
-		if s.shake(ctx, g.conn) {
+		if g.client != nil {
+			g.client.serveOn(lot.hands.wg.Go, over)
+		} else if s.shake(ctx, g.conn) {
 			c := newClient(ctx, s, g.conn, "")
 			lot.welcome(c, g)
 			c.serveAll(lot.hands.wg.Go, over)

@@ -33,7 +33,7 @@ func TestCountsOfAPoolComeBackToZero(t *testing.T) {
 		for range 6 {
 			all.Go(func() {
 				for range 300 {
-					l := p.take(shard, false, 0, false)
+					l := p.take(wanted{shard: shard})
 					for tries := 0; l == nil && tries < 3; tries++ {
 						w := &waiter{place: shard}
 						got, _, err := p.join(w)
@@ -97,7 +97,7 @@ func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
 	defer close(over)
 	l := &link{Conn: h1.NewConn(here, h1.Options{}), pool: p, place: unshared}
 	p.mu.open, p.mu.idle = 1, []*link{l}
-	if p.take(3, false, 1, false) != l {
+	if p.take(wanted{shard: 3, most: 1}) != l {
 		t.Fatal("the connection was not to be had")
 	}
 	_, _, err := p.join(&waiter{place: 3, most: 1})

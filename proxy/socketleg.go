@@ -117,7 +117,7 @@ func (c *client) socketLeg() (code int, why string) {
 	c.x.again(socketWaits * c.s.o.SocketWait)
 	for {
 		k.flying, k.carried, k.refused = false, false, 0
-		c.ingressLoop()
+		c.ingressLoop(c.again())
 		if k.flying {
 			k.resumed++
 			k.gap = k.gap || !k.carried

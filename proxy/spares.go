@@ -46,5 +46,7 @@ func (c *client) forget() {
 	c.shed.Store(false)
 	c.parks.Store(false)
 	c.alone, c.parked, c.lot = false, false, nil
+	c.loops, c.looped, c.at, c.flight = nil, looped{}, atNext, flight{}
+	c.roused.Store(false)
 	c.h.Forget()
 }

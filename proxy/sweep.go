@@ -40,8 +40,10 @@ func (s *Server) sweep(list []*client) {
 		case now-since >= s.patience(c):
 			c.h.StopIdle()
 		case parks > 0 && c.parks.Load() && now-since >= c.lag:
-			c.h.Rouse()
+			c.rouse()
 			parks--
+		case c.by.Load() != nil && now-since >= set.IdleTimeout:
+			c.poke() // its goroutine knows how long it may be idle
 		}
 	}
 	patience := time.Duration(math.MaxInt64)
@@ -52,6 +54,7 @@ func (s *Server) sweep(list []*client) {
 	if now-s.reaped < time.Second {
 		return
 	}
+	s.loops.balance(now - s.reaped)
 	s.reaped = now
 	if seen, ok := s.sockets.wave.over(time.Now()); ok && s.o.HandedOver != nil {
 		s.o.HandedOver(seen)
@@ -86,6 +89,10 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	}
 	if r.number != c.seenRun {
 		c.seenRun, c.since, c.moved, c.hear = r.number, now, 0, now+hearAfter
+		return
+	}
+	if c.by.Load() != nil {
+		c.poke() // from here on it is waited for, and watched
 		return
 	}
 	c.gone.start()

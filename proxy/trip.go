@@ -130,6 +130,9 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 	if _, err := w.Write(c.up.kept); err != nil {
 		return err
 	}
+	if asks && c.by.Load() != nil {
+		return p.l.AskNow(c.req.Body.Trailers())
+	}
 	if asks {
 		c.gone.arm()
 		c.h.Idle()

@@ -1,0 +1,72 @@
+package proxy
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// Loops are as many as are busy, and no more than there are processors; and they give up one
+// only when it has not been needed for a while.
+func TestLoopsAreAsManyAsAreBusy(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	g := &loops{s: &Server{}}
+	g.open(g.s)
+	defer g.close()
+	if g.pick() == nil {
+		t.Fatal("there is no loop")
+	}
+	g.all[0].many.Store(1)
+	for i, look := range []struct {
+		busy []time.Duration // of each in a second
+		want int
+	}{
+		{[]time.Duration{time.Second / 2}, 1},
+		{[]time.Duration{time.Second * 3 / 4}, 2},
+		{[]time.Duration{time.Second / 4, time.Second / 2}, 2},
+		{[]time.Duration{time.Second / 4, time.Second}, 3},
+		{[]time.Duration{time.Second, time.Second, time.Second}, 3}, // there are no more processors
+		{[]time.Duration{time.Second / 4, time.Second / 4, time.Second / 4}, 3},
+		{nil, 3}, {nil, 3}, {nil, 3},
+		{[]time.Duration{time.Second, time.Second / 10}, 3}, // it is needed again
+		{nil, 3}, {nil, 3}, {nil, 3}, {nil, 3}, {nil, 2},
+		{nil, 2}, {nil, 2}, {nil, 2}, {nil, 2}, {nil, 1},
+		{nil, 1},
+	} {
+		for j, busy := range look.busy {
+			g.all[j].busy.Store(int64(busy))
+		}
+		g.balance(time.Second)
+		if g.now != look.want {
+			t.Fatalf("after look %d there are %d, want %d", i, g.now, look.want)
+		}
+	}
+}
+
+// Who is no good for loops is tried less and less, and anew once it has been for a while.
+func TestHabitDoublesAndEnds(t *testing.T) {
+	var h habit
+	for _, want := range []int{restFirst, 2 * restFirst, 4 * restFirst} {
+		if h.unfit(); h.rests != want {
+			t.Fatalf("it rests for %d, want %d", h.rests, want)
+		}
+	}
+	for range restOver - 1 {
+		h.fits()
+	}
+	if h.unfit(); h.rests != 8*restFirst {
+		t.Fatalf("it rests for %d, want %d", h.rests, 8*restFirst)
+	}
+	for range 20 {
+		h.unfit()
+	}
+	if h.rests != restMost {
+		t.Fatalf("it rests for %d at most, want %d", h.rests, restMost)
+	}
+	for range restOver {
+		h.fits()
+	}
+	if h.unfit(); h.rests != restFirst {
+		t.Fatalf("it rests for %d after it was good for loops, want %d", h.rests, restFirst)
+	}
+}
