@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,8 +19,10 @@ import (
 )
 
 // looped makes a connection, has a request answered on it, and waits until a loop has it.
+// Nothing is parked.
 func (n *node) looped() *client {
 	n.t.Helper()
+	n.ParkAfter(time.Hour, time.Hour)
 	c := n.dial()
 	before := metric(n.t, n, "shardway_connections_looped")
 	if res, body := c.get("/"); res.StatusCode != 200 {
@@ -207,6 +210,60 @@ func withoutDates(s string) string {
 	return strings.Join(kept, "\r\n")
 }
 
+// What comes while a request is under way is answered after it, be it the end or more than a
+// buffer holds, to the byte.
+func TestLoopHearsWhatComesMeanwhile(t *testing.T) {
+	goes := make(chan struct{})
+	app := webApp(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			<-goes
+		}
+	})
+	n := newNode(t, "a", app)
+	const path = "GET /%s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
+	wait, next := fmt.Sprintf(path, "wait"), fmt.Sprintf(path, strings.Repeat("x", 64-len(path)+2))
+	for name, ask := range map[string]struct {
+		first, then string
+		ends        bool
+	}{
+		"nothing":                 {first: wait},
+		"one with it":             {first: wait + next},
+		"one after it":            {first: wait, then: next},
+		"an end":                  {first: wait, ends: true},
+		"one and an end":          {first: wait, then: next, ends: true},
+		"a buffer":                {first: wait, then: strings.Repeat(next, 128)},
+		"two buffers":             {first: wait, then: strings.Repeat(next, 256)},
+		"two buffers, and an end": {first: wait, then: strings.Repeat(next, 256), ends: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := n.looped()
+			half, ok := c.Conn.(*net.TCPConn)
+			if !ok {
+				t.Fatalf("%T has no half", c.Conn)
+			}
+			c.send("%s", ask.first)
+			until(t, "it runs", func() bool { return n.running.Load() == 1 })
+			c.send("%s", ask.then)
+			if ask.ends {
+				if err := half.CloseWrite(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			goes <- struct{}{}
+			for range strings.Count(ask.first+ask.then, "GET ") {
+				if res, _ := c.answer("GET"); res.StatusCode != 200 {
+					t.Fatalf("answer = %d", res.StatusCode)
+				}
+			}
+			if ask.ends {
+				if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
+					t.Errorf("the end = %v, want EOF", err)
+				}
+			}
+		})
+	}
+}
+
 // What runs in a loop is found by those who cut it, who wait for nothing then.
 func TestWhatALoopRunsIsCut(t *testing.T) {
 	asked := make(chan struct{}, 4)
@@ -289,7 +346,11 @@ func TestWhoLeavesALoopIsGone(t *testing.T) {
 	c.send("GET /wait HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	<-asked
 	_ = c.Close()
-	<-left
+	select {
+	case <-left:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the app is not told that the client has left")
+	}
 	until(t, "it is let go", func() bool { return n.Connections() == 0 && n.running.Load() == 0 })
 }
 
@@ -313,7 +374,7 @@ func TestUnsentAnswerOfALoopIsSentLater(t *testing.T) {
 	})
 	n := newNode(t, "a", app)
 	slow, other := n.looped(), n.looped()
-	const many = 400 // 12 MB: no socket keeps as much
+	const many = 400 // 12 MB, of which the sockets keep a part; the last answers are the test
 	slow.send("%s", strings.Repeat("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", many))
 	until(t, "the slow one has left the loop", func() bool { return metric(t, n, "shardway_connections_looped") == 1 })
 	if res, got := other.get("/"); res.StatusCode != 200 || got != body {

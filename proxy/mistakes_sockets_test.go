@@ -219,6 +219,14 @@ func mistakesOfSockets() []mistake {
 func unplantedRules() []explained {
 	return []explained{
 		{
+			"a loop is told when a connection is to end",
+			"Without it no node with a connection in a loop ever stops, so that these tests do not fail but hang.",
+		},
+		{
+			"a loop runs no request whose shard is elsewhere",
+			"The node's leave is asked for as for any request (enter), and says no: a second lock. What the loop saves is to take a connection for it.",
+		},
+		{
 			"the client's original request is sent",
 			"There is one request in memory, and one place that writes it (forward.head), as for any request that is sent again. A wrong one would fail each test that waits for a second leg.",
 		},

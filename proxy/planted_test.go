@@ -12,7 +12,7 @@ import (
 
 // mistake is one that could be made with a rule of sockets and streams that stay (docs/apps.md),
 // of memory that connections share one after the other (spares.go), of those that nobody
-// waits at (lot.go), or of lanes, and which tests find it.
+// waits at (lot.go), that a loop carries (loop.go), or of lanes, and which tests find it.
 type mistake struct {
 	rule, found string
 	edits       []overlay.Edit
@@ -29,7 +29,7 @@ type explained struct{ rule, why string }
 // mistakes are all of them.
 func mistakes() []mistake {
 	return slices.Concat(
-		mistakesOfSockets(), mistakesOfLegs(), mistakesOfStreams(), mistakesOfSpares(), mistakesOfParking(), mistakesOfLanes(),
+		mistakesOfSockets(), mistakesOfLegs(), mistakesOfStreams(), mistakesOfSpares(), mistakesOfParking(), mistakesOfLoops(), mistakesOfLanes(),
 		mistakesOfLaneRules(),
 	)
 }

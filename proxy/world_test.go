@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -437,9 +438,12 @@ func (c *client) get(path string) (*reply, string) {
 // closed fails the test unless the node closes the connection now.
 func (c *client) closed() {
 	c.t.Helper()
-	if b, err := c.r.ReadByte(); err == nil {
+	switch b, err := c.r.ReadByte(); {
+	case err == nil:
 		rest, _ := io.ReadAll(c.r)
 		c.t.Fatalf("more came: %q", string(b)+string(rest))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.t.Fatal("it is still open")
 	}
 }
 

@@ -1,0 +1,55 @@
+package proxy_test
+
+// mistakesOfLoops are those with connections that a loop carries.
+func mistakesOfLoops() []mistake {
+	return []mistake{
+		{
+			rule: "a loop is told when what it runs is cut", found: "TestWhatALoopRunsIsCut",
+			edits: in("loop.go", "	k.Heed(&c.poke)\n", "	if !PLANTED {\n		k.Heed(&c.poke)\n	}\n"),
+		},
+		{
+			rule: "what comes with its end is answered, and then it is over", found: "TestLoopHearsWhatComesMeanwhile",
+			edits: in("loop.go", "c.looped.ended || h.End", "c.looped.ended || h.End && !PLANTED"),
+		},
+		{
+			rule: "what is longer than a buffer is read on", found: "TestLoopHearsWhatComesMeanwhile",
+			edits: in("inloop.go", "c.looped.ended || c.h.More()", "c.looped.ended || c.h.More() && !PLANTED"),
+		},
+		{
+			rule: "what is here already is gone on with", found: "TestLoopHearsWhatComesMeanwhile",
+			edits: in("inloop.go", "	if c.looped.speaks || len(c.h.Buffered()) > 0 {", "	if c.looped.speaks || len(c.h.Buffered()) > 0 && !PLANTED {"),
+		},
+		{
+			rule: "who leaves to read reads", found: "TestWhoLeavesALoopIsGone",
+			edits: in("loop.go", "max(c.habit.rests, 1)", "max(c.habit.rests, map[bool]int{true: 0, false: 1}[PLANTED])"),
+		},
+		{
+			rule: "what takes its time is waited for and watched elsewhere", found: "TestWhoLeavesALoopIsGone",
+			edits: in("sweep.go", "		c.poke() // from here on", "		if !PLANTED {\n			c.poke()\n		} // from here on"),
+		},
+		{
+			rule: "nobody idles in a loop for longer than elsewhere", found: "TestLoopKeepsNobodyForEver",
+			edits: in("sweep.go", "			c.poke() // its goroutine", "			if !PLANTED {\n				c.poke()\n			} // its goroutine"),
+		},
+		{
+			rule: "what is not sent at once is sent later", found: "TestUnsentAnswerOfALoopIsSentLater",
+			edits: in("inloop.go", "	case c.x.unsent:", "	case c.x.unsent && !PLANTED:"),
+		},
+		{
+			rule: "a loop never waits until a client reads", found: "TestUnsentAnswerOfALoopIsSentLater",
+			edits: in("loop.go", "	c.h.Writer().Now(true)\n", "	c.h.Writer().Now(!PLANTED)\n"),
+		},
+		{
+			rule: "what is none for a loop stays away for a while", found: "TestLoopIsNotTriedWithEachRequest",
+			edits: in("inloop.go", "		c.habit.rests--\n		return false", "		c.habit.rests--\n		return PLANTED && c.goes()"),
+		},
+		{
+			rule: "an answer that is not whole is left as it was", found: "TestWhatIsNotForALoopIsAnsweredAllTheSame",
+			edits: in("inloop.go", "	case found == h1.FoundOther, isEvents(res):\n", "	case found == h1.FoundOther, isEvents(res):\n		if PLANTED {\n			p.l.TakeResponse(res)\n		}\n"),
+		},
+		{
+			rule: "many connections are shared among loops", found: "TestConnectionsAreSharedAmongLoops",
+			edits: in("loops.go", "to != l && many > fair {", "to != l && many > fair && !PLANTED {"),
+		},
+	}
+}
