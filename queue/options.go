@@ -13,6 +13,9 @@ type Options struct {
 	// Pace is how long an awakened request that neither leaves nor waits again
 	// keeps others from being awakened; zero: 50 ms.
 	Pace time.Duration
+	// Steady has it keep others from that in any case: what one who goes on does next takes
+	// little time here, and much elsewhere.
+	Steady bool
 }
 
 func (o Options) withDefaults() Options {

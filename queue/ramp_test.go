@@ -198,3 +198,31 @@ func TestLastLookWhenTheTimeIsOverBetweenTwoWaits(t *testing.T) {
 		}
 	})
 }
+
+// Where the ramp is steady, those that have gone on let nobody go by being done: the others
+// have their turn when the pace is over.
+func TestSteadyRampGoesByItsPaceAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pace = 50 * time.Millisecond
+		r := queue.New(queue.Options{Batch: 2, Pace: pace, Steady: true})
+		began := time.Now()
+		went := make(chan time.Duration, 5)
+		for range cap(went) {
+			tk := enter(t, r, 1, 1)
+			go func() {
+				if err := tk.Wait(nil, 0, 0); err != nil {
+					t.Error(err)
+				}
+				went <- time.Since(began)
+				tk.Leave()
+			}()
+		}
+		synctest.Wait()
+		r.Wake(1)
+		for i := range cap(went) {
+			if took, want := <-went, time.Duration(i/2)*pace; took != want {
+				t.Errorf("%d went on after %v, want %v", i+1, took, want)
+			}
+		}
+	})
+}

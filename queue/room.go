@@ -168,7 +168,9 @@ func (r *Room) release() {
 	for r.due.head != nil && r.awake < r.opt.Batch+r.more {
 		t := r.due.head
 		r.due.remove(t)
-		t.round = r.round
+		if t.round = r.round; r.opt.Steady {
+			t.round = 0
+		}
 		r.awake++
 		r.stats.Awakened++
 		t.ready <- struct{}{} // has room: a ticket gets in line only when it is empty
