@@ -181,7 +181,7 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 		n.router.lanes = newLanes(p)
 		over := make(chan struct{})
 		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
-			n.serveTrunkBy(c, func(l *trunk.Lane) { <-over; _ = l.Close() })
+			n.router.lanes.serve(c, func(l *trunk.Lane) { <-over; _ = l.Close() })
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup

@@ -26,14 +26,19 @@ const (
 	// bounded, too, whatever their names, and their lanes. Many nodes may have one address.
 	mostTrunksFrom = 64
 	mostLanesFrom  = 8 * trunk.MaxLanes
+	// mostLegTrunks is mostTrunks of those by which kept sockets go: their lanes stay for days,
+	// and each step that replaces a secret begins another trunk.
+	mostLegTrunks = 16
 	// mostTrunksOfAll is how many of all together it serves.
 	mostTrunksOfAll = 1024
 )
 
-// lanes are those to other nodes, and the trunks of others.
+// lanes are those to other nodes, and the trunks of others, for requests or for kept sockets:
+// what stays takes no place of what is over soon, and what is said on it stands in nobody's way.
 type lanes struct {
 	set      *trunk.Set
 	port     *peer.Port
+	bounds   laneBounds
 	all      *trunk.Budget // of the lanes of others
 	accepted struct {
 		sync.Mutex
@@ -55,10 +60,26 @@ type visitor struct {
 // guest is whose a trunk is: a name, and the origin it came from, as the port tells them apart.
 type guest struct{ node, place string }
 
+// laneBounds are those of the lanes and trunks of others.
+type laneBounds struct {
+	lanes, from int32 // lanes of one node, and of one origin
+	trunks      int   // trunks of one node
+}
+
+// newLanes returns those of requests.
 func newLanes(port *peer.Port) *lanes {
-	l := &lanes{port: port, all: trunk.NewBudget(mostLanes, nil)}
-	l.set = trunk.NewSet(func(ctx context.Context, node string) (net.Conn, error) {
-		c, err := port.Dial(ctx, node, peer.Trunk)
+	return lanesBy(port, peer.Trunk, laneBounds{lanes: trunk.MaxLanes, from: mostLanesFrom, trunks: mostTrunks})
+}
+
+// newLegs returns those of kept sockets. All of them may be one node's.
+func newLegs(port *peer.Port) *lanes {
+	return lanesBy(port, peer.Legs, laneBounds{lanes: trunk.MaxLegs, from: trunk.MaxLegs, trunks: mostLegTrunks})
+}
+
+func lanesBy(port *peer.Port, kind peer.Kind, b laneBounds) *lanes {
+	l := &lanes{port: port, bounds: b, all: trunk.NewBudget(mostLanes, nil)}
+	l.set = trunk.NewSet(b.lanes, func(ctx context.Context, node string) (net.Conn, error) {
+		c, err := port.Dial(ctx, node, kind)
 		if refused, ok := errors.AsType[*peer.RefusedError](err); ok && refused.Code == peer.RefusedKind {
 			return nil, fmt.Errorf("%w: %w", trunk.ErrUnknown, err)
 		}
@@ -73,29 +94,34 @@ func newLanes(port *peer.Port) *lanes {
 	return l
 }
 
-// serveTrunk serves the lanes that another node opens, and returns when the last has ended.
-func (n *Node) serveTrunk(ctx context.Context, c *peer.Conn) {
-	n.serveTrunkBy(c, func(l *trunk.Lane) { n.serveLane(ctx, l, c) })
+// serveTrunk serves the lanes that another node opens for requests, and returns when the last
+// has ended.
+func (n *Node) serveTrunk(ctx context.Context, c *peer.Conn) { n.serveAll(ctx, n.router.lanes, c) }
+
+// serveLegs does so for those of kept sockets.
+func (n *Node) serveLegs(ctx context.Context, c *peer.Conn) { n.serveAll(ctx, n.router.legs, c) }
+
+func (n *Node) serveAll(ctx context.Context, all *lanes, c *peer.Conn) {
+	all.serve(c, func(l *trunk.Lane) { n.serveLane(ctx, l, c) })
 }
 
-// serveTrunkBy has each lane of a trunk served by serve, in a goroutine of its own.
-func (n *Node) serveTrunkBy(c *peer.Conn, serve func(l *trunk.Lane)) {
-	all := n.router.lanes
-	g := guest{node: c.Node(), place: all.port.Origin(c.RemoteAddr())}
-	from := all.enter(g)
+// serve has each lane of a trunk served by one, in a goroutine of its own.
+func (l *lanes) serve(c *peer.Conn, one func(l *trunk.Lane)) {
+	g := guest{node: c.Node(), place: l.port.Origin(c.RemoteAddr())}
+	from := l.enter(g)
 	if from == nil {
 		_ = c.Close() // it has more trunks than it needs; it has streams, too
 		return
 	}
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	t := trunk.Accepted(c, from, func(l *trunk.Lane) bool {
-		serving.Go(func() { serve(l) })
+	t := trunk.Accepted(c, from, func(lane *trunk.Lane) bool {
+		serving.Go(func() { one(lane) })
 		return true
 	})
-	all.add(t)
-	defer all.leave(g) // though lanes of it go on here: another may take its place
-	defer all.remove(t)
+	l.add(t)
+	defer l.leave(g) // though lanes of it go on here: another may take its place
+	defer l.remove(t)
 	_ = t.Run() // the lanes say why it ended
 }
 
@@ -119,13 +145,13 @@ func (l *lanes) enter(g guest) *trunk.Budget {
 	defer a.Unlock()
 	place := a.places[g.place]
 	if place == nil {
-		place = &visitor{budget: trunk.NewBudget(mostLanesFrom, l.all)}
+		place = &visitor{budget: trunk.NewBudget(l.bounds.from, l.all)}
 	}
 	node := a.nodes[g]
 	if node == nil {
-		node = &visitor{budget: trunk.NewBudget(trunk.MaxLanes, place.budget)}
+		node = &visitor{budget: trunk.NewBudget(l.bounds.lanes, place.budget)}
 	}
-	if a.guests == mostTrunksOfAll || place.trunks == mostTrunksFrom || node.trunks == mostTrunks {
+	if a.guests == mostTrunksOfAll || place.trunks == mostTrunksFrom || node.trunks == l.bounds.trunks {
 		return nil
 	}
 	a.guests++
@@ -214,4 +240,9 @@ func (l *lanes) part(end func()) {
 	case <-none:
 	case <-timer.C:
 	}
+}
+
+// partPeers parts from the lanes of others, and ends their streams with the last.
+func (n *Node) partPeers() {
+	n.router.lanes.part(func() { n.router.legs.part(n.proxy.DismissPeers) })
 }

@@ -39,6 +39,7 @@ func hosting(t *testing.T, f func(h *host)) {
 		h.Node = &Node{log: zerolog.Nop(), router: newRouter("b", 4, new(clock.Manual), p)}
 		h.proxy = proxy.New(proxy.Options{Cluster: h.router, Room: queue.New(queue.Options{})})
 		p.Handle(peer.Trunk, h.serveTrunk)
+		p.Handle(peer.Legs, h.serveLegs)
 		p.Handle(peer.Forward, func(ctx context.Context, _ *peer.Conn) { <-ctx.Done() })
 		h.all.Go(func() { _ = p.Serve(ctx, &listener{far: h.far, ctx: ctx}) }) // ctx ends it
 		defer h.all.Wait()

@@ -102,11 +102,13 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 			Help: "Gossip streams of others that were closed before their time, by the bound they went beyond.",
 		}, func() float64 { return float64(n.gossip.Streams().Closed[reason]) }))
 	}
-	for end, count := range map[string]func() int{"dialed": n.router.lanes.set.Open, "accepted": n.router.lanes.open} {
-		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "shardway_trunks", ConstLabels: prometheus.Labels{"end": end},
-			Help: "Connections open that carry small requests to and from other nodes side by side, by which end this node is.",
-		}, func() float64 { return float64(count()) }))
+	for what, l := range map[string]*lanes{"requests": n.router.lanes, "sockets": n.router.legs} {
+		for end, count := range map[string]func() int{"dialed": l.set.Open, "accepted": l.open} {
+			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "shardway_trunks", ConstLabels: prometheus.Labels{"end": end, "what": what},
+				Help: "Connections open that carry small requests, or WebSockets, to and from other nodes side by side, by which end this node is.",
+			}, func() float64 { return float64(count()) }))
+		}
 	}
 	for _, c := range append(all, n.proxy, newFindingGauge(n)) {
 		if err := r.Register(c); err != nil {

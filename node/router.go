@@ -19,7 +19,8 @@ import (
 type router struct {
 	clock clock.Clock
 	port  *peer.Port
-	lanes *lanes
+	lanes *lanes // for requests
+	legs  *lanes // for kept sockets
 
 	table   atomic.Pointer[proxy.Table]
 	state   atomic.Pointer[ack.State] // what table was made from
@@ -39,7 +40,7 @@ type router struct {
 var _ proxy.Cluster = (*router)(nil)
 
 func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *router {
-	r := &router{clock: c, port: port, lanes: newLanes(port), running: newInflight(shards), absence: newAbsence(c.Precise())}
+	r := &router{clock: c, port: port, lanes: newLanes(port), legs: newLegs(port), running: newInflight(shards), absence: newAbsence(c.Precise())}
 	r.mu.swapped = make(chan struct{})
 	r.swap(ack.RoutingOf(self, ack.NewState(), 0, false))
 	return r
@@ -171,6 +172,14 @@ func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
 // Lane opens a lane for small requests to the node, if there is one at once.
 func (r *router) Lane(node string) net.Conn {
 	if l := r.lanes.set.Lane(node); l != nil {
+		return l
+	}
+	return nil
+}
+
+// Leg opens a lane for a kept socket to the node. It may wait for a trunk, as long as ctx.
+func (r *router) Leg(ctx context.Context, node string) net.Conn {
+	if l := r.legs.set.LaneSoon(ctx, node); l != nil {
 		return l
 	}
 	return nil

@@ -107,9 +107,13 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	n.port.Handle(peer.Control, n.serveControl)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
 	n.port.Handle(peer.Trunk, n.serveTrunk)
-	s.push("trunks", n.router.lanes.set.Close)
+	n.port.Handle(peer.Legs, n.serveLegs)
+	s.push("trunks", func() {
+		n.router.lanes.set.Close()
+		n.router.legs.set.Close()
+	})
 	s.spawn(ctx, "peer port", n.servePeers)
-	s.push("forwarded requests", func() { n.router.lanes.part(n.proxy.DismissPeers) }) // before their streams are closed
+	s.push("forwarded requests", n.partPeers) // before their streams are closed
 	return nil
 }
 

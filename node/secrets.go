@@ -51,6 +51,7 @@ func (n *Node) followSecrets() {
 // certificate, or whom it believes, has changed.
 func (n *Node) RenewPeers() {
 	n.router.lanes.set.Renew()
+	n.router.legs.set.Renew()
 	n.proxy.RenewPeers()
 }
 

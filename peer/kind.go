@@ -21,15 +21,17 @@ const (
 	// Trunk carries requests as Forward does, many side by side. A node of an older
 	// version refuses it with RefusedKind.
 	Trunk
+	// Legs carries what Trunk does: those requests that become kept sockets and stay.
+	Legs
 )
 
 // kinds is one more than the last Kind.
-const kinds = int(Trunk) + 1
+const kinds = int(Legs) + 1
 
 // forwards reports whether requests come over it.
-func (k Kind) forwards() bool { return k == Forward || k == Trunk }
+func (k Kind) forwards() bool { return k == Forward || k == Trunk || k == Legs }
 
-func (k Kind) known() bool { return k >= Raft && k <= Trunk }
+func (k Kind) known() bool { return k >= Raft && k <= Legs }
 
 func (k Kind) String() string {
 	switch k {
@@ -43,6 +45,8 @@ func (k Kind) String() string {
 		return "control"
 	case Trunk:
 		return "trunk"
+	case Legs:
+		return "legs"
 	default:
 		return fmt.Sprintf("Kind(%d)", uint8(k))
 	}

@@ -101,6 +101,7 @@ func (c *client) carryLeg(l *leg) {
 	}
 	l.end()
 	l.judge(why, &c.x, l.trip.r)
+	l.k.heavy = l.heavy()
 	legLine{&c.asked}.ends(l.ends())
 }
 

@@ -33,4 +33,7 @@ type Cluster interface {
 	// Lane opens a lane to the node, for those that are small with small answers, by which
 	// something has come just now. It never waits; nil: there is none.
 	Lane(node string) net.Conn
+	// Leg opens a lane to the node for a WebSocket that may stay, by which something has come
+	// just now. It may wait for that, no longer than ctx; nil: there is none.
+	Leg(ctx context.Context, node string) net.Conn
 }

@@ -25,7 +25,10 @@ func (p *pool) mostDials() int {
 	}
 	most := min(max(maxDials, p.mu.line.keeps), maxUpgrades)
 	w, tempo := p.mu.line.head, p.tempo.size()
-	if tempo == maxUpgrades || w == nil || !w.keeps { // where any is in line, a request stands first
+	if w == nil || !w.keeps { // where any is in line, a request stands first
+		return most
+	}
+	if tempo == maxUpgrades && !p.forLeg() { // a lane takes no time: then all that are open would ask at once
 		return most
 	}
 	return min(most, tempo-p.mu.flying)
@@ -65,15 +68,19 @@ func (p *pool) ask() {
 
 // start begins to make a connection. With mu held.
 func (p *pool) start(old *link) {
+	leg := p.forLeg()
 	p.mu.dialing++
 	p.dialers.Add(1)
-	go p.connect(old, p.mu.won, p.watchDial())
+	if leg {
+		p.mu.laning++
+	}
+	go p.connect(old, p.mu.won, p.watchDial(), leg)
 }
 
 // connect makes a connection, in the place of an old one if there is one, for the
 // first in line. Whoever that is by then: a request that sees another one come
-// free before does not wait for this.
-func (p *pool) connect(old *link, won uint64, over func()) {
+// free before does not wait for this. With leg a lane will do, which only sockets take.
+func (p *pool) connect(old *link, won uint64, over func(), leg bool) {
 	defer p.dialers.Done()
 	if old != nil {
 		_ = old.Close()
@@ -81,10 +88,13 @@ func (p *pool) connect(old *link, won uint64, over func()) {
 		old.unheard()
 	}
 	began := time.Now()
-	l, err := p.dialSafely()
+	l, err := p.dialSafely(leg)
 	took := time.Since(began)
 	p.mu.Lock()
 	p.mu.dialing--
+	if leg {
+		p.mu.laning--
+	}
 	over()
 	if err != nil {
 		p.mu.open--
@@ -95,7 +105,9 @@ func (p *pool) connect(old *link, won uint64, over func()) {
 	}
 	l.pool, l.place = p, unshared
 	p.mu.won++
-	p.dialed(took)
+	if l.lane == nil {
+		p.dialed(took)
+	}
 	p.begin(l)
 	p.mu.Unlock()
 	p.gate.connected()
@@ -129,7 +141,9 @@ func isTimeout(err error) bool {
 // time would wait for a request on it, and serve nobody else.
 func (p *pool) keep(l *link) {
 	p.mu.Lock()
-	l.since = p.clock.now()
+	if l.since = p.clock.now(); l.lone {
+		l.since = p.clock.exact() // for how long its socket's answer takes
+	}
 	p.vacate(l) // who gave it up, if anybody did
 	kept := (p.node != "" || p.mu.line.n > 0) && p.give(l)
 	p.want()
@@ -139,13 +153,18 @@ func (p *pool) keep(l *link) {
 	}
 }
 
-// dialSafely dials; a bug there ends the dialing only.
-func (p *pool) dialSafely() (l *link, err error) {
+// dialSafely dials, or opens a lane for a socket; a bug there ends that only.
+func (p *pool) dialSafely(leg bool) (l *link, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%w: %v", errPanicked, v)
 		}
 	}()
+	if leg {
+		if l = p.leg(p.life); l != nil {
+			return l, nil
+		}
+	}
 	return p.dial(p.life)
 }
 
@@ -164,5 +183,6 @@ func (s *Server) newPool(node string, dial func(ctx context.Context) (*link, err
 func (s *Server) newPeerPool(node string) *pool {
 	p := s.newPool(node, func(ctx context.Context) (*link, error) { return s.dialPeer(ctx, node) })
 	p.maxIdle, p.lane = s.o.PeerConns, func() *link { return s.openLane(node) }
+	p.leg = func(ctx context.Context) *link { return s.openLeg(ctx, node) }
 	return p
 }

@@ -23,6 +23,49 @@ type hearing struct {
 	// silent has the nodes that were asked about at this sweep, and those of which
 	// nothing was heard at one within the last second.
 	silent map[*pool]silence
+	paths  []shared // that lanes share, and that were looked at in this sweep
+}
+
+// shared is what was found out about one that lanes share.
+type shared struct {
+	carrier net.Conn
+	pinged  bool
+	looked  bool
+	heard   h1.Hearing
+	again   time.Duration
+}
+
+// path returns what is known of the path of a lane.
+func (h *hearing) path(l lane) *shared {
+	carrier := l.Carrier()
+	for i := range h.paths {
+		if h.paths[i].carrier == carrier {
+			return &h.paths[i]
+		}
+	}
+	h.paths = append(h.paths, shared{carrier: carrier})
+	return &h.paths[len(h.paths)-1]
+}
+
+// ping gives the path of a lane something to carry, once in a sweep.
+func (h *hearing) ping(l lane) {
+	if p := h.path(l); !p.pinged {
+		p.pinged = true
+		l.Ping()
+	}
+}
+
+// hear is Hear, once in a sweep for all lanes of a path.
+func (h *hearing) hear(l *link) (heard h1.Hearing, again time.Duration) {
+	if l.lane == nil {
+		return l.Hear()
+	}
+	p := h.path(l.lane)
+	if !p.looked {
+		p.looked = true
+		p.heard, p.again = l.Hear()
+	}
+	return p.heard, p.again
 }
 
 // silence is what was found out about one node.
@@ -34,6 +77,8 @@ type silence struct {
 // begin begins a sweep.
 func (h *hearing) begin(list []*client, now time.Duration) {
 	h.list = list
+	clear(h.paths)
+	h.paths = h.paths[:0]
 	for p, s := range h.silent {
 		if !s.unheard || now-s.at > time.Second {
 			delete(h.silent, p)
@@ -44,7 +89,7 @@ func (h *hearing) begin(list []*client, now time.Duration) {
 // deaf reports whether the path to the owner of what a connection runs over l is dead, and
 // sets when to look again.
 func (h *hearing) deaf(c *client, l *link, now time.Duration) bool {
-	heard, again := l.Hear()
+	heard, again := h.hear(l)
 	c.hear = now + again
 	return heard == h1.Deaf || heard == h1.Doubtful && h.unheard(l.pool, now)
 }

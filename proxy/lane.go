@@ -58,14 +58,21 @@ func (c *client) small() bool {
 }
 
 // linkTo gets a connection to a node for a request, or a lane where that pays.
-func (c *client) linkTo(p *pool, lanes bool) (*link, verdict) {
-	if lanes && !c.x.laneless {
-		if l := p.takeLane(); l != nil {
-			c.s.metrics.laned.Add(1)
-			return l, verdict{}
-		}
+func (c *client) linkTo(p *pool, lanes bool) (l *link, v verdict) {
+	switch {
+	case c.x.laneless:
+	case c.x.sock != nil:
+		l = c.firstLane(p)
+	case lanes:
+		l = p.takeLane()
 	}
-	return c.wait.link(p)
+	if l == nil {
+		l, v = c.wait.link(p)
+	}
+	if l != nil && l.lane != nil {
+		c.s.metrics.laned.Add(1)
+	}
+	return l, v
 }
 
 // takeLane returns a lane to the node by which something has come just now, so that it may
@@ -104,8 +111,10 @@ func (p *pool) newestLane() *link {
 }
 
 // newLane opens a lane, if there is one at once.
-func (p *pool) newLane() *link {
-	l := p.lane()
+func (p *pool) newLane() *link { return p.enlist(p.lane()) }
+
+// enlist has a lane that was opened, if it was, count as the pool's.
+func (p *pool) enlist(l *link) *link {
 	if l == nil {
 		return nil
 	}
@@ -123,7 +132,7 @@ func (p *pool) newLane() *link {
 
 // keepLane keeps a lane idle; false: it is none, or nobody wants it. With mu held.
 func (p *pool) keepLane(l *link) bool {
-	if l.lane == nil || p.mu.closed {
+	if l.lane == nil || l.lone || p.mu.closed {
 		return false
 	}
 	l.Idle()

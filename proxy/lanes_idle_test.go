@@ -16,8 +16,7 @@ import (
 // served by serve, a goroutine of its own, and counts in the budget.
 func (n *node) plays(b *trunk.Budget, serve func(l *trunk.Lane)) {
 	n.t.Helper()
-	ln := listen(n.t)
-	n.trunk = ln.Addr().String()
+	ln := n.listenForTrunks()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var taken []*trunk.Trunk

@@ -149,7 +149,7 @@ func TestATrunkThatFailsLeavesAllToConnections(t *testing.T) {
 			ingress, _ := pair(t, app)
 			ingress.ByLanes()
 			ingress.hurries = true
-			s := trunk.NewSet(dial)
+			s := trunk.NewSet(trunk.MaxLanes, dial)
 			ingress.trunks.Store(s)
 			t.Cleanup(s.Close)
 			c := ingress.dial()

@@ -44,6 +44,21 @@ func (n *node) Lane(id string) net.Conn {
 	return nil
 }
 
+// Leg opens a lane for a socket, if sockets go by lanes.
+func (n *node) Leg(ctx context.Context, id string) net.Conn {
+	s := n.legs.Load()
+	if s == nil {
+		return nil
+	}
+	l := s.LaneSoon(ctx, id)
+	if l == nil {
+		return nil
+	}
+	n.legLanes.Add(1)
+	n.leg.Store(l)
+	return l
+}
+
 // dialTrunk makes the connection of a trunk.
 func (n *node) dialTrunk(ctx context.Context, id string) (net.Conn, error) {
 	n.laid.Add(1)
@@ -57,20 +72,26 @@ func (n *node) dialTrunk(ctx context.Context, id string) (net.Conn, error) {
 	return conn, err
 }
 
-// takeTrunks has the node take trunks, at an address of its own.
+// listenForTrunks listens at an address of its own for trunks.
+func (n *node) listenForTrunks() net.Listener {
+	n.t.Helper()
+	if n.host == nil {
+		ln := listen(n.t)
+		n.trunk = ln.Addr().String()
+		return ln
+	}
+	ln, err := n.host.Listen(":91")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.trunk = n.host.Addr(91)
+	return ln
+}
+
+// takeTrunks has the node take trunks.
 func (n *node) takeTrunks() {
 	n.t.Helper()
-	var ln net.Listener
-	if n.host == nil {
-		ln = listen(n.t)
-		n.trunk = ln.Addr().String()
-	} else {
-		var err error
-		if ln, err = n.host.Listen(":91"); err != nil {
-			n.t.Fatal(err)
-		}
-		n.trunk = n.host.Addr(91)
-	}
+	ln := n.listenForTrunks()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -82,7 +103,7 @@ func (n *node) takeTrunks() {
 			all.Go(func() { n.servePeer(ctx, conn, func(conn net.Conn) { n.serveTrunk(ctx, conn) }) })
 		}
 	})
-	n.t.Cleanup(func() {
+	n.ends = append(n.ends, func() {
 		cancel()
 		_ = ln.Close()
 		all.Wait()
@@ -93,7 +114,7 @@ func (n *node) takeTrunks() {
 func (n *node) serveTrunk(ctx context.Context, conn net.Conn) {
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	t := trunk.Accepted(conn, trunk.NewBudget(trunk.MaxLanes, nil), func(l *trunk.Lane) bool {
+	t := trunk.Accepted(conn, trunk.NewBudget(trunk.MaxLegs, nil), func(l *trunk.Lane) bool {
 		serving.Go(func() { n.ServePeer(ctx, l, "other") })
 		return true
 	})
@@ -110,9 +131,16 @@ func (n *node) opensLanes() {
 
 // sharesTrunks has the node open lanes from now on where that pays.
 func (n *node) sharesTrunks() {
-	s := trunk.NewSet(n.dialTrunk)
+	s := trunk.NewSet(trunk.MaxLanes, n.dialTrunk)
 	n.trunks.Store(s)
 	n.t.Cleanup(s.Close)
+	n.socketsByLanes()
+}
+
+// socketsByLanes has WebSockets go by lanes from now on.
+func (n *node) socketsByLanes() {
+	s := trunk.NewSet(trunk.MaxLegs, n.dialTrunk)
+	n.legs.Store(s)
 }
 
 // byLanes is a starter of two nodes whose small requests go by lanes.

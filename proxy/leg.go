@@ -30,10 +30,12 @@ type leg struct {
 	client    bool // near is the client
 	app       bool // far is the app
 
-	trip  trip
-	whole bool       // the head of the first answer has left
-	load  *shardLoad // where it counts; nil: nowhere
-	sent  int64      // to the client before it
+	trip   trip
+	whole  bool          // the head of the first answer has left
+	load   *shardLoad    // where it counts; nil: nowhere
+	sent   int64         // to the client before it
+	before int64         // what had passed on near
+	born   time.Duration // by the server's clock
 
 	want   atomic.Uint32
 	code   atomic.Int32  // of the Close that ends far; set before want
@@ -119,6 +121,7 @@ func newLeg(y *relay, p *trip) *leg {
 	l := &leg{
 		s: y.s, k: y.x.sock, near: y.h, far: p.l.Conn, client: y.ingress == "", app: p.r.Kind == Local,
 		trip: *p, load: y.s.load.of(&y.x, p.r.Kind), said: make(chan struct{}), upEnd: make(chan struct{}),
+		before: y.h.Received() + y.h.Sent(), born: y.s.clock.now(),
 	}
 	l.code.Store(int32(closeMoved))
 	l.clean, l.scan = true, &l.k.up

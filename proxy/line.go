@@ -36,6 +36,7 @@ type waiter struct {
 	most   int  // as for pool.take
 	unused bool // it takes none that is idle: those that carried it before broke
 	keeps  bool // it gives none back: a socket on its way back
+	lane   bool // and a lane will do
 	parked bool // it waits for its shard's share first
 	turn   chan turn
 

@@ -33,6 +33,7 @@ type link struct {
 	since  time.Duration // by the pool's clock, when it became idle
 
 	lane  lane   // that it is; nil: it has a connection of its own
+	lone  bool   // it is for one socket, and nobody after that
 	plain bool   // nothing seals it, as far as is known
 	boot  uint64 // of the node's process at the other end; zero: not told
 	seat  *seat  // of the app in this process; nil: it is a connection
@@ -78,7 +79,7 @@ func (w *waiting) link(p *pool) (*link, verdict) {
 			return l, verdict{}
 		}
 	}
-	in := &waiter{place: w.x.countsFor(), fresh: fresh, most: most, unused: unused, keeps: w.x.later()}
+	in := &waiter{place: w.x.countsFor(), fresh: fresh, most: most, unused: unused, keeps: w.x.later(), lane: w.x.takesLane()}
 	for {
 		l, dialed, err := p.join(in)
 		if l == nil && err == nil {

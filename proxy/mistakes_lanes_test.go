@@ -59,7 +59,7 @@ func mistakesOfLanes() []mistake {
 		},
 		{
 			rule: "what a lane has failed goes by none", found: loses,
-			edits: in("lane.go", "	if lanes && !c.x.laneless {", "	if lanes && (PLANTED || !c.x.laneless) {"),
+			edits: in("lane.go", "	case c.x.laneless:\n", "	case c.x.laneless && !PLANTED:\n"),
 		},
 		{
 			rule: "what nobody has read goes again, though it was half said", found: "TestWhatWasNotTakenGoesAgainThoughItWasHalfSaid",

@@ -34,25 +34,26 @@ type pool struct {
 	tempo    *tempo
 	// lane opens a lane to the node, nil if there is none at once; small counts the requests
 	// under way that one would do for.
-	lane  func() *link
+	lane func() *link
+	// leg does so for a socket, and may wait for that.
+	leg   func(ctx context.Context) *link
 	small atomic.Int32
 
 	mu struct {
 		sync.Mutex
-		idle    []*link // used last is last
-		lanes   []*link // the same of lanes
-		open    int     // idle, in use and being dialed
-		dialing int     // of them, being dialed
-		flying  int     // of them, that sockets ask with for their next legs
-		// quickest is how long the quickest handshake took for sockets since they began to be
-		// away, for the time that tempo counts.
-		quickest time.Duration
-		wave     int64
-		window   window
-		won      uint64 // counts connections that came about
-		line     line   // who waits for a connection
-		shares   shares
-		closed   bool
+		idle    []*link  // used last is last
+		lanes   []*link  // the same of lanes
+		open    int      // idle, in use and being dialed
+		dialing int      // of them, being dialed
+		laning  int      // of these, for sockets that take a lane
+		flying  int      // of them, that sockets ask with for their next legs
+		shakes  quickest // of handshakes for sockets
+		flights quickest // of answers to those that ask by a lane
+		window  window
+		won     uint64 // counts connections that came about
+		line    line   // who waits for a connection
+		shares  shares
+		closed  bool
 	}
 }
 
@@ -196,7 +197,11 @@ func (p *pool) spare() {
 // give hands a connection to the first in line, or keeps it idle; false means
 // that nobody wants it. With mu held.
 func (p *pool) give(l *link) bool {
-	if w := p.mu.line.head; w != nil && (!l.reused || !p.sparesFor(w)) {
+	w := p.mu.line.head
+	if l.lone {
+		w = p.mu.line.lane()
+	}
+	if w != nil && (!l.reused || !p.sparesFor(w)) {
 		p.mu.line.remove(w)
 		l.place = w.place
 		if l.flies = p.sparesFor(w); l.flies {
@@ -205,7 +210,7 @@ func (p *pool) give(l *link) bool {
 		w.turn <- turn{l: l} // has room: who leaves a line is sent to once
 		return true
 	}
-	if p.mu.closed || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {
+	if l.lone || p.mu.closed || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {
 		return false
 	}
 	l.Idle()

@@ -28,6 +28,8 @@ type Server struct {
 	loops    loops
 	shaking  shaking
 	sizes    sizes
+	// unkept has the paths of WebSockets that are not kept as those of large answers.
+	unkept sizes
 	// lanesFrom is the constant, but for tests.
 	lanesFrom int32
 	heads     ration // partly read
@@ -80,12 +82,13 @@ func New(o Options) *Server {
 	s.sockets.tempo = tempo{patience: o.SocketWait / 2, late: lateness, grown: func() { s.peers.each((*pool).more) }}
 	s.sockets.handovers.late = lateness
 	s.sockets.room = queue.New(queue.Options{
-		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * socketWaits * o.SocketWait, Batch: socketBatch, Pace: socketPace,
+		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * socketWaits * o.SocketWait, Batch: socketBatch, Pace: socketPace, Steady: true,
 	})
 	s.o.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))
 	s.parkSoon.Store(int64(parkSoon))
 	s.sizes.seed, s.lanesFrom = maphash.MakeSeed(), lanesFrom
+	s.unkept.seed = s.sizes.seed
 	s.clock.start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.kick = s.tick, s.sweep, make(chan struct{}, 1)

@@ -56,6 +56,7 @@ type socket struct {
 	closing  int             // what the client is to be closed with; zero: it ends without
 	why      string          // the text behind that; empty: what reasonOf says
 	lingers  bool            // it has been told why
+	heavy    bool            // its last leg has transferred much
 	broken   [unplannedMost]time.Time
 	standing
 

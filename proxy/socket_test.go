@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -24,16 +23,19 @@ type socketTest struct {
 	epoch       uint64
 	nodes       []*node
 	local       bool
+	lanes       bool // what goes from node to node goes by them
 }
 
-// inSockets runs a test with the client's node apart from the owner, and as the owner.
+// inSockets runs a test with the client's node apart from the owner, by a stream and by a lane,
+// and as the owner.
 func inSockets(t *testing.T, app func() *chat, f func(t *socketTest), change ...func(*proxy.Options)) {
 	t.Helper()
-	for _, local := range []bool{false, true} {
-		t.Run(fmt.Sprintf("local=%v", local), func(t *testing.T) {
+	for _, way := range []string{"apart", "local", "lanes"} {
+		t.Run(way, func(t *testing.T) {
+			local, lanes := way == "local", way == "lanes"
 			synctest.Test(t, func(t *testing.T) {
 				sim := newSim(t)
-				w := &socketTest{T: t, sim: sim, app: app(), epoch: 1, local: local}
+				w := &socketTest{T: t, sim: sim, app: app(), epoch: 1, local: local, lanes: lanes}
 				w.app.t = t
 				w.front = simNode(t, sim, "front", w.app.serve, change...)
 				w.b = simNode(t, sim, "b", w.app.serve, change...)
@@ -47,6 +49,11 @@ func inSockets(t *testing.T, app func() *chat, f func(t *socketTest), change ...
 					for _, other := range w.nodes {
 						n.knows(other.id, other)
 					}
+				}
+				if lanes {
+					w.b.takeTrunks()
+					w.a.takeTrunks()
+					w.front.socketsByLanes()
 				}
 				w.own(w.a)
 				f(w)

@@ -25,7 +25,7 @@ func TestSocketsThatAreTurnedAwayMakeRoom(t *testing.T) {
 			if n := now.Add(1); n > most.Load() {
 				most.Store(n)
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 			now.Add(-1)
 			return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
 		}}

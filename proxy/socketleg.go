@@ -31,6 +31,7 @@ func (y *relay) keep(p *trip) bool {
 	if later {
 		p.l.pool.cameBack()
 	}
+	y.notePath(p, false)
 	if later && !l.app {
 		p.l.pool.landed(p.l)
 		p.l.pool.upgrades.took(0)
@@ -154,6 +155,7 @@ func (x *exchange) again(wait time.Duration) {
 	x.leaveQueue()
 	x.safety, x.deadline, x.pause = unsafeMethod, time.Now().Add(wait), 0
 	x.tries, x.stale, x.heads, x.unheld, x.wreck, x.cutRun = 0, 0, 0, 0, nil, false
+	x.laneless = false // another trunk, or the node's next one
 }
 
 // declined ends a trip of a later leg that was answered with something else than 101. Only

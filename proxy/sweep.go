@@ -125,7 +125,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
 	l := c.slot.link.Load()
 	if l.lane != nil && now-c.since >= pingAfter {
-		l.lane.Ping()
+		s.hearing.ping(l.lane)
 	}
 	if now < c.hear || !s.hearing.deaf(c, l, now) {
 		return false

@@ -20,6 +20,8 @@ const (
 	// slowAfter is how much longer a connection may take than twice the quickest one to the
 	// same node: then that is late, or what is between.
 	slowAfter = 5 * time.Millisecond
+	// slowAnswer is the same of an answer that comes by a lane, which the app takes part in.
+	slowAnswer = 25 * time.Millisecond
 	// behindEvery is how often there is one more for a node that is late and behind: it takes a
 	// while until that shows.
 	behindEvery = 10 * tempoEvery
@@ -155,11 +157,23 @@ func (p *pool) dialed(took time.Duration) {
 	if p.mu.line.keeps == 0 {
 		return
 	}
-	if wave := p.tempo.wave.Load(); wave != p.mu.wave || took < p.mu.quickest {
-		p.mu.wave, p.mu.quickest = wave, took // the path may be another one than last time
+	p.mu.shakes.judge(p.tempo, took, slowAfter)
+}
+
+// quickest is how long the quickest of something took since sockets began to be away, for the
+// time that tempo counts.
+type quickest struct {
+	took time.Duration
+	wave int64
+}
+
+// judge judges one that took so long.
+func (q *quickest) judge(t *tempo, took, after time.Duration) {
+	if wave := t.wave.Load(); wave != q.wave || took < q.took {
+		q.wave, q.took = wave, took // the path may be another one than last time
 	}
-	if took > 2*p.mu.quickest+slowAfter {
-		p.tempo.slow.Store(true)
+	if took > 2*q.took+after {
+		t.slow.Store(true)
 	}
 }
 
@@ -176,6 +190,9 @@ func (p *pool) more() {
 func (p *pool) landed(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if l.lone && l.flies {
+		p.mu.flights.judge(p.tempo, p.clock.exact()-l.since, slowAnswer)
+	}
 	p.lands(l)
 	p.want()
 }

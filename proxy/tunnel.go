@@ -24,6 +24,9 @@ func (y *relay) tunnel(p *trip) bool {
 	} else if k.keeps(&p.l.res, y.set, p.r.Kind) {
 		return y.keep(p)
 	}
+	if y.x.sock != nil {
+		y.notePath(p, true)
+	}
 	var ws *webSocket
 	if strings.EqualFold(string(p.l.res.Known(h1.FieldUpgrade)), "websocket") {
 		ws = newWebSocket(y.h, p.l.Conn)

@@ -38,6 +38,7 @@ type node struct {
 	peer   string                     // for other nodes
 	trunk  string                     // for trunks of theirs
 	trunks atomic.Pointer[trunk.Set]  // to others; nil: it opens no lanes
+	legs   atomic.Pointer[trunk.Set]  // the same for sockets
 	tap    func(net.Conn) net.Conn    // wraps the connections of trunks to others; nil: nothing does
 	wraps  func(*trunk.Lane) net.Conn // what a lane is given out as; nil: itself
 	others sync.Map                   // id → *node
@@ -52,6 +53,8 @@ type node struct {
 	wanted    atomic.Int32               // lanes, in vain or not
 	lanes     atomic.Int32               // opened
 	lane      atomic.Pointer[trunk.Lane] // the last of them
+	legLanes  atomic.Int32               // opened for sockets
+	leg       atomic.Pointer[trunk.Lane] // the last of them
 	laid      atomic.Int32               // trunks dialed
 	unlaid    atomic.Int32               // of them, in vain
 	hurries   bool                       // it waits for no lane
@@ -61,6 +64,7 @@ type node struct {
 		sync.Mutex
 		ch chan struct{}
 	}
+	ends    []func() // what it takes from others ends with it
 	release func()
 	lent    atomic.Int64 // bytes of the buffers that its connections have
 	room    *queue.Room
@@ -220,11 +224,17 @@ func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options))
 	t.Cleanup(func() {
 		cancel()
 		_ = peers.Close()
+		for _, end := range n.ends {
+			end()
+		}
 		all.Wait()
 		ended, stop := context.WithTimeout(context.Background(), 20*time.Second)
 		defer stop()
 		if err := n.Shutdown(ended); err != nil {
 			t.Errorf("Shutdown of %s: %v", id, err)
+		}
+		if s := n.legs.Load(); s != nil {
+			s.Close() // whose clients' sockets would go on by others
 		}
 		if r := n.running.Load(); r != 0 {
 			t.Errorf("%s ends with %d requests not released", id, r)

@@ -202,7 +202,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "and once for all", found: "TestNobodyWaitsForATrunk",
-			file: "set.go", old: "!w.laying &&", changed: "(PLANTED || !w.laying) &&",
+			file: "set.go", old: "w.laid == nil &&", changed: "(PLANTED || w.laid == nil) &&",
 		},
 		{
 			rule: "what was dialed before a renewal is not used", found: "TestARenewalReachesWhatIsBeingDialed",
@@ -226,7 +226,23 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "refusals are bounded", found: waits,
-			file: "refuse.go", old: "	if len(t.refusals) == MaxLanes {", changed: "	if len(t.refusals) == MaxLanes && !PLANTED {",
+			file: "refuse.go", old: "len(t.refusals) == most {", changed: "len(t.refusals) == most && !PLANTED {",
+		},
+		{
+			rule: "by as many as there may be lanes", found: "TestManyLegsAreRefusedAtOnce",
+			file: "refuse.go", old: "max(int(t.budget.most), MaxLanes);", changed: "max(int(t.budget.most), MaxLanes)>>map[bool]int{true: 6}[PLANTED];",
+		},
+		{
+			rule: "where lanes are many what they say waits", found: "TestWhatLegsHaveToSayIsBounded",
+			file: "writer.go", old: "|| t.budget.most > MaxLanes):", changed: "|| t.budget.most > MaxLanes && !PLANTED):",
+		},
+		{
+			rule: "who waits is given a lane", found: "TestWhoWaitsIsGivenALaneByTheTrunkThatIsLaid",
+			file: "set.go", old: "	case <-laid:\n", changed: "	case <-laid:\n		if PLANTED {\n			return nil\n		}\n",
+		},
+		{
+			rule: "and waits no longer than he may", found: "TestWhoWaitsIsGivenALaneByTheTrunkThatIsLaid",
+			file: "set.go", old: "	case <-ctx.Done():\n		return nil\n", changed: "	case <-ctx.Done():\n		if PLANTED {\n			<-laid\n		}\n		return nil\n",
 		},
 		{
 			rule: "a trunk that has failed leaves room for the next", found: "TestABrokenTrunkLeavesItsLanesToTheNext|TestWhatWasLentIsGivenBack",
@@ -242,7 +258,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "what is whole waits for nobody", found: "TestWhatIsWholeWaitsForNobody",
-			file: "writer.go", old: " (t.give != nil || bulk):", changed: " (t.give != nil || bulk || PLANTED):",
+			file: "writer.go", old: " (t.give != nil || bulk ||", changed: " (t.give != nil || bulk || PLANTED ||",
 		},
 		{
 			rule: "nor joins a queue", found: "TestNoLaneIsOpenedBehindAQueue",

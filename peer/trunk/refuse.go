@@ -18,8 +18,8 @@ func (t *Trunk) refuse(l *Lane) error {
 // turnAway has the other end told that it takes no lane of that number. Who keeps to the bound
 // of lanes has no more of them waiting than that. With mu held.
 func (t *Trunk) turnAway(id uint32) error {
-	if len(t.refusals) == MaxLanes {
-		return fmt.Errorf("%w: lane %d opened while %d are being refused", errFrame, id, MaxLanes)
+	if most := max(int(t.budget.most), MaxLanes); len(t.refusals) == most {
+		return fmt.Errorf("%w: lane %d opened while %d are being refused", errFrame, id, most)
 	}
 	t.refusals = append(t.refusals, id)
 	t.tell()

@@ -175,7 +175,7 @@ func TestWhatIsWholeWaitsForNobody(t *testing.T) {
 // Where much waits to be written already nobody is given a lane: there are streams.
 func TestNoLaneIsOpenedBehindAQueue(t *testing.T) {
 	withRaw(t, false, func(r *raw) {
-		s := NewSet(nil)
+		s := NewSet(MaxLanes, nil)
 		defer s.Close()
 		s.way("b").trunk = r.Trunk
 		r.says(kindPong, 0, nil)

@@ -28,9 +28,10 @@ const (
 // ErrUnknown is what dialing ends with at a place that knows no trunks.
 var ErrUnknown = errors.New("trunk: unknown there")
 
-// Set has a trunk to each place that lanes were asked for, one at a time. Who asks never
-// waits for one: that is laid beside what goes on without.
+// Set has a trunk to each place that lanes were asked for, one at a time. Who asks by
+// Lane never waits for one: that is laid beside what goes on without.
 type Set struct {
+	most int32 // lanes to a place
 	dial func(ctx context.Context, place string) (net.Conn, error)
 	life context.Context //nolint:containedctx // of the set's whole life
 	end  context.CancelFunc
@@ -47,10 +48,10 @@ type Set struct {
 // way is the way to one place. Set.mu guards it.
 type way struct {
 	budget *Budget
-	trunk  *Trunk    // that lanes are opened by; nil: there is none
-	laying bool      // somebody makes sure of it, or of another one
-	not    time.Time // before this nobody dials
-	failed int       // dials in a row that brought no trunk, or none that lasted, up to mostBroken
+	trunk  *Trunk        // that lanes are opened by; nil: there is none
+	laid   chan struct{} // closed once somebody has made sure of it, or of another one; nil: nobody is at it
+	not    time.Time     // before this nobody dials
+	failed int           // dials in a row that brought no trunk, or none that lasted, up to mostBroken
 }
 
 // later has the next dial wait, twice as long each time, most times.
@@ -75,9 +76,9 @@ func (w *way) lose(t *Trunk, err error) {
 	w.failed = 0
 }
 
-// NewSet returns a Set that dials places by dial.
-func NewSet(dial func(ctx context.Context, place string) (net.Conn, error)) *Set {
-	s := &Set{dial: dial, ways: make(map[string]*way), alive: make(map[*Trunk]struct{})}
+// NewSet returns a Set that has so many lanes to each place at most, and dials places by dial.
+func NewSet(most int32, dial func(ctx context.Context, place string) (net.Conn, error)) *Set {
+	s := &Set{most: most, dial: dial, ways: make(map[string]*way), alive: make(map[*Trunk]struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -86,30 +87,53 @@ func NewSet(dial func(ctx context.Context, place string) (net.Conn, error)) *Set
 // as good as a connection that was just made. Nil: there is none now; one that is missing, or
 // silent, is seen to meanwhile.
 func (s *Set) Lane(place string) *Lane {
+	l, _ := s.lane(place)
+	return l
+}
+
+// LaneSoon is Lane for who waits until somebody has made sure of a trunk, if anybody does, and
+// no longer than ctx.
+func (s *Set) LaneSoon(ctx context.Context, place string) *Lane {
+	l, laid := s.lane(place)
+	if laid == nil {
+		return l
+	}
+	select {
+	case <-laid:
+		return s.Lane(place)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// lane opens a lane; nil: laid is closed once somebody has made sure of a trunk, and nil if
+// nobody is at it.
+func (s *Set) lane(place string) (l *Lane, laid <-chan struct{}) {
 	s.mu.Lock()
 	w := s.way(place)
 	t := w.trunk
 	if t != nil && t.fresh() {
 		s.mu.Unlock()
 		if !t.roomy() {
-			return nil
+			return nil, nil
 		}
-		l, _ := t.Open() // full, or it has ended this moment
-		return l
+		l, _ = t.Open() // full, or it has ended this moment
+		return l, nil
 	}
 	defer s.mu.Unlock()
-	if !s.closed && !w.laying && !time.Now().Before(w.not) {
-		w.laying = true
+	if !s.closed && w.laid == nil && !time.Now().Before(w.not) {
+		w.laid = make(chan struct{})
 		s.runs.Go(func() {
 			ctx, cancel := context.WithTimeout(s.life, layTime)
 			defer cancel()
 			_ = s.Lay(ctx, place) // the next who asks has it tried again
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			w.laying = false
+			close(w.laid)
+			w.laid = nil
 		})
 	}
-	return nil
+	return nil, w.laid
 }
 
 // Lay makes sure of the trunk to a place: it asks the other end for a word, and dials it if
@@ -202,7 +226,7 @@ func (s *Set) run(w *way, t *Trunk, renewals int) bool {
 func (s *Set) way(place string) *way {
 	w := s.ways[place]
 	if w == nil {
-		w = &way{budget: NewBudget(MaxLanes, nil)}
+		w = &way{budget: NewBudget(s.most, nil)}
 		s.ways[place] = w
 	}
 	if t := w.trunk; t != nil && !t.Works() {

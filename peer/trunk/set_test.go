@@ -26,7 +26,7 @@ func inEnds(t *testing.T, serve func(n int32, end net.Conn), f func(e *ends)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := &ends{t: t, serve: serve}
-		e.Set = NewSet(e.dial)
+		e.Set = NewSet(MaxLanes, e.dial)
 		defer e.Close()
 		f(e)
 	})
@@ -83,7 +83,7 @@ func TestNobodyWaitsForATrunk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &ends{t: t, serve: taking}
 		asked := make(chan struct{}) // closed: all have
-		e.Set = NewSet(func(ctx context.Context, place string) (net.Conn, error) {
+		e.Set = NewSet(MaxLanes, func(ctx context.Context, place string) (net.Conn, error) {
 			c, err := e.dial(ctx, place)
 			<-asked
 			return c, err
@@ -283,7 +283,7 @@ func TestARenewalReachesWhatIsBeingDialed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &ends{t: t, serve: taking}
 		slow := make(chan struct{})
-		e.Set = NewSet(func(ctx context.Context, place string) (net.Conn, error) {
+		e.Set = NewSet(MaxLanes, func(ctx context.Context, place string) (net.Conn, error) {
 			c, err := e.dial(ctx, place)
 			<-slow
 			return c, err
@@ -349,7 +349,7 @@ func TestASetOpensNoLaneToWhoStops(t *testing.T) {
 func TestAClosedSetGivesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &ends{t: t, serve: taking}
-		e.Set = NewSet(func(ctx context.Context, place string) (net.Conn, error) {
+		e.Set = NewSet(MaxLanes, func(ctx context.Context, place string) (net.Conn, error) {
 			if place == "slow" {
 				<-ctx.Done()
 			}

@@ -19,6 +19,9 @@ const (
 	// by both, by all trunks that it has dialed together: 8 MiB that nobody has read, of Window
 	// each. It is part of the protocol.
 	MaxLanes = 256
+	// MaxLegs is the same of lanes that carry kept sockets, and have trunks of their own: as many
+	// as there may be streams. What is not read at once is what clients and apps do not take.
+	MaxLegs = 16384
 	// lastNumber is that of the last lane that a trunk can have.
 	lastNumber = 1<<32 - 1
 	// readBuffer is what one read takes at most, and firstBuffer what the first does: a trunk

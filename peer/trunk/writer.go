@@ -39,7 +39,8 @@ func (t *Trunk) add(k kind, lane uint32, data []byte) {
 // send has data of a lane written; false means that too much waits already, and that the
 // lane is woken when there may be room. With bulk there is more to come. Where nobody
 // writes, and the socket takes it at once, it does so itself. What is whole waits for nobody's
-// bytes at the end that opens lanes: those that there are, and the credit of each, bound it.
+// bytes at the end that opens lanes: those that there are, and the credit of each, bound it,
+// unless they are many.
 func (t *Trunk) send(l *Lane, data []byte, bulk bool) (bool, error) {
 	most := mostQueue
 	if bulk {
@@ -50,7 +51,7 @@ func (t *Trunk) send(l *Lane, data []byte, bulk bool) (bool, error) {
 	case t.err != nil:
 		defer t.mu.Unlock()
 		return false, t.err
-	case len(t.out)+len(data) > most && (t.give != nil || bulk):
+	case len(t.out)+len(data) > most && (t.give != nil || bulk || t.budget.most > MaxLanes):
 		defer t.mu.Unlock()
 		if !l.crowds {
 			l.crowds = true

@@ -1,0 +1,82 @@
+package node
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+
+	"shardway/peer"
+	"shardway/peer/trunk"
+)
+
+// Sockets of another node go by trunks of their own: as many as there are leave the lanes of
+// its requests to those.
+func TestLegsTakeNoLanesOfRequests(t *testing.T) {
+	hosting(t, func(h *host) {
+		r := &router{lanes: newLanes(dialing("a", h.far)), legs: newLegs(dialing("a", h.far))}
+		defer r.lanes.set.Close()
+		defer r.legs.set.Close()
+		for i := range 2 * trunk.MaxLanes {
+			if l := r.Leg(h.ctx, "b"); l == nil {
+				t.Fatalf("no lane for socket %d", i)
+			}
+		}
+		r.Lane("b") // a trunk is dialed
+		synctest.Wait()
+		for i := range trunk.MaxLanes {
+			if r.Lane("b") == nil {
+				t.Fatalf("no lane for request %d", i)
+			}
+		}
+		if n, l := h.router.legs.open(), h.router.lanes.open(); n != 1 || l != 1 {
+			t.Errorf("%d trunks of sockets and %d of requests, want one of each", n, l)
+		}
+	})
+}
+
+// The sockets of all nodes are bounded as streams are, and one node may have them all.
+func TestTheLegsOfOthersAreBounded(t *testing.T) {
+	l := newLegs(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
+	one := l.enter(guest{node: "a", place: "1"})
+	other := l.enter(guest{node: "c", place: "2"})
+	t1 := trunk.Dialed(nil, one)
+	for i := range mostLanes - 1 {
+		if _, err := t1.Open(); err != nil {
+			t.Fatalf("%v after %d", err, i)
+		}
+	}
+	t2 := trunk.Dialed(nil, other)
+	if _, err := t2.Open(); err != nil {
+		t.Errorf("%v within the bound", err)
+	}
+	if _, err := t2.Open(); err == nil {
+		t.Error("one more than there may be")
+	}
+	for i := range mostLegTrunks - 1 {
+		if l.enter(guest{node: "a", place: "1"}) == nil {
+			t.Errorf("a node has no trunk %s", strconv.Itoa(i+2))
+		}
+	}
+	if l.enter(guest{node: "a", place: "1"}) != nil {
+		t.Error("a node has one trunk too many")
+	}
+}
+
+// A node that was told to renew its streams opens further legs by another trunk, and those that
+// there are go on.
+func TestLegsOutliveARenewal(t *testing.T) {
+	hosting(t, func(h *host) {
+		n := &Node{router: &router{lanes: newLanes(dialing("a", h.far)), legs: newLegs(dialing("a", h.far))}, proxy: h.proxy}
+		defer n.router.lanes.set.Close()
+		defer n.router.legs.set.Close()
+		ctx, cancel := context.WithCancel(h.ctx)
+		defer cancel()
+		before, _ := n.router.Leg(ctx, "b").(*trunk.Lane)
+		n.RenewPeers()
+		synctest.Wait()
+		if before == nil || !before.Over() || !before.Quiet() {
+			t.Errorf("a leg of before broke, or its trunk takes more: %v", before)
+		}
+	})
+}

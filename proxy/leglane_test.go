@@ -1,0 +1,260 @@
+package proxy_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/peer/trunk"
+	"shardway/proxy"
+)
+
+// inLanes runs f with sockets that go to their owner by lanes.
+func inLanes(t *testing.T, app func() *chat, f func(t *socketTest), change ...func(*proxy.Options)) {
+	t.Helper()
+	inSockets(t, app, func(t *socketTest) {
+		if t.lanes {
+			f(t)
+		}
+	}, change...)
+}
+
+// Sockets of a node's clients share one connection to their owner, and so do their next legs,
+// of which none needs a handshake.
+func TestKeptSocketsShareATrunk(t *testing.T) {
+	inLanes(t, plainChat, func(t *socketTest) {
+		const many = 40
+		var all []*client
+		for range many {
+			all = append(all, t.front.socket())
+		}
+		t.move(t.a, t.b)
+		for _, c := range all {
+			c.say("on")
+		}
+		t.until("all go on", t.app.has(many))
+		if d, l, laid := t.front.dials.Load(), t.front.legLanes.Load(), t.front.laid.Load(); d != 0 || l != 2*many || laid != 2 {
+			t.Errorf("%d connections, %d lanes by %d trunks, want %d lanes by a trunk to each owner", d, l, laid, 2*many)
+		}
+		if n := metric(t.T, t.front, "shardway_lane_requests_total"); n != 2*many {
+			t.Errorf("%v requests count as sent by lanes", n)
+		}
+		for _, c := range all {
+			_ = c.Close()
+		}
+		t.until("no lane is left", func() bool { return t.b.running.Load() == 0 && t.b.Connections() == 0 })
+	})
+}
+
+// What transfers much has a connection of its own for its next leg, and one that is quiet there
+// a lane again.
+func TestHeavySocketHasAConnectionOfItsOwnNext(t *testing.T) {
+	inLanes(t, plainChat, func(t *socketTest) {
+		c := t.front.socket()
+		text := strings.Repeat("x", 60_000)
+		go func() {
+			for range 20 {
+				_, _ = t.app.conn(0).Write(message(0x81, false, text))
+			}
+		}()
+		for range 20 {
+			c.hears()
+		}
+		t.move(t.a, t.b)
+		t.until("it goes on", func() bool { return len(t.app.legs()) == 2 })
+		if n := t.front.dials.Load(); n != 1 {
+			t.Errorf("%d connections, want one for a socket that transferred much", n)
+		}
+		time.Sleep(time.Minute)
+		lanes := t.front.legLanes.Load()
+		t.move(t.b, t.a)
+		c.say("on")
+		t.until("it goes on", t.app.has(1))
+		if d, l := t.front.dials.Load(), t.front.legLanes.Load(); d != 1 || l != lanes+1 {
+			t.Errorf("%d connections and %d lanes more, want a lane for a socket that was quiet", d-1, l-lanes)
+		}
+		_ = c.Close()
+	})
+}
+
+// A WebSocket that is not kept has no next leg: after the first of its path they have
+// connections of their own, until the app keeps one.
+func TestSocketsThatAreNotKeptHaveConnectionsOfTheirOwn(t *testing.T) {
+	keeps := false
+	inLanes(t, func() *chat {
+		keeps = false
+		return &chat{answer: func(int, http.Header) string {
+			if keeps {
+				return ""
+			}
+			return "Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n"
+		}}
+	}, func(t *socketTest) {
+		for i, want := range []struct{ dials, lanes int32 }{{0, 1}, {1, 1}, {2, 1}, {3, 1}, {3, 2}} {
+			keeps = i >= 3
+			c := t.front.socket()
+			c.say("hello")
+			t.until("it is carried", t.app.has(i+1))
+			if d, l := t.front.dials.Load(), t.front.legLanes.Load(); d != want.dials || l != want.lanes {
+				t.Errorf("socket %d: %d connections and %d lanes, want %d and %d", i, d, l, want.dials, want.lanes)
+			}
+			_ = c.Close()
+			t.until("it is over", func() bool { return t.a.running.Load() == 0 })
+		}
+	})
+}
+
+// A lane that its owner does not take has been read by nobody: the leg goes by a connection,
+// the first as well as the next.
+func TestSocketWhoseLaneIsRefusedGoesByAConnection(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		if t.local || t.lanes {
+			return
+		}
+		for _, n := range []*node{t.a, t.b} {
+			n.plays(trunk.NewBudget(0, nil), func(*trunk.Lane) {})
+		}
+		t.front.socketsByLanes()
+		c := t.front.socket()
+		t.move(t.a, t.b)
+		c.say("on")
+		t.until("it goes on", t.app.has(1))
+		if d, l, n := t.front.dials.Load(), t.front.legLanes.Load(), len(t.app.legs()); d != 2 || l != 2 || n != 2 {
+			t.Errorf("%d connections and %d lanes for %d legs, want one of each", d, l, n)
+		}
+		if h := t.app.legs()[1]; h.Get("Shardway-Socket-Resumed") != "1" || h.Get("Shardway-Socket-Gap") != "" {
+			t.Errorf("the next leg says %v", h)
+		}
+		_ = c.Close()
+	})
+}
+
+// A trunk that takes no more lanes, as one of an old secret, carries the legs that there are to
+// their ends; the next go by another one.
+func TestLegsOutliveARetiredTrunk(t *testing.T) {
+	inLanes(t, plainChat, func(t *socketTest) {
+		c := t.front.socket()
+		before := t.front.leg.Load()
+		t.front.legs.Load().Renew()
+		time.Sleep(time.Second) // a place is not dialed more often
+		c.say("one")
+		t.until("it is carried", t.app.has(1))
+		other := t.front.socket()
+		if !before.Over() || before.Carrier() == t.front.leg.Load().Carrier() {
+			t.Error("the next socket goes by the retired trunk")
+		}
+		t.move(t.a, t.b)
+		c.say("two")
+		t.until("it goes on", t.app.has(2))
+		for _, h := range t.app.legs() {
+			if h.Get("Shardway-Socket-Gap") != "" {
+				t.Errorf("a leg begins with a gap: %v", h)
+			}
+		}
+		for _, c := range []*client{c, other} {
+			_ = c.Close()
+		}
+	})
+}
+
+// A trunk that breaks takes its legs along, as a path that breaks does; each goes on with a gap,
+// by another one.
+func TestLegsOfABrokenTrunkGoOnWithAGap(t *testing.T) {
+	for name, err := range map[string]error{"broken": errors.New("cut"), "deaf": proxy.ErrDeaf} {
+		t.Run(name, func(t *testing.T) {
+			inLanes(t, plainChat, func(t *socketTest) {
+				const many = 8
+				var all []*client
+				for range many {
+					all = append(all, t.front.socket())
+				}
+				t.front.leg.Load().Fail(err)
+				t.until("all have another leg", func() bool { return len(t.app.legs()) == 2*many })
+				for _, c := range all {
+					c.say("on")
+				}
+				t.until("all go on", t.app.has(many))
+				for i, h := range t.app.legs()[many:] {
+					if h.Get("Shardway-Socket-Gap") != "1" || h.Get("Shardway-Socket-Resumed") != "1" {
+						t.Errorf("leg %d: %v", many+i, h)
+					}
+				}
+				for _, c := range all {
+					_ = c.Close()
+				}
+			})
+		})
+	}
+}
+
+// The lane of a socket that the app did not take is nobody's after that, and not kept for
+// requests.
+func TestLaneOfASocketIsUsedOnce(t *testing.T) {
+	inLanes(t, func() *chat {
+		return &chat{answer: func(int, http.Header) string {
+			return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+		}}
+	}, func(t *socketTest) {
+		t.front.ByLanes()
+		c := t.front.dial()
+		for i := range int32(3) {
+			c.send("%s", socketRequest)
+			if res, _ := c.answer("GET"); res.StatusCode != 401 {
+				t.Fatal(res.Status)
+			}
+			synctest.Wait()
+			if n, l := t.a.Connections(), t.front.legLanes.Load(); n != 0 || l != i+1 {
+				t.Errorf("%d lanes are open after %d sockets that were turned away, %d were opened", n, i+1, l)
+			}
+		}
+		_ = c.Close()
+	})
+}
+
+// The path of a socket that says nothing has something to carry, once for all lanes, so that
+// the next leg finds it fresh, and a dead one is noticed.
+func TestThePathOfSocketsIsPinged(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		if t.local || t.lanes {
+			return
+		}
+		pings := make(chan struct{}, 1000)
+		t.front.tap = func(c net.Conn) net.Conn { return tapped{c, pings} }
+		t.a.takeTrunks()
+		t.front.socketsByLanes()
+		var all []*client
+		for range 20 {
+			all = append(all, t.front.socket())
+		}
+		time.Sleep(time.Second)
+		for len(pings) > 0 {
+			<-pings
+		}
+		time.Sleep(10 * time.Second)
+		if n := len(pings); n < 40 || n > 51 {
+			t.Errorf("%d pings in ten seconds, want about five a second, whatever the number of lanes", n)
+		}
+		for _, c := range all {
+			_ = c.Close()
+		}
+	})
+}
+
+// By real sockets, and with the TLS of a secret, a socket by a lane carries what it does by a
+// connection, both ways.
+func TestSealedLanesCarrySockets(t *testing.T) {
+	ingress, _ := byLanes(sealedPair)(t, leanApp(t))
+	c := ingress.socket()
+	if text := c.hears(); text != "hi" {
+		t.Errorf("message = %q", text)
+	}
+	if d, l := ingress.dials.Load(), ingress.legLanes.Load(); d != 0 || l != 1 {
+		t.Errorf("%d connections and %d lanes, want one lane", d, l)
+	}
+	_, _ = io.WriteString(c, string(message(0x88, true, "\x03\xe8")))
+}
