@@ -1,5 +1,7 @@
 package proxy
 
+import "sync"
+
 // A kept socket may stay for days, one of many that say little. So nobody stands where its
 // request went, in the frames of the whole flow, while it has a leg: the flow is left with
 // the leg in relay.leg, and another goroutine goes on, whose stack is as small as what reads
@@ -10,16 +12,18 @@ package proxy
 func (c *client) carries() bool { return c.relay.leg != nil }
 
 // serveAll is serve, and has each leg that begins carried, with what follows it, by a
-// goroutine that start starts. Over is called once the connection has ended, be it by an app
-// that ends its goroutine.
-func (c *client) serveAll(start func(func()), over func()) {
-	defer c.goOn(start, over)
+// goroutine of hands. Over is called once the connection has ended, be it by an app that ends
+// its goroutine.
+func (c *client) serveAll(hands *sync.WaitGroup, over func()) {
+	c.hands = hands
+	defer c.goOn(over)
 	c.serve()
 }
 
 // serveOn is serveAll for one whom a loop has carried.
-func (c *client) serveOn(start func(func()), over func()) {
-	defer c.goOn(start, over)
+func (c *client) serveOn(hands *sync.WaitGroup, over func()) {
+	c.hands = hands
+	defer c.goOn(over)
 	c.within(c.requests)
 }
 
@@ -47,7 +51,7 @@ func (c *client) within(do func()) {
 }
 
 // goOn has the leg that has begun carried, or a loop carry what comes, or else calls over.
-func (c *client) goOn(start func(func()), over func()) {
+func (c *client) goOn(over func()) {
 	if c.away {
 		c.away = false
 		c.loops.join(c) // likewise
@@ -60,18 +64,23 @@ func (c *client) goOn(start func(func()), over func()) {
 		c.s.spares.put(c) // the last use of it
 		return
 	}
-	start(func() {
-		defer c.goOn(start, over)
-		c.relay.leg.carryDown()
+	l := c.relay.leg
+	carries := func() {
+		if l.carryDown() {
+			return // it has parked, and is woken when there is something to carry
+		}
+		defer c.goOn(over)
 		c.within(c.carry)
-	})
+	}
+	l.down.wake = l.waking(carries)
+	c.hands.Go(carries)
 }
 
 // carry carries the leg to its end, and the socket on from there.
 func (c *client) carry() {
 	c.carryOn()
 	if c.carries() {
-		c.relay.leg.begin()
+		c.relay.leg.begin(c.hands)
 		return
 	}
 	if !c.part() {

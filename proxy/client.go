@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -83,9 +84,10 @@ type client struct {
 	down atomic.Bool
 	// alone tells that nobody looked at the registry when it let the connection go.
 	alone bool
-	lot   *lot          // where it may be parked; nil: nowhere
-	parks atomic.Bool   // it may be: the sweep has it parked
-	lag   time.Duration // for how long it has to be idle before that
+	hands *sync.WaitGroup // of the goroutines that carry it
+	lot   *lot            // where it may be parked; nil: nowhere
+	parks atomic.Bool     // it may be: the sweep has it parked
+	lag   time.Duration   // for how long it has to be idle before that
 	// parked tells that it has been: the connection is not this client's any more.
 	parked bool
 

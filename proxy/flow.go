@@ -45,7 +45,7 @@ func (c *client) requests() {
 		case atSettle:
 		}
 		if c.carries() {
-			c.relay.leg.begin()
+			c.relay.leg.begin(c.hands)
 			return
 		}
 		if c.part() || !c.settle() {

@@ -49,6 +49,8 @@ type leg struct {
 	over  bool      // neither connection is this one's any more
 	asked time.Time // when it was first asked to hand over
 
+	hands *sync.WaitGroup
+
 	up
 	down
 }
@@ -72,6 +74,7 @@ const (
 
 // up is what the goroutine that reads near leaves behind.
 type up struct {
+	half
 	scan      *wsframe.Scanner
 	clean     bool // far has got whole frames only
 	halved    bool // far has got the end of our half
@@ -83,6 +86,7 @@ type up struct {
 
 // down is what the goroutine that reads far leaves behind.
 type down struct {
+	half
 	from      wsframe.Scanner
 	held      []byte // a message that is not whole
 	ctl       []byte // a control frame that is not whole
@@ -171,7 +175,8 @@ func (l *leg) then(d time.Duration, f func()) {
 }
 
 // begin begins to carry, upward; downward is carryDown's.
-func (l *leg) begin() {
+func (l *leg) begin(hands *sync.WaitGroup) {
+	l.hands = hands
 	if !l.whole {
 		l.nearGone = true
 		close(l.upEnd)
@@ -184,19 +189,21 @@ func (l *leg) begin() {
 		end.Idle()
 		end.Writer().Begin(h1.UntilClose, 0)
 	}
-	go func() { // until near or far ends, or down has asked it to
-		defer close(l.upEnd)
-		if !l.s.carrySafely(l.upward) {
-			l.cutBoth()
-		}
-	}()
+	l.up.lag, l.down.lag = l.patience(l.near), l.patience(l.far)
+	l.up.wake = l.waking(l.carryUp)
+	hands.Go(l.carryUp)
 }
 
-// carryDown carries downward, to the end of that.
-func (l *leg) carryDown() {
-	if l.whole && !l.s.carrySafely(l.downward) {
-		l.cutBoth()
+// carryUp carries upward, until near or far ends, or down has asked it to, or it parks.
+func (l *leg) carryUp() {
+	if !l.carries(l.upward, &l.up.half) {
+		close(l.upEnd)
 	}
+}
+
+// carryDown carries downward, to the end of that, or until it parks.
+func (l *leg) carryDown() (parked bool) {
+	return l.whole && l.carries(l.downward, &l.down.half)
 }
 
 // finish carries upward until far is done with. At an owner that hands over near may go on

@@ -1,37 +1,47 @@
 package proxy
 
 import (
+	"errors"
+	"os"
+
 	"shardway/proxy/wsframe"
 )
 
-// downward carries what far sends, until that ends or there is a Close.
-func (l *leg) downward() bool {
+// downward carries what far sends, until that ends or there is a Close, or it has parked.
+func (l *leg) downward() (parked bool) {
 	w := l.near.Writer()
 	for {
-		p, err := l.far.Next()
-		if err != nil {
+		p, err := l.far.PeekFor(l.down.lag)
+		switch {
+		case l.down.lag > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+			if l.park(&l.down.half, l.far) {
+				return true
+			}
+			continue
+		case err != nil:
 			l.farErr = err
-			return true
+			return false
 		}
+		l.far.Take(len(p))
 		for len(p) > 0 {
 			n, err := l.from.Step(p)
 			if err != nil {
 				l.appBad = true
-				return true
+				return false
 			}
 			if done := l.passDown(p[:n]); done {
 				if w.Flush() != nil {
 					l.nearGone = true
 				}
 				w.Idle()
-				return true
+				return false
 			}
 			p = p[n:]
 		}
 		if w.Flush() != nil {
 			l.nearGone = true
 			_ = l.far.Cut()
-			return true
+			return false
 		}
 		w.Idle()
 	}

@@ -3,22 +3,27 @@ package proxy
 import (
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	"shardway/proxy/h1"
 	"shardway/proxy/wsframe"
 )
 
-// upward carries what near sends.
-func (l *leg) upward() bool {
+// upward carries what near sends, to the end of that or until it has parked.
+func (l *leg) upward() (parked bool) {
 	for {
-		p, err := l.near.Peek()
+		p, err := l.near.PeekFor(l.up.lag)
 		switch {
 		case errors.Is(err, h1.ErrPaused):
 			l.near.ResumeRead()
+		case l.up.lag > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+			if l.park(&l.up.half, l.near) {
+				return true
+			}
 		case err != nil:
 			l.upEnds(err)
-			return true
+			return false
 		case l.told.Load() != 0:
 			l.discarded = true
 			l.near.Take(len(p))
@@ -26,11 +31,11 @@ func (l *leg) upward() bool {
 			n, stop := l.passUp(p)
 			l.near.Take(n)
 			if stop {
-				return true
+				return false
 			}
 		}
 		if l.upStops() {
-			return true
+			return false
 		}
 	}
 }

@@ -186,6 +186,8 @@ var (
 		"Of these, idle ones of clients that nobody waits at: the kernel tells when they speak.", nil, nil)
 	descTunnels = prometheus.NewDesc("shardway_tunnels",
 		"Upgraded connections open now.", nil, nil)
+	descHalves = prometheus.NewDesc("shardway_socket_directions_parked",
+		"Directions of legs of kept WebSockets, two for each, that nobody waits at: they are idle.", nil, nil)
 	descResumable = prometheus.NewDesc("shardway_resumable_streams",
 		"Event streams open here that go on at the next owner of their shard.", nil, nil)
 	descResumptions = prometheus.NewDesc("shardway_stream_resumptions_total",
@@ -204,7 +206,7 @@ var (
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descHeldFor, descAppBytes, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descParked, descTunnels, descResumable, descResumptions, descLaned, descLooped, descLooping, descUpstream,
+		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descParked, descTunnels, descHalves, descResumable, descResumptions, descLaned, descLooped, descLooping, descUpstream,
 	} {
 		ch <- d
 	}
@@ -232,6 +234,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	gauge(descConns, float64(s.conns.count()))
 	gauge(descParked, float64(s.conns.countParked()))
 	gauge(descLooping, float64(s.loops.count()))
+	gauge(descHalves, float64(s.sockets.parked.Load()))
 	gauge(descTunnels, float64(s.metrics.tunnels.Load()))
 	s.collectSockets(ch, count)
 	gauge(descResumable, float64(s.metrics.resumable.Load()))

@@ -2,7 +2,7 @@ package proxy_test
 
 // mistakesOfParking are those with connections that nobody waits at.
 func mistakesOfParking() []mistake {
-	return []mistake{
+	return append([]mistake{
 		{
 			rule: "nobody looks at a connection that is parked", found: "TestConnectionThatIsLookedAtIsNotParked",
 			edits: append(in("parked.go", "	r.await()\n	switch", "	if !PLANTED {\n		r.await()\n	}\n	switch"),
@@ -68,5 +68,5 @@ func mistakesOfParking() []mistake {
 			rule: "nobody stays where nothing is heard of him", found: "TestConnectionsLeaveALotThatHearsNothing",
 			edits: in("lot.go", "	l.broken = true\n	l.conns.mu.Unlock()\n	l.conns.wake(", "	if l.broken = true; PLANTED {\n		l.conns.mu.Unlock()\n		return\n	}\n	l.conns.mu.Unlock()\n	l.conns.wake("),
 		},
-	}
+	}, mistakesOfLegParking()...)
 }

@@ -40,6 +40,8 @@ type Server struct {
 	// quarantine is nil while nothing is in quarantine.
 	quarantine atomic.Pointer[Quarantine]
 	streams    streams
+	carriers   sync.WaitGroup // of the sockets of other nodes
+	roost      roost
 	waiting    *queue.Room // of event streams without a leg
 	sockets    sockets
 	metrics    *metrics
@@ -133,11 +135,11 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	defer s.loops.close()
 	lot.hands = newCrew(func(g guest) {
 		if g.client != nil {
-			g.client.serveOn(lot.hands.wg.Go, over)
+			g.client.serveOn(&lot.hands.wg, over)
 		} else if s.shake(ctx, g.conn) {
 			c := newClient(ctx, s, g.conn, "")
 			lot.welcome(c, g)
-			c.serveAll(lot.hands.wg.Go, over)
+			c.serveAll(&lot.hands.wg, over)
 		} else {
 			over()
 		}
@@ -180,7 +182,7 @@ func (s *Server) shutWithin(ctx context.Context) {
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
 	stop := context.AfterFunc(ctx, func() { c.shut(causeShutdown) })
-	c.serveAll(func(f func()) { go f() }, func() { stop() })
+	c.serveAll(&s.carriers, func() { stop() })
 }
 
 // accept takes the next connection. Out of file descriptors or memory it pauses,
@@ -349,6 +351,7 @@ func (s *Server) closeIdle() {
 	s.peers.closeIdle()
 	s.end()
 	s.dialers.Wait()
+	s.roost.close()
 }
 
 // Expect announces a listener that ServeClients will be given for certain. A Shutdown

@@ -38,6 +38,7 @@ type sockets struct {
 	room     *queue.Room  // of those without a leg
 	upgrades atomic.Int32 // on their way back, and not answered
 	kept     atomic.Int32 // legs that run
+	parked   atomic.Int32 // their directions that have no goroutine
 	tempo    tempo
 	wave     wave
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -18,7 +19,7 @@ func briefly(t *testing.T, s *Server, ingress string, meanwhile func(c *client))
 	near, far := net.Pipe()
 	c := newClient(t.Context(), s, near, ingress)
 	over := make(chan struct{})
-	go c.serveAll(func(f func()) { go f() }, func() { close(over) })
+	go c.serveAll(new(sync.WaitGroup), func() { close(over) })
 	synctest.Wait()
 	if meanwhile != nil {
 		meanwhile(c)

@@ -273,15 +273,21 @@ type starter func(t *testing.T, app string, change ...func(*proxy.Options)) (fro
 func sealedPair(t *testing.T, app string, change ...func(*proxy.Options)) (ingress, owner *node) {
 	t.Helper()
 	ingress, owner = pair(t, app, change...)
+	seal(t, ingress, owner)
+	return ingress, owner
+}
+
+// seal has nodes know one secret.
+func seal(t *testing.T, nodes ...*node) {
+	t.Helper()
 	l := secret.List{secret.Generate(time.Now())}
-	for _, n := range []*node{ingress, owner} {
+	for _, n := range nodes {
 		trust, err := secret.Derive(l, n.id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		n.seal.Store(secret.NewSeal(trust))
 	}
-	return ingress, owner
 }
 
 // ways yields the ways to an app: through the node in front of it, and from

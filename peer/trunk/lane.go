@@ -51,6 +51,7 @@ type Lane struct {
 	err     error
 	reads   limit
 	writes  limit
+	ready   func() // called once the reader would not wait; nil: nobody wants to know
 	gone    func() // called once the other end has left; nil: nobody wants to know
 }
 

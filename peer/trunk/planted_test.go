@@ -237,6 +237,14 @@ func boundMistakes() []mistake {
 			file: "writer.go", old: "|| t.budget.most > MaxLanes):", changed: "|| t.budget.most > MaxLanes && !PLANTED):",
 		},
 		{
+			rule: "who does not wait is told", found: "TestWhoDoesNotWaitIsToldOnce",
+			file: "read.go", old: "	if f := l.ready; f != nil {", changed: "	if f := l.ready; f != nil && !PLANTED {",
+		},
+		{
+			rule: "and of what is there already", found: "TestWhoDoesNotWaitIsToldOnce",
+			file: "read.go", old: "	if l.in != nil || l.ended || l.closed", changed: "	if !PLANTED && l.in != nil || !PLANTED && l.ended || l.closed",
+		},
+		{
 			rule: "who waits is given a lane", found: "TestWhoWaitsIsGivenALaneByTheTrunkThatIsLaid",
 			file: "set.go", old: "	case <-laid:\n", changed: "	case <-laid:\n		if PLANTED {\n			return nil\n		}\n",
 		},

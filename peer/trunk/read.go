@@ -82,6 +82,23 @@ func (l *Lane) wakeReader() {
 		l.reading = false
 		l.some <- struct{}{} // has room: reading says that it is empty
 	}
+	if f := l.ready; f != nil {
+		l.ready = nil
+		f()
+	}
+}
+
+// Ready has wake called, once, as soon as Read would return at once, be it for a deadline or
+// because the lane has been closed; false: it would now. So nobody has to wait there. Wake is
+// called by who brings that about, with the lane locked: it must not wait, nor use the lane.
+func (l *Lane) Ready(wake func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.in != nil || l.ended || l.closed || l.err != nil || l.reads.over {
+		return false
+	}
+	l.ready = wake
+	return true
 }
 
 // wait waits until there is something to read, or nothing to wait for. With mu held,

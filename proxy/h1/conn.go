@@ -131,6 +131,7 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	defer c.heed()
+	defer c.in.ready() // who is parked finds it closed
 	if c.out.reset.Load() {
 		return reset(c.nc)
 	}
@@ -181,4 +182,5 @@ func (c *Conn) StopRead() {
 	defer in.mu.Unlock()
 	in.mu.stopRead = true
 	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
+	in.unpark()
 }

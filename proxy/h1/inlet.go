@@ -41,6 +41,8 @@ type inlet struct {
 		roused   bool // by Rouse, and the wait has not returned yet
 		stopRead bool
 		paused   bool
+		wake     func() // of who has parked; nil: nobody has
+		leave    func() // ends what Park began
 	}
 }
 

@@ -17,6 +17,9 @@ type Lane interface {
 	// said its end or the lane breaks. The function it returns ends that, and reports
 	// whether gone has not been called and will not be.
 	WatchGone(gone func()) (stop func() bool)
+	// Ready has wake called, once, as soon as Read would return at once, also for a deadline
+	// or because the lane was closed; false: it would now. Wake must not wait, nor use the lane.
+	Ready(wake func()) bool
 	// Path gives access to the shared socket; nil without one.
 	Path() syscall.RawConn
 }

@@ -61,6 +61,7 @@ func (c *Conn) Cut() error {
 		return nil
 	}
 	defer c.heed()
+	defer c.in.ready() // as in Close
 	return reset(c.nc)
 }
 

@@ -8,9 +8,16 @@ import (
 )
 
 // mistakes are those that could be made with what goes within the kernel, where nobody
-// sees the bytes.
+// sees the bytes, and with readers that have parked.
 func mistakes() map[string]overlay.Edit {
 	return map[string]overlay.Edit{
+		"who closes wakes who has parked":     {File: "conn.go", Old: "	defer c.in.ready() // who", New: "	if PLANTED {\n		return c.nc.Close()\n	}\n	defer c.in.ready() // who"},
+		"and who cuts":                        {File: "linger.go", Old: "	defer c.in.ready() // as in Close", New: "	if PLANTED {\n		return reset(c.nc)\n	}\n	defer c.in.ready()"},
+		"and who asks for a pause":            {File: "tunnel.go", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
+		"and who stops reads":                 {File: "conn.go", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
+		"once":                                {File: "park.go", Old: "		in.mu.wake, in.mu.leave = nil, nil", New: "		if !PLANTED {\n			in.mu.wake, in.mu.leave = nil, nil\n		}"},
+		"what was asked before is not missed": {File: "park.go", Old: "	if in.mu.paused || in.mu.stopRead || c.closed.Load() {", New: "	if (in.mu.paused || in.mu.stopRead || c.closed.Load()) && !PLANTED {"},
+		"what was read is carried":            {File: "park.go", Old: "	if in.buffered() > 0 ||", New: "	if in.buffered() > 0 && !PLANTED ||"},
 		"no more is taken than belongs to the body": {
 			File: "splice_linux.go", Old: "int(min(most, pipeBytes)))", New: "map[bool]int{true: pipeBytes, false: int(min(most, pipeBytes))}[PLANTED])",
 		},
@@ -28,10 +35,10 @@ func mistakes() map[string]overlay.Edit {
 	}
 }
 
-// The tests of what is spliced are run with one mistake after another: they must fail.
+// The tests of what is spliced, or parks, are run with one mistake after another: they must fail.
 // If an edit does not find its place any more, because the line has changed, change it
 // with it.
-func TestEveryMistakeOfSplicingIsFound(t *testing.T) {
+func TestEveryMistakeIsFound(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || racing.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
@@ -52,7 +59,7 @@ func TestEveryMistakeOfSplicingIsFound(t *testing.T) {
 	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // some take long to find: nothing comes any more
-			if err := overlay.Find(t.Context(), binary, i, "Spliced|SpliceLeaves"); err != nil {
+			if err := overlay.Find(t.Context(), binary, i, "Spliced|SpliceLeaves|Park"); err != nil {
 				t.Error(err)
 			}
 		})

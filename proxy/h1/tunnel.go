@@ -13,11 +13,15 @@ func (c *Conn) Next() ([]byte, error) {
 
 // Peek is Next that leaves the bytes where they are: Take takes as many of them as were
 // wanted, and what remains comes again.
-func (c *Conn) Peek() ([]byte, error) {
+func (c *Conn) Peek() ([]byte, error) { return c.PeekFor(c.in.body) }
+
+// PeekFor is Peek that waits no longer than d (zero: for ever): then it returns
+// os.ErrDeadlineExceeded.
+func (c *Conn) PeekFor(d time.Duration) ([]byte, error) {
 	in := &c.in
 	if in.buffered() == 0 {
 		in.release()
-		if err := in.arm(in.body); err != nil {
+		if err := in.arm(d); err != nil {
 			return nil, err
 		}
 		if err := in.moreLean(); err != nil {
@@ -38,6 +42,7 @@ func (c *Conn) PauseRead() {
 	defer in.mu.Unlock()
 	in.mu.paused = true
 	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
+	in.unpark()
 }
 
 // ResumeRead ends PauseRead. Only the goroutine that reads calls it.

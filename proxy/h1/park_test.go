@@ -1,0 +1,102 @@
+package h1_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// watcher is told by the test what the kernel would say.
+type watcher struct {
+	ready func()
+	left  int
+	err   error
+}
+
+func (w *watcher) Watch(_ net.Conn, ready func()) (leave func(), err error) {
+	w.ready = ready
+	return func() { w.left++ }, w.err
+}
+
+// parkable returns both ends of a connection; the first is carried by an h1.Conn.
+func parkable(t *testing.T) (*h1.Conn, net.Conn) {
+	t.Helper()
+	near, far := tcpPair(t)
+	return h1.NewConn(near, h1.Options{}), far
+}
+
+// Who has parked is woken once, whoever has a reason, and nobody watches after that.
+func TestWhoHasParkedIsWokenOnce(t *testing.T) {
+	for how, f := range map[string]func(c *h1.Conn, w *watcher){
+		"something has come": func(_ *h1.Conn, w *watcher) { w.ready() },
+		"closed":             func(c *h1.Conn, _ *watcher) { _ = c.Close() },
+		"cut":                func(c *h1.Conn, _ *watcher) { _ = c.Cut() },
+		"paused":             func(c *h1.Conn, _ *watcher) { c.PauseRead() },
+		"stopped":            func(c *h1.Conn, _ *watcher) { c.StopRead() },
+	} {
+		t.Run(how, func(t *testing.T) {
+			c, _ := parkable(t)
+			w, woken := &watcher{}, 0
+			if err := c.Park(w, func() { woken++ }); err != nil || woken != 0 || !c.Parks() {
+				t.Fatalf("Park = %v, woken %d times", err, woken)
+			}
+			f(c, w)
+			w.ready() // late
+			_ = c.Close()
+			if woken != 1 || w.left != 1 {
+				t.Errorf("woken %d times, and left %d times, want once each", woken, w.left)
+			}
+		})
+	}
+}
+
+// What somebody asks for before that is not missed: a connection on which a read would not wait
+// is not parked.
+func TestWhatWouldNotWaitIsNotParked(t *testing.T) {
+	for how, f := range map[string]func(c *h1.Conn, far net.Conn){
+		"closed":  func(c *h1.Conn, _ net.Conn) { _ = c.Close() },
+		"paused":  func(c *h1.Conn, _ net.Conn) { c.PauseRead() },
+		"stopped": func(c *h1.Conn, _ net.Conn) { c.StopRead() },
+		"bytes that were read": func(c *h1.Conn, far net.Conn) {
+			_, _ = io.WriteString(far, "xy")
+			if p, err := c.PeekFor(time.Minute); err != nil || len(p) == 0 {
+				t.Errorf("PeekFor = %q, %v", p, err)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			c, far := parkable(t)
+			f(c, far)
+			if err := c.Park(&watcher{}, func() { t.Error("woken") }); !errors.Is(err, h1.ErrReady) {
+				t.Errorf("Park = %v, want %v", err, h1.ErrReady)
+			}
+		})
+	}
+	c, _ := parkable(t)
+	none := errors.New("none")
+	if err := c.Park(&watcher{err: none}, func() { t.Error("woken") }); !errors.Is(err, none) {
+		t.Errorf("Park = %v, want %v", err, none)
+	}
+	_ = c.Close()
+	pipe, _ := net.Pipe()
+	if h1.NewConn(pipe, h1.Options{}).Parks() {
+		t.Error("what has no socket parks")
+	}
+}
+
+// PeekFor waits for as long as it may, and what comes later is there for the next.
+func TestPeekForEnds(t *testing.T) {
+	c, far := parkable(t)
+	if p, err := c.PeekFor(time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("PeekFor = %q, %v, want %v", p, err, os.ErrDeadlineExceeded)
+	}
+	_, _ = io.WriteString(far, "x")
+	if p, err := c.PeekFor(0); string(p) != "x" || err != nil {
+		t.Errorf("PeekFor = %q, %v", p, err)
+	}
+}

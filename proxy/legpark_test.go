@@ -1,0 +1,35 @@
+package proxy_test
+
+import (
+	"testing"
+	"time"
+)
+
+// A direction that is woken soon after it has parked waits longer before it does so again: for
+// a socket that says something every few seconds it is not worth its while.
+func TestWhoIsWokenSoonParksLater(t *testing.T) {
+	inLanes(t, plainChat, func(t *socketTest) {
+		parked := func(after time.Duration, front, owner float64) {
+			t.Helper()
+			time.Sleep(after)
+			const name = "shardway_socket_directions_parked"
+			if f, o := metric(t.T, t.front, name), metric(t.T, t.a, name); f != front || o != owner {
+				t.Errorf("%v directions are parked at the client's node and %v at the owner, want %v and %v", f, o, front, owner)
+			}
+		}
+		c := t.front.socket() // sockets of a bubble do not park, lanes do
+		parked(500*time.Millisecond, 0, 0)
+		parked(time.Second, 1, 1)
+		for i := range 3 {
+			c.say("on")
+			t.until("it is carried", t.app.has(i+1))
+			parked(5*time.Second, 1, 0)
+		}
+		parked(6*time.Second, 1, 1)
+		time.Sleep(time.Minute)
+		c.say("on")
+		t.until("it is carried", t.app.has(4))
+		parked(1500*time.Millisecond, 1, 1)
+		_ = c.Close()
+	})
+}
