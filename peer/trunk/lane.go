@@ -20,7 +20,7 @@ var (
 type Lane struct {
 	t    *Trunk
 	id   uint32
-	some chan struct{} // has one when the reader is to look again
+	some chan struct{} // has one when the reader is to look again; nil: none has waited yet
 	more chan struct{} // the same for the writer
 
 	// The trunk's mu guards these.
@@ -58,10 +58,7 @@ type Lane struct {
 var _ net.Conn = (*Lane)(nil)
 
 func newLane(t *Trunk, id uint32) *Lane {
-	return &Lane{
-		t: t, id: id, some: make(chan struct{}, 1), more: make(chan struct{}, 1),
-		allowed: Window, credit: Window,
-	}
+	return &Lane{t: t, id: id, allowed: Window, credit: Window}
 }
 
 // Carrier returns the connection below the trunk, which others use, too.

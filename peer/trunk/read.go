@@ -98,6 +98,7 @@ func (l *Lane) Ready(wake func()) bool {
 		return false
 	}
 	l.ready = wake
+	l.some, l.reads.timer = nil, nil // nobody waits: what that takes has the next who does
 	return true
 }
 
@@ -115,9 +116,13 @@ func (l *Lane) wait() error {
 		case l.reads.over:
 			return os.ErrDeadlineExceeded
 		}
+		if l.some == nil {
+			l.some = make(chan struct{}, 1)
+		}
 		l.reading = true
+		some := l.some
 		l.mu.Unlock()
-		<-l.some
+		<-some
 		l.mu.Lock()
 	}
 	if l.reads.over {

@@ -3,6 +3,7 @@ package trunk
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -27,7 +28,8 @@ func TestWhoDoesNotWaitIsToldOnce(t *testing.T) {
 				if !l.Ready(func() { told++ }) || told != 0 {
 					t.Fatalf("it is ready, though nothing has come; told %d times", told)
 				}
-				if f(r, l); told != 1 {
+				f(r, l)
+				if synctest.Wait(); told != 1 {
 					t.Errorf("told %d times, want once", told)
 				}
 				if l.Ready(func() { told++ }) || told != 1 {

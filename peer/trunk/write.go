@@ -82,9 +82,13 @@ func (l *Lane) mayWrite() error {
 // awaitRoom waits until the writer is to look again. With mu held, which it lets go
 // meanwhile.
 func (l *Lane) awaitRoom() {
+	if l.more == nil {
+		l.more = make(chan struct{}, 1)
+	}
 	l.writing = true
+	more := l.more
 	l.mu.Unlock()
-	<-l.more
+	<-more
 	l.mu.Lock()
 }
 
@@ -174,6 +178,7 @@ func (l *Lane) writesLate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.writes.late() {
+		l.writes.timer = nil // of a lane that stays the next write may be far
 		l.wakeWriter()
 	}
 }

@@ -45,7 +45,9 @@ func TestWhoHasParkedIsWokenOnce(t *testing.T) {
 			if err := c.Park(w, func() { woken++ }); err != nil || woken != 0 || !c.Parks() {
 				t.Fatalf("Park = %v, woken %d times", err, woken)
 			}
-			f(c, w)
+			if f(c, w); woken != 1 {
+				t.Errorf("woken %d times at once, want once", woken)
+			}
 			w.ready() // late
 			_ = c.Close()
 			if woken != 1 || w.left != 1 {
