@@ -284,6 +284,14 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 	open(min(many, 200)) // what does not grow with the sockets is there after some
 	beforeGateway, beforeOwner := x.holds(t, gateway), x.holds(t, owner)
 	open(many)
+	cluster.Await(t, "nobody waits at idle sockets", func() error {
+		for _, n := range []*cluster.Node{gateway, owner} {
+			if parked := int(x.Sum(t, []*cluster.Node{n}, "shardway_socket_directions_parked")); parked != 2*len(list) {
+				return fmt.Errorf("%d directions of %d sockets are parked at %s", parked, len(list), n.ID)
+			}
+		}
+		return nil
+	})
 	t.Logf("%d idle sockets on %d shards; each: ingress %s; owner %s", len(list), shards,
 		x.holds(t, gateway).each(beforeGateway, many), x.holds(t, owner).each(beforeOwner, many))
 	others := m.Keys(x.nodes[1].ID, 1)

@@ -183,6 +183,9 @@ func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
 	stop := context.AfterFunc(ctx, func() { c.shut(causeShutdown) })
 	c.serveAll(&s.carriers, func() { stop() })
+	if _, ok := conn.(lane); ok {
+		stop() // of a socket that stays: it ends with its trunk, which is the node's
+	}
 }
 
 // accept takes the next connection. Out of file descriptors or memory it pauses,

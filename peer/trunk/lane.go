@@ -107,20 +107,26 @@ func (l *Lane) SetDeadline(t time.Time) error {
 	return l.SetReadDeadline(t)
 }
 
-// limit is a deadline of one direction. The lane's mu guards it.
+// limit is a deadline of one direction. It has a timer only while somebody waits: a lane that
+// stays is mostly one where nobody does. The lane's mu guards it.
 type limit struct {
 	until time.Time // zero: none
 	over  bool
 	timer *time.Timer // calls what late is asked by; nil: none was needed yet
 }
 
-// set sets the deadline.
-func (m *limit) set(t time.Time, late func()) {
-	left := time.Until(t)
-	m.until, m.over = t, !t.IsZero() && left <= 0
-	switch {
-	case t.IsZero() || m.over:
-		m.stop()
+// set sets the deadline; waits: somebody waits now.
+func (m *limit) set(t time.Time, waits bool, late func()) {
+	m.until, m.over = t, !t.IsZero() && time.Until(t) <= 0
+	if m.stop(); waits && !m.over {
+		m.arm(late)
+	}
+}
+
+// arm has late called at the deadline, for who is about to wait.
+func (m *limit) arm(late func()) {
+	switch left := time.Until(m.until); {
+	case m.until.IsZero():
 	case m.timer == nil:
 		m.timer = time.AfterFunc(left, late)
 	default:

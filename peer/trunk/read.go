@@ -94,11 +94,12 @@ func (l *Lane) wakeReader() {
 func (l *Lane) Ready(wake func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.in != nil || l.ended || l.closed || l.err != nil || l.reads.over {
+	if l.in != nil || l.ended || l.closed || l.err != nil || l.reads.late() {
 		return false
 	}
 	l.ready = wake
-	l.some, l.reads.timer = nil, nil // nobody waits: what that takes has the next who does
+	l.some, l.reads.timer = nil, nil // of who waits, which nobody does now
+	l.reads.arm(l.readsLate)
 	return true
 }
 
@@ -113,19 +114,20 @@ func (l *Lane) wait() error {
 			return io.EOF
 		case l.err != nil:
 			return l.err
-		case l.reads.over:
+		case l.reads.late():
 			return os.ErrDeadlineExceeded
 		}
 		if l.some == nil {
 			l.some = make(chan struct{}, 1)
 		}
 		l.reading = true
+		l.reads.arm(l.readsLate)
 		some := l.some
 		l.mu.Unlock()
 		<-some
 		l.mu.Lock()
 	}
-	if l.reads.over {
+	if l.reads.late() {
 		return os.ErrDeadlineExceeded
 	}
 	return nil
@@ -194,7 +196,7 @@ func (l *Lane) WatchGone(gone func()) (stop func() bool) {
 func (l *Lane) SetReadDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reads.set(t, l.readsLate)
+	l.reads.set(t, l.reading || l.ready != nil, l.readsLate)
 	if l.reads.over {
 		l.wakeReader()
 	}

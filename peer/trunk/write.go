@@ -73,7 +73,7 @@ func (l *Lane) mayWrite() error {
 		return l.err
 	case l.unread:
 		return errPipe
-	case l.writes.over:
+	case l.writes.late():
 		return os.ErrDeadlineExceeded
 	}
 	return nil
@@ -86,6 +86,7 @@ func (l *Lane) awaitRoom() {
 		l.more = make(chan struct{}, 1)
 	}
 	l.writing = true
+	l.writes.arm(l.writesLate)
 	more := l.more
 	l.mu.Unlock()
 	<-more
@@ -167,7 +168,7 @@ func (l *Lane) Close() error {
 func (l *Lane) SetWriteDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.writes.set(t, l.writesLate)
+	l.writes.set(t, l.writing, l.writesLate)
 	if l.writes.over {
 		l.wakeWriter()
 	}
@@ -178,7 +179,6 @@ func (l *Lane) writesLate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.writes.late() {
-		l.writes.timer = nil // of a lane that stays the next write may be far
 		l.wakeWriter()
 	}
 }
