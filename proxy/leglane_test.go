@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -15,13 +14,13 @@ import (
 )
 
 // inLanes runs f with sockets that go to their owner by lanes.
-func inLanes(t *testing.T, app func() *chat, f func(t *socketTest), change ...func(*proxy.Options)) {
+func inLanes(t *testing.T, app func() *chat, f func(t *socketTest)) {
 	t.Helper()
 	inSockets(t, app, func(t *socketTest) {
 		if t.lanes {
 			f(t)
 		}
-	}, change...)
+	})
 }
 
 // Sockets of a node's clients share one connection to their owner, and so do their next legs,
@@ -256,5 +255,5 @@ func TestSealedLanesCarrySockets(t *testing.T) {
 	if d, l := ingress.dials.Load(), ingress.legLanes.Load(); d != 0 || l != 1 {
 		t.Errorf("%d connections and %d lanes, want one lane", d, l)
 	}
-	_, _ = io.WriteString(c, string(message(0x88, true, "\x03\xe8")))
+	_, _ = c.Write(message(0x88, true, "\x03\xe8"))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +97,7 @@ func TestIdleSocketsHaveNoGoroutine(t *testing.T) {
 		}
 		for i := range 3 {
 			for j, c := range all {
-				c.say(fmt.Sprint(i))
+				c.say(strconv.Itoa(i))
 				until(t.T, "the app has it", t.app.has(i*many+j+1))
 				text := fmt.Sprint("to ", j, " ", i)
 				if _, err := t.app.conn(j).Write(message(0x81, false, text)); err != nil {

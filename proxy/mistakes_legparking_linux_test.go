@@ -18,7 +18,7 @@ func mistakesOfLegParking() []mistake {
 		},
 		{
 			rule: "who is woken carries on", found: idle,
-			edits: in("legpark.go", "		l.hands.Go(f)\n", "		if !PLANTED {\n			l.hands.Go(f)\n		}\n"),
+			edits: in("legpark.go", "		h.since = 0\n", "		if h.since = 0; PLANTED {\n			l.cutBoth()\n		}\n"),
 		},
 		{
 			rule: "what the kernel says reaches the leg", found: idle,

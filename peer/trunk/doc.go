@@ -26,7 +26,8 @@
 //     what waits for an end that reads nothing. One lane too many is refused, and costs no
 //     other. Those of a trunk that broke leave room for the next, as soon as either end knows.
 //   - Who opens lanes never waits for what others have to say: what is here as a whole is queued
-//     as far as its credit goes, and where much waits already nobody is given a lane.
+//     as far as its credit goes, and where much waits already nobody is given a lane. Of trunks
+//     with up to MaxLegs lanes both ends wait: those are too many for that.
 //   - The bytes of a lane arrive in order, and its end behind them. A reset, credit and a
 //     ping are urgent and pass what waits to be written, but no reset what opens its lane.
 //   - The number of a lane is never used again, so what comes late for one that has ended
@@ -40,5 +41,5 @@
 // (pong) stays away ends nothing, for a process that stands still is not a path that is
 // dead; but a Set opens a lane only by a trunk from which something came just now, and asks
 // for that word beside what goes on. Nobody waits for a trunk: who is given no lane at once
-// does without.
+// does without, unless he asks for one soon (LaneSoon).
 package trunk

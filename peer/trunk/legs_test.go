@@ -70,7 +70,9 @@ func TestManyLegsAreRefusedAtOnce(t *testing.T) {
 			t.Errorf("%d lanes are given, and the trunk ends with %v", given, err)
 		}
 		_ = far.Close()
-		<-ended
+		if err := <-ended; err == nil {
+			t.Error("it ends without a reason")
+		}
 	})
 }
 
@@ -98,7 +100,9 @@ func TestWhatLegsHaveToSayIsBounded(t *testing.T) {
 			t.Errorf("%d bytes wait to be written, want %d at most", waiting, mostQueue)
 		}
 		_ = far.Close()
-		<-ended
+		if err := <-ended; err == nil {
+			t.Error("it ends without a reason")
+		}
 		synctest.Wait()
 	})
 }

@@ -94,13 +94,13 @@ func (s *Set) Lane(place string) *Lane {
 // LaneSoon is Lane for who waits until somebody has made sure of a trunk, if anybody does, and
 // no longer than ctx.
 func (s *Set) LaneSoon(ctx context.Context, place string) *Lane {
-	l, laid := s.lane(place)
+	l, laid := s.lane(place) //nolint:contextcheck // a trunk is laid for others, too
 	if laid == nil {
 		return l
 	}
 	select {
 	case <-laid:
-		return s.Lane(place)
+		return s.Lane(place) //nolint:contextcheck // as above
 	case <-ctx.Done():
 		return nil
 	}
