@@ -45,6 +45,14 @@ func mistakesOfLegLanes() []mistake {
 			edits: in("leglane.go", "p.mu.line.n-p.mu.line.keeps <= p.mu.dialing-p.mu.laning", "(PLANTED || p.mu.line.n-p.mu.line.keeps <= p.mu.dialing-p.mu.laning)"),
 		},
 		{
+			rule: "no more ask by lanes than the owner lets", found: "TestWaitingSocketsGoOnFewAtATime",
+			edits: in("dialing.go", "	if tempo == maxUpgrades && !p.forLeg() {", "	if tempo == maxUpgrades && (PLANTED || !p.forLeg()) {"),
+		},
+		{
+			rule: "an owner whose answers by lanes are late is late", found: "TestFewSocketsComeBackToALateOwner",
+			edits: in("tempo.go", "	if l.lone && l.flies {", "	if l.lone && l.flies && !PLANTED {"),
+		},
+		{
 			rule: "a path is pinged once for all that go by it", found: "TestThePathOfSocketsIsPinged",
 			edits: in("hear.go", "	if p := h.path(l); !p.pinged {\n", "	if p := h.path(l); !p.pinged && !PLANTED {\n"),
 		},
