@@ -23,14 +23,19 @@ import (
 // socket has begun.
 func (c *client) serve() {
 	c.s.conns.add(c)
-	c.within(c.requests)
+	c.within(c.begins)
+}
+
+// begins is requests for a connection that has just come.
+func (c *client) begins() {
+	if c.s.hard.Err() != nil || c.life.within.Err() != nil {
+		c.shut(causeShutdown) // as was done with those that there were
+	}
+	c.requests()
 }
 
 // requests carries one request after the other, from where a loop has left them.
 func (c *client) requests() {
-	if c.s.hard.Err() != nil || c.life.within.Err() != nil {
-		c.shut(causeShutdown) // as was done with those that there were
-	}
 	for {
 		if c.at == atNext && !c.next() {
 			return
@@ -60,7 +65,7 @@ func (c *client) next() bool {
 	if c.idle.Load() == 0 { // else it has been idle in a loop
 		c.idle.Store(int64(c.s.clock.now()))
 	}
-	if c.joins() || c.roused.Swap(false) && c.park() {
+	if c.joins() || c.roused.Swap(false) && len(c.h.Buffered()) == 0 && c.park() {
 		return false
 	}
 	err := c.h.ReadRequestAfter(c.idleSince(), &c.req)

@@ -43,14 +43,16 @@ type flight struct {
 
 // ask runs the next request as far as it can be sent at once.
 func (c *client) ask() {
-	l := c.by.Load()
+	l, before := c.by.Load(), c.h.Received()
 	switch found := c.h.TryRequest(&c.req); found {
 	case h1.FoundNothing:
 		c.looped.speaks = false
 		c.h.Idle()
 		return
 	case h1.FoundWhole:
-		c.looped.speaks = c.looped.ended || c.h.More()
+		if c.h.Received() != before { // else what has come meanwhile is still there
+			c.looped.speaks = c.looped.ended || c.h.More()
+		}
 	case h1.FoundPart, h1.FoundOther:
 		if len(c.h.Buffered()) > 0 {
 			c.habit.unfit()
@@ -96,6 +98,10 @@ func (c *client) setOut(l *loop) bool {
 		if r.Kind == Remote {
 			c.habit.unfit()
 		}
+		return false
+	}
+	if !c.asks() { // it may have to be waited for until the app takes it
+		c.habit.unfit()
 		return false
 	}
 	k := c.wait.idleLink(c.s.upstream, l)

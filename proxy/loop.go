@@ -107,8 +107,14 @@ func (l *loop) hear(h rawio.Heard) {
 		}
 		return
 	}
-	if at := l.perches[h.ID]; at != nil && at.c != nil {
-		l.safely(at.c, (*client).answer)
+	at := l.perches[h.ID]
+	if at == nil || at.c == nil {
+		return
+	}
+	c := at.c
+	l.safely(c, (*client).answer)
+	if h.End && at.c == c { // part of an answer is here, and nobody will say again that it ends
+		l.leave(c, atAnswer)
 	}
 }
 
@@ -194,6 +200,10 @@ func (l *loop) take(c *client) {
 	parts(c.h) // else it is known to both
 	if l.lookout.Keep(c.h.NetConn(), l.last) != nil || c.ends() || c.roused.Load() {
 		l.leave(c, atNext)
+		return
+	}
+	if len(c.h.Buffered()) > 0 { // the loop that it comes from has read it
+		l.more = append(l.more, c)
 	}
 }
 
@@ -224,11 +234,14 @@ func (l *loop) evict(c *client) {
 
 // leave hands c to a goroutine, which goes on at that place.
 func (l *loop) leave(c *client, at place) {
-	if k := c.flight.l; at == atAnswer && k.Writer().Pending() > 0 {
-		k.Writer().Gate(c.gate) // for what is still to be sent
+	if at == atAnswer {
+		k := c.flight.l
+		k.Heed(nil)
+		if k.Writer().Pending() > 0 {
+			k.Writer().Gate(c.gate) // for what is still to be sent
+		}
 	}
 	l.part(c)
-	c.h.Writer().Now(false)
 	if c.at = at; at == atNext {
 		c.habit.rests = max(c.habit.rests, 1) // it has to read, not to come back
 	}
@@ -240,6 +253,7 @@ func (l *loop) part(c *client) {
 	delete(l.clients, c.looped.id)
 	l.land(c)
 	_ = l.lookout.Remove(c.h.NetConn()) // an error means that nobody watches it any more
+	c.h.Writer().Now(false)
 	c.by.Store(nil)
 	l.many.Add(-1)
 }

@@ -176,8 +176,11 @@ func TestWhatIsNotForALoopIsAnsweredAllTheSame(t *testing.T) {
 func converse(t *testing.T, c *client, pieces []string) string {
 	t.Helper()
 	var got bytes.Buffer
-	ended := make(chan error, 1)
-	go func() { _, err := io.Copy(&got, c.r); ended <- err }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(&got, c.r) // be it to a reset, of a connection that was closed with bytes unread
+	}()
 	half, ok := c.Conn.(*net.TCPConn)
 	if !ok {
 		t.Fatalf("%T has no half", c.Conn)
@@ -192,7 +195,7 @@ func converse(t *testing.T, c *client, pieces []string) string {
 		}
 	}
 	select {
-	case <-ended: // be it by a reset, of a connection that was closed with bytes unread
+	case <-ended:
 	case <-time.After(20 * time.Second):
 		t.Fatalf("no end after %q", got.String())
 	}
@@ -228,6 +231,7 @@ func TestLoopHearsWhatComesMeanwhile(t *testing.T) {
 	}{
 		"nothing":                 {first: wait},
 		"one with it":             {first: wait + next},
+		"one with it, one after":  {first: wait + next, then: next},
 		"one after it":            {first: wait, then: next},
 		"an end":                  {first: wait, ends: true},
 		"one and an end":          {first: wait, then: next, ends: true},
@@ -357,7 +361,7 @@ func TestWhoLeavesALoopIsGone(t *testing.T) {
 // Nobody idles in a loop for longer than elsewhere.
 func TestLoopKeepsNobodyForEver(t *testing.T) {
 	app := webApp(t, func(http.ResponseWriter, *http.Request) {})
-	n := newNode(t, "a", app, func(o *proxy.Options) { o.Settings.IdleTimeout = 300 * time.Millisecond })
+	n := newNode(t, "a", app, func(o *proxy.Options) { o.IdleTimeout = 300 * time.Millisecond })
 	n.looped().closed()
 }
 

@@ -27,10 +27,20 @@ func TestLoopsAreAsManyAsAreBusy(t *testing.T) {
 		{[]time.Duration{time.Second / 4, time.Second}, 3},
 		{[]time.Duration{time.Second, time.Second, time.Second}, 3}, // there are no more processors
 		{[]time.Duration{time.Second / 4, time.Second / 4, time.Second / 4}, 3},
-		{nil, 3}, {nil, 3}, {nil, 3},
+		{nil, 3},
+		{nil, 3},
+		{nil, 3},
 		{[]time.Duration{time.Second, time.Second / 10}, 3}, // it is needed again
-		{nil, 3}, {nil, 3}, {nil, 3}, {nil, 3}, {nil, 2},
-		{nil, 2}, {nil, 2}, {nil, 2}, {nil, 2}, {nil, 1},
+		{nil, 3},
+		{nil, 3},
+		{nil, 3},
+		{nil, 3},
+		{nil, 2},
+		{nil, 2},
+		{nil, 2},
+		{nil, 2},
+		{nil, 2},
+		{nil, 1},
 		{nil, 1},
 	} {
 		for j, busy := range look.busy {

@@ -32,6 +32,22 @@ func mistakesOfLoops() []mistake {
 			edits: in("sweep.go", "			c.poke() // its goroutine", "			if !PLANTED {\n				c.poke()\n			} // its goroutine"),
 		},
 		{
+			rule: "what has come since the last look is read", found: "TestLoopHearsWhatComesMeanwhile",
+			edits: in("inloop.go", "c.h.Received() != before {", "c.h.Received() != before || PLANTED {"),
+		},
+		{
+			rule: "what another loop has read is gone on with", found: "TestGivenAwayWithARequestInItsBuffer",
+			edits: in("loop.go", "	if len(c.h.Buffered()) > 0 { // the loop", "	if len(c.h.Buffered()) > 0 && !PLANTED { // the loop"),
+		},
+		{
+			rule: "what has been read is not parked", found: "TestWhoSpeaksAsItIsRousedIsAnswered",
+			edits: in("flow.go", "c.roused.Swap(false) && len(c.h.Buffered()) == 0 &&", "c.roused.Swap(false) && (PLANTED || len(c.h.Buffered()) == 0) &&"),
+		},
+		{
+			rule: "a loop sends no long body", found: "TestLoopSendsNoLongBody",
+			edits: in("inloop.go", "	if !c.asks() {", "	if !c.asks() && !PLANTED {"),
+		},
+		{
 			rule: "what is not sent at once is sent later", found: "TestUnsentAnswerOfALoopIsSentLater",
 			edits: in("inloop.go", "	case c.x.unsent:", "	case c.x.unsent && !PLANTED:"),
 		},

@@ -2,7 +2,10 @@
 
 package rawio
 
-import "net"
+import (
+	"errors"
+	"net"
+)
 
 // Inherit does nothing: there is no Accept.
 func Inherit(uintptr) error { return nil }
@@ -17,4 +20,4 @@ func Adopt(conn net.Conn) net.Conn { return conn }
 func Known(net.Conn) bool { return false }
 
 // Part has nothing to part here.
-func Part(net.Conn) error { return nil }
+func Part(net.Conn) error { return errors.ErrUnsupported }

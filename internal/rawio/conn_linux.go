@@ -4,6 +4,7 @@ package rawio
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -117,11 +118,11 @@ func Known(conn net.Conn) bool {
 
 // Part has the poller forget the connection, until somebody waits for it again. It is for who
 // alone reads and writes it, and does neither meanwhile, nor has a Lookout watch it; deadlines
-// are lifted. An error leaves it as it is.
+// are lifted. An error leaves it as it is: it is no Conn, or closed, or in use this moment.
 func Part(conn net.Conn) error {
 	c, ok := conn.(*Conn)
 	if !ok {
-		return nil
+		return fmt.Errorf("rawio: part with %T: %w", conn, os.ErrInvalid)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,6 +130,8 @@ func Part(conn net.Conn) error {
 	switch {
 	case c.closed.Load():
 		return net.ErrClosed
+	case c.users > 0: // somebody has fd from before the poller knew it
+		return syscall.EBUSY
 	case p == nil:
 		c.reading, c.writing = deadline{}, deadline{}
 		return nil

@@ -391,7 +391,43 @@ func TestPartOrClose(t *testing.T) {
 func TestOthersAreNotAdopted(t *testing.T) {
 	near, far := net.Pipe()
 	defer func() { _, _ = near.Close(), far.Close() }()
-	if Adopt(near) != near || Known(near) || Part(near) != nil {
+	if Adopt(near) != near || Known(near) || Part(near) == nil {
 		t.Error("a pipe is adopted")
+	}
+}
+
+// Who uses the socket, from before somebody waited for it, has it to his end: its number is
+// not let go meanwhile, which another socket would have then.
+func TestSocketInUseIsNotPartedWith(t *testing.T) {
+	c, far := pair(t, "127.0.0.1:0")
+	in, out := make(chan struct{}), make(chan struct{})
+	var using sync.WaitGroup
+	using.Go(func() {
+		if err := c.control(func(fd uintptr) {
+			close(in)
+			<-out
+			var st syscall.Stat_t
+			if err := syscall.Fstat(int(fd), &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
+				t.Errorf("by the number in use there is mode %o, %v", st.Mode, err)
+			}
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-in
+	read := make(chan error, 1)
+	go func() { _, err := c.Read(make([]byte, 1)); read <- err }()
+	waiting(t, c)
+	say(t, far, "x")
+	if err := <-read; err != nil {
+		t.Fatal(err)
+	}
+	if err := Part(c); !errors.Is(err, syscall.EBUSY) || !Known(c) {
+		t.Errorf("Part = %v, known %v, want EBUSY", err, Known(c))
+	}
+	close(out)
+	using.Wait()
+	if err := Part(c); err != nil || Known(c) {
+		t.Errorf("Part = %v, known %v", err, Known(c))
 	}
 }

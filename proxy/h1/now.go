@@ -11,13 +11,13 @@ import "time"
 type Found uint8
 
 const (
-	// FoundNothing: not a byte of it.
+	// FoundNothing is not a byte of it.
 	FoundNothing Found = iota + 1
-	// FoundWhole: a head that is whole and good; of an answer, with all of its body.
+	// FoundWhole is a head that is whole and good; of an answer, with all of its body.
 	FoundWhole
-	// FoundPart: some of an answer that may be whole once more has come.
+	// FoundPart is some of an answer that may be whole once more has come.
 	FoundPart
-	// FoundOther: what has to be waited for, refused or answered by one who can wait, an end
+	// FoundOther is what has to be waited for, refused or answered by one who can wait, an end
 	// or an error among it.
 	FoundOther
 )

@@ -1,0 +1,108 @@
+package proxy_test
+
+import (
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const askShort = "GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
+
+// pipeline has each of the clients send a few requests at once, that many times, calls
+// meanwhile in between, and returns once all are answered.
+func pipeline(t *testing.T, all []*client, rounds int, meanwhile func()) {
+	t.Helper()
+	const burst = 4
+	var asking sync.WaitGroup
+	for _, c := range all {
+		asking.Go(func() {
+			for round := range rounds {
+				if _, err := io.WriteString(c, strings.Repeat(askShort, burst)); err != nil {
+					t.Errorf("round %d: %v", round, err)
+					return
+				}
+				for i := range burst {
+					res, err := http.ReadResponse(c.r, nil)
+					if err != nil {
+						t.Errorf("round %d: answer %d never came: %v", round, i, err)
+						return
+					}
+					if body, err := io.ReadAll(res.Body); err != nil || string(body) != "ok" {
+						t.Errorf("round %d: answer %d is %q, %v", round, i, body, err)
+					}
+					_ = res.Body.Close() // never fails
+				}
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { asking.Wait(); close(over) }()
+	for {
+		select {
+		case <-over:
+			return
+		default:
+			meanwhile()
+		}
+	}
+}
+
+func okApp(t *testing.T) string {
+	t.Helper()
+	return webApp(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, "ok")
+	})
+}
+
+// A connection that is given to another loop between two requests that were sent together has
+// its second one answered there: nobody says again that it has come.
+func TestGivenAwayWithARequestInItsBuffer(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	n := newNode(t, "a", okApp(t))
+	all := make([]*client, 12)
+	for i := range all {
+		all[i] = n.looped()
+	}
+	pipeline(t, all, 300, func() {
+		n.BalanceLoops(time.Hour)
+		for range 6 {
+			n.BalanceLoops(0)
+		}
+	})
+}
+
+// A client that speaks as its connection is to be parked is answered: what it said was read,
+// and was not left in the socket.
+func TestWhoSpeaksAsItIsRousedIsAnswered(t *testing.T) {
+	n := newNode(t, "a", okApp(t))
+	all := make([]*client, 32)
+	for i := range all {
+		all[i] = n.looped()
+	}
+	n.ParkAfter(0, 0)
+	pipeline(t, all, 200, runtime.Gosched)
+}
+
+// A body for which an app may take its time is sent by one who can wait: an app that does not
+// read would hold up all others of the loop.
+func TestLoopSendsNoLongBody(t *testing.T) {
+	n := newNode(t, "a", okApp(t))
+	for _, c := range []struct{ length, carried int }{{4 << 10, 1}, {4<<10 + 1, 0}, {6000, 0}} {
+		before := n.carried()
+		client := n.looped()
+		client.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: %d\r\n\r\n%s", c.length, strings.Repeat("x", c.length))
+		if _, body := client.answer("POST"); body != "ok" {
+			t.Fatalf("answer = %q", body)
+		}
+		_ = client.Close()
+		until(t, "it is over", func() bool { return n.Connections() == 0 })
+		if got := n.carried() - before; got > c.carried {
+			t.Errorf("a loop has carried %d requests with bodies of %d bytes, want %d at most", got, c.length, c.carried)
+		}
+	}
+}
