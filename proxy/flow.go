@@ -65,7 +65,7 @@ func (c *client) next() bool {
 	if c.idle.Load() == 0 { // else it has been idle in a loop
 		c.idle.Store(int64(c.s.clock.now()))
 	}
-	if c.joins() || c.roused.Swap(false) && len(c.h.Buffered()) == 0 && c.park() {
+	if c.joins() || c.roused.Swap(false) && c.park() {
 		return false
 	}
 	err := c.h.ReadRequestAfter(c.idleSince(), &c.req)

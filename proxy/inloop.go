@@ -89,6 +89,7 @@ func (c *client) setOut(l *loop) bool {
 	t := c.s.o.Cluster.Table()
 	found, bad := c.keys.find(false)
 	if bad != nil || found.keyless || t.Shards() == 0 {
+		c.habit.unfit()
 		return false
 	}
 	c.x.found = found

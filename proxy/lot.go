@@ -143,8 +143,12 @@ func (p *parked) fetch(g guest) {
 	p.lot.hands.wg.Done()
 }
 
-// park parks the connection, which is idle. False: it goes on as it is, or ends.
+// park parks the connection, which is idle. False: it goes on as it is, or ends. Only the socket
+// is kept: what has been read of a client that speaks now is not.
 func (c *client) park() bool {
+	if len(c.h.Buffered()) > 0 {
+		return false
+	}
 	if c.shared { // others may act on it
 		c.parks.Store(false)
 		return false

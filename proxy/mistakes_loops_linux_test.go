@@ -41,7 +41,7 @@ func mistakesOfLoops() []mistake {
 		},
 		{
 			rule: "what has been read is not parked", found: "TestWhoSpeaksAsItIsRousedIsAnswered",
-			edits: in("flow.go", "c.roused.Swap(false) && len(c.h.Buffered()) == 0 &&", "c.roused.Swap(false) && (PLANTED || len(c.h.Buffered()) == 0) &&"),
+			edits: in("lot.go", "	if len(c.h.Buffered()) > 0 {\n		return false", "	if len(c.h.Buffered()) > 0 && !PLANTED {\n		return false"),
 		},
 		{
 			rule: "a loop sends no long body", found: "TestLoopSendsNoLongBody",
