@@ -16,14 +16,9 @@ import (
 )
 
 const (
-	// acquaintEvery is how often a voter sees to the next of the others, so that each
-	// knows of each what it said last when nobody leads any more.
+	// acquaintEvery is how often a voter asks the next of the others how it is, so
+	// that it knows of each what it said last when nobody leads any more.
 	acquaintEvery = time.Second
-	// greetAgain is for how long one is not greeted that has been told all that this one
-	// would say, and says itself what is new there: a greeting is a connection, which
-	// costs both sides as much as ten heartbeats. It may have forgotten the last second
-	// by then, if it was killed.
-	greetAgain    = 10 * time.Second
 	acquaintLimit = time.Second
 	// twinLimit bounds the look for a process that is where gossip shows the node.
 	twinLimit = 500 * time.Millisecond
@@ -286,7 +281,6 @@ func (n *Node) writeKnown(ctx context.Context, failing error) error {
 func (n *Node) acquaint(ctx context.Context) {
 	t := n.pulse.Every(acquaintEvery)
 	defer t.Stop()
-	told := greetings{}
 	for turn := 0; ; turn++ {
 		select {
 		case <-ctx.Done():
@@ -299,38 +293,11 @@ func (n *Node) acquaint(ctx context.Context) {
 			continue
 		}
 		voters = slices.Delete(voters, at, at+1)
-		server, self, now := voters[turn%len(voters)], n.acquaintance.self(), time.Now()
-		if !told.due(server, self, now) {
-			continue
-		}
 		greeting, cancel := context.WithTimeout(ctx, acquaintLimit)
-		c, err := n.port.Dial(greeting, nodeOf(server), peer.Control)
+		c, err := n.port.Dial(greeting, nodeOf(voters[turn%len(voters)]), peer.Control)
 		cancel()
 		if err == nil {
-			told.say(serverID(c.Node(), c.Peer().Disk), self, now)
 			hangUp(c)
 		}
 	}
-}
-
-// greetings is, by server, what a voter has said of its disk.
-type greetings map[string]greeted
-
-type greeted struct {
-	said past.Statement
-	at   time.Time
-}
-
-// due reports whether a server is to be told how the disk is now. How far the log reaches
-// nobody keeps.
-func (g greetings) due(server string, now past.Statement, at time.Time) bool {
-	now.Last = 0
-	was, told := g[server]
-	return !told || was.said != now || at.Sub(was.at) >= greetAgain
-}
-
-// say notes that a server was told.
-func (g greetings) say(server string, now past.Statement, at time.Time) {
-	now.Last = 0
-	g[server] = greeted{now, at}
 }

@@ -6,12 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 
 	"shardway/node/disk"
-	"shardway/node/past"
 )
 
 // What is known of other disks is no reason for a node not to start: its own disk is
@@ -44,43 +42,6 @@ func TestDamagedMemoryOfDisksIsBegunAnew(t *testing.T) {
 		}
 		if err := dir.Close(); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// What a voter has to say of its disk the others are told at once, and what they know
-// already now and then.
-func TestVotersAreGreetedForWhatIsNew(t *testing.T) {
-	g := greetings{}
-	at := time.Now()
-	said := past.Statement{Server: "a/x", Boot: 1, Nonce: 7, Term: 2, Last: 10, Applied: 5}
-	for _, step := range []struct {
-		what   string
-		after  time.Duration
-		change func(*past.Statement)
-		want   bool
-	}{
-		{"the first time", 0, func(*past.Statement) {}, true},
-		{"nothing new", time.Second, func(*past.Statement) {}, false},
-		{"a longer log", time.Second, func(s *past.Statement) { s.Last++ }, false},
-		{"a later term", 0, func(s *past.Statement) { s.Term++ }, true},
-		{"a later map", 0, func(s *past.Statement) { s.Applied++ }, true},
-		{"another boot", 0, func(s *past.Statement) { s.Boot++ }, true},
-		{"another process", 0, func(s *past.Statement) { s.Nonce++ }, true},
-		{"nothing new again", greetAgain - 1, func(*past.Statement) {}, false},
-		{"and for long", 1, func(*past.Statement) {}, true},
-	} {
-		at = at.Add(step.after)
-		step.change(&said)
-		due := g.due("b/y", said, at)
-		if due != step.want {
-			t.Errorf("%s: due %v, want %v", step.what, due, step.want)
-		}
-		if due {
-			g.say("b/y", said, at)
-		}
-		if !g.due("c/z", said, at) {
-			t.Errorf("%s: what b was told counts for c", step.what)
 		}
 	}
 }
