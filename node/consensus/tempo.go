@@ -10,7 +10,8 @@ import "github.com/hashicorp/raft"
 // both sides, the timer that sends it as a rule twice, and most of what a leader does at
 // rest is that. So who leads counts by twice the time that its followers wait: with 500 ms
 // it speaks every 100 to 200 ms. One heartbeat that is lost on the way, and that TCP sends
-// once more after 200 ms, is still no reason to stand; nor for the leader to take
+// once more after 200 ms, is still no reason to stand where a round trip takes less than 50 ms (and
+// who stands beyond that is refused by voters that hear the leader); nor for the leader to take
 // its followers for gone, whose lease (LeaderLease) is as long.
 const seldom = 2
 
