@@ -257,3 +257,23 @@ func TestSealedLanesCarrySockets(t *testing.T) {
 	}
 	_, _ = c.Write(message(0x88, true, "\x03\xe8"))
 }
+
+// A kept socket that has been idle for longer than a write may take is handed over without a
+// gap: to end a half waits for nothing.
+func TestIdleSocketIsHandedOverWithoutAGap(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		c := t.front.socket()
+		c.say("one")
+		t.until("the app has it", t.app.has(1))
+		time.Sleep(70 * time.Second)
+		t.move(t.a, t.b)
+		c.say("two")
+		t.until("it goes on", t.app.has(2))
+		for i, h := range t.app.legs() {
+			if g := h.Get("Shardway-Socket-Gap"); g != "" {
+				t.Errorf("leg %d has gap %q", i, g)
+			}
+		}
+		_ = c.Close()
+	})
+}

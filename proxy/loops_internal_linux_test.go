@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"io"
+	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -79,4 +81,36 @@ func TestHabitDoublesAndEnds(t *testing.T) {
 	if h.unfit(); h.rests != restFirst {
 		t.Fatalf("it rests for %d after it was good for loops, want %d", h.rests, restFirst)
 	}
+}
+
+// Of a parked connection only the socket is kept, so what has been read of a client that speaks
+// would be lost, and what comes behind it taken for a request.
+func TestWhatHasBeenReadIsNotParked(t *testing.T) {
+	s := spareServer()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	far := caller(t, ln.Addr().String())
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lot{within: t.Context(), conns: &s.conns, clock: &s.clock, hands: newCrew(func(guest) {})}
+	defer l.close()
+	c := newClient(t.Context(), s, conn, "")
+	l.welcome(c, guest{conn: conn})
+	s.conns.add(c)
+	defer func() { _ = c.h.Close() }()
+	if _, err = io.WriteString(far, "GET / HT"); err != nil {
+		t.Fatal(err)
+	}
+	if some, err := c.h.Wait(10 * time.Second); !some || err != nil {
+		t.Fatalf("nothing has come: %v", err)
+	}
+	if c.park() {
+		t.Error("it is parked, with half a head that was read")
+	}
+	s.conns.remove(c)
 }

@@ -40,7 +40,7 @@ func mistakesOfLoops() []mistake {
 			edits: in("loop.go", "	if len(c.h.Buffered()) > 0 { // the loop", "	if len(c.h.Buffered()) > 0 && !PLANTED { // the loop"),
 		},
 		{
-			rule: "what has been read is not parked", found: "TestWhoSpeaksAsItIsRousedIsAnswered",
+			rule: "what has been read is not parked", found: "TestWhatHasBeenReadIsNotParked",
 			edits: in("lot.go", "	if len(c.h.Buffered()) > 0 {\n		return false", "	if len(c.h.Buffered()) > 0 && !PLANTED {\n		return false"),
 		},
 		{

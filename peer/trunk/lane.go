@@ -123,7 +123,8 @@ func (m *limit) set(t time.Time, waits bool, late func()) {
 	}
 }
 
-// arm has late called at the deadline, for who is about to wait.
+// arm has late called at the deadline, for who is about to wait. Where there is a timer already
+// it is not needed: to make it anew for each wait would be garbage.
 func (m *limit) arm(late func()) {
 	switch left := time.Until(m.until); {
 	case m.until.IsZero():
@@ -132,6 +133,15 @@ func (m *limit) arm(late func()) {
 	default:
 		m.timer.Reset(left)
 	}
+}
+
+// armed is arm, if that needs no late; false: it does.
+func (m *limit) armed() bool {
+	if m.until.IsZero() || m.timer != nil {
+		m.arm(nil)
+		return true
+	}
+	return false
 }
 
 // late reports whether the deadline is over, which the timer's end alone does not say: it

@@ -121,7 +121,9 @@ func (l *Lane) wait() error {
 			l.some = make(chan struct{}, 1)
 		}
 		l.reading = true
-		l.reads.arm(l.readsLate)
+		if !l.reads.armed() {
+			l.reads.arm(l.readsLate)
+		}
 		some := l.some
 		l.mu.Unlock()
 		<-some

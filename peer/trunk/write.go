@@ -1,6 +1,7 @@
 package trunk
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -124,7 +125,8 @@ func (l *Lane) earn(n uint32) error {
 // CloseWrite says that no more bytes come from this end.
 func (l *Lane) CloseWrite() error {
 	l.mu.Lock()
-	if err := l.mayWrite(); err != nil {
+	// It waits for nothing, so that the deadline of a write is none of its own, as with TCP.
+	if err := l.mayWrite(); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		l.mu.Unlock()
 		return err
 	}

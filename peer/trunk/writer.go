@@ -18,7 +18,8 @@ func (t *Trunk) put(k kind, lane uint32, data []byte) error {
 }
 
 // add adds that frame. A reset waits behind what opens its lane: the other end takes none
-// for a lane that it has not heard of. With mu held.
+// for a lane that it has not heard of. One of a socket's lane waits behind what that has said,
+// which is its client's: who says his last and leaves is heard. With mu held.
 func (t *Trunk) add(k kind, lane uint32, data []byte) {
 	switch {
 	case k == kindPing && t.asks, k == kindPong && t.answers:
@@ -28,7 +29,8 @@ func (t *Trunk) add(k kind, lane uint32, data []byte) {
 	case k == kindPong:
 		t.answers = true
 	}
-	if k == kindOpen || k == kindEnd || k == kindClose || k == kindReset && t.give == nil && lane > t.begun {
+	reset := k == kindReset && (t.give == nil && lane > t.begun || t.budget.most > MaxLanes)
+	if k == kindOpen || k == kindEnd || k == kindClose || reset {
 		t.out = appendFrame(t.out, k, lane, data)
 	} else {
 		t.urgent = appendFrame(t.urgent, k, lane, data)
