@@ -41,6 +41,10 @@ type asked struct {
 // forwards here knows by the map when to stop.
 func (a *asked) draining() bool { return a.ingress == "" && a.s.draining.Load() }
 
+// last reports whether the request is the client's last by its own word, and all of it
+// has been read.
+func (a *asked) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.up.broken }
+
 // client is a connection that requests come by: from a client, or, when ingress
 // is set, from another node. Its goroutine runs serve; others reach in through
 // slot, idle, down and the watch. Its methods are the flow of a request (flow.go) and

@@ -59,6 +59,13 @@ type exchange struct {
 	unsent bool
 }
 
+// inShard finds the shard of the request's key, if it has one.
+func (x *exchange) inShard(t *Table) {
+	if !x.sharded && !x.keyless {
+		x.shard, x.sharded = shardmap.OfBytes(x.key, t.Shards()), true
+	}
+}
+
 // further reports whether the request is for a further leg of an event stream.
 func (x *exchange) further() bool {
 	return x.resumed != nil && x.resumed.legs > 0 && x.resumed.asked > 0

@@ -7,7 +7,6 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
-	"shardway/shardmap"
 )
 
 // The life of a request, from the first byte of its head to what is left of its body,
@@ -273,9 +272,7 @@ func (c *client) attempt(t *Table) verdict {
 	if t.Shards() == 0 {
 		return verdict{step: stepHold, reason: ReasonNoMap, refusal: RefusedHeld}
 	}
-	if !c.x.sharded && !c.x.keyless {
-		c.x.shard, c.x.sharded = shardmap.OfBytes(c.x.key, t.Shards()), true
-	}
+	c.x.inShard(t)
 	if c.quarantined() {
 		return fail(problem.Quarantined, c.x.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
 	}
@@ -499,7 +496,3 @@ func (c *client) settle() bool {
 	}
 	return false
 }
-
-// last reports whether the request is the client's last by its own word, and all of it
-// has been read.
-func (a *asked) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.up.broken }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
-	"shardway/shardmap"
 )
 
 // What a loop does of the life of a request that flow.go has whole: ask is next, exchange
@@ -93,7 +92,7 @@ func (c *client) setOut(l *loop) bool {
 		return false
 	}
 	c.x.found = found
-	c.x.shard, c.x.sharded = shardmap.OfBytes(found.key, t.Shards()), true
+	c.x.inShard(t)
 	r := t.Route(c.x.shard)
 	if r.Kind != Local || c.quarantined() {
 		if r.Kind == Remote {

@@ -59,7 +59,7 @@ func edits() []overlay.Edit {
 `),
 		before("proxy/flow.go", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
 `),
-		after("proxy/flow.go", "\tdefer c.over()\n", `	if planted == "other-shard" && again {
+		after("proxy/flow.go", "\tc.up.reset()\n", `	if planted == "other-shard" && again {
 		c.x.shard, c.x.sharded = last, true
 	}
 `),
