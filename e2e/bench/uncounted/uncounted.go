@@ -21,7 +21,9 @@ func edits() []overlay.Edit {
 		{File: "proxy/metrics.go", Old: "m.durations[x.routeOf()][class].observe(took)", New: ""},
 		begin("proxy/histogram.go", "func (h *histogram) observe(d time.Duration) {\n", "\treturn\n"),
 		{File: "proxy/flow.go", Old: "began:  c.s.clock.exact(),\n", New: "began:  0,\n"},
-		begin("proxy/load.go", "func (c *client) runCounted(p *trip) verdict {\n", "\treturn c.runOf(p)\n"),
+		begin("proxy/load.go", "func (c *client) sets() (began time.Duration, sent int64) {\n", "\treturn 0, 0\n"),
+		begin("proxy/load.go", "func (c *client) ran(p *trip, v verdict, began time.Duration, sent int64) {\n", "\treturn\n"),
+		{File: "proxy/inloop.go", Old: "c.s.metrics.looped.Add(1)\n", New: ""},
 		begin("proxy/load.go", "func (l *loads) sample(key []byte) {\n", "\treturn\n"),
 		begin("internal/cli/version.go", "text := b.String()\n", "\ttext += \", "+Owns+"\"\n"),
 	}
