@@ -48,10 +48,6 @@ func mistakesOfLoops() []mistake {
 			edits: in("inloop.go", "	if !c.asks() {", "	if !c.asks() && !PLANTED {"),
 		},
 		{
-			rule: "what is not sent at once is sent later", found: "TestUnsentAnswerOfALoopIsSentLater",
-			edits: in("inloop.go", "	case c.x.unsent:", "	case c.x.unsent && !PLANTED:"),
-		},
-		{
 			rule: "a loop never waits until a client reads", found: "TestUnsentAnswerOfALoopIsSentLater",
 			edits: in("loop.go", "	c.h.Writer().Now(true)\n", "	c.h.Writer().Now(!PLANTED)\n"),
 		},
