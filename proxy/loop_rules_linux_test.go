@@ -21,6 +21,7 @@ func pipeline(t *testing.T, all []*client, rounds int, meanwhile func()) {
 	for _, c := range all {
 		asking.Go(func() {
 			for round := range rounds {
+				_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // an error shows with the next
 				if _, err := io.WriteString(c, strings.Repeat(askShort, burst)); err != nil {
 					t.Errorf("round %d: %v", round, err)
 					return
@@ -68,7 +69,7 @@ func TestGivenAwayWithARequestInItsBuffer(t *testing.T) {
 	for i := range all {
 		all[i] = n.looped()
 	}
-	pipeline(t, all, 300, func() {
+	pipeline(t, all, 150, func() {
 		n.BalanceLoops(time.Hour)
 		for range 6 {
 			n.BalanceLoops(0)
@@ -85,7 +86,7 @@ func TestWhoSpeaksAsItIsRousedIsAnswered(t *testing.T) {
 		all[i] = n.looped()
 	}
 	n.ParkAfter(0, 0)
-	pipeline(t, all, 200, runtime.Gosched)
+	pipeline(t, all, 100, runtime.Gosched)
 }
 
 // A body for which an app may take its time is sent by one who can wait: an app that does not
