@@ -134,3 +134,11 @@ func TestLoadNamesTheBusiestAndNoSecrets(t *testing.T) {
 		_ = c.Close()
 	})
 }
+
+// tableOf returns a table of n shards.
+func tableOf(n int, route func(s int) proxy.Route) *proxy.Table {
+	return proxy.NewTable(proxy.TableSpec{
+		Generation: 5, Committed: 6, Proposed: 7, Shards: n,
+		Route: func(s shardmap.Shard) proxy.Route { return route(int(s)) },
+	})
+}

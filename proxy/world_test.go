@@ -493,10 +493,3 @@ func readHead(r *bufio.Reader) (string, error) {
 }
 
 func shard(s int) shardmap.Shard { return shardmap.Shard(s) }
-
-func tableOf(n int, route func(s int) proxy.Route) *proxy.Table {
-	return proxy.NewTable(proxy.TableSpec{
-		Generation: 5, Committed: 6, Proposed: 7, Shards: n,
-		Route: func(s shardmap.Shard) proxy.Route { return route(int(s)) },
-	})
-}
