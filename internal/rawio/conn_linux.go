@@ -235,13 +235,13 @@ func (c *Conn) meet() (*polled, error) {
 		return nil, err
 	}
 	p := &polled{file, raw}
-	c.known.Store(p)
 	if !c.reading.at.IsZero() {
 		err = file.SetReadDeadline(c.reading.at)
 	}
 	if !c.writing.at.IsZero() {
 		err = errors.Join(err, file.SetWriteDeadline(c.writing.at))
 	}
+	c.known.Store(p) // from here on others set its deadlines, and these are not set again over theirs
 	return p, err
 }
 

@@ -200,6 +200,32 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+// A deadline that is set just as somebody begins to wait is not lost under the one before it.
+func TestDeadlineIsSetAsTheWaitBegins(t *testing.T) {
+	c, _ := pair(t, "127.0.0.1:0")
+	for i := range 5_000 {
+		set(t, c, time.Now().Add(time.Hour))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			ended <- err
+		}()
+		waiting(t, c)
+		set(t, c, time.Unix(1, 0))
+		select {
+		case err := <-ended:
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("read %v, want its deadline", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("round %d: it waits for ever", i)
+		}
+		if err := Part(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func set(t *testing.T, c *Conn, at time.Time) {
 	t.Helper()
 	if err := c.SetDeadline(at); err != nil {
