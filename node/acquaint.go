@@ -20,6 +20,8 @@ const (
 	// that it knows of each what it said last when nobody leads any more.
 	acquaintEvery = time.Second
 	acquaintLimit = time.Second
+	// acquaintAgain is the pause before the first greeting is tried again.
+	acquaintAgain = 25 * time.Millisecond
 	// twinLimit bounds the look for a process that is where gossip shows the node.
 	twinLimit = 500 * time.Millisecond
 	// keepEvery is how often at most what is known of other disks is written down.
@@ -125,6 +127,9 @@ func (a *acquaintance) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, 
 		return 0, "" // what it says counts for nothing
 	}
 	known := a.table.Knows(far)
+	if !known {
+		a.returned()
+	}
 	if !known && !m.Dialled {
 		if !raft {
 			return 0, ""
@@ -140,6 +145,15 @@ func (a *acquaintance) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, 
 		a.n.stream.Outlived(far.Server, far.Nonce)
 	}
 	return 0, ""
+}
+
+// returned has a leader say at once that it leads: a process has come that was not known.
+func (a *acquaintance) returned() {
+	select {
+	case <-a.n.raftOpen:
+		a.n.raft.Greet()
+	default:
+	}
 }
 
 // elsewhere returns where another process than this one is the node, or "".
@@ -276,9 +290,13 @@ func (n *Node) writeKnown(ctx context.Context, failing error) error {
 	return err
 }
 
-// acquaint has a voter greet the other voters in turn. Each greeting says how the
-// disks of both are; what is known of them decides when nobody leads.
+// acquaint has a voter greet the other voters: all at once as it begins, so that the leader
+// speaks to it, and then in turn. Each greeting says how the disks of both are; what is known
+// of them decides when nobody leads.
 func (n *Node) acquaint(ctx context.Context) {
+	for _, server := range n.otherVoters() {
+		n.asks.Go(func() { n.greetFirst(ctx, server) })
+	}
 	t := n.pulse.Every(acquaintEvery)
 	defer t.Stop()
 	for turn := 0; ; turn++ {
@@ -287,17 +305,43 @@ func (n *Node) acquaint(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		voters := n.raft.Voters()
-		at := slices.Index(voters, n.server)
-		if at < 0 || len(voters) < 2 {
-			continue
-		}
-		voters = slices.Delete(voters, at, at+1)
-		greeting, cancel := context.WithTimeout(ctx, acquaintLimit)
-		c, err := n.port.Dial(greeting, nodeOf(voters[turn%len(voters)]), peer.Control)
-		cancel()
-		if err == nil {
-			hangUp(c)
+		if voters := n.otherVoters(); len(voters) > 0 {
+			_ = n.greet(ctx, voters[turn%len(voters)]) // it is greeted again
 		}
 	}
+}
+
+// otherVoters returns the voters without this node; nil: it is none.
+func (n *Node) otherVoters() []string {
+	voters := n.raft.Voters()
+	at := slices.Index(voters, n.server)
+	if at < 0 {
+		return nil
+	}
+	return slices.Delete(voters, at, at+1)
+}
+
+// greetFirst greets a voter whose address gossip may not have told yet.
+func (n *Node) greetFirst(ctx context.Context, server string) {
+	for range acquaintEvery / acquaintAgain {
+		if !errors.Is(n.greet(ctx, server), peer.ErrUnknownNode) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(acquaintAgain):
+		}
+	}
+}
+
+func (n *Node) greet(ctx context.Context, server string) error {
+	greeting, cancel := context.WithTimeout(ctx, acquaintLimit)
+	defer cancel()
+	c, err := n.port.Dial(greeting, nodeOf(server), peer.Control)
+	if err != nil {
+		return err
+	}
+	hangUp(c)
+	return nil
 }

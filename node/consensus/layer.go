@@ -63,6 +63,7 @@ func (l *layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Con
 	ctx, cancel := context.WithTimeout(l.ctx, timeout)
 	defer cancel()
 	for pause := dialPauseMin; ; pause = min(2*pause, dialPauseMax) {
+		hurried := l.s.hurried()
 		c, err := l.try(ctx, node, disk)
 		if err == nil {
 			return c, nil
@@ -74,6 +75,9 @@ func (l *layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Con
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
+		case <-hurried:
+			t.Stop()
+			pause = dialPauseMin / 2
 		case <-ctx.Done():
 			t.Stop()
 			return nil, d

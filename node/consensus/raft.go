@@ -34,6 +34,7 @@ type Raft struct {
 	stopped chan struct{} // latch: Shutdown was called
 	changed chan struct{} // 1: hint
 	nudge   chan struct{} // 1: hint
+	greet   chan struct{} // 1: hint
 	notify  chan bool
 	seen    chan raft.Observation // 1: the library drops what does not fit
 	wg      sync.WaitGroup
@@ -44,6 +45,7 @@ type Raft struct {
 	err       atomic.Pointer[error]
 	pending   atomic.Int64
 	campaigns pace
+	greetings pace
 }
 
 // Open restores the state and starts Raft.
@@ -61,10 +63,12 @@ func Open(o Options) (*Raft, error) {
 		stopped: make(chan struct{}),
 		changed: make(chan struct{}, 1),
 		nudge:   make(chan struct{}, 1),
+		greet:   make(chan struct{}, 1),
 		notify:  make(chan bool, 16),
 		seen:    make(chan raft.Observation, 1),
 
 		campaigns: pace{every: 2 * o.Election},
+		greetings: pace{every: greetEvery},
 	}
 	o.Stores.Notify(r.fail, r.hang)
 	if err := r.begin(); err != nil {

@@ -37,6 +37,7 @@ type Stream struct {
 	mu       sync.Mutex
 	open     map[*streamConn]struct{}
 	isolated bool
+	hurry    chan struct{} // closed, and another one made, by hasten
 }
 
 // NewStream returns a Stream for the server local ("node/disk").
@@ -49,6 +50,7 @@ func NewStream(local string, dial DialFunc) *Stream {
 		ctx:     ctx,
 		cancel:  cancel,
 		open:    make(map[*streamConn]struct{}),
+		hurry:   make(chan struct{}),
 	}
 }
 
@@ -124,6 +126,21 @@ func (s *Stream) track(l *layer, c net.Conn) (*streamConn, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return sc, nil
+}
+
+// hasten ends the pauses of those who dial.
+func (s *Stream) hasten() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.hurry)
+	s.hurry = make(chan struct{})
+}
+
+// hurried is closed by the next hasten.
+func (s *Stream) hurried() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hurry
 }
 
 func (s *Stream) forget(c *streamConn) {
