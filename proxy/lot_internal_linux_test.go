@@ -124,7 +124,7 @@ func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
 					if s.conns.countParked() == 1 {
 						return true
 					}
-					one.h.Rouse() // it waited in vain, on a machine that stood still
+					s.conns.each(func(c *client) { c.h.Rouse() }) // it waited in vain, on a machine that stood still
 					return false
 				})
 				return
