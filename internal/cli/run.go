@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/config"
+	"shardway/internal/memory"
 	"shardway/internal/processors"
 	"shardway/internal/sdnotify"
 	"shardway/node/process"
@@ -32,7 +33,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	}
 	log := logger(&cfg, s.err)
 	setLevel(&cfg)
-	limitMemory(log)
+	memory.Limit(log)
 	p, err := process.New(ctx, &cfg, Version, log)
 	if err != nil {
 		return err
@@ -45,6 +46,9 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	telling.Go(func() { told.run(ctx) })
 	if variable(s.environ, "GOMAXPROCS") == "" { // else it was said how many
 		telling.Go(func() { processors.Run(ctx, p.Node().Pulse(), log) })
+	}
+	if variable(s.environ, "GOGC") == "" { // else it was said how much garbage there may be
+		telling.Go(func() { memory.Run(ctx, p.Node().Pulse(), log) })
 	}
 	//nolint:contextcheck // what a reload starts ends with the process
 	stop := onHangup(func() { told.reload(func() { c.reload(s, p, log) }) })

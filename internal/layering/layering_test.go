@@ -70,13 +70,14 @@ func allowed() map[string][]string {
 		"internal/overlay":    {}, // only tests use it
 		"internal/problem":    {},
 		"internal/processors": {"internal/clock"},
+		"internal/memory":     {"internal/clock"},
 		"internal/sdnotify":   {},
 		"internal/secret":     {},
 		"internal/racing":     {}, // only tests use it
 		"internal/simnet":     {},
 		"internal/statefile":  {},
 		"internal/demo":       {"admin", "internal/statefile"},
-		"internal/cli":        {"verdict", "admin", "config", "event", "internal/loglines", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/processors", "internal/sdnotify", "internal/secret"},
+		"internal/cli":        {"verdict", "admin", "config", "event", "internal/loglines", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
 		"":                    {"internal/cli"},
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package memory
 
 import (
 	"math"
@@ -7,16 +7,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// memoryShare is how much of what the container may have is Go's to fill: the
+// share is how much of what the container may have is Go's to fill: the
 // rest is for stacks of the kernel's making, and for the bursts between two
 // collections.
-const memoryShare = 0.9
+const share = 0.9
 
-// limitMemory lets the garbage collector know of the limit of this process's
+// Limit lets the garbage collector know of the limit of this process's
 // control group: it works harder near it, instead of being killed beyond it. A
 // GOMEMLIMIT of the operator's stays.
-func limitMemory(log zerolog.Logger) {
-	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare))
+func Limit(log zerolog.Logger) {
+	limit, err := memlimit.Set(memlimit.WithRatio(share))
 	switch {
 	case err != nil:
 		log.Debug().Err(err).Msg("memory limit not known")
