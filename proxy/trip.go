@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"os"
+	"strconv"
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
@@ -244,17 +245,33 @@ func (c *client) goAgain(p *trip, code problem.Code, why cause) verdict {
 		again = p.epoch != 0 && c.x.heads == 0
 		c.x.ran, c.x.ranEpoch = true, p.epoch
 	}
-	if c.wrecked(p, why) || !again || c.x.tries >= maxTries || !c.up.replayable() || !c.affords(p, why) {
+	if detail := c.givesUp(p, why, again); detail != "" {
 		if why == causeParting {
 			return fail(problem.Draining, "the request was cut off because its node stops: it may have run")
 		}
-		return fail(code, mayHaveRun)
+		return fail(code, detail)
 	}
 	c.s.metrics.retries[retryBroken].Add(1)
 	if c.x.tries == 1 {
 		return verdict{step: stepAgain}
 	}
 	return verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, code: code, detail: mayHaveRun}
+}
+
+// givesUp returns why a request that may have run, and may again, is not sent again; empty:
+// it is.
+func (c *client) givesUp(p *trip, why cause, again bool) (detail string) {
+	switch wrecked := c.wrecked(p, why); {
+	case !again || !c.up.replayable():
+		return mayHaveRun
+	case wrecked:
+		return mayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
+	case c.x.tries >= maxTries:
+		return mayHaveRun + ", and was sent " + strconv.Itoa(maxTries) + " times"
+	case !c.affords(p, why):
+		return mayHaveRun + ", and a fifth of all requests is being sent again already"
+	}
+	return ""
 }
 
 // affords reports whether a request may go again as far as the budget goes. A trunk that

@@ -51,7 +51,7 @@ func edits() []overlay.Edit {
 		until = r.clock.Precise() + time.Hour
 	}
 `),
-		after("proxy/trip.go", "if c.wrecked(p, why) || !again ", `&& planted != "double-run" `),
+		after("proxy/trip.go", `if detail := c.givesUp(p, why, again); detail != "" `, `&& planted != "double-run" `),
 		after("proxy/flow.go", "if v = c.held(v); v.step == stepAgain", ` && planted != "swallowed-answer"`),
 		after("proxy/answer.go", "\tstatus := p.StatusCode()\n", `	if planted == "no-run" && p.Code == problem.UpstreamRefused {
 		status = 200
@@ -63,7 +63,7 @@ func edits() []overlay.Edit {
 		c.x.shard, c.x.sharded = last, true
 	}
 `),
-		before("internal/cli/run.go", "\tlimitMemory(log)\n", `	if err = ownUp(log); err != nil {
+		before("internal/cli/run.go", "\tmemory.Limit(log)\n", `	if err = ownUp(log); err != nil {
 		return err
 	}
 `),
