@@ -197,6 +197,25 @@ func (x *keptSockets) holds(t *testing.T, n *cluster.Node) held {
 	return held{resident(t, n), len(files), runtime("stack_inuse"), runtime("heap_alloc")}
 }
 
+// rest returns once what each node holds has been the same for longer than a node looks
+// before it gives memory back.
+func (x *keptSockets) rest(t *testing.T, nodes ...*cluster.Node) {
+	t.Helper()
+	last, same := make([]int, len(nodes)), 0
+	cluster.Await(t, "nodes hold what they need", func() error {
+		for i, n := range nodes {
+			if now := resident(t, n); now < last[i]*99/100 || now > last[i]*101/100 {
+				last[i], same = now, 0
+			}
+		}
+		if same++; same < 15 {
+			time.Sleep(time.Second)
+			return fmt.Errorf("%d bytes of %v for %d s", last, nodes, same)
+		}
+		return nil
+	})
+}
+
 // each is how much more a process holds for each of n sockets.
 func (h held) each(before held, n int) string {
 	kib := func(more float64) float64 { return more / 1024 / float64(n) }
@@ -282,6 +301,11 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 		})
 	}
 	open(min(many, 200)) // what does not grow with the sockets is there after some
+	rested := func() {}
+	if many >= 1000 { // what is held while it is opened is mostly what that took
+		rested = func() { x.rest(t, gateway, owner) }
+	}
+	rested()
 	beforeGateway, beforeOwner := x.holds(t, gateway), x.holds(t, owner)
 	open(many)
 	cluster.Await(t, "nobody waits at idle sockets", func() error {
@@ -292,8 +316,13 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 		}
 		return nil
 	})
-	t.Logf("%d idle sockets on %d shards; each: ingress %s; owner %s", len(list), shards,
-		x.holds(t, gateway).each(beforeGateway, many), x.holds(t, owner).each(beforeOwner, many))
+	each := func(when string) {
+		t.Logf("%d idle sockets on %d shards, %s; each: ingress %s; owner %s", len(list), shards, when,
+			x.holds(t, gateway).each(beforeGateway, many), x.holds(t, owner).each(beforeOwner, many))
+	}
+	each("just opened")
+	rested()
+	each("at rest")
 	others := m.Keys(x.nodes[1].ID, 1)
 	quiet := startAsking(t, gateway.Addr, others)
 	cluster.Await(t, "requests beside idle sockets", quiet.some)
