@@ -197,20 +197,22 @@ func (x *keptSockets) holds(t *testing.T, n *cluster.Node) held {
 	return held{resident(t, n), len(files), runtime("stack_inuse"), runtime("heap_alloc")}
 }
 
-// rest returns once what each node holds has been the same for longer than a node looks
-// before it gives memory back.
+// rest returns once what each node holds has not changed by a hundredth within a second for
+// longer than a node looks before it gives memory back.
 func (x *keptSockets) rest(t *testing.T, nodes ...*cluster.Node) {
 	t.Helper()
 	last, same := make([]int, len(nodes)), 0
 	cluster.Await(t, "nodes hold what they need", func() error {
 		for i, n := range nodes {
-			if now := resident(t, n); now < last[i]*99/100 || now > last[i]*101/100 {
-				last[i], same = now, 0
+			now := resident(t, n)
+			if now < last[i]*99/100 || now > last[i]*101/100 {
+				same = 0
 			}
+			last[i] = now
 		}
-		if same++; same < 15 {
+		if same++; same < 12 {
 			time.Sleep(time.Second)
-			return fmt.Errorf("%d bytes of %v for %d s", last, nodes, same)
+			return fmt.Errorf("%d bytes, much the same for %d s", last, same)
 		}
 		return nil
 	})

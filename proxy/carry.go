@@ -80,7 +80,7 @@ func (c *client) goOn(over func()) {
 func (c *client) carry() {
 	c.carryOn()
 	if c.carries() {
-		c.relay.leg.begin(c.hands)
+		c.relay.leg.begin(c)
 		return
 	}
 	if !c.part() {

@@ -94,6 +94,9 @@ type client struct {
 	lag   time.Duration   // for how long it has to be idle before that
 	// parked tells that it has been: the connection is not this client's any more.
 	parked bool
+	// parkedHalves is how many directions are parked of the socket that it has become. The
+	// registry's mu guards it.
+	parkedHalves int
 
 	gate  func() (time.Duration, error) // c.askLease, bound once
 	lower func()                        // c.release, likewise

@@ -49,7 +49,7 @@ func (c *client) requests() {
 		case atSettle:
 		}
 		if c.carries() {
-			c.relay.leg.begin(c.hands)
+			c.relay.leg.begin(c)
 			return
 		}
 		if c.part() || !c.settle() {

@@ -19,7 +19,9 @@ const (
 
 // hearing is what the sweep finds out about nodes; its alone.
 type hearing struct {
-	list []*client // all, at this sweep
+	list  []*client // all, at this sweep; not whole: without those at rest
+	whole bool
+	wants bool // the next one is to be whole
 	// silent has the nodes that were asked about at this sweep, and those of which
 	// nothing was heard at one within the last second.
 	silent map[*pool]silence
@@ -75,8 +77,8 @@ type silence struct {
 }
 
 // begin begins a sweep.
-func (h *hearing) begin(list []*client, now time.Duration) {
-	h.list = list
+func (h *hearing) begin(list []*client, whole bool, now time.Duration) {
+	h.list, h.whole, h.wants = list, whole, false
 	clear(h.paths)
 	h.paths = h.paths[:0]
 	for p, s := range h.silent {
@@ -91,6 +93,10 @@ func (h *hearing) begin(list []*client, now time.Duration) {
 func (h *hearing) deaf(c *client, l *link, now time.Duration) bool {
 	heard, again := h.hear(l)
 	c.hear = now + again
+	if heard == h1.Doubtful && !h.whole { // who may have heard of it is not all here
+		c.hear, h.wants = now, true
+		return false
+	}
 	return heard == h1.Deaf || heard == h1.Doubtful && h.unheard(l.pool, now)
 }
 

@@ -46,12 +46,12 @@ func TestUnheardNodesAreSilentOnEveryConnection(t *testing.T) {
 func TestSilenceIsRemembered(t *testing.T) {
 	p, h := &pool{}, &hearing{}
 	at := 10 * time.Second
-	h.begin(nil, at)
+	h.begin(nil, true, at)
 	h.silent = map[*pool]silence{p: {at, true}}
 	if !h.unheard(p, at) {
 		t.Error("forgotten within the sweep")
 	}
-	h.begin(nil, at+time.Second)
+	h.begin(nil, true, at+time.Second)
 	if !h.silent[p].unheard {
 		t.Error("forgotten within a second")
 	}
@@ -59,7 +59,7 @@ func TestSilenceIsRemembered(t *testing.T) {
 		t.Error("nobody heard it, and nobody asked")
 	}
 	h.silent[p] = silence{at, true}
-	h.begin(nil, at+time.Second+1)
+	h.begin(nil, true, at+time.Second+1)
 	if len(h.silent) != 0 {
 		t.Error("remembered for longer")
 	}

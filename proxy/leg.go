@@ -25,6 +25,7 @@ import (
 // up has ended (legend.go).
 type leg struct {
 	s         *Server
+	c         *client // whose it is; nil: it has not begun
 	k         *socket
 	near, far *h1.Conn
 	client    bool // near is the client
@@ -48,8 +49,6 @@ type leg struct {
 	mu    sync.Mutex
 	over  bool      // neither connection is this one's any more
 	asked time.Time // when it was first asked to hand over
-
-	hands *sync.WaitGroup
 
 	up
 	down
@@ -175,8 +174,8 @@ func (l *leg) then(d time.Duration, f func()) {
 }
 
 // begin begins to carry, upward; downward is carryDown's.
-func (l *leg) begin(hands *sync.WaitGroup) {
-	l.hands = hands
+func (l *leg) begin(c *client) {
+	l.c = c
 	if !l.whole {
 		l.nearGone = true
 		close(l.upEnd)
@@ -191,7 +190,7 @@ func (l *leg) begin(hands *sync.WaitGroup) {
 	}
 	l.up.lag, l.down.lag = l.patience(l.near), l.patience(l.far)
 	l.up.wake = l.waking(l.carryUp)
-	hands.Go(l.carryUp)
+	c.hands.Go(l.carryUp)
 }
 
 // carryUp carries upward, until near or far ends, or down has asked it to, or it parks.

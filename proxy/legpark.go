@@ -32,10 +32,13 @@ func (l *leg) patience(conn *h1.Conn) time.Duration {
 
 // waking returns what has a direction that has parked carried on by f. It does not wait.
 func (l *leg) waking(f func()) func() {
+	goOn := func() {
+		l.rests(-1)
+		f()
+	}
 	return func() {
-		l.s.sockets.parked.Add(-1)
-		l.hands.Go(f)
-		l.hands.Done() // who is parked counts, too
+		l.c.hands.Go(goOn)
+		l.c.hands.Done() // who is parked counts, too
 	}
 }
 
@@ -55,18 +58,24 @@ func (l *leg) carries(direction func() (parked bool), h *half) (parked bool) {
 	return parked
 }
 
+// rests counts the directions that are parked.
+func (l *leg) rests(n int) {
+	l.s.sockets.parked.Add(int32(n))
+	l.s.conns.rest(l.c, n)
+}
+
 // park parks a direction that reads from conn and has waited in vain. False: it goes on.
 func (l *leg) park(h *half, conn *h1.Conn) bool {
-	s, hands := l.s, l.hands
+	s, hands := l.s, l.c.hands
 	h.since = max(s.clock.now(), 1)
-	s.sockets.parked.Add(1)
+	l.rests(1)
 	hands.Add(1)
 	err := conn.Park(&s.roost, h.wake)
 	if err == nil {
 		return true
 	}
 	hands.Done()
-	s.sockets.parked.Add(-1)
+	l.rests(-1)
 	if h.since = 0; !errors.Is(err, h1.ErrReady) {
 		h.lag = 0
 	}

@@ -11,15 +11,23 @@ import (
 // what is too frequent to have a timer of its own per request.
 const sweepEvery = 50 * time.Millisecond
 
+// restEvery is how many sweeps there are to one that looks at sockets at rest, too: of
+// thousands of those, looking is all that they cost.
+const restEvery = 5
+
 // registry holds the connections that are open, clients' and other nodes'. While
 // there is one, a goroutine looks them all over every sweepEvery. Those that are parked
-// (lot.go) are no clients meanwhile, and a visit does not find them.
+// (lot.go) are no clients meanwhile, and a visit does not find them. Those that are kept
+// sockets both of whose directions are parked (legpark.go) are at rest: they are looked over
+// with every restEvery-th sweep, and whenever whole says so, or somebody asked for it.
 type registry struct {
-	tick  func()               // sets the clock; called before each sweep, and before the first connection
-	sweep func(list []*client) // called from the sweeping goroutine only
+	tick  func()                           // sets the clock; called before each sweep, and before the first connection
+	sweep func(list []*client, whole bool) // called from the sweeping goroutine only
+	whole func() bool                      // likewise: the next sweep is one of all
 
 	mu     sync.Mutex
 	conns  map[*client]struct{}
+	still  map[*client]struct{} // at rest, and in conns no more
 	parked parking
 	kick   chan struct{} // has one when there is a reason to sweep at once
 	stop   chan struct{} // closed when the last connection goes
@@ -36,7 +44,7 @@ func (r *registry) add(c *client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.conns == nil {
-		r.conns = make(map[*client]struct{})
+		r.conns, r.still = make(map[*client]struct{}), make(map[*client]struct{})
 	}
 	if r.conns[c] = struct{}{}; r.open() == 1 {
 		r.tick()
@@ -52,11 +60,28 @@ func (r *registry) remove(c *client) (alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, c)
+	delete(r.still, c)
 	if r.open() == 0 {
 		close(r.stop)
 		r.tell()
 	}
 	return r.looks == 0
+}
+
+// rest says that a direction of the socket that c has become is parked, or with less than zero
+// that it is not any more.
+func (r *registry) rest(c *client, directions int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.parkedHalves += directions
+	from, to := r.still, r.conns
+	if c.parkedHalves == 2 {
+		from, to = to, from
+	}
+	if _, ok := from[c]; ok { // else it is where it belongs, or gone
+		delete(from, c)
+		to[c] = struct{}{}
+	}
 }
 
 // expect counts a connection that has been accepted, until met.
@@ -80,7 +105,7 @@ func (r *registry) tell() {
 		close(r.alone)
 		r.alone = nil
 	}
-	if r.empty != nil && len(r.conns) == 0 && r.due == 0 {
+	if r.empty != nil && r.carried() == 0 && r.due == 0 {
 		close(r.empty)
 		r.empty = nil
 	}
@@ -95,20 +120,23 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	var list []*client
-	for {
+	for turn := 0; ; turn++ {
+		whole := turn%restEvery == 0
 		select {
 		case <-stop:
 			return
 		case <-ticker.C:
 		case <-r.kick:
+			whole = true
 		}
 		r.tick()
-		list = r.visit(list[:0], r.sweep)
+		whole = whole || r.whole()
+		list = r.look(list[:0], whole, func(all []*client) { r.sweep(all, whole) })
 	}
 }
 
-// look has the connections swept as soon as that can be.
-func (r *registry) look() {
+// hurry has all connections swept as soon as that can be.
+func (r *registry) hurry() {
 	select {
 	case r.kick <- struct{}{}:
 	default: // it is due
@@ -118,7 +146,12 @@ func (r *registry) look() {
 // visit calls f with the open connections, in the memory of list, and returns that. Until f
 // returns, none of them becomes another one; f keeps none.
 func (r *registry) visit(list []*client, f func(all []*client)) []*client {
-	list = r.enter(list)
+	return r.look(list, true, f)
+}
+
+// look is visit, with or without those at rest.
+func (r *registry) look(list []*client, whole bool, f func(all []*client)) []*client {
+	list = r.enter(list, whole)
 	defer r.leave()
 	f(list)
 	clear(list)
@@ -126,12 +159,17 @@ func (r *registry) visit(list []*client, f func(all []*client)) []*client {
 }
 
 // enter appends the open connections to list, and begins a visit.
-func (r *registry) enter(list []*client) []*client {
+func (r *registry) enter(list []*client, whole bool) []*client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.looks++
 	for c := range r.conns {
 		list = append(list, c)
+	}
+	if whole {
+		for c := range r.still {
+			list = append(list, c)
+		}
 	}
 	return list
 }
@@ -163,13 +201,16 @@ func (r *registry) count() int {
 }
 
 // open is count. With mu held.
-func (r *registry) open() int { return len(r.conns) + len(r.parked.all) }
+func (r *registry) open() int { return r.carried() + len(r.parked.all) }
+
+// carried returns the number of those that are somebody's. With mu held.
+func (r *registry) carried() int { return len(r.conns) + len(r.still) }
 
 // none returns a channel that is closed once no connection is open.
 func (r *registry) none() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.conns) == 0 && r.due == 0 {
+	if r.carried() == 0 && r.due == 0 {
 		none := make(chan struct{})
 		close(none)
 		return none

@@ -25,6 +25,7 @@ type Server struct {
 	upstream *pool // nil in a gateway
 	peers    peers
 	conns    registry
+	seen     []*client // memory of Stalled
 	loops    loops
 	shaking  shaking
 	sizes    sizes
@@ -93,7 +94,7 @@ func New(o Options) *Server {
 	s.unkept.seed = s.sizes.seed
 	s.clock.start(time.Now())
 	s.tick()
-	s.conns.tick, s.conns.sweep, s.conns.kick = s.tick, s.sweep, make(chan struct{}, 1)
+	s.conns.tick, s.conns.sweep, s.conns.whole, s.conns.kick = s.tick, s.sweep, s.sweepsAll, make(chan struct{}, 1)
 	s.streams.most = int64(s.o.Streams)
 	s.bodies.most = s.o.BodyBuffer
 	s.life, s.end = context.WithCancel(context.Background())
@@ -231,7 +232,7 @@ func (s *Server) Wake(generation uint64) {
 	s.waiting.Wake(generation)
 	s.sockets.room.Wake(generation)
 	if s.sockets.kept.Load() > 0 {
-		s.conns.look()
+		s.conns.hurry()
 	}
 	t := s.o.Cluster.Table()
 	if s.upstream != nil {

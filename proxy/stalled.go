@@ -7,15 +7,24 @@ package proxy
 func (s *Server) Stalled() []string {
 	var nodes []string
 	seen := map[string]bool{}
-	s.conns.each(func(c *client) {
-		node := c.slot.node.Load()
-		r := c.slot.load()
-		stalled := r.kind == Remote && r.cause == causeNone && r.number == c.lastSeen
-		c.lastSeen = r.number
-		if stalled && node != nil && !seen[*node] {
-			seen[*node] = true
-			nodes = append(nodes, *node)
+	s.seen = s.conns.visit(s.seen[:0], func(all []*client) {
+		for _, c := range all {
+			if node, stalled := c.stalls(); stalled && !seen[node] {
+				seen[node] = true
+				nodes = append(nodes, node)
+			}
 		}
 	})
 	return nodes
+}
+
+// stalls reports whether the connection runs at another node what it ran at the last call.
+func (c *client) stalls() (node string, stalled bool) {
+	r := c.slot.load()
+	stalled = r.kind == Remote && r.cause == causeNone && r.number == c.lastSeen
+	c.lastSeen = r.number
+	if at := c.slot.node.Load(); stalled && at != nil {
+		return *at, true
+	}
+	return "", false
 }

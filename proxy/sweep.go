@@ -21,13 +21,18 @@ const (
 	lameStream = 250 * time.Millisecond
 )
 
+// sweepsAll reports whether the next sweep is one of sockets at rest, too: as the node leaves,
+// each has a time of its own, and what is asked of a node is asked of all that is heard of it.
+func (s *Server) sweepsAll() bool { return s.hearing.wants || s.closing.Load() || s.draining.Load() }
+
 // sweep looks over the open connections: for what has run long enough to be
 // worth a watch, for apps that do not answer, for upgraded connections whose
-// shard has moved, for idle ones while draining. One goroutine at a time.
-func (s *Server) sweep(list []*client) {
+// shard has moved, for idle ones while draining. One goroutine at a time. Not whole is one
+// without the sockets at rest.
+func (s *Server) sweep(list []*client, whole bool) {
 	now := s.clock.now()
 	t, set := s.o.Cluster.Table(), s.set.Load()
-	s.hearing.begin(list, now)
+	s.hearing.begin(list, whole, now)
 	parks := parkMost
 	for _, c := range list {
 		if k := c.kept.Load(); k != nil {

@@ -17,6 +17,7 @@ type played struct {
 }
 
 func play(t *testing.T) *played {
+	t.Helper()
 	return &played{t: t, k: memory.NewKeeper(0, 0)}
 }
 
@@ -96,8 +97,8 @@ func TestGivingBackPauses(t *testing.T) {
 // A look that comes late is followed by one that is early, and says little.
 func TestEarlyLookCountsForNothing(t *testing.T) {
 	k := memory.NewKeeper(0, 0)
-	for i := range time.Duration(3) {
-		if k.Look(i*10*time.Millisecond, 0, use(50, 100)) {
+	for _, at := range []time.Duration{0, 10 * time.Millisecond, 20 * time.Millisecond} {
+		if k.Look(at, 0, use(50, 100)) {
 			t.Fatal("given back at once")
 		}
 	}

@@ -62,7 +62,6 @@ func TestUseOfThisProcess(t *testing.T) {
 		t.Errorf("%+v with 64 MiB more in use, and %+v before", u, before)
 	}
 	runtime.KeepAlive(b)
-	b = nil
 	for range 100 {
 		if debug.FreeOSMemory(); r.read().Held < before.Held+size/2 {
 			return

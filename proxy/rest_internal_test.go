@@ -1,0 +1,164 @@
+package proxy
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// swept is a registry of which each sweep is noted.
+type swept struct {
+	registry
+	mu     sync.Mutex
+	sweeps []sweepSeen
+}
+
+type sweepSeen struct {
+	whole bool
+	list  []*client
+}
+
+func newSwept(whole func() bool) *swept {
+	r := &swept{}
+	r.kick = make(chan struct{}, 1)
+	r.tick, r.whole = func() {}, whole
+	r.sweep = func(list []*client, whole bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.sweeps = append(r.sweeps, sweepSeen{whole, slices.Clone(list)})
+	}
+	return r
+}
+
+// take returns the sweeps since the last call.
+func (r *swept) take() []sweepSeen {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.sweeps
+	r.sweeps = nil
+	return seen
+}
+
+func never() bool { return false }
+
+// Of sockets at rest thousands cost nothing but every fifth sweep, and whoever visits all
+// connections finds them like any other.
+func TestSocketsAtRestAreLookedAtSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSwept(never)
+		busy, still := &client{}, &client{}
+		r.add(busy)
+		r.add(still)
+		r.rest(still, 1)
+		time.Sleep(10 * sweepEvery)
+		for _, s := range r.take() {
+			if len(s.list) != 2 {
+				t.Errorf("a sweep of %d, want both: one direction is not parked", len(s.list))
+			}
+		}
+		r.rest(still, 1)
+		time.Sleep(100 * sweepEvery)
+		times := 0
+		for _, s := range r.take() {
+			found := slices.Contains(s.list, still)
+			if found != s.whole || !slices.Contains(s.list, busy) {
+				t.Errorf("whole: %v, and found: %v", s.whole, found)
+			}
+			if found {
+				times++
+			}
+		}
+		if times != 100/restEvery {
+			t.Errorf("looked at %d times in 100 sweeps, want each %dth", times, restEvery)
+		}
+		var all []*client
+		r.each(func(c *client) { all = append(all, c) })
+		if len(all) != 2 || r.count() != 2 {
+			t.Errorf("%d are visited of %d, want both", len(all), r.count())
+		}
+		r.rest(still, -1)
+		time.Sleep(10 * sweepEvery)
+		for _, s := range r.take() {
+			if len(s.list) != 2 {
+				t.Errorf("a sweep of %d, want both: it is at rest no more", len(s.list))
+			}
+		}
+		r.remove(busy)
+		r.remove(still)
+	})
+}
+
+// A new table is looked at for all of them at once, and so is what needs it.
+func TestSocketsAtRestAreLookedAtWhenAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asks atomic.Bool
+		r := newSwept(asks.Load)
+		still := &client{}
+		r.add(still)
+		r.rest(still, 2)
+		time.Sleep(sweepEvery + sweepEvery/2)
+		r.take()
+		r.hurry()
+		synctest.Wait()
+		if seen := r.take(); len(seen) != 1 || !seen[0].whole || len(seen[0].list) != 1 {
+			t.Errorf("%v, want one sweep of all at once", seen)
+		}
+		asks.Store(true)
+		time.Sleep(restEvery * sweepEvery)
+		for _, s := range r.take() {
+			if !s.whole {
+				t.Error("a sweep without those at rest")
+			}
+		}
+		r.remove(still)
+	})
+}
+
+// What ends at rest is gone, and does not come back as its directions are woken.
+func TestSocketThatEndsAtRestIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSwept(never)
+		c := &client{}
+		r.add(c)
+		r.rest(c, 2)
+		gone := r.none()
+		select {
+		case <-gone:
+			t.Fatal("there is none, with one at rest")
+		default:
+		}
+		r.remove(c)
+		<-gone
+		r.rest(c, -1)
+		r.rest(c, -1)
+		if n := r.count(); n != 0 {
+			t.Errorf("%d are left, want none", n)
+		}
+	})
+}
+
+// Whether nothing has been heard of a node is found out among all that could have: one of
+// those at rest may have been told something.
+func TestDoubtIsForSweepsOfAll(t *testing.T) {
+	carrier, p := &net.TCPConn{}, &pool{}
+	c, l := &client{}, &link{pool: p, lane: carried{c: carrier}}
+	doubt := func(h *hearing, whole bool) bool {
+		h.begin(nil, whole, time.Minute)
+		h.silent = map[*pool]silence{p: {time.Minute, true}}
+		h.paths = []shared{{carrier: carrier, looked: true, heard: h1.Doubtful, again: time.Second}}
+		return h.deaf(c, l, time.Minute)
+	}
+	var h hearing
+	if doubt(&h, false) || !h.wants || c.hear > time.Minute {
+		t.Errorf("looked at again at %v, by a sweep of all: %v; want the next one, and nobody cut", c.hear, h.wants)
+	}
+	if !doubt(&h, true) || h.wants {
+		t.Error("not found deaf by a sweep of all")
+	}
+}
