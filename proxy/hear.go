@@ -21,7 +21,7 @@ const (
 type hearing struct {
 	list  []*client // all, at this sweep; not whole: without those at rest
 	whole bool
-	wants bool // the next one is to be whole
+	due   time.Duration // when a sweep is to be whole, for a doubt to be judged; zero: no doubt is
 	// silent has the nodes that were asked about at this sweep, and those of which
 	// nothing was heard at one within the last second.
 	silent map[*pool]silence
@@ -78,7 +78,9 @@ type silence struct {
 
 // begin begins a sweep.
 func (h *hearing) begin(list []*client, whole bool, now time.Duration) {
-	h.list, h.whole, h.wants = list, whole, false
+	if h.list, h.whole = list, whole; whole {
+		h.due = 0
+	}
 	clear(h.paths)
 	h.paths = h.paths[:0]
 	for p, s := range h.silent {
@@ -93,11 +95,11 @@ func (h *hearing) begin(list []*client, whole bool, now time.Duration) {
 func (h *hearing) deaf(c *client, l *link, now time.Duration) bool {
 	heard, again := h.hear(l)
 	c.hear = now + again
-	if heard == h1.Doubtful && !h.whole { // who may have heard of it is not all here
-		c.hear, h.wants = now, true
-		return false
+	if heard == h1.Doubtful && (h.due == 0 || c.hear < h.due) {
+		h.due = c.hear
 	}
-	return heard == h1.Deaf || heard == h1.Doubtful && h.unheard(l.pool, now)
+	// Without those at rest not all are here who may have heard of the node.
+	return heard == h1.Deaf || heard == h1.Doubtful && h.whole && h.unheard(l.pool, now)
 }
 
 // unheard reports whether nothing has come from a node for a second, so far as its

@@ -130,8 +130,7 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 			whole = true
 		}
 		r.tick()
-		whole = whole || r.whole()
-		list = r.look(list[:0], whole, func(all []*client) { r.sweep(all, whole) })
+		list = r.look(list[:0], whole || r.whole(), r.sweep)
 	}
 }
 
@@ -146,20 +145,21 @@ func (r *registry) hurry() {
 // visit calls f with the open connections, in the memory of list, and returns that. Until f
 // returns, none of them becomes another one; f keeps none.
 func (r *registry) visit(list []*client, f func(all []*client)) []*client {
-	return r.look(list, true, f)
+	return r.look(list, true, func(all []*client, _ bool) { f(all) })
 }
 
-// look is visit, with or without those at rest.
-func (r *registry) look(list []*client, whole bool, f func(all []*client)) []*client {
-	list = r.enter(list, whole)
+// look is visit, with or without those at rest. F is told whether all are there.
+func (r *registry) look(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
+	list, whole = r.enter(list, whole)
 	defer r.leave()
-	f(list)
+	f(list, whole)
 	clear(list)
 	return list
 }
 
-// enter appends the open connections to list, and begins a visit.
-func (r *registry) enter(list []*client, whole bool) []*client {
+// enter appends the open connections to list, with or without those at rest, and begins a
+// visit. It returns whether all are there.
+func (r *registry) enter(list []*client, whole bool) ([]*client, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.looks++
@@ -171,7 +171,7 @@ func (r *registry) enter(list []*client, whole bool) []*client {
 			list = append(list, c)
 		}
 	}
-	return list
+	return list, whole || len(r.still) == 0
 }
 
 // leave ends a visit.

@@ -148,17 +148,22 @@ func TestSocketThatEndsAtRestIsGone(t *testing.T) {
 func TestDoubtIsForSweepsOfAll(t *testing.T) {
 	carrier, p := &net.TCPConn{}, &pool{}
 	c, l := &client{}, &link{pool: p, lane: carried{c: carrier}}
-	doubt := func(h *hearing, whole bool) bool {
-		h.begin(nil, whole, time.Minute)
-		h.silent = map[*pool]silence{p: {time.Minute, true}}
-		h.paths = []shared{{carrier: carrier, looked: true, heard: h1.Doubtful, again: time.Second}}
-		return h.deaf(c, l, time.Minute)
+	doubt := func(h *hearing, whole bool, now time.Duration) bool {
+		h.begin(nil, whole, now)
+		h.silent = map[*pool]silence{p: {now, true}}
+		h.paths = []shared{{carrier: carrier, looked: true, heard: h1.Doubtful, again: 75 * time.Millisecond}}
+		return h.deaf(c, l, now)
 	}
+	// A doubt asks for a word, whose answer is waited for; then all are asked.
 	var h hearing
-	if doubt(&h, false) || !h.wants || c.hear > time.Minute {
-		t.Errorf("looked at again at %v, by a sweep of all: %v; want the next one, and nobody cut", c.hear, h.wants)
+	const then = time.Minute + 75*time.Millisecond
+	if doubt(&h, false, time.Minute) || h.due != then || c.hear != then {
+		t.Errorf("looked at again at %v, by a sweep of all at %v; want both at %v, and nobody cut", c.hear, h.due, then)
 	}
-	if !doubt(&h, true) || h.wants {
+	if h.begin(nil, false, time.Minute+sweepEvery); h.due != then {
+		t.Error("forgotten by a sweep that is none of all")
+	}
+	if !doubt(&h, true, then) {
 		t.Error("not found deaf by a sweep of all")
 	}
 }

@@ -20,10 +20,11 @@ func (s *Server) Stalled() []string {
 
 // stalls reports whether the connection runs at another node what it ran at the last call.
 func (c *client) stalls() (node string, stalled bool) {
+	at := c.slot.node.Load()
 	r := c.slot.load()
 	stalled = r.kind == Remote && r.cause == causeNone && r.number == c.lastSeen
 	c.lastSeen = r.number
-	if at := c.slot.node.Load(); stalled && at != nil {
+	if stalled && at != nil {
 		return *at, true
 	}
 	return "", false

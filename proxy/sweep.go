@@ -23,7 +23,9 @@ const (
 
 // sweepsAll reports whether the next sweep is one of sockets at rest, too: as the node leaves,
 // each has a time of its own, and what is asked of a node is asked of all that is heard of it.
-func (s *Server) sweepsAll() bool { return s.hearing.wants || s.closing.Load() || s.draining.Load() }
+func (s *Server) sweepsAll() bool {
+	return s.hearing.due > 0 && s.clock.now() >= s.hearing.due || s.closing.Load() || s.draining.Load()
+}
 
 // sweep looks over the open connections: for what has run long enough to be
 // worth a watch, for apps that do not answer, for upgraded connections whose

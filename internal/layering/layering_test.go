@@ -70,7 +70,7 @@ func allowed() map[string][]string {
 		"internal/overlay":    {}, // only tests use it
 		"internal/problem":    {},
 		"internal/processors": {"internal/clock"},
-		"internal/memory":     {"internal/clock"},
+		"internal/memory":     {"internal/clock", "internal/processors"},
 		"internal/sdnotify":   {},
 		"internal/secret":     {},
 		"internal/racing":     {}, // only tests use it

@@ -32,7 +32,7 @@ type Keeper struct {
 	at, by time.Duration // the last look: when, and what processor time was used by then
 	rested int           // looks for which the process has rested
 	after  time.Duration // nothing is given back before
-	bound  uint64        // what was left over the last time, and cannot be given back
+	bound  uint64        // what was left over the last time, as far as it still is: it cannot be given back
 }
 
 // NewKeeper returns the Keeper of a process that has used so much processor time by now.
@@ -45,7 +45,7 @@ func (k *Keeper) Look(now, used time.Duration, u Use) bool {
 	if passed < look/2 {
 		return false // the last one was late
 	}
-	k.at, k.by = now, used
+	k.at, k.by, k.bound = now, used, min(k.bound, u.spare())
 	if k.rested++; did*100 > passed*little {
 		k.rested = 0
 	}

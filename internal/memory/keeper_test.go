@@ -85,6 +85,17 @@ func TestWhatCannotBeGivenBackIsNotTriedAgain(t *testing.T) {
 	}
 }
 
+// But what was in pieces may be free some time, or was a burst's.
+func TestWhatCouldNotBeGivenBackIsForgotten(t *testing.T) {
+	p := play(t)
+	p.looks(100, 0, use(40, 600))
+	p.k.Kept(p.now, use(40, 540))
+	p.looks(100, 50, use(40, 60)) // busy, and the runtime has got it back
+	if n := p.looks(100, 0, use(40, 540)); n == 0 {
+		t.Error("never given back again")
+	}
+}
+
 func TestGivingBackPauses(t *testing.T) {
 	p := play(t)
 	p.looks(100, 0, use(50, 100))

@@ -9,13 +9,21 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/internal/clock"
+	"shardway/internal/processors"
 )
 
 // Run gives memory back while the process rests, until ctx ends. It looks by the beats of p.
 // Where the platform does not tell what a process uses of processors it returns at once. One
 // goroutine of a process calls Run: what it holds is one number.
 func Run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
-	process{used: clock.Used, use: newReader().read, give: debug.FreeOSMemory}.run(ctx, p, log)
+	process{used: clock.Used, use: newReader().read, give: giveBack}.run(ctx, p, log)
+}
+
+// giveBack gives back what is not in use. The runtime does so without a pause, some 50 ms for
+// each GiB, on a processor that nobody else has meanwhile, and a process at rest uses one.
+func giveBack() {
+	defer processors.AtLeast(2)()
+	debug.FreeOSMemory()
 }
 
 // process is what Run looks at, and what it does.

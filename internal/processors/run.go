@@ -2,7 +2,6 @@ package processors
 
 import (
 	"context"
-	"runtime"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,14 +13,7 @@ import (
 // Run begins, until ctx ends; then all of them. It looks by the beats of p. Where the
 // platform does not tell what a process uses, or it may use one only, it returns at once.
 func Run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
-	process{used: clock.Used, use: func(n int) { runtime.GOMAXPROCS(n) }, all: all}.run(ctx, p, log)
-}
-
-// all has the process use all processors that it may use now, and returns how many they
-// are: the limit of its control group can change.
-func all() int {
-	runtime.SetDefaultGOMAXPROCS()
-	return runtime.GOMAXPROCS(0)
+	process{used: clock.Used, use: use, all: all}.run(ctx, p, log)
 }
 
 // process is what Run looks at, and what it changes.
