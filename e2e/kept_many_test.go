@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -327,8 +329,11 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 	each("at rest")
 	others := m.Keys(x.nodes[1].ID, 1)
 	quiet := startAsking(t, gateway.Addr, others)
-	cluster.Await(t, "requests beside idle sockets", quiet.some)
+	cluster.Await(t, "requests beside idle sockets", quiet.some(500))
 	t.Logf("beside idle sockets, %s", quiet.end(t))
+	if many >= 1000 {
+		besideHogs(t, gateway.Addr, others)
+	}
 	beside := startAsking(t, gateway.Addr, others)
 	_, earlier := x.gaps(t) // shards that moved while the sockets were opened
 	began, used := history.Now(), x.used(t)
@@ -354,14 +359,33 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 	x.judgeIdle(t, list)
 }
 
-// some reports whether there are enough answers for a share of them.
-func (a *asking) some() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.took) < 500 && a.err == nil {
-		return fmt.Errorf("%d answers", len(a.took))
+// besideHogs prints how long requests take where all processors are busy with something else:
+// what thousands of hand-offs do to others on a machine that they fill is as much or more.
+func besideHogs(t *testing.T, addr string, keys []string) {
+	t.Helper()
+	for range runtime.NumCPU() {
+		hog := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+		must(t, hog.Start())
+		defer func() {
+			_ = hog.Process.Kill()
+			_ = hog.Wait() // it was killed
+		}()
 	}
-	return nil
+	busy := startAsking(t, addr, keys)
+	cluster.Await(t, "requests beside something else", busy.some(5000))
+	t.Logf("beside idle sockets, and as many busy loops as processors, %s", busy.end(t))
+}
+
+// some reports whether there are n answers, enough for a share of them.
+func (a *asking) some(n int) func() error {
+	return func() error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if len(a.took) < n && a.err == nil {
+			return fmt.Errorf("%d answers of %d", len(a.took), n)
+		}
+		return nil
+	}
 }
 
 func (x *keptSockets) judgeIdle(t *testing.T, list []*idleSocket) {
