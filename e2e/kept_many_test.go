@@ -4,15 +4,12 @@ package e2e_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,64 +39,6 @@ func sizeOf(t *testing.T, variable string, otherwise int) int {
 	n, err := strconv.Atoi(text)
 	must(t, err)
 	return n
-}
-
-// asking asks for keys beside the sockets, one after the other.
-type asking struct {
-	stop context.CancelFunc
-	done sync.WaitGroup
-
-	mu   sync.Mutex
-	took []time.Duration
-	err  error
-}
-
-func startAsking(t *testing.T, addr string, keys []string) *asking {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	a := &asking{stop: stop}
-	a.done.Go(func() {
-		var err error
-		for i := 0; err == nil && ctx.Err() == nil; i++ {
-			began := time.Now()
-			err = askOnce(context.WithoutCancel(ctx), "http://"+addr+"/?key="+keys[i%len(keys)])
-			a.mu.Lock()
-			a.took, a.err = append(a.took, time.Since(began)), err
-			a.mu.Unlock()
-		}
-	})
-	t.Cleanup(func() { stop(); a.done.Wait() })
-	return a
-}
-
-func askOnce(ctx context.Context, url string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	if res.StatusCode != http.StatusNoContent {
-		err = errors.New(res.Status)
-	}
-	return errors.Join(err, res.Body.Close())
-}
-
-// end ends it, and says how long answers took.
-func (a *asking) end(t *testing.T) string {
-	t.Helper()
-	a.stop()
-	a.done.Wait()
-	if a.err != nil {
-		t.Errorf("a request beside the sockets: %v", a.err)
-	}
-	slices.Sort(a.took)
-	at := func(share float64) time.Duration {
-		return a.took[int(share*float64(len(a.took)-1))].Round(10 * time.Microsecond)
-	}
-	return fmt.Sprintf("%d requests: p50 %v, p99 %v, longest %v", len(a.took), at(0.5), at(0.99), at(1))
 }
 
 // idleSocket is a client without a goroutine.
@@ -357,35 +296,6 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 	t.Logf("%d hand-offs (%d before) within %v of the command to drain; beside them, %s", planned, earlier, time.Duration(last-began).Round(time.Millisecond), beside.end(t))
 	atOnce(t, len(list), func(i int) error { return list[i].ends() })
 	x.judgeIdle(t, list)
-}
-
-// besideHogs prints how long requests take where all processors are busy with something else:
-// what thousands of hand-offs do to others on a machine that they fill is as much or more.
-func besideHogs(t *testing.T, addr string, keys []string) {
-	t.Helper()
-	for range runtime.NumCPU() {
-		hog := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
-		must(t, hog.Start())
-		defer func() {
-			_ = hog.Process.Kill()
-			_ = hog.Wait() // it was killed
-		}()
-	}
-	busy := startAsking(t, addr, keys)
-	cluster.Await(t, "requests beside something else", busy.some(5000))
-	t.Logf("beside idle sockets, and as many busy loops as processors, %s", busy.end(t))
-}
-
-// some reports whether there are n answers, enough for a share of them.
-func (a *asking) some(n int) func() error {
-	return func() error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if len(a.took) < n && a.err == nil {
-			return fmt.Errorf("%d answers of %d", len(a.took), n)
-		}
-		return nil
-	}
 }
 
 func (x *keptSockets) judgeIdle(t *testing.T, list []*idleSocket) {

@@ -37,7 +37,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if badisk.Serve() || kept.Serve() {
+	if badisk.Serve() || kept.Serve() || serveAsker() {
 		return
 	}
 	m.Run()

@@ -1,0 +1,152 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"shardway/e2e/child"
+	"shardway/e2e/cluster"
+)
+
+// asker is the argument by which this program asks for keys, at the address and of the names
+// that follow, one after the other until its input ends, and writes how long each answer took,
+// in nanoseconds (uint64, little-endian). It does so in a process of its own: beside thousands
+// of clients in one, it would wait in line with them.
+const asker = "ask-beside"
+
+// serveAsker is the program, if it was started as one.
+func serveAsker() bool {
+	if len(os.Args) < 4 || os.Args[1] != asker {
+		return false
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		defer stop()
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	keys := os.Args[3:]
+	for i := 0; ctx.Err() == nil; i++ {
+		began := time.Now()
+		if err := askOnce(context.WithoutCancel(ctx), "http://"+os.Args[2]+"/?key="+keys[i%len(keys)]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		if binary.Write(os.Stdout, binary.LittleEndian, uint64(time.Since(began))) != nil { //nolint:gosec // not negative
+			break
+		}
+	}
+	return true
+}
+
+func askOnce(ctx context.Context, url string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode != http.StatusNoContent {
+		err = errors.New(res.Status)
+	}
+	return errors.Join(err, res.Body.Close())
+}
+
+// asking asks for keys beside the sockets, one after the other.
+type asking struct {
+	stop func() error
+	done sync.WaitGroup
+
+	mu   sync.Mutex
+	took []time.Duration
+}
+
+func startAsking(t *testing.T, addr string, keys []string) *asking {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{asker, addr}, keys...)...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	wait, err := child.Start(cmd)
+	must(t, err)
+	a := &asking{}
+	a.stop = sync.OnceValue(func() error {
+		_ = in.Close()
+		a.done.Wait()
+		return wait()
+	})
+	a.done.Go(func() {
+		for {
+			var took uint64
+			if binary.Read(out, binary.LittleEndian, &took) != nil {
+				return
+			}
+			a.mu.Lock()
+			a.took = append(a.took, time.Duration(took)) //nolint:gosec // of a minute at most
+			a.mu.Unlock()
+		}
+	})
+	t.Cleanup(func() { _ = a.stop() })
+	return a
+}
+
+// end ends it, and says how long answers took.
+func (a *asking) end(t *testing.T) string {
+	t.Helper()
+	if err := a.stop(); err != nil {
+		t.Errorf("a request beside the sockets: %v", err)
+	}
+	slices.Sort(a.took)
+	if len(a.took) == 0 {
+		return "no request"
+	}
+	at := func(share float64) time.Duration {
+		return a.took[int(share*float64(len(a.took)-1))].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("%d requests: p50 %v, p99 %v, longest %v", len(a.took), at(0.5), at(0.99), at(1))
+}
+
+// some reports whether there are n answers, enough for a share of them.
+func (a *asking) some(n int) func() error {
+	return func() error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if len(a.took) < n {
+			return fmt.Errorf("%d answers of %d", len(a.took), n)
+		}
+		return nil
+	}
+}
+
+// besideHogs prints how long requests take where all processors are busy with something else:
+// what thousands of hand-offs do to others on a machine that they fill is as much or more.
+func besideHogs(t *testing.T, addr string, keys []string) {
+	t.Helper()
+	for range runtime.NumCPU() {
+		hog := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+		must(t, hog.Start())
+		defer func() {
+			_ = hog.Process.Kill()
+			_ = hog.Wait() // it was killed
+		}()
+	}
+	busy := startAsking(t, addr, keys)
+	cluster.Await(t, "requests beside something else", busy.some(5000))
+	t.Logf("beside idle sockets, and as many busy loops as processors, %s", busy.end(t))
+}
