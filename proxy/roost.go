@@ -35,11 +35,11 @@ func (r *roost) Watch(conn net.Conn, ready func()) (leave func(), err error) {
 		return nil, errRoostOver
 	}
 	if r.lookout == nil {
-		if r.lookout, err = rawio.NewLookout(); err != nil {
-			r.over = true
-			return nil, err
+		lookout, err := rawio.NewLookout()
+		if err != nil {
+			return nil, err // who has none now is not parked, and the next one may be
 		}
-		r.birds, r.ended = make(map[uint64]func()), make(chan struct{})
+		r.lookout, r.birds, r.ended = lookout, make(map[uint64]func()), make(chan struct{})
 		go r.run() // until close
 	}
 	r.last++
