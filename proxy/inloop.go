@@ -137,6 +137,7 @@ func (c *client) plain() bool {
 	if r.Body.Done() {
 		return true
 	}
+	c.up.reset() // the one before may have been too long to be kept
 	if c.set.MaxBody > 0 && r.Body.Limit(c.set.MaxBody) != nil {
 		return false
 	}

@@ -159,6 +159,7 @@ func (l *loop) post(n letter) {
 	case wake:
 		l.lookout.Wake()
 	case closed && n.join:
+		l.many.Add(-1)
 		n.c.loops = nil
 		n.c.lot.carryOn(n.c)
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,9 +17,10 @@ type loops struct {
 	s     *Server
 	users int // listeners whose clients they carry
 	all   []*loop
-	now   int  // of them, that carry clients; zero: one
-	calm  int  // looks since when one less would do
-	none  bool // there are none on this system
+	now   int                   // of them, that carry clients; zero: one
+	calm  int                   // looks since when one less would do
+	none  bool                  // there are none on this system
+	fresh func() (*loop, error) // newLoop, but for tests; nil: that
 }
 
 // open has loops carry the clients of a listener, until close.
@@ -70,9 +72,13 @@ func (g *loops) grow() bool {
 	if g.none {
 		return false
 	}
-	l, err := newLoop()
+	fresh := newLoop
+	if g.fresh != nil {
+		fresh = g.fresh
+	}
+	l, err := fresh()
 	if err != nil {
-		g.none = true
+		g.none = errors.Is(err, errors.ErrUnsupported) // else there is none at this moment
 		g.s.o.Log.Debug().Err(err).Msg("connections not looped")
 		return false
 	}

@@ -1,12 +1,44 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"net"
 	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// A moment without descriptors is not for ever; a system without loops is.
+func TestLoopIsTriedAgain(t *testing.T) {
+	g := &loops{s: &Server{}}
+	g.open(g.s)
+	defer g.close()
+	failing := unix.EMFILE
+	g.fresh = func() (*loop, error) { return nil, failing }
+	if g.pick() != nil {
+		t.Fatal("a loop without a descriptor")
+	}
+	g.fresh = nil
+	if g.pick() == nil {
+		t.Error("no loop, though there are descriptors again")
+	}
+
+	tries := 0
+	none := &loops{s: &Server{}, fresh: func() (*loop, error) { tries++; return nil, errors.ErrUnsupported }}
+	none.open(none.s)
+	defer none.close()
+	for range 3 {
+		if none.pick() != nil {
+			t.Error("a loop where there are none")
+		}
+	}
+	if tries != 1 {
+		t.Errorf("tried %d times where there are none, want once", tries)
+	}
+}
 
 // Loops are as many as are busy, and no more than there are processors; and they give up one
 // only when it has not been needed for a while.

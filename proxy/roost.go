@@ -35,9 +35,9 @@ func (r *roost) Watch(conn net.Conn, ready func()) (leave func(), err error) {
 		return nil, errRoostOver
 	}
 	if r.lookout == nil {
-		lookout, err := rawio.NewLookout()
-		if err != nil {
-			return nil, err // who has none now is not parked, and the next one may be
+		lookout, failed := rawio.NewLookout()
+		if failed != nil {
+			return nil, failed // who has none now is not parked, and the next one may be
 		}
 		r.lookout, r.birds, r.ended = lookout, make(map[uint64]func()), make(chan struct{})
 		go r.run() // until close

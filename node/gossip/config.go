@@ -56,7 +56,6 @@ func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
 	mc.SuspicionMult = 4
 	mc.GossipInterval = 200 * time.Millisecond // a tick wakes a node at rest; what is new by streams, and to probes, does not wait for it
 	mc.PushPullInterval = 10 * time.Second
-	mc.EnableCompression = false    // for each packet it makes 64 KiB of garbage, and saves half of 200 bytes; who gets them reads both
 	mc.TCPTimeout = 2 * time.Second // A join waits for it at an address that drops packets.
 	mc.DeadNodeReclaimTime = 5 * time.Second
 	mc.LogOutput = nil

@@ -90,6 +90,7 @@ type Trunk struct {
 	told     bool             // the writer has its turn, or is at it
 	pinged   time.Time        // when Ping has sent one
 	retired  bool             // no more lanes are opened
+	leaves   bool             // nor is there one: it ends with what waits to be written
 	final    bool             // for the other end has said which was the last
 	parts    bool             // no more are taken
 	said     bool             // the writer has taken up that
@@ -211,13 +212,27 @@ func (t *Trunk) lastTaken(last uint32) error {
 // end or the other.
 func (t *Trunk) Retire() {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.retired = true
 	t.done.Store(true)
-	alone := t.live == 0
-	t.mu.Unlock()
-	if alone {
-		t.Fail(ErrRetired)
+	if t.live == 0 {
+		t.goes()
 	}
+}
+
+// lastWords is how long a trunk that ends in peace has for what it has said that it would say.
+const lastWords = time.Second
+
+// goes ends a trunk that is retired and has no lane any more, in peace: behind what waits to be
+// written, which was taken for written, and the words by which its lanes have ended. With mu
+// held.
+func (t *Trunk) goes() {
+	if !t.told {
+		go t.Fail(ErrRetired)
+		return
+	}
+	t.leaves = true // who has the turn does it
+	time.AfterFunc(lastWords, func() { t.Fail(ErrRetired) })
 }
 
 // Fail ends the trunk: every lane breaks with err, at once. Of several the first counts. Of
@@ -339,7 +354,7 @@ func (t *Trunk) leave(l *Lane) {
 	t.trim()
 	switch {
 	case t.retired:
-		go t.Fail(ErrRetired)
+		t.goes()
 	case t.tired:
 		t.idle.Reset(leaveWithin)
 	}

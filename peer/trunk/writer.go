@@ -164,7 +164,9 @@ func (t *Trunk) load() (u load, some bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err != nil || len(t.urgent)+len(t.out)+len(t.credits)+len(t.refusals) == 0 && !t.sock.owes() {
-		t.told = false
+		if t.told = false; t.leaves {
+			go t.Fail(ErrRetired)
+		}
 		return u, false
 	}
 	for _, l := range t.credits {
