@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 )
@@ -16,9 +17,9 @@ func lastWord(t *testing.T, busy bool, before, after func(near *Trunk)) string {
 	given := make(chan *Lane, 1)
 	near := Dialed(a, NewBudget(MaxLegs, nil))
 	far := Accepted(b, NewBudget(MaxLegs, nil), func(l *Lane) bool { given <- l; return true })
-	ended := make(chan error, 2)
-	go func() { ended <- near.Run() }()
-	go func() { ended <- far.Run() }()
+	var ends sync.WaitGroup
+	ends.Go(func() { _ = near.Run() })
+	ends.Go(func() { _ = far.Run() })
 	l, err := near.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -44,8 +45,7 @@ func lastWord(t *testing.T, busy bool, before, after func(near *Trunk)) string {
 	heard, _ := io.ReadAll(f)
 	near.Fail(net.ErrClosed)
 	far.Fail(net.ErrClosed)
-	_ = <-ended
-	_ = <-ended
+	ends.Wait()
 	return string(heard)
 }
 
