@@ -91,11 +91,17 @@ type dialsAgain interface {
 	DialAgain() bool
 }
 
-// try dials, and once more if what is beneath the preface asks for that.
-func (p *Port) try(ctx context.Context, node string, h []byte, kind Kind) (*Conn, error) {
-	c, err := p.once(ctx, node, h, kind)
-	if e, ok := errors.AsType[dialsAgain](err); ok && e.DialAgain() {
-		return p.once(ctx, node, h, kind)
+// dialsMost is how often it is dialed at most because what is beneath the preface asks for
+// that: another stream that begins meanwhile may leave what is out of date, too.
+const dialsMost = 4
+
+// try dials, and again if what is beneath the preface asks for that.
+func (p *Port) try(ctx context.Context, node string, h []byte, kind Kind) (c *Conn, err error) {
+	for range dialsMost {
+		c, err = p.once(ctx, node, h, kind)
+		if e, ok := errors.AsType[dialsAgain](err); !ok || !e.DialAgain() {
+			break
+		}
 	}
 	return c, err
 }

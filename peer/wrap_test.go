@@ -112,12 +112,12 @@ type staleError struct{ again bool }
 func (staleError) Error() string     { return "stale" }
 func (e staleError) DialAgain() bool { return e.again }
 
-// What is beneath may have a node dialed once more, not for ever.
-func TestDialsOnceMoreForWhatIsBeneath(t *testing.T) {
+// What is beneath may have a node dialed again, not for ever.
+func TestDialsAgainForWhatIsBeneath(t *testing.T) {
 	for _, test := range []struct {
 		stale, dials int
 		again        bool
-	}{{0, 1, true}, {1, 2, true}, {2, 2, true}, {1, 1, false}} {
+	}{{0, 1, true}, {1, 2, true}, {3, 4, true}, {4, 4, true}, {1, 1, false}} {
 		b := &book{}
 		o := overTLS(peer.Options{Node: "a"}, tlsConfig(t))
 		wrap, dials := o.WrapClient, 0

@@ -71,12 +71,12 @@ func serve(dir, addr string) error {
 	if err != nil {
 		return err
 	}
-	a := &app{dir: dir, log: log, every: every}
+	a := &app{dir: dir, log: log, every: every, legs: map[string]*appLeg{}}
 	var sockets http.Handler = a
 	if slices.Contains(os.Args, Coder) {
 		sockets = byCoder{a}
 	}
-	srv := &http.Server{Addr: addr, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := &http.Server{Addr: addr, ReadHeaderTimeout: time.Minute, ConnContext: withConn, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
 			w.WriteHeader(http.StatusNoContent)
 			return
@@ -91,8 +91,9 @@ type app struct {
 	dir   string
 	every time.Duration
 
-	mu  sync.Mutex
-	log *os.File
+	mu   sync.Mutex
+	log  *os.File
+	legs map[string]*appLeg // the last one of each socket
 }
 
 // note is a line of an app's log.
@@ -124,6 +125,8 @@ type appLeg struct {
 	*app
 	note
 	conn net.Conn
+	raw  net.Conn      // below it, as it came
+	gone chan struct{} // closed when all is noted that there is of it
 
 	sending sync.Mutex
 	got     uint64
@@ -134,7 +137,7 @@ type appLeg struct {
 // here.
 func (a *app) leg(r *http.Request) (*appLeg, error) {
 	h := r.Header
-	l := &appLeg{app: a, note: note{Client: r.URL.Query().Get("client"), Socket: h.Get("Shardway-Socket"), Gap: h.Get("Shardway-Socket-Gap") == "1"}}
+	l := &appLeg{app: a, gone: make(chan struct{}), raw: connOf(r), note: note{Client: r.URL.Query().Get("client"), Socket: h.Get("Shardway-Socket"), Gap: h.Get("Shardway-Socket-Gap") == "1"}}
 	l.Leg, _ = strconv.ParseUint(h.Get("Shardway-Socket-Resumed"), 10, 64)
 	if strings.Trim(l.Socket, "0123456789abcdef") != "" || len(l.Socket) != 32 {
 		return nil, errors.New("no id of a socket")
@@ -153,6 +156,7 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
+	defer l.follows()()
 	l.notes("begin", l.N)
 	l.save(l.N + reserved)
 	conn, buffered, err := http.NewResponseController(w).Hijack()

@@ -25,6 +25,7 @@ func (a byCoder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
+	defer l.follows()()
 	l.notes("begin", l.N)
 	l.save(l.N)
 	w.Header().Set("Shardway-Socket", "keep")

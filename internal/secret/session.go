@@ -51,7 +51,7 @@ func (c *client) dial(conn net.Conn) (*tls.Conn, *tls.ClientSessionState) {
 }
 
 // notResumedError says that the other end does not know a session any more: it has begun
-// anew, or its hour is over. P-256 is not enough then, so the stream is dialed once more.
+// anew, or its hour is over. P-256 is not enough then, so the stream is dialed again.
 type notResumedError struct{}
 
 func (notResumedError) Error() string {
