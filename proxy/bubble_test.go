@@ -26,6 +26,7 @@ func simNode(t *testing.T, sim *simnet.Net, id string, app func(net.Conn, *bufio
 	if err1 != nil || err2 != nil || err3 != nil {
 		t.Fatal(err1, err2, err3)
 	}
+	t.Cleanup(func() { time.Sleep(2 * time.Millisecond) }) // an app in the process has a goroutine that sleeps for one: see newServer
 	t.Cleanup(func() { _ = apps.Close() })
 	go func() {
 		for {
