@@ -138,6 +138,15 @@ func (x *keptSockets) holds(t *testing.T, n *cluster.Node) held {
 	return held{resident(t, n), len(files), runtime("stack_inuse"), runtime("heap_alloc")}
 }
 
+// wantLean expects a node at rest to hold no more for each of n idle sockets than it is to.
+func wantLean(t *testing.T, what string, more, n int) {
+	t.Helper()
+	const most = 12 << 10
+	if more > most*n {
+		t.Errorf("%s: an idle socket holds %d bytes at rest, want at most %d", what, more/n, most)
+	}
+}
+
 // rest returns once what each node holds has not changed by a hundredth within a second for
 // longer than a node looks before it gives memory back.
 func (x *keptSockets) rest(t *testing.T, nodes ...*cluster.Node) {
@@ -266,6 +275,10 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 	each("just opened")
 	rested()
 	each("at rest")
+	if many >= 8000 { // of fewer it is not worth giving back what they do not use
+		wantLean(t, "ingress", x.holds(t, gateway).bytes-beforeGateway.bytes, many)
+		wantLean(t, "owner", x.holds(t, owner).bytes-beforeOwner.bytes, many)
+	}
 	others := m.Keys(x.nodes[1].ID, 1)
 	quiet := startAsking(t, gateway.Addr, others)
 	cluster.Await(t, "requests beside idle sockets", quiet.some(500))
