@@ -167,12 +167,13 @@ func TestLongWriteIsTakenWhole(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
+	var wg sync.WaitGroup // of who sets them: the read may end before both are set
 	for name, set := range map[string]func(t *testing.T, c *Conn){
 		"before anybody waits": func(t *testing.T, c *Conn) { t.Helper(); set(t, c, time.Now().Add(time.Millisecond)) },
 		"over, with bytes":     func(t *testing.T, c *Conn) { t.Helper(); set(t, c, time.Unix(1, 0)) },
 		"while one waits": func(t *testing.T, c *Conn) {
 			t.Helper()
-			go func() { waiting(t, c); set(t, c, time.Unix(1, 0)) }()
+			wg.Go(func() { waiting(t, c); set(t, c, time.Unix(1, 0)) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,6 +184,7 @@ func TestDeadlines(t *testing.T) {
 			}
 			set(t, c)
 			_, err := c.Read(make([]byte, 8))
+			wg.Wait()
 			var timeout net.Error
 			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
 				t.Fatalf("Read = %v, want a timeout", err)

@@ -26,6 +26,11 @@ func (r *Raft) lib() *raft.Raft { return r.cur.Load().Raft }
 // begin starts a life. The caller holds r.life.
 func (r *Raft) begin() error {
 	c := &core{trans: newTransport(&r.o, &r.progress, r), terms: &terms{StableStore: r.o.Stores.Stable}, over: newLatch()}
+	c.terms.paced = func() {
+		if r.cur.Load() == c { // else the library is not there yet
+			r.tempo()
+		}
+	}
 	if err := r.guarded(func() error { return r.build(c) }); err != nil {
 		return errors.Join(err, c.trans.Close())
 	}

@@ -46,6 +46,7 @@ type Raft struct {
 	pending   atomic.Int64
 	campaigns pace
 	greetings pace
+	pacing    sync.Mutex // tempo is called by the library's loop as well
 }
 
 // Open restores the state and starts Raft.

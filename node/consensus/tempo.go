@@ -1,6 +1,10 @@
 package consensus
 
-import "github.com/hashicorp/raft"
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+)
 
 // seldom is how many times less often a leader sends Raft's heartbeats than the library
 // means to.
@@ -15,20 +19,41 @@ import "github.com/hashicorp/raft"
 // its followers for gone, whose lease (LeaderLease) is as long.
 const seldom = 2
 
-// tempo has the library go by the part that this server has: as seldom as it may while it
-// leads, and else by what was asked for. The last change of its state is followed by a
-// call; who led, and waits for another leader, has the library look anew.
+// writesOfAVote is for how many writes a candidate waits for votes: its own of the term, and
+// then those of the term and the vote of whom it asked.
+const writesOfAVote = 3
+
+// votesLate bounds how long a candidate waits for votes, up to twice as long: a disk that
+// hung is well again perhaps, and what was asked by way of it is lost.
+const votesLate = 8 * time.Second
+
+// tempo has the library go by the part that this server has, and by its disk: as seldom as it
+// may while it leads, and else by what was asked for, but for a candidate's patience. The last
+// change of its state is followed by a call, and each write of the term or of a vote; who led,
+// and waits for another leader, has the library look anew.
+//
+// The library begins to wait for votes before it has written the term that it asks them for,
+// and chooses blindly between a vote that is there and the end of its patience. On a disk that
+// is slower than that (broadcastTime ≪ electionTimeout, Ongaro and Ousterhout 2014, 5.6, counts
+// the writing) three voters would stand against each other for minutes. So who stands waits as
+// long as its disk needs.
 func (r *Raft) tempo() {
+	r.pacing.Lock()
+	defer r.pacing.Unlock()
 	c := r.cur.Load()
-	now, want := c.ReloadableConfig(), r.o.Heartbeat
-	if c.State() == raft.Leader {
-		want *= seldom
+	now := c.ReloadableConfig()
+	want := now
+	want.HeartbeatTimeout, want.ElectionTimeout = r.o.Heartbeat, r.o.Election
+	if c.State() == raft.Leader { // who hands over waits as long as for votes
+		want.HeartbeatTimeout *= seldom
+	} else {
+		want.ElectionTimeout = max(want.ElectionTimeout, min(writesOfAVote*time.Duration(c.terms.took.Load()), votesLate))
 	}
-	if now.HeartbeatTimeout == want {
+	want.ElectionTimeout = max(want.ElectionTimeout, want.HeartbeatTimeout)
+	if now == want {
 		return
 	}
-	now.HeartbeatTimeout, now.ElectionTimeout = want, max(want, r.o.Election)
-	if err := c.ReloadConfig(now); err != nil {
+	if err := c.ReloadConfig(want); err != nil {
 		r.log.Warn().Err(err).Msg("raft's timeouts not changed")
 	}
 }

@@ -1,6 +1,7 @@
 package consensus_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -95,4 +96,42 @@ func TestALeaderWithoutFollowersStepsDown(t *testing.T) {
 			g.t.Errorf("it led for %v without followers, want 1s at most", d)
 		}
 	})
+}
+
+// A candidate writes its term and its vote before it has any, its own as well. Where that took
+// longer than it waits, the library threw a coin between the vote and the end of its patience,
+// and a lone voter with a disk of 4 s a write stood ten times now and then.
+func TestElectionsWaitForTheDisk(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		write time.Duration
+		most  uint64 // times that somebody stood
+	}{
+		{[]string{"a"}, time.Second, 2}, // once before the disk's pace is known
+		{[]string{"a"}, 4 * time.Second, 2},
+		{abc(), 900 * time.Millisecond, 15}, // they stand against each other; it used to be 60 times, and for ever
+	} {
+		t.Run(fmt.Sprintf("%d with %v", len(c.names), c.write), func(t *testing.T) {
+			bubble(t, c.names, nil, func(g *group) {
+				for range 20 {
+					l := g.leader(g.all...)
+					before := l.Term()
+					for _, s := range g.all {
+						s.mem.SetFault(func(string) error { time.Sleep(c.write); return nil })
+					}
+					l.crash()
+					time.Sleep(c.write) // what it was writing is gone
+					l.restart()
+					l = g.leader(g.all...)
+					if n := l.Term() - before; n > c.most {
+						t.Errorf("somebody stood %d times, want %d at most", n, c.most)
+					}
+					for _, s := range g.all {
+						s.mem.SetFault(nil)
+					}
+					g.until("an entry is taken", func() bool { return l.Apply([]byte("entry")) == nil })
+				}
+			})
+		})
+	}
 }

@@ -3,6 +3,7 @@ package consensus
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -25,6 +26,8 @@ type terms struct {
 	// waits for the disk who shares it.
 	changing sync.RWMutex
 	written  atomic.Uint64 // and one; zero: none was
+	took     atomic.Int64  // ns that the last write took, of the term or of a vote
+	paced    func()        // is told after each; nil: nobody is
 }
 
 // SetUint64 writes a number, the term only if it is another, or the first of this life:
@@ -36,6 +39,7 @@ func (s *terms) SetUint64(key []byte, val uint64) error {
 	if val+1 == s.written.Load() {
 		return nil
 	}
+	defer s.time(time.Now())
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	err := s.StableStore.SetUint64(key, val)
@@ -43,6 +47,19 @@ func (s *terms) SetUint64(key []byte, val uint64) error {
 		s.written.Store(val + 1)
 	}
 	return err
+}
+
+// Set writes for whom this server votes. The term of the vote is written with it.
+func (s *terms) Set(key, val []byte) error {
+	defer s.time(time.Now())
+	return s.StableStore.Set(key, val)
+}
+
+func (s *terms) time(began time.Time) {
+	s.took.Store(int64(time.Since(began)))
+	if s.paced != nil {
+		s.paced()
+	}
 }
 
 // beside has the library take a heartbeat beside its loop, unless it may change the
