@@ -138,13 +138,29 @@ func (a *acquaintance) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, 
 			return peer.RefusedTwin, fmt.Sprintf("node %q is the process at %s", m.Far.Node, addr)
 		}
 	}
-	if err := a.table.Learn(far); err != nil && raft { // another one was quicker
+	if err := a.learn(far); err != nil && raft { // another one was quicker
 		return peer.RefusedPast, err.Error()
 	}
-	if !known {
-		a.n.stream.Outlived(far.Server, far.Nonce)
-	}
 	return 0, ""
+}
+
+// learn takes what is said of a disk. What is left of connections to a process before the
+// one that says it leads nowhere.
+func (a *acquaintance) learn(s past.Statement) error {
+	if s.Nonce == 0 {
+		return nil // it has not begun to speak
+	}
+	before := a.table.Of(s.Server)
+	if err := a.table.Learn(s); err != nil {
+		return err
+	}
+	if before.Nonce != s.Nonce {
+		a.n.stream.Outlived(s.Server, s.Nonce)
+	}
+	if before.Nonce != s.Nonce || before.Boot != s.Boot {
+		a.n.proxy.Follow(nodeOf(s.Server), s.Boot)
+	}
+	return nil
 }
 
 // returned has a leader say at once that it leads: a process has come that was not known.
@@ -175,10 +191,7 @@ func (a *acquaintance) heard(hb ack.Heartbeat) {
 	if nodeOf(hb.Server) != string(hb.Node) {
 		return
 	}
-	known := a.table.Knows(beatOf(hb))
-	if err := a.table.Learn(beatOf(hb)); err == nil && !known {
-		a.n.stream.Outlived(hb.Server, hb.Nonce)
-	}
+	_ = a.learn(beatOf(hb)) // it is one of an older image: the leader has judged that
 }
 
 func beatOf(hb ack.Heartbeat) past.Statement {

@@ -42,6 +42,12 @@ type said struct {
 // ask sends a POST for a shard of owner to p, and returns where its answer comes.
 func ask(w *world, p *process, owner, path string) <-chan said {
 	w.t.Helper()
+	return asking(w, p, http.MethodPost, owner, path)
+}
+
+// asking is ask by another method.
+func asking(w *world, p *process, method, owner, path string) <-chan said {
+	w.t.Helper()
 	key := ""
 	for i := 0; ; i++ {
 		key = fmt.Sprint("k", i)
@@ -56,7 +62,7 @@ func ask(w *world, p *process, owner, path string) <-chan said {
 	answered := make(chan said, 1)
 	go func(conn net.Conn) { // ends with the network
 		defer close(answered)
-		_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nContent-Length: 0\r\n\r\n", path, key)
+		_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nContent-Length: 0\r\n\r\n", method, path, key)
 		if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
 			answered <- said{res.StatusCode, res.Header.Get("Shardway-Error")}
 			_ = res.Body.Close()

@@ -2,6 +2,8 @@ package node_test
 
 import (
 	"context"
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -166,6 +168,44 @@ func TestEndsAreToldWithTheirAge(t *testing.T) {
 		}
 		if _, says := p.node.Suspects(w.t.Context()); says {
 			w.t.Error("nobody has said whom it suspects")
+		}
+	})
+}
+
+// A GET went by what was left of a connection to a process that had ended out of sight, and
+// that was taken for the first process which it had ended: the next one, which ran it and was
+// killed, was the second, and the GET was given up. So no connection outlives its process once
+// that is known to have a successor.
+func TestConnectionsToAnEarlierProcessCarryNothing(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		l, p := w.leader(), w.follower()
+		owner := w.all[slices.DeleteFunc(w.others(l), func(n string) bool { return n == p.name })[0]]
+		gets := func() <-chan said { w.t.Helper(); return asking(w, p, http.MethodGet, owner.name, "/") }
+		_, answer := gatedApp(w, owner)
+		close(answer)
+		if got := <-gets(); got.status != http.StatusOK {
+			w.t.Fatalf("answered %v before anything happened", got)
+		}
+		w.net.Isolate(p.name)
+		owner.kill()
+		time.Sleep(time.Second)
+		owner.restart()
+		w.net.Heal()
+		w.untilSettled("a", "b", "c")
+
+		asked, never := gatedApp(w, owner)
+		defer close(never)
+		answered := gets()
+		w.until("it runs", func() bool { return asked.Load() == 1 })
+		for _, other := range []*process{l, p} {
+			_, answer := gatedApp(w, other)
+			close(answer)
+		}
+		owner.kill()
+		if got := <-answered; got.status != http.StatusOK {
+			w.t.Errorf("answered %v after one process that ran it was killed, want another's 200", got)
 		}
 	})
 }

@@ -132,7 +132,7 @@ func (p *pool) enlist(l *link) *link {
 
 // keepLane keeps a lane idle; false: it is none, or nobody wants it. With mu held.
 func (p *pool) keepLane(l *link) bool {
-	if l.lane == nil || l.lone || p.mu.closed {
+	if l.lane == nil || l.lone || p.mu.closed || p.outlived(l) {
 		return false
 	}
 	l.Idle()

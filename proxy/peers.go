@@ -20,6 +20,13 @@ func (p *peers) pool(node string) *pool {
 	return v.(*pool) //nolint:errcheck,forcetypeassert // as above
 }
 
+// follow tells the pool of a node, if there is one, which its process is.
+func (p *peers) follow(node string, boot uint64) {
+	if v, ok := p.pools.Load(node); ok {
+		v.(*pool).follow(boot) //nolint:errcheck,forcetypeassert // as above
+	}
+}
+
 // each calls f for every pool.
 func (p *peers) each(f func(*pool)) {
 	p.pools.Range(func(_, v any) bool {

@@ -53,6 +53,7 @@ type pool struct {
 		won     uint64 // counts connections that came about
 		line    line   // who waits for a connection
 		shares  shares
+		boot    uint64 // of the node's present process; zero: not told
 		closed  bool
 	}
 }
@@ -210,7 +211,7 @@ func (p *pool) give(l *link) bool {
 		w.turn <- turn{l: l} // has room: who leaves a line is sent to once
 		return true
 	}
-	if l.lone || p.mu.closed || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {
+	if l.lone || p.mu.closed || p.outlived(l) || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {
 		return false
 	}
 	l.Idle()
@@ -271,6 +272,20 @@ func (p *pool) renew() { p.dropIdle(func(*link) bool { return true }) }
 // forsake closes the idle connections to a process of the node that ends, or those to
 // any that is not told: they would carry its last word, each to one more request.
 func (p *pool) forsake(boot uint64) { p.dropIdle(func(l *link) bool { return l.boot == boot }) }
+
+// follow has the pool know the present process of the node: idle connections to others, which
+// are gone, are closed, and such a one that comes back too. What went by one would be taken for
+// what its process ended with.
+func (p *pool) follow(boot uint64) {
+	p.mu.Lock()
+	p.mu.boot = boot
+	p.mu.Unlock()
+	p.dropIdle(p.outlived)
+}
+
+// outlived reports whether a connection leads to a process of the node before the present one.
+// With mu held.
+func (p *pool) outlived(l *link) bool { return p.mu.boot != 0 && l.boot != 0 && l.boot != p.mu.boot }
 
 // closeIdle closes all idle connections, and each other one when it comes back.
 // Who is in line looks at the table again, and for another pool.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"testing"
 	"time"
@@ -114,5 +115,40 @@ func TestAClosedPoolGivesNoLanes(t *testing.T) {
 	p.put(l)
 	if p.size() != 0 || ended != 2 {
 		t.Errorf("%d are open, and %d closed", p.size(), ended)
+	}
+}
+
+// What is idle to a process of a node is closed once another one has followed it, and so is
+// what comes back later. What tells of no process is nobody's.
+func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
+	s := New(Options{Room: queue.New(queue.Options{})})
+	p := s.newPool("n", nil)
+	open := map[uint64]bool{}
+	fresh := func(boot uint64, laned bool) *link {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		open[boot] = true
+		l := &link{Conn: h1.NewConn(closing{near, func() { open[boot] = false }}, h1.Options{}), pool: p, boot: boot, place: unshared}
+		if laned {
+			l.lane = struct{ lane }{}
+		}
+		p.mu.open++
+		return l
+	}
+	for _, laned := range []bool{false, true} {
+		back := fresh(3, laned)
+		for boot := range uint64(3) {
+			p.put(fresh(boot, laned))
+		}
+		p.follow(2)
+		if want := map[uint64]bool{0: true, 1: false, 2: true, 3: true}; !maps.Equal(open, want) {
+			t.Errorf("lanes: %v: open by boot: %v, want %v", laned, open, want)
+		}
+		p.put(back)
+		if open[3] {
+			t.Errorf("lanes: %v: one to another process came back, and is kept", laned)
+		}
+		p.renew()
+		p.follow(0)
 	}
 }

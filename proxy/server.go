@@ -280,6 +280,10 @@ func (s *Server) Abandon(match func(s shardmap.Shard, node string) bool) int {
 // requests go over new ones: this node, or whom it believes, has changed.
 func (s *Server) RenewPeers() { s.peers.renew() }
 
+// Follow tells that the process of a node is the one with this boot, and those before it have
+// ended: no request goes by what is left of connections to them.
+func (s *Server) Follow(node string, boot uint64) { s.peers.follow(node, boot) }
+
 // SetDraining turns draining on or off. While it is on, answers carry
 // Connection: close, and connections that have been idle for a second are closed;
 // new ones are still taken.
