@@ -225,16 +225,23 @@ func (w worked) since(before worked, n int) string {
 // go on at the next one, before they would have been given up, while requests of others are
 // answered. It prints what an idle socket costs.
 func TestIdleSocketsMove(t *testing.T) {
-	t.Parallel()                            // it waits for the others most of the time
-	for _, shards := range []int{1, 1000} { // of 2 000
-		t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
+	for name, c := range map[string]struct {
+		shards int           // of 2 000
+		gently time.Duration // zero: all at once
+	}{
+		"1 shard":             {1, 0},
+		"1000 shards":         {1000, 0},
+		"1000 shards, gently": {1000, 25 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			idleSocketsMove(t, shards, sizeOf(t, idleVariable, 64))
+			idleSocketsMove(t, c.shards, sizeOf(t, idleVariable, 64), c.gently)
 		})
 	}
 }
 
-func idleSocketsMove(t *testing.T, shards, many int) {
+func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	t.Helper()
 	coder := []string{os.Args[0], kept.Coder}
 	x := startKeptBy(t, keptOptions{apps: [][]string{coder, coder}, shards: 2000})
@@ -289,7 +296,7 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 	beside := startAsking(t, gateway.Addr, others)
 	_, earlier := x.gaps(t) // shards that moved while the sockets were opened
 	began, used := history.Now(), x.used(t)
-	if out, code := shardway(t, "drain", owner.ID, "--wait", "--admin", owner.Admin); code != 0 {
+	if out, code := shardway(t, "drain", owner.ID, "--wait", "--admin", owner.Admin, "--gently", gently.String()); code != 0 {
 		t.Fatalf("drain %s: exit %d, %s", owner.ID, code, out)
 	}
 	atOnce(t, len(list), func(i int) error { return list[i].asks() })
@@ -299,6 +306,9 @@ func idleSocketsMove(t *testing.T, shards, many int) {
 	last := began
 	for _, l := range legs {
 		last = max(last, l.Begin)
+	}
+	if took := time.Duration(last - began); gently > 0 && took >= gently {
+		t.Errorf("the sockets moved within %v, as the time was over, want within %v", took, gently)
 	}
 	x.conns = nil
 	_, planned := x.wantPlanned(t, began)

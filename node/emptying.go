@@ -1,9 +1,12 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"shardway/ack"
@@ -16,25 +19,71 @@ const (
 	// tens of milliseconds.
 	idleLook    = 250 * time.Millisecond
 	idleTimeout = 2 * time.Second
+	// leastHandsOver is how many kept sockets move at a time at least, while there are so many.
+	leastHandsOver = 16
 )
 
-// idleThere is what a node tells of its shards for which nothing runs at its app, neither
-// requests nor sockets, by the map that it goes by.
+// idleThere is what a node tells of its shards for which nothing runs at its app that a move
+// would cut or wait for, by the map that it goes by.
 type idleThere struct {
 	Map    uint64           `json:"map"`
 	Shards []shardmap.Shard `json:"shards"`
 }
 
-// idle returns the shards of this node for which nothing runs.
+// idle returns the shards of this node for which nothing runs, or kept sockets alone: those
+// hand over. Each hand-over wakes three processes, so they go some at a time.
 func (n *Node) idle() idleThere {
-	m := n.router.state.Load().Committed()
-	out := idleThere{Map: uint64(m.Epoch()), Shards: []shardmap.Shard{}}
-	for s := range m.Shards(n.self) {
-		if n.router.running.of(s) == 0 {
-			out.Shards = append(out.Shards, s)
+	state := n.router.state.Load()
+	m := state.Committed()
+	legs, all := map[shardmap.Shard]int{}, 0
+	for _, x := range n.proxy.KeptSockets() {
+		legs[x.Shard] = x.Legs
+		all += x.Legs
+	}
+	return idleThere{Map: uint64(m.Epoch()), Shards: idleOf(m.Shards(n.self), n.router.running.of, legs, n.pacing.next(all, state.Policy().Emptying[n.self]))}
+}
+
+// idleOf returns those of shards for which nothing runs, and of those that only have legs of
+// kept sockets the ones with fewest: with most legs together, or one shard that has more.
+func idleOf(shards iter.Seq[shardmap.Shard], running func(shardmap.Shard) int, legs map[shardmap.Shard]int, most int) []shardmap.Shard {
+	idle := []shardmap.Shard{}
+	var kept []shardmap.Shard
+	for s := range shards {
+		switch running(s) {
+		case 0:
+			idle = append(idle, s)
+		case legs[s]:
+			kept = append(kept, s)
 		}
 	}
-	return out
+	slices.SortStableFunc(kept, func(a, b shardmap.Shard) int { return cmp.Compare(legs[a], legs[b]) })
+	for i, s := range kept {
+		if most -= legs[s]; most < 0 && i > 0 {
+			break
+		}
+		idle = append(idle, s)
+	}
+	return idle
+}
+
+// pacing spreads the hand-overs of a node's kept sockets over the time in which it is to be
+// emptied. Zero is ready for use.
+type pacing struct {
+	mu    sync.Mutex
+	since uint64 // what it is being emptied by
+	most  int    // how many there were
+}
+
+// next returns how many sockets, of all there are, hand over now.
+func (p *pacing) next(all int, by ack.Emptying) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since != by.Since {
+		p.since, p.most = by.Since, 0
+	}
+	p.most = max(p.most, all)
+	looks := max(int(by.For*3/4/idleLook), 1) // the rest is for those that were busy as it was their turn
+	return max(leastHandsOver, (p.most+looks-1)/looks)
 }
 
 // watchIdle asks the nodes that are being emptied what is idle there, until ctx ends.

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"shardway/ack"
 	"shardway/internal/clock"
 	"shardway/peer"
+	"shardway/proxy"
+	"shardway/queue"
 	"shardway/shardmap"
 )
 
@@ -24,6 +27,7 @@ func emptier(s *ack.State, self shardmap.NodeID, dial func(context.Context, stri
 	})
 	n.router = newRouter(self, max(s.Shards(), 1), clock.Virtual(), n.port)
 	n.router.state.Store(s)
+	n.proxy = proxy.New(proxy.Options{Cluster: n.router, Room: queue.New(queue.Options{})})
 	return &leadership{n: n, log: zerolog.Nop(), messages: make(chan ack.Message, 1), done: make(chan struct{})}
 }
 
@@ -70,5 +74,57 @@ func TestIdleIsToldWhileItLeads(t *testing.T) {
 				t.Errorf("waited for %v, want 1s", took)
 			}
 		})
+	}
+}
+
+// What runs is waited for, but for kept sockets, which hand over: so many at a time, and those
+// of one shard together, however many they are.
+func TestShardsWithKeptSocketsAreIdle(t *testing.T) {
+	running := map[shardmap.Shard]int{1: 3, 2: 3, 3: 30, 4: 200, 5: 300, 6: 1}
+	legs := map[shardmap.Shard]int{1: 3, 2: 2, 3: 30, 4: 200, 5: 300} // a request runs for 2, and for 6
+	for _, c := range []struct {
+		most int
+		want []shardmap.Shard
+	}{
+		{1000, []shardmap.Shard{0, 1, 3, 4, 5}},
+		{233, []shardmap.Shard{0, 1, 3, 4}},
+		{232, []shardmap.Shard{0, 1, 3}},
+		{1, []shardmap.Shard{0, 1}},
+	} {
+		all := func(yield func(shardmap.Shard) bool) {
+			for s := range shardmap.Shard(7) {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+		if got := idleOf(all, func(s shardmap.Shard) int { return running[s] }, legs, c.most); !slices.Equal(got, c.want) {
+			t.Errorf("%d at a time: %v are idle, want %v", c.most, got, c.want)
+		}
+	}
+}
+
+// The sockets that a node has as it begins to be emptied are gone in three quarters of the time
+// that is given, so many at each look; the fewer are left, the less is not left for later.
+func TestHandOversAreSpread(t *testing.T) {
+	by := ack.Emptying{For: 20 * time.Second, Since: 7}
+	var p pacing
+	for left, looks := 6000, 0; left > 0; looks++ {
+		n := p.next(left, by)
+		if n != 100 || looks == 60 {
+			t.Fatalf("%d of %d left go at look %d, want 100 at each of 60", n, left, looks)
+		}
+		left -= n
+	}
+	if n := p.next(3, by); n != 100 {
+		t.Errorf("of the last 3, %d go, want any", n)
+	}
+	by.Since++
+	if n := p.next(60, by); n != leastHandsOver {
+		t.Errorf("%d of 60 go the next time, want %d", n, leastHandsOver)
+	}
+	by.For, by.Since = time.Nanosecond, by.Since+1
+	if n := p.next(6000, by); n != 6000 {
+		t.Errorf("without time %d of 6000 go, want all", n)
 	}
 }

@@ -81,6 +81,7 @@ type Node struct {
 	census       census[admin.RunningList]
 	hot          census[admin.HotList]
 	kept         census[admin.SocketList]
+	pacing       pacing // of hand-overs, while this node is being emptied
 
 	started  time.Time
 	stopping atomic.Bool

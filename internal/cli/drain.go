@@ -31,8 +31,8 @@ requests and votes; leadership it gives away first. So it can be stopped, or its
 app be changed, without anything moving then.
 
 With --gently shards move as they fall idle: nothing runs for them, no request and no
-socket. What is still busy after that time moves as it does without, and what runs there
-has --drain-timeout to end.
+socket but kept ones, which hand over, some at a time. What is still busy after that time
+moves as it does without, and what runs there has --drain-timeout to end.
 
 With --self the cluster keeps nothing of it: the process is to own nothing and is
 not ready any more, the next one on the data directory owns shards again.`
