@@ -44,10 +44,14 @@ func (h *Host) connect(ctx context.Context, m *machine, port uint16) (net.Conn, 
 	// arrive is when the answer to the knock is back; zero: none was sent.
 	var arrive time.Time
 	for {
+		// Without the lock: a context may ask for the time of a machine that stands still.
+		n.mu.Unlock()
+		over, done := ctx.Err(), ctx.Done()
+		n.mu.Lock()
 		now := time.Now()
 		switch {
-		case ctx.Err() != nil && h.state != frozen:
-			return nil, ctx.Err()
+		case over != nil && h.state != frozen:
+			return nil, over
 		case h.state == dead:
 			return nil, net.ErrClosed
 		case h.state == frozen:
@@ -58,13 +62,13 @@ func (h *Host) connect(ctx context.Context, m *machine, port uint16) (net.Conn, 
 			return nil, errTimedOut
 		case !n.open(h.m, m) || !n.open(m, h.m) || m.cur.state == frozen:
 			arrive = time.Time{}
-			n.await(&n.changed, ctx.Done(), give)
+			n.await(&n.changed, done, give)
 			continue
 		case arrive.IsZero():
 			arrive = now.Add(n.link(h.m, m).segment(n.rng) + n.link(m, h.m).segment(n.rng))
 		}
 		if now.Before(arrive) {
-			n.await(&n.changed, ctx.Done(), arrive)
+			n.await(&n.changed, done, arrive)
 			continue
 		}
 		l := m.cur.listeners[port]

@@ -303,6 +303,28 @@ func TestDialErrors(t *testing.T) {
 	})
 }
 
+// mending is a context that needs the network to say whether it is over.
+type mending struct {
+	context.Context //nolint:containedctx // it is one
+	n               *simnet.Net
+}
+
+func (m mending) Err() error {
+	m.n.Heal()
+	return m.Context.Err()
+}
+
+// A context may ask for the time of a machine that stands still, until the network's faults
+// end: nobody else waits for that.
+func TestDialAsksItsContextWithoutTheNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{})
+		if _, err := a.Dial(mending{t.Context(), n}, b.Addr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("Dial = %v, want that nobody listens", err)
+		}
+	})
+}
+
 func TestHostReachesItselfByLoopback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, _ := two(t, simnet.Config{Link: simnet.Link{Latency: time.Second}})
