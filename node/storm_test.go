@@ -214,22 +214,11 @@ func (s *storm) check() {
 // whole reports that everybody is there and serves.
 func (s *storm) whole() bool { return s.up() && s.settled(s.owners()...) }
 
-// up reports that everybody is there, ready, and votes as it should.
+// up reports that everybody is there, ready, and votes as it should, as everybody knows: who
+// leads counts a vote that it has only begun to give, and is gone with it if it ends now.
 func (s *storm) up() bool {
-	l := s.leader()
-	if l == nil || len(s.running()) != len(s.names) {
+	if s.leader() == nil || len(s.running()) != len(s.names) {
 		return false
-	}
-	for _, p := range s.running() {
-		if p.frozen || !p.started() || p.node.Ready() != nil {
-			return false
-		}
-	}
-	voters := 0
-	for _, n := range l.node.Status().Nodes {
-		if n.Voter {
-			voters++
-		}
 	}
 	// The vote of a dead server goes to another before it is taken out, and it stays if
 	// it is back by then.
@@ -238,7 +227,21 @@ func (s *storm) up() bool {
 		spare = 1
 	}
 	want := min(len(s.names), 5)
-	return want <= voters && voters <= want+spare
+	for _, p := range s.running() {
+		if p.frozen || !p.started() || p.node.Ready() != nil {
+			return false
+		}
+		voters := 0
+		for _, n := range p.node.Status().Nodes {
+			if n.Voter {
+				voters++
+			}
+		}
+		if voters < want || voters > want+spare {
+			return false
+		}
+	}
+	return true
 }
 
 // calm ends all strikes and waits until everybody serves again.
