@@ -26,8 +26,10 @@ func (r *Raft) lib() *raft.Raft { return r.cur.Load().Raft }
 // begin starts a life. The caller holds r.life.
 func (r *Raft) begin() error {
 	c := &core{trans: newTransport(&r.o, &r.progress, r), terms: &terms{StableStore: r.o.Stores.Stable}, over: newLatch()}
+	begun := func() bool { return r.cur.Load() == c } // else the library is not there yet
+	c.terms.stands = func() bool { return begun() && c.State() == raft.Candidate }
 	c.terms.paced = func() {
-		if r.cur.Load() == c { // else the library is not there yet
+		if begun() {
 			r.tempo()
 		}
 	}

@@ -165,3 +165,14 @@ func (d dialing) Accept() (net.Conn, error) {
 	<-d.ctx.Done()
 	return nil, net.ErrClosed
 }
+
+// voting is a layer that dials no longer than so long, however long an answer may take.
+type voting struct {
+	dialing
+	most time.Duration
+}
+
+// Dial connects to a server.
+func (v voting) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return v.dialing.Dial(address, min(timeout, v.most))
+}

@@ -23,20 +23,22 @@ const seldom = 2
 // then those of the term and the vote of whom it asked.
 const writesOfAVote = 3
 
-// votesLate bounds how long a candidate waits for votes, up to twice as long: a disk that
-// hung is well again perhaps, and what was asked by way of it is lost.
+// votesLate bounds how long a candidate waits for votes, up to twice as long, for its own disk;
+// half of it does for those of others.
 const votesLate = 8 * time.Second
 
-// tempo has the library go by the part that this server has, and by its disk: as seldom as it
-// may while it leads, and else by what was asked for, but for a candidate's patience. The last
-// change of its state is followed by a call, and each write of the term or of a vote; who led,
-// and waits for another leader, has the library look anew.
+// tempo has the library go by the part that this server has, and by what disks take: as seldom
+// as it may while it leads, and else by what was asked for, but for a candidate's patience. The
+// last change of its state, or of whom it follows, is followed by a call, and each write of the
+// term or of a vote; who led, and waits for another leader, has the library look anew.
 //
 // The library begins to wait for votes before it has written the term that it asks them for,
-// and chooses blindly between a vote that is there and the end of its patience. On a disk that
-// is slower than that (broadcastTime ≪ electionTimeout, Ongaro and Ousterhout 2014, 5.6, counts
-// the writing) three voters would stand against each other for minutes. So who stands waits as
-// long as its disk needs.
+// and chooses blindly between a vote that is there and the end of its patience. On disks that
+// are slower than that (broadcastTime ≪ electionTimeout, Ongaro and Ousterhout 2014, 5.6, counts
+// the writing) three voters would stand against each other for ever. So who stands waits as
+// long as its own disk needs, and, as those of others may be slower, twice as long from the
+// third time on. What is past is forgotten once somebody leads: refused pre-votes are waited
+// with for as long.
 func (r *Raft) tempo() {
 	r.pacing.Lock()
 	defer r.pacing.Unlock()
@@ -44,12 +46,16 @@ func (r *Raft) tempo() {
 	now := c.ReloadableConfig()
 	want := now
 	want.HeartbeatTimeout, want.ElectionTimeout = r.o.Heartbeat, r.o.Election
+	if leader, _ := c.LeaderWithID(); leader != "" {
+		c.terms.took.Store(0)
+		c.terms.stood.Store(0)
+	}
 	if c.State() == raft.Leader { // who hands over waits as long as for votes
 		want.HeartbeatTimeout *= seldom
-	} else {
-		want.ElectionTimeout = max(want.ElectionTimeout, min(writesOfAVote*time.Duration(c.terms.took.Load()), votesLate))
 	}
-	want.ElectionTimeout = max(want.ElectionTimeout, want.HeartbeatTimeout)
+	disk := writesOfAVote * time.Duration(c.terms.took.Load())
+	vain := r.o.Election << min(max(c.terms.stood.Load()-1, 0), 8)
+	want.ElectionTimeout = max(want.ElectionTimeout, want.HeartbeatTimeout, min(disk, votesLate), min(vain, votesLate/2))
 	if now == want {
 		return
 	}

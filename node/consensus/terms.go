@@ -26,8 +26,11 @@ type terms struct {
 	// waits for the disk who shares it.
 	changing sync.RWMutex
 	written  atomic.Uint64 // and one; zero: none was
-	took     atomic.Int64  // ns that the last write took, of the term or of a vote
-	paced    func()        // is told after each; nil: nobody is
+	// Since a leader was known last: how long the last write took, of the term or of a vote,
+	// in ns, and how often this server stood for election.
+	took, stood atomic.Int64
+	stands      func() bool // this server stands for election
+	paced       func()      // is told after each write; nil: nobody is
 }
 
 // SetUint64 writes a number, the term only if it is another, or the first of this life:
@@ -45,6 +48,9 @@ func (s *terms) SetUint64(key []byte, val uint64) error {
 	err := s.StableStore.SetUint64(key, val)
 	if err == nil {
 		s.written.Store(val + 1)
+		if s.stands != nil && s.stands() {
+			s.stood.Add(1)
+		}
 	}
 	return err
 }

@@ -42,6 +42,8 @@ type transport struct {
 	arrived chan raft.RPC
 	closed  chan struct{} // latch
 	once    sync.Once
+	// votes asks for votes, and waits for what the other disk has to write before there is one.
+	votes *raft.NetworkTransport
 	// look takes a request, or returns it, perhaps changed, for Raft.
 	look func(*transport, raft.RPC) (out raft.RPC, taken bool)
 	// beside has the library take a heartbeat, or returns false: then Raft does.
@@ -85,6 +87,9 @@ func newTransport(o *Options, seen *progress, r *Raft) *transport {
 			Timeout:         o.Timeout,
 			Logger:          logs.Hclog(o.Log, "raft-net"),
 		}),
+		votes: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream: voting{dialing{l}, o.Timeout}, MaxPool: 1, Timeout: max(o.Timeout, 2*votesLate), Logger: logs.Hclog(o.Log, "raft-net"),
+		}),
 		waits: r.waits,
 		told:  o.Stated, timeout: o.Timeout, log: o.Log, spoofs: pace{every: time.Second},
 	}
@@ -106,7 +111,7 @@ func (t *transport) Consumer() <-chan raft.RPC { return t.inbox }
 // Close ends what arrives and the library's transport.
 func (t *transport) Close() error {
 	t.once.Do(func() { close(t.closed) })
-	return t.NetworkTransport.Close()
+	return errors.Join(t.votes.Close(), t.NetworkTransport.Close())
 }
 
 // relay shows requests to look and hands them to Raft, until Close: one after the
@@ -152,7 +157,7 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 
 // RequestVote asks for a vote. A voter that is asked twice grants it twice.
 func (t *transport) RequestVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	err := t.again(func() error { return t.NetworkTransport.RequestVote(id, addr, req, resp) })
+	err := t.again(func() error { return t.votes.RequestVote(id, addr, req, resp) })
 	if err == nil {
 		t.stated(id, resp.Term)
 	}
