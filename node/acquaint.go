@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"shardway/ack"
@@ -35,6 +36,8 @@ const (
 type acquaintance struct {
 	n     *Node
 	table *past.Table
+	// learning keeps what follows from what is learnt in the order in which it is.
+	learning sync.Mutex
 	// unread is why what was kept could not be read at the start; nil: it was.
 	unread error
 }
@@ -145,20 +148,24 @@ func (a *acquaintance) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, 
 }
 
 // learn takes what is said of a disk. What is left of connections to a process before the
-// one that says it leads nowhere.
+// one that says it leads nowhere. What a process says may be overtaken by what it says later:
+// it is what is known then that counts.
 func (a *acquaintance) learn(s past.Statement) error {
 	if s.Nonce == 0 {
 		return nil // it has not begun to speak
 	}
+	a.learning.Lock()
+	defer a.learning.Unlock()
 	before := a.table.Of(s.Server)
 	if err := a.table.Learn(s); err != nil {
 		return err
 	}
-	if before.Nonce != s.Nonce {
-		a.n.stream.Outlived(s.Server, s.Nonce)
+	now := a.table.Of(s.Server)
+	if before.Nonce != now.Nonce {
+		a.n.stream.Outlived(s.Server, now.Nonce)
 	}
-	if before.Nonce != s.Nonce || before.Boot != s.Boot {
-		a.n.proxy.Follow(nodeOf(s.Server), s.Boot)
+	if before.Nonce != now.Nonce || before.Boot != now.Boot {
+		a.n.proxy.Follow(nodeOf(s.Server), now.Boot)
 	}
 	return nil
 }

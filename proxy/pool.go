@@ -154,13 +154,17 @@ func (p *pool) newestFor(w *waiter) *link {
 }
 
 // put takes back a connection that can carry another request.
-func (p *pool) put(l *link) {
+func (p *pool) put(l *link) { p.putUsed(l, p.clock.now()) }
+
+// putUsed is put of one whose other end has said its last word then: the client may have
+// taken its time since.
+func (p *pool) putUsed(l *link, last time.Duration) {
 	if len(l.Buffered()) > 0 {
 		p.drop(l) // what came behind the answer would be taken for the next one
 		return
 	}
 	l.reused = true
-	l.since = p.clock.now()
+	l.since = last
 	p.mu.Lock()
 	if l.stream {
 		p.mu.Unlock()
@@ -198,6 +202,11 @@ func (p *pool) spare() {
 // give hands a connection to the first in line, or keeps it idle; false means
 // that nobody wants it. With mu held.
 func (p *pool) give(l *link) bool {
+	if !l.reused {
+		p.meet(l)
+	} else if p.outlived(l) {
+		return false
+	}
 	w := p.mu.line.head
 	if l.lone {
 		w = p.mu.line.lane()
@@ -211,7 +220,7 @@ func (p *pool) give(l *link) bool {
 		w.turn <- turn{l: l} // has room: who leaves a line is sent to once
 		return true
 	}
-	if l.lone || p.mu.closed || p.outlived(l) || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {
+	if l.lone || p.mu.closed || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {
 		return false
 	}
 	l.Idle()
@@ -249,8 +258,16 @@ func (p *pool) reap(age time.Duration) {
 
 // dropIdle closes the idle connections and lanes that are to be.
 func (p *pool) dropIdle(is func(l *link) bool) {
-	var old []*link
 	p.mu.Lock()
+	old := p.takeIdle(is)
+	p.mu.Unlock()
+	for _, l := range old {
+		p.drop(l)
+	}
+}
+
+// takeIdle takes idle connections and lanes out. With mu held.
+func (p *pool) takeIdle(is func(l *link) bool) (old []*link) {
 	for _, list := range []*[]*link{&p.mu.idle, &p.mu.lanes} {
 		*list = slices.DeleteFunc(*list, func(l *link) bool {
 			if !is(l) {
@@ -260,10 +277,7 @@ func (p *pool) dropIdle(is func(l *link) bool) {
 			return true
 		})
 	}
-	p.mu.Unlock()
-	for _, l := range old {
-		p.drop(l)
-	}
+	return old
 }
 
 // renew closes the idle connections; those in use go on and come back.
@@ -279,13 +293,24 @@ func (p *pool) forsake(boot uint64) { p.dropIdle(func(l *link) bool { return l.b
 func (p *pool) follow(boot uint64) {
 	p.mu.Lock()
 	p.mu.boot = boot
+	old := p.takeIdle(p.outlived)
 	p.mu.Unlock()
-	p.dropIdle(p.outlived)
+	for _, l := range old {
+		p.drop(l)
+	}
 }
 
 // outlived reports whether a connection leads to a process of the node before the present one.
 // With mu held.
 func (p *pool) outlived(l *link) bool { return p.mu.boot != 0 && l.boot != 0 && l.boot != p.mu.boot }
+
+// meet takes whoever takes a connection now for the present process, whatever was told of
+// another. With mu held.
+func (p *pool) meet(l *link) {
+	if p.mu.boot != 0 && l.boot != 0 {
+		p.mu.boot = l.boot
+	}
+}
 
 // closeIdle closes all idle connections, and each other one when it comes back.
 // Who is in line looks at the table again, and for another pool.

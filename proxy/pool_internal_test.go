@@ -152,3 +152,42 @@ func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
 		p.follow(0)
 	}
 }
+
+// Who is in line is not given what comes back to an earlier process either, as it does late
+// where the client takes its time. Whoever takes a connection now is the present process,
+// whatever was told.
+func TestWhoIsInLineGetsNothingThatIsOutlived(t *testing.T) {
+	s := New(Options{Room: queue.New(queue.Options{})})
+	ends := make(chan struct{})
+	p := s.newPool("n", func(context.Context) (*link, error) { <-ends; return nil, context.Canceled })
+	defer p.dialers.Wait()
+	defer close(ends)
+	link := func(boot uint64, reused bool) *link {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		p.mu.open++
+		return &link{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, place: unshared, reused: reused}
+	}
+	w := &waiter{place: unshared}
+	if l, _, err := p.join(w); l != nil || err != nil {
+		t.Fatal(l, err)
+	}
+	old := link(1, true)
+	p.follow(2)
+	p.put(old)
+	select {
+	case got := <-w.turn:
+		t.Fatalf("who is in line got a connection to process %d, and 2 has followed it", got.l.boot)
+	default:
+	}
+	fresh := link(3, false)
+	p.keep(fresh)
+	if got := <-w.turn; got.l != fresh {
+		t.Errorf("who is in line got one to process %d, want the one that was made now", got.l.boot)
+	}
+	p.put(fresh)
+	if len(p.mu.idle) != 1 {
+		t.Error("a connection to the process that took it just now is not kept")
+	}
+	p.renew()
+}

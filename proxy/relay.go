@@ -113,6 +113,7 @@ func (y *relay) finish(p *trip, w *h1.Writer) {
 	}
 	why := y.slot.finish()
 	p.release()
+	last := p.l.pool.clock.now()
 	p.l.pool.busy.took(y.x.countsFor())
 	if y.set.ShardInflight > 0 {
 		p.l.pool.answered(p.l)
@@ -130,7 +131,7 @@ func (y *relay) finish(p *trip, w *h1.Writer) {
 		if p.demand {
 			p.l.Writer().Discard() // both sides know that the body will not come
 		}
-		p.l.pool.put(p.l)
+		p.l.pool.putUsed(p.l, last)
 	} else {
 		p.l.pool.drop(p.l)
 	}
