@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ func (n *Node) idle() idleThere {
 		legs[x.Shard] = x.Legs
 		all += x.Legs
 	}
-	return idleThere{Map: uint64(m.Epoch()), Shards: idleOf(m.Shards(n.self), n.router.running.of, legs, n.pacing.next(all, state.Policy().Emptying[n.self]))}
+	return idleThere{Map: uint64(m.Epoch()), Shards: idleOf(m.Shards(n.self), n.router.running.of, legs, n.pacing.next(time.Now(), all, state.Policy().Emptying[n.self]))}
 }
 
 // idleOf returns those of shards for which nothing runs, and of those that only have legs of
@@ -57,6 +58,9 @@ func idleOf(shards iter.Seq[shardmap.Shard], running func(shardmap.Shard) int, l
 		}
 	}
 	slices.SortStableFunc(kept, func(a, b shardmap.Shard) int { return cmp.Compare(legs[a], legs[b]) })
+	if most <= 0 {
+		return idle
+	}
 	for i, s := range kept {
 		if most -= legs[s]; most < 0 && i > 0 {
 			break
@@ -67,23 +71,31 @@ func idleOf(shards iter.Seq[shardmap.Shard], running func(shardmap.Shard) int, l
 }
 
 // pacing spreads the hand-overs of a node's kept sockets over the time in which it is to be
-// emptied. Zero is ready for use.
+// emptied, however far apart it is asked: rounds last as long as apps take. Zero is ready for
+// use.
 type pacing struct {
-	mu    sync.Mutex
-	since uint64 // what it is being emptied by
-	most  int    // how many there were
+	mu          sync.Mutex
+	since       uint64 // what it is being emptied by
+	began, last time.Time
 }
 
 // next returns how many sockets, of all there are, hand over now.
-func (p *pacing) next(all int, by ack.Emptying) int {
+func (p *pacing) next(now time.Time, all int, by ack.Emptying) int {
+	if by.Since == 0 {
+		return 0 // this node does not know yet that it is to be emptied
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.since != by.Since {
-		p.since, p.most = by.Since, 0
+		p.since, p.began, p.last = by.Since, now, now.Add(-idleLook)
 	}
-	p.most = max(p.most, all)
-	looks := max(int(by.For*3/4/idleLook), 1) // the rest is for those that were busy as it was their turn
-	return max(leastHandsOver, (p.most+looks-1)/looks)
+	step := now.Sub(p.last)
+	p.last = now
+	left := by.For*3/4 - now.Sub(p.began) // the rest is for those that were busy as it was their turn
+	if left <= step {
+		return all
+	}
+	return max(leastHandsOver, int(math.Ceil(float64(all)*float64(step)/float64(left))))
 }
 
 // watchIdle asks the nodes that are being emptied what is idle there, until ctx ends.
@@ -100,26 +112,38 @@ func (l *leadership) watchIdle(ctx context.Context) {
 		if s.Open() {
 			continue // it goes by what it began with
 		}
-		for _, id := range slices.Sorted(maps.Keys(s.Policy().Emptying)) {
-			l.askIdle(ctx, id)
+		l.askIdle(ctx, slices.Sorted(maps.Keys(s.Policy().Emptying))...)
+	}
+}
+
+// askIdle asks nodes, and tells the leader of all that answer together: what one says begins
+// a round, which does not go by what comes later.
+func (l *leadership) askIdle(ctx context.Context, nodes ...shardmap.NodeID) {
+	told := make([]*ack.Idle, len(nodes))
+	var wg sync.WaitGroup
+	for i, id := range nodes {
+		wg.Go(func() { told[i] = l.idleOf(ctx, id) })
+	}
+	wg.Wait()
+	for _, m := range told {
+		if m != nil {
+			l.tell(ctx, *m)
 		}
 	}
 }
 
-func (l *leadership) askIdle(ctx context.Context, id shardmap.NodeID) {
-	at := l.n.idle()
-	if id != l.n.self {
+// idleOf returns what a node says to be idle there; nil: nothing.
+func (l *leadership) idleOf(ctx context.Context, id shardmap.NodeID) *ack.Idle {
+	var at idleThere
+	if id == l.n.self {
+		at = l.n.idle()
+	} else {
 		asking, cancel := context.WithTimeout(ctx, idleTimeout)
 		defer cancel()
-		at = idleThere{}
 		if err := l.n.ask(asking, string(id), request{What: askIdle}, &at); err != nil {
 			l.log.Debug().Err(err).Str("peer", string(id)).Msg("what is idle there is not told")
-			return
+			return nil
 		}
 	}
-	select {
-	case l.messages <- ack.Idle{Node: id, Map: shardmap.Epoch(at.Map), Shards: at.Shards}:
-	case <-l.done:
-	case <-ctx.Done():
-	}
+	return &ack.Idle{Node: id, Map: shardmap.Epoch(at.Map), Shards: at.Shards}
 }

@@ -89,7 +89,9 @@ func TestShardsWithKeptSocketsAreIdle(t *testing.T) {
 		{1000, []shardmap.Shard{0, 1, 3, 4, 5}},
 		{233, []shardmap.Shard{0, 1, 3, 4}},
 		{232, []shardmap.Shard{0, 1, 3}},
+		{29, []shardmap.Shard{0, 1}},
 		{1, []shardmap.Shard{0, 1}},
+		{0, []shardmap.Shard{0}},
 	} {
 		all := func(yield func(shardmap.Shard) bool) {
 			for s := range shardmap.Shard(7) {
@@ -104,27 +106,49 @@ func TestShardsWithKeptSocketsAreIdle(t *testing.T) {
 	}
 }
 
-// The sockets that a node has as it begins to be emptied are gone in three quarters of the time
-// that is given, so many at each look; the fewer are left, the less is not left for later.
+// The sockets of a node are gone in three quarters of the time that is given, evenly, however
+// far apart it is asked: a round lasts as long as an app takes. Who does not know yet that it is
+// to be emptied gives away none.
 func TestHandOversAreSpread(t *testing.T) {
-	by := ack.Emptying{For: 20 * time.Second, Since: 7}
-	var p pacing
-	for left, looks := 6000, 0; left > 0; looks++ {
-		n := p.next(left, by)
-		if n != 100 || looks == 60 {
-			t.Fatalf("%d of %d left go at look %d, want 100 at each of 60", n, left, looks)
+	began := time.Now()
+	for _, look := range []time.Duration{idleLook, 4 * idleLook, 5 * time.Second} {
+		by := ack.Emptying{For: 40 * time.Second, Since: 7}
+		var p pacing
+		if n := p.next(began, 6000, ack.Emptying{}); n != 0 {
+			t.Errorf("%d go of a node that does not know of it", n)
 		}
-		left -= n
+		left, most := 6000, 6000*int(look)/int(30*time.Second)
+		at := time.Duration(0)
+		for ; left > 0; at += look {
+			n := p.next(began.Add(at), left, by)
+			if n > most+most/5+1 || at > 30*time.Second {
+				t.Fatalf("asked every %v: %d of %d left go after %v, want %d or so each time", look, n, left, at, most)
+			}
+			left -= n
+		}
+		if at < 25*time.Second {
+			t.Errorf("asked every %v: all have gone after %v, want 30s", look, at)
+		}
+		by.Since++
+		if n := p.next(began.Add(time.Hour), 60, by); n != leastHandsOver {
+			t.Errorf("%d of 60 go the next time, want %d", n, leastHandsOver)
+		}
+		if n := p.next(began.Add(2*time.Hour), 6000, by); n != 6000 {
+			t.Errorf("%d of 6000 go as the time is over, want all", n)
+		}
 	}
-	if n := p.next(3, by); n != 100 {
-		t.Errorf("of the last 3, %d go, want any", n)
-	}
-	by.Since++
-	if n := p.next(60, by); n != leastHandsOver {
-		t.Errorf("%d of 60 go the next time, want %d", n, leastHandsOver)
-	}
-	by.For, by.Since = time.Nanosecond, by.Since+1
-	if n := p.next(6000, by); n != 6000 {
-		t.Errorf("without time %d of 6000 go, want all", n)
-	}
+}
+
+// One node that says nothing holds up the others no longer than it is waited for, and what
+// nodes say is told together: the first would begin a round without the others.
+func TestNodesAreAskedTogetherWhatIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := emptier(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
+		l.messages = make(chan ack.Message, 3)
+		began := time.Now()
+		l.askIdle(t.Context(), "a", "b", "c")
+		if took := time.Since(began); took != idleTimeout || len(l.messages) != 1 {
+			t.Errorf("asked for %v, and %d answers, want %v and this node's", took, len(l.messages), idleTimeout)
+		}
+	})
 }
