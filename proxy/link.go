@@ -101,12 +101,13 @@ func (w *waiting) link(p *pool) (*link, verdict) {
 // may have.
 func (w *waiting) fresh() bool { return w.x.safety != safeMethod || w.x.mayHaveRun() }
 
-// most returns how many requests of its shard may be under way; zero: any number.
+// most returns how many requests of its shard may be under way; zero: any number. The streams
+// of a shard that moves come back together, and had their places.
 func (w *waiting) most(p *pool) int {
-	if p.node == "" {
-		return w.set.ShardInflight
+	if p.node != "" || w.x.resumed != nil || w.x.wasResumed > 0 {
+		return 0
 	}
-	return 0
+	return w.set.ShardInflight
 }
 
 // idleLink takes an idle connection, for a loop one that it hears if there is one; nil:

@@ -329,3 +329,37 @@ func TestEventStreamOfAKnownLengthIsCut(t *testing.T) {
 		w.ends("", false)
 	})
 }
+
+// The streams of a shard do not count against --shard-inflight, and come back together when it
+// moves. All but one were cut then: as many requests of the shard were under way as there might
+// be.
+func TestStreamsThatMoveAreNotTooMany(t *testing.T) {
+	for _, local := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newStreams(t, local, func(o *proxy.Options) { o.ShardInflight = 1 })
+			w.opens(getEvents).begins(resumable, "id: 1\n\n")
+			w.reads("id: 1\n\n")
+			v := &streamWorld{t: t, front: w.front, first: w.first, next: w.next, legs: w.legs}
+			v.opens(getEvents).begins(resumable, "id: 1\n\n")
+			v.reads("id: 1\n\n")
+			w.move(w.first, w.next)
+			synctest.Wait()
+			var legs []*leg
+			for range 2 {
+				select {
+				case l := <-w.legs:
+					legs = append(legs, l)
+				default:
+					t.Errorf("local: %v: %d of 2 streams come back together", local, len(legs))
+				}
+				synctest.Wait()
+			}
+			for _, l := range legs {
+				l.begins(resumable, "id: 2\n\n")
+				_, _ = io.WriteString(l, "0\r\n\r\n") // the client sees what is missing
+			}
+			w.ends("id: 2\n\n", true)
+			v.ends("id: 2\n\n", true)
+		})
+	}
+}

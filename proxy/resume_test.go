@@ -84,13 +84,13 @@ type streamWorld struct {
 }
 
 // newStreams makes the three; with local, the first owner is where the client is.
-func newStreams(t *testing.T, local bool) *streamWorld {
+func newStreams(t *testing.T, local bool, tune ...func(*proxy.Options)) *streamWorld {
 	t.Helper()
 	w := &streamWorld{t: t, legs: make(chan *leg)}
 	sim := newSim(t)
-	w.first, w.next = simNode(t, sim, "first", asker(w.legs)), simNode(t, sim, "next", asker(w.legs))
+	w.first, w.next = simNode(t, sim, "first", asker(w.legs), tune...), simNode(t, sim, "next", asker(w.legs), tune...)
 	if w.front = w.first; !local {
-		w.front = simNode(t, sim, "front", asker(w.legs))
+		w.front = simNode(t, sim, "front", asker(w.legs), tune...)
 		w.front.swap(1, 1, remote("first", 1))
 	}
 	for _, n := range []*node{w.front, w.first, w.next} {
