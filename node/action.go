@@ -37,7 +37,7 @@ func (n *Node) Do(ctx context.Context, a admin.Action) error {
 func (l *leadership) do(ctx context.Context, a admin.Action) error {
 	switch a.Verb {
 	case admin.StepDown:
-		if err := await(ctx, l.raft.Transfer); err != nil {
+		if err := await(ctx, func() error { return l.n.transfer(ctx) }); err != nil {
 			return refusal(fmt.Errorf("leadership not handed over: %w", err))
 		}
 		return nil

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -318,4 +319,33 @@ func TestRestartWithOtherFlagsChangesTheMap(t *testing.T) {
 			w.t.Errorf("Count(b) = %d with weight 2 of 4, want %d", got, shards/2)
 		}
 	})
+}
+
+// Who has the log on its disk and applies none of it is elected as well, and grants nothing: a
+// drain of the leader gave leadership to such a one, and nobody was served for as long as it
+// took it to step down. It gets it if there is no other.
+func TestLeadershipGoesToWhoKeepsUp(t *testing.T) {
+	t.Parallel()
+	for _, alone := range []bool{false, true} {
+		three(t, func(w *world) {
+			w.untilVoters(3)
+			l := w.leader()
+			rest := w.others(l)
+			slices.Sort(rest)
+			behind, other := w.all[rest[0]], w.all[rest[1]]
+			behind.log.close()
+			defer behind.log.open()
+			if alone {
+				other.log.close()
+				defer other.log.open()
+			}
+			w.asks(l, admin.Action{Verb: admin.Pin, Shard: uint32(shardAsked(w.committed(), l.name)), Node: other.name})
+			w.until("a map is proposed", func() bool { return l.node.State().Open() })
+			time.Sleep(200 * time.Millisecond) // whoever keeps up has said so
+			w.asks(l, admin.Action{Verb: admin.StepDown})
+			if next := w.leader(); next == nil || next == l || next == behind && !alone {
+				w.t.Errorf("leadership has not gone to %s", other.name)
+			}
+		})
+	}
 }

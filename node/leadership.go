@@ -70,6 +70,27 @@ func (l *leadership) view(ctx context.Context) ([]ack.MemberView, bool) {
 	return nil, false
 }
 
+// viewWithin bounds the wait for what the leader knows, before leadership is given away: its
+// goroutine may be busy, or over.
+const viewWithin = 100 * time.Millisecond
+
+// transfer gives leadership away, to a node that keeps up with what is committed and proposed
+// if there is one: who has the log on its disk and does not apply it is elected too, and grants
+// nothing then until it steps down.
+func (n *Node) transfer(ctx context.Context) error {
+	var views []ack.MemberView
+	if l := n.leading.Load(); l != nil {
+		asking, cancel := context.WithTimeout(ctx, viewWithin)
+		defer cancel()
+		views, _ = l.view(asking)
+	}
+	s := n.fsm.state.Load()
+	return n.raft.Transfer(func(server string) bool {
+		v, _ := viewOf(views, nodeOf(server))
+		return !v.Silent && v.Heartbeat.Applied >= s.Committed().Epoch() && v.Heartbeat.Acked >= s.Last().Epoch()
+	})
+}
+
 // viewOf returns the view of one node.
 func viewOf(views []ack.MemberView, node string) (ack.MemberView, bool) {
 	i := slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(node) })

@@ -165,7 +165,7 @@ func (l *leading) submit(e ack.Submit) {
 func (l *leading) stepDown(reason string) {
 	l.log.Warn().Str("reason", reason).Msg("stepped down")
 	l.n.asks.Go(func() {
-		if err := l.raft.Transfer(); err != nil {
+		if err := l.n.transfer(context.Background()); err != nil {
 			l.log.Warn().Err(err).Msg("leadership not handed over")
 		}
 	})

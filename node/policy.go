@@ -231,7 +231,7 @@ func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p
 // handOver gives leadership to another node, and returns who has it then, "" if none
 // took it: what is on its way out is not to lead.
 func (l *leadership) handOver(ctx context.Context) string {
-	if err := await(ctx, l.raft.Transfer); err != nil {
+	if err := await(ctx, func() error { return l.n.transfer(ctx) }); err != nil {
 		l.log.Warn().Err(err).Msg("leadership not handed over")
 		return ""
 	}

@@ -330,7 +330,7 @@ func (n *Node) abdicate(ctx context.Context) {
 	if !n.raft.IsLeader() {
 		return
 	}
-	if err := n.raft.Transfer(); err != nil {
+	if err := n.transfer(ctx); err != nil {
 		n.log.Debug().Err(err).Msg("leadership not handed over")
 	}
 	waiting, stop := context.WithTimeout(ctx, time.Second)

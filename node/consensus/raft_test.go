@@ -66,7 +66,7 @@ func TestBarrierComesAfterWhatWasCommitted(t *testing.T) {
 		g.apply(l, numbered(10)...)
 		n := l
 		for range 10 { // who hands over may be elected again, in the term after next
-			if err := n.Transfer(); err != nil {
+			if err := n.Transfer(anybody); err != nil {
 				t.Fatal(err)
 			}
 			if n = g.leader(g.all...); n != l {
@@ -95,7 +95,7 @@ func TestTransferFindsALivingVoter(t *testing.T) {
 			time.Sleep(time.Second)
 			rest := without(g.all, l)
 			rest[dead].crash()
-			if err := l.Transfer(); err != nil {
+			if err := l.Transfer(anybody); err != nil {
 				t.Errorf("Transfer: %v", err)
 			}
 			if n := g.leader(l, rest[1-dead]); n != rest[1-dead] {
@@ -231,7 +231,7 @@ func TestCampaignIsForVotersAndRare(t *testing.T) {
 		if n := g.leader(g.all...); n != f {
 			t.Fatalf("%s leads", n.host.Name())
 		}
-		if err := f.Transfer(); err != nil {
+		if err := f.Transfer(anybody); err != nil {
 			t.Fatal(err)
 		}
 		g.leader(g.all...)

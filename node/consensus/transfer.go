@@ -15,9 +15,10 @@ const handOverLook = 2 * time.Millisecond
 // errNoSuccessor reports that nobody could take leadership over.
 var errNoSuccessor = errors.New("consensus: no other voter to lead")
 
-// Transfer hands leadership to the voter whose log reaches furthest, and if that
-// one does not take it, to another. It returns when this node does not lead any
-// more, or after it tried them all, about half a second each.
+// Transfer hands leadership to the voter whose log reaches furthest, of those that keep up if
+// there are some, and if that one does not take it, to another. It returns when this node does
+// not lead any more, or after it tried them all, about half a second each. Who keeps up is the
+// caller's to know: a server may have all of the log and apply nothing.
 //
 // It does what the library's own transfer does, by its messages. That one picks
 // voters that are dead, takes no entries meanwhile, and can be stuck in this state
@@ -26,7 +27,7 @@ var errNoSuccessor = errors.New("consensus: no other voter to lead")
 // an unknown outcome.
 //
 //nolint:contextcheck // it ends with Raft, whoever asked for it
-func (r *Raft) Transfer() error {
+func (r *Raft) Transfer(keepsUp func(server string) bool) error {
 	term, leads := r.Leadership()
 	if !leads {
 		return translate(raft.ErrNotLeader)
@@ -35,8 +36,16 @@ func (r *Raft) Transfer() error {
 	slices.SortStableFunc(voters, func(a, b string) int {
 		return cmp.Compare(r.progress.of(b, term), r.progress.of(a, term))
 	})
-	err := errNoSuccessor
+	var first, last []string
 	for _, s := range voters {
+		if keepsUp(s) {
+			first = append(first, s)
+		} else {
+			last = append(last, s)
+		}
+	}
+	err := errNoSuccessor
+	for _, s := range append(first, last...) {
 		if err = r.handOver(term, s); err == nil {
 			break
 		}
