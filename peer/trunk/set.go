@@ -32,10 +32,13 @@ var ErrUnknown = errors.New("trunk: unknown there")
 // Lane never waits for one: that is laid beside what goes on without.
 type Set struct {
 	most int32 // lanes to a place
-	dial func(ctx context.Context, place string) (net.Conn, error)
-	life context.Context //nolint:containedctx // of the set's whole life
-	end  context.CancelFunc
-	runs sync.WaitGroup
+	// each is how many bytes those share, which count in bytes, too; nil: they share none.
+	each  int32
+	bytes *Budget
+	dial  func(ctx context.Context, place string) (net.Conn, error)
+	life  context.Context //nolint:containedctx // of the set's whole life
+	end   context.CancelFunc
+	runs  sync.WaitGroup
 
 	mu     sync.Mutex
 	ways   map[string]*way
@@ -80,6 +83,13 @@ func (w *way) lose(t *Trunk, err error) {
 func NewSet(most int32, dial func(ctx context.Context, place string) (net.Conn, error)) *Set {
 	s := &Set{most: most, dial: dial, ways: make(map[string]*way), alive: make(map[*Trunk]struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// Sharing has the lanes to a place share so many bytes, as Budget.Sharing says, which count in
+// another budget, too. It is called before any lane is asked for.
+func (s *Set) Sharing(each int32, bytes *Budget) *Set {
+	s.each, s.bytes = each, bytes
 	return s
 }
 
@@ -227,6 +237,9 @@ func (s *Set) way(place string) *way {
 	w := s.ways[place]
 	if w == nil {
 		w = &way{budget: NewBudget(s.most, nil)}
+		if s.bytes != nil {
+			w.budget.Sharing(NewBudget(s.each, s.bytes))
+		}
 		s.ways[place] = w
 	}
 	if t := w.trunk; t != nil && !t.Works() {
