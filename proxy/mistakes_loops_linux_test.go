@@ -4,6 +4,10 @@ package proxy_test
 func mistakesOfLoops() []mistake {
 	return []mistake{
 		{
+			rule: "a request that panics is over", found: "TestRequestThatPanicsIsCountedWhoeverCarriesIt",
+			edits: in("loop.go", "			if c.x.isOpen() {\n", "			if c.x.isOpen() && !PLANTED {\n"),
+		},
+		{
 			rule: "a loop is told when what it runs is cut", found: "TestWhatALoopRunsIsCut",
 			edits: in("loop.go", "	k.Heed(&c.poke)\n", "	if !PLANTED {\n		k.Heed(&c.poke)\n	}\n"),
 		},
