@@ -80,8 +80,12 @@ func (l *leg) park(h *half, conn *h1.Conn) bool {
 	}
 	hands.Done()
 	l.rests(-1)
-	if h.since = 0; !errors.Is(err, h1.ErrReady) {
+	switch h.since = 0; {
+	case errors.Is(err, h1.ErrReady):
+	case lasts(err):
 		h.lag = 0
+	default:
+		h.lag = time.Duration(s.parkSoon.Load()) // it is tried again
 	}
 	return false
 }

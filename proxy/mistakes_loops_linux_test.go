@@ -4,6 +4,10 @@ package proxy_test
 func mistakesOfLoops() []mistake {
 	return []mistake{
 		{
+			rule: "a loop is tried again after a while", found: "TestConnectionIsLoopedAfterAMomentWithoutDescriptors",
+			edits: in("loops.go", "g.never() {", "g.never() || PLANTED {"),
+		},
+		{
 			rule: "a request that panics is over", found: "TestRequestThatPanicsIsCountedWhoeverCarriesIt",
 			edits: in("loop.go", "			if c.x.isOpen() {\n", "			if c.x.isOpen() && !PLANTED {\n"),
 		},
