@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/config"
+	"shardway/internal/clock"
 	"shardway/internal/memory"
 	"shardway/internal/processors"
 	"shardway/internal/sdnotify"
@@ -44,16 +45,25 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	defer telling.Wait()
 	defer cancel()
 	telling.Go(func() { told.run(ctx) })
-	if variable(s.environ, "GOMAXPROCS") == "" { // else it was said how many
-		telling.Go(func() { processors.Run(ctx, p.Node().Pulse(), log) })
-	}
-	if variable(s.environ, "GOGC") == "" { // else it was said how much garbage there may be
-		telling.Go(func() { memory.Run(ctx, p.Node().Pulse(), log) })
+	for _, mind := range minders(s.environ) {
+		telling.Go(func() { mind(ctx, p.Node().Pulse(), log) })
 	}
 	//nolint:contextcheck // what a reload starts ends with the process
 	stop := onHangup(func() { told.reload(func() { c.reload(s, p, log) }) })
 	defer stop()
 	return p.Run(ctx)
+}
+
+// minders return what looks after the process while it runs: how many processors it uses, and
+// what memory it keeps. What the environment has said to the Go runtime stays as it is.
+func minders(environ []string) (all []func(ctx context.Context, p *clock.Pulse, log zerolog.Logger)) {
+	if variable(environ, "GOMAXPROCS") == "" { // else it was said how many
+		all = append(all, processors.Run)
+	}
+	if variable(environ, "GOGC") == "" { // else it was said how much garbage there may be
+		all = append(all, memory.Run)
+	}
+	return all
 }
 
 // reload reads the settings again from where they came, and gives them to the
