@@ -158,6 +158,9 @@ func TestConnectionIsParkedBehindTheNextVisit(t *testing.T) {
 		})
 	})
 	comes(t, "it is parked", func() bool { return r.countParked() == 1 })
+	if one.lag.Load() != int64(time.Hour) {
+		t.Error("it was tried twice")
+	}
 }
 
 // Where somebody looks all the time none is parked, and what clients say is answered.
