@@ -142,7 +142,9 @@ func TestTheFirstWindowIsSmallWhereBytesAreShared(t *testing.T) {
 				t.Errorf("the trunk ends with %v after %d bytes more than there is room for", err, more)
 			}
 			_ = far.Close()
-			<-ended
+			if err := <-ended; err == nil {
+				t.Error("it ends without a reason")
+			}
 		})
 	}
 }
