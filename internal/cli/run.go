@@ -6,13 +6,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 
 	"github.com/rs/zerolog"
 
 	"shardway/config"
-	"shardway/internal/clock"
 	"shardway/internal/memory"
 	"shardway/internal/processors"
 	"shardway/internal/sdnotify"
@@ -46,7 +46,7 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	defer cancel()
 	telling.Go(func() { told.run(ctx) })
 	for _, mind := range minders(s.environ) {
-		telling.Go(func() { mind(ctx, p.Node().Pulse(), log) })
+		telling.Go(func() { mind.run(ctx, p, log) })
 	}
 	//nolint:contextcheck // what a reload starts ends with the process
 	stop := onHangup(func() { told.reload(func() { c.reload(s, p, log) }) })
@@ -54,16 +54,24 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	return p.Run(ctx)
 }
 
-// minders return what looks after the process while it runs: how many processors it uses, and
-// what memory it keeps. What the environment has said to the Go runtime stays as it is.
-func minders(environ []string) (all []func(ctx context.Context, p *clock.Pulse, log zerolog.Logger)) {
-	if variable(environ, "GOMAXPROCS") == "" { // else it was said how many
-		all = append(all, processors.Run)
+// minder looks after the process while it runs, unless the environment has told the Go runtime
+// what to do.
+type minder struct {
+	unless string // the variable that does
+	run    func(ctx context.Context, p *process.Process, log zerolog.Logger)
+}
+
+// minders return those that an environment leaves.
+func minders(environ []string) []minder {
+	all := []minder{
+		{"GOMAXPROCS", func(ctx context.Context, p *process.Process, log zerolog.Logger) {
+			processors.Run(ctx, p.Node().Pulse(), log)
+		}},
+		{"GOGC", func(ctx context.Context, p *process.Process, log zerolog.Logger) { // how much garbage there may be
+			memory.Run(ctx, p.Node().Pulse(), log)
+		}},
 	}
-	if variable(environ, "GOGC") == "" { // else it was said how much garbage there may be
-		all = append(all, memory.Run)
-	}
-	return all
+	return slices.DeleteFunc(all, func(m minder) bool { return variable(environ, m.unless) != "" })
 }
 
 // reload reads the settings again from where they came, and gives them to the
