@@ -107,6 +107,12 @@ func (a *acquaintance) Known(node, id string) (boot uint64, r peer.Record) {
 	return k.Boot, peer.Record{Nonce: k.Nonce, Term: k.Term, Applied: k.Applied}
 }
 
+// present reports whether the process at the other end of a connection is the one that is known
+// of its disk.
+func (a *acquaintance) present(far peer.Identity) bool {
+	return a.table.Knows(past.Statement{Server: consensus.ServerID(far.Node, far.Disk), Nonce: far.Nonce})
+}
+
 // Meet judges who is at the other end of a Raft stream, and takes what it says. Of
 // who has dialled, a new process is believed if no other one is where gossip shows
 // the node: a copy that is started elsewhere must not pass for the node.

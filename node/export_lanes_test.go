@@ -17,3 +17,17 @@ func (n *Node) LanesOf(node string) (count int) {
 	}
 	return count
 }
+
+// Accepted counts the streams of others that the node has taken.
+func (n *Node) Accepted() uint64 { return n.port.Stats().Accepted }
+
+// Attached counts the kept sockets of the node's clients that have a leg.
+func (n *Node) Attached() (count int) {
+	for _, x := range n.proxy.KeptSockets() {
+		count += x.Attached
+	}
+	return count
+}
+
+// LegsTo counts the trunks for WebSockets that this node has dialed.
+func (n *Node) LegsTo() int { return n.router.legs.set.Open() }

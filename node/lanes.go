@@ -29,6 +29,10 @@ const (
 	// mostLegTrunks is mostTrunks of those by which kept sockets go: their lanes stay for days,
 	// and each step that replaces a secret begins another trunk.
 	mostLegTrunks = 16
+	// mostLegBytes is what legs may keep beyond trunk.FirstWindow each of what apps and clients do
+	// not take, those to other nodes and those of others together. One node, and one origin, may
+	// have half of it: with what each leg has that is 96 MiB.
+	mostLegBytes = 64 << 20
 	// mostTrunksOfAll is how many of all together it serves.
 	mostTrunksOfAll = 1024
 )
@@ -40,6 +44,7 @@ type lanes struct {
 	port     *peer.Port
 	bounds   laneBounds
 	all      *trunk.Budget // of the lanes of others
+	bytes    *trunk.Budget // that lanes share, those of others and those to them; nil: they share none
 	accepted struct {
 		sync.Mutex
 		trunks map[*trunk.Trunk]struct{}
@@ -54,6 +59,7 @@ type lanes struct {
 // visitor is another node with trunks to this one, or an origin with trunks of some.
 type visitor struct {
 	budget *trunk.Budget
+	bytes  *trunk.Budget // nil: its lanes share none
 	trunks int
 }
 
@@ -64,6 +70,7 @@ type guest struct{ node, place string }
 type laneBounds struct {
 	lanes, from int32 // lanes of one node, and of one origin
 	trunks      int   // trunks of one node
+	bytes       int32 // that the lanes of all share; zero: none
 }
 
 // newLanes returns those of requests.
@@ -73,7 +80,7 @@ func newLanes(port *peer.Port) *lanes {
 
 // newLegs returns those of kept sockets. All of them may be one node's.
 func newLegs(port *peer.Port) *lanes {
-	return lanesBy(port, peer.Legs, laneBounds{lanes: trunk.MaxLegs, from: trunk.MaxLegs, trunks: mostLegTrunks})
+	return lanesBy(port, peer.Legs, laneBounds{lanes: trunk.MaxLegs, from: trunk.MaxLegs, trunks: mostLegTrunks, bytes: mostLegBytes})
 }
 
 func lanesBy(port *peer.Port, kind peer.Kind, b laneBounds) *lanes {
@@ -88,6 +95,10 @@ func lanesBy(port *peer.Port, kind peer.Kind, b laneBounds) *lanes {
 		}
 		return c, nil
 	})
+	if b.bytes > 0 {
+		l.bytes = trunk.NewBudget(b.bytes, nil)
+		l.set.Sharing(b.bytes/2, l.bytes)
+	}
 	l.accepted.trunks = make(map[*trunk.Trunk]struct{})
 	l.accepted.nodes, l.accepted.places = make(map[guest]*visitor), make(map[string]*visitor)
 	l.accepted.none = make(chan struct{})
@@ -145,11 +156,11 @@ func (l *lanes) enter(g guest) *trunk.Budget {
 	defer a.Unlock()
 	place := a.places[g.place]
 	if place == nil {
-		place = &visitor{budget: trunk.NewBudget(l.bounds.from, l.all)}
+		place = l.visitor(l.bounds.from, l.all, l.bytes)
 	}
 	node := a.nodes[g]
 	if node == nil {
-		node = &visitor{budget: trunk.NewBudget(l.bounds.lanes, place.budget)}
+		node = l.visitor(l.bounds.lanes, place.budget, place.bytes)
 	}
 	if a.guests == mostTrunksOfAll || place.trunks == mostTrunksFrom || node.trunks == l.bounds.trunks {
 		return nil
@@ -159,6 +170,16 @@ func (l *lanes) enter(g guest) *trunk.Budget {
 	node.trunks++
 	a.places[g.place], a.nodes[g] = place, node
 	return node.budget
+}
+
+// visitor returns one that may have so many lanes, and half of what all share, of others.
+func (l *lanes) visitor(most int32, lanes, bytes *trunk.Budget) *visitor {
+	v := &visitor{}
+	if bytes != nil {
+		v.bytes = trunk.NewBudget(l.bounds.bytes/2, bytes)
+	}
+	v.budget = trunk.NewBudget(most, lanes).Sharing(v.bytes)
+	return v
 }
 
 // leave ends that. The lanes that go on here count among those of all.

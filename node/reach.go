@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"shardway/peer"
@@ -32,7 +33,7 @@ func (n *Node) dropUnreachable(ctx context.Context) {
 		for _, node := range n.proxy.Stalled() {
 			stalled[node] = true
 			began := time.Now()
-			if n.reaches(ctx, node) {
+			if n.hears(node) || n.reaches(ctx, node) {
 				delete(lost, node)
 			} else if lost[node].IsZero() {
 				lost[node] = began
@@ -47,6 +48,16 @@ func (n *Node) dropUnreachable(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// hears reports whether something has come just now by a trunk to a node's present process. What
+// goes by one that is silent for longer is given pings, so this saves the dials for what stays.
+func (n *Node) hears(node string) bool {
+	present := func(conn net.Conn) bool {
+		c, ok := conn.(*peer.Conn)
+		return ok && n.acquaintance.present(c.Peer())
+	}
+	return n.router.legs.set.Hears(node, present) || n.router.lanes.set.Hears(node, present)
 }
 
 // reaches reports whether a node's process answers, be it with a refusal.

@@ -21,7 +21,9 @@ const (
 	// Trunk carries requests as Forward does, many side by side. A node of an older
 	// version refuses it with RefusedKind.
 	Trunk
-	// Legs carries what Trunk does: those requests that become kept sockets and stay.
+	_ // was Legs, whose lanes shared nothing: nobody handles it
+	// Legs carries what Trunk does: those requests that become kept sockets and stay. Its lanes
+	// share bytes.
 	Legs
 )
 

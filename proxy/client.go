@@ -91,7 +91,7 @@ type client struct {
 	hands *sync.WaitGroup // of the goroutines that carry it
 	lot   *lot            // where it may be parked; nil: nowhere
 	parks atomic.Bool     // it may be: the sweep has it parked
-	lag   time.Duration   // for how long it has to be idle before that
+	lag   atomic.Int64    // for how many nanoseconds it has to be idle before that
 	// parked tells that it has been: the connection is not this client's any more.
 	parked bool
 	// parkedHalves is how many directions are parked of the socket that it has become. The

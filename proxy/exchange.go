@@ -82,6 +82,9 @@ func (x *exchange) over(clock *coarse) time.Duration {
 	return x.ended - x.began
 }
 
+// isOpen reports whether a request has begun that is not over.
+func (x *exchange) isOpen() bool { return x.began != 0 && x.ended == 0 }
+
 // unreached notes that no app has seen the attempt.
 func (x *exchange) unreached() {
 	if x.sock != nil {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"shardway/internal/rawio"
@@ -19,6 +20,23 @@ func (s *Server) CountSpliced(n *atomic.Int64) { s.buffers.Spliced = n }
 func (s *Server) ParkAfter(d, soon time.Duration) {
 	s.parkAfter.Store(int64(d))
 	s.parkSoon.Store(int64(soon))
+}
+
+// WantsDescriptors has the next loops, and the next watches of legs, not come about for want of
+// descriptors, so many of either. Before the first one.
+func (s *Server) WantsDescriptors(loops, roosts int) {
+	s.loops.fresh = func() (*loop, error) {
+		if loops--; loops >= 0 {
+			return nil, syscall.EMFILE
+		}
+		return newLoop()
+	}
+	s.roost.fresh = func() (*rawio.Lookout, error) {
+		if roosts--; roosts >= 0 {
+			return nil, syscall.EMFILE
+		}
+		return rawio.NewLookout()
+	}
 }
 
 // SpendRetries leaves nothing of what was saved for requests that go again.

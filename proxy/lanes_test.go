@@ -61,8 +61,17 @@ func (n *node) Leg(ctx context.Context, id string) net.Conn {
 
 // dialTrunk makes the connection of a trunk.
 func (n *node) dialTrunk(ctx context.Context, id string) (net.Conn, error) {
+	return n.lay(ctx, id, func(other *node) string { return other.trunk })
+}
+
+// dialLegs makes that of one for WebSockets, where they have one of their own.
+func (n *node) dialLegs(ctx context.Context, id string) (net.Conn, error) {
+	return n.lay(ctx, id, func(other *node) string { return cmpOr(other.legTrunk, other.trunk) })
+}
+
+func (n *node) lay(ctx context.Context, id string, addr func(other *node) string) (net.Conn, error) {
 	n.laid.Add(1)
-	conn, err := n.reach(ctx, id, func(other *node) string { return other.trunk })
+	conn, err := n.reach(ctx, id, addr)
 	if err != nil {
 		n.unlaid.Add(1)
 	}
@@ -88,10 +97,32 @@ func (n *node) listenForTrunks() net.Listener {
 	return ln
 }
 
-// takeTrunks has the node take trunks.
+// takeTrunks has the node take trunks, and at an address of their own those of WebSockets.
 func (n *node) takeTrunks() {
 	n.t.Helper()
-	ln := n.listenForTrunks()
+	n.takeTrunksBy(n.listenForTrunks(), func() *trunk.Budget { return trunk.NewBudget(trunk.MaxLanes, nil) })
+	if n.host == nil {
+		ln := listen(n.t)
+		n.legTrunk = ln.Addr().String()
+		n.takeTrunksBy(ln, sharing)
+		return
+	}
+	ln, err := n.host.Listen(":92")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.legTrunk = n.host.Addr(92)
+	n.takeTrunksBy(ln, sharing)
+}
+
+// legBytes is what the lanes of WebSockets share: little, so that it is soon all lent.
+const legBytes = 64 << 10
+
+func sharing() *trunk.Budget {
+	return trunk.NewBudget(trunk.MaxLegs, nil).Sharing(trunk.NewBudget(legBytes, nil))
+}
+
+func (n *node) takeTrunksBy(ln net.Listener, budget func() *trunk.Budget) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -100,7 +131,7 @@ func (n *node) takeTrunks() {
 			if err != nil {
 				return
 			}
-			all.Go(func() { n.servePeer(ctx, conn, func(conn net.Conn) { n.serveTrunk(ctx, conn) }) })
+			all.Go(func() { n.servePeer(ctx, conn, func(conn net.Conn) { n.serveTrunk(ctx, conn, budget()) }) })
 		}
 	})
 	n.ends = append(n.ends, func() {
@@ -111,10 +142,10 @@ func (n *node) takeTrunks() {
 }
 
 // serveTrunk serves all lanes of a trunk.
-func (n *node) serveTrunk(ctx context.Context, conn net.Conn) {
+func (n *node) serveTrunk(ctx context.Context, conn net.Conn, b *trunk.Budget) {
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	t := trunk.Accepted(conn, trunk.NewBudget(trunk.MaxLegs, nil), func(l *trunk.Lane) bool {
+	t := trunk.Accepted(conn, b, func(l *trunk.Lane) bool {
 		serving.Go(func() { n.ServePeer(ctx, l, "other") })
 		return true
 	})
@@ -139,7 +170,7 @@ func (n *node) sharesTrunks() {
 
 // socketsByLanes has WebSockets go by lanes from now on.
 func (n *node) socketsByLanes() {
-	s := trunk.NewSet(trunk.MaxLegs, n.dialTrunk)
+	s := trunk.NewSet(trunk.MaxLegs, n.dialLegs).Sharing(legBytes, trunk.NewBudget(legBytes, nil))
 	n.legs.Store(s)
 }
 

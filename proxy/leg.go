@@ -163,14 +163,21 @@ func (l *leg) end() {
 func (l *leg) after(d time.Duration, c *h1.Conn) { l.then(d, func() { _ = c.Cut() }) }
 
 // then calls f, which does not block, if the leg still has its connections then.
-func (l *leg) then(d time.Duration, f func()) {
-	time.AfterFunc(d, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if !l.over {
-			f()
-		}
-	})
+func (l *leg) then(d time.Duration, f func()) { time.AfterFunc(d, func() { l.unlessOver(f) }) }
+
+// unlessOver calls f, which does not block, if the leg still has its connections.
+func (l *leg) unlessOver(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		f()
+	}
+}
+
+func (l *leg) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
 }
 
 // begin begins to carry, upward; downward is carryDown's.
@@ -212,9 +219,9 @@ func (l *leg) finish() {
 	case !l.whole:
 		return
 	case l.passed && !l.nearGone: // near answers, and that is passed on
-		late := time.AfterFunc(l.s.set.Load().IdleTimeout, func() { l.ask(wantStop) })
+		late := l.awaitAnswer(&l.up.half, func() { l.ask(wantStop) })
 		<-l.upEnd
-		late.Stop()
+		late.timer.Stop()
 		return
 	case !l.client && l.told.Load() != 0:
 		<-l.said // nothing else goes to far

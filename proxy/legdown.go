@@ -22,6 +22,7 @@ func (l *leg) downward() (parked bool) {
 			l.farErr = err
 			return false
 		}
+		l.down.spoke.Store(passing)
 		l.far.Take(len(p))
 		for len(p) > 0 {
 			n, err := l.from.Step(p)
@@ -44,6 +45,7 @@ func (l *leg) downward() (parked bool) {
 			return false
 		}
 		w.Idle()
+		l.spoken(&l.down.half)
 	}
 }
 

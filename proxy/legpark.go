@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"shardway/proxy/h1"
@@ -15,8 +16,11 @@ import (
 // From the moment it has parked a direction is the next goroutine's: who has parked it touches
 // nothing of the leg any more.
 
-// half is what a direction knows of its parking.
+// half is what a direction knows of its parking, and when it last had something to carry.
 type half struct {
+	// spoke is when it was done with that, by the server's clock, and passing while it is at it.
+	spoke atomic.Int64
+
 	lag   time.Duration // for how long it waits first; zero: it does not park
 	since time.Duration // when it parked, by the server's clock; zero: it has not
 	wake  func()        // has another goroutine go on
@@ -76,8 +80,12 @@ func (l *leg) park(h *half, conn *h1.Conn) bool {
 	}
 	hands.Done()
 	l.rests(-1)
-	if h.since = 0; !errors.Is(err, h1.ErrReady) {
+	switch h.since = 0; {
+	case errors.Is(err, h1.ErrReady):
+	case lasts(err):
 		h.lag = 0
+	default:
+		h.lag = time.Duration(s.parkSoon.Load()) // it is tried again
 	}
 	return false
 }

@@ -187,3 +187,16 @@ func TestParkedSocketsAreFound(t *testing.T) {
 		})
 	}
 }
+
+// A moment without descriptors kept both directions of a leg from being parked for its whole
+// life, which may be days.
+func TestLegsParkAfterAMomentWithoutDescriptors(t *testing.T) {
+	inParked(t, func(t *parkedTest) {
+		for _, n := range t.nodes {
+			n.WantsDescriptors(0, 3)
+		}
+		c := t.front.socket()
+		t.parks(1)
+		_ = c.Close()
+	})
+}

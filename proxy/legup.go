@@ -28,7 +28,9 @@ func (l *leg) upward() (parked bool) {
 			l.discarded = true
 			l.near.Take(len(p))
 		default:
+			l.up.spoke.Store(passing)
 			n, stop := l.passUp(p)
+			l.spoken(&l.up.half)
 			l.near.Take(n)
 			if stop {
 				return false
@@ -74,10 +76,10 @@ func (l *leg) passUp(p []byte) (n int, stop bool) {
 	return n, !l.writeUp(p[from:n]) || l.scan.Closed()
 }
 
-// nearCloses notes a Close of near, before the app can answer it. It has IdleTimeout to do so.
+// nearCloses notes a Close of near, before the app can answer it.
 func (l *leg) nearCloses() {
 	l.closed.Store(true)
-	l.late(l.s.set.Load().IdleTimeout)
+	l.awaitAnswer(&l.down.half, func() { l.unlessOver(func() { _ = l.far.Cut() }) })
 }
 
 // breaks ends a stream that breaks the protocol, with what came before. Between tells that

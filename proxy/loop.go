@@ -138,6 +138,9 @@ func (l *loop) goOn() {
 func (l *loop) safely(c *client, do func(*client)) {
 	defer func() {
 		if v := recover(); v != nil {
+			if c.x.isOpen() {
+				c.over() // as exchange does
+			}
 			c.fall(v)
 			l.leave(c, atNext) // where it meets its end
 		}

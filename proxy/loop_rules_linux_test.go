@@ -107,3 +107,21 @@ func TestLoopSendsNoLongBody(t *testing.T) {
 		}
 	}
 }
+
+// A moment without descriptors kept a connection from being looped for its whole life. Now it
+// is tried again, though not with each request.
+func TestConnectionIsLoopedAfterAMomentWithoutDescriptors(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo))
+	n.ParkAfter(time.Hour, time.Hour)
+	const few = 2
+	n.WantsDescriptors(few, 0)
+	c := n.dial()
+	for i := 0; !n.isLooped(); i++ {
+		if res, body := c.get("/"); res.StatusCode != 200 {
+			t.Fatalf("answer = %d %q", res.StatusCode, body)
+		}
+		if i > 200 {
+			t.Fatal("no loop has it")
+		}
+	}
+}

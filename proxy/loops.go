@@ -46,15 +46,24 @@ func (g *loops) close() {
 }
 
 // join has the loop with the fewest clients carry c, which nobody else has. Without one its
-// goroutine does.
+// goroutine does, and tries again after some requests, unless there are none on this system.
 func (g *loops) join(c *client) {
 	c.lot.hands.wg.Add(1)
 	if l := g.pick(); l != nil {
 		l.join(c)
 		return
 	}
-	c.loops = nil
+	if c.habit.unfit(); g.never() {
+		c.loops = nil
+	}
 	c.lot.carryOn(c)
+}
+
+// never reports whether there are no loops on this system.
+func (g *loops) never() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.none
 }
 
 // pick returns a loop for one client more; nil: there is none.

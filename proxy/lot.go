@@ -105,8 +105,8 @@ func (l *lot) welcome(c *client, g guest) {
 		c.habit = habit{rests: 1} // its first request is here, or will be in a moment
 	}
 	c.parks.Store(c.h.Plain() && c.s.o.Handler == nil) // an app in this process may still read from it
-	if c.lag = time.Duration(c.s.parkAfter.Load()); g.soon {
-		c.lag = time.Duration(c.s.parkSoon.Load())
+	if c.lag.Store(c.s.parkAfter.Load()); g.soon {
+		c.lag.Store(c.s.parkSoon.Load())
 	}
 	if g.stop {
 		c.shed.Store(true)
@@ -160,10 +160,27 @@ func (c *client) park() bool {
 	var err error
 	c.parked, err = c.s.conns.park(c, p)
 	if err != nil {
-		c.parks.Store(false)
+		c.parkLater(lasts(err))
 		c.s.o.Log.Debug().Err(err).Msg("idle connection not parked")
 	}
 	return c.parked
+}
+
+// lasts reports whether what kept something from being watched is not over in a moment, as a
+// want of descriptors is.
+func lasts(err error) bool {
+	return errors.Is(err, errLotClosed) || errors.Is(err, errRoostOver) || errors.Is(err, errors.ErrUnsupported)
+}
+
+// parkLater has the sweep try again once the connection has been idle for twice as long as now,
+// or never: nobody reads while it is tried, so that is done less and less.
+func (c *client) parkLater(never bool) {
+	if never {
+		c.parks.Store(false)
+		return
+	}
+	idle := c.s.clock.exact() - time.Duration(c.idle.Load())
+	c.lag.Store(max(2*int64(idle), c.s.parkSoon.Load()))
 }
 
 // ends reports whether the connection has been told to end.

@@ -158,6 +158,9 @@ func TestConnectionIsParkedBehindTheNextVisit(t *testing.T) {
 		})
 	})
 	comes(t, "it is parked", func() bool { return r.countParked() == 1 })
+	if one.lag.Load() != int64(time.Hour) {
+		t.Error("it was tried twice")
+	}
 }
 
 // Where somebody looks all the time none is parked, and what clients say is answered.
@@ -174,9 +177,23 @@ func TestConnectionThatIsLookedAtForLongIsAnswered(t *testing.T) {
 			t.Errorf("%v, want an answer", err)
 		}
 	})
-	if one.parks.Load() {
-		t.Error("it will be tried again")
+	if s.conns.countParked() > 0 {
+		t.Error("it is parked at once")
 	}
+}
+
+// That somebody looked kept a connection from being parked for its whole life. Now that is tried
+// again, once it has been idle for twice as long.
+func TestConnectionThatWasLookedAtIsParkedLater(t *testing.T) {
+	s, addr, _ := parkingServer(t)
+	s.parkAfter.Store(int64(time.Hour))
+	caller(t, addr)
+	one := s.conns.waits(t)
+	s.conns.visit(nil, func([]*client) {
+		s.conns.detains(t, one)
+		comes(t, "it has waited in vain", func() bool { return !one.parks.Load() || one.lag.Load() < int64(time.Hour) })
+	})
+	comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
 }
 
 // What others may know by more than the registry is not parked: they would act on it later.
@@ -262,7 +279,7 @@ func TestWhoComesBackSoonIsParkedLater(t *testing.T) {
 			continue // it is parked again
 		}
 		comes(t, "it waits for longer", func() (found bool) {
-			s.conns.each(func(one *client) { found = one.lag == c.lag })
+			s.conns.each(func(one *client) { found = time.Duration(one.lag.Load()) == c.lag })
 			return found
 		})
 	}

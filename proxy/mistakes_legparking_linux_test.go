@@ -29,6 +29,10 @@ func mistakesOfLegParking() []mistake {
 			edits: in("roost.go", "	_ = r.lookout.Remove(conn)", "	if PLANTED {\n		return\n	}\n	_ = r.lookout.Remove(conn)"),
 		},
 		{
+			rule: "what was in vain is tried again", found: "TestLegsParkAfterAMomentWithoutDescriptors",
+			edits: in("legpark.go", "	case lasts(err):\n", "	case lasts(err) || PLANTED:\n"),
+		},
+		{
 			rule: "who is woken soon waits longer before he parks", found: "TestWhoIsWokenSoonParksLater",
 			edits: in("legpark.go", "h.since < parkSoon {", "h.since < parkSoon && !PLANTED {"),
 		},

@@ -4,7 +4,7 @@ package proxy_test
 // becomes of frames.
 func mistakesOfLegs() []mistake {
 	const dies, goes, late = "TestAppThatDiesInsideAMessage", "TestKeptSocketIsHandedOver|TestLastWordsOfTheAppReachTheClient", "TestAppsMessageThatIsLateClosesBothEnds"
-	const breaks = "TestBrokenProtocolClosesBothEnds"
+	const breaks, parts = "TestBrokenProtocolClosesBothEnds", "TestAppThatDoesNotAnswerACloseHasTenSeconds|TestClientThatDoesNotAnswerACloseHasTenSeconds"
 	return []mistake{
 		{
 			rule: "a leg ends between two messages of the client", found: "TestSocketMovesAtEachByte",
@@ -146,6 +146,22 @@ func mistakesOfLegs() []mistake {
 		{
 			rule: "a Close of the client is final", found: "TestAppThatDoesNotAnswerACloseBehindABrokenMessage",
 			edits: in("legend.go", "	case l.closed.Load():\n", "	case l.closed.Load() && !PLANTED:\n"),
+		},
+		{
+			rule: "who is silent has ten seconds to answer a Close", found: parts,
+			edits: in("legparting.go", "min(closeWait, idle))", "min(closeWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED], idle))"),
+		},
+		{
+			rule: "who says something first is not silent", found: "TestAppThatSaysMoreBeforeItAnswersACloseIsHeard",
+			edits: in("legparting.go", "		since = max(since, time.Duration(spoke))", "		if !PLANTED {\n			since = max(since, time.Duration(spoke))\n		}"),
+		},
+		{
+			rule: "nor is who waits until that is taken", found: "TestAppIsNotSilentWhileItsClientReadsSlowly",
+			edits: in("legparting.go", "	case passing:\n		since = now", "	case passing:\n		if !PLANTED {\n			since = now\n		}"),
+		},
+		{
+			rule: "and who never stops is not waited for", found: parts + "|TestAppThatSaysMoreBeforeItAnswersACloseIsHeard",
+			edits: in("legparting.go", "min(since+closeWait, p.most)", "min(since+closeWait, p.most+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
 		},
 		{
 			rule: "three legs may break within a minute", found: "TestLegsThatBreakTooOften",

@@ -4,6 +4,14 @@ package proxy_test
 func mistakesOfLoops() []mistake {
 	return []mistake{
 		{
+			rule: "a loop is tried again after a while", found: "TestConnectionIsLoopedAfterAMomentWithoutDescriptors",
+			edits: in("loops.go", "g.never() {", "g.never() || PLANTED {"),
+		},
+		{
+			rule: "a request that panics is over", found: "TestRequestThatPanicsIsCountedWhoeverCarriesIt",
+			edits: in("loop.go", "			if c.x.isOpen() {\n", "			if c.x.isOpen() && !PLANTED {\n"),
+		},
+		{
 			rule: "a loop is told when what it runs is cut", found: "TestWhatALoopRunsIsCut",
 			edits: in("loop.go", "	k.Heed(&c.poke)\n", "	if !PLANTED {\n		k.Heed(&c.poke)\n	}\n"),
 		},

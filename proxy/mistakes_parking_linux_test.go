@@ -17,6 +17,10 @@ func mistakesOfParking() []mistake {
 			edits: in("parked.go", "	case <-late.C:\n", "	case <-late.C:\n		if PLANTED {\n			<-still\n		}\n"),
 		},
 		{
+			rule: "to be parked later", found: "TestConnectionThatWasLookedAtIsParkedLater",
+			edits: in("lot.go", "		c.parkLater(lasts(err))\n", "		c.parkLater(lasts(err) || PLANTED)\n"),
+		},
+		{
 			rule: "what has been told to end is not parked", found: "TestConnectionThatIsLookedAtIsNotParked",
 			edits: in("parked.go", "	case c.ends():\n", "	case c.ends() && !PLANTED:\n"),
 		},

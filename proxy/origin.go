@@ -33,7 +33,8 @@ func (o *origin) set(conn net.Conn, trusted []netip.Prefix) {
 // peerAddr returns where a connection comes from.
 func peerAddr(conn net.Conn) netip.AddrPort {
 	if c, ok := conn.(interface{ PeerAddr() netip.AddrPort }); ok { // which makes nothing
-		return c.PeerAddr()
+		a := c.PeerAddr()
+		return netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())
 	}
 	return addrPort(conn.RemoteAddr())
 }

@@ -22,7 +22,8 @@ type roost struct {
 	ended   chan struct{}  // closed when its goroutine has ended
 	over    bool           // nothing is watched any more
 	birds   map[uint64]func()
-	last    uint64 // number that was given; no two have the same
+	last    uint64                         // number that was given; no two have the same
+	fresh   func() (*rawio.Lookout, error) // rawio.NewLookout, but for tests; nil: that
 }
 
 var errRoostOver = errors.New("proxy: no leg is parked any more")
@@ -35,7 +36,11 @@ func (r *roost) Watch(conn net.Conn, ready func()) (leave func(), err error) {
 		return nil, errRoostOver
 	}
 	if r.lookout == nil {
-		lookout, failed := rawio.NewLookout()
+		fresh := rawio.NewLookout
+		if r.fresh != nil {
+			fresh = r.fresh
+		}
+		lookout, failed := fresh()
 		if failed != nil {
 			return nil, failed // who has none now is not parked, and the next one may be
 		}

@@ -46,7 +46,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 		case since == 0:
 		case now-since >= s.patience(c):
 			c.h.StopIdle()
-		case parks > 0 && c.parks.Load() && now-since >= c.lag:
+		case parks > 0 && c.parks.Load() && now-since >= time.Duration(c.lag.Load()):
 			c.rouse()
 			parks--
 		case c.by.Load() != nil && now-since >= set.IdleTimeout:

@@ -32,16 +32,17 @@ const shards = 16
 // it, and listeners on loopback.
 type node struct {
 	*proxy.Server
-	t      *testing.T
-	id     string
-	addr   string                     // for clients
-	peer   string                     // for other nodes
-	trunk  string                     // for trunks of theirs
-	trunks atomic.Pointer[trunk.Set]  // to others; nil: it opens no lanes
-	legs   atomic.Pointer[trunk.Set]  // the same for sockets
-	tap    func(net.Conn) net.Conn    // wraps the connections of trunks to others; nil: nothing does
-	wraps  func(*trunk.Lane) net.Conn // what a lane is given out as; nil: itself
-	others sync.Map                   // id → *node
+	t        *testing.T
+	id       string
+	addr     string                     // for clients
+	peer     string                     // for other nodes
+	trunk    string                     // for trunks of theirs
+	legTrunk string                     // for those of sockets; empty: the same
+	trunks   atomic.Pointer[trunk.Set]  // to others; nil: it opens no lanes
+	legs     atomic.Pointer[trunk.Set]  // the same for sockets
+	tap      func(net.Conn) net.Conn    // wraps the connections of trunks to others; nil: nothing does
+	wraps    func(*trunk.Lane) net.Conn // what a lane is given out as; nil: itself
+	others   sync.Map                   // id → *node
 
 	table     atomic.Pointer[proxy.Table]
 	lease     atomic.Int64 // nanoseconds left

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -44,16 +45,33 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 	defer telling.Wait()
 	defer cancel()
 	telling.Go(func() { told.run(ctx) })
-	if variable(s.environ, "GOMAXPROCS") == "" { // else it was said how many
-		telling.Go(func() { processors.Run(ctx, p.Node().Pulse(), log) })
-	}
-	if variable(s.environ, "GOGC") == "" { // else it was said how much garbage there may be
-		telling.Go(func() { memory.Run(ctx, p.Node().Pulse(), log) })
+	for _, mind := range minders(s.environ) {
+		telling.Go(func() { mind.run(ctx, p, log) })
 	}
 	//nolint:contextcheck // what a reload starts ends with the process
 	stop := onHangup(func() { told.reload(func() { c.reload(s, p, log) }) })
 	defer stop()
 	return p.Run(ctx)
+}
+
+// minder looks after the process while it runs, unless the environment has told the Go runtime
+// what to do.
+type minder struct {
+	unless string // the variable that does
+	run    func(ctx context.Context, p *process.Process, log zerolog.Logger)
+}
+
+// minders return those that an environment leaves.
+func minders(environ []string) []minder {
+	all := []minder{
+		{"GOMAXPROCS", func(ctx context.Context, p *process.Process, log zerolog.Logger) {
+			processors.Run(ctx, p.Node().Pulse(), log)
+		}},
+		{"GOGC", func(ctx context.Context, p *process.Process, log zerolog.Logger) { // how much garbage there may be
+			memory.Run(ctx, p.Node().Pulse(), log)
+		}},
+	}
+	return slices.DeleteFunc(all, func(m minder) bool { return variable(environ, m.unless) != "" })
 }
 
 // reload reads the settings again from where they came, and gives them to the

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -73,7 +74,7 @@ func Accept(fd uintptr) net.Conn {
 			syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0, 0)
 		switch {
 		case errno == 0:
-			return &Conn{fd: int(got), peer: addrOf(&from)}
+			return &Conn{fd: int(got), peer: addrOf(int(got), &from)}
 		case errno != syscall.EINTR && errno != syscall.ECONNABORTED:
 			return nil
 		}
@@ -146,8 +147,8 @@ func Part(conn net.Conn) error {
 	return nil
 }
 
-// addrOf reads a socket's address, which has its port in network order.
-func addrOf(a *syscall.RawSockaddrAny) netip.AddrPort {
+// addrOf reads an address that socket s has told of, which has its port in network order.
+func addrOf(s int, a *syscall.RawSockaddrAny) netip.AddrPort {
 	port := func(p *uint16) uint16 { b := (*[2]byte)(unsafe.Pointer(p)); return uint16(b[0])<<8 | uint16(b[1]) } //nolint:gosec // as package syscall does it
 	switch a.Addr.Family {
 	case syscall.AF_INET:
@@ -155,9 +156,24 @@ func addrOf(a *syscall.RawSockaddrAny) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), port(&in.Port))
 	case syscall.AF_INET6:
 		in := (*syscall.RawSockaddrInet6)(unsafe.Pointer(a)) //nolint:gosec // likewise
-		return netip.AddrPortFrom(netip.AddrFrom16(in.Addr).Unmap(), port(&in.Port))
+		return netip.AddrPortFrom(zoned(s, in.Addr, in.Scope_id), port(&in.Port))
 	}
 	return netip.AddrPort{}
+}
+
+// zoned returns an address of IPv6 with its zone, which one has that is of one link only: by the
+// name of that, as package net has it, or else its number. Any socket knows the names.
+func zoned(s int, ip [16]byte, zone uint32) netip.Addr {
+	addr := netip.AddrFrom16(ip).Unmap()
+	if zone == 0 {
+		return addr
+	}
+	link, _ := unix.NewIfreq("") // never too long
+	link.SetUint32(zone)
+	if unix.IoctlIfreq(s, unix.SIOCGIFNAME, link) != nil || link.Name() == "" {
+		return addr.WithZone(strconv.FormatUint(uint64(zone), 10))
+	}
+	return addr.WithZone(link.Name())
 }
 
 // Direct tells that what SyscallConn reads is what Read reads.
@@ -182,7 +198,7 @@ func (c *Conn) LocalAddr() net.Addr {
 		case *unix.SockaddrInet4:
 			at = net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port)))
 		case *unix.SockaddrInet6:
-			at = net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom16(sa.Addr).Unmap(), uint16(sa.Port)))
+			at = net.TCPAddrFromAddrPort(netip.AddrPortFrom(zoned(int(fd), sa.Addr, sa.ZoneId), uint16(sa.Port)))
 		}
 	})
 	return at

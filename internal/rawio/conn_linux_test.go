@@ -41,7 +41,9 @@ func pair(t *testing.T, addr string) (c *Conn, far *net.TCPConn) {
 	if err = raw.Control(func(fd uintptr) { inherits = Inherit(fd) }); err != nil || inherits != nil {
 		t.Fatal(err, inherits)
 	}
-	dialed, err := net.Dial("tcp", ln.Addr().String())
+	host, _, _ := net.SplitHostPort(addr) // with its zone, which a listener does not say
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	dialed, err := net.Dial("tcp", net.JoinHostPort(host, port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,27 +295,6 @@ func TestLingerOfZeroResets(t *testing.T) {
 	}
 	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the client got %v, want a reset", err)
-	}
-}
-
-func TestAddresses(t *testing.T) {
-	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
-		t.Run(addr, func(t *testing.T) {
-			c, far := pair(t, addr)
-			if c.RemoteAddr().String() != far.LocalAddr().String() || c.LocalAddr().String() != far.RemoteAddr().String() {
-				t.Errorf("%v → %v, the client says %v → %v", c.RemoteAddr(), c.LocalAddr(), far.LocalAddr(), far.RemoteAddr())
-			}
-			if c.PeerAddr().String() != far.LocalAddr().String() {
-				t.Errorf("PeerAddr = %v, want %v", c.PeerAddr(), far.LocalAddr())
-			}
-			if err := c.control(func(fd uintptr) {
-				if now, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY); now == 0 || err != nil {
-					t.Errorf("TCP_NODELAY = %d, %v, want what the listening socket had", now, err)
-				}
-			}); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
 

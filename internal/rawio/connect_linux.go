@@ -42,5 +42,5 @@ func sameEnds(fd uintptr, to netip.AddrPort) bool {
 	var at syscall.RawSockaddrAny
 	size := uint32(unsafe.Sizeof(at))
 	_, _, errno := syscall.RawSyscall(syscall.SYS_GETSOCKNAME, fd, uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size))) //nolint:gosec // as package syscall does it
-	return errno != 0 || addrOf(&at) == netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	return errno != 0 || addrOf(int(fd), &at) == netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
 }

@@ -18,7 +18,7 @@ func ReadFrom(fd uintptr, p []byte) (n int, from netip.AddrPort, err error) {
 			syscall.MSG_DONTWAIT, uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size))) //nolint:gosec // likewise
 		switch {
 		case errno == 0:
-			return int(got), addrOf(&at), nil
+			return int(got), addrOf(int(fd), &at), nil
 		case errno != syscall.EINTR:
 			return 0, netip.AddrPort{}, errno
 		}

@@ -3,30 +3,31 @@ package trunk
 import "sync/atomic"
 
 // Budget counts the lanes that one node has opened to another, whichever trunks they go by:
-// for each of them a node may have to keep Window bytes for the other.
+// for each of them a node may have to keep Window bytes for the other. One of bytes is Sharing's.
 type Budget struct {
-	most int32
-	of   *Budget // whose part it is; nil: nobody's
-	lent atomic.Int32
+	most  int32
+	of    *Budget // whose part it is; nil: nobody's
+	share *Budget // bytes that its lanes share; nil: each has Window
+	lent  atomic.Int32
 }
 
 // NewBudget returns a budget of so many lanes, which count in another one, too.
 func NewBudget(most int32, of *Budget) *Budget { return &Budget{most: most, of: of} }
 
-// lend takes a lane; false: the budget is spent.
-func (b *Budget) lend() bool {
-	if b.lent.Add(1) > b.most || b.of != nil && !b.of.lend() {
-		b.lent.Add(-1)
+// lend takes a lane, or so many bytes; false: the budget is spent.
+func (b *Budget) lend(n int32) bool {
+	if b.lent.Add(n) > b.most || b.of != nil && !b.of.lend(n) {
+		b.lent.Add(-n)
 		return false
 	}
 	return true
 }
 
-// back gives one back.
-func (b *Budget) back() {
-	b.lent.Add(-1)
+// back gives that back.
+func (b *Budget) back(n int32) {
+	b.lent.Add(-n)
 	if b.of != nil {
-		b.of.back()
+		b.of.back(n)
 	}
 }
 
@@ -45,5 +46,5 @@ func (b *Budget) forsake() *Budget {
 	return nil
 }
 
-// Lent returns how many lanes are open.
+// Lent returns how many lanes are open, or bytes are lent.
 func (b *Budget) Lent() int { return int(b.lent.Load()) }

@@ -19,7 +19,8 @@
 //   - Nobody sends what the other end has no room for: a lane begins with Window bytes of
 //     credit, and gets back what its reader has taken. So the reader never waits for a
 //     lane, and a reader that takes nothing holds up its own lane only. Who sends more
-//     loses the trunk.
+//     loses the trunk. Lanes that are many begin with FirstWindow, and share what they may have
+//     beyond that (Budget.Sharing).
 //   - A lane counts until both ends have closed it and the writer has taken that up, and MaxLanes
 //     count at most, whichever of a node's trunks they go by (Budget): so what one node has
 //     another keep and work on is bounded, also where it cuts what it opened at once, and so is

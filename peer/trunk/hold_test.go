@@ -371,9 +371,9 @@ func TestWhatWasLentIsGivenBack(t *testing.T) {
 		if part.Lent() != 0 || all.Lent() != 0 {
 			t.Errorf("%d of %d count in the end", part.Lent(), all.Lent())
 		}
-		_, _ = all.lend(), all.lend() // to others: one is left
+		_, _ = all.lend(1), all.lend(1) // to others: one is left
 		for _, want := range []bool{true, false, false} {
-			if got := part.lend(); got != want || part.Lent() != 1 {
+			if got := part.lend(1); got != want || part.Lent() != 1 {
 				t.Errorf("lent: %v, %d in all, want %v", got, part.Lent(), want)
 			}
 		}

@@ -37,6 +37,7 @@ type Lane struct {
 	mu      sync.Mutex
 	in      *store // what has come and not been read; nil: nothing
 	taken   int    // of it, from its start
+	window  int    // what may be on its way to the reader, in, or eaten
 	eaten   int    // read, and not given back as credit
 	allowed int    // what the other end may still send
 	credit  int    // what this end may still send
@@ -57,8 +58,8 @@ type Lane struct {
 
 var _ net.Conn = (*Lane)(nil)
 
-func newLane(t *Trunk, id uint32) *Lane {
-	return &Lane{t: t, id: id, allowed: Window, credit: Window}
+func newLane(t *Trunk, id uint32, window int) *Lane {
+	return &Lane{t: t, id: id, window: window, allowed: window, credit: window}
 }
 
 // Carrier returns the connection below the trunk, which others use, too.

@@ -90,6 +90,7 @@ func TestWhatLegsHaveToSayIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait() // the first is being written, and all others wait behind it
 			go func() { _, _ = l.Write(make([]byte, maxData)) }()
 		}
 		synctest.Wait()

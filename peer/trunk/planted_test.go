@@ -39,7 +39,7 @@ func mistakes() []mistake {
 		},
 		{
 			rule: "nor gets more than was read", found: "TestWhoSendsMoreThanItsCreditLosesTheTrunk",
-			file: "read.go", old: "	if l.eaten += n; l.eaten >= Window/2 && !l.ended {", changed: "	if l.eaten += n * map[bool]int{true: 2, false: 1}[PLANTED]; l.eaten >= Window/2 && !l.ended {",
+			file: "read.go", old: "	if l.eaten += n; l.eaten >= l.window/2 && !l.ended {", changed: "	if l.eaten += n * map[bool]int{true: 2, false: 1}[PLANTED]; l.eaten >= l.window/2 && !l.ended {",
 		},
 		{
 			rule: "credit is bounded", found: "TestNothingIsSentBeyondTheCredit",
@@ -118,7 +118,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "and all nodes", found: "TestWhatWasLentIsGivenBack",
-			file: "budget.go", old: "b.of != nil && !b.of.lend()", changed: "b.of != nil && !b.of.lend() && !PLANTED",
+			file: "budget.go", old: "b.of != nil && !b.of.lend(n)", changed: "b.of != nil && !b.of.lend(n) && !PLANTED",
 		},
 		{
 			rule: "credit waits once", found: waits,
@@ -235,6 +235,26 @@ func boundMistakes() []mistake {
 		{
 			rule: "where lanes are many what they say waits", found: "TestWhatLegsHaveToSayIsBounded",
 			file: "writer.go", old: "|| t.budget.most > MaxLanes):", changed: "|| t.budget.most > MaxLanes && !PLANTED):",
+		},
+		{
+			rule: "where they share bytes each begins with few", found: "TestTheFirstWindowIsSmallWhereBytesAreShared",
+			file: "share.go", old: "		return FirstWindow\n", changed: "		return FirstWindow + map[bool]int{true: 1}[PLANTED]\n",
+		},
+		{
+			rule: "and has more as long as there is", found: "TestWhoIsReadIsLentAWindow|TestWhatSharesBytesArrives",
+			file: "share.go", old: "more > 0 && share.lend(int32(more)) {", changed: "more > 0 && (share.lend(int32(more)) || PLANTED) {",
+		},
+		{
+			rule: "if it needs that", found: "TestWhoIsReadIsLentAWindow",
+			file: "share.go", old: "	case 8*l.allowed < 3*l.window:", changed: "	case PLANTED || 8*l.allowed < 3*l.window:",
+		},
+		{
+			rule: "else it gives back for others", found: "TestWhoIsReadIsLentAWindow",
+			file: "share.go", old: "	case share.tight():", changed: "	case share.tight() && !PLANTED:",
+		},
+		{
+			rule: "and all as it leaves", found: "TestWhoIsReadIsLentAWindow",
+			file: "write.go", old: "	l.unshare()\n", changed: "	if !PLANTED {\n		l.unshare()\n	}\n",
 		},
 		{
 			rule: "who does not wait is told", found: "TestWhoDoesNotWaitIsToldOnce",

@@ -317,7 +317,7 @@ func TestACutOfAGivenLanePassesWhatWaits(t *testing.T) {
 // A lane asks to be looked at again only as often as it is told of room.
 func TestRoomIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLane(nil, 1)
+		l := newLane(nil, 1, Window)
 		l.room()
 		if err := l.crowded(0); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ func (l *Lane) deliver(p []byte) error {
 	if l.in == nil {
 		l.in = borrow()
 	}
-	l.in.b, l.taken = compact(l.in.b, l.taken, len(p))
+	l.in.b, l.taken = compact(l.in.b, l.taken, len(p), l.window)
 	l.in.b = append(l.in.b, p...)
 	l.wakeReader()
 	return nil
@@ -157,8 +157,8 @@ func (l *Lane) Read(p []byte) (int, error) {
 		l.discard()
 	}
 	back := 0
-	if l.eaten += n; l.eaten >= Window/2 && !l.ended {
-		back, l.eaten = l.eaten, 0
+	if l.eaten += n; l.eaten >= l.window/2 && !l.ended {
+		back = l.refill()
 		l.allowed += back
 	}
 	l.mu.Unlock()

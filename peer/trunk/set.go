@@ -32,14 +32,17 @@ var ErrUnknown = errors.New("trunk: unknown there")
 // Lane never waits for one: that is laid beside what goes on without.
 type Set struct {
 	most int32 // lanes to a place
-	dial func(ctx context.Context, place string) (net.Conn, error)
-	life context.Context //nolint:containedctx // of the set's whole life
-	end  context.CancelFunc
-	runs sync.WaitGroup
+	// each is how many bytes those share, which count in bytes, too; nil: they share none.
+	each  int32
+	bytes *Budget
+	dial  func(ctx context.Context, place string) (net.Conn, error)
+	life  context.Context //nolint:containedctx // of the set's whole life
+	end   context.CancelFunc
+	runs  sync.WaitGroup
 
 	mu     sync.Mutex
 	ways   map[string]*way
-	alive  map[*Trunk]struct{} // those of all ways, and those that there were before
+	alive  map[*Trunk]*way // those of all ways, and those that there were before
 	closed bool
 	// renewals counts what a dial under way may have missed.
 	renewals int
@@ -78,8 +81,15 @@ func (w *way) lose(t *Trunk, err error) {
 
 // NewSet returns a Set that has so many lanes to each place at most, and dials places by dial.
 func NewSet(most int32, dial func(ctx context.Context, place string) (net.Conn, error)) *Set {
-	s := &Set{most: most, dial: dial, ways: make(map[string]*way), alive: make(map[*Trunk]struct{})}
+	s := &Set{most: most, dial: dial, ways: make(map[string]*way), alive: make(map[*Trunk]*way)}
 	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// Sharing has the lanes to a place share so many bytes, as Budget.Sharing says, which count in
+// another budget, too. It is called before any lane is asked for.
+func (s *Set) Sharing(each int32, bytes *Budget) *Set {
+	s.each, s.bytes = each, bytes
 	return s
 }
 
@@ -210,7 +220,7 @@ func (s *Set) run(w *way, t *Trunk, renewals int) bool {
 	if s.closed || s.renewals != renewals {
 		return false
 	}
-	s.alive[t] = struct{}{}
+	s.alive[t] = w
 	s.runs.Go(func() {
 		err := t.Run() // its lanes say why, too
 		s.mu.Lock()
@@ -227,6 +237,9 @@ func (s *Set) way(place string) *way {
 	w := s.ways[place]
 	if w == nil {
 		w = &way{budget: NewBudget(s.most, nil)}
+		if s.bytes != nil {
+			w.budget.Sharing(NewBudget(s.each, s.bytes))
+		}
 		s.ways[place] = w
 	}
 	if t := w.trunk; t != nil && !t.Works() {
@@ -262,6 +275,20 @@ func (s *Set) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.alive)
+}
+
+// Hears reports whether something has come just now by a connection to a place of which is says
+// that it counts: one that takes no more lanes tells of the path as well.
+func (s *Set) Hears(place string, is func(conn net.Conn) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.ways[place]
+	for t, of := range s.alive {
+		if of == w && t.fresh() && is(t.conn) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Set) trunks() []*Trunk {

@@ -27,18 +27,18 @@ func (s *store) giveBack() {
 	}
 }
 
-// compact makes room for n bytes in b, of which taken have been read. It grows up to Window,
+// compact makes room for n bytes in b, of which taken have been read. It grows up to the window,
 // which is all that can be unread, and moves what is unread to its start rather than that: at
 // that size little at a time, for what has been read comes back as credit by halves.
-func compact(b []byte, taken, n int) (_ []byte, left int) {
+func compact(b []byte, taken, n, window int) (_ []byte, left int) {
 	unread := len(b) - taken
 	switch {
 	case len(b)+n <= cap(b):
 		return b, taken
-	case unread+n <= cap(b) && (taken >= unread || cap(b) >= Window):
+	case unread+n <= cap(b) && (taken >= unread || cap(b) >= window):
 		return b[:copy(b, b[taken:])], 0
 	}
-	more := make([]byte, unread, max(unread+n, min(2*cap(b), Window)))
+	more := make([]byte, unread, max(unread+n, min(2*cap(b), window)))
 	copy(more, b[taken:])
 	return more, 0
 }

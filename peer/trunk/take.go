@@ -132,7 +132,7 @@ func (t *Trunk) lane(f frame) (l *Lane, fresh bool, err error) {
 		if t.parts {
 			return nil, false, nil
 		}
-		if !t.budget.lend() {
+		if !t.budget.lend(1) {
 			return nil, false, t.turnAway(f.lane)
 		}
 		return t.begin(f.lane), true, nil

@@ -20,7 +20,8 @@ const (
 	// each. It is part of the protocol.
 	MaxLanes = 256
 	// MaxLegs is the same of lanes that carry kept sockets, and have trunks of their own: as many
-	// as there may be streams. What is not read at once is what clients and apps do not take.
+	// as there may be streams. What is not read at once is what clients and apps do not take, and
+	// all together have less for that than Window each: see Sharing.
 	MaxLegs = 16384
 	// lastNumber is that of the last lane that a trunk can have.
 	lastNumber = 1<<32 - 1
@@ -135,7 +136,7 @@ func (t *Trunk) Open() (*Lane, error) {
 		return nil, t.err
 	case t.retired || t.last == lastNumber:
 		return nil, ErrRetired
-	case !t.budget.lend():
+	case !t.budget.lend(1):
 		return nil, ErrFull
 	}
 	if t.last++; t.last == lastNumber {
@@ -148,7 +149,7 @@ func (t *Trunk) Open() (*Lane, error) {
 
 // begin makes a lane that has been lent. With mu held.
 func (t *Trunk) begin(id uint32) *Lane {
-	l := newLane(t, id)
+	l := newLane(t, id, t.budget.window())
 	l.counts = t.budget
 	t.lanes[id] = l
 	t.live++
@@ -392,7 +393,7 @@ func (t *Trunk) settle(l *Lane) {
 	}
 	delete(t.lanes, l.id)
 	if l.counts != nil {
-		l.counts.back()
+		l.counts.back(1)
 		l.counts = nil
 	}
 }

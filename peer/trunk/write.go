@@ -156,6 +156,7 @@ func (l *Lane) Close() error {
 		k = kindReset
 	}
 	l.discard()
+	l.unshare()
 	l.reads.stop()
 	l.writes.stop()
 	l.wakeReader()

@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"slices"
+	"testing"
+)
+
+// What an operator says to the Go runtime by its environment is the way out of what a node does
+// by itself: with GOGC it gives no memory back, and with GOMAXPROCS it uses so many processors.
+func TestEnvironmentKeepsTheNodeFromMindingIt(t *testing.T) {
+	for _, tc := range []struct{ environ, want []string }{
+		{nil, []string{"GOMAXPROCS", "GOGC"}},
+		{[]string{"GOGC=", "GOMAXPROCS=", "GODEBUG=x=1"}, []string{"GOMAXPROCS", "GOGC"}},
+		{[]string{"PATH=/", "GOGC=100"}, []string{"GOMAXPROCS"}},
+		{[]string{"GOGC=off"}, []string{"GOMAXPROCS"}},
+		{[]string{"GOMAXPROCS=4"}, []string{"GOGC"}},
+		{[]string{"GOMAXPROCS=4", "GOGC=50"}, nil},
+	} {
+		var got []string
+		for _, mind := range minders(tc.environ) {
+			got = append(got, mind.unless)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("with %q the node minds what %q would say, want %q", tc.environ, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package node
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/peer"
+	"shardway/peer/trunk"
+)
+
+// pairOfLegs returns both ends of a trunk of kept sockets, each bounded as a node bounds it, and
+// the lanes that the second is given.
+func pairOfLegs(t *testing.T, near, far *lanes, name string) (*trunk.Trunk, <-chan *trunk.Lane) {
+	t.Helper()
+	a, b := net.Pipe()
+	given := make(chan *trunk.Lane, trunk.MaxLegs)
+	g := guest{node: name, place: "10.0.0.1"}
+	opens, takes := trunk.Dialed(a, near.enter(g)), trunk.Accepted(b, far.enter(g), func(l *trunk.Lane) bool { given <- l; return true })
+	var runs sync.WaitGroup
+	for _, tr := range []*trunk.Trunk{opens, takes} {
+		runs.Go(func() { _ = tr.Run() }) // its lanes say why it ends
+	}
+	t.Cleanup(func() {
+		opens.Fail(net.ErrClosed)
+		takes.Fail(net.ErrClosed)
+		runs.Wait()
+	})
+	return opens, given
+}
+
+func legsOfNode(name string) *lanes {
+	return newLegs(peer.New(peer.Options{Node: name, Cluster: func() string { return "c" }}))
+}
+
+// An app, or a client, that reads nothing had 32 KiB kept for each of its sockets, 512 MiB for
+// all that there may be. Now what is kept beyond a few KiB each is bounded for all together, also
+// of who has read much before it stood still; and one that reads is not held up by those that do
+// not.
+func TestWhatLegsKeepIsBoundedInBytes(t *testing.T) {
+	const many, least, most = 4000, 4 << 10, 32 << 20
+	synctest.Test(t, func(t *testing.T) {
+		opens, given := pairOfLegs(t, legsOfNode("a"), legsOfNode("b"), "a")
+		var sent, read atomic.Int64
+		var says sync.WaitGroup
+		defer says.Wait()
+		defer opens.Fail(net.ErrClosed)
+		for range many {
+			l, err := opens.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			says.Go(func() {
+				for b := make([]byte, 1<<10); ; { // until the test is over
+					n, err := l.Write(b)
+					sent.Add(int64(n))
+					if err != nil {
+						return
+					}
+				}
+			})
+		}
+		synctest.Wait()
+		if kept := sent.Load(); kept > many*least {
+			t.Errorf("%d KiB of %d sockets are kept, want %d at most", kept>>10, many, many*least>>10)
+		}
+		reads := func(l *trunk.Lane, n int) {
+			for b := make([]byte, 4<<10); n > 0; {
+				m, err := l.Read(b)
+				n -= m
+				read.Add(int64(m))
+				if err != nil {
+					t.Errorf("Read: %v", err)
+					return
+				}
+			}
+		}
+		for range many - 1 {
+			reads(<-given, 256<<10)
+		}
+		synctest.Wait()
+		if kept := sent.Load() - read.Load(); kept > many*least+most {
+			t.Errorf("%d KiB of %d sockets are kept once they have been read from, want %d at most", kept>>10, many, (many*least+most)>>10)
+		}
+		began := time.Now()
+		if reads(<-given, 1<<20); time.Since(began) != 0 {
+			t.Errorf("what is read is held up for %v by what is not", time.Since(began))
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package node_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// keepingApp starts an app at p that keeps WebSockets and says nothing on them.
+func keepingApp(w *world, p *process) {
+	w.t.Helper()
+	ln, err := p.host.Listen(":9000")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	serve := func(conn net.Conn) {
+		req, err := http.ReadRequest(bufio.NewReader(conn))
+		if err != nil {
+			return
+		}
+		sum := sha1.Sum([]byte(req.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Shardway-Socket: keep\r\nSec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
+		_, _ = io.Copy(io.Discard, conn)
+	}
+	go func() { // ends with the network
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+}
+
+// socketOf opens a WebSocket at p for a shard of owner.
+func socketOf(w *world, p *process, owner string) net.Conn {
+	w.t.Helper()
+	key := ""
+	for i := 0; key == "" || p.node.State().Committed().Owner(shardmap.Of(key, shards)) != shardmap.NodeID(owner); i++ {
+		key = fmt.Sprint("k", i)
+	}
+	conn, err := p.host.Dial(context.Background(), p.host.Addr(8080))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, _ = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", key)
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 101") {
+		w.t.Fatalf("answered %q, %v", line, err)
+	}
+	return conn
+}
+
+// As long as a node had a kept socket at an owner it dialed that twice a second, to see that it
+// is there: each node each owner, in a cluster at rest. The trunk that the socket goes by tells
+// of it as well; an owner that is silent is found out as before, and by a dial.
+func TestOwnersOfKeptSocketsAreNotDialed(t *testing.T) {
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		l, p := w.leader(), w.follower()
+		keepingApp(w, l)
+		taken := func() int { // by the owner, within a while at rest: voters greet each other
+			time.Sleep(3 * time.Second)
+			before := l.node.Accepted()
+			time.Sleep(30 * time.Second)
+			return int(l.node.Accepted() - before)
+		}
+		const few = 10
+		usual := taken()
+		conn := socketOf(w, p, l.name)
+		if n := taken(); n > usual+few {
+			w.t.Errorf("the owner has taken %d streams of others in half a minute, %d without a socket", n, usual)
+		}
+		if kept, trunks := p.node.Attached(), p.node.LegsTo(); kept != 1 || trunks != 1 {
+			w.t.Fatalf("%d sockets by %d trunks, want one", kept, trunks)
+		}
+		p.node.RenewPeers() // the socket stays where it is, by a trunk that takes no more
+		if n := taken(); n > usual+few {
+			w.t.Errorf("after a renewal the owner has taken %d streams of others in half a minute, %d without a socket", n, usual)
+		}
+		w.net.Isolate(p.name)
+		began := time.Now()
+		w.until("the leg is over", func() bool { return p.node.Attached() == 0 })
+		if took := time.Since(began); took > 7*time.Second {
+			w.t.Errorf("freed after %v, want a little more than dead-after", took)
+		}
+		_ = conn.Close()
+		w.net.Heal()
+		w.untilSettled("a", "b", "c")
+	})
+}
