@@ -110,7 +110,7 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 		case ack.Barrier:
 			l.issueBarrier(ctx, e.Try)
 		case ack.StepDown:
-			l.stepDown(e.Reason)
+			l.stepDown(ctx, e.Reason)
 		case ack.Noted:
 			l.note(e)
 		}
@@ -162,10 +162,10 @@ func (l *leading) submit(e ack.Submit) {
 	})
 }
 
-func (l *leading) stepDown(reason string) {
+func (l *leading) stepDown(ctx context.Context, reason string) {
 	l.log.Warn().Str("reason", reason).Msg("stepped down")
 	l.n.asks.Go(func() {
-		if err := l.n.transfer(context.Background()); err != nil {
+		if err := l.n.transfer(ctx); err != nil {
 			l.log.Warn().Err(err).Msg("leadership not handed over")
 		}
 	})
