@@ -130,7 +130,7 @@ func New(o Options) (*Node, error) {
 	n.router = newRouter(n.self, o.Shards, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
 	if o.CheckApp != nil {
-		n.health = newHealth(o.CheckApp, cmp.Or(o.Health, DefaultHealth()), o.Log, func() {
+		n.health = newHealth(o.CheckApp, cmp.Or(o.Health, DefaultHealth()), &n.pulse, o.Log, func() {
 			n.tellApp(n.self, n.health.good.Load())
 			hint(n.agent.wake)
 		})

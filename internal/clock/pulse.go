@@ -73,7 +73,7 @@ func (p *Pulse) Every(d time.Duration) *Beat { return p.add(&Beat{kind: often, e
 func (p *Pulse) Each() *Beat { return p.add(&Beat{kind: each}) }
 
 // Asked returns a Beat that comes once for each time that it was asked for by Within, or up to
-// an eighth of that time earlier if the Pulse beats then.
+// a twentieth of that time earlier if the Pulse beats then, and half of AtRest at most.
 func (p *Pulse) Asked() *Beat { return p.add(&Beat{kind: asked}) }
 
 // WhileBusy returns a Beat that comes as one of Every while the process is busy, and else
@@ -107,7 +107,7 @@ func (b *Beat) Within(d time.Duration) {
 	defer b.p.mu.Unlock()
 	b.due, b.early = time.Now(), 0
 	if d > EveryBeat { // else as soon as it can
-		b.due, b.early = b.due.Add(d), min(d, AtRest)/8
+		b.due, b.early = b.due.Add(d), min(d/20, AtRest/2)
 	}
 	b.p.set()
 }

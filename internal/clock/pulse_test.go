@@ -249,8 +249,8 @@ func TestWhatIsAskedForComesALittleEarly(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		for _, c := range []struct{ within, want time.Duration }{
-			{clock.AtRest + 6*time.Millisecond, clock.AtRest},
-			{clock.AtRest + 7*time.Millisecond, clock.AtRest + clock.EveryBeat},
+			{clock.AtRest + 2*time.Millisecond, clock.AtRest},
+			{clock.AtRest + 3*time.Millisecond, clock.AtRest + clock.EveryBeat},
 			{30 * time.Millisecond, 30 * time.Millisecond},
 		} {
 			b.Within(c.within)
