@@ -28,6 +28,8 @@ type leading struct {
 	nudged map[shardmap.NodeID]lag
 	// spoke is when Raft's heartbeats were asked for last.
 	spoke time.Time
+	// echoed is whether another node was heard since.
+	echoed bool
 }
 
 // lag is that a process has not come to a map yet.
@@ -66,6 +68,7 @@ func (l *leading) run(ctx context.Context) {
 			l.take(ctx, ack.Tick{}, nil)
 		case in := <-l.beats:
 			l.take(ctx, ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
+			l.echo()
 		case in := <-l.own:
 			l.follow()
 			l.take(ctx, ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)

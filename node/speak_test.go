@@ -112,3 +112,32 @@ func TestWhatWakesANodeAtRestComesTogether(t *testing.T) {
 		}
 	})
 }
+
+// Who beats with others has a lease by echoes that are as new as any, the leader as well: by those
+// of the time before it would have 210 ms left just before the next.
+func TestLeasesOfThoseThatBeatTogetherAreFresh(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		time.Sleep(10 * time.Second)
+		least := map[string]int64{}
+		for range 3000 {
+			time.Sleep(time.Millisecond)
+			for _, p := range w.running() {
+				left := p.node.Status().LeaseMS
+				if was, ok := least[p.name]; !ok || left < was {
+					least[p.name] = left
+				}
+			}
+		}
+		for name, left := range least {
+			if left < 290 {
+				w.t.Errorf("%s, leads %v: its lease was down to %d ms, want 300 or nearly", name, w.leader().name == name, left)
+			}
+		}
+	})
+}
