@@ -151,7 +151,7 @@ func NewAgent(o AgentOptions, now time.Duration) *Agent {
 }
 
 // Look looks at everything that may have changed. It is due as Due says, and at once
-// after BeatNow, Answered, Called and NotAcquired, a new state, and the end of a request
+// after BeatNow, BeatEarly, Answered, Called and NotAcquired, a new state, and the end of a request
 // that Running or Busy counted. now is the time at which the clock was read last; the agent reads none.
 //
 // The order is that of G1: what ends the lease or takes a shard is published before

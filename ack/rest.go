@@ -33,6 +33,18 @@ func (a *Agent) rests() bool {
 		(a.hooks == nil || !a.hooks.stale && !a.hooks.delivers())
 }
 
+// earlyMost bounds by how much a heartbeat comes early.
+const earlyMost = 50 * time.Millisecond
+
+// BeatEarly makes the next Look send a heartbeat if less than half of the time between two is
+// left, and 50 ms at most: for who is awake anyway, as a leader was heard, or speaks itself. So
+// both sides wake once for what each would else wake for at a time of its own.
+func (a *Agent) BeatEarly(now time.Duration) {
+	if a.nextBeat-now <= min(a.o.Pace.Heartbeat/2, earlyMost) {
+		a.nextBeat = 0
+	}
+}
+
 // Due returns within what time a Tick is due if no message comes before that.
 func (t *Turn) Due() time.Duration {
 	now := t.o.Clock()

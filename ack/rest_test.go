@@ -111,6 +111,33 @@ func TestWhoRestsIsSeldomDue(t *testing.T) {
 	}
 }
 
+// A heartbeat comes early for who is awake anyway, by half of the time between two and 50 ms at
+// most, and the next one a whole time after it.
+func TestAHeartbeatComesEarlyByHalfAtMost(t *testing.T) {
+	d := newDue(t)
+	for _, c := range []struct {
+		left  time.Duration // until the next one is due
+		early bool
+	}{{left: 51 * ms}, {left: 50 * ms, early: true}, {left: ms, early: true}} {
+		d.pass(time.Second, func() bool { return len(d.sent) > 0 })
+		last := d.sent[len(d.sent)-1]
+		d.pass(last+100*ms-c.left-d.now, nil)
+		d.a.agent.BeatEarly(d.now)
+		if got := d.a.agent.Due(d.now) <= d.now; got != c.early {
+			t.Errorf("%v before its time it is due at once: %v, want %v", c.left, got, c.early)
+		}
+		d.next, d.sent = min(d.next, d.a.agent.Due(d.now)), nil
+		want := d.now
+		if !c.early {
+			want += c.left
+		}
+		d.pass(250*ms, func() bool { return len(d.sent) == 2 })
+		if len(d.sent) != 2 || d.sent[0] != want || d.sent[1] < want+100*ms || d.sent[1] > want+102*ms {
+			t.Errorf("%v before its time: heartbeats left at %v, want one at %v and the next 100ms later", c.left, d.sent, want)
+		}
+	}
+}
+
 // Whose leader does not answer looks as often as ever: by that a leader is found to be
 // missed, and its lease ends when it said.
 func TestWhoWaitsForAnAnswerIsDueAtOnce(t *testing.T) {

@@ -37,6 +37,7 @@ type agent struct {
 	answers chan ack.Answer   // unbuffered; link gives up with ctx
 	own     <-chan ack.Answer // of this node's own leadership
 	wake    chan struct{}     // hint: beat at once
+	early   chan struct{}     // hint: beat if that is nearly due
 	machine *ack.Agent
 	hooking *hooking                         // nil: the app is not told what it holds
 	asked   chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
@@ -94,6 +95,8 @@ func (a *agent) run(ctx context.Context) {
 		case <-a.router.running.zero:
 		case <-a.wake:
 			a.machine.BeatNow()
+		case <-a.early:
+			a.machine.BeatEarly(a.turn())
 		case ans := <-a.answers:
 			a.answer(ans)
 		case ans := <-a.own:

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"shardway/internal/clock"
 )
 
 // Health says how often the app is checked, and what counts.
@@ -48,18 +50,22 @@ type health struct {
 	broke atomic.Pointer[string] // what the last check failed with; nil: nothing
 	turn  func()                 // told after good has changed
 	asked chan struct{}          // cap 1: somebody was refused
+	pulse *clock.Pulse
+	ticks *clock.Beat // when a check is due; run's
 
 	rose, failed int       // good and failed checks in a row; run's
 	heldSince    time.Time // when it was last begun to wait for the app; run's
 }
 
-func newHealth(check func(context.Context) error, set Health, log zerolog.Logger, turn func()) *health {
-	h := &health{check: check, log: log, turn: turn, asked: make(chan struct{}, 1)}
+func newHealth(check func(context.Context) error, set Health, pulse *clock.Pulse, log zerolog.Logger, turn func()) *health {
+	h := &health{check: check, log: log, turn: turn, asked: make(chan struct{}, 1), pulse: pulse}
 	h.set.Store(&set)
 	return h
 }
 
 func (h *health) run(ctx context.Context) {
+	h.ticks = h.pulse.Asked()
+	defer h.ticks.Stop()
 	for {
 		began, set := time.Now(), *h.set.Load()
 		err := h.once(ctx, set.Timeout)
@@ -79,22 +85,23 @@ func (h *health) once(ctx context.Context, limit time.Duration) error {
 	return h.check(ctx)
 }
 
-// rest waits until the next check is due, counted from the begin of the one before;
-// false if ctx ends.
+// rest waits until the next check is due, counted from the begin of the one before, or a little
+// less, if something else wakes this node then; false if ctx ends.
 func (h *health) rest(ctx context.Context, began time.Time, every time.Duration) bool {
-	due := began.Add(every - every/10 + rand.N(every/5+1)) //nolint:gosec // only to be out of step
-	t := time.NewTimer(time.Until(due))
-	defer t.Stop()
+	least := began.Add(every - every/10)
+	due := least.Add(every/20 + rand.N(every/7+1)) //nolint:gosec // only to be out of step
 	for {
+		h.ticks.Within(time.Until(due))
 		select {
 		case <-ctx.Done():
 			return false
-		case <-t.C:
-			return true
+		case <-h.ticks.C:
+			if !time.Now().Before(least) { // else it is of a wait before this one
+				return true
+			}
 		case <-h.asked:
 			if soon := began.Add(askedEvery); soon.Before(due) {
-				due = soon
-				t.Reset(time.Until(due))
+				due, least = soon, soon
 			}
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"shardway/internal/clock"
 )
 
 // checked is an app that is checked in a bubble.
@@ -53,6 +55,7 @@ func (c *checked) checks() []time.Duration {
 func check(t *testing.T, set Health, f func(c *checked)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		var pulse clock.Pulse
 		c := &checked{began: time.Now()}
 		c.health = newHealth(func(ctx context.Context) error {
 			c.mu.Lock()
@@ -68,7 +71,7 @@ func check(t *testing.T, set Health, f func(c *checked)) {
 			case <-time.After(takes):
 				return err
 			}
-		}, set, zerolog.Nop(), func() {
+		}, set, &pulse, zerolog.Nop(), func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.turns = append(c.turns, strconv.FormatBool(c.good.Load()))
@@ -79,6 +82,7 @@ func check(t *testing.T, set Health, f func(c *checked)) {
 			defer close(done)
 			c.run(ctx)
 		}()
+		go pulse.Run(ctx) // ends with ctx
 		synctest.Wait()
 		f(c)
 		cancel()

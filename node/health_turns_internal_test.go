@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"shardway/internal/clock"
 )
 
 // An app that never answered is not waited for: only when it is there, and ends, it may be
@@ -78,7 +80,7 @@ func TestFirstCheckIsToldOfIfItFails(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	for first, want := range map[error]int{refused: 1, nil: 0} {
 		var log bytes.Buffer
-		h := newHealth(nil, Health{}, zerolog.New(&log), func() {})
+		h := newHealth(nil, Health{}, new(clock.Pulse), zerolog.New(&log), func() {})
 		set := Health{Fall: 3, Rise: 2}
 		for _, err := range []error{first, refused, nil, nil, refused, refused} {
 			h.judge(set, err)
@@ -105,7 +107,7 @@ func TestChecksEndWithTheRun(t *testing.T) {
 					case <-time.After(takes):
 						return nil
 					}
-				}, Health{Interval: time.Hour, Timeout: time.Hour, Fall: 1, Rise: 1}, zerolog.Nop(), func() {})
+				}, Health{Interval: time.Hour, Timeout: time.Hour, Fall: 1, Rise: 1}, new(clock.Pulse), zerolog.Nop(), func() {})
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
 				go func() { h.run(ctx); close(ended) }()
@@ -125,7 +127,7 @@ func TestChecksEndWithTheRun(t *testing.T) {
 // checked in its time.
 func TestOnlyARefusedConnectionAsksForACheck(t *testing.T) {
 	for err, want := range map[error]int{nil: 0, context.DeadlineExceeded: 0, syscall.ECONNREFUSED: 1} {
-		h := newHealth(nil, Health{}, zerolog.Nop(), nil)
+		h := newHealth(nil, Health{}, new(clock.Pulse), zerolog.Nop(), nil)
 		dial := h.seen(func(context.Context) (net.Conn, error) { return nil, err })
 		for range 2 {
 			if _, got := dial(t.Context()); !errors.Is(got, err) {

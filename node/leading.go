@@ -26,6 +26,10 @@ type leading struct {
 	sick map[shardmap.NodeID]bool
 	// nudged has for whose sake the followers were told of which map last.
 	nudged map[shardmap.NodeID]lag
+	// spoke is when Raft's heartbeats were asked for last.
+	spoke time.Time
+	// echoed is whether another node was heard since.
+	echoed bool
 }
 
 // lag is that a process has not come to a map yet.
@@ -53,7 +57,7 @@ func (l *leading) run(ctx context.Context) {
 	defer t.Stop()
 	l.take(ctx, ack.Tick{}, nil)
 	for l.leads() {
-		t.Within(l.turn.Due())
+		t.Within(min(l.turn.Due(), l.speak()))
 		select {
 		case <-ctx.Done():
 			return
@@ -64,7 +68,9 @@ func (l *leading) run(ctx context.Context) {
 			l.take(ctx, ack.Tick{}, nil)
 		case in := <-l.beats:
 			l.take(ctx, ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
+			l.echo()
 		case in := <-l.own:
+			l.follow()
 			l.take(ctx, ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
 		case m := <-l.messages:
 			l.take(ctx, m, nil)

@@ -131,7 +131,7 @@ func New(o Options) (*Node, error) {
 	n.router = newRouter(n.self, o.Shards, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
 	if o.CheckApp != nil {
-		n.health = newHealth(o.CheckApp, cmp.Or(o.Health, DefaultHealth()), o.Log, func() {
+		n.health = newHealth(o.CheckApp, cmp.Or(o.Health, DefaultHealth()), &n.pulse, o.Log, func() {
 			n.tellApp(n.self, n.health.good.Load())
 			hint(n.agent.wake)
 		})
@@ -200,7 +200,7 @@ func (n *Node) openRaft() error {
 	var err error
 	n.raft, err = consensus.Open(consensus.Options{
 		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, Failed: n.fail, Hung: n.hung, Log: n.o.Log,
-		SnapshotInterval: snapshotEvery, Stated: n.acquaintance.table.Term,
+		SnapshotInterval: snapshotEvery, Stated: n.acquaintance.table.Term, Heard: n.heardLeader,
 	})
 	if broken := n.stores.Err(); broken != nil {
 		return broken // it says itself what to do
@@ -226,7 +226,7 @@ func (n *Node) newAgent() {
 		healthy: func() bool { return n.health == nil || n.health.good.Load() },
 		known:   func() bool { return n.health == nil || n.health.known.Load() },
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
-		answers: make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
+		answers: make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), early: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		asked: make(chan func()), ended: make(chan struct{}), came: make(map[shardmap.Shard]time.Duration),
 		forsaken: forsaken{log: n.log, abandon: n.proxy.Abandon}, ticks: n.pulse.Each(), // before all others: a lease hangs on it
 	}

@@ -48,6 +48,8 @@ type Beat struct {
 	kind  kind
 	every time.Duration
 	due   time.Time // zero: nothing is due
+	// early is by how much one of Asked comes before it is due, with another beat.
+	early time.Duration
 }
 
 // kind says when a Beat comes.
@@ -70,7 +72,8 @@ func (p *Pulse) Every(d time.Duration) *Beat { return p.add(&Beat{kind: often, e
 // soon the next one has to be.
 func (p *Pulse) Each() *Beat { return p.add(&Beat{kind: each}) }
 
-// Asked returns a Beat that comes once for each time that it was asked for by Within.
+// Asked returns a Beat that comes once for each time that it was asked for by Within, or up to
+// a twentieth of that time earlier if the Pulse beats then, and half of AtRest at most.
 func (p *Pulse) Asked() *Beat { return p.add(&Beat{kind: asked}) }
 
 // WhileBusy returns a Beat that comes as one of Every while the process is busy, and else
@@ -102,8 +105,9 @@ func (b *Beat) Stop() {
 func (b *Beat) Within(d time.Duration) {
 	b.p.mu.Lock()
 	defer b.p.mu.Unlock()
-	if b.due = time.Now(); d > EveryBeat { // else as soon as it can
-		b.due = b.due.Add(d)
+	b.due, b.early = time.Now(), 0
+	if d > EveryBeat { // else as soon as it can
+		b.due, b.early = b.due.Add(d), min(d/20, AtRest/2)
 	}
 	b.p.set()
 }
@@ -116,6 +120,20 @@ func (p *Pulse) Run(ctx context.Context) {
 	for a.wait() {
 		p.beat(time.Now())
 	}
+}
+
+// Early has the Pulse beat now if it would within half of AtRest, and EveryBeat has passed
+// since it last did: for who was woken by something else, so that the process is not for this.
+func (p *Pulse) Early() {
+	if now := time.Now(); p.nearly(now) {
+		p.beat(now)
+	}
+}
+
+func (p *Pulse) nearly(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.alarm != nil && now.Sub(p.last) >= EveryBeat && p.next.Sub(now) <= AtRest/2
 }
 
 func (p *Pulse) begin() alarm {
@@ -194,7 +212,7 @@ func (b *Beat) comes(now time.Time) bool {
 	case b.kind == each:
 		b.due = time.Time{} // it says anew
 		return true
-	case b.due.IsZero() || b.due.Sub(now) > b.slack() || b.kind == loaded && !b.p.busy(now):
+	case b.due.IsZero() || b.due.Sub(now) > max(b.slack(), b.early) || b.kind == loaded && !b.p.busy(now):
 		return false
 	}
 	if b.kind == asked {

@@ -205,6 +205,64 @@ func TestWhoHasNotAskedIsNotWoken(t *testing.T) {
 	})
 }
 
+// TestWhoIsAwakeHasThePulseBeat, if that would soon, and not twice at one time.
+func TestWhoIsAwakeHasThePulseBeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
+		p.Early() // nobody runs it
+		b := p.Each()
+		defer b.Stop()
+		defer beating(t, &p)()
+		<-b.C
+		for _, c := range []struct {
+			after time.Duration // the beat before
+			want  bool
+		}{
+			{after: clock.EveryBeat - 1}, {after: clock.AtRest/2 - 1}, {after: clock.AtRest/2 + time.Millisecond, want: true}, {after: clock.AtRest - 1, want: true},
+		} {
+			began := time.Now()
+			time.Sleep(c.after)
+			p.Early()
+			p.Early()
+			for i, want := range []time.Duration{c.after, clock.AtRest} {
+				if i == 0 && !c.want {
+					continue
+				}
+				if <-b.C; time.Since(began).Truncate(time.Millisecond) != want.Truncate(time.Millisecond) {
+					t.Errorf("it has beaten %v after the beat before, want %v", time.Since(began), want)
+				}
+				began = time.Now()
+			}
+		}
+	})
+}
+
+// TestWhatIsAskedForComesALittleEarly with a beat that comes anyway, where it would have one of
+// its own up to EveryBeat later.
+func TestWhatIsAskedForComesALittleEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
+		agent, b := p.Each(), p.Asked()
+		defer agent.Stop()
+		defer b.Stop()
+		defer beating(t, &p)()
+		synctest.Wait()
+		began := time.Now()
+		for _, c := range []struct{ within, want time.Duration }{
+			{clock.AtRest + 2*time.Millisecond, clock.AtRest},
+			{clock.AtRest + 3*time.Millisecond, clock.AtRest + clock.EveryBeat},
+			{30 * time.Millisecond, 30 * time.Millisecond},
+		} {
+			b.Within(c.within)
+			<-b.C
+			if took := time.Since(began); took.Truncate(time.Millisecond) != c.want {
+				t.Errorf("asked for within %v, it came after %v, want %v", c.within, took, c.want)
+			}
+			began = time.Now()
+		}
+	})
+}
+
 // TestABusyProcessIsBeatenOften: who looks whether the runtime is behind has to look often
 // from soon after the process has become busy, until a while after it is.
 func TestABusyProcessIsBeatenOften(t *testing.T) {

@@ -63,6 +63,7 @@ func (in *inbound) heartbeat(rpc raft.RPC) {
 	if !in.speaks(rpc) {
 		return
 	}
+	in.t.heard()
 	in.t.beat.Lock()
 	beat := in.t.beat.take
 	in.t.beat.Unlock()

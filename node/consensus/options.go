@@ -29,6 +29,9 @@ type Options struct {
 	// Stated is told which Raft term a server says in a message that it is in; that
 	// is on its disk. It may not block. nil: nobody.
 	Stated func(server string, term uint64)
+	// Heard is told that a heartbeat of another server has come, before it is answered. It
+	// must not block. Nil: nobody is.
+	Heard func()
 	// Heartbeat is how long a follower waits for its leader; zero: 500 ms.
 	Heartbeat time.Duration
 	// Election is how long a candidate waits for votes; zero: 500 ms.
@@ -59,6 +62,9 @@ func (o *Options) defaults() {
 	def(&o.LeaderLease, 500*time.Millisecond)
 	def(&o.Timeout, 2*time.Second)
 	def(&o.SnapshotInterval, 30*time.Second)
+	if o.Heard == nil {
+		o.Heard = func() {}
+	}
 	if o.Trailing == 0 {
 		o.Trailing = 256
 	}

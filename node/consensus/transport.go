@@ -53,6 +53,7 @@ type transport struct {
 	waits func(id raft.ServerID, term uint64) bool
 	// told is Options.Stated.
 	told    func(server string, term uint64)
+	heard   func() // Options.Heard, never nil
 	timeout time.Duration
 	log     zerolog.Logger
 	spoofs  pace // who speaks as another, in the log
@@ -91,7 +92,7 @@ func newTransport(o *Options, seen *progress, r *Raft) *transport {
 			Stream: voting{dialing{l}, o.Timeout}, MaxPool: 1, Timeout: max(o.Timeout, 2*votesLate), Logger: logs.Hclog(o.Log, "raft-net"),
 		}),
 		waits: r.waits,
-		told:  o.Stated, timeout: o.Timeout, log: o.Log, spoofs: pace{every: time.Second},
+		told:  o.Stated, heard: o.Heard, timeout: o.Timeout, log: o.Log, spoofs: pace{every: time.Second},
 	}
 	go t.accept()
 	go t.relay()

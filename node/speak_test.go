@@ -1,0 +1,143 @@
+package node_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"shardway/node"
+)
+
+// moments are when anything came to a host by its peer port's streams, or left it: what is
+// less than 2 ms after the one before is of the same.
+type moments struct {
+	mu   sync.Mutex
+	last time.Time
+	n    int
+}
+
+func (m *moments) note() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); now.Sub(m.last) > 2*time.Millisecond {
+		m.n++
+		m.last = now
+	}
+}
+
+func (m *moments) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.n
+}
+
+// noted is a connection whose reads and writes are noted.
+type noted struct {
+	net.Conn
+	m *moments
+}
+
+// Read notes what comes.
+func (c noted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.m.note()
+	}
+	return n, err
+}
+
+// Write notes what leaves.
+func (c noted) Write(p []byte) (int, error) {
+	c.m.note()
+	return c.Conn.Write(p)
+}
+
+type noting struct {
+	net.Listener
+	m *moments
+}
+
+// Accept returns a connection that is noted.
+func (l noting) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return noted{c, l.m}, nil
+}
+
+// What wakes a node at rest comes and leaves together: its own heartbeats, those of others and
+// Raft's each had a time of its own, which made 290 moments in ten seconds at a leader, and 200
+// at the others. What is committed is said again at times of the library's.
+func TestWhatWakesANodeAtRestComesTogether(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		seen := map[string]*moments{}
+		w.tune = func(o *node.Options) {
+			m := &moments{}
+			seen[o.Dir.Node()] = m
+			o.Peer = noting{o.Peer, m}
+			dial := o.PeerDial
+			o.PeerDial = func(ctx context.Context, addr string) (net.Conn, error) {
+				c, err := dial(ctx, addr)
+				if err != nil {
+					return nil, err
+				}
+				return noted{c, m}, nil
+			}
+		}
+		w.start("a")
+		w.start("b")
+		w.start("c")
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		time.Sleep(10 * time.Second)
+		before := map[string]int{}
+		for name, m := range seen {
+			before[name] = m.count()
+		}
+		const span = 10 * time.Second
+		time.Sleep(span)
+		leader := w.leader()
+		for name, m := range seen {
+			most := 165
+			if name == leader.name {
+				most = 200
+			}
+			if n := m.count() - before[name]; n > most {
+				w.t.Errorf("%s, leads %v: something came or left in %d moments of %v, want %d at most", name, name == leader.name, n, span, most)
+			}
+		}
+	})
+}
+
+// Who beats with others has a lease by echoes that are as new as any, the leader as well: by those
+// of the time before it would have 210 ms left just before the next.
+func TestLeasesOfThoseThatBeatTogetherAreFresh(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		time.Sleep(10 * time.Second)
+		least := map[string]int64{}
+		for range 3000 {
+			time.Sleep(time.Millisecond)
+			for _, p := range w.running() {
+				left := p.node.Status().LeaseMS
+				if was, ok := least[p.name]; !ok || left < was {
+					least[p.name] = left
+				}
+			}
+		}
+		for name, left := range least {
+			if left < 290 {
+				w.t.Errorf("%s, leads %v: its lease was down to %d ms, want 300 or nearly", name, w.leader().name == name, left)
+			}
+		}
+	})
+}
