@@ -22,6 +22,16 @@ import (
 // name, or could have been: memberlist takes a message whenever it comes again.
 func (w *world) forger(h *simnet.Host, name, addr string, tags map[string]string) *serf.Serf {
 	w.t.Helper()
+	s := w.gossiper(h, name, addr, tags)
+	if _, err := s.Join([]string{w.all["a"].host.Addr(7946)}, true); err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// gossiper is forger that joins nobody.
+func (w *world) gossiper(h *simnet.Host, name, addr string, tags map[string]string) *serf.Serf {
+	w.t.Helper()
 	tr, err := h.Transport(7946)
 	if err != nil {
 		w.t.Fatal(err)
@@ -37,9 +47,6 @@ func (w *world) forger(h *simnet.Host, name, addr string, tags map[string]string
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = s.Shutdown() })
-	if _, err = s.Join([]string{w.all["a"].host.Addr(7946)}, true); err != nil {
-		w.t.Fatal(err)
-	}
 	return s
 }
 

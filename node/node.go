@@ -352,7 +352,7 @@ var errDuplicate = errors.New("duplicate-node")
 
 // wait returns when there is a reason to stop: nil if it is the end of ctx.
 func (n *Node) wait(ctx context.Context) error {
-	refused := n.gossip.Refused()
+	refused, asked := n.gossip.Refused(), make(chan superseding, 1)
 	for {
 		select {
 		case <-ctx.Done():
@@ -360,14 +360,24 @@ func (n *Node) wait(ctx context.Context) error {
 		case err := <-n.failed:
 			return n.condemned(err)
 		case r := <-refused:
-			if r.Superseded {
-				return errors.Join(r, n.o.Dir.Supersede(r.Theirs))
-			}
-			// A node that serves goes on without the one that it cannot join.
-			if n.agent.answered.Load() == 0 {
+			serves := n.agent.answered.Load() > 0
+			switch {
+			case r.Superseded:
+				n.asks.Go(func() { asked <- n.superseded(ctx, r, serves) })
+				refused = nil // until that is known
+			case !serves:
 				return r
+			default: // it goes on without the one that it cannot join
+				n.log.Warn().Err(r).Msg("not joined")
 			}
-			n.log.Warn().Err(r).Msg("not joined")
+		case s := <-asked:
+			switch {
+			case s.by != "":
+				return errors.Join(s.said, n.o.Dir.Supersede(s.by))
+			case !s.served:
+				return s.said
+			}
+			refused = n.gossip.Refused()
 		case addr := <-n.agent.duplicate:
 			return fmt.Errorf("node: %w: node id %q is in use by the process at %s: stop that one, or give this one another --node and an empty --data directory", errDuplicate, n.self, addr)
 		}

@@ -46,6 +46,10 @@ func (p *Port) admit(ctx context.Context, under net.Conn, h hello) *RefusedError
 	return nil
 }
 
+// clustersDiffer is the reason of a RefusedCluster that names the dialer, its cluster and that
+// of the node: Belongs reads it.
+const clustersDiffer = "node %q belongs to cluster %q, this node to %q"
+
 // judgeCluster reports whether the clusters fit, and whether they do so only
 // once this node has adopted the dialer's.
 func (p *Port) judgeCluster(h hello) (adopt bool, _ *RefusedError) {
@@ -58,7 +62,7 @@ func (p *Port) judgeCluster(h hello) (adopt bool, _ *RefusedError) {
 	case own == theirs:
 		return false, nil
 	case own != "":
-		return false, refuse(RefusedCluster, "node %q belongs to cluster %q, this node to %q", h.from.Node, theirs, own)
+		return false, refuse(RefusedCluster, clustersDiffer, h.from.Node, theirs, own)
 	case h.kind != Raft || h.wantDisk == "" || p.o.Adopt == nil:
 		return false, refuse(RefusedCluster, "node %q belongs to cluster %q, this node to none yet", h.from.Node, theirs)
 	}

@@ -112,6 +112,34 @@ func (p *Port) once(ctx context.Context, node string, h []byte, kind Kind) (*Con
 	if !ok {
 		return nil, fmt.Errorf("dial %q: %w", node, ErrUnknownNode)
 	}
+	return p.at(ctx, addr, node, h, kind)
+}
+
+// Belongs asks the node that is said to be at a peer address, and that another cluster than
+// this node's shows, to which one it belongs. It answers for itself, sealed as any stream: what
+// others say of it may be old, or made up. An error: there is none, or it does not say.
+func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, err error) {
+	self := p.self()
+	h, err := (&hello{kind: Control, from: self, wantNode: node}).encode()
+	if err != nil {
+		return "", err
+	}
+	c, err := p.at(ctx, addr, node, h, Control)
+	if err == nil {
+		_ = c.Close() // it was asked for its answer alone
+		return c.peer.Cluster, nil
+	}
+	var dialer, its, own string
+	if re, ok := errors.AsType[*RefusedError](err); ok && re.Code == RefusedCluster {
+		if n, _ := fmt.Sscanf(re.Reason, clustersDiffer, &dialer, &its, &own); n == 3 && its == self.Cluster { // what is missing counts
+			return own, nil
+		}
+	}
+	return "", err
+}
+
+// at dials a node at an address.
+func (p *Port) at(ctx context.Context, addr, node string, h []byte, kind Kind) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.HandshakeTimeout)
 	defer cancel()
 	raw, err := p.o.Dial(ctx, addr)

@@ -46,7 +46,7 @@ func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
 	c.RejoinAfterLeave = true
 	c.LogOutput = nil
 	c.Logger = logs.Std(g.o.Log, "serf")
-	return c, nil
+	return c, confine(c)
 }
 
 func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/serf/serf"
 
+	"shardway/endpoints"
 	"shardway/node/lineage"
 )
 
@@ -18,8 +19,10 @@ type RefusedError struct {
 	What string
 	// Mine and Theirs are the two values.
 	Mine, Theirs string
-	// Superseded means that the other's cluster is a recovery of this node's: this
-	// one must stop, whether it serves or not.
+	// Peer is the address at which the other one is said to talk to nodes; empty: none is.
+	Peer string
+	// Superseded means that the other's cluster is said to be a recovery of this node's: then
+	// this one must stop, whether it serves or not. It is gossip, and may be an old word.
 	Superseded bool
 	// theirs means that the other one is wrong: it is new and in no cluster, or its
 	// cluster is superseded by this node's.
@@ -84,8 +87,9 @@ func (g *gate) NotifyMerge(all []*serf.Member) error {
 // refuse compares what both know. Without a cluster id or shards, as of a
 // member that only announces, there is nothing to compare.
 func refuse(mine *Tags, m *serf.Member) *RefusedError {
+	member := newMember(*m)
 	e := &RefusedError{
-		Member: m.Name, Addr: newMember(*m).Addr.String(),
+		Member: m.Name, Addr: member.Addr.String(), Peer: member.Tags.Endpoints[endpoints.Peer],
 		theirs: mine.Cluster != "" && (m.Tags[tagCluster] == "" || lineage.Supersedes(mine.Cluster, m.Tags[tagCluster])),
 	}
 	if foreign(m.Tags) {

@@ -1,0 +1,91 @@
+package gossip_test
+
+import (
+	"encoding/base64"
+	"io"
+	"log"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/hashicorp/serf/serf"
+)
+
+// stranger is a Serf member that has these gossip keys and nothing else of ours.
+func (s *swarm) stranger(name string, keys ...[]byte) *serf.Serf {
+	s.t.Helper()
+	tr, err := s.host(name).Transport(port)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ring, err := memberlist.NewKeyring(keys, keys[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := serf.DefaultConfig()
+	c.NodeName, c.DisableCoordinates = name, true
+	c.Logger = log.New(io.Discard, "", 0)
+	c.MemberlistConfig.Logger = c.Logger
+	c.MemberlistConfig.Transport, c.MemberlistConfig.Keyring = tr, ring
+	c.MemberlistConfig.AdvertiseAddr, _, _ = strings.Cut(s.host(name).Addr(port), ":")
+	c.MemberlistConfig.AdvertisePort = port
+	x, err := serf.Create(c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.all = append(s.all, &member{sw: s, host: s.host(name), stop: func() { _ = x.Shutdown() }})
+	if _, err := x.Join([]string{s.host("a").Addr(port)}, true); err != nil {
+		s.t.Fatal(err)
+	}
+	return x
+}
+
+// Serf tells every member the keys of the others, and has it change them, for the asking: who
+// had the secret before it was replaced by hand got the next one, and could leave one of his own.
+func TestThiefOfTheOldSecretGetsNoOtherKey(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		old, next := key(1), key(2)
+		s.keys = map[string][][]byte{"a": {old}, "b": {old}}
+		a := s.add("a", node("a"))
+		b := s.add("b", node("b"), s.host("a").Addr(port))
+		s.whole(a, b)
+		thief := s.stranger("thief", old)
+		time.Sleep(10 * time.Second)
+		for _, m := range []*member{a, b} {
+			if err := m.SetKeys([][]byte{old, next}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, _ := thief.KeyManager().ListKeys() // it fails as well where somebody answers
+		if n := got.Keys[base64.StdEncoding.EncodeToString(next)]; n > 0 {
+			t.Errorf("%d nodes told the next key", n)
+		}
+		done, _ := thief.KeyManager().InstallKey(base64.StdEncoding.EncodeToString(key(9)))
+		if said := done.NumResp - 1; said > 0 { // his own
+			t.Errorf("%d nodes took a key of his, or said why not", said)
+		}
+	})
+}
+
+// One message that the library does not expect ended the process: from whoever is in gossip,
+// and spread by each node to all.
+func TestQueriesAreNotHeard(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		s.keys = map[string][][]byte{"a": {key(1)}}
+		a := s.add("a", node("a"))
+		x := s.stranger("thief", key(1))
+		time.Sleep(time.Second)
+		for _, about := range []string{"_serf_install-key", "_serf_use-key", "_serf_remove-key", "_serf_list-keys", "_serf_ping", "else"} {
+			r, err := x.Query(about, nil, &serf.QueryParam{FilterNodes: []string{"a"}, Timeout: time.Second, RequestAck: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if from, ok := <-r.AckCh(); ok {
+				t.Errorf("%s: %s has heard the query", about, from)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		s.whole(a)
+	})
+}
