@@ -13,6 +13,9 @@ const (
 	failuresMost  = 10
 	failureSpan   = time.Minute
 	failuresKnown = 4096
+	// failuresAll is how many there may be in all until every other one is told to wait: one
+	// IPv6 site has 65 536 networks.
+	failuresAll = 20 * failuresMost
 )
 
 // failures counts refused requests by address. A right one always passes: who
@@ -20,6 +23,7 @@ const (
 type failures struct {
 	mu   sync.Mutex
 	seen map[netip.Addr]*failing
+	all  failing // that were not told to wait
 }
 
 type failing struct {
@@ -41,10 +45,17 @@ func (f *failures) add(remote string, now time.Time) (wait time.Duration) {
 		x = &failing{since: now}
 		f.seen[addr] = x
 	}
-	if x.n++; x.n <= failuresMost {
-		return 0
+	if now.Sub(f.all.since) >= failureSpan {
+		f.all = failing{since: now}
 	}
-	return x.since.Add(failureSpan).Sub(now)
+	switch x.n++; {
+	case x.n > failuresMost:
+		return x.since.Add(failureSpan).Sub(now)
+	case f.all.n >= failuresAll:
+		return f.all.since.Add(failureSpan).Sub(now)
+	}
+	f.all.n++
+	return 0
 }
 
 // origin is what is counted as one: an IPv4 address, or an IPv6 network of 64

@@ -80,6 +80,17 @@ func (t Tokens) find(text string) (name string, ok bool) {
 	return t[at].name, true
 }
 
+// takesKey reports whether key= is that of an app's requests here, and no token.
+func takesKey(r *http.Request) bool {
+	switch r.URL.Path {
+	case "/v1/locate":
+		return true
+	case "/v1/pin", "/v1/unpin", "/v1/quarantine", "/v1/lift", "/v1/sockets":
+		return len(r.Header.Values("Authorization")) > 0 // who shows no token may mean one
+	}
+	return false
+}
+
 // bearer returns the token that a request shows. There is one place for it, so
 // that it stands in no log or history.
 func bearer(r *http.Request) (text string, shown bool, err error) {
@@ -87,7 +98,7 @@ func bearer(r *http.Request) (text string, shown bool, err error) {
 	for name := range r.URL.Query() {
 		switch strings.ToLower(name) {
 		case "token", "access_token", "authorization", "auth", "key", "api_key":
-			if name != "key" || r.URL.Path != "/v1/locate" {
+			if name != "key" || !takesKey(r) {
 				return "", false, errors.New(where)
 			}
 		}

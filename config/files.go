@@ -3,10 +3,10 @@ package config
 import "strconv"
 
 const (
-	// otherFiles is for what a node has open besides the connections that have bounds of
-	// their own: its disk, gossip, Raft, the admin port, connections that wait, and the
-	// pipes by which long answers go (h1).
-	otherFiles = 256
+	// otherFiles is for what a node has open besides the connections that have settings of
+	// their own: up to 512 at the admin port and as many for probes (admin.MaxConns), and its
+	// disk, gossip, Raft, connections that wait, and the pipes by which long answers go (h1).
+	otherFiles = 2*512 + 256
 	// sides: whatever comes in goes on, to the app or to another node.
 	sides = 2
 )

@@ -12,21 +12,21 @@ import (
 func TestDescriptorsFollowFromTheBounds(t *testing.T) {
 	c := config.Default()
 	c.Upstream, c.MaxConns, c.UpstreamConns, c.Streams = "http://127.0.0.1:3000", 1000, 100, 10
-	if got := c.Descriptors(); got != 2*1110+256 {
+	if got := c.Descriptors(); got != 2*1110+1280 {
 		t.Errorf("a node with an app needs %d", got)
 	}
-	for limit, holds := range map[uint64]bool{2475: false, 2476: true} {
-		if b := c.Files(limit); b.Holds != holds || !b.Advice || !strings.Contains(b.Figures, "2476 ≤ ") {
+	for limit, holds := range map[uint64]bool{3499: false, 3500: true} {
+		if b := c.Files(limit); b.Holds != holds || !b.Advice || !strings.Contains(b.Figures, "3500 ≤ ") {
 			t.Errorf("with a limit of %d: %+v", limit, b)
 		}
 	}
 	c.Upstream = ""
-	if got := c.Descriptors(); got != 2*1000+256 {
+	if got := c.Descriptors(); got != 2*1000+1280 {
 		t.Errorf("a gateway needs %d", got)
 	}
 	found := false
 	for _, f := range c.Figures() {
-		found = found || f.Name == "descriptors at most" && f.Value == "2256"
+		found = found || f.Name == "descriptors at most" && f.Value == "3280"
 		if f.Name == "sockets at most" && f.Value != "1000 of clients here" {
 			t.Errorf("sockets of a gateway: %s", f.Value)
 		}

@@ -135,6 +135,9 @@ func (l *listeners) open(ctx context.Context, c *config.Config) error {
 		if err != nil {
 			return err
 		}
+		if x.ln == &l.admin || x.ln == &l.probes {
+			ln = admin.Bounded(ln)
+		}
 		*x.ln = ln
 	}
 	return nil
