@@ -84,3 +84,23 @@ func (r *Raft) Timeouts() (heartbeat, election time.Duration) {
 	c := r.lib().ReloadableConfig()
 	return c.HeartbeatTimeout, c.ElectionTimeout
 }
+
+// Patience returns how long the server waits for votes whose last write took so long, and
+// which stood so often since it knew a leader.
+func (r *Raft) Patience(took time.Duration, stood int64) time.Duration {
+	s := r.cur.Load().terms
+	s.took.Store(int64(took))
+	s.stood.Store(stood)
+	r.tempo()
+	_, election := r.Timeouts()
+	return election
+}
+
+// AskVote asks a server for its vote in a term, as the library does.
+func (r *Raft) AskVote(voter string, term uint64) (granted bool, err error) {
+	last, index := r.LastLog()
+	req := raft.RequestVoteRequest{RPCHeader: r.header(), Term: term, LastLogIndex: index, LastLogTerm: last, LeadershipTransfer: true}
+	var resp raft.RequestVoteResponse
+	err = r.cur.Load().trans.RequestVote(raft.ServerID(voter), raft.ServerAddress(voter), &req, &resp)
+	return resp.Granted, err
+}
