@@ -314,6 +314,11 @@ func (m mending) Err() error {
 	return m.Context.Err()
 }
 
+func (m mending) Done() <-chan struct{} {
+	m.n.Heal()
+	return m.Context.Done()
+}
+
 // A context may ask for the time of a machine that stands still, until the network's faults
 // end: nobody else waits for that.
 func TestDialAsksItsContextWithoutTheNetwork(t *testing.T) {
