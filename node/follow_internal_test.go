@@ -27,6 +27,9 @@ type owning struct {
 	boot  uint64
 	table *proxy.Table
 	dials atomic.Int32
+	// asked is told of each request, which is answered as answer says; nil: at once.
+	asked, answer chan struct{}
+	closed        func() // is called as a connection is closed; nil: nobody is told
 }
 
 func (c *owning) Table() *proxy.Table                  { return c.table }
@@ -41,29 +44,47 @@ func (c *owning) Dial(context.Context, string) (net.Conn, error) {
 			if _, err := http.ReadRequest(r); err != nil {
 				return
 			}
+			if c.asked != nil {
+				c.asked <- struct{}{}
+				<-c.answer
+			}
 			_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") // its reader sees what is missing
 		}
 	}()
-	return booted{near, c.boot}, nil
+	return booted{near, c}, nil
 }
 
 // booted is a connection to a process in a boot.
 type booted struct {
 	net.Conn
 
-	boot uint64
+	c *owning
 }
 
-func (b booted) Boot() uint64 { return b.boot }
+func (b booted) Boot() uint64 { return b.c.boot }
 
-// A process that says its boot 1, is told that its node had boot 7, and takes 8 is one process,
-// whose messages overtake each other. One of boot 1 that came last had the proxy take that for
-// the present one, for good: it used no connection to boot 8 twice.
-func TestWhatIsOvertakenIsNotFollowed(t *testing.T) {
-	c := &owning{boot: 8, table: proxy.NewTable(proxy.TableSpec{
+func (b booted) Close() error {
+	if b.c.closed != nil {
+		b.c.closed()
+	}
+	return b.Conn.Close()
+}
+
+// follower is a node with a client, whose requests go to node x.
+type follower struct {
+	t    *testing.T
+	c    *owning
+	a    *acquaintance
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+func newFollower(t *testing.T, c *owning) *follower {
+	t.Helper()
+	c.table = proxy.NewTable(proxy.TableSpec{
 		Generation: 1, Committed: 1, Proposed: 1, Shards: 4,
 		Route: func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Remote, Node: "x", Epoch: 1} },
-	})}
+	})
 	s := proxy.New(proxy.Options{Node: "y", Cluster: c, Log: zerolog.Nop(), QueueWait: 5 * time.Second, Room: queue.New(queue.Options{Wait: 5 * time.Second})})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -72,40 +93,115 @@ func TestWhatIsOvertakenIsNotFollowed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.ServeClients(ctx, ln) }() // it is told to end
-	defer func() { cancel(); <-served }()
+	t.Cleanup(func() { cancel(); <-served })
 	conn, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()
-	r := bufio.NewReader(conn)
-	dials := func(requests int) int32 {
-		before := c.dials.Load()
-		for range requests {
-			_, _ = fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // the answer tells
-			res, err := http.ReadResponse(r, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err := io.ReadAll(res.Body)
-			if err != nil || res.StatusCode != http.StatusOK {
-				t.Fatalf("answered %s %s, %v", res.Status, body, err)
-			}
-			_ = res.Body.Close()
-		}
-		return c.dials.Load() - before
+	t.Cleanup(func() { _ = conn.Close() })
+	return &follower{
+		t: t, c: c, conn: conn, r: bufio.NewReader(conn),
+		a: &acquaintance{n: &Node{stream: consensus.NewStream("y/d", nil), proxy: s, log: zerolog.Nop()}, table: past.New(nil)},
 	}
-	a := &acquaintance{n: &Node{stream: consensus.NewStream("y/d", nil), proxy: s, log: zerolog.Nop()}, table: past.New(nil)}
-	says := func(boot uint64) {
-		if err := a.learn(past.Statement{Server: "x/d2", Boot: boot, Nonce: 5, Term: 1, Last: 9}); err != nil {
-			t.Fatal(err)
-		}
+}
+
+func (f *follower) asks() {
+	_, _ = fmt.Fprint(f.conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+} // the answer tells
+
+func (f *follower) answered() {
+	f.t.Helper()
+	res, err := http.ReadResponse(f.r, nil)
+	if err != nil {
+		f.t.Fatal(err)
 	}
-	dials(1) // there is a pool
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		f.t.Fatalf("answered %s %s, %v", res.Status, body, err)
+	}
+	_ = res.Body.Close()
+}
+
+// dials returns how many connections so many requests need.
+func (f *follower) dials(requests int) int32 {
+	f.t.Helper()
+	before := f.c.dials.Load()
+	for range requests {
+		f.asks()
+		f.answered()
+	}
+	return f.c.dials.Load() - before
+}
+
+// hears has the node learn what a process says.
+func (f *follower) hears(boot, nonce uint64) {
+	f.t.Helper()
+	if err := f.a.learn(past.Statement{Server: "x/d2", Boot: boot, Nonce: nonce, Term: 1, Last: 9}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// A process that says its boot 1, is told that its node had boot 7, and takes 8 is one process,
+// whose messages overtake each other. One of boot 1 that came last had the proxy take that for
+// the present one, for good: it used no connection to boot 8 twice.
+func TestWhatIsOvertakenIsNotFollowed(t *testing.T) {
+	f := newFollower(t, &owning{boot: 8})
+	f.dials(1) // there is a pool
 	for i, boot := range []uint64{8, 1, 8} {
-		says(boot)
-		if n := dials(10); n > 0 {
+		f.hears(boot, 5)
+		if n := f.dials(10); n > 0 {
 			t.Errorf("%d new connections for ten requests after statement %d, of boot %d", n, i, boot)
 		}
+	}
+}
+
+// The boot that such a process takes is followed as the process is: what carried a request
+// meanwhile is kept.
+func TestTheBootThatAProcessTakesIsFollowed(t *testing.T) {
+	f := newFollower(t, &owning{boot: 8, asked: make(chan struct{}), answer: make(chan struct{}, 11)})
+	f.asks()
+	<-f.c.asked
+	f.hears(1, 5)
+	f.hears(8, 5)
+	f.c.answer <- struct{}{}
+	f.answered()
+	f.c.asked = nil
+	if n := f.dials(1); n > 0 {
+		t.Errorf("%d new connections after its first one came back, want none", n)
+	}
+}
+
+// Who takes a connection now is the present process, whatever an earlier one still says: what
+// has changed nothing is not followed anew.
+func TestWhatIsSaidAgainIsNotFollowedAnew(t *testing.T) {
+	f := newFollower(t, &owning{boot: 9})
+	f.hears(8, 5)
+	f.dials(1)
+	f.hears(8, 5) // there is a pool now, which was not told
+	f.dials(1)
+	f.hears(8, 5)
+	if n := f.dials(1); n > 0 {
+		t.Errorf("%d new connections to process 9 as process 8 says again what it said, want none", n)
+	}
+}
+
+// Of two that tell of processes at once the first is through, with all that follows, before the
+// second is heard: the older process would be followed last, and for good.
+func TestWhatIsLearntIsFollowedInItsOrder(t *testing.T) {
+	f := newFollower(t, &owning{boot: 7})
+	f.hears(7, 4)
+	f.dials(1)
+	closed := 0
+	f.c.closed = func() {
+		closed++
+		if f.a.learning.TryLock() {
+			f.a.learning.Unlock()
+			t.Error("another statement would be heard before this one is followed")
+		}
+	}
+	f.hears(8, 5)
+	f.c.closed = nil
+	if closed != 1 {
+		t.Errorf("%d connections to the process before were closed, want one", closed)
 	}
 }

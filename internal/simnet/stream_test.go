@@ -303,6 +303,36 @@ func TestDialErrors(t *testing.T) {
 	})
 }
 
+// A dial ends with its context also while its answer is under way, and where it stands still
+// with its machine, as that goes on.
+func TestDialEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := two(t, simnet.Config{Link: simnet.Link{Latency: time.Second}})
+		start := time.Now()
+		if _, err := a.DialTimeout(b.Addr(80), time.Second/2); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an answer that is under way: %v, want the deadline", err)
+		}
+		wantSince(t, start, time.Second/2)
+		n.Cut("b", "a")
+		time.AfterFunc(time.Second, a.Freeze)
+		time.AfterFunc(5*time.Second, a.Thaw)
+		start = time.Now()
+		if _, err := a.DialTimeout(b.Addr(80), 2*time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a machine that stood still: %v, want the deadline", err)
+		}
+		wantSince(t, start, 5*time.Second)
+		a.Freeze()
+		time.AfterFunc(time.Second, a.Thaw)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		start = time.Now()
+		if _, err := a.Dial(ended, b.Addr(80)); !errors.Is(err, context.Canceled) {
+			t.Errorf("a machine that stands still: %v, want that it was called off", err)
+		}
+		wantSince(t, start, time.Second)
+	})
+}
+
 // mending is a context that needs the network to say whether it is over.
 type mending struct {
 	context.Context //nolint:containedctx // it is one
