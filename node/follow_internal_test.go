@@ -133,6 +133,21 @@ func (f *follower) dials(requests int) int32 {
 	return f.c.dials.Load() - before
 }
 
+// rests waits until the connection of the last request is idle: its client's next one, which
+// goes nowhere for want of a key, is read after that.
+func (f *follower) rests() {
+	f.t.Helper()
+	_, _ = fmt.Fprint(f.conn, "GET / HTTP/1.1\r\nHost: h\r\n\r\n") // the answer tells
+	res, err := http.ReadResponse(f.r, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err = io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusBadRequest {
+		f.t.Fatalf("without a key answered %s, %v", res.Status, err)
+	}
+	_ = res.Body.Close()
+}
+
 // hears has the node learn what a process says.
 func (f *follower) hears(boot, nonce uint64) {
 	f.t.Helper()
@@ -191,6 +206,7 @@ func TestWhatIsLearntIsFollowedInItsOrder(t *testing.T) {
 	f := newFollower(t, &owning{boot: 7})
 	f.hears(7, 4)
 	f.dials(1)
+	f.rests()
 	closed := 0
 	f.c.closed = func() {
 		closed++
