@@ -106,6 +106,26 @@ func TestShardsWithKeptSocketsAreIdle(t *testing.T) {
 	}
 }
 
+// The shards with fewest sockets go first: as many hand over, and fewer wait in others.
+func TestShardsWithFewSocketsHandOverFirst(t *testing.T) {
+	legs := map[shardmap.Shard]int{0: 200, 1: 3, 2: 30, 3: 3}
+	for most, want := range map[int][]shardmap.Shard{1: {1}, 6: {1, 3}, 36: {1, 3, 2}, 235: {1, 3, 2}, 236: {1, 3, 2, 0}} {
+		all := slices.Values([]shardmap.Shard{0, 1, 2, 3})
+		if got := idleOf(all, func(s shardmap.Shard) int { return legs[s] }, legs, most); !slices.Equal(got, want) {
+			t.Errorf("%d at a time: %v hand over, want %v", most, got, want)
+		}
+	}
+}
+
+// Who is asked for the first time gives away what is due in one look: none has been missed.
+func TestHandOversBeginAtOnce(t *testing.T) {
+	var p pacing
+	by := ack.Emptying{For: 40 * time.Second, Since: 7}
+	if n := p.next(time.Now(), 6000, by); n != 50 {
+		t.Errorf("%d of 6000 hand over as it begins to last 30s, want 50 in a look of %v", n, idleLook)
+	}
+}
+
 // The sockets of a node are gone in three quarters of the time that is given, evenly, however
 // far apart it is asked: a round lasts as long as an app takes. Who does not know yet that it is
 // to be emptied gives away none.

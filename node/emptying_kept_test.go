@@ -1,0 +1,128 @@
+package node_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/proxy/wsframe"
+	"shardway/shardmap"
+)
+
+// keptApp has sockets at a process that its app keeps, and ends as it is asked to.
+func keptApp(w *world, p *process) {
+	w.t.Helper()
+	ln, err := p.host.Listen(":9000")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	go func() { // ends with the network
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go keeps(conn)
+		}
+	}()
+}
+
+// keeps serves a leg until its Close has come.
+func keeps(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	r := bufio.NewReader(conn)
+	req, err := http.ReadRequest(r)
+	if err != nil {
+		return
+	}
+	sum := sha1.Sum([]byte(req.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Shardway-Socket: keep\r\nSec-WebSocket-Accept: "+base64.StdEncoding.EncodeToString(sum[:])+"\r\n\r\n") // who reads sees what is missing
+	for {
+		head := make([]byte, 6) // with the mask
+		if _, err := io.ReadFull(r, head); err != nil {
+			return
+		}
+		said := make([]byte, head[1]&0x7f)
+		if _, err := io.ReadFull(r, said); err != nil {
+			return
+		}
+		if head[0]&15 == wsframe.OpClose && len(said) >= 2 {
+			_, _ = conn.Write(wsframe.AppendClose(nil, int(said[0]^head[2])<<8|int(said[1]^head[3]), "", false)) // it ends in any case
+			return
+		}
+	}
+}
+
+// opensSocket has a client at p open a socket of a shard, which closed tells the end of.
+func opensSocket(w *world, p *process, s shardmap.Shard) (closed chan struct{}) {
+	w.t.Helper()
+	key := ""
+	for i := 0; key == "" || shardmap.Of(key, shards) != s; i++ {
+		key = fmt.Sprint("k", i)
+	}
+	conn, err := p.host.Dial(context.Background(), p.host.Addr(8080))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, _ = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", key) // the answer tells
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _ = res.Body.Close(); res.StatusCode != http.StatusSwitchingProtocols {
+		w.t.Fatalf("a socket is answered %s", res.Status)
+	}
+	closed = make(chan struct{})
+	go func(conn net.Conn) { // ends with the network
+		defer close(closed)
+		_, _ = io.Copy(io.Discard, conn)
+	}(conn)
+	return closed
+}
+
+// Kept sockets are no reason to wait: a gentle drain has them hand over as it begins, while
+// there are few, and cuts none. They stayed until its time was over.
+func TestGentleDrainHasKeptSocketsHandOver(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		victim := w.follower()
+		id := shardmap.NodeID(victim.name)
+		for _, p := range w.all {
+			keptApp(w, p)
+		}
+		var sockets []chan struct{}
+		for s := range victim.node.State().Committed().Shards(id) {
+			if len(sockets) < 3 {
+				sockets = append(sockets, opensSocket(w, victim, s))
+			}
+		}
+		began := time.Now()
+		if err := victim.node.Do(w.t.Context(), admin.Action{Verb: admin.Drain, Node: victim.name, Gently: "1m"}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.until("nothing is left there", func() bool { return !victim.node.State().Committed().Has(id) })
+		if took := time.Since(began); took > 10*time.Second {
+			w.t.Errorf("nothing is left there after %v, want a few looks", took)
+		}
+		time.Sleep(time.Second)
+		for i, closed := range sockets {
+			select {
+			case <-closed:
+				w.t.Errorf("socket %d was cut", i)
+			default:
+			}
+		}
+	})
+}
