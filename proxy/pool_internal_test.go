@@ -191,3 +191,23 @@ func TestWhoIsInLineGetsNothingThatIsOutlived(t *testing.T) {
 	}
 	p.renew()
 }
+
+// A connection that tells of no process takes back nothing of what was told.
+func TestNobodyInParticularIsNotFollowed(t *testing.T) {
+	s := New(Options{Room: queue.New(queue.Options{})})
+	p := s.newPool("n", nil)
+	link := func(boot uint64, reused bool) *link {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		p.mu.open++
+		return &link{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, place: unshared, reused: reused}
+	}
+	p.follow(2)
+	p.keep(link(0, false))
+	p.put(link(1, true))
+	p.put(link(0, true))
+	if len(p.mu.idle) != 2 || p.size() != 2 {
+		t.Errorf("%d are idle of %d, want the two that tell of no process", len(p.mu.idle), p.size())
+	}
+	p.renew()
+}

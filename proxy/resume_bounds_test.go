@@ -332,17 +332,25 @@ func TestEventStreamOfAKnownLengthIsCut(t *testing.T) {
 
 // The streams of a shard do not count against --shard-inflight, and come back together when it
 // moves. All but one were cut then: as many requests of the shard were under way as there might
-// be.
+// be. That is so at the next owner, and where the client's node is that.
 func TestStreamsThatMoveAreNotTooMany(t *testing.T) {
-	for _, local := range []bool{false, true} {
+	for name, c := range map[string]struct{ local, home bool }{
+		"to another node":            {},
+		"from the client's node":     {local: true},
+		"home, to the client's node": {home: true},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newStreams(t, local, func(o *proxy.Options) { o.ShardInflight = 1 })
+			w := newStreams(t, c.local, func(o *proxy.Options) { o.ShardInflight = 1 })
 			w.opens(getEvents).begins(resumable, "id: 1\n\n")
 			w.reads("id: 1\n\n")
 			v := &streamWorld{t: t, front: w.front, first: w.first, next: w.next, legs: w.legs}
 			v.opens(getEvents).begins(resumable, "id: 1\n\n")
 			v.reads("id: 1\n\n")
-			w.move(w.first, w.next)
+			next := w.next
+			if c.home {
+				next = w.front
+			}
+			w.move(w.first, next)
 			synctest.Wait()
 			var legs []*leg
 			for range 2 {
@@ -350,7 +358,7 @@ func TestStreamsThatMoveAreNotTooMany(t *testing.T) {
 				case l := <-w.legs:
 					legs = append(legs, l)
 				default:
-					t.Errorf("local: %v: %d of 2 streams come back together", local, len(legs))
+					t.Errorf("%s: %d of 2 streams come back together", name, len(legs))
 				}
 				synctest.Wait()
 			}
