@@ -165,11 +165,11 @@ func TestNodesAreAskedTogetherWhatIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := emptier(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
 		l.messages = make(chan ack.Message, 3)
-		early := -1
-		time.AfterFunc(idleTimeout/2, func() { early = len(l.messages) })
+		early := make(chan int, 1)
+		time.AfterFunc(idleTimeout/2, func() { early <- len(l.messages) })
 		began := time.Now()
 		l.askIdle(t.Context(), "a", "b", "c")
-		if early != 0 {
+		if early := <-early; early != 0 {
 			t.Errorf("%d answers were told before all had answered", early)
 		}
 		if took := time.Since(began); took != idleTimeout || len(l.messages) != 1 {
