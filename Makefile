@@ -232,9 +232,10 @@ SOAK ?= 20m
 MOVES ?= 1000
 
 .PHONY: soak
-soak: ## all faults again and again, on three and on five nodes side by side (SOAK=20m), and state through planned moves (MOVES=1000)
+soak: ## all faults again and again, on three and on five nodes side by side (SOAK=20m), state through planned moves (MOVES=1000), and kept sockets at full size, as bench-sockets does
 	$(call stage,soak,go test -count=1 -timeout 24h -v ./e2e/chaos -run '^TestChaos$$' -chaos.for=$(SOAK))
 	$(call stage,counters that follow their shards,SHARDWAY_E2E_MOVES=$(MOVES) go test -count=1 -timeout 24h -v ./e2e -run '^TestCountersFollowTheirShards$$')
+	$(MAKE) bench-sockets
 
 .PHONY: bench-faults
 bench-faults: ## what each fault costs: the longest time a key went unanswered, requests that failed or were held (TRIALS=20 each); planned moves with hooks; bursts of connections
