@@ -37,7 +37,7 @@ func (p *intake) Accept() (net.Conn, error) {
 	}
 	t := &taking{Conn: c, of: p, from: origin(c.RemoteAddr().String())}
 	if out := p.add(t); out != nil {
-		go func() { _ = out.Close() }() // over TLS it may take its time
+		_ = out.Close() // nobody is interested any more
 	}
 	return t, nil
 }

@@ -3,46 +3,14 @@ package node_test
 import (
 	"bufio"
 	"context"
-	"crypto/sha1"
-	"encoding/base64"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"shardway/shardmap"
 )
-
-// keepingApp starts an app at p that keeps WebSockets and says nothing on them.
-func keepingApp(w *world, p *process) {
-	w.t.Helper()
-	ln, err := p.host.Listen(":9000")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	serve := func(conn net.Conn) {
-		req, err := http.ReadRequest(bufio.NewReader(conn))
-		if err != nil {
-			return
-		}
-		sum := sha1.Sum([]byte(req.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-			"Shardway-Socket: keep\r\nSec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
-		_, _ = io.Copy(io.Discard, conn)
-	}
-	go func() { // ends with the network
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go serve(conn)
-		}
-	}()
-}
 
 // socketOf opens a WebSocket at p for a shard of owner.
 func socketOf(w *world, p *process, owner string) net.Conn {
@@ -71,7 +39,7 @@ func TestOwnersOfKeptSocketsAreNotDialed(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		l, p := w.leader(), w.follower()
-		keepingApp(w, l)
+		keptApp(w, l)
 		taken := func() int { // by the owner, within a while at rest: voters greet each other
 			time.Sleep(3 * time.Second)
 			before := l.node.Accepted()
