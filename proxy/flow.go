@@ -444,9 +444,8 @@ func (c *client) answered(p *trip) verdict {
 		return c.cutThere(p)
 	case p.r.Kind == Local && res.Status() == 421 && c.unacquired(res):
 		return c.notAcquired(p)
-	case c.x.resumed != nil && brokeThere(p):
-		c.x.resumed.mayHaveAsked()
-		return c.broken(p, nil)
+	case c.x.resumed != nil && (brokeThere(p) || drainedThere(p)):
+		return c.unanswered(p)
 	case c.x.resumed != nil:
 		if !c.follows(p) {
 			return done

@@ -77,6 +77,22 @@ func mistakesOfStreams() []mistake {
 			edits: in("owner.go", "a.x.wasResumed > 0 {\n		a.x.safety", "a.x.wasResumed > 0 && !PLANTED {\n		a.x.safety"),
 		},
 		{
+			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredLegMovesOnWithItsShard",
+			edits: in("trip.go", "	case why == causeDrain && c.x.resumed != nil:", "	case why == causeDrain && c.x.resumed != nil && !PLANTED:"),
+		},
+		{
+			rule: "and from another", found: "TestUnansweredLegMovesOnWithItsShard",
+			edits: in("flow.go", "(brokeThere(p) || drainedThere(p))", "(brokeThere(p) || drainedThere(p) && !PLANTED)"),
+		},
+		{
+			rule: "with all of its time to wait in", found: "TestUnansweredLegMovesOnWithItsShard",
+			edits: in("resume.go", "	c.afresh()\n	return verdict{step: stepAgain}", "	if !PLANTED {\n		c.afresh()\n	}\n	return verdict{step: stepAgain}"),
+		},
+		{
+			rule: "but not for ever at one owner", found: "TestLegThatIsDrainedAgainAndAgainIsNotAskedForEver",
+			edits: in("resume.go", "	k.epoch = p.epoch\n", "	if !PLANTED {\n		k.epoch = p.epoch\n	}\n"),
+		},
+		{
 			rule: "a byte order mark stays behind", found: goes,
 			edits: in("eventstream/hold.go", "	if h.look {", "	if h.look && !PLANTED {"),
 		},

@@ -149,8 +149,41 @@ func (y *relay) goesOn(p *trip, rerr, werr error) bool {
 
 // brokeThere reports whether the app of another node broke off before it answered: that
 // node does not send the request for a further leg again, for want of a number.
-func brokeThere(p *trip) bool {
-	return p.r.Kind == Remote && string(p.l.res.Known(h1.FieldShardwayError)) == string(problem.UpstreamBroken)
+func brokeThere(p *trip) bool { return saysThere(p, problem.UpstreamBroken) }
+
+// drainedThere reports whether another node cut the request before its app answered, because
+// the shard or the node is leaving.
+func drainedThere(p *trip) bool { return saysThere(p, problem.Draining) }
+
+func saysThere(p *trip, code problem.Code) bool {
+	return p.r.Kind == Remote && string(p.l.res.Known(h1.FieldShardwayError)) == string(code)
+}
+
+// unanswered ends a trip for a further leg of which another node says that its app has not
+// answered, and may have been asked.
+func (c *client) unanswered(p *trip) verdict {
+	c.x.resumed.mayHaveAsked()
+	if brokeThere(p) {
+		return c.broken(p, nil)
+	}
+	if p.end(); c.down.Load() {
+		return done
+	}
+	return c.movedOn(p)
+}
+
+// movedOn has the request for a further leg, which its app has not answered by
+// drain_timeout, sent to the next owner: its stream has only met two planned moves, or more.
+// Who says so again under one epoch, though nothing has moved then, is not asked for ever.
+func (c *client) movedOn(p *trip) verdict {
+	k := c.x.resumed
+	if !k.mayFollow(p.epoch, time.Now()) {
+		c.reply.giveUp(resumeUnfit, "its requests were drained too often at one owner")
+		return done
+	}
+	k.epoch = p.epoch
+	c.afresh()
+	return verdict{step: stepAgain}
 }
 
 // follows takes the answer to a request for a further leg; false means that the stream
@@ -172,8 +205,7 @@ func (c *client) follows(p *trip) bool {
 	return false
 }
 
-// nextLeg begins to look for the next leg of a stream, as for a request of its own: with
-// tries of its own, and all of QueueWait.
+// nextLeg begins to look for the next leg of a stream.
 func (c *client) nextLeg() {
 	x := &c.x
 	x.resumed.over = false
@@ -181,6 +213,13 @@ func (c *client) nextLeg() {
 		accessLine{&c.asked, &c.keys}.write()
 		x.account.again(c.h)
 	}
+	c.afresh()
+}
+
+// afresh has what is sent next wait and go as a request of its own: with tries of its own,
+// and all of QueueWait.
+func (c *client) afresh() {
+	x := &c.x
 	c.s.metrics.waited(x)
 	x.waited, x.heldFor, x.deadline, x.pause = false, 0, time.Time{}, 0
 	x.tries, x.stale, x.heads, x.unheld, x.cutRun, x.wreck = 0, 0, 0, 0, false, nil

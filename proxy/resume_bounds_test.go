@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bufio"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -326,6 +327,69 @@ func TestEventStreamOfAKnownLengthIsCut(t *testing.T) {
 		w.reads("id: 1\n\n")
 		synctest.Wait()
 		_ = l.Close()
+		w.ends("", false)
+	})
+}
+
+// A request for a further leg that its app has not answered when the shard moves on, and by
+// drain_timeout, was the end of its stream: two planned moves in a row cut it. It is asked for
+// again, with a number of its own, and all of queue_wait to wait in.
+func TestUnansweredLegMovesOnWithItsShard(t *testing.T) {
+	for name, c := range map[string]struct{ local, home bool }{
+		"at another node":                    {},
+		"that began at the client's node":    {local: true},
+		"at the client's node, from another": {home: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newStreams(t, c.local)
+				at, to := w.next, w.first
+				if c.home {
+					at, to = w.front, w.next
+				}
+				w.opens(getEvents).begins(resumable, "id: 1\n\n")
+				w.reads("id: 1\n\n")
+				w.move(w.first, at)
+				w.drains = 4 * time.Second // most of queue_wait
+				for n := 1; n <= 4; n++ {
+					l := w.another().wants(t, "1", strconv.Itoa(n))
+					w.move(at, to)
+					<-l.over
+					at, to = to, at
+				}
+				l := w.another().wants(t, "1", "5").begins(resumable, "id: 2\n\n")
+				_, _ = io.WriteString(l.Conn, "0\r\n\r\n")
+				w.ends("id: 2\n\n", true)
+				if n := metric(t, w.front, "shardway_stream_resumptions_total", "resumed"); n != 1 {
+					t.Errorf("%v resumptions are counted, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// An owner that drains what has not moved, again and again, is not asked for ever: three times
+// a minute once two requests of one epoch have been drained.
+func TestLegThatIsDrainedAgainAndAgainIsNotAskedForEver(t *testing.T) {
+	both(t, func(w *streamWorld) {
+		t := w.t
+		w.opens(getEvents).begins(resumable, "id: 1\n\n")
+		w.reads("id: 1\n\n")
+		w.move(w.first, w.next)
+		asked := 0
+		for over := false; !over && asked < 10; {
+			select {
+			case <-w.legs:
+				asked++
+				synctest.Wait()
+				w.next.Cut(allShards, "draining")
+			case <-time.After(time.Second):
+				over = true
+			}
+		}
+		if asked != 5 {
+			t.Errorf("it was asked %d times, want 5", asked)
+		}
 		w.ends("", false)
 	})
 }

@@ -80,7 +80,8 @@ type streamWorld struct {
 	c                  *client
 	body               io.Reader
 	res                *reply
-	moves              uint64 // so far
+	moves              uint64        // so far
+	drains             time.Duration // before what runs is cut by drain_timeout; zero: it ends
 }
 
 // newStreams makes the three; with local, the first owner is where the client is.
@@ -109,6 +110,18 @@ func (w *streamWorld) opens(request string) *leg {
 	w.c = w.front.dial()
 	w.c.send("%s", request)
 	return <-w.legs
+}
+
+// another returns a further leg.
+func (w *streamWorld) another() *leg {
+	w.t.Helper()
+	select {
+	case l := <-w.legs:
+		return l
+	case <-time.After(10 * time.Second):
+		w.t.Fatal("no app is asked for a further leg")
+		return nil
+	}
 }
 
 // reads reads what has come to the client of the stream by now.
@@ -155,6 +168,10 @@ func (w *streamWorld) move(from, to *node) {
 	nodes := map[*node]bool{w.front: true, w.first: true, w.next: true}
 	for n := range nodes {
 		n.swap(epoch-2, epoch-1, held(proxy.ReasonMoving))
+	}
+	if w.drains > 0 {
+		time.Sleep(w.drains)
+		from.Cut(allShards, "draining")
 	}
 	began := time.Now()
 	for from.running.Load() > 0 {

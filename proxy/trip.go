@@ -211,6 +211,8 @@ func (c *client) broken(p *trip, err error) verdict {
 		return c.reply.badBody(c.up.rerr)
 	case c.replaced(why):
 		return c.cede()
+	case why == causeDrain && c.x.resumed != nil:
+		return c.movedOn(p)
 	case why == causeDrain:
 		return fail(problem.Draining, "the request was cut off because its shard moved away while it was running: it may have run")
 	case why == causeTimeout:
