@@ -90,6 +90,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case Tick:
 	case TermRead:
 		l.termRead(m)
+		return l.out // what it precedes is looked at with it, see Turn
 	case Heard:
 		if a, ok := l.heard(now, m); ok {
 			l.emit(Reply{To: m.Node, Answer: a}) // nothing else is answered

@@ -58,6 +58,7 @@ func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
 	mc.PushPullInterval = 10 * time.Second
 	mc.TCPTimeout = 2 * time.Second // A join waits for it at an address that drops packets.
 	mc.DeadNodeReclaimTime = 5 * time.Second
+	mc.EnableCompression = false // a table of 64 KB for each packet, of which hardly one gets shorter
 	mc.LogOutput = nil
 	mc.Logger = logs.Std(g.o.Log, "memberlist")
 	mc.Keyring = g.ring

@@ -25,6 +25,7 @@ type Gossip struct {
 	log  zerolog.Logger
 	gate *gate
 	tags atomic.Pointer[Tags]
+	used atomic.Pointer[tagsUsed]
 
 	serf   *serf.Serf // set by Listen
 	self   netip.AddrPort
@@ -32,6 +33,7 @@ type Gossip struct {
 	ring   *memberlist.Keyring // nil: plain text
 	door   *doorkeeper         // set by Listen
 	memory *memory
+	read   readings
 
 	changed chan struct{} // 1: hint
 	retag   chan struct{} // 1: hint
@@ -148,7 +150,7 @@ func (g *Gossip) Streams() StreamStats {
 
 // Members returns every member that gossip remembers, sorted by id.
 func (g *Gossip) Members() []Member {
-	return members(slices.DeleteFunc(g.serf.Members(), g.memory.hides))
+	return g.read.members(slices.DeleteFunc(g.serf.Members(), g.memory.hides))
 }
 
 // Refused reports that this node and the one that it tried to join do not belong
@@ -167,13 +169,24 @@ func (g *Gossip) Alone() error {
 	return errors.New("gossip: no other node seen yet")
 }
 
+// tagsUsed is how many bytes tags take.
+type tagsUsed struct {
+	of    *Tags
+	bytes int
+}
+
 // TagsUsed returns how many bytes the tags of this member take, and how many they may.
 func (g *Gossip) TagsUsed() (used, most int) {
-	m, err := g.tags.Load().encode()
-	if err != nil {
-		return endpoints.MaxTags, endpoints.MaxTags
+	t := g.tags.Load()
+	if u := g.used.Load(); u != nil && u.of == t {
+		return u.bytes, endpoints.MaxTags
 	}
-	return endpoints.EncodedLen(m), endpoints.MaxTags
+	used = endpoints.MaxTags
+	if m, err := t.encode(); err == nil {
+		used = endpoints.EncodedLen(m)
+	}
+	g.used.Store(&tagsUsed{t, used})
+	return used, endpoints.MaxTags
 }
 
 // Tried returns what became of each address of Join in the last round; nothing before

@@ -163,7 +163,7 @@ func (g *Gossip) passed(members bool) map[netip.AddrPort]bool {
 	if members {
 		for _, m := range g.serf.Members() {
 			if m.Status == serf.StatusAlive {
-				skip[newMember(m).Addr] = true
+				skip[addrOf(m)] = true
 			}
 		}
 	}

@@ -2,8 +2,10 @@ package gossip
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/hashicorp/serf/serf"
 )
@@ -26,24 +28,63 @@ type Member struct {
 
 // newMember translates Serf's member.
 func newMember(m serf.Member) Member {
-	ip, _ := netip.AddrFromSlice(m.Addr)
 	t, err := decode(m.Tags)
+	return reading{t: t, err: err}.of(m)
+}
+
+// reading is what a member's tags say.
+type reading struct {
+	from map[string]string
+	t    Tags
+	err  error
+}
+
+func (r reading) of(m serf.Member) Member {
 	return Member{
 		ID:     m.Name,
-		Addr:   netip.AddrPortFrom(ip.Unmap(), m.Port),
+		Addr:   addrOf(m),
 		Status: statusOf(m.Status),
-		Node:   t.Node != "" && t.Node == m.Name,
-		Tags:   t,
-		Err:    err,
+		Node:   r.t.Node != "" && r.t.Node == m.Name,
+		Tags:   r.t,
+		Err:    r.err,
 	}
 }
 
-// members returns them sorted by id.
-func members(all []serf.Member) []Member {
+func addrOf(m serf.Member) netip.AddrPort {
+	ip, _ := netip.AddrFromSlice(m.Addr)
+	return netip.AddrPortFrom(ip.Unmap(), m.Port)
+}
+
+// readings are those of all members, by name: they are asked for many times a second, and
+// tags change seldom.
+type readings struct {
+	mu  sync.Mutex
+	all map[string]reading
+}
+
+// members translates them, sorted by id. Nobody changes the Endpoints of what it returns.
+func (r *readings) members(all []serf.Member) []Member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = make(map[string]reading)
+	}
 	out := make([]Member, len(all))
 	for i, m := range all {
-		out[i] = newMember(m)
+		known, ok := r.all[m.Name]
+		if !ok || !maps.Equal(known.from, m.Tags) {
+			known.from = m.Tags
+			known.t, known.err = decode(m.Tags)
+			r.all[m.Name] = known
+		}
+		out[i] = known.of(m)
 	}
 	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	if len(r.all) > len(all) {
+		maps.DeleteFunc(r.all, func(name string, _ reading) bool {
+			_, there := slices.BinarySearchFunc(out, name, func(m Member, name string) int { return cmp.Compare(m.ID, name) })
+			return !there
+		})
+	}
 	return out
 }

@@ -47,12 +47,14 @@ const (
 	notEncrypted     = "remote state is not encrypted"
 )
 
-// otherPort says what a port is that gave an answer which is none of gossip; empty: it may
-// be gossip. A node with a secret takes every such answer for one without encryption, so
-// the port is asked once more, in HTTP, which all but gossip answer.
+// otherPort says what a port is that gave an answer which is none of gossip, or none, as one
+// that waits for the end of a line; empty: it may be gossip. A node with a secret takes every
+// such answer for one without encryption, so the port is asked once more, in HTTP, which all
+// but gossip answer.
 func (g *Gossip) otherPort(ctx context.Context, to netip.AddrPort, text string) string {
 	hungUp := strings.Contains(text, "EOF") || strings.Contains(text, "connection reset")
-	if g.o.Transport != nil || !hungUp && !strings.Contains(text, anotherProtocol) && !strings.Contains(text, notEncrypted) {
+	silent := strings.Contains(text, "i/o timeout") && !strings.Contains(text, "dial ")
+	if g.o.Transport != nil || !hungUp && !silent && !strings.Contains(text, anotherProtocol) && !strings.Contains(text, notEncrypted) {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, otherPortTimeout)
