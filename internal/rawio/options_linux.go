@@ -92,12 +92,15 @@ func (c *Conn) bound(d *deadline, t time.Time, tell func(*os.File, time.Time) er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch p := c.known.Load(); {
-	case c.closed.Load():
+	case c.state.is(closed):
 		return c.wrap("set", net.ErrClosed)
 	case p != nil:
 		return c.wrap("set", tell(p.file, t))
 	}
 	*d = deadline{at: t, past: !t.IsZero() && time.Until(t) <= 0}
+	if c.state.unset(late); c.reading.past || c.writing.past {
+		c.state.set(late)
+	}
 	return nil
 }
 
