@@ -146,3 +146,20 @@ func TestWhatHasBeenReadIsNotParked(t *testing.T) {
 	}
 	s.conns.remove(c)
 }
+
+// A loop takes a link for quiet that has rested while the loop waited, and was told of all.
+func TestQuietIsWhatRestedWhileTheLoopWaited(t *testing.T) {
+	for _, at := range []struct {
+		rested, waits uint64
+		spoke, want   bool
+	}{
+		{0, 5, false, false},
+		{4, 5, false, true},
+		{5, 5, false, false}, // it has not waited since
+		{4, 5, true, false},
+	} {
+		if got := (&perch{spoke: at.spoke}).quiet(at.rested, at.waits); got != at.want {
+			t.Errorf("%+v: %v", at, got)
+		}
+	}
+}

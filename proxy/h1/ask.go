@@ -21,12 +21,12 @@ func (c *Conn) Ask(trailers []byte) error {
 		return w.Flush()
 	}
 	if in.buffered() > 0 {
-		return ErrNotQuiet
+		return ErrSurplus
 	}
 	if err := in.arm(c.timeouts.First); err != nil {
 		return err
 	}
-	in.sock.asks = w
+	w.quiet, in.sock.asks = false, w
 	err := in.fill()
 	in.sock.asks = nil
 	if err == nil && w.n > 0 {
