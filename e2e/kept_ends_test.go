@@ -58,12 +58,13 @@ func pythonWith(t *testing.T, module string) string {
 	return ""
 }
 
-// npmInstalls reports whether a package for Node is there.
-func npmInstalls(t *testing.T, dir, name string) bool {
+// npmInstalls reports whether packages for Node are there.
+func npmInstalls(t *testing.T, dir string, names ...string) bool {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", dir, name)
+	args := append([]string{"install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", dir}, names...)
+	cmd := exec.CommandContext(t.Context(), "npm", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Logf("%s cannot be installed: %v: %s", name, err, bytes.TrimSpace(out))
+		t.Logf("%q cannot be installed: %v: %s", names, err, bytes.TrimSpace(out))
 		return false
 	}
 	return true

@@ -1,0 +1,266 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"shardway/e2e/cluster"
+)
+
+// opaqueAppScript is an app of two kinds that say nothing of keeping sockets: the real
+// Socket.IO, with compression, and as much of a hub as SignalR's own client needs, whose
+// server is .NET. Both say a number back, with the node that they stand behind.
+const opaqueAppScript = `
+const http = require('http'), { Server } = require('socket.io'), { WebSocketServer } = require('ws');
+const ends = [], wrong = [], end = '\x1e';
+
+const server = http.createServer((req, res) => {
+  const answers = {
+    '/saw': { ends, wrong },
+    '/hub/negotiate': { negotiateVersion: 1, connectionId: 'i', connectionToken: 't', availableTransports: [{ transport: 'WebSockets', transferFormats: ['Text'] }] },
+  }, answer = answers[new URL(req.url, 'http://app').pathname];
+  res.writeHead(answer ? 200 : 404, { 'Content-Type': 'application/json' }).end(JSON.stringify(answer ?? {}));
+});
+
+const io = new Server(server, { destroyUpgrade: false, perMessageDeflate: { threshold: 1 } });
+io.on('connection', (s) => s.on('say', (n) => s.emit('said', n, s.handshake.headers['shardway-node'])));
+io.engine.on('connection', (s) => {
+  const watch = (by) => by.name === 'websocket' && by.socket.on('close', (code) => ends.push('Socket.IO: ' + code));
+  watch(s.transport);
+  s.on('upgrade', watch);
+});
+
+const hub = new WebSocketServer({ noServer: true });
+hub.on('connection', (ws, req) => {
+  ws.on('close', (code) => ends.push('SignalR: ' + code));
+  ws.on('message', (data) => String(data).split(end).slice(0, -1).map(JSON.parse).forEach((m) => {
+    if (m.protocol) ws.send('{}' + end);
+    if (m.type === 1) ws.send(JSON.stringify({ type: 3, invocationId: m.invocationId, result: req.headers['shardway-node'] }) + end);
+  }));
+});
+
+// Nobody of them is asked to go on with a socket, and what is no WebSocket has no id of one.
+const look = (kind, has) => server.prependListener(kind, ({ headers, url }) => {
+  if (headers['shardway-socket-resumed'] || !!headers['shardway-socket'] !== has) wrong.push(kind + ' ' + url + ' ' + JSON.stringify(headers));
+});
+look('request', false);
+look('upgrade', true);
+server.on('upgrade', (req, socket, head) => {
+  if (req.url.startsWith('/hub?')) hub.handleUpgrade(req, socket, head, (ws) => hub.emit('connection', ws, req));
+});
+server.listen(process.env.PORT, '127.0.0.1');
+`
+
+// opaqueClientScript has clients of both libraries say numbers, each once the one before has
+// come back, for each name=kind=URL. They connect again by their own means.
+const opaqueClientScript = `
+const { io } = require('socket.io-client'), { HubConnectionBuilder, HttpTransportType, LogLevel } = require('@microsoft/signalr');
+
+const talker = (name, say) => {
+  const tell = (...words) => console.log([name, ...words].join(' '));
+  let n = 0, timer;
+  return {
+    begin: () => say(n + 1),
+    heard: (m, node, by) => {
+      if (m !== n + 1) tell('wrong', m, 'behind', n);
+      tell('heard', n = m, node, by);
+      timer = setTimeout(() => say(n + 1), 10);
+    },
+    ended: (...how) => { clearTimeout(timer); tell('ended', ...how); },
+    broken: (e) => tell('wrong', e?.message),
+  };
+};
+
+const kinds = {
+  upgraded: (name, url) => socketIO(name, url, ['polling', 'websocket']), // what it does by itself
+  websocket: (name, url) => socketIO(name, url, ['websocket']),
+  signalr: (name, url) => {
+    const hub = new HubConnectionBuilder().withUrl(url.replace('/?', '/hub?'), { transport: HttpTransportType.WebSockets })
+      .configureLogging(LogLevel.None).withAutomaticReconnect(Array(100).fill(100)).build();
+    const t = talker(name, (n) => hub.invoke('say', n).then((node) => t.heard(n, node, 'websocket'), () => {})); // onreconnecting says why
+    hub.onreconnecting((e) => t.ended('transport', 'close', ...e.message.match(/\d{4}/)));
+    hub.onreconnected(t.begin);
+    hub.onclose(t.broken);
+    hub.start().then(t.begin, t.broken);
+  },
+};
+
+const socketIO = (name, url, transports) => {
+  const socket = io(url, { transports, forceNew: true, reconnectionDelay: 100 });
+  const t = talker(name, (n) => socket.emit('say', n));
+  socket.on('connect', t.begin);
+  socket.on('said', (n, node) => t.heard(n, node, socket.io.engine.transport.name));
+  socket.on('disconnect', (reason, details) => t.ended(reason, details?.context?.code));
+};
+
+for (const arg of process.argv.slice(2)) {
+  const [name, kind, url] = arg.split(/=([a-z]+)=(.*)/s);
+  kinds[kind](name, url);
+}
+`
+
+// opaqueEnd is a client of such a library.
+type opaqueEnd struct {
+	name string
+
+	mu       sync.Mutex
+	heard    int    // the last number that came back
+	node, by string // from whom, and over which transport
+	ended    []string
+	wrong    string
+}
+
+// says takes a line of the script, without the client's name.
+func (c *opaqueEnd) says(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	what, rest, _ := strings.Cut(text, " ")
+	switch what {
+	case "heard":
+		if _, err := fmt.Sscanf(rest, "%d %s %s", &c.heard, &c.node, &c.by); err != nil {
+			c.wrong = text
+		}
+	case "ended":
+		c.ended = append(c.ended, rest)
+	default:
+		c.wrong = text
+	}
+}
+
+// awaitGoesOn waits until some more numbers come back from a node, over a WebSocket.
+func (c *opaqueEnd) awaitGoesOn(t *testing.T, node string) {
+	t.Helper()
+	from := -1
+	cluster.Await(t, c.name+" goes on at "+node, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if from < 0 && c.node == node && c.by == "websocket" {
+			from = c.heard
+		}
+		if c.wrong != "" {
+			t.Fatalf("%s: %s", c.name, c.wrong)
+		}
+		if from < 0 || c.heard < from+10 || c.node != node {
+			return fmt.Errorf("it heard %d of %q over %q, after it had ended with %q", c.heard, c.node, c.by, c.ended)
+		}
+		return nil
+	})
+}
+
+// runOpaque runs clients, until the test ends: kinds and URLs by name.
+func runOpaque(t *testing.T, script string, clients map[string]string) (list []*opaqueEnd) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, "node", script)
+	cmd.Stderr = os.Stderr
+	byName := map[string]*opaqueEnd{}
+	for name, what := range clients {
+		cmd.Args = append(cmd.Args, name+"="+what)
+		byName[name] = &opaqueEnd{name: name}
+		list = append(list, byName[name])
+	}
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			name, text, _ := strings.Cut(lines.Text(), " ")
+			if c := byName[name]; c != nil {
+				c.says(text)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		reading.Wait()
+		_ = cmd.Wait()
+	})
+	return list
+}
+
+// opaqueSaw is what an app saw: how its WebSockets ended, and what must not come.
+type opaqueSaw struct{ Ends, Wrong []string }
+
+func (a *exampleApp) saw(t *testing.T) (saw opaqueSaw, err error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.addr+"/saw", nil)
+	must(t, err)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return saw, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	return saw, json.NewDecoder(res.Body).Decode(&saw)
+}
+
+// TestSocketIOAndSignalRComeBackByThemselves has the real Socket.IO talk to itself, by long
+// polling that becomes a WebSocket as it does by itself and by a WebSocket at once, and
+// SignalR's client to a hub, at the owner and at another node. Each node has an app of its
+// own, so a session that is begun at one is unknown at the next. Their shard moves: client and
+// app see 1012, nobody goes on with a socket, and the libraries connect again, by themselves,
+// to the new owner.
+func TestSocketIOAndSignalRComeBackByThemselves(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
+	dir := t.TempDir()
+	if !npmInstalls(t, dir, "socket.io@4.8.4", "socket.io-client@4.8.4", "@microsoft/signalr@10.0.11", "ws@8") {
+		t.Skip("the libraries are not there")
+	}
+	appFile, clientFile := filepath.Join(dir, "app.cjs"), filepath.Join(dir, "client.cjs")
+	must(t, os.WriteFile(appFile, []byte(opaqueAppScript), 0o600))
+	must(t, os.WriteFile(clientFile, []byte(opaqueClientScript), 0o600))
+	f := startExample(t, []string{"node", appFile}, "--key", "query:key")
+	owner := f.Follower(t)
+	key := f.AwaitServing(t).Keys(owner.ID, 1)[0]
+	clients := map[string]string{}
+	for _, at := range []*cluster.Node{owner, f.Others(owner)[0]} {
+		for _, kind := range []string{"upgraded", "websocket", "signalr"} {
+			clients[kind+"-at-"+at.ID] = kind + "=http://" + at.Addr + "/?key=" + key
+		}
+	}
+	ends := runOpaque(t, clientFile, clients)
+	for _, c := range ends {
+		c.awaitGoesOn(t, owner.ID)
+	}
+	if out, code := shardway(t, "drain", owner.ID, "--wait", "--admin", owner.Admin); code != 0 {
+		t.Fatalf("drain %s: exit %d, %s", owner.ID, code, out)
+	}
+	next := f.AwaitServedBy(t, f.Others(owner)...).OwnerOf(key)
+	for _, c := range ends {
+		c.awaitGoesOn(t, next)
+		c.mu.Lock()
+		if want := []string{"transport close 1012"}; !slices.Equal(c.ended, want) {
+			t.Errorf("%s: its connections ended with %q, want %q", c.name, c.ended, want)
+		}
+		c.mu.Unlock()
+	}
+	want := []string{"SignalR: 1012", "SignalR: 1012", "Socket.IO: 1012", "Socket.IO: 1012", "Socket.IO: 1012", "Socket.IO: 1012"}
+	for id, a := range f.apps {
+		var saw opaqueSaw
+		cluster.Await(t, "the app of "+id+" sees its sockets end", func() (err error) {
+			if saw, err = a.saw(t); err == nil && id == owner.ID && len(saw.Ends) < len(want) {
+				err = fmt.Errorf("it saw %q", saw.Ends)
+			}
+			return err
+		})
+		slices.Sort(saw.Ends)
+		if id == owner.ID && !slices.Equal(saw.Ends, want) || id != owner.ID && len(saw.Ends) > 0 {
+			t.Errorf("the sockets of %s ended with %q", id, saw.Ends)
+		}
+		if len(saw.Wrong) > 0 {
+			t.Errorf("to the app of %s came %q", id, saw.Wrong)
+		}
+	}
+}
