@@ -54,6 +54,9 @@ func (w *waiting) hold(v verdict) verdict {
 		w.x.waited, w.x.heldBy = true, v.reason
 		w.s.metrics.held[v.reason].Add(1)
 	}
+	if v.reason == ReasonAbsent {
+		w.x.resumed.ownerAway()
+	}
 	w.gone.arm()
 	w.gone.start()
 	err := w.await(v, left)

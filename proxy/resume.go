@@ -22,7 +22,8 @@ const (
 )
 
 // At most so many legs of a stream begin in againWithin under the ownership epoch of the
-// one before: an app that breaks its streams again and again is not asked for ever.
+// one before: an app that breaks its streams again and again is not asked for ever. What
+// was before a restart in place does not count.
 const (
 	againMost   = 3
 	againWithin = time.Minute
@@ -52,6 +53,14 @@ func (k *resumed) mayFollow(epoch uint64, now time.Time) bool {
 	copy(k.again[:], k.again[1:])
 	k.again[againMost-1] = now
 	return true
+}
+
+// ownerAway notes that the owner restarts in place: it ended its legs by plan, and comes back
+// with the epoch that it had. Nil: there is no stream.
+func (k *resumed) ownerAway() {
+	if k != nil {
+		k.epoch, k.again = 0, [againMost]time.Time{}
+	}
 }
 
 // mayHaveAsked counts a request for a further leg that may have reached an app. Nil: there

@@ -133,6 +133,36 @@ func TestStreamCutInALongEventEnds(t *testing.T) {
 	})
 }
 
+// An owner that restarts in place keeps its epoch, and ends what goes by it twice: as it
+// begins to leave, when it still takes requests, and as it ends. Streams of others were cut
+// at its second restart within a minute, as those of an app are that breaks off again and
+// again.
+func TestStreamOutlivesRestartsInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newStreams(t, false)
+		l := w.opens(getEvents).begins(resumable, "id: 1\n\n")
+		w.reads("id: 1\n\n")
+		again := func() {
+			t.Helper()
+			l = (<-w.legs).begins(resumable, "data: more\n\n")
+			w.reads("data: more\n\n")
+			synctest.Wait()
+		}
+		for range 5 {
+			synctest.Wait()
+			_ = l.Close()
+			again()
+			w.front.swap(1, 1, held(proxy.ReasonAbsent))
+			_ = l.Close()
+			time.Sleep(time.Second)
+			w.front.swap(1, 1, remote("first", 1))
+			again()
+		}
+		_, _ = io.WriteString(l.Conn, "0\r\n\r\n")
+		w.ends("", true)
+	})
+}
+
 // An app that breaks its streams off again and again is asked three times a minute.
 func TestStreamThatBreaksOffAgainAndAgainEnds(t *testing.T) {
 	both(t, func(w *streamWorld) {
