@@ -14,6 +14,7 @@ import (
 // not matter.
 type History struct {
 	Answers    []Answer
+	Followers  []Follower
 	Runs       []Run
 	Admissions []Admission
 	// Maps are the committed maps, as far as they were seen.
@@ -62,6 +63,7 @@ func Check(h History, rules Rules) *Report {
 	j.plans()
 	j.graces()
 	j.answers()
+	j.followers()
 	j.rest()
 	return j.report
 }
@@ -88,6 +90,11 @@ func (j *judge) index() {
 	}
 	for i := range j.h.Answers {
 		j.ingress[j.h.Answers[i].ID] = j.rules.node(j.h.Answers[i].final().Target)
+	}
+	for _, f := range j.h.Followers {
+		for _, c := range f.Follows {
+			j.ingress[c.ID] = j.rules.node(c.Target)
+		}
 	}
 	j.report.Shards = len(j.shards)
 	j.spells()

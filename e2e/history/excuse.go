@@ -136,13 +136,16 @@ func (s *shard) atReset(f *Fault, old Run, taken int64) excuse {
 
 // given tells whether its node may have given up a run that was cut, just before
 // another node began: a drain that had lasted for its time, or the grace of a stream
-// that had, or something that was
+// that had, which one that goes on elsewhere does not have, or something that was
 // done to it, or to the node that had forwarded the run. Without one of these an
 // app that is cut off while its successor begins was cut off too late: its node
 // had acknowledged too early.
 func (s *shard) given(old Run, taken int64) bool {
 	drain := s.rules.DrainTimeout
-	if old.Stream {
+	switch {
+	case old.Resumes:
+		drain = 0
+	case old.Stream:
 		drain = min(drain, s.rules.StreamGrace)
 	}
 	if taken-old.Start >= s.rules.least(drain) {

@@ -22,6 +22,8 @@ type Report struct {
 	Reattempts, Refused, Broken int
 	// Runs were seen in the apps, Shards distinct shards among them.
 	Runs, Shards int
+	// Events came to followers.
+	Events int
 	// Handovers counts changes of node along the runs of a shard.
 	Handovers int
 	// Excused counts failed answers by their reason.
@@ -85,6 +87,9 @@ func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d requests, %d answered, %d re-attempted (%d attempts refused, %d broken), %d runs in %d shards, %d handovers",
 		r.Requests, r.Answered, r.Reattempts, r.Refused, r.Broken, r.Runs, r.Shards, r.Handovers)
+	if r.Events > 0 {
+		fmt.Fprintf(&b, ", %d events", r.Events)
+	}
 	for _, why := range slices.Sorted(maps.Keys(r.Excused)) {
 		fmt.Fprintf(&b, ", %d excused: %s", r.Excused[why], why)
 	}

@@ -33,6 +33,9 @@ type Run struct {
 	// Stream tells that the answer is an event stream or an upgrade, which no drain
 	// waits for.
 	Stream bool `json:"stream,omitempty"`
+	// Resumes tells that it is a leg of an event stream that another one may follow: it has
+	// no grace.
+	Resumes bool `json:"resumes,omitempty"`
 
 	// asked tells that it stands for an Admission.
 	asked bool

@@ -52,6 +52,14 @@ const (
 	Unplanned
 	// Restless: shards moved from or to a node that restarts in place, within its grace.
 	Restless
+	// RepeatedEvent: an event came to a client that had it, or a later one.
+	RepeatedEvent
+	// MissingEvent: one came, and the one before it had not.
+	MissingEvent
+	// WrongEvent: one says what another one has to say.
+	WrongEvent
+	// CutStream: an event stream that had to go on was cut, or ended.
+	CutStream
 )
 
 var kinds = [...]string{
@@ -61,6 +69,7 @@ var kinds = [...]string{
 	StaleEpoch: "stale epoch", BadHeader: "bad header", DeniedRun: "run after a 503", FailedLate: "failed too late",
 	Dropped: "dropped on a kept connection", Unlistened: "nobody listened", FalseDrop: "false drop",
 	Unplanned: "against the plan", Restless: "moved within its grace",
+	RepeatedEvent: "event again", MissingEvent: "event missing", WrongEvent: "wrong event", CutStream: "cut stream",
 }
 
 // String names the kind.
@@ -79,9 +88,10 @@ const Unsafe = "a promise of safety is broken"
 // within its time, need a machine that is there.
 func (k Kind) Safety() bool {
 	switch k {
-	case Lost, Failed, FailedLate, Dropped, Unlistened, FalseDrop, Unplanned, Restless:
+	case Lost, Failed, FailedLate, Dropped, Unlistened, FalseDrop, Unplanned, Restless, CutStream:
 		return false
-	case CutAnswer, SecondAnswer, WrongAnswer, NoRun, DoubleRun, UnknownRun, TwoOwners, SharedEpoch, StaleEpoch, BadHeader, DeniedRun:
+	case CutAnswer, SecondAnswer, WrongAnswer, NoRun, DoubleRun, UnknownRun, TwoOwners, SharedEpoch, StaleEpoch, BadHeader, DeniedRun,
+		RepeatedEvent, MissingEvent, WrongEvent:
 	}
 	return true
 }
