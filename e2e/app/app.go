@@ -114,6 +114,9 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 	case b.events > 0:
 		b.stream(w, r)
 		return
+	case b.feed > 0:
+		b.follow(w, r)
+		return
 	}
 	if b.hang != "" && !a.wait(r, b.hang) || b.late > 0 && !pause(r, b.late) || b.over(r) {
 		return
@@ -169,7 +172,8 @@ func (a *app) begin(r *http.Request) (run history.Run, count uint64) {
 	shard, epoch := place(h)
 	run = history.Run{
 		App: a.name, Node: h.Get("Shardway-Node"), Shard: shard, Epoch: epoch,
-		Key: h.Get("Shardway-Key"), ID: h.Get("App-Id"), Method: r.Method, Stream: h.Get("Upgrade") != "" || h.Get("App-Events") != "",
+		Key: h.Get("Shardway-Key"), ID: h.Get("App-Id"), Method: r.Method, Stream: h.Get("Upgrade") != "" || h.Get("App-Events") != "" || h.Get("App-Feed") != "",
+		Resumes: h.Get("App-Feed") != "",
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

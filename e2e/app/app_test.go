@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,6 +125,26 @@ func TestChunksComeSlowly(t *testing.T) {
 		}
 		if took := time.Since(start); took != 10*time.Second {
 			t.Errorf("took %v of virtual time, want 10s", took)
+		}
+	})
+}
+
+// TestFeedGoesOnAnywhere has two apps, which know nothing of each other, send the events of a
+// key, the second one from where the first has come to.
+func TestFeedGoesOnAnywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, from := range []uint64{0, 3} {
+			a := newApp("a", io.Discard)
+			ctx, leave := context.WithTimeout(t.Context(), 3250*time.Millisecond)
+			w := ask(ctx, a, "GET", "/x", "7", "App-Feed", "1s", "Last-Event-ID", strconv.FormatUint(from, 10))
+			leave()
+			var want strings.Builder
+			for n := from + 1; n <= from+4; n++ {
+				_, _ = fmt.Fprintf(&want, "id: %d\ndata: %s\n\n", n, history.EventText("alice", n))
+			}
+			if got := w.Body.String(); got != want.String() || w.Header().Get("Shardway-Stream") != "resume" || !a.runs[0].Resumes || !a.runs[0].Stream {
+				t.Errorf("behind %d comes\n%s, want\n%s; %v, %+v", from, got, want.String(), w.Header(), a.runs[0])
+			}
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 // behaviour is what a request's App-… headers ask for.
 type behaviour struct {
 	delay, late  time.Duration
-	events       time.Duration
+	events, feed time.Duration
 	hang, die    string
 	chunks, size int
 	heed         string
@@ -33,6 +33,7 @@ func readBehaviour(h http.Header) behaviour {
 	b.delay, _ = time.ParseDuration(h.Get("App-Delay"))
 	b.late, _ = time.ParseDuration(h.Get("App-Late"))
 	b.events, _ = time.ParseDuration(h.Get("App-Events"))
+	b.feed, _ = time.ParseDuration(h.Get("App-Feed"))
 	b.chunks, _ = strconv.Atoi(h.Get("App-Chunks"))
 	b.size, _ = strconv.Atoi(h.Get("App-Size"))
 	return b
@@ -107,6 +108,29 @@ func (b behaviour) stream(w http.ResponseWriter, r *http.Request) {
 		}
 		if !pause(r, b.events) {
 			return
+		}
+	}
+}
+
+// follow sends the events of the key behind the last one that the client has, one every so
+// often, and says that another app can go on with that. But for the first an event comes
+// in two parts with half of the time between them, so moves come in the middle of some.
+func (b behaviour) follow(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Shardway-Stream", "resume")
+	key := r.Header.Get("Shardway-Key")
+	last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64) // without one from the beginning
+	for n := last + 1; ; n++ {
+		for i, part := range []string{fmt.Sprintf("id: %d\n", n), fmt.Sprintf("data: %s\n\n", history.EventText(key, n))} {
+			if _, err := io.WriteString(w, part); err != nil { //nolint:gosec // no browser reads it
+				return
+			}
+			if n == last+1 && i == 0 {
+				continue
+			}
+			if http.NewResponseController(w).Flush() != nil || !pause(r, b.feed/2) {
+				return
+			}
 		}
 	}
 }

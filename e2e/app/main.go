@@ -14,6 +14,8 @@
 //	App-Die       kill the app: "before" or "amid" the answer
 //	App-Register  work on the key's register: "memory", "store" or "unfenced"
 //	App-Late      wait that long before the register is touched
+//	App-Events    answer with an event stream, an event that often, until the client leaves
+//	App-Feed      the same, of events that any app can go on with, behind Last-Event-ID
 //	App-Heed      ask whether the request is over right before the register is touched:
 //	              its "context", or the "node" in this process
 //
