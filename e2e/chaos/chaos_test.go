@@ -62,6 +62,8 @@ type ran struct {
 	kinds    map[string]bool
 	rounds   int
 	requests int
+	events   int
+	resumed  int
 	length   time.Duration // of all together
 }
 
@@ -73,27 +75,39 @@ func (a *ran) add(r *chaos.Report) {
 	}
 	a.rounds += len(r.Rounds)
 	a.requests += r.Requests()
+	a.events += r.Events()
+	a.resumed += r.Resumed
 	if len(r.Rounds) > 0 { // else the filter has left none that goes with its options
 		a.length += r.Options.For
 	}
 }
 
-// The floors: a round takes 6 to 10 s and has 120 requests a
+// The floors: a round takes 6 to 10 s and has 120 requests and 150 events a
 // second. Below a third of that the run has shown nothing.
 const (
 	roundFloor   = 25 * time.Second
 	requestFloor = 40 // a second
+	eventFloor   = 40 // likewise
 )
+
+// followers is how many clients follow event streams.
+const followers = 12
 
 // judge fails a run that hurt nobody enough.
 func (a *ran) judge(t *testing.T) {
 	t.Helper()
-	t.Logf("%d rounds, %d kinds of fault, %d requests", a.rounds, len(a.kinds), a.requests)
+	t.Logf("%d rounds, %d kinds of fault, %d requests, %d events, %d further legs of their streams", a.rounds, len(a.kinds), a.requests, a.events, a.resumed)
 	if least := max(1, int(a.length/roundFloor)); a.rounds < least {
 		t.Errorf("%d rounds in %v, want %d", a.rounds, a.length, least)
 	}
 	if least := int(a.length.Seconds()) * requestFloor; a.requests < least {
 		t.Errorf("%d requests in %v, want %d", a.requests, a.length, least)
+	}
+	if least := int(a.length.Seconds()) * eventFloor; a.events < least {
+		t.Errorf("%d events in %v, want %d", a.events, a.length, least)
+	}
+	if *only == "" && a.resumed == 0 {
+		t.Error("no event stream went on anywhere")
 	}
 	// Before a deck is through nothing comes twice, but for what both clusters had.
 	if least := min(a.rounds/2, chaos.Kinds()*3/4); *only == "" && len(a.kinds) < least {
@@ -126,7 +140,7 @@ func TestChaos(t *testing.T) {
 				for _, s := range shares() {
 					r := chaos.Run(t, chaos.Options{
 						Binaries: b, Nodes: n, For: time.Duration(float64(*length) * s.part), Seed: seed, Dealt: dealt, Faults: faults, Network: 1 + i,
-						Backwards: n == 5, Secret: n == 5, Pairs: true, Fence: s.fence, Embedded: s.embedded, Hooks: !s.embedded, Hold: true,
+						Backwards: n == 5, Secret: n == 5, Pairs: true, Followers: followers, Fence: s.fence, Embedded: s.embedded, Hooks: !s.embedded, Hold: true,
 					})
 					t.Log(r)
 					all.add(r)

@@ -9,7 +9,8 @@
 // report the same map without orphans. Then the round is judged: every request
 // has one answer, nothing unsafe ran twice, no two nodes ran requests of a shard
 // at overlapping times, registers are linearizable, counters that apps carry by their
-// hooks go on, and what failed had to. At
+// hooks go on, event streams that say that they can go on miss no event, have none twice
+// and are not cut by what is planned, and what failed had to. At
 // the end of the run all runs of all rounds are judged once more, together.
 //
 // A request may fail only while something hurt its ingress node or an owner of

@@ -16,8 +16,8 @@ import (
 // judge judges a round. first is the epoch at its start.
 func (w *world) judge(answers []history.Answer, first uint64) *Round {
 	maps := w.mapsSince(first)
-	runs := w.runsOf(answers)
-	h := history.Check(history.History{Answers: answers, Runs: runs, Maps: w.c.MapsSince(first), Faults: w.c.Faults(), Waits: w.c.Waits(), Drains: w.drains, Cordons: w.cordons}, w.c.Rules())
+	runs, followers := w.runsOf(answers), w.following.take()
+	h := history.Check(history.History{Answers: answers, Followers: followers, Runs: slices.Concat(runs, w.legsOf(followers)), Maps: w.c.MapsSince(first), Faults: w.c.Faults(), Waits: w.c.Waits(), Drains: w.drains, Cordons: w.cordons}, w.c.Rules())
 	for i := range answers {
 		w.known[answers[i].ID] = answers[i].Denied()
 	}
@@ -49,6 +49,8 @@ func (w *world) linearizable(answers []history.Answer, h *history.Report) []hist
 // finally judges all runs of all rounds together, for what reaches from one round
 // into another.
 func (w *world) finally() *Round {
+	w.following.close()
+	w.following.take() // what came after the last round counts only as known
 	rules := w.c.Rules()
 	rules.Known = w.known
 	h := history.Check(history.History{Runs: w.c.Recorded(w), Faults: w.c.Faults(), Waits: w.c.Waits()}, rules)
@@ -92,6 +94,37 @@ func (w *world) runsOf(answers []history.Answer) []history.Run {
 		return nil
 	})
 	return mine
+}
+
+// legsOf are the runs of their streams.
+func (w *world) legsOf(followers []history.Follower) (legs []history.Run) {
+	theirs := make(map[string]bool)
+	for _, f := range followers {
+		for _, c := range f.Follows {
+			theirs[c.ID] = true
+		}
+	}
+	for _, run := range w.c.Recorded(w) {
+		if theirs[run.ID] {
+			legs = append(legs, run)
+		}
+	}
+	return legs
+}
+
+// resumed counts the legs of streams that had others before.
+func (w *world) resumed() (further int) {
+	begun := make(map[string]bool)
+	for _, run := range w.c.Recorded(w) {
+		if !run.Resumes {
+			continue
+		}
+		if begun[run.ID] {
+			further++
+		}
+		begun[run.ID] = true
+	}
+	return further
 }
 
 // mapsSince are the committed maps from an epoch on.

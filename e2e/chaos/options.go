@@ -52,6 +52,8 @@ type Options struct {
 	// Hold has every other node restart in place when it is told to stop: its shards wait
 	// for holdGrace.
 	Hold bool
+	// Followers is how many clients follow event streams.
+	Followers int
 	// Rate is how many requests a second all clients send together; 0 is 120.
 	Rate int
 	// Flags are given to every node.

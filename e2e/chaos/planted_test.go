@@ -86,7 +86,9 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 		},
 		{bug: planted.NoLease, faults: "^isolate follower$", find: []string{"stale epoch"}, too: []string{"register", "two owners", "failed"}},
 		{bug: planted.OtherShard, faults: "^nothing$", find: []string{"bad header"}, too: []string{"register", "failed"}},
-		{faults: "^(join and leave|kill -9 app|isolate follower)$", options: chaos.Options{Rounds: 3}},
+		{bug: planted.RepeatedEvent, faults: "^join and leave$", find: []string{"event again"}, options: chaos.Options{Followers: 12}},
+		{bug: planted.CutStream, faults: "^join and leave$", find: []string{"cut stream"}, options: chaos.Options{Followers: 12}},
+		{faults: "^(join and leave|kill -9 app|isolate follower)$", options: chaos.Options{Rounds: 3, Followers: 12}},
 	} {
 		name := "no bug"
 		if c.bug != "" {

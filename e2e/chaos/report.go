@@ -53,6 +53,8 @@ type Report struct {
 	// with the options.
 	Skipped    map[string]string
 	Violations []Violation
+	// Resumed counts further legs of event streams.
+	Resumed int
 	// Trace is what happened, and when.
 	Trace string
 }
@@ -83,6 +85,15 @@ func (r *Report) Requests() int {
 	n := 0
 	for _, round := range r.Rounds {
 		n += round.History.Requests
+	}
+	return n
+}
+
+// Events is the number of events that were judged.
+func (r *Report) Events() int {
+	n := 0
+	for _, round := range r.Rounds {
+		n += round.History.Events
 	}
 	return n
 }

@@ -57,6 +57,7 @@ func (w *world) round(number int, fs []fault) *Round {
 	}
 	w.healed()
 	w.traffic.flow(w, 300*time.Millisecond)
+	w.following.goOn()
 	answers := w.traffic.end()
 	w.note("all answers are there")
 	r := w.judge(answers, w.first.Epoch)

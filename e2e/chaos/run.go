@@ -107,6 +107,7 @@ func (w *world) play(r *Report, d *deck) {
 	w.present = "all together"
 	last := w.finally()
 	last.Number = -1
+	r.Resumed = w.resumed()
 	w.violated = len(last.Violations) > 0
 	r.add(last)
 }

@@ -64,6 +64,9 @@ func (t *traffic) aim(at []*cluster.Node) {
 		c.SetTargets(slices.Clone(addrs))
 		addrs = append(addrs[1:], addrs[0]) // each begins elsewhere
 	}
+	if t.w.following != nil { // else they begin with the same
+		t.w.following.aim(at)
+	}
 }
 
 // begin begins the load of a round.

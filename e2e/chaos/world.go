@@ -66,7 +66,8 @@ type world struct {
 	present  string
 	violated bool
 
-	known map[string]bool // ids of judged requests, and whether they were denied
+	known     map[string]bool // ids of judged requests, and whether they were denied
+	following *following      // through all rounds
 
 	// Of the present round.
 	rng     *rand.Rand
@@ -120,6 +121,8 @@ func (w *world) launch() {
 	w.recover()
 	w.traffic = newTraffic(w)
 	w.Cleanup(w.traffic.close)
+	w.following = follow(w, o.Followers)
+	w.Cleanup(w.following.close)
 }
 
 // mount gives each node a disk of its own, where that can be.

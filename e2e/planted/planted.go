@@ -40,6 +40,10 @@ const (
 	NoLease = "no-lease"
 	// OtherShard sends a request to the shard of the one before it on its connection.
 	OtherShard = "other-shard"
+	// RepeatedEvent has an event stream go on at its next owner from the beginning.
+	RepeatedEvent = "repeated-event"
+	// CutStream has no event stream go on at all.
+	CutStream = "cut-stream"
 )
 
 // edits are the bugs, in this order, then what makes the program own up to them.
@@ -63,6 +67,8 @@ func edits() []overlay.Edit {
 		c.x.shard, c.x.sharded = last, true
 	}
 `),
+		after("proxy/resume.go", "	if len(id) > 0", ` && planted != "repeated-event"`),
+		after("proxy/resume.go", "	if k == nil || werr != nil", ` || planted == "cut-stream"`),
 		before("internal/cli/run.go", "\tmemory.Limit(log)\n", `	if err = ownUp(log); err != nil {
 		return err
 	}
@@ -148,7 +154,7 @@ func ownUp(log zerolog.Logger) error {
 
 // Names returns the names of all bugs.
 func Names() []string {
-	return []string{TwoOwners, SameEpoch, StaleEpoch, DoubleRun, SwallowedAnswer, NoRun, NoLease, OtherShard}
+	return []string{TwoOwners, SameEpoch, StaleEpoch, DoubleRun, SwallowedAnswer, NoRun, NoLease, OtherShard, RepeatedEvent, CutStream}
 }
 
 // Overlay writes the bugs into dir and returns what go build -overlay takes. root
