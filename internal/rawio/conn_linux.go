@@ -128,9 +128,9 @@ func Part(conn net.Conn) error {
 	defer c.mu.Unlock()
 	p := c.known.Load()
 	switch {
-	case c.state.is(closed):
+	case c.state.now().has(closed):
 		return net.ErrClosed
-	case c.state.users() > 0: // somebody has fd from before the poller knew it
+	case c.state.now().users() > 0: // somebody has fd from before the poller knew it
 		return syscall.EBUSY
 	case p == nil:
 		c.reading, c.writing = deadline{}, deadline{}
@@ -212,7 +212,7 @@ func (c *Conn) meet() (*polled, error) {
 	if p := c.known.Load(); p != nil {
 		return p, nil
 	}
-	if c.state.is(closed) {
+	if c.state.now().has(closed) {
 		return nil, net.ErrClosed
 	}
 	file := os.NewFile(uintptr(c.fd), "tcp")
@@ -292,7 +292,7 @@ func (c *Conn) wrap(op string, err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err
 	}
-	if c.state.is(closed) { // the poller says it in words of its own
+	if c.state.now().has(closed) { // the poller says it in words of its own
 		err = net.ErrClosed
 	}
 	return &net.OpError{Op: op, Net: "tcp", Addr: c.RemoteAddr(), Err: err}

@@ -92,7 +92,7 @@ func (c *Conn) bound(d *deadline, t time.Time, tell func(*os.File, time.Time) er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch p := c.known.Load(); {
-	case c.state.is(closed):
+	case c.state.now().has(closed):
 		return c.wrap("set", net.ErrClosed)
 	case p != nil:
 		return c.wrap("set", tell(p.file, t))

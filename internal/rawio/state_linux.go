@@ -31,8 +31,7 @@ const (
 func (b bits) has(some bits) bool { return b&some != 0 }
 func (b bits) users() uint32      { return uint32(b) }
 
-func (s *state) is(some bits) bool { return bits(s.word.Load()).has(some) }
-func (s *state) users() uint32     { return bits(s.word.Load()).users() }
+func (s *state) now() bits { return bits(s.word.Load()) }
 
 // set sets bits, and returns what was before.
 func (s *state) set(some bits) bits { return bits(s.word.Or(uint64(some))) }
@@ -67,7 +66,7 @@ func (c *Conn) bars(d *deadline) (*polled, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch p := c.known.Load(); {
-	case c.state.is(closed):
+	case c.state.now().has(closed):
 		return nil, net.ErrClosed
 	case p != nil:
 		return p, nil

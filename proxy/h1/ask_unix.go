@@ -16,9 +16,11 @@ func (w *Writer) sendFirst(fd uintptr) (whole bool, err error) {
 		return false, w.err
 	}
 	if !w.quiet {
-		if n, err := rawio.Read(fd, w.look[:]); n > 0 {
+		n, nothing := rawio.Read(fd, w.look[:])
+		switch {
+		case n > 0:
 			return false, ErrSurplus
-		} else if err != syscall.EAGAIN { //nolint:errorlint // never wrapped
+		case nothing != syscall.EAGAIN: //nolint:errorlint // never wrapped
 			return false, ErrNotQuiet
 		}
 	}
