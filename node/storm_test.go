@@ -123,6 +123,7 @@ func (s *storm) add(name string, t trait) {
 	if s.hooks {
 		s.apps[name].keeps = &keeper{}
 	}
+	s.witness.joins(name)
 	s.start(name)
 }
 

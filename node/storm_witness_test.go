@@ -50,6 +50,7 @@ var fenceNames = map[ack.Fence]string{ack.FenceLease: "lease", ack.FenceStrict: 
 
 func newWitness(fence ack.Fence) *witness {
 	return &witness{
+		h:       history.History{Joined: map[string]int64{}},
 		process: map[string]int{}, grace: map[string]time.Duration{}, closed: map[string]int64{}, asked: map[admission]asked{},
 		rules: history.Rules{
 			Shards: shards, Voters: maxVoters, Fence: fenceNames[fence], DrainTimeout: drainTimeout, QueueWait: queueWait,
@@ -202,6 +203,16 @@ func (w *witness) fails(node string, k history.FaultKind) {
 		f.Grace = w.grace[node]
 	}
 	w.process[node] = w.add(f)
+}
+
+// joins notes that a new node is started. Those that found the cluster were there from the
+// beginning, for without them there is none.
+func (w *witness) joins(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.h.Maps) > 0 {
+		w.h.Joined[node] = now()
+	}
 }
 
 // drains notes that a node is asked to own nothing, until over is called: it was refused.

@@ -27,6 +27,9 @@ type History struct {
 	// out of a map; else they excuse nothing.
 	Drains  []Drain
 	Cordons []Cordon
+	// Joined is when nodes were started that joined what was there. Nobody counts for a
+	// majority before that; who is not named counts all the time.
+	Joined map[string]int64
 }
 
 // judge is what Check knows about a history.
