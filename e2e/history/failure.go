@@ -212,7 +212,7 @@ func (j *judge) shaken(from, until int64) bool {
 // What is safe is not given up before it has been broken off as often as it is tried.
 func (j *judge) way(a *Answer, f *Fault, at, of, apart bool) string {
 	silent := f.wires() || of && (f.Kind == Stopped || f.dead()) && j.shaken(a.final().Sent, a.Done()) || // who was to be reached
-		at && f.Kind == Stopped && j.slept(a, f) // who was to reach them
+		at && f.Kind == Stopped && j.slept(a, f) || at && j.deaf(a, f) // who was to reach them
 	switch {
 	case a.Status == http.StatusOK && a.Cut:
 		if f.touches(a.App) || at && f.Kind != NoApp {
@@ -238,6 +238,29 @@ func (j *judge) way(a *Answer, f *Fault, at, of, apart bool) string {
 func (j *judge) slept(a *Answer, f *Fault) bool {
 	over := after(a.final().Sent, j.rules.least(j.rules.QueueWait))
 	return f.during(over, over)
+}
+
+// deaf tells whether the ingress node of a request waited for an owner that was gone because
+// its own log stood still, and does so as the time of the request goes by: it had not heard
+// by then who took the shard over, and nodes learn that from their logs alone.
+func (j *judge) deaf(a *Answer, f *Fault) bool {
+	over := after(a.final().Sent, j.rules.least(j.rules.QueueWait))
+	shard, _ := j.shardOf(a)
+	if f.Kind != BadDisk && f.Kind != Behind || f.Node != j.ingress[a.ID] || !f.during(over, over) {
+		return false
+	}
+	for i := 1; i < len(j.maps); i++ {
+		old, m := &j.maps[i-1], &j.maps[i]
+		if int(shard) >= min(len(old.Owners), len(m.Owners)) || m.At < f.From || m.At > a.Done() || m.Owners[shard] == old.Owners[shard] {
+			continue
+		}
+		if slices.ContainsFunc(j.h.Faults, func(g Fault) bool {
+			return g.Node == old.Owners[shard] && g.Node != f.Node && (g.dead() || g.Kind == Stopped) && g.during(m.At, m.At)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // astray is how often a request may have been sent and reached no app, which counts
