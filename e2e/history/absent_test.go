@@ -142,3 +142,36 @@ func TestNobodyVotesBeforeItIsStarted(t *testing.T) {
 		}
 	}
 }
+
+// Of four nodes two are away twice in a wait, 4 s each time. The majority that is back
+// between elects nobody who serves before Settle is over, and then it might have.
+func TestMajorityThatIsBackForAMomentServesNothing(t *testing.T) {
+	of := map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d"}
+	for _, tt := range []struct {
+		name       string
+		back, gone int64 // of c, which is away from 0 on
+		until      int64
+		want       int
+	}{
+		{"for a moment", 4000, 4990, 9000, 0},
+		{"for long enough", 4000, 5000, 9000, 1},
+		{"for a moment, and not long away", 2000, 2900, 4000, 1},
+	} {
+		h := history.History{
+			Maps: []history.Map{{Epoch: 1, Owners: owners(of)}},
+			Faults: []history.Fault{
+				{Kind: history.Killed, Node: "d", From: -100 * ms, By: -99 * ms, Until: 15_000 * ms},
+				{Kind: history.Killed, Node: "c", From: -100 * ms, By: -99 * ms, Until: tt.back * ms},
+				{Kind: history.Killed, Node: "c", From: tt.gone * ms, By: tt.gone*ms + 1, Until: tt.until * ms},
+			},
+			Answers: []history.Answer{{
+				ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
+				Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
+			}},
+		}
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		}
+	}
+}

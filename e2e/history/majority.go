@@ -5,20 +5,21 @@ import (
 	"slices"
 )
 
-// alone is for how long at a time, while a request was under way, something was done
-// to so many nodes that the others were no majority.
+// alone is for how long, while a request was under way, something was done to so many
+// nodes that the others were no majority. One that is back for less than Rules.Settle has
+// no leader yet that grants leases, so it ends nothing; that time does not count.
 func (j *judge) alone(a *Answer) (longest int64) {
-	began := int64(0)
+	sum, back := int64(0), int64(0)
 	j.spans(a.final().Sent, a.Done(), func(from, until int64, headless bool) {
-		switch {
-		case !headless:
-			began = 0
-		default:
-			if began == 0 {
-				began = from
-			}
-			longest = max(longest, until-began)
+		if !headless {
+			back += until - from
+			return
 		}
+		if back >= int64(j.rules.Settle) {
+			sum = 0
+		}
+		sum, back = sum+until-from, 0
+		longest = max(longest, sum)
 	})
 	return longest
 }
