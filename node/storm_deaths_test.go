@@ -99,27 +99,37 @@ func TestWitnessKnowsAStopFromALeave(t *testing.T) {
 }
 
 // A process that was asked to end before it served resets who waits at its listener,
-// also if it stands still before its end: then the storm had taken it for one that was
-// only stopped, and what it lost for lost.
+// also if it stands still before its end, goes on, or is asked once more, and serves by
+// then: the storm had taken it for one that was only stopped, or that leaves, and what it
+// lost for lost.
 func TestWitnessKnowsADeathThatIsHeldUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWitness(ack.FenceLease)
-		w.fails("a", history.Killed)
-		time.Sleep(time.Second)
-		sent := now()
-		time.Sleep(time.Second)
-		w.answered(history.Answer{
-			ID: "1", Key: "k", Method: "GET",
-			Attempts: []history.Attempt{{Target: "a", Sent: sent, Done: now(), Err: "connection reset"}},
+	for name, then := range map[string][]history.FaultKind{
+		"stands still, and is killed": {history.Stopped, history.Killed},
+		"stands still, and goes on":   {history.Stopped, history.Left},
+		"is asked again":              {history.Left},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWitness(ack.FenceLease)
+				w.fails("a", history.Killed)
+				time.Sleep(time.Second)
+				sent := now()
+				time.Sleep(time.Second)
+				w.answered(history.Answer{
+					ID: "1", Key: "k", Method: "GET",
+					Attempts: []history.Attempt{{Target: "a", Sent: sent, Done: now(), Err: "connection reset"}},
+				})
+				for _, k := range then {
+					w.fails("a", k)
+					time.Sleep(time.Second)
+				}
+				w.ended("a", false)
+				if lost := w.judge().Count(history.Lost); lost != 0 {
+					t.Errorf("%d lost, want it excused", lost)
+				}
+			})
 		})
-		w.fails("a", history.Stopped)
-		time.Sleep(time.Second)
-		w.fails("a", history.Killed)
-		w.ended("a", false)
-		if lost := w.judge().Count(history.Lost); lost != 0 {
-			t.Errorf("%d lost, want it excused", lost)
-		}
-	})
+	}
 }
 
 // A map that all who knew it died with, before anybody had looked, was committed then,

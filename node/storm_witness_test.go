@@ -190,11 +190,11 @@ func (w *witness) mend(faults []int) {
 }
 
 // fails notes what is done to a process, in place of what was done to it before. One
-// that dies does so also while it stands still.
+// that dies does so also while it stands still, and after it has begun to serve.
 func (w *witness) fails(node string, k history.FaultKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if i, ok := w.process[node]; ok && (w.h.Faults[i].Kind == k || w.h.Faults[i].Kind == history.Killed && k == history.Stopped) {
+	if i, ok := w.process[node]; ok && (w.h.Faults[i].Kind == k || w.h.Faults[i].Kind == history.Killed) {
 		return
 	}
 	w.goOn(node)
