@@ -55,6 +55,15 @@ func (n *Node) Leased() bool { return n.router.leased() }
 // Leads reports whether the node runs the leader's part.
 func (n *Node) Leads() bool { return n.leading.Load() != nil }
 
+// Voters returns the nodes that vote, as the latest configuration in the own log has it.
+func (n *Node) Voters() []string {
+	voters, _ := n.servers()
+	for i, v := range voters {
+		voters[i] = nodeOf(v)
+	}
+	return voters
+}
+
 // SayGoodbye makes the node say that it serves nothing any more.
 func (n *Node) SayGoodbye() {
 	n.agent.goodbye.Store(true)

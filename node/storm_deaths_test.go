@@ -189,3 +189,30 @@ func TestStoppedProcessEndsWhenItGoesOn(t *testing.T) {
 		s.within(time.Minute, "it ends", p.ended)
 	})
 }
+
+// A node that joins has a vote once a leader has given it one, and not while there is none.
+func TestWitnessKnowsWhenANodeVotes(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := newStorm(w, 1, ack.FenceLease)
+		s.load = 0
+		s.raise(3)
+		s.witness.mu.Lock()
+		if n := len(s.witness.h.VotesFrom); n != 0 {
+			w.t.Errorf("%d nodes have joined, want none: they founded the cluster", n)
+		}
+		s.witness.mu.Unlock()
+		w.all["b"].kill()
+		w.all["c"].kill()
+		s.add("d", newcomer)
+		s.live(5 * time.Second)
+		back := now()
+		if at := s.witness.h.VotesFrom["d"]; at <= back {
+			w.t.Errorf("it votes since %v, and nobody could give it a vote", time.Duration(at))
+		}
+		s.restartAll()
+		s.until("all are there", s.whole)
+		if at := s.witness.h.VotesFrom["d"]; at <= back || at > now() {
+			w.t.Errorf("it votes since %v, want a time from %v to %v", time.Duration(at), time.Duration(back), time.Duration(now()))
+		}
+	})
+}

@@ -205,6 +205,11 @@ func (s *storm) request() {
 func (s *storm) check() {
 	s.t.Helper()
 	s.world.check()
+	for _, p := range s.running() {
+		if p.started() {
+			s.witness.votes(p.node.Voters)
+		}
+	}
 	for _, n := range s.names {
 		if p := s.all[n]; p.ended() && p.err != nil && !p.killed && !p.stale && !strings.Contains(p.err.Error(), errBroken.Error()) {
 			s.t.Fatalf("%s ended by itself: %v", n, p.err)

@@ -3,6 +3,7 @@ package node_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -25,11 +26,12 @@ type witness struct {
 	// grace is within what time nodes that restart in place come back.
 	grace map[string]time.Duration
 	// closed is when a process closed its peer port: what fails does that first.
-	closed map[string]int64
-	wires  []int // the indexes of what is done to wires, and lasts
-	asked  map[admission]asked
-	looks  int
-	alike  int64 // when nothing had changed since the last look
+	closed   map[string]int64
+	voteless map[string]bool // who has joined and was not seen to vote
+	wires    []int           // the indexes of what is done to wires, and lasts
+	asked    map[admission]asked
+	looks    int
+	alike    int64 // when nothing had changed since the last look
 }
 
 // admission is what a node would admit.
@@ -50,7 +52,7 @@ var fenceNames = map[ack.Fence]string{ack.FenceLease: "lease", ack.FenceStrict: 
 
 func newWitness(fence ack.Fence) *witness {
 	return &witness{
-		h:       history.History{Joined: map[string]int64{}},
+		h: history.History{VotesFrom: map[string]int64{}}, voteless: map[string]bool{},
 		process: map[string]int{}, grace: map[string]time.Duration{}, closed: map[string]int64{}, asked: map[admission]asked{},
 		rules: history.Rules{
 			Shards: shards, Voters: maxVoters, Fence: fenceNames[fence], DrainTimeout: drainTimeout, QueueWait: queueWait,
@@ -205,13 +207,28 @@ func (w *witness) fails(node string, k history.FaultKind) {
 	w.process[node] = w.add(f)
 }
 
-// joins notes that a new node is started. Those that found the cluster were there from the
-// beginning, for without them there is none.
+// joins notes that a new node is started, which has no vote yet. Those that found the
+// cluster were there from the beginning, for without them there is none.
 func (w *witness) joins(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.h.Maps) > 0 {
-		w.h.Joined[node] = now()
+		w.h.VotesFrom[node], w.voteless[node] = math.MaxInt64, true
+	}
+}
+
+// votes notes which nodes vote as far as one of them knows.
+func (w *witness) votes(voters func() []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.voteless) == 0 {
+		return
+	}
+	for _, node := range voters() {
+		if w.voteless[node] {
+			w.h.VotesFrom[node] = now()
+			delete(w.voteless, node)
+		}
 	}
 }
 

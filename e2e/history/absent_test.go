@@ -112,22 +112,22 @@ func TestStopsThatFollowEachOtherAreOne(t *testing.T) {
 
 // Of four nodes two are away, and a fifth joins. It was taken for a voter, and so the two
 // that were left for half of one more, from the beginning on: who waited had no excuse.
-func TestNobodyVotesBeforeItIsStarted(t *testing.T) {
+func TestNobodyVotesBeforeItHasJoined(t *testing.T) {
 	of := map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d"}
 	for _, tt := range []struct {
-		name   string
-		joined int64 // 0: it was there all the time
-		want   int
+		name  string
+		votes int64 // from when; 0: it was there all the time
+		want  int
 	}{
 		{"it was there", 0, 1},
-		{"it joins later", 20_000, 0},
-		{"it joins after half of the wait", 5100, 0},
-		{"it joins before half of the wait", 4900, 1},
+		{"it votes later", 20_000, 0},
+		{"it votes after half of the wait", 5100, 0},
+		{"it votes before half of the wait", 4900, 1},
 	} {
 		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}, {Epoch: 2, At: 25_000 * ms, Owners: owners(of)}}}
 		h.Maps[1].Owners[0] = "e"
-		if tt.joined > 0 {
-			h.Joined = map[string]int64{"e": tt.joined * ms}
+		if tt.votes > 0 {
+			h.VotesFrom = map[string]int64{"e": tt.votes * ms}
 		}
 		for _, node := range []string{"c", "d"} {
 			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, By: -99 * ms, Until: 15000 * ms})

@@ -27,9 +27,9 @@ type History struct {
 	// out of a map; else they excuse nothing.
 	Drains  []Drain
 	Cordons []Cordon
-	// Joined is when nodes were started that joined what was there. Nobody counts for a
+	// VotesFrom is when nodes that joined what was there got a vote. They count for no
 	// majority before that; who is not named counts all the time.
-	Joined map[string]int64
+	VotesFrom map[string]int64
 }
 
 // judge is what Check knows about a history.

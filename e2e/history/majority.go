@@ -36,8 +36,8 @@ func (j *judge) headless(from, until int64) (sum int64) {
 }
 
 // spans goes through an interval, from one fault's begin or end to the next, and tells
-// where something was done to so many nodes that the others were no majority. A node that
-// has yet to be started has no vote.
+// where something was done to so many nodes that the others were no majority, among
+// those that had a vote by then.
 func (j *judge) spans(from, until int64, span func(from, until int64, headless bool)) {
 	nodes := j.voters()
 	if from >= until {
@@ -49,7 +49,7 @@ func (j *judge) spans(from, until int64, span func(from, until int64, headless b
 			moments = append(moments, t)
 		}
 	}
-	for _, t := range j.h.Joined {
+	for _, t := range j.h.VotesFrom {
 		note(t)
 	}
 	var here []*Fault
@@ -68,7 +68,7 @@ func (j *judge) spans(from, until int64, span func(from, until int64, headless b
 		if next == at {
 			continue
 		}
-		there := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return j.h.Joined[n] > at })
+		there := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return j.h.VotesFrom[n] > at })
 		votes := len(there)
 		if j.rules.Voters > 0 {
 			votes = min(votes, j.rules.Voters)
