@@ -19,7 +19,8 @@ const (
 //   - may go on while its node is stopped, if the shard was taken meanwhile. A node
 //     that is continued cuts it before anything else, once it has a processor;
 //   - may go on after a forged refusal, unless the fence is strict: until the node,
-//     which has no lease, cuts it, which is less than DeadAfter after the taking;
+//     which has no lease, cuts it, which is less than DeadAfter after the taking, or first
+//     thing as it goes on, if it is stopped before that;
 //   - may be cut, and its app notice late, if something had been done to its node or
 //     to the one that had forwarded it, or if it had run for DrainTimeout at least.
 //
@@ -128,10 +129,22 @@ func (s *shard) atReset(f *Fault, old Run, taken int64) excuse {
 		return 0
 	}
 	began := old.Start <= taken && old.Start < f.until() || refused && old.Start < change+s.rules.most(s.rules.Lease)+notice
-	if began && old.endsBefore(change+int64(s.rules.DeadAfter)) {
+	if began && old.endsBefore(s.cutBy(old, change+int64(s.rules.DeadAfter))) {
 		return forged
 	}
 	return 0
+}
+
+// cutBy is when a run without a lease is cut at the latest, by a node that would do so by
+// some time: as it goes on, if it is stopped before that.
+func (s *shard) cutBy(old Run, most int64) int64 {
+	late := most
+	for i := range s.h.Faults {
+		if f := &s.h.Faults[i]; f.Kind == Stopped && f.Node == old.App && f.From < most {
+			late = max(late, after(f.until(), s.notice(old.App, f.until(), old.end())))
+		}
+	}
+	return late
 }
 
 // given tells whether its node may have given up a run that was cut, just before
