@@ -33,6 +33,9 @@ func TestWhoHearsNothingWaitsForTheDead(t *testing.T) {
 		{"the owner lived", history.Fault{}, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 1},
 		{"the owner was back", history.Fault{Kind: history.Killed, Node: "c", From: -5000 * ms, By: -4999 * ms, Until: 7900 * ms}, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 1},
 		{"the owner stood still", history.Fault{Kind: history.Stopped, Node: "c", From: -5000 * ms, Until: 20_000 * ms}, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"the owner has left", history.Fault{Kind: history.Left, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 20_000 * ms}, deaf(history.Behind, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"the owner left, and is back", history.Fault{Kind: history.Left, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 9900 * ms}, deaf(history.Behind, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"the owner has left, and it could have heard", history.Fault{Kind: history.Left, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 20_000 * ms}, deaf(history.Behind, "b", 8001, 10_050), 8000, 10_001, 1},
 		{"its shard stayed", history.Fault{}, deaf(history.BadDisk, "b", 3000, 10_050), 0, 10_001, 1},
 	} {
 		was := map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"}

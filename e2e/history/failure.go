@@ -255,7 +255,7 @@ func (j *judge) deaf(a *Answer, f *Fault) bool {
 			continue
 		}
 		if slices.ContainsFunc(j.h.Faults, func(g Fault) bool {
-			return g.Node == old.Owners[shard] && g.Node != f.Node && (g.dead() || g.Kind == Stopped) && g.during(m.At, m.At)
+			return g.Node == old.Owners[shard] && g.Node != f.Node && (g.dead() || g.Kind == Stopped || g.Kind == Left) && g.during(over, over)
 		}) {
 			return true
 		}
