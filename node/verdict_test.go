@@ -206,6 +206,46 @@ func TestGatewaysAloneSayThatNobodyHasAnApp(t *testing.T) {
 	})
 }
 
+// A gateway that comes to lead has not heard yet who is there, and lets nobody go for that:
+// all who have an app are on their way.
+func TestGatewayThatBeginsToLeadHearsFirst(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) {
+			if o.Dir.Node() == "a" {
+				o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil
+			}
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			w.start(id)
+		}
+		a, led := w.all["a"], 0
+		for range 6 {
+			w.untilSettled("b", "c")
+			w.untilVoters(3)
+			w.all["b"].kill()
+			w.all["c"].kill()
+			time.Sleep(20 * time.Second)
+			w.all["b"].restart()
+			w.all["c"].restart()
+			leads := false
+			w.until("they serve again", func() bool {
+				if a.node.Explain(proxy.ReasonNoMap).Vain {
+					w.t.Error("clients are let go, though who has an app is back")
+				}
+				leads = leads || w.leader() == a
+				return w.settled("b", "c")
+			})
+			if leads {
+				led++
+			}
+		}
+		if led == 0 {
+			w.t.Error("it never came to lead")
+		}
+	})
+}
+
 // What operators ask for is told by every node as long as it is so.
 func TestWhatOperatorsAskForIsTold(t *testing.T) {
 	t.Parallel()

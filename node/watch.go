@@ -39,7 +39,7 @@ type watch struct {
 	// What keeps the inputs steady; run's.
 	leaderless, unleased, unmapped   verdict.For
 	alone, joins, orphaned, acquires verdict.Steady
-	unborn, even, ownerless          verdict.Steady
+	unborn, even, ownerless, vain    verdict.Steady
 	refused                          verdict.Moments
 	nodes                            map[string]*steadyNode
 	routed                           uint64 // the generation of the table of which acquiring is
@@ -56,6 +56,9 @@ type watch struct {
 
 // found is what one look came to. It never changes.
 type found struct {
+	// vain says that somebody leads, and nobody who may own shards is there: requests would
+	// wait for nothing.
+	vain   bool
 	in     verdict.Inputs
 	all    []verdict.Finding
 	public []string // of all, for everybody
@@ -79,7 +82,7 @@ func newWatch(n *Node) *watch {
 		n: n, nodes: map[string]*steadyNode{},
 		alone: verdict.Steady{On: 3 * time.Second}, joins: verdict.Steady{On: 3 * time.Second},
 		orphaned: verdict.Steady{On: 1500 * time.Millisecond}, acquires: verdict.Steady{On: 2 * time.Second},
-		unborn: verdict.Steady{On: 2 * time.Second}, even: verdict.Steady{On: pairPatience}, ownerless: verdict.Steady{On: 2 * time.Second},
+		unborn: verdict.Steady{On: 2 * time.Second}, even: verdict.Steady{On: pairPatience}, ownerless: verdict.Steady{On: 2 * time.Second}, vain: verdict.Steady{On: 2 * time.Second},
 		refused: verdict.Moments{Lately: lately},
 	}
 	w.found.Store(&found{})
@@ -123,7 +126,10 @@ func (w *watch) look(ctx context.Context) {
 	if in.Leader == "" && in.NoLeader > watchEvery {
 		w.probe(ctx, in)
 	}
-	next := &found{in: in, all: verdict.Of(in)}
+	// For as long as somebody has led who would have heard of them: until then they may be on
+	// their way.
+	nobody := in.Leader != "" && !hasOwner(in.Nodes, in.Leader)
+	next := &found{vain: w.vain.Look(now, nobody) && nobody, in: in, all: verdict.Of(in)}
 	for _, f := range next.all {
 		next.public = append(next.public, f.Public())
 	}
