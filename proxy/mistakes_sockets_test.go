@@ -212,6 +212,10 @@ func mistakesOfSockets() []mistake {
 			rule: "or with a gap", found: "TestMovesAreRehearsed",
 			edits: in("rehearse.go", "		if gap {", "		if gap && !PLANTED {"),
 		},
+		{
+			rule: "and waits for a message no longer than a move", found: "TestRehearsedMoveWaitsForAMessageForDrainTimeout",
+			edits: in("rehearse.go", "			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.o.DrainTimeout, l.lateToMove)\n			}"),
+		},
 	}
 }
 

@@ -1,6 +1,10 @@
 package proxy
 
-import "shardway/shardmap"
+import (
+	"time"
+
+	"shardway/shardmap"
+)
 
 // SocketMark is what BreakSockets knows the sockets of a key by.
 func SocketMark(key string) uint64 { return KeyHash(nil, []byte(key)) }
@@ -20,8 +24,23 @@ func (s *Server) BreakSockets(match func(shard shardmap.Shard, mark uint64) bool
 			s.cutRun(c, r, causeRehearsed)
 		} else {
 			l.ask(wantMove)
+			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)
 		}
 		many++
 	})
 	return many
+}
+
+// lateToMove ends a leg that was to be handed over DrainTimeout ago, if a message of its client
+// is still under way. Of a shard that moves the owner does so; of this it knows nothing.
+func (l *leg) lateToMove() {
+	select {
+	case <-l.upEnd: // the rest is the owner's
+	default:
+		if !l.isOver() {
+			l.tardy.Store(true)
+			l.ask(wantStop | wantClose)
+			l.after(endWait, l.far)
+		}
+	}
 }

@@ -150,3 +150,38 @@ func TestMovesAreRehearsed(t *testing.T) {
 		})
 	}
 }
+
+// A rehearsed move waits for a message of the client that is under way, and no longer than a
+// move does: else the leg would stand between the two for as long as the client likes.
+func TestRehearsedMoveWaitsForAMessageForDrainTimeout(t *testing.T) {
+	for _, finished := range []bool{true, false} {
+		t.Run(fmt.Sprint("finished=", finished), func(t *testing.T) {
+			inSockets(t, plainChat, func(t *socketTest) {
+				c := t.front.socket()
+				whole := append(message(0x01, true, "wh"), message(0x80, true, "ole")...)
+				c.send("%s", whole[:10])
+				time.Sleep(10 * time.Millisecond)
+				if n := t.front.BreakSockets(func(shardmap.Shard, uint64) bool { return true }, false); n != 1 {
+					t.Fatalf("%d sockets are broken, want 1", n)
+				}
+				time.Sleep(4900 * time.Millisecond)
+				if len(t.app.legs()) != 1 {
+					t.Fatal("the leg is over")
+				}
+				if !finished {
+					c.wantClosedFor(1012, "a message was not whole when the shard had moved")
+					t.until("released", func() bool { return t.a.running.Load() == 0 })
+					t.app.wantGot()
+					_ = c.Close()
+					return
+				}
+				c.send("%s", whole[10:])
+				t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
+				c.say("next")
+				t.until("got", t.app.has(2))
+				t.app.wantGot("whole", "next")
+				_ = c.Close()
+			})
+		})
+	}
+}
