@@ -209,7 +209,11 @@ func (l *leg) carryUp() {
 
 // carryDown carries downward, to the end of that, or until it parks.
 func (l *leg) carryDown() (parked bool) {
-	return l.whole && l.carries(l.downward, &l.down.half)
+	if !l.whole || l.carries(l.downward, &l.down.half) {
+		return l.whole
+	}
+	l.spoken(&l.down.half)
+	return false
 }
 
 // finish carries upward until far is done with. At an owner that hands over near may go on
@@ -258,7 +262,17 @@ func (l *leg) cut(why cause, closes []*h1.Conn) []*h1.Conn {
 		closes = append(closes, l.far)
 	}
 	if l.app {
-		l.after(2*endWait, l.near)
+		l.then(2*endWait, l.cutStuck)
 	}
 	return closes
+}
+
+// cutStuck cuts near if it does not take what is being passed on. Where nothing is, it is this
+// node that is late to see that the leg has ended: that is no reason to end a client.
+func (l *leg) cutStuck() {
+	if l.down.spoke.Load() == passing {
+		_ = l.near.Cut()
+		return
+	}
+	l.then(endWait, l.cutStuck)
 }

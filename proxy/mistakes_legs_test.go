@@ -7,6 +7,14 @@ func mistakesOfLegs() []mistake {
 	const breaks, parts = "TestBrokenProtocolClosesBothEnds", "TestAppThatDoesNotAnswerACloseHasTenSeconds|TestClientThatDoesNotAnswerACloseHasTenSeconds"
 	return []mistake{
 		{
+			rule: "a client that takes nothing keeps no shard", found: "TestClientThatReadsNothingKeepsNoShard",
+			edits: in("leg.go", "		l.then(2*endWait, l.cutStuck)", "		if !PLANTED {\n			l.then(2*endWait, l.cutStuck)\n		}"),
+		},
+		{
+			rule: "but none is cut because its node is late", found: "TestLateNodeCutsNoClient",
+			edits: in("leg.go", "	if l.down.spoke.Load() == passing {", "	if l.down.spoke.Load() == passing || PLANTED {"),
+		},
+		{
 			rule: "a leg ends between two messages of the client", found: "TestSocketMovesAtEachByte",
 			edits: in("legup.go", "|| l.told.Load() != 0 || !l.upWhole():", "|| l.told.Load() != 0 || !PLANTED && !l.upWhole():"),
 		},
