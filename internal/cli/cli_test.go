@@ -258,7 +258,9 @@ func TestFailuresAreOneLineAndOne(t *testing.T) {
 		"endpoints --admin=" + nobody:    "nothing listens",
 		"locate alice --admin=" + nobody: "nothing listens",
 
-		"sockets break --shard 2 --admin=" + addr: "no kept socket of shard 2 has a connection to its app; b did not answer",
+		"sockets --shard 99 --admin=" + addr:       "shard = 99 does not exist: the cluster has 4, from 0 to 3",
+		"sockets break --shard 99 --admin=" + addr: "the cluster has 0 to 3",
+		"sockets break --shard 2 --admin=" + addr:  "no kept socket of shard 2 has a connection to its app; b did not answer",
 	} {
 		code, out, errOut := run(t, line)
 		if code != 1 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.HasPrefix(errOut, "shardway: ") || !strings.Contains(errOut, want) {
@@ -280,6 +282,11 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		"shards --admin http://x/y": "is not an address",
 		"shards x":                  `"x" is no number of a shard`,
 		"cordon":                    "cordon takes a node or --app-version",
+		"sockets --gap":             "--key and --gap are of break",
+		"sockets --key alice":       "--key and --gap are of break",
+		"sockets brake":             `must be one of "show","break"`,
+
+		"sockets break --key alice --shard 3": "give --key or --shard, not both",
 	} {
 		code, out, errOut := run(t, line)
 		if code != 2 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, want) {

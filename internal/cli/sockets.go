@@ -58,6 +58,11 @@ func (c *socketsCommand) Run(ctx context.Context, s *session) error {
 	}
 	if c.Shard != nil {
 		list.Shards = slices.DeleteFunc(list.Shards, func(x admin.ShardSockets) bool { return x.Shard != *c.Shard })
+		if len(list.Shards) == 0 {
+			if _, err := client.Shard(ctx, *c.Shard); err != nil {
+				return err // there is no such shard, above all
+			}
+		}
 		if len(list.Shards) == 0 && len(list.Silent) == 0 {
 			return fmt.Errorf("shard %d has no socket: shardway sockets lists those that have some", *c.Shard)
 		}
