@@ -190,6 +190,11 @@ func TestExampleOfAChatStaysOpen(t *testing.T) {
 				names = append(names, "page")
 			}
 			c.goesOn(t, names...)
+			for _, text := range []string{"no JSON", "null", "7", `{"have":"x"}`} {
+				babble(t, "ws://"+url, text)
+			}
+			c.goesOn(t, names...)
+			f.wantRuns(t, at)
 			f.moveRoom(t, at, room, func() { c.goesOn(t, names...) })
 			if page == nil {
 				return
@@ -199,6 +204,25 @@ func TestExampleOfAChatStaysOpen(t *testing.T) {
 				t.Errorf("the page has connected %s times, want 1", opened)
 			}
 		})
+	}
+}
+
+// babble says something in a room that no page says, and leaves once the app has taken it.
+func babble(t *testing.T, url, text string) {
+	t.Helper()
+	ws, _, err := websocket.Dial(t.Context(), url, nil) //nolint:bodyclose // there is none after 101
+	must(t, err)
+	must(t, ws.Write(t.Context(), websocket.MessageText, []byte(text)))
+	_ = ws.Close(websocket.StatusNormalClosure, "") // or the app's Close has been first
+}
+
+// wantRuns fails the test if the process of a node's app has ended.
+func (f *exampled) wantRuns(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	p := f.apps[n.ID].process.Process
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
+	if err != nil || strings.Contains(string(stat), ") Z ") {
+		t.Fatalf("the app of %s has ended: %s, %v", n.ID, stat, err)
 	}
 }
 
