@@ -262,17 +262,21 @@ func (l *leg) cut(why cause, closes []*h1.Conn) []*h1.Conn {
 		closes = append(closes, l.far)
 	}
 	if l.app {
-		l.then(2*endWait, l.cutStuck)
+		time.AfterFunc(2*endWait, l.cutStuck)
 	}
 	return closes
 }
 
-// cutStuck cuts near if it does not take what is being passed on. Where nothing is, it is this
-// node that is late to see that the leg has ended: that is no reason to end a client.
+// cutStuck cuts near if it does not take what is being passed on. Where nothing is, nothing more
+// is awaited of it, and it is this node that is late to see that the leg has ended: that is no
+// reason to end a client.
 func (l *leg) cutStuck() {
-	if l.down.spoke.Load() == passing {
-		_ = l.near.Cut()
-		return
+	switch {
+	case l.isOver():
+	case l.down.spoke.Load() == passing:
+		l.unlessOver(func() { _ = l.near.Cut() })
+	default:
+		l.ask(wantStop)
+		time.AfterFunc(endWait, l.cutStuck)
 	}
-	l.then(endWait, l.cutStuck)
 }

@@ -8,11 +8,15 @@ func mistakesOfLegs() []mistake {
 	return []mistake{
 		{
 			rule: "a client that takes nothing keeps no shard", found: "TestClientThatReadsNothingKeepsNoShard",
-			edits: in("leg.go", "		l.then(2*endWait, l.cutStuck)", "		if !PLANTED {\n			l.then(2*endWait, l.cutStuck)\n		}"),
+			edits: in("leg.go", "		time.AfterFunc(2*endWait, l.cutStuck)", "		if !PLANTED {\n			time.AfterFunc(2*endWait, l.cutStuck)\n		}"),
+		},
+		{
+			rule: "nor does one that does not answer a Close", found: "TestClientThatAnswersNoCloseKeepsNoShard",
+			edits: in("leg.go", "		l.ask(wantStop)\n		time", "		if !PLANTED {\n			l.ask(wantStop)\n		}\n		time"),
 		},
 		{
 			rule: "but none is cut because its node is late", found: "TestLateNodeCutsNoClient",
-			edits: in("leg.go", "	if l.down.spoke.Load() == passing {", "	if l.down.spoke.Load() == passing || PLANTED {"),
+			edits: in("leg.go", "	case l.down.spoke.Load() == passing:", "	case l.down.spoke.Load() == passing || PLANTED:"),
 		},
 		{
 			rule: "a leg ends between two messages of the client", found: "TestSocketMovesAtEachByte",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/wsframe"
 )
 
 // belated is a connection of which who reads learns only after a while that it has been closed,
@@ -70,5 +71,23 @@ func TestClientThatReadsNothingKeepsNoShard(t *testing.T) {
 			t.Errorf("that took %v", took)
 		}
 		_ = c.Close()
+	})
+}
+
+// Nor does one that does not answer the app's Close, once the shard is to be given up: it has
+// ten seconds for that else.
+func TestClientThatAnswersNoCloseKeepsNoShard(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		c := t.front.socket()
+		_, _ = t.app.conn(0).Write(wsframe.AppendClose(nil, 4000, "", false))
+		time.Sleep(10 * time.Millisecond) // until that has been passed on
+		t.orphan()
+		t.a.CutUpstream("lapsed")
+		began := time.Now()
+		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("that took %v", took)
+		}
+		c.wantClosed(4000)
 	})
 }
