@@ -412,6 +412,7 @@ func (c *client) depart(p *trip) verdict {
 		if p.l.Sent() == before || p.untaken() {
 			return c.notSent(p, err)
 		}
+		c.x.resumed.mayHaveAsked() // what asks at once waits for its answer there
 		return c.broken(p, err)
 	}
 	if !c.up.running { // nothing flows until the answer comes

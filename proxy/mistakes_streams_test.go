@@ -77,6 +77,10 @@ func mistakesOfStreams() []mistake {
 			edits: in("owner.go", "a.x.wasResumed > 0 {\n		a.x.safety", "a.x.wasResumed > 0 && !PLANTED {\n		a.x.safety"),
 		},
 		{
+			rule: "and one that is asked at once", found: "TestRequestThatAsksForAFurtherLegHasItsNumber",
+			edits: in("flow.go", "		c.x.resumed.mayHaveAsked() // what asks", "		if !PLANTED {\n			c.x.resumed.mayHaveAsked()\n		} // what asks"),
+		},
+		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredLegMovesOnWithItsShard",
 			edits: in("trip.go", "	case why == causeDrain && c.x.resumed != nil:", "	case why == causeDrain && c.x.resumed != nil && !PLANTED:"),
 		},
