@@ -34,6 +34,7 @@ type loop struct {
 
 	// Of the goroutine alone.
 	waits   uint64             // how many times it was told of all that there was; one more to begin with
+	all     bool               // it was so the last time
 	last    uint64             // number that was given
 	clients map[uint64]*client // by theirs
 	perches map[uint64]*perch  // of links, likewise
@@ -87,7 +88,7 @@ func (l *loop) run() {
 		if heard, err = l.lookout.Wait(heard[:0]); err != nil {
 			break
 		}
-		if l.lookout.All() {
+		if l.all = l.lookout.All(); l.all {
 			l.waits++
 		}
 		began := time.Now()
@@ -305,10 +306,19 @@ func (l *loop) fly(k *link, c *client) bool {
 		k.by, k.perch, k.rested = l, &perch{id: l.last}, 0
 		l.perches[l.last] = k.perch
 	}
-	k.quiet = k.perch.quiet(k.rested, l.waits)
+	k.quiet = k.perch.quiet(k.rested, l.knows())
 	k.perch.c, c.looped.perch = c, k.perch
 	k.Heed(&c.poke)
 	return true
+}
+
+// knows is how often the loop has waited, for perch.quiet. Zero: the last time it was not told of
+// all, and what it was not told of may have been there before it waited.
+func (l *loop) knows() uint64 {
+	if !l.all {
+		return 0
+	}
+	return l.waits
 }
 
 // quiet reports whether the loop, which has waited so often, would have heard of anything from

@@ -5,11 +5,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"shardway/proxy"
+	"shardway/shardmap"
 )
 
 // answering is an app that answers "right", does with each connection what then says after each
@@ -124,5 +126,74 @@ func TestLoopLooksBeforeItSendsWhatRunsOnce(t *testing.T) {
 				t.Errorf("the app was asked %d times, want 3", asked)
 			}
 		})
+	}
+}
+
+// stalling is a Cluster whose Table keeps whoever asks for it waiting, once.
+type stalling struct {
+	*node
+	armed         atomic.Bool
+	began, goesOn chan struct{}
+}
+
+func (s *stalling) Table() *proxy.Table {
+	if s.armed.CompareAndSwap(true, false) {
+		s.began <- struct{}{}
+		<-s.goesOn
+	}
+	return s.node.Table()
+}
+
+// A loop that was not told of all that there was does not know what of it an idle connection has
+// said: it sent on one that had spoken before it waited, and what that had said was the answer.
+func TestLoopThatWasNotToldOfAllLooks(t *testing.T) {
+	last := make(chan net.Conn, 1)
+	s := &stalling{began: make(chan struct{}), goesOn: make(chan struct{})}
+	n := newNode(t, "a", rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+		for {
+			if _, err := readHead(r); err != nil {
+				return
+			}
+			select { // nobody else reads those before
+			case <-last:
+			default:
+			}
+			last <- conn
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nright")
+		}
+	}), func(o *proxy.Options) {
+		s.node, _ = o.Cluster.(*node)
+		o.Cluster = s
+	})
+	mine, other := shardmap.Of("k", shards), "other"
+	for shardmap.Of(other, shards) == mine {
+		other += "."
+	}
+	var all []*client
+	for range 140 { // more than a loop is told of at once
+		all = append(all, n.looped())
+	}
+	n.swap(1, 1, func(at shardmap.Shard) proxy.Route {
+		if at == mine {
+			return proxy.Route{Kind: proxy.Local, Epoch: 1}
+		}
+		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving}
+	})
+	for range 3 {
+		all[0].right("GET")
+	}
+	rests := <-last
+	s.armed.Store(true)
+	all[0].send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\n\r\n", other)
+	<-s.began
+	for _, c := range all[1:] {
+		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	}
+	_, _ = io.WriteString(rests, surplus)
+	close(s.goesOn)
+	for i, c := range all[1:] {
+		if res, body := c.answer("GET"); res.StatusCode != 200 || body != "right" {
+			t.Errorf("client %d: answer = %d %q, want the app's", i, res.StatusCode, body)
+		}
 	}
 }

@@ -12,6 +12,10 @@ func mistakesOfLoops() []mistake {
 			edits: in("loop.go", "		at.spoke = true\n", "		at.spoke = !PLANTED\n"),
 		},
 		{
+			rule: "and at all if it was not told of all", found: "TestLoopThatWasNotToldOfAllLooks",
+			edits: in("loop.go", "	if !l.all {", "	if !l.all && !PLANTED {"),
+		},
+		{
 			rule: "and at all of an app that has said too much", found: "TestWhatNobodyAskedForIsNoAnswerInALoop",
 			edits: in("trip.go", "!p.l.pool.babbles.Load()", "(PLANTED || !p.l.pool.babbles.Load())"),
 		},

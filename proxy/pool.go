@@ -122,7 +122,7 @@ func (p *pool) prefer(by *loop, oldest time.Duration) {
 	for i := last; i >= max(0, last-preferAmong) && idle[i].since >= oldest; i-- {
 		switch {
 		case idle[i].by != by:
-		case idle[i].perch.quiet(idle[i].rested, by.waits):
+		case idle[i].perch.quiet(idle[i].rested, by.knows()):
 			idle[i], idle[last] = idle[last], idle[i]
 			return
 		case best < 0:
