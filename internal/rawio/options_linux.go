@@ -98,8 +98,10 @@ func (c *Conn) bound(d *deadline, t time.Time, tell func(*os.File, time.Time) er
 		return c.wrap("set", tell(p.file, t))
 	}
 	*d = deadline{at: t, past: !t.IsZero() && time.Until(t) <= 0}
-	if c.state.unset(late); c.reading.past || c.writing.past {
-		c.state.set(late)
+	if c.reading.past || c.writing.past {
+		c.state.set(late) // and at no moment not, if the other one was over before
+	} else {
+		c.state.unset(late)
 	}
 	return nil
 }
