@@ -33,8 +33,8 @@ type loop struct {
 	busy    atomic.Int64  // nanoseconds for which it did something, since balance looked
 
 	// Of the goroutine alone.
-	waits   uint64             // how many times it was told of all that there was; one more to begin with
-	all     bool               // it was so the last time
+	waits   uint64             // how many times it has waited; one more to begin with
+	all     bool               // the last time it was told of all that there was
 	last    uint64             // number that was given
 	clients map[uint64]*client // by theirs
 	perches map[uint64]*perch  // of links, likewise
@@ -88,9 +88,8 @@ func (l *loop) run() {
 		if heard, err = l.lookout.Wait(heard[:0]); err != nil {
 			break
 		}
-		if l.all = l.lookout.All(); l.all {
-			l.waits++
-		}
+		l.waits++
+		l.all = l.lookout.All()
 		began := time.Now()
 		l.hear(heard)
 		l.read()
@@ -324,7 +323,7 @@ func (l *loop) knows() uint64 {
 // quiet reports whether the loop, which has waited so often, would have heard of anything from
 // a link that has rested since it had waited that often: an answer had come, as far as is known
 // to its end, and what comes behind that would be taken for the next one. Who has not waited
-// since, or was not told of all, does not know.
+// since does not know.
 func (p *perch) quiet(rested, waits uint64) bool {
 	return rested != 0 && rested < waits && !p.spoke
 }
