@@ -197,3 +197,33 @@ func TestLoopThatWasNotToldOfAllLooks(t *testing.T) {
 		}
 	}
 }
+
+// An app that has said more than its answer, along with it, may again: loops look, too.
+func TestAppThatSaysMoreThanItsAnswerIsLookedAt(t *testing.T) {
+	told := make(chan net.Conn, 1)
+	var asked atomic.Int32
+	n := newNode(t, "a", rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+		for {
+			if _, err := readHead(r); err != nil {
+				return
+			}
+			answer := "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nright"
+			if asked.Add(1) == 2 {
+				answer += surplus
+			}
+			_, _ = io.WriteString(conn, answer)
+			told <- conn
+		}
+	}))
+	c := n.looped()
+	<-told
+	var rests net.Conn
+	for range 4 {
+		c.right("GET")
+		rests = <-told
+	}
+	until(t, "no loop hears the app", func() bool { return n.DeafenLoops() > 0 })
+	_, _ = io.WriteString(rests, surplus)
+	c.right("GET")
+	<-told
+}

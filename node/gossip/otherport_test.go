@@ -1,6 +1,8 @@
 package gossip_test
 
 import (
+	"bufio"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -30,13 +32,35 @@ func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
+	patient, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = patient.Close() }()
+	go func() { // it waits for the end of a line, which gossip may not have
+		for c, err := patient.Accept(); err == nil; c, err = patient.Accept() {
+			go func() {
+				defer func() { _ = c.Close() }()
+				for r := bufio.NewReader(c); ; {
+					line, err := r.ReadString('\n')
+					switch {
+					case err != nil:
+						return
+					case strings.HasPrefix(line, "GET "):
+						_, _ = io.WriteString(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+						return
+					}
+				}
+			}()
+		}
+	}()
 	plain, stop := real(t, gossip.Options{Tags: node("plain")})
 	defer stop()
 	addr := func(s *httptest.Server) string { return s.Listener.Addr().String() }
 	for name, keys := range map[string][][]byte{"plain": nil, "with a secret": {[]byte(strings.Repeat("k", 32))}} {
 		t.Run(name, func(t *testing.T) {
-			want := map[string]string{addr(app): "it is an HTTP port and not a gossip port", addr(ops): "it is the admin port of a node", "127.0.0.1:1": "connection refused", mute.Addr().String(): "it hangs up: is it the peer port", "192.0.2.1:7946": "where no other machine reaches it"}
-			join := []string{addr(app), addr(ops), "127.0.0.1:1", mute.Addr().String(), "192.0.2.1:7946"}
+			want := map[string]string{patient.Addr().String(): "it is an HTTP port", addr(app): "it is an HTTP port and not a gossip port", addr(ops): "it is the admin port of a node", "127.0.0.1:1": "connection refused", mute.Addr().String(): "it hangs up: is it the peer port", "192.0.2.1:7946": "where no other machine reaches it"}
+			join := []string{addr(app), addr(ops), "127.0.0.1:1", mute.Addr().String(), "192.0.2.1:7946", patient.Addr().String()}
 			if keys != nil {
 				want[plain.Addr().String()] = "it was started without the cluster's secret"
 				join = append(join, plain.Addr().String())
