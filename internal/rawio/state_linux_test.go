@@ -143,9 +143,9 @@ func TestWhoComesWhileItIsPartedWithWaits(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	select {
-	case <-in:
+	case early := <-in:
 		c.mu.Unlock()
-		t.Fatal("somebody uses a descriptor that is being changed")
+		t.Fatalf("somebody uses a descriptor that is being changed: %v", early)
 	case <-time.After(20 * time.Millisecond):
 	}
 	c.known.Store(p)

@@ -32,9 +32,9 @@ func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	patient, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	patient, failed := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if failed != nil {
+		t.Fatal(failed)
 	}
 	defer func() { _ = patient.Close() }()
 	go func() { // it waits for the end of a line, which gossip may not have
