@@ -76,21 +76,6 @@ func (s *Server) BalanceLoops(busy time.Duration) (many []int) {
 	return many
 }
 
-// DeafenLoops has loops hear nothing more of idle connections to the app, and returns how many
-// these are.
-func (s *Server) DeafenLoops() (many int) {
-	p := s.upstream
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, l := range p.mu.idle {
-		if l.by != nil {
-			_ = l.by.lookout.Remove(l.NetConn())
-			many++
-		}
-	}
-	return many
-}
-
 // Connections counts the open connections, with those that are parked.
 func (s *Server) Connections() int { return s.conns.count() }
 

@@ -159,9 +159,6 @@ func (c *client) answer() {
 	p.l.TakeResponse(res)
 	p.l.pool.settle(p.l)
 	l.land(c)
-	if p.l.perch != nil {
-		p.l.rested, p.l.perch.spoke = l.waits, false
-	}
 	p.l.Heed(nil)
 	v := c.answered(p)
 	c.ran(p, v, c.flight.began, c.flight.sent)

@@ -45,10 +45,6 @@ type link struct {
 
 	by    *loop  // that hears of it; nil: none does. Its owner's
 	perch *perch // its place there
-	// rested is how often that loop had waited when the last answer was here, the next request
-	// not yet sent, and it alone has used it since; zero: that is not so.
-	rested uint64
-	quiet  bool // it has heard of nothing to read since, see perch
 
 	// young is set while the pool counts it as new, until settling ends that.
 	young    atomic.Bool

@@ -33,8 +33,6 @@ type loop struct {
 	busy    atomic.Int64  // nanoseconds for which it did something, since balance looked
 
 	// Of the goroutine alone.
-	waits   uint64             // how many times it has waited; one more to begin with
-	all     bool               // the last time it was told of all that there was
 	last    uint64             // number that was given
 	clients map[uint64]*client // by theirs
 	perches map[uint64]*perch  // of links, likewise
@@ -53,8 +51,6 @@ type loop struct {
 type perch struct {
 	id uint64
 	c  *client // whose request it carries in the loop; nil: none does. The loop's
-	// spoke says that it said something, or ended, while it carried none here.
-	spoke bool
 }
 
 // letter tells a loop of a client that joins, or is to leave, or of a link that is gone, or
@@ -73,7 +69,7 @@ func newLoop() (*loop, error) {
 		return nil, err
 	}
 	l := &loop{
-		waits: 1, lookout: lookout, ended: make(chan struct{}),
+		lookout: lookout, ended: make(chan struct{}),
 		clients: make(map[uint64]*client), perches: make(map[uint64]*perch),
 	}
 	go l.run() // until close
@@ -88,10 +84,10 @@ func (l *loop) run() {
 		if heard, err = l.lookout.Wait(heard[:0]); err != nil {
 			break
 		}
-		l.waits++
-		l.all = l.lookout.All()
 		began := time.Now()
-		l.hear(heard)
+		for _, h := range heard {
+			l.hear(h)
+		}
 		l.read()
 		for len(l.more) > 0 {
 			l.goOn()
@@ -101,38 +97,22 @@ func (l *loop) run() {
 	l.end()
 }
 
-// hear does what there is to be done about sockets: at first those of links, so that what has
-// been said on one that rests is known before a request is to go by it.
-func (l *loop) hear(heard []rawio.Heard) {
-	clients := heard[:0]
-	for _, h := range heard {
-		if at := l.perches[h.ID]; at != nil {
-			l.hearLink(at, h)
-		} else {
-			clients = append(clients, h)
-		}
-	}
-	for _, h := range clients {
-		c := l.clients[h.ID]
-		if c == nil {
-			continue
-		}
+// hear does what there is to be done about a socket.
+func (l *loop) hear(h rawio.Heard) {
+	if c := l.clients[h.ID]; c != nil {
 		c.looped.speaks = true
 		c.looped.ended = c.looped.ended || h.End
 		if c.at == atNext {
 			l.safely(c, (*client).ask)
 		}
-	}
-}
-
-func (l *loop) hearLink(at *perch, h rawio.Heard) {
-	c := at.c
-	if c == nil {
-		at.spoke = true
 		return
 	}
+	at := l.perches[h.ID]
+	if at == nil || at.c == nil {
+		return
+	}
+	c := at.c
 	l.safely(c, (*client).answer)
-	at.spoke = at.spoke || h.End
 	if h.End && at.c == c { // part of an answer is here, and nobody will say again that it ends
 		l.leave(c, atAnswer)
 	}
@@ -302,30 +282,12 @@ func (l *loop) fly(k *link, c *client) bool {
 		if known && !parts(k.Conn) || l.lookout.Keep(conn, l.last) != nil {
 			return false
 		}
-		k.by, k.perch, k.rested = l, &perch{id: l.last}, 0
+		k.by, k.perch = l, &perch{id: l.last}
 		l.perches[l.last] = k.perch
 	}
-	k.quiet = k.perch.quiet(k.rested, l.knows())
 	k.perch.c, c.looped.perch = c, k.perch
 	k.Heed(&c.poke)
 	return true
-}
-
-// knows is how often the loop has waited, for perch.quiet. Zero: the last time it was not told of
-// all, and what it was not told of may have been there before it waited.
-func (l *loop) knows() uint64 {
-	if !l.all {
-		return 0
-	}
-	return l.waits
-}
-
-// quiet reports whether the loop, which has waited so often, would have heard of anything from
-// a link that has rested since it had waited that often: an answer had come, as far as is known
-// to its end, and what comes behind that would be taken for the next one. Who has not waited
-// since does not know.
-func (p *perch) quiet(rested, waits uint64) bool {
-	return rested != 0 && rested < waits && !p.spoke
 }
 
 // parts has the runtime's poller forget a connection, which would be told of all that the loop

@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"shardway/internal/rawio"
-	"shardway/proxy/h1"
 )
 
 // A moment without descriptors is not for ever; a system without loops is.
@@ -148,69 +145,4 @@ func TestWhatHasBeenReadIsNotParked(t *testing.T) {
 		t.Error("it is parked, with half a head that was read")
 	}
 	s.conns.remove(c)
-}
-
-// A loop takes a link for quiet that has rested while the loop waited, and was told of all.
-func TestQuietIsWhatRestedWhileTheLoopWaited(t *testing.T) {
-	for _, at := range []struct {
-		rested, waits uint64
-		spoke, want   bool
-	}{
-		{0, 5, false, false},
-		{4, 5, false, true},
-		{5, 5, false, false}, // it has not waited since
-		{4, 5, true, false},
-	} {
-		if got := (&perch{spoke: at.spoke}).quiet(at.rested, at.waits); got != at.want {
-			t.Errorf("%+v: %v", at, got)
-		}
-	}
-}
-
-// What one loop knows of a link says nothing to another, nor what it knew before that.
-func TestLinkIsQuietToTheLoopThatHasHeardIt(t *testing.T) {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	conn, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := &link{Conn: h1.NewConn(rawio.Adopt(conn), h1.Options{Direct: true})}
-	defer func() { _ = k.Close() }()
-	c := &client{}
-	var loops [2]*loop
-	for i := range loops {
-		lookout, err := rawio.NewLookout()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = lookout.Close() }()
-		loops[i] = &loop{lookout: lookout, waits: 9, all: true, perches: make(map[uint64]*perch)}
-	}
-	for i, at := range []struct {
-		by   int
-		all  bool
-		want bool
-	}{
-		{0, true, false}, // it has not rested
-		{0, true, true},
-		{0, false, false},
-		{0, true, true},
-		{1, true, false},
-		{1, true, true},
-		{0, true, false},
-	} {
-		l := loops[at.by]
-		l.all = at.all
-		if !l.fly(k, c) || k.quiet != at.want {
-			t.Errorf("%d: quiet %v, want %v", i, k.quiet, at.want)
-		}
-		l.land(c)
-		k.Heed(nil)
-		k.rested = 8
-	}
 }

@@ -8,26 +8,6 @@ func mistakesOfLoops() []mistake {
 			edits: in("loops.go", "g.never() {", "g.never() || PLANTED {"),
 		},
 		{
-			rule: "a loop looks at what it has heard of", found: "TestWhatNobodyAskedForIsNoAnswerInALoop",
-			edits: in("loop.go", "		at.spoke = true\n", "		at.spoke = !PLANTED\n"),
-		},
-		{
-			rule: "and at all if it was not told of all", found: "TestLoopThatWasNotToldOfAllLooks",
-			edits: in("loop.go", "	if !l.all {", "	if !l.all && !PLANTED {"),
-		},
-		{
-			rule: "and at all of an app that has said too much", found: "TestWhatNobodyAskedForIsNoAnswerInALoop",
-			edits: in("trip.go", "!p.l.pool.babbles.Load()", "(PLANTED || !p.l.pool.babbles.Load())"),
-		},
-		{
-			rule: "and before what must not be sent twice", found: "TestLoopLooksBeforeItSendsWhatRunsOnce",
-			edits: in("trip.go", "p.l.quiet && c.x.safety == safeMethod &&", "p.l.quiet && (PLANTED || c.x.safety == safeMethod) &&"),
-		},
-		{
-			rule: "and at what has ended with its answer", found: "TestConnectionThatEndsWithItsAnswerCarriesNoOtherInALoop",
-			edits: in("loop.go", "	at.spoke = at.spoke || h.End\n", "	at.spoke = at.spoke || h.End && !PLANTED\n"),
-		},
-		{
 			rule: "a request that panics is over", found: "TestRequestThatPanicsIsCountedWhoeverCarriesIt",
 			edits: in("loop.go", "			if c.x.isOpen() {\n", "			if c.x.isOpen() && !PLANTED {\n"),
 		},

@@ -21,8 +21,7 @@ type pool struct {
 	// wary has each connection looked at before it is used again, by take or by Ask:
 	// the other end may have sent more than its answer. Nodes do not.
 	wary    bool
-	babbles atomic.Bool // it has: then loops look, too, whatever they have heard
-	maxIdle int         // zero: all
+	maxIdle int // zero: all
 	// life ends what is being dialed, and dialers are those at it.
 	life    context.Context //nolint:containedctx // of the Server's whole life
 	dialers *sync.WaitGroup
@@ -114,23 +113,16 @@ func (p *pool) pop(want *wanted, oldest time.Duration) *link {
 // have another loop hear it takes two system calls.
 const preferAmong = 64
 
-// prefer makes the newest that the loop hears the newest of all, unless it is old: one of which
-// it would have heard if there was anything to read, or else any. With mu held.
+// prefer makes the newest that the loop hears the newest of all, unless it is old. With mu
+// held.
 func (p *pool) prefer(by *loop, oldest time.Duration) {
 	idle := p.mu.idle
-	last, best := len(idle)-1, -1
+	last := len(idle) - 1
 	for i := last; i >= max(0, last-preferAmong) && idle[i].since >= oldest; i-- {
-		switch {
-		case idle[i].by != by:
-		case idle[i].perch.quiet(idle[i].rested, by.knows()):
+		if idle[i].by == by {
 			idle[i], idle[last] = idle[last], idle[i]
 			return
-		case best < 0:
-			best = i
 		}
-	}
-	if best >= 0 {
-		idle[best], idle[last] = idle[last], idle[best]
 	}
 }
 
@@ -168,7 +160,6 @@ func (p *pool) put(l *link) { p.putUsed(l, p.clock.now()) }
 // taken its time since.
 func (p *pool) putUsed(l *link, last time.Duration) {
 	if len(l.Buffered()) > 0 {
-		p.babbles.Store(true)
 		p.drop(l) // what came behind the answer would be taken for the next one
 		return
 	}

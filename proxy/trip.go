@@ -92,9 +92,6 @@ func (c *client) notSent(p *trip, err error) verdict {
 		p.unused()
 		return verdict{step: stepHold, reason: ReasonNoLease, refusal: RefusedNoLease}
 	}
-	if errors.Is(err, h1.ErrSurplus) {
-		p.l.pool.babbles.Store(true)
-	}
 	why := p.end()
 	c.x.laneless = c.x.laneless || p.l.lane != nil
 	if !errors.Is(err, h1.ErrNotQuiet) { // that one had ended before
@@ -134,11 +131,8 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 	if _, err := w.Write(c.up.kept); err != nil {
 		return err
 	}
-	// What is said on it from now on is no rest. A safe request goes again if nobody listens.
-	quiet := p.l.quiet && c.x.safety == safeMethod && !p.l.pool.babbles.Load()
-	p.l.rested, p.l.quiet = 0, false
 	if asks && c.by.Load() != nil {
-		return p.l.AskNow(c.req.Body.Trailers(), quiet)
+		return p.l.AskNow(c.req.Body.Trailers())
 	}
 	if asks {
 		c.gone.arm()

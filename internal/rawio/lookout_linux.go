@@ -150,9 +150,6 @@ func (l *Lookout) Wait(heard []Heard) ([]Heard, error) {
 	return heard, os.NewSyscallError("epoll_wait", l.err)
 }
 
-// All reports whether Wait has returned all that there was to be heard of then.
-func (l *Lookout) All() bool { return l.n < len(l.events) }
-
 // look takes what there is, without waiting. What is left comes with the next look: Wait
 // only waits after one that found nothing.
 func (l *Lookout) look(fd uintptr) bool {

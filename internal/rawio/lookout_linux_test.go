@@ -246,24 +246,3 @@ func TestLookoutGivesWay(t *testing.T) {
 		}
 	}
 }
-
-// A Lookout says when there was more to be heard of than it has told.
-func TestLookoutSaysWhetherItToldOfAll(t *testing.T) {
-	l := lookout(t)
-	const more = 3
-	for i := range len(l.events) + more {
-		near, far := ends(t)
-		if _, err := far.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Keep(near, uint64(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, want := range []int{len(l.events), more} {
-		heard, err := l.Wait(nil)
-		if err != nil || len(heard) != want || l.All() != (want == more) {
-			t.Errorf("heard of %d, all: %v, %v; want %d", len(heard), l.All(), err, want)
-		}
-	}
-}

@@ -21,12 +21,12 @@ func (c *Conn) Ask(trailers []byte) error {
 		return w.Flush()
 	}
 	if in.buffered() > 0 {
-		return ErrSurplus
+		return ErrNotQuiet
 	}
 	if err := in.arm(c.timeouts.First); err != nil {
 		return err
 	}
-	w.quiet, in.sock.asks = false, w
+	in.sock.asks = w
 	err := in.fill()
 	in.sock.asks = nil
 	if err == nil && w.n > 0 {

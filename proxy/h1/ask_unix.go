@@ -8,21 +8,15 @@ import (
 	"shardway/internal/rawio"
 )
 
-// sendFirst sends what is buffered if there is nothing to read, which it looks at unless
-// w.quiet, as much as the socket takes at once. The poller has forgotten what came before, so that whatever comes
+// sendFirst sends what is buffered if there is nothing to read, as much as the socket
+// takes at once. The poller has forgotten what came before, so that whatever comes
 // after it looked ends a wait that begins then.
 func (w *Writer) sendFirst(fd uintptr) (whole bool, err error) {
 	if w.err != nil {
 		return false, w.err
 	}
-	if !w.quiet {
-		n, nothing := rawio.Read(fd, w.look[:])
-		switch {
-		case n > 0:
-			return false, ErrSurplus
-		case nothing != syscall.EAGAIN: //nolint:errorlint // never wrapped
-			return false, ErrNotQuiet
-		}
+	if _, err = rawio.Read(fd, w.look[:]); err != syscall.EAGAIN { //nolint:errorlint // never wrapped
+		return false, ErrNotQuiet
 	}
 	if w.rest, err = w.limit(); err != nil {
 		return false, err

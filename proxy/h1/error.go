@@ -1,9 +1,6 @@
 package h1
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // Error reports bytes that break the rules of HTTP/1 or a limit. The
 // connection they came on must be closed after it: nothing that follows can be
@@ -32,8 +29,6 @@ var (
 	// ErrNotQuiet reports a connection that has something to read, or has ended,
 	// before it was asked for anything.
 	ErrNotQuiet = errors.New("h1: not quiet")
-	// ErrSurplus is ErrNotQuiet of one that has something to read.
-	ErrSurplus = fmt.Errorf("%w: more than was asked for", ErrNotQuiet)
 	// ErrUnsent reports a message of which the socket has not taken all at once, though
 	// nobody waits for it (Writer.Now).
 	ErrUnsent = errors.New("h1: not all sent at once")

@@ -141,17 +141,15 @@ func (c *Conn) TakeResponse(r *Response) {
 }
 
 // AskNow is Ask without the wait: it looks, and sends what the socket takes at once. Finish
-// sends what is left then. With quiet it does not look: the caller has heard of nothing to
-// read from the socket since it was quiet, and hears of all there is.
-func (c *Conn) AskNow(trailers []byte, quiet bool) error {
+// sends what is left then.
+func (c *Conn) AskNow(trailers []byte) error {
 	w, in := &c.out, &c.in
 	if err := w.end(trailers); err != nil {
 		return err
 	}
 	if in.buffered() > 0 {
-		return ErrSurplus
+		return ErrNotQuiet
 	}
-	w.quiet = quiet
 	return in.sock.askNow(w)
 }
 

@@ -26,7 +26,6 @@ type Writer struct {
 	gate  func() (time.Duration, error)
 	rest  time.Duration // of what sendFirst leaves to be sent
 	look  [1]byte       // for sendFirst
-	quiet bool          // it need not
 	err   error
 	now   bool // by Now
 
