@@ -100,6 +100,9 @@ func TestVotesAreWaitedForAndNotWhoIsAway(t *testing.T) {
 		bubble(t, abc(), func(o *consensus.Options) { o.Timeout = c.timeout }, func(g *group) {
 			l := g.leader(g.all...)
 			voter, other := without(g.all, l)[0], without(g.all, l)[1]
+			// What begins a term is one write more, if it is still under way then.
+			g.until("the voter has written what the leader has", func() bool { return voter.LastIndex() >= l.LastIndex() })
+			time.Sleep(time.Second) // what it was told has come back
 			slow(c.write, voter)
 			began := time.Now()
 			if granted, err := l.AskVote(voter.id(), l.Term()+10); !granted || err != nil {
