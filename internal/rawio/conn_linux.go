@@ -32,10 +32,11 @@ type Conn struct {
 	fd   int
 	peer netip.AddrPort
 
-	known atomic.Pointer[polled] // set with mu held; nil: the poller does not know it
-	state state
+	known  atomic.Pointer[polled] // set once, with mu held; nil: the poller does not know it
+	closed atomic.Bool            // likewise
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	users int // of fd at this moment, who do not wait; the last of them closes it if closed
 	// reading and writing are the deadlines until the poller has them.
 	reading, writing deadline
 }
@@ -128,13 +129,12 @@ func Part(conn net.Conn) error {
 	defer c.mu.Unlock()
 	p := c.known.Load()
 	switch {
-	case c.state.now().has(closed):
+	case c.closed.Load():
 		return net.ErrClosed
-	case c.state.now().users() > 0: // somebody has fd from before the poller knew it
+	case c.users > 0: // somebody has fd from before the poller knew it
 		return syscall.EBUSY
 	case p == nil:
 		c.reading, c.writing = deadline{}, deadline{}
-		c.state.unset(late)
 		return nil
 	}
 	fd, err := again(p.raw)
@@ -143,7 +143,6 @@ func Part(conn net.Conn) error {
 	}
 	c.fd, c.reading, c.writing = fd, deadline{}, deadline{}
 	c.known.Store(nil)
-	c.state.unset(met | late)
 	_ = p.file.Close() // one descriptor of two
 	return nil
 }
@@ -205,6 +204,37 @@ func (c *Conn) LocalAddr() net.Addr {
 	return at
 }
 
+// enter gives the caller the use of fd until leave, to do what does not wait; or the caller
+// is to go by what the poller knows.
+func (c *Conn) enter(d *deadline) (*polled, error) {
+	if p := c.known.Load(); p != nil {
+		return p, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed.Load():
+		return nil, net.ErrClosed
+	case c.known.Load() != nil:
+		return c.known.Load(), nil
+	case d != nil && d.past:
+		return nil, os.ErrDeadlineExceeded
+	}
+	c.users++
+	return nil, nil //nolint:nilnil // fd is the caller's
+}
+
+// leave ends what enter began.
+func (c *Conn) leave() {
+	c.mu.Lock()
+	c.users--
+	last := c.users == 0 && c.closed.Load()
+	c.mu.Unlock()
+	if last {
+		_ = c.end() // Close has returned
+	}
+}
+
 // meet makes the connection known to the poller.
 func (c *Conn) meet() (*polled, error) {
 	c.mu.Lock()
@@ -212,7 +242,7 @@ func (c *Conn) meet() (*polled, error) {
 	if p := c.known.Load(); p != nil {
 		return p, nil
 	}
-	if c.state.now().has(closed) {
+	if c.closed.Load() {
 		return nil, net.ErrClosed
 	}
 	file := os.NewFile(uintptr(c.fd), "tcp")
@@ -227,7 +257,6 @@ func (c *Conn) meet() (*polled, error) {
 	if !c.writing.at.IsZero() {
 		err = errors.Join(err, file.SetWriteDeadline(c.writing.at))
 	}
-	c.state.set(met)
 	c.known.Store(p) // from here on others set its deadlines, and these are not set again over theirs
 	return p, err
 }
@@ -292,7 +321,7 @@ func (c *Conn) wrap(op string, err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err
 	}
-	if c.state.now().has(closed) { // the poller says it in words of its own
+	if c.closed.Load() { // the poller says it in words of its own
 		err = net.ErrClosed
 	}
 	return &net.OpError{Op: op, Net: "tcp", Addr: c.RemoteAddr(), Err: err}
@@ -301,13 +330,22 @@ func (c *Conn) wrap(op string, err error) error {
 // Close closes the connection: whatever waits for it fails. A second call fails.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	before := c.state.set(closed)
+	before, used := c.closed.Swap(true), c.users > 0
 	c.mu.Unlock()
 	switch {
-	case before.has(closed):
+	case before:
 		return c.wrap("close", net.ErrClosed)
-	case before.users() > 0:
+	case used:
 		return nil // who leaves last does it, in a moment
 	}
 	return c.wrap("close", c.end())
+}
+
+// end closes fd, after closed is set and with nobody in, so once. Without mu: it waits for those
+// whom the poller has, and they may set deadlines.
+func (c *Conn) end() error {
+	if p := c.known.Load(); p != nil {
+		return p.file.Close()
+	}
+	return syscall.Close(c.fd)
 }

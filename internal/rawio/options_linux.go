@@ -92,17 +92,12 @@ func (c *Conn) bound(d *deadline, t time.Time, tell func(*os.File, time.Time) er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch p := c.known.Load(); {
-	case c.state.now().has(closed):
+	case c.closed.Load():
 		return c.wrap("set", net.ErrClosed)
 	case p != nil:
 		return c.wrap("set", tell(p.file, t))
 	}
 	*d = deadline{at: t, past: !t.IsZero() && time.Until(t) <= 0}
-	if c.reading.past || c.writing.past {
-		c.state.set(late) // and at no moment not, if the other one was over before
-	} else {
-		c.state.unset(late)
-	}
 	return nil
 }
 
