@@ -103,8 +103,6 @@ func runKept(t *testing.T, urls map[string]string, command ...string) (list []ke
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
 	end := sync.OnceFunc(func() { _ = in.Close() })
 	cmd.Args = append(cmd.Args, strconv.Itoa(kept.Window))
 	for name, url := range urls {
@@ -112,12 +110,24 @@ func runKept(t *testing.T, urls map[string]string, command ...string) (list []ke
 		byName[name] = &keptScript{end: end, over: make(chan struct{}), saw: kept.Client{Name: name}}
 		list = append(list, byName[name])
 	}
+	hearScript(t, cmd, cancel, byName)
+	return list
+}
+
+// hearScript starts a program whose lines each begin with the name of the client that says
+// the rest, until the test ends.
+func hearScript[C interface {
+	says(text string)
+}](t *testing.T, cmd *exec.Cmd, cancel context.CancelFunc, byName map[string]C) {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	must(t, err)
 	must(t, cmd.Start())
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			name, text, _ := strings.Cut(lines.Text(), " ")
-			if c := byName[name]; c != nil {
+			if c, known := byName[name]; known {
 				c.says(text)
 			}
 		}
@@ -127,7 +137,6 @@ func runKept(t *testing.T, urls map[string]string, command ...string) (list []ke
 		reading.Wait()
 		_ = cmd.Wait()
 	})
-	return list
 }
 
 // says takes what the client says of the socket: a number of the app, or how it ended.

@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -171,23 +170,7 @@ func runOpaque(t *testing.T, script string, clients map[string]string) (list []*
 		byName[name] = &opaqueEnd{name: name}
 		list = append(list, byName[name])
 	}
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			name, text, _ := strings.Cut(lines.Text(), " ")
-			if c := byName[name]; c != nil {
-				c.says(text)
-			}
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		reading.Wait()
-		_ = cmd.Wait()
-	})
+	hearScript(t, cmd, cancel, byName)
 	return list
 }
 

@@ -209,8 +209,11 @@ func (l *leg) carryUp() {
 
 // carryDown carries downward, to the end of that, or until it parks.
 func (l *leg) carryDown() (parked bool) {
-	if !l.whole || l.carries(l.downward, &l.down.half) {
-		return l.whole
+	switch {
+	case !l.whole:
+		return false
+	case l.carries(l.downward, &l.down.half):
+		return true
 	}
 	l.spoken(&l.down.half)
 	return false
