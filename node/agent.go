@@ -18,7 +18,8 @@ import (
 type agent struct {
 	self    shardmap.NodeID
 	clock   clock.Clock
-	ticks   *clock.Beat // of each beat; a jump of more than a quarter lease between two looks voids it
+	ticks   *clock.Beat // asked for; a jump of more than a quarter lease between two looks voids it
+	often   *clock.Beat // while the process is busy, and may come late
 	log     zerolog.Logger
 	weight  uint32
 	back    time.Duration // within what time it is back after its goodbye; zero: it is not
@@ -75,6 +76,7 @@ var _ ack.Gate = (*agent)(nil)
 // run returns when ctx ends.
 func (a *agent) run(ctx context.Context) {
 	defer a.ticks.Stop()
+	defer a.often.Stop()
 	defer close(a.ended)
 	var results <-chan ack.HookResult
 	var told <-chan struct{}
@@ -85,22 +87,28 @@ func (a *agent) run(ctx context.Context) {
 	if a.doubts != nil {
 		a.doubts.ctx = ctx
 	}
+	a.ticks.Within(0)
 	for {
+		var now time.Duration // of this turn, once it has begun
 		select {
 		case <-ctx.Done():
 			a.router.setLease(0)
 			return
 		case <-a.ticks.C:
+		case <-a.often.C:
 		case <-a.applied:
 		case <-a.router.running.zero:
 		case <-a.wake:
 			a.machine.BeatNow()
 		case <-a.early:
-			a.machine.BeatEarly(a.turn())
+			now = a.turn()
+			a.machine.BeatEarly(now)
 		case ans := <-a.answers:
-			a.answer(ans)
+			now = a.turn()
+			a.answer(now, ans)
 		case ans := <-a.own:
-			a.answer(ans)
+			now = a.turn()
+			a.answer(now, ans)
 		case r := <-results:
 			a.hooking.ended(r.Seq)
 			a.failing.stale = true
@@ -110,7 +118,10 @@ func (a *agent) run(ctx context.Context) {
 		case <-told:
 			a.hooking.each(a.machine.NotAcquired)
 		}
-		a.ticks.Within(a.look()) //nolint:contextcheck // what its doubts ask others ends with this run
+		if now == 0 {
+			now = a.turn()
+		}
+		a.ticks.Within(a.look(now)) //nolint:contextcheck // what its doubts ask others ends with this run
 	}
 }
 
@@ -134,8 +145,7 @@ func (a *agent) turn() time.Duration {
 
 // look has the machine look at everything that may have changed, and returns within what
 // time it has to again.
-func (a *agent) look() (again time.Duration) {
-	now := a.turn()
+func (a *agent) look(now time.Duration) (again time.Duration) {
 	a.machine.Look(now, ack.Seen{
 		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight,
 	})
@@ -161,6 +171,9 @@ func (a *agent) look() (again time.Duration) {
 func (a *agent) Lease(until time.Duration) (missed bool) {
 	a.router.cutBy.Store(int64(a.machine.CutBy())) // first: what is admitted by the lease asks for it
 	last := a.router.setLease(until)
+	if until == last {
+		return false // it was not renewed
+	}
 	switch {
 	case until != 0 && last == 0:
 		a.log.Info().Msg("lease granted")
@@ -236,8 +249,7 @@ func (a *agent) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
 }
 
 // answer takes an answer of the leader.
-func (a *agent) answer(ans ack.Answer) {
-	now := a.turn()
+func (a *agent) answer(now time.Duration, ans ack.Answer) {
 	switch a.machine.Answered(now, ans) {
 	case ack.Ignored:
 	case ack.Counted:

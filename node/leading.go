@@ -56,8 +56,11 @@ func (l *leading) run(ctx context.Context) {
 	t := l.n.pulse.Asked()
 	defer t.Stop()
 	l.take(ctx, ack.Tick{}, nil)
-	for l.leads() {
-		t.Within(min(l.turn.Due(), l.speak()))
+	for again := true; l.leads(); {
+		if again { // else what was asked for stands
+			t.Within(min(l.turn.Due(), l.speak()))
+		}
+		again = true
 		select {
 		case <-ctx.Done():
 			return
@@ -82,6 +85,7 @@ func (l *leading) run(ctx context.Context) {
 			l.ask(ctx, a)
 		case v := <-l.views:
 			v <- l.turn.View()
+			again = false
 		case p := <-l.plans:
 			plan, err := l.turn.Plan()
 			p <- planned{plan, err}

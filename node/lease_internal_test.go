@@ -30,16 +30,16 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
 	beat := func() uint64 {
 		a.machine.BeatNow()
-		a.look()
+		a.look(a.turn())
 		return sent
 	}
 	renew := func(beat uint64) {
-		a.answer(ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
-		a.look()
+		a.answer(a.turn(), ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
+		a.look(a.turn())
 	}
 	generation := func() uint64 { return a.router.Table().Generation() }
 
-	a.look()
+	a.look(a.turn())
 	first := generation()
 	renew(beat())
 	if !a.router.leased() || generation() != first+1 {
@@ -54,7 +54,7 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	}
 	for range 4 { // runs out between two steps
 		clock.Advance(99 * time.Millisecond)
-		a.look()
+		a.look(a.turn())
 	}
 	clock.Advance(99 * time.Millisecond)
 	last := beat()

@@ -228,7 +228,7 @@ func (n *Node) newAgent() {
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
 		answers: make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), early: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		asked: make(chan func()), ended: make(chan struct{}), came: make(map[shardmap.Shard]time.Duration),
-		forsaken: forsaken{log: n.log, abandon: n.proxy.Abandon}, ticks: n.pulse.Each(), // before all others: a lease hangs on it
+		forsaken: forsaken{log: n.log, abandon: n.proxy.Abandon}, ticks: n.pulse.Asked(), often: n.pulse.WhileBusy(clock.EveryBeat), // before all others: a lease hangs on them
 	}
 	a.boot.Store(n.o.Dir.Boot())
 	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {

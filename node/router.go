@@ -134,7 +134,9 @@ func (r *router) outlived() bool {
 // a request can have met the end of the old one.
 func (r *router) setLease(until time.Duration) (last time.Duration) {
 	last = time.Duration(r.lease.Swap(int64(until)))
-	r.absence.lease(r.clock.Precise(), until)
+	if last != until {
+		r.absence.lease(r.clock.Precise(), until)
+	}
 	return last
 }
 

@@ -40,13 +40,13 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 				Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
 			}, clock.Precise())
 			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
-			a.look()
-			a.answer(ack.Answer{Term: 1, Number: 1, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
-			a.look()
+			a.look(a.turn())
+			a.answer(a.turn(), ack.Answer{Term: 1, Number: 1, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
+			a.look(a.turn())
 			pass := func(d, u time.Duration) {
 				clock.Advance(d)
 				used += u
-				a.look()
+				a.look(a.turn())
 			}
 			pass(10*time.Millisecond, 0)
 			pass(late, c.used)

@@ -77,7 +77,7 @@ func TestAnAlarmForgetsATimeThatWasReplaced(t *testing.T) {
 // TestAPulseBeatsByTheKernel, at rest, until it is told to end.
 func TestAPulseBeatsByTheKernel(t *testing.T) {
 	p := Pulse{Kernel: true, Used: func() (time.Duration, bool) { return 0, true }}
-	b := p.Each()
+	b := p.Asked()
 	defer b.Stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

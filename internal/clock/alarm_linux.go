@@ -64,9 +64,17 @@ func (a *kernelAlarm) arm(d time.Duration) {
 	})
 }
 
+// wait looks at the timer before it waits, as the runtime's poller forgets at the beginning of
+// each wait what it had seen, and not after: nothing else wakes it, and what is not read is
+// gone with the next arm.
 func (a *kernelAlarm) wait() bool {
 	var times uint64
+	looked := false
 	err := a.raw.Read(func(fd uintptr) bool {
+		if looked {
+			return true
+		}
+		looked = true
 		_, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&times)), unsafe.Sizeof(times)) //nolint:gosec // as package unix does it
 		return errno != unix.EAGAIN
 	})

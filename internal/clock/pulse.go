@@ -2,6 +2,7 @@ package clock
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,9 @@ const (
 	EveryBeat = 10 * time.Millisecond
 	// AtRest is the longest time between two beats.
 	AtRest = 5 * EveryBeat
+	// nearEnough is by how much a timer may end before the first beat is due: to set it anew is
+	// a system call. What may come early does so by as much at least, see Within.
+	nearEnough = EveryBeat / 20
 )
 
 // Pulse is the one timer of what a process does every so often, whether or not there is
@@ -34,7 +38,8 @@ type Pulse struct {
 	beats []*Beat
 	alarm alarm     // nil: Run does not run
 	last  time.Time // the last beat, or when Run began
-	next  time.Time // the one that the timer is set for
+	next  time.Time // the one that the timer is set for; zero: it is not set
+	woken bool      // those that Run has woken say when they want to be again before it is
 	load  load
 }
 
@@ -57,7 +62,6 @@ type kind uint8
 
 const (
 	often  kind = iota + 1 // every so often
-	each                   // beat of the pulse
 	asked                  // when it was asked for
 	loaded                 // every so often while the process is busy
 )
@@ -67,10 +71,6 @@ const (
 // goroutine runs first that asked first: what the others do does not hold it up on a busy
 // machine.
 func (p *Pulse) Every(d time.Duration) *Beat { return p.add(&Beat{kind: often, every: d}) }
-
-// Each returns a Beat that comes with each beat of the Pulse. Who has it says by Within how
-// soon the next one has to be.
-func (p *Pulse) Each() *Beat { return p.add(&Beat{kind: each}) }
 
 // Asked returns a Beat that comes once for each time that it was asked for by Within, or up to
 // a twentieth of that time earlier if the Pulse beats then, and half of AtRest at most.
@@ -100,7 +100,7 @@ func (b *Beat) Stop() {
 	b.p.beats = slices.DeleteFunc(b.p.beats, func(other *Beat) bool { return other == b })
 }
 
-// Within has a Beat of Each or Asked come within d, or EveryBeat after the last beat of the
+// Within has a Beat of Asked come within d, or EveryBeat after the last beat of the
 // Pulse if that is later. It holds until it comes, and takes the place of what was said before.
 func (b *Beat) Within(d time.Duration) {
 	b.p.mu.Lock()
@@ -118,15 +118,25 @@ func (p *Pulse) Run(ctx context.Context) {
 	defer p.end()
 	defer context.AfterFunc(ctx, a.stop)()
 	for a.wait() {
-		p.beat(time.Now())
+		p.beat(time.Now(), true)
+		runtime.Gosched()
+		p.settle()
 	}
+}
+
+// settle sets the alarm once those have run that were woken: each of them would set it anew.
+func (p *Pulse) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.woken = false
+	p.set()
 }
 
 // Early has the Pulse beat now if it would within half of AtRest, and EveryBeat has passed
 // since it last did: for who was woken by something else, so that the process is not for this.
 func (p *Pulse) Early() {
 	if now := time.Now(); p.nearly(now) {
-		p.beat(now)
+		p.beat(now, false)
 	}
 }
 
@@ -154,7 +164,7 @@ func (p *Pulse) end() {
 
 // set sets the alarm for the next beat, if it is not.
 func (p *Pulse) set() {
-	if p.alarm == nil {
+	if p.alarm == nil || p.woken {
 		return
 	}
 	next, busy := p.last.Add(AtRest), p.busy(p.last)
@@ -172,7 +182,7 @@ func (p *Pulse) set() {
 	if least := p.last.Add(EveryBeat); next.Before(least) {
 		next = least
 	}
-	if next.Equal(p.next) {
+	if later := next.Sub(p.next); later >= 0 && later <= nearEnough {
 		return
 	}
 	p.next = next
@@ -187,14 +197,15 @@ func (b *Beat) slack() time.Duration {
 	return max(min(b.every/8, AtRest/2), EveryBeat/2)
 }
 
-// beat wakes everybody whose time it is. Whom a goroutine wakes last runs next.
-func (p *Pulse) beat(now time.Time) {
+// beat wakes everybody whose time it is. Whom a goroutine wakes last runs next. Who calls settle
+// says so, unless it would wait for others to run that have much to do.
+func (p *Pulse) beat(now time.Time, settles bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.Used != nil {
 		p.load.look(now, now.Sub(p.next), p.Used)
 	}
-	p.last, p.next = now, time.Time{}
+	p.last, p.next, p.woken = now, time.Time{}, settles && !p.busy(now)
 	for _, b := range slices.Backward(p.beats) {
 		if b.comes(now) {
 			select {
@@ -208,11 +219,7 @@ func (p *Pulse) beat(now time.Time) {
 
 // comes reports whether it is the Beat's time, and notes when it is again.
 func (b *Beat) comes(now time.Time) bool {
-	switch {
-	case b.kind == each:
-		b.due = time.Time{} // it says anew
-		return true
-	case b.due.IsZero() || b.due.Sub(now) > max(b.slack(), b.early) || b.kind == loaded && !b.p.busy(now):
+	if b.due.IsZero() || b.due.Sub(now) > max(b.slack(), b.early) || b.kind == loaded && !b.p.busy(now) {
 		return false
 	}
 	if b.kind == asked {
