@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bufio"
 	"context"
 	"sync"
 
@@ -17,6 +18,10 @@ type inbound struct {
 	answer func(ack.Answer) // does not block
 }
 
+// beatSize is how much of a stream of heartbeats or answers is read at once: one of most nodes,
+// with its length.
+const beatSize = 512
+
 // serveBeats reads the heartbeats of one node while this node leads. Answers go
 // out from a goroutine of their own: the leader loop never waits for a socket.
 func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
@@ -27,10 +32,11 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 	defer writer.Wait()
 	defer stop()
 	writer.Go(func() { writeAnswers(writing, c, answers) })
+	in := bufio.NewReaderSize(c, beatSize)
 	var buf []byte
 	var last ack.Heartbeat
 	for {
-		b, err := peer.ReadFrame(c, buf, ack.MaxMessage)
+		b, err := peer.ReadFrame(in, buf, ack.MaxMessage)
 		if err != nil {
 			break
 		}

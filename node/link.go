@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bufio"
 	"context"
 	"sync"
 	"time"
@@ -167,9 +168,10 @@ func (k *link) ended(ctx context.Context, node string, conn *peer.Conn) {
 
 // listen passes answers on until the connection ends.
 func (k *link) listen(ctx context.Context, conn *peer.Conn) {
+	in := bufio.NewReaderSize(conn, beatSize)
 	var buf []byte
 	for {
-		b, err := peer.ReadFrame(conn, buf, ack.MaxMessage)
+		b, err := peer.ReadFrame(in, buf, ack.MaxMessage)
 		if err != nil {
 			return
 		}

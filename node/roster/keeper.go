@@ -21,6 +21,10 @@ const (
 	// membersEvery is how often the leader compares Raft's configuration with the
 	// nodes that gossip shows. One change is made at a time.
 	membersEvery = 100 * time.Millisecond
+	// restLooks is which of those looks it takes at rest: once nothing was changed for restAfter,
+	// which the steps follow that one of them leads to. Each look wakes the leader, too.
+	restLooks = 3
+	restAfter = 10 * time.Second
 	// confirmEvery is how often a node is asked whether it is what gossip says, and
 	// for how long.
 	confirmEvery = time.Second
@@ -42,6 +46,9 @@ type Keeper struct {
 	// has looked: a time in which it did not run counts for nobody's absence.
 	absent map[string]time.Duration
 	looked time.Time
+	every  time.Duration // it looks
+	// changed is when it last changed anything, or began.
+	changed time.Time
 	// asked is when each server was last asked who it is.
 	asked map[string]time.Time
 
@@ -107,7 +114,7 @@ type Gossip interface{ Members() []gossip.Member }
 func NewKeeper(o KeeperOptions) *Keeper {
 	now := time.Now()
 	return &Keeper{
-		o: o, absent: map[string]time.Duration{}, looked: now, asked: map[string]time.Time{},
+		o: o, absent: map[string]time.Duration{}, looked: now, every: membersEvery, changed: now, asked: map[string]time.Time{},
 		began: now, levels: ack.NewLevels(o.Term, o.LevelAfter), refused: map[string]bool{}, raises: make(chan chan<- error),
 	}
 }
@@ -116,7 +123,7 @@ func NewKeeper(o KeeperOptions) *Keeper {
 func (k *Keeper) Run(ctx context.Context, done <-chan struct{}) {
 	t := k.o.Pulse.Every(membersEvery)
 	defer t.Stop()
-	for {
+	for tick := 0; ; tick++ {
 		select {
 		case <-ctx.Done():
 			return
@@ -127,21 +134,26 @@ func (k *Keeper) Run(ctx context.Context, done <-chan struct{}) {
 			answer <- k.raise(ctx, true)
 			continue
 		}
-		if !k.o.Ready() || !k.o.State().Born() {
+		k.every = membersEvery
+		if time.Since(k.changed) > restAfter {
+			k.every *= restLooks
+		}
+		if tick%int(k.every/membersEvery) != 0 || !k.o.Ready() || !k.o.State().Born() {
 			continue
 		}
-		for k.change(ctx) {
+		heard, ok := k.o.Heard(ctx)
+		for ok && k.change(ctx, heard) {
+			k.changed = time.Now()
+			heard, ok = k.o.Heard(ctx)
 		}
-		_ = k.raise(ctx, false) // why not is in the view
+		if ok {
+			_ = k.raiseBy(ctx, heard, false) // why not is in the view
+		}
 	}
 }
 
 // change makes the next change and reports whether there may be another.
-func (k *Keeper) change(ctx context.Context) bool {
-	heard, ok := k.o.Heard(ctx)
-	if !ok {
-		return false
-	}
+func (k *Keeper) change(ctx context.Context, heard []ack.MemberView) bool {
 	r := View{Servers: ServersOf(k.o.Raft.Configuration()), Heard: heard}
 	k.look(r)
 	c := k.next(ctx, r)
@@ -159,7 +171,7 @@ func (k *Keeper) change(ctx context.Context) bool {
 // look adds up the absence of every server.
 func (k *Keeper) look(r View) {
 	now := time.Now()
-	passed := min(now.Sub(k.looked), 2*membersEvery)
+	passed := min(now.Sub(k.looked), 2*k.every)
 	k.looked = now
 	before := k.absent
 	k.absent = make(map[string]time.Duration, len(before))

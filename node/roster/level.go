@@ -79,6 +79,11 @@ func (k *Keeper) raise(ctx context.Context, atOnce bool) error {
 	if !ok {
 		return ErrNotKept
 	}
+	return k.raiseBy(ctx, heard, atOnce)
+}
+
+// raiseBy is raise by what was heard of the nodes just now.
+func (k *Keeper) raiseBy(ctx context.Context, heard []ack.MemberView, atOnce bool) error {
 	servers := ServersOf(k.o.Raft.Configuration()).All()
 	k.learn(ctx, servers, heard)
 	v := k.levels.Look(time.Since(k.began), k.o.State().Level(), servers, heard)
