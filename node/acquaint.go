@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,12 +16,6 @@ import (
 )
 
 const (
-	// acquaintEvery is how often a voter asks the next of the others how it is, so
-	// that it knows of each what it said last when nobody leads any more.
-	acquaintEvery = time.Second
-	acquaintLimit = time.Second
-	// acquaintAgain is the pause before the first greeting is tried again.
-	acquaintAgain = 25 * time.Millisecond
 	// twinLimit bounds the look for a process that is where gossip shows the node.
 	twinLimit = 500 * time.Millisecond
 	// keepEvery is how often at most what is known of other disks is written down.
@@ -38,6 +31,8 @@ type acquaintance struct {
 	table *past.Table
 	// learning keeps what follows from what is learnt in the order in which it is.
 	learning sync.Mutex
+	// strangers have the servers whose process is not known.
+	strangers *strangers
 	// unread is why what was kept could not be read at the start; nil: it was.
 	unread error
 }
@@ -54,7 +49,7 @@ func newAcquaintance(n *Node) *acquaintance {
 		n.log.Warn().Err(err).Str("lost", "what the disks of other nodes have said: until they are heard again, this node takes an older image or a copy of one for the disk").
 			Msg("memory of other disks cannot be used: starting a new one")
 	}
-	a := &acquaintance{n: n, table: past.New(kept)}
+	a := &acquaintance{n: n, table: past.New(kept), strangers: newStrangers()}
 	if errors.Is(err, disk.ErrUnread) {
 		a.unread = err
 	}
@@ -141,6 +136,7 @@ func (a *acquaintance) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, 
 	}
 	if !known && !m.Dialled {
 		if !raft {
+			a.strange(far.Server)
 			return 0, ""
 		}
 		if addr := a.elsewhere(ctx, m.Far); addr != "" {
@@ -181,6 +177,15 @@ func (a *acquaintance) returned() {
 	select {
 	case <-a.n.raftOpen:
 		a.n.raft.Greet()
+	default:
+	}
+}
+
+// strange has a voter greeted back whose process is not known.
+func (a *acquaintance) strange(server string) {
+	select {
+	case <-a.n.raftOpen:
+		a.strangers.add(server, a.n.otherVoters())
 	default:
 	}
 }
@@ -314,60 +319,4 @@ func (n *Node) writeKnown(ctx context.Context, failing error) error {
 		n.log.Info().Msg("memory of other disks written again")
 	}
 	return err
-}
-
-// acquaint has a voter greet the other voters: all at once as it begins, so that the leader
-// speaks to it, and then in turn. Each greeting says how the disks of both are; what is known
-// of them decides when nobody leads.
-func (n *Node) acquaint(ctx context.Context) {
-	for _, server := range n.otherVoters() {
-		n.asks.Go(func() { n.greetFirst(ctx, server) })
-	}
-	t := n.pulse.Every(acquaintEvery)
-	defer t.Stop()
-	for turn := 0; ; turn++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		if voters := n.otherVoters(); len(voters) > 0 {
-			_ = n.greet(ctx, voters[turn%len(voters)]) // it is greeted again
-		}
-	}
-}
-
-// otherVoters returns the voters without this node; nil: it is none.
-func (n *Node) otherVoters() []string {
-	voters := n.raft.Voters()
-	at := slices.Index(voters, n.server)
-	if at < 0 {
-		return nil
-	}
-	return slices.Delete(voters, at, at+1)
-}
-
-// greetFirst greets a voter whose address gossip may not have told yet.
-func (n *Node) greetFirst(ctx context.Context, server string) {
-	for range acquaintEvery / acquaintAgain {
-		if !errors.Is(n.greet(ctx, server), peer.ErrUnknownNode) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(acquaintAgain):
-		}
-	}
-}
-
-func (n *Node) greet(ctx context.Context, server string) error {
-	greeting, cancel := context.WithTimeout(ctx, acquaintLimit)
-	defer cancel()
-	c, err := n.port.Dial(greeting, nodeOf(server), peer.Control)
-	if err != nil {
-		return err
-	}
-	hangUp(c)
-	return nil
 }

@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"shardway/node/past"
+	"shardway/peer"
+)
+
+const (
+	// acquaintEvery is how often a voter greets the next of those that have something to
+	// hear or to tell.
+	acquaintEvery = time.Second
+	// acquaintLeast is how often at least it greets each of the others.
+	acquaintLeast = 10 * time.Second
+	acquaintLimit = time.Second
+	// acquaintAgain is the pause before the first greeting is tried again.
+	acquaintAgain = 25 * time.Millisecond
+)
+
+// greeting is what a voter has said of its disk to another one last, nothing if that one was
+// not reached, and when.
+type greeting struct {
+	said past.Statement
+	at   time.Time
+}
+
+// strangers are the servers of which a process has greeted that is not known, and that nobody
+// has believed: whoever has the secret can say that.
+type strangers struct {
+	came chan struct{} // hint
+	mu   sync.Mutex
+	all  map[string]bool
+}
+
+func newStrangers() *strangers {
+	return &strangers{came: make(chan struct{}, 1), all: map[string]bool{}}
+}
+
+// add notes one of the voters.
+func (s *strangers) add(server string, voters []string) {
+	if !slices.Contains(voters, server) {
+		return
+	}
+	s.mu.Lock()
+	s.all[server] = true
+	s.mu.Unlock()
+	hint(s.came)
+}
+
+func (s *strangers) has(server string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[server]
+}
+
+func (s *strangers) met(server string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, server)
+}
+
+// acquaint has a voter greet the other voters: all at once as it begins, so that the leader
+// speaks to it, and then in turn. Each greeting says how the disks of both are; what is known
+// of them decides when nobody leads.
+//
+// It is a connection of its own, which wakes both. So who has been told how this disk is has
+// no other greeting for a while. A voter that was started again greets this one, too, but is
+// not believed for that: it is greeted back, where gossip shows it.
+func (n *Node) acquaint(ctx context.Context) {
+	for _, server := range n.otherVoters() {
+		n.asks.Go(func() { n.greetFirst(ctx, server) })
+	}
+	t := n.pulse.Every(acquaintEvery)
+	defer t.Stop()
+	strange := n.acquaintance.strangers
+	last := map[string]greeting{}
+	for turn := 0; ; turn++ {
+		atOnce := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-strange.came:
+			atOnce = true
+		case <-t.C:
+		}
+		own, voters := n.acquaintance.self(), n.otherVoters()
+		for i := range voters {
+			server := voters[(turn+i)%len(voters)]
+			to, since := last[server], time.Since(last[server].at)
+			if !strange.has(server) && (atOnce || to.said == own && since < acquaintLeast) || atOnce && since < acquaintEvery {
+				continue
+			}
+			strange.met(server) // before it is: it may be another one meanwhile
+			to = greeting{at: time.Now()}
+			if n.greet(ctx, server) == nil { // else it is greeted again
+				to.said = own
+			}
+			if last[server] = to; !atOnce {
+				break
+			}
+		}
+	}
+}
+
+// otherVoters returns the voters without this node; nil: it is none.
+func (n *Node) otherVoters() []string {
+	voters := n.raft.Voters()
+	at := slices.Index(voters, n.server)
+	if at < 0 {
+		return nil
+	}
+	return slices.Delete(voters, at, at+1)
+}
+
+// greetFirst greets a voter whose address gossip may not have told yet.
+func (n *Node) greetFirst(ctx context.Context, server string) {
+	for range acquaintEvery / acquaintAgain {
+		if !errors.Is(n.greet(ctx, server), peer.ErrUnknownNode) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(acquaintAgain):
+		}
+	}
+}
+
+func (n *Node) greet(ctx context.Context, server string) error {
+	greeting, cancel := context.WithTimeout(ctx, acquaintLimit)
+	defer cancel()
+	c, err := n.port.Dial(greeting, nodeOf(server), peer.Control)
+	if err != nil {
+		return err
+	}
+	hangUp(c)
+	return nil
+}
