@@ -1,29 +1,95 @@
 package node_test
 
 import (
+	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"shardway/admin"
+	"shardway/node"
+	"shardway/peer"
 )
 
 // TestFollowersKnowOfEachOtherWithoutDelay: who greets is believed only by whom it dialled, so
 // a voter that was started again has to be greeted back by those that do not lead, and what it
 // says of its disk is to be known to them soon after it has changed, though nobody greets at rest.
 func TestFollowersKnowOfEachOtherWithoutDelay(t *testing.T) {
-	three(t, func(w *world) {
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.HoldGrace = time.Minute } // the map stays, so there is no other news
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
 		w.untilVoters(3)
 		names := w.others(w.leader())
 		one, other := w.all[names[0]], w.all[names[1]]
-		for range 3 {
-			time.Sleep(time.Minute)
-			server := one.node.Server()
+		server := one.node.Server()
+		for i := range 5 {
+			time.Sleep(time.Minute + time.Duration(i)*2*time.Second)
 			boot := other.node.Knows(server).Boot
-			one.kill()
+			one.terminate()
 			one.restart()
 			w.within(2*time.Second, other.name+" knows of the new process of "+one.name, func() bool { return other.node.Knows(server).Boot > boot })
 			w.untilSettled("a", "b", "c")
-			w.within(5*time.Second, "what it says of its map is known", func() bool {
+		}
+		for i := range 5 {
+			time.Sleep(time.Minute + time.Duration(i)*2*time.Second)
+			verb := admin.Drain
+			if i%2 == 1 {
+				verb = admin.Uncordon
+			}
+			epoch := w.committed().Epoch()
+			w.asks(w.leader(), admin.Action{Verb: verb, Node: one.name})
+			w.until("a new map", func() bool { return w.committed().Epoch() > epoch })
+			w.within(4*time.Second, other.name+" knows that "+one.name+" has applied it", func() bool {
 				return other.node.Knows(server).Applied == uint64(w.committed().Epoch())
 			})
+		}
+	})
+}
+
+// TestVotersGreetSeldomAtRest, as each greeting wakes two nodes, but a process at once that they
+// do not know; and not as often as somebody says that it is one.
+func TestVotersGreetSeldomAtRest(t *testing.T) {
+	bubble(t, func(w *world) {
+		var from, to string
+		var dials atomic.Int64
+		w.tune = func(o *node.Options) {
+			name, dial := o.Dir.Node(), o.PeerDial
+			o.PeerDial = func(ctx context.Context, addr string) (net.Conn, error) {
+				if name == from && addr == to {
+					dials.Add(1)
+				}
+				return dial(ctx, addr)
+			}
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		names := w.others(w.leader())
+		one, other := w.all[names[0]], w.all[names[1]]
+		time.Sleep(time.Minute)
+		from, to = other.name, one.host.Addr(7947)
+		time.Sleep(time.Minute)
+		if n := dials.Swap(0); n < 5 || n > 7 {
+			w.t.Errorf("%s has dialled %s %d times in a minute, want 6", other.name, one.name, n)
+		}
+		stranger := w.plays(one, one.node.Boot()+1, says{own: peer.Record{Nonce: 7, Term: one.node.Term(), Last: 1 << 40}})
+		for range 50 {
+			conn, err := stranger.Dial(w.t.Context(), other.name, peer.Control)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			_ = conn.Close()
+		}
+		w.within(time.Second, "it is greeted back", func() bool { return dials.Load() > 0 })
+		time.Sleep(time.Second)
+		if n := dials.Load(); n > 3 {
+			w.t.Errorf("%s has dialled %s %d times, want one for each second", other.name, one.name, n)
 		}
 	})
 }
