@@ -189,6 +189,9 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 func (a *agent) Route(r ack.Routing) {
 	old, s := a.router.state.Load(), r.State()
 	a.failing.stale = true
+	if s.Last().Epoch() != old.Last().Epoch() {
+		a.proxy.RenewTo(droppedSince(old, s))
+	}
 	a.proxy.Wake(a.router.swap(r))
 	a.changes.routed(old, s, a.clock.Precise())
 	if s.Committed().Epoch() != old.Committed().Epoch() {

@@ -52,3 +52,14 @@ func goneFrom(s *ack.State, before uint64) func(shardmap.Shard, string) bool {
 // its log had before it began is older than all of that: a leader had dropped a process
 // that has ended since, say, and all nodes were started again before it was taken back.
 func forsakes(d ack.Drop, before uint64) bool { return d.InForce && uint64(d.Epoch) > before }
+
+// droppedSince tells of a node whether s remembers a drop of it that old did not know. What is
+// kept to such a one may lead to a process that has ended out of sight, and who has no vote is
+// told by nobody that another one has followed.
+func droppedSince(old, s *ack.State) func(node string) bool {
+	return func(node string) bool {
+		was, _ := old.Drop(shardmap.NodeID(node))
+		d, ok := s.Drop(shardmap.NodeID(node))
+		return ok && d.Epoch > was.Epoch
+	}
+}

@@ -209,3 +209,64 @@ func TestConnectionsToAnEarlierProcessCarryNothing(t *testing.T) {
 		}
 	})
 }
+
+// Nobody tells a node without a vote of the processes that follow others, but the log tells it
+// who was dropped, be it late and with what came after that: what it kept to one of those may
+// lead to what has ended out of sight. A GET that went by it, and then to the next process, which
+// was killed, was taken for what had ended both.
+func TestConnectionsToWhoWasDroppedCarryNothing(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]bool{"heard at once": false, "heard late": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(w *world) { droppedAndBack(w, late) })
+		})
+	}
+}
+
+// droppedAndBack has a GET run at a process that is killed, and that follows one which was
+// dropped, and to which its ingress, that has no vote, had kept a connection.
+func droppedAndBack(w *world, late bool) {
+	w.t.Helper()
+	names := []string{"a", "b", "c", "d", "e", "f"}
+	for _, name := range names {
+		w.start(name)
+	}
+	w.untilSettled(names...)
+	w.untilVoters(maxVoters)
+	l := w.leader()
+	voters := l.node.Voters()
+	p := w.all[slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(voters, n) })[0]]
+	rest := slices.DeleteFunc(w.others(l), func(n string) bool { return n == p.name })
+	owner := w.all[rest[0]]
+	gets := func() <-chan said { w.t.Helper(); return asking(w, p, http.MethodGet, owner.name, "/") }
+	_, answer := gatedApp(w, owner)
+	close(answer)
+	if got := <-gets(); got.status != http.StatusOK {
+		w.t.Fatalf("answered %v before anything happened", got)
+	}
+	if late {
+		p.log.close()
+	}
+	owner.kill()
+	time.Sleep(time.Second)
+	owner.restart()
+	if late {
+		time.Sleep(3 * time.Second)
+		p.log.open()
+	}
+	w.untilSettled(names...)
+
+	asked, never := gatedApp(w, owner)
+	defer close(never)
+	answered := gets()
+	w.until("it runs", func() bool { return asked.Load() == 1 })
+	for _, other := range append(rest[1:], l.name, p.name) {
+		_, answer := gatedApp(w, w.all[other])
+		close(answer)
+	}
+	owner.kill()
+	if got := <-answered; got.status != http.StatusOK {
+		w.t.Errorf("answered %v after one process that ran it was killed, want another's 200", got)
+	}
+}

@@ -27,6 +27,15 @@ func (p *peers) follow(node string, boot uint64) {
 	}
 }
 
+// renewTo closes the idle connections to nodes for which match says so.
+func (p *peers) renewTo(match func(node string) bool) {
+	p.each(func(pool *pool) {
+		if match(pool.node) {
+			pool.renew()
+		}
+	})
+}
+
 // each calls f for every pool.
 func (p *peers) each(f func(*pool)) {
 	p.pools.Range(func(_, v any) bool {

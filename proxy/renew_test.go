@@ -48,3 +48,24 @@ func TestRenewedPeersAreDialedAnew(t *testing.T) {
 		t.Errorf("%d dials, want 3", n)
 	}
 }
+
+// Renewing the connections to one node leaves those to others as they are.
+func TestOnlyWhoIsNamedIsDialedAnew(t *testing.T) {
+	app := webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	ingress, _ := sealedPair(t, app)
+	c := ingress.dial()
+	for _, step := range []struct {
+		named bool
+		want  int32
+	}{{false, 1}, {false, 1}, {true, 2}} {
+		ingress.RenewTo(func(node string) bool { return step.named && node != "" })
+		c.send("GET / HTTP/1.1\r\nHost: a\r\nX-Shard-Key: k\r\n\r\n")
+		res, body := c.head("GET")
+		if b, _ := io.ReadAll(body); res.StatusCode != 200 || string(b) != "ok" {
+			t.Errorf("GET = %d %q", res.StatusCode, b)
+		}
+		if n := ingress.dials.Load(); n != step.want {
+			t.Errorf("%d dials after named: %v, want %d", n, step.named, step.want)
+		}
+	}
+}

@@ -280,6 +280,10 @@ func (s *Server) Abandon(match func(s shardmap.Shard, node string) bool) int {
 // requests go over new ones: this node, or whom it believes, has changed.
 func (s *Server) RenewPeers() { s.peers.renew() }
 
+// RenewTo closes the connections to nodes for which match says so that are idle. Those in use
+// go on, and come back.
+func (s *Server) RenewTo(match func(node string) bool) { s.peers.renewTo(match) }
+
 // Follow tells that the process of a node is the one with this boot, and those before it have
 // ended: no request goes by what is left of connections to them.
 func (s *Server) Follow(node string, boot uint64) { s.peers.follow(node, boot) }
