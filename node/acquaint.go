@@ -167,7 +167,7 @@ func (a *acquaintance) learn(s past.Statement) error {
 		a.n.stream.Outlived(s.Server, now.Nonce)
 	}
 	if before.Nonce != now.Nonce || before.Boot != now.Boot {
-		a.n.proxy.Follow(nodeOf(s.Server), now.Boot)
+		a.n.proxy.Follow(nodeOf(s.Server), now.Boot, now.Nonce)
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ func (c *Conn) Node() string { return c.peer.Node }
 // Boot returns the other side's boot.
 func (c *Conn) Boot() uint64 { return c.peer.Boot }
 
+// Nonce returns that of the other side's process, zero if it did not say it yet.
+func (c *Conn) Nonce() uint64 { return c.peer.Nonce }
+
 // Peer returns all that the other side said about itself.
 func (c *Conn) Peer() Identity { return c.peer }
 

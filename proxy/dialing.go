@@ -136,10 +136,20 @@ func isTimeout(err error) bool {
 	return errors.As(err, &slow) && slow.Timeout()
 }
 
-// keep hands a new connection on. One to a node is kept for later if nobody is in
+// keep hands on a connection that was made now. What is idle to a process before the one that
+// has taken it leads nowhere any more.
+func (p *pool) keep(l *link) {
+	p.mu.Lock()
+	old := p.meet(l)
+	p.mu.Unlock()
+	p.dropAll(old)
+	p.pass(l)
+}
+
+// pass hands a new connection on. One to a node is kept for later if nobody is in
 // line any more; one to the app is closed: an app that serves one connection at a
 // time would wait for a request on it, and serve nobody else.
-func (p *pool) keep(l *link) {
+func (p *pool) pass(l *link) {
 	p.mu.Lock()
 	if l.since = p.clock.now(); l.lone {
 		l.since = p.clock.exact() // for how long its socket's answer takes

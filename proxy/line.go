@@ -199,7 +199,7 @@ func (p *pool) leave(w *waiter) error {
 	case t.l.reused:
 		p.put(t.l)
 	default:
-		p.keep(t.l)
+		p.pass(t.l)
 	}
 	return why
 }

@@ -36,6 +36,7 @@ type link struct {
 	lone  bool   // it is for one socket, and nobody after that
 	plain bool   // nothing seals it, as far as is known
 	boot  uint64 // of the node's process at the other end; zero: not told
+	nonce uint64 // of that process; zero: not told
 	seat  *seat  // of the app in this process; nil: it is a connection
 
 	flies  bool // a socket asks with it for its next leg; the pool's
@@ -256,6 +257,9 @@ func (s *Server) peerLink(conn net.Conn, set *Settings) *link {
 	l.plain = direct(conn)
 	if b, ok := conn.(interface{ Boot() uint64 }); ok {
 		l.boot = b.Boot()
+	}
+	if n, ok := conn.(interface{ Nonce() uint64 }); ok {
+		l.nonce = n.Nonce()
 	}
 	return l
 }

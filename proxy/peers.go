@@ -21,9 +21,9 @@ func (p *peers) pool(node string) *pool {
 }
 
 // follow tells the pool of a node, if there is one, which its process is.
-func (p *peers) follow(node string, boot uint64) {
+func (p *peers) follow(node string, boot, nonce uint64) {
 	if v, ok := p.pools.Load(node); ok {
-		v.(*pool).follow(boot) //nolint:errcheck,forcetypeassert // as above
+		v.(*pool).follow(boot, nonce) //nolint:errcheck,forcetypeassert // as above
 	}
 }
 

@@ -54,6 +54,7 @@ type pool struct {
 		line    line   // who waits for a connection
 		shares  shares
 		boot    uint64 // of the node's present process; zero: not told
+		nonce   uint64 // of that process, on whatever disk; zero: not told
 		closed  bool
 	}
 }
@@ -202,9 +203,7 @@ func (p *pool) spare() {
 // give hands a connection to the first in line, or keeps it idle; false means
 // that nobody wants it. With mu held.
 func (p *pool) give(l *link) bool {
-	if !l.reused {
-		p.meet(l)
-	} else if p.outlived(l) {
+	if l.reused && p.outlived(l) {
 		return false
 	}
 	w := p.mu.line.head
@@ -261,7 +260,11 @@ func (p *pool) dropIdle(is func(l *link) bool) {
 	p.mu.Lock()
 	old := p.takeIdle(is)
 	p.mu.Unlock()
-	for _, l := range old {
+	p.dropAll(old)
+}
+
+func (p *pool) dropAll(links []*link) {
+	for _, l := range links {
 		p.drop(l)
 	}
 }
@@ -290,26 +293,33 @@ func (p *pool) forsake(boot uint64) { p.dropIdle(func(l *link) bool { return l.b
 // follow has the pool know the present process of the node: idle connections to others, which
 // are gone, are closed, and such a one that comes back too. What went by one would be taken for
 // what its process ended with.
-func (p *pool) follow(boot uint64) {
+func (p *pool) follow(boot, nonce uint64) {
 	p.mu.Lock()
-	p.mu.boot = boot
+	p.mu.boot, p.mu.nonce = boot, nonce
 	old := p.takeIdle(p.outlived)
 	p.mu.Unlock()
-	for _, l := range old {
-		p.drop(l)
-	}
+	p.dropAll(old)
 }
 
 // outlived reports whether a connection leads to a process of the node before the present one.
-// With mu held.
-func (p *pool) outlived(l *link) bool { return p.mu.boot != 0 && l.boot != 0 && l.boot != p.mu.boot }
+// An emptied disk counts boots from one again, so a boot tells only of a process that does not
+// say its nonce, as one that has just begun. With mu held.
+func (p *pool) outlived(l *link) bool {
+	if p.mu.nonce != 0 && l.nonce != 0 {
+		return l.nonce != p.mu.nonce
+	}
+	return p.mu.boot != 0 && l.boot != 0 && l.boot != p.mu.boot
+}
 
 // meet takes whoever takes a connection now for the present process, whatever was told of
-// another. With mu held.
-func (p *pool) meet(l *link) {
-	if p.mu.boot != 0 && l.boot != 0 {
-		p.mu.boot = l.boot
+// another, and takes out what is idle to that: the caller drops it. A lane says nothing: who
+// took its trunk did so before. With mu held.
+func (p *pool) meet(l *link) (old []*link) {
+	if l.boot == 0 || l.lane != nil || p.mu.nonce != 0 && !p.outlived(l) {
+		return nil
 	}
+	p.mu.boot, p.mu.nonce = l.boot, l.nonce
+	return p.takeIdle(p.outlived)
 }
 
 // closeIdle closes all idle connections, and each other one when it comes back.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -140,7 +141,7 @@ func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
 		for boot := range uint64(3) {
 			p.put(fresh(boot, laned))
 		}
-		p.follow(2)
+		p.follow(2, 0)
 		if want := map[uint64]bool{0: true, 1: false, 2: true, 3: true}; !maps.Equal(open, want) {
 			t.Errorf("lanes: %v: open by boot: %v, want %v", laned, open, want)
 		}
@@ -149,7 +150,7 @@ func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
 			t.Errorf("lanes: %v: one to another process came back, and is kept", laned)
 		}
 		p.renew()
-		p.follow(0)
+		p.follow(0, 0)
 	}
 }
 
@@ -173,7 +174,7 @@ func TestWhoIsInLineGetsNothingThatIsOutlived(t *testing.T) {
 		t.Fatal(l, err)
 	}
 	old := link(1, true)
-	p.follow(2)
+	p.follow(2, 0)
 	p.put(old)
 	select {
 	case got := <-w.turn:
@@ -202,12 +203,74 @@ func TestNobodyInParticularIsNotFollowed(t *testing.T) {
 		p.mu.open++
 		return &link{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, place: unshared, reused: reused}
 	}
-	p.follow(2)
+	p.follow(2, 0)
 	p.keep(link(0, false))
 	p.put(link(1, true))
 	p.put(link(0, true))
 	if len(p.mu.idle) != 2 || p.size() != 2 {
 		t.Errorf("%d are idle of %d, want the two that tell of no process", len(p.mu.idle), p.size())
+	}
+	p.renew()
+}
+
+// A dial that finds another process than was told says that the one before is gone: what is idle
+// to that one is closed, as if it had been told. A request went by it, and was taken for what its
+// process ended with.
+func TestWhatADialFindsIsFollowed(t *testing.T) {
+	s := New(Options{Room: queue.New(queue.Options{})})
+	for _, told := range []bool{true, false} {
+		for _, laned := range []bool{false, true} {
+			p := s.newPool("n", nil)
+			link := func(boot uint64, laned bool) *link {
+				near, far := net.Pipe()
+				t.Cleanup(func() { _ = far.Close() })
+				l := &link{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, place: unshared}
+				if laned {
+					l.lane = struct{ lane }{}
+				}
+				p.mu.open++
+				return l
+			}
+			if told {
+				p.follow(1, 0)
+			}
+			back := link(1, laned)
+			p.put(link(1, laned))
+			p.keep(link(2, false))
+			if n := p.size(); n != 2 || len(p.mu.idle) != 1 || p.mu.idle[0].boot != 2 || len(p.mu.lanes) != 0 {
+				t.Errorf("told: %v, lanes: %v: %d are open, idle are %d and %d lanes, want the one in use and the new one", told, laned, n, len(p.mu.idle), len(p.mu.lanes))
+			}
+			p.put(back)
+			if n := p.size(); n != 1 {
+				t.Errorf("told: %v, lanes: %v: %d are open after one to the process before came back, want the new one", told, laned, n)
+			}
+			p.renew()
+		}
+	}
+}
+
+// An emptied disk counts boots from one again: by boots alone its process is taken for that which
+// the node had on the disk before. One that does not say who it is yet is told by its boot.
+func TestProcessesOfOneBootAreToldApart(t *testing.T) {
+	s := New(Options{Room: queue.New(queue.Options{})})
+	p := s.newPool("n", nil)
+	put := func(boot, nonce uint64) *link {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		l := &link{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, nonce: nonce, place: unshared}
+		p.mu.open++
+		p.put(l)
+		return l
+	}
+	put(1, 5)
+	silent, same, taken := put(1, 0), put(1, 6), put(7, 6)
+	put(2, 0)
+	p.follow(1, 6)
+	if want := []*link{silent, same, taken}; !slices.Equal(p.mu.idle, want) {
+		t.Errorf("%d are kept, want those that may be to the present process", len(p.mu.idle))
+	}
+	if put(1, 5); p.size() != 3 {
+		t.Error("one to the process before came back, and is kept")
 	}
 	p.renew()
 }

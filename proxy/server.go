@@ -284,9 +284,9 @@ func (s *Server) RenewPeers() { s.peers.renew() }
 // go on, and come back.
 func (s *Server) RenewTo(match func(node string) bool) { s.peers.renewTo(match) }
 
-// Follow tells that the process of a node is the one with this boot, and those before it have
-// ended: no request goes by what is left of connections to them.
-func (s *Server) Follow(node string, boot uint64) { s.peers.follow(node, boot) }
+// Follow tells that the process of a node is the one with this nonce, in this boot, and those
+// before it have ended: no request goes by what is left of connections to them.
+func (s *Server) Follow(node string, boot, nonce uint64) { s.peers.follow(node, boot, nonce) }
 
 // SetDraining turns draining on or off. While it is on, answers carry
 // Connection: close, and connections that have been idle for a second are closed;
