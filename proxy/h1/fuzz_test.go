@@ -32,6 +32,11 @@ func ours(c *h1.Conn) (outcome, error) {
 	if err := c.ReadRequest(&r); err != nil {
 		return outcome{}, errRefused
 	}
+	return oursOf(c, &r)
+}
+
+// oursOf reads what follows the head of a request.
+func oursOf(c *h1.Conn, r *h1.Request) (outcome, error) {
 	body, err := io.ReadAll(&r.Body)
 	if err != nil {
 		return outcome{}, errRefused
