@@ -20,6 +20,10 @@ func (r *Raft) look(t *transport, rpc raft.RPC) (out raft.RPC, taken bool) {
 		return r.installing(c, rpc, req), false
 	case *raft.AppendEntriesRequest:
 		r.matching(c, req)
+	case *raft.TimeoutNowRequest:
+		if r.late(c, rpc, req) {
+			return rpc, true
+		}
 	}
 	return rpc, r.abstains(c, rpc) || r.ballot(c, rpc)
 }
@@ -43,6 +47,28 @@ func (r *Raft) abstains(c *core, rpc raft.RPC) (taken bool) {
 	default:
 		return false
 	}
+	return true
+}
+
+// inTerm is the address of a server that stands against the leader of a term. The library
+// reads none.
+func inTerm(term uint64) []byte { return strconv.AppendUint(nil, term, 10) }
+
+// late refuses to have this server stand, as it wants to itself, in another term than it
+// meant. Raft's loop may still write the vote for another candidate, which a slow disk takes
+// a while for, and until then its term is the old one: that vote would make a leader, and
+// this one depose it at once. So the loop is asked something first that changes nothing.
+// No other request comes to it meanwhile.
+func (r *Raft) late(c *core, rpc raft.RPC, req *raft.TimeoutNowRequest) bool {
+	term, err := strconv.ParseUint(string(req.Addr), 10, 64)
+	if err != nil || string(req.ID) != r.o.ID {
+		return false // a leader hands over
+	}
+	c.trans.quiet()
+	if c.CurrentTerm() == term {
+		return false
+	}
+	rpc.Respond(nil, ErrTooLate)
 	return true
 }
 

@@ -20,6 +20,8 @@ var (
 	ErrNoVote = errors.New("consensus: not a voter")
 	// ErrTooSoon reports a campaign within two election timeouts of the last.
 	ErrTooSoon = errors.New("consensus: campaigned a moment ago")
+	// ErrTooLate reports a campaign against a leader whose term is over.
+	ErrTooLate = errors.New("consensus: another term has begun")
 	// ErrExists reports that the server has a log already.
 	ErrExists = errors.New("consensus: server has a log already")
 )

@@ -90,7 +90,14 @@ func (r *Raft) Rank(dead string) int {
 // believe in the leader; so false evidence costs a leadership, and the log stays
 // safe. At most one in two election timeouts. It returns nil if this node is a
 // candidate or leads already.
-func (r *Raft) Campaign() error {
+func (r *Raft) Campaign() error { return r.CampaignIn(r.Term()) }
+
+// CampaignIn is Campaign against the leader of a term: ErrTooLate if the server has
+// come to another one by the time that it would stand.
+func (r *Raft) CampaignIn(term uint64) error {
+	if r.Term() != term {
+		return ErrTooLate
+	}
 	switch r.lib().State() {
 	case raft.Candidate, raft.Leader:
 		return nil
@@ -107,7 +114,12 @@ func (r *Raft) Campaign() error {
 	return r.do(func() error {
 		id, addr := raft.ServerID(r.o.ID), raft.ServerAddress(r.o.ID)
 		req := &raft.TimeoutNowRequest{RPCHeader: r.header()}
-		return r.cur.Load().trans.TimeoutNow(id, addr, req, &raft.TimeoutNowResponse{})
+		req.Addr = inTerm(term)
+		err := r.cur.Load().trans.TimeoutNow(id, addr, req, &raft.TimeoutNowResponse{})
+		if err != nil && r.Term() != term {
+			return ErrTooLate // over a stream it comes as text
+		}
+		return err
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -386,6 +387,46 @@ func TestRemovedServerDisturbsNobody(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got, leads := l.Leadership(); !leads || got != term {
 			t.Errorf("leads %v in term %d, was %d", leads, got, term)
+		}
+	})
+}
+
+// Raft's loop shows the term of a vote once that is written: who stands next in order and
+// looks at the term meanwhile saw the old one, and deposed whom it had just elected.
+func TestNobodyStandsAgainstWhomItVotesFor(t *testing.T) {
+	bubble(t, abc(), nil, func(g *group) {
+		l := g.leader(g.all...)
+		g.apply(l, numbered(3)...)
+		g.agree(3, g.all...)
+		time.Sleep(time.Second) // Until all have the last barrier.
+		first, next := without(g.all, l)[0], without(g.all, l)[1]
+		term := l.Term()
+		var writing atomic.Bool
+		next.mem.SetFault(func(op string) error {
+			if op == "write term" {
+				writing.Store(true)
+				time.Sleep(200 * time.Millisecond)
+			}
+			return nil
+		})
+		g.net.Isolate(l.host.Name())
+		if err := first.CampaignIn(term); err != nil {
+			t.Fatal(err)
+		}
+		g.until("the other one writes for whom it votes", writing.Load)
+		if now := next.Term(); now != term {
+			t.Fatalf("it is in term %d before that is written, want %d", now, term)
+		}
+		if err := next.CampaignIn(term); !errors.Is(err, consensus.ErrTooLate) {
+			t.Errorf("it stands against the leader of term %d: %v, want ErrTooLate", term, err)
+		}
+		g.until("the first one leads", first.IsLeader)
+		time.Sleep(5 * time.Second)
+		if now, leads := first.Leadership(); !leads || now != term+1 {
+			t.Errorf("it leads %v in term %d, want term %d", leads, now, term+1)
+		}
+		if err := next.CampaignIn(term); !errors.Is(err, consensus.ErrTooLate) {
+			t.Errorf("a term later it stands: %v, want ErrTooLate", err)
 		}
 	})
 }

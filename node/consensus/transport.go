@@ -137,6 +137,22 @@ func (t *transport) relay() {
 	}
 }
 
+// quiet returns once Raft's loop is through with what it has taken. It is for look.
+func (t *transport) quiet() {
+	said := make(chan raft.RPCResponse, 1)
+	// The entries of no leader: it answers, and reads no further than the term.
+	old := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+	select {
+	case t.inbox <- raft.RPC{Command: old, RespChan: said}:
+	case <-t.closed:
+		return
+	}
+	select {
+	case <-said:
+	case <-t.closed:
+	}
+}
+
 // AppendEntries sends entries, or a heartbeat. A heartbeat never waits: Raft
 // sends the next one soon.
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
