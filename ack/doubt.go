@@ -26,9 +26,12 @@ const (
 	// on a slow disk some tens. Two that stand in one term split the vote, which costs an
 	// election timeout and more.
 	standStagger = 100 * time.Millisecond
-	// hearOut is how long it waits, with a majority, for those that have not replied to its
+	// standLeave is how long one has that says it stands: its term is over for it as soon as
+	// that is written, and on a slow disk only that takes so long.
+	standLeave = 250 * time.Millisecond
+	// hearOut is how long it waits, at its turn, for those that have not replied to its
 	// last question yet: one that is before it in order, or stands already, may be among
-	// them, and who is there replies within a few milliseconds.
+	// them, or one that has another term by now. Who is there replies within a few milliseconds.
 	hearOut = 20 * time.Millisecond
 	// askPause is the least time between two times that it asks.
 	askPause = 10 * time.Millisecond
@@ -54,6 +57,9 @@ type Missing struct {
 	Log  LogEnd
 	// Stands reports that it stands for election against it, or is about to.
 	Stands bool
+	// In is the term that its own Raft server is in, whomever it misses; zero: it is of a
+	// program that does not say.
+	In uint64
 }
 
 // Voter is what a Doubt reads of the node's own Raft server, anew each time.
@@ -90,7 +96,9 @@ type Doubt struct {
 	nextAsk time.Duration
 	agreed  time.Duration // since when a majority misses it; negative: none does
 	stood   uint64        // the term of the last leader against whom this node stood
+	again   time.Duration // it does not stand again before, after it could not
 	heard   map[string]hearsay
+	elects  time.Duration // since when another is known to be in a later term; negative: none is
 
 	lives   uint64        // the term of a leader that was missed, and that has spoken since; zero: none
 	spoke   time.Duration // when
@@ -106,7 +114,7 @@ type hearsay struct {
 
 // NewDoubt returns the Doubt of a process that begins now.
 func NewDoubt(o DoubtOptions, now time.Duration) *Doubt {
-	return &Doubt{o: o, looked: now, awake: now, agreed: -1, heard: map[string]hearsay{}}
+	return &Doubt{o: o, looked: now, awake: now, agreed: -1, elects: -1, heard: map[string]hearsay{}}
 }
 
 // Waiting is a node's oldest heartbeat that was not answered.
@@ -136,17 +144,17 @@ func (d *Doubt) Look(now time.Duration, of Waiting) (ask []string, stand bool) {
 	d.looked = now
 	d.judge(now)
 	if !d.misses(now, of) {
-		d.says, d.agreed = Missing{}, -1
+		d.says, d.agreed = Missing{In: d.o.Raft.Term()}, -1
 		return nil, false
 	}
 	if d.says.Term != of.Term {
-		d.since, d.nextAsk, d.agreed = now, now, -1
+		d.since, d.nextAsk, d.agreed, d.elects = now, now, -1, -1
 		clear(d.heard)
 	}
 	if now-d.since > despairBeats*d.o.Heartbeat {
 		return nil, false
 	}
-	d.says = Missing{Term: of.Term, Log: d.o.Raft.LogEnd(), Stands: d.stood == of.Term}
+	d.says = Missing{Term: of.Term, Log: d.o.Raft.LogEnd(), Stands: d.stood == of.Term, In: of.Term}
 	voters := d.o.Raft.Voters()
 	if !slices.Contains(voters, d.o.Server) {
 		return nil, false
@@ -175,7 +183,7 @@ func (d *Doubt) others(voters []string) []string {
 
 // stands reports that a majority misses the leader, and that it is this node's turn.
 func (d *Doubt) stands(now time.Duration, voters []string) bool {
-	with, before, silent := 1, 0, 0
+	with, silent, wait, leave := 1, 0, time.Duration(0), time.Duration(0)
 	for _, v := range d.others(voters) {
 		h := d.heard[v]
 		if h.asked < d.asked {
@@ -183,8 +191,11 @@ func (d *Doubt) stands(now time.Duration, voters []string) bool {
 		}
 		if d.believes(now, h) {
 			with++
-			if h.Stands || d.precedes(v, h.Log) {
-				before++
+			switch {
+			case h.Stands:
+				leave = standLeave
+			case d.precedes(v, h.Log):
+				wait += standStagger
 			}
 		}
 	}
@@ -195,15 +206,26 @@ func (d *Doubt) stands(now time.Duration, voters []string) bool {
 	if d.agreed < 0 {
 		d.agreed = now
 	}
-	wait := time.Duration(before) * standStagger
+	wait = max(wait, leave)
 	if silent > 0 {
-		wait = max(wait, hearOut)
+		wait += hearOut
 	}
-	if now < d.agreed+wait || d.says.Stands {
+	// Who stands misses nobody any more once its term is written, and so do those that vote.
+	elected := d.elects < 0 || now >= d.elects+standLeave
+	if now < d.agreed+wait || now < d.again || !elected || d.says.Stands {
 		return false
 	}
 	d.stood, d.says.Stands = d.says.Term, true
 	return true
+}
+
+// Refused is told that its Raft server does not stand against the leader of a term, though
+// the voter was to. While it is to be missed, that voter is one of those that may stand.
+func (d *Doubt) Refused(now time.Duration, term uint64) {
+	if d.stood == term {
+		d.stood, d.again = 0, now+standStagger
+		d.says.Stands = false
+	}
 }
 
 // precedes reports that a server with such a log is before this one in the order of those
@@ -223,6 +245,9 @@ func (d *Doubt) believes(now time.Duration, h hearsay) bool {
 func (d *Doubt) Heard(asked time.Duration, server string, m Missing) {
 	if d.says.Term != 0 && asked >= d.since && asked >= d.heard[server].asked {
 		d.heard[server] = hearsay{m, asked}
+		if m.In > d.says.Term && d.elects < 0 {
+			d.elects = asked
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -60,7 +61,7 @@ func (d *doubts) look(now time.Duration) {
 		d.ask(server, now)
 	}
 	if stand {
-		d.n.standMissed()
+		d.stand(d.machine.Says().Term)
 	}
 	if term := d.machine.Says().Term; term > d.called {
 		d.called = term
@@ -147,17 +148,19 @@ func (a *agent) do(ctx context.Context, f func()) bool {
 	return false
 }
 
-// standMissed makes this node stand for election against a leader that most voters miss.
-func (n *Node) standMissed() {
+// stand makes this node stand for election against the leader of a term, which most voters
+// miss.
+func (d *doubts) stand(term uint64) {
+	n := d.n
 	if n.stopping.Load() {
+		d.machine.Refused(n.agent.turn(), term) // or the others would wait for it
 		return
 	}
-	term, leader := n.raft.Term(), n.raft.Leader()
+	leader := n.raft.Leader()
 	n.asks.Go(func() {
-		if n.raft.Term() != term {
-			return // another stands already
-		}
 		n.log.Info().Str("leader", leader).Uint64("term", term).Msg("most voters miss the leader: standing for election")
-		n.standFor(causeMissed)
+		if err := n.standFor(causeMissed, term); err != nil && !errors.Is(err, consensus.ErrTooLate) {
+			n.agent.do(d.ctx, func() { d.machine.Refused(n.agent.turn(), term) })
+		}
 	})
 }

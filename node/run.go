@@ -233,11 +233,12 @@ func (n *Node) led(gone string) bool {
 
 // stand stands for election unless somebody has won it.
 func (n *Node) stand(gone string) {
+	term := n.raft.Term()
 	if n.led(gone) || n.stopping.Load() {
 		return
 	}
 	n.log.Info().Str("leader", gone).Msg("leader's process is gone: standing for election")
-	n.standFor(causeEvidence)
+	_ = n.standFor(causeEvidence, term) // that says it
 }
 
 // What makes a voter stand for election before Raft's timeout, for metrics.
@@ -246,12 +247,15 @@ const (
 	causeMissed   = "missed"   // most voters miss the leader
 )
 
-func (n *Node) standFor(cause string) {
-	if err := n.raft.Campaign(); err != nil {
+// standFor stands for election against the leader of a term.
+func (n *Node) standFor(cause string, term uint64) error {
+	err := n.raft.CampaignIn(term)
+	if err != nil {
 		n.log.Debug().Err(err).Msg("could not stand for election")
-		return
+		return err
 	}
 	n.metrics.campaigns.WithLabelValues(cause).Inc()
+	return nil
 }
 
 // campaignStagger is what one election takes, on a slow disk too: 10 ms as a rule,
