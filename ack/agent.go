@@ -376,9 +376,13 @@ func (a *Agent) released() [32]byte {
 
 // Answered takes an answer. A Look must follow.
 func (a *Agent) Answered(now time.Duration, ans Answer) Verdict {
-	switch {
-	case ans.Boot != a.holder.Boot():
+	if ans.Boot != a.holder.Boot() {
 		return Ignored
+	}
+	if ans.Refusal != 0 && ans.Term >= a.o.Term() {
+		a.holder.reached(ans.Beat) // that leader is there
+	}
+	switch {
 	case ans.Refusal == RefusedBoot:
 		return a.outbooted(ans.Known)
 	case ans.Refusal == RefusedRollback:

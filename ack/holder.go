@@ -70,7 +70,7 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 	if a.Term > h.echo.Term || a.Term == h.echo.Term && a.Number > h.echo.Number {
 		h.echo = Echo{a.Term, a.Number}
 	}
-	h.replied = max(h.replied, min(a.Beat, h.number))
+	h.reached(a.Beat)
 	s := h.sent[a.Beat%sentKept]
 	if s.number != a.Beat || a.Serve <= 0 {
 		return true
@@ -89,6 +89,9 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 	}
 	return true
 }
+
+// reached notes that a heartbeat was answered.
+func (h *Holder) reached(beat uint64) { h.replied = max(h.replied, min(beat, h.number)) }
 
 // waiting returns when the oldest heartbeat was sent of those that no answer has come
 // to since, as far as they are remembered.
