@@ -382,12 +382,12 @@ func (a *Agent) Answered(now time.Duration, ans Answer) Verdict {
 	if ans.Refusal != 0 && ans.Term >= a.o.Term() {
 		a.holder.reached(ans.Beat) // that leader is there
 	}
-	switch {
-	case ans.Refusal == RefusedBoot:
+	switch ans.Refusal {
+	case RefusedBoot:
 		return a.outbooted(ans.Known)
-	case ans.Refusal == RefusedRollback:
+	case RefusedRollback:
 		return RolledBack
-	case ans.Refusal == RefusedDuplicate:
+	case RefusedDuplicate:
 		return a.duplicate(now, ans.Elsewhere)
 	}
 	if !a.holder.Answered(now, a.o.Term(), ans) {

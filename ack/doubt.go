@@ -243,7 +243,7 @@ func (d *Doubt) believes(now time.Duration, h hearsay) bool {
 // Heard takes what a server has replied that was asked at the given time. Only a reply
 // shows how old it can be. One to what was asked for an earlier doubt says nothing.
 func (d *Doubt) Heard(asked time.Duration, server string, m Missing) {
-	if d.says.Term != 0 && asked >= d.since && asked >= d.heard[server].asked {
+	if asked >= d.since && asked >= d.heard[server].asked {
 		d.heard[server] = hearsay{m, asked}
 		if m.In > d.says.Term && d.elects < 0 {
 			d.elects = asked

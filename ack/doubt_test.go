@@ -294,6 +294,59 @@ func TestVoterIsMorePatientAfterAFalseDoubt(t *testing.T) {
 	}
 }
 
+// replaced has the leader of the voter's term replaced, after it spoke so long ago.
+func (v *doubter) replaced(spoke time.Duration) {
+	v.d.Lives(v.now, v.raft.term)
+	v.pass(spoke)
+	v.raft.term++
+	v.d.Look(v.now, ack.Waiting{})
+}
+
+// patience returns how long a heartbeat waits until the leader is missed.
+func (v *doubter) patience() (waited time.Duration) {
+	of := ack.Waiting{Since: v.now, Term: v.raft.term}
+	for ; v.d.Says().Term == 0; waited += 10 * time.Millisecond {
+		v.now += 10 * time.Millisecond
+		v.d.Look(v.now, of)
+	}
+	v.d.Look(v.now, ack.Waiting{})
+	return waited
+}
+
+// What has spoken a while before it was replaced may have hung since.
+func TestLeaderThatSpokeLongBeforeItWasReplacedMayHaveHung(t *testing.T) {
+	for spoke, want := range map[time.Duration]time.Duration{time.Second: 160 * time.Millisecond, 1010 * time.Millisecond: 80 * time.Millisecond} {
+		v := newDoubter(t, "b", "a", "b", "c")
+		v.replaced(spoke)
+		if got := v.patience(); got != want {
+			t.Errorf("a leader spoke %v before it was replaced, and the next one is missed after %v, want %v", spoke, got, want)
+		}
+	}
+}
+
+// However often leaders that live are replaced, one that hangs is missed as soon as by Raft.
+func TestPatienceOfAVoterIsBounded(t *testing.T) {
+	v := newDoubter(t, "b", "a", "b", "c")
+	for i, want := range []time.Duration{160 * ms, 320 * ms, 640 * ms, 640 * ms, 640 * ms} {
+		v.replaced(10 * time.Millisecond)
+		if got := v.patience(); got != want {
+			t.Errorf("after %d false doubts a leader is missed after %v, want %v", i+1, got, want)
+		}
+	}
+}
+
+// A reply that was overtaken by one to a later question does not count any more.
+func TestVoterGoesByTheReplyToItsLastQuestion(t *testing.T) {
+	v := newDoubter(t, "b", "a", "b", "c")
+	v.pass(80 * time.Millisecond)
+	first := v.now
+	v.pass(50 * time.Millisecond)
+	v.hear(ack.Missing{In: 7}, "c")
+	v.d.Heard(first, "c", missing(20))
+	v.pass(40 * time.Millisecond)
+	v.wants(false, "by what c has taken back")
+}
+
 // A leader that refuses a voter is there. One whose name another process had taken said for
 // seconds that it missed the leader, and so it took one more to replace that.
 func TestALeaderThatRefusesIsNotMissed(t *testing.T) {
