@@ -492,7 +492,7 @@ func mistakesOfTheNode() []mistake {
 		{name: "the lease is not looked at again before the first byte", mix: aimed("pause 6, isolate 3"), plant: plantOneCheck, caught: "G1|G10"},
 		{
 			name: "an answer to another boot counts", mix: aimed("late-answers 1"), caught: "G1|G4",
-			edits: both(in("agent.go", "	case ans.Boot != a.holder.Boot():\n", "	case !PLANTED && ans.Boot != a.holder.Boot():\n"),
+			edits: both(in("agent.go", "	if ans.Boot != a.holder.Boot() {\n", "	if !PLANTED && ans.Boot != a.holder.Boot() {\n"),
 				in("holder.go", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || ")),
 		},
 		{name: "membership: a wiped disk votes under the name of the old one", mix: wiped, plant: plantServerIsNode, caught: "G5|Raft"},
