@@ -170,7 +170,7 @@ func (a *agent) look(now time.Duration) (again time.Duration) {
 // Lease lets the request path see the lease.
 func (a *agent) Lease(until time.Duration) (missed bool) {
 	a.router.cutBy.Store(int64(a.machine.CutBy())) // first: what is admitted by the lease asks for it
-	last := a.router.setLease(until)
+	last, now := a.router.setLease(until)
 	if until == last {
 		return false // it was not renewed
 	}
@@ -182,7 +182,7 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 		a.log.Warn().Msg("lease lapsed")
 	}
 	// Renewed a moment too late: it was out, though never here.
-	return max(a.clock.Precise(), a.clock.Now()) >= last
+	return max(now, a.clock.Now()) >= last
 }
 
 // Route swaps the table.

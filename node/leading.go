@@ -28,7 +28,7 @@ type leading struct {
 	nudged map[shardmap.NodeID]lag
 	// spoke is when Raft's heartbeats were asked for last.
 	spoke time.Time
-	// echoed is whether another node was heard since.
+	// echoed is whether another voter was heard since.
 	echoed bool
 }
 
@@ -71,7 +71,7 @@ func (l *leading) run(ctx context.Context) {
 			l.take(ctx, ack.Tick{}, nil)
 		case in := <-l.beats:
 			l.take(ctx, ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
-			l.echo()
+			l.echo(in.hb.Server)
 		case in := <-l.own:
 			l.follow()
 			l.take(ctx, ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)

@@ -129,15 +129,15 @@ func (r *router) outlived() bool {
 	return by != 0 && int64(r.clock.Precise()) >= by
 }
 
-// setLease publishes the end of the lease, zero for none, and returns the one
-// that was published before. Whoever looks at the clock after that knows whether
-// a request can have met the end of the old one.
-func (r *router) setLease(until time.Duration) (last time.Duration) {
-	last = time.Duration(r.lease.Swap(int64(until)))
-	if last != until {
-		r.absence.lease(r.clock.Precise(), until)
+// setLease publishes the end of the lease, zero for none, and returns the one that was
+// published before. If that is another one, now is when the clock was read after that: whoever
+// does knows whether a request can have met the end of the old one.
+func (r *router) setLease(until time.Duration) (last, now time.Duration) {
+	if last = time.Duration(r.lease.Swap(int64(until))); last != until {
+		now = r.clock.Precise()
+		r.absence.lease(now, until)
 	}
-	return last
+	return last, now
 }
 
 // leaseAbsent returns for how long this node has been without a lease, of the time

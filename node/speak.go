@@ -18,15 +18,14 @@ const (
 	votersTogether = 3
 )
 
-// speak has Raft's heartbeats leave, and this node beat with them, if that is due, and returns
-// within what time it is again. Whatever comes of it comes back at one time: a node at rest
-// pays for wake-ups, and not for what they are for.
+// speak has Raft's heartbeats leave, if they are due, and returns within what time they are
+// again. Whatever comes of them comes back at one time: a node at rest pays for wake-ups, and
+// not for what they are for.
 func (l *leading) speak() time.Duration {
 	left := time.Until(l.spoke.Add(speakEvery))
-	if left > speakEvery/16 { // it would beat a second time for what is left
+	if left > speakEvery/16 { // it would be woken a second time for what is left
 		return left
 	}
-	hint(l.n.agent.early)
 	return l.send()
 }
 
@@ -44,10 +43,11 @@ func (l *leading) send() time.Duration {
 	return speakEvery
 }
 
-// echo is told of each heartbeat of another node. By the first one after Raft's heartbeats this
-// node beats once more: what it has was granted by echoes of the time before.
-func (l *leading) echo() {
-	if !l.echoed {
+// echo is told of each heartbeat of another node. By the first one of a voter after Raft's
+// heartbeats this node beats, too: what is granted by echoes of the time before has a third
+// less left. Without any it beats at a time of its own.
+func (l *leading) echo(server string) {
+	if !l.echoed && slices.Contains(l.raft.Voters(), server) {
 		l.echoed = true
 		hint(l.n.agent.wake)
 	}

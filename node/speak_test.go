@@ -102,9 +102,9 @@ func TestWhatWakesANodeAtRestComesTogether(t *testing.T) {
 		time.Sleep(span)
 		leader := w.leader()
 		for name, m := range seen {
-			most := 165
+			most := 135
 			if name == leader.name {
-				most = 200
+				most = 150
 			}
 			if n := m.count() - before[name]; n > most {
 				w.t.Errorf("%s, leads %v: something came or left in %d moments of %v, want %d at most", name, name == leader.name, n, span, most)
