@@ -31,6 +31,8 @@ func TestRequestThatAsksForAFurtherLegHasItsNumber(t *testing.T) {
 	_, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	close(l.over)
 	other.answer("GET")
+	other.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n") // has no key, so the node answers: it is through with the one before
+	other.answer("GET")
 	_ = first.Close()
 	close(first.over)
 	l = w.another().wants(t, "1", "1")

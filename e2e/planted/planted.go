@@ -51,7 +51,7 @@ func edits() []overlay.Edit {
 	return []overlay.Edit{
 		after("ack/agent.go", "if a.o.Gate.Running(a.follower.MayRun) > 0", ` && planted != "two-owners"`),
 		{File: "node/router.go", Old: "return routed(by.Route(sh))", New: "return r.plantedRoute(routed(by.Route(sh)), s.Committed(), sh)"},
-		before("node/router.go", "\tlast = time.Duration(r.lease.Swap(int64(until)))\n", `	if planted == "no-lease" {
+		before("node/router.go", "\tif last = time.Duration(r.lease.Swap(int64(until))); last != until {\n", `	if planted == "no-lease" {
 		until = r.clock.Precise() + time.Hour
 	}
 `),
