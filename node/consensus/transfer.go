@@ -61,7 +61,11 @@ func (r *Raft) handOver(term uint64, server string) error {
 		if err := c.trans.layer.probe(raft.ServerAddress(server), r.o.Election); err != nil {
 			return err
 		}
-		if !r.waitFor(term, func() bool { return r.progress.of(server, term) >= c.LastIndex() }) {
+		keepsUp := func() bool { return r.progress.of(server, term) >= c.LastIndex() }
+		if !keepsUp() {
+			r.Nudge() // what it lacks may else be sent when the leader repeats what it has said, see statedAgain
+		}
+		if !r.waitFor(term, keepsUp) {
 			return fmt.Errorf("%s lags behind", server)
 		}
 		req := &raft.TimeoutNowRequest{RPCHeader: r.header()}
