@@ -54,12 +54,12 @@ func TestFollowersKnowOfEachOtherWithoutDelay(t *testing.T) {
 // do not know; and not as often as somebody says that it is one.
 func TestVotersGreetSeldomAtRest(t *testing.T) {
 	bubble(t, func(w *world) {
-		var from, to string
+		var of atomic.Pointer[[2]string] // who dials, and where
 		var dials atomic.Int64
 		w.tune = func(o *node.Options) {
 			name, dial := o.Dir.Node(), o.PeerDial
 			o.PeerDial = func(ctx context.Context, addr string) (net.Conn, error) {
-				if name == from && addr == to {
+				if counted := of.Load(); counted != nil && *counted == [2]string{name, addr} {
 					dials.Add(1)
 				}
 				return dial(ctx, addr)
@@ -73,7 +73,7 @@ func TestVotersGreetSeldomAtRest(t *testing.T) {
 		names := w.others(w.leader())
 		one, other := w.all[names[0]], w.all[names[1]]
 		time.Sleep(time.Minute)
-		from, to = other.name, one.host.Addr(7947)
+		of.Store(&[2]string{other.name, one.host.Addr(7947)})
 		time.Sleep(time.Minute)
 		if n := dials.Swap(0); n < 5 || n > 7 {
 			w.t.Errorf("%s has dialled %s %d times in a minute, want 6", other.name, one.name, n)
