@@ -12,19 +12,25 @@ import (
 	"shardway/peer"
 )
 
+// startsThree starts three voters, and returns the two that do not lead.
+func (w *world) startsThree() (one, other *process) {
+	w.t.Helper()
+	for _, name := range []string{"a", "b", "c"} {
+		w.start(name)
+	}
+	w.untilSettled("a", "b", "c")
+	w.untilVoters(3)
+	names := w.others(w.leader())
+	return w.all[names[0]], w.all[names[1]]
+}
+
 // TestFollowersKnowOfEachOtherWithoutDelay: who greets is believed only by whom it dialled, so
 // a voter that was started again has to be greeted back by those that do not lead, and what it
 // says of its disk is to be known to them soon after it has changed, though nobody greets at rest.
 func TestFollowersKnowOfEachOtherWithoutDelay(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.HoldGrace = time.Minute } // the map stays, so there is no other news
-		for _, name := range []string{"a", "b", "c"} {
-			w.start(name)
-		}
-		w.untilSettled("a", "b", "c")
-		w.untilVoters(3)
-		names := w.others(w.leader())
-		one, other := w.all[names[0]], w.all[names[1]]
+		one, other := w.startsThree()
 		server := one.node.Server()
 		for i := range 5 {
 			time.Sleep(time.Minute + time.Duration(i)*2*time.Second)
@@ -65,13 +71,7 @@ func TestVotersGreetSeldomAtRest(t *testing.T) {
 				return dial(ctx, addr)
 			}
 		}
-		for _, name := range []string{"a", "b", "c"} {
-			w.start(name)
-		}
-		w.untilSettled("a", "b", "c")
-		w.untilVoters(3)
-		names := w.others(w.leader())
-		one, other := w.all[names[0]], w.all[names[1]]
+		one, other := w.startsThree()
 		time.Sleep(time.Minute)
 		of.Store(&[2]string{other.name, one.host.Addr(7947)})
 		time.Sleep(time.Minute)

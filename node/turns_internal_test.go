@@ -1,6 +1,7 @@
 package node
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -61,5 +62,31 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 				t.Error("the lease outlasts its end")
 			}
 		})
+	}
+}
+
+// What was used is not asked at each turn: what a process used between two that came together
+// is not known to be of the pause after them.
+func TestWhatWasUsedBeforeAPauseDoesNotCount(t *testing.T) {
+	used := time.Duration(0)
+	x := turns{used: func() (time.Duration, bool) { return used, true }}
+	now := time.Hour
+	pass := func(d, u time.Duration) (gap time.Duration, ran bool) {
+		now += d
+		used += u
+		return x.next(now)
+	}
+	pass(0, 0)
+	pass(usedEvery, 0)
+	const together = usedEvery - 1
+	most := together * time.Duration(runtime.NumCPU())
+	pass(together, most)
+	pause := ranShare * most
+	if gap, ran := pass(pause, 0); gap != pause || ran {
+		t.Errorf("after a pause of %v it is told %v, and that the process ran: %v", pause, gap, ran)
+	}
+	pass(together, most)
+	if _, ran := pass(pause, pause/ranShare); !ran {
+		t.Error("it ran for an eighth of the time since the last turn, and is taken for paused")
 	}
 }

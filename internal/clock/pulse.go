@@ -143,7 +143,7 @@ func (p *Pulse) Early() {
 func (p *Pulse) nearly(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.alarm != nil && now.Sub(p.last) >= EveryBeat && p.next.Sub(now) <= AtRest/2
+	return p.alarm != nil && !p.woken && now.Sub(p.last) >= EveryBeat && p.next.Sub(now) <= AtRest/2
 }
 
 func (p *Pulse) begin() alarm {

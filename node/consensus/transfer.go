@@ -61,11 +61,11 @@ func (r *Raft) handOver(term uint64, server string) error {
 		if err := c.trans.layer.probe(raft.ServerAddress(server), r.o.Election); err != nil {
 			return err
 		}
-		keepsUp := func() bool { return r.progress.of(server, term) >= c.LastIndex() }
-		if !keepsUp() {
+		hasAll := func() bool { return r.progress.of(server, term) >= c.LastIndex() }
+		if !hasAll() {
 			r.Nudge() // what it lacks may else be sent when the leader repeats what it has said, see statedAgain
 		}
-		if !r.waitFor(term, keepsUp) {
+		if !r.waitFor(term, hasAll) {
 			return fmt.Errorf("%s lags behind", server)
 		}
 		req := &raft.TimeoutNowRequest{RPCHeader: r.header()}
