@@ -74,13 +74,13 @@ func (p *pool) start(old *link) {
 	if leg {
 		p.mu.laning++
 	}
-	go p.connect(old, p.mu.won, p.watchDial(), leg)
+	go p.connect(old, p.mu.won, p.mu.era, p.watchDial(), leg)
 }
 
 // connect makes a connection, in the place of an old one if there is one, for the
 // first in line. Whoever that is by then: a request that sees another one come
 // free before does not wait for this. With leg a lane will do, which only sockets take.
-func (p *pool) connect(old *link, won uint64, over func(), leg bool) {
+func (p *pool) connect(old *link, won, era uint64, over func(), leg bool) {
 	defer p.dialers.Done()
 	if old != nil {
 		_ = old.Close()
@@ -103,7 +103,7 @@ func (p *pool) connect(old *link, won uint64, over func(), leg bool) {
 		p.mu.Unlock()
 		return
 	}
-	l.pool, l.place = p, unshared
+	l.pool, l.place, l.era = p, unshared, era
 	p.mu.won++
 	if l.lane == nil {
 		p.dialed(took)

@@ -121,6 +121,7 @@ func (p *pool) enlist(l *link) *link {
 	l.pool, l.place = p, unshared
 	p.mu.Lock()
 	p.mu.open++
+	l.era = p.mu.era
 	closed := p.mu.closed
 	p.mu.Unlock()
 	if closed { // there is another pool
@@ -132,7 +133,7 @@ func (p *pool) enlist(l *link) *link {
 
 // keepLane keeps a lane idle; false: it is none, or nobody wants it. With mu held.
 func (p *pool) keepLane(l *link) bool {
-	if l.lane == nil || l.lone || p.mu.closed || p.outlived(l) {
+	if l.lane == nil || l.lone || p.mu.closed || p.stale(l) {
 		return false
 	}
 	l.Idle()

@@ -37,6 +37,7 @@ type link struct {
 	plain bool   // nothing seals it, as far as is known
 	boot  uint64 // of the node's process at the other end; zero: not told
 	nonce uint64 // of that process; zero: not told
+	era   uint64 // of its pool when it was asked for
 	seat  *seat  // of the app in this process; nil: it is a connection
 
 	flies  bool // a socket asks with it for its next leg; the pool's

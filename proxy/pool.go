@@ -55,6 +55,7 @@ type pool struct {
 		shares  shares
 		boot    uint64 // of the node's present process; zero: not told
 		nonce   uint64 // of that process, on whatever disk; zero: not told
+		era     uint64 // counts renewals
 		closed  bool
 	}
 }
@@ -203,7 +204,7 @@ func (p *pool) spare() {
 // give hands a connection to the first in line, or keeps it idle; false means
 // that nobody wants it. With mu held.
 func (p *pool) give(l *link) bool {
-	if l.reused && p.outlived(l) {
+	if l.reused && p.stale(l) {
 		return false
 	}
 	w := p.mu.line.head
@@ -283,8 +284,14 @@ func (p *pool) takeIdle(is func(l *link) bool) (old []*link) {
 	return old
 }
 
-// renew closes the idle connections; those in use go on and come back.
-func (p *pool) renew() { p.dropIdle(func(*link) bool { return true }) }
+// renew closes the idle connections. Those in use go on, and are closed as they come back.
+func (p *pool) renew() {
+	p.mu.Lock()
+	p.mu.era++
+	old := p.takeIdle(func(*link) bool { return true })
+	p.mu.Unlock()
+	p.dropAll(old)
+}
 
 // forsake closes the idle connections to a process of the node that ends, or those to
 // any that is not told: they would carry its last word, each to one more request.
@@ -310,6 +317,10 @@ func (p *pool) outlived(l *link) bool {
 	}
 	return p.mu.boot != 0 && l.boot != 0 && l.boot != p.mu.boot
 }
+
+// stale reports whether a connection is not to carry another request: it is from before the
+// pool was renewed, or outlived. With mu held.
+func (p *pool) stale(l *link) bool { return l.era != p.mu.era || p.outlived(l) }
 
 // meet takes whoever takes a connection now for the present process, whatever was told of
 // another, and takes out what is idle to that: the caller drops it. A lane says nothing: who

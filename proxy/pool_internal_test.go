@@ -123,23 +123,23 @@ func TestAClosedPoolGivesNoLanes(t *testing.T) {
 // what comes back later. What tells of no process is nobody's.
 func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
 	s := New(Options{Room: queue.New(queue.Options{})})
-	p := s.newPool("n", nil)
-	open := map[uint64]bool{}
-	fresh := func(boot uint64, laned bool) *link {
-		near, far := net.Pipe()
-		t.Cleanup(func() { _ = far.Close() })
-		open[boot] = true
-		l := &link{Conn: h1.NewConn(closing{near, func() { open[boot] = false }}, h1.Options{}), pool: p, boot: boot, place: unshared}
-		if laned {
-			l.lane = struct{ lane }{}
-		}
-		p.mu.open++
-		return l
-	}
 	for _, laned := range []bool{false, true} {
-		back := fresh(3, laned)
+		p := s.newPool("n", nil)
+		open := map[uint64]bool{}
+		fresh := func(boot uint64) *link {
+			near, far := net.Pipe()
+			t.Cleanup(func() { _ = far.Close() })
+			open[boot] = true
+			l := &link{Conn: h1.NewConn(closing{near, func() { open[boot] = false }}, h1.Options{}), pool: p, boot: boot, place: unshared}
+			if laned {
+				l.lane = struct{ lane }{}
+			}
+			p.mu.open++
+			return l
+		}
+		back := fresh(3)
 		for boot := range uint64(3) {
-			p.put(fresh(boot, laned))
+			p.put(fresh(boot))
 		}
 		p.follow(2, 0)
 		if want := map[uint64]bool{0: true, 1: false, 2: true, 3: true}; !maps.Equal(open, want) {
@@ -150,7 +150,6 @@ func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
 			t.Errorf("lanes: %v: one to another process came back, and is kept", laned)
 		}
 		p.renew()
-		p.follow(0, 0)
 	}
 }
 
@@ -273,4 +272,50 @@ func TestProcessesOfOneBootAreToldApart(t *testing.T) {
 		t.Error("one to the process before came back, and is kept")
 	}
 	p.renew()
+}
+
+// Who is in use as a pool is renewed carries no other request, whether its request began before
+// or it was only asked for: it may lead to whom the renewal is for.
+func TestWhatIsInUseAtARenewalIsNotKept(t *testing.T) {
+	s := New(Options{Room: queue.New(queue.Options{})})
+	made := func() *link {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		return &link{Conn: h1.NewConn(near, h1.Options{})}
+	}
+	asked, ends := make(chan struct{}), make(chan struct{})
+	p := s.newPool("n", func(context.Context) (*link, error) {
+		asked <- struct{}{}
+		<-ends
+		return made(), nil
+	})
+	opened := func(laned bool) *link {
+		l := made()
+		if laned {
+			l.lane = struct{ lane }{}
+		}
+		return p.enlist(l)
+	}
+	used, laned := opened(false), opened(true)
+	w := &waiter{place: unshared}
+	if _, _, err := p.join(w); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	p.renew()
+	close(ends)
+	dialed := (<-w.turn).l
+	for _, l := range []*link{used, laned, dialed} {
+		p.put(l)
+	}
+	if n := p.size(); n != 0 {
+		t.Errorf("%d of the three that were in use or asked for are kept", n)
+	}
+	p.put(opened(false))
+	p.put(opened(true))
+	if n := p.size(); n != 2 {
+		t.Errorf("%d of the two opened since are kept", n)
+	}
+	p.renew()
+	p.dialers.Wait()
 }

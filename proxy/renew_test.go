@@ -49,7 +49,8 @@ func TestRenewedPeersAreDialedAnew(t *testing.T) {
 	}
 }
 
-// Renewing the connections to one node leaves those to others as they are.
+// Renewing the connections to one node leaves those to others as they are. The one that was
+// used last may not be back yet.
 func TestOnlyWhoIsNamedIsDialedAnew(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	ingress, _ := sealedPair(t, app)

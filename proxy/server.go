@@ -281,7 +281,7 @@ func (s *Server) Abandon(match func(s shardmap.Shard, node string) bool) int {
 func (s *Server) RenewPeers() { s.peers.renew() }
 
 // RenewTo closes the connections to nodes for which match says so that are idle. Those in use
-// go on, and come back.
+// go on, and carry no other request.
 func (s *Server) RenewTo(match func(node string) bool) { s.peers.renewTo(match) }
 
 // Follow tells that the process of a node is the one with this nonce, in this boot, and those
