@@ -78,6 +78,8 @@ type Seen struct {
 	Back time.Duration
 	// Weight is its share in the map, above zero.
 	Weight uint32
+	// Asked is whether requests have come since the last Look.
+	Asked bool
 }
 
 // Cutting says why running requests are cut.
@@ -139,6 +141,7 @@ type Agent struct {
 	stays     bool
 	current   bool
 	away      bool // it admits nothing any more, and its shards wait for its next process
+	asked     bool // requests came before the last look
 }
 
 // NewAgent returns the agent of a process that begins now, before its first state.
@@ -158,6 +161,7 @@ func NewAgent(o AgentOptions, now time.Duration) *Agent {
 // anything is counted, counted before the app is told to release and before it is
 // acknowledged, and acknowledged before the leader hears of it.
 func (a *Agent) Look(now time.Duration, s Seen) {
+	a.asked = s.Asked
 	a.holder.Tick(now)
 	if s.Parting || a.reboot != 0 {
 		if until, held := a.holder.Until(); held && a.reboot == 0 {

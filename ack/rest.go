@@ -4,19 +4,28 @@ import "time"
 
 // restShare is the part of a lease that an agent at rest lets pass without a look. A
 // quarter is taken for a pause of the process (see Holder.Tick), and a look that is due may
-// come late.
-const restShare = 10
+// come late: later than idleShare bears on a busy machine, where nobody asks for anything and
+// so nobody waits for the lease that is void then.
+const (
+	restShare = 10
+	idleShare = 5
+)
 
 // Due returns when the next Look is due if nothing happens before that: every 10 ms while
 // anything is under way, and at rest, which is with a lease, nothing to drain, to tell the
-// app or to wait for, when the next heartbeat is. It may be past.
+// app or to wait for, when the next heartbeat is, or half-way to it while requests come. It may
+// be past.
 func (a *Agent) Due(now time.Duration) time.Duration {
 	if !a.rests() {
 		return now
 	}
 	due := a.nextBeat
 	if until, held := a.holder.Until(); held {
-		due = min(due, until, now+a.holder.whole/restShare)
+		share := time.Duration(idleShare)
+		if a.asked {
+			share = restShare
+		}
+		due = min(due, until, now+a.holder.whole/share)
 	}
 	if a.hooks != nil {
 		due = min(due, a.hooks.next)
@@ -33,14 +42,11 @@ func (a *Agent) rests() bool {
 		(a.hooks == nil || !a.hooks.stale && !a.hooks.delivers())
 }
 
-// earlyMost bounds by how much a heartbeat comes early.
-const earlyMost = 50 * time.Millisecond
-
-// BeatEarly makes the next Look send a heartbeat if less than half of the time between two is
-// left, and 50 ms at most: for who is awake anyway, as a leader was heard, or speaks itself. So
-// both sides wake once for what each would else wake for at a time of its own.
-func (a *Agent) BeatEarly(now time.Duration) {
-	if a.nextBeat-now <= min(a.o.Pace.Heartbeat/2, earlyMost) {
+// BeatEarly makes the next Look send a heartbeat if no more than most is left until it is due,
+// and half of the time between two: for who is awake anyway, as a leader was heard, or speaks
+// itself. So both sides wake once for what each would else wake for at a time of its own.
+func (a *Agent) BeatEarly(now, most time.Duration) {
+	if a.nextBeat-now <= min(a.o.Pace.Heartbeat/2, most) {
 		a.nextBeat = 0
 	}
 }
@@ -56,13 +62,13 @@ func (t *Turn) Due() time.Duration {
 }
 
 // due returns when the leader has to be stepped next: every 10 ms while anything is under
-// way, and else when a node would be silent that is heard now, or in half a heartbeat, for
-// what may last a while: it lets pass for nobody's silence what it was not stepped in.
+// way, and else when a node would be silent that is heard now, or in a heartbeat, for what may
+// last a while: it lets pass for nobody's silence what it was not stepped in beyond that.
 func (l *Leader) due(now time.Duration) time.Duration {
 	if !l.rests(now) {
 		return now
 	}
-	due := now + l.o.Pace.Heartbeat/2
+	due := now + l.o.Pace.Heartbeat
 	for _, m := range l.state.Last().Members() {
 		n := l.node(m.ID)
 		due = min(due, max(n.lastFresh, n.firstHeard)+l.o.Pace.freshness()+1)

@@ -73,6 +73,9 @@ type stood struct{ at, lasted time.Duration }
 
 var _ ack.Gate = (*agent)(nil)
 
+// earlyMost bounds by how much a heartbeat comes early with those of others.
+const earlyMost = 50 * time.Millisecond
+
 // run returns when ctx ends.
 func (a *agent) run(ctx context.Context) {
 	defer a.ticks.Stop()
@@ -95,6 +98,9 @@ func (a *agent) run(ctx context.Context) {
 			a.router.setLease(0)
 			return
 		case <-a.ticks.C:
+			// It may come a little early, and would not come again within EveryBeat.
+			now = a.turn()
+			a.machine.BeatEarly(now, clock.EveryBeat/2)
 		case <-a.often.C:
 		case <-a.applied:
 		case <-a.router.running.zero:
@@ -102,7 +108,7 @@ func (a *agent) run(ctx context.Context) {
 			a.machine.BeatNow()
 		case <-a.early:
 			now = a.turn()
-			a.machine.BeatEarly(now)
+			a.machine.BeatEarly(now, earlyMost)
 		case ans := <-a.answers:
 			now = a.turn()
 			a.answer(now, ans)
@@ -147,7 +153,7 @@ func (a *agent) turn() time.Duration {
 // time it has to again.
 func (a *agent) look(now time.Duration) (again time.Duration) {
 	a.machine.Look(now, ack.Seen{
-		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight,
+		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight, Asked: a.router.asked.Swap(false),
 	})
 	acked := a.machine.Acked()
 	a.acked.Store(uint64(acked))

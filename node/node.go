@@ -232,8 +232,9 @@ func (n *Node) newAgent() {
 	}
 	a.boot.Store(n.o.Dir.Boot())
 	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {
-		a.turns.used, n.pulse.Used, n.pulse.Kernel = c.Used, c.Used, true
+		a.turns.used, n.pulse.Used = c.Used, c.Used
 	}
+	_, n.pulse.Kernel = n.o.Clock.(interface{ Kernel() })
 	n.agent = a
 	n.link = &link{
 		self: n.self, port: n.port, log: n.log, linger: func() time.Duration { return n.timing().DeadAfter },

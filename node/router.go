@@ -27,6 +27,7 @@ type router struct {
 	lease   atomic.Int64              // until when, by the clock; zero without one
 	cutBy   atomic.Int64              // when what was admitted under the last lease is to be cut, if it has ended; zero: there was none
 	running *inflight
+	asked   atomic.Bool // somebody was since the agent looked last: see ack.Seen.Asked
 	absence *absence
 	// notAcquired is told what the app says it does not hold; nil: it is not asked.
 	notAcquired func(s shardmap.Shard, epoch shardmap.Epoch)
@@ -98,7 +99,9 @@ func (r *router) Table() *proxy.Table { return r.table.Load() }
 
 // Admit raises the shard's in-flight count, then looks at table and lease.
 func (r *router) Admit(s shardmap.Shard) (epoch uint64, release func(), err error) {
-	release = r.running.raise(s)
+	if release = r.running.raise(s); !r.asked.Load() { // once for each look of the agent: all who ask read it
+		r.asked.Store(true)
+	}
 	route := r.table.Load().Route(s)
 	switch {
 	case route.Kind == proxy.Held:

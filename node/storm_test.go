@@ -328,6 +328,7 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 	t.Helper()
 	bubble(t, func(w *world) {
 		fence := []ack.Fence{ack.FenceLease, ack.FenceStrict, ack.FenceRefused}[seed%fences]
+		w.rests = seed%4 < 2
 		s := newStorm(w, seed, fence)
 		defer func() {
 			if w.t.Failed() {

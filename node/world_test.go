@@ -37,6 +37,7 @@ type world struct {
 
 	writes  time.Duration // what each one to a new node's disk takes, from the first on
 	witness *witness      // nil: nobody sends requests
+	rests   bool          // its processes know that they use next to nothing of a processor
 	moment  func()        // what until does until
 	newest  *shardmap.Map // the newest committed map seen, nil at first
 	maps    int           // how many were seen, and how many shards they moved
@@ -80,7 +81,7 @@ type process struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		t: t, seen: map[*shardmap.Map]bool{}, digests: map[shardmap.Epoch][32]byte{}, epochs: map[shardmap.Shard]uint64{}, owners: map[shardmap.Shard]string{},
+		t: t, rests: true, seen: map[*shardmap.Map]bool{}, digests: map[shardmap.Epoch][32]byte{}, epochs: map[shardmap.Shard]uint64{}, owners: map[shardmap.Shard]string{},
 		net: simnet.New(simnet.Config{Seed: 1, Link: simnet.Link{Latency: 200 * time.Microsecond}}), all: map[string]*process{},
 	}
 	w.moment = func() {
@@ -164,6 +165,9 @@ func (p *process) run() {
 	if p.w.tune != nil {
 		p.w.tune(&o)
 	}
+	if p.w.rests {
+		o.Clock = resting{o.Clock}
+	}
 	if seen := p.w.witness; seen != nil {
 		o.Peer = closing{o.Peer, func() { seen.closes(p.name) }}
 	}
@@ -204,6 +208,11 @@ func (p *process) leaves() history.FaultKind {
 	}
 	return history.Killed // nobody has taken what waits at its listener
 }
+
+// resting is the clock of a process that uses next to nothing of a processor.
+type resting struct{ clock.Clock }
+
+func (resting) Used() (time.Duration, bool) { return 0, true }
 
 // closing is a listener that tells that it is closed.
 type closing struct {

@@ -22,7 +22,7 @@ type load struct {
 // look is told at each beat by how much it was late.
 func (l *load) look(now time.Time, late time.Duration, used func() (time.Duration, bool)) {
 	busy := late > lateMost
-	if gap := now.Sub(l.at); gap >= AtRest { // less is no more than what woke it
+	if gap := now.Sub(l.at); gap >= AtRest/2 { // less is no more than what woke it
 		u, ok := used()
 		busy = busy || !ok || u-l.used >= gap/busyShare
 		l.at, l.used = now, u

@@ -13,7 +13,7 @@ const (
 	// the process is busy.
 	EveryBeat = 10 * time.Millisecond
 	// AtRest is the longest time between two beats.
-	AtRest = 5 * EveryBeat
+	AtRest = 10 * EveryBeat
 	// nearEnough is by how much a timer may end before the first beat is due: to set it anew is
 	// a system call. What may come early does so by as much at least, see Within.
 	nearEnough = EveryBeat / 20
@@ -67,7 +67,8 @@ const (
 )
 
 // Every returns a Beat that comes every d, or up to half the time between two beats of the
-// Pulse earlier or later, an eighth of d at most at rest. Of those that come together the
+// Pulse earlier or later, a quarter of d at most. One of more than half of AtRest, and AtRest at
+// most, keeps to no time of its own at rest, but to that of others. Of those that come together the
 // goroutine runs first that asked first: what the others do does not hold it up on a busy
 // machine.
 func (p *Pulse) Every(d time.Duration) *Beat { return p.add(&Beat{kind: often, every: d}) }
@@ -194,7 +195,13 @@ func (b *Beat) slack() time.Duration {
 	if b.every == 0 {
 		return 0
 	}
-	return max(min(b.every/8, AtRest/2), EveryBeat/2)
+	return max(min(b.every/4, AtRest/2), EveryBeat/2)
+}
+
+// follows reports whether the Beat keeps to the time of others: what comes every 100 ms to that
+// of heartbeats which leave every 97, from which it would else be waited for apart, always.
+func (b *Beat) follows(now time.Time) bool {
+	return b.kind == often && b.every > AtRest/2 && b.every <= AtRest && !b.p.busy(now)
 }
 
 // beat wakes everybody whose time it is. Whom a goroutine wakes last runs next. Who calls settle
@@ -230,7 +237,7 @@ func (b *Beat) comes(now time.Time) bool {
 	// a time of its own, and is waited for with that. Else each of the two had its own
 	// beats for ever.
 	alone := b.every > AtRest && now.Sub(b.due) >= b.slack()
-	if b.due = b.due.Add(b.every); alone || b.due.Before(now) { // or it was held up
+	if b.due = b.due.Add(b.every); alone || b.follows(now) || b.due.Before(now) { // or it was held up
 		b.due = now.Add(b.every)
 	}
 	return true

@@ -15,6 +15,9 @@ var _ Clock = (*system)(nil)
 // false: the platform does not say.
 func (s *system) Used() (time.Duration, bool) { return Used() }
 
+// Kernel says that the kernel's timers go by this clock.
+func (s *system) Kernel() {}
+
 func (s *system) Now() time.Duration { return time.Since(s.origin) }
 
 func (s *system) Precise() time.Duration {
