@@ -23,19 +23,12 @@ type leading struct {
 	// asked has who waits for what becomes of a change of the policy, by its number.
 	asked map[uint64]chan<- error
 	// sick has the nodes that were heard, and whether their apps were sick.
-	sick map[shardmap.NodeID]bool
-	// nudged has for whose sake the followers were told of which map last.
-	nudged map[shardmap.NodeID]lag
+	sick   map[shardmap.NodeID]bool
+	nudges nudges
 	// spoke is when Raft's heartbeats were asked for last.
 	spoke time.Time
 	// echoed is whether another voter was heard since.
 	echoed bool
-}
-
-// lag is that a process has not come to a map yet.
-type lag struct {
-	nonce uint64
-	epoch shardmap.Epoch
 }
 
 func newLeading(n *Node, term uint64) *leading {
@@ -43,7 +36,7 @@ func newLeading(n *Node, term uint64) *leading {
 		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, Expect: n.o.Expect},
 		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load,
 	})
-	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn, asked: map[uint64]chan<- error{}, sick: map[shardmap.NodeID]bool{}, nudged: map[shardmap.NodeID]lag{}}
+	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn, asked: map[uint64]chan<- error{}, sick: map[shardmap.NodeID]bool{}, nudges: nudges{}}
 }
 
 // run leads until ctx ends or the term is over.
@@ -128,11 +121,10 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 }
 
 // nudge lets a process that has just begun learn at once what is committed: from its own disk
-// it knows entries, and not which of them are. Once for each map, for an entry is written.
+// it knows entries, and not which of them are. So does one that has missed them.
 func (l *leading) nudge(hb ack.Heartbeat) {
 	at := lag{hb.Nonce, l.turn.Told().Committed().Epoch()}
-	if hb.Term == l.term && hb.Applied < at.epoch && l.nudged[hb.Node] != at {
-		l.nudged[hb.Node] = at
+	if hb.Term == l.term && hb.Applied < at.epoch && l.nudges.due(hb.Node, at, time.Now()) {
 		l.raft.Nudge()
 	}
 }

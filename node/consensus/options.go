@@ -72,8 +72,9 @@ func (o *Options) defaults() {
 
 // statedAgain is how long, or up to twice that, the leader says nothing of its log to a
 // follower that has all of it. Its heartbeats go on beside that. What is committed needs no
-// repetition, see Nudge, and each one wakes both sides; it is for a follower that has missed it.
-const statedAgain = 500 * time.Millisecond
+// repetition, see Nudge, and each one wakes both sides; it is for a follower that has missed it,
+// unless whoever leads hears of that and nudges again.
+const statedAgain = 2 * time.Second
 
 // config returns Raft's settings.
 func (o *Options) config(notify chan<- bool) *raft.Config {

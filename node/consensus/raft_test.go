@@ -44,7 +44,7 @@ func TestServersJoinAndVote(t *testing.T) {
 	})
 }
 
-// Without the nudge followers apply up to half a second after the leader.
+// Without the nudge followers apply seconds after the leader.
 func TestFollowersApplyAtOnce(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
