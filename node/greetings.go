@@ -114,7 +114,7 @@ func (n *Node) otherVoters() []string {
 	if at < 0 {
 		return nil
 	}
-	return slices.Delete(voters, at, at+1)
+	return slices.Delete(slices.Clone(voters), at, at+1)
 }
 
 // greetFirst greets a voter whose address gossip may not have told yet.

@@ -78,7 +78,7 @@ func (r *Raft) pushing(done <-chan struct{}) {
 // dead, and -1 without a vote. Voters that campaign at the same evidence wait
 // longer the higher their rank, so that they do not split the vote.
 func (r *Raft) Rank(dead string) int {
-	voters := slices.DeleteFunc(r.Voters(), func(id string) bool {
+	voters := slices.DeleteFunc(slices.Clone(r.Voters()), func(id string) bool {
 		return strings.HasPrefix(id, dead+"/")
 	})
 	return slices.Index(voters, r.o.ID)

@@ -39,14 +39,15 @@ type Raft struct {
 	seen    chan raft.Observation // 1: the library drops what does not fit
 	wg      sync.WaitGroup
 
-	progress  progress
-	stop      sync.Once
-	broken    sync.Once
-	err       atomic.Pointer[error]
-	pending   atomic.Int64
-	campaigns pace
-	greetings pace
-	pacing    sync.Mutex // tempo is called by the library's loop as well
+	electorate atomic.Pointer[electorate]
+	progress   progress
+	stop       sync.Once
+	broken     sync.Once
+	err        atomic.Pointer[error]
+	pending    atomic.Int64
+	campaigns  pace
+	greetings  pace
+	pacing     sync.Mutex // tempo is called by the library's loop as well
 }
 
 // Open restores the state and starts Raft.
@@ -229,16 +230,35 @@ func (r *Raft) Configuration() []Server {
 	return servers(f.Configuration())
 }
 
-// Voters returns the ids of the servers that vote, sorted.
+// electorate is who votes by a configuration.
+type electorate struct {
+	by     []raft.Server // as the library has it, which makes another one at each change
+	voters []string
+}
+
+// Voters returns the ids of the servers that vote by Configuration, sorted. Several get the same
+// slice: they only read it. It is asked for with each heartbeat.
 func (r *Raft) Voters() []string {
-	var out []string
-	for _, s := range r.Configuration() {
+	f := r.lib().GetConfiguration()
+	if f.Error() != nil {
+		return nil
+	}
+	by := f.Configuration().Servers
+	if len(by) == 0 {
+		return nil
+	}
+	if e := r.electorate.Load(); e != nil && len(e.by) == len(by) && &e.by[0] == &by[0] {
+		return e.voters
+	}
+	e := &electorate{by: by}
+	for _, s := range servers(f.Configuration()) {
 		if s.Voter {
-			out = append(out, s.ID)
+			e.voters = append(e.voters, s.ID)
 		}
 	}
-	slices.Sort(out)
-	return out
+	slices.Sort(e.voters)
+	r.electorate.Store(e)
+	return e.voters
 }
 
 // Shutdown stops Raft and returns when its goroutines have ended, or ctx has: a

@@ -32,7 +32,7 @@ func (r *Raft) Transfer(keepsUp func(server string) bool) error {
 	if !leads {
 		return translate(raft.ErrNotLeader)
 	}
-	voters := slices.DeleteFunc(r.Voters(), func(s string) bool { return s == r.o.ID })
+	voters := slices.DeleteFunc(slices.Clone(r.Voters()), func(s string) bool { return s == r.o.ID })
 	slices.SortStableFunc(voters, func(a, b string) int {
 		return cmp.Compare(r.progress.of(b, term), r.progress.of(a, term))
 	})
