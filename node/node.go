@@ -181,7 +181,7 @@ func (n *Node) open() error {
 	var err error
 	if n.gossip, err = gossip.New(gossip.Options{
 		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, Expect: n.o.Expect, Tags: n.tags(), Keys: n.gossipKeys(),
-		Keep: n.isServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Log: n.o.Log,
+		Keep: n.isServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Pulse: &n.pulse, Log: n.o.Log,
 	}); err != nil {
 		return err
 	}

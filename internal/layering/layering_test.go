@@ -45,7 +45,7 @@ func allowed() map[string][]string {
 		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "peer/trunk", "proxy", "queue", "shardmap", "verdict", "internal/bounds", "internal/clock", "internal/heed", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer"},
 		"node/disk":      {"node/logs"},
-		"node/gossip":    {"node/lineage", "node/logs", "endpoints", "internal/rawio"},
+		"node/gossip":    {"node/lineage", "node/logs", "endpoints", "internal/clock", "internal/rawio"},
 		"node/hooks":     {"ack", "shardmap"},
 		"node/lineage":   {},
 		"node/logs":      {},

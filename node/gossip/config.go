@@ -51,11 +51,11 @@ func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
 
 func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
 	mc := memberlist.DefaultLANConfig()
-	mc.ProbeInterval = 500 * time.Millisecond
+	mc.ProbeInterval = probeEvery
 	mc.ProbeTimeout = 200 * time.Millisecond
 	mc.SuspicionMult = 4
-	mc.GossipInterval = 200 * time.Millisecond // a tick wakes a node at rest; what is new by streams, and to probes, does not wait for it
-	mc.PushPullInterval = 10 * time.Second
+	mc.GossipInterval = 0 // never: see tick
+	mc.PushPullInterval = 0
 	mc.TCPTimeout = 2 * time.Second // A join waits for it at an address that drops packets.
 	mc.DeadNodeReclaimTime = 5 * time.Second
 	mc.EnableCompression = false // a table of 64 KB for each packet, of which hardly one gets shorter

@@ -89,6 +89,7 @@ func (g *Gossip) Listen(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("gossip: listen on %s: %w", g.o.Bind, err), g.door.Shutdown())
 	}
 	g.serf = s
+	unschedule(s.Memberlist()) // the probes: they have no setting for never
 	local := s.Memberlist().LocalNode()
 	ip, _ := netip.AddrFromSlice(local.Addr)
 	g.self = netip.AddrPortFrom(ip.Unmap(), local.Port)
@@ -106,8 +107,10 @@ func (g *Gossip) Run(ctx context.Context) error {
 	wg.Go(g.drain)
 	wg.Go(func() { g.retagging(ctx) })
 	wg.Go(func() { g.joining(ctx) })
+	stopTicks := g.tick(context.WithoutCancel(ctx))
 	<-ctx.Done()
-	g.leaving.Wait() // memberlist panics when it is shut down while it leaves
+	g.leaving.Wait() // memberlist panics when it is shut down while it leaves, and the last ticks say goodbye
+	stopTicks()
 	err := g.serf.Shutdown()
 	wg.Wait()
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/memberlist"
 	"github.com/rs/zerolog"
+
+	"shardway/internal/clock"
 )
 
 // DefaultPort is the gossip port where an address names none.
@@ -50,6 +52,9 @@ type Options struct {
 	// RetryMin and RetryMax bound the pause between two joins while alone;
 	// zero: 100 ms and 2 s.
 	RetryMin, RetryMax time.Duration
+	// Pulse is what gossip goes by, together with what else goes by it, while it beats. nil:
+	// one of its own.
+	Pulse *clock.Pulse
 	// Log gets this package's lines and, lowered, those of the libraries.
 	Log zerolog.Logger
 }

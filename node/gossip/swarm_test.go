@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/rs/zerolog"
 
+	"shardway/internal/clock"
 	"shardway/internal/racing"
 	"shardway/internal/simnet"
 	"shardway/node/gossip"
@@ -22,17 +23,18 @@ const port = 7946
 
 // swarm is some members on a simulated network.
 type swarm struct {
-	t    *testing.T
-	net  *simnet.Net
-	all  []*member
-	dns  *names
-	made map[string]*simnet.Host
-	keys map[string][][]byte // of each member; none: plain text
-	keep func(id string) bool
-	want int                                                               // how many nodes each expects
-	tap  func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport // nil: none
-	mu   sync.Mutex
-	logs []string
+	t     *testing.T
+	net   *simnet.Net
+	all   []*member
+	dns   *names
+	made  map[string]*simnet.Host
+	keys  map[string][][]byte // of each member; none: plain text
+	keep  func(id string) bool
+	want  int                                                               // how many nodes each expects
+	pulse *clock.Pulse                                                      // what all go by; nil: each by its own
+	tap   func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport // nil: none
+	mu    sync.Mutex
+	logs  []string
 }
 
 // member is one of them.
@@ -130,7 +132,7 @@ func (m *member) start(name string, tags gossip.Tags, join ...string) {
 		tr = m.sw.tap(tr)
 	}
 	g, err := gossip.New(gossip.Options{
-		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep, Expect: m.sw.want,
+		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep, Expect: m.sw.want, Pulse: m.sw.pulse,
 		Resolver: m.sw.dns, Log: zerolog.New(m.sw),
 	})
 	if err != nil {
