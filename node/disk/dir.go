@@ -187,7 +187,7 @@ func (d *Dir) KeepLevel(l uint8) error {
 // Path returns where the directory lies, for people; "in memory" for a Memory.
 func (d *Dir) Path() string { return home(d.b) }
 
-// GossipSnapshot returns the path of Serf's snapshot; "" for a Memory.
+// GossipSnapshot returns the path of gossip's list of members; "" for a Memory.
 func (d *Dir) GossipSnapshot() string { return d.b.path(gossipFile) }
 
 // Close closes the stores and gives the lock back. It is idempotent. A write

@@ -42,8 +42,6 @@ func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
 	c.TombstoneTimeout = forgetAfter
 	c.ReconnectTimeoutOverride = g.memory
 	c.ReapInterval = 5 * time.Second
-	c.SnapshotPath = g.o.SnapshotPath
-	c.RejoinAfterLeave = true
 	c.LogOutput = nil
 	c.Logger = logs.Std(g.o.Log, "serf")
 	return c, confine(c)

@@ -33,6 +33,8 @@ type Gossip struct {
 	ring   *memberlist.Keyring // nil: plain text
 	door   *doorkeeper         // set by Listen
 	memory *memory
+	record *record // set by Listen
+	former []sight // who was there when the last one with its file ended; set by Listen
 	read   readings
 
 	changed chan struct{} // 1: hint
@@ -84,11 +86,16 @@ func (g *Gossip) Listen(ctx context.Context) error {
 		}
 		return err
 	}
+	if g.record, err = openRecord(g.o.SnapshotPath); err != nil {
+		g.log.Warn().Err(err).Str("file", g.o.SnapshotPath).Msg("list of members seen not read, or not all of it")
+	}
+	g.former = g.record.alive()
 	s, err := serf.Create(conf)
 	if err != nil {
 		return errors.Join(fmt.Errorf("gossip: listen on %s: %w", g.o.Bind, err), g.door.Shutdown())
 	}
 	g.serf = s
+	witness(conf.MemberlistConfig.Delegate, g.record.clock)
 	unschedule(s.Memberlist()) // the probes: they have no setting for never
 	local := s.Memberlist().LocalNode()
 	ip, _ := netip.AddrFromSlice(local.Addr)
@@ -107,6 +114,8 @@ func (g *Gossip) Run(ctx context.Context) error {
 	wg.Go(g.drain)
 	wg.Go(func() { g.retagging(ctx) })
 	wg.Go(func() { g.joining(ctx) })
+	wg.Go(func() { g.rejoin(ctx, g.former) })
+	wg.Go(g.keeping)
 	stopTicks := g.tick(context.WithoutCancel(ctx))
 	<-ctx.Done()
 	g.leaving.Wait() // memberlist panics when it is shut down while it leaves, and the last ticks say goodbye
@@ -125,6 +134,7 @@ func (g *Gossip) drain() {
 		select {
 		case e := <-g.events:
 			g.memory.learn(e)
+			g.record.learn(e)
 			hint(g.changed)
 		case <-g.serf.ShutdownCh():
 			return
@@ -249,6 +259,7 @@ func (g *Gossip) retagging(ctx context.Context) {
 // Leave says goodbye to the others, so that they see this node as left and not
 // as failed. It may be followed only by the end of Run.
 func (g *Gossip) Leave(ctx context.Context) error {
+	g.record.leave()
 	done := make(chan error, 1)
 	g.leaving.Go(func() { done <- g.serf.Leave() }) // Ends by Serf's own timeouts, about 2.5 s.
 	select {

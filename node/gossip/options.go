@@ -41,7 +41,7 @@ type Options struct {
 	// Keep reports a member that is not to be forgotten, however long it has been
 	// gone; the others are after an hour. It may not block. nil: none.
 	Keep func(id string) bool
-	// SnapshotPath is where Serf keeps the members it saw; empty: nowhere.
+	// SnapshotPath is where the members seen are kept, for the next start; empty: nowhere.
 	SnapshotPath string
 	// Keys encrypt the gossip, the first one what is sent; none: plain text.
 	Keys [][]byte

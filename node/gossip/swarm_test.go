@@ -30,6 +30,7 @@ type swarm struct {
 	made  map[string]*simnet.Host
 	keys  map[string][][]byte // of each member; none: plain text
 	keep  func(id string) bool
+	file  func(name string) string                                          // where each keeps whom it saw; nil: nowhere
 	want  int                                                               // how many nodes each expects
 	pulse *clock.Pulse                                                      // what all go by; nil: each by its own
 	tap   func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport // nil: none
@@ -131,8 +132,12 @@ func (m *member) start(name string, tags gossip.Tags, join ...string) {
 	if m.sw.tap != nil {
 		tr = m.sw.tap(tr)
 	}
+	var file string
+	if m.sw.file != nil {
+		file = m.sw.file(name)
+	}
 	g, err := gossip.New(gossip.Options{
-		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep, Expect: m.sw.want, Pulse: m.sw.pulse,
+		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep, Expect: m.sw.want, Pulse: m.sw.pulse, SnapshotPath: file,
 		Resolver: m.sw.dns, Log: zerolog.New(m.sw),
 	})
 	if err != nil {

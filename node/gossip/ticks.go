@@ -62,7 +62,10 @@ func (g *Gossip) tick(ctx context.Context) (stop func()) {
 	m := g.serf.Memberlist()
 	wg.Go(func() { every(ctx, p, gossipEvery, func() { gossipOnce(m) }) })
 	go every(ctx, p, probeEvery, func() { probeOnce(m) })
-	go every(ctx, p, exchangeEvery, scaled(m.NumMembers, func() { exchangeOnce(m) }))
+	go every(ctx, p, exchangeEvery, scaled(m.NumMembers, func() {
+		exchangeOnce(m)
+		hint(g.record.changed) // by the clock perhaps, of which no event tells
+	}))
 	return func() {
 		cancel()
 		wg.Wait()

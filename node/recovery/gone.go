@@ -18,7 +18,7 @@ import (
 // dialTimeout is how long a lost node may take to show that it is not lost.
 const dialTimeout = time.Second
 
-// gossipFile is Serf's list of the members it saw, in the data directory.
+// gossipFile is gossip's list of the members it saw, in the data directory.
 const gossipFile = "gossip"
 
 // gone reports an error if one of the nodes that gossip last saw still listens: a
@@ -44,7 +44,7 @@ func gone(data, self string, reachable func(addr string) bool) error {
 	return nil
 }
 
-// lastSeen reads from Serf's file where the members were: "alive: name addr". That
+// lastSeen reads from gossip's file where the members were: "alive: name addr". That
 // a member was taken for dead later proves nothing.
 func lastSeen(path string) (map[string]string, error) {
 	f, err := os.Open(path) //nolint:gosec // the operator names the directory

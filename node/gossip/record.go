@@ -1,0 +1,234 @@
+package gossip
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/hashicorp/serf/serf"
+)
+
+const (
+	// longestRecord bounds what is read of a file, in bytes.
+	longestRecord = 4 << 20
+	// mostGone is how many are kept that are not there any more.
+	mostGone = 1024
+	// highestClock is the highest that is believed: counted on from, it never ends.
+	highestClock = 1 << 62
+)
+
+// record is whom this member has seen, in a file: whom it asks when it is started again, and
+// what a recovery takes for signs that a cluster lives. Serf has one like it, but looks twice a
+// second whether there is something to write. The lines are Serf's ("alive: name addr",
+// "not-alive: name", "clock: n"), so each reads what the other has left: who is gone has a line
+// of both, as Serf appends them.
+//
+// learn never waits for the disk: who calls it keeps up membership itself.
+type record struct {
+	path    string        // empty: nothing is kept
+	changed chan struct{} // 1: hint
+
+	mu    sync.Mutex
+	seen  map[string]sight // by name
+	last  uint64           // how many sights there were
+	clock uint64           // Serf's, as high as it is known to have been
+	done  bool             // this member leaves: that others do as well is no reason to forget them
+	kept  []byte           // what the file says; only for keep
+}
+
+// sight is one member that was seen.
+type sight struct {
+	name string
+	addr netip.AddrPort
+	gone bool
+	at   uint64 // a later one has a higher number
+}
+
+// openRecord reads a file. An error says that not all of it was read; the record can be used,
+// but nothing is written over a file that cannot be opened.
+func openRecord(path string) (*record, error) {
+	r := &record{path: path, changed: make(chan struct{}, 1), seen: make(map[string]sight)}
+	if path == "" {
+		return r, nil
+	}
+	f, err := os.Open(path) //nolint:gosec // the operator names the directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		r.path = ""
+		return r, err
+	}
+	return r, errors.Join(r.read(io.LimitReader(f, longestRecord)), f.Close())
+}
+
+// read learns what a file says. What it makes nothing of it passes over, and a last line that
+// has no end: Serf may have been stopped while it wrote it.
+func (r *record) read(from io.Reader) error {
+	text, err := io.ReadAll(from)
+	odd := 0
+	for l := range strings.Lines(string(text)) {
+		if line, whole := strings.CutSuffix(l, "\n"); whole && !r.line(line) {
+			odd++
+		}
+	}
+	if err == nil && odd > 0 {
+		err = fmt.Errorf("%d lines say nothing that is known", odd)
+	}
+	return err
+}
+
+func (r *record) line(l string) bool {
+	word, rest, _ := strings.Cut(l, ": ")
+	switch word {
+	case "alive":
+		i := strings.LastIndexByte(rest, ' ')
+		addr, err := netip.ParseAddrPort(rest[i+1:])
+		if i < 1 || err != nil {
+			return false
+		}
+		r.see(rest[:i], addr)
+	case "not-alive":
+		r.lose(rest)
+	case "clock":
+		n, err := strconv.ParseUint(rest, 10, 64)
+		if err != nil || n > highestClock {
+			return false
+		}
+		r.clock = max(r.clock, n)
+	case "event-clock", "query-clock", "coordinate", "leave": // of events, which confine turns off; who left comes back all the same
+	default:
+		return l == "" || l[0] == '#'
+	}
+	return true
+}
+
+// see notes one that is there.
+func (r *record) see(name string, addr netip.AddrPort) {
+	if strings.ContainsAny(name, "\r\n") { // it would be lines of its own
+		return
+	}
+	r.last++
+	r.seen[name] = sight{name: name, addr: addr, at: r.last}
+}
+
+// lose notes that one is gone.
+func (r *record) lose(name string) {
+	if s, ok := r.seen[name]; ok && !s.gone {
+		r.last++
+		s.gone, s.at = true, r.last
+		r.seen[name] = s
+	}
+}
+
+// sights returns all in the order of their times, but for those that have been gone for longest
+// if they are too many.
+func (r *record) sights() []sight {
+	all := slices.SortedFunc(maps.Values(r.seen), func(a, b sight) int { return cmp.Compare(b.at, a.at) })
+	gone := 0
+	all = slices.DeleteFunc(all, func(s sight) bool {
+		if s.gone {
+			gone++
+		}
+		return s.gone && gone > mostGone
+	})
+	slices.Reverse(all)
+	return all
+}
+
+// learn notes who came and who went.
+func (r *record) learn(e serf.Event) {
+	m, ok := e.(serf.MemberEvent)
+	if !ok || r.path == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
+		return
+	}
+	for _, member := range m.Members {
+		switch m.Type {
+		case serf.EventMemberJoin:
+			r.see(member.Name, addrOf(member))
+		case serf.EventMemberLeave, serf.EventMemberFailed:
+			r.lose(member.Name)
+		case serf.EventMemberUpdate, serf.EventMemberReap, serf.EventUser, serf.EventQuery:
+		}
+	}
+	hint(r.changed)
+}
+
+// leave keeps the members as they are.
+func (r *record) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done = true
+}
+
+// alive returns who was there last.
+func (r *record) alive() []sight {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(r.sights(), func(s sight) bool { return s.gone })
+}
+
+// keep writes what was learned, and reports whether there was anything new. Only one call may
+// run at a time.
+func (r *record) keep(clock uint64) (bool, error) {
+	if r.path == "" {
+		return false, nil
+	}
+	text := r.text(clock)
+	if bytes.Equal(text, r.kept) {
+		return false, nil
+	}
+	err := replace(r.path, text)
+	if err == nil {
+		r.kept = text
+	}
+	return true, err
+}
+
+func (r *record) text(clock uint64) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clock = max(r.clock, clock)
+	var b bytes.Buffer
+	for _, s := range r.sights() {
+		fmt.Fprintf(&b, "alive: %s %s\n", s.name, s.addr)
+		if s.gone {
+			fmt.Fprintf(&b, "not-alive: %s\n", s.name)
+		}
+	}
+	fmt.Fprintf(&b, "clock: %d\n", r.clock)
+	return b.Bytes()
+}
+
+// replace writes a file whole or not at all.
+func replace(path string, data []byte) error {
+	tmp := path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600) //nolint:gosec // the operator names the directory
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}

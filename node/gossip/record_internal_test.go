@@ -1,0 +1,183 @@
+package gossip
+
+import (
+	"io"
+	"log"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/hashicorp/serf/serf"
+)
+
+func seenAs(name, addr string) serf.Member {
+	at := netip.MustParseAddrPort(addr)
+	return serf.Member{Name: name, Addr: net.IP(at.Addr().AsSlice()), Port: at.Port()}
+}
+
+// told has the record learn what Serf says of two members that came, one of which failed.
+func told(learn func(serf.Event)) {
+	learn(serf.MemberEvent{Type: serf.EventMemberJoin, Members: []serf.Member{seenAs("a", "10.0.0.1:7946"), seenAs("b b", "[2001:db8::2]:7")}})
+	learn(serf.MemberEvent{Type: serf.EventMemberFailed, Members: []serf.Member{seenAs("a", "10.0.0.1:7946")}})
+}
+
+// snapshotter opens a file as an older version of the node does. stop waits until all is written.
+func snapshotter(t *testing.T, path string, clock *serf.LamportClock) (in chan<- serf.Event, s *serf.Snapshotter, stop func()) {
+	t.Helper()
+	down := make(chan struct{})
+	in, s, err := serf.NewSnapshotter(path, 1<<17, true, log.New(io.Discard, "", 0), clock, nil, down)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in, s, func() {
+		close(down)
+		s.Wait()
+	}
+}
+
+// A node may be replaced by one of an older version, or the other way round.
+func TestRecordIsReadBySerf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gossip")
+	r, err := openRecord(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told(r.learn)
+	if _, err := r.keep(41); err != nil {
+		t.Fatal(err)
+	}
+	// A recovery asks those as well that were taken for dead.
+	const want = "alive: b b [2001:db8::2]:7\nalive: a 10.0.0.1:7946\nnot-alive: a\nclock: 41\n"
+	if text, err := os.ReadFile(path); err != nil || string(text) != want {
+		t.Errorf("record %q, %v, want %q", text, err, want)
+	}
+	_, s, stop := snapshotter(t, path, new(serf.LamportClock))
+	defer stop()
+	if got := s.AliveNodes(); len(got) != 1 || *got[0] != (serf.PreviousNode{Name: "b b", Addr: "[2001:db8::2]:7"}) || s.LastClock() != 41 {
+		t.Errorf("Serf reads %v, clock %d", got, s.LastClock())
+	}
+}
+
+func TestRecordReadsWhatSerfWrote(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gossip")
+	var clock serf.LamportClock
+	clock.Witness(41)
+	in, s, stop := snapshotter(t, path, &clock)
+	told(func(e serf.Event) { in <- e })
+	s.Leave()
+	stop()
+	r, err := openRecord(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive := r.alive()
+	if text := string(r.text(0)); strings.Count(text, "alive: a") != 2 && len(alive) > 0 {
+		t.Errorf("of one that failed it says %q", text)
+	}
+	if r.clock != 41 {
+		t.Errorf("clock %d, want 41", r.clock)
+	}
+}
+
+// A file that is broken, or another program's, is no reason not to start.
+func TestRecordMakesTheMostOfABrokenFile(t *testing.T) {
+	const good = "alive: a 10.0.0.1:7946\n"
+	for name, tt := range map[string]struct {
+		text  string
+		alive []string
+		clock uint64
+		odd   bool
+	}{
+		"empty":              {"", nil, 0, false},
+		"cut short":          {good + "clock: 7\nalive: b 10.0.0.1:79", []string{"a"}, 7, false},
+		"zeros":              {good + strings.Repeat("\x00", 1<<17) + "\n", []string{"a"}, 0, true},
+		"without an address": {good + "alive: b\nalive: \nalive:\nalive:  \nalive: b :1\nalive: b host:1\nalive: 10.0.0.1:1\n", []string{"a"}, 0, true},
+		"clock":              {"clock: -1\nclock: x\nclock: 18446744073709551615\nclock: \n" + good, []string{"a"}, 0, true},
+		"gone":               {good + "not-alive: \nnot-alive: b\nnot-alive: a\nnot-alive: a\n", nil, 0, false},
+		"other lines":        {"# x\n\nleave\nevent-clock: 1\nquery-clock: x\ncoordinate: {}\n" + good, []string{"a"}, 0, false},
+		"came back":          {good + "not-alive: a\n" + good, []string{"a"}, 0, false},
+		"JSON":               {`{"a": 1}` + "\n", nil, 0, true},
+	} {
+		path := filepath.Join(t.TempDir(), "gossip")
+		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := openRecord(path)
+		var alive []string
+		for _, s := range r.alive() {
+			alive = append(alive, s.name)
+		}
+		if (err != nil) != tt.odd || !slices.Equal(alive, tt.alive) || r.clock != tt.clock {
+			t.Errorf("%s: alive %v, clock %d, %v", name, alive, r.clock, err)
+		}
+	}
+	if r, err := openRecord(t.TempDir()); err == nil || len(r.alive()) > 0 {
+		t.Error("a directory is no record")
+	}
+}
+
+func TestRecordForgetsWhoIsGoneForLongest(t *testing.T) {
+	r, err := openRecord("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := netip.MustParseAddrPort("10.0.0.1:1")
+	r.see("there", at)
+	for i := range mostGone + 2 {
+		name := strings.Repeat("x", i+1)
+		r.see(name, at)
+		r.lose(name)
+	}
+	all := r.sights()
+	if len(all) != mostGone+1 || all[0].name != "there" || all[1].name != "xxx" {
+		t.Errorf("%d sights, %q and %q first", len(all), all[0].name, all[1].name)
+	}
+	r.see("y\nalive: z 10.0.0.1:1", at)
+	if len(r.sights()) != len(all) {
+		t.Error("a name of two lines is written")
+	}
+}
+
+// What Serf does itself with a snapshot, which nothing else that it exports does.
+func TestClockGoesOnWhereItWas(t *testing.T) {
+	c := serf.DefaultConfig()
+	c.NodeName, c.LogOutput, c.MemberlistConfig.LogOutput = "a", io.Discard, io.Discard
+	c.MemberlistConfig.Transport = new(memberlist.MockNetwork).NewTransport("a")
+	s, err := serf.Create(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Shutdown() }()
+	g := &Gossip{serf: s}
+	for _, clock := range []uint64{0, 41, 7, 1 << 40, highestClock} {
+		before := g.lamport()
+		witness(c.MemberlistConfig.Delegate, clock)
+		if got := g.lamport(); got != max(clock, before) {
+			t.Errorf("clock %d after it was known to be %d", got, clock)
+		}
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add("alive: b b [2001:db8::2]:7\nalive: a 10.0.0.1:7946\nnot-alive: a\nclock: 41\n")
+	f.Add("alive: a 10.0.0.1:7946\r\nalive: \x00\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		read := func(text string) string {
+			r, err := openRecord("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.read(strings.NewReader(text)) // odd lines
+			return string(r.text(0))
+		}
+		once := read(text)
+		if twice := read(once); twice != once {
+			t.Errorf("%q is read as %q", once, twice)
+		}
+	})
+}
