@@ -20,6 +20,10 @@
 //
 // Streams that others open are bounded before memberlist reads them: doorkeeper.
 //
+// Two things that the libraries did by timers of their own are done here, as each of those
+// wakes a node at rest: memberlist's ticks (ticks.go), and Serf's snapshot of whom it saw
+// (record.go).
+//
 //	New      checks the options
 //	Listen   opens the port and starts Serf
 //	Run      joins for as long as the node lives; returns when everything ended
