@@ -57,9 +57,9 @@ func TestGossipGoesByThePulseAlone(t *testing.T) {
 		go s.pulse.Run(ctx)
 		sent()
 		// Two questions a second each, as many answers, and every now and then a round is over: what
-		// it was by the timers.
-		if p, n := sent(); p < 200 || p > 340 || n < 11 || n > 13 {
-			s.t.Errorf("%d packets and %d streams in a minute, want about 270 and 12", p, n)
+		// it was by the timers. A minute has six or seven exchanges of each of the two in it.
+		if p, n := sent(); p < 200 || p > 340 || n < 11 || n > 14 {
+			s.t.Errorf("%d packets and %d streams in a minute, want about 270, and 12 to 14", p, n)
 		}
 		a.stop()
 		b.stop()
