@@ -43,7 +43,8 @@ type transport struct {
 	closed  chan struct{} // latch
 	once    sync.Once
 	// votes asks for votes, and waits for what the other disk has to write before there is one.
-	votes *raft.NetworkTransport
+	votes      *raft.NetworkTransport
+	heartbeats heartbeats
 	// look takes a request, or returns it, perhaps changed, for Raft.
 	look func(*transport, raft.RPC) (out raft.RPC, taken bool)
 	// beside has the library take a heartbeat, or returns false: then Raft does.
@@ -91,8 +92,9 @@ func newTransport(o *Options, seen *progress, r *Raft) *transport {
 		votes: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: voting{dialing{l}, o.Timeout}, MaxPool: 1, Timeout: max(o.Timeout, 2*votesLate), Logger: logs.Hclog(o.Log, "raft-net"),
 		}),
-		waits: r.waits,
-		told:  o.Stated, heard: o.Heard, timeout: o.Timeout, log: o.Log, spoofs: pace{every: time.Second},
+		heartbeats: heartbeats{dial: l.Dial, timeout: o.Timeout, to: map[raft.ServerAddress]*beats{}},
+		waits:      r.waits,
+		told:       o.Stated, heard: o.Heard, timeout: o.Timeout, log: o.Log, spoofs: pace{every: time.Second},
 	}
 	go t.accept()
 	go t.relay()
@@ -160,7 +162,12 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 		return t.again(func() error { return t.NetworkTransport.AppendEntries(id, addr, req, resp) })
 	}
 	if req.PrevLogEntry == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0 {
-		return send()
+		return t.again(func() error {
+			if sent, err := t.heartbeats.send(addr, req, resp); sent {
+				return err
+			}
+			return t.NetworkTransport.AppendEntries(id, addr, req, resp)
+		})
 	}
 	err := t.patiently(id, req.Term, func() error { return t.kept(send) })
 	if err == nil {
