@@ -37,8 +37,8 @@ type beats struct {
 	buf  [512]byte
 }
 
-// beatsHandle is as the library's transport has it.
-var beatsHandle = &codec.MsgpackHandle{BasicHandle: codec.BasicHandle{TimeNotBuiltin: true}}
+// beatsHandle is as the library's transport has it, but for times, of which a heartbeat has none.
+var beatsHandle = &codec.MsgpackHandle{}
 
 // rpcAppendEntries is what the library has before a request that is one.
 const rpcAppendEntries = 0
