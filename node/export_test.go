@@ -240,3 +240,6 @@ func (n *Node) Several(ctx context.Context, questions ...string) (errs []string,
 	}
 	return errs, r.Error
 }
+
+// Found returns what the last look at what can be the matter came to; another one, another value.
+func (n *Node) Found() any { return n.watch.found.Load() }

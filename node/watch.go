@@ -16,6 +16,9 @@ import (
 const (
 	// watchEvery is how often the inputs of the verdict are collected.
 	watchEvery = 250 * time.Millisecond
+	// calmAfter is how long nothing has to have changed, and the same node to have led, for every
+	// other look to be left out.
+	calmAfter = 10 * time.Second
 	// askEvery is how often who does not lead asks who does what only that one knows, and
 	// askEach by how much less often for each node: so the leader is asked ten times a
 	// second at most.
@@ -45,6 +48,7 @@ type watch struct {
 	routed                           uint64 // the generation of the table of which acquiring is
 	acquiring                        []shardmap.Shard
 	told                             leaderTold
+	changed                          time.Time // when it last found something else than before
 
 	probing sync.WaitGroup
 	probes  struct {
@@ -108,14 +112,22 @@ func (w *watch) run(ctx context.Context) {
 	t := w.n.pulse.Every(watchEvery)
 	defer t.Stop()
 	defer w.probing.Wait()
-	for {
-		w.look(ctx)
+	for odd := false; ; odd = !odd {
+		if !odd || !w.calm() {
+			w.look(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
 	}
+}
+
+// calm reports whether what was found has stayed the same for a while, as has who leads.
+func (w *watch) calm() bool {
+	in := w.found.Load().in
+	return in.Leader != "" && in.Leader == w.n.leader() && time.Since(w.changed) > calmAfter
 }
 
 // look judges anew, and tells what has changed.
@@ -133,7 +145,11 @@ func (w *watch) look(ctx context.Context) {
 	for _, f := range next.all {
 		next.public = append(next.public, f.Public())
 	}
-	came, went := verdict.Changes(w.found.Swap(next).all, next.all)
+	before := w.found.Swap(next)
+	came, went := verdict.Changes(before.all, next.all)
+	if len(came)+len(went) > 0 || next.vain != before.vain || in.Leader != before.in.Leader {
+		w.changed = now
+	}
 	for _, f := range went {
 		w.n.log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding off")
 		w.n.tellFinding(false, f)
