@@ -140,8 +140,8 @@ type Agent struct {
 	partSince time.Duration
 	stays     bool
 	current   bool
-	away      bool // it admits nothing any more, and its shards wait for its next process
-	asked     bool // requests came before the last look
+	away      bool          // it admits nothing any more, and its shards wait for its next process
+	askedAt   time.Duration // when a look last found that requests had come; zero: never
 }
 
 // NewAgent returns the agent of a process that begins now, before its first state.
@@ -161,7 +161,9 @@ func NewAgent(o AgentOptions, now time.Duration) *Agent {
 // anything is counted, counted before the app is told to release and before it is
 // acknowledged, and acknowledged before the leader hears of it.
 func (a *Agent) Look(now time.Duration, s Seen) {
-	a.asked = s.Asked
+	if s.Asked {
+		a.askedAt = now
+	}
 	a.holder.Tick(now)
 	if s.Parting || a.reboot != 0 {
 		if until, held := a.holder.Until(); held && a.reboot == 0 {

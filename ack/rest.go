@@ -9,23 +9,33 @@ import "time"
 const (
 	restShare = 10
 	idleShare = 5
+	// lateLook is how late a look may be where nothing is wrong: what it is asked of beats every
+	// 10 ms at most, and rounds.
+	lateLook = 20 * time.Millisecond
+	// askedFor is for how many heartbeats requests count that have come.
+	askedFor = 10
 )
+
+// rest is for how long an agent at rest with a lease need not look.
+func (a *Agent) rest(now time.Duration) time.Duration {
+	whole := a.holder.whole
+	if a.askedAt != 0 && now-a.askedAt < askedFor*a.o.Pace.Heartbeat {
+		return whole / restShare
+	}
+	return max(whole/restShare, min(whole/idleShare, whole/4-lateLook))
+}
 
 // Due returns when the next Look is due if nothing happens before that: every 10 ms while
 // anything is under way, and at rest, which is with a lease, nothing to drain, to tell the
-// app or to wait for, when the next heartbeat is, or half-way to it while requests come. It may
-// be past.
+// app or to wait for, when the next heartbeat is, or half-way to it while requests come or have
+// just come. It may be past.
 func (a *Agent) Due(now time.Duration) time.Duration {
 	if !a.rests() {
 		return now
 	}
 	due := a.nextBeat
 	if until, held := a.holder.Until(); held {
-		share := time.Duration(idleShare)
-		if a.asked {
-			share = restShare
-		}
-		due = min(due, until, now+a.holder.whole/share)
+		due = min(due, until, now+a.rest(now))
 	}
 	if a.hooks != nil {
 		due = min(due, a.hooks.next)

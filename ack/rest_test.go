@@ -112,16 +112,29 @@ func TestWhoRestsIsSeldomDue(t *testing.T) {
 }
 
 // Nobody whose requests come waits for a lease that is void because a busy machine let a look
-// come late: meanwhile a look comes half-way to the next heartbeat.
+// come late: a look comes half-way to the next heartbeat meanwhile, and for a second after that,
+// whoever of several looks is told of them.
 func TestWhoIsAskedLooksHalfWayToTheNextHeartbeat(t *testing.T) {
-	for asked, want := range map[bool]time.Duration{true: 50 * ms, false: 100 * ms} {
-		d := newDue(t)
+	d := newDue(t)
+	left := func() time.Duration {
 		d.pass(time.Second, func() bool { return len(d.sent) > 0 })
 		d.pass(2*ms, nil) // it is answered
-		d.a.agent.Look(d.now, ack.Seen{State: d.state, Weight: 1, Asked: asked})
-		if left := d.a.agent.Due(d.now) - d.now; left > want || left < want-5*ms {
-			t.Errorf("asked: %v: the next look is due in %v, want %v or a little less", asked, left, want)
+		d.sent = nil
+		return d.a.agent.Due(d.now) - d.now
+	}
+	if got := left(); got > 100*ms || got < 95*ms {
+		t.Errorf("nobody asks: the next look is due in %v, want 100 ms or a little less", got)
+	}
+	d.a.agent.Look(d.now, ack.Seen{State: d.state, Weight: 1, Asked: true})
+	for began := d.now; d.now-began < 900*ms; {
+		if got := left(); got > 50*ms || got < 45*ms {
+			t.Errorf("asked %v before: the next look is due in %v, want 50 ms or a little less", d.now-began, got)
 		}
+	}
+	left()
+	left()
+	if got := left(); got < 95*ms {
+		t.Errorf("asked more than a second before: the next look is due in %v, want 100 ms or a little less", got)
 	}
 }
 

@@ -124,7 +124,7 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 // it knows entries, and not which of them are. So does one that has missed them.
 func (l *leading) nudge(hb ack.Heartbeat) {
 	at := lag{hb.Nonce, l.turn.Told().Committed().Epoch()}
-	if hb.Term == l.term && hb.Applied < at.epoch && l.nudges.due(hb.Node, at, time.Now()) {
+	if hb.Term == l.term && l.nudges.due(hb.Node, at, hb.Applied < at.epoch, time.Now()) {
 		l.raft.Nudge()
 	}
 }
