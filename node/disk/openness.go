@@ -26,8 +26,8 @@ type Openness struct {
 // directory: nobody meant them, they come from a umask or an image. Rights of the
 // group alone are left, somebody gave those. A directory that is somebody else's,
 // such as a volume of a container, cannot be changed, and one that holds more than
-// a node's files is not ours to change; all files in it but the members that
-// gossip saw are their owner's alone all the same.
+// a node's files is not ours to change; all files in it are their owner's
+// alone all the same.
 func (b *files) closeToOthers() Openness {
 	st, err := os.Stat(b.dir)
 	if err != nil || st.Mode().Perm()&0o007 == 0 {

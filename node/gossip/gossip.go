@@ -114,14 +114,23 @@ func (g *Gossip) Run(ctx context.Context) error {
 	wg.Go(g.drain)
 	wg.Go(func() { g.retagging(ctx) })
 	wg.Go(func() { g.joining(ctx) })
-	wg.Go(func() { g.rejoin(ctx, g.former) })
-	wg.Go(g.keeping)
+	go g.rejoin(ctx, g.former) // not waited for, as probes: who does not answer is given seconds
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		g.keeping()
+	}()
 	stopTicks := g.tick(context.WithoutCancel(ctx))
 	<-ctx.Done()
 	g.leaving.Wait() // memberlist panics when it is shut down while it leaves, and the last ticks say goodbye
 	stopTicks()
 	err := g.serf.Shutdown()
 	wg.Wait()
+	select {
+	case <-kept:
+	case <-time.After(keptWithin):
+		g.log.Warn().Str("file", g.record.path).Msg("members seen not written: the disk hangs")
+	}
 	if err != nil {
 		return fmt.Errorf("gossip: shutdown: %w", err)
 	}

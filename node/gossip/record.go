@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/hashicorp/serf/serf"
 )
@@ -22,8 +21,12 @@ import (
 const (
 	// longestRecord bounds what is read of a file, in bytes.
 	longestRecord = 4 << 20
-	// mostGone is how many are kept that are not there any more.
-	mostGone = 1024
+	// mostGone is how many are kept that are not there any more, and mostAlive of the others.
+	mostGone  = 1024
+	mostAlive = 4096
+	// longestName bounds names, in bytes. Serf has no bound, and what is written has to be shorter
+	// than longestRecord.
+	longestName = 255
 	// highestClock is the highest that is believed: counted on from, it never ends.
 	highestClock = 1 << 62
 )
@@ -36,7 +39,8 @@ const (
 //
 // learn never waits for the disk: who calls it keeps up membership itself.
 type record struct {
-	path    string        // empty: nothing is kept
+	path    string // empty: nothing is kept
+	write   func(path string, data []byte) error
 	changed chan struct{} // 1: hint
 
 	mu    sync.Mutex
@@ -58,7 +62,7 @@ type sight struct {
 // openRecord reads a file. An error says that not all of it was read; the record can be used,
 // but nothing is written over a file that cannot be opened.
 func openRecord(path string) (*record, error) {
-	r := &record{path: path, changed: make(chan struct{}, 1), seen: make(map[string]sight)}
+	r := &record{path: path, write: replace, changed: make(chan struct{}, 1), seen: make(map[string]sight)}
 	if path == "" {
 		return r, nil
 	}
@@ -82,6 +86,9 @@ func (r *record) read(from io.Reader) error {
 		if line, whole := strings.CutSuffix(l, "\n"); whole && !r.line(line) {
 			odd++
 		}
+	}
+	if err == nil && len(text) == longestRecord {
+		err = fmt.Errorf("it is longer than %d bytes", longestRecord)
 	}
 	if err == nil && odd > 0 {
 		err = fmt.Errorf("%d lines say nothing that is known", odd)
@@ -114,9 +121,9 @@ func (r *record) line(l string) bool {
 	return true
 }
 
-// see notes one that is there.
+// see notes one that is there, if it can be told in a line. No node has a name that cannot.
 func (r *record) see(name string, addr netip.AddrPort) {
-	if strings.ContainsAny(name, "\r\n") { // it would be lines of its own
+	if name == "" || len(name) > longestName || strings.ContainsAny(name, "\r\n") || !addr.IsValid() {
 		return
 	}
 	r.last++
@@ -132,16 +139,17 @@ func (r *record) lose(name string) {
 	}
 }
 
-// sights returns all in the order of their times, but for those that have been gone for longest
-// if they are too many.
+// sights returns all in the order of their times. Those that are too many, seen or gone for
+// longest, are forgotten.
 func (r *record) sights() []sight {
 	all := slices.SortedFunc(maps.Values(r.seen), func(a, b sight) int { return cmp.Compare(b.at, a.at) })
-	gone := 0
+	room := map[bool]int{true: mostGone, false: mostAlive}
 	all = slices.DeleteFunc(all, func(s sight) bool {
-		if s.gone {
-			gone++
+		if room[s.gone]--; room[s.gone] >= 0 {
+			return false
 		}
-		return s.gone && gone > mostGone
+		delete(r.seen, s.name)
+		return true
 	})
 	slices.Reverse(all)
 	return all
@@ -194,7 +202,7 @@ func (r *record) keep(clock uint64) (bool, error) {
 	if bytes.Equal(text, r.kept) {
 		return false, nil
 	}
-	err := replace(r.path, text)
+	err := r.write(r.path, text)
 	if err == nil {
 		r.kept = text
 	}
@@ -204,7 +212,9 @@ func (r *record) keep(clock uint64) (bool, error) {
 func (r *record) text(clock uint64) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clock = max(r.clock, clock)
+	if clock <= highestClock { // else somebody has made it up
+		r.clock = max(r.clock, clock)
+	}
 	var b bytes.Buffer
 	for _, s := range r.sights() {
 		fmt.Fprintf(&b, "alive: %s %s\n", s.name, s.addr)
@@ -216,10 +226,14 @@ func (r *record) text(clock uint64) []byte {
 	return b.Bytes()
 }
 
-// replace writes a file whole or not at all.
+// replace writes a file whole or not at all. Whatever lies in its way, a pipe or another name of
+// some file, is not written to.
 func replace(path string, data []byte) error {
 	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600) //nolint:gosec // the operator names the directory
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator names the directory
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -11,6 +12,9 @@ import (
 
 // recordPause is the least time between two writes of the record: many members come at once.
 const recordPause = 500 * time.Millisecond
+
+// keptWithin is how long the end of a node waits for the last write of the record.
+const keptWithin = 3 * time.Second
 
 // keeping writes the record when it has changed, and once more at the end.
 func (g *Gossip) keeping() {
@@ -68,7 +72,7 @@ func (g *Gossip) rejoin(ctx context.Context, last []sight) {
 		if ctx.Err() != nil {
 			return
 		}
-		if s.name == g.o.Name || s.addr == g.self {
+		if s.name == g.o.Name || s.addr == g.self || strings.Contains(s.name, "/") { // which memberlist takes for another address
 			continue
 		}
 		_, err := g.serf.Memberlist().Join([]string{s.name + "/" + s.addr.String()})

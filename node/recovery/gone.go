@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net"
@@ -55,15 +56,20 @@ func lastSeen(path string) (map[string]string, error) {
 		return nil, err
 	}
 	seen := map[string]string{}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if rest, ok := strings.CutPrefix(lines.Text(), "alive: "); ok {
+	lines := bufio.NewReader(f)
+	for err == nil {
+		var line string
+		line, err = lines.ReadString('\n') // however long: a member may have had any name
+		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "alive: "); ok {
 			if i := strings.LastIndexByte(rest, ' '); i > 0 {
 				seen[rest[:i]] = rest[i+1:]
 			}
 		}
 	}
-	return seen, errors.Join(lines.Err(), f.Close())
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return seen, errors.Join(err, f.Close())
 }
 
 // Listens reports whether somebody takes TCP connections at addr.

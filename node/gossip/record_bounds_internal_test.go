@@ -1,0 +1,157 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/serf/serf"
+	"github.com/rs/zerolog"
+)
+
+var somewhere = netip.MustParseAddrPort("10.0.0.1:1")
+
+// What is written is read again, without a complaint, whatever members call themselves: one that
+// cannot be told in a line is not.
+func TestWhatIsRecordedIsReadAgain(t *testing.T) {
+	ip := net.IP{10, 0, 0, 1}
+	for what, c := range map[string]struct {
+		m    serf.Member
+		kept bool
+	}{
+		"no address":  {m: serf.Member{Name: "x"}},
+		"odd address": {m: serf.Member{Name: "x", Addr: net.IP{1, 2, 3}, Port: 7}},
+		"no name":     {m: serf.Member{Addr: ip, Port: 7}},
+		"long name":   {m: serf.Member{Name: strings.Repeat("x", longestName+1), Addr: ip, Port: 7}},
+		"line":        {m: serf.Member{Name: "x\nclock: 7", Addr: ip, Port: 7}},
+		"no port":     {m: serf.Member{Name: "x", Addr: ip}, kept: true},
+		"key word":    {m: serf.Member{Name: "clock: 7", Addr: ip, Port: 1}, kept: true},
+		"a line":      {m: serf.Member{Name: "alive: a 10.0.0.1:1", Addr: ip, Port: 1}, kept: true},
+		"spaces":      {m: serf.Member{Name: "  a  ", Addr: ip, Port: 1}, kept: true},
+		"odd bytes":   {m: serf.Member{Name: "a\x00\xff\u2028\x85\v\f", Addr: ip, Port: 1}, kept: true},
+		"longest":     {m: serf.Member{Name: strings.Repeat("x", longestName), Addr: ip, Port: 7}, kept: true},
+	} {
+		path := filepath.Join(t.TempDir(), "gossip")
+		r, _ := openRecord(path)
+		r.learn(serf.MemberEvent{Type: serf.EventMemberJoin, Members: []serf.Member{c.m}})
+		if _, err := r.keep(3); err != nil {
+			t.Fatal(err)
+		}
+		again, err := openRecord(path)
+		kept := len(again.alive()) == 1 && again.alive()[0].name == c.m.Name
+		if err != nil || kept != c.kept || len(again.alive()) > 1 || again.clock != 3 {
+			t.Errorf("%s: %v, clock %d, %v", what, err, again.clock, again.alive())
+		}
+	}
+}
+
+// A clock that nobody can have come to is made up, and takes the place of none.
+func TestAClockThatIsMadeUpIsNotRecorded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gossip")
+	r, _ := openRecord(path)
+	r.see("a", somewhere)
+	for _, clock := range []uint64{41, 1<<63 - 1} {
+		if _, err := r.keep(clock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again, err := openRecord(path); err != nil || again.clock != 41 {
+		t.Errorf("clock %d, %v; want 41", again.clock, err)
+	}
+}
+
+// However many come and go, the record stays short enough to be read as a whole, and has the
+// newest.
+func TestTheRecordIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gossip")
+	r, _ := openRecord(path)
+	long := strings.Repeat("x", longestName-10)
+	for i := range 3 * mostAlive {
+		r.see(fmt.Sprintf("%06d%s", i, long), netip.MustParseAddrPort("[2001:db8:1111:2222:3333:4444:5555:6666]:65535"))
+	}
+	for i := range 3 * mostGone {
+		name := fmt.Sprintf("g%06d%s", i, long)
+		r.see(name, somewhere)
+		r.lose(name)
+	}
+	r.see("newest", somewhere)
+	if _, err := r.keep(41); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.seen); n != mostAlive+mostGone {
+		t.Errorf("%d are held, want %d", n, mostAlive+mostGone)
+	}
+	again, err := openRecord(path)
+	if err != nil || again.clock != 41 || len(again.seen) != mostAlive+mostGone || again.seen["newest"].name == "" {
+		t.Errorf("read again: %v, clock %d, %d members, the newest %+v", err, again.clock, len(again.seen), again.seen["newest"])
+	}
+	if err := os.WriteFile(path, []byte(strings.Repeat("# long\n", longestRecord/7+1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openRecord(path); err == nil {
+		t.Error("a file that is longer than what is read is read without a word")
+	}
+}
+
+// What lies in the way of the new file is not written to, and does not hang.
+func TestTheRecordIsWrittenBesideWhatLiesThere(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "gossip"), filepath.Join(dir, "other")
+	if err := os.WriteFile(other, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, lies := range map[string]func() error{
+		"a pipe":       func() error { return syscall.Mkfifo(path+".tmp", 0o600) },
+		"another name": func() error { return os.Link(other, path+".tmp") },
+		"a link":       func() error { return os.Symlink(other, path+".tmp") },
+	} {
+		if err := lies(); err != nil {
+			t.Fatal(err)
+		}
+		if err := replace(path, []byte(what)); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		is, err := os.ReadFile(path)
+		was, errs := os.ReadFile(other)
+		if err = errors.Join(err, errs); err != nil || string(is) != what || string(was) != "precious" {
+			t.Errorf("%s: the file says %q, the other %q, %v", what, is, was, err)
+		}
+	}
+}
+
+// A node whose disk hangs ends all the same.
+func TestARecordThatHangsHoldsUpNoEnd(t *testing.T) {
+	g, err := New(Options{Name: "a", Bind: "127.0.0.1:0", SnapshotPath: filepath.Join(t.TempDir(), "gossip"), Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = g.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hangs, writes := make(chan struct{}), make(chan struct{})
+	begun := sync.OnceFunc(func() { close(writes) })
+	g.record.write = func(string, []byte) error { begun(); <-hangs; return nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- g.Run(ctx) }()
+	<-writes
+	cancel()
+	select {
+	case err = <-done:
+	case <-time.After(20 * keptWithin):
+		err = errors.New("it has not ended")
+	}
+	close(hangs)
+	if err != nil {
+		t.Error(err)
+	}
+}
