@@ -17,7 +17,8 @@ import (
 // 97), and sets a timer for that each time, at whose end the runtime's monitor thread wakes up. One
 // heartbeat that is lost on the way, and that TCP sends once more after 200 ms, is still no reason
 // to stand (and who stands all the same is refused by voters that hear the leader); nor for the
-// leader to take its followers for gone, whose lease (LeaderLease) is as long.
+// leader to take its followers for gone, whose lease (LeaderLease) is as long: unless its disk takes
+// more than 300 ms for a write, which what is asked for waits for, and it hears no other quorum.
 const seldom = 3
 
 // writesOfAVote is for how many writes a candidate waits for votes: its own of the term, and
