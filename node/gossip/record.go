@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/serf/serf"
 )
@@ -245,4 +246,48 @@ func replace(path string, data []byte) error {
 		return err
 	}
 	return os.Rename(tmp, path)
+}
+
+// recordPause is the least time between two writes of the record: many members come at once.
+const recordPause = 500 * time.Millisecond
+
+// keptWithin is how long the end of a node waits for the last write of the record.
+const keptWithin = 3 * time.Second
+
+// keeping writes the record when it has changed, and once more at the end.
+func (g *Gossip) keeping() {
+	well := true
+	keep := func() bool {
+		wrote, err := g.record.keep(g.lamport())
+		if err != nil && well {
+			g.log.Warn().Err(err).Str("file", g.record.path).Msg("members seen not written: after a restart this node asks only its join addresses")
+		}
+		well = err == nil
+		return wrote
+	}
+	defer keep()
+	for {
+		select {
+		case <-g.record.changed:
+		case <-g.serf.ShutdownCh():
+			return
+		}
+		if !keep() {
+			continue
+		}
+		select {
+		case <-time.After(recordPause):
+		case <-g.serf.ShutdownCh():
+			return
+		}
+	}
+}
+
+// lamport returns the latest time of Serf's clock that was used.
+func (g *Gossip) lamport() uint64 {
+	n, err := strconv.ParseUint(g.serf.Stats()["member_time"], 10, 64)
+	if err != nil || n == 0 {
+		return 0
+	}
+	return n - 1
 }

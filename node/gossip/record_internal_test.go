@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
@@ -66,34 +66,26 @@ func TestRecordIsReadBySerf(t *testing.T) {
 }
 
 func TestRecordReadsWhatSerfWrote(t *testing.T) {
-	var path string
-	for tries := 0; ; tries++ { // what Serf has not come to as it leaves it never does
-		path = filepath.Join(t.TempDir(), "gossip")
+	path := filepath.Join(t.TempDir(), "gossip")
+	synctest.Test(t, func(t *testing.T) {
 		var clock serf.LamportClock
 		clock.Witness(41)
 		in, s, stop := snapshotter(t, path, &clock)
 		told(func(e serf.Event) { in <- e })
-		time.Sleep(time.Duration(tries) * 10 * time.Millisecond)
+		synctest.Wait() // what Serf has not come to as it leaves it never does
 		s.Leave()
 		stop()
-		text, err := os.ReadFile(path)
-		if strings.Contains(string(text), "not-alive: a\n") {
-			break
-		}
-		if tries == 100 {
-			t.Fatalf("Serf has written %q, %v", text, err)
-		}
-	}
+	})
 	r, err := openRecord(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	alive := r.alive()
-	if text := string(r.text(0)); strings.Count(text, "alive: a") != 2 && len(alive) > 0 {
-		t.Errorf("of one that failed it says %q", text)
+	if alive := r.alive(); len(alive) != 1 || alive[0].name != "b b" || r.clock != 41 {
+		t.Errorf("alive %v, clock %d, want b b, 41", alive, r.clock)
 	}
-	if r.clock != 41 {
-		t.Errorf("clock %d, want 41", r.clock)
+	const want = "alive: b b [2001:db8::2]:7\nalive: a 10.0.0.1:7946\nnot-alive: a\nclock: 41\n"
+	if text := string(r.text(0)); text != want {
+		t.Errorf("it is kept as %q, want %q", text, want)
 	}
 }
 
