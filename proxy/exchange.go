@@ -36,6 +36,7 @@ type exchange struct {
 
 	heldFor  time.Duration // in all
 	ticket   *queue.Ticket
+	turn     *queue.Ticket // of a request that has waited and went on, until it is answered
 	deadline time.Time     // of all waiting; zero: there was none yet
 	pause    time.Duration // the last back-off
 
@@ -129,11 +130,24 @@ func (x *exchange) routeOf() Kind {
 	return x.route
 }
 
-// leaveQueue gives the place in the queue back.
+// leaveQueue gives the place in the queue back, and lets another one go in its stead: the
+// request is answered, or is to be.
 func (x *exchange) leaveQueue() {
 	if x.ticket != nil {
 		x.ticket.Leave()
 		x.ticket = nil
+	}
+	if x.turn != nil {
+		x.turn.Leave()
+		x.turn = nil
+	}
+}
+
+// goesOn gives the place in the queue back of a request that has found its owner.
+func (x *exchange) goesOn() {
+	if x.ticket != nil {
+		x.ticket.GoOn()
+		x.turn, x.ticket = x.ticket, nil
 	}
 }
 

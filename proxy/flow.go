@@ -247,9 +247,7 @@ func (c *client) owner() {
 		return
 	}
 	c.ownerLoop(t)
-	if c.x.ticket != nil {
-		c.x.ticket.Leave()
-	}
+	c.x.leaveQueue()
 }
 
 // ownerAttempt runs the request if this node owns its shard.
@@ -347,7 +345,7 @@ func (c *client) enter(p *trip, l *link, t *Table, r *Route) verdict {
 		c.slot.giveBack(l)
 		return fail(problem.UpstreamBroken, mayHaveRun)
 	}
-	c.x.leaveQueue()
+	c.x.goesOn()
 	c.admitted = release
 	*p = trip{l: l, t: t, r: r, sending: sending{epoch: epoch}, release: c.lower}
 	if c.s.o.NotAcquired != nil {
@@ -381,7 +379,7 @@ func (c *client) remote(t *Table, r *Route) verdict {
 		}
 		return verdict{step: stepAgain}
 	}
-	c.x.leaveQueue()
+	c.x.goesOn()
 	return c.timed(&trip{l: l, t: t, r: r, sending: sending{epoch: r.Epoch}, release: nothing})
 }
 
@@ -452,6 +450,7 @@ func (c *client) answered(p *trip) verdict {
 			return done
 		}
 	case res.Switches():
+		c.x.leaveQueue()
 		if !c.relay.tunnel(p) {
 			return c.broken(p, nil)
 		}
@@ -463,6 +462,7 @@ func (c *client) answered(p *trip) verdict {
 	if c.x.later() {
 		return c.declined(p)
 	}
+	c.x.leaveQueue()
 	if began, err := c.relay.pass(p); !began {
 		return c.broken(p, err)
 	}

@@ -157,6 +157,7 @@ func (w *waiting) enter() verdict {
 	case err != nil:
 		return fail(problem.QueueFull, "too many requests are waiting")
 	}
+	w.x.leaveQueue() // it went on in vain
 	w.x.ticket = ticket
 	return verdict{}
 }

@@ -34,9 +34,7 @@ func (c *client) fall(v any) {
 		l.pool.free(l)
 	}
 	c.release()
-	if c.x.ticket != nil {
-		c.x.ticket.Leave()
-	}
+	c.x.leaveQueue()
 }
 
 // pumpSafely is pump for the goroutine that sends a body.

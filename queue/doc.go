@@ -9,7 +9,7 @@
 //	defer t.Leave()
 //	for {
 //		table := load()
-//		if … served by table … { t.Leave(); …; return }
+//		if … served by table … { t.GoOn(); …; t.Leave(); …; return }
 //		if err := t.Wait(done, table.Generation, 0); err != nil { … ErrTimeout, ErrGone … }
 //	}
 //
@@ -29,14 +29,18 @@
 // # Ramped release
 //
 //	         Wait                Wake                ramp
-//	outside ──────► idle line ──────► due line ──────────► awake ──┐
-//	   ▲               │ back-off, deadline, gone │                │
-//	   └───────────────┴──────────────────────────┴── Leave, Wait ─┘
+//	outside ──────► idle line ──────► due line ──────────► away ──┐
+//	   ▲               │ back-off, deadline, gone │               │
+//	   └───────────────┴──────────────────────────┴── Leave, Wait ┘
 //
-// Wake does not let everybody go at once. Those it concerns get in the due line,
-// in the order in which they began to wait, and Options.Batch of them go. The next
-// one goes when one of these leaves or waits again. One that does neither within
-// Options.Pace counts no longer, lest a few slow owners keep the rest waiting.
+// Wake does not let everybody go at once: thousands that come to one owner in the same
+// moment make thousands of connections, and stand before whatever else is asked there. Those
+// it concerns get in the due line, in the order in which they began to wait, and
+// Options.Batch of them go. The next one goes when one of these leaves, once its answer
+// begins, or waits again. One that does neither within Options.Pace counts no longer, lest
+// a few slow owners keep the rest waiting; and how many are away at once grows, quickly as
+// long as the process has processor time for more (Options.Spent): an app that takes its
+// time for each has thousands within a tenth of a second.
 //
 // A Room has no goroutine of its own, and its methods may be called from any.
 package queue

@@ -8,11 +8,16 @@ type Options struct {
 	Bytes    int64         // of them all together; zero: 64 MiB, below zero: only requests without bytes
 	Wait     time.Duration // of one request, from Enter on; zero: 15 s
 
-	// Batch is how many are awakened at once after the table was replaced; zero: 64.
+	// Batch is how many are awakened at once after the table was replaced, until it has
+	// shown how many may be; zero: 8.
 	Batch int
-	// Pace is how long an awakened request that neither leaves nor waits again
+	// Pace is how long an awakened request that is neither served nor waits again
 	// keeps others from being awakened; zero: 50 ms.
 	Pace time.Duration
+	// Spent says how much processor time this process has used so far, and how often another
+	// one was given its processor. It is called under the Room's lock. Nil or zeros: not known,
+	// and it has as much as it needs.
+	Spent func() (used time.Duration, preempted int64)
 	// Steady has it keep others from that in any case: what one who goes on does next takes
 	// little time here, and much elsewhere.
 	Steady bool
@@ -29,7 +34,7 @@ func (o Options) withDefaults() Options {
 		o.Wait = 15 * time.Second
 	}
 	if o.Batch <= 0 {
-		o.Batch = 64
+		o.Batch = 8
 	}
 	if o.Pace <= 0 {
 		o.Pace = 50 * time.Millisecond

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A node whose timers are late awakens as many in a second as one whose timers are not, but
+// A steady ramp awakens as many in a second where timers are late as where they are not, but
 // not more than some at once.
-func TestLateTimerDoesNotSlowTheRamp(t *testing.T) {
+func TestLateTimerDoesNotSlowASteadyRamp(t *testing.T) {
 	for late, want := range map[time.Duration]uint64{0: 8, 2 * time.Millisecond: 10, 12 * time.Millisecond: 24, time.Hour: 4 + mostMissed} {
 		synctest.Test(t, func(t *testing.T) {
-			r := New(Options{Requests: 1000, Bytes: 1 << 20, Wait: time.Minute, Batch: 4, Pace: 3 * time.Millisecond})
+			r := New(Options{Requests: 1000, Bytes: 1 << 20, Wait: time.Minute, Batch: 4, Pace: 3 * time.Millisecond, Steady: true})
 			for range 500 {
-				r.due.push(&Ticket{ready: make(chan struct{}, 1)})
+				r.ramp.due.push(&Ticket{ready: make(chan struct{}, 1)})
 			}
 			r.mu.Lock()
 			r.release()
-			r.paced = r.paced.Add(-late)
+			r.ramp.since = r.ramp.since.Add(-late)
 			r.mu.Unlock()
 			time.Sleep(3 * time.Millisecond)
 			synctest.Wait()
@@ -30,16 +30,8 @@ func TestLateTimerDoesNotSlowTheRamp(t *testing.T) {
 				t.Errorf("and %d by the next one, want 4 more", n-want)
 			}
 			r.mu.Lock()
-			r.due = line{}
+			r.ramp.due = line{}
 			r.mu.Unlock()
 		})
-	}
-}
-
-// The ramp of requests has more in a batch than may be missed.
-func TestLateTimerAddsNothingToALargeBatch(t *testing.T) {
-	r := New(Options{Requests: 1, Bytes: 1, Wait: time.Minute, Batch: 64, Pace: 50 * time.Millisecond})
-	if n := r.missed(time.Second); n != 0 {
-		t.Errorf("%d are added, want 0", n)
 	}
 }

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -20,11 +21,17 @@ type crowd struct {
 
 func newCrowd(t *testing.T, r *queue.Room, n int) *crowd {
 	t.Helper()
+	return newCrowdAt(t, r, n, 0)
+}
+
+// newCrowdAt is newCrowd with another table.
+func newCrowdAt(t *testing.T, r *queue.Room, n int, seen uint64) *crowd {
+	t.Helper()
 	c := &crowd{}
 	for i := range n {
 		tk := enter(t, r, uint32(i), 0)
 		c.tickets = append(c.tickets, tk)
-		c.wait(i, 0)
+		c.wait(i, seen)
 		synctest.Wait() // so that the order is certain
 	}
 	return c
@@ -106,24 +113,100 @@ func TestSecondWakeKeepsTheOrder(t *testing.T) {
 // all others waiting to their deadline.
 func TestSlowOnesDoNotHoldUpTheRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond})
-		c := newCrowd(t, r, 7)
+		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond, Spent: preempted()})
+		c := newCrowd(t, r, 11)
 		r.Wake(1)
 		c.expect(t, 0, 1)
 		time.Sleep(49 * time.Millisecond)
 		c.expect(t, 0, 1)
 		time.Sleep(time.Millisecond)
-		c.expect(t, 0, 1, 2, 3)
+		c.expect(t, 0, 1, 2, 3, 4, 5)
 		c.tickets[0].Leave() // of the round before: no longer counts
-		c.expect(t, 0, 1, 2, 3)
+		c.expect(t, 0, 1, 2, 3, 4, 5)
 		c.tickets[2].Leave()
-		c.expect(t, 0, 1, 2, 3, 4)
-		time.Sleep(50 * time.Millisecond)
 		c.expect(t, 0, 1, 2, 3, 4, 5, 6)
+		time.Sleep(50 * time.Millisecond)
+		c.expect(t, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 		if st := balanced(t, r); st.Due != 0 {
 			t.Errorf("in the end: %+v", st)
 		}
 	})
+}
+
+// preempted is of a process that has to wait for a processor now and then.
+func preempted() func() (time.Duration, int64) {
+	n := int64(0)
+	return func() (time.Duration, int64) {
+		n++
+		return time.Duration(n), n
+	}
+}
+
+// Who has found its owner takes no room any more, and is one of those that are away until
+// it is answered.
+func TestWhoGoesOnKeepsItsTurnUntilItIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := queue.New(queue.Options{Batch: 2, Pace: hour, Wait: 2 * hour, Spent: preempted()})
+		c := newCrowd(t, r, 5)
+		r.Wake(1)
+		c.expect(t, 0, 1)
+		c.tickets[0].GoOn()
+		c.tickets[1].GoOn()
+		c.expect(t, 0, 1)
+		if st := balanced(t, r); st.Waiting != 3 || st.WentOn != 2 || st.Due != 3 {
+			t.Errorf("while two are away: %+v", st)
+		}
+		c.tickets[0].Leave()
+		c.expect(t, 0, 1, 2)
+		c.tickets[0].Leave()
+		c.expect(t, 0, 1, 2)
+		c.tickets[2].Leave() // without going on: its client has gone
+		c.expect(t, 0, 1, 2, 3)
+		c.tickets[4].Leave()
+	})
+}
+
+// A ramp widens as fast as the process has processor time for: twice at each look, or by a
+// batch in each round. The next one begins with a batch again.
+func TestRampWidensAsThereIsTimeForMore(t *testing.T) {
+	const look = 10 * time.Millisecond
+	all := time.Duration(runtime.GOMAXPROCS(0)) * look
+	uses := func(d time.Duration) func() (time.Duration, int64) {
+		n := time.Duration(0)
+		return func() (time.Duration, int64) { n += d; return n, 7 }
+	}
+	quick, slow := []uint64{2, 4, 8, 16, 32, 96, 160}, []uint64{2, 2, 2, 2, 2, 6, 6, 6, 6, 6, 12}
+	for name, p := range map[string]struct {
+		spent func() (time.Duration, int64)
+		want  []uint64 // awakened by each look; nobody is answered
+	}{
+		"not known":         {nil, quick},
+		"time to spare":     {uses(all * 79 / 100), quick},
+		"no more to be had": {uses(all * 81 / 100), slow},
+		"preempted":         {preempted(), slow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := queue.New(queue.Options{Batch: 2, Pace: 5 * look, Wait: hour, Spent: p.spent})
+				for release := range uint64(2) {
+					c := newCrowdAt(t, r, 200, release)
+					before := r.Stats().Awakened
+					r.Wake(release + 1)
+					for i, want := range p.want {
+						synctest.Wait()
+						if got := r.Stats().Awakened - before; got != want {
+							t.Fatalf("release %d, look %d: %d awakened, want %d", release+1, i, got, want)
+						}
+						time.Sleep(look)
+					}
+					for _, tk := range c.tickets {
+						tk.Leave()
+					}
+					time.Sleep(look)
+				}
+			})
+		})
+	}
 }
 
 // The client goes just before its request is released: Wait reports it gone, but

@@ -27,18 +27,14 @@ type Room struct {
 	generation uint64             // of the newest table
 	shards     map[uint32]holding // what each shard has; no zeros
 	idle       line               // waiting, have looked at the newest table
-	due        line               // waiting, a newer table is there: the ramp lets them go
-	awake      int                // released in this round, neither left nor waiting again
-	round      uint64             // of the ramp, from 1; see pace
-	pacing     bool               // the pace timer runs
-	paced      time.Time          // since when
-	more       int                // so many beside a batch may go in this round: its timer was late
+	ramp       ramp               // of those waiting for whom a newer table is there
 	stats      Stats              // Due is not kept here
 }
 
 // New returns an empty room.
 func New(o Options) *Room {
-	return &Room{opt: o.withDefaults(), shards: make(map[uint32]holding), round: 1}
+	o = o.withDefaults()
+	return &Room{opt: o, shards: make(map[uint32]holding), ramp: ramp{window: o.Batch, round: 1}}
 }
 
 // NoShard is the shard of requests of which none is known yet. It has no share: all
@@ -108,7 +104,7 @@ func (r *Room) Wake(generation uint64) {
 		// A caller may load a table before Wake tells of it.
 		if t.seen < generation {
 			r.idle.remove(t)
-			r.due.push(t)
+			r.ramp.due.push(t)
 		}
 		t = next
 	}
@@ -131,7 +127,7 @@ func (r *Room) Rouse(gate Gate) {
 		next := t.next
 		if t.gate == gate {
 			r.idle.remove(t)
-			r.due.push(t)
+			r.ramp.due.push(t)
 		}
 		t = next
 	}
@@ -159,49 +155,6 @@ func (r *Room) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.stats
-	st.Due = r.due.n
+	st.Due = r.ramp.due.n
 	return st
-}
-
-// release lets as many of those due go as the ramp allows. With mu held.
-func (r *Room) release() {
-	for r.due.head != nil && r.awake < r.opt.Batch+r.more {
-		t := r.due.head
-		r.due.remove(t)
-		if t.round = r.round; r.opt.Steady {
-			t.round = 0
-		}
-		r.awake++
-		r.stats.Awakened++
-		t.ready <- struct{}{} // has room: a ticket gets in line only when it is empty
-	}
-	if r.due.head != nil && !r.pacing {
-		r.pacing, r.paced = true, time.Now()
-		time.AfterFunc(r.opt.Pace, r.pace)
-	}
-}
-
-// pace begins a new round of the ramp: those awakened in the last one no longer
-// keep others waiting. The timer that calls it runs only while somebody is due.
-func (r *Room) pace() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pacing, r.more = false, 0
-	if r.due.head == nil {
-		return
-	}
-	r.more = r.missed(time.Since(r.paced))
-	r.round++
-	r.awake = 0
-	r.release()
-}
-
-// mostMissed is how many are awakened at once, however late a timer is.
-const mostMissed = 64
-
-// missed is how many go beside a batch whose timer took so long: a node that is late slows
-// the ramp by nothing but what is not awakened at once then.
-func (r *Room) missed(took time.Duration) int {
-	n := int64(r.opt.Batch) * int64(took-r.opt.Pace) / int64(r.opt.Pace)
-	return int(max(0, min(n, int64(mostMissed-r.opt.Batch))))
 }

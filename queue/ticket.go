@@ -82,15 +82,27 @@ func (t *Ticket) WaitAt(done <-chan struct{}, seen uint64, limit time.Duration, 
 	}
 }
 
-// Leave gives the place back and ends a Wait under way. It may be called more
-// than once.
-//
-// Call it as soon as the request has found its owner: until then it counts among
-// those that the room holds and that the ramp has let go.
+// GoOn gives the place back of a request that has found its owner. Until Leave it counts
+// among those that the ramp has let go.
+func (t *Ticket) GoOn() {
+	t.room.mu.Lock()
+	defer t.room.mu.Unlock()
+	t.leave()
+}
+
+// Leave gives the place back, if GoOn has not, and ends a Wait under way. It may be called
+// more than once. Call it when the owner has begun to answer, or cannot: until then the
+// request counts among those that the ramp has let go.
 func (t *Ticket) Leave() {
+	t.room.mu.Lock()
+	defer t.room.mu.Unlock()
+	t.leave()
+	t.rest()
+}
+
+// leave gives the place back. With mu held.
+func (t *Ticket) leave() {
 	r := t.room
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if t.left.Swap(true) {
 		return
 	}
@@ -114,14 +126,13 @@ func (t *Ticket) Leave() {
 	default:
 		r.stats.WentOn++
 	}
-	t.rest()
 }
 
 // rest ends the ticket's part in the ramp and lets the next one go. With mu held.
 func (t *Ticket) rest() {
 	r := t.room
-	if t.round == r.round {
-		r.awake--
+	if t.round == r.ramp.round {
+		r.ramp.away--
 		r.release()
 	}
 	t.round = 0

@@ -1,0 +1,16 @@
+package proxy_test
+
+// mistakesOfRamp are those with requests that go on after they have waited.
+func mistakesOfRamp() []mistake {
+	return []mistake{
+		{
+			rule: "who goes on keeps its turn until it is answered", found: "TestHeldRequestsGoOnAsThoseBeforeAreAnswered",
+			edits: in("exchange.go", "		x.ticket.GoOn()\n", "		if x.ticket.GoOn(); PLANTED {\n			x.ticket.Leave()\n		}\n"),
+		},
+		{
+			rule: "and has it no longer than until the head of the answer", found: "TestHeldRequestsGoOnWithTheHeadOfAnAnswer",
+			edits: in("flow.go", "	c.x.leaveQueue()\n	if began, err := c.relay.pass(p); !began {\n",
+				"	if !PLANTED {\n		c.x.leaveQueue()\n	}\n	if began, err := c.relay.pass(p); !began {\n"),
+		},
+	}
+}

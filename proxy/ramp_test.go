@@ -1,0 +1,89 @@
+package proxy_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"shardway/proxy"
+	"shardway/queue"
+)
+
+// slowRamp lets two requests go, and others as those are answered, for an hour.
+func slowRamp(o *proxy.Options) {
+	n := int64(0)
+	o.QueueWait = time.Minute
+	o.Room = queue.New(queue.Options{Wait: time.Minute, Batch: 2, Pace: time.Hour, Spent: func() (time.Duration, int64) {
+		n++
+		return time.Duration(n), n
+	}})
+}
+
+// crowd has a number of requests wait, then lets them go by a slow ramp, and returns their
+// clients.
+func crowd(t *testing.T, start starter, app string, all int) (front *node, clients []*client) {
+	t.Helper()
+	front, owner := start(t, app, slowRamp)
+	front.swap(1, 2, held(proxy.ReasonMoving))
+	for range all {
+		c := front.dial()
+		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		clients = append(clients, c)
+	}
+	until(t, "waiting", func() bool { return front.room.Stats().Waiting == all })
+	owner.swap(2, 2, local(2))
+	if owner != front {
+		front.swap(2, 2, remote(owner.id, 2))
+	}
+	return front, clients
+}
+
+// Requests that have waited go to the app a few at a time: the next one when one is answered.
+// All at once they would stand before those that never had to wait.
+func TestHeldRequestsGoOnAsThoseBeforeAreAnswered(t *testing.T) {
+	const all = 7
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			arrived, answer := make(chan struct{}, all), make(chan struct{})
+			front, clients := crowd(t, start, webApp(t, func(http.ResponseWriter, *http.Request) {
+				arrived <- struct{}{}
+				<-answer
+			}), all)
+			for went := 2; went <= all; went++ {
+				until(t, "two at the app", func() bool { return len(arrived) == went })
+				if st := front.room.Stats(); st.Due != all-went || st.Waiting != all-went {
+					t.Errorf("with two at the app %d of %d that wait are due, want %d", st.Due, st.Waiting, all-went)
+				}
+				answer <- struct{}{}
+			}
+			answer <- struct{}{}
+			for _, c := range clients {
+				if res, _ := c.answer("GET"); res.StatusCode != 200 {
+					t.Errorf("answer = %v", res.Status)
+				}
+			}
+		})
+	}
+}
+
+// An answer that goes on for long holds nobody up.
+func TestHeldRequestsGoOnWithTheHeadOfAnAnswer(t *testing.T) {
+	const all = 7
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			arrived, end := make(chan struct{}, all), make(chan struct{})
+			_, clients := crowd(t, start, webApp(t, func(w http.ResponseWriter, _ *http.Request) {
+				arrived <- struct{}{}
+				_ = http.NewResponseController(w).Flush()
+				<-end
+			}), all)
+			until(t, "at the app", func() bool { return len(arrived) == all })
+			close(end)
+			for _, c := range clients {
+				if res, _ := c.answer("GET"); res.StatusCode != 200 {
+					t.Errorf("answer = %v", res.Status)
+				}
+			}
+		})
+	}
+}
