@@ -401,6 +401,7 @@ func (a *Agent) Answered(now time.Duration, ans Answer) Verdict {
 	}
 	a.refused, a.stays = 0, ans.MapStays
 	a.current = a.current || ans.OK
+	a.drawNear(ans)
 	if a.hooks != nil {
 		a.hooks.told(now, ans, a.parted)
 	}

@@ -21,6 +21,7 @@ type due struct {
 	seen       *ack.State
 	mute       bool // nobody hears the leader
 	bMute      bool // b says nothing
+	bEager     bool // b beats all the time, so that a is granted nothing by an older echo than need be
 	silent     time.Duration
 }
 
@@ -54,6 +55,9 @@ func (d *due) pass(long time.Duration, enough func() bool) {
 			d.sent = append(d.sent, d.now)
 		}
 		from := len(d.inbox)
+		if d.bEager {
+			d.b.agent.BeatNow()
+		}
 		if d.b.follow(); d.bMute {
 			d.inbox = d.inbox[:from]
 		}
@@ -142,6 +146,7 @@ func TestWhoIsAskedLooksHalfWayToTheNextHeartbeat(t *testing.T) {
 // more than was said, and the next one a whole time after it.
 func TestAHeartbeatComesEarlyByHalfAtMost(t *testing.T) {
 	d := newDue(t)
+	d.bEager = true
 	for _, c := range []struct {
 		left, most time.Duration // until the next one is due
 		early      bool
@@ -162,6 +167,30 @@ func TestAHeartbeatComesEarlyByHalfAtMost(t *testing.T) {
 		if len(d.sent) != 2 || d.sent[0] != want || d.sent[1] < want+100*ms || d.sent[1] > want+102*ms {
 			t.Errorf("%v before its time: heartbeats left at %v, want one at %v and the next 100ms later", c.left, d.sent, want)
 		}
+	}
+}
+
+// Who is granted a lease by an old echo beats sooner, by no more than a quarter of the time
+// between two heartbeats: until it comes soon after those whose echo it is.
+func TestWhoIsGrantedLittleBeatsSooner(t *testing.T) {
+	d := newDue(t)
+	d.bEager = true
+	d.pass(time.Second, nil)
+	d.bEager = false // b's echo is that of 99 ms before, a little later
+	d.pass(time.Second, func() bool { return len(d.sent) > 0 && d.sent[len(d.sent)-1] == d.now-ms })
+	d.pass(5*ms, nil)
+	d.b.agent.BeatNow()
+	d.sent = nil
+	d.pass(2*time.Second, nil)
+	least, n := time.Second, len(d.sent)
+	for i, at := range d.sent[1:] {
+		least = min(least, at-d.sent[i])
+	}
+	if least < 75*ms || least > 90*ms || n > 22 {
+		t.Errorf("%d heartbeats in 2 s, the least time between two %v, want a few that come sooner, by a quarter of 100 ms at most", n, least)
+	}
+	if gap := d.sent[n-1] - d.sent[n-2]; gap < 98*ms {
+		t.Errorf("and the last two are %v apart in the end, want 100 ms", gap)
 	}
 }
 

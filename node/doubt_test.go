@@ -125,6 +125,30 @@ func (w *world) replaces(how string, after time.Duration) {
 	}
 }
 
+// The lease that a leader leaves behind when it hangs must last until the next one grants, which
+// is some 200 ms. Of five voters that beat within a moment the first was always given one by
+// the echoes of 100 ms before, and had 195 ms left as it beat again.
+func TestNoLeaseIsMuchShorterThanOthers(t *testing.T) {
+	t.Parallel()
+	for _, h := range hangings() {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			for range share(4, 2) {
+				h.play(t, func(w *world) {
+					time.Sleep(2 * time.Second)
+					for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(time.Millisecond) {
+						for _, p := range w.all {
+							if left := p.node.LeaseLeft(); !p.node.Leads() && left > 0 && left < 240*time.Millisecond {
+								w.t.Fatalf("%s has %v of its lease left", p.name, left)
+							}
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
 // A leader that is only slow for a moment costs a term at most.
 func TestFalseDoubtMovesAndPausesNothing(t *testing.T) {
 	t.Parallel()

@@ -52,6 +52,9 @@ func (n *Node) Table() *proxy.Table { return n.router.Table() }
 // Leased reports whether the node holds a lease.
 func (n *Node) Leased() bool { return n.router.leased() }
 
+// LeaseLeft returns how much of its lease is left.
+func (n *Node) LeaseLeft() time.Duration { return n.router.LeaseLeft() }
+
 // Leads reports whether the node runs the leader's part.
 func (n *Node) Leads() bool { return n.leading.Load() != nil }
 
