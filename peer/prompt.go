@@ -84,7 +84,8 @@ func mistrust(c net.Conn) {
 
 // settle is told what a stream over c turned out to be for. What carries requests
 // waits its turn: they are many, and what makes a machine busy. It returns the
-// connection to use if nothing wraps c. No read or write may be under way.
+// connection to use if nothing wraps c: who has one for each request reads the socket
+// itself. No read or write may be under way.
 func settle(c net.Conn, k Kind) net.Conn {
 	p, ok := c.(*prompt)
 	if !ok {
@@ -94,12 +95,12 @@ func settle(c net.Conn, k Kind) net.Conn {
 		p.patient.Store(false)
 		return c
 	}
-	if p.TCPConn != nil {
-		p.in = p.TCPConn
-	}
 	p.patient.Store(true)
 	if p.looks != nil {
 		p.looks.drop(p)
+	}
+	if k != Forward {
+		return c
 	}
 	return p.TCPConn
 }
@@ -206,7 +207,7 @@ func (c *prompt) Write(b []byte) (int, error) {
 // socket: who writes to TLS above does not wait then. No write may be under way but a goodbye.
 func (c *prompt) Divert(to func(b []byte)) (under io.Writer) {
 	c.divert.Store(&to)
-	return c.TCPConn
+	return c.in
 }
 
 func (c *prompt) every() time.Duration {

@@ -5,6 +5,7 @@ package peer
 import (
 	"io"
 	"net"
+	"sync"
 	"syscall"
 
 	"shardway/internal/rawio"
@@ -13,11 +14,26 @@ import (
 // raw reads and writes a socket without a word to the scheduler. A thread that is in a
 // system call when the kernel gives its core to another loses what it runs goroutines
 // with, and on a busy machine each write is such a moment, for it wakes who reads; the
-// goroutine goes to the end of all that wait then, behind every request.
+// goroutine goes to the end of all that wait then, behind every request. And the first such
+// call after the process had nothing to do wakes the runtime's monitor thread, which looks
+// around fifty times then: where requests come by one connection for many, that was a seventh
+// of what a node did.
 type raw struct {
 	*net.TCPConn
 	conn  syscall.RawConn
 	tries int // of the last Read
+
+	in, out step // what is read, by one goroutine at a time; what is written, with mu held
+	mu      sync.Mutex
+}
+
+// step is what is done with the socket until it has to be waited for. Bound once: it takes
+// no memory each time.
+type step struct {
+	do  func(fd uintptr) bool
+	b   []byte
+	n   int
+	err error
 }
 
 // newRaw returns c itself where its socket cannot be had.
@@ -26,29 +42,34 @@ func newRaw(c *net.TCPConn) readWriter {
 	if err != nil {
 		return c
 	}
-	return &raw{TCPConn: c, conn: conn}
+	r := &raw{TCPConn: c, conn: conn}
+	r.in.do, r.out.do = r.read, r.write
+	return r
 }
 
 // Read implements net.Conn.
-func (r *raw) Read(b []byte) (n int, err error) {
+func (r *raw) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	r.tries = 0
-	waited := r.conn.Read(func(fd uintptr) bool {
-		r.tries++
-		n, err = rawio.Read(fd, b)
-		return err != syscall.EAGAIN //nolint:errorlint // never wrapped
-	})
+	r.tries, r.in.b = 0, b
+	waited := r.conn.Read(r.in.do)
+	r.in.b = nil
 	switch {
 	case waited != nil:
 		return 0, waited
-	case err != nil:
-		return 0, r.broken("read", err)
-	case n == 0:
+	case r.in.err != nil:
+		return 0, r.broken("read", r.in.err)
+	case r.in.n == 0:
 		return 0, io.EOF
 	}
-	return n, nil
+	return r.in.n, nil
+}
+
+func (r *raw) read(fd uintptr) bool {
+	r.tries++
+	r.in.n, r.in.err = rawio.Read(fd, r.in.b)
+	return r.in.err != syscall.EAGAIN //nolint:errorlint // never wrapped
 }
 
 // AtOnce reports whether the last Read found something, or an end, as it began.
@@ -75,14 +96,11 @@ func (r *raw) Look(b []byte) (n int, there bool, err error) {
 
 // Write implements net.Conn.
 func (r *raw) Write(b []byte) (n int, err error) {
-	waited := r.conn.Write(func(fd uintptr) bool {
-		for err = nil; n < len(b) && err == nil; {
-			var m int
-			m, err = rawio.Write(fd, b[n:])
-			n += m
-		}
-		return err != syscall.EAGAIN //nolint:errorlint // never wrapped
-	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out.b, r.out.n = b, 0
+	waited := r.conn.Write(r.out.do)
+	n, err, r.out.b = r.out.n, r.out.err, nil
 	switch {
 	case waited != nil:
 		return n, waited
@@ -90,6 +108,16 @@ func (r *raw) Write(b []byte) (n int, err error) {
 		return n, r.broken("write", err)
 	}
 	return n, nil
+}
+
+func (r *raw) write(fd uintptr) bool {
+	o := &r.out
+	for o.err = nil; o.n < len(o.b) && o.err == nil; {
+		var n int
+		n, o.err = rawio.Write(fd, o.b[o.n:])
+		o.n += n
+	}
+	return o.err != syscall.EAGAIN //nolint:errorlint // never wrapped
 }
 
 // broken is what package net makes of an error of the kernel.
