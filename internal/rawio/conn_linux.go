@@ -45,6 +45,7 @@ type Conn struct {
 type polled struct {
 	file *os.File
 	raw  syscall.RawConn
+	Stream
 }
 
 // deadline is one of a connection that the poller does not know.
@@ -250,7 +251,8 @@ func (c *Conn) meet() (*polled, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &polled{file, raw}
+	p := &polled{file: file, raw: raw}
+	p.Open(raw)
 	if !c.reading.at.IsZero() {
 		err = file.SetReadDeadline(c.reading.at)
 	}
@@ -275,7 +277,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 			return 0, c.wrap("read", err)
 		}
 	}
-	n, err := known.file.Read(p)
+	n, err := known.Read(p)
 	return n, c.wrap("read", err)
 }
 
@@ -309,7 +311,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 			return done, c.wrap("write", err)
 		}
 	}
-	n, err := known.file.Write(p[done:])
+	n, err := known.Write(p[done:])
 	return done + n, c.wrap("write", err)
 }
 
