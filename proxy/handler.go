@@ -235,6 +235,7 @@ func (t *seat) relay(ctx *fasthttp.RequestCtx) outcome {
 		t.abandon(ctx)
 		return seatUnanswered
 	}
+	t.a.x.leaveQueue()
 	t.reply.answered(head)
 	w := t.a.h.WriteResponseHead(head, t.reply.head(p.r, head))
 	if stream != nil {

@@ -24,18 +24,24 @@ func slowRamp(o *proxy.Options) {
 func crowd(t *testing.T, start starter, app string, all int) (front *node, clients []*client) {
 	t.Helper()
 	front, owner := start(t, app, slowRamp)
-	front.swap(1, 2, held(proxy.ReasonMoving))
+	return front, front.heldCrowd(owner, all)
+}
+
+// heldCrowd has a number of requests wait for owner to get their shard, and gives it to it.
+func (n *node) heldCrowd(owner *node, all int) (clients []*client) {
+	n.t.Helper()
+	n.swap(1, 2, held(proxy.ReasonMoving))
 	for range all {
-		c := front.dial()
+		c := n.dial()
 		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 		clients = append(clients, c)
 	}
-	until(t, "waiting", func() bool { return front.room.Stats().Waiting == all })
+	until(n.t, "waiting", func() bool { return n.room.Stats().Waiting == all })
 	owner.swap(2, 2, local(2))
-	if owner != front {
-		front.swap(2, 2, remote(owner.id, 2))
+	if owner != n {
+		n.swap(2, 2, remote(owner.id, 2))
 	}
-	return front, clients
+	return clients
 }
 
 // Requests that have waited go to the app a few at a time: the next one when one is answered.
