@@ -23,7 +23,8 @@ const (
 // How many those are nobody knows beforehand: as many as machine and app can do at once. So
 // there are few at first, and twice as many after each look at which the process has had
 // all the processor time that it could use; where it has to wait for some, as many more in
-// each round as there were at first. Room.mu guards it.
+// each round as there were at first. While all who go find that they have to wait on it stays
+// as it is: the next table may let them all go in the same moment. Room.mu guards it.
 type ramp struct {
 	due    line
 	window int       // so many may be away at once
@@ -33,6 +34,8 @@ type ramp struct {
 	timed  bool      // the timer runs
 	since  time.Time // since when
 	more   int       // of a steady one, so many beside a batch may go in this round: its timer was late
+	went   bool      // since the last look somebody has found its owner
+	vain   bool      // since then somebody has come back to wait
 
 	used      time.Duration // by the process, when it was looked last
 	preempted int64         // as well
@@ -42,11 +45,7 @@ type ramp struct {
 func (r *Room) release() {
 	p := &r.ramp
 	if p.due.head != nil && !p.timed {
-		// Nobody was due for a while.
-		p.window, p.looks, p.more = r.opt.Batch, 0, 0
-		p.round++
-		p.away = 0
-		p.used, p.preempted = r.Spent()
+		r.begin()
 		r.lookLater()
 	}
 	for p.due.head != nil && p.away < p.window+p.more {
@@ -59,6 +58,36 @@ func (r *Room) release() {
 		r.stats.Awakened++
 		t.ready <- struct{}{} // has room: a ticket gets in line only when it is empty
 	}
+}
+
+// begin begins a release, and with it a round. With mu held.
+func (r *Room) begin() {
+	p := &r.ramp
+	p.window, p.looks, p.more, p.away = r.opt.Batch, 0, 0, 0
+	p.round++
+	p.went, p.vain = false, false
+	p.since = time.Now()
+	p.used, p.preempted = r.Spent()
+}
+
+// wake makes those due of whom it is true. If nobody was due before, another release begins,
+// however short a time ago the last one ended: how many that had away in the end says
+// nothing of what these want. A steady one goes by its timer alone. With mu held.
+func (r *Room) wake(whom func(t *Ticket) bool) {
+	p := &r.ramp
+	ended := p.due.head == nil
+	for t := r.idle.head; t != nil; {
+		next := t.next
+		if whom(t) {
+			r.idle.remove(t)
+			p.due.push(t)
+		}
+		t = next
+	}
+	if ended && p.due.head != nil && p.timed && !r.opt.Steady {
+		r.begin()
+	}
+	r.release()
 }
 
 // lookLater sets the timer. With mu held.
@@ -90,10 +119,13 @@ func (r *Room) look() {
 	took := time.Since(p.since)
 	p.looks++
 	over := r.opt.Steady || p.looks == looksInRound
+	pressed, vain := r.pressed(took), p.vain && !p.went
+	p.went, p.vain = false, false
 	switch {
 	case r.opt.Steady:
 		p.more = r.missed(took - r.opt.Pace)
-	case !r.pressed(took):
+	case vain: // the table has no owner for them, which says nothing of what one can do
+	case !pressed:
 		p.window *= 2
 	case over:
 		p.window += r.opt.Batch

@@ -99,16 +99,8 @@ func (r *Room) Wake(generation uint64) {
 		return
 	}
 	r.generation = generation
-	for t := r.idle.head; t != nil; {
-		next := t.next
-		// A caller may load a table before Wake tells of it.
-		if t.seen < generation {
-			r.idle.remove(t)
-			r.ramp.due.push(t)
-		}
-		t = next
-	}
-	r.release()
+	// A caller may load a table before Wake tells of it.
+	r.wake(func(t *Ticket) bool { return t.seen < generation })
 }
 
 // Gate is what a request may wait for besides a new table: a place that takes no
@@ -123,15 +115,7 @@ type Gate interface {
 func (r *Room) Rouse(gate Gate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for t := r.idle.head; t != nil; {
-		next := t.next
-		if t.gate == gate {
-			r.idle.remove(t)
-			r.ramp.due.push(t)
-		}
-		t = next
-	}
-	r.release()
+	r.wake(func(t *Ticket) bool { return t.gate == gate })
 }
 
 // RouseOne lets the one go who has waited at the gate for longest, and reports

@@ -45,6 +45,7 @@ func (t *Ticket) WaitAt(done <-chan struct{}, seen uint64, limit time.Duration, 
 	r := t.room
 	left := time.Until(t.deadline)
 	r.mu.Lock()
+	r.ramp.vain = r.ramp.vain || t.round == r.ramp.round
 	t.rest()
 	if t.left.Load() || closed(done) {
 		t.outcome = ErrGone
@@ -87,6 +88,7 @@ func (t *Ticket) WaitAt(done <-chan struct{}, seen uint64, limit time.Duration, 
 func (t *Ticket) GoOn() {
 	t.room.mu.Lock()
 	defer t.room.mu.Unlock()
+	t.room.ramp.went = true
 	t.leave()
 }
 
