@@ -129,6 +129,7 @@ type Agent struct {
 	hooks    *hooks // nil: none
 
 	nextBeat time.Duration
+	near     time.Duration // of it, by how much it was drawn near; see drawNear
 	burst    int
 	echoTerm uint64        // of the last answer that counted
 	inForce  uint64        // the term of the lease in force at the last look; zero: there was none
@@ -350,7 +351,7 @@ func (a *Agent) empty(why Cutting) bool {
 // before the Raft term (why 6): the term then says that no newer one had begun when
 // the echoed answer was sent.
 func (a *Agent) beat(now time.Duration, s Seen) {
-	a.nextBeat = now + a.o.Pace.Heartbeat
+	a.nextBeat, a.near = now+a.o.Pace.Heartbeat, 0
 	if !a.parted {
 		s.Back = 0
 	}

@@ -53,10 +53,10 @@ func (a *Agent) rests() bool {
 }
 
 // BeatEarly makes the next Look send a heartbeat if no more than most is left until it is due,
-// and half of the time between two: for who is awake anyway, as a leader was heard, or speaks
-// itself. So both sides wake once for what each would else wake for at a time of its own.
+// and half of the time between two has passed: for who is awake anyway, as a leader was heard,
+// or speaks itself. So both sides wake once for what each would else wake for at a time of its own.
 func (a *Agent) BeatEarly(now, most time.Duration) {
-	if a.nextBeat-now <= min(a.o.Pace.Heartbeat/2, most) {
+	if a.nextBeat-now <= min(a.o.Pace.Heartbeat/2-a.near, most) {
 		a.nextBeat = 0
 	}
 }
@@ -71,7 +71,9 @@ func (a *Agent) BeatEarly(now, most time.Duration) {
 func (a *Agent) drawNear(ans Answer) {
 	every := a.o.Pace.Heartbeat
 	if old := ans.Lease - ans.Serve - every*4/3; ans.Serve > 0 && old > 0 && ans.Beat == a.holder.number {
-		a.nextBeat -= min(old/2, every/4)
+		near := min(old/2, every/4)
+		a.nextBeat -= near - a.near // once, however often the answer comes
+		a.near = near
 	}
 }
 

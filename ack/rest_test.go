@@ -278,3 +278,51 @@ func TestWhoIsBusyIsDueAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// fallsBehind has b beat a little after a, which is granted its next lease by an echo of b's
+// that is nearly two heartbeats old.
+func (d *due) fallsBehind() {
+	d.bEager = true
+	d.pass(time.Second, nil)
+	d.bEager = false
+	beaten := func() bool { return len(d.sent) > 0 && d.sent[len(d.sent)-1] == d.now-ms }
+	d.pass(time.Second, beaten)
+	d.pass(5*ms, nil)
+	d.b.agent.BeatNow()
+	d.pass(time.Second, beaten)
+	d.sent = d.sent[len(d.sent)-1:]
+}
+
+// apart fails the test unless so much lies between any two heartbeats.
+func (d *due) apart(least time.Duration) {
+	d.t.Helper()
+	for i, at := range d.sent[1:] {
+		if gap := at - d.sent[i]; gap < least {
+			d.t.Errorf("a heartbeat came %v after the one before, want %v at least", gap, least)
+		}
+	}
+}
+
+// A heartbeat that is drawn near comes early by half of the time between two at most all the
+// same: a quarter of that lay between two of them when both came together.
+func TestAHeartbeatDrawnNearComesEarlyByHalfAtMost(t *testing.T) {
+	d := newDue(t)
+	d.fallsBehind()
+	for range 200 {
+		d.pass(ms, nil)
+		d.a.agent.BeatEarly(d.now, 50*ms)
+		d.next = d.now
+	}
+	d.apart(50 * ms)
+}
+
+// An answer that comes more than once draws a heartbeat near once.
+func TestARepeatedAnswerDrawsNearOnce(t *testing.T) {
+	d := newDue(t)
+	d.fallsBehind()
+	for range 500 {
+		d.a.inbox = append(d.a.inbox, append(d.a.inbox, d.a.inbox...)...)
+		d.pass(ms, nil)
+	}
+	d.apart(75 * ms)
+}
