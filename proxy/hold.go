@@ -158,7 +158,9 @@ func (w *waiting) enter() verdict {
 		return fail(problem.QueueFull, "too many requests are waiting")
 	}
 	w.x.leaveQueue() // it went on in vain
-	w.x.ticket = ticket
+	if w.x.ticket = ticket; !w.x.deadline.IsZero() {
+		ticket.Until(w.x.deadline)
+	}
 	return verdict{}
 }
 

@@ -26,11 +26,19 @@ type Ticket struct {
 	outcome    error   // ErrTimeout, ErrGone
 }
 
+// Until has the time of the request end then, if that is earlier: it has waited before, with
+// another ticket. Call it before the first Wait.
+func (t *Ticket) Until(deadline time.Time) {
+	if deadline.Before(t.deadline) {
+		t.deadline = deadline
+	}
+}
+
 // Wait blocks until it is worth looking at the table again and then returns nil:
 // when there is one of a generation above seen (at once, if it is there already),
 // and after limit, if that is above zero, whether or not anything changed (the
 // back-off after a refusal). Otherwise the error is ErrTimeout when the request
-// has waited as long as it may, counted from Enter, or ErrGone when done was
+// has waited as long as it may, counted from Enter or by Until, or ErrGone when done was
 // closed, or Leave called. A nil done never closes.
 //
 // A request whose time is over while a newer table is there, as one that the ramp
