@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,13 +31,19 @@ func crowd(t *testing.T, start starter, app string, all int) (front *node, clien
 // heldCrowd has a number of requests wait for owner to get their shard, and gives it to it.
 func (n *node) heldCrowd(owner *node, all int) (clients []*client) {
 	n.t.Helper()
+	return n.heldThese(owner, slices.Repeat([]string{"GET / HTTP/1.1\r\n"}, all)...)
+}
+
+// heldThese is heldCrowd of requests that begin so, in this order.
+func (n *node) heldThese(owner *node, requests ...string) (clients []*client) {
+	n.t.Helper()
 	n.swap(1, 2, held(proxy.ReasonMoving))
-	for range all {
+	for i, begins := range requests {
 		c := n.dial()
-		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\n", begins)
 		clients = append(clients, c)
+		until(n.t, "waiting", func() bool { return n.room.Stats().Waiting == i+1 })
 	}
-	until(n.t, "waiting", func() bool { return n.room.Stats().Waiting == all })
 	owner.swap(2, 2, local(2))
 	if owner != n {
 		n.swap(2, 2, remote(owner.id, 2))

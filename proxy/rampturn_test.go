@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -66,5 +67,76 @@ func TestWaitingAgainForABusyOwnerIsPartOfQueueWait(t *testing.T) {
 			_ = c.Close()
 		}
 		served(t, stuck)
+	})
+}
+
+// However the way of a request ends that has waited, the next one goes, with no need of the
+// ramp's time.
+func TestEveryWayOutGivesTheTurnBack(t *testing.T) {
+	const hang = "GET /hang HTTP/1.1\r\n"
+	for name, p := range map[string]struct {
+		begins string
+		ends   func(owner *node, clients []*client)
+	}{
+		"its client leaves": {hang, func(_ *node, clients []*client) {
+			for _, c := range clients {
+				_ = c.Close()
+			}
+		}},
+		"it is cut":          {hang, func(owner *node, _ []*client) { owner.Cut(allShards, "draining") }},
+		"it is a stream":     {"GET /events HTTP/1.1\r\n", nil},
+		"it is upgraded":     {"GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: echo\r\n", nil},
+		"the app breaks off": {"POST /break HTTP/1.1\r\nContent-Length: 0\r\n", nil},
+		"its body is late": {"POST /late HTTP/1.1\r\nContent-Length: 300000\r\n", func(_ *node, clients []*client) {
+			for _, c := range clients {
+				_ = c.Close()
+			}
+		}},
+	} {
+		for way, start := range ways() {
+			t.Run(name+", "+way, func(t *testing.T) {
+				front, owner := start(t, breakingAt(t), slowRamp)
+				clients := front.heldThese(owner, p.begins, p.begins, "GET / HTTP/1.1\r\n")
+				if p.ends != nil {
+					until(t, "they run", func() bool { return owner.running.Load() == 2 })
+					if st := front.room.Stats(); st.Due != 1 {
+						t.Errorf("while two are away: %+v", st)
+					}
+					p.ends(owner, clients[:2])
+				}
+				if res, body := clients[2].answer("GET"); res.StatusCode != http.StatusOK {
+					t.Errorf("the next: %s %s", res.Status, body)
+				}
+				owner.Cut(allShards, "draining")
+			})
+		}
+	}
+}
+
+// breakingAt is an app that hangs at /hang, streams at /events, takes upgrades, reads all of a
+// body before it answers, and closes the connection at /break.
+func breakingAt(t *testing.T) string {
+	t.Helper()
+	return webApp(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Upgrade") != "":
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		case r.URL.Path == "/hang":
+			<-r.Context().Done()
+		case r.URL.Path == "/events":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		case r.URL.Path == "/break":
+			panic(http.ErrAbortHandler)
+		default:
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
 	})
 }
