@@ -12,5 +12,9 @@ func mistakesOfRamp() []mistake {
 			edits: in("flow.go", "	c.x.leaveQueue()\n	if began, err := c.relay.pass(p); !began {\n",
 				"	if !PLANTED {\n		c.x.leaveQueue()\n	}\n	if began, err := c.relay.pass(p); !began {\n"),
 		},
+		{
+			rule: "nor in the process of the node", found: "TestHeldRequestsGoOnWithTheHeadOfAHandlersAnswer",
+			edits: in("handler.go", "	t.a.x.leaveQueue()\n", "	if !PLANTED {\n		t.a.x.leaveQueue()\n	}\n"),
+		},
 	}
 }

@@ -15,7 +15,7 @@ func slowRamp(o *proxy.Options) {
 	n := int64(0)
 	o.QueueWait = time.Minute
 	o.Room = queue.New(queue.Options{Wait: time.Minute, Batch: 2, Pace: time.Hour, Spent: func() (time.Duration, int64) {
-		n++
+		n += 1000
 		return time.Duration(n), n
 	}})
 }
@@ -42,7 +42,7 @@ func (n *node) heldThese(owner *node, requests ...string) (clients []*client) {
 		c := n.dial()
 		c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\n", begins)
 		clients = append(clients, c)
-		until(n.t, "waiting", func() bool { return n.room.Stats().Waiting == i+1 })
+		until(n.t, "waiting", func() bool { return n.room.Stats().Idle == i+1 })
 	}
 	owner.swap(2, 2, local(2))
 	if owner != n {

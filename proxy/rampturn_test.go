@@ -58,11 +58,13 @@ func TestWaitingAgainForABusyOwnerIsPartOfQueueWait(t *testing.T) {
 		owner.swap(2, 2, local(1))
 		ingress.swap(2, 2, remote("owner", 1))
 		for _, c := range crowd {
-			if res, body := c.answer("GET"); res.StatusCode != http.StatusServiceUnavailable {
+			res, body := c.answer("GET")
+			if res.StatusCode != http.StatusServiceUnavailable {
 				t.Errorf("%s %s", res.Status, body)
 			}
-			if took := time.Since(began); took > wait+time.Second {
-				t.Errorf("answered after %v, want %v", took, wait)
+			// A connection that is being made then, here and at the owner, has the time it may take.
+			if took := time.Since(began); took > wait+2*(time.Second+100*time.Millisecond) {
+				t.Errorf("answered after %v, want %v: %s", took, wait, body)
 			}
 			_ = c.Close()
 		}

@@ -16,19 +16,21 @@ const (
 )
 
 // ramp lets those go that are due, first in, first out, and no more at once than get on.
-// All of them together would be minutes of processor time in one moment, and a connection
+// All of them together would be seconds of processor time in one moment, and a connection
 // each, and whoever comes meanwhile, for a shard that had its owner all along, would wait
 // behind them; a few at a time are served as soon, and over the same connections.
 //
 // How many those are nobody knows beforehand: as many as machine and app can do at once. So
 // there are few at first, and twice as many after each look at which the process has had
 // all the processor time that it could use; where it has to wait for some, as many more in
-// each round as there were at first. While all who go find that they have to wait on it stays
+// each round as there were at first, or twice as many if most are still away: what an app
+// takes its time for is not what the processors are busy with. While all who go find that they have to wait on it stays
 // as it is: the next table may let them all go in the same moment. Room.mu guards it.
 type ramp struct {
 	due    line
 	window int       // so many may be away at once
 	away   int       // are: let go in this round, and neither served nor waiting again
+	back   int       // let go in this round, and served or given up
 	round  uint64    // from 1: who was let go in an earlier one counts no longer
 	looks  int       // in this round
 	timed  bool      // the timer runs
@@ -63,7 +65,7 @@ func (r *Room) release() {
 // begin begins a release, and with it a round. With mu held.
 func (r *Room) begin() {
 	p := &r.ramp
-	p.window, p.looks, p.more, p.away = r.opt.Batch, 0, 0, 0
+	p.window, p.looks, p.more, p.away, p.back = r.opt.Batch, 0, 0, 0, 0
 	p.round++
 	p.went, p.vain = false, false
 	p.since = time.Now()
@@ -125,26 +127,27 @@ func (r *Room) look() {
 	case r.opt.Steady:
 		p.more = r.missed(took - r.opt.Pace)
 	case vain: // the table has no owner for them, which says nothing of what one can do
-	case !pressed:
+	case !pressed, over && p.back < p.away:
 		p.window *= 2
 	case over:
 		p.window += r.opt.Batch
 	}
 	if over {
 		p.round++
-		p.looks, p.away = 0, 0
+		p.looks, p.away, p.back = 0, 0, 0
 	}
 	r.lookLater()
 	r.release()
 }
 
-// pressed reports whether the process has had to wait for a processor since the last look,
-// or has used up what it may have of them. With mu held.
+// pressed reports whether the process has had to wait for processors since the last look,
+// each of two of those that it may use once, or has used up what it may have of them. With
+// mu held.
 func (r *Room) pressed(took time.Duration) bool {
 	p := &r.ramp
 	used, preempted := r.Spent()
-	pressed := preempted != p.preempted ||
-		(used-p.used)*100 >= took*time.Duration(busyShare*runtime.GOMAXPROCS(0))
+	may := runtime.GOMAXPROCS(0)
+	pressed := preempted-p.preempted >= int64(may+1)/2 || (used-p.used)*100 >= took*time.Duration(busyShare*may)
 	p.used, p.preempted = used, preempted
 	return pressed && used > 0
 }

@@ -137,7 +137,7 @@ func TestSlowOnesDoNotHoldUpTheRamp(t *testing.T) {
 func preempted() func() (time.Duration, int64) {
 	n := int64(0)
 	return func() (time.Duration, int64) {
-		n++
+		n += 1000
 		return time.Duration(n), n
 	}
 }
@@ -175,7 +175,7 @@ func TestRampWidensAsThereIsTimeForMore(t *testing.T) {
 		n := time.Duration(0)
 		return func() (time.Duration, int64) { n += d; return n, 7 }
 	}
-	quick, slow := []uint64{2, 4, 8, 16, 32, 96, 160}, []uint64{2, 2, 2, 2, 2, 6, 6, 6, 6, 6, 12}
+	quick, slow := []uint64{2, 4, 8, 16, 32, 96, 160}, []uint64{2, 2, 2, 2, 2, 6, 6, 6, 6, 6, 14}
 	for name, p := range map[string]struct {
 		spent func() (time.Duration, int64)
 		want  []uint64 // awakened by each look; nobody is answered

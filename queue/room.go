@@ -28,7 +28,7 @@ type Room struct {
 	shards     map[uint32]holding // what each shard has; no zeros
 	idle       line               // waiting, have looked at the newest table
 	ramp       ramp               // of those waiting for whom a newer table is there
-	stats      Stats              // Due is not kept here
+	stats      Stats              // Due and Idle are not kept here
 }
 
 // New returns an empty room.
@@ -139,6 +139,6 @@ func (r *Room) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.stats
-	st.Due = r.ramp.due.n
+	st.Due, st.Idle = r.ramp.due.n, r.idle.n
 	return st
 }

@@ -6,6 +6,7 @@ type Stats struct {
 	Waiting int   // tickets that have not left, awakened ones included
 	Bytes   int64 // of these
 	Due     int   // of these, how many the ramp has not reached yet
+	Idle    int   // of these, how many wait for a newer table than they have seen, or at a gate
 
 	Entered      uint64 // tickets given out
 	WentOn       uint64 // left for another reason than the two below

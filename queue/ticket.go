@@ -107,6 +107,9 @@ func (t *Ticket) Leave() {
 	t.room.mu.Lock()
 	defer t.room.mu.Unlock()
 	t.leave()
+	if t.round == t.room.ramp.round {
+		t.room.ramp.back++
+	}
 	t.rest()
 }
 
