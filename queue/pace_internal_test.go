@@ -35,3 +35,39 @@ func TestLateTimerDoesNotSlowASteadyRamp(t *testing.T) {
 		})
 	}
 }
+
+// What a steady ramp was late by is not made up for by the next one, and a batch that is larger
+// than what goes at once then goes as it is.
+func TestASteadyRampBeginsWithABatch(t *testing.T) {
+	for _, batch := range []int{4, mostMissed + 10} {
+		synctest.Test(t, func(t *testing.T) {
+			const pace = 3 * time.Millisecond
+			r := New(Options{Batch: batch, Pace: pace, Wait: time.Minute, Steady: true})
+			due := func(n int) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				for range n {
+					r.ramp.due.push(&Ticket{ready: make(chan struct{}, 1)})
+				}
+				r.release()
+			}
+			due(batch + 1)
+			r.mu.Lock()
+			r.ramp.since = r.ramp.since.Add(-time.Hour)
+			r.mu.Unlock()
+			time.Sleep(2 * pace) // the last one goes by a timer that is late, and then nobody is due
+			synctest.Wait()
+			before := r.Stats()
+			if due(3 * batch); before.Due != 0 {
+				t.Fatalf("%d are due still", before.Due)
+			}
+			for i := range 3 {
+				if got, want := r.Stats().Awakened-before.Awakened, uint64((i+1)*batch); got != want {
+					t.Errorf("batches of %d: %d awakened after %v, want %d", batch, got, time.Duration(i)*pace, want)
+				}
+				time.Sleep(pace)
+				synctest.Wait()
+			}
+		})
+	}
+}

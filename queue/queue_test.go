@@ -210,8 +210,9 @@ func TestWaitAfterLeaveReportsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := enter(t, queue.New(queue.Options{}), 1, 0)
 		tk.Leave()
-		if err := tk.Wait(nil, 0, 0); !errors.Is(err, queue.ErrGone) {
-			t.Errorf("Wait = %v, want ErrGone", err)
+		began := time.Now()
+		if err := tk.Wait(nil, 0, 0); !errors.Is(err, queue.ErrGone) || time.Since(began) > 0 {
+			t.Errorf("Wait = %v after %v, want ErrGone at once", err, time.Since(began))
 		}
 	})
 }

@@ -149,7 +149,7 @@ func (r *Room) pressed(took time.Duration) bool {
 	may := runtime.GOMAXPROCS(0)
 	pressed := preempted-p.preempted >= int64(may+1)/2 || (used-p.used)*100 >= took*time.Duration(busyShare*may)
 	p.used, p.preempted = used, preempted
-	return pressed && used > 0
+	return pressed
 }
 
 // Spent is Options.Spent, zeros if there is none.

@@ -209,6 +209,27 @@ func TestRampWidensAsThereIsTimeForMore(t *testing.T) {
 	}
 }
 
+// Those of an earlier ramp that are not answered yet neither keep the next one from beginning with
+// a batch, nor let anybody go as they are.
+func TestAnEarlierRampIsNothingToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond, Wait: hour, Spent: preempted()})
+		before := newCrowd(t, r, 2)
+		r.Wake(1)
+		before.expect(t, 0, 1)
+		time.Sleep(10 * time.Millisecond) // a look, and nobody is due
+		c := newCrowdAt(t, r, 4, 1)
+		r.Wake(2)
+		c.expect(t, 0, 1)
+		before.tickets[0].Leave()
+		before.tickets[1].Leave()
+		c.expect(t, 0, 1)
+		for _, tk := range c.tickets {
+			tk.Leave()
+		}
+	})
+}
+
 // The client goes just before its request is released: Wait reports it gone, but
 // the ramp has counted it. Its turn must pass on even before it calls Leave.
 func TestGoneInTheMomentOfReleasePassesTheTurnOn(t *testing.T) {

@@ -25,7 +25,7 @@ type Room struct {
 
 	mu         sync.Mutex
 	generation uint64             // of the newest table
-	shards     map[uint32]holding // what each shard has; no zeros
+	shards     map[uint32]holding // what each shard has
 	idle       line               // waiting, have looked at the newest table
 	ramp       ramp               // of those waiting for whom a newer table is there
 	stats      Stats              // Due and Idle are not kept here

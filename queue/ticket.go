@@ -124,11 +124,7 @@ func (t *Ticket) leave() {
 		t.ready <- struct{}{} // has room: see release
 	}
 	own := r.shards[t.shard]
-	if own.n == 1 {
-		delete(r.shards, t.shard)
-	} else {
-		r.shards[t.shard] = holding{own.n - 1, own.bytes - t.bytes}
-	}
+	r.shards[t.shard] = holding{own.n - 1, own.bytes - t.bytes}
 	r.stats.Waiting--
 	r.stats.Bytes -= t.bytes
 	switch {
