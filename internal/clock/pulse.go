@@ -106,7 +106,7 @@ func (b *Beat) Stop() {
 func (b *Beat) Within(d time.Duration) {
 	b.p.mu.Lock()
 	defer b.p.mu.Unlock()
-	b.due, b.early = time.Now(), 0
+	b.due = time.Now()
 	if d > EveryBeat { // else as soon as it can
 		b.due, b.early = b.due.Add(d), min(d/20, AtRest/2)
 	}
@@ -159,7 +159,6 @@ func (p *Pulse) begin() alarm {
 func (p *Pulse) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.alarm.stop()
 	p.alarm = nil
 }
 
