@@ -104,3 +104,28 @@ func (r *Raft) AskVote(voter string, term uint64) (granted bool, err error) {
 	err = r.cur.Load().trans.RequestVote(raft.ServerID(voter), raft.ServerAddress(voter), &req, &resp)
 	return resp.Granted, err
 }
+
+// Beside has the server take a heartbeat of a term beside its loop, as one that came to the
+// transport of this life, or to one of another.
+func (r *Raft) Beside(term uint64, here bool, take func()) (taken bool) {
+	t := r.cur.Load().trans
+	if !here {
+		t = new(transport)
+	}
+	return r.beside(t, raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}}, func(raft.RPC) { take() })
+}
+
+// TermHeld reports whether nobody could write a term now.
+func (r *Raft) TermHeld() bool {
+	s := r.cur.Load().terms
+	if !s.changing.TryLock() {
+		return true
+	}
+	s.changing.Unlock()
+	return false
+}
+
+// WriteTerm writes a term as the library does.
+func (r *Raft) WriteTerm(term uint64) error {
+	return r.cur.Load().terms.SetUint64([]byte(keyCurrentTerm), term)
+}

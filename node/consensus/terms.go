@@ -34,7 +34,8 @@ type terms struct {
 }
 
 // SetUint64 writes a number, the term only if it is another, or the first of this life:
-// that shows whether the disk can be written.
+// that shows whether the disk can be written. Who takes a heartbeat may set the same one, and
+// would wait for itself.
 func (s *terms) SetUint64(key []byte, val uint64) error {
 	if string(key) != keyCurrentTerm {
 		return s.StableStore.SetUint64(key, val)

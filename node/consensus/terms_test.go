@@ -1,9 +1,16 @@
 package consensus_test
 
 import (
+	"context"
+	"errors"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
+
+	"shardway/node/consensus"
 )
 
 // Two servers lose their leader, one of them stands for election, and while it still
@@ -36,6 +43,126 @@ func TestTermNeverFalls(t *testing.T) {
 					highest[s] = term
 				}
 			}
+		}
+	})
+}
+
+// Only a heartbeat that changes no term is taken beside the loop, in the life that it came to, and
+// while no term is written; and no term is written while one is taken.
+func TestOnlyHeartbeatsThatChangeNothingAreTakenBesideTheLoop(t *testing.T) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
+		l := g.leader(g.all...)
+		f := without(g.all, l)[0]
+		term := f.Term()
+		nothing := func() {}
+		held := false
+		if !f.Beside(term, true, func() { held = f.TermHeld() }) || !held {
+			t.Errorf("a heartbeat of the follower's term is not taken, or its term could be written meanwhile: held %v", held)
+		}
+		if f.TermHeld() {
+			t.Error("no term can be written after it")
+		}
+		for name, taken := range map[string]bool{
+			"of a later term":         f.Beside(term+1, true, nothing),
+			"of an earlier term":      f.Beside(term-1, true, nothing),
+			"that came to no life":    f.Beside(term, false, nothing),
+			"that comes to who leads": l.Beside(term, true, nothing),
+		} {
+			if taken {
+				t.Errorf("a heartbeat %s is taken beside the loop", name)
+			}
+		}
+		g.net.Isolate(f.host.Name())
+		wrote := false
+		f.mem.SetFault(func(op string) error {
+			if op == "write term" {
+				wrote = true
+				if f.Beside(term, true, nothing) {
+					t.Error("a heartbeat is taken while a term is written")
+				}
+			}
+			return nil
+		})
+		if _, err := f.Ask(l.id(), func(h raft.RPCHeader) any {
+			return &raft.RequestVoteRequest{RPCHeader: h, Term: term + 1, LeadershipTransfer: true}
+		}); err != nil || !wrote {
+			t.Errorf("asked for a vote: %v, a term was written: %v", err, wrote)
+		}
+		f.mem.SetFault(nil)
+	})
+}
+
+// A candidate that hears of another leader of its term is in that already: written once more, it
+// would hold up what follows. Who takes a heartbeat beside the loop would wait for itself.
+func TestATermIsWrittenOnce(t *testing.T) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
+		s := without(g.all, g.leader(g.all...))[0]
+		g.net.Isolate(s.host.Name())
+		writes := 0
+		s.mem.SetFault(func(op string) error {
+			if op == "write term" {
+				writes++
+			}
+			return nil
+		})
+		next := s.Term() + 100
+		for i, want := range []int{1, 1, 1} {
+			if err := s.WriteTerm(next); err != nil || writes != want {
+				t.Errorf("written for time %d: %v, %d writes, want %d", i+1, err, writes, want)
+			}
+		}
+		s.mem.SetFault(nil)
+	})
+}
+
+// The first write of a life is one of the term that the disk has: that shows whether it can be
+// written.
+func TestALifeBeginsWithAWrite(t *testing.T) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
+		s := without(g.all, g.leader(g.all...))[0]
+		s.crash()
+		s.mem.SetFault(func(op string) error {
+			if op == "write term" {
+				return errors.New("read-only file system")
+			}
+			return nil
+		})
+		dir, err := s.mem.Open(s.host.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.dir = dir
+		defer func() { _ = dir.Close() }()
+		dial := func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }
+		if r, err := s.open(consensus.NewStream(s.id(), dial)); err == nil {
+			t.Error("it has begun on a disk that cannot be written")
+			_ = r.Shutdown(t.Context())
+		}
+		s.mem.SetFault(nil)
+	})
+}
+
+// Who waits for its disk hears its leader all the same: its loop does not, and a follower whose
+// disk was slow knew of no leader until the next heartbeat.
+func TestAFollowerThatWritesHearsItsLeader(t *testing.T) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
+		l := g.leader(g.all...)
+		f := without(g.all, l)[0]
+		term := f.Term()
+		for range 5 {
+			time.Sleep(time.Second)
+			slow(1900*time.Millisecond, f)
+			g.apply(l, "slow")
+			for began := time.Now(); time.Since(began) < 6*time.Second; time.Sleep(time.Millisecond) {
+				if f.Leader() != l.host.Name() || f.Term() != term {
+					t.Fatalf("%v after a write began it follows %q in term %d, want %q in term %d", time.Since(began), f.Leader(), f.Term(), l.host.Name(), term)
+				}
+			}
+			f.mem.SetFault(nil)
 		}
 	})
 }
