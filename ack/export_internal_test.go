@@ -2,6 +2,7 @@ package ack
 
 import (
 	"cmp"
+	"time"
 
 	"shardway/shardmap"
 )
@@ -29,3 +30,36 @@ func (a *Agent) Taken() bool { return a.hooks != nil && a.hooks.taken }
 
 // EchoTerm returns the term of the leader that answered last.
 func (a *Agent) EchoTerm() uint64 { return a.echoTerm }
+
+// DueWith is Due while something is the matter with the leader, or with a member.
+func (t *Turn) DueWith(what string, of shardmap.NodeID) time.Duration {
+	l, m := *t.leader, *t.leader.node(of)
+	defer func() { *t.leader.node(of), *t.leader = m, l }()
+	switch n := t.leader.node(of); what {
+	case "no barrier":
+		t.leader.barrier = false
+	case "an entry on its way":
+		t.leader.submitting = true
+	case "the log of before":
+		t.leader.settled = false
+	case "a map to gather for":
+		t.leader.wantSince = 0
+	case "a change that waits":
+		t.leader.line = make([]asked, 1)
+	case "a later term":
+		t.leader.grants.revoked = true
+	case "a pause after a failure":
+		t.leader.resumeAt = t.o.Clock() + time.Millisecond
+	case "not heard":
+		n.firstHeard, n.beat = 0, Heartbeat{}
+	case "evidence of a crash":
+		n.evidence = n.beat.Boot
+	case "removed":
+		n.removed = true
+	case "behind":
+		n.behindSince = t.o.Clock()
+	case "fresh long ago":
+		n.lastFresh = 0
+	}
+	return t.Due()
+}

@@ -19,7 +19,7 @@ const (
 // rest is for how long an agent at rest with a lease need not look.
 func (a *Agent) rest(now time.Duration) time.Duration {
 	whole := a.holder.whole
-	if a.askedAt != 0 && now-a.askedAt < askedFor*a.o.Pace.Heartbeat {
+	if now-a.askedAt < askedFor*a.o.Pace.Heartbeat {
 		return whole / restShare
 	}
 	return max(whole/restShare, min(whole/idleShare, whole/4-lateLook))
@@ -110,7 +110,7 @@ func (l *Leader) rests(now time.Duration) bool {
 	}
 	for _, m := range l.state.Last().Members() {
 		n := l.node(m.ID)
-		if !n.heard() || n.silent(now, l.o.Pace) || n.crashed() || n.removed || n.behindSince >= 0 || l.absent(n) {
+		if !n.heard() || n.crashed() || n.removed || n.behindSince >= 0 || l.absent(n) {
 			return false
 		}
 	}

@@ -202,9 +202,10 @@ func TestWhoWaitsForAnAnswerIsDueAtOnce(t *testing.T) {
 	missed, lapsed := time.Duration(0), time.Duration(0)
 	d.pass(200*ms, nil)
 	d.mute = true
-	began, lease := d.now, time.Duration(0)
+	began, lease, looks := d.now, time.Duration(0), d.looks
 	d.pass(800*ms, func() bool {
-		if d.next > d.now { // it has looked just now
+		if d.looks > looks { // it has looked just now
+			looks = d.looks
 			if _, _ = doubt.Look(d.now, d.a.agent.Waiting()); missed == 0 && doubt.Says().Term != 0 {
 				missed = d.now
 			}
@@ -223,6 +224,25 @@ func TestWhoWaitsForAnAnswerIsDueAtOnce(t *testing.T) {
 	if late := missed - first; missed == 0 || late < 80*ms || late > 92*ms {
 		t.Errorf("the leader is missed %v after the first heartbeat without an answer, want 80 ms and a look", late)
 	}
+	if lapsed < lease || lapsed > lease+12*ms {
+		t.Errorf("the lease ended at %v, want %v and a look", lapsed, lease)
+	}
+}
+
+// A leader that answers, and grants nothing, as one without a quorum: nobody waits for it, and the
+// lease ends when it said.
+func TestALeaseThatIsNotRenewedEndsInTime(t *testing.T) {
+	d := newDue(t)
+	lease, lapsed := time.Duration(0), time.Duration(0)
+	d.pass(800*ms, func() bool {
+		for i := range d.a.inbox {
+			d.a.inbox[i].Serve = 0
+		}
+		if lease = max(lease, d.a.lease); d.a.lease == 0 && lapsed == 0 {
+			lapsed = d.now
+		}
+		return false
+	})
 	if lapsed < lease || lapsed > lease+12*ms {
 		t.Errorf("the lease ended at %v, want %v and a look", lapsed, lease)
 	}
