@@ -153,9 +153,9 @@ func (w *waiting) enter() verdict {
 	case err != nil && w.x.mayHaveRun():
 		return w.x.expired(verdict{})
 	case errors.Is(err, queue.ErrShare):
-		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory")
+		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory: one shard has half of --queue-requests and --queue-bytes, and a quarter while others wait")
 	case err != nil:
-		return fail(problem.QueueFull, "too many requests are waiting")
+		return fail(problem.QueueFull, "too many requests are waiting, or they take up too much memory (--queue-requests, --queue-bytes)")
 	}
 	w.x.leaveQueue() // it went on in vain
 	if w.x.ticket = ticket; !w.x.deadline.IsZero() {
