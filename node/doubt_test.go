@@ -186,6 +186,60 @@ func TestFalseDoubtMovesAndPausesNothing(t *testing.T) {
 	}
 }
 
+// A leader that was replaced and speaks soon after was there: its voters have more patience with
+// the next one, or each pause of a busy machine would cost a term.
+func TestLeadersThatAreOftenSlowAreReplacedSeldom(t *testing.T) {
+	t.Parallel()
+	for _, h := range hangings()[:2] {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			h.play(t, func(w *world) {
+				const pauses, pause = 12, 150 * time.Millisecond // within a minute
+				before := w.leader().node.Term()
+				for range pauses {
+					slow := w.leader()
+					slow.freeze()
+					time.Sleep(pause)
+					slow.thaw()
+					time.Sleep(2 * time.Second)
+					w.until("somebody leads", func() bool { return w.leader() != nil })
+				}
+				if n := w.leader().node.Term() - before; n < 1 || n > 3 {
+					w.t.Errorf("%d elections as leaders paused %d times for %v, want one or two", n, pauses, pause)
+				}
+			})
+		})
+	}
+}
+
+// One that was gone for longer says nothing of the machines: the next that hangs is replaced as
+// soon.
+func TestALeaderThatWasGoneCostsNoPatience(t *testing.T) {
+	t.Parallel()
+	for _, h := range hangings()[:2] {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			h.play(t, func(w *world) {
+				for i := range 4 {
+					old, began := w.leader(), time.Now()
+					rest := w.others(old)
+					old.freeze()
+					w.until("another leads", func() bool {
+						return slices.ContainsFunc(rest, func(n string) bool { return w.all[n].node.Leads() })
+					})
+					if took := time.Since(began); took > 300*time.Millisecond {
+						w.t.Errorf("leader %d was replaced after %v, want it before leases end", i+1, took)
+					}
+					time.Sleep(3 * time.Second)
+					old.thaw()
+					w.until("the old one follows", func() bool { return !old.node.Leads() && w.leader() != nil })
+					time.Sleep(2 * time.Second)
+				}
+			})
+		})
+	}
+}
+
 // Who is cut off from the leader alone, or from everybody, elects nobody.
 func TestOneThatMissesTheLeaderElectsNobody(t *testing.T) {
 	t.Parallel()
