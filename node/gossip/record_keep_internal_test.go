@@ -1,0 +1,66 @@
+package gossip
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/serf/serf"
+)
+
+// What the file says already is not written again, each time that state was exchanged; what could
+// not be written is.
+func TestTheRecordIsWrittenWhenItHasToBe(t *testing.T) {
+	r, _ := openRecord(filepath.Join(t.TempDir(), "gossip"))
+	r.see("a", somewhere)
+	writes, full := 0, errors.New("no space left on device")
+	r.write = func(string, []byte) error {
+		if writes++; writes == 1 {
+			return full
+		}
+		return nil
+	}
+	for i, want := range []struct {
+		wrote bool
+		err   error
+		n     int
+	}{{true, full, 1}, {true, nil, 2}, {false, nil, 2}} {
+		if wrote, err := r.keep(41); wrote != want.wrote || !errors.Is(err, want.err) || writes != want.n {
+			t.Errorf("time %d: wrote %v, %v, %d writes, want %v, %v, %d", i+1, wrote, err, writes, want.wrote, want.err, want.n)
+		}
+	}
+}
+
+// A file that cannot be opened may say more than what was learned since.
+func TestARecordThatCannotBeOpenedIsNotReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := openRecord(filepath.Join(path, "gossip"))
+	if err == nil {
+		t.Fatal("it was opened")
+	}
+	r.write = func(string, []byte) error { t.Error("it is written"); return nil }
+	r.see("a", somewhere)
+	if wrote, err := r.keep(41); wrote || err != nil {
+		t.Errorf("wrote %v, %v", wrote, err)
+	}
+}
+
+// Whoever left is asked no more than who failed, and a clock never falls.
+func TestWhoLeftIsGoneAndAClockNeverFalls(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gossip")
+	if err := os.WriteFile(path, []byte("alive: a 10.0.0.1:7946\nclock: 9\nclock: 7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := openRecord(path)
+	if err != nil || r.clock != 9 {
+		t.Errorf("clock %d, %v, want 9", r.clock, err)
+	}
+	r.learn(serf.MemberEvent{Type: serf.EventMemberLeave, Members: []serf.Member{seenAs("a", "10.0.0.1:7946")}})
+	if alive := r.alive(); len(alive) != 0 {
+		t.Errorf("alive: %v, want nobody", alive)
+	}
+}
