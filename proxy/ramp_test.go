@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"testing"
@@ -20,12 +21,12 @@ func slowRamp(o *proxy.Options) {
 	}})
 }
 
-// crowd has a number of requests wait, then lets them go by a slow ramp, and returns their
-// clients.
-func crowd(t *testing.T, start starter, app string, all int) (front *node, clients []*client) {
+// crowd has a number of requests wait, with more fields, then lets them go by a slow ramp, and
+// returns their clients.
+func crowd(t *testing.T, start starter, app string, all int, more string) (front *node, clients []*client) {
 	t.Helper()
 	front, owner := start(t, app, slowRamp)
-	return front, front.heldCrowd(owner, all)
+	return front, front.heldThese(owner, slices.Repeat([]string{"GET / HTTP/1.1\r\n" + more}, all)...)
 }
 
 // heldCrowd has a number of requests wait for owner to get their shard, and gives it to it.
@@ -61,7 +62,7 @@ func TestHeldRequestsGoOnAsThoseBeforeAreAnswered(t *testing.T) {
 			front, clients := crowd(t, start, webApp(t, func(http.ResponseWriter, *http.Request) {
 				arrived <- struct{}{}
 				<-answer
-			}), all)
+			}), all, "")
 			for went := 2; went <= all; went++ {
 				until(t, "two at the app", func() bool { return len(arrived) == went })
 				if st := front.room.Stats(); st.Due != all-went || st.Waiting != all-went {
@@ -89,7 +90,7 @@ func TestHeldRequestsGoOnWithTheHeadOfAnAnswer(t *testing.T) {
 				arrived <- struct{}{}
 				_ = http.NewResponseController(w).Flush()
 				<-end
-			}), all)
+			}), all, "")
 			until(t, "at the app", func() bool { return len(arrived) == all })
 			close(end)
 			for _, c := range clients {
@@ -98,5 +99,56 @@ func TestHeldRequestsGoOnWithTheHeadOfAnAnswer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A protocol that was switched to lasts as long as it likes.
+func TestHeldRequestsGoOnAsOthersSwitchProtocols(t *testing.T) {
+	const all = 7
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			arrived, end := make(chan struct{}, all), make(chan struct{})
+			_, clients := crowd(t, start, webApp(t, func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: thing\r\n\r\n")
+				arrived <- struct{}{}
+				<-end
+			}), all, "Connection: Upgrade\r\nUpgrade: thing\r\n")
+			until(t, "at the app", func() bool { return len(arrived) == all })
+			for _, c := range clients {
+				if res, _ := c.answer("HEAD"); res.StatusCode != 101 {
+					t.Errorf("answer = %v", res.Status)
+				}
+			}
+			close(end)
+		})
+	}
+}
+
+// A bug that requests meet after they have waited costs those alone: their places are free, and
+// others go on in their stead.
+func TestHeldRequestsGoOnAsOthersPanic(t *testing.T) {
+	const all = 7
+	b := &buggy{}
+	n := newNode(t, "owner", webApp(t, echo), slowRamp, func(o *proxy.Options) {
+		b.node, _ = o.Cluster.(*node)
+		o.Cluster = b
+	})
+	n.swap(1, 2, held(proxy.ReasonMoving))
+	for range all {
+		n.dial().send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	}
+	until(t, "waiting", func() bool { return n.room.Stats().Waiting == all })
+	b.table.Store(true)
+	n.swap(2, 2, local(2))
+	until(t, "nobody waits", func() bool { return n.room.Stats().Waiting == 0 })
+	b.table.Store(false)
+	if res, _ := n.dial().get("/"); res.StatusCode != 200 {
+		t.Errorf("after that: %v", res.Status)
 	}
 }
