@@ -66,8 +66,9 @@ func (a *Agent) BeatEarly(now, most time.Duration) {
 // followers that beat within a moment the first is always given one by those of the time
 // before: it has 200 ms left as the next is due, and when its leader hangs then, it ends
 // before another leads. So that one moves away from those behind it, by half of what is too
-// much, until nobody is given less than from half the time between two heartbeats. Two or
-// three voters have no use for it, as the echo that counts is the heartbeat's own.
+// much, until nobody is given less than from a third of the time between two heartbeats. Of two
+// or three voters the echo that counts is as a rule the heartbeat's own. Where a quorum takes
+// nearly all that live they may not find such times, and beat a fifth more often.
 func (a *Agent) drawNear(ans Answer) {
 	every := a.o.Pace.Heartbeat
 	if old := ans.Lease - ans.Serve - every*4/3; ans.Serve > 0 && old > 0 && ans.Beat == a.holder.number {

@@ -24,8 +24,9 @@ const (
 // there are few at first, and twice as many after each look at which the process has had
 // all the processor time that it could use; where it has to wait for some, as many more in
 // each round as there were at first, or twice as many if most are still away: what an app
-// takes its time for is not what the processors are busy with. While all who go find that they have to wait on it stays
-// as it is: the next table may let them all go in the same moment. Room.mu guards it.
+// takes its time for is not what the processors are busy with. While all who go find that
+// they have to wait on it stays as it is: the next table may let them all go in the same
+// moment. Room.mu guards it.
 type ramp struct {
 	due    line
 	window int       // so many may be away at once
