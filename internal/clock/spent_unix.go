@@ -12,6 +12,7 @@ import (
 // and how often another process was given a processor that it could have used on
 // (getrusage(2), ru_nivcsw): between two calls not once on a machine that has processors to
 // spare, and every few milliseconds on one that is asked for more than it has.
+// It is one call for both: the time is that of Used.
 func Spent() (used time.Duration, preempted int64) {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
