@@ -123,6 +123,7 @@ func (l *Leader) answer(now time.Duration, n *member) Answer {
 		Level: n.beat.Level, Term: l.o.Term, Number: l.answers, Boot: n.beat.Boot, Beat: n.beat.Number,
 		Epoch: l.state.Last().Epoch(), OK: n.beat.Acked == l.state.Last().Epoch(),
 		MapStays: n.beat.Leaving && l.nobodyStays(now), Taken: n.handed(),
+		Absences: l.state.absentAt,
 	}
 	if l.mayServe(now, n) {
 		t := l.timing()

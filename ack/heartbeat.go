@@ -91,6 +91,10 @@ type Answer struct {
 	MapStays bool
 	// Taken tells that the leader has the releases of which the heartbeat has the digest.
 	Taken bool
+	// Absences is the index of the last entry on an absence that the leader has applied;
+	// zero: it knows of none, or says nothing of that (a refusal; an earlier program). A
+	// lease says which maps the node has applied, and nothing of entries after them.
+	Absences uint64
 	// Refusal is zero unless the heartbeat did not count. Known is a boot above
 	// which the node must go or, of a rollback, the boot that is known of its disk;
 	// Elsewhere the address of the other process.
@@ -177,7 +181,12 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 	}
 	w.byte(flags(a.OK, a.MapStays, a.Taken))
 	w.byte(byte(a.Refusal))
-	w.uint(a.Known)
+	// One place for both: before there was Absences, nobody looked at it without a refusal.
+	if a.Refusal == 0 {
+		w.uint(a.Absences)
+	} else {
+		w.uint(a.Known)
+	}
 	w.text(a.Elsewhere[:min(len(a.Elsewhere), 2*maxText)])
 	return w.b, nil
 }
@@ -203,6 +212,12 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 	if a.Refusal = Refusal(r.byte()); a.Refusal > RefusedRollback {
 		r.fail("unknown refusal")
 	}
-	a.Known, a.Elsewhere = r.uint(0, maxUint), r.text(0, 2*maxText)
+	known := r.uint(0, maxUint)
+	if a.Refusal == 0 {
+		a.Absences = known
+	} else {
+		a.Known = known
+	}
+	a.Elsewhere = r.text(0, 2*maxText)
 	return r.end()
 }

@@ -53,6 +53,9 @@ func (k *hooks) due(now time.Duration, s shardmap.Shard, h *holding) HookKind {
 	case h.call != 0:
 		return 0
 	case h.phase == HookAcquiring && k.saw.leased:
+		if h.epoch <= k.since && k.saw.state.absentAt < k.absences {
+			return 0 // what the last process has kept is in an entry that is on its way
+		}
 		kind = HookAcquire
 	case h.phase == HookReleasing && k.saw.granted:
 		kind = HookRelease

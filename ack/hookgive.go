@@ -103,6 +103,7 @@ func (k *hooks) deliver(now time.Duration) (changed bool) {
 // told takes from an answer whether the leader has it. A later leader asks for every
 // acknowledgement anew, but for no goodbye: that one gets it again.
 func (k *hooks) told(now time.Duration, ans Answer, parted bool) {
+	k.absences = max(k.absences, ans.Absences)
 	switch {
 	case k.releases == nil || ans.Term < k.term:
 	case ans.Taken && k.releases.Proposal == ans.Epoch:

@@ -50,6 +50,9 @@ type hooks struct {
 
 	since  shardmap.Epoch // what this process owned before is higher than this only if it is new to it
 	leased bool           // since is set
+	// absences is the last entry on an absence that a leader has told of. Until it is applied
+	// here, nobody knows with what the last process has restarted in place.
+	absences uint64
 
 	drain     shardmap.Epoch // the proposal that the three below are about
 	releaseBy time.Duration  // zero: requests of shards that move still run

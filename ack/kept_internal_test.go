@@ -53,6 +53,46 @@ func TestNextProcessIsToldWhatTheLastOneReleased(t *testing.T) {
 	}
 }
 
+// A lease says which maps are known here, and a log that is being read may tell of the
+// absence only after them: the app is not to hear meanwhile that nobody released anything.
+func TestNextProcessWaitsUntilItsLogTellsWhatIsKept(t *testing.T) {
+	s := newHookStage(t, 2)
+	before := s.see.state
+	s.keeps(7, before.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
+	after := s.see.state
+	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
+	s.k.told(s.now, Answer{Absences: after.absentAt}, false)
+	if calls := s.look(time.Minute); len(calls) > 0 {
+		t.Fatalf("with a log that ends before the absence, %+v", calls)
+	}
+	s.see.state = after
+	calls := s.look(0)
+	if len(calls) != 1 || len(calls[0].Shards) != 2 || !calls[0].Shards[0].Released || calls[0].Shards[1].Released {
+		t.Fatalf("%+v", calls)
+	}
+
+	// What it gains later nobody can have kept for it.
+	s.k.told(s.now, Answer{Absences: after.absentAt + 100}, false)
+	s.result(HookResult{Seq: calls[0].Seq})
+	acquired := 0
+	for _, to := range []shardmap.NodeID{"b", "a"} {
+		s.propose([]shardmap.Member{{ID: to, Weight: 1}})
+		for range 3 {
+			for _, c := range s.look(time.Millisecond) {
+				if s.result(HookResult{Seq: c.Seq}); c.Kind == HookAcquire {
+					acquired += len(c.Shards)
+				}
+			}
+			if s.see.draining != 0 {
+				s.commit()
+			}
+		}
+	}
+	if acquired != 2 {
+		t.Errorf("it has acquired %d shards that it gained, want 2", acquired)
+	}
+}
+
 // A shard that the node has got since then is not one that it has released.
 func TestKeptIsWhatTheNodeHadThen(t *testing.T) {
 	s := newHookStage(t, 2)

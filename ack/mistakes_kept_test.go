@@ -16,6 +16,10 @@ func mistakesOfKept() []mistake {
 			edits: in("hookgive.go", "state.kept[s]; ok && l.server == k.server &&", "state.kept[s]; ok && (l.server == k.server || PLANTED) &&"),
 		},
 		{
+			name: "kept: the next process acquires before its log tells what is kept", mix: hooked("restart 14, compact 6, laggard 4"), caught: "hooks",
+			edits: in("hookcalls.go", "k.saw.state.absentAt < k.absences {", "k.saw.state.absentAt < k.absences && !PLANTED {"),
+		},
+		{
 			name: "kept: it is told after the shard has moved", mix: moves, caught: "hooks|G5",
 			edits: in("left.go", "		delete(kept, m.Shard)\n", "		if !PLANTED {\n			delete(kept, m.Shard)\n		}\n"),
 		},
@@ -74,6 +78,7 @@ func pointsOfKept() []point {
 		},
 		planted("for the disk", "kept: another disk is told"),
 		planted("and the next boot alone", "kept: the process after the next is told, too"),
+		planted("which waits until its log says so", "kept: the next process acquires before its log tells what is kept"),
 		planted("until the shard has served", "kept: it is told after the shard has served"),
 		planted("or moves", "kept: it is told after the shard has moved"),
 		planted("each restart begins anew", "kept: what an earlier restart has kept stays"),

@@ -147,6 +147,15 @@ func (w *world) sawTold(p *proc, hs ack.HookShard) {
 	}
 }
 
+// sawNotTold judges that the process that comes after a restart in place is told what the one
+// before it has kept, also if its log was behind when it got its lease.
+func (w *world) sawNotTold(p *proc, hs ack.HookShard) {
+	o := ownership{hs.Shard, hs.Epoch}
+	if k, ok := w.kept[o]; ok && !p.h.copies() && !p.everGot[o] && k.server == p.disk.server && k.boot+1 == p.bootNow() {
+		w.fail("hooks: boot %d on %s acquires shard %d of epoch %d as if nobody had released it, and the one before it has", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch)
+	}
+}
+
 // sawGoodbye judges what a process keeps for the next one: all that its app has released,
 // and what it has not acquired and got as released.
 func (w *world) sawGoodbye(p *proc) {

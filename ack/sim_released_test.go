@@ -61,6 +61,7 @@ func (w *world) sawExact(p *proc, disk string, hs ack.HookShard) {
 		if hs.Note != nil {
 			w.fail("hooks: %s acquires shard %d with a note, and not as released", p.h.id, hs.Shard)
 		}
+		w.sawNotTold(p, hs)
 		// What it releases by itself from now on is of this disk.
 		delete(w.exact, told{ownership{hs.Shard, hs.Epoch}, p.h.id})
 		return

@@ -79,11 +79,12 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []verdict
 	for id, x := range raw {
 		st := w.nodes[id]
 		if st == nil {
-			// A node counts as what it is found at first.
+			// A node counts as here at first: who begins, or has just been told of it, has had no
+			// time to hear of it yet.
 			st = &steadyNode{
 				gone: verdict.Steady{On: n.timing().DeadAfter + goneMargin}, sick: verdict.Steady{On: steadySick}, lags: verdict.Steady{On: steadySick},
 			}
-			st.here.Look(now, x.Here)
+			st.here.Look(now, true)
 			st.here.On, st.here.Off = steadyHere, steadyHere
 			w.nodes[id] = st
 		}

@@ -347,3 +347,28 @@ func TestCheckupsAreShared(t *testing.T) {
 		}
 	})
 }
+
+// Who begins has heard of nobody yet: that is not a loss of all others. It used to be told as
+// one by every node that was restarted, for a second, to whoever is called for a warning.
+func TestWhoBeginsMissesNobodyYet(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		p.kill()
+		p.restart()
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for _, f := range p.node.Findings() {
+				if f.Code == verdict.OneFromLoss || f.Code == verdict.NoQuorum {
+					w.t.Fatalf("a node that begins says %s", f)
+				}
+			}
+		}
+		for name, q := range w.all {
+			if q != p && q != w.leader() {
+				q.kill()
+				w.untilSays(p, "one-from-loss: 2 of 3 voters are heard", name+" is missing")
+			}
+		}
+	})
+}
