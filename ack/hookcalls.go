@@ -1,6 +1,7 @@
 package ack
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -72,7 +73,7 @@ func (k *hooks) due(now time.Duration, s shardmap.Shard, h *holding) HookKind {
 		return kind
 	}
 	st := k.standing(s)
-	if !st.stays && now >= k.deadline() {
+	if !st.stays && now >= k.deadline(s) {
 		return 0 // after the acknowledgement
 	}
 	// What was admitted for this very ownership may still come to the app.
@@ -97,14 +98,18 @@ func (k *hooks) together(shards []shardmap.Shard) int {
 func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) {
 	k.calls++
 	state := k.saw.state
+	by := time.Duration(math.MaxInt64)
+	for _, s := range shards {
+		by = min(by, k.deadline(s))
+	}
 	c := &calling{HookCall: HookCall{Kind: kind, Seq: k.boot<<32 + k.calls, Map: state.Last().Epoch()}}
 	switch kind {
 	case HookAcquire:
 		c.Map, c.Timeout = state.Committed().Epoch(), k.o.AcquireTimeout
 	case HookRelease:
-		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, k.deadline()-k.o.lostTime()-now)
+		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, by-k.o.lostTime()-now)
 	case HookLost:
-		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, k.deadline()-now)
+		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, by-now)
 	}
 	for _, s := range shards {
 		h := &k.shards[s]

@@ -27,6 +27,11 @@ const (
 	deliverAgain = 100 * time.Millisecond
 	// lostFor is how long an app that does not take it is told that a shard is lost.
 	lostFor = time.Minute
+	// hopeFor is for how long releases wait that take a lease and have no prospect of one.
+	// A node that stood still, or that nobody heard, for more than half a second is left out
+	// by a proposal; heard again, it is given everything back by the next one before anybody
+	// else has had it. What its app was to forget meanwhile would be lost for nothing.
+	hopeFor = time.Second
 	// splitBy is by how much the calls get smaller that name shards of one that was not
 	// answered: one shard that hangs holds up few others.
 	splitBy = 16
@@ -57,6 +62,7 @@ type hooks struct {
 	drain     shardmap.Epoch // the proposal that the three below are about
 	releaseBy time.Duration  // zero: requests of shards that move still run
 	refused   bool           // nothing answers at the app's address: no attempt to release helps
+	hopeBy    time.Duration  // until when a release waits though it has no prospect of a lease; zero: it has
 	partBy    time.Duration  // when a node that leaves says goodbye whatever its app does; zero: it stays
 	kept      shardmap.Epoch // the map of which it was put together what waits for the next process
 	delivery
@@ -128,7 +134,7 @@ func (k *hooks) look(now time.Duration, v sight, publish func()) {
 		return
 	}
 	k.saw, k.stale, k.next = v, false, now+time.Hour
-	k.fit(v)
+	k.fit(now, v)
 	for _, r := range k.results {
 		k.take(now, r)
 	}
@@ -151,7 +157,7 @@ func (k *hooks) look(now time.Duration, v sight, publish func()) {
 
 // fit makes room for the shards of a cluster just born, and starts what counts from
 // the first lease and from the present proposal.
-func (k *hooks) fit(v sight) {
+func (k *hooks) fit(now time.Duration, v sight) {
 	if n := v.state.Shards(); n > len(k.shards) {
 		k.shards = make([]holding, n)
 		k.acquired = make([]shardmap.Epoch, n)
@@ -160,6 +166,15 @@ func (k *hooks) fit(v sight) {
 		// A lease says that the last map proposed was known here by now, or the
 		// committed one: what is given by a later one no earlier process had.
 		k.leased, k.since = true, v.state.Last().Epoch()
+	}
+	switch {
+	case !k.hopeless():
+		k.hopeBy = 0
+	case k.hopeBy == 0:
+		k.hopeBy = now + hopeFor
+	}
+	if k.hopeBy > now {
+		k.wake(k.hopeBy)
 	}
 	if v.draining != 0 && v.draining != k.drain {
 		k.drain, k.releaseBy, k.refused = v.draining, 0, false
@@ -186,7 +201,7 @@ func (k *hooks) turn(now time.Duration, s shardmap.Shard, h *holding) {
 	st := k.standing(s)
 	same := st.mine && st.epoch == h.epoch
 	if h.call != 0 {
-		k.hurry(now, st, h)
+		k.hurry(now, s, st, h)
 		return // one delivery at a time
 	}
 	switch h.phase {
@@ -208,7 +223,7 @@ func (k *hooks) turn(now time.Duration, s shardmap.Shard, h *holding) {
 		}
 	case HookReleasing:
 		switch {
-		case !same || !st.stays && k.late(now):
+		case !same || !st.stays && k.late(now, s):
 			h.leave(now)
 		case st.stays && h.tried:
 			h.enter(now, HookAcquiring)
@@ -244,10 +259,16 @@ func (h *holding) leave(now time.Duration) {
 
 // late reports that a shard that moves waits no longer for its release: the node has
 // had its time, or nothing can come of it any more.
-func (k *hooks) late(now time.Duration) bool {
-	if k.refused || now >= k.deadline()-k.o.lostTime() {
+func (k *hooks) late(now time.Duration, s shardmap.Shard) bool {
+	if k.refused || now >= k.deadline(s)-k.o.lostTime() {
 		return true
 	}
+	return k.hopeless() && now >= k.hopeBy
+}
+
+// hopeless reports that no release can leave as things are, for want of a lease: the node
+// leaves, or is left out and gets none before it has acknowledged that.
+func (k *hooks) hopeless() bool {
 	return !k.saw.granted && (k.saw.parting || k.saw.state.Dropped(k.self))
 }
 
@@ -263,17 +284,25 @@ func deliverTime(release time.Duration) time.Duration {
 	return max(release/deliverShare, min(deliverLeast, release/4))
 }
 
-// deadline is when the app has had its time to be told what the node gives up now: what
-// is under way then is cut, and nothing more begun before that is done.
-func (k *hooks) deadline() time.Duration {
-	by := k.partBy
-	if !k.saw.parting {
-		by = 0
+// deadline is when the app has had its time to be told what the node gives up now of a
+// shard: what is under way then is cut, and nothing more begun before that is done. Only of
+// what moves an acknowledgement waits for, and that waits no longer because the node leaves, too.
+func (k *hooks) deadline(s shardmap.Shard) time.Duration {
+	by := k.parting()
+	if k.saw.state.Last().Owner(s) != k.self {
+		by = min(by, k.moving())
 	}
-	if k.saw.draining != 0 && k.releaseBy != 0 && (by == 0 || k.releaseBy < by) {
-		by = k.releaseBy // an acknowledgement waits no longer because the node leaves, too
-	}
-	if by == 0 {
+	return by
+}
+
+// moving is when an acknowledgement waits for the app no more, parting when a goodbye does.
+func (k *hooks) moving() time.Duration { return unless(k.saw.draining == 0, k.releaseBy) }
+
+func (k *hooks) parting() time.Duration { return unless(!k.saw.parting, k.partBy) }
+
+// unless returns a deadline, or that there is none: off, or zero as long as requests run.
+func unless(off bool, by time.Duration) time.Duration {
+	if off || by == 0 {
 		return math.MaxInt64
 	}
 	return by
@@ -281,18 +310,18 @@ func (k *hooks) deadline() time.Duration {
 
 // hurry cuts a call that nothing good can come of any more. An acquire of a shard that
 // moves is one, for the map change waits for it.
-func (k *hooks) hurry(now time.Duration, st standing, h *holding) {
+func (k *hooks) hurry(now time.Duration, s shardmap.Shard, st standing, h *holding) {
 	c := k.under[h.call]
 	over := false
 	switch c.Kind {
 	case HookAcquire:
 		over = !st.stays || st.epoch != h.epoch
 	case HookRelease:
-		over = !st.mine || st.epoch != h.epoch || !st.stays && k.late(now)
+		over = !st.mine || st.epoch != h.epoch || !st.stays && k.late(now, s)
 	case HookLost:
 		over = st.stays
 	}
-	if over || !st.stays && now >= k.deadline() {
+	if over || !st.stays && now >= k.deadline(s) {
 		k.end(c)
 	}
 }
@@ -330,9 +359,11 @@ func (k *hooks) overdue(now time.Duration) {
 			k.wake(c.endBy)
 		}
 	}
-	for _, at := range [...]time.Duration{k.deadline() - k.o.lostTime(), k.deadline()} {
-		if at > now {
-			k.wake(at)
+	for _, by := range [...]time.Duration{k.moving(), k.parting()} {
+		for _, at := range [...]time.Duration{by - k.o.lostTime(), by} {
+			if at > now {
+				k.wake(at)
+			}
 		}
 	}
 }

@@ -60,10 +60,10 @@ func (s *hookStage) entry(b []byte) {
 }
 
 // propose gives the shards to the members; the node drains for it.
-func (s *hookStage) propose(members []shardmap.Member) {
+func (s *hookStage) propose(members []shardmap.Member, drops ...dropping) {
 	s.t.Helper()
 	c := s.see.state.Committed()
-	b, err := encodeProposal(MinLevel, proposal{term: 1, base: c.Epoch(), want: shardmap.Assign(c, members, shardmap.Policy{})})
+	b, err := encodeProposal(MinLevel, proposal{term: 1, base: c.Epoch(), want: shardmap.Assign(c, members, shardmap.Policy{}), drops: drops})
 	if err != nil {
 		s.t.Fatal(err)
 	}

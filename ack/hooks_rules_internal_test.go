@@ -47,7 +47,7 @@ func TestCallsSayWhatTheyAreAbout(t *testing.T) {
 	if c.Map != s.see.state.Last().Epoch() || c.Map == s.see.state.Committed().Epoch() || c.Shards[0].Cut != 3 || c.Shards[0].To != "b" {
 		t.Errorf("release: %+v", c)
 	}
-	by := s.k.deadline()
+	by := s.k.deadline(0)
 	s.look(c.Timeout)
 	s.wantCut("after its time", c.Seq)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
@@ -137,6 +137,9 @@ func TestCallsThatNothingComesOfAreCut(t *testing.T) {
 		c := s.only(s.look(0), HookRelease)
 		s.see.leased, s.see.granted = false, false
 		s.look(time.Millisecond)
+		s.look(hopeFor - 1)
+		s.wantCut("the lease may come back")
+		s.look(1)
 		s.wantCut("it leaves, and has no lease", c.Seq)
 	})
 	t.Run("a release, when the app refuses another one", func(t *testing.T) {
@@ -156,7 +159,7 @@ func TestCallsThatNothingComesOfAreCut(t *testing.T) {
 		s.k.o.ReleaseTimeout = 2 * time.Second
 		s.acquire()
 		s.propose(elsewhere)
-		release, by := s.only(s.look(0), HookRelease), s.k.deadline()
+		release, by := s.only(s.look(0), HookRelease), s.k.deadline(0)
 		s.look(by - s.k.o.lostTime() - s.now - 1)
 		s.wantCut("there is time")
 		s.look(1)
@@ -272,23 +275,32 @@ func TestDeadlineOfWhatIsGivenUp(t *testing.T) {
 		parting           bool
 		draining          shardmap.Epoch
 		partBy, releaseBy time.Duration
-		want              time.Duration
+		moves, stays      time.Duration // of a shard that moves, and of one that does not
 	}{
-		"nothing moves":                    {false, 0, 0, 0, never},
-		"requests of what moves run":       {false, 3, 0, 0, never},
-		"a shard moves":                    {false, 3, 0, 5, 5},
-		"it has moved":                     {false, 0, 0, 5, never},
-		"the node leaves":                  {true, 0, 7, 0, 7},
-		"requests of who leaves run":       {true, 0, 0, 0, never},
-		"it leaves no more":                {false, 0, 7, 0, never},
-		"it leaves, and what moves first":  {true, 3, 7, 5, 5},
-		"what moves, and it leaves first":  {true, 3, 5, 7, 5},
-		"it leaves, what moved has moved":  {true, 0, 7, 5, 7},
-		"it leaves, what moves still runs": {true, 3, 7, 0, 7},
+		"nothing moves":                    {false, 0, 0, 0, never, never},
+		"requests of what moves run":       {false, 3, 0, 0, never, never},
+		"a shard moves":                    {false, 3, 0, 5, 5, never},
+		"it has moved":                     {false, 0, 0, 5, never, never},
+		"the node leaves":                  {true, 0, 7, 0, 7, 7},
+		"requests of who leaves run":       {true, 0, 0, 0, never, never},
+		"it leaves no more":                {false, 0, 7, 0, never, never},
+		"it leaves, and what moves first":  {true, 3, 7, 5, 5, 7},
+		"what moves, and it leaves first":  {true, 3, 5, 7, 5, 5},
+		"it leaves, what moved has moved":  {true, 0, 7, 5, 7, 7},
+		"it leaves, what moves still runs": {true, 3, 7, 0, 7, 7},
 	} {
-		k := hooks{partBy: c.partBy, releaseBy: c.releaseBy, saw: sight{parting: c.parting, draining: c.draining}}
-		if got := k.deadline(); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+		s := newHookStage(t, 4)
+		s.propose(fuzzMembers(2))
+		last := s.see.state.Last()
+		k := hooks{self: "a", partBy: c.partBy, releaseBy: c.releaseBy, saw: sight{state: s.see.state, parting: c.parting, draining: c.draining}}
+		for sh := range shardmap.Shard(4) {
+			want := c.stays
+			if last.Owner(sh) != "a" {
+				want = c.moves
+			}
+			if got := k.deadline(sh); got != want {
+				t.Errorf("%s: %v for a shard of %s, want %v", name, got, last.Owner(sh), want)
+			}
 		}
 	}
 }
@@ -303,6 +315,37 @@ func TestReleaseTimeoutIsShared(t *testing.T) {
 		o := HookOptions{ReleaseTimeout: c.timeout}
 		if lost, deliver := o.lostTime(), o.deliverTime(); lost != c.lost || deliver != c.deliver {
 			t.Errorf("of %v %v and %v are kept, want %v and %v", c.timeout, lost, deliver, c.lost, c.deliver)
+		}
+	}
+}
+
+// Who stood still is left out by a proposal, and given everything back by the next one before
+// anybody else has had it: its app goes on with what it has, and was told to forget it before.
+func TestWhoIsLeftOutForAMomentForgetsNothing(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		s := newHookStage(t, 2)
+		s.acquire()
+		s.see.leased, s.see.granted = false, false
+		s.look(10 * time.Second) // without any lease, that is not when it begins
+		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropping{node: "a", cause: CauseSilent, strikes: 1})
+		for end := s.now + hopeFor - time.Millisecond; s.now < end; {
+			if calls := s.look(time.Millisecond); len(calls) > 0 {
+				t.Fatalf("left out for %v, the app is told %+v", hopeFor-(end-s.now), calls)
+			}
+		}
+		if !back {
+			s.only(s.look(2*time.Millisecond), HookLost)
+			continue
+		}
+		s.propose(fuzzMembers(1))
+		s.see.leased, s.see.granted, s.see.draining = true, true, 0
+		if calls := s.look(time.Minute); len(calls) > 0 {
+			t.Fatalf("given back, the app is told %+v", calls)
+		}
+		for sh := range s.k.shards {
+			if s.k.shards[sh].phase != HookServing {
+				t.Errorf("shard %d is %s", sh, s.k.shards[sh].phase)
+			}
 		}
 	}
 }

@@ -59,7 +59,7 @@ func mistakesOfHooks() []mistake {
 		{
 			name: "hooks: a healed node releases what its successor serves", mix: gone, caught: "hooks",
 			edits: both(both(in("hooks.go", "		case !same:\n			h.leave(now)\n		case !st.stays:\n", "		case !same && !PLANTED:\n			h.leave(now)\n		case !st.stays:\n"),
-				in("hooks.go", "		case !same || !st.stays && k.late(now):\n", "		case !same && !PLANTED || !st.stays && k.late(now) && !PLANTED:\n")),
+				in("hooks.go", "		case !same || !st.stays && k.late(now, s):\n", "		case !same && !PLANTED || !st.stays && k.late(now, s) && !PLANTED:\n")),
 				in("hookcalls.go", "	case h.phase == HookReleasing && ", "	case h.phase == HookReleasing && PLANTED, h.phase == HookReleasing && ")),
 		},
 		{
@@ -73,7 +73,7 @@ func mistakesOfHooks() []mistake {
 		{
 			name: "hooks: acknowledged before the app knows what it has lost", mix: gone, caught: "hooks",
 			edits: both(in("hooks.go", " || h.forget && now < k.releaseBy {\n			return false\n", " || h.forget && now < k.releaseBy && !PLANTED {\n			return false\n"),
-				in("hookcalls.go", "	if !st.stays && now >= k.deadline() {\n", "	if !st.stays && (now >= k.deadline() || PLANTED && k.saw.draining != 0) {\n")),
+				in("hookcalls.go", "	if !st.stays && now >= k.deadline(s) {\n", "	if !st.stays && (now >= k.deadline(s) || PLANTED && k.saw.draining != 0) {\n")),
 		},
 		{
 			name: "hooks: a release is waited for without end", mix: moves, caught: "hooks|progress",

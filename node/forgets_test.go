@@ -1,0 +1,69 @@
+package node_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// Who stands still or is cut off for a moment is left out by a proposal, and is given everything
+// back by the next one before anybody else has had it. Its app was told to forget what it held,
+// and with that whatever it had not written since its last release.
+func TestAppOfWhoIsGoneForAMomentForgetsNothing(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"stopped", "isolated", "deaf", "mute"} {
+		for _, leads := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, leads %v", how, leads), func(t *testing.T) {
+				t.Parallel()
+				bubble(t, func(w *world) {
+					l := newLedger()
+					w.hooked(l, nil)
+					hooked := w.tune
+					w.tune = func(o *node.Options) {
+						hooked(o)
+						p := w.all[o.Dir.Node()]
+						p.clock = newClock(1)
+						o.Clock = p.clock
+					}
+					for _, name := range []string{"a", "b", "c"} {
+						w.start(name)
+					}
+					w.untilSettled("a", "b", "c")
+					w.untilVoters(3)
+					w.until("every shard is served", w.allServed)
+					before, acquired, released, dropped := w.committed(), l.count(ack.HookAcquire), l.count(ack.HookRelease), false
+					for _, d := range []time.Duration{550, 700, 900, 1200, 1600, 2000} {
+						p := w.follower()
+						if leads {
+							p = w.leader()
+						}
+						end := w.hang(p, how)
+						time.Sleep(d * time.Millisecond)
+						end()
+						w.until("it is settled", func() bool {
+							dropped = dropped || p.node.State().Dropped(shardmap.NodeID(p.name))
+							return w.settled("a", "b", "c") && w.allServed()
+						})
+						if n := l.count(ack.HookLost); n > 0 {
+							w.t.Fatalf("after %d ms %d shards are lost that nobody has taken", d, n)
+						}
+						time.Sleep(5 * time.Second)
+					}
+					if again, released := l.count(ack.HookAcquire)-acquired, l.count(ack.HookRelease)-released; again != released {
+						w.t.Errorf("%d shards were acquired anew, %d released", again, released)
+					}
+					if moves := shardmap.Diff(before, w.committed()); len(moves) > 0 {
+						w.t.Errorf("%d shards have moved", len(moves))
+					}
+					if !dropped && !leads { // a new leader has heard of the old one too little to do so in that time
+						w.t.Error("nobody was left out")
+					}
+				})
+			})
+		}
+	}
+}
