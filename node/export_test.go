@@ -230,6 +230,9 @@ func (n *Node) AskLeader(ctx context.Context, leader *Node) (views int, suspects
 	return len(t.views), t.suspects != nil, t.level != nil, leader.port.Stats().Accepted - before
 }
 
+// AcceptedStreams returns how many streams of others the node has accepted so far.
+func (n *Node) AcceptedStreams() uint64 { return n.port.Stats().Accepted }
+
 // Several is the reply of a node to several questions.
 func (n *Node) Several(ctx context.Context, questions ...string) (errs []string, err string) {
 	q := request{What: askSeveral}

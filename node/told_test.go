@@ -20,6 +20,19 @@ func TestTheLeaderIsAskedAllAtOnce(t *testing.T) {
 	})
 }
 
+// While nothing changes the leader is asked half as often: each time is a connection.
+func TestTheLeaderIsAskedSeldomWhileAllIsCalm(t *testing.T) {
+	three(t, func(w *world) {
+		time.Sleep(time.Minute)
+		l := w.leader().node
+		before := l.AcceptedStreams()
+		time.Sleep(time.Minute)
+		if n := l.AcceptedStreams() - before; n > 2*60/3 || n < 2*60/6 { // some are for something else
+			t.Errorf("two others have made %d connections in a minute, want one each every 4 s and a few more", n)
+		}
+	})
+}
+
 // Each question is answered as by itself, and there are only so many.
 func TestSeveralQuestionsAreAnsweredEachByItself(t *testing.T) {
 	three(t, func(w *world) {
