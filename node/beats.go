@@ -35,6 +35,7 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 	in := bufio.NewReaderSize(c, beatSize)
 	var buf []byte
 	var last ack.Heartbeat
+	from := c.RemoteAddr().String()
 	for {
 		b, err := peer.ReadFrame(in, buf, ack.MaxMessage)
 		if err != nil {
@@ -49,7 +50,7 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 			break
 		}
 		last = hb
-		n.deliver(ctx, inbound{hb: hb, from: c.RemoteAddr().String(), answer: func(a ack.Answer) {
+		n.deliver(ctx, inbound{hb: hb, from: from, answer: func(a ack.Answer) {
 			if a.Refusal == 0 {
 				n.acquaintance.heard(hb)
 			}
