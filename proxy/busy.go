@@ -1,13 +1,19 @@
 package proxy
 
 import (
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"shardway/internal/problem"
 )
 
+// crowdedThere is what is said of a request too many of its shard.
+const crowdedThere = "as many requests of the shard are under way as there may be (--shard-inflight)"
+
 // busy is what a pool knows of shards whose owner has said that all connections to its
-// app are in use, or the shard's share of them. Their requests wait in the Room, in
+// app are in use, or the shard's share of them, or that as many requests are under way as may be. Their requests wait in the Room, in
 // line: one asks after 10 ms, doubling to 200 ms, and each that the app took, or is
 // done with, lets one more ask. So as many are under way as the owner takes, and
 // thousands that asked each for itself do not keep two machines busy with refusals.
@@ -24,6 +30,8 @@ type crowd struct {
 	b     *busy
 	shard int
 	over  atomic.Bool // set with mu held
+	// sheds: the owner refuses for good what has not waited for the shard.
+	sheds atomic.Bool
 
 	waiting int // with b.mu held, as all below
 	turns   int // to ask, that nobody has taken
@@ -34,23 +42,23 @@ type crowd struct {
 var _ door = (*crowd)(nil)
 
 // pass takes a turn to ask for the shard; nil means that there is one, or that nobody
-// waits for it.
-func (b *busy) pass(shard int) *crowd {
+// waits for it. Who has not waited takes none of a crowd that sheds.
+func (b *busy) pass(shard int, waited bool) *crowd {
 	if b.any.Load() == 0 {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.crowds[shard]
-	if c == nil || c.turns == 0 {
+	if c == nil || c.turns == 0 || !waited && c.sheds.Load() {
 		return c
 	}
 	c.turns--
 	return nil
 }
 
-// refused notes that the owner was busy, and returns whom to wait with.
-func (b *busy) refused(shard int) *crowd {
+// refused notes that the owner was busy, or sheds, and returns whom to wait with.
+func (b *busy) refused(shard int, sheds bool) *crowd {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.crowds[shard]
@@ -63,6 +71,7 @@ func (b *busy) refused(shard int) *crowd {
 		b.crowds[shard] = c
 		b.any.Add(1)
 	}
+	c.sheds.Store(sheds)
 	c.turns = 0
 	c.pause = min(max(2*c.pause, firstPause), lastPause)
 	c.timer.Reset(c.pause)
@@ -122,4 +131,22 @@ func (c *crowd) count(n int) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.waiting += n
+}
+
+// behind is the verdict of a request that finds others waiting for the owner of its shard.
+func (x *exchange) behind(c *crowd) verdict {
+	if !c.sheds.Load() {
+		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: c}
+	}
+	if !x.waited {
+		return fail(problem.ShardBusy, crowdedThere)
+	}
+	return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: c, code: problem.ShardBusy, detail: crowdedThere}
+}
+
+// shedThere reports whether another node has refused the request because as many of its
+// shard are under way as may be. One that has waited for the shard waits on: those that
+// waited with it are the others.
+func (x *exchange) shedThere(p *trip) bool {
+	return x.waited && !x.later() && p.l.res.Status() == http.StatusServiceUnavailable && saysThere(p, problem.ShardBusy)
 }

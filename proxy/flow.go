@@ -365,7 +365,7 @@ func (c *client) remote(t *Table, r *Route) verdict {
 		defer p.small.Add(-1)
 	}
 	if crowd := c.x.crowd(p); crowd != nil {
-		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: crowd}
+		return c.x.behind(crowd)
 	}
 	l, v := c.linkTo(p, lanes)
 	if l == nil {
@@ -436,7 +436,7 @@ func (c *client) arrive(p *trip) verdict {
 func (c *client) answered(p *trip) verdict {
 	res := &p.l.res
 	switch {
-	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused):
+	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.x.shedThere(p):
 		return c.refused(p)
 	case p.r.Kind == Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedCut:
 		c.x.resumed.mayHaveAsked()

@@ -37,8 +37,10 @@ type waiter struct {
 	unused bool // it takes none that is idle: those that carried it before broke
 	keeps  bool // it gives none back: a socket on its way back
 	lane   bool // and a lane will do
-	parked bool // it waits for its shard's share first
-	turn   chan turn
+	parked bool // it waits for its shard's share first, or with crowd for its bound
+	// patient: it has waited for its shard and goes on in line, where others are refused.
+	patient, crowd bool
+	turn           chan turn
 
 	in         *line
 	prev, next *waiter
@@ -126,7 +128,7 @@ func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
 	if p.mu.closed {
 		return nil, false, p.ended()
 	}
-	if p.mu.shares.crowded(w.place, w.most) {
+	if w.crowd = p.mu.shares.crowded(w.place, w.most); w.crowd && !w.patient {
 		return nil, false, errCrowded
 	}
 	ok, dials := p.gate.pass()
@@ -136,7 +138,7 @@ func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
 	if dials {
 		p.ask()
 	}
-	if w.parked = p.mu.shares.full(w.place); w.parked {
+	if w.parked = w.crowd || p.mu.shares.full(w.place); w.parked {
 		p.mu.shares.park(w)
 		return nil, false, nil
 	}
@@ -179,6 +181,8 @@ func (p *pool) leave(w *waiter) error {
 	p.mu.Lock()
 	why := errBusy
 	switch {
+	case w.parked && w.crowd:
+		why = errCrowded
 	case w.parked:
 		why = errShare
 	case p.mu.dialing > 0 || p.node != "":

@@ -81,7 +81,7 @@ func (w *waiting) link(p *pool) (*link, verdict) {
 			return l, verdict{}
 		}
 	}
-	in := &waiter{place: w.x.countsFor(), fresh: fresh, most: most, unused: unused, keeps: w.x.later(), lane: w.x.takesLane()}
+	in := &waiter{place: w.x.countsFor(), fresh: fresh, most: most, unused: unused, keeps: w.x.later(), lane: w.x.takesLane(), patient: w.x.waited && w.ingress == ""}
 	for {
 		l, dialed, err := p.join(in)
 		if l == nil && err == nil {
@@ -162,7 +162,7 @@ func (w *waiting) noLink(p *pool, err error) verdict {
 	case errors.Is(err, errCrowded) && w.x.mayHaveRun() && w.x.safety != safeMethod:
 		return fail(problem.UpstreamBroken, mayHaveRun)
 	case errors.Is(err, errCrowded):
-		return fail(problem.ShardBusy, "as many requests of the shard are under way as there may be (--shard-inflight)")
+		return fail(problem.ShardBusy, crowdedThere)
 	}
 	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
 	if p.gate.shut.Load() {

@@ -13,7 +13,7 @@ type shares struct {
 	counts bool          // of the app's pool; nobody asks for that of another
 	used   []int32       // by shard
 	whole  []int32       // of these, requests whose answer the app has given as a whole
-	parked map[int]*line // who waits for another request of the shard to end
+	parked map[int]*line // who waits for another request of the shard to end, or to be answered
 }
 
 // full reports whether the shard has its share.
@@ -27,14 +27,20 @@ func (s *shares) crowded(shard, most int) bool {
 	if most == 0 || shard < 0 || shard >= len(s.used) {
 		return false
 	}
-	n := int(s.used[shard])
-	if shard < len(s.whole) {
-		n -= int(s.whole[shard])
-	}
+	n := s.under(shard)
 	if q := s.parked[shard]; q != nil {
 		n += q.n
 	}
 	return n >= most
+}
+
+// under returns how many requests of the shard are under way, or next for a connection.
+func (s *shares) under(shard int) int {
+	n := int(s.used[shard])
+	if shard < len(s.whole) {
+		n -= int(s.whole[shard])
+	}
+	return n
 }
 
 // charge counts one more for the shard.
@@ -61,11 +67,11 @@ func (s *shares) park(w *waiter) {
 	q.push(w)
 }
 
-// unpark takes the first of those who wait for the shard's share, nil if there is
-// none.
+// unpark takes the first of those who wait for the shard's share, or for its bound, if
+// there is room for it; nil if there is none.
 func (s *shares) unpark(shard int) *waiter {
 	q := s.parked[shard]
-	if q == nil {
+	if q == nil || s.full(shard) || q.head.most > 0 && s.under(shard) >= q.head.most {
 		return nil
 	}
 	w := q.first()
@@ -96,6 +102,7 @@ func (p *pool) answered(l *link) {
 	}
 	s.whole[l.place]++
 	l.whole = true
+	p.next(l.place)
 }
 
 // vacate has l count for no shard any more, nor for a socket. With mu held.
@@ -110,14 +117,19 @@ func (p *pool) vacate(l *link) {
 	p.uncharge(place)
 }
 
-// uncharge gives back what charge counted, and lets the next of the shard get in
-// line.
+// uncharge gives back what charge counted, and lets the next of the shard in.
 func (p *pool) uncharge(shard int) {
 	s := &p.mu.shares
 	if !s.counts || shard < 0 {
 		return
 	}
 	s.used[shard]--
+	p.next(shard)
+}
+
+// next has the next that is parked for the shard get in line.
+func (p *pool) next(shard int) {
+	s := &p.mu.shares
 	if len(s.parked) == 0 {
 		return
 	}

@@ -143,9 +143,9 @@ func (c *client) asksSocket() {
 // nobody.
 func (x *exchange) crowd(p *pool) *crowd {
 	if x.later() {
-		return p.upgrades.pass(0)
+		return p.upgrades.pass(0, true)
 	}
-	return p.busy.pass(x.countsFor())
+	return p.busy.pass(x.countsFor(), x.waited)
 }
 
 // runOf runs a trip, of a socket, of a stream that goes on, or of any other request.
@@ -220,12 +220,12 @@ func (c *client) cede() verdict {
 // with.
 func (c *client) upgrades(p *trip) *crowd {
 	b, n := &p.l.pool.upgrades, &c.s.sockets.upgrades
-	if crowd := b.pass(0); crowd != nil {
+	if crowd := b.pass(0, true); crowd != nil {
 		return crowd
 	}
 	if n.Add(1) > maxUpgrades {
 		n.Add(-1)
-		return b.refused(0)
+		return b.refused(0, false)
 	}
 	c.x.sock.upgrade = func() {
 		n.Add(-1)

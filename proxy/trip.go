@@ -339,7 +339,11 @@ func (c *client) refused(p *trip) verdict {
 	c.x.unreached()
 	res := &p.l.res
 	refusal, ok := refusalOf(res.Known(h1.FieldShardwayRefused))
-	if !ok {
+	sheds := c.x.shedThere(p)
+	switch {
+	case sheds:
+		refusal = RefusedBusy
+	case !ok:
 		refusal = RefusedHeld // the word of a newer version
 	}
 	committed, proposed, _ := parseMap(res.Known(h1.FieldShardwayMap))
@@ -388,9 +392,12 @@ func (c *client) refused(p *trip) verdict {
 	switch {
 	case refusal != RefusedBusy:
 	case c.x.later():
-		v.gate, v.backoff = pool.upgrades.refused(0), false
+		v.gate, v.backoff = pool.upgrades.refused(0, false), false
 	default:
-		v.gate, v.backoff = pool.busy.refused(c.x.countsFor()), false
+		v.gate, v.backoff = pool.busy.refused(c.x.countsFor(), sheds), false
+		if sheds {
+			v.code, v.detail = problem.ShardBusy, crowdedThere
+		}
 	}
 	return v
 }
