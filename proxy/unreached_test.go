@@ -38,9 +38,7 @@ func TestProblemSaysThatConnectingTookTooLong(t *testing.T) {
 
 // Where the app and the other nodes are is nothing for whoever asks.
 func TestProblemsNameNoAddresses(t *testing.T) {
-	gone := listen(t)
-	app := gone.Addr().String()
-	_ = gone.Close()
+	app := nobody(t)
 	short := func(o *proxy.Options) { o.QueueWait = 20 * time.Millisecond }
 	alone := newNode(t, "a", app, short)
 	ingress, owner := pair(t, app, short)
