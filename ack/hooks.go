@@ -62,8 +62,8 @@ type hooks struct {
 	drain     shardmap.Epoch // the proposal that the three below are about
 	releaseBy time.Duration  // zero: requests of shards that move still run
 	refused   bool           // nothing answers at the app's address: no attempt to release helps
-	hopeBy    time.Duration  // until when a release waits though it has no prospect of a lease; zero: it has
 	partBy    time.Duration  // when a node that leaves says goodbye whatever its app does; zero: it stays
+	hopeBy    time.Duration  // until when a release waits though it has no prospect of a lease; zero: it has
 	kept      shardmap.Epoch // the map of which it was put together what waits for the next process
 	delivery
 

@@ -13,10 +13,11 @@ import (
 const crowdedThere = "as many requests of the shard are under way as there may be (--shard-inflight)"
 
 // busy is what a pool knows of shards whose owner has said that all connections to its
-// app are in use, or the shard's share of them, or that as many requests are under way as may be. Their requests wait in the Room, in
-// line: one asks after 10 ms, doubling to 200 ms, and each that the app took, or is
-// done with, lets one more ask. So as many are under way as the owner takes, and
-// thousands that asked each for itself do not keep two machines busy with refusals.
+// app are in use, or the shard's share of them, or that as many of its requests are under way
+// as may be. Their requests wait in the Room, in line: one asks after 10 ms, doubling to
+// 200 ms, and each that the app took, or is done with, lets one more ask. So as many are under
+// way as the owner takes, and thousands that asked each for itself do not keep two machines
+// busy with refusals.
 type busy struct {
 	room rooms
 	any  atomic.Int32 // shards in crowds: zero, as nearly always, costs a load
