@@ -45,6 +45,28 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 	}
 }
 
+// The leader tells each node up to which entry absences are known: a process that has a lease
+// before it has read its log that far knows that there is more.
+func TestAnswersTellOfTheLastAbsence(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	tells := func() uint64 {
+		d := &desk{t: t, now: time.Second, last: s.state.Last().Epoch(), beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
+		d.l = ack.NewLeader(ack.LeaderOptions{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: s.state}, 0)
+		a, ok := d.hear("b", nil)
+		if !ok || a.Refusal != 0 {
+			t.Fatalf("answered %v: %+v", ok, a)
+		}
+		return a.Absences
+	}
+	if n := tells(); n != 0 {
+		t.Errorf("before any absence: %d, want 0", n)
+	}
+	s.goes(time.Minute)
+	if n := tells(); n == 0 || n > s.state.Index() {
+		t.Errorf("the last entry on an absence is %d, want one up to %d", n, s.state.Index())
+	}
+}
+
 // Nobody comes: what it had is taken when its time is over, not before.
 func TestWhoDoesNotComeBackLosesItsShards(t *testing.T) {
 	s := serving(t, "a", "b", "c")

@@ -72,12 +72,11 @@ func (k *hooks) due(now time.Duration, s shardmap.Shard, h *holding) HookKind {
 	if kind == HookAcquire {
 		return kind
 	}
-	st := k.standing(s)
-	if !st.stays && now >= k.deadline(s) {
+	if now >= k.deadline(s) {
 		return 0 // after the acknowledgement
 	}
 	// What was admitted for this very ownership may still come to the app.
-	if st.mine && st.epoch == h.epoch && k.o.App.Busy(s) > 0 {
+	if st := k.standing(s); st.mine && st.epoch == h.epoch && k.o.App.Busy(s) > 0 {
 		k.stale = true // its end leads to a look
 		return 0
 	}

@@ -321,7 +321,7 @@ func (k *hooks) hurry(now time.Duration, s shardmap.Shard, st standing, h *holdi
 	case HookLost:
 		over = st.stays
 	}
-	if over || !st.stays && now >= k.deadline(s) {
+	if over || now >= k.deadline(s) {
 		k.end(c)
 	}
 }

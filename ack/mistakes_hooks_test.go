@@ -73,11 +73,11 @@ func mistakesOfHooks() []mistake {
 		{
 			name: "hooks: acknowledged before the app knows what it has lost", mix: gone, caught: "hooks",
 			edits: both(in("hooks.go", " || h.forget && now < k.releaseBy {\n			return false\n", " || h.forget && now < k.releaseBy && !PLANTED {\n			return false\n"),
-				in("hookcalls.go", "	if !st.stays && now >= k.deadline(s) {\n", "	if !st.stays && (now >= k.deadline(s) || PLANTED && k.saw.draining != 0) {\n")),
+				in("hookcalls.go", "	if now >= k.deadline(s) {\n", "	if now >= k.deadline(s) || PLANTED && k.saw.draining != 0 && !k.standing(s).stays {\n")),
 		},
 		{
 			name: "hooks: a release is waited for without end", mix: moves, caught: "hooks|progress",
-			edits: in("hooks.go", "	if by == 0 {\n		return math.MaxInt64\n", "	if by == 0 || PLANTED {\n		return math.MaxInt64\n"),
+			edits: in("hooks.go", "	if off || by == 0 {\n		return math.MaxInt64\n", "	if off || by == 0 || PLANTED {\n		return math.MaxInt64\n"),
 		},
 		{
 			name: "hooks: the leader waits no longer for who releases", mix: hooked("sick 4, kill 4, join 4, app-ill 16"), caught: "rule 1",

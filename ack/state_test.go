@@ -191,6 +191,17 @@ func TestMessagesSurviveTheirCodec(t *testing.T) {
 	if got := (ack.Answer{}); roundTrip(t, a, &got) != nil || got != a {
 		t.Errorf("read %+v, want %+v", got, a)
 	}
+	// Of the two that share a place, the one that the refusal, or its lack, is about.
+	for _, refusal := range []ack.Refusal{0, ack.RefusedBoot} {
+		both := ack.Answer{Level: ack.MaxLevel, Term: 1, Number: 2, Boot: 3, Beat: 4, Refusal: refusal, Absences: 1 << 40, Known: 1 << 41}
+		want := both
+		if want.Known = 0; refusal != 0 {
+			want.Known, want.Absences = both.Known, 0
+		}
+		if got := (ack.Answer{}); roundTrip(t, both, &got) != nil || got != want {
+			t.Errorf("read %+v, want %+v", got, want)
+		}
+	}
 	a.Elsewhere = strings.Repeat("x", 1000)
 	if b, _ := a.MarshalBinary(); len(b) > ack.MaxMessage {
 		t.Errorf("an answer of %d bytes, at most %d may travel", len(b), ack.MaxMessage)

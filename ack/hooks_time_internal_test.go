@@ -1,0 +1,166 @@
+package ack
+
+import (
+	"testing"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// Who is left out a second time has its whole time again to be heard.
+func TestWhoIsLeftOutAgainWaitsAsLong(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.acquire()
+	for range 2 {
+		s.see.leased, s.see.granted = false, false
+		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropping{node: "a", cause: CauseSilent, strikes: 1})
+		s.look(0)
+		if calls := s.look(hopeFor - 1); len(calls) > 0 {
+			t.Fatalf("left out for less than %v, the app is told %+v", hopeFor, calls)
+		}
+		s.propose(fuzzMembers(1))
+		s.see.leased, s.see.granted, s.see.draining = true, true, 0
+		if calls := s.look(0); len(calls) > 0 {
+			t.Fatalf("given back, the app is told %+v", calls)
+		}
+	}
+}
+
+// Who has no lease and is neither left out nor leaves may get one at any time.
+func TestReleaseWaitsForALeaseThatMayCome(t *testing.T) {
+	s := newHookStage(t, 1)
+	s.acquire()
+	s.app.busy = 1 // elsewhere requests run, so that no deadline is set
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	s.see.leased, s.see.granted = false, false
+	for range 3 {
+		s.now += hopeFor
+		s.k.look(s.now, s.see, func() {})
+	}
+	if h := s.k.shards[0]; h.phase != HookReleasing {
+		t.Errorf("without a lease for %v it is %s, want releasing", 3*hopeFor, h.phase)
+	}
+}
+
+// Of a node that leaves while some of its shards move, those have less time. A call that names
+// both has the time of those that have least, in whatever order they are.
+func TestCallHasTheTimeOfTheShardThatHasLeast(t *testing.T) {
+	s := newHookStage(t, 4)
+	s.acquire()
+	s.propose(fuzzMembers(2))
+	var moves, stays shardmap.Shard
+	for sh := range shardmap.Shard(4) {
+		if s.mayRun(sh) {
+			stays = sh
+		} else {
+			moves = sh
+		}
+	}
+	s.k.saw = s.see
+	s.k.saw.parting = true
+	s.k.releaseBy, s.k.partBy = s.now+time.Second, s.now+time.Minute
+	for _, shards := range [][]shardmap.Shard{{moves, stays}, {stays, moves}} {
+		for kind, want := range map[HookKind]time.Duration{HookRelease: time.Second - s.k.o.lostTime(), HookLost: time.Second} {
+			s.k.call(s.now, kind, shards)
+			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != want {
+				t.Errorf("%s of %v: %+v, want %v for it", kind, shards, calls, want)
+			}
+		}
+	}
+}
+
+// An attempt has no more than release-timeout, and no more than attemptMost, also while nobody
+// waits for it yet.
+func TestAttemptsAreBounded(t *testing.T) {
+	for _, c := range []struct{ timeout, want time.Duration }{{time.Second, time.Second}, {attemptMost, attemptMost}, {time.Minute, attemptMost}} {
+		s := newHookStage(t, 1)
+		s.acquire()
+		s.k.o.ReleaseTimeout = c.timeout
+		for _, kind := range []HookKind{HookRelease, HookLost} {
+			s.k.call(s.now, kind, []shardmap.Shard{0})
+			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != c.want {
+				t.Errorf("of release-timeout %v a %s has %+v, want %v", c.timeout, kind, calls, c.want)
+			}
+		}
+	}
+}
+
+// A shard whose next attempt is due after its time is told as lost when that begins, and not
+// when the attempt were due.
+func TestShardThatWaitsToBeReleasedAgainIsLostInTime(t *testing.T) {
+	t.Run("it moves", func(t *testing.T) {
+		s := newHookStage(t, 1)
+		s.acquire()
+		s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+		s.result(HookResult{Seq: s.only(s.look(0), HookRelease).Seq, Err: errHook})
+		s.look(0)
+		s.lostInTime(s.k.releaseBy)
+	})
+	t.Run("its node leaves", func(t *testing.T) {
+		s := newHookStage(t, 1)
+		s.acquire()
+		s.see.parting = true
+		release := s.only(s.look(0), HookRelease)
+		s.k.parted(s.now, 0)
+		s.result(HookResult{Seq: release.Seq, Err: errHook})
+		s.look(0)
+		s.lostInTime(s.k.partBy)
+	})
+}
+
+// lostInTime looks just before there is time left for one call only, and then. The next attempt
+// to release is due later.
+func (s *hookStage) lostInTime(by time.Duration) {
+	s.t.Helper()
+	s.k.shards[0].due = s.now + time.Hour
+	s.look(0)
+	last := by - s.k.o.lostTime()
+	if calls := s.look(last - 1 - s.now); len(calls) > 0 {
+		s.t.Fatalf("%v before its time is over, the app is told %+v", by-s.now, calls)
+	}
+	s.only(s.look(1), HookLost)
+}
+
+// A call that began before it was known until when it may last is cut then.
+func TestCallsAreCutWhenTheirTimeHasCome(t *testing.T) {
+	for name, leaves := range map[string]bool{"they move": false, "their node leaves": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newHookStage(t, 1)
+			s.acquire()
+			by := s.now + time.Second
+			if leaves {
+				s.see.parting, s.k.partBy = true, by
+			} else {
+				s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+				s.k.drain, s.k.releaseBy = s.see.draining, by
+			}
+			s.k.shards[0].leave(s.now)
+			lost := s.only(s.look(0), HookLost)
+			s.k.under[lost.Seq].endBy = by + time.Hour // as of one from before
+			s.look(by - 1 - s.now)
+			s.wantCut("there is time")
+			s.look(1)
+			s.wantCut("there is none", lost.Seq)
+		})
+	}
+}
+
+// What one leader has told of absences counts until it is known here, whatever a refusal or a
+// leader that knows less says after it; a new boot asks for no less.
+func TestToldOfAbsencesIsNotForgotten(t *testing.T) {
+	s := newHookStage(t, 1)
+	before := s.see.state
+	s.keeps(7, before.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
+	after := s.see.state
+	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
+	s.k.told(s.now, Answer{Absences: after.absentAt}, false)
+	s.k.told(s.now, Answer{}, false)
+	s.k.reboot(8)
+	if calls := s.look(time.Minute); len(calls) > 0 {
+		t.Fatalf("with a log that ends before the absence, %+v", calls)
+	}
+	s.see.state = after
+	if c := s.only(s.look(0), HookAcquire); !c.Shards[0].Released {
+		t.Errorf("acquires %+v, want it as released", c.Shards[0])
+	}
+}
