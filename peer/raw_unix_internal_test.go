@@ -1,0 +1,108 @@
+//go:build unix
+
+package peer
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// watched is a socket beneath its net.Conn, and counts what goes by that way.
+type watched struct {
+	syscall.RawConn
+	reads, writes atomic.Int64
+}
+
+// Read implements syscall.RawConn.
+func (w *watched) Read(f func(fd uintptr) bool) error {
+	w.reads.Add(1)
+	return w.RawConn.Read(f)
+}
+
+// Write implements syscall.RawConn.
+func (w *watched) Write(f func(fd uintptr) bool) error {
+	w.writes.Add(1)
+	return w.RawConn.Write(f)
+}
+
+// Whatever carries many requests, or heartbeats, is read and written past package net, whose
+// calls tell the scheduler: the first of those after a rest wakes the runtime's monitor thread,
+// and on a busy machine each may cost who makes it its turn.
+func TestStreamsGoPastPackageNet(t *testing.T) {
+	for k := Raft; int(k) < kinds; k++ {
+		if !k.known() || k == Forward || k == Legs-1 {
+			continue // one for each request is read by who has it
+		}
+		for _, diverted := range []bool{false, true} {
+			near, far := prompts(t)
+			var all [2]*watched
+			for i, p := range []*prompt{near, far} {
+				r, is := p.in.(*raw)
+				if !is {
+					t.Fatalf("a connection is read as %T", p.in)
+				}
+				all[i] = &watched{RawConn: r.conn}
+				r.stream.Open(all[i]) // nothing is under way
+				if c := settle(p, k); c != p {
+					t.Fatalf("a stream of kind %s is %T, want the connection itself", k, c)
+				}
+			}
+			var w io.Writer = near
+			if diverted {
+				w = near.Divert(func([]byte) {})
+			}
+			said := []byte("what is said")
+			if n, err := w.Write(said); n != len(said) || err != nil {
+				t.Fatal(n, err)
+			}
+			got := make([]byte, len(said))
+			if _, err := io.ReadFull(far, got); err != nil || !bytes.Equal(got, said) {
+				t.Fatalf("%s: read %q, %v", k, got, err)
+			}
+			if reads, writes := all[1].reads.Load(), all[0].writes.Load(); reads == 0 || writes == 0 {
+				t.Errorf("%s, diverted %v: %d reads and %d writes went past package net, want all", k, diverted, reads, writes)
+			}
+		}
+	}
+}
+
+// Both ends of a trunk between nodes are read so, who dials and who accepts.
+func TestBothEndsOfATrunkGoPastPackageNet(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := New(Options{
+		Node: "a", Cluster: func() string { return "c1" },
+		Lookup: func(string) (string, bool) { return ln.Addr().String(), true },
+	})
+	accepted := make(chan *Conn, 1)
+	p.Handle(Trunk, func(_ context.Context, c *Conn) { accepted <- c })
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ctx, ln) }()
+	near, err := p.Dial(t.Context(), "a", Trunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := <-accepted
+	for _, c := range []*Conn{near, far} {
+		under, is := c.NetConn().(*prompt)
+		if !is {
+			t.Fatalf("a trunk is a %T", c.NetConn())
+		}
+		if _, is = under.in.(*raw); !is {
+			t.Errorf("a trunk is read as %T", under.in)
+		}
+		_ = c.Close()
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
