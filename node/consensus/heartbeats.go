@@ -57,10 +57,12 @@ func (h *heartbeats) send(addr raft.ServerAddress, req *raft.AppendEntriesReques
 	}
 	defer b.mu.Unlock()
 	if err = b.write(h, addr, req); err == nil {
-		err = b.read(resp)
+		if err = b.read(resp); err == nil {
+			return true, nil
+		}
 	}
 	var said *saidError
-	if err != nil && !errors.As(err, &said) && b.conn != nil {
+	if !errors.As(err, &said) && b.conn != nil {
 		_ = b.conn.Close() // it is of no use any more
 		b.conn = nil
 	}
@@ -138,8 +140,6 @@ func (b *beats) read(resp *raft.AppendEntriesResponse) error {
 	if *resp = got; said != "" {
 		return &saidError{said}
 	}
-	if b.came = nil; raw.Len() < len(b.buf) {
-		b.came, b.resp = raw.Bytes(), got
-	}
+	b.came, b.resp = raw.Bytes(), got
 	return nil
 }
