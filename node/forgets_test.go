@@ -36,13 +36,13 @@ func TestAppOfWhoIsGoneForAMomentForgetsNothing(t *testing.T) {
 					w.untilVoters(3)
 					w.until("every shard is served", w.allServed)
 					before, acquired, released, dropped := w.committed(), l.count(ack.HookAcquire), l.count(ack.HookRelease), false
-					for _, d := range []time.Duration{550, 700, 900, 1200, 1600, 2000} {
+					for _, d := range []int{550, 700, 900, 1200, 1600, 2000} {
 						p := w.follower()
 						if leads {
 							p = w.leader()
 						}
 						end := w.hang(p, how)
-						time.Sleep(d * time.Millisecond)
+						time.Sleep(time.Duration(d) * time.Millisecond)
 						end()
 						w.until("it is settled", func() bool {
 							dropped = dropped || p.node.State().Dropped(shardmap.NodeID(p.name))
@@ -53,8 +53,8 @@ func TestAppOfWhoIsGoneForAMomentForgetsNothing(t *testing.T) {
 						}
 						time.Sleep(5 * time.Second)
 					}
-					if again, released := l.count(ack.HookAcquire)-acquired, l.count(ack.HookRelease)-released; again != released {
-						w.t.Errorf("%d shards were acquired anew, %d released", again, released)
+					if again, given := l.count(ack.HookAcquire)-acquired, l.count(ack.HookRelease)-released; again != given {
+						w.t.Errorf("%d shards were acquired anew, %d released", again, given)
 					}
 					if moves := shardmap.Diff(before, w.committed()); len(moves) > 0 {
 						w.t.Errorf("%d shards have moved", len(moves))

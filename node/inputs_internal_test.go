@@ -85,3 +85,50 @@ func TestWhoLeadsIsThere(t *testing.T) {
 		}
 	}
 }
+
+// Who does not lead asks every two seconds, and of many nodes each that much less often that the
+// leader is asked ten times a second in all; half as often while all is calm. A leader asks
+// itself each time.
+func TestHowOftenTheLeaderIsAsked(t *testing.T) {
+	for _, tt := range []struct {
+		self  bool
+		nodes int
+		calm  bool
+		want  time.Duration
+	}{
+		{false, 3, false, 2 * time.Second},
+		{false, 3, true, 4 * time.Second},
+		{false, 20, false, 2 * time.Second},
+		{false, 100, false, 10 * time.Second},
+		{false, 100, true, 20 * time.Second},
+		{true, 100, false, 0},
+		{true, 100, true, 0},
+	} {
+		if got := askPause(tt.self, tt.nodes, tt.calm); got != tt.want {
+			t.Errorf("%+v: it is asked again after %v", tt, got)
+		}
+	}
+}
+
+// Another leader is asked at once, however short a time ago the one before was: where leadership
+// is handed over, nobody finds that nobody leads.
+func TestAnotherLeaderIsAskedAtOnce(t *testing.T) {
+	at := time.Unix(1000, 0)
+	told := leaderTold{leader: "a", at: at}
+	for _, tt := range []struct {
+		leader string
+		later  time.Duration
+		pause  time.Duration
+		want   bool
+	}{
+		{"a", 0, time.Second, true},
+		{"a", time.Second - 1, time.Second, true},
+		{"a", time.Second, time.Second, false},
+		{"b", 0, time.Second, false},
+		{"a", 0, 0, false},
+	} {
+		if got := told.holds(at.Add(tt.later), tt.leader, tt.pause); got != tt.want {
+			t.Errorf("%+v: what a has told holds: %v", tt, got)
+		}
+	}
+}

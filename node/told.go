@@ -23,6 +23,11 @@ type leaderTold struct {
 	level    *admin.LevelState // likewise
 }
 
+// holds reports that who leads need not be asked yet: it is who said this, less than a pause ago.
+func (t leaderTold) holds(now time.Time, leader string, pause time.Duration) bool {
+	return leader == t.leader && now.Sub(t.at) < pause
+}
+
 // after returns t with what the leader has said before where it does not answer: a leader
 // that is busy ends no finding. Who leads in fact is told by Raft, and what was true of
 // the nodes is steadied.

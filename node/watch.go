@@ -181,19 +181,24 @@ func (w *watch) ask(ctx context.Context, now time.Time) {
 		w.told = leaderTold{}
 		return
 	}
-	pause := max(askEvery, time.Duration(len(w.nodes))*askEach)
-	switch {
-	case leader == string(n.self):
-		pause = 0
-	case w.calm():
-		pause *= 2
-	}
-	if leader == w.told.leader && now.Sub(w.told.at) < pause {
+	if w.told.holds(now, leader, askPause(leader == string(n.self), len(w.nodes), w.calm())) {
 		return
 	}
 	t := n.askLeader(ctx, leader)
 	t.leader, t.at = leader, now
 	w.told = t.after(w.told)
+}
+
+// askPause is how long after an answer the same leader is asked again.
+func askPause(self bool, nodes int, calm bool) time.Duration {
+	pause := max(askEvery, time.Duration(nodes)*askEach)
+	switch {
+	case self:
+		return 0
+	case calm:
+		return 2 * pause
+	}
+	return pause
 }
 
 // probe finds out which voters' processes answer, while nobody leads: gossip takes

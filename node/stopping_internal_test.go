@@ -1,0 +1,53 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+)
+
+// missed is a Raft server of which the leader is missed.
+type missed struct{}
+
+// Term implements ack.Voter.
+func (missed) Term() uint64 { return 7 }
+
+// Voters implements ack.Voter.
+func (missed) Voters() []string { return []string{"a/d", "b/d", "c/d"} }
+
+// Leader implements ack.Voter.
+func (missed) Leader() string { return "a/d" }
+
+// LogEnd implements ack.Voter.
+func (missed) LogEnd() ack.LogEnd { return ack.LogEnd{Term: 7, Index: 20} }
+
+// Who stops does not stand for election, and says so: the others would wait for it.
+func TestWhoStopsDoesNotStandForElection(t *testing.T) {
+	c := new(clock.Manual)
+	c.Advance(time.Hour)
+	n := &Node{self: "b", server: "b/d"}
+	n.agent = &agent{self: "b", clock: c}
+	n.agent.machine = ack.NewAgent(ack.AgentOptions{Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Term: func() uint64 { return 7 }}, c.Precise())
+	d := &doubts{n: n, ctx: context.Background(), machine: ack.NewDoubt(ack.DoubtOptions{Server: n.server, Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise())}
+	since, stands := c.Precise(), false
+	for range 100 {
+		c.Advance(10 * time.Millisecond)
+		_, stand := d.machine.Look(c.Precise(), ack.Waiting{Since: since, Term: 7})
+		if stands = stands || stand; stands {
+			break
+		}
+		d.machine.Heard(c.Precise(), "c/d", ack.Missing{Term: 7, Log: missed{}.LogEnd(), In: 7})
+	}
+	if !stands || !d.machine.Says().Stands {
+		t.Fatal("it is not to stand")
+	}
+	n.stopping.Store(true)
+	d.stand(7) // of a node without Raft: anything but that it does not would end this test
+	n.asks.Wait()
+	if d.machine.Says().Stands {
+		t.Error("a node that stops says that it stands")
+	}
+}
