@@ -304,14 +304,16 @@ func (n *Node) leave(live context.Context) {
 	n.agent.leaving.Store(true)
 	hint(n.agent.wake)
 	n.proxy.SetDraining(true)
-	n.until(ctx, n.handedOver)
+	n.inTime(ctx, began, func(ctx context.Context) { n.until(ctx, n.handedOver) })
 	n.lameDuck(ctx, began)
 	if live.Err() != nil {
 		return
 	}
-	if err := n.shutProxy(ctx); err != nil {
-		n.log.Warn().Err(err).Msg("requests still running were cut")
-	}
+	n.inTime(ctx, began, func(ctx context.Context) {
+		if err := n.shutProxy(ctx); err != nil {
+			n.log.Warn().Err(err).Msg("requests still running were cut")
+		}
+	})
 	if live.Err() != nil {
 		return
 	}
@@ -319,14 +321,29 @@ func (n *Node) leave(live context.Context) {
 	n.agent.goodbye.Store(true)
 	said := n.agent.answered.Load()
 	hint(n.agent.wake)
-	saying, stop := context.WithTimeout(ctx, goodbyeWait)
-	n.until(saying, func() bool { return n.agent.answered.Load() > said })
+	saying, stop := context.WithTimeout(ctx, n.parting())
+	n.until(saying, func() bool { return n.agent.parted.Load() && n.agent.answered.Load() > said })
 	stop()
 	if err := n.gossip.Leave(ctx); err != nil {
 		n.log.Debug().Err(err).Msg("gossip not left in time")
 	}
 	// Last: a leader adds whom gossip shows.
 	n.leaveRaft(ctx)
+}
+
+// parting is how long goodbye may take: what nobody has taken the app releases before it.
+func (n *Node) parting() time.Duration {
+	if !n.fsm.state.Load().Committed().Has(n.self) {
+		return goodbyeWait
+	}
+	return goodbyeWait + n.releaseTime()
+}
+
+// inTime does what comes before goodbye and may last, in what ShutdownTimeout leaves for it.
+func (n *Node) inTime(ctx context.Context, began time.Time, do func(context.Context)) {
+	ctx, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-n.parting(), 0)))
+	defer stop()
+	do(ctx)
 }
 
 // abdicate gives leadership to somebody else, if this node has it.

@@ -1,0 +1,90 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// Who stops and keeps its shards, because nobody is left to take them, has its app release
+// them all the same: as the last node, or with all others. Its process ended a moment after
+// it had asked for that, and what the app had not written by then was lost; with a client
+// that did not go, it ended at once.
+func TestAppReleasesWhatItsNodeKeepsAsItStops(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "b", "c"}} {
+		for _, busy := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, busy %v", names, busy), func(t *testing.T) {
+				t.Parallel()
+				bubble(t, func(w *world) {
+					l := newLedger()
+					w.hooked(l, func(string) func(context.Context, ack.HookCall) error {
+						return func(ctx context.Context, c ack.HookCall) error {
+							if c.Kind != ack.HookRelease {
+								return nil
+							}
+							select {
+							case <-time.After(1500 * time.Millisecond):
+								return nil
+							case <-ctx.Done():
+								return ctx.Err()
+							}
+						}
+					})
+					for _, name := range names {
+						w.start(name)
+					}
+					w.untilSettled(names...)
+					w.untilVoters(len(names))
+					w.until("every shard is served", w.allServed)
+					if busy {
+						for _, p := range w.running() {
+							w.occupied(p)
+						}
+					}
+					before, began := l.count(ack.HookRelease), time.Now()
+					for _, p := range w.running() {
+						p.stop()
+					}
+					for _, name := range names {
+						<-w.all[name].done
+					}
+					if n := l.count(ack.HookRelease) - before; n != shards {
+						t.Errorf("%d shards released, want %d", n, shards)
+					}
+					if took := time.Since(began); took > 31*time.Second {
+						t.Errorf("it took %v to stop", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// occupied has a client send a request for a key of p, which its app never answers, and
+// returns once it is there.
+func (w *world) occupied(p *process) {
+	w.t.Helper()
+	app, err := p.host.Listen(":9000")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	conn, err := w.net.Host("client of "+p.name).Dial(context.Background(), p.host.Addr(8080))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	key := ""
+	for i := 0; key == "" || w.committed().Owner(shardmap.Of(key, shards)) != shardmap.NodeID(p.name); i++ {
+		key = fmt.Sprint("k", i)
+	}
+	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\n\r\n", key); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := app.Accept(); err != nil {
+		w.t.Fatal(err)
+	}
+}
