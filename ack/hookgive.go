@@ -104,6 +104,9 @@ func (k *hooks) deliver(now time.Duration) (changed bool) {
 // acknowledgement anew, but for no goodbye: that one gets it again.
 func (k *hooks) told(now time.Duration, ans Answer, parted bool) {
 	k.absences = max(k.absences, ans.Absences)
+	if k.hope.answered(now, ans.Term) {
+		k.stale = true
+	}
 	switch {
 	case k.releases == nil || ans.Term < k.term:
 	case ans.Taken && k.releases.Proposal == ans.Epoch:

@@ -27,11 +27,6 @@ const (
 	deliverAgain = 100 * time.Millisecond
 	// lostFor is how long an app that does not take it is told that a shard is lost.
 	lostFor = time.Minute
-	// hopeFor is for how long releases wait that take a lease and have no prospect of one.
-	// A node that stood still, or that nobody heard, for more than half a second is left out
-	// by a proposal; heard again, it is given everything back by the next one before anybody
-	// else has had it. What its app was to forget meanwhile would be lost for nothing.
-	hopeFor = time.Second
 	// splitBy is by how much the calls get smaller that name shards of one that was not
 	// answered: one shard that hangs holds up few others.
 	splitBy = 16
@@ -63,7 +58,7 @@ type hooks struct {
 	releaseBy time.Duration  // zero: requests of shards that move still run
 	refused   bool           // nothing answers at the app's address: no attempt to release helps
 	partBy    time.Duration  // when a node that leaves says goodbye whatever its app does; zero: it stays
-	hopeBy    time.Duration  // until when a release waits though it has no prospect of a lease; zero: it has
+	hope      hope
 	kept      shardmap.Epoch // the map of which it was put together what waits for the next process
 	delivery
 
@@ -134,7 +129,7 @@ func (k *hooks) look(now time.Duration, v sight, publish func()) {
 		return
 	}
 	k.saw, k.stale, k.next = v, false, now+time.Hour
-	k.fit(now, v)
+	k.fit(v)
 	for _, r := range k.results {
 		k.take(now, r)
 	}
@@ -157,7 +152,7 @@ func (k *hooks) look(now time.Duration, v sight, publish func()) {
 
 // fit makes room for the shards of a cluster just born, and starts what counts from
 // the first lease and from the present proposal.
-func (k *hooks) fit(now time.Duration, v sight) {
+func (k *hooks) fit(v sight) {
 	if n := v.state.Shards(); n > len(k.shards) {
 		k.shards = make([]holding, n)
 		k.acquired = make([]shardmap.Epoch, n)
@@ -167,14 +162,8 @@ func (k *hooks) fit(now time.Duration, v sight) {
 		// committed one: what is given by a later one no earlier process had.
 		k.leased, k.since = true, v.state.Last().Epoch()
 	}
-	switch {
-	case !k.hopeless():
-		k.hopeBy = 0
-	case k.hopeBy == 0:
-		k.hopeBy = now + hopeFor
-	}
-	if k.hopeBy > now {
-		k.wake(k.hopeBy)
+	if k.hope.on = k.hopeless(); !k.hope.on {
+		k.hope = hope{}
 	}
 	if v.draining != 0 && v.draining != k.drain {
 		k.drain, k.releaseBy, k.refused = v.draining, 0, false
@@ -263,7 +252,8 @@ func (k *hooks) late(now time.Duration, s shardmap.Shard) bool {
 	if k.refused || now >= k.deadline(s)-k.o.lostTime() {
 		return true
 	}
-	return k.hopeless() && now >= k.hopeBy
+	d := k.saw.state.drops[k.self]
+	return k.hopeless() && (k.hope.over || d.InForce && d.Cause.slow()) // the way back of one who is slow is to acknowledge that
 }
 
 // hopeless reports that no release can leave as things are, for want of a lease: the node

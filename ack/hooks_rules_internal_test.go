@@ -137,9 +137,9 @@ func TestCallsThatNothingComesOfAreCut(t *testing.T) {
 		c := s.only(s.look(0), HookRelease)
 		s.see.leased, s.see.granted = false, false
 		s.look(time.Millisecond)
-		s.look(hopeFor - 1)
+		s.answered(1, hopeAnswers)
 		s.wantCut("the lease may come back")
-		s.look(1)
+		s.answered(1, 1)
 		s.wantCut("it leaves, and has no lease", c.Seq)
 	})
 	t.Run("a release, when the app refuses another one", func(t *testing.T) {
@@ -323,29 +323,65 @@ func TestReleaseTimeoutIsShared(t *testing.T) {
 // anybody else has had it: its app goes on with what it has, and was told to forget it before.
 func TestWhoIsLeftOutForAMomentForgetsNothing(t *testing.T) {
 	for _, back := range []bool{true, false} {
-		s := newHookStage(t, 2)
-		s.acquire()
-		s.see.leased, s.see.granted = false, false
-		s.look(10 * time.Second) // without any lease, that is not when it begins
-		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropping{node: "a", cause: CauseSilent, strikes: 1})
-		for end := s.now + hopeFor - time.Millisecond; s.now < end; {
-			if calls := s.look(time.Millisecond); len(calls) > 0 {
-				t.Fatalf("left out for %v, the app is told %+v", hopeFor-(end-s.now), calls)
-			}
+		s, calls := leftOut(t, CauseSilent)
+		if len(calls) > 0 {
+			t.Fatalf("left out, the app is told %+v", calls)
 		}
-		if !back {
-			s.only(s.look(2*time.Millisecond), HookLost)
+		s.answered(1, hopeAnswers)
+		s.see.draining = 0
+		if back {
+			s.propose(fuzzMembers(1))
+			s.see.leased, s.see.granted, s.see.draining = true, true, 0
+			if calls := s.look(time.Minute); len(calls) > 0 {
+				t.Fatalf("given back, the app is told %+v", calls)
+			}
+			for sh := range s.k.shards {
+				if s.k.shards[sh].phase != HookServing {
+					t.Errorf("shard %d is %s", sh, s.k.shards[sh].phase)
+				}
+			}
 			continue
 		}
-		s.propose(fuzzMembers(1))
-		s.see.leased, s.see.granted, s.see.draining = true, true, 0
 		if calls := s.look(time.Minute); len(calls) > 0 {
-			t.Fatalf("given back, the app is told %+v", calls)
+			t.Fatalf("left out, and the leader is gone: the app is told %+v", calls)
 		}
-		for sh := range s.k.shards {
-			if s.k.shards[sh].phase != HookServing {
-				t.Errorf("shard %d is %s", sh, s.k.shards[sh].phase)
-			}
+		s.answered(2, hopeAnswers) // this one has to hear the node first, too
+		s.answered(1, hopeAnswers)
+		s.k.told(s.now, Answer{Term: 2}, false)
+		s.only(s.look(0), HookLost)
+	}
+}
+
+// Who was slow comes back by its acknowledgement: what waits for a lease before that waits for
+// nothing, and so do all who want the shards.
+func TestWhoWasSlowHasNothingToWaitFor(t *testing.T) {
+	for _, cause := range []Cause{CauseMissedAck, CauseBehind} {
+		s, calls := leftOut(t, cause)
+		s.only(calls, HookLost)
+	}
+}
+
+// leftOut returns the stage of a node that has no lease and that a proposal leaves out, and
+// what its app is told at once.
+func leftOut(t *testing.T, cause Cause) (*hookStage, []HookCall) {
+	t.Helper()
+	s := newHookStage(t, 2)
+	s.acquire()
+	s.see.leased, s.see.granted = false, false
+	s.look(time.Second)
+	s.answered(1, 2*hopeAnswers) // without any lease, that is not when it begins
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropping{node: "a", cause: cause, strikes: 1})
+	return s, s.look(time.Millisecond)
+}
+
+// answered has the leader of a term answer so often, within hopeFor, and the app be told
+// nothing.
+func (s *hookStage) answered(term uint64, times int) {
+	s.t.Helper()
+	for i := range times {
+		s.k.told(s.now, Answer{Term: term}, false)
+		if calls := s.look(hopeFor / hopeAnswers); len(calls) > 0 {
+			s.t.Fatalf("at answer %d the app is told %+v", i+1, calls)
 		}
 	}
 }
