@@ -88,12 +88,18 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []verdict
 			st.here.On, st.here.Off = steadyHere, steadyHere
 			w.nodes[id] = st
 		}
-		x.Here = st.here.Look(now, x.Here)
+		// What the leader has said was so when it was asked: until it is asked again, it has
+		// not been so for any longer.
+		seen := now
+		if id != string(n.self) && w.told.tells(id) {
+			seen = w.told.viewed
+		}
+		x.Here = st.here.Look(seen, x.Here)
 		x.Gone = st.gone.Look(now, !x.Here && !x.Absent && x.Shards > 0)
-		if sick := st.sick.Look(now, x.App == verdict.AppSickly); x.App == verdict.AppSickly && !sick {
+		if sick := st.sick.Look(seen, x.App == verdict.AppSickly); x.App == verdict.AppSickly && !sick {
 			x.App = verdict.AppUnknown
 		}
-		x.Lags = st.lags.Look(now, x.Lags)
+		x.Lags = st.lags.Look(seen, x.Lags)
 		out = append(out, *x)
 	}
 	slices.SortFunc(out, func(a, b verdict.Node) int { return cmp.Compare(a.ID, b.ID) })
@@ -145,7 +151,7 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
 	w.probes.Unlock()
 	for _, v := range w.told.views {
 		if x := all[string(v.Node)]; x != nil {
-			heardOf(x, v, c.Epoch())
+			heardOf(x, v, w.told.epoch)
 		}
 	}
 	w.self(of(string(n.self)))

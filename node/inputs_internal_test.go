@@ -87,24 +87,28 @@ func TestWhoLeadsIsThere(t *testing.T) {
 }
 
 // Who does not lead asks every two seconds, and of many nodes each that much less often that the
-// leader is asked ten times a second in all; half as often while all is calm. A leader asks
-// itself each time.
+// leader is asked ten times a second in all; half as often while all is calm, twice as often
+// while what it said is in doubt. A leader asks itself each time.
 func TestHowOftenTheLeaderIsAsked(t *testing.T) {
 	for _, tt := range []struct {
-		self  bool
-		nodes int
-		calm  bool
-		want  time.Duration
+		self         bool
+		nodes        int
+		doubts, calm bool
+		want         time.Duration
 	}{
-		{false, 3, false, 2 * time.Second},
-		{false, 3, true, 4 * time.Second},
-		{false, 20, false, 2 * time.Second},
-		{false, 100, false, 10 * time.Second},
-		{false, 100, true, 20 * time.Second},
-		{true, 100, false, 0},
-		{true, 100, true, 0},
+		{false, 3, false, false, 2 * time.Second},
+		{false, 3, false, true, 4 * time.Second},
+		{false, 3, true, false, time.Second},
+		{false, 3, true, true, time.Second},
+		{false, 20, false, false, 2 * time.Second},
+		{false, 20, true, false, 2 * time.Second},
+		{false, 100, false, false, 10 * time.Second},
+		{false, 100, false, true, 20 * time.Second},
+		{false, 100, true, true, 10 * time.Second},
+		{true, 100, false, false, 0},
+		{true, 100, true, true, 0},
 	} {
-		if got := askPause(tt.self, tt.nodes, tt.calm); got != tt.want {
+		if got := askPause(tt.self, tt.nodes, tt.doubts, tt.calm); got != tt.want {
 			t.Errorf("%+v: it is asked again after %v", tt, got)
 		}
 	}

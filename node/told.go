@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"shardway/ack"
 	"shardway/admin"
+	"shardway/shardmap"
 )
 
 // mostSeveral is how many questions one stream may ask at once.
@@ -19,6 +21,8 @@ type leaderTold struct {
 	leader   string
 	at       time.Time
 	views    []ack.MemberView  // nil: it did not say
+	viewed   time.Time         // when it was asked for views
+	epoch    shardmap.Epoch    // of the map that was committed here then
 	suspects []poisonous       // likewise
 	level    *admin.LevelState // likewise
 }
@@ -36,7 +40,7 @@ func (t leaderTold) after(before leaderTold) leaderTold {
 		return t
 	}
 	if t.views == nil {
-		t.views = before.views
+		t.views, t.viewed, t.epoch = before.views, before.viewed, before.epoch
 	}
 	if t.suspects == nil {
 		t.suspects = before.suspects
@@ -45,6 +49,11 @@ func (t leaderTold) after(before leaderTold) leaderTold {
 		t.level = before.level
 	}
 	return t
+}
+
+// tells reports whether the leader has said something of a node.
+func (t leaderTold) tells(node string) bool {
+	return slices.ContainsFunc(t.views, func(v ack.MemberView) bool { return string(v.Node) == node })
 }
 
 // askLeader asks the leader what only it knows: by one stream, which costs both sides more

@@ -20,8 +20,9 @@ const (
 	// other look to be left out.
 	calmAfter = 10 * time.Second
 	// askEvery is how often who does not lead asks who does what only that one knows, half as
-	// often while all is calm, and askEach by how much less often for each node: so the leader
-	// is asked ten times a second at most. Each time is a connection, and the calls that make and
+	// often while all is calm and twice as often while what it said of a node is in doubt, and
+	// askEach by how much less often for each node: so the leader is asked ten times a second
+	// at most. Each time is a connection, and the calls that make and
 	// end it keep the runtime's monitor thread awake for a millisecond each.
 	askEvery = 2 * time.Second
 	askEach  = 100 * time.Millisecond
@@ -125,6 +126,16 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
+// doubts reports whether something was seen of a node that does not count yet.
+func (w *watch) doubts() bool {
+	for _, st := range w.nodes {
+		if st.here.Turns() || st.sick.Turns() || st.lags.Turns() {
+			return true
+		}
+	}
+	return false
+}
+
 // calm reports whether what was found has stayed the same for a while, as has who leads.
 func (w *watch) calm() bool {
 	in := w.found.Load().in
@@ -181,20 +192,24 @@ func (w *watch) ask(ctx context.Context, now time.Time) {
 		w.told = leaderTold{}
 		return
 	}
-	if w.told.holds(now, leader, askPause(leader == string(n.self), len(w.nodes), w.calm())) {
+	if w.told.holds(now, leader, askPause(leader == string(n.self), len(w.nodes), w.doubts(), w.calm())) {
 		return
 	}
+	epoch := n.router.state.Load().Committed().Epoch()
 	t := n.askLeader(ctx, leader)
-	t.leader, t.at = leader, now
+	t.leader, t.at, t.viewed, t.epoch = leader, now, now, epoch
 	w.told = t.after(w.told)
 }
 
 // askPause is how long after an answer the same leader is asked again.
-func askPause(self bool, nodes int, calm bool) time.Duration {
-	pause := max(askEvery, time.Duration(nodes)*askEach)
+func askPause(self bool, nodes int, doubts, calm bool) time.Duration {
+	each := time.Duration(nodes) * askEach
+	pause := max(askEvery, each)
 	switch {
 	case self:
 		return 0
+	case doubts:
+		return max(askEvery/2, each)
 	case calm:
 		return 2 * pause
 	}

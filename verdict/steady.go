@@ -31,6 +31,9 @@ func (s *Steady) Look(now time.Time, so bool) bool {
 	return s.holds
 }
 
+// Turns reports whether what was so last is not what holds, yet.
+func (s *Steady) Turns() bool { return s.turning }
+
 // For keeps since when a condition has held.
 type For struct{ since time.Time }
 
