@@ -30,7 +30,7 @@ func (n *Node) Do(ctx context.Context, a admin.Action) error {
 	if leader == "" {
 		return fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}
-	return n.ask(ctx, leader, request{What: askDo, Action: a}, nil)
+	return n.askLeading(ctx, leader, request{What: askDo, Action: a}, nil)
 }
 
 // do carries an action out on the leader.
@@ -192,7 +192,7 @@ func (n *Node) leaderless() string {
 	if f, ok := n.finding(verdict.NoQuorum, verdict.DiskHangs, verdict.NoPeers, verdict.WaitingForExpect); ok {
 		return f.Text + "; " + f.Remedy
 	}
-	return "an election is under way, or this node is cut off"
+	return "an election is under way, or this node is cut off; try again in a moment"
 }
 
 // leaveRaft asks the leader to take this node's server out of the configuration.

@@ -85,6 +85,28 @@ func (n *Node) ask(ctx context.Context, node string, q request, value any) error
 	return n.askThat(ctx, node, func(*peer.Conn) (request, error) { return q, nil }, value)
 }
 
+// askLeading asks who leads, as far as this node knows, for what an operator wants.
+func (n *Node) askLeading(ctx context.Context, leader string, q request, value any) error {
+	return unreached(leader, n.ask(ctx, leader, q, value))
+}
+
+// errLeadsNot is the answer of a node to what only a leader knows.
+var errLeadsNot = fmt.Errorf("%w: who was asked leads no more, or not yet; try again in a moment", admin.ErrNoLeader)
+
+// dialError reports that a node was not reached: it was asked nothing.
+type dialError struct{ error }
+
+func (e dialError) Unwrap() error { return e.error }
+
+// unreached says of a leader that was not reached that it leads no more, which others
+// know a moment later.
+func unreached(leader string, err error) error {
+	if _, ok := errors.AsType[dialError](err); ok {
+		return fmt.Errorf("%w: node %q led a moment ago and is not reached (%w); try again in a moment", admin.ErrNoLeader, leader, err)
+	}
+	return err
+}
+
 // askThat is ask with what compose makes for the stream.
 func (n *Node) askThat(ctx context.Context, node string, compose func(*peer.Conn) (request, error), value any) error {
 	raw, err := n.converse(ctx, node, compose)
@@ -102,7 +124,7 @@ func (n *Node) askThat(ctx context.Context, node string, compose func(*peer.Conn
 func (n *Node) converse(ctx context.Context, node string, compose func(*peer.Conn) (request, error)) (json.RawMessage, error) {
 	c, err := n.port.Dial(ctx, node, peer.Control)
 	if err != nil {
-		return nil, err
+		return nil, dialError{err}
 	}
 	defer hangUp(c)
 	unhook := context.AfterFunc(ctx, func() { hangUp(c) })
@@ -204,13 +226,13 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	case askTiming:
 		l := n.leadership()
 		if l == nil {
-			return nil, admin.ErrNoLeader
+			return nil, errLeadsNot
 		}
 		return l.retime(ctx, q.Timing, q.By)
 	case askLevel:
 		l := n.leadership()
 		if l == nil {
-			return nil, admin.ErrNoLeader
+			return nil, errLeadsNot
 		}
 		return l.level(ctx, q.Firm, q.By)
 	case askMissing:
@@ -221,7 +243,7 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return n.twin.Of(ctx, from.node, q.Nonce), nil
 	case askImplicated:
 		if n.leadership() == nil {
-			return nil, admin.ErrNoLeader
+			return nil, errLeadsNot
 		}
 		n.poison.heard(from.node, q.Implicated)
 		return nil, nil //nolint:nilnil // there is nothing to say
@@ -230,7 +252,7 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	case askPlan:
 		l := n.leadership()
 		if l == nil {
-			return nil, admin.ErrNoLeader
+			return nil, errLeadsNot
 		}
 		return l.plan(ctx)
 	case askReport:
@@ -258,14 +280,14 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	case askViews:
 		l := n.leadership()
 		if l == nil {
-			return nil, admin.ErrNoLeader
+			return nil, errLeadsNot
 		}
 		v, _ := l.view(ctx)
 		return v, nil
 	case askDo:
 		l := n.leadership()
 		if l == nil {
-			return nil, admin.ErrNoLeader
+			return nil, errLeadsNot
 		}
 		// What was asked of this node itself its admin port has logged.
 		a := q.Action
@@ -274,7 +296,7 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	case askLeave:
 		l := n.leadership()
 		if l == nil {
-			return nil, admin.ErrNoLeader
+			return nil, errLeadsNot
 		}
 		return nil, l.letGo(ctx, from.node, q.Server)
 	}

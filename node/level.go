@@ -63,7 +63,7 @@ func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s admin.
 	if leader == "" {
 		return s, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}
-	err = n.ask(ctx, leader, request{What: askLevel, Firm: raise, By: by}, &s)
+	err = n.askLeading(ctx, leader, request{What: askLevel, Firm: raise, By: by}, &s)
 	return s, err
 }
 

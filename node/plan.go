@@ -29,7 +29,7 @@ func (n *Node) Plan(ctx context.Context) (admin.Plan, error) {
 		return admin.Plan{}, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}
 	var p admin.Plan
-	err := n.ask(ctx, leader, request{What: askPlan}, &p)
+	err := n.askLeading(ctx, leader, request{What: askPlan}, &p)
 	return p, err
 }
 
@@ -39,7 +39,7 @@ func (l *leadership) plan(ctx context.Context) (admin.Plan, error) {
 	select {
 	case l.plans <- answer:
 	case <-l.done:
-		return admin.Plan{}, admin.ErrNoLeader
+		return admin.Plan{}, errLeadsNot
 	case <-ctx.Done():
 		return admin.Plan{}, ctx.Err()
 	}

@@ -276,7 +276,7 @@ func (l *leadership) amendNow(ctx context.Context, changes []ack.Change) error {
 	select {
 	case l.askings <- asking{changes, answer}:
 	case <-l.done:
-		return admin.ErrNoLeader
+		return errLeadsNot
 	case <-ctx.Done():
 		return ctx.Err()
 	}

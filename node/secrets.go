@@ -76,7 +76,8 @@ func (n *Node) Rotate(ctx context.Context, by string) (admin.Rotation, error) {
 	if leader == "" {
 		return admin.Rotation{}, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}
-	return n.rotation.Ask(ctx, leader, by)
+	r, err := n.rotation.Ask(ctx, leader, by)
+	return r, unreached(leader, err)
 }
 
 // rotating is the node as its rotation sees it.

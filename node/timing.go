@@ -61,7 +61,7 @@ func (n *Node) askRetime(ctx context.Context, change admin.Timing, by string) (t
 	if leader == "" {
 		return t, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
 	}
-	err = n.ask(ctx, leader, request{What: askTiming, Timing: change, By: by}, &t)
+	err = n.askLeading(ctx, leader, request{What: askTiming, Timing: change, By: by}, &t)
 	return t, err
 }
 
@@ -131,7 +131,7 @@ func (l *leadership) retiming(ctx context.Context, t ack.Timing) ([]byte, error)
 	select {
 	case l.retimes <- retiming{t, answer}:
 	case <-l.done:
-		return nil, admin.ErrNoLeader
+		return nil, errLeadsNot
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

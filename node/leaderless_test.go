@@ -1,0 +1,45 @@
+package node_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/admin"
+)
+
+// Whoever asks for something while an election is under way is told that nobody leads, and
+// to try again. If the leader had just died that was told as a defect of Shardway's own
+// (500 internal, connection refused), and else nothing was said that one could do.
+func TestActionsDuringAnElectionSayToTryAgain(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"killed", "asked"} {
+		three(t, func(w *world) {
+			w.untilVoters(3)
+			l, uncordon := w.leader(), admin.Action{Verb: admin.Uncordon, Node: "a"}
+			rest := w.others(l)
+			if how == "killed" {
+				l.kill()
+			} else if err := l.node.Do(w.t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
+				w.t.Fatal(err)
+			}
+			refused := 0
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				for _, name := range rest {
+					err := w.all[name].node.Do(w.t.Context(), uncordon)
+					if err == nil {
+						continue
+					}
+					refused++
+					if text := err.Error(); !strings.Contains(text, "try again") || !errors.Is(err, admin.ErrNoLeader) && !errors.Is(err, admin.ErrRefused) {
+						w.t.Fatalf("with a leader that was %s: %v", how, err)
+					}
+				}
+			}
+			if how == "killed" && refused == 0 {
+				w.t.Error("there was a leader all the time")
+			}
+		})
+	}
+}
