@@ -119,6 +119,12 @@ func TestTimingMustFitTheSlowestHeartbeat(t *testing.T) {
 			if !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "of node b") {
 				w.t.Errorf("%s: %v, want %s, and whose heartbeat that is", p.name, err, want)
 			}
+			// What breaks no bound of it has nothing to do with it.
+			for _, wrong := range []admin.Timing{{Fence: "foo"}, {DeadAfter: "100ms"}} {
+				if _, err = p.node.Retime(w.t.Context(), wrong, "test"); !errors.Is(err, admin.ErrInvalid) || strings.Contains(err.Error(), "heartbeat") {
+					w.t.Errorf("%s: %+v: %v, want nothing of heartbeats", p.name, wrong, err)
+				}
+			}
 		}
 	})
 }

@@ -83,9 +83,9 @@ func (l *leadership) retime(ctx context.Context, change admin.Timing, by string)
 		return admin.TimingState{}, fmt.Errorf("%w: there is no cluster yet", admin.ErrRefused)
 	}
 	slowest, at := l.slowest(ctx)
-	want, err := changed(s.Timing(), change, slowest)
+	want, err := changed(s.Timing(), change, slowest, at)
 	if err != nil {
-		return admin.TimingState{}, fmt.Errorf("%w (heartbeat is %s, of node %s)", err, bounds.Short(slowest), at)
+		return admin.TimingState{}, err
 	}
 	entry, err := l.retiming(ctx, want)
 	if want == s.Timing() {
@@ -169,7 +169,7 @@ func notYet(err error) error {
 }
 
 // changed returns t with a change, or which part of that cannot be, and what to do.
-func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration) (ack.Timing, error) {
+func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of string) (ack.Timing, error) {
 	var keys, wrong []string
 	refuse := func(key, value, fault string) { wrong = append(wrong, fmt.Sprintf("%s = %q %s", key, value, fault)) }
 	span := func(key, value string, into *time.Duration, least, most time.Duration) {
@@ -202,7 +202,11 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration) (ack.Ti
 			continue
 		}
 		value := map[string]string{"lease": change.Lease, "dead-after": change.DeadAfter}[keys[i]]
-		refuse(keys[i], value, "breaks "+b.Rule+" ("+b.Figures+"): "+b.Why+"; "+b.Remedy)
+		fault := "breaks " + b.Rule + " (" + b.Figures + "): " + b.Why + "; " + b.Remedy
+		if slices.Contains(b.Keys, "heartbeat") {
+			fault += " (heartbeat is " + bounds.Short(heartbeat) + ", of node " + of + ")"
+		}
+		refuse(keys[i], value, fault)
 	}
 	if len(wrong) > 0 {
 		return t, fmt.Errorf("%w: %s", admin.ErrInvalid, strings.Join(wrong, "; and "))
