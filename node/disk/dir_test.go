@@ -65,7 +65,7 @@ func TestAnotherNodeIDIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := disk.Open(path, "b")
-	wantError(t, err, `"a"`, `"b"`, "--node")
+	wantError(t, err, path, `"a"`, `"b"`, "--node")
 	if got := mustOpen(t, path, "a").Boot(); got != 2 {
 		t.Errorf("boot %d after a refused one, want 2", got)
 	}

@@ -113,7 +113,7 @@ func identify(b backend, want string) (identity, error) {
 			return identity{}, fmt.Errorf("disk: %s is damaged: node %q, disk %q", where(b, identityFile), id.Node, id.Disk)
 		}
 		if want != "" && want != id.Node {
-			return identity{}, fmt.Errorf("disk: the data directory belongs to node %q, but --node says %q: leave --node out, or name another directory with --data", id.Node, want)
+			return identity{}, fmt.Errorf("disk: %s belongs to node %q, but --node says %q: leave --node out, or name another directory with --data", where(b, identityFile), id.Node, want)
 		}
 		return id, nil
 	}
