@@ -249,3 +249,6 @@ func (n *Node) Several(ctx context.Context, questions ...string) (errs []string,
 
 // Found returns what the last look at what can be the matter came to; another one, another value.
 func (n *Node) Found() any { return n.watch.found.Load() }
+
+// Answered returns how many heartbeats of the node a leader has answered.
+func (n *Node) Answered() int64 { return n.agent.answered.Load() }

@@ -28,6 +28,7 @@ type link struct {
 	local   func(ack.Heartbeat)
 	answers chan<- ack.Answer
 	broke   func(node string, gone suspect) // a connection ended; must not block
+	beat    func()                          // has a heartbeat come now; must not block
 	out     chan ack.Heartbeat              // cap 1: the newest one waits
 
 	wg sync.WaitGroup
@@ -106,14 +107,20 @@ func (k *link) open(ctx context.Context, node string) *linkConn {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &linkConn{beats: make(chan ack.Heartbeat, 1), done: make(chan struct{}), cancel: cancel}
 	k.wg.Go(func() {
-		defer close(c.done)
 		defer cancel()
-		k.converse(ctx, node, c)
+		broke := k.converse(ctx, node, c)
+		// What was on its way is lost, and a leader that owes its voters an answer for 80 ms
+		// is missed: the next one opens another connection, now that this one is known to be gone.
+		if close(c.done); broke {
+			k.beat()
+		}
 	})
 	return c
 }
 
-func (k *link) converse(ctx context.Context, node string, c *linkConn) {
+// converse reports whether the other side, or what is between, has ended a connection
+// that had lasted for redialEvery.
+func (k *link) converse(ctx context.Context, node string, c *linkConn) (broke bool) {
 	dialing, stop := context.WithTimeout(ctx, time.Second)
 	conn, err := k.port.Dial(dialing, node, peer.Heartbeat)
 	stop()
@@ -124,8 +131,9 @@ func (k *link) converse(ctx context.Context, node string, c *linkConn) {
 		case <-time.After(redialEvery):
 		case <-ctx.Done():
 		}
-		return
+		return false
 	}
+	began := time.Now()
 	defer hangUp(conn)
 	unhook := context.AfterFunc(ctx, func() { hangUp(conn) })
 	defer unhook()
@@ -139,8 +147,7 @@ func (k *link) converse(ctx context.Context, node string, c *linkConn) {
 	for {
 		select {
 		case <-ended:
-			k.ended(ctx, node, conn)
-			return
+			return k.ended(ctx, node, conn) && time.Since(began) >= redialEvery
 		case hb := <-c.beats:
 			b, err := hb.MarshalBinary()
 			if err == nil {
@@ -149,8 +156,7 @@ func (k *link) converse(ctx context.Context, node string, c *linkConn) {
 			if err != nil {
 				hangUp(conn)
 				<-ended
-				k.ended(ctx, node, conn)
-				return
+				return k.ended(ctx, node, conn) && time.Since(began) >= redialEvery
 			}
 		}
 	}
@@ -159,11 +165,13 @@ func (k *link) converse(ctx context.Context, node string, c *linkConn) {
 // hangUp ends a stream that says nothing more: whether that fails is all the same.
 func hangUp(c *peer.Conn) { _ = c.Close() }
 
-// ended reports a connection that the other side ended.
-func (k *link) ended(ctx context.Context, node string, conn *peer.Conn) {
-	if ctx.Err() == nil {
-		k.broke(node, suspect{boot: conn.Boot()})
+// ended tells of a connection that the other side ended, and reports whether it is that.
+func (k *link) ended(ctx context.Context, node string, conn *peer.Conn) bool {
+	if ctx.Err() != nil {
+		return false
 	}
+	k.broke(node, suspect{boot: conn.Boot()})
+	return true
 }
 
 // listen passes answers on until the connection ends.

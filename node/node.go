@@ -238,7 +238,7 @@ func (n *Node) newAgent() {
 	n.agent = a
 	n.link = &link{
 		self: n.self, port: n.port, log: n.log, linger: func() time.Duration { return n.timing().DeadAfter },
-		leader: func() string { return n.raft.Leader() }, local: n.deliverLocal, answers: a.answers, broke: n.suspects.broke,
+		leader: func() string { return n.raft.Leader() }, local: n.deliverLocal, answers: a.answers, broke: n.suspects.broke, beat: func() { hint(a.wake) },
 		out: make(chan ack.Heartbeat, 1),
 	}
 	var hooks *ack.HookOptions
