@@ -2,13 +2,21 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
 )
 
 const (
 	// holdSaying is how long a node that restarts in place waits until its log says that
 	// it is absent, beyond what goodbye may take: a leader may have to be elected.
 	holdSaying = 3 * time.Second
+	// holdLinger is how long it then stays a voter at most, where the others need one, and
+	// pairLinger of two voters, of which each is needed always: for who is restarted with it.
+	holdLinger = 3 * time.Second
+	pairLinger = holdLinger / 10
 	// holdClosing is how long what other nodes forward may take to be refused then.
 	holdClosing = 2 * time.Second
 )
@@ -40,6 +48,9 @@ func (n *Node) hold(live context.Context) {
 	saying, stop := context.WithTimeout(ctx, parting+holdSaying)
 	n.until(saying, func() bool { return n.away(said) })
 	stop()
+	lingering, stop := context.WithTimeout(ctx, n.lingers())
+	n.until(lingering, func() bool { return !n.owes(lingering) && !n.needed() })
+	stop()
 	if live.Err() != nil {
 		return
 	}
@@ -65,4 +76,42 @@ func (n *Node) away(said int64) bool {
 	a, _ := s.Absence(n.self)
 	nobody := n.last() || !s.Committed().Has(n.self)
 	return a.Boot == n.agent.boot.Load() || nobody && n.agent.parted.Load() && n.agent.answered.Load() > said
+}
+
+// owes reports that this node leads, and that the log is yet to be told of others that have
+// said goodbye, too, and what they keep.
+func (n *Node) owes(ctx context.Context) bool {
+	l := n.leading.Load()
+	if l == nil {
+		return false
+	}
+	views, _ := l.view(ctx)
+	s := n.fsm.state.Load()
+	return slices.ContainsFunc(views, func(v ack.MemberView) bool {
+		a, _ := s.Absence(v.Node)
+		return v.Heartbeat.Back > 0 && a.Boot < v.Heartbeat.Boot && s.Committed().Has(v.Node)
+	})
+}
+
+// needed reports that those who do not restart are no quorum without this node, because others
+// restart, too: all at once, or one before the last is back. Nothing could be written down
+// until then, not even what the next one keeps, whose app would have to forget all of it.
+func (n *Node) needed() bool {
+	voters, _ := n.servers()
+	s := n.fsm.state.Load()
+	here := 0
+	for _, v := range voters {
+		if id := nodeOf(v); id != string(n.self) && !s.Absent(shardmap.NodeID(id)) {
+			here++
+		}
+	}
+	return here > 0 && here < len(voters)/2+1
+}
+
+// lingers returns for how long at most the node stays because it is needed.
+func (n *Node) lingers() time.Duration {
+	if voters, _ := n.servers(); len(voters) == 2 {
+		return pairLinger
+	}
+	return holdLinger
 }
