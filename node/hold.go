@@ -48,9 +48,11 @@ func (n *Node) hold(live context.Context) {
 	saying, stop := context.WithTimeout(ctx, parting+holdSaying)
 	n.until(saying, func() bool { return n.away(said) })
 	stop()
-	lingering, stop := context.WithTimeout(ctx, n.lingers())
-	n.until(lingering, func() bool { return !n.owes(lingering) && !n.needed() })
-	stop()
+	if n.away(said) { // else nobody writes anything down
+		lingering, stop := context.WithTimeout(ctx, n.lingers())
+		n.until(lingering, func() bool { return !n.owes(lingering) && !n.needed() })
+		stop()
+	}
 	if live.Err() != nil {
 		return
 	}
