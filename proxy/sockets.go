@@ -145,7 +145,11 @@ func (x *exchange) crowd(p *pool) *crowd {
 	if x.later() {
 		return p.upgrades.pass(0, true)
 	}
-	return p.busy.pass(x.countsFor(), x.waited)
+	c := p.busy.pass(x.countsFor(), x.waited && x.resumed == nil)
+	if c != nil && x.resumed != nil && c.sheds.Load() {
+		return nil // the bound is none of a stream's that comes back
+	}
+	return c
 }
 
 // runOf runs a trip, of a socket, of a stream that goes on, or of any other request.
