@@ -140,9 +140,17 @@ func (x *exchange) behind(c *crowd) verdict {
 		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: c}
 	}
 	if !x.waited {
-		return fail(problem.ShardBusy, crowdedThere)
+		return x.crowded()
 	}
 	return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: c, code: problem.ShardBusy, detail: crowdedThere}
+}
+
+// crowded is the verdict of a request that is one too many of its shard, for good.
+func (x *exchange) crowded() verdict {
+	if x.mayHaveRun() && x.safety != safeMethod {
+		return fail(brokenCode(x.route), mayHaveRun)
+	}
+	return fail(problem.ShardBusy, crowdedThere)
 }
 
 // shedThere reports whether another node has refused the request because as many of its

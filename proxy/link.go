@@ -159,10 +159,8 @@ func (w *waiting) noLink(p *pool, err error) verdict {
 		return full.v
 	case errors.Is(err, errLook):
 		return verdict{step: stepAgain}
-	case errors.Is(err, errCrowded) && w.x.mayHaveRun() && w.x.safety != safeMethod:
-		return fail(problem.UpstreamBroken, mayHaveRun)
 	case errors.Is(err, errCrowded):
-		return fail(problem.ShardBusy, crowdedThere)
+		return w.x.crowded()
 	}
 	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
 	if p.gate.shut.Load() {
