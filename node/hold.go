@@ -100,6 +100,9 @@ func (n *Node) owes(ctx context.Context) bool {
 // until then, not even what the next one keeps, whose app would have to forget all of it.
 func (n *Node) needed() bool {
 	voters, _ := n.servers()
+	if !slices.Contains(voters, n.server) {
+		return false
+	}
 	s := n.fsm.state.Load()
 	here := 0
 	for _, v := range voters {

@@ -1,0 +1,57 @@
+package node_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// absences starts nodes that restart in place, of which so many vote, and ends so many voters
+// that do not lead; the last of them stays, because it is needed. It returns that one, and
+// those that are there and neither lead nor end.
+func (w *world) absences(nodes, voters, many int) (last *process, rest []*process) {
+	w.t.Helper()
+	w.tune = func(o *node.Options) { o.Voters, o.HoldGrace = voters, 10*time.Minute }
+	names := []string{"a", "b", "c", "d", "e"}[:nodes]
+	for _, name := range names {
+		w.start(name)
+	}
+	w.untilSettled(names...)
+	w.untilVoters(voters)
+	leader := w.leader()
+	for _, x := range leader.node.Status().Nodes {
+		switch p := w.all[x.ID]; {
+		case p == leader:
+		case many == 0 || !x.Voter:
+			rest = append(rest, p)
+		default:
+			if last = p; many > 1 {
+				p.terminate()
+			} else {
+				p.stop()
+			}
+			many--
+		}
+	}
+	w.until("the last one is absent", func() bool { return leader.node.State().Absent(shardmap.NodeID(last.name)) })
+	time.Sleep(100 * time.Millisecond)
+	if last.ended() || w.leader() != leader {
+		w.t.Fatalf("%s has ended, or %s does not lead", last.name, leader.name)
+	}
+	return last, rest
+}
+
+// Who has no vote stayed for three seconds, too, where voters were needed.
+func TestWhoDoesNotVoteIsNotNeededForAQuorum(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		last, rest := w.absences(4, 3, 2)
+		began := time.Now()
+		rest[0].terminate()
+		if took := time.Since(began); took > time.Second || last.ended() {
+			t.Errorf("who has no vote has ended after %v; the voter has ended: %v", took, last.ended())
+		}
+	})
+}
