@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/admin"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -52,6 +53,20 @@ func TestWhoDoesNotVoteIsNotNeededForAQuorum(t *testing.T) {
 		rest[0].terminate()
 		if took := time.Since(began); took > time.Second || last.ended() {
 			t.Errorf("who has no vote has ended after %v; the voter has ended: %v", took, last.ended())
+		}
+	})
+}
+
+// Who stays only for a moment was given leadership, though another one could have it.
+func TestWhoHasSaidGoodbyeIsGivenNoLeadership(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		_, rest := w.absences(5, 5, 3)
+		leader := w.leader()
+		w.does(leader, admin.Action{Verb: admin.StepDown})
+		w.until("another one leads", func() bool { l := w.leader(); return l != nil && l != leader })
+		if l := w.leader(); l != rest[0] {
+			t.Errorf("%s leads, want %s", l.name, rest[0].name)
 		}
 	})
 }

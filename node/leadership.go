@@ -76,7 +76,7 @@ const viewWithin = 100 * time.Millisecond
 
 // transfer gives leadership away, to a node that keeps up with what is committed and proposed
 // if there is one: who has the log on its disk and does not apply it is elected too, and grants
-// nothing then until it steps down.
+// nothing then until it steps down; and who has said goodbye stays for a moment.
 func (n *Node) transfer(ctx context.Context) error {
 	var views []ack.MemberView
 	if l := n.leading.Load(); l != nil {
@@ -87,7 +87,7 @@ func (n *Node) transfer(ctx context.Context) error {
 	s := n.fsm.state.Load()
 	return n.raft.Transfer(func(server string) bool {
 		v, _ := viewOf(views, nodeOf(server))
-		return !v.Silent && v.Heartbeat.Applied >= s.Committed().Epoch() && v.Heartbeat.Acked >= s.Last().Epoch()
+		return !v.Silent && !v.Heartbeat.Goodbye && v.Heartbeat.Applied >= s.Committed().Epoch() && v.Heartbeat.Acked >= s.Last().Epoch()
 	})
 }
 
