@@ -80,7 +80,7 @@ func nodeSettings() []setting {
 			func(c *Config) value { return number{p: &c.UpstreamConns, lo: 1, hi: 65535} }),
 		row("shard-conns", "N", "half", "maximum concurrent connections for a single shard; further requests for it wait",
 			func(c *Config) value { return number{p: &c.ShardConns, lo: 1, hi: 65535, zero: "half"} }).inWords("half of upstream-conns"),
-		row("shard-inflight", "N", "none", "maximum concurrent requests of a single shard at its owner, without streams; further ones get 503",
+		row("shard-inflight", "N", "none", "maximum concurrent requests of a single shard at its owner, without streams; further ones get 503, or wait if they have waited for the shard before",
 			func(c *Config) value { return number{p: &c.ShardInflight, lo: 1, hi: 1_000_000, zero: "none"} }).reloads(),
 		row("streams", "N", "4096", "maximum additional connections for upgraded connections, event streams and long responses",
 			func(c *Config) value { return number{p: &c.Streams, lo: 1, hi: 65535} }),
