@@ -49,9 +49,9 @@ func (n *Node) hold(live context.Context) {
 	n.until(saying, func() bool { return n.away(said) })
 	stop()
 	if n.away(said) { // else nobody writes anything down
-		lingering, stop := context.WithTimeout(ctx, n.lingers())
+		lingering, end := context.WithTimeout(ctx, n.lingers())
 		n.until(lingering, func() bool { return !n.owes(lingering) && !n.needed() })
-		stop()
+		end()
 	}
 	if live.Err() != nil {
 		return
