@@ -149,11 +149,7 @@ func TestCallsAreCutWhenTheirTimeHasCome(t *testing.T) {
 // leader that knows less says after it; a new boot asks for no less.
 func TestToldOfAbsencesIsNotForgotten(t *testing.T) {
 	s := newHookStage(t, 1)
-	before := s.see.state
-	s.keeps(7, before.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
-	after := s.see.state
-	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
-	s.k.told(s.now, Answer{Absences: after.absentAt}, false)
+	after := s.behind()
 	s.k.told(s.now, Answer{}, false)
 	s.k.reboot(8)
 	if calls := s.look(time.Minute); len(calls) > 0 {

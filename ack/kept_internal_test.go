@@ -29,6 +29,18 @@ func (s *hookStage) next(server string, boot uint64) map[shardmap.Shard]HookShar
 	return got
 }
 
+// behind has the process of a that comes after a restart in place begin with a log that ends
+// before that, though a leader has told of it, and returns what the log is to say.
+func (s *hookStage) behind() (after *State) {
+	s.t.Helper()
+	before := s.see.state
+	s.keeps(7, before.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
+	after = s.see.state
+	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
+	s.k.told(s.now, Answer{Absences: after.absentAt}, false)
+	return after
+}
+
 // What a process has released to restart in place is told to the next one on its disk, as
 // the node's own; the one after that does not know whether the next has changed it.
 func TestNextProcessIsToldWhatTheLastOneReleased(t *testing.T) {
@@ -57,11 +69,7 @@ func TestNextProcessIsToldWhatTheLastOneReleased(t *testing.T) {
 // absence only after them: the app is not to hear meanwhile that nobody released anything.
 func TestNextProcessWaitsUntilItsLogTellsWhatIsKept(t *testing.T) {
 	s := newHookStage(t, 2)
-	before := s.see.state
-	s.keeps(7, before.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
-	after := s.see.state
-	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
-	s.k.told(s.now, Answer{Absences: after.absentAt}, false)
+	after := s.behind()
 	if calls := s.look(time.Minute); len(calls) > 0 {
 		t.Fatalf("with a log that ends before the absence, %+v", calls)
 	}

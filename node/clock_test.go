@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/internal/clock"
+	"shardway/node"
 )
 
 // hostClock is the clock of one process: it runs at a rate of its own, and a
@@ -23,6 +24,9 @@ type hostClock struct {
 var _ clock.Clock = (*hostClock)(nil)
 
 func newClock(rate float64) *hostClock { return &hostClock{rate: rate, origin: time.Now()} }
+
+// runsBy gives a process a clock of its own, which stands still with it.
+func (p *process) runsBy(o *node.Options, c *hostClock) { p.clock, o.Clock = c, c }
 
 // Now returns the time.
 func (c *hostClock) Now() time.Duration { return c.Precise() }

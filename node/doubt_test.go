@@ -28,8 +28,7 @@ func (h hanging) play(t *testing.T, f func(w *world)) {
 		gateway := map[string]bool{}
 		w.tune = func(o *node.Options) {
 			name := o.Dir.Node()
-			w.all[name].clock = newClock(1)
-			o.Clock = w.all[name].clock
+			w.all[name].runsBy(o, newClock(1))
 			if gateway[name] {
 				o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil
 			}

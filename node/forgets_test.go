@@ -25,9 +25,7 @@ func TestAppOfWhoIsGoneForAMomentForgetsNothing(t *testing.T) {
 					hooked := w.tune
 					w.tune = func(o *node.Options) {
 						hooked(o)
-						p := w.all[o.Dir.Node()]
-						p.clock = newClock(1)
-						o.Clock = p.clock
+						w.all[o.Dir.Node()].runsBy(o, newClock(1))
 					}
 					for _, name := range []string{"a", "b", "c"} {
 						w.start(name)

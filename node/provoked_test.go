@@ -45,9 +45,7 @@ func TestStopIsToldOf(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) {
-			p := w.all[o.Dir.Node()]
-			p.clock = newClock(1)
-			o.Clock = p.clock
+			w.all[o.Dir.Node()].runsBy(o, newClock(1))
 		}
 		for _, id := range []string{"a", "b", "c"} {
 			w.start(id)
@@ -207,13 +205,12 @@ func TestCheckupFindsWhatNodesDifferIn(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) {
 			p := w.all[o.Dir.Node()]
-			p.clock = newClock(1)
+			p.runsBy(o, newClock(1))
 			if p.name == "c" {
-				p.clock = newClock(0.95)
+				p.runsBy(o, newClock(0.95))
 				o.Version, o.Timing.Lease, o.Timing.DeadAfter = "older", time.Second, 5*time.Second
 				o.Endpoints["http"] = p.host.Addr(8099)
 			}
-			o.Clock = p.clock
 		}
 		for _, id := range []string{"a", "b", "c"} {
 			w.start(id)
