@@ -6,7 +6,9 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +41,7 @@ type Leg struct {
 	Got  []uint64
 }
 
-// Read reads the logs of all apps in a directory.
+// Read reads the logs of all apps in a directory, also while apps write them.
 func Read(dir string) ([]*Leg, error) {
 	logs, err := filepath.Glob(filepath.Join(dir, "log-*"))
 	if err != nil {
@@ -67,9 +69,13 @@ func readLog(name string) (legs []*Leg, err error) {
 		leg    uint64
 	}
 	open := map[id]*Leg{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return legs, nil // what follows the last line is one that is being written
+		}
 		var n note
-		if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
+		if err = cmp.Or(err, json.Unmarshal(line, &n)); err != nil {
 			return nil, err
 		}
 		l := open[id{n.Socket, n.Leg}]
@@ -87,7 +93,6 @@ func readLog(name string) (legs []*Leg, err error) {
 			l.How, l.Last = n.What, n.N
 		}
 	}
-	return legs, nil
 }
 
 // Judge checks what clients and apps saw: every socket stayed open, had one leg at a time,

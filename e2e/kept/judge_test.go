@@ -3,6 +3,8 @@
 package kept_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -101,5 +103,31 @@ func TestUnplannedLegsAreCountedWithinAMinute(t *testing.T) {
 		if got := kept.Unplanned(tt.legs); got != tt.want {
 			t.Errorf("Unplanned(%+v) = %d, want %d", tt.legs, got, tt.want)
 		}
+	}
+}
+
+// A log that is read while its app lives may end within a line: what is whole counts.
+func TestALogIsReadWhileItIsWritten(t *testing.T) {
+	const whole = `{"client":"0","socket":"x","leg":0,"what":"begin","at":1}` + "\n" +
+		`{"client":"0","socket":"x","leg":0,"what":"got","n":7,"at":2}` + "\n"
+	name := filepath.Join(t.TempDir(), "log-1")
+	for end := range len(whole) + 1 {
+		if err := os.WriteFile(name, []byte(whole[:end]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		legs, err := kept.Read(filepath.Dir(name))
+		got := len(legs)
+		for _, l := range legs {
+			got += len(l.Got)
+		}
+		if want := strings.Count(whole[:end], "\n"); err != nil || got != want {
+			t.Fatalf("%d bytes hold %d notes, %v; want %d", end, got, err, want)
+		}
+	}
+	if err := os.WriteFile(name, []byte("no note\n"+whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kept.Read(filepath.Dir(name)); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("a line that is no note: %v", err)
 	}
 }
