@@ -129,6 +129,7 @@ type Agent struct {
 	hooks    *hooks // nil: none
 
 	nextBeat time.Duration
+	later    time.Duration // by how much the one after the next is to be, see BeatWith
 	near     time.Duration // of it, by how much it was drawn near; see drawNear
 	burst    int
 	echoTerm uint64        // of the last answer that counted
@@ -351,7 +352,7 @@ func (a *Agent) empty(why Cutting) bool {
 // before the Raft term (why 6): the term then says that no newer one had begun when
 // the echoed answer was sent.
 func (a *Agent) beat(now time.Duration, s Seen) {
-	a.nextBeat, a.near = now+a.o.Pace.Heartbeat, 0
+	a.nextBeat, a.near, a.later = now+a.o.Pace.Heartbeat+a.later, 0, 0
 	if !a.parted {
 		s.Back = 0
 	}

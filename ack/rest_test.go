@@ -170,6 +170,26 @@ func TestAHeartbeatComesEarlyByHalfAtMost(t *testing.T) {
 	}
 }
 
+// A heartbeat that leaves with those of others comes at once, and only the next one is due a
+// tenth later.
+func TestAHeartbeatWithOthersPutsOffTheNextByATenth(t *testing.T) {
+	d := newDue(t)
+	d.bEager = true
+	for _, early := range []time.Duration{100 * ms, 30 * ms, 0} { // before it was due
+		d.pass(time.Second, func() bool { return len(d.sent) > 0 })
+		d.pass(100*ms-early-d.now+d.sent[len(d.sent)-1], nil)
+		d.a.agent.BeatWith()
+		if due := d.a.agent.Due(d.now); due > d.now {
+			t.Errorf("%v before its time it is due in %v, want at once", early, due-d.now)
+		}
+		d.next, d.sent = d.now, nil
+		d.pass(350*ms, func() bool { return len(d.sent) == 3 })
+		if len(d.sent) != 3 || d.sent[1]-d.sent[0] < 110*ms || d.sent[1]-d.sent[0] > 112*ms || d.sent[2]-d.sent[1] > 102*ms {
+			t.Errorf("%v before its time: heartbeats left at %v, want the second 110ms after the first and 100ms before the third", early, d.sent)
+		}
+	}
+}
+
 // Who is granted a lease by an old echo beats sooner, by no more than a quarter of the time
 // between two heartbeats: until it comes soon after those whose echo it is.
 func TestWhoIsGrantedLittleBeatsSooner(t *testing.T) {

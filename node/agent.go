@@ -39,6 +39,7 @@ type agent struct {
 	own     <-chan ack.Answer // of this node's own leadership
 	wake    chan struct{}     // hint: beat at once
 	early   chan struct{}     // hint: beat if that is nearly due
+	echo    chan struct{}     // hint: beat with other voters, see leading.echo
 	machine *ack.Agent
 	hooking *hooking                         // nil: the app is not told what it holds
 	asked   chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
@@ -106,6 +107,8 @@ func (a *agent) run(ctx context.Context) {
 		case <-a.router.running.zero:
 		case <-a.wake:
 			a.machine.BeatNow()
+		case <-a.echo:
+			a.machine.BeatWith()
 		case <-a.early:
 			now = a.turn()
 			a.machine.BeatEarly(now, earlyMost)

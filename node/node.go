@@ -226,7 +226,7 @@ func (n *Node) newAgent() {
 		healthy: func() bool { return n.health == nil || n.health.good.Load() },
 		known:   func() bool { return n.health == nil || n.health.known.Load() },
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
-		answers: make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), early: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
+		answers: make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), early: make(chan struct{}, 1), echo: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		asked: make(chan func()), ended: make(chan struct{}), came: make(map[shardmap.Shard]time.Duration),
 		forsaken: forsaken{log: n.log, abandon: n.proxy.Abandon}, ticks: n.pulse.Asked(), often: n.pulse.WhileBusy(clock.EveryBeat), // before all others: a lease hangs on them
 	}

@@ -154,3 +154,30 @@ func TestLeasesOfThoseThatBeatTogetherAreFresh(t *testing.T) {
 		}
 	})
 }
+
+// A leader beats with the others, once each time: at a time of its own it would be given a lease by
+// echoes of the time before, and have to beat again with theirs.
+func TestALeaderAtRestBeatsOnceEachTime(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		time.Sleep(10 * time.Second)
+		answers := func(p *process) float64 { return value(p.gathered(), "shardway_heartbeat_round_trip_seconds", "") }
+		before := map[string]float64{}
+		for _, p := range w.running() {
+			before[p.name] = answers(p)
+		}
+		const span = time.Minute
+		time.Sleep(span)
+		for _, p := range w.running() {
+			n, least, most := answers(p)-before[p.name], float64(span/(105*time.Millisecond)), float64(span/(95*time.Millisecond))
+			if n < least || n > most {
+				w.t.Errorf("%s, leads %v: it beat %v times in %v, want %v to %v", p.name, w.leader().name == p.name, n, span, least, most)
+			}
+		}
+	})
+}
