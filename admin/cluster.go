@@ -48,4 +48,6 @@ var (
 	// ErrInvalid reports that what is asked for can never be; wrap it with the key,
 	// its value, why, and what to ask for instead.
 	ErrInvalid = errors.New("invalid")
+	// ErrUnknown reports that the action may have been carried out, and may be yet.
+	ErrUnknown = errors.New("outcome unknown")
 )

@@ -118,7 +118,7 @@ func asProblem(err error) *problem.Problem {
 		return problem.New(problem.BadRequest, err.Error())
 	case errors.Is(err, ErrRefused):
 		return problem.New(problem.Conflict, err.Error())
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, ErrUnknown), errors.Is(err, context.DeadlineExceeded):
 		return problem.New(problem.Timeout, err.Error()+": it may still be carried out; look at /status before you try again")
 	}
 	return problem.New(problem.Internal, err.Error())

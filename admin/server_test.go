@@ -236,6 +236,7 @@ func TestRefusedActionsKeepTheirReason(t *testing.T) {
 		{fmt.Errorf("%w: %q; known are n1, n2", admin.ErrUnknownNode, "n3"), 404, `remove: unknown node: "n3"; known are n1, n2`},
 		{fmt.Errorf("%w: two voters would remain", admin.ErrRefused), 409, "remove: refused: two voters would remain"},
 		{fmt.Errorf("passed on: %w", own), 409, "of the leader's making"},
+		{fmt.Errorf("%w: leadership lost", admin.ErrUnknown), 504, "remove: outcome unknown: leadership lost: it may still be carried out; look at /status before you try again"},
 		{errors.New("disk full"), 500, "remove: disk full"},
 	} {
 		f := newFake()

@@ -129,7 +129,7 @@ func (l *leadership) letGo(ctx context.Context, from, server string) error {
 // refusal tells what certainly did not happen from what may yet.
 func refusal(err error) error {
 	if errors.Is(err, consensus.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return err
+		return fmt.Errorf("%w: %w", admin.ErrUnknown, err)
 	}
 	return fmt.Errorf("%w: %w", admin.ErrRefused, err)
 }

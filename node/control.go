@@ -98,11 +98,19 @@ type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }
 
+// cutError reports that a node was asked, and that no whole reply came.
+type cutError struct{ error }
+
+func (e cutError) Unwrap() error { return e.error }
+
 // unreached says of a leader that was not reached that it leads no more, which others
-// know a moment later.
+// know a moment later, and of one that ended within the question that it may have done it.
 func unreached(leader string, err error) error {
 	if _, ok := errors.AsType[dialError](err); ok {
 		return fmt.Errorf("%w: node %q led a moment ago and is not reached (%w); try again in a moment", admin.ErrNoLeader, leader, err)
+	}
+	if _, ok := errors.AsType[cutError](err); ok {
+		return fmt.Errorf("%w: node %q leads, or did a moment ago, and has not answered (%w)", admin.ErrUnknown, leader, err)
 	}
 	return err
 }
@@ -138,14 +146,14 @@ func (n *Node) converse(ctx context.Context, node string, compose func(*peer.Con
 		return nil, fmt.Errorf("node: ask %s: %w", q.What, err)
 	}
 	if err = peer.WriteFrame(c, b); err != nil {
-		return nil, fmt.Errorf("node: ask %q: %w", node, err)
+		return nil, cutError{fmt.Errorf("node: ask %q: %w", node, err)}
 	}
 	if b, err = peer.ReadFrame(c, nil, maxControl); err != nil {
-		return nil, fmt.Errorf("node: ask %q: %w", node, err)
+		return nil, cutError{fmt.Errorf("node: ask %q: %w", node, err)}
 	}
 	var r reply
 	if err = json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("node: reply of %q: %w", node, err)
+		return nil, cutError{fmt.Errorf("node: reply of %q: %w", node, err)}
 	}
 	if r.Error != "" {
 		return nil, remoteError{text: r.Error, fault: faults[r.Fault]}
@@ -162,7 +170,7 @@ type remoteError struct {
 func (e remoteError) Error() string { return e.text }
 func (e remoteError) Unwrap() error { return e.fault }
 
-var faults = map[string]error{"no-leader": admin.ErrNoLeader, "unknown-node": admin.ErrUnknownNode, "refused": admin.ErrRefused, "invalid": admin.ErrInvalid}
+var faults = map[string]error{"no-leader": admin.ErrNoLeader, "unknown-node": admin.ErrUnknownNode, "refused": admin.ErrRefused, "invalid": admin.ErrInvalid, "unknown": admin.ErrUnknown}
 
 func faultOf(err error) string {
 	for name, e := range faults {

@@ -43,3 +43,23 @@ func TestActionsDuringAnElectionSayToTryAgain(t *testing.T) {
 		})
 	}
 }
+
+// Of a leader that ends within a question nobody knows whether it has done what it was asked
+// for, or only written it down. That was told as a defect of Shardway's own, too.
+func TestActionOfALeaderThatEndsMayHaveHappened(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		l := w.leader()
+		asks := w.all[w.others(l)[0]]
+		l.mem.SetFault(func(string) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		time.AfterFunc(100*time.Millisecond, l.kill)
+		err := asks.node.Do(w.t.Context(), admin.Action{Verb: admin.Cordon, Node: asks.name})
+		if !errors.Is(err, admin.ErrUnknown) || errors.Is(err, admin.ErrNoLeader) || !strings.Contains(err.Error(), l.name) {
+			w.t.Errorf("cordon = %v, want that nobody knows of it any more, and of whom", err)
+		}
+	})
+}

@@ -284,7 +284,7 @@ func (l *leadership) amendNow(ctx context.Context, changes []ack.Change) error {
 	case err := <-answer:
 		return err
 	case <-l.done:
-		return fmt.Errorf("%w any more: whether it counts, `shardway policy` tells", admin.ErrNoLeader)
+		return fmt.Errorf("%w: who was asked leads no more; whether it counts, `shardway policy` tells", admin.ErrUnknown)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -292,7 +292,7 @@ func (l *leadership) amendNow(ctx context.Context, changes []ack.Change) error {
 
 func policyFault(err error) error {
 	switch {
-	case err == nil, errors.Is(err, admin.ErrNoLeader):
+	case err == nil, errors.Is(err, admin.ErrNoLeader), errors.Is(err, admin.ErrUnknown):
 		return err
 	case errors.Is(err, ack.ErrNotYet):
 		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", admin.ErrRefused)

@@ -78,11 +78,12 @@ func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
 		err, want error
 		refused   bool
 	}{
-		{consensus.ErrUnknown, consensus.ErrUnknown, false},
-		{context.DeadlineExceeded, context.DeadlineExceeded, false},
-		{context.Canceled, context.Canceled, false},
+		{consensus.ErrUnknown, admin.ErrUnknown, false},
+		{context.DeadlineExceeded, admin.ErrUnknown, false},
+		{context.Canceled, admin.ErrUnknown, false},
 		{errors.New("not the leader"), admin.ErrRefused, true},
 		{admin.ErrNoLeader, admin.ErrNoLeader, false},
+		{admin.ErrUnknown, admin.ErrUnknown, false},
 		{ack.ErrNotYet, admin.ErrRefused, true},
 		{ack.ErrChange, admin.ErrInvalid, false},
 		{ack.ErrPolicyFull, admin.ErrRefused, true},
@@ -115,7 +116,7 @@ func TestAskingEndsWithWhoAsks(t *testing.T) {
 		"nobody takes it":                 {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, false, context.Canceled},
 		"nobody answers":                  {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, false, context.Canceled},
 		"nobody takes it any more":        {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, true, admin.ErrNoLeader},
-		"nobody answers any more":         {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, true, admin.ErrNoLeader},
+		"nobody answers any more":         {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, true, admin.ErrUnknown},
 		"a word that nobody hears":        {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.Remove{}); return nil }, 0, false, nil},
 		"a word that nobody hears longer": {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.Remove{}); return nil }, 0, true, nil},
 	} {
