@@ -230,6 +230,36 @@ func (n *Node) AskLeader(ctx context.Context, leader *Node) (views int, suspects
 	return len(t.views), t.suspects != nil, t.level != nil, leader.port.Stats().Accepted - before
 }
 
+// EndLine has the stream by which the node asks its leader take one more question, and end then as if
+// the other side had before. It returns how many there were.
+func (n *Node) EndLine() int {
+	l := &n.watch.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return 0
+	}
+	_ = l.conn.SetReadDeadline(time.Now())
+	return 1
+}
+
+// Line asks another node something by a stream of its own that is kept, and returns what does so
+// again, and what ends it.
+func (n *Node) Line(ctx context.Context, other *Node) (ask func() error, end func()) {
+	l := &line{}
+	ask = func() error {
+		_, err := l.ask(ctx, n, string(other.self), request{What: askLoad})
+		return err
+	}
+	if err := ask(); err != nil {
+		panic(err)
+	}
+	return ask, l.close
+}
+
+// OpenStreams returns how many streams of others are open.
+func (n *Node) OpenStreams() int { return n.port.Stats().Open }
+
 // AcceptedStreams returns how many streams of others the node has accepted so far.
 func (n *Node) AcceptedStreams() uint64 { return n.port.Stats().Accepted }
 

@@ -56,8 +56,7 @@ func (t leaderTold) tells(node string) bool {
 	return slices.ContainsFunc(t.views, func(v ack.MemberView) bool { return string(v.Node) == node })
 }
 
-// askLeader asks the leader what only it knows: by one stream, which costs both sides more
-// than the questions.
+// askLeader asks the leader what only it knows, all at once and by a stream that is kept.
 func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 	if leader == string(n.self) {
 		return n.askEach(ctx)
@@ -69,7 +68,10 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 	asking, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	var replies []reply
-	err := n.ask(asking, leader, request{What: askSeveral, Several: questions}, &replies)
+	raw, err := n.watch.line.ask(asking, n, leader, request{What: askSeveral, Several: questions})
+	if err == nil {
+		err = json.Unmarshal(raw, &replies)
+	}
 	if _, said := errors.AsType[remoteError](err); said {
 		return n.askEach(ctx) // an older version knows them one by one
 	}

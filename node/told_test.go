@@ -1,34 +1,122 @@
 package node_test
 
 import (
+	"bytes"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"shardway/admin"
+	"shardway/node"
 )
 
-// A follower asked the leader by a stream for each question, every other second: of two
-// followers that was most of what a leader at rest accepted.
-func TestTheLeaderIsAskedAllAtOnce(t *testing.T) {
+// A follower asked the leader by a stream for each question, and then by one each time: of two
+// followers that was most of what a leader at rest accepted, and with a secret each is a handshake.
+func TestTheLeaderIsAskedAllAtOnceByAStreamThatIsKept(t *testing.T) {
 	three(t, func(w *world) {
 		time.Sleep(10 * time.Second) // nobody has anything else to say by now
-		l, f := w.leader(), w.follower()
-		views, suspects, level, streams := f.node.AskLeader(w.t.Context(), l.node)
-		if views != 3 || !suspects || !level || streams != 1 {
-			t.Errorf("%d views, suspects %v, level %v by %d streams, want 3, true, true by one", views, suspects, level, streams)
+		ask := func(what string, most uint64) {
+			t.Helper()
+			l, f := w.leader(), w.follower()
+			views, suspects, level, streams := f.node.AskLeader(w.t.Context(), l.node)
+			if views != 3 || !suspects || !level || streams > most {
+				t.Errorf("%s: %d views, suspects %v, level %v by %d streams more, want 3, true, true by %d at most", what, views, suspects, level, streams, most)
+			}
+		}
+		ask("at rest", 0)
+		if n := w.follower().node.EndLine(); n != 1 {
+			t.Errorf("%d streams were kept, want one", n)
+		}
+		ask("once it has ended", 1)
+		ask("after that", 0)
+		time.Sleep(2 * time.Minute)
+		before := w.leader().node.AcceptedStreams()
+		time.Sleep(time.Minute)
+		if n := w.leader().node.AcceptedStreams() - before; n > 20 {
+			t.Errorf("others have made %d connections in a minute", n)
+		}
+		l := w.leader()
+		if err := l.node.Do(w.t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
+			t.Fatal(err)
+		}
+		w.until("another one leads", func() bool { return w.leader() != nil && w.leader() != l })
+		time.Sleep(10 * time.Second)
+		ask("of another leader", 0)
+		if n := w.leader().node.EndLine(); n != 0 {
+			t.Errorf("a leader keeps %d streams to one before it", n)
 		}
 	})
 }
 
-// While nothing changes the leader is asked half as often: each time is a connection.
-func TestTheLeaderIsAskedSeldomWhileAllIsCalm(t *testing.T) {
+// A stream by which nobody asks any more ends after a minute.
+func TestStreamsByWhichNobodyAsksEnd(t *testing.T) {
 	three(t, func(w *world) {
+		time.Sleep(10 * time.Second)
+		l, f := w.leader().node, w.follower().node
+		ask, end := f.Line(w.t.Context(), l)
+		defer end()
+		before := l.OpenStreams()
+		for _, tt := range []struct {
+			after time.Duration
+			ended int
+		}{{0, 0}, {59 * time.Second, 0}, {59 * time.Second, 0}, {61 * time.Second, 1}} {
+			time.Sleep(tt.after)
+			if n := before - l.OpenStreams(); n != tt.ended {
+				t.Errorf("%v after a question %d streams have ended, want %d", tt.after, n, tt.ended)
+			}
+			if err := ask(); err != nil {
+				t.Errorf("%v after the question before: %v", tt.after, err)
+			}
+		}
+	})
+}
+
+// questioned counts how often nodes are asked several things at once.
+type questioned struct {
+	net.Listener
+	n *atomic.Int64
+}
+
+// Accept returns a connection whose questions are counted.
+func (a questioned) Accept() (net.Conn, error) {
+	c, err := a.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return questionedConn{c, a.n}, nil
+}
+
+type questionedConn struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+// Read counts a question.
+func (c questionedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if bytes.Contains(p[:n], []byte(`"what":"several"`)) {
+		c.n.Add(1)
+	}
+	return n, err
+}
+
+// While nothing changes the leader is asked half as often: each time wakes both nodes.
+func TestTheLeaderIsAskedSeldomWhileAllIsCalm(t *testing.T) {
+	bubble(t, func(w *world) {
+		var n atomic.Int64
+		w.tune = func(o *node.Options) { o.Peer = questioned{o.Peer, &n} }
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
 		time.Sleep(time.Minute)
-		l := w.leader().node
-		before := l.AcceptedStreams()
+		before := n.Load()
 		time.Sleep(time.Minute)
-		if n := l.AcceptedStreams() - before; n > 2*60/3 || n < 2*60/6 { // some are for something else
-			t.Errorf("two others have made %d connections in a minute, want one each every 4 s and a few more", n)
+		if n := n.Load() - before; n < 25 || n > 32 {
+			t.Errorf("two others have asked %d times in a minute, want every 4 s each, or a little less often", n)
 		}
 	})
 }

@@ -50,6 +50,7 @@ type watch struct {
 	routed                           uint64 // the generation of the table of which acquiring is
 	acquiring                        []shardmap.Shard
 	told                             leaderTold
+	line                             line      // to who leads
 	changed                          time.Time // when it last found something else than before
 
 	probing sync.WaitGroup
@@ -114,6 +115,7 @@ func (w *watch) run(ctx context.Context) {
 	t := w.n.pulse.Every(watchEvery)
 	defer t.Stop()
 	defer w.probing.Wait()
+	defer w.line.close()
 	for odd := false; ; odd = !odd {
 		if !odd || !w.calm() {
 			w.look(ctx)
@@ -188,6 +190,9 @@ func levelOf(s verdict.Severity) zerolog.Level {
 func (w *watch) ask(ctx context.Context, now time.Time) {
 	n := w.n
 	leader := n.leader()
+	if leader == "" || leader == string(n.self) {
+		w.line.close()
+	}
 	if leader == "" {
 		w.told = leaderTold{}
 		return
