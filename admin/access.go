@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"shardway/internal/vouch"
 )
 
 // right is what a caller may do. Each includes those before it.
@@ -119,16 +121,12 @@ func (a *Access) certificateRight(r *http.Request) (*x509.Certificate, right) {
 		return nil, none
 	}
 	leaf := r.TLS.PeerCertificates[0]
-	between := x509.NewCertPool()
-	for _, c := range r.TLS.PeerCertificates[1:] {
-		between.AddCert(c)
-	}
 	good := func(roots *x509.CertPool) bool {
 		if roots == nil {
 			return false
 		}
-		_, err := leaf.Verify(x509.VerifyOptions{
-			Roots: roots, Intermediates: between, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		_, err := vouch.Verify(r.TLS.PeerCertificates, x509.VerifyOptions{
+			Roots: roots, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		})
 		return err == nil
 	}

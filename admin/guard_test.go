@@ -350,10 +350,14 @@ func TestCertificatesLetIn(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	between := readers.between(t)
+	chained := between.issue(t, "frank", x509.ExtKeyUsageClientAuth)
+	chained.Certificate = append(chained.Certificate, between.cert.Raw)
 	for name, tt := range map[string]struct {
 		show         admin.Credentials
 		look, remove int
 	}{
+		"by one between": {certificate(server, chained), 200, 403},
 		"reader":         {certificate(server, readers.issue(t, "carol", x509.ExtKeyUsageClientAuth)), 200, 403},
 		"writer":         {certificate(server, writers.issue(t, "dave", x509.ExtKeyUsageClientAuth)), 200, 200},
 		"stranger":       {certificate(server, stranger.issue(t, "eve", x509.ExtKeyUsageClientAuth)), 401, 401},
@@ -443,15 +447,30 @@ type ca struct {
 
 func newCA(t *testing.T) *ca {
 	t.Helper()
+	return (*ca)(nil).authority(t, "ca")
+}
+
+// between is an authority that this one vouches for.
+func (c *ca) between(t *testing.T) *ca {
+	t.Helper()
+	return c.authority(t, "between")
+}
+
+func (c *ca) authority(t *testing.T, name string) *ca {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	by, signs := tmpl, key
+	if c != nil {
+		by, signs = c.cert, c.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, by, key.Public(), signs)
 	if err != nil {
 		t.Fatal(err)
 	}

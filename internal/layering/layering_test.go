@@ -40,7 +40,7 @@ func allowed() map[string][]string {
 		"proxy/wsframe":     {},
 		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "keysource", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio"},
 		// The operator's side.
-		"admin": {"event", "shardmap", "verdict", "internal/problem"},
+		"admin": {"event", "shardmap", "verdict", "internal/problem", "internal/vouch"},
 		// The composition.
 		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "peer/trunk", "proxy", "queue", "shardmap", "verdict", "internal/bounds", "internal/clock", "internal/heed", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer"},
@@ -72,10 +72,11 @@ func allowed() map[string][]string {
 		"internal/processors": {"internal/clock"},
 		"internal/memory":     {"internal/clock", "internal/processors"},
 		"internal/sdnotify":   {},
-		"internal/secret":     {},
+		"internal/secret":     {"internal/vouch"},
 		"internal/racing":     {}, // only tests use it
 		"internal/simnet":     {},
 		"internal/statefile":  {},
+		"internal/vouch":      {},
 		"internal/demo":       {"admin", "internal/statefile"},
 		"internal/cli":        {"verdict", "admin", "config", "event", "internal/loglines", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
 		"":                    {"internal/cli"},

@@ -47,6 +47,33 @@ func TestRefusalQuotesLittleOfAStranger(t *testing.T) {
 	}
 }
 
+// A stranger's certificates name each other as issuers, a hundred of them, and what it costs
+// to look at the signatures is his choice.
+func TestKeysOfAStrangerVouchForNobody(t *testing.T) {
+	p, stranger := newPKI(t), newPKI(t)
+	lasts := func(x x509.Certificate) *x509.Certificate { // whenever it is judged
+		x.NotBefore, x.NotAfter = time.Unix(1, 0), time.Now().AddDate(100, 0, 0)
+		return &x
+	}
+	authority := lasts(x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	_, another := stranger.sign("issuer", authority, nil)
+	stranger.key, stranger.ca = stranger.sign("issuer", authority, nil)
+	key, leaf := stranger.sign("leaf", lasts(x509.Certificate{DNSNames: []string{"a"}, ExtKeyUsage: both()}), stranger)
+	by := plainTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{secret.ALPN},
+		Certificates: []tls.Certificate{{Certificate: [][]byte{leaf.Raw, another.Raw}, PrivateKey: key}},
+	})
+	for name, server := range map[string]*secret.Seal{
+		"secret":           seal(t, fresh(), "b"),
+		"own certificates": secret.NewSeal(p.load("b", &x509.Certificate{DNSNames: []string{"b"}, ExtKeyUsage: both()})),
+	} {
+		_, _, _, err := meet(t, by, server.Server)
+		if err == nil || strings.Contains(err.Error(), "because of") { // x509 says so when it has looked at a signature
+			t.Errorf("%s: the refusal is %v", name, err)
+		}
+	}
+}
+
 // held holds back what is written after the first message until it is let go.
 type held struct {
 	net.Conn

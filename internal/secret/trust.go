@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"shardway/internal/vouch"
 )
 
 // Trust is who this node is and whom it believes. That does not change; what it has found
@@ -84,12 +86,8 @@ func (t *Trust) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Ce
 	if by, ok := t.judged.recall(key, now); ok {
 		return leaf, by, nil
 	}
-	between := x509.NewCertPool()
-	for _, c := range cs.PeerCertificates[1:] {
-		between.AddCert(c)
-	}
-	chains, err := leaf.Verify(x509.VerifyOptions{
-		Roots: t.roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
+	chains, err := vouch.Verify(cs.PeerCertificates, x509.VerifyOptions{
+		Roots: t.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
 	})
 	if err != nil {
 		return nil, root{}, t.foreign(leaf, err)
