@@ -30,7 +30,7 @@ func (s *Server) routes() http.Handler {
 	get("/readyz", readyz(s.cluster))
 	get("/status", s.status)
 	get("/v1/nodes", s.nodes)
-	get("/v1/shards", s.shards)
+	get("/v1/shards", s.long(s.shards))
 	get("/v1/shards/{shard}", s.shard)
 	get("/v1/endpoints", s.endpoints)
 	get("/v1/map", s.shardMap)
@@ -41,7 +41,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/checkup", s.checkup)
 	get("/v1/policy", s.policy)
 	get("/v1/rebalance", s.plan)
-	get("/v1/owned", s.owned)
+	get("/v1/owned", s.long(s.owned))
 	get("/v1/backup", s.backup)
 	get("/v1/events", s.events)
 	for v := Remove; v <= Lift; v++ {

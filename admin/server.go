@@ -38,6 +38,7 @@ type Server struct {
 	log     zerolog.Logger
 	ring    *event.Ring
 	readers places // of events
+	lists   places // of all shards
 	page    *page
 	handler http.Handler
 
@@ -51,7 +52,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{
 		cluster: o.Cluster, metrics: o.Metrics, log: o.Log, ring: o.Events, readers: places{most: maxReaders, fromOne: readersFromOne},
-		page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
+		lists: places{most: maxLists, fromOne: listsFromOne}, page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
 	}
 	s.access.Store(&o.Access)
 	s.handler = s.guard(bounded(s.routes()))
