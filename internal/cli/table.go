@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"shardway/internal/loglines"
 )
 
 // table writes rows in columns. An empty cell becomes a dash, so that columns
@@ -41,9 +43,10 @@ func (t *table) line(texts []string) {
 	}
 }
 
-// printable keeps what a node says from moving the cursor of the terminal.
+// printable keeps what a node says from moving the cursor of the terminal, or turning the order
+// of what it shows.
 func printable(r rune) rune {
-	if r < ' ' || r >= 0x7f && r < 0xa0 {
+	if loglines.Commands(r) {
 		return '?'
 	}
 	return r

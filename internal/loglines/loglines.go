@@ -11,7 +11,9 @@ import (
 
 // New returns a log that leaves nothing out.
 func New(w io.Writer, console bool) zerolog.Logger {
-	if console {
+	if !console {
+		w = Harmless(w)
+	} else {
 		w = zerolog.ConsoleWriter{Out: w, TimeFormat: "15:04:05.000", NoColor: !Terminal(w)}
 	}
 	return zerolog.New(w).Hook(stamp{})

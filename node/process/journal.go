@@ -10,6 +10,7 @@ import (
 
 	"shardway/config"
 	"shardway/internal/logfile"
+	"shardway/internal/loglines"
 	"shardway/proxy"
 )
 
@@ -110,5 +111,5 @@ func accessTo(c *config.Config, file *logfile.File) *proxy.Access {
 	if file == nil {
 		return nil
 	}
-	return &proxy.Access{Log: zerolog.New(file), Keys: c.AccessLogKeys, Query: c.AccessLogQuery}
+	return &proxy.Access{Log: zerolog.New(loglines.Harmless(file)), Keys: c.AccessLogKeys, Query: c.AccessLogQuery}
 }
