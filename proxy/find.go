@@ -167,7 +167,7 @@ func (f *finder) cookie(name string) (key []byte, bad string) {
 	for i := f.req.Find("Cookie", 0); i >= 0; i = f.req.Find("Cookie", i+1) {
 		_, field := f.req.Field(i)
 		v, same := cookieValue(field, name)
-		if v == nil {
+		if v == nil && same {
 			continue
 		}
 		if key == nil {

@@ -78,7 +78,8 @@ func unescaped(s string) string {
 
 func lastCookie(field string) (last string) {
 	for pair := range strings.SplitSeq(field, ";") {
-		if name, value, _ := strings.Cut(strings.Trim(pair, " \t"), "="); name == "user" && value != "" {
+		name, value, _ := strings.Cut(pair, "=")
+		if value = strings.Trim(value, " \t"); strings.Trim(name, " \t") == "user" && value != "" {
 			last = value
 		}
 	}

@@ -62,14 +62,15 @@ func valueIn(args *fasthttp.Args, pair []byte, name string) (value []byte, sure 
 	return value, !bytes.HasSuffix(n, half) && !bytes.HasSuffix(v, half)
 }
 
-// cookieValue returns the first non-empty value of a cookie in one Cookie field;
-// same tells that no other one differs from it.
+// cookieValue returns the first non-empty value of a cookie in one Cookie field; same
+// tells that no other one differs from it, also for apps that pass over blanks beside the
+// equals sign (Go, Django, Express) or part cookies at them (Python's http.cookies), of
+// which some see this key, or another one, and others do not.
 func cookieValue(field []byte, name string) (value []byte, same bool) {
 	same = true
-	for len(field) > 0 {
-		pair, rest, _ := bytes.Cut(field, []byte(";"))
-		field = rest
-		n, v, _ := bytes.Cut(bytes.Trim(pair, " \t"), []byte("="))
+	for pair := range bytes.SplitSeq(field, []byte(";")) {
+		pair = bytes.Trim(pair, blanks)
+		n, v, _ := bytes.Cut(pair, []byte("="))
 		switch {
 		case string(n) != name || len(v) == 0:
 		case value == nil:
@@ -77,8 +78,34 @@ func cookieValue(field []byte, name string) (value []byte, same bool) {
 		default:
 			same = same && bytes.Equal(v, value)
 		}
+		same = same && !blankCookie(pair, n, v, name)
 	}
 	return value, same
+}
+
+// blanks are the white space of RFC 9110.
+const blanks = " \t"
+
+// blankCookie reports whether blanks in a pair of a Cookie field have some read the cookie
+// otherwise than others. Those within quotes are nobody's ends.
+func blankCookie(pair, n, v []byte, name string) bool {
+	if len(v) > 1 && v[0] == '"' && bytes.IndexByte(v[1:], '"') == len(v)-2 {
+		pair = pair[:len(n)+1]
+	}
+	if bytes.IndexAny(pair, blanks) < 0 {
+		return false
+	}
+	for {
+		after, begins := bytes.CutPrefix(pair, []byte(name))
+		if begins && bytes.HasPrefix(bytes.TrimLeft(after, blanks), []byte("=")) {
+			return true
+		}
+		i := bytes.IndexAny(pair, blanks)
+		if i < 0 {
+			return false
+		}
+		pair = bytes.TrimLeft(pair[i:], blanks)
+	}
 }
 
 // hostName returns a Host field lowered, without its port and final dot.

@@ -36,6 +36,16 @@ func TestKeysWithTwoReadingsAreRefused(t *testing.T) {
 		{"/q?user=a%+", ""},    // half an escape, then + or a space
 		{"/c", "Cookie: sid=alice; sid=bob\r\n"},
 		{"/c", "Cookie: sid=alice\r\nCookie: a=b; sid=bob\r\n"},
+		// Most leave out blanks beside the equals sign, and Python parts cookies at them.
+		{"/c", "Cookie: sid =bob; sid=alice\r\n"},
+		{"/c", "Cookie: sid=alice; sid\t= bob\r\n"},
+		{"/c", "Cookie: sid = alice\r\n"},
+		{"/c", "Cookie: sid= alice\r\n"},
+		{"/c", "Cookie: sid=alice x=1\r\n"},
+		{"/c", "Cookie: sid=alice; y=1 sid=bob\r\n"},
+		{"/c", "Cookie: sid=alice\r\nCookie: y sid =bob\r\n"},
+		{"/c", "Cookie: y=1 sid=bob\r\n"},
+		{"/c", "Cookie: y sid=\"a b\"\r\n"},
 		{"/h", "X-Tenant: alice\r\nX_Tenant: bob\r\n"},
 		{"/h", "X-Tenant: alice\r\nX.Tenant: bob\r\n"},
 		{"/j", "Authorization: Bearer " + jwt(`{"sub":"a"}`) + "\r\nAuthorization: Bearer " + jwt(`{"sub":"b"}`) + "\r\n"},

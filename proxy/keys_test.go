@@ -58,6 +58,8 @@ func TestKeysAreFoundInTheirSources(t *testing.T) {
 		{"cookie:sid", "/", "Cookie: a=b; sid=alice; sid=alice\r\nCookie: sid=alice; sid=\r\n", "alice"},
 		{"cookie:sid", "/", "Cookie: xsid=no\r\nCookie: sid=alice\r\n", "alice"},
 		{"cookie:sid", "/", "Cookie: sid=\r\n", ""},
+		{"cookie:sid", "/", "Cookie:  y=a b;\tsid=alice ;z= 1; xsid =no; q=\"a sid=b\"\r\n", "alice"},
+		{"cookie:sid", "/", "Cookie: sid=\"a b\"\r\n", `"a b"`},
 		{"host", "/", "", "example.com"},
 		{"jwt:sub", "/", "Authorization: Bearer " + jwt(`{"sub":"alice"}`) + "\r\n", "alice"},
 		{"jwt:sub", "/", "Authorization: bearer " + jwt(`{"sub":42}`) + "\r\n", "42"},
