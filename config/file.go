@@ -25,10 +25,12 @@ type file struct {
 	problems []Problem
 }
 
-// parseFile reads the text of the YAML file: one table of settings.
+// parseFile reads the text of the YAML file: one table of settings. A byte order mark before
+// it says nothing (YAML 1.2.2, section 5.2), and the parser would take it for a part of the
+// first key.
 func parseFile(table []setting, path string, data []byte) *file {
 	f := &file{path: path, layer: make(layer)}
-	doc, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+	doc, err := parser.ParseBytes([]byte(strings.TrimPrefix(string(data), "\ufeff")), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		line, wrong := syntax(err)
 		f.problem(line, "", "", wrong, "correct the YAML")
