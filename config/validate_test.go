@@ -36,6 +36,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "list for a text", yaml: "\nnode: [a]\n", want: `node (f.yaml:2): the value has the wrong form; write node: ID`},
 		{name: "table for a list", yaml: "join: {a: b}\n", want: `join (f.yaml:1): the value has the wrong form; write join: [ADDR]`},
 		{name: "nothing for a number", yaml: "shards:\n", want: `shards (f.yaml:1): the value has the wrong form; write shards: 1024`},
+		{name: "route in two spellings", yaml: "routes:\n  /a: ip\n  /%61: host\n", want: `routes (f.yaml:1): "/a" is the same path prefix as "/%61"; keep one of them`},
 		{name: "routes no table", yaml: "routes: host\n", want: `routes (f.yaml:1): the value is not a table; write one line for each prefix, like /api: [header:X-Tenant, ip]`},
 		{name: "route without slash", yaml: "routes:\n  api: host\n", want: `routes (f.yaml:1): "api" is not a path prefix; begin it with a slash`},
 		{name: "route without source", yaml: "routes:\n  /api: []\n", want: `routes (f.yaml:1): there is no key source for "/api"; …`},

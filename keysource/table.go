@@ -55,10 +55,17 @@ func NewTable(spec Spec) (*Table, error) {
 	if slices.ContainsFunc(t.all.Sources, isMint) {
 		problems = append(problems, MintEverywhere())
 	}
+	spelled := make(map[string]string, len(spec.Routes)) // by what is read
 	for _, r := range spec.Routes {
 		prefix, err := parsePrefix(r.Prefix)
 		if err != nil {
 			problems = append(problems, err)
+		} else if first, twice := spelled[prefix]; twice {
+			problems = append(problems, &mistake.Error{
+				Key: "routes", Value: r.Prefix, Wrong: strconv.Quote(r.Prefix) + " is the same path prefix as " + strconv.Quote(first), Remedy: "keep one of them",
+			})
+		} else {
+			spelled[prefix] = r.Prefix
 		}
 		if len(r.Sources) == 0 {
 			problems = append(problems, &mistake.Error{
