@@ -43,7 +43,11 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 	case Weigh:
 		a.Weight, err = args.weight()
 	case Pin, Unpin:
-		if a.Shard, err = s.shardOf(args); err == nil && v == Pin && (a.Node == "") == (a.Zone == "") {
+		switch a.Shard, err = s.shardOf(args); {
+		case err != nil || v == Unpin:
+		case a.Node != "" && a.Zone != "":
+			err = beside("zone", a.Zone, "node")
+		case a.Node == "" && a.Zone == "":
 			err = missing("node", "say where the shard belongs, at a node or in a zone, as in "+known.example+" or ?shard=7&zone=east")
 		}
 	case Quarantine, Lift:
@@ -89,7 +93,11 @@ func (args arguments) weight() (uint32, error) {
 func (s *Server) shardOf(args arguments) (uint32, error) {
 	shards := s.cluster.Map().Shards
 	switch {
-	case (args.Shard == nil) == (args.Key == nil):
+	case args.Shard != nil && args.Key != nil:
+		return 0, beside("key", *args.Key, "shard")
+	case args.Key != nil && *args.Key == "":
+		return 0, noKey()
+	case args.Shard == nil && args.Key == nil:
 		return 0, missing("shard", `say which shard, or whose key, as in {"shard":7} or ?key=alice`)
 	case shards < 1:
 		return 0, problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
@@ -99,6 +107,11 @@ func (s *Server) shardOf(args arguments) (uint32, error) {
 		return 0, badParam("shard", strconv.FormatUint(*args.Shard, 10), fmt.Sprintf("is no shard: the cluster has 0 to %d", shards-1))
 	}
 	return uint32(*args.Shard), nil
+}
+
+// noKey is for the empty key.
+func noKey() *problem.Problem {
+	return badParam("key", "", "is none: no request has an empty one")
 }
 
 func readArguments(r *http.Request, v verb) (arguments, error) {

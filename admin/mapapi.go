@@ -82,6 +82,9 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 	if !q.has("key") {
 		return missing("key", "give the key that requests carry, as in ?key=alice")
 	}
+	if q.str("key") == "" {
+		return noKey()
+	}
 	m := s.cluster.Map()
 	if m.Shards < 1 {
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")

@@ -85,6 +85,11 @@ func missing(name, remedy string) *problem.Problem {
 	return &problem.Problem{Code: problem.BadRequest, Detail: name + " is missing: " + remedy, Param: name}
 }
 
+// beside is for two parameters of which one is enough.
+func beside(name, value, other string) *problem.Problem {
+	return badParam(name, value, "is given beside "+other+": leave out one of the two")
+}
+
 func choice(names []string) string {
 	if len(names) == 0 {
 		return "this takes no parameters"

@@ -39,12 +39,14 @@ func (s *Server) readMark(a *Action, args arguments) error {
 		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m, or none", MaxPause))
 	}
 	switch {
-	case (args.Key == nil) == (args.Hash == ""):
+	case args.Key != nil && args.Hash != "":
+		return beside("hash", args.Hash, "key")
+	case args.Key == nil && args.Hash == "":
 		return missing("key", `say which, as in {"key":"alice"}, or, as key_hash in access logs, {"shard":7,"hash":"0123456789abcdef"}`)
 	case args.Key != nil && args.Shard != nil:
 		return badParam("shard", strconv.FormatUint(*args.Shard, 10), "is that of the key: leave it out, or name the key by its hash")
 	case args.Key != nil && *args.Key == "":
-		return badParam("key", "", "is none: a request without a key is in no quarantine")
+		return noKey()
 	case args.Key != nil && s.cluster.Map().Shards < 1:
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	case args.Key != nil:

@@ -52,8 +52,8 @@ func TestQuarantineMistakesSayWhatToGive(t *testing.T) {
 	h := handlerOf(newFake())
 	for query, want := range map[string]string{
 		"":                              "key is missing",
-		"key=":                          "a request without a key",
-		"key=a&hash=0123456789abcdef":   "key is missing",
+		"key=":                          "no request has an empty one",
+		"key=a&hash=0123456789abcdef":   "is given beside key",
 		"key=a&shard=1":                 "is that of the key",
 		"hash=0123456789abcdef":         "shard is missing",
 		"hash=xyz&shard=1":              "is no key_hash",

@@ -172,6 +172,7 @@ func TestMistakesNameWhatAndRemedy(t *testing.T) {
 		{"GET", "/v1/map?after=1&wait=-1s", "", nil, 400, `wait = "-1s" is not a duration: give one such as 30s`},
 		{"GET", "/v1/map?wait=1s", "", nil, 400, `after is missing: say with wait which epoch you have, as in ?after=17&wait=30s`},
 		{"GET", "/v1/locate", "", nil, 400, "key is missing: give the key that requests carry, as in ?key=alice"},
+		{"GET", "/v1/locate?key=", "", nil, 400, `key = "" is none: no request has an empty one`},
 		{"POST", "/v1/remove", "", nil, 400, `node is missing: say which node to remove, as in {"node":"n3"} or ?node=n3`},
 		{"POST", "/v1/remove?node=n3&force=perhaps", "", nil, 400, `force = "perhaps" is neither true nor false: give one of them`},
 		{"POST", "/v1/remove", `{"node":"n3"}`, nil, 415, `Content-Type = "" is not application/json: send JSON and say so, or put the arguments into the query`},

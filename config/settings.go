@@ -124,7 +124,7 @@ func addressSettings() []setting {
 		row("probes", "ADDR", "", "separate address for /livez, /readyz and /drained",
 			func(c *Config) value { return text{&c.Probes, checkBind} }),
 		row("probe-path", "PATH", "", "path on the client port that this node answers itself",
-			func(c *Config) value { return text{&c.ProbePath, checkPath} }).reloads(),
+			func(c *Config) value { return text{&c.ProbePath, checkProbe} }).reloads(),
 		row("tls-cert", "FILE", "", "certificate chain for TLS on the client port, PEM",
 			func(c *Config) value { return text{p: &c.TLSCert} }).reloads(),
 		row("tls-key", "FILE", "", "private key for --tls-cert, PEM; both files are reloaded when they change",
@@ -331,6 +331,14 @@ func checkPath(s string) *flaw {
 		return &flaw{"not a path", "write it like /healthz"}
 	}
 	return nil
+}
+
+// checkProbe judges the path that the node itself answers.
+func checkProbe(s string) *flaw {
+	if strings.Contains(s, "?") {
+		return &flaw{"a path with a query", "leave out what begins with the ?: the query of a request is not looked at"}
+	}
+	return checkPath(s)
 }
 
 // checkHostName judges a name by which a port is called.

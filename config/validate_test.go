@@ -89,6 +89,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "app version beyond ASCII", args: "--app-version 2.1ä", want: `app-version = "2.1ä" (flag): not printable ASCII; …`},
 		{name: "no failed check", args: "--health-fall 0", want: `health-fall = "0" (flag): …`},
 		{name: "checks without pause", args: "--health-interval 1ms", want: `health-interval = "1ms" (flag): …`},
+		{name: "probe path", args: "--probe-path /p?x", want: `probe-path = "/p?x" (flag): a path with a query; leave out what begins with the ?: the query of a request is not looked at`},
 		{name: "health", args: "--health healthz", want: `health = "healthz" (flag): not a path; write it like /healthz`},
 		{name: "hooks", args: "--upstream http://a --hooks hooks", want: `hooks = "hooks" (flag): neither a URL nor a path; write an address of its own, like http://127.0.0.1:9001 or unix:/path, or a path of the app, like /hooks`},
 		{name: "hooks below the root", args: "--upstream http://a --hooks /", want: `hooks = "/" (flag): the path has an empty segment; write it like /hooks, of letters, digits, -, _ and single slashes between them`},

@@ -92,7 +92,7 @@ func blankCookie(pair, n, v []byte, name string) bool {
 	if len(v) > 1 && v[0] == '"' && bytes.IndexByte(v[1:], '"') == len(v)-2 {
 		pair = pair[:len(n)+1]
 	}
-	if bytes.IndexAny(pair, blanks) < 0 {
+	if !bytes.ContainsAny(pair, blanks) {
 		return false
 	}
 	for {
