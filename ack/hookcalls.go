@@ -156,8 +156,11 @@ func (k *hooks) take(now time.Duration, r HookResult) {
 			k.done(now, c, r, hs.Shard, h)
 			continue
 		}
-		h.err = why
-		k.failed(now, c, r, h)
+		early := c.cut && now < c.endBy // it has not failed
+		if !early {
+			h.err = why
+		}
+		k.failed(now, c, r, h, early)
 	}
 }
 
@@ -179,8 +182,7 @@ func (k *hooks) done(now time.Duration, c *calling, r HookResult, s shardmap.Sha
 }
 
 // failed is an attempt that failed, or of which nothing is known.
-func (k *hooks) failed(now time.Duration, c *calling, r HookResult, h *holding) {
-	early := c.cut && now < c.endBy // it has not failed
+func (k *hooks) failed(now time.Duration, c *calling, r HookResult, h *holding, early bool) {
 	if h.pause = min(max(2*h.pause, retryFirst), retryMost); early {
 		h.pause = 0
 	}

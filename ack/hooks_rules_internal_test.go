@@ -1,6 +1,7 @@
 package ack
 
 import (
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -190,6 +191,35 @@ func TestCallsThatNothingComesOfAreCut(t *testing.T) {
 		s.wantCut("it is back", c.Seq)
 	})
 }
+
+// A call that is cut before its time is over has not failed: nothing is said of the shards
+// that stay, and they are acquired at once by another one.
+func TestCallThatIsCutHasNotFailed(t *testing.T) {
+	for name, said := range map[string]string{"at first": "", "after a failure": errHook.Error()} {
+		t.Run(name, func(t *testing.T) {
+			s := newHookStage(t, 2)
+			c := s.only(s.look(0), HookAcquire)
+			if said != "" {
+				s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: said, 1: said}})
+				s.look(0)
+				c = s.only(s.look(retryFirst), HookAcquire)
+			}
+			s.propose(fuzzMembers(2))
+			s.look(0)
+			s.wantCut("one of them moves", c.Seq)
+			s.result(HookResult{Seq: c.Seq, Err: errCutHook})
+			again := s.look(0)[0]
+			if again.Kind != HookAcquire || len(again.Shards) != 1 {
+				t.Fatalf("called %+v, want an acquire of the shard that stays", again)
+			}
+			if h := s.k.shards[again.Shards[0].Shard]; h.phase != HookAcquiring || h.err != said {
+				t.Errorf("in phase %v it is said %q, want %q", h.phase, h.err, said)
+			}
+		})
+	}
+}
+
+var errCutHook = errors.New("cut")
 
 // A shard that has been another node's is new to the app, though its last acquire failed
 // and nobody could tell it that it was lost.

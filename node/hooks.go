@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -79,7 +80,8 @@ func (h *hooking) Call(c ack.HookCall) {
 		r := h.hooks.Do(ctx, c)
 		r.Seq = c.Seq
 		h.warn(&c, &r)
-		if h.failed != nil && c.Kind == ack.HookAcquire && (r.Err != nil || len(r.Failed) > 0) {
+		cut := errors.Is(timed.Err(), context.Canceled) // what it was for is over
+		if h.failed != nil && c.Kind == ack.HookAcquire && !cut && (r.Err != nil || len(r.Failed) > 0) {
 			h.failed()
 		}
 		select {

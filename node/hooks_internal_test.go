@@ -53,6 +53,30 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 	}
 }
 
+// An acquire that is cut because the shards move, or the node ends, has not failed; one that
+// takes too long has.
+func TestCallThatIsCutIsNotCounted(t *testing.T) {
+	for cut, want := range map[bool]int{true: 0, false: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHooking(doing(func(ctx context.Context, _ ack.HookCall) ack.HookResult {
+				<-ctx.Done()
+				return ack.HookResult{Err: ctx.Err()}
+			}), newInflight(4), zerolog.Nop())
+			failed := 0
+			h.ctx, h.failed = t.Context(), func() { failed++ }
+			h.Call(ack.HookCall{Kind: ack.HookAcquire, Seq: 7, Timeout: time.Second})
+			if cut {
+				h.CutCall(7)
+			}
+			<-h.results
+			h.calls.Wait()
+			if failed != want {
+				t.Errorf("cut: %t: counted %d times, want %d", cut, failed, want)
+			}
+		})
+	}
+}
+
 // Nobody takes what came of a call once the run has ended.
 func TestCallEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
