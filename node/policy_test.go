@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,7 +180,16 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 		w.until("c has its share", func() bool { return w.committed().Count("c") == shards/3 })
 		w.asks(w.follower(), admin.Action{Verb: admin.Weigh, Node: "c", Weight: 2})
 		w.until("c has half", func() bool { return w.committed().Count("c") == shards/2 })
+		weight := func(want uint32) func() bool {
+			return func() bool {
+				all := w.follower().node.Status().Nodes
+				i := slices.IndexFunc(all, func(x admin.Node) bool { return x.ID == "c" })
+				return i >= 0 && all[i].Weight == want
+			}
+		}
+		w.until("c is shown with the weight that counts", weight(2))
 		w.asks(w.follower(), admin.Action{Verb: admin.Weigh, Node: "c"})
+		w.until("c is shown with its own weight", weight(1))
 		w.asks(w.follower(), admin.Action{Verb: admin.Pin, Shard: 7, Node: "a"})
 		w.asks(w.follower(), admin.Action{Verb: admin.Pin, Shard: 8, Zone: "west"})
 		at := func(s shardmap.Shard) shardmap.NodeID { return w.committed().Owner(s) }

@@ -178,7 +178,11 @@ func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []admin.Node {
 		}
 		a.State = gossipState(m.Status)
 	}
+	asked := s.Policy().Weights
 	for id, a := range known {
+		if w := asked[shardmap.NodeID(id)]; w > 0 {
+			a.Weight = w // instead of its own
+		}
 		v, ok := viewOf(views, id)
 		n.describe(a, s, v, ok)
 		if id == leader {
