@@ -32,7 +32,7 @@ func unborn(in Inputs) []Finding {
 	case u.Adds != "":
 		return []Finding{{
 			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s waits to be added to cluster %s", in.Self, u.Adds),
-			Remedy: "it is added by the leader: if that takes long, see that the cluster has one (`shardway status` on another node)",
+			Remedy: "it is added by the leader: if that takes long, see that the cluster has one, and that it reaches the peer port of this node (`shardway doctor` on another node)",
 		}}
 	case u.Founder != "":
 		return []Finding{{
@@ -70,10 +70,19 @@ func alone(in Inputs) []Finding {
 	if len(tried) > 0 {
 		text += ": " + strings.Join(tried, ", ")
 	}
-	return []Finding{{
-		Code: NoPeers, Severity: Outage, Text: text, Brief: brief,
-		Remedy: "start the others, or name their gossip addresses (--gossip, port 7946) with --join",
-	}}
+	remedy := "start the others, or name their gossip addresses (--gossip, port 7946) with --join"
+	if in.Alone.strange() {
+		remedy = sameSecret
+	}
+	return []Finding{{Code: NoPeers, Severity: Outage, Text: text, Brief: brief, Remedy: remedy}}
+}
+
+const sameSecret = "start this node with the secret of the others (--secret-file)"
+
+// strange reports that others are there and speak under another secret, or one of both
+// under none.
+func (a *Alone) strange() bool {
+	return a != nil && slices.ContainsFunc(a.Asked, func(x Attempt) bool { return strings.Contains(x.Why, "--secret-file") })
 }
 
 // lost reports that nobody leads, and that this is no mere election.
@@ -89,10 +98,14 @@ func leaderless(in Inputs) []Finding {
 		return nil
 	}
 	if len(here) < quorum(len(all)) {
+		remedy := "start " + list(missing) + ", or mend the network to " + it(len(missing)) + "; if their data is lost for good, go on from one that is left with `shardway recover` (docs/recovery.md)"
+		if in.Alone.strange() {
+			remedy = sameSecret
+		}
 		return []Finding{{
 			Code: NoQuorum, Severity: Outage,
 			Text:   fmt.Sprintf("%d of %d voters %s here and it takes %d, so nobody leads: %s %s missing", len(here), len(all), are(len(here)), quorum(len(all)), list(missing), are(len(missing))),
-			Remedy: "start " + list(missing) + ", or mend the network to " + it(len(missing)) + "; if their data is lost for good, go on from one that is left with `shardway recover` (docs/recovery.md)",
+			Remedy: remedy,
 		}}
 	}
 	return []Finding{{

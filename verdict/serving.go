@@ -39,7 +39,7 @@ func serving(in Inputs) (out []Finding) {
 			Remedy: "the leader adds it once its app answers, unless it was drained",
 		})
 	}
-	if in.Acquiring != "" {
+	if in.Acquiring != "" && (in.NotAcquired != "" || in.NotLeased < unleasedAfter) { // nothing is acquired without a lease
 		f := Finding{
 			Code: Acquiring, Severity: Info, Text: fmt.Sprintf("the app of node %s is acquiring %s, and the requests wait", in.Self, in.Acquiring),
 			Remedy: "it ends by itself; --acquire-timeout bounds each attempt",

@@ -152,6 +152,10 @@ func servingTable() []want {
 		{"an app acquires", with(func(in *verdict.Inputs) { in.Acquiring = "2 shards: 1, 2" }), []string{
 			"info acquiring: the app of node a is acquiring 2 shards: 1, 2, and the requests wait",
 		}},
+		{"nothing is acquired without a lease", with(func(in *verdict.Inputs) { in.Acquiring, in.NotLeased = "2 shards: 1, 2", time.Minute }), []string{
+			"outage unserved: nobody serves 341 of 1024 shards",
+			"warning not-leased: node a has no lease of leader b, so it serves nothing",
+		}},
 		{"an app does not acquire", with(func(in *verdict.Inputs) { in.Acquiring, in.NotAcquired = "shard 7", "status 500" }), []string{
 			"warning acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
 		}},
@@ -322,5 +326,34 @@ func TestChangesGoByCodeAndSubject(t *testing.T) {
 	came, went := verdict.Changes(before, now)
 	if len(came) != 1 || came[0].Subject != "c" || len(went) != 1 || went[0].Code != verdict.Paused {
 		t.Errorf("came %+v, went %+v", came, went)
+	}
+}
+
+// Whose secret is another one is told to mend that, not to start those who refuse it.
+func TestAnotherSecretIsWhatIsToBeMended(t *testing.T) {
+	refused := verdict.Attempt{Addr: "10.0.0.2:7946", Why: "it has another secret (--secret-file)"}
+	down := verdict.Attempt{Addr: "10.0.0.3:7946", Why: "connection refused"}
+	for name, tc := range map[string]struct {
+		asked []verdict.Attempt
+		want  bool
+	}{
+		"both":     {[]verdict.Attempt{refused, refused}, true},
+		"one":      {[]verdict.Attempt{down, refused}, true},
+		"neither":  {[]verdict.Attempt{down, down}, false},
+		"not said": {nil, false},
+	} {
+		in := with(func(in *verdict.Inputs) {
+			in.Leader, in.NoLeader = "", time.Minute
+			in.Alone = &verdict.Alone{Asked: tc.asked}
+			nodes(in, func(n *verdict.Node) { n.Here = false }, "b", "c")
+		})
+		for _, f := range verdict.Of(in) {
+			if f.Code != verdict.NoPeers && f.Code != verdict.NoQuorum {
+				continue
+			}
+			if got := strings.Contains(f.Remedy, "--secret-file"); got != tc.want {
+				t.Errorf("%s: %s: %s", name, f.Code, f.Remedy)
+			}
+		}
 	}
 }
