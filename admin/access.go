@@ -87,7 +87,7 @@ func (a *Access) judge(r *http.Request) (caller, error) {
 		c.who, c.may = "certificate "+leaf.Subject.String(), may
 		return c, nil
 	}
-	return c, fmt.Errorf("show a token (Authorization: Bearer TOKEN)%s", a.orCertificate(r))
+	return c, fmt.Errorf("show a token (Authorization: Bearer TOKEN; commands take --token-file FILE)%s", a.orCertificate(r))
 }
 
 func (a *Access) orCertificate(r *http.Request) string {

@@ -271,7 +271,7 @@ func (c *Client) explain(err error) error {
 	case errors.As(err, &unknown), errors.As(err, &name):
 		return fmt.Errorf("the certificate of %s is not accepted: name its authority with --tls-ca, and the node as the certificate does (%w)", c.addr, err)
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("%s does not use TLS: name it as http://%s if plain HTTP will do (%w)", c.addr, c.addr, http.ErrSchemeMismatch)
+		return fmt.Errorf("%s does not use TLS: name it as http://%s if plain HTTP will do (%w)", c.addr, strings.TrimPrefix(c.base, "https://"), http.ErrSchemeMismatch)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer from %s in time: is it the node's admin address? Name it with --admin ADDR (%w)", c.addr, context.DeadlineExceeded)
 	}

@@ -187,6 +187,19 @@ func TestClientGivesUpOnASilentServer(t *testing.T) {
 	}
 }
 
+// Who is told that a port speaks plain HTTP is told an address that can be used as it stands.
+func TestPlainPortIsNamedAsSuch(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	c, err := admin.NewClient("https://" + s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "name it as "+s.URL+" if") {
+		t.Errorf("Status = %v, want %s named", err, s.URL)
+	}
+}
+
 func TestNewClientTakesAddresses(t *testing.T) {
 	for addr, ok := range map[string]bool{
 		"127.0.0.1:8081": true, ":8081": true, "[::1]:8081": true, "node-1:8081": true, "http://node-1:8081": true, "http://node-1:8081/": true,

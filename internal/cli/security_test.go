@@ -102,7 +102,7 @@ func TestCommandsShowAToken(t *testing.T) {
 		{"status --token-file " + good, "", 0, ""},
 		{"status", "SHARDWAY_TOKEN_FILE=" + good, 0, ""},
 		{"status", "SHARDWAY_ADMIN_READ_TOKEN_FILE=" + good, 0, ""},
-		{"status", "", 1, "show a token"},
+		{"status", "", 1, "--token-file FILE"},
 		{"step-down --token-file " + good, "", 1, "may read but not write"},
 		{"status --token-file " + open, "", 1, "chmod 600"},
 		{"status --token-file " + good + "x", "", 1, "no such file"},
@@ -123,6 +123,7 @@ func TestUnusableSecurityFilesStopTheNodeAndTheCheck(t *testing.T) {
 		{"--secret-file " + open + "x", "no such file or directory; copy the cluster's there, or make that of a new one: shardway keygen > " + open + "x"},
 		{"--secret-file " + put(t, "s", "hunter2", 0o600), "not a secret"},
 		{"--admin-write-token-file " + put(t, "t", "short", 0o600), "has 5 characters"},
+		{"--admin-write-token-file " + open + "x", "no such file or directory; make one: shardway keygen --token > " + open + "x"},
 	} {
 		code, out, errOut := run(t, "check "+tt.flags)
 		if code != 2 || !strings.Contains(out, tt.says) {

@@ -27,6 +27,15 @@ func ReadFile(path string) (List, error) {
 	return l, nil
 }
 
+// ReadTokens reads a file of tokens, which nobody but its owner may read.
+func ReadTokens(path string) ([]byte, error) {
+	b, err := ReadPrivate(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w; make one: shardway keygen --token > %s", err, path)
+	}
+	return b, err
+}
+
 // ReadPrivate reads a small file that nobody but its owner may read, such as a
 // secret, a token or a private key; one that root owns, who gives it to this process
 // so, its group too.

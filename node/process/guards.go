@@ -129,7 +129,7 @@ func access(c *config.Config) (admin.Access, []error) {
 		if f.path == "" {
 			continue
 		}
-		b, err := secret.ReadPrivate(f.path)
+		b, err := secret.ReadTokens(f.path)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("--%s: %w", f.flag, err))
 			continue

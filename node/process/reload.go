@@ -29,7 +29,7 @@ func (p *Process) prepare(c *config.Config) (live, error) {
 		return live{}, err
 	}
 	if l.file, err = p.journal.open(c.AccessLog); err != nil {
-		return live{}, fmt.Errorf("--access-log: %w", err)
+		return live{}, fmt.Errorf("--access-log: %w; name a file in a directory that this user may write to", err)
 	}
 	l.access, l.set.Access = c.AccessLog, accessTo(c, l.file)
 	return l, nil
