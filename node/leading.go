@@ -27,9 +27,8 @@ type leading struct {
 	nudges nudges
 	// spoke is when Raft's heartbeats were asked for last.
 	spoke time.Time
-	// echoed counts the times of speakEvery since then, up to the last one in which this node beat by
-	// another voter's heartbeat; zero: it has not.
-	echoed int
+	// echoed is whether another voter was heard since.
+	echoed bool
 }
 
 func newLeading(n *Node, term uint64) *leading {

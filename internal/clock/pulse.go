@@ -242,13 +242,6 @@ func (b *Beat) comes(now time.Time) bool {
 	return true
 }
 
-// Busy reports whether the process counts as busy, or the machine as too busy for it.
-func (p *Pulse) Busy() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.busy(time.Now())
-}
-
 // busy reports whether it counts as such, to those who look only then.
 func (p *Pulse) busy(now time.Time) bool {
 	if p.Used == nil {

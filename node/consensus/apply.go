@@ -41,7 +41,7 @@ func (r *Raft) Nudge() { hint(r.nudge) }
 const greetEvery = 50 * time.Millisecond
 
 // Greet has the leader send its followers a heartbeat now, of which one has come back: else
-// it hears with the next one, up to 400 ms later (see seldom), whom it follows, and a server
+// it hears with the next one, up to 300 ms later (see seldom), whom it follows, and a server
 // that could not be reached is tried again after a pause. It does not wait. On a server that
 // does not lead it does nothing.
 func (r *Raft) Greet() {
@@ -54,7 +54,7 @@ func (r *Raft) Greet() {
 
 // Beat has the leader send all its followers a heartbeat now: for who is awake, as each that
 // one of the library's timers sends wakes an idle process twice, and its monitor thread. Asked
-// for a little more often than a timer of those ends, every 200 to 400 ms (see seldom), none
+// for a little more often than a timer of those ends, every 150 to 300 ms (see seldom), none
 // does. They are there all the same: what is asked for waits for the leader's writes, and for
 // whoever asks, and nobody's lease hangs on either. It does not wait. On a server that does
 // not lead it does nothing.

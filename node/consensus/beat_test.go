@@ -9,15 +9,12 @@ import (
 	"shardway/node/consensus"
 )
 
-// beatEvery is how often a leader at rest is asked for its heartbeats.
-const beatEvery = 194 * time.Millisecond
-
 // asks has s asked for heartbeats, as a leader is, until the returned function is called.
 func asks(s *server) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		t := time.NewTicker(beatEvery)
+		t := time.NewTicker(97 * time.Millisecond)
 		defer t.Stop()
 		for {
 			select {
@@ -64,7 +61,7 @@ func TestHeartbeatsThatAreAskedForAreTheOnlyOnes(t *testing.T) {
 		stop()
 		mu.Lock()
 		defer mu.Unlock()
-		if n, want := len(moments), int(span/beatEvery); n < want || n > want+3 {
+		if n, want := len(moments), int(span/(97*time.Millisecond)); n < want || n > want+3 {
 			g.t.Errorf("followers heard it in %d moments of a minute, want %d, all of them at once in each", n, want)
 		}
 		if !l.IsLeader() || l.Term() != term {
@@ -81,7 +78,7 @@ func TestHeartbeatsGoOnWhileALeaderWrites(t *testing.T) {
 		l := g.leader(g.all...)
 		defer asks(l)()
 		term := l.Term()
-		const write, seldomest = 1900 * time.Millisecond, 400 * time.Millisecond // see seldom
+		const write, seldomest = 1900 * time.Millisecond, 300 * time.Millisecond // see seldom
 		for range 5 {
 			time.Sleep(time.Second)
 			l.mem.SetFault(func(string) error {

@@ -12,14 +12,14 @@ import (
 // The library (v1.7.3) has one setting for how long a follower waits for its leader and how
 // often a leader speaks: at random between a tenth and a fifth of it. Each heartbeat wakes
 // both sides, the timer that sends it as a rule twice, and most of what a leader does at
-// rest is that. So who leads counts by four times the time that its followers wait: with 500 ms
-// it speaks every 200 to 400 ms where nobody has it speak sooner (see Raft.Beat, which does every
-// 194 at rest), and sets a timer for that each time, at whose end the runtime's monitor thread wakes
-// up. One heartbeat that is lost on the way, and that TCP sends once more after 200 ms, is still no
-// reason to stand (and who stands all the same is refused by voters that hear the leader); nor for
-// the leader to take its followers for gone, whose lease (LeaderLease) is as long: unless its disk
-// takes more than 300 ms for a write, which what is asked for waits for, and it hears no other quorum.
-const seldom = 4
+// rest is that. So who leads counts by three times the time that its followers wait: with 500 ms
+// it speaks every 150 to 300 ms where nobody has it speak sooner (see Raft.Beat, which does every
+// 97), and sets a timer for that each time, at whose end the runtime's monitor thread wakes up. One
+// heartbeat that is lost on the way, and that TCP sends once more after 200 ms, is still no reason
+// to stand (and who stands all the same is refused by voters that hear the leader); nor for the
+// leader to take its followers for gone, whose lease (LeaderLease) is as long: unless its disk takes
+// more than 300 ms for a write, which what is asked for waits for, and it hears no other quorum.
+const seldom = 3
 
 // writesOfAVote is for how many writes a candidate waits for votes: its own of the term, and
 // then those of the term and the vote of whom it asked.

@@ -67,7 +67,7 @@ func TestFollowersWaitNoLonger(t *testing.T) {
 			for _, s := range g.all {
 				want := 500 * time.Millisecond
 				if s == l {
-					want = 2 * time.Second
+					want = 3 * time.Second / 2
 				}
 				if heartbeat, election := s.Timeouts(); heartbeat != want || election != want {
 					g.t.Errorf("%s, leads %v: it waits %v for a leader and %v for votes, want %v", s.id(), s == l, heartbeat, election, want)
@@ -169,7 +169,7 @@ func TestPatienceWithADiskEndsAsSomebodyLeads(t *testing.T) {
 		for _, s := range g.all {
 			want := 500 * time.Millisecond
 			if s.IsLeader() {
-				want = 2 * time.Second
+				want = 3 * time.Second / 2
 			}
 			if _, election := s.Timeouts(); election != want {
 				t.Errorf("%s waits %v for votes, want %v", s.id(), election, want)
