@@ -58,6 +58,7 @@ type line struct {
 	head, tail *waiter
 	n          int
 	keeps      int // of these, those that give nothing back
+	free       int // and those that no bound of their shard holds up
 	// last has those stand behind all others, in the line of a place that takes any number
 	// of connections: thousands that move at once would keep requests for seconds.
 	last bool
@@ -81,6 +82,9 @@ func (q *line) push(w *waiter) {
 		w.prev.next = w
 	}
 	q.n++
+	if w.most == 0 {
+		q.free++
+	}
 	if w.keeps {
 		q.keeps++
 		if q.kept == nil {
@@ -105,6 +109,9 @@ func (q *line) remove(w *waiter) {
 	}
 	w.in, w.prev, w.next = nil, nil, nil
 	q.n--
+	if w.most == 0 {
+		q.free--
+	}
 	if w.keeps {
 		q.keeps--
 	}

@@ -71,10 +71,19 @@ func (s *shares) park(w *waiter) {
 // there is room for it; nil if there is none.
 func (s *shares) unpark(shard int) *waiter {
 	q := s.parked[shard]
-	if q == nil || s.full(shard) || q.head.most > 0 && s.under(shard) >= q.head.most {
+	if q == nil || s.full(shard) {
 		return nil
 	}
-	w := q.first()
+	w := q.head
+	if w.most > 0 && s.under(shard) >= w.most {
+		if q.free == 0 {
+			return nil
+		}
+		for w.most > 0 { // a stream that comes back is not held up by those
+			w = w.next
+		}
+	}
+	q.remove(w)
 	s.tidy(shard)
 	return w
 }

@@ -123,3 +123,35 @@ func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
 		t.Errorf("%d answered requests count, want none", p.mu.shares.whole[3])
 	}
 }
+
+// Who has no bound waits for its shard's share only, and not behind those that wait for the bound:
+// a stream that came back stood in line for as long as a long poll of its shard ran.
+func TestWhoHasNoBoundPassesThoseThatWaitForIt(t *testing.T) {
+	s := New(Options{Room: queue.New(queue.Options{})})
+	over := make(chan struct{})
+	p := s.newPool("", func(context.Context) (*link, error) {
+		<-over
+		return nil, errBusy
+	})
+	defer s.dialers.Wait()
+	defer close(over)
+	p.mu.shares.most = 2
+	for range 2 {
+		here, there := net.Pipe()
+		defer func() { _ = there.Close() }()
+		p.mu.idle = append(p.mu.idle, &link{Conn: h1.NewConn(here, h1.Options{}), pool: p, place: unshared})
+		p.mu.open++
+	}
+	p.take(wanted{shard: 3, most: 1})
+	stream := p.take(wanted{shard: 3})
+	bound, free := &waiter{place: 3, most: 1, patient: true}, &waiter{place: 3}
+	for _, w := range []*waiter{bound, free} {
+		if l, _, err := p.join(w); l != nil || err != nil || !w.parked {
+			t.Fatalf("beside as many as may be: %v, %v, parked %v", l, err, w.parked)
+		}
+	}
+	p.put(stream)
+	if free.parked || !bound.parked {
+		t.Errorf("as a place of the share is free: who has no bound waits: %v, who waits for it: %v, want only that", free.parked, bound.parked)
+	}
+}
