@@ -74,6 +74,68 @@ func TestAnAlarmForgetsATimeThatWasReplaced(t *testing.T) {
 	})
 }
 
+// TestAnAlarmThatIsDueComes, and does at once: who asks for what is past is not left to sleep.
+func TestAnAlarmThatIsDueComes(t *testing.T) {
+	alarms(t, func(a alarming) {
+		for _, d := range []time.Duration{0, -1, -time.Hour} {
+			a.set(d, a.busy)
+			if !a.waits() {
+				a.Fatalf("set to come in %v, it did not", d)
+			}
+		}
+	})
+}
+
+// TestAnAlarmIsKeptForWhoWaitsLater, whatever else the process has looked for since it came.
+func TestAnAlarmIsKeptForWhoWaitsLater(t *testing.T) {
+	alarms(t, func(a alarming) {
+		a.set(time.Millisecond, a.busy)
+		time.Sleep(10 * time.Millisecond)
+		if !a.waits() {
+			a.Error("it did not come to who waits for it only now")
+		}
+	})
+}
+
+// waits waits, and reports that it came.
+func (a alarming) waits() bool {
+	came := make(chan bool, 1)
+	go func() { came <- a.wait() }() // ends with the alarm
+	select {
+	case ok := <-came:
+		return ok
+	case <-time.After(10 * time.Second):
+		return false
+	}
+}
+
+// TestAnAlarmThatWasStoppedComesNoMore, also where it had come, and nobody has waited for it yet.
+func TestAnAlarmThatWasStoppedComesNoMore(t *testing.T) {
+	alarms(t, func(a alarming) {
+		a.set(1, a.busy)
+		time.Sleep(5 * time.Millisecond)
+		a.stop()
+		for range 20 {
+			if a.wait() {
+				a.Fatal("it came, want it to be stopped")
+			}
+		}
+	})
+}
+
+// TestAWaitIsNoShorterThanWasAsked: who is woken too soon finds nothing due, and sleeps as long once
+// more; nor longer than a millisecond more.
+func TestAWaitIsNoShorterThanWasAsked(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		-time.Hour: 0, -1: 0, 0: 0, 1: time.Millisecond, time.Millisecond: time.Millisecond,
+		time.Millisecond + 1: 2 * time.Millisecond, 10*time.Millisecond - 1: 10 * time.Millisecond,
+	} {
+		if got := whole(d); got != want+wakeUp {
+			t.Errorf("to wait for %v it waits for %v, want %v", d, got, want+wakeUp)
+		}
+	}
+}
+
 // TestAPulseBeatsByTheKernel, at rest, until it is told to end.
 func TestAPulseBeatsByTheKernel(t *testing.T) {
 	p := Pulse{Kernel: true, Used: func() (time.Duration, bool) { return 0, true }}

@@ -29,3 +29,39 @@ func TestALateBeatCountsAsBusy(t *testing.T) {
 		})
 	}
 }
+
+// What woke a process costs some time each time: by less than half of a rest it is not seen how busy
+// it is.
+func TestWhatWokeAProcessDoesNotCountAsBusy(t *testing.T) {
+	l, now := load{}, time.Now()
+	used := time.Duration(0)
+	looks := func(after, more time.Duration) bool {
+		now, used = now.Add(after), used+more
+		l.look(now, 0, func() (time.Duration, bool) { return used, true })
+		return l.busy(now)
+	}
+	looks(0, 0)
+	for _, tt := range []struct {
+		after, more time.Duration
+		want        bool
+	}{
+		{AtRest / 50, time.Millisecond, false},
+		{AtRest / 2, 0, false}, // a fiftieth in all
+		{AtRest / 2, AtRest / 32, true},
+	} {
+		if got := looks(tt.after, tt.more); got != tt.want {
+			t.Errorf("%v used in %v: busy %v, want %v", tt.more, tt.after, got, tt.want)
+		}
+	}
+}
+
+// By how much a beat is late a Pulse knows by its timer.
+func TestAPulseThatBeatsLateIsBusy(t *testing.T) {
+	for late, want := range map[time.Duration]bool{-AtRest / 2: false, 0: false, lateMost: false, lateMost + 1: true} {
+		now := time.Now()
+		p := &Pulse{Used: func() (time.Duration, bool) { return 0, true }, alarm: &counted{}, last: now.Add(-AtRest), next: now.Add(-late)}
+		if p.beat(now, true); p.busy(now) != want {
+			t.Errorf("%v late: busy %v, want %v", late, !want, want)
+		}
+	}
+}
