@@ -18,3 +18,54 @@ func TestHowLongAnAgentRests(t *testing.T) {
 		}
 	}
 }
+
+// Whatever an agent at rest waits for, it looks by then: for what the app is to be told or has to
+// tell, as well as for its next heartbeat. A gateway rests without a lease, which it never has.
+func TestUntilWhenAnAgentRests(t *testing.T) {
+	const ms = time.Millisecond
+	for name, tt := range map[string]struct {
+		set  func(a *Agent)
+		want time.Duration
+	}{
+		"a gateway":          {func(a *Agent) { a.o.Gateway, a.holder.held, a.hooks = true, false, nil }, 90 * ms},
+		"without a lease":    {func(a *Agent) { a.holder.held = false }, 0},
+		"no hooks":           {func(a *Agent) { a.hooks = nil }, 90 * ms},
+		"nothing to tell":    {func(*Agent) {}, 90 * ms},
+		"a hook to retry":    {func(a *Agent) { a.hooks.next = 30 * ms }, 30 * ms},
+		"a hook was called":  {func(a *Agent) { a.hooks.stale = true }, 0},
+		"shards to hand on":  {func(a *Agent) { a.hooks.releases = &Releases{} }, 0},
+		"the lease ends":     {func(a *Agent) { a.holder.until = 40 * ms }, 40 * ms},
+		"a heartbeat is due": {func(a *Agent) { a.nextBeat = 20 * ms }, 20 * ms},
+	} {
+		a := NewAgent(AgentOptions{Pace: DefaultPace(), Timing: DefaultTiming(), Hooks: &HookOptions{}}, 0)
+		a.hooks.stale, a.hooks.next, a.nextBeat, a.askedAt = false, time.Hour, 90*ms, -time.Hour
+		a.holder.held, a.holder.until, a.holder.whole = true, 400*ms, 500*ms
+		if tt.set(a); a.Due(0) != tt.want {
+			t.Errorf("%s: it is due in %v, want %v", name, a.Due(0), tt.want)
+		}
+	}
+}
+
+// Only the answer to the last heartbeat says how old the echoes are that the next one would be granted
+// a lease by; and one that grants none, as to a gateway, says nothing of that.
+func TestWhatDrawsAHeartbeatNear(t *testing.T) {
+	const ms = time.Millisecond
+	last := Answer{Beat: 7, Lease: 500 * ms}
+	for name, tt := range map[string]struct {
+		change func(*Answer)
+		want   time.Duration
+	}{
+		"old echoes":              {func(a *Answer) { a.Serve = 342 * ms }, 987 * ms},
+		"very old echoes":         {func(a *Answer) { a.Serve = 100 * ms }, 975 * ms},
+		"echoes that will do":     {func(a *Answer) { a.Serve = 367 * ms }, 1000 * ms},
+		"no lease":                {func(a *Answer) { a.Serve = 0 }, 1000 * ms},
+		"of the heartbeat before": {func(a *Answer) { a.Serve, a.Beat = 100*ms, 6 }, 1000 * ms},
+	} {
+		a := &Agent{o: AgentOptions{Pace: DefaultPace()}, holder: &Holder{number: 7}, nextBeat: time.Second}
+		ans := last
+		tt.change(&ans)
+		if a.drawNear(ans); a.nextBeat.Truncate(ms) != tt.want {
+			t.Errorf("%s: the next heartbeat is due at %v, want %v", name, a.nextBeat, tt.want)
+		}
+	}
+}
