@@ -44,6 +44,36 @@ func TestServersJoinAndVote(t *testing.T) {
 	})
 }
 
+// Who votes is known anew after each change, also one that leaves as many servers as there were, and
+// in the order of their ids.
+func TestVotersAreThoseOfTheLatestConfiguration(t *testing.T) {
+	bubble(t, []string{"c", "a", "b"}, nil, func(g *group) {
+		leader, a, b := g.all[0], g.all[1], g.all[2]
+		votes := func(want ...string) {
+			g.t.Helper()
+			for range 2 { // the second time it is known
+				if got := leader.Voters(); !slices.Equal(got, want) {
+					g.t.Errorf("Voters() = %v, want %v", got, want)
+				}
+			}
+			g.until("a follower knows", func() bool { return slices.Equal(a.Voters(), want) })
+		}
+		does := func(err error) {
+			g.t.Helper()
+			if err != nil {
+				g.t.Fatal(err)
+			}
+		}
+		votes(a.id(), b.id(), leader.id())
+		does(leader.Demote(b.id()))
+		votes(a.id(), leader.id())
+		does(leader.Promote(b.id()))
+		votes(a.id(), b.id(), leader.id())
+		does(leader.Remove(b.id()))
+		votes(a.id(), leader.id())
+	})
+}
+
 // Without the nudge followers apply seconds after the leader.
 func TestFollowersApplyAtOnce(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
