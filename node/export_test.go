@@ -282,3 +282,6 @@ func (n *Node) Found() any { return n.watch.found.Load() }
 
 // Answered returns how many heartbeats of the node a leader has answered.
 func (n *Node) Answered() int64 { return n.agent.answered.Load() }
+
+// Vain reports that the node lets nobody wait, as nobody may own shards.
+func (n *Node) Vain() bool { return n.watch.found.Load().vain }

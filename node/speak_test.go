@@ -155,6 +155,40 @@ func TestLeasesOfThoseThatBeatTogetherAreFresh(t *testing.T) {
 	})
 }
 
+// Who does not vote, and each of more than three voters, keeps to a time of its own, at which it is given
+// a lease by echoes of a third of the time between two heartbeats before at most. As Raft's heartbeats
+// come it would be by those of a whole time before, and beat more often.
+func TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough(t *testing.T) {
+	t.Parallel()
+	for _, voters := range []int{3, 5} {
+		bubble(t, func(w *world) {
+			names := []string{"a", "b", "c", "d", "e"}
+			w.tune = func(o *node.Options) { o.Voters, o.DeadServerAfter = voters, time.Minute }
+			for _, name := range names {
+				w.start(name)
+			}
+			w.untilSettled(names...)
+			w.untilVoters(voters)
+			time.Sleep(30 * time.Second)
+			least := map[string]int64{}
+			for range 3000 {
+				time.Sleep(5 * time.Millisecond)
+				for _, p := range w.running() {
+					left := p.node.Status().LeaseMS
+					if was, ok := least[p.name]; !ok || left < was {
+						least[p.name] = left
+					}
+				}
+			}
+			for name, left := range least {
+				if left < 250 {
+					w.t.Errorf("%d of five vote, and %s has a lease of down to %d ms, want 266 or nearly", voters, name, left)
+				}
+			}
+		})
+	}
+}
+
 // A leader beats with the others, once each time: at a time of its own it would be given a lease by
 // echoes of the time before, and have to beat again with theirs.
 func TestALeaderAtRestBeatsOnceEachTime(t *testing.T) {

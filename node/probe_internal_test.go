@@ -1,0 +1,48 @@
+package node
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/peer"
+	"shardway/verdict"
+)
+
+// While nobody leads, each voter but the node itself is dialled no more than once a second, however
+// often it is looked, and never twice at a time; and it is here as long as that succeeds.
+func TestVotersAreProbedNoMoreThanOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		dialled := map[string]int{}
+		n := &Node{port: peer.New(peer.Options{Node: "a", Disk: "d", Lookup: func(node string) (string, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			dialled[node]++
+			return "", false
+		}})}
+		w := newWatch(n)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer w.probing.Wait()
+		defer cancel()
+		w.probes.reached["b"] = true
+		nodes := []verdict.Node{{ID: "a", Voter: true}, {ID: "b", Voter: true}, {ID: "c", Voter: true}, {ID: "d"}}
+		for range 40 { // 12 s
+			w.probe(ctx, verdict.Inputs{Self: "a", Nodes: nodes})
+			time.Sleep(300 * time.Millisecond)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if want := map[string]int{"b": 10, "c": 10}; !maps.Equal(dialled, want) {
+			t.Errorf("dialled in 12 s: %v, want %v", dialled, want)
+		}
+		w.probes.Lock()
+		defer w.probes.Unlock()
+		if w.probes.reached["b"] || w.probes.reached["c"] {
+			t.Errorf("reached: %v, want nobody", w.probes.reached)
+		}
+	})
+}
