@@ -155,7 +155,11 @@ func TestNobodySpeaksAsAnother(t *testing.T) {
 		}
 		for _, id := range []string{"b/x", "a/" + a.dir.Disk(), ""} {
 			vote := speak(func(n *raft.NetworkTransport) error {
-				return n.RequestVote("a", "a", &raft.RequestVoteRequest{RPCHeader: header(id), Term: 99}, &raft.RequestVoteResponse{})
+				err := n.RequestVote("a", "a", &raft.RequestVoteRequest{RPCHeader: header(id), Term: 99}, &raft.RequestVoteResponse{})
+				if n.RequestVote("a", "a", &raft.RequestVoteRequest{RPCHeader: header("t/y"), Term: 99}, &raft.RequestVoteResponse{}) == nil {
+					g.t.Errorf("who spoke as %q was heard once more by the same stream", id)
+				}
+				return err
 			})
 			beat := speak(func(n *raft.NetworkTransport) error {
 				return n.AppendEntries("a", "a", &raft.AppendEntriesRequest{RPCHeader: header(id), Term: 99}, &raft.AppendEntriesResponse{})
