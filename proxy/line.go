@@ -117,15 +117,6 @@ func (q *line) remove(w *waiter) {
 	}
 }
 
-// first takes the first waiter out, nil if there is none.
-func (q *line) first() *waiter {
-	w := q.head
-	if w != nil {
-		q.remove(w)
-	}
-	return w
-}
-
 // join gets in line. A connection that came free meanwhile is returned at once;
 // dialed tells that one is being made for everybody in line, this one included.
 func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
