@@ -1,12 +1,8 @@
 package clock
 
 import (
-	"runtime"
-	"sync"
 	"testing"
 	"time"
-
-	"shardway/internal/racing"
 )
 
 // counted is an alarm that counts how often it is set.
@@ -55,40 +51,5 @@ func TestTheTimerOfABusyPulseWaitsForNobody(t *testing.T) {
 	p.alarm, p.last, p.next = a, now, now
 	if p.beat(now, true); a.n != 1 {
 		t.Errorf("set %d times, want once", a.n)
-	}
-}
-
-// Of those that a beat wakes together the one that asked first runs first: what a lease hangs on does.
-func TestWhoAskedFirstRunsFirst(t *testing.T) {
-	if racing.Detector {
-		t.Skip("with the race detector the runtime lets run whom it will")
-	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	p := &Pulse{}
-	const rounds = 50
-	first := 0
-	for range rounds {
-		var woken sync.WaitGroup
-		ran := make(chan int, 3)
-		p.beats = nil
-		for i := range cap(ran) {
-			b := p.Asked()
-			b.Within(0)
-			woken.Go(func() {
-				<-b.C
-				ran <- i
-			})
-		}
-		for range 3 {
-			runtime.Gosched() // they wait
-		}
-		p.beat(time.Now(), false)
-		woken.Wait()
-		if <-ran == 0 {
-			first++
-		}
-	}
-	if first < rounds*9/10 { // the runtime may have something else to run
-		t.Errorf("who asked first ran first %d times of %d", first, rounds)
 	}
 }
