@@ -98,7 +98,7 @@ func (n *Node) birth() (u verdict.Unborn, born bool) {
 // joinsTried lists what became of the addresses of --join.
 func (n *Node) joinsTried() (all []verdict.Attempt) {
 	for _, a := range n.gossip.Tried() {
-		all = append(all, verdict.Attempt{Addr: a.Addr, Why: brief(a.Why())})
+		all = append(all, verdict.Attempt{Addr: a.Addr, Why: brief(a.Why()), Secret: a.NeedsSecret()})
 	}
 	return all
 }

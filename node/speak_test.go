@@ -137,22 +137,27 @@ func TestLeasesOfThoseThatBeatTogetherAreFresh(t *testing.T) {
 		w.untilSettled("a", "b", "c")
 		w.untilVoters(3)
 		time.Sleep(10 * time.Second)
-		least := map[string]int64{}
-		for range 3000 {
-			time.Sleep(time.Millisecond)
-			for _, p := range w.running() {
-				left := p.node.Status().LeaseMS
-				if was, ok := least[p.name]; !ok || left < was {
-					least[p.name] = left
-				}
-			}
-		}
-		for name, left := range least {
+		for name, left := range w.leastLeases(3 * time.Second) {
 			if left < 290 {
 				w.t.Errorf("%s, leads %v: its lease was down to %d ms, want 300 or nearly", name, w.leader().name == name, left)
 			}
 		}
 	})
+}
+
+// leastLeases returns to what the lease of each node was down at any of 3000 looks within a span, in
+// milliseconds.
+func (w *world) leastLeases(span time.Duration) map[string]int64 {
+	least := map[string]int64{}
+	for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(span / 3000) {
+		for _, p := range w.running() {
+			left := p.node.Status().LeaseMS
+			if was, ok := least[p.name]; !ok || left < was {
+				least[p.name] = left
+			}
+		}
+	}
+	return least
 }
 
 // Who does not vote, and each of more than three voters, keeps to a time of its own, at which it is given
@@ -170,17 +175,7 @@ func TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough(t *testing.T) {
 			w.untilSettled(names...)
 			w.untilVoters(voters)
 			time.Sleep(30 * time.Second)
-			least := map[string]int64{}
-			for range 3000 {
-				time.Sleep(5 * time.Millisecond)
-				for _, p := range w.running() {
-					left := p.node.Status().LeaseMS
-					if was, ok := least[p.name]; !ok || left < was {
-						least[p.name] = left
-					}
-				}
-			}
-			for name, left := range least {
+			for name, left := range w.leastLeases(15 * time.Second) {
 				if left < 250 {
 					w.t.Errorf("%d of five vote, and %s has a lease of down to %d ms, want 266 or nearly", voters, name, left)
 				}
@@ -193,11 +188,7 @@ func TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough(t *testing.T) {
 // echoes of the time before, and have to beat again with theirs.
 func TestALeaderAtRestBeatsOnceEachTime(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(w *world) {
-		for _, name := range []string{"a", "b", "c"} {
-			w.start(name)
-		}
-		w.untilSettled("a", "b", "c")
+	three(t, func(w *world) {
 		w.untilVoters(3)
 		time.Sleep(10 * time.Second)
 		answers := func(p *process) float64 { return value(p.gathered(), "shardway_heartbeat_round_trip_seconds", "") }

@@ -79,10 +79,9 @@ func alone(in Inputs) []Finding {
 
 const sameSecret = "start this node with the secret of the others (--secret-file)"
 
-// strange reports that others are there and speak under another secret, or one of both
-// under none.
+// strange reports that others are there whose secret this node needs.
 func (a *Alone) strange() bool {
-	return a != nil && slices.ContainsFunc(a.Asked, func(x Attempt) bool { return strings.Contains(x.Why, "--secret-file") })
+	return a != nil && slices.ContainsFunc(a.Asked, func(x Attempt) bool { return x.Secret })
 }
 
 // lost reports that nobody leads, and that this is no mere election.

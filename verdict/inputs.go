@@ -126,7 +126,10 @@ type Alone struct {
 }
 
 // Attempt is one address of --join.
-type Attempt struct{ Addr, Why string }
+type Attempt struct {
+	Addr, Why string
+	Secret    bool // somebody is there whose secret this node needs
+}
 
 // Poison is a key that was under way at nodes that broke.
 type Poison struct {

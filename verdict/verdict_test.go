@@ -331,16 +331,17 @@ func TestChangesGoByCodeAndSubject(t *testing.T) {
 
 // Whose secret is another one is told to mend that, not to start those who refuse it.
 func TestAnotherSecretIsWhatIsToBeMended(t *testing.T) {
-	refused := verdict.Attempt{Addr: "10.0.0.2:7946", Why: "it has another secret (--secret-file)"}
+	refused := verdict.Attempt{Addr: "10.0.0.2:7946", Why: "it has another secret (--secret-file)", Secret: true}
 	down := verdict.Attempt{Addr: "10.0.0.3:7946", Why: "connection refused"}
 	for name, tc := range map[string]struct {
 		asked []verdict.Attempt
 		want  bool
 	}{
-		"both":     {[]verdict.Attempt{refused, refused}, true},
-		"one":      {[]verdict.Attempt{down, refused}, true},
-		"neither":  {[]verdict.Attempt{down, down}, false},
-		"not said": {nil, false},
+		"both":        {[]verdict.Attempt{refused, refused}, true},
+		"one":         {[]verdict.Attempt{down, refused}, true},
+		"without one": {[]verdict.Attempt{{Addr: "10.0.0.2:7946", Why: "it was started without the cluster's secret (--secret-file)"}}, false},
+		"neither":     {[]verdict.Attempt{down, down}, false},
+		"not said":    {nil, false},
 	} {
 		in := with(func(in *verdict.Inputs) {
 			in.Leader, in.NoLeader = "", time.Minute

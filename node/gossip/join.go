@@ -195,7 +195,7 @@ func (g *Gossip) join(ctx context.Context, to netip.AddrPort) error {
 	if why := g.otherPort(ctx, to, err.Error()); why != "" {
 		return fmt.Errorf("gossip: join %s: %w", to, &foreignError{why})
 	}
-	if why := sealedReason(err.Error()); why != "" {
+	if why, _ := sealedReason(err.Error()); why != "" {
 		return fmt.Errorf("gossip: join %s: %s (%w)", to, why, err)
 	}
 	return fmt.Errorf("gossip: join %s: %w", to, err)
@@ -211,16 +211,16 @@ func confined(self, to netip.AddrPort) string {
 	return fmt.Sprintf("this node's gossip is at %s, where no other machine reaches it: start it with the cluster's secret (--secret-file), or name an address of this machine with --gossip", self)
 }
 
-// sealedReason says what to do where two nodes do not encrypt alike; memberlist
-// has only texts for that.
-func sealedReason(text string) string {
+// sealedReason says what to do where two nodes do not encrypt alike, and whether this one needs
+// the other's secret; memberlist has only texts for that.
+func sealedReason(text string) (why string, needs bool) {
 	switch {
 	case strings.Contains(text, "encryption is not configured"):
-		return "it encrypts its gossip and this node does not: start this one with the cluster's secret (--secret-file)"
+		return "it encrypts its gossip and this node does not: start this one with the cluster's secret (--secret-file)", true
 	case strings.Contains(text, "remote state is not encrypted"):
-		return "it does not encrypt its gossip and this node does: it was started without the cluster's secret (--secret-file)"
+		return "it does not encrypt its gossip and this node does: it was started without the cluster's secret (--secret-file)", false
 	case strings.Contains(text, "no installed keys could decrypt"):
-		return "it has another secret (--secret-file)"
+		return "it has another secret (--secret-file)", true
 	}
-	return ""
+	return "", false
 }

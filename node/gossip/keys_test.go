@@ -14,12 +14,13 @@ func key(b byte) []byte { return bytes.Repeat([]byte{b}, 32) }
 
 func TestGossipOfAnotherSecretStaysOut(t *testing.T) {
 	for name, tt := range map[string]struct {
-		a, b [][]byte
-		want string // what b is told
+		a, b  [][]byte
+		want  string // what b is told
+		needs bool   // and that it is b that needs a's secret
 	}{
-		"another key":   {[][]byte{key(1)}, [][]byte{key(2)}, "it has another secret"},
-		"plain joiner":  {[][]byte{key(1)}, nil, "it encrypts its gossip and this node does not"},
-		"plain cluster": {nil, [][]byte{key(2)}, "it does not encrypt its gossip and this node does"},
+		"another key":   {[][]byte{key(1)}, [][]byte{key(2)}, "it has another secret", true},
+		"plain joiner":  {[][]byte{key(1)}, nil, "it encrypts its gossip and this node does not", true},
+		"plain cluster": {nil, [][]byte{key(2)}, "it does not encrypt its gossip and this node does", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(s *swarm) {
@@ -33,6 +34,9 @@ func TestGossipOfAnotherSecretStaysOut(t *testing.T) {
 				err := b.Alone()
 				if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--secret-file") {
 					t.Errorf("b is told %v, want %q", err, tt.want)
+				}
+				if tried := b.Tried(); len(tried) != 1 || tried[0].NeedsSecret() != tt.needs {
+					t.Errorf("b has tried %+v, want that it needs a's secret: %v", tried, tt.needs)
 				}
 			})
 		})

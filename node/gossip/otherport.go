@@ -23,7 +23,7 @@ func (a Attempt) Why() string {
 		return said.why
 	}
 	text := a.Err.Error()
-	if why := sealedReason(text); why != "" {
+	if why, _ := sealedReason(text); why != "" {
 		return why
 	}
 	// memberlist flattens errors: what the system said comes last.
@@ -31,6 +31,12 @@ func (a Attempt) Why() string {
 		text = text[i+2:]
 	}
 	return strings.TrimSpace(strings.TrimRight(text, "\n"))
+}
+
+// NeedsSecret reports that another node is there, which this one would understand with its secret.
+func (a Attempt) NeedsSecret() bool {
+	_, needs := sealedReason(a.Err.Error())
+	return needs
 }
 
 // errItself is what an address comes to that is this node's own.
