@@ -49,8 +49,8 @@ func (l *leadership) do(ctx context.Context, a admin.Action) error {
 	return fmt.Errorf("%w: unknown action %s", admin.ErrRefused, a.Verb)
 }
 
-// remove takes a node out of the configuration for good. One that still runs is
-// refused: it would be added again at once.
+// remove takes a node out of the configuration for good. It refuses a node that still
+// runs, because the leader would add that node again.
 func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 	voters, others := l.n.servers()
 	server := serverOf(slices.Concat(voters, others), a.Node)
@@ -63,8 +63,9 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 		return fmt.Errorf("%w: node %q leads; `shardway step-down` first, then stop it", admin.ErrRefused, a.Node)
 	}
 	views, _ := l.view(ctx)
-	if v, _ := viewOf(views, a.Node); v.HeardAgo >= 0 && !v.Silent || l.n.alive(a.Node) {
-		return fmt.Errorf("%w: node %q still runs and would be added again: stop it first (SIGTERM hands its shards over)", admin.ErrRefused, a.Node)
+	v, _ := viewOf(views, a.Node)
+	if err := stillRuns(a, v, l.n.alive(a.Node)); err != nil {
+		return err
 	}
 	if s.Committed().Count(id) > 0 && !a.Force {
 		return fmt.Errorf("%w: node %q still owns %d shards; wait until they are taken, or vouch with --force that it and its app are gone", admin.ErrRefused, a.Node, s.Committed().Count(id))
@@ -86,6 +87,21 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 	return nil
 }
 
+// stillRuns returns why a node may not be removed yet, or nil. Its heartbeats count always,
+// unless its process is known to be gone. That gossip lists it as alive counts only without
+// force: gossip takes seconds to notice a crash, and the operator vouches for it.
+func stillRuns(a admin.Action, v ack.MemberView, listed bool) error {
+	switch {
+	case v.HeardAgo >= 0 && !v.Silent && !v.Crashed:
+		return fmt.Errorf("%w: node %q still runs and would be added again: its last heartbeat came %d ms ago; stop it first (SIGTERM hands its shards over), or try again 1 s after it has ended",
+			admin.ErrRefused, a.Node, v.HeardAgo.Milliseconds())
+	case listed && !a.Force:
+		return fmt.Errorf("%w: node %q still runs as far as gossip shows, and would be added again: if it has just ended, try again after %d s, when gossip has noticed, or vouch with --force that it and its app are gone",
+			admin.ErrRefused, a.Node, int(gossip.NoticesWithin.Seconds()))
+	}
+	return nil
+}
+
 // forget takes back what operators asked of a node that was removed, and why it was
 // dropped, and has gossip show it no more: another one may come under its name.
 func (l *leadership) forget(ctx context.Context, id shardmap.NodeID) {
@@ -101,7 +117,7 @@ func (n *Node) forgotten(ctx context.Context, node string) {
 	n.gossip.Forget(node)
 	var wg sync.WaitGroup
 	for _, m := range n.gossip.Members() {
-		if !m.Node || m.ID == string(n.self) || m.Status != gossip.Alive {
+		if !m.Node || m.ID == string(n.self) || m.ID == node || m.Status != gossip.Alive {
 			continue
 		}
 		wg.Go(func() {

@@ -49,7 +49,41 @@ func TestRefusedRemovalVouchesForNothing(t *testing.T) {
 	})
 }
 
-// A node that gossip sees runs, though its heartbeats do not come through.
+// Gossip takes seconds to notice a crash. An operator who vouches that a killed node is gone
+// does not wait for that; without --force the error says for how long to wait.
+func TestKilledNodeIsRemovedWithForceBeforeGossipNotices(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		cluster(w, 0, 4)
+		p := w.voter(false)
+		rest := w.others(p)
+		p.kill()
+		l := w.leader()
+		remove := admin.Action{Verb: admin.Remove, Node: p.name}
+		w.within(time.Second, "the leader knows that its process is gone", func() bool {
+			err := l.node.Do(w.t.Context(), remove)
+			return err != nil && strings.Contains(err.Error(), "as far as gossip shows")
+		})
+		w.refused(l, remove, admin.ErrRefused, "try again after 5 s")
+		if l.node.Member(p.name) != "alive" {
+			w.t.Fatalf("gossip says of %s that it is %s, so this test shows nothing", p.name, l.node.Member(p.name))
+		}
+		remove.Force = true
+		began := time.Now()
+		w.does(l, remove)
+		if took := time.Since(began); took > 500*time.Millisecond {
+			w.t.Errorf("it took %v", took)
+		}
+		w.untilServers(rest...)
+		w.untilSettled(rest...)
+		w.unlisted(p.name)
+		time.Sleep(time.Minute)
+		w.untilServers(rest...)
+	})
+}
+
+// A node that gossip sees runs, though its heartbeats do not come through. With --force the
+// operator vouches for the opposite, and the leader adds the node again once it is heard.
 func TestWhoIsSeenIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -61,7 +95,8 @@ func TestWhoIsSeenIsNotRemoved(t *testing.T) {
 		if l != w.leader() || l.node.Member(p.name) != "alive" {
 			w.t.Fatalf("the leader is %v, and gossip says of %s that it is %s", w.leader(), p.name, l.node.Member(p.name))
 		}
-		w.refused(l, admin.Action{Verb: admin.Remove, Node: p.name, Force: true}, admin.ErrRefused, "still runs")
+		w.refused(l, admin.Action{Verb: admin.Remove, Node: p.name}, admin.ErrRefused, "still runs")
+		w.does(l, admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
 		w.net.Heal()
 		w.untilSettled("a", "b", "c", "d")
 	})

@@ -16,6 +16,9 @@ import (
 const (
 	gossipEvery = 200 * time.Millisecond // what is new by streams, and to probes, does not wait for it
 	probeEvery  = 500 * time.Millisecond
+	// NoticesWithin is how long gossip usually takes to report a crashed node as failed:
+	// one probe, and then a suspicion of four probe intervals (memberlist's SuspicionMult).
+	NoticesWithin = 5 * time.Second
 	// exchangeEvery is how often a node exchanges the whole state with another one, of up
 	// to scaleFrom nodes; once more of it for each time that there are twice as many.
 	exchangeEvery = 10 * time.Second

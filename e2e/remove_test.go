@@ -1,0 +1,37 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+)
+
+// TestKilledNodeIsRemovedAtOnceWithForce kills a node and removes it before gossip has
+// noticed the crash, which takes seconds.
+func TestKilledNodeIsRemovedAtOnceWithForce(t *testing.T) {
+	t.Parallel()
+	c := start(t, 4)
+	w := walk{t, c}
+	victim := c.Follower(t)
+	leader := c.Leader(t)
+	victim.Kill(t)
+	began := time.Now()
+	cluster.AwaitFor(t, 2*time.Second, "removed with --force", func() error {
+		return leader.Try(t.Context(), "remove", map[string][]string{"node": {victim.ID}, "force": {"true"}})
+	})
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the removal took %v", took)
+	}
+	c.AwaitServedBy(t, c.Running()...)
+	cluster.Await(t, "the removed node is not listed", func() error {
+		if _, nodes := w.run(leader, "nodes"); strings.Contains(nodes, victim.Gossip) {
+			return errors.New(nodes)
+		}
+		return nil
+	})
+}
