@@ -122,7 +122,7 @@ func (l *Leader) answer(now time.Duration, n *member) Answer {
 	a := Answer{
 		Level: n.beat.Level, Term: l.o.Term, Number: l.answers, Boot: n.beat.Boot, Beat: n.beat.Number,
 		Epoch: l.state.Last().Epoch(), OK: n.beat.Acked == l.state.Last().Epoch(),
-		MapStays: n.beat.Leaving && l.nobodyStays(now), Taken: n.handed(),
+		MapStays: l.asksToLeave(n) && l.nobodyStays(now), Taken: n.handed(),
 		Absences: l.state.absentAt,
 	}
 	if l.mayServe(now, n) {
@@ -163,6 +163,11 @@ func (l *Leader) mayServe(now time.Duration, n *member) bool {
 	}
 	q, ok := l.grants.quorum()
 	return ok && (n.leased || q > n.firstHeard)
+}
+
+// asksToLeave reports that a node is asked to own nothing: by its own process or by an operator.
+func (l *Leader) asksToLeave(n *member) bool {
+	return n.beat.Leaving || l.state.Policy().Leaves(n.id)
 }
 
 // nobodyStays reports that no member of the map that routes will own anything:

@@ -87,7 +87,7 @@ type Answer struct {
 	// own. Zero: no lease. Lease is the whole lease that Serve is what is left of; a
 	// pause of a quarter of it voids this one.
 	Serve, Cut, Lease time.Duration
-	// MapStays tells a leaving node that nobody is left to take its shards.
+	// MapStays is true if the node is leaving or drained and no other node can take its shards.
 	MapStays bool
 	// Taken tells that the leader has the releases of which the heartbeat has the digest.
 	Taken bool

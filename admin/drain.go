@@ -8,20 +8,23 @@ import (
 	"shardway/internal/problem"
 )
 
-// DrainState is how far a node has come that is to own nothing: the answer of GET
-// /v1/drain, and at the node's own socket.
+// DrainState is how far the drain of a node is: the answer of GET /v1/drain, and at the node's
+// own socket. The node concerned fills it, and the node that is asked adds what its log says,
+// so a field that is added here reaches every caller.
 type DrainState struct {
 	Node string `json:"node"`
-	// Asked: it is to own nothing, as far as the answering node knows.
+	// Asked is true if the node is asked to own nothing, as far as the answering node knows.
 	Asked bool `json:"asked"`
-	// Shards are those that it owns, or is to.
+	// Shards is the number of shards that the node owns or is about to own.
 	Shards int `json:"shards"`
-	// Requests and Sockets run there, at its app; -1: it did not tell.
+	// Requests and Sockets are the numbers that run at the node's app; -1: the node does not answer.
 	Requests int `json:"requests"`
 	Sockets  int `json:"sockets"`
-	// Stays says why its shards go nowhere; empty: they do.
+	// Stays is why no other node takes the shards; empty: another node takes them.
 	Stays string `json:"stays,omitempty"`
-	// Warning says what the end of the node endangers; empty: nothing, or it was not asked.
+	// WaitsFor is what has to happen before nothing is left at the node; empty: not known, or nothing is left.
+	WaitsFor string `json:"waits_for,omitempty"`
+	// Warning is what the end of the node endangers; empty: nothing, or it was not asked.
 	Warning string `json:"warning,omitempty"`
 }
 

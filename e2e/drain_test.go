@@ -131,3 +131,26 @@ func TestDrainShowsTheSocketsThatAreLeft(t *testing.T) {
 	}
 	s.wantClose(t, 1012)
 }
+
+// TestDrainSaysWhyShardsStay drains both nodes of a cluster, each asked of the other one: the
+// second drain cannot end, and the command ends with the reason and exit code 1, without a deadline.
+func TestDrainSaysWhyShardsStay(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
+	c := start(t, 2)
+	first, second := c.Leader(t), c.Follower(t)
+	if out, code := shardway(t, "drain", first.ID, "--force", "--wait", "--admin", second.Admin); code != 0 {
+		t.Fatalf("drain %s: exit %d, %s", first.ID, code, out)
+	}
+	for _, at := range []*cluster.Node{first, second} {
+		out, code := shardway(t, "drain", second.ID, "--force", "--wait", "--admin", at.Admin)
+		if code != 1 || !strings.Contains(out, " left at node "+second.ID+", and no other node takes them: no other node can own them") {
+			t.Errorf("drain %s, asked of %s: exit %d, %s", second.ID, at.ID, code, out)
+		}
+	}
+	if out, code := shardway(t, "uncordon", first.ID, "--admin", second.Admin); code != 0 {
+		t.Fatalf("uncordon %s: exit %d, %s", first.ID, code, out)
+	}
+	if out, code := shardway(t, "drain", second.ID, "--force", "--wait", "--admin", first.Admin); code != 0 {
+		t.Errorf("drain %s, once %s can own its shards: exit %d, %s", second.ID, first.ID, code, out)
+	}
+}

@@ -41,6 +41,7 @@ const (
 	askPlan       = "plan"       // of the leader: what would the next map move?
 	askReport     = "report"     // of any node: what does it say of itself? Firm: which ports does it not reach?
 	askRunning    = "running"    // of any node: what runs at its app?
+	askDrain      = "drain"      // of any node: how far is its drain?
 	askIdle       = "idle"       // of any node: which of your shards are idle?
 	askSuspects   = "suspects"   // of the leader: which keys may have ended them?
 	askSockets    = "sockets"    // of any node: which shards have sockets at you?
@@ -284,6 +285,8 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return n.report(ctx, q.Firm), nil
 	case askRunning:
 		return n.runningHere(), nil
+	case askDrain:
+		return n.drainHere(), nil
 	case askSockets:
 		return n.socketsHere(), nil
 	case askBreak:

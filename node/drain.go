@@ -2,6 +2,9 @@ package node
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"shardway/ack"
@@ -50,31 +53,97 @@ func (n *Node) SelfState() admin.DrainState {
 	return d
 }
 
-// DrainState tells how far the drain of a node is, as far as this one's log and the
-// node itself tell.
+// DrainState returns how far the drain of a node is. It asks the node concerned and combines
+// its response with the log of this node. It takes up to runningTimeout.
 func (n *Node) DrainState(ctx context.Context, node string) (admin.DrainState, error) {
 	s := n.fsm.state.Load()
 	id := shardmap.NodeID(node)
 	if !s.Policy().Leaves(id) && !n.hasNode(node) {
 		return admin.DrainState{}, unknownNode(node)
 	}
-	d := n.leftAt(s, id)
-	d.Asked = s.Policy().Leaves(id)
-	if id == n.self {
-		d.Asked = d.Asked || n.agent.leaving.Load() // this process alone was asked
-		d.Requests, d.Sockets = n.running()
-		return d, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, runningTimeout)
 	defer cancel()
-	at := untold()
-	if err := n.ask(ctx, node, request{What: askRunning}, &at); err != nil {
-		n.log.Debug().Err(err).Str("peer", node).Msg("what runs there is not told")
-		at = untold()
+	d, err := n.drainAt(ctx, node)
+	known := n.leftAt(s, id)
+	d.Node, d.Shards, d.Asked = known.Node, max(d.Shards, known.Shards), d.Asked || s.Policy().Leaves(id)
+	if !d.Asked {
+		d.Stays = "" // nothing asks these shards to move
 	}
-	d.Asked = d.Asked || at.Leaving
-	d.Requests, d.Sockets = at.Requests, at.Sockets
+	if !d.Asked || !d.Left() || d.Stays != "" {
+		return d, nil
+	}
+	views := n.leaderViewsBy(ctx)
+	if err != nil {
+		d.Stays = n.unansweredStays(node, views)
+	}
+	d.WaitsFor = waitsFor(s, id, d, views)
 	return d, nil
+}
+
+// drainAt returns what the node concerned reports of its drain. After an error the numbers
+// that only that node can count are -1.
+func (n *Node) drainAt(ctx context.Context, node string) (admin.DrainState, error) {
+	if node == string(n.self) {
+		return n.drainHere(), nil
+	}
+	var d admin.DrainState
+	err := n.ask(ctx, node, request{What: askDrain}, &d)
+	if err != nil {
+		n.log.Debug().Err(err).Str("peer", node).Msg("drain state not reported by the node")
+		d = admin.DrainState{Requests: -1, Sockets: -1}
+	}
+	return d, err
+}
+
+// drainHere is SelfState for a drain that the cluster has asked for, too.
+func (n *Node) drainHere() admin.DrainState {
+	d := n.SelfState()
+	d.Asked = d.Asked || n.fsm.state.Load().Policy().Leaves(n.self)
+	return d
+}
+
+// unansweredStays returns why the shards of a node stay that does not answer; empty: they are
+// taken. Without a leader nothing is taken, and without another eligible node neither.
+func (n *Node) unansweredStays(node string, views []ack.MemberView) string {
+	switch {
+	case n.leader() == "":
+		return "no leader: " + n.leaderless()
+	case views != nil && !slices.ContainsFunc(views, func(v ack.MemberView) bool { return v.Eligible && string(v.Node) != node }):
+		return nobodyElse
+	}
+	return ""
+}
+
+// waitsFor returns what has to happen before a drained node owns and runs nothing; views are
+// the leader's, nil means unknown.
+func waitsFor(s *ack.State, id shardmap.NodeID, d admin.DrainState, views []ack.MemberView) string {
+	v, _ := viewOf(views, string(id))
+	switch emptying, gentle := s.Policy().Emptying[id]; {
+	case v.Absent:
+		return "the node restarts in place"
+	case d.Shards == 0:
+		return "requests and sockets still run at its app"
+	case s.Open() && s.Last().Count(id) < s.Committed().Count(id):
+		return fmt.Sprintf("epoch %d is not acknowledged by %s", s.Last().Epoch(), unacknowledged(s, views))
+	case gentle:
+		return fmt.Sprintf("busy shards move at the latest %s after the drain began", emptying.For)
+	}
+	return "the leader has not proposed a shard map without the node yet"
+}
+
+// unacknowledged lists the members that have not acknowledged the open proposal.
+func unacknowledged(s *ack.State, views []ack.MemberView) string {
+	var names []string
+	for _, v := range views {
+		member := s.Last().Has(v.Node) || s.Committed().Has(v.Node)
+		if member && !v.Absent && v.Heartbeat.Acked < s.Last().Epoch() {
+			names = append(names, string(v.Node))
+		}
+	}
+	if len(names) == 0 {
+		return "all nodes yet"
+	}
+	return "node " + strings.Join(names, ", ")
 }
 
 // leftAt counts what a node owns or is to own.
@@ -82,15 +151,18 @@ func (n *Node) leftAt(s *ack.State, id shardmap.NodeID) admin.DrainState {
 	return admin.DrainState{Node: string(id), Shards: max(s.Committed().Count(id), s.Last().Count(id))}
 }
 
-// mapStays says why nobody takes this node's shards, though it is to own nothing; empty:
-// somebody may.
+// nobodyElse is why shards stay although the cluster has a leader.
+const nobodyElse = "no other node can own them"
+
+// mapStays returns why no other node takes the shards of this node, which is asked to own
+// nothing; empty: another node may.
 func (n *Node) mapStays() string {
 	silence := n.o.Clock.Precise() - time.Duration(n.agent.answered.Load())
 	switch {
 	case n.last():
 		return "no other node is there"
 	case n.agent.stays.Load():
-		return "no other node can own them"
+		return nobodyElse
 	case silence > 2*n.timing().DeadAfter:
 		return "no leader is heard"
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/shardmap"
 	"shardway/verdict"
 )
 
@@ -112,6 +113,69 @@ func TestDrainStateIsToldByAnyNode(t *testing.T) {
 		w.until("what runs at a dead node is not known", func() bool {
 			d, err := other.node.DrainState(w.t.Context(), p.name)
 			return err == nil && d.Requests == -1 && d.Sockets == -1 && !d.Left()
+		})
+	})
+}
+
+// A drain of the last node that may own shards never ends. Every node reports why, whichever is
+// asked; so does a node that is left when the node concerned does not answer.
+func TestDrainStateSaysWhyShardsStayOnEveryNode(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		rest := w.others(p)
+		for _, name := range rest {
+			w.asks(p, admin.Action{Verb: admin.Drain, Node: name, Force: true})
+			w.until("node "+name+" owns nothing", func() bool {
+				d, err := p.node.DrainState(w.t.Context(), name)
+				return err == nil && !d.Left()
+			})
+		}
+		if d, err := w.all[rest[0]].node.DrainState(w.t.Context(), p.name); err != nil || d.Asked || d.Stays != "" {
+			w.t.Errorf("before it was asked: %+v, %v, want no reason", d, err)
+		}
+		w.asks(p, admin.Action{Verb: admin.Drain, Node: p.name, Force: true})
+		for _, at := range w.running() {
+			w.until("node "+at.name+" reports why the shards stay", func() bool {
+				d, err := at.node.DrainState(w.t.Context(), p.name)
+				return err == nil && d.Asked && d.Shards == shards && d.Stays == "no other node can own them"
+			})
+		}
+		p.kill()
+		for _, name := range rest {
+			w.until("node "+name+" reports it of a node that does not answer", func() bool {
+				d, err := w.all[name].node.DrainState(w.t.Context(), p.name)
+				return err == nil && d.Shards == shards && d.Requests == -1 && d.Stays == "no other node can own them"
+			})
+		}
+	})
+}
+
+// A drain that waits for a request says for whose acknowledgement it waits.
+func TestDrainStateSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		var end func()
+		for s := range shardmap.Shard(shards) {
+			if release, ok := p.node.Run1(s); ok {
+				end = release
+				break
+			}
+		}
+		w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: p.name})
+		for _, at := range w.running() {
+			w.until("node "+at.name+" reports what is waited for", func() bool {
+				d, err := at.node.DrainState(w.t.Context(), p.name)
+				return err == nil && strings.HasPrefix(d.WaitsFor, "epoch ") && strings.HasSuffix(d.WaitsFor, " is not acknowledged by node "+p.name)
+			})
+		}
+		end()
+		w.until("nothing is left", func() bool {
+			d, err := w.leader().node.DrainState(w.t.Context(), p.name)
+			return err == nil && !d.Left() && d.WaitsFor == ""
 		})
 	})
 }

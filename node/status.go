@@ -257,7 +257,12 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 
 // leaderViews returns what the leader knows of the nodes, from wherever it is.
 func (n *Node) leaderViews() []ack.MemberView {
-	ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
+	return n.leaderViewsBy(context.Background())
+}
+
+// leaderViewsBy is leaderViews until ctx ends.
+func (n *Node) leaderViewsBy(ctx context.Context) []ack.MemberView {
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	if l := n.leadership(); l != nil {
 		v, _ := l.view(ctx)

@@ -156,13 +156,14 @@ const (
 	// selfLook the time between two at the process of this machine.
 	drainLook = time.Second
 	selfLook  = 200 * time.Millisecond
-	// unaskedLooks in a row show that a drain was taken back: a node's log may be behind
-	// that of the leader, which has said that it is in force.
-	unaskedLooks = 3
+	// lastingLooks in a row show that a drain was taken back, or that the shards stay: the log
+	// of a node may be behind that of the leader, and another node may be eligible in a moment.
+	lastingLooks = 3
 )
 
-// await returns once nothing is left. A map is committed when all have finished what it
-// takes away.
+// await returns nil once nothing is left at the node: a map is committed when all nodes have
+// finished what it takes away. It returns an error when a reason for the shards to stay has
+// stood for lastingLooks looks, when the drain was taken back, or at the deadline.
 func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context.Context) (admin.DrainState, error)) error {
 	if c.Deadline > 0 {
 		var stop context.CancelFunc
@@ -172,24 +173,22 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 	p := progress{w: w, inPlace: terminal(w)}
 	defer p.end()
 	var last admin.DrainState
-	most := 0
-	for unasked := 0; ; {
+	most, unasked, staying := 0, 0, 0
+	for {
 		d, err := look(ctx)
 		switch {
 		case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return fmt.Errorf("after %s, %s at node %s: the drain goes on", c.Deadline, left(last), c.Node)
+			return c.late(last)
 		case err != nil:
 			return err
 		case !d.Left():
 			return nil
-		case d.Stays != "":
-			return fmt.Errorf("%s at node %s, for nobody takes them: %s", left(d), c.Node, d.Stays)
-		case d.Asked:
-			unasked = 0
-		default:
-			unasked++
 		}
-		if unasked == unaskedLooks {
+		unasked, staying = inARow(unasked, !d.Asked), inARow(staying, d.Stays != "")
+		switch {
+		case staying == lastingLooks:
+			return fmt.Errorf("%s at node %s, and no other node takes them: %s", left(d), c.Node, d.Stays)
+		case unasked == lastingLooks:
 			return fmt.Errorf("the drain of node %s was taken back with %s", c.Node, left(d))
 		}
 		last = d
@@ -199,6 +198,27 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 			return err
 		}
 	}
+}
+
+// late returns the error for a drain that is not over at the deadline; last is what was
+// reported last, zero if nothing was.
+func (c *drainCommand) late(last admin.DrainState) error {
+	if last.Node == "" {
+		return fmt.Errorf("after %s, node %s has not been reported on: the drain goes on", c.Deadline, c.Node)
+	}
+	why := cmp.Or(last.Stays, last.WaitsFor)
+	if why != "" {
+		why = " (" + why + ")"
+	}
+	return fmt.Errorf("after %s, %s at node %s%s: the drain goes on", c.Deadline, left(last), c.Node, why)
+}
+
+// inARow returns the number of looks in a row for which something is so.
+func inARow(n int, so bool) int {
+	if so {
+		return n + 1
+	}
+	return 0
 }
 
 // left says what is left at a node, as far as it told.

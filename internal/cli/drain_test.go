@@ -70,6 +70,29 @@ func TestDrainWaitsNoLongerThanItsDeadline(t *testing.T) {
 	}
 }
 
+func TestDrainEndsWithTheReasonForWhichShardsStay(t *testing.T) {
+	staying := admin.DrainState{Asked: true, Shards: 2, Stays: "no other node can own them"}
+	moving := admin.DrainState{Asked: true, Shards: 2}
+	code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(staying, staying, staying)))
+	if code != 1 || !strings.Contains(errOut, "2 shards, 0 requests, 0 sockets left at node a, and no other node takes them: no other node can own them") {
+		t.Errorf("a reason that stands: exit %d, %s", code, errOut)
+	}
+	if code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(staying, staying, moving, staying, staying))); code != 0 {
+		t.Errorf("a reason that is over a moment later: exit %d, %s", code, errOut)
+	}
+}
+
+func TestDrainSaysAtTheDeadlineWhatItWaitsFor(t *testing.T) {
+	endless := make([]admin.DrainState, 100_000)
+	for i := range endless {
+		endless[i] = admin.DrainState{Asked: true, Shards: 2, WaitsFor: "epoch 9 is not acknowledged by node b"}
+	}
+	code, _, errOut := run(t, "drain a --wait --deadline=50ms --admin="+serveCluster(t, drained(endless...)))
+	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 0 requests, 0 sockets left at node a (epoch 9 is not acknowledged by node b): the drain goes on") {
+		t.Errorf("exit %d, %s", code, errOut)
+	}
+}
+
 // The client left it out of what it sent once, so every shard moved at once.
 func TestGentleDrainReachesTheNode(t *testing.T) {
 	c := drained()
@@ -125,7 +148,7 @@ func TestDrainOfOneselfNeedsNoTokenAndEndsIfNobodyTakesTheShards(t *testing.T) {
 	}
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusServiceUnavailable)
 	code, _, errOut = run(t, "drain --self --wait --data="+data)
-	if code != 1 || !strings.Contains(errOut, "16 shards, 0 requests, 0 sockets left at node solo, for nobody takes them: no other node is there") {
+	if code != 1 || !strings.Contains(errOut, "16 shards, 0 requests, 0 sockets left at node solo, and no other node takes them: no other node is there") {
 		t.Errorf("--wait: exit %d, %q", code, errOut)
 	}
 	if body := n.get(t, "http://"+n.listen+"/", http.StatusOK); body != "alice at solo" {
