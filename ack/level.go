@@ -10,10 +10,11 @@ import "fmt"
 // the log says that a later one is in force.
 type Level uint8
 
-// The levels that this program knows. A cluster is born at MinLevel.
+// The levels that this program knows. A new cluster starts at MinLevel. Level 1 was
+// written by development versions only; this program refuses it.
 const (
-	MinLevel Level = 1
-	MaxLevel Level = 1
+	MinLevel Level = 2
+	MaxLevel Level = 2
 )
 
 // LevelError reports what was written at a level that this program does not know,
@@ -24,7 +25,10 @@ type LevelError struct {
 	InForce bool
 }
 
-// Error says both numbers.
+// Outdated reports that the level is below MinLevel: a development version wrote it.
+func (e *LevelError) Outdated() bool { return e.Level < MinLevel }
+
+// Error returns a message that contains both numbers.
 func (e *LevelError) Error() string {
 	return fmt.Sprintf("level %d, and this program knows %s", e.Level, KnownLevels())
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// The programs of this play know level 1, as the old one does, or 2 as well.
+// The programs of this play know MinLevel, as the old one does, or the next one as well.
 const (
-	oldProgram Level = 1
-	newProgram Level = 2
-	levelAfter       = time.Hour
+	oldProgram = MinLevel
+	newProgram = MinLevel + 1
+	levelAfter = time.Hour
 )
 
 // LevelPlay is one schedule of processes that are restarted with one program or the

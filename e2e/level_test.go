@@ -59,21 +59,21 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 	raise := func() error { return nodes[0].Try(t.Context(), "level", url.Values{"raise": {"true"}}) }
 
 	roll(next, nodes[0], nodes[1])
-	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which knows level 1: run the version of the other nodes there") {
+	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which knows level 2: run the version of the other nodes there") {
 		t.Errorf("raised while c knows less: %v", err)
 	}
 	nodes[2].Await(t, "it warns of c", func(s cluster.Status) bool {
-		return strings.Contains(s.Said(), "level-behind: level 1 is in force, and level 2 is held up by c")
+		return strings.Contains(s.Said(), "level-behind: level 2 is in force, and level 3 is held up by c")
 	})
 	roll("", nodes[0], nodes[1])
 	roll(next, nodes...)
 	for _, n := range nodes {
-		n.Await(t, "level 1 is in force", func(s cluster.Status) bool { return s.Level == 1 })
+		n.Await(t, "level 2 is in force", func(s cluster.Status) bool { return s.Level == 2 })
 	}
 
 	cluster.Await(t, "the level is raised", raise)
 	for _, n := range nodes {
-		n.Await(t, "level 2 is in force", func(s cluster.Status) bool { return s.Level == nextlevel.Level })
+		n.Await(t, "level 3 is in force", func(s cluster.Status) bool { return s.Level == nextlevel.Level })
 	}
 	l.Flow(t, 2*shards)
 	n := c.Follower(t)
@@ -81,9 +81,9 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 	n.Stop(t)
 	c.AwaitServing(t)
 	n.Binary = ""
-	refuses(t, n.Args()[2:], n.Data, "level 2, and this program knows level 1", "run the version of the other nodes")
+	refuses(t, n.Args()[2:], n.Data, "level 3, and this program knows level 2", "run the version of the other nodes")
 	fresh := with(newcomer(t, c), "--join", c.Running()[0].Gossip, "--shards", strconv.Itoa(shards))
-	refuses(t, fresh, "level 2 is in force", "this program knows level 1", "run the version of the other nodes")
+	refuses(t, fresh, "level 3 is in force", "this program knows level 2", "run the version of the other nodes")
 	n.Binary = next
 	n.Start(t)
 	c.AwaitServing(t)

@@ -82,7 +82,7 @@ func (f *fsm) Restore(b []byte) error {
 func (f *fsm) fail(err error) error {
 	f.broken = true
 	if _, ok := errors.AsType[*ack.LevelError](err); ok {
-		f.failed(belowLevel(err))
+		f.failed(unknownLevel(err))
 		return err
 	}
 	f.failed(fmt.Errorf("node: the log is damaged: "+remedyDamaged+": %w", err))

@@ -16,8 +16,12 @@ import (
 
 var _ admin.Leveller = (*Node)(nil)
 
-// belowLevel says why this program cannot be a node of a cluster, and what to do.
-func belowLevel(err error) error {
+// unknownLevel returns the error of a node whose log has a level that this program does
+// not read, with the remedy.
+func unknownLevel(err error) error {
+	if level, ok := errors.AsType[*ack.LevelError](err); ok && level.Outdated() {
+		return fmt.Errorf("node: the data directory was created by a development version: %w: start with an empty --data directory", err)
+	}
 	return fmt.Errorf("node: this cluster is beyond this program: %w: run the version of the other nodes on this --data directory (a level that was raised cannot be taken back)", err)
 }
 

@@ -115,7 +115,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	if kept := ack.Level(o.Dir.Level()); kept != 0 && kept.Known() != nil {
-		return nil, belowLevel(fmt.Errorf("data directory %q has %w", o.Dir.Path(), kept.Known()))
+		return nil, unknownLevel(fmt.Errorf("data directory %q has %w", o.Dir.Path(), kept.Known()))
 	}
 	n.acquaintance = newAcquaintance(n)
 	n.directory.Store(endpoints.New(nil))

@@ -9,19 +9,19 @@ package nextlevel
 import "shardway/internal/overlay"
 
 // Level is the one that this program knows beyond the others.
-const Level = 2
+const Level = 3
 
 // Overlay writes the later version into dir and returns what go build -overlay takes.
 // root is the module's.
 func Overlay(root, dir string) (string, error) {
 	o := overlay.New(root)
 	for _, e := range []overlay.Edit{
-		{File: "ack/level.go", Old: "	MaxLevel Level = 1\n", New: "	MaxLevel Level = 2\n"},
+		{File: "ack/level.go", Old: "	MaxLevel Level = 2\n", New: "	MaxLevel Level = 3\n"},
 		{
 			File: "ack/level.go", Old: "func begin(l Level) writer { return writer{b: []byte{byte(max(l, MinLevel))}} }\n",
 			New: `func begin(l Level) writer {
-	if l == 2 {
-		return writer{b: []byte{2, 'L'}}
+	if l == 3 {
+		return writer{b: []byte{3, 'L'}}
 	}
 	return writer{b: []byte{byte(max(l, MinLevel))}}
 }
@@ -29,8 +29,8 @@ func Overlay(root, dir string) (string, error) {
 		},
 		{File: "ack/level.go", Old: "		r.err, r.b = err, nil\n	}\n", New: `		r.err, r.b = err, nil
 	}
-	if l == 2 && r.byte() != 'L' {
-		r.fail("no mark of level 2")
+	if l == 3 && r.byte() != 'L' {
+		r.fail("no mark of level 3")
 	}
 `},
 	} {

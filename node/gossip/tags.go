@@ -9,8 +9,9 @@ import (
 	"shardway/endpoints"
 )
 
-// protocol is the version of the tags and of what they promise.
-const protocol = 1
+// protocol is the version of the tags and of what they promise. Version 1 was spoken by
+// development versions only.
+const protocol = 2
 
 const (
 	tagProtocol = "v"

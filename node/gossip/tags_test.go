@@ -57,7 +57,7 @@ func TestUnknownTagsDisturbNobody(t *testing.T) {
 		"1-1": {InForce: 1, Known: 1}, "2-17": {InForce: 2, Known: 17},
 		"": {}, "1": {}, "-": {}, "1-": {}, "-1": {}, "2-1": {}, "1-256": {}, "1-2-3": {}, "1,4": {}, "+1-2": {},
 	} {
-		got, err := decode(map[string]string{"v": "1", "node": "a", "shards": "7", "level": tag, "later": "x"})
+		got, err := decode(map[string]string{"v": "2", "node": "a", "shards": "7", "level": tag, "later": "x"})
 		if err != nil || !reflect.DeepEqual(got, Tags{Node: "a", Shards: 7, Levels: want}) {
 			t.Errorf("level %q: %+v, %v, want %v", tag, got, err, want)
 		}
@@ -69,10 +69,10 @@ func TestForeignTagsAreErrors(t *testing.T) {
 		{"node": "a"},
 		{"cluster": "c"},
 		{"v": "2", "node": "a"},
-		{"v": "1", "shards": "-1"},
-		{"v": "1", "shards": "99999999999"},
-		{"v": "1", "weight": "x"},
-		{"v": "1", "expect": ""},
+		{"v": "2", "shards": "-1"},
+		{"v": "2", "shards": "99999999999"},
+		{"v": "2", "weight": "x"},
+		{"v": "2", "expect": ""},
 	} {
 		if got, err := decode(m); err == nil {
 			t.Errorf("decode(%v) = %+v", m, got)
@@ -81,7 +81,7 @@ func TestForeignTagsAreErrors(t *testing.T) {
 	if got, err := decode(map[string]string{"ep.db": "x:1", "ep.bad": "x", "dc": "y"}); err != nil || got.Node != "" || got.Endpoints["db"] != "x:1" || len(got.Endpoints) != 1 {
 		t.Errorf("another program's member: %+v, %v", got, err)
 	}
-	if _, err := decode(map[string]string{"v": "2"}); err == nil || !strings.Contains(err.Error(), `"2"`) || !strings.Contains(err.Error(), "1") {
+	if _, err := decode(map[string]string{"v": "1"}); err == nil || !strings.Contains(err.Error(), `"1"`) || !strings.Contains(err.Error(), "2") {
 		t.Errorf("another version: %v, want both numbers", err)
 	}
 }

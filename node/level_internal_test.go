@@ -1,0 +1,22 @@
+package node
+
+import (
+	"strings"
+	"testing"
+
+	"shardway/ack"
+)
+
+func TestDataDirectoryOfDevelopmentVersionIsRefusedWithRemedy(t *testing.T) {
+	for _, c := range []struct {
+		level ack.Level
+		want  string
+	}{
+		{1, "created by a development version: level 1, and this program knows level 2: start with an empty --data directory"},
+		{9, "level 9, and this program knows level 2: run the version of the other nodes"},
+	} {
+		if got := unknownLevel(c.level.Known()).Error(); !strings.Contains(got, c.want) {
+			t.Errorf("level %d: %s, want %s", c.level, got, c.want)
+		}
+	}
+}
