@@ -210,7 +210,7 @@ func (c *drainCommand) late(last admin.DrainState) error {
 	if why != "" {
 		why = " (" + why + ")"
 	}
-	return fmt.Errorf("after %s, %s at node %s%s: the drain goes on", c.Deadline, left(last), c.Node, why)
+	return fmt.Errorf("after %s, %s at node %s: the drain goes on%s", c.Deadline, left(last), c.Node, why)
 }
 
 // inARow returns the number of looks in a row for which something is so.

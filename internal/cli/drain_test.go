@@ -88,7 +88,7 @@ func TestDrainSaysAtTheDeadlineWhatItWaitsFor(t *testing.T) {
 		endless[i] = admin.DrainState{Asked: true, Shards: 2, WaitsFor: "epoch 9 is not acknowledged by node b"}
 	}
 	code, _, errOut := run(t, "drain a --wait --deadline=50ms --admin="+serveCluster(t, drained(endless...)))
-	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 0 requests, 0 sockets left at node a (epoch 9 is not acknowledged by node b): the drain goes on") {
+	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 0 requests, 0 sockets left at node a: the drain goes on (epoch 9 is not acknowledged by node b)") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
 }
