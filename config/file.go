@@ -30,7 +30,12 @@ type file struct {
 // first key.
 func parseFile(table []setting, path string, data []byte) *file {
 	f := &file{path: path, layer: make(layer)}
-	doc, err := parser.ParseBytes([]byte(strings.TrimPrefix(string(data), "\ufeff")), 0, parser.AllowDuplicateMapKey())
+	text := strings.TrimPrefix(string(data), "\ufeff")
+	if line, flaw := checkFileBounds(text); flaw != nil {
+		f.problem(line, "", "", flaw.wrong, flaw.remedy)
+		return f
+	}
+	doc, err := parser.ParseBytes([]byte(text), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		line, wrong := syntax(err)
 		f.problem(line, "", "", wrong, "correct the YAML")

@@ -23,7 +23,7 @@ type layer map[string]given
 
 // flagLayer reads the command line: --name value, --name=value, and for a
 // switch --name, --name=false or --no-name. The last of several counts, except
-// for lists.
+// for lists and for --upstream, which may have only one value.
 func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
 	l, problems := make(layer), []Problem(nil)
 	for i := 0; i < len(args); i++ {
@@ -60,6 +60,13 @@ func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
 			val = args[i]
 		default:
 			problems = append(problems, Problem{Key: s.name, From: "flag", Wrong: "the value is missing", Remedy: "write --" + s.name + " " + s.metavar})
+			continue
+		}
+		if earlier, twice := l[s.name]; twice && s.once && val != "" && earlier.texts[0] != "" {
+			problems = append(problems, Problem{
+				Key: s.name, Value: val, From: "flag", Wrong: "the flag is there twice, first with " + strconv.Quote(earlier.texts[0]),
+				Remedy: "keep one of them: a node has one app instance, and further instances need nodes of their own",
+			})
 			continue
 		}
 		l.add(s, val)

@@ -23,6 +23,7 @@ type setting struct {
 	bind    func(*Config) value // its place
 	flagged bool                // no YAML key: flag and environment only
 	live    bool                // a running node takes a new value over
+	once    bool                // the flag must not be repeated: somebody might take it for a list
 }
 
 func (s setting) env() string {
@@ -44,6 +45,7 @@ func (s setting) list() setting            { s.many = true; return s }
 func (s setting) inWords(d string) setting { s.shown = d; return s }
 func (s setting) withoutYAML() setting     { s.flagged = true; return s }
 func (s setting) reloads() setting         { s.live = true; return s }
+func (s setting) notRepeated() setting     { s.once = true; return s }
 func grouped(g string, rows ...setting) []setting {
 	for i := range rows {
 		rows[i].group = g
@@ -75,7 +77,7 @@ func nodeSettings() []setting {
 		row("data", "DIR", "./data", "data directory: Raft log, snapshots and the node's identity",
 			func(c *Config) value { return text{p: &c.Data} }),
 		row("upstream", "URL", "", "address of the app, http://host:port or unix:/path",
-			func(c *Config) value { return text{&c.Upstream, checkUpstream} }).inWords("none: a gateway"),
+			func(c *Config) value { return text{&c.Upstream, checkUpstream} }).inWords("none: a gateway").notRepeated(),
 		row("upstream-conns", "N", "1024", "maximum concurrent connections to the app",
 			func(c *Config) value { return number{p: &c.UpstreamConns, lo: 1, hi: 65535} }),
 		row("shard-conns", "N", "half", "maximum concurrent connections for a single shard; further requests for it wait",

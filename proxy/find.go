@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"shardway/internal/problem"
 	"shardway/keysource"
@@ -65,7 +66,7 @@ func (f *finder) find(gateway bool) (found, *problem.Problem) {
 			return found{key: key, minted: choice.Sources[i].Kind == keysource.Mint}, nil
 		}
 	}
-	return f.withoutKey(choice.Wants, gateway)
+	return f.withoutKey(choice, gateway)
 }
 
 // ambiguous refuses a request whose key this node and the app could read differently:
@@ -77,11 +78,11 @@ func ambiguous(bad, where string) *problem.Problem {
 // withoutKey does as on-missing says. A preflight cannot carry the header that a key
 // may be looked for in (WHATWG Fetch, section 4.8), so it is not refused for that: any
 // app may answer it.
-func (f *finder) withoutKey(wants string, gateway bool) (found, *problem.Problem) {
+func (f *finder) withoutKey(choice *keysource.Choice, gateway bool) (found, *problem.Problem) {
 	switch f.set.Keys.missing {
 	case keysource.MissingLocal:
 		if gateway && !f.preflight() {
-			return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + wants + "; this node is a gateway without an app"}
+			return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice) + "; this node is a gateway without an app"}
 		}
 		return found{keyless: true}, nil
 	case keysource.MissingHashPath:
@@ -93,7 +94,27 @@ func (f *finder) withoutKey(wants string, gateway bool) (found, *problem.Problem
 	if f.preflight() {
 		return found{keyless: true}, nil
 	}
-	return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + wants, Param: wants}
+	return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice), Param: choice.Wants}
+}
+
+// structured names the claims of a token that are there and give no key, because they are
+// arrays or objects. Empty means that there are none.
+func (f *finder) structured(choice *keysource.Choice) string {
+	for _, s := range choice.Sources {
+		if s.Kind != keysource.JWT {
+			continue
+		}
+		token, _ := f.headerKey("Authorization")
+		raw := rawClaim(token, s.Name)
+		switch {
+		case len(raw) == 0:
+		case raw[0] == '[':
+			return "; the claim " + strconv.Quote(s.Name) + " is an array, and a key is a string, a number or a boolean"
+		case raw[0] == '{':
+			return "; the claim " + strconv.Quote(s.Name) + " is an object, and a key is a string, a number or a boolean"
+		}
+	}
+	return ""
 }
 
 // preflight reports whether a browser asks what it may ask.

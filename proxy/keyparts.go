@@ -128,6 +128,25 @@ func hostName(dst, host []byte) []byte {
 // boolean as it is written. Nothing is verified: the app does that, and a forged
 // claim only chooses the node that will refuse it.
 func jwtClaim(authorization []byte, claim string) []byte {
+	raw := rawClaim(authorization, claim)
+	if len(raw) == 0 {
+		return nil
+	}
+	switch raw[0] {
+	case '"':
+		var s string
+		if err := json.Unmarshal(raw, &s); err != nil || s == "" {
+			return nil
+		}
+		return []byte(s)
+	case '{', '[', 'n':
+		return nil
+	}
+	return raw
+}
+
+// rawClaim returns a claim of a bearer token as JSON, nil without a token or such a claim.
+func rawClaim(authorization []byte, claim string) json.RawMessage {
 	const scheme = "bearer "
 	if len(authorization) < len(scheme) || !bytes.EqualFold(authorization[:len(scheme)], []byte(scheme)) {
 		return nil
@@ -145,21 +164,7 @@ func jwtClaim(authorization []byte, claim string) []byte {
 	if err := json.Unmarshal(payload[:n], &claims); err != nil {
 		return nil
 	}
-	raw := claims[claim]
-	if len(raw) == 0 {
-		return nil
-	}
-	switch raw[0] {
-	case '"':
-		var s string
-		if err := json.Unmarshal(raw, &s); err != nil || s == "" {
-			return nil
-		}
-		return []byte(s)
-	case '{', '[', 'n':
-		return nil
-	}
-	return raw
+	return claims[claim]
 }
 
 // orNil makes an empty value none.

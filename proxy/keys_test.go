@@ -247,3 +247,22 @@ func TestTableRoutes(t *testing.T) {
 		}
 	}
 }
+
+func TestRefusalSaysThatTheClaimIsNoScalar(t *testing.T) {
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
+		o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"jwt:aud", "header:X-Tenant"}})
+	})
+	c := n.dial()
+	for claims, want := range map[string]string{
+		`{"aud":["a","b"]}`: `the claim \"aud\" is an array, and a key is a string`,
+		`{"aud":{"a":1}}`:   `the claim \"aud\" is an object, and a key is a string`,
+		`{"sub":"a"}`:       `"looked for jwt:aud, header:X-Tenant"`,
+	} {
+		c.send("GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", jwt(claims))
+		res, body := c.answer("GET")
+		wantStatus(t, res, body, 400, "no-key")
+		if !strings.Contains(body, want) {
+			t.Errorf("%s: %s, want %s", claims, body, want)
+		}
+	}
+}

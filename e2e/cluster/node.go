@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,7 +62,22 @@ func (n *Node) Args() []string {
 	if n.Relay != nil {
 		args = append(args, "--peer-advertise", n.Relay.Addr())
 	}
-	return append(args, n.flags...)
+	return oneUpstream(append(args, n.flags...))
+}
+
+// oneUpstream returns the arguments with only the last --upstream, which replaces that of
+// the node's own app.
+func oneUpstream(args []string) []string {
+	for i := len(args) - 1; i >= 0; i-- {
+		if args[i] != "--upstream" && !strings.HasPrefix(args[i], "--upstream=") {
+			continue
+		}
+		if first := slices.Index(args, "--upstream"); first >= 0 && first < i {
+			return slices.Delete(slices.Clone(args), first, first+2)
+		}
+		return args
+	}
+	return args
 }
 
 // Start starts the node, with these flags beside the ones it always has, and
@@ -72,7 +88,7 @@ func (n *Node) Start(tb testing.TB, more ...string) {
 		tb.Fatalf("node %s runs already", n.ID)
 	}
 	n.c.end(n)
-	p, err := n.c.spawn.launch(n.logFile(), n.c.dir, n.place.command(n.c.o.Binaries.command(append(n.Args(), more...))...))
+	p, err := n.c.spawn.launch(n.logFile(), n.c.dir, n.place.command(n.c.o.Binaries.command(oneUpstream(append(n.Args(), more...)))...))
 	if err != nil {
 		tb.Fatal(err)
 	}

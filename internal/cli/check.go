@@ -20,6 +20,7 @@ type checkCommand struct {
 type report struct {
 	OK       bool             `json:"ok"`
 	Problems []config.Problem `json:"problems"`
+	Advice   []config.Problem `json:"advice"` // what is valid and probably not intended
 	Values   []config.Value   `json:"values"`
 	config.Explanation
 
@@ -35,7 +36,7 @@ func (c *checkCommand) Run(s *session) error {
 	if errors.Is(err, config.ErrHelp) {
 		return checkHelp(s.out)
 	}
-	r := report{Problems: []config.Problem{}, Values: cfg.Values(), Explanation: cfg.Explain(), all: all}
+	r := report{Problems: []config.Problem{}, Advice: append([]config.Problem{}, cfg.Advice()...), Values: cfg.Values(), Explanation: cfg.Explain(), all: all}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		r.Problems = wrong.Problems
 	} else if err != nil {
@@ -81,12 +82,17 @@ func checkFiles(cfg *config.Config, problems []config.Problem) []config.Problem 
 	return problems
 }
 
-// write writes the report for people: the mistakes, or what is in effect. The
+// write writes the report for people: the mistakes and the advice, then what is in effect. The
 // timings are explained with either, unless all is well among them and something
 // else is not.
 func (r *report) write(w io.Writer) error {
 	for _, p := range r.Problems {
 		if _, err := fmt.Fprintln(w, p); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.Advice {
+		if _, err := fmt.Fprintln(w, "advice:", p); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"shardway/internal/address"
 	"shardway/internal/secret"
 	"shardway/node"
+	"shardway/node/disk"
 	"shardway/verdict"
 )
 
@@ -265,8 +266,8 @@ func (p *Process) exposed() (open []verdict.Exposure, certs []verdict.Certificat
 	return open, certs
 }
 
-// Check reads every file that the settings name for security, as New does, and
-// returns what is wrong with them, each as "--flag: why". Own certificates are
+// Check reads every file that the settings name for security, as New does, looks whether
+// the data directory can be written, and returns what is wrong, each as "--flag: why". Own certificates are
 // judged for the node id of the settings, if there is one.
 func Check(c *config.Config) []error {
 	g, err := openGuards(c, zerolog.Nop())
@@ -281,6 +282,9 @@ func Check(c *config.Config) []error {
 	}
 	if _, err := readCertificate(c.TLSCert, c.TLSKey); err != nil {
 		wrong = append(wrong, err)
+	}
+	if err := disk.CheckWritable(c.Data); c.Data != "" && err != nil {
+		wrong = append(wrong, fmt.Errorf("--data: %w", err))
 	}
 	return wrong
 }

@@ -1,0 +1,101 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/config"
+)
+
+func TestAdviceNamesKeysThatProbablyDoNotWork(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		want []string // a part of each advice, in order
+	}{
+		{"", nil},
+		{"--on-missing cookie", nil},
+		{"--on-missing hash-path --key path:1,query:user,ip,host,jwt:sub", nil},
+		{"--key cookie:PHPSESSID", nil},
+		{"--key cookie:PHPSESSID --on-missing local --upstream http://127.0.0.1:9", []string{"remove cookie:PHPSESSID and set on-missing to cookie"}},
+		{"--key header:Mcp-Session-Id,cookie:sid --on-missing hash-path", []string{"use a key that the client has", "remove cookie:sid"}},
+		{"--key cookie:JSESSIONID --on-missing cookie", []string{"on-missing is cookie"}},
+		{"--key jwt:tenant.id", []string{`the claim named "tenant.id", not a member of the claim "tenant"`}},
+		{"--key jwt:https://acme.com/tenant,jwt:urn:acme.com:tenant", nil},
+		{"--key jwt:aud,jwt:realm_access", []string{"array or an object", "array or an object"}},
+	} {
+		c, err := config.Load(strings.Fields(tt.args), nil, files(nil))
+		if err != nil {
+			t.Fatalf("%s: %v", tt.args, err)
+		}
+		advice := c.Advice()
+		if len(advice) != len(tt.want) {
+			t.Errorf("%s: advice %v, want %d", tt.args, advice, len(tt.want))
+			continue
+		}
+		for i, want := range tt.want {
+			if line := advice[i].String(); !strings.Contains(line, want) || advice[i].From != "flag" || advice[i].Remedy == "" {
+				t.Errorf("%s: %+v, want %q", tt.args, advice[i], want)
+			}
+		}
+	}
+}
+
+func TestAdviceNamesTheRoute(t *testing.T) {
+	c, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("on_missing: hash-path\nroutes:\n  /mcp: [header:Mcp-Session-Id]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	advice := c.Advice()
+	if len(advice) != 1 || advice[0].Key != "routes /mcp" || advice[0].Value != "header:Mcp-Session-Id" || advice[0].From != "f.yaml:2" {
+		t.Errorf("%+v", advice)
+	}
+}
+
+func TestUpstreamMustNotBeRepeated(t *testing.T) {
+	for _, args := range [][]string{
+		{"--upstream", "http://127.0.0.1:1", "--upstream", "http://127.0.0.1:2"},
+		{"--upstream=http://127.0.0.1:1", "--upstream=http://127.0.0.1:1"},
+	} {
+		_, err := config.Load(args, nil, files(nil))
+		all := problems(t, err)
+		if len(all) != 1 || all[0].Key != "upstream" || !strings.Contains(all[0].Wrong, "twice") || all[0].Remedy == "" {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	if _, err := config.Load([]string{"--upstream=http://127.0.0.1:1"}, []string{"SHARDWAY_UPSTREAM=http://127.0.0.1:2"}, files(nil)); err != nil {
+		t.Errorf("a flag that replaces the environment: %v", err)
+	}
+	if c, err := config.Load([]string{"--upstream=http://127.0.0.1:1", "--upstream="}, nil, files(nil)); err != nil || !c.Gateway() {
+		t.Errorf("an empty value that makes the node a gateway: %v", err)
+	}
+}
+
+// The parser's time grows with size times nesting: 60 kB of brackets took 10 s.
+func TestDeeplyNestedFileIsRefusedAtOnce(t *testing.T) {
+	for name, text := range map[string]string{
+		"brackets":        "node: a\nkey: " + strings.Repeat("[", 60_000),
+		"closed brackets": "node: a\nkey: " + strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000),
+		"braces":          "node: a\nkey: " + strings.Repeat("{a: ", 20_000),
+		"dashes":          "node: a\nkey:\n  " + strings.Repeat("- ", 30_000),
+		"question marks":  "node: a\nkey:\n  " + strings.Repeat("? ", 30_000),
+		"lines":           "node: a\nkey:\n" + strings.Repeat("  - [[[[\n", 6_000),
+		"size":            strings.Repeat("# comment\n", 30_000),
+	} {
+		began := time.Now()
+		_, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile(text))
+		all := problems(t, err)
+		if len(all) != 1 || !strings.HasPrefix(all[0].From, "f.yaml:") || all[0].Remedy == "" {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if wrong := all[0].Wrong; !strings.Contains(wrong, "more than 16 levels") && !strings.Contains(wrong, "300000 bytes, more than 256KiB") {
+			t.Errorf("%s: %s", name, wrong)
+		}
+		t.Logf("%s: %v", name, time.Since(began))
+	}
+	_, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("routes: {\"/a\": [ip, host], \"/b\": [\"header:A[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"]}\nkey:\n- ip\n- host\n"))
+	if err == nil || strings.Contains(err.Error(), "nested") {
+		t.Errorf("brackets within quotes count as nesting: %v", err)
+	}
+}

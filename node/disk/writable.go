@@ -1,0 +1,65 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// CheckWritable reports why Open could not write to the data directory, or could not make
+// it. It changes nothing, and takes no lock: a node may be running there.
+func CheckWritable(path string) error {
+	info, err := os.Stat(path)
+	if err == nil {
+		if err = writableDir(path, info); err == nil {
+			err = writableIfPresent(filepath.Join(path, lockFile))
+		}
+		return describe(path, err)
+	}
+	parent := path
+	for errors.Is(err, fs.ErrNotExist) && parent != filepath.Dir(parent) {
+		parent = filepath.Dir(parent)
+		info, err = os.Stat(parent)
+	}
+	if err == nil {
+		err = writableDir(parent, info)
+	}
+	if err != nil {
+		return fmt.Errorf("directory %q does not exist and cannot be made: %w; make it writable for the user that runs the node, or name another with --data", path, err)
+	}
+	return nil
+}
+
+func describe(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("directory %q cannot be written: %w; %s", path, err, remedy(err))
+}
+
+func writableDir(path string, info fs.FileInfo) error {
+	if !info.IsDir() {
+		return &fs.PathError{Op: "open", Path: path, Err: unix.ENOTDIR}
+	}
+	return access(path, unix.W_OK|unix.X_OK)
+}
+
+// writableIfPresent reports why an existing file cannot be written. A missing file is no error.
+func writableIfPresent(path string) error {
+	if err := access(path, unix.R_OK|unix.W_OK); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// access asks the system whether this process may use the path in that mode.
+func access(path string, mode uint32) error {
+	if err := unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS); err != nil {
+		return &fs.PathError{Op: "access", Path: path, Err: err}
+	}
+	return nil
+}
