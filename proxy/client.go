@@ -171,6 +171,7 @@ const bodyPatience = 10 * time.Second
 // the node ingress.
 func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	o := h1.Options{
+		Lingering: &s.lingering,
 		HeadBytes: set.MaxHead, HeadLines: set.MaxHeaders, TargetBytes: set.MaxURI,
 		Timeouts: h1.Timeouts{First: set.IdleTimeout, Head: set.HeadTimeout, Body: set.IdleTimeout, Write: set.IdleTimeout},
 	}

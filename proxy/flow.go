@@ -85,11 +85,11 @@ func (c *client) next() bool {
 	case errors.As(err, &bad):
 		c.reply.bad(bad)
 		accessLine{&c.asked, &c.keys}.writeBad()
-		c.h.CloseLinger()
+		c.h.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.h.Buffered()) > 0:
 		c.reply.slow()
 		accessLine{&c.asked, &c.keys}.writeBad()
-		c.h.CloseLinger()
+		c.h.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, h1.ErrStopped) && c.ingress != "":
 		c.reply.parted(false) // one may be on its way
 	}
@@ -489,10 +489,13 @@ func (c *client) settle() bool {
 	if c.x.keep && c.reply.drained() {
 		return true
 	}
-	if c.last() {
+	switch {
+	case c.last():
 		c.h.CloseLast()
-	} else {
-		c.h.CloseLinger()
+	case c.req.Body.Done():
+		c.h.CloseLinger(h1.WholeRequest)
+	default:
+		c.h.CloseLinger(h1.PartOfRequest)
 	}
 	return false
 }

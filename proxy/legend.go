@@ -3,6 +3,7 @@ package proxy
 import (
 	"time"
 
+	"shardway/proxy/h1"
 	"shardway/proxy/wsframe"
 	"shardway/shardmap"
 )
@@ -97,7 +98,7 @@ func (l *leg) part(why cause) {
 		_, _ = w.Write(wsframe.AppendControl(nil, opWord, []byte{word}, false))
 	}
 	if w.Flush() == nil { // with what could not be written the end says enough
-		l.near.CloseLinger()
+		l.near.CloseLinger(h1.WholeRequest)
 	}
 }
 

@@ -58,14 +58,16 @@ type Server struct {
 	dialers sync.WaitGroup
 	buffers h1.Buffers
 	spares  spares
-	bodies  bodies
-	keyless Route // of requests without a key
-	hidden  hidden
-	clock   coarse
-	now     atomic.Pointer[[]byte] // the Date header
-	second  atomic.Int64           // that it tells
-	reaped  time.Duration          // the sweep's own
-	hearing hearing                // likewise
+	// lingering bounds the connections that are closed but whose clients still send.
+	lingering h1.Lingering
+	bodies    bodies
+	keyless   Route // of requests without a key
+	hidden    hidden
+	clock     coarse
+	now       atomic.Pointer[[]byte] // the Date header
+	second    atomic.Int64           // that it tells
+	reaped    time.Duration          // the sweep's own
+	hearing   hearing                // likewise
 	// parkAfter and parkSoon are as the constants, but in tests.
 	parkAfter, parkSoon atomic.Int64
 
@@ -108,6 +110,7 @@ func New(o Options) *Server {
 		s.upstream.max, s.upstream.wary = s.o.UpstreamConns, true
 		s.upstream.mu.shares.most = max(s.o.ShardConns, 0)
 	}
+	s.lingering.Most = min(1024, max(1, o.MaxConns/4))
 	s.budget.fill()
 	s.load.start(s.o.Shards)
 	s.wrecks.tell = s.o.Wrecked

@@ -95,7 +95,7 @@ func (c *client) resume() {
 		k.lingers = w.Flush() == nil
 	}
 	if k.lingers {
-		c.h.CloseLinger()
+		c.h.CloseLinger(h1.WholeRequest)
 	}
 }
 

@@ -56,7 +56,7 @@ func (y *relay) tunnel(p *trip) bool {
 	}
 	p.end()
 	if ws != nil && ws.lingers.Load() {
-		y.h.CloseLinger()
+		y.h.CloseLinger(h1.WholeRequest)
 	}
 	return true
 }

@@ -39,6 +39,7 @@ func (c *Conn) Reset(nc net.Conn, o Options) {
 	sock := newSocket(c.spare, nc, &c.o)
 	if sock != nil {
 		c.spare = sock
+		sock.stops(&c.out.stopped)
 	}
 	c.in.nc, c.in.sock, c.in.pool = nc, sock, c.o.Buffers
 	c.in.lane, _ = nc.(Lane)
@@ -183,4 +184,12 @@ func (c *Conn) StopRead() {
 	in.mu.stopRead = true
 	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
 	in.unpark()
+}
+
+// StopWrite makes running and later writes to the socket fail with os.ErrDeadlineExceeded; reading
+// goes on. It ends an upload that another goroutine writes and that the receiver does not take. Any
+// goroutine may call it. It cannot be undone.
+func (c *Conn) StopWrite() {
+	c.out.stopped.Store(true)
+	_ = c.nc.SetWriteDeadline(past()) // a closed connection writes nothing
 }

@@ -22,7 +22,7 @@
 //
 // # One exchange
 //
-//	err := client.ReadRequest(req)              // io.EOF: the client is done; *Error: answer Status, then CloseLinger
+//	err := client.ReadRequest(req)              // io.EOF: the client is done; *Error: answer Status, then CloseLinger(PartOfRequest)
 //	w := upstream.WriteRequestHead(req, &edit)  // into the write buffer; nothing is sent yet
 //	w.Gate(lease)                               // asked right before the first byte is sent
 //	_, rerr, werr := w.Copy(&req.Body)          // rerr: the client's fault, werr: upstream's

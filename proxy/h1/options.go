@@ -30,6 +30,8 @@ type Options struct {
 	// is over and nothing has come, in the same step as the last look: whatever a client
 	// sends between that look and a later Close is lost to it.
 	EndIdle bool
+	// Lingering bounds how many connections linger at the same time. Nil: no bound.
+	Lingering *Lingering
 }
 
 // Timeouts bounds the waits of a Conn. Zero means no bound. They are kept to

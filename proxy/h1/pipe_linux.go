@@ -112,15 +112,15 @@ func (p *pipe) fill(fd uintptr) bool {
 
 // drainTo moves what the pipe holds to s, and waits as socket.send does.
 func (p *pipe) drainTo(s *socket, limit time.Duration) (int, error) {
-	p.n, p.out = 0, outgoing{nc: s.out.nc, limit: limit}
+	p.n, p.out = 0, outgoing{nc: s.out.nc, limit: limit, stopped: s.out.stopped}
 	err := s.raw.Write(p.drainStep)
 	if err == nil {
 		err = p.out.err
 	}
 	if p.out.armed {
-		_ = p.out.nc.SetWriteDeadline(time.Time{}) // where that fails, so does the next write
+		_ = setWriteDeadline(p.out.nc, p.out.stopped, time.Time{}) // where that fails, so does the next write
 	}
-	p.out.nc = nil
+	p.out.nc, p.out.stopped = nil, nil
 	return p.n, err
 }
 

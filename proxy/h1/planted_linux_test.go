@@ -30,7 +30,7 @@ func mistakes() map[string]overlay.Edit {
 		"what a pipe holds is nobody else's":   {File: "pipe_linux.go", Old: "	if q.held > 0 {", New: "	if q.held > 0 && !PLANTED {"},
 		"what was sent counts":                 {File: "splice_linux.go", Old: "	w.sent += int64(n)", New: "	if !PLANTED {\n		w.sent += int64(n)\n	}"},
 		"an app's pause ends":                  {File: "splice_linux.go", Old: "	began, err := b.arm()", New: "	if PLANTED {\n		b.in.body = 0\n	}\n	began, err := b.arm()"},
-		"a client that reads nothing is ended": {File: "pipe_linux.go", Old: "limit: limit}", New: "limit: map[bool]time.Duration{false: limit}[PLANTED]}"},
+		"a client that reads nothing is ended": {File: "pipe_linux.go", Old: "limit: limit, stopped", New: "limit: map[bool]time.Duration{false: limit}[PLANTED], stopped"},
 		"what is no answer is copied":          {File: "splice_linux.go", Old: "	if !b.reply || ", New: "	if !b.reply && !PLANTED || "},
 	}
 }

@@ -4,6 +4,7 @@ package h1
 
 import (
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -16,6 +17,8 @@ type socket struct {
 }
 
 func newSocket(*socket, net.Conn, *Options) *socket { return nil }
+
+func (*socket) stops(*atomic.Bool) {}
 
 func (*socket) forget() { panic("h1: no socket") }
 

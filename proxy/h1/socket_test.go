@@ -229,7 +229,7 @@ func TestLingeringCloseLetsTheAnswerArrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	go func() { c.CloseLinger(); close(done) }()
+	go func() { c.CloseLinger(h1.PartOfRequest); close(done) }()
 	say(t, far, strings.Repeat("x", 100<<10))
 	b, err := io.ReadAll(far)
 	if !bytes.HasPrefix(b, []byte("HTTP/1.1 413 ")) || err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -58,6 +59,9 @@ func newSocket(over *socket, nc net.Conn, o *Options) *socket {
 	s.raw, s.out.nc, s.pool, s.size = raw, nc, o.Buffers, o.ReadBuffer
 	return s
 }
+
+// stops sets the flag that StopWrite sets for this socket.
+func (s *socket) stops(stopped *atomic.Bool) { s.out.stopped = stopped }
 
 // forget lets go of everything but what is bound.
 func (s *socket) forget() {
@@ -158,6 +162,8 @@ type outgoing struct {
 	armed bool
 	n     int
 	err   error
+	// stopped is the flag of Conn.StopWrite.
+	stopped *atomic.Bool
 }
 
 // send writes p, and waits until the socket has taken all of it, for limit at most
@@ -171,7 +177,7 @@ func (s *socket) send(p []byte, limit time.Duration) (int, error) {
 		err = o.err
 	}
 	if o.armed {
-		_ = o.nc.SetWriteDeadline(time.Time{}) // where that fails, so does the next write
+		_ = setWriteDeadline(o.nc, o.stopped, time.Time{}) // where that fails, so does the next write
 	}
 	return o.n, err
 }
@@ -228,7 +234,7 @@ func (o *outgoing) some(fd uintptr) (int, error) {
 func (o *outgoing) arm() bool {
 	if !o.armed && o.limit > 0 {
 		o.armed = true
-		o.err = o.nc.SetWriteDeadline(time.Now().Add(o.limit))
+		o.err = setWriteDeadline(o.nc, o.stopped, time.Now().Add(o.limit))
 	}
 	return o.err == nil
 }

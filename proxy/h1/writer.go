@@ -32,6 +32,8 @@ type Writer struct {
 	kind  Kind
 	left  int64       // to be written of a body of known length
 	reset atomic.Bool // Close has to cut, not to end
+	// stopped is set by StopWrite: every write deadline from then on is past.
+	stopped atomic.Bool
 }
 
 // Put appends p to what is to be sent, as it is: heads of our own. It only
@@ -223,14 +225,25 @@ func (w *Writer) arm(limit time.Duration) error {
 			return nil
 		}
 		w.until = time.Time{}
-		return w.nc.SetWriteDeadline(time.Time{})
+		return setWriteDeadline(w.nc, &w.stopped, time.Time{})
 	}
 	t := time.Now().Add(limit)
 	if !w.until.IsZero() && limit == w.timeout && w.until.Sub(t).Abs() <= limit/16 {
 		return nil
 	}
 	w.until = t
-	return w.nc.SetWriteDeadline(t)
+	return setWriteDeadline(w.nc, &w.stopped, t)
+}
+
+// setWriteDeadline sets the write deadline of nc to t, unless StopWrite has set stopped: then
+// the deadline is past. StopWrite sets stopped before it sets the deadline, so whichever of the
+// two callers comes last leaves a deadline that is past. stopped may be nil.
+func setWriteDeadline(nc net.Conn, stopped *atomic.Bool, t time.Time) error {
+	err := nc.SetWriteDeadline(t)
+	if stopped != nil && stopped.Load() {
+		err = nc.SetWriteDeadline(past())
+	}
+	return err
 }
 
 // reserve makes room for n bytes more, in a larger buffer if need be. Heads
