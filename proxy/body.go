@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,8 @@ type upload struct {
 	going atomic.Bool
 	// ending tells, while it runs, that all of it is there and goes out.
 	ending atomic.Bool
+	// route is where the goroutine sends the body.
+	route atomic.Uint32
 }
 
 func (u *upload) init(s *Server, h *h1.Conn, req *h1.Request, over func(error)) {
@@ -150,8 +153,15 @@ func (u *upload) start(w *h1.Writer, kept int) {
 	u.running = true
 	u.going.Store(true)
 	u.ending.Store(false)
+	u.route.Store(uploadToApp)
 	go func() {
-		rerr := u.s.pumpSafely(func() error { return u.pump(w, kept) })
+		rerr := u.s.pumpSafely(func() error {
+			err := u.pump(w, kept)
+			if err == nil && !u.req.Body.Done() && !u.route.CompareAndSwap(uploadToApp, uploadBroken) {
+				u.drop()
+			}
+			return err
+		})
 		u.going.Store(false)
 		u.over(rerr)
 		u.rerr = rerr
@@ -200,6 +210,46 @@ func (u *upload) pump(w *h1.Writer, kept int) error {
 	u.ending.Store(true)
 	_ = w.Close(body.Trailers()) // see above
 	return nil
+}
+
+// States of upload.route.
+const (
+	uploadToApp   uint32 = iota
+	uploadBroken         // the connection to the app takes no more, and the goroutine has ended
+	uploadDropped        // the response has begun: what the app does not take is read and dropped
+)
+
+// respondsEarly says that the final response has begun while the body is being uploaded, and that it
+// ends the connection. A client that sends its whole body before it reads anything must get rid of
+// the body first, so what the app does not take is read and dropped while the response goes out. With
+// refused the app has refused the request, and from now on no part of the body is sent to it.
+// The flow of the request calls it, while the upload runs.
+func (u *upload) respondsEarly(p *trip, refused bool) {
+	if u.route.Swap(uploadDropped) == uploadBroken {
+		<-u.done
+		p.gone.disarm() // reading begins again
+		u.going.Store(true)
+		go func() {
+			_ = u.s.pumpSafely(func() error { u.drop(); return nil }) // it has been logged
+			u.going.Store(false)
+			u.over(nil)
+			u.done <- struct{}{}
+		}()
+		return
+	}
+	if refused {
+		p.l.StopWrite()
+	}
+}
+
+// drop reads and drops the rest of the body, up to its end, an error, or stop. The request cannot
+// be sent again then. An error of the client ends nothing: the response goes on, and its writes
+// show whether the client is there.
+func (u *upload) drop() {
+	u.overflow = true
+	body := &u.req.Body
+	_ = body.Limit(0)
+	_ = body.Drain(math.MaxInt64)
 }
 
 // stop ends an upload and waits for its goroutine. If it had not come to

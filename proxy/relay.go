@@ -55,6 +55,9 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 		y.s.metrics.resumptions[resumeDone].Add(1)
 	} else {
 		w = y.h.WriteResponseHead(res, y.head(p.r, res))
+		if y.early(res) {
+			y.up.respondsEarly(p, res.Status() >= 300)
+		}
 	}
 	var rerr, werr error
 	if streams {
