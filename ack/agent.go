@@ -362,7 +362,7 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
 		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway,
-		Release: a.releases(), Released: a.released(), Back: s.Back,
+		Release: a.releases(), Released: a.released(), Back: s.Back, NotReleased: a.notReleased(now),
 	})
 }
 

@@ -49,6 +49,9 @@ type Heartbeat struct {
 	// Back is within what time a node that has said goodbye comes back, to the
 	// millisecond, at most MaxGrace; zero: it does not.
 	Back time.Duration
+	// NotReleased is the number of shards that moved within the last NotReleasedFor though
+	// the node's app had not released them.
+	NotReleased uint32
 	// Unhealthy reports that its app does not answer, Leaving that it wants to
 	// own nothing, Goodbye that it admits and runs nothing any more, Gateway that
 	// it never owns anything.
@@ -126,7 +129,7 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w := begin(h.Level)
 	w.text(string(h.Node))
 	w.text(h.Server)
-	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds()), uint64(h.Back.Milliseconds())} {
+	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds()), uint64(h.Back.Milliseconds()), uint64(h.NotReleased)} {
 		w.uint(v)
 	}
 	w.text(h.Zone)
@@ -146,8 +149,9 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
 		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
 		Every: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
-		Release: time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
-		Back:    time.Duration(r.uint(0, uint64(MaxGrace.Milliseconds()))) * time.Millisecond, Zone: r.text(0, maxText),
+		Release:     time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
+		Back:        time.Duration(r.uint(0, uint64(MaxGrace.Milliseconds()))) * time.Millisecond,
+		NotReleased: uint32(r.uint(0, MaxShards)), Zone: r.text(0, maxText),
 	}
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")

@@ -110,8 +110,13 @@ type HookResult struct {
 	Err error
 	// Refused is true if nothing answers at the app's address: it has not had the call.
 	Refused bool
-	// Failed are the shards for which it did not, with the app's own words.
+	// Failed are the shards for which it did not, with the app's own words. A release or an
+	// acquire of them is tried again, like one with an Err.
 	Failed map[shardmap.Shard]string
+	// Absent are the shards of a release that the app does not hold, because it has restarted
+	// for example. They move at once, without a note, and count as released for everything
+	// but HookShard.Released. A shard that is in Failed, too, has failed.
+	Absent map[shardmap.Shard]bool
 	// Notes are what a release leaves to the next owner, each up to MaxNote bytes.
 	Notes map[shardmap.Shard][]byte
 }
@@ -123,6 +128,9 @@ type HookOptions struct {
 	// process with, brought to whoever leads: its server gets it as Delivered. It must not
 	// block. It is called again until an answer says Taken, or ReleaseTimeout is over.
 	Deliver func(Releases)
+	// Ended is called with the end of each release, once for each shard; nil: with none. It
+	// is called from within the agent's methods, and must neither block nor call the agent.
+	Ended func(ReleaseEnd)
 	// ReleaseTimeout bounds what a release adds to a map change, at most
 	// MaxReleaseTimeout: from the end of the last request that moves to the
 	// acknowledgement, and to the delivery of what was released. The leader waits that much longer.

@@ -157,10 +157,12 @@ func (k *hooks) take(now time.Duration, r HookResult) {
 			continue
 		}
 		early := c.cut && now < c.endBy // it has not failed
-		if !early {
+		answered := !c.cut && now < c.endBy
+		if !early && (answered || !h.answered) { // what the app has said explains more than a timeout
 			h.err = why
 		}
-		k.failed(now, c, r, h, early)
+		h.answered = h.answered || answered
+		k.failed(now, c, r, hs.Shard, h, early)
 	}
 }
 
@@ -173,25 +175,30 @@ func (k *hooks) done(now time.Duration, c *calling, r HookResult, s shardmap.Sha
 			h.has = true
 		}
 	case HookRelease:
+		k.releaseEnded(s, h, ReleaseOK, "")
 		h.enter(now, HookGone)
 		h.told, h.forget = false, false
-		h.released, h.note = true, r.Notes[s]
+		h.released, h.note = !r.Absent[s], r.Notes[s]
+		if r.Absent[s] {
+			h.note = nil
+		}
 	case HookLost:
 		h.told, h.forget = false, false
 	}
 }
 
 // failed is an attempt that failed, or of which nothing is known.
-func (k *hooks) failed(now time.Duration, c *calling, r HookResult, h *holding, early bool) {
+func (k *hooks) failed(now time.Duration, c *calling, r HookResult, s shardmap.Shard, h *holding, early bool) {
 	if h.pause = min(max(2*h.pause, retryFirst), retryMost); early {
 		h.pause = 0
 	}
 	h.due = now + h.pause
 	switch {
-	case c.Kind == HookRelease && (r.Err == nil || r.Refused):
-		// The app has said that it cannot, or is gone. The shard moves all the same.
+	case c.Kind == HookRelease && r.Refused:
+		// The app is gone, with what it held. The shard moves all the same.
+		k.unreleased(now, s, h)
 		h.leave(now)
-		h.forget = h.forget && !r.Refused
+		h.forget = false
 	case c.Kind == HookLost && r.Refused:
 		h.forget = false
 	case r.Err != nil && !r.Refused && !early:

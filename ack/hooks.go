@@ -62,6 +62,8 @@ type hooks struct {
 	kept      shardmap.Epoch // the map of which it was put together what waits for the next process
 	delivery
 
+	notReleased map[shardmap.Shard]time.Duration // when it moved though the app had not released it
+
 	stale bool          // something has changed since the last look
 	next  time.Duration // when something is due though nothing changes
 	saw   sight
@@ -97,6 +99,7 @@ type holding struct {
 	most       int
 	cut        int
 	err        string
+	answered   bool // the app has answered a release, with an error
 }
 
 // calling is an attempt that is under way.
@@ -119,7 +122,7 @@ type sight struct {
 }
 
 func newHooks(o HookOptions, self shardmap.NodeID, server string, boot uint64) *hooks {
-	return &hooks{o: o, self: self, server: server, boot: boot, under: map[uint64]*calling{}, acquired: []shardmap.Epoch{}, stale: true}
+	return &hooks{o: o, self: self, server: server, boot: boot, under: map[uint64]*calling{}, acquired: []shardmap.Epoch{}, notReleased: map[shardmap.Shard]time.Duration{}, stale: true}
 }
 
 // look moves every shard on and publishes what serves by the given function, before
@@ -212,7 +215,10 @@ func (k *hooks) turn(now time.Duration, s shardmap.Shard, h *holding) {
 		}
 	case HookReleasing:
 		switch {
-		case !same || !st.stays && k.late(now, s):
+		case !same:
+			h.leave(now)
+		case !st.stays && k.late(now, s):
+			k.unreleased(now, s, h)
 			h.leave(now)
 		case st.stays && h.tried:
 			h.enter(now, HookAcquiring)
@@ -238,6 +244,7 @@ func (h *holding) gone() bool { return h.phase == 0 || h.phase == HookGone }
 
 func (h *holding) enter(now time.Duration, p HookPhase) {
 	h.phase, h.since, h.due, h.pause, h.most, h.tried, h.has, h.err = p, now, now, 0, MaxHookShards, false, false, ""
+	h.answered = false
 }
 
 // leave gives a shard up that the app may still hold, and that it is to forget.

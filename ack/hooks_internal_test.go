@@ -28,12 +28,20 @@ func (a *appStub) take() []HookCall {
 
 // hookStage is a machine, its app, and the log of a cluster of a, b and c.
 type hookStage struct {
-	t   *testing.T
-	app *appStub
-	k   *hooks
-	now time.Duration
-	see sight
-	got []Releases // what was to be delivered
+	t    *testing.T
+	app  *appStub
+	k    *hooks
+	now  time.Duration
+	see  sight
+	got  []Releases // what was to be delivered
+	ends map[shardmap.Shard]ReleaseEnd
+}
+
+func (s *hookStage) ended(e ReleaseEnd) {
+	if was, twice := s.ends[e.Shard]; twice {
+		s.t.Errorf("shard %d ended as %+v and %+v", e.Shard, was, e)
+	}
+	s.ends[e.Shard] = e
 }
 
 func (s *hookStage) deliver(r Releases) { s.got = append(s.got, r) }
@@ -42,7 +50,8 @@ func (s *hookStage) deliver(r Releases) { s.got = append(s.got, r) }
 func newHookStage(t *testing.T, shards int) *hookStage {
 	t.Helper()
 	s := &hookStage{t: t, app: &appStub{}, now: time.Hour}
-	s.k = newHooks(HookOptions{App: s.app, Deliver: s.deliver, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, "a", "a/1", 7)
+	s.ends = map[shardmap.Shard]ReleaseEnd{}
+	s.k = newHooks(HookOptions{App: s.app, Deliver: s.deliver, Ended: s.ended, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, "a", "a/1", 7)
 	s.see = sight{state: NewState(), leased: true, granted: true}
 	s.entry(EncodeBirth("c1", shards, DefaultTiming()))
 	s.propose(fuzzMembers(1))

@@ -170,7 +170,7 @@ func (p *proc) ends(c *simCall, r ack.HookResult) {
 	}
 	if c.Kind == ack.HookRelease && r.Err == nil {
 		for _, hs := range c.Shards {
-			if _, failed := r.Failed[hs.Shard]; !failed {
+			if _, failed := r.Failed[hs.Shard]; !failed && !r.Absent[hs.Shard] {
 				p.released[hs.Shard] = hs.Epoch
 			}
 		}
@@ -214,7 +214,7 @@ func (a *simApp) does(c *simCall) {
 		a.answer(c, ack.HookResult{Err: errApp})
 		return
 	}
-	r := ack.HookResult{Failed: map[shardmap.Shard]string{}, Notes: map[shardmap.Shard][]byte{}}
+	r := ack.HookResult{Failed: map[shardmap.Shard]string{}, Notes: map[shardmap.Shard][]byte{}, Absent: map[shardmap.Shard]bool{}}
 	if a.replaced(c.disk) && w.plant != plantAppKeepsNoSeq {
 		r.Err = errApp
 	}
@@ -267,7 +267,8 @@ func (a *simApp) release(hs ack.HookShard, r *ack.HookResult) {
 	}
 	note, ok := a.left[o]
 	if !ok {
-		r.Failed[hs.Shard] = "I do not hold it"
+		w.cover.absentShards++
+		r.Absent[hs.Shard] = true
 		return
 	}
 	if note != nil {

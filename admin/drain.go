@@ -24,6 +24,10 @@ type DrainState struct {
 	Stays string `json:"stays,omitempty"`
 	// WaitsFor is what has to happen before nothing is left at the node; empty: not known, or nothing is left.
 	WaitsFor string `json:"waits_for,omitempty"`
+	// Unreleased is the number of shards that moved unreleased since the node was asked to
+	// own nothing, and UnreleasedWhy why the first of them did.
+	Unreleased    int    `json:"unreleased,omitempty"`
+	UnreleasedWhy string `json:"unreleased_why,omitempty"`
 	// Warning is what the end of the node endangers; empty: nothing, or it was not asked.
 	Warning string `json:"warning,omitempty"`
 }

@@ -47,7 +47,7 @@ func TestBadHooksHoldUpTheirShardOnly(t *testing.T) {
 	var moving []int
 	var others []string
 	for shard := range shards {
-		if m.Owner(shard) == from.ID && len(moving) < 14 {
+		if m.Owner(shard) == from.ID && len(moving) < 16 {
 			moving = append(moving, shard)
 			continue
 		}
@@ -55,7 +55,7 @@ func TestBadHooksHoldUpTheirShardOnly(t *testing.T) {
 	}
 	counts := map[string]uint64{}
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 100, Keys: others, Make: func(int, *load.Request) {}})
-	for i, how := range []string{"slow:300ms", "500", "huge", "garbage", "gone", "hang", "twice"} {
+	for i, how := range []string{"slow:300ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"} {
 		ill := badHook{c: c, from: from, to: to, how: how, counts: counts}
 		ill.acquires(t, moving[2*i])
 		l.Flow(t, 20)
@@ -107,7 +107,7 @@ func (b badHook) acquires(t *testing.T, shard int) {
 	b.to.App.Sicken(t, "acquire", b.how)
 	key, asking := b.move(t, shard)
 	if b.how != "slow:300ms" && b.how != "twice" { // which come to their end by themselves
-		says := map[string]string{"500": "status 500: no way [2J", "huge": "longer than", "garbage": "malformed", "gone": "EOF", "hang": ""}[b.how]
+		says := map[string]string{"500": "status 500: no way [2J", "huge": "longer than", "garbage": "malformed", "gone": "EOF", "hang": "", "unable": "told to fail"}[b.how]
 		cluster.Await(t, "it is not acquired, and why", func() error {
 			list, err := owned(t.Context(), b.to)
 			if err != nil {

@@ -44,7 +44,10 @@ type HookShard struct {
 
 // HookAnswer is what a hook says of its shards. The zero value: all is well.
 type HookAnswer struct {
-	Failed map[int]string // why, by shard
+	Failed map[int]string // why, by shard; a release or an acquire of these is repeated
+	// Absent, of Release, are the shards that the app does not hold. They move at once, and
+	// whoever owns them next is told nothing about them.
+	Absent []int
 	// Notes, of Release, are for who acquires the shard next: where its state is, not the
 	// state. Of a shard at most 1 KiB, 128 KiB and 1 024 notes in all: a shard whose note
 	// does not fit moves as if it had not been released.
@@ -72,6 +75,12 @@ func (c Config) hook() func(context.Context, ack.HookCall) ack.HookResult {
 		r := ack.HookResult{Err: err, Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
 		for s, why := range answer.Failed {
 			r.Failed[shardmap.Shard(s)] = why
+		}
+		for _, s := range answer.Absent {
+			if r.Absent == nil {
+				r.Absent = make(map[shardmap.Shard]bool)
+			}
+			r.Absent[shardmap.Shard(s)] = true
 		}
 		for s, note := range answer.Notes {
 			r.Notes[shardmap.Shard(s)] = note

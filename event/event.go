@@ -30,6 +30,8 @@ type Event struct {
 	Finding *verdict.Finding `json:"finding,omitempty"`
 	Deed    *Deed            `json:"action,omitempty"`
 	Sockets *Sockets         `json:"sockets,omitempty"`
+	// Unreleased belongs to NotReleased.
+	Unreleased *Unreleased `json:"unreleased,omitempty"`
 	// Missed is how many events Lost stands for; zero: nobody knows.
 	Missed uint64 `json:"missed,omitempty"`
 }
@@ -98,6 +100,13 @@ type Sockets struct {
 	Lost int `json:"lost"`
 	// LongestMS is the longest that one of them was without a leg.
 	LongestMS float64 `json:"longest_ms"`
+}
+
+// Unreleased is a number of shards that moved though the app had not released them.
+type Unreleased struct {
+	Count int `json:"count"`
+	// Shards has the first 32 of them, ascending.
+	Shards []uint32 `json:"shards"`
 }
 
 // Deed is what somebody asked an admin port for, in the words of the log.

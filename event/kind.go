@@ -45,6 +45,9 @@ const (
 	// SocketsMoved: kept sockets of clients at the node that tells have lost their legs, and
 	// found others or not; see Sockets.
 	SocketsMoved
+	// NotReleased: shards moved away from Node, which tells it, though its app had not
+	// released them, for Reason; see Unreleased.
+	NotReleased
 	// Acted: somebody asked the admin port of the node that tells for a change; see Deed.
 	Acted
 	// Lost stands for events that a reader cannot have, for Reason. Only readers see it.
@@ -62,7 +65,7 @@ func names() []string {
 		LeaderElected: "leader-elected", LeaderLost: "leader-lost",
 		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed",
 		AppSick: "app-sick", AppWell: "app-well", FindingOn: "finding-on", FindingOff: "finding-off",
-		SocketsMoved: "sockets-moved", Acted: "action", Lost: "lost",
+		SocketsMoved: "sockets-moved", NotReleased: "not-released", Acted: "action", Lost: "lost",
 	}
 }
 

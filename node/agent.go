@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/event"
 	"shardway/internal/clock"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -63,7 +64,9 @@ type agent struct {
 	overdue   overdue
 	turns     turns
 	failing   failing
-	doubts    *doubts // set once Raft is open; nil: it is not
+	releases  releases
+	tell      func(event.Event) // nil: events are not kept
+	doubts    *doubts           // set once Raft is open; nil: it is not
 	forsaken  forsaken
 	// stood is when run did not come to look for longer than a lease bears; nil: never.
 	stood atomic.Pointer[stood]
@@ -97,6 +100,7 @@ func (a *agent) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			a.router.setLease(0)
+			a.reportReleases()
 			return
 		case <-a.ticks.C:
 			// It may come a little early, and would not come again within EveryBeat.
@@ -164,6 +168,7 @@ func (a *agent) look(now time.Duration) (again time.Duration) {
 	if fresh := a.failing.look(a.machine.Held); len(fresh) > 0 {
 		a.log.Warn().Str("shards", named(fresh)).Str("why", a.failing.why(fresh[0])).Msg("app did not acquire: it is asked again, and requests wait")
 	}
+	report := a.lookReleases(now)
 	a.parted.Store(a.machine.Parted())
 	a.boot.Store(a.machine.Boot())
 	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseLeft(now) > 0, a.router.running, a.hooking.count())
@@ -173,7 +178,7 @@ func (a *agent) look(now time.Duration) (again time.Duration) {
 	if a.overdue.cut != 0 {
 		return 0
 	}
-	return a.machine.Due(now) - now
+	return min(a.machine.Due(now)-now, report)
 }
 
 // Lease lets the request path see the lease.
@@ -198,6 +203,7 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 func (a *agent) Route(r ack.Routing) {
 	old, s := a.router.state.Load(), r.State()
 	a.failing.stale = true
+	a.releases.lookLeaving(a.leaving.Load() || s.Policy().Leaves(a.self))
 	if s.Last().Epoch() != old.Last().Epoch() {
 		a.proxy.RenewTo(droppedSince(old, s))
 	}

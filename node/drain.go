@@ -47,6 +47,7 @@ func (n *Node) SelfState() admin.DrainState {
 	d := n.leftAt(n.router.state.Load(), n.self)
 	d.Asked = n.agent.leaving.Load()
 	d.Requests, d.Sockets = n.running()
+	d.Unreleased, d.UnreleasedWhy = n.agent.releases.inDrain()
 	if d.Shards > 0 {
 		d.Stays = n.mapStays()
 	}

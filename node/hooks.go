@@ -23,7 +23,8 @@ type Hooks interface {
 	Do(ctx context.Context, call ack.HookCall) ack.HookResult
 }
 
-// maxWarned is of how many shards of one call it is said why they were not released.
+// maxWarned is how many failed releases, and how many refused notes, of one map change are
+// logged.
 const maxWarned = 8
 
 // hooking runs the calls that the machine decides on, each in a goroutine of its own.
@@ -48,7 +49,14 @@ type hooking struct {
 	mu    struct {
 		sync.Mutex
 		notAcquired map[shardmap.Shard]shardmap.Epoch // what the app says it does not hold
+		warned      warned
 	}
+}
+
+// warned counts the failed releases of one map change.
+type warned struct {
+	change shardmap.Epoch
+	calls  int
 }
 
 var _ ack.App = (*hooking)(nil)
@@ -79,8 +87,8 @@ func (h *hooking) Call(c ack.HookCall) {
 		defer stop()
 		r := h.hooks.Do(ctx, c)
 		r.Seq = c.Seq
-		h.warn(&c, &r)
 		cut := errors.Is(timed.Err(), context.Canceled) // what it was for is over
+		h.warn(&c, &r, cut)
 		if h.failed != nil && c.Kind == ack.HookAcquire && !cut && (r.Err != nil || len(r.Failed) > 0) {
 			h.failed()
 		}
@@ -91,17 +99,33 @@ func (h *hooking) Call(c ack.HookCall) {
 	})
 }
 
-// warn says of which shards the next owner will not be told that they were released.
-func (h *hooking) warn(c *ack.HookCall, r *ack.HookResult) {
-	if c.Kind != ack.HookRelease {
+// warn logs a release that failed, for all of its shards or some: at most maxWarned of one
+// map change, because a shard that fails is tried again and again.
+func (h *hooking) warn(c *ack.HookCall, r *ack.HookResult, cut bool) {
+	if c.Kind != ack.HookRelease || cut || r.Err == nil && len(r.Failed) == 0 {
 		return
 	}
-	for i, s := range slices.Sorted(maps.Keys(r.Failed)) {
-		if i == maxWarned {
-			h.log.Warn().Int("shards", len(r.Failed)).Msg("more shards not released")
-			return
+	failed, why := slices.Sorted(maps.Keys(r.Failed)), ""
+	if r.Err != nil {
+		failed, why = nil, r.Err.Error()
+		for _, s := range c.Shards {
+			failed = append(failed, s.Shard)
 		}
-		h.log.Warn().Uint32("shard", uint32(s)).Str("why", r.Failed[s]).Msg("shard not released")
+	} else {
+		why = r.Failed[failed[0]]
+	}
+	h.mu.Lock()
+	if h.mu.warned.change != c.Map {
+		h.mu.warned = warned{change: c.Map}
+	}
+	h.mu.warned.calls++
+	n := h.mu.warned.calls
+	h.mu.Unlock()
+	switch {
+	case n <= maxWarned:
+		h.log.Warn().Uint64("epoch", uint64(c.Map)).Str("shards", named(failed)).Str("why", why).Msg("release failed")
+	case n == maxWarned+1:
+		h.log.Warn().Uint64("epoch", uint64(c.Map)).Msg("more releases failed")
 	}
 }
 

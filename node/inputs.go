@@ -161,6 +161,9 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
 // heardOf adds what the leader knows of a node.
 func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
 	x.Here = v.HeardAgo >= 0 && !v.Silent && !v.Crashed
+	if v.HeardAgo >= 0 && v.HeardAgo < ack.NotReleasedFor { // a node that has stopped, too
+		x.NotReleased = int(v.Heartbeat.NotReleased)
+	}
 	if !x.Here {
 		return
 	}
@@ -184,6 +187,7 @@ func (w *watch) self(x *verdict.Node) {
 		x.App = verdict.AppUnknown
 		return
 	}
+	x.NotReleased, x.NotReleasedWhy = n.agent.releases.lately(n.o.Clock.Precise())
 	x.App = verdict.AppHealthy
 	if n.health != nil && !n.health.good.Load() {
 		x.App, x.Why = verdict.AppSickly, n.health.why()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"shardway/ack"
 	"shardway/event"
 	"shardway/node/gossip"
 )
@@ -22,6 +23,7 @@ type metrics struct {
 	elections  prometheus.Counter
 	campaigns  *prometheus.CounterVec
 	unacquired prometheus.Counter
+	releases   *prometheus.CounterVec
 	phases     *prometheus.HistogramVec
 	beats      prometheus.Histogram
 	commits    prometheus.Histogram
@@ -57,6 +59,7 @@ func newMetrics() *metrics {
 		elections:  counter("elections_won_total", "Times this node became leader."),
 		campaigns:  vec("campaigns_total", "Times this node stood for election before Raft's own timeout, by cause.", "cause"),
 		unacquired: counter("acquire_failures_total", "Calls that told the app of shards to acquire and failed, for all of them or some."),
+		releases:   vec("releases_total", "Total number of shards that the app was to release because they moved, by result: ok, failed, or late for no response in time.", "result"),
 		phases:     prometheus.NewHistogramVec(timing("map_phase_duration_seconds", "Time that each phase of a change of the map took here; docs/events.md says from when to when."), []string{"phase"}),
 		beats:      prometheus.NewHistogram(timing("heartbeat_round_trip_seconds", "Time from a heartbeat to the leader's answer.")),
 		commits:    prometheus.NewHistogram(timing("raft_commit_duration_seconds", "Time from when this node put an entry into the log as leader until it was committed and applied here.")),
@@ -64,6 +67,9 @@ func newMetrics() *metrics {
 	}
 	for _, cause := range []string{causeEvidence, causeMissed} {
 		m.campaigns.WithLabelValues(cause)
+	}
+	for _, result := range []ack.ReleaseResult{ack.ReleaseOK, ack.ReleaseFailed, ack.ReleaseLate} {
+		m.releases.WithLabelValues(result.String())
 	}
 	for _, phase := range event.Phases() {
 		m.phases.WithLabelValues(phase) // there from the start, so that rates are right
@@ -78,7 +84,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	}
 	state := n.router.state.Load
 	all := []prometheus.Collector{
-		m.reshards, m.rounds, m.drops, m.taken, m.lapses, m.elections, m.campaigns, m.unacquired, m.phases, m.beats, m.commits, m.writes,
+		m.reshards, m.rounds, m.drops, m.taken, m.lapses, m.elections, m.campaigns, m.unacquired, m.releases, m.phases, m.beats, m.commits, m.writes,
 		gauges{n},
 		gauge("epoch", "Epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
 		gauge("proposed_epoch", "Epoch of the last proposal in the log.", func() float64 { return float64(state().Last().Epoch()) }),

@@ -235,6 +235,7 @@ func (n *Node) newAgent() {
 		a.turns.used, n.pulse.Used = c.Used, c.Used
 	}
 	_, n.pulse.Kernel = n.o.Clock.(interface{ Kernel() })
+	a.tell = func(e event.Event) { n.events.Add(e) }
 	n.agent = a
 	n.link = &link{
 		self: n.self, port: n.port, log: n.log, linger: func() time.Duration { return n.timing().DeadAfter },
@@ -246,7 +247,7 @@ func (n *Node) newAgent() {
 		a.hooking = newHooking(n.o.Hooks, n.router.running, n.log)
 		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.outlived
 		n.router.notAcquired = a.hooking.tell
-		hooks = &ack.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
+		hooks = &ack.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, Ended: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}
 	a.out = n.link.send
 	a.machine = ack.NewAgent(ack.AgentOptions{

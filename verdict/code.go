@@ -20,6 +20,7 @@ const (
 	NoApp              Code = "no-app"
 	Joining            Code = "joining"
 	Acquiring          Code = "acquiring"
+	NotReleased        Code = "not-released"
 	QueueRefusing      Code = "queue-refusing"
 	DiskSlow           Code = "disk-slow"
 	ClockJump          Code = "clock-jump"
@@ -42,7 +43,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		NoQuorum, WaitingForExpect, NoPeers, NoHealthyApp, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, NoApp, Joining,
-		Acquiring, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, CertificateExpires, TagsNearlyFull,
+		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, CertificateExpires, TagsNearlyFull,
 		Insecure, QuarantineStale, Draining, Absent, Paused, Cordoned, Quarantined,
 	}
 }

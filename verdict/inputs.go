@@ -99,6 +99,11 @@ type Node struct {
 	Grace  time.Duration
 	// Shards are those it owns in the committed map.
 	Shards int
+	// NotReleased is the number of shards that moved within the last ten minutes though the
+	// node's app had not released them. NotReleasedWhy is why the first of them did, if that
+	// is known here.
+	NotReleased    int
+	NotReleasedWhy string
 	// Lags: its log has not come to the committed map, Applied is the epoch that it has,
 	// and that has lasted.
 	Lags    bool

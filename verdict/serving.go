@@ -133,8 +133,33 @@ func others(in Inputs) (out []Finding) {
 				Remedy: "see to its disk and its CPU, and to the network between it and the leader",
 			})
 		}
+		if x.NotReleased > 0 {
+			out = append(out, notReleased(x))
+		}
 	}
 	return out
+}
+
+// notReleased judges a node whose app has not released what moved away from it.
+func notReleased(x Node) Finding {
+	f := Finding{
+		Code: NotReleased, Severity: Warning, Subject: x.ID,
+		Text:   fmt.Sprintf("%s moved within the last 10 minutes though the app of node %s had not released %s", count(x.NotReleased, "shard"), x.ID, them(x.NotReleased)),
+		Remedy: fmt.Sprintf("look for what the app had not written, and repair its release hook: the log of node %s has the reason; raise --release-timeout if the app needs longer", x.ID),
+	}
+	if x.NotReleasedWhy != "" {
+		f.Brief = f.Text
+		f.Text += ": " + x.NotReleasedWhy
+	}
+	return f
+}
+
+// them is the pronoun for so many.
+func them(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
 }
 
 func waits(shards int) string {

@@ -159,6 +159,13 @@ func servingTable() []want {
 		{"an app does not acquire", with(func(in *verdict.Inputs) { in.Acquiring, in.NotAcquired = "shard 7", "status 500" }), []string{
 			"warning acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
 		}},
+		{"an app did not release", with(func(in *verdict.Inputs) {
+			nodes(in, func(n *verdict.Node) { n.NotReleased, n.NotReleasedWhy = 342, "status 500" }, "a")
+			nodes(in, func(n *verdict.Node) { n.NotReleased = 1 }, "b")
+		}), []string{
+			"warning not-released: 342 shards moved within the last 10 minutes though the app of node a had not released them: status 500",
+			"warning not-released: 1 shard moved within the last 10 minutes though the app of node b had not released it",
+		}},
 		{"a node restarts in place", with(func(in *verdict.Inputs) {
 			nodes(in, func(n *verdict.Node) { n.Absent, n.Grace = true, 30*time.Second }, "c")
 		}), []string{"info absent: node c restarts in place: its 341 shards wait for it, for 30s at most"}},

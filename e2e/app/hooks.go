@@ -25,7 +25,8 @@ type ill struct {
 }
 
 // sicken has a hook do what how says until it is told something else: slow, 500, huge,
-// garbage, gone, hang, twice, failed, failed:N,N (these shards), and well for nothing.
+// garbage, gone, hang, twice, failed:N,N (these shards), unable (all shards fail), absent (no
+// shard is held) and well for nothing.
 func (s *state) sicken(hook, how string) error {
 	i := &ill{how: how, well: make(chan struct{})}
 	word, arg, _ := strings.Cut(how, ":")
@@ -45,7 +46,7 @@ func (s *state) sicken(hook, how string) error {
 			}
 			i.shards = append(i.shards, uint32(shard))
 		}
-	case "500", "huge", "garbage", "gone", "hang", "twice", "well":
+	case "500", "huge", "garbage", "gone", "hang", "twice", "unable", "absent", "well":
 	default:
 		return fmt.Errorf("no such ill: %q", how)
 	}
@@ -104,8 +105,23 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 	case "gone":
 		raw(w, "")
 		return
+	case "absent":
+		s.hook("lost", c, nil)
+		absent := []uint32{}
+		for _, h := range c.Shards {
+			absent = append(absent, h.Shard)
+		}
+		reply(w, map[string]any{"absent": absent})
+		return
 	}
-	failed, notes := s.hook(name, c, i.shards)
+	failing := i.shards
+	if i.how == "unable" {
+		failing = nil
+		for _, h := range c.Shards {
+			failing = append(failing, h.Shard)
+		}
+	}
+	failed, notes := s.hook(name, c, failing)
 	body, err := json.Marshal(map[string]any{"failed": failed, "notes": notes})
 	if err != nil {
 		panic(err) // numbers and texts always encode

@@ -27,8 +27,10 @@ func (f *badHooks) begin(w *world) {
 	for f.to == f.from {
 		f.to = w.members[w.rng.IntN(len(w.members))]
 	}
-	ills := []string{"slow:200ms", "500", "huge", "garbage", "gone", "hang", "twice"}
-	acquire, release := ills[w.rng.IntN(len(ills))], ills[w.rng.IntN(len(ills))]
+	ills := []string{"slow:200ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"}
+	acquire := ills[w.rng.IntN(len(ills))]
+	ills = append(ills, "absent")
+	release := ills[w.rng.IntN(len(ills))]
 	w.note("%s acquires with %s, %s releases with %s and is drained", f.to.ID, acquire, f.from.ID, release)
 	f.to.App.Sicken(w, "acquire", acquire)
 	f.from.App.Sicken(w, "release", release)

@@ -182,7 +182,7 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 		case err != nil:
 			return err
 		case !d.Left():
-			return nil
+			return c.unreleased(d)
 		}
 		unasked, staying = inARow(unasked, !d.Asked), inARow(staying, d.Stays != "")
 		switch {
@@ -219,6 +219,19 @@ func inARow(n int, so bool) int {
 		return n + 1
 	}
 	return 0
+}
+
+// unreleased returns an error if shards left the node though its app had not released them:
+// what the app had not written is missing at their next owners.
+func (c *drainCommand) unreleased(d admin.DrainState) error {
+	if d.Unreleased == 0 {
+		return nil
+	}
+	why := ""
+	if d.UnreleasedWhy != "" {
+		why = ": " + d.UnreleasedWhy
+	}
+	return fmt.Errorf("node %s owns nothing, but %s went unreleased%s; see the log of node %s", c.Node, counted(d.Unreleased, "shard"), why, c.Node)
 }
 
 // left says what is left at a node, as far as it told.

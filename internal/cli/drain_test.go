@@ -166,3 +166,17 @@ func TestDrainOfOneselfNeedsNoTokenAndEndsIfNobodyTakesTheShards(t *testing.T) {
 		t.Errorf("exit %d after being told to stop again\n%s", code, n.log.String())
 	}
 }
+
+// Shards left the node though its app had not released them: what it had not written is
+// missing elsewhere, so the drain is over and has not succeeded.
+func TestDrainFailsForUnreleasedShards(t *testing.T) {
+	for why, want := range map[string]string{
+		"status 500": "node a owns nothing, but 342 shards went unreleased: status 500; see the log of node a",
+		"":           "node a owns nothing, but 342 shards went unreleased; see the log of node a",
+	} {
+		c := drained(admin.DrainState{Asked: true, Shards: 2}, admin.DrainState{Asked: true, Unreleased: 342, UnreleasedWhy: why})
+		if code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, c)); code != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("exit %d, %s, want %q", code, errOut, want)
+		}
+	}
+}

@@ -19,11 +19,11 @@ import (
 const maxWhy = 256
 
 // form is the remedy for an answer that cannot be read.
-const form = `answer with an empty body, or like {"notes":{"17":"<base64>"},"failed":{"18":"why"}}`
+const form = `answer with an empty body, or like {"notes":{"17":"<base64>"},"failed":{"18":"why"},"absent":[19]}`
 
-// decode reads the answer to a call: nothing, or a JSON object whose members notes and
-// failed have texts by shard; others are passed over. A note of a shard that failed
-// counts for nothing, and so do all but a release's.
+// decode reads the response to a call: an empty body, or a JSON object. Its members notes
+// and failed map shards to texts, and absent lists shards; decode ignores other members.
+// Notes and absent count for a release only, and not for a shard that failed.
 func decode(call *ack.HookCall, body []byte) (ack.HookResult, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return ack.HookResult{}, nil
@@ -33,12 +33,15 @@ func decode(call *ack.HookCall, body []byte) (ack.HookResult, error) {
 		return ack.HookResult{}, fmt.Errorf("the app's answer cannot be read: %w; %s", err, form)
 	}
 	var notes, failed []entry
+	var absent []shardmap.Shard
 	for _, m := range members {
 		switch m.name {
 		case "notes":
 			notes, err = entries(call, m)
 		case "failed":
 			failed, err = entries(call, m)
+		case "absent":
+			absent, err = listed(call, m)
 		}
 		if err != nil {
 			return ack.HookResult{}, err
@@ -58,6 +61,7 @@ func decode(call *ack.HookCall, body []byte) (ack.HookResult, error) {
 		}
 		keep(&r, n.shard, note)
 	}
+	leaveOut(&r, absent)
 	return r, nil
 }
 
@@ -75,6 +79,21 @@ func keep(r *ack.HookResult, s shardmap.Shard, note []byte) {
 		r.Failed[s] = fmt.Sprintf("the note has %d bytes, and may have %d; let it say where the state is", len(note), ack.MaxNote)
 	case len(note) > 0:
 		r.Notes[s] = slices.Clone(note)
+	}
+}
+
+// leaveOut takes into the result which shards the app does not hold, with their notes left
+// out. A shard that has failed has failed.
+func leaveOut(r *ack.HookResult, absent []shardmap.Shard) {
+	for _, s := range absent {
+		if _, failed := r.Failed[s]; failed {
+			continue
+		}
+		delete(r.Notes, s)
+		if r.Absent == nil {
+			r.Absent = make(map[shardmap.Shard]bool)
+		}
+		r.Absent[s] = true
 	}
 }
 
@@ -111,7 +130,7 @@ func entries(call *ack.HookCall, of member) ([]entry, error) {
 		if strconv.FormatUint(n, 10) != m.name { // so it is of what cannot be read
 			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, why(m.name), form)
 		}
-		if !slices.ContainsFunc(call.Shards, func(s ack.HookShard) bool { return s.Shard == shard }) {
+		if !called(call, shard) {
 			return nil, notAsked(of.name, shard)
 		}
 		var text *string
@@ -123,6 +142,31 @@ func entries(call *ack.HookCall, of member) ([]entry, error) {
 		}
 	}
 	return list, nil
+}
+
+// listed reads the shards of absent. Null lists none.
+func listed(call *ack.HookCall, of member) ([]shardmap.Shard, error) {
+	var numbers []json.Number
+	if json.Unmarshal(of.value, &numbers) != nil {
+		return nil, fmt.Errorf("%q of the app's answer is no list of shard numbers; %s", of.name, form)
+	}
+	var list []shardmap.Shard
+	for _, number := range numbers {
+		n, err := strconv.ParseUint(number.String(), 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, why(number.String()), form)
+		}
+		if !called(call, shardmap.Shard(n)) {
+			return nil, notAsked(of.name, shardmap.Shard(n))
+		}
+		list = append(list, shardmap.Shard(n))
+	}
+	return list, nil
+}
+
+// called reports whether the call names a shard.
+func called(call *ack.HookCall, shard shardmap.Shard) bool {
+	return slices.ContainsFunc(call.Shards, func(s ack.HookShard) bool { return s.Shard == shard })
 }
 
 // object reads one JSON object with nothing behind it. A member that is there twice is a

@@ -12,7 +12,7 @@
 //
 // # On the wire
 //
-//	POST {hooks}/release  {"seq","disk","map","shards":[{"shard","epoch","to","cut"}]}                       → {"notes":{"17":"<base64>"},"failed":{"18":"why"}}
+//	POST {hooks}/release  {"seq","disk","map","shards":[{"shard","epoch","to","cut"}]}                       → {"notes":{"17":"<base64>"},"failed":{"18":"why"},"absent":[19]}
 //	POST {hooks}/acquire  {"seq","disk","map","shards":[{"shard","epoch","from","released","note","again"}]} → {"failed":{"18":"why"}}
 //	POST {hooks}/lost     {"seq","disk","shards":[{"shard","epoch"}]}                                        → 204
 //
@@ -21,5 +21,5 @@
 // an empty answer has neither notes nor failures. The note of a release comes with the
 // acquire of who owns the shard next, if "released" is true there; else it is null. An
 // answer that cannot be read is an error of the whole call; a note that cannot be one is
-// a failure of its shard.
+// a failure of its shard. A release lists in absent what the app does not hold.
 package hooks

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 
 	"github.com/rs/zerolog"
 
@@ -65,6 +67,14 @@ func checked(call *ack.HookCall, r ack.HookResult) ack.HookResult {
 		if call.Kind == ack.HookRelease {
 			keep(&out, s, note)
 		}
+	}
+	for s := range r.Absent {
+		if !asked[s] {
+			return ack.HookResult{Err: notAsked("Absent", s)}
+		}
+	}
+	if call.Kind == ack.HookRelease {
+		leaveOut(&out, slices.Collect(maps.Keys(r.Absent)))
 	}
 	return out
 }

@@ -1,0 +1,56 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"shardway/verdict"
+)
+
+// TestFailedReleaseIsReported drains a node whose app does not release: it answers 500, never,
+// or "failed". The drain waits for --release-timeout, `drain --wait` names the number of
+// shards and ends with 1, and every node reports it. An app that does not hold the shards
+// says so in "absent": they move at once, and the drain ends with 0.
+func TestFailedReleaseIsReported(t *testing.T) {
+	t.Parallel() // it waits for timeouts most of the time
+	c := keeping(t, 3, []string{"--through"}, "--release-timeout", "1s")
+	from, at := c.Node("a"), c.Node("b")
+	for _, tt := range []struct{ how, why, result string }{
+		{"500", "status 500", "failed"}, {"unable", "told to fail", "failed"}, {"hang", "in time", "late"}, {"absent", "", "ok"}, {"well", "", "ok"},
+	} {
+		owned := 0
+		m := c.AwaitServing(t)
+		for shard := range shards {
+			if m.Owner(shard) == from.ID {
+				owned++
+			}
+		}
+		from.App.Sicken(t, "release", tt.how)
+		out, code := shardway(t, "drain", from.ID, "--wait", "--admin", at.Admin)
+		unreleased := fmt.Sprintf("node a owns nothing, but %d shards went unreleased: ", owned)
+		if failed := tt.why != ""; failed != (code == 1) || failed != strings.Contains(out, unreleased) || !strings.Contains(out, tt.why) {
+			t.Errorf("drain while the app releases with %s: exit %d, %s", tt.how, code, out)
+		}
+		if tt.why != "" {
+			for _, n := range c.Running() {
+				walk{t, c}.says(n, verdict.NotReleased, "moved within the last 10 minutes though the app of node a had not released them")
+			}
+		}
+		if metrics, err := from.Metrics(t.Context()); err != nil || metrics.Sum("shardway_releases_total", fmt.Sprintf("result=%q", tt.result)) == 0 {
+			t.Errorf("%s: no metric of releases that are %s (%v)", tt.how, tt.result, err)
+		}
+		from.App.Sicken(t, "release", "well")
+		if out, code := shardway(t, "uncordon", from.ID, "--admin", from.Admin); code != 0 {
+			t.Fatalf("uncordon: exit %d, %s", code, out)
+		}
+	}
+	log := from.Process().Output(1_000_000)
+	for _, line := range []string{`"release failed"`, `"shards moved unreleased"`} {
+		if !strings.Contains(log, line) {
+			t.Errorf("the log of node a has no line %s", line)
+		}
+	}
+}

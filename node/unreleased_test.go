@@ -1,0 +1,115 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/event"
+	"shardway/shardmap"
+)
+
+// releasesBadly starts three nodes. The app of one of them fails each release while bad is
+// true.
+func (w *world) releasesBadly(node string, bad *bool, err error) {
+	w.hooked(newLedger(), func(name string) func(context.Context, ack.HookCall) error {
+		return func(ctx context.Context, c ack.HookCall) error {
+			if name != node || !*bad || c.Kind != ack.HookRelease {
+				return nil
+			}
+			if err == nil { // no response
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return err
+		}
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		w.start(name)
+	}
+	w.untilSettled("a", "b", "c")
+	w.until("every shard is served", w.allServed)
+}
+
+// A release fails in a drain. Every node reports it, the node concerned counts it and has an
+// event, and the state of the drain has the number of shards and the reason. Ten minutes
+// later the finding is gone.
+func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
+	t.Parallel()
+	for result, failure := range map[string]error{"failed": errors.New("disk full"), "late": nil} {
+		bubble(t, func(w *world) {
+			bad := false
+			w.releasesBadly("c", &bad, failure)
+			p := w.all["c"]
+			owned := w.committed().Count("c")
+			bad = true
+			w.asks(p, admin.Action{Verb: admin.Drain, Node: "c", Force: true})
+			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
+			text := unreleasedText(owned)
+			for _, q := range w.running() {
+				w.untilSays(q, text, "look for what the app had not written")
+			}
+			for _, q := range w.running() {
+				d, err := q.node.DrainState(w.t.Context(), "c")
+				if err != nil || d.Unreleased != owned || d.UnreleasedWhy == "" || failure != nil && !strings.Contains(d.UnreleasedWhy, failure.Error()) {
+					w.t.Errorf("%s: %+v, %v, want %d shards unreleased and why", q.name, d, err, owned)
+				}
+			}
+			if got := value(p.gathered(), "shardway_releases_total", result); got != float64(owned) {
+				w.t.Errorf("releases %s = %v, want %d", result, got, owned)
+			}
+			var events []event.Event
+			_, all := p.events(0)
+			for _, e := range all {
+				if e.Kind == event.NotReleased {
+					events = append(events, e)
+				}
+			}
+			if len(events) != 1 || events[0].Node != "c" || events[0].Reason == "" || events[0].Unreleased.Count != owned || len(events[0].Unreleased.Shards) != min(owned, 32) {
+				w.t.Errorf("events %+v, want one of %d shards", events, owned)
+			}
+			bad = false
+			time.Sleep(ack.NotReleasedFor + time.Minute)
+			for _, q := range w.running() {
+				w.untilSays(q)
+			}
+			// Another drain counts only what it moved.
+			w.asks(p, admin.Action{Verb: admin.Uncordon, Node: "c"})
+			w.untilSettled("a", "b", "c")
+			w.until("every shard is served", w.allServed)
+			w.asks(p, admin.Action{Verb: admin.Drain, Node: "c", Force: true})
+			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
+			if d, err := w.all["a"].node.DrainState(w.t.Context(), "c"); err != nil || d.Unreleased != 0 || d.UnreleasedWhy != "" {
+				w.t.Errorf("%+v, %v, want nothing unreleased", d, err)
+			}
+			if got := value(p.gathered(), "shardway_releases_total", "ok"); got < float64(owned) {
+				w.t.Errorf("releases ok = %v, want at least %d", got, owned)
+			}
+		})
+	}
+}
+
+func unreleasedText(n int) string {
+	return fmt.Sprintf("not-released: %d shards moved within the last 10 minutes though the app of node c had not released them", n)
+}
+
+// A node that stops with a failed release is reported by the other nodes until it is back.
+func TestFailedReleaseOfNodeThatStopsIsReportedByOthers(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		bad := false
+		w.releasesBadly("c", &bad, errors.New("disk full"))
+		bad = true
+		owned := w.committed().Count(shardmap.NodeID("c"))
+		w.all["c"].terminate()
+		w.untilSettled("a", "b")
+		for _, p := range w.running() {
+			w.untilSays(p, "not-released: ", unreleasedText(owned))
+		}
+	})
+}
