@@ -186,7 +186,7 @@ func timingSettings() []setting {
 			func(c *Config) value { return span{&c.ReleaseTimeout, 10 * time.Millisecond, time.Minute, false} }),
 		row("acquire-timeout", "DURATION", "1m", "with --hooks, how long an attempt to acquire shards may take before it is repeated",
 			func(c *Config) value { return span{&c.AcquireTimeout, 10 * time.Millisecond, time.Hour, false} }),
-		row("stream-grace", "DURATION", "250ms", "how long a tunnel or an event stream may continue when its shard moves or its node leaves, within --drain-timeout",
+		row("stream-grace", "DURATION", "250ms", "how long a tunnel, or an event stream that answers a GET, may continue when its shard moves, within --drain-timeout",
 			func(c *Config) value { return span{&c.StreamGrace, 0, time.Hour, false} }).reloads(),
 		row("socket-wait", "DURATION", "20s", "how long a kept WebSocket may be without a connection to its app, while no others come back there, before its client is closed with 1012",
 			func(c *Config) value { return span{&c.SocketWait, time.Second, time.Hour, false} }),

@@ -114,11 +114,11 @@ func TestStreamsDoNotHoldUpAMove(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestNodeThatStopsTellsTheStreamsOfOthers stops a node that holds streams of keys
-// which stay where they are.
+// TestNodeThatStopsTellsTheStreamsOfOthers stops a node that holds streams without end, of
+// keys which stay where they are.
 func TestNodeThatStopsTellsTheStreamsOfOthers(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
-	c := start(t, 3, endlessDrain...)
+	c := start(t, 3, "--shutdown-timeout", "8s")
 	n := c.Follower(t)
 	other := c.Others(n)[0]
 	keys := c.AwaitServing(t).Keys(other.ID, 1)

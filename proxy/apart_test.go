@@ -84,11 +84,11 @@ func TestAnswerIsHeldUntilItIsWhole(t *testing.T) {
 }
 
 // simPair starts an ingress and the owner of all shards in a bubble.
-func simPair(t *testing.T, app func(net.Conn, *bufio.Reader)) (ingress, owner *node) {
+func simPair(t *testing.T, app func(net.Conn, *bufio.Reader), change ...func(*proxy.Options)) (ingress, owner *node) {
 	t.Helper()
 	sim := newSim(t)
-	owner = simNode(t, sim, "owner", app)
-	ingress = simNode(t, sim, "ingress", app)
+	owner = simNode(t, sim, "owner", app, change...)
+	ingress = simNode(t, sim, "ingress", app, change...)
 	ingress.knows("owner", owner)
 	ingress.swap(1, 1, remote("owner", 1))
 	return ingress, owner

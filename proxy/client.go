@@ -80,6 +80,9 @@ type client struct {
 	// idle is when the wait for a request began, by the server's clock; zero
 	// while one runs.
 	idle atomic.Int64
+	// pollSince is when a long poll was first sent that has been sent again because its shard
+	// moved, by the server's clock; zero: it has not been.
+	pollSince atomic.Int64
 	// shed tells that it has been asked to make room for another connection.
 	shed atomic.Bool
 	head portion // what a head keeps that is partly read

@@ -180,7 +180,9 @@ func TestShutdownTellsStreamsThatTheNodeIsLeaving(t *testing.T) {
 			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 			parts <- "data: 1\n\n"
 			_, body := c.head("GET")
-			if err := front.Shutdown(t.Context()); err != nil {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // of which an ingress uses nearly all
+			defer cancel()
+			if err := front.Shutdown(ctx); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
 			if b, err := io.ReadAll(body); string(b) != "data: 1\n\n" || !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -14,6 +14,7 @@ type exchange struct {
 	shard   shardmap.Shard
 	sharded bool // shard is set
 	safety  safety
+	safe    bool          // its method is, whatever safety says of sending it again
 	began   time.Duration // when its head had been read, by the exact clock
 	ended   time.Duration // when its answer had gone out, likewise; zero: it is not over
 	id      [2]uint64     // X-Request-Id of a request that came without; zero: not made yet

@@ -107,10 +107,15 @@ func (c *client) idleSince() time.Time {
 
 // open begins the exchange of the request that has been read.
 func (c *client) open() {
+	safety := safetyOf(c.req.Method())
 	c.x = exchange{
-		safety: safetyOf(c.req.Method()),
+		safety: safety,
+		safe:   safety == safeMethod,
 		keep:   c.req.KeepAlive() && !c.draining(),
 		began:  c.s.clock.exact(),
+	}
+	if c.pollSince.Load() != 0 {
+		c.pollSince.Store(0)
 	}
 	if c.logs() {
 		c.x.account.open(c.h)

@@ -25,10 +25,11 @@ const (
 	retryUnsent  retryWhy = iota // no byte of it had been sent
 	retryRefused                 // the owner refused it
 	retryBroken                  // it may have run, and its method allows it
+	retryMoved                   // its shard moved before the response began
 	retryWhys
 )
 
-var retryNames = [retryWhys]string{"unsent", "refused", "broken"}
+var retryNames = [retryWhys]string{"unsent", "refused", "broken", "moved"}
 
 // resumeEnd says what came of an event stream whose leg had ended.
 type resumeEnd uint8

@@ -228,10 +228,16 @@ func (c *client) nextLeg() {
 // afresh has what is sent next wait and go as a request of its own: with tries of its own,
 // and all of QueueWait.
 func (c *client) afresh() {
+	c.waitAfresh()
+	x := &c.x
+	x.tries, x.stale, x.heads, x.unheld, x.cutRun, x.wreck = 0, 0, 0, 0, false, nil
+}
+
+// waitAfresh gives the request all of QueueWait for what it waits for next.
+func (c *client) waitAfresh() {
 	x := &c.x
 	c.s.metrics.waited(x)
 	x.waited, x.heldFor, x.deadline, x.pause = false, 0, time.Time{}, 0
-	x.tries, x.stale, x.heads, x.unheld, x.cutRun, x.wreck = 0, 0, 0, 0, false, nil
 }
 
 // giveUp ends a stream for which there is no further leg: its client sees it cut.

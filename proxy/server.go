@@ -48,6 +48,9 @@ type Server struct {
 	metrics    *metrics
 	draining   atomic.Bool
 	closing    atomic.Bool // set with mu held: no listener comes after it
+	// leaveBy is when Shutdown or Retire ends what is left, by the coarse clock; set before
+	// closing is.
+	leaveBy atomic.Int64
 	// hard ends with hasty: every connection is cut then, one that waits for its TLS
 	// handshake and one that only comes in, too.
 	hard  context.Context //nolint:containedctx // of the Server's whole life
@@ -301,8 +304,14 @@ func (s *Server) SetDraining(on bool) { s.draining.Store(on) }
 // the moment in which their next request may be under way; it is answered with
 // Connection: close. When ctx ends first Shutdown cuts them, waits for their
 // goroutines all the same, and returns ctx's error.
+//
+// A request of a safe method that has waited DrainTimeout for the first byte of its response
+// does not delay Shutdown: its connection is closed, and the client may send it again
+// elsewhere. An event stream that Shutdown would have to cut ends shortly before, between two
+// events.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.SetDraining(true)
+	s.setLeaveBy(ctx)
 	s.stopAccepting()
 	defer s.closeIdle()
 	ended := ctx.Done()
@@ -329,6 +338,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // and has cut nothing.
 func (s *Server) Retire(ctx context.Context) error {
 	s.SetDraining(true)
+	s.setLeaveBy(ctx)
 	s.stopAccepting()
 	for _, quiet := range []func() <-chan struct{}{s.unlistened, s.conns.noClients} {
 		select {
@@ -338,6 +348,15 @@ func (s *Server) Retire(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// setLeaveBy sets leaveBy to the deadline of ctx, or to the end of time.
+func (s *Server) setLeaveBy(ctx context.Context) {
+	by := int64(math.MaxInt64)
+	if at, ok := ctx.Deadline(); ok {
+		by = int64(at.Sub(s.clock.origin))
+	}
+	s.leaveBy.Store(by)
 }
 
 // DismissPeers ends the streams of other nodes, and those that come from now on. What

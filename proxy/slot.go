@@ -19,7 +19,7 @@ import (
 // A run begins before the node admits it and before the table is looked at for
 // the last time, so whoever changes those first and cuts then misses none.
 type slot struct {
-	// word: run number (32 bits), shard (16), cause (8), flags (8).
+	// word: run number (32 bits), shard (16), slotSafe (1), cause (7), flags (8).
 	word atomic.Uint64
 	// link is what the run goes over; stored before word, so that whoever reads
 	// a word, then link, and then swaps that same word, has that run's.
@@ -37,16 +37,17 @@ type slot struct {
 }
 
 const (
-	slotKind     = 0x03 // a Kind; zero is idle
-	slotAnswered = 0x04 // bytes of the answer go to the client
-	slotTunnel   = 0x08 // upgraded
-	slotKeyless  = 0x10 // no shard: the key sources found nothing, on-missing is local
-	slotEvents   = 0x20 // the answer is an event stream
-	slotKept     = 0x40 // its client is kept when the run ends
-	slotSocket   = 0x80 // a WebSocket that outlives this run
-	slotCause    = 8    // shift
-	slotShard    = 16   // shift
-	slotRun      = 32   // shift
+	slotKind     = 0x03    // a Kind; zero is idle
+	slotAnswered = 0x04    // bytes of the answer go to the client
+	slotTunnel   = 0x08    // upgraded
+	slotKeyless  = 0x10    // no shard: the key sources found nothing, on-missing is local
+	slotEvents   = 0x20    // the answer is an event stream
+	slotKept     = 0x40    // its client is kept when the run ends
+	slotSocket   = 0x80    // a WebSocket that outlives this run
+	slotCause    = 8       // shift
+	slotSafe     = 1 << 15 // the method is GET, HEAD or OPTIONS
+	slotShard    = 16      // shift
+	slotRun      = 32      // shift
 )
 
 // run describes what a slot holds.
@@ -64,12 +65,25 @@ func decode(word uint64) run {
 		number: uint32(word >> slotRun),
 		kind:   Kind(word & slotKind),
 		shard:  shardmap.Shard(uint16(word >> slotShard)),
-		flags:  word & 0xff,
-		cause:  cause(uint8(word >> slotCause)),
+		flags:  word & (0xff | slotSafe),
+		cause:  cause(uint8(word>>slotCause) & 0x7f),
 	}
 }
 
-// begin says that a run goes over l. The only flag is slotKeyless.
+// isEndless reports whether the run is a tunnel, or an event stream that answers a safe
+// method. An event stream that answers a POST is a response: it ends when the app has said
+// all that it has to say.
+func (r run) isEndless() bool {
+	return r.flags&slotTunnel != 0 || r.flags&(slotEvents|slotSafe) == slotEvents|slotSafe
+}
+
+// isUnanswered reports whether no byte of the response has left, and the client may send the
+// request again.
+func (r run) isUnanswered() bool {
+	return r.flags&(slotSafe|slotAnswered) == slotSafe
+}
+
+// begin says that a run goes over l. The flags may be slotKeyless and slotSafe.
 func (s *slot) begin(kind Kind, shard shardmap.Shard, flags uint64, l *link, node *string) {
 	s.link.Store(l)
 	s.node.Store(node)
@@ -171,6 +185,9 @@ func (c *client) begin(kind Kind, l *link, node *string) bool {
 	flags := uint64(0)
 	if c.x.keyless {
 		flags = slotKeyless
+	}
+	if c.x.safe {
+		flags |= slotSafe
 	}
 	c.slot.begin(kind, c.x.shard, flags, l, node)
 	return !c.down.Load()

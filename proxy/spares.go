@@ -43,6 +43,7 @@ func (c *client) forget() {
 	c.slot.link.Store(nil)
 	c.slot.node.Store(nil)
 	c.idle.Store(0)
+	c.pollSince.Store(0)
 	c.shed.Store(false)
 	c.parks.Store(false)
 	c.alone, c.parked, c.lot = false, false, nil

@@ -117,8 +117,10 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	switch {
 	case r.flags&slotSocket != 0:
 		s.sweepLeg(c, r, t, now)
-	case r.flags&(slotTunnel|slotEvents) != 0:
+	case r.isEndless():
 		s.sweepStream(c, r, t, set.StreamGrace, now)
+	case s.closing.Load() && s.isLongPoll(c, r, now):
+		s.cutRun(c, r, causeLeaving)
 	case r.flags&slotAnswered != 0 || r.kind != Local || set.FirstByteTimeout < 0:
 	case c.up.going.Load():
 		c.since = now
@@ -157,8 +159,9 @@ func (s *Server) letGo(c *client, r run) {
 }
 
 // sweepStream ends a tunnel or an event stream whose shard has been elsewhere for
-// the grace, or whose node has been leaving for that long. An event stream may go on
-// for endWait beyond, to end between two events.
+// the grace, or whose node has been stopping for that long. An event stream may go on
+// for endWait beyond, to end between two events. A node that stops and is only the ingress of
+// an event stream lets the stream go on until shortly before the end of its time: see leaveBy.
 func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duration) {
 	why := causeMoved
 	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || stillThere(r, c.slot.node.Load(), t.Route(r.shard)) {
@@ -170,8 +173,14 @@ func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duratio
 	if c.moved == 0 {
 		c.moved = now
 	}
-	if why == causeMoved && r.flags&slotEvents != 0 && c.slot.events.kept(r.number) {
-		grace = 0 // it goes on there
+	if r.flags&slotEvents != 0 {
+		kept := c.slot.events.kept(r.number)
+		switch {
+		case why == causeMoved && kept:
+			grace = 0 // it goes on there
+		case why == causeLeaving && r.kind == Remote && !kept:
+			grace = max(grace, time.Duration(s.leaveBy.Load())-2*endWait-c.moved)
+		}
 	}
 	late := now - c.moved - grace
 	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.end(r.number) && late < endWait {

@@ -213,8 +213,12 @@ func (c *client) broken(p *trip, err error) verdict {
 		return c.cede()
 	case why == causeDrain && c.x.resumed != nil:
 		return c.movedOn(p)
+	case why == causeDrain && c.mayAskNextOwner(p):
+		return c.askNextOwner()
 	case why == causeDrain:
 		return fail(problem.Draining, "the request was cut off because its shard moved away while it was running: it may have run")
+	case why == causeLeaving:
+		return c.closeLongPoll()
 	case why == causeTimeout:
 		return fail(problem.UpstreamTimeout, "the app did not answer in time: the request may have run")
 	case errors.As(err, &bad):
@@ -278,8 +282,12 @@ func (c *client) givesUp(p *trip, why cause, again bool) (detail string) {
 
 // affords reports whether a request may go again as far as the budget goes. A trunk that
 // breaks tells nothing of the app, and takes along many that streams would have served: what
-// was on it goes by one then, at no cost to those that an app has failed.
+// was on it goes by one then, at no cost to those that an app has failed. A node that stops
+// by plan has not failed either.
 func (c *client) affords(p *trip, why cause) bool {
+	if why == causeParting {
+		return true
+	}
 	if c.x.tries == 1 && p.l.lane != nil && p.l.lane.Over() && (why == causeNone || why == causeDeaf) {
 		return true
 	}
@@ -347,7 +355,11 @@ func (c *client) refused(p *trip) verdict {
 		refusal = RefusedHeld // the word of a newer version
 	}
 	committed, proposed, _ := parseMap(res.Known(h1.FieldShardwayMap))
-	c.x.tries = max(c.x.tries, triesOf(&res.Head))
+	if tries := triesOf(&res.Head); tries > c.x.tries {
+		// It ran there, and was cut because the shard moves: see askNextOwner.
+		c.notePoll()
+		c.x.tries = tries
+	}
 	c.up.stop()
 	c.gone.disarm()
 	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.up.broken

@@ -112,7 +112,7 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 		upgrade(w, r)
 		return
 	case b.events > 0:
-		b.stream(w, r)
+		b.stream(w, r, a.opened(b.until))
 		return
 	case b.feed > 0:
 		b.follow(w, r)
@@ -243,6 +243,16 @@ func (a *app) wait(r *http.Request, name string) bool {
 	case <-r.Context().Done():
 		return false
 	}
+}
+
+// opened returns a channel that is closed when the gate opens; nil without a name.
+func (a *app) opened(name string) <-chan struct{} {
+	if name == "" {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.gate(name).open
 }
 
 func (a *app) release(name string) {

@@ -24,12 +24,13 @@ type behaviour struct {
 	hang, die    string
 	chunks, size int
 	heed         string
+	until        string
 }
 
 // readBehaviour takes what it understands: a test that writes nonsense sees it
 // in the answer.
 func readBehaviour(h http.Header) behaviour {
-	b := behaviour{hang: h.Get("App-Hang"), die: h.Get("App-Die"), heed: h.Get("App-Heed")}
+	b := behaviour{hang: h.Get("App-Hang"), die: h.Get("App-Die"), heed: h.Get("App-Heed"), until: h.Get("App-Until")}
 	b.delay, _ = time.ParseDuration(h.Get("App-Delay"))
 	b.late, _ = time.ParseDuration(h.Get("App-Late"))
 	b.events, _ = time.ParseDuration(h.Get("App-Events"))
@@ -97,14 +98,21 @@ func (b behaviour) answer(w http.ResponseWriter, r *http.Request, run history.Ru
 	}
 }
 
-// stream sends an event every so often, each in two writes, until the client leaves.
-func (b behaviour) stream(w http.ResponseWriter, r *http.Request) {
+// stream sends an event every so often, each in two writes, until the client leaves or end is
+// closed; then the last one says so. A nil end never is.
+func (b behaviour) stream(w http.ResponseWriter, r *http.Request, end <-chan struct{}) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for i := 0; ; i++ {
 		for _, part := range []string{fmt.Sprintf("id: %d\n", i), "data: tick\n\n"} {
 			if _, err := io.WriteString(w, part); err != nil || http.NewResponseController(w).Flush() != nil {
 				return
 			}
+		}
+		select {
+		case <-end:
+			_, _ = io.WriteString(w, "data: end\n\n")
+			return
+		default:
 		}
 		if !pause(r, b.events) {
 			return

@@ -1,0 +1,135 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"shardway/e2e/cluster"
+)
+
+// throughIngress is a request that is under way at a node which is only its ingress.
+type throughIngress struct {
+	*stream
+	what string
+	rest string // of its body, still to be sent
+	want string // the end of the response
+}
+
+// TestIngressThatStopsFinishesWhatItCarries stops a node through which 20 clients have event
+// streams, responses and uploads of keys that another node owns. All of them finish, though
+// they end only once the node takes nothing new.
+func TestIngressThatStopsFinishesWhatItCarries(t *testing.T) {
+	t.Parallel() // it waits for the others most of the time
+	c := start(t, 3, "--shutdown-timeout", "2m")
+	n := c.Follower(t)
+	owner := c.Others(n)[0]
+	keys := c.AwaitServing(t).Keys(owner.ID, 1)
+	var under []*throughIngress
+	begin := func(key, what, request, rest, want string) {
+		id := what + " " + key
+		c.Expect(id)
+		conn, err := net.Dial("tcp", n.Addr)
+		must(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = fmt.Fprintf(conn, request, key, id)
+		must(t, err)
+		under = append(under, &throughIngress{&stream{conn, bufio.NewReader(conn)}, what, rest, want})
+	}
+	const lines = "Host: h\r\nX-Shard-Key: %s\r\nApp-Id: %s\r\n"
+	for i := range 20 {
+		key := keys[i%len(keys)]
+		switch i % 4 {
+		case 0:
+			begin(key, "POST events", "POST / HTTP/1.1\r\n"+lines+"Content-Length: 0\r\nApp-Events: 5ms\r\nApp-Until: gate\r\n\r\n", "", "data: end\n\n")
+		case 1:
+			begin(key, "GET events", "GET / HTTP/1.1\r\n"+lines+"App-Events: 5ms\r\nApp-Until: gate\r\n\r\n", "", "data: end\n\n")
+		case 2:
+			begin(key, "response", "POST / HTTP/1.1\r\n"+lines+"Content-Length: 0\r\nApp-Hang: gate\r\n\r\n", "", "}")
+		case 3:
+			begin(key, "upload", "POST / HTTP/1.1\r\n"+lines+"Content-Length: 200000\r\n\r\n"+strings.Repeat("x", 100000), strings.Repeat("x", 100000), "}")
+		}
+	}
+	for _, u := range under {
+		if strings.HasSuffix(u.what, "events") {
+			_, err := u.r.Peek(1)
+			must(t, err)
+		}
+	}
+	owner.App.AwaitHanging(t, "gate", 5)
+	n.Terminate(t)
+	cluster.Await(t, "the node takes no connection", func() error {
+		conn, err := net.Dial("tcp", n.Addr)
+		if err == nil {
+			_ = conn.Close()
+			return errors.New("it took one")
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return err
+		}
+		return nil
+	})
+	owner.App.Release(t, "gate")
+	for _, u := range under {
+		_, err := io.WriteString(u, u.rest)
+		must(t, err)
+		res, err := http.ReadResponse(u.r, nil)
+		if err != nil {
+			t.Errorf("%s: %v", u.what, err)
+			continue
+		}
+		b, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if res.StatusCode != 200 || err != nil || !strings.HasSuffix(strings.TrimRight(string(b), " "), u.want) {
+			t.Errorf("%s: %s, %q, %v; want all of it", u.what, res.Status, tail(b), err)
+		}
+		if !strings.HasSuffix(u.what, "events") && !res.Close {
+			t.Errorf("%s: the response does not announce that the connection closes", u.what)
+		}
+		if _, err := u.r.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: the connection ends with %v, want EOF", u.what, err)
+		}
+	}
+	n.AwaitExit(t, 0)
+	c.AwaitServing(t)
+}
+
+// TestNodeThatStopsWaitsForNoLongPoll has clients hang in GET at both another owner's app
+// and the node's own. The node ends long before shutdown-timeout, and no client gets an
+// error.
+func TestNodeThatStopsWaitsForNoLongPoll(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
+	c := start(t, 3, "--shutdown-timeout", "5m", "--drain-timeout", "1s")
+	n := c.Follower(t)
+	other := c.Others(n)[0]
+	m := c.AwaitServing(t)
+	var polls []*stream
+	for _, owner := range []*cluster.Node{n, other} {
+		key := m.Keys(owner.ID, 1)[0]
+		id := "poll " + key
+		c.Expect(id)
+		conn, err := net.Dial("tcp", n.Addr)
+		must(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nApp-Id: %s\r\nApp-Hang: gate\r\n\r\n", key, id)
+		must(t, err)
+		owner.App.AwaitHanging(t, "gate", 1)
+		polls = append(polls, &stream{conn, bufio.NewReader(conn)})
+	}
+	n.Terminate(t)
+	for _, p := range polls {
+		if b, err := io.ReadAll(p.r); len(b) > 0 || err != nil {
+			t.Errorf("a long poll ended with %q, %v; want a connection that is closed without a response", tail(b), err)
+		}
+	}
+	n.AwaitExit(t, 0)
+	c.AwaitServing(t)
+}

@@ -1,0 +1,63 @@
+package proxy
+
+import "time"
+
+// A long poll is a request of a safe method (GET, HEAD or OPTIONS) whose response has not
+// begun after DrainTimeout. Neither a move nor a stop waits longer for one, and neither costs
+// its client an error: when the shard moves, the next owner is asked, and when the node stops,
+// the connection is closed as an idle one, so that the client asks another node.
+
+// isLongPoll reports whether a client's run is a long poll.
+func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
+	if c.ingress != "" || !r.isUnanswered() || c.kept.Load() != nil {
+		return false // a kept WebSocket has its response
+	}
+	since := c.since
+	if asked := time.Duration(c.pollSince.Load()); asked != 0 {
+		since = min(since, asked)
+	}
+	return now-since >= s.o.DrainTimeout
+}
+
+// closeLongPoll ends the connection of a long poll, without a response, because the node
+// stops. An event stream that goes on has its response: its client sees the stream cut.
+func (c *client) closeLongPoll() verdict {
+	if c.x.resumed != nil {
+		c.reply.giveUp(resumeLate, "the node stops")
+		return done
+	}
+	c.x.cut, c.x.account.code = true, accessCut
+	return done
+}
+
+// mayAskNextOwner reports whether a request that was cut because its shard moves may be sent
+// to the next owner: nothing of a response has left, the method is safe, the table says that
+// the shard has left this owner, and a try is left.
+func (c *client) mayAskNextOwner(p *trip) bool {
+	if c.x.resumed != nil || c.x.later() {
+		return false // these have rules of their own
+	}
+	if c.x.safety != safeMethod || c.x.keyless || c.x.heads > 1 || c.x.tries+1 >= maxTries || !c.up.replayable() {
+		return false
+	}
+	r := c.s.o.Cluster.Table().Route(c.x.shard)
+	return r.Kind != Local || r.Epoch != p.epoch
+}
+
+// askNextOwner has a request sent to the next owner of its shard. A planned move is no
+// failure, so the retry budget does not count the request.
+func (c *client) askNextOwner() verdict {
+	c.notePoll()
+	c.x.tries++
+	c.s.metrics.retries[retryMoved].Add(1)
+	return verdict{step: stepAgain}
+}
+
+// notePoll notes that a long poll is to be sent again. It may wait for the next owner as long
+// as any other request: what it waited for before the app had it does not count.
+func (c *client) notePoll() {
+	if c.ingress == "" && c.pollSince.Load() == 0 {
+		c.pollSince.Store(int64(c.x.began))
+	}
+	c.waitAfresh()
+}

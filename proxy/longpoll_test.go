@@ -1,0 +1,209 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+// unanswering is an app that reads requests and answers none; each is counted on the channel.
+func unanswering(seen chan<- string) func(net.Conn, *bufio.Reader) {
+	return func(_ net.Conn, r *bufio.Reader) {
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			seen <- req.Method
+		}
+	}
+}
+
+// moveTo lets a planned move begin at these nodes, cuts what still runs at drain-timeout, and
+// commits that the next node owns the shards.
+func moveTo(from, next *node, epoch uint64, others ...*node) {
+	all := append([]*node{from}, others...)
+	for _, n := range all {
+		n.swap(epoch-1, epoch, held(proxy.ReasonMoving))
+	}
+	time.Sleep(5 * time.Second)
+	from.Cut(allShards, "draining")
+	time.Sleep(time.Second)
+	next.swap(epoch, epoch, local(epoch))
+	for _, n := range all {
+		n.swap(epoch, epoch, remote(next.id, epoch))
+	}
+}
+
+// A long poll got 502 "draining" when its shard moved, though its method lets the next owner
+// be asked.
+func TestLongPollIsSentToTheNextOwner(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST", "PUT"} {
+			t.Run(fmt.Sprint(method, " local ", local), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					sim := newSim(t)
+					seen := make(chan string, 100)
+					owner := simNode(t, sim, "owner", unanswering(seen))
+					next := simNode(t, sim, "next", simple)
+					ingress := simNode(t, sim, "ingress", simple)
+					for _, n := range []*node{owner, ingress} {
+						n.knows("owner", owner)
+						n.knows("next", next)
+					}
+					ingress.swap(1, 1, remote("owner", 1))
+					front := ingress
+					if local {
+						front = owner
+					}
+					const many = 50 // far more than the retry budget allows
+					var cs []*client
+					for range many {
+						c := front.dial()
+						c.send("%s /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n", method)
+						<-seen
+						cs = append(cs, c)
+					}
+					moveTo(owner, next, 2, ingress)
+					for _, c := range cs {
+						switch res, body := c.answer(method); {
+						case method == "POST", method == "PUT":
+							wantStatus(t, res, body, 502, "draining")
+						case method == "HEAD":
+							wantStatus(t, res, body, 200, "")
+						case res.StatusCode != 200 || body != method+" /x ":
+							t.Errorf("%v %q, want the next owner's response", res.Status, body)
+						}
+						_ = c.Close()
+					}
+					if n := metric(t, owner, "shardway_retries_total", "moved"); (n == many) != (method != "POST" && method != "PUT") {
+						t.Errorf("%v counted as sent again because their shards moved", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A long poll is not sent again and again: after the third owner its client is told.
+func TestLongPollIsSentToTwoFurtherOwnersAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		seen := make(chan string, 1)
+		ingress := simNode(t, sim, "ingress", simple)
+		var owners []*node
+		for _, id := range []string{"a", "b", "c", "d"} {
+			n := simNode(t, sim, id, unanswering(seen))
+			ingress.knows(id, n)
+			owners = append(owners, n)
+		}
+		ingress.swap(1, 1, remote("a", 1))
+		c := ingress.dial()
+		c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		for i := range 3 {
+			<-seen
+			moveTo(owners[i], owners[i+1], uint64(i+2), ingress)
+		}
+		res, body := c.answer("GET")
+		wantStatus(t, res, body, 502, "draining")
+		_ = c.Close()
+	})
+}
+
+// A poll may wait for the next owner for all of queue-wait, also one that had waited before
+// its app got it, long ago.
+func TestLongPollWaitsForTheNextOwnerAfresh(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			sim := newSim(t)
+			seen := make(chan string, 1)
+			owner := simNode(t, sim, "owner", unanswering(seen))
+			next := simNode(t, sim, "next", simple)
+			ingress := simNode(t, sim, "ingress", simple)
+			for _, n := range []*node{owner, ingress} {
+				n.knows("owner", owner)
+				n.knows("next", next)
+			}
+			ingress.swap(1, 1, remote("owner", 1))
+			front := ingress
+			if local {
+				front = owner
+			}
+			route := front.Table().Route(shard(0))
+			front.swap(1, 2, held(proxy.ReasonMoving))
+			c := front.dial()
+			c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			time.Sleep(time.Second)
+			if local {
+				front.swap(2, 2, same(route))
+			} else {
+				owner.swap(2, 2, same(&proxy.Route{Kind: proxy.Local, Epoch: 1}))
+				front.swap(2, 2, same(route))
+			}
+			<-seen
+			time.Sleep(time.Minute)
+			moveTo(owner, next, 4, ingress)
+			if res, body := c.answer("GET"); res.StatusCode != 200 || body != "GET /x " {
+				t.Errorf("local %v: %v %q", local, res.Status, body)
+			}
+			_ = c.Close()
+		})
+	}
+}
+
+// Of a shard that has not left its owner nobody else can be asked.
+func TestRequestThatIsCutWhereItsShardStaysIsTold(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			addr, seen := hanging(t)
+			front, owner := start(t, addr)
+			c := front.dial()
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			<-seen
+			owner.Cut(allShards, "draining")
+			res, body := c.answer("GET")
+			wantStatus(t, res, body, 502, "draining")
+		})
+	}
+}
+
+// By whichever way a long poll went, plain, by TLS or by a lane, the next owner answers it.
+func TestLongPollReachesTheNextOwnerByEveryWay(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			addr, seen := hanging(t)
+			front, owner := start(t, addr)
+			next := newNode(t, "next", webApp(t, echo))
+			for _, n := range []*node{front, owner} {
+				n.knows("next", next)
+			}
+			if front.seal.Load() != nil {
+				seal(t, front, owner, next)
+			}
+			c := front.dial()
+			c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			<-seen
+			owner.swap(1, 2, held(proxy.ReasonMoving))
+			owner.Cut(allShards, "draining")
+			until(t, "the request waits", func() bool { return front.room.Stats().Waiting == 1 })
+			next.swap(2, 2, local(2))
+			owner.swap(2, 2, remote("next", 2))
+			front.swap(2, 2, remote("next", 2))
+			if res, body := c.answer("GET"); body != "GET /x " || res.Header.Get("Saw-Shardway-Node") != "next" {
+				t.Errorf("GET = %v %q", res.Status, body)
+			}
+		})
+	}
+}
+
+// same routes every shard alike.
+func same(r *proxy.Route) func(shardmap.Shard) proxy.Route {
+	return func(shardmap.Shard) proxy.Route { return *r }
+}
