@@ -154,7 +154,7 @@ func (c *drainCommand) finish(ctx context.Context, s *session, begun string, loo
 const (
 	// drainLook is the longest time between two looks at how far a drain has come, and
 	// selfLook the time between two at the process of this machine.
-	drainLook = time.Second
+	drainLook = 500 * time.Millisecond
 	selfLook  = 200 * time.Millisecond
 	// lastingLooks in a row show that a drain was taken back, or that the shards stay: the log
 	// of a node may be behind that of the leader, and another node may be eligible in a moment.
