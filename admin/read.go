@@ -48,6 +48,11 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 		// What moves to a node is its concern as much as what it has. An empty
 		// name asks for the orphans.
 		rows = pick(rows, func(x Shard) bool { return x.Owner == node || node != "" && x.To == node })
+		if len(rows) == 0 && node != "" {
+			if err := s.checkNode(node); err != nil {
+				return err
+			}
+		}
 	}
 	if state := q.str("state"); q.has("state") {
 		states := []string{ShardOwned, ShardMoving, ShardOrphaned}
@@ -65,9 +70,19 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rows := pick(s.cluster.Endpoints(), func(e Endpoint) bool {
+	all := s.cluster.Endpoints()
+	rows := pick(all, func(e Endpoint) bool {
 		return (!q.has("node") || e.Node == q.str("node")) && (!q.has("name") || e.Name == q.str("name"))
 	})
+	if len(rows) == 0 && q.has("node") {
+		var members []string
+		for _, e := range all {
+			members = append(members, e.Node)
+		}
+		if err := s.checkNode(q.str("node"), members...); err != nil {
+			return err
+		}
+	}
 	return writeJSON(w, EndpointList{Endpoints: rows})
 }
 

@@ -46,7 +46,7 @@ func TestJSONHasTheDocumentedNames(t *testing.T) {
 		"shards.json":          "/v1/shards",
 		"shards-n2.json":       "/v1/shards?node=n2",
 		"shards-orphans.json":  "/v1/shards?node=",
-		"shards-none.json":     "/v1/shards?node=n9",
+		"shards-none.json":     "/v1/shards?node=n2&state=orphaned",
 		"shards-moving.json":   "/v1/shards?state=moving",
 		"running.json":         "/v1/running",
 		"checkup.json":         "/v1/checkup?reach=true",

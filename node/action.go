@@ -57,7 +57,7 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 	s := l.n.fsm.state.Load()
 	id := shardmap.NodeID(a.Node)
 	if server == "" && !s.Committed().Has(id) && !l.n.remembers(a.Node) {
-		return fmt.Errorf("%w %q: `shardway nodes` lists them", admin.ErrUnknownNode, a.Node)
+		return l.n.unknownNode(a.Node)
 	}
 	if a.Node == string(l.n.self) {
 		return fmt.Errorf("%w: node %q leads; `shardway step-down` first, then stop it", admin.ErrRefused, a.Node)

@@ -60,7 +60,7 @@ func (n *Node) DrainState(ctx context.Context, node string) (admin.DrainState, e
 	s := n.fsm.state.Load()
 	id := shardmap.NodeID(node)
 	if !s.Policy().Leaves(id) && !n.hasNode(node) {
-		return admin.DrainState{}, unknownNode(node)
+		return admin.DrainState{}, n.unknownNode(node)
 	}
 	ctx, cancel := context.WithTimeout(ctx, runningTimeout)
 	defer cancel()

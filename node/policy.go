@@ -40,8 +40,27 @@ func (n *Node) Policy() admin.Policy {
 	return out
 }
 
-func unknownNode(node string) error {
-	return fmt.Errorf("%w %q: `shardway nodes` lists them", admin.ErrUnknownNode, node)
+// unknownNode returns the error for a node that the cluster does not have; it names those it has.
+func (n *Node) unknownNode(node string) error {
+	return admin.UnknownNode(node, n.nodeIDs())
+}
+
+// nodeIDs returns the ids of the nodes that Raft, the map or gossip knows of, in order.
+func (n *Node) nodeIDs() []string {
+	ids := map[shardmap.NodeID]bool{}
+	voters, others := n.servers()
+	for _, server := range slices.Concat(voters, others) {
+		ids[shardmap.NodeID(nodeOf(server))] = true
+	}
+	for _, m := range n.fsm.state.Load().Committed().Members() {
+		ids[m.ID] = true
+	}
+	for _, m := range n.gossip.Members() {
+		if m.Node {
+			ids[shardmap.NodeID(m.ID)] = true
+		}
+	}
+	return names(ids)
 }
 
 // names returns a set of nodes in order.
@@ -98,7 +117,7 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 	p := l.n.fsm.state.Load().Policy()
 	asked := p.Leaves(c.Node) || p.Cordoned[c.Node] || p.Weights[c.Node] > 0
 	if a.Node != "" && !l.n.hasNode(a.Node) && !asked {
-		return c, unknownNode(a.Node)
+		return c, l.n.unknownNode(a.Node)
 	}
 	switch a.Verb {
 	case admin.Drain:

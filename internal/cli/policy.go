@@ -128,7 +128,31 @@ type uncordonCommand struct {
 
 // Run ends a drain or a cordon.
 func (c *uncordonCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, admin.Action{Verb: admin.Uncordon, Node: c.Node}, "node "+c.Node+" is neither drained nor cordoned")
+	client, err := c.client(s)
+	if err != nil {
+		return err
+	}
+	before, err := client.Policy(ctx)
+	client.Close()
+	if err != nil {
+		return err
+	}
+	return c.act(ctx, s, admin.Action{Verb: admin.Uncordon, Node: c.Node}, uncordoned(c.Node, before))
+}
+
+// uncordoned returns what an uncordon has ended, by the policy that was in force before it.
+func uncordoned(node string, before admin.Policy) string {
+	drained := slices.Contains(before.Drained, node) || slices.ContainsFunc(before.Emptying, func(e admin.EmptyingNode) bool { return e.Node == node })
+	cordoned := slices.Contains(before.Cordoned, node)
+	switch {
+	case drained && cordoned:
+		return "node " + node + " can own shards again: its drain and its cordon have ended"
+	case drained:
+		return "node " + node + " can own shards again: its drain has ended"
+	case cordoned:
+		return "node " + node + " gets shards again: its cordon has ended"
+	}
+	return "nothing to do: node " + node + " is neither drained nor cordoned"
 }
 
 type pauseCommand struct {

@@ -78,6 +78,19 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 	}
 }
 
+func TestUncordonSaysWhetherItWorked(t *testing.T) {
+	addr := serveCluster(t, &policed{cluster: &cluster{done: make(chan admin.Action, 9)}, drained: []string{"a"}})
+	for node, want := range map[string]string{
+		"a": "node a can own shards again: its drain has ended\n",
+		"d": "node d gets shards again: its cordon has ended\n",
+		"b": "nothing to do: node b is neither drained nor cordoned\n",
+	} {
+		if code, out, errOut := run(t, "uncordon "+node+" --admin="+addr); code != 0 || out != want {
+			t.Errorf("uncordon %s: exit %d, %q, %s; want %q", node, code, out, errOut, want)
+		}
+	}
+}
+
 // What was done is said in words; what is too much is refused before anything is.
 func TestPolicyCommandsSayWhatTheyDid(t *testing.T) {
 	c := &policed{cluster: &cluster{done: make(chan admin.Action, 9)}}
