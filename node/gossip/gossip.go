@@ -43,7 +43,9 @@ type Gossip struct {
 	joinErr atomic.Pointer[error]
 	tried   atomic.Pointer[[]Attempt]
 	leaving sync.WaitGroup // Leave calls under way, also those that nobody waits for
-	warned  atomic.Int64   // when a refusal was last logged, UnixNano
+	left    chan struct{}  // closed by the first Leave: nothing is joined any more
+	leave   sync.Once
+	warned  atomic.Int64 // when a refusal was last logged, UnixNano
 }
 
 // New checks the options. It opens nothing.
@@ -63,6 +65,7 @@ func New(o Options) (*Gossip, error) {
 		retag:   make(chan struct{}, 1),
 		refused: make(chan *RefusedError, 1),
 		memory:  &memory{keep: o.Keep},
+		left:    make(chan struct{}),
 	}
 	if len(o.Keys) > 0 {
 		var err error
@@ -113,7 +116,7 @@ func (g *Gossip) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(g.drain)
 	wg.Go(func() { g.retagging(ctx) })
-	wg.Go(func() { g.joining(ctx) })
+	wg.Go(func() { g.joiningUntilLeft(ctx) })
 	go g.rejoin(ctx, g.former) // not waited for, as probes: who does not answer is given seconds
 	kept := make(chan struct{})
 	go func() {
@@ -268,6 +271,7 @@ func (g *Gossip) retagging(ctx context.Context) {
 // Leave says goodbye to the others, so that they see this node as left and not
 // as failed. It may be followed only by the end of Run.
 func (g *Gossip) Leave(ctx context.Context) error {
+	g.leave.Do(func() { close(g.left) })
 	g.record.leave()
 	done := make(chan error, 1)
 	g.leaving.Go(func() { done <- g.serf.Leave() }) // Ends by Serf's own timeouts, about 2.5 s.

@@ -38,6 +38,20 @@ type joiner struct {
 	asked   bool // every address was asked once
 }
 
+// joiningUntilLeft is joining until ctx ends or Leave is called: Serf joins nothing after that.
+func (g *Gossip) joiningUntilLeft(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-g.left:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	g.joining(ctx)
+}
+
 // joining asks the join addresses until ctx ends: all the time while alone, every
 // few seconds while fewer nodes are seen than the cluster begins with, and now and
 // then later. Names are looked up anew each time: what they stand for changes, and

@@ -75,7 +75,7 @@ func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 func closed(args []any) bool {
 	return slices.ContainsFunc(args, func(v any) bool {
 		err, ok := v.(error)
-		return ok && errors.Is(err, net.ErrClosed)
+		return ok && (errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe))
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -56,6 +58,7 @@ func TestLevelsAreLowered(t *testing.T) {
 	l.Warn("c")
 	// Each stop of a node warned of the streams that it had closed.
 	l.Error("failed to decode incoming command", "error", &net.OpError{Op: "raw-read", Net: "tcp", Err: net.ErrClosed})
+	l.Error("failed to decode incoming command", "error", fmt.Errorf("read frame: %w", io.ErrClosedPipe))
 	if b.Len() != 0 {
 		t.Fatalf("wrote %q at info, want nothing", b.String())
 	}

@@ -1,0 +1,26 @@
+package gossip_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Serf joins nothing after Leave. A node that stops while it is alone logged that once a minute
+// it had reached no other node.
+func TestNothingIsJoinedAfterLeave(t *testing.T) {
+	bubble(t, func(s *swarm) {
+		t := s.t
+		a := s.add("a", node("a"), s.host("b").Addr(port))
+		time.Sleep(time.Second)
+		if err := a.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		for _, l := range s.lines() {
+			if strings.Contains(l, "Join after Leave") || strings.Contains(l, "no other node reached") {
+				t.Errorf("after Leave: %s", l)
+			}
+		}
+	})
+}
