@@ -44,7 +44,7 @@ func (l *Leader) reconcile(now time.Duration) {
 	switch {
 	case l.wantSince < 0 || want == nil:
 	case now-l.wantSince >= l.gathering(want):
-		l.propose(now, want, reason)
+		l.propose(now, want)
 	case l.mine() && l.adds(want):
 		// A round goes on while others gather for the next.
 		l.tryCommit(now)
@@ -62,7 +62,7 @@ func (l *Leader) want(now time.Duration) (*shardmap.Map, string) {
 	case l.state.Open() && !l.mine():
 		return want, "found an open proposal"
 	case !l.state.Open() && !l.settled:
-		return want, "new leader"
+		return want, newLeader
 	case same:
 		return nil, ""
 	}
@@ -151,14 +151,22 @@ func (l *Leader) lost(now time.Duration, n *member) string {
 	return CauseSilent.String()
 }
 
-// because returns the cause of what want moves, for the log: one that goes on with what
-// another leader has proposed has that one's.
+// because returns the reason of a proposal, the same one for the log, events and metrics. A
+// leader that proposes again what another leader has proposed keeps the reason of that one.
+// The first round of a leader that changes nothing has the reason "new leader".
 func (l *Leader) because(now time.Duration, want *shardmap.Map) string {
-	if l.state.Open() && want.SameAs(l.state.Last()) {
+	switch same := want.SameAs(l.state.Last()); {
+	case same && l.state.Open():
 		return l.state.Reason()
+	case same:
+		return newLeader
 	}
 	return l.why(now, want)
 }
+
+// newLeader is the reason of a round that changes nothing: it confirms every node towards a
+// leader that has just been elected (rule 4).
+const newLeader = "new leader"
 
 // members returns the nodes that the map ought to have, ordered by id: those who may
 // own what they are given, and beside them those who are absent.
@@ -295,7 +303,7 @@ func (l *Leader) ackDeadline(n *member) time.Duration { return l.o.Pace.AckDeadl
 
 // propose submits a proposal of want, computed from the committed map, with a
 // record of everybody who is dropped and why.
-func (l *Leader) propose(now time.Duration, want *shardmap.Map, reason string) {
+func (l *Leader) propose(now time.Duration, want *shardmap.Map) {
 	p := proposal{term: l.o.Term, base: l.state.Committed().Epoch(), reason: l.because(now, want), want: want}
 	for id, cause := range l.leftOut(now, want) {
 		p.drops = append(p.drops, dropping{node: id, cause: cause, strikes: l.strikes(now, id, cause)})
@@ -308,7 +316,7 @@ func (l *Leader) propose(now time.Duration, want *shardmap.Map, reason string) {
 	}
 	l.wantSince, l.submitting, l.submitted = -1, true, now
 	l.emit(Noted{
-		Kind: NoteProposing, Epoch: p.base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: reason,
+		Kind: NoteProposing, Epoch: p.base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: p.reason,
 		Joined: beyond(want, l.state.Committed()), Left: beyond(l.state.Committed(), want),
 	})
 	for _, d := range p.drops {

@@ -68,8 +68,11 @@ type agent struct {
 	tell      func(event.Event) // nil: events are not kept
 	doubts    *doubts           // set once Raft is open; nil: it is not
 	forsaken  forsaken
-	// stood is when run did not come to look for longer than a lease bears; nil: never.
+	// stood is the last pause of the process that cost a lease or was longer than half of one;
+	// nil: there was none.
 	stood atomic.Pointer[stood]
+	// pause is a pause that may yet cost the lease.
+	pause pause
 }
 
 // stood is a time in which the process stood still, or by which its clock jumped.
@@ -151,7 +154,9 @@ func (a *agent) turn() time.Duration {
 	case ran:
 		a.machine.Ran(now)
 	case gap > a.machine.Timing().Lease/4:
-		a.stood.Store(&stood{now, gap})
+		if a.pause.began(now, gap, a.machine.Timing().Lease, a.router.leaseEnd()) {
+			a.stood.Store(&stood{now, gap})
+		}
 	}
 	return now
 }
@@ -162,6 +167,9 @@ func (a *agent) look(now time.Duration) (again time.Duration) {
 	a.machine.Look(now, ack.Seen{
 		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight, Asked: a.router.asked.Swap(false),
 	})
+	if gap, lost := a.pause.look(now, a.machine.LeaseLeft(now) > 0); lost {
+		a.stood.Store(&stood{now, gap})
+	}
 	acked := a.machine.Acked()
 	a.acked.Store(uint64(acked))
 	a.changes.acknowledged(acked, now)

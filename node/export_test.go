@@ -17,6 +17,9 @@ var errKilled = errors.New("killed by the test")
 // Kill stops the node as a crash does: nothing is handed over.
 func (n *Node) Kill() { n.fail(errKilled) }
 
+// TakeSnapshot writes a snapshot of the replicated state, from which the next start begins.
+func (n *Node) TakeSnapshot() error { return n.raft.Snapshot() }
+
 // HoldLog makes f run before each log entry is applied.
 func (n *Node) HoldLog(f func()) { n.fsm.hold = f }
 

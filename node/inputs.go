@@ -20,6 +20,10 @@ const (
 	// goneMargin is how long beyond dead-after the shards of a node that is gone may take
 	// to be elsewhere.
 	goneMargin = 3 * time.Second
+	// currentAfter is how long the leader must have answered that this node has the last map
+	// proposed before findings go by the log: until then it may be an old part of it, which
+	// names drains, cordons, pauses and orphans of before.
+	currentAfter = time.Second
 	// stoodShown is for how long it is told that the process stood still.
 	stoodShown = time.Minute
 )
@@ -35,11 +39,15 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 		Shards: n.o.Shards, Epoch: uint64(c.Epoch()), Mapped: c.Epoch() != 0,
 		Drains: n.agent.leaving.Load() || n.stopping.Load(),
 	}
+	current := w.current.Look(now, n.agent.current.Load())
 	in.NoLeader = w.leaderless.Look(now, in.Leader == "")
 	in.NoMap = w.unmapped.Look(now, in.Leader != "" && !in.Mapped)
 	in.NotLeased = w.unleased.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.router.leased())
 	in.Nodes = w.knownNodes(now, s, in.Leader)
-	if w.orphaned.Look(now, in.Mapped && orphaned(s) > 0) {
+	if !current {
+		forgetAsked(in.Nodes)
+	}
+	if w.orphaned.Look(now, current && in.Mapped && orphaned(s) > 0) {
 		in.Orphaned = orphaned(s)
 	}
 	in.Joins = w.joins.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.drained() && !s.Last().Has(n.self))
@@ -55,8 +63,17 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	}
 	w.acquisition(now, &in)
 	w.ownMachine(now, &in)
-	w.asked(&in)
+	if current {
+		w.asked(&in)
+	}
 	return in
+}
+
+// forgetAsked takes from nodes what only a log that is read to its end can say of them.
+func forgetAsked(nodes []verdict.Node) {
+	for i := range nodes {
+		nodes[i].Drained, nodes[i].Cordoned, nodes[i].Absent, nodes[i].Grace = false, false, false, 0
+	}
 }
 
 // hasOwner reports whether somebody who is here may own shards, or it is not known that

@@ -99,8 +99,8 @@ func TestMetricsTellHowTheClusterIs(t *testing.T) {
 				}
 			}
 		}
-		if got := value(l.gathered(), "shardway_reshards_total", "new-leader"); got < 1 {
-			w.t.Errorf("changes of a new leader = %v, want one", got)
+		if got := value(l.gathered(), "shardway_reshards_total", "join"); got < 1 {
+			w.t.Errorf("changes because a node joined = %v, want one", got)
 		}
 	})
 }

@@ -56,7 +56,7 @@ func TestStopIsToldOf(t *testing.T) {
 		p.freeze()
 		time.Sleep(3200 * time.Millisecond)
 		p.thaw()
-		w.untilSays(p, "clock-jump: node "+p.name+" stood still for 3.2s, or its clock jumped: a lease of 500ms does not bear more than a quarter of it")
+		w.untilSays(p, "clock-jump: node "+p.name+" did not run for 3.2s, or its clock jumped, and a lease is 500ms")
 		w.untilSettled("a", "b", "c")
 		w.untilSays(p)
 	})

@@ -125,6 +125,9 @@ func (r *router) LeaseLeft() time.Duration {
 	return time.Duration(r.lease.Load()) - r.clock.Precise()
 }
 
+// leaseEnd returns when the lease in force ends or has ended, zero without one.
+func (r *router) leaseEnd() time.Duration { return time.Duration(r.lease.Load()) }
+
 // outlived reports that what runs here should have been cut: the agent comes to that
 // when it has a processor, and what runs asks the clock itself.
 func (r *router) outlived() bool {

@@ -28,8 +28,10 @@ func moving(s *ack.State) int {
 func orphaned(s *ack.State) int { return s.Committed().Orphans() }
 
 // state returns the node's state in the words of docs/protocol.md.
-func (n *Node) state() string {
-	s := n.router.state.Load()
+func (n *Node) state() string { return n.stateBy(n.router.state.Load()) }
+
+// stateBy is state by one replicated state.
+func (n *Node) stateBy(s *ack.State) string {
 	switch {
 	case n.stopping.Load():
 		return "stopping"
@@ -120,21 +122,52 @@ func (n *Node) Status() admin.Status {
 		t := stateOf(known)
 		timing = &t
 	}
+	in, findings := n.foundBy(s)
 	return admin.Status{
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Cluster: cluster, Version: n.o.Version,
-		State: n.state(), Role: role, Leader: n.leader(), Term: n.raft.Term(),
+		State: n.stateBy(s), Role: role, Leader: n.leader(), Term: n.raft.Term(),
 		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Last().Epoch()),
 		LeaseMS: leaseMS(n.router.LeaseLeft()), UptimeS: int64(time.Since(n.started).Seconds()),
 		Shards: admin.ShardCounts{
-			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Moving: moving(s), Orphaned: orphaned(s), Unserved: n.watch.found.Load().in.Unserved(),
+			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Moving: moving(s), Orphaned: orphaned(s), Unserved: in.Unserved(),
 		},
 		Timing:   timing,
 		Level:    uint8(n.fsm.state.Load().Level()),
 		Queue:    admin.QueueCounts{Waiting: room.Waiting, Bytes: room.Bytes},
 		Sockets:  n.socketCounts(),
 		Nodes:    n.nodes(s),
-		Findings: n.Findings(),
+		Findings: findings,
 	}
+}
+
+// foundBy returns what the last look of the watch came to, brought up to the replicated state s
+// and to the lease that the node has now. The state and the numbers of one status then agree,
+// though the watch looks only now and then.
+func (n *Node) foundBy(s *ack.State) (verdict.Inputs, []verdict.Finding) {
+	f := n.watch.found.Load()
+	leader := n.leader()
+	c := s.Committed()
+	same := f.in.Epoch == uint64(c.Epoch()) && f.in.Mapped == (c.Epoch() != 0)
+	leased := f.in.NotLeased == 0 || !n.router.leased()
+	if same && leased && (f.in.Leader != "" || leader == "") {
+		return f.in, f.all
+	}
+	in := f.in
+	in.Epoch, in.Mapped = uint64(c.Epoch()), c.Epoch() != 0
+	in.Orphaned = min(in.Orphaned, orphaned(s))
+	if leader != "" {
+		in.Leader, in.NoLeader = leader, 0
+	}
+	if !leased {
+		in.NotLeased = 0
+	}
+	in.Nodes = slices.Clone(in.Nodes)
+	for i := range in.Nodes {
+		x := &in.Nodes[i]
+		x.Shards = c.Count(shardmap.NodeID(x.ID))
+		x.Gone = x.Gone && x.Shards > 0
+	}
+	return in, verdict.Of(in)
 }
 
 // Idle says why an owner does not serve as far as this node knows; empty: it does.

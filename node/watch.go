@@ -45,6 +45,7 @@ type watch struct {
 	leaderless, unleased, unmapped   verdict.For
 	alone, joins, orphaned, acquires verdict.Steady
 	unborn, even, ownerless, vain    verdict.Steady
+	current                          verdict.Steady // this node's log is not far behind
 	refused                          verdict.Moments
 	nodes                            map[string]*steadyNode
 	routed                           uint64 // the generation of the table of which acquiring is
@@ -89,7 +90,8 @@ func newWatch(n *Node) *watch {
 		n: n, nodes: map[string]*steadyNode{},
 		alone: verdict.Steady{On: 3 * time.Second}, joins: verdict.Steady{On: 3 * time.Second},
 		orphaned: verdict.Steady{On: 1500 * time.Millisecond}, acquires: verdict.Steady{On: 2 * time.Second},
-		unborn: verdict.Steady{On: 2 * time.Second}, even: verdict.Steady{On: pairPatience}, ownerless: verdict.Steady{On: 2 * time.Second}, vain: verdict.Steady{On: 2 * time.Second},
+		current: verdict.Steady{On: currentAfter},
+		unborn:  verdict.Steady{On: 2 * time.Second}, even: verdict.Steady{On: pairPatience}, ownerless: verdict.Steady{On: 2 * time.Second}, vain: verdict.Steady{On: 2 * time.Second},
 		refused: verdict.Moments{Lately: lately},
 	}
 	w.found.Store(&found{})

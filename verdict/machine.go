@@ -24,7 +24,7 @@ func machine(in Inputs) (out []Finding) {
 	}
 	if in.Stopped > 0 {
 		warn(ClockJump, "look for a machine that was suspended, a process that was stopped, swapping or a limit of CPU",
-			"node %s stood still for %v, or its clock jumped: a lease of %v does not bear more than a quarter of it", in.Self, rounded(in.Stopped), in.Lease)
+			"node %s did not run for %v, or its clock jumped, and a lease is %v", in.Self, rounded(in.Stopped), in.Lease)
 	}
 	if in.QueueRefused > 0 {
 		warn(QueueRefusing, "see why requests wait (`shardway status`), or raise --queue-requests and --queue-bytes",

@@ -188,7 +188,7 @@ func machineTable() []want {
 		}},
 		{"the disk is slow", with(func(in *verdict.Inputs) { in.DiskTook = 1234 * time.Millisecond }), []string{"warning disk-slow: a write to the disk of node a took 1.2s"}},
 		{"the process stood still", with(func(in *verdict.Inputs) { in.Stopped = 3210 * time.Millisecond }), []string{
-			"warning clock-jump: node a stood still for 3.2s, or its clock jumped: a lease of 500ms does not bear more than a quarter of it",
+			"warning clock-jump: node a did not run for 3.2s, or its clock jumped, and a lease is 500ms",
 		}},
 		{"the queue is full", with(func(in *verdict.Inputs) { in.QueueRefused, in.QueueWaiting = 12, 10000 }), []string{
 			"warning queue-refusing: node a refused requests lately because too many wait: 12 refused, 10000 waiting",

@@ -1,0 +1,106 @@
+package node_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/event"
+	"shardway/verdict"
+)
+
+// A node that starts reads a log that may be behind. A cordon that was taken back while it was
+// stopped is no finding of it.
+func TestOldLogGivesNoFindings(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		other := w.all[w.others(p)[0]]
+		w.asks(other, admin.Action{Verb: admin.Cordon, Node: other.name})
+		w.asks(other, admin.Action{Verb: admin.Pause, For: "1h"})
+		w.untilSays(p, string(verdict.Paused))
+		w.untilSays(p, string(verdict.Cordoned))
+		if err := p.node.TakeSnapshot(); err != nil {
+			w.t.Fatal(err)
+		}
+		p.kill()
+		w.untilSettled(w.others(p)...)
+		w.net.Isolate(p.name)
+		w.asks(other, admin.Action{Verb: admin.Uncordon, Node: other.name})
+		w.asks(other, admin.Action{Verb: admin.Resume})
+		p.restart()
+		time.Sleep(3 * time.Second)
+		w.net.Heal()
+		w.untilSettled("a", "b", "c")
+		time.Sleep(5 * time.Second)
+		for _, e := range allEvents(p) {
+			if e.Kind == event.FindingOn && (e.Finding.Code == verdict.Paused || e.Finding.Code == verdict.Cordoned) {
+				w.t.Errorf("a finding of before: %v", e.Finding)
+			}
+		}
+		w.asks(other, admin.Action{Verb: admin.Cordon, Node: other.name})
+		w.untilSays(p, string(verdict.Cordoned))
+	})
+}
+
+// The state and the numbers of a status agree at each moment of a cold start.
+func TestStatusAgreesWithItselfAtAColdStart(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		for _, id := range []string{"a", "b", "c"} {
+			w.start(id)
+		}
+		operational := 0
+		for operational < 5000 {
+			for _, p := range w.running() {
+				if !p.started() {
+					continue
+				}
+				st := p.node.Status()
+				if st.State != "operational" && st.State != "resharding" {
+					continue
+				}
+				operational++
+				if st.Shards.Unserved > 0 {
+					w.t.Fatalf("node %s is %s, and %d shards are unserved", p.name, st.State, st.Shards.Unserved)
+				}
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+// A map change has one reason, in the events and in the metric: the first map, too, and the
+// first round of a leader, which moves nothing.
+func TestEachMapChangeHasOneReason(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		first := w.leader()
+		w.asks(first, admin.Action{Verb: admin.StepDown})
+		w.until("another node leads", func() bool { l := w.leader(); return l != nil && l != first })
+		w.until("it has confirmed all nodes", func() bool { return value(w.leader().gathered(), "shardway_reshards_total", "new-leader") > 0 })
+		time.Sleep(time.Second)
+		for _, x := range []struct {
+			p      *process
+			reason string
+		}{{first, "join"}, {w.leader(), "new-leader"}} {
+			told := 0
+			for _, e := range allEvents(x.p) {
+				if e.Kind == event.MapProposed && e.Reason == x.reason {
+					told++
+				}
+			}
+			if got := value(x.p.gathered(), "shardway_reshards_total", x.reason); told == 0 || int(got) != told {
+				w.t.Errorf("node %s told of %d changes because of %q, and shardway_reshards_total counts %v", x.p.name, told, x.reason, got)
+			}
+		}
+	})
+}
+
+// allEvents returns what happened at a node.
+func allEvents(p *process) []event.Event {
+	_, all := p.events(0)
+	return all
+}
