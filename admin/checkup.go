@@ -35,6 +35,9 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 	c := e.Checkup(r.Context(), reach)
 	c.Reports, c.Silent = present(c.Reports), present(c.Silent)
 	for i := range c.Reports {
+		if c.Reports[i].Settings == nil {
+			c.Reports[i].Settings = map[string]string{}
+		}
 		c.Reports[i].Findings, c.Reports[i].Unreached = present(c.Reports[i].Findings), present(c.Reports[i].Unreached)
 	}
 	return writeJSON(w, c)

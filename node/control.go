@@ -48,6 +48,7 @@ const (
 	askBreak      = "break"      // of any node: break legs of kept sockets
 	askForget     = "forget"     // by the leader: show a node no more that was removed
 	askMissing    = "missing"    // of a voter: does it miss its leader?
+	askSettings   = "settings"   // of the leader: these are my settings; which differ between nodes?
 	askSeveral    = "several"    // of any node: the replies to several questions
 )
 
@@ -73,6 +74,8 @@ type request struct {
 	Implicated []implication `json:"implicated,omitempty"`
 
 	Break admin.SocketBreak `json:"break,omitzero"`
+
+	Settings map[string]string `json:"settings,omitempty"`
 
 	Several []request `json:"several,omitempty"` // mostSeveral at most, each by itself
 }
@@ -312,6 +315,13 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		}
 		v, _ := l.view(ctx)
 		return v, nil
+	case askSettings:
+		l := n.leadership()
+		if l == nil {
+			return nil, errLeadsNot
+		}
+		views, _ := l.view(ctx)
+		return l.differences(views, from.node, q.Settings)
 	case askDo:
 		l := n.leadership()
 		if l == nil {

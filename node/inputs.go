@@ -266,6 +266,7 @@ func (w *watch) asked(in *verdict.Inputs) {
 	if t := w.told.level; t != nil && t.Behind != "" {
 		in.Level, in.Next, in.Behind = int(t.InForce), int(t.Next), t.Behind
 	}
+	in.Differences = w.told.differences
 	policy := w.n.fsm.state.Load().Policy()
 	for _, s := range w.told.suspects {
 		if !quarantines(policy, s.Key.Shard, s.Key.Hash) {

@@ -35,8 +35,9 @@ type leadership struct {
 	policing chan struct{}              // cap 1: held by whoever changes the policy
 	done     chan struct{}              // closed when the goroutine has ended
 	// ready tells that the state is no older than what earlier leaders committed.
-	ready  atomic.Bool
-	keeper *roster.Keeper
+	ready    atomic.Bool
+	keeper   *roster.Keeper
+	settings settingsBook
 }
 
 func newLeadership(n *Node, term uint64, began time.Duration) *leadership {

@@ -81,7 +81,8 @@ type Node struct {
 	census       census[admin.RunningList]
 	hot          census[admin.HotList]
 	kept         census[admin.SocketList]
-	pacing       pacing // of hand-overs, while this node is being emptied
+	settings     atomic.Pointer[map[string]string] // see ApplySettings; nil: Options.Settings
+	pacing       pacing                            // of hand-overs, while this node is being emptied
 
 	started  time.Time
 	stopping atomic.Bool

@@ -65,6 +65,10 @@ type Options struct {
 	// ShutdownTimeout bounds the whole stop; zero means 30 s.
 	ShutdownTimeout time.Duration
 
+	// Settings are those that must be the same on all nodes, by name. The leader compares
+	// them; nothing else depends on them.
+	Settings map[string]string
+
 	// Timing is with what this node founds a cluster. One that it belongs to has its
 	// own, whatever this says.
 	Timing ack.Timing

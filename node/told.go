@@ -11,6 +11,7 @@ import (
 	"shardway/ack"
 	"shardway/admin"
 	"shardway/shardmap"
+	"shardway/verdict"
 )
 
 // mostSeveral is how many questions one stream may ask at once.
@@ -25,6 +26,8 @@ type leaderTold struct {
 	epoch    shardmap.Epoch    // of the map that was committed here then
 	suspects []poisonous       // likewise
 	level    *admin.LevelState // likewise
+	// differences are the settings that differ between nodes; nil: it did not say.
+	differences []verdict.Difference
 }
 
 // holds reports that who leads need not be asked yet: it is who said this, less than a pause ago.
@@ -48,6 +51,9 @@ func (t leaderTold) after(before leaderTold) leaderTold {
 	if t.level == nil {
 		t.level = before.level
 	}
+	if t.differences == nil {
+		t.differences = before.differences
+	}
 	return t
 }
 
@@ -61,7 +67,7 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 	if leader == string(n.self) {
 		return n.askEach(ctx)
 	}
-	questions := []request{{What: askViews}, {What: askSuspects}}
+	questions := []request{{What: askViews}, {What: askSuspects}, n.askDifferences()}
 	if n.nextLevel() {
 		questions = append(questions, request{What: askLevel})
 	}
@@ -88,11 +94,14 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 			t.suspects = []poisonous{}
 		}
 	}
+	if differences, ok := valueOf[[]verdict.Difference](replies[2]); ok {
+		t.differences = differences
+	}
 	switch {
-	case len(questions) == 2:
+	case len(questions) == 3:
 		t.level = &admin.LevelState{}
 	default:
-		if level, ok := valueOf[admin.LevelState](replies[2]); ok {
+		if level, ok := valueOf[admin.LevelState](replies[3]); ok {
 			t.level = &level
 		}
 	}
@@ -101,7 +110,8 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 
 // askEach is askLeader, one question after the other.
 func (n *Node) askEach(ctx context.Context) leaderTold {
-	return leaderTold{views: n.leaderViews(), suspects: n.suspected(ctx), level: n.levelBehind(ctx)} //nolint:contextcheck // leaderViews bounds itself
+	views := n.leaderViews() //nolint:contextcheck // leaderViews bounds itself
+	return leaderTold{views: views, suspects: n.suspected(ctx), level: n.levelBehind(ctx), differences: n.ownDifferences(views)}
 }
 
 // valueOf reads what a reply has; false: it is none.

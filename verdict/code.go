@@ -28,6 +28,7 @@ const (
 	PoisonSuspect      Code = "poison-suspect"
 	EvenVoters         Code = "even-voters"
 	LevelBehind        Code = "level-behind"
+	ConfigDiffers      Code = "config-differs"
 	CertificateExpires Code = "certificate-expires"
 	TagsNearlyFull     Code = "tags-nearly-full"
 	Insecure           Code = "insecure"
@@ -43,7 +44,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		NoQuorum, WaitingForExpect, NoPeers, NoHealthyApp, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, NoApp, Joining,
-		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, CertificateExpires, TagsNearlyFull,
+		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpires, TagsNearlyFull,
 		Insecure, QuarantineStale, Draining, Absent, Paused, Cordoned, Quarantined,
 	}
 }

@@ -55,6 +55,8 @@ type Report struct {
 	Flags    string    `json:"flags"`  // the timing that it was started with
 	ClockNS  int64     `json:"clock_ns"`
 	Findings []Finding `json:"findings"`
+	// Settings are those that must be the same on all nodes, by name.
+	Settings map[string]string `json:"settings"`
 	// Unreached are the ports that it does not reach, if it was to try.
 	Unreached []Reach `json:"unreached"`
 }
@@ -94,9 +96,15 @@ func Merged(c Checkup) (all []Finding) {
 	return all
 }
 
-// Together puts findings of several sources into the order in which they are told.
+// Together puts findings of several sources into the order in which they are told, each
+// once.
 func Together(all ...[]Finding) []Finding {
-	out := slices.Concat(all...)
+	var out []Finding
+	for _, f := range slices.Concat(all...) {
+		if !slices.ContainsFunc(out, f.Same) {
+			out = append(out, f)
+		}
+	}
 	sorted(out)
 	return out
 }
@@ -113,7 +121,15 @@ func own(c Code) bool {
 // Compare judges two checkups of one node, a while apart, and what was not reached from
 // where the command runs.
 func Compare(first, second Checkup, here []Reach) []Finding {
-	return slices.Concat(silent(second), leaders(second), epochs(first, second), reaches(second, here), clocks(first, second), versions(second), timings(second))
+	return slices.Concat(silent(second), leaders(second), epochs(first, second), reaches(second, here), clocks(first, second), versions(second), timings(second), configs(Differences(second.settings())))
+}
+
+// settings returns those of every node that has reported.
+func (c Checkup) settings() (all []SettingsOf) {
+	for _, r := range c.Reports {
+		all = append(all, SettingsOf{Node: r.Node, Settings: r.Settings})
+	}
+	return all
 }
 
 func silent(c Checkup) (out []Finding) {

@@ -61,6 +61,8 @@ type Inputs struct {
 	// Level is in force, Next the one that Behind holds up; empty: nobody does.
 	Level, Next int
 	Behind      string
+	// Differences are the settings that differ between nodes, as the leader said last.
+	Differences []Difference
 	// Pause is for how long planned moves are paused; empty: they are not.
 	Pause string
 	// Quarantined are the keys in quarantine, Stale those of them that are let through.

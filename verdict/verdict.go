@@ -9,7 +9,7 @@ import (
 
 // Of returns what is the matter, the gravest first.
 func Of(in Inputs) []Finding {
-	all := slices.Concat(cluster(in), apps(in), serving(in), machine(in), policy(in))
+	all := slices.Concat(cluster(in), apps(in), serving(in), machine(in), configs(in.Differences), policy(in))
 	sorted(all)
 	return all
 }

@@ -197,6 +197,17 @@ func machineTable() []want {
 		{"a level is held up", with(func(in *verdict.Inputs) { in.Level, in.Next, in.Behind = 1, 2, "c" }), []string{
 			"warning level-behind: level 1 is in force, and level 2 is held up by c",
 		}},
+		{"settings differ", with(func(in *verdict.Inputs) {
+			in.Differences = verdict.Differences([]verdict.SettingsOf{
+				{Node: "a", Settings: map[string]string{"key": "header:x-tenant", "drain-timeout": "5s", "routes": ""}},
+				{Node: "b", Settings: map[string]string{"key": "header:x-tenant", "drain-timeout": "10s", "routes": "/a: ip"}},
+				{Node: "c", Settings: map[string]string{"key": "query:t", "drain-timeout": "5s"}},
+			})
+		}), []string{
+			`warning config-differs: setting key differs: a and b have "header:x-tenant", c has "query:t"`,
+			`warning config-differs: setting routes differs: a has none, b has "/a: ip"`,
+			`info config-differs: setting drain-timeout differs: a and c have "5s", b has "10s"`,
+		}},
 		{"certificates end", with(func(in *verdict.Inputs) {
 			in.Certificates = []verdict.Certificate{
 				{What: "the app port", Flag: "tls-cert", Until: in.Now.Add(48 * time.Hour)},

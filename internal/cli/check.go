@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,7 @@ import (
 )
 
 type checkCommand struct {
-	Args []string `arg:"" help:"The flags of run, --all and --json." optional:""`
+	Args []string `arg:"" help:"The flags of run, --all, --json and --against." optional:""`
 }
 
 // report is the JSON of a check.
@@ -21,7 +22,10 @@ type report struct {
 	OK       bool             `json:"ok"`
 	Problems []config.Problem `json:"problems"`
 	Advice   []config.Problem `json:"advice"` // what is valid and probably not intended
-	Values   []config.Value   `json:"values"`
+	// Differences are the settings that differ from those of the cluster that --against
+	// names; nil without --against.
+	Differences []difference   `json:"differences,omitempty"`
+	Values      []config.Value `json:"values"`
 	config.Explanation
 
 	all bool // defaults are written, too
@@ -29,8 +33,12 @@ type report struct {
 
 // Run checks the configuration and explains the timings. What the check found is
 // written to the output; the error only decides on the exit code.
-func (c *checkCommand) Run(s *session) error {
-	args, asJSON := without(c.Args, "--json")
+func (c *checkCommand) Run(ctx context.Context, s *session) error {
+	args, against, err := takeAgainst(c.Args)
+	if err != nil {
+		return err
+	}
+	args, asJSON := without(args, "--json")
 	args, all := without(args, "--all")
 	cfg, err := config.Load(args, s.environ, os.ReadFile)
 	if errors.Is(err, config.ErrHelp) {
@@ -47,14 +55,25 @@ func (c *checkCommand) Run(s *session) error {
 	}
 	r.Problems = checkFiles(&cfg, r.Problems)
 	r.OK = len(r.Problems) == 0
+	if against != "" && r.OK {
+		if r.Differences, err = compareWithCluster(ctx, s, &cfg, against); err != nil {
+			return err
+		}
+	}
 	write := r.write
 	if asJSON {
 		write = func(w io.Writer) error { return writeJSON(w, r) }
 	}
-	if err := write(s.out); err != nil || r.OK {
+	err = write(s.out)
+	switch {
+	case err != nil:
 		return err
+	case !r.OK:
+		return errReported
+	case len(r.Differences) > 0:
+		return errDiffers
 	}
-	return errReported
+	return nil
 }
 
 // without returns the arguments without a switch, and whether it was there.
@@ -93,6 +112,11 @@ func (r *report) write(w io.Writer) error {
 	}
 	for _, p := range r.Advice {
 		if _, err := fmt.Fprintln(w, "advice:", p); err != nil {
+			return err
+		}
+	}
+	for _, d := range r.Differences {
+		if _, err := fmt.Fprintln(w, d); err != nil {
 			return err
 		}
 	}

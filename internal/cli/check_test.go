@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"shardway/verdict"
 )
 
 func TestCheckGivesAdvice(t *testing.T) {
@@ -35,5 +37,38 @@ func TestCheckReportsADataDirectoryThatCannotBeWritten(t *testing.T) {
 	code, out, _ := run(t, "check --data="+file)
 	if code != 2 || !strings.HasPrefix(out, `data = "`+file+`" (flag): directory "`+file+`" cannot be written: `) || !strings.Contains(out, "or name another with --data") {
 		t.Errorf("exit %d\n%s", code, out)
+	}
+}
+
+func TestCheckComparesWithARunningCluster(t *testing.T) {
+	addr := serveCluster(t, ailing{&cluster{}, func(c *verdict.Checkup) {
+		c.Reports[0].Settings = map[string]string{"key": "header:x-tenant", "drain-timeout": "5s", "later": "1"}
+		c.Reports[1].Settings = map[string]string{"key": "query:t", "drain-timeout": "5s"}
+	}})
+	code, out, errOut := run(t, "check --key=header:X-Tenant --against "+addr)
+	if code != 1 || !strings.HasPrefix(out, `differs: key = "header:x-tenant" (flag); the cluster has "query:t" at b`+"\n") || strings.Contains(out, "differs: drain-timeout") {
+		t.Errorf("exit %d: %s\n%s", code, errOut, out)
+	}
+	code, out, _ = run(t, "check --json --key=host --against="+addr)
+	var v struct {
+		OK          bool
+		Differences []struct {
+			Setting, Value string
+			Cluster        []verdict.SettingValue
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 1 || !v.OK || len(v.Differences) != 1 || len(v.Differences[0].Cluster) != 2 {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+	same := serveCluster(t, ailing{&cluster{}, func(c *verdict.Checkup) {
+		c.Reports[0].Settings = map[string]string{"key": "header:x-shard-key"}
+	}})
+	if code, out, errOut = run(t, "check --against "+same); code != 0 || strings.Contains(out, "differs") {
+		t.Errorf("exit %d: %s\n%s", code, errOut, out)
+	}
+	for line, want := range map[string]int{"check --against": 2, "check --against --json": 2, "check --against 127.0.0.1:1": 1, "check --shards=0 --against 127.0.0.1:1": 2} {
+		if code, _, _ = run(t, line); code != want {
+			t.Errorf("%s: exit %d, want %d", line, code, want)
+		}
 	}
 }

@@ -153,6 +153,9 @@ func (s *session) fail(err error) int {
 	if errors.Is(err, errReported) {
 		return exitUsage
 	}
+	if errors.Is(err, errDiffers) {
+		return exitFailed
+	}
 	if errors.Is(err, errOutage) {
 		return exitOutage
 	}

@@ -77,7 +77,7 @@ func completed(root *kong.Node) []completable {
 			c.flags = append(c.flags, settingFlags()...)
 		}
 		if n.Name == "check" {
-			c.flags = append(c.flags, completableFlag{name: "all", help: "Show defaults, too."}, completableFlag{name: "json", help: "Write JSON."})
+			c.flags = append(c.flags, completableFlag{name: "all", help: "Show defaults, too."}, completableFlag{name: "json", help: "Write JSON."}, completableFlag{name: "against", help: "Compare with the cluster of the node at ADDR.", value: "ADDR"})
 		}
 		all = append(all, c)
 	}

@@ -13,7 +13,9 @@ func checkHelp(w io.Writer) error {
 
 Reports every mistake in the configuration of a node, shows what was chosen and where
 (with --all the defaults, too), and explains how the timings hang together.
-It takes the flags of run, --all and --json. It starts nothing.
+It takes the flags of run, --all, --json, and --against ADDR, the admin address of a running
+node: then it compares the settings that must be the same on all nodes with those of the
+cluster, and exits with 1 if any differs. It starts nothing.
 `)
 }
 

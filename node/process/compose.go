@@ -164,6 +164,7 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait, Spent: clock.Spent},
 		Proxy: front, Clock: clock.New(), Log: log,
 		ReleaseTimeout: c.ReleaseTimeout, AcquireTimeout: c.AcquireTimeout,
+		Settings: c.ClusterSettings(),
 	}
 	if c.OnTerm == config.OnTermHold {
 		o.HoldGrace = c.HoldGrace

@@ -52,6 +52,7 @@ func (p *Process) Reload(next *config.Config) (err error) {
 	p.journal.use(l.access, l.file)
 	p.node.Apply(l.set)
 	p.node.ApplyHealth(health(next))
+	p.node.ApplySettings(next.RunningSettings(p.started))
 	p.lameDuck.Store(int64(next.LameDuck))
 	changed, kept := next.Since(p.live).Live, next.Since(p.started).Restart
 	p.live = next

@@ -1,0 +1,101 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"shardway/keysource"
+)
+
+// maxClusterSetting bounds the text of one value in ClusterSettings, in bytes.
+const maxClusterSetting = 160
+
+// KeyConfig returns the settings that decide which key a request has.
+func (c *Config) KeyConfig() keysource.Config {
+	return keysource.Config{Spec: keysource.Spec{Sources: c.Keys, Routes: c.KeyRoutes()}, Missing: c.OnMissing, TrustedProxies: c.TrustedProxies}
+}
+
+// From returns where the value of a setting came from, as Value.From does.
+func (c *Config) From(setting string) string { return c.source(setting) }
+
+// sameOnAllNodes returns the names of the settings that must have one value in the whole
+// cluster, besides those that decide the key and those that the cluster keeps itself.
+func (c *Config) sameOnAllNodes() []string {
+	names := []string{
+		"sockets", "body-buffer", "drain-timeout", "stream-grace", "queue-wait", "heartbeat", "restart-grace",
+		"voters", "dead-server-after", "level-after", "max-head", "max-headers", "max-uri", "max-body",
+	}
+	if c.HasHooks() && !c.Gateway() {
+		names = append(names, "release-timeout")
+	}
+	return names
+}
+
+// ClusterSettings returns the settings that must be the same on all nodes, by name. Values
+// are in canonical form, so equal texts mean equal settings. A long value ends in its hash.
+// Nodes tell each other these texts; none of them is secret.
+func (c *Config) ClusterSettings() map[string]string {
+	all := make(map[string]string)
+	for _, name := range c.sameOnAllNodes() {
+		if s, ok := lookup(settings(), name); ok {
+			all[name] = s.bind(c).String()
+		}
+	}
+	all["key"] = strings.Join(keysource.CanonicalSources(c.Keys), ",")
+	all["on-missing"] = string(c.OnMissing)
+	k := c.KeyConfig()
+	if k.UsesProxies() {
+		all["trusted-proxies"] = prefixes{&c.TrustedProxies}.String()
+	}
+	var routes []string
+	for _, r := range c.Routes {
+		routes = append(routes, r.Prefix+": "+strings.Join(keysource.CanonicalSources(r.Keys), ","))
+	}
+	all[routesKey] = strings.Join(routes, "; ")
+	if !c.Gateway() || c.Hooks != "" {
+		all["hooks"] = c.hooksForComparison()
+	}
+	for name, text := range all {
+		all[name] = bounded(text)
+	}
+	return all
+}
+
+// RunningSettings returns the ClusterSettings of a node that was started with other settings
+// and has reloaded these: what needs a restart is as it was.
+func (c *Config) RunningSettings(started *Config) map[string]string {
+	all, before := c.ClusterSettings(), started.ClusterSettings()
+	for _, s := range settings() {
+		if s.live {
+			continue
+		}
+		if value, ok := before[s.name]; ok {
+			all[s.name] = value
+		} else {
+			delete(all, s.name)
+		}
+	}
+	return all
+}
+
+// hooksForComparison returns where the hooks are, without an address of the machine.
+func (c *Config) hooksForComparison() string {
+	switch h := c.HooksAt(); {
+	case !c.HasHooks():
+		return ""
+	case c.Hooked || h.Own():
+		return "at an address of their own"
+	default:
+		return h.Path
+	}
+}
+
+// bounded returns text, or of a long one the beginning and a hash of all of it.
+func bounded(text string) string {
+	if len(text) <= maxClusterSetting {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	return strings.ToValidUTF8(text[:maxClusterSetting-24], "") + "… sha256:" + hex.EncodeToString(sum[:6])
+}

@@ -1,0 +1,63 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/verdict"
+)
+
+// Nodes with different keys are reported by every node, by doctor and by check, until all
+// have loaded the same.
+func TestNodesThatDisagreeAboutTheKeyAreReported(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.yaml")
+	if err := os.WriteFile(file, []byte("key: [header:X-Shard-Key]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, 3, "--config", file)
+	w, nodes := walk{t, c}, c.Nodes()
+	const next = "key: [query:t, header:X-Shard-Key]\n"
+	hangUp(t, nodes[2], file, next, "settings reloaded", `"changed":["key"]`)
+
+	ids := []string{nodes[0].ID, nodes[1].ID, nodes[2].ID}
+	text := "setting key differs: " + ids[0] + " and " + ids[1] + ` have "header:x-shard-key", ` + ids[2] + ` has "query:t,header:x-shard-key"`
+	for _, n := range nodes {
+		w.says(n, verdict.ConfigDiffers, text)
+	}
+	if code, out := w.run(nodes[0], "doctor"); code != 0 || !strings.Contains(out, "WARNING config-differs: "+text) {
+		t.Errorf("doctor: exit %d\n%s", code, out)
+	}
+	if code, out := w.check(file, nodes[2]); code != 1 || !strings.Contains(out, `differs: key = "query:t,header:x-shard-key"`) || !strings.Contains(out, `"header:x-shard-key" at `+ids[0]+", "+ids[1]) {
+		t.Errorf("check: exit %d\n%s", code, out)
+	}
+
+	for _, n := range nodes[:2] {
+		hangUp(t, n, file, next, "settings reloaded", `"changed":["key"]`)
+	}
+	for _, n := range nodes {
+		n.Await(t, "no difference", func(s cluster.Status) bool {
+			return !slices.ContainsFunc(s.Findings, func(f verdict.Finding) bool { return f.Code == verdict.ConfigDiffers })
+		})
+	}
+	if code, out := w.check(file, nodes[0]); code != 0 || strings.Contains(out, "differs: ") {
+		t.Errorf("check: exit %d\n%s", code, out)
+	}
+}
+
+// check runs check on a configuration file against the cluster of a node.
+func (w walk) check(file string, against *cluster.Node) (code int, out string) {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.t.Context(), binaries(w.t).Node, "check", "--config", file, "--against", against.Admin)
+	b, err := cmd.Output()
+	if err != nil && cmd.ProcessState == nil {
+		w.t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(b)
+}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"shardway/config"
+	"shardway/verdict"
+)
+
+// errDiffers ends a check whose configuration differs from the cluster's. The report names
+// each difference.
+var errDiffers = errors.New("cli: the configuration differs from the cluster's")
+
+// takeAgainst returns the arguments without --against ADDR, and the address; empty: it is
+// not there.
+func takeAgainst(args []string) (rest []string, addr string, err error) {
+	for i := 0; i < len(args); i++ {
+		value, inline := strings.CutPrefix(args[i], "--against=")
+		switch {
+		case inline:
+		case args[i] != "--against":
+			rest = append(rest, args[i])
+			continue
+		case i+1 == len(args) || strings.HasPrefix(args[i+1], "--"):
+			value = ""
+		default:
+			i++
+			value = args[i]
+		}
+		if value == "" {
+			return nil, "", misuse("--against needs the admin address of a node, as in 127.0.0.1:8081")
+		}
+		addr = value
+	}
+	return rest, addr, nil
+}
+
+// difference is a setting that another value has in the cluster.
+type difference struct {
+	Setting string                 `json:"setting"`
+	Value   string                 `json:"value"`
+	From    string                 `json:"from"`
+	Cluster []verdict.SettingValue `json:"cluster"`
+}
+
+// String is one line for people.
+func (d difference) String() string {
+	values := make([]string, len(d.Cluster))
+	for i, v := range d.Cluster {
+		values[i] = strconv.Quote(v.Value) + " at " + strings.Join(v.Nodes, ", ")
+	}
+	return fmt.Sprintf("differs: %s = %q (%s); the cluster has %s", d.Setting, d.Value, d.From, strings.Join(values, " and "))
+}
+
+// compareWithCluster returns the settings of cfg that have another value at a node of the
+// cluster that the node at addr belongs to. The credentials are those of other commands, or
+// else the token file of the settings.
+func compareWithCluster(ctx context.Context, s *session, cfg *config.Config, addr string) ([]difference, error) {
+	t := target{Admin: addr}
+	if variable(s.environ, "SHARDWAY_TOKEN_FILE") == "" {
+		t.TokenFile = cmp.Or(cfg.AdminReadTokenFile, cfg.AdminWriteTokenFile)
+	}
+	client, err := t.client(s)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	checkup, err := client.Checkup(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return differencesFrom(cfg, checkup), nil
+}
+
+func differencesFrom(cfg *config.Config, checkup verdict.Checkup) (out []difference) {
+	own := cfg.ClusterSettings()
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		at := map[string][]string{}
+		for _, r := range checkup.Reports {
+			if value, ok := r.Settings[name]; ok && value != own[name] {
+				at[value] = append(at[value], r.Node)
+			}
+		}
+		if len(at) == 0 {
+			continue
+		}
+		d := difference{Setting: name, Value: own[name], From: cfg.From(name)}
+		for _, value := range slices.Sorted(maps.Keys(at)) {
+			d.Cluster = append(d.Cluster, verdict.SettingValue{Value: value, Nodes: at[value]})
+		}
+		out = append(out, d)
+	}
+	return out
+}

@@ -1,0 +1,170 @@
+package keysource
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxConfig is the largest canonical key configuration, in bytes: nodes exchange it.
+const MaxConfig = 16 << 10
+
+// Config is the key configuration: all settings that decide which key a request has. Two
+// nodes with the same key configuration find the same key in every request.
+type Config struct {
+	Spec
+	Missing Missing
+	// TrustedProxies are the networks whose forwarding headers count. They belong to the
+	// key configuration only if a source reads such a header; see UsesProxies.
+	TrustedProxies []netip.Prefix
+}
+
+// canonical is the JSON form of a Config.
+type canonical struct {
+	Key            []string            `json:"key"`
+	Routes         map[string][]string `json:"routes,omitempty"`
+	OnMissing      Missing             `json:"on_missing"`
+	TrustedProxies []string            `json:"trusted_proxies,omitempty"`
+}
+
+// Canonical returns the text that is the same for all spellings of a key configuration:
+// header names in lower case, path prefixes decoded, networks sorted. ParseConfig reads it.
+// The error names a mistake in the Spec, or says that the text is larger than MaxConfig.
+func (c Config) Canonical() (string, error) {
+	if _, err := NewTable(c.Spec); err != nil {
+		return "", err
+	}
+	out := canonical{Key: CanonicalSources(c.Sources), OnMissing: c.Missing}
+	for _, r := range c.Routes {
+		prefix, err := parsePrefix(r.Prefix)
+		if err != nil {
+			return "", err
+		}
+		if out.Routes == nil {
+			out.Routes = map[string][]string{}
+		}
+		out.Routes[escapePrefix(prefix)] = CanonicalSources(r.Sources)
+	}
+	if c.UsesProxies() {
+		out.TrustedProxies = sortedNetworks(c.TrustedProxies)
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(out); err != nil {
+		return "", fmt.Errorf("keysource: canonical key configuration: %w", err)
+	}
+	text := strings.TrimSuffix(b.String(), "\n")
+	switch {
+	case len(text) > MaxConfig:
+		return "", fmt.Errorf("keysource: key, routes and trusted-proxies together take %d bytes, more than %d; use fewer or shorter routes", len(text), MaxConfig)
+	case !utf8.ValidString(strings.Join(allSources(c.Spec), "")):
+		return "", errors.New("keysource: a key source is not valid UTF-8; use names in UTF-8")
+	}
+	return text, nil
+}
+
+// allSources returns the sources of all paths.
+func allSources(s Spec) []string {
+	all := slices.Clone(s.Sources)
+	for _, r := range s.Routes {
+		all = append(all, r.Sources...)
+	}
+	return all
+}
+
+// CanonicalSources returns sources in one spelling: header names are in lower case. A text
+// that is no source stays as it is. Empty means Default.
+func CanonicalSources(texts []string) []string {
+	if len(texts) == 0 {
+		texts = []string{Default}
+	}
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		s, err := Parse(text)
+		if err != nil {
+			out[i] = text
+			continue
+		}
+		if s.Kind == Header {
+			s.Name = strings.ToLower(s.Name)
+		}
+		out[i] = s.String()
+	}
+	return out
+}
+
+// escapePrefix writes a decoded path prefix as parsePrefix reads it.
+func escapePrefix(prefix string) string {
+	var b strings.Builder
+	for i := range len(prefix) {
+		if c := prefix[i]; c > ' ' && c < 0x7f && !strings.ContainsRune(`%#;\`, rune(c)) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+func sortedNetworks(networks []netip.Prefix) []string {
+	out := make([]string, len(networks))
+	for i, n := range networks {
+		out[i] = n.Masked().String()
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// UsesProxies reports whether keys depend on the trusted proxies: a source is the client's
+// address, or a forwarding header, which counts only if a trusted proxy sent it.
+func (c Config) UsesProxies() bool {
+	return slices.ContainsFunc(allSources(c.Spec), func(text string) bool {
+		s, err := Parse(text)
+		name := strings.ToLower(strings.ReplaceAll(s.Name, "_", "-"))
+		return err == nil && (s.Kind == IP || s.Kind == Header && (strings.HasPrefix(name, "x-forwarded-") || name == "forwarded" || name == "x-real-ip"))
+	})
+}
+
+// ParseConfig reads what Canonical returned. The error says that the text is none: another
+// version of the program may have written it.
+func ParseConfig(text string) (Config, error) {
+	if len(text) > MaxConfig {
+		return Config{}, fmt.Errorf("keysource: key configuration of %d bytes, at most %d are allowed", len(text), MaxConfig)
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	var in canonical
+	if err := d.Decode(&in); err != nil {
+		return Config{}, fmt.Errorf("keysource: key configuration %s: %w", strconv.Quote(text[:min(len(text), 64)]), err)
+	}
+	c := Config{Spec: Spec{Sources: in.Key}, Missing: in.OnMissing}
+	for prefix, sources := range in.Routes {
+		c.Routes = append(c.Routes, Route{Prefix: prefix, Sources: sources})
+	}
+	slices.SortFunc(c.Routes, func(a, b Route) int { return strings.Compare(a.Prefix, b.Prefix) })
+	for _, p := range in.TrustedProxies {
+		n, err := netip.ParsePrefix(p)
+		if err != nil {
+			return Config{}, fmt.Errorf("keysource: key configuration: trusted_proxies: %w", err)
+		}
+		c.TrustedProxies = append(c.TrustedProxies, n)
+	}
+	again, err := c.Canonical()
+	switch {
+	case err != nil:
+		return Config{}, fmt.Errorf("keysource: key configuration: %w", err)
+	case again != text:
+		return Config{}, errors.New("keysource: key configuration: not in canonical form")
+	}
+	if _, err := ParseMissing(string(in.OnMissing)); err != nil {
+		return Config{}, fmt.Errorf("keysource: key configuration: %w", err)
+	}
+	return c, nil
+}
