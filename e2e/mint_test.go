@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"shardway/e2e/cluster"
@@ -40,6 +41,75 @@ func TestMintedKeysAreReachedOnEveryNode(t *testing.T) {
 	if len(owners) != 3 {
 		t.Errorf("24 rooms are all at %v", owners)
 	}
+}
+
+// TestMintAvoidsCordonedNodes creates rooms at each node while one is cordoned: none of them is
+// there, and once the cordon has ended some are.
+func TestMintAvoidsCordonedNodes(t *testing.T) {
+	t.Parallel() // it waits for the cluster most of the time
+	file := filepath.Join(t.TempDir(), "shardway.yaml")
+	if err := os.WriteFile(file, []byte("routes:\n  /rooms: [mint]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Flags: []string{"--config", file}})
+	c.AwaitServing(t)
+	cordoned := c.Node("a")
+	var app string
+	made := func(rounds int) (there int) {
+		for range rounds {
+			for _, n := range c.Running() {
+				if _, at := askRoom(t, http.MethodPost, "http://"+n.Addr+"/rooms"); at.App == app {
+					there++
+				}
+			}
+		}
+		return there
+	}
+	key := c.AwaitServing(t).Keys(cordoned.ID, 1)[0]
+	app = appOf(t, c, key)
+	if out, code := shardway(t, "cordon", cordoned.ID, "--admin", cordoned.Admin); code != 0 {
+		t.Fatalf("cordon: exit %d, %s", code, out)
+	}
+	knows := func(n *cluster.Node) bool {
+		out, code := shardway(t, "policy", "--admin", n.Admin)
+		return code == 0 && strings.Contains(out, "cordon")
+	}
+	for _, n := range c.Running() {
+		for !knows(n) {
+			if t.Context().Err() != nil {
+				t.Fatal(t.Context().Err())
+			}
+		}
+	}
+	if n := made(30); n != 0 {
+		t.Errorf("%d of 90 rooms are at node %s, which is cordoned", n, cordoned.ID)
+	}
+	if out, code := shardway(t, "uncordon", cordoned.ID, "--admin", cordoned.Admin); code != 0 || !strings.Contains(out, "its cordon has ended") {
+		t.Fatalf("uncordon: exit %d, %s", code, out)
+	}
+	if n := made(30); n == 0 {
+		t.Errorf("none of 90 rooms is at node %s, which is not cordoned any more", cordoned.ID)
+	}
+}
+
+// appOf returns the app that a request with a key reaches.
+func appOf(t *testing.T, c *cluster.Cluster, key string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.Running()[0].Addr+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Shard-Key", key)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	var at room
+	if err := json.NewDecoder(res.Body).Decode(&at); err != nil {
+		t.Fatal(err)
+	}
+	return at.App
 }
 
 // room is what the app says of a request.

@@ -24,6 +24,19 @@ const (
 	leastHandsOver = 16
 )
 
+// takesNew reports whether a node, "" for this one, may get keys that are made for new sessions:
+// it is neither draining nor cordoned.
+func (n *Node) takesNew(node string) bool {
+	id := shardmap.NodeID(node)
+	if node == "" || id == n.self {
+		if id = n.self; n.agent.leaving.Load() {
+			return false
+		}
+	}
+	p := n.fsm.state.Load().Policy()
+	return !p.Leaves(id) && !p.Cordoned[id]
+}
+
 // idleThere is what a node tells of its shards for which nothing runs at its app that a move
 // would cut or wait for, by the map that it goes by.
 type idleThere struct {

@@ -165,7 +165,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		p.NotYet = func(s shardmap.Shard) string { return n.agent.failing.why(s) }
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }
 	}
-	p.Outlived = n.router.outlived
+	p.Outlived, p.TakesNew = n.router.outlived, n.takesNew
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {
 			return false, admin.Brief(err) // a stranger asks

@@ -149,7 +149,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 // makeClient makes a client without a connection, and binds what belongs together.
 func makeClient(s *Server) *client {
 	c := &client{asked: asked{s: s, h: &h1.Conn{}}}
-	c.keys = finder{req: &c.req, from: &c.from}
+	c.keys = finder{req: &c.req, from: &c.from, place: s.placeKey}
 	c.slot.client = c.h
 	c.head.stop = c.h.StopHead
 	c.up.init(s, c.h, &c.req, c.uploaded)

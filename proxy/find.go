@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -34,7 +32,8 @@ type finder struct {
 	req     *h1.Request
 	from    *origin
 	set     *Settings
-	scratch []byte // where what it returns may stand until it is asked again
+	scratch []byte                     // where what it returns may stand until it is asked again
+	place   func(key []byte) placement // of a key that is made; nil: anywhere
 }
 
 // found is where a request belongs.
@@ -151,7 +150,7 @@ func (f *finder) keyFrom(s *keysource.Source) (key []byte, bad string) {
 	case keysource.IP:
 		return f.clientIP(), ""
 	case keysource.Mint:
-		return mint(f.grown(mintRoom)), ""
+		return f.mint(f.grown(mintRoom)), ""
 	}
 	return nil, ""
 }
@@ -219,18 +218,8 @@ func (f *finder) sticky() found {
 	if v, _ := f.cookie(stickyCookie); len(v) == mintedLen && isHex(v) {
 		return found{key: v}
 	}
-	v := mint(make([]byte, 0, mintRoom))
+	v := f.mint(make([]byte, 0, mintRoom))
 	return found{key: v, cookie: v}
-}
-
-// mintRoom is the memory that mint needs: for the key, and what it is made of.
-const mintRoom = mintedLen + mintedLen/2
-
-// mint makes a key that nobody has, in memory of that much room.
-func mint(dst []byte) []byte {
-	random := dst[mintedLen:mintRoom]
-	_, _ = rand.Read(random) // never fails
-	return hex.AppendEncode(dst[:0], random)
 }
 
 func isHex(v []byte) bool {

@@ -45,6 +45,9 @@ type Options struct {
 	// after a stop of the process who is to cut may come later than a Handler goes on. Any
 	// goroutine calls it. Nil: never.
 	Outlived func() bool
+	// TakesNew reports whether a node, "" for this one, may get keys that are made here: it is
+	// neither draining nor cordoned. Nil means that every node may. Any goroutine calls it.
+	TakesNew func(node string) bool
 	// HookPath is a path of the app that no client reaches, nor what is below it: 404,
 	// however it is spelled. It has single slashes, before segments of letters, digits, -
 	// and _ only. Empty: there is none.

@@ -1,0 +1,37 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+)
+
+// A key is drawn again for as long as its shard belongs to a node that gets no new ones, a
+// bounded number of times, and this node is preferred then.
+func TestMintAvoidsNodesThatGetNoNewKeys(t *testing.T) {
+	for name, x := range map[string]struct {
+		places string // of the keys that are drawn, in order; the last one stands for all that follow
+		want   int    // which of them counts
+		draws  int
+	}{
+		"the first one may":           {"e", 0, 1},
+		"the first one is here":       {"h", 0, 1},
+		"here is preferred":           {"aeeh", 3, 4},
+		"elsewhere, if none is here":  {"aae", 2, mintDraws},
+		"all are avoided":             {"a", mintDraws - 1, mintDraws},
+		"the first of those that may": {"aaea", 2, mintDraws},
+	} {
+		var drawn []string
+		f := finder{place: func(key []byte) placement {
+			p := x.places[min(len(drawn), len(x.places)-1)]
+			drawn = append(drawn, string(key))
+			return map[byte]placement{'a': placeAvoided, 'e': placeElsewhere, 'h': placeHere}[p]
+		}}
+		key := string(f.mint(make([]byte, 0, mintRoom)))
+		if len(drawn) != x.draws || key != drawn[x.want] || len(key) != mintedLen || strings.Trim(key, "0123456789abcdef") != "" {
+			t.Errorf("%s: %q of %d draws %q, want number %d of %d", name, key, len(drawn), drawn, x.want, x.draws)
+		}
+	}
+	if key := new(finder).mint(make([]byte, 0, mintRoom)); len(key) != mintedLen {
+		t.Errorf("without a cluster: %q", key)
+	}
+}
