@@ -3,6 +3,7 @@ package ack
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -86,6 +87,10 @@ func (l *Leader) amended(now time.Duration, old *State) {
 	if is.PausedBy != was.PausedBy {
 		l.pausedAt = now
 	}
+	if len(is.Emptying) > 0 {
+		l.empties.begin(was, is, l.state.Committed())
+	}
+	maps.DeleteFunc(l.stages.due, func(id shardmap.NodeID, _ bool) bool { return !is.Leaves(id) })
 	if l.amending && is.Since != was.Since {
 		l.submitting, l.amending = false, false
 	}

@@ -38,11 +38,16 @@ func (e *empties) forget() {
 }
 
 // goOn goes by the round that is open, of this leader or of one before it, which it has
-// been told of by the log alone: what that takes from a node that was being emptied, and
-// stays a member, was idle. Pins take shards whatever runs there.
+// been told of by the log alone: what that takes from a live owner was idle. From a node that
+// was being emptied, and stays a member, pins take shards whatever runs there.
 func (e *empties) goOn(s *State) {
 	base, last, p := s.Committed(), s.Last(), s.Policy()
 	var idle map[shardmap.Shard]bool
+	for _, m := range shardmap.Diff(base, last) {
+		if last.Has(m.From) && !p.empties(m.From) {
+			put(&idle, m.Shard, true)
+		}
+	}
 	for id, asked := range p.Emptying {
 		if !last.Has(id) || uint64(last.Epoch()) < asked.Since {
 			continue
@@ -56,6 +61,16 @@ func (e *empties) goOn(s *State) {
 	e.know(idle)
 }
 
+// begin forgets what was idle at nodes that are being emptied from now on.
+func (e *empties) begin(was, is *Policy, m *shardmap.Map) {
+	idle := maps.Clone(e.idle)
+	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool {
+		owner := m.Owner(s)
+		return is.empties(owner) && is.Emptying[owner] != was.Emptying[owner]
+	})
+	e.know(idle)
+}
+
 // know replaces what is idle.
 func (e *empties) know(idle map[shardmap.Shard]bool) {
 	if !maps.Equal(idle, e.idle) {
@@ -66,10 +81,13 @@ func (e *empties) know(idle map[shardmap.Shard]bool) {
 
 // idleAt takes what a node says to be idle there. What was open, or on its way, when that
 // comes does not go by it.
-func (l *Leader) idleAt(m Idle) {
+func (l *Leader) idleAt(now time.Duration, m Idle) {
 	c := l.state.Committed()
-	if l.submitting || l.state.Open() || m.Map != c.Epoch() || !l.state.Policy().empties(m.Node) {
+	if l.submitting || l.state.Open() || m.Map != c.Epoch() || !l.stages.unanswered[m.Node] && !l.state.Policy().empties(m.Node) {
 		return
+	}
+	if l.stages.unanswered[m.Node] && !l.answered(now, m) {
+		m.Shards = nil
 	}
 	idle := maps.Clone(l.empties.idle)
 	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool { return c.Owner(s) == m.Node })
@@ -102,6 +120,9 @@ func (l *Leader) emptied(now time.Duration) []Change {
 		}
 	}
 	l.empties.seen = seen
+	for _, c := range over {
+		put(&l.stages.due, c.Node, true)
+	}
 	return over
 }
 

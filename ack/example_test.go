@@ -79,6 +79,7 @@ func (c *toy) perform(e ack.Effect) {
 		c.append(e.Entry)
 	case ack.Reply:
 		c.nodes[e.To].inbox = append(c.nodes[e.To].inbox, e.Answer)
+	case ack.AskIdle: // the toy's nodes do not answer
 	case ack.StepDown, ack.Noted:
 	}
 }

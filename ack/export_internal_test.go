@@ -63,3 +63,10 @@ func (t *Turn) DueWith(what string, of shardmap.NodeID) time.Duration {
 	}
 	return t.Due()
 }
+
+// AwaitsIdle reports that the leader's open question to the node is not answered, and that no
+// map has taken shards from the node in this change.
+func (t *Turn) AwaitsIdle(node shardmap.NodeID) (awaits, first bool) {
+	o := t.leader.stages.owners[node]
+	return t.leader.stages.unanswered[node], o != nil && o.maps == 0
+}

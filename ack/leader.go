@@ -60,6 +60,7 @@ type Leader struct {
 	pausedAt    time.Duration // when the pause in force was first seen; before: the election
 	ends        ends          // of quarantines
 	empties     empties
+	stages      stages
 	zoned       uint64 // counts what was heard anew of zones
 	out         []Effect
 }
@@ -70,6 +71,7 @@ func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	l := &Leader{
 		o: o, elected: now, retimed: now, pausedAt: now, state: o.State, inherited: o.State.Committed(), wantSince: -1, committed: now, stepped: now,
 		grants:    newGrantor(o.Server),
+		stages:    newStages(),
 		nodes:     map[shardmap.NodeID]*member{},
 		droppedAt: map[shardmap.NodeID]time.Duration{},
 	}
@@ -113,7 +115,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case Evidence:
 		l.evidence(now, m)
 	case Idle:
-		l.idleAt(m)
+		l.idleAt(now, m)
 	case Delivered:
 		l.node(m.Node).took(m.Releases)
 	case BarrierFailed: // the Turn's
@@ -198,11 +200,13 @@ func (l *Leader) applied(now time.Duration, s *State) {
 	}
 	if s.Committed().Epoch() != old.Committed().Epoch() {
 		l.empties.forget()
+		l.stages.void()
 		l.committed = now
 		l.settled = l.settled || s.LastTerm() == l.o.Term
 	}
 	if s.Open() && (!old.Open() || s.Last().Epoch() != old.Last().Epoch()) {
 		l.empties.goOn(s)
+		l.stages.void()
 	}
 	switch {
 	case l.committing == 0 && s.Last().Epoch() == old.Last().Epoch():
@@ -249,6 +253,8 @@ type MemberView struct {
 	Eligible bool
 	// Absent: it restarts in place, and is waited for.
 	Absent bool
+	// Staged: another node is to own shards of it, and those that are busy stay for now.
+	Staged bool
 	// Over: no process that had this name until now admits or runs anything any
 	// more, so that another disk may take the name.
 	Over bool
@@ -269,7 +275,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		}
 		v = append(v, MemberView{
 			Node: id, Heartbeat: n.beat, From: n.from, HeardAgo: ago,
-			Silent: n.silent(now, l.o.Pace), Echoes: n.echoes(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n) && !l.absent(n), Absent: l.absent(n) || l.awaits(now, n), Over: l.over(now, n),
+			Silent: n.silent(now, l.o.Pace), Echoes: n.echoes(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n) && !l.absent(n), Absent: l.absent(n) || l.awaits(now, n), Staged: l.memo.staged[id], Over: l.over(now, n),
 		})
 	}
 	return v

@@ -53,8 +53,8 @@ type (
 	}
 	// Delivered brings what a node gives up shards with, from itself.
 	Delivered struct{ Releases }
-	// Idle are the shards of a node that is being emptied for which nothing runs there, by
-	// the map that it routes by.
+	// Idle are the shards of a node for which nothing runs there, by the map that it routes
+	// by. The node is being emptied, or answers an AskIdle.
 	Idle struct {
 		Node   shardmap.NodeID
 		Map    shardmap.Epoch
@@ -100,6 +100,12 @@ type (
 	// cluster if the log has none yet. It is answered by BarrierApplied or
 	// BarrierFailed. Try counts from 1. Only a Turn asks for it.
 	Barrier struct{ Try int }
+	// AskIdle asks a node which of its shards are idle; the answer is an Idle. Number is the
+	// number of questions put to it before in the same change.
+	AskIdle struct {
+		Node   shardmap.NodeID
+		Number int
+	}
 	// StepDown gives up leadership.
 	StepDown struct{ Reason string }
 	// Noted is an event for the log and the metrics.
@@ -112,6 +118,10 @@ type (
 		Moved int
 		// Joined and Left are the nodes that a round takes in and leaves out, sorted.
 		Joined, Left []shardmap.NodeID
+		// Deferred are the owners, sorted, that keep shards for now that another node is to
+		// own; Busy is the number of these shards.
+		Deferred []shardmap.NodeID
+		Busy     int
 		// Reason tells why a round began, or by which rule a shard was taken.
 		Reason string
 		// Grace is for how long an absent node is waited for.
@@ -122,6 +132,7 @@ type (
 func (Reply) effect()    {}
 func (Submit) effect()   {}
 func (Barrier) effect()  {}
+func (AskIdle) effect()  {}
 func (StepDown) effect() {}
 func (Noted) effect()    {}
 
@@ -130,7 +141,7 @@ type NoteKind uint8
 
 // The events.
 const (
-	NoteProposing  NoteKind = iota + 1 // Moved, Joined, Left, Reason
+	NoteProposing  NoteKind = iota + 1 // Moved, Joined, Left, Reason, Deferred, Busy
 	NoteDropped                        // Node, Cause
 	NoteCommitting                     // Epoch
 	NoteTaken                          // Node, Reason: an owner that did not acknowledge

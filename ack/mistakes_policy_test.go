@@ -20,7 +20,7 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "policy: a pause holds up a loss", mix: stuckAfter(aimed("pause-loss 4, policy 1")), caught: "progress",
-			edits: in("round.go", "		want = shardmap.Assign(base, members, p)\n", "		want = shardmap.Assign(base, members, p)\n		if PLANTED && policy.Pause > 0 {\n			want = last\n		}\n"),
+			edits: in("round.go", "		final = shardmap.Assign(base, members, l.rules(policy, absent))\n", "		final = shardmap.Assign(base, members, l.rules(policy, absent))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
 		},
 		{
 			name: "policy: a new leader counts a pause from before its election", mix: aimed("policy 8, elect 3"), caught: "policy",
@@ -75,6 +75,35 @@ func mistakesOfThePolicy() []mistake {
 		{
 			name: "emptying: it never ends", mix: aimed("policy 8, elect 1"), caught: "progress",
 			edits: in("emptying.go", "(owns == 0 || now-s.at", "!PLANTED && (owns == 0 || now-s.at"),
+		},
+		{
+			name: "staging: a busy shard moves with the idle ones", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
+			edits: in("round.go", "		p.Staged = staged\n", "		p.Staged = staged\n		if PLANTED {\n			p.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				put(&p.Idle, s, true)\n			}\n		}\n"),
+		},
+		{
+			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
+			edits: in("emptying.go", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stages.owners[m.Node] != nil) {\n"),
+		},
+		{
+			name: "staging: a stage never ends", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging|progress",
+			edits: in("staging.go", "o != nil && o.over || ", "o != nil && o.over && !PLANTED || "),
+		},
+		{
+			name: "staging: busy shards move after the first map", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
+			edits: in("staging.go", "		o.over = now-o.began >= l.o.Pace.DrainTimeout\n", "		o.over = now-o.began >= l.o.Pace.DrainTimeout || PLANTED && o.maps > 0\n"),
+		},
+		{
+			name: "staging: what was idle by an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|emptying",
+			edits: both(in("emptying.go", "	e.know(nil)\n", "	if !PLANTED {\n		e.know(nil)\n	}\n"),
+				in("staging.go", "	maps.DeleteFunc(idle, func(x shardmap.Shard, _ bool) bool { return a.staged[base.Owner(x)] })\n", "	maps.DeleteFunc(idle, func(x shardmap.Shard, _ bool) bool { return !PLANTED && a.staged[base.Owner(x)] })\n")),
+		},
+		{
+			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "gathering|progress",
+			edits: in("staging.go", "	if l.urgent(a) {\n", "	if !PLANTED && l.urgent(a) {\n"),
+		},
+		{
+			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",
+			edits: in("staging.go", " || l.t.Pause == PauseCluster || ", " || !PLANTED && l.t.Pause == PauseCluster || "),
 		},
 		{
 			name: "emptying: who is being emptied counts as one who is left", mix: aimed("policy 8, kill 2, leave 1"), caught: "G9|rule 10|progress|emptying|G4",

@@ -329,7 +329,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "why 12: equal to the committed map means nothing to do", mix: back, caught: "progress",
-			edits: in("round.go", "	want, reason := l.want(now)\n", "	want, reason := l.want(now)\n	if PLANTED && want != nil && l.settled && want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
+			edits: in("round.go", "	a, reason := l.want(now)\n", "	a, reason := l.want(now)\n	if PLANTED && a.want != nil && l.settled && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
@@ -406,7 +406,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "G4: the map that routes comes back with the dead it names", mix: aimed("leave 4, sick 4, kill 4"), caught: "G4",
-			edits: in("round.go", "	want := last\n", "	want := last\n	if PLANTED {\n		want = base\n	}\n"),
+			edits: in("round.go", "	final := last\n", "	final := last\n	if PLANTED {\n		final = base\n	}\n"),
 		},
 	}
 }

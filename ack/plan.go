@@ -36,8 +36,7 @@ func (l *Leader) Plan(now time.Duration) (Plan, error) {
 		return Plan{}, ErrNotYet
 	}
 	members := slices.Clone(l.members(now))
-	want, _ := l.assign(members)
-	p := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.planned(now, want), Pause: l.state.Policy().Pause}
+	p := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.planned(now, l.assign(members).final), Pause: l.state.Policy().Pause}
 	if p.Pause > 0 && len(members) > 0 {
 		rules := l.rules(l.state.Policy(), l.absences())
 		rules.Paused = false

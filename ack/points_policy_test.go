@@ -39,6 +39,14 @@ func pointsOfPolicy() []point {
 		},
 		{of: "policy", clause: "snapshots have that, too", planted: []string{"rule 8: snapshots forget who is being emptied"}},
 		{of: "policy", clause: "without anybody else the last map stays", planted: []string{"emptying: who is being emptied counts as one who is left"}},
+		{of: "stages", clause: "a map takes from a live owner what that says to be idle", planted: []string{"staging: a busy shard moves with the idle ones"}},
+		{of: "stages", clause: "all of that", planted: []string{"staging: an idle shard never moves before drain-timeout"}},
+		{of: "stages", clause: "by the map that routes", planted: []string{"staging: what was idle by an earlier map moves"}},
+		{of: "stages", clause: "busy shards wait for drain-timeout", planted: []string{"staging: busy shards move after the first map"}},
+		{of: "stages", clause: "and no longer", planted: []string{"staging: a stage never ends"}},
+		{of: "stages", clause: "what is lost waits for no answer", planted: []string{"staging: the shards of a dead owner wait for an answer"}},
+		{of: "stages", clause: "with pause: cluster there is one map", planted: []string{"staging: each map of several pauses the cluster"}},
+		{of: "stages", clause: "a silent owner has all shards moved", explained: "TestSilentOwnerHasAllShardsMovedAtOnce."},
 		{
 			of: "policy", clause: "a quarantine ends as a pause does",
 			planted: []string{

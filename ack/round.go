@@ -31,7 +31,7 @@ func (l *Leader) reconcile(now time.Duration) {
 	if !l.state.Born() || !l.watch(now) || l.amend(now) || l.absence(now) {
 		return
 	}
-	want, reason := l.want(now)
+	a, reason := l.want(now)
 	switch {
 	case reason == "":
 		l.wantSince = -1
@@ -42,31 +42,37 @@ func (l *Leader) reconcile(now time.Duration) {
 		l.wantSince = now
 	}
 	switch {
-	case l.wantSince < 0 || want == nil:
-	case now-l.wantSince >= l.gathering(want):
-		l.propose(now, want)
-	case l.mine() && l.adds(want):
+	case l.wantSince < 0 || a.want == nil:
+	case now-l.wantSince >= l.gathering(a.final):
+		if l.stageDue(now, a) {
+			l.propose(now, a)
+		}
+	case l.mine() && l.adds(a.final):
 		// A round goes on while others gather for the next.
 		l.tryCommit(now)
 	}
 }
 
 // want returns the map that ought to be, and why it must be proposed; no reason
-// if the last map in the log is the one and a round of this term has it.
-func (l *Leader) want(now time.Duration) (*shardmap.Map, string) {
+// if the last map in the log is the one and a round of this term has it, or if that
+// map differs from it only by moves that are deferred, and a round is open.
+func (l *Leader) want(now time.Duration) (*assignment, string) {
 	members := l.members(now)
-	want, same := l.assign(members)
+	a := l.assign(members)
+	l.stageLook(now, a)
+	l.stage(now, a)
+	last := l.state.Last()
 	switch {
 	case l.state.Committed().Epoch() == 0 && len(members) == 0:
-		return nil, ""
+		return &assignment{}, ""
 	case l.state.Open() && !l.mine():
-		return want, "found an open proposal"
+		return a, "found an open proposal"
 	case !l.state.Open() && !l.settled:
-		return want, newLeader
-	case same:
-		return nil, ""
+		return a, newLeader
+	case a.final.SameAs(last), l.state.Open() && a.want.SameAs(last):
+		return &assignment{}, ""
 	}
-	return want, l.why(now, want)
+	return a, l.why(now, a.final)
 }
 
 // assignment remembers the last answer of assign: the question is asked at every
@@ -78,28 +84,47 @@ type assignment struct {
 	absent     map[shardmap.NodeID]bool
 	zoned      uint64
 	looks      uint64
-	want       *shardmap.Map
-	sameAsLast bool
+	// final is the map in the end, givers are the owners from which it takes shards.
+	final  *shardmap.Map
+	givers []shardmap.NodeID
+	// want is final without the moves that are deferred, of the owners in staged.
+	want   *shardmap.Map
+	staged map[shardmap.NodeID]bool
 }
 
-// assign returns the map for members, and whether it is the last one proposed.
-// Without members the last one stays (rule 10), also if it is only proposed: the
-// map that routes may name somebody whom it drops, who must not come back.
-func (l *Leader) assign(members []shardmap.Member) (*shardmap.Map, bool) {
+// assign returns the map for members; want and staged are the last ones. Without members
+// the last map stays (rule 10), also if it is only proposed: the map that routes may name
+// somebody whom it drops, who must not come back.
+func (l *Leader) assign(members []shardmap.Member) *assignment {
 	base, last, policy, absent := l.state.Committed(), l.state.Last(), l.state.Policy(), l.absences()
-	if a := l.memo; a.want != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.absent, absent) && a.zoned == l.zoned && a.looks == l.empties.looks && slices.Equal(a.members, members) {
-		return a.want, a.sameAsLast
+	if a := &l.memo; a.final != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.absent, absent) && a.zoned == l.zoned && a.looks == l.empties.looks && slices.Equal(a.members, members) {
+		return a
 	}
-	want := last
+	final := last
+	var from []shardmap.NodeID
 	if len(members) > 0 {
-		p := l.rules(policy, absent)
-		want = shardmap.Assign(base, members, p)
+		final = shardmap.Assign(base, members, l.rules(policy, absent))
+		from = givers(base, final)
 	}
 	l.memo = assignment{
 		members: slices.Clone(members), base: base, last: last, policy: policy, absent: absent, zoned: l.zoned, looks: l.empties.looks,
-		want: want, sameAsLast: want.SameAs(last),
+		final: final, givers: from,
 	}
-	return want, l.memo.sameAsLast
+	return &l.memo
+}
+
+// stage fills in the map that may be proposed now.
+func (l *Leader) stage(now time.Duration, a *assignment) {
+	staged := l.staged(now, a.givers)
+	if a.want != nil && maps.Equal(a.staged, staged) {
+		return
+	}
+	a.want, a.staged = a.final, staged
+	if len(staged) > 0 {
+		p := l.rules(a.policy, a.absent)
+		p.Staged = staged
+		a.want = shardmap.Assign(a.base, a.members, p)
+	}
 }
 
 // rules is what Assign goes by beside the members.
@@ -128,6 +153,9 @@ func (l *Leader) why(now time.Duration, want *shardmap.Map) string {
 			return "drain"
 		}
 	}
+	if reason := l.stageReason(); reason != "" {
+		return reason // a later map of the same change
+	}
 	if slices.Equal(want.Members(), last.Members()) {
 		return "policy" // a pin, a cordon or the end of a pause
 	}
@@ -154,14 +182,14 @@ func (l *Leader) lost(now time.Duration, n *member) string {
 // because returns the reason of a proposal, the same one for the log, events and metrics. A
 // leader that proposes again what another leader has proposed keeps the reason of that one.
 // The first round of a leader that changes nothing has the reason "new leader".
-func (l *Leader) because(now time.Duration, want *shardmap.Map) string {
-	switch same := want.SameAs(l.state.Last()); {
+func (l *Leader) because(now time.Duration, a *assignment) string {
+	switch same := a.want.SameAs(l.state.Last()); {
 	case same && l.state.Open():
 		return l.state.Reason()
 	case same:
 		return newLeader
 	}
-	return l.why(now, want)
+	return l.why(now, a.final)
 }
 
 // newLeader is the reason of a round that changes nothing: it confirms every node towards a
@@ -301,10 +329,11 @@ func (l *Leader) denyLate(now time.Duration) {
 // what it holds gets the time that its node says it needs.
 func (l *Leader) ackDeadline(n *member) time.Duration { return l.o.Pace.AckDeadline() + n.beat.Release }
 
-// propose submits a proposal of want, computed from the committed map, with a
+// propose submits a proposal of a.want, computed from the committed map, with a
 // record of everybody who is dropped and why.
-func (l *Leader) propose(now time.Duration, want *shardmap.Map) {
-	p := proposal{term: l.o.Term, base: l.state.Committed().Epoch(), reason: l.because(now, want), want: want}
+func (l *Leader) propose(now time.Duration, a *assignment) {
+	want := a.want
+	p := proposal{term: l.o.Term, base: l.state.Committed().Epoch(), reason: l.because(now, a), want: want}
 	for id, cause := range l.leftOut(now, want) {
 		p.drops = append(p.drops, dropping{node: id, cause: cause, strikes: l.strikes(now, id, cause)})
 	}
@@ -318,7 +347,9 @@ func (l *Leader) propose(now time.Duration, want *shardmap.Map) {
 	l.emit(Noted{
 		Kind: NoteProposing, Epoch: p.base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: p.reason,
 		Joined: beyond(want, l.state.Committed()), Left: beyond(l.state.Committed(), want),
+		Deferred: slices.Sorted(maps.Keys(a.staged)), Busy: len(shardmap.Diff(want, a.final)),
 	})
+	l.stageProposed(now, want)
 	for _, d := range p.drops {
 		l.emit(Noted{Kind: NoteDropped, Node: d.node, Cause: d.cause})
 	}

@@ -25,6 +25,7 @@ type checks struct {
 	stable     time.Duration            // since when all is well; negative: it is not
 	quarantineChecks
 	emptyingChecks
+	stagingChecks
 	hookChecks
 	absenceChecks
 	keptChecks
@@ -76,7 +77,7 @@ func newChecks() checks {
 		owner:  map[ownership]shardmap.NodeID{},
 		did:    map[uint64]deed{},
 		dropAt: map[shardmap.NodeID]time.Duration{}, timedAt: map[uint64]time.Duration{},
-		stable: -1, emptyingChecks: newEmptyingChecks(), hookChecks: newHookChecks(), absenceChecks: newAbsenceChecks(), keptChecks: newKeptChecks(),
+		stable: -1, emptyingChecks: newEmptyingChecks(), stagingChecks: newStagingChecks(), hookChecks: newHookChecks(), absenceChecks: newAbsenceChecks(), keptChecks: newKeptChecks(),
 	}
 }
 

@@ -43,6 +43,7 @@ type coverage struct {
 	amends, amended, pausesOver                  int
 	quarantined, quarantinesOver                 int
 	emptied, emptyingsOver, idles, wentIdle      int
+	staged, deferred, stagedIdle                 int
 	pausedCluster                                int
 	twins                                        [2]int
 	rollbacks, excusedCopies, forgedNames        int
@@ -169,6 +170,9 @@ func (c *coverage) counters() []counter {
 		{"nodes told what is idle there", &c.idles, false},
 		{"shards that moved as idle", &c.wentIdle, false},
 		{"emptyings that ended by themselves", &c.emptyingsOver, false},
+		{"maps that defer moves", &c.staged, false},
+		{"shards that a map defers", &c.deferred, false},
+		{"idle shards of staged owners that move", &c.stagedIdle, false},
 		{"refusals forged", &c.forged, false},
 		{"takings by a forged refusal", &c.forgedTakings, true},
 		{"removals", &c.removed, false},

@@ -94,6 +94,7 @@ func (l *leading) judgeLoss() {
 	if s := l.told(); x.base != nil && (s.Committed() != x.base.Committed() || !x.commit && s.Last() != x.base.Last()) {
 		x.base = nil
 	}
+	l.judgeStage(now, stalled)
 	lost, ok := l.lost()
 	switch {
 	case !ok || !x.barrier || x.base != nil || now < x.notBefore || p.disk.term != l.term:
@@ -111,12 +112,13 @@ func (l *leading) lost() (id shardmap.NodeID, ok bool) {
 	if l.told().Last().Epoch() == 0 {
 		return "", false
 	}
-	somebody := false
+	somebody, staged := false, map[shardmap.NodeID]bool{}
 	for _, v := range l.turn.View() {
+		staged[v.Node] = v.Staged
 		somebody = somebody || v.Eligible && !l.told().Policy().Leaves(v.Node)
 	}
 	id = l.losing()
-	return id, id != "" && somebody
+	return id, id != "" && somebody && !staged[id]
 }
 
 // moving reports that shards are on their way.

@@ -32,6 +32,7 @@ type leading struct {
 	delivered map[[32]byte]*ack.Releases // by their digest
 	waits     waits
 	asked     map[uint64][]ack.Change // by the number of their entry
+	staging
 }
 
 // startLeading begins a leadership that Raft has reported.
@@ -44,7 +45,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}}
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, staging: staging{from: -1}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
@@ -230,6 +231,8 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			l.submit(e, m)
 		case ack.Barrier:
 			l.issueBarrier()
+		case ack.AskIdle:
+			l.asksIdle(e)
 		case ack.StepDown:
 			w.cover.stepDowns[e.Reason]++
 			w.logf("%s steps down: %s", l.p.h.id, e.Reason)
@@ -302,6 +305,7 @@ func (l *leading) noted(e ack.Noted) {
 	w, id := l.p.w, l.p.h.id
 	switch e.Kind {
 	case ack.NoteProposing:
+		l.proposesStage(e)
 		w.cover.rounds[e.Reason]++
 		w.logf("%s proposes from map %d: %s, %d moves", id, e.Epoch, e.Reason, e.Moved)
 	case ack.NoteDropped:

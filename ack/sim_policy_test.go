@@ -21,10 +21,13 @@ type policed struct {
 	heard shardmap.NodeID
 	// changes are what was asked for; none: the leader does it by itself.
 	changes []ack.Change
+	// stage is what the leader noted of the proposal.
+	stage stageNote
 }
 
 func (l *leading) policed(e ack.Submit, m ack.Message) policed {
-	p := policed{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked]}
+	p := policed{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked], stage: l.note}
+	l.note = stageNote{}
 	for _, v := range l.turn.View() {
 		if v.HeardAgo >= 0 {
 			p.zones[v.Node] = v.Heartbeat.Zone
@@ -185,10 +188,11 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 		by.Emptying[id] = true
 	}
 	by.Idle = w.sawLetGo(before, after, e, by)
-	want := shardmap.Assign(base, p.Members(), by)
+	members := w.sawStage(before, after, e, &by)
+	want := shardmap.Assign(base, members, by)
 	by.Zones = maps.Clone(e.zones)
 	delete(by.Zones, e.heard)
-	if !p.SameAs(want) && !p.SameAs(shardmap.Assign(base, p.Members(), by)) {
+	if !p.SameAs(want) && !p.SameAs(shardmap.Assign(base, members, by)) {
 		w.fail("G9: %d does not move the fewest shards from %d that the policy allows", p.Epoch(), base.Epoch())
 	}
 }

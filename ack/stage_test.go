@@ -2,6 +2,7 @@ package ack_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,8 @@ type actor struct {
 	answers []ack.Answer // that have come
 
 	held, deaf, mute, busy               bool
+	runs                                 map[shardmap.Shard]bool // shards with a request, beside busy
+	reticent                             bool                    // it does not tell what is idle
 	leaving, goodbye, unhealthy, gateway bool
 	back                                 time.Duration // with goodbye
 	keeps                                *ack.Releases // then, too; nil: nothing
@@ -349,14 +352,26 @@ func (g gate) Lease(until time.Duration) bool {
 
 func (g gate) Route(r ack.Routing) { g.a.routing = r }
 
-func (g gate) Running(func(shardmap.Shard) bool) int {
-	if g.a.busy {
-		return 1
+func (g gate) Running(may func(shardmap.Shard) bool) int {
+	n := 0
+	for s := range g.a.runs {
+		if !may(s) {
+			n++
+		}
 	}
-	return 0
+	if g.a.busy {
+		n++
+	}
+	return n
 }
 
-func (g gate) Cut(why ack.Cutting, _ func(shardmap.Shard) bool) {
+func (g gate) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
+	for _, s := range slices.Sorted(maps.Keys(g.a.runs)) {
+		if !may(s) {
+			g.s.notef("%s cuts a request of shard %d: %s", g.a.id, s, why)
+			delete(g.a.runs, s)
+		}
+	}
 	if g.a.busy {
 		g.s.notef("%s cuts what runs: %s", g.a.id, why)
 		g.a.busy = false
@@ -436,6 +451,8 @@ func (s *stage) effect(l *leaderPart, effects []ack.Effect) {
 		case ack.Submit:
 			s.waiting = append(s.waiting, submitted{by: l.id, term: l.term, entry: slices.Clone(e.Entry)})
 		case ack.Barrier: // see elect
+		case ack.AskIdle:
+			s.tellIdle(l, s.actor(e.Node))
 		case ack.StepDown:
 			l.steps++
 			s.notef("%s steps down: %s", l.id, e.Reason)
@@ -446,6 +463,21 @@ func (s *stage) effect(l *leaderPart, effects []ack.Effect) {
 	if !s.stuck {
 		s.flush()
 	}
+}
+
+// tellIdle answers a leader's question at once: all shards are idle but those with a request.
+// What busy stands for began after the answer.
+func (s *stage) tellIdle(l *leaderPart, a *actor) {
+	if !a.up || a.mute || a.reticent {
+		return
+	}
+	m := ack.Idle{Node: a.id, Map: a.state().Committed().Epoch()}
+	for x := range a.state().Committed().Shards(a.id) {
+		if !a.runs[x] {
+			m.Shards = append(m.Shards, x)
+		}
+	}
+	s.step(l, m)
 }
 
 // flush lets what waits enter the log; what a leader of an older term submitted

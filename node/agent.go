@@ -47,6 +47,7 @@ type agent struct {
 	ended   chan struct{}                    // latch
 	came    map[shardmap.Shard]time.Duration // when each shard came that was ever this node's, by the clock
 
+	givenUp givenUp
 	leaving atomic.Bool // this node wants to own nothing
 	goodbye atomic.Bool // it is to admit and run nothing any more, and to say so
 	parted  atomic.Bool // it admits and runs nothing any more
@@ -228,6 +229,7 @@ func (a *agent) Route(r ack.Routing) {
 	}
 	a.forsaken.look(s.Last().Epoch(), goneFrom(s, a.before.Load()))
 	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {
+		a.givenUp.holds(s, a.self, a.router.running.of)
 		a.log.Debug().Uint64("epoch", uint64(s.Last().Epoch())).Msg("map proposed")
 	}
 }
@@ -243,6 +245,9 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 			a.came[mv.Shard] = a.clock.Precise()
 		case mv.From:
 			lost++
+			if stage := a.givenUp.moved(mv.Shard); uint64(m.Epoch()) > a.before.Load() {
+				a.metrics.moved.WithLabelValues(stage).Inc()
+			}
 		}
 	}
 	if uint64(m.Epoch()) <= a.before.Load() {
@@ -261,6 +266,7 @@ func (a *agent) Running(may func(shardmap.Shard) bool) int { return a.router.run
 func (a *agent) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
 	switch why {
 	case ack.CutDraining:
+		a.givenUp.cuts(may, a.router.running.of)
 		n := a.proxy.Cut(func(s shardmap.Shard) bool { return !may(s) }, why.String())
 		a.log.Warn().Uint64("epoch", uint64(a.router.state.Load().Last().Epoch())).Int("requests", n).Msg("running requests cut: their shards move and drain-timeout has passed")
 	case ack.CutLapsed:

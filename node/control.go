@@ -76,6 +76,9 @@ type request struct {
 	Break admin.SocketBreak `json:"break,omitzero"`
 
 	Settings map[string]string `json:"settings,omitempty"`
+	// Question of askIdle is the number of the question in a staged change, from 1 on; zero:
+	// the node is being emptied.
+	Question int `json:"question,omitempty"`
 
 	Several []request `json:"several,omitempty"` // mostSeveral at most, each by itself
 }
@@ -295,6 +298,9 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	case askBreak:
 		return n.breakHere(q.Break, q.By), nil
 	case askIdle:
+		if q.Question > 0 {
+			return n.idleInStage(q.Question - 1), nil
+		}
 		return n.idle(), nil
 	case askSuspects:
 		return n.poison.list(), nil

@@ -49,12 +49,18 @@ type idleThere struct {
 func (n *Node) idle() idleThere {
 	state := n.router.state.Load()
 	m := state.Committed()
-	legs, all := map[shardmap.Shard]int{}, 0
+	legs, all := n.legs()
+	return idleThere{Map: uint64(m.Epoch()), Shards: idleOf(m.Shards(n.self), n.router.running.of, legs, n.pacing.next(time.Now(), all, state.Policy().Emptying[n.self]))}
+}
+
+// legs counts the legs of kept sockets, by shard and in all.
+func (n *Node) legs() (legs map[shardmap.Shard]int, all int) {
+	legs = map[shardmap.Shard]int{}
 	for _, x := range n.proxy.KeptSockets() {
 		legs[x.Shard] = x.Legs
 		all += x.Legs
 	}
-	return idleThere{Map: uint64(m.Epoch()), Shards: idleOf(m.Shards(n.self), n.router.running.of, legs, n.pacing.next(time.Now(), all, state.Policy().Emptying[n.self]))}
+	return legs, all
 }
 
 // idleOf returns those of shards for which nothing runs, and of those that only have legs of

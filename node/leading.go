@@ -112,6 +112,8 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 			l.submit(e)
 		case ack.Barrier:
 			l.issueBarrier(ctx, e.Try)
+		case ack.AskIdle:
+			l.n.asks.Go(func() { l.askInStage(ctx, e) })
 		case ack.StepDown:
 			l.stepDown(ctx, e.Reason)
 		case ack.Noted:
@@ -180,6 +182,9 @@ func (l *leading) note(e ack.Noted) {
 		l.n.changes.proposed(e.Epoch, l.n.o.Clock.Precise())
 		l.n.metrics.rounds.WithLabelValues(label(e.Reason)).Inc()
 		line := l.log.Info().Str("reason", e.Reason).Int("moved", e.Moved)
+		if e.Busy > 0 {
+			line = line.Int("deferred", e.Busy)
+		}
 		for name, nodes := range map[string][]shardmap.NodeID{"joined": e.Joined, "left": e.Left} {
 			if len(nodes) > 0 {
 				line.Strs(name, texts(nodes))

@@ -19,6 +19,7 @@ type metrics struct {
 	rounds     *prometheus.CounterVec
 	drops      *prometheus.CounterVec
 	taken      *prometheus.CounterVec
+	moved      *prometheus.CounterVec
 	lapses     prometheus.Counter
 	elections  prometheus.Counter
 	campaigns  *prometheus.CounterVec
@@ -55,6 +56,7 @@ func newMetrics() *metrics {
 		rounds:     vec("reshards_total", "Map changes this node proposed as leader, by reason.", "reason"),
 		drops:      vec("drops_total", "Nodes this node dropped from the map as leader, by cause.", "cause"),
 		taken:      vec("takings_total", "Owners whose shards were taken, by the rule that allowed it.", "by"),
+		moved:      vec("moved_shards_total", "Number of shards this node gave up to another owner, by what ran for them: idle, finished or aborted requests.", "stage"),
 		lapses:     counter("lease_lapses_total", "Times this node's lease ended without being renewed."),
 		elections:  counter("elections_won_total", "Times this node became leader."),
 		campaigns:  vec("campaigns_total", "Times this node stood for election before Raft's own timeout, by cause.", "cause"),
@@ -71,6 +73,9 @@ func newMetrics() *metrics {
 	for _, result := range []ack.ReleaseResult{ack.ReleaseOK, ack.ReleaseFailed, ack.ReleaseLate} {
 		m.releases.WithLabelValues(result.String())
 	}
+	for _, stage := range []string{stageIdle, stageFinished, stageAborted} {
+		m.moved.WithLabelValues(stage)
+	}
 	for _, phase := range event.Phases() {
 		m.phases.WithLabelValues(phase) // there from the start, so that rates are right
 	}
@@ -84,7 +89,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	}
 	state := n.router.state.Load
 	all := []prometheus.Collector{
-		m.reshards, m.rounds, m.drops, m.taken, m.lapses, m.elections, m.campaigns, m.unacquired, m.releases, m.phases, m.beats, m.commits, m.writes,
+		m.reshards, m.rounds, m.drops, m.taken, m.moved, m.lapses, m.elections, m.campaigns, m.unacquired, m.releases, m.phases, m.beats, m.commits, m.writes,
 		gauges{n},
 		gauge("epoch", "Epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
 		gauge("proposed_epoch", "Epoch of the last proposal in the log.", func() float64 { return float64(state().Last().Epoch()) }),

@@ -19,6 +19,9 @@ package shardmap
 // stays orphaned. Nor is what members have that are being emptied; of that, what is idle
 // is placed like what nobody has.
 //
+// Policy.Staged defers moves: the shards of these owners stay where they are, but for
+// those in Policy.Idle. The counts differ from the quotas by what is deferred.
+//
 // The result keeps prev's epoch, and its ownership epochs for shards that stay;
 // shards that move have ownership epoch 0 until Settle. What Check complains
 // about is bent into shape: weights go to the nearest bound, of two members with
@@ -43,6 +46,10 @@ func Assign(prev *Map, members []Member, p Policy) *Map {
 	}
 	if len(m.members) > 0 {
 		m.place(p, prev.since)
+	}
+	if len(p.Staged) > 0 {
+		m.deferBusy(prev, p)
+		stays = prev.translate(m.members)
 	}
 	m.tally()
 	for s, o := range prev.owners {

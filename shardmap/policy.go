@@ -15,6 +15,10 @@ type Policy struct {
 	// somebody else may have it; absent ones keep that, too.
 	Emptying map[NodeID]bool
 	Idle     map[Shard]bool
+	// Staged owners keep each shard that is not in Idle: Assign moves it in a later map.
+	// A staged owner that is not among the members stays a member, with its weight in
+	// prev, as long as it keeps a shard.
+	Staged map[NodeID]bool
 	// Weights stand in the place of the members' own.
 	Weights map[NodeID]uint32
 	// Pins say where shards belong while that place can take them.

@@ -1,0 +1,217 @@
+package ack_test
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// Planned changes in stages, in a schedule: the leader asks owners which shards are idle,
+// moves those, and moves busy shards at drain-timeout.
+
+// stagingChecks is what the world knows of the owners' answers, by leader, owner and map.
+type stagingChecks struct {
+	// answered has the newest answer that counted; no entry: none since the last question.
+	answered map[idleness]map[shardmap.Shard]bool
+	// firstAnswer: no map had taken shards from the owner before.
+	firstAnswer map[idleness]bool
+	// silent owners had not answered the first question of a change.
+	silent map[idleness]bool
+}
+
+func newStagingChecks() stagingChecks {
+	return stagingChecks{answered: map[idleness]map[shardmap.Shard]bool{}, firstAnswer: map[idleness]bool{}, silent: map[idleness]bool{}}
+}
+
+// staging is what the world knows of a leader's change.
+type staging struct {
+	note stageNote
+	// since is when the leader first deferred a move of an owner.
+	since    map[shardmap.NodeID]time.Duration
+	question time.Duration // when the last one was put
+	// from is since when moves are deferred and no round is open; negative: they are not.
+	from time.Duration
+}
+
+// stageNote is what the leader noted of the proposal that it submits next.
+type stageNote struct {
+	deferred map[shardmap.NodeID]bool
+	// left are the deferred owners that leave.
+	left map[shardmap.NodeID]bool
+	// early are owners that the leader deferred before and does not defer now, although they
+	// are well and drain-timeout is not over.
+	early map[shardmap.NodeID]bool
+	busy  int
+	// pauses: as far as the leader knew, each map pauses the cluster.
+	pauses bool
+}
+
+// asksIdle puts a leader's question to an owner. Question and answer take their time, and get
+// lost.
+func (l *leading) asksIdle(e ack.AskIdle) {
+	w, id := l.p.w, e.Node
+	l.defers(id)
+	l.question = l.p.clock()
+	key := idleness{l.term, id, l.told().Committed().Epoch()}
+	delete(w.answered, key)
+	if e.Number == 0 {
+		w.silent[key] = true
+	}
+	for _, h := range w.hosts {
+		if h.id != id {
+			continue
+		}
+		w.send(l.p.h, h, func(q *proc) {
+			m := q.idle()
+			w.send(h, l.p.h, func(p *proc) {
+				if p.lead == l && !l.over {
+					l.takesIdle(m)
+				}
+			})
+		})
+	}
+}
+
+// takesIdle brings an answer.
+func (l *leading) takesIdle(m ack.Idle) {
+	w := l.p.w
+	waits, first := l.turn.AwaitsIdle(m.Node)
+	key := idleness{l.term, m.Node, m.Map}
+	told := map[shardmap.Shard]bool{}
+	for _, s := range m.Shards {
+		told[s] = true
+	}
+	// The proposal may be a part of the turn that takes the answer.
+	was, silent := w.answered[key], w.silent[key]
+	if waits && m.Map == l.told().Committed().Epoch() && l.p.clock()-l.question < 90*time.Millisecond { // the leader waits for 100 ms
+		w.answered[key], w.firstAnswer[key] = told, first
+		delete(w.silent, key)
+	}
+	l.receive(m, origin{})
+	if still, _ := l.turn.AwaitsIdle(m.Node); waits && still { // it came while an entry was on its way
+		w.answered[key], w.silent[key] = was, silent
+	}
+}
+
+// defers notes that a leader defers moves of an owner.
+func (l *leading) defers(id shardmap.NodeID) {
+	if l.since == nil {
+		l.since = map[shardmap.NodeID]time.Duration{}
+	}
+	if _, known := l.since[id]; !known {
+		l.since[id] = l.p.clock()
+	}
+}
+
+// proposesStage notes what a proposal defers.
+func (l *leading) proposesStage(e ack.Noted) {
+	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.told().Timing().Pause == ack.PauseCluster}
+	for _, id := range e.Deferred {
+		l.note.deferred[id], l.note.left[id] = true, l.left[id]
+		l.defers(id)
+	}
+	for id, since := range l.since {
+		v, _ := l.viewOf(id)
+		well := !v.Silent && !v.Crashed && !v.Absent && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.HeardAgo >= 0 && v.Heartbeat.Acked >= l.told().Committed().Epoch()
+		if d, _ := l.told().Drop(id); well && !d.InForce && !l.note.deferred[id] && l.p.clock()-since < l.p.w.pace.DrainTimeout*8/10-50*time.Millisecond {
+			l.note.early[id] = true
+		}
+	}
+	w := l.p.w
+	if len(e.Deferred) > 0 {
+		w.cover.staged++
+	}
+	w.cover.deferred += e.Busy
+}
+
+// sawStage judges what a proposal takes from owners whose moves the leader stages. It adds
+// them to the policy, and returns the members that may own shards in the end.
+func (w *world) sawStage(before, after *ack.State, e *logEntry, by *shardmap.Policy) []shardmap.Member {
+	p, base, policy := after.Last(), before.Committed(), before.Policy()
+	members := slices.DeleteFunc(slices.Clone(p.Members()), func(m shardmap.Member) bool {
+		return e.stage.deferred[m.ID] && (policy.Drained[m.ID] || e.stage.left[m.ID])
+	})
+	w.sawEarly(before, after, e)
+	if len(e.stage.deferred) == 0 {
+		return members
+	}
+	if e.stage.pauses {
+		w.fail("staging: %d is one of several, and each pauses the cluster", p.Epoch())
+	}
+	final := shardmap.Assign(base, members, *by)
+	by.Staged, by.Idle = e.stage.deferred, maps.Clone(by.Idle)
+	for s := range shardmap.Shard(base.Len()) {
+		from := base.Owner(s)
+		if !e.stage.deferred[from] {
+			continue
+		}
+		key := idleness{e.asked, from, base.Epoch()}
+		goes, told := p.Owner(s) != from, w.answered[key][s]
+		open := before.Open() && before.Last().Owner(s) != from
+		switch {
+		case goes && !told && !open && !w.silent[key]:
+			w.fail("staging: %d takes busy shard %d from %s", p.Epoch(), s, from)
+		case !goes && told && w.firstAnswer[key] && !before.Open() && final.Owner(s) != from:
+			w.fail("staging: %d leaves idle shard %d with %s", p.Epoch(), s, from)
+		case goes:
+			if by.Idle == nil {
+				by.Idle = map[shardmap.Shard]bool{}
+			}
+			by.Idle[s] = true
+			w.cover.stagedIdle++
+		}
+	}
+	return members
+}
+
+// sawEarly judges a map that defers nothing of an owner any more.
+func (w *world) sawEarly(before, after *ack.State, e *logEntry) {
+	base, p, policy := before.Committed(), after.Last(), before.Policy()
+	for id := range e.stage.early {
+		if _, emptied := policy.Emptying[id]; emptied || before.Open() || !w.wasDeferred(id, before) {
+			continue
+		}
+		for s := range base.Shards(id) {
+			key := idleness{e.asked, id, base.Epoch()}
+			if told, known := w.answered[key]; known && !told[s] && p.Owner(s) != id {
+				w.fail("staging: %d takes busy shard %d from %s before drain-timeout", p.Epoch(), s, id)
+			}
+		}
+	}
+}
+
+// wasDeferred reports that no entry is known by which moves of the owner would not be
+// deferred.
+func (w *world) wasDeferred(id shardmap.NodeID, s *ack.State) bool {
+	return s.Timing().Pause == ack.PauseMoving && !w.emptiedOnce(id)
+}
+
+// emptiedOnce reports that the node was emptied at some time: at the end of that nothing is
+// deferred.
+func (w *world) emptiedOnce(id shardmap.NodeID) bool {
+	for a := range w.emptyAt {
+		if a.node == id {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeStage judges that a leader defers moves for drain-timeout, and no longer.
+func (l *leading) judgeStage(now time.Duration, stalled bool) {
+	staged := slices.ContainsFunc(l.turn.View(), func(v ack.MemberView) bool { return v.Staged })
+	if !staged && !l.told().Open() {
+		clear(l.since) // the next change begins anew
+	}
+	switch {
+	case !staged || stalled || l.told().Open() || l.waits.base != nil || !l.waits.barrier || now < l.waits.notBefore || l.p.disk.term != l.term:
+		l.from = -1
+	case l.from < 0:
+		l.from = now
+	case now-l.from > l.p.w.pace.DrainTimeout+lossWait+min(max(l.told().Timing().DeadAfter, l.told().TimingBefore().DeadAfter)/5, 2*time.Second): // additions are gathered before
+		l.p.w.fail("staging: %s defers moves for %v", l.p.h.id, now-l.from)
+	}
+}

@@ -1,0 +1,241 @@
+package ack
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/shardmap"
+)
+
+const (
+	// askShare is the part of drain-timeout between two questions of a staged change, and
+	// askMost the longest time between them.
+	askShare = 20
+	askMost  = 250 * time.Millisecond
+	// idleWait is how long the leader waits for the owners' answers.
+	idleWait = 100 * time.Millisecond
+	// maxStages bounds the maps that take shards from an owner before the last one. The time
+	// between two of them doubles, so they are fewer unless all deferred shards become idle at
+	// once, again and again.
+	maxStages = 10
+)
+
+// stages is the progress of planned changes (docs/protocol.md, "Planned moves in stages").
+type stages struct {
+	// owners have busy shards that another node is to own.
+	owners map[shardmap.NodeID]*stagedOwner
+	asked  time.Duration // when the open question was put; negative: none is open
+	next   time.Duration // when the next question is due
+	// unanswered are the owners that have not answered the open question.
+	unanswered map[shardmap.NodeID]bool
+	// due are drained nodes that were emptied before, and had their time.
+	due map[shardmap.NodeID]bool
+}
+
+// stagedOwner is the progress of one owner. It begins when the leader first defers a move of
+// the owner, and ends when no map is to take shards from it any more.
+type stagedOwner struct {
+	began time.Duration
+	// over: drain-timeout has passed since began, so busy shards move, too.
+	over    bool
+	asked   int           // number of questions put to it
+	maps    int           // number of maps proposed that take shards from it
+	nextMap time.Duration // the next map that leaves it shards is due then
+	// reason is the cause of the change, in the words of metrics.
+	reason string
+}
+
+func newStages() stages { return stages{owners: map[shardmap.NodeID]*stagedOwner{}, asked: -1} }
+
+// void withdraws the open question: the owners were asked by a map that routes no more, or a
+// round is open.
+func (s *stages) void() { s.asked, s.unanswered = -1, nil }
+
+// pause is the time between two questions.
+func (s *stages) pause(p Pace) time.Duration { return min(p.DrainTimeout/askShare, askMost) }
+
+// defers reports whether the owner n may keep busy shards for a while that another node is
+// to own: n is a live member that holds a lease. The shards of every other owner move at once.
+func (l *Leader) defers(now time.Duration, n *member) bool {
+	if o := l.stages.owners[n.id]; o != nil && o.over || l.t.Pause == PauseCluster || l.state.Policy().empties(n.id) || l.stages.due[n.id] {
+		return false
+	}
+	if d, _ := l.state.Drop(n.id); d.InForce || !l.state.Last().Has(n.id) || l.absent(n) || n.removed || n.crashed() || l.failing(now, n) != 0 {
+		return false
+	}
+	if !n.heard() { // as in eligible: an election alone moves nothing
+		return now-l.elected < l.t.DeadAfter
+	}
+	// Just after an election an owner may have no lease of this leader yet.
+	follows := n.leased && n.acked(l.state.Committed().Epoch()) || now-l.elected < l.t.DeadAfter
+	return follows && !n.silent(now, l.o.Pace) && !n.beat.Unhealthy && !n.beat.Goodbye && !n.beat.Gateway
+}
+
+// staged returns the owners that may keep busy shards which the final map moves; nil if there
+// are none.
+func (l *Leader) staged(now time.Duration, givers []shardmap.NodeID) (owners map[shardmap.NodeID]bool) {
+	for _, id := range givers {
+		if l.defers(now, l.node(id)) {
+			put(&owners, id, true)
+		}
+	}
+	return owners
+}
+
+// givers returns the owners from which a map takes shards, ascending.
+func givers(base, want *shardmap.Map) []shardmap.NodeID {
+	from := map[shardmap.NodeID]bool{}
+	for _, m := range shardmap.Diff(base, want) {
+		if m.From != "" {
+			from[m.From] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(from))
+}
+
+// stageDue reports whether a map may be proposed now. Unless something cannot wait, the
+// leader first asks the owners which of their shards are idle, and proposes with their answers.
+func (l *Leader) stageDue(now time.Duration, a *assignment) bool {
+	s := &l.stages
+	if len(a.staged) == 0 || l.state.Open() || !l.settled {
+		return true
+	}
+	for id := range a.staged {
+		if s.owners[id] == nil {
+			s.owners[id] = &stagedOwner{began: now, reason: l.why(now, a.final)}
+			s.next = now
+		}
+	}
+	if l.urgent(a) {
+		return true
+	}
+	if s.asked < 0 {
+		if now >= s.next {
+			l.askIdle(now, a)
+		}
+		return false
+	}
+	if len(s.unanswered) > 0 {
+		if now-s.asked >= idleWait {
+			l.unanswered()
+		}
+		return false
+	}
+	s.asked, s.next = -1, now+s.pause(l.o.Pace)
+	return !a.want.SameAs(l.state.Last())
+}
+
+// askIdle puts a question to all owners that have moves deferred. What they answered before
+// does not count any more.
+func (l *Leader) askIdle(now time.Duration, a *assignment) {
+	s := &l.stages
+	s.asked, s.unanswered = now, maps.Clone(a.staged)
+	base, idle := l.state.Committed(), maps.Clone(l.empties.idle)
+	maps.DeleteFunc(idle, func(x shardmap.Shard, _ bool) bool { return a.staged[base.Owner(x)] })
+	l.empties.know(idle)
+	for _, id := range slices.Sorted(maps.Keys(a.staged)) {
+		l.emit(AskIdle{Node: id, Number: s.owners[id].asked})
+		s.owners[id].asked++
+	}
+}
+
+// unanswered ends a question that not all owners have answered in time. After the first
+// question all shards of a silent owner count as idle: a node that never answers has its
+// shards moved as if nothing were staged.
+func (l *Leader) unanswered() {
+	s := &l.stages
+	idle := maps.Clone(l.empties.idle)
+	for id := range s.unanswered {
+		if o := s.owners[id]; o == nil || o.asked > 1 {
+			continue
+		}
+		for x := range l.state.Committed().Shards(id) {
+			put(&idle, x, true)
+		}
+	}
+	l.empties.know(idle)
+	s.unanswered = nil
+}
+
+// answered takes the answer of a staged owner, and reports whether a map may go by it. The
+// maps of an owner have some time between them, but the one that leaves it no busy shard
+// waits for nothing.
+func (l *Leader) answered(now time.Duration, m Idle) bool {
+	o := l.stages.owners[m.Node]
+	delete(l.stages.unanswered, m.Node)
+	if o == nil || o.maps >= maxStages {
+		return false
+	}
+	return o.maps == 0 || now >= o.nextMap || !l.leavesBusy(m)
+}
+
+// leavesBusy reports that the final map takes a shard from the node that is not idle.
+func (l *Leader) leavesBusy(m Idle) bool {
+	base, final := l.state.Committed(), l.memo.final
+	for s := range base.Shards(m.Node) {
+		if final.Owner(s) != m.Node && !slices.Contains(m.Shards, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// urgent reports whether the map has something that must not wait for an answer: it leaves out
+// a member, or moves a shard whose owner is not staged.
+func (l *Leader) urgent(a *assignment) bool {
+	for _, m := range l.state.Last().Members() {
+		if !a.want.Has(m.ID) {
+			return true
+		}
+	}
+	for _, m := range shardmap.Diff(l.state.Committed(), a.want) {
+		if !a.staged[m.From] {
+			return true
+		}
+	}
+	return false
+}
+
+// stageProposed counts a map.
+func (l *Leader) stageProposed(now time.Duration, want *shardmap.Map) {
+	s := &l.stages
+	for _, id := range givers(l.state.Committed(), want) {
+		if o := s.owners[id]; o != nil {
+			o.nextMap = now + s.pause(l.o.Pace)<<min(o.maps, maxStages)
+			o.maps++
+		}
+	}
+	s.void()
+}
+
+// stageLook forgets owners from which no shard is to be taken any more, and has busy shards
+// moved when drain-timeout is over. A round that is open goes on as it began.
+func (l *Leader) stageLook(now time.Duration, a *assignment) {
+	s := &l.stages
+	if l.state.Open() || len(s.owners) == 0 {
+		return
+	}
+	for id := range s.owners {
+		if !slices.Contains(a.givers, id) {
+			delete(s.owners, id)
+			delete(s.unanswered, id)
+		}
+	}
+	if len(s.owners) == 0 {
+		s.void()
+	}
+	for _, o := range s.owners {
+		o.over = now-o.began >= l.o.Pace.DrainTimeout
+	}
+}
+
+// stageReason returns the cause of a change of which a map has been proposed; empty: none has.
+func (l *Leader) stageReason() string {
+	for _, id := range slices.Sorted(maps.Keys(l.stages.owners)) {
+		if o := l.stages.owners[id]; o.maps > 0 {
+			return o.reason
+		}
+	}
+	return ""
+}

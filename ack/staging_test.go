@@ -1,0 +1,224 @@
+package ack_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// owned returns the shards of a node by the map that routes.
+func (s *stage) owned(id shardmap.NodeID) []shardmap.Shard {
+	return slices.Collect(s.state.Committed().Shards(id))
+}
+
+// runs has a request run for a shard of a node.
+func (s *stage) runs(id shardmap.NodeID, shard shardmap.Shard) {
+	a := s.actor(id)
+	if a.runs == nil {
+		a.runs = map[shardmap.Shard]bool{}
+	}
+	a.runs[shard] = true
+}
+
+// planned are changes that take shards from nodes which live.
+var planned = map[string]struct {
+	begin func(s *stage)
+	// from gives up shards, left is what it has in the end.
+	from shardmap.NodeID
+	left int
+}{
+	"drain":  {func(s *stage) { s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"}) }, "b", 0},
+	"leave":  {func(s *stage) { s.actor("b").leaving = true }, "b", 0},
+	"join":   {func(s *stage) { s.start("d"); s.actor("d").follows, s.actor("d").term = "a", s.term }, "b", 3},
+	"weight": {func(s *stage) { s.actor("b").weight, s.actor("a").weight, s.actor("c").weight = 1, 2, 3 }, "b", 2},
+	"setting": {func(s *stage) {
+		s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "b", Weight: 1}, ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 2}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3})
+	}, "b", 2},
+}
+
+// moving returns the shards that a planned change takes from a node, by a trial.
+func moving(t *testing.T, change string) []shardmap.Shard {
+	t.Helper()
+	s := serving(t, "a", "b", "c")
+	c := planned[change]
+	before := s.owned(c.from)
+	c.begin(s)
+	s.until("the change is over", func() bool { return s.state.Committed().Count(c.from) == c.left && !s.state.Open() })
+	return slices.DeleteFunc(before, func(x shardmap.Shard) bool { return s.state.Committed().Owner(x) == c.from })
+}
+
+// A planned change moves idle shards within tens of milliseconds, though a request runs for
+// another shard. That one follows once the request has ended.
+func TestPlannedChangeMovesIdleShardsFirst(t *testing.T) {
+	for name, c := range planned {
+		t.Run(name, func(t *testing.T) {
+			moves := moving(t, name)
+			s := serving(t, "a", "b", "c")
+			busy := moves[0]
+			s.runs(c.from, busy)
+			epoch := s.state.Last().Epoch()
+			c.begin(s)
+			s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
+			proposed := s.now
+			s.until("idle shards have moved", func() bool { return !s.state.Open() })
+			if took := s.now - proposed; took > 50*time.Millisecond {
+				t.Errorf("the first map took %v", took)
+			}
+			if got := s.state.Committed().Count(c.from); got != c.left+1 {
+				t.Errorf("%s owns %d shards, want %d:\n%s", c.from, got, c.left+1, s)
+			}
+			s.run(2 * time.Second)
+			if got := s.state.Committed().Owner(busy); got != c.from || !s.actor(c.from).runs[busy] {
+				t.Errorf("shard %d went to %s, its request runs: %v:\n%s", busy, got, s.actor(c.from).runs[busy], s)
+			}
+			delete(s.actor(c.from).runs, busy)
+			ended := s.now
+			s.until("the last shard has moved", func() bool { return s.state.Committed().Count(c.from) == c.left && !s.state.Open() })
+			if took := s.now - ended; took > time.Second {
+				t.Errorf("it moved %v after its request had ended", took)
+			}
+		})
+	}
+}
+
+// A shard that stays busy moves at drain-timeout in one last map, and its request has as
+// long again to end. The number of maps is bounded, however shards become idle.
+func TestStagedChangeEndsAtDrainTimeout(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	for _, x := range s.owned("b") {
+		s.runs("b", x)
+	}
+	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	began, last := s.now, s.owned("b")[0]
+	maps, epoch := 0, s.state.Committed().Epoch()
+	s.until("b owns nothing", func() bool {
+		if e := s.state.Committed().Epoch(); e != epoch {
+			maps, epoch = maps+1, e
+		}
+		for x := range s.actor("b").runs { // one ends now and then
+			if x != last && int(s.now/(700*time.Millisecond)) > int(x) {
+				delete(s.actor("b").runs, x)
+			}
+		}
+		return s.state.Committed().Count("b") == 0 && !s.state.Open()
+	})
+	if took := s.now - began; took < 2*s.pace.DrainTimeout || took > 2*s.pace.DrainTimeout+500*time.Millisecond {
+		t.Errorf("it took %v, want twice %v:\n%s", took, s.pace.DrainTimeout, s)
+	}
+	if maps > 8 {
+		t.Errorf("%d maps", maps)
+	}
+}
+
+// A node that never tells what is idle has its shards moved in one map after a short wait.
+func TestSilentOwnerHasAllShardsMovedAtOnce(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.actor("b").reticent = true
+	s.runs("b", s.owned("b")[0])
+	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	began := s.now
+	s.until("a proposal", func() bool { return s.state.Last().Count("b") == 0 })
+	if took := s.now - began; took > 200*time.Millisecond {
+		t.Errorf("after %v %s:\n%s", took, spread(s.state.Last()), s)
+	}
+}
+
+// A crash in the middle of a staged change moves the shards of the dead node at once, and
+// nothing that is busy elsewhere.
+func TestCrashDoesNotWaitForAStage(t *testing.T) {
+	s := serving(t, "a", "b", "c", "d")
+	busy := s.owned("b")[0]
+	s.runs("b", busy)
+	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.Open() })
+	s.crash("c")
+	crashed := s.now
+	s.until("c owns nothing", func() bool { return s.state.Committed().Count("c") == 0 && !s.state.Open() })
+	if took := s.now - crashed; took > s.timing.DeadAfter+200*time.Millisecond {
+		t.Errorf("it took %v:\n%s", took, s)
+	}
+	if got := s.state.Committed().Owner(busy); got != "b" {
+		t.Errorf("shard %d is busy and went to %q:\n%s", busy, got, s)
+	}
+}
+
+// The owner of busy shards crashes: they are lost, not deferred.
+func TestCrashOfAStagedOwnerEndsTheWait(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.runs("b", s.owned("b")[0])
+	s.actor("b").leaving = true
+	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.Open() })
+	s.crash("b")
+	crashed := s.now
+	s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.Open() })
+	if took := s.now - crashed; took > s.timing.DeadAfter+200*time.Millisecond {
+		t.Errorf("it took %v:\n%s", took, s)
+	}
+}
+
+// Another leader goes on with the change: what is busy stays, what is idle moves.
+func TestNextLeaderGoesOnWithAStagedChange(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		s := serving(t, "a", "b", "c")
+		busy := s.owned("b")[0]
+		s.runs("b", busy)
+		s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+		s.actor("c").held = open
+		s.until("a proposal", func() bool { return s.state.Last().Count("b") == 1 })
+		if !open {
+			s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.Open() })
+		}
+		s.actor("c").held = false
+		s.elect("c")
+		s.run(2 * time.Second)
+		if got := s.owned("b"); !slices.Equal(got, []shardmap.Shard{busy}) || s.state.Open() {
+			t.Errorf("open %v: b owns %v, want %d:\n%s", open, got, busy, s)
+		}
+		s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.Open() })
+	}
+}
+
+// With pause: cluster each map pauses everything, so there is only one.
+func TestClusterPauseIsNotStaged(t *testing.T) {
+	s := newStage(t, "a", "b", "c")
+	s.timing.Pause = ack.PauseCluster
+	s.start("a", "b", "c")
+	s.elect("a")
+	s.run(600 * time.Millisecond)
+	s.runs("b", s.owned("b")[0])
+	s.actor("b").leaving = true
+	s.until("a proposal", func() bool { return s.state.Open() })
+	if s.state.Last().Has("b") {
+		t.Errorf("a map for all: %s", spread(s.state.Last()))
+	}
+}
+
+// When every node is drained or leaves, the last map stays, also in the middle of a change.
+func TestStagedChangeStopsWhenNobodyIsLeft(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	busy := s.owned("b")[0]
+	s.runs("b", busy)
+	s.actor("b").leaving = true
+	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.Open() })
+	s.actor("a").leaving, s.actor("c").leaving = true, true
+	s.run(12 * time.Second)
+	if got := s.owned("b"); !slices.Equal(got, []shardmap.Shard{busy}) || s.state.Open() {
+		t.Errorf("b owns %v, want %d:\n%s", got, busy, s)
+	}
+}
+
+// The end of a gentle drain does not wait a second time for what it waited for.
+func TestEndOfAGentleDrainIsNotStaged(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.runs("b", s.owned("b")[0])
+	s.amend("a", ack.Change{Kind: ack.ChangeEmpty, Node: "b", For: time.Second})
+	s.until("b is drained", func() bool { return s.state.Policy().Drained["b"] })
+	drained := s.now
+	s.until("a proposal without b", func() bool { return s.state.Open() && !s.state.Last().Has("b") })
+	if took := s.now - drained; took > 100*time.Millisecond {
+		t.Errorf("proposed after %v:\n%s", took, s)
+	}
+}

@@ -1,0 +1,129 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// hanging has requests hang at the app of a node, one for each of these keys.
+type hanging struct {
+	gate     string
+	owner    *cluster.Node
+	keys     []string
+	requests []*cluster.Asking
+}
+
+// hang sends a request for each key to its owner, and waits until the app works on all.
+func hang(t *testing.T, c *cluster.Cluster, owner *cluster.Node, gate string, keys ...string) *hanging {
+	t.Helper()
+	s := &hanging{gate: gate, owner: owner, keys: keys}
+	for _, key := range keys {
+		s.requests = append(s.requests, c.AskLater(t, owner, load.Request{Key: key, Header: map[string]string{"App-Hang": gate}}))
+	}
+	owner.App.AwaitHanging(t, gate, len(keys))
+	return s
+}
+
+// wantStaged waits until the map is as left says, while the slow requests run. Requests for
+// other keys are answered, by all nodes given.
+func (s *hanging) wantStaged(t *testing.T, c *cluster.Cluster, what string, by []*cluster.Node, left func(cluster.Map) error) {
+	t.Helper()
+	var m cluster.Map
+	cluster.Await(t, what+" moves idle shards", func() (err error) {
+		if m, err = by[0].Map(t.Context()); err != nil {
+			return err
+		}
+		return left(m)
+	})
+	for i, r := range s.requests {
+		if !r.Pending() {
+			t.Errorf("%s: the request for %s has ended: %+v", what, s.keys[i], r.Answer(t))
+		}
+		if got := m.OwnerOf(s.keys[i]); got != s.owner.ID {
+			t.Errorf("%s: the shard of %s went to %s while a request runs", what, s.keys[i], got)
+		}
+	}
+	for i, n := range by {
+		key := fmt.Sprintf("other-%s-%d", what, i)
+		for i := 0; m.OwnerOf(key) == s.owner.ID; i++ {
+			key = fmt.Sprintf("other-%s-%d", what, i)
+		}
+		if a := c.AskLater(t, n, load.Request{Key: key}).Answer(t); !a.OK() {
+			t.Errorf("%s: another key at %s: %d %s", what, n.ID, a.Status, a.Error)
+		}
+	}
+}
+
+// end lets the slow requests end, and wants their answers whole.
+func (s *hanging) end(t *testing.T, what string) {
+	t.Helper()
+	s.owner.App.Release(t, s.gate)
+	for i, r := range s.requests {
+		if a := r.Answer(t); !a.OK() {
+			t.Errorf("%s: the request for %s: %d %s", what, s.keys[i], a.Status, a.Error)
+		}
+	}
+}
+
+// owns wants a node to own so many shards.
+func owns(id string, n int) func(cluster.Map) error {
+	return func(m cluster.Map) error {
+		if got := m.Counts()[id]; got != n {
+			return fmt.Errorf("%s owns %d shards, want %d", id, got, n)
+		}
+		return nil
+	}
+}
+
+// TestSlowRequestHoldsUpItsOwnShardAlone has a request run at a node from which shards are
+// taken by plan: by drain, uncordon, SIGTERM and join. All other shards move while it runs,
+// within a drain-timeout that is longer than this test, and the last one once it has ended.
+func TestSlowRequestHoldsUpItsOwnShardAlone(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	c := start(t, 3, "--drain-timeout", "2m", "--shutdown-timeout", "5m")
+	n := c.Follower(t)
+	others := c.Others(n)
+
+	before := c.AwaitServing(t)
+	s := hang(t, c, n, "drain", before.Keys(n.ID, 1)[0])
+	others[0].Do(t, "drain", map[string][]string{"node": {n.ID}})
+	s.wantStaged(t, c, "drain", append(others, n), owns(n.ID, 1))
+	s.end(t, "drain")
+	without := c.AwaitShards(t, others...)
+
+	var back string // a shard of n's, which it gets back, at another node
+	for _, key := range before.Keys(n.ID, 1) {
+		if without.OwnerOf(key) == others[0].ID {
+			back = key
+		}
+	}
+	s = hang(t, c, others[0], "uncordon", back)
+	others[1].Do(t, "uncordon", map[string][]string{"node": {n.ID}})
+	s.wantStaged(t, c, "uncordon", append(others, n), owns(n.ID, before.Counts()[n.ID]-1))
+	s.end(t, "uncordon")
+	whole := c.AwaitServing(t)
+
+	s = hang(t, c, n, "stop", whole.Keys(n.ID, 1)[0])
+	n.Terminate(t)
+	s.wantStaged(t, c, "stop", others, owns(n.ID, 1))
+	s.end(t, "stop")
+	n.AwaitExit(t, 0)
+	two := c.AwaitServing(t)
+
+	busy := two.Keys(others[0].ID, 1)[:8]
+	s = hang(t, c, others[0], "join", busy...)
+	n.Start(t)
+	s.wantStaged(t, c, "join", others, func(m cluster.Map) error {
+		if m.Counts()[n.ID] < shards/3-len(busy) {
+			return fmt.Errorf("%s owns %d shards", n.ID, m.Counts()[n.ID])
+		}
+		return nil
+	})
+	s.end(t, "join")
+	c.AwaitServing(t)
+}

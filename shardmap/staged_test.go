@@ -1,0 +1,68 @@
+package shardmap_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"shardway/shardmap"
+)
+
+// A staged owner keeps its busy shards, also if it is no member any more. Everything else
+// is placed as if nothing were staged, and once all is idle the maps are the same.
+func TestAssignDefersBusyShardsOfStagedOwners(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		names := []shardmap.NodeID{"a", "b", "c", "d", "e"}
+		prev := shardmap.Assign(shardmap.New(1+r.IntN(40)), members(r, names[:1+r.IntN(5)]), shardmap.Policy{})
+		next := members(r, names[r.IntN(4):])
+		final := shardmap.Assign(prev, next, shardmap.Policy{})
+		p := shardmap.Policy{Staged: map[shardmap.NodeID]bool{}, Idle: map[shardmap.Shard]bool{}}
+		for _, id := range names {
+			p.Staged[id] = r.IntN(3) > 0
+		}
+		for s := range shardmap.Shard(prev.Len()) {
+			p.Idle[s] = r.IntN(2) == 0
+		}
+		got := shardmap.Assign(prev, next, p)
+		want := map[shardmap.NodeID]bool{}
+		for _, m := range final.Members() {
+			want[m.ID] = true
+		}
+		for s := range shardmap.Shard(prev.Len()) {
+			owner := final.Owner(s)
+			if from := prev.Owner(s); p.Staged[from] && !p.Idle[s] {
+				owner, want[from] = from, true
+			}
+			if got.Owner(s) != owner {
+				t.Fatalf("shard %d went from %q to %q, want %q (staged %v, idle %v)", s, prev.Owner(s), got.Owner(s), owner, p.Staged[prev.Owner(s)], p.Idle[s])
+			}
+			if since := got.OwnedSince(s); owner == prev.Owner(s) && since != prev.OwnedSince(s) {
+				t.Fatalf("shard %d has ownership epoch %d, want %d", s, since, prev.OwnedSince(s))
+			}
+		}
+		var has []shardmap.NodeID
+		for _, m := range got.Members() {
+			has = append(has, m.ID)
+		}
+		if !slices.Equal(has, slices.Sorted(maps.Keys(want))) {
+			t.Fatalf("the members are %v, want %v", has, slices.Sorted(maps.Keys(want)))
+		}
+		checkBooks(t, got)
+		for s := range shardmap.Shard(prev.Len()) {
+			p.Idle[s] = true
+		}
+		if got := shardmap.Assign(prev, next, p); !got.SameAs(final) {
+			t.Fatal("all shards are idle, and the map is not the final one")
+		}
+	}
+}
+
+func members(r *rand.Rand, names []shardmap.NodeID) []shardmap.Member {
+	var out []shardmap.Member
+	for _, id := range names {
+		out = append(out, shardmap.Member{ID: id, Weight: uint32(1 + r.IntN(3))})
+	}
+	return out
+}
