@@ -20,6 +20,8 @@ type DrainState struct {
 	// Requests and Sockets are the numbers that run at the node's app; -1: the node does not answer.
 	Requests int `json:"requests"`
 	Sockets  int `json:"sockets"`
+	// Held is the number of Shards that the app holds (Shardway-Hold); -1: the node does not answer.
+	Held int `json:"held"`
 	// Stays is why no other node takes the shards; empty: another node takes them.
 	Stays string `json:"stays,omitempty"`
 	// WaitsFor is what has to happen before nothing is left at the node; empty: not known, or nothing is left.

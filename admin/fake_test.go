@@ -56,7 +56,7 @@ func (f *fake) Status() admin.Status {
 	return admin.Status{
 		Node: "n1", Boot: 4, Cluster: "c0ffee", Version: "1.2.3", State: "resharding", Role: "leader", Leader: "n1",
 		Term: 3, Epoch: f.epoch(), Proposed: 18, LeaseMS: 412, UptimeS: 3700,
-		Shards: admin.ShardCounts{Total: 4, Owned: 2, Moving: 1, Orphaned: 1, Unserved: 1},
+		Shards: admin.ShardCounts{Total: 4, Owned: 2, Held: 1, Moving: 1, Orphaned: 1, Unserved: 1},
 		Findings: []verdict.Finding{{
 			Code: verdict.Unserved, Severity: verdict.Outage, Text: "1 of 4 shards has no <owner>", Remedy: "see to what is said beside this", Brief: "brief", Subject: "subject",
 		}},
@@ -122,7 +122,7 @@ func (f *fake) Checkup(_ context.Context, reach bool) verdict.Checkup {
 
 func (f *fake) Running(context.Context) admin.RunningList {
 	return admin.RunningList{
-		Nodes:  []admin.Running{{Node: "n1", Version: "1.2.3", LeaseMS: 412, Requests: 7, Sockets: 3, Waiting: 5}, {Node: "n3", LeaseMS: -1, Waiting: -1}},
+		Nodes:  []admin.Running{{Node: "n1", Version: "1.2.3", LeaseMS: 412, Requests: 7, Sockets: 3, Waiting: 5, Held: 1}, {Node: "n3", LeaseMS: -1, Waiting: -1}},
 		Silent: []string{"n2"},
 	}
 }

@@ -24,6 +24,7 @@ type Running struct {
 	Requests int    `json:"requests"` // that its app runs
 	Sockets  int    `json:"sockets"`  // upgraded connections to its app
 	Waiting  int    `json:"waiting"`  // requests that it holds
+	Held     int    `json:"held"`     // shards that its app holds: Shardway-Hold
 }
 
 // Asker asks the other nodes. A Cluster that is one too serves /v1/running.

@@ -37,6 +37,7 @@ type Status struct {
 type ShardCounts struct {
 	Total    int `json:"total"`
 	Owned    int `json:"owned"` // by the answering node
+	Held     int `json:"held"`  // of these, by the app: Shardway-Hold
 	Moving   int `json:"moving"`
 	Orphaned int `json:"orphaned"` // without an owner in the committed map
 	// Unserved are those that nobody serves as far as the answering node knows: all, while

@@ -151,6 +151,7 @@ func facts(st Status) []fact {
 		{"epoch", epoch},
 		{"term", strconv.FormatUint(st.Term, 10)},
 		{"shards here", fmt.Sprintf("%d of %d", st.Shards.Owned, st.Shards.Total)},
+		{"held here", strconv.Itoa(st.Shards.Held)},
 		{"moving", strconv.Itoa(st.Shards.Moving)},
 		{"not served", strconv.Itoa(st.Shards.Unserved)},
 		{"without owner", strconv.Itoa(st.Shards.Orphaned)},

@@ -47,6 +47,7 @@ func (n *Node) SelfState() admin.DrainState {
 	d := n.leftAt(n.router.state.Load(), n.self)
 	d.Asked = n.agent.leaving.Load()
 	d.Requests, d.Sockets = n.running()
+	d.Held = n.heldShards()
 	d.Unreleased, d.UnreleasedWhy = n.agent.releases.inDrain()
 	if d.Shards > 0 {
 		d.Stays = n.mapStays()
@@ -91,7 +92,7 @@ func (n *Node) drainAt(ctx context.Context, node string) (admin.DrainState, erro
 	err := n.ask(ctx, node, request{What: askDrain}, &d)
 	if err != nil {
 		n.log.Debug().Err(err).Str("peer", node).Msg("drain state not reported by the node")
-		d = admin.DrainState{Requests: -1, Sockets: -1}
+		d = admin.DrainState{Requests: -1, Sockets: -1, Held: -1}
 	}
 	return d, err
 }

@@ -44,13 +44,14 @@ type idleThere struct {
 	Shards []shardmap.Shard `json:"shards"`
 }
 
-// idle returns the shards of this node for which nothing runs, or kept sockets alone: those
-// hand over. Each hand-over wakes three processes, so they go some at a time.
+// idle returns the shards of this node for which nothing runs and which the app does not hold
+// (appHolds), or kept sockets alone: those hand over. Each hand-over wakes three processes, so
+// they go some at a time.
 func (n *Node) idle() idleThere {
 	state := n.router.state.Load()
 	m := state.Committed()
 	legs, all := n.legs()
-	return idleThere{Map: uint64(m.Epoch()), Shards: idleOf(m.Shards(n.self), n.router.running.of, legs, n.pacing.next(time.Now(), all, state.Policy().Emptying[n.self]))}
+	return idleThere{Map: uint64(m.Epoch()), Shards: idleOf(m.Shards(n.self), n.busy(m), legs, n.pacing.next(time.Now(), all, state.Policy().Emptying[n.self]))}
 }
 
 // legs counts the legs of kept sockets, by shard and in all.

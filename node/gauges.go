@@ -32,13 +32,15 @@ var (
 		"Entries of the log that this node has and has not applied yet.", nil, nil)
 	descMapLag = prometheus.NewDesc("shardway_map_lag_seconds",
 		"For how long this node has lacked a map that the leader has spoken of; 0: it lacks none.", nil, nil)
+	descHeld = prometheus.NewDesc("shardway_held_shards",
+		"Number of shards of this node that its app holds (Shardway-Hold).", nil, nil)
 	descDrain = prometheus.NewDesc("shardway_drain_shards",
 		"Shards that this node has yet to give away, because it is drained or leaves.", nil, nil)
 )
 
 // Describe sends the descriptions; see prometheus.Collector.
 func (g gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descNodes, descVoters, descMargin, descTerm, descApp, descRunning, descLogLag, descMapLag, descDrain} {
+	for _, d := range []*prometheus.Desc{descNodes, descVoters, descMargin, descTerm, descApp, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
 		ch <- d
 	}
 }
@@ -71,6 +73,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(descRunning, float64(n.router.running.running(func(shardmap.Shard) bool { return false })))
 	gauge(descLogLag, float64(n.raft.Lag()))
 	gauge(descMapLag, n.agent.lag(n.o.Clock.Precise()).Seconds())
+	gauge(descHeld, float64(n.heldShards()))
 	left := 0
 	if n.agent.leaving.Load() || n.drained() {
 		left = n.router.state.Load().Committed().Count(n.self)

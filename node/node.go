@@ -75,6 +75,7 @@ type Node struct {
 	rotation     *rotation.Rotation
 	badBeats     logs.Seldom // heartbeats that do not count, in the log
 	watch        *watch
+	holds        *appHolds
 	examined     [2]examination                  // without reach, and with it
 	shown        atomic.Pointer[[]gossip.Member] // what gossip showed last; see members
 	hanging      atomic.Bool                     // a write to the disk hangs
@@ -101,6 +102,7 @@ func New(o Options) (*Node, error) {
 		raftOpen:   make(chan struct{}),
 		ready:      make(chan struct{}),
 		metrics:    newMetrics(),
+		holds:      newAppHolds(o.Shards),
 		examined:   [2]examination{newExamination(), newExamination()},
 		census:     newCensus[admin.RunningList](),
 		hot:        newCensus[admin.HotList](),
@@ -134,6 +136,9 @@ func New(o Options) (*Node, error) {
 	if o.CheckApp != nil {
 		n.health = newHealth(o.CheckApp, cmp.Or(o.Health, DefaultHealth()), &n.pulse, o.Log, func() {
 			n.tellApp(n.self, n.health.good.Load())
+			if !n.health.good.Load() {
+				n.holds.clear() // what the app kept is gone, or soon will be
+			}
 			hint(n.agent.wake)
 		})
 	}
@@ -165,7 +170,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		p.NotYet = func(s shardmap.Shard) string { return n.agent.failing.why(s) }
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }
 	}
-	p.Outlived, p.TakesNew = n.router.outlived, n.takesNew
+	p.Outlived, p.TakesNew, p.HoldShard = n.router.outlived, n.takesNew, n.holdShard
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {
 			return false, admin.Brief(err) // a stranger asks

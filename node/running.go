@@ -25,6 +25,7 @@ type runningThere struct {
 	Requests int    `json:"requests"`
 	Sockets  int    `json:"sockets"`
 	Waiting  int    `json:"waiting"`
+	Held     int    `json:"held"`
 	LeaseMS  int64  `json:"lease_ms"`
 	Version  string `json:"version"`
 	// Leaving: this process is to own nothing, as its machine or a signal has asked.
@@ -33,12 +34,14 @@ type runningThere struct {
 
 // untold is what is known of a node that tells nothing; one of an older version leaves out
 // what it does not know of.
-func untold() runningThere { return runningThere{Requests: -1, Sockets: -1, Waiting: -1, LeaseMS: -1} }
+func untold() runningThere {
+	return runningThere{Requests: -1, Sockets: -1, Waiting: -1, Held: -1, LeaseMS: -1}
+}
 
 func (n *Node) runningHere() runningThere {
 	requests, sockets := n.running()
 	return runningThere{
-		Requests: requests, Sockets: sockets, Waiting: n.room.Stats().Waiting,
+		Requests: requests, Sockets: sockets, Waiting: n.room.Stats().Waiting, Held: n.heldShards(),
 		LeaseMS: leaseMS(n.router.LeaseLeft()), Version: n.o.Version, Leaving: n.agent.leaving.Load(),
 	}
 }
@@ -93,7 +96,7 @@ func (n *Node) askRunning(ctx context.Context) admin.RunningList {
 	list := admin.RunningList{Silent: silent}
 	for node, x := range told {
 		list.Nodes = append(list.Nodes, admin.Running{
-			Node: node, Version: x.Version, LeaseMS: x.LeaseMS, Requests: x.Requests, Sockets: x.Sockets, Waiting: x.Waiting,
+			Node: node, Version: x.Version, LeaseMS: x.LeaseMS, Requests: x.Requests, Sockets: x.Sockets, Waiting: x.Waiting, Held: x.Held,
 		})
 	}
 	slices.SortFunc(list.Nodes, func(a, b admin.Running) int { return cmp.Compare(a.Node, b.Node) })

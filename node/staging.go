@@ -87,10 +87,10 @@ func (n *Node) idleInStage(number int) idleThere {
 	m := n.router.state.Load().Committed()
 	legs, all := n.legs()
 	most := leastHandsOver
-	running := n.router.running.of
+	running := n.busy(m)
 	if number > 0 {
-		streams := n.proxy.EndlessStreams()
-		running = func(s shardmap.Shard) int { return max(n.router.running.of(s)-streams[s], 0) }
+		streams, busy := n.proxy.EndlessStreams(), running
+		running = func(s shardmap.Shard) int { return max(busy(s)-streams[s], 0) }
 		most = max(most, all/max(4-number, 1)+1)
 	}
 	idle := idleOf(m.Shards(n.self), running, legs, most)

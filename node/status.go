@@ -129,7 +129,7 @@ func (n *Node) Status() admin.Status {
 		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Last().Epoch()),
 		LeaseMS: leaseMS(n.router.LeaseLeft()), UptimeS: int64(time.Since(n.started).Seconds()),
 		Shards: admin.ShardCounts{
-			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Moving: moving(s), Orphaned: orphaned(s), Unserved: in.Unserved(),
+			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Held: n.heldShards(), Moving: moving(s), Orphaned: orphaned(s), Unserved: in.Unserved(),
 		},
 		Timing:   timing,
 		Level:    uint8(n.fsm.state.Load().Level()),

@@ -14,7 +14,7 @@ import (
 // head says what changes in an answer on its way to the client.
 func (r reply) head(route *Route, res *h1.Response) *h1.Edit {
 	e := &r.edit
-	*e = h1.Edit{Drop: h1.Of(h1.FieldShardwayMap, h1.FieldShardwayRefused), Date: r.s.date()}
+	*e = h1.Edit{Drop: h1.Of(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold), Date: r.s.date()}
 	if route.Kind == Local {
 		e.Drop |= h1.Of(h1.FieldShardwayError) // the proxy's own word
 	}

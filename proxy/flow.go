@@ -440,6 +440,9 @@ func (c *client) arrive(p *trip) verdict {
 // answered does with an answer, whose head is here, what is to be done.
 func (c *client) answered(p *trip) verdict {
 	res := &p.l.res
+	if p.r.Kind == Local && res.Has(h1.FieldShardwayHold) && !c.unacquired(res) {
+		c.noteHold(res, p.epoch)
+	}
 	switch {
 	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.x.shedThere(p):
 		return c.refused(p)

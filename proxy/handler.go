@@ -226,6 +226,9 @@ func (t *seat) relay(ctx *fasthttp.RequestCtx) outcome {
 	p, res := t.p, t.response(ctx)
 	head := &p.l.res
 	stream := res.BodyStream()
+	if head.Has(h1.FieldShardwayHold) {
+		t.a.noteHold(head, p.epoch)
+	}
 	flags := uint64(slotAnswered)
 	if stream != nil && isEvents(head) {
 		p.slot.events.begin(p.slot.load().number, false, false, nil)

@@ -54,6 +54,7 @@ type metrics struct {
 	retries     [retryWhys]atomic.Uint64
 	errors      [errorCodes]atomic.Uint64
 	answersCut  atomic.Uint64
+	badHolds    atomic.Uint64
 	panics      atomic.Uint64
 	clientsGone atomic.Uint64
 	shedIdle    atomic.Uint64
@@ -169,6 +170,8 @@ var (
 		"Answers the proxy made itself, by Shardway-Error.", []string{"error"}, nil)
 	descCut = prometheus.NewDesc("shardway_cut_requests_total",
 		"Running requests that were cut, by reason.", []string{"reason"}, nil)
+	descBadHolds = prometheus.NewDesc("shardway_invalid_holds_total",
+		"Total number of responses whose Shardway-Hold is not a number of seconds.", nil, nil)
 	descPanics = prometheus.NewDesc("shardway_panics_total",
 		"Requests that met a bug of the proxy and were cut.", nil, nil)
 	descAnswersCut = prometheus.NewDesc("shardway_broken_answers_total",
@@ -207,7 +210,7 @@ var (
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descHeldFor, descAppBytes, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descCut, descAnswersCut, descPanics, descGone, descShed, descHeads, descBodies, descConns, descParked, descTunnels, descHalves, descResumable, descResumptions, descLaned, descLooped, descLooping, descUpstream,
+		descRetries, descErrors, descCut, descAnswersCut, descBadHolds, descPanics, descGone, descShed, descHeads, descBodies, descConns, descParked, descTunnels, descHalves, descResumable, descResumptions, descLaned, descLooped, descLooping, descUpstream,
 	} {
 		ch <- d
 	}
@@ -301,6 +304,7 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 	count(descAnswersCut, float64(m.answersCut.Load()))
 	count(descLaned, float64(m.laned.Load()))
 	count(descLooped, float64(m.looped.Load()))
+	count(descBadHolds, float64(m.badHolds.Load()))
 	count(descPanics, float64(m.panics.Load()))
 	count(descGone, float64(m.clientsGone.Load()))
 	count(descShed, float64(m.shedIdle.Load()), "idle")

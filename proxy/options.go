@@ -57,6 +57,11 @@ type Options struct {
 	// Shardway-Acquire: 1, having run nothing. A newer table then tells that it does. Nil:
 	// such an answer is one like any other.
 	NotAcquired func(s shardmap.Shard, epoch uint64)
+	// HoldShard is told that the app keeps state of a shard that cannot move, under an
+	// ownership epoch, and for how long from now: 0 to MaxHold, 0 ends the hold. A response
+	// with Shardway-Hold says so. Any goroutine calls HoldShard, before the request counts as
+	// finished. Nil: the header has no effect.
+	HoldShard func(s shardmap.Shard, epoch uint64, d time.Duration)
 	// NotYet says why the app has not acquired a shard that this node owns, in a few words
 	// for whoever waits for it; empty: it has not failed. Any goroutine calls it. Nil: nobody
 	// knows.

@@ -54,6 +54,7 @@ function factsOf(st) {
     ['epoch', st.proposed > st.epoch ? `${st.epoch} → ${st.proposed}` : st.epoch],
     ['term', st.term],
     ['shards here', `${st.shards.owned} of ${st.shards.total}`],
+    ['held here', st.shards.held],
     ['moving', st.shards.moving],
     ['not served', st.shards.unserved],
     ['without owner', st.shards.orphaned],

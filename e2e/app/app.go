@@ -104,6 +104,9 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b := readBehaviour(r.Header)
+	if hold := r.Header.Get("App-Hold"); hold != "" {
+		w.Header().Set("Shardway-Hold", hold)
+	}
 	if b.die == "before" {
 		die()
 	}

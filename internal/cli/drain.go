@@ -237,6 +237,9 @@ func (c *drainCommand) unreleased(d admin.DrainState) error {
 // left says what is left at a node, as far as it told.
 func left(d admin.DrainState) string {
 	text := counted(d.Shards, "shard")
+	if d.Held > 0 {
+		text += fmt.Sprintf(" (%d held by the app)", d.Held)
+	}
 	if d.Requests >= 0 && d.Sockets >= 0 {
 		text += ", " + counted(d.Requests, "request") + ", " + counted(d.Sockets, "socket")
 	}

@@ -91,6 +91,9 @@ func writeStatus(w io.Writer, st admin.Status) error {
 		here = "here by the map, and not served without a lease"
 	}
 	t.row("shards", fmt.Sprintf("%d of %d %s, %d moving, %d orphaned, %d unserved", st.Shards.Owned, st.Shards.Total, here, st.Shards.Moving, st.Shards.Orphaned, st.Shards.Unserved))
+	if st.Shards.Held > 0 {
+		t.row("held", fmt.Sprintf("%d of the shards here, by the app (Shardway-Hold)", st.Shards.Held))
+	}
 	t.row("lease", lease)
 	if st.Timing != nil {
 		t.row("timing", fmt.Sprintf("lease %s, dead-after %s, fence %s, pause %s", st.Timing.Lease, st.Timing.DeadAfter, st.Timing.Fence, st.Timing.Pause))

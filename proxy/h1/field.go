@@ -41,6 +41,7 @@ const (
 	FieldShardwayRefused
 	FieldShardwayError
 	FieldShardwayStream
+	FieldShardwayHold
 	// FieldShardwayOther is any other field whose name starts with Shardway-, or
 	// would with - for each byte that is neither letter nor digit.
 	FieldShardwayOther
@@ -65,7 +66,7 @@ const (
 	// Shardway is every field named Shardway-*.
 	Shardway = Set(1<<FieldShardwayMap | 1<<FieldShardwayKey | 1<<FieldShardwayShard | 1<<FieldShardwayEpoch |
 		1<<FieldShardwayNode | 1<<FieldShardwayRefused | 1<<FieldShardwayError |
-		1<<FieldShardwayStream | 1<<FieldShardwayOther)
+		1<<FieldShardwayStream | 1<<FieldShardwayHold | 1<<FieldShardwayOther)
 	// Forwarding is every field named X-Forwarded-*, and Forwarded.
 	Forwarding = Set(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
 		1<<FieldXForwardedOther)
@@ -228,7 +229,7 @@ func classifyS(name []byte) Field {
 }
 
 // shardwayNames follows the order of the constants from FieldShardwayMap on.
-var shardwayNames = [...]string{"map", "key", "shard", "epoch", "node", "refused", "error", "stream"}
+var shardwayNames = [...]string{"map", "key", "shard", "epoch", "node", "refused", "error", "stream", "hold"}
 
 // pick returns f when name is lower, else FieldOther.
 func pick(name []byte, lower string, f Field) Field {

@@ -1,0 +1,54 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// TestHeldShardMovesLast has the app hold one shard. A gentle drain moves all others, says
+// what is left, and moves the held one when the app ends the hold, or else at the end of its
+// time.
+func TestHeldShardMovesLast(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
+	c := start(t, 3)
+	n := c.Follower(t)
+	other := c.Others(n)[0]
+	key := c.AwaitServing(t).Keys(n.ID, 1)[0]
+	// hold asks through another node, and is told what the owner has done with the header.
+	hold := func(seconds string) {
+		t.Helper()
+		a := c.AskLater(t, other, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hold": seconds}}).Answer(t)
+		if !a.OK() {
+			t.Fatalf("Shardway-Hold: %s: %d %s", seconds, a.Status, a.Error)
+		}
+	}
+	owns := func(want int) {
+		t.Helper()
+		other.Await(t, "the shards of "+n.ID, func(s cluster.Status) bool { return s.Member(n.ID).Shards == want })
+	}
+	hold("600")
+	if out, code := shardway(t, "status", "--json", "--admin", n.Admin); code != 0 || !strings.Contains(strings.ReplaceAll(out, " ", ""), `"held":1`) {
+		t.Errorf("status: exit %d, %s", code, out)
+	}
+	out, code := shardway(t, "drain", n.ID, "--gently", "10m", "--wait", "--deadline", "5s", "--admin", other.Admin)
+	if code != 1 || !strings.Contains(out, "1 shard (1 held by the app), 0 requests, 0 sockets left") {
+		t.Errorf("drain: exit %d, %s", code, out)
+	}
+	owns(1)
+	hold("0")
+	owns(0)
+	if out, code := shardway(t, "uncordon", n.ID, "--admin", n.Admin); code != 0 {
+		t.Fatalf("uncordon: exit %d, %s", code, out)
+	}
+	key = c.AwaitServing(t).Keys(n.ID, 1)[0]
+	hold("600")
+	if out, code := shardway(t, "drain", n.ID, "--gently", "3s", "--wait", "--admin", other.Admin); code != 0 {
+		t.Errorf("a hold keeps the shard beyond the time of the drain: exit %d, %s", code, out)
+	}
+	owns(0)
+}

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"sync/atomic"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// appHolds are the shards of this node whose app keeps state that cannot move, by the
+// Shardway-Hold of its responses. A held shard is not idle, so the part of a planned move that
+// moves idle shards first leaves it where it is. Nothing else waits for a hold: at the end of
+// that part a held shard moves, and a takeover after a crash ignores holds. Any goroutine may
+// call the methods.
+type appHolds struct{ shards []appHold }
+
+type appHold struct {
+	epoch atomic.Uint64 // of ownership, for which the hold counts
+	until atomic.Int64  // by the node's clock; zero: no hold
+}
+
+func newAppHolds(shards int) *appHolds { return &appHolds{make([]appHold, shards)} }
+
+// set replaces the hold of a shard under an ownership epoch.
+func (h *appHolds) set(s shardmap.Shard, epoch uint64, until time.Duration) {
+	x := &h.shards[s]
+	x.epoch.Store(epoch)
+	x.until.Store(int64(until))
+}
+
+// holds reports whether a shard is held under an ownership epoch. A hold of an earlier
+// ownership has ended with it.
+func (h *appHolds) holds(s shardmap.Shard, epoch uint64, now time.Duration) bool {
+	x := &h.shards[s]
+	return now < time.Duration(x.until.Load()) && x.epoch.Load() == epoch
+}
+
+// clear ends all holds.
+func (h *appHolds) clear() {
+	for i := range h.shards {
+		h.shards[i].until.Store(0)
+	}
+}
+
+// count returns the number of shards that a node owns by m and that are held.
+func (h *appHolds) count(m *shardmap.Map, node shardmap.NodeID, now time.Duration) int {
+	n := 0
+	for s := range m.Shards(node) {
+		if h.holds(s, uint64(m.OwnedSince(s)), now) {
+			n++
+		}
+	}
+	return n
+}
+
+// holdShard takes what the app says of a shard: see proxy.Options.
+func (n *Node) holdShard(s shardmap.Shard, epoch uint64, d time.Duration) {
+	until := time.Duration(0)
+	if d > 0 {
+		until = n.o.Clock.Now() + d
+	}
+	n.holds.set(s, epoch, until)
+}
+
+// heldShards returns the number of this node's shards that are held.
+func (n *Node) heldShards() int {
+	return n.holds.count(n.router.state.Load().Committed(), n.self, n.o.Clock.Now())
+}
+
+// busy counts what keeps a shard of m from being idle: requests and sockets that run, and one
+// for a hold. A request that is counted only here delays no acknowledgement.
+func (n *Node) busy(m *shardmap.Map) func(shardmap.Shard) int {
+	now := n.o.Clock.Now()
+	return func(s shardmap.Shard) int {
+		count := n.router.running.of(s)
+		if n.holds.holds(s, uint64(m.OwnedSince(s)), now) {
+			count++
+		}
+		return count
+	}
+}

@@ -1,0 +1,50 @@
+package proxy
+
+import (
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// MaxHold is the longest hold. A response that asks for a longer one gets this one.
+const MaxHold = 24 * time.Hour
+
+// headerHold in a response of the app says for how many seconds the app keeps state of the
+// request's shard that cannot move: a kernel, a game room, a prompt cache. The client does not
+// see the header.
+const headerHold = "Shardway-Hold"
+
+// shownHold is how many bytes of an invalid value the log shows.
+const shownHold = 40
+
+// noteHold passes on what a response of the app says by headerHold. The ownership epoch is
+// that of the request. A value that is no number of seconds has no effect, and the first one
+// is logged.
+func (a *asked) noteHold(res *h1.Response, epoch uint64) {
+	if a.s.o.HoldShard == nil || a.x.keyless {
+		return
+	}
+	value := res.Known(h1.FieldShardwayHold)
+	d, ok := parseHold(value)
+	if !ok {
+		if a.s.metrics.badHolds.Add(1) == 1 {
+			a.s.o.Log.Warn().Str("value", string(value[:min(len(value), shownHold)])).Uint32("shard", uint32(a.x.shard)).
+				Msg(headerHold + " ignored: not a number of seconds")
+		}
+		return
+	}
+	a.s.o.HoldShard(a.x.shard, epoch, d)
+}
+
+// parseHold reads a whole number of seconds. More than MaxHold is MaxHold.
+func parseHold(value []byte) (d time.Duration, ok bool) {
+	const most = int(MaxHold / time.Second)
+	n := 0
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = min(10*n+int(c-'0'), most)
+	}
+	return time.Duration(n) * time.Second, len(value) > 0
+}
