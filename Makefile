@@ -238,9 +238,10 @@ soak: ## all faults again and again, on three and on five nodes side by side (SO
 	$(MAKE) bench-sockets
 
 .PHONY: bench-faults
-bench-faults: ## what each fault costs: the longest time a key went unanswered, requests that failed or were held (TRIALS=20 each); planned moves with hooks; bursts of connections
+bench-faults: ## what each fault costs: the longest time a key went unanswered, requests that failed or were held (TRIALS=20 each); planned moves with hooks, and with a slow request at each app; bursts of connections
 	$(call stage,faults,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestFaults$$' -faults.trials=$(TRIALS))
 	$(call stage,planned moves,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestMoves$$' -faults.trials=$(TRIALS))
+	$(call stage,planned moves with slow requests,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestSlowRequests$$' -faults.trials=$(TRIALS))
 	$(call stage,bursts,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestBursts$$' -faults.bursts=1000$(comma)3000 -faults.trials=3)
 
 # SOCKETS is how many WebSockets talk in bench-sockets, ROLLS how many rolling restarts they

@@ -1,0 +1,111 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/faults"
+	"shardway/e2e/load"
+)
+
+var slowFor = flag.Duration("faults.slow", 15*time.Second, "how long the slow request of TestSlowRequests runs")
+
+// TestSlowRequests prints for how long keys go unanswered when shards move by plan while each
+// app works on one slow request. A trial drains a follower and takes it back, stops it and
+// starts it again, and has a new node join. Keys whose shard has a slow request do not count.
+func TestSlowRequests(t *testing.T) {
+	if *trials == 0 {
+		t.Skip("a bench: -faults.trials=20 runs it (make bench-faults)")
+	}
+	c := cluster.Start(t, cluster.Options{Binaries: build(t), Nodes: 3, Shards: moveShards, Dir: realDir(t), Flags: strings.Fields(*more)})
+	s := &slowMoves{t: t, c: c, moved: map[string]*faults.Sample{}, cut: map[string]int{}, failed: map[string]int{}}
+	steps := []string{"drain", "uncordon", "SIGTERM", "join"}
+	for range *trials {
+		victim := c.Follower(t)
+		rest := c.Others(victim)
+		s.step(steps[0], rest, func() { rest[0].Do(t, "drain", map[string][]string{"node": {victim.ID}}) }, rest)
+		s.step(steps[1], rest, func() { rest[0].Do(t, "uncordon", map[string][]string{"node": {victim.ID}}) }, c.Nodes())
+		s.step(steps[2], rest, func() { victim.Terminate(t) }, rest)
+		victim.AwaitExit(t, 0)
+		s.step(steps[3], rest, func() { victim.Start(t) }, c.Nodes())
+	}
+	var lines []string
+	for _, name := range steps {
+		m := *s.moved[name]
+		lines = append(lines, fmt.Sprintf("%-9s %d moves: p50 %.1f p99 %.1f max %.1f ms; failed %d, slow requests cut %d of %d",
+			name, len(m), ms(m.At(0.5)), ms(m.At(0.99)), ms(m.At(1)), s.failed[name], s.cut[name], s.slow))
+	}
+	t.Logf("how long other keys that move go unanswered, with one request of %v at each app:\n%s", *slowFor, strings.Join(lines, "\n"))
+}
+
+// slowMoves is what the trials found, by step.
+type slowMoves struct {
+	t           *testing.T
+	c           *cluster.Cluster
+	trial       int
+	slow        int // slow requests in all, of each step
+	moved       map[string]*faults.Sample
+	cut, failed map[string]int
+}
+
+// step measures one planned change. Clients talk to the nodes of to; owners are the nodes that
+// own shards in the end.
+func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners []*cluster.Node) {
+	t, c := s.t, s.c
+	t.Helper()
+	s.trial++
+	var was cluster.Map
+	cluster.Await(t, "the map is even", func() (err error) {
+		if was, err = to[0].Map(t.Context()); err == nil && !was.Even() {
+			err = fmt.Errorf("counts %v", was.Counts())
+		}
+		return err
+	})
+	client := load.NewClient(cluster.Addrs(to), nil)
+	defer client.Close()
+	g := load.Start(t.Context(), load.Options{
+		Client: client, Rate: moveRate, Prefix: fmt.Sprintf("s%d", s.trial), Timeout: 60 * time.Second,
+		Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), Again: true,
+	})
+	flow(t, g, before)
+	busy := map[int]bool{}
+	var slow []*cluster.Asking
+	for id := range was.Counts() {
+		key := was.Keys(id, 1)[0]
+		busy[load.ShardOf(key, was.Shards)] = true
+		slow = append(slow, c.AskLater(t, to[0], load.Request{Key: key, Header: map[string]string{"App-Delay": slowFor.String()}}))
+	}
+	flow(t, g, before)
+	begin()
+	now := c.AwaitShards(t, owners...)
+	flow(t, g, after)
+	answers := g.Stop()
+	for _, a := range answers {
+		if !a.OK() && !strings.Contains(a.ID, load.AgainMark) {
+			s.failed[name]++
+			tell(t, "failed", a)
+		}
+	}
+	for _, a := range slow {
+		if a := a.Answer(t); !a.OK() {
+			s.cut[name]++
+		}
+	}
+	if name == "drain" {
+		s.slow += len(slow)
+	}
+	if s.moved[name] == nil {
+		s.moved[name] = &faults.Sample{}
+	}
+	for key, d := range faults.Unanswered(answers) {
+		if was.OwnerOf(key) != now.OwnerOf(key) && !busy[load.ShardOf(key, was.Shards)] {
+			s.moved[name].Add(d)
+		}
+	}
+}
