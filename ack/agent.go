@@ -70,6 +70,8 @@ type Seen struct {
 	// Unready is true until its app was checked once: till then it says nothing.
 	// Unhealthy reports that the app does not answer.
 	Unready, Unhealthy bool
+	// App is what else is known of the app's health.
+	App AppHealth
 	// Leaving: it wants to own nothing. Parting: it is to admit and run nothing any
 	// more, and to say goodbye then. Neither is taken back.
 	Leaving, Parting bool
@@ -361,7 +363,7 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 		Level: a.follower.State().Level(), Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
-		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway,
+		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway, App: s.App,
 		Release: a.releases(), Released: a.released(), Back: s.Back, NotReleased: a.notReleased(now),
 	})
 }

@@ -39,6 +39,11 @@ func (l *Leader) heard(now time.Duration, m Heard) (Answer, bool) {
 	}
 	n.beat, n.from, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now
 	n.evidence, n.unknownGone, n.removed = 0, false, false
+	if m.Unhealthy {
+		n.healthySince = -1
+	} else if n.healthySince < 0 {
+		n.healthySince = now
+	}
 	l.echoed(now, n)
 	l.follows(now, n)
 	return l.answer(now, n), true

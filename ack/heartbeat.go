@@ -56,6 +56,8 @@ type Heartbeat struct {
 	// own nothing, Goodbye that it admits and runs nothing any more, Gateway that
 	// it never owns anything.
 	Unhealthy, Leaving, Goodbye, Gateway bool
+	// App is what else the node knows of the health of its app.
+	App AppHealth
 }
 
 // Refusal tells a node why its heartbeat did not count.
@@ -137,6 +139,8 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	if h.Released != [32]byte{} {
 		w.b = append(w.b, h.Released[:]...)
 	}
+	w.byte(flags(h.App.Failing, h.App.Refused, h.App.Starting))
+	w.uint(uint64(min(h.App.Falls, maxFalls)))
 	return w.b, nil
 }
 
@@ -166,6 +170,11 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		}
 	}
 	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = f&flagUnhealthy != 0, f&flagLeaving != 0, f&flagGoodbye != 0, f&flagGateway != 0
+	app := r.byte()
+	if app > 7 {
+		r.fail("unknown flag of an app")
+	}
+	h.App = AppHealth{Failing: app&1 != 0, Refused: app&2 != 0, Starting: app&4 != 0, Falls: uint32(r.uint(0, maxFalls))}
 	if h.Back > 0 && !h.Goodbye {
 		r.fail("back before it goes")
 	}

@@ -61,6 +61,7 @@ type Leader struct {
 	ends        ends          // of quarantines
 	empties     empties
 	stages      stages
+	apps        appHealth
 	zoned       uint64 // counts what was heard anew of zones
 	out         []Effect
 }
@@ -125,6 +126,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 			n.removed = true
 		}
 	}
+	l.lookAtApps(now)
 	l.reconcile(now)
 	return l.out
 }
@@ -161,7 +163,7 @@ func (l *Leader) stepDown(now time.Duration, reason string) {
 func (l *Leader) node(id shardmap.NodeID) *member {
 	n := l.nodes[id]
 	if n == nil {
-		n = &member{id: id, lastGrant: l.elected, lastFresh: l.elected, echoAt: -1, behindSince: -1, away: away{since: l.elected}}
+		n = &member{id: id, lastGrant: l.elected, lastFresh: l.elected, echoAt: -1, behindSince: -1, healthySince: -1, away: away{since: l.elected}}
 		l.nodes[id] = n
 	}
 	return n
@@ -251,6 +253,11 @@ type MemberView struct {
 	Crashed bool
 	// Eligible: it may be given shards.
 	Eligible bool
+	// Kept: its app is unhealthy, and it keeps its shards, because most apps are.
+	Kept bool
+	// Held is for how long its app must be healthy before it gets shards again, because that
+	// became unhealthy again and again; zero: it is not held back.
+	Held time.Duration
 	// Absent: it restarts in place, and is waited for.
 	Absent bool
 	// Staged: another node is to own shards of it, and those that are busy stay for now.
@@ -276,6 +283,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		v = append(v, MemberView{
 			Node: id, Heartbeat: n.beat, From: n.from, HeardAgo: ago,
 			Silent: n.silent(now, l.o.Pace), Echoes: n.echoes(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n) && !l.absent(n), Absent: l.absent(n) || l.awaits(now, n), Staged: l.memo.staged[id], Over: l.over(now, n),
+			Kept: l.apps.panics && n.beat.Unhealthy && l.state.Last().Has(id), Held: l.holdOf(now, n),
 		})
 	}
 	return v

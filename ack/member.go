@@ -35,11 +35,13 @@ type member struct {
 	removed     bool           // by an operator's word; a heartbeat voids it
 	denied      shardmap.Epoch // no lease before it acknowledged this proposal
 	wasSilent   bool           // for NoteSilent and NoteBack
-	away        away
-	releases    *Releases // the newest that came; nil: none
-	digest      [32]byte  // theirs
-	answers     [answersKept]sending
-	answered    uint64 // how many answers were sent to it
+	// healthySince is since when its app has been healthy; negative: it is not.
+	healthySince time.Duration
+	away         away
+	releases     *Releases // the newest that came; nil: none
+	digest       [32]byte  // theirs
+	answers      [answersKept]sending
+	answered     uint64 // how many answers were sent to it
 }
 
 // heard reports whether the node sent a heartbeat in this leader's term.

@@ -171,7 +171,7 @@ func (l *Leader) lost(now time.Duration, n *member) string {
 		return CauseCrashed.String()
 	case n.beat.Leaving || n.beat.Goodbye:
 		return "leave"
-	case n.beat.Unhealthy:
+	case l.leavesForHealth(n):
 		return "app-unhealthy"
 	case l.state.Policy().Drained[n.id]:
 		return "drain"
@@ -227,7 +227,12 @@ func (l *Leader) members(now time.Duration) []shardmap.Member {
 
 // eligible reports whether the node may be in the next map.
 func (l *Leader) eligible(now time.Duration, n *member) bool {
-	if n.removed || n.beat.Unhealthy || n.beat.Leaving || n.beat.Goodbye || n.beat.Gateway || n.crashed() || l.failing(now, n) != 0 {
+	return l.eligibleBut(now, n) && (l.apps.nobody || !l.heldBack(now, n))
+}
+
+// eligibleBut is eligible, but for how often its app became unhealthy.
+func (l *Leader) eligibleBut(now time.Duration, n *member) bool {
+	if n.removed || l.leavesForHealth(n) || n.beat.Leaving || n.beat.Goodbye || n.beat.Gateway || n.crashed() || l.failing(now, n) != 0 {
 		return false
 	}
 	if l.state.Policy().Drained[n.id] {

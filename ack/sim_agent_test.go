@@ -68,7 +68,7 @@ func (p *proc) step() {
 func (p *proc) stepAt(now time.Duration) {
 	p.leave()
 	acked := p.machine.Acked()
-	p.machine.Look(now, ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, Leaving: p.leaving, Parting: p.closing, Back: p.back, Weight: p.h.weight})
+	p.machine.Look(now, ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Parting: p.closing, Back: p.back, Weight: p.h.weight})
 	if p.leased && p.firstLease == 0 {
 		p.firstLease = p.table.Last().Epoch()
 	}

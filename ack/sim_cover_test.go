@@ -53,6 +53,7 @@ type coverage struct {
 	restarts, absences, movedBeside, without     int
 	exact, passedOn, givenBack, undelivered      int
 	kept, keptNothing, exactInPlace              int
+	flaps, panics                                int
 	doubts, doubted, hangs, splits, lapses       int
 	rounds, drops, takings, stepDowns, calls     map[string]int
 }
@@ -223,6 +224,8 @@ func (c *coverage) counters() []counter {
 		{"shards acquired as released in place", &c.exactInPlace, false},
 		{"absences without what their nodes keep", &c.keptNothing, true},
 		{"releases that did not get to the leader", &c.undelivered, false},
+		{"apps that flapped", &c.flaps, false},
+		{"maps proposed while most apps were unhealthy", &c.panics, false},
 		{split, &c.splits, true},
 		{"voters asked whether they miss their leader", &c.doubts, false},
 		{"candidates because it is missed", &c.doubted, false},

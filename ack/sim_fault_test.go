@@ -58,6 +58,7 @@ func kinds(list string) []weighted {
 		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-fence": faultRetimeFence,
 		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace, "restart-wipe": faultRestartWipe,
+		"sick-most": faultSickMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
 		"leader-hangs": faultLeaderHangs, "doze": faultDoze,
 	}
 	var out []weighted
@@ -293,7 +294,8 @@ func (w *world) heal() {
 		if h == stuck {
 			continue
 		}
-		h.deaf, h.mute, h.unhealthy, h.noDeliver = h.deafForGood, false, false, false
+		h.deaf, h.mute, h.noDeliver, h.falls = h.deafForGood, false, false, 0
+		h.rise()
 		h.resume()
 		w.hold(h, false)
 		if p := h.proc; p != nil && p.leaving {
@@ -332,7 +334,9 @@ func (w *world) stickOne() *host {
 	}
 	h.resume()
 	h.proc.leaving = false
-	h.unhealthy = w.n(4) == 0
+	if w.n(4) == 0 {
+		h.fall()
+	}
 	what := w.n(8)
 	w.cover.stuck[what]++
 	w.logf("%s stays %s", h.id, [...]string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard", "reached by nobody"}[what])

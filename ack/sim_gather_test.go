@@ -42,7 +42,11 @@ func (w *world) founders() int {
 
 // sawMessage notes what a leader was told.
 func (l *leading) sawMessage(m ack.Message) {
-	switch m.(type) {
+	switch m := m.(type) {
+	case ack.Heard:
+		if m.Unhealthy {
+			l.sampleApps()
+		}
 	case ack.BarrierApplied:
 		l.waits.barrier = true
 	case ack.SubmitFailed:
@@ -50,6 +54,7 @@ func (l *leading) sawMessage(m ack.Message) {
 		l.excuse(2 * l.p.w.pace.Heartbeat)
 	case ack.Tick:
 		l.judgeLoss()
+		l.judgeHeldBack()
 	}
 }
 
@@ -134,6 +139,9 @@ func (l *leading) losing() (id shardmap.NodeID) {
 		if !v.Eligible && !v.Absent && last.Has(v.Node) {
 			id = v.Node
 		}
+	}
+	if few := l.unhealthyFew(); id == "" {
+		id = few
 	}
 	return id
 }

@@ -33,6 +33,9 @@ type host struct {
 	absent      bool // takes no part until it is told to join
 	gateway     bool
 	unhealthy   bool
+	failing     bool // the last check of its app failed
+	refused     bool // then: the connection was refused
+	falls       uint32
 	holdLog     bool // its state machine applies nothing
 	holdAt      bool // its state machine stops at the next commit
 	slowCut     bool // what it cuts goes on being counted for a while
@@ -126,6 +129,7 @@ func (h *host) start() {
 		panic("a host starts a process beside another one")
 	}
 	h.disk.boot++
+	h.falls = 0
 	if w.plant == plantRandomBoot {
 		h.disk.boot = 1 + w.dice.Uint64N(1<<40)
 	}

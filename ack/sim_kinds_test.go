@@ -294,8 +294,8 @@ func faultSick(w *world) bool {
 		return false
 	}
 	w.logf("the app of %s is sick", h.id)
-	h.unhealthy = true
-	w.undo(w.lasting(), func() { h.unhealthy = false })
+	h.fall()
+	w.undo(w.lasting(), h.rise)
 	return true
 }
 
@@ -348,10 +348,10 @@ func faultLaggard(w *world) bool {
 	}
 	w.logf("%s applies nothing while the app of %s is sick", last.id, other.id)
 	w.hold(last, true)
-	other.unhealthy = true
+	other.fall()
 	d := w.pace.AckDeadline() + w.span(100*time.Millisecond, 2*w.deadAfter())
 	w.undo(d, func() {
-		other.unhealthy = false
+		other.rise()
 		w.hold(last, false)
 	})
 	w.run(w.now+d+w.span(0, time.Second), nil)

@@ -31,6 +31,7 @@ type leading struct {
 	beats     map[shardmap.NodeID]ack.Heartbeat
 	delivered map[[32]byte]*ack.Releases // by their digest
 	waits     waits
+	apps      appsSeen
 	asked     map[uint64][]ack.Change // by the number of their entry
 	staging
 }
@@ -45,7 +46,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, staging: staging{from: -1}}
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}, staging: staging{from: -1}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
@@ -224,10 +225,12 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 				delete(l.taken, from.host) // a heartbeat that counts voids evidence
 				l.acked[h.Node], l.left[h.Node], l.beats[h.Node] = h.Acked, h.Leaving || h.Goodbye, h.Heartbeat
 				l.parts(h.Heartbeat)
+				l.hearsApp(h.Heartbeat)
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:
 			l.sawSubmit(e)
+			l.sawHealth(e)
 			l.submit(e, m)
 		case ack.Barrier:
 			l.issueBarrier()

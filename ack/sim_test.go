@@ -93,6 +93,10 @@ func mixes() []*simMix {
 			kinds: kinds("disk 10, hang 2, power 6, outage 2, kill 5, split 4, elect 4, compact 3, sick 2, leave 2, trail 2, stall 2, pause 2"),
 		},
 		{
+			name: "health", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{4, 12}, gaps: [2]time.Duration{0, 3 * time.Second}, stuck: 100, lateSubmit: 30, astray: 10,
+			kinds: kinds("sick-most 8, flap 6, flap-loss 4, sick 4, kill 3, elect 3, depose 2, leave 2, join 3, pause 2, isolate 2, policy 2, restart 1"),
+		},
+		{
 			name: "members", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{4, 14}, gaps: long, stuck: 100, lateSubmit: 60, doubts: 50,
 			kinds: kinds("demote 8, expel 6, reconfigure 5, leave 6, wipe 4, kill 4, depose 4, elect 3, isolate 4, one-way 3, compact 3, join 3, trail 2, split 2"),
 		},

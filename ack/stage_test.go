@@ -73,6 +73,7 @@ type actor struct {
 	runs                                 map[shardmap.Shard]bool // shards with a request, beside busy
 	reticent                             bool                    // it does not tell what is idle
 	leaving, goodbye, unhealthy, gateway bool
+	app                                  ack.AppHealth
 	back                                 time.Duration // with goodbye
 	keeps                                *ack.Releases // then, too; nil: nothing
 	weight                               uint32
@@ -322,7 +323,7 @@ func (s *stage) act(a *actor) {
 	if a.held {
 		newest = a.machine.State()
 	}
-	a.machine.Look(s.now, ack.Seen{State: newest, Unhealthy: a.unhealthy, Leaving: a.leaving, Parting: a.goodbye, Back: a.back, Weight: a.weight})
+	a.machine.Look(s.now, ack.Seen{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Parting: a.goodbye, Back: a.back, Weight: a.weight})
 }
 
 // beat makes the node's next heartbeat, which goes nowhere.

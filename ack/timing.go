@@ -59,11 +59,6 @@ const (
 	// backStreak is the number of fresh heartbeats in a row that make a node
 	// eligible.
 	backStreak = 3
-	// dampWindow, dampFirst and dampMost bound how often a node that misses
-	// acknowledgements may come back (rule 3).
-	dampWindow = 10 * time.Minute
-	dampFirst  = 2 * time.Second
-	dampMost   = 5 * time.Minute
 	// barrierLeast is how long a new leader may take to apply its barrier, however
 	// short DeadAfter is: one write may take a second on a disk that is busy, and
 	// leaders that give way to each other before that never lead.
@@ -93,20 +88,6 @@ func (t Timing) Longer(o Timing) Timing {
 		t.Fence = o.Fence
 	}
 	return t
-}
-
-// damping is the pause that the n-th missed acknowledgement in a row adds.
-func damping(strikes uint32) time.Duration {
-	if strikes < 2 {
-		return 0
-	}
-	d := dampFirst
-	for range strikes - 2 {
-		if d *= 2; d >= dampMost {
-			return dampMost
-		}
-	}
-	return d
 }
 
 // Fence says what crash evidence is worth (docs/protocol.md, "When a shard may be taken").

@@ -27,6 +27,7 @@ type agent struct {
 	router  *router
 	proxy   *proxy.Server
 	healthy func() bool
+	app     func() ack.AppHealth
 	known   func() bool // false until the app was checked once
 	fail    func(error)
 	metrics *metrics
@@ -166,7 +167,7 @@ func (a *agent) turn() time.Duration {
 // time it has to again.
 func (a *agent) look(now time.Duration) (again time.Duration) {
 	a.machine.Look(now, ack.Seen{
-		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight, Asked: a.router.asked.Swap(false),
+		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight, Asked: a.router.asked.Swap(false),
 	})
 	if gap, lost := a.pause.look(now, a.machine.LeaseLeft(now) > 0); lost {
 		a.stood.Store(&stood{now, gap})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/ack"
 	"shardway/internal/clock"
 )
 
@@ -35,6 +36,9 @@ func DefaultHealth() Health {
 // holdEvery is how often an app may be waited for.
 const holdEvery = time.Minute
 
+// skipLogEvery is how often at most it is logged that checks are skipped.
+const skipLogEvery = time.Minute
+
 // askedEvery is the shortest time between two checks that a refused connection asks
 // for.
 const askedEvery = 100 * time.Millisecond
@@ -48,18 +52,24 @@ type health struct {
 	good  atomic.Bool
 	known atomic.Bool
 	broke atomic.Pointer[string] // what the last check failed with; nil: nothing
-	turn  func()                 // told after good has changed
-	asked chan struct{}          // cap 1: somebody was refused
+	says  atomic.Pointer[ack.AppHealth]
+	turn  func()        // told after good has changed
+	asked chan struct{} // cap 1: somebody was refused
 	pulse *clock.Pulse
 	ticks *clock.Beat // when a check is due; run's
 
-	rose, failed int       // good and failed checks in a row; run's
-	heldSince    time.Time // when it was last begun to wait for the app; run's
+	rose, failed int          // good and failed checks in a row; run's
+	heldSince    time.Time    // when it was last begun to wait for the app; run's
+	everGood     bool         // a check has been good; run's
+	falls        ack.Offences // times the app became unhealthy; run's
+	began        time.Time    // what falls are counted from
+	warned       time.Time    // when a check was last skipped for want of file descriptors; run's
 }
 
 func newHealth(check func(context.Context) error, set Health, pulse *clock.Pulse, log zerolog.Logger, turn func()) *health {
-	h := &health{check: check, log: log, turn: turn, asked: make(chan struct{}, 1), pulse: pulse}
+	h := &health{check: check, log: log, turn: turn, began: time.Now(), asked: make(chan struct{}, 1), pulse: pulse}
 	h.set.Store(&set)
+	h.says.Store(&ack.AppHealth{Starting: true})
 	return h
 }
 
@@ -126,6 +136,14 @@ func (h *health) seen(dial func(context.Context) (net.Conn, error)) func(context
 	}
 }
 
+// appHealth is what the node's heartbeats say of its app beside whether it is healthy.
+func (n *Node) appHealth() ack.AppHealth {
+	if n.health == nil {
+		return ack.AppHealth{}
+	}
+	return *n.health.says.Load()
+}
+
 // refuses reports that nobody listens at the app's address; ENOENT is a Unix socket's.
 func refuses(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
@@ -151,15 +169,47 @@ func (h *health) why() string {
 	return ""
 }
 
+// exhausted reports that this process or machine has no file descriptor, port or memory left for
+// a check: that says nothing of the app.
+func exhausted(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// skip logs, once a minute, that a check could not be made, and keeps the last result.
+func (h *health) skip(err error) {
+	if time.Since(h.warned) < skipLogEvery {
+		return
+	}
+	h.warned = time.Now()
+	h.log.Warn().Err(err).Msg("app check skipped: resources exhausted")
+}
+
+// report publishes what the heartbeats say of the app beside whether it is healthy.
+func (h *health) report(err error) {
+	h.says.Store(&ack.AppHealth{
+		Failing: err != nil, Refused: refuses(err), Starting: !h.everGood, Falls: h.falls.Count(time.Since(h.began)),
+	})
+}
+
 func (h *health) judge(set Health, err error) {
+	if exhausted(err) && h.good.Load() {
+		h.skip(err)
+		return
+	}
 	h.broke.Store(nil)
 	if err != nil {
 		why := brief(err.Error())
 		h.broke.Store(&why)
 		h.rose, h.failed = 0, h.failed+1
 	} else {
-		h.rose, h.failed = h.rose+1, 0
+		h.rose, h.failed, h.everGood = h.rose+1, 0, true
 	}
+	h.report(err)
 	first, good := !h.known.Swap(true), h.good.Load()
 	held := good && h.holds(set, err)
 	switch {
@@ -168,8 +218,10 @@ func (h *health) judge(set Health, err error) {
 		h.log.Info().Msg("app healthy")
 		h.turn()
 	case h.failed >= set.Fall && good && !held:
+		h.falls.Add(time.Since(h.began))
+		h.report(err)
 		h.good.Store(false)
-		h.log.Warn().Err(err).Msg("app unhealthy: its shards move to other nodes")
+		h.log.Warn().Err(err).Msg("app unhealthy")
 		h.turn()
 	case first && err != nil:
 		h.log.Warn().Err(err).Msg("app not reached yet: this node gets no shards until it answers")

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/ack"
 	"shardway/internal/clock"
 )
 
@@ -179,6 +181,55 @@ func TestRefusedConnectionAsksForACheck(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if n := len(c.checks()) - before; n > 1 {
 			t.Errorf("%d checks after a connection that timed out, want none of its own", n)
+		}
+	})
+}
+
+// A node short of file descriptors took its app for unhealthy, and gave its shards away.
+func TestWantOfDescriptorsSaysNothingOfTheApp(t *testing.T) {
+	check(t, DefaultHealth(), func(c *checked) {
+		c.until(t, true)
+		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL} {
+			c.is(fmt.Errorf("check: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", errno)}), 0)
+			time.Sleep(30 * time.Second)
+			if !c.good.Load() || c.says.Load().Failing {
+				t.Errorf("%v: the app is taken for unhealthy", errno)
+			}
+		}
+		c.is(errors.New("sick"), 0)
+		c.until(t, false)
+		c.is(&net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}, 0)
+		time.Sleep(30 * time.Second)
+		if c.good.Load() {
+			t.Error("the app is taken for healthy")
+		}
+	})
+}
+
+// What heartbeats say of the app: whether its last check failed, and how often it fell.
+func TestHealthReportsFailuresAndFalls(t *testing.T) {
+	check(t, Health{Interval: time.Second, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
+		c.until(t, true)
+		if got := *c.says.Load(); got != (ack.AppHealth{}) {
+			t.Errorf("at first %+v", got)
+		}
+		c.is(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, 0)
+		time.Sleep(1500 * time.Millisecond)
+		if got := *c.says.Load(); got != (ack.AppHealth{Failing: true, Refused: true}) || !c.good.Load() {
+			t.Errorf("after one or two failed checks %+v", got)
+		}
+		for fall := range uint32(3) {
+			c.is(errors.New("sick"), 0)
+			c.until(t, false)
+			if got := *c.says.Load(); got != (ack.AppHealth{Failing: true, Falls: fall + 1}) {
+				t.Errorf("after fall %d: %+v", fall+1, got)
+			}
+			c.is(nil, 0)
+			c.until(t, true)
+		}
+		time.Sleep(11 * time.Minute)
+		if got := *c.says.Load(); got != (ack.AppHealth{}) {
+			t.Errorf("eleven minutes later %+v", got)
 		}
 	})
 }

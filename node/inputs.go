@@ -193,6 +193,7 @@ func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
 		if v.Heartbeat.Unhealthy {
 			x.App = verdict.AppSickly
 		}
+		x.Kept, x.Held, x.Falls = v.Kept, v.Held, int(v.Heartbeat.App.Falls)
 	}
 }
 

@@ -230,6 +230,7 @@ func (n *Node) newAgent() {
 	a := &agent{
 		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, changes: n.changes, fail: n.fail, weight: max(n.o.Weight, 1), back: n.o.HoldGrace,
 		healthy: func() bool { return n.health == nil || n.health.good.Load() },
+		app:     n.appHealth,
 		known:   func() bool { return n.health == nil || n.health.known.Load() },
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
 		answers: make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), early: make(chan struct{}, 1), echo: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},

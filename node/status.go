@@ -86,12 +86,26 @@ func (n *Node) Ready() error {
 			return n.unready("no lease, because there is no leader", verdict.NoQuorum, verdict.DiskHangs, verdict.NoPeers, verdict.NotLeased)
 		}
 		return n.unready("no lease", verdict.NotLeased)
-	case n.health != nil && !n.health.good.Load():
-		return n.unready("the app does not answer", verdict.NoHealthyApp, verdict.AppSick)
+	case n.health != nil && !n.health.good.Load() && !n.servesUnhealthy():
+		return n.unready("the app does not answer", verdict.NoHealthyApp, verdict.HealthPanic, verdict.AppSick)
 	case !s.Committed().Has(n.self) && !n.drained():
 		return n.unready("joining: not in the shard map yet", verdict.Joining)
 	}
 	return nil
+}
+
+// servesUnhealthy reports that this node keeps its shards though its app is unhealthy, because
+// most apps are, and that its app takes connections: then requests go there as usual.
+func (n *Node) servesUnhealthy() bool {
+	if n.health.says.Load().Refused {
+		return false
+	}
+	for _, x := range n.watch.found.Load().in.Nodes {
+		if x.ID == string(n.self) {
+			return x.Kept
+		}
+	}
+	return false
 }
 
 // unready is why this node is not ready: in brief, and by the first finding of the codes.

@@ -28,6 +28,10 @@ func apps(in Inputs) (out []Finding) {
 			f.Brief = ""
 		}
 		out = append(out, f)
+	case led && len(sick) > 0 && len(in.pick(func(n Node) bool { return n.Kept })) > 0:
+		// Of an app that is steadily unhealthy it is told late, and of one that is kept at once.
+		unhealthy := in.pick(func(n Node) bool { return n.Here && !n.Gateway && (n.App == AppSickly || n.Kept) })
+		out = append(out, in.healthPanic(unhealthy, len(owners)))
 	case len(sick) > 0:
 		text := fmt.Sprintf("the app of node %s does not answer", list(sick))
 		f := Finding{Code: AppSick, Severity: Warning, Text: text, Remedy: "start it, or name it as it is with --upstream and --health; its shards go to other nodes meanwhile"}
@@ -39,8 +43,40 @@ func apps(in Inputs) (out []Finding) {
 		}
 		out = append(out, f)
 	}
+	out = append(out, flapping(in)...)
 	if in.Gateway {
 		out = append(out, noApp(in, Info, ", and forwards to the others"))
+	}
+	return out
+}
+
+// healthPanic tells that shards stay at unhealthy apps, because most are.
+func (in Inputs) healthPanic(sick []string, owners int) Finding {
+	brief := fmt.Sprintf("%d of %d apps are unhealthy (%s), so shards stay where they are and requests go to their app", len(sick), owners, list(sick))
+	if 2*len(sick) <= owners {
+		brief = fmt.Sprintf("most apps were unhealthy a moment ago, so shards stay where they are; %s still %s", list(sick), are(len(sick)))
+	}
+	f := Finding{
+		Code: HealthPanic, Severity: Outage, Text: brief,
+		Remedy: "check what all apps depend on, such as a database; one app that is unhealthy by itself is left once most are healthy for 5 s",
+	}
+	if why := in.whys(sick); why != list(sick) {
+		f.Text, f.Brief = brief+": "+why, brief
+	}
+	return f
+}
+
+// flapping tells whose apps get no shards yet, because they became unhealthy again and again.
+func flapping(in Inputs) (out []Finding) {
+	for _, n := range in.Nodes {
+		if n.Held <= 0 || !n.Here {
+			continue
+		}
+		out = append(out, Finding{
+			Code: AppFlapping, Severity: Warning, Subject: n.ID,
+			Text:   fmt.Sprintf("the app of node %s became unhealthy %d times in a row: node %s gets shards once its app has been healthy for longer (up to 5 min)", n.ID, n.Falls, n.ID),
+			Remedy: "find out why its health check fails at times; raise --health-fall or --health-timeout if the app is only slow",
+		})
 	}
 	return out
 }

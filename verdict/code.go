@@ -11,12 +11,14 @@ const (
 	WaitingForExpect   Code = "waiting-for-expect"
 	NoPeers            Code = "no-peers"
 	NoHealthyApp       Code = "no-healthy-app"
+	HealthPanic        Code = "health-panic"
 	Unserved           Code = "unserved"
 	NotLeased          Code = "not-leased"
 	DuplicateNode      Code = "duplicate-node"
 	DiskHangs          Code = "disk-hangs"
 	OneFromLoss        Code = "one-from-loss"
 	AppSick            Code = "app-sick"
+	AppFlapping        Code = "app-flapping"
 	NoApp              Code = "no-app"
 	Joining            Code = "joining"
 	Acquiring          Code = "acquiring"
@@ -43,7 +45,7 @@ const (
 // Codes returns every code, in their order.
 func Codes() []Code {
 	return []Code{
-		NoQuorum, WaitingForExpect, NoPeers, NoHealthyApp, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, NoApp, Joining,
+		NoQuorum, WaitingForExpect, NoPeers, NoHealthyApp, HealthPanic, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, AppFlapping, NoApp, Joining,
 		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpires, TagsNearlyFull,
 		Insecure, QuarantineStale, Draining, Absent, Paused, Cordoned, Quarantined,
 	}

@@ -92,6 +92,12 @@ type Node struct {
 	// its shards ought to be elsewhere.
 	Here, Gone bool
 	App        App
+	// Kept: its app is unhealthy, and it keeps its shards, because most apps are. Falls is
+	// how often its app became unhealthy in a row, and Held for how long it gets no shards
+	// for that, though its app has recovered; zero: it is not held back.
+	Kept  bool
+	Falls int
+	Held  time.Duration
 	// Why is what its app's health check failed with, if that is known here.
 	Why string
 	// Drained and Cordoned are what operators asked for. Leaving: its process is to stop.

@@ -126,6 +126,17 @@ func servingTable() []want {
 			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
 		}},
 		{"an app is sick", with(func(in *verdict.Inputs) { nodes(in, sick, "b") }), []string{"warning app-sick: the app of node b does not answer"}},
+		{"most apps are unhealthy", with(func(in *verdict.Inputs) {
+			nodes(in, sick, "a", "b")
+			nodes(in, func(n *verdict.Node) { n.Kept = true }, "a", "b")
+		}), []string{"outage health-panic: 2 of 3 apps are unhealthy (a and b), so shards stay where they are and requests go to their app"}},
+		{"most apps were unhealthy", with(func(in *verdict.Inputs) {
+			nodes(in, sick, "b")
+			nodes(in, func(n *verdict.Node) { n.Kept, n.Why = true, "status 500" }, "b")
+		}), []string{"outage health-panic: most apps were unhealthy a moment ago, so shards stay where they are; b still is: b (status 500)"}},
+		{"an app flaps", with(func(in *verdict.Inputs) {
+			nodes(in, func(n *verdict.Node) { n.Held, n.Falls = time.Second, 3 }, "b")
+		}), []string{"warning app-flapping: the app of node b became unhealthy 3 times in a row: node b gets shards once its app has been healthy for longer (up to 5 min)"}},
 		{"a gateway", with(func(in *verdict.Inputs) { in.Gateway = true; in.Nodes[0].Gateway = true }), []string{
 			"info no-app: node a is a gateway, because --upstream is missing: it owns nothing, and forwards to the others",
 		}},

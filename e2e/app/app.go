@@ -28,6 +28,7 @@ type app struct {
 	runs   []history.Run
 	counts map[string]uint64 // per key
 	gates  map[string]*gate
+	sick   bool // /health answers 503
 }
 
 // gate is a name under which requests hang.
@@ -57,6 +58,19 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	switch r.URL.Path {
+	case "/sick":
+		a.mu.Lock()
+		a.sick = q.Get("on") == "true"
+		a.mu.Unlock()
+		reply(w, a.name)
+	case "/health":
+		a.mu.Lock()
+		sick := a.sick
+		a.mu.Unlock()
+		if sick {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		reply(w, a.name)
 	case "/records":
 		a.mu.Lock()
 		runs := append([]history.Run{}, a.runs...)

@@ -115,6 +115,15 @@ func (a *App) AwaitHanging(tb testing.TB, name string, n int) {
 	})
 }
 
+// FailChecks has the app answer /health with 503, or with 200 again. It serves requests all
+// the while.
+func (a *App) FailChecks(tb testing.TB, fail bool) {
+	tb.Helper()
+	if err := a.control(tb.Context(), fmt.Sprintf("/sick?on=%t", fail), nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // Executions counts the runs of one request in this app.
 func (a *App) Executions(tb testing.TB, id string) int {
 	tb.Helper()

@@ -1,0 +1,47 @@
+package ack_test
+
+// mistakesOfApps are about what the health of all apps together does to the map.
+func mistakesOfApps() []mistake {
+	most := aimed("sick-most 8, sick 2, elect 1")
+	flaps := aimed("flap 8, sick 2")
+	losses := aimed("flap-loss 8, kill 4")
+	return []mistake{
+		{
+			name: "apps: an app is left though most are unhealthy", mix: most, caught: "health",
+			edits: in("apphealth.go", "		return !h.panics && !h.failing\n", "		return PLANTED || !h.panics && !h.failing\n"),
+		},
+		{
+			name: "apps: one that refuses connections is left though most are unhealthy", mix: most, caught: "health",
+			edits: in("apphealth.go", "		return !h.most && !h.refused\n", "		return PLANTED || !h.most && !h.refused\n"),
+		},
+		{
+			name: "apps: once most were unhealthy, none is left ever again", mix: most, caught: "gathering",
+			edits: in("apphealth.go", "	} else if now-h.calm > panicHold {\n", "	} else if !PLANTED && now-h.calm > panicHold {\n"),
+		},
+		{
+			name: "apps: one that flaps comes back at once", mix: flaps, caught: "health",
+			edits: in("apphealth.go", "	return max(n.healthySince+damping(n.beat.App.Falls)-now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(n.healthySince+damping(n.beat.App.Falls)-now, 0)\n"),
+		},
+		{
+			name: "apps: one that flaps is held back though nobody else can own its shards", mix: losses, caught: "health",
+			edits: in("round.go", "(l.apps.nobody || !l.heldBack(now, n))", "(!PLANTED && l.apps.nobody || !l.heldBack(now, n))"),
+		},
+	}
+}
+
+// pointsOfApps are those of docs/protocol.md, "When apps are unhealthy".
+func pointsOfApps() []point {
+	return []point{
+		{of: "apps", clause: "where most apps are unhealthy none is left for that", planted: []string{
+			"apps: an app is left though most are unhealthy", "apps: one that refuses connections is left though most are unhealthy",
+		}},
+		{of: "apps", clause: "until they are few again", planted: []string{"apps: once most were unhealthy, none is left ever again"}},
+		{of: "apps", clause: "one that flaps comes back later each time", planted: []string{"apps: one that flaps comes back at once"}},
+		{of: "apps", clause: "but at once where nobody else can own its shards", planted: []string{"apps: one that flaps is held back though nobody else can own its shards"}},
+		{
+			of: "apps", clause: "an app waits for others whose last checks failed",
+			explained: "It saves moves where a dependency is lost, and decides nothing else: TestAppsThatFailTogetherKeepTheirShards, " +
+				"TestElectionWhileMostAppsAreUnhealthyMovesNothing.",
+		},
+	}
+}

@@ -1,0 +1,244 @@
+package ack_test
+
+import (
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// What the health of all apps together does to the map: where most are unhealthy, none is
+// left for that; an app that becomes unhealthy again and again gets its shards back later.
+
+const (
+	// appsCalm is how long at most half of the apps must be unhealthy, until one is left.
+	appsCalm = 5 * time.Second
+	// flapFirst is the pause after the second fall; it doubles.
+	flapFirst = 2 * time.Second
+)
+
+// fall has the app of a host become unhealthy.
+func (h *host) fall() {
+	h.unhealthy, h.failing = true, true
+	h.falls = min(h.falls+1, 6)
+}
+
+// rise has it become healthy.
+func (h *host) rise() { h.unhealthy, h.failing, h.refused = false, false, false }
+
+// health is what the host's node says of its app.
+func (h *host) health() ack.AppHealth {
+	return ack.AppHealth{Failing: h.failing, Refused: h.failing && h.refused, Falls: h.falls}
+}
+
+// faultSickMost has several apps become unhealthy one soon after the other, and recover so.
+func faultSickMost(w *world) bool {
+	hit, longer := false, time.Duration(0)
+	lasts := w.lasting()
+	if w.pick(3) == 0 { // one recovers long after the others
+		longer = appsCalm + w.span(time.Second, 3*time.Second)
+	}
+	end := w.now + lasts + longer
+	for _, h := range w.hosts {
+		if !running(h) || w.pick(4) == 0 {
+			continue
+		}
+		hit = true
+		refused := w.pick(4) == 0
+		w.after(w.span(0, 60*time.Millisecond), nil, func() {
+			if !w.healing {
+				h.failing, h.refused = true, refused
+			}
+		})
+		d := w.span(300*time.Millisecond, 500*time.Millisecond)
+		w.undo(d, func() {
+			w.logf("the app of %s is sick with others", h.id)
+			h.fall()
+		})
+		w.undo(d+lasts+longer+w.span(0, 700*time.Millisecond), h.rise)
+		longer = 0
+	}
+	if hit && end > w.now+lasts {
+		w.run(end, nil)
+	}
+	return hit
+}
+
+// faultFlap has an app become unhealthy several times.
+func faultFlap(w *world) bool {
+	h := w.anyone()
+	if h == nil {
+		return false
+	}
+	w.logf("the app of %s flaps", h.id)
+	w.cover.flaps++
+	at := time.Duration(0)
+	for range 2 + w.pick(4) {
+		w.undo(at, h.fall)
+		at += w.span(100*time.Millisecond, 900*time.Millisecond)
+		w.undo(at, h.rise)
+		at += w.span(100*time.Millisecond, 3*time.Second)
+	}
+	w.run(w.now+w.span(0, at), nil)
+	return true
+}
+
+// faultFlapLoss has the others go while an app that flapped is well again.
+func faultFlapLoss(w *world) bool {
+	hit := faultFlap(w)
+	for _, h := range w.hosts {
+		if running(h) && h.falls < 2 && w.pick(2) == 0 {
+			h.fall()
+			w.undo(w.lasting(), h.rise)
+		}
+	}
+	return hit
+}
+
+// able returns who may own shards and is not held back.
+func (l *leading) able() map[shardmap.NodeID]bool {
+	able := map[shardmap.NodeID]bool{}
+	for _, v := range l.turn.View() {
+		if v.Eligible && v.Held == 0 {
+			able[v.Node] = true
+		}
+	}
+	return able
+}
+
+// appsSeen is what a leadership has heard of apps.
+type appsSeen struct {
+	healthy map[shardmap.NodeID]time.Duration // since when; none: it is not
+	few     time.Duration                     // since when at most half may be unhealthy; negative: more are
+	able    map[shardmap.NodeID]bool          // at the last tick
+	idle    time.Duration                     // since when a healthy node owns nothing while nobody can; negative: none does
+}
+
+// hearsApp notes the health of an app from a heartbeat that counted.
+func (l *leading) hearsApp(h ack.Heartbeat) {
+	if h.Unhealthy {
+		delete(l.apps.healthy, h.Node)
+	} else if _, known := l.apps.healthy[h.Node]; !known {
+		l.apps.healthy[h.Node] = l.p.clock()
+	}
+}
+
+// apps counts those that could own shards, and of them those that are unhealthy, and those
+// that may be.
+func (l *leading) countApps() (apps, unhealthy, perhaps int) {
+	s := l.told()
+	for _, v := range l.turn.View() {
+		hb := v.Heartbeat
+		member := s.Last().Has(v.Node)
+		if v.HeardAgo < 0 {
+			if member && l.p.clock()-l.turn.Began() < l.p.w.deadAfter() {
+				apps++
+				perhaps++
+			}
+			continue
+		}
+		if v.Silent || v.Crashed || v.Absent || hb.Gateway || hb.Leaving || hb.Goodbye || s.Policy().Drained[v.Node] || l.p.w.dead[v.Node] {
+			continue
+		}
+		apps++
+		if hb.Unhealthy {
+			unhealthy++
+		}
+		if hb.Unhealthy || hb.App.Failing {
+			perhaps++
+		}
+	}
+	return apps, unhealthy, perhaps
+}
+
+// sawHealth judges a proposal: nobody is left out because of an unhealthy app where most are,
+// and an app that flaps comes back late.
+func (l *leading) sawHealth(e ack.Submit) {
+	told, w := l.told(), l.p.w
+	if e.Commit || told.Last().Epoch() == 0 {
+		return
+	}
+	next, outcome, err := told.Apply(told.Index()+1, l.term, e.Entry)
+	if err != nil || outcome != ack.OutcomeProposed {
+		return
+	}
+	apps, unhealthy, _ := l.countApps()
+	others := func(but shardmap.NodeID) bool { // also at the last tick: a turn takes several steps
+		return slices.ContainsFunc(l.turn.View(), func(v ack.MemberView) bool {
+			return v.Node != but && v.Eligible && v.Held == 0 && !told.Policy().Leaves(v.Node) && l.apps.able[v.Node]
+		})
+	}
+	for _, v := range l.turn.View() {
+		hb, id := v.Heartbeat, v.Node
+		was, is := told.Last().Has(id), next.Last().Has(id)
+		if v.HeardAgo < 0 || v.Silent || v.Crashed || w.dead[id] {
+			continue
+		}
+		if d, ok := next.Drop(id); ok && d.InForce && !is {
+			continue // for another reason
+		}
+		if was && !is && hb.Unhealthy && !hb.Leaving && !hb.Goodbye && !told.Policy().Drained[id] && 2*unhealthy > apps {
+			w.fail("health: %s is left out, though %d of %d apps are unhealthy", id, unhealthy, apps)
+		}
+		if was || !is || v.Absent || hb.App.Falls < 2 || !others(id) {
+			continue
+		}
+		pause := flapFirst << (hb.App.Falls - 2)
+		if since, ok := l.apps.healthy[id]; ok && l.p.clock()-since < pause {
+			w.fail("health: %s is back %v after its app has recovered for the %d. time", id, l.p.clock()-since, hb.App.Falls)
+		}
+	}
+	if 2*unhealthy > apps {
+		w.cover.panics++
+	}
+}
+
+// sampleApps notes since when at most half of the apps may have been unhealthy.
+func (l *leading) sampleApps() {
+	switch apps, _, perhaps := l.countApps(); {
+	case 2*perhaps > apps:
+		l.apps.few = -1
+	case l.apps.few < 0:
+		l.apps.few = l.p.clock()
+	}
+}
+
+// unhealthyFew returns a member whose app has to be left, because for long enough at most half
+// of the apps may have been unhealthy.
+func (l *leading) unhealthyFew() (id shardmap.NodeID) {
+	if l.sampleApps(); l.apps.few < 0 || l.p.clock()-l.apps.few <= appsCalm+lossWait {
+		return ""
+	}
+	for _, v := range l.turn.View() {
+		if v.HeardAgo >= 0 && !v.Silent && !v.Absent && v.Heartbeat.Unhealthy && l.told().Last().Has(v.Node) {
+			id = v.Node
+		}
+	}
+	return id
+}
+
+// judgeHeldBack judges that nobody is held back where nobody else can own shards.
+func (l *leading) judgeHeldBack() {
+	l.apps.able = l.able()
+	s, now := l.told(), l.p.clock()
+	able, held := false, shardmap.NodeID("")
+	for _, v := range l.turn.View() {
+		switch {
+		case v.Held > 0 && !v.Heartbeat.Unhealthy && !v.Silent && !v.Crashed && v.Echoes && !v.Heartbeat.Gateway && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye && !s.Policy().Leaves(v.Node):
+			held = v.Node
+			able = able || v.Eligible
+		case v.Eligible && !s.Policy().Leaves(v.Node):
+			able = true
+		}
+	}
+	x := &l.apps.idle
+	switch {
+	case able || held == "" || !l.waits.barrier:
+		*x = -1
+	case *x < 0:
+		*x = now
+	case now-*x > time.Second:
+		l.p.w.fail("health: %s is held back, and nobody else can own shards", held)
+	}
+}

@@ -1,0 +1,154 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"shardway/e2e/cluster"
+	"shardway/verdict"
+)
+
+// checkedApps starts three nodes that check their apps every 100 ms.
+func checkedApps(t *testing.T, flags ...string) *cluster.Cluster {
+	t.Helper()
+	return start(t, 3, append([]string{"--health", "/health", "--health-interval", "100ms"}, flags...)...)
+}
+
+// finds reports whether a node finds one of these.
+func finds(s cluster.Status, codes ...verdict.Code) bool {
+	for _, f := range s.Findings {
+		for _, code := range codes {
+			if f.Code == code {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestSharedDependencyMovesNoShard lets the checks of all apps fail within a second, and be
+// good again one after the other: the map stays, and requests are served.
+func TestSharedDependencyMovesNoShard(t *testing.T) {
+	t.Parallel()
+	c := checkedApps(t)
+	before := c.AwaitServing(t)
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	for _, n := range c.Nodes() {
+		n.App.FailChecks(t, true)
+	}
+	a := c.Nodes()[0]
+	a.Await(t, "all apps are unhealthy", func(s cluster.Status) bool { return finds(s, verdict.NoHealthyApp) })
+	l.Flow(t, 2*shards)
+	a.App.FailChecks(t, false)
+	a.Await(t, "most apps are unhealthy", func(s cluster.Status) bool { return finds(s, verdict.HealthPanic) })
+	for _, n := range c.Nodes() {
+		if err := n.Ready(t.Context()); err != nil {
+			t.Errorf("node %s serves its shards: %v", n.ID, err)
+		}
+	}
+	for _, n := range c.Nodes()[1:] {
+		l.Flow(t, shards)
+		n.App.FailChecks(t, false)
+	}
+	a.Await(t, "all apps are healthy", func(s cluster.Status) bool { return len(s.Findings) == 0 })
+	l.Flow(t, shards)
+	l.Finish(t)
+	if after := c.AwaitServing(t); after.Epoch != before.Epoch {
+		t.Errorf("map %d after %d: %d shards moved", after.Epoch, before.Epoch, len(before.Moves(after)))
+	}
+}
+
+// TestFlappingAppMakesFewMoves lets the checks of one app fail and be good again all the time.
+// Its shards move away and back once or twice, and no request fails.
+func TestFlappingAppMakesFewMoves(t *testing.T) {
+	t.Parallel()
+	c := checkedApps(t)
+	first := c.AwaitServing(t)
+	l := c.Load(t, c.Running(), cluster.Traffic{})
+	n, other := c.Follower(t), c.Leader(t)
+	found := false
+	for range 25 {
+		for _, fails := range []bool{true, false} {
+			n.App.FailChecks(t, fails)
+			cluster.Await(t, fmt.Sprintf("the app fails: %t", fails), func() error {
+				s, err := other.Status(t.Context())
+				if err != nil {
+					return err
+				}
+				found = found || finds(s, verdict.AppFlapping)
+				for _, m := range s.Nodes {
+					if m.ID == n.ID && (m.App == "unhealthy") == fails {
+						return nil
+					}
+				}
+				return errors.New("not yet")
+			})
+		}
+	}
+	last, err := other.Map(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each map takes two entries of the log: its proposal, by which it is named, and its commit.
+	if maps := (last.Epoch - first.Epoch) / 2; maps < 1 || maps > 5 {
+		t.Errorf("about %d maps, want at most five", maps)
+	}
+	if !found {
+		t.Error("nobody tells that the app flaps")
+	}
+	l.Finish(t)
+}
+
+// TestDeadAppIsLeftAtOnce kills an app: what refuses connections is left without delay.
+func TestDeadAppIsLeftAtOnce(t *testing.T) {
+	t.Parallel()
+	c := checkedApps(t)
+	c.AwaitServing(t)
+	n := c.Follower(t)
+	n.App.Kill(t)
+	began := time.Now()
+	m := c.AwaitShards(t, c.Others(n)...)
+	if took := time.Since(began); took > 3*time.Second || m.Counts()[n.ID] > 0 {
+		t.Errorf("after %v node %s owns %d shards", took, n.ID, m.Counts()[n.ID])
+	}
+	n.App.Start(t)
+	c.AwaitServing(t)
+}
+
+// TestNodeWithoutDescriptorsKeepsItsShards takes the free file descriptors of a node away: that
+// its checks cannot be made says nothing of its app.
+func TestNodeWithoutDescriptorsKeepsItsShards(t *testing.T) {
+	t.Parallel()
+	c := checkedApps(t)
+	before := c.AwaitServing(t)
+	n := c.Follower(t)
+	var limit unix.Rlimit
+	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = 3
+	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, &few, nil); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Await(t, "it says that its checks cannot be made", func() error {
+		if out := n.Process().Output(1000); !strings.Contains(out, "app check skipped: resources exhausted") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	time.Sleep(2 * time.Second) // many checks
+	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	if after := c.AwaitServing(t); after.Epoch != before.Epoch {
+		t.Errorf("map %d after %d: its shards moved", after.Epoch, before.Epoch)
+	}
+}

@@ -1,0 +1,100 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/node"
+)
+
+// illApps starts nodes whose apps can be made unhealthy, and waits until they serve.
+func illApps(w *world, names ...string) map[string]*atomic.Bool {
+	w.t.Helper()
+	ill := map[string]*atomic.Bool{}
+	for _, name := range names {
+		ill[name] = &atomic.Bool{}
+	}
+	w.tune = func(o *node.Options) {
+		bad := ill[o.Dir.Node()]
+		o.CheckApp = func(context.Context) error {
+			if bad.Load() {
+				return errors.New("the app answered /health with 503")
+			}
+			return nil
+		}
+	}
+	for _, name := range names {
+		w.start(name)
+	}
+	w.untilSettled(names...)
+	return ill
+}
+
+// All apps shared a database. When it was gone, all shards went to the last node whose app
+// was found unhealthy, and back afterwards.
+func TestSharedDependencyMovesNoShards(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		ill := illApps(w, "a", "b", "c")
+		time.Sleep(2 * time.Second)
+		w.check()
+		maps, moved := w.maps, w.moved
+		for _, x := range ill {
+			x.Store(true)
+		}
+		for _, p := range w.running() {
+			w.untilSays(p, "no-healthy-app: no node has an app that answers: ")
+		}
+		ill["a"].Store(false)
+		for _, p := range w.running() {
+			w.untilSays(p, "health-panic: 2 of 3 apps are unhealthy (b and c)")
+			if err := p.node.Ready(); err != nil {
+				w.t.Errorf("%s serves its shards, and is not ready: %v", p.name, err)
+			}
+		}
+		for _, x := range ill {
+			x.Store(false)
+		}
+		w.until("nothing is found any more", func() bool { return len(w.all["a"].node.Findings()) == 0 })
+		time.Sleep(20 * time.Second)
+		w.check()
+		if w.moved != moved {
+			w.t.Errorf("%d shards moved in %d maps, want none", w.moved-moved, w.maps-maps)
+		}
+	})
+}
+
+// One app that became unhealthy and healthy every second made a map each time.
+func TestFlappingAppMakesFewMaps(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		ill := illApps(w, "a", "b", "c")
+		c := w.all["c"]
+		w.check()
+		maps := w.maps
+		found := false
+		for began := time.Now(); time.Since(began) < 3*time.Minute; {
+			ill["c"].Store(true)
+			w.during(func() { time.Sleep(2 * time.Second) })
+			ill["c"].Store(false)
+			w.during(func() { time.Sleep(1200 * time.Millisecond) })
+			for _, f := range w.all["a"].node.Findings() {
+				found = found || strings.Contains(f.String(), "app-flapping: the app of node c became unhealthy")
+			}
+		}
+		if n := w.maps - maps; n < 2 || n > 4 {
+			w.t.Errorf("%d maps in three minutes, want at most four", n)
+		}
+		if !found {
+			w.t.Error("it is not told that the app flaps")
+		}
+		w.within(6*time.Minute, "c is back once its app is healthy for long", func() bool { return w.settled("a", "b", "c") })
+		if err := c.node.Ready(); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
