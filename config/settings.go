@@ -94,7 +94,7 @@ func nodeSettings() []setting {
 			func(c *Config) value { return span{&c.HealthInterval, 50 * time.Millisecond, time.Hour, false} }).reloads(),
 		row("health-timeout", "DURATION", "2s", "maximum time of one health check",
 			func(c *Config) value { return span{&c.HealthTimeout, 10 * time.Millisecond, time.Minute, false} }).reloads(),
-		row("health-fall", "N", "3", "failed health checks in a row that make the app unhealthy; its shards then move to other nodes",
+		row("health-fall", "N", "3", "failed health checks in a row that make the app unhealthy; its shards then move to other nodes, unless most apps are unhealthy",
 			func(c *Config) value { return number{p: &c.HealthFall, lo: 1, hi: 100} }).reloads(),
 		row("health-rise", "N", "1", "successful health checks in a row that make the app healthy again",
 			func(c *Config) value { return number{p: &c.HealthRise, lo: 1, hi: 100} }).reloads(),

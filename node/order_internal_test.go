@@ -27,7 +27,7 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	state := ack.NewState()
 	a := &agent{
 		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(changes), router: newRouter("a", 4, clock, nil),
-		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true },
+		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 	}
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
 	term, sent, late := uint64(4), ack.Heartbeat{}, false

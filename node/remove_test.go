@@ -127,15 +127,6 @@ func TestNodeWithASickAppIsNotJoining(t *testing.T) {
 func TestRemoveOfAnOwnerWantsForce(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
-		var sick atomic.Bool
-		w.tune = func(o *node.Options) {
-			o.CheckApp = func(context.Context) error {
-				if o.Dir.Node() != "d" && sick.Load() {
-					return errors.New("no")
-				}
-				return nil
-			}
-		}
 		for _, name := range []string{"a", "b", "c", "d"} {
 			w.start(name)
 		}
@@ -146,8 +137,13 @@ func TestRemoveOfAnOwnerWantsForce(t *testing.T) {
 			w.asks(d, admin.Action{Verb: admin.StepDown})
 			w.until("another one leads", func() bool { return w.leader() != nil && w.leader() != d })
 		}
-		sick.Store(true)
-		w.untilSettled("d")
+		for _, name := range []string{"a", "b", "c"} {
+			w.does(w.leader(), admin.Action{Verb: admin.Drain, Node: name, Force: true})
+		}
+		w.until("d owns all shards", func() bool {
+			s := w.leader().node.State()
+			return !s.Open() && s.Committed().Count("d") == shards
+		})
 		d.kill()
 		remove := admin.Action{Verb: admin.Remove, Node: "d"}
 		w.until("it counts as gone", func() bool {
@@ -160,7 +156,9 @@ func TestRemoveOfAnOwnerWantsForce(t *testing.T) {
 		remove.Force = true
 		w.asks(w.leader(), remove)
 		w.untilServers("a", "b", "c")
-		sick.Store(false)
+		for _, name := range []string{"a", "b", "c"} {
+			w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: name})
+		}
 		w.untilSettled("a", "b", "c")
 	})
 }

@@ -33,7 +33,7 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 			state, sent := ack.NewState(), uint64(0)
 			a := &agent{
 				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(changes), router: newRouter("a", 4, clock, nil),
-				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true },
+				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 			}
 			a.turns.used = func() (time.Duration, bool) { return used, true }
 			a.machine = ack.NewAgent(ack.AgentOptions{

@@ -1,10 +1,7 @@
 package node_test
 
 import (
-	"context"
-	"errors"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,19 +93,7 @@ func TestMemberIsKnownIfItIsANode(t *testing.T) {
 func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
-		var sick atomic.Bool
-		var owner atomic.Pointer[string]
-		check := func(name string) error {
-			if o := owner.Load(); sick.Load() && o != nil && name != *o {
-				return errors.New("no")
-			}
-			return nil
-		}
-		w.tune = func(o *node.Options) {
-			name := o.Dir.Node()
-			o.Voters, o.DeadServerAfter = 3, 10*time.Second
-			o.CheckApp = func(context.Context) error { return check(name) }
-		}
+		w.tune = func(o *node.Options) { o.Voters, o.DeadServerAfter = 3, 10*time.Second }
 		for _, name := range []string{"a", "b", "c", "d"} {
 			w.start(name)
 		}
@@ -116,9 +101,13 @@ func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
 		w.untilVoters(3)
 		p := w.spare()
 		rest := w.others(p)
-		owner.Store(&p.name)
-		sick.Store(true)
-		w.untilSettled(p.name)
+		for _, name := range rest {
+			w.does(w.leader(), admin.Action{Verb: admin.Drain, Node: name, Force: true})
+		}
+		w.until(p.name+" owns all shards", func() bool {
+			s := w.leader().node.State()
+			return !s.Open() && s.Committed().Count(shardmap.NodeID(p.name)) == shards
+		})
 		p.kill()
 		w.untilServers(rest...)
 		w.forgets(p.name)
@@ -130,7 +119,9 @@ func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
 		w.does(l, admin.Action{Verb: admin.Uncordon, Node: p.name})
 		w.refused(l, admin.Action{Verb: admin.Remove, Node: p.name}, admin.ErrRefused, "still owns")
 		w.does(l, admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
-		sick.Store(false)
+		for _, name := range rest {
+			w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: name})
+		}
 		w.untilSettled(rest...)
 	})
 }
