@@ -44,7 +44,7 @@ func (e *empties) goOn(s *State) {
 	base, last, p := s.Committed(), s.Last(), s.Policy()
 	var idle map[shardmap.Shard]bool
 	for _, m := range shardmap.Diff(base, last) {
-		if last.Has(m.From) && !p.empties(m.From) {
+		if m.From != "" && !p.empties(m.From) {
 			put(&idle, m.Shard, true)
 		}
 	}
@@ -83,6 +83,10 @@ func (e *empties) know(idle map[shardmap.Shard]bool) {
 // comes does not go by it.
 func (l *Leader) idleAt(now time.Duration, m Idle) {
 	c := l.state.Committed()
+	if l.mine() && !l.submitting && m.Map == c.Epoch() && l.stages.unanswered[m.Node] {
+		l.stillRuns(m)
+		return
+	}
 	if l.submitting || l.state.Open() || m.Map != c.Epoch() || !l.stages.unanswered[m.Node] && !l.state.Policy().empties(m.Node) {
 		return
 	}

@@ -102,9 +102,12 @@ type (
 	Barrier struct{ Try int }
 	// AskIdle asks a node which of its shards are idle; the answer is an Idle. Number is the
 	// number of questions put to it before in the same change.
+	// With Held it is about the shards that the open round takes from the node: the round may
+	// go on without those that are not idle.
 	AskIdle struct {
 		Node   shardmap.NodeID
 		Number int
+		Held   bool
 	}
 	// StepDown gives up leadership.
 	StepDown struct{ Reason string }

@@ -31,6 +31,7 @@ func (l *Leader) reconcile(now time.Duration) {
 	if !l.state.Born() || !l.watch(now) || l.amend(now) || l.absence(now) {
 		return
 	}
+	l.unblock(now)
 	a, reason := l.want(now)
 	switch {
 	case reason == "":
@@ -69,7 +70,7 @@ func (l *Leader) want(now time.Duration) (*assignment, string) {
 		return a, "found an open proposal"
 	case !l.state.Open() && !l.settled:
 		return a, newLeader
-	case a.final.SameAs(last), l.state.Open() && a.want.SameAs(last):
+	case !l.state.Open() && a.final.SameAs(last), l.state.Open() && a.want.SameAs(last):
 		return &assignment{}, ""
 	}
 	return a, l.why(now, a.final)

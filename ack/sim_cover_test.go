@@ -43,7 +43,7 @@ type coverage struct {
 	amends, amended, pausesOver                  int
 	quarantined, quarantinesOver                 int
 	emptied, emptyingsOver, idles, wentIdle      int
-	staged, deferred, stagedIdle                 int
+	staged, deferred, stagedIdle, freed          int
 	pausedCluster                                int
 	twins                                        [2]int
 	rollbacks, excusedCopies, forgedNames        int
@@ -172,6 +172,7 @@ func (c *coverage) counters() []counter {
 		{"shards that moved as idle", &c.wentIdle, false},
 		{"emptyings that ended by themselves", &c.emptyingsOver, false},
 		{"maps that defer moves", &c.staged, false},
+		{"answers about what holds up an open round", &c.freed, false},
 		{"shards that a map defers", &c.deferred, false},
 		{"idle shards of staged owners that move", &c.stagedIdle, false},
 		{"refusals forged", &c.forged, false},

@@ -139,7 +139,7 @@ func (w *world) sawLetGo(before, after *ack.State, e *logEntry, by shardmap.Poli
 	}
 	last := before.Last()
 	leaves := slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return e.stage.left[m.ID] }) // it gets nothing any more
-	if len(policy.Emptying) > 0 && len(policy.Pins) == 0 && !leaves && before.Open() && (before.LastTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.Since, w.absenceAt) && slices.Equal(last.Members(), p.Members()) {
+	if len(policy.Emptying) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.Open() && (before.LastTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.Since, w.absenceAt) && slices.Equal(last.Members(), p.Members()) {
 		by.Idle = letGo(base, last, policy)
 		if last.SameAs(shardmap.Assign(base, p.Members(), by)) {
 			w.fail("emptying: %d replaces %d, and only what is idle differs", p.Epoch(), last.Epoch())

@@ -56,8 +56,10 @@ func (l *leading) asksIdle(e ack.AskIdle) {
 	l.defers(id)
 	l.question = l.p.clock()
 	key := idleness{l.term, id, l.told().Committed().Epoch()}
-	delete(w.answered, key)
-	if e.Number == 0 {
+	if !e.Held {
+		delete(w.answered, key)
+	}
+	if e.Number == 0 && !e.Held {
 		w.silent[key] = true
 	}
 	for _, h := range w.hosts {
@@ -78,6 +80,11 @@ func (l *leading) asksIdle(e ack.AskIdle) {
 // takesIdle brings an answer.
 func (l *leading) takesIdle(m ack.Idle) {
 	w := l.p.w
+	if l.told().Open() {
+		w.cover.freed++
+		l.receive(m, origin{})
+		return
+	}
 	waits, first := l.turn.AwaitsIdle(m.Node)
 	key := idleness{l.term, m.Node, m.Map}
 	told := map[shardmap.Shard]bool{}

@@ -72,6 +72,7 @@ type actor struct {
 	held, deaf, mute, busy               bool
 	runs                                 map[shardmap.Shard]bool // shards with a request, beside busy
 	reticent                             bool                    // it does not tell what is idle
+	begins                               []shardmap.Shard        // requests begin for these after its next answer
 	leaving, goodbye, unhealthy, gateway bool
 	app                                  ack.AppHealth
 	back                                 time.Duration // with goodbye
@@ -478,6 +479,10 @@ func (s *stage) tellIdle(l *leaderPart, a *actor) {
 			m.Shards = append(m.Shards, x)
 		}
 	}
+	for _, x := range a.begins {
+		s.runs(a.id, x)
+	}
+	a.begins = nil
 	s.step(l, m)
 }
 

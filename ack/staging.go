@@ -15,6 +15,8 @@ const (
 	askMost  = 250 * time.Millisecond
 	// idleWait is how long the leader waits for the owners' answers.
 	idleWait = 100 * time.Millisecond
+	// blockedAfter is the age of an open round at which the leader asks what holds it up.
+	blockedAfter = 50 * time.Millisecond
 	// maxStages bounds the maps that take shards from an owner before the last one. The time
 	// between two of them doubles, so they are fewer unless all deferred shards become idle at
 	// once, again and again.
@@ -29,6 +31,8 @@ type stages struct {
 	next   time.Duration // when the next question is due
 	// unanswered are the owners that have not answered the open question.
 	unanswered map[shardmap.NodeID]bool
+	// freed is the proposal whose owners were asked what holds it up; see unblock.
+	freed shardmap.Epoch
 	// due are drained nodes that were emptied before, and had their time.
 	due map[shardmap.NodeID]bool
 }
@@ -61,7 +65,7 @@ func (l *Leader) defers(now time.Duration, n *member) bool {
 	if o := l.stages.owners[n.id]; o != nil && o.over || l.t.Pause == PauseCluster || l.state.Policy().empties(n.id) || l.stages.due[n.id] {
 		return false
 	}
-	if d, _ := l.state.Drop(n.id); d.InForce || !l.state.Last().Has(n.id) || l.absent(n) || n.removed || n.crashed() || l.failing(now, n) != 0 {
+	if d, _ := l.state.Drop(n.id); d.InForce || l.absent(n) || n.removed || n.crashed() || l.failing(now, n) != 0 {
 		return false
 	}
 	if !n.heard() { // as in eligible: an election alone moves nothing
@@ -238,4 +242,41 @@ func (l *Leader) stageReason() string {
 		}
 	}
 	return ""
+}
+
+// unblock has an open round go on without shards whose requests hold it up, once for each
+// proposal. A long request may begin between an owner's answer and the hold, and all other
+// shards that move would wait for its end.
+func (l *Leader) unblock(now time.Duration) {
+	s, last := &l.stages, l.state.Last()
+	switch {
+	case !l.mine() || now-l.began < blockedAfter:
+		return
+	case s.freed == last.Epoch():
+		if s.asked >= 0 && now-s.asked >= idleWait {
+			s.void()
+		}
+		return
+	}
+	s.freed = last.Epoch()
+	for _, id := range givers(l.state.Committed(), last) {
+		o, n := s.owners[id], l.node(id)
+		if o == nil || o.maps >= maxStages || n.counts(last.Epoch()) || !l.defers(now, n) {
+			continue
+		}
+		s.asked = now
+		put(&s.unanswered, id, true)
+		l.emit(AskIdle{Node: id, Number: o.asked, Held: true})
+	}
+}
+
+// stillRuns takes the answer of an owner that was asked what holds the open round up: shards
+// that are not idle stay.
+func (l *Leader) stillRuns(m Idle) {
+	delete(l.stages.unanswered, m.Node)
+	base, idle := l.state.Committed(), maps.Clone(l.empties.idle)
+	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool {
+		return base.Owner(s) == m.Node && !slices.Contains(m.Shards, s)
+	})
+	l.empties.know(idle)
 }

@@ -222,3 +222,23 @@ func TestEndOfAGentleDrainIsNotStaged(t *testing.T) {
 		t.Errorf("proposed after %v:\n%s", took, s)
 	}
 }
+
+// A long request begins just after its owner has said that the shard is idle. The round goes on
+// without that shard.
+func TestRoundGoesOnWithoutAShardThatHoldsItUp(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	late := s.owned("b")[0]
+	s.actor("b").begins = []shardmap.Shard{late}
+	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.until("a proposal takes all shards", func() bool { return s.state.Open() && s.state.Last().Count("b") == 0 })
+	proposed := s.now
+	s.until("idle shards have moved", func() bool { return !s.state.Open() })
+	if took := s.now - proposed; took > 150*time.Millisecond {
+		t.Errorf("they moved after %v:\n%s", took, s)
+	}
+	if got := s.owned("b"); !slices.Equal(got, []shardmap.Shard{late}) || !s.actor("b").runs[late] {
+		t.Errorf("b owns %v, want %d; its request runs: %v:\n%s", got, late, s.actor("b").runs[late], s)
+	}
+	delete(s.actor("b").runs, late)
+	s.until("the last shard has moved", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.Open() })
+}

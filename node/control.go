@@ -76,9 +76,8 @@ type request struct {
 	Break admin.SocketBreak `json:"break,omitzero"`
 
 	Settings map[string]string `json:"settings,omitempty"`
-	// Question of askIdle is the number of the question in a staged change, from 1 on; zero:
-	// the node is being emptied.
-	Question int `json:"question,omitempty"`
+	// Question of askIdle is about a staged change; nil: the node is being emptied.
+	Question *stageQuestion `json:"question,omitempty"`
 
 	Several []request `json:"several,omitempty"` // mostSeveral at most, each by itself
 }
@@ -298,8 +297,8 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	case askBreak:
 		return n.breakHere(q.Break, q.By), nil
 	case askIdle:
-		if q.Question > 0 {
-			return n.idleInStage(q.Question - 1), nil
+		if q.Question != nil {
+			return n.idleInStage(*q.Question), nil
 		}
 		return n.idle(), nil
 	case askSuspects:

@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"shardway/ack"
+	"shardway/proxy"
 	"shardway/shardmap"
 )
 
@@ -18,20 +20,22 @@ const (
 	stageAborted = "aborted"
 )
 
-// givenUp remembers what ran for the shards that this node gives up, for the metric. busy is
-// written by any goroutine, the other sets by the agent's alone.
+// givenUp remembers what ran for the shards that this node gives up. mu protects busy and ran,
+// which any goroutine uses; the agent's alone uses the other sets.
 type givenUp struct {
 	mu   sync.Mutex
 	busy map[shardmap.Shard]bool // as the leader was answered in this change
+	ran  map[proxy.Run]bool      // when the leader asked last
 	held map[shardmap.Shard]bool // as the open round began
 	cut  map[shardmap.Shard]bool
 }
 
-// answered notes which shards were busy when the leader asked. first: in a change that begins.
-func (g *givenUp) answered(m *shardmap.Map, self shardmap.NodeID, idle []shardmap.Shard, first bool) {
+// answered notes which shards were busy when the leader asked, and what ran. The first question
+// begins a change.
+func (g *givenUp) answered(m *shardmap.Map, self shardmap.NodeID, idle []shardmap.Shard, runs map[shardmap.Shard]proxy.ShardRuns, q stageQuestion) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.busy == nil || first {
+	if g.busy == nil || q.Number == 0 && !q.Held {
 		g.busy = map[shardmap.Shard]bool{}
 	}
 	is := make(map[shardmap.Shard]bool, len(idle))
@@ -43,6 +47,22 @@ func (g *givenUp) answered(m *shardmap.Map, self shardmap.NodeID, idle []shardma
 			g.busy[s] = true
 		}
 	}
+	if q.Held {
+		return
+	}
+	g.ran = map[proxy.Run]bool{}
+	for _, x := range runs {
+		for _, r := range x.Requests {
+			g.ran[r] = true
+		}
+	}
+}
+
+// lasts reports that one of these requests ran already when the leader asked before.
+func (g *givenUp) lasts(runs []proxy.Run) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(runs, func(r proxy.Run) bool { return g.ran[r] })
 }
 
 // holds notes what runs for the shards that a proposal takes from this node.
@@ -79,34 +99,54 @@ func (g *givenUp) moved(s shardmap.Shard) string {
 	return stageIdle
 }
 
-// idleInStage answers the leader's question in a staged change. Number is the number of
-// questions before: from the second one on, shards are idle as well for which only tunnels and
-// event streams run, because these end when their shard moves. Kept sockets hand over, some
-// with each question.
-func (n *Node) idleInStage(number int) idleThere {
+// idleInStage answers the leader's question in a staged change. From the second question on,
+// shards are idle as well whose running requests have all begun since the question before, so
+// that a shard with many short requests moves, too; and shards for which only tunnels and event
+// streams run, because these end when their shard moves. Kept sockets hand over, some with each
+// question.
+func (n *Node) idleInStage(q stageQuestion) idleThere {
 	m := n.router.state.Load().Committed()
 	legs, all := n.legs()
-	most := leastHandsOver
-	running := n.busy(m)
-	if number > 0 {
-		streams, busy := n.proxy.EndlessStreams(), running
-		running = func(s shardmap.Shard) int { return max(busy(s)-streams[s], 0) }
-		most = max(most, all/max(4-number, 1)+1)
+	runs := n.proxy.LocalRuns()
+	busy := n.busy(m)
+	running, most := busy, leastHandsOver
+	switch {
+	case q.Held:
+		most = max(all, 1)
+		running = func(s shardmap.Shard) int { return max(n.router.running.of(s)-runs[s].Endless, 0) }
+	case q.Number > 0:
+		most = max(most, all/max(4-q.Number, 1)+1)
+		running = func(s shardmap.Shard) int {
+			x := runs[s]
+			if held := busy(s) - n.router.running.of(s); held <= 0 && !n.agent.givenUp.lasts(x.Requests) {
+				return legs[s]
+			}
+			return max(busy(s)-x.Endless, 0)
+		}
 	}
 	idle := idleOf(m.Shards(n.self), running, legs, most)
-	n.agent.givenUp.answered(m, n.self, idle, number == 0)
+	n.agent.givenUp.answered(m, n.self, idle, runs, q)
 	return idleThere{Map: uint64(m.Epoch()), Shards: idle}
+}
+
+// stageQuestion is the leader's question in a staged change.
+type stageQuestion struct {
+	// Number is the number of questions before.
+	Number int `json:"number,omitempty"`
+	// Held: the question is about the shards that the open round takes.
+	Held bool `json:"held,omitempty"`
 }
 
 // askInStage asks a node which of its shards are idle, and tells the leader.
 func (l *leadership) askInStage(ctx context.Context, q ack.AskIdle) {
+	question := stageQuestion{Number: q.Number, Held: q.Held}
 	var at idleThere
 	if q.Node == l.n.self {
-		at = l.n.idleInStage(q.Number)
+		at = l.n.idleInStage(question)
 	} else {
 		asking, cancel := context.WithTimeout(ctx, idleTimeout)
 		defer cancel()
-		if err := l.n.ask(asking, string(q.Node), request{What: askIdle, Question: q.Number + 1}, &at); err != nil {
+		if err := l.n.ask(asking, string(q.Node), request{What: askIdle, Question: &question}, &at); err != nil {
 			l.log.Debug().Err(err).Str("peer", string(q.Node)).Msg("idle shards not reported")
 			return
 		}

@@ -2,15 +2,38 @@ package proxy
 
 import "shardway/shardmap"
 
-// EndlessStreams counts, by shard, the tunnels and event streams at this node's app that end
-// within StreamGrace once their shard moves. Nothing is gained by waiting for their end. Legs
-// of kept WebSockets are not among them.
-func (s *Server) EndlessStreams() map[shardmap.Shard]int {
-	streams := map[shardmap.Shard]int{}
+// ShardRuns is what runs for a shard at this node's app.
+type ShardRuns struct {
+	// Endless counts tunnels and event streams that end within StreamGrace once the shard
+	// moves. Nothing is gained by waiting for their end. Legs of kept WebSockets are in no
+	// count.
+	Endless int
+	// Requests are all others.
+	Requests []Run
+}
+
+// Run names one request for as long as it runs. It is comparable.
+type Run struct {
+	by *client
+	// Number grows from request to request of a connection.
+	Number uint32
+}
+
+// LocalRuns returns what runs at this node's app, by shard.
+func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
+	all := map[shardmap.Shard]ShardRuns{}
 	s.conns.each(func(c *client) {
-		if r := c.slot.load(); r.kind == Local && r.flags&(slotTunnel|slotEvents) != 0 && r.flags&(slotKeyless|slotSocket) == 0 {
-			streams[r.shard]++
+		r := c.slot.load()
+		if r.kind != Local || r.flags&(slotKeyless|slotSocket) != 0 {
+			return
 		}
+		x := all[r.shard]
+		if r.flags&(slotTunnel|slotEvents) != 0 {
+			x.Endless++
+		} else {
+			x.Requests = append(x.Requests, Run{c, r.number})
+		}
+		all[r.shard] = x
 	})
-	return streams
+	return all
 }

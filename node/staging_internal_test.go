@@ -1,0 +1,57 @@
+package node
+
+import (
+	"testing"
+
+	"shardway/ack"
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+// The stage of a shard that is given up is judged by what ran for it: when the leader asked,
+// when the round began, and when requests were cut.
+func TestStageOfAShardThatIsGivenUp(t *testing.T) {
+	m := shardmap.Assign(shardmap.New(6), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
+	var g givenUp
+	g.answered(m, "a", []shardmap.Shard{0, 1, 2, 3}, nil, stageQuestion{})
+	g.held = map[shardmap.Shard]bool{1: true, 2: true}
+	g.cuts(func(s shardmap.Shard) bool { return s == 3 }, func(s shardmap.Shard) int { return map[shardmap.Shard]int{2: 1}[s] })
+	for s, want := range map[shardmap.Shard]string{0: stageIdle, 1: stageFinished, 2: stageAborted, 3: stageIdle, 4: stageFinished} {
+		if got := g.moved(s); got != want {
+			t.Errorf("shard %d: %s, want %s", s, got, want)
+		}
+	}
+	g.answered(m, "a", []shardmap.Shard{0, 1, 2, 3, 4, 5}, nil, stageQuestion{})
+	if got := g.moved(5); got != stageIdle {
+		t.Errorf("shard 5, busy in an earlier change: %s, want %s", got, stageIdle)
+	}
+}
+
+// What a proposal takes and runs is held; nothing of the round before is remembered.
+func TestHeldShardsAreThoseOfTheOpenRound(t *testing.T) {
+	g := givenUp{held: map[shardmap.Shard]bool{9: true}, cut: map[shardmap.Shard]bool{9: true}}
+	g.holds(ack.NewState(), "a", func(shardmap.Shard) int { return 1 })
+	if len(g.held) != 0 || len(g.cut) != 0 {
+		t.Errorf("%v are held and %v cut, and no round is open", g.held, g.cut)
+	}
+}
+
+// A shard with many short requests counts as idle from the second question on. A request that
+// ran at the question before does not.
+func TestRequestsThatRanAtTheQuestionBeforeLast(t *testing.T) {
+	m := shardmap.New(1)
+	var g givenUp
+	long, short := proxy.Run{Number: 1}, proxy.Run{Number: 2}
+	if g.lasts([]proxy.Run{long}) {
+		t.Error("a request is old, and nobody has asked")
+	}
+	runs := map[shardmap.Shard]proxy.ShardRuns{0: {Requests: []proxy.Run{long}}}
+	g.answered(m, "a", nil, runs, stageQuestion{})
+	if g.lasts([]proxy.Run{short}) || !g.lasts([]proxy.Run{short, long}) {
+		t.Error("old is what ran at the question before, and nothing else")
+	}
+	g.answered(m, "a", nil, nil, stageQuestion{Number: 1, Held: true})
+	if !g.lasts([]proxy.Run{long}) {
+		t.Error("a question about an open round is no question before")
+	}
+}
