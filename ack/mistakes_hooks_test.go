@@ -59,7 +59,7 @@ func mistakesOfHooks() []mistake {
 		{
 			name: "hooks: a healed node releases what its successor serves", mix: gone, caught: "hooks",
 			edits: both(both(in("hooks.go", "		case !same:\n			h.leave(now)\n		case !st.stays:\n", "		case !same && !PLANTED:\n			h.leave(now)\n		case !st.stays:\n"),
-				in("hooks.go", "		case !same || !st.stays && k.late(now, s):\n", "		case !same && !PLANTED || !st.stays && k.late(now, s) && !PLANTED:\n")),
+				in("hooks.go", "		case !same:\n			h.leave(now)\n		case !st.stays && k.late(now, s):\n", "		case !same && !PLANTED:\n			h.leave(now)\n		case !st.stays && k.late(now, s) && !PLANTED:\n")),
 				in("hookcalls.go", "	case h.phase == HookReleasing && ", "	case h.phase == HookReleasing && PLANTED, h.phase == HookReleasing && ")),
 		},
 		{

@@ -60,7 +60,7 @@ func mistakesOfReleases() []mistake {
 		},
 		{
 			name: "released: a shard whose release failed passes as released", mix: moves, caught: "hooks",
-			edits: in("hookcalls.go", "		k.failed(now, c, r, h, early)\n", "		k.failed(now, c, r, h, early)\n		h.released = h.released || PLANTED && c.Kind == HookRelease\n"),
+			edits: in("hookcalls.go", "		k.failed(now, c, r, hs.Shard, h, early)\n", "		k.failed(now, c, r, hs.Shard, h, early)\n		h.released = h.released || PLANTED && c.Kind == HookRelease\n"),
 		},
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // emptier is a leader in a state of its own that asks others what is idle there, over dial.
 func emptier(s *ack.State, self shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) *leadership {
-	n := &Node{self: self, log: zerolog.Nop()}
+	n := &Node{self: self, log: zerolog.Nop(), o: Options{Clock: clock.Virtual()}, holds: newAppHolds(max(s.Shards(), 1))}
 	n.port = peer.New(peer.Options{
 		Node: string(self), Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Dial: dial,
 		Lookup: func(node string) (string, bool) { return node + ":1", true },
