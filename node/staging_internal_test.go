@@ -14,7 +14,7 @@ func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 	m := shardmap.Assign(shardmap.New(6), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
 	var g givenUp
 	g.answered(m, "a", []shardmap.Shard{0, 1, 2, 3}, nil, stageQuestion{})
-	g.held = map[shardmap.Shard]bool{1: true, 2: true}
+	g.held, g.cut = map[shardmap.Shard]bool{1: true, 2: true}, map[shardmap.Shard]bool{}
 	g.cuts(func(s shardmap.Shard) bool { return s == 3 }, func(s shardmap.Shard) int { return map[shardmap.Shard]int{2: 1}[s] })
 	for s, want := range map[shardmap.Shard]string{0: stageIdle, 1: stageFinished, 2: stageAborted, 3: stageIdle, 4: stageFinished} {
 		if got := g.moved(s); got != want {

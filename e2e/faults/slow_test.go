@@ -14,6 +14,9 @@ import (
 	"shardway/e2e/load"
 )
 
+// slowRate is how many requests a second clients send: each key is asked for every 40 ms.
+const slowRate = 800
+
 var slowFor = flag.Duration("faults.slow", 15*time.Second, "how long the slow request of TestSlowRequests runs")
 
 // TestSlowRequests prints for how long keys go unanswered when shards move by plan while each
@@ -70,7 +73,7 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 	client := load.NewClient(cluster.Addrs(to), nil)
 	defer client.Close()
 	g := load.Start(t.Context(), load.Options{
-		Client: client, Rate: moveRate, Prefix: fmt.Sprintf("s%d", s.trial), Timeout: 60 * time.Second,
+		Client: client, Rate: slowRate, Prefix: fmt.Sprintf("s%d", s.trial), Timeout: 60 * time.Second,
 		Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), Again: true,
 	})
 	flow(t, g, before)
