@@ -16,7 +16,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{
 		"Shardway-Shard", "Shardway-Epoch", "Shardway-Node", "Shardway-Key", "Shardway-Map", "Shardway-Evil", "Shardway-Continue",
 		"Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Connection", "Keep-Alive", "X-Named", "Expect", "Te",
-		"X-Forwarded-Port", "X_Forwarded_For", "X_Forwarded_Port",
+		"X-Forwarded-Port", "X_Forwarded_For", "X_Forwarded_Port", "X-Real-Ip", "X_Real_Ip",
 	} {
 		for _, v := range r.Header.Values(name) {
 			w.Header().Add("Saw-"+name, v)
@@ -79,12 +79,12 @@ func TestAppSeesShardEpochNodeAndKey(t *testing.T) {
 			owner.swap(1, 1, local(7))
 			c := front.dial()
 			c.send("GET / HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\nShardway-Epoch: 99\r\nShardway-Evil: x\r\nShardway-Map: 5 5\r\n" +
-				"X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nVia: 1.0 old\r\nConnection: X-Named, keep-alive\r\nX-Named: 1\r\nKeep-Alive: 5\r\n\r\n")
+				"X-Forwarded-For: 6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nX_Real_IP: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nVia: 1.0 old\r\nConnection: X-Named, keep-alive\r\nX-Named: 1\r\nKeep-Alive: 5\r\n\r\n")
 			res, _ := c.answer("GET")
 			want := map[string]string{
 				"Shardway-Shard": fmt.Sprint(shardmap.Of("alice", shards)), "Shardway-Epoch": "7", "Shardway-Node": "owner", "Shardway-Key": "alice",
 				"Shardway-Map": "", "Shardway-Evil": "", "Via": "1.0 old, 1.1 shardway", "X-Forwarded-For": "127.0.0.1",
-				"X-Forwarded-Host": "example", "X-Forwarded-Proto": "http", "Forwarded": "", "Connection": "", "X-Named": "", "Keep-Alive": "", "Host": "example",
+				"X-Forwarded-Host": "example", "X-Forwarded-Proto": "http", "X-Real-Ip": "", "X_Real_Ip": "", "Forwarded": "", "Connection": "", "X-Named": "", "Keep-Alive": "", "Host": "example",
 			}
 			for name, v := range want {
 				if got := strings.Join(res.Header.Values("Saw-"+name), ", "); got != v {

@@ -180,7 +180,7 @@ func TestSlowClientsAreDropped(t *testing.T) {
 			after      time.Duration
 			status     int
 		}{
-			{"idle", "", 60 * time.Second, 0},
+			{"idle", "", 75 * time.Second, 0},
 			{"in its head", "GET / HTTP/1.1\r\nHo", 10 * time.Second, 408},
 			{"in its body", "POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 10\r\n\r\nhalf", 10 * time.Second, 408},
 		} {

@@ -55,6 +55,7 @@ func TestKeysAreFoundInTheirSources(t *testing.T) {
 		{"header:X-Tenant", "/", "X_Tenant: alice\r\nx-tenant: alice\r\n", "alice"},
 		{"header:X_Tenant", "/", "X-Tenant: alice\r\n", "alice"},
 		{"header:X-Forwarded-User", "/", "X-Forwarded-User: alice\r\n", ""}, // a stranger's: no app sees it
+		{"header:X-Real-IP", "/", "X-Real-IP: 6.6.6.6\r\n", ""},             // likewise
 		{"cookie:sid", "/", "Cookie: a=b; sid=alice; sid=alice\r\nCookie: sid=alice; sid=\r\n", "alice"},
 		{"cookie:sid", "/", "Cookie: xsid=no\r\nCookie: sid=alice\r\n", "alice"},
 		{"cookie:sid", "/", "Cookie: sid=\r\n", ""},
@@ -199,12 +200,12 @@ func TestTrustedProxiesAreAddedTo(t *testing.T) {
 	})
 	c := n.dial()
 	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 9.9.9.9, 1.2.3.4\r\nX-Forwarded-For: 10.1.1.1\r\n" +
-		"X-Forwarded-Host: outer\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 8443\r\nX_Forwarded_For: 6.6.6.6\r\nX_Forwarded_Port: 1\r\n\r\n")
+		"X-Forwarded-Host: outer\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 8443\r\nX_Forwarded_For: 6.6.6.6\r\nX_Forwarded_Port: 1\r\nX-Real-IP: 1.2.3.4\r\nX_Real_IP: 6.6.6.6\r\n\r\n")
 	res, _ := c.answer("GET")
 	for name, want := range map[string]string{
 		"X-Forwarded-For": "9.9.9.9, 1.2.3.4, 10.1.1.1, 127.0.0.1", "X-Forwarded-Host": "outer", "X-Forwarded-Proto": "https", "Shardway-Key": "1.2.3.4",
 		// A trusted proxy writes -; what has _ came through it from a stranger.
-		"X-Forwarded-Port": "8443", "X_Forwarded_For": "", "X_Forwarded_Port": "",
+		"X-Forwarded-Port": "8443", "X_Forwarded_For": "", "X_Forwarded_Port": "", "X-Real-Ip": "1.2.3.4", "X_Real_Ip": "",
 	} {
 		if got := strings.Join(res.Header.Values("Saw-"+name), "|"); got != want {
 			t.Errorf("%s = %q, want %q", name, got, want)

@@ -58,7 +58,7 @@ type Settings struct {
 	// that of a TLS handshake; zero means 10 s.
 	HeadTimeout time.Duration
 	// IdleTimeout bounds the wait for the next request, and for the next byte of
-	// a body, in either direction on the client side; zero means 60 s.
+	// a body, in either direction on the client side; zero means 75 s.
 	IdleTimeout time.Duration
 	// MinBodyRate is how many bytes of a request's body have to come for each second
 	// spent waiting for it, after the first 10 s of that; zero means 500, negative
@@ -84,7 +84,7 @@ func (s Settings) withDefaults() *Settings {
 	s.MaxHeaders = cmp.Or(s.MaxHeaders, 256)
 	s.MaxURI = cmp.Or(s.MaxURI, 16<<10)
 	s.HeadTimeout = cmp.Or(s.HeadTimeout, 10*time.Second)
-	s.IdleTimeout = cmp.Or(s.IdleTimeout, 60*time.Second)
+	s.IdleTimeout = cmp.Or(s.IdleTimeout, 75*time.Second)
 	s.MinBodyRate = cmp.Or(s.MinBodyRate, 500)
 	s.ConnectTimeout = cmp.Or(s.ConnectTimeout, 2*time.Second)
 	s.FirstByteTimeout = cmp.Or(s.FirstByteTimeout, 5*time.Minute)

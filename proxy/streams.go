@@ -6,7 +6,7 @@ import "shardway/shardmap"
 type ShardRuns struct {
 	// Endless counts tunnels and event streams that end within StreamGrace once the shard
 	// moves. Nothing is gained by waiting for their end. Legs of kept WebSockets are in no
-	// count.
+	// count, and an event stream that answers a POST is one of Requests.
 	Endless int
 	// Requests are all others.
 	Requests []Run
@@ -28,7 +28,7 @@ func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
 			return
 		}
 		x := all[r.shard]
-		if r.flags&(slotTunnel|slotEvents) != 0 {
+		if r.isEndless() {
 			x.Endless++
 		} else {
 			x.Requests = append(x.Requests, Run{c, r.number})

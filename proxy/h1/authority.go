@@ -73,6 +73,35 @@ func validPort(b []byte) bool {
 	return n <= 65535
 }
 
+// sameAuthority reports whether two valid authorities name the same host and port. The default
+// port is 443 with https and 80 without.
+func sameAuthority(a, b []byte, https bool) bool {
+	a, b = withoutPort(a, https), withoutPort(b, https)
+	return len(a) == len(b) && foldEqual(a, b)
+}
+
+// withoutPort returns a valid authority without the default port of its scheme, which may have
+// leading zeros, and without an empty port.
+func withoutPort(b []byte, https bool) []byte {
+	want := 80
+	if https {
+		want = 443
+	}
+	n, place := 0, 1
+	for i := len(b) - 1; i >= 0; i-- {
+		switch c := b[i]; {
+		case c == ':' && (place == 1 || n == want):
+			return b[:i]
+		case c < '0' || c > '9':
+			return b
+		default:
+			n += int(c-'0') * place
+			place *= 10
+		}
+	}
+	return b
+}
+
 // unhex returns the value of a hexadecimal digit, -1 for another byte.
 func unhex(c byte) int {
 	switch {

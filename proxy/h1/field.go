@@ -30,6 +30,7 @@ const (
 	FieldXForwardedProto
 	// FieldXForwardedOther is any other field whose name starts with X-Forwarded-.
 	FieldXForwardedOther
+	FieldXRealIP
 	FieldXRequestID
 	FieldCookie
 	FieldLastEventID
@@ -67,9 +68,9 @@ const (
 	Shardway = Set(1<<FieldShardwayMap | 1<<FieldShardwayKey | 1<<FieldShardwayShard | 1<<FieldShardwayEpoch |
 		1<<FieldShardwayNode | 1<<FieldShardwayRefused | 1<<FieldShardwayError |
 		1<<FieldShardwayStream | 1<<FieldShardwayHold | 1<<FieldShardwayOther)
-	// Forwarding is every field named X-Forwarded-*, and Forwarded.
+	// Forwarding is every field named X-Forwarded-*, X-Real-IP and Forwarded.
 	Forwarding = Set(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
-		1<<FieldXForwardedOther)
+		1<<FieldXForwardedOther | 1<<FieldXRealIP)
 	// Lookalikes are the fields that would be known ones with - for _ and the like. No
 	// request takes one along, whoever sent it: a proxy that is trusted writes -,
 	// and may have passed on what a stranger wrote.
@@ -182,6 +183,10 @@ func classifyCPT(name []byte, c byte) Field {
 
 func classifyX(name []byte) Field {
 	switch len(name) {
+	case 9:
+		if equalFold(name, "x-real-ip") {
+			return FieldXRealIP
+		}
 	case 12:
 		if equalFold(name, "x-request-id") {
 			return FieldXRequestID

@@ -87,7 +87,7 @@ func FuzzRequest(f *testing.F) {
 		header("Transfer-Encoding: chunked\r\nTrailer: X-A\r\n") + "0\r\nX-A: 1\r\n\r\n",
 		header("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n") + "0\r\n\r\n",
 		header("Connection: upgrade, x-a\r\nUpgrade: x\r\nX-A: b\r\nExpect: 100-continue\r\nTE: trailers\r\n"),
-		header("Shardway_Epoch: 9\r\nX_FORWARDED-For: a\r\nx-forwarded-b_c: d\r\nX-Request_Id: e\r\n"), header("Content_Length: 9\r\n"),
+		header("Shardway_Epoch: 9\r\nX-Real-IP: a\r\nX_real-ip: a\r\nX_FORWARDED-For: a\r\nx-forwarded-b_c: d\r\nX-Request_Id: e\r\n"), header("Content_Length: 9\r\n"),
 		header("Shardway.Epoch: 9\r\nX+FORWARDED|For: a\r\n"), header("Transfer~Encoding: chunked\r\n"),
 		header("A: b\r\n c\r\n"), "GET / HTTP/1.1\nHost: h\n\n", "GET /\r\n\r\n", "CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n",
 	} {
@@ -141,7 +141,7 @@ func unforged(t *testing.T, s string) {
 				}
 				return r
 			}, strings.ToLower(name))
-			if strings.HasPrefix(n, "shardway-") || strings.HasPrefix(n, "x-forwarded-") || n == "forwarded" || n == "transfer-encoding" {
+			if strings.HasPrefix(n, "shardway-") || strings.HasPrefix(n, "x-forwarded-") || n == "forwarded" || n == "x-real-ip" || n == "transfer-encoding" {
 				t.Fatalf("%q goes on in %q", name, s)
 			}
 		}

@@ -265,7 +265,8 @@ func (r *Request) judgeTarget() *Error {
 }
 
 // judgeAbsolute takes the absolute-form apart. Its authority must be what Host
-// says; an HTTP/1.0 request may come without Host.
+// says, but for a default port of the scheme in one of the two; an HTTP/1.0 request may come
+// without Host.
 func (r *Request) judgeAbsolute(hasHost bool) *Error {
 	scheme, rest, ok := bytes.Cut(r.form, []byte("://"))
 	if !ok || !equalFold(scheme, "http") && !equalFold(scheme, "https") {
@@ -279,7 +280,7 @@ func (r *Request) judgeAbsolute(hasHost bool) *Error {
 	switch {
 	case !validAuthority(authority):
 		return errTarget
-	case hasHost && (len(authority) != len(r.host) || !foldEqual(authority, r.host)):
+	case hasHost && !sameAuthority(authority, r.host, len(scheme) == len("https")):
 		return errOtherHost
 	}
 	r.host = authority

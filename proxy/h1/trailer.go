@@ -45,7 +45,7 @@ var forbiddenTrailers = [...]string{
 	"age", "authorization", "cache-control", "content-encoding", "content-location", "content-range",
 	"content-type", "expires", "if-match", "if-modified-since", "if-none-match", "if-range",
 	"if-unmodified-since", "location", "max-forwards", "pragma", "range", "retry-after", "set-cookie",
-	"vary", "warning", "www-authenticate", "x-real-ip",
+	"vary", "warning", "www-authenticate",
 }
 
 // forbiddenFields are the known fields that no trailer may be.
