@@ -129,6 +129,8 @@ func waitsFor(s *ack.State, id shardmap.NodeID, d admin.DrainState, views []ack.
 		return fmt.Sprintf("epoch %d is not acknowledged by %s", s.Last().Epoch(), unacknowledged(s, views))
 	case gentle:
 		return fmt.Sprintf("busy shards move at the latest %s after the drain began", emptying.For)
+	case v.Staged:
+		return fmt.Sprintf("%d busy shards move when their requests have ended, at the latest drain-timeout after the drain began", d.Shards)
 	}
 	return "the leader has not proposed a shard map without the node yet"
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"shardway/ack"
+	"shardway/admin"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -53,5 +54,14 @@ func TestRequestsThatRanAtTheQuestionBeforeLast(t *testing.T) {
 	g.answered(m, "a", nil, nil, stageQuestion{Number: 1, Held: true})
 	if !g.lasts([]proxy.Run{long}) {
 		t.Error("a question about an open round is no question before")
+	}
+}
+
+// drain --wait says that busy shards wait for their requests.
+func TestDrainWaitsForBusyShards(t *testing.T) {
+	views := []ack.MemberView{{Node: "b", Staged: true}}
+	got := waitsFor(ack.NewState(), "b", admin.DrainState{Shards: 2}, views)
+	if want := "2 busy shards move when their requests have ended, at the latest drain-timeout after the drain began"; got != want {
+		t.Errorf("it waits for %q, want %q", got, want)
 	}
 }
