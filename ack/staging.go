@@ -249,13 +249,7 @@ func (l *Leader) stageReason() string {
 // shards that move would wait for its end.
 func (l *Leader) unblock(now time.Duration) {
 	s, last := &l.stages, l.state.Last()
-	switch {
-	case !l.mine() || now-l.began < blockedAfter:
-		return
-	case s.freed == last.Epoch():
-		if s.asked >= 0 && now-s.asked >= idleWait {
-			s.void()
-		}
+	if !l.mine() || now-l.began < blockedAfter || s.freed == last.Epoch() {
 		return
 	}
 	s.freed = last.Epoch()

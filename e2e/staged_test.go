@@ -95,6 +95,18 @@ func TestSlowRequestHoldsUpItsOwnShardAlone(t *testing.T) {
 	s.wantStaged(t, c, "drain", append(others, n), owns(n.ID, 1))
 	s.end(t, "drain")
 	without := c.AwaitShards(t, others...)
+	cluster.Await(t, "moves are counted", func() error {
+		m, err := n.Metrics(t.Context())
+		if err != nil {
+			return err
+		}
+		for stage, want := range map[string]int{"idle": before.Counts()[n.ID] - 1, "finished": 1, "aborted": 0} {
+			if got := m.Sum("shardway_moved_shards_total", fmt.Sprintf("stage=%q", stage)); got != float64(want) {
+				return fmt.Errorf("%v shards moved %s, want %d", got, stage, want)
+			}
+		}
+		return nil
+	})
 
 	var back string // a shard of n's, which it gets back, at another node
 	for _, key := range before.Keys(n.ID, 1) {
