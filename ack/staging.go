@@ -17,9 +17,9 @@ const (
 	idleWait = 100 * time.Millisecond
 	// blockedAfter is the age of an open round at which the leader asks what holds it up.
 	blockedAfter = 50 * time.Millisecond
-	// maxStages bounds the maps that take shards from an owner before the last one. The time
-	// between two of them doubles, so they are fewer unless all deferred shards become idle at
-	// once, again and again.
+	// maxStages bounds the maps that take shards from an owner and leave it busy ones. The time
+	// between two of them doubles. A map that leaves no busy shard does not wait for that time;
+	// twice maxStages bounds these, for requests may begin while it is proposed.
 	maxStages = 10
 )
 
@@ -168,10 +168,13 @@ func (l *Leader) unanswered() {
 func (l *Leader) answered(now time.Duration, m Idle) bool {
 	o := l.stages.owners[m.Node]
 	delete(l.stages.unanswered, m.Node)
-	if o == nil || o.maps >= maxStages {
+	switch {
+	case o == nil || o.maps >= 2*maxStages:
 		return false
+	case o.maps == 0 || o.maps < maxStages && now >= o.nextMap:
+		return true
 	}
-	return o.maps == 0 || now >= o.nextMap || !l.leavesBusy(m)
+	return !l.leavesBusy(m)
 }
 
 // leavesBusy reports that the final map takes a shard from the node that is not idle.

@@ -242,3 +242,26 @@ func TestRoundGoesOnWithoutAShardThatHoldsItUp(t *testing.T) {
 	delete(s.actor("b").runs, late)
 	s.until("the last shard has moved", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.Open() })
 }
+
+// However long drain-timeout is, the last shard moves soon after its request has ended.
+func TestLongDrainEndsWithItsLastRequest(t *testing.T) {
+	s := newStage(t, "a", "b", "c")
+	s.pace.DrainTimeout = 2 * time.Hour
+	s.start("a", "b", "c")
+	s.elect("a")
+	s.run(600 * time.Millisecond)
+	busy := s.owned("b")
+	for _, x := range busy {
+		s.runs("b", x)
+	}
+	s.actor("b").leaving = true
+	for _, x := range busy {
+		s.run(20 * time.Second)
+		delete(s.actor("b").runs, x)
+	}
+	ended := s.now
+	s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.Open() })
+	if took := s.now - ended; took > time.Second {
+		t.Errorf("the last shard moved %v after its request had ended:\n%s", took, s)
+	}
+}
