@@ -164,6 +164,7 @@ func (c *client) over() {
 	if c.carries() {
 		return // it is not
 	}
+	c.trailersDropped(&c.req.Body, "request")
 	if c.x.sock != nil {
 		c.kept.Store(nil)
 	}

@@ -158,6 +158,7 @@ func (c *client) answer() {
 	}
 	p.l.TakeResponse(res)
 	p.l.pool.settle(p.l)
+	c.reply.repaired(res)
 	l.land(c)
 	p.l.Heed(nil)
 	v := c.answered(p)

@@ -78,12 +78,9 @@ func refusedWith() map[string]string {
 		"second Host":            "Host: h\r\n",
 		"other second Host":      "Host: evil\r\n",
 		"Connection not a list":  "Connection: a b\r\n",
-		"trailer announces CL":   "Transfer-Encoding: chunked\r\nTrailer: Content-Length\r\n",
-		"trailer announces Host": "Transfer-Encoding: chunked\r\nTrailer: X-A, Host\r\n",
 		"CL with _":              "Content_Length: 3\r\n",
 		"CL with .":              "Content.Length: 3\r\n",
 		"TE with _":              "Content-Length: 5\r\nTransfer_Encoding: chunked\r\n",
-		"trailer announces _":    "Transfer-Encoding: chunked\r\nTrailer: X_Forwarded_For\r\n",
 	}
 }
 
@@ -141,24 +138,34 @@ func refusedHeads() map[string]struct {
 // badChunks lists bodies that are refused though their head was good.
 func badChunks() map[string]string {
 	return map[string]string{
-		"size not hexadecimal":  "g\r\nabc\r\n0\r\n\r\n",
-		"size empty":            "\r\nabc\r\n0\r\n\r\n",
-		"size signed":           "+3\r\nabc\r\n0\r\n\r\n",
-		"size 0x":               "0x3\r\nabc\r\n0\r\n\r\n",
-		"size overflow":         "10000000000000003\r\nabc\r\n0\r\n\r\n",
-		"size with underscore":  "1_0\r\nabc\r\n0\r\n\r\n",
-		"size behind a space":   " 3\r\nabc\r\n0\r\n\r\n",
-		"size before a space":   "3 \r\nabc\r\n0\r\n\r\n",
-		"size ends in LF":       "3\nabc\r\n0\r\n\r\n",
-		"extension with LF":     "3;a\nb\r\nabc\r\n0\r\n\r\n",
-		"extension with CR":     "3;a\rb\r\nabc\r\n0\r\n\r\n",
-		"extension unnamed":     "3;=b\r\nabc\r\n0\r\n\r\n",
-		"extension open quote":  "3;a=\"b\r\nabc\r\n0\r\n\r\n",
-		"extension with NUL":    "3;a=\"\x00\"\r\nabc\r\n0\r\n\r\n",
-		"data too long":         "3\r\nabcd\r\n0\r\n\r\n",
-		"data without CRLF":     "3\r\nabc0\r\n\r\n",
-		"data ends in LF":       "3\r\nabc\n0\r\n\r\n",
-		"data ends in CR":       "3\r\nabc\r0\r\n\r\n",
+		"size not hexadecimal": "g\r\nabc\r\n0\r\n\r\n",
+		"size empty":           "\r\nabc\r\n0\r\n\r\n",
+		"size signed":          "+3\r\nabc\r\n0\r\n\r\n",
+		"size 0x":              "0x3\r\nabc\r\n0\r\n\r\n",
+		"size overflow":        "10000000000000003\r\nabc\r\n0\r\n\r\n",
+		"size with underscore": "1_0\r\nabc\r\n0\r\n\r\n",
+		"size behind a space":  " 3\r\nabc\r\n0\r\n\r\n",
+		"size before a space":  "3 \r\nabc\r\n0\r\n\r\n",
+		"size ends in LF":      "3\nabc\r\n0\r\n\r\n",
+		"extension with LF":    "3;a\nb\r\nabc\r\n0\r\n\r\n",
+		"extension with CR":    "3;a\rb\r\nabc\r\n0\r\n\r\n",
+		"extension unnamed":    "3;=b\r\nabc\r\n0\r\n\r\n",
+		"extension open quote": "3;a=\"b\r\nabc\r\n0\r\n\r\n",
+		"extension with NUL":   "3;a=\"\x00\"\r\nabc\r\n0\r\n\r\n",
+		"data too long":        "3\r\nabcd\r\n0\r\n\r\n",
+		"data without CRLF":    "3\r\nabc0\r\n\r\n",
+		"data ends in LF":      "3\r\nabc\n0\r\n\r\n",
+		"data ends in CR":      "3\r\nabc\r0\r\n\r\n",
+		"trailer folded":       "3\r\nabc\r\n0\r\nA: b\r\n c\r\n\r\n",
+		"trailer no colon":     "3\r\nabc\r\n0\r\nAbc\r\n\r\n",
+		"trailer bare LF":      "3\r\nabc\r\n0\r\nA: b\n\r\n",
+	}
+}
+
+// droppedTrailers lists chunked bodies with a trailer field that no trailer may be: the app gets the
+// body, and not the field (RFC 9110 section 6.5.1 lets a recipient drop it).
+func droppedTrailers() map[string]string {
+	return map[string]string{
 		"trailer CL":            "3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n",
 		"trailer TE":            "3\r\nabc\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n",
 		"trailer Host":          "3\r\nabc\r\n0\r\nHost: evil\r\n\r\n",
@@ -171,9 +178,15 @@ func badChunks() map[string]string {
 		"trailer X_Real_IP":     "3\r\nabc\r\n0\r\nX_Real_IP: 1.1.1.1\r\n\r\n",
 		"trailer CL with _":     "3\r\nabc\r\n0\r\nContent_Length: 1\r\n\r\n",
 		"trailer Authorization": "3\r\nabc\r\n0\r\nAuthorization: a\r\n\r\n",
-		"trailer folded":        "3\r\nabc\r\n0\r\nA: b\r\n c\r\n\r\n",
-		"trailer no colon":      "3\r\nabc\r\n0\r\nAbc\r\n\r\n",
-		"trailer bare LF":       "3\r\nabc\r\n0\r\nA: b\n\r\n",
+	}
+}
+
+// droppedAnnouncements lists Trailer lines that announce such a field: they are dropped, too.
+func droppedAnnouncements() map[string]string {
+	return map[string]string{
+		"trailer announces CL":   "Trailer: Content-Length\r\n",
+		"trailer announces Host": "Trailer: X-A, Host\r\n",
+		"trailer announces _":    "Trailer: X_Forwarded_For\r\n",
 	}
 }
 
@@ -226,6 +239,18 @@ func accepted() []rawCase {
 // rawCases puts the lists together.
 func rawCases() []rawCase {
 	all := accepted()
+	for name, chunks := range droppedTrailers() {
+		all = append(all, rawCase{
+			name: name, bytes: "POST /a HTTP/1.1\r\n{k}Transfer-Encoding: chunked\r\n\r\n" + chunks,
+			status: 200, lives: true, reaches: "POST /a abc",
+		})
+	}
+	for name, line := range droppedAnnouncements() {
+		all = append(all, rawCase{
+			name: name, bytes: "POST /a HTTP/1.1\r\n{k}Transfer-Encoding: chunked\r\n" + line + "\r\n3\r\nabc\r\n0\r\n\r\n",
+			status: 200, lives: true, reaches: "POST /a abc",
+		})
+	}
 	for name, lines := range refusedWith() {
 		all = append(all, rawCase{name: name, bytes: "POST / HTTP/1.1\r\n{k}" + lines + "\r\n0\r\n\r\n" + evil, status: 400})
 	}

@@ -130,6 +130,7 @@ func (y *relay) finish(p *trip, w *h1.Writer) {
 	}
 	y.up.stop()
 	p.gone.disarm()
+	y.trailersDropped(&res.Body, "response")
 	if why == causeNone && sent && res.KeepAlive() {
 		if p.demand {
 			p.l.Writer().Discard() // both sides know that the body will not come

@@ -61,6 +61,7 @@ type Server struct {
 	dialers sync.WaitGroup
 	buffers h1.Buffers
 	spares  spares
+	repairs repairLog
 	// lingering bounds the connections that are closed but whose clients still send.
 	lingering h1.Lingering
 	bodies    bodies

@@ -167,6 +167,7 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 			return err
 		}
 		p.l.pool.settle(p.l)
+		c.reply.repaired(res)
 		switch {
 		case res.Switches() && !c.req.Upgrades():
 			return errNotSwitched

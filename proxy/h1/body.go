@@ -15,7 +15,6 @@ var (
 	errChunkExt  = &Error{400, "a bad chunk extension"}
 	errChunkMore = &Error{400, "too many chunk extensions"}
 	errChunkEnd  = &Error{400, "a chunk that does not end in CRLF"}
-	errTrailer   = &Error{400, "a trailer that does not belong there"}
 	errTrailers  = &Error{400, "too many trailers"}
 )
 
@@ -57,6 +56,10 @@ type Body struct {
 	trailers []byte
 	lines    int
 	begun    bool
+	skipping bool // a trailer line of a response that is longer than what is kept
+	// dropped counts trailer fields; droppedName is the name of the first.
+	dropped     int
+	droppedName string
 }
 
 func (b *Body) start(in *inlet, h *Head, kind Kind, length int64) {

@@ -66,9 +66,6 @@ func TestRefusedChunks(t *testing.T) {
 		{"size with an underscore", "1_0\r\nabc\r\n0\r\n\r\n"},
 		{"letter", "g\r\nabc\r\n0\r\n\r\n"},
 		{"space before the size", " 3\r\nabc\r\n0\r\n\r\n"},
-		{"space behind the size", "3 \r\nabc\r\n0\r\n\r\n"},
-		{"tab behind the size", "3\t\r\nabc\r\n0\r\n\r\n"},
-		{"space before an extension", "3 ;a\r\nabc\r\n0\r\n\r\n"},
 		{"seventeen digits", "00000000000000003\r\nabc\r\n0\r\n\r\n"},
 		{"overflow", "ffffffffffffffff\r\nabc\r\n0\r\n\r\n"},
 		{"overflow to three", "10000000000000003\r\nabc\r\n0\r\n\r\n"},
@@ -79,10 +76,6 @@ func TestRefusedChunks(t *testing.T) {
 		{"data longer than its size", "3\r\nabcd\r\n0\r\n\r\n"},
 		{"data shorter than its size", "3\r\nab\r\n0\r\n\r\n"},
 		{"nothing behind the data", "3\r\nabc0\r\n\r\n"},
-		{"empty extension", "3;\r\nabc\r\n0\r\n\r\n"},
-		{"extension without a name", "3;=a\r\nabc\r\n0\r\n\r\n"},
-		{"extension without a value", "3;a=\r\nabc\r\n0\r\n\r\n"},
-		{"space in an extension", "3;a b\r\nabc\r\n0\r\n\r\n"},
 		{"control byte in an extension", "3;a=\"\x01\"\r\nabc\r\n0\r\n\r\n"},
 		{"open quote", "3;a=\"b\r\nabc\r\n0\r\n\r\n"},
 		{"escaped end of a quote", "3;a=\"b\\\"\r\nabc\r\n0\r\n\r\n"},
@@ -96,23 +89,8 @@ func TestRefusedChunks(t *testing.T) {
 		{"trailer with a bare LF", "0\r\nA: b\n\r\n"},
 		{"folded trailer", "0\r\nA: b\r\n c\r\n\r\n"},
 		{"trailer without a colon", "0\r\nA\r\n\r\n"},
-		{"trailer with a space in its name", "0\r\nA : b\r\n\r\n"},
 		{"trailer with NUL", "0\r\nA: \x00\r\n\r\n"},
-		{"Content-Length", "0\r\nContent-Length: 1\r\n\r\n"},
-		{"Transfer-Encoding", "0\r\ntransfer-encoding: chunked\r\n\r\n"},
-		{"Host", "0\r\nHost: h\r\n\r\n"},
-		{"Authorization", "0\r\nAuthorization: x\r\n\r\n"},
-		{"Cookie", "0\r\nCookie: x\r\n\r\n"},
-		{"Set-Cookie", "0\r\nSet-Cookie: x\r\n\r\n"},
-		{"Connection", "0\r\nConnection: close\r\n\r\n"},
-		{"Trailer", "0\r\nTrailer: a\r\n\r\n"},
-		{"Content-Encoding", "0\r\nContent-Encoding: gzip\r\n\r\n"},
-		{"X-Forwarded-For", "0\r\nX-Forwarded-For: 1\r\n\r\n"},
-		{"Shardway-Key", "0\r\nShardway-Key: k\r\n\r\n"},
-		{"Shardway-X", "0\r\nshardway-x: k\r\n\r\n"},
-		{"long trailers", "0\r\n" + strings.Repeat("A: "+strings.Repeat("b", 1000)+"\r\n", 9) + "\r\n"},
 		{"endless trailer", "0\r\nA: " + strings.Repeat("b", 9<<10)},
-		{"many trailers", "0\r\n" + strings.Repeat("A: b\r\n", 65) + "\r\n"},
 		{"a request behind a short chunk", "1\r\nabGET / HTTP/1.1\r\nHost: h\r\n\r\n"},
 	}
 	for _, tt := range tests {
@@ -126,7 +104,101 @@ func TestRefusedChunks(t *testing.T) {
 			}
 			r := answer(t, tt.bytes)
 			_, err := io.ReadAll(&r.Body)
+			if strings.HasPrefix(tt.name, "endless trailer") {
+				if !errors.Is(err, io.ErrUnexpectedEOF) { // it is dropped until its end comes
+					t.Errorf("error = %v, want an unexpected end", err)
+				}
+				return
+			}
 			wantStatus(t, err, 502)
+		})
+	}
+}
+
+// What is refused in a request, and has one reading only, is repaired in a response.
+func TestChunksThatAreRepairedInResponses(t *testing.T) {
+	for name, bytes := range map[string]string{
+		"space behind the size":            "3 \r\nabc\r\n0\r\n\r\n",
+		"tab behind the size":              "3\t\r\nabc\r\n0\r\n\r\n",
+		"space before an extension":        "3 ;a\r\nabc\r\n0\r\n\r\n",
+		"empty extension":                  "3;\r\nabc\r\n0\r\n\r\n",
+		"extension without a name":         "3;=a\r\nabc\r\n0\r\n\r\n",
+		"extension without a value":        "3;a=\r\nabc\r\n0\r\n\r\n",
+		"space in an extension":            "3;a b\r\nabc\r\n0\r\n\r\n",
+		"trailer with a space in its name": "0\r\nA : b\r\n\r\n",
+		"long trailers":                    "0\r\n" + strings.Repeat("A: "+strings.Repeat("b", 1000)+"\r\n", 9) + "\r\n",
+		"many trailers":                    "0\r\n" + strings.Repeat("A: b\r\n", 65) + "\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, r := range bodies(t, chunkedHead+bytes) {
+				_, err := io.ReadAll(&r.Body)
+				wantStatus(t, err, 400)
+			}
+			want := "abc"
+			if strings.HasPrefix(bytes, "0") {
+				want = ""
+			}
+			r := answer(t, bytes)
+			if b, err := io.ReadAll(&r.Body); string(b) != want || err != nil || !r.Body.Done() {
+				t.Errorf("body of the response = %q, %v, want %q", b, err, want)
+			}
+		})
+	}
+}
+
+// A field that no trailer may be is dropped, and the others stay.
+func TestForbiddenTrailersAreDropped(t *testing.T) {
+	for name, bytes := range map[string]string{
+		"Content-Length":    "0\r\nContent-Length: 1\r\n\r\n",
+		"Transfer-Encoding": "0\r\ntransfer-encoding: chunked\r\n\r\n",
+		"Host":              "0\r\nHost: h\r\n\r\n",
+		"Authorization":     "0\r\nAuthorization: x\r\n\r\n",
+		"Cookie":            "0\r\nCookie: x\r\n\r\n",
+		"Set-Cookie":        "0\r\nSet-Cookie: x\r\n\r\n",
+		"Connection":        "0\r\nConnection: close\r\n\r\n",
+		"Trailer":           "0\r\nTrailer: a\r\n\r\n",
+		"Content-Encoding":  "0\r\nContent-Encoding: gzip\r\n\r\n",
+		"X-Forwarded-For":   "0\r\nX-Forwarded-For: 1\r\n\r\n",
+		"Shardway-Key":      "0\r\nShardway-Key: k\r\n\r\n",
+		"Shardway-X":        "0\r\nshardway-x: k\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			bytes = strings.Replace(bytes, "0\r\n", "0\r\nA: b\r\n", 1)
+			r := answer(t, bytes)
+			all := []*h1.Body{&r.Body}
+			for _, r := range bodies(t, chunkedHead+bytes) {
+				all = append(all, &r.Body)
+			}
+			for _, b := range all {
+				if _, err := io.ReadAll(b); err != nil || string(b.Trailers()) != "A: b\r\n" {
+					t.Errorf("trailers %q, %v, want one", b.Trailers(), err)
+				}
+				if n, first := b.DroppedTrailers(); n != 1 || !strings.EqualFold(first, name) {
+					t.Errorf("%d dropped, %q first, want %s", n, first, name)
+				}
+			}
+		})
+	}
+}
+
+// A response is finished when its trailers come: what is beyond the bounds is dropped.
+func TestTrailersOfResponsesBeyondTheBoundsAreDropped(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes         string
+		kept, dropped int
+	}{
+		"too many":          {strings.Repeat("A: b\r\n", 100), 64, 36},
+		"too long":          {strings.Repeat("A: "+strings.Repeat("b", 1000)+"\r\n", 20), 8, 12},
+		"one too long":      {"A: b\r\nB: " + strings.Repeat("b", 100<<10) + "\r\nC: d\r\n", 2, 1},
+		"one much too long": {"B: " + strings.Repeat("b", 10<<20) + "\r\n", 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := answer(t, "3\r\nabc\r\n0\r\n"+c.bytes+"\r\n")
+			b, err := io.ReadAll(&r.Body)
+			n, _ := r.Body.DroppedTrailers()
+			if kept := strings.Count(string(r.Body.Trailers()), "\n"); string(b) != "abc" || err != nil || kept != c.kept || n != c.dropped {
+				t.Errorf("body %q, %v, %d trailers kept, %d dropped, want %d and %d", b, err, kept, n, c.kept, c.dropped)
+			}
 		})
 	}
 }

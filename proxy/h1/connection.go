@@ -14,6 +14,11 @@ func (h *Head) judgeConnection() *Error {
 		switch {
 		case len(e) == 0:
 			continue
+		case !isToken(e) && h.lenient:
+			// It names no field. In case it was meant to be "close", the connection ends.
+			h.opts |= optClose
+			h.repairs |= repairedOption
+			continue
 		case !isToken(e):
 			return errConnection
 		case h.addOption(e):

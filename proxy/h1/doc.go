@@ -2,7 +2,8 @@
 // peer and the upstream side of the proxy (RFC 9110, RFC 9112).
 //
 // The rule that must hold: whatever could be read in two ways is refused, and
-// a message that was cut never looks whole. Bytes that a client did not frame
+// a message that was cut never looks whole. A response that is malformed and can
+// be read in one way only is repaired. Bytes that a client did not frame
 // as a request are never read as one, an answer never ends early or late
 // without an error.
 //
@@ -46,7 +47,7 @@
 //   - One empty line (CRLF) before a request line is skipped, as RFC 9112
 //     section 2.2 asks; a second one is refused. None before a status line.
 //   - Transfer-Encoding is exactly "chunked", in any case of letters.
-//   - Repeated Content-Length is refused, even when the values agree.
+//   - Repeated Content-Length is refused in requests, even when the values agree.
 //   - A request target holds visible ASCII without '#'. Percent escapes of the
 //     path must be whole; those of the query are left alone, as browsers send
 //     bare percent signs there.
@@ -54,8 +55,10 @@
 //   - Chunk extensions are checked, bounded and dropped; no white space around
 //     chunk sizes or in extensions outside of quoted strings.
 //   - A status line may end after the code. Codes run from 100 to 999.
-//   - 204 and 1xx with Transfer-Encoding, or with a Content-Length other than
-//     0, are refused: readers disagree on what follows.
+//   - What is malformed in a response and has one reading only is repaired, see
+//     repair.go; 204 and 1xx lose the fields that would frame a body, and the
+//     connection ends after them.
+//   - Trailer fields that no trailer may be are dropped.
 //   - FIN means gone: a client that half-closes while its request runs is
 //     taken to have left.
 package h1

@@ -66,6 +66,9 @@ func (p *pass) asCame(r *Response) {
 		if p.Old {
 			p.drop |= 1 << FieldTransferEncoding
 		}
+		if r.badFraming != nil {
+			p.drop |= 1<<FieldTransferEncoding | 1<<FieldContentLength
+		}
 	case r.kind == Chunked && p.Old:
 		p.kind = UntilClose
 	case r.kind == UntilClose && !p.Old:
@@ -146,6 +149,14 @@ func (p *pass) special(l *line) {
 	switch f := l.field; {
 	case f == FieldHost && !p.answer:
 		p.field("Host: ", p.host)
+	case f == FieldContentLength && p.declare:
+		if !p.framed { // equal ones are one
+			p.buf = append(p.buf, p.head.raw[l.start:l.colon]...)
+			p.buf = append(p.buf, ": "...)
+			p.buf = strconv.AppendInt(p.buf, p.size, 10)
+			p.buf = append(p.buf, "\r\n"...)
+		}
+		p.framed = true
 	case f == FieldHost, p.declare && f != FieldDate:
 		p.line(l)
 	case f == FieldContentLength, f == FieldTransferEncoding:

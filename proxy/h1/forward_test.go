@@ -171,6 +171,41 @@ func TestAnswerHeadsOnTheirWayThrough(t *testing.T) {
 			"HTTP/1.1 204 No\r\n\r\n", h1.NoBody,
 		},
 		{
+			"204 loses what would frame a body", "GET", "HTTP/1.1 204 No\r\nTransfer-Encoding: chunked\r\nA: b\r\nContent-Length: 5\r\n\r\n",
+			h1.Edit{},
+			"HTTP/1.1 204 No\r\nA: b\r\n\r\n", h1.NoBody,
+		},
+		{
+			"101 loses what would frame a body", "GET", "HTTP/1.1 101 S\r\nTransfer-Encoding: chunked\r\nConnection: upgrade\r\nContent-Length: 5\r\nUpgrade: x\r\n\r\n",
+			h1.Edit{Upgrade: true},
+			"HTTP/1.1 101 S\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", h1.NoBody,
+		},
+		{
+			"HEAD loses a bad length", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: x\r\nA: b\r\n\r\n",
+			h1.Edit{},
+			"HTTP/1.1 200 OK\r\nA: b\r\n\r\n", h1.NoBody,
+		},
+		{
+			"HEAD has one length", "HEAD", "HTTP/1.1 200 OK\r\ncontent-length: 5, 5\r\nA: b\r\nContent-Length: 5\r\n\r\n",
+			h1.Edit{},
+			"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nA: b\r\n\r\n", h1.NoBody,
+		},
+		{
+			"equal lengths are one", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5,5\r\n\r\n",
+			h1.Edit{},
+			"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", h1.Length,
+		},
+		{
+			"lines are repaired", "GET", "HTTP/1.1 200 OK\r\nA  : b\r\nC: d\r\n  e\r\nF: \x01g\r\nContent-Length: 5\r\n\r\n",
+			h1.Edit{},
+			"HTTP/1.1 200 OK\r\nA: b\r\nC: d    e\r\nF: g\r\nContent-Length: 5\r\n\r\n", h1.Length,
+		},
+		{
+			"a Trailer line of what is dropped goes", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: A, Set-Cookie\r\nTrailer: B\r\n\r\n",
+			h1.Edit{},
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: B\r\n\r\n", h1.Chunked,
+		},
+		{
 			"101", "GET", "HTTP/1.1 101 Switch\r\nConnection: upgrade\r\nUpgrade: x\r\nA: b\r\n\r\n",
 			h1.Edit{Upgrade: true},
 			"HTTP/1.1 101 Switch\r\nUpgrade: x\r\nA: b\r\nConnection: Upgrade\r\n\r\n", h1.NoBody,

@@ -31,6 +31,13 @@ type Head struct {
 	length int64 // Content-Length; -1: none
 
 	scanned int // offset up to which raw is indexed, while it is read
+
+	// lenient is set for responses: what has one reading only is repaired (repair.go).
+	lenient bool
+	repairs repairs
+	// badFraming is what is wrong with the framing fields of a lenient head; nil: nothing. It
+	// counts only if the message has a body.
+	badFraming *Error
 }
 
 // option is what Connection asks for.
@@ -55,6 +62,7 @@ func (h *Head) reset() {
 	h.raw, h.lines = h.raw[:0], h.lines[:0]
 	h.first, h.seen, h.scanned = 0, 0, 0
 	h.minor, h.opts, h.length = 0, 0, -1
+	h.lenient, h.repairs, h.badFraming = false, 0, nil
 }
 
 // Kept returns how much memory the head and the index of its lines take.
@@ -178,6 +186,11 @@ func (h *Head) index(b []byte, maxLines int, firstLine func([]byte) *Error) (int
 			h.first = end
 		case len(text) == 0:
 			return end, nil
+		case h.lenient && h.unfold(b, text):
+			text = b[h.scanned : end-2]
+			if err := h.add(text, uint32(end)); err != nil {
+				return 0, err
+			}
 		case len(h.lines) >= maxLines:
 			return 0, errManyLines
 		default:
@@ -194,7 +207,9 @@ func (h *Head) add(text []byte, next uint32) *Error {
 	h.lines = append(h.lines, line{})
 	l := &h.lines[len(h.lines)-1]
 	if err := judgeLine(text, l); err != nil {
-		return err
+		if !h.lenient || !h.repairs.line(text, l, err) {
+			return err
+		}
 	}
 	value := text[l.vs:l.ve]
 	if err := h.judgeField(l.field, value); err != nil {
@@ -213,26 +228,55 @@ func (h *Head) add(text []byte, next uint32) *Error {
 // judgeField judges a field that frames the message.
 func (h *Head) judgeField(f Field, value []byte) *Error {
 	again := h.seen.Has(f)
-	if f == FieldContentLength {
-		if again {
-			return errManyLengths
+	switch f { //nolint:exhaustive // the others frame nothing
+	case FieldContentLength:
+		return h.judgeLength(value, again)
+	case FieldTransferEncoding:
+		switch {
+		case again:
+			return h.misframed(errManyCodings)
+		case !equalFold(value, "chunked"):
+			return h.misframed(errBadCoding)
 		}
-		n, ok := parseLength(value)
-		if !ok {
-			return errBadLength
-		}
-		h.length = n
-	}
-	if f == FieldTransferEncoding {
-		if again {
-			return errManyCodings
-		}
-		if !equalFold(value, "chunked") {
-			return errBadCoding
+	case FieldHost:
+		if again && !h.lenient { // in a response it means nothing
+			return errManyHosts
 		}
 	}
-	if f == FieldHost && again {
-		return errManyHosts
+	return nil
+}
+
+// judgeLength judges a Content-Length line. Again tells that there was one before.
+func (h *Head) judgeLength(value []byte, again bool) *Error {
+	if again && !h.lenient {
+		return errManyLengths
+	}
+	n, ok := parseLength(value)
+	if !ok && h.lenient {
+		if n, ok = parseSameLengths(value); ok {
+			h.repairs |= repairedLengths
+		}
+	}
+	switch {
+	case !ok:
+		return h.misframed(errBadLength)
+	case again && n != h.length:
+		return h.misframed(errManyLengths)
+	case again:
+		h.repairs |= repairedLengths
+	}
+	h.length = n
+	return nil
+}
+
+// misframed refuses a head for its framing fields. If the head is lenient, the refusal waits
+// until it is known whether the message has a body at all.
+func (h *Head) misframed(err *Error) *Error {
+	if !h.lenient {
+		return err
+	}
+	if h.badFraming == nil {
+		h.badFraming = err
 	}
 	return nil
 }
@@ -241,15 +285,17 @@ func (h *Head) judgeField(f Field, value []byte) *Error {
 func (h *Head) judgeFraming() *Error {
 	if h.seen.Has(FieldTransferEncoding) {
 		if h.minor == 0 {
-			return errOldCoding
-		}
-		if h.seen.Has(FieldContentLength) {
-			return errLengthCoding
-		}
-		if h.seen.Has(FieldTrailer) {
-			if err := h.judgeAnnounced(); err != nil {
+			if err := h.misframed(errOldCoding); err != nil {
 				return err
 			}
+		}
+		if h.seen.Has(FieldContentLength) {
+			if err := h.misframed(errLengthCoding); err != nil {
+				return err
+			}
+		}
+		if h.seen.Has(FieldTrailer) {
+			h.judgeAnnounced()
 		}
 	}
 	if h.seen.Has(FieldConnection) {

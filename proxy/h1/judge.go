@@ -8,7 +8,7 @@ func NewError(status int, reason string) *Error { return &Error{status, reason} 
 // its empty line, and judges it as ReadResponse does one that comes over a connection.
 // Its body is the caller's affair.
 func (r *Response) Judge(head, method []byte, maxLines int) error {
-	r.reset()
+	r.begin()
 	n, err := r.index(head, maxLines, r.judgeLine)
 	switch {
 	case err != nil:

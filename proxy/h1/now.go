@@ -107,7 +107,7 @@ func (c *Conn) readNow() Found {
 // once. Nothing is taken before TakeResponse, which it is for the caller to say after
 // FoundWhole: an answer whose body is here, or none, and by which the connection goes on.
 func (c *Conn) TryResponse(r *Response, method []byte) Found {
-	r.reset()
+	r.begin()
 	in := &c.in
 	if found := c.readNow(); found == FoundNothing || found == FoundOther {
 		return found

@@ -9,7 +9,6 @@ import (
 var (
 	errStatusLine   = &Error{502, "a bad status line"}
 	errAnswerMinor  = &Error{502, "an answer in a version other than HTTP/1.0 and HTTP/1.1"}
-	errBodyless     = &Error{502, "a body announced where there is none"}
 	errSwitchAnswer = &Error{502, "101 without Upgrade"}
 )
 
@@ -22,6 +21,16 @@ type Response struct {
 
 	status int
 	kind   Kind
+	// stray means that bytes which belong to no response may follow: the head, or that of an
+	// interim response before it, announced a body where none can be.
+	stray bool
+}
+
+// begin prepares for the next head.
+func (r *Response) begin() {
+	stray := r.stray && r.Interim()
+	r.reset()
+	r.lenient, r.stray = true, stray
 }
 
 // ReadResponse reads the next answer to a request of that method into r and
@@ -30,7 +39,7 @@ type Response struct {
 // before the first byte, io.ErrUnexpectedEOF that it did in the middle of the
 // head; an *Error has the status 502.
 func (c *Conn) ReadResponse(r *Response, method []byte) error {
-	r.reset()
+	r.begin()
 	in := &c.in
 	if in.buffered() == 0 {
 		if err := in.arm(c.timeouts.First); err != nil {
@@ -88,8 +97,14 @@ func (r *Response) judgeLine(b []byte) *Error {
 		}
 		r.status = r.status*10 + int(c-'0')
 	}
-	if r.status < 100 || !cleanValue(b[code+3:]) {
+	if r.status < 100 {
 		return errStatusLine
+	}
+	if reason := b[code+3:]; !cleanValue(reason) {
+		if !blankControls(reason) {
+			return errStatusLine
+		}
+		r.repairs |= repairedByte
 	}
 	return nil
 }
@@ -102,15 +117,16 @@ func (r *Response) judge(head bool) *Error {
 	chunked := r.seen.Has(FieldTransferEncoding)
 	switch {
 	case r.status < 200 || r.status == 204:
-		if chunked || r.length > 0 {
-			return errBodyless
-		}
+		r.bodyless(chunked || r.length > 0)
 		if r.status == 101 && (r.minor == 0 || r.opts&optUpgrade == 0 || !r.seen.Has(FieldUpgrade)) {
 			return errSwitchAnswer
 		}
 		r.kind = NoBody
 	case head || r.status == 304:
+		r.bodyless(false)
 		r.kind = NoBody
+	case r.badFraming != nil:
+		return r.badFraming
 	case chunked:
 		r.kind = Chunked
 	case r.length >= 0:
@@ -119,6 +135,14 @@ func (r *Response) judge(head bool) *Error {
 		r.kind = UntilClose
 	}
 	return nil
+}
+
+// bodyless drops the framing fields of a response that has no body, if they are bad or announce one.
+func (r *Response) bodyless(announced bool) {
+	if announced || r.badFraming != nil {
+		r.repairs |= repairedBodyless
+		r.stray = true
+	}
 }
 
 // Status returns the status code, 100 to 999.
@@ -140,7 +164,8 @@ func (r *Response) Interim() bool { return r.status < 200 && r.status != 101 }
 func (r *Response) Switches() bool { return r.status == 101 }
 
 // KeepAlive reports whether the connection may carry another exchange once the
-// body has been read: the sender keeps it, and the body does not end with it.
+// body has been read: the sender keeps it, the body does not end with it, and no
+// bytes can follow that belong to no response.
 func (r *Response) KeepAlive() bool {
-	return r.persistent() && r.kind != UntilClose && r.status != 101
+	return r.persistent() && r.kind != UntilClose && r.status != 101 && !r.stray
 }

@@ -26,28 +26,29 @@ func TestRefusedAnswers(t *testing.T) {
 		{"code in words", "GET", "HTTP/1.1 abc OK\r\n\r\n"},
 		{"two spaces", "GET", "HTTP/1.1  200 OK\r\n\r\n"},
 		{"tab", "GET", "HTTP/1.1\t200 OK\r\n\r\n"},
-		{"control byte in the reason", "GET", "HTTP/1.1 200 O\x01K\r\n\r\n"},
 		{"CR in the reason", "GET", "HTTP/1.1 200 O\rK\r\n\r\n"},
 		{"bare LF", "GET", "HTTP/1.1 200 OK\n\n"},
 		{"bare LF behind a header", "GET", "HTTP/1.1 200 OK\r\nA: b\n\r\n"},
-		{"folded", "GET", "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n"},
+		{"folded behind white space", "GET", "HTTP/1.1 200 OK\r\nA: b\r\n \r\nC: d\r\n\r\n"},
+		{"folded first line", "GET", "HTTP/1.1 200 OK\r\n A: b\r\n\r\n"},
+		{"folded length", "GET", "HTTP/1.1 200 OK\r\nContent-Length:\r\n 1\r\n\r\n"},
+		{"folded coding", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n chunked\r\n\r\n"},
+		{"two lengths", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"},
+		{"list of lengths", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n"},
+		{"list that ends in a comma", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1,\r\n\r\n"},
+		{"coding with a space before the colon", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked\r\n\r\n"},
+		{"coding twice", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"},
+		{"CR among control bytes", "GET", "HTTP/1.1 200 OK\r\nA: \a\rb\r\n\r\n"},
 		{"space before the colon", "GET", "HTTP/1.1 200 OK\r\nContent-Length : 0\r\n\r\n"},
 		{"space in a name", "GET", "HTTP/1.1 200 OK\r\nA B: c\r\n\r\n"},
 		{"no colon", "GET", "HTTP/1.1 200 OK\r\nA\r\n\r\n"},
 		{"NUL", "GET", "HTTP/1.1 200 OK\r\nA: \x00\r\n\r\n"},
 		{"length and coding", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"},
-		{"two lengths", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n"},
-		{"list of lengths", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\n"},
 		{"negative length", "GET", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"},
-		{"bad length of HEAD", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"},
 		{"gzip", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"},
 		{"gzip, chunked", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"},
 		{"identity", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\n"},
 		{"coding in HTTP/1.0", "GET", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"},
-		{"204 in chunks", "GET", "HTTP/1.1 204 No\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
-		{"204 with a length", "GET", "HTTP/1.1 204 No\r\nContent-Length: 3\r\n\r\nabc"},
-		{"103 with a length", "GET", "HTTP/1.1 103 Early\r\nContent-Length: 3\r\n\r\nabc"},
-		{"100 in chunks", "GET", "HTTP/1.1 100 Go\r\nTransfer-Encoding: chunked\r\n\r\n"},
 		{"101 to nothing", "GET", "HTTP/1.1 101 Switch\r\nConnection: upgrade\r\n\r\n"},
 		{"101 without Connection", "GET", "HTTP/1.1 101 Switch\r\nUpgrade: x\r\n\r\n"},
 		{"101 in HTTP/1.0", "GET", "HTTP/1.0 101 Switch\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"},
@@ -86,6 +87,24 @@ func TestAcceptedAnswers(t *testing.T) {
 		{"unknown code", "GET", "HTTP/1.1 799 Odd\r\nContent-Length: 0\r\n\r\n", "799 Odd length keep"},
 		{"100", "POST", "HTTP/1.1 100 Continue\r\n\r\n", "100 Continue none keep interim"},
 		{"103", "GET", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", "103 Early Hints none keep interim"},
+		// A message without a body ends with its head, whatever it says: nothing may follow.
+		{"204 in chunks", "GET", "HTTP/1.1 204 No\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "204 No none"},
+		{"204 with a length", "GET", "HTTP/1.1 204 No\r\nContent-Length: 3\r\n\r\nabc", "204 No none"},
+		{"204 with a bad length", "GET", "HTTP/1.1 204 No\r\nContent-Length: x\r\n\r\n", "204 No none"},
+		{"204 with all", "GET", "HTTP/1.1 204 No\r\nContent-Length: 3\r\nTransfer-Encoding: gzip\r\nContent-Length: 4\r\n\r\n", "204 No none"},
+		{"103 with a length", "GET", "HTTP/1.1 103 Early\r\nContent-Length: 3\r\n\r\n", "103 Early none interim"},
+		{"100 in chunks", "GET", "HTTP/1.1 100 Go\r\nTransfer-Encoding: chunked\r\n\r\n", "100 Go none interim"},
+		{"101 in chunks", "GET", "HTTP/1.1 101 Switch\r\nConnection: Upgrade\r\nUpgrade: x\r\nTransfer-Encoding: chunked\r\n\r\n", "101 Switch none switches"},
+		{"bad length of HEAD", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "200 OK none"},
+		{"bad coding of HEAD", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "200 OK none"},
+		{"304 with both", "GET", "HTTP/1.1 304 Same\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "304 Same none"},
+		{"equal lengths", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "200 OK length keep"},
+		{"list of equal lengths", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\n", "200 OK length keep"},
+		{"folded", "GET", "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\td\r\nContent-Length: 0\r\n\r\n", "200 OK length keep"},
+		{"space before a colon", "GET", "HTTP/1.1 200 OK\r\nA \t: b\r\nContent-Length: 0\r\n\r\n", "200 OK length keep"},
+		{"control bytes", "GET", "HTTP/1.1 200 O\aK\r\nA : \x1bb\x7f\r\nContent-Length: 0\r\n\r\n", "200 O K length keep"},
+		{"Host twice", "GET", "HTTP/1.1 200 OK\r\nHost: a\r\nHost: b\r\nContent-Length: 0\r\n\r\n", "200 OK length keep"},
+		{"bad option in Connection", "GET", "HTTP/1.1 200 OK\r\nConnection: keep-alive; timeout=5\r\nContent-Length: 0\r\n\r\n", "200 OK length"},
 		{"101", "GET", "HTTP/1.1 101 Switch\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", "101 Switch none switches"},
 	}
 	for _, tt := range tests {
@@ -108,9 +127,23 @@ func TestAcceptedAnswers(t *testing.T) {
 				if got.String() != tt.want {
 					t.Errorf("got %q, want %q", got.String(), tt.want)
 				}
-				answerAsFasthttp(t, &r)
+				if r.Repaired() == "" { // else fasthttp may refuse it
+					answerAsFasthttp(t, &r)
+				}
 			}
 		})
+	}
+}
+
+// After an interim response that announced a body, bytes of that body could be taken for a response:
+// the connection ends with the final one.
+func TestConnectionEndsAfterAnInterimResponseThatAnnouncedABody(t *testing.T) {
+	c := over("HTTP/1.1 103 A\r\nContent-Length: 3\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	var r h1.Response
+	for i, want := range []bool{false, false, true} {
+		if err := c.ReadResponse(&r, []byte("GET")); err != nil || r.KeepAlive() != want {
+			t.Errorf("response %d: KeepAlive() = %v, %v, want %v", i, r.KeepAlive(), err, want)
+		}
 	}
 }
 

@@ -1,41 +1,57 @@
 package h1
 
-// trailer keeps one trailer line. Those that Connection names end here.
+// trailer keeps one trailer line, with its CRLF. A field that no trailer may be is dropped, as a
+// recipient may do (RFC 9110 section 6.5.1). What is beyond the bounds is dropped from a response,
+// which is finished, and is an error of a request, which need not have run.
 func (b *Body) trailer(text []byte) error {
 	var l line
-	if err := judgeLine(text[:len(text)-2], &l); err != nil {
-		return err
-	}
-	if b.lines++; b.lines > maxTrailerNum {
-		return errTrailers
+	bare := text[:len(text)-2]
+	if err := judgeLine(bare, &l); err != nil {
+		if !b.reply || !b.head.repairs.line(bare, &l, err) {
+			return err
+		}
 	}
 	name := text[:l.colon]
-	if forbiddenTrailer(name, l.field) {
-		return errTrailer
-	}
-	if !b.head.connectionNames(name) {
+	b.lines++
+	switch over := b.lines > maxTrailerNum || len(b.trailers)+len(text) > maxTrailer; {
+	case over && !b.reply:
+		return errTrailers
+	case over, forbiddenTrailer(name, l.field):
+		b.dropTrailer(name)
+	case !b.head.connectionNames(name):
 		b.trailers = append(b.trailers, text...)
 	}
 	return nil
 }
 
-// judgeAnnounced judges what Trailer announces of a chunked body: an early word
-// on trailers that would be refused.
-func (h *Head) judgeAnnounced() *Error {
+// dropTrailer counts a trailer field that is dropped.
+func (b *Body) dropTrailer(name []byte) {
+	if b.dropped++; b.dropped == 1 {
+		b.droppedName = string(name[:min(len(name), maxDroppedName)])
+	}
+}
+
+// maxDroppedName bounds the name that DroppedTrailers returns.
+const maxDroppedName = 64
+
+// DroppedTrailers returns how many trailer fields were dropped, because no trailer may have their
+// names or there were too many, and the name of the first, up to 64 bytes of it.
+func (b *Body) DroppedTrailers() (n int, first string) { return b.dropped, b.droppedName }
+
+// judgeAnnounced drops the Trailer lines of a chunked message that announce what is no name, or a
+// field that no trailer may be.
+func (h *Head) judgeAnnounced() {
 	for i := range h.lines {
 		l := &h.lines[i]
 		if l.field != FieldTrailer {
 			continue
 		}
-		for list, more := h.raw[l.vs:l.ve], true; more; {
+		for list, more := h.raw[l.vs:l.ve], true; more && !l.named; {
 			var e []byte
 			e, list, more = cutElement(list)
-			if len(e) > 0 && (!isToken(e) || forbiddenTrailer(e, classify(e))) {
-				return errTrailer
-			}
+			l.named = len(e) > 0 && (!isToken(e) || forbiddenTrailer(e, classify(e)))
 		}
 	}
-	return nil
 }
 
 // forbiddenTrailers are the fields that frame, route, authenticate, control or
