@@ -1,0 +1,61 @@
+package node_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/e2e/history"
+	"shardway/shardmap"
+)
+
+// A drain moves idle shards within moments though a request runs for another one. That shard
+// follows when the request has ended; at drain-timeout it moves all the same, and what runs has
+// drain-timeout once more.
+func TestDrainMovesIdleShardsFirst(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ runs, gone, most time.Duration }{
+		"it ends before drain-timeout": {600 * time.Millisecond, 600 * time.Millisecond, 900 * time.Millisecond},
+		"it ends while it is held":     {1500 * time.Millisecond, 1500 * time.Millisecond, 1800 * time.Millisecond},
+		"it is cut":                    {15 * time.Second, 2 * time.Second, 2300 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(w *world) {
+				s := newStorm(w, 1, ack.FenceLease)
+				s.load = 0
+				for _, name := range []string{"a", "b", "c"} {
+					s.add(name, trait{weight: 1, rate: 1, expect: 3})
+				}
+				s.until("the cluster is there", s.whole)
+				victim := w.follower()
+				id := shardmap.NodeID(victim.name)
+				var busy shardmap.Shard
+				for busy = range w.committed().Shards(id) {
+					break
+				}
+				var answer history.Answer
+				s.c.send(s.leader(), busy, http.MethodPost, c.runs, func(a history.Answer) { answer = a })
+				s.within(time.Second, "it runs", func() bool { return w.witness.runsOf(victim.name) > 0 })
+				if err := victim.node.Do(context.Background(), admin.Action{Verb: admin.Drain, Node: victim.name}); err != nil {
+					w.t.Fatal(err)
+				}
+				asked := time.Now()
+				s.within(300*time.Millisecond, "idle shards have moved", func() bool {
+					return w.committed().Count(id) == 1 && w.committed().Owner(busy) == id
+				})
+				s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().Has(id) })
+				if gone := time.Since(asked); gone < c.gone-300*time.Millisecond || gone > c.most {
+					w.t.Errorf("nothing was left there after %v, want %v", gone, c.gone)
+				}
+				s.within(time.Minute, "it is answered", func() bool { return s.c.wait.Load() == 0 })
+				if cut := answer.Status != http.StatusOK; cut != (c.runs > c.gone) {
+					w.t.Errorf("what ran got %d %s", answer.Status, answer.Error)
+				}
+			})
+		})
+	}
+}
