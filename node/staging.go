@@ -117,11 +117,12 @@ func (n *Node) idleInStage(q stageQuestion) idleThere {
 	case q.Number > 0:
 		most = max(most, all/max(4-q.Number, 1)+1)
 		running = func(s shardmap.Shard) int {
-			x := runs[s]
-			if held := busy(s) - n.router.running.of(s); held <= 0 && !n.agent.givenUp.lasts(x.Requests) {
+			x, count := runs[s], busy(s)
+			// More are counted if the app holds the shard, or requests wait for an app connection.
+			if count <= legs[s]+x.Endless+len(x.Requests) && !n.agent.givenUp.lasts(x.Requests) {
 				return legs[s]
 			}
-			return max(busy(s)-x.Endless, 0)
+			return max(count-x.Endless, 0)
 		}
 	}
 	idle := idleOf(m.Shards(n.self), running, legs, most)
