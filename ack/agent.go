@@ -359,12 +359,14 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 		s.Back = 0
 	}
 	number, echo := a.holder.Beat(now)
+	unacquired, waiting, unable := a.unacquired()
 	a.o.Send(Heartbeat{
 		Level: a.follower.State().Level(), Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
 		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway, App: s.App,
 		Release: a.releases(), Released: a.released(), Back: s.Back, NotReleased: a.notReleased(now),
+		NotAcquired: waiting, Unacquired: unacquired, Unable: unable,
 	})
 }
 

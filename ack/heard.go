@@ -1,6 +1,7 @@
 package ack
 
 import (
+	"slices"
 	"time"
 
 	"shardway/shardmap"
@@ -31,7 +32,7 @@ func (l *Leader) heard(now time.Duration, m Heard) (Answer, bool) {
 		n.reset(now, m.Boot)
 		n.stranger = m.Echo == Echo{}
 	}
-	if !n.heard() || n.beat.Zone != m.Zone {
+	if !n.heard() || n.beat.Zone != m.Zone || n.beat.Unable != m.Unable || !slices.Equal(n.beat.Unacquired, m.Unacquired) {
 		l.zoned++
 	}
 	if m.Goodbye && (!n.beat.Goodbye || m.Boot != n.beat.Boot) {

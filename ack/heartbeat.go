@@ -8,7 +8,7 @@ import (
 )
 
 // MaxMessage is the largest encoded Heartbeat or Answer, in bytes.
-const MaxMessage = 512
+const MaxMessage = 1024
 
 // Echo names an answer of a leader: a number alone would be read by the next
 // leader as its own, later, answer (why 6).
@@ -52,6 +52,13 @@ type Heartbeat struct {
 	// NotReleased is the number of shards that moved within the last NotReleasedFor though
 	// the node's app had not released them.
 	NotReleased uint32
+	// NotAcquired is the number of shards of the node whose requests wait because its app has
+	// failed to acquire them, or has not responded for long. Unacquired are up to
+	// MaxUnacquired shards, ascending, that are to go to another node for that, or that did
+	// and are not to come back yet. Unable reports that the app acquires no shard.
+	NotAcquired uint32
+	Unacquired  []shardmap.Shard
+	Unable      bool
 	// Unhealthy reports that its app does not answer, Leaving that it wants to
 	// own nothing, Goodbye that it admits and runs nothing any more, Gateway that
 	// it never owns anything.
@@ -114,6 +121,7 @@ const (
 	flagGoodbye
 	flagGateway
 	flagReleased
+	flagUnable
 )
 
 func flags(set ...bool) byte {
@@ -135,10 +143,12 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 		w.uint(v)
 	}
 	w.text(h.Zone)
-	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.Released != [32]byte{}))
+	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.Released != [32]byte{}, h.Unable))
 	if h.Released != [32]byte{} {
 		w.b = append(w.b, h.Released[:]...)
 	}
+	w.uint(uint64(h.NotAcquired))
+	w.unacquired(h.Unacquired)
 	w.byte(flags(h.App.Failing, h.App.Refused, h.App.Starting))
 	w.uint(uint64(min(h.App.Falls, maxFalls)))
 	return w.b, nil
@@ -161,7 +171,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		r.fail("server of another node")
 	}
 	f := r.byte()
-	if f >= flagReleased<<1 {
+	if f >= flagUnable<<1 {
 		r.fail("unknown flag")
 	}
 	if f&flagReleased != 0 {
@@ -169,6 +179,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 			r.fail("a digest of nothing")
 		}
 	}
+	h.NotAcquired, h.Unacquired, h.Unable = uint32(r.uint(0, MaxShards)), r.unacquired(), f&flagUnable != 0
 	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = f&flagUnhealthy != 0, f&flagLeaving != 0, f&flagGoodbye != 0, f&flagGateway != 0
 	app := r.byte()
 	if app > 7 {

@@ -73,7 +73,8 @@ type HookCall struct {
 	Map shardmap.Epoch
 	// Timeout is how long the attempt may take; then it ends with an error.
 	Timeout time.Duration
-	// Shards has 1 to MaxHookShards of them, ordered by number.
+	// Shards has 1 to MaxHookShards of them, ordered by number. An acquire may have none: it
+	// asks whether the app is able to acquire again.
 	Shards []HookShard
 }
 
@@ -138,6 +139,10 @@ type HookOptions struct {
 	// AcquireTimeout bounds each attempt to acquire. They are repeated as long as the
 	// shard is here.
 	AcquireTimeout time.Duration
+	// StuckAfter is how long the app fails at least to acquire a shard before another node is
+	// to own it, and Backoff the time before the first of them is given back; zero: 5 s and
+	// 30 s. Backoff doubles with each failure.
+	StuckAfter, Backoff time.Duration
 }
 
 // HookPhase is what a shard is to the app behind its owner.

@@ -94,7 +94,7 @@ func (k *hooks) together(shards []shardmap.Shard) int {
 	return len(shards)
 }
 
-func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) {
+func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) (seq uint64) {
 	k.calls++
 	state := k.saw.state
 	by := time.Duration(math.MaxInt64)
@@ -105,6 +105,7 @@ func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) 
 	switch kind {
 	case HookAcquire:
 		c.Map, c.Timeout = state.Committed().Epoch(), k.o.AcquireTimeout
+		k.un.judging = true
 	case HookRelease:
 		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, by-k.o.lostTime()-now)
 	case HookLost:
@@ -134,6 +135,7 @@ func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) 
 	c.endBy = now + c.Timeout
 	k.under[c.Seq] = c
 	k.o.App.Call(c.HookCall)
+	return c.Seq
 }
 
 // take does what a result leads to. Lease, committed map and last proposal are looked
@@ -145,6 +147,7 @@ func (k *hooks) take(now time.Duration, r HookResult) {
 	}
 	delete(k.under, r.Seq)
 	k.refused = r.Refused
+	k.probed(now, c, r)
 	for _, hs := range c.Shards {
 		h := &k.shards[hs.Shard]
 		h.call = 0
@@ -174,6 +177,7 @@ func (k *hooks) done(now time.Duration, c *calling, r HookResult, s shardmap.Sha
 		if st := k.standing(s); st.stays && st.epoch == h.epoch {
 			h.has = true
 		}
+		k.un.succeeds(now)
 	case HookRelease:
 		k.releaseEnded(s, h, ReleaseOK, "")
 		h.enter(now, HookGone)
@@ -193,6 +197,11 @@ func (k *hooks) failed(now time.Duration, c *calling, r HookResult, s shardmap.S
 		h.pause = 0
 	}
 	h.due = now + h.pause
+	if c.Kind == HookAcquire && !early {
+		if h.failures++; now >= c.endBy && (len(c.Shards) == 1 || !k.serves()) {
+			h.failures = max(h.failures, stuckAttempts) // acquire-timeout is long
+		}
+	}
 	switch {
 	case c.Kind == HookRelease && r.Refused:
 		// The app is gone, with what it held. The shard moves all the same.

@@ -62,6 +62,7 @@ type hooks struct {
 	kept      shardmap.Epoch // the map of which it was put together what waits for the next process
 	delivery
 
+	un          unacquired
 	notReleased map[shardmap.Shard]time.Duration // when it moved though the app had not released it
 
 	stale bool          // something has changed since the last look
@@ -99,6 +100,7 @@ type holding struct {
 	most       int
 	cut        int
 	err        string
+	failures   int  // attempts to acquire it that failed
 	answered   bool // the app has answered a release, with an error
 }
 
@@ -150,6 +152,7 @@ func (k *hooks) look(now time.Duration, v sight, publish func()) {
 		publish()
 	}
 	k.begin(now)
+	k.judge(now)
 	k.overdue(now)
 }
 
@@ -244,7 +247,7 @@ func (h *holding) gone() bool { return h.phase == 0 || h.phase == HookGone }
 
 func (h *holding) enter(now time.Duration, p HookPhase) {
 	h.phase, h.since, h.due, h.pause, h.most, h.tried, h.has, h.err = p, now, now, 0, MaxHookShards, false, false, ""
-	h.answered = false
+	h.answered, h.failures = false, 0
 }
 
 // leave gives a shard up that the app may still hold, and that it is to forget.
@@ -457,6 +460,7 @@ func (k *hooks) ended() bool {
 func (k *hooks) reboot(boot uint64) {
 	k.boot, k.leased, k.since, k.stale = boot, false, 0, true
 	clear(k.shards)
+	k.un = unacquired{}
 	k.delivery, k.kept = delivery{}, 0
 	k.acquired, k.asked = make([]shardmap.Epoch, len(k.shards)), k.asked[:0]
 }

@@ -213,8 +213,9 @@ func TestAcquireIsRepeatedWithPauses(t *testing.T) {
 		if got := s.look(0); len(got) > 0 {
 			t.Fatalf("called again at once: %v", got)
 		}
-		pauses = append(pauses, s.k.next-s.now)
-		s.now = s.k.next
+		due := s.k.shards[0].due
+		pauses = append(pauses, due-s.now)
+		s.now = due
 	}
 	want := []int64{100, 200, 400, 800, 1600, 2000, 2000}
 	for i, p := range pauses {

@@ -113,6 +113,26 @@ func mistakesOfHooks() []mistake {
 			edits: in("hookcalls.go", "	if k := a.hooks; k != nil && int(s) < len(k.shards) {\n", "	if k := a.hooks; k != nil && int(s) < len(k.shards) && !PLANTED {\n"),
 		},
 		{
+			name: "unacquired: a shard stays though another app may acquire it", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
+			edits: in("unacquired.go", "	if len(avoid) == 0 {\n", "	if len(avoid) == 0 || PLANTED {\n"),
+		},
+		{
+			name: "unacquired: a shard goes to a node whose app has failed, too", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
+			edits: in("unacquired.go", "!may || avoid[m.ID] ||", "!may || avoid[m.ID] && !PLANTED ||"),
+		},
+		{
+			name: "unacquired: a shard moves on though no app acquires it", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
+			edits: in("unacquired.go", "	if to == \"\" && stays {\n", "	if to == \"\" && stays && !PLANTED {\n"),
+		},
+		{
+			name: "unacquired: a node whose app acquires nothing gets more shards", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "G9",
+			edits: in("unacquired.go", "n.beat.Unable && !p.Cordoned", "n.beat.Unable && !PLANTED && !p.Cordoned"),
+		},
+		{
+			name: "unacquired: a success does not end the report", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired",
+			edits: in("unacquired.go", "		case h.phase == HookServing:\n			delete(u.shards, s)\n", "		case h.phase == HookServing && !PLANTED:\n			delete(u.shards, s)\n"),
+		},
+		{
 			name: "hooks: a new owner is told of nobody before it", mix: moves, caught: "hooks",
 			edits: in("previous.go", "	if len(moves) == 0 {\n", "	if PLANTED || len(moves) == 0 {\n"),
 		},

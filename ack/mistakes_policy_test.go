@@ -20,7 +20,7 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "policy: a pause holds up a loss", mix: stuckAfter(aimed("pause-loss 4, policy 1")), caught: "progress",
-			edits: in("round.go", "		final = shardmap.Assign(base, members, l.rules(policy, absent))\n", "		final = shardmap.Assign(base, members, l.rules(policy, absent))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
+			edits: in("round.go", "		final = shardmap.Assign(base, members, l.rules(policy, absent, members))\n", "		final = shardmap.Assign(base, members, l.rules(policy, absent, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
 		},
 		{
 			name: "policy: a new leader counts a pause from before its election", mix: aimed("policy 8, elect 3"), caught: "policy",

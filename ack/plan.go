@@ -38,7 +38,7 @@ func (l *Leader) Plan(now time.Duration) (Plan, error) {
 	members := slices.Clone(l.members(now))
 	p := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.planned(now, l.assign(members).final), Pause: l.state.Policy().Pause}
 	if p.Pause > 0 && len(members) > 0 {
-		rules := l.rules(l.state.Policy(), l.absences())
+		rules := l.rules(l.state.Policy(), l.absences(), members)
 		rules.Paused = false
 		p.Resumed = l.planned(now, shardmap.Assign(l.state.Committed(), members, rules))
 	}

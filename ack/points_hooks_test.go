@@ -46,6 +46,11 @@ func pointsOfHooks() []point {
 			of: "hooks", clause: "at most 64 calls of a kind are under way, in turn",
 			explained: "The simulation has too few shards. TestCallsOfOneKindTakeTurns, TestNoKindOfCallWaitsForAnother.",
 		},
+		planted("a shard that an app does not acquire goes to another node", "unacquired: a shard stays though another app may acquire it"),
+		planted("whose app has not failed to acquire it", "unacquired: a shard goes to a node whose app has failed, too"),
+		planted("if there is one", "unacquired: a shard moves on though no app acquires it"),
+		planted("a node whose app acquires nothing gets no more", "unacquired: a node whose app acquires nothing gets more shards"),
+		planted("until it succeeds", "unacquired: a success does not end the report"),
 		planted("a new owner is told whom it follows", "hooks: a new owner is told of nobody before it"),
 	}
 }

@@ -104,7 +104,7 @@ func (l *Leader) assign(members []shardmap.Member) *assignment {
 	final := last
 	var from []shardmap.NodeID
 	if len(members) > 0 {
-		final = shardmap.Assign(base, members, l.rules(policy, absent))
+		final = shardmap.Assign(base, members, l.rules(policy, absent, members))
 		from = givers(base, final)
 	}
 	l.memo = assignment{
@@ -122,17 +122,18 @@ func (l *Leader) stage(now time.Duration, a *assignment) {
 	}
 	a.want, a.staged = a.final, staged
 	if len(staged) > 0 {
-		p := l.rules(a.policy, a.absent)
+		p := l.rules(a.policy, a.absent, a.members)
 		p.Staged = staged
 		a.want = shardmap.Assign(a.base, a.members, p)
 	}
 }
 
 // rules is what Assign goes by beside the members.
-func (l *Leader) rules(policy *Policy, absent map[shardmap.NodeID]bool) shardmap.Policy {
+func (l *Leader) rules(policy *Policy, absent map[shardmap.NodeID]bool, members []shardmap.Member) shardmap.Policy {
 	p := policy.assign(l.zones())
 	p.Absent, p.Before = absent, l.state.previous
 	p.Idle = l.empties.idle
+	l.relocate(&p, members)
 	return p
 }
 

@@ -167,6 +167,7 @@ func (p *proc) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
 func (p *proc) send(hb ack.Heartbeat) {
 	w := p.w
 	p.beats(hb)
+	w.sawReport(p, hb)
 	if hb.Back > 0 {
 		w.said[spoken{hb.Node, hb.Boot}] = true
 	}

@@ -49,6 +49,7 @@ type coverage struct {
 	rollbacks, excusedCopies, forgedNames        int
 	stuck                                        [8]int
 	cutCalls, refusedCalls, hungCalls            int
+	relocated, unrelocated, reported, unable     int
 	staleCalls, absentShards, appRestarts, asked int
 	restarts, absences, movedBeside, without     int
 	exact, passedOn, givenBack, undelivered      int
@@ -215,6 +216,10 @@ func (c *coverage) counters() []counter {
 		{"calls of hooks that nothing answered", &c.refusedCalls, false},
 		{"calls of hooks that hung", &c.hungCalls, false},
 		{"calls of hooks that came after later ones", &c.staleCalls, true},
+		{"proposals that move a shard because an app does not acquire it", &c.relocated, true},
+		{"proposals that leave a shard that no app acquires", &c.unrelocated, true},
+		{"heartbeats that report shards as not acquired", &c.reported, true},
+		{"heartbeats of nodes whose app acquires nothing", &c.unable, true},
 		{"shards that an app does not hold when it is to release them", &c.absentShards, true},
 		{"apps restarted", &c.appRestarts, false},
 		{"requests that an app had not acquired", &c.asked, false},

@@ -76,6 +76,8 @@ type appSide struct {
 	parted       bool // a goodbye says it, for the second time
 	pendingSince time.Duration
 	sent         int // how often it was sent
+	// servedSince is since when a shard is served that heartbeats report as not acquired.
+	servedSince map[ownership]time.Duration
 	// lateStep: the process was stopped after the clock of this look was read.
 	lateStep bool
 }
@@ -90,8 +92,9 @@ func (p *proc) hookOptions() *ack.HookOptions {
 	if p.h.app == nil {
 		return nil
 	}
-	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}, released: map[shardmap.Shard]shardmap.Epoch{}, everGot: map[ownership]bool{}}
-	return &ack.HookOptions{App: p, Deliver: p.Deliver, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout}
+	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}, released: map[shardmap.Shard]shardmap.Epoch{}, everGot: map[ownership]bool{}, servedSince: map[ownership]time.Duration{}}
+	return &ack.HookOptions{App: p, Deliver: p.Deliver, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout,
+		StuckAfter: p.w.stuckAfter, Backoff: p.w.backoff}
 }
 
 var errApp = errors.New("the app said no")
@@ -337,6 +340,7 @@ func faultAppIll(w *world) bool {
 func (w *world) giveApps() {
 	w.releaseTimeout = w.span(200*time.Millisecond, 2500*time.Millisecond)
 	w.acquireTimeout = w.span(300*time.Millisecond, 3*time.Second)
+	w.stuckAfter, w.backoff = w.span(200*time.Millisecond, 2*time.Second), w.span(300*time.Millisecond, 3*time.Second)
 	for _, h := range w.hosts {
 		if !h.gateway && w.n(6) > 0 {
 			h.app = newApp(h)

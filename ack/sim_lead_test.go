@@ -29,7 +29,8 @@ type leading struct {
 	left  map[shardmap.NodeID]bool // and whether it was to own nothing
 	// beats has the newest heartbeats that were answered, delivered what came of releases.
 	beats     map[shardmap.NodeID]ack.Heartbeat
-	delivered map[[32]byte]*ack.Releases // by their digest
+	prior     map[shardmap.NodeID]ack.Heartbeat // the heartbeats before those in beats
+	delivered map[[32]byte]*ack.Releases        // by their digest
 	waits     waits
 	apps      appsSeen
 	asked     map[uint64][]ack.Change // by the number of their entry
@@ -46,7 +47,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}, staging: staging{from: -1}}
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}, staging: staging{from: -1}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
@@ -223,6 +224,7 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			w.sawReply(l, h, from.at, e.Answer)
 			if e.Refusal == 0 {
 				delete(l.taken, from.host) // a heartbeat that counts voids evidence
+				l.prior[h.Node] = l.beats[h.Node]
 				l.acked[h.Node], l.left[h.Node], l.beats[h.Node] = h.Acked, h.Leaving || h.Goodbye, h.Heartbeat
 				l.parts(h.Heartbeat)
 				l.hearsApp(h.Heartbeat)

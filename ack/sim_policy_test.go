@@ -23,10 +23,13 @@ type policed struct {
 	changes []ack.Change
 	// stage is what the leader noted of the proposal.
 	stage stageNote
+	// reports are what apps do not acquire; earlier is the report of heard before.
+	reports map[shardmap.NodeID]appReport
+	earlier appReport
 }
 
 func (l *leading) policed(e ack.Submit, m ack.Message) policed {
-	p := policed{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked], stage: l.note}
+	p := policed{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked], stage: l.note, reports: l.reportsOf()}
 	l.note = stageNote{}
 	for _, v := range l.turn.View() {
 		if v.HeardAgo >= 0 {
@@ -34,7 +37,7 @@ func (l *leading) policed(e ack.Submit, m ack.Message) policed {
 		}
 	}
 	if hb, ok := m.(ack.Heard); ok {
-		p.heard = hb.Node
+		p.heard, p.earlier = hb.Node, l.earlierReport(hb)
 	}
 	if e.Asked > 0 {
 		l.p.w.cover.amends++
@@ -189,12 +192,21 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 	}
 	by.Idle = w.sawLetGo(before, after, e, by)
 	members := w.sawStage(before, after, e, &by)
-	want := shardmap.Assign(base, members, by)
-	by.Zones = maps.Clone(e.zones)
-	delete(by.Zones, e.heard)
-	if !p.SameAs(want) && !p.SameAs(shardmap.Assign(base, members, by)) {
-		w.fail("G9: %d does not move the fewest shards from %d that the policy allows", p.Epoch(), base.Epoch())
+	zones := maps.Clone(e.zones)
+	delete(zones, e.heard)
+	earlier := maps.Clone(e.reports)
+	if earlier[e.heard] = e.earlier; e.heard == "" {
+		earlier = e.reports
 	}
+	for _, by.Zones = range []map[shardmap.NodeID]string{e.zones, zones} {
+		for _, reports := range []map[shardmap.NodeID]appReport{e.reports, earlier} {
+			if p.SameAs(shardmap.Assign(base, members, relocated(base, members, reports, by))) {
+				w.sawRelocated(base, p, members, reports, by)
+				return
+			}
+		}
+	}
+	w.fail("G9: %d does not move the fewest shards from %d that the policy allows", p.Epoch(), base.Epoch())
 }
 
 // samePolicy reports whether two states ask the same.

@@ -148,7 +148,7 @@ func (w *world) sawStage(before, after *ack.State, e *logEntry, by *shardmap.Pol
 	if e.stage.pauses {
 		w.fail("staging: %d is one of several, and each pauses the cluster", p.Epoch())
 	}
-	final := shardmap.Assign(base, members, *by)
+	final := shardmap.Assign(base, members, relocated(base, members, e.reports, *by))
 	by.Staged, by.Idle = e.stage.deferred, maps.Clone(by.Idle)
 	for s := range shardmap.Shard(base.Len()) {
 		from := base.Owner(s)
@@ -161,7 +161,7 @@ func (w *world) sawStage(before, after *ack.State, e *logEntry, by *shardmap.Pol
 		switch {
 		case goes && !told && !open && !w.silent[key]:
 			w.fail("staging: %d takes busy shard %d from %s", p.Epoch(), s, from)
-		case !goes && told && w.firstAnswer[key] && !before.Open() && final.Owner(s) != from:
+		case !goes && told && w.firstAnswer[key] && !before.Open() && final.Owner(s) != from && len(e.reports[e.heard].failed) == len(e.earlier.failed):
 			w.fail("staging: %d leaves idle shard %d with %s", p.Epoch(), s, from)
 		case goes:
 			if by.Idle == nil {

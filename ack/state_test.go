@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -180,10 +181,11 @@ func TestMessagesSurviveTheirCodec(t *testing.T) {
 	h := ack.Heartbeat{
 		Level: ack.MaxLevel, Node: "node", Server: "node/disk", Boot: 1 << 40, Nonce: 1<<64 - 1, Number: 9, Echo: ack.Echo{Term: 3, Number: 4}, Term: 5,
 		Applied: 6, Acked: 7, Every: 8 * time.Millisecond, Weight: 1000, Release: 9 * time.Millisecond,
+		NotReleased: 10, NotAcquired: 11, Unacquired: []shardmap.Shard{0, 7, ack.MaxShards - 1}, Unable: true,
 	}
 	for i := range 16 {
 		h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0
-		if got := (ack.Heartbeat{}); roundTrip(t, h, &got) != nil || got != h {
+		if got := (ack.Heartbeat{}); roundTrip(t, h, &got) != nil || !reflect.DeepEqual(got, h) {
 			t.Errorf("read %+v, want %+v", got, h)
 		}
 	}

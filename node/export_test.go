@@ -288,3 +288,8 @@ func (n *Node) Answered() int64 { return n.agent.answered.Load() }
 
 // Vain reports that the node lets nobody wait, as nobody may own shards.
 func (n *Node) Vain() bool { return n.watch.found.Load().vain }
+
+// NotAcquired tells the node that its app does not hold a shard.
+func (n *Node) NotAcquired(s shardmap.Shard, epoch uint64) {
+	n.agent.hooking.tell(s, shardmap.Epoch(epoch))
+}

@@ -185,6 +185,7 @@ func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
 		return
 	}
 	x.Gateway = v.Heartbeat.Gateway
+	x.NotAcquired, x.Withheld, x.Unable = int(v.Heartbeat.NotAcquired), len(v.Heartbeat.Unacquired), v.Heartbeat.Unable
 	x.Leaving = x.Leaving || v.Heartbeat.Leaving
 	x.Applied = uint64(v.Heartbeat.Applied)
 	x.Lags = v.Heartbeat.Applied < committed

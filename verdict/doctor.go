@@ -84,7 +84,7 @@ func Merged(c Checkup) (all []Finding) {
 	})
 	for _, r := range reports {
 		for _, f := range r.Findings {
-			if own(f.Code) {
+			if own(f.Code) && (f.Code != Acquiring || f.Subject == "") {
 				f.Subject = r.Node + " " + f.Text
 			}
 			if !slices.ContainsFunc(all, f.Same) {

@@ -107,6 +107,11 @@ type Node struct {
 	Grace  time.Duration
 	// Shards are those it owns in the committed map.
 	Shards int
+	// NotAcquired is the number of its shards whose requests wait because its app does not
+	// acquire them. Withheld is the number of shards that went to other nodes for that, or are
+	// to, and do not come back yet. Unable: its app acquires nothing, so it gets no shards.
+	NotAcquired, Withheld int
+	Unable                bool
 	// NotReleased is the number of shards that moved within the last ten minutes though the
 	// node's app had not released them. NotReleasedWhy is why the first of them did, if that
 	// is known here.

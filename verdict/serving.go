@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -39,19 +40,61 @@ func serving(in Inputs) (out []Finding) {
 			Remedy: "the leader adds it once its app answers, unless it was drained",
 		})
 	}
-	if in.Acquiring != "" && (in.NotAcquired != "" || in.NotLeased < unleasedAfter) { // nothing is acquired without a lease
-		f := Finding{
-			Code: Acquiring, Severity: Info, Text: fmt.Sprintf("the app of node %s is acquiring %s, and the requests wait", in.Self, in.Acquiring),
-			Remedy: "it ends by itself; --acquire-timeout bounds each attempt",
-		}
-		if in.NotAcquired != "" {
-			f.Severity = Warning
-			f.Brief = fmt.Sprintf("the app of node %s does not acquire %s, whose requests wait", in.Self, in.Acquiring)
-			f.Text, f.Remedy = f.Brief+": "+in.NotAcquired, "mend what the app says; it is asked again by itself"
-		}
+	if f, ok := acquires(in); ok {
 		out = append(out, f)
 	}
 	return append(out, others(in)...)
+}
+
+// acquires judges what the app of this node does not acquire, or has not yet.
+func acquires(in Inputs) (f Finding, ok bool) {
+	own := in.own()
+	switch {
+	case in.Acquiring == "" || in.NotAcquired == "" && in.NotLeased >= unleasedAfter: // nothing is acquired without a lease
+		return f, false
+	case in.NotAcquired == "" && own.NotAcquired == 0:
+		return Finding{
+			Code: Acquiring, Severity: Info, Subject: in.Self, Text: fmt.Sprintf("the app of node %s is acquiring %s, and the requests wait", in.Self, in.Acquiring),
+			Remedy: "it ends by itself; --acquire-timeout bounds each attempt",
+		}, true
+	}
+	f = Finding{
+		Code: Acquiring, Severity: Warning, Subject: in.Self, Brief: fmt.Sprintf("the app of node %s does not acquire %s, whose requests wait", in.Self, in.Acquiring),
+		Remedy: "repair what the app reports; it is asked again, and other nodes take the shards if they can",
+	}
+	f.Text = f.Brief + ": " + cmp.Or(in.NotAcquired, "it has not responded yet")
+	if own.NotAcquired > 0 {
+		f.Severity = Outage
+	}
+	return f, true
+}
+
+// own returns this node as the others see it.
+func (in Inputs) own() Node {
+	for _, x := range in.Nodes {
+		if x.ID == in.Self {
+			return x
+		}
+	}
+	return Node{}
+}
+
+// notAcquired judges the app of a node by what the leader knows of it.
+func notAcquired(x Node) Finding {
+	f := Finding{
+		Code: Acquiring, Severity: Outage, Subject: x.ID, Text: fmt.Sprintf("the app of node %s does not acquire %s, whose requests wait", x.ID, count(x.NotAcquired, "shard")),
+		Remedy: fmt.Sprintf("`shardway status` at node %s has the app's own words; it is asked again, and other nodes take the shards if they can", x.ID),
+	}
+	switch {
+	case x.NotAcquired > 0:
+		return f
+	case x.Unable:
+		f.Text = fmt.Sprintf("the app of node %s acquires no shards, so the node gets none", x.ID)
+	default:
+		f.Text = fmt.Sprintf("the app of node %s did not acquire %s, so other nodes own %s", x.ID, count(x.Withheld, "shard"), them(x.Withheld))
+	}
+	f.Severity, f.Remedy = Warning, fmt.Sprintf("repair the acquire hook of the app: the log of node %s has its own words; the node gets the shards back by itself", x.ID)
+	return f
 }
 
 // Unserved counts the shards that nobody serves as far as the node knows.
@@ -132,6 +175,9 @@ func others(in Inputs) (out []Finding) {
 				Code: Lagging, Severity: Warning, Subject: x.ID, Text: fmt.Sprintf("node %s is behind: its map is that of epoch %d, and the cluster's that of epoch %d", x.ID, x.Applied, in.Epoch),
 				Remedy: "see to its disk and its CPU, and to the network between it and the leader",
 			})
+		}
+		if (x.NotAcquired > 0 || x.Unable || x.Withheld > 0) && x.Here && (x.ID != in.Self || in.Acquiring == "") {
+			out = append(out, notAcquired(x))
 		}
 		if x.NotReleased > 0 {
 			out = append(out, notReleased(x))

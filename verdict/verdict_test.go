@@ -177,6 +177,25 @@ func servingTable() []want {
 			"warning not-released: 342 shards moved within the last 10 minutes though the app of node a had not released them: status 500",
 			"warning not-released: 1 shard moved within the last 10 minutes though the app of node b had not released it",
 		}},
+		{"requests wait for an app that does not acquire", with(func(in *verdict.Inputs) {
+			in.Acquiring, in.NotAcquired = "shard 7", "status 500"
+			nodes(in, func(n *verdict.Node) { n.NotAcquired = 1 }, "a")
+			nodes(in, func(n *verdict.Node) { n.NotAcquired, n.Withheld, n.Unable = 341, 256, true }, "b")
+		}), []string{
+			"outage acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
+			"outage acquiring: the app of node b does not acquire 341 shards, whose requests wait",
+		}},
+		{"an app does not respond to acquire", with(func(in *verdict.Inputs) {
+			in.Acquiring = "2 shards: 1, 2"
+			nodes(in, func(n *verdict.Node) { n.NotAcquired = 2 }, "a")
+		}), []string{"outage acquiring: the app of node a does not acquire 2 shards: 1, 2, whose requests wait: it has not responded yet"}},
+		{"other nodes own what an app did not acquire", with(func(in *verdict.Inputs) {
+			nodes(in, func(n *verdict.Node) { n.Withheld = 1 }, "a")
+			nodes(in, func(n *verdict.Node) { n.Unable, n.Withheld = true, 256 }, "b")
+		}), []string{
+			"warning acquiring: the app of node a did not acquire 1 shard, so other nodes own it",
+			"warning acquiring: the app of node b acquires no shards, so the node gets none",
+		}},
 		{"a node restarts in place", with(func(in *verdict.Inputs) {
 			nodes(in, func(n *verdict.Node) { n.Absent, n.Grace = true, 30*time.Second }, "c")
 		}), []string{"info absent: node c restarts in place: its 341 shards wait for it, for 30s at most"}},

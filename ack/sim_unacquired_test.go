@@ -1,0 +1,146 @@
+package ack_test
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// appReport is what the newest heartbeat of a node says of its app, as the leader knew it when
+// it submitted an entry.
+type appReport struct {
+	failed []shardmap.Shard
+	unable bool
+}
+
+// reportsOf returns what a leader knows of the apps.
+func (l *leading) reportsOf() map[shardmap.NodeID]appReport {
+	all := map[shardmap.NodeID]appReport{}
+	for _, v := range l.turn.View() {
+		if v.HeardAgo >= 0 {
+			all[v.Node] = appReport{v.Heartbeat.Unacquired, v.Heartbeat.Unable}
+		}
+	}
+	return all
+}
+
+// earlierReport returns what the heartbeat before hb says of the app.
+func (l *leading) earlierReport(hb ack.Heard) appReport {
+	before := l.beats[hb.Node]
+	if before.Number == hb.Number {
+		before = l.prior[hb.Node]
+	}
+	return appReport{before.Unacquired, before.Unable}
+}
+
+// relocated adds to a policy what follows from the reports for a map of the given members.
+func relocated(base *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) shardmap.Policy {
+	cordoned, pins := map[shardmap.NodeID]bool{}, map[shardmap.Shard]shardmap.Pin{}
+	maps.Copy(cordoned, by.Cordoned)
+	maps.Copy(pins, by.Pins)
+	counts := map[shardmap.NodeID]int{}
+	for _, m := range members {
+		if reports[m.ID].unable {
+			cordoned[m.ID] = true
+		}
+		if !cordoned[m.ID] && !by.Absent[m.ID] && !by.Emptying[m.ID] && !by.Drained[m.ID] {
+			counts[m.ID] = base.Count(m.ID)
+		}
+	}
+	for s := range shardmap.Shard(base.Len()) {
+		able, failed := ableFor(s, members, reports, by, counts)
+		owner, pin := base.Owner(s), by.Pins[s]
+		keeps := has(members, owner) && !by.Emptying[owner] && !by.Drained[owner]
+		to := owner
+		switch {
+		case len(failed) == 0, pin.Node != "" && slices.Contains(able, pin.Node):
+			continue // nothing follows, or an operator wants it where it can be
+		case keeps && !slices.Contains(failed, owner):
+		case len(able) > 0:
+			to = slices.MinFunc(able, func(a, b shardmap.NodeID) int { return counts[a] - counts[b] })
+		case !keeps:
+			continue
+		}
+		pins[s] = shardmap.Pin{Node: to}
+		counts[to]++
+	}
+	by.Cordoned, by.Pins = cordoned, pins
+	return by
+}
+
+func has(members []shardmap.Member, id shardmap.NodeID) bool {
+	return slices.ContainsFunc(members, func(m shardmap.Member) bool { return m.ID == id })
+}
+
+// ableFor returns the members that may be given a shard, and those whose apps have failed to
+// acquire it.
+func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy, counts map[shardmap.NodeID]int) (able, failed []shardmap.NodeID) {
+	pin := by.Pins[s]
+	for _, m := range members {
+		_, may := counts[m.ID]
+		switch {
+		case slices.Contains(reports[m.ID].failed, s):
+			failed = append(failed, m.ID)
+		case may && (pin.Zone == "" || by.Zones[m.ID] == pin.Zone):
+			able = append(able, m.ID)
+		}
+	}
+	return able, failed
+}
+
+// sawRelocated judges what a proposal does with shards that apps do not acquire: none goes to
+// a node that reports it, and none stays at one while another node may have it.
+func (w *world) sawRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) {
+	counts := map[shardmap.NodeID]int{}
+	for _, m := range members {
+		if !reports[m.ID].unable && !by.Cordoned[m.ID] && !by.Absent[m.ID] && !by.Emptying[m.ID] && !by.Drained[m.ID] {
+			counts[m.ID] = 0
+		}
+	}
+	for s := range shardmap.Shard(base.Len()) {
+		able, failed := ableFor(s, members, reports, by, counts)
+		was, is := base.Owner(s), p.Owner(s)
+		if len(failed) == 0 || !slices.Contains(failed, is) || by.Paused || by.Absent[is] || by.Staged[is] && !by.Idle[s] {
+			if slices.Contains(failed, was) && was != is {
+				w.cover.relocated++
+			}
+			continue
+		}
+		switch {
+		case len(able) > 0:
+			w.fail("unacquired: %d has shard %d at %s, whose app has failed to acquire it, and %v may have it", p.Epoch(), s, is, able)
+		case has(members, was) && was != is && !by.Emptying[was] && !by.Drained[was]:
+			w.fail("unacquired: %d moves shard %d from %s to %s, and no app acquires it", p.Epoch(), s, was, is)
+		default:
+			w.cover.unrelocated++
+		}
+	}
+}
+
+// sawReport judges what a heartbeat says of the app.
+func (w *world) sawReport(p *proc, h ack.Heartbeat) {
+	if p.h.app == nil && (len(h.Unacquired) > 0 || h.Unable || h.NotAcquired > 0) {
+		w.fail("unacquired: %s has no hooks, and reports %+v", p.h.id, h.Unacquired)
+	}
+	if len(h.Unacquired) > 0 {
+		w.cover.reported++
+	}
+	for _, s := range h.Unacquired {
+		// What is served now, and was when the app was looked at last, is acquired.
+		epoch, serves := p.owns(s)
+		switch since, known := p.servedSince[ownership{s, epoch}]; {
+		case !serves:
+			delete(p.servedSince, ownership{s, epoch})
+		case !known:
+			p.servedSince[ownership{s, epoch}] = w.now
+		case w.now-since > 5*time.Second && !p.stoppedOnce:
+			w.fail("unacquired: %s reports shard %d, which it has served for %v", p.h.id, s, w.now-since)
+		}
+	}
+	if h.Unable {
+		w.cover.unable++
+	}
+}

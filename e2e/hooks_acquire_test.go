@@ -1,0 +1,74 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/verdict"
+)
+
+// TestShardsLeaveAppThatDoesNotAcquire uncordons a node while every app answers acquire with
+// 500. Every node reports the outage, and `status` ends with 3. When the other two apps acquire
+// again, their nodes own all shards, and every key is served. When the third one does, its node
+// gets its share back.
+func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
+	t.Parallel() // it waits for back-offs most of the time
+	c := keeping(t, 3, []string{"--through"}, "--queue-wait", "30s")
+	n, at := c.Node("c"), c.Node("b")
+	share := ownedBy(c.AwaitServing(t), n)
+	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", at.Admin); code != 0 {
+		t.Fatalf("drain: exit %d, %s", code, out)
+	}
+	for _, x := range c.Running() {
+		x.App.Sicken(t, "acquire", "500")
+	}
+	if out, code := shardway(t, "uncordon", n.ID, "--admin", at.Admin); code != 0 {
+		t.Fatalf("uncordon: exit %d, %s", code, out)
+	}
+	for _, x := range c.Running() {
+		cluster.AwaitFor(t, time.Minute, x.ID+" reports the outage, and status ends with 3", func() error {
+			out, code := shardway(t, "status", "--admin", x.Admin)
+			if code != 3 || !strings.Contains(out, "OUTAGE acquiring: the app of node ") {
+				return fmt.Errorf("exit %d, %s", code, out)
+			}
+			return nil
+		})
+	}
+	c.Node("a").App.Sicken(t, "acquire", "well")
+	at.App.Sicken(t, "acquire", "well")
+	c.AwaitShards(t, c.Node("a"), at)
+	counts := map[string]uint64{}
+	for _, key := range []string{"k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"} {
+		post(t, c, n, counts, 1, key)
+	}
+	for _, x := range c.Running() {
+		walk{t, c}.says(x, verdict.Acquiring, "the app of node c acquires no shards, so the node gets none")
+	}
+	n.App.Sicken(t, "acquire", "well")
+	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
+		m, err := at.Map(t.Context())
+		if err == nil && ownedBy(m, n) < share-1 {
+			err = fmt.Errorf("it owns %d of %d", ownedBy(m, n), share)
+		}
+		return err
+	})
+	c.AwaitServing(t)
+	for _, key := range []string{"k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"} {
+		post(t, c, n, counts, 1, key)
+	}
+}
+
+// ownedBy counts the shards of a node.
+func ownedBy(m cluster.Map, n *cluster.Node) (owned int) {
+	for shard := range shards {
+		if m.Owner(shard) == n.ID {
+			owned++
+		}
+	}
+	return owned
+}

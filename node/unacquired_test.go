@@ -1,0 +1,159 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+	"shardway/verdict"
+)
+
+// acquiresBadly starts three nodes. fails says what comes of an acquire at a node.
+func (w *world) acquiresBadly(fails func(ctx context.Context, node string, c ack.HookCall) error) {
+	w.hooked(newLedger(), func(name string) func(context.Context, ack.HookCall) error {
+		return func(ctx context.Context, c ack.HookCall) error {
+			if c.Kind != ack.HookAcquire {
+				return nil
+			}
+			return fails(ctx, name, c)
+		}
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		w.start(name)
+	}
+}
+
+// An app answers each acquire with an error, or never. Every node reports the outage; then the
+// shards go to the other nodes, and come back when the app is able to acquire again. Until then
+// the node is asked without shards, so nobody waits for its attempts.
+func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
+	t.Parallel()
+	for _, hangs := range []bool{false, true} {
+		bubble(t, func(w *world) {
+			var bad atomic.Bool
+			bad.Store(true)
+			var asked atomic.Int64 // shards that the app of c was to acquire
+			w.acquiresBadly(func(ctx context.Context, node string, c ack.HookCall) error {
+				switch {
+				case node != "c" || !bad.Load():
+					return nil
+				case hangs:
+					asked.Add(int64(len(c.Shards)))
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				asked.Add(int64(len(c.Shards)))
+				return errors.New("status 500")
+			})
+			for _, name := range []string{"a", "b", "c"} {
+				w.until(name+" reports the outage", func() bool {
+					for _, f := range w.all[name].node.Findings() {
+						if f.Code == verdict.Acquiring && f.Severity == verdict.Outage && strings.Contains(f.Text, "the app of node c does not acquire") {
+							return true
+						}
+					}
+					return false
+				})
+			}
+			w.within(5*time.Minute, "c owns nothing", func() bool { return w.committed().Count("c") == 0 })
+			w.until("every shard is served", w.allServed)
+			for _, name := range []string{"a", "b", "c"} {
+				w.untilSays(w.all[name], "acquiring: the app of node c acquires no shards")
+			}
+			epoch, before := w.committed().Epoch(), asked.Load()
+			time.Sleep(30 * time.Minute)
+			if w.committed().Epoch() != epoch || asked.Load() != before || !w.allServed() {
+				w.t.Errorf("in half an hour epoch %d became %d, and the app of c was to acquire %d shards; want nothing to move", epoch, w.committed().Epoch(), asked.Load()-before)
+			}
+			bad.Store(false)
+			w.within(15*time.Minute, "c owns its share", func() bool { return w.committed().Count("c") == shards/3 })
+			w.until("every shard is served", w.allServed)
+			for _, name := range []string{"a", "b", "c"} {
+				w.untilSays(w.all[name])
+			}
+		})
+	}
+}
+
+// An app fails to acquire one shard. That shard goes to another node and stays there; all
+// others stay where they are.
+func TestShardLeavesAppThatDoesNotAcquireIt(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		var bad atomic.Int64
+		bad.Store(-1)
+		w.acquiresBadly(func(_ context.Context, node string, c ack.HookCall) error {
+			for _, s := range c.Shards {
+				if node == "c" && int64(s.Shard) == bad.Load() {
+					return errors.New("no volume")
+				}
+			}
+			return nil
+		})
+		w.untilSettled("a", "b", "c")
+		w.until("every shard is served", w.allServed)
+		var s shardmap.Shard
+		for s = range w.committed().Shards("c") {
+			break
+		}
+		before := w.committed()
+		bad.Store(int64(s))
+		c := w.all["c"]
+		epoch, _ := c.node.Admits(s)
+		c.node.NotAcquired(s, epoch)
+		w.within(time.Minute, "the shard has left c", func() bool { return w.committed().Owner(s) != "c" })
+		w.until("every shard is served", w.allServed)
+		if moved := len(shardmap.Diff(before, w.committed())); moved > 2 { // another one keeps the shares even
+			w.t.Errorf("%d shards moved, want shard %d and at most one for it", moved, s)
+		}
+		w.untilSays(w.all["a"], "acquiring: the app of node c did not acquire 1 shard, so other nodes own it")
+		after := w.committed().Epoch()
+		time.Sleep(20 * time.Minute)
+		if w.committed().Epoch() != after {
+			w.t.Errorf("epoch %d became %d, though nothing has changed", after, w.committed().Epoch())
+		}
+		w.untilSays(w.all["a"])
+	})
+}
+
+// No app acquires: nothing moves, every node reports the outage, and all is served as soon as
+// the apps acquire again.
+func TestNothingMovesWhileNoAppAcquires(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		var bad atomic.Bool
+		bad.Store(true)
+		w.acquiresBadly(func(context.Context, string, ack.HookCall) error {
+			if bad.Load() {
+				return errors.New("the database is down")
+			}
+			return nil
+		})
+		w.untilSettled("a", "b", "c")
+		time.Sleep(time.Minute)
+		epoch := w.committed().Epoch()
+		time.Sleep(20 * time.Minute)
+		if w.committed().Epoch() != epoch {
+			w.t.Errorf("epoch %d became %d while no app acquires", epoch, w.committed().Epoch())
+		}
+		for _, p := range w.running() {
+			for _, name := range []string{"a", "b", "c"} {
+				w.untilSays(p, "acquiring: the app of node "+name)
+			}
+			if verdict.Worst(p.node.Findings()) != verdict.Outage {
+				w.t.Errorf("%s finds %v, want an outage", p.name, p.node.Findings())
+			}
+		}
+		bad.Store(false)
+		w.until("every shard is served", w.allServed)
+		for _, p := range w.running() { // the leader's shards had moved before all apps were known to fail
+			w.within(15*time.Minute, p.name+" finds nothing", func() bool { return verdict.Worst(p.node.Findings()) <= verdict.Info })
+		}
+		w.untilSettled("a", "b", "c")
+	})
+}
