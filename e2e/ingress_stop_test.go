@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"shardway/e2e/cluster"
+	"shardway/e2e/load"
 )
 
 // throughIngress is a request that is under way at a node which is only its ingress.
@@ -132,4 +133,36 @@ func TestNodeThatStopsWaitsForNoLongPoll(t *testing.T) {
 	}
 	n.AwaitExit(t, 0)
 	c.AwaitServing(t)
+}
+
+// TestLongPollsMoveWithTheirShard drains a node for whose keys clients hang in GET, through
+// the node itself and through another one. Each poll gets the response of the next owner.
+func TestLongPollsMoveWithTheirShard(t *testing.T) {
+	t.Parallel() // it waits for drains most of the time
+	c := start(t, 3, "--drain-timeout", "1s")
+	n := c.Follower(t)
+	keys := c.AwaitServing(t).Keys(n.ID, 1)
+	hang := map[string]string{"App-Hang": "gate"}
+	var polls []*cluster.Asking
+	const each = 10
+	for i := range each {
+		polls = append(polls,
+			c.AskLater(t, n, load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}),
+			c.AskLater(t, c.Others(n)[0], load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}))
+	}
+	n.App.AwaitHanging(t, "gate", 2*each)
+	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 {
+		t.Fatalf("drain: exit %d, %s", code, out)
+	}
+	for _, other := range c.Others(n) {
+		other.App.Release(t, "gate")
+	}
+	for i, p := range polls {
+		if a := p.Answer(t); !a.OK() {
+			t.Errorf("poll %d: %d %s, want the response of the next owner", i, a.Status, a.Error)
+		}
+	}
+	if moved := c.Sum(t, []*cluster.Node{n}, "shardway_retries_total", "why", "moved"); moved < 2*each {
+		t.Errorf("%v polls are counted as sent to the next owner, want %d", moved, 2*each)
+	}
 }

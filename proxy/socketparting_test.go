@@ -87,13 +87,13 @@ func TestAppThatSaysMoreBeforeItAnswersACloseIsHeard(t *testing.T) {
 				t.Fatal("no half of the connection ends")
 			}
 			began := time.Now()
-			for range min(words, 8) {
+			for range min(words, 10) {
 				if got := c.hears(); got != "more" {
 					t.Errorf("got %q", got)
 				}
 			}
 			c.wantClosed(4000)
-			if took := time.Since(began); took > 61*time.Second {
+			if took := time.Since(began); took > 76*time.Second {
 				t.Errorf("closed after %v", took)
 			}
 			_ = c.Close()
@@ -147,14 +147,14 @@ func TestClientThatDoesNotAnswerACloseHasTenSeconds(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		_, _ = t.app.conn(0).Write(message(0x88, false, "\x0f\xa0"))
-		for n := range 7 {
+		for n := range 9 {
 			time.Sleep(7 * time.Second)
 			c.say("more")
 			t.until("got", t.app.has(n+1))
 		}
 		time.Sleep(7 * time.Second)
 		_, _ = c.Write(message(0x81, true, "more"))
-		t.overAt(3 * time.Second)
+		t.overAt(4 * time.Second)
 		_ = c.Close()
 	})
 }
