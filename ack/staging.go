@@ -65,7 +65,7 @@ func (l *Leader) defers(now time.Duration, n *member) bool {
 	if o := l.stages.owners[n.id]; o != nil && o.over || l.t.Pause == PauseCluster || l.state.Policy().empties(n.id) || l.stages.due[n.id] {
 		return false
 	}
-	if d, _ := l.state.Drop(n.id); d.InForce || l.absent(n) || n.removed || n.crashed() || l.failing(now, n) != 0 {
+	if d, _ := l.state.Drop(n.id); d.InForce || l.heldBack(now, n) || l.absent(n) || n.removed || n.crashed() || l.failing(now, n) != 0 {
 		return false
 	}
 	if !n.heard() { // as in eligible: an election alone moves nothing
