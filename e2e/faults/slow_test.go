@@ -27,7 +27,7 @@ func TestSlowRequests(t *testing.T) {
 		t.Skip("a bench: -faults.trials=20 runs it (make bench-faults)")
 	}
 	c := cluster.Start(t, cluster.Options{Binaries: build(t), Nodes: 3, Shards: moveShards, Dir: realDir(t), Flags: strings.Fields(*more)})
-	s := &slowMoves{t: t, c: c, moved: map[string]*faults.Sample{}, cut: map[string]int{}, failed: map[string]int{}}
+	s := &slowMoves{t: t, c: c, moved: map[string]*faults.Sample{}, stayed: map[string]*faults.Sample{}, cut: map[string]int{}, failed: map[string]int{}}
 	steps := []string{"drain", "uncordon", "SIGTERM", "join"}
 	for range *trials {
 		victim := c.Follower(t)
@@ -40,21 +40,21 @@ func TestSlowRequests(t *testing.T) {
 	}
 	var lines []string
 	for _, name := range steps {
-		m := *s.moved[name]
-		lines = append(lines, fmt.Sprintf("%-9s %d moves: p50 %.1f p99 %.1f max %.1f ms; failed %d, slow requests cut %d of %d",
-			name, len(m), ms(m.At(0.5)), ms(m.At(0.99)), ms(m.At(1)), s.failed[name], s.cut[name], s.slow))
+		m, stayed := *s.moved[name], *s.stayed[name]
+		lines = append(lines, fmt.Sprintf("%-9s %d moves: p50 %.1f p99 %.1f max %.1f ms; keys that stayed p99 %.1f ms; failed %d, slow requests cut %d of %d",
+			name, len(m), ms(m.At(0.5)), ms(m.At(0.99)), ms(m.At(1)), ms(stayed.At(0.99)), s.failed[name], s.cut[name], s.slow))
 	}
 	t.Logf("how long other keys that move go unanswered, with one request of %v at each app:\n%s", *slowFor, strings.Join(lines, "\n"))
 }
 
 // slowMoves is what the trials found, by step.
 type slowMoves struct {
-	t           *testing.T
-	c           *cluster.Cluster
-	trial       int
-	slow        int // slow requests in all, of each step
-	moved       map[string]*faults.Sample
-	cut, failed map[string]int
+	t             *testing.T
+	c             *cluster.Cluster
+	trial         int
+	slow          int // slow requests in all, of each step
+	moved, stayed map[string]*faults.Sample
+	cut, failed   map[string]int
 }
 
 // step measures one planned change. Clients talk to the nodes of to; owners are the nodes that
@@ -104,11 +104,15 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 		s.slow += len(slow)
 	}
 	if s.moved[name] == nil {
-		s.moved[name] = &faults.Sample{}
+		s.moved[name], s.stayed[name] = &faults.Sample{}, &faults.Sample{}
 	}
 	for key, d := range faults.Unanswered(answers) {
-		if was.OwnerOf(key) != now.OwnerOf(key) && !busy[load.ShardOf(key, was.Shards)] {
+		switch {
+		case busy[load.ShardOf(key, was.Shards)]:
+		case was.OwnerOf(key) != now.OwnerOf(key):
 			s.moved[name].Add(d)
+		default:
+			s.stayed[name].Add(d)
 		}
 	}
 }
