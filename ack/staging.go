@@ -179,13 +179,21 @@ func (l *Leader) answered(now time.Duration, m Idle) bool {
 
 // leavesBusy reports that the final map takes a shard from the node that is not idle.
 func (l *Leader) leavesBusy(m Idle) bool {
-	base, final := l.state.Committed(), l.memo.final
+	base, final, idle := l.state.Committed(), l.memo.final, setOf(m.Shards)
 	for s := range base.Shards(m.Node) {
-		if final.Owner(s) != m.Node && !slices.Contains(m.Shards, s) {
+		if final.Owner(s) != m.Node && !idle[s] {
 			return true
 		}
 	}
 	return false
+}
+
+func setOf(shards []shardmap.Shard) map[shardmap.Shard]bool {
+	set := make(map[shardmap.Shard]bool, len(shards))
+	for _, s := range shards {
+		set[s] = true
+	}
+	return set
 }
 
 // urgent reports whether the map has something that must not wait for an answer: it leaves out
@@ -271,9 +279,9 @@ func (l *Leader) unblock(now time.Duration) {
 // that are not idle stay.
 func (l *Leader) stillRuns(m Idle) {
 	delete(l.stages.unanswered, m.Node)
-	base, idle := l.state.Committed(), maps.Clone(l.empties.idle)
+	base, idle, told := l.state.Committed(), maps.Clone(l.empties.idle), setOf(m.Shards)
 	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool {
-		return base.Owner(s) == m.Node && !slices.Contains(m.Shards, s)
+		return base.Owner(s) == m.Node && !told[s]
 	})
 	l.empties.know(idle)
 }
