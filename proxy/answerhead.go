@@ -26,7 +26,7 @@ func (r reply) head(route *Route, res *h1.Response) *h1.Edit {
 		e.Drop |= h1.Of(h1.FieldShardwayOther) // so are those on sockets
 	}
 	if r.ingress == "" {
-		r.expose(route, e)
+		r.expose(route, e, res)
 	}
 	e.Extra = r.extra
 	if r.early(res) || !r.mayKeep() {
@@ -103,7 +103,7 @@ func (r reply) drains() bool {
 
 // expose adds to an answer for a client what Options.Expose and the sticky
 // cookie ask for.
-func (r reply) expose(route *Route, e *h1.Edit) {
+func (r reply) expose(route *Route, e *h1.Edit, res *h1.Response) {
 	if r.set.Expose {
 		e.Drop |= h1.Of(h1.FieldShardwayNode, h1.FieldShardwayShard)
 		node := r.s.o.Node
@@ -125,14 +125,11 @@ func (r reply) expose(route *Route, e *h1.Edit) {
 			r.extra = append(r.extra, "\r\n"+lineMinted...)
 		}
 	}
-	r.extra = r.appendCookie(r.extra)
+	r.extra = r.appendSticky(r.extra, res)
 }
 
-// appendCookie appends the sticky cookie, if the answer has to set it.
+// appendCookie appends the sticky cookie.
 func (r reply) appendCookie(b []byte) []byte {
-	if r.x.cookie == nil {
-		return b
-	}
 	k := fasthttp.AcquireCookie()
 	defer fasthttp.ReleaseCookie(k)
 	k.SetKey(stickyCookie)

@@ -1,0 +1,122 @@
+package proxy
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// A shared cache that stores a response with the sticky cookie gives one key, and so one state, to
+// everybody who gets the response from it: caches may keep Set-Cookie (RFC 9111 section 7.3). What
+// they may store, section 3 says. So:
+//
+//   - A response that allows shared caches to store it gets no cookie. The next other response of
+//     the client sets it.
+//   - A response that says nothing may be stored all the same (section 4.2.2). It gets the cookie and
+//     Cache-Control: private.
+//   - A response that forbids it (private, no-store) gets the cookie and nothing else.
+
+// sharing says whether shared caches may store a response.
+type sharing uint8
+
+const (
+	sharingUnsaid    sharing = iota // it does not say
+	sharingForbidden                // private or no-store
+	sharingAllowed                  // public, s-maxage, must-revalidate, proxy-revalidate, a max-age above 0, or Expires to come
+)
+
+// sharingOf reads what a response says to shared caches. Cache-Control for a kind of caches (RFC
+// 9213), and Surrogate-Control, count before the general one. A 304 says it of what is stored.
+func sharingOf(res *h1.Response, now time.Time) sharing {
+	if res.Status() == http.StatusNotModified {
+		return sharingAllowed
+	}
+	general, targeted, expires := sharingUnsaid, sharingUnsaid, false
+	for name, value := range res.All() {
+		switch lower := strings.ToLower(string(name)); {
+		case lower == "cache-control":
+			general = general.with(value)
+		case strings.HasSuffix(lower, "-cache-control"), lower == "surrogate-control":
+			targeted = targeted.with(value)
+		case lower == "expires":
+			at, err := http.ParseTime(string(value))
+			expires = expires || err == nil && at.After(now)
+		}
+	}
+	switch {
+	case targeted == sharingAllowed, general != sharingUnsaid:
+		return max(general, targeted)
+	case expires:
+		return sharingAllowed
+	}
+	return sharingUnsaid
+}
+
+// with adds the directives of one Cache-Control line. What forbids sharing counts more than what
+// allows it.
+func (s sharing) with(list []byte) sharing {
+	for len(list) > 0 {
+		var directive []byte
+		directive, list = cutDirective(list)
+		name, argument, _ := bytes.Cut(directive, []byte{'='})
+		switch strings.ToLower(string(bytes.TrimSpace(name))) {
+		case "no-store":
+			return sharingForbidden
+		case "private":
+			if len(argument) == 0 { // else it is of some fields only
+				return sharingForbidden
+			}
+		case "public", "s-maxage", "must-revalidate", "proxy-revalidate":
+			s = allowed(s)
+		case "max-age":
+			if n, err := strconv.Atoi(strings.Trim(string(argument), `" `)); err != nil || n > 0 {
+				s = allowed(s)
+			}
+		}
+	}
+	return s
+}
+
+func allowed(s sharing) sharing {
+	if s == sharingForbidden {
+		return s
+	}
+	return sharingAllowed
+}
+
+// cutDirective takes the first directive off a list. Commas in quotes part nothing.
+func cutDirective(list []byte) (first, rest []byte) {
+	quoted := false
+	for i := 0; i < len(list); i++ {
+		switch c := list[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			return bytes.TrimSpace(list[:i]), list[i+1:]
+		}
+	}
+	return bytes.TrimSpace(list), nil
+}
+
+// appendSticky appends the sticky cookie for the response, if it is to set it.
+func (r reply) appendSticky(b []byte, res *h1.Response) []byte {
+	if r.x.cookie == nil {
+		return b
+	}
+	switch sharingOf(res, r.s.clock.at(r.s.clock.now())) {
+	case sharingAllowed:
+		return b
+	case sharingUnsaid:
+		if res.Status() >= http.StatusOK {
+			b = append(b, "Cache-Control: private\r\n"...)
+		}
+	case sharingForbidden:
+	}
+	return r.appendCookie(b)
+}

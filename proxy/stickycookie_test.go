@@ -1,0 +1,75 @@
+package proxy_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/proxy"
+)
+
+// Whether a response sets the sticky cookie goes by what it says to shared caches.
+func TestStickyCookieIsNotGivenToSharedCaches(t *testing.T) {
+	later, before := time.Now().Add(time.Hour).UTC().Format(time.RFC1123), time.Now().Add(-time.Hour).UTC().Format(time.RFC1123)
+	later, before = strings.Replace(later, "UTC", "GMT", 1), strings.Replace(before, "UTC", "GMT", 1)
+	const yes, no, private = "cookie", "no cookie", "cookie, private"
+	cases := []struct{ lines, want string }{
+		{"", private},
+		{"Cache-Control: no-cache\r\n", private},
+		{"Cache-Control: max-age=0\r\n", private},
+		{"Cache-Control: no-transform\r\n", private},
+		{"Cache-Control: private=\"X-A, public\"\r\n", private},
+		{"Expires: " + before + "\r\n", private},
+		{"Expires: 0\r\n", private},
+		{"Cache-Control: no-store\r\n", yes},
+		{"Cache-Control: private, max-age=60\r\n", yes},
+		{"cache-control: max-age=60\r\nCACHE-CONTROL: Private\r\n", yes},
+		{"Cache-Control: no-store\r\nExpires: " + later + "\r\n", yes},
+		{"Cache-Control: public\r\n", no},
+		{"Cache-Control: PUBLIC, max-age=3600\r\n", no},
+		{"Cache-Control: max-age=60\r\n", no},
+		{"Cache-Control: max-age=\"60\"\r\n", no},
+		{"Cache-Control: max-age=99999999999999999999\r\n", no},
+		{"Cache-Control: no-cache, s-maxage=0\r\n", no},
+		{"Cache-Control: must-revalidate\r\n", no},
+		{"Expires: " + later + "\r\n", no},
+		{"Cache-Control: private\r\nCDN-Cache-Control: max-age=60\r\n", no},
+		{"Surrogate-Control: max-age=60\r\n", no},
+	}
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			lines := make(chan string, 1)
+			front, _ := start(t, rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+				for {
+					if _, err := readHead(r); err != nil {
+						return
+					}
+					if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"+<-lines+"\r\n"); err != nil {
+						return
+					}
+				}
+			}), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissing: "cookie"}) })
+			c := front.dial()
+			for _, tc := range cases {
+				lines <- tc.lines
+				c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+				res, _ := c.answer("GET")
+				got := no
+				if cookies := res.Header.Values("Set-Cookie"); len(cookies) == 1 && strings.HasPrefix(cookies[0], "Shardway-Key=") {
+					got = yes
+				} else if len(cookies) > 0 {
+					t.Errorf("%q: Set-Cookie %q", tc.lines, cookies)
+				}
+				if values := res.Header.Values("Cache-Control"); len(values) > strings.Count(strings.ToLower("\n"+tc.lines), "\ncache-control:") {
+					got += ", " + values[len(values)-1]
+				}
+				if got != tc.want {
+					t.Errorf("%q: %s, want %s", tc.lines, got, tc.want)
+				}
+			}
+		})
+	}
+}
