@@ -99,7 +99,7 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "gathering|progress",
-			edits: in("staging.go", "	if l.urgent(a) {\n", "	if !PLANTED && l.urgent(a) {\n"),
+			edits: in("staging.go", "	if a.urgent {\n", "	if !PLANTED && a.urgent {\n"),
 		},
 		{
 			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",

@@ -91,6 +91,8 @@ type assignment struct {
 	// want is final without the moves that are deferred, of the owners in staged.
 	want   *shardmap.Map
 	staged map[shardmap.NodeID]bool
+	// urgent: want has something that waits for no answer of an owner.
+	urgent bool
 }
 
 // assign returns the map for members; want and staged are the last ones. Without members
@@ -125,6 +127,7 @@ func (l *Leader) stage(now time.Duration, a *assignment) {
 		p := l.rules(a.policy, a.absent, a.members)
 		p.Staged = staged
 		a.want = shardmap.Assign(a.base, a.members, p)
+		a.urgent = l.urgent(a)
 	}
 }
 

@@ -111,7 +111,7 @@ func (l *Leader) stageDue(now time.Duration, a *assignment) bool {
 			s.next = now
 		}
 	}
-	if l.urgent(a) {
+	if a.urgent {
 		return true
 	}
 	if s.asked < 0 {
