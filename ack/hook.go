@@ -122,6 +122,22 @@ type HookResult struct {
 	Notes map[shardmap.Shard][]byte
 }
 
+// AliveCall tells the app for how long it may write, beside the calls of the machine. The app
+// counts MayWrite from when it answered the call After, not from when this call arrives: a call
+// that waited on its way would otherwise allow too much.
+type AliveCall struct {
+	// ID names the call; no other call of any process has the same.
+	ID string
+	// After is the ID of the last call that the app has answered to this process before MayWrite
+	// was computed; empty: none, and then the app may not write for this call.
+	After string
+	// Map is the epoch of the committed map, Held how many shards the node owns in it.
+	Map  shardmap.Epoch
+	Held int
+	// MayWrite is zero if the app must stop writing now.
+	MayWrite time.Duration
+}
+
 // HookOptions are the facts of a node's hooks, all of them needed.
 type HookOptions struct {
 	App App

@@ -14,9 +14,12 @@ type OwnedList struct {
 	Node string `json:"node"`
 	// Epoch is that of the committed map. LeaseMS is how long the node may still serve as
 	// far as it knows now; 0: it admits nothing, whatever the states are.
-	Epoch   uint64       `json:"epoch"`
-	LeaseMS int64        `json:"lease_ms"`
-	Shards  []OwnedShard `json:"shards"` // ascending
+	Epoch   uint64 `json:"epoch"`
+	LeaseMS int64  `json:"lease_ms"`
+	// MayWriteMS is for how long the app may write if it hears no more, counted from when the app
+	// sent the request; 0: it must stop.
+	MayWriteMS int64        `json:"may_write_ms"`
+	Shards     []OwnedShard `json:"shards"` // ascending
 }
 
 // States of an OwnedShard.

@@ -22,7 +22,7 @@ func (o owning) Held(context.Context) (admin.OwnedList, error) {
 }
 
 func TestOwnedIsShown(t *testing.T) {
-	const want = `{"node":"n1","epoch":17,"lease_ms":412,"shards":[` +
+	const want = `{"node":"n1","epoch":17,"lease_ms":412,"may_write_ms":0,"shards":[` +
 		`{"shard":1,"epoch":9,"state":"serving","since":"2030-01-02T03:04:05.006Z"},` +
 		`{"shard":2,"epoch":17,"state":"acquiring","since":"2030-01-02T03:04:05.006Z","error":"disk full"}]}` + "\n"
 	ended := newFake()

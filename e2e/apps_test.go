@@ -116,6 +116,7 @@ type exampleApp struct {
 	command []string
 	env     []string
 	addr    string
+	state   string // directory that all copies share
 	process *exec.Cmd
 	wait    func() error // for its end
 }
@@ -142,7 +143,7 @@ func startExample(t *testing.T, command []string, flags ...string) *exampled {
 			t.Fatal(err)
 		}
 		a := &exampleApp{
-			command: command, addr: fmt.Sprint("127.0.0.1:", port),
+			command: command, addr: fmt.Sprint("127.0.0.1:", port), state: state,
 			env: append(os.Environ(), "STATE="+state, fmt.Sprint("PORT=", port)),
 		}
 		a.start(t)

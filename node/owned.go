@@ -20,7 +20,10 @@ func (n *Node) Held(ctx context.Context) (admin.OwnedList, error) {
 	list := make(chan admin.OwnedList, 1)
 	select {
 	case n.agent.asked <- func() { list <- n.agent.owned() }:
-		return <-list, nil
+		held := <-list
+		left, _ := n.mayWrite()
+		held.MayWriteMS = left.Milliseconds()
+		return held, nil
 	case <-n.agent.ended:
 		return admin.OwnedList{}, fmt.Errorf("node %s has stopped", n.self)
 	case <-ctx.Done():

@@ -35,6 +35,9 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	s.spawn(base, "known disks", n.keepKnown)
 	s.spawn(base, "pulse", n.pulse.Run)
+	if n.liveness() != nil {
+		n.stopApp(base)
+	}
 	if err := n.startMembership(base, s); err != nil {
 		return err
 	}
@@ -123,6 +126,9 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	haltAgent = s.spawn(ctx, "agent", n.agent.run)
 	if n.agent.hooking != nil {
 		s.spawn(ctx, "releases", n.bringReleases)
+	}
+	if n.liveness() != nil {
+		s.spawn(ctx, "app liveness", n.keepAppAlive)
 	}
 	if n.health != nil {
 		s.spawn(ctx, "app health", n.health.run)

@@ -15,8 +15,10 @@
 //	POST {hooks}/release  {"seq","disk","map","shards":[{"shard","epoch","to","cut"}]}                       → {"notes":{"17":"<base64>"},"failed":{"18":"why"},"absent":[19]}
 //	POST {hooks}/acquire  {"seq","disk","map","shards":[{"shard","epoch","from","released","note","again"}]} → {"failed":{"18":"why"}}
 //	POST {hooks}/lost     {"seq","disk","shards":[{"shard","epoch"}]}                                        → 204
+//	POST {hooks}/alive    {"id","after","disk","map","held","may_write_ms"}                                  → 2xx
 //
-// Each goes over a connection of its own, with the header Shardway-Hook, which no client
+// The calls of alive share a connection that is kept, and each other call goes over a
+// connection of its own. Each has the header Shardway-Hook, which no client
 // can send through a node. Any 2xx is success for each shard that is not in failed, and
 // an empty answer has neither notes nor failures. The note of a release comes with the
 // acquire of who owns the shard next, if "released" is true there; else it is null. An

@@ -37,6 +37,8 @@ type HTTP struct {
 	Path string
 	// Disk names the disk of the node, to which the calls' numbers belong.
 	Disk string
+
+	kept *http.Transport // of Alive
 }
 
 // Do posts the call over a connection of its own, which is closed when it returns. It

@@ -1,0 +1,239 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+)
+
+// TestExamplesStopWritingWithTheirNode kills nodes whose apps, programs of docs/apps.md, live on
+// while requests that they have already taken write. The apps carry no epochs here: only the
+// rule of the page keeps them from writing after the next owner has begun. An app without the
+// rule is found.
+func TestExamplesStopWritingWithTheirNode(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	page, err := os.ReadFile("../docs/apps.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range examples() {
+		_, rest, found := strings.Cut(string(page), "\n```"+x.language+"\n")
+		text, _, ended := strings.Cut(rest, "\n```\n")
+		if !found || !ended {
+			t.Fatalf("the page has no program in %s", x.language)
+		}
+		for _, fence := range []string{"lease", "strict"} {
+			for _, ignores := range []bool{false, true} {
+				if x.language != "go" && fence == "strict" {
+					continue // what differs is the node's part
+				}
+				t.Run(fmt.Sprintf("%s, fence %s, ignores it %v", x.language, fence, ignores), func(t *testing.T) {
+					program := without(t, text, unfenced[x.language]...)
+					if ignores {
+						program = without(t, program, unruly[x.language]...)
+					}
+					f := startExample(t, x.command(t, t.TempDir(), program), "--hooks", "/_shards", "--fence", fence)
+					late := f.survivor(t)
+					if !ignores && len(late) > 0 {
+						t.Errorf("after the next owner began: %s", strings.Join(late, ", "))
+					}
+					if ignores && len(late) == 0 {
+						t.Error("an app that goes on writing is not found")
+					}
+				})
+			}
+		}
+	}
+}
+
+// unfenced takes the epochs out of the programs, unruly the rule: what is replaced, and by what.
+var (
+	unfenced = map[string][]string{
+		"go":     {`if a.newest(n, ".taken") > s.epoch {`, `if false {`},
+		"python": {`    fence(shard, epoch)  # after the commit: see take`, ``},
+	}
+	unruly = map[string][]string{
+		"go":     {`!time.Now().Before(a.until)`, `false`, `!a.mayWrite()`, `false`},
+		"python": {`time.monotonic() >= until`, `False`, `time.monotonic() >= until`, `False`},
+		"js":     {`performance.now() >= until`, `false`, `performance.now() >= until`, `false`},
+	}
+)
+
+func without(t *testing.T, text string, pairs ...string) string {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			t.Fatalf("the program has no %q", pairs[i])
+		}
+		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
+	}
+	return text
+}
+
+// survivor kills a node while requests reach its app directly, as those do that it has already
+// taken, until the next owner of their shard has begun and the app has answered for a while. It
+// returns what was written after that, and has the node start again.
+func (f *exampled) survivor(t *testing.T) (late []string) {
+	t.Helper()
+	n := f.Follower(t)
+	app := f.apps[n.ID]
+	key := f.AwaitServing(t).Keys(n.ID, 1)[0]
+	shard, epoch := ownedBy(t, n)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	h := &hammer{app: app.addr, shard: shard, epoch: epoch, key: key}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { h.run(ctx) })
+	}
+	cluster.Await(t, "the app writes", func() error { return h.answers(20, time.Time{}, http.StatusOK) })
+	n.Kill(t)
+	var began time.Time
+	cluster.Await(t, "the next owner has begun", func() error {
+		var err error
+		began, err = beganAfter(app.state, shard, epoch)
+		return err
+	})
+	cluster.Await(t, "the app has answered since", func() error { return h.answers(6, began, 0) })
+	stop()
+	wg.Wait()
+	h.mu.Lock()
+	for _, x := range h.all {
+		if x.status == http.StatusOK && x.sent.After(began) {
+			late = append(late, "a request was answered")
+			break
+		}
+	}
+	h.mu.Unlock()
+	if at := lastWrite(t, app.state, shard, epoch); at.After(began) {
+		late = append(late, fmt.Sprintf("a file was written, %v later", at.Sub(began)))
+	}
+	n.Start(t)
+	f.AwaitServing(t)
+	return late
+}
+
+// hammer sends requests to an app without a node.
+type hammer struct {
+	app, key     string
+	shard, epoch uint64
+
+	mu  sync.Mutex
+	all []hammered
+}
+
+type hammered struct {
+	sent, answered time.Time
+	status         int
+}
+
+func (h *hammer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.app+"/", nil)
+		if err != nil {
+			return
+		}
+		r.Header.Set("Shardway-Shard", strconv.FormatUint(h.shard, 10))
+		r.Header.Set("Shardway-Epoch", strconv.FormatUint(h.epoch, 10))
+		r.Header.Set("Shardway-Key", url.PathEscape(h.key))
+		x := hammered{sent: time.Now()}
+		if res, err := http.DefaultClient.Do(r); err == nil {
+			x.status = res.StatusCode
+			_ = res.Body.Close()
+		}
+		x.answered = time.Now()
+		h.mu.Lock()
+		h.all = append(h.all, x)
+		h.mu.Unlock()
+	}
+}
+
+// answers returns nil if so many requests were answered since, with a status unless that is 0.
+func (h *hammer) answers(want int, since time.Time, status int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, x := range h.all {
+		if x.answered.After(since) && x.status != 0 && (status == 0 || x.status == status) {
+			n++
+		}
+	}
+	if n < want {
+		return fmt.Errorf("%d answers of %d", n, want)
+	}
+	return nil
+}
+
+// ownedBy returns a shard that the app of a node serves, and its epoch.
+func ownedBy(t *testing.T, n *cluster.Node) (shard, epoch uint64) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.Admin+"/v1/owned", nil)
+	must(t, err)
+	res, err := http.DefaultClient.Do(r)
+	must(t, err)
+	defer func() { _ = res.Body.Close() }()
+	var owned struct {
+		MayWriteMS int64 `json:"may_write_ms"`
+		Shards     []struct {
+			Shard, Epoch uint64
+			State        string
+		}
+	}
+	must(t, json.NewDecoder(res.Body).Decode(&owned))
+	if len(owned.Shards) == 0 || owned.MayWriteMS <= 0 {
+		t.Fatalf("node %s owns %+v", n.ID, owned)
+	}
+	return owned.Shards[0].Shard, owned.Shards[0].Epoch
+}
+
+// beganAfter returns when an owner with a higher epoch has begun.
+func beganAfter(state string, shard, epoch uint64) (at time.Time, err error) {
+	files, err := os.ReadDir(filepath.Join(state, fmt.Sprint(shard)))
+	if err != nil {
+		return at, err
+	}
+	for _, f := range files {
+		name, taken := strings.CutSuffix(f.Name(), ".taken")
+		if e, err := strconv.ParseUint(name, 10, 64); !taken || err != nil || e <= epoch {
+			continue
+		}
+		info, err := f.Info()
+		if err != nil {
+			return at, err
+		}
+		return info.ModTime(), nil
+	}
+	return at, fmt.Errorf("no owner of shard %d after epoch %d", shard, epoch)
+}
+
+// lastWrite returns when what is kept under an epoch was written last.
+func lastWrite(t *testing.T, state string, shard, epoch uint64) (at time.Time) {
+	t.Helper()
+	dir := filepath.Join(state, fmt.Sprint(shard))
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(dir, path)
+		mine := strings.HasPrefix(rel, fmt.Sprint(epoch, "/")) || rel == fmt.Sprint(epoch, ".json")
+		if err != nil || d.IsDir() || !mine || strings.HasSuffix(rel, "-journal") {
+			return nil //nolint:nilerr // a file that has just gone
+		}
+		if info, err := d.Info(); err == nil && info.ModTime().After(at) {
+			at = info.ModTime()
+		}
+		return nil
+	}))
+	return at
+}

@@ -1,0 +1,126 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+)
+
+// For how long an app may write follows from when its shards may be taken after a crash.
+func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
+	c := new(clock.Manual)
+	n := &Node{log: zerolog.Nop(), router: newRouter("a", 4, c, nil), fsm: newFSM(func(error) {})}
+	n.o.Clock = c
+	for _, x := range []struct {
+		fence       ack.Fence
+		left, whole time.Duration
+	}{
+		{ack.FenceLease, 400 * time.Millisecond, 500 * time.Millisecond},
+		{ack.FenceStrict, 2025 * time.Millisecond, 2125 * time.Millisecond},
+		{ack.FenceRefused, 0, 0},
+	} {
+		n.o.Timing = ack.DefaultTiming()
+		n.o.Timing.Fence = x.fence
+		sent := c.Precise()
+		n.router.setLease(sent + 500*time.Millisecond)
+		n.router.cutBy.Store(int64(sent + 2125*time.Millisecond))
+		c.Advance(100 * time.Millisecond)
+		if left, whole := n.mayWrite(); left != x.left || whole != x.whole {
+			t.Errorf("fence %v: %v of %v, want %v of %v", x.fence, left, whole, x.left, x.whole)
+		}
+		c.Advance(3 * time.Second)
+		if left, _ := n.mayWrite(); left != 0 {
+			t.Errorf("fence %v: %v when all is over", x.fence, left)
+		}
+	}
+}
+
+// asked is an app as its alive hook sees it.
+type askedApp struct {
+	answers []error // nil: it answers; the last one stands for all that follow
+	refused bool
+	calls   []ack.AliveCall
+}
+
+func (a *askedApp) Do(context.Context, ack.HookCall) ack.HookResult { return ack.HookResult{} }
+func (a *askedApp) CloseAlive()                                     {}
+
+func (a *askedApp) Alive(_ context.Context, c ack.AliveCall) (follows, refused bool, err error) {
+	err = a.answers[min(len(a.calls), len(a.answers)-1)]
+	a.calls = append(a.calls, c)
+	return err == nil, err != nil && a.refused, err
+}
+
+// A node that starts has its app stop before anybody hears of it, and waits for one that hangs
+// no longer than anything can be allowed.
+func TestStartWaitsUntilTheAppHasStopped(t *testing.T) {
+	late := errors.New("no answer")
+	for name, x := range map[string]struct {
+		app   askedApp
+		calls int
+		took  time.Duration
+	}{
+		"it answers":          {askedApp{answers: []error{nil}}, 1, 0},
+		"it answers later":    {askedApp{answers: []error{late, late, nil}}, 3, 200 * time.Millisecond},
+		"nothing listens":     {askedApp{answers: []error{late}, refused: true}, 1, 0},
+		"it does not, at all": {askedApp{answers: []error{late}}, 100, stopWithin},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := clock.Virtual()
+			n := &Node{log: zerolog.Nop(), router: newRouter("a", 4, c, nil), fsm: newFSM(func(error) {})}
+			n.o.Clock, n.o.Hooks, n.o.Timing = c, &x.app, ack.DefaultTiming()
+			began := time.Now()
+			n.stopApp(t.Context())
+			if took := time.Since(began); took != x.took || len(x.app.calls) < x.calls || len(x.app.calls) > x.calls+1 {
+				t.Errorf("%s: %d calls in %v, want %d in %v", name, len(x.app.calls), took, x.calls, x.took)
+			}
+			for _, c := range x.app.calls {
+				if c.MayWrite != 0 || c.After != "" {
+					t.Errorf("%s: call %+v", name, c)
+				}
+			}
+		})
+	}
+}
+
+// An app that is started again is called at once, one that has no such hook once a minute.
+func TestAppIsCalledAgainSoonUnlessItHasNoSuchHook(t *testing.T) {
+	for outcome, want := range map[bool]int{true: 60, false: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			c := clock.Virtual()
+			app := &answeringApp{refused: outcome}
+			n := &Node{log: zerolog.Nop(), router: newRouter("a", 4, c, nil), fsm: newFSM(func(error) {})}
+			n.o.Clock, n.o.Hooks, n.o.Timing = c, app, ack.DefaultTiming()
+			ctx, stop := context.WithTimeout(t.Context(), 59*time.Second)
+			defer stop()
+			n.keepAppAlive(ctx)
+			if app.calls < want || want == 1 && app.calls > 1 {
+				t.Errorf("refused %v: %d calls in a minute, want %d", outcome, app.calls, want)
+			}
+		})
+	}
+}
+
+// answeringApp refuses connections, or answers that it has no such hook.
+type answeringApp struct {
+	refused bool
+	calls   int
+}
+
+func (a *answeringApp) Do(context.Context, ack.HookCall) ack.HookResult { return ack.HookResult{} }
+func (a *answeringApp) CloseAlive()                                     {}
+
+func (a *answeringApp) Alive(context.Context, ack.AliveCall) (follows, refused bool, err error) {
+	a.calls++
+	if a.refused {
+		return false, true, errors.New("refused")
+	}
+	return false, false, nil
+}

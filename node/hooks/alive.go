@@ -1,0 +1,68 @@
+package hooks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"shardway/ack"
+)
+
+const (
+	// aliveName is the name of the hook in its path and header.
+	aliveName = "alive"
+	// aliveIdle is how long the connection of these calls is kept without one.
+	aliveIdle = 5 * time.Second
+	// maxAlive is how much of an answer is read: it has nothing to say.
+	maxAlive = 4 << 10
+)
+
+// alive is the body of the call.
+type alive struct {
+	ID       string `json:"id"`
+	After    string `json:"after"`
+	Disk     string `json:"disk"`
+	Map      uint64 `json:"map"`
+	Held     int    `json:"held"`
+	MayWrite int64  `json:"may_write_ms"`
+}
+
+// Alive posts the call over a connection that is kept from one call to the next. follows is
+// false if the app answers with anything but 2xx: it has no such hook. refused is true if
+// nothing listens at the app's address. One call may be under way at a time.
+func (h *HTTP) Alive(ctx context.Context, c ack.AliveCall) (follows, refused bool, err error) {
+	b, _ := json.Marshal(alive{c.ID, c.After, h.Disk, uint64(c.Map), c.Held, c.MayWrite.Milliseconds()}) // of these types it cannot fail
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.Host+h.Path+"/"+aliveName, bytes.NewReader(b))
+	if err != nil {
+		return false, false, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "shardway-hooks")
+	r.Header.Set(Header, aliveName)
+	if h.kept == nil {
+		h.kept = &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return h.Dial(ctx) },
+			Proxy:       nil, DisableCompression: true, MaxIdleConns: 1, IdleConnTimeout: aliveIdle, MaxResponseHeaderBytes: maxHead,
+		}
+	}
+	res, err := h.kept.RoundTrip(r)
+	if err != nil {
+		return false, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist), err
+	}
+	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxAlive))
+	return res.StatusCode >= 200 && res.StatusCode <= 299, false, errors.Join(err, res.Body.Close())
+}
+
+// CloseAlive closes the connection that Alive has kept. No call may be under way.
+func (h *HTTP) CloseAlive() {
+	if h.kept != nil {
+		h.kept.CloseIdleConnections()
+	}
+}
