@@ -18,8 +18,6 @@ const (
 	aliveUnknown = time.Minute
 	// aliveIdle is how often the app is called that must not write.
 	aliveIdle = time.Second
-	// stopWithin bounds for how long a start waits until the app knows that it must stop writing.
-	stopWithin = 10 * time.Second
 )
 
 // appLiveness is implemented by hooks of an app that runs in another process: it lives on when
@@ -120,11 +118,11 @@ func (n *Node) callAlive(ctx context.Context, app appLiveness, after *string, le
 
 // stopApp has the app stop writing what it was allowed by an earlier process of this node. The
 // first heartbeat of this one may have its shards taken at once, so it must not come before. It
-// returns when the app has answered, when nothing listens at its address, or after stopWithin:
+// returns when the app has answered, when nothing listens at its address, or after dead-after:
 // what an earlier process allowed has ended by then.
 func (n *Node) stopApp(ctx context.Context) {
 	app := n.liveness()
-	ctx, cancel := context.WithTimeout(ctx, max(stopWithin, n.o.Timing.DeadAfter))
+	ctx, cancel := context.WithTimeout(ctx, n.o.Timing.DeadAfter)
 	defer cancel()
 	for after := ""; ctx.Err() == nil; {
 		if n.callAlive(ctx, app, &after, 0, time.Second) != aliveFailed {

@@ -70,7 +70,7 @@ func TestStartWaitsUntilTheAppHasStopped(t *testing.T) {
 		"it answers":          {askedApp{answers: []error{nil}}, 1, 0},
 		"it answers later":    {askedApp{answers: []error{late, late, nil}}, 3, 200 * time.Millisecond},
 		"nothing listens":     {askedApp{answers: []error{late}, refused: true}, 1, 0},
-		"it does not, at all": {askedApp{answers: []error{late}}, 100, stopWithin},
+		"it does not, at all": {askedApp{answers: []error{late}}, 25, 2500 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := clock.Virtual()
