@@ -92,7 +92,7 @@ func (f *exampled) survivor(t *testing.T) (late []string) {
 	n := f.Follower(t)
 	app := f.apps[n.ID]
 	key := f.AwaitServing(t).Keys(n.ID, 1)[0]
-	shard, epoch := ownedBy(t, n)
+	shard, epoch := servedShard(t, n)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	h := &hammer{app: app.addr, shard: shard, epoch: epoch, key: key}
@@ -178,8 +178,8 @@ func (h *hammer) answers(want int, since time.Time, status int) error {
 	return nil
 }
 
-// ownedBy returns a shard that the app of a node serves, and its epoch.
-func ownedBy(t *testing.T, n *cluster.Node) (shard, epoch uint64) {
+// servedShard returns a shard that the app of a node serves, and its epoch.
+func servedShard(t *testing.T, n *cluster.Node) (shard, epoch uint64) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.Admin+"/v1/owned", nil)
 	must(t, err)
