@@ -9,8 +9,8 @@ import "time"
 
 // isLongPoll reports whether a client's run is a long poll.
 func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
-	if c.ingress != "" || !r.isUnanswered() || c.kept.Load() != nil {
-		return false // a kept WebSocket has its response
+	if c.ingress != "" || !r.isUnanswered() || c.up.going.Load() || c.kept.Load() != nil {
+		return false // a request that still comes in is none, and a kept WebSocket has its response
 	}
 	since := c.since
 	if asked := time.Duration(c.pollSince.Load()); asked != 0 {

@@ -6,7 +6,7 @@ package history
 // reason each time. Nobody listens at a node from when its process was asked to end,
 // or died, until Rules.Boot after it was started again; a kept connection is closed
 // under a request only by a process that died meanwhile. One that is asked to end
-// answers first.
+// answers first, but for long polls.
 func (j *judge) attempts(a *Answer) {
 	r := j.report
 	if len(a.Attempts) > 1 {
@@ -25,10 +25,19 @@ func (j *judge) attempts(a *Answer) {
 			r.add(Unlistened, "%s %s, key %q: nobody listened at %s, which had not ended", a.Method, a.ID, a.Key, node)
 		case t.Reused && j.died(node, t):
 			r.Broken++
+		case t.Reused && j.longPoll(a, t) && j.absent(node, t):
+			r.Broken++
 		case t.Reused && i < len(a.Attempts)-1:
 			r.add(Dropped, "%s %s, key %q: %s closed a kept connection under it, and had not died: %s", a.Method, a.ID, a.Key, node, t.Err)
 		}
 	}
+}
+
+// longPoll tells whether a safe request had waited DrainTimeout for its response: then a node
+// that is asked to end closes the connection, and the client asks another node.
+func (j *judge) longPoll(a *Answer, t *Attempt) bool {
+	safe := a.Method == "GET" || a.Method == "HEAD" || a.Method == "OPTIONS"
+	return safe && t.Done-t.Sent >= j.rules.least(j.rules.DrainTimeout)
 }
 
 // absent tells whether no process of the node may have listened.

@@ -16,6 +16,12 @@ func (s *story) fails(code string, after int64) {
 	t.Done = t.Sent + after*ms
 }
 
+// lasted has the first attempt of the last request take so long.
+func (s *story) lasted(took int64) {
+	t := &s.Answers[len(s.Answers)-1].Attempts[0]
+	t.Sent = t.Done - took*ms
+}
+
 // waits adds a request at node x that waited for all its time, in vain.
 func (s *story) waits(k, at string) {
 	s.Answers = append(s.Answers, history.Answer{
@@ -86,6 +92,18 @@ func TestStricterJudge(t *testing.T) {
 			s.fault(history.Left, "c", -100, 500, 0)
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, n)
+		}},
+		{"dropped by SIGTERM, a GET before drain-timeout", history.Dropped, 4900, 5100, "lease", func(s *story, n int64) {
+			s.fault(history.Left, "c", -100, 9000, 0)
+			s.asked("x", "GET", key(1), "b", 9, 6000)
+			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
+			s.lasted(n)
+		}},
+		{"dropped by SIGTERM, a POST after drain-timeout", history.Dropped, 5100, 0, "lease", func(s *story, n int64) {
+			s.fault(history.Left, "c", -100, 9000, 0)
+			s.asked("x", "POST", key(1), "b", 9, 6000)
+			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, min(n, 1))
+			s.lasted(n)
 		}},
 		{"dropped on a kept connection before a death", history.Dropped, 1, -1, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", n, 20, 0)
