@@ -72,7 +72,7 @@ func TestDamagedLogStopsTheNodeWithOneClearLine(t *testing.T) {
 			}
 			want := "ack: corrupt entry"
 			if strings.Contains(name, "level") {
-				want = "level 99, and this program knows level 1: run the version of the other nodes"
+				want = "level 99, and this program knows level 2: run the version of the other nodes"
 			}
 			wantOneLine(t, n, want, "log entry")
 		})
