@@ -142,6 +142,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.life = lifetime{within: ctx}
 	if ingress == "" {
 		c.from.set(conn, c.set.TrustedProxies)
+		boundUnacknowledged(conn, c.set)
 	}
 	return c
 }

@@ -5,10 +5,14 @@ package rawio
 import (
 	"errors"
 	"net"
+	"time"
 )
 
 // Inherit does nothing: there is no Accept.
 func Inherit(uintptr) error { return nil }
+
+// SetUserTimeout has no portable form, and does nothing.
+func SetUserTimeout(uintptr, time.Duration) error { return nil }
 
 // Accept takes nothing here: net.Listener.Accept does.
 func Accept(uintptr) net.Conn { return nil }

@@ -65,6 +65,13 @@ func Inherit(fd uintptr) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
+// SetUserTimeout sets on a TCP socket how long bytes sent to the peer may stay unacknowledged, or its
+// window closed, before the kernel breaks the connection (TCP_USER_TIMEOUT). Zero is the kernel's own
+// time, of about 15 minutes.
+func SetUserTimeout(fd uintptr, d time.Duration) error {
+	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+}
+
 // Accept takes a connection that waits at a listening TCP socket, which must not block. Nil:
 // there is none, or it cannot be taken, for a reason that net.Listener.Accept will tell.
 func Accept(fd uintptr) net.Conn {
