@@ -34,7 +34,7 @@ func TestDamagedLogStopsTheNodeWithOneClearLine(t *testing.T) {
 		"an entry that nobody wrote": func(t *testing.T, s *raftboltdb.BoltStore) {
 			t.Helper()
 			e := lastCommand(t, s)
-			e.Data = []byte("\x01\x63garbage")
+			e.Data = []byte("\x02\x63garbage")
 			if err := s.StoreLog(e); err != nil {
 				t.Fatal(err)
 			}
@@ -55,6 +55,14 @@ func TestDamagedLogStopsTheNodeWithOneClearLine(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		"an entry of a development version": func(t *testing.T, s *raftboltdb.BoltStore) {
+			t.Helper()
+			e := lastCommand(t, s)
+			e.Data = append([]byte{1}, e.Data[1:]...)
+			if err := s.StoreLog(e); err != nil {
+				t.Fatal(err)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := start(t, app(t))
@@ -71,7 +79,10 @@ func TestDamagedLogStopsTheNodeWithOneClearLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := "ack: corrupt entry"
-			if strings.Contains(name, "level") {
+			switch {
+			case strings.Contains(name, "development"):
+				want = "created by a development version"
+			case strings.Contains(name, "level"):
 				want = "level 99, and this program knows level 2: run the version of the other nodes"
 			}
 			wantOneLine(t, n, want, "log entry")
