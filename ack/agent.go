@@ -263,6 +263,9 @@ func (a *Agent) hook(now time.Duration, s Seen) {
 		state: state, leased: leased, granted: leased || s.Parting && now < a.granted,
 		draining: a.follower.Draining(), parting: s.Parting, back: s.Parting && s.Back > 0,
 	}, func() { a.route(state) })
+	if a.hooks.spoke {
+		a.hooks.spoke, a.nextBeat = false, 0
+	}
 }
 
 // drain acknowledges once nothing runs for a shard that must not run here, and the app
@@ -360,13 +363,14 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 	}
 	number, echo := a.holder.Beat(now)
 	unacquired, waiting, unable := a.unacquired()
+	kept, keepsAll := a.kept()
 	a.o.Send(Heartbeat{
 		Level: a.follower.State().Level(), Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
 		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway, App: s.App,
 		Release: a.releases(), Released: a.released(), Back: s.Back, NotReleased: a.notReleased(now),
-		NotAcquired: waiting, Unacquired: unacquired, Unable: unable,
+		NotAcquired: waiting, Unacquired: unacquired, Unable: unable, Kept: kept, KeepsAll: keepsAll,
 	})
 }
 
@@ -375,7 +379,7 @@ func (a *Agent) releases() time.Duration {
 	if a.hooks == nil {
 		return 0
 	}
-	return a.hooks.o.ReleaseTimeout
+	return a.hooks.release()
 }
 
 // released returns the digest of what the acknowledgement gives up shards with.

@@ -120,7 +120,7 @@ func (l *Leader) emptied(now time.Duration) []Change {
 		seen[id] = s
 		owns := l.state.Committed().Count(id) + l.state.Last().Count(id)
 		if (owns == 0 || now-s.at >= p.Emptying[id].For) && len(over) < maxChanges {
-			over = append(over, Change{Kind: ChangeDrain, Node: id})
+			over = append(over, Change{Kind: ChangeDrain, Node: id, Release: p.Terms[id].Release, Safe: p.Terms[id].Safe})
 		}
 	}
 	l.empties.seen = seen

@@ -70,3 +70,6 @@ func (t *Turn) AwaitsIdle(node shardmap.NodeID) (awaits, first bool) {
 	o := t.leader.stages.owners[node]
 	return t.leader.stages.unanswered[node], o != nil && o.maps == 0
 }
+
+// KeptNow returns the shards that stay with their owners because of safe drains.
+func (t *Turn) KeptNow() map[shardmap.Shard]bool { return t.leader.keptNow }

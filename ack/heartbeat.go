@@ -8,7 +8,7 @@ import (
 )
 
 // MaxMessage is the largest encoded Heartbeat or Answer, in bytes.
-const MaxMessage = 1024
+const MaxMessage = 1536
 
 // Echo names an answer of a leader: a number alone would be read by the next
 // leader as its own, later, answer (why 6).
@@ -59,6 +59,10 @@ type Heartbeat struct {
 	NotAcquired uint32
 	Unacquired  []shardmap.Shard
 	Unable      bool
+	// Kept are up to MaxUnacquired shards, ascending, that stay at the node under a safe drain
+	// because its app has not released them; KeepsAll: more than that, so all stay.
+	Kept     []shardmap.Shard
+	KeepsAll bool
 	// Unhealthy reports that its app does not answer, Leaving that it wants to
 	// own nothing, Goodbye that it admits and runs nothing any more, Gateway that
 	// it never owns anything.
@@ -122,6 +126,7 @@ const (
 	flagGateway
 	flagReleased
 	flagUnable
+	flagKeepsAll
 )
 
 func flags(set ...bool) byte {
@@ -143,12 +148,13 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 		w.uint(v)
 	}
 	w.text(h.Zone)
-	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.Released != [32]byte{}, h.Unable))
+	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.Released != [32]byte{}, h.Unable, h.KeepsAll))
 	if h.Released != [32]byte{} {
 		w.b = append(w.b, h.Released[:]...)
 	}
 	w.uint(uint64(h.NotAcquired))
 	w.unacquired(h.Unacquired)
+	w.unacquired(h.Kept)
 	w.byte(flags(h.App.Failing, h.App.Refused, h.App.Starting))
 	w.uint(uint64(min(h.App.Falls, maxFalls)))
 	return w.b, nil
@@ -171,15 +177,13 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		r.fail("server of another node")
 	}
 	f := r.byte()
-	if f >= flagUnable<<1 {
-		r.fail("unknown flag")
-	}
 	if f&flagReleased != 0 {
 		if copy(h.Released[:], r.take(len(h.Released))); h.Released == [32]byte{} {
 			r.fail("a digest of nothing")
 		}
 	}
 	h.NotAcquired, h.Unacquired, h.Unable = uint32(r.uint(0, MaxShards)), r.unacquired(), f&flagUnable != 0
+	h.Kept, h.KeepsAll = r.unacquired(), f&flagKeepsAll != 0
 	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = f&flagUnhealthy != 0, f&flagLeaving != 0, f&flagGoodbye != 0, f&flagGateway != 0
 	app := r.byte()
 	if app > 7 {

@@ -107,9 +107,9 @@ func (k *hooks) call(now time.Duration, kind HookKind, shards []shardmap.Shard) 
 		c.Map, c.Timeout = state.Committed().Epoch(), k.o.AcquireTimeout
 		k.un.judging = true
 	case HookRelease:
-		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, by-k.o.lostTime()-now)
+		c.Timeout = min(k.attempt(), by-k.lostTime()-now)
 	case HookLost:
-		c.Timeout = min(attemptMost, k.o.ReleaseTimeout, by-now)
+		c.Timeout = min(k.attempt(), by-now)
 	}
 	for _, s := range shards {
 		h := &k.shards[s]
@@ -179,7 +179,7 @@ func (k *hooks) done(now time.Duration, c *calling, r HookResult, s shardmap.Sha
 		}
 		k.un.succeeds(now)
 	case HookRelease:
-		k.releaseEnded(s, h, ReleaseOK, "")
+		k.releaseEnded(s, h, ReleaseOK, "", false)
 		h.enter(now, HookGone)
 		h.told, h.forget = false, false
 		h.released, h.note = !r.Absent[s], r.Notes[s]

@@ -40,34 +40,43 @@ type ReleaseEnd struct {
 	Result ReleaseResult
 	// Why is the error of the last attempt; empty for ReleaseOK.
 	Why string
+	// Kept: the shard does not move, because the drain is a safe one.
+	Kept bool
 }
 
 // releaseEnded reports the end of a release.
-func (k *hooks) releaseEnded(s shardmap.Shard, h *holding, result ReleaseResult, why string) {
+func (k *hooks) releaseEnded(s shardmap.Shard, h *holding, result ReleaseResult, why string, kept bool) {
 	if k.o.Ended == nil {
 		return
 	}
-	e := ReleaseEnd{Shard: s, Epoch: h.epoch, Result: result, Why: why}
+	e := ReleaseEnd{Shard: s, Epoch: h.epoch, Result: result, Why: why, Kept: kept}
 	if to := k.saw.state.Last().Owner(s); to != k.self {
 		e.To = to
 	}
 	k.o.Ended(e)
 }
 
+// releaseFailure returns how a release failed whose time is over.
+func (h *holding) releaseFailure() (result ReleaseResult, why string) {
+	if h.answered {
+		return ReleaseFailed, h.err
+	}
+	return ReleaseLate, "the app did not answer in time (--release-timeout)"
+}
+
 // unreleased reports a shard that is given up though its app has not released it. A node
 // that is excluded and gets no lease calls no release: that is no failure of the app.
 func (k *hooks) unreleased(now time.Duration, s shardmap.Shard, h *holding) {
-	result, why := ReleaseLate, "the app did not answer in time (--release-timeout)"
+	result, why := h.releaseFailure()
 	switch {
 	case k.refused:
 		result, why = ReleaseFailed, cmp.Or(h.err, "the app refuses connections")
 	case h.answered:
-		result, why = ReleaseFailed, h.err
 	case !h.tried && k.hopeless():
 		return
 	}
 	k.notReleased[s] = now
-	k.releaseEnded(s, h, result, why)
+	k.releaseEnded(s, h, result, why, false)
 }
 
 // notReleased counts the shards that moved unreleased within NotReleasedFor.

@@ -62,9 +62,9 @@ func (k *hooks) giveUp(now time.Duration, e shardmap.Epoch) {
 	if len(r.Shards)+len(r.Over) == 0 {
 		return
 	}
-	by := max(now, k.releaseBy+k.o.deliverTime(), k.partBy)
+	by := max(now, k.releaseBy+k.deliverTime(), k.partBy)
 	if k.saw.back { // also of what it acknowledges to a later leader when it has said goodbye
-		by = max(by, k.partBy+k.o.deliverTime(), now+k.o.deliverTime())
+		by = max(by, k.partBy+k.deliverTime(), now+k.deliverTime())
 	}
 	k.delivery = delivery{releases: r, digest: r.Digest(), again: now, by: by}
 }
@@ -112,6 +112,6 @@ func (k *hooks) told(now time.Duration, ans Answer, parted bool) {
 	case ans.Taken && k.releases.Proposal == ans.Epoch:
 		k.taken, k.term = true, ans.Term
 	case parted && !ans.Taken && ans.Term > k.term:
-		k.taken, k.term, k.again, k.by = false, ans.Term, now, now+k.o.deliverTime()
+		k.taken, k.term, k.again, k.by = false, ans.Term, now, now+k.deliverTime()
 	}
 }

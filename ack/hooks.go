@@ -63,6 +63,8 @@ type hooks struct {
 	delivery
 
 	un          unacquired
+	keeping     keeping
+	spoke       bool                             // the leader is to hear of keeping
 	notReleased map[shardmap.Shard]time.Duration // when it moved though the app had not released it
 
 	stale bool          // something has changed since the last look
@@ -135,6 +137,7 @@ func (k *hooks) look(now time.Duration, v sight, publish func()) {
 	}
 	k.saw, k.stale, k.next = v, false, now+time.Hour
 	k.fit(v)
+	k.lookKeeping()
 	for _, r := range k.results {
 		k.take(now, r)
 	}
@@ -220,6 +223,8 @@ func (k *hooks) turn(now time.Duration, s shardmap.Shard, h *holding) {
 		switch {
 		case !same:
 			h.leave(now)
+		case !st.stays && k.late(now, s) && k.keeps(s, h):
+			// the next proposal leaves it here
 		case !st.stays && k.late(now, s):
 			k.unreleased(now, s, h)
 			h.leave(now)
@@ -259,7 +264,7 @@ func (h *holding) leave(now time.Duration) {
 // late reports that a shard that moves waits no longer for its release: the node has
 // had its time, or nothing can come of it any more.
 func (k *hooks) late(now time.Duration, s shardmap.Shard) bool {
-	if k.refused || now >= k.deadline(s)-k.o.lostTime() {
+	if k.refused || now >= k.deadline(s)-k.lostTime() {
 		return true
 	}
 	d := k.saw.state.drops[k.self]
@@ -273,13 +278,11 @@ func (k *hooks) hopeless() bool {
 }
 
 // lostTime is kept of ReleaseTimeout for telling what is lost.
-func (o *HookOptions) lostTime() time.Duration {
-	return max(o.ReleaseTimeout/lostShare, min(lostLeast, o.ReleaseTimeout/2))
+func lostTime(release time.Duration) time.Duration {
+	return max(release/lostShare, min(lostLeast, release/2))
 }
 
 // deliverTime is kept of it for bringing the leader what was released.
-func (o *HookOptions) deliverTime() time.Duration { return deliverTime(o.ReleaseTimeout) }
-
 func deliverTime(release time.Duration) time.Duration {
 	return max(release/deliverShare, min(deliverLeast, release/4))
 }
@@ -360,7 +363,7 @@ func (k *hooks) overdue(now time.Duration) {
 		}
 	}
 	for _, by := range [...]time.Duration{k.moving(), k.parting()} {
-		for _, at := range [...]time.Duration{by - k.o.lostTime(), by} {
+		for _, at := range [...]time.Duration{by - k.lostTime(), by} {
 			if at > now {
 				k.wake(at)
 			}
@@ -399,7 +402,7 @@ func (h *holding) serves() shardmap.Epoch {
 // such a shard runs any more.
 func (k *hooks) settled(now time.Duration, may func(shardmap.Shard) bool) bool {
 	if k.releaseBy == 0 {
-		k.releaseBy, k.stale = now+k.o.ReleaseTimeout-k.o.deliverTime(), true
+		k.releaseBy, k.stale = now+k.release()-k.deliverTime(), true
 	}
 	for s := range k.shards {
 		h := &k.shards[s]
@@ -417,9 +420,9 @@ func (k *hooks) settled(now time.Duration, may func(shardmap.Shard) bool) bool {
 // request any more, and that the leader has what the next process gets.
 func (k *hooks) parted(now time.Duration, acked shardmap.Epoch) bool {
 	if k.partBy == 0 {
-		k.partBy, k.refused, k.stale = now+k.o.ReleaseTimeout, false, true
+		k.partBy, k.refused, k.stale = now+k.release(), false, true
 		if k.saw.back {
-			k.partBy -= k.o.deliverTime()
+			k.partBy -= k.deliverTime()
 		}
 	}
 	if k.brings(now) {

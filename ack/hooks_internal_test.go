@@ -256,7 +256,7 @@ func TestReleaseEndsInTime(t *testing.T) {
 	began := s.now
 	var kinds []HookKind
 	calls := s.look(0)
-	for ; s.now-began < s.k.o.ReleaseTimeout-s.k.o.deliverTime(); calls = s.look(10 * time.Millisecond) {
+	for ; s.now-began < s.k.o.ReleaseTimeout-s.k.deliverTime(); calls = s.look(10 * time.Millisecond) {
 		for _, c := range calls {
 			kinds = append(kinds, c.Kind)
 		}

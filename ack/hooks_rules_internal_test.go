@@ -54,14 +54,14 @@ func TestCallsSayWhatTheyAreAbout(t *testing.T) {
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
 	s.look(0)
 	c = s.only(s.look(retryFirst), HookRelease)
-	if left := by - s.k.o.lostTime() - s.now; c.Timeout != left || left >= attemptMost {
+	if left := by - s.k.lostTime() - s.now; c.Timeout != left || left >= attemptMost {
 		t.Errorf("the second attempt has %v, want the %v that are left of its time", c.Timeout, left)
 	}
 	s.look(c.Timeout)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
 	c = s.only(s.look(0), HookLost)
-	if c.Map != s.see.state.Last().Epoch() || c.Timeout != s.k.o.lostTime() {
-		t.Errorf("lost: %+v, want %v for it", c, s.k.o.lostTime())
+	if c.Map != s.see.state.Last().Epoch() || c.Timeout != s.k.lostTime() {
+		t.Errorf("lost: %+v, want %v for it", c, s.k.lostTime())
 	}
 	s.result(HookResult{Seq: c.Seq})
 	s.propose(fuzzMembers(1)) // and again, of which nothing is cut
@@ -161,7 +161,7 @@ func TestCallsThatNothingComesOfAreCut(t *testing.T) {
 		s.acquire()
 		s.propose(elsewhere)
 		release, by := s.only(s.look(0), HookRelease), s.k.deadline(0)
-		s.look(by - s.k.o.lostTime() - s.now - 1)
+		s.look(by - s.k.lostTime() - s.now - 1)
 		s.wantCut("there is time")
 		s.look(1)
 		s.wantCut("it has had its time", release.Seq)
@@ -342,8 +342,7 @@ func TestReleaseTimeoutIsShared(t *testing.T) {
 	for _, c := range []struct{ timeout, lost, deliver time.Duration }{
 		{8000 * ms, 1000 * ms, 500 * ms}, {4000 * ms, 500 * ms, 250 * ms}, {400 * ms, 100 * ms, 100 * ms}, {100 * ms, 50 * ms, 25 * ms},
 	} {
-		o := HookOptions{ReleaseTimeout: c.timeout}
-		if lost, deliver := o.lostTime(), o.deliverTime(); lost != c.lost || deliver != c.deliver {
+		if lost, deliver := lostTime(c.timeout), deliverTime(c.timeout); lost != c.lost || deliver != c.deliver {
 			t.Errorf("of %v %v and %v are kept, want %v and %v", c.timeout, lost, deliver, c.lost, c.deliver)
 		}
 	}

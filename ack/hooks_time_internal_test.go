@@ -60,7 +60,7 @@ func TestCallHasTheTimeOfTheShardThatHasLeast(t *testing.T) {
 	s.k.saw.parting = true
 	s.k.releaseBy, s.k.partBy = s.now+time.Second, s.now+time.Minute
 	for _, shards := range [][]shardmap.Shard{{moves, stays}, {stays, moves}} {
-		for kind, want := range map[HookKind]time.Duration{HookRelease: time.Second - s.k.o.lostTime(), HookLost: time.Second} {
+		for kind, want := range map[HookKind]time.Duration{HookRelease: time.Second - s.k.lostTime(), HookLost: time.Second} {
 			s.k.call(s.now, kind, shards)
 			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != want {
 				t.Errorf("%s of %v: %+v, want %v for it", kind, shards, calls, want)
@@ -114,7 +114,7 @@ func (s *hookStage) lostInTime(by time.Duration) {
 	s.t.Helper()
 	s.k.shards[0].due = s.now + time.Hour
 	s.look(0)
-	last := by - s.k.o.lostTime()
+	last := by - s.k.lostTime()
 	if calls := s.look(last - 1 - s.now); len(calls) > 0 {
 		s.t.Fatalf("%v before its time is over, the app is told %+v", by-s.now, calls)
 	}

@@ -62,7 +62,8 @@ type Leader struct {
 	empties     empties
 	stages      stages
 	apps        appHealth
-	zoned       uint64 // counts what was heard anew of zones, and of what apps do not acquire
+	keptNow     map[shardmap.Shard]bool // see kept
+	zoned       uint64                  // counts what was heard anew of zones, and of what apps do not acquire
 	out         []Effect
 }
 

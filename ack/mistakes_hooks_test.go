@@ -59,7 +59,7 @@ func mistakesOfHooks() []mistake {
 		{
 			name: "hooks: a healed node releases what its successor serves", mix: gone, caught: "hooks",
 			edits: both(both(in("hooks.go", "		case !same:\n			h.leave(now)\n		case !st.stays:\n", "		case !same && !PLANTED:\n			h.leave(now)\n		case !st.stays:\n"),
-				in("hooks.go", "		case !same:\n			h.leave(now)\n		case !st.stays && k.late(now, s):\n", "		case !same && !PLANTED:\n			h.leave(now)\n		case !st.stays && k.late(now, s) && !PLANTED:\n")),
+				in("hooks.go", "		case !same:\n			h.leave(now)\n		case !st.stays && k.late(now, s) && k.keeps(s, h):\n			// the next proposal leaves it here\n		case !st.stays && k.late(now, s):\n", "		case !same && !PLANTED:\n			h.leave(now)\n		case !st.stays && k.late(now, s) && !PLANTED && k.keeps(s, h):\n			// the next proposal leaves it here\n		case !st.stays && k.late(now, s) && !PLANTED:\n")),
 				in("hookcalls.go", "	case h.phase == HookReleasing && ", "	case h.phase == HookReleasing && PLANTED, h.phase == HookReleasing && ")),
 		},
 		{
@@ -131,6 +131,10 @@ func mistakesOfHooks() []mistake {
 		{
 			name: "unacquired: a success does not end the report", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired",
 			edits: in("unacquired.go", "		case h.phase == HookServing:\n			delete(u.shards, s)\n", "		case h.phase == HookServing && !PLANTED:\n			delete(u.shards, s)\n"),
+		},
+		{
+			name: "safe: a drain takes what was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",
+			edits: in("safe.go", "k.refused || !k.terms().Safe {", "k.refused || PLANTED || !k.terms().Safe {"),
 		},
 		{
 			name: "hooks: a new owner is told of nobody before it", mix: moves, caught: "hooks",

@@ -51,6 +51,7 @@ func pointsOfHooks() []point {
 		planted("if there is one", "unacquired: a shard moves on though no app acquires it"),
 		planted("a node whose app acquires nothing gets no more", "unacquired: a node whose app acquires nothing gets more shards"),
 		planted("until it succeeds", "unacquired: a success does not end the report"),
+		planted("a safe drain leaves what was not released", "safe: a drain takes what was not released"),
 		planted("a new owner is told whom it follows", "hooks: a new owner is told of nobody before it"),
 	}
 }

@@ -40,6 +40,8 @@ type Policy struct {
 	// Emptying are the nodes that own nothing in the end: first goes what is idle there.
 	// Who is drained is none of them.
 	Emptying map[shardmap.NodeID]Emptying
+	// Terms are those of drains, by node.
+	Terms map[shardmap.NodeID]DrainTerms
 	// Quarantined are the keys whose requests no owner gets to see. It is none of Assign's
 	// business, and needs the same care: one answer on all nodes, which outlives them.
 	Quarantined map[KeyMark]Quarantine
@@ -75,6 +77,9 @@ type Change struct {
 	Zone   string
 	For    time.Duration
 	Mark   KeyMark
+	// Release and Safe are the DrainTerms of ChangeDrain and ChangeEmpty.
+	Release time.Duration
+	Safe    bool
 }
 
 // With returns the policy after changes at the given index. ErrPolicyFull says that it
@@ -82,7 +87,7 @@ type Change struct {
 func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	n := *p
 	n.Cordoned, n.Drained, n.Weights, n.Pins = maps.Clone(p.Cordoned), maps.Clone(p.Drained), maps.Clone(p.Weights), maps.Clone(p.Pins)
-	n.Quarantined, n.Emptying = maps.Clone(p.Quarantined), maps.Clone(p.Emptying)
+	n.Quarantined, n.Emptying, n.Terms = maps.Clone(p.Quarantined), maps.Clone(p.Emptying), maps.Clone(p.Terms)
 	for _, c := range changes {
 		n.change(index, c)
 	}
@@ -103,7 +108,9 @@ func (p *Policy) change(index uint64, c Change) {
 	case ChangeDrain:
 		put(&p.Drained, c.Node, true)
 		delete(p.Emptying, c.Node)
+		p.setTerms(index, c)
 	case ChangeEmpty:
+		p.setTerms(index, c)
 		if !p.Drained[c.Node] {
 			put(&p.Emptying, c.Node, Emptying{For: c.For, Since: index})
 		}
@@ -111,6 +118,7 @@ func (p *Policy) change(index uint64, c Change) {
 		delete(p.Cordoned, c.Node)
 		delete(p.Drained, c.Node)
 		delete(p.Emptying, c.Node)
+		delete(p.Terms, c.Node)
 	case ChangeWeight:
 		if c.Weight > 0 {
 			put(&p.Weights, c.Node, c.Weight)
@@ -134,6 +142,7 @@ func (p *Policy) change(index uint64, c Change) {
 		delete(p.Cordoned, c.Node)
 		delete(p.Drained, c.Node)
 		delete(p.Emptying, c.Node)
+		delete(p.Terms, c.Node)
 		delete(p.Weights, c.Node)
 		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == c.Node })
 	}
@@ -200,8 +209,12 @@ func encodeAmending(at Level, c amending) []byte {
 	for _, ch := range c.changes {
 		w.byte(byte(ch.Kind))
 		switch ch.Kind {
-		case ChangeCordon, ChangeDrain, ChangeUncordon, ChangeForget:
+		case ChangeCordon, ChangeUncordon, ChangeForget:
 			w.text(string(ch.Node))
+		case ChangeDrain:
+			w.text(string(ch.Node))
+			w.uint(uint64(ch.Release))
+			w.bool(ch.Safe)
 		case ChangeWeight:
 			w.text(string(ch.Node))
 			w.uint(uint64(ch.Weight))
@@ -215,6 +228,8 @@ func encodeAmending(at Level, c amending) []byte {
 		case ChangeEmpty:
 			w.text(string(ch.Node))
 			w.uint(uint64(ch.For))
+			w.uint(uint64(ch.Release))
+			w.bool(ch.Safe)
 		case ChangeQuarantine:
 			w.mark(ch.Mark)
 			w.uint(uint64(ch.For))
@@ -231,12 +246,14 @@ func (r *reader) amending() amending {
 	for range r.uint(0, maxChanges) {
 		ch := Change{Kind: ChangeKind(r.byte())}
 		switch ch.Kind {
-		case ChangeCordon, ChangeDrain, ChangeUncordon, ChangeForget:
+		case ChangeCordon, ChangeUncordon, ChangeForget:
 			ch.Node = r.node()
+		case ChangeDrain:
+			ch.Node, ch.Release, ch.Safe = r.node(), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
 		case ChangeWeight:
 			ch.Node, ch.Weight = r.node(), uint32(r.uint(0, shardmap.MaxWeight))
 		case ChangeEmpty:
-			ch.Node, ch.For = r.node(), r.span(MaxEmptying)
+			ch.Node, ch.For, ch.Release, ch.Safe = r.node(), r.span(MaxEmptying), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
 		case ChangePin:
 			ch.Shard = r.shard()
 			pin := r.pin()
@@ -280,6 +297,7 @@ func (w *writer) policy(p *Policy) {
 	w.uint(p.PausedBy)
 	w.marks(p.Quarantined)
 	w.emptied(p.Emptying)
+	w.terms(p.Terms)
 }
 
 func (w *writer) nodes(set map[shardmap.NodeID]bool) {
@@ -305,9 +323,15 @@ func (r *reader) policy() *Policy {
 	}
 	p.Quarantined = r.marks()
 	p.Emptying = r.emptied()
+	p.Terms = r.terms()
 	for id := range p.Emptying {
 		if r.err == nil && p.Drained[id] {
 			r.fail("drained and emptied")
+		}
+	}
+	for id := range p.Terms {
+		if r.err == nil && !p.Leaves(id) {
+			r.fail("terms of no drain")
 		}
 	}
 	return p

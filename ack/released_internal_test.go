@@ -275,7 +275,7 @@ func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
 	if s.k.deliver(s.now); s.k.digest != digest {
 		t.Error("it is not sent to the last one")
 	}
-	if changed := s.k.deliver(s.now + s.k.o.deliverTime()); !changed || s.k.digest != [32]byte{} {
+	if changed := s.k.deliver(s.now + s.k.deliverTime()); !changed || s.k.digest != [32]byte{} {
 		t.Error("a leader that does not take it is waited for beyond the time for that")
 	}
 }

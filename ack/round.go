@@ -83,6 +83,7 @@ type assignment struct {
 	base, last *shardmap.Map
 	policy     *Policy
 	absent     map[shardmap.NodeID]bool
+	kept       map[shardmap.Shard]bool
 	zoned      uint64
 	looks      uint64
 	// final is the map in the end, givers are the owners from which it takes shards.
@@ -100,7 +101,7 @@ type assignment struct {
 // somebody whom it drops, who must not come back.
 func (l *Leader) assign(members []shardmap.Member) *assignment {
 	base, last, policy, absent := l.state.Committed(), l.state.Last(), l.state.Policy(), l.absences()
-	if a := &l.memo; a.final != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.absent, absent) && a.zoned == l.zoned && a.looks == l.empties.looks && slices.Equal(a.members, members) {
+	if a := &l.memo; a.final != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.absent, absent) && maps.Equal(a.kept, l.keptNow) && a.zoned == l.zoned && a.looks == l.empties.looks && slices.Equal(a.members, members) {
 		return a
 	}
 	final := last
@@ -110,7 +111,7 @@ func (l *Leader) assign(members []shardmap.Member) *assignment {
 		from = givers(base, final)
 	}
 	l.memo = assignment{
-		members: slices.Clone(members), base: base, last: last, policy: policy, absent: absent, zoned: l.zoned, looks: l.empties.looks,
+		members: slices.Clone(members), base: base, last: last, policy: policy, absent: absent, kept: l.keptNow, zoned: l.zoned, looks: l.empties.looks,
 		final: final, givers: from,
 	}
 	return &l.memo
@@ -137,6 +138,7 @@ func (l *Leader) rules(policy *Policy, absent map[shardmap.NodeID]bool, members 
 	p.Absent, p.Before = absent, l.state.previous
 	p.Idle = l.empties.idle
 	l.relocate(&p, members)
+	p.Kept = l.keptNow
 	return p
 }
 
@@ -226,7 +228,7 @@ func (l *Leader) members(now time.Duration) []shardmap.Member {
 		ms = ms[:0]
 	}
 	slices.SortFunc(ms, func(a, b shardmap.Member) int { return cmp.Compare(a.ID, b.ID) })
-	l.eligibleNow = ms
+	l.eligibleNow, l.keptNow = ms, l.kept(now)
 	return ms
 }
 

@@ -394,7 +394,7 @@ func (h *host) serves(m *shardmap.Map) bool {
 	if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Last().Epoch() != m.Epoch() {
 		return false
 	}
-	return h.gateway || m.Has(h.id) != h.drained() && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch() && h.holdsAll(m)
+	return h.gateway || (m.Has(h.id) != h.drained() || h.keepsShards()) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch() && h.holdsAll(m)
 }
 
 // settled reports that all has been well for a while.

@@ -14,49 +14,49 @@ import (
 // coverage counts what schedules went through. A full run must have met all of
 // it, or it has shown less than it seems.
 type coverage struct {
-	schedules                                    int
-	steps, faults                                spreadOf
-	lost, repeated, delayed, stalled             int
-	elections, openElections, openLeads          int
-	crashes, wipes, pauses, pausedWrites         int
-	partitions, oneWays, bridges, noLogs         int
-	oldStarts, installs, openRestores            int
-	snapshots, reconfigured                      int
-	commits, voids, voidCommits, lateSubmits     int
-	failedSubmits, leases, requests              int
-	lateBarriers, failedBarriers                 int
-	cuts, cutDrains, damped                      int
-	refusedBoots, refusedDuplicates              int
-	retimed, tooSoon                             int
-	forged, forgedTakings, removed               int
-	excusedAdmits, excusedForged                 int
-	excusedStops, extremeClocks                  int
-	rivals, undecided, secondVotes               int
-	blackouts, torn, waited, cutOffs             int
-	slowWrites, hungWrites, failedWrites         int
-	inherited, inheritedConfs                    int
-	lostEntries, lostConfs                       int
-	trails, skips, lateLeaders                   int
-	demoted, expelled, leftLeaders, letGo        int
-	births, lateBirths, failedBirths             int
-	retimedElections, retimedHalves              int
-	amends, amended, pausesOver                  int
-	quarantined, quarantinesOver                 int
-	emptied, emptyingsOver, idles, wentIdle      int
-	staged, deferred, stagedIdle, freed          int
-	pausedCluster                                int
-	twins                                        [2]int
-	rollbacks, excusedCopies, forgedNames        int
-	stuck                                        [8]int
-	cutCalls, refusedCalls, hungCalls            int
-	relocated, unrelocated, reported, unable     int
-	staleCalls, absentShards, appRestarts, asked int
-	restarts, absences, movedBeside, without     int
-	exact, passedOn, givenBack, undelivered      int
-	kept, keptNothing, exactInPlace              int
-	flaps, panics                                int
-	doubts, doubted, hangs, splits, lapses       int
-	rounds, drops, takings, stepDowns, calls     map[string]int
+	schedules                                          int
+	steps, faults                                      spreadOf
+	lost, repeated, delayed, stalled                   int
+	elections, openElections, openLeads                int
+	crashes, wipes, pauses, pausedWrites               int
+	partitions, oneWays, bridges, noLogs               int
+	oldStarts, installs, openRestores                  int
+	snapshots, reconfigured                            int
+	commits, voids, voidCommits, lateSubmits           int
+	failedSubmits, leases, requests                    int
+	lateBarriers, failedBarriers                       int
+	cuts, cutDrains, damped                            int
+	refusedBoots, refusedDuplicates                    int
+	retimed, tooSoon                                   int
+	forged, forgedTakings, removed                     int
+	excusedAdmits, excusedForged                       int
+	excusedStops, extremeClocks                        int
+	rivals, undecided, secondVotes                     int
+	blackouts, torn, waited, cutOffs                   int
+	slowWrites, hungWrites, failedWrites               int
+	inherited, inheritedConfs                          int
+	lostEntries, lostConfs                             int
+	trails, skips, lateLeaders                         int
+	demoted, expelled, leftLeaders, letGo              int
+	births, lateBirths, failedBirths                   int
+	retimedElections, retimedHalves                    int
+	amends, amended, pausesOver                        int
+	quarantined, quarantinesOver                       int
+	emptied, emptyingsOver, idles, wentIdle            int
+	staged, deferred, stagedIdle, freed                int
+	pausedCluster                                      int
+	twins                                              [2]int
+	rollbacks, excusedCopies, forgedNames              int
+	stuck                                              [8]int
+	cutCalls, refusedCalls, hungCalls                  int
+	keptSafe, relocated, unrelocated, reported, unable int
+	staleCalls, absentShards, appRestarts, asked       int
+	restarts, absences, movedBeside, without           int
+	exact, passedOn, givenBack, undelivered            int
+	kept, keptNothing, exactInPlace                    int
+	flaps, panics                                      int
+	doubts, doubted, hangs, splits, lapses             int
+	rounds, drops, takings, stepDowns, calls           map[string]int
 }
 
 func newCoverage() *coverage {
@@ -216,6 +216,7 @@ func (c *coverage) counters() []counter {
 		{"calls of hooks that nothing answered", &c.refusedCalls, false},
 		{"calls of hooks that hung", &c.hungCalls, false},
 		{"calls of hooks that came after later ones", &c.staleCalls, true},
+		{"releases that failed under a safe drain", &c.keptSafe, true},
 		{"proposals that move a shard because an app does not acquire it", &c.relocated, true},
 		{"proposals that leave a shard that no app acquires", &c.unrelocated, true},
 		{"heartbeats that report shards as not acquired", &c.reported, true},

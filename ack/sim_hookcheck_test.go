@@ -222,7 +222,8 @@ func (w *world) sawLook(p *proc) {
 	if e := p.machine.Draining(); e != p.drains || p.stoppedOnce || p.endsSlowly() {
 		p.drains, p.drainsSince = e, now
 	}
-	if most := w.releaseTimeout + 300*time.Millisecond; p.drains != 0 && now-p.drainsSince > most {
+	kept, _ := p.machine.Kept()
+	if most := max(w.releaseTimeout, p.table.Policy().Terms[p.h.id].Release) + 300*time.Millisecond; kept == 0 && p.drains != 0 && now-p.drainsSince > most {
 		w.fail("hooks: %s has not acknowledged %d for more than %v", p.h.id, p.drains, most)
 	}
 }

@@ -94,7 +94,7 @@ func (p *proc) hookOptions() *ack.HookOptions {
 	}
 	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}, released: map[shardmap.Shard]shardmap.Epoch{}, everGot: map[ownership]bool{}, servedSince: map[ownership]time.Duration{}}
 	return &ack.HookOptions{App: p, Deliver: p.Deliver, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout,
-		StuckAfter: p.w.stuckAfter, Backoff: p.w.backoff}
+		Ended: p.releaseEnded, StuckAfter: p.w.stuckAfter, Backoff: p.w.backoff}
 }
 
 var errApp = errors.New("the app said no")

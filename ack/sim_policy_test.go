@@ -26,11 +26,13 @@ type policed struct {
 	// reports are what apps do not acquire; earlier is the report of heard before.
 	reports map[shardmap.NodeID]appReport
 	earlier appReport
+	kept    map[shardmap.Shard]bool // what safe drains leave
 }
 
 func (l *leading) policed(e ack.Submit, m ack.Message) policed {
 	p := policed{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked], stage: l.note, reports: l.reportsOf()}
 	l.note = stageNote{}
+	p.kept = l.turn.KeptNow()
 	for _, v := range l.turn.View() {
 		if v.HeardAgo >= 0 {
 			p.zones[v.Node] = v.Heartbeat.Zone
@@ -55,7 +57,7 @@ func (w *world) anyChange() ack.Change {
 	case 0, 1:
 		return ack.Change{Kind: ack.ChangeCordon, Node: node}
 	case 2, 3, 4:
-		return ack.Change{Kind: ack.ChangeDrain, Node: node}
+		return ack.Change{Kind: ack.ChangeDrain, Node: node, Safe: w.pick(2) > 0, Release: time.Duration(w.pick(3)) * 500 * time.Millisecond}
 	case 5, 6:
 		return ack.Change{Kind: ack.ChangeUncordon, Node: node}
 	case 7:
@@ -191,6 +193,7 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 		by.Emptying[id] = true
 	}
 	by.Idle = w.sawLetGo(before, after, e, by)
+	by.Kept = e.kept
 	members := w.sawStage(before, after, e, &by)
 	zones := maps.Clone(e.zones)
 	delete(zones, e.heard)
@@ -212,12 +215,21 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 // samePolicy reports whether two states ask the same.
 func samePolicy(a, b *ack.State) bool {
 	p, q := a.Policy(), b.Policy()
-	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.Emptying, q.Emptying) &&
+	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.Emptying, q.Emptying) && maps.Equal(p.Terms, q.Terms) &&
 		p.Pause == q.Pause && p.PausedBy == q.PausedBy && p.Since == q.Since
 }
 
 // drained reports whether the host is to own nothing.
 func (h *host) drained() bool { return h.w.truth.Policy().Drained[h.id] }
+
+// keepsShards reports that a safe drain leaves shards at the host.
+func (h *host) keepsShards() bool {
+	if h.proc == nil || h.app == nil {
+		return false
+	}
+	n, _ := h.proc.machine.Kept()
+	return n > 0
+}
 
 // operate lets an operator see to it, once faults have stopped, that somebody is left
 // to own something.

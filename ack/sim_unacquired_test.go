@@ -144,3 +144,16 @@ func (w *world) sawReport(p *proc, h ack.Heartbeat) {
 		w.cover.unable++
 	}
 }
+
+// releaseEnded judges the end of a release: under a safe drain none is given up that failed.
+func (p *proc) releaseEnded(e ack.ReleaseEnd) {
+	if e.Kept {
+		p.w.cover.keptSafe++
+	}
+	s := p.table
+	d, _ := s.Drop(p.h.id)
+	if e.Result == ack.ReleaseOK || e.Kept || d.InForce || p.closing || e.Why == errApp.Error() || !s.Policy().Terms[p.h.id].Safe {
+		return
+	}
+	p.w.fail("safe: %s gives up shard %d, which its app has not released: %s", p.h.id, e.Shard, e.Why)
+}

@@ -56,6 +56,12 @@ func describe(a Action) string {
 	if a.Gently != "" {
 		words = append(words, "gently, "+a.Gently)
 	}
+	if a.Safe {
+		words = append(words, "safely")
+	}
+	if a.ReleaseTimeout != "" {
+		words = append(words, "release timeout "+a.ReleaseTimeout)
+	}
 	if a.Force {
 		words = append(words, "by force")
 	}

@@ -43,7 +43,7 @@ func verbs() []verb {
 	return []verb{
 		Remove:   {"remove", []string{"node", "force"}, `{"node":"n3"}`},
 		StepDown: {"step-down", nil, `{}`},
-		Drain:    {"drain", []string{"node", "force", "gently"}, `{"node":"n3"}`},
+		Drain:    {"drain", []string{"node", "force", "gently", "safe", "release_timeout"}, `{"node":"n3"}`},
 		Cordon:   {"cordon", []string{"node"}, `{"node":"n3"}`},
 		Uncordon: {"uncordon", []string{"node"}, `{"node":"n3"}`},
 		Pause:    {"pause", []string{"for"}, `{"for":"30m"}`},
@@ -109,6 +109,11 @@ type Action struct {
 	// Gently is within what time Drain moves what is idle before it moves the rest, such as
 	// "30s"; empty: all goes at once.
 	Gently string `json:"gently,omitempty"`
+	// Safe makes Drain leave a shard at the node that its app does not release.
+	Safe bool `json:"safe,omitempty"`
+	// ReleaseTimeout replaces the node's --release-timeout for a Drain, from 10ms to 1m, such
+	// as "30s"; empty: it does not.
+	ReleaseTimeout string `json:"release_timeout,omitempty"`
 	// Weight is what Weigh sets; zero: the node's own again.
 	Weight uint32 `json:"weight,omitempty"`
 	// Shard is what Pin and Unpin are about, and where the key of Quarantine and Lift is,

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -25,6 +26,9 @@ type arguments struct {
 	Zone   string  `json:"zone,omitempty"`
 	Hash   string  `json:"hash,omitempty"`
 	Gently string  `json:"gently,omitempty"`
+	Safe   bool    `json:"safe,omitempty"`
+	// ReleaseTimeout is a duration, as Gently is.
+	ReleaseTimeout string `json:"release_timeout,omitempty"`
 }
 
 func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
@@ -33,7 +37,7 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 	if err != nil {
 		return Action{}, err
 	}
-	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, Gently: args.Gently}
+	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, Gently: args.Gently, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout}
 	if slices.Contains(known.takes, "node") && v != Pin && a.Node == "" {
 		return a, missing("node", "say which node to "+v.String()+", as in "+known.example+" or ?node=n3")
 	}
@@ -53,7 +57,7 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 	case Quarantine, Lift:
 		err = s.readMark(&a, args)
 	case Drain:
-		err = checkGently(args)
+		err = cmp.Or(checkGently(args), checkReleaseTimeout(args))
 	case Remove, StepDown, Cordon, Uncordon, Resume:
 	}
 	return a, err
@@ -65,6 +69,19 @@ func checkPause(args arguments) error {
 	}
 	if d, err := time.ParseDuration(args.For); err != nil || d < time.Second || d > MaxPause {
 		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m", MaxPause))
+	}
+	return nil
+}
+
+// MinReleaseTimeout and MaxReleaseTimeout bound the release timeout of a drain.
+const (
+	MinReleaseTimeout = 10 * time.Millisecond
+	MaxReleaseTimeout = time.Minute
+)
+
+func checkReleaseTimeout(args arguments) error {
+	if d, err := time.ParseDuration(args.ReleaseTimeout); args.ReleaseTimeout != "" && (err != nil || d < MinReleaseTimeout || d > MaxReleaseTimeout) {
+		return badParam("release_timeout", args.ReleaseTimeout, fmt.Sprintf("is no duration from %v to %v: give one such as 30s, or none", MinReleaseTimeout, MaxReleaseTimeout))
 	}
 	return nil
 }
@@ -126,8 +143,11 @@ func readArguments(r *http.Request, v verb) (arguments, error) {
 	if err != nil {
 		return arguments{}, err
 	}
-	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), Gently: q.str("gently")}
+	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), Gently: q.str("gently"), ReleaseTimeout: q.str("release_timeout")}
 	if args.Force, err = q.truth("force"); err != nil {
+		return args, err
+	}
+	if args.Safe, err = q.truth("safe"); err != nil {
 		return args, err
 	}
 	if q.has("key") {

@@ -54,3 +54,26 @@ func TestFailedReleaseIsReported(t *testing.T) {
 		}
 	}
 }
+
+// TestSafeDrainLeavesUnreleasedShards drains a node safely whose app does not release: its
+// shards stay and are served there, and `drain --wait` ends with 1 and the app's reason. When
+// the app releases again, the same drain takes them.
+func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
+	t.Parallel() // it waits for timeouts most of the time
+	c := keeping(t, 3, []string{"--through"})
+	from, at := c.Node("a"), c.Node("b")
+	owned := ownedBy(c.AwaitServing(t), from)
+	from.App.Sicken(t, "release", "unable")
+	out, code := shardway(t, "drain", from.ID, "--safe", "--release-timeout", "1s", "--wait", "--admin", at.Admin)
+	if want := fmt.Sprintf("%d shards", owned); code != 1 || !strings.Contains(out, want) || !strings.Contains(out, "the app has not released them") || !strings.Contains(out, "told to fail") {
+		t.Errorf("drain --safe: exit %d, %s", code, out)
+	}
+	if m, err := at.Map(t.Context()); err != nil || ownedBy(m, from) != owned {
+		t.Errorf("node a owns %d shards, want %d (%v)", ownedBy(m, from), owned, err)
+	}
+	from.App.Sicken(t, "release", "well")
+	if out, code = shardway(t, "drain", from.ID, "--safe", "--wait", "--admin", at.Admin); code != 0 {
+		t.Errorf("drain --safe once more: exit %d, %s", code, out)
+	}
+	c.AwaitShards(t, c.Others(from)...)
+}

@@ -67,8 +67,9 @@ type agent struct {
 	turns     turns
 	failing   failing
 	releases  releases
-	tell      func(event.Event) // nil: events are not kept
-	doubts    *doubts           // set once Raft is open; nil: it is not
+	kept      atomic.Pointer[kept] // what a safe drain leaves here; nil: nothing
+	tell      func(event.Event)    // nil: events are not kept
+	doubts    *doubts              // set once Raft is open; nil: it is not
 	forsaken  forsaken
 	// stood is the last pause of the process that cost a lease or was longer than half of one;
 	// nil: there was none.
@@ -179,6 +180,7 @@ func (a *agent) look(now time.Duration) (again time.Duration) {
 		a.log.Warn().Str("shards", named(fresh)).Str("why", a.failing.why(fresh[0])).Msg("app did not acquire: it is asked again, and requests wait")
 	}
 	report := a.lookReleases(now)
+	a.kept.Store(keptHere(a.machine))
 	a.parted.Store(a.machine.Parted())
 	a.boot.Store(a.machine.Boot())
 	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseLeft(now) > 0, a.router.running, a.hooking.count())

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -50,7 +51,7 @@ func (n *Node) SelfState() admin.DrainState {
 	d.Held = n.heldShards()
 	d.Unreleased, d.UnreleasedWhy = n.agent.releases.inDrain()
 	if d.Shards > 0 {
-		d.Stays = n.mapStays()
+		d.Stays = cmp.Or(n.mapStays(), n.agent.keptStays(d.Shards))
 	}
 	return d
 }

@@ -121,6 +121,10 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 	}
 	switch a.Verb {
 	case admin.Drain:
+		c.Safe = a.Safe
+		if err := releaseTimeoutOf(&c, a.ReleaseTimeout); err != nil {
+			return c, err
+		}
 		return drainOf(c, a.Gently)
 	case admin.Cordon:
 		c.Kind = ack.ChangeCordon
@@ -148,6 +152,19 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 	case admin.Remove, admin.StepDown:
 	}
 	return c, nil
+}
+
+// releaseTimeoutOf takes the release timeout of a drain.
+func releaseTimeoutOf(c *ack.Change, text string) error {
+	if text == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > ack.MaxReleaseTimeout {
+		return fmt.Errorf("%w: release_timeout = %q is no duration of at most %s", admin.ErrInvalid, text, bounds.Short(ack.MaxReleaseTimeout))
+	}
+	c.Release = d
+	return nil
 }
 
 // drainOf returns what a drain changes: all at once, or first what is idle, for so long.

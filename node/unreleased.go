@@ -59,7 +59,7 @@ func (r *releases) take(now time.Duration, count func(ack.ReleaseResult)) {
 	defer r.mu.Unlock()
 	for _, e := range r.fresh {
 		count(e.Result)
-		if e.Result == ack.ReleaseOK {
+		if e.Result == ack.ReleaseOK || e.Kept {
 			continue
 		}
 		e.Why = brief(e.Why)
@@ -145,4 +145,26 @@ func (a *agent) reportReleases() {
 		e.Unreleased.Shards = append(e.Unreleased.Shards, uint32(s))
 	}
 	a.tell(e)
+}
+
+// kept is a number of shards that a safe drain leaves at this node.
+type kept struct {
+	shards int
+	why    string // the first of them was not released
+}
+
+func keptHere(m *ack.Agent) *kept {
+	n, why := m.Kept()
+	if n == 0 {
+		return nil
+	}
+	return &kept{n, brief(why)}
+}
+
+// keptStays returns why all shards that are left stay, by a safe drain; empty: not all do.
+func (a *agent) keptStays(shards int) string {
+	if k := a.kept.Load(); k != nil && k.shards >= shards {
+		return "the app has not released them, and the drain is a safe one: " + k.why
+	}
+	return ""
 }

@@ -113,3 +113,54 @@ func TestFailedReleaseOfNodeThatStopsIsReportedByOthers(t *testing.T) {
 		}
 	})
 }
+
+// A safe drain leaves the shards at the node that its app does not release: they are served
+// there, and the state of the drain has the reason. Asked again once the app releases, the
+// drain takes them.
+func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []error{errors.New("disk full"), nil} {
+		bubble(t, func(w *world) {
+			bad := false
+			w.releasesBadly("c", &bad, failure)
+			owned := w.committed().Count("c")
+			bad = true
+			w.asks(w.all["c"], admin.Action{Verb: admin.Drain, Node: "c", Force: true, Safe: true, ReleaseTimeout: "2s"})
+			w.until("the drain has a reason why shards stay", func() bool {
+				d, err := w.all["a"].node.DrainState(w.t.Context(), "c")
+				return err == nil && d.Shards == owned && d.Unreleased == 0 && strings.Contains(d.Stays, "the app has not released them")
+			})
+			w.until("every shard is served", w.allServed)
+			time.Sleep(5 * time.Minute)
+			if n := w.committed().Count("c"); n != owned || !w.allServed() {
+				w.t.Errorf("c owns %d shards, want %d served", n, owned)
+			}
+			if d, ok := w.all["a"].node.State().Drop("c"); ok {
+				w.t.Errorf("c was dropped: %s", d.Cause)
+			}
+			bad = false
+			w.asks(w.all["c"], admin.Action{Verb: admin.Drain, Node: "c", Force: true, Safe: true})
+			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
+			w.until("every shard is served", w.allServed)
+			if d, err := w.all["a"].node.DrainState(w.t.Context(), "c"); err != nil || d.Left() || d.Unreleased != 0 {
+				w.t.Errorf("%+v, %v, want nothing left and nothing unreleased", d, err)
+			}
+		})
+	}
+}
+
+// A node that stops has no time for a safe drain: its shards move unreleased, and that is
+// reported.
+func TestStopEndsSafeDrain(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		bad := false
+		w.releasesBadly("c", &bad, errors.New("disk full"))
+		bad = true
+		w.asks(w.all["c"], admin.Action{Verb: admin.Drain, Node: "c", Force: true, Safe: true})
+		w.until("the drain leaves shards", func() bool { return w.all["c"].node.SelfState().Stays != "" })
+		w.all["c"].terminate()
+		w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
+		w.until("every shard is served", w.allServed)
+	})
+}

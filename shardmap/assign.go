@@ -47,7 +47,7 @@ func Assign(prev *Map, members []Member, p Policy) *Map {
 	if len(m.members) > 0 {
 		m.place(p, prev.since)
 	}
-	if len(p.Staged) > 0 {
+	if len(p.Staged)+len(p.Kept) > 0 {
 		m.deferBusy(prev, p)
 		stays = prev.translate(m.members)
 	}

@@ -19,6 +19,8 @@ type Policy struct {
 	// A staged owner that is not among the members stays a member, with its weight in
 	// prev, as long as it keeps a shard.
 	Staged map[NodeID]bool
+	// Kept shards stay with their owners, as shards of Staged owners that are not idle.
+	Kept map[Shard]bool
 	// Weights stand in the place of the members' own.
 	Weights map[NodeID]uint32
 	// Pins say where shards belong while that place can take them.

@@ -2,15 +2,15 @@ package shardmap
 
 import "slices"
 
-// deferBusy gives each shard that is not in p.Idle back to its owner in prev, if that
-// owner is in p.Staged. An owner that is no member of m becomes one again.
+// deferBusy gives each shard of p.Kept back to its owner in prev, and each shard that is not
+// in p.Idle, if its owner is in p.Staged. An owner that is no member of m becomes one again.
 func (m *Map) deferBusy(prev *Map, p Policy) {
 	stays := prev.translate(m.members)
 	var deferred []int
 	members := slices.Clone(m.members)
 	missing := make([]bool, len(prev.members))
 	for s, o := range prev.owners {
-		if o == none || !p.Staged[prev.members[o].ID] || p.Idle[Shard(s)] {
+		if o == none || !p.Kept[Shard(s)] && (!p.Staged[prev.members[o].ID] || p.Idle[Shard(s)]) {
 			continue
 		}
 		switch {

@@ -19,6 +19,8 @@ type drainCommand struct {
 	Wait     bool          `help:"Wait until nothing is left there, and show what is: shards, requests, sockets."`
 	Deadline time.Duration `help:"With --wait, fail if something is left after so long; the drain goes on (0: wait for ever)." placeholder:"DURATION"`
 	Gently   time.Duration `help:"Move shards for which nothing runs first, and the rest only after so long (0: all at once)." placeholder:"DURATION"`
+	Safe     bool          `help:"Leave a shard there that its app does not release."`
+	Release  time.Duration `name:"release-timeout" help:"How long the app may take to release a shard, up to 1m (0: the node's --release-timeout)." placeholder:"DURATION"`
 	Force    bool          `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
 	target
 }
@@ -33,6 +35,9 @@ app be changed, without anything moving then.
 With --gently shards move as they fall idle: nothing runs for them, no request and no
 socket but kept ones, which hand over, some at a time. What is still busy after that time
 moves as it does without, and what runs there has --drain-timeout to end.
+
+With --safe a shard that the app does not release stays there, and is served there;
+--wait says which reason the app gave. Drain again to try once more.
 
 With --self the cluster keeps nothing of it: the process is to own nothing and is
 not ready any more, the next one on the data directory owns shards again.`
@@ -63,7 +68,11 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 	if c.Gently > 0 {
 		gently = c.Gently.String()
 	}
-	if err = client.Do(ctx, admin.Action{Verb: admin.Drain, Node: c.Node, Force: c.Force, Gently: gently}); err != nil {
+	release := ""
+	if c.Release > 0 {
+		release = c.Release.String()
+	}
+	if err = client.Do(ctx, admin.Action{Verb: admin.Drain, Node: c.Node, Force: c.Force, Gently: gently, Safe: c.Safe, ReleaseTimeout: release}); err != nil {
 		return err
 	}
 	begun := "node " + c.Node + which + " is to own nothing until `shardway uncordon " + c.Node + "`; `shardway nodes` shows what is left"
@@ -92,6 +101,10 @@ func (c *drainCommand) contradiction() error {
 		return misuse("--self refuses nothing, it warns: leave out --force")
 	case c.Self && c.Gently != 0:
 		return misuse("--gently is asked of the cluster, --self of a process: leave out one")
+	case c.Self && (c.Safe || c.Release != 0):
+		return misuse("--safe and --release-timeout are asked of the cluster, --self of a process: leave out one")
+	case c.Release < 0 || c.Release > admin.MaxReleaseTimeout:
+		return misuse(fmt.Sprintf("--release-timeout %s is not between 0 and %s: give one such as 30s", c.Release, admin.MaxReleaseTimeout))
 	case c.Gently < 0:
 		return misuse(fmt.Sprintf("--gently %s is negative: give one such as 30s, or 0 to move all at once", c.Gently))
 	case !c.Self && c.Data != "":

@@ -180,3 +180,19 @@ func TestDrainFailsForUnreleasedShards(t *testing.T) {
 		}
 	}
 }
+
+// The terms of a drain reach the node, and what cannot be is refused before.
+func TestDrainTakesTerms(t *testing.T) {
+	c := drained()
+	if code, _, errOut := run(t, "drain a --safe --release-timeout 30s --admin="+serveCluster(t, c)); code != 0 {
+		t.Fatalf("exit %d, %s", code, errOut)
+	}
+	if a := <-c.done; !a.Safe || a.ReleaseTimeout != "30s" || a.Node != "a" {
+		t.Errorf("the node is asked %+v", a)
+	}
+	for _, line := range []string{"drain a --release-timeout 2m", "drain a --release-timeout=-1s", "drain --self --safe", "drain --self --release-timeout 1s"} {
+		if code, _, errOut := run(t, line); code != 2 || !strings.Contains(errOut, "--release-timeout") {
+			t.Errorf("%s: exit %d, %s", line, code, errOut)
+		}
+	}
+}

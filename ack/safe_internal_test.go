@@ -1,0 +1,70 @@
+package ack
+
+import (
+	"testing"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// drainSafely asks for a safe drain of node a, with a release timeout.
+func (s *hookStage) drainSafely(release time.Duration) {
+	s.t.Helper()
+	s.entry(encodeAmending(MinLevel, amending{term: 1, changes: []Change{{Kind: ChangeDrain, Node: "a", Safe: true, Release: release}}}))
+}
+
+// Under a safe drain a shard whose release failed is not given up, however long the proposal
+// stands. The next proposal leaves it here, and it is acquired again.
+func TestSafeDrainKeepsUnreleasedShard(t *testing.T) {
+	s := newHookStage(t, 2)
+	s.acquire()
+	s.drainSafely(2 * time.Second)
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	for range 100 {
+		for _, c := range s.look(100 * time.Millisecond) {
+			if c.Kind != HookRelease {
+				t.Fatalf("the app is told %s", c.Kind)
+			}
+			s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: "disk full"}})
+		}
+	}
+	if s.k.settled(s.now, s.mayRun) || len(s.k.keeping.shards) != 1 || s.k.keeping.shards[0] != "disk full" {
+		t.Fatalf("settled, or %v is kept, want shard 0", s.k.keeping.shards)
+	}
+	if e := s.ends[0]; !e.Kept || e.Result != ReleaseFailed || s.ends[1].Result != ReleaseOK || len(s.k.notReleased) > 0 {
+		t.Errorf("releases ended as %+v", s.ends)
+	}
+	c := s.see.state.Committed()
+	b, err := encodeProposal(MinLevel, proposal{term: 1, base: c.Epoch(), want: shardmap.Assign(c, fuzzMembers(2), shardmap.Policy{Pins: map[shardmap.Shard]shardmap.Pin{0: {Node: "a"}, 1: {Node: "b"}}})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.entry(b)
+	s.see.draining = s.see.state.Last().Epoch()
+	call := s.only(s.look(0), HookAcquire)
+	if call.Shards[0].Shard != 0 || !call.Shards[0].Again || !s.k.settled(s.now, s.mayRun) {
+		t.Errorf("%+v, want shard 0 acquired again, and the proposal settled", call)
+	}
+	s.drainSafely(0)
+	if s.look(0); len(s.k.keeping.shards) > 0 {
+		t.Errorf("%v is kept by an earlier drain", s.k.keeping.shards)
+	}
+}
+
+// A drain may give the app more time to release, and each attempt half of that.
+func TestDrainSetsReleaseTimeout(t *testing.T) {
+	s := newHookStage(t, 1)
+	s.acquire()
+	s.drainSafely(20 * time.Second)
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
+	if c := s.only(s.look(0), HookRelease); c.Timeout != 10*time.Second {
+		t.Errorf("an attempt may take %v, want 10s", c.Timeout)
+	}
+	if got := s.k.release(); got != 20*time.Second {
+		t.Errorf("the release timeout is %v, want 20s", got)
+	}
+	s.see.parting = true
+	if s.look(0); s.k.release() != s.k.o.ReleaseTimeout {
+		t.Errorf("a node that stops has %v, want its own %v", s.k.release(), s.k.o.ReleaseTimeout)
+	}
+}
