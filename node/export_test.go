@@ -293,3 +293,9 @@ func (n *Node) Vain() bool { return n.watch.found.Load().vain }
 func (n *Node) NotAcquired(s shardmap.Shard, epoch uint64) {
 	n.agent.hooking.tell(s, shardmap.Epoch(epoch))
 }
+
+// Lookup returns the peer address at which this node looks for another one.
+func (n *Node) Lookup(node string) string {
+	addr, _ := n.lookup(node)
+	return addr
+}

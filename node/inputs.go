@@ -61,6 +61,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	if err := n.gossip.Alone(); w.alone.Look(now, err != nil && len(n.o.Join) > 0) && err != nil {
 		in.Alone = &verdict.Alone{Asked: n.joinsTried()}
 	}
+	in.Moved = n.moved.list()
 	w.acquisition(now, &in)
 	w.ownMachine(now, &in)
 	if current {

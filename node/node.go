@@ -57,6 +57,7 @@ type Node struct {
 	poison   poison
 	// acquaintance is what is known of the disks of others.
 	acquaintance *acquaintance
+	moved        readdressing    // claims of other addresses
 	founder      *roster.Founder // with twin: set once Raft is open
 	twin         *roster.Twin
 	health       *health // nil for a gateway

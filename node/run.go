@@ -137,6 +137,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	s.spawn(ctx, "founding", n.founder.Run)
 	s.spawn(ctx, "twin", n.twin.Run)
 	s.spawn(ctx, "acquaintance", n.acquaint)
+	s.spawn(ctx, "addresses", n.readdress)
 	s.spawn(ctx, "watch", n.watch.run)
 	return haltAgent
 }

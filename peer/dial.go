@@ -138,6 +138,21 @@ func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, 
 	return "", err
 }
 
+// Identify returns what the node at a peer address, with a disk, says about itself. The address
+// need not be the one that Lookup returns. Another node or disk there is an error.
+func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity, error) {
+	h, err := (&hello{kind: Control, from: p.self(), wantNode: node, wantDisk: disk}).encode()
+	if err != nil {
+		return Identity{}, err
+	}
+	c, err := p.at(ctx, addr, node, h, Control)
+	if err != nil {
+		return Identity{}, err
+	}
+	_ = c.Close() // it was dialed for its answer alone
+	return c.peer, nil
+}
+
 // at dials a node at an address.
 func (p *Port) at(ctx context.Context, addr, node string, h []byte, kind Kind) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.HandshakeTimeout)

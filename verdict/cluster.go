@@ -107,6 +107,19 @@ func leaderless(in Inputs) []Finding {
 			Remedy: remedy,
 		}}
 	}
+	if len(in.Moved) > 0 {
+		m := in.Moved[0]
+		f := Finding{
+			Code: NoQuorum, Severity: Outage,
+			Text:   fmt.Sprintf("nobody leads as far as node %s knows: gossip still has the previous address of node %s, %s; the node announces %s", in.Self, m.Node, m.From, m.To),
+			Brief:  fmt.Sprintf("nobody leads as far as node %s knows: gossip still has the previous address of node %s", in.Self, m.Node),
+			Remedy: "wait up to 15 s until gossip has the new address; if this stays, check that node " + m.Node + " runs once, with its own data directory, and that its peer port is reached",
+		}
+		if m.Why != "" {
+			f.Text += " (" + m.Why + ")"
+		}
+		return []Finding{f}
+	}
 	return []Finding{{
 		Code: NoQuorum, Severity: Outage,
 		Text:   fmt.Sprintf("nobody leads as far as node %s knows, though %d of %d voters are seen: they do not reach each other's peer ports, or cannot agree", in.Self, len(here), len(all)),

@@ -26,6 +26,9 @@ type Inputs struct {
 	// needs none.
 	Alone *Alone
 
+	// Moved are nodes that announce another address than gossip has.
+	Moved []Moved
+
 	// Shards are all shards, Orphaned those without an owner, as long as that has lasted;
 	// before the first map all are.
 	Shards, Orphaned int
@@ -147,6 +150,13 @@ type Alone struct {
 type Attempt struct {
 	Addr, Why string
 	Secret    bool // somebody is there whose secret this node needs
+}
+
+// Moved is a node that announces another address than gossip has.
+type Moved struct {
+	Node, From, To string
+	// Why it was not accepted there yet; empty: that is being checked.
+	Why string
 }
 
 // Poison is a key that was under way at nodes that broke.

@@ -77,6 +77,13 @@ func clusterTable() []want {
 			"outage no-quorum: nobody leads as far as node a knows, though 3 of 3 voters are seen: they do not reach each other's peer ports, or cannot agree",
 			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
 		}},
+		{"a voter is at another address", with(func(in *verdict.Inputs) {
+			in.Leader, in.NoLeader = "", 5*time.Second
+			in.Moved = []verdict.Moved{{Node: "b", From: "10.0.0.2:7946", To: "10.0.0.9:7946", Why: "connection refused"}}
+		}), []string{
+			"outage no-quorum: nobody leads as far as node a knows: gossip still has the previous address of node b, 10.0.0.2:7946; the node announces 10.0.0.9:7946 (connection refused)",
+			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
+		}},
 		{"one of three is gone", with(func(in *verdict.Inputs) { nodes(in, gone, "c") }), []string{
 			"warning one-from-loss: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
 		}},

@@ -200,6 +200,12 @@ func (c *Cluster) joins(n *Node) []string {
 	return flags
 }
 
+// Address returns a free address, for a node that starts elsewhere next time.
+func (c *Cluster) Address(tb testing.TB) string {
+	tb.Helper()
+	return place{}.data(c.port(tb))
+}
+
 func (c *Cluster) port(tb testing.TB) int {
 	tb.Helper()
 	port, err := c.ports.Free()

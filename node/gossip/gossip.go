@@ -36,6 +36,7 @@ type Gossip struct {
 	record *record // set by Listen
 	former []sight // who was there when the last one with its file ended; set by Listen
 	read   readings
+	claims *claims
 
 	changed chan struct{} // 1: hint
 	retag   chan struct{} // 1: hint
@@ -65,6 +66,7 @@ func New(o Options) (*Gossip, error) {
 		retag:   make(chan struct{}, 1),
 		refused: make(chan *RefusedError, 1),
 		memory:  &memory{keep: o.Keep},
+		claims:  newClaims(o.Name),
 		left:    make(chan struct{}),
 	}
 	if len(o.Keys) > 0 {
@@ -75,7 +77,7 @@ func New(o Options) (*Gossip, error) {
 	}
 	tags := o.Tags
 	g.tags.Store(&tags)
-	g.gate = &gate{self: o.Name, mine: &g.tags, told: g.hearRefusal}
+	g.gate = &gate{self: o.Name, mine: &g.tags, told: g.hearRefusal, heard: g.claims.hear}
 	return g, nil
 }
 
@@ -146,6 +148,7 @@ func (g *Gossip) drain() {
 		select {
 		case e := <-g.events:
 			g.memory.learn(e)
+			g.claims.learn(e)
 			g.record.learn(e)
 			hint(g.changed)
 		case <-g.serf.ShutdownCh():

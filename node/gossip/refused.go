@@ -58,6 +58,8 @@ type gate struct {
 	mine *atomic.Pointer[Tags]
 	last atomic.Pointer[RefusedError]
 	told func(*RefusedError)
+	// heard is called with each member that is not refused; nil: nobody listens.
+	heard func(*serf.Member)
 }
 
 var _ serf.MergeDelegate = (*gate)(nil)
@@ -77,6 +79,11 @@ func (g *gate) NotifyMerge(all []*serf.Member) error {
 		}
 	}
 	if worst == nil {
+		for _, m := range all {
+			if g.heard != nil && m.Status != serf.StatusLeft {
+				g.heard(m)
+			}
+		}
 		return nil
 	}
 	g.last.Store(worst)

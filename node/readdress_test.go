@@ -1,0 +1,83 @@
+package node_test
+
+import (
+	"maps"
+	"testing"
+	"time"
+)
+
+// moves starts a killed node again on another machine, with its disk.
+func (p *process) moves() {
+	p.w.note(p)
+	p.host = p.w.net.Host(p.name + "-moved")
+	p.run()
+}
+
+// A killed node that starts at another address was met after 8 to 11 s, because gossip takes an
+// address for the node's until the node has long been dead.
+func TestKilledNodeIsMetAtAnotherAddress(t *testing.T) {
+	t.Parallel()
+	for kill := 1; kill <= 2; kill++ {
+		bubble(t, func(w *world) {
+			for _, name := range []string{"a", "b", "c"} {
+				w.start(name)
+			}
+			w.untilSettled("a", "b", "c")
+			w.untilVoters(3)
+			w.during(func() { time.Sleep(2 * time.Second) }) // voters have greeted each other
+			victims := []*process{w.all["b"], w.all["c"]}[:kill]
+			for _, p := range victims {
+				p.kill()
+			}
+			w.during(func() { time.Sleep(300 * time.Millisecond) })
+			began := time.Now()
+			for _, p := range victims {
+				p.moves()
+			}
+			w.untilSettled("a", "b", "c")
+			if took := time.Since(began); took > 1500*time.Millisecond {
+				w.t.Errorf("%d of 3 at other addresses: all serve after %v", kill, took)
+			}
+			for _, p := range victims {
+				if at := w.all["a"].node.Lookup(p.name); at != p.host.Addr(7947) {
+					w.t.Errorf("%s is looked for at %s, and is at %s", p.name, at, p.host.Addr(7947))
+				}
+			}
+		})
+	}
+}
+
+// Whoever announces a node's name and disk at another address redirects nothing: neither while
+// the node is there, nor while it is gone, as long as that disk is not there.
+func TestStrangerDoesNotRedirectANode(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		b := w.all["b"]
+		h := w.net.Host("stranger")
+		tags := maps.Clone(b.node.GossipTags())
+		tags["ep.peer"] = h.Addr(7947)
+		s := w.gossiper(h, "b", h.Addr(7946), tags)
+		defer func() { _ = s.Shutdown() }()
+		claim := func() {
+			for range 20 {
+				for _, p := range w.running() {
+					_, _ = s.Join([]string{p.host.Addr(7946)}, true)
+				}
+				w.during(func() { time.Sleep(100 * time.Millisecond) })
+			}
+		}
+		stays := func() {
+			if at := w.all["a"].node.Lookup("b"); at != b.host.Addr(7947) {
+				w.t.Errorf("b is looked for at %s, and is at %s", at, b.host.Addr(7947))
+			}
+		}
+		claim()
+		stays()
+		w.untilSettled("a", "b", "c")
+		b.kill()
+		claim()
+		stays()
+		b.restart()
+		w.untilSettled("a", "b", "c")
+	})
+}
