@@ -284,6 +284,8 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 	switch {
 	case v.Absent:
 		a.State = "absent"
+	case a.State == "failed" && v.Heartbeat.Goodbye && v.Heartbeat.Back == 0:
+		a.State = "left" // the leader heard its goodbye; gossip does not tell nodes that joined since
 	case !here: // what it said of its app last is nothing to go by
 	case (v.Silent || v.Crashed) && s.Committed().Epoch() > 0:
 		a.State = "failed"

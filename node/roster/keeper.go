@@ -49,6 +49,8 @@ type Keeper struct {
 	every  time.Duration // it looks
 	// changed is when it last changed anything, or began.
 	changed time.Time
+	// promoted is when this leader made each server a voter.
+	promoted map[string]time.Time
 	// asked is when each server was last asked who it is.
 	asked map[string]time.Time
 
@@ -114,7 +116,7 @@ type Gossip interface{ Members() []gossip.Member }
 func NewKeeper(o KeeperOptions) *Keeper {
 	now := time.Now()
 	return &Keeper{
-		o: o, absent: map[string]time.Duration{}, looked: now, every: membersEvery, changed: now, asked: map[string]time.Time{},
+		o: o, absent: map[string]time.Duration{}, promoted: map[string]time.Time{}, looked: now, every: membersEvery, changed: now, asked: map[string]time.Time{},
 		began: now, levels: ack.NewLevels(o.Term, o.LevelAfter), refused: map[string]bool{}, raises: make(chan chan<- error),
 	}
 }
@@ -164,6 +166,7 @@ func (k *Keeper) change(ctx context.Context, heard []ack.MemberView) bool {
 		k.o.Log.Warn().Err(err).Str("server", c.server).Str("change", c.what).Msg("configuration not changed")
 		return false
 	}
+	k.noteChange(c)
 	k.o.Log.Info().Str("server", c.server).Str("change", c.what).Msg("configuration changed")
 	return true
 }
@@ -218,6 +221,9 @@ func (k *Keeper) next(ctx context.Context, r View) change {
 	}
 	if surplus := k.surplus(r); surplus != "" {
 		return change{"demote", surplus, k.o.Raft.Demote}
+	}
+	if server := k.replaced(r); server != "" {
+		return change{"remove", server, k.o.Raft.Remove}
 	}
 	return k.dead(r)
 }

@@ -49,6 +49,12 @@ func kept(t *testing.T, nodes string, f func(c *cluster)) {
 // keptOf is kept with so many --voters.
 func keptOf(t *testing.T, voters int, nodes string, f func(c *cluster)) {
 	t.Helper()
+	keptWith(t, voters, deadAfter, nodes, f)
+}
+
+// keptWith is keptOf with a --dead-server-after.
+func keptWith(t *testing.T, voters int, dead time.Duration, nodes string, f func(c *cluster)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, heard: map[string]ack.MemberView{}, disks: map[string]string{}, committed: shardmap.New(8), level: 1, knows: map[string]ack.Level{}}
 		for _, n := range nodes {
@@ -62,7 +68,7 @@ func keptOf(t *testing.T, voters int, nodes string, f func(c *cluster)) {
 		go pulse.Run(ctx)
 		k := roster.NewKeeper(roster.KeeperOptions{
 			Pulse: pulse,
-			Raft:  c, Gossip: c, Server: "a/1", Voters: voters, DeadServerAfter: deadAfter, Log: zerolog.Nop(),
+			Raft:  c, Gossip: c, Server: "a/1", Voters: voters, DeadServerAfter: dead, Log: zerolog.Nop(),
 			Who: func(_ context.Context, node string) (roster.Process, error) {
 				return c.process(node), nil
 			},
