@@ -120,10 +120,18 @@ func TestNodeThatStopsWaitsForNoLongPoll(t *testing.T) {
 		conn, err := net.Dial("tcp", n.Addr)
 		must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
+		p := &stream{conn, bufio.NewReader(conn)}
+		// Only a connection that has carried a response is closed under a long poll.
+		_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nApp-Id: first %s\r\n\r\n", key, id)
+		must(t, err)
+		res, err := http.ReadResponse(p.r, nil)
+		must(t, err)
+		_, err = io.Copy(io.Discard, res.Body)
+		must(t, err)
 		_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nApp-Id: %s\r\nApp-Hang: gate\r\n\r\n", key, id)
 		must(t, err)
 		owner.App.AwaitHanging(t, "gate", 1)
-		polls = append(polls, &stream{conn, bufio.NewReader(conn)})
+		polls = append(polls, p)
 	}
 	n.Terminate(t)
 	for _, p := range polls {

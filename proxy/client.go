@@ -83,6 +83,9 @@ type client struct {
 	// pollSince is when a long poll was first sent that has been sent again because its shard
 	// moved, by the server's clock; zero: it has not been.
 	pollSince atomic.Int64
+	// reused is true once the connection has carried a request before the present one. Clients
+	// send a safe request again when such a connection is closed without a response.
+	reused atomic.Bool
 	// shed tells that it has been asked to make room for another connection.
 	shed atomic.Bool
 	head portion // what a head keeps that is partly read

@@ -108,6 +108,9 @@ func (c *client) idleSince() time.Time {
 // open begins the exchange of the request that has been read.
 func (c *client) open() {
 	safety := safetyOf(c.req.Method())
+	if c.x.began != 0 && !c.reused.Load() {
+		c.reused.Store(true)
+	}
 	c.x = exchange{
 		safety: safety,
 		safe:   safety == safeMethod,

@@ -181,6 +181,23 @@ func TestLastNodeLetsAnEventStreamThatAnswersPOSTFinish(t *testing.T) {
 	})
 }
 
+// The client of a new connection reports its end as an error, so its long poll goes on.
+func TestNodeThatStopsFinishesLongPollsOfNewConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		front, _ := simPair(t, simple, func(o *proxy.Options) { o.DrainTimeout = 3 * time.Second })
+		c := front.dial()
+		c.send("GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		synctest.Wait()
+		ended := stopping(front, 40*time.Second)
+		if _, body := c.answer("GET"); body != "GET /poll " {
+			t.Errorf("got %q, want the response", body)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+}
+
 // A node that stopped waited for the long polls of its clients, up to shutdown-timeout.
 func TestNodeThatStopsClosesLongPolls(t *testing.T) {
 	for _, local := range []bool{true, false} {
@@ -192,6 +209,8 @@ func TestNodeThatStopsClosesLongPolls(t *testing.T) {
 						front = owner
 					}
 					c := front.dial()
+					c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+					c.answer("GET")
 					c.send("%s /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", method)
 					time.Sleep(2 * time.Second)
 					began := time.Now()

@@ -5,11 +5,13 @@ import "time"
 // A long poll is a request of a safe method (GET, HEAD or OPTIONS) whose response has not
 // begun after DrainTimeout. Neither a move nor a stop waits longer for one, and neither costs
 // its client an error: when the shard moves, the next owner is asked, and when the node stops,
-// the connection is closed as an idle one, so that the client asks another node.
+// the connection is closed as an idle one, so that the client asks another node. Clients do
+// that only on a connection that has carried a response before (RFC 9112, section 9.3.1): on a
+// new connection the long poll may go on until ShutdownTimeout.
 
-// isLongPoll reports whether a client's run is a long poll.
+// isLongPoll reports whether a client's run is a long poll whose connection may be closed.
 func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
-	if c.ingress != "" || !r.isUnanswered() || c.up.going.Load() || c.kept.Load() != nil {
+	if c.ingress != "" || !c.reused.Load() || !r.isUnanswered() || c.up.going.Load() || c.kept.Load() != nil {
 		return false // a request that still comes in is none, and a kept WebSocket has its response
 	}
 	since := c.since

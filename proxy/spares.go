@@ -44,6 +44,7 @@ func (c *client) forget() {
 	c.slot.node.Store(nil)
 	c.idle.Store(0)
 	c.pollSince.Store(0)
+	c.reused.Store(false)
 	c.shed.Store(false)
 	c.parks.Store(false)
 	c.alone, c.parked, c.lot = false, false, nil
