@@ -119,7 +119,7 @@ func (n *Node) Routes() bool {
 func (n *Node) GossipTags() map[string]string {
 	t := n.tags()
 	all := map[string]string{
-		"v": "1", "node": t.Node, "disk": t.Disk, "cluster": t.Cluster, "shards": strconv.Itoa(t.Shards), "role": t.Role,
+		"v": "2", "node": t.Node, "disk": t.Disk, "cluster": t.Cluster, "shards": strconv.Itoa(t.Shards), "role": t.Role,
 		"weight": strconv.FormatUint(uint64(t.Weight), 10), "version": t.Version,
 	}
 	for name, addr := range t.Endpoints {

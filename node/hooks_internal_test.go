@@ -98,28 +98,25 @@ func TestCallEndsWithTheRun(t *testing.T) {
 	})
 }
 
-// What fails is told of by its kind: an acquire is counted, be it as a whole or in parts; of
-// a release it is said for which shards, in so many lines.
-func TestWhatFailsIsToldOfByItsKind(t *testing.T) {
+// A failed acquire is counted, whether all shards failed or some. A failed release is logged:
+// one line for each call, up to maxWarned for one map change.
+func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 	some := map[shardmap.Shard]string{1: "no", 3: "not this one"}
-	many := map[shardmap.Shard]string{}
-	for s := range shardmap.Shard(3 * maxWarned) {
-		many[s] = "no"
-	}
 	for name, tc := range map[string]struct {
-		kind        ack.HookKind
-		r           ack.HookResult
-		failed      int
-		single, all int // lines
+		kind         ack.HookKind
+		r            ack.HookResult
+		calls        int
+		failed       int
+		single, more int // lines
 	}{
-		"acquired":              {ack.HookAcquire, ack.HookResult{}, 0, 0, 0},
-		"acquired in part":      {ack.HookAcquire, ack.HookResult{Failed: some}, 1, 0, 0},
-		"not acquired":          {ack.HookAcquire, ack.HookResult{Err: errors.New("no")}, 1, 0, 0},
-		"released":              {ack.HookRelease, ack.HookResult{}, 0, 0, 0},
-		"released in part":      {ack.HookRelease, ack.HookResult{Failed: some}, 0, 2, 0},
-		"released in few parts": {ack.HookRelease, ack.HookResult{Failed: many}, 0, maxWarned, 1},
-		"not released":          {ack.HookRelease, ack.HookResult{Err: errors.New("no")}, 0, 0, 0},
-		"lost in part":          {ack.HookLost, ack.HookResult{Failed: some}, 0, 0, 0},
+		"acquired":                 {ack.HookAcquire, ack.HookResult{}, 1, 0, 0, 0},
+		"acquired in part":         {ack.HookAcquire, ack.HookResult{Failed: some}, 1, 1, 0, 0},
+		"not acquired":             {ack.HookAcquire, ack.HookResult{Err: errors.New("no")}, 1, 1, 0, 0},
+		"released":                 {ack.HookRelease, ack.HookResult{}, 1, 0, 0, 0},
+		"released in part":         {ack.HookRelease, ack.HookResult{Failed: some}, 1, 0, 1, 0},
+		"not released":             {ack.HookRelease, ack.HookResult{Err: errors.New("no")}, 2, 0, 2, 0},
+		"not released, many times": {ack.HookRelease, ack.HookResult{Err: errors.New("no")}, 3 * maxWarned, 0, maxWarned, 1},
+		"lost in part":             {ack.HookLost, ack.HookResult{Failed: some}, 1, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -127,12 +124,14 @@ func TestWhatFailsIsToldOfByItsKind(t *testing.T) {
 				failed := 0
 				h := newHooking(doing(func(context.Context, ack.HookCall) ack.HookResult { return tc.r }), newInflight(4), zerolog.New(&log))
 				h.ctx, h.failed = t.Context(), func() { failed++ }
-				h.Call(ack.HookCall{Kind: tc.kind, Seq: 7, Timeout: time.Second})
-				<-h.results
+				for range tc.calls {
+					h.Call(ack.HookCall{Kind: tc.kind, Seq: 7, Timeout: time.Second, Shards: []ack.HookShard{{Shard: 1}}})
+					<-h.results
+				}
 				h.calls.Wait()
-				single, all := strings.Count(log.String(), `"shard not released"`), strings.Count(log.String(), `"more shards not released"`)
-				if failed != tc.failed || single != tc.single || all != tc.all {
-					t.Errorf("counted %d times, %d lines of one and %d of many, want %d, %d and %d", failed, single, all, tc.failed, tc.single, tc.all)
+				single, more := strings.Count(log.String(), `"release failed"`), strings.Count(log.String(), `"more releases failed"`)
+				if failed != tc.failed || single != tc.single || more != tc.more {
+					t.Errorf("counted %d times, %d lines of calls and %d of more, want %d, %d and %d", failed, single, more, tc.failed, tc.single, tc.more)
 				}
 			})
 		})

@@ -54,12 +54,15 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 			if got := a.router.leased(); got != c.want {
 				t.Errorf("leased %v after a turn %v late, with %v of a processor, want %v", got, late, c.used, c.want)
 			}
-			if stood := a.stood.Load() != nil; stood == c.want {
-				t.Errorf("it is told that it stood still: %v", stood)
+			if a.stood.Load() != nil {
+				t.Error("a pause of a quarter of a lease is reported before it has cost the lease")
 			}
 			pass(timing.Lease, timing.Lease)
 			if a.router.leased() {
 				t.Error("the lease outlasts its end")
+			}
+			if stood := a.stood.Load() != nil; stood == c.want {
+				t.Errorf("after the end of a lease that was not renewed, a pause is reported: %v, want %v", stood, !c.want)
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func TestMemberIsKnownIfItIsANode(t *testing.T) {
 		w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name})
 
 		h := w.net.Host("x")
-		s := w.forger(h, "x", h.Addr(7946), map[string]string{"v": "1", "node": "y", "zone": "north"})
+		s := w.forger(h, "x", h.Addr(7946), map[string]string{"v": "2", "node": "y", "zone": "north"})
 		defer func() { _ = s.Shutdown() }()
 		l := w.leader()
 		w.until("the leader sees it", func() bool { return l.node.Member("x") == "alive" })

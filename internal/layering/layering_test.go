@@ -185,6 +185,9 @@ func TestWhatMustStayOut(t *testing.T) {
 	for _, tt := range tests {
 		for _, pkg := range tt.packages {
 			for _, dep := range byPath[path.Join(module, pkg)].Deps {
+				if dep == "net/netip" {
+					continue // addresses as values, without I/O
+				}
 				if slices.ContainsFunc(tt.out, func(o string) bool { return dep == o || strings.HasPrefix(dep, o+"/") }) {
 					t.Errorf("package %q depends on %s", pkg, dep)
 				}

@@ -68,7 +68,7 @@ func TestForeignTagsAreErrors(t *testing.T) {
 	for _, m := range []map[string]string{
 		{"node": "a"},
 		{"cluster": "c"},
-		{"v": "2", "node": "a"},
+		{"v": "1", "node": "a"},
 		{"v": "2", "shards": "-1"},
 		{"v": "2", "shards": "99999999999"},
 		{"v": "2", "weight": "x"},
