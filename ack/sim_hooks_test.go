@@ -93,8 +93,10 @@ func (p *proc) hookOptions() *ack.HookOptions {
 		return nil
 	}
 	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}, released: map[shardmap.Shard]shardmap.Epoch{}, everGot: map[ownership]bool{}, servedSince: map[ownership]time.Duration{}}
-	return &ack.HookOptions{App: p, Deliver: p.Deliver, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout,
-		Ended: p.releaseEnded, StuckAfter: p.w.stuckAfter, Backoff: p.w.backoff}
+	return &ack.HookOptions{
+		App: p, Deliver: p.Deliver, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout,
+		Ended: p.releaseEnded, StuckAfter: p.w.stuckAfter, Backoff: p.w.backoff,
+	}
 }
 
 var errApp = errors.New("the app said no")

@@ -98,7 +98,7 @@ func (k *hooks) judge(now time.Duration) {
 	u.waiting = 0
 	for i := range k.shards {
 		h := &k.shards[i]
-		switch h.phase {
+		switch h.phase { //nolint:exhaustive // the other phases hold nothing that was acquired
 		case HookServing:
 			serving++
 		case HookAcquiring:

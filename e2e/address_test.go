@@ -18,6 +18,8 @@ const another = 5 * time.Second
 
 // TestKilledNodesReturnAtOtherAddresses kills nodes and starts them again with other gossip and
 // peer ports, as pods do: one of three, two of three, and two that exchange their ports.
+//
+//nolint:tparallel // the clusters run one after the other, because their times are judged
 func TestKilledNodesReturnAtOtherAddresses(t *testing.T) {
 	t.Parallel()
 	for _, sealed := range []bool{false, true} {

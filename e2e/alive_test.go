@@ -24,6 +24,8 @@ import (
 // while requests that they have already taken write. The apps carry no epochs here: only the
 // rule of the page keeps them from writing after the next owner has begun. An app without the
 // rule is found.
+//
+//nolint:tparallel // the clusters run one after the other, because their times are judged
 func TestExamplesStopWritingWithTheirNode(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	page, err := os.ReadFile("../docs/apps.md")
@@ -202,7 +204,7 @@ func servedShard(t *testing.T, n *cluster.Node) (shard, epoch uint64) {
 
 // beganAfter returns when an owner with a higher epoch has begun.
 func beganAfter(state string, shard, epoch uint64) (at time.Time, err error) {
-	files, err := os.ReadDir(filepath.Join(state, fmt.Sprint(shard)))
+	files, err := os.ReadDir(filepath.Join(state, strconv.FormatUint(shard, 10)))
 	if err != nil {
 		return at, err
 	}
@@ -223,7 +225,7 @@ func beganAfter(state string, shard, epoch uint64) (at time.Time, err error) {
 // lastWrite returns when what is kept under an epoch was written last.
 func lastWrite(t *testing.T, state string, shard, epoch uint64) (at time.Time) {
 	t.Helper()
-	dir := filepath.Join(state, fmt.Sprint(shard))
+	dir := filepath.Join(state, strconv.FormatUint(shard, 10))
 	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(dir, path)
 		mine := strings.HasPrefix(rel, fmt.Sprint(epoch, "/")) || rel == fmt.Sprint(epoch, ".json")

@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,18 +17,16 @@ import (
 )
 
 // checkedApps starts three nodes that check their apps every 100 ms.
-func checkedApps(t *testing.T, flags ...string) *cluster.Cluster {
+func checkedApps(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	return start(t, 3, append([]string{"--health", "/health", "--health-interval", "100ms"}, flags...)...)
+	return start(t, 3, "--health", "/health", "--health-interval", "100ms")
 }
 
 // finds reports whether a node finds one of these.
 func finds(s cluster.Status, codes ...verdict.Code) bool {
 	for _, f := range s.Findings {
-		for _, code := range codes {
-			if f.Code == code {
-				return true
-			}
+		if slices.Contains(codes, f.Code) {
+			return true
 		}
 	}
 	return false

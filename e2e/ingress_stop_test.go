@@ -124,7 +124,7 @@ func TestNodeThatStopsWaitsForNoLongPoll(t *testing.T) {
 		// Only a connection that has carried a response is closed under a long poll.
 		_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nApp-Id: first %s\r\n\r\n", key, id)
 		must(t, err)
-		res, err := http.ReadResponse(p.r, nil)
+		res, err := http.ReadResponse(p.r, nil) //nolint:bodyclose // read to its end
 		must(t, err)
 		_, err = io.Copy(io.Discard, res.Body)
 		must(t, err)

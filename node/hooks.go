@@ -105,7 +105,8 @@ func (h *hooking) warn(c *ack.HookCall, r *ack.HookResult, cut bool) {
 	if c.Kind != ack.HookRelease || cut || r.Err == nil && len(r.Failed) == 0 {
 		return
 	}
-	failed, why := slices.Sorted(maps.Keys(r.Failed)), ""
+	failed := slices.Sorted(maps.Keys(r.Failed))
+	var why string
 	if r.Err != nil {
 		failed, why = nil, r.Err.Error()
 		for _, s := range c.Shards {

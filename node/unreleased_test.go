@@ -14,12 +14,11 @@ import (
 	"shardway/shardmap"
 )
 
-// releasesBadly starts three nodes. The app of one of them fails each release while bad is
-// true.
-func (w *world) releasesBadly(node string, bad *bool, err error) {
+// releasesBadly starts three nodes. The app of node c fails each release while bad is true.
+func (w *world) releasesBadly(bad *bool, err error) {
 	w.hooked(newLedger(), func(name string) func(context.Context, ack.HookCall) error {
 		return func(ctx context.Context, c ack.HookCall) error {
-			if name != node || !*bad || c.Kind != ack.HookRelease {
+			if name != "c" || !*bad || c.Kind != ack.HookRelease {
 				return nil
 			}
 			if err == nil { // no response
@@ -44,7 +43,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 	for result, failure := range map[string]error{"failed": errors.New("disk full"), "late": nil} {
 		bubble(t, func(w *world) {
 			bad := false
-			w.releasesBadly("c", &bad, failure)
+			w.releasesBadly(&bad, failure)
 			p := w.all["c"]
 			owned := w.committed().Count("c")
 			bad = true
@@ -103,7 +102,7 @@ func TestFailedReleaseOfNodeThatStopsIsReportedByOthers(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		bad := false
-		w.releasesBadly("c", &bad, errors.New("disk full"))
+		w.releasesBadly(&bad, errors.New("disk full"))
 		bad = true
 		owned := w.committed().Count(shardmap.NodeID("c"))
 		w.all["c"].terminate()
@@ -122,7 +121,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 	for _, failure := range []error{errors.New("disk full"), nil} {
 		bubble(t, func(w *world) {
 			bad := false
-			w.releasesBadly("c", &bad, failure)
+			w.releasesBadly(&bad, failure)
 			owned := w.committed().Count("c")
 			bad = true
 			w.asks(w.all["c"], admin.Action{Verb: admin.Drain, Node: "c", Force: true, Safe: true, ReleaseTimeout: "2s"})
@@ -155,7 +154,7 @@ func TestStopEndsSafeDrain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		bad := false
-		w.releasesBadly("c", &bad, errors.New("disk full"))
+		w.releasesBadly(&bad, errors.New("disk full"))
 		bad = true
 		w.asks(w.all["c"], admin.Action{Verb: admin.Drain, Node: "c", Force: true, Safe: true})
 		w.until("the drain leaves shards", func() bool { return w.all["c"].node.SelfState().Stays != "" })

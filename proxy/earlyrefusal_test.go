@@ -52,7 +52,7 @@ func TestEarlyRefusalArrivesWhole(t *testing.T) {
 				if n, err := c.Write(append(make([]byte, body), framing.end...)); err != nil {
 					t.Fatalf("the client could send %d bytes: %v", n, err)
 				}
-				res, err := http.ReadResponse(c.r, &http.Request{Method: "PUT"})
+				res, err := http.ReadResponse(c.r, &http.Request{Method: "PUT"}) //nolint:bodyclose // read to its end
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -86,7 +86,7 @@ func TestEchoOfAnUploadIsWhole(t *testing.T) {
 			c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: %d\r\n\r\n", size)
 			want := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 			go func() { _, _ = c.Write(want) }()
-			res, err := http.ReadResponse(c.r, &http.Request{Method: "POST"})
+			res, err := http.ReadResponse(c.r, &http.Request{Method: "POST"}) //nolint:bodyclose // read to its end
 			if err != nil {
 				t.Fatal(err)
 			}

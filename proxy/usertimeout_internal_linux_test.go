@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -47,7 +48,9 @@ func optionOf(t *testing.T, c *net.TCPConn) time.Duration {
 		t.Fatal(err)
 	}
 	ms := -1
-	if err := raw.Control(func(fd uintptr) { ms, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) }); err != nil {
+	var optErr error
+	err = raw.Control(func(fd uintptr) { ms, optErr = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) })
+	if err = errors.Join(err, optErr); err != nil {
 		t.Fatal(err)
 	}
 	return time.Duration(ms) * time.Millisecond

@@ -68,8 +68,8 @@ func (n *Node) Args() []string {
 // oneUpstream returns the arguments with only the last --upstream, which replaces that of
 // the node's own app.
 func oneUpstream(args []string) []string {
-	for i := len(args) - 1; i >= 0; i-- {
-		if args[i] != "--upstream" && !strings.HasPrefix(args[i], "--upstream=") {
+	for i, arg := range slices.Backward(args) {
+		if arg != "--upstream" && !strings.HasPrefix(arg, "--upstream=") {
 			continue
 		}
 		if first := slices.Index(args, "--upstream"); first >= 0 && first < i {

@@ -1,5 +1,7 @@
 package h1
 
+import "slices"
+
 // hostByte holds true for the bytes of a reg-name (RFC 3986 section 3.2.2)
 // without comma and percent sign: lists and escapes of hosts have been used to
 // mislead, and no client needs them.
@@ -88,8 +90,8 @@ func withoutPort(b []byte, https bool) []byte {
 		want = 443
 	}
 	n, place := 0, 1
-	for i := len(b) - 1; i >= 0; i-- {
-		switch c := b[i]; {
+	for i, c := range slices.Backward(b) {
+		switch {
 		case c == ':' && (place == 1 || n == want):
 			return b[:i]
 		case c < '0' || c > '9':

@@ -86,7 +86,7 @@ func (b *Body) line(l []byte) error {
 	}
 	// Nobody reads the extensions of a response, and the line ends at its CRLF for all readers, unless
 	// a quoted string is open there.
-	if !validExtensions(ext) && !(b.reply && cleanBytes(ext) && bytes.IndexByte(ext, '"') < 0) {
+	if !validExtensions(ext) && (!b.reply || !cleanBytes(ext) || bytes.IndexByte(ext, '"') >= 0) {
 		return errChunkExt
 	}
 	b.left, b.state = size, inData
