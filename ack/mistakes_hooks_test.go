@@ -121,16 +121,8 @@ func mistakesOfHooks() []mistake {
 			edits: in("unacquired.go", "!may || avoid[m.ID] ||", "!may || avoid[m.ID] && !PLANTED ||"),
 		},
 		{
-			name: "unacquired: a shard moves on though no app acquires it", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
-			edits: in("unacquired.go", "	if to == \"\" && stays {\n", "	if to == \"\" && stays && !PLANTED {\n"),
-		},
-		{
 			name: "unacquired: a node whose app acquires nothing gets more shards", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "G9",
 			edits: in("unacquired.go", "n.beat.Unable && !p.Cordoned", "n.beat.Unable && !PLANTED && !p.Cordoned"),
-		},
-		{
-			name: "unacquired: a success does not end the report", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired",
-			edits: in("unacquired.go", "		case h.phase == HookServing:\n			delete(u.shards, s)\n", "		case h.phase == HookServing && !PLANTED:\n			delete(u.shards, s)\n"),
 		},
 		{
 			name: "safe: a drain takes what was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",

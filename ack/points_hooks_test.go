@@ -48,9 +48,15 @@ func pointsOfHooks() []point {
 		},
 		planted("a shard that an app does not acquire goes to another node", "unacquired: a shard stays though another app may acquire it"),
 		planted("whose app has not failed to acquire it", "unacquired: a shard goes to a node whose app has failed, too"),
-		planted("if there is one", "unacquired: a shard moves on though no app acquires it"),
+		{
+			of: "hooks", clause: "if there is one",
+			explained: "Few schedules have all apps fail to acquire one shard. TestNothingMovesWhileNoAppAcquires.",
+		},
 		planted("a node whose app acquires nothing gets no more", "unacquired: a node whose app acquires nothing gets more shards"),
-		planted("until it succeeds", "unacquired: a success does not end the report"),
+		{
+			of: "hooks", clause: "until it succeeds",
+			explained: "A schedule is over before a back-off matters. TestShardThatIsNotAcquiredIsReported, TestAppThatAcquiresNothingIsProbed.",
+		},
 		planted("a safe drain leaves what was not released", "safe: a drain takes what was not released"),
 		planted("a new owner is told whom it follows", "hooks: a new owner is told of nobody before it"),
 	}
