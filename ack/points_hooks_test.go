@@ -50,7 +50,7 @@ func pointsOfHooks() []point {
 		planted("whose app has not failed to acquire it", "unacquired: a shard goes to a node whose app has failed, too"),
 		{
 			of: "hooks", clause: "if there is one",
-			explained: "Few schedules have all apps fail to acquire one shard. TestNothingMovesWhileNoAppAcquires.",
+			explained: "Few schedules have all apps fail to acquire one shard. TestShardThatNoAppAcquiresStays, TestNothingMovesWhileNoAppAcquires.",
 		},
 		planted("a node whose app acquires nothing gets no more", "unacquired: a node whose app acquires nothing gets more shards"),
 		{
