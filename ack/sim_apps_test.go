@@ -138,7 +138,7 @@ func (l *leading) countApps() (apps, unhealthy, perhaps int) {
 			}
 			continue
 		}
-		if v.Silent || v.Crashed || v.Absent || hb.Gateway || hb.Leaving || hb.Goodbye || s.Policy().Drained[v.Node] || l.p.w.dead[v.Node] {
+		if v.Silent || v.Crashed || v.Absent || hb.Gateway || hb.Leaving || hb.Goodbye || s.Policy().Drained[v.Node] {
 			continue
 		}
 		apps++
@@ -172,7 +172,7 @@ func (l *leading) sawHealth(e ack.Submit) {
 	for _, v := range l.turn.View() {
 		hb, id := v.Heartbeat, v.Node
 		was, is := told.Last().Has(id), next.Last().Has(id)
-		if v.HeardAgo < 0 || v.Silent || v.Crashed || w.dead[id] {
+		if v.HeardAgo < 0 || v.Silent || v.Crashed {
 			continue
 		}
 		if d, ok := next.Drop(id); ok && d.InForce && !is {
