@@ -70,9 +70,10 @@ func (k *hooks) release() time.Duration {
 	return k.o.ReleaseTimeout
 }
 
-// attempt returns how long one attempt to release may take.
+// attempt returns how long one attempt to release may take. An operator who sets the release
+// timeout of a drain has a slow app, so an attempt may take half of that timeout.
 func (k *hooks) attempt() time.Duration {
-	return min(max(attemptMost, k.release()/2), k.release())
+	return min(max(attemptMost, k.terms().Release/2), k.release())
 }
 
 func (k *hooks) lostTime() time.Duration    { return lostTime(k.release()) }
