@@ -121,9 +121,7 @@ func (l *leading) proposesStage(e ack.Noted) {
 		l.defers(id)
 	}
 	for id, since := range l.since {
-		v, _ := l.viewOf(id)
-		well := !v.Silent && !v.Crashed && !v.Absent && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.HeardAgo >= 0 && v.Heartbeat.Acked >= l.told().Committed().Epoch()
-		if d, _ := l.told().Drop(id); well && !d.InForce && !l.note.deferred[id] && l.p.clock()-since < l.p.w.pace.DrainTimeout*8/10-50*time.Millisecond {
+		if l.isWell(id) && !l.note.deferred[id] && l.p.clock()-since < l.p.w.pace.DrainTimeout*8/10-50*time.Millisecond {
 			l.note.early[id] = true
 		}
 	}
@@ -132,6 +130,13 @@ func (l *leading) proposesStage(e ack.Noted) {
 		w.cover.staged++
 	}
 	w.cover.deferred += e.Busy
+}
+
+// isWell reports that nothing known of an owner forbids that its moves are deferred.
+func (l *leading) isWell(id shardmap.NodeID) bool {
+	v, _ := l.viewOf(id)
+	d, _ := l.told().Drop(id)
+	return !d.InForce && !v.Silent && !v.Crashed && !v.Absent && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.HeardAgo >= 0 && v.Heartbeat.Acked >= l.told().Committed().Epoch()
 }
 
 // sawStage judges what a proposal takes from owners whose moves the leader stages. It adds
@@ -211,7 +216,8 @@ func (w *world) emptiedOnce(id shardmap.NodeID) bool {
 func (l *leading) judgeStage(now time.Duration, stalled bool) {
 	staged := slices.ContainsFunc(l.turn.View(), func(v ack.MemberView) bool { return v.Staged })
 	if !staged && !l.told().Open() {
-		clear(l.since) // the next change begins anew
+		// The next change begins anew. That of an owner which is not well for a moment goes on.
+		maps.DeleteFunc(l.since, func(id shardmap.NodeID, _ time.Duration) bool { return l.isWell(id) })
 	}
 	switch {
 	case !staged || stalled || l.told().Open() || l.waits.base != nil || !l.waits.barrier || now < l.waits.notBefore || l.p.disk.term != l.term:
