@@ -48,8 +48,12 @@ func (s repairs) String() string {
 }
 
 // line repairs the header line b, which has lost its CRLF, in place, after judgeLine has refused it
-// with that error. It reports whether l is good now. Framing fields are not repaired.
+// with that error. It reports whether l is good now. Framing fields are not repaired, and their
+// bytes stay as they came: a head that is refused here may be read again from the same buffer.
 func (s *repairs) line(b []byte, l *line, err *Error) bool {
+	if isFramingName(b[:tokenLen(b)]) {
+		return false
+	}
 	for range 2 { // a line may have both faults
 		switch {
 		case err == errNameSpace && moveColon(b):
@@ -60,10 +64,15 @@ func (s *repairs) line(b []byte, l *line, err *Error) bool {
 			return false
 		}
 		if err = judgeLine(b, l); err == nil {
-			return l.field != FieldContentLength && l.field != FieldTransferEncoding
+			return true
 		}
 	}
 	return false
+}
+
+// isFramingName reports whether a field of that name determines where a message ends.
+func isFramingName(name []byte) bool {
+	return bytes.EqualFold(name, []byte("Content-Length")) || bytes.EqualFold(name, []byte("Transfer-Encoding"))
 }
 
 // moveColon moves the colon of "Name : value" to the name, and reports whether there is one.

@@ -1,0 +1,22 @@
+package h1
+
+import "testing"
+
+// A head may be read twice from the same buffer: first without waiting, then by a goroutine.
+// A framing field that is refused must be refused again.
+func TestRefusedFramingFieldIsNotChanged(t *testing.T) {
+	for _, text := range []string{"Content-Length : 2", "content-length\t: 2", "Transfer-Encoding : chunked", "Content-Length: 2\x01", "Transfer-Encoding: chunked\x7f"} {
+		b := []byte(text)
+		for range 2 {
+			var l line
+			err := judgeLine(b, &l)
+			if err == nil {
+				t.Fatalf("%q is accepted", b)
+			}
+			var s repairs
+			if s.line(b, &l, err) || s != 0 || string(b) != text {
+				t.Errorf("%q became %q, repairs %v", text, b, s)
+			}
+		}
+	}
+}
