@@ -331,9 +331,11 @@ func (n *Node) leave(live context.Context) {
 	saying, stop := context.WithTimeout(ctx, n.parting())
 	n.until(saying, func() bool { return n.agent.parted.Load() && n.agent.answered.Load() > said })
 	stop()
-	if err := n.gossip.Leave(ctx); err != nil {
+	gossiping, stop := context.WithDeadline(ctx, began.Add(n.o.ShutdownTimeout-n.leaveTime()/2))
+	if err := n.gossip.Leave(gossiping); err != nil {
 		n.log.Debug().Err(err).Msg("gossip not left in time")
 	}
+	stop()
 	// Last: a leader adds whom gossip shows.
 	n.leaveRaft(ctx)
 }
@@ -346,9 +348,17 @@ func (n *Node) parting() time.Duration {
 	return goodbyeWait + n.releaseTime()
 }
 
+// leaveTime is the part of ShutdownTimeout that leave reserves for leaving gossip and Raft, half
+// of it for each: a tenth of what the handover of shards does not need, and up to 2 s. Without it,
+// a node whose clients stay connected until the timeout stays a voter.
+func (n *Node) leaveTime() time.Duration {
+	spare := n.o.ShutdownTimeout - n.o.Pace.DrainTimeout - n.releaseTime()
+	return min(2*time.Second, max(spare, 0)/10)
+}
+
 // inTime does what comes before goodbye and may last, in what ShutdownTimeout leaves for it.
 func (n *Node) inTime(ctx context.Context, began time.Time, do func(context.Context)) {
-	ctx, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-n.parting(), 0)))
+	ctx, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-n.parting()-n.leaveTime(), 0)))
 	defer stop()
 	do(ctx)
 }
