@@ -80,6 +80,9 @@ type Seen struct {
 	Back time.Duration
 	// Weight is its share in the map, above zero.
 	Weight uint32
+	// AfterRestart and AppSince are what it reports of its app, see AppReport.
+	AfterRestart bool
+	AppSince     shardmap.Epoch
 	// Asked is whether requests have come since the last Look.
 	Asked bool
 }
@@ -371,6 +374,7 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway, App: s.App,
 		Release: a.releases(), Released: a.released(), Back: s.Back, NotReleased: a.notReleased(now),
 		NotAcquired: waiting, Unacquired: unacquired, Unable: unable, Kept: kept, KeepsAll: keepsAll,
+		AfterRestart: s.AfterRestart && !a.o.Gateway, AppSince: s.AppSince,
 	})
 }
 

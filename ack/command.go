@@ -18,6 +18,7 @@ const (
 	kindLevel
 	kindPolicy
 	kindAbsence
+	kindApps
 )
 
 const (
@@ -122,8 +123,8 @@ func encodeCommit(at Level, c commit) []byte {
 	return w.b
 }
 
-// decodeCommand returns a birth, a proposal, a commit, a retiming, a raising, an amending or an
-// absenting, and the level that it was written at.
+// decodeCommand returns a birth, a proposal, a commit, a retiming, a raising, an amending, an
+// absenting or a reporting, and the level that it was written at.
 func decodeCommand(b []byte) (any, Level, error) {
 	r := reader{b: b}
 	at := r.level()
@@ -154,6 +155,8 @@ func decodeCommand(b []byte) (any, Level, error) {
 		c = r.amending()
 	case kindAbsence:
 		c = r.absenting()
+	case kindApps:
+		c = r.reporting()
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}

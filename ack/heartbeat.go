@@ -63,6 +63,9 @@ type Heartbeat struct {
 	// because its app has not released them; KeepsAll: more than that, so all stay.
 	Kept     []shardmap.Shard
 	KeepsAll bool
+	// AfterRestart and AppSince are what the node reports of its app, see AppReport.
+	AfterRestart bool
+	AppSince     shardmap.Epoch
 	// Unhealthy reports that its app does not answer, Leaving that it wants to
 	// own nothing, Goodbye that it admits and runs nothing any more, Gateway that
 	// it never owns anything.
@@ -127,6 +130,7 @@ const (
 	flagReleased
 	flagUnable
 	flagKeepsAll
+	flagAfterRestart
 )
 
 func flags(set ...bool) byte {
@@ -144,11 +148,11 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w := begin(h.Level)
 	w.text(string(h.Node))
 	w.text(h.Server)
-	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds()), uint64(h.Back.Milliseconds()), uint64(h.NotReleased)} {
+	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds()), uint64(h.Back.Milliseconds()), uint64(h.NotReleased), uint64(h.AppSince)} {
 		w.uint(v)
 	}
 	w.text(h.Zone)
-	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.Released != [32]byte{}, h.Unable, h.KeepsAll))
+	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.Released != [32]byte{}, h.Unable, h.KeepsAll, h.AfterRestart))
 	if h.Released != [32]byte{} {
 		w.b = append(w.b, h.Released[:]...)
 	}
@@ -171,7 +175,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		Every: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
 		Release:     time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
 		Back:        time.Duration(r.uint(0, uint64(MaxGrace.Milliseconds()))) * time.Millisecond,
-		NotReleased: uint32(r.uint(0, MaxShards)), Zone: r.text(0, maxText),
+		NotReleased: uint32(r.uint(0, MaxShards)), AppSince: shardmap.Epoch(r.uint(0, maxUint)), Zone: r.text(0, maxText),
 	}
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")
@@ -190,6 +194,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		r.fail("unknown flag of an app")
 	}
 	h.App = AppHealth{Failing: app&1 != 0, Refused: app&2 != 0, Starting: app&4 != 0, Falls: uint32(r.uint(0, maxFalls))}
+	h.AfterRestart = f&flagAfterRestart != 0
 	if h.Back > 0 && !h.Goodbye {
 		r.fail("back before it goes")
 	}

@@ -191,6 +191,7 @@ func (l *Leader) applied(now time.Duration, s *State) {
 	l.t = l.waits(now)
 	l.amended(now, old)
 	l.absented(now, old)
+	l.reported(old)
 	if s.Last().Epoch() != old.Last().Epoch() {
 		l.began = now
 		for _, id := range slices.Sorted(maps.Keys(s.drops)) {

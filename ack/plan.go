@@ -17,6 +17,8 @@ type Plan struct {
 	// the map would move if they did not.
 	Pause   time.Duration
 	Resumed []PlannedMove
+	// HeldBack are the nodes that get fewer shards because their apps have not restarted.
+	HeldBack []HeldBack
 }
 
 // PlannedMove is one shard of a Plan.
@@ -36,7 +38,9 @@ func (l *Leader) Plan(now time.Duration) (Plan, error) {
 		return Plan{}, ErrNotYet
 	}
 	members := slices.Clone(l.members(now))
-	p := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.planned(now, l.assign(members).final), Pause: l.state.Policy().Pause}
+	final := l.assign(members).final
+	p := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.planned(now, final), Pause: l.state.Policy().Pause}
+	p.HeldBack = l.heldByReturns(members, final)
 	if p.Pause > 0 && len(members) > 0 {
 		rules := l.rules(l.state.Policy(), l.absences(), members)
 		rules.Paused = false

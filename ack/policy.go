@@ -66,6 +66,9 @@ const (
 	ChangeQuarantine // Mark, For; it is counted anew
 	ChangeLift       // Mark: its quarantine is over
 	ChangeEmpty      // Node, For; it is counted anew, and none of one that is drained
+	// ChangeAppRestarted reads Node: its app has restarted, so every shard may return to it.
+	// It changes no policy.
+	ChangeAppRestarted
 )
 
 // Change is a delta of a Policy. Twice the same is the same as once.
@@ -192,6 +195,9 @@ func (s *State) amended(term uint64, c amending) (*State, Outcome, error) {
 	}
 	s.policy = p
 	for _, ch := range c.changes {
+		if ch.Kind == ChangeAppRestarted {
+			s.restarted(ch.Node)
+		}
 		// The record of one that owns something keeps it from leases.
 		if ch.Kind == ChangeForget && !s.committed.Has(ch.Node) && !s.last.Has(ch.Node) {
 			s.drops = maps.Clone(s.drops)
@@ -209,7 +215,7 @@ func encodeAmending(at Level, c amending) []byte {
 	for _, ch := range c.changes {
 		w.byte(byte(ch.Kind))
 		switch ch.Kind {
-		case ChangeCordon, ChangeUncordon, ChangeForget:
+		case ChangeCordon, ChangeUncordon, ChangeForget, ChangeAppRestarted:
 			w.text(string(ch.Node))
 		case ChangeDrain:
 			w.text(string(ch.Node))
@@ -246,7 +252,7 @@ func (r *reader) amending() amending {
 	for range r.uint(0, maxChanges) {
 		ch := Change{Kind: ChangeKind(r.byte())}
 		switch ch.Kind {
-		case ChangeCordon, ChangeUncordon, ChangeForget:
+		case ChangeCordon, ChangeUncordon, ChangeForget, ChangeAppRestarted:
 			ch.Node = r.node()
 		case ChangeDrain:
 			ch.Node, ch.Release, ch.Safe = r.node(), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()

@@ -28,7 +28,7 @@ func (l *Leader) reconcile(now time.Duration) {
 		}
 		return
 	}
-	if !l.state.Born() || !l.watch(now) || l.amend(now) || l.absence(now) {
+	if !l.state.Born() || !l.watch(now) || l.amend(now) || l.absence(now) || l.report(now) {
 		return
 	}
 	l.unblock(now)
@@ -94,6 +94,7 @@ type assignment struct {
 	staged map[shardmap.NodeID]bool
 	// urgent: want has something that waits for no answer of an owner.
 	urgent bool
+	apps   uint64
 }
 
 // assign returns the map for members; want and staged are the last ones. Without members
@@ -101,7 +102,7 @@ type assignment struct {
 // somebody whom it drops, who must not come back.
 func (l *Leader) assign(members []shardmap.Member) *assignment {
 	base, last, policy, absent := l.state.Committed(), l.state.Last(), l.state.Policy(), l.absences()
-	if a := &l.memo; a.final != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.absent, absent) && maps.Equal(a.kept, l.keptNow) && a.zoned == l.zoned && a.looks == l.empties.looks && slices.Equal(a.members, members) {
+	if a := &l.memo; a.final != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.absent, absent) && maps.Equal(a.kept, l.keptNow) && a.zoned == l.zoned && a.looks == l.empties.looks && a.apps == l.state.appsAt && slices.Equal(a.members, members) {
 		return a
 	}
 	final := last
@@ -111,7 +112,7 @@ func (l *Leader) assign(members []shardmap.Member) *assignment {
 		from = givers(base, final)
 	}
 	l.memo = assignment{
-		members: slices.Clone(members), base: base, last: last, policy: policy, absent: absent, kept: l.keptNow, zoned: l.zoned, looks: l.empties.looks,
+		members: slices.Clone(members), base: base, last: last, policy: policy, absent: absent, kept: l.keptNow, zoned: l.zoned, looks: l.empties.looks, apps: l.state.appsAt,
 		final: final, givers: from,
 	}
 	return &l.memo
@@ -137,6 +138,7 @@ func (l *Leader) rules(policy *Policy, absent map[shardmap.NodeID]bool, members 
 	p := policy.assign(l.zones())
 	p.Absent, p.Before = absent, l.state.previous
 	p.Idle = l.empties.idle
+	p.Barred = l.state.barred()
 	l.relocate(&p, members)
 	p.Kept = l.keptNow
 	return p

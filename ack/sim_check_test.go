@@ -29,6 +29,7 @@ type checks struct {
 	hookChecks
 	absenceChecks
 	keptChecks
+	returnChecks
 }
 
 type ownership struct {
@@ -61,7 +62,7 @@ func (w *world) same(a, b *ack.State) bool {
 			return false
 		}
 	}
-	return samePolicy(a, b) && w.sameAbsences(a, b) && a.Timing() == b.Timing() && a.TimingBefore() == b.TimingBefore() && a.TimingSince() == b.TimingSince() &&
+	return samePolicy(a, b) && w.sameReturns(a, b) && w.sameAbsences(a, b) && a.Timing() == b.Timing() && a.TimingBefore() == b.TimingBefore() && a.TimingSince() == b.TimingSince() &&
 		a.Committed().Epoch() == b.Committed().Epoch() && a.Last().Epoch() == b.Last().Epoch() &&
 		a.LastTerm() == b.LastTerm() && a.Last().Digest() == b.Last().Digest()
 }
@@ -97,6 +98,7 @@ func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, e *logEn
 	case ack.OutcomeProposed:
 		w.sawProposal(before, after)
 		w.sawPlacement(before, after, e)
+		w.sawReturns(before, after)
 	case ack.OutcomeCommitted:
 		w.sawCommit(before, after)
 	case ack.OutcomeIgnored:
@@ -111,6 +113,8 @@ func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, e *logEn
 		w.sawAmendment(before, after, e)
 	case ack.OutcomeAbsented:
 		w.sawAbsence(before, after, e)
+	case ack.OutcomeReported:
+		w.sawAppReport(after, e)
 	case ack.OutcomeBorn:
 		w.sawBirth(before, after)
 	case ack.OutcomeRaised: // there is one level

@@ -57,6 +57,7 @@ type coverage struct {
 	flaps, panics                                      int
 	doubts, doubted, hangs, splits, lapses             int
 	rounds, drops, takings, stepDowns, calls           map[string]int
+	returnsCoverage
 }
 
 func newCoverage() *coverage {
@@ -233,6 +234,11 @@ func (c *coverage) counters() []counter {
 		{"releases that did not get to the leader", &c.undelivered, false},
 		{"apps that flapped", &c.flaps, false},
 		{"maps proposed while most apps were unhealthy", &c.panics, false},
+		{"shards that left an app which caches", &c.departures, false},
+		{"shards that came back to such an app for want of others", &c.staleReturns, false},
+		{"excused: cached by an app process that no check met", &c.excusedReturns, true},
+		{"reports of apps in the log", &c.appReports, false},
+		{"apps that cache restarted", &c.cacheRestarts, false},
 		{split, &c.splits, true},
 		{"voters asked whether they miss their leader", &c.doubts, false},
 		{"candidates because it is missed", &c.doubted, false},

@@ -16,8 +16,10 @@ import (
 type simDisk struct {
 	server string
 	boot   uint64
-	term   uint64
-	vote   ballot // the last one given
+	// instance is the last one of the app that a process knew.
+	instance string
+	term     uint64
+	vote     ballot // the last one given
 
 	base, baseTerm uint64 // the log starts after this index
 	baseConf       *simConf

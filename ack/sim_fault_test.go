@@ -28,6 +28,7 @@ type simMix struct {
 	pauses     int  // in a thousand: clusters with pause: cluster, more than one in five
 	twins      int  // in a hundred: clusters that may have two processes under one id
 	hooks      int  // in a hundred: clusters whose apps are told which shards they hold
+	caches     int  // in a hundred: clusters whose apps have no hooks and cache
 	births     int  // in a hundred: clusters that are not founded yet, and meet faults at once
 	lone       bool // one votes, for ever
 	doubts     int  // in a hundred: clusters whose voters ask each other whether they miss their leader
@@ -59,7 +60,7 @@ func kinds(list string) []weighted {
 		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace, "restart-wipe": faultRestartWipe,
 		"sick-most": faultSickMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
-		"leader-hangs": faultLeaderHangs, "doze": faultDoze,
+		"leader-hangs": faultLeaderHangs, "doze": faultDoze, "cache-restart": faultCacheRestart,
 	}
 	var out []weighted
 	for item := range strings.SplitSeq(list, ", ") {
@@ -141,6 +142,9 @@ func (m *simMix) setup(w *world) {
 	w.populate(n, founders)
 	if m.hooks > 0 && w.n(100) < m.hooks {
 		w.giveApps()
+	}
+	if m.caches > 0 && w.n(100) < m.caches {
+		w.giveCaches()
 	}
 	if w.n(100) < m.births {
 		w.unfound()
@@ -290,6 +294,9 @@ func (w *world) heal() {
 		h.well()
 		if h.app != nil {
 			h.app.ill, h.app.down = appIllness{}, 0
+		}
+		if h.cache != nil {
+			h.cache.downUntil = 0
 		}
 		if h == stuck {
 			continue

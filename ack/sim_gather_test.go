@@ -66,10 +66,13 @@ func (l *leading) sawSubmit(e ack.Submit) {
 	if e.Commit || told.Last().Epoch() > 0 {
 		return
 	}
-	next, _, err := told.Apply(told.Index()+1, l.term, e.Entry)
+	next, outcome, err := told.Apply(told.Index()+1, l.term, e.Entry)
 	if err != nil {
 		w.fail("first map: %v", err)
 		return
+	}
+	if outcome == ack.OutcomeReported {
+		return // what nodes report of their apps comes first
 	}
 	want := l.waits.expect
 	for _, h := range w.hosts {

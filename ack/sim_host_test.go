@@ -18,6 +18,8 @@ type host struct {
 	rate int64 // of its clock, in millionths
 	proc *proc
 	app  *simApp // with hooks; nil: it has none
+	// cache is an app without hooks that caches; nil means none.
+	cache *simCache
 
 	disks     int           // how many it has had
 	stopped   bool          // SIGSTOP
@@ -116,6 +118,7 @@ type proc struct {
 
 	agent
 	appSide
+	watch *ack.AppWatch // nil if the app does not cache
 }
 
 // brokenBeats is a heartbeat connection that broke. Only heartbeats tell which
@@ -149,6 +152,7 @@ func (h *host) start() {
 	}
 	w.logf("%s starts: boot %d, server %s, term %d, log to %d, state of map %d", h.id, h.disk.boot, h.server(), h.disk.term, h.disk.last(), p.fsm.Committed().Epoch())
 	w.after(w.span(0, 60*time.Millisecond), p, p.raftTimer)
+	p.watchApp()
 	w.after(0, p, p.tick)
 	w.after(w.span(0, 50*time.Millisecond), p, p.arrivals)
 }
@@ -183,6 +187,7 @@ func (h *host) crash() {
 func (h *host) gone() {
 	p := h.proc
 	p.torn()
+	p.leavesApp()
 	p.dead = true
 	p.reqs = nil
 	h.proc, h.downFrom, h.late, h.lateBeat = nil, h.w.now, 0, 0

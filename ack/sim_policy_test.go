@@ -181,7 +181,7 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 		w.fail("rule 10: all members of %d are being emptied", p.Epoch())
 	}
 	by := shardmap.Policy{
-		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones, Absent: w.absent(before),
+		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones, Absent: w.absent(before), Barred: w.barred(before),
 	}
 	for s := range shardmap.Shard(base.Len()) {
 		by.Before = append(by.Before, before.OwnerBefore(s))
@@ -195,6 +195,7 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 	by.Idle = w.sawLetGo(before, after, e, by)
 	by.Kept = e.kept
 	members := w.sawStage(before, after, e, &by)
+	w.placed = members
 	zones := maps.Clone(e.zones)
 	delete(zones, e.heard)
 	earlier := maps.Clone(e.reports)

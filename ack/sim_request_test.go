@@ -69,8 +69,13 @@ func (p *proc) run(r *simReq) {
 	if r.cut {
 		return
 	}
+	if p.appRefuses() {
+		p.finish(r)
+		return
+	}
 	r.running = true
 	w.sawRun(p, r)
+	w.sawCached(p, r)
 	if !w.sawFirstByte(p, r) {
 		p.finish(r)
 		return

@@ -41,6 +41,7 @@ const (
 	plantNameAtOnce
 	plantAppKeepsNoSeq
 	plantHeardVotes
+	plantLateCheck
 )
 
 func allFences() []ack.Fence { return []ack.Fence{ack.FenceLease, ack.FenceStrict, ack.FenceRefused} }
@@ -116,6 +117,10 @@ func mixes() []*simMix {
 		{
 			name: "planned", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{4, 14}, gaps: long, stuck: 150, lateSubmit: 100, astray: 10, hooks: 25,
 			kinds: kinds("restart 16, restart-elect 6, restart-join 8, kill 4, leave 3, sick 3, isolate 4, one-way 3, halves 2, depose 3, elect 3, hold 3, deaf 2, compact 4, join 3, pause 3, policy 4, remove 2, wipe 1, forge 3, power 2"),
+		},
+		{
+			name: "caches", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{4, 16}, gaps: long, stuck: 100, lateSubmit: 60, astray: 10, caches: 100,
+			kinds: kinds("cache-restart 12, leave 6, sick 6, policy 8, kill 6, restart 5, restart-elect 2, restart-join 3, join 4, isolate 4, one-way 2, depose 3, elect 3, hold 3, deaf 2, compact 4, pause 3, weight 3, remove 2, wipe 2, noise 2, stall 2"),
 		},
 		{
 			name: "in-place", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 6}, gaps: [2]time.Duration{0, 300 * time.Millisecond}, quiet: true,

@@ -49,6 +49,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	w.left(s.kept)
 	w.policy(s.policy)
 	w.absences(s)
+	w.apps(s)
 	return w.b, nil
 }
 
@@ -90,6 +91,9 @@ func DecodeState(b []byte) (*State, error) {
 	}
 	s.policy = r.policy()
 	r.absences(s)
+	if r.err == nil {
+		r.apps(s)
+	}
 	if err := r.end(); err != nil {
 		return nil, err
 	}

@@ -75,7 +75,9 @@ type State struct {
 	level     Level // in force
 	policy    *Policy
 	absences  map[shardmap.NodeID]Absence
-	absentAt  uint64 // index of the entry that changed absences last
+	absentAt  uint64                          // index of the entry that changed absences last
+	apps      map[shardmap.NodeID][]departure // what has left nodes whose apps must restart first, oldest first
+	appsAt    uint64                          // index of the entry, other than a commit, that changed apps last
 }
 
 // NewState returns the state before the first log entry: no cluster, and a map
@@ -153,6 +155,7 @@ const (
 	OutcomeRaised
 	OutcomeAmended
 	OutcomeAbsented
+	OutcomeReported
 )
 
 // Apply returns the state after the entry cmd at the given Raft index and term.
@@ -181,6 +184,8 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 		return n.amended(term, c)
 	case absenting:
 		return n.absented(term, c)
+	case reporting:
+		return n.reported(term, c)
 	case raising:
 		next, outcome, err := n.raised(term, c)
 		if err != nil {
@@ -262,6 +267,7 @@ func (s *State) commit(term uint64, c commit) (*State, Outcome, error) {
 	}
 	s.succeed(c.released)
 	s.leave(c)
+	s.depart()
 	s.committed = s.last
 	s.forgetAbsences()
 	return s, OutcomeCommitted, nil

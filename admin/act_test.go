@@ -28,6 +28,7 @@ func TestPolicyActionsReachTheCluster(t *testing.T) {
 		path, query, json string
 		want              admin.Action
 	}{
+		{"app-restarted", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.AppRestarted, Node: "n3"}},
 		{"cordon", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.Cordon, Node: "n3"}},
 		{"uncordon", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.Uncordon, Node: "n3"}},
 		{"drain", "node=n3&gently=1s", `{"node":"n3","gently":"1s"}`, admin.Action{Verb: admin.Drain, Node: "n3", Gently: "1s"}},
@@ -141,14 +142,14 @@ func TestLogTellsWhatWasAskedFor(t *testing.T) {
 
 // An action without its word is none: it stands in the leader's request as text.
 func TestVerbsAreTheirWords(t *testing.T) {
-	for v := admin.Remove; v <= admin.Lift; v++ {
+	for v := admin.Remove; v <= admin.AppRestarted; v++ {
 		var back admin.Verb
 		b, err := v.MarshalText()
 		if wrong := back.UnmarshalText(b); err != nil || wrong != nil || back != v || v.String() != string(b) {
 			t.Errorf("%d is %q, %v, and that is %d, %v", v, b, err, back, wrong)
 		}
 	}
-	for v, want := range map[admin.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", admin.Lift + 1: fmt.Sprintf("Verb(%d)", admin.Lift+1)} {
+	for v, want := range map[admin.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", admin.AppRestarted + 1: fmt.Sprintf("Verb(%d)", admin.AppRestarted+1)} {
 		if b, err := v.MarshalText(); err == nil || v.String() != want {
 			t.Errorf("%d is %q, %q, want %q and an error", v, v, b, want)
 		}

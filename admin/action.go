@@ -30,6 +30,9 @@ const (
 	// that.
 	Quarantine
 	Lift
+	// AppRestarted says that a node's app holds no old copy of a shard that the node does not
+	// own, so that every shard may return to it.
+	AppRestarted
 )
 
 // verb is what the package knows of one.
@@ -54,6 +57,8 @@ func verbs() []verb {
 
 		Quarantine: {"quarantine", []string{"key", "hash", "shard", "for"}, `{"key":"alice","for":"1h"}`},
 		Lift:       {"lift", []string{"key", "hash", "shard"}, `{"key":"alice"}`},
+
+		AppRestarted: {"app-restarted", []string{"node"}, `{"node":"n3"}`},
 	}
 }
 

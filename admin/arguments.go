@@ -58,7 +58,7 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 		err = s.readMark(&a, args)
 	case Drain:
 		err = cmp.Or(checkGently(args), checkReleaseTimeout(args))
-	case Remove, StepDown, Cordon, Uncordon, Resume:
+	case Remove, StepDown, Cordon, Uncordon, Resume, AppRestarted:
 	}
 	return a, err
 }

@@ -19,6 +19,16 @@ type Plan struct {
 	// what would move if they did not.
 	Pause   string         `json:"pause,omitempty"`
 	Resumed []PlannedMoves `json:"resumed,omitempty"`
+	// HeldBack are the nodes that get fewer shards than an even spread gives them: their apps
+	// had the others before, and have not restarted.
+	HeldBack []HeldBackNode `json:"held_back,omitempty"`
+}
+
+// HeldBackNode is a node that would own more shards if its app had restarted.
+type HeldBackNode struct {
+	Node string `json:"node"`
+	// Shards is how many more it would own.
+	Shards int `json:"shards"`
 }
 
 // PlannedMoves are shards that go from one node to another for one cause.

@@ -44,7 +44,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/owned", s.long(s.owned))
 	get("/v1/backup", s.backup)
 	get("/v1/events", s.events)
-	for v := Remove; v <= Lift; v++ {
+	for v := Remove; v <= AppRestarted; v++ {
 		if v != Drain {
 			post("/v1/"+v.String(), s.act(v))
 		}

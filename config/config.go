@@ -71,6 +71,16 @@ const (
 	SocketsClose Sockets = "close"
 )
 
+// Returns says when a shard that has left an app without hooks may return to it.
+type Returns string
+
+const (
+	// ReturnsAfterRestart means after the app has restarted, or if no other node can own it.
+	ReturnsAfterRestart Returns = "after-restart"
+	// ReturnsAny means at any time.
+	ReturnsAny Returns = "any"
+)
+
 // OnTerm says what a node that is told to stop does with its shards.
 type OnTerm string
 
@@ -106,6 +116,8 @@ type Config struct {
 	HealthTimeout  time.Duration
 	HealthFall     int // failed checks in a row that make the app unhealthy
 	HealthRise     int // good ones that make it healthy
+
+	Returns Returns // of shards to an app without hooks
 
 	Hooks string // URL of the app's hooks, or their path at Upstream, which a gateway may know too; empty: there are none
 

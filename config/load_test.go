@@ -173,7 +173,7 @@ func TestLongestRouteComesFirst(t *testing.T) {
 // read again: one table drives all of them.
 func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 	samples := map[string]string{
-		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "upstream-conns": "7", "shard-conns": "3", "shard-inflight": "5", "streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "weight": "3", "zone": "z", "app-version": "2.1 b",
+		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "upstream-conns": "7", "shard-conns": "3", "shard-inflight": "5", "streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "app-version": "2.1 b",
 		"listen": ":80", "admin": "127.0.0.1:1", "gossip": "127.0.0.1:2", "gossip-advertise": "10.0.0.1:2", "peer": "[::1]:3", "peer-advertise": "10.0.0.1:3",
 		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "expect": "3", "shards": "8", "voters": "3", "dead-server-after": "1h", "level-after": "2h",
 		"fence": "strict", "pause": "cluster", "key": "host,ip", "on-missing": "cookie", "trusted-proxies": "10.0.0.0/8", "expose": "true",

@@ -98,6 +98,10 @@ func nodeSettings() []setting {
 			func(c *Config) value { return number{p: &c.HealthFall, lo: 1, hi: 100} }).reloads(),
 		row("health-rise", "N", "1", "successful health checks in a row that make the app healthy again",
 			func(c *Config) value { return number{p: &c.HealthRise, lo: 1, hi: 100} }).reloads(),
+		row("returns", "after-restart|any", "after-restart", "without --hooks, when a shard that has left the app may return to it: once the app has restarted, or at any time",
+			func(c *Config) value {
+				return choice[Returns]{&c.Returns, []Returns{ReturnsAfterRestart, ReturnsAny}}
+			}),
 		row("weight", "N", "1", "this node's share of the shards, relative to the other nodes' weights",
 			func(c *Config) value { return number{p: &c.Weight, lo: 1, hi: 1000} }),
 		row("app-version", "TEXT", "", "what you call the version of the app, shown by nodes and status",

@@ -85,6 +85,7 @@ type Config struct {
 	LameDuck, ShutdownTimeout               time.Duration
 	OnTerm                                  string        // what Run does with the node's shards once ctx ends
 	HoldGrace                               time.Duration // with OnTerm "hold"
+	Returns                                 string        // without hooks, when shards may return: "after-restart" or "any"
 	SocketWait                              time.Duration
 	Sockets                                 string
 

@@ -43,7 +43,7 @@ func (l *leadership) do(ctx context.Context, a admin.Action) error {
 		return nil
 	case admin.Remove:
 		return l.remove(ctx, a)
-	case admin.Drain, admin.Cordon, admin.Uncordon, admin.Pause, admin.Resume, admin.Weigh, admin.Pin, admin.Unpin, admin.Quarantine, admin.Lift:
+	case admin.Drain, admin.Cordon, admin.Uncordon, admin.Pause, admin.Resume, admin.Weigh, admin.Pin, admin.Unpin, admin.Quarantine, admin.Lift, admin.AppRestarted:
 		return l.police(ctx, a)
 	}
 	return fmt.Errorf("%w: unknown action %s", admin.ErrRefused, a.Verb)

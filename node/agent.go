@@ -29,24 +29,26 @@ type agent struct {
 	healthy func() bool
 	app     func() ack.AppHealth
 	known   func() bool // false until the app was checked once
-	fail    func(error)
-	metrics *metrics
-	changes *changes
-	out     func(ack.Heartbeat) // to the leader; it puts it down
-	trips   trips
-	lacks   atomic.Int64    // since when the leader has spoken of a map that is not here, by the clock; zero: it has not
-	applied <-chan struct{} // hint: the log has a newer state
-	newest  func() *ack.State
-	answers chan ack.Answer   // unbuffered; link gives up with ctx
-	own     <-chan ack.Answer // of this node's own leadership
-	wake    chan struct{}     // hint: beat at once
-	early   chan struct{}     // hint: beat if that is nearly due
-	echo    chan struct{}     // hint: beat with other voters, see leading.echo
-	machine *ack.Agent
-	hooking *hooking                         // nil: the app is not told what it holds
-	asked   chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
-	ended   chan struct{}                    // latch
-	came    map[shardmap.Shard]time.Duration // when each shard came that was ever this node's, by the clock
+	// appWatch watches for restarts of the app; nil means that they do not matter.
+	appWatch *appWatch
+	fail     func(error)
+	metrics  *metrics
+	changes  *changes
+	out      func(ack.Heartbeat) // to the leader; it puts it down
+	trips    trips
+	lacks    atomic.Int64    // since when the leader has spoken of a map that is not here, by the clock; zero: it has not
+	applied  <-chan struct{} // hint: the log has a newer state
+	newest   func() *ack.State
+	answers  chan ack.Answer   // unbuffered; link gives up with ctx
+	own      <-chan ack.Answer // of this node's own leadership
+	wake     chan struct{}     // hint: beat at once
+	early    chan struct{}     // hint: beat if that is nearly due
+	echo     chan struct{}     // hint: beat with other voters, see leading.echo
+	machine  *ack.Agent
+	hooking  *hooking                         // nil: the app is not told what it holds
+	asked    chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
+	ended    chan struct{}                    // latch
+	came     map[shardmap.Shard]time.Duration // when each shard came that was ever this node's, by the clock
 
 	givenUp givenUp
 	leaving atomic.Bool // this node wants to own nothing
@@ -167,9 +169,12 @@ func (a *agent) turn() time.Duration {
 // look has the machine look at everything that may have changed, and returns within what
 // time it has to again.
 func (a *agent) look(now time.Duration) (again time.Duration) {
-	a.machine.Look(now, ack.Seen{
+	s := ack.Seen{
 		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight, Asked: a.router.asked.Swap(false),
-	})
+	}
+	a.appWatch.report(&s)
+	a.machine.Look(now, s)
+	a.appWatch.applied(s.State, a.machine.LeaseLeft(now) > 0)
 	if gap, lost := a.pause.look(now, a.machine.LeaseLeft(now) > 0); lost {
 		a.stood.Store(&stood{now, gap})
 	}

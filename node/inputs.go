@@ -133,7 +133,7 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
 		x := all[id]
 		if x == nil {
 			node := shardmap.NodeID(id)
-			x = &verdict.Node{ID: id, Shards: c.Count(node), Drained: policy.Leaves(node), Cordoned: policy.Cordoned[node]}
+			x = &verdict.Node{ID: id, Shards: c.Count(node), Drained: policy.Leaves(node), Cordoned: policy.Cordoned[node], StaleReturns: s.StaleReturns(node)}
 			if a, ok := s.Absence(node); ok && !a.Over {
 				x.Absent, x.Grace = true, a.Grace
 			}

@@ -61,6 +61,7 @@ type Node struct {
 	founder      *roster.Founder // with twin: set once Raft is open
 	twin         *roster.Twin
 	health       *health // nil for a gateway
+	appWatch     *appWatch
 	metrics      *metrics
 	events       *event.Ring
 	changes      *changes
@@ -134,8 +135,9 @@ func New(o Options) (*Node, error) {
 	n.fsm = newFSM(n.fail)
 	n.router = newRouter(n.self, o.Shards, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
+	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
 	if o.CheckApp != nil {
-		n.health = newHealth(o.CheckApp, cmp.Or(o.Health, DefaultHealth()), &n.pulse, o.Log, func() {
+		n.health = newHealth(n.watchedCheck(), cmp.Or(o.Health, DefaultHealth()), &n.pulse, o.Log, func() {
 			n.tellApp(n.self, n.health.good.Load())
 			if !n.health.good.Load() {
 				n.holds.clear() // what the app kept is gone, or soon will be
@@ -164,7 +166,7 @@ func New(o Options) (*Node, error) {
 func (n *Node) proxyOptions() proxy.Options {
 	p := n.o.Proxy
 	if n.health != nil && p.DialUpstream != nil {
-		p.DialUpstream = n.health.seen(p.DialUpstream)
+		p.DialUpstream = n.health.seen(n.appWatch.seen(p.DialUpstream))
 	}
 	p.Node, p.Cluster, p.Room, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
 	if n.o.Hooks != nil && !n.o.Gateway {
@@ -234,7 +236,8 @@ func (n *Node) newAgent() {
 		app:     n.appHealth,
 		known:   func() bool { return n.health == nil || n.health.known.Load() },
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
-		answers: make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), early: make(chan struct{}, 1), echo: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
+		appWatch: n.appWatch,
+		answers:  make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), early: make(chan struct{}, 1), echo: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		asked: make(chan func()), ended: make(chan struct{}), came: make(map[shardmap.Shard]time.Duration),
 		forsaken: forsaken{log: n.log, abandon: n.proxy.Abandon}, ticks: n.pulse.Asked(), often: n.pulse.WhileBusy(clock.EveryBeat), // before all others: a lease hangs on them
 	}

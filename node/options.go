@@ -110,6 +110,13 @@ type Options struct {
 	ReleaseTimeout, AcquireTimeout time.Duration
 	// CheckApp checks the app once; nil with a Gateway, and for an app in this process.
 	CheckApp func(ctx context.Context) error
+	// AppInstance returns how the app named itself in its response to the last CheckApp, in
+	// up to disk.MaxAppInstance bytes; empty without a response or a name. Nil means that the
+	// app has no name.
+	AppInstance func() string
+	// AfterRestart means that a shard which has left the app returns to it only after the app
+	// has restarted, unless no other node can own the shard. It is for apps without Hooks.
+	AfterRestart bool
 	// Health says how often, and what counts; zero: DefaultHealth.
 	Health Health
 

@@ -51,6 +51,9 @@ func (l *leadership) plan(ctx context.Context) (admin.Plan, error) {
 	if p.plan.Pause > 0 {
 		out.Pause = bounds.Short(p.plan.Pause)
 	}
+	for _, h := range p.plan.HeldBack {
+		out.HeldBack = append(out.HeldBack, admin.HeldBackNode{Node: string(h.Node), Shards: h.Shards})
+	}
 	return out, nil
 }
 

@@ -139,6 +139,8 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 		}
 	case admin.Unpin:
 		c.Kind = ack.ChangeUnpin
+	case admin.AppRestarted:
+		c.Kind = ack.ChangeAppRestarted
 	case admin.Resume:
 		c.Kind = ack.ChangeResume
 	case admin.Pause:

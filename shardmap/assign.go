@@ -1,5 +1,7 @@
 package shardmap
 
+import "slices"
+
 // Assign derives from prev the map in which members own the shards, as far as the
 // policy p allows. It is pure: the same prev, members, in whatever order, and policy
 // give the same map, and once more from that map, the same again.
@@ -31,6 +33,10 @@ package shardmap
 // Among shards that may as well move, those move that go back to whom they came from
 // last (Policy.Before): a node that is stopped and started again has what it had.
 //
+// If that would place a shard on a member that is barred from it (Policy.Barred), the shards
+// are placed anew without such moves: the spread is as even as single moves can make it, and
+// only a shard that no other member may get goes to a barred member.
+//
 // It costs about one multiplication for each shard that moves and each member
 // that gains.
 func Assign(prev *Map, members []Member, p Policy) *Map {
@@ -45,7 +51,11 @@ func Assign(prev *Map, members []Member, p Policy) *Map {
 		m.owners[s] = stays.of(o)
 	}
 	if len(m.members) > 0 {
-		m.place(p, prev.since)
+		kept := slices.Clone(m.owners)
+		if m.place(p, prev.since, nil); m.breaks(kept, p.Barred) {
+			m.owners = kept
+			m.place(p, prev.since, m.barredSets(p.Barred))
+		}
 	}
 	if len(p.Staged)+len(p.Kept) > 0 {
 		m.deferBusy(prev, p)

@@ -28,13 +28,16 @@ type placement struct {
 	// epoch from which it has been its owner's.
 	before []int16
 	since  []Epoch
+	// barred are the shards that a member must not get, by member; nil: Barred is ignored.
+	barred []ShardSet
 }
 
 // place brings every member to its target. Before it, owners are those of the last
-// map as far as they are members.
-func (m *Map) place(p Policy, since []Epoch) {
+// map as far as they are members. barred are the shards that a member must not get; nil
+// for none.
+func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 	pl := placement{
-		before: m.indices(p.Before), since: since,
+		before: m.indices(p.Before), since: since, barred: barred,
 		m: m, shut: make([]bool, len(m.members)), away: make([]bool, len(m.members)), stage: make([]int16, len(m.owners)), base: make([]int, len(m.members)),
 	}
 	held := p.Paused
@@ -137,16 +140,27 @@ func (pl *placement) pin(p Policy) [][]int16 {
 		if pin := p.Pins[shard]; pin.Node != "" {
 			pl.pinToNode(s, pin.Node)
 		} else {
-			pl.pinToZone(s, pin.Zone, p.Zones, stages[pin.Zone], unknown)
+			stage := stages[pin.Zone]
+			if stage != stageRest && pl.barred != nil && !pl.zoneMayGet(members[stage-1], s) {
+				continue // the shard is placed like one without a pin
+			}
+			pl.pinToZone(s, pin.Zone, p.Zones, stage, unknown)
 		}
 	}
 	return members
 }
 
 func (pl *placement) pinToNode(s int, node NodeID) {
-	if i := pl.m.index(node); i != none && !pl.away[i] && (!pl.shut[i] || int(pl.m.owners[s]) == i) {
+	if i := pl.m.index(node); i != none && !pl.away[i] && (!pl.shut[i] && pl.mayGet(int16(i), s) || int(pl.m.owners[s]) == i) {
 		pl.put(s, int16(i))
 	}
+}
+
+// zoneMayGet reports whether a member of a zone owns shard s or may get it.
+func (pl *placement) zoneMayGet(zone []int16, s int) bool {
+	return slices.ContainsFunc(zone, func(i int16) bool {
+		return pl.m.owners[s] == i || !pl.shut[i] && pl.mayGet(i, s)
+	})
 }
 
 func (pl *placement) pinToZone(s int, zone string, zones map[NodeID]string, stage int16, unknown bool) {
@@ -166,6 +180,10 @@ func (pl *placement) pinToZone(s int, zone string, zones map[NodeID]string, stag
 // spread places the shards of a stage on the given members, ascending: those above
 // their target give up shards, which go with the orphans to those below.
 func (pl *placement) spread(stage int16, members []int16) {
+	if pl.barred != nil {
+		pl.levelBarred(stage, members)
+		return
+	}
 	m := pl.m
 	owned, n := make([]int, len(m.members)), 0
 	for s, o := range m.owners {

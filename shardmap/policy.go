@@ -30,6 +30,10 @@ type Policy struct {
 	// Before says, by shard, who owned it before its present owner did; nil, or empty:
 	// nobody. Among shards that may as well move, those move that go back there.
 	Before []NodeID
+	// Barred are, by member, the shards that it must not get: its app may still hold an old
+	// copy of their state. A member keeps what it owns. A shard that nobody owns goes to a
+	// barred member if no other member may get it.
+	Barred map[NodeID]ShardSet
 	// Zones says where the members stand; only pins to a zone ask. A member that is
 	// not in it stands nobody knows where.
 	Zones map[NodeID]string

@@ -44,6 +44,7 @@ func apps(in Inputs) (out []Finding) {
 		out = append(out, f)
 	}
 	out = append(out, flapping(in)...)
+	out = append(out, staleReturns(in)...)
 	if in.Gateway {
 		out = append(out, noApp(in, Info, ", and forwards to the others"))
 	}
@@ -76,6 +77,22 @@ func flapping(in Inputs) (out []Finding) {
 			Code: AppFlapping, Severity: Warning, Subject: n.ID,
 			Text:   fmt.Sprintf("the app of node %s became unhealthy %d times in a row: node %s gets shards once its app has been healthy for longer (up to 5 min)", n.ID, n.Falls, n.ID),
 			Remedy: "find out why its health check fails at times; raise --health-fall or --health-timeout if the app is only slow",
+		})
+	}
+	return out
+}
+
+// staleReturns reports shards that went back to an app which has not restarted.
+func staleReturns(in Inputs) (out []Finding) {
+	for _, n := range in.Nodes {
+		if n.StaleReturns == 0 {
+			continue
+		}
+		out = append(out, Finding{
+			Code: StaleReturn, Severity: Warning, Subject: n.ID,
+			Text: fmt.Sprintf("%s returned to the app of node %s, which had %s before and has not restarted: no other node could own %s",
+				count(n.StaleReturns, "shard"), n.ID, it(n.StaleReturns), it(n.StaleReturns)),
+			Remedy: fmt.Sprintf("restart the app of node %s, or run: shardway app-restarted %s", n.ID, n.ID),
 		})
 	}
 	return out

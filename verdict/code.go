@@ -35,6 +35,7 @@ const (
 	TagsNearlyFull     Code = "tags-nearly-full"
 	Insecure           Code = "insecure"
 	QuarantineStale    Code = "quarantine-stale"
+	StaleReturn        Code = "stale-return"
 	Draining           Code = "draining"
 	Absent             Code = "absent"
 	Paused             Code = "paused"
@@ -47,6 +48,6 @@ func Codes() []Code {
 	return []Code{
 		NoQuorum, WaitingForExpect, NoPeers, NoHealthyApp, HealthPanic, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, AppFlapping, NoApp, Joining,
 		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpires, TagsNearlyFull,
-		Insecure, QuarantineStale, Draining, Absent, Paused, Cordoned, Quarantined,
+		Insecure, QuarantineStale, StaleReturn, Draining, Absent, Paused, Cordoned, Quarantined,
 	}
 }

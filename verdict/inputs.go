@@ -110,6 +110,9 @@ type Node struct {
 	Grace  time.Duration
 	// Shards are those it owns in the committed map.
 	Shards int
+	// StaleReturns are those of them that have returned to its app, which has not restarted
+	// since they left.
+	StaleReturns int
 	// NotAcquired is the number of its shards whose requests wait because its app does not
 	// acquire them. Withheld is the number of shards that went to other nodes for that, or are
 	// to, and do not come back yet. Unable: its app acquires nothing, so it gets no shards.

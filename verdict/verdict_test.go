@@ -282,6 +282,9 @@ func policyTable() []want {
 		}},
 		{"paused", with(func(in *verdict.Inputs) { in.Pause = "30m" }), []string{"info paused: planned moves of shards are paused for 30m"}},
 		{"cordoned", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Cordoned = true }, "c") }), []string{"info cordoned: c is cordoned, and gets nothing new"}},
+		{"shards returned to an app that has not restarted", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.StaleReturns = 3 }, "b") }), []string{
+			"warning stale-return: 3 shards returned to the app of node b, which had them before and has not restarted: no other node could own them",
+		}},
 		{"in quarantine", with(func(in *verdict.Inputs) { in.Quarantined, in.Stale = 2, 1 }), []string{
 			"warning quarantine-stale: 1 key in quarantine is let through, because the hashes were made under a secret that is not in use any more",
 			"info quarantined: 2 keys are in quarantine, and their requests go nowhere",

@@ -34,7 +34,9 @@ type Options struct {
 	// Shards is the cluster's number of shards; 0 is 128: big enough to be
 	// uneven, small enough that every test covers each shard.
 	Shards int
-	// Flags are given to every node, after the ones that Start sets.
+	// Flags are given to every node, after the ones that Start sets. The recording app keeps
+	// nothing of a shard in memory, so nodes let shards return at any time (--returns any)
+	// unless Flags contain --returns.
 	Flags []string
 	// Net has a host for every node there will be; nil is loopback.
 	Net *netns.Net
@@ -167,6 +169,9 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 		n.App.Start(tb)
 	}
 	n.flags = slices.Concat([]string{"--shards", strconv.Itoa(c.o.Shards)}, c.SecretFlags(tb, id), c.o.Flags, flags)
+	if !slices.Contains(n.flags, "--returns") {
+		n.flags = append(n.flags, "--returns", "any")
+	}
 	c.nodes = append(c.nodes, n)
 	c.watchers.Go(func() { c.follow(c.watching, n) })
 	return n

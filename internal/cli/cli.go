@@ -52,22 +52,25 @@ var errOutage = errors.New("cli: there is an outage")
 
 // grammar is every command.
 type grammar struct {
-	Run        runCommand        `cmd:"" passthrough:"" help:"Run a node."`
-	Demo       demoCommand       `cmd:"" help:"Run three nodes with a sample app on this machine."`
-	DemoApp    demoAppCommand    `cmd:"" help:"Run the sample app alone." hidden:""`
-	Status     statusCommand     `cmd:"" help:"Show one node's view of the cluster."`
-	Nodes      nodesCommand      `cmd:"" help:"List the nodes."`
-	Shards     shardsCommand     `cmd:"" help:"List the shards and their owners."`
-	Endpoints  endpointsCommand  `cmd:"" help:"List the addresses announced by the nodes."`
-	Events     eventsCommand     `cmd:"" help:"Show what happened at a node."`
-	Locate     locateCommand     `cmd:"" help:"Show where a key lives."`
-	Hot        hotCommand        `cmd:"" help:"Show the shards and keys that the cluster is busiest with."`
-	Sockets    socketsCommand    `cmd:"" help:"Count WebSockets by shard, or rehearse what a move does to them."`
-	StepDown   stepDownCommand   `cmd:"" help:"Make the leader transfer its leadership."`
-	Remove     removeCommand     `cmd:"" help:"Remove a node from the cluster for good."`
-	Drain      drainCommand      `cmd:"" help:"Let a node own nothing: it stays ready, forwards and votes."`
-	Cordon     cordonCommand     `cmd:"" help:"Let a node get no shards that it does not have."`
-	Uncordon   uncordonCommand   `cmd:"" help:"End the drain or cordon of a node."`
+	Run       runCommand       `cmd:"" passthrough:"" help:"Run a node."`
+	Demo      demoCommand      `cmd:"" help:"Run three nodes with a sample app on this machine."`
+	DemoApp   demoAppCommand   `cmd:"" help:"Run the sample app alone." hidden:""`
+	Status    statusCommand    `cmd:"" help:"Show one node's view of the cluster."`
+	Nodes     nodesCommand     `cmd:"" help:"List the nodes."`
+	Shards    shardsCommand    `cmd:"" help:"List the shards and their owners."`
+	Endpoints endpointsCommand `cmd:"" help:"List the addresses announced by the nodes."`
+	Events    eventsCommand    `cmd:"" help:"Show what happened at a node."`
+	Locate    locateCommand    `cmd:"" help:"Show where a key lives."`
+	Hot       hotCommand       `cmd:"" help:"Show the shards and keys that the cluster is busiest with."`
+	Sockets   socketsCommand   `cmd:"" help:"Count WebSockets by shard, or rehearse what a move does to them."`
+	StepDown  stepDownCommand  `cmd:"" help:"Make the leader transfer its leadership."`
+	Remove    removeCommand    `cmd:"" help:"Remove a node from the cluster for good."`
+	Drain     drainCommand     `cmd:"" help:"Let a node own nothing: it stays ready, forwards and votes."`
+	Cordon    cordonCommand    `cmd:"" help:"Let a node get no shards that it does not have."`
+	Uncordon  uncordonCommand  `cmd:"" help:"End the drain or cordon of a node."`
+
+	AppRestarted appRestartedCommand `cmd:"" help:"Report that a node's app has restarted."`
+
 	Pause      pauseCommand      `cmd:"" help:"Pause planned moves of shards: only losses are placed."`
 	Resume     resumeCommand     `cmd:"" help:"End a pause."`
 	Weight     weightCommand     `cmd:"" help:"Set a node's weight."`

@@ -52,6 +52,8 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 		"drain":                     {Verb: admin.Drain, Node: "a"}, // the one that is asked
 		"drain b --force":           {Verb: admin.Drain, Node: "b", Force: true},
 		"drain a --wait":            {Verb: admin.Drain, Node: "a"},
+		"app-restarted b":           {Verb: admin.AppRestarted, Node: "b"},
+		"app-restarted":             {Verb: admin.AppRestarted, Node: "a"}, // the one that is asked
 		"cordon b":                  {Verb: admin.Cordon, Node: "b"},
 		"uncordon b":                {Verb: admin.Uncordon, Node: "b"},
 		"pause --for 30m":           {Verb: admin.Pause, For: "30m"},
@@ -100,6 +102,7 @@ func TestPolicyCommandsSayWhatTheyDid(t *testing.T) {
 		far += "a"
 	}
 	for line, want := range map[string]string{
+		"app-restarted b":         "the app of node b counts as restarted",
 		"weight b 7":              "node b has weight 7",
 		"weight b 0":              "node b has the weight that it was started with",
 		"pin 1 zone=east":         "shard 1 belongs at zone=east",

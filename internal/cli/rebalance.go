@@ -44,10 +44,27 @@ func writePlan(w io.Writer, p admin.Plan) error {
 	if err := writeMoves(w, fmt.Sprintf("the map after epoch %d moves", p.Epoch), p.Moves); err != nil {
 		return err
 	}
-	if p.Pause == "" {
+	if p.Pause != "" {
+		if err := writeMoves(w, "\nplanned moves are paused for "+p.Pause+"; without that it would move", p.Resumed); err != nil {
+			return err
+		}
+	}
+	return writeHeldBack(w, p.HeldBack)
+}
+
+// writeHeldBack shows the nodes that get fewer shards because their apps have not restarted.
+func writeHeldBack(w io.Writer, held []admin.HeldBackNode) error {
+	if len(held) == 0 {
 		return nil
 	}
-	return writeMoves(w, "\nplanned moves are paused for "+p.Pause+"; without that it would move", p.Resumed)
+	if _, err := fmt.Fprintln(w, "\nnodes that get fewer shards until their app restarts, because it had the shards before (or run: shardway app-restarted NODE)"); err != nil {
+		return err
+	}
+	t := newTable(w, "NODE", "FEWER SHARDS")
+	for _, h := range held {
+		t.row(h.Node, h.Shards)
+	}
+	return t.flush()
 }
 
 func writeMoves(w io.Writer, what string, moves []admin.PlannedMoves) error {

@@ -166,11 +166,13 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		ReleaseTimeout: c.ReleaseTimeout, AcquireTimeout: c.AcquireTimeout,
 		Settings: c.ClusterSettings(),
 	}
+	o.AfterRestart = c.Returns == config.ReturnsAfterRestart && !c.HasHooks() && !c.Gateway()
 	if c.OnTerm == config.OnTermHold {
 		o.HoldGrace = c.HoldGrace
 	}
 	if c.Upstream != "" {
-		o.CheckApp, o.Health = appChecker(front.DialUpstream, c.UpstreamAddress(), c.Health), health(c)
+		named := &appInstance{}
+		o.CheckApp, o.AppInstance, o.Health = appChecker(front.DialUpstream, c.UpstreamAddress(), c.Health, named), named.get, health(c)
 	}
 	return o, nil
 }

@@ -8,14 +8,38 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 
 	"shardway/internal/rawio"
+	"shardway/node/disk"
 )
+
+// instanceHeader is the response header by which the app names its process.
+const instanceHeader = "Shardway-App-Instance"
+
+// appInstance is what the app called its process in the response to the last check.
+type appInstance struct{ name atomic.Pointer[string] }
+
+// get returns the name, empty if the last check met no response or no usable name.
+func (a *appInstance) get() string {
+	if p := a.name.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// set takes the name; nil means none.
+func (a *appInstance) set(name *string) {
+	if name != nil && (*name == "" || len(*name) > disk.MaxAppInstance) {
+		name = nil
+	}
+	a.name.Store(name)
+}
 
 // appChecker returns the check of the app that dial reaches: GET of a path, good
 // below 400, or without a path only a connect. The address is what a Host tells
-// the app; one on a Unix socket is told localhost.
-func appChecker(dial func(context.Context) (net.Conn, error), addr, path string) func(context.Context) error {
+// the app; one on a Unix socket is told localhost. Each check sets named.
+func appChecker(dial func(context.Context) (net.Conn, error), addr, path string, named *appInstance) func(context.Context) error {
 	if path == "" {
 		// An app is on the same machine as a rule, and is asked twice a second: by package
 		// net that shows in what a node takes that has no requests.
@@ -47,10 +71,13 @@ func appChecker(dial func(context.Context) (net.Conn, error), addr, path string)
 			return err
 		}
 		r.Header.Set("User-Agent", "shardway-health")
+		named.set(nil)
 		res, err := client.Do(r)
 		if err != nil {
 			return err
 		}
+		name := res.Header.Get(instanceHeader)
+		named.set(&name)
 		if err := res.Body.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}

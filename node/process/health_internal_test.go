@@ -25,7 +25,7 @@ func TestAnAppThatTakesAConnectionIsWell(t *testing.T) {
 		return c, nil
 	}
 	for _, addr := range []string{ln.Addr().String(), "", "localhost:1", "192.0.2.1:80"} {
-		if err := appChecker(dial, addr, "")(t.Context()); err != nil {
+		if err := appChecker(dial, addr, "", &appInstance{})(t.Context()); err != nil {
 			t.Errorf("at %q: %v, want it well", addr, err)
 		}
 	}
@@ -34,7 +34,7 @@ func TestAnAppThatTakesAConnectionIsWell(t *testing.T) {
 	}
 	_ = ln.Close()
 	for _, addr := range []string{ln.Addr().String(), ""} {
-		if err := appChecker(dial, addr, "")(t.Context()); !errors.Is(err, gone) {
+		if err := appChecker(dial, addr, "", &appInstance{})(t.Context()); !errors.Is(err, gone) {
 			t.Errorf("at %q, where nobody listens: %v, want what the dial says", addr, err)
 		}
 	}

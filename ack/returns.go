@@ -1,0 +1,344 @@
+package ack
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// A shard that moves to another node may leave an old copy of its state in the memory of the
+// app it leaves. An app with hooks drops that copy. An app without hooks must not get the
+// shard back before the app has restarted ("Returns" in docs/protocol.md).
+//
+// The state keeps, for each node whose app falls under this rule, the shards that have left
+// the node, one bit for each shard. The node reports in its heartbeats since which map its
+// app process has run (AppWatch), and the leader writes that into the log: what left the
+// node up to that map is forgotten.
+
+const (
+	// maxDepartures bounds the sets of one node. A set more merges the two oldest, which
+	// keeps shards barred for longer than needed.
+	maxDepartures = 4
+	// maxFormer bounds how many nodes outside the map the state remembers. The node whose
+	// shards left longest ago is forgotten first.
+	maxFormer = shardmap.MaxMembers
+)
+
+// departure is a set of shards that have left a node.
+type departure struct {
+	// at is the epoch of the map by which the last of them left.
+	at     shardmap.Epoch
+	shards shardmap.ShardSet
+}
+
+// AppReport is what a node reports of the app behind it.
+type AppReport struct {
+	Node shardmap.NodeID
+	// AfterRestart means that shards that left the app return only after it has restarted.
+	AfterRestart bool
+	// Since is the epoch of a committed map: the app process started after the node had
+	// applied that map. Zero means that the start is not known.
+	Since shardmap.Epoch
+}
+
+// reporting is the entry by which a leader writes reports of nodes into the log.
+type reporting struct {
+	// term is the Raft term of the leader that heard the reports, as with a proposal.
+	term uint64
+	// apps are ordered by node.
+	apps []AppReport
+}
+
+// reported takes the reports of nodes. An entry that changes nothing is ignored.
+func (s *State) reported(term uint64, c reporting) (*State, Outcome, error) {
+	if !s.Born() || term != c.term {
+		return s.ignore()
+	}
+	changed := false
+	for _, a := range c.apps {
+		changed = s.report(a) || changed
+	}
+	if !changed {
+		return s.ignore()
+	}
+	s.forgetFormer()
+	s.appsAt = s.index
+	return s, OutcomeReported, nil
+}
+
+// news reports whether the state would change by a report.
+func (s *State) news(a AppReport) bool {
+	left, known := s.apps[a.Node]
+	if a.AfterRestart != known {
+		return true
+	}
+	return len(left) > 0 && left[0].at <= a.Since
+}
+
+// report takes one report and returns whether it changed the state.
+func (s *State) report(a AppReport) bool {
+	if !s.news(a) {
+		return false
+	}
+	s.apps = maps.Clone(s.apps)
+	if !a.AfterRestart {
+		delete(s.apps, a.Node)
+		return true
+	}
+	left := s.apps[a.Node]
+	n := 0
+	for n < len(left) && left[n].at <= a.Since {
+		n++
+	}
+	put(&s.apps, a.Node, slices.Clone(left[n:]))
+	return true
+}
+
+// restarted forgets what has left a node: an operator says that its app has no old copy.
+func (s *State) restarted(node shardmap.NodeID) {
+	if len(s.apps[node]) > 0 {
+		s.apps = maps.Clone(s.apps)
+		s.apps[node], s.appsAt = nil, s.index
+	}
+}
+
+// depart notes which shards leave which nodes with the map that is being committed.
+func (s *State) depart() {
+	if len(s.apps) == 0 {
+		return
+	}
+	gone := map[shardmap.NodeID]shardmap.ShardSet{}
+	for _, m := range shardmap.Diff(s.committed, s.last) {
+		if _, known := s.apps[m.From]; known {
+			set := gone[m.From]
+			set.Add(m.Shard)
+			gone[m.From] = set
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	s.apps = maps.Clone(s.apps)
+	for id, set := range gone {
+		left := append(slices.Clone(s.apps[id]), departure{at: s.last.Epoch(), shards: set})
+		if len(left) > maxDepartures {
+			left[1].shards = left[0].shards.Union(left[1].shards)
+			left = left[1:]
+		}
+		s.apps[id] = left
+	}
+}
+
+// forgetFormer bounds the nodes outside the map that routes, the same way on every node.
+func (s *State) forgetFormer() {
+	var former []shardmap.NodeID
+	for id := range s.apps {
+		if !s.committed.Has(id) && !s.last.Has(id) {
+			former = append(former, id)
+		}
+	}
+	if len(former) <= maxFormer {
+		return
+	}
+	newest := func(id shardmap.NodeID) shardmap.Epoch {
+		if left := s.apps[id]; len(left) > 0 {
+			return left[len(left)-1].at
+		}
+		return 0
+	}
+	slices.SortFunc(former, func(a, b shardmap.NodeID) int {
+		return cmp.Or(cmp.Compare(newest(a), newest(b)), cmp.Compare(a, b))
+	})
+	for _, id := range former[:len(former)-maxFormer] {
+		delete(s.apps, id)
+	}
+}
+
+// Barred reports whether the shard has left the node, and the app behind the node must
+// restart before the shard may return. It says so also of a shard that has returned.
+func (s *State) Barred(node shardmap.NodeID, shard shardmap.Shard) bool {
+	return slices.ContainsFunc(s.apps[node], func(d departure) bool { return d.shards.Has(shard) })
+}
+
+// AfterRestart reports whether shards return to the node's app only after it has restarted.
+func (s *State) AfterRestart(node shardmap.NodeID) bool {
+	_, known := s.apps[node]
+	return known
+}
+
+// StaleReturns returns how many shards have returned to the node although its app has not
+// restarted since they left: no other node could own them.
+func (s *State) StaleReturns(node shardmap.NodeID) int {
+	if len(s.apps[node]) == 0 {
+		return 0
+	}
+	n, barred := 0, s.barredFrom(node)
+	for shard := range s.committed.Shards(node) {
+		if barred.Has(shard) {
+			n++
+		}
+	}
+	return n
+}
+
+// barredFrom returns the shards that the node must not get.
+func (s *State) barredFrom(node shardmap.NodeID) shardmap.ShardSet {
+	var all shardmap.ShardSet
+	for _, d := range s.apps[node] {
+		all = all.Union(d.shards)
+	}
+	return all
+}
+
+// barred returns what no node must get, as Assign takes it.
+func (s *State) barred() map[shardmap.NodeID]shardmap.ShardSet {
+	var all map[shardmap.NodeID]shardmap.ShardSet
+	for id, left := range s.apps {
+		if len(left) > 0 {
+			put(&all, id, s.barredFrom(id))
+		}
+	}
+	return all
+}
+
+// report submits what nodes have reported of their apps and the log does not have, and
+// reports whether there was anything. Assign goes by the log alone, so a node's report is
+// in the log before the node gets its first shard.
+func (l *Leader) report(now time.Duration) bool {
+	var apps []AppReport
+	for id, n := range l.nodes {
+		if !n.heard() || n.beat.Gateway || n.silent(now, l.o.Pace) {
+			continue
+		}
+		if a := (AppReport{Node: id, AfterRestart: n.beat.AfterRestart, Since: n.beat.AppSince}); l.state.news(a) {
+			apps = append(apps, a)
+		}
+	}
+	if len(apps) == 0 {
+		return false
+	}
+	slices.SortFunc(apps, func(a, b AppReport) int { return cmp.Compare(a.Node, b.Node) })
+	l.submitting, l.amending, l.submitted = true, true, now
+	l.emit(Submit{Entry: encodeReporting(l.state.Level(), reporting{term: l.o.Term, apps: apps[:min(len(apps), maxChanges)]})})
+	return true
+}
+
+// reported looks at the reports of a newer state.
+func (l *Leader) reported(old *State) {
+	if l.amending && l.state.appsAt != old.appsAt {
+		l.submitting, l.amending = false, false
+	}
+}
+
+// HeldBack is a node that would get more shards if its app had restarted.
+type HeldBack struct {
+	Node shardmap.NodeID
+	// Shards is how many more it would own.
+	Shards int
+}
+
+// heldByReturns returns the nodes that would own more shards than want gives them if all apps
+// had restarted, ordered by id.
+func (l *Leader) heldByReturns(members []shardmap.Member, want *shardmap.Map) []HeldBack {
+	rules := l.rules(l.state.Policy(), l.absences(), members)
+	if rules.Barred == nil || len(members) == 0 {
+		return nil
+	}
+	rules.Barred = nil
+	free := shardmap.Assign(l.state.Committed(), members, rules)
+	var held []HeldBack
+	for _, m := range free.Members() {
+		if more := free.Count(m.ID) - want.Count(m.ID); more > 0 && l.state.AfterRestart(m.ID) {
+			held = append(held, HeldBack{Node: m.ID, Shards: more})
+		}
+	}
+	return held
+}
+
+func encodeReporting(at Level, c reporting) []byte {
+	w := begin(at)
+	w.byte(kindApps)
+	w.uint(c.term)
+	w.uint(uint64(len(c.apps)))
+	for _, a := range c.apps {
+		w.text(string(a.Node))
+		w.bool(a.AfterRestart)
+		w.uint(uint64(a.Since))
+	}
+	return w.b
+}
+
+func (r *reader) reporting() reporting {
+	c := reporting{term: r.uint(0, maxUint)}
+	last := shardmap.NodeID("")
+	for range r.uint(1, maxChanges) {
+		a := AppReport{Node: r.node(), AfterRestart: r.bool(), Since: shardmap.Epoch(r.uint(0, maxUint))}
+		if r.err == nil && a.Node <= last {
+			r.fail("reports out of order")
+		}
+		if r.err != nil {
+			break
+		}
+		c.apps = append(c.apps, a)
+		last = a.Node
+	}
+	return c
+}
+
+// apps writes what has left which node; the same gives the same bytes on every node. A set
+// takes one bit for each shard.
+func (w *writer) apps(s *State) {
+	w.uint(s.appsAt)
+	w.uint(uint64(len(s.apps)))
+	for _, id := range slices.Sorted(maps.Keys(s.apps)) {
+		w.text(string(id))
+		w.uint(uint64(len(s.apps[id])))
+		for _, d := range s.apps[id] {
+			w.uint(uint64(d.at))
+			w.uint(uint64(len(d.shards)))
+			for _, word := range d.shards {
+				w.b = binary.LittleEndian.AppendUint64(w.b, word)
+			}
+		}
+	}
+}
+
+// apps reads what the writer's apps wrote, and nothing else.
+func (r *reader) apps(s *State) {
+	s.appsAt = r.uint(0, maxUint)
+	s.apps = sorted(r, r.node, func() []departure {
+		var left []departure
+		for range r.uint(0, maxDepartures) {
+			d := departure{at: shardmap.Epoch(r.uint(1, maxUint)), shards: r.shardSet(s.committed.Len())}
+			if r.err == nil && len(left) > 0 && d.at <= left[len(left)-1].at {
+				r.fail("departures out of order")
+			}
+			if r.err != nil {
+				return nil
+			}
+			left = append(left, d)
+		}
+		return left
+	})
+}
+
+// shardSet reads a set of shards below shards, which is not empty.
+func (r *reader) shardSet(shards int) shardmap.ShardSet {
+	n := int(r.uint(1, uint64(shards+63)/64))
+	b := r.take(8 * n)
+	if r.err != nil {
+		return nil
+	}
+	set := make(shardmap.ShardSet, n)
+	for i := range set {
+		set[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	if set[n-1] == 0 || n == (shards+63)/64 && shards%64 > 0 && set[n-1]>>(shards%64) > 0 {
+		r.fail("a set of other shards")
+	}
+	return set
+}

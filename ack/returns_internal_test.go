@@ -1,0 +1,267 @@
+package ack
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"shardway/shardmap"
+)
+
+// returning is a cluster whose log a test writes.
+type returning struct {
+	t     *testing.T
+	s     *State
+	index uint64
+}
+
+func newReturning(t *testing.T, shards int) *returning {
+	r := &returning{t: t, s: NewState()}
+	r.apply(EncodeBirth("c1", shards, DefaultTiming()), OutcomeBorn)
+	return r
+}
+
+func (r *returning) apply(entry []byte, want Outcome) {
+	r.t.Helper()
+	r.index++
+	next, got, err := r.s.Apply(r.index, 1, entry)
+	if err != nil || got != want {
+		r.t.Fatalf("entry %d: outcome %d, %v, want %d", r.index, got, err, want)
+	}
+	checkSnapshot(r.t, next)
+	r.s = next
+}
+
+// owned commits a map in which these nodes own the shards.
+func (r *returning) owned(ids ...shardmap.NodeID) {
+	r.t.Helper()
+	var members []shardmap.Member
+	for _, id := range ids {
+		members = append(members, shardmap.Member{ID: id, Weight: 1})
+	}
+	want := shardmap.Assign(r.s.Committed(), members, shardmap.Policy{Barred: r.s.barred()})
+	entry, err := encodeProposal(MinLevel, proposal{term: 1, base: r.s.Committed().Epoch(), want: want})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.apply(entry, OutcomeProposed)
+	r.apply(encodeCommit(MinLevel, commit{epoch: r.s.Last().Epoch(), digest: r.s.Last().Digest()}), OutcomeCommitted)
+}
+
+func (r *returning) reports(want Outcome, apps ...AppReport) {
+	r.t.Helper()
+	r.apply(encodeReporting(MinLevel, reporting{term: 1, apps: apps}), want)
+}
+
+// barred counts the shards that a node must not get.
+func (r *returning) barred(id shardmap.NodeID) int {
+	n := 0
+	for s := range shardmap.Shard(r.s.Shards()) {
+		if r.s.Barred(id, s) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestShardsReturnAfterTheAppHasRestarted(t *testing.T) {
+	r := newReturning(t, 12)
+	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true}, AppReport{Node: "b", AfterRestart: true}, AppReport{Node: "c"})
+	r.owned("a", "b", "c")
+	was := slices.Collect(r.s.Committed().Shards("a"))
+	r.owned("b", "c") // a is drained
+	left := r.s.Committed().Epoch()
+	if n := r.barred("a"); n != 4 {
+		t.Fatalf("%d shards are barred from a, want the 4 that left", n)
+	}
+	r.owned("a", "b", "c") // and uncordoned
+	for s := range r.s.Committed().Shards("a") {
+		if slices.Contains(was, s) {
+			t.Errorf("shard %d went back to the app that had it", s)
+		}
+	}
+	if n := r.s.Committed().Count("a"); n != 4 {
+		t.Errorf("a owns %d shards, want 4 that it never had", n)
+	}
+	if r.barred("c") != 0 || r.s.AfterRestart("c") {
+		t.Error("shards are barred from c, which lets them return")
+	}
+	r.reports(OutcomeIgnored, AppReport{Node: "a", AfterRestart: true, Since: left - 1})
+	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true, Since: left})
+	if n := r.barred("a"); n != 0 {
+		t.Errorf("%d shards are barred from a, which has restarted", n)
+	}
+	r.reports(OutcomeReported, AppReport{Node: "b"})
+	if r.s.AfterRestart("b") || r.barred("b") != 0 {
+		t.Error("shards are barred from b, which lets them return now")
+	}
+}
+
+func TestLastNodeGetsShardsBack(t *testing.T) {
+	r := newReturning(t, 12)
+	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true}, AppReport{Node: "b", AfterRestart: true})
+	r.owned("a", "b")
+	r.owned("b")
+	r.owned("a")
+	if n := r.s.StaleReturns("a"); n != 6 || r.s.Committed().Count("a") != 12 {
+		t.Errorf("a owns %d shards, of which %d returned to a stale app, want 12 and 6", r.s.Committed().Count("a"), n)
+	}
+	r.owned("a", "b")
+	if n := r.s.StaleReturns("b"); n != 0 || r.s.Committed().Count("b") != 0 {
+		t.Errorf("b owns %d shards though it has had all of them", r.s.Committed().Count("b"))
+	}
+	r.apply(encodeAmending(MinLevel, amending{term: 1, changes: []Change{{Kind: ChangeAppRestarted, Node: "a"}}}), OutcomeAmended)
+	if n := r.s.StaleReturns("a"); n != 0 {
+		t.Errorf("%d stale returns after an operator said that the app has restarted", n)
+	}
+	// A rolled back proposal takes nothing away.
+	entry, err := encodeProposal(MinLevel, proposal{term: 1, base: r.s.Committed().Epoch(), want: shardmap.Assign(r.s.Committed(), fuzzMembers(2), shardmap.Policy{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.apply(entry, OutcomeProposed)
+	if n := r.barred("a"); n != 0 {
+		t.Errorf("a proposal bars %d shards", n)
+	}
+}
+
+// A departure more than maxDepartures keeps shards barred for longer, never for less.
+func TestDeparturesAreBounded(t *testing.T) {
+	r := newReturning(t, 64)
+	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true})
+	all := []shardmap.NodeID{"a"}
+	for i := range 9 {
+		all = append(all, shardmap.NodeID(fmt.Sprint("n", i)))
+	}
+	r.owned("a")
+	var left []shardmap.Epoch
+	for i := range 9 {
+		r.owned(all[:i+2]...) // each newcomer takes some of a's shards
+		left = append(left, r.s.Committed().Epoch())
+	}
+	n := r.barred("a")
+	if len(r.s.apps["a"]) != maxDepartures || n != 64-r.s.Committed().Count("a") {
+		t.Fatalf("%d sets of %d shards, want %d of %d", len(r.s.apps["a"]), n, maxDepartures, 64-r.s.Committed().Count("a"))
+	}
+	r.apply(encodeReporting(MinLevel, reporting{term: 1, apps: []AppReport{{Node: "a", AfterRestart: true, Since: left[2]}}}), OutcomeIgnored)
+	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true, Since: left[6]})
+	if m := r.barred("a"); m == 0 || m >= n {
+		t.Errorf("%d of %d shards are barred after a restart before the last two departures", m, n)
+	}
+}
+
+func TestNodesOutsideTheMapAreBounded(t *testing.T) {
+	r := newReturning(t, 8)
+	r.owned("a")
+	for i := 0; i < maxFormer+200; i += 100 {
+		var apps []AppReport
+		for k := range 100 {
+			apps = append(apps, AppReport{Node: shardmap.NodeID(fmt.Sprintf("n%05d", i+k)), AfterRestart: true})
+		}
+		r.reports(OutcomeReported, apps...)
+	}
+	if n := len(r.s.apps); n != maxFormer {
+		t.Errorf("%d nodes are remembered, want %d", n, maxFormer)
+	}
+}
+
+// Reports that no leader writes are corrupt entries.
+func TestReportsAreChecked(t *testing.T) {
+	for name, c := range map[string]reporting{
+		"none":         {term: 1},
+		"out of order": {term: 1, apps: []AppReport{{Node: "b"}, {Node: "a"}}},
+		"twice":        {term: 1, apps: []AppReport{{Node: "a"}, {Node: "a"}}},
+		"no node":      {term: 1, apps: []AppReport{{}}},
+	} {
+		if _, _, err := decodeCommand(encodeReporting(MinLevel, c)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", name, err)
+		}
+	}
+}
+
+// The state of the largest cluster: every node has lost half of all shards, in four maps.
+func TestReturnsTakeOneBitForEachShard(t *testing.T) {
+	s := NewState()
+	s.cluster, s.committed = "c1", shardmap.New(MaxShards)
+	s.last, s.timing, s.before = s.committed, DefaultTiming(), DefaultTiming()
+	var set shardmap.ShardSet
+	for i := shardmap.Shard(1); i < MaxShards; i += 2 {
+		set.Add(i)
+	}
+	empty := len(mustEncode(t, s))
+	s.apps = map[shardmap.NodeID][]departure{"a": {{1, set}, {2, set}, {3, set}, {4, set}}}
+	if n := len(mustEncode(t, s)) - empty; n > maxDepartures*(MaxShards/8+8) {
+		t.Errorf("a node takes %d bytes of a snapshot, want at most one bit for each shard and set", n)
+	}
+	checkSnapshot(t, s)
+}
+
+func TestAppWatch(t *testing.T) {
+	tests := []struct {
+		name  string
+		known string // instance stored by an earlier process of the node
+		do    func(w *AppWatch)
+		want  shardmap.Epoch
+	}{
+		{"nothing is known", "", func(w *AppWatch) { w.Applied(5, false); w.Applied(7, true); w.Checked(w.Begin(7), "") }, 0},
+		{"a first instance says nothing", "", func(w *AppWatch) { w.Applied(7, true); w.Checked(w.Begin(7), "x") }, 0},
+		{"the same instance says nothing", "x", func(w *AppWatch) { w.Applied(7, true); w.Checked(w.Begin(7), "x"); w.Checked(w.Begin(9), "x") }, 0},
+		{"refused while it serves", "", func(w *AppWatch) { w.Applied(7, true); w.Refused(w.Begin(9)); w.Connected(); w.Applied(12, true) }, 9},
+		{"refused while it serves, and no request since", "", func(w *AppWatch) {
+			w.Applied(7, true)
+			w.Refused(w.Begin(9))
+			w.Applied(12, true)
+			w.Connected()
+			w.Applied(14, true)
+		}, 12},
+		{"refused again", "", func(w *AppWatch) {
+			w.Applied(7, true)
+			w.Refused(w.Begin(9))
+			w.Refused(w.Begin(11))
+			w.Refused(w.Begin(10))
+		}, 11},
+		{"refused while it serves, and told after a request", "", func(w *AppWatch) {
+			w.Applied(7, true)
+			a := w.Begin(9)
+			w.Connected()
+			w.Refused(a)
+			w.Applied(12, true)
+		}, 9},
+		{"refused before the log was read", "", func(w *AppWatch) {
+			w.Refused(w.Begin(0))
+			w.Applied(5, false)
+			w.Applied(7, true)
+			w.Connected()
+			w.Applied(9, true)
+		}, 7},
+		{"refused before the log was read, without a lease yet", "", func(w *AppWatch) { w.Refused(w.Begin(0)); w.Applied(5, false) }, 5},
+		{"another instance while it serves", "x", func(w *AppWatch) { w.Applied(7, true); w.Checked(w.Begin(8), "x"); w.Checked(w.Begin(10), "y") }, 8},
+		{"another instance than the process before knew", "x", func(w *AppWatch) {
+			w.Applied(5, false)
+			w.Checked(w.Begin(5), "y")
+			w.Applied(7, true)
+			w.Connected()
+			w.Applied(9, true)
+		}, 7},
+		{"another instance, met late", "x", func(w *AppWatch) { w.Applied(7, true); w.Applied(9, true); w.Checked(w.Begin(9), "y") }, 7},
+		{"no name for a while", "x", func(w *AppWatch) {
+			w.Applied(7, true)
+			w.Checked(w.Begin(8), "x")
+			w.Checked(w.Begin(9), "")
+			w.Checked(w.Begin(10), "x")
+		}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := NewAppWatch(tt.known)
+			if tt.do(w); w.Since() != tt.want {
+				t.Errorf("Since() = %d, want %d", w.Since(), tt.want)
+			}
+		})
+	}
+	w := NewAppWatch("x")
+	if w.Checked(w.Begin(1), "x") || !w.Checked(w.Begin(1), "y") || w.Checked(w.Begin(1), "y") || w.Checked(w.Begin(1), "") {
+		t.Error("Checked does not report just a new instance to be stored")
+	}
+}

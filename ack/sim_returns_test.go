@@ -1,0 +1,334 @@
+package ack_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// Apps that cache, in a schedule: an app process keeps what it has read of each shard. A
+// shard that was elsewhere must not come back to such a process, unless no other node can
+// own it.
+
+// simCache is the app of a host, which lives longer than the processes of the node.
+type simCache struct {
+	// had are the newest ownership epochs by which this app process ran requests, by shard.
+	had map[shardmap.Shard]shardmap.Epoch
+	// process counts the processes of the app. named means that checks see which one it is.
+	process   int
+	named     bool
+	downUntil time.Duration
+	met       int // the process that a check met last
+	// any means that the node lets shards return at any time.
+	any bool
+}
+
+// returnChecks is what the world knows of returns.
+type returnChecks struct {
+	// needed are the ownerships that no other member could have got.
+	needed map[ownership]bool
+	// placed are the members for which the last map was computed: a proposal may also have
+	// owners that leave, and keep what is busy for a moment.
+	placed []shardmap.Member
+}
+
+// returnsCoverage counts what schedules with such apps went through.
+type returnsCoverage struct {
+	departures, staleReturns, appReports, cacheRestarts, excusedReturns int
+}
+
+// giveCaches gives each host an app that caches.
+func (w *world) giveCaches() {
+	w.needed = map[ownership]bool{}
+	for _, h := range w.hosts {
+		h.cache = &simCache{had: map[shardmap.Shard]shardmap.Epoch{}, named: w.n(2) == 0, any: w.n(6) == 0}
+	}
+}
+
+// instance is what the app names itself in response to a check.
+func (c *simCache) instance() string {
+	if !c.named {
+		return ""
+	}
+	return fmt.Sprint("process ", c.process)
+}
+
+// watchApp starts the watch of a node's app.
+func (p *proc) watchApp() {
+	if p.h.cache == nil || p.h.gateway {
+		return
+	}
+	p.watch = ack.NewAppWatch(p.disk.instance)
+	p.checkApp()
+}
+
+// checkApp checks the app now and then. The map is read before the check begins.
+func (p *proc) checkApp() {
+	w, c := p.w, p.h.cache
+	attempt := p.watch.Begin(p.fsm.Committed().Epoch())
+	w.after(w.span(0, 20*time.Millisecond), p, func() {
+		refused, process, instance := w.now < c.downUntil, c.process, c.instance()
+		late := w.span(0, 10*time.Millisecond)
+		if w.n(4) == 0 {
+			late = w.span(0, 600*time.Millisecond)
+		}
+		w.after(late, p, func() {
+			if w.plant == plantLateCheck {
+				attempt = p.watch.Begin(p.fsm.Committed().Epoch())
+			}
+			p.checkedApp(attempt, refused, process, instance)
+		})
+	})
+}
+
+// checkedApp takes the result of a check.
+func (p *proc) checkedApp(a ack.Attempt, refused bool, process int, instance string) {
+	c := p.h.cache
+	if refused {
+		p.watch.Refused(a)
+	} else {
+		c.met = process
+		if p.watch.Checked(a, instance) {
+			p.disk.instance = instance
+		}
+	}
+	p.w.after(p.w.span(20*time.Millisecond, 150*time.Millisecond), p, p.checkApp)
+}
+
+// reportApp adds to what the node sees of itself what it reports of its app.
+func (p *proc) reportApp(s ack.Seen) ack.Seen {
+	if p.watch != nil {
+		s.AfterRestart, s.AppSince = !p.h.cache.any, p.watch.Since()
+	}
+	return s
+}
+
+// watchLease tells the watch of a lease right after it was published.
+func (p *proc) watchLease(now time.Duration, s ack.Seen) {
+	if p.watch != nil {
+		p.watch.Applied(s.State.Committed().Epoch(), p.machine.LeaseLeft(now) > 0)
+	}
+}
+
+// leavesApp excuses what an app process has cached that restarted so shortly before the end
+// of a node's process that no check met it: the next process takes it for one that started
+// after that end.
+func (p *proc) leavesApp() {
+	if c := p.h.cache; c != nil && c.named && c.met != c.process {
+		p.w.cover.excusedReturns += len(c.had)
+		clear(c.had)
+	}
+}
+
+// appRefuses reports that the app is down, so that the request does not run.
+func (p *proc) appRefuses() bool {
+	if p.watch == nil {
+		return false
+	}
+	if p.w.now < p.h.cache.downUntil {
+		p.watch.Refused(p.watch.Begin(p.fsm.Committed().Epoch()))
+		return true
+	}
+	p.watch.Connected()
+	return false
+}
+
+// sawCached judges a request that the app runs, and notes that the app has the shard.
+func (w *world) sawCached(p *proc, r *simReq) {
+	c := p.h.cache
+	if c == nil || r.late || r.forged || p.h.twin != nil {
+		return
+	}
+	had, ok := c.had[r.shard]
+	if ok && had < r.epoch && !c.any && !w.needed[ownership{r.shard, r.epoch}] {
+		w.fail("returns: the app of %s runs a request for shard %d of epoch %d with what it cached in epoch %d", p.h.id, r.shard, r.epoch, had)
+	}
+	c.had[r.shard] = max(had, r.epoch)
+}
+
+// sawReturns notes which moves of a proposal had no other place to go.
+func (w *world) sawReturns(before, after *ack.State) {
+	if w.needed == nil {
+		return
+	}
+	p, policy := after.Last(), before.Policy()
+	var present, open []shardmap.NodeID
+	for _, m := range w.placed {
+		if policy.Leaves(m.ID) || before.Absent(m.ID) {
+			continue
+		}
+		present = append(present, m.ID)
+		if !policy.Cordoned[m.ID] {
+			open = append(open, m.ID)
+		}
+	}
+	if len(open) == 0 {
+		open = present
+	}
+	for _, mv := range shardmap.Diff(before.Committed(), p) {
+		w.cover.departures++
+		barred := func(id shardmap.NodeID) bool { return before.Barred(id, mv.Shard) }
+		if mv.To != "" && barred(mv.To) && !slices.ContainsFunc(open, func(id shardmap.NodeID) bool { return !barred(id) }) {
+			w.needed[ownership{mv.Shard, p.Epoch()}] = true
+			w.cover.staleReturns++
+		}
+	}
+}
+
+// sawAppReport judges what a leader writes into the log of what nodes report.
+func (w *world) sawAppReport(after *ack.State, e *logEntry) {
+	w.cover.appReports++
+	w.logf("log: %d reports apps", after.Index())
+	if e.asked != e.term {
+		w.fail("returns: what the leader of term %d heard counts in term %d", e.asked, e.term)
+	}
+}
+
+// sameReturns reports whether two states bar the same.
+func (w *world) sameReturns(a, b *ack.State) bool {
+	for _, h := range w.hosts {
+		if a.AfterRestart(h.id) != b.AfterRestart(h.id) || a.StaleReturns(h.id) != b.StaleReturns(h.id) {
+			return false
+		}
+		for s := range shardmap.Shard(a.Committed().Len()) {
+			if a.Barred(h.id, s) != b.Barred(h.id, s) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// barred is what a state bars, as Assign takes it.
+func (w *world) barred(s *ack.State) map[shardmap.NodeID]shardmap.ShardSet {
+	all := map[shardmap.NodeID]shardmap.ShardSet{}
+	for _, h := range w.hosts {
+		var set shardmap.ShardSet
+		for shard := range shardmap.Shard(s.Committed().Len()) {
+			if s.Barred(h.id, shard) {
+				set.Add(shard)
+			}
+		}
+		all[h.id] = set
+	}
+	return all
+}
+
+// faultCacheRestart restarts the app of a node, which may be down at the time: in a moment
+// that no check meets, or for a while.
+func faultCacheRestart(w *world) bool {
+	h := w.somebody(func(h *host) bool { return h.cache != nil && !h.gateway })
+	if h == nil {
+		return false
+	}
+	d := time.Duration(0)
+	if w.pick(3) > 0 {
+		d = w.lasting() / 2
+	}
+	w.logf("the app of %s restarts, and is gone for %v", h.id, d.Round(time.Millisecond))
+	w.cover.cacheRestarts++
+	c := h.cache
+	c.process++
+	clear(c.had)
+	c.downUntil = w.now + d
+	if p := h.proc; p != nil {
+		for _, r := range slices.Clone(p.reqs) {
+			if r.running {
+				p.finish(r)
+			}
+		}
+	}
+	if d > 100*time.Millisecond && w.pick(2) == 0 {
+		h.unhealthy = true
+		w.undo(d+w.span(0, 100*time.Millisecond), func() { h.unhealthy = false })
+	}
+	return true
+}
+
+// mistakesOfReturns are those by which a shard comes back to an app with an old copy of it.
+func mistakesOfReturns() []mistake {
+	caches := func(list string) *simMix {
+		m := aimed(list)
+		m.caches = 100
+		return m
+	}
+	moves := caches("leave 6, join 2, sick 4, policy 6, kill 3, cache-restart 3")
+	restarts := caches("cache-restart 8, kill 8, leave 4, sick 3, restart 3")
+	return []mistake{
+		{
+			name: "returns: a commit does not note what leaves", mix: moves, caught: "returns",
+			edits: in("returns.go", "		if _, known := s.apps[m.From]; known {\n", "		if _, known := s.apps[m.From]; known && !PLANTED {\n"),
+		},
+		{
+			name: "returns: a shard goes to a stale process", mix: moves, caught: "returns|G9",
+			edits: in("round.go", "	p.Barred = l.state.barred()\n", "	if !PLANTED {\n		p.Barred = l.state.barred()\n	}\n"),
+		},
+		{
+			name: "returns: a node gets shards before the log has its report", mix: moves, caught: "returns",
+			edits: in("round.go", "l.amend(now) || l.absence(now) || l.report(now) {", "l.amend(now) || l.absence(now) || !PLANTED && l.report(now) {"),
+		},
+		{
+			name: "returns: a report ends departures after it", mix: restarts, caught: "returns",
+			edits: both(in("returns.go", "	for n < len(left) && left[n].at <= a.Since {\n", "	for n < len(left) && (PLANTED || left[n].at <= a.Since) {\n"),
+				in("returns.go", "	return len(left) > 0 && left[0].at <= a.Since\n", "	return len(left) > 0 && (PLANTED || left[0].at <= a.Since)\n")),
+		},
+		{
+			name: "returns: what an earlier leader heard counts", mix: caches("cache-restart 6, leave 4, sick 4, depose 5, elect 5, restart 3").late(), caught: "returns",
+			edits: in("returns.go", "	if !s.Born() || term != c.term {\n", "	if !s.Born() || !PLANTED && term != c.term {\n"),
+		},
+		{
+			name: "returns: a new process of the node takes its app for a new one", mix: restarts, caught: "returns",
+			edits: in("appwatch.go", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, fresh: PLANTED}"),
+		},
+		{
+			name: "returns: an app that has had requests still counts as fresh", mix: restarts, caught: "returns",
+			edits: in("appwatch.go", "	w.connections++\n	w.fresh = false\n", "	w.connections++\n	w.fresh = w.fresh && PLANTED\n"),
+		},
+		{
+			name: "returns: a refused connection counts after later ones", mix: restarts, caught: "returns",
+			edits: in("appwatch.go", "w.fresh || a.connections == w.connections", "w.fresh || PLANTED || a.connections == w.connections"),
+		},
+		{
+			name: "returns: another instance counts from the check that sees it", mix: restarts, caught: "returns",
+			edits: in("appwatch.go", "			w.since = max(w.since, w.seenAt)\n", "			w.since = max(w.since, []shardmap.Epoch{w.seenAt, a.committed}[plantedAs(PLANTED)])\n"),
+		},
+		{
+			name: "returns: the map is read after the check", mix: restarts, plant: plantLateCheck, caught: "returns",
+		},
+		{
+			name: "rule 8: snapshots forget what has left an app", mix: caches("leave 6, sick 4, policy 6, compact 4, kill 4, wipe 2"), caught: "G5|returns",
+			edits: in("snapshot.go", "	w.apps(s)\n", "	w.apps([]*State{s, {}}[plantedAs(PLANTED)])\n"),
+		},
+	}
+}
+
+// pointsOfReturns are those of docs/protocol.md, Returns.
+func pointsOfReturns() []point {
+	planted := func(clause string, names ...string) point {
+		return point{of: "returns", clause: clause, planted: names}
+	}
+	return []point{
+		planted("a commit notes for each shard which node it leaves", "returns: a commit does not note what leaves"),
+		planted("a node does not get such a shard", "returns: a shard goes to a stale process"),
+		planted("the log has a node's report before the node gets shards", "returns: a node gets shards before the log has its report"),
+		planted("the report counts in the term of the leader that heard it", "returns: what an earlier leader heard counts"),
+		planted("a report ends what left up to the map that it names", "returns: a report ends departures after it"),
+		{
+			of: "returns", clause: "sets are merged, never dropped",
+			explained: "No schedule has so many departures of one node between two restarts of its app. TestDeparturesAreBounded.",
+		},
+		planted("the map is read before the check", "returns: the map is read after the check"),
+		planted("what a refused connection shows ends with the requests that came after it began", "returns: a refused connection counts after later ones"),
+		planted("another instance started after the last check that saw the one before", "returns: another instance counts from the check that sees it"),
+		planted("a new process of the node does not take the app for a new one", "returns: a new process of the node takes its app for a new one"),
+		planted("an app that was refused counts as started later as long as it has had no request", "returns: an app that has had requests still counts as fresh"),
+		planted("snapshots have it", "rule 8: snapshots forget what has left an app"),
+		{
+			of: "returns", clause: "a shard that no other member may get goes to a barred one",
+			explained: "A matter of progress that Assign never refuses. TestBarredMembersGetOnlyWhatNoOtherMayGet; the coverage counts such returns.",
+		},
+	}
+}

@@ -1,0 +1,140 @@
+package node
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+)
+
+// appWatch finds out when the app has restarted, from what checks and connections meet: a
+// shard that left an app without hooks may return only then. Its methods may be called from
+// any goroutine; nil watches nothing.
+type appWatch struct {
+	newest func() *ack.State
+	store  func(instance string) error
+	log    zerolog.Logger
+	// inProcess means that the app is in this process, and is not connected to.
+	inProcess bool
+
+	// mu protects the following fields.
+	mu       sync.Mutex
+	watch    *ack.AppWatch
+	unstored string // instance that could not be stored; empty means none
+}
+
+// newAppWatch returns the watch of this node's app, nil if shards may return at any time.
+func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
+	if !o.AfterRestart || o.Gateway {
+		return nil
+	}
+	instance, err := o.Dir.AppInstance()
+	if err != nil {
+		o.Log.Warn().Err(err).Msg("app instance not read")
+	}
+	w := &appWatch{newest: newest, store: o.Dir.KeepAppInstance, log: o.Log, watch: ack.NewAppWatch(instance)}
+	if o.CheckApp == nil {
+		w.inProcess = true
+		w.watch.Refused(w.watch.Begin(0)) // it starts with this process
+	}
+	return w
+}
+
+// begin is called before a check or a connection for requests.
+func (w *appWatch) begin() ack.Attempt {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.watch.Begin(w.newest().Committed().Epoch())
+}
+
+// checked takes the result of a check. instance is what the app's response named, empty
+// without a response or a name.
+func (w *appWatch) checked(a ack.Attempt, instance string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if refuses(err) {
+		w.watch.Refused(a)
+		return
+	}
+	if w.watch.Checked(a, instance) {
+		w.unstored = instance
+		w.log.Info().Str("instance", instance).Msg("app instance")
+	}
+	if w.unstored == "" {
+		return
+	}
+	if err := w.store(w.unstored); err != nil {
+		w.log.Warn().Err(err).Msg("app instance not stored")
+		return
+	}
+	w.unstored = ""
+}
+
+// report adds what the node reports of its app.
+func (w *appWatch) report(s *ack.Seen) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.AfterRestart, s.AppSince = true, w.watch.Since()
+}
+
+// applied takes the map that a look of the agent went by, and whether it published a lease.
+func (w *appWatch) applied(s *ack.State, leased bool) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watch.Applied(s.Committed().Epoch(), leased)
+	if w.inProcess && leased {
+		w.watch.Connected()
+	}
+}
+
+// seen is dial, and tells the watch of connections for requests.
+func (w *appWatch) seen(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
+	if w == nil {
+		return dial
+	}
+	return func(ctx context.Context) (net.Conn, error) {
+		a := w.begin()
+		c, err := dial(ctx)
+		w.dialed(a, err)
+		return c, err
+	}
+}
+
+// dialed takes the result of a connection for requests, before any byte goes through it.
+func (w *appWatch) dialed(a ack.Attempt, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil:
+		w.watch.Connected()
+	case refuses(err):
+		w.watch.Refused(a)
+	}
+}
+
+// watchedCheck returns the check of the app, whose results the watch is told.
+func (n *Node) watchedCheck() func(context.Context) error {
+	check := n.o.CheckApp
+	if n.appWatch == nil {
+		return check
+	}
+	return func(ctx context.Context) error {
+		a := n.appWatch.begin()
+		err := check(ctx)
+		instance := ""
+		if n.o.AppInstance != nil {
+			instance = n.o.AppInstance()
+		}
+		n.appWatch.checked(a, instance, err)
+		return err
+	}
+}

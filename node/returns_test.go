@@ -1,0 +1,268 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/admin"
+	"shardway/node"
+	"shardway/shardmap"
+)
+
+// cachingApps are the apps of a world: they have no hooks, and outlive their nodes.
+type cachingApps struct {
+	w        *world
+	down     map[string]bool
+	hung     map[string]bool
+	instance map[string]string
+}
+
+var errRefused = &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+
+// newCachingApps has every node that starts from now on keep shards from such an app.
+func newCachingApps(w *world) *cachingApps {
+	c := &cachingApps{w: w, down: map[string]bool{}, hung: map[string]bool{}, instance: map[string]string{}}
+	w.tune = func(o *node.Options) {
+		id := o.Dir.Node()
+		o.AfterRestart = true
+		o.Health = node.Health{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 2, Rise: 1}
+		o.CheckApp = func(ctx context.Context) error {
+			switch {
+			case c.down[id]:
+				return errRefused
+			case c.hung[id]:
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		o.AppInstance = func() string { return c.instance[id] }
+	}
+	return c
+}
+
+// owned returns the shards of a node.
+func (w *world) owned(id string) []shardmap.Shard {
+	return slices.Collect(w.committed().Shards(shardmap.NodeID(id)))
+}
+
+// drainedAndBack drains a node and takes the drain back, with between in the middle.
+func (w *world) drainedAndBack(id string, between func()) {
+	w.t.Helper()
+	w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: id})
+	w.until("nothing is left at "+id, func() bool { return w.committed().Count(shardmap.NodeID(id)) == 0 })
+	between()
+	w.asks(w.leader(), admin.Action{Verb: admin.Uncordon, Node: id})
+	w.until(id+" owns shards again", func() bool { return w.committed().Count(shardmap.NodeID(id)) == shards/3 })
+}
+
+// both counts shards that are in both lists.
+func both(a, b []shardmap.Shard) int {
+	n := 0
+	for _, s := range a {
+		if slices.Contains(b, s) {
+			n++
+		}
+	}
+	return n
+}
+
+// inCachingWorld plays f in a cluster of three nodes whose apps cache.
+func inCachingWorld(t *testing.T, f func(w *world, c *cachingApps, victim *process)) {
+	t.Helper()
+	t.Parallel()
+	bubble(t, func(w *world) {
+		c := newCachingApps(w)
+		for _, n := range []string{"a", "b", "c"} {
+			c.instance[n] = n + " 1"
+			w.start(n)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		f(w, c, w.follower())
+	})
+}
+
+func TestDrainedShardsDoNotReturnToTheApp(t *testing.T) {
+	inCachingWorld(t, func(w *world, _ *cachingApps, victim *process) {
+		was := w.owned(victim.name)
+		w.drainedAndBack(victim.name, func() {})
+		if n := both(was, w.owned(victim.name)); n != 0 {
+			t.Errorf("%d shards went back to the app that had them", n)
+		}
+	})
+}
+
+func TestDrainedShardsReturnToAnAppThatRestarted(t *testing.T) {
+	for name, restart := range map[string]func(w *world, c *cachingApps, id string){
+		"its port refused": func(w *world, c *cachingApps, id string) {
+			c.down[id] = true
+			time.Sleep(time.Second)
+			c.down[id] = false
+		},
+		"its instance changed": func(w *world, c *cachingApps, id string) { c.instance[id] = id + " 2" },
+		"an operator says so": func(w *world, c *cachingApps, id string) {
+			w.asks(w.leader(), admin.Action{Verb: admin.AppRestarted, Node: id})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
+				id := shardmap.NodeID(victim.name)
+				was := w.owned(victim.name)
+				w.drainedAndBack(victim.name, func() {
+					time.Sleep(2 * time.Second) // checks that see the instance before
+					restart(w, c, victim.name)
+					w.until("the log knows of the restart", func() bool { return !w.leader().node.State().Barred(id, was[0]) })
+				})
+				if n := both(was, w.owned(victim.name)); n != len(was) {
+					t.Errorf("%d of %d shards returned to the app that restarted", n, len(was))
+				}
+			})
+		})
+	}
+}
+
+// A node that was stopped, or killed, comes back to the app that ran on. The data directory
+// tells whether it is the same one.
+func TestShardsDoNotReturnToAnAppThatOutlivedItsNode(t *testing.T) {
+	for _, end := range []string{"stopped", "killed"} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, app restarted %v", end, restarted), func(t *testing.T) {
+				inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
+					was := w.owned(victim.name)
+					if end == "stopped" {
+						victim.terminate()
+					} else {
+						victim.kill()
+					}
+					id := shardmap.NodeID(victim.name)
+					w.until("its shards are elsewhere", func() bool { return w.committed().Count(id) == 0 })
+					if restarted {
+						c.instance[victim.name] += " and again"
+					}
+					victim.restart()
+					w.until("it owns shards again", func() bool { return w.committed().Count(id) == shards/3 })
+					want := 0
+					if restarted {
+						want = len(was)
+					}
+					if n := both(was, w.owned(victim.name)); n != want {
+						t.Errorf("%d of %d shards returned, want %d", n, len(was), want)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestShardsDoNotReturnToAnAppThatHung(t *testing.T) {
+	inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
+		was, id := w.owned(victim.name), shardmap.NodeID(victim.name)
+		c.hung[victim.name] = true
+		w.until("its shards are elsewhere", func() bool { return w.committed().Count(id) == 0 })
+		c.hung[victim.name] = false
+		w.until("it owns shards again", func() bool { return w.committed().Count(id) == shards/3 })
+		if n := both(was, w.owned(victim.name)); n != 0 {
+			t.Errorf("%d shards went back to an app that only hung", n)
+		}
+		was = w.owned(victim.name)
+		c.down[victim.name] = true
+		w.until("its shards are elsewhere again", func() bool { return w.committed().Count(id) == 0 })
+		c.down[victim.name] = false
+		w.until("it owns shards after its crash", func() bool { return w.committed().Count(id) == shards/3 })
+		if n := both(was, w.owned(victim.name)); n != len(was) {
+			t.Errorf("%d of %d shards returned to an app that crashed", n, len(was))
+		}
+	})
+}
+
+// The last node that is left gets everything, and every node reports it until its app
+// restarts. Then a node that came back is given nothing of what it had.
+func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		c := newCachingApps(w)
+		w.start("a")
+		w.untilSettled("a")
+		w.start("b")
+		w.untilSettled("a", "b")
+		force := func(verb admin.Verb, id string) { w.asks(w.leader(), admin.Action{Verb: verb, Node: id, Force: true}) }
+		force(admin.Drain, "a")
+		w.until("b owns all", func() bool { return w.committed().Count("b") == shards })
+		force(admin.Uncordon, "a")
+		w.until("the spread is as even as it may be", func() bool { return w.committed().Count("a") == shards/2 })
+		force(admin.Drain, "b")
+		w.until("a owns all", func() bool { return w.committed().Count("a") == shards })
+		stale := w.leader().node.State().StaleReturns("a")
+		if stale != shards/2 {
+			t.Errorf("%d shards returned to the app of a, want the half that it had before", stale)
+		}
+		for _, p := range w.running() {
+			w.untilSays(p, "stale-return: 48 shards returned to the app of node a, which had them before and has not restarted", "shardway app-restarted a")
+		}
+		force(admin.Uncordon, "b")
+		time.Sleep(10 * time.Second)
+		if n := w.committed().Count("b"); n != 0 {
+			t.Errorf("b owns %d shards, its app has had all of them", n)
+		}
+		plan, err := w.leader().node.Plan(t.Context())
+		if err != nil || len(plan.Moves) != 0 || len(plan.HeldBack) != 1 || plan.HeldBack[0] != (admin.HeldBackNode{Node: "b", Shards: shards / 2}) {
+			t.Errorf("plan %+v, %v, want that b is held back from %d shards", plan, err, shards/2)
+		}
+		c.down["a"] = true // its app crashes: all shards go to b, which must take them
+		w.until("b owns all once more", func() bool { return w.committed().Count("b") == shards })
+		c.down["a"] = false
+		w.until("a, whose app has restarted, has its share", func() bool { return w.committed().Count("a") == shards/2 })
+		if n := w.leader().node.State().StaleReturns("a"); n != 0 {
+			t.Errorf("%d stale returns at a, whose app has restarted", n)
+		}
+	})
+}
+
+// A restart in place leaves the shards where they are, and nothing is barred for it.
+func TestRestartInPlaceBarsNothing(t *testing.T) {
+	inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
+		tune := w.tune
+		w.tune = func(o *node.Options) { tune(o); o.HoldGrace = 8 * time.Second }
+		victim.kill()
+		victim.restart() // with the setting
+		w.untilSettled("a", "b", "c")
+		w.until("all have a share", func() bool { return w.committed().Count(shardmap.NodeID(victim.name)) == shards/3 })
+		was := w.owned(victim.name)
+		victim.terminate()
+		victim.restart()
+		w.untilSettled("a", "b", "c")
+		if n := both(was, w.owned(victim.name)); n != len(was) {
+			t.Errorf("%d of %d shards are still there", n, len(was))
+		}
+		for _, s := range was {
+			if w.leader().node.State().Barred(shardmap.NodeID(victim.name), s) {
+				t.Fatalf("shard %d is barred from the node that kept it", s)
+			}
+		}
+	})
+}
+
+// Without the setting nothing is remembered, so shards return.
+func TestShardsReturnAtAnyTime(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		for _, n := range []string{"a", "b", "c"} {
+			w.start(n)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		victim := w.follower()
+		was := w.owned(victim.name)
+		w.drainedAndBack(victim.name, func() {})
+		if n := both(was, w.owned(victim.name)); n != len(was) || w.leader().node.State().AfterRestart(shardmap.NodeID(victim.name)) {
+			t.Errorf("%d of %d shards returned", n, len(was))
+		}
+	})
+}
