@@ -188,10 +188,12 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		c := newCachingApps(w)
+		tune := w.tune
+		w.tune = func(o *node.Options) { tune(o); o.Expect = 2 } // neither app ever had the other's half
 		w.start("a")
-		w.untilSettled("a")
 		w.start("b")
 		w.untilSettled("a", "b")
+		w.untilVoters(2)
 		force := func(verb admin.Verb, id string) { w.asks(w.leader(), admin.Action{Verb: verb, Node: id, Force: true}) }
 		force(admin.Drain, "a")
 		w.until("b owns all", func() bool { return w.committed().Count("b") == shards })
@@ -211,7 +213,7 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 		if n := w.committed().Count("b"); n != 0 {
 			t.Errorf("b owns %d shards, its app has had all of them", n)
 		}
-		plan, err := w.leader().node.Plan(t.Context())
+		plan, err := w.leader().node.Plan(w.t.Context())
 		if err != nil || len(plan.Moves) != 0 || len(plan.HeldBack) != 1 || plan.HeldBack[0] != (admin.HeldBackNode{Node: "b", Shards: shards / 2}) {
 			t.Errorf("plan %+v, %v, want that b is held back from %d shards", plan, err, shards/2)
 		}

@@ -23,6 +23,8 @@ type app struct {
 	registers *registers
 	// state is nil without --state.
 	state *state
+	// cache is nil without --cache.
+	cache *cache
 
 	mu     sync.Mutex
 	runs   []history.Run
@@ -69,6 +71,11 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mu.Unlock()
 		if sick {
 			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		reply(w, a.name)
+	case "/forget":
+		if a.cache != nil {
+			a.cache.forget()
 		}
 		reply(w, a.name)
 	case "/records":
@@ -149,6 +156,12 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if count, err = a.state.do(run, r.Method == http.MethodPost); err != nil {
 			res = failed(http.StatusConflict, err)
+		}
+	}
+	if a.cache != nil && r.Method == http.MethodPost {
+		var err error
+		if count, err = a.cache.raise(run.Key); err != nil {
+			res = failed(http.StatusInternalServerError, err)
 		}
 	}
 	res.count = count

@@ -39,6 +39,10 @@
 // makes a hook ill (see hooks.go), GET /told lists what it was told, POST /flush writes
 // all that it holds.
 //
+// With --cache DIR a POST raises a counter of its key, which the app loads from the directory
+// when it is first asked for the key, caches, and writes there with each POST. There are no
+// hooks, and App-Count is what it says. POST /forget drops what is cached.
+//
 // Requests without a Shardway-Shard header do not come through a node: they
 // control the app. GET /records lists the runs, GET /executions?id=… counts
 // those of one request, POST /release?name=… frees what hangs under that name,
@@ -79,6 +83,7 @@ func run() error {
 	storeURL := flag.String("store", "", "URL of the store behind the registers; without it there are none")
 	stateDir := flag.String("state", "", "directory that all apps share for what they keep of their shards; without it there are no hooks")
 	through := flag.Bool("through", false, "with --state, write at each change")
+	cacheDir := flag.String("cache", "", "directory that all apps share for the counters that they cache")
 	flag.Parse()
 	file, err := os.OpenFile(*records, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -98,6 +103,9 @@ func run() error {
 	}
 	if *stateDir != "" {
 		a.state = newState(*stateDir, *through)
+	}
+	if *cacheDir != "" {
+		a.cache = newCache(*cacheDir)
 	}
 	serve := func(ctx context.Context) error { return a.serve(ctx, ln) }
 	if *within {

@@ -124,6 +124,14 @@ func (a *App) FailChecks(tb testing.TB, fail bool) {
 	}
 }
 
+// Forget has an app with a cache drop all that it keeps in memory.
+func (a *App) Forget(tb testing.TB) {
+	tb.Helper()
+	if err := a.control(tb.Context(), "/forget", nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // Executions counts the runs of one request in this app.
 func (a *App) Executions(tb testing.TB, id string) int {
 	tb.Helper()

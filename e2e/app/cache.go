@@ -1,0 +1,79 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+)
+
+// cache is what an app without hooks does: it loads the count of a key from a file when it
+// is first asked for it, keeps it in memory from then on, and writes each change through. It
+// never looks at the file again, so an old copy overwrites what other apps have written.
+type cache struct {
+	dir string
+
+	mu     sync.Mutex
+	counts map[string]uint64
+}
+
+func newCache(dir string) *cache { return &cache{dir: dir, counts: make(map[string]uint64)} }
+
+// raise adds one to the count of a key and returns it once it is written.
+func (c *cache) raise(key string) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, cached := c.counts[key]
+	if !cached {
+		var err error
+		if n, err = c.load(key); err != nil {
+			return 0, err
+		}
+	}
+	n++
+	if err := c.save(key, n); err != nil {
+		return 0, err
+	}
+	c.counts[key] = n
+	return n, nil
+}
+
+// forget drops all copies, as a restart of the app does.
+func (c *cache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.counts)
+}
+
+func (c *cache) load(key string) (uint64, error) {
+	b, err := os.ReadFile(c.file(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(string(b), 10, 64)
+}
+
+// save replaces the file: whoever reads it meanwhile gets the old count or the new one.
+func (c *cache) save(key string, n uint64) error {
+	f, err := os.CreateTemp(c.dir, "new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(strconv.FormatUint(n, 10))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), c.file(key))
+	}
+	return err
+}
+
+func (c *cache) file(key string) string {
+	return filepath.Join(c.dir, "key-"+url.PathEscape(key))
+}

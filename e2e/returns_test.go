@@ -1,0 +1,195 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// TestAppsThatCacheLoseNoWrites drains and uncordons each node and restarts each node, while
+// the apps, which have no hooks, run on with what they have cached. Each acknowledged write
+// raises the counter of its key: one that comes back lower than before was raised from an old
+// copy, and writes are lost. With --returns any that happens.
+func TestAppsThatCacheLoseNoWrites(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	for _, returns := range []string{"after-restart", "any"} {
+		t.Run(returns, func(t *testing.T) {
+			c := cluster.Start(t, cluster.Options{
+				Binaries: binaries(t), Nodes: 3, Shards: shards, AppFlags: []string{"-cache", t.TempDir()},
+				Flags: []string{"--returns", returns, "--health", "/health", "--health-interval", "100ms"},
+			})
+			w := startCounting(t, c)
+			for _, n := range c.Nodes() {
+				w.round(t)
+				drainNode(t, c, n)
+				w.round(t)
+				uncordon(t, c, n)
+				w.round(t)
+				forgetAll(t, c)
+			}
+			drained := w.end()
+			w = startCounting(t, c)
+			for _, n := range c.Nodes() {
+				w.round(t)
+				n.Stop(t)
+				w.round(t)
+				n.Start(t)
+				c.AwaitServing(t)
+				w.round(t)
+				forgetAll(t, c)
+			}
+			restarted := w.end()
+			t.Logf("%d writes acknowledged with drains, %d of them lost; %d with restarts, %d of them lost", drained.acknowledged, drained.lost, restarted.acknowledged, restarted.lost)
+			if loses := returns == "any"; drained.lost > 0 != loses || restarted.lost > 0 != loses {
+				t.Errorf("lost writes: %d with drains, %d with restarts, want some: %v", drained.lost, restarted.lost, loses)
+			}
+		})
+	}
+}
+
+// TestShardsReturnToAnAppThatRestarted drains a node, ends its app and starts it again: the
+// node finds out by itself, and all shards that left it come back.
+func TestShardsReturnToAnAppThatRestarted(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	c := start(t, 3, "--returns", "after-restart", "--health", "/health", "--health-interval", "100ms")
+	n := c.Follower(t)
+	before := c.AwaitServing(t)
+	drainNode(t, c, n)
+	n.App.Kill(t)
+	n.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return s.Member(n.ID).App == "unhealthy" })
+	n.App.Start(t)
+	n.Await(t, "its app is healthy", func(s cluster.Status) bool { return s.Member(n.ID).App != "unhealthy" })
+	after := uncordon(t, c, n)
+	for s := range before.Shards {
+		if before.Owner(s) == n.ID && after.Owner(s) != n.ID {
+			t.Errorf("shard %d did not return to node %s, whose app has restarted", s, n.ID)
+		}
+	}
+}
+
+func drainNode(t *testing.T, c *cluster.Cluster, n *cluster.Node) {
+	t.Helper()
+	other := c.Others(n)[0]
+	other.Do(t, "drain", map[string][]string{"node": {n.ID}})
+	cluster.Await(t, "nothing is left at "+n.ID, func() error {
+		m, err := other.Map(t.Context())
+		if err == nil && m.Counts()[n.ID] > 0 {
+			err = fmt.Errorf("it owns %d shards", m.Counts()[n.ID])
+		}
+		return err
+	})
+}
+
+func uncordon(t *testing.T, c *cluster.Cluster, n *cluster.Node) cluster.Map {
+	t.Helper()
+	c.Others(n)[0].Do(t, "uncordon", map[string][]string{"node": {n.ID}})
+	return c.AwaitServing(t)
+}
+
+// forgetAll has all apps drop their copies and tells the cluster so. Without that, the third
+// of three nodes that is drained would have nowhere to leave a shard that was at all of them.
+func forgetAll(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	for _, n := range c.Nodes() {
+		n.App.Forget(t)
+		if out, code := shardway(t, "app-restarted", n.ID, "--admin", n.Admin); code != 0 {
+			t.Fatalf("app-restarted: exit %d, %s", code, out)
+		}
+	}
+}
+
+// counting raises the counters of some keys, one after the other, over and over.
+type counting struct {
+	stop func()
+	done chan struct{}
+
+	mu     sync.Mutex
+	rounds int // ended
+	counts counts
+}
+
+// counts are acknowledged writes, and those of them after which a counter was not higher.
+type counts struct{ acknowledged, lost int }
+
+func startCounting(t *testing.T, c *cluster.Cluster) *counting {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	w := &counting{stop: stop, done: make(chan struct{})}
+	keys := load.KeysIn(shards, 1, func(int) bool { return true })
+	addrs := cluster.Addrs(c.Nodes())
+	go func() { // ends with stop
+		defer close(w.done)
+		w.run(ctx, keys, addrs)
+	}()
+	t.Cleanup(func() { stop(); <-w.done })
+	return w
+}
+
+func (w *counting) run(ctx context.Context, keys, addrs []string) {
+	client := &http.Client{Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	last := make(map[string]uint64)
+	for n := 0; ctx.Err() == nil; n++ {
+		key := keys[n%len(keys)]
+		count, ok := raise(ctx, client, addrs[n/len(keys)%len(addrs)], key)
+		w.mu.Lock()
+		if ok {
+			w.counts.acknowledged++
+			if before := last[key]; count <= before {
+				w.counts.lost++
+			}
+			last[key] = count
+		}
+		if n%len(keys) == len(keys)-1 {
+			w.rounds++
+		}
+		w.mu.Unlock()
+	}
+}
+
+// raise returns the new count, and whether the write was acknowledged.
+func raise(ctx context.Context, client *http.Client, addr, key string) (count uint64, ok bool) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/", http.NoBody)
+	if err != nil {
+		return 0, false
+	}
+	r.Header.Set("X-Shard-Key", key)
+	res, err := client.Do(r)
+	if err != nil {
+		return 0, false
+	}
+	_ = res.Body.Close()
+	count, err = strconv.ParseUint(res.Header.Get("App-Count"), 10, 64)
+	return count, err == nil && res.StatusCode == http.StatusOK
+}
+
+// round waits until every key was written at each node, from now on.
+func (w *counting) round(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	until := w.rounds + 4
+	w.mu.Unlock()
+	cluster.Await(t, "all keys are written", func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.rounds < until {
+			return fmt.Errorf("%d of %d rounds", w.rounds, until)
+		}
+		return nil
+	})
+}
+
+func (w *counting) end() counts {
+	w.stop()
+	<-w.done
+	return w.counts
+}
