@@ -148,6 +148,7 @@ func (p *Policy) change(index uint64, c Change) {
 		delete(p.Terms, c.Node)
 		delete(p.Weights, c.Node)
 		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == c.Node })
+	case ChangeAppRestarted:
 	}
 }
 

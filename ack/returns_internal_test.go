@@ -17,6 +17,7 @@ type returning struct {
 }
 
 func newReturning(t *testing.T, shards int) *returning {
+	t.Helper()
 	r := &returning{t: t, s: NewState()}
 	r.apply(EncodeBirth("c1", shards, DefaultTiming()), OutcomeBorn)
 	return r

@@ -276,7 +276,7 @@ func (s *stage) append(term uint64, entry []byte) ack.Outcome {
 	case ack.OutcomeRetimed:
 		t := next.Timing()
 		s.notef("log %d: lease %v, dead-after %v, fence %v", s.index, t.Lease, t.DeadAfter, t.Fence)
-	case ack.OutcomeBorn, ack.OutcomeRaised, ack.OutcomeAmended, ack.OutcomeAbsented:
+	case ack.OutcomeBorn, ack.OutcomeRaised, ack.OutcomeAmended, ack.OutcomeAbsented, ack.OutcomeReported:
 	}
 	return outcome
 }

@@ -23,6 +23,7 @@ func TestAppsThatCacheLoseNoWrites(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for _, returns := range []string{"after-restart", "any"} {
 		t.Run(returns, func(t *testing.T) {
+			t.Parallel()
 			c := cluster.Start(t, cluster.Options{
 				Binaries: binaries(t), Nodes: 3, Shards: shards, AppFlags: []string{"-cache", t.TempDir()},
 				Flags: []string{"--returns", returns, "--health", "/health", "--health-interval", "100ms"},

@@ -100,6 +100,7 @@ func TestDrainedShardsDoNotReturnToTheApp(t *testing.T) {
 }
 
 func TestDrainedShardsReturnToAnAppThatRestarted(t *testing.T) {
+	t.Parallel()
 	for name, restart := range map[string]func(w *world, c *cachingApps, id string){
 		"its port refused": func(w *world, c *cachingApps, id string) {
 			c.down[id] = true
@@ -131,6 +132,7 @@ func TestDrainedShardsReturnToAnAppThatRestarted(t *testing.T) {
 // A node that was stopped, or killed, comes back to the app that ran on. The data directory
 // tells whether it is the same one.
 func TestShardsDoNotReturnToAnAppThatOutlivedItsNode(t *testing.T) {
+	t.Parallel()
 	for _, end := range []string{"stopped", "killed"} {
 		for _, restarted := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, app restarted %v", end, restarted), func(t *testing.T) {

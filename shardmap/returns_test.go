@@ -1,10 +1,10 @@
 package shardmap_test
 
 import (
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"shardway/shardmap"
@@ -222,7 +222,7 @@ func BenchmarkAssignBarred(b *testing.B) {
 	for _, n := range []int{3, 20, 100} {
 		m := step(shardmap.New(shardmap.MaxShards), nodes(n))
 		p := shardmap.Policy{Barred: randomBars(r, n+1, m.Len(), 5)}
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			for b.Loop() {
 				shardmap.Assign(m, nodes(n+1), p)
 			}
