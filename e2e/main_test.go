@@ -101,15 +101,14 @@ func fewestMoves(from, to cluster.Map) int {
 // for so long that a node was taken for dead; then every change by itself must be as small.
 func wantMoves(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) {
 	tb.Helper()
-	var between []uint64
-	for _, epoch := range c.Committed(tb) {
-		if epoch > from.Epoch && epoch < to.Epoch {
-			between = append(between, epoch)
+	between, seen := mapsBetween(tb, c, from, to)
+	for end := time.Now().Add(lastStage); !staged(from, to, between, seen); {
+		if len(from.Moves(to)) >= fewestMoves(from, to) || time.Now().After(end) {
+			break
 		}
-	}
-	seen := make(map[uint64]cluster.Map)
-	for _, m := range c.Maps() {
-		seen[m.Epoch] = m
+		time.Sleep(50 * time.Millisecond) // busy shards follow
+		to = c.AwaitServing(tb)
+		between, seen = mapsBetween(tb, c, from, to)
 	}
 	if staged(from, to, between, seen) {
 		return
@@ -128,6 +127,25 @@ func wantMoves(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) {
 		}
 		last = next
 	}
+}
+
+// lastStage is how long the last stage of a change may take: drain-timeout, and the rounds.
+const lastStage = 10 * time.Second
+
+// mapsBetween returns the epochs that were committed between two maps, and the maps that were
+// seen, by epoch.
+func mapsBetween(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) (between []uint64, seen map[uint64]cluster.Map) {
+	tb.Helper()
+	for _, epoch := range c.Committed(tb) {
+		if epoch > from.Epoch && epoch < to.Epoch {
+			between = append(between, epoch)
+		}
+	}
+	seen = make(map[uint64]cluster.Map)
+	for _, m := range c.Maps() {
+		seen[m.Epoch] = m
+	}
+	return between, seen
 }
 
 // staged reports that the maps between two are stages of one change: all of them together move
