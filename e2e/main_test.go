@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
 	"hash/crc32"
 	"os"
 	"slices"
@@ -96,74 +97,102 @@ func fewestMoves(from, to cluster.Map) int {
 	return moves
 }
 
-// wantMoves checks that what led from one map to another moved as few shards as
-// there must be. It is one change, in one map or in stages, unless the machine stood still
-// for so long that a node was taken for dead; then every change by itself must be as small.
+// wantMoves checks that what led from one map to another moved as few shards as there must
+// be. It is one change, in one map or in stages, because busy shards move later than idle ones,
+// or several changes: if the machine stood still for so long that a node was taken for dead.
+// Then every change by itself must be as small.
 func wantMoves(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) {
 	tb.Helper()
-	between, seen := mapsBetween(tb, c, from, to)
-	for end := time.Now().Add(lastStage); !staged(from, to, between, seen); {
-		if len(from.Moves(to)) >= fewestMoves(from, to) || time.Now().After(end) {
-			break
-		}
-		time.Sleep(50 * time.Millisecond) // busy shards follow
+	chain, whole := mapsBetween(tb, c, from, to)
+	for end := time.Now().Add(lastStage); whole && !inFewestMoves(chain) && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond) // busy shards follow in a later stage
 		to = c.AwaitServing(tb)
-		between, seen = mapsBetween(tb, c, from, to)
+		chain, whole = mapsBetween(tb, c, from, to)
 	}
-	if staged(from, to, between, seen) {
-		return
-	}
-	last := from
-	for _, epoch := range append(between, to.Epoch) {
-		next, ok := seen[epoch]
-		if epoch == to.Epoch {
-			next = to
-		} else if !ok {
-			tb.Logf("epoch %d → %d: the map of epoch %d was too short-lived to be seen, the moves are not judged", from.Epoch, to.Epoch, epoch)
-			return
+	switch {
+	case !whole && !inFewestMoves([]cluster.Map{from, to}):
+		tb.Logf("epoch %d → %d: a map between them was too short-lived to be seen, the moves are not judged", from.Epoch, to.Epoch)
+	case whole && !inFewestMoves(chain):
+		for i, m := range chain[1:] {
+			tb.Errorf("epoch %d → %d moved %d shards, want %d or stages of one change (%v → %v)",
+				chain[i].Epoch, m.Epoch, len(chain[i].Moves(m)), fewestMoves(chain[i], m), chain[i].Counts(), m.Counts())
 		}
-		if got, want := len(last.Moves(next)), fewestMoves(last, next); got != want {
-			tb.Errorf("epoch %d → %d moved %d shards, want %d (%v → %v)", last.Epoch, next.Epoch, got, want, last.Counts(), next.Counts())
-		}
-		last = next
 	}
 }
 
 // lastStage is how long the last stage of a change may take: drain-timeout, and the rounds.
 const lastStage = 10 * time.Second
 
-// mapsBetween returns the epochs that were committed between two maps, and the maps that were
-// seen, by epoch.
-func mapsBetween(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) (between []uint64, seen map[uint64]cluster.Map) {
+// mapsBetween returns the maps that were committed from one to another, both included, and
+// whether all of them were seen.
+func mapsBetween(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) (chain []cluster.Map, whole bool) {
 	tb.Helper()
-	for _, epoch := range c.Committed(tb) {
-		if epoch > from.Epoch && epoch < to.Epoch {
-			between = append(between, epoch)
-		}
-	}
-	seen = make(map[uint64]cluster.Map)
+	seen := make(map[uint64]cluster.Map)
 	for _, m := range c.Maps() {
 		seen[m.Epoch] = m
 	}
-	return between, seen
+	chain, whole = []cluster.Map{from}, true
+	for _, epoch := range c.Committed(tb) {
+		if epoch <= from.Epoch || epoch >= to.Epoch {
+			continue
+		}
+		m, ok := seen[epoch]
+		if whole = whole && ok; ok {
+			chain = append(chain, m)
+		}
+	}
+	return append(chain, to), whole
 }
 
-// staged reports that the maps between two are stages of one change: all of them together move
-// the fewest shards, and no shard twice. Busy shards move in later maps than idle ones.
-func staged(from, to cluster.Map, between []uint64, seen map[uint64]cluster.Map) bool {
-	moves, last := 0, from
-	for _, epoch := range append(between, to.Epoch) {
-		next, ok := seen[epoch]
-		if epoch == to.Epoch {
-			next, ok = to, true
+// inFewestMoves reports whether the chain is made of changes, each in one or several maps, that
+// move the fewest shards, and no shard twice.
+func inFewestMoves(chain []cluster.Map) bool {
+	reached := make([]bool, len(chain)) // by whole changes
+	reached[0] = true
+	for end := 1; end < len(chain); end++ {
+		moves := 0
+		for begin := end - 1; begin >= 0; begin-- {
+			moves += len(chain[begin].Moves(chain[begin+1]))
+			if reached[begin] && moves == fewestMoves(chain[begin], chain[end]) {
+				reached[end] = true
+				break
+			}
 		}
-		if !ok {
-			continue // its moves are counted with those of the next map
-		}
-		moves += len(last.Moves(next))
-		last = next
 	}
-	return moves == fewestMoves(from, to)
+	return reached[len(chain)-1]
+}
+
+// TestMovesOfAChangeAreJudgedTogether plants chains of maps.
+func TestMovesOfAChangeAreJudgedTogether(t *testing.T) {
+	of := func(owners string) (m cluster.Map) {
+		must(t, json.Unmarshal([]byte(`{"nodes":[{"id":"a"},{"id":"b"},{"id":"c"}]}`), &m))
+		m.Shards = len(owners)
+		for _, id := range owners {
+			m.Owners = append(m.Owners, int(id-'a'))
+		}
+		return m
+	}
+	for name, c := range map[string]struct {
+		want  bool
+		chain []string
+	}{
+		"one change":               {true, []string{"aabb", "bbbb"}},
+		"a change in stages":       {true, []string{"aaaabbbb", "baaabbbb", "bbbbbbbb"}},
+		"a stage that is missing":  {false, []string{"aaabbb", "bbabbb"}},
+		"a change and its return":  {true, []string{"aabb", "bbbb", "aabb"}},
+		"a return in stages":       {true, []string{"aabb", "bbbb", "abbb", "aabb"}},
+		"a return that is missing": {false, []string{"aabb", "bbbb", "abbb"}},
+		"a shard moves twice":      {false, []string{"aabbcc", "bcbbcc", "ccbbcc"}},
+		"one shard too many":       {false, []string{"aabbcc", "bccbcb"}},
+	} {
+		var chain []cluster.Map
+		for _, owners := range c.chain {
+			chain = append(chain, of(owners))
+		}
+		if got := inFewestMoves(chain); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
 }
 
 // wantSame checks that nothing moved at all since then; on a machine that had no
