@@ -74,6 +74,8 @@ func (j *judge) graces() {
 			switch {
 			case m.At <= f.From:
 				had = m.has(f.Node)
+			case m.At >= f.until() && j.stageOfJoin(i):
+				// The node is back, and gives busy shards to a node that joined before.
 			case i > 0 && m.At < until && had && !m.joined(&j.maps[i-1]):
 				if n := j.maps[i-1].differ(m, f.Node, m.At >= f.until()); n > 0 {
 					j.report.add(Restless, "%d shards of %s, which comes back within %v, moved in the map of epoch %d", n, f.Node, f.Grace, m.Epoch)
@@ -81,6 +83,17 @@ func (j *judge) graces() {
 			}
 		}
 	}
+}
+
+// stageOfJoin reports whether a map may be a later stage of a change by which a node joined: busy
+// shards move up to DrainTimeout after the idle ones, and the round takes as long at most.
+func (j *judge) stageOfJoin(i int) bool {
+	for k := i; k > 0 && j.maps[i].At <= after(j.maps[k].At, j.rules.most(2*j.rules.DrainTimeout)); k-- {
+		if j.maps[k].joined(&j.maps[k-1]) {
+			return true
+		}
+	}
+	return false
 }
 
 // hurtIn tells whether anything was done to anybody in a time, but that nodes left.
