@@ -65,7 +65,7 @@ func (s *State) reported(term uint64, c reporting) (*State, Outcome, error) {
 	if !changed {
 		return s.ignore()
 	}
-	s.forgetFormer()
+	s.forgetFormer(c.apps)
 	s.appsAt = s.index
 	return s, OutcomeReported, nil
 }
@@ -133,15 +133,22 @@ func (s *State) depart() {
 	}
 }
 
-// forgetFormer bounds the nodes outside the map that routes, the same way on every node.
-func (s *State) forgetFormer() {
+// forgetFormer bounds the nodes outside the map that routes, the same way on every node. It keeps
+// the nodes that have just reported: the leader would take their next report for news again.
+func (s *State) forgetFormer(reported []AppReport) {
 	var former []shardmap.NodeID
+	most := maxFormer
 	for id := range s.apps {
-		if !s.committed.Has(id) && !s.last.Has(id) {
+		if s.committed.Has(id) || s.last.Has(id) {
+			continue
+		}
+		if slices.ContainsFunc(reported, func(a AppReport) bool { return a.Node == id }) {
+			most = max(most-1, 0)
+		} else {
 			former = append(former, id)
 		}
 	}
-	if len(former) <= maxFormer {
+	if len(former) <= most {
 		return
 	}
 	newest := func(id shardmap.NodeID) shardmap.Epoch {
@@ -153,7 +160,7 @@ func (s *State) forgetFormer() {
 	slices.SortFunc(former, func(a, b shardmap.NodeID) int {
 		return cmp.Or(cmp.Compare(newest(a), newest(b)), cmp.Compare(a, b))
 	})
-	for _, id := range former[:len(former)-maxFormer] {
+	for _, id := range former[:len(former)-most] {
 		delete(s.apps, id)
 	}
 }

@@ -167,6 +167,26 @@ func TestNodesOutsideTheMapAreBounded(t *testing.T) {
 	}
 }
 
+// The report of a node that joins is kept, however many former nodes with departures there are.
+// Otherwise it would be news again at once, and the leader would write reports without end.
+func TestReportOfAJoiningNodeIsKept(t *testing.T) {
+	r := newReturning(t, 8)
+	r.owned("a")
+	var set shardmap.ShardSet
+	set.Add(1)
+	for i := range maxFormer {
+		put(&r.s.apps, shardmap.NodeID(fmt.Sprintf("n%05d", i)), []departure{{1, set}})
+	}
+	joining := AppReport{Node: "z", AfterRestart: true}
+	r.reports(OutcomeReported, joining)
+	if r.s.news(joining) {
+		t.Error("the report that was written is news again")
+	}
+	if n := len(r.s.apps); n > maxFormer+1 {
+		t.Errorf("%d nodes are remembered, want at most %d outside the map", n, maxFormer)
+	}
+}
+
 // Reports that no leader writes are corrupt entries.
 func TestReportsAreChecked(t *testing.T) {
 	for name, c := range map[string]reporting{

@@ -161,6 +161,9 @@ func (f *finder) keyFrom(s *keysource.Source) (key []byte, bad string) {
 func (f *finder) headerKey(name string) (key []byte, bad string) {
 	for i := f.req.FindAlike(name, 0); i >= 0; i = f.req.FindAlike(name, i+1) {
 		_, v := f.req.Field(i)
+		if f.req.Class(i) == h1.FieldHost {
+			v = f.req.Host() // what the app gets, also of an absolute-form target
+		}
 		switch {
 		case len(v) == 0 || f.removed().Has(f.req.Class(i)):
 		case f.req.Named(i):

@@ -110,7 +110,7 @@ func (y *relay) learn(p *trip, further, large bool) {
 // finish ends a trip all of whose answer is here.
 func (y *relay) finish(p *trip, w *h1.Writer) {
 	res := &p.l.res
-	sent := y.up.ended() && !y.up.broken
+	sent := y.up.ended() && !y.up.broken && !p.l.WriteStopped()
 	if !sent || !res.KeepAlive() {
 		_ = p.l.Close() // then the app runs it no more, as far as can be told
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -35,7 +36,8 @@ type alive struct {
 }
 
 // Alive posts the call over a connection that is kept from one call to the next. follows is
-// false if the app answers with anything but 2xx: it has no such hook. refused is true if
+// false if the app answers with 404, 405 or 501: it has no such hook. Any other response but 2xx is
+// an error, because the app may still write. refused is true if
 // nothing listens at the app's address. One call may be under way at a time.
 func (h *HTTP) Alive(ctx context.Context, c ack.AliveCall) (follows, refused bool, err error) {
 	b, _ := json.Marshal(alive{c.ID, c.After, h.Disk, uint64(c.Map), c.Held, c.MayWrite.Milliseconds()}) // of these types it cannot fail
@@ -57,7 +59,14 @@ func (h *HTTP) Alive(ctx context.Context, c ack.AliveCall) (follows, refused boo
 		return false, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist), err
 	}
 	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxAlive))
-	return res.StatusCode >= 200 && res.StatusCode <= 299, false, errors.Join(err, res.Body.Close())
+	err = errors.Join(err, res.Body.Close())
+	switch {
+	case res.StatusCode >= 200 && res.StatusCode <= 299:
+		return true, false, err
+	case res.StatusCode == http.StatusNotFound, res.StatusCode == http.StatusMethodNotAllowed, res.StatusCode == http.StatusNotImplemented:
+		return false, false, err
+	}
+	return false, false, errors.Join(err, fmt.Errorf("hooks: alive: status %d", res.StatusCode))
 }
 
 // CloseAlive closes the connection that Alive has kept. No call may be under way.

@@ -55,6 +55,11 @@ func TestAliveTellsForHowLongTheAppMayWrite(t *testing.T) {
 	if follows, refused, err := h.Alive(t.Context(), ack.AliveCall{ID: "3"}); follows || refused || err != nil {
 		t.Errorf("of an app without it: %v, %v, %v", follows, refused, err)
 	}
+	for _, status = range []int{500, 503, 429} { // the app may still write
+		if follows, refused, err := h.Alive(t.Context(), ack.AliveCall{ID: "4"}); follows || refused || err == nil {
+			t.Errorf("of an app that answers %d: %v, %v, %v, want an error", status, follows, refused, err)
+		}
+	}
 	h.CloseAlive()
 	app.Close()
 	if follows, refused, err := h.Alive(t.Context(), ack.AliveCall{ID: "4"}); follows || !refused || err == nil {

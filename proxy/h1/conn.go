@@ -193,3 +193,6 @@ func (c *Conn) StopWrite() {
 	c.out.stopped.Store(true)
 	_ = c.nc.SetWriteDeadline(past()) // a closed connection writes nothing
 }
+
+// WriteStopped reports whether StopWrite was called: the connection cannot send another message.
+func (c *Conn) WriteStopped() bool { return c.out.stopped.Load() }

@@ -31,6 +31,7 @@ type Head struct {
 	length int64 // Content-Length; -1: none
 
 	scanned int // offset up to which raw is indexed, while it is read
+	folds   int // number of folded lines that were joined; each counts as a line
 
 	// lenient is set for responses: what has one reading only is repaired (repair.go).
 	lenient bool
@@ -60,7 +61,7 @@ func (h *Head) reset() {
 		h.lines = make([]line, 0, 32)
 	}
 	h.raw, h.lines = h.raw[:0], h.lines[:0]
-	h.first, h.seen, h.scanned = 0, 0, 0
+	h.first, h.seen, h.scanned, h.folds = 0, 0, 0, 0
 	h.minor, h.opts, h.length = 0, 0, -1
 	h.lenient, h.repairs, h.badFraming = false, 0, nil
 }
@@ -186,13 +187,13 @@ func (h *Head) index(b []byte, maxLines int, firstLine func([]byte) *Error) (int
 			h.first = end
 		case len(text) == 0:
 			return end, nil
+		case len(h.lines)+h.folds >= maxLines:
+			return 0, errManyLines
 		case h.lenient && h.unfold(b, text):
 			text = b[h.scanned : end-2]
 			if err := h.add(text, uint32(end)); err != nil {
 				return 0, err
 			}
-		case len(h.lines) >= maxLines:
-			return 0, errManyLines
 		default:
 			if err := h.add(text, uint32(end)); err != nil {
 				return 0, err

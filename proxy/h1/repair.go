@@ -116,6 +116,7 @@ func (h *Head) unfold(b, text []byte) bool {
 	h.scanned = int(last.start)
 	h.lines = h.lines[:len(h.lines)-1]
 	h.repairs |= repairedFold
+	h.folds++
 	return true
 }
 
