@@ -32,7 +32,7 @@ func (j *judge) plans() {
 	for i := range j.maps {
 		m := &j.maps[i]
 		for _, d := range j.h.Drains {
-			if d.Entries.rule(m) && m.has(d.Node) {
+			if d.Entries.rule(m) && m.has(d.Node) && !j.stageOfDrain(i, &d) {
 				j.report.add(Unplanned, "%s owns shards in the map of epoch %d, and is drained since %d", d.Node, m.Epoch, d.Entries.Since)
 			}
 		}
@@ -52,6 +52,20 @@ func (j *judge) plans() {
 			}
 		}
 	}
+}
+
+// stageOfDrain reports whether a map may be a stage of a drain: the node keeps busy shards, of those
+// that it had, up to DrainTimeout, and the round takes as long at most.
+func (j *judge) stageOfDrain(i int, d *Drain) bool {
+	if i == 0 || j.maps[i].At > after(d.From, j.rules.most(2*j.rules.DrainTimeout)) {
+		return false
+	}
+	for shard, node := range j.maps[i].Owners {
+		if node == d.Node && j.maps[i-1].Owners[shard] != node {
+			return false
+		}
+	}
+	return true
 }
 
 // graces judges that what a node has which restarts in place stays there until its grace

@@ -33,18 +33,20 @@ func TestMapsGoByThePlan(t *testing.T) {
 		wrong, right uint64 // the epoch of the last map
 		asked        func(s *story)
 		owners       []string
+		later        int64 // ms until the last map
 	}{
-		{"a drained node has a shard", 21, 19, drained(20, 0), []string{"a", "b", "c"}},
-		{"a drained node has a shard, before that is taken back", 29, 30, drained(20, 30), []string{"a", "b", "c"}},
-		{"a cordoned node gets a shard", 21, 19, cordoned(20, 0, "b"), []string{"b", "b", "c"}},
-		{"a cordoned node gets a shard, before that is taken back", 29, 30, cordoned(20, 30, "b"), []string{"b", "b", "c"}},
-		{"a cordoned node gets what another cordoned one had", 21, 19, cordoned(20, 0, "a", "b"), []string{"b", "b", "c"}},
+		{"a drained node has a shard", 21, 19, drained(20, 0), []string{"a", "b", "c"}, 11_000},
+		{"a drained node has a shard, before that is taken back", 29, 30, drained(20, 30), []string{"a", "b", "c"}, 11_000},
+		{"a drained node gets a shard", 21, 19, drained(20, 0), []string{"c", "b", "c"}, 50},
+		{"a cordoned node gets a shard", 21, 19, cordoned(20, 0, "b"), []string{"b", "b", "c"}, 50},
+		{"a cordoned node gets a shard, before that is taken back", 29, 30, cordoned(20, 30, "b"), []string{"b", "b", "c"}, 50},
+		{"a cordoned node gets what another cordoned one had", 21, 19, cordoned(20, 0, "a", "b"), []string{"b", "b", "c"}, 50},
 	} {
 		for _, epoch := range []uint64{c.wrong, c.right} {
 			s := good()
 			c.asked(s)
 			s.map6(10, "a", "b", "c")
-			s.now += 50
+			s.now += c.later
 			s.map6(epoch, c.owners...)
 			want := 0
 			if epoch == c.wrong {
