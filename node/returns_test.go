@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,31 +19,43 @@ import (
 // cachingApps are the apps of a world: they have no hooks, and outlive their nodes.
 type cachingApps struct {
 	w        *world
-	down     map[string]bool
-	hung     map[string]bool
-	instance map[string]string
+	down     guarded[bool]
+	hung     guarded[bool]
+	instance guarded[string]
+}
+
+// guarded has a value for each node: tests change what the goroutines of nodes read.
+type guarded[V any] struct{ m sync.Map }
+
+func (g *guarded[V]) set(id string, v V) { g.m.Store(id, v) }
+
+func (g *guarded[V]) get(id string) (v V) {
+	if x, ok := g.m.Load(id); ok {
+		v, _ = x.(V)
+	}
+	return v
 }
 
 var errRefused = &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
 // newCachingApps has every node that starts from now on keep shards from such an app.
 func newCachingApps(w *world) *cachingApps {
-	c := &cachingApps{w: w, down: map[string]bool{}, hung: map[string]bool{}, instance: map[string]string{}}
+	c := &cachingApps{w: w}
 	w.tune = func(o *node.Options) {
 		id := o.Dir.Node()
 		o.AfterRestart = true
 		o.Health = node.Health{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 2, Rise: 1}
 		o.CheckApp = func(ctx context.Context) error {
 			switch {
-			case c.down[id]:
+			case c.down.get(id):
 				return errRefused
-			case c.hung[id]:
+			case c.hung.get(id):
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return nil
 		}
-		o.AppInstance = func() string { return c.instance[id] }
+		o.AppInstance = func() string { return c.instance.get(id) }
 	}
 	return c
 }
@@ -80,7 +93,7 @@ func inCachingWorld(t *testing.T, f func(w *world, c *cachingApps, victim *proce
 	bubble(t, func(w *world) {
 		c := newCachingApps(w)
 		for _, n := range []string{"a", "b", "c"} {
-			c.instance[n] = n + " 1"
+			c.instance.set(n, n+" 1")
 			w.start(n)
 		}
 		w.untilSettled("a", "b", "c")
@@ -103,11 +116,11 @@ func TestDrainedShardsReturnToAnAppThatRestarted(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]func(w *world, c *cachingApps, id string){
 		"its port refused": func(w *world, c *cachingApps, id string) {
-			c.down[id] = true
+			c.down.set(id, true)
 			time.Sleep(time.Second)
-			c.down[id] = false
+			c.down.set(id, false)
 		},
-		"its instance changed": func(w *world, c *cachingApps, id string) { c.instance[id] = id + " 2" },
+		"its instance changed": func(w *world, c *cachingApps, id string) { c.instance.set(id, id+" 2") },
 		"an operator says so": func(w *world, c *cachingApps, id string) {
 			w.asks(w.leader(), admin.Action{Verb: admin.AppRestarted, Node: id})
 		},
@@ -146,7 +159,7 @@ func TestShardsDoNotReturnToAnAppThatOutlivedItsNode(t *testing.T) {
 					id := shardmap.NodeID(victim.name)
 					w.until("its shards are elsewhere", func() bool { return w.committed().Count(id) == 0 })
 					if restarted {
-						c.instance[victim.name] += " and again"
+						c.instance.set(victim.name, c.instance.get(victim.name)+" and again")
 					}
 					victim.restart()
 					w.until("it owns shards again", func() bool { return w.committed().Count(id) == shards/3 })
@@ -166,17 +179,17 @@ func TestShardsDoNotReturnToAnAppThatOutlivedItsNode(t *testing.T) {
 func TestShardsDoNotReturnToAnAppThatHung(t *testing.T) {
 	inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
 		was, id := w.owned(victim.name), shardmap.NodeID(victim.name)
-		c.hung[victim.name] = true
+		c.hung.set(victim.name, true)
 		w.until("its shards are elsewhere", func() bool { return w.committed().Count(id) == 0 })
-		c.hung[victim.name] = false
+		c.hung.set(victim.name, false)
 		w.until("it owns shards again", func() bool { return w.committed().Count(id) == shards/3 })
 		if n := both(was, w.owned(victim.name)); n != 0 {
 			t.Errorf("%d shards went back to an app that only hung", n)
 		}
 		was = w.owned(victim.name)
-		c.down[victim.name] = true
+		c.down.set(victim.name, true)
 		w.until("its shards are elsewhere again", func() bool { return w.committed().Count(id) == 0 })
-		c.down[victim.name] = false
+		c.down.set(victim.name, false)
 		w.until("it owns shards after its crash", func() bool { return w.committed().Count(id) == shards/3 })
 		if n := both(was, w.owned(victim.name)); n != len(was) {
 			t.Errorf("%d of %d shards returned to an app that crashed", n, len(was))
@@ -219,9 +232,9 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 		if err != nil || len(plan.Moves) != 0 || len(plan.HeldBack) != 1 || plan.HeldBack[0] != (admin.HeldBackNode{Node: "b", Shards: shards / 2}) {
 			t.Errorf("plan %+v, %v, want that b is held back from %d shards", plan, err, shards/2)
 		}
-		c.down["a"] = true // its app crashes: all shards go to b, which must take them
+		c.down.set("a", true) // its app crashes: all shards go to b, which must take them
 		w.until("b owns all once more", func() bool { return w.committed().Count("b") == shards })
-		c.down["a"] = false
+		c.down.set("a", false)
 		w.until("a, whose app has restarted, has its share", func() bool { return w.committed().Count("a") == shards/2 })
 		if n := w.leader().node.State().StaleReturns("a"); n != 0 {
 			t.Errorf("%d stale returns at a, whose app has restarted", n)
