@@ -46,6 +46,9 @@ type Options struct {
 	// Expect is how many fresh nodes found a cluster together; its first map waits for
 	// them, 2 s at most.
 	Expect int
+	// FoundsAlone lets a node found a cluster of one although Join contains addresses, if
+	// every one of them is certainly the node's own. Expect must be 1.
+	FoundsAlone bool
 	// Join are gossip addresses or names of other nodes.
 	Join []string
 	// Endpoints are announced by name; "peer" is where the others find this node.

@@ -42,8 +42,13 @@ func (o others) Who(ctx context.Context, node string) (p roster.Process, err err
 
 // openRoster makes what needs Raft.
 func (n *Node) openRoster() {
+	var alone func(context.Context) error
+	if n.o.FoundsAlone && n.o.Expect <= 1 {
+		alone = n.gossip.JoinsOnlyItself
+	}
 	n.founder = roster.NewFounder(roster.FounderOptions{
-		Self: string(n.self), Expect: n.o.Expect, Joins: len(n.o.Join) > 0,
+		JoinsOnlyItself: alone,
+		Self:            string(n.self), Expect: n.o.Expect, Joins: len(n.o.Join) > 0,
 		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: others{n}, Fail: n.fail, Log: n.log,
 	})
 	n.twin = roster.NewTwin(roster.TwinOptions{
@@ -98,7 +103,7 @@ func (n *Node) birth() (u verdict.Unborn, born bool) {
 // joinsTried lists what became of the addresses of --join.
 func (n *Node) joinsTried() (all []verdict.Attempt) {
 	for _, a := range n.gossip.Tried() {
-		all = append(all, verdict.Attempt{Addr: a.Addr, Why: brief(a.Why()), Secret: a.NeedsSecret()})
+		all = append(all, verdict.Attempt{Addr: a.Addr, Why: brief(a.Why()), Secret: a.NeedsSecret(), Itself: a.Itself()})
 	}
 	return all
 }

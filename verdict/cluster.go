@@ -73,6 +73,8 @@ func alone(in Inputs) []Finding {
 	remedy := "start the others, or name their gossip addresses (--gossip, port 7946) with --join"
 	if in.Alone.strange() {
 		remedy = sameSecret
+	} else if in.Unborn != nil && in.Unborn.Expect <= 1 && in.Alone.onlyItself() {
+		remedy = "to found a cluster with this node, start it without --join, or with --expect 1 and its own IP address in --join; to join a cluster, name the gossip address of another node"
 	}
 	return []Finding{{Code: NoPeers, Severity: Outage, Text: text, Brief: brief, Remedy: remedy}}
 }
@@ -82,6 +84,11 @@ const sameSecret = "start this node with the secret of the others (--secret-file
 // strange reports that others are there whose secret this node needs.
 func (a *Alone) strange() bool {
 	return a != nil && slices.ContainsFunc(a.Asked, func(x Attempt) bool { return x.Secret })
+}
+
+// onlyItself reports that every address led to this node.
+func (a *Alone) onlyItself() bool {
+	return len(a.Asked) > 0 && !slices.ContainsFunc(a.Asked, func(x Attempt) bool { return !x.Itself })
 }
 
 // lost reports that nobody leads, and that this is no mere election.

@@ -153,6 +153,7 @@ type Alone struct {
 type Attempt struct {
 	Addr, Why string
 	Secret    bool // somebody is there whose secret this node needs
+	Itself    bool // the address led to this node itself
 }
 
 // Moved is a node that announces another address than gossip has.

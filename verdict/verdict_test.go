@@ -117,6 +117,12 @@ func clusterTable() []want {
 		}), []string{
 			"outage no-peers: node a has reached no other node: 10.0.0.2:7946 (connection refused), 10.0.0.3:8081 (it is the admin port of a node)",
 		}},
+		{"it joins only itself", with(func(in *verdict.Inputs) {
+			fresh(in, verdict.Unborn{Expect: 1, Joins: true})
+			in.Alone = &verdict.Alone{Asked: []verdict.Attempt{{Addr: "nodes:7946", Why: "it is this node itself", Itself: true}}}
+		}), []string{
+			"outage no-peers: node a has reached no other node: nodes:7946 (it is this node itself)",
+		}},
 		{"one node that leads needs no other", with(func(in *verdict.Inputs) { in.Alone = &verdict.Alone{} }), nil},
 	}
 }

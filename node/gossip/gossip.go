@@ -27,16 +27,18 @@ type Gossip struct {
 	tags atomic.Pointer[Tags]
 	used atomic.Pointer[tagsUsed]
 
-	serf   *serf.Serf // set by Listen
-	self   netip.AddrPort
-	events chan serf.Event
-	ring   *memberlist.Keyring // nil: plain text
-	door   *doorkeeper         // set by Listen
-	memory *memory
-	record *record // set by Listen
-	former []sight // who was there when the last one with its file ended; set by Listen
-	read   readings
-	claims *claims
+	serf *serf.Serf // set by Listen
+	self netip.AddrPort
+	// listens is where the gossip port is bound; not valid with Options.Transport.
+	listens netip.AddrPort
+	events  chan serf.Event
+	ring    *memberlist.Keyring // nil: plain text
+	door    *doorkeeper         // set by Listen
+	memory  *memory
+	record  *record // set by Listen
+	former  []sight // who was there when the last one with its file ended; set by Listen
+	read    readings
+	claims  *claims
 
 	changed chan struct{} // 1: hint
 	retag   chan struct{} // 1: hint

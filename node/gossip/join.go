@@ -140,7 +140,7 @@ func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (tried []Attempt, e
 	if err == nil {
 		err = nobodyAt(g.o.Join, asked)
 		for _, name := range g.o.Join {
-			tried = append(tried, Attempt{name, errItself})
+			tried = append(tried, g.itself(ctx, name))
 		}
 	}
 	slices.SortFunc(tried, func(a, b Attempt) int { return cmp.Compare(a.Addr, b.Addr) })

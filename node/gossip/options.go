@@ -49,6 +49,8 @@ type Options struct {
 	Transport memberlist.NodeAwareTransport
 	// Resolver looks up what Join names; nil: the system's.
 	Resolver Resolver
+	// Hostname returns the host name of the machine; nil: os.Hostname.
+	Hostname func() (string, error)
 	// RetryMin and RetryMax bound the pause between two joins while alone;
 	// zero: 100 ms and 2 s.
 	RetryMin, RetryMax time.Duration

@@ -22,6 +22,9 @@ func (a Attempt) Why() string {
 	if said, ok := errors.AsType[*foreignError](a.Err); ok {
 		return said.why
 	}
+	if u, ok := errors.AsType[*uncertainError](a.Err); ok {
+		return u.why()
+	}
 	text := a.Err.Error()
 	if why, _ := sealedReason(text); why != "" {
 		return why
@@ -37,6 +40,12 @@ func (a Attempt) Why() string {
 func (a Attempt) NeedsSecret() bool {
 	_, needs := sealedReason(a.Err.Error())
 	return needs
+}
+
+// Itself reports that the address is this node's own, or led to this node.
+func (a Attempt) Itself() bool {
+	_, uncertain := errors.AsType[*uncertainError](a.Err)
+	return uncertain || errors.Is(a.Err, errItself)
 }
 
 // errItself is what an address comes to that is this node's own.

@@ -43,10 +43,13 @@ type FounderOptions struct {
 	Self   string
 	Expect int
 	Joins  bool
-	Dir    Promises
-	Raft   Nascent
-	Gossip Gossip
-	Nodes  Electors
+	// JoinsOnlyItself returns nil if the node was told of nobody but itself, so that it
+	// founds a cluster with Expect 1 although Joins is true; nil: it does not.
+	JoinsOnlyItself func(context.Context) error
+	Dir             Promises
+	Raft            Nascent
+	Gossip          Gossip
+	Nodes           Electors
 	// Fail stops the node.
 	Fail func(error)
 	Log  zerolog.Logger
@@ -219,8 +222,14 @@ func (f *Founder) Run(ctx context.Context) {
 		return
 	}
 	if f.o.Expect <= 1 && f.o.Joins { // it waits to be added
-		if err := f.abdicate(ctx); err != nil && ctx.Err() == nil {
-			f.o.Fail(err)
+		if err := f.abdicate(ctx); err != nil {
+			if ctx.Err() == nil {
+				f.o.Fail(err)
+			}
+			return
+		}
+		if f.o.JoinsOnlyItself != nil {
+			f.foundAlone(ctx)
 		}
 		return
 	}
@@ -236,10 +245,7 @@ func (f *Founder) Run(ctx context.Context) {
 			return
 		}
 		if founded {
-			f.o.Log.Info().Int("expect", f.o.Expect).Msg("cluster founded")
-			if err := f.o.Raft.Campaign(); err != nil {
-				f.o.Log.Debug().Err(err).Msg("elected only after the timeout")
-			}
+			f.founded()
 			return
 		}
 		select {
@@ -247,6 +253,14 @@ func (f *Founder) Run(ctx context.Context) {
 			return
 		case <-t.C:
 		}
+	}
+}
+
+// founded stands for election in the cluster that was founded.
+func (f *Founder) founded() {
+	f.o.Log.Info().Int("expect", f.o.Expect).Msg("cluster founded")
+	if err := f.o.Raft.Campaign(); err != nil {
+		f.o.Log.Debug().Err(err).Msg("elected only after the timeout")
 	}
 }
 

@@ -1,0 +1,90 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/verdict"
+)
+
+// TestNodeThatJoinsOnlyItselfServes starts `--expect 1 --join <its own address>`, with which no
+// cluster was ever founded, as IP address and as localhost. A second node joins it.
+func TestNodeThatJoinsOnlyItselfServes(t *testing.T) {
+	t.Parallel()
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Secret: third(t)})
+	a := c.Prepare(t)
+	_, port, err := net.SplitHostPort(a.Gossip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Start(t, "--expect", "1", "--join", a.Gossip, "--join", "localhost:"+port)
+	c.AwaitServing(t)
+	before, err := a.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Kill(t)
+	a.Start(t, "--expect", "1", "--join", a.Gossip)
+	b := c.Prepare(t)
+	b.Start(t, "--expect", "1", "--join", a.Gossip)
+	c.AwaitServing(t)
+	for _, n := range c.Nodes() {
+		if s, err := n.Status(t.Context()); err != nil || s.Cluster != before.Cluster {
+			t.Errorf("node %s is in cluster %q (%v), want %q", n.ID, s.Cluster, err, before.Cluster)
+		}
+	}
+}
+
+// TestLoadBalancerIsNotTheNodesOwnAddress joins a load balancer that leads to the node itself: the
+// next connection may reach another node, so no cluster is founded, and the finding says why. The
+// node joins the cluster to which the load balancer leads later.
+func TestLoadBalancerIsNotTheNodesOwnAddress(t *testing.T) {
+	t.Parallel()
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards})
+	a, b := c.Prepare(t), c.Prepare(t)
+	leads := &atomic.Pointer[string]{}
+	leads.Store(&a.Gossip)
+	at := balance(t, leads)
+	a.Start(t, "--expect", "1", "--join", at)
+	walk{t, c}.tells(a, verdict.NoPeers, at+" (it led to this node itself, and may lead to another node the next time)")
+	if s, err := a.Status(t.Context()); err != nil || s.Cluster != "" {
+		t.Fatalf("node a founded cluster %q (%v)", s.Cluster, err)
+	}
+	leads.Store(&b.Gossip)
+	b.Start(t)
+	c.AwaitServing(t)
+}
+
+// balance forwards each TCP connection to the address that leads contains at that moment, until
+// the test ends, and returns where it listens.
+func balance(t *testing.T, leads *atomic.Pointer[string]) (addr string) {
+	t.Helper()
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	forward := func(from net.Conn) {
+		defer func() { _ = from.Close() }()
+		var d net.Dialer
+		to, err := d.DialContext(t.Context(), "tcp", *leads.Load())
+		if err != nil {
+			return
+		}
+		defer func() { _ = to.Close() }()
+		go func() { _, _ = io.Copy(to, from) }()
+		_, _ = io.Copy(from, to)
+	}
+	go func() {
+		for c, err := ln.Accept(); err == nil; c, err = ln.Accept() {
+			go forward(c)
+		}
+	}()
+	return ln.Addr().String()
+}

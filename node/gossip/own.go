@@ -1,0 +1,115 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+)
+
+// JoinsOnlyItself returns nil if every address of Join is certainly this node's own and no
+// other node's. Otherwise the error says why it may belong to another node.
+//
+// A node that joins only itself may found a cluster, so the answer must not change later:
+// a name that stands for this node now may stand for another one tomorrow, and a load
+// balancer leads to a different node each time. Only these addresses are certain:
+//   - the IP address and the port that this node advertises
+//   - a loopback address with the port on which this node listens
+//   - "localhost" and the host name of the machine, if all their addresses are such ones
+func (g *Gossip) JoinsOnlyItself(ctx context.Context) error {
+	if len(g.o.Join) == 0 {
+		return errors.New("gossip: no join address")
+	}
+	for _, join := range g.o.Join {
+		if err := g.certainlyOwn(ctx, join); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// certainlyOwn returns why a join address may belong to another node, or nil.
+func (g *Gossip) certainlyOwn(ctx context.Context, join string) error {
+	host, _ := splitHostPort(join)
+	if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
+		if name, err := g.o.hostname(); err != nil || !strings.EqualFold(host, name) {
+			return &uncertainError{join}
+		}
+	}
+	for f := range lookUp(ctx, g.o.Resolver, []string{join}) {
+		if f.err != nil {
+			return f.err
+		}
+		if slices.ContainsFunc(f.addrs, func(a netip.AddrPort) bool { return !g.isOwn(a) }) {
+			return &uncertainError{join}
+		}
+	}
+	return nil
+}
+
+// isOwn reports whether no other node can be at an address.
+func (g *Gossip) isOwn(addr netip.AddrPort) bool {
+	if addr == g.self {
+		return !onLoopbackInterface(addr.Addr())
+	}
+	return g.listens.IsValid() && addr.Addr().IsLoopback() && addr.Port() == g.listens.Port() &&
+		(g.listens.Addr().IsUnspecified() || g.listens.Addr() == addr.Addr())
+}
+
+// onLoopbackInterface reports that an address which is not a loopback address belongs to a
+// loopback interface. Load balancers are set up that way: many machines have the same address.
+func onLoopbackInterface(ip netip.Addr) bool {
+	if ip.IsLoopback() {
+		return false
+	}
+	all, err := net.Interfaces()
+	if err != nil {
+		return true
+	}
+	for _, i := range all {
+		if i.Flags&net.FlagLoopback == 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			return true
+		}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == ip {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// uncertainError is the error of a join address that may belong to another node.
+type uncertainError struct{ join string }
+
+func (e *uncertainError) Error() string {
+	return fmt.Sprintf("gossip: %s is not certainly this node's own address", e.join)
+}
+
+func (*uncertainError) why() string {
+	return "it led to this node itself, and may lead to another node the next time"
+}
+
+// itself is the result of a join address that led only to this node.
+func (g *Gossip) itself(ctx context.Context, join string) Attempt {
+	if err, ok := errors.AsType[*uncertainError](g.certainlyOwn(ctx, join)); ok {
+		return Attempt{join, err}
+	}
+	return Attempt{join, errItself}
+}
+
+// hostname returns the host name of the machine.
+func (o *Options) hostname() (string, error) {
+	if o.Hostname != nil {
+		return o.Hostname()
+	}
+	return os.Hostname()
+}
