@@ -228,9 +228,10 @@ func (l *Leader) stageProposed(now time.Duration, want *shardmap.Map) {
 // moved when drain-timeout is over. A round that is open goes on as it began.
 func (l *Leader) stageLook(now time.Duration, a *assignment) {
 	s := &l.stages
-	if l.state.Open() || len(s.owners) == 0 {
+	if l.state.Open() {
 		return
 	}
+	defer l.forgetAnswers(now)
 	for id := range s.owners {
 		if !slices.Contains(a.givers, id) {
 			delete(s.owners, id)
@@ -242,6 +243,26 @@ func (l *Leader) stageLook(now time.Duration, a *assignment) {
 	}
 	for _, o := range s.owners {
 		o.over = now-o.began >= l.o.Pace.DrainTimeout
+	}
+}
+
+// forgetAnswers forgets which shards were idle at owners that the leader does not ask any more.
+// Such an answer grows old: a later change that cannot wait for a question would move shards
+// for which requests have begun since.
+func (l *Leader) forgetAnswers(now time.Duration) {
+	base, p := l.state.Committed(), l.state.Policy()
+	asked := map[shardmap.NodeID]bool{}
+	for _, m := range base.Members() {
+		asked[m.ID] = p.empties(m.ID) || l.stages.owners[m.ID] != nil && l.defers(now, l.node(m.ID))
+	}
+	stale := func(s shardmap.Shard, _ bool) bool { return !asked[base.Owner(s)] }
+	for s := range l.empties.idle {
+		if stale(s, true) {
+			idle := maps.Clone(l.empties.idle)
+			maps.DeleteFunc(idle, stale)
+			l.empties.know(idle)
+			return
+		}
 	}
 }
 

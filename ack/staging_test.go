@@ -265,3 +265,49 @@ func TestLongDrainEndsWithItsLastRequest(t *testing.T) {
 		t.Errorf("the last shard moved %v after its request had ended:\n%s", took, s)
 	}
 }
+
+// A drain at once replaces a gentle drain. The leader asks the owner again: a request may have
+// begun since the owner reported a shard as idle.
+func TestAnswersOfAGentleDrainEndWithIt(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	busy, epoch := s.owned("b")[0], s.state.Last().Epoch()
+	s.amend("a", ack.Change{Kind: ack.ChangeEmpty, Node: "b", For: time.Hour})
+	s.run(50 * time.Millisecond)
+	s.step(s.leaders["a"], ack.Idle{Node: "b", Map: s.state.Committed().Epoch(), Shards: s.owned("b")})
+	s.stuck = true
+	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.runs("b", busy)
+	s.run(700 * time.Millisecond)
+	s.stuck = false
+	s.flush()
+	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
+	if got := s.state.Last().Owner(busy); got != "b" {
+		t.Errorf("busy shard %d goes to %q:\n%s", busy, got, s)
+	}
+}
+
+// An answer in a planned change does not count in the next one, although a crash leaves no time
+// to ask again.
+func TestAnswersEndWithTheirChange(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	moving, next, epoch := s.owned("b")[0], s.owned("b")[1], s.state.Last().Epoch()
+	s.runs("b", moving)
+	for _, x := range s.owned("a") {
+		s.runs("a", x)
+	}
+	s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: moving, Node: "a"})
+	s.run(500 * time.Millisecond)
+	s.amend("a", ack.Change{Kind: ack.ChangeUnpin, Shard: moving})
+	s.run(500 * time.Millisecond)
+	s.runs("b", next)
+	s.stuck = true
+	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.crash("c")
+	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: s.actor("c").boot, Nonce: s.actor("c").nonce, Began: s.now})
+	s.stuck = false
+	s.flush()
+	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
+	if got := s.state.Last().Owner(next); got != "b" {
+		t.Errorf("busy shard %d goes to %q:\n%s", next, got, s)
+	}
+}
