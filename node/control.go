@@ -49,6 +49,7 @@ const (
 	askForget     = "forget"     // by the leader: show a node no more that was removed
 	askMissing    = "missing"    // of a voter: does it miss its leader?
 	askSettings   = "settings"   // of the leader: these are my settings; which differ between nodes?
+	askReachable  = "reachable"  // of any node: do you reach my peer port?
 	askSeveral    = "several"    // of any node: the replies to several questions
 )
 
@@ -305,6 +306,8 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return n.poison.list(), nil
 	case askWho:
 		return n.process(), nil
+	case askReachable:
+		return n.reachable(ctx, from.node), nil
 	case askForget:
 		if from.node != n.leader() {
 			return nil, fmt.Errorf("%w: node %q does not lead", admin.ErrRefused, from.node)

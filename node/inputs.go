@@ -62,6 +62,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 		in.Alone = &verdict.Alone{Asked: n.joinsTried()}
 	}
 	in.Moved = n.moved.list()
+	in.Unreached = append(w.peers.list(), n.unconfirmed()...)
 	w.acquisition(now, &in)
 	w.ownMachine(now, &in)
 	if current {

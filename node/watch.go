@@ -53,6 +53,7 @@ type watch struct {
 	told                             leaderTold
 	line                             line      // to who leads
 	changed                          time.Time // when it last found something else than before
+	peers                            peerCheck
 
 	probing sync.WaitGroup
 	probes  struct {
@@ -151,6 +152,7 @@ func (w *watch) look(ctx context.Context) {
 	now := time.Now()
 	w.ask(ctx, now)
 	in := w.inputs(now)
+	w.peers.look(ctx, w, now, in.Unborn.Waits())
 	if in.Leader == "" && in.NoLeader > watchEvery {
 		w.probe(ctx, in)
 	}

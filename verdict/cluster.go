@@ -20,6 +20,7 @@ const (
 func cluster(in Inputs) (all []Finding) {
 	all = append(all, unborn(in)...)
 	all = append(all, alone(in)...)
+	all = append(all, unreached(in)...)
 	all = append(all, leaderless(in)...)
 	return append(all, voters(in)...)
 }
@@ -77,6 +78,31 @@ func alone(in Inputs) []Finding {
 		remedy = "to found a cluster with this node, start it without --join, or with --expect 1 and its own IP address in --join; to join a cluster, name the gossip address of another node"
 	}
 	return []Finding{{Code: NoPeers, Severity: Outage, Text: text, Brief: brief, Remedy: remedy}}
+}
+
+// unreached reports nodes that are not added to their cluster because a peer port is not reached.
+func unreached(in Inputs) (all []Finding) {
+	for _, u := range in.Unreached {
+		f := Finding{Code: PeerPortUnreachable, Severity: Warning, Subject: u.Node}
+		if in.Unborn != nil {
+			f.Severity = Outage // this node serves nothing until it is added
+		}
+		at := ""
+		if u.Addr != "" {
+			at = " at " + u.Addr
+		}
+		switch {
+		case u.By == in.Self && in.Unborn != nil:
+			f.Text = fmt.Sprintf("node %s does not reach the peer port of node %s%s: %s", u.By, u.Node, at, u.Why)
+			f.Brief = fmt.Sprintf("node %s does not reach the peer port of node %s", u.By, u.Node)
+		default:
+			f.Text = fmt.Sprintf("node %s is not added to the cluster: node %s does not reach its peer port%s: %s", u.Node, u.By, at, u.Why)
+			f.Brief = fmt.Sprintf("node %s is not added to the cluster: node %s does not reach its peer port", u.Node, u.By)
+		}
+		f.Remedy = fmt.Sprintf("open the peer port (--peer, TCP 7947) between all nodes; if node %s is reached at another address, start it with --peer-advertise", u.Node)
+		all = append(all, f)
+	}
+	return all
 }
 
 const sameSecret = "start this node with the secret of the others (--secret-file)"

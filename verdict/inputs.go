@@ -29,6 +29,9 @@ type Inputs struct {
 	// Moved are nodes that announce another address than gossip has.
 	Moved []Moved
 
+	// Unreached are nodes that are not added to a cluster because a peer port is not reached.
+	Unreached []Unreached
+
 	// Shards are all shards, Orphaned those without an owner, as long as that has lasted;
 	// before the first map all are.
 	Shards, Orphaned int
@@ -141,6 +144,21 @@ type Unborn struct {
 	Founder string
 	// Joins: it was told of others.
 	Joins bool
+}
+
+// Waits returns the cluster to which the node waits to be added; empty: it does not wait.
+func (u *Unborn) Waits() string {
+	if u == nil {
+		return ""
+	}
+	return u.Adds
+}
+
+// Unreached is a peer port that is not reached, so that a node is not added to its cluster.
+type Unreached struct {
+	// Node is the node whose peer port By does not reach at Addr, and Why is the reason. Addr is
+	// empty if the node announces none.
+	Node, By, Addr, Why string
 }
 
 // Alone is a node that has reached no other.

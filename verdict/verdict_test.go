@@ -111,6 +111,25 @@ func clusterTable() []want {
 		{"a newcomer", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Adds: "c0ffee"}) }), []string{
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
+		{"its peer port is not reached", with(func(in *verdict.Inputs) {
+			fresh(in, verdict.Unborn{Adds: "c0ffee"})
+			in.Unreached = []verdict.Unreached{{Node: "a", By: "b", Addr: "10.0.0.1:7947", Why: "connection refused"}}
+		}), []string{
+			"outage peer-port-unreachable: node a is not added to the cluster: node b does not reach its peer port at 10.0.0.1:7947: connection refused",
+			"info joining: node a waits to be added to cluster c0ffee",
+		}},
+		{"it reaches no peer port", with(func(in *verdict.Inputs) {
+			fresh(in, verdict.Unborn{Adds: "c0ffee"})
+			in.Unreached = []verdict.Unreached{{Node: "b", By: "a", Addr: "10.0.0.2:7947", Why: "no answer within 1 s"}}
+		}), []string{
+			"outage peer-port-unreachable: node a does not reach the peer port of node b at 10.0.0.2:7947: no answer within 1 s",
+			"info joining: node a waits to be added to cluster c0ffee",
+		}},
+		{"a new node is not reached", with(func(in *verdict.Inputs) {
+			in.Unreached = []verdict.Unreached{{Node: "d", By: "a", Addr: "10.0.0.4:7947", Why: "connection refused"}}
+		}), []string{
+			"warning peer-port-unreachable: node d is not added to the cluster: node a does not reach its peer port at 10.0.0.4:7947: connection refused",
+		}},
 		{"nobody is reached", with(func(in *verdict.Inputs) {
 			fresh(in, verdict.Unborn{Expect: 1, Joins: true})
 			in.Alone = &verdict.Alone{Asked: []verdict.Attempt{{Addr: "10.0.0.2:7946", Why: "connection refused"}, {Addr: "10.0.0.3:8081", Why: "it is the admin port of a node"}}}

@@ -3,6 +3,8 @@ package roster
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -52,7 +54,8 @@ type Keeper struct {
 	// promoted is when this leader made each server a voter.
 	promoted map[string]time.Time
 	// asked is when each server was last asked who it is.
-	asked map[string]time.Time
+	asked       map[string]time.Time
+	unconfirmed unconfirmed
 
 	began   time.Time
 	levels  *ack.Levels
@@ -259,29 +262,38 @@ func (k *Keeper) may(m gossip.Member) bool {
 // and a program that this cluster may have.
 func (k *Keeper) confirmed(ctx context.Context, m gossip.Member) bool {
 	server := consensus.ServerID(m.ID, m.Tags.Disk)
-	p, ok := k.who(ctx, server)
-	if !ok || !k.admits(server, p.Level) {
+	p, err := k.who(ctx, server)
+	if err != errAskedLately { //nolint:errorlint // it is never wrapped
+		k.unconfirmed.note(m.ID, err)
+	}
+	if err != nil || !k.admits(server, p.Level) {
 		return false
 	}
 	delete(k.asked, server)
 	return true
 }
 
-// who asks a server's node which process it is, now and then; false: it does not say, or
-// has another disk.
-func (k *Keeper) who(ctx context.Context, server string) (Process, bool) {
+// errAskedLately is the error of a question that is not asked, because the last one is too recent.
+var errAskedLately = errors.New("roster: the node was asked a moment ago")
+
+// who asks a server's node which process it is, now and then. The error says that the node
+// does not answer, or has another disk, or is errAskedLately.
+func (k *Keeper) who(ctx context.Context, server string) (Process, error) {
 	if last, ok := k.asked[server]; ok && time.Since(last) < confirmEvery {
-		return Process{}, false
+		return Process{}, errAskedLately
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmEvery)
 	defer cancel()
 	p, err := k.o.Who(ctx, nodeOf(server))
 	k.asked[server] = time.Now()
 	if err == nil && consensus.ServerID(nodeOf(server), p.Disk) == server {
-		return p, true
+		return p, nil
 	}
 	k.o.Log.Debug().Err(err).Str("server", server).Str("disk", p.Disk).Msg("server not confirmed by its node")
-	return Process{}, false
+	if err == nil {
+		err = fmt.Errorf("roster: the process there has disk %s", p.Disk)
+	}
+	return Process{}, err
 }
 
 // spare returns a server without a vote that may have one, or "". A lease needs what a

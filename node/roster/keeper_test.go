@@ -35,6 +35,7 @@ type cluster struct {
 	knows     map[string]ack.Level
 	level     ack.Level // in force
 	done      []string
+	deaf      string // the node that does not answer; set before the node is shown
 }
 
 const spareVoters, deadAfter, levelAfter = 3, 10 * time.Second, time.Minute
@@ -70,6 +71,9 @@ func keptWith(t *testing.T, voters int, dead time.Duration, nodes string, f func
 			Pulse: pulse,
 			Raft:  c, Gossip: c, Server: "a/1", Voters: voters, DeadServerAfter: dead, Log: zerolog.Nop(),
 			Who: func(_ context.Context, node string) (roster.Process, error) {
+				if node == c.deaf {
+					return roster.Process{}, errDown
+				}
 				return c.process(node), nil
 			},
 			Ready: func() bool { return true }, Raise: c.raise, Term: 1, LevelAfter: levelAfter,

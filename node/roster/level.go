@@ -109,7 +109,7 @@ func (k *Keeper) learn(ctx context.Context, servers []string, heard []ack.Member
 		if !k.levels.Asks(server, heard) {
 			continue
 		}
-		if p, ok := k.who(ctx, server); ok {
+		if p, err := k.who(ctx, server); err == nil {
 			k.levels.Told(ack.Word{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, Knows: p.Level})
 		}
 	}

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"shardway/node/gossip"
+	"shardway/verdict"
+)
+
+const (
+	// peerCheckAfter is how long a node waits to be added to a cluster before it asks whether
+	// its peer port is reached, or how long the leader does not reach one before it reports that.
+	peerCheckAfter = 3 * time.Second
+	// peerCheckEvery is the time between two such questions, and peerCheckLimit bounds one.
+	peerCheckEvery = 3 * time.Second
+	peerCheckLimit = 4 * time.Second
+	// maxPeersAsked is the number of members that are asked at most until one of them answers.
+	maxPeersAsked = 5
+)
+
+// reachability is the answer of a node to the question whether it reaches the peer port of the
+// node that asks. An empty Why means that it does.
+type reachability struct {
+	Addr string `json:"addr"`
+	Why  string `json:"why"`
+}
+
+// reachable tells a node whether this one reaches its peer port, at the address that gossip
+// contains.
+func (n *Node) reachable(ctx context.Context, node string) (r reachability) {
+	addr, ok := n.lookup(node)
+	if !ok {
+		return reachability{Why: "gossip contains no peer address of it yet"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	r.Addr = addr
+	if _, err := (others{n}).Who(ctx, node); err != nil {
+		r.Why = unreachedReason(err)
+	}
+	return r
+}
+
+// unreachedReason is an error of a question to a node, without the address.
+func unreachedReason(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer within 1 s"
+	}
+	if call, ok := errors.AsType[*os.SyscallError](err); ok {
+		return call.Err.Error()
+	}
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		if short := plain(inner); short != inner.Error() {
+			return brief(short)
+		}
+	}
+	return brief(err.Error())
+}
+
+// peerCheck finds out why a node that waits to be added to a cluster is not: it asks a member
+// whether it reaches this node's peer port. The leader reports the same, but this node does not
+// know of a leader yet.
+type peerCheck struct {
+	waits verdict.For // watch's goroutine
+
+	mu      sync.Mutex
+	running bool
+	asked   time.Time
+	found   *verdict.Unreached
+}
+
+// look starts a question in the background if it is time for one. cluster is the id of the
+// cluster to which this node waits to be added; empty: it does not wait.
+func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, cluster string) {
+	waits := p.waits.Look(now, cluster != "")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cluster == "" {
+		p.found = nil
+	}
+	if waits < peerCheckAfter || p.running || now.Sub(p.asked) < peerCheckEvery {
+		return
+	}
+	p.running, p.asked = true, now
+	w.probing.Go(func() {
+		found := w.n.checkPeerPort(ctx, cluster)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.running, p.found = false, found
+	})
+}
+
+// list returns what the last question found.
+func (p *peerCheck) list() []verdict.Unreached {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found == nil {
+		return nil
+	}
+	return []verdict.Unreached{*p.found}
+}
+
+// checkPeerPort asks members of a cluster, until one answers, whether they reach this node. It
+// returns nil if one does, or if nothing is known.
+func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *verdict.Unreached) {
+	self, asked := string(n.self), 0
+	for _, m := range n.gossip.Members() {
+		if !m.Node || m.ID == self || m.Status != gossip.Alive || m.Tags.Cluster != cluster {
+			continue
+		}
+		if asked++; asked > maxPeersAsked {
+			break
+		}
+		asking, cancel := context.WithTimeout(ctx, peerCheckLimit)
+		var r reachability
+		err := n.ask(asking, m.ID, request{What: askReachable}, &r)
+		cancel()
+		if _, undialed := errors.AsType[dialError](err); undialed && found == nil {
+			addr, _ := n.lookup(m.ID)
+			found = &verdict.Unreached{Node: m.ID, By: self, Addr: addr, Why: unreachedReason(err)}
+		}
+		if err != nil {
+			continue
+		}
+		if r.Why == "" {
+			return nil
+		}
+		return &verdict.Unreached{Node: self, By: m.ID, Addr: r.Addr, Why: brief(r.Why)}
+	}
+	return found
+}
+
+// unconfirmed lists the nodes that this leader does not add because it does not reach them.
+func (n *Node) unconfirmed() (all []verdict.Unreached) {
+	l := n.leading.Load()
+	if l == nil {
+		return nil
+	}
+	for _, u := range l.keeper.Unconfirmed() {
+		if time.Since(u.Since) < peerCheckAfter {
+			continue
+		}
+		addr, _ := n.lookup(u.Node)
+		all = append(all, verdict.Unreached{Node: u.Node, By: string(n.self), Addr: addr, Why: unreachedReason(u.Err)})
+	}
+	return all
+}

@@ -1,0 +1,41 @@
+package node_test
+
+import (
+	"net"
+	"testing"
+
+	"shardway/node"
+	"shardway/verdict"
+)
+
+// TestNewcomerWithoutAReachablePeerPortSaysSo starts a node that announces a port at which nothing
+// listens, and a node that reaches no peer port. Neither the leader nor the node said why it was
+// not added.
+func TestNewcomerWithoutAReachablePeerPortSaysSo(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Endpoints["peer"] = hostOf(o.Endpoints["peer"]) + ":9" }
+		w.start("d")
+		d := w.all["d"]
+		at := d.host.Addr(9)
+		w.untilSays(w.leader(), "peer-port-unreachable: node d is not added to the cluster: node "+w.leader().name+" does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
+		w.untilSays(d, "peer-port-unreachable: node d is not added to the cluster: node ", " does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
+		if e := d.node.Findings(); verdict.Worst(e) != verdict.Outage {
+			t.Errorf("%v, want an outage", e)
+		}
+		d.kill()
+		w.untilSays(w.leader())
+		w.tune = nil
+		d.restart()
+		w.untilSettled("a", "b", "c", "d")
+		w.untilSays(d)
+	})
+}
+
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		panic(err)
+	}
+	return host
+}
