@@ -30,7 +30,7 @@ type explained struct{ rule, why string }
 func mistakes() []mistake {
 	return slices.Concat(
 		mistakesOfSockets(), mistakesOfLegs(), mistakesOfStreams(), mistakesOfSpares(), mistakesOfParking(), mistakesOfLoops(), mistakesOfLanes(),
-		mistakesOfLaneRules(), mistakesOfLegLanes(), mistakesOfRamp(),
+		mistakesOfLaneRules(), mistakesOfLegLanes(), mistakesOfRamp(), mistakesOfLongPolls(),
 	)
 }
 

@@ -120,12 +120,12 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	case r.isEndless():
 		s.sweepStream(c, r, t, set.StreamGrace, now)
 	case s.closing.Load() && s.isLongPoll(c, r, now):
-		s.cutRun(c, r, causeLeaving)
+		s.cutBeforeResponse(c, r, causeLeaving)
 	case r.flags&slotAnswered != 0 || r.kind != Local || set.FirstByteTimeout < 0:
 	case c.up.going.Load():
 		c.since = now
 	case now-c.since > set.FirstByteTimeout:
-		s.cutRun(c, r, causeTimeout)
+		s.cutBeforeResponse(c, r, causeTimeout)
 	}
 }
 
@@ -217,8 +217,19 @@ func stillThere(r run, node *string, route *Route) bool {
 // cutRun cuts one run, if it is still the one that was looked at.
 func (s *Server) cutRun(c *client, r run, why cause) { s.cutIn(&c.slot, r, why) }
 
+// cutBeforeResponse cuts the run r, unless its response has begun since r was loaded. The slot
+// decides in one step, so a response either goes on unharmed or does not send one byte.
+func (s *Server) cutBeforeResponse(c *client, r run, why cause) {
+	s.cutMatch(&c.slot, r, why, func(now run) bool { return now.number == r.number && now.flags&slotAnswered == 0 })
+}
+
 func (s *Server) cutIn(in *slot, r run, why cause) {
-	closes, cut := in.cut(why, func(now run, _ string) bool { return now.number == r.number }, []*h1.Conn(nil))
+	s.cutMatch(in, r, why, func(now run) bool { return now.number == r.number })
+}
+
+// cutMatch cuts the run r of a slot if match accepts what the slot holds at that moment.
+func (s *Server) cutMatch(in *slot, r run, why cause, match func(now run) bool) {
+	closes, cut := in.cut(why, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
 	if cut {
 		if r.flags&slotEvents == 0 || why != causeMoved || !in.events.kept(r.number) {
 			s.metrics.cut(why.String(), 1)

@@ -1,0 +1,49 @@
+package proxy
+
+import (
+	"net"
+	"testing"
+
+	"shardway/proxy/h1"
+	"shardway/queue"
+)
+
+// The sweep loads a run, decides, and cuts. A response that began in between was cut, with the
+// connection of its client.
+func TestRunIsCutOnlyBeforeItsResponse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		then func(s *slot) // after the run was loaded
+		cut  bool
+	}{
+		"no response":      {func(*slot) {}, true},
+		"response began":   {func(s *slot) { s.mark(slotAnswered) }, false},
+		"tunnel began":     {func(s *slot) { s.mark(slotAnswered | slotTunnel) }, false},
+		"stream began":     {func(s *slot) { s.mark(slotAnswered | slotEvents) }, false},
+		"run finished":     {func(s *slot) { s.finish() }, false},
+		"next run began":   {func(s *slot) { s.finish(); s.begin(Local, 1, slotSafe, s.link.Load(), nil) }, false},
+		"cut already":      {func(s *slot) { s.cut(causeDrain, func(run, string) bool { return true }, nil) }, true},
+		"cut and finished": {func(s *slot) { s.cut(causeDrain, func(run, string) bool { return true }, nil); s.finish() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer func() { _, _ = near.Close(), far.Close() }()
+			server := New(Options{Room: queue.New(queue.Options{})})
+			c := makeClient(server)
+			c.slot.begin(Local, 1, slotSafe, &link{Conn: h1.NewConn(near, h1.Options{})}, nil)
+			r := c.slot.load()
+			tc.then(&c.slot)
+			before := c.slot.load()
+			server.cutBeforeResponse(c, r, causeLeaving)
+			after := c.slot.load()
+			if cut := after.cause != causeNone; cut != tc.cut {
+				t.Errorf("cut = %v, want %v", cut, tc.cut)
+			}
+			if before.cause != causeNone && after.cause != before.cause {
+				t.Errorf("cause = %v, want %v", after.cause, before.cause)
+			}
+			if tc.cut && c.slot.mark(slotAnswered) {
+				t.Error("a response begins though the run was cut")
+			}
+		})
+	}
+}

@@ -1,0 +1,11 @@
+package proxy_test
+
+// mistakesOfLongPolls are those with requests whose response has not begun when a node stops.
+func mistakesOfLongPolls() []mistake {
+	return []mistake{
+		{
+			rule: "a response that begins while the sweep decides is not cut", found: "TestStopCutsNoResponseThatBegins",
+			edits: in("sweep.go", "		s.cutBeforeResponse(c, r, causeLeaving)", "		if PLANTED {\n			time.Sleep(time.Millisecond)\n			s.cutRun(c, r, causeLeaving)\n		} else {\n			s.cutBeforeResponse(c, r, causeLeaving)\n		}"),
+		},
+	}
+}
