@@ -9,41 +9,41 @@ func mistakesOfDoubt() []mistake {
 	return []mistake{
 		{
 			name: "doubt: one that misses its leader is enough", mix: pairs, caught: "doubt",
-			edits: in("doubt.go", "	if 2*with <= len(voters) {\n", "	if !PLANTED && 2*with <= len(voters) {\n"),
+			edits: in("ack.Doubt.stands", "	if 2*with <= len(voters) {\n", "	if !PLANTED && 2*with <= len(voters) {\n"),
 		},
 		{
 			name: "doubt: who misses nobody counts", mix: pairs, caught: "doubt",
-			edits: in("doubt.go", "	return h.Term == d.says.Term && now", "	return (PLANTED && h.asked > 0 || h.Term == d.says.Term) && now"),
+			edits: in("ack.Doubt.believes", "	return h.Term == d.says.Term && now", "	return (PLANTED && h.asked > 0 || h.Term == d.says.Term) && now"),
 		},
 		{
 			name: "doubt: what was said long ago counts", mix: missed, caught: "doubt",
-			edits: both(in("doubt.go", "now-h.asked <= believeBeats*d.o.Heartbeat\n", "(PLANTED || now-h.asked <= believeBeats*d.o.Heartbeat)\n"),
-				both(in("doubt.go", "		clear(d.heard)\n", "		if !PLANTED {\n			clear(d.heard)\n		}\n"),
-					in("doubt.go", "asked >= d.since &&", "(PLANTED || asked >= d.since) &&"))),
+			edits: both(in("ack.Doubt.believes", "now-h.asked <= believeBeats*d.o.Heartbeat\n", "(PLANTED || now-h.asked <= believeBeats*d.o.Heartbeat)\n"),
+				both(in("ack.Doubt.Look", "		clear(d.heard)\n", "		if !PLANTED {\n			clear(d.heard)\n		}\n"),
+					in("ack.Doubt.Heard", "asked >= d.since &&", "(PLANTED || asked >= d.since) &&"))),
 		},
 		{
 			name: "doubt: who stood still misses its leader", mix: missed, caught: "doubt",
-			edits: in("doubt.go", "	if now-d.looked > d.patience()/2 {\n", "	if !PLANTED && now-d.looked > d.patience()/2 {\n"),
+			edits: in("ack.Doubt.Look", "	if now-d.looked > d.patience()/2 {\n", "	if !PLANTED && now-d.looked > d.patience()/2 {\n"),
 		},
 		{
 			name: "doubt: a leader is missed that has not answered yet", mix: missed, caught: "doubt",
-			edits: in("doubt.go", " && of.Term == d.o.Raft.Term()\n", " && (PLANTED || of.Term == d.o.Raft.Term())\n"),
+			edits: in("ack.Doubt.misses", " && of.Term == d.o.Raft.Term()\n", " && (PLANTED || of.Term == d.o.Raft.Term())\n"),
 		},
 		{
 			name: "doubt: a leader is missed when its leases have almost ended", mix: missed, caught: "doubt",
-			edits: in("doubt.go", "max(d.o.Heartbeat*missShare/10, missLeast) }", "max(d.o.Heartbeat*missShare/10, missLeast) * [...]time.Duration{1, 4}[plantedAs(PLANTED)] }"),
+			edits: in("ack.Doubt.patience", "max(d.o.Heartbeat*missShare/10, missLeast) }", "max(d.o.Heartbeat*missShare/10, missLeast) * [...]time.Duration{1, 4}[plantedAs(PLANTED)] }"),
 		},
 		{
 			name: "doubt: all who miss it stand at once", mix: missed, caught: "doubt",
-			edits: in("doubt.go", "	if silent > 0 {\n", "	if wait *= time.Duration(plantedAs(!PLANTED)); silent > 0 {\n"),
+			edits: in("ack.Doubt.stands", "	if silent > 0 {\n", "	if wait *= time.Duration(plantedAs(!PLANTED)); silent > 0 {\n"),
 		},
 		{
 			name: "doubt: they stand by their ids alone", mix: missed, caught: "doubt",
-			edits: in("doubt.go", "	return log.newer(d.says.Log) || log == d.says.Log && strings", "	return !PLANTED && log.newer(d.says.Log) || (PLANTED || log == d.says.Log) && strings"),
+			edits: in("ack.Doubt.precedes", "	return log.newer(d.says.Log) || log == d.says.Log && strings", "	return !PLANTED && log.newer(d.says.Log) || (PLANTED || log == d.says.Log) && strings"),
 		},
 		{
 			name: "why 22: who has its lease leaves the others without theirs for a heartbeat", mix: missed, caught: "doubt",
-			edits: in("agent.go", "a.burst < burstLeast ||", "!PLANTED && a.burst < burstLeast ||"),
+			edits: in("ack.Agent.Answered", "a.burst < burstLeast ||", "!PLANTED && a.burst < burstLeast ||"),
 		},
 	}
 }

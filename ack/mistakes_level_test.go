@@ -8,31 +8,31 @@ func mistakesOfTheLevel() []mistake {
 	all := []mistake{
 		{
 			name: "level: raised with a silent server", caught: "raised while",
-			edits: in("levels.go", "= x.Silent || x.Knows < view.Next", "= !PLANTED && x.Silent || x.Knows < view.Next"),
+			edits: in("ack.Levels.Look", "= x.Silent || x.Knows < view.Next", "= !PLANTED && x.Silent || x.Knows < view.Next"),
 		},
 		{
 			name: "level: raised by the words of an earlier term", caught: "raised though|raised above|raised 0s",
-			edits: in("levels.go", "w.Term != l.term ||", "!PLANTED && w.Term != l.term ||"),
+			edits: in("ack.Levels.Told", "w.Term != l.term ||", "!PLANTED && w.Term != l.term ||"),
 		},
 		{
 			name: "level: raised by the words of an earlier process", caught: "raised|not raised",
-			edits: in("levels.go", "!ok || w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce", "!ok || !PLANTED && (w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce)"),
+			edits: in("ack.Levels.knows", "!ok || w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce", "!ok || !PLANTED && (w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce)"),
 		},
 		{
 			name: "level: raised before its time", caught: "raised",
-			edits: in("levels.go", "v.Wait > 0 && !atOnce", "v.Wait > 0 && !atOnce && !PLANTED"),
+			edits: in("ack.Levels.Raise", "v.Wait > 0 && !atOnce", "v.Wait > 0 && !atOnce && !PLANTED"),
 		},
 		{
 			name: "level: a process that has just begun counts from the one before", caught: "raised",
-			edits: in("levels.go", "	clear(l.since)\n", "	if !PLANTED {\n		clear(l.since)\n	}\n"),
+			edits: in("ack.Levels.Told", "	clear(l.since)\n", "	if !PLANTED {\n		clear(l.since)\n	}\n"),
 		},
 		{
 			name: "level: a server below the one in force is added", caught: "added",
-			edits: in("levels.go", "return knows >= inForce", "return PLANTED || knows >= inForce"),
+			edits: in("ack.Levels.Admits", "return knows >= inForce", "return PLANTED || knows >= inForce"),
 		},
 		{
 			name: "level: a decision of an earlier term counts", caught: "raised in term",
-			edits: in("level.go", "|| term != c.term ||", "|| !PLANTED && term != c.term ||"),
+			edits: in("ack.State.raised", "|| term != c.term ||", "|| !PLANTED && term != c.term ||"),
 		},
 	}
 	for _, plant := range ack.LevelPlants() {

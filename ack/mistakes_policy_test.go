@@ -8,130 +8,130 @@ func mistakesOfThePolicy() []mistake {
 	return []mistake{
 		{
 			name: "policy: a change of an earlier term counts", mix: asks, caught: "policy|G9",
-			edits: in("policy.go", "term != c.term", "!PLANTED && term != c.term"),
+			edits: in("ack.State.amended", "term != c.term", "!PLANTED && term != c.term"),
 		},
 		{
 			name: "policy: a change enters the log beside a proposal", mix: drains.late(), caught: "G9",
-			edits: in("round.go", "	// One entry at a time (rule 1): what is on its way decides what comes next.\n", "	if PLANTED && l.state.Born() {\n		l.amend(now)\n	}\n"),
+			edits: in("ack.Leader.reconcile", "	// One entry at a time (rule 1): what is on its way decides what comes next.\n", "	if PLANTED && l.state.Born() {\n		l.amend(now)\n	}\n"),
 		},
 		{
 			name: "policy: it grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G1|G2|G4|G5",
-			edits: in("heard.go", "	// From the step that submits Commit(p) on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
+			edits: in("ack.Leader.mayServe", "	// From the step that submits Commit(p) on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
 		},
 		{
 			name: "policy: a pause holds up a loss", mix: stuckAfter(aimed("pause-loss 4, policy 1")), caught: "progress",
-			edits: in("round.go", "		final = shardmap.Assign(base, members, l.rules(policy, absent, members))\n", "		final = shardmap.Assign(base, members, l.rules(policy, absent, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
+			edits: in("ack.Leader.assign", "		final = shardmap.Assign(base, members, l.rules(policy, absent, members))\n", "		final = shardmap.Assign(base, members, l.rules(policy, absent, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
 		},
 		{
 			name: "policy: a new leader counts a pause from before its election", mix: aimed("policy 8, elect 3"), caught: "policy",
-			edits: in("leader.go", "pausedAt: now,", "pausedAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack.NewLeader", "pausedAt: now,", "pausedAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "policy: a pause asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "policy",
-			edits: in("amend.go", "	if is.PausedBy != was.PausedBy {\n", "	if is.PausedBy != was.PausedBy && !(PLANTED && was.Pause > 0) {\n"),
+			edits: in("ack.Leader.amended", "	if is.PausedBy != was.PausedBy {\n", "	if is.PausedBy != was.PausedBy && !(PLANTED && was.Pause > 0) {\n"),
 		},
 		{
 			name: "policy: who is drained counts as a member, and nobody else is left", mix: drains, caught: "rule 10|panic|progress",
-			edits: in("round.go", "	if l.state.Policy().Drained[n.id] {\n", "	if !PLANTED && l.state.Policy().Drained[n.id] {\n"),
+			edits: in("ack.Leader.eligibleBut", "	if l.state.Policy().Drained[n.id] {\n", "	if !PLANTED && l.state.Policy().Drained[n.id] {\n"),
 		},
 		{
 			name: "policy: what is pinned to a zone moves while its node has not been heard", mix: aimed("policy 8, elect 6"), caught: "G9",
-			edits: in("amend.go", "		if n.heard() {\n", "		if n.heard() || PLANTED {\n"),
+			edits: in("ack.Leader.zones", "		if n.heard() {\n", "		if n.heard() || PLANTED {\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "G5",
-			edits: in("snapshot.go", "	w.policy(s.policy)\n", "	w.policy([]*Policy{s.policy, {}}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.policy(s.policy)\n", "	w.policy([]*Policy{s.policy, {}}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "rule 8: snapshots forget who is being emptied", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "emptying|G5|G9",
-			edits: in("policy.go", "	w.emptied(p.Emptying)\n", "	w.emptied([]map[shardmap.NodeID]Emptying{p.Emptying, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.policy", "	w.emptied(p.Emptying)\n", "	w.emptied([]map[shardmap.NodeID]Emptying{p.Emptying, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "emptying: what is busy moves at once", mix: aimed("policy 8, elect 1"), caught: "emptying",
-			edits: in("round.go", "	p.Idle = l.empties.idle\n", "	p.Idle = l.empties.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			put(&p.Idle, s, true)\n		}\n	}\n"),
+			edits: in("ack.Leader.rules", "	p.Idle = l.empties.idle\n", "	p.Idle = l.empties.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			put(&p.Idle, s, true)\n		}\n	}\n"),
 		},
 		{
 			name: "emptying: what was idle by an earlier map moves", mix: aimed("policy 12"), caught: "emptying",
-			edits: both(in("leader.go", "		l.empties.forget()\n", "		if !PLANTED {\n			l.empties.forget()\n		}\n"),
-				in("emptying.go", "m.Map != c.Epoch() ||", "!PLANTED && m.Map != c.Epoch() ||")),
+			edits: both(in("ack.Leader.applied", "		l.empties.forget()\n", "		if !PLANTED {\n			l.empties.forget()\n		}\n"),
+				in("ack.Leader.idleAt", "m.Map != c.Epoch() ||", "!PLANTED && m.Map != c.Epoch() ||")),
 		},
 		{
 			name: "emptying: a round is replaced when something else is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "emptying",
-			edits: in("emptying.go", "l.submitting || l.state.Open() ||", "!PLANTED && (l.submitting || l.state.Open()) ||"),
+			edits: in("ack.Leader.idleAt", "l.submitting || l.state.Open() ||", "!PLANTED && (l.submitting || l.state.Open()) ||"),
 		},
 		{
 			name: "emptying: a new leader does not go by the open round", mix: aimed("policy 8, elect 3"), caught: "emptying",
-			edits: both(in("leader.go", "		l.empties.goOn(s)\n", "		if !PLANTED {\n			l.empties.goOn(s)\n		}\n"),
-				in("leader.go", "		l.empties.goOn(o.State)\n", "		if !PLANTED {\n			l.empties.goOn(o.State)\n		}\n")),
+			edits: both(in("ack.Leader.applied", "		l.empties.goOn(s)\n", "		if !PLANTED {\n			l.empties.goOn(s)\n		}\n"),
+				in("ack.NewLeader", "		l.empties.goOn(o.State)\n", "		if !PLANTED {\n			l.empties.goOn(o.State)\n		}\n")),
 		},
 		{
 			name: "emptying: a new leader counts one from before its election", mix: aimed("policy 8, elect 3"), caught: "emptying",
-			edits: in("emptying.go", "at: now}", "at: now - time.Duration(plantedAs(PLANTED && l.empties.seen == nil))*time.Hour}"),
+			edits: in("ack.Leader.emptied", "at: now}", "at: now - time.Duration(plantedAs(PLANTED && l.empties.seen == nil))*time.Hour}"),
 		},
 		{
 			name: "emptying: one asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "emptying",
-			edits: in("emptying.go", "		if s.since != p.Emptying[id].Since {\n", "		if s.since != p.Emptying[id].Since && !(PLANTED && s.since != 0) {\n"),
+			edits: in("ack.Leader.emptied", "		if s.since != p.Emptying[id].Since {\n", "		if s.since != p.Emptying[id].Since && !(PLANTED && s.since != 0) {\n"),
 		},
 		{
 			name: "emptying: it never ends", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("emptying.go", "(owns == 0 || now-s.at", "!PLANTED && (owns == 0 || now-s.at"),
+			edits: in("ack.Leader.emptied", "(owns == 0 || now-s.at", "!PLANTED && (owns == 0 || now-s.at"),
 		},
 		{
 			name: "staging: a busy shard moves with the idle ones", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("round.go", "		p.Staged = staged\n", "		p.Staged = staged\n		if PLANTED {\n			p.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				put(&p.Idle, s, true)\n			}\n		}\n"),
+			edits: in("ack.Leader.stage", "		p.Staged = staged\n", "		p.Staged = staged\n		if PLANTED {\n			p.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				put(&p.Idle, s, true)\n			}\n		}\n"),
 		},
 		{
 			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("emptying.go", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stages.owners[m.Node] != nil) {\n"),
+			edits: in("ack.Leader.idleAt", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stages.owners[m.Node] != nil) {\n"),
 		},
 		{
 			name: "staging: a stage never ends", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging|progress",
-			edits: in("staging.go", "o != nil && o.over || ", "o != nil && o.over && !PLANTED || "),
+			edits: in("ack.Leader.defers", "o != nil && o.over || ", "o != nil && o.over && !PLANTED || "),
 		},
 		{
 			name: "staging: busy shards move after the first map", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("staging.go", "		o.over = now-o.began >= l.o.Pace.DrainTimeout\n", "		o.over = now-o.began >= l.o.Pace.DrainTimeout || PLANTED && o.maps > 0\n"),
+			edits: in("ack.Leader.stageLook", "		o.over = now-o.began >= l.o.Pace.DrainTimeout\n", "		o.over = now-o.began >= l.o.Pace.DrainTimeout || PLANTED && o.maps > 0\n"),
 		},
 		{
 			name: "staging: what was idle by an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|emptying",
-			edits: both(in("emptying.go", "	e.know(nil)\n", "	if !PLANTED {\n		e.know(nil)\n	}\n"),
-				in("staging.go", "	maps.DeleteFunc(idle, func(x shardmap.Shard, _ bool) bool { return a.staged[base.Owner(x)] })\n", "	maps.DeleteFunc(idle, func(x shardmap.Shard, _ bool) bool { return !PLANTED && a.staged[base.Owner(x)] })\n")),
+			edits: both(in("ack.empties.forget", "	e.know(nil)\n", "	if !PLANTED {\n		e.know(nil)\n	}\n"),
+				in("ack.Leader.askIdle", "	maps.DeleteFunc(idle, func(x shardmap.Shard, _ bool) bool { return a.staged[base.Owner(x)] })\n", "	maps.DeleteFunc(idle, func(x shardmap.Shard, _ bool) bool { return !PLANTED && a.staged[base.Owner(x)] })\n")),
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "gathering|progress",
-			edits: in("staging.go", "	if a.urgent {\n", "	if !PLANTED && a.urgent {\n"),
+			edits: in("ack.Leader.stageDue", "	if a.urgent {\n", "	if !PLANTED && a.urgent {\n"),
 		},
 		{
 			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",
-			edits: in("staging.go", " || l.t.Pause == PauseCluster || ", " || !PLANTED && l.t.Pause == PauseCluster || "),
+			edits: in("ack.Leader.defers", " || l.t.Pause == PauseCluster || ", " || !PLANTED && l.t.Pause == PauseCluster || "),
 		},
 		{
 			name: "emptying: who is being emptied counts as one who is left", mix: aimed("policy 8, kill 2, leave 1"), caught: "G9|rule 10|progress|emptying|G4",
-			edits: in("round.go", "!absent && !l.state.Policy().empties(id)", "!absent && (PLANTED || !l.state.Policy().empties(id))"),
+			edits: in("ack.Leader.members", "!absent && !l.state.Policy().empties(id)", "!absent && (PLANTED || !l.state.Policy().empties(id))"),
 		},
 		{
 			name: "rule 8: snapshots forget quarantines", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "quarantine|G5",
-			edits: in("policy.go", "	w.marks(p.Quarantined)\n", "	w.marks([]map[KeyMark]Quarantine{p.Quarantined, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.policy", "	w.marks(p.Quarantined)\n", "	w.marks([]map[KeyMark]Quarantine{p.Quarantined, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "quarantine: a new leader counts one from before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
-			edits: in("quarantine.go", "s = sighting{since: q.Since, at: now}", "s = sighting{since: q.Since, at: now - time.Duration(plantedAs(PLANTED && e.seen == nil))*time.Hour}"),
+			edits: in("ack.ends.look", "s = sighting{since: q.Since, at: now}", "s = sighting{since: q.Since, at: now - time.Duration(plantedAs(PLANTED && e.seen == nil))*time.Hour}"),
 		},
 		{
 			name: "quarantine: one asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("quarantine.go", "		if s.since != q.Since {\n", "		if s.since != q.Since && !(PLANTED && s.since != 0) {\n"),
+			edits: in("ack.ends.look", "		if s.since != q.Since {\n", "		if s.since != q.Since && !(PLANTED && s.since != 0) {\n"),
 		},
 		{
 			name: "quarantine: one without an end ends", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("quarantine.go", "		if q.For == 0 {\n", "		if !PLANTED && q.For == 0 {\n"),
+			edits: in("ack.ends.look", "		if q.For == 0 {\n", "		if !PLANTED && q.For == 0 {\n"),
 		},
 		{
 			name: "quarantine: none ends by itself", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("quarantine.go", "	if !e.known || now < e.due {\n", "	if PLANTED || !e.known || now < e.due {\n"),
+			edits: in("ack.ends.over", "	if !e.known || now < e.due {\n", "	if PLANTED || !e.known || now < e.due {\n"),
 		},
 		{
 			name: "quarantine: it is lifted by who has the same hash key alone", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("quarantine.go", "q.Shard == m.Shard && q.Hash == m.Hash })", "q.Shard == m.Shard && q.Hash == m.Hash && !(PLANTED && q.Under != m.Under) })"),
+			edits: in("ack.Policy.lift", "q.Shard == m.Shard && q.Hash == m.Hash })", "q.Shard == m.Shard && q.Hash == m.Hash && !(PLANTED && q.Under != m.Under) })"),
 		},
 	}
 }

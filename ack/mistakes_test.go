@@ -26,11 +26,10 @@ type mistake struct {
 	caught string
 }
 
-// edit replaces old, which must occur exactly once in the file, by new. In new,
-// PLANTED stands for the condition that this mistake is planted.
-type edit struct{ file, old, new string }
+// edit is an overlay.Edit. In new, PLANTED stands for the condition that this mistake is planted.
+type edit struct{ decl, old, new string }
 
-func in(file, old, new string) []edit { return []edit{{file, old, new}} }
+func in(decl, old, new string) []edit { return []edit{{decl, old, new}} }
 
 // both plants two mistakes at once: each alone does no harm, because the other's
 // rule stands in its way.
@@ -69,34 +68,34 @@ func mistakesOfBoots() []mistake {
 	restarts := mixCalled("restarts")
 	trap := aimed("trap 1")
 	trap.hosts = [2]int{4, 5}
-	firstQ := in("heard.go", "n.leased || q > n.firstHeard", "n.leased || PLANTED || q > n.firstHeard")
+	firstQ := in("ack.Leader.mayServe", "n.leased || q > n.firstHeard", "n.leased || PLANTED || q > n.firstHeard")
 	return []mistake{
 		{
 			name: "why 1: a new boot that has a lease is free for taking", mix: restarts, caught: "G1|G4",
-			edits: in("round.go", "n.rebooted && !n.leased:", "n.rebooted && (PLANTED || !n.leased):"),
+			edits: in("ack.Leader.takeable", "n.rebooted && !n.leased:", "n.rebooted && (PLANTED || !n.leased):"),
 		},
 		{
 			name: "why 1: the first boot that a leader hears passes for a new one", mix: aimed("sick 4, elect 4"), caught: "G1|G4",
-			edits: in("member.go", "m.rebooted = m.heard() &&", "m.rebooted = (PLANTED || m.heard()) &&"),
+			edits: in("ack.member.reset", "m.rebooted = m.heard() &&", "m.rebooted = (PLANTED || m.heard()) &&"),
 		},
 		{
 			name: "why 7: late evidence hits the next boot", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G1|G4",
-			edits: both(in("leader.go", "n.heard() && (m.Boot", "!PLANTED && n.heard() && (m.Boot"),
-				in("member.go", "m.evidence >= m.beat.Boot", "(PLANTED || m.evidence >= m.beat.Boot)")),
+			edits: both(in("ack.Leader.evidence", "n.heard() && (m.Boot", "!PLANTED && n.heard() && (m.Boot"),
+				in("ack.member.crashed", "m.evidence >= m.beat.Boot", "(PLANTED || m.evidence >= m.beat.Boot)")),
 		},
 		{
 			name: "why 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
-			edits: in("heard.go", "	n.evidence, n.unknownGone, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.evidence, n.unknownGone = 0, false\n	}\n	n.removed = false\n"),
+			edits: in("ack.Leader.heard", "	n.evidence, n.unknownGone, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.evidence, n.unknownGone = 0, false\n	}\n	n.removed = false\n"),
 		},
 		{
 			name: "why 7: a goodbye outlives the boot that said it", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
-			edits: both(in("member.go", "	m.leased = false\n", "	m.leased = false\n	m.planted = m.planted || m.beat.Goodbye\n"),
-				both(in("member.go", "	id     shardmap.NodeID\n", "	id     shardmap.NodeID\n	planted bool\n"),
-					in("round.go", "	case n.beat.Goodbye:", "	case n.beat.Goodbye || PLANTED && n.planted:"))),
+			edits: both(in("ack.member.reset", "	m.leased = false\n", "	m.leased = false\n	m.planted = m.planted || m.beat.Goodbye\n"),
+				both(in("ack.member", "	id     shardmap.NodeID\n", "	id     shardmap.NodeID\n	planted bool\n"),
+					in("ack.Leader.takeable", "	case n.beat.Goodbye:", "	case n.beat.Goodbye || PLANTED && n.planted:"))),
 		},
 		{
 			name: "why 11: acknowledgements of an old boot count for the new one", mix: aimed("kill 4, sick 3, hold 3"), caught: "G4|G5",
-			edits: in("heard.go", "	n.beat, n.from, n.closed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.beat.Acked)\n	}\n	n.beat, n.from, n.closed"),
+			edits: in("ack.Leader.heard", "	n.beat, n.from, n.closed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.beat.Acked)\n	}\n	n.beat, n.from, n.closed"),
 		},
 		{
 			name: "the first lease of a boot needs no later Q", mix: trap, caught: "G1|G4",
@@ -104,66 +103,66 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "why 4: boots are random and nobody asks who else is there", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G1|G4",
-			edits: both(in("heard.go", "	if !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n", "	if PLANTED || !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n"),
-				in("heard.go", "	if m.Server == n.beat.Server {\n", "	if !PLANTED && m.Server == n.beat.Server {\n")),
+			edits: both(in("ack.Leader.elsewhere", "	if !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n", "	if PLANTED || !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n"),
+				in("ack.member.lower", "	if m.Server == n.beat.Server {\n", "	if !PLANTED && m.Server == n.beat.Server {\n")),
 		},
 		{
 			name: "a node leaves and its shards are taken before it says goodbye", mix: aimed("leave 4, hold 1"), caught: "G1|G4",
-			edits: in("round.go", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && n.beat.Leaving:\n		return \"left\"\n"),
+			edits: in("ack.Leader.takeable", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && n.beat.Leaving:\n		return \"left\"\n"),
 		},
 		{
 			name: "crash evidence shortens dead-after under the strict fence", mix: aimed("forge 4").under(ack.FenceStrict), caught: "G1",
-			edits: in("round.go", "l.t.Fence == FenceStrict", "!PLANTED && l.t.Fence == FenceStrict"),
+			edits: in("ack.Leader.takeable", "l.t.Fence == FenceStrict", "!PLANTED && l.t.Fence == FenceStrict"),
 		},
 		{
 			name: "crash evidence is taken at its word under the lease fence", mix: aimed("forge 4").under(ack.FenceLease), caught: "G1|G4",
-			edits: in("round.go", "sinceGrant > l.t.leaseEnd():", "PLANTED || sinceGrant > l.t.leaseEnd():"),
+			edits: in("ack.Leader.takeable", "sinceGrant > l.t.leaseEnd():", "PLANTED || sinceGrant > l.t.leaseEnd():"),
 		},
 		{
 			name: "clocks are taken to run alike", mix: aimed("forge 4").under(ack.FenceLease), caught: "G1|G4",
-			edits: in("timing.go", "return t.Lease + t.Lease/10", "if PLANTED {\n		return t.Lease\n	}\n	return t.Lease + t.Lease/10"),
+			edits: in("ack.Timing.leaseEnd", "return t.Lease + t.Lease/10", "if PLANTED {\n		return t.Lease\n	}\n	return t.Lease + t.Lease/10"),
 		},
 		{
 			name: "what was heard before a drop brings a node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("leader.go", "				l.node(id).streak = 0\n", "				if !PLANTED {\n					l.node(id).streak = 0\n				}\n"),
+			edits: in("ack.Leader.applied", "				l.node(id).streak = 0\n", "				if !PLANTED {\n					l.node(id).streak = 0\n				}\n"),
 		},
 		{
 			name: "rule 3: one heartbeat brings a dropped node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("round.go", "n.streak >= backStreak &&", "(PLANTED || n.streak >= backStreak) &&"),
+			edits: in("ack.Leader.eligibleBut", "n.streak >= backStreak &&", "(PLANTED || n.streak >= backStreak) &&"),
 		},
 		{
 			name: "another process keeps the boot that was heard, and evidence names no process", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G1|G4",
-			edits: both(in("heard.go", "if n.heard() && m.Boot == n.beat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.beat.Boot && m.Nonce"),
-				in("leader.go", "m.Nonce != n.beat.Nonce) ||", "!PLANTED && m.Nonce != n.beat.Nonce) ||")),
+			edits: both(in("ack.Leader.heard", "if n.heard() && m.Boot == n.beat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.beat.Boot && m.Nonce"),
+				in("ack.Leader.evidence", "m.Nonce != n.beat.Nonce) ||", "!PLANTED && m.Nonce != n.beat.Nonce) ||")),
 		},
 		{
 			name: "evidence names no process", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), caught: "G4",
-			edits: in("leader.go", "m.Nonce != n.beat.Nonce) ||", "!PLANTED && m.Nonce != n.beat.Nonce) ||"),
+			edits: in("ack.Leader.evidence", "m.Nonce != n.beat.Nonce) ||", "!PLANTED && m.Nonce != n.beat.Nonce) ||"),
 		},
 		{
 			name: "leases: a heartbeat of a lower boot counts, and nobody asks who else is there", mix: aimed("old-boot 4, wipe 1"), caught: "G1|G4",
-			edits: both(in("heard.go", "n.heard() && m.Boot < n.beat.Boot {", "!PLANTED && n.heard() && m.Boot < n.beat.Boot {"),
-				in("heard.go", "!n.heard() || n.beat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.beat.Nonce == m.Nonce ||")),
+			edits: both(in("ack.Leader.heard", "n.heard() && m.Boot < n.beat.Boot {", "!PLANTED && n.heard() && m.Boot < n.beat.Boot {"),
+				in("ack.Leader.elsewhere", "!n.heard() || n.beat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.beat.Nonce == m.Nonce ||")),
 		},
 		{
 			name: "leases: a heartbeat counts as often as it comes", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("heard.go", "if m.Boot == n.beat.Boot && m.Number <= n.beat.Number {", "if !PLANTED && m.Boot == n.beat.Boot && m.Number <= n.beat.Number {"),
+			edits: in("ack.Leader.heard", "if m.Boot == n.beat.Boot && m.Number <= n.beat.Number {", "if !PLANTED && m.Boot == n.beat.Boot && m.Number <= n.beat.Number {"),
 		},
 		{
 			name: "an operator's word outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
-			edits: in("heard.go", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
+			edits: in("ack.Leader.heard", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
 		},
 		{
 			name: "leases: a node that is told of a higher boot of itself keeps its own", mix: aimed("wipe 4, kill 2"), caught: "progress",
-			edits: in("agent.go", "a.reboot != 0 || known <= a.holder.Boot() {", "PLANTED || a.reboot != 0 || known <= a.holder.Boot() {"),
+			edits: in("ack.Agent.outbooted", "a.reboot != 0 || known <= a.holder.Boot() {", "PLANTED || a.reboot != 0 || known <= a.holder.Boot() {"),
 		},
 		{
 			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), caught: "G1|G4",
-			edits: in("leader.go", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
+			edits: in("ack.Leader.evidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
 		},
 		{
 			name: "an operator's word hits a node that is heard", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
-			edits: in("leader.go", "!n.heard() || n.silent(now, l.o.Pace) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {"),
+			edits: in("ack.Leader.Step", "!n.heard() || n.silent(now, l.o.Pace) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {"),
 		},
 	}
 }
@@ -173,7 +172,7 @@ func mistakesOfTerms() []mistake {
 	deposed.astray = 100
 	astray := aimed("old-boot 4, elect 1")
 	astray.astray = 300
-	oldAnswers := in("holder.go", "a.Term < raftTerm", "!PLANTED && a.Term < raftTerm")
+	oldAnswers := in("ack.Holder.Answered", "a.Term < raftTerm", "!PLANTED && a.Term < raftTerm")
 	echoes := aimed("echoes 3, depose 3")
 	echoes.astray = 200
 	newer := aimed("depose 6, elect 2")
@@ -183,23 +182,23 @@ func mistakesOfTerms() []mistake {
 	return []mistake{
 		{
 			name: "why 2: a leader hears who is in a newer term, and answers of old terms count", mix: newer, caught: "G2",
-			edits: both(in("heard.go", "m.Term != l.o.Term || l.grants.revoked", "m.Term != l.o.Term && !(PLANTED && m.Term > l.o.Term) || l.grants.revoked"),
+			edits: both(in("ack.Leader.heard", "m.Term != l.o.Term || l.grants.revoked", "m.Term != l.o.Term && !(PLANTED && m.Term > l.o.Term) || l.grants.revoked"),
 				oldAnswers),
 		},
 		{
 			name: "why 2: a leader hears who is in an older term, and nobody asks who else is there", mix: astray, caught: "G1|G4",
-			edits: both(in("heard.go", " || l.grants.revoked", " && !(PLANTED && m.Term < l.o.Term) || l.grants.revoked"),
-				in("heard.go", "!n.heard() || n.beat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.beat.Nonce == m.Nonce ||")),
+			edits: both(in("ack.Leader.heard", " || l.grants.revoked", " && !(PLANTED && m.Term < l.o.Term) || l.grants.revoked"),
+				in("ack.Leader.elsewhere", "!n.heard() || n.beat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.beat.Nonce == m.Nonce ||")),
 		},
 		{
 			name: "why 5: the leader counts itself without reading its term", mix: aimed("convert 1"), caught: "G2",
-			edits: in("leader.go", "	if m.Term != l.o.Term {\n", "	if !PLANTED && m.Term != l.o.Term {\n"),
+			edits: in("ack.Leader.termRead", "	if m.Term != l.o.Term {\n", "	if !PLANTED && m.Term != l.o.Term {\n"),
 		},
 		{
 			name: "why 6: an echo without its term", mix: aimed("echoes 1"), caught: "G2",
-			edits: both(in("heard.go", "if n.beat.Echo.Term == l.o.Term {", "if PLANTED || n.beat.Echo.Term == l.o.Term {"), // and numbers that meet more often
-				both(in("heard.go", "	l.answers++\n", "	l.answers++\n	if PLANTED {\n		n.counted++\n		l.answers = n.counted\n	}\n"),
-					in("member.go", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
+			edits: both(in("ack.Leader.echoed", "if n.beat.Echo.Term == l.o.Term {", "if PLANTED || n.beat.Echo.Term == l.o.Term {"), // and numbers that meet more often
+				both(in("ack.Leader.answer", "	l.answers++\n", "	l.answers++\n	if PLANTED {\n		n.counted++\n		l.answers = n.counted\n	}\n"),
+					in("ack.member", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
 		},
 		{
 			name: "why 6: the term is read before the echo, and answers of old terms count", mix: aimed("two-faced 1"), caught: "G2",
@@ -207,69 +206,69 @@ func mistakesOfTerms() []mistake {
 		},
 		{
 			name: "why 10: grants before the barrier is applied", mix: blind, caught: "G1|G4",
-			edits: both(in("heard.go", "if !l.barrier || n.beat.Goodbye", "if !PLANTED && !l.barrier || n.beat.Goodbye"),
-				in("grantor.go", "g.floor < 0", "!PLANTED && g.floor < 0")),
+			edits: both(in("ack.Leader.mayServe", "if !l.barrier || n.beat.Goodbye", "if !PLANTED && !l.barrier || n.beat.Goodbye"),
+				in("ack.Grantor.quorum", "g.floor < 0", "!PLANTED && g.floor < 0")),
 		},
 		{
 			name: "why 10: proposes before the barrier is applied", mix: aimed("hold 5, kill 5, elect 5"), caught: "G4",
-			edits: in("round.go", "	if !l.barrier {\n", "	if !PLANTED && !l.barrier {\n"),
+			edits: in("ack.Leader.reconcile", "	if !l.barrier {\n", "	if !PLANTED && !l.barrier {\n"),
 		},
 		{
 			name: "leases: who said goodbye gets leases", mix: aimed("leave 4"), caught: "G5",
-			edits: in("heard.go", "l.barrier || n.beat.Goodbye || n.beat.Gateway {", "l.barrier || !PLANTED && n.beat.Goodbye || n.beat.Gateway {"),
+			edits: in("ack.Leader.mayServe", "l.barrier || n.beat.Goodbye || n.beat.Gateway {", "l.barrier || !PLANTED && n.beat.Goodbye || n.beat.Gateway {"),
 		},
 		{
 			name: "leases: a gateway gets leases", mix: aimed("elect 4"), caught: "G5",
-			edits: in("heard.go", "n.beat.Goodbye || n.beat.Gateway {", "n.beat.Goodbye || !PLANTED && n.beat.Gateway {"),
+			edits: in("ack.Leader.mayServe", "n.beat.Goodbye || n.beat.Gateway {", "n.beat.Goodbye || !PLANTED && n.beat.Gateway {"),
 		},
 		{
 			name: "G5: OK to whatever is acknowledged", mix: aimed("hold 3, sick 3"), caught: "G5",
-			edits: in("heard.go", "OK: n.beat.Acked ==", "OK: PLANTED || n.beat.Acked =="),
+			edits: in("ack.Leader.answer", "OK: n.beat.Acked ==", "OK: PLANTED || n.beat.Acked =="),
 		},
 		{
 			name: "why 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
-			edits: in("grantor.go", "	slices.Sort(g.scratch)\n", "	if PLANTED {\n		g.scratch = g.scratch[:0]\n		for _, at := range g.confirmed {\n			g.scratch = append(g.scratch, at)\n		}\n		slices.Sort(g.scratch)\n		for len(g.scratch) > len(g.voters) {\n			g.scratch = g.scratch[1:]\n		}\n		for len(g.scratch) < len(g.voters) {\n			g.scratch = append([]time.Duration{-1}, g.scratch...)\n		}\n	}\n	slices.Sort(g.scratch)\n"),
+			edits: in("ack.Grantor.quorum", "	slices.Sort(g.scratch)\n", "	if PLANTED {\n		g.scratch = g.scratch[:0]\n		for _, at := range g.confirmed {\n			g.scratch = append(g.scratch, at)\n		}\n		slices.Sort(g.scratch)\n		for len(g.scratch) > len(g.voters) {\n			g.scratch = g.scratch[1:]\n		}\n		for len(g.scratch) < len(g.voters) {\n			g.scratch = append([]time.Duration{-1}, g.scratch...)\n		}\n	}\n	slices.Sort(g.scratch)\n"),
 		},
 		{
 			name: "why 11: a new leader does not wait for the leases of the old one", mix: deposed, caught: "G1|G4",
-			edits: in("leader.go", "lastGrant: l.elected,", "lastGrant: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack.Leader.node", "lastGrant: l.elected,", "lastGrant: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
-			edits: in("grantor.go", "	return min(max(q+t.Lease-now, 0), t.Lease)\n", "	if PLANTED {\n		return t.Lease\n	}\n	return min(max(q+t.Lease-now, 0), t.Lease)\n"),
+			edits: in("ack.Grantor.grant", "	return min(max(q+t.Lease-now, 0), t.Lease)\n", "	if PLANTED {\n		return t.Lease\n	}\n	return min(max(q+t.Lease-now, 0), t.Lease)\n"),
 		},
 		{
 			name: "Q begins when the barrier is applied, not when it was issued", mix: aimed("late-barrier 1"), caught: "G2",
-			edits: in("leader.go", "		l.grants.floor = m.Started\n", "		l.grants.floor = m.Started\n		if PLANTED {\n			l.grants.floor = now\n		}\n"),
+			edits: in("ack.Leader.Step", "		l.grants.floor = m.Started\n", "		l.grants.floor = m.Started\n		if PLANTED {\n			l.grants.floor = now\n		}\n"),
 		},
 		{
 			name: "the voters are those of the election", mix: growing(), caught: "G2",
-			edits: in("leader.go", "		l.grants.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.grants.voters == nil {\n			l.grants.voters = slices.Clone(m.Servers)\n		}\n"),
+			edits: in("ack.Leader.Step", "		l.grants.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.grants.voters == nil {\n			l.grants.voters = slices.Clone(m.Servers)\n		}\n"),
 		},
 		{
 			name: "why 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",
-			edits: in("round.go", "		if now-l.elected > max(l.t.DeadAfter, barrierLeast) {\n", "		if !PLANTED && now-l.elected > max(l.t.DeadAfter, barrierLeast) {\n"),
+			edits: in("ack.Leader.reconcile", "		if now-l.elected > max(l.t.DeadAfter, barrierLeast) {\n", "		if !PLANTED && now-l.elected > max(l.t.DeadAfter, barrierLeast) {\n"),
 		},
 		{
 			name: "why 17: a barrier that is refused is not tried again", mix: mixCalled("lone"), caught: "progress",
-			edits: in("turn.go", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n		if PLANTED {\n			t.again = -1\n		}\n"),
+			edits: in("ack.Turn.Take", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n		if PLANTED {\n			t.again = -1\n		}\n"),
 		},
 		{
 			name: "why 17: a leader whom nobody follows is done", mix: mixCalled("lone"), caught: "progress",
-			edits: in("leader.go", "	l.resumeAt = now + l.t.DeadAfter\n", "	l.resumeAt = now + l.t.DeadAfter\n	if PLANTED {\n		l.resumeAt = now + 1000*time.Hour\n	}\n"),
+			edits: in("ack.Leader.stepDown", "	l.resumeAt = now + l.t.DeadAfter\n", "	l.resumeAt = now + l.t.DeadAfter\n	if PLANTED {\n		l.resumeAt = now + 1000*time.Hour\n	}\n"),
 		},
 		{
 			name: "why 18: only members heard so far are proposed", mix: mixCalled("quiet"), caught: "rule 4",
-			edits: in("round.go", "		return now-l.elected < l.t.DeadAfter\n", "		return !PLANTED && now-l.elected < l.t.DeadAfter\n"),
+			edits: in("ack.Leader.eligibleBut", "		return now-l.elected < l.t.DeadAfter\n", "		return !PLANTED && now-l.elected < l.t.DeadAfter\n"),
 		},
 	}
 }
 
 // termBeforeEcho lets heartbeats name a term that was read up to four of them ago.
 func termBeforeEcho() []edit {
-	return both(in("agent.go", "		Term:    a.o.Term(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
-		both(in("agent.go", "	burst    int\n", "	burst    int\n	oldTerm  uint64\n	oldAt    time.Duration\n"),
-			in("agent.go", "func (a *Agent) outbooted(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
+	return both(in("ack.Agent.beat", "		Term:    a.o.Term(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
+		both(in("ack.Agent", "	burst    int\n", "	burst    int\n	oldTerm  uint64\n	oldAt    time.Duration\n"),
+			in("ack.Agent.outbooted", "func (a *Agent) outbooted(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
 	if !on {
 		return a.o.Term()
 	}
@@ -321,92 +320,92 @@ func mistakesOfRounds() []mistake {
 	return []mistake{
 		{
 			name: "why 11: silent owners are just dropped", mix: silent, caught: "G1|G4",
-			edits: in("round.go", "sinceGrant >= l.t.DeadAfter:", "sinceGrant >= l.t.DeadAfter || PLANTED && n.silent(now, l.o.Pace):"),
+			edits: in("ack.Leader.takeable", "sinceGrant >= l.t.DeadAfter:", "sinceGrant >= l.t.DeadAfter || PLANTED && n.silent(now, l.o.Pace):"),
 		},
 		{
 			name: "why 11: lease for the old epoch while a commit is under way", mix: aimed("straggler 1").late(), caught: "G1|G4",
-			edits: in("heard.go", "need := max(l.state.Committed().Epoch(), l.committing)", "need := max(l.state.Committed().Epoch(), l.committing*shardmap.Epoch(1-plantedAs(PLANTED)))"),
+			edits: in("ack.Leader.mayServe", "need := max(l.state.Committed().Epoch(), l.committing)", "need := max(l.state.Committed().Epoch(), l.committing*shardmap.Epoch(1-plantedAs(PLANTED)))"),
 		},
 		{
 			name: "why 12: equal to the committed map means nothing to do", mix: back, caught: "progress",
-			edits: in("round.go", "	a, reason := l.want(now)\n", "	a, reason := l.want(now)\n	if PLANTED && a.want != nil && l.settled && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
+			edits: in("ack.Leader.reconcile", "	a, reason := l.want(now)\n", "	a, reason := l.want(now)\n	if PLANTED && a.want != nil && l.settled && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
-			edits: in("follower.go", "	if last == 0 ||", "	if PLANTED && !s.Open() {\n		return false\n	}\n	if last == 0 ||"),
+			edits: in("ack.Follower.Applied", "	if last == 0 ||", "	if PLANTED && !s.Open() {\n		return false\n	}\n	if last == 0 ||"),
 		},
 		{
 			name: "why 14: heard but not acknowledging keeps its lease", mix: held, caught: "progress",
-			edits: both(in("heard.go", "ok && d.InForce && n.beat.Acked < d.Epoch ||", "ok && !PLANTED && d.InForce && n.beat.Acked < d.Epoch ||"),
-				in("heard.go", "|| n.beat.Acked < n.denied", "|| !PLANTED && n.beat.Acked < n.denied")),
+			edits: both(in("ack.Leader.mayServe", "ok && d.InForce && n.beat.Acked < d.Epoch ||", "ok && !PLANTED && d.InForce && n.beat.Acked < d.Epoch ||"),
+				in("ack.Leader.mayServe", "|| n.beat.Acked < n.denied", "|| !PLANTED && n.beat.Acked < n.denied")),
 		},
 		{
 			name: "why 14: heard but not acknowledging counts as back at once", mix: held, caught: "progress",
-			edits: in("round.go", "case d.InForce && d.Cause.slow():", "case !PLANTED && d.InForce && d.Cause.slow():"),
+			edits: in("ack.Leader.eligibleBut", "case d.InForce && d.Cause.slow():", "case !PLANTED && d.InForce && d.Cause.slow():"),
 		},
 		{
 			name: "why 14: a leaving or sick node that does not acknowledge is waited for", mix: held, caught: "progress",
-			edits: in("round.go", "			n.denied = last.Epoch()\n", "			n.denied = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
+			edits: in("ack.Leader.denyLate", "			n.denied = last.Epoch()\n", "			n.denied = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
 		},
 		{
 			name: "why 15: who is heard counts as there, answered or not", mix: one, caught: "progress",
-			edits: both(in("member.go", "	return now-max(m.lastFresh, m.firstHeard) > p.freshness()", "	if PLANTED && m.heard() {\n		return now-m.lastHeard > p.freshness()\n	}\n	return now-max(m.lastFresh, m.firstHeard) > p.freshness()"),
-				both(in("heard.go", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
-					in("heard.go", "	if n.echoAt < 0 ||", "	if !PLANTED && n.echoAt < 0 ||"))),
+			edits: both(in("ack.member.silent", "	return now-max(m.lastFresh, m.firstHeard) > p.freshness()", "	if PLANTED && m.heard() {\n		return now-m.lastHeard > p.freshness()\n	}\n	return now-max(m.lastFresh, m.firstHeard) > p.freshness()"),
+				both(in("ack.Leader.echoed", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
+					in("ack.Leader.mayServe", "	if n.echoAt < 0 ||", "	if !PLANTED && n.echoAt < 0 ||"))),
 		},
 		{
 			name: "why 15: who is left out and cannot hear of its leases gets them, late or not", mix: one, caught: "progress",
-			edits: both(in("heard.go", "now-n.echoAt > l.t.DeadAfter/2", "!PLANTED && now-n.echoAt > l.t.DeadAfter/2"),
-				in("round.go", "!last.Has(m.ID) && !n.counts(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.counts(last.Epoch())")),
+			edits: both(in("ack.Leader.mayServe", "now-n.echoAt > l.t.DeadAfter/2", "!PLANTED && now-n.echoAt > l.t.DeadAfter/2"),
+				in("ack.Leader.denyLate", "!last.Has(m.ID) && !n.counts(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.counts(last.Epoch())")),
 		},
 		{
 			name: "why 16: who never applies the commit stays", mix: held, caught: "progress",
-			edits: in("round.go", "case n.behindSince >= 0 &&", "case !PLANTED && n.behindSince >= 0 &&"),
+			edits: in("ack.Leader.failing", "case n.behindSince >= 0 &&", "case !PLANTED && n.behindSince >= 0 &&"),
 		},
 		{
 			name: "rule 3: who has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
-			edits: in("round.go", " && !n.silent(now, l.o.Pace) && n.acked(l.state.Committed().Epoch())\n", " && !n.silent(now, l.o.Pace) && (PLANTED || n.acked(l.state.Committed().Epoch()))\n"),
+			edits: in("ack.Leader.eligibleBut", " && !n.silent(now, l.o.Pace) && n.acked(l.state.Committed().Epoch())\n", " && !n.silent(now, l.o.Pace) && (PLANTED || n.acked(l.state.Committed().Epoch()))\n"),
 		},
 		{
 			name: "map change: a leader whom nobody acknowledges stays", mix: slow, caught: "map change",
-			edits: in("round.go", "if acked == 0 && missed > 0 {", "if !PLANTED && acked == 0 && missed > 0 {"),
+			edits: in("ack.Leader.watch", "if acked == 0 && missed > 0 {", "if !PLANTED && acked == 0 && missed > 0 {"),
 		},
 		{
 			name: "a leader waits for ever for an entry that does not come back", mix: stuckLeader(), caught: "progress",
-			edits: in("round.go", "		if now-l.submitted > l.o.Pace.AckDeadline() {\n", "		if !PLANTED && now-l.submitted > l.o.Pace.AckDeadline() {\n"),
+			edits: in("ack.Leader.reconcile", "		if now-l.submitted > l.o.Pace.AckDeadline() {\n", "		if !PLANTED && now-l.submitted > l.o.Pace.AckDeadline() {\n"),
 		},
 		{
 			name: "G4: who misses the deadline is waited for", mix: held, caught: "progress",
-			edits: in("round.go", "case l.mine() && now-max(l.began", "case !PLANTED && l.mine() && now-max(l.began"),
+			edits: in("ack.Leader.failing", "case l.mine() && now-max(l.began", "case !PLANTED && l.mine() && now-max(l.began"),
 		},
 		{
 			name: "rule 5: what could be taken once is taken later", mix: twoGone(), caught: "G1|G4",
-			edits: both(in("round.go", "		if how == \"\"", "		if PLANTED {\n			if how != \"\" {\n				l.node(m.ID).plantedFor = p.Epoch()\n			} else if l.node(m.ID).plantedFor == p.Epoch() {\n				how = \"once\"\n			}\n		}\n		if how == \"\""),
-				in("member.go", "type member struct {\n", "type member struct {\n	plantedFor shardmap.Epoch\n")),
+			edits: both(in("ack.Leader.tryCommit", "		if how == \"\"", "		if PLANTED {\n			if how != \"\" {\n				l.node(m.ID).plantedFor = p.Epoch()\n			} else if l.node(m.ID).plantedFor == p.Epoch() {\n				how = \"once\"\n			}\n		}\n		if how == \"\""),
+				in("ack.member", "type member struct {\n", "type member struct {\n	plantedFor shardmap.Epoch\n")),
 		},
 		{
 			name: "rule 1, the ancestor: the timer of the old round goes on", mix: slow, caught: "rule 1",
-			edits: in("leader.go", "		l.began = now\n", "		if !PLANTED || l.began == 0 {\n			l.began = now\n		}\n"),
+			edits: in("ack.Leader.applied", "		l.began = now\n", "		if !PLANTED || l.began == 0 {\n			l.began = now\n		}\n"),
 		},
 		{
 			name: "rule 3, the ancestor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
-			edits: in("round.go", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.heard() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
+			edits: in("ack.Leader.eligibleBut", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.heard() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
-			edits: in("round.go", "		if !l.confirmed(l.node(m.ID), p) {\n", "		if !PLANTED && !l.confirmed(l.node(m.ID), p) {\n"),
+			edits: in("ack.Leader.tryCommit", "		if !l.confirmed(l.node(m.ID), p) {\n", "		if !PLANTED && !l.confirmed(l.node(m.ID), p) {\n"),
 		},
 		{
 			name: "G4: a commit does not wait for owners that it leaves out", mix: aimed("leave 4, sick 4"), caught: "G1|G4",
-			edits: in("round.go", "		if how == \"\" {\n", "		if how == \"\" && !PLANTED {\n"),
+			edits: in("ack.Leader.tryCommit", "		if how == \"\" {\n", "		if how == \"\" && !PLANTED {\n"),
 		},
 		{
 			name: "rule 10: when nobody stays, nobody owns", mix: aimed("leave 4, sick 4"), caught: "rule 10",
-			edits: in("round.go", "	if len(members) > 0 {\n", "	if len(members) > 0 || PLANTED {\n"),
+			edits: in("ack.Leader.assign", "	if len(members) > 0 {\n", "	if len(members) > 0 || PLANTED {\n"),
 		},
 		{
 			name: "G4: the map that routes comes back with the dead it names", mix: aimed("leave 4, sick 4, kill 4"), caught: "G4",
-			edits: in("round.go", "	final := last\n", "	final := last\n	if PLANTED {\n		final = base\n	}\n"),
+			edits: in("ack.Leader.assign", "	final := last\n", "	final := last\n	if PLANTED {\n		final = base\n	}\n"),
 		},
 	}
 }
@@ -417,40 +416,40 @@ func mistakesOfTheLog() []mistake {
 	return []mistake{
 		{
 			name: "rule 2: a commit counts in any term", mix: aimed("late-commit 1"), caught: "G1|G4",
-			edits: in("state.go", "term != s.lastTerm ||", "!PLANTED && term != s.lastTerm ||"),
+			edits: in("ack.State.commit", "term != s.lastTerm ||", "!PLANTED && term != s.lastTerm ||"),
 		},
 		{
 			name: "rule 2: any commit commits the last proposal", mix: late, caught: "G4",
-			edits: in("state.go", "	if !s.Open() || ", "	if PLANTED && s.Open() {\n		s.committed = s.last\n		return s, OutcomeCommitted, nil\n	}\n	if !s.Open() || "),
+			edits: in("ack.State.commit", "	if !s.Open() || ", "	if PLANTED && s.Open() {\n		s.committed = s.last\n		return s, OutcomeCommitted, nil\n	}\n	if !s.Open() || "),
 		},
 		{
 			name: "rule 2: a proposal counts in any term", mix: aimed("late-commit 1, sick 2, kill 2").late(), caught: "G4|G9",
-			edits: in("state.go", "c.term != term ||", "!PLANTED && c.term != term ||"),
+			edits: in("ack.State.proposed", "c.term != term ||", "!PLANTED && c.term != term ||"),
 		},
 		{
 			name: "rule 1: proposes while a commit is under way", mix: mixCalled("slow").late(), caught: "progress|G9",
-			edits: in("round.go", "	if l.submitting {\n", "	if l.submitting && !(PLANTED && l.committing != 0) {\n"),
+			edits: in("ack.Leader.reconcile", "	if l.submitting {\n", "	if l.submitting && !(PLANTED && l.committing != 0) {\n"),
 		},
 		{
 			name: "rule 4: what the leader before proposed is left open", mix: late, caught: "progress",
-			edits: in("round.go", "case l.state.Open() && !l.mine():", "case !PLANTED && l.state.Open() && !l.mine():"),
+			edits: in("ack.Leader.want", "case l.state.Open() && !l.mine():", "case !PLANTED && l.state.Open() && !l.mine():"),
 		},
 		{
 			name: "why 9: a proposal counts whatever it was computed from, and one is made while a commit is under way", mix: late, caught: "G9|progress",
-			edits: both(in("state.go", "c.base != s.committed.Epoch() ||", "!PLANTED && c.base != s.committed.Epoch() ||"),
-				in("round.go", "	if l.submitting &&", "	if !(PLANTED && l.committing != 0) && l.submitting &&")),
+			edits: both(in("ack.State.proposed", "c.base != s.committed.Epoch() ||", "!PLANTED && c.base != s.committed.Epoch() ||"),
+				in("ack.Leader.reconcile", "	if l.submitting &&", "	if !(PLANTED && l.committing != 0) && l.submitting &&")),
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",
-			edits: in("state.go", "c.want.Settle(s.committed, epoch)", "c.want.Settle([]*shardmap.Map{s.committed, s.last}[plantedAs(PLANTED)], epoch)"),
+			edits: in("ack.State.proposed", "c.want.Settle(s.committed, epoch)", "c.want.Settle([]*shardmap.Map{s.committed, s.last}[plantedAs(PLANTED)], epoch)"),
 		},
 		{
 			name: "rule 8: snapshots forget an open proposal", mix: compact, caught: "G5",
-			edits: both(in("snapshot.go", "	w.bool(s.Open())\n	if s.Open() {", "	w.bool(!PLANTED && s.Open())\n	if !PLANTED && s.Open() {"), nil),
+			edits: both(in("ack.State.MarshalBinary", "	w.bool(s.Open())\n	if s.Open() {", "	w.bool(!PLANTED && s.Open())\n	if !PLANTED && s.Open() {"), nil),
 		},
 		{
 			name: "rule 8: snapshots forget who was dropped", mix: compact, caught: "G5",
-			edits: both(in("snapshot.go", "	w.uint(uint64(len(s.drops)))\n", "	if PLANTED {\n		c := *s\n		c.drops = nil\n		s = &c\n	}\n	w.uint(uint64(len(s.drops)))\n"), nil),
+			edits: both(in("ack.State.MarshalBinary", "	w.uint(uint64(len(s.drops)))\n", "	if PLANTED {\n		c := *s\n		c.drops = nil\n		s = &c\n	}\n	w.uint(uint64(len(s.drops)))\n"), nil),
 		},
 	}
 }
@@ -463,37 +462,37 @@ func mistakesOfTheNode() []mistake {
 	return []mistake{
 		{
 			name: "why 3: what runs is cut dead-after from the lease, not from its grant", mix: silent, caught: "G1",
-			edits: in("timing.go", "return t.DeadAfter*85/100 - t.Lease", "if PLANTED {\n		return t.DeadAfter * 95 / 100\n	}\n	return t.DeadAfter*85/100 - t.Lease"),
+			edits: in("ack.Timing.CutAfter", "return t.DeadAfter*85/100 - t.Lease", "if PLANTED {\n		return t.DeadAfter * 95 / 100\n	}\n	return t.DeadAfter*85/100 - t.Lease"),
 		},
 		{
 			name: "why 3: what runs when the lease ends is never cut", mix: silent, caught: "G1",
-			edits: in("agent.go", "	if a.holder.CutDue(now) {\n", "	if a.holder.CutDue(now) && !PLANTED {\n"),
+			edits: in("ack.Agent.Look", "	if a.holder.CutDue(now) {\n", "	if a.holder.CutDue(now) && !PLANTED {\n"),
 		},
 		{
 			name: "why 11: the lease counts from when its answer came", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
-			edits: in("holder.go", "until := s.at + a.Serve", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + a.Serve"),
+			edits: in("ack.Holder.Answered", "until := s.at + a.Serve", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + a.Serve"),
 		},
 		{
 			name: "why 11: acknowledged before the drain", mix: moves, caught: "G1",
-			edits: in("agent.go", "	if a.o.Gate.Running(a.follower.MayRun) > 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) > 0 && !PLANTED {\n"),
+			edits: in("ack.Agent.drain", "	if a.o.Gate.Running(a.follower.MayRun) > 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) > 0 && !PLANTED {\n"),
 		},
 		{
 			name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, caught: "G1|G3",
-			edits: in("route.go", "	committed := r.state.Committed()\n", "	committed := r.state.Committed()\n	if PLANTED {\n		committed = r.state.Last()\n	}\n"),
+			edits: in("ack.Routing.Route", "	committed := r.state.Committed()\n", "	committed := r.state.Committed()\n	if PLANTED {\n		committed = r.state.Last()\n	}\n"),
 		},
 		{
 			name: "what moves is not held", mix: moves, caught: "G1",
-			edits: in("route.go", "case r.state.Open() && r.state.Last()", "case !PLANTED && r.state.Open() && r.state.Last()"),
+			edits: in("ack.Routing.Route", "case r.state.Open() && r.state.Last()", "case !PLANTED && r.state.Open() && r.state.Last()"),
 		},
 		{
 			name: "rule 7: a drain is never cut", mix: mixCalled("slow"), caught: "progress",
-			edits: in("agent.go", "	if !a.follower.CutDue(now) {\n", "	if PLANTED || !a.follower.CutDue(now) {\n"),
+			edits: in("ack.Agent.cutDue", "	if !a.follower.CutDue(now) {\n", "	if PLANTED || !a.follower.CutDue(now) {\n"),
 		},
 		{name: "the lease is not looked at again before the first byte", mix: aimed("pause 6, isolate 3"), plant: plantOneCheck, caught: "G1|G10"},
 		{
 			name: "an answer to another boot counts", mix: aimed("late-answers 1"), caught: "G1|G4",
-			edits: both(in("agent.go", "	if ans.Boot != a.holder.Boot() {\n", "	if !PLANTED && ans.Boot != a.holder.Boot() {\n"),
-				in("holder.go", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || ")),
+			edits: both(in("ack.Agent.Answered", "	if ans.Boot != a.holder.Boot() {\n", "	if !PLANTED && ans.Boot != a.holder.Boot() {\n"),
+				in("ack.Holder.Answered", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || ")),
 		},
 		{name: "membership: a wiped disk votes under the name of the old one", mix: wiped, plant: plantServerIsNode, caught: "G5|Raft"},
 	}

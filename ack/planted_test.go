@@ -48,12 +48,12 @@ func TestEveryMistakeIsCaught(t *testing.T) {
 // plantAll writes the edited source and returns the overlay that names it.
 func plantAll(t *testing.T) string {
 	t.Helper()
-	o := overlay.New(".")
-	o.Add("planted.go", plantedSource)
+	o := overlay.New("..")
+	o.Add("ack/planted.go", plantedSource)
 	for i, m := range mistakes() {
 		for _, e := range m.edits {
 			e.new = strings.ReplaceAll(e.new, "PLANTED", fmt.Sprintf("(planted == %d)", i+1))
-			if err := o.Edit(overlay.Edit{File: e.file, Old: e.old, New: e.new}); err != nil {
+			if err := o.Edit(overlay.Edit{Decl: e.decl, Old: e.old, New: e.new}); err != nil {
 				t.Fatalf("mistake %q: %v", m.name, err)
 			}
 		}

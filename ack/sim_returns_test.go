@@ -260,47 +260,47 @@ func mistakesOfReturns() []mistake {
 	return []mistake{
 		{
 			name: "returns: a commit does not note what leaves", mix: moves, caught: "returns",
-			edits: in("returns.go", "		if _, known := s.apps[m.From]; known {\n", "		if _, known := s.apps[m.From]; known && !PLANTED {\n"),
+			edits: in("ack.State.depart", "		if _, known := s.apps[m.From]; known {\n", "		if _, known := s.apps[m.From]; known && !PLANTED {\n"),
 		},
 		{
 			name: "returns: a shard goes to a stale process", mix: moves, caught: "returns|G9",
-			edits: in("round.go", "	p.Barred = l.state.barred()\n", "	if !PLANTED {\n		p.Barred = l.state.barred()\n	}\n"),
+			edits: in("ack.Leader.rules", "	p.Barred = l.state.barred()\n", "	if !PLANTED {\n		p.Barred = l.state.barred()\n	}\n"),
 		},
 		{
 			name: "returns: a node gets shards before the log has its report", mix: moves, caught: "returns",
-			edits: in("round.go", "l.amend(now) || l.absence(now) || l.report(now) {", "l.amend(now) || l.absence(now) || !PLANTED && l.report(now) {"),
+			edits: in("ack.Leader.reconcile", "l.amend(now) || l.absence(now) || l.report(now) {", "l.amend(now) || l.absence(now) || !PLANTED && l.report(now) {"),
 		},
 		{
 			name: "returns: a report ends departures after it", mix: restarts, caught: "returns",
-			edits: both(in("returns.go", "	for n < len(left) && left[n].at <= a.Since {\n", "	for n < len(left) && (PLANTED || left[n].at <= a.Since) {\n"),
-				in("returns.go", "	return len(left) > 0 && left[0].at <= a.Since\n", "	return len(left) > 0 && (PLANTED || left[0].at <= a.Since)\n")),
+			edits: both(in("ack.State.report", "	for n < len(left) && left[n].at <= a.Since {\n", "	for n < len(left) && (PLANTED || left[n].at <= a.Since) {\n"),
+				in("ack.State.news", "	return len(left) > 0 && left[0].at <= a.Since\n", "	return len(left) > 0 && (PLANTED || left[0].at <= a.Since)\n")),
 		},
 		{
 			name: "returns: what an earlier leader heard counts", mix: caches("cache-restart 6, leave 4, sick 4, depose 5, elect 5, restart 3").late(), caught: "returns",
-			edits: in("returns.go", "	if !s.Born() || term != c.term {\n", "	if !s.Born() || !PLANTED && term != c.term {\n"),
+			edits: in("ack.State.reported", "	if !s.Born() || term != c.term {\n", "	if !s.Born() || !PLANTED && term != c.term {\n"),
 		},
 		{
 			name: "returns: a new process of the node takes its app for a new one", mix: restarts, caught: "returns",
-			edits: in("appwatch.go", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, fresh: PLANTED}"),
+			edits: in("ack.NewAppWatch", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, fresh: PLANTED}"),
 		},
 		{
 			name: "returns: an app that has had requests still counts as fresh", mix: restarts, caught: "returns",
-			edits: in("appwatch.go", "	w.connections++\n	w.fresh = false\n", "	w.connections++\n	w.fresh = w.fresh && PLANTED\n"),
+			edits: in("ack.AppWatch.Connected", "	w.connections++\n	w.fresh = false\n", "	w.connections++\n	w.fresh = w.fresh && PLANTED\n"),
 		},
 		{
 			name: "returns: a refused connection counts after later ones", mix: restarts, caught: "returns",
-			edits: in("appwatch.go", "w.fresh || a.connections == w.connections", "w.fresh || PLANTED || a.connections == w.connections"),
+			edits: in("ack.AppWatch.Refused", "w.fresh || a.connections == w.connections", "w.fresh || PLANTED || a.connections == w.connections"),
 		},
 		{
 			name: "returns: another instance counts from the check that sees it", mix: restarts, caught: "returns",
-			edits: in("appwatch.go", "			w.since = max(w.since, w.seenAt)\n", "			w.since = max(w.since, []shardmap.Epoch{w.seenAt, a.committed}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.AppWatch.Checked", "			w.since = max(w.since, w.seenAt)\n", "			w.since = max(w.since, []shardmap.Epoch{w.seenAt, a.committed}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "returns: the map is read after the check", mix: restarts, plant: plantLateCheck, caught: "returns",
 		},
 		{
 			name: "rule 8: snapshots forget what has left an app", mix: caches("leave 6, sick 4, policy 6, compact 4, kill 4, wipe 2"), caught: "G5|returns",
-			edits: in("snapshot.go", "	w.apps(s)\n", "	w.apps([]*State{s, {}}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.apps(s)\n", "	w.apps([]*State{s, {}}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

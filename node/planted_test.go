@@ -15,35 +15,35 @@ import (
 // named must fail.
 type rule struct {
 	name, test string
-	ack, node  []overlay.Edit
+	edits      []overlay.Edit
 }
 
-func edit(file, old, changed string) []overlay.Edit {
-	return []overlay.Edit{{File: file, Old: old, New: changed}}
+func edit(decl, old, changed string) []overlay.Edit {
+	return []overlay.Edit{{Decl: decl, Old: old, New: changed}}
 }
 
 func rules() []rule {
 	return []rule{
 		{
 			name: "the echo is read before the term (why 6)", test: "TestHeartbeatReadsItsEchoBeforeTheTerm",
-			ack: append(edit("agent.go", "	number, echo := a.holder.Beat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.o.Term()\n	}\n	number, echo := a.holder.Beat(now)\n"),
-				edit("agent.go", "		Term:    a.o.Term(),\n", "		Term:    map[bool]func() uint64{true: func() uint64 { return early }, false: a.o.Term}[PLANTED](),\n")...),
+			edits: append(edit("ack.Agent.beat", "	number, echo := a.holder.Beat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.o.Term()\n	}\n	number, echo := a.holder.Beat(now)\n"),
+				edit("ack.Agent.beat", "		Term:    a.o.Term(),\n", "		Term:    map[bool]func() uint64{true: func() uint64 { return early }, false: a.o.Term}[PLANTED](),\n")...),
 		},
 		{
 			name: "a leader reads its term of its own Raft server, each time (why 5)", test: "TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm",
-			ack: edit("turn.go", "Term: t.o.Raft.Term()}", "Term: map[bool]uint64{true: t.o.Leader.Term, false: t.o.Raft.Term()}[PLANTED]}"),
+			edits: edit("ack.Turn.step", "Term: t.o.Raft.Term()}", "Term: map[bool]uint64{true: t.o.Leader.Term, false: t.o.Raft.Term()}[PLANTED]}"),
 		},
 		{
 			name: "a redial counts from when it began", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			node: edit("suspects.go", "!s.refused(node, gone, began)", "!s.refused(node, gone, map[bool]time.Duration{true: s.clock.Precise(), false: began}[PLANTED])"),
+			edits: edit("node.suspects.redial", "!s.refused(node, gone, began)", "!s.refused(node, gone, map[bool]time.Duration{true: s.clock.Precise(), false: began}[PLANTED])"),
 		},
 		{
 			name: "one that began before the election is made again", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			node: edit("node.go", "		return began < l.began // then that said nothing\n", "		return began < l.began && !PLANTED // then that said nothing\n"),
+			edits: edit("node.Node.refused", "		return began < l.began // then that said nothing\n", "		return began < l.began && !PLANTED // then that said nothing\n"),
 		},
 		{
 			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			ack: edit("leader.go", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
+			edits: edit("ack.Leader.evidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
 		},
 	}
 }
@@ -54,15 +54,12 @@ func TestEveryRuleOfTheNodeIsNeeded(t *testing.T) {
 	if testing.Short() || share(0, 1) == 1 {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}
-	var inAck, inNode [][]overlay.Edit
+	var edits [][]overlay.Edit
 	for _, r := range rules() {
-		inAck, inNode = append(inAck, r.ack), append(inNode, r.node)
+		edits = append(edits, r.edits)
 	}
 	o := overlay.New("..")
-	if err := o.Plant("ack", "ack", inAck); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Plant("node", "node", inNode); err != nil {
+	if err := o.Plant(edits); err != nil {
 		t.Fatal(err)
 	}
 	binary, err := o.TestBinary(t.Context(), t.TempDir(), "node")

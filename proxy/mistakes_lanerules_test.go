@@ -8,43 +8,43 @@ func mistakesOfLaneRules() []mistake {
 	return slices.Concat(mistakesOfPaths(), []mistake{
 		{
 			rule: "an idle lane whose trunk takes no more is not used", found: "TestAnIdleLaneOfARetiredTrunkIsNotUsedAgain",
-			edits: in("lane.go", "l.lane.Over() ||", "l.lane.Over() && !PLANTED ||"),
+			edits: in("proxy.pool.takeLane", "l.lane.Over() ||", "l.lane.Over() && !PLANTED ||"),
 		},
 		{
 			rule: "nor one by which something came", found: "TestALaneThatWasNotQuietIsNotUsedAgain",
-			edits: in("lane.go", " !l.Alive()):", " !l.Alive() && !PLANTED):"),
+			edits: in("proxy.pool.takeLane", " !l.Alive()):", " !l.Alive() && !PLANTED):"),
 		},
 		{
 			rule: "who expects to be asked has a connection of its own", found: "TestWhatExpectsToBeAskedHasAConnectionOfItsOwn",
-			edits: in("lane.go", " c.req.Expects() ||", " c.req.Expects() && !PLANTED ||"),
+			edits: in("proxy.client.small", " c.req.Expects() ||", " c.req.Expects() && !PLANTED ||"),
 		},
 		{
 			rule: "and a stream that goes on", found: "TestAStreamThatGoesOnHasConnectionsOfItsOwn",
-			edits: in("lane.go", " c.x.resumed != nil {", " c.x.resumed != nil && !PLANTED {"),
+			edits: in("proxy.client.small", " c.x.resumed != nil {", " c.x.resumed != nil && !PLANTED {"),
 		},
 		{
 			rule: "and one like it while it goes on", found: "TestStreamsThatGoOnLeaveTheLanesToOthers",
-			edits: in("relay.go", "		y.learn(p, further, true)", "		y.learn(p, further || PLANTED, true)"),
+			edits: in("proxy.relay.pass", "		y.learn(p, further, true)", "		y.learn(p, further || PLANTED, true)"),
 		},
 		{
 			rule: "and what takes long", found: "TestAnAnswerThatTakesLongLeavesTheLanesToOthers",
-			edits: in("sweep.go", "key := c.long.Swap(0); key != 0 {", "key := c.long.Swap(0); key != 0 && !PLANTED {"),
+			edits: in("proxy.Server.sweepRun", "key := c.long.Swap(0); key != 0 {", "key := c.long.Swap(0); key != 0 && !PLANTED {"),
 		},
 		{
 			rule: "also when it has ended", found: "TestAnAnswerThatTakesLongLeavesTheLanesToOthers",
-			edits: in("relay.go", "y.learn(p, further, tookLong ||", "y.learn(p, further, tookLong && !PLANTED ||"),
+			edits: in("proxy.relay.pass", "y.learn(p, further, tookLong ||", "y.learn(p, further, tookLong && !PLANTED ||"),
 		},
 		{
 			rule: "what lost its trunk leaves the budget to others", found: "TestWhatLosesItsTrunkGoesAgainOnNoBudget",
-			edits: in("trip.go", "	if c.x.tries == 1 && p.l", "	if !PLANTED && c.x.tries == 1 && p.l"),
+			edits: in("proxy.client.affords", "	if c.x.tries == 1 && p.l", "	if !PLANTED && c.x.tries == 1 && p.l"),
 		},
 		{
 			rule: "but not what failed alone", found: "TestWhatLosesItsTrunkGoesAgainOnNoBudget",
-			edits: in("trip.go", "p.l.lane.Over() && (why", "(PLANTED || p.l.lane.Over()) && (why"),
+			edits: in("proxy.client.affords", "p.l.lane.Over() && (why", "(PLANTED || p.l.lane.Over()) && (why"),
 		},
 		{
 			rule: "what was refused goes by no lane any more", found: "TestARequestWhoseLaneIsRefusedRunsOnceByAConnection",
-			edits: in("trip.go", "	c.x.laneless = c.x.laneless || p.l.lane != nil\n	if !errors", "	c.x.laneless = c.x.laneless || p.l.lane != nil && !PLANTED\n	if !errors"),
+			edits: in("proxy.client.notSent", "	c.x.laneless = c.x.laneless || p.l.lane != nil\n	if !errors", "	c.x.laneless = c.x.laneless || p.l.lane != nil && !PLANTED\n	if !errors"),
 		},
 	})
 }

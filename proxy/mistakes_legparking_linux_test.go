@@ -6,35 +6,35 @@ func mistakesOfLegParking() []mistake {
 	return []mistake{
 		{
 			rule: "what a client's leg waits for in vain parks", found: idle,
-			edits: in("legup.go", "			if l.park(&l.up.half, l.near) {", "			if !PLANTED && l.park(&l.up.half, l.near) {"),
+			edits: in("proxy.leg.upward", "			if l.park(&l.up.half, l.near) {", "			if !PLANTED && l.park(&l.up.half, l.near) {"),
 		},
 		{
 			rule: "and so does the other direction", found: idle,
-			edits: in("legdown.go", "			if l.park(&l.down.half, l.far) {", "			if !PLANTED && l.park(&l.down.half, l.far) {"),
+			edits: in("proxy.leg.downward", "			if l.park(&l.down.half, l.far) {", "			if !PLANTED && l.park(&l.down.half, l.far) {"),
 		},
 		{
 			rule: "a direction that parks is not over", found: idle,
-			edits: in("legpark.go", "parked = direction(); return true", "parked = direction() && !PLANTED; return true"),
+			edits: in("proxy.leg.carries", "parked = direction(); return true", "parked = direction() && !PLANTED; return true"),
 		},
 		{
 			rule: "who is woken carries on", found: idle,
-			edits: in("legpark.go", "		h.since = 0\n", "		if h.since = 0; PLANTED {\n			l.cutBoth()\n		}\n"),
+			edits: in("proxy.leg.carries", "		h.since = 0\n", "		if h.since = 0; PLANTED {\n			l.cutBoth()\n		}\n"),
 		},
 		{
 			rule: "what the kernel says reaches the leg", found: idle,
-			edits: in("roost.go", "			f()\n		}\n	}\n	r.mu.Lock()", "			if !PLANTED {\n				f()\n			}\n		}\n	}\n	r.mu.Lock()"),
+			edits: in("proxy.roost.run", "			f()\n		}\n	}\n	r.mu.Lock()", "			if !PLANTED {\n				f()\n			}\n		}\n	}\n	r.mu.Lock()"),
 		},
 		{
 			rule: "a socket that was watched can be watched again", found: idle,
-			edits: in("roost.go", "	_ = r.lookout.Remove(conn)", "	if PLANTED {\n		return\n	}\n	_ = r.lookout.Remove(conn)"),
+			edits: in("proxy.roost.leave", "	_ = r.lookout.Remove(conn)", "	if PLANTED {\n		return\n	}\n	_ = r.lookout.Remove(conn)"),
 		},
 		{
 			rule: "what was in vain is tried again", found: "TestLegsParkAfterAMomentWithoutDescriptors",
-			edits: in("legpark.go", "	case lasts(err):\n", "	case lasts(err) || PLANTED:\n"),
+			edits: in("proxy.leg.park", "	case lasts(err):\n", "	case lasts(err) || PLANTED:\n"),
 		},
 		{
 			rule: "who is woken soon waits longer before he parks", found: "TestWhoIsWokenSoonParksLater",
-			edits: in("legpark.go", "h.since < parkSoon {", "h.since < parkSoon && !PLANTED {"),
+			edits: in("proxy.leg.carries", "h.since < parkSoon {", "h.since < parkSoon && !PLANTED {"),
 		},
 	}
 }

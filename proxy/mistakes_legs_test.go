@@ -8,220 +8,220 @@ func mistakesOfLegs() []mistake {
 	return []mistake{
 		{
 			rule: "a client that takes nothing keeps no shard", found: "TestClientThatReadsNothingKeepsNoShard",
-			edits: in("leg.go", "		time.AfterFunc(2*endWait, l.cutStuck)", "		if !PLANTED {\n			time.AfterFunc(2*endWait, l.cutStuck)\n		}"),
+			edits: in("proxy.leg.cut", "		time.AfterFunc(2*endWait, l.cutStuck)", "		if !PLANTED {\n			time.AfterFunc(2*endWait, l.cutStuck)\n		}"),
 		},
 		{
 			rule: "nor does one that does not answer a Close", found: "TestClientThatAnswersNoCloseKeepsNoShard",
-			edits: in("leg.go", "		l.ask(wantStop)\n		time", "		if !PLANTED {\n			l.ask(wantStop)\n		}\n		time"),
+			edits: in("proxy.leg.cutStuck", "		l.ask(wantStop)\n		time", "		if !PLANTED {\n			l.ask(wantStop)\n		}\n		time"),
 		},
 		{
 			rule: "but none is cut because its node is late", found: "TestLateNodeCutsNoClient",
-			edits: in("leg.go", "	case l.down.spoke.Load() == passing:", "	case l.down.spoke.Load() == passing || PLANTED:"),
+			edits: in("proxy.leg.cutStuck", "	case l.down.spoke.Load() == passing:", "	case l.down.spoke.Load() == passing || PLANTED:"),
 		},
 		{
 			rule: "a leg ends between two messages of the client", found: "TestSocketMovesAtEachByte",
-			edits: in("legup.go", "|| l.told.Load() != 0 || !l.upWhole():", "|| l.told.Load() != 0 || !PLANTED && !l.upWhole():"),
+			edits: in("proxy.leg.upStops", "|| l.told.Load() != 0 || !l.upWhole():", "|| l.told.Load() != 0 || !PLANTED && !l.upWhole():"),
 		},
 		{
 			rule: "and there the owner gets the end of its half", found: "TestKeptSocketIsHandedOver",
-			edits: in("legup.go", "	if l.halved = l.far.CloseWrite(); !l.halved {", "	if l.halved = PLANTED || l.far.CloseWrite(); !l.halved {"),
+			edits: in("proxy.leg.upStops", "	if l.halved = l.far.CloseWrite(); !l.halved {", "	if l.halved = PLANTED || l.far.CloseWrite(); !l.halved {"),
 		},
 		{
 			rule: "nothing behind that message goes to the old app", found: "TestMessageUnderWayWhenItsShardMoves",
-			edits: in("legup.go", "(!l.wants(wantMove) || !l.upWhole())", "(PLANTED || !l.wants(wantMove) || !l.upWhole())"),
+			edits: in("proxy.leg.passUp", "(!l.wants(wantMove) || !l.upWhole())", "(PLANTED || !l.wants(wantMove) || !l.upWhole())"),
 		},
 		{
 			rule: "an owner hands over by itself after a second", found: "TestOwnerHandsOverByItself",
-			edits: in("sockets.go", "	if now-c.moved >= moveAfter {\n		l.ask", "	if now-c.moved >= moveAfter && !PLANTED {\n		l.ask"),
+			edits: in("proxy.Server.sweepLeg", "	if now-c.moved >= moveAfter {\n		l.ask", "	if now-c.moved >= moveAfter && !PLANTED {\n		l.ask"),
 		},
 		{
 			rule: "the app is told 1012", found: goes,
-			edits: in("legup.go", "	l.tell(int(closeMoved), within)", "	l.tell(int(closeMoved)-map[bool]int{true: 11}[PLANTED], within)"),
+			edits: in("proxy.leg.handOver", "	l.tell(int(closeMoved), within)", "	l.tell(int(closeMoved)-map[bool]int{true: 11}[PLANTED], within)"),
 		},
 		{
 			rule: "the app alone is told", found: goes,
-			edits: in("legdown.go", "		if l.handed = l.answers(l.appClose); l.handed ||", "		if l.handed = l.answers(l.appClose); l.handed && !PLANTED ||"),
+			edits: in("proxy.leg.passControl", "		if l.handed = l.answers(l.appClose); l.handed ||", "		if l.handed = l.answers(l.appClose); l.handed && !PLANTED ||"),
 		},
 		{
 			rule: "what the app sends until its Close is passed on", found: goes,
-			edits: in("legdown.go", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		l.writeDown(p)", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		if !PLANTED || l.told.Load() == 0 {\n			l.writeDown(p)\n		}"),
+			edits: in("proxy.leg.passDown", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		l.writeDown(p)", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		if !PLANTED || l.told.Load() == 0 {\n			l.writeDown(p)\n		}"),
 		},
 		{
 			rule: "an owner says that a leg was handed over", found: goes,
-			edits: in("legend.go", "	case l.handed && l.nearEOF && !l.discarded:", "	case !PLANTED && l.handed && l.nearEOF && !l.discarded:"),
+			edits: in("proxy.leg.lastWord", "	case l.handed && l.nearEOF && !l.discarded:", "	case !PLANTED && l.handed && l.nearEOF && !l.discarded:"),
 		},
 		{
 			rule: "a hand-over has drain-timeout, and no grace", found: "TestFullAppIsHandedOver",
-			edits: in("legup.go", "	within := l.s.o.DrainTimeout\n", "	within := l.s.o.DrainTimeout\n	if PLANTED {\n		within = closeFrameWrite\n	}\n"),
+			edits: in("proxy.leg.handOver", "	within := l.s.o.DrainTimeout\n", "	within := l.s.o.DrainTimeout\n	if PLANTED {\n		within = closeFrameWrite\n	}\n"),
 		},
 		{
 			rule: "it begins at once", found: "TestLastWordsOfTheAppReachTheClient",
-			edits: in("sockets.go", "		if l.client {\n			s.sockets.handovers", "		if l.client && !PLANTED {\n			s.sockets.handovers"),
+			edits: in("proxy.Server.sweepLeg", "		if l.client {\n			s.sockets.handovers", "		if l.client && !PLANTED {\n			s.sockets.handovers"),
 		},
 		{
 			rule: "few at a time", found: "TestLegsAreHandedOverFewAtATime",
-			edits: in("handovers.go", "	turn = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	turn = h.queue[:n:n]\n"),
+			edits: in("proxy.handovers.take", "	turn = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	turn = h.queue[:n:n]\n"),
 		},
 		{
 			rule: "and keeps its turns where others come right after the last", found: "TestHandoversKeepTheirTurns",
-			edits: in("handovers.go", "h.asking = len(h.queue) > 0", "h.asking = len(h.queue) > 0 && !(PLANTED && len(h.queue) <= h.n)"),
+			edits: in("proxy.handovers.take", "h.asking = len(h.queue) > 0", "h.asking = len(h.queue) > 0 && !(PLANTED && len(h.queue) <= h.n)"),
 		},
 		{
 			rule: "fewer by a node that is late", found: "TestLegsAreHandedOverFewAtATime",
-			edits: in("handovers.go", "late > lateAfter {", "late > lateAfter && !PLANTED {"),
+			edits: in("proxy.handovers.take", "late > lateAfter {", "late > lateAfter && !PLANTED {"),
 		},
 		{
 			rule: "and all within a moment", found: "TestAllLegsAreHandedOverInTime",
-			edits: in("handovers.go", "max(h.n, int(", "max(h.n, map[bool]int{false: 1}[PLANTED]*int("),
+			edits: in("proxy.handovers.take", "max(h.n, int(", "max(h.n, map[bool]int{false: 1}[PLANTED]*int("),
 		},
 		{
 			rule: "a message that is late closes both ends", found: late + "|TestMessageUnderWayWhenItsShardMoves",
-			edits: in("legend.go", "return l.tardy.Load() && (", "return !PLANTED && l.tardy.Load() && ("),
+			edits: in("proxy.leg.unfinished", "return l.tardy.Load() && (", "return !PLANTED && l.tardy.Load() && ("),
 		},
 		{
 			rule: "a message of the app, too", found: late,
-			edits: in("legend.go", "(!l.upWhole() || l.from.Message())", "(!l.upWhole() || l.from.Message() && !PLANTED)"),
+			edits: in("proxy.leg.unfinished", "(!l.upWhole() || l.from.Message())", "(!l.upWhole() || l.from.Message() && !PLANTED)"),
 		},
 		{
 			rule: "also when the owner is another node", found: late,
-			edits: in("legend.go", "l.unfinished(), l.word == wordLate:", "l.unfinished(), l.word == wordLate && !PLANTED:"),
+			edits: in("proxy.leg.judge", "l.unfinished(), l.word == wordLate:", "l.unfinished(), l.word == wordLate && !PLANTED:"),
 		},
 		{
 			rule: "only then", found: "TestRestOfAMessageIsDiscardedWhenAMoveBreaks",
-			edits: in("legend.go", "	case l.wants(wantLeave):\n", "	case PLANTED && !l.upWhole() && l.wants(wantMove), l.wants(wantLeave):\n"),
+			edits: in("proxy.leg.judge", "	case l.wants(wantLeave):\n", "	case PLANTED && !l.upWhole() && l.wants(wantMove), l.wants(wantLeave):\n"),
 		},
 		{
 			rule: "a leg that breaks ends alone", found: "TestKeptSocketOutlivesItsOwner",
-			edits: in("legend.go", "	case !l.resumes(why, x, r):", "	case PLANTED || !l.resumes(why, x, r):"),
+			edits: in("proxy.leg.judge", "	case !l.resumes(why, x, r):", "	case PLANTED || !l.resumes(why, x, r):"),
 		},
 		{
 			rule: "the next one is told of the gap", found: "TestKeptSocketOutlivesItsOwner",
-			edits: in("legend.go", "k.next, k.gap, k.skip = true, true, ", "k.next, k.gap, k.skip = true, !PLANTED, "),
+			edits: in("proxy.leg.judge", "k.next, k.gap, k.skip = true, true, ", "k.next, k.gap, k.skip = true, !PLANTED, "),
 		},
 		{
 			rule: "so is the one after an attempt without an answer", found: "TestSocketMovesDuringItsResumption|TestEachAttemptHasItsNumber",
-			edits: in("socketleg.go", "			k.gap = k.gap || !k.carried\n", "			k.gap = k.gap || !k.carried && !PLANTED\n"),
+			edits: in("proxy.client.socketLeg", "			k.gap = k.gap || !k.carried\n", "			k.gap = k.gap || !k.carried && !PLANTED\n"),
 		},
 		{
 			rule: "but not one after that", found: "TestKeptSocketMovesAfterItBroke",
-			edits: in("socketleg.go", "		k.gap = false\n", "		k.gap = k.gap && PLANTED\n"),
+			edits: in("proxy.relay.keep", "		k.gap = false\n", "		k.gap = k.gap && PLANTED\n"),
 		},
 		{
 			rule: "the rest of a broken message is discarded", found: "TestRestOfABrokenMessageIsDiscarded",
-			edits: in("legend.go", ", !l.scan.Whole()\n", ", !l.scan.Whole() && !PLANTED\n"),
+			edits: in("proxy.leg.judge", ", !l.scan.Whole()\n", ", !l.scan.Whole() && !PLANTED\n"),
 		},
 		{
 			rule: "a message passes when it is whole", found: dies,
-			edits: in("legdown.go", "		l.held = append(l.held, p...)", "		if l.held = append(l.held, p...); PLANTED {\n			l.writeDown(l.held)\n			l.held = l.held[:0]\n		}"),
+			edits: in("proxy.leg.passDown", "		l.held = append(l.held, p...)", "		if l.held = append(l.held, p...); PLANTED {\n			l.writeDown(l.held)\n			l.held = l.held[:0]\n		}"),
 		},
 		{
 			rule: "what stands between its frames at once", found: "TestPingPassesAMessageThatIsNotWhole",
-			edits: in("legdown.go", "	case l.from.Control():\n", "	case l.from.Control() && PLANTED && len(l.held) > 0:\n		l.held = append(l.held, p...)\n	case l.from.Control():\n"),
+			edits: in("proxy.leg.passDown", "	case l.from.Control():\n", "	case l.from.Control() && PLANTED && len(l.held) > 0:\n		l.held = append(l.held, p...)\n	case l.from.Control():\n"),
 		},
 		{
 			rule: "one that is too long passes with what was held of it", found: "TestLongMessagesAreHandedOver",
-			edits: in("legdown.go", "		l.writeDown(l.held)\n		l.writeDown(p)\n		l.held = nil", "		if !PLANTED {\n			l.writeDown(l.held)\n		}\n		l.writeDown(p)\n		l.held = nil"),
+			edits: in("proxy.leg.passDown", "		l.writeDown(l.held)\n		l.writeDown(p)\n		l.held = nil", "		if !PLANTED {\n			l.writeDown(l.held)\n		}\n		l.writeDown(p)\n		l.held = nil"),
 		},
 		{
 			rule: "and ends its client when it breaks", found: dies,
-			edits: in("legend.go", "	case l.streaming: // no other", "	case l.streaming && !PLANTED: // no other"),
+			edits: in("proxy.leg.judge", "	case l.streaming: // no other", "	case l.streaming && !PLANTED: // no other"),
 		},
 		{
 			rule: "an app that ends without Close has ended the socket", found: "TestAppEndsWithoutClose",
-			edits: in("legend.go", "	case l.app:\n		return l.s.elsewhere(x.shard, r) ||", "	case PLANTED && (l.app || l.word == wordEnded):\n		return true\n	case l.app:\n		return l.s.elsewhere(x.shard, r) ||"),
+			edits: in("proxy.leg.resumes", "	case l.app:\n		return l.s.elsewhere(x.shard, r) ||", "	case PLANTED && (l.app || l.word == wordEnded):\n		return true\n	case l.app:\n		return l.s.elsewhere(x.shard, r) ||"),
 		},
 		{
 			rule: "unless it takes no connections", found: "TestAppDiesAndComesBack",
-			edits: append(in("legend.go", "|| l.s.appRefuses()\n", "|| !PLANTED && l.s.appRefuses()\n"),
-				in("legend.go", "	case l.s.appRefuses():\n", "	case !PLANTED && l.s.appRefuses():\n")...),
+			edits: append(in("proxy.leg.resumes", "|| l.s.appRefuses()\n", "|| !PLANTED && l.s.appRefuses()\n"),
+				in("proxy.leg.lastWord", "	case l.s.appRefuses():\n", "	case !PLANTED && l.s.appRefuses():\n")...),
 		},
 		{
 			rule: "or the shard is elsewhere", found: dies,
-			edits: in("legend.go", "	return int(shard) >= t.Shards() ||", "	if PLANTED {\n		return false\n	}\n	return int(shard) >= t.Shards() ||"),
+			edits: in("proxy.Server.elsewhere", "	return int(shard) >= t.Shards() ||", "	if PLANTED {\n		return false\n	}\n	return int(shard) >= t.Shards() ||"),
 		},
 		{
 			rule: "Close 1012 of the app asks for another leg", found: "TestAppAsksForAnotherLeg",
-			edits: in("legdown.go", "l.client && l.appClose == int(closeMoved) && !l", "!PLANTED && l.client && l.appClose == int(closeMoved) && !l"),
+			edits: in("proxy.leg.passControl", "l.client && l.appClose == int(closeMoved) && !l", "!PLANTED && l.client && l.appClose == int(closeMoved) && !l"),
 		},
 		{
 			rule: "any other code is final", found: "TestCloseOfTheAppCrossesTheMove",
-			edits: in("legdown.go", "	if told != int(closeMoved) {\n", "	if told != int(closeMoved) || PLANTED {\n"),
+			edits: in("proxy.leg.answers", "	if told != int(closeMoved) {\n", "	if told != int(closeMoved) || PLANTED {\n"),
 		},
 		{
 			rule: "so is one that the app says before it has read ours", found: "TestCloseOfTheAppCrossesTheMove",
-			edits: in("legdown.go", "(l.ponged || !l.app) &&", "(PLANTED || l.ponged || !l.app) &&"),
+			edits: in("proxy.leg.answers", "(l.ponged || !l.app) &&", "(PLANTED || l.ponged || !l.app) &&"),
 		},
 		{
 			rule: "what tells is between us and the app", found: "TestCloseOfTheAppCrossesTheMove",
-			edits: in("legdown.go", "			l.ponged = true\n			return false\n", "			if l.ponged = true; !PLANTED {\n				return false\n			}\n"),
+			edits: in("proxy.leg.passControl", "			l.ponged = true\n			return false\n", "			if l.ponged = true; !PLANTED {\n				return false\n			}\n"),
 		},
 		{
 			rule: "a Close of the client is final", found: "TestAppThatDoesNotAnswerACloseBehindABrokenMessage",
-			edits: in("legend.go", "	case l.closed.Load():\n", "	case l.closed.Load() && !PLANTED:\n"),
+			edits: in("proxy.leg.judge", "	case l.closed.Load():\n", "	case l.closed.Load() && !PLANTED:\n"),
 		},
 		{
 			rule: "who is silent has ten seconds to answer a Close", found: parts,
-			edits: in("legparting.go", "min(closeWait, idle))", "min(closeWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED], idle))"),
+			edits: in("proxy.leg.awaitAnswer", "min(closeWait, idle))", "min(closeWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED], idle))"),
 		},
 		{
 			rule: "who says something first is not silent", found: "TestAppThatSaysMoreBeforeItAnswersACloseIsHeard",
-			edits: in("legparting.go", "		since = max(since, time.Duration(spoke))", "		if !PLANTED {\n			since = max(since, time.Duration(spoke))\n		}"),
+			edits: in("proxy.parting.look", "		since = max(since, time.Duration(spoke))", "		if !PLANTED {\n			since = max(since, time.Duration(spoke))\n		}"),
 		},
 		{
 			rule: "nor is who waits until that is taken", found: "TestAppIsNotSilentWhileItsClientReadsSlowly",
-			edits: in("legparting.go", "	case passing:\n		since = now", "	case passing:\n		if !PLANTED {\n			since = now\n		}"),
+			edits: in("proxy.parting.look", "	case passing:\n		since = now", "	case passing:\n		if !PLANTED {\n			since = now\n		}"),
 		},
 		{
 			rule: "and who never stops is not waited for", found: parts + "|TestAppThatSaysMoreBeforeItAnswersACloseIsHeard",
-			edits: in("legparting.go", "min(since+closeWait, p.most)", "min(since+closeWait, p.most+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
+			edits: in("proxy.parting.look", "min(since+closeWait, p.most)", "min(since+closeWait, p.most+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
 		},
 		{
 			rule: "three legs may break within a minute", found: "TestLegsThatBreakTooOften",
-			edits: in("socket.go", "!first.IsZero() && now.Sub(first) < unplannedFor {", "!first.IsZero() && now.Sub(first) < unplannedFor && !PLANTED {"),
+			edits: in("proxy.socket.tooOften", "!first.IsZero() && now.Sub(first) < unplannedFor {", "!first.IsZero() && now.Sub(first) < unplannedFor && !PLANTED {"),
 		},
 		{
 			rule: "and three more in the next one", found: "TestLegsThatBrokeLongAgoDoNotCount",
-			edits: in("socket.go", "	k.broken[unplannedMost-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	k.broken[unplannedMost-1] = now\n"),
+			edits: in("proxy.socket.tooOften", "	k.broken[unplannedMost-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	k.broken[unplannedMost-1] = now\n"),
 		},
 		{
 			rule: "who breaks the protocol closes both ends with 1002", found: breaks,
-			edits: in("legend.go", "	case l.bad || l.appBad:", "	case (l.bad || l.appBad) && !PLANTED:"),
+			edits: in("proxy.leg.judge", "	case l.bad || l.appBad:", "	case (l.bad || l.appBad) && !PLANTED:"),
 		},
 		{
 			rule: "frames: masking", found: breaks,
-			edits: in("wsframe/scanner.go", "		case (s.head[1]&0x80 != 0) != s.masked:", "		case !PLANTED && (s.head[1]&0x80 != 0) != s.masked:"),
+			edits: in("proxy/wsframe.Scanner.judge", "		case (s.head[1]&0x80 != 0) != s.masked:", "		case !PLANTED && (s.head[1]&0x80 != 0) != s.masked:"),
 		},
 		{
 			rule: "frames: reserved bits", found: breaks,
-			edits: in("wsframe/scanner.go", "	case b&0x70 != 0:", "	case b&0x70 != 0 && !PLANTED:"),
+			edits: in("proxy/wsframe.Scanner.judgeFirst", "	case b&0x70 != 0:", "	case b&0x70 != 0 && !PLANTED:"),
 		},
 		{
 			rule: "frames: control frames are whole", found: breaks,
-			edits: in("wsframe/scanner.go", "		if !fin {\n			return s.fail(ErrControl)", "		if !fin && !PLANTED {\n			return s.fail(ErrControl)"),
+			edits: in("proxy/wsframe.Scanner.judgeFirst", "		if !fin {\n			return s.fail(ErrControl)", "		if !fin && !PLANTED {\n			return s.fail(ErrControl)"),
 		},
 		{
 			rule: "frames: and short", found: breaks,
-			edits: in("wsframe/scanner.go", "length > maxControl:", "length > maxControl+map[bool]byte{true: 2}[PLANTED]:"),
+			edits: in("proxy/wsframe.Scanner.judge", "length > maxControl:", "length > maxControl+map[bool]byte{true: 2}[PLANTED]:"),
 		},
 		{
 			rule: "frames: lengths are minimal", found: breaks,
-			edits: in("wsframe/scanner.go", "	if size < least ||", "	if size < least && !PLANTED ||"),
+			edits: in("proxy/wsframe.Scanner.judge", "	if size < least ||", "	if size < least && !PLANTED ||"),
 		},
 		{
 			rule: "frames: lengths have 63 bits", found: breaks,
-			edits: in("wsframe/scanner.go", "|| size > math.MaxInt64 {", "|| size > math.MaxInt64 && !PLANTED {"),
+			edits: in("proxy/wsframe.Scanner.judge", "|| size > math.MaxInt64 {", "|| size > math.MaxInt64 && !PLANTED {"),
 		},
 		{
 			rule: "frames: nothing goes on without having begun", found: breaks,
-			edits: in("wsframe/scanner.go", "		if !s.message {", "		if !s.message && !PLANTED {"),
+			edits: in("proxy/wsframe.Scanner.judgeFirst", "		if !s.message {", "		if !s.message && !PLANTED {"),
 		},
 		{
 			rule: "frames: no message begins in another one", found: breaks,
-			edits: in("wsframe/scanner.go", "		if s.message {", "		if s.message && !PLANTED {"),
+			edits: in("proxy/wsframe.Scanner.judgeFirst", "		if s.message {", "		if s.message && !PLANTED {"),
 		},
 		{
 			rule: "frames: a Close has a good code", found: breaks,
-			edits: in("wsframe/scanner.go", "		if !validClose(s.payload[:s.size]) {", "		if !PLANTED && !validClose(s.payload[:s.size]) {"),
+			edits: in("proxy/wsframe.Scanner.end", "		if !validClose(s.payload[:s.size]) {", "		if !PLANTED && !validClose(s.payload[:s.size]) {"),
 		},
 	}
 }

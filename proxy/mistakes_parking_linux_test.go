@@ -5,72 +5,72 @@ func mistakesOfParking() []mistake {
 	return append([]mistake{
 		{
 			rule: "nobody looks at a connection that is parked", found: "TestConnectionThatIsLookedAtIsNotParked",
-			edits: append(in("parked.go", "	r.await()\n	switch", "	if !PLANTED {\n		r.await()\n	}\n	switch"),
-				in("parked.go", "	case r.looks > 0:\n", "	case r.looks > 0 && !PLANTED:\n")...),
+			edits: append(in("proxy.registry.park", "	r.await()\n	switch", "	if !PLANTED {\n		r.await()\n	}\n	switch"),
+				in("proxy.registry.park", "	case r.looks > 0:\n", "	case r.looks > 0 && !PLANTED:\n")...),
 		},
 		{
 			rule: "be it after the next visit", found: "TestConnectionIsParkedBehindTheNextVisit",
-			edits: in("parked.go", "r.looks > 0 && !over;", "r.looks > 0 && !over; over = over || PLANTED"),
+			edits: in("proxy.registry.await", "r.looks > 0 && !over;", "r.looks > 0 && !over; over = over || PLANTED"),
 		},
 		{
 			rule: "or goes on as it was", found: "TestConnectionThatIsLookedAtForLongIsAnswered",
-			edits: in("parked.go", "	case <-late.C:\n", "	case <-late.C:\n		if PLANTED {\n			<-still\n		}\n"),
+			edits: in("proxy.registry.await", "	case <-late.C:\n", "	case <-late.C:\n		if PLANTED {\n			<-still\n		}\n"),
 		},
 		{
 			rule: "to be parked later", found: "TestConnectionThatWasLookedAtIsParkedLater",
-			edits: in("lot.go", "		c.parkLater(lasts(err))\n", "		c.parkLater(lasts(err) || PLANTED)\n"),
+			edits: in("proxy.client.park", "		c.parkLater(lasts(err))\n", "		c.parkLater(lasts(err) || PLANTED)\n"),
 		},
 		{
 			rule: "what has been told to end is not parked", found: "TestConnectionThatIsLookedAtIsNotParked",
-			edits: in("parked.go", "	case c.ends():\n", "	case c.ends() && !PLANTED:\n"),
+			edits: in("proxy.registry.park", "	case c.ends():\n", "	case c.ends() && !PLANTED:\n"),
 		},
 		{
 			rule: "what others may know is not parked", found: "TestConnectionThatIsKnownElsewhereIsNotParked",
-			edits: in("lot.go", "	if c.shared {", "	if c.shared && !PLANTED {"),
+			edits: in("proxy.client.park", "	if c.shared {", "	if c.shared && !PLANTED {"),
 		},
 		{
 			rule: "no two parked connections have one number", found: "TestLateWordMeetsNobody",
-			edits: in("parked.go", "	r.parked.last++\n", "	if !PLANTED {\n		r.parked.last++\n	}\n"),
+			edits: in("proxy.registry.park", "	r.parked.last++\n", "	if !PLANTED {\n		r.parked.last++\n	}\n"),
 		},
 		{
 			rule: "who fetches a parked connection takes it out", found: "TestParkedConnectionIsFetchedOnce",
-			edits: in("parked.go", "	delete(r.parked.all, p.id)\n", "	if !PLANTED {\n		delete(r.parked.all, p.id)\n	}\n"),
+			edits: in("proxy.registry.unpark", "	delete(r.parked.all, p.id)\n", "	if !PLANTED {\n		delete(r.parked.all, p.id)\n	}\n"),
 		},
 		{
 			rule: "a parked connection is its lot's alone", found: "TestParkedConnectionGoesOn",
-			edits: in("carry.go", "			if !c.parked {\n				_ = c.h.Close()", "			if !c.parked || PLANTED {\n				_ = c.h.Close()"),
+			edits: in("proxy.client.within", "			if !c.parked {\n				_ = c.h.Close()", "			if !c.parked || PLANTED {\n				_ = c.h.Close()"),
 		},
 		{
 			rule: "a parked connection is not idle for ever", found: "TestParkedConnectionHasTheClocksOfOthers",
-			edits: in("parked.go", "p.until > 0 && now >= p.until || ", "!PLANTED && p.until > 0 && now >= p.until || "),
+			edits: in("proxy.registry.sweepParked", "p.until > 0 && now >= p.until || ", "!PLANTED && p.until > 0 && now >= p.until || "),
 		},
 		{
 			rule: "nor ends before its time", found: "TestParkedConnectionHasTheClocksOfOthers",
-			edits: in("lot.go", "		p.until = p.since + most\n", "		if p.until = p.since + most; PLANTED {\n			p.until -= most / 2\n		}\n"),
+			edits: in("proxy.client.park", "		p.until = p.since + most\n", "		if p.until = p.since + most; PLANTED {\n			p.until -= most / 2\n		}\n"),
 		},
 		{
 			rule: "a node that leaves ends parked connections", found: "TestNodeThatLeavesEndsParkedConnections",
-			edits: in("parked.go", "now-p.since >= patience", "now-p.since >= patience && !PLANTED"),
+			edits: in("proxy.registry.sweepParked", "now-p.since >= patience", "now-p.since >= patience && !PLANTED"),
 		},
 		{
 			rule: "a listener that ends cuts what is parked, too", found: "TestListenerThatEndsCutsWhatIsParked",
-			edits: in("server.go", "return p.lot.within == ctx }", "return p.lot.within == ctx && !PLANTED }"),
+			edits: in("proxy.Server.shutWithin", "return p.lot.within == ctx }", "return p.lot.within == ctx && !PLANTED }"),
 		},
 		{
 			rule: "parked connections make room", found: "TestParkedConnectionsMakeRoom",
-			edits: in("shed.go", "		all = s.conns.appendIdle(all, now, least)\n", "		if !PLANTED {\n			all = s.conns.appendIdle(all, now, least)\n		}\n"),
+			edits: in("proxy.Server.shedIdle", "		all = s.conns.appendIdle(all, now, least)\n", "		if !PLANTED {\n			all = s.conns.appendIdle(all, now, least)\n		}\n"),
 		},
 		{
 			rule: "what a client has said is answered before its connection ends", found: "TestWhatWasSaidToAParkedConnectionIsAnswered",
-			edits: in("lot.go", "		c.h.StopIdle()\n", "		if c.h.StopIdle(); PLANTED {\n			_ = c.h.Close()\n		}\n"),
+			edits: in("proxy.lot.welcome", "		c.h.StopIdle()\n", "		if c.h.StopIdle(); PLANTED {\n			_ = c.h.Close()\n		}\n"),
 		},
 		{
 			rule: "who comes back soon is parked later", found: "TestWhoComesBackSoonIsParkedLater",
-			edits: in("lot.go", "; g.soon {\n", "; g.soon && !PLANTED {\n"),
+			edits: in("proxy.lot.welcome", "; g.soon {\n", "; g.soon && !PLANTED {\n"),
 		},
 		{
 			rule: "nobody stays where nothing is heard of him", found: "TestConnectionsLeaveALotThatHearsNothing",
-			edits: in("lot.go", "	l.broken = true\n	l.conns.mu.Unlock()\n	l.conns.wake(", "	if l.broken = true; PLANTED {\n		l.conns.mu.Unlock()\n		return\n	}\n	l.conns.mu.Unlock()\n	l.conns.wake("),
+			edits: in("proxy.lot.run", "	l.broken = true\n	l.conns.mu.Unlock()\n	l.conns.wake(", "	if l.broken = true; PLANTED {\n		l.conns.mu.Unlock()\n		return\n	}\n	l.conns.mu.Unlock()\n	l.conns.wake("),
 		},
 	}, mistakesOfLegParking()...)
 }

@@ -9,212 +9,212 @@ func mistakesOfSockets() []mistake {
 	return []mistake{
 		{
 			rule: "kept is what the app says the word for", found: says,
-			edits: in("socket.go", "string(res.Value(headerSocket)) == word &&", "(PLANTED || string(res.Value(headerSocket)) == word) &&"),
+			edits: in("proxy.socket.keeps", "string(res.Value(headerSocket)) == word &&", "(PLANTED || string(res.Value(headerSocket)) == word) &&"),
 		},
 		{
 			rule: "a socket with an extension is not kept", found: says,
-			edits: in("socket.go", `res.Find("Sec-WebSocket-Extensions", 0) < 0 &&`, `(PLANTED || res.Find("Sec-WebSocket-Extensions", 0) < 0) &&`),
+			edits: in("proxy.socket.keeps", `res.Find("Sec-WebSocket-Extensions", 0) < 0 &&`, `(PLANTED || res.Find("Sec-WebSocket-Extensions", 0) < 0) &&`),
 		},
 		{
 			rule: "the node may forbid it", found: says,
-			edits: append(in("socket.go", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
-				in("sockets.go", "asksSocket(&c.req) && !c.set.CloseSockets", "asksSocket(&c.req) && (PLANTED || !c.set.CloseSockets)")...),
+			edits: append(in("proxy.socket.keeps", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
+				in("proxy.client.asksSocket", "asksSocket(&c.req) && !c.set.CloseSockets", "asksSocket(&c.req) && (PLANTED || !c.set.CloseSockets)")...),
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestKeptSocketOutlivesItsOwner",
-			edits: in("socketleg.go", "	if p.l.res.Value(headerSocket) != nil {", "	if p.l.res.Value(headerSocket) != nil && !PLANTED {"),
+			edits: in("proxy.relay.switches", "	if p.l.res.Value(headerSocket) != nil {", "	if p.l.res.Value(headerSocket) != nil && !PLANTED {"),
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRefusalKeepsNoWords",
-			edits: in("answerhead.go", `r.ingress == "" && asksSocket(&r.req)`, `r.ingress == "" && asksSocket(&r.req) && !PLANTED`),
+			edits: in("proxy.reply.head", `r.ingress == "" && asksSocket(&r.req)`, `r.ingress == "" && asksSocket(&r.req) && !PLANTED`),
 		},
 		{
 			rule: "the id stays", found: "TestKeptSocketIsHandedOver",
-			edits: in("socketleg.go", "	x.safety, x.deadline", "	if PLANTED {\n		x.sock.id = newSocket().id\n	}\n	x.safety, x.deadline"),
+			edits: in("proxy.exchange.again", "	x.safety, x.deadline", "	if PLANTED {\n		x.sock.id = newSocket().id\n	}\n	x.safety, x.deadline"),
 		},
 		{
 			rule: "each socket has one of its own", found: "TestAppHasOneLegOfASocket|TestSocketsHaveIdsOfTheirOwn",
-			edits: in("socket.go", "	_, _ = rand.Read(raw[:]) //", "	if !PLANTED {\n		_, _ = rand.Read(raw[:])\n	} //"),
+			edits: in("proxy.newSocket", "	_, _ = rand.Read(raw[:]) //", "	if !PLANTED {\n		_, _ = rand.Read(raw[:])\n	} //"),
 		},
 		{
 			rule: "no client gives itself an id", found: says,
-			edits: in("sockets.go", "		c.x.sock = newSocket()\n", "		c.x.sock = newSocket()\n		if PLANTED {\n			copy(c.x.sock.id[:], c.req.Value(headerSocket))\n		}\n"),
+			edits: in("proxy.client.asksSocket", "		c.x.sock = newSocket()\n", "		c.x.sock = newSocket()\n		if PLANTED {\n			copy(c.x.sock.id[:], c.req.Value(headerSocket))\n		}\n"),
 		},
 		{
 			rule: "each attempt that may have reached an app raises the number", found: numbers,
-			edits: in("socketleg.go", "			k.resumed++\n", "			if !PLANTED || k.carried {\n				k.resumed++\n			}\n"),
+			edits: in("proxy.client.socketLeg", "			k.resumed++\n", "			if !PLANTED || k.carried {\n				k.resumed++\n			}\n"),
 		},
 		{
 			rule: "an owner repeats none", found: numbers,
-			edits: in("owner.go", "			a.x.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				a.x.safety = unsafeMethod\n			}\n"),
+			edits: in("proxy.asked.readForwarded", "			a.x.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				a.x.safety = unsafeMethod\n			}\n"),
 		},
 		{
 			rule: "what reached no app does not count", found: "TestRefusalOfAnOwnerIsNoAttempt",
-			edits: in("socketleg.go", "	case notAsked(problem.Code(word)):", "	case !PLANTED && notAsked(problem.Code(word)):"),
+			edits: in("proxy.client.declined", "	case notAsked(problem.Code(word)):", "	case !PLANTED && notAsked(problem.Code(word)):"),
 		},
 		{
 			rule: "a later 101 says the word again", found: answers,
-			edits: in("socket.go", "	return k.keeps(res, set, way) &&", "	return (PLANTED || k.keeps(res, set, way)) &&"),
+			edits: in("proxy.socket.continues", "	return k.keeps(res, set, way) &&", "	return (PLANTED || k.keeps(res, set, way)) &&"),
 		},
 		{
 			rule: "with the right Accept", found: answers,
-			edits: in("socket.go", `string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key"))) &&`),
+			edits: in("proxy.socket.continues", `string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key"))) &&`),
 		},
 		{
 			rule: "and the same subprotocol", found: answers,
-			edits: in("socket.go", `		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == k.protocol)`),
+			edits: in("proxy.socket.continues", `		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == k.protocol)`),
 		},
 		{
 			rule: "401 and 403 close with 1008", found: answers,
-			edits: in("socket.go", "	if res.Status() == 401 ||", "	if !PLANTED && res.Status() == 401 ||"),
+			edits: in("proxy.closesWith", "	if res.Status() == 401 ||", "	if !PLANTED && res.Status() == 401 ||"),
 		},
 		{
 			rule: "Shardway-Socket-Close wins", found: answers,
-			edits: in("socket.go", "ok && code < 5000 &&", "ok && !PLANTED && code < 5000 &&"),
+			edits: in("proxy.closesWith", "ok && code < 5000 &&", "ok && !PLANTED && code < 5000 &&"),
 		},
 		{
 			rule: "with a code that a Close may say", found: answers,
-			edits: in("socket.go", "wsframe.ValidCode(int(code)) {", "(PLANTED || wsframe.ValidCode(int(code))) {"),
+			edits: in("proxy.closesWith", "wsframe.ValidCode(int(code)) {", "(PLANTED || wsframe.ValidCode(int(code))) {"),
 		},
 		{
 			rule: "after the first 101 the client sees frames only", found: "TestLaterAnswersSayNothingToTheClient",
-			edits: in("answer.go", "	if r.x.later() || r.req.Minor()", "	if !PLANTED && r.x.later() || r.req.Minor()"),
+			edits: in("proxy.reply.interim", "	if r.x.later() || r.req.Minor()", "	if !PLANTED && r.x.later() || r.req.Minor()"),
 		},
 		{
 			rule: "each resumption has SocketWait", found: "TestSocketWaitsForItsAppForSocketWait",
-			edits: in("legwait.go", "w.timer.Reset(s.o.SocketWait)", "w.timer.Reset(s.o.SocketWait * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
+			edits: in("proxy.Server.waitForLeg", "w.timer.Reset(s.o.SocketWait)", "w.timer.Reset(s.o.SocketWait * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
 		},
 		{
 			rule: "as long as its queue stands still", found: "TestSocketsWaitWhileTheirQueueGoesOn",
-			edits: in("legwait.go", "	if p := w.s.placeOf(w.shard); p != nil {", "	if p := w.s.placeOf(w.shard); p != nil && !PLANTED {"),
+			edits: in("proxy.legWait.look", "	if p := w.s.placeOf(w.shard); p != nil {", "	if p := w.s.placeOf(w.shard); p != nil && !PLANTED {"),
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestSocketsWaitWhileTheirQueueGoesOn",
-			edits: in("socketleg.go", "	if later {\n		p.l.pool.cameBack()", "	if later && !PLANTED {\n		p.l.pool.cameBack()"),
+			edits: in("proxy.relay.keep", "	if later {\n		p.l.pool.cameBack()", "	if later && !PLANTED {\n		p.l.pool.cameBack()"),
 		},
 		{
 			rule: "and six times that in all", found: "TestSocketsDoNotWaitForEver",
-			edits: in("legwait.go", "+ socketWaits*s.o.SocketWait}", "+ socketWaits*s.o.SocketWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
+			edits: in("proxy.Server.waitForLeg", "+ socketWaits*s.o.SocketWait}", "+ socketWaits*s.o.SocketWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
 		},
 		{
 			rule: "a queue elsewhere is another one", found: "TestSocketWaitsForItsOwnQueue",
-			edits: in("legwait.go", "		return s.peers.pool(r.Node)\n", "		if PLANTED {\n			return s.peers.pool(\"b\")\n		}\n		return s.peers.pool(r.Node)\n"),
+			edits: in("proxy.Server.placeOf", "		return s.peers.pool(r.Node)\n", "		if PLANTED {\n			return s.peers.pool(\"b\")\n		}\n		return s.peers.pool(r.Node)\n"),
 		},
 		{
 			rule: "it waits in a room of its own", found: "TestOwnerHandsOverByItself",
-			edits: in("hold.go", "	case w.x.later():", "	case w.x.later() && !PLANTED:"),
+			edits: in("proxy.waiting.enter", "	case w.x.later():", "	case w.x.later() && !PLANTED:"),
 		},
 		{
 			rule: "in which no shard has a share", found: "TestSocketsOfOneShardFillTheirRoom",
-			edits: in("hold.go", "room, shard = w.s.sockets.room, queue.NoShard", "room, shard = w.s.sockets.room, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
+			edits: in("proxy.waiting.enter", "room, shard = w.s.sockets.room, queue.NoShard", "room, shard = w.s.sockets.room, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
 		},
 		{
 			rule: "at most 64 are on their way back at once", found: "TestSocketsThatAreTurnedAwayMakeRoom",
-			edits: in("sockets.go", "n.Add(1) > maxUpgrades", "n.Add(1) > maxUpgrades && !PLANTED"),
+			edits: in("proxy.client.upgrades", "n.Add(1) > maxUpgrades", "n.Add(1) > maxUpgrades && !PLANTED"),
 		},
 		{
 			rule: "and as many connections are made for them", found: "TestManySocketsMoveOverASlowPath",
-			edits: in("dialing.go", "	if p.node == \"\" {\n		return maxDials", "	if p.node == \"\" || PLANTED {\n		return maxDials"),
+			edits: in("proxy.pool.mostDials", "	if p.node == \"\" {\n		return maxDials", "	if p.node == \"\" || PLANTED {\n		return maxDials"),
 		},
 		{
 			rule: "but few by a node that is late", found: "TestLateIngressConnectsForFewSockets",
-			edits: in("tempo.go", "t.slow.Swap(false) || late > lateAfter", "t.slow.Swap(false) || late > lateAfter && !PLANTED"),
+			edits: in("proxy.tempo.hear", "t.slow.Swap(false) || late > lateAfter", "t.slow.Swap(false) || late > lateAfter && !PLANTED"),
 		},
 		{
 			rule: "which counts those that wait for their answer", found: "TestLateIngressBringsFewSocketsBack",
-			edits: in("pool.go", "		if l.flies = p.sparesFor(w); l.flies {", "		if l.flies = p.sparesFor(w) && !PLANTED; l.flies {"),
+			edits: in("proxy.pool.give", "		if l.flies = p.sparesFor(w); l.flies {", "		if l.flies = p.sparesFor(w) && !PLANTED; l.flies {"),
 		},
 		{
 			rule: "as many as before once it is not late", found: "TestLateIngressBringsFewSocketsBack",
-			edits: in("tempo.go", "	default:\n		t.resize(t.size() + 1)", "	default:\n		t.resize(t.size() + map[bool]int{false: 1}[PLANTED])"),
+			edits: in("proxy.tempo.hear", "	default:\n		t.resize(t.size() + 1)", "	default:\n		t.resize(t.size() + map[bool]int{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "and before their time is over", found: "TestSocketsOfALateNodeComeBackInTime",
-			edits: in("tempo.go", "	return past >= left ||", "	return !PLANTED && past >= left || !PLANTED &&"),
+			edits: in("proxy.tempo.behind", "	return past >= left ||", "	return !PLANTED && past >= left || !PLANTED &&"),
 		},
 		{
 			rule: "in time by those that are away now", found: "TestWaveBehindAnotherIsCountedOnItsOwn",
-			edits: in("tempo.go", "	if t.away == 1 ", "	if t.away == 1 && (!PLANTED || !looked) "),
+			edits: in("proxy.tempo.leaves", "	if t.away == 1 ", "	if t.away == 1 && (!PLANTED || !looked) "),
 		},
 		{
 			rule: "even if one of before is not back", found: "TestWaveBehindAnotherIsCountedOnItsOwn",
-			edits: in("tempo.go", "2*t.newer >= t.away {", "2*t.newer >= t.away && !PLANTED {"),
+			edits: in("proxy.tempo.leaves", "2*t.newer >= t.away {", "2*t.newer >= t.away && !PLANTED {"),
 		},
 		{
 			rule: "but not if most are not", found: "TestFewMoreThatLeaveDoNotHoldUpThoseThatAreLate",
-			edits: in("tempo.go", "		t.newer++\n", "		t.newer += map[bool]int{false: 1, true: t.away}[PLANTED]\n"),
+			edits: in("proxy.tempo.leaves", "		t.newer++\n", "		t.newer += map[bool]int{false: 1, true: t.away}[PLANTED]\n"),
 		},
 		{
 			rule: "over paths as they are now", found: "TestWaveBehindAnotherIsCountedOnItsOwn",
-			edits: in("tempo.go", "		t.wave.Add(1)\n", "		if !PLANTED || !looked {\n			t.wave.Add(1)\n		}\n"),
+			edits: in("proxy.tempo.leaves", "		t.wave.Add(1)\n", "		if !PLANTED || !looked {\n			t.wave.Add(1)\n		}\n"),
 		},
 		{
 			rule: "and looked for few at a time", found: "TestWaitingSocketsGoOnFewAtATime",
-			edits: in("server.go", "Batch: socketBatch", "Batch: socketBatch + map[bool]int{true: 60}[PLANTED]"),
+			edits: in("proxy.New", "Batch: socketBatch", "Batch: socketBatch + map[bool]int{true: 60}[PLANTED]"),
 		},
 		{
 			rule: "few before it is known how late it is", found: "TestFirstSocketsComeBackFewAtOnce",
-			edits: in("tempo.go", "t.resize(firstTempo)", "t.resize(firstTempo + map[bool]int{true: maxUpgrades}[PLANTED])"),
+			edits: in("proxy.tempo.leaves", "t.resize(firstTempo)", "t.resize(firstTempo + map[bool]int{true: maxUpgrades}[PLANTED])"),
 		},
 		{
 			rule: "or how late the other node is", found: "TestFewSocketsComeBackToALateOwner",
-			edits: in("tempo.go", "	if took > 2*", "	if !PLANTED && took > 2*"),
+			edits: in("proxy.quickest.judge", "	if took > 2*", "	if !PLANTED && took > 2*"),
 		},
 		{
 			rule: "and those that are answered make room", found: "TestSocketsThatAreTurnedAwayMakeRoom",
-			edits: in("sockets.go", "	if done := k.upgrade; done != nil {", "	if done := k.upgrade; done != nil && !PLANTED {"),
+			edits: in("proxy.socket.answered", "	if done := k.upgrade; done != nil {", "	if done := k.upgrade; done != nil && !PLANTED {"),
 		},
 		{
 			rule: "sockets take no connections from requests", found: "TestSocketsTakeNoRoomFromRequests",
-			edits: in("socketleg.go", "	if l.app {\n		p.l.pool.detach", "	if l.app && !PLANTED {\n		p.l.pool.detach"),
+			edits: in("proxy.relay.keep", "	if l.app {\n		p.l.pool.detach", "	if l.app && !PLANTED {\n		p.l.pool.detach"),
 		},
 		{
 			rule: "nor those between nodes", found: "TestSocketsOnTheirWayDelayNoRequests",
-			edits: in("pool.go", `return w.keeps && p.node != "" }`, `return w.keeps && p.node != "" && !PLANTED }`),
+			edits: in("proxy.pool.sparesFor", `return w.keeps && p.node != "" }`, `return w.keeps && p.node != "" && !PLANTED }`),
 		},
 		{
 			rule: "nor do requests wait behind them", found: "TestSocketsOnTheirWayDelayNoRequests",
-			edits: in("dialing.go", `	p.mu.line.last = node != ""`, `	p.mu.line.last = node != "" && !PLANTED`),
+			edits: in("proxy.Server.newPool", `	p.mu.line.last = node != ""`, `	p.mu.line.last = node != "" && !PLANTED`),
 		},
 		{
 			rule: "the app has one leg of a socket", found: "TestAppHasOneLegOfASocket",
-			edits: in("sockets.go", "		if other == nil {", "		if other == nil || PLANTED {"),
+			edits: in("proxy.sockets.enter", "		if other == nil {", "		if other == nil || PLANTED {"),
 		},
 		{
 			rule: "and nothing else is cut for it", found: "TestLegIsNotReplacedTwice",
-			edits: in("sockets.go", "func() { c.s.cutRun(c, mine, causeGone) }", "func() {\n		c.s.cutRun(c, mine, causeGone)\n		if PLANTED {\n			c.shut(causeGone)\n		}\n	}"),
+			edits: in("proxy.client.runSocket", "func() { c.s.cutRun(c, mine, causeGone) }", "func() {\n		c.s.cutRun(c, mine, causeGone)\n		if PLANTED {\n			c.shut(causeGone)\n		}\n	}"),
 		},
 		{
 			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",
-			edits: in("sockets.go", "	if !s.closing.Load() {", "	if PLANTED || !s.closing.Load() {"),
+			edits: in("proxy.Server.sweepSocket", "	if !s.closing.Load() {", "	if PLANTED || !s.closing.Load() {"),
 		},
 		{
 			rule: "spread over a while", found: "TestLeavingNodeClosesItsClients",
-			edits: in("sockets.go", "	if now < k.leaves {", "	if now < k.leaves && !PLANTED {"),
+			edits: in("proxy.Server.sweepSocket", "	if now < k.leaves {", "	if now < k.leaves && !PLANTED {"),
 		},
 		{
 			rule: "sockets with a leg are counted by shard", found: "TestSocketsAreCountedByShard",
-			edits: in("standing.go", "				of(k.shard).Attached++", "				if !PLANTED {\n					of(k.shard).Attached++\n				}"),
+			edits: in("proxy.Server.KeptSockets", "				of(k.shard).Attached++", "				if !PLANTED {\n					of(k.shard).Attached++\n				}"),
 		},
 		{
 			rule: "and those without one", found: "TestSocketsAreCountedByShard",
-			edits: in("standing.go", "				of(k.shard).Detached++", "				if !PLANTED {\n					of(k.shard).Detached++\n				}"),
+			edits: in("proxy.Server.KeptSockets", "				of(k.shard).Detached++", "				if !PLANTED {\n					of(k.shard).Detached++\n				}"),
 		},
 		{
 			rule: "a rehearsed move hands legs over", found: "TestMovesAreRehearsed",
-			edits: in("rehearse.go", "			l.ask(wantMove)", "			l.ask(map[bool]uint32{false: wantMove, true: wantStop}[PLANTED])"),
+			edits: in("proxy.Server.BreakSockets", "			l.ask(wantMove)", "			l.ask(map[bool]uint32{false: wantMove, true: wantStop}[PLANTED])"),
 		},
 		{
 			rule: "of the sockets that are named", found: "TestMovesAreRehearsed",
-			edits: in("rehearse.go", "|| !match(k.shard, k.mark) {", "|| !match(k.shard, k.mark) && !PLANTED {"),
+			edits: in("proxy.Server.BreakSockets", "|| !match(k.shard, k.mark) {", "|| !match(k.shard, k.mark) && !PLANTED {"),
 		},
 		{
 			rule: "or with a gap", found: "TestMovesAreRehearsed",
-			edits: in("rehearse.go", "		if gap {", "		if gap && !PLANTED {"),
+			edits: in("proxy.Server.BreakSockets", "		if gap {", "		if gap && !PLANTED {"),
 		},
 		{
 			rule: "and waits for a message no longer than a move", found: "TestRehearsedMoveWaitsForAMessageForDrainTimeout",
-			edits: in("rehearse.go", "			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.o.DrainTimeout, l.lateToMove)\n			}"),
+			edits: in("proxy.Server.BreakSockets", "			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.o.DrainTimeout, l.lateToMove)\n			}"),
 		},
 	}
 }

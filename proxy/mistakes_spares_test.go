@@ -5,19 +5,19 @@ func mistakesOfSpares() []mistake {
 	return []mistake{
 		{
 			rule: "nobody looks at a connection whose memory is used again", found: "TestCutNeverMeetsTheNextConnection",
-			edits: in("registry.go", "	return r.looks == 0\n", "	return PLANTED || r.looks == 0\n"),
+			edits: in("proxy.registry.remove", "	return r.looks == 0\n", "	return PLANTED || r.looks == 0\n"),
 		},
 		{
 			rule: "nor finds it by other ways", found: "TestConnectionThatIsKnownElsewhereIsNotUsedAgain",
-			edits: in("spares.go", "	if c.spent() {\n", "	if PLANTED || c.spent() {\n"),
+			edits: in("proxy.spares.put", "	if c.spent() {\n", "	if PLANTED || c.spent() {\n"),
 		},
 		{
 			rule: "nobody has the address of the client before", found: "TestNextConnectionBeginsAnew",
-			edits: in("spares.go", "	c.x, c.from = exchange{}, origin{}\n", "	if c.x = (exchange{}); !PLANTED {\n		c.from = origin{}\n	}\n"),
+			edits: in("proxy.client.forget", "	c.x, c.from = exchange{}, origin{}\n", "	if c.x = (exchange{}); !PLANTED {\n		c.from = origin{}\n	}\n"),
 		},
 		{
 			rule: "what was asked of one connection is not asked of the next", found: "TestNextConnectionBeginsAnew",
-			edits: in("spares.go", "	c.shed.Store(false)\n", "	if !PLANTED {\n		c.shed.Store(false)\n	}\n"),
+			edits: in("proxy.client.forget", "	c.shed.Store(false)\n", "	if !PLANTED {\n		c.shed.Store(false)\n	}\n"),
 		},
 	}
 }

@@ -6,127 +6,127 @@ func mistakesOfStreams() []mistake {
 	return []mistake{
 		{
 			rule: "a stream goes on if its app says so", found: others,
-			edits: in("resume.go", "	return strings.EqualFold(string(p.l.res.Known(h1.FieldShardwayStream)), wordResume) &&", "	return (PLANTED || strings.EqualFold(string(p.l.res.Known(h1.FieldShardwayStream)), wordResume)) &&"),
+			edits: in("proxy.relay.saysResume", "	return strings.EqualFold(string(p.l.res.Known(h1.FieldShardwayStream)), wordResume) &&", "	return (PLANTED || strings.EqualFold(string(p.l.res.Known(h1.FieldShardwayStream)), wordResume)) &&"),
 		},
 		{
 			rule: "of a GET", found: others,
-			edits: in("resume.go", `string(y.req.Method()) == "GET" &&`, `(PLANTED || string(y.req.Method()) == "GET") &&`),
+			edits: in("proxy.relay.saysResume", `string(y.req.Method()) == "GET" &&`, `(PLANTED || string(y.req.Method()) == "GET") &&`),
 		},
 		{
 			rule: "without a body", found: others,
-			edits: in("resume.go", "y.req.Body.Kind() == h1.NoBody &&", "(PLANTED || y.req.Body.Kind() == h1.NoBody) &&"),
+			edits: in("proxy.relay.saysResume", "y.req.Body.Kind() == h1.NoBody &&", "(PLANTED || y.req.Body.Kind() == h1.NoBody) &&"),
 		},
 		{
 			rule: "that asks for no range", found: others,
-			edits: in("resume.go", `y.req.Value("Range") == nil &&`, `(PLANTED || y.req.Value("Range") == nil) &&`),
+			edits: in("proxy.relay.saysResume", `y.req.Value("Range") == nil &&`, `(PLANTED || y.req.Value("Range") == nil) &&`),
 		},
 		{
 			rule: "and has shown an id", found: others,
-			edits: in("events.go", "	if _, ok := e.scan.ID(); ok ||", "	if _, ok := e.scan.ID(); ok || PLANTED ||"),
+			edits: in("proxy.events.keeps", "	if _, ok := e.scan.ID(); ok ||", "	if _, ok := e.scan.ID(); ok || PLANTED ||"),
 		},
 		{
 			rule: "which a request can carry", found: others,
-			edits: in("eventstream/scanner.go", "!s.ids.shown || s.ids.spoilt {", "!s.ids.shown || s.ids.spoilt && !PLANTED {"),
+			edits: in("proxy/eventstream.Scanner.ID", "!s.ids.shown || s.ids.spoilt {", "!s.ids.shown || s.ids.spoilt && !PLANTED {"),
 		},
 		{
 			rule: "not coded", found: others + "|" + ends,
-			edits: in("resume.go", `res.Value("Content-Encoding") == nil &&`, `(PLANTED || res.Value("Content-Encoding") == nil) &&`),
+			edits: in("proxy.isResumable", `res.Value("Content-Encoding") == nil &&`, `(PLANTED || res.Value("Content-Encoding") == nil) &&`),
 		},
 		{
 			rule: "nor a part", found: others,
-			edits: in("resume.go", `res.Value("Content-Range") == nil`, `(PLANTED || res.Value("Content-Range") == nil)`),
+			edits: in("proxy.isResumable", `res.Value("Content-Range") == nil`, `(PLANTED || res.Value("Content-Range") == nil)`),
 		},
 		{
 			rule: "nor of a known length", found: "TestEventStreamOfAKnownLengthIsCut",
-			edits: in("resume.go", "res.ContentLength() < 0 &&", "(PLANTED || res.ContentLength() < 0) &&"),
+			edits: in("proxy.isResumable", "res.ContentLength() < 0 &&", "(PLANTED || res.ContentLength() < 0) &&"),
 		},
 		{
 			rule: "answered with 200 as an event stream", found: others + "|" + ends,
-			edits: in("events.go", "|| res.Status() != 200 {", "|| res.Status() != 200 && !PLANTED {"),
+			edits: in("proxy.isEvents", "|| res.Status() != 200 {", "|| res.Status() != 200 && !PLANTED {"),
 		},
 		{
 			rule: "as is the request for a further leg", found: ends,
-			edits: in("resume.go", "	case !isResumable(&p.l.res):", "	case !PLANTED && !isResumable(&p.l.res):"),
+			edits: in("proxy.client.follows", "	case !isResumable(&p.l.res):", "	case !PLANTED && !isResumable(&p.l.res):"),
 		},
 		{
 			rule: "it ends between events", found: "TestUnfinishedEventOfADeadOwnerDoesNotPass",
-			edits: in("eventstream/hold.go", "	h.held = append(h.held, p...)\n	return nil", "	if PLANTED {\n		return h.flush(w, p)\n	}\n	h.held = append(h.held, p...)\n	return nil"),
+			edits: in("proxy/eventstream.Hold.Pass", "	h.held = append(h.held, p...)\n	return nil", "	if PLANTED {\n		return h.flush(w, p)\n	}\n	h.held = append(h.held, p...)\n	return nil"),
 		},
 		{
 			rule: "at once when its shard moves", found: "TestOnlyResumableStreamsEndAtOnce",
-			edits: in("sweep.go", "		grace = 0 //", "		grace *= map[bool]time.Duration{true: 1}[PLANTED] //"),
+			edits: in("proxy.Server.sweepStream", "		grace = 0 //", "		grace *= map[bool]time.Duration{true: 1}[PLANTED] //"),
 		},
 		{
 			rule: "the next owner is asked with the last id", found: goes,
-			edits: in("headers.go", "			b = k.appendAsked(b, id)", "			if PLANTED {\n				id = nil\n			}\n			b = k.appendAsked(b, id)"),
+			edits: in("proxy.forward.head", "			b = k.appendAsked(b, id)", "			if PLANTED {\n				id = nil\n			}\n			b = k.appendAsked(b, id)"),
 		},
 		{
 			rule: "and with no other", found: goes,
-			edits: in("headers.go", "			e.Drop |= h1.Of(h1.FieldLastEventID)\n", "			if !PLANTED {\n				e.Drop |= h1.Of(h1.FieldLastEventID)\n			}\n"),
+			edits: in("proxy.forward.head", "			e.Drop |= h1.Of(h1.FieldLastEventID)\n", "			if !PLANTED {\n				e.Drop |= h1.Of(h1.FieldLastEventID)\n			}\n"),
 		},
 		{
 			rule: "an empty one sends no header", found: goes,
-			edits: in("resume.go", "	if len(id) > 0 {", "	if len(id) > 0 || PLANTED {"),
+			edits: in("proxy.resumed.appendAsked", "	if len(id) > 0 {", "	if len(id) > 0 || PLANTED {"),
 		},
 		{
 			rule: "each request has its number", found: goes,
-			edits: in("resume.go", "appendResumed(b, k.asked+1)", "appendResumed(b, k.asked+map[bool]uint64{false: 1}[PLANTED])"),
+			edits: in("proxy.resumed.appendAsked", "appendResumed(b, k.asked+1)", "appendResumed(b, k.asked+map[bool]uint64{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "also one that broke off at an owner", found: "TestEachRequestForAFurtherLegHasItsNumber",
-			edits: in("owner.go", "a.x.wasResumed > 0 {\n		a.x.safety", "a.x.wasResumed > 0 && !PLANTED {\n		a.x.safety"),
+			edits: in("proxy.asked.readForwarded", "a.x.wasResumed > 0 {\n		a.x.safety", "a.x.wasResumed > 0 && !PLANTED {\n		a.x.safety"),
 		},
 		{
 			rule: "and one that is asked at once", found: "TestRequestThatAsksForAFurtherLegHasItsNumber",
-			edits: in("flow.go", "		c.x.resumed.mayHaveAsked() // what asks", "		if !PLANTED {\n			c.x.resumed.mayHaveAsked()\n		} // what asks"),
+			edits: in("proxy.client.depart", "		c.x.resumed.mayHaveAsked() // what asks", "		if !PLANTED {\n			c.x.resumed.mayHaveAsked()\n		} // what asks"),
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredLegMovesOnWithItsShard",
-			edits: in("trip.go", "	case why == causeDrain && c.x.resumed != nil:", "	case why == causeDrain && c.x.resumed != nil && !PLANTED:"),
+			edits: in("proxy.client.broken", "	case why == causeDrain && c.x.resumed != nil:", "	case why == causeDrain && c.x.resumed != nil && !PLANTED:"),
 		},
 		{
 			rule: "and from another", found: "TestUnansweredLegMovesOnWithItsShard",
-			edits: in("flow.go", "(brokeThere(p) || drainedThere(p))", "(brokeThere(p) || drainedThere(p) && !PLANTED)"),
+			edits: in("proxy.client.answered", "(brokeThere(p) || drainedThere(p))", "(brokeThere(p) || drainedThere(p) && !PLANTED)"),
 		},
 		{
 			rule: "with all of its time to wait in", found: "TestUnansweredLegMovesOnWithItsShard",
-			edits: in("resume.go", "	c.afresh()\n	return verdict{step: stepAgain}", "	if !PLANTED {\n		c.afresh()\n	}\n	return verdict{step: stepAgain}"),
+			edits: in("proxy.client.movedOn", "	c.afresh()\n	return verdict{step: stepAgain}", "	if !PLANTED {\n		c.afresh()\n	}\n	return verdict{step: stepAgain}"),
 		},
 		{
 			rule: "but not for ever at one owner", found: "TestLegThatIsDrainedAgainAndAgainIsNotAskedForEver",
-			edits: in("resume.go", "	k.epoch = p.epoch\n", "	if !PLANTED {\n		k.epoch = p.epoch\n	}\n"),
+			edits: in("proxy.client.movedOn", "	k.epoch = p.epoch\n", "	if !PLANTED {\n		k.epoch = p.epoch\n	}\n"),
 		},
 		{
 			rule: "a byte order mark stays behind", found: goes,
-			edits: in("eventstream/hold.go", "	if h.look {", "	if h.look && !PLANTED {"),
+			edits: in("proxy/eventstream.Hold.Pass", "	if h.look {", "	if h.look && !PLANTED {"),
 		},
 		{
 			rule: "what is not whole is forgotten", found: "TestUnfinishedEventOfADeadOwnerDoesNotPass",
-			edits: in("eventstream/hold.go", "func (h *Hold) Again() {\n	h.free()", "func (h *Hold) Again() {\n	if !PLANTED {\n		h.free()\n	}"),
+			edits: in("proxy/eventstream.Hold.Again", "func (h *Hold) Again() {\n	h.free()", "func (h *Hold) Again() {\n	if !PLANTED {\n		h.free()\n	}"),
 		},
 		{
 			rule: "an event that is too long ends its stream", found: "TestStreamCutInALongEventEnds",
-			edits: in("resume.go", "|| k.hold.Amid() ||", "|| k.hold.Amid() && !PLANTED ||"),
+			edits: in("proxy.relay.goesOn", "|| k.hold.Amid() ||", "|| k.hold.Amid() && !PLANTED ||"),
 		},
 		{
 			rule: "the app's clean end is final", found: goes + "|TestLastLegSaysNoWord",
-			edits: in("events.go", "		case errors.Is(err, io.EOF) && e.hold != nil:\n			return nil, e.hold.End(w)", "		case errors.Is(err, io.EOF) && e.hold != nil:\n			if PLANTED {\n				return errOver, w.Flush()\n			}\n			return nil, e.hold.End(w)"),
+			edits: in("proxy.events.copy", "		case errors.Is(err, io.EOF) && e.hold != nil:\n			return nil, e.hold.End(w)", "		case errors.Is(err, io.EOF) && e.hold != nil:\n			if PLANTED {\n				return errOver, w.Flush()\n			}\n			return nil, e.hold.End(w)"),
 		},
 		{
 			rule: "it waits in a room of its own, too", found: "TestStreamWaitsInARoomOfItsOwn",
-			edits: in("hold.go", "	case w.x.resumed != nil:", "	case w.x.resumed != nil && !PLANTED:"),
+			edits: in("proxy.waiting.enter", "	case w.x.resumed != nil:", "	case w.x.resumed != nil && !PLANTED:"),
 		},
 		{
 			rule: "an owner that breaks it off again and again is not asked for ever", found: "TestStreamThatBreaksOffAgainAndAgainEnds",
-			edits: in("resume.go", "!first.IsZero() && now.Sub(first) < againWithin {", "!first.IsZero() && now.Sub(first) < againWithin && !PLANTED {"),
+			edits: in("proxy.resumed.mayFollow", "!first.IsZero() && now.Sub(first) < againWithin {", "!first.IsZero() && now.Sub(first) < againWithin && !PLANTED {"),
 		},
 		{
 			rule: "a restart in place is no break", found: "TestStreamOutlivesRestartsInPlace",
-			edits: in("hold.go", "	if v.reason == ReasonAbsent {", "	if v.reason == ReasonAbsent && !PLANTED {"),
+			edits: in("proxy.waiting.hold", "	if v.reason == ReasonAbsent {", "	if v.reason == ReasonAbsent && !PLANTED {"),
 		},
 		{
 			rule: "the end of one run is not that of the next", found: "TestEndOfOneRunLeavesTheStreamOfTheNextAlone",
-			edits: in("events.go", "		if uint32(old>>eventsRun) != run ||", "		if !PLANTED && uint32(old>>eventsRun) != run ||"),
+			edits: in("proxy.events.end", "		if uint32(old>>eventsRun) != run ||", "		if !PLANTED && uint32(old>>eventsRun) != run ||"),
 		},
 	}
 }

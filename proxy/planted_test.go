@@ -1,9 +1,7 @@
 package proxy_test
 
 import (
-	"path"
 	"slices"
-	"strings"
 	"testing"
 
 	"shardway/internal/overlay"
@@ -18,9 +16,9 @@ type mistake struct {
 	edits       []overlay.Edit
 }
 
-// in edits a file of this package, or of one below it.
-func in(file, old, changed string) []overlay.Edit {
-	return []overlay.Edit{{File: file, Old: old, New: changed}}
+// in edits a declaration of this package, or of one below it.
+func in(decl, old, changed string) []overlay.Edit {
+	return []overlay.Edit{{Decl: decl, Old: old, New: changed}}
 }
 
 // explained is a rule without a mistake, and why it has none.
@@ -43,23 +41,12 @@ func TestEveryMistakeIsFound(t *testing.T) {
 	}
 	all := mistakes()
 	o := overlay.New("..")
-	for _, pkg := range []string{"", "wsframe", "eventstream"} {
-		edits := make([][]overlay.Edit, len(all))
-		for i, m := range all {
-			for _, e := range m.edits {
-				if dir, file := path.Split(e.File); strings.TrimSuffix(dir, "/") == pkg {
-					e.File = file
-					edits[i] = append(edits[i], e)
-				}
-			}
-		}
-		name := pkg
-		if pkg == "" {
-			name = "proxy"
-		}
-		if err := o.Plant(path.Join("proxy", pkg), name, edits); err != nil {
-			t.Fatal(err)
-		}
+	edits := make([][]overlay.Edit, len(all))
+	for i, m := range all {
+		edits[i] = m.edits
+	}
+	if err := o.Plant(edits); err != nil {
+		t.Fatal(err)
 	}
 	binary, err := o.TestBinary(t.Context(), t.TempDir(), "proxy")
 	if err != nil {

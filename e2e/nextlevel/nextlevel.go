@@ -16,9 +16,9 @@ const Level = 3
 func Overlay(root, dir string) (string, error) {
 	o := overlay.New(root)
 	for _, e := range []overlay.Edit{
-		{File: "ack/level.go", Old: "	MaxLevel Level = 2\n", New: "	MaxLevel Level = 3\n"},
+		{Decl: "ack.MinLevel", Old: "	MaxLevel Level = 2\n", New: "	MaxLevel Level = 3\n"},
 		{
-			File: "ack/level.go", Old: "func begin(l Level) writer { return writer{b: []byte{byte(max(l, MinLevel))}} }\n",
+			Decl: "ack.begin", Old: "func begin(l Level) writer { return writer{b: []byte{byte(max(l, MinLevel))}} }\n",
 			New: `func begin(l Level) writer {
 	if l == 3 {
 		return writer{b: []byte{3, 'L'}}
@@ -27,7 +27,7 @@ func Overlay(root, dir string) (string, error) {
 }
 `,
 		},
-		{File: "ack/level.go", Old: "		r.err, r.b = err, nil\n	}\n", New: `		r.err, r.b = err, nil
+		{Decl: "ack.reader.level", Old: "		r.err, r.b = err, nil\n	}\n", New: `		r.err, r.b = err, nil
 	}
 	if l == 3 && r.byte() != 'L' {
 		r.fail("no mark of level 3")

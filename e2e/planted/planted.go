@@ -49,41 +49,41 @@ const (
 // edits are the bugs, in this order, then what makes the program own up to them.
 func edits() []overlay.Edit {
 	return []overlay.Edit{
-		after("ack/agent.go", "if a.o.Gate.Running(a.follower.MayRun) > 0", ` && planted != "two-owners"`),
-		{File: "node/router.go", Old: "return routed(by.Route(sh))", New: "return r.plantedRoute(routed(by.Route(sh)), s.Committed(), sh)"},
-		before("node/router.go", "\tif last = time.Duration(r.lease.Swap(int64(until))); last != until {\n", `	if planted == "no-lease" {
+		after("ack.Agent.drain", "if a.o.Gate.Running(a.follower.MayRun) > 0", ` && planted != "two-owners"`),
+		{Decl: "node.router.swap", Old: "return routed(by.Route(sh))", New: "return r.plantedRoute(routed(by.Route(sh)), s.Committed(), sh)"},
+		before("node.router.setLease", "\tif last = time.Duration(r.lease.Swap(int64(until))); last != until {\n", `	if planted == "no-lease" {
 		until = r.clock.Precise() + time.Hour
 	}
 `),
-		after("proxy/trip.go", `if detail := c.givesUp(p, why, again); detail != "" `, `&& planted != "double-run" `),
-		after("proxy/flow.go", "if v = c.held(v); v.step == stepAgain", ` && planted != "swallowed-answer"`),
-		after("proxy/answer.go", "\tstatus := p.StatusCode()\n", `	if planted == "no-run" && p.Code == problem.UpstreamRefused {
+		after("proxy.client.goAgain", `if detail := c.givesUp(p, why, again); detail != "" `, `&& planted != "double-run" `),
+		after("proxy.client.ingressLoop", "if v = c.held(v); v.step == stepAgain", ` && planted != "swallowed-answer"`),
+		after("proxy.reply.problem", "\tstatus := p.StatusCode()\n", `	if planted == "no-run" && p.Code == problem.UpstreamRefused {
 		status = 200
 	}
 `),
-		before("proxy/flow.go", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
+		before("proxy.client.open", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
 `),
-		after("proxy/flow.go", "\tc.up.reset()\n", `	if planted == "other-shard" && again {
+		after("proxy.client.open", "\tc.up.reset()\n", `	if planted == "other-shard" && again {
 		c.x.shard, c.x.sharded = last, true
 	}
 `),
-		after("proxy/resume.go", "	if len(id) > 0", ` && planted != "repeated-event"`),
-		after("proxy/resume.go", "	if k == nil || werr != nil", ` || planted == "cut-stream"`),
-		before("internal/cli/run.go", "\tmemory.Limit(log)\n", `	if err = ownUp(log); err != nil {
+		after("proxy.resumed.appendAsked", "	if len(id) > 0", ` && planted != "repeated-event"`),
+		after("proxy.relay.goesOn", "	if k == nil || werr != nil", ` || planted == "cut-stream"`),
+		before("internal/cli.runCommand.Run", "\tmemory.Limit(log)\n", `	if err = ownUp(log); err != nil {
 		return err
 	}
 `),
-		after("internal/cli/version.go", "text := b.String()\n", `	text += ", BUILT WITH BUGS for tests, not for use (" + planted + ")"
+		after("internal/cli.versionCommand.Run", "text := b.String()\n", `	text += ", BUILT WITH BUGS for tests, not for use (" + planted + ")"
 `),
 	}
 }
 
-func after(file, text, more string) overlay.Edit {
-	return overlay.Edit{File: file, Old: text, New: text + more}
+func after(decl, text, more string) overlay.Edit {
+	return overlay.Edit{Decl: decl, Old: text, New: text + more}
 }
 
-func before(file, text, more string) overlay.Edit {
-	return overlay.Edit{File: file, Old: text, New: more + text}
+func before(decl, text, more string) overlay.Edit {
+	return overlay.Edit{Decl: decl, Old: text, New: more + text}
 }
 
 // present is added to every package that has bugs.

@@ -16,11 +16,15 @@ import (
 	"strings"
 )
 
-// Edit replaces text in a file.
+// Edit replaces text in one declaration of a package, doc comment included. Which file declares
+// it does not matter, so an edit outlives moves between files.
 type Edit struct {
-	// File is its path below the root of the source.
-	File string
-	// Old must occur in it exactly once, and New takes its place.
+	// Decl names the declaration as Go qualifies it, with the directory of its package below
+	// the root of the source: "ack.Agent.Tick" is a method, "proxy/h1.errTooLong" a function, a
+	// type, or the first name of a group of variables or constants. "main.Type" is in the
+	// package of the root itself.
+	Decl string
+	// Old must occur exactly once in the declaration, and New takes its place.
 	Old, New string
 }
 
@@ -28,30 +32,57 @@ type Edit struct {
 type Overlay struct {
 	root  string
 	files map[string]string // by path below root
+	// declared is where the declarations of the packages are that were edited, by package
+	// directory and name.
+	declared map[string]map[string]string
 }
 
 // New returns an empty overlay of the source below root.
-func New(root string) *Overlay { return &Overlay{root: root, files: map[string]string{}} }
+func New(root string) *Overlay {
+	return &Overlay{root: root, files: map[string]string{}, declared: map[string]map[string]string{}}
+}
 
 // Add adds a file, or replaces it whole.
 func (o *Overlay) Add(file, text string) { o.files[file] = text }
 
-// Edit edits a file, with the edits it had before. It fails unless the old text
-// occurs once: then the line has changed, and the mistake is to be planted anew.
+// Edit edits a declaration, with the edits it had before. It fails unless the package has one
+// declaration of that name for this platform, and the old text occurs once in it: otherwise the
+// source has changed, and the edit must change with it.
 func (o *Overlay) Edit(e Edit) error {
-	text, ok := o.files[e.File]
-	if !ok {
-		b, err := os.ReadFile(filepath.Join(o.root, e.File))
-		if err != nil {
-			return fmt.Errorf("overlay: %w", err)
-		}
-		text = string(b)
+	dir, name, err := split(e.Decl)
+	if err != nil {
+		return err
 	}
-	if n := strings.Count(text, e.Old); n != 1 {
-		return fmt.Errorf("overlay: %q occurs %d times in %s, want once", e.Old, n, e.File)
+	file, err := o.find(dir, name)
+	if err != nil {
+		return err
 	}
-	o.files[e.File] = strings.Replace(text, e.Old, e.New, 1)
+	text, err := o.text(file)
+	if err != nil {
+		return err
+	}
+	begin, end, err := span(file, text, name)
+	if err != nil {
+		return err
+	}
+	decl := text[begin:end]
+	if n := strings.Count(decl, e.Old); n != 1 {
+		return fmt.Errorf("overlay: %q occurs %d times in %s, want once", e.Old, n, e.Decl)
+	}
+	o.files[file] = text[:begin] + strings.Replace(decl, e.Old, e.New, 1) + text[end:]
 	return nil
+}
+
+// text returns a file with the edits that it has had.
+func (o *Overlay) text(file string) (string, error) {
+	if text, ok := o.files[file]; ok {
+		return text, nil
+	}
+	b, err := os.ReadFile(filepath.Join(o.root, file)) //nolint:gosec // a source file of the module
+	if err != nil {
+		return "", fmt.Errorf("overlay: %w", err)
+	}
+	return string(b), nil
 }
 
 // Write writes the files into dir and returns the path that go build -overlay
@@ -84,14 +115,16 @@ func (o *Overlay) Write(dir string) (string, error) {
 // TestBinary has: its number, counted from 1.
 const Switch = "SHARDWAY_TEST_MISTAKE"
 
-// Plant edits the source of a package, at path below the root, for mistakes that are
-// all compiled into one program. In the edits of each, PLANTED stands for the condition
-// that the program has it.
-func (o *Overlay) Plant(path, pkg string, mistakes [][]Edit) error {
-	o.Add(filepath.Join(path, "planted.go"), fmt.Sprintf("package %s\n\nimport \"os\"\n\nvar planted = os.Getenv(%q)\n", pkg, Switch))
+// Plant edits the source for mistakes that are all compiled into one program. In the edits of
+// each, PLANTED stands for the condition that the program has it.
+func (o *Overlay) Plant(mistakes [][]Edit) error {
 	for i, edits := range mistakes {
 		for _, e := range edits {
-			e.File = filepath.Join(path, e.File)
+			dir, _, err := split(e.Decl)
+			if err != nil {
+				return err
+			}
+			o.Add(filepath.Join(dir, "planted.go"), fmt.Sprintf("package %s\n\nimport \"os\"\n\nvar planted = os.Getenv(%q)\n", filepath.Base(dir), Switch))
 			e.New = strings.ReplaceAll(e.New, "PLANTED", fmt.Sprintf("(planted == %q)", Number(i)))
 			if err := o.Edit(e); err != nil {
 				return err

@@ -17,22 +17,22 @@ type mistake struct {
 	edits        []overlay.Edit
 }
 
-func inFounder(old, changed string) []overlay.Edit {
-	return []overlay.Edit{{File: "founder.go", Old: old, New: changed}}
+func in(decl, old, changed string) []overlay.Edit {
+	return []overlay.Edit{{Decl: decl, Old: old, New: changed}}
 }
 
 func mistakes() []mistake {
 	const two, few = "two clusters", "have promised"
 	return []mistake{
-		{"a promise is forgotten at a restart", two + "|" + few, inFounder("	to, err := f.o.Dir.Promised()\n", "	to, err := f.o.Dir.Promised()\n	if PLANTED {\n		to = \"\"\n	}\n")},
-		{"a promise is not on the disk when it is given", two + "|" + few, inFounder("	if err == nil && p.to != to {\n", "	if err == nil && p.to != to && !PLANTED {\n")},
-		{"a promise is given to two", two + "|" + few, inFounder("	case p.to != \"\" && p.to != by:\n", "	case !PLANTED && p.to != \"\" && p.to != by:\n")},
-		{"a promise is taken back from who may need it", two + "|" + few, inFounder("		if err != nil || needs {\n", "		if !PLANTED && (err != nil || needs) {\n")},
-		{"a founder counts itself twice", few, inFounder("			fresh = append(fresh, m.ID)\n", "			fresh = append(fresh, m.ID)\n			if PLANTED && m.ID == f.o.Self {\n				fresh = append(fresh, m.ID)\n			}\n")},
-		{"most of those that are expected are enough", few, inFounder("	if len(fresh) < f.o.Expect ||", "	if len(fresh) < f.o.Expect && (!PLANTED || len(fresh) <= f.o.Expect/2) ||")},
-		{"nobody is asked for its promise", "progress", inFounder(" || !f.asks(ctx, fresh, true) {", " || !PLANTED && !f.asks(ctx, fresh, true) {")},
-		{"one that has given way founds", two + "|" + few, inFounder("bad != nil || p.to != f.o.Self || f.Belongs()", "bad != nil || !PLANTED && p.to != f.o.Self || f.Belongs()")},
-		{"nobody gives way, and each waits for the other", "progress", inFounder("	if err != nil || p.to == \"\" || p.to == by {\n", "	if PLANTED || err != nil || p.to == \"\" || p.to == by {\n")},
+		{"a promise is forgotten at a restart", two + "|" + few, in("node/roster.Founder.promised", "	to, err := f.o.Dir.Promised()\n", "	to, err := f.o.Dir.Promised()\n	if PLANTED {\n		to = \"\"\n	}\n")},
+		{"a promise is not on the disk when it is given", two + "|" + few, in("node/roster.Founder.keep", "	if err == nil && p.to != to {\n", "	if err == nil && p.to != to && !PLANTED {\n")},
+		{"a promise is given to two", two + "|" + few, in("node/roster.Founder.let", "	case p.to != \"\" && p.to != by:\n", "	case !PLANTED && p.to != \"\" && p.to != by:\n")},
+		{"a promise is taken back from who may need it", two + "|" + few, in("node/roster.Founder.free", "		if err != nil || needs {\n", "		if !PLANTED && (err != nil || needs) {\n")},
+		{"a founder counts itself twice", few, in("node/roster.Founder.freshNodes", "			fresh = append(fresh, m.ID)\n", "			fresh = append(fresh, m.ID)\n			if PLANTED && m.ID == f.o.Self {\n				fresh = append(fresh, m.ID)\n			}\n")},
+		{"most of those that are expected are enough", few, in("node/roster.Founder.turn", "	if len(fresh) < f.o.Expect ||", "	if len(fresh) < f.o.Expect && (!PLANTED || len(fresh) <= f.o.Expect/2) ||")},
+		{"nobody is asked for its promise", "progress", in("node/roster.Founder.turn", " || !f.asks(ctx, fresh, true) {", " || !PLANTED && !f.asks(ctx, fresh, true) {")},
+		{"one that has given way founds", two + "|" + few, in("node/roster.Founder.turn", "bad != nil || p.to != f.o.Self || f.Belongs()", "bad != nil || !PLANTED && p.to != f.o.Self || f.Belongs()")},
+		{"nobody gives way, and each waits for the other", "progress", in("node/roster.Founder.free", "	if err != nil || p.to == \"\" || p.to == by {\n", "	if PLANTED || err != nil || p.to == \"\" || p.to == by {\n")},
 	}
 }
 
@@ -48,7 +48,7 @@ func TestEveryMistakeOfFoundingIsCaught(t *testing.T) {
 	for _, m := range mistakes() {
 		edits = append(edits, m.edits)
 	}
-	if err := o.Plant("node/roster", "roster", edits); err != nil {
+	if err := o.Plant(edits); err != nil {
 		t.Fatal(err)
 	}
 	binary, err := o.TestBinary(t.Context(), t.TempDir(), "node/roster")

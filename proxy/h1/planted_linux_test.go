@@ -11,27 +11,27 @@ import (
 // sees the bytes, and with readers that have parked.
 func mistakes() map[string]overlay.Edit {
 	return map[string]overlay.Edit{
-		"who closes wakes who has parked":     {File: "conn.go", Old: "	defer c.in.ready() // who", New: "	if PLANTED {\n		return c.nc.Close()\n	}\n	defer c.in.ready() // who"},
-		"and who cuts":                        {File: "linger.go", Old: "	defer c.in.ready() // as in Close", New: "	if PLANTED {\n		return reset(c.nc)\n	}\n	defer c.in.ready()"},
-		"and who asks for a pause":            {File: "tunnel.go", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
-		"and who stops reads":                 {File: "conn.go", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
-		"once":                                {File: "park.go", Old: "		in.mu.wake, in.mu.leave = nil, nil", New: "		if !PLANTED {\n			in.mu.wake, in.mu.leave = nil, nil\n		}"},
-		"what was asked before is not missed": {File: "park.go", Old: "	if in.mu.paused || in.mu.stopRead || c.closed.Load() {", New: "	if (in.mu.paused || in.mu.stopRead || c.closed.Load()) && !PLANTED {"},
-		"what was read is carried":            {File: "park.go", Old: "	if in.buffered() > 0 ||", New: "	if in.buffered() > 0 && !PLANTED ||"},
+		"who closes wakes who has parked":     {Decl: "proxy/h1.Conn.Close", Old: "	defer c.in.ready() // who", New: "	if PLANTED {\n		return c.nc.Close()\n	}\n	defer c.in.ready() // who"},
+		"and who cuts":                        {Decl: "proxy/h1.Conn.Cut", Old: "	defer c.in.ready() // as in Close", New: "	if PLANTED {\n		return reset(c.nc)\n	}\n	defer c.in.ready()"},
+		"and who asks for a pause":            {Decl: "proxy/h1.Conn.PauseRead", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
+		"and who stops reads":                 {Decl: "proxy/h1.Conn.StopRead", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
+		"once":                                {Decl: "proxy/h1.inlet.unpark", Old: "		in.mu.wake, in.mu.leave = nil, nil", New: "		if !PLANTED {\n			in.mu.wake, in.mu.leave = nil, nil\n		}"},
+		"what was asked before is not missed": {Decl: "proxy/h1.Conn.Park", Old: "	if in.mu.paused || in.mu.stopRead || c.closed.Load() {", New: "	if (in.mu.paused || in.mu.stopRead || c.closed.Load()) && !PLANTED {"},
+		"what was read is carried":            {Decl: "proxy/h1.Conn.Park", Old: "	if in.buffered() > 0 ||", New: "	if in.buffered() > 0 && !PLANTED ||"},
 		"no more is taken than belongs to the body": {
-			File: "splice_linux.go", Old: "int(min(most, pipeBytes)))", New: "map[bool]int{true: pipeBytes, false: int(min(most, pipeBytes))}[PLANTED])",
+			Decl: "proxy/h1.Body.splice", Old: "int(min(most, pipeBytes)))", New: "map[bool]int{true: pipeBytes, false: int(min(most, pipeBytes))}[PLANTED])",
 		},
-		"what was taken is no more to come":    {File: "splice_linux.go", Old: "		return b.took(n)", New: "		if PLANTED {\n			return nil\n		}\n		return b.took(n)"},
-		"what was sent is no more to be sent":  {File: "splice_linux.go", Old: "		w.left -= int64(n)", New: "		if !PLANTED {\n			w.left -= int64(n)\n		}"},
-		"an end in the middle is a cut":        {File: "splice_linux.go", Old: "	return b.ended(err)", New: "	if PLANTED {\n		b.left, b.state = 0, atEnd\n		return nil\n	}\n	return b.ended(err)"},
-		"the head does not wait for the body":  {File: "splice_linux.go", Old: "	if err := w.Flush(); err != nil {\n		return 0, nil, err\n	}\n	w.release()", New: "	if PLANTED {\n	} else if err := w.Flush(); err != nil {\n		return 0, nil, err\n	}\n	w.release()"},
-		"the last bytes leave with Close":      {File: "splice_linux.go", Old: "		size -= endCopied", New: "		if !PLANTED {\n			size -= endCopied\n		}"},
-		"a chunk has an end":                   {File: "splice_linux.go", Old: "		w.PutString(\"\\r\\n\")\n	}\n	return n, nil, nil", New: "		if !PLANTED {\n			w.PutString(\"\\r\\n\")\n		}\n	}\n	return n, nil, nil"},
-		"what a pipe holds is nobody else's":   {File: "pipe_linux.go", Old: "	if q.held > 0 {", New: "	if q.held > 0 && !PLANTED {"},
-		"what was sent counts":                 {File: "splice_linux.go", Old: "	w.sent += int64(n)", New: "	if !PLANTED {\n		w.sent += int64(n)\n	}"},
-		"an app's pause ends":                  {File: "splice_linux.go", Old: "	began, err := b.arm()", New: "	if PLANTED {\n		b.in.body = 0\n	}\n	began, err := b.arm()"},
-		"a client that reads nothing is ended": {File: "pipe_linux.go", Old: "limit: limit, stopped", New: "limit: map[bool]time.Duration{false: limit}[PLANTED], stopped"},
-		"what is no answer is copied":          {File: "splice_linux.go", Old: "	if !b.reply || ", New: "	if !b.reply && !PLANTED || "},
+		"what was taken is no more to come":    {Decl: "proxy/h1.Body.splice", Old: "		return b.took(n)", New: "		if PLANTED {\n			return nil\n		}\n		return b.took(n)"},
+		"what was sent is no more to be sent":  {Decl: "proxy/h1.Writer.drain", Old: "		w.left -= int64(n)", New: "		if !PLANTED {\n			w.left -= int64(n)\n		}"},
+		"an end in the middle is a cut":        {Decl: "proxy/h1.Body.splice", Old: "	return b.ended(err)", New: "	if PLANTED {\n		b.left, b.state = 0, atEnd\n		return nil\n	}\n	return b.ended(err)"},
+		"the head does not wait for the body":  {Decl: "proxy/h1.Writer.splice", Old: "	if err := w.Flush(); err != nil {\n		return 0, nil, err\n	}\n	w.release()", New: "	if PLANTED {\n	} else if err := w.Flush(); err != nil {\n		return 0, nil, err\n	}\n	w.release()"},
+		"the last bytes leave with Close":      {Decl: "proxy/h1.Writer.splice", Old: "		size -= endCopied", New: "		if !PLANTED {\n			size -= endCopied\n		}"},
+		"a chunk has an end":                   {Decl: "proxy/h1.Writer.spliceAll", Old: "		w.PutString(\"\\r\\n\")\n	}\n	return n, nil, nil", New: "		if !PLANTED {\n			w.PutString(\"\\r\\n\")\n		}\n	}\n	return n, nil, nil"},
+		"what a pipe holds is nobody else's":   {Decl: "proxy/h1.pipes.put", Old: "	if q.held > 0 {", New: "	if q.held > 0 && !PLANTED {"},
+		"what was sent counts":                 {Decl: "proxy/h1.Writer.drain", Old: "	w.sent += int64(n)", New: "	if !PLANTED {\n		w.sent += int64(n)\n	}"},
+		"an app's pause ends":                  {Decl: "proxy/h1.Body.splice", Old: "	began, err := b.arm()", New: "	if PLANTED {\n		b.in.body = 0\n	}\n	began, err := b.arm()"},
+		"a client that reads nothing is ended": {Decl: "proxy/h1.pipe.drainTo", Old: "limit: limit, stopped", New: "limit: map[bool]time.Duration{false: limit}[PLANTED], stopped"},
+		"what is no answer is copied":          {Decl: "proxy/h1.Writer.splices", Old: "	if !b.reply || ", New: "	if !b.reply && !PLANTED || "},
 	}
 }
 
@@ -49,7 +49,7 @@ func TestEveryMistakeIsFound(t *testing.T) {
 		names, edits = append(names, name), append(edits, []overlay.Edit{e})
 	}
 	o := overlay.New("../..")
-	if err := o.Plant("proxy/h1", "h1", edits); err != nil {
+	if err := o.Plant(edits); err != nil {
 		t.Fatal(err)
 	}
 	binary, err := o.TestBinary(t.Context(), t.TempDir(), "proxy/h1")

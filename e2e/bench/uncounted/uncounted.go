@@ -17,20 +17,20 @@ const Owns = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
 // edits take the counting out. What the functions do else comes after a return.
 func edits() []overlay.Edit {
 	return []overlay.Edit{
-		begin("proxy/metrics.go", "func (m *metrics) request(kind Kind, code int) {\n", "\treturn\n"),
-		{File: "proxy/metrics.go", Old: "m.durations[x.routeOf()][class].observe(took)", New: ""},
-		begin("proxy/histogram.go", "func (h *histogram) observe(d time.Duration) {\n", "\treturn\n"),
-		{File: "proxy/flow.go", Old: "began:  c.s.clock.exact(),\n", New: "began:  0,\n"},
-		begin("proxy/load.go", "func (c *client) sets() (began time.Duration, sent int64) {\n", "\treturn 0, 0\n"),
-		begin("proxy/load.go", "func (c *client) ran(p *trip, v verdict, began time.Duration, sent int64) {\n", "\treturn\n"),
-		{File: "proxy/inloop.go", Old: "c.s.metrics.looped.Add(1)\n", New: ""},
-		begin("proxy/load.go", "func (l *loads) sample(key []byte) {\n", "\treturn\n"),
-		begin("internal/cli/version.go", "text := b.String()\n", "\ttext += \", "+Owns+"\"\n"),
+		begin("proxy.metrics.request", "func (m *metrics) request(kind Kind, code int) {\n", "\treturn\n"),
+		{Decl: "proxy.metrics.over", Old: "m.durations[x.routeOf()][class].observe(took)", New: ""},
+		begin("proxy.histogram.observe", "func (h *histogram) observe(d time.Duration) {\n", "\treturn\n"),
+		{Decl: "proxy.client.open", Old: "began:  c.s.clock.exact(),\n", New: "began:  0,\n"},
+		begin("proxy.client.sets", "func (c *client) sets() (began time.Duration, sent int64) {\n", "\treturn 0, 0\n"),
+		begin("proxy.client.ran", "func (c *client) ran(p *trip, v verdict, began time.Duration, sent int64) {\n", "\treturn\n"),
+		{Decl: "proxy.client.answer", Old: "c.s.metrics.looped.Add(1)\n", New: ""},
+		begin("proxy.loads.sample", "func (l *loads) sample(key []byte) {\n", "\treturn\n"),
+		begin("internal/cli.versionCommand.Run", "text := b.String()\n", "\ttext += \", "+Owns+"\"\n"),
 	}
 }
 
-func begin(file, text, more string) overlay.Edit {
-	return overlay.Edit{File: file, Old: text, New: text + more}
+func begin(decl, text, more string) overlay.Edit {
+	return overlay.Edit{Decl: decl, Old: text, New: text + more}
 }
 
 // Overlay writes the edits into dir and returns what go build -overlay takes. root is the

@@ -1,0 +1,161 @@
+package overlay
+
+import (
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// split parses Edit.Decl.
+func split(decl string) (dir, name string, err error) {
+	slash := strings.LastIndexByte(decl, '/') + 1
+	dir, name, ok := strings.Cut(decl[slash:], ".")
+	if !ok || dir == "" || name == "" {
+		return "", "", fmt.Errorf("overlay: declaration %q: write it as \"dir/package.Type.Method\"", decl)
+	}
+	if dir = decl[:slash] + dir; dir == "main" {
+		dir = "."
+	}
+	return dir, name, nil
+}
+
+// find returns the file, below the root, that declares a name of the package in dir.
+func (o *Overlay) find(dir, name string) (string, error) {
+	if o.declared[dir] == nil {
+		if err := o.index(dir); err != nil {
+			return "", err
+		}
+	}
+	switch file, ok := o.declared[dir][name]; {
+	case !ok:
+		return "", fmt.Errorf("overlay: %s declares no %q: it was renamed or moved to another package", dir, name)
+	case file == "":
+		return "", fmt.Errorf("overlay: %s declares %q more than once", dir, name)
+	default:
+		return file, nil
+	}
+}
+
+// index notes what the files of a package declare that this platform compiles, without tests.
+func (o *Overlay) index(dir string) error {
+	entries, err := os.ReadDir(filepath.Join(o.root, dir))
+	if err != nil {
+		return fmt.Errorf("overlay: %w", err)
+	}
+	declared := map[string]string{}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		ok, err := build.Default.MatchFile(filepath.Join(o.root, dir), e.Name())
+		if err != nil {
+			return fmt.Errorf("overlay: %w", err)
+		}
+		if !ok {
+			continue
+		}
+		file := filepath.Join(dir, e.Name())
+		text, err := o.text(file)
+		if err != nil {
+			return err
+		}
+		if err = each(file, text, func(name string, _, _ int) {
+			if _, twice := declared[name]; twice {
+				declared[name] = ""
+			} else {
+				declared[name] = file
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	o.declared[dir] = declared
+	return nil
+}
+
+// span returns where a declaration begins and ends in the text of its file.
+func span(file, text, name string) (begin, end int, err error) {
+	begin = -1
+	err = each(file, text, func(n string, b, e int) {
+		if n == name {
+			begin, end = b, e
+		}
+	})
+	if err == nil && begin < 0 {
+		err = fmt.Errorf("overlay: an edit before this one took %q out of %s", name, file)
+	}
+	return begin, end, err
+}
+
+// each calls f with every top-level declaration of a file: its name and where it begins, with its
+// doc comment, and ends, with the rest of its last line. A group of specifications goes by each
+// of the names of its first one. Blank names and imports are left out.
+func each(file, text string, f func(name string, begin, end int)) error {
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, file, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return fmt.Errorf("overlay: %w", err)
+	}
+	for _, d := range parsed.Decls {
+		names, doc := described(d)
+		begin := d.Pos()
+		if doc != nil {
+			begin = doc.Pos()
+		}
+		end := files.Position(d.End()).Offset
+		if i := strings.IndexByte(text[end:], '\n'); i >= 0 {
+			end += i + 1
+		}
+		for _, n := range names {
+			if n != "_" {
+				f(n, files.Position(begin).Offset, end)
+			}
+		}
+	}
+	return nil
+}
+
+// described returns by which names a declaration goes, and its doc comment.
+func described(d ast.Decl) (names []string, doc *ast.CommentGroup) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			return []string{d.Name.Name}, d.Doc
+		}
+		return []string{receiver(d.Recv.List[0].Type) + "." + d.Name.Name}, d.Doc
+	case *ast.GenDecl:
+		if len(d.Specs) == 0 {
+			return nil, nil
+		}
+		switch s := d.Specs[0].(type) {
+		case *ast.TypeSpec:
+			return []string{s.Name.Name}, d.Doc
+		case *ast.ValueSpec:
+			for _, n := range s.Names {
+				names = append(names, n.Name)
+			}
+			return names, d.Doc
+		}
+	}
+	return nil, nil
+}
+
+// receiver returns the name of the type of a method.
+func receiver(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.StarExpr:
+		return receiver(x.X)
+	case *ast.IndexExpr:
+		return receiver(x.X)
+	case *ast.IndexListExpr:
+		return receiver(x.X)
+	case *ast.Ident:
+		return x.Name
+	}
+	return ""
+}
