@@ -268,7 +268,8 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		}
 		return l.level(ctx, q.Firm, q.By)
 	case askMissing:
-		return n.missing(ctx, from.server)
+		m, err := n.missing(ctx, from.server)
+		return wireMissingOf(m), err
 	case askSeveral:
 		return n.several(ctx, from, q.Several)
 	case askTwin:
@@ -322,7 +323,7 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 			return nil, errLeadsNot
 		}
 		v, _ := l.view(ctx)
-		return v, nil
+		return wireMembers(v)
 	case askSettings:
 		l := n.leadership()
 		if l == nil {

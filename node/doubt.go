@@ -112,13 +112,14 @@ func (d *doubts) ask(server string, now time.Duration) {
 // askMissing asks a voter whether it misses its leader. A node that does not know the
 // question misses nobody.
 func (n *Node) askMissing(ctx context.Context, server string) (m ack.Missing, err error) {
+	var w wireMissing
 	err = n.askThat(ctx, nodeOf(server), func(c *peer.Conn) (request, error) {
 		if there := serverID(c.Node(), c.Peer().Disk); there != server {
 			return request{}, fmt.Errorf("node: %q is there in the place of %q", there, server)
 		}
 		return request{What: askMissing}, nil
-	}, &m)
-	return m, err
+	}, &w)
+	return w.missing(), err
 }
 
 // missing says whether this node misses its leader, to one who asks because it does.

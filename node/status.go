@@ -321,8 +321,13 @@ func (n *Node) leaderViewsBy(ctx context.Context) []ack.MemberView {
 	if leader == "" || leader == string(n.self) {
 		return nil
 	}
+	var members []wireMember
+	err := n.ask(ctx, leader, request{What: askViews}, &members)
 	var views []ack.MemberView
-	if err := n.ask(ctx, leader, request{What: askViews}, &views); err != nil {
+	if err == nil {
+		views, err = memberViews(members)
+	}
+	if err != nil {
 		n.log.Debug().Err(err).Msg("leader's view not available")
 		return nil
 	}

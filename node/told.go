@@ -85,8 +85,10 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 		n.log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not say what it knows")
 		return t
 	}
-	if views, ok := valueOf[[]ack.MemberView](replies[0]); ok {
-		t.views = views
+	if members, ok := valueOf[[]wireMember](replies[0]); ok {
+		if t.views, err = memberViews(members); err != nil {
+			n.log.Debug().Err(err).Msg("leader's view not understood")
+		}
 	}
 	if suspects, ok := valueOf[[]poisonous](replies[1]); ok {
 		t.suspects = suspects

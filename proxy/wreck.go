@@ -30,8 +30,8 @@ type Wreck struct {
 
 // Implicated is a key whose request was under way: its shard and its KeyHash.
 type Implicated struct {
-	Shard shardmap.Shard
-	Hash  uint64
+	Shard shardmap.Shard `json:"shard"`
+	Hash  uint64         `json:"hash"`
 }
 
 // wrecks gathers what broke. Nothing is there but for a moment after it did.

@@ -1,0 +1,88 @@
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
+)
+
+// wireMember is an ack.MemberView as a leader sends it to other nodes.
+type wireMember struct {
+	Node string `json:"node"`
+	// Heartbeat is the last one, as ack encodes it; empty: none was heard in this term.
+	Heartbeat []byte `json:"heartbeat,omitempty"`
+	From      string `json:"from,omitempty"`
+	// HeardAgo is in nanoseconds; negative: none was heard.
+	HeardAgo time.Duration `json:"heard_ago_ns"`
+	Silent   bool          `json:"silent,omitempty"`
+	Echoes   bool          `json:"echoes,omitempty"`
+	Crashed  bool          `json:"crashed,omitempty"`
+	Eligible bool          `json:"eligible,omitempty"`
+	Kept     bool          `json:"kept,omitempty"`
+	Held     time.Duration `json:"held_ns,omitempty"`
+	Absent   bool          `json:"absent,omitempty"`
+	Staged   bool          `json:"staged,omitempty"`
+	Over     bool          `json:"over,omitempty"`
+}
+
+// wireMembers returns what a leader knows of the nodes as it sends it.
+func wireMembers(views []ack.MemberView) ([]wireMember, error) {
+	if views == nil {
+		return nil, nil // the leader did not say
+	}
+	members := make([]wireMember, len(views))
+	for i, v := range views {
+		members[i] = wireMember{
+			Node: string(v.Node), From: v.From, HeardAgo: v.HeardAgo, Silent: v.Silent, Echoes: v.Echoes, Crashed: v.Crashed,
+			Eligible: v.Eligible, Kept: v.Kept, Held: v.Held, Absent: v.Absent, Staged: v.Staged, Over: v.Over,
+		}
+		if v.Heartbeat.Boot == 0 {
+			continue
+		}
+		var err error
+		if members[i].Heartbeat, err = v.Heartbeat.MarshalBinary(); err != nil {
+			return nil, fmt.Errorf("node: heartbeat of %q: %w", v.Node, err)
+		}
+	}
+	return members, nil
+}
+
+// memberViews reads what wireMembers returned.
+func memberViews(members []wireMember) ([]ack.MemberView, error) {
+	if members == nil {
+		return nil, nil
+	}
+	views := make([]ack.MemberView, len(members))
+	for i, m := range members {
+		views[i] = ack.MemberView{
+			Node: shardmap.NodeID(m.Node), From: m.From, HeardAgo: m.HeardAgo, Silent: m.Silent, Echoes: m.Echoes, Crashed: m.Crashed,
+			Eligible: m.Eligible, Kept: m.Kept, Held: m.Held, Absent: m.Absent, Staged: m.Staged, Over: m.Over,
+		}
+		if len(m.Heartbeat) == 0 {
+			continue
+		}
+		if err := views[i].Heartbeat.UnmarshalBinary(m.Heartbeat); err != nil {
+			return nil, fmt.Errorf("node: heartbeat of %q: %w", m.Node, err)
+		}
+	}
+	return views, nil
+}
+
+// wireMissing is an ack.Missing as voters send it to each other.
+type wireMissing struct {
+	Term     uint64 `json:"term,omitempty"`
+	LogTerm  uint64 `json:"log_term,omitempty"`
+	LogIndex uint64 `json:"log_index,omitempty"`
+	Stands   bool   `json:"stands,omitempty"`
+	In       uint64 `json:"in,omitempty"`
+}
+
+func wireMissingOf(m ack.Missing) wireMissing {
+	return wireMissing{Term: m.Term, LogTerm: m.Log.Term, LogIndex: m.Log.Index, Stands: m.Stands, In: m.In}
+}
+
+func (w wireMissing) missing() ack.Missing {
+	return ack.Missing{Term: w.Term, Log: ack.LogEnd{Term: w.LogTerm, Index: w.LogIndex}, Stands: w.Stands, In: w.In}
+}

@@ -1,0 +1,192 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/node/roster"
+	"shardway/node/rotation"
+	"shardway/proxy"
+	"shardway/verdict"
+)
+
+var updateWire = flag.Bool("wire.update", false, "write the golden files of control messages anew")
+
+// controlMessages are all types that nodes send each other on control streams.
+func controlMessages() []any {
+	return []any{
+		request{},
+		[]reply{},
+		[]wireMember{},
+		[]poisonous{},
+		[]verdict.Difference{},
+		wireMissing{},
+		idleThere{},
+		runningThere{},
+		socketsThere{},
+		rotation.Proven{},
+		roster.Process{},
+		admin.TimingState{},
+		admin.LevelState{},
+		admin.Plan{},
+		admin.DrainState{},
+		verdict.Report{},
+		proxy.Load{},
+		rotation.Step{},
+	}
+}
+
+// A field without a tag goes over the wire by its Go name: renaming it would change the format.
+func TestControlMessagesNameTheirFields(t *testing.T) {
+	seen := map[reflect.Type]bool{}
+	var look func(reflect.Type)
+	look = func(x reflect.Type) {
+		switch {
+		case seen[x] || x == reflect.TypeFor[time.Time]() || x == reflect.TypeFor[json.RawMessage]():
+			return
+		case x.Implements(reflect.TypeFor[json.Marshaler]()), reflect.PointerTo(x).Implements(reflect.TypeFor[json.Marshaler]()):
+			return
+		}
+		seen[x] = true
+		if k := x.Kind(); k == reflect.Pointer || k == reflect.Slice || k == reflect.Array || k == reflect.Map {
+			look(x.Elem())
+			return
+		} else if k != reflect.Struct {
+			return
+		}
+		for f := range x.Fields() {
+			name := f.Tag.Get("json")
+			if name == "-" || !f.IsExported() && !f.Anonymous {
+				continue // encoding/json does not see it
+			}
+			if name == "" && !f.Anonymous {
+				t.Errorf("%s.%s has no json tag", x, f.Name)
+			}
+			look(f.Type)
+		}
+	}
+	for _, m := range controlMessages() {
+		look(reflect.TypeOf(m))
+	}
+	if len(seen) < len(controlMessages()) {
+		t.Errorf("only %d types were looked at", len(seen))
+	}
+}
+
+func wireViews() []ack.MemberView {
+	return []ack.MemberView{
+		{
+			Node: "a", From: "a/1", HeardAgo: 20 * time.Millisecond, Echoes: true, Eligible: true, Kept: true, Held: 3 * time.Second, Staged: true,
+			Heartbeat: ack.Heartbeat{
+				Level: ack.MinLevel, Node: "a", Server: "a/1", Boot: 3, Nonce: 1 << 63, Number: 17, Echo: ack.Echo{Term: 4, Number: 16}, Term: 4,
+				Applied: 9, Acked: 10, Every: 50 * time.Millisecond, Weight: 100, Zone: "z1", Unhealthy: true,
+			},
+		},
+		{Node: "b", HeardAgo: -1, Silent: true, Crashed: true, Absent: true, Over: true},
+	}
+}
+
+func TestMembersAreSentWhole(t *testing.T) {
+	golden(t, "views", func() (any, error) { return wireMembers(wireViews()) }, func(m []wireMember) {
+		if v, err := memberViews(m); err != nil || !reflect.DeepEqual(v, wireViews()) {
+			t.Errorf("read as %+v, %v, want %+v", v, err, wireViews())
+		}
+	})
+	// Every field of a view is sent.
+	v := reflect.New(reflect.TypeFor[ack.MemberView]()).Elem()
+	for _, f := range v.Fields() {
+		if k := f.Kind(); k == reflect.Struct {
+			f.Set(reflect.ValueOf(wireViews()[0].Heartbeat))
+		} else if x := reflect.ValueOf(7); k == reflect.Int64 {
+			f.Set(x.Convert(f.Type()))
+		} else if k == reflect.Bool {
+			f.SetBool(true)
+		} else {
+			f.SetString("x")
+		}
+	}
+	view, ok := reflect.TypeAssert[ack.MemberView](v)
+	if !ok {
+		t.Fatalf("%T is no view", v.Interface())
+	}
+	all := []ack.MemberView{view}
+	m, err := wireMembers(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := memberViews(m); err != nil || !reflect.DeepEqual(got, all) {
+		t.Errorf("%+v is read as %+v, %v", all, got, err)
+	}
+}
+
+// A leader that says nothing is not one that knows of no node.
+func TestMembersThatAreNotSaidStayUnsaid(t *testing.T) {
+	m, err := wireMembers(nil)
+	if b, jerr := json.Marshal(m); err != nil || jerr != nil || string(b) != "null" {
+		t.Errorf("%s, %v, %v, want null", b, err, jerr)
+	}
+	if v, err := memberViews(nil); v != nil || err != nil {
+		t.Errorf("%v, %v, want nil", v, err)
+	}
+	if v, err := memberViews([]wireMember{{Node: "a", Heartbeat: []byte{0}}}); err == nil {
+		t.Errorf("a corrupt heartbeat is read as %v", v)
+	}
+}
+
+func TestMissingIsSentWhole(t *testing.T) {
+	want := ack.Missing{Term: 3, Log: ack.LogEnd{Term: 2, Index: 99}, Stands: true, In: 4}
+	golden(t, "missing", func() (any, error) { return wireMissingOf(want), nil }, func(w wireMissing) {
+		if got := w.missing(); got != want {
+			t.Errorf("read as %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestImplicatedKeysAreSentWhole(t *testing.T) {
+	want := []implication{{Node: "a", Boot: 3, Keys: []proxy.Implicated{{Shard: 7, Hash: 1<<64 - 1}}, AgoMS: 12}}
+	golden(t, "implicated", func() (any, error) { return request{What: askImplicated, Implicated: want}, nil }, func(q request) {
+		if !reflect.DeepEqual(q.Implicated, want) {
+			t.Errorf("read as %+v, want %+v", q.Implicated, want)
+		}
+	})
+}
+
+// golden compares a message with the file of that name, and has the file read.
+func golden[T any](t *testing.T, name string, message func() (any, error), read func(T)) {
+	t.Helper()
+	path := filepath.Join("testdata", "wire", name+".json")
+	m, err := message()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = append(b, '\n')
+	if *updateWire {
+		if err = os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b, file) {
+		t.Errorf("%s has changed to:\n%s", path, b)
+	}
+	var v T
+	if err = json.Unmarshal(file, &v); err != nil {
+		t.Fatal(err)
+	}
+	read(v)
+}
