@@ -15,15 +15,14 @@ import (
 // any goroutine; nil watches nothing.
 type appWatch struct {
 	newest func() *ack.State
-	store  func(instance string) error
+	stored *persisted[string] // the instance, for the next process of the node
 	log    zerolog.Logger
 	// inProcess means that the app is in this process, and is not connected to.
 	inProcess bool
 
 	// mu protects the following fields.
-	mu       sync.Mutex
-	watch    *ack.AppWatch
-	unstored string // instance that could not be stored; empty means none
+	mu    sync.Mutex
+	watch *ack.AppWatch
 }
 
 // newAppWatch returns the watch of this node's app, nil if shards may return at any time.
@@ -35,7 +34,7 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	if err != nil {
 		o.Log.Warn().Err(err).Msg("app instance not read")
 	}
-	w := &appWatch{newest: newest, store: o.Dir.KeepAppInstance, log: o.Log, watch: ack.NewAppWatch(instance)}
+	w := &appWatch{newest: newest, stored: newPersisted("app instance", instance, o.Dir.KeepAppInstance, o.Log), log: o.Log, watch: ack.NewAppWatch(instance)}
 	if o.CheckApp == nil {
 		w.inProcess = true
 		w.watch.Refused(w.watch.Begin(0)) // it starts with this process
@@ -60,17 +59,9 @@ func (w *appWatch) checked(a ack.Attempt, instance string, err error) {
 		return
 	}
 	if w.watch.Checked(a, instance) {
-		w.unstored = instance
+		w.stored.set(instance)
 		w.log.Info().Str("instance", instance).Msg("app instance")
 	}
-	if w.unstored == "" {
-		return
-	}
-	if err := w.store(w.unstored); err != nil {
-		w.log.Warn().Err(err).Msg("app instance not stored")
-		return
-	}
-	w.unstored = ""
 }
 
 // report adds what the node reports of its app.

@@ -34,6 +34,9 @@ func (n *Node) Run(ctx context.Context) error {
 		s.push("own socket", func() { _ = n.o.Self.Close() }) // if it was not served: as long as the directory is ours
 	}
 	s.spawn(base, "known disks", n.keepKnown)
+	if n.appWatch != nil {
+		s.spawn(base, "app instance", n.appWatch.stored.run)
+	}
 	s.spawn(base, "pulse", n.pulse.Run)
 	if n.liveness() != nil {
 		n.stopApp(base)

@@ -14,6 +14,7 @@
 //	superseded.json  that the cluster goes on elsewhere without this directory
 //	known.json     what other nodes' disks have said of themselves, at most 1024;
 //	               as damaged-known.json what could not be used of it
+//	app.json       the app instance that the node saw last
 //	stale.json     that this is an older image of the node's disk, or a copy
 //
 // Two rules hold. A boot number is never used twice, because it is on disk
