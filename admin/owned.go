@@ -17,7 +17,8 @@ type OwnedList struct {
 	Epoch   uint64 `json:"epoch"`
 	LeaseMS int64  `json:"lease_ms"`
 	// MayWriteMS is for how long the app may write if it hears no more, counted from when the app
-	// sent the request; 0: it must stop.
+	// sent the request; 0: it must stop. After a restart the node first waits as long as an
+	// earlier response allowed.
 	MayWriteMS int64        `json:"may_write_ms"`
 	Shards     []OwnedShard `json:"shards"` // ascending
 }

@@ -8,6 +8,7 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/bounds"
+	"shardway/node/disk"
 )
 
 const (
@@ -65,7 +66,7 @@ func (n *Node) keepAppAlive(ctx context.Context) {
 	defer app.CloseAlive()
 	after := ""
 	for {
-		left, whole := n.mayWrite()
+		left, whole := n.mayWriteAlive()
 		outcome := n.callAlive(ctx, app, &after, left, max(whole, aliveIdle))
 		pause := aliveIdle
 		switch {
@@ -116,17 +117,29 @@ func (n *Node) callAlive(ctx context.Context, app appLiveness, after *string, le
 	return aliveTold
 }
 
-// stopApp has the app stop writing what it was allowed by an earlier process of this node. The
-// first heartbeat of this one may have its shards taken at once, so it must not come before. It
-// returns when the app has answered, when nothing listens at its address, or after dead-after:
-// what an earlier process allowed has ended by then.
-func (n *Node) stopApp(ctx context.Context) {
+// stopApp has the app stop writing what the hook alive of an earlier process of this node
+// allowed. It returns when the app has answered, or when that time has passed. If no process
+// has stored such a time, it waits up to dead-after, and not if nothing listens at the app's
+// address.
+func (n *Node) stopApp(ctx context.Context, earlier disk.AppAllowance) {
 	app := n.liveness()
-	ctx, cancel := context.WithTimeout(ctx, n.o.Timing.DeadAfter)
+	never := earlier.Boot == 0
+	limit := earlier.Alive
+	if never {
+		limit = n.o.Timing.DeadAfter
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for after := ""; ctx.Err() == nil; {
-		if n.callAlive(ctx, app, &after, 0, time.Second) != aliveFailed {
+		switch n.callAlive(ctx, app, &after, 0, time.Second) {
+		case aliveTold, aliveNoHook:
 			return
+		case aliveRefused:
+			// An app that has closed its port may write on.
+			if never {
+				return
+			}
+		case aliveFailed:
 		}
 		select {
 		case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/clock"
+	"shardway/node/disk"
 )
 
 // For how long an app may write follows from when its shards may be taken after a crash.
@@ -58,26 +59,31 @@ func (a *askedApp) Alive(_ context.Context, c ack.AliveCall) (follows, refused b
 	return err == nil, err != nil && a.refused, err
 }
 
-// A node that starts has its app stop before anybody hears of it, and waits for one that hangs
-// no longer than anything can be allowed.
+// A node that starts has its app stop before it takes part in anything. It waits for an app that
+// does not answer as long as an earlier process has let the app write, whatever the flags say.
 func TestStartWaitsUntilTheAppHasStopped(t *testing.T) {
 	late := errors.New("no answer")
+	earlier := disk.AppAllowance{Boot: 1, Alive: 6 * time.Second}
 	for name, x := range map[string]struct {
-		app   askedApp
-		calls int
-		took  time.Duration
+		app     askedApp
+		earlier disk.AppAllowance
+		calls   int
+		took    time.Duration
 	}{
-		"it answers":          {askedApp{answers: []error{nil}}, 1, 0},
-		"it answers later":    {askedApp{answers: []error{late, late, nil}}, 3, 200 * time.Millisecond},
-		"nothing listens":     {askedApp{answers: []error{late}, refused: true}, 1, 0},
-		"it does not, at all": {askedApp{answers: []error{late}}, 25, 2500 * time.Millisecond},
+		"it answers":                           {askedApp{answers: []error{nil}}, earlier, 1, 0},
+		"it answers later":                     {askedApp{answers: []error{late, late, nil}}, earlier, 3, 200 * time.Millisecond},
+		"nothing listens":                      {askedApp{answers: []error{late}, refused: true}, earlier, 60, 6 * time.Second},
+		"it does not answer":                   {askedApp{answers: []error{late}}, earlier, 60, 6 * time.Second},
+		"nothing was allowed":                  {askedApp{answers: []error{late}}, disk.AppAllowance{Boot: 1}, 0, 0},
+		"nothing is known, nothing listens":    {askedApp{answers: []error{late}, refused: true}, disk.AppAllowance{}, 1, 0},
+		"nothing is known, it does not answer": {askedApp{answers: []error{late}}, disk.AppAllowance{}, 25, 2500 * time.Millisecond},
+		"it asked":                             {askedApp{answers: []error{nil}}, disk.AppAllowance{Boot: 1, Alive: 6 * time.Second, Owned: 2 * time.Second}, 1, 2 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := clock.Virtual()
-			n := &Node{log: zerolog.Nop(), router: newRouter("a", 4, c, nil), fsm: newFSM(func(error) {})}
-			n.o.Clock, n.o.Hooks, n.o.Timing = c, &x.app, ack.DefaultTiming()
+			n := allowing(t, clock.Virtual(), x.earlier, func(disk.AppAllowance) error { return nil })
+			n.o.Hooks = &x.app
 			began := time.Now()
-			n.stopApp(t.Context())
+			n.awaitApp(t.Context())
 			if took := time.Since(began); took != x.took || len(x.app.calls) < x.calls || len(x.app.calls) > x.calls+1 {
 				t.Errorf("%s: %d calls in %v, want %d in %v", name, len(x.app.calls), took, x.calls, x.took)
 			}

@@ -62,6 +62,7 @@ type Node struct {
 	twin         *roster.Twin
 	health       *health // nil for a gateway
 	appWatch     *appWatch
+	allowance    *allowance
 	metrics      *metrics
 	events       *event.Ring
 	changes      *changes
@@ -136,6 +137,7 @@ func New(o Options) (*Node, error) {
 	n.router = newRouter(n.self, o.Shards, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
 	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
+	n.allowance = newAllowance(&n.o)
 	if o.CheckApp != nil {
 		n.health = newHealth(n.watchedCheck(), cmp.Or(o.Health, DefaultHealth()), &n.pulse, o.Log, func() {
 			n.tellApp(n.self, n.health.good.Load())

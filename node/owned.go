@@ -21,8 +21,7 @@ func (n *Node) Held(ctx context.Context) (admin.OwnedList, error) {
 	select {
 	case n.agent.asked <- func() { list <- n.agent.owned() }:
 		held := <-list
-		left, _ := n.mayWrite()
-		held.MayWriteMS = left.Milliseconds()
+		held.MayWriteMS = n.mayWriteOwned(ctx).Milliseconds()
 		return held, nil
 	case <-n.agent.ended:
 		return admin.OwnedList{}, fmt.Errorf("node %s has stopped", n.self)

@@ -37,9 +37,12 @@ func newPersisted[V comparable](what string, stored V, write func(V) error, log 
 }
 
 // set has v written soon.
-func (p *persisted[V]) set(v V) {
+func (p *persisted[V]) set(v V) { p.update(func(V) V { return v }) }
+
+// update has written what f makes of the newest value. f must not call p.
+func (p *persisted[V]) update(f func(V) V) {
 	p.mu.Lock()
-	p.newest = v
+	p.newest = f(p.newest)
 	p.mu.Unlock()
 	hint(p.dirty)
 }

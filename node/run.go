@@ -38,9 +38,10 @@ func (n *Node) Run(ctx context.Context) error {
 		s.spawn(base, "app instance", n.appWatch.stored.run)
 	}
 	s.spawn(base, "pulse", n.pulse.Run)
-	if n.liveness() != nil {
-		n.stopApp(base)
+	if n.allowance != nil {
+		s.spawn(base, "app allowance", n.allowance.value.run)
 	}
+	n.awaitApp(base)
 	if err := n.startMembership(base, s); err != nil {
 		return err
 	}

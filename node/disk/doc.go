@@ -15,6 +15,7 @@
 //	known.json     what other nodes' disks have said of themselves, at most 1024;
 //	               as damaged-known.json what could not be used of it
 //	app.json       the app instance that the node saw last
+//	allowance.json for how long the app may write without hearing from the node
 //	stale.json     that this is an older image of the node's disk, or a copy
 //
 // Two rules hold. A boot number is never used twice, because it is on disk
