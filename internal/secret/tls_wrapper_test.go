@@ -432,7 +432,7 @@ func TestOwnCertificatesAreJudgedAtTheStart(t *testing.T) {
 		"good":   {secret.PKI{CA: stranger.path("ca.pem"), Cert: good.Cert, Key: good.Key}, "other nodes would not accept it"},
 		"leaf":   {secret.PKI{CA: good.Cert, Cert: good.Cert, Key: good.Key}, "not a CA certificate"},
 		"key":    {secret.PKI{CA: good.Key, Cert: good.Cert, Key: good.Key}, "only certificates"},
-		"text":   {secret.PKI{CA: "seal_test.go", Cert: good.Cert, Key: good.Key}, "not PEM"},
+		"text":   {secret.PKI{CA: "tls_wrapper_test.go", Cert: good.Cert, Key: good.Key}, "not PEM"},
 		"none":   {secret.PKI{CA: p.path("none"), Cert: good.Cert, Key: good.Key}, "no such file"},
 	} {
 		if _, err := tt.files.Load(node); err == nil || !strings.Contains(err.Error(), tt.want) {
