@@ -125,12 +125,12 @@ func TestDoorsOfASealedCluster(t *testing.T) {
 			}
 		})
 	}
-	seal := func(l secret.List, node string) *secret.Seal {
+	seal := func(l secret.List, node string) *secret.TLSWrapper {
 		trust, err := secret.Derive(l, node)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return secret.NewSeal(trust)
+		return secret.NewTLSWrapper(trust)
 	}
 	t.Run("another cluster's certificate", func(t *testing.T) {
 		other := secret.List{secret.Generate(time.Now())}
@@ -225,7 +225,7 @@ func talk(t *testing.T, addr string, b []byte) []byte {
 }
 
 // greet opens a control stream as node, and returns the answer.
-func greet(t *testing.T, addr string, s *secret.Seal, node string) ([]byte, error) {
+func greet(t *testing.T, addr string, s *secret.TLSWrapper, node string) ([]byte, error) {
 	t.Helper()
 	raw, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -90,7 +90,7 @@ type Options struct {
 
 	// Secrets holds the cluster's secrets: gossip is encrypted by them, and rotate
 	// changes them. Nil: gossip is plain.
-	Secrets *secret.Keeper
+	Secrets *secret.Store
 	// WrapClient and WrapServer put TLS beneath everything between nodes; see
 	// peer.Options. Nil: plain.
 	WrapClient func(ctx context.Context, conn net.Conn, node string) (net.Conn, error)

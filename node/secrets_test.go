@@ -26,7 +26,7 @@ type vault struct {
 	dir   string
 	first map[string]secret.List // of nodes that do not begin with common
 	plain map[string]bool        // nodes that have none
-	files map[string]*secret.Keeper
+	files map[string]*secret.Store
 }
 
 // sealed runs f in a world whose nodes have one secret.
@@ -35,7 +35,7 @@ func sealed(t *testing.T, f func(w *world, v *vault)) {
 	dir := t.TempDir()
 	common := secret.List{secret.Generate(time.Unix(9e8, 0))}
 	bubble(t, func(w *world) {
-		v := &vault{w: w, dir: dir, first: map[string]secret.List{}, plain: map[string]bool{}, files: map[string]*secret.Keeper{}}
+		v := &vault{w: w, dir: dir, first: map[string]secret.List{}, plain: map[string]bool{}, files: map[string]*secret.Store{}}
 		w.tune = func(o *node.Options) { v.arm(o, common) }
 		f(w, v)
 	})
@@ -65,7 +65,7 @@ func (v *vault) arm(o *node.Options, common secret.List) {
 	if err != nil {
 		v.w.t.Fatal(err)
 	}
-	s := secret.NewSeal(trust)
+	s := secret.NewTLSWrapper(trust)
 	k.OnChange(func(l secret.List) error {
 		next, err := secret.Derive(l, name)
 		if err == nil {
@@ -218,12 +218,12 @@ func TestRotationStopsAndNamesWhoIsMissing(t *testing.T) {
 func TestRotationIsTakenUpWhereItStopped(t *testing.T) {
 	next := secret.Generate(time.Unix(9.1e8, 0))
 	f := next.Fingerprint()
-	for name, half := range map[string]func(leader, b, c *secret.Keeper) error{
-		"installed on one": func(a, _, _ *secret.Keeper) error { return a.Install(next, a.List()) },
-		"used by one": func(a, b, c *secret.Keeper) error {
+	for name, half := range map[string]func(leader, b, c *secret.Store) error{
+		"installed on one": func(a, _, _ *secret.Store) error { return a.Install(next, a.List()) },
+		"used by one": func(a, b, c *secret.Store) error {
 			return errors.Join(a.Install(next, a.List()), b.Install(next, b.List()), c.Install(next, c.List()), b.Use(f, b.List()))
 		},
-		"retired on one": func(a, b, c *secret.Keeper) error {
+		"retired on one": func(a, b, c *secret.Store) error {
 			return errors.Join(a.Install(next, a.List()), b.Install(next, b.List()), c.Install(next, c.List()), a.Use(f, a.List()), b.Use(f, b.List()), c.Use(f, c.List()), c.Retire(f, c.List()))
 		},
 	} {
@@ -298,7 +298,7 @@ func TestHeartbeatOfAnotherNodeDoesNotCount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := secret.NewSeal(trust)
+		s := secret.NewTLSWrapper(trust)
 		port := peer.New(peer.Options{
 			Node: liar.name, Disk: "of-now", Cluster: func() string { return liar.node.State().Cluster() }, Dial: liar.host.Dial, WrapClient: s.Client,
 			Lookup: func(string) (string, bool) { return leader.host.Addr(7947), true },

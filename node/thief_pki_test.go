@@ -63,7 +63,7 @@ func (a *authority) issue(name string, tmpl *x509.Certificate) {
 	}
 }
 
-func (a *authority) seal(name string) *secret.Seal {
+func (a *authority) seal(name string) *secret.TLSWrapper {
 	a.t.Helper()
 	path := func(s string) string { return filepath.Join(a.dir, s) }
 	if _, err := os.Stat(path(name + ".key")); err != nil {
@@ -76,7 +76,7 @@ func (a *authority) seal(name string) *secret.Seal {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return secret.NewSeal(trust)
+	return secret.NewTLSWrapper(trust)
 }
 
 // certified runs f in a world whose nodes have one secret for gossip and
@@ -128,7 +128,7 @@ func TestKeyOfANodeIsNoSecret(t *testing.T) {
 
 		stolen.kill()
 		w.untilSettled(w.others(stolen)...)
-		heard := impostor(t, stolen, th.seal, nil, map[string]any{"held": []secret.Held{{Fingerprint: old.Fingerprint(), Made: old.Made()}}})
+		heard := impostor(t, stolen, th.seal, nil, map[string]any{"held": []secret.Summary{{Fingerprint: old.Fingerprint(), Made: old.Made()}}})
 		_, err := w.leader().node.Rotate(t.Context(), "the test")
 		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), `node "`+stolen.name+`" is missing`) || !strings.Contains(err.Error(), "shows none of the secrets") {
 			t.Errorf("Rotate = %v, want it to name %s and why", err, stolen.name)
@@ -146,7 +146,7 @@ func TestKeyOfANodeIsNoSecret(t *testing.T) {
 
 // impostor listens in a dead node's place and answers every question with the
 // words, and with the evidence for what he has.
-func impostor(t *testing.T, p *process, s *secret.Seal, has secret.List, words any) <-chan string {
+func impostor(t *testing.T, p *process, s *secret.TLSWrapper, has secret.List, words any) <-chan string {
 	t.Helper()
 	heard := make(chan string, 64)
 	host := p.host.Restart()

@@ -18,9 +18,9 @@ import (
 type thief struct {
 	w     *world
 	host  *simnet.Host
-	has   secret.List  // what he shows
-	seal  *secret.Seal // what he dials with
-	heard []string     // every byte that he got
+	has   secret.List        // what he shows
+	seal  *secret.TLSWrapper // what he dials with
+	heard []string           // every byte that he got
 }
 
 // as dials a node under another one's id and asks what he likes.
@@ -173,7 +173,7 @@ func TestThiefIsShutOutByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		th := &thief{w: w, host: w.net.Host("thief"), has: secret.List{old, own}, seal: secret.NewSeal(trust)}
+		th := &thief{w: w, host: w.net.Host("thief"), has: secret.List{old, own}, seal: secret.NewTLSWrapper(trust)}
 		real := []string{"a", "b", "c"}
 		o, on, no, n := secret.List{old}, secret.List{old, next}, secret.List{next, old}, secret.List{next}
 		for _, moment := range [][]secret.List{{on, o, o}, {on, on, o}, {on, on, on}, {no, on, on}, {no, no, on}, {no, no, no}, {n, no, no}, {n, n, no}, {n, n, n}} {
@@ -263,7 +263,7 @@ func TestThiefBeginsNoRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		th := &thief{w: w, host: w.net.Host("thief"), has: secret.List{old}, seal: secret.NewSeal(trust)}
+		th := &thief{w: w, host: w.net.Host("thief"), has: secret.List{old}, seal: secret.NewTLSWrapper(trust)}
 		if err = th.as("b", w.leader(), "rotate", "a thief"); err == nil || !strings.Contains(err.Error(), "newest secret") {
 			t.Errorf("a thief asks for a rotation: %v, want it refused", err)
 		}
@@ -295,7 +295,7 @@ func TestWordOfAThiefWhoLeadsIsNotTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		leader.kill()
-		heard := impostor(t, leader, secret.NewSeal(trust), secret.List{old}, admin.Rotation{Secret: next.Fingerprint(), Nodes: []string{"a", "b", "c"}})
+		heard := impostor(t, leader, secret.NewTLSWrapper(trust), secret.List{old}, admin.Rotation{Secret: next.Fingerprint(), Nodes: []string{"a", "b", "c"}})
 		r, err := follower.node.Rotate(t.Context(), "the test")
 		if err == nil || !strings.Contains(err.Error(), "does not have the newest secret") {
 			t.Errorf("Rotate = %+v, %v, want the thief's word refused", r, err)

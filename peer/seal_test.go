@@ -26,7 +26,7 @@ func sealed(t *testing.T, o peer.Options, l secret.List) peer.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := secret.NewSeal(tr)
+	s := secret.NewTLSWrapper(tr)
 	o.WrapClient, o.WrapServer = s.Client, s.Server
 	return o
 }

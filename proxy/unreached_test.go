@@ -21,7 +21,7 @@ func TestProblemSaysThatConnectingTookTooLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.seal.Store(secret.NewSeal(trust))
+	n.seal.Store(secret.NewTLSWrapper(trust))
 	n.knows("b", &node{peer: quiet.Addr().String()})
 	n.swap(1, 1, remote("b", 1))
 	const dials = 16

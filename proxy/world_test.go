@@ -69,8 +69,8 @@ type node struct {
 	release func()
 	lent    atomic.Int64 // bytes of the buffers that its connections have
 	room    *queue.Room
-	host    *simnet.Host                // in a bubble; nil: loopback sockets
-	seal    atomic.Pointer[secret.Seal] // TLS between nodes; nil: plain
+	host    *simnet.Host                      // in a bubble; nil: loopback sockets
+	seal    atomic.Pointer[secret.TLSWrapper] // TLS between nodes; nil: plain
 }
 
 func (n *node) Table() *proxy.Table { return n.table.Load() }
@@ -287,7 +287,7 @@ func seal(t *testing.T, nodes ...*node) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.seal.Store(secret.NewSeal(trust))
+		n.seal.Store(secret.NewTLSWrapper(trust))
 	}
 }
 

@@ -39,7 +39,7 @@ func (c *credentials) show(s *session) (admin.Credentials, error) {
 	}
 	out.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.TLSCA != "" {
-		cas, err := secret.Authorities(c.TLSCA)
+		cas, err := secret.ReadAuthorities(c.TLSCA)
 		if err != nil {
 			return out, fmt.Errorf("--tls-ca: %w", err)
 		}

@@ -22,9 +22,9 @@ const (
 
 // The validity of everything made from a secret, and the moment at which it is
 // judged. A secret is good until it is replaced.
-func validFrom() time.Time  { return time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) }
-func validUntil() time.Time { return time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) }
-func fixedTime() time.Time  { return time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) }
+func validFrom() time.Time        { return time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) }
+func validUntil() time.Time       { return time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) }
+func verificationTime() time.Time { return time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // authority is the certificate authority of a secret, the same on every node.
 type authority struct {
@@ -62,7 +62,7 @@ func keyID(key ed25519.PrivateKey) []byte {
 
 // leaf makes the certificate of one start of a node, with a key that is never
 // stored.
-func (a *authority) leaf(node string) (tls.Certificate, error) {
+func (a *authority) issueLeaf(node string) (tls.Certificate, error) {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("secret: certificate of node %q: %w", node, err)
@@ -92,7 +92,7 @@ func (a *authority) leaf(node string) (tls.Certificate, error) {
 // nodes returns the ids of the nodes that a certificate is good for: those of
 // shardway://node/ID, and for the user's own certificates also its DNS names,
 // letter for letter.
-func nodes(c *x509.Certificate) []string {
+func nodeIDs(c *x509.Certificate) []string {
 	var ids []string
 	for _, u := range c.URIs {
 		if u.Scheme == nodeScheme && u.Host == nodeHost && len(u.Path) > 1 && u.RawQuery == "" && u.Fragment == "" {

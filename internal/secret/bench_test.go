@@ -10,12 +10,12 @@ import (
 // BenchmarkResumed is what a stream between two nodes that know each other costs both.
 func BenchmarkResumed(b *testing.B) {
 	l := fresh()
-	seal := func(node string) *secret.Seal {
+	seal := func(node string) *secret.TLSWrapper {
 		tr, err := secret.Derive(l, node)
 		if err != nil {
 			b.Fatal(err)
 		}
-		return secret.NewSeal(tr)
+		return secret.NewTLSWrapper(tr)
 	}
 	dialer, server := seal("a"), seal("b")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -13,13 +13,13 @@ import (
 type Conn struct {
 	*tls.Conn
 	raw  net.Conn
-	seal *Seal
+	seal *TLSWrapper
 	leaf *x509.Certificate
 	root root
 }
 
 // Vouch returns nil if the certificate at the other end is good for node.
-func (c *Conn) Vouch(node string) error { return speaksFor(c.leaf, node) }
+func (c *Conn) Vouch(node string) error { return verifyNodeID(c.leaf, node) }
 
 // Direct returns false: what SyscallConn reads is not what Read reads.
 func (c *Conn) Direct() bool { return false }
@@ -30,7 +30,7 @@ func (c *Conn) Direct() bool { return false }
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
-		err = explain(err)
+		err = explainAlert(err)
 	}
 	return n, err
 }
@@ -39,7 +39,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 // up to 5 s for an other side that reads nothing. Nothing between nodes takes
 // the end of a stream for the end of a message.
 func (c *Conn) Close() error {
-	c.seal.forget(c)
+	c.seal.unregister(c)
 	return c.raw.Close()
 }
 
@@ -63,7 +63,7 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 }
 
 // explain says what an alert of the other side means between nodes.
-func explain(err error) error {
+func explainAlert(err error) error {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {
 		return err

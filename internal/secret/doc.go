@@ -13,16 +13,16 @@
 //
 // A List is what a file holds: the first secret is used, all are accepted, which
 // is how a secret is replaced without a pause. A Trust is what a List, or the
-// user's own certificates (PKI), amount to for TLS; it never changes. A Seal
+// user's own certificates (PKI), amount to for TLS; it never changes. A TLSWrapper
 // wraps the streams between nodes by the Trust of the moment and can be given
-// another at any time. A Keeper ties a file to both.
+// another at any time. A Store ties a file to both.
 //
 // The rules that must hold:
 //
 //   - TLS 1.3 only, both sides verified, one known ALPN name; who names none is
 //     refused.
 //   - A certificate is good for the node whose id stands in it, and no other:
-//     Seal checks the node that was dialed, the peer port the node that a dialer
+//     TLSWrapper checks the node that was dialed, the peer port the node that a dialer
 //     claims to be.
 //   - Certificates made from a secret are judged at a fixed time: no clock
 //     decides who may speak.
@@ -30,7 +30,7 @@
 //     judged again, and it ends with the Trust that it began at (session.go).
 //   - Older secrets shut out no newer one: what a node is asked to do with its
 //     secrets it does for who shows, on that stream, the newest one it has; see
-//     Keeper and Proofs. A certificate shows none.
+//     Store and Proofs. A certificate shows none.
 //   - No secret is ever printed. What stands for one in logs and answers is its
 //     Fingerprint.
 //

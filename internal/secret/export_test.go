@@ -18,7 +18,7 @@ func AuthorityDigest(t *testing.T, s Secret) [sha256.Size]byte {
 }
 
 // SetGrace shortens the life of streams that nobody vouches for any more.
-func (s *Seal) SetGrace(d time.Duration) { s.grace = d }
+func (s *TLSWrapper) SetGrace(d time.Duration) { s.grace = d }
 
 // OwnOf returns the certificate that a node shows.
-func OwnOf(t *Trust) tls.Certificate { return t.own }
+func OwnOf(t *Trust) tls.Certificate { return t.cert }

@@ -53,7 +53,7 @@ func ReadPrivate(path string) ([]byte, error) {
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("secret: %s is not a regular file", path)
 	}
-	if shared(st.Mode(), given(st)) {
+	if accessibleByOthers(st.Mode(), grantedByRoot(st)) {
 		return nil, fmt.Errorf("secret: %s can be read by others (%s): do chmod 600 %s, and replace what it holds if somebody may have read it", path, st.Mode().Perm(), path)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -69,9 +69,9 @@ func ReadPrivate(path string) ([]byte, error) {
 // shared reports whether others than those for whom a file is have rights on it: anybody
 // but its owner or, if it was given to this process, who may do more than read it in its
 // group. Windows has no such bits; there the directory's rights count.
-func shared(m fs.FileMode, given bool) bool {
+func accessibleByOthers(m fs.FileMode, grantedByRoot bool) bool {
 	bits := fs.FileMode(0o077)
-	if given {
+	if grantedByRoot {
 		bits = 0o037
 	}
 	return runtime.GOOS != "windows" && m.Perm()&bits != 0

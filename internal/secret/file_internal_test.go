@@ -22,8 +22,8 @@ func TestFilesThatRootGivesMayBeReadByTheirGroup(t *testing.T) {
 		{0o404, false, false},
 		{0o644, false, false},
 	} {
-		if shared(c.mode, false) == c.own || shared(c.mode, true) == c.given {
-			t.Errorf("%s: shared %v, given by root %v", c.mode, shared(c.mode, false), shared(c.mode, true))
+		if accessibleByOthers(c.mode, false) == c.own || accessibleByOthers(c.mode, true) == c.given {
+			t.Errorf("%s: shared %v, given by root %v", c.mode, accessibleByOthers(c.mode, false), accessibleByOthers(c.mode, true))
 		}
 	}
 }

@@ -26,7 +26,7 @@ func FuzzParseAuthorities(f *testing.F) {
 			if !c.IsCA {
 				t.Fatalf("%v is no authority", c.Subject)
 			}
-			nodes(c)
+			nodeIDs(c)
 		}
 	})
 }

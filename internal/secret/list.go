@@ -92,7 +92,7 @@ func (l List) Equal(o List) bool { return slices.EqualFunc(l, o, Secret.Equal) }
 
 // same reports whether both say the same of the same secrets too: when they were
 // made, and by whom.
-func (l List) same(o List) bool {
+func (l List) identical(o List) bool {
 	return slices.EqualFunc(l, o, func(a, b Secret) bool {
 		return a.Equal(b) && a.made.Equal(b.made) && a.rotated == b.rotated
 	})
@@ -107,7 +107,7 @@ func (l List) With(s Secret) List {
 }
 
 // First returns the list with s in use. s must be in it.
-func (l List) First(s Secret) List {
+func (l List) WithFirst(s Secret) List {
 	rest := slices.DeleteFunc(slices.Clone(l), s.Equal)
 	return append(List{s}, rest...)
 }

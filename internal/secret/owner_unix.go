@@ -12,7 +12,7 @@ import (
 // whose mask the group's bits show) hand secrets over so, readable by a group that was
 // made for that; an ordinary user cannot, so a file of the process's own user may not
 // have such bits.
-func given(st os.FileInfo) bool {
+func grantedByRoot(st os.FileInfo) bool {
 	s, ok := st.Sys().(*syscall.Stat_t)
 	return ok && s.Uid == 0 && os.Geteuid() != 0
 }

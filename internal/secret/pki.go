@@ -26,24 +26,24 @@ type PKI struct {
 // system's clock, as certificates with a lifetime have to be.
 func (p PKI) Load(node string) (*Trust, error) {
 	t := newTrust(time.Now)
-	cas, err := Authorities(p.CA)
+	cas, err := ReadAuthorities(p.CA)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range cas {
 		t.accept(c)
 	}
-	if t.own, err = KeyPair(p.Cert, p.Key); err != nil {
+	if t.cert, err = KeyPair(p.Cert, p.Key); err != nil {
 		return nil, err
 	}
-	if err := speaksFor(t.own.Leaf, node); err != nil {
+	if err := verifyNodeID(t.cert.Leaf, node); err != nil {
 		return nil, fmt.Errorf("%s: %w: it needs the id as a DNS name, or %s://%s/%s as a URI, among its alternative names", p.Cert, err, nodeScheme, nodeHost, node)
 	}
 	// What this node shows must be what the others accept: they have the same
 	// authorities, and a node is a client and a server.
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		cs := tls.ConnectionState{NegotiatedProtocol: ALPN}
-		for _, der := range t.own.Certificate {
+		for _, der := range t.cert.Certificate {
 			c, err := x509.ParseCertificate(der)
 			if err != nil {
 				return nil, fmt.Errorf("secret: %s: %w", p.Cert, err)
@@ -81,7 +81,7 @@ func KeyPair(certFile, keyFile string) (tls.Certificate, error) {
 }
 
 // Authorities reads the authorities of a PEM file, at least one.
-func Authorities(path string) ([]*x509.Certificate, error) {
+func ReadAuthorities(path string) ([]*x509.Certificate, error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return nil, fmt.Errorf("secret: %w", err)

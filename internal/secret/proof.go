@@ -47,7 +47,7 @@ func (l List) Prove(binding []byte, role string, message []byte) Proofs {
 }
 
 // Proven returns the secrets of the list that p proves, in the list's order.
-func (l List) Proven(p Proofs, binding []byte, role string, message []byte) List {
+func (l List) VerifyProofs(p Proofs, binding []byte, role string, message []byte) List {
 	var out List
 	for _, s := range l {
 		if hmac.Equal(p[s.Fingerprint()], s.proof(binding, role, message)) {

@@ -37,16 +37,16 @@ func TestProofCountsForOneMessageOfOneStream(t *testing.T) {
 	}
 	p := secret.List{old, next}.Prove(near, "ask", []byte("words"))
 	mine := secret.List{other, next, old}
-	if got := mine.Proven(p, far, "ask", []byte("words")); !got.Equal(secret.List{next, old}) {
+	if got := mine.VerifyProofs(p, far, "ask", []byte("words")); !got.Equal(secret.List{next, old}) {
 		t.Errorf("Proven = %v, want the two that both have", got)
 	}
 	for name, got := range map[string]secret.List{
-		"another stream":  mine.Proven(p, between, "ask", []byte("words")),
-		"another role":    mine.Proven(p, far, "answer", []byte("words")),
-		"another message": mine.Proven(p, far, "ask", []byte("word")),
-		"a moved border":  mine.Proven(p, far, "askw", []byte("ords")),
-		"no proof":        mine.Proven(nil, far, "ask", []byte("words")),
-		"another's proof": mine.Proven(secret.Proofs{next.Fingerprint(): p[old.Fingerprint()]}, far, "ask", []byte("words")),
+		"another stream":  mine.VerifyProofs(p, between, "ask", []byte("words")),
+		"another role":    mine.VerifyProofs(p, far, "answer", []byte("words")),
+		"another message": mine.VerifyProofs(p, far, "ask", []byte("word")),
+		"a moved border":  mine.VerifyProofs(p, far, "askw", []byte("ords")),
+		"no proof":        mine.VerifyProofs(nil, far, "ask", []byte("words")),
+		"another's proof": mine.VerifyProofs(secret.Proofs{next.Fingerprint(): p[old.Fingerprint()]}, far, "ask", []byte("words")),
 	} {
 		if len(got) > 0 {
 			t.Errorf("%s: Proven = %v, want none", name, got)

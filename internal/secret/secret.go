@@ -54,13 +54,13 @@ func (s Secret) ByRotation() bool { return s.rotated }
 // is unknown.
 func (s Secret) Made() time.Time { return s.made }
 
-// skew is how far ahead of a node's clock a secret may have been made.
-const skew = 24 * time.Hour
+// maxClockSkew is how far ahead of a node's clock a secret may have been made.
+const maxClockSkew = 24 * time.Hour
 
 // Dated returns an error if s is said to be made in the future: it would count
 // as the newest one until then.
-func (s Secret) Dated(now time.Time) error {
-	if s.made.After(now.Add(skew)) {
+func (s Secret) CheckDate(now time.Time) error {
+	if s.made.After(now.Add(maxClockSkew)) {
 		return fmt.Errorf("secret: %s is dated %s, and here it is %s: set the clock right, or made= in the files", s.Fingerprint(), s.made.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return nil

@@ -171,7 +171,7 @@ func TestListOrderIsUse(t *testing.T) {
 	if len(l) != 1 || !two.Equal(secret.List{a, b}) || !two.With(a).Equal(two) {
 		t.Errorf("With: %v then %v", l, two)
 	}
-	if got := two.With(c).First(c); !got.Equal(secret.List{c, a, b}) {
+	if got := two.With(c).WithFirst(c); !got.Equal(secret.List{c, a, b}) {
 		t.Errorf("First = %v", got)
 	}
 	if !two.Equal(secret.List{a, b}) {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// sessionsFor is for how long a session may be resumed. Then both ends show again that
+// sessionLifetime is for how long a session may be resumed. Then both ends show resumeConfig that
 // they have the keys of their certificates.
-const sessionsFor = time.Hour
+const sessionLifetime = time.Hour
 
-// mostKnown bounds what a Trust remembers of each kind: nodes of other names may come and
+// maxCacheEntries bounds what a Trust remembers of each kind: nodes of other names may come and
 // go for as long as a process runs.
-const mostKnown = 1024
+const maxCacheEntries = 1024
 
 // sessions are the TLS configurations of a Trust: of the server's side, and for each node
 // that it dials. What may be resumed belongs to one of them and ends with it, so a session
@@ -29,29 +29,29 @@ const mostKnown = 1024
 // quantum computer, and what is resumed goes into the keys of one that is by P-256 alone (RFC
 // 8446, section 7.1): half of what a resumed handshake took both ends (BenchmarkResumed). Each
 // WebSocket that comes to another node takes one.
-type sessions struct {
-	mu      sync.Mutex
-	began   time.Time
-	server  *tls.Config
-	clients map[string]*client
+type sessionConfigs struct {
+	mu        sync.Mutex
+	createdAt time.Time
+	server    *tls.Config
+	clients   map[string]*clientSessions
 }
 
 // client is this node's side of the streams to another one.
-type client struct {
-	session
-	whole, again *tls.Config // without and with a session
+type clientSessions struct {
+	sessionSlot
+	fullConfig, resumeConfig *tls.Config // without and with a session
 }
 
 // dial returns the next stream, on conn, and the session that it is to resume, if any.
-func (c *client) dial(conn net.Conn) (*tls.Conn, *tls.ClientSessionState) {
+func (c *clientSessions) dial(conn net.Conn) (*tls.Conn, *tls.ClientSessionState) {
 	if last := c.last.Load(); last != nil {
-		return tls.Client(conn, c.again), last
+		return tls.Client(conn, c.resumeConfig), last
 	}
-	return tls.Client(conn, c.whole), nil
+	return tls.Client(conn, c.fullConfig), nil
 }
 
 // notResumedError says that the other end does not know a session any more: it has begun
-// anew, or its hour is over. P-256 is not enough then, so the stream is dialed again.
+// anew, or its hour is over. P-256 is not enough then, so the stream is dialed resumeConfig.
 type notResumedError struct{}
 
 func (notResumedError) Error() string {
@@ -62,11 +62,11 @@ func (notResumedError) Error() string {
 func (notResumedError) DialAgain() bool { return true }
 
 // serverSide returns the configuration of this node's side of a stream that it accepts.
-func (t *Trust) serverSide() *tls.Config {
+func (t *Trust) serverConfig() *tls.Config {
 	x := &t.sessions
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.renew(time.Now())
+	x.expireLocked(time.Now())
 	if x.server == nil {
 		x.server = t.config(func(cs tls.ConnectionState) error {
 			_, _, err := t.verify(cs, x509.ExtKeyUsageClientAuth)
@@ -78,109 +78,109 @@ func (t *Trust) serverSide() *tls.Config {
 }
 
 // clientSide returns this node's side of the streams that it dials.
-func (t *Trust) clientSide(node string) *client {
+func (t *Trust) clientSessions(node string) *clientSessions {
 	x := &t.sessions
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.renew(time.Now())
+	x.expireLocked(time.Now())
 	if c := x.clients[node]; c != nil {
 		return c
 	}
-	c := new(client)
-	c.whole = t.config(func(cs tls.ConnectionState) error {
+	c := new(clientSessions)
+	c.fullConfig = t.config(func(cs tls.ConnectionState) error {
 		leaf, _, err := t.verify(cs, x509.ExtKeyUsageServerAuth)
 		if err != nil {
 			return err
 		}
-		return speaksFor(leaf, node)
+		return verifyNodeID(leaf, node)
 	})
 	// Chain and name are verified above, by node id: what the library would look for is a
 	// host name.
-	c.whole.InsecureSkipVerify = true
-	c.whole.ClientSessionCache = &c.session
-	c.again = c.whole.Clone()
-	c.again.ClientSessionCache = resumed{&c.session}
-	c.again.CurvePreferences = []tls.CurveID{tls.CurveP256}
-	if x.clients == nil || len(x.clients) >= mostKnown {
-		x.clients = make(map[string]*client)
+	c.fullConfig.InsecureSkipVerify = true
+	c.fullConfig.ClientSessionCache = &c.sessionSlot
+	c.resumeConfig = c.fullConfig.Clone()
+	c.resumeConfig.ClientSessionCache = pinnedSlot{&c.sessionSlot}
+	c.resumeConfig.CurvePreferences = []tls.CurveID{tls.CurveP256}
+	if x.clients == nil || len(x.clients) >= maxCacheEntries {
+		x.clients = make(map[string]*clientSessions)
 	}
 	x.clients[node] = c
 	return c
 }
 
 // renew ends what may be resumed once it is old. With mu held.
-func (x *sessions) renew(now time.Time) {
-	if now.Sub(x.began) >= sessionsFor {
-		x.began, x.server, x.clients = now, nil, nil
+func (x *sessionConfigs) expireLocked(now time.Time) {
+	if now.Sub(x.createdAt) >= sessionLifetime {
+		x.createdAt, x.server, x.clients = now, nil, nil
 	}
 }
 
 // session is the one with a node, under whatever address that is dialed.
-type session struct {
+type sessionSlot struct {
 	last atomic.Pointer[tls.ClientSessionState]
 }
 
-var _ tls.ClientSessionCache = (*session)(nil)
+var _ tls.ClientSessionCache = (*sessionSlot)(nil)
 
 // Get implements tls.ClientSessionCache.
-func (s *session) Get(string) (*tls.ClientSessionState, bool) {
+func (s *sessionSlot) Get(string) (*tls.ClientSessionState, bool) {
 	last := s.last.Load()
 	return last, last != nil
 }
 
 // Put implements tls.ClientSessionCache.
-func (s *session) Put(_ string, last *tls.ClientSessionState) { s.last.Store(last) }
+func (s *sessionSlot) Put(_ string, last *tls.ClientSessionState) { s.last.Store(last) }
 
 // resumed is a session that stays the one that it is; or ends.
-type resumed struct{ *session }
+type pinnedSlot struct{ *sessionSlot }
 
 // Put implements tls.ClientSessionCache.
-func (s resumed) Put(key string, last *tls.ClientSessionState) {
+func (s pinnedSlot) Put(key string, last *tls.ClientSessionState) {
 	if last == nil {
-		s.session.Put(key, nil)
+		s.sessionSlot.Put(key, nil)
 	}
 }
 
 // judged remembers which certificates a Trust has found good: that is asked with each
 // stream, and its roots do not change. Nobody else's takes room here.
-type judged struct {
-	mu   sync.Mutex
-	good map[judgedKey]goodUntil
+type verifiedCache struct {
+	mu     sync.Mutex
+	chains map[verifiedKey]verifiedChain
 }
 
-type judgedKey struct {
+type verifiedKey struct {
 	leaf  [sha256.Size]byte
 	usage x509.ExtKeyUsage
 }
 
-// goodUntil is who vouches for a certificate, and for as long as all of that chain is valid.
-type goodUntil struct {
+// verifiedChain is who vouches for a certificate, and for as long as all of that chain is valid.
+type verifiedChain struct {
 	root        root
 	from, until time.Time
 }
 
-func (j *judged) recall(key judgedKey, now time.Time) (root, bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	g, ok := j.good[key]
+func (c *verifiedCache) get(key verifiedKey, now time.Time) (root, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, ok := c.chains[key]
 	return g.root, ok && !now.Before(g.from) && !now.After(g.until)
 }
 
-func (j *judged) note(key judgedKey, chain []*x509.Certificate) root {
-	g := goodUntil{root: rootOf(chain[len(chain)-1]), from: chain[0].NotBefore, until: chain[0].NotAfter}
-	for _, c := range chain[1:] {
-		if c.NotBefore.After(g.from) {
-			g.from = c.NotBefore
+func (c *verifiedCache) put(key verifiedKey, chain []*x509.Certificate) root {
+	g := verifiedChain{root: rootOf(chain[len(chain)-1]), from: chain[0].NotBefore, until: chain[0].NotAfter}
+	for _, issuer := range chain[1:] {
+		if issuer.NotBefore.After(g.from) {
+			g.from = issuer.NotBefore
 		}
-		if c.NotAfter.Before(g.until) {
-			g.until = c.NotAfter
+		if issuer.NotAfter.Before(g.until) {
+			g.until = issuer.NotAfter
 		}
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.good == nil || len(j.good) >= mostKnown {
-		j.good = make(map[judgedKey]goodUntil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.chains == nil || len(c.chains) >= maxCacheEntries {
+		c.chains = make(map[verifiedKey]verifiedChain)
 	}
-	j.good[key] = g
+	c.chains[key] = g
 	return g.root
 }

@@ -170,7 +170,7 @@ func TestManyFindASessionEnded(t *testing.T) {
 }
 
 // wantStrong checks that a meets b, resumed or by ML-KEM.
-func wantStrong(t *testing.T, a, b *secret.Seal) {
+func wantStrong(t *testing.T, a, b *secret.TLSWrapper) {
 	t.Helper()
 	c, s, cerr, serr := meet(t, dialing(a, "b"), b.Server)
 	if cerr != nil || serr != nil {
@@ -227,8 +227,8 @@ func TestSessionsEndWithTheirCertificates(t *testing.T) {
 				p.key, p.ca = p.sign("ca", &x509.Certificate{
 					IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: now.Add(at.ca),
 				}, nil)
-				load := func(node string) *secret.Seal {
-					return secret.NewSeal(p.load(node, &x509.Certificate{DNSNames: []string{node}, ExtKeyUsage: both(), NotAfter: now.Add(at.leaf)}))
+				load := func(node string) *secret.TLSWrapper {
+					return secret.NewTLSWrapper(p.load(node, &x509.Certificate{DNSNames: []string{node}, ExtKeyUsage: both(), NotAfter: now.Add(at.leaf)}))
 				}
 				a, b := load("a"), load("b")
 				wantMet(t, dialing(a, "b"), b.Server, false)

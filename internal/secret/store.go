@@ -11,19 +11,19 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Keeper holds the list of a file of secrets, and tells those who use it of
+// Store holds the list of a file of secrets, and tells those who use it of
 // every change: one that Run finds in the file, and one that a rotation makes,
 // which goes into the file first. It is safe for any number of goroutines.
-type Keeper struct {
-	path string
-	seen Seen // what the file was before it was read first
+type Store struct {
+	path  string
+	files FileState // what the file was before it was read first
 
-	// change keeps two changes, and their file, apart. It is held while users
+	// change keeps two changes, and their file, apart. It is held while listeners
 	// are told, so they learn of changes in order.
-	change sync.Mutex
-	users  []func(List) error
-	// unsaid means that Reload has not reported a change of the file yet.
-	unsaid bool
+	change    sync.Mutex
+	listeners []func(List) error
+	// unreportedChange means that Reload has not reported a change of the file yet.
+	unreportedChange bool
 
 	mu struct {
 		sync.Mutex
@@ -32,19 +32,19 @@ type Keeper struct {
 }
 
 // Open reads a file of secrets.
-func Open(path string) (*Keeper, error) {
-	seen := See(path)
+func Open(path string) (*Store, error) {
+	files := StatFiles(path)
 	l, err := ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	k := &Keeper{path: path, seen: seen}
+	k := &Store{path: path, files: files}
 	k.mu.list = l
 	return k, nil
 }
 
 // List returns the secrets of this moment.
-func (k *Keeper) List() List {
+func (k *Store) List() List {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.mu.list
@@ -52,24 +52,24 @@ func (k *Keeper) List() List {
 
 // OnChange has f called with every later list, one after the other. The error
 // of f is that of the change; f must leave things as they were then.
-func (k *Keeper) OnChange(f func(List) error) {
+func (k *Store) OnChange(f func(List) error) {
 	k.change.Lock()
 	defer k.change.Unlock()
-	k.users = append(k.users, f)
+	k.listeners = append(k.listeners, f)
 }
 
-// Held is what may be said about a secret.
-type Held struct {
+// Summary is what may be said about a secret.
+type Summary struct {
 	Fingerprint string    `json:"fingerprint"`
 	Made        time.Time `json:"made,omitzero"`
 }
 
-// Held tells which secrets the node has; the first one is used.
-func (k *Keeper) Held() []Held {
+// Summary tells which secrets the node has; the first one is used.
+func (k *Store) Summaries() []Summary {
 	l := k.List()
-	out := make([]Held, len(l))
+	out := make([]Summary, len(l))
 	for i, s := range l {
-		out[i] = Held{Fingerprint: s.Fingerprint(), Made: s.Made()}
+		out[i] = Summary{Fingerprint: s.Fingerprint(), Made: s.Made()}
 	}
 	return out
 }
@@ -79,7 +79,7 @@ func (k *Keeper) Held() []Held {
 //
 // Who installs must have the newest secret that is here, in use or not: a newer
 // one may be on its way by hand, to shut out whoever has the older one.
-func (k *Keeper) Install(s Secret, shown List) error {
+func (k *Store) Install(s Secret, shown List) error {
 	return k.apply(func(l List) (List, error) {
 		if l.Has(s) {
 			return l, nil
@@ -95,7 +95,7 @@ func (k *Keeper) Install(s Secret, shown List) error {
 		case len(l) == maxSecrets:
 			return nil, fmt.Errorf("secret: %d secrets are there already, the maximum", len(l))
 		}
-		if err := s.Dated(time.Now()); err != nil {
+		if err := s.CheckDate(time.Now()); err != nil {
 			return nil, err
 		}
 		return l.With(s.Rotated()), nil
@@ -104,21 +104,21 @@ func (k *Keeper) Install(s Secret, shown List) error {
 
 // Use makes the secret with that fingerprint the one that is used: the newest
 // one, by the word of who has it.
-func (k *Keeper) Use(fingerprint string, shown List) error {
+func (k *Store) Use(fingerprint string, shown List) error {
 	return k.apply(func(l List) (List, error) {
-		s, err := l.succeeds(fingerprint, shown)
+		s, err := l.findSuccessor(fingerprint, shown)
 		if err != nil {
 			return nil, err
 		}
-		return l.First(s), nil
+		return l.WithFirst(s), nil
 	})
 }
 
 // Retire ends the acceptance of all others than the secret with that
 // fingerprint, which must be in use: the newest one, by the word of who has it.
-func (k *Keeper) Retire(fingerprint string, shown List) error {
+func (k *Store) Retire(fingerprint string, shown List) error {
 	return k.apply(func(l List) (List, error) {
-		s, err := l.succeeds(fingerprint, shown)
+		s, err := l.findSuccessor(fingerprint, shown)
 		switch {
 		case err != nil:
 			return nil, err
@@ -131,7 +131,7 @@ func (k *Keeper) Retire(fingerprint string, shown List) error {
 
 // succeeds returns the secret with that fingerprint if it may take the place of
 // the others.
-func (l List) succeeds(fingerprint string, shown List) (Secret, error) {
+func (l List) findSuccessor(fingerprint string, shown List) (Secret, error) {
 	s, ok := l.Find(fingerprint)
 	if !ok {
 		return Secret{}, fmt.Errorf("secret: %s is not installed", fingerprint)
@@ -145,16 +145,16 @@ func (l List) succeeds(fingerprint string, shown List) (Secret, error) {
 	return s, nil
 }
 
-// apply makes a change: in the file, then with the users. The file counts, also
+// apply makes a change: in the file, then with the listeners. The file counts, also
 // when it was changed by hand a moment ago.
-func (k *Keeper) apply(change func(List) (List, error)) error {
+func (k *Store) apply(change func(List) (List, error)) error {
 	k.change.Lock()
 	defer k.change.Unlock()
-	changed, err := k.reload()
+	changed, err := k.reloadLocked()
 	if err != nil {
 		return fmt.Errorf("%w; an unreadable file is left as it is: fix it by hand", err)
 	}
-	k.unsaid = k.unsaid || changed
+	k.unreportedChange = k.unreportedChange || changed
 	old := k.List()
 	l, err := change(old)
 	if err != nil || l.Equal(old) {
@@ -163,16 +163,16 @@ func (k *Keeper) apply(change func(List) (List, error)) error {
 	if err := WriteFile(k.path, l); err != nil {
 		return fmt.Errorf("%w; where nodes may not write it, change the file by hand: shardway rotate --help says how", err)
 	}
-	return k.tell(l)
+	return k.publishLocked(l)
 }
 
 // tell makes l the list that counts. With change held.
-func (k *Keeper) tell(l List) error {
+func (k *Store) publishLocked(l List) error {
 	k.mu.Lock()
 	k.mu.list = l
 	k.mu.Unlock()
 	var errs []error
-	for _, f := range k.users {
+	for _, f := range k.listeners {
 		errs = append(errs, f(l))
 	}
 	return errors.Join(errs...)
@@ -180,29 +180,29 @@ func (k *Keeper) tell(l List) error {
 
 // Reload takes the file as it is now. It reports whether that is a change. A
 // file that cannot be used leaves everything as it is.
-func (k *Keeper) Reload() (bool, error) {
+func (k *Store) Reload() (bool, error) {
 	k.change.Lock()
 	defer k.change.Unlock()
-	changed, err := k.reload()
-	changed, k.unsaid = changed || k.unsaid, false
+	changed, err := k.reloadLocked()
+	changed, k.unreportedChange = changed || k.unreportedChange, false
 	return changed, err
 }
 
 // reload is Reload with change held.
-func (k *Keeper) reload() (bool, error) {
+func (k *Store) reloadLocked() (bool, error) {
 	l, err := ReadFile(k.path)
 	if err != nil {
 		return false, err
 	}
-	if l.same(k.List()) {
+	if l.identical(k.List()) {
 		return false, nil
 	}
-	return true, k.tell(l)
+	return true, k.publishLocked(l)
 }
 
 // Run looks after the file until ctx ends.
-func (k *Keeper) Run(ctx context.Context, log zerolog.Logger) {
-	k.seen.Watch(ctx, func() {
+func (k *Store) Run(ctx context.Context, log zerolog.Logger) {
+	k.files.Watch(ctx, func() {
 		changed, err := k.Reload()
 		if err != nil {
 			log.Error().Err(err).Msg("secret file rejected: the old secrets stay in use")

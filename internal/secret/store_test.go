@@ -17,7 +17,7 @@ import (
 	"shardway/internal/secret"
 )
 
-func keeper(t *testing.T, l secret.List) (*secret.Keeper, string) {
+func keeper(t *testing.T, l secret.List) (*secret.Store, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
 	if err := secret.WriteFile(path, l); err != nil {
@@ -68,8 +68,8 @@ func TestRotationGoesThroughTheFile(t *testing.T) {
 	if !slices.EqualFunc(told, want, secret.List.Equal) {
 		t.Errorf("told %v, want %v", told, want)
 	}
-	if h := k.Held(); len(h) != 1 || h[0].Fingerprint != f || !h[0].Made.Equal(next.Made()) {
-		t.Errorf("Held = %v", h)
+	if h := k.Summaries(); len(h) != 1 || h[0].Fingerprint != f || !h[0].Made.Equal(next.Made()) {
+		t.Errorf("Summary = %v", h)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestChangeBeforeTheWatchIsNotLost(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if !k.List().Equal(secret.List{next}) {
-			t.Errorf("the secrets are %v, want those of the file", k.Held())
+			t.Errorf("the secrets are %v, want those of the file", k.Summaries())
 		}
 		stop()
 		synctest.Wait()

@@ -20,9 +20,9 @@ const ALPN = "shardway/1"
 // vouched for its other end: what runs on it may finish.
 const Grace = 30 * time.Second
 
-// Seal puts TLS beneath the streams between nodes. Client and Server are made
+// TLSWrapper puts TLS beneath the streams between nodes. Client and Server are made
 // for peer.Options. It is safe for any number of goroutines.
-type Seal struct {
+type TLSWrapper struct {
 	trust atomic.Pointer[Trust]
 	grace time.Duration
 
@@ -32,9 +32,9 @@ type Seal struct {
 	}
 }
 
-// NewSeal returns a Seal that goes by t.
-func NewSeal(t *Trust) *Seal {
-	s := &Seal{grace: Grace}
+// NewTLSWrapper returns a TLSWrapper that goes by t.
+func NewTLSWrapper(t *Trust) *TLSWrapper {
+	s := &TLSWrapper{grace: Grace}
 	s.trust.Store(t)
 	s.mu.open = make(map[*Conn]struct{})
 	return s
@@ -43,16 +43,16 @@ func NewSeal(t *Trust) *Seal {
 // Replace makes new streams go by t. Streams whose other end was vouched for by
 // an authority that t does not accept are closed after Grace, unless they have
 // ended by then or it is accepted again.
-func (s *Seal) Replace(t *Trust) {
+func (s *TLSWrapper) Replace(t *Trust) {
 	s.trust.Store(t)
-	if len(s.stale()) > 0 {
+	if len(s.untrusted()) > 0 {
 		// One timer for each replacement; what it finds is decided then.
-		time.AfterFunc(s.grace, s.closeStale)
+		time.AfterFunc(s.grace, s.closeUntrusted)
 	}
 }
 
 // stale returns the open streams that are vouched for by nobody any more.
-func (s *Seal) stale() []*Conn {
+func (s *TLSWrapper) untrusted() []*Conn {
 	t := s.trust.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +65,8 @@ func (s *Seal) stale() []*Conn {
 	return all
 }
 
-func (s *Seal) closeStale() {
-	for _, c := range s.stale() {
+func (s *TLSWrapper) closeUntrusted() {
+	for _, c := range s.untrusted() {
 		_ = c.Close()
 	}
 }
@@ -74,17 +74,17 @@ func (s *Seal) closeStale() {
 // Client speaks TLS with the node that was dialed, and with no other: anybody
 // else's certificate is refused before a byte is sent. An error with a method DialAgain
 // that says true is about a session that has ended: the next stream is another one's.
-func (s *Seal) Client(ctx context.Context, conn net.Conn, node string) (net.Conn, error) {
+func (s *TLSWrapper) Client(ctx context.Context, conn net.Conn, node string) (net.Conn, error) {
 	t := s.trust.Load()
-	side := t.clientSide(node)
+	side := t.clientSessions(node)
 	tc, session := side.dial(conn)
-	c, err := s.shake(ctx, t, conn, tc, x509.ExtKeyUsageServerAuth)
+	c, err := s.handshake(ctx, t, conn, tc, x509.ExtKeyUsageServerAuth)
 	switch {
 	case err != nil:
 		return nil, err
 	case session != nil && !tc.ConnectionState().DidResume:
 		side.last.CompareAndSwap(session, nil)
-		s.forget(c)
+		s.unregister(c)
 		return nil, notResumedError{}
 	}
 	return c, nil
@@ -92,9 +92,9 @@ func (s *Seal) Client(ctx context.Context, conn net.Conn, node string) (net.Conn
 
 // Server speaks TLS with a node that dialed. Which one it is says its
 // certificate; see Conn.Vouch.
-func (s *Seal) Server(ctx context.Context, conn net.Conn) (net.Conn, error) {
+func (s *TLSWrapper) Server(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	t := s.trust.Load()
-	c, err := s.shake(ctx, t, conn, tls.Server(conn, t.serverSide()), x509.ExtKeyUsageClientAuth)
+	c, err := s.handshake(ctx, t, conn, tls.Server(conn, t.serverConfig()), x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *Seal) Server(ctx context.Context, conn net.Conn) (net.Conn, error) {
 func (t *Trust) config(verify func(tls.ConnectionState) error) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
-		Certificates: []tls.Certificate{t.own},
+		Certificates: []tls.Certificate{t.cert},
 		NextProtos:   []string{ALPN},
 		Time:         t.now,
 		// It is asked in each handshake, also that of a resumed session.
@@ -116,9 +116,9 @@ func (t *Trust) config(verify func(tls.ConnectionState) error) *tls.Config {
 }
 
 // shake finishes the handshake.
-func (s *Seal) shake(ctx context.Context, t *Trust, raw net.Conn, tc *tls.Conn, usage x509.ExtKeyUsage) (*Conn, error) {
+func (s *TLSWrapper) handshake(ctx context.Context, t *Trust, raw net.Conn, tc *tls.Conn, usage x509.ExtKeyUsage) (*Conn, error) {
 	if err := tc.HandshakeContext(ctx); err != nil {
-		return nil, explain(err)
+		return nil, explainAlert(err)
 	}
 	// What the handshake has found is remembered; one that has asked nothing does not pass.
 	leaf, by, err := t.verify(tc.ConnectionState(), usage)
@@ -126,7 +126,7 @@ func (s *Seal) shake(ctx context.Context, t *Trust, raw net.Conn, tc *tls.Conn, 
 		return nil, err
 	}
 	c := &Conn{Conn: tc, raw: raw, seal: s, leaf: leaf, root: by}
-	if !s.enter(c) {
+	if !s.register(c) {
 		return nil, errors.New("secret: what vouches for the other node was retired during the handshake")
 	}
 	return c, nil
@@ -136,7 +136,7 @@ func (s *Seal) shake(ctx context.Context, t *Trust, raw net.Conn, tc *tls.Conn, 
 // it any more: its handshake began before a replacement and ended after it, so
 // that no replacement would find it. Either this sees the new trust, or stale
 // sees the stream.
-func (s *Seal) enter(c *Conn) bool {
+func (s *TLSWrapper) register(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.trust.Load().accepted[c.root] {
@@ -146,7 +146,7 @@ func (s *Seal) enter(c *Conn) bool {
 	return true
 }
 
-func (s *Seal) forget(c *Conn) {
+func (s *TLSWrapper) unregister(c *Conn) {
 	s.mu.Lock()
 	delete(s.mu.open, c)
 	s.mu.Unlock()

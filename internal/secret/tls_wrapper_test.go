@@ -105,11 +105,11 @@ func swap(c net.Conn) error {
 	return err
 }
 
-func dialing(s *secret.Seal, node string) wrapFunc {
+func dialing(s *secret.TLSWrapper, node string) wrapFunc {
 	return func(ctx context.Context, c net.Conn) (net.Conn, error) { return s.Client(ctx, c, node) }
 }
 
-func accepting(s *secret.Seal) wrapFunc { return s.Server }
+func accepting(s *secret.TLSWrapper) wrapFunc { return s.Server }
 
 // plainTLS dials with a configuration of the test's own.
 func plainTLS(config *tls.Config) wrapFunc {
@@ -119,9 +119,9 @@ func plainTLS(config *tls.Config) wrapFunc {
 	}
 }
 
-func seal(t *testing.T, l secret.List, node string) *secret.Seal {
+func seal(t *testing.T, l secret.List, node string) *secret.TLSWrapper {
 	t.Helper()
-	return secret.NewSeal(trust(t, l, node))
+	return secret.NewTLSWrapper(trust(t, l, node))
 }
 
 func trust(t *testing.T, l secret.List, node string) *secret.Trust {
@@ -396,8 +396,8 @@ func (p *pki) load(name string, tmpl *x509.Certificate) *secret.Trust {
 
 func TestOwnCertificatesServeToo(t *testing.T) {
 	p := newPKI(t)
-	a := secret.NewSeal(p.load("a", &x509.Certificate{DNSNames: []string{"a"}, ExtKeyUsage: both()}))
-	b := secret.NewSeal(p.load("b", &x509.Certificate{URIs: []*url.URL{{Scheme: "shardway", Host: "node", Path: "/b"}}, ExtKeyUsage: both()}))
+	a := secret.NewTLSWrapper(p.load("a", &x509.Certificate{DNSNames: []string{"a"}, ExtKeyUsage: both()}))
+	b := secret.NewTLSWrapper(p.load("b", &x509.Certificate{URIs: []*url.URL{{Scheme: "shardway", Host: "node", Path: "/b"}}, ExtKeyUsage: both()}))
 	if _, s, cerr, serr := meet(t, dialing(a, "b"), b.Server); cerr != nil || serr != nil {
 		t.Errorf("%v, %v", cerr, serr)
 	} else if err := sealed(t, s).Vouch("a"); err != nil {

@@ -17,7 +17,7 @@ import (
 // Trust is who this node is and whom it believes. That does not change; what it has found
 // out by it is kept, for any number of goroutines.
 type Trust struct {
-	own   tls.Certificate
+	cert  tls.Certificate
 	roots *x509.CertPool
 	// accepted are the fingerprints of the roots.
 	accepted map[root]bool
@@ -26,8 +26,8 @@ type Trust struct {
 	// derived means that all of it was made from secrets.
 	derived bool
 
-	sessions sessions
-	judged   judged
+	sessions sessionConfigs
+	verified verifiedCache
 }
 
 // root is the fingerprint of an authority's certificate.
@@ -40,7 +40,7 @@ func newTrust(now func() time.Time) *Trust {
 }
 
 // Leaf returns the certificate that this node shows.
-func (t *Trust) Leaf() *x509.Certificate { return t.own.Leaf }
+func (t *Trust) Leaf() *x509.Certificate { return t.cert.Leaf }
 
 func (t *Trust) accept(c *x509.Certificate) {
 	t.roots.AddCert(c)
@@ -53,7 +53,7 @@ func Derive(l List, node string) (*Trust, error) {
 	if len(l) == 0 {
 		return nil, errors.New("secret: there is none")
 	}
-	t := newTrust(fixedTime)
+	t := newTrust(verificationTime)
 	t.derived = true
 	for i, s := range l {
 		a, err := s.authority()
@@ -64,7 +64,7 @@ func Derive(l List, node string) (*Trust, error) {
 		if i > 0 {
 			continue
 		}
-		if t.own, err = a.leaf(node); err != nil {
+		if t.cert, err = a.issueLeaf(node); err != nil {
 			return nil, err
 		}
 	}
@@ -82,23 +82,23 @@ func (t *Trust) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Ce
 		return nil, root{}, errors.New("secret: the other side shows no certificate: it is not a node")
 	}
 	leaf, now := cs.PeerCertificates[0], t.now()
-	key := judgedKey{sha256.Sum256(leaf.Raw), usage}
-	if by, ok := t.judged.recall(key, now); ok {
+	key := verifiedKey{sha256.Sum256(leaf.Raw), usage}
+	if by, ok := t.verified.get(key, now); ok {
 		return leaf, by, nil
 	}
 	chains, err := vouch.Verify(cs.PeerCertificates, x509.VerifyOptions{
 		Roots: t.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
 	})
 	if err != nil {
-		return nil, root{}, t.foreign(leaf, err)
+		return nil, root{}, t.rejected(leaf, err)
 	}
-	return leaf, t.judged.note(key, chains[0]), nil
+	return leaf, t.verified.put(key, chains[0]), nil
 }
 
 // foreign says what to do about a certificate that is not believed.
-func (t *Trust) foreign(leaf *x509.Certificate, err error) error {
-	who := fmt.Sprintf("secret: the certificate of %s, issued by %s, is not accepted", quoted(nodes(leaf)), quote(leaf.Issuer.CommonName))
-	err = &briefError{err}
+func (t *Trust) rejected(leaf *x509.Certificate, err error) error {
+	who := fmt.Sprintf("secret: the certificate of %s, issued by %s, is not accepted", describeNodes(nodeIDs(leaf)), quoteShort(leaf.Issuer.CommonName))
+	err = &truncatedError{err}
 	if t.derived {
 		return fmt.Errorf("%s: does the other node have the same secret (--secret-file)? %w", who, err)
 	}
@@ -108,25 +108,25 @@ func (t *Trust) foreign(leaf *x509.Certificate, err error) error {
 // Of what strangers write into certificates, refusals repeat as much as a
 // well-meant one needs.
 const (
-	maxName  = 80
-	maxNames = 3
-	maxWhy   = 256
+	maxName   = 80
+	maxNames  = 3
+	maxReason = 256
 )
 
-func quote(s string) string {
+func quoteShort(s string) string {
 	if len(s) > maxName {
 		s = strings.ToValidUTF8(s[:maxName], "") + "…"
 	}
 	return strconv.Quote(s)
 }
 
-func quoted(ids []string) string {
+func describeNodes(ids []string) string {
 	if len(ids) == 0 {
 		return "an unnamed node"
 	}
 	var out []string
 	for _, id := range ids[:min(len(ids), maxNames)] {
-		out = append(out, "node "+quote(id))
+		out = append(out, "node "+quoteShort(id))
 	}
 	if more := len(ids) - maxNames; more > 0 {
 		out = append(out, fmt.Sprintf("%d more", more))
@@ -134,26 +134,26 @@ func quoted(ids []string) string {
 	return strings.Join(out, ", ")
 }
 
-// briefError is an error in whose text a certificate's words stand.
-type briefError struct{ error }
+// truncatedError is an error in whose text a certificate's words stand.
+type truncatedError struct{ error }
 
 // Error returns the beginning of the text.
-func (e *briefError) Error() string {
+func (e *truncatedError) Error() string {
 	s := e.error.Error()
-	if len(s) > maxWhy {
-		s = strings.ToValidUTF8(s[:maxWhy], "") + "…"
+	if len(s) > maxReason {
+		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
 	}
 	return s
 }
 
 // Unwrap returns the whole error.
-func (e *briefError) Unwrap() error { return e.error }
+func (e *truncatedError) Unwrap() error { return e.error }
 
 // speaksFor reports whether a certificate is good for a node.
-func speaksFor(leaf *x509.Certificate, node string) error {
-	ids := nodes(leaf)
+func verifyNodeID(leaf *x509.Certificate, node string) error {
+	ids := nodeIDs(leaf)
 	if slices.Contains(ids, node) {
 		return nil
 	}
-	return fmt.Errorf("secret: the certificate is good for %s and not for node %q", quoted(ids), node)
+	return fmt.Errorf("secret: the certificate is good for %s and not for node %q", describeNodes(ids), node)
 }

@@ -28,9 +28,9 @@ func TestRefusalQuotesLittleOfAStranger(t *testing.T) {
 			Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}},
 		})
 	}
-	for name, server := range map[string]*secret.Seal{
+	for name, server := range map[string]*secret.TLSWrapper{
 		"secret":           seal(t, fresh(), "b"),
-		"own certificates": secret.NewSeal(newPKI(t).load("b", &x509.Certificate{DNSNames: []string{"b"}, ExtKeyUsage: both()})),
+		"own certificates": secret.NewTLSWrapper(newPKI(t).load("b", &x509.Certificate{DNSNames: []string{"b"}, ExtKeyUsage: both()})),
 	} {
 		_, _, _, err := meet(t, by(stranger), server.Server)
 		if err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "497 more") {
@@ -38,7 +38,7 @@ func TestRefusalQuotesLittleOfAStranger(t *testing.T) {
 		}
 	}
 	// The same of one who is believed, and says to be somebody else.
-	_, s, cerr, serr := meet(t, by(p), secret.NewSeal(p.load("b", &x509.Certificate{DNSNames: []string{"b"}, ExtKeyUsage: both()})).Server)
+	_, s, cerr, serr := meet(t, by(p), secret.NewTLSWrapper(p.load("b", &x509.Certificate{DNSNames: []string{"b"}, ExtKeyUsage: both()})).Server)
 	if cerr != nil || serr != nil {
 		t.Fatal(cerr, serr)
 	}
@@ -63,9 +63,9 @@ func TestKeysOfAStrangerVouchForNobody(t *testing.T) {
 		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{secret.ALPN},
 		Certificates: []tls.Certificate{{Certificate: [][]byte{leaf.Raw, another.Raw}, PrivateKey: key}},
 	})
-	for name, server := range map[string]*secret.Seal{
+	for name, server := range map[string]*secret.TLSWrapper{
 		"secret":           seal(t, fresh(), "b"),
-		"own certificates": secret.NewSeal(p.load("b", &x509.Certificate{DNSNames: []string{"b"}, ExtKeyUsage: both()})),
+		"own certificates": secret.NewTLSWrapper(p.load("b", &x509.Certificate{DNSNames: []string{"b"}, ExtKeyUsage: both()})),
 	} {
 		_, _, _, err := meet(t, by, server.Server)
 		if err == nil || strings.Contains(err.Error(), "because of") { // x509 says so when it has looked at a signature

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// watchEvery is how often files are looked at. Nobody waits for them: a
+// watchInterval is how often files are looked at. Nobody waits for them: a
 // rotation tells the nodes itself.
-const watchEvery = 2 * time.Second
+const watchInterval = 2 * time.Second
 
-// Seen is what some files were at one moment: take it before reading them, so that
+// FileState is what some files infos at one moment: take it before reading them, so that
 // no change falls between the reading and the watch.
-type Seen struct {
+type FileState struct {
 	paths []string
-	were  []os.FileInfo
+	infos []os.FileInfo
 }
 
 // See looks at the files.
-func See(paths ...string) Seen { return Seen{paths: paths, were: look(paths)} }
+func StatFiles(paths ...string) FileState { return FileState{paths: paths, infos: statAll(paths)} }
 
 // None reports that there are no files to watch.
-func (s Seen) None() bool { return len(s.paths) == 0 }
+func (s FileState) Empty() bool { return len(s.paths) == 0 }
 
 // Watch calls changed whenever one of the files has become another one than it was,
 // by its identity, length or time, until ctx ends. Links are followed, so a directory
 // that a container system swaps counts too.
-func (s Seen) Watch(ctx context.Context, changed func()) {
-	seen := s.were
-	t := time.NewTicker(watchEvery)
+func (s FileState) Watch(ctx context.Context, changed func()) {
+	seen := s.infos
+	t := time.NewTicker(watchInterval)
 	defer t.Stop()
 	for {
 		select {
@@ -36,10 +36,10 @@ func (s Seen) Watch(ctx context.Context, changed func()) {
 			return
 		case <-t.C:
 		}
-		now := look(s.paths)
+		now := statAll(s.paths)
 		differs := false
 		for i := range now {
-			differs = differs || !same(seen[i], now[i])
+			differs = differs || !sameFile(seen[i], now[i])
 		}
 		if differs {
 			seen = now
@@ -49,7 +49,7 @@ func (s Seen) Watch(ctx context.Context, changed func()) {
 }
 
 // look returns what the files are, nil for one that is not there.
-func look(paths []string) []os.FileInfo {
+func statAll(paths []string) []os.FileInfo {
 	out := make([]os.FileInfo, len(paths))
 	for i, p := range paths {
 		if st, err := os.Stat(p); err == nil {
@@ -59,7 +59,7 @@ func look(paths []string) []os.FileInfo {
 	return out
 }
 
-func same(a, b os.FileInfo) bool {
+func sameFile(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
 	}

@@ -31,7 +31,7 @@ type front struct {
 // certificate is one that was read from files.
 type certificate struct {
 	files [2]string // certificate and key
-	seen  secret.Seen
+	seen  secret.FileState
 	tls   tls.Certificate
 	conf  *tls.Config
 	keys  *tickets
@@ -42,7 +42,7 @@ func readCertificate(certFile, keyFile string) (*certificate, error) {
 	if certFile == "" {
 		return nil, nil //nolint:nilnil // plain
 	}
-	seen := secret.See(certFile, keyFile)
+	seen := secret.StatFiles(certFile, keyFile)
 	pair, err := secret.KeyPair(certFile, keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert: %w", err)

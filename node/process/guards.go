@@ -30,19 +30,19 @@ type guards struct {
 	log  zerolog.Logger
 	node string // id, once it is known
 
-	keeper *secret.Keeper // nil: no secret
-	seal   *secret.Seal   // nil: plain between nodes
-	pki    *secret.PKI    // nil: certificates are made from the secret
+	keeper *secret.Store      // nil: no secret
+	seal   *secret.TLSWrapper // nil: plain between nodes
+	pki    *secret.PKI        // nil: certificates are made from the secret
 	access admin.Access
 	cert   atomic.Pointer[tls.Certificate]  // of the admin port; nil: it speaks no TLS
 	shown  atomic.Pointer[x509.Certificate] // to other nodes, of pki
 	// What the files were before they were read.
-	seen struct{ pki, access, cert secret.Seen }
+	seen struct{ pki, access, cert secret.FileState }
 }
 
 // see looks at files that settings name; an empty name is none.
-func see(paths ...string) secret.Seen {
-	return secret.See(slices.DeleteFunc(paths, func(p string) bool { return p == "" })...)
+func see(paths ...string) secret.FileState {
+	return secret.StatFiles(slices.DeleteFunc(paths, func(p string) bool { return p == "" })...)
 }
 
 // openGuards reads the files. Mistakes are found before anything is opened, all of
@@ -86,13 +86,13 @@ func (g *guards) arm(o *node.Options) error {
 		if trust, err = g.pki.Load(id); err != nil {
 			return fmt.Errorf("--tls-node-cert: %w", err)
 		}
-		g.seal = secret.NewSeal(trust)
+		g.seal = secret.NewTLSWrapper(trust)
 		g.shown.Store(trust.Leaf())
 	case g.keeper != nil:
 		if trust, err = secret.Derive(g.keeper.List(), id); err != nil {
 			return err
 		}
-		g.seal = secret.NewSeal(trust)
+		g.seal = secret.NewTLSWrapper(trust)
 		g.keeper.OnChange(func(l secret.List) error {
 			next, err := secret.Derive(l, id)
 			if err == nil {
@@ -146,7 +146,7 @@ func access(c *config.Config) (admin.Access, []error) {
 		if f.path == "" {
 			continue
 		}
-		cas, err := secret.Authorities(f.path)
+		cas, err := secret.ReadAuthorities(f.path)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("--%s: %w", f.flag, err))
 			continue
@@ -179,8 +179,8 @@ func (g *guards) run(ctx context.Context, n *node.Node, ops *admin.Server) {
 	if g.keeper != nil {
 		wg.Go(func() { g.keeper.Run(ctx, g.log) })
 	}
-	watch := func(what string, seen secret.Seen, reload func() error) {
-		if seen.None() {
+	watch := func(what string, seen secret.FileState, reload func() error) {
+		if seen.Empty() {
 			return
 		}
 		wg.Go(func() {

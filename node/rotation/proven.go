@@ -46,7 +46,7 @@ func (r *Rotation) askProven(ctx context.Context, node, what string, compose fun
 	for _, s := range r.o.Secrets.List() { // what was asked for may have changed them
 		own = own.With(s)
 	}
-	shown := own.Proven(p.Proofs, stream, answering(what), p.Body)
+	shown := own.VerifyProofs(p.Proofs, stream, answering(what), p.Body)
 	if len(shown) == 0 {
 		return nil, errUnproven
 	}
@@ -76,7 +76,7 @@ func (r *Rotation) Answer(ctx context.Context, from, what string, p Proven, bind
 	if err != nil {
 		return nil, err
 	}
-	shown := k.List().Proven(p.Proofs, stream, asking(what), p.Body)
+	shown := k.List().VerifyProofs(p.Proofs, stream, asking(what), p.Body)
 	if len(shown) == 0 {
 		return nil, errUnproven
 	}

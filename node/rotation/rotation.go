@@ -38,7 +38,7 @@ type Options struct {
 	// Self is the node's id.
 	Self string
 	// Secrets holds its secrets; nil: it has none, and nothing can be replaced.
-	Secrets *secret.Keeper
+	Secrets *secret.Store
 	Cluster Cluster
 	Log     zerolog.Logger
 }

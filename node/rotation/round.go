@@ -29,7 +29,7 @@ const (
 // it. So what a person put into files is sent to nobody; what a rotation made is
 // sent to who has shown the newest secret in use, wrapped by that, and no more
 // once a node uses it; and nodes take no word of those who have not shown the
-// newest they have themselves, see secret.Keeper.
+// newest they have themselves, see secret.Store.
 type round struct {
 	r      *Rotation
 	target secret.Secret
@@ -37,13 +37,13 @@ type round struct {
 
 // witness is what one node says about its secrets.
 type witness struct {
-	held []secret.Held
+	held []secret.Summary
 	// shown are those of the leader's secrets that it has for certain.
 	shown secret.List
 }
 
 func (w witness) has(f string) bool {
-	return slices.ContainsFunc(w.held, func(h secret.Held) bool { return h.Fingerprint == f })
+	return slices.ContainsFunc(w.held, func(h secret.Summary) bool { return h.Fingerprint == f })
 }
 func (w witness) uses(f string) bool { return len(w.held) > 0 && w.held[0].Fingerprint == f }
 func (w witness) only(f string) bool { return w.uses(f) && len(w.held) == 1 }
@@ -71,7 +71,7 @@ func (x *round) run(ctx context.Context) ([]string, error) {
 // differ, because then a rotation is under way, else a new one.
 func (x *round) choose(all map[string]witness) error {
 	at := map[string][]string{} // fingerprint → the nodes that have it
-	held := map[string]secret.Held{}
+	held := map[string]secret.Summary{}
 	for _, node := range slices.Sorted(maps.Keys(all)) {
 		for _, h := range all[node].held {
 			held[h.Fingerprint] = h
@@ -92,7 +92,7 @@ func (x *round) choose(all map[string]witness) error {
 		return fmt.Errorf("secret %s is the newest, and only %s has it, not this leader, node %q: no node gives a secret away; put it into the file of every node, or have one lead that has it (shardway step-down), then run it again",
 			newest.Fingerprint, strings.Join(at[newest.Fingerprint], ", "), x.r.o.Self)
 	}
-	if err := s.Dated(time.Now()); err != nil {
+	if err := s.CheckDate(time.Now()); err != nil {
 		return err
 	}
 	if len(sorted) > 1 {
@@ -107,7 +107,7 @@ func (x *round) choose(all map[string]witness) error {
 	return keeper.Install(x.target, keeper.List())
 }
 
-func newestFirst(a, b secret.Held) int {
+func newestFirst(a, b secret.Summary) int {
 	return cmp.Or(b.Made.Compare(a.Made), cmp.Compare(a.Fingerprint, b.Fingerprint))
 }
 
@@ -149,7 +149,7 @@ func (x *round) handOver(all map[string]witness, todo []string) (func(binding []
 	if !x.target.ByRotation() {
 		return nil, fmt.Errorf("secret %s was not made by a rotation, so no node sends it to another: put it into the file of %s (shardway rotate --help), or remove that node if nobody knows it", f, lack)
 	}
-	var used []secret.Held
+	var used []secret.Summary
 	for node, w := range all {
 		if w.uses(f) {
 			return nil, fmt.Errorf("node %q uses the secret %s already, so it is no longer sent to others: put it into the file of %s", node, f, lack)
@@ -240,5 +240,5 @@ func (x *round) own(do string) (witness, error) {
 	case retire:
 		err = k.Retire(x.target.Fingerprint(), k.List())
 	}
-	return witness{held: k.Held(), shown: k.List()}, err
+	return witness{held: k.Summaries(), shown: k.List()}, err
 }

@@ -28,11 +28,11 @@ type Step struct {
 
 // State is what a node has after a step.
 type State struct {
-	Held []secret.Held `json:"held"`
+	Held []secret.Summary `json:"held"`
 }
 
 // take takes a step of a rotation that another node leads and that has
-// shown some of this node's secrets; what they allow decides secret.Keeper.
+// shown some of this node's secrets; what they allow decides secret.Store.
 func (r *Rotation) take(from string, s Step, shown secret.List, binding []byte) (State, error) {
 	k := r.o.Secrets
 	var err error
@@ -57,7 +57,7 @@ func (r *Rotation) take(from string, s Step, shown secret.List, binding []byte) 
 	case s.Do != show:
 		r.o.Log.Info().Str("step", s.Do).Str("secret", s.Fingerprint).Str("peer", from).Msg("secret step taken")
 	}
-	return State{Held: k.Held()}, err
+	return State{Held: k.Summaries()}, err
 }
 
 // unwrap returns the secret that a step brings.
