@@ -120,10 +120,10 @@ func TestUnusableSecurityFilesStopTheNodeAndTheCheck(t *testing.T) {
 	open := put(t, "secret", string(secret.List{secret.Generate(time.Unix(9e8, 0))}.Text()), 0o644)
 	for _, tt := range []struct{ flags, says string }{
 		{"--secret-file " + open, "chmod 600 " + open},
-		{"--secret-file " + open + "x", "no such file or directory; copy the cluster's there, or make that of a new one: shardway keygen > " + open + "x"},
+		{"--secret-file " + open + "x", "no such file or directory; copy the cluster's secret file there, or create a new one: shardway keygen > " + open + "x"},
 		{"--secret-file " + put(t, "s", "hunter2", 0o600), "not a secret"},
 		{"--admin-write-token-file " + put(t, "t", "short", 0o600), "has 5 characters"},
-		{"--admin-write-token-file " + open + "x", "no such file or directory; make one: shardway keygen --token > " + open + "x"},
+		{"--admin-write-token-file " + open + "x", "no such file or directory; create one: shardway keygen --token > " + open + "x"},
 	} {
 		code, out, errOut := run(t, "check "+tt.flags)
 		if code != 2 || !strings.Contains(out, tt.says) {

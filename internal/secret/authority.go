@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// nodeScheme and nodeHost begin the URI that names a node in a certificate:
-// shardway://node/ID. A DNS name would do for most ids, not for all.
+// nodeScheme and nodeHost begin the URI that identifies a node in a certificate:
+// shardway://node/ID. A DNS name cannot represent every valid node id.
 const (
 	nodeScheme = "shardway"
 	nodeHost   = "node"
 )
 
-// The validity of everything made from a secret, and the moment at which it is
-// judged. A secret is good until it is replaced.
+// The validity period of all certificates derived from a secret, and the time at which they
+// are verified. A secret is valid until it is replaced.
 func validFrom() time.Time        { return time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) }
 func validUntil() time.Time       { return time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) }
 func verificationTime() time.Time { return time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// authority is the certificate authority of a secret, the same on every node.
+// authority is the certificate authority (CA) of a secret, identical on every node.
 type authority struct {
 	cert *x509.Certificate
 	key  ed25519.PrivateKey
 }
 
-// authority makes it. Ed25519 signs deterministically and the template leaves
-// nothing to the library, so all nodes have the same bytes.
+// authority builds the CA of s. Ed25519 signatures are deterministic and the template sets
+// every field, so all nodes produce the same bytes.
 func (s Secret) authority() (*authority, error) {
 	key := s.authorityKey()
 	public := key.Public()
@@ -60,8 +60,8 @@ func keyID(key ed25519.PrivateKey) []byte {
 	return sum[:20]
 }
 
-// leaf makes the certificate of one start of a node, with a key that is never
-// stored.
+// issueLeaf issues the certificate for one process start of a node. Its private key is
+// never stored.
 func (a *authority) issueLeaf(node string) (tls.Certificate, error) {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -89,9 +89,9 @@ func (a *authority) issueLeaf(node string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: cert}, nil
 }
 
-// nodes returns the ids of the nodes that a certificate is good for: those of
-// shardway://node/ID, and for the user's own certificates also its DNS names,
-// letter for letter.
+// nodeIDs returns the node ids for which a certificate is valid: the ids of its
+// shardway://node/ID URIs, and its DNS names, compared exactly. Only certificates of the
+// operator's own PKI have DNS names.
 func nodeIDs(c *x509.Certificate) []string {
 	var ids []string
 	for _, u := range c.URIs {

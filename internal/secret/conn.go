@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Conn is a stream between two nodes that know each other.
+// Conn is an authenticated TLS stream between two nodes.
 type Conn struct {
 	*tls.Conn
 	raw  net.Conn
@@ -18,15 +18,16 @@ type Conn struct {
 	root root
 }
 
-// Vouch returns nil if the certificate at the other end is good for node.
+// Vouch returns nil if the certificate of the peer is valid for node.
 func (c *Conn) Vouch(node string) error { return verifyNodeID(c.leaf, node) }
 
-// Direct returns false: what SyscallConn reads is not what Read reads.
+// Direct returns false: the socket behind SyscallConn carries ciphertext, so it must not be
+// read directly.
 func (c *Conn) Direct() bool { return false }
 
-// Read reads what the other node sent. A refusal of this node's certificate
-// arrives here, not at the handshake: in TLS 1.3 the dialer is done with that
-// before the other side has judged it.
+// Read reads data of the peer. A rejection of this node's certificate arrives here and not
+// in the handshake: with TLS 1.3 the client completes its handshake before the server has
+// verified the client certificate.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
@@ -35,16 +36,15 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection at once, without TLS's goodbye: that would wait
-// up to 5 s for an other side that reads nothing. Nothing between nodes takes
-// the end of a stream for the end of a message.
+// Close closes the connection immediately, without a TLS close_notify alert, which would
+// wait up to 5 s for a peer that does not read. No protocol between nodes treats the end of
+// a stream as the end of a message.
 func (c *Conn) Close() error {
 	c.seal.unregister(c)
 	return c.raw.Close()
 }
 
-// SetLinger decides what closing does with unsent bytes, as for a TCP
-// connection.
+// SetLinger sets how Close handles unsent data, as for a TCP connection.
 func (c *Conn) SetLinger(sec int) error {
 	if t, ok := c.raw.(interface{ SetLinger(sec int) error }); ok {
 		return t.SetLinger(sec)
@@ -52,8 +52,7 @@ func (c *Conn) SetLinger(sec int) error {
 	return errors.ErrUnsupported
 }
 
-// SyscallConn gives access to the socket, for looking at it only: what can be
-// read there is cipher text.
+// SyscallConn returns access to the socket for inspection only: its data is ciphertext.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	s, ok := c.raw.(syscall.Conn)
 	if !ok {
@@ -62,7 +61,7 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	return s.SyscallConn()
 }
 
-// explain says what an alert of the other side means between nodes.
+// explainAlert adds the likely cause to a TLS alert of the peer.
 func explainAlert(err error) error {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {

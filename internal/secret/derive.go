@@ -6,8 +6,8 @@ import (
 	"crypto/sha256"
 )
 
-// The labels keep what is derived from one secret independent of each other.
-// They are part of the protocol: another text is another cluster.
+// The labels keep the keys derived from one secret independent of each other. They are part
+// of the protocol: nodes with other labels could not communicate.
 const (
 	salt             = "shardway secret v1"
 	labelGossip      = "gossip: AES-256-GCM key"
@@ -17,22 +17,21 @@ const (
 	labelTicket      = "client TLS: session ticket key of day "
 )
 
-// derive returns n bytes of their own for the label.
+// derive returns an n-byte key for the label.
 func (s Secret) derive(label string, n int) []byte {
 	b, err := hkdf.Key(sha256.New, s.key[:], []byte(salt), label, n)
 	if err != nil {
-		// Only a length beyond 8160 bytes, or a FIPS mode without HKDF, leads
-		// here: nothing that input decides.
+		// Only a length above 8160 bytes or a FIPS mode without HKDF causes an error. No
+		// input does.
 		panic("secret: derive: " + err.Error())
 	}
 	return b
 }
 
-// GossipKey returns the key that encrypts gossip: 32 bytes.
+// GossipKey returns the 32-byte key that encrypts gossip.
 func (s Secret) GossipKey() []byte { return s.derive(labelGossip, 32) }
 
-// AccessKey returns the key under which access logs hash the keys of requests: 32
-// bytes.
+// AccessKey returns the 32-byte HMAC key for the request keys in access logs.
 func (s Secret) AccessKey() []byte { return s.derive(labelAccess, 32) }
 
 func (s Secret) authorityKey() ed25519.PrivateKey {

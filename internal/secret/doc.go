@@ -1,38 +1,42 @@
-// Package secret holds what keeps strangers out: the cluster's secret, and the
-// mutual TLS between nodes that follows from it.
+// Package secret holds the cluster secret and the mutual TLS between nodes that is derived
+// from it.
 //
-// One secret of 32 bytes, kept in a file that only the node may read, gives
-// every node the same two things by HKDF-SHA256 (RFC 5869), each by a label of
-// its own:
+// The secret has 32 bytes and is stored in a file that only the node may read. Every node
+// derives the same keys from it with HKDF-SHA256 (RFC 5869), each with a label of its own:
 //
 //	                ┌─ gossip key ──► memberlist, AES-256-GCM
-//	secret ─ HKDF ──┼─ proof key, and a key for each stream ──► rotation
-//	                └─ CA seed ─────► Ed25519 authority, the same bytes everywhere
-//	                                     └─ signs one leaf per process start: the
-//	                                        node's id in its SAN, fixed validity
+//	secret ─ HKDF ──┼─ proof key, and one key per stream ──► rotation
+//	                └─ CA seed ─────► Ed25519 CA, the same bytes on every node
+//	                                     └─ signs one leaf certificate per process start:
+//	                                        node id in its SAN, fixed validity
 //
-// A List is what a file holds: the first secret is used, all are accepted, which
-// is how a secret is replaced without a pause. A Trust is what a List, or the
-// user's own certificates (PKI), amount to for TLS; it never changes. A TLSWrapper
-// wraps the streams between nodes by the Trust of the moment and can be given
-// another at any time. A Store ties a file to both.
+// Main types:
 //
-// The rules that must hold:
+//   - List is the content of a secret file. The first secret is used, all are accepted. A
+//     rotation replaces a secret without downtime by moving from one list to the next.
+//   - Trust is a List, or the operator's own certificates (PKI), prepared for TLS: the
+//     certificate of this node and the accepted authorities. It is immutable.
+//   - TLSWrapper wraps the streams between nodes in TLS with the current Trust, which
+//     Replace exchanges at any time.
+//   - Store keeps a List in step with its file and notifies the users of the List.
 //
-//   - TLS 1.3 only, both sides verified, one known ALPN name; who names none is
-//     refused.
-//   - A certificate is good for the node whose id stands in it, and no other:
-//     TLSWrapper checks the node that was dialed, the peer port the node that a dialer
-//     claims to be.
-//   - Certificates made from a secret are judged at a fixed time: no clock
-//     decides who may speak.
-//   - A resumed session gives nothing that a new one would not: its certificates are
-//     judged again, and it ends with the Trust that it began at (session.go).
-//   - Older secrets shut out no newer one: what a node is asked to do with its
-//     secrets it does for who shows, on that stream, the newest one it has; see
-//     Store and Proofs. A certificate shows none.
-//   - No secret is ever printed. What stands for one in logs and answers is its
-//     Fingerprint.
+// All types are safe for concurrent use. The node calls Store.Run in a goroutine of its
+// own.
 //
-// All crypto is the standard library's.
+// Invariants:
+//
+//   - TLS 1.3 only. Both sides are verified and must negotiate the ALPN name of this
+//     protocol.
+//   - A certificate is valid only for the node ids that it contains. TLSWrapper checks the
+//     id of the node that it dials. The peer port checks the id that a dialer claims.
+//   - Certificates derived from a secret are verified at a fixed time, so no clock decides
+//     which nodes may communicate.
+//   - A resumed TLS session grants nothing that a new one would not. Its certificates are
+//     verified again, and it ends with the Trust under which it began (session.go).
+//   - An older secret cannot lock out a newer one. A node changes its secrets only for a
+//     peer that proves, on that stream, possession of the newest secret that the node has
+//     (Store, Proofs). A certificate proves no secret.
+//   - No secret is printed. Logs and responses contain its Fingerprint instead.
+//
+// All cryptography is from the standard library.
 package secret

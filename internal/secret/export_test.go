@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// AuthorityDigest hashes the certificate of a secret's authority.
+// AuthorityDigest returns the hash of the CA certificate of a secret.
 func AuthorityDigest(t *testing.T, s Secret) [sha256.Size]byte {
 	t.Helper()
 	a, err := s.authority()
@@ -17,8 +17,8 @@ func AuthorityDigest(t *testing.T, s Secret) [sha256.Size]byte {
 	return rootOf(a.cert)
 }
 
-// SetGrace shortens the life of streams that nobody vouches for any more.
+// SetGrace sets how long streams stay open after their authority is no longer accepted.
 func (s *TLSWrapper) SetGrace(d time.Duration) { s.grace = d }
 
-// OwnOf returns the certificate that a node shows.
-func OwnOf(t *Trust) tls.Certificate { return t.cert }
+// CertificateOf returns the certificate that a node presents.
+func CertificateOf(t *Trust) tls.Certificate { return t.cert }

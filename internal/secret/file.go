@@ -10,12 +10,12 @@ import (
 	"runtime"
 )
 
-// ReadFile reads a file of secrets. One that others may read is refused: it is
-// no secret any more.
+// ReadFile reads a secret file. It rejects a file that other users can read, because its
+// content is no longer secret.
 func ReadFile(path string) (List, error) {
 	b, err := ReadPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w; copy the cluster's there, or make that of a new one: shardway keygen > %s", err, path)
+		return nil, fmt.Errorf("%w; copy the cluster's secret file there, or create a new one: shardway keygen > %s", err, path)
 	}
 	if err != nil {
 		return nil, err
@@ -27,25 +27,25 @@ func ReadFile(path string) (List, error) {
 	return l, nil
 }
 
-// ReadTokens reads a file of tokens, which nobody but its owner may read.
+// ReadTokens reads a token file that only its owner may read.
 func ReadTokens(path string) ([]byte, error) {
 	b, err := ReadPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w; make one: shardway keygen --token > %s", err, path)
+		return nil, fmt.Errorf("%w; create one: shardway keygen --token > %s", err, path)
 	}
 	return b, err
 }
 
-// ReadPrivate reads a small file that nobody but its owner may read, such as a
-// secret, a token or a private key; one that root owns, who gives it to this process
-// so, its group too.
+// ReadPrivate reads a small private file, such as a secret, a token or a private key. Only
+// the owner of the file may have access to it. If root owns the file and this process runs
+// as another user, the group may read it, too.
 func ReadPrivate(path string) ([]byte, error) {
 	f, err := os.Open(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return nil, fmt.Errorf("secret: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
-	// The open file is judged, not its name: it is what gets read.
+	// Check the open file and not its name: the open file is what is read below.
 	st, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("secret: %w", err)
@@ -54,7 +54,7 @@ func ReadPrivate(path string) ([]byte, error) {
 		return nil, fmt.Errorf("secret: %s is not a regular file", path)
 	}
 	if accessibleByOthers(st.Mode(), grantedByRoot(st)) {
-		return nil, fmt.Errorf("secret: %s can be read by others (%s): do chmod 600 %s, and replace what it holds if somebody may have read it", path, st.Mode().Perm(), path)
+		return nil, fmt.Errorf("secret: %s can be read by others (%s): run chmod 600 %s, and replace its content if another user may have read it", path, st.Mode().Perm(), path)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
@@ -66,9 +66,10 @@ func ReadPrivate(path string) ([]byte, error) {
 	return b, nil
 }
 
-// shared reports whether others than those for whom a file is have rights on it: anybody
-// but its owner or, if it was given to this process, who may do more than read it in its
-// group. Windows has no such bits; there the directory's rights count.
+// accessibleByOthers reports whether users other than the intended ones have access to a
+// file. Only the owner may have access. If root granted the file to this process, the group
+// may read it, too. Windows has no such permission bits, so the permissions of the
+// directory apply there.
 func accessibleByOthers(m fs.FileMode, grantedByRoot bool) bool {
 	bits := fs.FileMode(0o077)
 	if grantedByRoot {
@@ -77,8 +78,9 @@ func accessibleByOthers(m fs.FileMode, grantedByRoot bool) bool {
 	return runtime.GOOS != "windows" && m.Perm()&bits != 0
 }
 
-// WriteFile replaces a file of secrets whole and durably: after a crash the old
-// list is there or the new one. A link stays one.
+// WriteFile replaces a secret file atomically and durably: after a crash the file contains
+// either the old list or the new one. If path is a symbolic link, it replaces the target of
+// the link.
 func WriteFile(path string, l List) (err error) {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +90,7 @@ func WriteFile(path string, l List) (err error) {
 		return fmt.Errorf("secret: %w", err)
 	}
 	dir := filepath.Dir(real)
-	f, err := os.CreateTemp(dir, ".secret-*") // made with mode 0600
+	f, err := os.CreateTemp(dir, ".secret-*") // created with mode 0600
 	if err != nil {
 		return fmt.Errorf("secret: %s cannot be replaced: %w", path, err)
 	}
@@ -111,8 +113,8 @@ func WriteFile(path string, l List) (err error) {
 	return nil
 }
 
-// syncDir makes a rename durable. Where a directory cannot be synced, the file
-// itself has been, and the old one is as good after a crash.
+// syncDir makes a rename durable. An error is ignored: the content of the new file is
+// already durable, and the old file is acceptable after a crash.
 func syncDir(dir string) {
 	d, err := os.Open(dir) //nolint:gosec // of a file that the operator names
 	if err != nil {

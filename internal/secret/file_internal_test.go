@@ -5,12 +5,13 @@ import (
 	"testing"
 )
 
-// What Kubernetes and systemd give to a process that is not root is root's, and has the
-// group's bit for reading: it was refused, so no secret could be given there but to root.
-func TestFilesThatRootGivesMayBeReadByTheirGroup(t *testing.T) {
+// Kubernetes and systemd provide secrets to an unprivileged process as files that root owns
+// and the group can read. Rejecting them would leave no way to provide a secret there
+// except to root.
+func TestGroupMayReadFileGrantedByRoot(t *testing.T) {
 	for _, c := range []struct {
-		mode       fs.FileMode
-		own, given bool // whether they pass
+		mode                  fs.FileMode
+		ownFileOK, rootFileOK bool
 	}{
 		{0o400, true, true},
 		{0o600, true, true},
@@ -22,8 +23,8 @@ func TestFilesThatRootGivesMayBeReadByTheirGroup(t *testing.T) {
 		{0o404, false, false},
 		{0o644, false, false},
 	} {
-		if accessibleByOthers(c.mode, false) == c.own || accessibleByOthers(c.mode, true) == c.given {
-			t.Errorf("%s: shared %v, given by root %v", c.mode, accessibleByOthers(c.mode, false), accessibleByOthers(c.mode, true))
+		if accessibleByOthers(c.mode, false) == c.ownFileOK || accessibleByOthers(c.mode, true) == c.rootFileOK {
+			t.Errorf("%s: accessible by others: %v, if granted by root: %v", c.mode, accessibleByOthers(c.mode, false), accessibleByOthers(c.mode, true))
 		}
 	}
 }

@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	// maxFile bounds a file of secrets.
+	// maxFile is the largest accepted size of a secret file in bytes.
 	maxFile = 64 << 10
-	// maxSecrets is how many may be accepted at once. A rotation needs two.
+	// maxSecrets is the largest number of secrets accepted at the same time. A rotation
+	// needs two.
 	maxSecrets = 8
 )
 
-// List is what a file of secrets holds, at least one: the first is used, all
-// are accepted. It does not change.
+// List is the content of a secret file. It has at least one secret and is immutable. The
+// first secret is used, all are accepted.
 type List []Secret
 
-const fileHead = `# Secret of a Shardway cluster. Who has it controls the cluster: keep it from others.
-# The first one is used, all are accepted.
+const fileHead = `# Secret of a Shardway cluster. It gives full control of the cluster: keep it private.
+# The first secret is used, all are accepted.
 `
 
-// Text returns the list as a file.
+// Text returns the list in the format of a secret file.
 func (l List) Text() []byte {
 	b := bytes.NewBufferString(fileHead)
 	for _, s := range l {
@@ -33,11 +34,11 @@ func (l List) Text() []byte {
 	return b.Bytes()
 }
 
-// Parse reads a file of secrets: one a line, empty lines and lines that begin
-// with # are skipped. Its errors name lines and never repeat them.
+// Parse parses a secret file with one secret per line. It skips empty lines and lines that
+// begin with #. Its errors contain line numbers but never the text of a line.
 func Parse(b []byte) (List, error) {
 	if len(b) > maxFile {
-		return nil, fmt.Errorf("secret: larger than %d bytes: not a file of secrets", maxFile)
+		return nil, fmt.Errorf("secret: larger than %d bytes: not a secret file", maxFile)
 	}
 	var l List
 	n := 0
@@ -55,12 +56,12 @@ func Parse(b []byte) (List, error) {
 			return nil, fmt.Errorf("secret: line %d: duplicate secret: remove one of them", n)
 		}
 		if len(l) == maxSecrets {
-			return nil, fmt.Errorf("secret: line %d: more than %d secrets: remove those no node uses any more", n, maxSecrets)
+			return nil, fmt.Errorf("secret: line %d: more than %d secrets: remove secrets that no node uses", n, maxSecrets)
 		}
 		l = append(l, s)
 	}
 	if len(l) == 0 {
-		return nil, errors.New("secret: it contains no secret: make one with `shardway keygen`")
+		return nil, errors.New("secret: the file contains no secret: create one with `shardway keygen`")
 	}
 	return l, nil
 }
@@ -68,7 +69,7 @@ func Parse(b []byte) (List, error) {
 // Has reports whether s is in the list.
 func (l List) Has(s Secret) bool { return slices.ContainsFunc(l, s.Equal) }
 
-// Find returns the secret with that fingerprint.
+// Find returns the secret with the given fingerprint.
 func (l List) Find(fingerprint string) (Secret, bool) {
 	i := slices.IndexFunc(l, func(s Secret) bool { return s.Fingerprint() == fingerprint })
 	if i < 0 {
@@ -77,9 +78,9 @@ func (l List) Find(fingerprint string) (Secret, bool) {
 	return l[i], true
 }
 
-// Newest returns the secret that was made last, and false if nothing says which
-// one that is.
-func (l List) Newest() (Secret, bool) {
+// Newest returns the most recently created secret. ok is false if the creation times do not
+// decide which one that is.
+func (l List) Newest() (newest Secret, ok bool) {
 	sorted := slices.SortedFunc(slices.Values(l), func(a, b Secret) int { return b.made.Compare(a.made) })
 	if len(sorted) == 0 || len(sorted) > 1 && sorted[0].made.Equal(sorted[1].made) {
 		return Secret{}, false
@@ -87,18 +88,17 @@ func (l List) Newest() (Secret, bool) {
 	return sorted[0], true
 }
 
-// Equal reports whether both lists hold the same secrets in the same order.
+// Equal reports whether both lists contain the same secrets in the same order.
 func (l List) Equal(o List) bool { return slices.EqualFunc(l, o, Secret.Equal) }
 
-// same reports whether both say the same of the same secrets too: when they were
-// made, and by whom.
+// identical is Equal, and also compares the creation time and origin of each secret.
 func (l List) identical(o List) bool {
 	return slices.EqualFunc(l, o, func(a, b Secret) bool {
 		return a.Equal(b) && a.made.Equal(b.made) && a.rotated == b.rotated
 	})
 }
 
-// With returns the list with s accepted too.
+// With returns the list with s as an additional accepted secret.
 func (l List) With(s Secret) List {
 	if l.Has(s) {
 		return l
@@ -106,13 +106,14 @@ func (l List) With(s Secret) List {
 	return append(slices.Clip(l), s)
 }
 
-// First returns the list with s in use. s must be in it.
+// WithFirst returns the list with s moved to the front, so that s is used. s must be in the
+// list.
 func (l List) WithFirst(s Secret) List {
 	rest := slices.DeleteFunc(slices.Clone(l), s.Equal)
 	return append(List{s}, rest...)
 }
 
-// GossipKeys returns the keys for gossip, in the same order.
+// GossipKeys returns the gossip keys of all secrets, in the order of the list.
 func (l List) GossipKeys() [][]byte {
 	keys := make([][]byte, len(l))
 	for i, s := range l {

@@ -7,11 +7,10 @@ import (
 	"syscall"
 )
 
-// given reports whether a file was given to this process by root, who owns it, while the
-// process is another user. Kubernetes (fsGroup) and systemd (by an access control list,
-// whose mask the group's bits show) hand secrets over so, readable by a group that was
-// made for that; an ordinary user cannot, so a file of the process's own user may not
-// have such bits.
+// grantedByRoot reports whether root owns the file and this process runs as another user.
+// Kubernetes (fsGroup) and systemd (an access control list, whose mask the group bits show)
+// provide secrets this way, readable by a dedicated group. An unprivileged user cannot
+// create such a file, so a file owned by the user of this process must not have these bits.
 func grantedByRoot(st os.FileInfo) bool {
 	s, ok := st.Sys().(*syscall.Stat_t)
 	return ok && s.Uid == 0 && os.Geteuid() != 0

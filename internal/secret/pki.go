@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-// PKI names the files of the user's own certificates for the peer port.
+// PKI contains the file names of the operator's own certificates for the peer port.
 type PKI struct {
-	// CA holds one or several authorities, PEM; all are accepted.
+	// CA contains one or more certificate authorities in PEM format. All are accepted.
 	CA string
-	// Cert holds the node's certificate and what leads from it to an authority,
-	// PEM. The node's id stands in it as a DNS name or as shardway://node/ID.
+	// Cert contains the certificate of the node and the intermediate certificates up to a
+	// CA, in PEM format. The certificate must contain the node id as a DNS name or as
+	// shardway://node/ID.
 	Cert string
-	// Key holds its private key, PEM; only the owner may read it.
+	// Key contains the private key in PEM format. Only the owner may read the file.
 	Key string
 }
 
-// Load returns what the files amount to for a node. They are judged by the
-// system's clock, as certificates with a lifetime have to be.
+// Load reads the files and verifies that other nodes will accept the certificate. It uses
+// the system clock, because these certificates have a limited lifetime.
 func (p PKI) Load(node string) (*Trust, error) {
 	t := newTrust(time.Now)
 	cas, err := ReadAuthorities(p.CA)
@@ -37,10 +38,10 @@ func (p PKI) Load(node string) (*Trust, error) {
 		return nil, err
 	}
 	if err := verifyNodeID(t.cert.Leaf, node); err != nil {
-		return nil, fmt.Errorf("%s: %w: it needs the id as a DNS name, or %s://%s/%s as a URI, among its alternative names", p.Cert, err, nodeScheme, nodeHost, node)
+		return nil, fmt.Errorf("%s: %w: add the id to its subject alternative names, as a DNS name or as the URI %s://%s/%s", p.Cert, err, nodeScheme, nodeHost, node)
 	}
-	// What this node shows must be what the others accept: they have the same
-	// authorities, and a node is a client and a server.
+	// Other nodes have the same authorities and must accept this certificate for both
+	// roles: a node is a client and a server.
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		cs := tls.ConnectionState{NegotiatedProtocol: ALPN}
 		for _, der := range t.cert.Certificate {
@@ -57,8 +58,7 @@ func (p PKI) Load(node string) (*Trust, error) {
 	return t, nil
 }
 
-// KeyPair reads a certificate and its private key, which only the owner of the
-// file may read.
+// KeyPair reads a certificate and its private key. Only the owner may read the key file.
 func KeyPair(certFile, keyFile string) (tls.Certificate, error) {
 	certPEM, err := os.ReadFile(certFile) //nolint:gosec // the operator names the file
 	if err != nil {
@@ -80,7 +80,8 @@ func KeyPair(certFile, keyFile string) (tls.Certificate, error) {
 	return c, nil
 }
 
-// Authorities reads the authorities of a PEM file, at least one.
+// ReadAuthorities reads the CA certificates of a PEM file. The file must contain at least
+// one.
 func ReadAuthorities(path string) ([]*x509.Certificate, error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
@@ -101,7 +102,7 @@ func parseAuthorities(b []byte) ([]*x509.Certificate, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("a %s does not belong among authorities: only certificates do", block.Type)
+			return nil, fmt.Errorf("a %s is not allowed in a CA file: only certificates are", block.Type)
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -113,10 +114,10 @@ func parseAuthorities(b []byte) ([]*x509.Certificate, error) {
 		cas = append(cas, c)
 	}
 	if len(bytes.TrimSpace(b)) > 0 && len(cas) == 0 {
-		return nil, errors.New("not PEM: it begins with -----BEGIN CERTIFICATE-----")
+		return nil, errors.New("not PEM: the file must begin with -----BEGIN CERTIFICATE-----")
 	}
 	if len(cas) == 0 {
-		return nil, errors.New("it contains no certificate")
+		return nil, errors.New("the file contains no certificate")
 	}
 	return cas, nil
 }

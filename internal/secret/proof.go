@@ -15,18 +15,17 @@ const (
 	labelProof   = "rotation: proof of the secret"
 	labelWrap    = "rotation: key of one stream"
 	labelBinding = "EXPORTER-shardway-rotation"
-	// bindingSize is the length of a stream's binding in bytes.
+	// bindingSize is the length of a channel binding in bytes.
 	bindingSize = 32
 )
 
-// Proofs show which secrets somebody has, by their fingerprints. They are good
-// for one message in one direction of one stream, and tell nothing about the
-// secrets.
+// Proofs prove possession of secrets, by fingerprint. A proof is valid for one message in
+// one direction of one stream and reveals nothing about the secret.
 type Proofs map[string][]byte
 
-// Binding returns 32 bytes that only the two ends of this stream know (the
-// exporter of RFC 8446, section 7.5). Who stands between two nodes, also with
-// certificates that both believe, has two streams with two bindings.
+// Binding returns the channel binding of the stream: 32 bytes that only its two ends know
+// (exporter of RFC 8446, section 7.5). A man in the middle, even with certificates that
+// both ends accept, has two streams with two different bindings.
 func (c *Conn) Binding() ([]byte, error) {
 	cs := c.ConnectionState()
 	b, err := cs.ExportKeyingMaterial(labelBinding, nil, bindingSize)
@@ -36,8 +35,9 @@ func (c *Conn) Binding() ([]byte, error) {
 	return b, nil
 }
 
-// Prove shows for every secret of the list that the sender of message has it.
-// Role says who sends what, so that nobody is shown his own words.
+// Prove proves to the receiver of message that the sender has every secret of the list.
+// role names the direction of the message, so that a proof cannot be sent back to its
+// author.
 func (l List) Prove(binding []byte, role string, message []byte) Proofs {
 	p := make(Proofs, len(l))
 	for _, s := range l {
@@ -46,7 +46,7 @@ func (l List) Prove(binding []byte, role string, message []byte) Proofs {
 	return p
 }
 
-// Proven returns the secrets of the list that p proves, in the list's order.
+// VerifyProofs returns the secrets of the list that p proves, in the order of the list.
 func (l List) VerifyProofs(p Proofs, binding []byte, role string, message []byte) List {
 	var out List
 	for _, s := range l {
@@ -66,17 +66,17 @@ func (s Secret) proof(binding []byte, role string, message []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Wrap encrypts b for whoever has s at the other end of the stream with that
-// binding, and for nobody else.
+// Wrap encrypts b for the other end of the stream with the given binding. Only a peer that
+// has s can decrypt it.
 func (s Secret) Wrap(binding, b []byte) ([]byte, error) {
 	gcm, err := s.wrapper(binding)
 	if err != nil {
 		return nil, err
 	}
-	return gcm.Seal(nil, nil, b, nil), nil //nolint:gosec // this kind makes a random nonce itself
+	return gcm.Seal(nil, nil, b, nil), nil //nolint:gosec // this AEAD generates a random nonce itself
 }
 
-// Unwrap decrypts what Wrap made with the same secret, for the same stream.
+// Unwrap decrypts the result of Wrap for the same secret and stream.
 func (s Secret) Unwrap(binding, b []byte) ([]byte, error) {
 	gcm, err := s.wrapper(binding)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s Secret) Unwrap(binding, b []byte) ([]byte, error) {
 	}
 	out, err := gcm.Open(nil, nil, b, nil)
 	if err != nil {
-		return nil, fmt.Errorf("secret: not wrapped by %s for this stream", s.Fingerprint())
+		return nil, fmt.Errorf("secret: not encrypted with %s for this stream", s.Fingerprint())
 	}
 	return out, nil
 }

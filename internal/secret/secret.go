@@ -15,71 +15,70 @@ import (
 const (
 	// Size is the length of a secret in bytes.
 	Size = 32
-	// prefix begins every written secret: its version, and what scanners for
-	// leaked credentials can look for.
+	// prefix begins every written secret. It is the format version, and scanners for leaked
+	// credentials can search for it.
 	prefix = "sw1_"
-	// sumSize is the length of the checksum behind the secret, against typing
-	// and cutting errors. With it the base64 needs no padding.
+	// sumSize is the length of the checksum after the secret. The checksum detects typing
+	// errors and truncation. With 4 bytes the base64 text needs no padding.
 	sumSize = 4
 )
 
-// Secret is one secret of a cluster. Its String is safe to log.
+// Secret is one secret of a cluster. Its String method is safe to log.
 type Secret struct {
 	key [Size]byte
-	// made tells the newer of two apart; zero: unknown.
+	// made orders secrets by age. The zero time means unknown.
 	made time.Time
-	// rotated means that a rotation made it, so that it has passed streams which
-	// the secret before it protects. One that a person made has not.
+	// rotated reports that a rotation created the secret, so the secret has been sent over
+	// streams protected by its predecessor. A secret that an operator created has not.
 	rotated bool
 }
 
-// Generate returns a new random secret, made at the given time.
+// Generate returns a new random secret with the given creation time.
 func Generate(made time.Time) Secret {
 	s := Secret{made: made.UTC().Truncate(time.Second)}
-	_, _ = rand.Read(s.key[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(s.key[:]) // never fails: crypto/rand crashes the process instead
 	return s
 }
 
-// Rotated returns s, marked as made by a rotation.
+// Rotated returns a copy of s that is marked as created by a rotation.
 func (s Secret) Rotated() Secret {
 	s.rotated = true
 	return s
 }
 
-// ByRotation reports whether a rotation made s. No other secret is ever sent to
-// a node.
+// ByRotation reports whether a rotation created s. No other secret is ever sent to a node.
 func (s Secret) ByRotation() bool { return s.rotated }
 
-// Made returns when the secret was made, to the second; the zero time if that
-// is unknown.
+// Made returns the creation time, truncated to seconds. The zero time means unknown.
 func (s Secret) Made() time.Time { return s.made }
 
-// maxClockSkew is how far ahead of a node's clock a secret may have been made.
+// maxClockSkew is how far the creation time of a secret may lie ahead of the clock of this
+// node.
 const maxClockSkew = 24 * time.Hour
 
-// Dated returns an error if s is said to be made in the future: it would count
-// as the newest one until then.
+// CheckDate returns an error if the creation time of s lies in the future. Such a secret
+// would count as the newest one until that time.
 func (s Secret) CheckDate(now time.Time) error {
 	if s.made.After(now.Add(maxClockSkew)) {
-		return fmt.Errorf("secret: %s is dated %s, and here it is %s: set the clock right, or made= in the files", s.Fingerprint(), s.made.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return fmt.Errorf("secret: %s is dated %s, but the clock of this node shows %s: correct the clock, or made= in the secret files", s.Fingerprint(), s.made.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// Fingerprint names the secret without telling anything about it: 16 digits.
+// Fingerprint identifies the secret by 16 hexadecimal digits that reveal nothing about it.
 func (s Secret) Fingerprint() string { return hex.EncodeToString(s.derive(labelFingerprint, 8)) }
 
-// String is the fingerprint: what a careless log line shows.
+// String contains the fingerprint only, so that a careless log line reveals nothing.
 func (s Secret) String() string { return "secret " + s.Fingerprint() }
 
 // GoString is String, for %#v.
 func (s Secret) GoString() string { return s.String() }
 
-// Equal reports whether both are the same secret, whenever made, in constant
-// time.
+// Equal reports, in constant time, whether both have the same key. The creation times are
+// ignored.
 func (s Secret) Equal(o Secret) bool { return subtle.ConstantTimeCompare(s.key[:], o.key[:]) == 1 }
 
-// Line returns the secret as it stands in a file, without the line's end.
+// Line returns the secret as a line of a secret file, without the newline.
 func (s Secret) Line() string {
 	line := prefix + base64.RawURLEncoding.EncodeToString(append(s.key[:len(s.key):len(s.key)], s.sum()...))
 	if !s.made.IsZero() {
@@ -91,7 +90,7 @@ func (s Secret) Line() string {
 	return line
 }
 
-// What may stand behind a secret, in this order.
+// Optional fields after a secret, in this order.
 const (
 	madeField    = "made="
 	rotatedField = "by=rotate"
@@ -103,11 +102,11 @@ func (s Secret) sum() []byte {
 }
 
 var (
-	errNoSecret = errors.New("not a secret: one begins with " + prefix + " and is made by `shardway keygen`")
+	errNoSecret = errors.New("not a secret: a secret begins with " + prefix + "; create one with `shardway keygen`")
 	errDamaged  = errors.New("damaged: a character is missing or wrong; copy it again")
 )
 
-// ParseLine reads what Line wrote. Its errors do not repeat the text.
+// ParseLine parses the output of Line. Its errors never contain the text.
 func ParseLine(line string) (Secret, error) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	text, ok := strings.CutPrefix(word, prefix)
@@ -133,7 +132,7 @@ func ParseLine(line string) (Secret, error) {
 	at, err := time.Parse(time.RFC3339, made)
 	s.made = at.UTC().Truncate(time.Second)
 	if !ok || err != nil || s.made.Year() < 1 || s.made.Year() > 9999 {
-		return Secret{}, fmt.Errorf("what follows the secret is not %s and a time like 2026-01-31T12:00:00Z", madeField)
+		return Secret{}, fmt.Errorf("the text after the secret must be %s and a time like 2026-01-31T12:00:00Z", madeField)
 	}
 	return s, nil
 }

@@ -14,7 +14,7 @@ import (
 	"shardway/internal/secret"
 )
 
-// known is a fixed secret; what is derived from it is part of the protocol.
+// known is a fixed secret. The keys derived from it are part of the protocol.
 const known = "sw1_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh_e8189"
 
 func mustParse(t *testing.T, text string) secret.List {
@@ -26,7 +26,7 @@ func mustParse(t *testing.T, text string) secret.List {
 	return l
 }
 
-func TestSecretSurvivesItsFile(t *testing.T) {
+func TestParseRestoresListFromText(t *testing.T) {
 	a := secret.Generate(time.Date(2026, 1, 31, 12, 0, 0, 5, time.UTC))
 	b := secret.Generate(time.Time{}).Rotated()
 	text := secret.List{a, b}.Text()
@@ -41,11 +41,11 @@ func TestSecretSurvivesItsFile(t *testing.T) {
 		t.Errorf("made = %v, want zero; by rotation %v, %v", l[1].Made(), l[0].ByRotation(), l[1].ByRotation())
 	}
 	if a.Equal(b) || a.Fingerprint() == b.Fingerprint() {
-		t.Error("two secrets are equal")
+		t.Error("two generated secrets are equal")
 	}
 }
 
-func TestParseNamesTheLineAndNeverRepeatsIt(t *testing.T) {
+func TestParseErrorsNameLineButNotItsText(t *testing.T) {
 	long := strings.Repeat("x", 70<<10)
 	var nine strings.Builder
 	for range 9 {
@@ -53,7 +53,7 @@ func TestParseNamesTheLineAndNeverRepeatsIt(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                            "contains no secret",
-		"# only words\n\n":            "contains no secret",
+		"# only comments\n\n":         "contains no secret",
 		"hunter2":                     "line 1: not a secret",
 		"\n# x\nhunter2 hunter3":      "line 3: not a secret",
 		known[:len(known)-1]:          "damaged",
@@ -67,18 +67,18 @@ func TestParseNamesTheLineAndNeverRepeatsIt(t *testing.T) {
 	} {
 		_, err := secret.Parse([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Parse(%.30q) = %v, want one with %q", text, err, want)
+			t.Errorf("Parse(%.30q) = %v, want an error with %q", text, err, want)
 			continue
 		}
 		for _, word := range []string{"hunter", "AAECAwQ", "yesterday"} {
 			if strings.Contains(err.Error(), word) {
-				t.Errorf("Parse(%.30q) = %v: it repeats the text", text, err)
+				t.Errorf("Parse(%.30q) = %v: the error repeats the text", text, err)
 			}
 		}
 	}
 }
 
-func TestNoSecretIsPrinted(t *testing.T) {
+func TestPrintShowsFingerprintOnly(t *testing.T) {
 	s := mustParse(t, known)[0]
 	text := fmt.Sprint(s, secret.List{s}) + fmt.Sprintf("%v %+v %#v %s %q", s, s, s, s, s)
 	if strings.Contains(text, "AAECAwQ") || strings.Contains(text, "[0 1 2") || strings.Contains(text, "0x1, 0x2") {
@@ -93,7 +93,7 @@ func TestDerivedKeysAreFixed(t *testing.T) {
 	s := mustParse(t, known)[0]
 	const gossip = "9be99727ab18e73005854822d0081a88971bc7244a6589489646549beeb884b8"
 	if got := hex.EncodeToString(s.GossipKey()); got != gossip {
-		t.Errorf("gossip key = %s, want %s: nodes of two versions would not hear each other", got, gossip)
+		t.Errorf("gossip key = %s, want %s: nodes of two versions could not exchange gossip", got, gossip)
 	}
 	const print = "f6e15dc6d52d27ce"
 	if got := s.Fingerprint(); got != print {
@@ -101,13 +101,13 @@ func TestDerivedKeysAreFixed(t *testing.T) {
 	}
 	const ca = "3ecb62aa3f2599224940359a34ff356a30a09b4acb1ed744e828522f81febfc1"
 	if got := fmt.Sprintf("%x", secret.AuthorityDigest(t, s)); got != ca {
-		t.Errorf("authority = %s, want %s: nodes of two versions would refuse each other", got, ca)
+		t.Errorf("authority = %s, want %s: nodes of two versions would reject each other", got, ca)
 	}
 }
 
-func TestFileThatOthersMayReadIsRefused(t *testing.T) {
+func TestReadFileRefusesFileReadableByOthers(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("no such bits")
+		t.Skip("Windows has no such permission bits")
 	}
 	path := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(path, []byte(known), 0o600); err != nil {
@@ -122,17 +122,17 @@ func TestFileThatOthersMayReadIsRefused(t *testing.T) {
 			t.Errorf("mode %o: %v, want ok = %v", mode, err, ok)
 		}
 		if err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {
-			t.Errorf("mode %o: %v: the remedy is missing", mode, err)
+			t.Errorf("mode %o: %v: want the chmod command in the error", mode, err)
 		}
 	}
-	for what, path := range map[string]string{"no file": path + "x", "a directory": filepath.Dir(path), "a device": "/dev/null"} {
+	for what, path := range map[string]string{"a missing file": path + "x", "a directory": filepath.Dir(path), "a device": "/dev/null"} {
 		if _, err := secret.ReadFile(path); err == nil {
-			t.Errorf("%s was read", what)
+			t.Errorf("ReadFile of %s succeeded", what)
 		}
 	}
 }
 
-func TestWriteFileReplacesWhatALinkNames(t *testing.T) {
+func TestWriteFileReplacesTargetOfLink(t *testing.T) {
 	dir := t.TempDir()
 	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
 	if err := os.WriteFile(real, []byte("old"), 0o644); err != nil {
@@ -151,20 +151,20 @@ func TestWriteFileReplacesWhatALinkNames(t *testing.T) {
 	}
 	b, err := os.ReadFile(real)
 	if err != nil || !bytes.Equal(b, l.Text()) {
-		t.Errorf("the file holds %q, %v", b, err)
+		t.Errorf("file contains %q, %v", b, err)
 	}
 	if got, err := secret.ReadFile(link); err != nil || !got.Equal(l) {
 		t.Errorf("read back %v, %v", got, err)
 	}
 	if rest, _ := filepath.Glob(filepath.Join(dir, ".secret-*")); len(rest) > 0 {
-		t.Errorf("left behind: %v", rest)
+		t.Errorf("temporary files remain: %v", rest)
 	}
 	if err := secret.WriteFile(filepath.Join(dir, "none", "secret"), l); err == nil {
-		t.Error("written into a directory that is not there")
+		t.Error("WriteFile into a missing directory succeeded")
 	}
 }
 
-func TestListOrderIsUse(t *testing.T) {
+func TestWithFirstMovesSecretToFront(t *testing.T) {
 	a, b, c := secret.Generate(time.Time{}), secret.Generate(time.Time{}), secret.Generate(time.Time{})
 	l := secret.List{a}
 	two := l.With(b)
@@ -175,16 +175,16 @@ func TestListOrderIsUse(t *testing.T) {
 		t.Errorf("First = %v", got)
 	}
 	if !two.Equal(secret.List{a, b}) {
-		t.Errorf("the list changed: %v", two)
+		t.Errorf("WithFirst changed the original list: %v", two)
 	}
 	if s, ok := two.Find(b.Fingerprint()); !ok || !s.Equal(b) {
 		t.Errorf("Find = %v, %v", s, ok)
 	}
 	if _, ok := two.Find(c.Fingerprint()); ok {
-		t.Error("Find found what is not there")
+		t.Error("Find returned a secret that is not in the list")
 	}
 	if keys := two.GossipKeys(); !bytes.Equal(keys[0], a.GossipKey()) || !bytes.Equal(keys[1], b.GossipKey()) {
-		t.Error("gossip keys are in another order")
+		t.Error("gossip keys are not in the order of the list")
 	}
 }
 

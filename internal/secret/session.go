@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// sessionLifetime is for how long a session may be resumed. Then both ends show resumeConfig that
-// they have the keys of their certificates.
+// sessionLifetime is how long a TLS session can be resumed. After that, both ends must
+// prove again that they have the private keys of their certificates.
 const sessionLifetime = time.Hour
 
-// maxCacheEntries bounds what a Trust remembers of each kind: nodes of other names may come and
-// go for as long as a process runs.
+// maxCacheEntries limits each cache of a Trust, because nodes with new names may appear for
+// as long as a process runs.
 const maxCacheEntries = 1024
 
-// sessions are the TLS configurations of a Trust: of the server's side, and for each node
-// that it dials. What may be resumed belongs to one of them and ends with it, so a session
-// is good at the Trust only that it began at: what vouched for its ends is accepted there,
-// and a list of secrets, or a process, that takes its place knows nothing of it.
+// sessionConfigs holds the TLS configurations of a Trust: one for accepted streams, and one
+// for each dialed node. A resumable session belongs to one configuration and ends with it.
+// So a session can be resumed only under the Trust under which it began. A new list of
+// secrets, or a new process, accepts none of the old sessions.
 //
-// A resumed session agrees on keys of its own, and its certificates are judged as those of
-// a new one. What it saves both ends are the signatures, and most of the key agreement: a new
-// session is by X25519 and ML-KEM, which nobody opens who has recorded it and will have a
-// quantum computer, and what is resumed goes into the keys of one that is by P-256 alone (RFC
-// 8446, section 7.1): half of what a resumed handshake took both ends (BenchmarkResumed). Each
-// WebSocket that comes to another node takes one.
+// A resumed session derives fresh keys, and its certificates are verified like those of a
+// new one. Resumption saves both ends the signatures and most of the key agreement. A new
+// session uses X25519 with ML-KEM, so a recording cannot be decrypted later with a quantum
+// computer. A resumed session mixes the keys of that session with a P-256 key agreement
+// (RFC 8446, section 7.1), which takes half the time of a resumed handshake with ML-KEM
+// (BenchmarkResumed). Every WebSocket that moves to another node needs a handshake.
 type sessionConfigs struct {
 	mu        sync.Mutex
 	createdAt time.Time
@@ -36,13 +36,14 @@ type sessionConfigs struct {
 	clients   map[string]*clientSessions
 }
 
-// client is this node's side of the streams to another one.
+// clientSessions holds the state for the streams that this node dials to one other node.
 type clientSessions struct {
 	sessionSlot
-	fullConfig, resumeConfig *tls.Config // without and with a session
+	fullConfig, resumeConfig *tls.Config // for a full handshake, and for resumption
 }
 
-// dial returns the next stream, on conn, and the session that it is to resume, if any.
+// dial returns a TLS client on conn and the session that it attempts to resume, nil if
+// there is none.
 func (c *clientSessions) dial(conn net.Conn) (*tls.Conn, *tls.ClientSessionState) {
 	if last := c.last.Load(); last != nil {
 		return tls.Client(conn, c.resumeConfig), last
@@ -50,18 +51,19 @@ func (c *clientSessions) dial(conn net.Conn) (*tls.Conn, *tls.ClientSessionState
 	return tls.Client(conn, c.fullConfig), nil
 }
 
-// notResumedError says that the other end does not know a session any more: it has begun
-// anew, or its hour is over. P-256 is not enough then, so the stream is dialed resumeConfig.
+// notResumedError reports that the peer no longer has the session: it restarted, or the
+// session expired. A new session must not depend on P-256 alone, so the caller must dial
+// again.
 type notResumedError struct{}
 
 func (notResumedError) Error() string {
 	return "secret: the other node does not resume the session: dial again"
 }
 
-// DialAgain implements what package peer asks of errors of WrapClient.
+// DialAgain implements the interface that package peer expects of errors of WrapClient.
 func (notResumedError) DialAgain() bool { return true }
 
-// serverSide returns the configuration of this node's side of a stream that it accepts.
+// serverConfig returns the TLS configuration for accepted streams.
 func (t *Trust) serverConfig() *tls.Config {
 	x := &t.sessions
 	x.mu.Lock()
@@ -72,12 +74,12 @@ func (t *Trust) serverConfig() *tls.Config {
 			_, _, err := t.verify(cs, x509.ExtKeyUsageClientAuth)
 			return err
 		})
-		x.server.ClientAuth = tls.RequireAnyClientCert // verified above
+		x.server.ClientAuth = tls.RequireAnyClientCert // VerifyConnection verifies the certificate
 	}
 	return x.server
 }
 
-// clientSide returns this node's side of the streams that it dials.
+// clientSessions returns the state for streams to the given node.
 func (t *Trust) clientSessions(node string) *clientSessions {
 	x := &t.sessions
 	x.mu.Lock()
@@ -94,8 +96,8 @@ func (t *Trust) clientSessions(node string) *clientSessions {
 		}
 		return verifyNodeID(leaf, node)
 	})
-	// Chain and name are verified above, by node id: what the library would look for is a
-	// host name.
+	// VerifyConnection checks the chain and the node id. The standard verification would
+	// compare a host name.
 	c.fullConfig.InsecureSkipVerify = true
 	c.fullConfig.ClientSessionCache = &c.sessionSlot
 	c.resumeConfig = c.fullConfig.Clone()
@@ -108,14 +110,16 @@ func (t *Trust) clientSessions(node string) *clientSessions {
 	return c
 }
 
-// renew ends what may be resumed once it is old. With mu held.
+// expireLocked discards all configurations and with them all sessions after
+// sessionLifetime. x.mu must be held.
 func (x *sessionConfigs) expireLocked(now time.Time) {
 	if now.Sub(x.createdAt) >= sessionLifetime {
 		x.createdAt, x.server, x.clients = now, nil, nil
 	}
 }
 
-// session is the one with a node, under whatever address that is dialed.
+// sessionSlot stores the latest session with one node, regardless of the address that was
+// dialed.
 type sessionSlot struct {
 	last atomic.Pointer[tls.ClientSessionState]
 }
@@ -131,7 +135,8 @@ func (s *sessionSlot) Get(string) (*tls.ClientSessionState, bool) {
 // Put implements tls.ClientSessionCache.
 func (s *sessionSlot) Put(_ string, last *tls.ClientSessionState) { s.last.Store(last) }
 
-// resumed is a session that stays the one that it is; or ends.
+// pinnedSlot is a sessionSlot that keeps its session: a resumed session does not replace
+// it, but an invalid session is removed.
 type pinnedSlot struct{ *sessionSlot }
 
 // Put implements tls.ClientSessionCache.
@@ -141,8 +146,8 @@ func (s pinnedSlot) Put(key string, last *tls.ClientSessionState) {
 	}
 }
 
-// judged remembers which certificates a Trust has found good: that is asked with each
-// stream, and its roots do not change. Nobody else's takes room here.
+// verifiedCache contains the peer certificates that a Trust has accepted, because every
+// stream is verified and the roots do not change. Rejected certificates take no space.
 type verifiedCache struct {
 	mu     sync.Mutex
 	chains map[verifiedKey]verifiedChain
@@ -153,7 +158,8 @@ type verifiedKey struct {
 	usage x509.ExtKeyUsage
 }
 
-// verifiedChain is who vouches for a certificate, and for as long as all of that chain is valid.
+// verifiedChain is the root of an accepted certificate and the period in which its entire
+// chain is valid.
 type verifiedChain struct {
 	root        root
 	from, until time.Time

@@ -16,13 +16,13 @@ import (
 	"shardway/internal/simnet"
 )
 
-// meetNow is meet in a bubble.
-func meetNow(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr error) {
+// connectSim is connect over a simulated network, for use in a synctest bubble.
+func connectSim(t *testing.T, client, server wrapFunc) (c, s net.Conn, clientErr, serverErr error) {
 	t.Helper()
-	return twice(func() (c, s net.Conn, cerr, serr error) { return meetNowOnce(t, client, server) })
+	return withRedial(func() (c, s net.Conn, clientErr, serverErr error) { return connectSimOnce(t, client, server) })
 }
 
-func meetNowOnce(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr error) {
+func connectSimOnce(t *testing.T, client, server wrapFunc) (c, s net.Conn, clientErr, serverErr error) {
 	t.Helper()
 	h := simnet.New(simnet.Config{}).Host("a")
 	ln, err := h.Listen(":1")
@@ -36,13 +36,13 @@ func meetNowOnce(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, se
 	go func() {
 		defer close(done)
 		var raw net.Conn
-		if raw, serr = ln.Accept(); serr != nil {
+		if raw, serverErr = ln.Accept(); serverErr != nil {
 			return
 		}
-		if s, serr = server(ctx, raw); serr == nil {
-			serr = swap(s)
+		if s, serverErr = server(ctx, raw); serverErr == nil {
+			serverErr = exchangeByte(s)
 		}
-		if serr != nil {
+		if serverErr != nil {
 			_ = raw.Close()
 		}
 	}()
@@ -50,74 +50,75 @@ func meetNowOnce(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, se
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, cerr = client(ctx, raw); cerr == nil {
-		cerr = swap(c)
+	if c, clientErr = client(ctx, raw); clientErr == nil {
+		clientErr = exchangeByte(c)
 	}
-	if cerr != nil {
+	if clientErr != nil {
 		_ = raw.Close()
 	}
 	<-done
-	return c, s, cerr, serr
+	return c, s, clientErr, serverErr
 }
 
-// wantMet checks that two nodes meet, with a session resumed or not.
-func wantMet(t *testing.T, client, server wrapFunc, resumed bool) {
+// wantConnected connects two nodes and checks whether they resumed a session.
+func wantConnected(t *testing.T, client, server wrapFunc, resumed bool) {
 	t.Helper()
-	c, s, cerr, serr := meetNow(t, client, server)
-	if cerr != nil || serr != nil {
-		t.Fatalf("client %v, server %v", cerr, serr)
+	c, s, clientErr, serverErr := connectSim(t, client, server)
+	if clientErr != nil || serverErr != nil {
+		t.Fatalf("client %v, server %v", clientErr, serverErr)
 	}
-	if got := sealed(t, c).ConnectionState().DidResume; got != resumed {
+	if got := secretConn(t, c).ConnectionState().DidResume; got != resumed {
 		t.Errorf("the client resumed a session = %v, want %v", got, resumed)
 	}
-	if got := sealed(t, s).ConnectionState().DidResume; got != resumed {
+	if got := secretConn(t, s).ConnectionState().DidResume; got != resumed {
 		t.Errorf("the server resumed a session = %v, want %v", got, resumed)
 	}
-	if err := sealed(t, s).Vouch("a"); err != nil {
-		t.Errorf("the server cannot tell that node a dialed: %v", err)
+	if err := secretConn(t, s).Vouch("a"); err != nil {
+		t.Errorf("the server does not identify the dialer as node a: %v", err)
 	}
 	_, _ = c.Close(), s.Close()
 }
 
-// wantRefused checks that they do not, and which side says why.
-func wantRefused(t *testing.T, client, server wrapFunc, clientSays, serverSays string) {
+// wantRefused checks that two nodes do not connect, and the error of each side.
+func wantRefused(t *testing.T, client, server wrapFunc, wantClient, wantServer string) {
 	t.Helper()
-	_, _, cerr, serr := meetNow(t, client, server)
-	if cerr == nil || !strings.Contains(cerr.Error(), clientSays) {
-		t.Errorf("the client meets %v, want an error with %q", cerr, clientSays)
+	_, _, clientErr, serverErr := connectSim(t, client, server)
+	if clientErr == nil || !strings.Contains(clientErr.Error(), wantClient) {
+		t.Errorf("client error %v, want one with %q", clientErr, wantClient)
 	}
-	if serr == nil || !strings.Contains(serr.Error(), serverSays) {
-		t.Errorf("the server meets %v, want an error with %q", serr, serverSays)
+	if serverErr == nil || !strings.Contains(serverErr.Error(), wantServer) {
+		t.Errorf("server error %v, want one with %q", serverErr, wantServer)
 	}
 }
 
-func TestSessionsAreResumedForAWhile(t *testing.T) {
+func TestSessionsAreResumedForOneHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := fresh()
-		a, b := seal(t, l, "a"), seal(t, l, "b")
-		wantMet(t, dialing(a, "b"), b.Server, false)
+		l := newList()
+		a, b := newWrapper(t, l, "a"), newWrapper(t, l, "b")
+		wantConnected(t, dialTo(a, "b"), b.Server, false)
 		for range 3 {
-			wantMet(t, dialing(a, "b"), b.Server, true)
+			wantConnected(t, dialTo(a, "b"), b.Server, true)
 		}
 		time.Sleep(time.Hour - time.Nanosecond)
-		wantMet(t, dialing(a, "b"), b.Server, true)
+		wantConnected(t, dialTo(a, "b"), b.Server, true)
 		time.Sleep(time.Nanosecond)
-		wantMet(t, dialing(a, "b"), b.Server, false)
-		// A process that starts again has no session, and meets all the same.
-		wantMet(t, dialing(a, "b"), seal(t, l, "b").Server, false)
-		wantMet(t, dialing(seal(t, l, "a"), "b"), b.Server, false)
+		wantConnected(t, dialTo(a, "b"), b.Server, false)
+		// A restarted process has no sessions and can still connect.
+		wantConnected(t, dialTo(a, "b"), newWrapper(t, l, "b").Server, false)
+		wantConnected(t, dialTo(newWrapper(t, l, "a"), "b"), b.Server, false)
 	})
 }
 
-// What is recorded is not opened by who has P-256: each session begins with ML-KEM, and what
-// is resumed is such a one. Where the other end has begun anew, it is dialed again.
-func TestResumedSessionsBeganWithMLKEM(t *testing.T) {
-	l := fresh()
-	a, b := seal(t, l, "a"), seal(t, l, "b")
+// An attacker who breaks P-256 must not be able to decrypt recordings: every session starts
+// with ML-KEM, and only such a session is resumed. If the peer has restarted, the dialer
+// dials again.
+func TestResumedSessionsStartWithMLKEM(t *testing.T) {
+	l := newList()
+	a, b := newWrapper(t, l, "a"), newWrapper(t, l, "b")
 	for i, want := range []struct {
 		resumed bool
-		by      tls.CurveID
-		anew    bool // b begins anew after it
+		curve   tls.CurveID
+		restart bool // restart b afterwards
 	}{
 		{false, tls.X25519MLKEM768, false},
 		{true, tls.CurveP256, false},
@@ -125,98 +126,101 @@ func TestResumedSessionsBeganWithMLKEM(t *testing.T) {
 		{false, tls.X25519MLKEM768, false},
 		{true, tls.CurveP256, false},
 	} {
-		c, s, cerr, serr := meet(t, dialing(a, "b"), b.Server)
-		if cerr != nil || serr != nil {
-			t.Fatal(cerr, serr)
+		c, s, clientErr, serverErr := connect(t, dialTo(a, "b"), b.Server)
+		if clientErr != nil || serverErr != nil {
+			t.Fatal(clientErr, serverErr)
 		}
-		if got := sealed(t, c).ConnectionState(); got.DidResume != want.resumed || got.CurveID != want.by {
-			t.Errorf("stream %d is resumed: %v, by %v; want %v, by %v", i, got.DidResume, got.CurveID, want.resumed, want.by)
+		if got := secretConn(t, c).ConnectionState(); got.DidResume != want.resumed || got.CurveID != want.curve {
+			t.Errorf("stream %d: resumed %v, curve %v; want %v, %v", i, got.DidResume, got.CurveID, want.resumed, want.curve)
 		}
 		_, _ = c.Close(), s.Close()
-		if want.anew {
-			b = seal(t, l, "b")
+		if want.restart {
+			b = newWrapper(t, l, "b")
 		}
 	}
 }
 
-// The hour of the other end is over first, and nobody restarts.
-func TestSessionThatEndsThereBeginsAnewWithMLKEM(t *testing.T) {
+// The session expires at the peer first, without a restart.
+func TestSessionExpiredAtPeerIsReplacedWithMLKEM(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := fresh()
-		a, b, c := seal(t, l, "a"), seal(t, l, "b"), seal(t, l, "c")
-		x, y, cerr, serr := meet(t, dialing(c, "b"), b.Server) // b's hour begins
-		if cerr != nil || serr != nil {
-			t.Fatal(cerr, serr)
+		l := newList()
+		a, b, c := newWrapper(t, l, "a"), newWrapper(t, l, "b"), newWrapper(t, l, "c")
+		x, y, clientErr, serverErr := connect(t, dialTo(c, "b"), b.Server) // starts the hour of b
+		if clientErr != nil || serverErr != nil {
+			t.Fatal(clientErr, serverErr)
 		}
 		_, _ = x.Close(), y.Close()
 		for range 13 {
 			time.Sleep(10 * time.Minute)
-			wantStrong(t, a, b)
+			wantQuantumSafe(t, a, b)
 		}
 	})
 }
 
-// Many streams find together that a session is none any more, and none is by P-256 alone.
-func TestManyFindASessionEnded(t *testing.T) {
-	l := fresh()
-	a, b := seal(t, l, "a"), seal(t, l, "b")
-	wantStrong(t, a, b)
-	b = seal(t, l, "b")
+// Many streams find at the same time that the peer has lost the session. None may use P-256
+// alone.
+func TestConcurrentDialsAfterPeerRestartUseMLKEM(t *testing.T) {
+	l := newList()
+	a, b := newWrapper(t, l, "a"), newWrapper(t, l, "b")
+	wantQuantumSafe(t, a, b)
+	b = newWrapper(t, l, "b")
 	var wg sync.WaitGroup
 	for range 50 {
-		wg.Go(func() { wantStrong(t, a, b) })
+		wg.Go(func() { wantQuantumSafe(t, a, b) })
 	}
 	wg.Wait()
 }
 
-// wantStrong checks that a meets b, resumed or by ML-KEM.
-func wantStrong(t *testing.T, a, b *secret.TLSWrapper) {
+// wantQuantumSafe checks that a connects to b, either resumed or with ML-KEM.
+func wantQuantumSafe(t *testing.T, a, b *secret.TLSWrapper) {
 	t.Helper()
-	c, s, cerr, serr := meet(t, dialing(a, "b"), b.Server)
-	if cerr != nil || serr != nil {
-		t.Error(cerr, serr)
+	c, s, clientErr, serverErr := connect(t, dialTo(a, "b"), b.Server)
+	if clientErr != nil || serverErr != nil {
+		t.Error(clientErr, serverErr)
 		return
 	}
-	if got := sealed(t, c).ConnectionState(); !got.DidResume && got.CurveID != tls.X25519MLKEM768 {
-		t.Errorf("a stream that is not resumed is by %v alone", got.CurveID)
+	if got := secretConn(t, c).ConnectionState(); !got.DidResume && got.CurveID != tls.X25519MLKEM768 {
+		t.Errorf("a stream that is not resumed uses only %v", got.CurveID)
 	}
 	_, _ = c.Close(), s.Close()
 }
 
-// A session is one with a node, whatever its address: another node there resumes nothing.
-func TestSessionIsOfOneNode(t *testing.T) {
+// A session belongs to a node, not to an address: another node at that address resumes
+// nothing.
+func TestSessionIsResumedOnlyWithSameNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := fresh()
-		a, b := seal(t, l, "a"), seal(t, l, "b")
-		wantMet(t, dialing(a, "b"), b.Server, false)
-		wantRefused(t, dialing(a, "c"), b.Server, `good for node "b" and not for node "c"`, "")
-		wantRefused(t, dialing(a, "b"), seal(t, l, "c").Server, `good for node "c" and not for node "b"`, "")
-		wantMet(t, dialing(a, "b"), b.Server, false) // who was refused is not believed for what was
-		wantMet(t, dialing(a, "b"), b.Server, true)
+		l := newList()
+		a, b := newWrapper(t, l, "a"), newWrapper(t, l, "b")
+		wantConnected(t, dialTo(a, "b"), b.Server, false)
+		wantRefused(t, dialTo(a, "c"), b.Server, `good for node "b" and not for node "c"`, "")
+		wantRefused(t, dialTo(a, "b"), newWrapper(t, l, "c").Server, `good for node "c" and not for node "b"`, "")
+		wantConnected(t, dialTo(a, "b"), b.Server, false) // the failed attempts discarded the session
+		wantConnected(t, dialTo(a, "b"), b.Server, true)
 	})
 }
 
-// Who has a session of a secret's time has nothing once that is retired, on either side.
-func TestNoSessionOutlivesItsSecret(t *testing.T) {
+// A session that began with a secret is not resumed after that secret is retired, on either
+// side.
+func TestSessionsEndWithTheirSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, next := secret.Generate(time.Now()), secret.Generate(time.Now())
-		thief, b := seal(t, secret.List{old, next}, "a"), seal(t, secret.List{next, old}, "b")
-		wantMet(t, dialing(thief, "b"), b.Server, false)
-		wantMet(t, dialing(thief, "b"), b.Server, true)
-		b.Replace(trust(t, secret.List{next}, "b"))
-		wantRefused(t, dialing(thief, "b"), b.Server, "refused this one's certificate", `node "a"`)
+		attacker, b := newWrapper(t, secret.List{old, next}, "a"), newWrapper(t, secret.List{next, old}, "b")
+		wantConnected(t, dialTo(attacker, "b"), b.Server, false)
+		wantConnected(t, dialTo(attacker, "b"), b.Server, true)
+		b.Replace(derive(t, secret.List{next}, "b"))
+		wantRefused(t, dialTo(attacker, "b"), b.Server, "refused this one's certificate", `node "a"`)
 
-		a, liar := seal(t, secret.List{next, old}, "a"), seal(t, secret.List{old, next}, "b")
-		wantMet(t, dialing(a, "b"), liar.Server, false)
-		wantMet(t, dialing(a, "b"), liar.Server, true)
-		a.Replace(trust(t, secret.List{next}, "a"))
-		wantRefused(t, dialing(a, "b"), liar.Server, `node "b"`, "")
+		a, attackerB := newWrapper(t, secret.List{next, old}, "a"), newWrapper(t, secret.List{old, next}, "b")
+		wantConnected(t, dialTo(a, "b"), attackerB.Server, false)
+		wantConnected(t, dialTo(a, "b"), attackerB.Server, true)
+		a.Replace(derive(t, secret.List{next}, "a"))
+		wantRefused(t, dialTo(a, "b"), attackerB.Server, `node "b"`, "")
 	})
 }
 
-// A session of certificates with a lifetime ends with that of each of them: the node's own,
-// and that of who vouches for it.
-func TestSessionsEndWithTheirCertificates(t *testing.T) {
+// A session is not resumed after a certificate of its chain has expired: neither that of
+// the node nor that of the CA.
+func TestSessionsEndWhenCertificatesExpire(t *testing.T) {
 	for name, at := range map[string]struct{ ca, leaf time.Duration }{
 		"leaf": {50 * time.Minute, 30 * time.Minute}, "authority": {30 * time.Minute, 50 * time.Minute},
 	} {
@@ -228,32 +232,32 @@ func TestSessionsEndWithTheirCertificates(t *testing.T) {
 					IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: now.Add(at.ca),
 				}, nil)
 				load := func(node string) *secret.TLSWrapper {
-					return secret.NewTLSWrapper(p.load(node, &x509.Certificate{DNSNames: []string{node}, ExtKeyUsage: both(), NotAfter: now.Add(at.leaf)}))
+					return secret.NewTLSWrapper(p.load(node, &x509.Certificate{DNSNames: []string{node}, ExtKeyUsage: clientAndServer(), NotAfter: now.Add(at.leaf)}))
 				}
 				a, b := load("a"), load("b")
-				wantMet(t, dialing(a, "b"), b.Server, false)
-				wantMet(t, dialing(a, "b"), b.Server, true)
+				wantConnected(t, dialTo(a, "b"), b.Server, false)
+				wantConnected(t, dialTo(a, "b"), b.Server, true)
 				time.Sleep(29 * time.Minute)
-				wantMet(t, dialing(a, "b"), b.Server, true)
+				wantConnected(t, dialTo(a, "b"), b.Server, true)
 				time.Sleep(2 * time.Minute)
-				wantRefused(t, dialing(a, "b"), b.Server, "expired", "")
+				wantRefused(t, dialTo(a, "b"), b.Server, "expired", "")
 			})
 		})
 	}
 }
 
-// What was recorded of a session that was resumed opens nothing, however often it is sent.
+// Replaying the recorded bytes of a resumed session must fail.
 func TestReplayedSessionIsRefused(t *testing.T) {
-	l := fresh()
-	a, b := seal(t, l, "a"), seal(t, l, "b")
+	l := newList()
+	a, b := newWrapper(t, l, "a"), newWrapper(t, l, "b")
 	var sent recording
 	client := func(ctx context.Context, c net.Conn) (net.Conn, error) {
 		sent.b = nil
 		return a.Client(ctx, &tap{Conn: c, to: &sent}, "b")
 	}
 	for range 2 {
-		if _, _, cerr, serr := meet(t, client, b.Server); cerr != nil || serr != nil {
-			t.Fatal(cerr, serr)
+		if _, _, clientErr, serverErr := connect(t, client, b.Server); clientErr != nil || serverErr != nil {
+			t.Fatal(clientErr, serverErr)
 		}
 	}
 	replay := func(_ context.Context, c net.Conn) (net.Conn, error) {
@@ -261,14 +265,14 @@ func TestReplayedSessionIsRefused(t *testing.T) {
 		return c, err
 	}
 	var got atomic.Int64
-	_, _, _, serr := meet(t, replay, func(ctx context.Context, c net.Conn) (net.Conn, error) {
+	_, _, _, serverErr := connect(t, replay, func(ctx context.Context, c net.Conn) (net.Conn, error) {
 		s, err := b.Server(ctx, c)
 		if err == nil {
 			got.Add(1)
 		}
 		return s, err
 	})
-	if serr == nil || got.Load() != 0 {
-		t.Errorf("the replay was taken: %v", serr)
+	if serverErr == nil || got.Load() != 0 {
+		t.Errorf("the replay was accepted: %v", serverErr)
 	}
 }

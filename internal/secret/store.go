@@ -11,18 +11,18 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Store holds the list of a file of secrets, and tells those who use it of
-// every change: one that Run finds in the file, and one that a rotation makes,
-// which goes into the file first. It is safe for any number of goroutines.
+// Store holds the list of a secret file and notifies its listeners of every change. A
+// change is either found in the file by Run or made by a rotation, which writes it to the
+// file first. Store is safe for concurrent use.
 type Store struct {
 	path  string
-	files FileState // what the file was before it was read first
+	files FileState // state of the file before it was first read
 
-	// change keeps two changes, and their file, apart. It is held while listeners
-	// are told, so they learn of changes in order.
+	// change serializes changes and the access to the file. It is held while the listeners
+	// are called, so that they see changes in order.
 	change    sync.Mutex
 	listeners []func(List) error
-	// unreportedChange means that Reload has not reported a change of the file yet.
+	// unreportedChange reports that the file changed and Reload has not reported it yet.
 	unreportedChange bool
 
 	mu struct {
@@ -31,7 +31,7 @@ type Store struct {
 	}
 }
 
-// Open reads a file of secrets.
+// Open reads a secret file.
 func Open(path string) (*Store, error) {
 	files := StatFiles(path)
 	l, err := ReadFile(path)
@@ -43,28 +43,29 @@ func Open(path string) (*Store, error) {
 	return k, nil
 }
 
-// List returns the secrets of this moment.
+// List returns the current secrets.
 func (k *Store) List() List {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.mu.list
 }
 
-// OnChange has f called with every later list, one after the other. The error
-// of f is that of the change; f must leave things as they were then.
+// OnChange registers f, which is called with every later list, one call at a time. An error
+// of f is returned to the caller that made the change; f must then leave its own state
+// unchanged.
 func (k *Store) OnChange(f func(List) error) {
 	k.change.Lock()
 	defer k.change.Unlock()
 	k.listeners = append(k.listeners, f)
 }
 
-// Summary is what may be said about a secret.
+// Summary is the public description of a secret.
 type Summary struct {
 	Fingerprint string    `json:"fingerprint"`
 	Made        time.Time `json:"made,omitzero"`
 }
 
-// Summary tells which secrets the node has; the first one is used.
+// Summaries describes the secrets of this node. The first one is used.
 func (k *Store) Summaries() []Summary {
 	l := k.List()
 	out := make([]Summary, len(l))
@@ -74,11 +75,13 @@ func (k *Store) Summaries() []Summary {
 	return out
 }
 
-// Install accepts s beside the others. Like Use and Retire it is asked for by
-// somebody who has shown that he has the secrets of shown, and judged by that.
+// Install adds s to the accepted secrets. Install, Use and Retire are requested by a peer
+// that has proven possession of the secrets in shown, and that list decides whether the
+// request is allowed.
 //
-// Who installs must have the newest secret that is here, in use or not: a newer
-// one may be on its way by hand, to shut out whoever has the older one.
+// The peer must have the newest secret of this node, whether that secret is used or not. An
+// operator may be distributing a newer secret by hand to lock out everyone who has the
+// older one.
 func (k *Store) Install(s Secret, shown List) error {
 	return k.apply(func(l List) (List, error) {
 		if l.Has(s) {
@@ -87,13 +90,13 @@ func (k *Store) Install(s Secret, shown List) error {
 		newest, ok := l.Newest()
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("secret: nothing says which of %s is the newest (made=TIME behind it in the file): finish by hand", fingerprints(l))
+			return nil, fmt.Errorf("secret: the newest of %s is unknown: add made=TIME to the secrets in the file, and finish the rotation by hand", fingerprints(l))
 		case !shown.Has(newest):
-			return nil, fmt.Errorf("secret: %s is here, the newest, and who installs another must show it", newest.Fingerprint())
+			return nil, fmt.Errorf("secret: %s is the newest secret here; a node that installs another secret must prove that it has this one", newest.Fingerprint())
 		case !s.made.After(newest.made):
 			return nil, fmt.Errorf("secret: %s is not newer than %s", s.Fingerprint(), newest.Fingerprint())
 		case len(l) == maxSecrets:
-			return nil, fmt.Errorf("secret: %d secrets are there already, the maximum", len(l))
+			return nil, fmt.Errorf("secret: the file already contains %d secrets, the maximum", len(l))
 		}
 		if err := s.CheckDate(time.Now()); err != nil {
 			return nil, err
@@ -102,8 +105,8 @@ func (k *Store) Install(s Secret, shown List) error {
 	})
 }
 
-// Use makes the secret with that fingerprint the one that is used: the newest
-// one, by the word of who has it.
+// Use moves the secret with the given fingerprint to the front. It must be the newest one,
+// and the peer must have proven possession of it.
 func (k *Store) Use(fingerprint string, shown List) error {
 	return k.apply(func(l List) (List, error) {
 		s, err := l.findSuccessor(fingerprint, shown)
@@ -114,8 +117,8 @@ func (k *Store) Use(fingerprint string, shown List) error {
 	})
 }
 
-// Retire ends the acceptance of all others than the secret with that
-// fingerprint, which must be in use: the newest one, by the word of who has it.
+// Retire removes all secrets but the one with the given fingerprint. That secret must be
+// the newest one and the one in use, and the peer must have proven possession of it.
 func (k *Store) Retire(fingerprint string, shown List) error {
 	return k.apply(func(l List) (List, error) {
 		s, err := l.findSuccessor(fingerprint, shown)
@@ -123,13 +126,13 @@ func (k *Store) Retire(fingerprint string, shown List) error {
 		case err != nil:
 			return nil, err
 		case !l[0].Equal(s):
-			return nil, fmt.Errorf("secret: %s is not the one in use", fingerprint)
+			return nil, fmt.Errorf("secret: %s is not the secret in use", fingerprint)
 		}
 		return l[:1], nil
 	})
 }
 
-// succeeds returns the secret with that fingerprint if it may take the place of
+// findSuccessor returns the secret with the given fingerprint if that secret may replace
 // the others.
 func (l List) findSuccessor(fingerprint string, shown List) (Secret, error) {
 	s, ok := l.Find(fingerprint)
@@ -137,22 +140,22 @@ func (l List) findSuccessor(fingerprint string, shown List) (Secret, error) {
 		return Secret{}, fmt.Errorf("secret: %s is not installed", fingerprint)
 	}
 	if newest, ok := l.Newest(); !ok || !newest.Equal(s) {
-		return Secret{}, fmt.Errorf("secret: %s is not known to be the newest of %s", fingerprint, fingerprints(l))
+		return Secret{}, fmt.Errorf("secret: %s cannot be confirmed as the newest of %s", fingerprint, fingerprints(l))
 	}
 	if !shown.Has(s) {
-		return Secret{}, fmt.Errorf("secret: who would have %s used or the others retired must show it", fingerprint)
+		return Secret{}, fmt.Errorf("secret: a node that requests use of %s, or retirement of the others, must prove that it has it", fingerprint)
 	}
 	return s, nil
 }
 
-// apply makes a change: in the file, then with the listeners. The file counts, also
-// when it was changed by hand a moment ago.
+// apply writes a change to the file and then calls the listeners. It reads the file first,
+// so that a manual edit just before is not overwritten.
 func (k *Store) apply(change func(List) (List, error)) error {
 	k.change.Lock()
 	defer k.change.Unlock()
 	changed, err := k.reloadLocked()
 	if err != nil {
-		return fmt.Errorf("%w; an unreadable file is left as it is: fix it by hand", err)
+		return fmt.Errorf("%w; the unusable file was not changed: fix it by hand", err)
 	}
 	k.unreportedChange = k.unreportedChange || changed
 	old := k.List()
@@ -161,12 +164,12 @@ func (k *Store) apply(change func(List) (List, error)) error {
 		return err
 	}
 	if err := WriteFile(k.path, l); err != nil {
-		return fmt.Errorf("%w; where nodes may not write it, change the file by hand: shardway rotate --help says how", err)
+		return fmt.Errorf("%w; if nodes may not write the file, change it by hand as shardway rotate --help describes", err)
 	}
 	return k.publishLocked(l)
 }
 
-// tell makes l the list that counts. With change held.
+// publishLocked makes l the current list and calls the listeners. k.change must be held.
 func (k *Store) publishLocked(l List) error {
 	k.mu.Lock()
 	k.mu.list = l
@@ -178,8 +181,8 @@ func (k *Store) publishLocked(l List) error {
 	return errors.Join(errs...)
 }
 
-// Reload takes the file as it is now. It reports whether that is a change. A
-// file that cannot be used leaves everything as it is.
+// Reload reads the file and reports whether it has changed since the last call. If the file
+// is unusable, the current list remains.
 func (k *Store) Reload() (bool, error) {
 	k.change.Lock()
 	defer k.change.Unlock()
@@ -188,7 +191,7 @@ func (k *Store) Reload() (bool, error) {
 	return changed, err
 }
 
-// reload is Reload with change held.
+// reloadLocked is Reload without the pending report. k.change must be held.
 func (k *Store) reloadLocked() (bool, error) {
 	l, err := ReadFile(k.path)
 	if err != nil {
@@ -200,7 +203,7 @@ func (k *Store) reloadLocked() (bool, error) {
 	return true, k.publishLocked(l)
 }
 
-// Run looks after the file until ctx ends.
+// Run watches the file until ctx ends.
 func (k *Store) Run(ctx context.Context, log zerolog.Logger) {
 	k.files.Watch(ctx, func() {
 		changed, err := k.Reload()
@@ -216,7 +219,7 @@ func (k *Store) Run(ctx context.Context, log zerolog.Logger) {
 
 func fingerprints(l List) string { return strings.Join(Fingerprints(l), ", ") }
 
-// Fingerprints returns those of a list, for logs.
+// Fingerprints returns the fingerprints of a list, for logs.
 func Fingerprints(l List) []string {
 	out := make([]string, 0, len(l))
 	for _, s := range l {

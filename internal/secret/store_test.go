@@ -17,7 +17,7 @@ import (
 	"shardway/internal/secret"
 )
 
-func keeper(t *testing.T, l secret.List) (*secret.Store, string) {
+func newStore(t *testing.T, l secret.List) (*secret.Store, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
 	if err := secret.WriteFile(path, l); err != nil {
@@ -30,17 +30,17 @@ func keeper(t *testing.T, l secret.List) (*secret.Store, string) {
 	return k, path
 }
 
-func TestRotationGoesThroughTheFile(t *testing.T) {
+func TestRotationWritesEveryStepToFile(t *testing.T) {
 	old, next := secret.Generate(time.Unix(1e9, 0)), secret.Generate(time.Unix(1.1e9, 0))
-	k, path := keeper(t, secret.List{old})
-	var told []secret.List
+	k, path := newStore(t, secret.List{old})
+	var notified []secret.List
 	k.OnChange(func(l secret.List) error {
-		told = append(told, l)
+		notified = append(notified, l)
 		return nil
 	})
 	f := next.Fingerprint()
 	if err := k.Use(f, k.List()); err == nil {
-		t.Error("used before it was installed")
+		t.Error("Use accepted a secret that is not installed")
 	}
 	for _, step := range []struct {
 		do   func() error
@@ -62,33 +62,33 @@ func TestRotationGoesThroughTheFile(t *testing.T) {
 		}
 	}
 	if err := k.Retire(old.Fingerprint(), k.List()); err == nil {
-		t.Error("retired for one that is not in use")
+		t.Error("Retire accepted a secret that is not in use")
 	}
 	want := []secret.List{{old, next}, {next, old}, {next}}
-	if !slices.EqualFunc(told, want, secret.List.Equal) {
-		t.Errorf("told %v, want %v", told, want)
+	if !slices.EqualFunc(notified, want, secret.List.Equal) {
+		t.Errorf("listener got %v, want %v", notified, want)
 	}
 	if h := k.Summaries(); len(h) != 1 || h[0].Fingerprint != f || !h[0].Made.Equal(next.Made()) {
 		t.Errorf("Summary = %v", h)
 	}
 }
 
-func TestKeeperBoundsItsList(t *testing.T) {
-	k, _ := keeper(t, secret.List{secret.Generate(time.Time{})})
+func TestInstallRefusesMoreThanMaximum(t *testing.T) {
+	k, _ := newStore(t, secret.List{secret.Generate(time.Time{})})
 	for i := range 7 {
 		if err := k.Install(secret.Generate(time.Unix(int64(i), 0)), k.List()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := k.Install(secret.Generate(time.Unix(7, 0)), k.List()); err == nil || !strings.Contains(err.Error(), "the maximum") {
-		t.Errorf("the ninth: %v", err)
+		t.Errorf("ninth secret: Install = %v, want an error", err)
 	}
 }
 
-func TestUnwritableFileChangesNothing(t *testing.T) {
+func TestInstallFailsIfFileIsNotWritable(t *testing.T) {
 	if os.Geteuid() == 0 {
-		// Root writes anywhere: take the directory away instead.
-		k, path := keeper(t, fresh())
+		// Root can write to any directory: remove the directory instead.
+		k, path := newStore(t, newList())
 		before := k.List()
 		if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func TestUnwritableFileChangesNothing(t *testing.T) {
 		}
 		return
 	}
-	k, path := keeper(t, fresh())
+	k, path := newStore(t, newList())
 	before := k.List()
 	if err := os.Chmod(filepath.Dir(path), 0o500); err != nil {
 		t.Fatal(err)
@@ -110,16 +110,16 @@ func TestUnwritableFileChangesNothing(t *testing.T) {
 	}
 }
 
-func TestFileChangedByHandIsTaken(t *testing.T) {
+func TestManualChangeOfFileIsLoaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		old, next := fresh(), fresh()
-		k, path := keeper(t, old)
+		old, next := newList(), newList()
+		k, path := newStore(t, old)
 		var mu sync.Mutex
-		var told []secret.List
+		var notified []secret.List
 		k.OnChange(func(l secret.List) error {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, l)
+			notified = append(notified, l)
 			return nil
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -135,29 +135,29 @@ func TestFileChangedByHandIsTaken(t *testing.T) {
 			synctest.Wait()
 		}
 		put([]byte("nonsense"), 0o600)
-		put(next.Text(), 0o644) // others may read it
-		if !k.List().Equal(old) || len(told) > 0 {
-			t.Fatalf("list %v, told %v: want the old one kept", k.List(), told)
+		put(next.Text(), 0o644) // readable by others: rejected
+		if !k.List().Equal(old) || len(notified) > 0 {
+			t.Fatalf("list %v, listener got %v: want the old list", k.List(), notified)
 		}
 		put(next.Text(), 0o600)
-		if !k.List().Equal(next) || len(told) != 1 {
-			t.Fatalf("list %v, told %v: want the new one", k.List(), told)
+		if !k.List().Equal(next) || len(notified) != 1 {
+			t.Fatalf("list %v, listener got %v: want the new list", k.List(), notified)
 		}
-		put(append(next.Text(), "# a word\n"...), 0o600)
-		if len(told) != 1 {
-			t.Errorf("told %v of what is no change", told)
+		put(append(next.Text(), "# a comment\n"...), 0o600)
+		if len(notified) != 1 {
+			t.Errorf("listener got %v for a change of a comment", notified)
 		}
 	})
 }
 
-// What stands behind a secret decides which one is the newest, and whether it may be
-// sent. Errors tell to set it in the file, and that was not taken; the next step of
-// a rotation wrote back what had been there.
-func TestWhatTheFileSaysOfASecretIsTaken(t *testing.T) {
+// The fields after a secret decide which secret is the newest and whether it may be sent.
+// Error messages tell the operator to edit them, so a reload must apply such an edit, and
+// the next rotation step must not overwrite it.
+func TestReloadUsesDateAndOriginFromFile(t *testing.T) {
 	one, two := secret.Generate(time.Time{}), secret.Generate(time.Time{})
-	k, path := keeper(t, secret.List{one, two})
+	k, path := newStore(t, secret.List{one, two})
 	if err := k.Use(two.Fingerprint(), k.List()); err == nil {
-		t.Fatal("used, though nothing says which is the newest")
+		t.Fatal("Use accepted a secret although the newest is unknown")
 	}
 	byHand := func(lines ...string) {
 		t.Helper()
@@ -165,25 +165,25 @@ func TestWhatTheFileSaysOfASecretIsTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		if changed, err := k.Reload(); !changed || err != nil {
-			t.Errorf("Reload = %v, %v, want the change taken", changed, err)
+			t.Errorf("Reload = %v, %v, want a change", changed, err)
 		}
 	}
 	byHand(one.Line()+" made=2026-01-01T00:00:00Z", two.Line()+" made=2026-01-02T00:00:00Z by=rotate")
 	if err := k.Use(two.Fingerprint(), k.List()); err != nil {
-		t.Errorf("Use = %v, and the file says which is the newest", err)
+		t.Errorf("Use = %v, want success: the file dates the secrets", err)
 	}
 	byHand(two.Line()+" made=2026-01-02T00:00:00Z", one.Line()+" made=2026-01-01T00:00:00Z")
 	if s, _ := k.List().Find(two.Fingerprint()); s.ByRotation() {
-		t.Error("a secret may still be sent that the file does not say so of")
+		t.Error("the secret is still marked as rotated after the file dropped the mark")
 	}
 }
 
-// A file that changed after it was read and before it was watched was the old one
-// until it changed again: the watch took what it found for what had been read.
-func TestChangeBeforeTheWatchIsNotLost(t *testing.T) {
+// A file may change after Open has read it and before Run watches it. Run must compare the
+// file with the state at Open, and not with the state that it finds when it starts.
+func TestChangeBetweenOpenAndRunIsLoaded(t *testing.T) {
 	old, next := secret.Generate(time.Unix(1e9, 0)), secret.Generate(time.Unix(1.1e9, 0))
 	synctest.Test(t, func(t *testing.T) {
-		k, path := keeper(t, secret.List{old})
+		k, path := newStore(t, secret.List{old})
 		if err := secret.WriteFile(path, secret.List{next}); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestChangeBeforeTheWatchIsNotLost(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if !k.List().Equal(secret.List{next}) {
-			t.Errorf("the secrets are %v, want those of the file", k.Summaries())
+			t.Errorf("secrets = %v, want those of the file", k.Summaries())
 		}
 		stop()
 		synctest.Wait()

@@ -7,18 +7,22 @@ import (
 	"time"
 )
 
-// TicketDay is for how long one key makes session tickets for clients. The key before it
-// still reads: a ticket is good for one day to two.
+// TicketDay is how long one key encrypts session tickets for clients. Tickets of the
+// previous key are still accepted, so a ticket is valid for one to two days.
 const TicketDay = 24 * time.Hour
 
-// TicketDayOf returns the number of the day in which now lies, the same on every node.
+// TicketDayOf returns the number of the UTC day that contains now. It is the same on every
+// node.
 func TicketDayOf(now time.Time) int64 { return now.Unix() / int64(TicketDay/time.Second) }
 
-// TicketKeys returns the keys of a day by which nodes make and read tickets of clients' TLS
-// sessions, as tls.Config.SetSessionTicketKeys takes them: the first one makes them, all
-// are read. It is that of the first secret; the others are of that secret's day before,
-// and of the secrets that are accepted beside it. What a certificate is good for goes in:
-// a client that was told who this is by one takes nobody for that who has another.
+// TicketKeys returns the keys for TLS session tickets of clients on the given day, in the
+// format of tls.Config.SetSessionTicketKeys. The first key encrypts new tickets, all keys
+// decrypt. The first key belongs to the first secret; the others belong to that secret on
+// the day before, and to the other accepted secrets.
+//
+// goodFor is a hash of the names for which the server certificate is valid. It is part of
+// each key, so a client cannot resume a session of one server name with a server that has a
+// certificate for other names.
 func (l List) TicketKeys(day int64, goodFor [sha256.Size]byte) [][32]byte {
 	keys := make([][32]byte, 0, 2*len(l))
 	for _, s := range l {

@@ -11,17 +11,16 @@ import (
 	"time"
 )
 
-// ALPN is the name of the protocol between nodes. It keeps a server that has a
-// certificate of the same authority, but speaks something else, from being
-// talked to.
+// ALPN is the name of the protocol between nodes. It prevents a connection to a server that
+// has a certificate of the same authority but speaks another protocol.
 const ALPN = "shardway/1"
 
-// Grace is for how long a stream outlives the acceptance of the authority that
-// vouched for its other end: what runs on it may finish.
+// Grace is how long a stream stays open after the authority of its peer is no longer
+// accepted, so that running requests can finish.
 const Grace = 30 * time.Second
 
-// TLSWrapper puts TLS beneath the streams between nodes. Client and Server are made
-// for peer.Options. It is safe for any number of goroutines.
+// TLSWrapper adds TLS to the streams between nodes. Its methods Client and Server have the
+// signatures that peer.Options requires. It is safe for concurrent use.
 type TLSWrapper struct {
 	trust atomic.Pointer[Trust]
 	grace time.Duration
@@ -32,7 +31,7 @@ type TLSWrapper struct {
 	}
 }
 
-// NewTLSWrapper returns a TLSWrapper that goes by t.
+// NewTLSWrapper returns a TLSWrapper that uses t.
 func NewTLSWrapper(t *Trust) *TLSWrapper {
 	s := &TLSWrapper{grace: Grace}
 	s.trust.Store(t)
@@ -40,18 +39,19 @@ func NewTLSWrapper(t *Trust) *TLSWrapper {
 	return s
 }
 
-// Replace makes new streams go by t. Streams whose other end was vouched for by
-// an authority that t does not accept are closed after Grace, unless they have
-// ended by then or it is accepted again.
+// Replace makes new streams use t. Open streams whose peer was verified by an authority
+// that t does not accept are closed after Grace, unless the authority is accepted again by
+// then.
 func (s *TLSWrapper) Replace(t *Trust) {
 	s.trust.Store(t)
 	if len(s.untrusted()) > 0 {
-		// One timer for each replacement; what it finds is decided then.
+		// Each replacement starts a timer. The function decides when it runs which streams
+		// to close.
 		time.AfterFunc(s.grace, s.closeUntrusted)
 	}
 }
 
-// stale returns the open streams that are vouched for by nobody any more.
+// untrusted returns the open streams whose authority is no longer accepted.
 func (s *TLSWrapper) untrusted() []*Conn {
 	t := s.trust.Load()
 	s.mu.Lock()
@@ -71,9 +71,9 @@ func (s *TLSWrapper) closeUntrusted() {
 	}
 }
 
-// Client speaks TLS with the node that was dialed, and with no other: anybody
-// else's certificate is refused before a byte is sent. An error with a method DialAgain
-// that says true is about a session that has ended: the next stream is another one's.
+// Client performs the handshake as the dialer and accepts only the given node: it rejects
+// any other certificate before it sends data. If the error has a method DialAgain that
+// returns true, the peer no longer had the session, and the next attempt uses a new one.
 func (s *TLSWrapper) Client(ctx context.Context, conn net.Conn, node string) (net.Conn, error) {
 	t := s.trust.Load()
 	side := t.clientSessions(node)
@@ -90,8 +90,8 @@ func (s *TLSWrapper) Client(ctx context.Context, conn net.Conn, node string) (ne
 	return c, nil
 }
 
-// Server speaks TLS with a node that dialed. Which one it is says its
-// certificate; see Conn.Vouch.
+// Server performs the handshake as the accepting side. Conn.Vouch tests which node the peer
+// is.
 func (s *TLSWrapper) Server(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	t := s.trust.Load()
 	c, err := s.handshake(ctx, t, conn, tls.Server(conn, t.serverConfig()), x509.ExtKeyUsageClientAuth)
@@ -101,41 +101,42 @@ func (s *TLSWrapper) Server(ctx context.Context, conn net.Conn) (net.Conn, error
 	return c, nil
 }
 
-// config is what both sides have in common.
+// config returns the settings that both sides have in common.
 func (t *Trust) config(verify func(tls.ConnectionState) error) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{t.cert},
 		NextProtos:   []string{ALPN},
 		Time:         t.now,
-		// It is asked in each handshake, also that of a resumed session.
+		// TLS calls VerifyConnection in every handshake, also for a resumed session.
 		VerifyConnection: verify,
-		// The other end is near: full records from the beginning.
+		// Nodes are close to each other: use full-size records from the start.
 		DynamicRecordSizingDisabled: true,
 	}
 }
 
-// shake finishes the handshake.
+// handshake completes the TLS handshake and registers the stream.
 func (s *TLSWrapper) handshake(ctx context.Context, t *Trust, raw net.Conn, tc *tls.Conn, usage x509.ExtKeyUsage) (*Conn, error) {
 	if err := tc.HandshakeContext(ctx); err != nil {
 		return nil, explainAlert(err)
 	}
-	// What the handshake has found is remembered; one that has asked nothing does not pass.
+	// The handshake has filled the cache of verified certificates. This second check also
+	// rejects a handshake that skipped VerifyConnection.
 	leaf, by, err := t.verify(tc.ConnectionState(), usage)
 	if err != nil {
 		return nil, err
 	}
 	c := &Conn{Conn: tc, raw: raw, seal: s, leaf: leaf, root: by}
 	if !s.register(c) {
-		return nil, errors.New("secret: what vouches for the other node was retired during the handshake")
+		return nil, errors.New("secret: the authority of the other node was retired during the handshake")
 	}
 	return c, nil
 }
 
-// enter makes c one of the open streams. It reports false if nobody vouches for
-// it any more: its handshake began before a replacement and ended after it, so
-// that no replacement would find it. Either this sees the new trust, or stale
-// sees the stream.
+// register adds c to the open streams. It returns false if the authority of c is no longer
+// accepted: the handshake began before a call of Replace and ended after it, so that call
+// did not find the stream. The mutex makes sure that either register sees the new Trust or
+// untrusted sees the stream.
 func (s *TLSWrapper) register(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,29 +25,29 @@ import (
 	"shardway/internal/secret"
 )
 
-// wrapFunc is one side's part of a handshake.
+// wrapFunc performs one side of a handshake.
 type wrapFunc func(ctx context.Context, c net.Conn) (net.Conn, error)
 
-// meet lets two sides shake hands over a socket and exchange a byte each way,
-// and returns what either met with.
-func meet(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr error) {
+// connect performs a handshake over a TCP connection, exchanges one byte in each direction
+// and returns the streams and errors of both sides.
+func connect(t *testing.T, client, server wrapFunc) (c, s net.Conn, clientErr, serverErr error) {
 	t.Helper()
-	return twice(func() (c, s net.Conn, cerr, serr error) { return meetOnce(t, client, server) })
+	return withRedial(func() (c, s net.Conn, clientErr, serverErr error) { return connectOnce(t, client, server) })
 }
 
-// twice does it again if the client asks for that, as package peer does.
-func twice(once func() (c, s net.Conn, cerr, serr error)) (c, s net.Conn, cerr, serr error) {
-	c, s, cerr, serr = once()
+// withRedial connects again if the error of the client asks for that, as package peer does.
+func withRedial(once func() (c, s net.Conn, clientErr, serverErr error)) (c, s net.Conn, clientErr, serverErr error) {
+	c, s, clientErr, serverErr = once()
 	if e, ok := errors.AsType[interface {
 		error
 		DialAgain() bool
-	}](cerr); ok && e.DialAgain() {
+	}](clientErr); ok && e.DialAgain() {
 		return once()
 	}
-	return c, s, cerr, serr
+	return c, s, clientErr, serverErr
 }
 
-func meetOnce(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr error) {
+func connectOnce(t *testing.T, client, server wrapFunc) (c, s net.Conn, clientErr, serverErr error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,15 +60,15 @@ func meetOnce(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr 
 	go func() {
 		defer close(done)
 		var raw net.Conn
-		if raw, serr = ln.Accept(); serr != nil {
+		if raw, serverErr = ln.Accept(); serverErr != nil {
 			return
 		}
 		t.Cleanup(func() { _ = raw.Close() })
 		_ = raw.SetDeadline(time.Now().Add(30 * time.Second))
-		if s, serr = server(ctx, raw); serr == nil {
-			serr = swap(s)
+		if s, serverErr = server(ctx, raw); serverErr == nil {
+			serverErr = exchangeByte(s)
 		}
-		if serr != nil {
+		if serverErr != nil {
 			_ = raw.Close()
 		}
 	}()
@@ -78,17 +78,17 @@ func meetOnce(t *testing.T, client, server wrapFunc) (c, s net.Conn, cerr, serr 
 	}
 	t.Cleanup(func() { _ = raw.Close() })
 	_ = raw.SetDeadline(time.Now().Add(30 * time.Second))
-	if c, cerr = client(ctx, raw); cerr == nil {
-		cerr = swap(c)
+	if c, clientErr = client(ctx, raw); clientErr == nil {
+		clientErr = exchangeByte(c)
 	}
-	if cerr != nil {
+	if clientErr != nil {
 		_ = raw.Close()
 	}
 	<-done
-	return c, s, cerr, serr
+	return c, s, clientErr, serverErr
 }
 
-func sealed(t *testing.T, c net.Conn) *secret.Conn {
+func secretConn(t *testing.T, c net.Conn) *secret.Conn {
 	t.Helper()
 	s, ok := c.(*secret.Conn)
 	if !ok {
@@ -97,7 +97,7 @@ func sealed(t *testing.T, c net.Conn) *secret.Conn {
 	return s
 }
 
-func swap(c net.Conn) error {
+func exchangeByte(c net.Conn) error {
 	if _, err := c.Write([]byte{1}); err != nil {
 		return err
 	}
@@ -105,13 +105,13 @@ func swap(c net.Conn) error {
 	return err
 }
 
-func dialing(s *secret.TLSWrapper, node string) wrapFunc {
+func dialTo(s *secret.TLSWrapper, node string) wrapFunc {
 	return func(ctx context.Context, c net.Conn) (net.Conn, error) { return s.Client(ctx, c, node) }
 }
 
-func accepting(s *secret.TLSWrapper) wrapFunc { return s.Server }
+func accept(s *secret.TLSWrapper) wrapFunc { return s.Server }
 
-// plainTLS dials with a configuration of the test's own.
+// plainTLS dials with the given TLS configuration instead of a TLSWrapper.
 func plainTLS(config *tls.Config) wrapFunc {
 	return func(ctx context.Context, c net.Conn) (net.Conn, error) {
 		tc := tls.Client(c, config)
@@ -119,12 +119,12 @@ func plainTLS(config *tls.Config) wrapFunc {
 	}
 }
 
-func seal(t *testing.T, l secret.List, node string) *secret.TLSWrapper {
+func newWrapper(t *testing.T, l secret.List, node string) *secret.TLSWrapper {
 	t.Helper()
-	return secret.NewTLSWrapper(trust(t, l, node))
+	return secret.NewTLSWrapper(derive(t, l, node))
 }
 
-func trust(t *testing.T, l secret.List, node string) *secret.Trust {
+func derive(t *testing.T, l secret.List, node string) *secret.Trust {
 	t.Helper()
 	tr, err := secret.Derive(l, node)
 	if err != nil {
@@ -133,128 +133,128 @@ func trust(t *testing.T, l secret.List, node string) *secret.Trust {
 	return tr
 }
 
-func fresh() secret.List { return secret.List{secret.Generate(time.Now())} }
+func newList() secret.List { return secret.List{secret.Generate(time.Now())} }
 
-func TestNodesOfOneSecretMeet(t *testing.T) {
-	l := fresh()
-	// Ids that are no host names, and one that looks like an address.
+func TestNodesWithSameSecretConnect(t *testing.T) {
+	l := newList()
+	// Ids that are not valid host names, and one that looks like an address.
 	for _, id := range []string{"b", "B_1..x", "10.0.0.1", strings.Repeat("n", 64)} {
-		c, s, cerr, serr := meet(t, dialing(seal(t, l, "a"), id), accepting(seal(t, l, id)))
-		if cerr != nil || serr != nil {
-			t.Fatalf("%s: client %v, server %v", id, cerr, serr)
+		c, s, clientErr, serverErr := connect(t, dialTo(newWrapper(t, l, "a"), id), accept(newWrapper(t, l, id)))
+		if clientErr != nil || serverErr != nil {
+			t.Fatalf("%s: client %v, server %v", id, clientErr, serverErr)
 		}
 		v, ok := s.(interface{ Vouch(string) error })
 		if !ok || v.Vouch("a") != nil {
-			t.Errorf("%s: the server cannot tell that node a dialed", id)
+			t.Errorf("%s: the server does not identify the dialer as node a", id)
 		}
 		if err := v.Vouch(id); err == nil || !strings.Contains(err.Error(), `good for node "a" and not for node`) {
 			t.Errorf("%s: Vouch of another node = %v", id, err)
 		}
-		if got := sealed(t, s).ConnectionState(); got.Version != tls.VersionTLS13 || got.DidResume {
+		if got := secretConn(t, s).ConnectionState(); got.Version != tls.VersionTLS13 || got.DidResume {
 			t.Errorf("version %x, resumed %v", got.Version, got.DidResume)
 		}
 		if sc, ok := c.(syscall.Conn); !ok {
-			t.Error("the socket cannot be looked at")
+			t.Error("the stream has no SyscallConn")
 		} else if _, err := sc.SyscallConn(); err != nil {
 			t.Errorf("SyscallConn = %v", err)
 		}
 	}
 }
 
-// Each door that must stay shut, with the words that whoever stands before it
-// gets to read.
-func TestDoorsStayShut(t *testing.T) {
-	l, other := fresh(), fresh()
-	own := trust(t, l, "a")
-	good := tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{secret.ALPN}, Certificates: []tls.Certificate{secret.OwnOf(own)}}
+// Every invalid handshake fails, and each side gets an error that explains the cause.
+func TestHandshakeRefusesUntrustedPeers(t *testing.T) {
+	l, other := newList(), newList()
+	own := derive(t, l, "a")
+	good := tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{secret.ALPN}, Certificates: []tls.Certificate{secret.CertificateOf(own)}}
 	with := func(f func(*tls.Config)) wrapFunc {
 		c := good.Clone()
 		f(c)
 		return plainTLS(c)
 	}
-	if _, _, cerr, serr := meet(t, with(func(*tls.Config) {}), accepting(seal(t, l, "b"))); cerr != nil || serr != nil {
-		t.Fatalf("the key itself does not fit: %v, %v", cerr, serr)
+	if _, _, clientErr, serverErr := connect(t, with(func(*tls.Config) {}), accept(newWrapper(t, l, "b"))); clientErr != nil || serverErr != nil {
+		t.Fatalf("valid handshake failed: %v, %v", clientErr, serverErr)
 	}
-	foreign := trust(t, other, "a")
+	foreign := derive(t, other, "a")
 	for name, tt := range map[string]struct {
 		client, server wrapFunc
-		clientSays     string
-		serverSays     string
+		wantClient     string
+		wantServer     string
 	}{
-		"no certificate": {with(func(c *tls.Config) { c.Certificates = nil }), accepting(seal(t, l, "b")), "", "didn't provide a certificate"},
+		"no certificate": {with(func(c *tls.Config) { c.Certificates = nil }), accept(newWrapper(t, l, "b")), "", "didn't provide a certificate"},
 		"another cluster's client": {
-			with(func(c *tls.Config) { c.Certificates = []tls.Certificate{secret.OwnOf(foreign)} }), accepting(seal(t, l, "b")),
+			with(func(c *tls.Config) { c.Certificates = []tls.Certificate{secret.CertificateOf(foreign)} }), accept(newWrapper(t, l, "b")),
 			"", "same secret (--secret-file)",
 		},
-		"another cluster's server": {dialing(seal(t, l, "a"), "b"), accepting(seal(t, other, "b")), "same secret (--secret-file)", ""},
-		"another node than dialed": {dialing(seal(t, l, "a"), "b"), accepting(seal(t, l, "c")), `good for node "c" and not for node "b"`, ""},
-		"no ALPN":                  {with(func(c *tls.Config) { c.NextProtos = nil }), accepting(seal(t, l, "b")), "", "does not name the protocol"},
-		"another ALPN":             {with(func(c *tls.Config) { c.NextProtos = []string{"h2"} }), accepting(seal(t, l, "b")), "", "protocol"},
+		"another cluster's server": {dialTo(newWrapper(t, l, "a"), "b"), accept(newWrapper(t, other, "b")), "same secret (--secret-file)", ""},
+		"another node than dialed": {dialTo(newWrapper(t, l, "a"), "b"), accept(newWrapper(t, l, "c")), `good for node "c" and not for node "b"`, ""},
+		"no ALPN":                  {with(func(c *tls.Config) { c.NextProtos = nil }), accept(newWrapper(t, l, "b")), "", "does not name the protocol"},
+		"another ALPN":             {with(func(c *tls.Config) { c.NextProtos = []string{"h2"} }), accept(newWrapper(t, l, "b")), "", "protocol"},
 		"TLS 1.2": {
-			with(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 }), accepting(seal(t, l, "b")),
+			with(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 }), accept(newWrapper(t, l, "b")),
 			"", "version",
 		},
 		"a server without ALPN": {
-			dialing(seal(t, l, "a"), "b"), func(ctx context.Context, c net.Conn) (net.Conn, error) {
-				tc := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{secret.OwnOf(trust(t, l, "b"))}})
+			dialTo(newWrapper(t, l, "a"), "b"), func(ctx context.Context, c net.Conn) (net.Conn, error) {
+				tc := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{secret.CertificateOf(derive(t, l, "b"))}})
 				return tc, tc.HandshakeContext(ctx)
 			}, "does not name the protocol", "",
 		},
 	} {
-		_, _, cerr, serr := meet(t, tt.client, tt.server)
-		if cerr == nil || !strings.Contains(cerr.Error(), tt.clientSays) {
-			t.Errorf("%s: the client meets %v, want an error with %q", name, cerr, tt.clientSays)
+		_, _, clientErr, serverErr := connect(t, tt.client, tt.server)
+		if clientErr == nil || !strings.Contains(clientErr.Error(), tt.wantClient) {
+			t.Errorf("%s: client error %v, want one with %q", name, clientErr, tt.wantClient)
 		}
-		if serr == nil || !strings.Contains(serr.Error(), tt.serverSays) {
-			t.Errorf("%s: the server meets %v, want an error with %q", name, serr, tt.serverSays)
+		if serverErr == nil || !strings.Contains(serverErr.Error(), tt.wantServer) {
+			t.Errorf("%s: server error %v, want one with %q", name, serverErr, tt.wantServer)
 		}
 	}
 }
 
-func TestRefusedDialerLearnsWhy(t *testing.T) {
+func TestRefusedDialerGetsReason(t *testing.T) {
 	// b accepts a's secret no more, a accepts b's: only b refuses.
 	old, next := secret.Generate(time.Now()), secret.Generate(time.Now())
-	_, _, cerr, serr := meet(t, dialing(seal(t, secret.List{old, next}, "a"), "b"), accepting(seal(t, secret.List{next}, "b")))
-	if cerr == nil || !strings.Contains(cerr.Error(), "the other node refused this one's certificate") {
-		t.Errorf("the client meets %v", cerr)
+	// b no longer accepts the secret that a uses, but a accepts that of b: only b rejects.
+	_, _, clientErr, serverErr := connect(t, dialTo(newWrapper(t, secret.List{old, next}, "a"), "b"), accept(newWrapper(t, secret.List{next}, "b")))
+	if clientErr == nil || !strings.Contains(clientErr.Error(), "the other node refused this one's certificate") {
+		t.Errorf("client error %v", clientErr)
 	}
-	if serr == nil || !strings.Contains(serr.Error(), `node "a"`) {
-		t.Errorf("the server meets %v", serr)
+	if serverErr == nil || !strings.Contains(serverErr.Error(), `node "a"`) {
+		t.Errorf("server error %v", serverErr)
 	}
 }
 
-// Recorded bytes of a whole conversation, sent again, open nothing: both sides'
-// keys are new each time.
-func TestReplayedConversationIsRefused(t *testing.T) {
-	l := fresh()
+// Replaying all recorded bytes of a client must fail, because both sides use new keys each
+// time.
+func TestReplayedHandshakeIsRefused(t *testing.T) {
+	l := newList()
 	var sent recording
 	client := func(ctx context.Context, c net.Conn) (net.Conn, error) {
-		return seal(t, l, "a").Client(ctx, &tap{Conn: c, to: &sent}, "b")
+		return newWrapper(t, l, "a").Client(ctx, &tap{Conn: c, to: &sent}, "b")
 	}
-	server := seal(t, l, "b")
-	if _, _, cerr, serr := meet(t, client, server.Server); cerr != nil || serr != nil {
-		t.Fatal(cerr, serr)
+	server := newWrapper(t, l, "b")
+	if _, _, clientErr, serverErr := connect(t, client, server.Server); clientErr != nil || serverErr != nil {
+		t.Fatal(clientErr, serverErr)
 	}
 	replay := func(_ context.Context, c net.Conn) (net.Conn, error) {
 		_, err := c.Write(sent.b)
 		return c, err
 	}
 	var got atomic.Int64
-	_, _, _, serr := meet(t, replay, func(ctx context.Context, c net.Conn) (net.Conn, error) {
+	_, _, _, serverErr := connect(t, replay, func(ctx context.Context, c net.Conn) (net.Conn, error) {
 		s, err := server.Server(ctx, c)
 		if err == nil {
 			got.Add(1)
 		}
 		return s, err
 	})
-	if serr == nil || got.Load() != 0 {
-		t.Errorf("the replay was taken: %v", serr)
+	if serverErr == nil || got.Load() != 0 {
+		t.Errorf("the replay was accepted: %v", serverErr)
 	}
 }
 
 type recording struct{ b []byte }
 
-// tap records what is written.
+// tap records all written bytes.
 type tap struct {
 	net.Conn
 	to *recording
@@ -265,48 +265,49 @@ func (c *tap) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Every pair of states that two nodes can be in during a rotation can speak.
-func TestRotationNeverParts(t *testing.T) {
+// During a rotation nodes differ by at most one step. All such pairs of nodes must be able
+// to connect.
+func TestNodesOfAdjacentRotationStepsConnect(t *testing.T) {
 	old, next := secret.Generate(time.Now()), secret.Generate(time.Now())
 	steps := []secret.List{{old}, {old, next}, {next, old}, {next}}
 	for i, a := range steps {
 		for k, b := range steps {
-			_, _, cerr, serr := meet(t, dialing(seal(t, a, "a"), "b"), accepting(seal(t, b, "b")))
-			near := i-k <= 1 && k-i <= 1
-			if ok := cerr == nil && serr == nil; ok != near {
-				t.Errorf("step %d with step %d: %v, %v; want ok = %v", i, k, cerr, serr, near)
+			_, _, clientErr, serverErr := connect(t, dialTo(newWrapper(t, a, "a"), "b"), accept(newWrapper(t, b, "b")))
+			adjacent := i-k <= 1 && k-i <= 1
+			if ok := clientErr == nil && serverErr == nil; ok != adjacent {
+				t.Errorf("step %d with step %d: %v, %v; want ok = %v", i, k, clientErr, serverErr, adjacent)
 			}
 		}
 	}
 }
 
-func TestStreamsOfARetiredSecretEnd(t *testing.T) {
+func TestStreamsOfRetiredSecretAreClosed(t *testing.T) {
 	old, next := secret.Generate(time.Now()), secret.Generate(time.Now())
 	both := secret.List{next, old}
-	a, b := seal(t, secret.List{old}, "a"), seal(t, secret.List{old}, "b")
+	a, b := newWrapper(t, secret.List{old}, "a"), newWrapper(t, secret.List{old}, "b")
 	b.SetGrace(time.Millisecond)
-	_, s, cerr, serr := meet(t, dialing(a, "b"), b.Server)
-	if cerr != nil || serr != nil {
-		t.Fatal(cerr, serr)
+	_, s, clientErr, serverErr := connect(t, dialTo(a, "b"), b.Server)
+	if clientErr != nil || serverErr != nil {
+		t.Fatal(clientErr, serverErr)
 	}
-	b.Replace(trust(t, both, "b"))
-	a.Replace(trust(t, both, "a"))
-	_, kept, cerr, serr := meet(t, dialing(a, "b"), b.Server)
-	if cerr != nil || serr != nil {
-		t.Fatal(cerr, serr)
+	b.Replace(derive(t, both, "b"))
+	a.Replace(derive(t, both, "a"))
+	_, kept, clientErr, serverErr := connect(t, dialTo(a, "b"), b.Server)
+	if clientErr != nil || serverErr != nil {
+		t.Fatal(clientErr, serverErr)
 	}
-	b.Replace(trust(t, secret.List{next}, "b"))
+	b.Replace(derive(t, secret.List{next}, "b"))
 	_ = s.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("a stream of the retired secret: %v, want it closed", err)
+		t.Errorf("stream of the retired secret: %v, want it closed", err)
 	}
 	_ = kept.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	if _, err := kept.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a stream of the new secret: %v, want it open", err)
+		t.Errorf("stream of the new secret: %v, want it open", err)
 	}
 }
 
-// pki makes files of a user's own authority.
+// pki is a certificate authority whose files are in a temporary directory.
 type pki struct {
 	t   *testing.T
 	dir string
@@ -354,7 +355,7 @@ func (p *pki) sign(name string, tmpl *x509.Certificate, parent *pki) (*ecdsa.Pri
 	return key, cert
 }
 
-// der reads a certificate back from its file.
+// der reads the first PEM block of a file.
 func der(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -374,11 +375,11 @@ func (p *pki) pem(name, kind string, der []byte, mode os.FileMode) {
 	}
 }
 
-func both() []x509.ExtKeyUsage {
+func clientAndServer() []x509.ExtKeyUsage {
 	return []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 }
 
-// files makes a node's certificate and returns its settings.
+// files issues a certificate for a node and returns the settings that refer to it.
 func (p *pki) files(name string, tmpl *x509.Certificate) secret.PKI {
 	p.t.Helper()
 	p.sign(name, tmpl, p)
@@ -394,29 +395,29 @@ func (p *pki) load(name string, tmpl *x509.Certificate) *secret.Trust {
 	return tr
 }
 
-func TestOwnCertificatesServeToo(t *testing.T) {
+func TestNodesWithOwnCertificatesConnect(t *testing.T) {
 	p := newPKI(t)
-	a := secret.NewTLSWrapper(p.load("a", &x509.Certificate{DNSNames: []string{"a"}, ExtKeyUsage: both()}))
-	b := secret.NewTLSWrapper(p.load("b", &x509.Certificate{URIs: []*url.URL{{Scheme: "shardway", Host: "node", Path: "/b"}}, ExtKeyUsage: both()}))
-	if _, s, cerr, serr := meet(t, dialing(a, "b"), b.Server); cerr != nil || serr != nil {
-		t.Errorf("%v, %v", cerr, serr)
-	} else if err := sealed(t, s).Vouch("a"); err != nil {
+	a := secret.NewTLSWrapper(p.load("a", &x509.Certificate{DNSNames: []string{"a"}, ExtKeyUsage: clientAndServer()}))
+	b := secret.NewTLSWrapper(p.load("b", &x509.Certificate{URIs: []*url.URL{{Scheme: "shardway", Host: "node", Path: "/b"}}, ExtKeyUsage: clientAndServer()}))
+	if _, s, clientErr, serverErr := connect(t, dialTo(a, "b"), b.Server); clientErr != nil || serverErr != nil {
+		t.Errorf("%v, %v", clientErr, serverErr)
+	} else if err := secretConn(t, s).Vouch("a"); err != nil {
 		t.Error(err)
 	}
-	if _, _, cerr, serr := meet(t, dialing(a, "c"), b.Server); cerr == nil || serr == nil {
-		t.Errorf("another node than dialed: %v, %v", cerr, serr)
+	if _, _, clientErr, serverErr := connect(t, dialTo(a, "c"), b.Server); clientErr == nil || serverErr == nil {
+		t.Errorf("dialing node c reached node b: %v, %v", clientErr, serverErr)
 	}
-	l := fresh()
-	if _, _, cerr, serr := meet(t, dialing(a, "b"), seal(t, l, "b").Server); cerr == nil || serr == nil {
-		t.Errorf("with a node of a secret: %v, %v", cerr, serr)
+	l := newList()
+	if _, _, clientErr, serverErr := connect(t, dialTo(a, "b"), newWrapper(t, l, "b").Server); clientErr == nil || serverErr == nil {
+		t.Errorf("connected to a node that uses a secret: %v, %v", clientErr, serverErr)
 	}
 }
 
-func TestOwnCertificatesAreJudgedAtTheStart(t *testing.T) {
+func TestLoadRefusesInvalidCertificates(t *testing.T) {
 	p := newPKI(t)
-	stranger := newPKI(t)
-	good := p.files("good", &x509.Certificate{DNSNames: []string{"good"}, ExtKeyUsage: both()})
-	open := p.files("open", &x509.Certificate{DNSNames: []string{"open"}, ExtKeyUsage: both()})
+	other := newPKI(t)
+	good := p.files("good", &x509.Certificate{DNSNames: []string{"good"}, ExtKeyUsage: clientAndServer()})
+	open := p.files("open", &x509.Certificate{DNSNames: []string{"open"}, ExtKeyUsage: clientAndServer()})
 	if err := os.Chmod(open.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -424,12 +425,12 @@ func TestOwnCertificatesAreJudgedAtTheStart(t *testing.T) {
 		files secret.PKI
 		want  string
 	}{
-		"other":  {good, "needs the id as a DNS name"},
+		"other":  {good, "add the id"},
 		"open":   {open, "can be read by others"},
-		"past":   {p.files("past", &x509.Certificate{DNSNames: []string{"past"}, ExtKeyUsage: both(), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1e9, 0)}), "expired"},
-		"server": {p.files("server", &x509.Certificate{DNSNames: []string{"server"}, ExtKeyUsage: both()[:1]}), "incompatible key usage"},
-		"theirs": {secret.PKI{CA: stranger.path("ca.pem"), Cert: good.Cert, Key: good.Key}, "needs the id"},
-		"good":   {secret.PKI{CA: stranger.path("ca.pem"), Cert: good.Cert, Key: good.Key}, "other nodes would not accept it"},
+		"past":   {p.files("past", &x509.Certificate{DNSNames: []string{"past"}, ExtKeyUsage: clientAndServer(), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1e9, 0)}), "expired"},
+		"server": {p.files("server", &x509.Certificate{DNSNames: []string{"server"}, ExtKeyUsage: clientAndServer()[:1]}), "incompatible key usage"},
+		"theirs": {secret.PKI{CA: other.path("ca.pem"), Cert: good.Cert, Key: good.Key}, "add the id"},
+		"good":   {secret.PKI{CA: other.path("ca.pem"), Cert: good.Cert, Key: good.Key}, "other nodes would not accept it"},
 		"leaf":   {secret.PKI{CA: good.Cert, Cert: good.Cert, Key: good.Key}, "not a CA certificate"},
 		"key":    {secret.PKI{CA: good.Key, Cert: good.Cert, Key: good.Key}, "only certificates"},
 		"text":   {secret.PKI{CA: "tls_wrapper_test.go", Cert: good.Cert, Key: good.Key}, "not PEM"},

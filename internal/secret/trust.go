@@ -14,23 +14,24 @@ import (
 	"shardway/internal/vouch"
 )
 
-// Trust is who this node is and whom it believes. That does not change; what it has found
-// out by it is kept, for any number of goroutines.
+// Trust is the certificate of this node and the authorities that it accepts. Both are
+// immutable. Trust also caches TLS sessions and verified certificates. It is safe for
+// concurrent use.
 type Trust struct {
 	cert  tls.Certificate
 	roots *x509.CertPool
-	// accepted are the fingerprints of the roots.
+	// accepted contains the fingerprints of the roots.
 	accepted map[root]bool
-	// now is when certificates are judged.
+	// now returns the time at which certificates are verified.
 	now func() time.Time
-	// derived means that all of it was made from secrets.
+	// derived reports that all certificates were derived from secrets.
 	derived bool
 
 	sessions sessionConfigs
 	verified verifiedCache
 }
 
-// root is the fingerprint of an authority's certificate.
+// root is the fingerprint of a CA certificate.
 type root [sha256.Size]byte
 
 func rootOf(c *x509.Certificate) root { return sha256.Sum256(c.Raw) }
@@ -39,7 +40,7 @@ func newTrust(now func() time.Time) *Trust {
 	return &Trust{roots: x509.NewCertPool(), accepted: make(map[root]bool), now: now}
 }
 
-// Leaf returns the certificate that this node shows.
+// Leaf returns the certificate that this node presents.
 func (t *Trust) Leaf() *x509.Certificate { return t.cert.Leaf }
 
 func (t *Trust) accept(c *x509.Certificate) {
@@ -47,11 +48,11 @@ func (t *Trust) accept(c *x509.Certificate) {
 	t.accepted[rootOf(c)] = true
 }
 
-// Derive returns what a list of secrets amounts to for a node: a certificate of
-// its own by the first one, and the authorities of all.
+// Derive returns the Trust of a node for a list of secrets: a new certificate issued by the
+// CA of the first secret, and the CAs of all secrets.
 func Derive(l List, node string) (*Trust, error) {
 	if len(l) == 0 {
-		return nil, errors.New("secret: there is none")
+		return nil, errors.New("secret: the list is empty")
 	}
 	t := newTrust(verificationTime)
 	t.derived = true
@@ -71,15 +72,14 @@ func Derive(l List, node string) (*Trust, error) {
 	return t, nil
 }
 
-// verify judges the certificate at the other end and returns it with the
-// authority that vouches for it. It is asked before the first byte of ours is
-// sent or read.
+// verify checks the certificate of the peer and returns it with the CA that issued it. TLS
+// calls it before application data is sent or received.
 func (t *Trust) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Certificate, root, error) {
 	if cs.NegotiatedProtocol != ALPN {
-		return nil, root{}, fmt.Errorf("secret: the other side does not name the protocol %q (it names %q): it is not a node", ALPN, cs.NegotiatedProtocol)
+		return nil, root{}, fmt.Errorf("secret: the peer does not name the protocol %q (it names %q): it is not a node", ALPN, cs.NegotiatedProtocol)
 	}
 	if len(cs.PeerCertificates) == 0 {
-		return nil, root{}, errors.New("secret: the other side shows no certificate: it is not a node")
+		return nil, root{}, errors.New("secret: the peer presents no certificate: it is not a node")
 	}
 	leaf, now := cs.PeerCertificates[0], t.now()
 	key := verifiedKey{sha256.Sum256(leaf.Raw), usage}
@@ -95,18 +95,19 @@ func (t *Trust) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Ce
 	return leaf, t.verified.put(key, chains[0]), nil
 }
 
-// foreign says what to do about a certificate that is not believed.
+// rejected returns the error for a certificate that is not accepted, with advice for the
+// operator.
 func (t *Trust) rejected(leaf *x509.Certificate, err error) error {
-	who := fmt.Sprintf("secret: the certificate of %s, issued by %s, is not accepted", describeNodes(nodeIDs(leaf)), quoteShort(leaf.Issuer.CommonName))
+	subject := fmt.Sprintf("secret: the certificate of %s, issued by %s, is not accepted", describeNodes(nodeIDs(leaf)), quoteShort(leaf.Issuer.CommonName))
 	err = &truncatedError{err}
 	if t.derived {
-		return fmt.Errorf("%s: does the other node have the same secret (--secret-file)? %w", who, err)
+		return fmt.Errorf("%s: does the other node have the same secret (--secret-file)? %w", subject, err)
 	}
-	return fmt.Errorf("%s by --tls-ca: %w", who, err)
+	return fmt.Errorf("%s by --tls-ca: %w", subject, err)
 }
 
-// Of what strangers write into certificates, refusals repeat as much as a
-// well-meant one needs.
+// Limits for the text of a rejected certificate that an error message repeats. An untrusted
+// peer controls that text.
 const (
 	maxName   = 80
 	maxNames  = 3
@@ -134,10 +135,10 @@ func describeNodes(ids []string) string {
 	return strings.Join(out, ", ")
 }
 
-// truncatedError is an error in whose text a certificate's words stand.
+// truncatedError limits an error text that contains fields of an untrusted certificate.
 type truncatedError struct{ error }
 
-// Error returns the beginning of the text.
+// Error returns the beginning of the text, up to maxReason bytes.
 func (e *truncatedError) Error() string {
 	s := e.error.Error()
 	if len(s) > maxReason {
@@ -146,10 +147,10 @@ func (e *truncatedError) Error() string {
 	return s
 }
 
-// Unwrap returns the whole error.
+// Unwrap returns the complete error.
 func (e *truncatedError) Unwrap() error { return e.error }
 
-// speaksFor reports whether a certificate is good for a node.
+// verifyNodeID returns an error unless the certificate is valid for the node.
 func verifyNodeID(leaf *x509.Certificate, node string) error {
 	ids := nodeIDs(leaf)
 	if slices.Contains(ids, node) {

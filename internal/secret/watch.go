@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// watchInterval is how often files are looked at. Nobody waits for them: a
-// rotation tells the nodes itself.
+// watchInterval is how often files are checked. A rotation does not wait for it, because it
+// notifies the nodes directly.
 const watchInterval = 2 * time.Second
 
-// FileState is what some files infos at one moment: take it before reading them, so that
-// no change falls between the reading and the watch.
+// FileState is the state of some files at one moment. Callers take it before they read the
+// files, so that a change between reading and watching is not missed.
 type FileState struct {
 	paths []string
 	infos []os.FileInfo
 }
 
-// See looks at the files.
+// StatFiles returns the current state of the files.
 func StatFiles(paths ...string) FileState { return FileState{paths: paths, infos: statAll(paths)} }
 
-// None reports that there are no files to watch.
+// Empty reports that there are no files to watch.
 func (s FileState) Empty() bool { return len(s.paths) == 0 }
 
-// Watch calls changed whenever one of the files has become another one than it was,
-// by its identity, length or time, until ctx ends. Links are followed, so a directory
-// that a container system swaps counts too.
+// Watch calls changed whenever the identity, size, modification time or mode of a file
+// differs from the last known state, until ctx ends. It follows symbolic links, so it
+// detects a directory that a container runtime swaps.
 func (s FileState) Watch(ctx context.Context, changed func()) {
 	seen := s.infos
 	t := time.NewTicker(watchInterval)
@@ -48,7 +48,7 @@ func (s FileState) Watch(ctx context.Context, changed func()) {
 	}
 }
 
-// look returns what the files are, nil for one that is not there.
+// statAll returns the state of each file, nil for a missing file.
 func statAll(paths []string) []os.FileInfo {
 	out := make([]os.FileInfo, len(paths))
 	for i, p := range paths {
