@@ -15,7 +15,7 @@ func TestChangeTellsWhatItHeld(t *testing.T) {
 	c := &changes{self: "a", ring: event.NewRing(event.Options{Node: "a"}), queue: func() queue.Stats { return waits }}
 	s := ack.NewState()
 	c.begin(s.Committed(), s, 1)
-	waits = queue.Stats{Entered: 25, Waiting: 1, WentOn: 6}
+	waits = queue.Stats{Entered: 25, Waiting: 1, Dequeued: 6}
 	c.end(2)
 	cursor, err := c.ring.Read("")
 	if err != nil {

@@ -250,7 +250,7 @@ func (w *watch) ownMachine(now time.Time, in *verdict.Inputs) {
 		in.DiskTook = took
 	}
 	room := n.room.Stats()
-	in.QueueRefused, in.QueueWaiting = int(w.refused.Look(now, room.RefusedFull+room.RefusedShare)), room.Waiting
+	in.QueueRefused, in.QueueWaiting = int(w.refused.Look(now, room.RefusedFull+room.RefusedShardLimit)), room.Waiting
 	in.TagsUsed, in.TagsMost = n.gossip.TagsUsed()
 	if n.o.Exposed != nil {
 		in.Insecure, in.Certificates = n.o.Exposed()

@@ -48,7 +48,7 @@ type Node struct {
 	raftOpen chan struct{}   // latch: raft is set
 	fsm      *fsm
 	router   *router
-	room     *queue.Room
+	room     *queue.Queue
 	proxy    *proxy.Server
 	pulse    clock.Pulse
 	agent    *agent

@@ -129,14 +129,14 @@ func TestWaitersForADeadAppHaveOneAsk(t *testing.T) {
 				if w := n.room.Stats().Waiting; w != waiters {
 					t.Fatalf("%d wait, want %d", w, waiters)
 				}
-				before, dials := n.room.Stats().Awakened, app.all.Load()
+				before, dials := n.room.Stats().Released, app.all.Load()
 				refused := metric(t, owner, "shardway_refused_total", "no-app")
 				time.Sleep(waits)
 				const most = int(waits/(200*time.Millisecond)) + 10
 				if got := int(app.all.Load() - dials); got > most {
 					t.Errorf("the app was dialed %d times in %v, want %d at most", got, waits, most)
 				}
-				if got := int(n.room.Stats().Awakened - before); got > most {
+				if got := int(n.room.Stats().Released - before); got > most {
 					t.Errorf("waiters were awakened %d times in %v, want %d at most", got, waits, most)
 				}
 				if got := int(metric(t, owner, "shardway_refused_total", "no-app") - refused); got > most {
@@ -224,11 +224,11 @@ func TestRefusedRequestsGoAgainByTheRamp(t *testing.T) {
 		if w := ingress.room.Stats().Waiting; w != len(crowd) {
 			t.Fatalf("%d wait, want %d", w, len(crowd))
 		}
-		before := ingress.room.Stats().Awakened
+		before := ingress.room.Stats().Released
 		owner.swap(5, 5, local(5))
 		ingress.swap(5, 5, remote("owner", 5))
 		served(t, crowd)
-		if n := ingress.room.Stats().Awakened - before; n < 200 {
+		if n := ingress.room.Stats().Released - before; n < 200 {
 			t.Errorf("the ramp let %d go, want all 200", n)
 		}
 	})

@@ -117,8 +117,8 @@ func (c *crowd) turnComes() {
 	b.room.RouseOne(c)
 }
 
-// Passable reports whether it is worth a request's while to come again.
-func (c *crowd) Passable() bool {
+// Ready reports whether it is worth a request's while to come again.
+func (c *crowd) Ready() bool {
 	if c.over.Load() {
 		return true
 	}

@@ -27,13 +27,13 @@ func TestWaitersForABusyOwnerHaveOneAsk(t *testing.T) {
 		if w := ingress.room.Stats().Waiting; w < waiters*9/10 {
 			t.Fatalf("%d wait, want nearly all of them", w)
 		}
-		before, awakened := refused(), ingress.room.Stats().Awakened
+		before, awakened := refused(), ingress.room.Stats().Released
 		time.Sleep(waits)
 		const most = int(waits/(200*time.Millisecond)) + 10
 		if got := refused() - before; got == 0 || got > most {
 			t.Errorf("the owner refused %d times in %v, want %d at most", got, waits, most)
 		}
-		if got := int(ingress.room.Stats().Awakened - awakened); got > most {
+		if got := int(ingress.room.Stats().Released - awakened); got > most {
 			t.Errorf("waiters were awakened %d times in %v, want %d at most", got, waits, most)
 		}
 		other := "o"

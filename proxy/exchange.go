@@ -147,7 +147,7 @@ func (x *exchange) leaveQueue() {
 // goesOn gives the place in the queue back of a request that has found its owner.
 func (x *exchange) goesOn() {
 	if x.ticket != nil {
-		x.ticket.GoOn()
+		x.ticket.Dequeue()
 		x.turn, x.ticket = x.ticket, nil
 	}
 }

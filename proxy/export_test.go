@@ -106,7 +106,7 @@ func (s *Server) Shared() func() (shared, over bool) {
 }
 
 // SocketsAwakened counts how often one of those went on.
-func (s *Server) SocketsAwakened() int { return int(s.sockets.room.Stats().Awakened) }
+func (s *Server) SocketsAwakened() int { return int(s.sockets.room.Stats().Released) }
 
 // LanesFrom is how many small requests are under way when the next goes by a lane.
 const LanesFrom = lanesFrom

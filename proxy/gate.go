@@ -34,12 +34,12 @@ var _ door = (*gate)(nil)
 
 // door is what requests wait for until it lets them through, and counts them.
 type door interface {
-	queue.Gate
+	queue.Condition
 	count(n int)
 }
 
-// Passable reports whether it is worth a request's while to come again.
-func (g *gate) Passable() bool {
+// Ready reports whether it is worth a request's while to come again.
+func (g *gate) Ready() bool {
 	if !g.shut.Load() {
 		return true
 	}

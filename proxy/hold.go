@@ -65,7 +65,7 @@ func (w *waiting) hold(v verdict) verdict {
 	w.x.heldFor += took
 	w.s.metrics.heldNanos[v.reason].Add(int64(took))
 	switch {
-	case w.down.Load() || errors.Is(err, queue.ErrGone):
+	case w.down.Load() || errors.Is(err, queue.ErrCanceled):
 		return done
 	case err != nil:
 		return w.expired(v)
@@ -89,7 +89,7 @@ func (w *waiting) await(v verdict, left time.Duration) error {
 	if v.gate != nil {
 		v.gate.count(1)
 		defer v.gate.count(-1)
-		return w.x.ticket.WaitAt(w.context().Done(), v.seen, 0, v.gate)
+		return w.x.ticket.WaitFor(w.context().Done(), v.seen, 0, v.gate)
 	}
 	return w.x.ticket.Wait(w.context().Done(), v.seen, limit)
 }
@@ -152,14 +152,14 @@ func (w *waiting) enter() verdict {
 	switch {
 	case err != nil && w.x.mayHaveRun():
 		return w.x.expired(verdict{})
-	case errors.Is(err, queue.ErrShare):
+	case errors.Is(err, queue.ErrShardLimit):
 		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory: one shard has half of --queue-requests and --queue-bytes, and a quarter while others wait")
 	case err != nil:
 		return fail(problem.QueueFull, "too many requests are waiting, or they take up too much memory (--queue-requests, --queue-bytes)")
 	}
 	w.x.leaveQueue() // it went on in vain
 	if w.x.ticket = ticket; !w.x.deadline.IsZero() {
-		ticket.Until(w.x.deadline)
+		ticket.LimitDeadline(w.x.deadline)
 	}
 	return verdict{}
 }

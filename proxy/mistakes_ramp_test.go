@@ -5,7 +5,7 @@ func mistakesOfRamp() []mistake {
 	return []mistake{
 		{
 			rule: "who goes on keeps its turn until it is answered", found: "TestHeldRequestsGoOnAsThoseBeforeAreAnswered",
-			edits: in("proxy.exchange.goesOn", "		x.ticket.GoOn()\n", "		if x.ticket.GoOn(); PLANTED {\n			x.ticket.Leave()\n		}\n"),
+			edits: in("proxy.exchange.goesOn", "		x.ticket.Dequeue()\n", "		if x.ticket.Dequeue(); PLANTED {\n			x.ticket.Leave()\n		}\n"),
 		},
 		{
 			rule: "and has it no longer than until the head of the answer", found: "TestHeldRequestsGoOnWithTheHeadOfAnAnswer",

@@ -24,7 +24,7 @@ type Options struct {
 	Cluster Cluster
 	// Room is where requests wait. Its Wait is the queue-wait that bounds
 	// everything a request waits for.
-	Room *queue.Room
+	Room *queue.Queue
 	// QueueWait is the Room's Wait again; zero means 15 s.
 	QueueWait time.Duration
 	// Log gets one debug line per failed request and a line per failed accept.

@@ -43,7 +43,7 @@ type Server struct {
 	streams    streams
 	carriers   sync.WaitGroup // of the sockets of other nodes
 	roost      roost
-	waiting    *queue.Room // of event streams without a leg
+	waiting    *queue.Queue // of event streams without a leg
 	sockets    sockets
 	metrics    *metrics
 	draining   atomic.Bool
@@ -87,11 +87,11 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hidden: newHidden(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
-	s.waiting = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, Spent: o.Room.Spent})
+	s.waiting = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Room.CPUUsage})
 	s.sockets.tempo = tempo{patience: o.SocketWait / 2, late: lateness, grown: func() { s.peers.each((*pool).more) }}
 	s.sockets.handovers.late = lateness
 	s.sockets.room = queue.New(queue.Options{
-		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * socketWaits * o.SocketWait, Batch: socketBatch, Pace: socketPace, Steady: true,
+		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * socketWaits * o.SocketWait, Batch: socketBatch, Pace: socketPace, FixedRate: true,
 	})
 	s.o.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))

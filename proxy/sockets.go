@@ -35,7 +35,7 @@ const (
 
 // sockets is what a node that has an app knows of the sockets which may be kept.
 type sockets struct {
-	room     *queue.Room  // of those without a leg
+	room     *queue.Queue // of those without a leg
 	upgrades atomic.Int32 // on their way back, and not answered
 	kept     atomic.Int32 // legs that run
 	parked   atomic.Int32 // their directions that have no goroutine

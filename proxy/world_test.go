@@ -68,7 +68,7 @@ type node struct {
 	ends    []func() // what it takes from others ends with it
 	release func()
 	lent    atomic.Int64 // bytes of the buffers that its connections have
-	room    *queue.Room
+	room    *queue.Queue
 	host    *simnet.Host                      // in a bubble; nil: loopback sockets
 	seal    atomic.Pointer[secret.TLSWrapper] // TLS between nodes; nil: plain
 }

@@ -13,13 +13,13 @@ import (
 // door is a gate.
 type door struct{ open atomic.Bool }
 
-// Passable reports whether it is open.
-func (d *door) Passable() bool { return d.open.Load() }
+// Ready reports whether it is open.
+func (d *door) Ready() bool { return d.open.Load() }
 
 // waitingAt is waiting, at a gate.
 func waitingAt(tk *queue.Ticket, d *door) <-chan error {
 	result := make(chan error, 1)
-	go func() { result <- tk.WaitAt(nil, 0, 0, d) }()
+	go func() { result <- tk.WaitFor(nil, 0, 0, d) }()
 	synctest.Wait()
 	return result
 }
@@ -31,16 +31,16 @@ func TestWhoWaitsAtAGateGoesOnWhenItIsTold(t *testing.T) {
 		a, b := waitingAt(enter(t, r, 1, 0), &one), waitingAt(enter(t, r, 1, 0), &one)
 		c, d := waitingAt(enter(t, r, 1, 0), &two), waitingAt(enter(t, r, 1, 0), &two)
 		nowhere := waiting(enter(t, r, 1, 0), nil, 0, 0)
-		r.Rouse(&one)
+		r.WakeAll(&one)
 		returned(t, "first at the gate", a, nil)
 		returned(t, "second at the gate", b, nil)
 		pending(t, "at another gate", c)
-		if !r.RouseOne(&two) {
+		if !r.WakeOne(&two) {
 			t.Error("nobody was there")
 		}
 		returned(t, "first at the other gate", c, nil)
 		pending(t, "second at the other gate", d)
-		if !r.RouseOne(&two) || r.RouseOne(&two) {
+		if !r.WakeOne(&two) || r.WakeOne(&two) {
 			t.Error("somebody is there when two have gone, or nobody before")
 		}
 		returned(t, "second at the other gate", d, nil)
@@ -92,8 +92,8 @@ func TestWhoLeavesAtTheDeadlineDoesNotGoOn(t *testing.T) {
 			time.Sleep(time.Second)
 			tk.Leave()
 			synctest.Wait()
-			if err := <-result; !errors.Is(err, queue.ErrGone) && !errors.Is(err, queue.ErrTimeout) {
-				t.Fatalf("Wait = %v, want ErrGone or ErrTimeout", err)
+			if err := <-result; !errors.Is(err, queue.ErrCanceled) && !errors.Is(err, queue.ErrTimeout) {
+				t.Fatalf("Wait = %v, want ErrCanceled or ErrTimeout", err)
 			}
 		}
 	})
@@ -106,9 +106,9 @@ func TestWhoWasGoneBeforeItWaitedCountsAsGone(t *testing.T) {
 		tk := enter(t, r, 1, 0)
 		done := make(chan struct{})
 		close(done)
-		returned(t, "client gone", waiting(tk, done, 0, 0), queue.ErrGone)
+		returned(t, "client gone", waiting(tk, done, 0, 0), queue.ErrCanceled)
 		tk.Leave()
-		if st := balanced(t, r); st.Gone != 1 {
+		if st := balanced(t, r); st.Canceled != 1 {
 			t.Errorf("%+v, want one gone", st)
 		}
 	})

@@ -5,12 +5,12 @@
 // replaced, its time is over or its client has gone. Then it looks at the new
 // table itself: the room knows nothing about owners.
 //
-//	t, err := room.Enter(shard, size) // ErrFull, ErrShare: refuse the request
+//	t, err := room.Enter(shard, size) // ErrFull, ErrShardLimit: refuse the request
 //	defer t.Leave()
 //	for {
 //		table := load()
-//		if … served by table … { t.GoOn(); …; t.Leave(); …; return }
-//		if err := t.Wait(done, table.Generation, 0); err != nil { … ErrTimeout, ErrGone … }
+//		if … served by table … { t.Dequeue(); …; t.Leave(); …; return }
+//		if err := t.Wait(done, table.Generation, 0); err != nil { … ErrTimeout, ErrCanceled … }
 //	}
 //
 // # Bounds
@@ -29,18 +29,18 @@
 // # Ramped release
 //
 //	         Wait                Wake                ramp
-//	outside ──────► idle line ──────► due line ──────────► away ──┐
+//	outside ──────► idle list ──────► due list ──────────► away ──┐
 //	   ▲               │ back-off, deadline, gone │               │
 //	   └───────────────┴──────────────────────────┴── Leave, Wait ┘
 //
 // Wake does not let everybody go at once: thousands that come to one owner in the same
 // moment make thousands of connections, and stand before whatever else is asked there. Those
-// it concerns get in the due line, in the order in which they began to wait, and
+// it concerns get in the due list, in the order in which they began to wait, and
 // Options.Batch of them go. The next one goes when one of these leaves, once its answer
 // begins, or waits again. One that does neither within Options.Pace counts no longer, lest
 // a few slow owners keep the rest waiting; and how many are away at once grows, quickly as
-// long as the process has processor time for more (Options.Spent): an app that takes its
+// long as the process has processor time for more (Options.CPUUsage): an app that takes its
 // time for each has thousands within a tenth of a second.
 //
-// A Room has no goroutine of its own, and its methods may be called from any.
+// A Queue has no goroutine of its own, and its methods may be called from any.
 package queue

@@ -2,13 +2,13 @@ package queue
 
 // line is a first-in-first-out line of tickets that any of them can leave from
 // the middle. Its links are in the tickets.
-type line struct {
+type list struct {
 	head, tail *Ticket
 	n          int
 }
 
-func (l *line) push(t *Ticket) {
-	t.in, t.prev, t.next = l, l.tail, nil
+func (l *list) push(t *Ticket) {
+	t.list, t.prev, t.next = l, l.tail, nil
 	if l.tail == nil {
 		l.head = t
 	} else {
@@ -18,7 +18,7 @@ func (l *line) push(t *Ticket) {
 	l.n++
 }
 
-func (l *line) remove(t *Ticket) {
+func (l *list) remove(t *Ticket) {
 	if t.prev == nil {
 		l.head = t.next
 	} else {
@@ -29,6 +29,6 @@ func (l *line) remove(t *Ticket) {
 	} else {
 		t.next.prev = t.prev
 	}
-	t.in, t.prev, t.next = nil, nil, nil
+	t.list, t.prev, t.next = nil, nil, nil
 	l.n--
 }

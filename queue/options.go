@@ -2,7 +2,7 @@ package queue
 
 import "time"
 
-// Options are the bounds of a Room.
+// Options are the bounds of a Queue.
 type Options struct {
 	Requests int           // in the room at once; zero: 10 000, below zero: none may wait
 	Bytes    int64         // of them all together; zero: 64 MiB, below zero: only requests without bytes
@@ -14,13 +14,13 @@ type Options struct {
 	// Pace is how long an awakened request that is neither served nor waits again
 	// keeps others from being awakened; zero: 50 ms.
 	Pace time.Duration
-	// Spent says how much processor time this process has used so far, and how often another
-	// one was given its processor. It is called under the Room's lock. Nil or zeros: not known,
+	// CPUUsage says how much processor time this process has used so far, and how often another
+	// one was given its processor. It is called under the Queue's lock. Nil or zeros: not known,
 	// and it has as much as it needs.
-	Spent func() (used time.Duration, preempted int64)
-	// Steady has it keep others from that in any case: what one who goes on does next takes
+	CPUUsage func() (used time.Duration, preempted int64)
+	// FixedRate has it keep others from that in any case: what one who goes on does next takes
 	// little time here, and much elsewhere.
-	Steady bool
+	FixedRate bool
 }
 
 func (o Options) withDefaults() Options {

@@ -13,7 +13,7 @@ import (
 func TestACrowdDoesNotHoldUpTheRequestsOfOtherShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pace = 50 * time.Millisecond
-		r := queue.New(queue.Options{Batch: 8, Pace: pace, Spent: preempted()})
+		r := queue.New(queue.Options{Batch: 8, Pace: pace, CPUUsage: preempted()})
 		for range 2000 {
 			tk := enter(t, r, 1, 0)
 			go func() {

@@ -33,7 +33,7 @@ func TestLooksInVainDoNotWidenTheRamp(t *testing.T) {
 						break
 					}
 				}
-				tk.GoOn()
+				tk.Dequeue()
 				went.Add(1)
 				<-end
 			}()
@@ -41,7 +41,7 @@ func TestLooksInVainDoNotWidenTheRamp(t *testing.T) {
 		synctest.Wait()
 		change := func(generation uint64) { table.Store(generation); r.Wake(generation); synctest.Wait() }
 		change(1)
-		for r.Stats().Awakened < all-10 {
+		for r.Stats().Released < all-10 {
 			time.Sleep(time.Millisecond)
 		}
 		change(2)
@@ -66,15 +66,15 @@ func TestReleaseAfterReleaseBeginsWithABatch(t *testing.T) {
 		first := newCrowdAt(t, r, 200, 0)
 		second := newCrowdAt(t, r, 200, 1)
 		r.Wake(1)
-		for r.Stats().Awakened < 200 {
+		for r.Stats().Released < 200 {
 			time.Sleep(time.Millisecond)
 		}
 		r.Wake(2)
-		if n := r.Stats().Awakened - 200; n != 2 {
+		if n := r.Stats().Released - 200; n != 2 {
 			t.Errorf("the second table awakens %d at once, want 2", n)
 		}
 		time.Sleep(100 * time.Millisecond)
-		if n := r.Stats().Awakened - 200; n != 200 {
+		if n := r.Stats().Released - 200; n != 200 {
 			t.Errorf("and %d within 100 ms, want all 200", n)
 		}
 		for _, tk := range append(first.tickets, second.tickets...) {

@@ -19,13 +19,13 @@ type crowd struct {
 	awake   []int // in the order in which they returned; not within one instant
 }
 
-func newCrowd(t *testing.T, r *queue.Room, n int) *crowd {
+func newCrowd(t *testing.T, r *queue.Queue, n int) *crowd {
 	t.Helper()
 	return newCrowdAt(t, r, n, 0)
 }
 
 // newCrowdAt is newCrowd with another table.
-func newCrowdAt(t *testing.T, r *queue.Room, n int, seen uint64) *crowd {
+func newCrowdAt(t *testing.T, r *queue.Queue, n int, seen uint64) *crowd {
 	t.Helper()
 	c := &crowd{}
 	for i := range n {
@@ -66,7 +66,7 @@ func TestReleaseIsRampedFirstInFirstOut(t *testing.T) {
 		c.expect(t)
 		r.Wake(1)
 		c.expect(t, 0, 1, 2)
-		if st := balanced(t, r); st.Due != 5 || st.Awakened != 3 || st.Waiting != 8 {
+		if st := balanced(t, r); st.Due != 5 || st.Released != 3 || st.Waiting != 8 {
 			t.Errorf("after the first batch: %+v", st)
 		}
 		c.tickets[1].Leave()
@@ -74,7 +74,7 @@ func TestReleaseIsRampedFirstInFirstOut(t *testing.T) {
 		c.expect(t, 0, 1, 2, 3)
 		c.wait(2, 1) // its shard is still without an owner
 		c.expect(t, 0, 1, 2, 3, 4)
-		c.tickets[6].Leave() // leaves from the middle of the line
+		c.tickets[6].Leave() // leaves from the middle of the list
 		c.expect(t, 0, 1, 2, 3, 4)
 		for _, i := range []int{0, 3, 4} {
 			c.tickets[i].Leave()
@@ -85,7 +85,7 @@ func TestReleaseIsRampedFirstInFirstOut(t *testing.T) {
 		for _, tk := range c.tickets {
 			tk.Leave()
 		}
-		if st := balanced(t, r); st.Waiting != 0 || st.WentOn != 8 || st.Due != 0 {
+		if st := balanced(t, r); st.Waiting != 0 || st.Dequeued != 8 || st.Due != 0 {
 			t.Errorf("in the end: %+v", st)
 		}
 	})
@@ -113,7 +113,7 @@ func TestSecondWakeKeepsTheOrder(t *testing.T) {
 // all others waiting to their deadline.
 func TestSlowOnesDoNotHoldUpTheRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond, Spent: preempted()})
+		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond, CPUUsage: preempted()})
 		c := newCrowd(t, r, 11)
 		r.Wake(1)
 		c.expect(t, 0, 1)
@@ -146,14 +146,14 @@ func preempted() func() (time.Duration, int64) {
 // it is answered.
 func TestWhoGoesOnKeepsItsTurnUntilItIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 2, Pace: hour, Wait: 2 * hour, Spent: preempted()})
+		r := queue.New(queue.Options{Batch: 2, Pace: hour, Wait: 2 * hour, CPUUsage: preempted()})
 		c := newCrowd(t, r, 5)
 		r.Wake(1)
 		c.expect(t, 0, 1)
-		c.tickets[0].GoOn()
-		c.tickets[1].GoOn()
+		c.tickets[0].Dequeue()
+		c.tickets[1].Dequeue()
 		c.expect(t, 0, 1)
-		if st := balanced(t, r); st.Waiting != 3 || st.WentOn != 2 || st.Due != 3 {
+		if st := balanced(t, r); st.Waiting != 3 || st.Dequeued != 2 || st.Due != 3 {
 			t.Errorf("while two are away: %+v", st)
 		}
 		c.tickets[0].Leave()
@@ -187,14 +187,14 @@ func TestRampWidensAsThereIsTimeForMore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := queue.New(queue.Options{Batch: 2, Pace: 5 * look, Wait: hour, Spent: p.spent})
+				r := queue.New(queue.Options{Batch: 2, Pace: 5 * look, Wait: hour, CPUUsage: p.spent})
 				for release := range uint64(2) {
 					c := newCrowdAt(t, r, 200, release)
-					before := r.Stats().Awakened
+					before := r.Stats().Released
 					r.Wake(release + 1)
 					for i, want := range p.want {
 						synctest.Wait()
-						if got := r.Stats().Awakened - before; got != want {
+						if got := r.Stats().Released - before; got != want {
 							t.Fatalf("release %d, look %d: %d awakened, want %d", release+1, i, got, want)
 						}
 						time.Sleep(look)
@@ -213,7 +213,7 @@ func TestRampWidensAsThereIsTimeForMore(t *testing.T) {
 // a batch, nor let anybody go as they are.
 func TestAnEarlierRampIsNothingToTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond, Wait: hour, Spent: preempted()})
+		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond, Wait: hour, CPUUsage: preempted()})
 		before := newCrowd(t, r, 2)
 		r.Wake(1)
 		before.expect(t, 0, 1)
@@ -242,7 +242,7 @@ func TestGoneInTheMomentOfReleasePassesTheTurnOn(t *testing.T) {
 			b := waiting(enter(t, r, 2, 0), nil, 0, 0)
 			close(done)
 			r.Wake(1)
-			returned(t, "client gone", a, queue.ErrGone)
+			returned(t, "client gone", a, queue.ErrCanceled)
 			returned(t, "next in line", b, nil)
 		}
 	})
@@ -258,8 +258,8 @@ func TestTurnIsPassedOnOnce(t *testing.T) {
 		c.expect(t, 0)
 		done := make(chan struct{})
 		close(done)
-		if err := c.tickets[0].Wait(done, 1, 0); !errors.Is(err, queue.ErrGone) {
-			t.Errorf("Wait = %v, want ErrGone", err)
+		if err := c.tickets[0].Wait(done, 1, 0); !errors.Is(err, queue.ErrCanceled) {
+			t.Errorf("Wait = %v, want ErrCanceled", err)
 		}
 		c.expect(t, 0, 1)
 		c.tickets[0].Leave()
@@ -308,7 +308,7 @@ func TestLastLookWhenTheTimeIsOverBetweenTwoWaits(t *testing.T) {
 func TestSteadyRampGoesByItsPaceAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pace = 50 * time.Millisecond
-		r := queue.New(queue.Options{Batch: 2, Pace: pace, Steady: true})
+		r := queue.New(queue.Options{Batch: 2, Pace: pace, FixedRate: true})
 		began := time.Now()
 		went := make(chan time.Duration, 5)
 		for range cap(went) {

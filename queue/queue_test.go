@@ -12,7 +12,7 @@ import (
 const hour = time.Hour
 
 // enter enters or fails the test.
-func enter(t *testing.T, r *queue.Room, shard uint32, bytes int64) *queue.Ticket {
+func enter(t *testing.T, r *queue.Queue, shard uint32, bytes int64) *queue.Ticket {
 	t.Helper()
 	tk, err := r.Enter(shard, bytes)
 	if err != nil {
@@ -56,10 +56,10 @@ func returned(t *testing.T, what string, result <-chan error, want error) {
 }
 
 // balanced checks the books of a room.
-func balanced(t *testing.T, r *queue.Room) queue.Stats {
+func balanced(t *testing.T, r *queue.Queue) queue.Stats {
 	t.Helper()
 	st := r.Stats()
-	if st.Entered != uint64(st.Waiting)+st.WentOn+st.TimedOut+st.Gone {
+	if st.Entered != uint64(st.Waiting)+st.Dequeued+st.TimedOut+st.Canceled {
 		t.Errorf("the books do not balance: %+v", st)
 	}
 	return st
@@ -78,7 +78,7 @@ func TestWaitEndsWhenTheTableIsReplaced(t *testing.T) {
 		r.Wake(5)
 		returned(t, "generation 5", result, nil)
 		tk.Leave()
-		if st := balanced(t, r); st.Waiting != 0 || st.Bytes != 0 || st.WentOn != 1 || st.Awakened != 1 {
+		if st := balanced(t, r); st.Waiting != 0 || st.Bytes != 0 || st.Dequeued != 1 || st.Released != 1 {
 			t.Errorf("after Leave: %+v", st)
 		}
 	})
@@ -145,14 +145,14 @@ func TestWaitEndsWhenTheClientGoes(t *testing.T) {
 		done := make(chan struct{})
 		result := waiting(tk, done, 0, 0)
 		close(done)
-		returned(t, "client gone", result, queue.ErrGone)
+		returned(t, "client gone", result, queue.ErrCanceled)
 		r.Wake(1)
-		if err := tk.Wait(done, 0, 0); !errors.Is(err, queue.ErrGone) {
-			t.Errorf("Wait with a client long gone = %v, want ErrGone", err)
+		if err := tk.Wait(done, 0, 0); !errors.Is(err, queue.ErrCanceled) {
+			t.Errorf("Wait with a client long gone = %v, want ErrCanceled", err)
 		}
 		tk.Leave()
 		enter(t, r, 2, 0).Leave() // the place is free again
-		if st := balanced(t, r); st.Gone != 1 || st.WentOn != 1 {
+		if st := balanced(t, r); st.Canceled != 1 || st.Dequeued != 1 {
 			t.Errorf("after a client went: %+v", st)
 		}
 	})
@@ -199,7 +199,7 @@ func TestLeaveEndsAWaitUnderWay(t *testing.T) {
 		tk := enter(t, r, 1, 0)
 		result := waiting(tk, nil, 0, 0)
 		tk.Leave()
-		returned(t, "left", result, queue.ErrGone)
+		returned(t, "left", result, queue.ErrCanceled)
 		if st := balanced(t, r); st.Waiting != 0 {
 			t.Errorf("after Leave: %+v", st)
 		}
@@ -211,8 +211,8 @@ func TestWaitAfterLeaveReportsGone(t *testing.T) {
 		tk := enter(t, queue.New(queue.Options{}), 1, 0)
 		tk.Leave()
 		began := time.Now()
-		if err := tk.Wait(nil, 0, 0); !errors.Is(err, queue.ErrGone) || time.Since(began) > 0 {
-			t.Errorf("Wait = %v after %v, want ErrGone at once", err, time.Since(began))
+		if err := tk.Wait(nil, 0, 0); !errors.Is(err, queue.ErrCanceled) || time.Since(began) > 0 {
+			t.Errorf("Wait = %v after %v, want ErrCanceled at once", err, time.Since(began))
 		}
 	})
 }
@@ -260,26 +260,26 @@ func TestOneShardTakesAQuarterWhileOthersWait(t *testing.T) {
 	for range 8 { // alone it may take half
 		hot = append(hot, enter(t, r, 1, 0))
 	}
-	if _, err := r.Enter(1, 0); !errors.Is(err, queue.ErrShare) {
-		t.Errorf("with 8 of 16 and nobody else: %v, want ErrShare", err)
+	if _, err := r.Enter(1, 0); !errors.Is(err, queue.ErrShardLimit) {
+		t.Errorf("with 8 of 16 and nobody else: %v, want ErrShardLimit", err)
 	}
 	other := enter(t, r, 2, 0)
-	if _, err := r.Enter(1, 0); !errors.Is(err, queue.ErrShare) {
-		t.Errorf("with 8 of 16 and another waiting: %v, want ErrShare", err)
+	if _, err := r.Enter(1, 0); !errors.Is(err, queue.ErrShardLimit) {
+		t.Errorf("with 8 of 16 and another waiting: %v, want ErrShardLimit", err)
 	}
 	for _, tk := range hot[:5] {
 		tk.Leave()
 	}
 	hot = append(hot[5:], enter(t, r, 1, 0)) // 4 of 16
-	if _, err := r.Enter(1, 0); !errors.Is(err, queue.ErrShare) {
-		t.Errorf("with 4 of 16 and another waiting: %v, want ErrShare", err)
+	if _, err := r.Enter(1, 0); !errors.Is(err, queue.ErrShardLimit) {
+		t.Errorf("with 4 of 16 and another waiting: %v, want ErrShardLimit", err)
 	}
 	other.Leave()
 	enter(t, r, 1, 0).Leave() // alone again
 	for _, tk := range hot {
 		tk.Leave()
 	}
-	if st := balanced(t, r); st.RefusedShare != 3 || st.Waiting != 0 {
+	if st := balanced(t, r); st.RefusedShardLimit != 3 || st.Waiting != 0 {
 		t.Errorf("in the end: %+v", st)
 	}
 }
@@ -288,25 +288,25 @@ func TestOneShardTakesAQuarterWhileOthersWait(t *testing.T) {
 func TestOneShardTakesHalfOfTheBytes(t *testing.T) {
 	r := queue.New(queue.Options{Bytes: 100})
 	first := enter(t, r, 1, 90) // the first may be as large as all
-	if _, err := r.Enter(1, 1); !errors.Is(err, queue.ErrShare) {
-		t.Errorf("beyond its share of bytes: %v, want ErrShare", err)
+	if _, err := r.Enter(1, 1); !errors.Is(err, queue.ErrShardLimit) {
+		t.Errorf("beyond its share of bytes: %v, want ErrShardLimit", err)
 	}
 	first.Leave()
 	a := enter(t, r, 1, 25)
 	b := enter(t, r, 1, 25)
-	if _, err := r.Enter(1, 1); !errors.Is(err, queue.ErrShare) {
-		t.Errorf("with half of the bytes: %v, want ErrShare", err)
+	if _, err := r.Enter(1, 1); !errors.Is(err, queue.ErrShardLimit) {
+		t.Errorf("with half of the bytes: %v, want ErrShardLimit", err)
 	}
 	b.Leave()
 	other := enter(t, r, 2, 10)
-	if _, err := r.Enter(1, 1); !errors.Is(err, queue.ErrShare) {
-		t.Errorf("with a quarter of the bytes and another waiting: %v, want ErrShare", err)
+	if _, err := r.Enter(1, 1); !errors.Is(err, queue.ErrShardLimit) {
+		t.Errorf("with a quarter of the bytes and another waiting: %v, want ErrShardLimit", err)
 	}
 	enter(t, r, 1, 0).Leave()
 	for _, tk := range []*queue.Ticket{a, other} {
 		tk.Leave()
 	}
-	if st := balanced(t, r); st.RefusedShare != 3 || st.Bytes != 0 {
+	if st := balanced(t, r); st.RefusedShardLimit != 3 || st.Bytes != 0 {
 		t.Errorf("in the end: %+v", st)
 	}
 }

@@ -54,7 +54,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("took %v of virtual time", took)
 		}
-		if st := balanced(t, r); st.Waiting != 0 || st.Bytes != 0 || st.Due != 0 || st.WentOn != requests {
+		if st := balanced(t, r); st.Waiting != 0 || st.Bytes != 0 || st.Due != 0 || st.Dequeued != requests {
 			t.Errorf("in the end: %+v", st)
 		}
 	})
@@ -90,13 +90,13 @@ func TestRoomSurvivesEverythingAtOnce(t *testing.T) {
 }
 
 // client makes some requests, each with its own fate.
-func client(t *testing.T, r *queue.Room, table *atomic.Uint64, rnd *rand.Rand) {
+func client(t *testing.T, r *queue.Queue, table *atomic.Uint64, rnd *rand.Rand) {
 	t.Helper()
 	for range 20 {
 		time.Sleep(upTo(rnd, 30*time.Millisecond))
 		tk, err := r.Enter(rnd.Uint32N(8), rnd.Int64N(200))
 		if err != nil {
-			if !errors.Is(err, queue.ErrFull) && !errors.Is(err, queue.ErrShare) {
+			if !errors.Is(err, queue.ErrFull) && !errors.Is(err, queue.ErrShardLimit) {
 				t.Errorf("Enter: %v", err)
 			}
 			continue
@@ -148,7 +148,7 @@ func TestWaitersCostNoGoroutineOfTheRoom(t *testing.T) {
 		}
 		close(done)
 		synctest.Wait()
-		if st := balanced(t, r); st.Gone != 500 {
+		if st := balanced(t, r); st.Canceled != 500 {
 			t.Errorf("in the end: %+v", st)
 		}
 	})

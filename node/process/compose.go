@@ -161,7 +161,7 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		Timing:     timing(c),
 		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
 		GossipBind: c.Gossip, GossipAdvertise: c.GossipAdvertise,
-		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait, Spent: clock.Spent},
+		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait, CPUUsage: clock.Spent},
 		Proxy: front, Clock: clock.New(), Log: log,
 		ReleaseTimeout: c.ReleaseTimeout, AcquireTimeout: c.AcquireTimeout,
 		Settings: c.ClusterSettings(),

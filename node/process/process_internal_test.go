@@ -44,7 +44,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 		"timing": o.Timing == ack.Timing{Lease: 400 * time.Millisecond, DeadAfter: 3 * time.Second, Fence: ack.FenceStrict, Pause: ack.PauseCluster},
 		"pace":   o.Pace == ack.Pace{Heartbeat: 50 * time.Millisecond, DrainTimeout: 6 * time.Second, RestartGrace: time.Second},
 		"health": o.Health == node.Health{Interval: 300 * time.Millisecond, Timeout: 3 * time.Second, Fall: 4, Rise: 2},
-		"queue":  o.Queue.Requests == 5 && o.Queue.Bytes == 1<<20 && o.Queue.Wait == 20*time.Second && o.Queue.Spent != nil,
+		"queue":  o.Queue.Requests == 5 && o.Queue.Bytes == 1<<20 && o.Queue.Wait == 20*time.Second && o.Queue.CPUUsage != nil,
 		"gossip": o.GossipBind == "127.0.0.1:17946" && o.GossipAdvertise == "127.0.0.2:17946",
 		"proxy":  o.Proxy.UpstreamConns == 7 && o.Proxy.BodyBuffer == 2<<10 && o.Proxy.StreamGrace == 2*time.Second && o.Proxy.Expose && o.Proxy.ProbePath == "/p",
 		"limits": o.Proxy.MaxHead == 4<<10 && o.Proxy.MaxHeadTotal == 1<<20 && o.Proxy.MaxBodyTotal == 2<<20 && o.Proxy.MaxHeaders == 30 && o.Proxy.MaxURI == 1<<10 && o.Proxy.MaxBody == 1<<30 && o.Proxy.MaxConns == 9 && o.Proxy.ShardInflight == 5,
