@@ -1,46 +1,64 @@
-// Package queue is the bounded waiting room for requests whose shard has no
-// certain owner at the moment.
+// Package queue is a bounded FIFO queue for requests that cannot be forwarded yet.
 //
-// A request waits where its client is connected, until the routing table is
-// replaced, its time is over or its client has gone. Then it looks at the new
-// table itself: the room knows nothing about owners.
+// A request waits on the node that accepted its connection, because its shard has no
+// confirmed owner at the moment. The wait ends when the routing table is replaced, when
+// the deadline of the request expires, or when its client disconnects. After a wait the
+// request looks up its owner in the new table. The queue itself contains no routing logic.
 //
-//	t, err := room.Enter(shard, size) // ErrFull, ErrShardLimit: refuse the request
+//	t, err := q.Enter(shard, size) // ErrFull or ErrShardLimit: refuse the request
 //	defer t.Leave()
 //	for {
 //		table := load()
-//		if … served by table … { t.Dequeue(); …; t.Leave(); …; return }
-//		if err := t.Wait(done, table.Generation, 0); err != nil { … ErrTimeout, ErrCanceled … }
+//		if owner, ok := table.owner(shard); ok {
+//			t.Dequeue()
+//			… // forward the request
+//			t.Leave() // when the response starts
+//			return
+//		}
+//		if err := t.Wait(done, table.Generation, 0); err != nil {
+//			… // ErrTimeout or ErrCanceled
+//		}
 //	}
 //
-// # Bounds
+// # Types
 //
-// The room limits the number of requests, their bytes and the time of each, the
-// latter from Enter on, however often it waits. One shard may take no more than half
-// of the places and of the bytes, so that there is room when requests for others
-// come, and no more than a quarter while they are there.
+//   - [Queue]: the queue of one node. All methods are safe for any goroutine, and a Queue
+//     starts no goroutine of its own.
+//   - [Ticket]: the slot of one request. One goroutine waits on it; any goroutine may call
+//     Leave.
+//   - [Condition]: an additional event that a ticket can wait for, such as a circuit
+//     breaker that closes.
+//
+// # Limits
+//
+// The queue limits the number of requests, their total size in bytes, and the total
+// waiting time of each request, counted from Enter. One shard may use up to half of the
+// slots and bytes while no other shard is queued, and up to a quarter otherwise. So a
+// shard without an owner cannot fill the queue before requests for other shards arrive.
 //
 // # No lost wake-ups
 //
-// Tables carry a generation that only grows. Wait names the one that the caller
-// has looked at and returns at once if there is a newer one, so it does not matter
-// whether the table is replaced before, while or after the request gets to wait.
+// Each routing table has a generation, which only grows. Wait takes the generation that
+// the caller has checked and returns immediately if a newer one is known. So it makes no
+// difference whether the table is replaced before, during or after the call.
 //
-// # Ramped release
+// # Gradual release
 //
-//	         Wait                Wake                ramp
-//	outside ──────► idle list ──────► due list ──────────► away ──┐
-//	   ▲               │ back-off, deadline, gone │               │
-//	   └───────────────┴──────────────────────────┴── Leave, Wait ┘
+// A ticket is in one of these states:
 //
-// Wake does not let everybody go at once: thousands that come to one owner in the same
-// moment make thousands of connections, and stand before whatever else is asked there. Those
-// it concerns get in the due list, in the order in which they began to wait, and
-// Options.Batch of them go. The next one goes when one of these leaves, once its answer
-// begins, or waits again. One that does neither within Options.Pace counts no longer, lest
-// a few slow owners keep the rest waiting; and how many are away at once grows, quickly as
-// long as the process has processor time for more (Options.CPUUsage): an app that takes its
-// time for each has thousands within a tenth of a second.
+//	         Wait           Wake              pacer
+//	outside ──────► idle ─────────► due ───────────► released ──┐
+//	   ▲              │ back-off, deadline, cancellation │      │
+//	   └──────────────┴───────────────────┴── Leave or Wait ────┘
 //
-// A Queue has no goroutine of its own, and its methods may be called from any.
+// Wake moves the matching tickets to the due list, in the order in which they started to
+// wait. The pacer then releases [Options.Batch] of them. Releasing thousands of requests
+// to one owner at once would open thousands of connections and delay all other requests to
+// that owner.
+//
+// The pacer releases the next ticket when a released one leaves (its response has started)
+// or waits again. A released ticket that does neither within [Options.Pace] no longer
+// counts, so a few slow owners cannot block the others. The number of outstanding tickets
+// grows quickly while the process has spare CPU time ([Options.CPUUsage]): an app that is
+// slow for each request has thousands of them within 100 ms.
 package queue

@@ -1,7 +1,7 @@
 package queue
 
-// line is a first-in-first-out line of tickets that any of them can leave from
-// the middle. Its links are in the tickets.
+// list is an intrusive doubly linked FIFO list of tickets: the links are fields of Ticket.
+// A ticket is in at most one list, and can be removed from the middle in constant time.
 type list struct {
 	head, tail *Ticket
 	n          int

@@ -2,24 +2,30 @@ package queue
 
 import "time"
 
-// Options are the bounds of a Queue.
+// Options configures a Queue.
 type Options struct {
-	Requests int           // in the room at once; zero: 10 000, below zero: none may wait
-	Bytes    int64         // of them all together; zero: 64 MiB, below zero: only requests without bytes
-	Wait     time.Duration // of one request, from Enter on; zero: 15 s
+	// Requests is the maximum number of queued requests. Zero means 10,000; a negative
+	// value means that no request may wait.
+	Requests int
+	// Bytes is the maximum total size of the queued requests. Zero means 64 MiB; a negative
+	// value means that only requests of size 0 may wait.
+	Bytes int64
+	// Wait is the maximum total waiting time of one request, from Enter on. Zero means 15 s.
+	Wait time.Duration
 
-	// Batch is how many are awakened at once after the table was replaced, until it has
-	// shown how many may be; zero: 8.
+	// Batch is the number of tickets that are released at once when a release starts. The
+	// number then grows as far as the process can keep up. Zero means 8.
 	Batch int
-	// Pace is how long an awakened request that is neither served nor waits again
-	// keeps others from being awakened; zero: 50 ms.
+	// Pace is the time after which a released ticket no longer counts against the limit,
+	// even if it has neither left nor started to wait again. Zero means 50 ms.
 	Pace time.Duration
-	// CPUUsage says how much processor time this process has used so far, and how often another
-	// one was given its processor. It is called under the Queue's lock. Nil or zeros: not known,
-	// and it has as much as it needs.
+	// CPUUsage returns the CPU time that this process has used so far, and how often the
+	// kernel has preempted one of its threads. It is called with the lock of the Queue held.
+	// If it is nil or returns zeros, the usage is unknown and counts as low.
 	CPUUsage func() (used time.Duration, preempted int64)
-	// FixedRate has it keep others from that in any case: what one who goes on does next takes
-	// little time here, and much elsewhere.
+	// FixedRate releases one batch per Pace, regardless of CPU usage and of released tickets
+	// that have left. Use it when a released request costs little on this node but a lot on
+	// another one.
 	FixedRate bool
 }
 

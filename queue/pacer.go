@@ -6,45 +6,49 @@ import (
 )
 
 const (
-	// checksPerRound is how often a ramp looks, within a Pace, whether more may be away.
+	// checksPerRound is the number of timer ticks per Options.Pace.
 	checksPerRound = 5
-	// busyPercent is the part of its processors that a process has used which has no room for
-	// more, in percent.
+	// busyPercent is the share of its CPUs above which the process counts as saturated.
 	busyPercent = 80
-	// maxBurst is how many a steady ramp lets go at once, however late a timer is.
+	// maxBurst limits how many tickets are released at once at a fixed rate after a late timer.
 	maxBurst = 64
 )
 
-// ramp lets those go that are due, first in, first out, and no more at once than get on.
-// All of them together would be seconds of processor time in one moment, and a connection
-// each, and whoever comes meanwhile, for a shard that had its owner all along, would wait
-// behind them; a few at a time are served as soon, and over the same connections.
+// pacer releases due tickets in FIFO order, and limits how many are outstanding: released, and
+// neither answered nor waiting again.
 //
-// How many those are nobody knows beforehand: as many as machine and app can do at once. So
-// there are few at first, and twice as many after each look at which the process has had
-// all the processor time that it could use; where it has to wait for some, as many more in
-// each round as there were at first, or twice as many if most are still away: what an app
-// takes its time for is not what the processors are busy with. While all who go find that
-// they have to wait on it stays as it is: the next table may let them all go in the same
-// moment. Queue.mu guards it.
+// Releasing all tickets at once would cost seconds of CPU time and one connection each. Requests
+// for shards that never lost their owner would wait behind them. A few tickets at a time are
+// answered as soon, and reuse the same connections.
+//
+// The right limit is unknown in advance: it is as many as the machine and the app can process
+// concurrently. So it starts at Options.Batch and grows:
+//
+//   - It doubles at each check while the process is not short of CPU time.
+//   - Otherwise it grows by Options.Batch per round. It doubles if most tickets of the round are
+//     still outstanding, because then the app spends the time and not the CPUs of this node.
+//   - It stays the same if all released tickets had to wait again, because the next routing
+//     table may release all of them at once.
+//
+// Queue.mu protects all fields.
 type pacer struct {
 	due         list
-	limit       int       // so many may be away at once
-	outstanding int       // are: let go in this round, and neither served nor waiting again
-	finished    int       // let go in this round, and served or given up
-	round       uint64    // from 1: who was let go in an earlier one counts no longer
-	checks      int       // in this round
-	timerActive bool      // the timer runs
-	lastCheck   time.Time // since when
-	catchUp     int       // of a steady one, so many beside a batch may go in this round: its timer was late
-	dequeued    bool      // since the last look somebody has found its owner
-	requeued    bool      // since then somebody has come back to wait
+	limit       int       // maximum of outstanding
+	outstanding int       // tickets released in this round that have neither left nor waited again
+	finished    int       // tickets released in this round that have left
+	round       uint64    // number of the current round, from 1
+	checks      int       // number of checks in this round
+	timerActive bool      // a call of onTimer is scheduled
+	lastCheck   time.Time // start of the release, or time at which the timer was started
+	catchUp     int       // at a fixed rate: additional releases in this round after a late timer
+	dequeued    bool      // a ticket was dequeued since the last check
+	requeued    bool      // a released ticket waited again since the last check
 
-	cpuUsed   time.Duration // by the process, when it was looked last
-	preempted int64         // as well
+	cpuUsed   time.Duration // CPU time of the process at the last check
+	preempted int64         // number of preemptions at the last check
 }
 
-// release lets as many of those due go as the ramp allows. With mu held.
+// releaseLocked releases as many due tickets as the limit allows. q.mu must be held.
 func (q *Queue) releaseLocked() {
 	p := &q.pacer
 	if p.due.head != nil && !p.timerActive {
@@ -55,15 +59,15 @@ func (q *Queue) releaseLocked() {
 		t := p.due.head
 		p.due.remove(t)
 		if t.round = p.round; q.opt.FixedRate {
-			t.round = 0
+			t.round = 0 // leaving does not release the next ticket
 		}
 		p.outstanding++
 		q.stats.Released++
-		t.ready <- struct{}{} // has room: a ticket gets in line only when it is empty
+		t.ready <- struct{}{} // never blocks: the channel of a ticket in a list is empty
 	}
 }
 
-// begin begins a release, and with it a round. With mu held.
+// startReleaseLocked resets the limit to Options.Batch and starts a round. q.mu must be held.
 func (q *Queue) startReleaseLocked() {
 	p := &q.pacer
 	p.limit, p.checks, p.catchUp, p.outstanding, p.finished = q.opt.Batch, 0, 0, 0, 0
@@ -73,9 +77,11 @@ func (q *Queue) startReleaseLocked() {
 	p.cpuUsed, p.preempted = q.CPUUsage()
 }
 
-// wake makes those due of whom it is true. If nobody was due before, another release begins,
-// however short a time ago the last one ended: how many that had away in the end says
-// nothing of what these want. A steady one goes by its timer alone. With mu held.
+// wakeLocked makes the idle tickets due for which match returns true. q.mu must be held.
+//
+// If no ticket was due before, a new release starts with the initial limit, even if the previous
+// release has just ended: the limit that was reached then says nothing about the new tickets. At a
+// fixed rate only the timer starts the next batch.
 func (q *Queue) wakeLocked(match func(t *Ticket) bool) {
 	p := &q.pacer
 	wasEmpty := p.due.head == nil
@@ -93,14 +99,14 @@ func (q *Queue) wakeLocked(match func(t *Ticket) bool) {
 	q.releaseLocked()
 }
 
-// startTimerLocked sets the timer. With mu held.
+// startTimerLocked schedules the next check. q.mu must be held.
 func (q *Queue) startTimerLocked() {
 	p := &q.pacer
 	p.timerActive, p.lastCheck = true, time.Now()
 	time.AfterFunc(q.checkInterval(), q.onTimer)
 }
 
-// every is the time between two looks.
+// checkInterval returns the time between two checks.
 func (q *Queue) checkInterval() time.Duration {
 	if q.opt.FixedRate {
 		return q.opt.Pace
@@ -108,9 +114,9 @@ func (q *Queue) checkInterval() time.Duration {
 	return q.opt.Pace / checksPerRound
 }
 
-// look finds out whether more may be away at once, and begins a new round after Pace: who
-// was let go in the last one no longer keeps others waiting. The timer that calls it runs
-// only while somebody is due.
+// onTimer adjusts the limit, and starts a new round after Options.Pace: tickets that were released
+// in an earlier round no longer count as outstanding. The timer is active only while a ticket is
+// due.
 func (q *Queue) onTimer() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,7 +133,7 @@ func (q *Queue) onTimer() {
 	switch {
 	case q.opt.FixedRate:
 		p.catchUp = q.catchUp(took - q.opt.Pace)
-	case allRequeued: // the table has no owner for them, which says nothing of what one can do
+	case allRequeued: // keep the limit: the table has no owner for these tickets, which says nothing about capacity
 	case !saturated, roundOver && p.finished < p.outstanding:
 		p.limit *= 2
 	case roundOver:
@@ -141,9 +147,9 @@ func (q *Queue) onTimer() {
 	q.releaseLocked()
 }
 
-// pressed reports whether the process has had to wait for processors since the last look,
-// each of two of those that it may use once, or has used up what it may have of them. With
-// mu held.
+// cpuSaturatedLocked reports whether the process was short of CPU time since the last check, which
+// was took ago: it used more than busyPercent of its CPUs, or was preempted at least once per two
+// CPUs. q.mu must be held.
 func (q *Queue) cpuSaturatedLocked(took time.Duration) bool {
 	p := &q.pacer
 	used, preempted := q.CPUUsage()
@@ -153,7 +159,7 @@ func (q *Queue) cpuSaturatedLocked(took time.Duration) bool {
 	return saturated
 }
 
-// CPUUsage is Options.CPUUsage, zeros if there is none.
+// CPUUsage returns the result of Options.CPUUsage, or zeros if that is nil.
 func (q *Queue) CPUUsage() (used time.Duration, preempted int64) {
 	if q.opt.CPUUsage == nil {
 		return 0, 0
@@ -161,8 +167,9 @@ func (q *Queue) CPUUsage() (used time.Duration, preempted int64) {
 	return q.opt.CPUUsage()
 }
 
-// missed is how many go beside a batch whose timer was so late: a node that is late slows
-// a steady ramp by nothing but what is not awakened at once then.
+// catchUp returns how many tickets to release in addition to the next batch after a timer that was
+// late, so that a busy node releases as many tickets per second as an idle one. It is limited, so
+// that a very late timer does not release everything at once.
 func (q *Queue) catchUp(late time.Duration) int {
 	n := int64(q.opt.Batch) * int64(late) / int64(q.opt.Pace)
 	return int(max(0, min(n, int64(maxBurst-q.opt.Batch))))

@@ -7,48 +7,50 @@ import (
 	"time"
 )
 
-// What Enter and Wait return. The proxy makes answers of them.
+// Errors of Enter and Wait. The proxy maps each of them to an HTTP response.
 var (
-	// ErrFull reports that the room has no place or not enough bytes left.
+	// ErrFull reports that no slot or not enough bytes are left.
 	ErrFull = errors.New("queue: full")
-	// ErrShardLimit reports that the shard has its share of the places or of the bytes.
-	ErrShardLimit = errors.New("queue: shard has its share")
-	// ErrTimeout reports that the request has waited as long as it may.
-	ErrTimeout = errors.New("queue: waited too long")
-	// ErrCanceled reports that the client has gone.
-	ErrCanceled = errors.New("queue: client gone")
+	// ErrShardLimit reports that the shard already uses all slots or bytes that it may use.
+	ErrShardLimit = errors.New("queue: shard limit reached")
+	// ErrTimeout reports that the request reached its deadline.
+	ErrTimeout = errors.New("queue: deadline exceeded")
+	// ErrCanceled reports that the client disconnected or that Leave was called.
+	ErrCanceled = errors.New("queue: canceled")
 )
 
-// Queue is the waiting room of one node. Make it with New.
+// Queue is the request queue of one node. Create it with New.
 type Queue struct {
 	opt Options
 
+	// mu protects the following fields.
 	mu         sync.Mutex
-	generation uint64           // of the newest table
-	shards     map[uint32]usage // what each shard has
-	idle       list             // waiting, have looked at the newest table
-	pacer      pacer            // of those waiting for whom a newer table is there
-	stats      Stats            // Due and Idle are not kept here
+	generation uint64           // generation of the newest routing table
+	shards     map[uint32]usage // usage by shard
+	idle       list             // tickets that wait for the next table or a condition
+	pacer      pacer            // releases the tickets that were woken
+	stats      Stats            // except Due and Idle, which Stats fills in
 }
 
-// New returns an empty room.
+// New returns an empty queue.
 func New(o Options) *Queue {
 	o = o.withDefaults()
 	return &Queue{opt: o, shards: make(map[uint32]usage), pacer: pacer{limit: o.Batch, round: 1}}
 }
 
-// NoShard is the shard of requests of which none is known yet. It has no share: all
-// of them may be of different ones.
+// NoShard stands for requests whose shard is not known yet. The limit per shard does not apply
+// to it, because these requests may belong to different shards.
 const NoShard = math.MaxUint32
 
-// usage is what the requests of one shard take of the room.
+// usage is the number and total size of the queued requests of one shard.
 type usage struct {
 	n     int
 	bytes int64
 }
 
-// share is the part of the places, and of the bytes, that one shard may have: half,
-// so that others find room when they come, and a quarter while others wait.
+// shardLimit returns the slots and bytes that one shard may use: a quarter of the total while
+// requests for other shards are queued (shared), and half of it otherwise, which leaves room for
+// requests for other shards that arrive later.
 func (q *Queue) shardLimit(shared bool) usage {
 	divisor := 2
 	if shared {
@@ -57,9 +59,9 @@ func (q *Queue) shardLimit(shared bool) usage {
 	return usage{max(q.opt.Requests/divisor, 1), max(q.opt.Bytes/int64(divisor), 1)}
 }
 
-// Enter takes a place for a request of so many bytes for shard, and starts its
-// time. The caller must call Leave, once it has the ticket. The error is ErrFull
-// or ErrShardLimit.
+// Enter adds a request for shard with the given size in bytes to the queue, and starts its
+// deadline. It returns ErrFull or ErrShardLimit if the request must be refused. The caller must
+// call Leave on the ticket.
 func (q *Queue) Enter(shard uint32, bytes int64) (*Ticket, error) {
 	bytes = max(bytes, 0)
 	now := time.Now()
@@ -71,7 +73,7 @@ func (q *Queue) Enter(shard uint32, bytes int64) (*Ticket, error) {
 	}
 	used := q.shards[shard]
 	limit := q.shardLimit(q.stats.Waiting > used.n)
-	// A first request may be as large as the room allows.
+	// The first request of a shard may use all remaining bytes.
 	if shard != NoShard && (used.n >= limit.n || used.n > 0 && bytes > limit.bytes-used.bytes) {
 		q.stats.RefusedShardLimit++
 		return nil, ErrShardLimit
@@ -89,9 +91,9 @@ func (q *Queue) Enter(shard uint32, bytes int64) (*Ticket, error) {
 	}, nil
 }
 
-// Wake tells the room that a table of this generation can be loaded. Whoever
-// waits having seen only older ones is due. A generation that is not newer than
-// the last is ignored, so calls may overtake each other.
+// Wake announces that a routing table of this generation can be loaded. All tickets that wait
+// with an older generation become due. Wake ignores a generation that is not newer than the last
+// one, so concurrent calls may arrive in any order.
 func (q *Queue) Wake(generation uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,27 +101,28 @@ func (q *Queue) Wake(generation uint64) {
 		return
 	}
 	q.generation = generation
-	// A caller may load a table before Wake tells of it.
+	// A caller may have loaded a table before Wake announced it, so t.seen can be newer.
 	q.wakeLocked(func(t *Ticket) bool { return t.seen < generation })
 }
 
-// Condition is what a request may wait for besides a new table: a place that takes no
-// requests for the moment. Its methods are called under the Queue's lock.
+// Condition is an event that a ticket can wait for in addition to a new routing table: an
+// upstream that refuses requests at the moment becomes available again. Conditions are compared
+// with ==. The methods are called with the lock of the Queue held.
 type Condition interface {
-	// Ready reports whether it is worth coming again. Whoever makes it so calls
-	// WakeAll or WakeOne after that.
+	// Ready reports whether the request should be retried now. After a change from false to
+	// true the implementation must call WakeAll or WakeOne.
 	Ready() bool
 }
 
-// WakeAll makes everybody due who waits at the gate.
+// WakeAll makes all tickets due that wait for cond.
 func (q *Queue) WakeAll(cond Condition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.wakeLocked(func(t *Ticket) bool { return t.cond == cond })
 }
 
-// WakeOne lets the one go who has waited at the gate for longest, and reports
-// whether there was one. It is no part of the ramp: the caller paces it.
+// WakeOne releases the ticket that has waited for cond the longest, and reports whether there was
+// one. The release bypasses the pacer: the caller must limit the rate.
 func (q *Queue) WakeOne(cond Condition) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,14 +130,14 @@ func (q *Queue) WakeOne(cond Condition) bool {
 		if t.cond == cond {
 			q.idle.remove(t)
 			q.stats.Released++
-			t.ready <- struct{}{} // has room: see release
+			t.ready <- struct{}{} // never blocks: the channel of a ticket in a list is empty
 			return true
 		}
 	}
 	return false
 }
 
-// Stats returns the figures of this moment.
+// Stats returns a snapshot of the gauges and counters.
 func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,18 +1,20 @@
 package queue
 
-// Stats is what a Queue holds at one moment and what it has seen since New.
-// Entered = Waiting + Dequeued + TimedOut + Gone at any time.
+// Stats is a snapshot of a Queue. The gauges describe the current state, the counters all
+// events since New. Entered = Waiting + Dequeued + TimedOut + Canceled at any time.
 type Stats struct {
-	Waiting int   // tickets that have not left, awakened ones included
-	Bytes   int64 // of these
-	Due     int   // of these, how many the ramp has not reached yet
-	Idle    int   // of these, how many wait for a newer table than they have seen, or at a gate
+	// Gauges.
+	Waiting int   // tickets that have not left, including released ones
+	Bytes   int64 // total size of the waiting requests
+	Due     int   // waiting tickets that were woken but not released yet
+	Idle    int   // waiting tickets that have not been woken
 
-	Entered           uint64 // tickets given out
-	Dequeued          uint64 // left for another reason than the two below
-	TimedOut          uint64 // left after ErrTimeout
-	Canceled          uint64 // left after ErrCanceled
-	RefusedFull       uint64 // got ErrFull
-	RefusedShardLimit uint64 // got ErrShardLimit
-	Released          uint64 // releases by the ramp: several per ticket if its shard stays without an owner
+	// Counters.
+	Entered           uint64 // tickets returned by Enter
+	Dequeued          uint64 // tickets that left for any reason but a timeout or cancellation
+	TimedOut          uint64 // tickets that left after ErrTimeout
+	Canceled          uint64 // tickets that left after ErrCanceled
+	RefusedFull       uint64 // calls of Enter that returned ErrFull
+	RefusedShardLimit uint64 // calls of Enter that returned ErrShardLimit
+	Released          uint64 // releases; several per ticket if its shard stays without an owner
 }

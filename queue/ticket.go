@@ -6,49 +6,51 @@ import (
 	"time"
 )
 
-// Ticket is a request's place in a Queue. One goroutine waits on it; any may call
-// Leave.
+// Ticket is the slot of one request in a Queue. Only one goroutine may wait on it; any goroutine
+// may call Leave.
 type Ticket struct {
 	queue    *Queue
 	shard    uint32
 	bytes    int64
 	deadline time.Time
-	ready    chan struct{} // one message: taken out of its line, by the ramp or Leave
-	left     atomic.Bool   // set under room.mu
+	ready    chan struct{} // capacity 1; receives when the ticket is removed from its list by another goroutine
+	left     atomic.Bool   // the slot is free; set with queue.mu held
 
-	// Guarded by room.mu.
-	list          *list     // the list it is in, if any
-	prev, next    *Ticket   // in that list
-	seen          uint64    // the generation it waits to be replaced
-	cond          Condition // that it waits for besides, if any
-	round         uint64    // of the ramp in which it was released; 0: it does not count
-	lateCheckUsed bool      // had its look after the deadline
-	outcome       error     // ErrTimeout, ErrCanceled
+	// queue.mu protects the following fields.
+	list          *list     // list that contains the ticket, or nil
+	prev, next    *Ticket   // neighbors in that list
+	seen          uint64    // generation that the caller of Wait has checked
+	cond          Condition // condition that the ticket also waits for, or nil
+	round         uint64    // round of the pacer in which the ticket is outstanding, or 0
+	lateCheckUsed bool      // the one check after the deadline has been granted
+	outcome       error     // ErrTimeout, ErrCanceled or nil
 }
 
-// Until has the time of the request end then, if that is earlier: it has waited before, with
-// another ticket. Call it before the first Wait.
+// LimitDeadline moves the deadline of the request forward to the given time, if that is earlier.
+// Use it for a request that has already waited with another ticket, before the first Wait.
 func (t *Ticket) LimitDeadline(deadline time.Time) {
 	if deadline.Before(t.deadline) {
 		t.deadline = deadline
 	}
 }
 
-// Wait blocks until it is worth looking at the table again and then returns nil:
-// when there is one of a generation above seen (at once, if it is there already),
-// and after limit, if that is above zero, whether or not anything changed (the
-// back-off after a refusal). Otherwise the error is ErrTimeout when the request
-// has waited as long as it may, counted from Enter or by Until, or ErrCanceled when done was
-// closed, or Leave called. A nil done never closes.
+// Wait blocks until the request should check the routing table again, and then returns nil:
 //
-// A request whose time is over while a newer table is there, as one that the ramp
-// has not reached, may look at it once more.
+//   - when a table with a generation above seen is available, possibly at once;
+//   - after limit, if that is above zero, whether or not the table changed. A caller uses it as
+//     back-off after a refusal.
+//
+// Otherwise Wait returns ErrTimeout at the deadline of the request, or ErrCanceled when done is
+// closed or Leave is called. A nil done is never closed.
+//
+// A request that reaches its deadline while a newer table is available, because the pacer has not
+// released it yet, may check that table once more.
 func (t *Ticket) Wait(done <-chan struct{}, seen uint64, limit time.Duration) error {
 	return t.WaitFor(done, seen, limit, nil)
 }
 
-// WaitFor is Wait that also ends when WakeAll or WakeOne is called for the gate, and
-// at once if that is passable already.
+// WaitFor is like Wait, but also returns nil when WakeAll or WakeOne is called for cond, and at once
+// if cond is ready. A nil cond is ignored.
 func (t *Ticket) WaitFor(done <-chan struct{}, seen uint64, limit time.Duration, cond Condition) error {
 	q := t.queue
 	left := time.Until(t.deadline)
@@ -91,8 +93,8 @@ func (t *Ticket) WaitFor(done <-chan struct{}, seen uint64, limit time.Duration,
 	}
 }
 
-// Dequeue gives the place back of a request that has found its owner. Until Leave it counts
-// among those that the ramp has let go.
+// Dequeue frees the slot of a request that has found its owner. The ticket still counts as
+// outstanding in the pacer until Leave.
 func (t *Ticket) Dequeue() {
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()
@@ -100,9 +102,9 @@ func (t *Ticket) Dequeue() {
 	t.leaveLocked()
 }
 
-// Leave gives the place back, if Dequeue has not, and ends a Wait under way. It may be called
-// more than once. Call it when the owner has begun to answer, or cannot: until then the
-// request counts among those that the ramp has let go.
+// Leave frees the slot, if Dequeue has not done so, and ends a Wait in progress. Call it when the
+// response has started or the request has failed: until then the ticket counts as outstanding in
+// the pacer. Leave may be called more than once.
 func (t *Ticket) Leave() {
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()
@@ -113,7 +115,7 @@ func (t *Ticket) Leave() {
 	t.endTurnLocked()
 }
 
-// leave gives the place back. With mu held.
+// leaveLocked frees the slot. queue.mu must be held.
 func (t *Ticket) leaveLocked() {
 	q := t.queue
 	if t.left.Swap(true) {
@@ -121,7 +123,7 @@ func (t *Ticket) leaveLocked() {
 	}
 	if t.list != nil {
 		t.list.remove(t)
-		t.ready <- struct{}{} // has room: see release
+		t.ready <- struct{}{} // never blocks: the channel of a ticket in a list is empty
 	}
 	used := q.shards[t.shard]
 	q.shards[t.shard] = usage{used.n - 1, used.bytes - t.bytes}
@@ -137,7 +139,8 @@ func (t *Ticket) leaveLocked() {
 	}
 }
 
-// rest ends the ticket's part in the ramp and lets the next one go. With mu held.
+// endTurnLocked removes the ticket from the outstanding ones, and releases the next due ticket.
+// queue.mu must be held.
 func (t *Ticket) endTurnLocked() {
 	q := t.queue
 	if t.round == q.pacer.round {
@@ -147,8 +150,9 @@ func (t *Ticket) endTurnLocked() {
 	t.round = 0
 }
 
-// now decides without waiting: over says that the time of the request is. With
-// mu held.
+// resultLocked returns the result of a Wait without blocking. expired reports that the deadline of
+// the request has passed. In that case the request may check a newer table only once. q.mu must be
+// held.
 func (t *Ticket) resultLocked(seen uint64, expired bool) error {
 	if seen < t.queue.generation && !t.lateCheckUsed {
 		t.lateCheckUsed = expired
@@ -158,8 +162,8 @@ func (t *Ticket) resultLocked(seen uint64, expired bool) error {
 	return ErrTimeout
 }
 
-// giveUp ends a Wait whose client has gone. If the ramp let the ticket go in the
-// same moment, it is the next one's turn.
+// cancel ends a Wait whose client has disconnected. If the pacer released the ticket at the same
+// moment, cancel releases the next one.
 func (t *Ticket) cancel() error {
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()
@@ -169,7 +173,8 @@ func (t *Ticket) cancel() error {
 	return ErrCanceled
 }
 
-// expire ends a Wait after its time: that of the back-off, or of the request.
+// onTimeout ends a Wait after its timer has fired. expired is true if that was the deadline of the
+// request, and false if it was the back-off.
 func (t *Ticket) onTimeout(expired bool) error {
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()
@@ -183,14 +188,14 @@ func (t *Ticket) onTimeout(expired bool) error {
 	return t.resultLocked(t.seen, true)
 }
 
-// stepOut takes the ticket out of its line, and reports whether somebody had
-// already done so. With mu held.
+// unlinkLocked removes the ticket from its list. It returns true if the ticket had already been
+// removed, by the pacer, WakeOne or Leave. queue.mu must be held.
 func (t *Ticket) unlinkLocked() (released bool) {
 	if t.list != nil {
 		t.list.remove(t)
 		return false
 	}
-	<-t.ready // sent under mu with the removal, so it is there
+	<-t.ready // never blocks: sent with mu held, together with the removal
 	return true
 }
 
