@@ -10,85 +10,85 @@ import (
 	"shardway/queue"
 )
 
-// door is a gate.
-type door struct{ open atomic.Bool }
+// condition implements queue.Condition.
+type condition struct{ open atomic.Bool }
 
-// Ready reports whether it is open.
-func (d *door) Ready() bool { return d.open.Load() }
+// Ready reports whether the condition is met.
+func (d *condition) Ready() bool { return d.open.Load() }
 
-// waitingAt is waiting, at a gate.
-func waitingAt(tk *queue.Ticket, d *door) <-chan error {
+// startWaitFor is like startWait, but also waits for a condition.
+func startWaitFor(tk *queue.Ticket, d *condition) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- tk.WaitFor(nil, 0, 0, d) }()
 	synctest.Wait()
 	return result
 }
 
-func TestWhoWaitsAtAGateGoesOnWhenItIsTold(t *testing.T) {
+func TestWakeAllAndWakeOneEndWaitsForTheCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Wait: hour})
-		var one, two door
-		a, b := waitingAt(enter(t, r, 1, 0), &one), waitingAt(enter(t, r, 1, 0), &one)
-		c, d := waitingAt(enter(t, r, 1, 0), &two), waitingAt(enter(t, r, 1, 0), &two)
-		nowhere := waiting(enter(t, r, 1, 0), nil, 0, 0)
-		r.WakeAll(&one)
-		returned(t, "first at the gate", a, nil)
-		returned(t, "second at the gate", b, nil)
-		pending(t, "at another gate", c)
-		if !r.WakeOne(&two) {
-			t.Error("nobody was there")
+		q := queue.New(queue.Options{Wait: hour})
+		var one, two condition
+		a, b := startWaitFor(enter(t, q, 1, 0), &one), startWaitFor(enter(t, q, 1, 0), &one)
+		c, d := startWaitFor(enter(t, q, 1, 0), &two), startWaitFor(enter(t, q, 1, 0), &two)
+		nowhere := startWait(enter(t, q, 1, 0), nil, 0, 0)
+		q.WakeAll(&one)
+		checkReturned(t, "first for condition one", a, nil)
+		checkReturned(t, "second for condition one", b, nil)
+		checkBlocked(t, "first for condition two", c)
+		if !q.WakeOne(&two) {
+			t.Error("WakeOne(two) = false, want true")
 		}
-		returned(t, "first at the other gate", c, nil)
-		pending(t, "second at the other gate", d)
-		if !r.WakeOne(&two) || r.WakeOne(&two) {
-			t.Error("somebody is there when two have gone, or nobody before")
+		checkReturned(t, "first for condition two", c, nil)
+		checkBlocked(t, "second for condition two", d)
+		if !q.WakeOne(&two) || q.WakeOne(&two) {
+			t.Error("WakeOne(two) does not match the number of waiters")
 		}
-		returned(t, "second at the other gate", d, nil)
-		pending(t, "at no gate", nowhere)
-		r.Wake(1)
-		returned(t, "at no gate", nowhere, nil)
+		checkReturned(t, "second for condition two", d, nil)
+		checkBlocked(t, "without a condition", nowhere)
+		q.Wake(1)
+		checkReturned(t, "without a condition", nowhere, nil)
 	})
 }
 
-// A gate that is passable tells nobody of it who comes then; and it is no way around the time
-// that a request may wait.
-func TestAPassableGateIsPassedInTime(t *testing.T) {
+// No WakeAll or WakeOne follows for a condition that is already ready when the wait starts. A ready
+// condition must not extend the deadline of the request.
+func TestReadyConditionEndsWaitAtOnceBeforeDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Wait: time.Second})
-		tk := enter(t, r, 1, 0)
-		var d door
+		q := queue.New(queue.Options{Wait: time.Second})
+		tk := enter(t, q, 1, 0)
+		var d condition
 		d.open.Store(true)
-		returned(t, "in time", waitingAt(tk, &d), nil)
+		checkReturned(t, "before the deadline", startWaitFor(tk, &d), nil)
 		time.Sleep(time.Second)
-		returned(t, "when the time is over", waitingAt(tk, &d), queue.ErrTimeout)
+		checkReturned(t, "at the deadline", startWaitFor(tk, &d), queue.ErrTimeout)
 	})
 }
 
-// What sends a ticket on as its timer ends must not send it on once more.
-func TestWakeAtTheEndOfABackOffIsTakenOnce(t *testing.T) {
+// A wake-up that coincides with the end of the back-off must not end the next wait, too.
+func TestWakeAtEndOfBackOffIsDeliveredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for range 200 { // which of the two comes first is up to the scheduler
-			r := queue.New(queue.Options{Wait: hour})
-			tk := enter(t, r, 1, 0)
-			first := waiting(tk, nil, 0, time.Second)
+		for range 200 { // the scheduler decides which of the two events comes first
+			q := queue.New(queue.Options{Wait: hour})
+			tk := enter(t, q, 1, 0)
+			first := startWait(tk, nil, 0, time.Second)
 			time.Sleep(time.Second)
-			r.Wake(1)
-			returned(t, "awakened", first, nil)
-			second := waiting(tk, nil, 1, 0)
-			pending(t, "waits for the next table", second)
-			r.Wake(2)
-			returned(t, "awakened again", second, nil)
+			q.Wake(1)
+			checkReturned(t, "first wake-up", first, nil)
+			second := startWait(tk, nil, 1, 0)
+			checkBlocked(t, "wait for the next table", second)
+			q.Wake(2)
+			checkReturned(t, "second wake-up", second, nil)
 			tk.Leave()
 		}
 	})
 }
 
-func TestWhoLeavesAtTheDeadlineDoesNotGoOn(t *testing.T) {
+func TestLeaveAtDeadlineFailsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for range 200 { // as above
-			r := queue.New(queue.Options{Wait: time.Second})
-			tk := enter(t, r, 1, 0)
-			result := waiting(tk, nil, 0, 0)
+		for range 200 { // the scheduler decides which of the two events comes first
+			q := queue.New(queue.Options{Wait: time.Second})
+			tk := enter(t, q, 1, 0)
+			result := startWait(tk, nil, 0, 0)
 			time.Sleep(time.Second)
 			tk.Leave()
 			synctest.Wait()
@@ -99,17 +99,16 @@ func TestWhoLeavesAtTheDeadlineDoesNotGoOn(t *testing.T) {
 	})
 }
 
-// Whose client has gone before it waits counts as gone.
-func TestWhoWasGoneBeforeItWaitedCountsAsGone(t *testing.T) {
+func TestWaitWithDisconnectedClientCountsAsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{})
-		tk := enter(t, r, 1, 0)
+		q := queue.New(queue.Options{})
+		tk := enter(t, q, 1, 0)
 		done := make(chan struct{})
 		close(done)
-		returned(t, "client gone", waiting(tk, done, 0, 0), queue.ErrCanceled)
+		checkReturned(t, "client gone", startWait(tk, done, 0, 0), queue.ErrCanceled)
 		tk.Leave()
-		if st := balanced(t, r); st.Canceled != 1 {
-			t.Errorf("%+v, want one gone", st)
+		if st := checkStats(t, q); st.Canceled != 1 {
+			t.Errorf("%+v, want Canceled = 1", st)
 		}
 	})
 }

@@ -6,64 +6,64 @@ import (
 	"time"
 )
 
-// A steady ramp awakens as many in a second where timers are late as where they are not, but
-// not more than some at once.
-func TestLateTimerDoesNotSlowASteadyRamp(t *testing.T) {
+// A fixed rate releases as many tickets per second when timers are late as when they are on time, but
+// never more than maxBurst at once.
+func TestLateTimerDoesNotReduceFixedRate(t *testing.T) {
 	for late, want := range map[time.Duration]uint64{0: 8, 2 * time.Millisecond: 10, 12 * time.Millisecond: 24, time.Hour: 4 + maxBurst} {
 		synctest.Test(t, func(t *testing.T) {
-			r := New(Options{Requests: 1000, Bytes: 1 << 20, Wait: time.Minute, Batch: 4, Pace: 3 * time.Millisecond, FixedRate: true})
+			q := New(Options{Requests: 1000, Bytes: 1 << 20, Wait: time.Minute, Batch: 4, Pace: 3 * time.Millisecond, FixedRate: true})
 			for range 500 {
-				r.pacer.due.push(&Ticket{ready: make(chan struct{}, 1)})
+				q.pacer.due.push(&Ticket{ready: make(chan struct{}, 1)})
 			}
-			r.mu.Lock()
-			r.releaseLocked()
-			r.pacer.lastCheck = r.pacer.lastCheck.Add(-late)
-			r.mu.Unlock()
+			q.mu.Lock()
+			q.releaseLocked()
+			q.pacer.lastCheck = q.pacer.lastCheck.Add(-late)
+			q.mu.Unlock()
 			time.Sleep(3 * time.Millisecond)
 			synctest.Wait()
-			if n := r.Stats().Released; n != want {
-				t.Errorf("with a timer late by %v %d are awakened, want %d", late, n, want)
+			if n := q.Stats().Released; n != want {
+				t.Errorf("timer late by %v: %d released, want %d", late, n, want)
 			}
 			time.Sleep(3 * time.Millisecond)
 			synctest.Wait()
-			if n := r.Stats().Released; n != want+4 {
-				t.Errorf("and %d by the next one, want 4 more", n-want)
+			if n := q.Stats().Released; n != want+4 {
+				t.Errorf("next timer: %d released, want 4", n-want)
 			}
-			r.mu.Lock()
-			r.pacer.due = list{}
-			r.mu.Unlock()
+			q.mu.Lock()
+			q.pacer.due = list{}
+			q.mu.Unlock()
 		})
 	}
 }
 
-// What a steady ramp was late by is not made up for by the next one, and a batch that is larger
-// than what goes at once then goes as it is.
-func TestASteadyRampBeginsWithABatch(t *testing.T) {
+// The additional tickets of a late timer belong to one batch and are not repeated in the next one. A
+// batch that is larger than maxBurst is released whole.
+func TestFixedRateStartsWithOneBatch(t *testing.T) {
 	for _, batch := range []int{4, maxBurst + 10} {
 		synctest.Test(t, func(t *testing.T) {
 			const pace = 3 * time.Millisecond
-			r := New(Options{Batch: batch, Pace: pace, Wait: time.Minute, FixedRate: true})
-			due := func(n int) {
-				r.mu.Lock()
-				defer r.mu.Unlock()
+			q := New(Options{Batch: batch, Pace: pace, Wait: time.Minute, FixedRate: true})
+			push := func(n int) {
+				q.mu.Lock()
+				defer q.mu.Unlock()
 				for range n {
-					r.pacer.due.push(&Ticket{ready: make(chan struct{}, 1)})
+					q.pacer.due.push(&Ticket{ready: make(chan struct{}, 1)})
 				}
-				r.releaseLocked()
+				q.releaseLocked()
 			}
-			due(batch + 1)
-			r.mu.Lock()
-			r.pacer.lastCheck = r.pacer.lastCheck.Add(-time.Hour)
-			r.mu.Unlock()
-			time.Sleep(2 * pace) // the last one goes by a timer that is late, and then nobody is due
+			push(batch + 1)
+			q.mu.Lock()
+			q.pacer.lastCheck = q.pacer.lastCheck.Add(-time.Hour)
+			q.mu.Unlock()
+			time.Sleep(2 * pace) // a late timer releases the last ticket, and then none is due
 			synctest.Wait()
-			before := r.Stats()
-			if due(3 * batch); before.Due != 0 {
-				t.Fatalf("%d are due still", before.Due)
+			before := q.Stats()
+			if push(3 * batch); before.Due != 0 {
+				t.Fatalf("Due = %d, want 0", before.Due)
 			}
 			for i := range 3 {
-				if got, want := r.Stats().Released-before.Released, uint64((i+1)*batch); got != want {
-					t.Errorf("batches of %d: %d awakened after %v, want %d", batch, got, time.Duration(i)*pace, want)
+				if got, want := q.Stats().Released-before.Released, uint64((i+1)*batch); got != want {
+					t.Errorf("batches of %d: %d released after %v, want %d", batch, got, time.Duration(i)*pace, want)
 				}
 				time.Sleep(pace)
 				synctest.Wait()

@@ -12,128 +12,129 @@ import (
 	"shardway/queue"
 )
 
-// crowd is a number of tickets in line, in known order; they have seen table 0.
-type crowd struct {
-	tickets []*queue.Ticket
-	mu      sync.Mutex
-	awake   []int // in the order in which they returned; not within one instant
+// waiters is a group of waiting tickets in a known order.
+type waiters struct {
+	tickets  []*queue.Ticket
+	mu       sync.Mutex
+	returned []int // indexes of tickets whose Wait returned nil; unordered within one instant
 }
 
-func newCrowd(t *testing.T, r *queue.Queue, n int) *crowd {
+// newWaiters returns n waiters that have checked the table of generation 0.
+func newWaiters(t *testing.T, q *queue.Queue, n int) *waiters {
 	t.Helper()
-	return newCrowdAt(t, r, n, 0)
+	return newWaitersWithGeneration(t, q, n, 0)
 }
 
-// newCrowdAt is newCrowd with another table.
-func newCrowdAt(t *testing.T, r *queue.Queue, n int, seen uint64) *crowd {
+// newWaitersWithGeneration returns n waiters that have checked the table of generation seen.
+func newWaitersWithGeneration(t *testing.T, q *queue.Queue, n int, seen uint64) *waiters {
 	t.Helper()
-	c := &crowd{}
+	w := &waiters{}
 	for i := range n {
-		tk := enter(t, r, uint32(i), 0)
-		c.tickets = append(c.tickets, tk)
-		c.wait(i, seen)
-		synctest.Wait() // so that the order is certain
+		tk := enter(t, q, uint32(i), 0)
+		w.tickets = append(w.tickets, tk)
+		w.wait(i, seen)
+		synctest.Wait() // makes the order deterministic
 	}
-	return c
+	return w
 }
 
-func (c *crowd) wait(i int, seen uint64) {
+func (w *waiters) wait(i int, seen uint64) {
 	go func() {
-		if c.tickets[i].Wait(nil, seen, 0) == nil {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.awake = append(c.awake, i)
+		if w.tickets[i].Wait(nil, seen, 0) == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.returned = append(w.returned, i)
 		}
 	}()
 }
 
-// expect fails the test unless exactly these have been awakened so far.
-func (c *crowd) expect(t *testing.T, want ...int) {
+// expect fails the test unless the waits of exactly these tickets have returned so far.
+func (w *waiters) expect(t *testing.T, want ...int) {
 	t.Helper()
 	synctest.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	got := slices.Sorted(slices.Values(c.awake))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	got := slices.Sorted(slices.Values(w.returned))
 	if !slices.Equal(got, want) {
-		t.Fatalf("awake: %v, want %v", got, want)
+		t.Fatalf("returned: %v, want %v", got, want)
 	}
 }
 
-func TestReleaseIsRampedFirstInFirstOut(t *testing.T) {
+func TestReleaseIsGradualInFIFOOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 3, Pace: hour, Wait: 2 * hour})
-		c := newCrowd(t, r, 8)
-		c.expect(t)
-		r.Wake(1)
-		c.expect(t, 0, 1, 2)
-		if st := balanced(t, r); st.Due != 5 || st.Released != 3 || st.Waiting != 8 {
+		q := queue.New(queue.Options{Batch: 3, Pace: hour, Wait: 2 * hour})
+		w := newWaiters(t, q, 8)
+		w.expect(t)
+		q.Wake(1)
+		w.expect(t, 0, 1, 2)
+		if st := checkStats(t, q); st.Due != 5 || st.Released != 3 || st.Waiting != 8 {
 			t.Errorf("after the first batch: %+v", st)
 		}
-		c.tickets[1].Leave()
-		c.tickets[1].Leave()
-		c.expect(t, 0, 1, 2, 3)
-		c.wait(2, 1) // its shard is still without an owner
-		c.expect(t, 0, 1, 2, 3, 4)
-		c.tickets[6].Leave() // leaves from the middle of the list
-		c.expect(t, 0, 1, 2, 3, 4)
+		w.tickets[1].Leave()
+		w.tickets[1].Leave()
+		w.expect(t, 0, 1, 2, 3)
+		w.wait(2, 1) // its shard still has no owner
+		w.expect(t, 0, 1, 2, 3, 4)
+		w.tickets[6].Leave() // leaves from the middle of the list
+		w.expect(t, 0, 1, 2, 3, 4)
 		for _, i := range []int{0, 3, 4} {
-			c.tickets[i].Leave()
+			w.tickets[i].Leave()
 		}
-		c.expect(t, 0, 1, 2, 3, 4, 5, 7)
-		r.Wake(2)
-		c.expect(t, 0, 1, 2, 2, 3, 4, 5, 7)
-		for _, tk := range c.tickets {
+		w.expect(t, 0, 1, 2, 3, 4, 5, 7)
+		q.Wake(2)
+		w.expect(t, 0, 1, 2, 2, 3, 4, 5, 7)
+		for _, tk := range w.tickets {
 			tk.Leave()
 		}
-		if st := balanced(t, r); st.Waiting != 0 || st.Dequeued != 8 || st.Due != 0 {
-			t.Errorf("in the end: %+v", st)
+		if st := checkStats(t, q); st.Waiting != 0 || st.Dequeued != 8 || st.Due != 0 {
+			t.Errorf("final stats: %+v", st)
 		}
 	})
 }
 
-// What the ramp has not reached when the next table comes stays in front of those
-// who began to wait later.
-func TestSecondWakeKeepsTheOrder(t *testing.T) {
+// Tickets that are due but not released when the next table arrives stay ahead of tickets that started
+// to wait later.
+func TestSecondWakeKeepsFIFOOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 2, Pace: hour, Wait: 2 * hour})
-		c := newCrowd(t, r, 4)
-		r.Wake(1)
-		c.expect(t, 0, 1)
-		c.wait(0, 1)
-		c.expect(t, 0, 1, 2)
-		r.Wake(2)
-		c.tickets[1].Leave()
-		c.expect(t, 0, 1, 2, 3)
-		c.tickets[2].Leave()
-		c.expect(t, 0, 0, 1, 2, 3)
+		q := queue.New(queue.Options{Batch: 2, Pace: hour, Wait: 2 * hour})
+		w := newWaiters(t, q, 4)
+		q.Wake(1)
+		w.expect(t, 0, 1)
+		w.wait(0, 1)
+		w.expect(t, 0, 1, 2)
+		q.Wake(2)
+		w.tickets[1].Leave()
+		w.expect(t, 0, 1, 2, 3)
+		w.tickets[2].Leave()
+		w.expect(t, 0, 0, 1, 2, 3)
 	})
 }
 
-// Without a pace, a batch of requests to an owner that does not answer its dial would keep
-// all others waiting to their deadline.
-func TestSlowOnesDoNotHoldUpTheRamp(t *testing.T) {
+// Without Options.Pace, one batch of requests to an owner that does not accept connections would block
+// all other requests until their deadline.
+func TestSlowRequestsDoNotBlockTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond, CPUUsage: preempted()})
-		c := newCrowd(t, r, 11)
-		r.Wake(1)
-		c.expect(t, 0, 1)
+		q := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond, CPUUsage: preempted()})
+		w := newWaiters(t, q, 11)
+		q.Wake(1)
+		w.expect(t, 0, 1)
 		time.Sleep(49 * time.Millisecond)
-		c.expect(t, 0, 1)
+		w.expect(t, 0, 1)
 		time.Sleep(time.Millisecond)
-		c.expect(t, 0, 1, 2, 3, 4, 5)
-		c.tickets[0].Leave() // of the round before: no longer counts
-		c.expect(t, 0, 1, 2, 3, 4, 5)
-		c.tickets[2].Leave()
-		c.expect(t, 0, 1, 2, 3, 4, 5, 6)
+		w.expect(t, 0, 1, 2, 3, 4, 5)
+		w.tickets[0].Leave() // released in the previous round: no longer counts
+		w.expect(t, 0, 1, 2, 3, 4, 5)
+		w.tickets[2].Leave()
+		w.expect(t, 0, 1, 2, 3, 4, 5, 6)
 		time.Sleep(50 * time.Millisecond)
-		c.expect(t, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
-		if st := balanced(t, r); st.Due != 0 {
-			t.Errorf("in the end: %+v", st)
+		w.expect(t, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+		if st := checkStats(t, q); st.Due != 0 {
+			t.Errorf("final stats: %+v", st)
 		}
 	})
 }
 
-// preempted is of a process that has to wait for a processor now and then.
+// preempted returns the CPU usage of a process that often has to wait for a CPU.
 func preempted() func() (time.Duration, int64) {
 	n := int64(0)
 	return func() (time.Duration, int64) {
@@ -142,160 +143,159 @@ func preempted() func() (time.Duration, int64) {
 	}
 }
 
-// Who has found its owner takes no room any more, and is one of those that are away until
-// it is answered.
-func TestWhoGoesOnKeepsItsTurnUntilItIsAnswered(t *testing.T) {
+// A dequeued ticket frees its slot, but stays outstanding until its response has started.
+func TestDequeuedTicketStaysOutstandingUntilLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 2, Pace: hour, Wait: 2 * hour, CPUUsage: preempted()})
-		c := newCrowd(t, r, 5)
-		r.Wake(1)
-		c.expect(t, 0, 1)
-		c.tickets[0].Dequeue()
-		c.tickets[1].Dequeue()
-		c.expect(t, 0, 1)
-		if st := balanced(t, r); st.Waiting != 3 || st.Dequeued != 2 || st.Due != 3 {
-			t.Errorf("while two are away: %+v", st)
+		q := queue.New(queue.Options{Batch: 2, Pace: hour, Wait: 2 * hour, CPUUsage: preempted()})
+		w := newWaiters(t, q, 5)
+		q.Wake(1)
+		w.expect(t, 0, 1)
+		w.tickets[0].Dequeue()
+		w.tickets[1].Dequeue()
+		w.expect(t, 0, 1)
+		if st := checkStats(t, q); st.Waiting != 3 || st.Dequeued != 2 || st.Due != 3 {
+			t.Errorf("with two outstanding: %+v", st)
 		}
-		c.tickets[0].Leave()
-		c.expect(t, 0, 1, 2)
-		c.tickets[0].Leave()
-		c.expect(t, 0, 1, 2)
-		c.tickets[2].Leave() // without going on: its client has gone
-		c.expect(t, 0, 1, 2, 3)
-		c.tickets[4].Leave()
+		w.tickets[0].Leave()
+		w.expect(t, 0, 1, 2)
+		w.tickets[0].Leave()
+		w.expect(t, 0, 1, 2)
+		w.tickets[2].Leave() // not dequeued: its client has disconnected
+		w.expect(t, 0, 1, 2, 3)
+		w.tickets[4].Leave()
 	})
 }
 
-// A ramp widens as fast as the process has processor time for: twice at each look, or by a
-// batch in each round. The next one begins with a batch again.
-func TestRampWidensAsThereIsTimeForMore(t *testing.T) {
-	const look = 10 * time.Millisecond
-	all := time.Duration(runtime.GOMAXPROCS(0)) * look
-	uses := func(d time.Duration) func() (time.Duration, int64) {
+// The limit doubles at each check while the process has spare CPU time, and grows by one batch per
+// round otherwise. The next release starts with one batch again.
+func TestLimitGrowsWithSpareCPUTime(t *testing.T) {
+	const check = 10 * time.Millisecond
+	allCPUs := time.Duration(runtime.GOMAXPROCS(0)) * check
+	using := func(d time.Duration) func() (time.Duration, int64) {
 		n := time.Duration(0)
 		return func() (time.Duration, int64) { n += d; return n, 7 }
 	}
 	quick, slow := []uint64{2, 4, 8, 16, 32, 96, 160}, []uint64{2, 2, 2, 2, 2, 6, 6, 6, 6, 6, 14}
 	for name, p := range map[string]struct {
-		spent func() (time.Duration, int64)
-		want  []uint64 // awakened by each look; nobody is answered
+		cpuUsage func() (time.Duration, int64)
+		want     []uint64 // released by each check; no ticket leaves
 	}{
-		"not known":         {nil, quick},
-		"time to spare":     {uses(all * 79 / 100), quick},
-		"no more to be had": {uses(all * 81 / 100), slow},
-		"preempted":         {preempted(), slow},
+		"unknown":   {nil, quick},
+		"79 % used": {using(allCPUs * 79 / 100), quick},
+		"81 % used": {using(allCPUs * 81 / 100), slow},
+		"preempted": {preempted(), slow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := queue.New(queue.Options{Batch: 2, Pace: 5 * look, Wait: hour, CPUUsage: p.spent})
+				q := queue.New(queue.Options{Batch: 2, Pace: 5 * check, Wait: hour, CPUUsage: p.cpuUsage})
 				for release := range uint64(2) {
-					c := newCrowdAt(t, r, 200, release)
-					before := r.Stats().Released
-					r.Wake(release + 1)
+					w := newWaitersWithGeneration(t, q, 200, release)
+					before := q.Stats().Released
+					q.Wake(release + 1)
 					for i, want := range p.want {
 						synctest.Wait()
-						if got := r.Stats().Released - before; got != want {
-							t.Fatalf("release %d, look %d: %d awakened, want %d", release+1, i, got, want)
+						if got := q.Stats().Released - before; got != want {
+							t.Fatalf("release %d, check %d: %d released, want %d", release+1, i, got, want)
 						}
-						time.Sleep(look)
+						time.Sleep(check)
 					}
-					for _, tk := range c.tickets {
+					for _, tk := range w.tickets {
 						tk.Leave()
 					}
-					time.Sleep(look)
+					time.Sleep(check)
 				}
 			})
 		})
 	}
 }
 
-// Those of an earlier ramp that are not answered yet neither keep the next one from beginning with
-// a batch, nor let anybody go as they are.
-func TestAnEarlierRampIsNothingToTheNext(t *testing.T) {
+// Outstanding tickets of an earlier release must not reduce the first batch of the next release, and
+// must not release further tickets when they leave.
+func TestTicketsOfEarlierReleaseDoNotAffectTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond, Wait: hour, CPUUsage: preempted()})
-		before := newCrowd(t, r, 2)
-		r.Wake(1)
+		q := queue.New(queue.Options{Batch: 2, Pace: 50 * time.Millisecond, Wait: hour, CPUUsage: preempted()})
+		before := newWaiters(t, q, 2)
+		q.Wake(1)
 		before.expect(t, 0, 1)
-		time.Sleep(10 * time.Millisecond) // a look, and nobody is due
-		c := newCrowdAt(t, r, 4, 1)
-		r.Wake(2)
-		c.expect(t, 0, 1)
+		time.Sleep(10 * time.Millisecond) // one check, while no ticket is due
+		w := newWaitersWithGeneration(t, q, 4, 1)
+		q.Wake(2)
+		w.expect(t, 0, 1)
 		before.tickets[0].Leave()
 		before.tickets[1].Leave()
-		c.expect(t, 0, 1)
-		for _, tk := range c.tickets {
+		w.expect(t, 0, 1)
+		for _, tk := range w.tickets {
 			tk.Leave()
 		}
 	})
 }
 
-// The client goes just before its request is released: Wait reports it gone, but
-// the ramp has counted it. Its turn must pass on even before it calls Leave.
-func TestGoneInTheMomentOfReleasePassesTheTurnOn(t *testing.T) {
+// The client disconnects just before its request is released: Wait returns ErrCanceled, but the pacer
+// has counted the ticket as outstanding. The next ticket must be released before Leave is called.
+func TestCancelAtTheMomentOfReleaseReleasesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for range 200 { // which of the two comes first is up to the scheduler
-			r := queue.New(queue.Options{Batch: 1, Pace: hour})
+		for range 200 { // the scheduler decides which of the two events comes first
+			q := queue.New(queue.Options{Batch: 1, Pace: hour})
 			done := make(chan struct{})
-			first := enter(t, r, 1, 0)
-			a := waiting(first, done, 0, 0)
-			b := waiting(enter(t, r, 2, 0), nil, 0, 0)
+			first := enter(t, q, 1, 0)
+			a := startWait(first, done, 0, 0)
+			b := startWait(enter(t, q, 2, 0), nil, 0, 0)
 			close(done)
-			r.Wake(1)
-			returned(t, "client gone", a, queue.ErrCanceled)
-			returned(t, "next in line", b, nil)
+			q.Wake(1)
+			checkReturned(t, "client disconnected", a, queue.ErrCanceled)
+			checkReturned(t, "next ticket", b, nil)
 		}
 	})
 }
 
-// A ticket that has passed its turn on by waiting again must not do so once more
-// when it leaves.
-func TestTurnIsPassedOnOnce(t *testing.T) {
+// A ticket that has released the next one by waiting again must not release another one when it
+// leaves.
+func TestTicketReleasesTheNextOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 1, Pace: hour})
-		c := newCrowd(t, r, 3)
-		r.Wake(1)
-		c.expect(t, 0)
+		q := queue.New(queue.Options{Batch: 1, Pace: hour})
+		w := newWaiters(t, q, 3)
+		q.Wake(1)
+		w.expect(t, 0)
 		done := make(chan struct{})
 		close(done)
-		if err := c.tickets[0].Wait(done, 1, 0); !errors.Is(err, queue.ErrCanceled) {
+		if err := w.tickets[0].Wait(done, 1, 0); !errors.Is(err, queue.ErrCanceled) {
 			t.Errorf("Wait = %v, want ErrCanceled", err)
 		}
-		c.expect(t, 0, 1)
-		c.tickets[0].Leave()
-		c.expect(t, 0, 1)
-		c.tickets[2].Leave()
+		w.expect(t, 0, 1)
+		w.tickets[0].Leave()
+		w.expect(t, 0, 1)
+		w.tickets[2].Leave()
 	})
 }
 
-// A request must not fail for want of time while its owner may just have been
-// found: it gets one more look, and only one.
-func TestDeadlineOfADueTicketAllowsOneLastLook(t *testing.T) {
+// A request must not fail at its deadline if a newer table may contain its owner. It may check that
+// table once, and only once.
+func TestDueTicketMayCheckOnceAfterItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Batch: 1, Pace: hour, Wait: time.Second})
-		c := newCrowd(t, r, 1)
-		late := enter(t, r, 9, 0)
-		result := waiting(late, nil, 0, 0)
-		r.Wake(1)
-		c.expect(t, 0)
-		pending(t, "not reached by the ramp", result)
+		q := queue.New(queue.Options{Batch: 1, Pace: hour, Wait: time.Second})
+		w := newWaiters(t, q, 1)
+		late := enter(t, q, 9, 0)
+		result := startWait(late, nil, 0, 0)
+		q.Wake(1)
+		w.expect(t, 0)
+		checkBlocked(t, "not released", result)
 		time.Sleep(time.Second)
-		returned(t, "last look", result, nil)
-		r.Wake(2) // even though there is always something newer
+		checkReturned(t, "last check", result, nil)
+		q.Wake(2) // a newer table does not allow another check
 		if err := late.Wait(nil, 1, 0); !errors.Is(err, queue.ErrTimeout) {
-			t.Errorf("Wait after the last look = %v, want ErrTimeout", err)
+			t.Errorf("Wait after the last check = %v, want ErrTimeout", err)
 		}
 	})
 }
 
-func TestLastLookWhenTheTimeIsOverBetweenTwoWaits(t *testing.T) {
+func TestDeadlineBetweenTwoWaitsAllowsOneCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := queue.New(queue.Options{Wait: time.Second})
-		tk := enter(t, r, 1, 0)
+		q := queue.New(queue.Options{Wait: time.Second})
+		tk := enter(t, q, 1, 0)
 		time.Sleep(2 * time.Second)
-		r.Wake(1)
+		q.Wake(1)
 		if err := tk.Wait(nil, 0, 0); err != nil {
-			t.Errorf("Wait = %v, want a last look", err)
+			t.Errorf("Wait = %v, want nil", err)
 		}
 		if err := tk.Wait(nil, 0, 0); !errors.Is(err, queue.ErrTimeout) {
 			t.Errorf("Wait = %v, want ErrTimeout", err)
@@ -303,29 +303,28 @@ func TestLastLookWhenTheTimeIsOverBetweenTwoWaits(t *testing.T) {
 	})
 }
 
-// Where the ramp is steady, those that have gone on let nobody go by being done: the others
-// have their turn when the pace is over.
-func TestSteadyRampGoesByItsPaceAlone(t *testing.T) {
+// At a fixed rate, tickets that leave do not release others. Each batch is released after one Pace.
+func TestFixedRateReleasesOneBatchPerPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pace = 50 * time.Millisecond
-		r := queue.New(queue.Options{Batch: 2, Pace: pace, FixedRate: true})
-		began := time.Now()
-		went := make(chan time.Duration, 5)
-		for range cap(went) {
-			tk := enter(t, r, 1, 1)
+		q := queue.New(queue.Options{Batch: 2, Pace: pace, FixedRate: true})
+		start := time.Now()
+		released := make(chan time.Duration, 5)
+		for range cap(released) {
+			tk := enter(t, q, 1, 1)
 			go func() {
 				if err := tk.Wait(nil, 0, 0); err != nil {
 					t.Error(err)
 				}
-				went <- time.Since(began)
+				released <- time.Since(start)
 				tk.Leave()
 			}()
 		}
 		synctest.Wait()
-		r.Wake(1)
-		for i := range cap(went) {
-			if took, want := <-went, time.Duration(i/2)*pace; took != want {
-				t.Errorf("%d went on after %v, want %v", i+1, took, want)
+		q.Wake(1)
+		for i := range cap(released) {
+			if took, want := <-released, time.Duration(i/2)*pace; took != want {
+				t.Errorf("ticket %d was released after %v, want %v", i+1, took, want)
 			}
 		}
 	})
