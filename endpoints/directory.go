@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// Entry is what one member announces.
+// Entry is the announcement of one member.
 type Entry struct {
-	ID    string            // node id, or the Serf name of a member that is no node
-	Node  bool              // a Shardway node
-	Addrs map[string]string // name without "ep." → address; copied by New
+	ID    string            // node id, or the Serf name of a member that is not a node
+	Node  bool              // whether the member is a Shardway node
+	Addrs map[string]string // endpoint name (without "ep.") → address; New copies the map
 }
 
-// Directory says who announces what. It is immutable; a nil one is empty.
+// Directory contains the endpoints of all members. It is immutable. A nil Directory is empty.
 type Directory struct {
-	nodes map[string]map[string]string // node id → name → address
-	all   []Endpoint                   // sorted by ID, nodes first, then Name
+	nodes     map[string]map[string]string // node id → endpoint name → address
+	endpoints []Endpoint                   // sorted as All returns it
 }
 
-// New returns the directory of entries. Nodes and other members have name spaces
-// of their own, so a member cannot pass for a node by taking its name. Of several
-// entries with one id the last counts.
+// New returns a directory of entries. Node ids and the names of other members are separate
+// namespaces, so a member cannot impersonate a node by taking its name. If several entries have the
+// same id, the last one wins.
 func New(entries []Entry) *Directory {
 	d := &Directory{nodes: make(map[string]map[string]string)}
 	others := make(map[string]map[string]string)
@@ -32,9 +32,9 @@ func New(entries []Entry) *Directory {
 			others[e.ID] = maps.Clone(e.Addrs)
 		}
 	}
-	d.list(d.nodes, true)
-	d.list(others, false)
-	slices.SortFunc(d.all, func(a, b Endpoint) int {
+	d.appendAll(d.nodes, true)
+	d.appendAll(others, false)
+	slices.SortFunc(d.endpoints, func(a, b Endpoint) int {
 		nodeFirst := 0
 		if a.IsNode != b.IsNode {
 			nodeFirst = 1
@@ -47,16 +47,16 @@ func New(entries []Entry) *Directory {
 	return d
 }
 
-func (d *Directory) list(members map[string]map[string]string, nodes bool) {
+// appendAll appends the endpoints of members to d.endpoints. isNode applies to all of them.
+func (d *Directory) appendAll(members map[string]map[string]string, isNode bool) {
 	for id, addrs := range members {
 		for name, addr := range addrs {
-			d.all = append(d.all, Endpoint{ID: id, IsNode: nodes, Name: name, Addr: addr})
+			d.endpoints = append(d.endpoints, Endpoint{ID: id, IsNode: isNode, Name: name, Addr: addr})
 		}
 	}
 }
 
-// Addr returns the address that node announces under name. Members that are no
-// nodes are not looked at.
+// Addr returns the address that node announces under name. It ignores members that are not nodes.
 func (d *Directory) Addr(node, name string) (string, bool) {
 	if d == nil {
 		return "", false
@@ -65,11 +65,11 @@ func (d *Directory) Addr(node, name string) (string, bool) {
 	return addr, ok
 }
 
-// All returns every endpoint, of members that are no nodes too, sorted by ID and
-// Name. The slice is shared: do not modify it.
+// All returns the endpoints of all members, sorted by ID (a node before another member with the same
+// ID) and then by Name. The slice is shared: do not modify it.
 func (d *Directory) All() []Endpoint {
 	if d == nil {
 		return nil
 	}
-	return d.all
+	return d.endpoints
 }

@@ -11,7 +11,7 @@ import (
 	"shardway/endpoints"
 )
 
-func TestDirectoryFindsWhatNodesAnnounce(t *testing.T) {
+func TestDirectoryReturnsAddressesThatNodesAnnounce(t *testing.T) {
 	addrs := map[string]string{endpoints.HTTP: "10.0.0.1:8080", "grpc": "10.0.0.1:9000"}
 	d := endpoints.New([]endpoints.Entry{
 		{ID: "b", Node: true, Addrs: map[string]string{endpoints.HTTP: "10.0.0.2:8080"}},
@@ -28,8 +28,8 @@ func TestDirectoryFindsWhatNodesAnnounce(t *testing.T) {
 		{"b", endpoints.HTTP, "10.0.0.2:8080"},
 		{"b", "grpc", ""},
 		{"c", endpoints.HTTP, ""},
-		{"nobody", endpoints.HTTP, ""},
-		{"cache", "redis", ""}, // no node
+		{"unknown", endpoints.HTTP, ""},
+		{"cache", "redis", ""}, // not a node
 	}
 	for _, tt := range tests {
 		if got, ok := d.Addr(tt.node, tt.name); got != tt.want || ok != (tt.want != "") {
@@ -47,39 +47,39 @@ func TestDirectoryFindsWhatNodesAnnounce(t *testing.T) {
 	}
 }
 
-// Whoever may gossip could otherwise take over a node's traffic by its name.
-func TestMemberCannotPassForANode(t *testing.T) {
+// Otherwise a gossip member could take over the traffic of a node by using its name.
+func TestMemberCannotImpersonateANode(t *testing.T) {
 	node := endpoints.Entry{ID: "a", Node: true, Addrs: map[string]string{endpoints.Peer: "10.0.0.1:7947"}}
 	other := endpoints.Entry{ID: "a", Addrs: map[string]string{endpoints.Peer: "10.6.6.6:7947"}}
 	for _, entries := range [][]endpoints.Entry{{node, other}, {other, node}} {
 		d := endpoints.New(entries)
 		if got, _ := d.Addr("a", endpoints.Peer); got != "10.0.0.1:7947" {
-			t.Errorf("Addr = %q, want that of the node", got)
+			t.Errorf("Addr = %q, want the address of the node", got)
 		}
 		if all := d.All(); len(all) != 2 || !all[0].IsNode || all[1].IsNode {
-			t.Errorf("All() = %v, want the node, then the other", all)
+			t.Errorf("All() = %v, want the node, then the other member", all)
 		}
 	}
 }
 
-func TestLastEntryOfAnIDCounts(t *testing.T) {
+func TestLastEntryOfAnIDWins(t *testing.T) {
 	d := endpoints.New([]endpoints.Entry{
 		{ID: "a", Node: true, Addrs: map[string]string{"http": "10.0.0.1:1", "old": "10.0.0.1:2"}},
 		{ID: "a", Node: true, Addrs: map[string]string{"http": "10.0.0.2:1"}},
 	})
 	if got := d.All(); len(got) != 1 || got[0].Addr != "10.0.0.2:1" {
-		t.Errorf("All() = %v, want only what the last one announces", got)
+		t.Errorf("All() = %v, want only the endpoints of the last entry", got)
 	}
 }
 
 func TestNilDirectoryIsEmpty(t *testing.T) {
 	var d *endpoints.Directory
 	if _, ok := d.Addr("a", "http"); ok || len(d.All()) != 0 {
-		t.Error("a nil directory knows something")
+		t.Error("a nil directory is not empty")
 	}
 }
 
-func TestTagsSurviveTheWay(t *testing.T) {
+func TestFromTagsReturnsWhatTagsEncodes(t *testing.T) {
 	own := map[string]string{"node": "a", "cluster": "c1"}
 	addrs := map[string]string{endpoints.HTTP: "10.0.0.1:8080", "my.grpc-2_x": "[2001:db8::5]:9000"}
 	tags, err := endpoints.Tags(own, addrs)
@@ -98,7 +98,7 @@ func TestTagsSurviveTheWay(t *testing.T) {
 	}
 }
 
-func TestFromTagsLeavesOutWhatCannotBeDialled(t *testing.T) {
+func TestFromTagsIgnoresInvalidEndpoints(t *testing.T) {
 	got := endpoints.FromTags(map[string]string{
 		"node": "a", "http": "10.0.0.1:1", "EP.x": "10.0.0.1:1", "ep.": "10.0.0.1:1",
 		"ep.good": "10.0.0.1:1", "ep.any": "0.0.0.0:1", "ep.crlf": "10.0.0.1\r\nX:1", "ep.UPPER": "10.0.0.1:1",
@@ -108,8 +108,8 @@ func TestFromTagsLeavesOutWhatCannotBeDialled(t *testing.T) {
 	}
 }
 
-// The sizes were taken from Serf v0.10.4's encoder.
-func TestEncodedLenIsSerfs(t *testing.T) {
+// The expected sizes were measured with the encoder of Serf v0.10.4.
+func TestEncodedLenMatchesSerf(t *testing.T) {
 	many := func(n int) map[string]string {
 		m := make(map[string]string)
 		for i := range n {
@@ -140,7 +140,7 @@ func TestEncodedLenIsSerfs(t *testing.T) {
 	}
 }
 
-func TestTagsThatDoNotFitAreRefusedWithTheReason(t *testing.T) {
+func TestTooLongTagsAreRefusedWithTheReason(t *testing.T) {
 	addrs := map[string]string{"short": "10.0.0.1:1", "long": strings.Repeat("h", 100) + ":1"}
 	free := endpoints.MaxTags
 	if tags, err := endpoints.Tags(nil, addrs); err != nil {
@@ -150,24 +150,24 @@ func TestTagsThatDoNotFitAreRefusedWithTheReason(t *testing.T) {
 	}
 	own := map[string]string{"z": strings.Repeat("x", free-5)} // 2 for the key, 3 for the length
 	if tags, err := endpoints.Tags(own, addrs); err != nil || endpoints.EncodedLen(tags) != endpoints.MaxTags {
-		t.Errorf("exactly %d bytes: %v", endpoints.MaxTags, err)
+		t.Errorf("Tags with exactly %d bytes: %v", endpoints.MaxTags, err)
 	}
 	own["z"] += "x"
 	_, err := endpoints.Tags(own, addrs)
 	if !errors.Is(err, endpoints.ErrTooLong) {
-		t.Fatalf("one byte more: %v, want ErrTooLong", err)
+		t.Fatalf("Tags with one byte more: %v, want ErrTooLong", err)
 	}
 	for _, want := range []string{"513 bytes", "512", "z (", "ep.long (", "announce fewer"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %q", err, want)
+			t.Errorf("error %q does not contain %q", err, want)
 		}
 	}
 }
 
-func TestEndpointsAreChecked(t *testing.T) {
+func TestCheckReportsInvalidEndpoints(t *testing.T) {
 	long := strings.Repeat("n", 33)
 	tests := []struct {
-		given, want string // want: part of the error; none if it is fine
+		endpoint, want string // want is a part of the error, or empty if the endpoint is valid
 	}{
 		{"grpc=10.0.0.5:9000", ""},
 		{"g=host:1", ""},
@@ -197,20 +197,20 @@ func TestEndpointsAreChecked(t *testing.T) {
 		{"g=" + strings.Repeat("h", 254) + ":1", "neither"},
 	}
 	for _, tt := range tests {
-		name, addr, _ := strings.Cut(tt.given, "=")
+		name, addr, _ := strings.Cut(tt.endpoint, "=")
 		err := endpoints.Check(name, addr)
 		if tt.want == "" {
 			if err != nil {
-				t.Errorf("%s: %v", tt.given, err)
+				t.Errorf("%s: %v", tt.endpoint, err)
 			}
 			continue
 		}
-		if !errors.Is(err, endpoints.ErrEndpoint) || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want ErrEndpoint with %q", tt.given, err, tt.want)
+		if !errors.Is(err, endpoints.ErrInvalid) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want ErrInvalid with %q", tt.endpoint, err, tt.want)
 		}
 	}
-	if _, err := endpoints.Tags(nil, map[string]string{"g": ":1"}); !errors.Is(err, endpoints.ErrEndpoint) {
-		t.Errorf("Tags with a bad address: %v, want ErrEndpoint", err)
+	if _, err := endpoints.Tags(nil, map[string]string{"g": ":1"}); !errors.Is(err, endpoints.ErrInvalid) {
+		t.Errorf("Tags with a bad address: %v, want ErrInvalid", err)
 	}
 }
 

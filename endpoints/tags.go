@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// Prefix is what the tag of an endpoint begins with.
+// Prefix starts the name of every Serf tag that announces an endpoint.
 const Prefix = "ep."
 
-// MaxTags is how many bytes the encoded tags of a Serf member may take
-// (memberlist.MetaMaxSize).
+// MaxTags is the maximum size of the encoded tags of a Serf member in bytes (memberlist.MetaMaxSize).
 const MaxTags = 512
 
-// ErrTooLong reports tags that do not fit in MaxTags. Tags wraps it.
+// ErrTooLong reports tags that exceed MaxTags. Tags wraps it.
 var ErrTooLong = errors.New("endpoints: tags too long")
 
-// Tags returns own, a member's other tags, together with those of its endpoints
-// (name → address). It checks each endpoint and that the whole fits; own itself
-// is not changed.
+// Tags returns the Serf tags of a member: own, its other tags, plus one tag for each endpoint in addrs
+// (name → address). It returns an error that wraps ErrInvalid for an endpoint that Check rejects, or
+// ErrTooLong if the encoded tags exceed MaxTags. It does not modify own.
 func Tags(own, addrs map[string]string) (map[string]string, error) {
 	tags := make(map[string]string, len(own)+len(addrs))
 	maps.Copy(tags, own)
@@ -32,13 +31,13 @@ func Tags(own, addrs map[string]string) (map[string]string, error) {
 		tags[Prefix+name] = addrs[name]
 	}
 	if n := EncodedLen(tags); n > MaxTags {
-		return nil, fmt.Errorf("%w: %d bytes, Serf carries %d per member; the longest: %s; announce fewer endpoints, or shorter names and addresses", ErrTooLong, n, MaxTags, longest(tags))
+		return nil, fmt.Errorf("%w: %d bytes, Serf carries %d per member; the largest: %s; announce fewer endpoints, or shorter names and addresses", ErrTooLong, n, MaxTags, largestTags(tags))
 	}
 	return tags, nil
 }
 
-// FromTags returns the endpoints that a member's tags announce (name → address).
-// Those that Check refuses are left out: tags come from other machines.
+// FromTags returns the endpoints (name → address) that the tags of a member announce. It ignores
+// endpoints that Check rejects, because tags are input from other machines.
 func FromTags(tags map[string]string) map[string]string {
 	addrs := make(map[string]string)
 	for tag, addr := range tags {
@@ -49,30 +48,29 @@ func FromTags(tags map[string]string) map[string]string {
 	return addrs
 }
 
-// EncodedLen returns how many bytes Serf makes of tags: one for the type, then a
-// msgpack map in the old format, whose strings of 32 bytes and more have a length
-// of three bytes.
+// EncodedLen returns the size of tags in bytes as Serf encodes them: one byte for the type, then a map in
+// the original msgpack format, in which a string of 32 bytes or more has a length field of three bytes.
 func EncodedLen(tags map[string]string) int {
 	n := 1 + 1
 	if len(tags) > 15 {
 		n += 2
 	}
 	for k, v := range tags {
-		n += textLen(k) + textLen(v)
+		n += encodedStringLen(k) + encodedStringLen(v)
 	}
 	return n
 }
 
-func textLen(s string) int {
+func encodedStringLen(s string) int {
 	if len(s) < 32 {
 		return 1 + len(s)
 	}
 	return 3 + len(s)
 }
 
-// longest names the three tags that take most room.
-func longest(tags map[string]string) string {
-	size := func(k string) int { return textLen(k) + textLen(tags[k]) }
+// largestTags returns the names and encoded sizes of the three largest tags.
+func largestTags(tags map[string]string) string {
+	size := func(k string) int { return encodedStringLen(k) + encodedStringLen(tags[k]) }
 	keys := slices.SortedFunc(maps.Keys(tags), func(a, b string) int {
 		return cmp.Or(cmp.Compare(size(b), size(a)), cmp.Compare(a, b))
 	})
