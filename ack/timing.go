@@ -22,7 +22,7 @@ type Timing struct {
 	Pause Pause
 }
 
-// The bounds of a Timing. Package internal/bounds has those between its parts.
+// The bounds of a Timing. Package internal/timingrules has the conditions between them.
 const (
 	MaxLease     = time.Hour
 	MaxDeadAfter = 24 * time.Hour

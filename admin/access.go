@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"shardway/internal/vouch"
+	"shardway/internal/certverify"
 )
 
 // right is what a caller may do. Each includes those before it.
@@ -125,7 +125,7 @@ func (a *Access) certificateRight(r *http.Request) (*x509.Certificate, right) {
 		if roots == nil {
 			return false
 		}
-		_, err := vouch.Verify(r.TLS.PeerCertificates, x509.VerifyOptions{
+		_, err := certverify.Verify(r.TLS.PeerCertificates, x509.VerifyOptions{
 			Roots: roots, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		})
 		return err == nil

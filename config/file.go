@@ -10,7 +10,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
-	"shardway/internal/nearest"
+	"shardway/internal/suggest"
 )
 
 // routesKey is the one YAML key that is no setting: a table does not fit a flag.
@@ -94,7 +94,7 @@ func (f *file) entry(table []setting, e *ast.MappingValueNode) {
 	if i < 0 {
 		remedy := "remove it"
 		known := append(names(table, setting.yaml), routesKey)
-		if near := nearest.Word(strings.ReplaceAll(key, "-", "_"), known); near != "" && near != "config" {
+		if near := suggest.Word(strings.ReplaceAll(key, "-", "_"), known); near != "" && near != "config" {
 			remedy = "did you mean " + near + "?"
 		}
 		f.problem(at, key, "", "unknown key", remedy)

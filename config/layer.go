@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shardway/internal/nearest"
+	"shardway/internal/suggest"
 )
 
 // envPrefix begins the name of every environment variable that is read.
@@ -85,7 +85,7 @@ func (l layer) add(s setting, val string) {
 
 func unknownFlag(table []setting, name string) Problem {
 	p := Problem{Key: "--" + name, From: "flag", Wrong: "unknown flag", Remedy: "shardway run --help lists them all"}
-	if near := nearest.Word(name, names(table, func(s setting) string { return s.name })); near != "" {
+	if near := suggest.Word(name, names(table, func(s setting) string { return s.name })); near != "" {
 		p.Remedy = "did you mean --" + near + "? " + p.Remedy
 	}
 	return p
@@ -111,7 +111,7 @@ func envLayer(table []setting, environ []string) (layer, []Problem) {
 			l[s.name] = g
 			continue
 		}
-		if near := nearest.Word(name[len(envPrefix):], bare(known)); near != "" && !foreign.MatchString(name) {
+		if near := suggest.Word(name[len(envPrefix):], bare(known)); near != "" && !foreign.MatchString(name) {
 			// Its value may be the secret that belongs into a file.
 			problems = append(problems, Problem{Key: name, From: "environment", Wrong: "unknown setting", Remedy: "did you mean " + envPrefix + near + "?"})
 		}

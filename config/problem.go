@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shardway/internal/mistake"
+	"shardway/internal/valueerr"
 )
 
 // Problem is one mistake in the settings.
@@ -74,7 +74,7 @@ func flawOf(err error) *flaw {
 	if err == nil {
 		return nil
 	}
-	if m := (*mistake.Error)(nil); errors.As(err, &m) {
+	if m := (*valueerr.Error)(nil); errors.As(err, &m) {
 		return &flaw{m.Wrong, m.Remedy}
 	}
 	return &flaw{err.Error(), "correct it"}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"shardway/internal/address"
-	"shardway/internal/bounds"
+	"shardway/internal/timingrules"
 	"shardway/keysource"
 )
 
@@ -181,9 +181,11 @@ func timingSettings() []setting {
 		row("heartbeat", "DURATION", "100ms", "interval between a node's heartbeats to the leader",
 			func(c *Config) value { return span{&c.Heartbeat, 5 * time.Millisecond, time.Minute, false} }),
 		row("lease", "DURATION", "500ms", "how long a node may serve after hearing from the leader; applies to a new cluster, see timing",
-			func(c *Config) value { return span{&c.Lease, bounds.LeastLease, bounds.MostLease, false} }),
+			func(c *Config) value { return span{&c.Lease, timingrules.LeastLease, timingrules.MostLease, false} }),
 		row("dead-after", "DURATION", "2.5s", "when a silent node's shards may be taken over without evidence of a crash; applies to a new cluster, see timing",
-			func(c *Config) value { return span{&c.DeadAfter, bounds.LeastDeadAfter, bounds.MostDeadAfter, false} }),
+			func(c *Config) value {
+				return span{&c.DeadAfter, timingrules.LeastDeadAfter, timingrules.MostDeadAfter, false}
+			}),
 		row("drain-timeout", "DURATION", "5s", "how long a running request may take to finish when its shard moves",
 			func(c *Config) value { return span{&c.DrainTimeout, 10 * time.Millisecond, time.Hour, false} }),
 		row("release-timeout", "DURATION", "4s", "with --hooks, how long the app may take to release a shard that moves, beyond --drain-timeout",

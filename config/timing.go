@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	shared "shardway/internal/bounds"
+	shared "shardway/internal/timingrules"
 )
 
 // The constants that stand beside the configured timings.

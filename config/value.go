@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"shardway/internal/bounds"
+	"shardway/internal/timingrules"
 )
 
 // value is a setting's place in a Config.
@@ -156,7 +156,7 @@ func (v span) String() string {
 }
 
 // short is the duration without the zero units that its String ends in.
-func short(d time.Duration) string { return bounds.Short(d) }
+func short(d time.Duration) string { return timingrules.Short(d) }
 
 // size is a number of bytes within bounds.
 type size struct {

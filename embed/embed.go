@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/config"
-	"shardway/internal/loglines"
+	"shardway/internal/logsafe"
 	"shardway/internal/version"
 	"shardway/node/process"
 )
@@ -37,8 +37,8 @@ func New(c Config) (*Node, error) {
 	if w == nil {
 		w = os.Stderr
 	}
-	console := settings.LogFormat == config.LogConsole || settings.LogFormat == config.LogAuto && loglines.Terminal(w)
-	n := &Node{log: loglines.New(w, console).Level(loglines.Level(settings.LogLevel))}
+	console := settings.LogFormat == config.LogConsole || settings.LogFormat == config.LogAuto && logsafe.Terminal(w)
+	n := &Node{log: logsafe.New(w, console).Level(logsafe.Level(settings.LogLevel))}
 	exit := c.Exit
 	if exit == nil {
 		exit = func(error) { os.Exit(1) } //nolint:forbidigo // two owners are worse: see Config.Exit

@@ -13,7 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
-	"shardway/internal/heed"
+	"shardway/internal/pollctx"
 	"shardway/proxy"
 )
 
@@ -64,7 +64,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	told := c.ctx.Done()
-	ctx, end := heed.Context(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx), func() bool { return closed(told) || task.Outlived() })
+	ctx, end := pollctx.Context(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx), func() bool { return closed(told) || task.Outlived() })
 	defer end()
 	over := ctx.Done()
 	go func() { // ends with the handler

@@ -1,6 +1,6 @@
 package keysource
 
-import "shardway/internal/mistake"
+import "shardway/internal/valueerr"
 
 // Missing says what becomes of a request without a key.
 type Missing string
@@ -23,7 +23,7 @@ func Missings() []Missing {
 }
 
 // ParseMissing reads the word; none is MissingReject. The error is a
-// *mistake.Error.
+// *valueerr.Error.
 func ParseMissing(text string) (Missing, error) {
 	if text == "" {
 		return MissingReject, nil
@@ -33,5 +33,5 @@ func ParseMissing(text string) (Missing, error) {
 			return m, nil
 		}
 	}
-	return "", &mistake.Error{Key: "on-missing", Value: text, Wrong: "unknown value", Remedy: "choose one of reject, local, hash-path, cookie"}
+	return "", &valueerr.Error{Key: "on-missing", Value: text, Wrong: "unknown value", Remedy: "choose one of reject, local, hash-path, cookie"}
 }

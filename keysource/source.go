@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"shardway/internal/mistake"
-	"shardway/internal/nearest"
+	"shardway/internal/suggest"
+	"shardway/internal/valueerr"
 )
 
 // Default is the source when none is configured.
@@ -60,11 +60,11 @@ func (s Source) String() string {
 	return s.Kind.String()
 }
 
-// Parse reads one source. The error is a *mistake.Error without its key.
+// Parse reads one source. The error is a *valueerr.Error without its key.
 func Parse(text string) (Source, error) {
 	word, name, named := strings.Cut(text, ":")
 	wrong := func(wrong, remedy string) (Source, error) {
-		return Source{}, &mistake.Error{Value: text, Wrong: wrong, Remedy: remedy}
+		return Source{}, &valueerr.Error{Value: text, Wrong: wrong, Remedy: remedy}
 	}
 	s := Source{Name: name}
 	for i, w := range kinds() {
@@ -93,7 +93,7 @@ func Parse(text string) (Source, error) {
 		}
 	default:
 		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip, and mint on a route of its own"
-		if near := nearest.Word(word, kinds()); near != "" {
+		if near := suggest.Word(word, kinds()); near != "" {
 			remedy = "did you mean " + strconv.Quote(near) + "? " + remedy
 		}
 		return wrong(strconv.Quote(word)+" is not a key source", remedy)

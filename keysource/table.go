@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shardway/internal/mistake"
+	"shardway/internal/valueerr"
 )
 
 // Spec says where the keys of requests are, in the words of the configuration.
@@ -42,7 +42,7 @@ type route struct {
 	Choice
 }
 
-// NewTable reads a Spec. The error joins one *mistake.Error for each mistake in it,
+// NewTable reads a Spec. The error joins one *valueerr.Error for each mistake in it,
 // of the key "key" or "routes".
 func NewTable(spec Spec) (*Table, error) {
 	var problems []error
@@ -61,14 +61,14 @@ func NewTable(spec Spec) (*Table, error) {
 		if err != nil {
 			problems = append(problems, err)
 		} else if first, twice := spelled[prefix]; twice {
-			problems = append(problems, &mistake.Error{
+			problems = append(problems, &valueerr.Error{
 				Key: "routes", Value: r.Prefix, Wrong: strconv.Quote(r.Prefix) + " is the same path prefix as " + strconv.Quote(first), Remedy: "keep one of them",
 			})
 		} else {
 			spelled[prefix] = r.Prefix
 		}
 		if len(r.Sources) == 0 {
-			problems = append(problems, &mistake.Error{
+			problems = append(problems, &valueerr.Error{
 				Key: "routes", Value: r.Prefix, Wrong: "there is no key source for " + strconv.Quote(r.Prefix), Remedy: "write one, like header:X-Tenant",
 			})
 		}
@@ -86,7 +86,7 @@ func isMint(s Source) bool { return s.Kind == Mint }
 // MintEverywhere is the mistake of a key that is minted for every request: nobody could
 // come back to what one has created.
 func MintEverywhere() error {
-	return &mistake.Error{Key: "key", Value: "mint", Wrong: "a fresh key for every request would let none come back", Remedy: "name mint for a path under routes, for the requests that create"}
+	return &valueerr.Error{Key: "key", Value: "mint", Wrong: "a fresh key for every request would let none come back", Remedy: "name mint for a path under routes, for the requests that create"}
 }
 
 // choice reads the sources of one line.
@@ -95,7 +95,7 @@ func choice(key, where string, texts []string, problems *[]error) Choice {
 	words := make([]string, 0, len(texts))
 	for _, text := range texts {
 		s, err := Parse(text)
-		if m := (*mistake.Error)(nil); errors.As(err, &m) {
+		if m := (*valueerr.Error)(nil); errors.As(err, &m) {
 			m.Key = key
 			m.Wrong = where + strconv.Quote(text) + ": " + m.Wrong
 			*problems = append(*problems, m)
@@ -104,7 +104,7 @@ func choice(key, where string, texts []string, problems *[]error) Choice {
 		c.Sources, words = append(c.Sources, s), append(words, s.String())
 	}
 	if len(texts) > 1 && key == "routes" && slices.ContainsFunc(c.Sources, isMint) {
-		*problems = append(*problems, &mistake.Error{
+		*problems = append(*problems, &valueerr.Error{
 			Key: key, Value: strings.Join(texts, ","), Wrong: where + "mint has other sources beside it, of which none would count", Remedy: "name mint alone, for the paths that create",
 		})
 	}
@@ -115,7 +115,7 @@ func choice(key, where string, texts []string, problems *[]error) Choice {
 // parsePrefix returns a path prefix as ReadPath would a path.
 func parsePrefix(text string) (string, error) {
 	wrong := func(remedy string) (string, error) {
-		return "", &mistake.Error{Key: "routes", Value: text, Wrong: strconv.Quote(text) + " is not a path prefix", Remedy: remedy}
+		return "", &valueerr.Error{Key: "routes", Value: text, Wrong: strconv.Quote(text) + " is not a path prefix", Remedy: remedy}
 	}
 	if !strings.HasPrefix(text, "/") {
 		return wrong("begin it with a slash")

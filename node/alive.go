@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/internal/bounds"
+	"shardway/internal/timingrules"
 	"shardway/node/disk"
 )
 
@@ -51,7 +51,7 @@ func (n *Node) mayWrite() (left, whole time.Duration) {
 	var end time.Duration
 	switch t.Fence {
 	case ack.FenceStrict:
-		end, whole = time.Duration(n.router.cutBy.Load()), t.Lease+bounds.CutAfter(t.Lease, t.DeadAfter)
+		end, whole = time.Duration(n.router.cutBy.Load()), t.Lease+timingrules.CutAfter(t.Lease, t.DeadAfter)
 	case ack.FenceLease:
 		end, whole = n.router.leaseEnd(), t.Lease
 	case ack.FenceRefused:

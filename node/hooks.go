@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
-	"shardway/internal/heed"
+	"shardway/internal/pollctx"
 	"shardway/shardmap"
 )
 
@@ -80,7 +80,7 @@ func (h *hooking) Call(c ack.HookCall) {
 	if c.Kind == ack.HookLost {
 		over = never // it writes nothing, and says that what was here is lost
 	}
-	ctx, stop := heed.Context(timed, over)
+	ctx, stop := pollctx.Context(timed, over)
 	run := h.ctx
 	h.calls.Go(func() {
 		defer cancel()

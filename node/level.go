@@ -8,7 +8,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
-	"shardway/internal/bounds"
+	"shardway/internal/timingrules"
 	"shardway/node/gossip"
 	"shardway/node/logs"
 	"shardway/node/roster"
@@ -93,7 +93,7 @@ func (l *leadership) level(ctx context.Context, raise bool, by string) (admin.Le
 func levelState(v ack.LevelView) admin.LevelState {
 	s := admin.LevelState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: roster.Behind(v), Nodes: make([]admin.NodeLevel, 0, len(v.Servers))}
 	if v.Next > v.InForce {
-		s.Wait = bounds.Short(v.Wait.Round(time.Second))
+		s.Wait = timingrules.Short(v.Wait.Round(time.Second))
 	}
 	for _, x := range v.Servers {
 		s.Nodes = append(s.Nodes, admin.NodeLevel{Node: nodeOf(x.Server), Knows: uint8(x.Knows), Heard: !x.Silent, Blocks: x.Blocks})

@@ -6,15 +6,15 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 func TestMain(m *testing.M) {
-	racing.OneProcessor()
+	raceflag.OneProcessor()
 	zerolog.TimeFieldFormat = time.RFC3339Nano
 	m.Run()
 }
 
 // share is how much of something a run does that takes longest: under the race
 // detector, the smaller part.
-func share(all, race int) int { return racing.Share(all, race) }
+func share(all, race int) int { return raceflag.Share(all, race) }

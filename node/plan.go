@@ -6,7 +6,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
-	"shardway/internal/bounds"
+	"shardway/internal/timingrules"
 )
 
 var _ admin.Planner = (*Node)(nil)
@@ -49,7 +49,7 @@ func (l *leadership) plan(ctx context.Context) (admin.Plan, error) {
 	}
 	out := admin.Plan{Epoch: uint64(p.plan.Epoch), Moves: groups(p.plan.Moves), Resumed: groups(p.plan.Resumed)}
 	if p.plan.Pause > 0 {
-		out.Pause = bounds.Short(p.plan.Pause)
+		out.Pause = timingrules.Short(p.plan.Pause)
 	}
 	for _, h := range p.plan.HeldBack {
 		out.HeldBack = append(out.HeldBack, admin.HeldBackNode{Node: string(h.Node), Shards: h.Shards})

@@ -11,7 +11,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
-	"shardway/internal/bounds"
+	"shardway/internal/timingrules"
 	"shardway/node/gossip"
 	"shardway/shardmap"
 )
@@ -32,10 +32,10 @@ func (n *Node) Policy() admin.Policy {
 		out.Pins = append(out.Pins, admin.PinnedShard{Shard: uint32(s), Node: string(p.Pins[s].Node), Zone: p.Pins[s].Zone})
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.Emptying)) {
-		out.Emptying = append(out.Emptying, admin.EmptyingNode{Node: string(id), Gently: bounds.Short(p.Emptying[id].For)})
+		out.Emptying = append(out.Emptying, admin.EmptyingNode{Node: string(id), Gently: timingrules.Short(p.Emptying[id].For)})
 	}
 	if p.Pause > 0 {
-		out.Pause = bounds.Short(p.Pause)
+		out.Pause = timingrules.Short(p.Pause)
 	}
 	return out
 }
@@ -146,7 +146,7 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 	case admin.Pause:
 		d, err := time.ParseDuration(a.For)
 		if err != nil || d <= 0 || d > ack.MaxPause {
-			return c, fmt.Errorf("%w: for = %q is no duration of at most %s", admin.ErrInvalid, a.For, bounds.Short(ack.MaxPause))
+			return c, fmt.Errorf("%w: for = %q is no duration of at most %s", admin.ErrInvalid, a.For, timingrules.Short(ack.MaxPause))
 		}
 		c.Kind, c.For = ack.ChangePause, d
 	case admin.Quarantine, admin.Lift:
@@ -163,7 +163,7 @@ func releaseTimeoutOf(c *ack.Change, text string) error {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || d > ack.MaxReleaseTimeout {
-		return fmt.Errorf("%w: release_timeout = %q is no duration of at most %s", admin.ErrInvalid, text, bounds.Short(ack.MaxReleaseTimeout))
+		return fmt.Errorf("%w: release_timeout = %q is no duration of at most %s", admin.ErrInvalid, text, timingrules.Short(ack.MaxReleaseTimeout))
 	}
 	c.Release = d
 	return nil
@@ -177,7 +177,7 @@ func drainOf(c ack.Change, gently string) (ack.Change, error) {
 	}
 	d, err := time.ParseDuration(gently)
 	if err != nil || d <= 0 || d > ack.MaxEmptying {
-		return c, fmt.Errorf("%w: gently = %q is no duration of at most %s", admin.ErrInvalid, gently, bounds.Short(ack.MaxEmptying))
+		return c, fmt.Errorf("%w: gently = %q is no duration of at most %s", admin.ErrInvalid, gently, timingrules.Short(ack.MaxEmptying))
 	}
 	c.Kind, c.For = ack.ChangeEmpty, d
 	return c, nil

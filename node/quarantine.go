@@ -9,7 +9,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
-	"shardway/internal/bounds"
+	"shardway/internal/timingrules"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -61,7 +61,7 @@ func (n *Node) quarantined(p *ack.Policy) []admin.QuarantinedKey {
 	for m, q := range p.Quarantined {
 		k := admin.QuarantinedKey{Shard: uint32(m.Shard), Hash: fmt.Sprintf("%016x", m.Hash)}
 		if _, k.Known = keys[m.Under]; q.For > 0 {
-			k.For = bounds.Short(q.For)
+			k.For = timingrules.Short(q.For)
 		}
 		out = append(out, k)
 	}
@@ -89,7 +89,7 @@ func quarantineOf(a admin.Action, p *ack.Policy) (ack.Change, error) {
 		return c, nil
 	}
 	if c.For, err = time.ParseDuration(a.For); err != nil || c.For <= 0 || c.For > ack.MaxQuarantine {
-		return c, fmt.Errorf("%w: for = %q is no duration of at most %s", admin.ErrInvalid, a.For, bounds.Short(ack.MaxQuarantine))
+		return c, fmt.Errorf("%w: for = %q is no duration of at most %s", admin.ErrInvalid, a.For, timingrules.Short(ack.MaxQuarantine))
 	}
 	return c, nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
-	"shardway/internal/bounds"
+	"shardway/internal/timingrules"
 	"shardway/node/logs"
 )
 
@@ -42,7 +42,7 @@ func stateOf(s *ack.State) admin.TimingState {
 }
 
 func worded(t ack.Timing) admin.Timing {
-	return admin.Timing{Lease: bounds.Short(t.Lease), DeadAfter: bounds.Short(t.DeadAfter), Fence: t.Fence.String(), Pause: t.Pause.String()}
+	return admin.Timing{Lease: timingrules.Short(t.Lease), DeadAfter: timingrules.Short(t.DeadAfter), Fence: t.Fence.String(), Pause: t.Pause.String()}
 }
 
 // Retime changes the cluster's timing, through the leader wherever it is.
@@ -108,7 +108,7 @@ func (l *leadership) retime(ctx context.Context, change admin.Timing, by string)
 	}
 	l.log.Info().Str("timing", describe(want)).Str("before", describe(was.Timing())).Str("by", logs.Cut(by)).Msg("timing changed")
 	t := stateOf(s)
-	t.BeforeCounts = bounds.Short(max(want.DeadAfter, was.Timing().DeadAfter))
+	t.BeforeCounts = timingrules.Short(max(want.DeadAfter, was.Timing().DeadAfter))
 	return t, nil
 }
 
@@ -143,7 +143,7 @@ func (l *leadership) retiming(ctx context.Context, t ack.Timing) ([]byte, error)
 // answer to a change.
 func counting(err error) string {
 	if soon, ok := errors.AsType[ack.TooSoonError](err); ok {
-		return bounds.Short(max(soon.Wait.Round(time.Millisecond), time.Millisecond))
+		return timingrules.Short(max(soon.Wait.Round(time.Millisecond), time.Millisecond))
 	}
 	if err != nil {
 		return ""
@@ -165,7 +165,7 @@ func notYet(err error) error {
 		why = "the leader was elected a moment ago and does not know for how long nodes may still run what an earlier timing let them"
 	}
 	wait := max(soon.Wait.Round(time.Millisecond), time.Millisecond)
-	return fmt.Errorf("%w: %s: try again in %s, at %s", admin.ErrRefused, why, bounds.Short(wait), time.Now().Add(wait).UTC().Format("15:04:05.000Z"))
+	return fmt.Errorf("%w: %s: try again in %s, at %s", admin.ErrRefused, why, timingrules.Short(wait), time.Now().Add(wait).UTC().Format("15:04:05.000Z"))
 }
 
 // changed returns t with a change, or which part of that cannot be, and what to do.
@@ -179,13 +179,13 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of stri
 		keys = append(keys, key)
 		d, err := time.ParseDuration(value)
 		if err != nil || d < least || d > most {
-			refuse(key, value, "is not a duration from "+bounds.Short(least)+" to "+bounds.Short(most)+": give one such as "+bounds.Short(*into))
+			refuse(key, value, "is not a duration from "+timingrules.Short(least)+" to "+timingrules.Short(most)+": give one such as "+timingrules.Short(*into))
 			return
 		}
 		*into = d
 	}
-	span("lease", change.Lease, &t.Lease, bounds.LeastLease, bounds.MostLease)
-	span("dead-after", change.DeadAfter, &t.DeadAfter, bounds.LeastDeadAfter, bounds.MostDeadAfter)
+	span("lease", change.Lease, &t.Lease, timingrules.LeastLease, timingrules.MostLease)
+	span("dead-after", change.DeadAfter, &t.DeadAfter, timingrules.LeastDeadAfter, timingrules.MostDeadAfter)
 	if f, ok := ack.ParseFence(change.Fence); ok {
 		t.Fence = f
 	} else if change.Fence != "" {
@@ -196,7 +196,7 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of stri
 	} else if change.Pause != "" {
 		refuse("pause", change.Pause, "is none: give moving or cluster")
 	}
-	for _, b := range bounds.Between(heartbeat, t.Lease, t.DeadAfter) {
+	for _, b := range timingrules.Between(heartbeat, t.Lease, t.DeadAfter) {
 		i := slices.IndexFunc(keys, func(k string) bool { return slices.Contains(b.Keys, k) })
 		if b.Holds || i < 0 {
 			continue
@@ -204,7 +204,7 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of stri
 		value := map[string]string{"lease": change.Lease, "dead-after": change.DeadAfter}[keys[i]]
 		fault := "breaks " + b.Rule + " (" + b.Figures + "): " + b.Why + "; " + b.Remedy
 		if slices.Contains(b.Keys, "heartbeat") {
-			fault += " (heartbeat is " + bounds.Short(heartbeat) + ", of node " + of + ")"
+			fault += " (heartbeat is " + timingrules.Short(heartbeat) + ", of node " + of + ")"
 		}
 		refuse(keys[i], value, fault)
 	}
@@ -234,14 +234,14 @@ func (n *Node) compareTiming(said uint64) uint64 {
 			Str("remedy", "start this node with "+flagsOf(t, n.o.Timing)+", or change the cluster's: shardway timing "+flagsOf(n.o.Timing, t)).
 			Msg("this node's timing flags differ from the cluster's timing, which takes precedence")
 	}
-	for _, b := range bounds.Between(n.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
+	for _, b := range timingrules.Between(n.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
 		if !b.Holds {
 			n.log.Warn().Str("breaks", b.Rule).Str("figures", b.Figures).Str("remedy", b.Remedy).Msg("heartbeat is too slow for the cluster's timing")
 		}
 	}
 	if d := n.o.DeadServerAfter; d > 0 && d < 2*t.DeadAfter {
-		n.log.Warn().Str("dead_server_after", bounds.Short(d)).Str("dead_after", bounds.Short(t.DeadAfter)).
-			Str("remedy", "start this node with --dead-server-after "+bounds.Short(2*t.DeadAfter)+" or more").
+		n.log.Warn().Str("dead_server_after", timingrules.Short(d)).Str("dead_after", timingrules.Short(t.DeadAfter)).
+			Str("remedy", "start this node with --dead-server-after "+timingrules.Short(2*t.DeadAfter)+" or more").
 			Msg("dead-server-after is too short for the cluster's timing")
 	}
 	return s.TimingSince()
@@ -251,8 +251,8 @@ func (n *Node) compareTiming(said uint64) uint64 {
 func flagsOf(t, other ack.Timing) string {
 	var flags []string
 	for _, f := range [][3]string{
-		{"lease", bounds.Short(t.Lease), bounds.Short(other.Lease)},
-		{"dead-after", bounds.Short(t.DeadAfter), bounds.Short(other.DeadAfter)},
+		{"lease", timingrules.Short(t.Lease), timingrules.Short(other.Lease)},
+		{"dead-after", timingrules.Short(t.DeadAfter), timingrules.Short(other.DeadAfter)},
 		{"fence", t.Fence.String(), other.Fence.String()},
 		{"pause", t.Pause.String(), other.Pause.String()},
 	} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 // mistake is one that could be made with a rule of sockets and streams that stay (docs/apps.md),
@@ -36,7 +36,7 @@ func mistakes() []mistake {
 // those of each rule run with one of them: they must fail. If an edit does not find its
 // place any more, because the line has changed, change it with it.
 func TestEveryMistakeIsFound(t *testing.T) {
-	if testing.Short() || racing.Detector {
+	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}
 	all := mistakes()

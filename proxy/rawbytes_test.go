@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 // rawCase is what a client may say. In bytes, {k} stands for the lines Host and
@@ -272,7 +272,7 @@ func TestRawRequests(t *testing.T) {
 			app := newChecker(t)
 			front, owner := start(t, app.addr)
 			for _, tc := range rawCases() {
-				for _, pieces := range []int{1, 2}[racing.Share(0, 1):] {
+				for _, pieces := range []int{1, 2}[raceflag.Share(0, 1):] {
 					t.Run(tc.name, func(t *testing.T) {
 						tc.run(t, app, front, pieces)
 						until(t, "released", func() bool { return owner.running.Load() == 0 })

@@ -7,14 +7,14 @@ import (
 	"strconv"
 	"testing"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 // Whatever else comes, a key that makes up more than its part of all is among those that
 // are named, and its count is no lower than it should be.
 func TestSketchFindsWhatComesMost(t *testing.T) {
 	var s sketch
-	n := racing.Share(100_000, 10_000)
+	n := raceflag.Share(100_000, 10_000)
 	for i := range n {
 		s.add(fmt.Appendf(nil, "rare %d", i))
 		switch {

@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"strings"
 
-	"shardway/internal/mistake"
+	"shardway/internal/valueerr"
 )
 
 // Hooks is where an app takes calls of its hooks.
@@ -23,11 +23,11 @@ func (h Hooks) Own() bool { return h.Upstream.Network != "" }
 const maxHookPath = 128
 
 // ParseHooks reads where hooks are: http://HOST:PORT/PATH or unix:/SOCKET, or with
-// /PATH alone that of the app itself. The error is a *mistake.Error without its key.
+// /PATH alone that of the app itself. The error is a *valueerr.Error without its key.
 func ParseHooks(text string) (Hooks, error) {
 	const remedy = "write an address of its own, like http://127.0.0.1:9001 or unix:/path, or a path of the app, like /hooks"
 	wrong := func(wrong, remedy string) (Hooks, error) {
-		return Hooks{}, &mistake.Error{Value: text, Wrong: wrong, Remedy: remedy}
+		return Hooks{}, &valueerr.Error{Value: text, Wrong: wrong, Remedy: remedy}
 	}
 	at, path := text, ""
 	switch {

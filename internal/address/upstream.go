@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shardway/internal/mistake"
+	"shardway/internal/valueerr"
 )
 
 // Upstream is where an app listens, in the words of package net.
@@ -16,11 +16,11 @@ type Upstream struct {
 }
 
 // ParseUpstream reads the address of an app: http://HOST, http://HOST:PORT or
-// unix:/PATH. The error is a *mistake.Error without its key.
+// unix:/PATH. The error is a *valueerr.Error without its key.
 func ParseUpstream(text string) (Upstream, error) {
 	const remedy = "write http://host:port, like http://127.0.0.1:9000, or unix:/path"
 	wrong := func(wrong, remedy string) (Upstream, error) {
-		return Upstream{}, &mistake.Error{Value: text, Wrong: wrong, Remedy: remedy}
+		return Upstream{}, &valueerr.Error{Value: text, Wrong: wrong, Remedy: remedy}
 	}
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		const longest = 107 // sun_path without its final zero

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"shardway/internal/loglines"
+	"shardway/internal/logsafe"
 )
 
 // table writes rows in columns. An empty cell becomes a dash, so that columns
@@ -46,7 +46,7 @@ func (t *table) line(texts []string) {
 // printable keeps what a node says from moving the cursor of the terminal, or turning the order
 // of what it shows.
 func printable(r rune) rune {
-	if loglines.Commands(r) {
+	if logsafe.Commands(r) {
 		return '?'
 	}
 	return r

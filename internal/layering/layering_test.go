@@ -25,8 +25,8 @@ func allowed() map[string][]string {
 		"shardmap":  {},
 		"ack":       {"shardmap"},
 		"ack/scale": {"ack", "shardmap", "internal/clock"}, // only its test uses it
-		"keysource": {"internal/mistake", "internal/nearest"},
-		"config":    {"keysource", "internal/address", "internal/bounds", "internal/mistake", "internal/nearest"},
+		"keysource": {"internal/valueerr", "internal/suggest"},
+		"config":    {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest"},
 		// Beside each other, below proxy.
 		"queue":      {},
 		"verdict":    {},
@@ -40,9 +40,9 @@ func allowed() map[string][]string {
 		"proxy/wsframe":     {},
 		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "keysource", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio"},
 		// The operator's side.
-		"admin": {"event", "shardmap", "verdict", "internal/problem", "internal/vouch"},
+		"admin": {"event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
 		// The composition.
-		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "peer/trunk", "proxy", "queue", "shardmap", "verdict", "internal/bounds", "internal/clock", "internal/heed", "internal/secret"},
+		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "peer/trunk", "proxy", "queue", "shardmap", "verdict", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer"},
 		"node/disk":      {"node/logs"},
 		"node/gossip":    {"node/lineage", "node/logs", "endpoints", "internal/clock", "internal/rawio"},
@@ -53,33 +53,33 @@ func allowed() map[string][]string {
 		"node/roster":    {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
 		"node/rotation":  {"node/logs", "admin", "internal/secret"},
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
-		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/loglines", "internal/rawio", "internal/secret", "internal/version", "verdict"},
+		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict"},
 		// For programs that are the app themselves.
-		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/heed", "internal/loglines", "internal/version"},
+		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
-		"internal/address":    {"internal/mistake"},
-		"internal/bounds":     {},
-		"internal/clock":      {},
-		"internal/heed":       {},
-		"internal/rawio":      {},
-		"internal/loglines":   {},
-		"internal/version":    {},
-		"internal/logfile":    {},
-		"internal/mistake":    {},
-		"internal/nearest":    {},
-		"internal/overlay":    {}, // only tests use it
-		"internal/problem":    {},
-		"internal/processors": {"internal/clock"},
-		"internal/memory":     {"internal/clock", "internal/processors"},
-		"internal/sdnotify":   {},
-		"internal/secret":     {"internal/vouch"},
-		"internal/racing":     {}, // only tests use it
-		"internal/simnet":     {},
-		"internal/statefile":  {},
-		"internal/vouch":      {},
-		"internal/demo":       {"admin", "internal/statefile"},
-		"internal/cli":        {"verdict", "admin", "config", "event", "internal/loglines", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
-		"":                    {"internal/cli"},
+		"internal/address":     {"internal/valueerr"},
+		"internal/timingrules": {},
+		"internal/clock":       {},
+		"internal/pollctx":     {},
+		"internal/rawio":       {},
+		"internal/logsafe":     {},
+		"internal/version":     {},
+		"internal/logfile":     {},
+		"internal/valueerr":    {},
+		"internal/suggest":     {},
+		"internal/overlay":     {}, // only tests use it
+		"internal/problem":     {},
+		"internal/processors":  {"internal/clock"},
+		"internal/memory":      {"internal/clock", "internal/processors"},
+		"internal/sdnotify":    {},
+		"internal/secret":      {"internal/certverify"},
+		"internal/raceflag":    {}, // only tests use it
+		"internal/simnet":      {},
+		"internal/statefile":   {},
+		"internal/certverify":  {},
+		"internal/demo":        {"admin", "internal/statefile"},
+		"internal/cli":         {"verdict", "admin", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
+		"":                     {"internal/cli"},
 	}
 }
 

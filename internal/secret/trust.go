@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"shardway/internal/vouch"
+	"shardway/internal/certverify"
 )
 
 // Trust is the certificate of this node and the authorities that it accepts. Both are
@@ -86,7 +86,7 @@ func (t *Trust) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Ce
 	if by, ok := t.verified.get(key, now); ok {
 		return leaf, by, nil
 	}
-	chains, err := vouch.Verify(cs.PeerCertificates, x509.VerifyOptions{
+	chains, err := certverify.Verify(cs.PeerCertificates, x509.VerifyOptions{
 		Roots: t.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
 	})
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 // Whatever happens to servers, disks and network: what Apply confirmed is in
 // every log, in one order; and once all is well again the servers go on.
 func TestChaosLosesNothingAndHeals(t *testing.T) {
-	for seed := range uint64(racing.Share(4, 1)) {
+	for seed := range uint64(raceflag.Share(4, 1)) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			bubble(t, abc(), compacting, func(g *group) {
 				c := &chaos{g: g, rnd: rand.New(rand.NewPCG(seed, 1))}

@@ -3,10 +3,10 @@ package consensus_test
 import (
 	"testing"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 func TestMain(m *testing.M) {
-	racing.OneProcessor()
+	raceflag.OneProcessor()
 	m.Run()
 }

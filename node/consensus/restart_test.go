@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 	"shardway/node/consensus"
 )
 
@@ -44,7 +44,7 @@ func TestRestartAfterCompaction(t *testing.T) {
 // contradict (hashicorp/raft issue 697). How many entries the others have by then
 // decides which part of its log the library would keep.
 func TestContradictingLogIsDropped(t *testing.T) {
-	for n := 8; n <= 44; n += racing.Share(1, 6) {
+	for n := 8; n <= 44; n += raceflag.Share(1, 6) {
 		bubble(t, abc(), compacting, func(g *group) {
 			t := g.t
 			l := g.leader(g.all...)

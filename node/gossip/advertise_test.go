@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 // fixed is a resolver that knows one name, and never answers for another.
@@ -59,7 +59,7 @@ func TestAdvertise(t *testing.T) {
 
 // Names that nobody answers for are waited for together, not one after the other.
 func TestAdvertiseWaitsOnceForNames(t *testing.T) {
-	defer racing.OneProcessor()()
+	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		towards(t.Context(), []string{"mute.example", "mute.example:7946", "mute.example:1"}, fixed{})

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/rs/zerolog"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 // wire is a stream from an address that sends what is asked for.
@@ -79,7 +79,7 @@ func (g guarded) within() {
 // A member's stream lives while strangers from many addresses open and send all
 // they can.
 func TestFloodPushesItselfOut(t *testing.T) {
-	defer racing.OneProcessor()()
+	defer raceflag.OneProcessor()()
 	synctest.Test(t, pushOut)
 }
 
@@ -133,7 +133,7 @@ func pushOut(t *testing.T) {
 // A hundred nodes behind one address that join at once do not end each other's
 // exchanges for ever: who came first finishes.
 func TestBurstOfOneSourceEndsInPart(t *testing.T) {
-	defer racing.OneProcessor()()
+	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t)
 		var first []*wire

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 	"shardway/node/gossip"
 )
 
@@ -150,7 +150,7 @@ func TestClustersWithOneSecretStayApart(t *testing.T) {
 		all["a2"] = s.add("a2", inCluster("a2", "one"), at("a1"), at("b1"))
 		all["b2"] = s.add("b2", inCluster("b2", "two"), at("b1"), at("a1"))
 		s.add("c", node("c"), at("a1"), at("b1"))
-		for range racing.Share(60, 6) {
+		for range raceflag.Share(60, 6) {
 			time.Sleep(10 * time.Second)
 			for name, m := range all {
 				for _, o := range m.Members() {

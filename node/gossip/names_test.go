@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 	"shardway/node/gossip"
 )
 
@@ -74,7 +74,7 @@ func TestNamesAreAskedOftenWhileNodesAreMissing(t *testing.T) {
 			return both
 		}
 		one, two := pair("one.example", "a", "b"), pair("two.example", "c", "d")
-		time.Sleep(time.Duration(racing.Share(10, 2)) * time.Minute)
+		time.Sleep(time.Duration(raceflag.Share(10, 2)) * time.Minute)
 		s.dns.set("one.example", append(s.dns.ips["one.example"], s.dns.ips["two.example"]...)...)
 		if d := s.whole(append(one, two...)...); d > 6*time.Second {
 			t.Errorf("seen after %v", d)

@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/internal/clock"
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 	"shardway/internal/simnet"
 	"shardway/node/gossip"
 )
@@ -90,7 +90,7 @@ func (n *names) set(host string, ips ...netip.Addr) {
 
 func bubble(t *testing.T, f func(s *swarm)) {
 	t.Helper()
-	defer racing.OneProcessor()()
+	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
 		s := &swarm{t: t, made: map[string]*simnet.Host{}, net: simnet.New(simnet.Config{}), dns: &names{ips: map[string][]netip.Addr{}, srv: map[string][]*net.SRV{}}}
 		defer func() {

@@ -10,7 +10,7 @@ import (
 
 	"shardway/config"
 	"shardway/internal/logfile"
-	"shardway/internal/loglines"
+	"shardway/internal/logsafe"
 	"shardway/proxy"
 )
 
@@ -111,5 +111,5 @@ func accessTo(c *config.Config, file *logfile.File) *proxy.Access {
 	if file == nil {
 		return nil
 	}
-	return &proxy.Access{Log: zerolog.New(loglines.Harmless(file)), Keys: c.AccessLogKeys, Query: c.AccessLogQuery}
+	return &proxy.Access{Log: zerolog.New(logsafe.Harmless(file)), Keys: c.AccessLogKeys, Query: c.AccessLogQuery}
 }

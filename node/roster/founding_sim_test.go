@@ -13,7 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
 	"shardway/node/roster"
@@ -310,7 +310,7 @@ func found(t *testing.T, seed uint64) (failure string) {
 
 // TestFoundingInAnyOrder plays a share of schedules.
 func TestFoundingInAnyOrder(t *testing.T) {
-	for seed := range uint64(racing.Share(120, 30)) {
+	for seed := range uint64(raceflag.Share(120, 30)) {
 		if failure := found(t, seed+1); failure != "" {
 			t.Fatalf("schedule %d: %s", seed+1, failure)
 		}

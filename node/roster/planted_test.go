@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 // mistake is one that founding a cluster could make, and how the schedule's failure
@@ -40,7 +40,7 @@ func mistakes() []mistake {
 // schedules of TestFoundingInAnyOrder find it. If an edit does not find its place any
 // more, because the line has changed, change it with it.
 func TestEveryMistakeOfFoundingIsCaught(t *testing.T) {
-	if testing.Short() || racing.Detector {
+	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}
 	o := overlay.New("../..")

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 // mistake is one that could be made with a rule of the package's comment, and which tests
@@ -323,7 +323,7 @@ func boundMistakes() []mistake {
 // run with one of them: they must fail. If an edit does not find its place any more, because
 // the line has changed, change it with it.
 func TestEveryMistakeIsFound(t *testing.T) {
-	if testing.Short() || racing.Detector {
+	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}
 	all := append(mistakes(), boundMistakes()...)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"shardway/internal/overlay"
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 // mistakes are those that could be made with what goes within the kernel, where nobody
@@ -40,7 +40,7 @@ func mistakes() map[string]overlay.Edit {
 // with it.
 func TestEveryMistakeIsFound(t *testing.T) {
 	t.Parallel()
-	if testing.Short() || racing.Detector {
+	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}
 	var names []string

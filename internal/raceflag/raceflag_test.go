@@ -1,4 +1,4 @@
-package racing_test
+package raceflag_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/internal/racing"
+	"shardway/internal/raceflag"
 )
 
 // The tests of packages with their own time are bubbles from end to end.
@@ -25,7 +25,7 @@ func TestWhatHasItsOwnTimeHasOneProcessor(t *testing.T) {
 	}
 	for pkg := range strings.FieldsSeq(string(virtual[1])) {
 		if !calls(t, filepath.Join(root, pkg)) {
-			t.Errorf("%s: no test calls racing.OneProcessor", pkg)
+			t.Errorf("%s: no test calls raceflag.OneProcessor", pkg)
 		}
 	}
 }
@@ -33,10 +33,10 @@ func TestWhatHasItsOwnTimeHasOneProcessor(t *testing.T) {
 func TestOneProcessorBesideTheDetector(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	want := before
-	if racing.Detector {
+	if raceflag.Detector {
 		want = 1
 	}
-	restore := racing.OneProcessor()
+	restore := raceflag.OneProcessor()
 	if n := runtime.GOMAXPROCS(0); n != want {
 		t.Errorf("%d processors, want %d", n, want)
 	}
@@ -58,7 +58,7 @@ func calls(t *testing.T, dir string) bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(text, []byte("racing.OneProcessor()")) {
+		if bytes.Contains(text, []byte("raceflag.OneProcessor()")) {
 			return true
 		}
 	}

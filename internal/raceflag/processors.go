@@ -1,4 +1,4 @@
-package racing
+package raceflag
 
 import "runtime"
 

@@ -1,4 +1,4 @@
-package loglines
+package logsafe
 
 import (
 	"fmt"

@@ -1,10 +1,10 @@
-// Package heed makes contexts that look for themselves whether they are over.
+// Package pollctx makes contexts that look for themselves whether they are over.
 //
 // Somebody ends a context, and that somebody is a goroutine like the one that asks: when
 // a process goes on that was stopped, or whose machine was suspended, all of them are due
 // at once, and who asks before it was told would begin what it may not begin any more.
 // One of these asks the clock instead, at each Done and Err.
-package heed
+package pollctx
 
 import "context"
 

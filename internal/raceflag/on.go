@@ -1,6 +1,6 @@
-//go:build !race
+//go:build race
 
-package racing
+package raceflag
 
 // Detector tells that the race detector is compiled in.
-const Detector = false
+const Detector = true

@@ -1,5 +1,5 @@
-// Package loglines makes the log of a node: JSON lines, or lines for people.
-package loglines
+// Package logsafe makes the log of a node: JSON lines, or lines for people.
+package logsafe
 
 import (
 	"io"

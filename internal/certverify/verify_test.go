@@ -1,4 +1,4 @@
-package vouch_test
+package certverify_test
 
 import (
 	"crypto/ecdsa"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/internal/vouch"
+	"shardway/internal/certverify"
 )
 
 // issuer is an authority, or one that another one has made.
@@ -79,7 +79,7 @@ func TestCertificatesBetweenLeadToARoot(t *testing.T) {
 		for i, x := range shown {
 			certs[i] = x.cert
 		}
-		chains, err := vouch.Verify(certs, options(root))
+		chains, err := certverify.Verify(certs, options(root))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -98,7 +98,7 @@ func TestCertificatesBetweenLeadToARoot(t *testing.T) {
 		"of another root": {[]*x509.Certificate{stranger.issue(t, "leaf", false).cert, stranger.cert, one.cert}, options(root)},
 		"too late":        {[]*x509.Certificate{leaf.cert, three.cert, two.cert, one.cert}, late},
 	} {
-		if _, err := vouch.Verify(x.shown, x.o); err == nil {
+		if _, err := certverify.Verify(x.shown, x.o); err == nil {
 			t.Errorf("%s: it is taken", name)
 		}
 	}
@@ -113,14 +113,14 @@ func TestKeysOfStrangersAreNotUsed(t *testing.T) {
 	for range 20 {
 		shown = append(shown, (*issuer)(nil).issue(t, "them", true).cert)
 	}
-	_, err := vouch.Verify(shown, options(root))
+	_, err := certverify.Verify(shown, options(root))
 	if err == nil {
 		t.Fatal("it is taken")
 	}
 	if strings.Contains(err.Error(), "candidate") { // the library says so when a signature was looked at
 		t.Errorf("a key of theirs was used: %v", err)
 	}
-	if _, err = vouch.Verify(slices.Insert(shown, 1, them.cert), options(root)); err == nil || strings.Contains(err.Error(), "candidate") {
+	if _, err = certverify.Verify(slices.Insert(shown, 1, them.cert), options(root)); err == nil || strings.Contains(err.Error(), "candidate") {
 		t.Errorf("with the right one among them: %v", err)
 	}
 }

@@ -1,8 +1,8 @@
-// Package bounds holds the conditions between the timings that guard G1 and the
+// Package timingrules holds the conditions between the timings that guard G1 and the
 // heartbeat that carries leases. Package config asks for a node's flags, package
 // node for a timing that an operator wants for the whole cluster: one rule, one
 // sentence for both.
-package bounds
+package timingrules
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package loglines_test
+package logsafe_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"shardway/internal/loglines"
+	"shardway/internal/logsafe"
 )
 
 // What strangers send to the admin port without a token, and a request's key, stood in the
@@ -18,7 +18,7 @@ func TestLinesCommandNoTerminal(t *testing.T) {
 		"x\u009b2J", "\u0085next", "a\u202eb", "a\u2028b\u2029", "\u200b", "\x7f", "\U000e0041", "\x1b[2J\r\n", "plain", "naïve 日本 😀", "bad\xff\xc2", "",
 	} {
 		var b bytes.Buffer
-		l := loglines.New(&b, false)
+		l := logsafe.New(&b, false)
 		l.Info().Str("path", text).Msg(text)
 		line, whole := strings.CutSuffix(b.String(), "\n")
 		if i := strings.IndexFunc(line, func(r rune) bool {

@@ -1,4 +1,4 @@
-package bounds_test
+package timingrules_test
 
 import (
 	"maps"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/internal/bounds"
+	"shardway/internal/timingrules"
 )
 
 // timings are what the conditions are about, by key.
@@ -15,7 +15,7 @@ type timings map[string]time.Duration
 
 func (t timings) broken() map[string]string {
 	broken := map[string]string{}
-	for _, b := range bounds.Between(t["heartbeat"], t["lease"], t["dead-after"]) {
+	for _, b := range timingrules.Between(t["heartbeat"], t["lease"], t["dead-after"]) {
 		if !b.Holds {
 			broken[b.Rule] = b.Remedy
 		}
@@ -61,7 +61,7 @@ func TestRemediesBreakNothingElse(t *testing.T) {
 								t.Errorf("%v breaks %s; after %q it is %v and breaks %s", from, rule, way, after, left)
 							}
 						}
-						if l := after["lease"]; l < bounds.LeastLease {
+						if l := after["lease"]; l < timingrules.LeastLease {
 							t.Errorf("%v breaks %s; %q leaves a lease of %v, below the least", from, rule, way, l)
 						}
 					}

@@ -1,5 +1,5 @@
-// Package mistake says what is wrong with a value that somebody wrote. It is pure.
-package mistake
+// Package valueerr says what is wrong with a value that somebody wrote. It is pure.
+package valueerr
 
 import (
 	"strconv"

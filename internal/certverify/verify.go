@@ -1,11 +1,11 @@
-// Package vouch judges the certificates that somebody unknown has shown.
+// Package certverify judges the certificates that somebody unknown has shown.
 //
 // The library tries every certificate that came along as the issuer of every other one, up to
 // a hundred signatures for one that it refuses. Whose keys these are is the sender's choice, and
 // so is what they cost: an RSA key of 8192 bits with a large exponent is more than a
 // millisecond each time. So here no key is used but those of the roots, and of who is vouched
 // for by them.
-package vouch
+package certverify
 
 import (
 	"crypto/x509"

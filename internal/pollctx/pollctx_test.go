@@ -1,4 +1,4 @@
-package heed_test
+package pollctx_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"shardway/internal/heed"
+	"shardway/internal/pollctx"
 )
 
 // Nobody ends the context here but who asks it.
@@ -30,7 +30,7 @@ func TestWhoAsksIsToldByTheClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var over atomic.Bool
-			ctx, cancel := heed.Context(t.Context(), over.Load)
+			ctx, cancel := pollctx.Context(t.Context(), over.Load)
 			defer cancel()
 			if told(ctx) {
 				t.Fatal("it is over from the beginning")
@@ -52,7 +52,7 @@ func TestWhoWaitsHearsOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var over atomic.Bool
 		asked := 0
-		ctx, cancel := heed.Context(t.Context(), func() bool {
+		ctx, cancel := pollctx.Context(t.Context(), func() bool {
 			asked++
 			return over.Load()
 		})
@@ -73,8 +73,8 @@ func TestWhoWaitsHearsOfIt(t *testing.T) {
 
 func TestItEndsWithItsParentAndByCancel(t *testing.T) {
 	parent, end := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
-	ctx, cancel := heed.Context(parent, func() bool { return false })
-	other, stop := heed.Context(parent, func() bool { return false })
+	ctx, cancel := pollctx.Context(parent, func() bool { return false })
+	other, stop := pollctx.Context(parent, func() bool { return false })
 	defer stop()
 	cancel()
 	if ctx.Err() == nil || other.Err() != nil {

@@ -1,5 +1,5 @@
-// Package nearest finds the word that a misspelt one was meant to be. It is pure.
-package nearest
+// Package suggest finds the word that a misspelt one was meant to be. It is pure.
+package suggest
 
 import "strings"
 
