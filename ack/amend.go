@@ -89,6 +89,7 @@ func (l *Leader) amended(now time.Duration, old *State) {
 	}
 	if len(is.Emptying) > 0 {
 		l.empties.begin(was, is, l.state.Committed())
+		maps.DeleteFunc(l.stages.unanswered, func(id shardmap.NodeID, _ bool) bool { return is.empties(id) })
 	}
 	maps.DeleteFunc(l.stages.due, func(id shardmap.NodeID, _ bool) bool { return !is.Leaves(id) })
 	if l.amending && is.Since != was.Since {

@@ -79,18 +79,19 @@ func (e *empties) know(idle map[shardmap.Shard]bool) {
 	}
 }
 
-// idleAt takes what a node says to be idle there. What was open, or on its way, when that
-// comes does not go by it.
+// idleAt takes a node's report of idle shards. The open round, and a proposal or commit on its
+// way into the log, do not change with it. A proposal withdraws the question of a staged change,
+// so the answer to an open question counts, whatever other entry is on its way.
 func (l *Leader) idleAt(now time.Duration, m Idle) {
 	c := l.state.Committed()
-	if l.mine() && !l.submitting && m.Map == c.Epoch() && l.stages.unanswered[m.Node] {
+	if m.Staged && l.mine() && !l.submitting && m.Map == c.Epoch() && l.stages.unanswered[m.Node] {
 		l.stillRuns(m)
 		return
 	}
-	if l.submitting || l.state.Open() || m.Map != c.Epoch() || !l.stages.unanswered[m.Node] && !l.state.Policy().empties(m.Node) {
+	if l.state.Open() || m.Map != c.Epoch() || m.Staged && !l.stages.unanswered[m.Node] || !m.Staged && (l.submitting || !l.state.Policy().empties(m.Node)) {
 		return
 	}
-	if l.stages.unanswered[m.Node] && !l.answered(now, m) {
+	if m.Staged && !l.answered(now, m) {
 		m.Shards = nil
 	}
 	idle := maps.Clone(l.empties.idle)

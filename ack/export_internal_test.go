@@ -71,5 +71,8 @@ func (t *Turn) AwaitsIdle(node shardmap.NodeID) (awaits, first bool) {
 	return t.leader.stages.unanswered[node], o != nil && o.maps == 0
 }
 
+// Staged reports that the leader defers moves of the node, as of its last look.
+func (t *Turn) Staged(node shardmap.NodeID) bool { return t.leader.memo.staged[node] }
+
 // KeptNow returns the shards that stay with their owners because of safe drains.
 func (t *Turn) KeptNow() map[shardmap.Shard]bool { return t.leader.keptNow }

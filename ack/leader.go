@@ -145,6 +145,9 @@ func (l *Leader) stalled(now time.Duration) {
 		return
 	}
 	l.began = min(l.began+gap, now)
+	if l.stages.asked >= 0 { // no heartbeat comes of a question
+		l.stages.asked = min(l.stages.asked+gap+l.o.Pace.Heartbeat, now)
+	}
 	for _, n := range l.nodes {
 		n.lastFresh = min(max(n.lastFresh, n.firstHeard)+gap, now)
 		if n.behindSince >= 0 {

@@ -59,6 +59,9 @@ type (
 		Node   shardmap.NodeID
 		Map    shardmap.Epoch
 		Shards []shardmap.Shard
+		// Staged: it answers an AskIdle. Such an answer may count shards as idle that a gentle
+		// drain waits for, as those with event streams.
+		Staged bool
 	}
 	// Remove is an operator's word that a node runs nothing any more. It says
 	// nothing about a node that is heard, and any heartbeat voids it.

@@ -53,11 +53,12 @@ func mistakesOfThePolicy() []mistake {
 		{
 			name: "emptying: what was idle by an earlier map moves", mix: aimed("policy 12"), caught: "emptying",
 			edits: both(in("ack.Leader.applied", "		l.empties.forget()\n", "		if !PLANTED {\n			l.empties.forget()\n		}\n"),
-				in("ack.Leader.idleAt", "m.Map != c.Epoch() ||", "!PLANTED && m.Map != c.Epoch() ||")),
+				in("ack.Leader.idleAt", "m.Map != c.Epoch() || ", "!PLANTED && m.Map != c.Epoch() || ")),
 		},
 		{
 			name: "emptying: a round is replaced when something else is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "emptying",
-			edits: in("ack.Leader.idleAt", "l.submitting || l.state.Open() ||", "!PLANTED && (l.submitting || l.state.Open()) ||"),
+			edits: both(in("ack.Leader.idleAt", "	if l.state.Open() || ", "	if l.state.Open() && !PLANTED || "),
+				in("ack.Leader.idleAt", "(l.submitting || !l.state.Policy()", "(l.submitting && !PLANTED || !l.state.Policy()")),
 		},
 		{
 			name: "emptying: a new leader does not go by the open round", mix: aimed("policy 8, elect 3"), caught: "emptying",
@@ -85,6 +86,14 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("ack.Leader.idleAt", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stages.owners[m.Node] != nil) {\n"),
 		},
 		{
+			name: "staging: an answer that comes beside another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",
+			edits: in("ack.Leader.idleAt", "m.Staged && !l.stages.unanswered[m.Node] ||", "m.Staged && (!l.stages.unanswered[m.Node] || PLANTED && l.submitting) ||"),
+		},
+		{
+			name: "staging: answers count in the next change", mix: aimed("policy 12").late(), caught: "staging",
+			edits: in("ack.Leader.stageLook", "return s.owners[id] != nil && l.defers", "return PLANTED || s.owners[id] != nil && l.defers"),
+		},
+		{
 			name: "staging: a stage never ends", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging|progress",
 			edits: in("ack.Leader.defers", "o != nil && o.over || ", "o != nil && o.over && !PLANTED || "),
 		},
@@ -95,7 +104,7 @@ func mistakesOfThePolicy() []mistake {
 		{
 			name: "staging: what was idle by an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|emptying",
 			edits: both(in("ack.empties.forget", "	e.know(nil)\n", "	if !PLANTED {\n		e.know(nil)\n	}\n"),
-				in("ack.Leader.askIdle", "	maps.DeleteFunc(idle, func(x shardmap.Shard, _ bool) bool { return a.staged[base.Owner(x)] })\n", "	maps.DeleteFunc(idle, func(x shardmap.Shard, _ bool) bool { return !PLANTED && a.staged[base.Owner(x)] })\n")),
+				in("ack.Leader.forgetAnswers", "		stale[m.ID] = !p.empties(m.ID)", "		stale[m.ID] = !PLANTED && !p.empties(m.ID)")),
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "gathering|progress",

@@ -42,6 +42,8 @@ func pointsOfPolicy() []point {
 		{of: "stages", clause: "a map takes from a live owner what that says to be idle", planted: []string{"staging: a busy shard moves with the idle ones"}},
 		{of: "stages", clause: "all of that", planted: []string{"staging: an idle shard never moves before drain-timeout"}},
 		{of: "stages", clause: "by the map that routes", planted: []string{"staging: what was idle by an earlier map moves"}},
+		{of: "stages", clause: "an answer counts beside another entry", planted: []string{"staging: an answer that comes beside another entry is dropped"}},
+		{of: "stages", clause: "and for one change", planted: []string{"staging: answers count in the next change"}},
 		{of: "stages", clause: "busy shards wait for drain-timeout", planted: []string{"staging: busy shards move after the first map"}},
 		{of: "stages", clause: "and no longer", planted: []string{"staging: a stage never ends"}},
 		{of: "stages", clause: "what is lost waits for no answer", planted: []string{"staging: the shards of a dead owner wait for an answer"}},

@@ -61,6 +61,7 @@ func (l *Leader) want(now time.Duration) (*assignment, string) {
 	members := l.members(now)
 	a := l.assign(members)
 	l.stageLook(now, a)
+	a = l.assign(members) // answers may count no more
 	l.stage(now, a)
 	last := l.state.Last()
 	switch {

@@ -42,6 +42,7 @@ func (w *world) founders() int {
 
 // sawMessage notes what a leader was told.
 func (l *leading) sawMessage(m ack.Message) {
+	l.endsAnswers()
 	switch m := m.(type) {
 	case ack.Heard:
 		if m.Unhealthy {

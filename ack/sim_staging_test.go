@@ -18,12 +18,16 @@ type stagingChecks struct {
 	answered map[idleness]map[shardmap.Shard]bool
 	// firstAnswer: no map had taken shards from the owner before.
 	firstAnswer map[idleness]bool
+	// busy are the shards that the newest answer, by whatever map, did not report as idle.
+	busy map[idleness]map[shardmap.Shard]bool
+	// ended: the change is over for which the owner was asked.
+	ended map[idleness]bool
 	// silent owners had not answered the first question of a change.
 	silent map[idleness]bool
 }
 
 func newStagingChecks() stagingChecks {
-	return stagingChecks{answered: map[idleness]map[shardmap.Shard]bool{}, firstAnswer: map[idleness]bool{}, silent: map[idleness]bool{}}
+	return stagingChecks{answered: map[idleness]map[shardmap.Shard]bool{}, firstAnswer: map[idleness]bool{}, silent: map[idleness]bool{}, ended: map[idleness]bool{}, busy: map[idleness]map[shardmap.Shard]bool{}}
 }
 
 // staging is what the world knows of a leader's change.
@@ -58,6 +62,8 @@ func (l *leading) asksIdle(e ack.AskIdle) {
 	key := idleness{l.term, id, l.told().Committed().Epoch()}
 	if !e.Held {
 		delete(w.answered, key)
+		delete(w.ended, key)
+		delete(w.busy, idleness{l.term, id, 0})
 	}
 	if e.Number == 0 && !e.Held {
 		w.silent[key] = true
@@ -68,6 +74,7 @@ func (l *leading) asksIdle(e ack.AskIdle) {
 		}
 		w.send(l.p.h, h, func(q *proc) {
 			m := q.idle()
+			m.Staged = true
 			w.send(h, l.p.h, func(p *proc) {
 				if p.lead == l && !l.over {
 					l.takesIdle(m)
@@ -80,6 +87,10 @@ func (l *leading) asksIdle(e ack.AskIdle) {
 // takesIdle brings an answer.
 func (l *leading) takesIdle(m ack.Idle) {
 	w := l.p.w
+	if l.busy {
+		l.inbox = append(l.inbox, func() { l.takesIdle(m) })
+		return
+	}
 	if l.told().Open() {
 		w.cover.freed++
 		l.receive(m, origin{})
@@ -91,15 +102,39 @@ func (l *leading) takesIdle(m ack.Idle) {
 	for _, s := range m.Shards {
 		told[s] = true
 	}
-	// The proposal may be a part of the turn that takes the answer.
-	was, silent := w.answered[key], w.silent[key]
-	if waits && m.Map == l.told().Committed().Epoch() && l.p.clock()-l.question < 90*time.Millisecond { // the leader waits for 100 ms
-		w.answered[key], w.firstAnswer[key] = told, first
-		delete(w.silent, key)
+	// The proposal may be a part of the turn that takes the answer. The leader waits for 100 ms:
+	// a later answer may count.
+	if waits && m.Map == l.told().Committed().Epoch() {
+		inTime := l.p.clock()-l.question < 90*time.Millisecond
+		w.answered[key], w.firstAnswer[key] = told, first && inTime
+		w.busy[idleness{l.term, m.Node, 0}] = l.busyAt(m)
+		if inTime {
+			delete(w.silent, key)
+		}
 	}
 	l.receive(m, origin{})
-	if still, _ := l.turn.AwaitsIdle(m.Node); waits && still { // it came while an entry was on its way
-		w.answered[key], w.silent[key] = was, silent
+}
+
+// busyAt returns the shards of the node that an answer does not report as idle.
+func (l *leading) busyAt(m ack.Idle) map[shardmap.Shard]bool {
+	busy := map[shardmap.Shard]bool{}
+	for s := range l.told().Committed().Shards(m.Node) {
+		busy[s] = !slices.Contains(m.Shards, s)
+	}
+	return busy
+}
+
+// endsAnswers notes owners whose moves the leader does not defer any more: their answers count for
+// one change.
+func (l *leading) endsAnswers() {
+	base := l.told().Committed()
+	if l.told().Open() {
+		return
+	}
+	for _, m := range base.Members() {
+		if !l.turn.Staged(m.ID) {
+			l.p.w.ended[idleness{l.term, m.ID, base.Epoch()}] = true
+		}
 	}
 }
 
@@ -161,10 +196,10 @@ func (w *world) sawStage(before, after *ack.State, e *logEntry, by *shardmap.Pol
 			continue
 		}
 		key := idleness{e.asked, from, base.Epoch()}
-		goes, told := p.Owner(s) != from, w.answered[key][s]
+		goes, told, silent := p.Owner(s) != from, w.answered[key][s] && !w.ended[key], w.silent[key] && !w.ended[key]
 		open := before.Open() && before.Last().Owner(s) != from
 		switch {
-		case goes && !told && !open && !w.silent[key]:
+		case goes && !told && !open && !silent:
 			w.fail("staging: %d takes busy shard %d from %s", p.Epoch(), s, from)
 		case !goes && told && w.firstAnswer[key] && !before.Open() && final.Owner(s) != from && len(e.reports[e.heard].failed) == len(e.earlier.failed):
 			w.fail("staging: %d leaves idle shard %d with %s", p.Epoch(), s, from)
@@ -187,8 +222,7 @@ func (w *world) sawEarly(before, after *ack.State, e *logEntry) {
 			continue
 		}
 		for s := range base.Shards(id) {
-			key := idleness{e.asked, id, base.Epoch()}
-			if told, known := w.answered[key]; known && !told[s] && p.Owner(s) != id {
+			if w.busy[idleness{e.asked, id, 0}][s] && p.Owner(s) != id {
 				w.fail("staging: %d takes busy shard %d from %s before drain-timeout", p.Epoch(), s, id)
 			}
 		}

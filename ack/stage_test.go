@@ -473,7 +473,7 @@ func (s *stage) tellIdle(l *leaderPart, a *actor) {
 	if !a.up || a.mute || a.reticent {
 		return
 	}
-	m := ack.Idle{Node: a.id, Map: a.state().Committed().Epoch()}
+	m := ack.Idle{Node: a.id, Map: a.state().Committed().Epoch(), Staged: true}
 	for x := range a.state().Committed().Shards(a.id) {
 		if !a.runs[x] {
 			m.Shards = append(m.Shards, x)

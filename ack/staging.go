@@ -15,6 +15,9 @@ const (
 	askMost  = 250 * time.Millisecond
 	// idleWait is how long the leader waits for the owners' answers.
 	idleWait = 100 * time.Millisecond
+	// answerAge is the age of a question above which its answers do not count, because another
+	// entry took long to enter the log, or the leader gathered changes.
+	answerAge = 2 * idleWait
 	// blockedAfter is the age of an open round at which the leader asks what holds it up.
 	blockedAfter = 50 * time.Millisecond
 	// maxStages bounds the maps that take shards from an owner and leave it busy ones. The time
@@ -135,9 +138,7 @@ func (l *Leader) stageDue(now time.Duration, a *assignment) bool {
 func (l *Leader) askIdle(now time.Duration, a *assignment) {
 	s := &l.stages
 	s.asked, s.unanswered = now, maps.Clone(a.staged)
-	base, idle := l.state.Committed(), maps.Clone(l.empties.idle)
-	maps.DeleteFunc(idle, func(x shardmap.Shard, _ bool) bool { return a.staged[base.Owner(x)] })
-	l.empties.know(idle)
+	l.forgetAnswers(func(id shardmap.NodeID) bool { return !a.staged[id] })
 	for _, id := range slices.Sorted(maps.Keys(a.staged)) {
 		l.emit(AskIdle{Node: id, Number: s.owners[id].asked})
 		s.owners[id].asked++
@@ -231,7 +232,15 @@ func (l *Leader) stageLook(now time.Duration, a *assignment) {
 	if l.state.Open() {
 		return
 	}
-	defer l.forgetAnswers(now)
+	if s.asked >= 0 && now-s.asked > answerAge {
+		for id := range s.unanswered {
+			s.owners[id].asked-- // the next question is its first one again
+		}
+		s.void()
+		s.next = now
+		l.forgetAnswers(func(shardmap.NodeID) bool { return false })
+	}
+	defer l.forgetAnswers(func(id shardmap.NodeID) bool { return s.owners[id] != nil && l.defers(now, l.node(id)) })
 	for id := range s.owners {
 		if !slices.Contains(a.givers, id) {
 			delete(s.owners, id)
@@ -246,23 +255,26 @@ func (l *Leader) stageLook(now time.Duration, a *assignment) {
 	}
 }
 
-// forgetAnswers forgets which shards were idle at owners that the leader does not ask any more.
+// forgetAnswers forgets which shards were idle at owners whose answers do not count any more.
 // Such an answer grows old: a later change that cannot wait for a question would move shards
-// for which requests have begun since.
-func (l *Leader) forgetAnswers(now time.Duration) {
-	base, p := l.state.Committed(), l.state.Policy()
-	asked := map[shardmap.NodeID]bool{}
-	for _, m := range base.Members() {
-		asked[m.ID] = p.empties(m.ID) || l.stages.owners[m.ID] != nil && l.defers(now, l.node(m.ID))
+// for which requests have begun since. Nodes that are being emptied answer all the time.
+func (l *Leader) forgetAnswers(counts func(shardmap.NodeID) bool) {
+	if len(l.empties.idle) == 0 {
+		return
 	}
-	stale := func(s shardmap.Shard, _ bool) bool { return !asked[base.Owner(s)] }
+	base, p := l.state.Committed(), l.state.Policy()
+	stale := map[shardmap.NodeID]bool{}
+	for _, m := range base.Members() {
+		stale[m.ID] = !p.empties(m.ID) && !counts(m.ID)
+	}
 	for s := range l.empties.idle {
-		if stale(s, true) {
-			idle := maps.Clone(l.empties.idle)
-			maps.DeleteFunc(idle, stale)
-			l.empties.know(idle)
-			return
+		if !stale[base.Owner(s)] {
+			continue
 		}
+		idle := maps.Clone(l.empties.idle)
+		maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool { return stale[base.Owner(s)] })
+		l.empties.know(idle)
+		return
 	}
 }
 

@@ -311,3 +311,85 @@ func TestAnswersEndWithTheirChange(t *testing.T) {
 		t.Errorf("busy shard %d goes to %q:\n%s", next, got, s)
 	}
 }
+
+// A second drain enters the log while the owner of the first one answers. The answer counts, and
+// busy shards stay.
+func TestAnswerBesideAnotherEntryCounts(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
+	s.runs("b", busy)
+	s.actor("b").reticent = true
+	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdle("b"); return awaits })
+	s.stuck = true
+	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 2})
+	s.actor("b").reticent = false
+	s.tellIdle(l, s.actor("b"))
+	s.stuck = false
+	s.flush()
+	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
+	if got := s.state.Last().Owner(busy); got != "b" {
+		t.Errorf("busy shard %d goes to %q:\n%s", busy, got, s)
+	}
+}
+
+// An entry takes long to enter the log. A request begins after the answer, and the leader asks
+// again.
+func TestAnswerBeforeALongWaitIsAskedForAgain(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
+	s.actor("b").reticent = true
+	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdle("b"); return awaits })
+	s.stuck = true
+	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 2})
+	s.actor("b").reticent = false
+	s.tellIdle(l, s.actor("b"))
+	s.run(700 * time.Millisecond)
+	s.runs("b", busy)
+	s.stuck = false
+	s.flush()
+	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
+	if got := s.state.Last().Owner(busy); got != "b" {
+		t.Errorf("busy shard %d goes to %q:\n%s", busy, got, s)
+	}
+}
+
+// The leader stands still between its question and the answer. The answer counts.
+func TestAnswerAfterAStallOfTheLeaderCounts(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
+	s.runs("b", busy)
+	s.actor("b").reticent = true
+	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdle("b"); return awaits })
+	s.now += 300 * time.Millisecond
+	s.step(l, ack.Tick{})
+	s.actor("b").reticent = false
+	s.tellIdle(l, s.actor("b"))
+	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
+	if got := s.state.Last().Owner(busy); got != "b" {
+		t.Errorf("busy shard %d goes to %q:\n%s", busy, got, s)
+	}
+}
+
+// A gentle drain begins while the leader waits for an owner's answer in a staged change. Neither
+// that answer nor its absence counts for the gentle drain.
+func TestGentleDrainEndsAnOpenQuestion(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		s := serving(t, "a", "b", "c")
+		l := s.leaders["a"]
+		s.actor("b").reticent = true
+		s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: s.owned("b")[0], Node: "a"})
+		s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdle("b"); return awaits })
+		s.amend("a", ack.Change{Kind: ack.ChangeUnpin, Shard: s.owned("b")[0]}, ack.Change{Kind: ack.ChangeEmpty, Node: "b", For: time.Hour})
+		if answers {
+			s.actor("b").reticent = false
+			s.tellIdle(l, s.actor("b"))
+		}
+		s.run(200 * time.Millisecond)
+		if got := s.state.Last().Count("b"); got != 4 {
+			t.Errorf("answers %v: b owns %d shards, want 4:\n%s", answers, got, s)
+		}
+	}
+}
