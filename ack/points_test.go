@@ -104,7 +104,7 @@ func pointsOfLiveness() []point {
 		{
 			of: "why 19", clause: "refusals between proxies have reasons and back off",
 			explained: "No ingress is in the model: forwarding is not serving, so it can break no invariant. Needed: see " +
-				"TestIngressWaitsForTheOwnersEpochs of package proxy and TestBackOffEndsByItself of package queue.",
+				"TestIngressWaitsForTheOwnersEpochs of package proxy and TestBackOffEndsAfterItsLimit of package queue.",
 		},
 		{
 			of: "why 20", clause: "two voters never become one by themselves",
