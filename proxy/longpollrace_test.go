@@ -71,6 +71,7 @@ func TestStopCutsNoResponseThatBegins(t *testing.T) {
 				t.Errorf("client %d: %v", i, err)
 			default:
 				b, err := io.ReadAll(res.Body)
+				_ = res.Body.Close()
 				if err != nil || len(b) != large {
 					t.Errorf("client %d: response of %d bytes: %v", i, len(b), err)
 				}

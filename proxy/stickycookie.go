@@ -29,31 +29,70 @@ const (
 	sharingAllowed                  // public, s-maxage, must-revalidate, proxy-revalidate, a max-age above 0, or Expires to come
 )
 
-// sharingOf reads what a response says to shared caches. Cache-Control for a kind of caches (RFC
-// 9213), and Surrogate-Control, count before the general one. A 304 says it of what is stored.
+// sharingOf reads what a response says to shared caches. A 304 says it of what is stored. A cache
+// that a targeted field addresses ignores the general Cache-Control (RFC 9213 section 2.2), so one
+// targeted field that does not forbid storing allows it, whatever the other fields contain.
 func sharingOf(res *h1.Response, now time.Time) sharing {
 	if res.Status() == http.StatusNotModified {
 		return sharingAllowed
 	}
-	general, targeted, expires := sharingUnsaid, sharingUnsaid, false
+	general, expires := sharingUnsaid, false
 	for name, value := range res.All() {
-		switch lower := strings.ToLower(string(name)); {
-		case lower == "cache-control":
+		lower := strings.ToLower(string(name))
+		if isTargeted(lower) {
+			if !targetedForbids(lower, value) {
+				return sharingAllowed
+			}
+			continue
+		}
+		switch lower {
+		case "cache-control":
 			general = general.with(value)
-		case strings.HasSuffix(lower, "-cache-control"), lower == "surrogate-control":
-			targeted = targeted.with(value)
-		case lower == "expires":
+		case "expires":
 			at, err := http.ParseTime(string(value))
 			expires = expires || err == nil && at.After(now)
 		}
 	}
-	switch {
-	case targeted == sharingAllowed, general != sharingUnsaid:
-		return max(general, targeted)
-	case expires:
+	if general == sharingUnsaid && expires {
 		return sharingAllowed
 	}
-	return sharingUnsaid
+	return general
+}
+
+// isTargeted reports whether a field, in lower case, steers some shared caches only: those of a
+// CDN (CDN-Cache-Control and the like, RFC 9213), surrogates (Surrogate-Control), Akamai
+// (Edge-Control) or nginx (X-Accel-Expires).
+func isTargeted(name string) bool {
+	switch name {
+	case "surrogate-control", "edge-control", "x-accel-expires":
+		return true
+	}
+	return strings.HasSuffix(name, "-cache-control")
+}
+
+// targetedForbids reports whether a line of a targeted field certainly forbids its caches to store
+// the response. A lifetime of 0 does not: the cache may store the response and revalidate it.
+// X-Accel-Expires is the exception, because nginx does not store a response with 0.
+func targetedForbids(name string, value []byte) bool {
+	if name == "x-accel-expires" {
+		return len(value) > 0 && len(bytes.Trim(value, "0")) == 0
+	}
+	noStore, private := false, false
+	for list := value; len(list) > 0; {
+		var directive []byte
+		directive, list = cutDirective(list)
+		directive, _, has := bytes.Cut(directive, []byte{'='})
+		// The last one of a name counts, and name=?0 switches it off (RFC 8941 section 3.2).
+		switch bare := !has; strings.ToLower(string(bytes.TrimSpace(directive))) {
+		case "no-store":
+			noStore = bare
+		case "bypass-cache":
+			noStore = noStore || bare && name == "edge-control"
+		case "private":
+			private = bare && strings.HasSuffix(name, "-cache-control")
+		}
+	}
+	return noStore || private
 }
 
 // with adds the directives of one Cache-Control line. What forbids sharing counts more than what
