@@ -1,0 +1,125 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shardway/e2e/cluster"
+)
+
+// cachingNginx is an nginx that stores what it may, and takes no notice of Set-Cookie when it
+// decides: that is how an operator shares one client's cookie with all others.
+const cachingNginx = `
+daemon off;
+master_process off;
+worker_processes 1;
+pid %[1]s/nginx.pid;
+error_log stderr;
+events { worker_connections 512; }
+http {
+  access_log off;
+  client_body_temp_path %[1]s/body;
+  proxy_temp_path %[1]s/proxy;
+  fastcgi_temp_path %[1]s/fastcgi;
+  uwsgi_temp_path %[1]s/uwsgi;
+  scgi_temp_path %[1]s/scgi;
+  proxy_cache_path %[1]s/cache keys_zone=one:1m;
+  server {
+    listen %[2]s;
+    location / {
+      proxy_pass http://%[3]s;
+      proxy_cache one;
+      proxy_cache_valid any 10m;
+      proxy_ignore_headers Set-Cookie;
+      add_header X-Cache $upstream_cache_status always;
+    }
+  }
+}
+`
+
+// TestSharedCacheGivesNoClientTheCookieOfAnother has clients without a cookie ask for responses
+// that steer shared caches in different ways, through an nginx that stores them. Whatever nginx
+// serves from its cache has no sticky cookie, and no two clients get the same one.
+func TestSharedCacheGivesNoClientTheCookieOfAnother(t *testing.T) {
+	t.Parallel()
+	c := cluster.New(t, cluster.Options{
+		Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--expect", "2", "--on-missing", "cookie"},
+	})
+	app, front, dir := c.Address(t), c.Address(t), t.TempDir()
+	startRawApp(t, app)
+	for range 2 {
+		c.Prepare(t, "--upstream", "http://"+app)
+	}
+	c.Acquaint()
+	for _, n := range c.Nodes() {
+		n.Start(t)
+	}
+	c.AwaitServing(t)
+	config := filepath.Join(dir, "nginx.conf")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, cachingNginx, dir, front, c.Nodes()[0].Addr), 0o600))
+	nginx := exec.Command("nginx", "-c", config, "-p", dir) //nolint:noctx // the test ends it
+	nginx.Stderr = os.Stderr
+	startProgram(t, nginx, front)
+
+	seen := map[string]string{} // cookies, and which response set them
+	for _, tc := range []struct {
+		lines          string
+		stored, cookie bool
+	}{
+		{"", false, true},
+		{"Cache-Control: private\r\n", false, true},
+		{"Cache-Control: no-store\r\n", false, true},
+		{"Cache-Control: public, max-age=60\r\n", true, false},
+		{"Cache-Control: s-maxage=60\r\n", true, false},
+		{"X-Accel-Expires: 60\r\n", true, false},
+		{"X-Accel-Expires: 60\r\nCache-Control: private\r\n", true, false},
+		{"X-Accel-Expires: @4102444800\r\n", true, false},
+		{"X-Accel-Expires: 0\r\n", false, true},
+		{"CDN-Cache-Control: max-age=60\r\n", true, false},
+		{"Surrogate-Control: max-age=60\r\n", true, false},
+		{"Edge-Control: max-age=60\r\n", true, false},
+	} {
+		url := "http://" + front + "/?" + respondWith("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"+tc.lines+"\r\nok")
+		for try := range 3 {
+			res := getOnce(t, url)
+			if stored := res.Header.Get("X-Cache") == "HIT"; stored != (tc.stored && try > 0) {
+				t.Errorf("%q: response %d from nginx's cache: %v", tc.lines, try, stored)
+			}
+			cookies := res.Cookies()
+			if res.StatusCode != http.StatusOK || len(cookies) > 0 != tc.cookie {
+				t.Errorf("%q: %s, cookies %v; want one: %v", tc.lines, res.Status, cookies, tc.cookie)
+			}
+			for _, cookie := range cookies {
+				if other, ok := seen[cookie.Value]; ok {
+					t.Errorf("%q: a client got a cookie that another got with %q", tc.lines, other)
+				}
+				seen[cookie.Value] = tc.lines
+			}
+		}
+	}
+	// This nginx does share cookies: that of the app.
+	url := "http://" + front + "/?" + respondWith("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSet-Cookie: app=1\r\nX-Accel-Expires: 60\r\n\r\n")
+	getOnce(t, url)
+	if res := getOnce(t, url); res.Header.Get("X-Cache") != "HIT" || !strings.HasPrefix(res.Header.Get("Set-Cookie"), "app=") {
+		t.Errorf("nginx does not store cookies, so this test shows nothing: %v", res.Header)
+	}
+}
+
+// getOnce asks without cookies, over a connection of its own. The body of the response is closed.
+func getOnce(t *testing.T, url string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	r.Close = true
+	res, err := http.DefaultTransport.RoundTrip(r)
+	must(t, err)
+	must(t, res.Body.Close())
+	return res
+}
