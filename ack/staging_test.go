@@ -1,6 +1,7 @@
 package ack_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -25,24 +26,65 @@ func (s *stage) runs(id shardmap.NodeID, shard shardmap.Shard) {
 
 // planned are changes that take shards from nodes which live.
 var planned = map[string]struct {
-	begin func(s *stage)
+	// prepare comes before the change; nil: nothing does.
+	prepare func(s *stage)
+	begin   func(s *stage)
 	// from gives up shards, left is what it has in the end.
 	from shardmap.NodeID
 	left int
 }{
-	"drain":  {func(s *stage) { s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"}) }, "b", 0},
-	"leave":  {func(s *stage) { s.actor("b").leaving = true }, "b", 0},
-	"join":   {func(s *stage) { s.start("d"); s.actor("d").follows, s.actor("d").term = "a", s.term }, "b", 3},
-	"weight": {func(s *stage) { s.actor("b").weight, s.actor("a").weight, s.actor("c").weight = 1, 2, 3 }, "b", 2},
-	"setting": {func(s *stage) {
+	"drain": {nil, func(s *stage) { s.amend("a", drain("b")) }, "b", 0},
+	"leave": {nil, func(s *stage) { s.actor("b").leaving = true }, "b", 0},
+	"join":  {nil, func(s *stage) { s.joins("d") }, "b", 3},
+	"weight": {nil, func(s *stage) {
+		s.actor("b").weight, s.actor("a").weight, s.actor("c").weight = 1, 2, 3
+	}, "b", 2},
+	"setting": {nil, func(s *stage) {
 		s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "b", Weight: 1}, ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 2}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3})
 	}, "b", 2},
+	"pin":            {func(s *stage) { s.pins(s.owned("a"), "a") }, func(s *stage) { s.pins(s.owned("b"), "a") }, "b", 2},
+	"end of a drain": {func(s *stage) { s.amend("a", drain("c")) }, func(s *stage) { s.amend("a", uncordon("c")) }, "b", 4},
+	"end of a cordon": {func(s *stage) {
+		s.amend("a", ack.Change{Kind: ack.ChangeCordon, Node: "d"})
+		s.joins("d")
+	}, func(s *stage) { s.amend("a", uncordon("d")) }, "b", 3},
+	"rebalance after a pause": {func(s *stage) {
+		s.amend("a", pause(time.Hour))
+		s.joins("d")
+	}, func(s *stage) { s.amend("a", ack.Change{Kind: ack.ChangeResume}) }, "b", 3},
+}
+
+// joins starts a node that follows the leader.
+func (s *stage) joins(id shardmap.NodeID) {
+	s.start(id)
+	s.actor(id).follows, s.actor(id).term = "a", s.term
+}
+
+// pins pins shards to a node.
+func (s *stage) pins(shards []shardmap.Shard, to shardmap.NodeID) {
+	var changes []ack.Change
+	for _, x := range shards {
+		changes = append(changes, ack.Change{Kind: ack.ChangePin, Shard: x, Node: to})
+	}
+	s.amend("a", changes...)
+}
+
+// beforePlanned returns a stage on which a planned change may begin.
+func beforePlanned(t *testing.T, change string) *stage {
+	t.Helper()
+	s := serving(t, "a", "b", "c")
+	if prepare := planned[change].prepare; prepare != nil {
+		prepare(s)
+		s.run(2 * time.Second)
+		s.lines = nil
+	}
+	return s
 }
 
 // moving returns the shards that a planned change takes from a node, by a trial.
 func moving(t *testing.T, change string) []shardmap.Shard {
 	t.Helper()
-	s := serving(t, "a", "b", "c")
+	s := beforePlanned(t, change)
 	c := planned[change]
 	before := s.owned(c.from)
 	c.begin(s)
@@ -51,36 +93,49 @@ func moving(t *testing.T, change string) []shardmap.Shard {
 }
 
 // A planned change moves idle shards within tens of milliseconds, though a request runs for
-// another shard. That one follows once the request has ended.
+// another shard. That one follows once the request has ended, or at drain-timeout.
 func TestPlannedChangeMovesIdleShardsFirst(t *testing.T) {
 	for name, c := range planned {
-		t.Run(name, func(t *testing.T) {
-			moves := moving(t, name)
-			s := serving(t, "a", "b", "c")
-			busy := moves[0]
-			s.runs(c.from, busy)
-			epoch := s.state.Last().Epoch()
-			c.begin(s)
-			s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
-			proposed := s.now
-			s.until("idle shards have moved", func() bool { return !s.state.Open() })
-			if took := s.now - proposed; took > 50*time.Millisecond {
-				t.Errorf("the first map took %v", took)
-			}
-			if got := s.state.Committed().Count(c.from); got != c.left+1 {
-				t.Errorf("%s owns %d shards, want %d:\n%s", c.from, got, c.left+1, s)
-			}
-			s.run(2 * time.Second)
-			if got := s.state.Committed().Owner(busy); got != c.from || !s.actor(c.from).runs[busy] {
-				t.Errorf("shard %d went to %s, its request runs: %v:\n%s", busy, got, s.actor(c.from).runs[busy], s)
-			}
-			delete(s.actor(c.from).runs, busy)
-			ended := s.now
-			s.until("the last shard has moved", func() bool { return s.state.Committed().Count(c.from) == c.left && !s.state.Open() })
-			if took := s.now - ended; took > time.Second {
-				t.Errorf("it moved %v after its request had ended", took)
-			}
-		})
+		for _, ends := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/ends=%v", name, ends), func(t *testing.T) {
+				moves := moving(t, name)
+				s := beforePlanned(t, name)
+				busy := moves[0]
+				s.runs(c.from, busy)
+				epoch := s.state.Last().Epoch()
+				c.begin(s)
+				began := s.now
+				s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
+				proposed := s.now
+				s.until("idle shards have moved", func() bool { return !s.state.Open() })
+				if took := s.now - proposed; took > 50*time.Millisecond {
+					t.Errorf("the first map took %v", took)
+				}
+				for _, x := range moves[1:] {
+					if s.state.Committed().Owner(x) == c.from {
+						t.Errorf("idle shard %d stays with %s:\n%s", x, c.from, s)
+					}
+				}
+				s.run(2 * time.Second)
+				if got := s.state.Committed().Owner(busy); got != c.from || !s.actor(c.from).runs[busy] {
+					t.Errorf("shard %d went to %s, its request runs: %v:\n%s", busy, got, s.actor(c.from).runs[busy], s)
+				}
+				most := time.Second
+				if ended := s.now; ends {
+					delete(s.actor(c.from).runs, busy)
+					began = ended
+				} else {
+					most += 2 * s.pace.DrainTimeout // until the hold, and for the request
+				}
+				s.until("the last shard has moved", func() bool { return s.state.Committed().Count(c.from) == c.left && !s.state.Open() })
+				if took := s.now - began; took > most {
+					t.Errorf("it moved after %v, want up to %v", took, most)
+				}
+				if pin := s.state.Policy().Pins[busy]; pin.Node != "" && s.state.Committed().Owner(busy) != pin.Node {
+					t.Errorf("shard %d is pinned to %s and went to %s", busy, pin.Node, s.state.Committed().Owner(busy))
+				}
+			})
+		}
 	}
 }
 
