@@ -132,7 +132,7 @@ test-unit: $(GOTESTSUM) $(RERUN)
 # shipped runs without it, and nodes play all of what they play a share of with it.
 .PHONY: test-path
 test-path: | $(GOTESTSUM) $(RERUN)
-	$(call tested,data path,-timeout 10m ./proxy/... ./peer/trunk)
+	$(call tested,data path,-timeout 10m ./proxy/... ./peer/mux)
 
 # Clusters wait most of the time: for timeouts, and for what must not happen. So units,
 # and then chaos, run beside them; more clusters at a time are too much for two cores.

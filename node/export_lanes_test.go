@@ -1,9 +1,9 @@
 package node
 
-import "shardway/peer/trunk"
+import "shardway/peer/mux"
 
 // Lane opens a lane to another node as the proxy does; nil: there is none now.
-func (n *Node) Lane(node string) *trunk.Lane { return n.router.lanes.set.Lane(node) }
+func (n *Node) Lane(node string) *mux.Lane { return n.router.lanes.set.Lane(node) }
 
 // LanesOf counts the lanes of another node that this one serves.
 func (n *Node) LanesOf(node string) (count int) {

@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/peer"
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 )
 
 // A node has a few trunks to another, as it may need while the lanes of one go on that is
@@ -71,9 +71,9 @@ func TestTheTrunksOfANodeAreBounded(t *testing.T) {
 func TestTheLanesOfAnAddressAreBounded(t *testing.T) {
 	l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 	opened := 0
-	for i := range 2 * mostLanesFrom / trunk.MaxLanes {
+	for i := range 2 * mostLanesFrom / mux.MaxLanes {
 		near, _ := net.Pipe()
-		tr := trunk.Dialed(near, l.enter(guest{strconv.Itoa(i), "10.0.0.1"}))
+		tr := mux.Dialed(near, l.enter(guest{strconv.Itoa(i), "10.0.0.1"}))
 		for {
 			if _, err := tr.Open(); err != nil {
 				break
@@ -181,7 +181,7 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 		n.router.lanes = newLanes(p)
 		over := make(chan struct{})
 		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
-			n.router.lanes.serve(c, func(l *trunk.Lane) { <-over; _ = l.Close() })
+			n.router.lanes.serve(c, func(l *mux.Lane) { <-over; _ = l.Close() })
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup
@@ -192,7 +192,7 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tr := trunk.Dialed(c, trunk.NewBudget(trunk.MaxLanes, nil))
+			tr := mux.Dialed(c, mux.NewBudget(mux.MaxLanes, nil))
 			go func() { _ = tr.Run() }()
 			l, err := tr.Open()
 			if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"shardway/peer"
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 )
 
 const (
@@ -25,11 +25,11 @@ const (
 	// Where there is no secret a node's name is what it says: so those of one origin are
 	// bounded, too, whatever their names, and their lanes. Many nodes may have one address.
 	mostTrunksFrom = 64
-	mostLanesFrom  = 8 * trunk.MaxLanes
+	mostLanesFrom  = 8 * mux.MaxLanes
 	// mostLegTrunks is mostTrunks of those by which kept sockets go: their lanes stay for days,
 	// and each step that replaces a secret begins another trunk.
 	mostLegTrunks = 16
-	// mostLegBytes is what legs may keep beyond trunk.FirstWindow each of what apps and clients do
+	// mostLegBytes is what legs may keep beyond mux.FirstWindow each of what apps and clients do
 	// not take, those to other nodes and those of others together. One node, and one origin, may
 	// have half of it: with what each leg has that is 96 MiB.
 	mostLegBytes = 64 << 20
@@ -40,14 +40,14 @@ const (
 // lanes are those to other nodes, and the trunks of others, for requests or for kept sockets:
 // what stays takes no place of what is over soon, and what is said on it stands in nobody's way.
 type lanes struct {
-	set      *trunk.Set
+	set      *mux.Set
 	port     *peer.Port
 	bounds   laneBounds
-	all      *trunk.Budget // of the lanes of others
-	bytes    *trunk.Budget // that lanes share, those of others and those to them; nil: they share none
+	all      *mux.Budget // of the lanes of others
+	bytes    *mux.Budget // that lanes share, those of others and those to them; nil: they share none
 	accepted struct {
 		sync.Mutex
-		trunks map[*trunk.Trunk]struct{}
+		trunks map[*mux.Trunk]struct{}
 		nodes  map[guest]*visitor
 		places map[string]*visitor // all nodes of an origin
 		guests int                 // trunks of all of them
@@ -58,8 +58,8 @@ type lanes struct {
 
 // visitor is another node with trunks to this one, or an origin with trunks of some.
 type visitor struct {
-	budget *trunk.Budget
-	bytes  *trunk.Budget // nil: its lanes share none
+	budget *mux.Budget
+	bytes  *mux.Budget // nil: its lanes share none
 	trunks int
 }
 
@@ -75,20 +75,20 @@ type laneBounds struct {
 
 // newLanes returns those of requests.
 func newLanes(port *peer.Port) *lanes {
-	return lanesBy(port, peer.Trunk, laneBounds{lanes: trunk.MaxLanes, from: mostLanesFrom, trunks: mostTrunks})
+	return lanesBy(port, peer.Trunk, laneBounds{lanes: mux.MaxLanes, from: mostLanesFrom, trunks: mostTrunks})
 }
 
 // newLegs returns those of kept sockets. All of them may be one node's.
 func newLegs(port *peer.Port) *lanes {
-	return lanesBy(port, peer.Legs, laneBounds{lanes: trunk.MaxLegs, from: trunk.MaxLegs, trunks: mostLegTrunks, bytes: mostLegBytes})
+	return lanesBy(port, peer.Legs, laneBounds{lanes: mux.MaxLegs, from: mux.MaxLegs, trunks: mostLegTrunks, bytes: mostLegBytes})
 }
 
 func lanesBy(port *peer.Port, kind peer.Kind, b laneBounds) *lanes {
-	l := &lanes{port: port, bounds: b, all: trunk.NewBudget(mostLanes, nil)}
-	l.set = trunk.NewSet(b.lanes, func(ctx context.Context, node string) (net.Conn, error) {
+	l := &lanes{port: port, bounds: b, all: mux.NewBudget(mostLanes, nil)}
+	l.set = mux.NewSet(b.lanes, func(ctx context.Context, node string) (net.Conn, error) {
 		c, err := port.Dial(ctx, node, kind)
 		if refused, ok := errors.AsType[*peer.RefusedError](err); ok && refused.Code == peer.RefusedKind {
-			return nil, fmt.Errorf("%w: %w", trunk.ErrUnknown, err)
+			return nil, fmt.Errorf("%w: %w", mux.ErrUnknown, err)
 		}
 		if err != nil {
 			return nil, err
@@ -96,10 +96,10 @@ func lanesBy(port *peer.Port, kind peer.Kind, b laneBounds) *lanes {
 		return c, nil
 	})
 	if b.bytes > 0 {
-		l.bytes = trunk.NewBudget(b.bytes, nil)
+		l.bytes = mux.NewBudget(b.bytes, nil)
 		l.set.Sharing(b.bytes/2, l.bytes)
 	}
-	l.accepted.trunks = make(map[*trunk.Trunk]struct{})
+	l.accepted.trunks = make(map[*mux.Trunk]struct{})
 	l.accepted.nodes, l.accepted.places = make(map[guest]*visitor), make(map[string]*visitor)
 	l.accepted.none = make(chan struct{})
 	return l
@@ -113,11 +113,11 @@ func (n *Node) serveTrunk(ctx context.Context, c *peer.Conn) { n.serveAll(ctx, n
 func (n *Node) serveLegs(ctx context.Context, c *peer.Conn) { n.serveAll(ctx, n.router.legs, c) }
 
 func (n *Node) serveAll(ctx context.Context, all *lanes, c *peer.Conn) {
-	all.serve(c, func(l *trunk.Lane) { n.serveLane(ctx, l, c) })
+	all.serve(c, func(l *mux.Lane) { n.serveLane(ctx, l, c) })
 }
 
 // serve has each lane of a trunk served by one, in a goroutine of its own.
-func (l *lanes) serve(c *peer.Conn, one func(l *trunk.Lane)) {
+func (l *lanes) serve(c *peer.Conn, one func(l *mux.Lane)) {
 	g := guest{node: c.Node(), place: l.port.Origin(c.RemoteAddr())}
 	from := l.enter(g)
 	if from == nil {
@@ -126,7 +126,7 @@ func (l *lanes) serve(c *peer.Conn, one func(l *trunk.Lane)) {
 	}
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	t := trunk.Accepted(c, from, func(lane *trunk.Lane) bool {
+	t := mux.Accepted(c, from, func(lane *mux.Lane) bool {
 		serving.Go(func() { one(lane) })
 		return true
 	})
@@ -137,7 +137,7 @@ func (l *lanes) serve(c *peer.Conn, one func(l *trunk.Lane)) {
 }
 
 // serveLane serves a lane; a bug there ends that lane only.
-func (n *Node) serveLane(ctx context.Context, l *trunk.Lane, c *peer.Conn) {
+func (n *Node) serveLane(ctx context.Context, l *mux.Lane, c *peer.Conn) {
 	defer func() {
 		if v := recover(); v != nil {
 			n.log.Error().Str("peer", c.Node()).Any("panic", v).Bytes("stack", debug.Stack()).Msg("lane panicked: please report this")
@@ -150,7 +150,7 @@ func (n *Node) serveLane(ctx context.Context, l *trunk.Lane, c *peer.Conn) {
 
 // enter counts a trunk, until leave, and returns what its lanes count in; nil: its node, or its
 // origin, has as many trunks as it may, or all have.
-func (l *lanes) enter(g guest) *trunk.Budget {
+func (l *lanes) enter(g guest) *mux.Budget {
 	a := &l.accepted
 	a.Lock()
 	defer a.Unlock()
@@ -173,12 +173,12 @@ func (l *lanes) enter(g guest) *trunk.Budget {
 }
 
 // visitor returns one that may have so many lanes, and half of what all share, of others.
-func (l *lanes) visitor(most int32, lanes, bytes *trunk.Budget) *visitor {
+func (l *lanes) visitor(most int32, lanes, bytes *mux.Budget) *visitor {
 	v := &visitor{}
 	if bytes != nil {
-		v.bytes = trunk.NewBudget(l.bounds.bytes/2, bytes)
+		v.bytes = mux.NewBudget(l.bounds.bytes/2, bytes)
 	}
-	v.budget = trunk.NewBudget(most, lanes).Sharing(v.bytes)
+	v.budget = mux.NewBudget(most, lanes).Sharing(v.bytes)
 	return v
 }
 
@@ -202,7 +202,7 @@ func (v *visitor) leaves() bool {
 	return v.trunks == 0
 }
 
-func (l *lanes) add(t *trunk.Trunk) {
+func (l *lanes) add(t *mux.Trunk) {
 	a := &l.accepted
 	a.Lock()
 	defer a.Unlock()
@@ -212,7 +212,7 @@ func (l *lanes) add(t *trunk.Trunk) {
 	}
 }
 
-func (l *lanes) remove(t *trunk.Trunk) {
+func (l *lanes) remove(t *mux.Trunk) {
 	a := &l.accepted
 	a.Lock()
 	defer a.Unlock()

@@ -14,7 +14,7 @@ import (
 
 	"shardway/internal/clock"
 	"shardway/peer"
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 	"shardway/proxy"
 	"shardway/queue"
 )
@@ -49,22 +49,22 @@ func hosting(t *testing.T, f func(h *host)) {
 }
 
 // dial has another node dial a trunk, by whose budget it may open any number of lanes.
-func (h *host) dial(from string) *trunk.Trunk {
+func (h *host) dial(from string) *mux.Trunk {
 	h.t.Helper()
 	c, err := dialing(from, h.far).Dial(h.ctx, "b", peer.Trunk)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	t := trunk.Dialed(c, trunk.NewBudget(1<<20, nil))
+	t := mux.Dialed(c, mux.NewBudget(1<<20, nil))
 	h.all.Go(func() { _ = t.Run() })
 	h.t.Cleanup(func() { t.Fail(net.ErrClosed) })
 	return t
 }
 
 // open opens so many lanes, and returns those that were taken.
-func (h *host) open(t *trunk.Trunk, n int) (taken []*trunk.Lane) {
+func (h *host) open(t *mux.Trunk, n int) (taken []*mux.Lane) {
 	h.t.Helper()
-	var all []*trunk.Lane
+	var all []*mux.Lane
 	for range n {
 		l, err := t.Open()
 		if err != nil {
@@ -91,20 +91,20 @@ func TestTheTrunksOfANodeShareOneBound(t *testing.T) {
 		if n := len(lanes); n != some {
 			t.Fatalf("%d of %d lanes are taken", n, some)
 		}
-		if n := len(h.open(second, trunk.MaxLanes)); n != trunk.MaxLanes-some {
-			t.Errorf("%d lanes of a second trunk are taken beside %d of the first, want %d in all", n, some, trunk.MaxLanes)
+		if n := len(h.open(second, mux.MaxLanes)); n != mux.MaxLanes-some {
+			t.Errorf("%d lanes of a second trunk are taken beside %d of the first, want %d in all", n, some, mux.MaxLanes)
 		}
 		if n := len(h.open(h.dial("a"), 1)); n != 0 {
 			t.Error("a lane of a third trunk is taken though the bound is reached")
 		}
-		if n := len(h.open(h.dial("c"), trunk.MaxLanes)); n != trunk.MaxLanes {
-			t.Errorf("%d lanes of another node are taken, want %d", n, trunk.MaxLanes)
+		if n := len(h.open(h.dial("c"), mux.MaxLanes)); n != mux.MaxLanes {
+			t.Errorf("%d lanes of another node are taken, want %d", n, mux.MaxLanes)
 		}
 		for _, l := range lanes {
 			_ = l.Close()
 		}
 		synctest.Wait()
-		if n := len(h.open(h.dial("a"), trunk.MaxLanes)); n != some {
+		if n := len(h.open(h.dial("a"), mux.MaxLanes)); n != some {
 			t.Errorf("%d lanes are taken once %d have ended", n, some)
 		}
 	})
@@ -114,9 +114,9 @@ func TestTheTrunksOfANodeShareOneBound(t *testing.T) {
 func TestTheLanesOfAllNodesAreBounded(t *testing.T) {
 	l := newLanes(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	opened := 0
-	for i := range mostLanes/trunk.MaxLanes + 2 {
+	for i := range mostLanes/mux.MaxLanes + 2 {
 		near, _ := net.Pipe()
-		tr := trunk.Dialed(near, l.enter(guest{node: "a", place: strconv.Itoa(i)}))
+		tr := mux.Dialed(near, l.enter(guest{node: "a", place: strconv.Itoa(i)}))
 		for ; ; opened++ {
 			if _, err := tr.Open(); err != nil {
 				break
@@ -132,12 +132,12 @@ func TestTheLanesOfAllNodesAreBounded(t *testing.T) {
 // and a trunk once another one has ended.
 func TestATrunkTooManyIsNotServed(t *testing.T) {
 	hosting(t, func(h *host) {
-		word := func(t *trunk.Trunk) error {
+		word := func(t *mux.Trunk) error {
 			ctx, cancel := context.WithTimeout(h.ctx, time.Minute)
 			defer cancel()
 			return t.Ask(ctx)
 		}
-		var trunks []*trunk.Trunk
+		var trunks []*mux.Trunk
 		for range mostTrunks {
 			trunks = append(trunks, h.dial("a"))
 			if err := word(trunks[len(trunks)-1]); err != nil {

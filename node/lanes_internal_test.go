@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/peer"
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 )
 
 // farPort is another node's peer port in a bubble, of a version that knows no trunks until
@@ -35,7 +35,7 @@ func (f *farPort) serve(ctx context.Context, upgraded bool) {
 	if upgraded {
 		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
 			f.trunks.Add(1)
-			_ = trunk.Accepted(c, trunk.NewBudget(trunk.MaxLanes, nil), func(*trunk.Lane) bool { return true }).Run()
+			_ = mux.Accepted(c, mux.NewBudget(mux.MaxLanes, nil), func(*mux.Lane) bool { return true }).Run()
 		})
 	}
 	_ = p.Serve(ctx, &listener{far: f, ctx: ctx}) // ctx ends it
@@ -123,8 +123,8 @@ func TestALaneWhoseRequestPanicsIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{log: zerolog.Nop()} // without a proxy: that panics
 		near, far := net.Pipe()
-		o := trunk.Dialed(near, trunk.NewBudget(trunk.MaxLanes, nil))
-		given := trunk.Accepted(far, trunk.NewBudget(trunk.MaxLanes, nil), func(l *trunk.Lane) bool {
+		o := mux.Dialed(near, mux.NewBudget(mux.MaxLanes, nil))
+		given := mux.Accepted(far, mux.NewBudget(mux.MaxLanes, nil), func(l *mux.Lane) bool {
 			go n.serveLane(t.Context(), l, &peer.Conn{})
 			return true
 		})
@@ -146,16 +146,16 @@ func TestALaneWhoseRequestPanicsIsCut(t *testing.T) {
 
 // opener is the other end of a trunk that a node has accepted, in a bubble.
 type opener struct {
-	*trunk.Trunk
-	given chan *trunk.Lane // what the node was given
-	ended chan error       // what its Run has returned
+	*mux.Trunk
+	given chan *mux.Lane // what the node was given
+	ended chan error     // what its Run has returned
 }
 
 // accept has l accept a trunk, as serveTrunk does.
 func (l *lanes) accept() *opener {
 	a, b := net.Pipe()
-	o := &opener{Trunk: trunk.Dialed(a, trunk.NewBudget(trunk.MaxLanes, nil)), given: make(chan *trunk.Lane, 8), ended: make(chan error, 1)}
-	t := trunk.Accepted(b, trunk.NewBudget(trunk.MaxLanes, nil), func(l *trunk.Lane) bool { o.given <- l; return true })
+	o := &opener{Trunk: mux.Dialed(a, mux.NewBudget(mux.MaxLanes, nil)), given: make(chan *mux.Lane, 8), ended: make(chan error, 1)}
+	t := mux.Accepted(b, mux.NewBudget(mux.MaxLanes, nil), func(l *mux.Lane) bool { o.given <- l; return true })
 	go func() { o.ended <- o.Run() }()
 	go func() {
 		l.add(t)
@@ -166,7 +166,7 @@ func (l *lanes) accept() *opener {
 }
 
 // ask opens a lane and says something on it.
-func (o *opener) ask(t *testing.T) *trunk.Lane {
+func (o *opener) ask(t *testing.T) *mux.Lane {
 	t.Helper()
 	l, err := o.Open()
 	if err != nil {
@@ -191,8 +191,8 @@ func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
 		l.part(func() {
 			synctest.Wait()
 			for _, o := range []*opener{o, other} {
-				if _, err := o.Open(); !errors.Is(err, trunk.ErrRetired) {
-					t.Errorf("Open as lanes are ended = %v, want %v", err, trunk.ErrRetired)
+				if _, err := o.Open(); !errors.Is(err, mux.ErrRetired) {
+					t.Errorf("Open as lanes are ended = %v, want %v", err, mux.ErrRetired)
 				}
 			}
 			if len(o.ended) != 0 {
@@ -260,7 +260,7 @@ func TestANodeThatStopsTellsBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		near, far := net.Pipe()
-		slow := trunk.Accepted(near, trunk.NewBudget(trunk.MaxLanes, nil), func(*trunk.Lane) bool { return true })
+		slow := mux.Accepted(near, mux.NewBudget(mux.MaxLanes, nil), func(*mux.Lane) bool { return true })
 		l.add(slow)
 		go func() {
 			defer l.remove(slow)
@@ -268,7 +268,7 @@ func TestANodeThatStopsTellsBeforeItEnds(t *testing.T) {
 		}()
 		go func() {
 			time.Sleep(partTime / 2)
-			_ = trunk.Dialed(far, trunk.NewBudget(trunk.MaxLanes, nil)).Run() // reads what it is told only now
+			_ = mux.Dialed(far, mux.NewBudget(mux.MaxLanes, nil)).Run() // reads what it is told only now
 		}()
 		began := time.Now()
 		l.part(func() {

@@ -11,11 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 )
 
 // lane opens a lane from one node to another, once there is a trunk.
-func (w *world) lane(from *process, to string) (l *trunk.Lane) {
+func (w *world) lane(from *process, to string) (l *mux.Lane) {
 	w.t.Helper()
 	w.until("there is a lane from "+from.name+" to "+to, func() bool {
 		l = from.node.Lane(to)
@@ -112,8 +112,8 @@ func TestANodeThatStopsFinishesWhatCameByLanes(t *testing.T) {
 		}
 		<-owner.done
 		synctest.Wait()
-		if _, err := idle.Write([]byte("x")); !errors.Is(err, trunk.ErrRetired) || !idle.Over() {
-			w.t.Errorf("Write on a lane of the node that has stopped = %v, want %v: its trunk parts", err, trunk.ErrRetired)
+		if _, err := idle.Write([]byte("x")); !errors.Is(err, mux.ErrRetired) || !idle.Over() {
+			w.t.Errorf("Write on a lane of the node that has stopped = %v, want %v: its trunk parts", err, mux.ErrRetired)
 		}
 		if _, err := own.Write([]byte("x")); !errors.Is(err, net.ErrClosed) || !own.Over() {
 			w.t.Errorf("Write on a lane by a trunk of the node that has stopped = %v, want %v", err, net.ErrClosed)

@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"shardway/peer"
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 )
 
 // pairOfLegs returns both ends of a trunk of kept sockets, each bounded as a node bounds it, and
 // the lanes that the second is given.
-func pairOfLegs(t *testing.T, near, far *lanes, name string) (*trunk.Trunk, <-chan *trunk.Lane) {
+func pairOfLegs(t *testing.T, near, far *lanes, name string) (*mux.Trunk, <-chan *mux.Lane) {
 	t.Helper()
 	a, b := net.Pipe()
-	given := make(chan *trunk.Lane, trunk.MaxLegs)
+	given := make(chan *mux.Lane, mux.MaxLegs)
 	g := guest{node: name, place: "10.0.0.1"}
-	opens, takes := trunk.Dialed(a, near.enter(g)), trunk.Accepted(b, far.enter(g), func(l *trunk.Lane) bool { given <- l; return true })
+	opens, takes := mux.Dialed(a, near.enter(g)), mux.Accepted(b, far.enter(g), func(l *mux.Lane) bool { given <- l; return true })
 	var runs sync.WaitGroup
-	for _, tr := range []*trunk.Trunk{opens, takes} {
+	for _, tr := range []*mux.Trunk{opens, takes} {
 		runs.Go(func() { _ = tr.Run() }) // its lanes say why it ends
 	}
 	t.Cleanup(func() {
@@ -67,7 +67,7 @@ func TestWhatLegsKeepIsBoundedInBytes(t *testing.T) {
 		if kept := sent.Load(); kept > many*least {
 			t.Errorf("%d KiB of %d sockets are kept, want %d at most", kept>>10, many, many*least>>10)
 		}
-		reads := func(l *trunk.Lane, n int) {
+		reads := func(l *mux.Lane, n int) {
 			for b := make([]byte, 4<<10); n > 0; {
 				m, err := l.Read(b)
 				n -= m

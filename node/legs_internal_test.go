@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"shardway/peer"
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 )
 
 // Sockets of another node go by trunks of their own: as many as there are leave the lanes of
@@ -17,14 +17,14 @@ func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 		r := &router{lanes: newLanes(dialing("a", h.far)), legs: newLegs(dialing("a", h.far))}
 		defer r.lanes.set.Close()
 		defer r.legs.set.Close()
-		for i := range 2 * trunk.MaxLanes {
+		for i := range 2 * mux.MaxLanes {
 			if l := r.Leg(h.ctx, "b"); l == nil {
 				t.Fatalf("no lane for socket %d", i)
 			}
 		}
 		r.Lane("b") // a trunk is dialed
 		synctest.Wait()
-		for i := range trunk.MaxLanes {
+		for i := range mux.MaxLanes {
 			if r.Lane("b") == nil {
 				t.Fatalf("no lane for request %d", i)
 			}
@@ -40,13 +40,13 @@ func TestTheLegsOfOthersAreBounded(t *testing.T) {
 	l := newLegs(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	one := l.enter(guest{node: "a", place: "1"})
 	other := l.enter(guest{node: "c", place: "2"})
-	t1 := trunk.Dialed(nil, one)
+	t1 := mux.Dialed(nil, one)
 	for i := range mostLanes - 1 {
 		if _, err := t1.Open(); err != nil {
 			t.Fatalf("%v after %d", err, i)
 		}
 	}
-	t2 := trunk.Dialed(nil, other)
+	t2 := mux.Dialed(nil, other)
 	if _, err := t2.Open(); err != nil {
 		t.Errorf("%v within the bound", err)
 	}
@@ -72,7 +72,7 @@ func TestLegsOutliveARenewal(t *testing.T) {
 		defer n.router.legs.set.Close()
 		ctx, cancel := context.WithCancel(h.ctx)
 		defer cancel()
-		before, _ := n.router.Leg(ctx, "b").(*trunk.Lane)
+		before, _ := n.router.Leg(ctx, "b").(*mux.Lane)
 		n.RenewPeers()
 		synctest.Wait()
 		if before == nil || !before.Over() || !before.Quiet() {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 	"shardway/proxy"
 )
 
@@ -12,12 +12,12 @@ import (
 // and leaves the budget to those that an app has failed. One that fails alone has to have it.
 func TestWhatLosesItsTrunkGoesAgainOnNoBudget(t *testing.T) {
 	for name, tc := range map[string]struct {
-		cut    func(l *trunk.Lane)
+		cut    func(l *mux.Lane)
 		status int
 	}{
-		"broken": {func(l *trunk.Lane) { l.Fail(errors.New("cut")) }, 200},
-		"deaf":   {func(l *trunk.Lane) { l.Fail(proxy.ErrDeaf) }, 200},
-		"alone":  {func(l *trunk.Lane) { _ = l.SetLinger(0); _ = l.Close() }, 502},
+		"broken": {func(l *mux.Lane) { l.Fail(errors.New("cut")) }, 200},
+		"deaf":   {func(l *mux.Lane) { l.Fail(proxy.ErrDeaf) }, 200},
+		"alone":  {func(l *mux.Lane) { _ = l.SetLinger(0); _ = l.Close() }, 502},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app, asked, answer := heldApp(t)

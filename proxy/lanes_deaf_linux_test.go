@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 	"shardway/proxy"
 )
 
@@ -48,7 +48,7 @@ func TestAPathThatDiesFailsAllItsLanes(t *testing.T) {
 	post.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 	until(t, "both run", func() bool { return asked.Load() == 2 })
 	trunks := ingress.trunks.Load()
-	var idle *trunk.Lane
+	var idle *mux.Lane
 	until(t, "another lane is open", func() bool {
 		idle = trunks.Lane("owner")
 		return idle != nil

@@ -9,24 +9,24 @@ import (
 	"sync"
 	"testing"
 
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 )
 
 // plays takes the trunks of others in the place of the node: each lane that is taken is
 // served by serve, a goroutine of its own, and counts in the budget.
-func (n *node) plays(b *trunk.Budget, serve func(l *trunk.Lane)) {
+func (n *node) plays(b *mux.Budget, serve func(l *mux.Lane)) {
 	n.t.Helper()
 	ln := n.listenForTrunks()
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	var taken []*trunk.Trunk
+	var taken []*mux.Trunk
 	all.Go(func() {
 		for {
 			conn, err := ln.Accept()
 			if err != nil {
 				return
 			}
-			t := trunk.Accepted(conn, b, func(l *trunk.Lane) bool {
+			t := mux.Accepted(conn, b, func(l *mux.Lane) bool {
 				all.Go(func() { serve(l) })
 				return true
 			})
@@ -49,7 +49,7 @@ func (n *node) plays(b *trunk.Budget, serve func(l *trunk.Lane)) {
 
 // played is a lane at an owner that the test plays.
 type played struct {
-	*trunk.Lane
+	*mux.Lane
 	asked int // requests on it
 }
 
@@ -69,7 +69,7 @@ func TestALaneThatWasNotQuietIsNotUsedAgain(t *testing.T) {
 			ingress, owner := pair(t, "")
 			lanes, over := make(chan played, 4), make(chan struct{})
 			t.Cleanup(func() { close(over) })
-			owner.plays(trunk.NewBudget(trunk.MaxLanes, nil), func(l *trunk.Lane) {
+			owner.plays(mux.NewBudget(mux.MaxLanes, nil), func(l *mux.Lane) {
 				defer func() { _ = l.Close() }()
 				for r, p := bufio.NewReader(l), (played{Lane: l}); ; p.asked++ {
 					req, err := http.ReadRequest(r)

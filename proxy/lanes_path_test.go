@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -149,7 +149,7 @@ func TestATrunkThatFailsLeavesAllToConnections(t *testing.T) {
 			ingress, _ := pair(t, app)
 			ingress.ByLanes()
 			ingress.hurries = true
-			s := trunk.NewSet(trunk.MaxLanes, dial)
+			s := mux.NewSet(mux.MaxLanes, dial)
 			ingress.trunks.Store(s)
 			t.Cleanup(s.Close)
 			c := ingress.dial()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 )
 
 // A lane that its owner does not take has been read by nobody: what was sent on it goes by a
@@ -16,8 +16,8 @@ func TestARequestWhoseLaneIsRefusedRunsOnceByAConnection(t *testing.T) {
 			ingress, owner := pair(t, app)
 			ctx, cancel := context.WithCancel(context.Background())
 			t.Cleanup(cancel)
-			budget := trunk.NewBudget(1, nil)
-			owner.plays(budget, func(l *trunk.Lane) { owner.ServePeer(ctx, l, "other") })
+			budget := mux.NewBudget(1, nil)
+			owner.plays(budget, func(l *mux.Lane) { owner.ServePeer(ctx, l, "other") })
 			ingress.opensLanes()
 			taken, refused := ingress.dial(), ingress.dial()
 			for i, c := range []*client{taken, refused} {

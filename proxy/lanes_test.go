@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 	"shardway/proxy"
 )
 
@@ -100,7 +100,7 @@ func (n *node) listenForTrunks() net.Listener {
 // takeTrunks has the node take trunks, and at an address of their own those of WebSockets.
 func (n *node) takeTrunks() {
 	n.t.Helper()
-	n.takeTrunksBy(n.listenForTrunks(), func() *trunk.Budget { return trunk.NewBudget(trunk.MaxLanes, nil) })
+	n.takeTrunksBy(n.listenForTrunks(), func() *mux.Budget { return mux.NewBudget(mux.MaxLanes, nil) })
 	if n.host == nil {
 		ln := listen(n.t)
 		n.legTrunk = ln.Addr().String()
@@ -118,11 +118,11 @@ func (n *node) takeTrunks() {
 // legBytes is what the lanes of WebSockets share: little, so that it is soon all lent.
 const legBytes = 64 << 10
 
-func sharing() *trunk.Budget {
-	return trunk.NewBudget(trunk.MaxLegs, nil).Sharing(trunk.NewBudget(legBytes, nil))
+func sharing() *mux.Budget {
+	return mux.NewBudget(mux.MaxLegs, nil).Sharing(mux.NewBudget(legBytes, nil))
 }
 
-func (n *node) takeTrunksBy(ln net.Listener, budget func() *trunk.Budget) {
+func (n *node) takeTrunksBy(ln net.Listener, budget func() *mux.Budget) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -142,10 +142,10 @@ func (n *node) takeTrunksBy(ln net.Listener, budget func() *trunk.Budget) {
 }
 
 // serveTrunk serves all lanes of a trunk.
-func (n *node) serveTrunk(ctx context.Context, conn net.Conn, b *trunk.Budget) {
+func (n *node) serveTrunk(ctx context.Context, conn net.Conn, b *mux.Budget) {
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	t := trunk.Accepted(conn, b, func(l *trunk.Lane) bool {
+	t := mux.Accepted(conn, b, func(l *mux.Lane) bool {
 		serving.Go(func() { n.ServePeer(ctx, l, "other") })
 		return true
 	})
@@ -162,7 +162,7 @@ func (n *node) opensLanes() {
 
 // sharesTrunks has the node open lanes from now on where that pays.
 func (n *node) sharesTrunks() {
-	s := trunk.NewSet(trunk.MaxLanes, n.dialTrunk)
+	s := mux.NewSet(mux.MaxLanes, n.dialTrunk)
 	n.trunks.Store(s)
 	n.t.Cleanup(s.Close)
 	n.socketsByLanes()
@@ -170,7 +170,7 @@ func (n *node) sharesTrunks() {
 
 // socketsByLanes has WebSockets go by lanes from now on.
 func (n *node) socketsByLanes() {
-	s := trunk.NewSet(trunk.MaxLegs, n.dialLegs).Sharing(legBytes, trunk.NewBudget(legBytes, nil))
+	s := mux.NewSet(mux.MaxLegs, n.dialLegs).Sharing(legBytes, mux.NewBudget(legBytes, nil))
 	n.legs.Store(s)
 }
 
@@ -322,10 +322,10 @@ func TestWhatLosesItsTrunkGoesAgainAsItsMethodAllows(t *testing.T) {
 		times  int32
 		status int
 	}{{"GET", 2, 200}, {"POST", 1, 502}} {
-		for name, cut := range map[string]func(l *trunk.Lane){
-			"broken": func(l *trunk.Lane) { l.Fail(errors.New("cut")) },
-			"deaf":   func(l *trunk.Lane) { l.Fail(proxy.ErrDeaf) },
-			"alone":  func(l *trunk.Lane) { _ = l.SetLinger(0); _ = l.Close() }, // the others go on
+		for name, cut := range map[string]func(l *mux.Lane){
+			"broken": func(l *mux.Lane) { l.Fail(errors.New("cut")) },
+			"deaf":   func(l *mux.Lane) { l.Fail(proxy.ErrDeaf) },
+			"alone":  func(l *mux.Lane) { _ = l.SetLinger(0); _ = l.Close() }, // the others go on
 		} {
 			t.Run(tc.method+" "+name, func(t *testing.T) {
 				app, asked, answer := heldApp(t)

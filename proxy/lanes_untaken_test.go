@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 )
 
 // stopping is a node's address for trunks at which the first is taken by a node that stops:
@@ -184,7 +184,7 @@ func TestWhatWasNotTakenGoesAgainThoughItWasHalfWritten(t *testing.T) {
 
 // halfway is a lane whose other end takes no more after the first byte.
 type halfway struct {
-	*trunk.Lane
+	*mux.Lane
 	n *node
 }
 
@@ -203,7 +203,7 @@ func TestWhatWasNotTakenGoesAgainThoughItWasHalfSaid(t *testing.T) {
 	app, asked := sized(t)
 	ingress, owner := byLanes(pair)(t, app)
 	stopped := owner.stopping()
-	ingress.wraps = func(l *trunk.Lane) net.Conn { return halfway{l, ingress} }
+	ingress.wraps = func(l *mux.Lane) net.Conn { return halfway{l, ingress} }
 	c := ingress.dial()
 	c.send("POST /10 HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 4\r\n\r\nbody")
 	if res, body := c.answer("POST"); res.StatusCode != 200 || stopped.Load() != 1 || asked.Load() != 1 {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"shardway/peer/trunk"
+	"shardway/peer/mux"
 	"shardway/proxy"
 )
 
@@ -116,7 +116,7 @@ func TestSocketWhoseLaneIsRefusedGoesByAConnection(t *testing.T) {
 			return
 		}
 		for _, n := range []*node{t.a, t.b} {
-			n.plays(trunk.NewBudget(0, nil), func(*trunk.Lane) {})
+			n.plays(mux.NewBudget(0, nil), func(*mux.Lane) {})
 		}
 		t.front.socketsByLanes()
 		c := t.front.socket()

@@ -28,12 +28,12 @@ func allowed() map[string][]string {
 		"keysource": {"internal/valueerr", "internal/suggest"},
 		"config":    {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest"},
 		// Beside each other, below proxy.
-		"queue":      {},
-		"verdict":    {},
-		"endpoints":  {},
-		"event":      {"verdict"},
-		"peer":       {"internal/clock", "internal/rawio"},
-		"peer/trunk": {"internal/rawio"},
+		"queue":     {},
+		"verdict":   {},
+		"endpoints": {},
+		"event":     {"verdict"},
+		"peer":      {"internal/clock", "internal/rawio"},
+		"peer/mux":  {"internal/rawio"},
 		// The data path.
 		"proxy/eventstream": {},
 		"proxy/h1":          {"internal/rawio"},
@@ -42,7 +42,7 @@ func allowed() map[string][]string {
 		// The operator's side.
 		"admin": {"event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
 		// The composition.
-		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "peer/trunk", "proxy", "queue", "shardmap", "verdict", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
+		"node":           {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/past", "node/roster", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/consensus": {"node/disk", "node/logs", "peer"},
 		"node/disk":      {"node/logs"},
 		"node/gossip":    {"node/lineage", "node/logs", "endpoints", "internal/clock", "internal/rawio"},

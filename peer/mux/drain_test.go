@@ -1,0 +1,111 @@
+package mux
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// lastWord has a client say his last on the only lane of a trunk of sockets and leave, and
+// returns what the other end has heard. Busy means that something else waits to be written.
+func lastWord(t *testing.T, busy bool, before, after func(near *Trunk)) string {
+	t.Helper()
+	a, b := tcp(t)
+	given := make(chan *Lane, 1)
+	near := Dialed(a, NewBudget(MaxLegs, nil))
+	far := Accepted(b, NewBudget(MaxLegs, nil), func(l *Lane) bool { given <- l; return true })
+	var ends sync.WaitGroup
+	ends.Go(func() { _ = near.Run() })
+	ends.Go(func() { _ = far.Run() })
+	l, err := near.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = l.Write([]byte("!")); err != nil {
+		t.Fatal(err)
+	}
+	f := <-given
+	if _, err = io.ReadFull(f, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	before(near)
+	if busy {
+		near.Ping() // as the sweep does: the writer has its turn
+	}
+	if _, err = l.Write([]byte("my last word")); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.SetLinger(0) // as a leg leaves whose client has
+	_ = l.Close()
+	after(near)
+	_ = f.SetReadDeadline(time.Now().Add(20 * time.Second))
+	heard, _ := io.ReadAll(f)
+	near.Fail(net.ErrClosed)
+	far.Fail(net.ErrClosed)
+	ends.Wait()
+	return string(heard)
+}
+
+// A trunk that is retired ends with its last lane, and behind what was said on it.
+func TestLastWordOfARetiredTrunkIsHeard(t *testing.T) {
+	retire, nothing := (*Trunk).Retire, func(*Trunk) {}
+	for name, c := range map[string]struct {
+		busy          bool
+		before, after func(*Trunk)
+	}{
+		"not retired":               {true, nothing, nothing},
+		"retired":                   {false, retire, nothing},
+		"retired, and writing":      {true, retire, nothing},
+		"retired after it":          {false, nothing, retire},
+		"writing, retired after it": {true, nothing, retire},
+	} {
+		for range 20 {
+			if heard := lastWord(t, c.busy, c.before, c.after); heard != "my last word" {
+				t.Fatalf("%s: heard %q, want what was said last", name, heard)
+			}
+		}
+	}
+}
+
+// And it ends, also where the other end reads nothing.
+func TestRetiredTrunkEnds(t *testing.T) {
+	a, _ := tcp(t)
+	near := Dialed(a, NewBudget(MaxLegs, nil))
+	ended := make(chan error, 1)
+	l, err := near.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = l.Write([]byte("word")); err != nil { // nobody writes it
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	near.Retire()
+	<-near.over
+	go func() { ended <- near.Run() }()
+	if err := <-ended; !errors.Is(err, ErrRetired) {
+		t.Errorf("%v, want %v", err, ErrRetired)
+	}
+}
+
+// tcp returns both ends of a connection.
+func tcp(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	if a, err = net.Dial("tcp", ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close(); _ = b.Close() })
+	return a, b
+}
